@@ -1,0 +1,30 @@
+# Build type, output folders, rpath and ccache.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, RelWithDebInfo or MinSizeRel" FORCE)
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+endif()
+
+# The command finds its library beside itself, in the build tree and after install or a move.
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
+file(RELATIVE_PATH brim_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set(brim_command_rpath "$ORIGIN/../lib" "$ORIGIN/${brim_bin_to_lib}")
+list(REMOVE_DUPLICATES brim_command_rpath)
+
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(BRIM_CCACHE ccache)
+  mark_as_advanced(BRIM_CCACHE)
+  if(BRIM_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${BRIM_CCACHE})
+  endif()
+endif()

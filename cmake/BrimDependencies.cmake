@@ -1,0 +1,126 @@
+# Finds every library and gathers it in the interface target brim_deps, with BRIM_HAVE_<X> defined for
+# each one found. A required one that is missing stops the configuration with the package to install;
+# an optional one switches its part off.
+find_package(PkgConfig QUIET)
+find_package(Threads REQUIRED)
+
+add_library(brim_deps INTERFACE)
+target_link_libraries(brim_deps INTERFACE Threads::Threads ${CMAKE_DL_LIBS})
+set(brim_found "")
+set(brim_missing "")
+set(brim_missing_required "")
+
+# brim_dependency(ID PACKAGE apt-package [TARGETS any-of...] [REQUIRED] [VERSION v])
+# Takes the first of TARGETS that exists.
+function(brim_dependency id)
+  cmake_parse_arguments(arg "REQUIRED" "APT;VERSION;TARGET_OUT" "TARGETS" ${ARGN})
+  foreach(target IN LISTS arg_TARGETS)
+    if(TARGET ${target})
+      target_link_libraries(brim_deps INTERFACE ${target})
+      target_compile_definitions(brim_deps INTERFACE BRIM_HAVE_${id}=1)
+      set(BRIM_HAVE_${id} ON PARENT_SCOPE)
+      string(TOLOWER ${id} name)
+      set(brim_found ${brim_found} "${name} ${arg_VERSION}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  set(BRIM_HAVE_${id} OFF PARENT_SCOPE)
+  if(arg_REQUIRED)
+    set(brim_missing_required ${brim_missing_required} ${arg_APT} PARENT_SCOPE)
+  else()
+    set(brim_missing ${brim_missing} ${arg_APT} PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Required. ----------------------------------------------------------------------------------------
+find_package(OpenMP QUIET)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  set(brim_omp_apt libomp-dev)
+else()
+  set(brim_omp_apt g++)
+endif()
+brim_dependency(OPENMP TARGETS OpenMP::OpenMP_CXX APT ${brim_omp_apt} VERSION "${OpenMP_CXX_VERSION}" REQUIRED)
+
+# Not find_package(dnnl): Debian's package file asks for OpenCL, which is not needed.
+find_path(DNNL_INCLUDE_DIR oneapi/dnnl/dnnl.hpp)
+find_library(DNNL_LIBRARY dnnl)
+mark_as_advanced(DNNL_INCLUDE_DIR DNNL_LIBRARY)
+if(DNNL_INCLUDE_DIR AND DNNL_LIBRARY)
+  file(STRINGS ${DNNL_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h lines REGEX "define DNNL_VERSION_(MAJOR|MINOR|PATCH) ")
+  string(REGEX MATCHALL "[0-9]+" digits "${lines}")
+  list(JOIN digits "." dnnl_VERSION)
+  add_library(DNNL::dnnl UNKNOWN IMPORTED)
+  set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${DNNL_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${DNNL_INCLUDE_DIR})
+endif()
+brim_dependency(DNNL TARGETS DNNL::dnnl APT libdnnl-dev VERSION "${dnnl_VERSION}" REQUIRED)
+
+if(PkgConfig_FOUND)
+  pkg_check_modules(BRIM_HWY QUIET IMPORTED_TARGET libhwy)
+  pkg_check_modules(BRIM_TOML QUIET IMPORTED_TARGET tomlplusplus)
+endif()
+if(NOT TARGET PkgConfig::BRIM_HWY)
+  find_package(hwy CONFIG QUIET)
+endif()
+brim_dependency(HWY TARGETS PkgConfig::BRIM_HWY hwy::hwy APT libhwy-dev VERSION "${BRIM_HWY_VERSION}" REQUIRED)
+
+# The distributions' compiled toml++ is preferred: it spares parsing the implementation in each file.
+if(NOT TARGET PkgConfig::BRIM_TOML)
+  find_package(tomlplusplus CONFIG QUIET)
+endif()
+brim_dependency(TOML TARGETS PkgConfig::BRIM_TOML tomlplusplus::tomlplusplus APT libtomlplusplus-dev VERSION "${BRIM_TOML_VERSION}" REQUIRED)
+
+find_package(fmt CONFIG QUIET)
+brim_dependency(FMT TARGETS fmt::fmt APT libfmt-dev VERSION "${fmt_VERSION}" REQUIRED)
+
+find_package(nlohmann_json CONFIG QUIET)
+brim_dependency(JSON TARGETS nlohmann_json::nlohmann_json APT nlohmann-json3-dev VERSION "${nlohmann_json_VERSION}" REQUIRED)
+
+find_package(CLI11 CONFIG QUIET)
+brim_dependency(CLI11 TARGETS CLI11::CLI11 APT libcli11-dev VERSION "${CLI11_VERSION}")
+
+# Optional. ----------------------------------------------------------------------------------------
+find_package(spdlog CONFIG QUIET)
+brim_dependency(SPDLOG TARGETS spdlog::spdlog APT libspdlog-dev VERSION "${spdlog_VERSION}")
+
+find_package(JPEG QUIET)
+brim_dependency(JPEG TARGETS JPEG::JPEG APT libjpeg-dev VERSION "${JPEG_VERSION}")
+
+find_package(PNG QUIET)
+brim_dependency(PNG TARGETS PNG::PNG APT libpng-dev VERSION "${PNG_VERSION_STRING}")
+
+find_package(LibArchive QUIET)
+brim_dependency(ARCHIVE TARGETS LibArchive::LibArchive APT libarchive-dev VERSION "${LibArchive_VERSION}")
+
+find_package(ZLIB QUIET)
+brim_dependency(ZLIB TARGETS ZLIB::ZLIB APT zlib1g-dev VERSION "${ZLIB_VERSION_STRING}")
+
+if(BRIM_TESTS)
+  find_package(GTest QUIET)
+  if(NOT GTest_FOUND)
+    list(APPEND brim_missing "libgtest-dev (tests)")
+  endif()
+endif()
+if(BRIM_BENCH)
+  find_package(benchmark CONFIG QUIET)
+  if(NOT benchmark_FOUND)
+    list(APPEND brim_missing "libbenchmark-dev (benchmarks)")
+  endif()
+endif()
+
+if(brim_missing_required)
+  list(JOIN brim_missing_required " " packages)
+  message(FATAL_ERROR "brim needs libraries that were not found; run tools/setup.sh, or: apt-get install ${packages}")
+endif()
+
+function(brim_print_summary)
+  list(JOIN brim_found ", " found)
+  message(STATUS "brim ${PROJECT_VERSION}, ${CMAKE_BUILD_TYPE}, ${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}")
+  message(STATUS "  found:   ${found}")
+  if(brim_missing)
+    list(JOIN brim_missing " " missing)
+    message(STATUS "  missing: ${missing} (those parts are off; tools/setup.sh installs them)")
+  endif()
+  if(BRIM_SANITIZE)
+    message(STATUS "  sanitizers: ${BRIM_SANITIZE}")
+  endif()
+endfunction()

@@ -1,0 +1,68 @@
+# Compiler flags. brim_flags: warnings and code generation, for everything built here.
+# brim_private: brim_flags and the third-party libraries, for the library, the command and the tests.
+add_library(brim_flags INTERFACE)
+add_library(brim_private INTERFACE)
+target_link_libraries(brim_private INTERFACE brim_flags brim_deps)
+
+target_compile_options(
+  brim_flags
+  INTERFACE -Wall
+            -Wextra
+            -Wnon-virtual-dtor
+            -Woverloaded-virtual
+            -Wno-missing-field-initializers # option aggregates name only what differs
+            # errno and FP traps are not used; without these two, selects and sqrt are not vectorised.
+            -fno-math-errno
+            -fno-trapping-math
+            -fno-semantic-interposition)
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # -Wrestrict is wrong on std::string in GCC 12 (PR 105651). The other flow warnings depend on what
+  # was inlined and are often wrong at -O3: shown, but not errors.
+  target_compile_options(
+    brim_flags
+    INTERFACE -Wshadow=local
+              -Wno-restrict
+              -Wno-error=maybe-uninitialized
+              -Wno-error=array-bounds
+              -Wno-error=stringop-overflow
+              -Wno-error=stringop-overread
+              -Wno-error=free-nonheap-object)
+else()
+  target_compile_options(brim_flags INTERFACE -Wshadow -Wno-unused-command-line-argument -Wno-pass-failed)
+endif()
+if(BRIM_WERROR)
+  target_compile_options(brim_flags INTERFACE -Werror)
+endif()
+
+# Kernels are compiled once per instruction set: the baseline, AVX2 and AVX-512 (NEON, SVE on Arm).
+# SSSE3 and SSE4 gain little over the baseline. Sanitizers get one set with vectors, to see the tails.
+if((BRIM_SANITIZE OR BRIM_FUZZ) AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
+  target_compile_options(brim_flags INTERFACE -march=x86-64-v3 -maes -mpclmul)
+  target_compile_definitions(brim_flags INTERFACE HWY_COMPILE_ONLY_STATIC)
+else()
+  target_compile_definitions(brim_flags INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
+endif()
+
+string(REPLACE "-O2" "-O3" CMAKE_CXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
+
+if(BRIM_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "BRIM_FUZZ needs clang: configure with the preset `fuzz` or -DCMAKE_CXX_COMPILER=clang++")
+  endif()
+  target_compile_options(brim_flags INTERFACE -fsanitize=fuzzer-no-link)
+  if(NOT BRIM_SANITIZE)
+    set(BRIM_SANITIZE "address,undefined")
+  endif()
+endif()
+
+if(BRIM_SANITIZE)
+  target_compile_options(brim_flags INTERFACE -fsanitize=${BRIM_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(brim_flags INTERFACE -fsanitize=${BRIM_SANITIZE})
+  if(BRIM_SANITIZE MATCHES address)
+    target_compile_definitions(brim_flags INTERFACE _GLIBCXX_ASSERTIONS)
+  endif()
+else()
+  # Calls inside libbrim go straight to their target instead of through the PLT.
+  target_link_options(brim_flags INTERFACE LINKER:-Bsymbolic-functions LINKER:--as-needed LINKER:--no-undefined)
+endif()

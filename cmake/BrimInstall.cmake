@@ -1,0 +1,21 @@
+# cmake --install: headers, libbrim, the command, the CMake package and the pkg-config file.
+include(CMakePackageConfigHelpers)
+
+install(TARGETS brim EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET brim-cli)
+  install(TARGETS brim-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ ${PROJECT_BINARY_DIR}/generated/
+        DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
+
+set(brim_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/brim)
+install(EXPORT brimTargets NAMESPACE brim:: DESTINATION ${brim_package_dir})
+configure_package_config_file(cmake/brimConfig.cmake.in ${PROJECT_BINARY_DIR}/brimConfig.cmake INSTALL_DESTINATION ${brim_package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/brimConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/brimConfig.cmake ${PROJECT_BINARY_DIR}/brimConfigVersion.cmake DESTINATION ${brim_package_dir})
+
+# Relative to the file itself, so that an installed tree can be moved.
+file(RELATIVE_PATH brim_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" brim_pc_to_prefix "${brim_pc_to_prefix}")
+configure_file(cmake/brim.pc.in ${PROJECT_BINARY_DIR}/brim.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/brim.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -1,0 +1,82 @@
+# Tests, fuzz targets and benchmarks.
+# tests/<folder>/*_test.cpp -> one executable <folder>_test and one ctest entry <folder>: few processes,
+# so ctest is quick; --gtest_filter narrows a run by hand. Tests run in the repository root and read
+# BRIM_SOURCE_DIR from the environment (a definition would defeat ccache across clones).
+if(BRIM_TESTS)
+  enable_testing()
+endif()
+
+function(brim_add_test name)
+  add_test(NAME ${name} COMMAND ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set(factor 1)
+  if(BRIM_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL Debug)
+    set(factor 5)
+  endif()
+  math(EXPR timeout "${factor} * 120")
+  set_tests_properties(
+    ${name}
+    PROPERTIES TIMEOUT ${timeout} SKIP_RETURN_CODE 77 ENVIRONMENT
+               "BRIM_SOURCE_DIR=${PROJECT_SOURCE_DIR};BRIM_BUILD_DIR=${PROJECT_BINARY_DIR};${BRIM_TEST_ENVIRONMENT}")
+endfunction()
+
+if(BRIM_TESTS AND GTest_FOUND)
+  file(GLOB_RECURSE test_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/*_test.cpp)
+  set(test_folders "")
+  foreach(file IN LISTS test_files)
+    get_filename_component(folder ${file} DIRECTORY)
+    file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${folder})
+    string(REPLACE "/" "_" name ${folder})
+    list(APPEND test_folders ${name})
+    list(APPEND test_files_of_${name} ${file})
+  endforeach()
+  list(REMOVE_DUPLICATES test_folders)
+  foreach(name IN LISTS test_folders)
+    add_executable(${name}_test ${test_files_of_${name}})
+    set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${name}_test PRIVATE brim brim_private GTest::gtest_main)
+    target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>) # the time goes into compiling them
+    if(TARGET brim-cli)
+      add_dependencies(${name}_test brim-cli) # some tests run the command
+    endif()
+    brim_add_test(${name} ${name}_test --gtest_brief=1)
+  endforeach()
+endif()
+
+# tests/fuzz/<name>_fuzz.cpp defines LLVMFuzzerTestOneInput; its seeds lie in tests/fuzz/corpus/<name>/.
+# Under BRIM_FUZZ it is a libFuzzer program, otherwise a plain one that runs the seeds once.
+if(BRIM_TESTS)
+  file(GLOB fuzz_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/fuzz/*_fuzz.cpp)
+  foreach(file IN LISTS fuzz_files)
+    get_filename_component(target ${file} NAME_WE)
+    string(REGEX REPLACE "_fuzz$" "" name ${target})
+    add_executable(${target} ${file})
+    set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${target} PRIVATE brim brim_private)
+    set(corpus ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
+    if(BRIM_FUZZ)
+      target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+      brim_add_test(fuzz_${name} ${target} -runs=0 ${corpus})
+    else()
+      target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/cmake/fuzz_replay.cpp)
+      brim_add_test(fuzz_${name} ${target} ${corpus})
+    endif()
+  endforeach()
+endif()
+
+# bench/**/*_bench.cpp -> build/bench/<name>_bench, by `ninja bench` only.
+if(BRIM_BENCH)
+  add_custom_target(bench)
+  if(benchmark_FOUND)
+    file(GLOB_RECURSE bench_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*_bench.cpp)
+    foreach(file IN LISTS bench_files)
+      get_filename_component(target ${file} NAME_WE)
+      add_executable(${target} EXCLUDE_FROM_ALL ${file})
+      set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bench)
+      target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+      target_link_libraries(${target} PRIVATE brim brim_private benchmark::benchmark)
+      add_dependencies(bench ${target})
+    endforeach()
+  endif()
+endif()
