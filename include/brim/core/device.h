@@ -1,0 +1,55 @@
+// Which device a tensor lives on: a small value that names it, and queries for what there is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace brim {
+
+enum class DeviceKind : uint8_t { cpu, cuda, sim };
+inline constexpr int kDeviceKindCount = 3;
+
+std::string_view name(DeviceKind kind);
+
+/// `cpu`, `cuda:0` (alias `gpu:0`), `sim:1`. Naming a device does not need it to exist; using it
+/// does.
+struct Device {
+  DeviceKind kind = DeviceKind::cpu;
+  int16_t index = 0;
+
+  constexpr Device() = default;
+  /// An index that no device can have becomes -1, which is never available.
+  constexpr Device(DeviceKind k, int i = 0)
+      : kind(k), index(i < 0 || i > INT16_MAX ? int16_t{-1} : static_cast<int16_t>(i)) {}
+  /// Parses "cpu", "cuda", "cuda:1", "gpu:0", "sim:0". Throws DeviceError on anything else.
+  Device(std::string_view text);
+  Device(const char* text) : Device(std::string_view(text)) {}
+
+  static constexpr Device cpu() { return {}; }
+  static constexpr Device cuda(int index = 0) { return {DeviceKind::cuda, index}; }
+  static constexpr Device sim(int index = 0) { return {DeviceKind::sim, index}; }
+
+  /// Number of usable devices of a kind ("cpu", "cuda" or "gpu", "sim"); 0 when its backend is
+  /// absent.
+  static int count(DeviceKind kind);
+  static int count(std::string_view kind);
+  /// All usable devices of a kind.
+  static std::vector<Device> all(DeviceKind kind);
+  static std::vector<Device> all(std::string_view kind);
+
+  bool is_cpu() const { return kind == DeviceKind::cpu; }
+  /// True when this device can be used in this process.
+  bool available() const { return index >= 0 && index < count(kind); }
+  std::string str() const;  ///< "cpu", "cuda:0"
+
+  friend constexpr bool operator==(const Device&, const Device&) = default;
+};
+
+/// The i-th GPU if there is one, else the CPU (d2l.ai, section 6.7).
+Device try_gpu(int index = 0);
+/// All GPUs, or the CPU alone if there is none.
+std::vector<Device> try_all_gpus();
+
+}  // namespace brim

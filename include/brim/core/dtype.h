@@ -1,0 +1,95 @@
+// Element types of tensors, and the 16-bit floating-point types that C++20 lacks.
+#pragma once
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace brim {
+
+enum class DType : uint8_t { f32, f64, f16, bf16, i64, i32, i8, u8, bool_ };
+inline constexpr int kDTypeCount = 9;
+
+inline constexpr DType f32 = DType::f32, f64 = DType::f64, f16 = DType::f16, bf16 = DType::bf16,
+                       i64 = DType::i64, i32 = DType::i32, i8 = DType::i8, u8 = DType::u8,
+                       bool_ = DType::bool_;
+
+/// IEEE 754 binary16, stored only: arithmetic happens in f32.
+struct Half {
+  uint16_t bits = 0;
+  Half() = default;
+  explicit Half(float value);
+  explicit operator float() const;
+};
+
+/// bfloat16 (the upper half of an IEEE binary32), stored only; rounds to nearest even.
+struct BFloat16 {
+  uint16_t bits = 0;
+  BFloat16() = default;
+  explicit BFloat16(float value);
+  explicit operator float() const { return std::bit_cast<float>(uint32_t{bits} << 16); }
+};
+
+/// Bytes of one element.
+constexpr size_t size_of(DType t) {
+  constexpr uint8_t kSize[kDTypeCount] = {4, 8, 2, 2, 8, 4, 1, 1, 1};
+  return kSize[static_cast<int>(t)];
+}
+constexpr std::string_view name(DType t) {
+  constexpr std::string_view kName[kDTypeCount] = {"f32", "f64", "f16", "bf16", "i64",
+                                                   "i32", "i8",  "u8",  "bool"};
+  return kName[static_cast<int>(t)];
+}
+/// The dtype called `text` ("f32", "bool", ...). Throws DTypeError.
+DType parse_dtype(std::string_view text);
+
+constexpr bool is_floating(DType t) { return t <= DType::bf16; }
+constexpr bool is_integral(DType t) { return t > DType::bf16; }  // bool included
+
+/// The dtype of `a op b`: the wider of the two in the order bool < integers < floats (PyTorch's
+/// type promotion; f16 with bf16 gives f32, u8 with i8 gives i32).
+DType promote(DType a, DType b);
+
+template <class T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<Half> {
+  static constexpr DType value = DType::f16;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::i8;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::bool_;
+};
+template <class T>
+inline constexpr DType dtype_of = DTypeOf<T>::value;
+
+}  // namespace brim

@@ -1,0 +1,48 @@
+// Every exception that brim throws. what() is one line: [op or place] what, where; what to do.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace brim {
+
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class ShapeError : public Error {
+  using Error::Error;
+};  ///< sizes do not fit
+class DTypeError : public Error {
+  using Error::Error;
+};  ///< element types do not fit
+class DeviceError : public Error {
+  using Error::Error;
+};  ///< devices differ or are missing
+class IndexError : public Error {
+  using Error::Error;
+};  ///< an axis or index out of range
+class ValueError : public Error {
+  using Error::Error;
+};  ///< an argument, option or recipe value
+class FileError : public Error {
+  using Error::Error;
+};  ///< a file is missing, damaged or unwritable
+class AutogradError : public Error {
+  using Error::Error;
+};  ///< a gradient cannot be computed
+class NotImplemented : public Error {
+  using Error::Error;
+};  ///< no kernel for this backend and dtype
+
+/// A device (or the limit set on it) has no room for an allocation.
+class OutOfMemory : public Error {
+ public:
+  OutOfMemory(const std::string& what, int64_t requested, int64_t free, int64_t cached)
+      : Error(what), requested(requested), free(free), cached(cached) {}
+  int64_t requested, free, cached;  ///< bytes
+};
+
+}  // namespace brim

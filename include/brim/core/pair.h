@@ -1,0 +1,17 @@
+// Pair: a number for height and one for width, as windows and strides have them.
+#pragma once
+
+#include <cstdint>
+
+namespace brim {
+
+/// `5` or `{3, 5}`.
+struct Pair {
+  int64_t h = 0, w = 0;
+  constexpr Pair() = default;
+  constexpr Pair(int64_t both) : h(both), w(both) {}
+  constexpr Pair(int64_t h, int64_t w) : h(h), w(w) {}
+  friend constexpr bool operator==(const Pair&, const Pair&) = default;
+};
+
+}  // namespace brim

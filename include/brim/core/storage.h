@@ -1,0 +1,44 @@
+// The memory behind one or more tensors. It remembers its device, its allocator, how often it was
+// written in place, and the event of the last write from another stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include <brim/core/allocator.h>
+#include <brim/core/ref.h>
+#include <brim/core/stream.h>
+
+namespace brim {
+
+class Storage final : public RefCounted {
+ public:
+  /// Uninitialised memory on `device`. Throws OutOfMemory.
+  static Ref<Storage> allocate(size_t bytes, Device device);
+  /// Memory owned by somebody else; `release` is called with the last handle.
+  static Ref<Storage> wrap(void* data, size_t bytes, Device device, std::function<void()> release);
+  ~Storage();
+
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  Device device() const { return device_; }
+
+  /// Counts in-place writes; autograd compares it to notice overwritten saved tensors.
+  uint32_t version() const { return version_; }
+  void bump_version() { ++version_; }
+
+  Event last_write;  ///< complete by default; set by asynchronous copies
+
+ private:
+  Storage() = default;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+  Device device_;
+  uint32_t version_ = 0;
+  Allocator::Block* block_ = nullptr;
+  Allocator* allocator_ = nullptr;
+  std::function<void()> release_;
+};
+
+}  // namespace brim

@@ -1,0 +1,56 @@
+// Streams order the work of one device; events mark points in that order. On the CPU work is done
+// when the call returns, so its streams are always idle and its events always complete.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <brim/core/device.h>
+
+namespace brim {
+
+/// A queue of work on one device. Id 0 is the device's default stream. A value: copying is free.
+struct Stream {
+  Device device;
+  int32_t id = 0;
+
+  /// The stream that ops on `device` use in this thread.
+  static Stream current(Device device);
+  /// A new stream. Throws DeviceError when the device is missing.
+  static Stream create(Device device);
+
+  /// Waits on the host until all work queued here is done.
+  void synchronize() const;
+  friend bool operator==(const Stream&, const Stream&) = default;
+};
+
+/// Makes `stream` the current one of its device in this thread, until the guard's end.
+class StreamGuard {
+ public:
+  explicit StreamGuard(Stream stream);
+  ~StreamGuard();
+  StreamGuard(const StreamGuard&) = delete;
+  StreamGuard& operator=(const StreamGuard&) = delete;
+
+ private:
+  Stream previous_;
+};
+
+/// A point in a stream's order. Default-constructed: nothing recorded, always complete.
+class Event {
+ public:
+  void record(const Stream& stream);
+  /// Work queued on `stream` after this call starts only when the event is complete.
+  void wait(const Stream& stream) const;
+  bool query() const;        ///< true when complete
+  void synchronize() const;  ///< waits on the host
+
+ private:
+  std::shared_ptr<void> handle_;
+  Device device_;
+};
+
+/// Waits on the host until all work of the device is done.
+void synchronize(Device device);
+
+}  // namespace brim

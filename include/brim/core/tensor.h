@@ -1,0 +1,209 @@
+// Tensor: a handle to shared storage with a shape, strides, an offset and an autograd record.
+// Copying a Tensor copies the handle. Ops live in <brim/ops/...>; here is what every user needs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <brim/core/device.h>
+#include <brim/core/dtype.h>
+#include <brim/core/error.h>
+#include <brim/core/ref.h>
+#include <brim/core/shape.h>
+#include <brim/core/storage.h>
+
+namespace brim {
+
+class Generator;
+
+namespace autograd {
+struct Meta;
+struct MetaDeleter {
+  void operator()(Meta* meta) const;
+};
+}  // namespace autograd
+
+/// Order of a 4-d tensor's elements in memory. The logical shape stays (N, C, H, W) in all of them.
+enum class MemoryFormat : uint8_t { nchw, nhwc, chwn };
+
+/// How a new tensor is made: `zeros({2, 3}, {.dtype = f64, .device = "cuda:0"})`.
+struct TensorOptions {
+  DType dtype = DType::f32;
+  Device device = {};
+  bool requires_grad = false;
+};
+
+/// What the handles of one tensor share.
+struct TensorImpl final : RefCounted {
+  Shape shape;
+  Strides strides;
+  int64_t offset = 0;  // in elements
+  DType dtype = DType::f32;
+  bool contiguous = true;  // row-major without gaps
+  Ref<Storage> storage;
+  std::unique_ptr<autograd::Meta, autograd::MetaDeleter> autograd;
+};
+
+struct BackwardOptions {
+  bool retain_graph = false;  ///< keep the graph for a second backward
+  bool create_graph = false;  ///< record the backward pass itself, for higher derivatives
+};
+
+class Tensor {
+ public:
+  Tensor() = default;  ///< undefined: no shape, no storage
+  explicit Tensor(Ref<TensorImpl> impl) : impl_(std::move(impl)) {}
+  /// Uninitialised memory.
+  static Tensor empty(const Shape& shape, const TensorOptions& options = {});
+  static Tensor empty(const Shape& shape, DType dtype, Device device);
+  /// Row-major values copied from host memory. Throws ShapeError when counts differ.
+  template <class T>
+  static Tensor from(std::span<const T> values, const Shape& shape, Device device = {}) {
+    return from_host(values.data(), static_cast<int64_t>(values.size()), dtype_of<T>, shape,
+                     device);
+  }
+  template <class T>
+  static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = {}) {
+    return from(std::span<const T>(values), shape, device);
+  }
+  /// std::vector<bool> packs bits, so it is copied first.
+  static Tensor from(const std::vector<bool>& values, const Shape& shape, Device device = {});
+  template <class T>
+  static Tensor from(std::initializer_list<T> values, const Shape& shape, Device device = {}) {
+    return from(std::span<const T>(values.begin(), values.size()), shape, device);
+  }
+
+  // --- facts
+  bool defined() const { return static_cast<bool>(impl_); }
+  const Shape& shape() const { return impl_->shape; }
+  const Strides& strides() const { return impl_->strides; }
+  int64_t size(int axis) const;  ///< axis in [-rank, rank)
+  int rank() const { return impl_->shape.rank(); }
+  int64_t numel() const { return impl_->shape.numel(); }
+  int64_t offset() const { return impl_->offset; }
+  DType dtype() const { return impl_->dtype; }
+  Device device() const { return impl_->storage->device(); }
+  bool is_contiguous() const { return impl_->contiguous; }
+  bool is_contiguous(MemoryFormat format) const;
+  const Ref<Storage>& storage() const { return impl_->storage; }
+  TensorImpl* impl() const { return impl_.get(); }
+  bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
+  /// Shape, dtype, device and, for small tensors, the values.
+  std::string str() const;
+
+  // --- devices, dtypes, layouts (differentiable)
+  /// This tensor if it already lives there, else a copy on `device`.
+  Tensor to(Device device) const;
+  Tensor to(DType dtype) const;
+  Tensor to(MemoryFormat format) const;
+  /// Always a copy.
+  Tensor copy_to(Device device) const;
+  Tensor clone() const;
+  Tensor contiguous() const;
+
+  // --- host access. Throws DeviceError unless on the CPU, DTypeError unless T fits.
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(host_data(dtype_of<T>));
+  }
+  /// Address of the first element, unchecked: for kernels and runtimes.
+  void* raw() const {
+    return static_cast<char*>(impl_->storage->data()) +
+           impl_->offset * static_cast<int64_t>(size_of(impl_->dtype));
+  }
+  /// The only element, converted to T. Waits for the device; charged as a host read.
+  template <class T = double>
+  T item() const {
+    if constexpr (std::is_floating_point_v<T>)
+      return static_cast<T>(item_f64());
+    else if constexpr (std::is_same_v<T, bool>)
+      return item_f64() != 0;
+    else
+      return static_cast<T>(item_i64());
+  }
+  /// All elements in row-major order. Waits for the device; charged as a host read.
+  template <class T>
+  std::vector<T> to_vector() const {
+    const size_t count = static_cast<size_t>(numel());
+    if constexpr (std::is_same_v<T, bool>) {  // std::vector<bool> packs bits
+      const std::unique_ptr<bool[]> values(new bool[count]);
+      read_host(values.get(), dtype_of<T>);
+      return std::vector<bool>(values.get(), values.get() + count);
+    } else {
+      std::vector<T> values(count);
+      read_host(values.data(), dtype_of<T>);
+      return values;
+    }
+  }
+
+  // --- views: share storage (differentiable)
+  Tensor view(const Shape& shape) const;     ///< one size may be -1; throws where it needs a copy
+  Tensor reshape(const Shape& shape) const;  ///< a view where possible, else a copy
+  Tensor flatten(int start = 0, int end = -1) const;
+  Tensor permute(std::initializer_list<int> axes) const;
+  Tensor permute(std::span<const int> axes) const;
+  Tensor transpose(int a, int b) const;
+  Tensor t() const { return transpose(0, 1); }
+  Tensor expand(const Shape& shape) const;  ///< -1 keeps a size
+  Tensor squeeze(int axis) const;
+  Tensor squeeze() const;
+  Tensor unsqueeze(int axis) const;
+  /// Elements start, start + step, ... below stop along `axis`; negative bounds count from the end.
+  Tensor slice(int axis, int64_t start, int64_t stop, int64_t step = 1) const;
+  Tensor select(int axis, int64_t index) const;  ///< drops the axis
+  Tensor operator[](int64_t index) const { return select(0, index); }
+  /// A view with any shape and strides, without a gradient. Unchecked: for ops.
+  Tensor alias(const Shape& shape, const Strides& strides, int64_t offset) const;
+
+  // --- in place. A leaf that requires a gradient may only be written under NoGrad.
+  Tensor& fill_(double value);
+  Tensor& zero_() { return fill_(0); }
+  Tensor& copy_(const Tensor& source);  ///< broadcasts, casts and copies between devices
+  Tensor& add_(const Tensor& other, double alpha = 1);
+  Tensor& sub_(const Tensor& other, double alpha = 1) { return add_(other, -alpha); }
+  Tensor& mul_(const Tensor& other);
+  Tensor& mul_(double factor);
+  Tensor& div_(const Tensor& other);
+  /// Numbers in [low, high). Without a generator, Generator::global() is used.
+  Tensor& uniform_(double low = 0, double high = 1, Generator* generator = nullptr);
+  Tensor& normal_(double mean = 0, double std = 1, Generator* generator = nullptr);
+
+  // --- autograd
+  bool requires_grad() const;  ///< set by the user, or because an input of its op requires one
+  Tensor& set_requires_grad(bool value = true);  ///< leaves of floating dtype only
+  bool is_leaf() const;
+  Tensor grad() const;  ///< undefined before the first backward
+  void set_grad(const Tensor& grad);
+  void zero_grad() { set_grad({}); }
+  void retain_grad();  ///< keep .grad() of a tensor that is not a leaf
+  /// d this / d leaves, added to each leaf's grad. Without `gradient` this must hold one element.
+  void backward(const Tensor& gradient = {}, BackwardOptions options = {}) const;
+  Tensor detach() const;  ///< shares storage, has no history
+  /// `hook` sees, and may replace, the gradient of this tensor. Returns an id for remove_hook.
+  int register_hook(std::function<Tensor(const Tensor&)> hook);
+  void remove_hook(int id);
+  /// Replaces what this handle's tensor holds (storage, shape, dtype), keeping its identity and
+  /// whether it requires a gradient; modules use it to move parameters between devices.
+  void set_data(const Tensor& source);
+
+ private:
+  static Tensor from_host(const void* values, int64_t count, DType dtype, const Shape& shape,
+                          Device device);
+  void* host_data(DType expected) const;
+  double item_f64() const;
+  int64_t item_i64() const;
+  void read_host(void* values, DType dtype) const;
+
+  Ref<TensorImpl> impl_;
+};
+
+/// Strides of a 4-d tensor of `shape` in `format`. Throws ShapeError for other ranks (nchw: none).
+Strides strides_of(const Shape& shape, MemoryFormat format);
+
+}  // namespace brim

@@ -1,0 +1,214 @@
+// Free blocks are kept in lists by size class (four classes per power of two); live blocks are
+// linked so that an out-of-memory report can name the largest.
+#include <brim/core/allocator.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <mutex>
+#include <vector>
+
+#include "core/check.h"
+#include "core/runtime.h"
+#include "diag/span.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BRIM_ASAN 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define BRIM_ASAN 1
+#endif
+#if BRIM_ASAN
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#define ASAN_UNPOISON_MEMORY_REGION(address, size) ((void)(address), (void)(size))
+#endif
+
+namespace brim {
+
+struct Allocator::Block {
+  void* data = nullptr;
+  size_t capacity = 0;   // rounded up to the class's size
+  size_t requested = 0;  // what the tensor asked for
+  int size_class = 0;
+  Stream stream;
+  Block* previous = nullptr;  // neighbours in the list of live blocks
+  Block* next = nullptr;
+};
+
+namespace {
+
+constexpr size_t kAlignment = 64;
+constexpr int kClasses = 4 * 64;
+
+/// Rounds up to 1, 1.25, 1.5 or 1.75 times a power of two, at least kAlignment; returns the class.
+int round_up(size_t& bytes) {
+  bytes = std::max(bytes, kAlignment);
+  const int shift = std::bit_width(bytes - 1) - 3;  // the class keeps the top three bits
+  if (shift > 0) bytes = ((bytes + (size_t{1} << shift) - 1) >> shift) << shift;
+  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const int top = std::bit_width(bytes) - 1;
+  return 4 * top + static_cast<int>((bytes >> (top - 2)) & 3);
+}
+
+}  // namespace
+
+struct Allocator::State {
+  Device device;
+  mutable std::mutex mutex;
+  std::array<std::vector<Block*>, kClasses> free_blocks;
+  Block* live = nullptr;
+  MemoryStats stats;
+
+  void link(Block* b) {
+    b->previous = nullptr;
+    b->next = live;
+    if (live) live->previous = b;
+    live = b;
+  }
+  void unlink(Block* b) {
+    (b->previous ? b->previous->next : live) = b->next;
+    if (b->next) b->next->previous = b->previous;
+  }
+  void release_cached() {
+    for (auto& list : free_blocks) {
+      for (Block* b : list) {
+        ASAN_UNPOISON_MEMORY_REGION(b->data, b->capacity);
+        runtime(device.kind).deallocate(device.index, b->data, b->capacity);
+        stats.cached -= static_cast<int64_t>(b->capacity);
+        delete b;
+      }
+      list.clear();
+    }
+  }
+  bool over_limit(size_t bytes) const {
+    return stats.limit > 0 && stats.live + stats.cached + static_cast<int64_t>(bytes) > stats.limit;
+  }
+  [[noreturn]] void exhausted(size_t requested) const;
+};
+
+void Allocator::State::exhausted(size_t requested) const {
+  std::vector<int64_t> sizes;
+  for (const Block* b = live; b; b = b->next) sizes.push_back(static_cast<int64_t>(b->requested));
+  const size_t shown = std::min<size_t>(sizes.size(), 5);
+  std::partial_sort(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(shown), sizes.end(),
+                    std::greater<>());
+  std::string largest;
+  for (size_t i = 0; i < shown; ++i) largest += fmt::format("{}{}", i ? ", " : "", sizes[i]);
+  int64_t free = static_cast<int64_t>(runtime(device.kind).memory(device.index).free);
+  if (stats.limit > 0) free = std::min(free, std::max<int64_t>(0, stats.limit - stats.live));
+  throw OutOfMemory(
+      fmt::format("[memory] {} has no room for {} bytes: {} live, {} cached, {} free{}; largest "
+                  "live tensors (bytes): {}; use a smaller batch or a higher --memory-limit",
+                  device.str(), requested, stats.live, stats.cached, free,
+                  stats.limit > 0 ? fmt::format(" under the limit of {}", stats.limit) : "",
+                  largest.empty() ? "none" : largest),
+      static_cast<int64_t>(requested), free, stats.cached);
+}
+
+struct AllocatorTable {
+  std::mutex mutex;
+  std::array<std::vector<Allocator*>, kDeviceKindCount> allocators;
+
+  Allocator& at(Device device) {
+    check_available(device);
+    const std::lock_guard lock(mutex);
+    auto& list = allocators[static_cast<size_t>(device.kind)];
+    const size_t index = static_cast<size_t>(device.index);
+    if (list.size() <= index) list.resize(index + 1);
+    if (!list[index]) list[index] = new Allocator(device);
+    return *list[index];
+  }
+};
+
+Allocator::Allocator(Device device) : state_(std::make_unique<State>()) { state_->device = device; }
+Allocator::~Allocator() = default;
+
+Allocator& Allocator::of(Device device) {
+  // Allocators are never destroyed: tensors with static lifetime may outlive any order we choose.
+  static auto* table = new AllocatorTable;
+  static Allocator& cpu = table->at(Device::cpu());
+  if (device == Device::cpu()) return cpu;
+  return table->at(device);
+}
+
+Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
+  State& s = *state_;
+  BRIM_CHECK(bytes <= (size_t{1} << 56), ValueError,
+             "[memory] {} bytes are more than any device has; check the tensor's shape", bytes);
+  size_t capacity = bytes;
+  const int size_class = round_up(capacity);
+  const std::lock_guard lock(s.mutex);
+  Block* block = nullptr;
+  auto& list = s.free_blocks[static_cast<size_t>(size_class)];
+  // A block freed on another stream may still be in use there; it waits for release_cached().
+  for (size_t i = list.size(); i-- > 0;) {
+    if (list[i]->stream == stream) {
+      block = list[i];
+      list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+      s.stats.cached -= static_cast<int64_t>(capacity);
+      break;
+    }
+  }
+  if (!block) {
+    const diag::Span span("allocate", diag::Cause::allocator);
+    Runtime& r = runtime(s.device.kind);
+    if (s.over_limit(capacity)) s.release_cached();
+    void* data = s.over_limit(capacity) ? nullptr : r.allocate(s.device.index, capacity);
+    if (!data && s.stats.cached > 0) {
+      s.release_cached();
+      data = s.over_limit(capacity) ? nullptr : r.allocate(s.device.index, capacity);
+    }
+    if (!data) s.exhausted(bytes);
+    ++s.stats.system_allocations;
+    block = new Block{.data = data, .capacity = capacity, .size_class = size_class};
+  }
+  block->requested = bytes;
+  block->stream = stream;
+  s.link(block);
+  s.stats.live += static_cast<int64_t>(capacity);
+  s.stats.peak_live = std::max(s.stats.peak_live, s.stats.live);
+  if (s.device.is_cpu()) {
+    ASAN_UNPOISON_MEMORY_REGION(block->data, capacity);
+    ASAN_POISON_MEMORY_REGION(static_cast<char*>(block->data) + bytes, capacity - bytes);
+  }
+  return block;
+}
+
+void Allocator::release(Block* block) noexcept {
+  State& s = *state_;
+  const std::lock_guard lock(s.mutex);
+  s.unlink(block);
+  s.stats.live -= static_cast<int64_t>(block->capacity);
+  s.stats.cached += static_cast<int64_t>(block->capacity);
+  if (s.device.is_cpu()) ASAN_POISON_MEMORY_REGION(block->data, block->capacity);
+  s.free_blocks[static_cast<size_t>(block->size_class)].push_back(block);
+}
+
+void* Allocator::address(const Block* block) { return block->data; }
+
+void Allocator::set_limit(int64_t bytes) {
+  BRIM_CHECK(bytes >= 0, ValueError, "[memory] a limit of {} bytes is negative", bytes);
+  const std::lock_guard lock(state_->mutex);
+  state_->stats.limit = bytes;
+  if (state_->over_limit(0)) state_->release_cached();
+}
+
+void Allocator::release_cached() {
+  const std::lock_guard lock(state_->mutex);
+  state_->release_cached();
+}
+
+MemoryStats Allocator::stats() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->stats;
+}
+
+void Allocator::reset_peak() {
+  const std::lock_guard lock(state_->mutex);
+  state_->stats.peak_live = state_->stats.live;
+}
+
+}  // namespace brim

@@ -1,0 +1,49 @@
+// The generator hands out counters; the numbers themselves are computed where they are needed.
+#include <brim/core/random.h>
+
+#include <atomic>
+
+namespace brim {
+
+// seed and offset change rarely together, so one lock around both is enough.
+namespace {
+class SpinLock {
+ public:
+  SpinLock() {
+    while (flag.test_and_set(std::memory_order_acquire)) {
+    }
+  }
+  ~SpinLock() { flag.clear(std::memory_order_release); }
+
+ private:
+  static inline std::atomic_flag flag;
+};
+}  // namespace
+
+RandomKey Generator::next() {
+  const SpinLock lock;
+  RandomKey key = state_;
+  ++state_.offset;
+  return key;
+}
+
+void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
+
+RandomKey Generator::state() const {
+  const SpinLock lock;
+  return state_;
+}
+
+void Generator::set_state(RandomKey state) {
+  const SpinLock lock;
+  state_ = state;
+}
+
+Generator& Generator::global() {
+  static Generator generator;
+  return generator;
+}
+
+void manual_seed(uint64_t seed) { Generator::global().manual_seed(seed); }
+
+}  // namespace brim

@@ -1,0 +1,51 @@
+// What a backend must offer for its devices: memory, copies, streams and events. One Runtime serves
+// all devices of its kind. Kinds without a backend get one that counts 0 devices and throws.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include <brim/core/device.h>
+#include <brim/core/stream.h>
+
+namespace brim {
+
+struct DeviceMemory {
+  size_t total = 0;
+  size_t free = 0;
+};
+
+class Runtime {
+ public:
+  virtual ~Runtime() = default;
+
+  virtual int device_count() const = 0;
+  virtual std::string description(int device) const = 0;  ///< "AMD EPYC ..., 2 threads"
+  virtual DeviceMemory memory(int device) const = 0;
+
+  /// 64-byte aligned memory, or nullptr when there is none left.
+  virtual void* allocate(int device, size_t bytes) = 0;
+  virtual void deallocate(int device, void* data, size_t bytes) noexcept = 0;
+
+  /// Queues a copy on `stream`; one end is on this runtime's device, the other there or on the CPU.
+  virtual void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes,
+                    Stream stream) = 0;
+
+  virtual Stream create_stream(int device) = 0;
+  virtual void synchronize(Stream stream) = 0;
+  virtual void synchronize(int device) = 0;
+  virtual std::shared_ptr<void> record(Stream stream) = 0;
+  virtual void wait(const std::shared_ptr<void>& event, Stream stream) = 0;
+  virtual bool query(const std::shared_ptr<void>& event) = 0;
+  virtual void synchronize(const std::shared_ptr<void>& event) = 0;
+};
+
+/// The runtime of a kind; one that throws DeviceError ("cuda is not available; ...") if absent.
+Runtime& runtime(DeviceKind kind);
+/// Backends call this when they are loaded. The runtime lives as long as the process.
+void register_runtime(DeviceKind kind, Runtime& runtime);
+/// Throws DeviceError naming `device` and how many of its kind there are.
+void check_available(Device device);
+
+}  // namespace brim

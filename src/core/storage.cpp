@@ -1,0 +1,30 @@
+// Storage: from the allocator or wrapped.
+#include <brim/core/storage.h>
+
+namespace brim {
+
+Ref<Storage> Storage::allocate(size_t bytes, Device device) {
+  Ref<Storage> s(new Storage);
+  s->allocator_ = &Allocator::of(device);
+  s->block_ = s->allocator_->allocate(bytes, Stream::current(device));
+  s->data_ = Allocator::address(s->block_);
+  s->bytes_ = bytes;
+  s->device_ = device;
+  return s;
+}
+
+Ref<Storage> Storage::wrap(void* data, size_t bytes, Device device, std::function<void()> release) {
+  Ref<Storage> s(new Storage);
+  s->data_ = data;
+  s->bytes_ = bytes;
+  s->device_ = device;
+  s->release_ = std::move(release);
+  return s;
+}
+
+Storage::~Storage() {
+  if (block_) allocator_->release(block_);
+  if (release_) release_();
+}
+
+}  // namespace brim

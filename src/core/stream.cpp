@@ -1,0 +1,60 @@
+// Streams and events, forwarded to the device's runtime.
+#include <brim/core/stream.h>
+
+#include <vector>
+
+#include "core/runtime.h"
+
+namespace brim {
+namespace {
+
+/// The streams this thread has made current; devices not listed use their default stream.
+thread_local std::vector<Stream> current_streams;
+
+}  // namespace
+
+Stream Stream::current(Device device) {
+  for (const Stream& s : current_streams)
+    if (s.device == device) return s;
+  return {device, 0};
+}
+
+Stream Stream::create(Device device) {
+  check_available(device);
+  return runtime(device.kind).create_stream(device.index);
+}
+
+void Stream::synchronize() const { runtime(device.kind).synchronize(*this); }
+
+static void make_current(Stream stream) {
+  for (Stream& s : current_streams)
+    if (s.device == stream.device) {
+      s = stream;
+      return;
+    }
+  current_streams.push_back(stream);
+}
+
+StreamGuard::StreamGuard(Stream stream) : previous_(Stream::current(stream.device)) {
+  make_current(stream);
+}
+StreamGuard::~StreamGuard() { make_current(previous_); }
+
+void Event::record(const Stream& stream) {
+  device_ = stream.device;
+  handle_ = runtime(device_.kind).record(stream);
+}
+void Event::wait(const Stream& stream) const {
+  if (handle_) runtime(device_.kind).wait(handle_, stream);
+}
+bool Event::query() const { return !handle_ || runtime(device_.kind).query(handle_); }
+void Event::synchronize() const {
+  if (handle_) runtime(device_.kind).synchronize(handle_);
+}
+
+void synchronize(Device device) {
+  check_available(device);
+  runtime(device.kind).synchronize(device.index);
+}
+
+}  // namespace brim

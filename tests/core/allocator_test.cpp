@@ -1,0 +1,154 @@
+// The caching allocator: reuse, limits, what OutOfMemory says, peaks, threads.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include <brim/core/allocator.h>
+#include <brim/core/error.h>
+#include <brim/core/tensor.h>
+
+namespace brim {
+namespace {
+
+class AllocatorTest : public ::testing::Test {
+ protected:
+  AllocatorTest() {
+    a_.release_cached();
+    a_.reset_peak();
+    base_ = a_.stats();
+  }
+  ~AllocatorTest() override { a_.set_limit(0); }
+
+  Tensor bytes(int64_t n) { return Tensor::empty({n}, u8, Device::cpu()); }
+  int64_t live() { return a_.stats().live - base_.live; }
+
+  Allocator& a_ = Allocator::of(Device::cpu());
+  MemoryStats base_;
+};
+
+TEST_F(AllocatorTest, FreedBlocksServeTheNextRequestOfTheirSize) {
+  void* first = nullptr;
+  {
+    const Tensor x = bytes(5000);
+    first = x.raw();
+    EXPECT_GE(live(), 5000);
+  }
+  EXPECT_EQ(live(), 0);
+  EXPECT_GE(a_.stats().cached, 5000);
+  const int64_t before = a_.stats().system_allocations;
+  const Tensor y = bytes(4999);
+  EXPECT_EQ(y.raw(), first);
+  EXPECT_EQ(a_.stats().system_allocations, before);
+}
+
+TEST_F(AllocatorTest, AlignmentAndRounding) {
+  std::vector<Tensor> kept;
+  for (int64_t n : {0, 1, 63, 64, 65, 100, 1000, 4097, 100000, 3000000}) {
+    kept.push_back(bytes(n));
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(kept.back().raw()) % 64, 0u);
+    std::memset(kept.back().raw(), 1, static_cast<size_t>(n));
+  }
+  // Classes waste at most a quarter, beyond the smallest.
+  const int64_t before = a_.stats().live;
+  const Tensor x = bytes(1000001);
+  EXPECT_LE(a_.stats().live - before, 1250100);
+}
+
+TEST_F(AllocatorTest, SteadyLoopsStopAskingTheSystem) {
+  int64_t after_first = 0;
+  for (int step = 0; step < 5; ++step) {
+    std::vector<Tensor> kept;
+    for (int64_t n = 1; n < 200000; n = n * 3 + 1) kept.push_back(bytes(n));
+    if (step == 0) after_first = a_.stats().system_allocations;
+  }
+  EXPECT_EQ(a_.stats().system_allocations, after_first);
+}
+
+TEST_F(AllocatorTest, PeakAndReset) {
+  { const Tensor x = bytes(1 << 20); }
+  EXPECT_GE(a_.stats().peak_live - base_.live, 1 << 20);
+  a_.reset_peak();
+  EXPECT_EQ(a_.stats().peak_live, a_.stats().live);
+}
+
+TEST_F(AllocatorTest, ExhaustionSaysWhatIsThere) {
+  const int64_t limit = base_.live + (4 << 20);
+  a_.set_limit(limit);
+  const Tensor large = bytes(2 << 20), small = bytes(1 << 20);
+  try {
+    bytes(3 << 20);
+    FAIL() << "no error";
+  } catch (const OutOfMemory& e) {
+    EXPECT_EQ(e.requested, 3 << 20);
+    EXPECT_EQ(e.free, 1 << 20);
+    EXPECT_EQ(e.cached, 0);
+    const std::string what = e.what();
+    for (const char* part : {"[memory] cpu has no room for 3145728 bytes", "1048576 free",
+                             "under the limit of", "2097152, 1048576", "--memory-limit"})
+      EXPECT_NE(what.find(part), std::string::npos) << part << " in " << what;
+    EXPECT_EQ(what.find('\n'), std::string::npos);
+  }
+  EXPECT_NO_THROW(bytes(1 << 20));  // what is free still is
+}
+
+TEST_F(AllocatorTest, CachedBlocksGiveWayUnderALimit) {
+  a_.set_limit(base_.live + (4 << 20));
+  { const Tensor x = bytes(3 << 20); }
+  EXPECT_EQ(a_.stats().cached, 3 << 20);
+  const Tensor y = bytes((2 << 20) - 100);  // another class: only fits once the cache is gone
+  EXPECT_EQ(a_.stats().cached, 0);
+}
+
+TEST_F(AllocatorTest, LoweringTheLimitReleasesTheCache) {
+  { const Tensor x = bytes(3 << 20); }
+  a_.set_limit(base_.live + (1 << 20));
+  EXPECT_EQ(a_.stats().cached, 0);
+  EXPECT_THROW(bytes(2 << 20), OutOfMemory);
+  a_.set_limit(0);
+  EXPECT_NO_THROW(bytes(2 << 20));
+  EXPECT_THROW(a_.set_limit(-1), ValueError);
+}
+
+TEST_F(AllocatorTest, AbsurdSizesAreErrors) {
+  EXPECT_THROW(Tensor::empty({int64_t{1} << 62, 4}, f32, Device::cpu()), ShapeError);
+  EXPECT_THROW(Tensor::empty({int64_t{1} << 57}, u8, Device::cpu()), ValueError);
+  EXPECT_THROW(Tensor::empty({-1}, f32, Device::cpu()), ShapeError);
+  EXPECT_EQ(live(), 0);
+}
+
+TEST_F(AllocatorTest, ThreadsAllocateAndFree) {
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t)
+    threads.emplace_back([this, t] {
+      std::mt19937 random(t);
+      std::vector<Tensor> kept(16);
+      for (int i = 0; i < 2000; ++i) {
+        Tensor& slot = kept[random() % kept.size()];
+        slot = bytes(static_cast<int64_t>(random() % 10000));
+        std::memset(slot.raw(), static_cast<int>(t), static_cast<size_t>(slot.numel()));
+        if (i % 500 == 0) a_.release_cached();
+        if (i % 97 == 0) (void)a_.stats();
+      }
+      for (const Tensor& x : kept) {
+        const std::vector<uint8_t> v =
+            x.defined() ? x.to_vector<uint8_t>() : std::vector<uint8_t>();
+        EXPECT_TRUE(std::all_of(v.begin(), v.end(), [t](uint8_t b) { return b == t; }));
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(live(), 0);
+}
+
+TEST_F(AllocatorTest, TensorsMayEndInOtherThreads) {
+  std::vector<Tensor> made;
+  for (int i = 0; i < 100; ++i) made.push_back(bytes(1000));
+  std::thread([moved = std::move(made)]() mutable { moved.clear(); }).join();
+  EXPECT_EQ(live(), 0);
+}
+
+}  // namespace
+}  // namespace brim

@@ -1,0 +1,195 @@
+// Tensor: making, reading, devices and dtypes, layouts, writing in place.
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include <brim/core/print.h>
+#include <brim/core/tensor.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+
+namespace brim {
+namespace {
+
+template <class F>
+std::string message(const F& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+std::vector<float> values(const Tensor& x) { return x.to_vector<float>(); }
+
+TEST(Tensor, From) {
+  EXPECT_EQ(Tensor::from<float>({1, 2, 3, 4}, {2, 2}).to_vector<float>(),
+            (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(Tensor::from(std::vector<int64_t>{5}, {}).item<int64_t>(), 5);
+  EXPECT_EQ(Tensor::from(std::vector<float>(), {0, 3}).numel(), 0);
+  EXPECT_EQ(message([] {
+              Tensor::from<float>({1, 2, 3}, {2, 2});
+            }),
+            "[from] 3 values do not fill shape (2, 2)");
+  EXPECT_THROW(Tensor::from<float>({1, 2}, {-1, -2}), ShapeError);
+  EXPECT_THROW(Tensor::from(std::vector<float>(), {int64_t{1} << 32, int64_t{1} << 32}),
+               ShapeError);
+}
+
+TEST(Tensor, Bool) {
+  const std::vector<bool> v = {true, false, true};
+  const Tensor x = Tensor::from(v, {3});
+  EXPECT_EQ(x.dtype(), bool_);
+  EXPECT_EQ(x.to_vector<bool>(), v);
+  EXPECT_EQ(Tensor::from<bool>({true, false}, {2}).to_vector<bool>(),
+            (std::vector<bool>{true, false}));
+  EXPECT_EQ(Tensor::from<float>({0.5f, 0, -1}, {3}).to(bool_).to_vector<bool>(), v);
+  EXPECT_TRUE(Tensor::from<float>({0.5f}, {}).item<bool>());
+  EXPECT_FALSE(zeros({1}).item<bool>());
+}
+
+TEST(Tensor, ItemIsTheOnlyElement) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const Tensor x = ones({1, 1}, {.dtype = static_cast<DType>(i)});
+    EXPECT_EQ(x.item(), 1);
+    EXPECT_EQ(x.item<int64_t>(), 1);
+    EXPECT_EQ(x.item<float>(), 1);
+  }
+  EXPECT_EQ(Tensor::from<int64_t>({INT64_MAX}, {}).item<int64_t>(), INT64_MAX);
+  EXPECT_EQ(message([] {
+              zeros({2, 3}).item();
+            }),
+            "[item] a tensor of shape (2, 3) has 6 elements, not one; index or reduce it first");
+  EXPECT_THROW(zeros({0}).item(), ShapeError);
+}
+
+TEST(Tensor, HostAccessIsTyped) {
+  const Tensor x = ones({2});
+  EXPECT_EQ(x.data<float>()[1], 1);
+  EXPECT_EQ(message([&] { x.data<double>(); }),
+            "[data] the tensor is f32, not f64; cast with x.to(f64)");
+  EXPECT_THROW(x.to_vector<int64_t>(), DTypeError);
+}
+
+TEST(Tensor, ToReturnsTheSameTensorWhenNothingChanges) {
+  const Tensor x = ones({2, 3});
+  EXPECT_TRUE(x.to(Device::cpu()).is_same(x));
+  EXPECT_TRUE(x.to(f32).is_same(x));
+  EXPECT_TRUE(x.to(MemoryFormat::nchw).is_same(x));
+  EXPECT_TRUE(x.contiguous().is_same(x));
+  EXPECT_FALSE(x.to(f64).is_same(x));
+  EXPECT_FALSE(x.t().contiguous().is_same(x));
+  EXPECT_THROW(x.to(Device(DeviceKind::cpu, 1)), DeviceError);
+}
+
+TEST(Tensor, CopyToAlwaysCopies) {
+  const Tensor x = ones({2});
+  Tensor y = x.copy_to(Device::cpu()), z = x.clone();
+  EXPECT_NE(y.storage(), x.storage());
+  EXPECT_NE(z.storage(), x.storage());
+  y.fill_(5);
+  z.fill_(6);
+  EXPECT_EQ(values(x), (std::vector<float>{1, 1}));
+}
+
+TEST(Tensor, Casts) {
+  const Tensor x = Tensor::from<float>({-1.5f, 300, 2.7f, 0}, {4});
+  EXPECT_EQ(x.to(i64).to_vector<int64_t>(), (std::vector<int64_t>{-1, 300, 2, 0}));
+  EXPECT_EQ(x.to(u8).to_vector<uint8_t>(), (std::vector<uint8_t>{255, 44, 2, 0}));
+  EXPECT_EQ(x.to(bool_).to(f32).to_vector<float>(), (std::vector<float>{1, 1, 1, 0}));
+  EXPECT_EQ(x.to(f16).to(f64).to_vector<double>()[2], 2.69921875);
+}
+
+TEST(Tensor, MemoryFormatsKeepTheMeaningOfAnIndex) {
+  const Tensor x = arange(2 * 3 * 4 * 5, {.dtype = f32}).view({2, 3, 4, 5});
+  for (MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc, MemoryFormat::chwn}) {
+    const Tensor y = x.to(format);
+    EXPECT_TRUE(y.is_contiguous(format));
+    EXPECT_EQ(y.shape(), x.shape());
+    EXPECT_EQ(values(y), values(x));
+    EXPECT_EQ(y[1][2][3][4].item(), 119);
+    EXPECT_TRUE(y.to(format).is_same(y));
+    EXPECT_TRUE(y.clone().is_contiguous(format));
+    EXPECT_TRUE((y + y).is_contiguous(format));
+  }
+  EXPECT_EQ(x.to(MemoryFormat::nhwc).strides(), (Strides{60, 1, 15, 3}));
+  EXPECT_EQ(x.to(MemoryFormat::chwn).strides(), (Strides{1, 40, 10, 2}));
+  EXPECT_THROW(zeros({2, 3}).to(MemoryFormat::nhwc), ShapeError);
+  EXPECT_TRUE(zeros({2, 0, 4, 5}).to(MemoryFormat::chwn).is_contiguous());
+}
+
+TEST(Tensor, EmptyTensorsAreContiguous) {
+  EXPECT_TRUE(zeros({3, 0}).t().is_contiguous());
+  EXPECT_TRUE(zeros({4, 4}).slice(1, 0, 2).slice(0, 1, 1).is_contiguous());
+}
+
+TEST(Tensor, CopyBroadcastsAndCasts) {
+  Tensor x = zeros({2, 3}, {.dtype = i64});
+  x.copy_(Tensor::from<double>({1.9, 2, 3}, {3}));
+  EXPECT_EQ(x.to_vector<int64_t>(), (std::vector<int64_t>{1, 2, 3, 1, 2, 3}));
+  EXPECT_EQ(message([&] { x.copy_(zeros({2})); }).substr(0, 7), "[copy_]");
+  EXPECT_THROW(x.copy_(zeros({4, 2, 3})), ShapeError);
+  EXPECT_THROW(x.copy_(Tensor()), ValueError);
+}
+
+TEST(Tensor, CopyBetweenOverlappingViews) {
+  for (int64_t n : {10, 100000}) {
+    const Tensor x = arange(n, {.dtype = f32});
+    x.slice(0, 1, n).copy_(x.slice(0, 0, n - 1));
+    const std::vector<float> v = values(x);
+    ASSERT_EQ(v[0], 0);
+    for (int64_t i = 1; i < n; ++i) ASSERT_EQ(v[static_cast<size_t>(i)], static_cast<float>(i - 1));
+  }
+  Tensor m = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+  m.copy_(m.t());
+  EXPECT_EQ(values(m), (std::vector<float>{1, 3, 2, 4}));
+}
+
+TEST(Tensor, WritesIntoExpandedMemoryAreErrors) {
+  Tensor x = zeros({3}).expand({2, 3});
+  EXPECT_THROW(x.add_(ones({2, 3})), ValueError);
+  EXPECT_THROW(x.mul_(2), ValueError);
+  EXPECT_THROW(x.copy_(ones({2, 3})), ValueError);
+  EXPECT_NO_THROW(zeros({1, 3}).expand({1, 3}).add_(ones({1, 3})));
+}
+
+TEST(Tensor, SetDataKeepsTheIdentity) {
+  Tensor x = ones({2}, {.requires_grad = true});
+  const Tensor same = x;
+  x.set_data(zeros({3}, {.dtype = f64}));
+  EXPECT_EQ(same.shape(), (Shape{3}));
+  EXPECT_EQ(same.dtype(), f64);
+  EXPECT_TRUE(same.requires_grad());
+}
+
+TEST(Tensor, WrapsForeignMemory) {
+  float data[4] = {1, 2, 3, 4};
+  bool released = false;
+  {
+    const Ref<Storage> storage =
+        Storage::wrap(data, sizeof data, Device::cpu(), [&] { released = true; });
+    Ref<TensorImpl> impl(new TensorImpl);
+    impl->shape = {4};
+    impl->strides = {1};
+    impl->storage = storage;
+    EXPECT_EQ((Tensor(impl) * 2).to_vector<float>(), (std::vector<float>{2, 4, 6, 8}));
+    EXPECT_FALSE(released);
+  }
+  EXPECT_TRUE(released);
+}
+
+TEST(Tensor, Printing) {
+  std::ostringstream out;
+  out << Tensor::from<float>({1, 2.5f, 3, 4}, {2, 2}) << ' ' << zeros({2, 0}) << ' '
+      << zeros({1000}, {.dtype = i64}) << ' ' << Tensor::from<bool>({true}, {}) << ' ' << Tensor();
+  EXPECT_EQ(out.str(),
+            "Tensor((2, 2) f32 on cpu: [[1, 2.5], [3, 4]]) Tensor((2, 0) f32 on cpu: [[], []]) "
+            "Tensor((1000) i64 on cpu) Tensor(() bool on cpu: true) Tensor(undefined)");
+  out.str("");
+  out << Shape{1, 2} << ' ' << f16 << ' ' << Device("cuda:1") << ' '
+      << Tensor::from<int64_t>({INT64_MAX}, {1});
+  EXPECT_EQ(out.str(), "(1, 2) f16 cuda:1 Tensor((1) i64 on cpu: [9223372036854775807])");
+}
+
+}  // namespace
+}  // namespace brim
