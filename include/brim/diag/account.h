@@ -1,0 +1,61 @@
+// The account: where the wall time of a run went, as one partition that adds up to 100 %.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace brim::diag {
+
+/// What a device did, or why it had nothing to do.
+enum class Cause : uint8_t {
+  compute,        ///< kernels
+  communication,  ///< collectives that no computation hides
+  copy,           ///< copies that no computation hides
+  input,          ///< waiting for the loader
+  host_read,      ///< the host read a value and waited (item, copy_to(cpu))
+  launch,         ///< inside a step, between kernels: dispatch and the user's own code
+  allocator,      ///< asking the system for memory
+  checkpoint,     ///< writing or reading checkpoints
+  throttle,       ///< clocks lowered by heat or power
+  other,          ///< the residual
+};
+inline constexpr int kCauseCount = 10;
+
+std::string_view name(Cause cause);
+
+/// A finished account. The entries of `seconds` add up to `wall`.
+struct Account {
+  double wall = 0;  ///< seconds
+  std::array<double, kCauseCount> seconds{};
+
+  double fraction(Cause cause) const;
+  /// Percentages with one decimal, rounded so that they add up to exactly 100.0 (largest
+  /// remainder).
+  std::array<double, kCauseCount> percent() const;
+  /// One line per cause that has a share, the largest first, and `other` always, last.
+  std::string table() const;
+};
+
+/// Measures the thread that makes it: the time of the spans there, by cause, and the rest as
+/// `other`. For the CPU that thread is the device's. May be nested; the innermost one measures. No
+/// span may be open when it is made or destroyed.
+class Accountant {
+ public:
+  Accountant();
+  ~Accountant();
+  Accountant(const Accountant&) = delete;
+  Accountant& operator=(const Accountant&) = delete;
+
+  /// The account of the time since the start. Call it from the same thread.
+  Account read() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace brim::diag
