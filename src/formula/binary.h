@@ -1,0 +1,57 @@
+// Formulas of two numbers, y = f(a, b), gradients of unary ops among them. To add one: the functor
+// here, its name in BinaryFormulas, the op in src/ops/.
+#pragma once
+
+#include "formula/activation.h"
+
+namespace brim::formula {
+
+struct Add {  // a + alpha * b
+  static constexpr const char* kName = "add";
+  Params p;
+  explicit Add(Params p) : p(p) {}
+  template <class T>
+  BRIM_FORMULA T operator()(T a, T b) const {
+    return static_cast<T>(a + number<T>(p.a) * b);
+  }
+};
+
+#define BRIM_BINARY(Name, kernel, expression)    \
+  struct Name {                                  \
+    static constexpr const char* kName = kernel; \
+    explicit Name(Params) {}                     \
+    template <class T>                           \
+    BRIM_FORMULA T operator()(T a, T b) const {  \
+      return static_cast<T>(expression);         \
+    }                                            \
+  }
+
+BRIM_BINARY(Mul, "mul", a* b);
+BRIM_BINARY(Div, "div", a / b);
+BRIM_BINARY(Pow, "pow", std::pow(a, b));
+BRIM_BINARY(Maximum, "maximum", a > b || a != a ? a : b);  // NaN if either is
+BRIM_BINARY(Minimum, "minimum", a < b || a != a ? a : b);
+// The share of a in the gradient of maximum and minimum: one half where equal.
+BRIM_BINARY(MaximumShare, "maximum_share", a == b ? T(0.5) : a < b ? T(0) : T(1));
+BRIM_BINARY(MinimumShare, "minimum_share", a == b ? T(0.5) : a > b ? T(0) : T(1));
+// Gradients of unary ops from (dy, x).
+BRIM_BINARY(AbsGrad, "abs_grad", b > T(0) ? a : b < T(0) ? -a : T(0));
+#undef BRIM_BINARY
+
+struct ClampGrad {
+  static constexpr const char* kName = "clamp_grad";
+  Params p;
+  explicit ClampGrad(Params p) : p(p) {}
+  template <class T>
+  BRIM_FORMULA T operator()(T dy, T x) const {
+    return x >= static_cast<T>(p.a) && x <= static_cast<T>(p.b) ? dy : T(0);
+  }
+};
+
+using BinaryFormulas = List<Add, Mul, Div, Pow, Maximum, Minimum, MaximumShare, MinimumShare,
+                            AbsGrad, ClampGrad, ReluGrad, LeakyReluGrad, EluGrad, SigmoidGrad,
+                            TanhGrad, GeluGrad, GeluTanhGrad, SiluGrad, SoftplusGrad>;
+/// Those that integers have too.
+using BinaryIntegerFormulas = List<Add, Mul, Maximum, Minimum>;
+
+}  // namespace brim::formula

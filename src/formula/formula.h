@@ -1,0 +1,47 @@
+// Scalar formulas are written once here and compiled by every backend: on the CPU inside loops that
+// the compiler vectorises for each instruction set, later inside CUDA kernels.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#if defined(__CUDACC__)
+#define BRIM_FORMULA __host__ __device__ inline
+#else
+#define BRIM_FORMULA inline __attribute__((always_inline))
+#endif
+
+namespace brim::formula {
+
+/// Numbers that a formula is made with: a slope, bounds, an exponent.
+struct Params {
+  double a = 0;
+  double b = 0;
+};
+
+template <class... F>
+struct List {};
+
+/// A parameter as T; to integers by way of i64, so that -1 wraps in u8 as it does in C.
+template <class T>
+BRIM_FORMULA T number(double value) {
+  if constexpr (std::is_floating_point_v<T>)
+    return static_cast<T>(value);
+  else
+    return static_cast<T>(static_cast<long long>(value));
+}
+
+/// A parameter as T; values beyond T's range become its ends.
+template <class T>
+BRIM_FORMULA T saturate(double value) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return static_cast<T>(value);
+  } else {
+    using Limits = std::numeric_limits<T>;
+    return value <= static_cast<double>(Limits::min())   ? Limits::min()
+           : value >= static_cast<double>(Limits::max()) ? Limits::max()
+                                                         : static_cast<T>(value);
+  }
+}
+
+}  // namespace brim::formula

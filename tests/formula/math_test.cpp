@@ -1,0 +1,73 @@
+// The f32 functions of formula/math.h against f64, over a sweep of all magnitudes and at the edges.
+// They are called through ops, so that the loops which users run are the ones tested.
+#include "formula/math.h"
+
+#include <gtest/gtest.h>
+
+#include <brim/ops/unary.h>
+
+namespace brim {
+namespace {
+
+/// Every `step`-th float from -infinity to infinity, and the special ones.
+std::vector<float> sweep(uint32_t step) {
+  std::vector<float> x = {0.0f,   -0.0f,     INFINITY,        -INFINITY, NAN,      1.0f,
+                          -1.0f,  88.72283f, 88.7229f,        -87.3366f, -103.97f, -104.1f,
+                          1e-45f, -1e-45f,   1.17549435e-38f, 1e8f};
+  for (uint64_t bits = 0; bits < 0x7f800000u; bits += step) {
+    x.push_back(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+    x.push_back(-x.back());
+  }
+  return x;
+}
+
+/// |y - exact| in units of the last place of a float near `exact`.
+double ulps(float y, double exact) {
+  if (std::isnan(exact) || std::isnan(y)) return std::isnan(exact) && std::isnan(y) ? 0 : 1e30;
+  const float rounded = static_cast<float>(exact);
+  if (std::isinf(rounded) || std::isinf(y)) {
+    // The largest float is as good as infinity where the exact value lies between the two.
+    return rounded == y ? 0 : std::abs(exact) < 3.4028236e38 && std::isinf(y) ? 1 : 1e30;
+  }
+  int exponent;
+  std::frexp(exact, &exponent);
+  const double unit = std::ldexp(1.0, std::max(exponent, -125) - 24);
+  return std::abs(static_cast<double>(y) - exact) / unit;
+}
+
+void check(Tensor (*op)(const Tensor&), double (*exact)(double), double bound) {
+  const std::vector<float> x = sweep(100003);  // prime: all mantissas come up
+  const Tensor input = Tensor::from(x, {static_cast<int64_t>(x.size())});
+  const std::vector<float> y = op(input).to_vector<float>();
+  double worst = 0;
+  float at = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double e = ulps(y[i], exact(static_cast<double>(x[i])));
+    if (e > worst) worst = e, at = x[i];
+  }
+  testing::Test::RecordProperty("ulp", std::to_string(worst));
+  EXPECT_LE(worst, bound) << "at " << at;
+}
+
+using F = double (*)(double);
+
+TEST(Math, Exp) { check(exp, F(std::exp), 2); }
+TEST(Math, Expm1) { check(expm1, F(std::expm1), 2); }
+TEST(Math, Log) { check(log, F(std::log), 2); }
+TEST(Math, Log1p) { check(log1p, F(std::log1p), 2); }
+TEST(Math, Tanh) { check(tanh, F(std::tanh), 2.5); }
+TEST(Math, Erf) { check(erf, F(std::erf), 2); }
+TEST(Math, Sin) { check(sin, F(std::sin), 2); }
+TEST(Math, Cos) { check(cos, F(std::cos), 2); }
+TEST(Math, Sigmoid) {
+  check(
+      sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 3);
+}
+
+TEST(Math, SignOfZeroIsKept) {
+  const Tensor zero = Tensor::from<float>({-0.0f}, {1});
+  for (auto op : {expm1, log1p, tanh, erf, sin}) EXPECT_TRUE(std::signbit(op(zero).item<float>()));
+}
+
+}  // namespace
+}  // namespace brim
