@@ -1,0 +1,29 @@
+// Every formula of two numbers as a CPU kernel for f32 and f64, compiled once per instruction set.
+#include "formula/binary.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/binary.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backend/cpu/dense-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+void register_kernels() {
+  register_binary<float>(formula::BinaryFormulas{});
+  register_binary<double>(formula::BinaryFormulas{});
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_kernels);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_kernels)(), true);
+}  // namespace brim::cpu
+#endif

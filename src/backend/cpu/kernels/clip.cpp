@@ -1,0 +1,112 @@
+// Norms and limits over lists of tensors on the CPU, for gradient clipping. Inputs are row-major.
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "backend/cpu/loop.h"
+#include "backend/kernel.h"
+
+namespace brim::cpu {
+namespace {
+
+/// Partial norms are taken over runs of this many numbers, whatever the number of threads, so the
+/// result does not depend on it.
+constexpr int64_t kRun = 8192;
+constexpr size_t kLanes = 8;  // independent sums, so that the compiler can vectorise
+
+/// Sum of f(x) over a run, in double.
+template <class T, class F>
+double sum_of(const T* x, int64_t n, F f) {
+  double lane[kLanes] = {};
+  int64_t i = 0;
+  for (; i + static_cast<int64_t>(kLanes) <= n; i += kLanes)
+    for (size_t k = 0; k < kLanes; ++k)
+      lane[k] += f(static_cast<double>(x[i + static_cast<int64_t>(k)]));
+  for (; i < n; ++i) lane[0] += f(static_cast<double>(x[i]));
+  double total = 0;
+  for (double l : lane) total += l;
+  return total;
+}
+
+template <class T>
+double largest(const T* x, int64_t n) {
+  double most = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const double v = std::abs(static_cast<double>(x[i]));
+    if (!(v <= most)) most = v;  // a NaN stays
+    if (std::isnan(most)) break;
+  }
+  return most;
+}
+
+template <class T>
+double partial(const T* x, int64_t n, double p) {
+  if (p == 2) return sum_of(x, n, [](double v) { return v * v; });
+  if (p == 1) return sum_of(x, n, [](double v) { return std::abs(v); });
+  if (std::isinf(p)) return largest(x, n);
+  return sum_of(x, n, [p](double v) { return std::pow(std::abs(v), p); });
+}
+
+template <class T>
+void list_norm(const Context&, std::span<const Tensor> list, Tensor& norm, double p) {
+  struct Run {
+    const T* x;
+    int64_t n;
+  };
+  std::vector<Run> runs;
+  for (const Tensor& t : list)
+    for (int64_t i = 0; i < t.numel(); i += kRun)
+      runs.push_back({static_cast<const T*>(t.raw()) + i, std::min(kRun, t.numel() - i)});
+  std::vector<double> parts(runs.size());
+  parallel_for(static_cast<int64_t>(runs.size()), 8, [&](int64_t begin, int64_t end) {
+    for (size_t i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i)
+      parts[i] = partial(runs[i].x, runs[i].n, p);
+  });
+  double total = 0;
+  for (double part : parts) {
+    if (!std::isinf(p))
+      total += part;
+    else if (!(part <= total))
+      total = part;
+  }
+  if (!std::isinf(p)) total = p == 2 ? std::sqrt(total) : std::pow(total, 1 / p);
+  *static_cast<T*>(norm.raw()) = static_cast<T>(total);
+}
+
+/// Calls f on each element of each tensor.
+template <class T, class F>
+void for_each(std::span<Tensor> list, F f) {
+  for (Tensor& t : list) {
+    T* x = static_cast<T*>(t.raw());
+    parallel_for(t.numel(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) x[i] = f(x[i]);
+    });
+  }
+}
+
+template <class T>
+void list_clip(const Context&, std::span<Tensor> list, const Tensor& norm, double max_norm) {
+  const double factor = max_norm / (static_cast<double>(*static_cast<const T*>(norm.raw())) + 1e-6);
+  if (factor >= 1) return;  // a NaN goes on, into every gradient, as in PyTorch
+  for_each<T>(list, [f = static_cast<T>(factor)](T v) { return v * f; });
+}
+
+template <class T>
+void list_clamp(const Context&, std::span<Tensor> list, double limit) {
+  const T high = static_cast<T>(limit), low = -high;
+  for_each<T>(list, [=](T v) { return v < low ? low : v > high ? high : v; });
+}
+
+template <class T>
+bool register_all() {
+  const DType dtype = dtype_of<T>;
+  backend::register_kernel("list_norm", DeviceKind::cpu, dtype, &list_norm<T>);
+  backend::register_kernel("list_clip", DeviceKind::cpu, dtype, &list_clip<T>);
+  return backend::register_kernel("list_clamp", DeviceKind::cpu, dtype, &list_clamp<T>);
+}
+
+const bool registered = register_all<float>() && register_all<double>();
+
+}  // namespace
+}  // namespace brim::cpu

@@ -1,0 +1,98 @@
+// copy (with a cast between any two dtypes) and fill on the CPU.
+#include <cstring>
+
+#include "backend/cpu/loop.h"
+#include "backend/kernel.h"
+
+namespace brim::cpu {
+namespace {
+
+template <class To, class From>
+To cast(From v) {
+  constexpr bool kSmallFrom = std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>;
+  constexpr bool kSmallTo = std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>;
+  if constexpr (std::is_same_v<To, From>)
+    return v;
+  else if constexpr (kSmallFrom)
+    return cast<To>(static_cast<float>(v));
+  else if constexpr (kSmallTo)
+    return To(static_cast<float>(v));
+  else if constexpr (std::is_same_v<To, bool>)
+    return v != From(0);
+  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 8)
+    return static_cast<To>(static_cast<int64_t>(v));  // wraps, as PyTorch does
+  else
+    return static_cast<To>(v);
+}
+
+template <class To, class From>
+void copy_as(const Tensor& x, Tensor& y) {
+  const Loop<2> loop = make_loop(y, x);
+  const From* px = static_cast<const From*>(x.raw());
+  To* py = static_cast<To*>(y.raw());
+  const int64_t sx = loop.stride[1][0], sy = loop.stride[0][0];
+  for_each_row(loop, kElementwiseGrain, [&](const std::array<int64_t, 2>& at, int64_t n) {
+    const From* from = px + at[1];
+    To* to = py + at[0];
+    if (sx == 1 && sy == 1) {
+      if constexpr (std::is_same_v<To, From>)
+        std::memcpy(to, from, static_cast<size_t>(n) * sizeof(To));
+      else
+        for (int64_t i = 0; i < n; ++i) to[i] = cast<To>(from[i]);
+    } else {
+      for (int64_t i = 0; i < n; ++i) to[i * sy] = cast<To>(from[i * sx]);
+    }
+  });
+}
+
+template <class To>
+void copy(const Context&, const Tensor& x, Tensor& y) {
+  switch (x.dtype()) {
+    case DType::f32:
+      return copy_as<To, float>(x, y);
+    case DType::f64:
+      return copy_as<To, double>(x, y);
+    case DType::f16:
+      return copy_as<To, Half>(x, y);
+    case DType::bf16:
+      return copy_as<To, BFloat16>(x, y);
+    case DType::i64:
+      return copy_as<To, int64_t>(x, y);
+    case DType::i32:
+      return copy_as<To, int32_t>(x, y);
+    case DType::i8:
+      return copy_as<To, int8_t>(x, y);
+    case DType::u8:
+      return copy_as<To, uint8_t>(x, y);
+    case DType::bool_:
+      return copy_as<To, bool>(x, y);
+  }
+}
+
+template <class T>
+void fill(const Context&, Tensor& y, double value) {
+  const T v = cast<T>(value);
+  const Loop<1> loop = make_loop(y);
+  T* py = static_cast<T*>(y.raw());
+  const int64_t step = loop.stride[0][0];
+  for_each_row(loop, kElementwiseGrain, [&](const std::array<int64_t, 1>& at, int64_t n) {
+    T* to = py + at[0];
+    if (step == 1)
+      std::fill_n(to, n, v);
+    else
+      for (int64_t i = 0; i < n; ++i) to[i * step] = v;
+  });
+}
+
+template <class... T>
+bool register_all() {
+  (backend::register_kernel("copy", DeviceKind::cpu, dtype_of<T>, &copy<T>), ...);
+  (backend::register_kernel("fill", DeviceKind::cpu, dtype_of<T>, &fill<T>), ...);
+  return true;
+}
+
+const bool registered =
+    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+
+}  // namespace
+}  // namespace brim::cpu

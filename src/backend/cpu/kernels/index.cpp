@@ -1,0 +1,151 @@
+// gather, scatter and scatter_add on the CPU. Indices are checked before anything is written.
+#include <cstring>
+
+#include "backend/cpu/loop.h"
+#include "backend/index_options.h"
+#include "backend/kernel.h"
+#include "core/check.h"
+
+namespace brim::cpu {
+namespace {
+
+using backend::IndexOptions;
+
+void check_indices(const Tensor& index, int64_t size, const IndexOptions& options) {
+  Shape shape = index.shape();
+  if (shape.numel() == 0) return;
+  for (int d = 0; d < shape.rank(); ++d)
+    if (index.strides()[d] == 0) shape[d] = 1;  // the same indices again
+  const Loop<1> loop = make_loop<1>(shape, {index.strides()});
+  const int64_t* data = static_cast<const int64_t*>(index.raw());
+  int64_t low = 0, high = 0;
+  for (int64_t i = 0; i < loop.numel; i += loop.size[0]) {
+    const int64_t* row = data + loop.offsets(i)[0];
+    for (int64_t j = 0; j < loop.size[0]; ++j) {
+      const int64_t v = row[j * loop.stride[0][0]];
+      low = std::min(low, v);
+      high = std::max(high, v);
+    }
+  }
+  const int64_t wrong = low < 0 ? low : high;
+  BRIM_CHECK(wrong >= 0 && wrong < size, IndexError,
+             "[{}] index {} is out of range for axis {} of size {}", options.op, wrong,
+             options.axis, size);
+}
+
+template <class T>
+void gather(const Context&, const Tensor& x, const Tensor& index, Tensor& y,
+            const IndexOptions& options) {
+  check_indices(index, x.shape()[options.axis], options);
+  Strides strides = x.strides();
+  const int64_t step = strides[options.axis];
+  strides[options.axis] = 0;  // the index moves along it
+  const Loop<3> loop = make_loop<3>(y.shape(), {y.strides(), strides, index.strides()});
+  const T* px = static_cast<const T*>(x.raw());
+  const int64_t* pi = static_cast<const int64_t*>(index.raw());
+  T* py = static_cast<T*>(y.raw());
+  const int64_t sy = loop.stride[0][0], sx = loop.stride[1][0], si = loop.stride[2][0];
+  for_each_row(loop, kElementwiseGrain / 4, [&](const std::array<int64_t, 3>& at, int64_t n) {
+    const T* from = px + at[1];
+    const int64_t* i = pi + at[2];
+    T* to = py + at[0];
+    if (si == 0 && sx == 1 && sy == 1)
+      std::memcpy(to, from + *i * step, static_cast<size_t>(n) * sizeof(T));
+    else
+      for (int64_t j = 0; j < n; ++j) to[j * sy] = from[j * sx + i[j * si] * step];
+  });
+}
+
+template <class T>
+T plus(T a, T b) {
+  if constexpr (std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>)
+    return T(static_cast<float>(a) + static_cast<float>(b));
+  else if constexpr (std::is_same_v<T, bool>)
+    return a || b;
+  else if constexpr (std::is_integral_v<T>)  // wraps
+    return static_cast<T>(static_cast<std::make_unsigned_t<T>>(a) +
+                          static_cast<std::make_unsigned_t<T>>(b));
+  else
+    return a + b;
+}
+
+/// write(y element, source element) for every index. Threads share out the other axes, and each
+/// goes along `axis` in order, so the order of writes to an element is always the same.
+template <class T, class Write>
+void scatter_with(const Tensor& index, const Tensor& source, Tensor& y, const IndexOptions& options,
+                  const Write& write) {
+  check_indices(index, y.shape()[options.axis], options);
+  const int64_t length = index.shape()[options.axis];
+  Shape lines = index.shape();
+  lines[options.axis] = 1;
+  const Loop<3> loop = make_loop<3>(lines, {y.strides(), source.strides(), index.strides()});
+  const int64_t y_step = y.strides()[options.axis], s_step = source.strides()[options.axis],
+                i_step = index.strides()[options.axis];
+  const T* ps = static_cast<const T*>(source.raw());
+  const int64_t* pi = static_cast<const int64_t*>(index.raw());
+  T* py = static_cast<T*>(y.raw());
+  const int64_t sy = loop.stride[0][0], ss = loop.stride[1][0], si = loop.stride[2][0];
+  // Rows inside, unless the axis itself is the dense one.
+  const bool rows_inside = s_step != 1 || loop.numel == 1;
+  auto rows = [&](int64_t begin, int64_t end, int64_t k) {
+    while (begin < end) {
+      const int64_t n = std::min(loop.size[0] - begin % loop.size[0], end - begin);
+      const auto at = loop.offsets(begin);
+      T* to = py + at[0];
+      const T* from = ps + at[1] + k * s_step;
+      const int64_t* i = pi + at[2] + k * i_step;
+      if (si == 0 && sy == 1 && ss == 1) {
+        T* row = to + *i * y_step;
+        for (int64_t j = 0; j < n; ++j) write(row[j], from[j]);
+      } else {
+        for (int64_t j = 0; j < n; ++j) write(to[j * sy + i[j * si] * y_step], from[j * ss]);
+      }
+      begin += n;
+    }
+  };
+  const int64_t grain = std::max<int64_t>(1, kElementwiseGrain / 4 / std::max<int64_t>(1, length));
+  parallel_for(loop.numel, grain, [&](int64_t begin, int64_t end) {
+    if (rows_inside) {
+      for (int64_t k = 0; k < length; ++k) rows(begin, end, k);
+      return;
+    }
+    for (int64_t line = begin; line < end; ++line) {
+      const auto at = loop.offsets(line);
+      for (int64_t k = 0; k < length; ++k)
+        write(py[at[0] + pi[at[2] + k * i_step] * y_step], ps[at[1] + k * s_step]);
+    }
+  });
+}
+
+template <class T>
+void scatter(const Context&, const Tensor& index, const Tensor& source, Tensor& y,
+             const IndexOptions& options) {
+  scatter_with<T>(index, source, y, options, [](T& to, T from) { to = from; });
+}
+
+template <class T>
+void scatter_add(const Context&, const Tensor& index, const Tensor& source, Tensor& y,
+                 const IndexOptions& options) {
+  scatter_with<T>(index, source, y, options, [](T& to, T from) { to = plus(to, from); });
+}
+
+/// Unsigned integers of T's size: moving elements does not look at their type.
+template <class T>
+using Bits =
+    std::conditional_t<sizeof(T) == 8, uint64_t,
+                       std::conditional_t<sizeof(T) == 4, uint32_t,
+                                          std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+
+template <class... T>
+bool register_all() {
+  (backend::register_kernel("gather", DeviceKind::cpu, dtype_of<T>, &gather<Bits<T>>), ...);
+  (backend::register_kernel("scatter", DeviceKind::cpu, dtype_of<T>, &scatter<Bits<T>>), ...);
+  (backend::register_kernel("scatter_add", DeviceKind::cpu, dtype_of<T>, &scatter_add<T>), ...);
+  return true;
+}
+
+const bool registered =
+    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+
+}  // namespace
+}  // namespace brim::cpu

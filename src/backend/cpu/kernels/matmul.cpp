@@ -1,0 +1,66 @@
+// matmul and linear on the CPU: products of strided matrices through gemm.
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/loop.h"
+#include "backend/kernel.h"
+
+namespace brim::cpu {
+namespace {
+
+template <class T>
+const T* address(const Tensor& x) {
+  return static_cast<const T*>(x.raw());
+}
+
+template <class T>
+void matmul(const Context&, const Tensor& a, const Tensor& b, Tensor& y) {
+  const int r = y.rank();
+  const int64_t m = y.shape()[r - 2], n = y.shape()[r - 1], k = a.shape()[r - 1];
+  const auto matrix = [r](const Tensor& x, int64_t at) {
+    return Matrix<T>{address<T>(x) + at, x.strides()[r - 2], x.strides()[r - 1]};
+  };
+  if (r == 2) return gemm(m, n, k, matrix(a, 0), matrix(b, 0), false, static_cast<T*>(y.raw()), n);
+  if (m == 0 || n == 0) return;
+  // The stack: one product per position of the leading axes.
+  Shape batch;
+  std::array<Strides, 3> strides;
+  for (int i = 0; i < r - 2; ++i) {
+    batch.push_back(y.shape()[i]);
+    strides[0].push_back(y.strides()[i]);
+    strides[1].push_back(a.strides()[i]);
+    strides[2].push_back(b.strides()[i]);
+  }
+  const Loop<3> loop = make_loop<3>(batch, strides);
+  const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 20) / std::max<int64_t>(1, m * n * k));
+  parallel_for(loop.numel, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto at = loop.offsets(i);
+      gemm(m, n, k, matrix(a, at[1]), matrix(b, at[2]), false, static_cast<T*>(y.raw()) + at[0], n);
+    }
+  });
+}
+
+template <class T>
+void linear(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) {
+  const int64_t m = y.shape()[0], n = y.shape()[1], k = x.shape()[1];
+  T* py = static_cast<T*>(y.raw());
+  if (bias.defined()) {
+    const T* pb = address<T>(bias);
+    const int64_t step = bias.strides()[0];
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) py[i * n + j] = pb[j * step];
+  }
+  gemm(m, n, k, Matrix<T>{address<T>(x), x.strides()[0], x.strides()[1]},
+       Matrix<T>{address<T>(weight), weight.strides()[1], weight.strides()[0]}, bias.defined(), py,
+       n);
+}
+
+template <class T>
+bool register_all() {
+  return backend::register_kernel("matmul", DeviceKind::cpu, dtype_of<T>, &matmul<T>) &&
+         backend::register_kernel("linear", DeviceKind::cpu, dtype_of<T>, &linear<T>);
+}
+
+const bool registered = register_all<float>() && register_all<double>();
+
+}  // namespace
+}  // namespace brim::cpu

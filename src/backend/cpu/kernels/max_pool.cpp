@@ -1,0 +1,174 @@
+// Max pooling on the CPU. Windows of 2 x 2 with stride 2, which most networks use, are vectorised:
+// a vector of outputs needs the even and odd columns of two rows.
+#include "backend/kernel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/max_pool.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/parallel.h"
+#include "backend/geometry.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using backend::PoolGeometry;
+
+/// One output of any window. A NaN wins, as it must not be lost.
+template <class T>
+void pool_one(const T* plane, const PoolGeometry& g, int64_t oy, int64_t ox, T* y, int32_t* place) {
+  const int64_t y0 = oy * g.stride.h - g.padding.h, x0 = ox * g.stride.w - g.padding.w;
+  T best = -std::numeric_limits<T>::infinity();
+  int64_t at = -1;
+  for (int64_t ky = 0; ky < g.kernel.h; ++ky) {
+    const int64_t iy = y0 + ky * g.dilation.h;
+    if (iy < 0 || iy >= g.h) continue;
+    for (int64_t kx = 0; kx < g.kernel.w; ++kx) {
+      const int64_t ix = x0 + kx * g.dilation.w;
+      if (ix < 0 || ix >= g.w) continue;
+      const T v = plane[iy * g.w + ix];
+      if (at < 0 || v > best || std::isnan(v)) {
+        best = v;
+        at = iy * g.w + ix;
+      }
+    }
+  }
+  *y = best;
+  *place = static_cast<int32_t>(at);
+}
+
+/// `count` outputs (a multiple of the vector's length) of a row; the window is 2 x 2.
+template <class D>
+HWY_INLINE void pool_2x2_row(D d, const float* row, int64_t width, int32_t first, int64_t count,
+                             float* y, int32_t* places) {
+  const hn::RebindToSigned<D> di;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto w = hn::Set(di, static_cast<int32_t>(width));
+  const auto one = hn::Set(di, 1);
+  const auto steps = hn::Add(hn::Iota(di, 0), hn::Iota(di, 0));
+  for (int64_t x = 0; x < count; x += lanes) {
+    hn::Vec<D> best, b, c, e;
+    hn::LoadInterleaved2(d, row + 2 * x, best, b);
+    hn::LoadInterleaved2(d, row + width + 2 * x, c, e);
+    const auto base = hn::Add(hn::Set(di, first + static_cast<int32_t>(2 * x)), steps);
+    auto place = base;
+    const auto consider = [&](auto v, auto at) HWY_ATTR {
+      const auto wins = hn::Or(hn::Gt(v, best), hn::IsNaN(v));
+      best = hn::IfThenElse(wins, v, best);
+      place = hn::IfThenElse(hn::RebindMask(di, wins), at, place);
+    };
+    consider(b, hn::Add(base, one));
+    consider(c, hn::Add(base, w));
+    consider(e, hn::Add(hn::Add(base, w), one));
+    hn::StoreU(best, d, y + x);
+    hn::StoreU(place, di, places + x);
+  }
+}
+
+/// A whole row of at least one vector; the last vector overlaps what is done already.
+template <class D>
+HWY_INLINE void pool_2x2(D d, const float* plane, const PoolGeometry& g, int64_t oy, float* y,
+                         int32_t* places) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t first = 2 * oy * g.w, count = g.ow / lanes * lanes, last = g.ow - lanes;
+  pool_2x2_row(d, plane + first, g.w, static_cast<int32_t>(first), count, y, places);
+  if (count < g.ow)
+    pool_2x2_row(d, plane + first + 2 * last, g.w, static_cast<int32_t>(first + 2 * last), lanes,
+                 y + last, places + last);
+}
+
+/// Does a row of outputs with vectors, if it is long enough; returns how many are done.
+template <class T>
+int64_t pool_row_fast(const T* plane, const PoolGeometry& g, int64_t oy, T* y, int32_t* places) {
+  if constexpr (sizeof(T) == 4) {
+    const hn::CappedTag<float, 8> wide;
+    const hn::CappedTag<float, 4> narrow;
+    if (g.ow >= static_cast<int64_t>(hn::Lanes(wide)))
+      pool_2x2(wide, plane, g, oy, y, places);
+    else if (g.ow >= static_cast<int64_t>(hn::Lanes(narrow)))
+      pool_2x2(narrow, plane, g, oy, y, places);
+    else
+      return 0;
+    return g.ow;
+  } else {
+    return 0;
+  }
+}
+
+template <class T>
+void max_pool(const Context&, const Tensor& x, Tensor& y, Tensor& places, const PoolGeometry& g) {
+  const T* px = static_cast<const T*>(x.raw());
+  T* py = static_cast<T*>(y.raw());
+  int32_t* pp = static_cast<int32_t*>(places.raw());
+  const bool is_2x2 = g.kernel == Pair(2) && g.stride == Pair(2) && g.padding == Pair(0) &&
+                      g.dilation == Pair(1) && 2 * g.oh <= g.h && 2 * g.ow <= g.w;
+  const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, g.h * g.w));
+  parallel_for(g.n * g.c, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t plane = begin; plane < end; ++plane)
+      for (int64_t oy = 0; oy < g.oh; ++oy) {
+        const T* from = px + plane * g.h * g.w;
+        const int64_t at = (plane * g.oh + oy) * g.ow;
+        int64_t ox = is_2x2 ? pool_row_fast(from, g, oy, py + at, pp + at) : 0;
+        for (; ox < g.ow; ++ox) pool_one(from, g, oy, ox, py + at + ox, pp + at + ox);
+      }
+  });
+}
+
+template <class T>
+void scatter(const Context&, const Tensor& dy, const Tensor& places, Tensor& dx,
+             const PoolGeometry& g) {
+  const T* py = static_cast<const T*>(dy.raw());
+  const int32_t* pp = static_cast<const int32_t*>(places.raw());
+  T* px = static_cast<T*>(dx.raw());
+  const int64_t in = g.h * g.w, out = g.oh * g.ow;
+  parallel_for(g.n * g.c, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, in)),
+               [&](int64_t begin, int64_t end) {
+                 std::fill_n(px + begin * in, (end - begin) * in, T(0));
+                 for (int64_t plane = begin; plane < end; ++plane)
+                   for (int64_t i = plane * out; i < (plane + 1) * out; ++i)
+                     if (pp[i] >= 0) px[plane * in + pp[i]] += py[i];  // -1: all padding
+               });
+}
+
+template <class T>
+void gather(const Context&, const Tensor& x, const Tensor& places, Tensor& y,
+            const PoolGeometry& g) {
+  const T* px = static_cast<const T*>(x.raw());
+  const int32_t* pp = static_cast<const int32_t*>(places.raw());
+  T* py = static_cast<T*>(y.raw());
+  const int64_t in = g.h * g.w, out = g.oh * g.ow;
+  for (int64_t plane = 0; plane < g.n * g.c; ++plane)
+    for (int64_t i = plane * out; i < (plane + 1) * out; ++i)
+      py[i] = pp[i] >= 0 ? px[plane * in + pp[i]] : T(0);
+}
+
+template <class T>
+void register_dtype() {
+  constexpr DeviceKind cpu = DeviceKind::cpu;
+  backend::register_kernel("max_pool2d", cpu, dtype_of<T>, &max_pool<T>);
+  backend::register_kernel("max_pool2d_scatter", cpu, dtype_of<T>, &scatter<T>);
+  backend::register_kernel("max_pool2d_gather", cpu, dtype_of<T>, &gather<T>);
+}
+
+void register_max_pool() {
+  register_dtype<float>();
+  register_dtype<double>();
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_max_pool);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_max_pool)(), true);
+}  // namespace brim::cpu
+#endif

@@ -1,0 +1,129 @@
+// Optimizer steps on the CPU: one launch updates all parameters of a group, each number is read and
+// written once. Threads split the numbers of all tensors together; every number is its own, so
+// the split does not change the result.
+#include "backend/kernel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/optim.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <span>
+
+#include "backend/cpu/denormals.h"
+#include "backend/cpu/loop.h"
+#include "formula/optim.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+using formula::StepParams;
+
+template <class T, size_t N>
+struct Row {
+  T* p;
+  const T* g;
+  std::array<T*, N> s;
+};
+
+/// Dense numbers. Parameter, gradient and state never overlap.
+template <class F, class T, size_t N>
+void update_dense(const F& f, const Row<T, N>& row, int64_t n) {
+  T* const p = row.p;
+  const T* const g = row.g;
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (int64_t i = 0; i < n; ++i) {
+    T s[N + 1];
+    for (size_t k = 0; k < N; ++k) s[k] = row.s[k][i];
+    f(p[i], g[i], s);
+    for (size_t k = 0; k < N; ++k) row.s[k][i] = s[k];
+  }
+}
+
+/// Numbers [begin, end) of one parameter, of any strides.
+template <class F, class T>
+void update(const F& f, Tensor& p, const Tensor& g, std::span<Tensor> states, int64_t begin,
+            int64_t end) {
+  constexpr size_t N = F::kStates;
+  Row<T, N> row{static_cast<T*>(p.raw()), static_cast<const T*>(g.raw()), {}};
+  bool dense = p.is_contiguous() && g.is_contiguous();
+  for (size_t k = 0; k < N; ++k) {
+    row.s[k] = static_cast<T*>(states[k].raw());
+    dense = dense && states[k].is_contiguous();
+  }
+  if (dense) {
+    row.p += begin;
+    row.g += begin;
+    for (T*& s : row.s) s += begin;
+    update_dense<F, T, N>(f, row, end - begin);
+    return;
+  }
+  std::array<Strides, N + 2> strides{p.strides(), g.strides()};
+  for (size_t k = 0; k < N; ++k) strides[k + 2] = states[k].strides();
+  const Loop<int{N + 2}> loop = make_loop<int{N + 2}>(p.shape(), strides);
+  bool unit = true;  // the innermost run is dense in all of them
+  for (size_t k = 0; k < N + 2; ++k) unit = unit && loop.stride[k][0] == 1;
+  while (begin < end) {
+    const int64_t n = std::min(loop.size[0] - begin % loop.size[0], end - begin);
+    const auto at = loop.offsets(begin);
+    Row<T, N> run{row.p + at[0], row.g + at[1], row.s};
+    for (size_t k = 0; k < N; ++k) run.s[k] += at[k + 2];
+    for (int64_t i = 0; i < n && !unit; ++i) {
+      T s[N + 1];
+      for (size_t k = 0; k < N; ++k) s[k] = run.s[k][i * loop.stride[k + 2][0]];
+      f(run.p[i * loop.stride[0][0]], run.g[i * loop.stride[1][0]], s);
+      for (size_t k = 0; k < N; ++k) run.s[k][i * loop.stride[k + 2][0]] = s[k];
+    }
+    if (unit) update_dense<F, T, N>(f, run, n);
+    begin += n;
+  }
+}
+
+/// states[i * kStates + k] is the k-th state of parameter i.
+template <class T, class F>
+void step(const Context&, std::span<Tensor> params, std::span<const Tensor> grads,
+          std::span<Tensor> states, const StepParams& k) {
+  F f;
+  f.k = k;
+  int64_t total = 0;
+  for (const Tensor& p : params) total += p.numel();
+  parallel_for(total, kElementwiseGrain, [&](int64_t begin, int64_t end) {
+    const FlushDenormals guard;
+    int64_t first = 0;  // of this parameter, in the numbering of all
+    for (size_t i = 0; i < params.size() && first < end; ++i) {
+      const int64_t last = first + params[i].numel();
+      const int64_t from = std::max(begin, first), to = std::min(end, last);
+      if (from < to) {
+        const std::span<Tensor> own = states.subspan(i * F::kStates, F::kStates);
+        update<F, T>(f, params[i], grads[i], own, from - first, to - first);
+      }
+      first = last;
+    }
+  });
+}
+
+template <class T, class... F>
+void register_list(formula::List<F...>) {
+  (backend::register_kernel(F::kName, DeviceKind::cpu, dtype_of<T>, &step<T, F>), ...);
+}
+
+void register_optim() {
+  register_list<float>(formula::OptimFormulas{});
+  register_list<double>(formula::OptimFormulas{});
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_optim);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_optim)(), true);
+}  // namespace brim::cpu
+#endif

@@ -1,0 +1,53 @@
+// Reductions of floating dtypes on the CPU, compiled once per instruction set.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/reduce.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backend/cpu/reduce_steps-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+void mean(const Context& context, const Tensor& x, Tensor& y) {
+  const double count = y.numel() ? static_cast<double>(x.numel() / y.numel()) : 1;
+  reduce(kSteps<Sum<T>>, context, x, y, nullptr, count);
+}
+
+template <class T>
+void norm(const Context& context, const Tensor& x, Tensor& y) {
+  reduce(kSteps<Squares<T>>, context, x, y, nullptr, -1);
+}
+
+template <class T>
+void var(const Context& context, const Tensor& x, const Tensor& around, Tensor& y,
+         double correction) {
+  const double count = y.numel() ? static_cast<double>(x.numel() / y.numel()) : 1;
+  reduce(kSteps<Squares<T>>, context, x, y, &around, std::max(0.0, count - correction));
+}
+
+template <class T>
+void register_floating() {
+  register_ordered<T>();
+  add<T>("mean", &mean<T>);
+  add<T>("norm", &norm<T>);
+  backend::register_kernel("var", DeviceKind::cpu, dtype_of<T>, &var<T>);
+}
+
+void register_reduce() {
+  register_floating<float>();
+  register_floating<double>();
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_reduce);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_reduce)(), true);
+}  // namespace brim::cpu
+#endif

@@ -1,0 +1,200 @@
+// softmax, log_softmax, their gradients and logsumexp on the CPU. Tensors are row-major and seen as
+// (outer, n, inner); inner == 1 works on rows, others on a tile of columns at a time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/softmax.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/softmax-inl.h"
+#include "backend/kernel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kColumns = 64;
+constexpr int64_t kExpGrain = 8192;  // elements per thread at least
+
+struct View {
+  int64_t outer = 1, n, inner = 1;
+  View(const Tensor& x, int axis) : n(x.shape()[axis]) {
+    for (int i = 0; i < axis; ++i) outer *= x.shape()[i];
+    for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  }
+};
+
+/// row(offset) for each row, or columns(offset, width) for tiles of columns.
+template <class Row, class Columns>
+void for_each_slice(const View& v, const Row& row, const Columns& columns) {
+  if (v.n == 0) return;
+  if (v.inner == 1) {
+    parallel_for(v.outer, std::max<int64_t>(1, kExpGrain / v.n), [&](int64_t begin, int64_t end) {
+      for (; begin < end; ++begin) row(begin * v.n);
+    });
+    return;
+  }
+  const int64_t tiles = (v.inner + kColumns - 1) / kColumns;
+  const int64_t work = v.n * std::min(v.inner, kColumns);
+  parallel_for(
+      v.outer * tiles, std::max<int64_t>(1, kExpGrain / work), [&](int64_t begin, int64_t end) {
+        for (; begin < end; ++begin) {
+          const int64_t first = begin % tiles * kColumns;
+          columns(begin / tiles * v.n * v.inner + first, std::min(kColumns, v.inner - first));
+        }
+      });
+}
+
+/// exp of the first `width` (rounded up to vectors) elements.
+template <class T>
+void exp_columns(T* x, int64_t width) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < width; i += lanes) hn::Store(hn::Exp(d, hn::Load(d, x + i)), d, x + i);
+}
+
+template <class T>
+void softmax_columns(const T* x, T* y, int64_t n, int64_t inner, int64_t width, bool log) {
+  HWY_ALIGN T largest[kColumns], sum[kColumns] = {}, e[kColumns] = {};
+  std::fill_n(largest, kColumns, -std::numeric_limits<T>::infinity());
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t c = 0; c < width; ++c) {
+      const T v = x[j * inner + c];
+      largest[c] = (v > largest[c]) | (v != v) ? v : largest[c];
+    }
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t c = 0; c < width; ++c) e[c] = x[j * inner + c] - largest[c];
+    exp_columns(e, width);
+    for (int64_t c = 0; c < width; ++c) sum[c] += e[c];
+    if (!log) std::copy_n(e, width, y + j * inner);
+  }
+  if (log) {
+    for (int64_t c = 0; c < width; ++c) sum[c] = std::log(sum[c]);
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t c = 0; c < width; ++c)
+        y[j * inner + c] = (x[j * inner + c] - largest[c]) - sum[c];
+  } else {
+    for (int64_t c = 0; c < width; ++c) sum[c] = 1 / sum[c];
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t c = 0; c < width; ++c) y[j * inner + c] *= sum[c];
+  }
+}
+
+template <class T, bool kLog>
+void softmax(const Context&, const Tensor& tx, Tensor& ty, int axis) {
+  const View v(tx, axis);
+  const T* x = static_cast<const T*>(tx.raw());
+  T* y = static_cast<T*>(ty.raw());
+  for_each_slice(
+      v,
+      [&](int64_t at) {
+        const T largest = row_max(x + at, v.n);
+        const T sum = row_sum_exp<T>(x + at, v.n, largest, kLog ? nullptr : y + at);
+        if constexpr (kLog) {
+          const T log_sum = std::log(sum);
+          for (int64_t i = 0; i < v.n; ++i) y[at + i] = (x[at + i] - largest) - log_sum;
+        } else {
+          const T scale = 1 / sum;
+          for (int64_t i = 0; i < v.n; ++i) y[at + i] *= scale;
+        }
+      },
+      [&](int64_t at, int64_t width) {
+        softmax_columns(x + at, y + at, v.n, v.inner, width, kLog);
+      });
+}
+
+/// dx = y (dy - sum(dy y)), for log_softmax dx = dy - exp(y) sum(dy).
+template <class T, bool kLog>
+void softmax_grad(const Context&, const Tensor& tdy, const Tensor& ty, Tensor& tdx, int axis) {
+  const hn::ScalableTag<T> d;
+  const View v(ty, axis);
+  const T* dy = static_cast<const T*>(tdy.raw());
+  const T* y = static_cast<const T*>(ty.raw());
+  T* dx = static_cast<T*>(tdx.raw());
+  for_each_slice(
+      v,
+      [&](int64_t at) {
+        auto sum = hn::Zero(d);
+        each_vector<T>(dy + at, v.n, 0, [&](auto g, int64_t i, int64_t count) {
+          if constexpr (kLog) {
+            sum = hn::Add(sum, g);
+          } else if (count == static_cast<int64_t>(hn::Lanes(d))) {
+            sum = hn::MulAdd(g, hn::LoadU(d, y + at + i), sum);
+          } else {
+            each_vector<T>(y + at + i, count, 0,
+                           [&](auto w, int64_t, int64_t) { sum = hn::MulAdd(g, w, sum); });
+          }
+        });
+        const T s = hn::GetLane(hn::SumOfLanes(d, sum));
+        if constexpr (kLog) {
+          const auto total = hn::Set(d, s);
+          each_vector<T>(y + at, v.n, 0, [&](auto w, int64_t i, int64_t count) {
+            store_part(hn::Mul(total, hn::Exp(d, w)), dx + at + i, count);
+          });
+          for (int64_t i = 0; i < v.n; ++i) dx[at + i] = dy[at + i] - dx[at + i];
+        } else {
+          for (int64_t i = 0; i < v.n; ++i) dx[at + i] = y[at + i] * (dy[at + i] - s);
+        }
+      },
+      [&](int64_t at, int64_t width) {
+        HWY_ALIGN T sum[kColumns] = {}, e[kColumns] = {};
+        for (int64_t j = 0; j < v.n; ++j)
+          for (int64_t c = 0; c < width; ++c) {
+            const int64_t i = at + j * v.inner + c;
+            sum[c] += kLog ? dy[i] : dy[i] * y[i];
+          }
+        for (int64_t j = 0; j < v.n; ++j) {
+          const int64_t row = at + j * v.inner;
+          if constexpr (kLog) {
+            std::copy_n(y + row, width, e);
+            exp_columns(e, width);
+            for (int64_t c = 0; c < width; ++c) dx[row + c] = dy[row + c] - e[c] * sum[c];
+          } else {
+            for (int64_t c = 0; c < width; ++c) dx[row + c] = y[row + c] * (dy[row + c] - sum[c]);
+          }
+        }
+      });
+}
+
+/// y = log(sum(exp(x))) along the last axis; -inf for a row of -inf and for an empty one.
+template <class T>
+void logsumexp(const Context&, const Tensor& tx, Tensor& ty) {
+  const int64_t rows = ty.numel(), n = tx.shape().back();
+  const T* x = static_cast<const T*>(tx.raw());
+  T* y = static_cast<T*>(ty.raw());
+  parallel_for(
+      rows, std::max<int64_t>(1, kExpGrain / std::max<int64_t>(n, 1)),
+      [&](int64_t begin, int64_t end) {
+        for (; begin < end; ++begin) {
+          T m = row_max(x + begin * n, n);
+          // Infinities are their own answer; NaN passes through the sum.
+          y[begin] = std::isinf(m) ? m : m + std::log(row_sum_exp<T>(x + begin * n, n, m, nullptr));
+        }
+      });
+}
+
+template <class T>
+void register_for() {
+  constexpr DType kType = dtype_of<T>;
+  backend::register_kernel("softmax", DeviceKind::cpu, kType, &softmax<T, false>);
+  backend::register_kernel("log_softmax", DeviceKind::cpu, kType, &softmax<T, true>);
+  backend::register_kernel("softmax_grad", DeviceKind::cpu, kType, &softmax_grad<T, false>);
+  backend::register_kernel("log_softmax_grad", DeviceKind::cpu, kType, &softmax_grad<T, true>);
+  backend::register_kernel("logsumexp", DeviceKind::cpu, kType, &logsumexp<T>);
+}
+
+void register_softmax() {
+  register_for<float>();
+  register_for<double>();
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_softmax);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_softmax)(), true);
+}  // namespace brim::cpu
+#endif

@@ -1,0 +1,29 @@
+// Every formula of one number as a CPU kernel for f32 and f64, compiled once per instruction set.
+#include "formula/unary.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/unary.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backend/cpu/dense-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+void register_kernels() {
+  register_unary<float>(formula::UnaryFormulas{});
+  register_unary<double>(formula::UnaryFormulas{});
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_kernels);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_kernels)(), true);
+}  // namespace brim::cpu
+#endif

@@ -1,0 +1,84 @@
+// Rows of exponentials, compiled once per instruction set: what softmax and cross-entropy share.
+// Exponents are taken relative to the row's largest element, so nothing overflows; a row that holds
+// NaN or only -inf gives NaN.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#if defined(BRIM_BACKEND_CPU_SOFTMAX_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRIM_BACKEND_CPU_SOFTMAX_INL_H
+#undef BRIM_BACKEND_CPU_SOFTMAX_INL_H
+#else
+#define BRIM_BACKEND_CPU_SOFTMAX_INL_H
+#endif
+
+#include <hwy/contrib/math/math-inl.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Calls f(vector, at, count) for each vector of the row; the last is filled up with `pad`.
+template <class T, class F>
+void each_vector(const T* x, int64_t n, T pad, const F& f) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) f(hn::LoadU(d, x + i), i, lanes);
+  if (i == n) return;
+  HWY_ALIGN T tail[HWY_MAX_BYTES / sizeof(T)];
+  for (int64_t k = 0; k < lanes; ++k) tail[k] = i + k < n ? x[i + k] : pad;
+  f(hn::Load(d, tail), i, n - i);
+}
+
+template <class T, class V>
+void store_part(V v, T* y, int64_t count) {
+  const hn::ScalableTag<T> d;
+  if (count == static_cast<int64_t>(hn::Lanes(d))) {
+    hn::StoreU(v, d, y);
+    return;
+  }
+  HWY_ALIGN T tail[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(v, d, tail);
+  std::copy_n(tail, count, y);
+}
+
+template <class T>
+T row_max(const T* x, int64_t n) {
+  const hn::ScalableTag<T> d;
+  constexpr T kLowest = -std::numeric_limits<T>::infinity();
+  auto m = hn::Set(d, kLowest);
+  each_vector(x, n, kLowest, [&](auto v, int64_t, int64_t) {
+    m = hn::IfThenElse(hn::Or(hn::Gt(v, m), hn::IsNaN(v)), v, m);
+  });
+  HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(m, d, lane);
+  T largest = lane[0];
+  for (size_t k = 1; k < hn::Lanes(d); ++k)
+    if (lane[k] > largest || lane[k] != lane[k]) largest = lane[k];
+  return largest;
+}
+
+/// Sum of exp(x - largest); writes the terms to `terms` unless it is null.
+template <class T>
+T row_sum_exp(const T* x, int64_t n, T largest, T* terms) {
+  const hn::ScalableTag<T> d;
+  const auto m = hn::Set(d, largest);
+  auto sum = hn::Zero(d);
+  each_vector(x, n, -std::numeric_limits<T>::infinity(), [&](auto v, int64_t at, int64_t count) {
+    const auto e = hn::Exp(d, hn::Sub(v, m));
+    sum = hn::Add(sum, e);
+    if (terms) store_part(e, terms + at, count);
+  });
+  return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

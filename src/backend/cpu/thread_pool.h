@@ -1,0 +1,16 @@
+// The threads behind CPU kernels. A parallel loop is cut into parts that any thread may take, the
+// caller included: when the others are late, or the machine is busy, the caller does their work
+// instead of waiting for them. Idle threads spin for some microseconds, then sleep.
+#pragma once
+
+#include <cstdint>
+
+namespace brim::cpu {
+
+/// Calls body(context, part) once for each part in [0, parts), in any order, on up to `threads`
+/// threads. Runs in the calling thread alone inside another parallel loop, or while another thread
+/// has the pool. The body must not throw.
+void run_parts(int64_t parts, int threads, void (*body)(const void* context, int64_t part),
+               const void* context);
+
+}  // namespace brim::cpu

@@ -1,0 +1,11 @@
+// What the gather, scatter and scatter_add kernels are asked for.
+#pragma once
+
+namespace brim::backend {
+
+struct IndexOptions {
+  int axis;
+  const char* op;  // for the message about an index out of range
+};
+
+}  // namespace brim::backend

@@ -1,0 +1,76 @@
+// The thread pool: every part once, from any number of threads, also at the same time.
+#include "backend/cpu/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include "backend/cpu/parallel.h"
+
+namespace brim::cpu {
+namespace {
+
+/// Sets the number of threads and restores it.
+struct Threads {
+  int before = num_threads();
+  explicit Threads(int count) { set_num_threads(count); }
+  ~Threads() { set_num_threads(before); }
+};
+
+std::vector<int> visits(int64_t n, int64_t grain) {
+  std::vector<int> seen(static_cast<size_t>(n));
+  parallel_for(n, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+  });
+  return seen;
+}
+
+TEST(ThreadPool, EveryElementOnce) {
+  for (int threads : {1, 2, 3, 8}) {
+    const Threads guard(threads);
+    for (int64_t n : {0, 1, 2, 7, 1000})
+      for (int64_t grain : {0, 1, 3, 10000})
+        EXPECT_EQ(visits(n, grain), std::vector<int>(static_cast<size_t>(n), 1))
+            << threads << " threads, " << n << " elements, grain " << grain;
+  }
+}
+
+TEST(ThreadPool, ManyJobsInARow) {
+  const Threads guard(4);
+  std::atomic<int64_t> total{0};
+  for (int i = 0; i < 2000; ++i)
+    parallel_for(16, 1, [&](int64_t begin, int64_t end) { total += end - begin; });
+  EXPECT_EQ(total, 2000 * 16);
+}
+
+TEST(ThreadPool, NestedLoopsRunInTheirThread) {
+  const Threads guard(4);
+  std::atomic<int> total{0};
+  parallel_for(8, 1, [&](int64_t, int64_t) {
+    const auto self = std::this_thread::get_id();
+    parallel_for(8, 1, [&](int64_t begin, int64_t end) {
+      EXPECT_EQ(std::this_thread::get_id(), self);
+      total += static_cast<int>(end - begin);
+    });
+  });
+  EXPECT_EQ(total, 64);
+}
+
+TEST(ThreadPool, SeveralCallersAtOnce) {
+  const Threads guard(3);
+  std::atomic<int64_t> total{0};
+  std::vector<std::thread> callers;
+  for (int c = 0; c < 4; ++c)
+    callers.emplace_back([&] {
+      for (int i = 0; i < 500; ++i)
+        parallel_for(10, 1, [&](int64_t begin, int64_t end) { total += end - begin; });
+    });
+  for (std::thread& t : callers) t.join();
+  EXPECT_EQ(total, 4 * 500 * 10);
+}
+
+}  // namespace
+}  // namespace brim::cpu
