@@ -1,0 +1,155 @@
+// Nodes, saved tensors and the connection of tensors to the tape.
+#include "autograd/node.h"
+
+#include <atomic>
+
+#include <brim/ops/create.h>
+
+#include "core/check.h"
+
+namespace brim::autograd {
+namespace {
+
+thread_local constinit bool recording [[gnu::tls_model("initial-exec")]] = true;
+std::atomic<uint64_t> next_sequence{0};
+
+/// Ends nodes one after the other instead of recursively: a graph may be a million nodes deep.
+void bury(Ref<Node> node) {
+  thread_local std::vector<Ref<Node>> pending;
+  thread_local bool digging = false;
+  if (!node) return;
+  pending.push_back(std::move(node));
+  if (digging) return;
+  digging = true;
+  while (!pending.empty()) {
+    Ref<Node> last = std::move(pending.back());
+    pending.pop_back();
+    last.reset();
+  }
+  digging = false;
+}
+
+}  // namespace
+
+Node::Node(const char* name)
+    : name(name), sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)) {}
+
+Node::~Node() {
+  for (Edge& edge : next) bury(std::move(edge.node));
+}
+
+void MetaDeleter::operator()(Meta* meta) const {
+  if (meta->retain_grad && meta->node)
+    std::erase_if(meta->node->hooks, [&](const HookEntry& h) { return h.owner == meta; });
+  bury(std::move(meta->node));
+  delete meta;
+}
+
+Meta& meta_of(const Tensor& t) {
+  auto& meta = t.impl()->autograd;
+  if (!meta) meta.reset(new Meta);
+  return *meta;
+}
+
+Saved::Saved(const Tensor& input)
+    : tensor_(input), version_(input.defined() ? input.storage()->version() : 0) {}
+
+Saved Saved::output(const Tensor& y, uint32_t index) {
+  Saved s(y.alias(y.shape(), y.strides(), y.offset()));
+  s.is_output_ = true;
+  s.index_ = index;
+  return s;
+}
+
+Tensor Saved::get(const Node& node) const {
+  if (!tensor_.defined()) return tensor_;
+  BRIM_CHECK(tensor_.storage()->version() == version_, AutogradError,
+             "[{}] a tensor of shape {} that its gradient needs was overwritten in place; use the "
+             "out-of-place op, or clone it first",
+             node.name, tensor_.shape().str());
+  if (!is_output_ || !grad_enabled()) return tensor_;
+  Tensor y = tensor_.alias(tensor_.shape(), tensor_.strides(), tensor_.offset());
+  Meta& meta = meta_of(y);
+  meta.requires_grad = true;
+  meta.node = Ref<Node>(const_cast<Node*>(&node));
+  meta.index = index_;
+  return y;
+}
+
+const Tensor& GradCall::dy(uint32_t i) {
+  if (!dy_[i].defined()) {
+    const OutputInfo& info = node_.outputs[i];
+    dy_[i] = zeros(info.shape, {.dtype = info.dtype, .device = info.device});
+  }
+  return dy_[i];
+}
+
+void throw_released(const char* name) {
+  raise<AutogradError>(
+      "[{}] backward ran through this graph before and freed it; pass {{.retain_graph = true}} to "
+      "the first backward",
+      name);
+}
+
+bool needs_grad(Inputs inputs) {
+  if (!recording) return false;
+  for (const Tensor& t : inputs)
+    if (t.defined() && t.requires_grad()) return true;
+  return false;
+}
+
+bool needs_grad(std::span<const Tensor> inputs) {
+  if (!recording) return false;
+  for (const Tensor& t : inputs)
+    if (t.defined() && t.requires_grad()) return true;
+  return false;
+}
+
+void connect(Node& node, const Tensor& input) { node.next.push_back(edge_of(input)); }
+
+void attach(const Ref<Node>& node, Tensor& output) {
+  Meta& meta = meta_of(output);
+  meta.requires_grad = true;
+  meta.node = node;
+  meta.index = static_cast<uint32_t>(node->outputs.size());
+  node->outputs.push_back({output.shape(), output.dtype(), output.device()});
+}
+
+bool is_expanded(const Tensor& t) {
+  for (int i = 0; i < t.rank(); ++i)
+    if (t.strides()[i] == 0 && t.shape()[i] > 1) return true;
+  return false;
+}
+
+void check_in_place(const char* op, const Tensor& t, Inputs sources) {
+  if (!t.is_contiguous())
+    for (int i = 0; i < t.rank(); ++i)
+      BRIM_CHECK(t.strides()[i] != 0 || t.shape()[i] <= 1, ValueError,
+                 "[{}] writes into an expanded tensor of shape {}, whose elements share memory; "
+                 "clone() it first",
+                 op, t.shape().str());
+  BRIM_CHECK(!is_expanded(t), ValueError,
+             "[{}] writes into an expanded tensor of shape {}, whose elements share memory; clone "
+             "it first",
+             op, t.shape().str());
+  if (recording) {
+    bool history = t.requires_grad();
+    for (const Tensor& s : sources) history |= s.defined() && s.requires_grad();
+    BRIM_CHECK(!history, AutogradError,
+               "[{}] writes in place where gradients are recorded, which would lose them; use the "
+               "out-of-place op, or a NoGrad scope",
+               op);
+  }
+  t.storage()->bump_version();
+}
+
+}  // namespace brim::autograd
+
+namespace brim {
+
+bool grad_enabled() { return autograd::recording; }
+
+GradMode::GradMode(bool enabled) : previous_(autograd::recording) { autograd::recording = enabled; }
+GradMode::~GradMode() { autograd::recording = previous_; }
+
+}  // namespace brim

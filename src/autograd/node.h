@@ -1,0 +1,171 @@
+// The tape: one Node per differentiable op, with edges to the nodes that made its inputs. An op
+// attaches its gradient with with_grad(), right where it computes its output.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <brim/autograd/autograd.h>
+#include <brim/core/tensor.h>
+
+namespace brim::autograd {
+
+class Node;
+class GradCall;
+
+struct Edge {
+  Ref<Node> node;  // null: this input needs no gradient
+  uint32_t index = 0;
+};
+
+struct OutputInfo {
+  Shape shape;
+  DType dtype;
+  Device device;
+};
+
+using Hook = std::function<Tensor(const Tensor&)>;
+
+struct Meta;
+struct HookEntry {
+  uint32_t output;
+  int id;
+  const Meta* owner;  // the tensor that registered it
+  Hook hook;
+};
+
+class Node : public RefCounted {
+ public:
+  explicit Node(const char* name);
+  virtual ~Node();
+
+  /// Computes the gradients of the inputs that need one.
+  virtual void backward(GradCall& call) = 0;
+  /// Drops saved tensors; backward throws afterwards.
+  virtual void free_saved() = 0;
+
+  const char* name;
+  uint64_t sequence;  // later ops have larger numbers; backward runs from large to small
+  std::vector<Edge> next;
+  std::vector<OutputInfo> outputs;
+  std::vector<HookEntry> hooks;
+};
+
+/// Autograd's part of a tensor.
+struct Meta {
+  bool requires_grad = false;
+  bool retain_grad = false;
+  uint32_t index = 0;           // which output of `node` this tensor is
+  Ref<Node> node;               // null for leaves
+  Node* accumulator = nullptr;  // of a leaf; owned by the graph, cleared when that ends
+  Tensor grad;
+  std::vector<HookEntry> hooks;  // of a leaf; others keep them in the node
+};
+
+/// The Meta of a tensor, made on demand.
+Meta& meta_of(const Tensor& t);
+/// Where a gradient of `t` flows: its node, its leaf accumulator, or nowhere.
+Edge edge_of(const Tensor& t);
+
+/// A tensor kept for the gradient. Throws, when read, if it was overwritten since.
+class Saved {
+ public:
+  Saved() = default;
+  Saved(const Tensor& input);
+  /// Of the op's own output: kept without its history, which would be a cycle.
+  static Saved output(const Tensor& y, uint32_t index = 0);
+  Tensor get(const Node& node) const;
+
+ private:
+  Tensor tensor_;
+  uint32_t version_ = 0;
+  bool is_output_ = false;
+  uint32_t index_ = 0;
+};
+
+/// What an op's gradient function sees: dy(), saved tensors, and which inputs want a gradient.
+class GradCall {
+ public:
+  GradCall(const Node& node, std::span<Tensor> dy, std::span<Tensor> dx)
+      : node_(node), dy_(dy), dx_(dx) {}
+
+  /// Gradient of output i (zeros where nothing flowed into it).
+  const Tensor& dy(uint32_t i = 0);
+  /// The gradient of the only output, handed over.
+  Tensor take_dy() { return std::move(dy_[0]); }
+  /// True when something flowed into output i.
+  bool has_dy(uint32_t i) const { return dy_[i].defined(); }
+  bool needs(size_t input) const { return static_cast<bool>(node_.next[input].node); }
+  void set(size_t input, Tensor gradient) { dx_[input] = std::move(gradient); }
+  /// set(input, f()) if that input needs a gradient.
+  template <class F>
+  void set_if_needed(size_t input, F&& f) {
+    if (needs(input)) set(input, f());
+  }
+  Tensor operator[](const Saved& saved) const { return saved.get(node_); }
+
+ private:
+  const Node& node_;
+  std::span<Tensor> dy_, dx_;
+};
+
+[[noreturn]] void throw_released(const char* name);
+
+template <class F>
+class OpNode final : public Node {
+ public:
+  OpNode(const char* name, F&& gradient) : Node(name), gradient_(std::move(gradient)) {}
+  void backward(GradCall& call) override {
+    if (!gradient_) throw_released(name);
+    (*gradient_)(call);
+  }
+  void free_saved() override { gradient_.reset(); }
+
+ private:
+  std::optional<F> gradient_;
+};
+
+using Inputs = std::initializer_list<std::reference_wrapper<const Tensor>>;
+
+/// True when recording is on and at least one defined input requires a gradient.
+bool needs_grad(Inputs inputs);
+bool needs_grad(std::span<const Tensor> inputs);
+void connect(Node& node, const Tensor& input);       // appends an edge
+void attach(const Ref<Node>& node, Tensor& output);  // makes `output` the node's next output
+
+/// Returns `y`, with `gradient(GradCall&)` as its history if an input requires a gradient. The
+/// gradient is written with ops, so that it can itself be differentiated. Undefined inputs are
+/// allowed and need no gradient.
+template <class F>
+Tensor with_grad(const char* name, Tensor y, Inputs inputs, F&& gradient) {
+  if (!is_floating(y.dtype()) || !needs_grad(inputs)) return y;
+  Ref<Node> node(new OpNode<std::decay_t<F>>(name, std::forward<F>(gradient)));
+  node->next.reserve(inputs.size());
+  for (const Tensor& input : inputs) connect(*node, input);
+  attach(node, y);
+  return y;
+}
+
+/// The same for an op with a list of inputs (cat, stack).
+template <class F>
+Tensor with_grad(const char* name, Tensor y, std::span<const Tensor> inputs, F&& gradient) {
+  if (!is_floating(y.dtype()) || !needs_grad(inputs)) return y;
+  Ref<Node> node(new OpNode<std::decay_t<F>>(name, std::forward<F>(gradient)));
+  node->next.reserve(inputs.size());
+  for (const Tensor& input : inputs) connect(*node, input);
+  attach(node, y);
+  return y;
+}
+
+/// True when several elements of `t` share memory through a stride of 0.
+bool is_expanded(const Tensor& t);
+/// Throws AutogradError when `t` may not be written in place (it, or what is written into it,
+/// requires a gradient and recording is on), ValueError when it is expanded; else counts the write.
+void check_in_place(const char* op, const Tensor& t, Inputs sources = {});
+
+}  // namespace brim::autograd

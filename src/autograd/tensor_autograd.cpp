@@ -1,0 +1,129 @@
+// The members of Tensor that belong to autograd, and autograd::grad.
+#include <atomic>
+
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+
+#include "autograd/engine.h"
+#include "core/check.h"
+
+namespace brim {
+namespace {
+
+std::atomic<int> next_hook_id{1};
+
+/// `gradient`, or a one for a tensor of one element.
+Tensor seed_gradient(const Tensor& output, const Tensor& gradient, const char* op) {
+  BRIM_CHECK(output.defined() && output.requires_grad(), AutogradError,
+             "[{}] the tensor has no history: nothing it was made from requires a gradient, or it "
+             "was made under NoGrad",
+             op);
+  if (!gradient.defined()) {
+    BRIM_CHECK(output.numel() == 1, ShapeError,
+               "[{}] a tensor of shape {} needs a gradient to start from; reduce it to one number "
+               "(a loss) or pass one of its shape",
+               op, output.shape().str());
+    return ones(output.shape(), {.dtype = output.dtype(), .device = output.device()});
+  }
+  BRIM_CHECK(gradient.shape() == output.shape(), ShapeError,
+             "[{}] the gradient's shape {} is not the tensor's {}", op, gradient.shape().str(),
+             output.shape().str());
+  BRIM_CHECK(gradient.dtype() == output.dtype(), DTypeError,
+             "[{}] the gradient is {}, the tensor {}; cast the gradient", op,
+             name(gradient.dtype()), name(output.dtype()));
+  BRIM_CHECK(gradient.device() == output.device(), DeviceError,
+             "[{}] the gradient is on {}, the tensor on {}; move the gradient", op,
+             gradient.device().str(), output.device().str());
+  return gradient;
+}
+
+}  // namespace
+
+bool Tensor::requires_grad() const {
+  const auto& meta = impl_->autograd;
+  return meta && meta->requires_grad;
+}
+
+Tensor& Tensor::set_requires_grad(bool value) {
+  BRIM_CHECK(!value || is_floating(dtype()), DTypeError,
+             "[set_requires_grad] a tensor of {} has no gradient; cast it to a floating type",
+             name(dtype()));
+  BRIM_CHECK(is_leaf(), AutogradError,
+             "[set_requires_grad] the tensor was made by an op; detach() it first");
+  if (value || impl_->autograd) autograd::meta_of(*this).requires_grad = value;
+  return *this;
+}
+
+bool Tensor::is_leaf() const { return !impl_->autograd || !impl_->autograd->node; }
+
+Tensor Tensor::grad() const { return impl_->autograd ? impl_->autograd->grad : Tensor(); }
+
+void Tensor::set_grad(const Tensor& grad) {
+  if (!grad.defined()) {
+    if (impl_->autograd) impl_->autograd->grad = {};
+    return;
+  }
+  BRIM_CHECK(grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device(),
+             ShapeError, "[set_grad] a gradient {} {} on {} does not fit a tensor {} {} on {}",
+             grad.shape().str(), name(grad.dtype()), grad.device().str(), shape().str(),
+             name(dtype()), device().str());
+  autograd::meta_of(*this).grad = grad;
+}
+
+void Tensor::retain_grad() {
+  BRIM_CHECK(requires_grad(), AutogradError,
+             "[retain_grad] the tensor requires no gradient, so none will arrive");
+  autograd::Meta& meta = autograd::meta_of(*this);
+  if (is_leaf() || meta.retain_grad) return;
+  meta.retain_grad = true;
+  // The hook ends with the tensor (MetaDeleter), so the bare pointer stays valid.
+  autograd::Meta* self = &meta;
+  meta.node->hooks.push_back({meta.index, next_hook_id++, self, [self](const Tensor& g) {
+                                self->grad = self->grad.defined() ? self->grad + g : g;
+                                return Tensor();
+                              }});
+}
+
+void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {
+  const Tensor seed = seed_gradient(*this, gradient, "backward");
+  autograd::run_backward({this, 1}, {&seed, 1}, {}, options);
+}
+
+Tensor Tensor::detach() const { return alias(shape(), strides(), offset()); }
+
+int Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
+  BRIM_CHECK(requires_grad(), AutogradError,
+             "[register_hook] the tensor requires no gradient, so the hook would never run");
+  autograd::Meta& meta = autograd::meta_of(*this);
+  const int id = next_hook_id++;
+  auto& hooks = meta.node ? meta.node->hooks : meta.hooks;
+  hooks.push_back({meta.index, id, nullptr, std::move(hook)});
+  return id;
+}
+
+void Tensor::remove_hook(int id) {
+  if (!impl_->autograd) return;
+  autograd::Meta& meta = *impl_->autograd;
+  std::erase_if(meta.node ? meta.node->hooks : meta.hooks,
+                [id](const autograd::HookEntry& h) { return h.id == id; });
+}
+
+namespace autograd {
+
+std::vector<Tensor> grad(std::span<const Tensor> outputs, std::span<const Tensor> inputs,
+                         std::span<const Tensor> grad_outputs, BackwardOptions options) {
+  BRIM_CHECK(grad_outputs.empty() || grad_outputs.size() == outputs.size(), ValueError,
+             "[grad] {} grad_outputs for {} outputs", grad_outputs.size(), outputs.size());
+  BRIM_CHECK(!inputs.empty(), ValueError, "[grad] no inputs were given");
+  for (const Tensor& input : inputs)
+    BRIM_CHECK(input.defined() && input.requires_grad(), AutogradError,
+               "[grad] an input does not require a gradient; call set_requires_grad() on it");
+  std::vector<Tensor> seeds;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    seeds.push_back(
+        seed_gradient(outputs[i], grad_outputs.empty() ? Tensor() : grad_outputs[i], "grad"));
+  return run_backward(outputs, seeds, inputs, options);
+}
+
+}  // namespace autograd
+}  // namespace brim
