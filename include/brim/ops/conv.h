@@ -1,0 +1,22 @@
+// Two-dimensional convolution.
+#pragma once
+
+#include <brim/core/pair.h>
+#include <brim/core/tensor.h>
+
+namespace brim {
+
+struct Conv2dOptions {
+  Pair stride = 1;
+  Pair padding = 0;
+  Pair dilation = 1;
+  int64_t groups = 1;
+};
+
+/// Cross-correlation, as everywhere in deep learning. x: (N, C, H, W), weight: (O, C / groups, KH,
+/// KW), bias: (O) or undefined -> (N, O, OH, OW), OH = (H + 2 padding - dilation (KH - 1) - 1) /
+/// stride + 1. Throws ShapeError when the sizes do not fit.
+Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+              const Conv2dOptions& options = {});
+
+}  // namespace brim

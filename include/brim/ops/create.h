@@ -1,0 +1,62 @@
+// New tensors: constants, ranges, random numbers. Random ones draw from `generator`, or from
+// Generator::global() when it is null; element i depends only on the generator's state and on i.
+#pragma once
+
+#include <type_traits>
+
+#include <brim/core/random.h>
+#include <brim/core/tensor.h>
+
+namespace brim {
+
+Tensor full(const Shape& shape, double value, const TensorOptions& options = {});
+Tensor zeros(const Shape& shape, const TensorOptions& options = {});
+Tensor ones(const Shape& shape, const TensorOptions& options = {});
+Tensor empty(const Shape& shape, const TensorOptions& options = {});
+/// Shape, dtype and device of `x`; contiguous, no gradient.
+Tensor empty_like(const Tensor& x);
+Tensor zeros_like(const Tensor& x);
+Tensor ones_like(const Tensor& x);
+Tensor full_like(const Tensor& x, double value);
+
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+
+namespace detail {
+Tensor arange(double start, double end, double step, const TensorOptions& options);
+}
+/// start, start + step, ... below end (above it for a negative step): i64 from whole arguments,
+/// else f32, unless options say so. Throws ValueError when the step is 0 or leads away from the
+/// end.
+template <Number A, Number B, Number C = int>
+Tensor arange(A start, B end, C step = 1,
+              const TensorOptions& options = {
+                  .dtype = std::is_integral_v<decltype(A() + B() + C())> ? i64 : f32}) {
+  return detail::arange(static_cast<double>(start), static_cast<double>(end),
+                        static_cast<double>(step), options);
+}
+/// 0, 1, ... below end.
+template <Number A>
+Tensor arange(A end, const TensorOptions& options = {.dtype = std::is_integral_v<A> ? i64 : f32}) {
+  return detail::arange(0, static_cast<double>(end), 1, options);
+}
+/// `steps` evenly spaced numbers from start to end, both included.
+Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options = {});
+/// Ones on the diagonal of (n, m); m = -1 means n.
+Tensor eye(int64_t n, int64_t m = -1, const TensorOptions& options = {});
+
+/// Uniform numbers in [0, 1).
+Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
+/// Normal numbers with mean 0 and standard deviation 1.
+Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
+/// Whole numbers in [low, high), of any dtype. Throws ValueError when the range is empty.
+Tensor randint(int64_t low, int64_t high, const Shape& shape,
+               const TensorOptions& options = {.dtype = i64}, Generator* generator = nullptr);
+/// A permutation of 0 .. n-1, i64 or i32.
+Tensor randperm(int64_t n, const TensorOptions& options = {.dtype = i64},
+                Generator* generator = nullptr);
+/// 1 with probability p[i], else 0; shape and dtype of `p`, no gradient. Throws ValueError outside
+/// of [0, 1].
+Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
+
+}  // namespace brim

@@ -1,0 +1,48 @@
+// Elementwise functions of one tensor. All keep shape, dtype, device and memory format, accept any
+// strides, and have gradients of any order. Integers: neg, abs, square, sign, relu and clamp only.
+#pragma once
+
+#include <optional>
+
+#include <brim/core/tensor.h>
+
+namespace brim {
+
+Tensor neg(const Tensor& x);
+Tensor abs(const Tensor& x);  ///< the gradient at 0 is 0
+Tensor exp(const Tensor& x);
+Tensor expm1(const Tensor& x);  ///< exp(x) - 1, exact near 0
+Tensor log(const Tensor& x);
+Tensor log1p(const Tensor& x);  ///< log(1 + x), exact near 0
+Tensor sqrt(const Tensor& x);
+Tensor rsqrt(const Tensor& x);  ///< 1 / sqrt(x)
+Tensor square(const Tensor& x);
+Tensor reciprocal(const Tensor& x);
+Tensor sin(const Tensor& x);
+Tensor cos(const Tensor& x);
+Tensor tanh(const Tensor& x);
+Tensor erf(const Tensor& x);
+Tensor pow(const Tensor& x, double exponent);
+/// x moved into [min, max], either of which may be left out: `clamp(x, {}, 1)`. The gradient is 1
+/// inside and at the bounds, else 0.
+Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {});
+
+Tensor sign(const Tensor& x);  ///< -1, 0 or 1; 0 for NaN. This and the next have gradient 0.
+Tensor floor(const Tensor& x);
+Tensor ceil(const Tensor& x);
+Tensor round(const Tensor& x);  ///< half to even
+
+Tensor sigmoid(const Tensor& x);
+Tensor relu(const Tensor& x);  ///< max(x, 0); the gradient at 0 is 0
+Tensor leaky_relu(const Tensor& x, double slope = 0.01);
+Tensor elu(const Tensor& x, double alpha = 1);  ///< Clevert et al. 2016
+enum class GeluForm { exact, tanh };
+/// x Phi(x) (Hendrycks and Gimpel 2016), exact or with the approximation by tanh.
+Tensor gelu(const Tensor& x, GeluForm form = GeluForm::exact);
+Tensor silu(const Tensor& x);  ///< x sigmoid(x)
+/// log(1 + exp(beta x)) / beta, and x itself where beta x > threshold.
+Tensor softplus(const Tensor& x, double beta = 1, double threshold = 20);
+
+inline Tensor operator-(const Tensor& x) { return neg(x); }
+
+}  // namespace brim

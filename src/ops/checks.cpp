@@ -1,0 +1,20 @@
+#include "ops/checks.h"
+
+namespace brim::ops {
+
+void throw_devices(const char* op, Device a, Device b) {
+  raise<DeviceError>(
+      "[{}] one tensor is on {}, the other on {}; move one of them, e.g. x.to(Device(\"{}\"))", op,
+      a.str(), b.str(), a.str());
+}
+
+void throw_dtypes(const char* op, DType a, DType b) {
+  raise<DTypeError>("[{}] dtypes {} and {} differ; cast one of them with x.to({})", op, name(a),
+                    name(b), name(promote(a, b)));
+}
+
+void throw_undefined(const char* op) {
+  raise<ValueError>("[{}] a tensor is undefined (default-constructed); give it a value first", op);
+}
+
+}  // namespace brim::ops

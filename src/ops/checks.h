@@ -1,0 +1,48 @@
+// Checks that ops share. Every message names the op.
+#pragma once
+
+#include <brim/core/tensor.h>
+
+#include "core/check.h"
+
+namespace brim::ops {
+
+[[noreturn]] void throw_devices(const char* op, Device a, Device b);
+[[noreturn]] void throw_dtypes(const char* op, DType a, DType b);
+[[noreturn]] void throw_undefined(const char* op);
+
+inline void check_defined(const char* op, const Tensor& x) {
+  if (!x.defined()) [[unlikely]]
+    throw_undefined(op);
+}
+
+/// The device of both; throws DeviceError naming the two.
+inline Device common_device(const char* op, const Tensor& a, const Tensor& b) {
+  check_defined(op, a);
+  check_defined(op, b);
+  const Device da = a.device(), db = b.device();
+  if (da != db) [[unlikely]]
+    throw_devices(op, da, db);
+  return da;
+}
+
+/// The dtype of both; throws DTypeError naming the two.
+inline DType common_dtype(const char* op, const Tensor& a, const Tensor& b) {
+  if (a.dtype() != b.dtype()) [[unlikely]]
+    throw_dtypes(op, a.dtype(), b.dtype());
+  return a.dtype();
+}
+
+inline void check_floating(const char* op, const Tensor& x) {
+  check_defined(op, x);
+  BRIM_CHECK(is_floating(x.dtype()), DTypeError,
+             "[{}] needs a floating dtype, got {}; cast with x.to(f32)", op, name(x.dtype()));
+}
+
+inline void check_rank(const char* op, const Tensor& x, int rank, const char* layout) {
+  check_defined(op, x);
+  BRIM_CHECK(x.rank() == rank, ShapeError, "[{}] expects {}, got shape {}", op, layout,
+             x.shape().str());
+}
+
+}  // namespace brim::ops

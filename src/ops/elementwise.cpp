@@ -1,0 +1,111 @@
+#include "ops/elementwise.h"
+
+#include <cmath>
+
+#include <brim/ops/reduce.h>
+
+#include "autograd/node.h"
+
+namespace brim::ops {
+
+Tensor empty_as(const Tensor& x) { return empty_as(x, x.dtype()); }
+
+Tensor empty_as(const Tensor& x, DType dtype) {
+  Tensor y = Tensor::empty(x.shape(), dtype, x.device());
+  if (x.is_contiguous() || x.rank() != 4) return y;
+  for (MemoryFormat format : {MemoryFormat::nhwc, MemoryFormat::chwn})
+    if (x.is_contiguous(format)) return y.alias(x.shape(), strides_of(x.shape(), format), 0);
+  return y;
+}
+
+namespace {
+
+Tensor run_unary(const UnaryKernel& kernel, const Tensor& x, const formula::Params& params,
+                 bool truth) {
+  check_defined(kernel.name(), x);
+  Tensor y = empty_as(x, truth ? DType::bool_ : x.dtype());
+  kernel(x.device(), x.dtype(), x, y, params);
+  return y;
+}
+
+Tensor run_binary(const BinaryKernel& kernel, const char* op, const Tensor& a, const Tensor& b,
+                  const formula::Params& params, bool truth) {
+  const Device device = common_device(op, a, b);
+  const DType dtype = common_dtype(op, a, b);
+  const DType result = truth ? DType::bool_ : dtype;
+  Tensor y;
+  if (a.shape() == b.shape()) {
+    y = empty_as(a, result);
+  } else {
+    const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
+    y = shape == a.shape()   ? empty_as(a, result)
+        : shape == b.shape() ? empty_as(b, result)
+                             : Tensor::empty(shape, result, device);
+  }
+  kernel(device, dtype, a, b, y, params);
+  return y;
+}
+
+}  // namespace
+
+Tensor unary(const UnaryKernel& kernel, const Tensor& x, formula::Params params) {
+  return run_unary(kernel, x, params, false);
+}
+Tensor predicate(const UnaryKernel& kernel, const Tensor& x, formula::Params params) {
+  return run_unary(kernel, x, params, true);
+}
+Tensor binary(const BinaryKernel& kernel, const char* op, const Tensor& a, const Tensor& b,
+              formula::Params params) {
+  return run_binary(kernel, op, a, b, params, false);
+}
+Tensor compare(const BinaryKernel& kernel, const char* op, const Tensor& a, const Tensor& b) {
+  return run_binary(kernel, op, a, b, {}, true);
+}
+
+void binary_in_place(const BinaryKernel& kernel, const char* op, Tensor& x, const Tensor& other,
+                     formula::Params params) {
+  const Device device = common_device(op, x, other);
+  const DType dtype = common_dtype(op, x, other);
+  BRIM_CHECK(
+      x.shape() == other.shape() || broadcast_shapes(x.shape(), other.shape(), op) == x.shape(),
+      ShapeError, "[{}] shape {} does not broadcast into {}", op, other.shape().str(),
+      x.shape().str());
+  autograd::check_in_place(op, x, {other});
+  // What is read must not change under the loop: another view of x's memory is copied first.
+  const bool shifted = x.storage() == other.storage() &&
+                       !(x.offset() == other.offset() && x.shape() == other.shape() &&
+                         x.strides() == other.strides());
+  if (shifted) {
+    kernel(device, dtype, x, other.detach().clone(), x, params);
+  } else {
+    kernel(device, dtype, x, other, x, params);
+  }
+}
+
+void check_number(const char* op, const Tensor& x, double value) {
+  check_defined(op, x);
+  BRIM_CHECK(is_floating(x.dtype()) || value == std::trunc(value), DTypeError,
+             "[{}] {} is not a whole number, but the tensor is {}; cast it with x.to(f32)", op,
+             value, name(x.dtype()));
+}
+
+Tensor linear_grad(const BinaryKernel& kernel, const Tensor& dy, const Tensor& s,
+                   formula::Params params) {
+  const char* name = kernel.name();
+  return autograd::with_grad(
+      name, binary(kernel, name, dy, s, params), {dy},
+      [&kernel, s = autograd::Saved(s.detach()), params](autograd::GradCall& g) {
+        g.set(0, linear_grad(kernel, g.dy(), g[s], params));
+      });
+}
+
+Tensor sum_to(const Tensor& g, const Shape& shape) {
+  if (g.shape() == shape) return g;
+  const int shift = g.rank() - shape.rank();
+  std::vector<int> axes;
+  for (int i = 0; i < g.rank(); ++i)
+    if (i < shift || (shape[i - shift] == 1 && g.shape()[i] != 1)) axes.push_back(i);
+  return sum(g, axes, /*keepdim=*/true).reshape(shape);
+}
+
+}  // namespace brim::ops

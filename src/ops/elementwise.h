@@ -1,0 +1,52 @@
+// Launching elementwise kernels: what every op in unary/ and binary/ is made of.
+#pragma once
+
+#include <brim/autograd/autograd.h>
+#include <brim/core/tensor.h>
+
+#include "backend/kernel.h"
+#include "formula/formula.h"
+#include "ops/checks.h"
+
+namespace brim::ops {
+
+using UnaryKernel =
+    backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, const formula::Params&)>;
+using BinaryKernel = backend::Kernel<void(const Context&, const Tensor& a, const Tensor& b,
+                                          Tensor& y, const formula::Params&)>;
+
+/// A new tensor like `x`, in its memory format where `x` is dense.
+Tensor empty_as(const Tensor& x);
+Tensor empty_as(const Tensor& x, DType dtype);
+
+/// y = f(x), without a gradient.
+Tensor unary(const UnaryKernel& kernel, const Tensor& x, formula::Params params = {});
+/// The same with a truth value as the result.
+Tensor predicate(const UnaryKernel& kernel, const Tensor& x, formula::Params params = {});
+/// y = f(a, b) with broadcasting, without a gradient. Throws when devices or dtypes differ.
+Tensor binary(const BinaryKernel& kernel, const char* op, const Tensor& a, const Tensor& b,
+              formula::Params params = {});
+/// The same with a truth value as the result.
+Tensor compare(const BinaryKernel& kernel, const char* op, const Tensor& a, const Tensor& b);
+/// x = f(x, other), where `other` broadcasts to x's shape.
+void binary_in_place(const BinaryKernel& kernel, const char* op, Tensor& x, const Tensor& other,
+                     formula::Params params = {});
+
+/// Throws DTypeError when `x` holds integers and `value` is not a whole number.
+void check_number(const char* op, const Tensor& x, double value);
+
+/// dx of a unary op from dy and its input or output `s`: by the fused kernel, or where the gradient
+/// is itself recorded by composed(), which is the same written with ops.
+template <class F>
+Tensor fused_grad(const BinaryKernel& kernel, const Tensor& dy, const Tensor& s,
+                  formula::Params params, F&& composed) {
+  return grad_enabled() ? composed() : binary(kernel, kernel.name(), dy, s, params);
+}
+/// The same for piecewise linear ops: linear in dy and constant in s, so its gradient is itself.
+Tensor linear_grad(const BinaryKernel& kernel, const Tensor& dy, const Tensor& s,
+                   formula::Params params = {});
+
+/// The gradient of broadcasting: sums `g` over the axes that `shape` was stretched along.
+Tensor sum_to(const Tensor& g, const Shape& shape);
+
+}  // namespace brim::ops

@@ -1,0 +1,54 @@
+// nll_loss: the negative log-probability of each label
+#include <brim/ops/loss.h>
+
+#include "autograd/node.h"
+#include "ops/checks.h"
+#include "ops/loss/class_loss.h"
+
+namespace brim {
+namespace {
+
+using ops::ClassLoss;
+
+Tensor nll_rows(const Tensor& x, const Tensor& target, const Tensor& weight,
+                const ClassLoss& params);
+
+/// Linear in dy, and the transpose of nll_rows, which therefore is its gradient.
+Tensor nll_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
+                const Tensor& stats, const ClassLoss& params) {
+  static const ops::ClassLossGradKernel kernel("nll_loss_grad");
+  Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
+  kernel(x.device(), x.dtype(), dy.contiguous(), x, target, weight, stats, dx, params);
+  return autograd::with_grad("nll_loss_grad", dx, {dy},
+                             [target, weight, params](autograd::GradCall& g) {
+                               g.set(0, nll_rows(g.dy().contiguous(), target, weight, params));
+                             });
+}
+
+Tensor nll_rows(const Tensor& x, const Tensor& target, const Tensor& weight,
+                const ClassLoss& params) {
+  static const ops::ClassLossKernel kernel("nll_loss");
+  const bool single = params.shape == ops::LossShape::single;
+  Tensor loss = Tensor::empty(single ? Shape{x.shape()[0]} : Shape{}, x.dtype(), x.device());
+  Tensor stats = Tensor::empty({1}, x.dtype(), x.device());
+  kernel(x.device(), x.dtype(), x, target, weight, loss, stats, params);
+  return autograd::with_grad(
+      "nll_loss", loss, {x},
+      [x = x.detach(), target = autograd::Saved(target), weight = autograd::Saved(weight), stats,
+       params](autograd::GradCall& g) {
+        g.set(0, nll_grad(g.dy(), x, g[target], g[weight], stats, params));
+      });
+}
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options) {
+  const ops::ClassRows rows("nll_loss", log_probs, target, options.weight);
+  const Tensor weight = options.weight.defined() ? options.weight.detach().contiguous() : Tensor();
+  const Tensor y =
+      nll_rows(rows.x, rows.target, weight,
+               {.ignore_index = options.ignore_index, .shape = ops::loss_shape(options.reduction)});
+  return options.reduction == Reduction::none ? y.reshape(rows.shape) : y;
+}
+
+}  // namespace brim

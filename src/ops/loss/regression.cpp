@@ -1,0 +1,67 @@
+// mse_loss, l1_loss, smooth_l1_loss, huber_loss and bce_with_logits, made of elementwise ops
+#include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
+#include <brim/ops/loss.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
+
+#include "ops/checks.h"
+
+namespace brim {
+namespace {
+
+Tensor reduced(const Tensor& losses, Reduction reduction) {
+  return reduction == Reduction::mean  ? mean(losses)
+         : reduction == Reduction::sum ? sum(losses)
+                                       : losses;
+}
+
+Tensor difference(const char* op, const Tensor& x, const Tensor& y) {
+  (void)ops::common_device(op, x, y);
+  (void)ops::common_dtype(op, x, y);
+  ops::check_floating(op, x);
+  (void)broadcast_shapes(x.shape(), y.shape(), op);
+  return x - y;
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& y, Reduction reduction) {
+  const Tensor d = difference("mse_loss", x, y);
+  return reduced(d * d, reduction);
+}
+
+Tensor l1_loss(const Tensor& x, const Tensor& y, Reduction reduction) {
+  return reduced(abs(difference("l1_loss", x, y)), reduction);
+}
+
+Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, Reduction reduction) {
+  BRIM_CHECK(beta > 0, ValueError, "[smooth_l1_loss] beta {} is not above 0; use l1_loss for 0",
+             beta);
+  const Tensor d = difference("smooth_l1_loss", x, y), size = abs(d);
+  return reduced(where(size < beta, d * d * (0.5 / beta), size - 0.5 * beta), reduction);
+}
+
+Tensor huber_loss(const Tensor& x, const Tensor& y, double delta, Reduction reduction) {
+  BRIM_CHECK(delta > 0, ValueError, "[huber_loss] delta {} is not above 0", delta);
+  return smooth_l1_loss(x, y, delta, reduction) * delta;
+}
+
+Tensor bce_with_logits(const Tensor& x, const Tensor& target, const BceOptions& options) {
+  (void)ops::common_device("bce_with_logits", x, target);
+  (void)ops::common_dtype("bce_with_logits", x, target);
+  ops::check_floating("bce_with_logits", x);
+  BRIM_CHECK(x.shape() == target.shape(), ShapeError,
+             "[bce_with_logits] x {} and target {} differ in shape", x.shape().str(),
+             target.shape().str());
+  // softplus(-x) = -log(sigmoid(x)); beyond 40 it is -x to the last bit of f64.
+  const Tensor minus_log = softplus(neg(x), 1, 40);
+  Tensor losses = (1 - target) * x;
+  losses =
+      losses + (options.pos_weight.defined() ? (1 + (options.pos_weight - 1.0) * target) * minus_log
+                                             : minus_log);
+  if (options.weight.defined()) losses = losses * options.weight;
+  return reduced(losses, options.reduction);
+}
+
+}  // namespace brim

@@ -1,0 +1,90 @@
+// copy_ and clone: elements from one tensor into another, across dtypes, layouts and devices
+#include "ops/memory/copy.h"
+
+#include "autograd/node.h"
+#include "core/runtime.h"
+#include "ops/elementwise.h"
+
+namespace brim {
+namespace ops {
+
+void copy_elements(const Tensor& x, Tensor& y) {
+  static const backend::Kernel<void(const Context&, const Tensor&, Tensor&)> kernel("copy");
+  kernel(y.device(), y.dtype(), x, y);
+}
+
+void fill_elements(Tensor& y, double value) {
+  static const backend::Kernel<void(const Context&, Tensor&, double)> kernel("fill");
+  kernel(y.device(), y.dtype(), y, value);
+}
+
+namespace {
+
+/// Dense memory of equal dtype and layout between two devices, on the stream of the one that has
+/// streams; the other end waits through the storage's event.
+void copy_between_devices(const Tensor& x, Tensor& y) {
+  const Device device = y.device().is_cpu() ? x.device() : y.device();
+  const diag::Span span("copy", y.device().is_cpu() ? diag::Cause::host_read : diag::Cause::copy);
+  const Stream stream = Stream::current(device);
+  x.storage()->last_write.wait(stream);
+  runtime(device.kind)
+      .copy(y.raw(), y.device(), x.raw(), x.device(),
+            static_cast<size_t>(y.numel()) * size_of(y.dtype()), stream);
+  // The host may read or free its end as soon as we return.
+  if (x.device().is_cpu() || y.device().is_cpu())
+    stream.synchronize();
+  else
+    y.storage()->last_write.record(stream);
+}
+
+}  // namespace
+
+}  // namespace ops
+
+Tensor& Tensor::fill_(double value) {
+  autograd::check_in_place("fill_", *this);
+  ops::fill_elements(*this, value);
+  return *this;
+}
+
+Tensor& Tensor::copy_(const Tensor& source) {
+  ops::check_defined("copy_", source);
+  BRIM_CHECK(broadcast_shapes(shape(), source.shape(), "copy_") == shape(), ShapeError,
+             "[copy_] shape {} does not broadcast into {}", source.shape().str(), shape().str());
+  autograd::check_in_place("copy_", *this, {source});
+  if (source.device() == device()) {
+    // Views of one storage may overlap: read everything before anything is written.
+    const Tensor from = source.storage() == storage() ? source.detach().clone() : source.detach();
+    ops::copy_elements(from.expand(shape()), *this);
+    return *this;
+  }
+  // Cast and pack where the data is, so that one dense copy crosses the link.
+  const Tensor packed = source.detach().to(dtype()).expand(shape()).contiguous();
+  if (is_contiguous()) {
+    ops::copy_between_devices(packed, *this);
+  } else {
+    Tensor landed = empty(shape(), dtype(), device());
+    ops::copy_between_devices(packed, landed);
+    ops::copy_elements(landed, *this);
+  }
+  return *this;
+}
+
+Tensor Tensor::clone() const {
+  Tensor y = ops::empty_as(*this);
+  ops::copy_elements(*this, y);
+  return autograd::with_grad("clone", y, {*this}, [](autograd::GradCall& g) { g.set(0, g.dy()); });
+}
+
+Tensor Tensor::copy_to(Device target) const {
+  if (target == device()) return clone();
+  check_available(target);
+  const Tensor packed = detach().contiguous();
+  Tensor y = empty(shape(), dtype(), target);
+  ops::copy_between_devices(packed, y);
+  return autograd::with_grad("copy_to", y, {*this}, [from = device()](autograd::GradCall& g) {
+    g.set(0, g.dy().to(from));
+  });
+}
+
+}  // namespace brim

@@ -1,0 +1,30 @@
+// to and contiguous: this tensor if nothing has to change, else a copy on that device, of that
+// dtype or in that layout
+#include "autograd/node.h"
+#include "core/runtime.h"
+#include "ops/elementwise.h"
+#include "ops/memory/copy.h"
+
+namespace brim {
+
+Tensor Tensor::to(Device target) const { return target == device() ? *this : copy_to(target); }
+
+Tensor Tensor::to(DType target) const {
+  if (target == dtype()) return *this;
+  Tensor y = empty(shape(), target, device());
+  ops::copy_elements(*this, y);
+  return autograd::with_grad(
+      "to", y, {*this}, [from = dtype()](autograd::GradCall& g) { g.set(0, g.dy().to(from)); });
+}
+
+Tensor Tensor::to(MemoryFormat format) const {
+  if (is_contiguous(format)) return *this;
+  Tensor y = empty(shape(), dtype(), device());
+  if (format != MemoryFormat::nchw) y = y.alias(shape(), strides_of(shape(), format), 0);
+  ops::copy_elements(*this, y);
+  return autograd::with_grad("to", y, {*this}, [](autograd::GradCall& g) { g.set(0, g.dy()); });
+}
+
+Tensor Tensor::contiguous() const { return to(MemoryFormat::nchw); }
+
+}  // namespace brim

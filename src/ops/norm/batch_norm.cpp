@@ -1,0 +1,123 @@
+// batch_norm: one kernel each way
+#include <brim/ops/binary.h>
+#include <brim/ops/norm.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
+
+#include "autograd/node.h"
+#include "backend/kernel.h"
+#include "backend/norm_params.h"
+#include "ops/checks.h"
+
+namespace brim {
+namespace {
+
+using backend::BatchNormParams;
+
+void check_channels(const Tensor& x, const Tensor& t, const char* what) {
+  if (!t.defined()) return;
+  (void)ops::common_device("batch_norm", x, t);
+  (void)ops::common_dtype("batch_norm", x, t);
+  BRIM_CHECK(t.shape() == Shape({x.shape()[1]}), ShapeError,
+             "[batch_norm] {} has shape {}; x {} needs ({})", what, t.shape().str(),
+             x.shape().str(), x.shape()[1]);
+}
+
+Tensor dense(const Tensor& t) { return t.defined() ? t.detach().contiguous() : t; }
+
+/// All axes but the channels'.
+std::vector<int> batch_axes(const Tensor& x) {
+  std::vector<int> axes = {0};
+  for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
+  return axes;
+}
+
+struct Gradients {
+  Tensor x, weight, bias;
+};
+
+Gradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                         const Tensor& mean, const Tensor& scale, bool training) {
+  static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
+                                    const Tensor& weight, const Tensor& mean, const Tensor& scale,
+                                    Tensor& dx, Tensor& dweight, Tensor& dbias, bool training)>
+      kernel("batch_norm_grad");
+  Gradients d = {Tensor::empty(x.shape(), x.dtype(), x.device()),
+                 Tensor::empty(mean.shape(), x.dtype(), x.device()),
+                 Tensor::empty(mean.shape(), x.dtype(), x.device())};
+  kernel(x.device(), x.dtype(), dy.contiguous(), x, dense(weight), mean, scale, d.x, d.weight,
+         d.bias, training);
+  return d;
+}
+
+/// The same made of ops, so that it has gradients itself.
+Gradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                            const Tensor& fixed_mean, const Tensor& fixed_scale, bool training,
+                            double eps) {
+  const std::vector<int> axes = batch_axes(x);
+  Shape along = Shape::filled(x.rank(), 1);
+  along[1] = x.shape()[1];
+  const Tensor centred = x - (training ? mean(x, axes, true) : fixed_mean.reshape(along));
+  const Tensor scale =
+      training ? rsqrt(mean(centred * centred, axes, true) + eps) : fixed_scale.reshape(along);
+  const Tensor unit = centred * scale;
+  const Tensor g = weight.defined() ? dy * weight.reshape(along) : dy;
+  const Tensor dx =
+      training ? scale * (g - mean(g, axes, true) - unit * mean(g * unit, axes, true)) : g * scale;
+  return {dx, sum(dy * unit, axes), sum(dy, axes)};
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                  const Tensor& running_mean, const Tensor& running_var,
+                  const BatchNormOptions& options) {
+  static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
+                                    const Tensor& bias, const Tensor& running_mean,
+                                    const Tensor& running_var, Tensor& y, Tensor& mean,
+                                    Tensor& scale, const BatchNormParams&)>
+      kernel("batch_norm");
+  ops::check_floating("batch_norm", x);
+  BRIM_CHECK(x.rank() >= 2, ShapeError, "[batch_norm] expects (N, C, ...), got shape {}",
+             x.shape().str());
+  check_channels(x, weight, "weight");
+  check_channels(x, bias, "bias");
+  check_channels(x, running_mean, "running_mean");
+  check_channels(x, running_var, "running_var");
+  BRIM_CHECK(running_mean.defined() == running_var.defined() &&
+                 (options.training || running_mean.defined()),
+             ValueError,
+             "[batch_norm] running_mean and running_var are both needed outside of training, and "
+             "come together");
+  const int64_t channels = x.shape()[1];
+  BRIM_CHECK(!options.training || channels == 0 || x.numel() != channels, ShapeError,
+             "[batch_norm] shape {} has one value per channel, whose variance is unknown; use a "
+             "larger batch in training",
+             x.shape().str());
+  const Tensor from = x.contiguous();
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  // What x is normalised with: the mean and 1 / sqrt(var + eps) of each channel.
+  Tensor mean = Tensor::empty({channels}, x.dtype(), x.device());
+  Tensor scale = Tensor::empty({channels}, x.dtype(), x.device());
+  if (options.training && running_mean.defined()) {
+    BRIM_CHECK(running_mean.is_contiguous() && running_var.is_contiguous(), ShapeError,
+               "[batch_norm] running statistics are written in place and must be contiguous");
+    autograd::check_in_place("batch_norm", running_mean);
+    autograd::check_in_place("batch_norm", running_var);
+  }
+  kernel(x.device(), x.dtype(), from, dense(weight), dense(bias), dense(running_mean),
+         dense(running_var), y, mean, scale, {options.training, options.momentum, options.eps});
+  return autograd::with_grad(
+      "batch_norm", y, {from, weight, bias},
+      [x = autograd::Saved(from), weight = autograd::Saved(weight), mean, scale,
+       training = options.training, eps = options.eps](autograd::GradCall& g) {
+        const Gradients d =
+            grad_enabled() ? composed_gradient(g.dy(), g[x], g[weight], mean, scale, training, eps)
+                           : fused_gradient(g.dy(), g[x], g[weight], mean, scale, training);
+        g.set_if_needed(0, [&] { return d.x; });
+        g.set_if_needed(1, [&] { return d.weight; });
+        g.set_if_needed(2, [&] { return d.bias; });
+      });
+}
+
+}  // namespace brim

@@ -1,0 +1,129 @@
+// layer_norm: one kernel each way; group_norm and rms_norm are made of ops
+#include <brim/ops/binary.h>
+#include <brim/ops/norm.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
+
+#include "autograd/node.h"
+#include "backend/kernel.h"
+#include "ops/checks.h"
+
+namespace brim {
+namespace {
+
+Tensor dense(const Tensor& t) { return t.defined() ? t.detach().contiguous() : t; }
+
+/// Throws unless x ends in `shape` and the parameters have it. Returns the number of rows.
+int64_t check(const char* op, const Tensor& x, const Shape& shape, const Tensor& weight,
+              const Tensor& bias) {
+  ops::check_floating(op, x);
+  const int from = x.rank() - shape.rank();
+  bool fits = from >= 0 && shape.rank() > 0;
+  for (int i = 0; fits && i < shape.rank(); ++i) fits = x.shape()[from + i] == shape[i];
+  BRIM_CHECK(fits, ShapeError, "[{}] x has shape {}, which does not end in normalized_shape {}", op,
+             x.shape().str(), shape.str());
+  for (const Tensor& t : {weight, bias}) {
+    if (!t.defined()) continue;
+    (void)ops::common_device(op, x, t);
+    (void)ops::common_dtype(op, x, t);
+    BRIM_CHECK(t.shape() == shape, ShapeError,
+               "[{}] weight or bias has shape {}; normalized_shape is {}", op, t.shape().str(),
+               shape.str());
+  }
+  int64_t rows = 1;
+  for (int i = 0; i < from; ++i) rows *= x.shape()[i];
+  return rows;
+}
+
+/// The last `count` axes, or all before them.
+std::vector<int> axes_of(const Tensor& x, int count, bool last) {
+  std::vector<int> axes;
+  for (int i = 0; i < x.rank(); ++i)
+    if ((i >= x.rank() - count) == last) axes.push_back(i);
+  return axes;
+}
+
+struct Gradients {
+  Tensor x, weight, bias;
+};
+
+Gradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                         const Tensor& mean, const Tensor& scale, const Shape& shape) {
+  static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
+                                    const Tensor& weight, const Tensor& mean, const Tensor& scale,
+                                    Tensor& dx, Tensor& dweight, Tensor& dbias)>
+      kernel("layer_norm_grad");
+  Gradients d = {Tensor::empty(x.shape(), x.dtype(), x.device()),
+                 Tensor::empty(shape, x.dtype(), x.device()),
+                 Tensor::empty(shape, x.dtype(), x.device())};
+  kernel(x.device(), x.dtype(), dy.contiguous(), x, dense(weight), mean, scale, d.x, d.weight,
+         d.bias);
+  return d;
+}
+
+/// The same made of ops, so that it has gradients itself.
+Gradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                            const Shape& shape, double eps) {
+  const std::vector<int> axes = axes_of(x, shape.rank(), true);
+  const Tensor centred = x - mean(x, axes, true);
+  const Tensor scale = rsqrt(mean(centred * centred, axes, true) + eps);
+  const Tensor unit = centred * scale, g = weight.defined() ? dy * weight : dy;
+  const auto over_rows = [&](const Tensor& t) {
+    const std::vector<int> rows = axes_of(t, shape.rank(), false);
+    return rows.empty() ? t : sum(t, rows);
+  };
+  return {scale * (g - mean(g, axes, true) - unit * mean(g * unit, axes, true)),
+          over_rows(dy * unit), over_rows(dy)};
+}
+
+}  // namespace
+
+Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
+                  const Tensor& bias, double eps) {
+  static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
+                                    const Tensor& bias, Tensor& y, Tensor& mean, Tensor& scale,
+                                    double eps)>
+      kernel("layer_norm");
+  const int64_t rows = check("layer_norm", x, normalized_shape, weight, bias);
+  const Tensor from = x.contiguous();
+  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  Tensor mean = Tensor::empty({rows}, x.dtype(), x.device());
+  Tensor scale = Tensor::empty({rows}, x.dtype(), x.device());
+  kernel(x.device(), x.dtype(), from.detach(), dense(weight), dense(bias), y, mean, scale, eps);
+  return autograd::with_grad(
+      "layer_norm", y, {from, weight, bias},
+      [x = autograd::Saved(from), weight = autograd::Saved(weight), mean, scale,
+       shape = normalized_shape, eps](autograd::GradCall& g) {
+        const Gradients d = grad_enabled()
+                                ? composed_gradient(g.dy(), g[x], g[weight], shape, eps)
+                                : fused_gradient(g.dy(), g[x], g[weight], mean, scale, shape);
+        g.set_if_needed(0, [&] { return d.x; });
+        g.set_if_needed(1, [&] { return d.weight; });
+        g.set_if_needed(2, [&] { return d.bias; });
+      });
+}
+
+Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
+                  double eps) {
+  ops::check_floating("group_norm", x);
+  BRIM_CHECK(x.rank() >= 2 && groups >= 1 && x.shape()[1] % groups == 0, ShapeError,
+             "[group_norm] {} groups do not divide the channels of shape {}, which is (N, C, ...)",
+             groups, x.shape().str());
+  const int64_t n = x.shape()[0], channels = x.shape()[1];
+  const int64_t size = n > 0 ? x.numel() / (n * groups) : 0;
+  Tensor y = layer_norm(x.reshape({n * groups, size}), {size}, {}, {}, eps).reshape(x.shape());
+  Shape along = Shape::filled(x.rank(), 1);
+  along[1] = channels;
+  if (weight.defined()) y = y * weight.reshape(along);
+  if (bias.defined()) y = y + bias.reshape(along);
+  return y;
+}
+
+Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
+  check("rms_norm", x, normalized_shape, weight, {});
+  const std::vector<int> axes = axes_of(x, normalized_shape.rank(), true);
+  const Tensor y = x * rsqrt(mean(x * x, axes, /*keepdim=*/true) + eps);
+  return weight.defined() ? y * weight : y;
+}
+
+}  // namespace brim

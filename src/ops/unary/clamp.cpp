@@ -1,0 +1,23 @@
+// clamp: y = x, moved into [min, max]
+#include <brim/ops/unary.h>
+#include <limits>
+
+#include "autograd/node.h"
+#include "ops/elementwise.h"
+
+namespace brim {
+
+Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max) {
+  static const ops::UnaryKernel kernel("clamp");
+  static const ops::BinaryKernel grad_kernel("clamp_grad");
+  if (min) ops::check_number("clamp", x, *min);
+  if (max) ops::check_number("clamp", x, *max);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const formula::Params bounds{.a = min.value_or(-kInfinity), .b = max.value_or(kInfinity)};
+  return autograd::with_grad("clamp", ops::unary(kernel, x, bounds), {x},
+                             [x = autograd::Saved(x), bounds](autograd::GradCall& g) {
+                               g.set(0, ops::linear_grad(grad_kernel, g.dy(), g[x], bounds));
+                             });
+}
+
+}  // namespace brim

@@ -1,0 +1,18 @@
+// reciprocal: y = 1 / x
+#include <brim/ops/binary.h>
+#include <brim/ops/unary.h>
+#include "autograd/node.h"
+#include "ops/elementwise.h"
+
+namespace brim {
+
+Tensor reciprocal(const Tensor& x) {
+  static const ops::UnaryKernel kernel("reciprocal");
+  const Tensor y = ops::unary(kernel, x);
+  return autograd::with_grad("reciprocal", y, {x},
+                             [y = autograd::Saved::output(y)](autograd::GradCall& g) {
+                               g.set(0, neg(mul(g.dy(), square(g[y]))));
+                             });
+}
+
+}  // namespace brim

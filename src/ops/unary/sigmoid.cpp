@@ -1,0 +1,21 @@
+// sigmoid: y = 1 / (1 + exp(-x))
+#include <brim/ops/binary.h>
+#include <brim/ops/unary.h>
+#include "autograd/node.h"
+#include "ops/elementwise.h"
+
+namespace brim {
+
+Tensor sigmoid(const Tensor& x) {
+  static const ops::UnaryKernel kernel("sigmoid");
+  static const ops::BinaryKernel grad_kernel("sigmoid_grad");
+  const Tensor y = ops::unary(kernel, x);
+  return autograd::with_grad(
+      "sigmoid", y, {x}, [y = autograd::Saved::output(y)](autograd::GradCall& g) {
+        const Tensor dy = g.dy(), ty = g[y];
+        g.set(0,
+              ops::fused_grad(grad_kernel, dy, ty, {}, [&] { return mul(dy, mul(ty, 1 - ty)); }));
+      });
+}
+
+}  // namespace brim

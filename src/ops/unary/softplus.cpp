@@ -1,0 +1,24 @@
+// softplus: y = log(1 + exp(beta x)) / beta
+#include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
+#include <brim/ops/unary.h>
+#include "autograd/node.h"
+#include "ops/elementwise.h"
+
+namespace brim {
+
+Tensor softplus(const Tensor& x, double beta, double threshold) {
+  static const ops::UnaryKernel kernel("softplus");
+  static const ops::BinaryKernel grad_kernel("softplus_grad");
+  BRIM_CHECK(beta > 0, ValueError, "[softplus] beta is {}; it must be above 0", beta);
+  const Tensor y = ops::unary(kernel, x, {.a = beta, .b = threshold});
+  return autograd::with_grad(
+      "softplus", y, {x}, [x = autograd::Saved(x), beta, threshold](autograd::GradCall& g) {
+        const Tensor dy = g.dy(), tx = g[x];
+        g.set(0, ops::fused_grad(grad_kernel, dy, tx, {.a = beta, .b = threshold}, [&] {
+                return where(gt(tx, threshold / beta), dy, mul(dy, sigmoid(mul(tx, beta))));
+              }));
+      });
+}
+
+}  // namespace brim

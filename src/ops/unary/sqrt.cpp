@@ -1,0 +1,27 @@
+// sqrt and rsqrt: the square root and its inverse
+#include <brim/ops/binary.h>
+#include <brim/ops/unary.h>
+#include "autograd/node.h"
+#include "ops/elementwise.h"
+
+namespace brim {
+
+Tensor sqrt(const Tensor& x) {
+  static const ops::UnaryKernel kernel("sqrt");
+  const Tensor y = ops::unary(kernel, x);
+  return autograd::with_grad("sqrt", y, {x},
+                             [y = autograd::Saved::output(y)](autograd::GradCall& g) {
+                               g.set(0, mul(div(g.dy(), g[y]), 0.5));
+                             });
+}
+
+Tensor rsqrt(const Tensor& x) {
+  static const ops::UnaryKernel kernel("rsqrt");
+  const Tensor y = ops::unary(kernel, x);
+  return autograd::with_grad("rsqrt", y, {x},
+                             [y = autograd::Saved::output(y)](autograd::GradCall& g) {
+                               g.set(0, mul(mul(g.dy(), mul(g[y], square(g[y]))), -0.5));
+                             });
+}
+
+}  // namespace brim

@@ -1,0 +1,178 @@
+// Contract cases of normalisations, and the running statistics of batch_norm.
+#include <brim/ops/norm.h>
+
+#include <cmath>
+
+#include <brim/core/threads.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+
+#include "contract/contract.h"
+
+namespace brim::contract {
+namespace {
+
+/// (x - mean) / sqrt(var + eps) over groups of elements: group_of(i) in [0, groups).
+std::vector<double> normalised(const Tensor& x, int64_t groups,
+                               const std::function<int64_t(int64_t)>& group_of) {
+  std::vector<double> v = values(x), mean(static_cast<size_t>(groups)), var = mean, n = mean;
+  const auto at = [&](size_t i) { return static_cast<size_t>(group_of(static_cast<int64_t>(i))); };
+  for (size_t i = 0; i < v.size(); ++i) {
+    mean[at(i)] += v[i];
+    n[at(i)] += 1;
+  }
+  for (size_t g = 0; g < mean.size(); ++g) mean[g] /= n[g];
+  for (size_t i = 0; i < v.size(); ++i) var[at(i)] += std::pow(v[i] - mean[at(i)], 2) / n[at(i)];
+  for (size_t i = 0; i < v.size(); ++i) v[i] = (v[i] - mean[at(i)]) / std::sqrt(var[at(i)] + 1e-5);
+  return v;
+}
+
+Function batch_norm_reference() {
+  return [](Tensor x, Tensor w, Tensor b) {
+    const int64_t c = x.shape()[1], s = x.numel() / std::max<int64_t>(1, c * x.shape()[0]);
+    const auto channel = [=](int64_t i) { return i / std::max<int64_t>(s, 1) % c; };
+    std::vector<double> v = normalised(x, c, channel), wv = values(w), bv = values(b);
+    for (size_t i = 0; i < v.size(); ++i) {
+      const size_t k = static_cast<size_t>(channel(static_cast<int64_t>(i)));
+      v[i] = v[i] * wv[k] + bv[k];
+    }
+    return array(v, x.shape());
+  };
+}
+
+CONTRACT(batch_norm_training) {
+  return {.op = [](Tensor x, Tensor w,
+                   Tensor b) { return batch_norm(x, w, b, {}, {}, {.training = true}); },
+          .inputs = {{{{4, 3, 5, 7}}, {{3}}, {{3}}},
+                     {{{2, 5, 33}}, {{5}}, {{5}}},
+                     {{{7, 5}}, {{5}}, {{5}}},
+                     {{{3, 70}}, {{70}}, {{70}}}},
+          .reference = batch_norm_reference(),
+          .tolerance = 3e-5,
+          .tolerance_f64 = 1e-11,
+          .expanded = false};
+}
+CONTRACT(batch_norm_eval) {
+  return {.op =
+              [](Tensor x, Tensor w, Tensor b) {
+                return batch_norm(x, w, b, full({3}, 0.5, {.dtype = x.dtype()}),
+                                  full({3}, 4, {.dtype = x.dtype()}), {.eps = 0});
+              },
+          .inputs = {{{{2, 3, 5}}, {{3}}, {{3}}},
+                     {{{4, 3}}, {{3}}, {{3}}},
+                     {{{0, 3, 2}}, {{3}}, {{3}}}},
+          .reference =
+              [](Tensor x, Tensor w, Tensor b) {
+                std::vector<double> v = values(x), wv = values(w), bv = values(b);
+                const int64_t s = x.rank() == 3 ? x.shape()[2] : 1;
+                for (size_t i = 0; i < v.size(); ++i) {
+                  const size_t k = static_cast<size_t>(static_cast<int64_t>(i) / s % 3);
+                  v[i] = (v[i] - 0.5) / 2 * wv[k] + bv[k];
+                }
+                return array(v, x.shape());
+              }};
+}
+
+Function layer_norm_reference(int64_t n) {
+  return [=](Tensor x, Tensor w, Tensor b) {
+    std::vector<double> v = normalised(x, x.numel() / n, [=](int64_t i) { return i / n; }),
+                        wv = values(w), bv = values(b);
+    for (size_t i = 0; i < v.size(); ++i) {
+      const size_t k = i % static_cast<size_t>(n);
+      v[i] = v[i] * wv[k] + bv[k];
+    }
+    return array(v, x.shape());
+  };
+}
+
+CONTRACT(layer_norm) {
+  return {.op = [](Tensor x, Tensor w, Tensor b) { return layer_norm(x, {21}, w, b); },
+          .inputs = {{{{4, 21}}, {{21}}, {{21}}},
+                     {{{2, 3, 21}}, {{21}}, {{21}}},
+                     {{{21}}, {{21}}, {{21}}}},
+          .reference = layer_norm_reference(21),
+          .tolerance = 3e-5,
+          .tolerance_f64 = 1e-11,
+          .expanded = false};
+}
+CONTRACT(layer_norm_two_axes) {
+  return {.op =
+              [](Tensor x, Tensor w, Tensor b) {
+                return layer_norm(x, {3, 5}, w, b);
+              },
+          .inputs = {{{{70, 3, 5}}, {{3, 5}}, {{3, 5}}}},
+          .reference = layer_norm_reference(15),
+          .tolerance = 3e-5,
+          .tolerance_f64 = 1e-11,
+          .second_order = false,
+          .expanded = false};
+}
+CONTRACT(group_norm) {
+  return {.op = [](Tensor x) { return group_norm(x, 2); },
+          .inputs = {{{{3, 4, 5}}}},
+          .reference =
+              [](Tensor x) {
+                return array(normalised(x, 6, [](int64_t i) { return i / 10; }), x.shape());
+              },
+          .tolerance = 3e-5,
+          .tolerance_f64 = 1e-11,
+          .expanded = false};
+}
+CONTRACT(rms_norm) {
+  return {.op = [](Tensor x, Tensor w) { return rms_norm(x, {5}, w, 0.1); },
+          .inputs = {{{{3, 5}}, {{5}}}},
+          .reference =
+              [](Tensor x, Tensor w) {
+                std::vector<double> v = values(x), wv = values(w);
+                for (size_t r = 0; r < 3; ++r) {
+                  double s = 0;
+                  for (size_t i = 0; i < 5; ++i) s += v[r * 5 + i] * v[r * 5 + i] / 5;
+                  for (size_t i = 0; i < 5; ++i) v[r * 5 + i] *= wv[i] / std::sqrt(s + 0.1);
+                }
+                return array(v, {3, 5});
+              }};
+}
+
+TEST(BatchNorm, RunningStatistics) {
+  const Tensor x = Tensor::from<float>({1, 3, 2, 8}, {2, 2});  // channels {1, 2} and {3, 8}
+  Tensor mean = zeros({2}), var = ones({2});
+  batch_norm(x, {}, {}, mean, var, {.training = true, .momentum = 0.5});
+  EXPECT_EQ(mean.to_vector<float>(), (std::vector<float>{0.75, 2.75}));
+  EXPECT_EQ(var.to_vector<float>(), (std::vector<float>{0.75, 6.75}));  // unbiased: 0.5 and 12.5
+  const std::vector<float> before = mean.to_vector<float>();
+  batch_norm(x, {}, {}, mean, var);
+  EXPECT_EQ(mean.to_vector<float>(), before);
+}
+
+TEST(BatchNorm, ChecksItsInput) {
+  EXPECT_THROW(batch_norm(zeros({1, 3}), {}, {}, {}, {}, {.training = true}), ShapeError);
+  EXPECT_THROW(batch_norm(zeros({2, 3}), {}, {}, {}, {}), ValueError);
+  EXPECT_THROW(batch_norm(zeros({2, 3}), zeros({4}), {}, {}, {}, {.training = true}), ShapeError);
+  EXPECT_THROW(layer_norm(zeros({2, 3}), {2}), ShapeError);
+}
+
+TEST(Norms, ThreadsDoNotChangeBits) {
+  const int before = num_threads();
+  const Tensor x = randn({40, 6, 30, 30}).set_requires_grad();
+  const Tensor rows = randn({600, 200}).set_requires_grad(), w = ones({200}).set_requires_grad();
+  std::vector<std::vector<float>> results[3];
+  for (int threads = 1; threads <= 3; ++threads) {
+    set_num_threads(threads);
+    Tensor a = x, b = rows, c = w;
+    a.zero_grad();
+    b.zero_grad();
+    c.zero_grad();
+    const Tensor y = batch_norm(x, {}, {}, {}, {}, {.training = true});
+    const Tensor z = layer_norm(rows, {200}, w);
+    y.backward(y.detach());
+    z.backward(z.detach() + 1);
+    results[threads - 1] = {y.to_vector<float>(), z.to_vector<float>(), x.grad().to_vector<float>(),
+                            rows.grad().to_vector<float>(), w.grad().to_vector<float>()};
+  }
+  EXPECT_EQ(results[0], results[1]);
+  EXPECT_EQ(results[0], results[2]);
+  set_num_threads(before);
+}
+
+}  // namespace
+}  // namespace brim::contract

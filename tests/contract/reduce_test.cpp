@@ -1,0 +1,373 @@
+// Contract cases of reductions, and their edges: empty axes, integers, NaN, thread counts.
+#include <brim/ops/reduce.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <brim/core/threads.h>
+#include <brim/ops/compare.h>
+#include <brim/ops/create.h>
+
+#include "contract/contract.h"
+
+namespace brim::contract {
+namespace {
+
+using Axes = std::vector<int>;
+using Fold = std::function<double(const std::vector<double>&)>;
+
+/// Applies `fold` to the elements of each result.
+Function folded(Axes axes, bool keepdim, Fold fold, DType dtype = f64) {
+  return [=](Tensor x) {
+    std::vector<bool> reduced(static_cast<size_t>(x.rank()), axes.empty());
+    for (int a : axes) reduced[static_cast<size_t>(a < 0 ? a + x.rank() : a)] = true;
+    Shape kept = x.shape(), dropped;
+    for (int i = 0; i < x.rank(); ++i) {
+      if (reduced[static_cast<size_t>(i)])
+        kept[i] = 1;
+      else
+        dropped.push_back(kept[i]);
+    }
+    const Strides to = contiguous_strides(kept);
+    std::vector<std::vector<double>> groups(static_cast<size_t>(kept.numel()));
+    const std::vector<double> v = values(x);
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      int64_t rest = i, at = 0;
+      for (int d = x.rank() - 1; d >= 0; --d) {
+        if (kept[d] != 1) at += rest % x.shape()[d] * to[d];
+        rest /= x.shape()[d];
+      }
+      groups[static_cast<size_t>(at)].push_back(v[static_cast<size_t>(i)]);
+    }
+    std::vector<double> y;
+    for (const auto& g : groups) y.push_back(fold(g));
+    return array(y, keepdim ? kept : dropped, dtype);
+  };
+}
+
+double total(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); }
+double average(const std::vector<double>& v) { return total(v) / static_cast<double>(v.size()); }
+double product(const std::vector<double>& v) {
+  return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>());
+}
+double largest(const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); }
+double smallest(const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); }
+double length(const std::vector<double>& v) {
+  double s = 0;
+  for (double a : v) s += a * a;
+  return std::sqrt(s);
+}
+double log_sum_exp(const std::vector<double>& v) {
+  double s = 0;
+  for (double a : v) s += std::exp(a);
+  return std::log(s);
+}
+Fold variance(double correction) {
+  return [=](const std::vector<double>& v) {
+    const double m = average(v);
+    double s = 0;
+    for (double a : v) s += (a - m) * (a - m);
+    return s / (static_cast<double>(v.size()) - correction);
+  };
+}
+
+CONTRACT(sum_all) {
+  return {.op = [](Tensor x) { return sum(x); },
+          .inputs = {{{{}}}, {{{1}}}, {{{37}}}, {{{3, 5, 7}}}, {{{0}}}, {{{2, 0, 3}}}},
+          .reference = folded({}, false, total)};
+}
+CONTRACT(sum_rows) {
+  return {.op = [](Tensor x) { return sum(x, {-1}); },
+          .inputs = {{{{5}}}, {{{4, 67}}}, {{{2, 3, 5}}}, {{{3, 0}}}, {{{0, 3}}}},
+          .reference = folded({-1}, false, total)};
+}
+CONTRACT(sum_columns) {
+  return {.op = [](Tensor x) { return sum(x, {0}, true); },
+          .inputs = {{{{4, 13}}}, {{{33, 3}}}, {{{2, 3, 5}}}, {{{0, 3}}}},
+          .reference = folded({0}, true, total)};
+}
+CONTRACT(sum_channels) {  // the gradient of a convolution's bias
+  return {.op =
+              [](Tensor x) {
+                return sum(x, {0, 2, 3});
+              },
+          .inputs = {{{{4, 3, 5, 7}}}, {{{2, 6, 1, 3}}}, {{{0, 2, 3, 3}}}},
+          .reference = folded({0, 2, 3}, false, total)};
+}
+CONTRACT(mean) {
+  return {.op =
+              [](Tensor x) {
+                return mean(x, {0, -1}, true);
+              },
+          .inputs = {{{{4, 3, 5}}}, {{{7, 2}}}, {{{3, 0, 2}}}},
+          .reference = folded({0, -1}, true, average)};
+}
+
+std::vector<std::vector<Input>> rows_shapes() {
+  return {{{{4, 67}}}, {{{2, 3, 5}}}, {{{1, 1}}}, {{{0, 3}}}};
+}
+
+CONTRACT(prod) {
+  return {.op = [](Tensor x) { return prod(x, {-1}); },
+          .inputs = {{{{3, 5}}}, {{{2, 3, 4}}}, {{{3, 0}}}, {{{0, 3}}}},
+          .reference = folded({-1}, false, product)};
+}
+CONTRACT(prod_all) {
+  return {.op = [](Tensor x) { return prod(x); },
+          .inputs = {{{{}}}, {{{2, 3}}}},
+          .reference = folded({}, false, product)};
+}
+CONTRACT(amax) {
+  return {.op = [](Tensor x) { return amax(x, {-1}); },
+          .inputs = rows_shapes(),
+          .reference = folded({-1}, false, largest)};
+}
+CONTRACT(amin_columns) {
+  return {.op = [](Tensor x) { return amin(x, {0}, true); },
+          .inputs = {{{{4, 67}}}, {{{2, 3, 5}}}},
+          .reference = folded({0}, true, smallest)};
+}
+CONTRACT(max_all) {
+  return {.op = [](Tensor x) { return max(x); },
+          .inputs = {{{{}}}, {{{37}}}, {{{2, 3, 5}}}},
+          .reference = folded({}, false, largest)};
+}
+CONTRACT(max_axis) {
+  return {.op =
+              [](Tensor x) {
+                const Extremum y = max(x, 1);
+                return Tensors{y.values, y.indices};
+              },
+          .inputs = {{{{3, 7}}}, {{{2, 5, 3}}}},
+          .reference =
+              [](Tensor x) {
+                return Tensors{folded({1}, false, largest)({x})[0], argmax(x, 1)};
+              },
+          .expanded = false};
+}
+CONTRACT(min_axis_keep) {
+  return {.op = [](Tensor x) { return min(x, 0, true).values; },
+          .inputs = {{{{3, 7}}}, {{{5}}}},
+          .reference = folded({0}, true, smallest),
+          .expanded = false};
+}
+CONTRACT(argmax) {
+  return {.op = [](Tensor x) { return argmax(x, -1); },
+          .inputs = rows_shapes(),
+          .reference = folded(
+              {-1}, false,
+              [](const std::vector<double>& v) {
+                return static_cast<double>(std::max_element(v.begin(), v.end()) - v.begin());
+              },
+              i64),
+          .gradient = false};
+}
+CONTRACT(argmin_all) {
+  return {.op = [](Tensor x) { return argmin(x); },
+          .inputs = {{{{}}}, {{{37}}}, {{{2, 3, 5}}}},
+          .reference = folded(
+              {}, false,
+              [](const std::vector<double>& v) {
+                return static_cast<double>(std::min_element(v.begin(), v.end()) - v.begin());
+              },
+              i64),
+          .gradient = false};
+}
+CONTRACT(var) {
+  return {.op =
+              [](Tensor x) {
+                return var(x, {0, -1});
+              },
+          .inputs = {{{{4, 3, 5}}}, {{{33, 2}}}},
+          .reference = folded({0, -1}, false, variance(1))};
+}
+CONTRACT(var_population) {
+  return {.op = [](Tensor x) { return var(x, {0}, 0, true); },
+          .inputs = {{{{4, 13}}}, {{{1, 2}}}},
+          .reference = folded({0}, true, variance(0))};
+}
+CONTRACT(std) {
+  return {.op = [](Tensor x) { return std(x, {-1}); },
+          .inputs = {{{{3, 5}}}, {{{2, 67}}}},
+          .reference = folded(
+              {-1}, false, [](const std::vector<double>& v) { return std::sqrt(variance(1)(v)); })};
+}
+CONTRACT(norm) {
+  return {.op = [](Tensor x) { return norm(x); },
+          .inputs = {{{{}}}, {{{37}}}, {{{4, 5}}}, {{{0}}}},
+          .reference = folded({}, false, length)};
+}
+CONTRACT(norm_rows) {
+  return {.op = [](Tensor x) { return norm(x, 2, {-1}, true); },
+          .inputs = rows_shapes(),
+          .reference = folded({-1}, true, length)};
+}
+CONTRACT(norm_three) {
+  return {.op = [](Tensor x) { return norm(x, 3, {0}); },
+          .inputs = {{{{4, 3}}}},
+          .reference = folded({0}, false, [](const std::vector<double>& v) {
+            double s = 0;
+            for (double a : v) s += std::pow(std::abs(a), 3);
+            return std::cbrt(s);
+          })};
+}
+CONTRACT(logsumexp) {
+  return {.op = [](Tensor x) { return logsumexp(x, {-1}); },
+          .inputs = rows_shapes(),
+          .reference = folded({-1}, false, log_sum_exp)};
+}
+CONTRACT(logsumexp_axes) {
+  return {.op =
+              [](Tensor x) {
+                return logsumexp(x, {0, 2}, true);
+              },
+          .inputs = {{{{3, 4, 5}}}},
+          .reference = folded({0, 2}, true, log_sum_exp)};
+}
+CONTRACT(any) {
+  return {.op = [](Tensor x) { return any(x, {-1}); },
+          .inputs = {{{.shape = {5, 3}, .dtype = bool_}}, {{.shape = {3, 2}, .dtype = i32}}},
+          .reference = folded(
+              {-1}, false,
+              [](const std::vector<double>& v) {
+                return std::any_of(v.begin(), v.end(), [](double a) { return a != 0; });
+              },
+              bool_),
+          .gradient = false};
+}
+CONTRACT(all) {
+  return {.op = [](Tensor x) { return all(x); },
+          .inputs = {{{.shape = {5, 3}, .dtype = bool_}}, {{{0}}}, {{{4}}}},
+          .reference = folded(
+              {}, false,
+              [](const std::vector<double>& v) {
+                return std::all_of(v.begin(), v.end(), [](double a) { return a != 0; });
+              },
+              bool_),
+          .gradient = false};
+}
+CONTRACT(cumsum) {
+  return {.op = [](Tensor x) { return cumsum(x, 1); },
+          .inputs = {{{{3, 5}}}, {{{2, 4, 3}}}, {{{2, 0}}}},
+          .reference =
+              [](Tensor x) {
+                std::vector<double> v = values(x);
+                const int64_t n = x.shape()[1], inner = x.rank() == 3 ? x.shape()[2] : 1;
+                for (size_t i = 0; i < v.size(); ++i)
+                  if (static_cast<int64_t>(i) / inner % n != 0)
+                    v[i] += v[i - static_cast<size_t>(inner)];
+                return array(v, x.shape());
+              }};
+}
+
+TEST(Reduce, ProductsWithZeros) {
+  Tensor x = Tensor::from<double>({2, 0, 3, 2, 0, 0, 2, 5, 3}, {3, 3}).set_requires_grad();
+  prod(x, {1}).backward(ones({3}, {.dtype = f64}));
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{0, 6, 0, 0, 0, 0, 15, 6, 10}));
+}
+
+TEST(Reduce, EqualExtremesShareTheGradient) {
+  Tensor x = Tensor::from<double>({3, 1, 3, 2}, {4}).set_requires_grad();
+  max(x).backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{0.5, 0, 0.5, 0}));
+  x.zero_grad();
+  const Extremum y = max(x, 0);
+  EXPECT_EQ(y.indices.item<int64_t>(), 0);
+  y.values.backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{1, 0, 0, 0}));
+}
+
+TEST(Reduce, ExtremesOfNanIntegersAndNothing) {
+  const Tensor x = Tensor::from<float>({1, NAN, 3, NAN}, {4});
+  EXPECT_TRUE(std::isnan(max(x).item()));
+  EXPECT_TRUE(std::isnan(min(x).item()));
+  EXPECT_EQ(argmax(x).item<int64_t>(), 1);
+  for (const int64_t at : {0, 5, 70, 99}) {  // in the vectors and in the tail
+    Tensor row = randn({2, 100});
+    row.slice(1, at, at + 1).fill_(NAN);
+    EXPECT_TRUE(all(isnan(max(row, 1).values)).item<bool>()) << at;
+    EXPECT_TRUE(all(isnan(amax(row, {1}))).item<bool>()) << at;
+    EXPECT_TRUE(all(isnan(amin(row.t(), {0}))).item<bool>()) << at;
+    EXPECT_EQ(sum(isnan(amax(row, {0}))).item<int64_t>(), 1) << at;
+    EXPECT_TRUE(std::isnan(mean(row).item())) << at;
+  }
+  EXPECT_EQ(min(Tensor::from<int64_t>({5, -7, 2}, {3})).item<int64_t>(), -7);
+  EXPECT_EQ(argmin(Tensor::from<uint8_t>({5, 2, 2}, {3})).item<int64_t>(), 1);
+  EXPECT_THROW(max(zeros({0})), ValueError);
+  EXPECT_THROW(max(zeros({2, 0}), 1), ValueError);
+  EXPECT_THROW(argmax(zeros({0})), ValueError);
+  EXPECT_EQ(amax(zeros({0, 3}), {1}).shape(), Shape({0}));
+}
+
+TEST(Reduce, EdgesAsInPyTorch) {
+  const float inf = INFINITY;
+  EXPECT_TRUE(std::isnan(var(ones({1})).item()));
+  EXPECT_EQ(var(ones({1}), {}, 0).item(), 0);
+  EXPECT_EQ(norm(zeros({0})).item(), 0);
+  EXPECT_EQ(norm(Tensor::from<float>({3, -7}, {2}), inf).item(), 7);
+  EXPECT_EQ(norm(Tensor::from<float>({3, -7}, {2}), 1).item(), 10);
+  EXPECT_EQ(prod(zeros({0})).item(), 1);
+  EXPECT_EQ(logsumexp(full({2}, -inf)).item(), -inf);
+  EXPECT_EQ(logsumexp(Tensor::from<float>({1000, 1000}, {2})).item(), 1000 + std::log(2.0f));
+  EXPECT_FALSE(any(zeros({0})).item<bool>());
+  Tensor x = zeros({3}).set_requires_grad();
+  norm(x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
+  x.zero_grad();
+  std(x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
+  EXPECT_EQ(cumsum(ones({3}, {.dtype = bool_}), 0).to_vector<int64_t>(),
+            (std::vector<int64_t>{1, 2, 3}));
+}
+
+TEST(Reduce, IntegersAndBoolSumToI64) {
+  const Tensor x = Tensor::from<uint8_t>({200, 100, 255, 1}, {2, 2});
+  EXPECT_EQ(sum(x, {1}).to_vector<int64_t>(), (std::vector<int64_t>{300, 256}));
+  EXPECT_EQ(sum(Tensor::from<int32_t>({-3, 5}, {2})).item<int64_t>(), 2);
+  EXPECT_EQ(sum(ones({3, 4}, {.dtype = bool_})).item<int64_t>(), 12);
+  EXPECT_THROW(mean(x), DTypeError);
+}
+
+TEST(Reduce, NothingAndNan) {
+  EXPECT_EQ(sum(zeros({0})).item(), 0);
+  EXPECT_TRUE(std::isnan(mean(zeros({0})).item()));
+  EXPECT_EQ(sum(zeros({3, 0}), {1}).to_vector<float>(), (std::vector<float>(3, 0)));
+  EXPECT_TRUE(std::isnan(sum(Tensor::from<float>({1, NAN, 2}, {3})).item()));
+}
+
+TEST(Reduce, AxesAreChecked) {
+  const Tensor x = zeros({2, 3});
+  EXPECT_THROW(sum(x, {2}), IndexError);
+  EXPECT_THROW(sum(x, {0, -2}), ValueError);
+  EXPECT_THROW(sum(Tensor()), ValueError);
+}
+
+TEST(Reduce, ThreadsDoNotChangeBits) {
+  const int before = num_threads();
+  const Shape shapes[] = {{100003}, {3, 70001}, {70001, 3}, {300, 700}, {40, 6, 28, 28}};
+  for (const Shape& shape : shapes) {
+    const Tensor x = randn(shape);
+    std::vector<std::vector<float>> results[4];
+    for (int threads = 1; threads <= 4; ++threads) {
+      set_num_threads(threads);
+      auto& r = results[threads - 1];
+      r.push_back(sum(x).to_vector<float>());
+      r.push_back(sum(x, {0}).to_vector<float>());
+      r.push_back(sum(x, {-1}).to_vector<float>());
+      if (shape.rank() == 4) r.push_back(sum(x, {0, 2, 3}).to_vector<float>());
+    }
+    for (int k = 1; k < 4; ++k) EXPECT_EQ(results[0], results[k]) << shape.str();
+  }
+  set_num_threads(before);
+}
+
+TEST(Reduce, LongSumsStayExact) {
+  // One at a time in f32 this stops at 2^24.
+  EXPECT_EQ(sum(ones({(1 << 24) + 1000})).item(), (1 << 24) + 1000);
+  EXPECT_EQ(sum(ones({1 << 25, 1}).expand({1 << 25, 2}), {0}).to_vector<float>()[1], 1 << 25);
+}
+
+}  // namespace
+}  // namespace brim::contract
