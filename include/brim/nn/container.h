@@ -1,0 +1,67 @@
+// Modules made of modules.
+#pragma once
+
+#include <functional>
+
+#include <brim/nn/module.h>
+
+namespace brim::nn {
+
+/// Runs its children one after the other. Children are called "0", "1", ... as in PyTorch, or by
+/// the name given to add().
+///
+///   nn::Sequential net;
+///   net.push<nn::Linear>({.in = 784, .out = 64}).push<nn::ReLU>().push<nn::Linear>({64, 10});
+class Sequential : public Module {
+ public:
+  template <HasOptions M>
+  Sequential& push(typename M::Options options = {}) {
+    add<M>(next_name(), std::move(options));
+    return *this;
+  }
+  template <class M, class... Args>
+  requires(!HasOptions<M>) Sequential& push(Args&&... args) {
+    add<M>(next_name(), std::forward<Args>(args)...);
+    return *this;
+  }
+  template <class M>
+  Sequential& push(std::unique_ptr<M> module) {
+    add(next_name(), std::move(module));
+    return *this;
+  }
+
+  Tensor forward(const Tensor& x) override;
+  size_t size() const { return children().size(); }
+  Module& operator[](size_t index) const;  ///< throws IndexError
+
+ private:
+  std::string next_name() const { return std::to_string(size()); }
+};
+
+/// Modules of one kind, called "0", "1", ...; the owner decides what to do with them:
+///
+///   nn::ModuleList<Block>& blocks = add<nn::ModuleList<Block>>("blocks");
+///   ... for (Block& block : blocks) x = block(x);
+template <class M>
+class ModuleList : public Module {
+ public:
+  M& push(std::unique_ptr<M> module) {
+    return items_.emplace_back(add(std::to_string(size()), std::move(module)));
+  }
+  M& push(typename M::Options options) requires HasOptions<M> {
+    return push(std::make_unique<M>(std::move(options)));
+  }
+  template <class... Args>
+  requires(!HasOptions<M>) M& push(Args&&... args) {
+    return push(std::make_unique<M>(std::forward<Args>(args)...));
+  }
+  size_t size() const { return items_.size(); }
+  M& operator[](size_t index) const { return items_.at(index); }
+  auto begin() const { return items_.begin(); }
+  auto end() const { return items_.end(); }
+
+ private:
+  std::vector<std::reference_wrapper<M>> items_;
+};
+
+}  // namespace brim::nn

@@ -1,0 +1,36 @@
+// Convolution layer.
+#pragma once
+
+#include <brim/nn/module.h>
+#include <brim/ops/conv.h>
+
+namespace brim::nn {
+
+/// conv2d(x, weight, bias). x: (N, in, H, W) -> (N, out, OH, OW). Weight (out, in / groups, KH, KW)
+/// and bias (out) begin uniform in +-1 / sqrt(in / groups * KH * KW).
+class Conv2d : public Module {
+ public:
+  struct Options {
+    int64_t in = 0;
+    int64_t out = 0;
+    Pair kernel = 0;
+    Pair stride = 1;
+    Pair padding = 0;
+    Pair dilation = 1;
+    int64_t groups = 1;
+    bool bias = true;
+    DType dtype = DType::f32;
+    Device device = {};
+  };
+  explicit Conv2d(Options options);
+  Tensor forward(const Tensor& x) override;
+
+  const Options options;
+  Tensor& weight;
+  Tensor& bias;  ///< undefined without bias
+
+ protected:
+  std::string options_str() const override;
+};
+
+}  // namespace brim::nn

@@ -1,0 +1,41 @@
+// Networks by name, for recipes and the command. Register your own to use it there.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <brim/nn/conv.h>
+#include <brim/nn/linear.h>
+#include <brim/nn/module.h>
+
+namespace brim::nn {
+
+struct ModelOptions {
+  int64_t classes = 10;
+  DType dtype = DType::f32;
+  Device device = {};
+};
+
+/// The network of PyTorch's CIFAR-10 tutorial. x: (N, 3, 32, 32) -> logits (N, classes). Parameters
+/// are called as there: conv1.weight ... fc3.bias.
+class TutorialCnn : public Module {
+ public:
+  using Options = ModelOptions;
+  explicit TutorialCnn(Options options = {});
+  Tensor forward(const Tensor& x) override;
+
+  Conv2d &conv1, &conv2;
+  Linear &fc1, &fc2, &fc3;
+};
+
+using ModelFactory = std::function<std::unique_ptr<Module>(const ModelOptions&)>;
+
+/// A new network: "tutorial-cnn". Throws ValueError naming the nearest valid name.
+std::unique_ptr<Module> make_model(const std::string& name, const ModelOptions& options = {});
+std::vector<std::string> model_names();
+/// Makes `name` known to make_model. Thread-safe. Throws ValueError when it is taken.
+bool register_model(const std::string& name, ModelFactory factory);
+
+}  // namespace brim::nn

@@ -1,0 +1,137 @@
+// Module: a part of a network. It owns its parameters, buffers and child modules under names, so
+// that they can be listed, moved, saved and loaded together. A user's network inherits from it:
+//
+//   struct Net : nn::Module {
+//     nn::Conv2d& conv1 = add<nn::Conv2d>("conv1", {.in = 3, .out = 6, .kernel = 5});
+//     nn::Linear& fc1 = add<nn::Linear>("fc1", {.in = 1176, .out = 10});
+//     Tensor forward(const Tensor& x) override {
+//       return fc1(max_pool2d(relu(conv1(x)), 2).flatten(1));
+//     }
+//   };
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <brim/core/state_dict.h>
+#include <brim/core/tensor.h>
+
+namespace brim::nn {
+
+/// Options of Module::load_state_dict.
+struct LoadOptions {
+  bool strict = true;  ///< missing and unexpected names are errors
+};
+
+/// Names that a state dict lacked, and names in it that nothing asked for.
+struct LoadResult {
+  std::vector<std::string> missing, unexpected;
+};
+
+/// True for modules that are made from an aggregate of options.
+template <class M>
+concept HasOptions = requires {
+  typename M::Options;
+};
+
+class Module {
+ public:
+  Module() = default;
+  virtual ~Module() = default;
+  Module(const Module&) = delete;
+  Module& operator=(const Module&) = delete;
+
+  /// What the module computes. Modules with other inputs define a forward of their own.
+  virtual Tensor forward(const Tensor& x);
+  Tensor operator()(const Tensor& x) { return forward(x); }
+
+  // --- building. Names may not be empty, repeat or hold a dot (ValueError).
+  /// Makes a child from its options and returns it; it lives as long as this module.
+  template <HasOptions M>
+  M& add(std::string name, typename M::Options options = {}) {
+    return add(std::move(name), std::make_unique<M>(std::move(options)));
+  }
+  /// Makes a child from the arguments of its constructor.
+  template <class M, class... Args>
+  requires(!HasOptions<M>) M& add(std::string name, Args&&... args) {
+    return add(std::move(name), std::make_unique<M>(std::forward<Args>(args)...));
+  }
+  template <class M>
+  M& add(std::string name, std::unique_ptr<M> child) {
+    M* made = child.get();
+    add_child(std::move(name), std::move(child));
+    return *made;
+  }
+  /// Registers a tensor that is trained. The reference stays valid; assigning another tensor to it
+  /// replaces the parameter. An undefined tensor (a bias that was switched off) is not listed.
+  Tensor& parameter(std::string name, Tensor value);
+  /// Registers a tensor that is saved and moved but not trained.
+  Tensor& buffer(std::string name, Tensor value);
+
+  // --- listing, in the order of registration. Dotted names lead through children: "conv1.weight".
+  /// A tensor that is registered twice (tied weights) is listed once.
+  NamedTensors named_parameters() const;
+  NamedTensors named_buffers() const;
+  std::vector<Tensor> parameters() const;
+  int64_t num_parameters() const;  ///< numbers in all parameters
+  std::vector<std::pair<std::string, Module*>> named_children() const;
+  /// Calls `visit` on this module and on all below it.
+  void apply(const std::function<void(Module&)>& visit);
+
+  // --- changing all of them. Parameters keep their identity, so optimizers and handles stay valid.
+  Module& to(Device device);  ///< moves parameters, their gradients and buffers
+  Module& to(DType dtype);    ///< casts those of floating dtype
+  Module& train(bool on = true);
+  Module& eval() { return train(false); }
+  bool training() const { return training_; }
+  Module& requires_grad(bool on);  ///< false freezes the parameters
+  void zero_grad(bool set_to_none = true);
+
+  // --- state
+  /// Parameters and buffers by name, detached; they share memory with the module.
+  StateDict state_dict() const;
+  /// Copies values in (between devices and floating dtypes). All names and shapes are checked
+  /// first: on error nothing has changed. Throws ValueError naming what is missing, unexpected or
+  /// of another shape.
+  LoadResult load_state_dict(const StateDict& state, LoadOptions options = {});
+
+  /// One line per module: names, kinds, options.
+  std::string str() const;
+  /// "Conv2d": the class's name.
+  std::string kind() const;
+
+ protected:
+  /// What str() shows in the brackets: "3, 6, kernel=(5, 5)".
+  virtual std::string options_str() const { return {}; }
+
+  const std::vector<std::pair<std::string, std::unique_ptr<Module>>>& children() const {
+    return children_;
+  }
+
+ private:
+  struct Entry {
+    std::string name;
+    Tensor value;
+    bool trained;
+  };
+
+  void add_child(std::string name, std::unique_ptr<Module> child);
+  Tensor& add_tensor(std::string name, Tensor value, bool trained);
+  void check_name(const std::string& name) const;
+  void visit_tensors(const std::string& prefix,
+                     const std::function<void(const std::string&, Entry&)>& visit);
+  void visit_tensors(const std::string& prefix,
+                     const std::function<void(const std::string&, const Entry&)>& visit) const;
+  NamedTensors list(bool trained) const;
+  void replace_all(const std::function<Tensor(const Tensor&)>& change);
+
+  std::deque<Entry> tensors_;  // a deque: references handed out stay valid
+  std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
+  bool training_ = true;
+};
+
+}  // namespace brim::nn

@@ -1,0 +1,12 @@
+// All of nn.
+#pragma once
+
+#include <brim/nn/activation.h>
+#include <brim/nn/container.h>
+#include <brim/nn/conv.h>
+#include <brim/nn/init.h>
+#include <brim/nn/linear.h>
+#include <brim/nn/loss.h>
+#include <brim/nn/models.h>
+#include <brim/nn/module.h>
+#include <brim/nn/pool.h>

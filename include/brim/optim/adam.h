@@ -1,0 +1,62 @@
+// Adam and AdamW.
+#pragma once
+
+#include <brim/optim/optimizer.h>
+
+namespace brim::optim {
+
+struct AdamOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;  ///< L2 penalty, added to the gradient
+  bool amsgrad = false;     ///< divide by the largest mean square so far
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-2;  ///< decoupled: p *= 1 - lr * weight_decay
+  bool amsgrad = false;
+};
+
+/// Kingma and Ba, "Adam: a method for stochastic optimization", ICLR 2015.
+class Adam final : public Optimizer {
+ public:
+  using Options = AdamOptions;
+  explicit Adam(const ParameterList& params, Options options = {});
+  explicit Adam(const std::vector<Group<Options>>& groups);
+  void add_group(const ParameterList& params, Options options);
+  const Options& options(size_t group = 0) const { return options_.at(group); }
+
+ private:
+  std::vector<Field> fields(size_t group) override;
+  void check_options(size_t group) const override;
+  std::vector<const char*> state_names(size_t group) const override;
+  Rule rule(size_t group, int64_t step) const override;
+
+  std::vector<Options> options_;
+};
+
+/// Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
+class AdamW final : public Optimizer {
+ public:
+  using Options = AdamWOptions;
+  explicit AdamW(const ParameterList& params, Options options = {});
+  explicit AdamW(const std::vector<Group<Options>>& groups);
+  void add_group(const ParameterList& params, Options options);
+  const Options& options(size_t group = 0) const { return options_.at(group); }
+
+ private:
+  std::vector<Field> fields(size_t group) override;
+  void check_options(size_t group) const override;
+  std::vector<const char*> state_names(size_t group) const override;
+  Rule rule(size_t group, int64_t step) const override;
+
+  std::vector<Options> options_;
+};
+
+}  // namespace brim::optim

@@ -1,0 +1,114 @@
+// Optimizer: changes parameters along their gradients. Parameters are in groups, each with options
+// of its own. State (momentum, ...) lives on the parameter's device and is made at its first step.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <brim/core/state_dict.h>
+#include <brim/core/tensor.h>
+
+namespace brim::optim {
+
+/// What an optimizer works on: `net.named_parameters()` or a list of tensors, whose names are then
+/// their numbers. Names appear in state dicts and messages.
+struct ParameterList {
+  ParameterList(NamedTensors named) : items(std::move(named)) {}
+  ParameterList(const std::vector<Tensor>& tensors);
+  ParameterList(std::initializer_list<Tensor> tensors)
+      : ParameterList(std::vector<Tensor>(tensors)) {}
+  ParameterList(std::initializer_list<std::pair<std::string, Tensor>> named) : items(named) {}
+  NamedTensors items;
+};
+
+/// Parameters with options that differ from those of other groups.
+template <class O>
+struct Group {
+  ParameterList params;
+  O options;
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// One step. Parameters without a gradient are left as they are. Queues one kernel per group,
+  /// dtype and device; never waits.
+  virtual void step();
+  /// Forgets the gradients, or fills them with zeros.
+  void zero_grad(bool set_to_none = true);
+
+  size_t num_groups() const { return groups_.size(); }
+  std::vector<Tensor> parameters(size_t group) const;
+  std::vector<Tensor> parameters() const;  ///< of all groups
+
+  double lr(size_t group = 0) const { return option("lr", group); }
+  void set_lr(double lr);  ///< of all groups
+  void set_lr(double lr, size_t group) { set_option("lr", lr, group); }
+  /// An option by name: "lr", "momentum", "weight_decay", ... Throws ValueError naming the nearest.
+  double option(const std::string& name, size_t group = 0) const;
+  void set_option(const std::string& name, double value, size_t group = 0);
+  bool has_option(const std::string& name) const;
+
+  /// Options, step counts and state: "group.0.lr", "state.conv1.weight.momentum_buffer". Tensors
+  /// share memory with the optimizer; numbers are f64 and i64 scalars, so nothing is rounded.
+  StateDict state_dict() const;
+  /// Goes on where state_dict() was taken. Everything is checked first: on error nothing has
+  /// changed. Throws ValueError naming what is missing, unexpected or of another shape or dtype.
+  void load_state_dict(const StateDict& state);
+
+  const char* kind() const { return kind_; }  ///< "SGD"
+
+ protected:
+  explicit Optimizer(const char* kind) : kind_(kind) {}
+
+  struct Parameter {
+    std::string name;
+    Tensor tensor;
+    int64_t steps = 0;
+    std::vector<Tensor> state;  // in the order of state_names()
+  };
+  struct Field {
+    const char* name;
+    std::variant<double*, bool*> value;
+  };
+  /// How one step changes a parameter: the kernel and what it is made with (internal).
+  struct Rule;
+
+  /// Appends a group. Throws ValueError for no, undefined, doubled or unsuitable parameters.
+  void append_group(const ParameterList& params);
+  std::vector<Parameter>& group(size_t index) { return groups_[index]; }
+
+  /// The options of a group, for state dicts, schedules and option().
+  virtual std::vector<Field> fields(size_t group) = 0;
+  /// Throws ValueError for options out of range.
+  virtual void check_options(size_t /*group*/) const {}
+  /// Names of the state tensors of a group's parameters; they begin as zeros.
+  virtual std::vector<const char*> state_names(size_t /*group*/) const { return {}; }
+  /// The rule of a parameter's `step`-th step (1, 2, ...), for those who do not override step().
+  virtual Rule rule(size_t group, int64_t step) const;
+
+ private:
+  struct Bucket {  // parameters that one launch updates
+    Device device;
+    DType dtype;
+    int64_t step;
+    std::vector<Tensor> params, grads, states;
+  };
+
+  std::vector<Field> all_fields(size_t group) const;
+  Field find_field(const std::string& name, size_t group) const;
+  Bucket& bucket(Device device, DType dtype, int64_t step, size_t& used);
+
+  const char* kind_;
+  std::vector<std::vector<Parameter>> groups_;
+  std::vector<Bucket> buckets_;  // kept between steps for their memory
+};
+
+}  // namespace brim::optim

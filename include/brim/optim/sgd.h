@@ -1,0 +1,35 @@
+// Stochastic gradient descent.
+#pragma once
+
+#include <brim/optim/optimizer.h>
+
+namespace brim::optim {
+
+struct SGDOptions {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;  ///< L2 penalty, added to the gradient
+  bool nesterov = false;    ///< needs momentum, and no dampening
+};
+
+/// p -= lr * v with v = momentum * v + (1 - dampening) * (gradient + weight_decay * p); the first v
+/// is the gradient itself, as in PyTorch.
+class SGD final : public Optimizer {
+ public:
+  using Options = SGDOptions;
+  explicit SGD(const ParameterList& params, Options options = {});
+  explicit SGD(const std::vector<Group<Options>>& groups);
+  void add_group(const ParameterList& params, Options options);
+  const Options& options(size_t group = 0) const { return options_.at(group); }
+
+ private:
+  std::vector<Field> fields(size_t group) override;
+  void check_options(size_t group) const override;
+  std::vector<const char*> state_names(size_t group) const override;
+  Rule rule(size_t group, int64_t step) const override;
+
+  std::vector<Options> options_;
+};
+
+}  // namespace brim::optim

@@ -1,0 +1,32 @@
+// What layers share: checks of their options, and PyTorch's default initial values.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include <brim/nn/init.h>
+#include <brim/ops/conv.h>
+
+#include "core/check.h"
+
+namespace brim::nn {
+
+inline void check_positive(const char* layer, const char* option, int64_t value) {
+  BRIM_CHECK(value > 0, ValueError, "[{}] {} is {}; it must be 1 or more", layer, option, value);
+}
+
+inline std::string pair_str(Pair p) {
+  return p.h == p.w ? std::to_string(p.h) : fmt::format("({}, {})", p.h, p.w);
+}
+
+/// Weight and bias uniform in +-1 / sqrt(fan_in), which is kaiming_uniform_ with a = sqrt(5).
+inline void init_weight_and_bias(const Tensor& weight, const Tensor& bias) {
+  const double bound = 1 / std::sqrt(static_cast<double>(init::fans(weight).in));
+  init::uniform_(weight, -bound, bound);
+  if (bias.defined()) init::uniform_(bias, -bound, bound);
+}
+
+}  // namespace brim::nn

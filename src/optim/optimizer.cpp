@@ -1,0 +1,194 @@
+// Parameter groups and the step that all fused optimizers share.
+#include <brim/optim/optimizer.h>
+
+#include <brim/autograd/autograd.h>
+
+#include "core/check.h"
+#include "core/nearest.h"
+#include "ops/elementwise.h"
+#include "ops/memory/copy.h"
+#include "optim/rule.h"
+
+namespace brim::optim {
+
+ParameterList::ParameterList(const std::vector<Tensor>& tensors) {
+  items.reserve(tensors.size());
+  for (const Tensor& t : tensors) items.emplace_back("", t);
+}
+
+void Optimizer::append_group(const ParameterList& params) {
+  BRIM_CHECK(!params.items.empty(), ValueError, "[{}] got no parameters; is the module empty?",
+             kind_);
+  size_t number = 0;
+  for (const auto& g : groups_) number += g.size();
+  std::vector<Parameter> added;
+  for (const auto& item : params.items) {
+    const std::string& given = item.first;
+    const Tensor& tensor = item.second;
+    const std::string name = given.empty() ? std::to_string(number) : given;
+    ++number;
+    BRIM_CHECK(tensor.defined(), ValueError, "[{}] parameter {} is undefined", kind_, name);
+    BRIM_CHECK(is_floating(tensor.dtype()), DTypeError,
+               "[{}] parameter {} is {}; only floating types have gradients", kind_, name,
+               brim::name(tensor.dtype()));
+    BRIM_CHECK(tensor.is_leaf(), ValueError,
+               "[{}] parameter {} was made by an op and would not be trained; pass the leaf it was "
+               "made from, or detach it",
+               kind_, name);
+    auto same = [&name, &tensor = tensor](const Parameter& p) {
+      return p.name == name || p.tensor.is_same(tensor);
+    };
+    bool doubled = std::any_of(added.begin(), added.end(), same);
+    for (const auto& g : groups_) doubled |= std::any_of(g.begin(), g.end(), same);
+    BRIM_CHECK(!doubled, ValueError, "[{}] parameter {} appears twice; give it to one group once",
+               kind_, name);
+    added.push_back({.name = name, .tensor = tensor});
+  }
+  groups_.push_back(std::move(added));
+  try {
+    check_options(groups_.size() - 1);
+  } catch (...) {
+    groups_.pop_back();
+    throw;
+  }
+}
+
+std::vector<Tensor> Optimizer::parameters(size_t group) const {
+  BRIM_CHECK(group < groups_.size(), IndexError, "[{}] there is no group {}, only {}", kind_, group,
+             groups_.size());
+  std::vector<Tensor> tensors;
+  for (const Parameter& p : groups_[group]) tensors.push_back(p.tensor);
+  return tensors;
+}
+
+std::vector<Tensor> Optimizer::parameters() const {
+  std::vector<Tensor> tensors;
+  for (const auto& g : groups_)
+    for (const Parameter& p : g) tensors.push_back(p.tensor);
+  return tensors;
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  const NoGrad guard;
+  for (auto& g : groups_)
+    for (Parameter& p : g) {
+      Tensor grad = p.tensor.grad();
+      if (!grad.defined()) continue;
+      if (set_to_none)
+        p.tensor.zero_grad();
+      else
+        grad.zero_();
+    }
+}
+
+// --- options
+
+std::vector<Optimizer::Field> Optimizer::all_fields(size_t group) const {
+  BRIM_CHECK(group < groups_.size(), IndexError, "[{}] there is no group {}, only {}", kind_, group,
+             groups_.size());
+  return const_cast<Optimizer*>(this)->fields(group);
+}
+
+Optimizer::Field Optimizer::find_field(const std::string& name, size_t group) const {
+  std::vector<std::string> names;
+  for (const Field& field : all_fields(group)) {
+    if (name == field.name) return field;
+    names.emplace_back(field.name);
+  }
+  raise<ValueError>("[{}] there is no option '{}'; did you mean '{}'?", kind_, name,
+                    nearest_name(name, names));
+}
+
+double Optimizer::option(const std::string& name, size_t group) const {
+  return std::visit([](auto* value) { return static_cast<double>(*value); },
+                    find_field(name, group).value);
+}
+
+void Optimizer::set_option(const std::string& name, double value, size_t group) {
+  const Field field = find_field(name, group);
+  const double before = option(name, group);
+  auto assign = [&](double v) {
+    std::visit([v](auto* p) { *p = static_cast<std::remove_pointer_t<decltype(p)>>(v); },
+               field.value);
+  };
+  assign(value);
+  try {
+    check_options(group);
+  } catch (...) {
+    assign(before);
+    throw;
+  }
+}
+
+bool Optimizer::has_option(const std::string& name) const {
+  for (const Field& field : all_fields(0))
+    if (name == field.name) return true;
+  return false;
+}
+
+void Optimizer::set_lr(double lr) {
+  for (size_t g = 0; g < groups_.size(); ++g) set_lr(lr, g);
+}
+
+// --- the step
+
+Optimizer::Rule Optimizer::rule(size_t, int64_t) const {
+  raise<NotImplemented>("[{}] has neither a step() nor a rule() of its own", kind_);
+}
+
+Optimizer::Bucket& Optimizer::bucket(Device device, DType dtype, int64_t step, size_t& used) {
+  for (size_t i = 0; i < used; ++i) {
+    Bucket& b = buckets_[i];
+    if (b.device == device && b.dtype == dtype && b.step == step) return b;
+  }
+  if (used == buckets_.size()) buckets_.emplace_back();
+  Bucket& b = buckets_[used++];
+  b.device = device;
+  b.dtype = dtype;
+  b.step = step;
+  return b;
+}
+
+void Optimizer::step() {
+  const NoGrad guard;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const std::vector<const char*> names = state_names(g);
+    size_t used = 0;
+    for (Parameter& p : groups_[g]) {
+      Tensor grad = p.tensor.grad();
+      if (!grad.defined()) continue;
+      const Device device = p.tensor.device();
+      while (p.state.size() < names.size()) {
+        p.state.push_back(ops::empty_as(p.tensor));
+        ops::fill_elements(p.state.back(), 0);
+      }
+      Bucket& b = bucket(device, p.tensor.dtype(), p.steps + 1, used);
+      for (size_t k = 0; k < names.size(); ++k) {
+        BRIM_CHECK(p.state[k].device() == device && p.state[k].dtype() == p.tensor.dtype(),
+                   DeviceError,
+                   "[{}] parameter {} is {} on {}, its {} {} on {}; make the optimizer after to(), "
+                   "or load its state dict again",
+                   kind_, p.name, name(p.tensor.dtype()), device.str(), names[k],
+                   name(p.state[k].dtype()), p.state[k].device().str());
+        b.states.push_back(p.state[k]);
+      }
+      b.params.push_back(p.tensor);
+      b.grads.push_back(std::move(grad));
+    }
+    for (size_t i = 0; i < used; ++i) {
+      Bucket& b = buckets_[i];
+      const Rule r = rule(g, b.step);
+      for (Tensor& t : b.params) t.storage()->bump_version();
+      r.kernel(b.device, b.dtype, b.params, b.grads, b.states, r.params);
+    }
+    for (Parameter& p : groups_[g])
+      if (p.tensor.impl()->autograd && p.tensor.grad().defined()) ++p.steps;
+    for (size_t i = 0; i < used; ++i) {
+      buckets_[i].params.clear();
+      buckets_[i].grads.clear();
+      buckets_[i].states.clear();
+    }
+  }
+}
+
+}  // namespace brim::optim

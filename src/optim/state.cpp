@@ -1,0 +1,104 @@
+// State dicts of optimizers.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <brim/autograd/autograd.h>
+#include <brim/optim/optimizer.h>
+
+#include "core/check.h"
+
+namespace brim::optim {
+
+StateDict Optimizer::state_dict() const {
+  StateDict state;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    for (const Field& field : all_fields(g))
+      state[fmt::format("group.{}.{}", g, field.name)] =
+          Tensor::from<double>({option(field.name, g)}, {});
+    const std::vector<const char*> names = state_names(g);
+    for (const Parameter& p : groups_[g]) {
+      if (p.steps == 0) continue;
+      const std::string prefix = "state." + p.name + ".";
+      state[prefix + "step"] = Tensor::from<int64_t>({p.steps}, {});
+      for (size_t k = 0; k < p.state.size() && k < names.size(); ++k)
+        state[prefix + names[k]] = p.state[k];
+    }
+  }
+  return state;
+}
+
+void Optimizer::load_state_dict(const StateDict& state) {
+  StateDict rest = state;
+  std::vector<std::string> faults;
+  auto take = [&](const std::string& name) {
+    const auto node = rest.extract(name);
+    return node.empty() ? Tensor() : node.mapped();
+  };
+  auto take_number = [&](const std::string& name) {
+    const Tensor t = take(name);
+    if (!t.defined() || t.numel() != 1) {
+      faults.push_back((t.defined() ? "no single number: " : "missing: ") + name);
+      return 0.0;
+    }
+    return t.item<double>();
+  };
+
+  // Options first: they decide which state tensors there are. Undone if anything else is wrong.
+  std::vector<std::pair<Field, double>> before;
+  auto assign = [](const Field& field, double v) {
+    std::visit([v](auto* p) { *p = static_cast<std::remove_pointer_t<decltype(p)>>(v); },
+               field.value);
+  };
+  struct Loaded {
+    Parameter* parameter;
+    int64_t steps;
+    std::vector<Tensor> state;
+  };
+  std::vector<Loaded> loaded;
+  try {
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      for (const Field& field : all_fields(g)) {
+        before.emplace_back(field, option(field.name, g));
+        assign(field, take_number(fmt::format("group.{}.{}", g, field.name)));
+      }
+      if (faults.empty()) check_options(g);
+      const std::vector<const char*> names = state_names(g);
+      for (Parameter& p : groups_[g]) {
+        const std::string prefix = "state." + p.name + ".";
+        Loaded entry{&p, 0, {}};
+        if (rest.contains(prefix + "step")) {
+          entry.steps = static_cast<int64_t>(take_number(prefix + "step"));
+          for (const char* name : names) {
+            const Tensor from = take(prefix + name);
+            if (!from.defined())
+              faults.push_back("missing: " + prefix + name);
+            else if (from.shape() != p.tensor.shape() || from.dtype() != p.tensor.dtype())
+              faults.push_back(fmt::format("{}{} is {} {} instead of {} {}", prefix, name,
+                                           from.shape().str(), brim::name(from.dtype()),
+                                           p.tensor.shape().str(), brim::name(p.tensor.dtype())));
+            else
+              entry.state.push_back(from);
+          }
+        }
+        loaded.push_back(std::move(entry));
+      }
+    }
+    for (const auto& [name, value] : rest) faults.push_back("unexpected: " + name);
+    BRIM_CHECK(faults.empty(), ValueError,
+               "[{}] the state dict does not fit: {}; is it of another optimizer or model?", kind_,
+               fmt::join(faults, ", "));
+    // The caller keeps its tensors: steps must not write into them.
+    const NoGrad guard;
+    for (Loaded& entry : loaded)
+      for (Tensor& t : entry.state) t = t.copy_to(entry.parameter->tensor.device()).contiguous();
+  } catch (...) {
+    for (const auto& [field, value] : before) assign(field, value);
+    throw;
+  }
+  for (Loaded& entry : loaded) {
+    entry.parameter->steps = entry.steps;
+    entry.parameter->state = std::move(entry.state);
+  }
+}
+
+}  // namespace brim::optim

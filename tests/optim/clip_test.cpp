@@ -1,0 +1,83 @@
+// Gradient clipping.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <brim/core/threads.h>
+#include <brim/ops/create.h>
+#include <brim/optim/clip.h>
+
+namespace brim {
+namespace {
+
+Tensor with_grad(std::initializer_list<float> grad) {
+  Tensor p = zeros({static_cast<int64_t>(grad.size())}).set_requires_grad();
+  p.set_grad(Tensor::from<float>(grad, p.shape()));
+  return p;
+}
+
+TEST(ClipGradNorm, ScalesAllGradientsTogether) {
+  const Tensor a = with_grad({3, 0}), b = with_grad({0, -4}), none = zeros({2}).set_requires_grad();
+  const Tensor norm = optim::clip_grad_norm_({a, none, b}, 1);
+  EXPECT_EQ(norm.shape(), Shape({}));
+  EXPECT_FLOAT_EQ(norm.item<float>(), 5);
+  EXPECT_NEAR(a.grad()[0].item(), 0.6, 1e-6);
+  EXPECT_NEAR(b.grad()[1].item(), -0.8, 1e-6);
+  EXPECT_FALSE(none.grad().defined());
+  // Below the limit nothing changes.
+  EXPECT_NEAR(optim::clip_grad_norm_({a, b}, 2).item(), 1, 1e-5);
+  EXPECT_NEAR(a.grad()[0].item(), 0.6, 1e-6);
+}
+
+TEST(ClipGradNorm, OtherNorms) {
+  const Tensor p = with_grad({3, -4, 1});
+  EXPECT_FLOAT_EQ(optim::clip_grad_norm_({p}, 100, 1).item<float>(), 8);
+  EXPECT_FLOAT_EQ(
+      optim::clip_grad_norm_({p}, 100, std::numeric_limits<double>::infinity()).item<float>(), 4);
+  EXPECT_FLOAT_EQ(optim::clip_grad_norm_({p}, 100, 3).item<float>(), std::cbrt(92.f));
+}
+
+TEST(ClipGradNorm, NanReachesEveryGradient) {
+  const Tensor a = with_grad({1}), b = with_grad({std::nanf("")});
+  EXPECT_TRUE(std::isnan(optim::clip_grad_norm_({a, b}, 1).item()));
+  EXPECT_TRUE(std::isnan(a.grad().item()));
+}
+
+TEST(ClipGradNorm, DoesNotDependOnThreads) {
+  manual_seed(1);
+  Tensor p = zeros({200001}).set_requires_grad();
+  p.set_grad(randn(p.shape()));
+  const int threads = num_threads();
+  set_num_threads(1);
+  const float one = optim::clip_grad_norm_({p}, 1e9).item<float>();
+  set_num_threads(3);
+  EXPECT_EQ(optim::clip_grad_norm_({p}, 1e9).item<float>(), one);
+  set_num_threads(threads);
+}
+
+TEST(ClipGradNorm, Errors) {
+  const Tensor a = with_grad({1});
+  Tensor b = zeros({1}, {.dtype = f64}).set_requires_grad();
+  b.set_grad(ones({1}, {.dtype = f64}));
+  EXPECT_THROW(optim::clip_grad_norm_({a}, -1), ValueError);
+  EXPECT_THROW(optim::clip_grad_norm_({a}, 1, 0), ValueError);
+  EXPECT_THROW(optim::clip_grad_norm_({a, b}, 1), DTypeError);
+  EXPECT_EQ(optim::clip_grad_norm_({}, 1).item(), 0);
+}
+
+TEST(ClipGradValue, LimitsEachElement) {
+  const Tensor p = with_grad({3, -4, 0.25});
+  optim::clip_grad_value_({p}, 0.5);
+  EXPECT_EQ(p.grad().to_vector<float>(), (std::vector<float>{0.5, -0.5, 0.25}));
+}
+
+TEST(ClipGradValue, BroadcastGradientsAreNotWrittenTwice) {
+  Tensor p = zeros({3}).set_requires_grad();
+  p.set_grad(full({1}, 4).expand({3}));
+  EXPECT_NEAR(optim::clip_grad_norm_({p}, 1).item(), 4 * std::sqrt(3.0), 1e-5);
+  EXPECT_NEAR(p.grad()[2].item(), 1 / std::sqrt(3.0), 1e-6);
+}
+
+}  // namespace
+}  // namespace brim
