@@ -1,0 +1,115 @@
+// Batches of a source, made by worker threads ahead of the training loop. The order of the samples
+// and every random choice are functions of (seed, epoch, sample): any number of workers gives the
+// same bits.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <brim/core/tensor.h>
+#include <brim/data/source.h>
+#include <brim/data/transform.h>
+
+namespace brim::data {
+
+/// What a sample that cannot be decoded does.
+enum class OnError : uint8_t {
+  raise,  ///< the loop gets its FileError, with the sample's name
+  skip,   ///< it is left out of its batch (which gets smaller) and counted
+};
+
+struct LoaderOptions {
+  int64_t batch = 4;
+  int workers =
+      -1;  ///< threads; 0: the calling thread does the work; -1: chosen from CPUs and source
+  int ahead = -1;  ///< batches made in advance; the ring has ahead + 2 slots; -1: chosen
+  bool shuffle = true;
+  bool drop_last = false;  ///< leave out a last batch that is not full
+  uint64_t seed = 0;
+  int rank = 0;        ///< this process of `world_size`; ranks take turns along one common order
+  int world_size = 1;  ///< short ranks repeat samples from the start, so that all have equally many
+  OnError on_error = OnError::raise;
+};
+
+/// The tensors belong to whoever holds them: a slot's memory is used again only when nobody does.
+struct Batch {
+  Tensor x;                      ///< (N, C, H, W) f32
+  Tensor y;                      ///< (N) i64
+  int64_t index = 0;             ///< number of the batch in its epoch
+  std::vector<int64_t> samples;  ///< which samples of the source, in order
+};
+
+/// One pass over the samples. Move-only; going out of scope early stops the workers at once.
+class Epoch {
+ public:
+  class Pipeline;
+  explicit Epoch(std::unique_ptr<Pipeline> pipeline);
+  Epoch(Epoch&&) noexcept;
+  Epoch& operator=(Epoch&&) noexcept;
+  ~Epoch();
+
+  /// The next batch, or null at the end. The batch before it is given back, its tensors are not.
+  /// Rethrows what a worker threw for this batch; after that the epoch is at its end.
+  Batch* next();
+
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Batch;
+    using difference_type = std::ptrdiff_t;
+    using pointer = Batch*;
+    using reference = Batch&;
+
+    Iterator(Epoch* epoch, Batch* batch) : epoch_(epoch), batch_(batch) {}
+    Batch& operator*() const { return *batch_; }
+    Batch* operator->() const { return batch_; }
+    Iterator& operator++() {
+      batch_ = epoch_->next();
+      return *this;
+    }
+    bool operator==(const Iterator& other) const { return batch_ == other.batch_; }
+
+   private:
+    Epoch* epoch_;
+    Batch* batch_;
+  };
+  Iterator begin() { return {this, next()}; }
+  Iterator end() { return {this, nullptr}; }
+
+ private:
+  std::unique_ptr<Pipeline> pipeline_;
+};
+
+/// Cuts a source into batches. `for (data::Batch& b : loader.epoch(e)) ...`
+class Loader {
+ public:
+  /// Throws ValueError for impossible options; FileError if no sample can be decoded to learn the
+  /// shape.
+  explicit Loader(std::shared_ptr<const Source> source, const Transform& transform = {},
+                  const LoaderOptions& options = {});
+
+  /// Starts epoch `epoch` at batch `first_batch`; equal to a full epoch from there on, bit for bit.
+  Epoch epoch(int64_t epoch, int64_t first_batch = 0) const;
+
+  int64_t batches() const;  ///< in an epoch of this rank
+  int64_t samples() const;  ///< in an epoch of this rank
+  /// The sample at `position` of this rank's epoch, 0 <= position < samples().
+  int64_t sample_at(int64_t epoch, int64_t position) const;
+
+  const Source& source() const;
+  const LoaderOptions& options() const;  ///< with workers and ahead as chosen
+  ImageShape sample_shape() const;       ///< after the transform
+  int64_t skipped() const;               ///< samples left out so far, over all epochs
+  /// "1 worker (2 CPUs, source in memory), 18 slots of 48 KiB": for logs.
+  std::string describe() const;
+
+  struct State;
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace brim::data

@@ -1,0 +1,89 @@
+// Sources of labelled pictures. A source is immutable once open: every const member may be called
+// from many threads at once, and sample i is the same picture for ever.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <brim/core/error.h>
+#include <brim/data/image.h>
+
+namespace brim::data {
+
+/// Which part of a data set. `all` is train followed by test, or everything in data without a
+/// split.
+enum class Split : uint8_t { train, test, all };
+
+/// "train", "test" or "all".
+const char* to_string(Split split);
+
+/// Inverse of `to_string`. Throws ValueError for any other word.
+Split parse_split(const std::string& word);
+
+/// The data set is there but has no such split.
+class NoSuchSplit : public FileError {
+ public:
+  using FileError::FileError;
+};
+
+/// Random access to labelled pictures.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  /// Number of samples; at least 1.
+  virtual int64_t size() const = 0;
+
+  /// Class names by label, the same for every split of one data set.
+  virtual const std::vector<std::string>& classes() const = 0;
+
+  /// Label of sample i, 0 <= label < classes().size().
+  virtual int64_t label(int64_t i) const = 0;
+
+  /// The shape of every sample, or {0, 0, 0} where it is known only after decoding.
+  virtual ImageShape image_shape() const { return {}; }
+
+  /// Decodes sample i into `out`, whose memory is reused. Throws FileError with the sample's name.
+  virtual void read(int64_t i, Image& out) const = 0;
+
+  /// The pixels of sample i without a copy, valid while the source lives; null where they are not
+  /// in memory.
+  virtual ImageView view(int64_t i) const;
+
+  /// True when `view` gives every sample, so that reading one costs next to nothing.
+  virtual bool in_memory() const { return false; }
+
+  /// Where sample i comes from, for messages: "pets.tar: train/cat/0012.jpg".
+  virtual std::string describe(int64_t i) const = 0;
+
+  /// Opens what `where` names, found out by content:
+  ///  - "shapes10" (or "shapes10:SEED"): the built-in drawn set, unless a file of that name exists
+  ///  - a directory with data_batch_*.bin and test_batch.bin, or one such file (CIFAR-10 binary)
+  ///  - a directory of one folder per class, or of train/ and test/ (or val/) with such folders
+  ///  - a tar of the same layout: plain, gzip, xz or zstd
+  /// Data without a split is all train. Throws FileError for what is missing, damaged or empty, and
+  /// its child NoSuchSplit when only the split is missing.
+  static std::shared_ptr<const Source> open(const std::string& where, Split split);
+};
+
+/// The built-in set: ten drawn shapes, 32 x 32 RGB, 10,000 train and 2,000 test samples. Samples
+/// are drawn on first use, so opening costs nothing; the same seed gives the same pixels on every
+/// machine.
+std::shared_ptr<const Source> open_shapes10(Split split, uint64_t seed = 0);
+
+/// CIFAR-10 binary (Krizhevsky 2009, cs.toronto.edu/~kriz/cifar.html): records of one label byte
+/// and 3,072 pixel bytes in three planes. Class names come from batches.meta.txt where there is
+/// one; it may name up to 256 classes. Files are mapped, so they must not shrink while the source
+/// lives.
+std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split);
+
+/// One folder per class; the sorted folder names are the classes, and files lie at any depth below.
+std::shared_ptr<const Source> open_image_folder(const std::string& path, Split split);
+
+/// A tar with the layout of an image folder. The compressed pictures are held in memory (a plain
+/// tar is mapped instead). Refuses links, devices, absolute paths and "..".
+std::shared_ptr<const Source> open_image_tar(const std::string& path, Split split);
+
+}  // namespace brim::data

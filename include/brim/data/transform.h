@@ -1,0 +1,60 @@
+// What happens to a picture between the file and the batch: crops, flips and resizes on 8-bit
+// pixels, then one pass to f32 planes. Random choices depend on (seed, epoch, sample) alone.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include <brim/core/tensor.h>
+#include <brim/data/image.h>
+
+namespace brim::data {
+
+/// Bilinear with anti-aliasing, the pixels of PIL and torchvision. Without `width`, the shorter
+/// side becomes `height` and the other follows.
+struct Resize {
+  int height = 0;
+  int width = 0;
+};
+
+/// The middle height x width (square without `width`); a smaller picture is padded with 0.
+struct CenterCrop {
+  int height = 0;
+  int width = 0;
+};
+
+/// A window of height x width (square without `width`) anywhere in the picture, after `padding`
+/// pixels of value `fill` on each side. Throws ShapeError if the padded picture is smaller.
+struct RandomCrop {
+  int height = 0;
+  int width = 0;
+  int padding = 0;
+  uint8_t fill = 0;
+};
+
+/// Mirrors left and right with probability `p`.
+struct HorizontalFlip {
+  double p = 0.5;
+};
+
+using TransformStep = std::variant<Resize, CenterCrop, RandomCrop, HorizontalFlip>;
+
+/// To float: (x / 255 - mean) / std per channel, rounded as PyTorch rounds it. The default maps to
+/// [-1, 1]; mean 0 and std 1 give [0, 1].
+struct Normalize {
+  std::vector<float> mean = {0.5f, 0.5f, 0.5f};
+  std::vector<float> std = {0.5f, 0.5f, 0.5f};
+};
+
+/// The whole way of a picture: the steps in order, then to float.
+struct Transform {
+  std::vector<TransformStep> steps;
+  Normalize normalize;
+};
+
+/// One picture as an f32 tensor (C, H, W) on the CPU. `key` chooses the random crops and flips.
+/// Throws ValueError for impossible options, ShapeError where a picture is too small.
+Tensor to_tensor(const ImageView& image, const Transform& transform = {}, uint64_t key = 0);
+
+}  // namespace brim::data

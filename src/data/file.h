@@ -1,0 +1,39 @@
+// Files for the data layer: a read-only map and a whole-file read, with errors that name the path.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace brim::data {
+
+/// The largest single picture file or archive entry that is read into memory.
+inline constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
+
+/// Reads a regular file of at most kMaxFileBytes into `out`, whose memory is reused. Throws
+/// FileError.
+void read_file(const std::string& path, std::vector<uint8_t>& out);
+
+/// Writes `bytes` to `path` through a temporary file beside it and a rename. Throws FileError.
+void write_file(const std::string& path, std::span<const uint8_t> bytes);
+
+/// A file mapped read-only. Movable; the bytes stay where they are.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::string& path);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const uint8_t> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace brim::data

@@ -1,0 +1,62 @@
+// Picks the decoder by the first bytes of a file, never by its name.
+#include "data/image/decode.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include "core/check.h"
+#include "data/file.h"
+
+namespace brim::data {
+
+void prepare_image(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
+                   int64_t max_pixels, Image& out) {
+  if (width <= 0 || height <= 0)
+    raise<FileError>("{}: the header declares {} x {} pixels", name, width, height);
+  if (width > max_pixels / height) {
+    raise<FileError>("{}: {} x {} pixels are more than the limit of {}", name, width, height,
+                     max_pixels);
+  }
+  constexpr int64_t kPixelsPerByte = 10000;
+  if (width * height / kPixelsPerByte > static_cast<int64_t>(file_bytes)) {
+    raise<FileError>("{}: the header declares {} x {} pixels but the file has only {} bytes", name,
+                     width, height, file_bytes);
+  }
+  out.width = static_cast<int>(width);
+  out.height = static_cast<int>(height);
+  out.channels = 3;
+  out.pixels.resize(static_cast<size_t>(width * height * 3));
+}
+
+void decode_image(std::span<const uint8_t> bytes, const std::string& name, Image& out,
+                  int64_t max_pixels) {
+  static constexpr uint8_t kPng[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+  if (bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff) {
+    return decode_jpeg(bytes, name, out, max_pixels);
+  }
+  if (bytes.size() >= 8 && std::memcmp(bytes.data(), kPng, 8) == 0) {
+    return decode_png(bytes, name, out, max_pixels);
+  }
+  if (bytes.empty()) raise<FileError>("{}: empty file; expected a JPEG or PNG image", name);
+  raise<FileError>("{}: not an image; expected JPEG or PNG", name);
+}
+
+Image load_image(const std::string& path) {
+  Image image;
+  std::vector<uint8_t> bytes;
+  read_file(path, bytes);
+  decode_image(bytes, path, image);
+  return image;
+}
+
+bool has_image_extension(const std::string& name) {
+  const size_t dot = name.find_last_of('.');
+  if (dot == std::string::npos) return false;
+  std::string extension = name.substr(dot + 1);
+  std::transform(extension.begin(), extension.end(), extension.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension == "jpg" || extension == "jpeg" || extension == "png";
+}
+
+}  // namespace brim::data

@@ -1,0 +1,22 @@
+// The decoders behind decode_image, one per format. Each throws FileError that begins with `name`.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <brim/data/image.h>
+
+namespace brim::data {
+
+void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, Image& out,
+                 int64_t max_pixels);
+void decode_png(std::span<const uint8_t> bytes, const std::string& name, Image& out,
+                int64_t max_pixels);
+
+/// Checks a declared size against the limit and against what `file_bytes` could hold at all, then
+/// makes room for an RGB picture of it. No format here packs more than ~8,300 pixels into a byte.
+void prepare_image(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
+                   int64_t max_pixels, Image& out);
+
+}  // namespace brim::data

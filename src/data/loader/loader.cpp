@@ -1,0 +1,118 @@
+// Loader: checks options, chooses what was left open, and starts epochs.
+#include <brim/data/loader.h>
+
+#include <brim/core/threads.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "data/keyed.h"
+#include "data/loader/pipeline.h"
+#include "data/loader/state.h"
+
+namespace brim::data {
+namespace {
+
+// The shape of the batches: known from the options, or that of the first sample that can be
+// decoded.
+ImageShape find_shape(const Source& source, const TransformPlan& plan, OnError on_error) {
+  ImageShape shape = plan.output_shape(source.image_shape());
+  if (shape != ImageShape{}) return shape;
+  Image image;
+  for (int64_t i = 0;; ++i) {
+    try {
+      source.read(i, image);
+      return plan.output_shape(image.shape());
+    } catch (const FileError&) {
+      if (on_error == OnError::raise || i + 1 == source.size()) throw;
+    }
+  }
+}
+
+// Pictures in memory keep one thread less than busy; decoding leaves one CPU to the training loop.
+int choose_workers(const Source& source) {
+  const int cpus = available_cpus();
+  if (cpus == 1) return source.in_memory() ? 0 : 1;
+  return source.in_memory() ? 1 : std::min(cpus - 1, 32);
+}
+
+// Enough that every worker has a slot while as many wait, and that small batches are handed over in
+// bunches, so that waking a worker is rare.
+int choose_ahead(int workers, int64_t batch_bytes) {
+  constexpr int64_t kBunch = int64_t{1} << 20;
+  const int64_t bunch = std::clamp<int64_t>(kBunch / std::max<int64_t>(batch_bytes, 1), 2, 16);
+  return std::max(2 * workers, static_cast<int>(bunch));
+}
+
+}  // namespace
+
+Order::Order(int64_t total, const LoaderOptions& options, int64_t epoch)
+    : permutation_(total, key64(options.seed, 0x6f726472, static_cast<uint64_t>(epoch))),
+      shuffle_(options.shuffle),
+      rank_(options.rank),
+      world_size_(options.world_size) {}
+
+Loader::State::State(std::shared_ptr<const Source> from, const Transform& transform,
+                     const LoaderOptions& wanted)
+    : source(std::move(from)), plan(transform), options(wanted) {
+  BRIM_CHECK(source != nullptr, ValueError, "[loader] no source; open one with data::Source::open");
+  BRIM_CHECK(source->size() > 0, ValueError, "[loader] the source has no samples");
+  BRIM_CHECK(options.batch > 0, ValueError, "[loader] batch {}: must be at least 1", options.batch);
+  BRIM_CHECK(options.workers >= -1 && options.workers <= 1024, ValueError,
+             "[loader] workers {}: must be 0 to 1024, or -1 to choose", options.workers);
+  BRIM_CHECK(options.ahead >= -1 && options.ahead <= 4096, ValueError,
+             "[loader] ahead {}: must be 0 to 4096, or -1 to choose", options.ahead);
+  BRIM_CHECK(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size,
+             ValueError, "[loader] rank {} of world_size {}: must be 0 to world_size - 1",
+             options.rank, options.world_size);
+  shape = find_shape(*source, plan, options.on_error);
+  samples = options.drop_last ? source->size() / options.world_size
+                              : (source->size() + options.world_size - 1) / options.world_size;
+  batches =
+      options.drop_last ? samples / options.batch : (samples + options.batch - 1) / options.batch;
+  BRIM_CHECK(batches > 0, ValueError,
+             "[loader] {} samples make no full batch of {}; make it smaller or keep the last one",
+             samples, options.batch);
+  if (options.drop_last) samples = batches * options.batch;
+  if (options.workers < 0) options.workers = choose_workers(*source);
+  if (options.ahead < 0)
+    options.ahead = choose_ahead(options.workers, options.batch * shape.bytes() * 4);
+}
+
+Loader::Loader(std::shared_ptr<const Source> source, const Transform& transform,
+               const LoaderOptions& options)
+    : state_(std::make_shared<State>(std::move(source), transform, options)) {}
+
+Epoch Loader::epoch(int64_t epoch, int64_t first_batch) const {
+  BRIM_CHECK(epoch >= 0 && first_batch >= 0 && first_batch <= batches(), ValueError,
+             "[loader] epoch {} from batch {}: an epoch has {} batches", epoch, first_batch,
+             batches());
+  auto pipeline = std::make_unique<Epoch::Pipeline>(state_, epoch, first_batch);
+  pipeline->start();
+  return Epoch(std::move(pipeline));
+}
+
+int64_t Loader::batches() const { return state_->batches; }
+int64_t Loader::samples() const { return state_->samples; }
+
+int64_t Loader::sample_at(int64_t epoch, int64_t position) const {
+  BRIM_CHECK(position >= 0 && position < samples(), IndexError,
+             "[loader] position {} of {} samples", position, samples());
+  return Order(state_->source->size(), state_->options, epoch)[position];
+}
+
+const Source& Loader::source() const { return *state_->source; }
+const LoaderOptions& Loader::options() const { return state_->options; }
+ImageShape Loader::sample_shape() const { return state_->shape; }
+int64_t Loader::skipped() const { return state_->skipped.load(std::memory_order_relaxed); }
+
+std::string Loader::describe() const {
+  const LoaderOptions& o = options();
+  const int64_t kib = (o.batch * sample_shape().bytes() * 4 + 1023) / 1024;
+  return fmt::format("{} worker{} ({} CPUs, {}), {} slots of {} KiB", o.workers,
+                     o.workers == 1 ? "" : "s", available_cpus(),
+                     state_->source->in_memory() ? "source in memory" : "pictures to decode",
+                     o.workers == 0 ? 1 : o.ahead + 2, kib);
+}
+
+}  // namespace brim::data

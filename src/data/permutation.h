@@ -1,0 +1,54 @@
+// A keyed permutation of 0 ... n-1 without a list: a Feistel network over the next even number of
+// bits, walked along its cycle until the value is below n (Black and Rogaway 2002, "Ciphers with
+// arbitrary finite domains"). Any position can be asked for at once, so sharding and resuming cost
+// nothing.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "data/keyed.h"
+
+namespace brim::data {
+
+class Permutation {
+ public:
+  /// n >= 1. The same (n, key) is the same permutation everywhere.
+  Permutation(int64_t n, uint64_t key) : n_(static_cast<uint64_t>(n)) {
+    const int bits = std::bit_width(n_ - 1);
+    half_ = bits <= 2 ? 1 : (bits + 1) / 2;
+    mask_ = (uint64_t{1} << half_) - 1;
+    for (int i = 0; i < kRounds; ++i) keys_[i] = key64(key, static_cast<uint64_t>(i));
+  }
+
+  int64_t size() const { return static_cast<int64_t>(n_); }
+
+  /// The element at `position`, 0 <= position < n.
+  int64_t operator[](int64_t position) const {
+    uint64_t x = static_cast<uint64_t>(position);
+    do {
+      x = encrypt(x);
+    } while (x >= n_);  // the domain is below 4n: fewer than 4 turns on average
+    return static_cast<int64_t>(x);
+  }
+
+ private:
+  static constexpr int kRounds = 6;
+
+  uint64_t encrypt(uint64_t x) const {
+    uint64_t left = x >> half_, right = x & mask_;
+    for (const uint64_t key : keys_) {
+      const uint64_t mixed = left ^ (mix64(right ^ key) & mask_);
+      left = right;
+      right = mixed;
+    }
+    return left << half_ | right;
+  }
+
+  uint64_t n_;
+  int half_ = 1;
+  uint64_t mask_ = 1;
+  uint64_t keys_[kRounds] = {};
+};
+
+}  // namespace brim::data

@@ -1,0 +1,175 @@
+// libarchive behind archive_reader.h.
+#include "data/source/archive_reader.h"
+
+#include <cstring>
+#include <string_view>
+
+#include <brim/data/image.h>
+#include "core/check.h"
+
+#if BRIM_HAVE_ARCHIVE
+#include <archive.h>
+#include <archive_entry.h>
+#endif
+
+namespace brim::data {
+
+bool looks_like_archive(std::span<const uint8_t> bytes) {
+  const auto has = [&](size_t at, std::string_view magic) {
+    return bytes.size() >= at + magic.size() &&
+           std::memcmp(bytes.data() + at, magic.data(), magic.size()) == 0;
+  };
+  return has(0, "\x1f\x8b") ||
+         has(0,
+             "\xfd"
+             "7zXZ") ||
+         has(0, "\x28\xb5\x2f\xfd") || has(257, "ustar");
+}
+
+#if BRIM_HAVE_ARCHIVE
+
+struct ArchiveReader::Impl {
+  archive* handle = archive_read_new();
+  ~Impl() { archive_read_free(handle); }
+};
+
+namespace {
+
+// Throws unless every part of `name` is an ordinary name; returns it without "./".
+std::string_view safe_name(std::string_view name, const std::string& path) {
+  while (name.starts_with("./")) name.remove_prefix(2);
+  bool bad = name.starts_with("/") || name.find('\0') != std::string_view::npos;
+  for (size_t at = 0; at <= name.size() && !bad;) {
+    const size_t end = std::min(name.find('/', at), name.size());
+    bad = name.substr(at, end - at) == "..";
+    at = end + 1;
+  }
+  if (bad) raise<FileError>("{}: entry \"{}\" points outside the archive; refused", path, name);
+  return name;
+}
+
+// libarchive's reason, which it does not always give.
+const char* reason(archive* handle) {
+  const char* const text = archive_error_string(handle);
+  return text != nullptr ? text : "unknown error";
+}
+
+bool hidden(std::string_view name) {
+  return name.starts_with(".") || name.find("/.") != std::string_view::npos;
+}
+
+}  // namespace
+
+void ArchiveReader::open() {
+  impl_ = std::make_unique<Impl>();
+  archive* const handle = impl_->handle;
+  if (handle == nullptr) throw std::bad_alloc();
+  archive_read_support_filter_gzip(handle);
+  archive_read_support_filter_xz(handle);
+  archive_read_support_filter_zstd(handle);
+  archive_read_support_format_tar(handle);
+  if (archive_read_open_memory(handle, input_.data(), input_.size()) != ARCHIVE_OK) {
+    raise<FileError>("{}: {} ({})", path_,
+                     looks_like_archive(input_) ? "damaged or truncated archive"
+                                                : "not a tar (plain, gz, xz or zst)",
+                     reason(handle));
+  }
+}
+
+ArchiveReader::~ArchiveReader() = default;
+
+double ArchiveReader::fraction() const {
+  if (input_.empty()) return 1;
+  return static_cast<double>(archive_filter_bytes(impl_->handle, -1)) /
+         static_cast<double>(input_.size());
+}
+
+bool ArchiveReader::next(std::string& name, std::span<const uint8_t>& bytes) {
+  archive* const handle = impl_->handle;
+  const auto damaged = [&](const char* what) {
+    raise<FileError>("{}: damaged or truncated archive{}{} ({})", path_, what, name,
+                     reason(handle));
+  };
+  archive_entry* entry = nullptr;
+  while (true) {
+    const int status = archive_read_next_header(handle, &entry);
+    if (status == ARCHIVE_EOF) return false;
+    if (status < ARCHIVE_WARN) damaged(name.empty() ? "" : " after ");
+    const char* raw = archive_entry_pathname_utf8(entry);
+    if (raw == nullptr) raw = archive_entry_pathname(entry);
+    if (raw == nullptr) raise<FileError>("{}: an entry has no readable name", path_);
+    name = safe_name(raw, path_);
+    if (archive_entry_hardlink(entry) != nullptr || archive_entry_symlink(entry) != nullptr) {
+      raise<FileError>("{}: entry \"{}\" is a link; links are refused, pack the files themselves",
+                       path_, name);
+    }
+    const auto type = archive_entry_filetype(entry);
+    if (type == AE_IFDIR) continue;
+    if (type != AE_IFREG)
+      raise<FileError>("{}: entry \"{}\" is not a regular file; refused", path_, name);
+    if (!hidden(name) && has_image_extension(name)) break;
+  }
+
+  const int64_t size = archive_entry_size(entry);
+  if (size < 0 || size > kMaxFileBytes) {
+    raise<FileError>("{}: entry \"{}\" declares {} bytes, more than the limit of {}", path_, name,
+                     size, kMaxFileBytes);
+  }
+  // The bytes are collected as they come, so a false size costs no memory.
+  buffer_.clear();
+  bytes = {};
+  int64_t total = 0;
+  while (true) {
+    const void* block = nullptr;
+    size_t length = 0;
+    la_int64_t offset = 0;
+    const int status = archive_read_data_block(handle, &block, &length, &offset);
+    if (status == ARCHIVE_EOF) break;
+    if (status < ARCHIVE_OK) damaged(" in ");
+    if (length == 0) continue;
+    if (offset != total)
+      raise<FileError>("{}: entry \"{}\" is a sparse file; refused", path_, name);
+    const auto* data = static_cast<const uint8_t*>(block);
+    if (total == 0 && static_cast<int64_t>(length) == size) {
+      bytes = {data, length};
+    } else {  // libarchive reuses the block's memory for the next one
+      buffer_.insert(buffer_.end(), data, data + length);
+    }
+    total += static_cast<int64_t>(length);
+    if (total > kMaxFileBytes) raise<FileError>("{}: entry \"{}\" is too large", path_, name);
+    if (total == size) break;
+  }
+  if (total != size)
+    raise<FileError>("{}: entry \"{}\" has {} bytes of {}; truncated", path_, name, total, size);
+  if (!buffer_.empty()) bytes = buffer_;
+  mapped_ = !bytes.empty() && bytes.data() >= input_.data() &&
+            bytes.data() + bytes.size() <= input_.data() + input_.size();
+  return true;
+}
+
+#else
+
+struct ArchiveReader::Impl {};
+void ArchiveReader::open() {
+  raise<FileError>(
+      "{}: this build of brim cannot read archives; unpack it, or install libarchive-dev and "
+      "rebuild",
+      path_);
+}
+ArchiveReader::~ArchiveReader() = default;
+bool ArchiveReader::next(std::string&, std::span<const uint8_t>&) { return false; }
+double ArchiveReader::fraction() const { return 1; }
+
+#endif
+
+ArchiveReader::ArchiveReader(std::span<const uint8_t> bytes, std::string name)
+    : input_(bytes), path_(std::move(name)) {
+  open();
+}
+
+ArchiveReader::ArchiveReader(const std::string& path)
+    : file_(std::make_shared<MappedFile>(path)), input_(file_->bytes()), path_(path) {
+  open();
+}
+
+}  // namespace brim::data

@@ -1,0 +1,35 @@
+// A Transform made ready to run: options checked once, and a table from byte to float per channel.
+#pragma once
+
+#include <brim/data/transform.h>
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace brim::data {
+
+/// Buffers of one thread, reused from picture to picture.
+struct TransformScratch {
+  Image first, second;
+};
+
+class TransformPlan {
+ public:
+  /// Throws ValueError for impossible options.
+  explicit TransformPlan(const Transform& transform);
+
+  /// The shape that comes out for `in`; {0, 0, 0} if it depends on an `in` that is not known.
+  ImageShape output_shape(ImageShape in) const;
+
+  /// Writes the transformed picture to `out` as planes. Throws ShapeError where a step does not fit
+  /// or the result is not of shape `expected`.
+  void apply(const ImageView& image, uint64_t key, ImageShape expected, float* out,
+             TransformScratch& scratch) const;
+
+ private:
+  std::vector<TransformStep> steps_;
+  std::array<std::array<float, 256>, 3> table_;
+};
+
+}  // namespace brim::data

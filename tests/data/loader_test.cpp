@@ -1,0 +1,267 @@
+// The loader: the same bits for any number of workers, and good manners when something goes wrong.
+#include <brim/core/error.h>
+#include <brim/data/loader.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <set>
+#include <thread>
+
+#include "data/scratch.h"
+
+namespace brim::data {
+namespace {
+
+using namespace testing;
+
+// A source of small gradients; chosen samples throw.
+class FakeSource final : public Source {
+ public:
+  explicit FakeSource(int64_t size, std::set<int64_t> broken = {})
+      : size_(size), broken_(std::move(broken)) {}
+  int64_t size() const override { return size_; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  int64_t label(int64_t i) const override { return i % 3; }
+  std::string describe(int64_t i) const override { return "fake " + std::to_string(i); }
+  void read(int64_t i, Image& out) const override {
+    ++reads;
+    if (broken_.count(i) != 0) throw FileError(describe(i) + ": broken");
+    const int side = i == odd_one ? 7 : 6;
+    out = {side, 5, 3, gradient(side, 5, 3, static_cast<int>(i))};
+  }
+  mutable std::atomic<int> reads{0};
+  int64_t odd_one = -1;
+
+ private:
+  int64_t size_;
+  std::set<int64_t> broken_;
+  std::vector<std::string> classes_{"a", "b", "c"};
+};
+
+const Transform kAugment{
+    .steps = {RandomCrop{.height = 5, .width = 6, .padding = 2}, HorizontalFlip{}}};
+
+struct Pass {
+  std::vector<int64_t> samples, labels;
+  std::vector<float> pixels;
+  std::vector<int64_t> sizes;
+  bool operator==(const Pass&) const = default;
+};
+
+Pass run(const Loader& loader, int64_t epoch, int64_t first = 0) {
+  Pass pass;
+  int64_t index = first;
+  for (Batch& b : loader.epoch(epoch, first)) {
+    EXPECT_EQ(b.index, index++);
+    const auto x = b.x.to_vector<float>();
+    const auto y = b.y.to_vector<int64_t>();
+    EXPECT_EQ(b.x.size(0), b.y.size(0));
+    pass.pixels.insert(pass.pixels.end(), x.begin(), x.end());
+    pass.labels.insert(pass.labels.end(), y.begin(), y.end());
+    pass.samples.insert(pass.samples.end(), b.samples.begin(), b.samples.end());
+    pass.sizes.push_back(b.x.size(0));
+  }
+  return pass;
+}
+
+TEST(Loader, WorkersNeverChangeABatch) {
+  const auto source = std::make_shared<FakeSource>(103);
+  const Loader reference(source, kAugment, {.batch = 8, .workers = 0, .seed = 3});
+  const Pass expected = run(reference, 2);
+  EXPECT_EQ(expected.samples.size(), 103u);
+  for (const int workers : {1, 2, 4}) {
+    for (const int ahead : {0, 1, 2, 9, -1}) {
+      const Loader loader(source, kAugment,
+                          {.batch = 8, .workers = workers, .ahead = ahead, .seed = 3});
+      EXPECT_EQ(run(loader, 2), expected) << workers << " workers, ahead " << ahead;
+    }
+  }
+  EXPECT_NE(run(reference, 3).samples, expected.samples);
+  EXPECT_NE(run(Loader(source, kAugment, {.batch = 8, .seed = 4}), 2).samples, expected.samples);
+}
+
+TEST(Loader, InMemorySourceWithWorkers) {
+  const auto source = Source::open("shapes10", Split::test);
+  const Transform transform{.steps = {RandomCrop{.height = 32, .padding = 4}, HorizontalFlip{}}};
+  const Pass expected = run(Loader(source, transform, {.batch = 64, .workers = 0}), 0);
+  // A fresh source: the workers draw its pictures, two of them at a time.
+  const auto fresh = Source::open("shapes10", Split::test);
+  EXPECT_EQ(run(Loader(fresh, transform, {.batch = 64, .workers = 3}), 0), expected);
+}
+
+TEST(Loader, AugmentationBelongsToTheSample) {
+  // Other batch sizes and orders, same pictures.
+  const auto source = std::make_shared<FakeSource>(20);
+  const auto pixels_of = [&](const LoaderOptions& options) {
+    std::vector<std::vector<float>> by_sample(20);
+    const Pass pass = run(Loader(source, kAugment, options), 1);
+    for (size_t i = 0; i < 20; ++i) {
+      const auto at = pass.pixels.begin() + static_cast<ptrdiff_t>(i * 90);
+      by_sample[static_cast<size_t>(pass.samples[i])].assign(at, at + 90);
+    }
+    return by_sample;
+  };
+  EXPECT_EQ(pixels_of({.batch = 3}), pixels_of({.batch = 7, .shuffle = false}));
+}
+
+TEST(Loader, EachSampleOncePerEpoch) {
+  const auto source = std::make_shared<FakeSource>(50);
+  Pass pass = run(Loader(source, {}, {.batch = 8}), 0);
+  EXPECT_EQ(pass.sizes, (std::vector<int64_t>{8, 8, 8, 8, 8, 8, 2}));
+  for (size_t i = 0; i < 50; ++i) EXPECT_EQ(pass.labels[i], pass.samples[i] % 3);
+  std::sort(pass.samples.begin(), pass.samples.end());
+  std::vector<int64_t> all(50);
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(pass.samples, all);
+  EXPECT_EQ(run(Loader(source, {}, {.batch = 8, .drop_last = true}), 0).samples.size(), 48u);
+  EXPECT_EQ(run(Loader(source, {}, {.batch = 8, .shuffle = false}), 0).samples, all);
+  EXPECT_EQ(run(Loader(source, {}, {.batch = 100}), 0).sizes, (std::vector<int64_t>{50}));
+}
+
+TEST(Loader, StartsInTheMiddle) {
+  const auto source = std::make_shared<FakeSource>(50);
+  const Loader loader(source, kAugment, {.batch = 8, .workers = 2});
+  const Pass whole = run(loader, 5), rest = run(loader, 5, 4);
+  EXPECT_EQ(rest.samples, std::vector<int64_t>(whole.samples.begin() + 32, whole.samples.end()));
+  EXPECT_EQ(rest.pixels, std::vector<float>(whole.pixels.begin() + 32 * 90, whole.pixels.end()));
+  EXPECT_EQ(loader.sample_at(5, 33), whole.samples[33]);
+  EXPECT_TRUE(run(loader, 5, 7).samples.empty());
+  EXPECT_THROW(loader.epoch(5, 8), ValueError);
+}
+
+TEST(Loader, RanksShareOneOrder) {
+  const auto source = std::make_shared<FakeSource>(50);
+  const Pass whole = run(Loader(source, {}, {.batch = 12}), 0);
+  std::vector<int64_t> dealt(52);
+  for (int rank = 0; rank < 4; ++rank) {
+    const Loader loader(source, {}, {.batch = 3, .rank = rank, .world_size = 4});
+    EXPECT_EQ(loader.samples(), 13);
+    const Pass part = run(loader, 0);
+    for (size_t i = 0; i < 13; ++i) dealt[i * 4 + static_cast<size_t>(rank)] = part.samples[i];
+  }
+  EXPECT_TRUE(std::equal(whole.samples.begin(), whole.samples.end(), dealt.begin()));
+  EXPECT_EQ(dealt[50], dealt[0]);
+  EXPECT_EQ(dealt[51], dealt[1]);
+}
+
+TEST(Loader, KeptTensorsStayAsTheyAre) {
+  const auto source = std::make_shared<FakeSource>(64);
+  for (const int workers : {0, 2}) {
+    const Loader loader(source, kAugment, {.batch = 4, .workers = workers, .ahead = 1});
+    std::vector<Tensor> kept, views;
+    std::vector<std::vector<float>> values;
+    std::set<const void*> addresses;
+    for (Batch& b : loader.epoch(0)) {
+      addresses.insert(b.x.raw());
+      if (b.index % 3 == 0) {
+        kept.push_back(b.x);
+      } else if (b.index % 3 == 1) {
+        kept.push_back(b.x.slice(0, 0, 4));  // a view holds the memory as well
+      } else {
+        continue;
+      }
+      values.push_back(b.x.to_vector<float>());
+    }
+    for (size_t i = 0; i < kept.size(); ++i) EXPECT_EQ(kept[i].to_vector<float>(), values[i]) << i;
+    EXPECT_GE(addresses.size(), kept.size());
+  }
+  // Nobody keeps anything: the ring's memory is all there is.
+  const Loader loader(source, kAugment, {.batch = 4, .workers = 1, .ahead = 1});
+  std::set<const void*> addresses;
+  for (Batch& b : loader.epoch(0)) addresses.insert(b.x.raw());
+  EXPECT_LE(addresses.size(), 3u);
+}
+
+TEST(Loader, LeavingEarlyNeitherHangsNorLeaks) {
+  const auto source = std::make_shared<FakeSource>(1000);
+  for (int round = 0; round < 30; ++round) {
+    const Loader loader(source, kAugment,
+                        {.batch = 2, .workers = 1 + round % 4, .ahead = round % 5});
+    int left = round % 7;
+    for (Batch& b : loader.epoch(round)) {
+      EXPECT_TRUE(b.x.defined());
+      if (left-- == 0) break;
+    }
+    const Epoch unused = loader.epoch(round);
+  }
+  // The epoch keeps what it needs alive.
+  auto loader = std::make_unique<Loader>(source, kAugment, LoaderOptions{.batch = 2, .workers = 2});
+  Epoch epoch = loader->epoch(0);
+  loader.reset();
+  EXPECT_NE(epoch.next(), nullptr);
+  Epoch moved = std::move(epoch);
+  EXPECT_NE(moved.next(), nullptr);
+}
+
+TEST(Loader, WorkersStayWithinTheRing) {
+  const auto source = std::make_shared<FakeSource>(1000);
+  const Loader loader(source, {}, {.batch = 2, .workers = 2, .ahead = 1});
+  source->reads = 0;
+  Epoch epoch = loader.epoch(0);
+  ASSERT_NE(epoch.next(), nullptr);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_LE(source->reads.load(), 2 * 3);
+}
+
+TEST(Loader, ErrorsComeInOrderAndEndTheEpoch) {
+  const auto source = std::make_shared<FakeSource>(40, std::set<int64_t>{17, 30});
+  for (const int workers : {0, 1, 3}) {
+    const Loader loader(source, {}, {.batch = 4, .workers = workers, .shuffle = false});
+    Epoch epoch = loader.epoch(0);
+    for (int i = 0; i < 4; ++i) ASSERT_NE(epoch.next(), nullptr);
+    EXPECT_EQ(message_of<FileError>([&] { epoch.next(); }), "fake 17: broken");
+    EXPECT_EQ(epoch.next(), nullptr);
+  }
+}
+
+TEST(Loader, SkipLeavesBrokenSamplesOutAndCounts) {
+  const auto source = std::make_shared<FakeSource>(12, std::set<int64_t>{0, 4, 5, 6, 7, 9});
+  Pass expected;
+  for (const int workers : {0, 1, 3}) {
+    const Loader loader(
+        source, {}, {.batch = 4, .workers = workers, .shuffle = false, .on_error = OnError::skip});
+    std::vector<int64_t> samples;
+    std::vector<int64_t> indices;
+    for (Batch& b : loader.epoch(0)) {
+      samples.insert(samples.end(), b.samples.begin(), b.samples.end());
+      indices.push_back(b.index);
+      EXPECT_EQ(b.x.size(0), static_cast<int64_t>(b.samples.size()));
+    }
+    EXPECT_EQ(samples, (std::vector<int64_t>{1, 2, 3, 8, 10, 11}));
+    EXPECT_EQ(indices, (std::vector<int64_t>{0, 2}));  // all of batch 1 is broken
+    EXPECT_EQ(loader.skipped(), 6);
+  }
+}
+
+TEST(Loader, AnotherSizeIsNamed) {
+  const auto source = std::make_shared<FakeSource>(12);
+  source->odd_one = 9;
+  const Loader loader(source, {}, {.batch = 4, .workers = 1, .on_error = OnError::skip});
+  const auto text = message_of<ShapeError>([&] { run(loader, 0); });
+  EXPECT_EQ(
+      text,
+      "fake 9: the picture is 3 x 5 x 7 but the batch holds 3 x 5 x 6; add a Resize or CenterCrop");
+  run(Loader(source, {.steps = {Resize{4, 4}}}, {.batch = 4}), 0);
+}
+
+TEST(Loader, BadOptionsSayWhatIsWrong) {
+  const auto source = std::make_shared<FakeSource>(3);
+  const auto text = [&](const LoaderOptions& o) {
+    return message_of<ValueError>([&] { Loader(source, {}, o); });
+  };
+  EXPECT_EQ(text({.batch = 0}).rfind("[loader] batch 0", 0), 0u);
+  EXPECT_EQ(text({.workers = -2}).rfind("[loader] workers -2", 0), 0u);
+  EXPECT_EQ(text({.ahead = -2}).rfind("[loader] ahead -2", 0), 0u);
+  EXPECT_EQ(text({.rank = 2, .world_size = 2}).rfind("[loader] rank 2", 0), 0u);
+  EXPECT_EQ(
+      text({.batch = 4, .drop_last = true}).rfind("[loader] 3 samples make no full batch of 4", 0),
+      0u);
+  EXPECT_THROW(Loader(nullptr), ValueError);
+  EXPECT_THROW(Loader(std::make_shared<FakeSource>(2, std::set<int64_t>{0, 1})), FileError);
+}
+
+}  // namespace
+}  // namespace brim::data
