@@ -1,0 +1,131 @@
+// Temporary files are named PATH.PID-N.tmp and opened exclusively, so writers never share one.
+#include "io/atomic_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "core/check.h"
+
+namespace brim::io {
+namespace {
+
+constexpr size_t kBuffer = 1 << 16;
+
+std::string temporary_name(const std::string& path) {
+  static std::atomic<int> count{0};
+  return fmt::format("{}.{}-{}.tmp", path, getpid(), ++count);
+}
+
+}  // namespace
+
+std::string error_text(int error) { return std::generic_category().message(error); }
+
+std::string parent_folder(const std::string& path) {
+  const size_t slash = path.find_last_of('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+void sync_folder(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int error = fd < 0 ? errno : fsync(fd) != 0 ? errno : 0;
+  if (fd >= 0) close(fd);
+  // Some file systems cannot sync a folder and say so.
+  BRIM_CHECK(error == 0 || error == EINVAL || error == ENOTSUP, FileError,
+             "[file] {}: the folder cannot be synced: {}; check the disk", folder,
+             error_text(error));
+}
+
+AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+  BRIM_CHECK(!path_.empty(), FileError, "[file] an empty path names no file; give one");
+  struct stat info {};
+  const bool exists = stat(path_.c_str(), &info) == 0;
+  BRIM_CHECK(!exists || !S_ISDIR(info.st_mode), FileError,
+             "[file] {} is a folder; give the name of a file", path_);
+  const bool in_place = exists && !S_ISREG(info.st_mode);
+  temporary_ = in_place ? path_ : temporary_name(path_);
+  fd_ = open(temporary_.c_str(),
+             in_place ? O_WRONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) {
+    const int error = errno;
+    raise<FileError>("[file] {} cannot be written: {}; the folder {} must exist and be writable",
+                     path_, error_text(error), parent_folder(path_));
+  }
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::discard() noexcept {
+  if (fd_ < 0) return;
+  close(fd_);
+  fd_ = -1;
+  if (temporary_ != path_) unlink(temporary_.c_str());
+}
+
+void AtomicFile::fail(const char* what, int error) {
+  discard();
+  raise<FileError>("[file] {} cannot be {}: {}; {}", path_, what, error_text(error),
+                   error == ENOSPC || error == EDQUOT || error == EFBIG
+                       ? "make room or write elsewhere, nothing was left behind"
+                       : "nothing was left behind");
+}
+
+void AtomicFile::write(const void* data, size_t bytes) {
+  BRIM_CHECK(fd_ >= 0, FileError, "[file] {}: written to after it was closed", path_);
+  if (buffer_.size() + bytes > kBuffer) flush();
+  if (bytes < kBuffer) {
+    buffer_.append(static_cast<const char*>(data), bytes);
+    return;
+  }
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t n = ::write(fd_, from, bytes);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("written", n < 0 ? errno : EIO);
+    from += n;
+    bytes -= static_cast<size_t>(n);
+  }
+}
+
+void AtomicFile::flush() {
+  size_t done = 0;
+  while (done < buffer_.size()) {
+    const ssize_t n = ::write(fd_, buffer_.data() + done, buffer_.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("written", n < 0 ? errno : EIO);
+    done += static_cast<size_t>(n);
+  }
+  buffer_.clear();
+}
+
+void AtomicFile::commit() {
+  BRIM_CHECK(fd_ >= 0, FileError, "[file] {}: committed twice", path_);
+  flush();
+  const bool replaces = temporary_ != path_;
+  if (replaces && fsync(fd_) != 0) fail("synced", errno);
+  // close() may be the first to report a full disk (NFS).
+  const int closed = close(fd_);
+  const int close_error = errno;
+  fd_ = -1;
+  if (!replaces) return;
+  if (closed != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    const int error = closed != 0 ? close_error : errno;
+    unlink(temporary_.c_str());
+    fail("put in place", error);
+  }
+  sync_folder(parent_folder(path_));
+}
+
+void write_file_atomically(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
+}
+
+}  // namespace brim::io

@@ -1,0 +1,49 @@
+// A file that appears under its name only when it is complete: written beside it, synced, renamed.
+// Whatever goes wrong before commit() leaves the old file as it was and no temporary one.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace brim::io {
+
+class AtomicFile {
+ public:
+  /// Opens a temporary file in the folder of `path`. Throws FileError naming `path`.
+  explicit AtomicFile(std::string path);
+  /// Removes the temporary file unless it was committed.
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  /// Throws FileError (for example when the disk is full).
+  void write(const void* data, size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  /// Makes the file durable under its name. Throws FileError.
+  void commit();
+
+ private:
+  [[noreturn]] void fail(const char* what, int error);
+  void discard() noexcept;
+  void flush();
+
+  std::string path_;
+  std::string temporary_;  // equal to path_ where that is a device or pipe, which is never replaced
+  std::string buffer_;
+  int fd_ = -1;
+};
+
+/// Writes `text` as the whole content of `path`, atomically. Throws FileError.
+void write_file_atomically(const std::string& path, std::string_view text);
+
+/// Makes what was renamed into `folder` durable. Throws FileError.
+void sync_folder(const std::string& folder);
+
+/// The folder that holds `path`: "." for a bare name.
+std::string parent_folder(const std::string& path);
+
+/// "No space left on device": what errno says, as text.
+std::string error_text(int error);
+
+}  // namespace brim::io

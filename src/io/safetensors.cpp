@@ -1,0 +1,186 @@
+// Reads with pread instead of a map: a file that shrinks while it is open gives an error, no
+// signal.
+#include <brim/io/safetensors.h>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "io/atomic_file.h"
+#include "io/safetensors_header.h"
+
+namespace brim::io {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+struct SafeTensors::State {
+  std::string path;
+  int fd = -1;
+  std::span<const uint8_t> memory;  // instead of fd
+  uint64_t file_bytes = 0;
+  SafeTensorsHeader header;
+
+  ~State() {
+    if (fd >= 0) close(fd);
+  }
+
+  void open_file() {
+    fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    BRIM_CHECK(fd >= 0, FileError, "[safetensors] {}: {}; expected a readable .safetensors file",
+               path, error_text(errno));
+    struct stat info {};
+    BRIM_CHECK(fstat(fd, &info) == 0 && S_ISREG(info.st_mode), FileError,
+               "[safetensors] {} is not a regular file; expected a .safetensors file", path);
+    file_bytes = static_cast<uint64_t>(info.st_size);
+  }
+
+  /// The caller has checked the range against file_bytes.
+  void read(void* to, uint64_t bytes, uint64_t offset) const {
+    if (fd < 0) {
+      if (bytes > 0) std::memcpy(to, memory.data() + offset, bytes);
+      return;
+    }
+    char* out = static_cast<char*>(to);
+    while (bytes > 0) {
+      const ssize_t n =
+          pread(fd, out, std::min<uint64_t>(bytes, 1 << 30), static_cast<off_t>(offset));
+      if (n < 0 && errno == EINTR) continue;
+      BRIM_CHECK(n > 0, FileError, "[safetensors] {}: cannot be read at byte {}: {}", path, offset,
+                 n < 0 ? error_text(errno) : "the file has shrunk since it was opened");
+      out += n;
+      bytes -= static_cast<uint64_t>(n);
+      offset += static_cast<uint64_t>(n);
+    }
+  }
+
+  void read_header() {
+    BRIM_CHECK(file_bytes >= 8, FileError,
+               "[safetensors] {} holds {} bytes; expected at least the 8 of the header's length",
+               path, file_bytes);
+    uint64_t length = 0;
+    read(&length, 8, 0);
+    BRIM_CHECK(length <= kMaxHeader, FileError,
+               "[safetensors] {}: a header of {} bytes is above the format's limit of {}; this is "
+               "no safetensors file",
+               path, length, kMaxHeader);
+    BRIM_CHECK(length <= file_bytes - 8, FileError,
+               "[safetensors] {}: the header should have {} bytes, but only {} follow; the file is "
+               "truncated or no safetensors file",
+               path, length, file_bytes - 8);
+    std::string json(length, '\0');
+    read(json.data(), length, 8);
+    header = parse_header(json, 8 + length, file_bytes - 8 - length, path);
+  }
+};
+
+SafeTensors::SafeTensors(const std::string& path) : state_(std::make_unique<State>()) {
+  state_->path = path;
+  state_->open_file();
+  state_->read_header();
+}
+
+SafeTensors::SafeTensors(std::span<const uint8_t> bytes, const std::string& name)
+    : state_(std::make_unique<State>()) {
+  state_->path = name;
+  state_->memory = bytes;
+  state_->file_bytes = bytes.size();
+  state_->read_header();
+}
+
+SafeTensors::~SafeTensors() = default;
+SafeTensors::SafeTensors(SafeTensors&&) noexcept = default;
+SafeTensors& SafeTensors::operator=(SafeTensors&&) noexcept = default;
+
+const std::vector<std::string>& SafeTensors::names() const { return state_->header.names; }
+const Metadata& SafeTensors::metadata() const { return state_->header.metadata; }
+bool SafeTensors::contains(const std::string& name) const {
+  return state_->header.tensors.contains(name);
+}
+
+const TensorInfo& SafeTensors::info(const std::string& name) const {
+  const auto it = state_->header.tensors.find(name);
+  BRIM_CHECK(it != state_->header.tensors.end(), FileError,
+             "[safetensors] {} has no tensor '{}' among its {}", state_->path, name,
+             state_->header.names.size());
+  return it->second;
+}
+
+Tensor SafeTensors::load(const std::string& name, Device device) const {
+  const TensorInfo& t = info(name);
+  BRIM_CHECK(t.dtype, FileError,
+             "[safetensors] {}: tensor '{}' is {}, which brim has no dtype for; convert the file",
+             state_->path, name, t.dtype_name);
+  Tensor x = Tensor::empty(t.shape, *t.dtype, Device::cpu());
+  state_->read(x.raw(), t.bytes, t.offset);
+  if (*t.dtype == bool_) {
+    const auto* values = static_cast<const uint8_t*>(x.raw());
+    BRIM_CHECK(std::all_of(values, values + t.bytes, [](uint8_t v) { return v <= 1; }), FileError,
+               "[safetensors] {}: tensor '{}' is BOOL but holds bytes other than 0 and 1; the file "
+               "is damaged",
+               state_->path, name);
+  }
+  return x.to(device);
+}
+
+TensorMap SafeTensors::load_all(Device device) const {
+  TensorMap tensors;
+  for (const std::string& name : names()) tensors.emplace(name, load(name, device));
+  return tensors;
+}
+
+TensorMap load_safetensors(const std::string& path, Device device) {
+  return SafeTensors(path).load_all(device);
+}
+
+void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
+  // Wide types first, so that each tensor lies aligned to its element (as the reference does).
+  std::vector<std::pair<std::string, Tensor>> order(tensors.begin(), tensors.end());
+  for (const auto& [name, x] : order) {
+    BRIM_CHECK(x.defined(), ValueError, "[safetensors] {}: tensor '{}' is undefined", path, name);
+    BRIM_CHECK(name != "__metadata__", ValueError,
+               "[safetensors] {}: '__metadata__' cannot name a tensor; rename it", path);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return size_of(a.second.dtype()) > size_of(b.second.dtype());
+  });
+
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  uint64_t at = 0;
+  for (const auto& [name, x] : order) {
+    const uint64_t end = at + static_cast<uint64_t>(x.numel()) * size_of(x.dtype());
+    header[name] = {{"dtype", safetensors_name(x.dtype())},
+                    {"shape", std::vector<int64_t>(x.shape().begin(), x.shape().end())},
+                    {"data_offsets", {at, end}}};
+    at = end;
+  }
+  std::string json;
+  try {
+    json = header.dump();
+  } catch (const nlohmann::json::exception&) {
+    raise<ValueError>("[safetensors] {}: a name or a metadata string is not UTF-8", path);
+  }
+  while ((8 + json.size()) % 64 != 0) json += ' ';
+  const uint64_t length = json.size();
+  BRIM_CHECK(length <= kMaxHeader, ValueError,
+             "[safetensors] {}: a header of {} bytes is above the format's limit of {}", path,
+             length, kMaxHeader);
+
+  AtomicFile file(path);
+  file.write(&length, 8);
+  file.write(json);
+  for (const auto& [name, x] : order) {
+    const Tensor host = x.detach().to(Device::cpu()).contiguous();
+    file.write(host.raw(), static_cast<size_t>(host.numel()) * size_of(host.dtype()));
+  }
+  file.commit();
+}
+
+}  // namespace brim::io

@@ -1,0 +1,94 @@
+// AtomicFile: the name appears with the whole content or not at all.
+#include "io/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include <brim/core/error.h>
+
+namespace brim::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+class AtomicFileTest : public testing::Test {
+ protected:
+  AtomicFileTest() {
+    std::string name = (fs::temp_directory_path() / "brim-io-XXXXXX").string();
+    folder = mkdtemp(name.data());
+    path = folder + "/file";
+  }
+  ~AtomicFileTest() override { fs::remove_all(folder); }
+  std::string content() const {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::ptrdiff_t files() const { return std::distance(fs::directory_iterator(folder), {}); }
+  std::string folder, path;
+};
+
+TEST_F(AtomicFileTest, AppearsOnCommit) {
+  AtomicFile file(path);
+  file.write("some text");
+  EXPECT_FALSE(fs::exists(path));
+  file.commit();
+  EXPECT_EQ(content(), "some text");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(AtomicFileTest, AbandonedLeavesTheOldOne) {
+  write_file_atomically(path, "old");
+  {
+    AtomicFile file(path);
+    file.write(std::string(200000, 'x'));
+  }
+  EXPECT_EQ(content(), "old");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(AtomicFileTest, NoRoomLeavesTheOldOne) {
+  write_file_atomically(path, "old");
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small = {.rlim_cur = 100000, .rlim_max = before.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  setrlimit(RLIMIT_FSIZE, &small);
+  std::string message;
+  try {
+    write_file_atomically(path, std::string(200000, 'x'));
+  } catch (const FileError& e) {
+    message = e.what();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_NE(message.find(path), std::string::npos) << message;
+  EXPECT_EQ(content(), "old");
+  EXPECT_EQ(files(), 1);
+}
+
+TEST_F(AtomicFileTest, DevicesAreWrittenToAndNotReplaced) {
+  write_file_atomically("/dev/null", "gone");
+  struct stat info {};
+  ASSERT_EQ(stat("/dev/null", &info), 0);
+  EXPECT_TRUE(S_ISCHR(info.st_mode));
+}
+
+TEST_F(AtomicFileTest, UnusableFolders) {
+  EXPECT_THROW(AtomicFile(folder + "/no/file"), FileError);
+  EXPECT_THROW(AtomicFile{folder}, FileError);
+  EXPECT_THROW(AtomicFile{""}, FileError);
+}
+
+TEST_F(AtomicFileTest, ParentFolder) {
+  EXPECT_EQ(parent_folder("a"), ".");
+  EXPECT_EQ(parent_folder("/a"), "/");
+  EXPECT_EQ(parent_folder("x/y/a"), "x/y");
+}
+
+}  // namespace
+}  // namespace brim::io

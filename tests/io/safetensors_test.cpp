@@ -1,0 +1,190 @@
+// safetensors: round trips, files as other tools write them, and damaged files.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include <brim/io/safetensors.h>
+#include <brim/ops/create.h>
+
+#include "core/check.h"
+
+namespace brim::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A folder of its own for each test, removed at its end.
+class SafeTensorsTest : public testing::Test {
+ protected:
+  SafeTensorsTest() {
+    std::string name = (fs::temp_directory_path() / "brim-io-XXXXXX").string();
+    folder = mkdtemp(name.data());
+  }
+  ~SafeTensorsTest() override { fs::remove_all(folder); }
+  std::string path(const char* name) const { return folder + "/" + name; }
+  std::string folder;
+};
+
+std::string file_of(std::string header, const std::string& data) {
+  const uint64_t length = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(bytes.data(), &length, 8);
+  return bytes + header + data;
+}
+
+SafeTensors parse(const std::string& bytes) {
+  return SafeTensors({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "some.file");
+}
+
+std::string error_of(const std::string& bytes) {
+  try {
+    const SafeTensors file = parse(bytes);
+    for (const std::string& name : file.names()) (void)file.load(name);
+  } catch (const FileError& e) {
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("some.file"), std::string::npos) << e.what();
+    return e.what();
+  }
+  return "no error";
+}
+
+std::string slurp(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST_F(SafeTensorsTest, RoundTripOfEveryDType) {
+  TensorMap tensors;
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const DType t = static_cast<DType>(i);
+    tensors["t" + std::string(name(t))] = full({2, 3}, 1, {.dtype = t});
+  }
+  tensors["scalar"] = full({}, 2.5);
+  tensors["empty"] = zeros({0, 4});
+  tensors["turned"] = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}).t();
+  save_safetensors(path("a"), tensors, {{"who", "me\n\"quoted\""}});
+  const SafeTensors file(path("a"));
+  EXPECT_EQ(file.metadata().at("who"), "me\n\"quoted\"");
+  const TensorMap back = file.load_all();
+  ASSERT_EQ(back.size(), tensors.size());
+  for (const auto& [name, x] : tensors) {
+    EXPECT_EQ(back.at(name).shape(), x.shape()) << name;
+    EXPECT_EQ(back.at(name).dtype(), x.dtype()) << name;
+    EXPECT_EQ(file.info(name).offset % size_of(x.dtype()), 0U) << name;
+  }
+  EXPECT_EQ(back.at("scalar").item(), 2.5);
+  EXPECT_EQ(back.at("tbf16").to(f32).to_vector<float>(), std::vector<float>(6, 1));
+  EXPECT_EQ(back.at("turned").to_vector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+}
+
+TEST_F(SafeTensorsTest, EqualInputGivesEqualBytes) {
+  const TensorMap tensors = {{"b", ones({3})}, {"a", zeros({2}, {.dtype = i64})}};
+  save_safetensors(path("a"), tensors, {{"k", "v"}});
+  save_safetensors(path("b"), tensors, {{"k", "v"}});
+  EXPECT_EQ(slurp(path("a")), slurp(path("b")));
+  EXPECT_EQ(SafeTensors(path("a")).names(), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(SafeTensorsTest, ReplacesTheOldFileOnlyWhenComplete) {
+  save_safetensors(path("a"), {{"x", ones({3})}});
+  EXPECT_THROW(save_safetensors(path("a"), {{"x", Tensor()}}), ValueError);
+  EXPECT_THROW(save_safetensors(path("a"), {{"x", ones({1})}}, {{"bad", "\xff"}}), ValueError);
+  EXPECT_EQ(load_safetensors(path("a")).at("x").numel(), 3);
+  save_safetensors(path("a"), {{"x", ones({4})}});
+  EXPECT_EQ(load_safetensors(path("a")).at("x").numel(), 4);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
+}
+
+TEST_F(SafeTensorsTest, PathsThatCannotBeUsed) {
+  EXPECT_THROW(SafeTensors(path("missing")), FileError);
+  EXPECT_THROW(SafeTensors{folder}, FileError);
+  EXPECT_THROW(save_safetensors(path("no/such/folder"), {{"x", ones({1})}}), FileError);
+  EXPECT_THROW(save_safetensors(folder, {{"x", ones({1})}}), FileError);
+}
+
+TEST_F(SafeTensorsTest, AnyOrderAndForeignTypesAreRead) {
+  const SafeTensors file = parse(file_of(
+      R"({"second":{"data_offsets":[4,8],"shape":[1],"dtype":"F32"},"__metadata__":{"format":"pt"},)"
+      R"("odd":{"dtype":"U16","shape":[2],"data_offsets":[8,12]},)"
+      R"("first":{"dtype":"I8","shape":[2,2],"data_offsets":[0,4]}}   )",
+      std::string("\1\2\3\4\0\0\x80\x3f____", 12)));
+  EXPECT_EQ(file.names(), (std::vector<std::string>{"first", "second", "odd"}));
+  EXPECT_EQ(file.metadata().at("format"), "pt");
+  EXPECT_EQ(file.load("second").item(), 1.0);
+  EXPECT_EQ(file.load("first").to(i64).to_vector<int64_t>(), (std::vector<int64_t>{1, 2, 3, 4}));
+  EXPECT_FALSE(file.info("odd").dtype);
+  EXPECT_THROW((void)file.load("odd"), FileError);
+  EXPECT_THROW((void)file.load("absent"), FileError);
+}
+
+TEST_F(SafeTensorsTest, NoTensorsAtAll) { EXPECT_TRUE(parse(file_of("{}", "")).names().empty()); }
+
+TEST_F(SafeTensorsTest, DamagedFiles) {
+  const std::string good = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
+  const std::string data(8, '\0');
+  EXPECT_EQ(error_of(file_of(good, data)), "no error");
+
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"", "0 bytes"},
+      {"\x10", "1 bytes"},
+      {std::string(8, '\xff'), "limit"},
+      {file_of(good, data).substr(0, 20), "truncated"},
+      {file_of(good, data.substr(1)), "truncated"},
+      {file_of(good, data + "x"), "9 bytes follow"},
+      {file_of("[]", ""), "begin with '{'"},
+      {file_of("", ""), "begin with '{'"},
+      {file_of("{\"x\":", ""), "not JSON"},
+      {file_of("{} {}", ""), "not JSON"},
+      {file_of("{\"\xff\":1}", ""), "not JSON"},
+      {file_of(R"({"x":1})", ""), "a number"},
+      {file_of(R"({"x":[]})", ""), "an array"},
+      {file_of(R"({"x":{}})", ""), "incomplete"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2]}})", data), "incomplete"},
+      {file_of(R"({"x":{"dtype":"F99","shape":[2],"data_offsets":[0,8]}})", data), "F99"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}})", data), "(3)"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[8,0]}})", data), "ends at 0"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8,8]}})", data), "third"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", data), "negative"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", data), "integer"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})", data), "array"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"more":1}})", data), "more"},
+      {file_of(R"({"x":{"dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8]}})", data),
+       "second field"},
+      {file_of(R"({"x":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})", data), "begins at 4"},
+      {file_of(R"({"x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)"
+               R"("y":{"dtype":"U8","shape":[4],"data_offsets":[4,8]}})",
+               data),
+       "begins at 4"},
+      {file_of(R"({"x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]},)"
+               R"("x":{"dtype":"U8","shape":[8],"data_offsets":[0,8]}})",
+               data),
+       "twice"},
+      {file_of(R"({"x":{"dtype":"U8","shape":[4294967296,4294967296,8],"data_offsets":[0,8]}})",
+               data),
+       "damaged"},
+      {file_of(R"({"x":{"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,8]}})", data),
+       "integer"},
+      {file_of(R"({"x":{"dtype":"U8","shape":[1,1,1,1,1,1,1,1,8],"data_offsets":[0,8]}})", data),
+       "axes"},
+      {file_of(R"({"x":{"dtype":"BOOL","shape":[8],"data_offsets":[0,8]}})", "\2_______"), "BOOL"},
+      {file_of(R"({"__metadata__":{"a":1}})", ""), "string"},
+      {file_of(R"({"__metadata__":{"a":"b"},"__metadata__":{"a":"b"}})", ""), "twice"},
+      {file_of(R"({"__metadata__":{"a":{}}})", ""), "an object"},
+      {file_of("{\"x\":" + std::string(100000, '['), ""), "an array"},
+  };
+  for (const auto& [bytes, expected] : cases)
+    EXPECT_NE(error_of(bytes).find(expected), std::string::npos)
+        << "expected '" << expected << "', got: " << error_of(bytes);
+}
+
+TEST_F(SafeTensorsTest, FileThatShrinksWhileOpen) {
+  save_safetensors(path("a"), {{"x", ones({1000})}});
+  const SafeTensors file(path("a"));
+  fs::resize_file(path("a"), 200);
+  EXPECT_THROW((void)file.load("x"), FileError);
+}
+
+}  // namespace
+}  // namespace brim::io
