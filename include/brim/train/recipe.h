@@ -1,0 +1,76 @@
+// A recipe: everything that a training run is made of, as a TOML file (docs/RECIPES.md) or a
+// built-in one. Keys are strict: an unknown one is an error that names the nearest valid key.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <brim/core/error.h>
+
+namespace brim::train {
+
+struct OptimizerRecipe {
+  std::string name = "sgd";  ///< sgd, adam, adamw, rmsprop
+  double lr = 0.001;
+  double weight_decay = 0;
+  double momentum = 0;  ///< sgd, rmsprop
+  bool nesterov = false;
+  double beta1 = 0.9;  ///< adam, adamw
+  double beta2 = 0.999;
+  double eps = 1e-8;     ///< adam, adamw, rmsprop
+  double alpha = 0.99;   ///< rmsprop
+  double clip_norm = 0;  ///< 0: gradients are not clipped
+};
+
+struct ScheduleRecipe {
+  std::string name = "constant";  ///< constant, step, cosine, one-cycle
+  double warmup = 0;              ///< epochs of linear warm-up before it
+  double step_size = 1;           ///< step: epochs between drops
+  double gamma = 0.1;             ///< step: factor of each drop
+  double min_lr = 0;              ///< cosine: rate at the end
+  double max_lr = 0;              ///< one-cycle: the peak; 0: ten times lr
+  double pct_start = 0.3;         ///< one-cycle: part of the run in which the rate rises
+};
+
+struct InputRecipe {
+  std::vector<double> mean = {0.5, 0.5, 0.5};  ///< subtracted from pixels in [0, 1], per channel
+  std::vector<double> std = {0.5, 0.5, 0.5};   ///< divided by
+  int64_t size = 0;                            ///< pictures become size x size; 0: as they are
+  int64_t crop_padding = 0;                    ///< random crop after zero padding; training only
+  bool flip = false;                           ///< random horizontal flip; training only
+  std::string on_corrupt = "raise";            ///< raise, or skip and count
+};
+
+struct Recipe {
+  std::string name;  ///< of the built-in recipe or the file
+  std::string model = "tutorial-cnn";
+  std::string data = "shapes10";
+  int64_t epochs = 2;
+  int64_t batch = 4;
+  uint64_t seed = 0;
+  double label_smoothing = 0;
+  InputRecipe input;
+  OptimizerRecipe optimizer;
+  ScheduleRecipe schedule;
+
+  /// The recipe as a TOML document that parses to the same.
+  std::string toml() const;
+};
+
+/// The recipe that `name_or_path` names: a built-in one, or a file (anything that ends in .toml or
+/// holds a slash). Throws ValueError with the nearest built-in name, or FileError.
+Recipe load_recipe(const std::string& name_or_path);
+
+/// Parses and checks a TOML document; `name` is for messages. Throws FileError for a document that
+/// is not TOML, ValueError for unknown keys, wrong types and values out of range.
+Recipe parse_recipe(std::string_view toml, const std::string& name);
+
+/// Names of the built-in recipes.
+std::vector<std::string> recipe_names();
+
+/// Checks the ranges of a recipe that was changed after parsing. Throws ValueError.
+void check_recipe(const Recipe& recipe);
+
+}  // namespace brim::train

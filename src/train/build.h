@@ -1,0 +1,20 @@
+// From a recipe to the objects it describes.
+#pragma once
+
+#include <memory>
+
+#include <brim/nn/module.h>
+#include <brim/optim/optimizer.h>
+#include <brim/optim/schedule.h>
+#include <brim/train/recipe.h>
+
+namespace brim::train {
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerRecipe& recipe,
+                                                 const nn::Module& model);
+
+/// A schedule that is stepped after every training step. Its units in the recipe are epochs.
+std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Optimizer& optimizer,
+                                               int64_t steps_per_epoch);
+
+}  // namespace brim::train

@@ -1,0 +1,65 @@
+// Sums that stay on the device until they are asked for.
+#include "train/metrics.h"
+
+#include <brim/autograd/autograd.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+#include <brim/ops/index.h>
+#include <brim/ops/loss.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/sort.h>
+
+#include <limits>
+
+namespace brim::train {
+
+LossMeter::LossMeter(Device device) : sum_(zeros({}, {.device = device})) {}
+
+void LossMeter::add(const Tensor& loss) {
+  const NoGrad guard;
+  sum_.add_(loss.detach());
+  ++count_;
+}
+
+double LossMeter::read() {
+  if (count_ == 0) return std::numeric_limits<double>::quiet_NaN();
+  const double mean = sum_.item() / static_cast<double>(count_);
+  const NoGrad guard;
+  sum_.zero_();
+  count_ = 0;
+  return mean;
+}
+
+AccuracyMeter::AccuracyMeter(int64_t classes, Device device)
+    : correct_(zeros({classes}, {.dtype = f64, .device = device})),
+      total_(zeros({classes}, {.dtype = f64, .device = device})),
+      loss_(zeros({}, {.dtype = f64, .device = device})) {}
+
+void AccuracyMeter::add(const Tensor& logits, const Tensor& y) {
+  const NoGrad guard;
+  const Tensor is = one_hot(y, correct_.numel(), f64);
+  const Tensor said = one_hot(topk(logits, 1, 1).indices.squeeze(1), correct_.numel(), f64);
+  correct_.add_(sum(is * said, {0}));
+  total_.add_(sum(is, {0}));
+  loss_.add_(cross_entropy(logits, y, {.reduction = Reduction::sum}).to(f64));
+  samples_ += y.numel();
+}
+
+Evaluation AccuracyMeter::read(const std::vector<std::string>& class_names) const {
+  Evaluation result{.samples = samples_};
+  const std::vector<int64_t> correct = correct_.to(i64).to_vector<int64_t>();
+  const std::vector<int64_t> total = total_.to(i64).to_vector<int64_t>();
+  int64_t all = 0;
+  for (size_t i = 0; i < correct.size(); ++i) {
+    const std::string name = i < class_names.size() ? class_names[i] : std::to_string(i);
+    result.classes.push_back({.name = name, .samples = total[i], .correct = correct[i]});
+    all += correct[i];
+  }
+  if (samples_ > 0) {
+    result.loss = loss_.item() / static_cast<double>(samples_);
+    result.accuracy = static_cast<double>(all) / static_cast<double>(samples_);
+  }
+  return result;
+}
+
+}  // namespace brim::train

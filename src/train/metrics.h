@@ -1,0 +1,37 @@
+// Sums that stay on the device until they are asked for.
+#pragma once
+
+#include <brim/core/tensor.h>
+#include <brim/train/trainer.h>
+
+namespace brim::train {
+
+/// The mean loss of the steps since the last read.
+class LossMeter {
+ public:
+  explicit LossMeter(Device device);
+  /// `loss`: a scalar. Queues one addition; reads nothing.
+  void add(const Tensor& loss);
+  /// Reads the sum (waiting for the device), and begins anew. NaN when nothing was added.
+  double read();
+
+ private:
+  Tensor sum_;
+  int64_t count_ = 0;
+};
+
+/// Correct predictions by class, and the summed loss.
+class AccuracyMeter {
+ public:
+  AccuracyMeter(int64_t classes, Device device);
+  /// logits: (N, C); y: (N) i64.
+  void add(const Tensor& logits, const Tensor& y);
+  Evaluation read(const std::vector<std::string>& class_names) const;
+
+ private:
+  Tensor correct_, total_;  // (C) f64, whole numbers
+  Tensor loss_;             // scalar
+  int64_t samples_ = 0;
+};
+
+}  // namespace brim::train

@@ -1,0 +1,271 @@
+// Reads recipes with toml++, strictly, and writes them.
+#include <brim/train/recipe.h>
+#include <fmt/ranges.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <cmath>
+#include <concepts>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "core/check.h"
+#include "core/nearest.h"
+#include "train/builtin_recipes.h"
+#include "train/recipe_fields.h"
+
+namespace brim::train {
+namespace {
+
+constexpr int64_t kMaxFile = 1 << 20;
+
+std::string str(const Range& r) {
+  return fmt::format("{} {} to {} {}", r.open_low ? "above" : "from", r.low,
+                     r.open_high ? "below" : "at most", r.high);
+}
+bool inside(double value, const Range& r) {
+  return std::isfinite(value) && (r.open_low ? value > r.low : value >= r.low) &&
+         (r.open_high ? value < r.high : value <= r.high);
+}
+
+/// Fills a recipe from a TOML table and notices every key that was not asked for.
+class Reader {
+ public:
+  Reader(const toml::table& table, const std::string& name) : table_(&table), name_(name) {}
+
+  void choice(const char* key, std::string& value, const std::vector<std::string>& valid) {
+    text(key, value);
+    BRIM_CHECK(std::find(valid.begin(), valid.end(), value) != valid.end(), ValueError,
+               "[recipe] {}: {} '{}' is unknown{}", place(key), path(key), value,
+               suggestion(value, valid));
+  }
+  void text(const char* key, std::string& value) {
+    if (const toml::node* node = find(key)) {
+      const auto found = node->value_exact<std::string>();
+      BRIM_CHECK(found && !found->empty() && found->size() < 4096 &&
+                     found->find('\n') == std::string::npos,
+                 ValueError, "[recipe] {}: {} must be a line of text in quotes", place(key),
+                 path(key));
+      value = *found;
+    }
+  }
+  void flag(const char* key, bool& value) {
+    if (const toml::node* node = find(key)) {
+      const auto found = node->value_exact<bool>();
+      BRIM_CHECK(found, ValueError, "[recipe] {}: {} must be true or false", place(key), path(key));
+      value = *found;
+    }
+  }
+  template <std::integral T>
+  void number(const char* key, T& value, const Range& range) {
+    if (const toml::node* node = find(key)) {
+      const auto found = node->value_exact<int64_t>();
+      BRIM_CHECK(found && inside(static_cast<double>(*found), range), ValueError,
+                 "[recipe] {}: {} must be an integer, {}", place(key), path(key), str(range));
+      value = static_cast<T>(*found);
+    }
+  }
+  void number(const char* key, double& value, const Range& range) {
+    if (const toml::node* node = find(key)) value = real(*node, key, range);
+  }
+  void list(const char* key, std::vector<double>& values, const Range& range) {
+    if (const toml::node* node = find(key)) {
+      const toml::array* array = node->as_array();
+      BRIM_CHECK(array && !array->empty() && array->size() <= 16, ValueError,
+                 "[recipe] {}: {} must be a list of numbers, one per channel", place(key),
+                 path(key));
+      values.clear();
+      for (const toml::node& entry : *array) values.push_back(real(entry, key, range));
+    }
+  }
+  template <class Body>
+  void section(const char* key, const Body& body) {
+    static const toml::table empty;
+    const toml::table* inner = &empty;
+    if (const toml::node* node = find(key)) {
+      inner = node->as_table();
+      BRIM_CHECK(inner, ValueError, "[recipe] {}: {} must be a section, [{}]", place(key),
+                 path(key), key);
+    }
+    Reader reader(*inner, name_);
+    reader.prefix_ = prefix_ + key + ".";
+    std::swap(*this, reader);
+    body();
+    finish();
+    std::swap(*this, reader);
+  }
+
+  void finish() const {
+    for (const auto& [key, node] : *table_) {
+      const std::string text(key.str());
+      BRIM_CHECK(std::find(known_.begin(), known_.end(), text) != known_.end(), ValueError,
+                 "[recipe] {}:{}: unknown key '{}{}'{}", name_, node.source().begin.line, prefix_,
+                 shortened(text), suggestion(text, known_));
+    }
+  }
+
+ private:
+  static std::string shortened(const std::string& text) {
+    return text.size() > 64 ? text.substr(0, 64) + "..." : text;
+  }
+  const toml::node* find(const char* key) {
+    known_.emplace_back(key);
+    return table_->get(key);
+  }
+  double real(const toml::node& node, const char* key, const Range& range) const {
+    const auto found = node.value<double>();
+    BRIM_CHECK(node.is_number() && found && inside(*found, range), ValueError,
+               "[recipe] {}: {} must be a number, {}", place(key), path(key), str(range));
+    return *found;
+  }
+  std::string path(const char* key) const { return prefix_ + key; }
+  std::string place(const char* key) const {
+    const toml::node* node = table_->get(key);
+    return node ? fmt::format("{}:{}", name_, node->source().begin.line) : name_;
+  }
+
+  const toml::table* table_;
+  std::string name_;
+  std::string prefix_;
+  std::vector<std::string> known_;
+};
+
+/// Writes a recipe. Text is quoted by toml++, numbers so that they read back exactly.
+class Writer {
+ public:
+  std::string out;
+
+  template <class T>
+  void choice(const char* key, const T& value, const std::vector<std::string>&) {
+    this->value(key, value);
+  }
+  template <class T>
+  void number(const char* key, const T& number, const Range&) {
+    value(key, number);
+  }
+  void list(const char* key, const std::vector<double>& values, const Range&) {
+    std::string joined;
+    for (const double v : values) joined += (joined.empty() ? "" : ", ") + real(v);
+    out += fmt::format("{} = [{}]\n", key, joined);
+  }
+  void flag(const char* key, bool on) { out += fmt::format("{} = {}\n", key, on); }
+  void text(const char* key, const std::string& s) { value(key, s); }
+  template <class Body>
+  void section(const char* key, const Body& body) {
+    out += fmt::format("\n[{}]\n", key);
+    body();
+  }
+
+ private:
+  static std::string real(double v) {
+    const std::string s = fmt::format("{}", v);
+    return s.find_first_of(".e") == std::string::npos ? s + ".0" : s;
+  }
+  void value(const char* key, const std::string& s) {
+    std::ostringstream quoted;
+    quoted << toml::value<std::string>(s);
+    out += fmt::format("{} = {}\n", key, quoted.str());
+  }
+  void value(const char* key, double v) { out += fmt::format("{} = {}\n", key, real(v)); }
+  template <std::integral T>
+  void value(const char* key, T v) {
+    out += fmt::format("{} = {}\n", key, v);
+  }
+};
+
+std::string read_file(const std::string& path) {
+  std::error_code error;
+  BRIM_CHECK(!std::filesystem::is_directory(path, error), FileError,
+             "[recipe] {} is a folder; give a TOML file", path);
+  std::ifstream in(path, std::ios::binary);
+  BRIM_CHECK(in, FileError, "[recipe] {} cannot be read; give a TOML file or one of {}", path,
+             fmt::join(recipe_names(), ", "));
+  std::string text(kMaxFile + 1, '\0');
+  in.read(text.data(), kMaxFile + 1);
+  text.resize(static_cast<size_t>(in.gcount()));
+  BRIM_CHECK(static_cast<int64_t>(text.size()) <= kMaxFile, FileError,
+             "[recipe] {} is larger than {} bytes; this is no recipe", path, kMaxFile);
+  return text;
+}
+
+/// Ranges through the same list of keys, for recipes that were changed by options.
+class Checker {
+ public:
+  template <class T>
+  void choice(const char* key, const T& value, const std::vector<std::string>& valid) {
+    BRIM_CHECK(std::find(valid.begin(), valid.end(), value) != valid.end(), ValueError,
+               "[recipe] {} '{}' is unknown{}", prefix_ + key, value, suggestion(value, valid));
+  }
+  void text(const char*, const std::string&) {}
+  void flag(const char*, bool) {}
+  template <class T>
+  void number(const char* key, const T& value, const Range& range) {
+    BRIM_CHECK(inside(static_cast<double>(value), range), ValueError,
+               "[recipe] {} is {}; it must be a number, {}", prefix_ + key, value, str(range));
+  }
+  void list(const char* key, const std::vector<double>& values, const Range& range) {
+    for (const double v : values) number(key, v, range);
+  }
+  template <class Body>
+  void section(const char* key, const Body& body) {
+    prefix_ = std::string(key) + ".";
+    body();
+    prefix_.clear();
+  }
+
+ private:
+  std::string prefix_;
+};
+
+}  // namespace
+
+void check_recipe(const Recipe& r) {
+  Checker checker;
+  visit_recipe(checker, r);
+  BRIM_CHECK(
+      r.input.mean.size() == r.input.std.size(), ValueError,
+      "[recipe] {}: input.mean has {} numbers and input.std {}; give one per channel to both",
+      r.name, r.input.mean.size(), r.input.std.size());
+  BRIM_CHECK(!r.optimizer.nesterov || r.optimizer.momentum > 0, ValueError,
+             "[recipe] {}: optimizer.nesterov needs optimizer.momentum above 0", r.name);
+}
+
+Recipe parse_recipe(std::string_view document, const std::string& name) {
+  Recipe recipe{.name = name};
+  try {
+    const toml::table table = toml::parse(document);
+    Reader reader(table, name);
+    visit_recipe(reader, recipe);
+    reader.finish();
+  } catch (const toml::parse_error& e) {
+    raise<FileError>("[recipe] {}:{}:{}: not TOML: {}", name, e.source().begin.line,
+                     e.source().begin.column, e.description());
+  }
+  check_recipe(recipe);
+  return recipe;
+}
+
+Recipe load_recipe(const std::string& name_or_path) {
+  for (const BuiltinRecipe& builtin : kBuiltinRecipes)
+    if (builtin.name == name_or_path) return parse_recipe(builtin.toml, name_or_path);
+  const bool is_path =
+      name_or_path.ends_with(".toml") || name_or_path.find('/') != std::string::npos;
+  BRIM_CHECK(is_path, ValueError, "[recipe] '{}' is no built-in recipe{}; a file ends in .toml",
+             name_or_path, suggestion(name_or_path, recipe_names()));
+  return parse_recipe(read_file(name_or_path), name_or_path);
+}
+
+std::vector<std::string> recipe_names() {
+  std::vector<std::string> names;
+  for (const BuiltinRecipe& builtin : kBuiltinRecipes) names.emplace_back(builtin.name);
+  return names;
+}
+
+std::string Recipe::toml() const {
+  Writer writer;
+  visit_recipe(writer, *this);
+  return writer.out;
+}
+
+}  // namespace brim::train

@@ -1,0 +1,83 @@
+// The keys of a recipe, listed once; reading, writing and the lists of valid names come from here.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <brim/nn/models.h>
+#include <brim/train/recipe.h>
+
+namespace brim::train {
+
+inline const std::vector<std::string>& optimizer_names() {
+  static const std::vector<std::string> names = {"sgd", "adam", "adamw", "rmsprop"};
+  return names;
+}
+inline const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> names = {"constant", "step", "cosine", "one-cycle"};
+  return names;
+}
+
+inline const std::vector<std::string>& corrupt_names() {
+  static const std::vector<std::string> names = {"raise", "skip"};
+  return names;
+}
+
+/// Range of a number, ends included, or excluded where `open`.
+struct Range {
+  double low, high;
+  bool open_low = false, open_high = false;
+};
+
+/// Calls visitor.choice / number / flag / list / text for each key and visitor.section around
+/// groups. Keys that an optimizer or schedule has not got are not visited, so they are unknown to
+/// it.
+template <class Visitor, class R>
+void visit_recipe(Visitor& v, R& r) {
+  constexpr double kMany = 1e9;
+  v.choice("model", r.model, nn::model_names());
+  v.text("data", r.data);
+  v.number("epochs", r.epochs, Range{1, 1e6});
+  v.number("batch", r.batch, Range{1, 1e6});
+  v.number("seed", r.seed, Range{0, 9.2e18});
+  v.number("label_smoothing", r.label_smoothing, Range{0, 1, false, true});
+  v.section("input", [&] {
+    v.list("mean", r.input.mean, Range{-kMany, kMany});
+    v.list("std", r.input.std, Range{0, kMany, true});
+    v.number("size", r.input.size, Range{0, 8192});
+    v.number("crop_padding", r.input.crop_padding, Range{0, 256});
+    v.flag("flip", r.input.flip);
+    v.choice("on_corrupt", r.input.on_corrupt, corrupt_names());
+  });
+  v.section("optimizer", [&] {
+    auto& o = r.optimizer;
+    v.choice("name", o.name, optimizer_names());
+    v.number("lr", o.lr, Range{0, kMany});
+    v.number("weight_decay", o.weight_decay, Range{0, kMany});
+    if (o.name == "sgd" || o.name == "rmsprop") v.number("momentum", o.momentum, Range{0, 1});
+    if (o.name == "sgd") v.flag("nesterov", o.nesterov);
+    if (o.name == "adam" || o.name == "adamw") {
+      v.number("beta1", o.beta1, Range{0, 1, false, true});
+      v.number("beta2", o.beta2, Range{0, 1, false, true});
+    }
+    if (o.name != "sgd") v.number("eps", o.eps, Range{0, 1});
+    if (o.name == "rmsprop") v.number("alpha", o.alpha, Range{0, 1});
+    v.number("clip_norm", o.clip_norm, Range{0, kMany});
+  });
+  v.section("schedule", [&] {
+    auto& s = r.schedule;
+    v.choice("name", s.name, schedule_names());
+    if (s.name != "one-cycle") v.number("warmup", s.warmup, Range{0, 1e6});
+    if (s.name == "step") {
+      v.number("step_size", s.step_size, Range{0, 1e6, true});
+      v.number("gamma", s.gamma, Range{0, 1e3, true});
+    }
+    if (s.name == "cosine") v.number("min_lr", s.min_lr, Range{0, kMany});
+    if (s.name == "one-cycle") {
+      v.number("max_lr", s.max_lr, Range{0, kMany});
+      v.number("pct_start", s.pct_start, Range{0, 1, true, true});
+    }
+  });
+}
+
+}  // namespace brim::train

@@ -1,0 +1,50 @@
+// Metadata keys: "brim.recipe" (TOML), "brim.classes" (a JSON list), and "format": "pt", which
+// other readers of safetensors look for.
+#include <brim/train/weights.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+
+namespace brim::train {
+
+void save_weights(const std::string& path, const nn::Module& model, const Recipe& recipe,
+                  const std::vector<std::string>& classes) {
+  io::save_safetensors(
+      path, model.state_dict(),
+      {{"format", "pt"},
+       {"brim.recipe", recipe.toml()},
+       {"brim.name", recipe.name},
+       {"brim.classes",
+        nlohmann::json(classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)}});
+}
+
+WeightsInfo read_weights_info(const io::SafeTensors& file, const std::string& path) {
+  WeightsInfo info;
+  const io::Metadata& metadata = file.metadata();
+  if (const auto it = metadata.find("brim.recipe"); it != metadata.end()) {
+    const auto name = metadata.find("brim.name");
+    info.recipe = parse_recipe(it->second, path);
+    if (name != metadata.end()) info.recipe->name = name->second;
+  }
+  if (const auto it = metadata.find("brim.classes"); it != metadata.end()) {
+    const auto list = nlohmann::json::parse(it->second, nullptr, false);
+    bool good = list.is_array() && list.size() <= 1'000'000;
+    for (const auto& entry : list) good = good && entry.is_string();
+    BRIM_CHECK(good, FileError,
+               "[weights] {}: the metadata brim.classes is no list of names; the file is damaged",
+               path);
+    for (const auto& entry : list) info.classes.push_back(entry.get<std::string>());
+  }
+  return info;
+}
+
+void load_weights(const io::SafeTensors& file, const std::string& path, nn::Module& model) {
+  try {
+    model.load_state_dict(file.load_all());
+  } catch (const ValueError& e) {
+    raise<FileError>("[weights] {} does not fit the network: {}", path, e.what());
+  }
+}
+
+}  // namespace brim::train

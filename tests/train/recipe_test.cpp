@@ -1,0 +1,119 @@
+// Recipes: strict keys, typed values, ranges, and text that reads back the same.
+#include <brim/train/recipe.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace brim::train {
+namespace {
+
+std::string error_of(std::string_view toml) {
+  try {
+    (void)parse_recipe(toml, "r.toml");
+  } catch (const Error& e) {
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Recipe, TutorialCnnIsThePyTorchTutorial) {
+  const Recipe r = load_recipe("tutorial-cnn");
+  EXPECT_EQ(r.name, "tutorial-cnn");
+  EXPECT_EQ(r.model, "tutorial-cnn");
+  EXPECT_EQ(r.epochs, 2);
+  EXPECT_EQ(r.batch, 4);
+  EXPECT_EQ(r.optimizer.name, "sgd");
+  EXPECT_EQ(r.optimizer.lr, 0.001);
+  EXPECT_EQ(r.optimizer.momentum, 0.9);
+  EXPECT_EQ(r.input.mean, (std::vector<double>{0.5, 0.5, 0.5}));
+}
+
+TEST(Recipe, AllBuiltInOnesParse) {
+  for (const std::string& name : recipe_names()) EXPECT_NO_THROW((void)load_recipe(name)) << name;
+}
+
+TEST(Recipe, EmptyDocumentIsTheDefault) {
+  EXPECT_EQ(parse_recipe("", "r").toml(), Recipe{}.toml());
+}
+
+TEST(Recipe, WrittenTextReadsBack) {
+  for (const char* text :
+       {"", "model = 'tutorial-cnn'\ndata = 'a \"b\" \\ c'\nepochs = 3\nseed = 9000000000000000000",
+        "[optimizer]\nname='adamw'\nlr=1e-30\nbeta1=0.1\nclip_norm=1\n[schedule]\nname='cosine'\n"
+        "warmup=0.3333333333333333\nmin_lr=1e-5",
+        "[optimizer]\nname='rmsprop'\nalpha=0.5\n",
+        "[input]\nmean=[0,1e-5]\nstd=[1,2]\nflip=true\ncrop_padding=4\n[schedule]\nname='step'",
+        "[schedule]\nname='one-cycle'\nmax_lr=0.5"}) {
+    const Recipe r = parse_recipe(text, "r");
+    EXPECT_EQ(parse_recipe(r.toml(), "r").toml(), r.toml()) << r.toml();
+  }
+}
+
+TEST(Recipe, ErrorsNameTheLineAndTheNearestKey) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"epoch = 2", "r.toml:1: unknown key 'epoch'; did you mean 'epochs'?"},
+      {"\n[optimizer]\nmomentun = 2",
+       "r.toml:3: unknown key 'optimizer.momentun'; did you mean "
+       "'momentum'?"},
+      {"[optimiser]\nlr = 1", "did you mean 'optimizer'?"},
+      {"[optimizer]\nname = 'adam'\nmomentum = 0.9", "unknown key 'optimizer.momentum'"},
+      {"[optimizer]\nname = 'sdg'", "optimizer.name 'sdg' is unknown; did you mean 'sgd'?"},
+      {"model = 'tutorial-cn'", "did you mean 'tutorial-cnn'?"},
+      {"[schedule]\nname = 'cosin'", "did you mean 'cosine'?"},
+      {"epochs = 0", "epochs must be an integer, from 1"},
+      {"epochs = 1.5", "epochs must be an integer"},
+      {"epochs = 'two'", "r.toml:1: epochs must be an integer"},
+      {"batch = -4", "batch must be an integer"},
+      {"batch = 9223372036854775807", "batch must be an integer"},
+      {"seed = -1", "seed must be"},
+      {"[optimizer]\nlr = -1", "optimizer.lr must be a number, from 0"},
+      {"[optimizer]\nlr = nan", "optimizer.lr must be a number"},
+      {"[optimizer]\nlr = inf", "optimizer.lr must be a number"},
+      {"[optimizer]\nlr = '1'", "optimizer.lr must be a number"},
+      {"[optimizer]\nnesterov = 1", "nesterov must be true or false"},
+      {"[optimizer]\nnesterov = true", "needs optimizer.momentum"},
+      {"optimizer = 1", "must be a section"},
+      {"[input]\nstd = [0.5, 0, 0.5]", "input.std must be a number, above 0"},
+      {"[input]\nstd = 1", "must be a list"},
+      {"[input]\nmean = [1.0]", "input.mean has 1 numbers and input.std 3"},
+      {"data = ''", "must be a line of text"},
+      {"data = 3", "must be a line of text"},
+      {"epochs = 2\nepochs = 3", "not TOML"},
+      {"= 3", "r.toml:1:1: not TOML"},
+      {"a = \xff", "not TOML"},
+  };
+  for (const auto& [text, expected] : cases)
+    EXPECT_NE(error_of(text).find(expected), std::string::npos)
+        << text << "\nexpected: " << expected << "\ngot: " << error_of(text);
+}
+
+TEST(Recipe, NamesAndFiles) {
+  try {
+    (void)load_recipe("tutorial-cn");
+    FAIL();
+  } catch (const ValueError& e) {
+    EXPECT_NE(std::string(e.what()).find("did you mean 'tutorial-cnn'?"), std::string::npos);
+  }
+  EXPECT_THROW((void)load_recipe("/no/such/file.toml"), FileError);
+  EXPECT_THROW((void)load_recipe("./"), FileError);
+  const auto path = std::filesystem::temp_directory_path() / "brim-recipe-test.toml";
+  std::ofstream(path) << "epochs = 7\n";
+  EXPECT_EQ(load_recipe(path.string()).epochs, 7);
+  std::ofstream(path) << std::string(2 << 20, '#');
+  EXPECT_THROW((void)load_recipe(path.string()), FileError);
+  std::filesystem::remove(path);
+}
+
+TEST(Recipe, ChangedValuesAreCheckedToo) {
+  Recipe r;
+  r.batch = 0;
+  EXPECT_THROW(check_recipe(r), ValueError);
+  r = {};
+  r.optimizer.lr = -1;
+  EXPECT_THROW(check_recipe(r), ValueError);
+}
+
+}  // namespace
+}  // namespace brim::train

@@ -1,0 +1,187 @@
+// The trainer: resume and the number of workers change no bit, limits and stops are kept, and what
+// cannot be trained says so.
+#include <brim/train/trainer.h>
+#include <brim/train/weights.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "train/tiny_data.h"
+
+namespace brim::train {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::slurp;
+
+class TrainerTest : public ::testing::Test {
+ protected:
+  TrainerTest() {
+    testing::write_tiny_cifar(folder / "data");
+    recipe = load_recipe("tutorial-cnn");
+    recipe.data = folder / "data";
+    recipe.epochs = 3;
+    recipe.batch = 7;  // does not divide 60: the last batch is smaller
+    recipe.optimizer.lr = 0.01;
+    recipe.input.flip = true;
+    recipe.input.crop_padding = 4;
+    recipe.schedule.name = "cosine";
+  }
+  std::string error_of(const TrainOptions& options) {
+    try {
+      Trainer(recipe, options).run();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  }
+  testing::TemporaryFolder folder;
+  Recipe recipe;
+};
+
+TEST_F(TrainerTest, ResumedRunEqualsTheUninterruptedOne) {
+  for (const char* name : {"sgd", "adamw", "rmsprop"}) {
+    recipe.optimizer.name = name;
+    recipe.optimizer.momentum = name == std::string("sgd") ? 0.9 : 0;
+    const std::string whole = folder / ("whole-" + std::string(name));
+    const std::string parts = folder / ("parts-" + std::string(name));
+    const TrainResult a = Trainer(recipe, {.out = whole}).run();
+    EXPECT_EQ(a.steps, 27);
+    EXPECT_EQ(a.epochs_done, 3);
+
+    // Cut off in the middle of epoch 2: that epoch is trained again.
+    const TrainResult b = Trainer(recipe, {.max_steps = 13, .out = parts}).run();
+    EXPECT_EQ(b.steps, 13);
+    EXPECT_EQ(b.epochs_done, 1);
+    const TrainResult c = Trainer(checkpoint_recipe(parts), {.resume = parts}).run();
+    EXPECT_EQ(c.steps, 18);
+    EXPECT_EQ(c.epochs_done, 3);
+    EXPECT_EQ(slurp(whole + "/model.safetensors"), slurp(parts + "/model.safetensors")) << name;
+    for (const char* file : {"model", "optimizer", "schedule"})
+      EXPECT_EQ(slurp(whole + "/checkpoint-0003/" + file + ".safetensors"),
+                slurp(parts + "/checkpoint-0003/" + file + ".safetensors"))
+          << name << " " << file;
+    EXPECT_EQ(a.test->loss, c.test->loss);
+  }
+}
+
+TEST_F(TrainerTest, NumberOfWorkersChangesNoBit) {
+  std::string first;
+  for (const int workers : {0, 1, 2, 4}) {
+    const std::string out = folder / ("workers-" + std::to_string(workers));
+    Trainer(recipe, {.workers = workers, .out = out}).run();
+    const std::string weights = slurp(out + "/model.safetensors");
+    EXPECT_FALSE(weights.empty());
+    if (first.empty()) first = weights;
+    EXPECT_EQ(weights, first) << workers << " workers";
+  }
+}
+
+TEST_F(TrainerTest, SeedDecidesTheWeights) {
+  const auto weights = [&](uint64_t seed, const char* name) {
+    recipe.seed = seed;
+    Trainer(recipe, {.max_steps = 1, .out = folder / name}).run();
+    return slurp(folder / (std::string(name) + "/model.safetensors"));
+  };
+  EXPECT_EQ(weights(5, "a"), weights(5, "b"));
+  EXPECT_NE(weights(5, "c"), weights(6, "d"));
+}
+
+TEST_F(TrainerTest, LearnsAndReportsPerClass) {
+  recipe.epochs = 8;
+  recipe.input.flip = false;
+  recipe.input.crop_padding = 0;
+  recipe.optimizer.lr = 0.02;
+  recipe.schedule.name = "constant";
+  double last_loss = 0;
+  int64_t reports = 0;
+  const TrainResult r = Trainer(recipe, {.progress =
+                                             [&](const Progress& p) {
+                                               reports += p.report;
+                                               if (p.report) last_loss = p.loss;
+                                               EXPECT_LE(p.step, p.steps);
+                                             }})
+                            .run();
+  EXPECT_GT(reports, 8);
+  EXPECT_EQ(last_loss, r.final_loss);
+  EXPECT_LT(r.final_loss, 1.5);
+  ASSERT_TRUE(r.test);
+  EXPECT_EQ(r.test->samples, 20);
+  ASSERT_EQ(r.test->classes.size(), 10U);
+  int64_t correct = 0;
+  for (const auto& c : r.test->classes) {
+    EXPECT_EQ(c.samples, 2);
+    correct += c.correct;
+  }
+  EXPECT_DOUBLE_EQ(r.test->accuracy, static_cast<double>(correct) / 20);
+  EXPECT_GE(r.test->accuracy, 0.5);
+  EXPECT_GT(r.us_per_step, 0);
+  EXPECT_GT(r.account.fraction(diag::Cause::compute), 0.1);
+}
+
+TEST_F(TrainerTest, WeightsFileKnowsItsRecipeAndClasses) {
+  Trainer trainer(recipe, {.max_steps = 1, .out = folder / "run"});
+  trainer.run();
+  const std::string path = folder / "run/model.safetensors";
+  const io::SafeTensors file(path);
+  const WeightsInfo info = read_weights_info(file, path);
+  ASSERT_TRUE(info.recipe);
+  EXPECT_EQ(info.recipe->toml(), recipe.toml());
+  EXPECT_EQ(info.recipe->name, "tutorial-cnn");
+  EXPECT_EQ(info.classes, trainer.loader().source().classes());
+}
+
+TEST_F(TrainerTest, StopFinishesTheStepAndWritesNoModel) {
+  std::atomic<int> stop{0};
+  TrainOptions options{.out = folder / "run", .tick_seconds = 0, .stop = &stop};
+  options.progress = [&](const Progress& p) {
+    if (p.step == 12) stop = 2;
+  };
+  const TrainResult r = Trainer(recipe, options).run();
+  EXPECT_TRUE(r.stopped);
+  EXPECT_EQ(r.steps, 13);
+  EXPECT_FALSE(r.test);
+  EXPECT_TRUE(fs::exists(folder / "run/checkpoint-0001"));
+  EXPECT_FALSE(fs::exists(folder / "run/model.safetensors"));
+}
+
+TEST_F(TrainerTest, DataWithoutTestSplitHasNoAccuracy) {
+  testing::write_tiny_cifar(folder / "train-only", 20, 0);
+  recipe.data = folder / "train-only";
+  EXPECT_FALSE(Trainer(recipe, {.max_steps = 1}).run().test);
+}
+
+TEST_F(TrainerTest, FinishedRunIsGoneOnWithForMoreEpochs) {
+  recipe.epochs = 1;
+  recipe.schedule.name = "constant";
+  Trainer(recipe, {.out = folder / "run"}).run();
+  const TrainResult none = Trainer(recipe, {.resume = folder / "run"}).run();
+  EXPECT_EQ(none.steps, 0);
+  EXPECT_TRUE(std::isnan(none.final_loss));
+  ASSERT_TRUE(none.test);
+  recipe.epochs = 2;
+  EXPECT_EQ(Trainer(recipe, {.resume = folder / "run"}).run().steps, 9);
+}
+
+TEST_F(TrainerTest, Errors) {
+  recipe.epochs = 1;
+  Trainer(recipe, {.out = folder / "run"}).run();
+  EXPECT_NE(error_of({.out = folder / "run"}).find("holds a checkpoint already"),
+            std::string::npos);
+  EXPECT_NE(error_of({.resume = folder / "empty"}).find("holds no checkpoint"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder / "empty"));
+  EXPECT_NE(error_of({.device = Device::cuda(5)}).find("cuda:5"), std::string::npos);
+  recipe.optimizer.lr = 0.5;
+  EXPECT_NE(error_of({.resume = folder / "run"}).find("lr = 0.01"), std::string::npos)
+      << error_of({.resume = folder / "run"});
+  recipe.optimizer.lr = 1e9;
+  EXPECT_NE(error_of({.out = folder / "diverged"}).find("lower learning rate"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder / "diverged"));
+  recipe.data = folder / "nowhere";
+  EXPECT_NE(error_of({.out = folder / "new"}).find("nowhere"), std::string::npos);
+  EXPECT_FALSE(fs::exists(folder / "new"));
+}
+
+}  // namespace
+}  // namespace brim::train
