@@ -1,0 +1,65 @@
+// See measure.h.
+#include "cli/bench/measure.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <vector>
+
+namespace brim::cli {
+namespace {
+
+constexpr double kWarmUpSeconds = 0.3;
+constexpr double kBlockSeconds = 1e-3;
+constexpr int64_t kMinBlocks = 5;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// CPU seconds of all threads of this process.
+double cpu_now() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+double quantile(const std::vector<double>& sorted, double q) {
+  const double at = q * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<size_t>(at);
+  const size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (sorted[high] - sorted[low]) * (at - static_cast<double>(low));
+}
+
+}  // namespace
+
+Timing measure(const std::function<void()>& step, double seconds) {
+  const double begin = now();
+  int64_t warm_up = 0;
+  while (now() - begin < kWarmUpSeconds || warm_up < 3) {
+    step();
+    ++warm_up;
+  }
+  const double each = (now() - begin) / static_cast<double>(warm_up);
+  const int64_t block = std::max<int64_t>(1, std::llround(kBlockSeconds / each));
+
+  Timing timing;
+  std::vector<double> samples;
+  const double end = now() + seconds, cpu_begin = cpu_now();
+  while (now() < end || static_cast<int64_t>(samples.size()) < kMinBlocks) {
+    const double start = now();
+    for (int64_t i = 0; i < block; ++i) step();
+    samples.push_back((now() - start) / static_cast<double>(block) * 1e6);
+    timing.steps += block;
+  }
+  timing.cpu = (cpu_now() - cpu_begin) / static_cast<double>(timing.steps) * 1e6;
+  std::sort(samples.begin(), samples.end());
+  timing.median = quantile(samples, 0.5);
+  timing.p10 = quantile(samples, 0.1);
+  timing.p90 = quantile(samples, 0.9);
+  return timing;
+}
+
+}  // namespace brim::cli

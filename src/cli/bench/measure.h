@@ -1,0 +1,22 @@
+// Times a step the way bench/compare_torch.py does: the median over blocks of at least a
+// millisecond.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace brim::cli {
+
+/// Microseconds per step; the quantiles are over blocks of steps.
+struct Timing {
+  double median = 0;
+  double p10 = 0;
+  double p90 = 0;
+  double cpu = 0;     ///< CPU time of all threads, mean; steady where others use the machine too
+  int64_t steps = 0;  ///< timed ones, without the warm-up
+};
+
+/// Runs `step` for 0.3 s unmeasured, then for `seconds` s and at least 5 blocks.
+Timing measure(const std::function<void()>& step, double seconds);
+
+}  // namespace brim::cli

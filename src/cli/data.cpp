@@ -1,0 +1,69 @@
+// `brim data make DIR` and `brim data convert INPUT DIR`: data sets in the CIFAR-10 binary format.
+#include <brim/data/convert.h>
+#include <fmt/core.h>
+
+#include "cli/command.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+
+namespace brim::cli {
+namespace {
+
+struct Options {
+  std::string input, out;
+  uint64_t seed = 0;
+  bool resize = false, overwrite = false;
+  int workers = -1;
+};
+
+int run(const std::string& input, const Options& o) {
+  ProgressDisplay display;
+  const std::atomic<int>& stop = watch_signals();
+  try {
+    const data::ConvertResult result = data::convert_to_cifar10(
+        input, o.out,
+        {.side = o.resize ? 32 : 0,
+         .workers = o.workers,
+         .seed = o.seed,
+         .overwrite = o.overwrite,
+         .progress = [&](const data::ConvertProgress& p) {
+           display.show(fmt::format("{} {} images", p.stage, p.images), p.fraction);
+           return stop.load() == 0;
+         }});
+    display.finish();
+    fmt::print("{}: {} training and {} test images of {} classes in {} files\n", o.out,
+               result.train, result.test, result.classes.size(), result.files.size());
+  } catch (const Error&) {
+    display.finish();
+    if (stop.load() == 0) throw;
+    fmt::print(stderr, "brim: stopped; nothing was written to {}\n", o.out);
+    return 128 + stop.load();
+  }
+  return 0;
+}
+
+const Register data_command(
+    {"data", "make or convert data sets", [](CLI::App& app) -> std::function<int()> {
+       auto o = std::make_shared<Options>();
+       app.require_subcommand(1);
+       CLI::App* make =
+           app.add_subcommand("make", "write the drawn set shapes10 as CIFAR-10 binary");
+       make->add_option("out", o->out, "folder to write to")->required();
+       make->add_option("--seed", o->seed, "of the drawings")->check(CLI::NonNegativeNumber);
+       CLI::App* convert =
+           app.add_subcommand("convert", "write an image folder or tar as CIFAR-10 binary");
+       convert->add_option("input", o->input, "image folder or tar of images")->required();
+       convert->add_option("out", o->out, "folder to write to")->required();
+       convert->add_flag("--resize", o->resize, "resize pictures that are not 32 x 32");
+       convert->add_option("--seed", o->seed, "of the order of the images")
+           ->check(CLI::NonNegativeNumber);
+       convert->add_option("--workers", o->workers, "decoding threads")->check(CLI::Range(0, 1024));
+       for (CLI::App* sub : {make, convert})
+         sub->add_flag("--overwrite", o->overwrite, "replace files of an earlier conversion");
+       return [o, make] {
+         return run(make->parsed() ? fmt::format("shapes10:{}", o->seed) : o->input, *o);
+       };
+     }});
+
+}  // namespace
+}  // namespace brim::cli

@@ -1,0 +1,148 @@
+// `brim env`: what this machine offers and what this build of brim can use of it.
+#include <brim/core/device.h>
+#include <brim/core/threads.h>
+#include <fmt/core.h>
+#include <hwy/targets.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/libraries.h"
+#include "core/runtime.h"
+
+namespace brim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The value of the first line "KEY : VALUE" of a file in /proc.
+std::string proc_value(const char* path, std::string_view key) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(key)) continue;
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+int64_t meminfo_bytes(std::string_view key) {
+  int64_t kib = 0;
+  std::istringstream(proc_value("/proc/meminfo", key)) >> kib;
+  return kib * 1024;
+}
+
+/// The cgroup's memory limit, or 0 for none.
+int64_t cgroup_memory_limit() {
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    int64_t bytes = 0;
+    // Version 1 says "none" with a number near 2^63.
+    if (std::ifstream in(path); in >> bytes && bytes > 0 && bytes < (int64_t{1} << 60))
+      return bytes;
+  }
+  return 0;
+}
+
+/// The best of the instruction sets that this build was compiled for and this CPU has.
+std::string simd_target() {
+  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
+  return usable == 0
+             ? "none"
+             : hwy::TargetName(int64_t{1} << std::countr_zero(static_cast<uint64_t>(usable)));
+}
+
+std::string cpu_model() {
+  std::string model = proc_value("/proc/cpuinfo", "model name");
+  return model.empty() ? "unknown" : model;
+}
+
+Json facts() {
+  Json env;
+  env["version"] = build_versions()["brim"];
+  env["cpu"] = {{"model", cpu_model()},
+                {"online", sysconf(_SC_NPROCESSORS_ONLN)},
+                {"available", available_cpus()},
+                {"simd", simd_target()}};
+  env["memory"] = {{"total", meminfo_bytes("MemTotal")},
+                   {"available", meminfo_bytes("MemAvailable")},
+                   {"cgroup_limit", cgroup_memory_limit()}};
+  env["devices"] = Json::array();
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda, DeviceKind::sim})
+    for (const Device device : Device::all(kind))
+      env["devices"].push_back(
+          {{"name", device.str()}, {"description", runtime(kind).description(device.index)}});
+  env["libraries"] = Json::array();
+  for (const Library& l : libraries()) {
+    Json entry = {{"name", l.name}, {"found", l.found}, {"for", l.purpose}};
+    if (l.found)
+      entry["version"] = l.version;
+    else
+      entry["install"] = l.package;
+    env["libraries"].push_back(entry);
+  }
+  return env;
+}
+
+void print(const Json& env) {
+  const auto text = [](const Json& value) { return value.get<std::string>(); };
+  fmt::print("brim     {}\n", text(env["version"]));
+  fmt::print("cpu      {}\n", text(env["cpu"]["model"]));
+  fmt::print("         {} of {} CPUs may be used (affinity and cgroup), instruction set {}\n",
+             env["cpu"]["available"].get<int>(), env["cpu"]["online"].get<int>(),
+             text(env["cpu"]["simd"]));
+  const int64_t limit = env["memory"]["cgroup_limit"];
+  fmt::print("memory   {}, {} available{}\n", format_bytes(env["memory"]["total"]),
+             format_bytes(env["memory"]["available"]),
+             limit ? fmt::format(", cgroup limit {}", format_bytes(limit)) : "");
+  const char* head = "devices";
+  for (const Json& device : env["devices"]) {
+    fmt::print("{:<8} {:<8} {}\n", head, text(device["name"]), text(device["description"]));
+    head = "";
+  }
+  head = "found";
+  for (const Json& l : env["libraries"]) {
+    if (!l["found"]) continue;
+    fmt::print("{:<8} {:<16} {:<10} {}\n", head, text(l["name"]), text(l["version"]),
+               text(l["for"]));
+    head = "";
+  }
+  head = "missing";
+  std::string packages;
+  for (const Json& l : env["libraries"]) {
+    if (l["found"]) continue;
+    fmt::print("{:<8} {:<16} {:<10} {}; apt-get install {}\n", head, text(l["name"]), "-",
+               text(l["for"]), text(l["install"]));
+    packages += " " + text(l["install"]);
+    head = "";
+  }
+  if (packages.empty())
+    fmt::print("missing  nothing\n");
+  else
+    fmt::print("to install all of them: apt-get install{}, then build again\n", packages);
+}
+
+const Register env({"env", "show CPU, memory, devices and libraries, and what to install",
+                    [](CLI::App& app) -> std::function<int()> {
+                      auto json = std::make_shared<bool>(false);
+                      app.add_flag("--json", *json, "print one JSON object");
+                      return [json] {
+                        const Json env = facts();
+                        if (*json)
+                          fmt::print("{}\n", env.dump(2));
+                        else
+                          print(env);
+                        return 0;
+                      };
+                    }});
+
+}  // namespace
+}  // namespace brim::cli

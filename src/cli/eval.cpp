@@ -1,0 +1,103 @@
+// `brim eval RECIPE --weights FILE --data PATH`: accuracy overall and per class.
+#include <brim/core/allocator.h>
+#include <brim/core/threads.h>
+#include <brim/nn/models.h>
+#include <brim/train/trainer.h>
+#include <brim/train/weights.h>
+#include <fmt/core.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/libraries.h"
+#include "cli/report.h"
+#include "core/check.h"
+
+namespace brim::cli {
+namespace {
+
+struct Options {
+  std::string recipe, weights, data, device = "cpu", split = "test", memory_limit, json;
+  int64_t batch = 100;
+  int threads = 0;
+};
+
+/// The asked recipe, which must prepare pictures as the weights' own one did.
+train::Recipe chosen_recipe(const Options& o, const train::WeightsInfo& info) {
+  BRIM_CHECK(
+      !o.recipe.empty() || info.recipe, ValueError,
+      "[eval] {} does not say which recipe made it; name one: brim eval RECIPE --weights ...",
+      o.weights);
+  train::Recipe r = o.recipe.empty() ? *info.recipe : train::load_recipe(o.recipe);
+  if (info.recipe)
+    BRIM_CHECK(
+        r.model == info.recipe->model && r.input.mean == info.recipe->input.mean &&
+            r.input.std == info.recipe->input.std && r.input.size == info.recipe->input.size,
+        ValueError,
+        "[eval] {} was trained by recipe {}, whose model or [input] differs from that of {}; "
+        "leave the recipe out to use the weights' own",
+        o.weights, info.recipe->name, o.recipe);
+  if (!o.data.empty()) r.data = o.data;
+  r.batch = o.batch;
+  return r;
+}
+
+int run(const Options& o) {
+  const Device device(o.device);
+  check_json_path(o.json);
+  if (o.threads > 0) set_num_threads(o.threads);
+  if (!o.memory_limit.empty())
+    Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
+  const io::SafeTensors file(o.weights);
+  const train::WeightsInfo info = train::read_weights_info(file, o.weights);
+  const train::Recipe recipe = chosen_recipe(o, info);
+  const data::Loader loader = train::make_loader(recipe, data::parse_split(o.split), false);
+  const std::vector<std::string>& classes = loader.source().classes();
+  BRIM_CHECK(
+      info.classes.empty() || info.classes == classes, ValueError,
+      "[eval] the {} classes of {} are not the {} that {} was trained on, or in another order",
+      classes.size(), recipe.data, info.classes.size(), o.weights);
+  const auto model = nn::make_model(
+      recipe.model, {.classes = static_cast<int64_t>(classes.size()), .device = device});
+  train::load_weights(file, o.weights, *model);
+
+  const auto begin = std::chrono::steady_clock::now();
+  const train::Evaluation result = train::evaluate(*model, loader, device);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  if (o.json != "-") fmt::print("{}", accuracy_table(result));
+  if (!o.json.empty())
+    write_json({{"recipe", recipe.name},
+                {"data", recipe.data},
+                {"split", o.split},
+                {"weights", o.weights},
+                {"device", device.str()},
+                {"samples", result.samples},
+                {"images_per_s", static_cast<double>(result.samples) / seconds.count()},
+                {"loss", result.loss},
+                {"accuracy", result.accuracy},
+                {"per_class", to_json(result)},
+                {"versions", build_versions()}},
+               o.json);
+  return 0;
+}
+
+const Register eval_command(
+    {"eval", "measure the accuracy of trained weights", [](CLI::App& app) -> std::function<int()> {
+       auto o = std::make_shared<Options>();
+       app.add_option("recipe", o->recipe,
+                      "built-in recipe or FILE.toml; default: the weights' own");
+       app.add_option("--weights", o->weights, "a .safetensors file")->required();
+       app.add_option("--data", o->data, "shapes10, CIFAR-10 folder, image folder or tar");
+       app.add_option("--split", o->split, "test, train or all")->capture_default_str();
+       app.add_option("--device", o->device, "cpu, cuda:N or sim:N")->capture_default_str();
+       app.add_option("--batch", o->batch, "images at once")->check(CLI::Range(1, 1000000));
+       app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));
+       app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");
+       app.add_option("--json", o->json, "write the result to a file, or - for standard output");
+       return [o] { return run(*o); };
+     }});
+
+}  // namespace
+}  // namespace brim::cli

@@ -1,0 +1,43 @@
+// Text forms of sizes and times.
+#include "cli/format.h"
+
+#include <fmt/core.h>
+
+#include <cmath>
+#include <cstdlib>
+
+#include "cli/command.h"
+
+namespace brim::cli {
+
+std::string format_bytes(int64_t bytes) {
+  constexpr const char* kUnit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 5; ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnit[unit]);
+}
+
+std::string format_duration(double seconds) {
+  const int64_t s = std::isfinite(seconds) ? std::llround(std::max(seconds, 0.0)) : 0;
+  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+int64_t parse_bytes(std::string_view text, std::string_view option) {
+  const std::string copy(text);
+  char* end = nullptr;
+  double value = std::strtod(copy.c_str(), &end);
+  std::string unit(end);
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const size_t power = unit.empty() ? 0 : std::string_view("bkmgt").find(unit[0]);
+  const bool known =
+      unit.empty() || (power != std::string_view::npos &&
+                       (unit.size() == 1 || unit.substr(1) == "b" || unit.substr(1) == "ib"));
+  if (known) value *= std::pow(1024.0, static_cast<double>(power));
+  if (!known || end == copy.c_str() || !(value >= 1 && value < 9e18))
+    throw UsageError(fmt::format("{} '{}' is no size; write for example 512M or 2G", option, text));
+  return static_cast<int64_t>(value);
+}
+
+}  // namespace brim::cli

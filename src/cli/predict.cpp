@@ -1,0 +1,103 @@
+// `brim predict --weights FILE IMAGE...`: class and probability of each picture.
+#include <brim/autograd/autograd.h>
+#include <brim/core/threads.h>
+#include <brim/data/transform.h>
+#include <brim/nn/models.h>
+#include <brim/ops/softmax.h>
+#include <brim/train/weights.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "cli/command.h"
+#include "cli/report.h"
+#include "core/check.h"
+
+namespace brim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string weights, recipe, device = "cpu", json;
+  std::vector<std::string> images;
+  int top = 1;
+  int threads = 0;
+};
+
+/// How the recipe prepares a picture, without anything random.
+data::Transform transform_of(const train::Recipe& recipe) {
+  data::Transform transform;
+  transform.normalize.mean.assign(recipe.input.mean.begin(), recipe.input.mean.end());
+  transform.normalize.std.assign(recipe.input.std.begin(), recipe.input.std.end());
+  if (const int size = static_cast<int>(recipe.input.size); size > 0)
+    transform.steps = {data::Resize{.height = size}, data::CenterCrop{.height = size}};
+  return transform;
+}
+
+int64_t class_count(const train::WeightsInfo& info, const io::SafeTensors& file,
+                    const std::string& path) {
+  if (!info.classes.empty()) return static_cast<int64_t>(info.classes.size());
+  // The last bias has one element per class.
+  for (auto it = file.names().rbegin(); it != file.names().rend(); ++it)
+    if (file.info(*it).shape.rank() == 1) return file.info(*it).shape[0];
+  raise<FileError>("[predict] {} does not tell how many classes it knows", path);
+}
+
+int run(const Options& o) {
+  check_json_path(o.json);
+  if (o.threads > 0) set_num_threads(o.threads);
+  const Device device(o.device);
+  const io::SafeTensors file(o.weights);
+  const train::WeightsInfo info = train::read_weights_info(file, o.weights);
+  BRIM_CHECK(info.recipe || !o.recipe.empty(), ValueError,
+             "[predict] {} does not say which recipe made it; name one with --recipe", o.weights);
+  const train::Recipe recipe = o.recipe.empty() ? *info.recipe : train::load_recipe(o.recipe);
+  const auto model = nn::make_model(
+      recipe.model, {.classes = class_count(info, file, o.weights), .device = device});
+  train::load_weights(file, o.weights, *model);
+  model->eval();
+
+  const NoGrad guard;
+  const data::Transform transform = transform_of(recipe);
+  Json all = Json::array();
+  for (const std::string& path : o.images) {
+    const data::Image image = data::load_image(path);
+    const Tensor x = data::to_tensor(image, transform).unsqueeze(0).to(device);
+    const std::vector<float> p = softmax((*model)(x), 1).to_vector<float>();
+    std::vector<size_t> order(p.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+    order.resize(std::min(order.size(), static_cast<size_t>(o.top)));
+    std::string line;
+    Json found = Json::array();
+    for (const size_t i : order) {
+      const std::string name = i < info.classes.size() ? info.classes[i] : std::to_string(i);
+      line += fmt::format("{}{} {:.1f} %", line.empty() ? "" : ", ", name, 100.0 * p[i]);
+      found.push_back({{"class", name}, {"probability", p[i]}});
+    }
+    if (o.json != "-") fmt::print("{}: {}\n", path, line);
+    all.push_back({{"image", path}, {"classes", found}});
+  }
+  if (!o.json.empty()) write_json({{"weights", o.weights}, {"images", all}}, o.json);
+  return 0;
+}
+
+const Register predict_command(
+    {"predict", "tell the class of pictures", [](CLI::App& app) -> std::function<int()> {
+       auto o = std::make_shared<Options>();
+       app.add_option("--weights", o->weights, "a .safetensors file made by `brim train --out`")
+           ->required();
+       app.add_option("image", o->images, "JPEG or PNG files")->required();
+       app.add_option("--recipe", o->recipe, "for weights that do not name their recipe");
+       app.add_option("--top", o->top, "how many classes to show")->check(CLI::Range(1, 1000));
+       app.add_option("--device", o->device, "cpu, cuda:N or sim:N")->capture_default_str();
+       app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));
+       app.add_option("--json", o->json, "write the result to a file, or - for standard output");
+       return [o] { return run(*o); };
+     }});
+
+}  // namespace
+}  // namespace brim::cli

@@ -1,0 +1,84 @@
+// The bar goes to stderr, so that redirecting standard output does not switch it off.
+#include "cli/progress.h"
+
+#include <fmt/core.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "cli/format.h"
+
+namespace brim::cli {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int terminal_width() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+ProgressDisplay::ProgressDisplay(bool quiet)
+    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+void ProgressDisplay::draw(double fraction, const std::string& text) {
+  const int width = std::clamp(terminal_width() - static_cast<int>(text.size()) - 4, 0, 40);
+  const int full = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * width);
+  std::string bar;
+  if (width >= 8)
+    bar = fmt::format("[{}{}] ", std::string(static_cast<size_t>(full), '#'),
+                      std::string(static_cast<size_t>(width - full), '.'));
+  fmt::print(stderr, "\r{}{}\x1b[K", bar, text);
+  std::fflush(stderr);
+  open_ = true;
+  last_draw_ = now();
+}
+
+void ProgressDisplay::show(const train::Progress& p) {
+  if (quiet_) return;
+  if (p.report) {
+    images_per_s_ = p.images_per_s;
+    loss_ = p.loss;
+  }
+  const bool known = p.report || images_per_s_ > 0;
+  const std::string numbers =
+      known ? fmt::format("  {:.0f} img/s  loss {:.4f}", images_per_s_, loss_) : "";
+  if (terminal_) {
+    if (p.step < p.steps && now() - last_draw_ < 0.1) return;
+    draw(static_cast<double>(p.step) / static_cast<double>(p.steps),
+         fmt::format("epoch {}/{}  step {}/{}{}  {} left", p.epoch + 1, p.epochs, p.step, p.steps,
+                     numbers, format_duration(p.seconds_left)));
+  } else if (p.report) {
+    fmt::print("epoch {}/{}  step {}/{}{}  {} left\n", p.epoch + 1, p.epochs, p.step, p.steps,
+               numbers, format_duration(p.seconds_left));
+    std::fflush(stdout);
+  }
+}
+
+void ProgressDisplay::show(const std::string& what, double fraction) {
+  if (quiet_) return;
+  const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
+  if (terminal_) {
+    if (fraction < 1 && now() - last_draw_ < 0.1) return;
+    draw(fraction, fmt::format("{} {} %", what, percent));
+  } else if (percent / 10 > last_tenth_) {
+    last_tenth_ = percent / 10;
+    fmt::print("{} {} %\n", what, percent);
+    std::fflush(stdout);
+  }
+}
+
+void ProgressDisplay::finish() {
+  if (open_) std::fputc('\n', stderr);
+  open_ = false;
+}
+
+}  // namespace brim::cli

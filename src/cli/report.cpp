@@ -1,0 +1,70 @@
+// Results as text and as JSON.
+#include "cli/report.h"
+
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "io/atomic_file.h"
+
+namespace brim::cli {
+
+using Json = nlohmann::ordered_json;
+
+std::string accuracy_table(const train::Evaluation& e) {
+  int64_t correct = 0;
+  size_t width = 8;
+  for (const auto& c : e.classes) {
+    correct += c.correct;
+    width = std::max(width, c.name.size());
+  }
+  std::string text = fmt::format("accuracy on {} test images: {:.2f} %, loss {:.4f}\n", e.samples,
+                                 100 * e.accuracy, e.loss);
+  if (e.classes.size() > 100) return text;
+  for (const auto& c : e.classes)
+    text += fmt::format("  {:<{}} {:>6.1f} %  {:>6} of {}\n", c.name, width, 100 * c.accuracy(),
+                        c.correct, c.samples);
+  return text;
+}
+
+Json to_json(const train::Evaluation& e) {
+  Json json = Json::object();
+  for (const auto& c : e.classes) json[c.name] = c.accuracy();
+  return json;
+}
+
+Json to_json(const diag::Account& account) {
+  Json json = Json::object();
+  for (int i = 0; i < diag::kCauseCount; ++i) {
+    const auto cause = static_cast<diag::Cause>(i);
+    std::string key(diag::name(cause));
+    std::replace(key.begin(), key.end(), ' ', '_');
+    json[key] = account.fraction(cause);
+  }
+  return json;
+}
+
+void check_json_path(const std::string& path) {
+  if (path.empty() || path == "-") return;
+  struct stat info {};
+  const std::string folder = io::parent_folder(path);
+  BRIM_CHECK(stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode), FileError,
+             "[json] {} is a folder; give the name of a file to --json", path);
+  BRIM_CHECK(access(folder.c_str(), W_OK | X_OK) == 0, FileError,
+             "[json] {} cannot be written: the folder {} must exist and be writable", path, folder);
+}
+
+void write_json(const Json& json, const std::string& path) {
+  // A class name from a folder may be no UTF-8.
+  const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  if (path == "-")
+    fmt::print("{}", text);
+  else
+    io::write_file_atomically(path, text);
+}
+
+}  // namespace brim::cli

@@ -1,0 +1,24 @@
+// Results as text for people and as JSON for programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include <brim/train/trainer.h>
+
+namespace brim::cli {
+
+/// Overall and per-class accuracy.
+std::string accuracy_table(const train::Evaluation& evaluation);
+
+nlohmann::ordered_json to_json(const train::Evaluation& evaluation);
+/// {"compute": 0.93, ...}: fractions of the wall time that add up to 1.
+nlohmann::ordered_json to_json(const diag::Account& account);
+
+/// Writes the object to a file, atomically, or to standard output for "-". Throws FileError.
+void write_json(const nlohmann::ordered_json& json, const std::string& path);
+
+/// Throws FileError now if `path` could not be written later. "" and "-" are always good.
+void check_json_path(const std::string& path);
+
+}  // namespace brim::cli

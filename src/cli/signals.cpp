@@ -1,0 +1,25 @@
+// The handler is reset on entry, so the second signal has its default effect.
+#include "cli/signals.h"
+
+#include <csignal>
+
+namespace brim::cli {
+namespace {
+
+std::atomic<int> received{0};
+static_assert(std::atomic<int>::is_always_lock_free, "the handler may not lock");
+
+void on_signal(int number) { received.store(number, std::memory_order_relaxed); }
+
+}  // namespace
+
+const std::atomic<int>& watch_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  sigemptyset(&action.sa_mask);
+  for (const int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
+  return received;
+}
+
+}  // namespace brim::cli

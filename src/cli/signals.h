@@ -1,0 +1,11 @@
+// SIGINT and SIGTERM ask for a clean stop; a second one ends the process at once.
+#pragma once
+
+#include <atomic>
+
+namespace brim::cli {
+
+/// Installs the handlers and returns where the signal's number appears (0: none yet).
+const std::atomic<int>& watch_signals();
+
+}  // namespace brim::cli

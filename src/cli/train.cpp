@@ -1,0 +1,175 @@
+// `brim train RECIPE|FILE.toml`: trains, shows progress, then prints accuracy and the account.
+#include <brim/core/allocator.h>
+#include <brim/core/threads.h>
+#include <brim/train/trainer.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "cli/command.h"
+#include "cli/format.h"
+#include "cli/libraries.h"
+#include "cli/progress.h"
+#include "cli/report.h"
+#include "cli/signals.h"
+#include "cli/start.h"
+
+namespace brim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string recipe, data, device = "cpu", workers = "auto", out, resume, memory_limit, json;
+  std::optional<int64_t> epochs, batch, steps;
+  std::optional<double> lr;
+  std::optional<uint64_t> seed;
+  int threads = 0;
+};
+
+/// The recipe with the options over it. A resumed run takes its recipe from the checkpoint.
+train::Recipe chosen_recipe(const Options& o) {
+  if (o.recipe.empty() && o.resume.empty())
+    throw UsageError(fmt::format("which recipe? Give a FILE.toml or a built-in one: {}",
+                                 fmt::join(train::recipe_names(), ", ")));
+  train::Recipe r =
+      o.recipe.empty() ? train::checkpoint_recipe(o.resume) : train::load_recipe(o.recipe);
+  if (!o.data.empty()) r.data = o.data;
+  if (o.epochs) r.epochs = *o.epochs;
+  if (o.batch) r.batch = *o.batch;
+  if (o.lr) r.optimizer.lr = *o.lr;
+  if (o.seed) r.seed = *o.seed;
+  train::check_recipe(r);
+  return r;
+}
+
+int workers_of(const std::string& text) {
+  if (text == "auto") return -1;
+  int workers = -1;
+  const bool digits = !text.empty() && text.size() <= 4 &&
+                      text.find_first_not_of("0123456789") == std::string::npos;
+  if (digits) workers = std::stoi(text);
+  if (workers < 0 || workers > 1024)
+    throw UsageError(
+        fmt::format("--workers '{}' is neither a number from 0 to 1024 nor auto", text));
+  return workers;
+}
+
+Json result_json(const Options& o, const train::Recipe& r, const train::TrainResult& result,
+                 double startup_ms, int workers) {
+  const Device device(o.device);
+  const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
+  Json json;
+  json["recipe"] = r.name;
+  json["data"] = r.data;
+  json["device"] = device.str();
+  json["images_per_s"] = result.images_per_s;
+  json["us_per_step"] = result.us_per_step;
+  json["steps"] = result.steps;
+  json["epochs"] = result.epochs_done;
+  json["batch"] = r.batch;
+  json["final_loss"] = number(result.final_loss);
+  json["accuracy"] = result.test ? Json(result.test->accuracy) : Json(nullptr);
+  json["per_class"] = result.test ? to_json(*result.test) : Json(nullptr);
+  json["test_loss"] = result.test ? number(result.test->loss) : Json(nullptr);
+  json["account"] = to_json(result.account);
+  json["seed"] = r.seed;
+  json["peak_memory"] = Allocator::of(device).stats().peak_live;
+  json["seconds"] = result.seconds;
+  json["startup_ms"] = startup_ms;
+  json["threads"] = num_threads();
+  json["workers"] = workers;
+  json["skipped"] = result.skipped;
+  json["stopped"] = result.stopped;
+  json["versions"] = build_versions();
+  return json;
+}
+
+/// What to type to go on after a stop.
+std::string resume_hint(const Options& o, const train::TrainResult& result) {
+  const std::string folder = o.out.empty() ? o.resume : o.out;
+  if (folder.empty()) return "nothing was saved; with --out DIR a stopped run can be resumed";
+  if (result.epochs_done == 0)
+    return fmt::format("no epoch was finished, so {} holds no checkpoint; start again", folder);
+  std::string command = "brim train --resume " + folder;
+  if (!o.data.empty()) command += " --data " + o.data;
+  if (o.epochs) command += fmt::format(" --epochs {}", *o.epochs);
+  return fmt::format("to go on after epoch {}: {}", result.epochs_done, command);
+}
+
+int run(const Options& o) {
+  const int workers = workers_of(o.workers);
+  const train::Recipe recipe = chosen_recipe(o);
+  const Device device(o.device);
+  check_json_path(o.json);
+  if (o.threads > 0) set_num_threads(o.threads);
+  if (!o.memory_limit.empty())
+    Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
+
+  const bool quiet = o.json == "-";
+  ProgressDisplay display(quiet);
+  double startup_ms = 0;
+  train::TrainOptions options{.device = device,
+                              .workers = workers,
+                              .max_steps = o.steps.value_or(0),
+                              .out = o.out,
+                              .resume = o.resume,
+                              .progress = [&](const auto& p) { display.show(p); },
+                              .first_step = [&] { startup_ms = milliseconds_since_start(); },
+                              .stop = &watch_signals()};
+  train::Trainer trainer(recipe, options);
+  if (!quiet) {
+    fmt::print("{}: {} images of {}, {} epochs of batch {} on {}, seed {}\n", recipe.name,
+               trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch, device.str(),
+               recipe.seed);
+    std::fflush(stdout);
+  }
+  const train::TrainResult result = trainer.run();
+  display.finish();
+
+  if (!quiet) {
+    fmt::print("{} steps in {:.1f} s: {:.0f} img/s, {:.0f} us per step\n", result.steps,
+               result.seconds, result.images_per_s, result.us_per_step);
+    if (result.skipped > 0) fmt::print("{} corrupt samples were left out\n", result.skipped);
+    if (result.test)
+      fmt::print("{}", accuracy_table(*result.test));
+    else if (!result.stopped)
+      fmt::print("{} has no test split, so the accuracy is unknown\n", recipe.data);
+    fmt::print("where the time of training went\n{}", result.account.table());
+  }
+  if (!o.json.empty())
+    write_json(result_json(o, recipe, result, startup_ms, trainer.loader().options().workers),
+               o.json);
+  if (result.stopped) {
+    fmt::print(stderr, "brim: stopped at step {}; {}\n", result.steps, resume_hint(o, result));
+    return 128 + options.stop->load();
+  }
+  return 0;
+}
+
+const Register train_command(
+    {"train", "train a network from a recipe", [](CLI::App& app) -> std::function<int()> {
+       auto o = std::make_shared<Options>();
+       app.add_option("recipe", o->recipe, "built-in recipe (tutorial-cnn) or FILE.toml");
+       app.add_option("--data", o->data, "shapes10, CIFAR-10 folder, image folder or tar");
+       app.add_option("--device", o->device, "cpu, cuda:N or sim:N")->capture_default_str();
+       app.add_option("--epochs", o->epochs, "passes over the data")->check(CLI::Range(1, 1000000));
+       app.add_option("--batch", o->batch, "images per step")->check(CLI::Range(1, 1000000));
+       app.add_option("--workers", o->workers, "loader threads, or auto")->capture_default_str();
+       app.add_option("--lr", o->lr, "learning rate")->check(CLI::NonNegativeNumber);
+       app.add_option("--seed", o->seed, "of weights, order and augmentation")
+           ->check(CLI::Range(int64_t{0}, int64_t{9'000'000'000'000'000'000}));
+       app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));
+       app.add_option("--steps", o->steps, "stop after so many steps")
+           ->check(CLI::Range(int64_t{1}, int64_t{1} << 60));
+       app.add_option("--out", o->out, "folder for model.safetensors and checkpoints");
+       app.add_option("--resume", o->resume, "folder of a run to go on with");
+       app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");
+       app.add_option("--json", o->json, "write the result to a file, or - for standard output");
+       return [o] { return run(*o); };
+     }});
+
+}  // namespace
+}  // namespace brim::cli

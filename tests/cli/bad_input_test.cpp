@@ -1,0 +1,216 @@
+// Every kind of bad input to the real command: exit code not 0, exactly one line on stderr that
+// names the thing and says what to do, and nothing left behind.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <set>
+
+#include "cli/run_brim.h"
+
+namespace brim::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// All files and folders below `folder`.
+std::set<std::string> listing(const std::string& folder) {
+  std::set<std::string> found;
+  for (const auto& entry : fs::recursive_directory_iterator(folder))
+    found.insert(entry.path().string());
+  return found;
+}
+
+class BadInput : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (access(brim_path().c_str(), X_OK) != 0) GTEST_SKIP() << brim_path() << " is not built";
+    write_tiny_cifar(data());
+  }
+  std::string data() const { return folder / "data"; }
+  std::string file(const std::string& name, const std::string& content) {
+    std::ofstream(folder / name, std::ios::binary) << content;
+    return folder / name;
+  }
+  /// A run with weights and one checkpoint.
+  std::string trained() {
+    const std::string out = folder / "run";
+    if (!fs::exists(out)) {
+      const Ran ran =
+          run_brim({"train", "tutorial-cnn", "--data", data(), "--epochs", "1", "--out", out});
+      EXPECT_EQ(ran.code, 0) << ran.err;
+    }
+    return out;
+  }
+
+  /// Runs it and checks that it fails as it should. Each of `words` must be in the message.
+  void fails(const std::vector<std::string>& args, int code, const std::vector<std::string>& words,
+             const std::string& before = "") {
+    const std::set<std::string> files = listing(folder.path());
+    const Ran ran = run_brim(args, before);
+    std::string line;
+    for (const std::string& arg : args) line += arg + " ";
+    SCOPED_TRACE(line);
+    EXPECT_EQ(ran.code, code) << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    EXPECT_TRUE(ran.err.starts_with("brim: error: ")) << ran.err;
+    for (const std::string& word : words)
+      EXPECT_NE(ran.err.find(word), std::string::npos) << "'" << word << "' is not in: " << ran.err;
+    EXPECT_EQ(listing(folder.path()), files) << "files were left behind or lost";
+  }
+  /// brim train tutorial-cnn on the tiny data with more options.
+  void train_fails(const std::vector<std::string>& more, int code,
+                   const std::vector<std::string>& words, const std::string& before = "") {
+    std::vector<std::string> args = {"train", "tutorial-cnn", "--data", data()};
+    args.insert(args.end(), more.begin(), more.end());
+    fails(args, code, words, before);
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(BadInput, CommandsAndOptions) {
+  fails({"trian"}, 2, {"'trian'", "did you mean 'train'?"});
+  fails({"data", "mak", "x"}, 2, {"'mak'", "make"});
+  fails({"data", "make"}, 2, {"out"});
+  fails({"train"}, 2, {"which recipe", "tutorial-cnn"});
+  fails({"predict", "x.png"}, 2, {"--weights"});
+  fails({"eval", "tutorial-cnn"}, 2, {"--weights"});
+  train_fails({"--epoch", "3"}, 2, {"--epoch", "did you mean '--epochs'?"});
+  train_fails({"--worker=3"}, 2, {"--worker", "did you mean '--workers'?"});
+  train_fails({"surplus"}, 2, {"surplus"});
+  train_fails({"--epochs", "two"}, 2, {"--epochs", "two"});
+  train_fails({"--epochs", "0"}, 2, {"--epochs", "0"});
+  train_fails({"--batch", "-4"}, 2, {"--batch"});
+  train_fails({"--batch"}, 2, {"--batch"});
+  train_fails({"--lr", "-1"}, 2, {"--lr"});
+  train_fails({"--lr", "nan"}, 1, {"lr"});
+  train_fails({"--seed", "-1"}, 2, {"--seed"});
+  train_fails({"--threads", "0"}, 2, {"--threads"});
+  train_fails({"--steps", "0"}, 2, {"--steps"});
+  train_fails({"--workers", "many"}, 2, {"--workers", "many"});
+  train_fails({"--memory-limit", "lots"}, 2, {"--memory-limit", "lots"});
+}
+
+TEST_F(BadInput, Devices) {
+  train_fails({"--device", "gpux"}, 1, {"gpux", "cuda:N"});
+  train_fails({"--device", "cuda:99"}, 1, {"cuda:99"});
+  train_fails({"--device", "cpu:one"}, 1, {"cpu:one"});
+}
+
+TEST_F(BadInput, Recipes) {
+  fails({"train", "tutorial-cn"}, 1, {"tutorial-cn", "did you mean 'tutorial-cnn'?"});
+  fails({"train", folder / "absent.toml"}, 1, {"absent.toml"});
+  fails({"train", folder.path() + "/"}, 1, {folder.path()});
+  const auto recipe = [&](const std::string& text) { return file("r.toml", text); };
+  fails({"train", recipe("epoch = 3")}, 1, {"r.toml:1", "'epoch'", "did you mean 'epochs'?"});
+  fails({"train", recipe("\n[optimizer]\nlearning_rate = 3")}, 1,
+        {"r.toml:3", "optimizer.learning_rate"});
+  fails({"train", recipe("epochs = 'two'")}, 1, {"r.toml:1", "epochs"});
+  fails({"train", recipe("epochs = = 2")}, 1, {"r.toml:1", "not TOML"});
+  fails({"train", recipe("model = 'resnet'")}, 1, {"resnet", "tutorial-cnn"});
+  fails({"train", recipe(std::string("\0\xff\xfe", 3))}, 1, {"r.toml"});
+}
+
+TEST_F(BadInput, Data) {
+  const auto with = [&](const std::string& path, const std::vector<std::string>& words) {
+    fails({"train", "tutorial-cnn", "--out", folder / "new", "--data", path}, 1, words);
+  };
+  with(folder / "absent", {"absent"});
+  fs::create_directory(folder / "empty");
+  with(folder / "empty", {"empty"});
+  with(file("noise", "this is no data set"), {"noise"});
+  with(file("noise.tar.gz", std::string("\x1f\x8b\x08\0garbage", 11)), {"noise.tar.gz"});
+
+  fs::create_directory(folder / "short");
+  std::ofstream(folder / "short/data_batch_1.bin") << std::string(3073 + 100, '\0');
+  with(folder / "short", {"data_batch_1.bin"});
+  fs::create_directory(folder / "none");
+  std::ofstream(folder / "none/data_batch_1.bin") << "";
+  with(folder / "none", {"data_batch_1.bin"});
+  fs::create_directory(folder / "label");
+  std::ofstream(folder / "label/data_batch_1.bin") << std::string(3073, '\x63');
+  with(folder / "label", {"data_batch_1.bin", "99"});
+
+  fs::create_directories(folder / "pictures/cat");
+  std::ofstream(folder / "pictures/cat/a.jpg") << "no picture";
+  with(folder / "pictures", {"cat/a.jpg"});
+}
+
+TEST_F(BadInput, UnreadableFolders) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  fs::permissions(data(), fs::perms::none);
+  const Ran ran = run_brim({"train", "tutorial-cnn", "--data", data()});
+  fs::permissions(data(), fs::perms::owner_all);
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find(data()), std::string::npos) << ran.err;
+}
+
+TEST_F(BadInput, Weights) {
+  const std::string good = slurp(trained() + "/model.safetensors");
+  const auto evaluate = [&](const std::string& path, const std::vector<std::string>& words) {
+    fails({"eval", "tutorial-cnn", "--data", data(), "--weights", path}, 1, words);
+    fails({"predict", "--recipe", "tutorial-cnn", "--weights", path, "x.png"}, 1, words);
+  };
+  evaluate(folder / "absent", {"absent"});
+  evaluate(folder.path(), {folder.path()});
+  evaluate(file("empty", ""), {"empty", "0 bytes"});
+  evaluate(file("cut", good.substr(0, good.size() - 10)), {"cut", "truncated"});
+  evaluate(file("head", good.substr(0, 100)), {"head", "truncated"});
+  evaluate(file("noise", std::string(100, 'x')), {"noise"});
+  std::string renamed = good;
+  renamed.replace(renamed.find("\"fc3.bias\""), 10, "\"fc3.bios\"");
+  evaluate(file("renamed", renamed), {"renamed", "fc3.bias"});
+  fails({"predict", "--weights", folder / "run/model.safetensors", folder / "absent.png"}, 1,
+        {"absent.png"});
+  fails({"predict", "--weights", folder / "run/model.safetensors", file("p.png", "no picture")}, 1,
+        {"p.png"});
+  fails({"eval", "tutorial-cnn", "--weights", folder / "run/model.safetensors", "--data",
+         folder / "absent"},
+        1, {"absent"});
+}
+
+TEST_F(BadInput, OutputThatCannotBeWritten) {
+  file("taken", "a file");
+  train_fails({"--out", folder / "taken"}, 1, {"taken"});
+  train_fails({"--out", folder / "taken/below"}, 1, {"taken"});
+  train_fails({"--json", folder.path()}, 1, {folder.path()});
+  train_fails({"--json", folder / "no/such/r.json"}, 1, {"no/such"});
+  train_fails({"--out", "/proc/brim"}, 1, {"/proc/brim"});
+  const std::string run = trained();
+  train_fails({"--out", run}, 1, {"run", "--resume"});
+  fails({"data", "make", folder / "taken"}, 1, {"taken"});
+  fails({"data", "convert", folder / "absent", folder / "new"}, 1, {"absent"});
+}
+
+TEST_F(BadInput, FullDisk) {
+  // No file may grow above 100 kB (ulimit counts in 512 bytes); the weights need 250 kB.
+  train_fails({"--epochs", "1", "--out", folder / "new"}, 1, {"new", "nothing was left behind"},
+              "ulimit -f 200;");
+  // An earlier checkpoint survives.
+  const std::string run = trained();
+  const std::string before = slurp(run + "/checkpoint-0001/model.safetensors");
+  fails({"train", "--resume", run, "--epochs", "2"}, 1, {"nothing was left behind"},
+        "ulimit -f 200;");
+  EXPECT_EQ(slurp(run + "/checkpoint-0001/model.safetensors"), before);
+}
+
+TEST_F(BadInput, MemoryLimitTooSmall) {
+  train_fails({"--memory-limit", "100K", "--out", folder / "new"}, 1,
+              {"[memory]", "--memory-limit", "102400"});
+}
+
+TEST_F(BadInput, Resume) {
+  fails({"train", "--resume", folder / "absent"}, 1, {"absent", "no checkpoint"});
+  const std::string run = trained();
+  fails({"train", "--resume", run, "--lr", "0.5"}, 1, {"lr"});
+  const std::string model = run + "/checkpoint-0001/model.safetensors";
+  const std::string good = slurp(model);
+  std::ofstream(model, std::ios::binary) << good.substr(0, good.size() / 2);
+  fails({"train", "--resume", run, "--epochs", "2"}, 1, {"model.safetensors", "damaged"});
+  fs::remove(model);
+  fails({"train", "--resume", run, "--epochs", "2"}, 1, {"model.safetensors"});
+}
+
+}  // namespace
+}  // namespace brim::testing

@@ -1,0 +1,153 @@
+// The command as a user types it: training, JSON, resume, signals, evaluation, prediction, data.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/run_brim.h"
+
+namespace brim::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+class Command : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (access(brim_path().c_str(), X_OK) != 0) GTEST_SKIP() << brim_path() << " is not built";
+    write_tiny_cifar(folder / "data");
+  }
+  std::vector<std::string> train(std::vector<std::string> more) const {
+    std::vector<std::string> args = {"train", "tutorial-cnn", "--data", folder / "data"};
+    args.insert(args.end(), more.begin(), more.end());
+    return args;
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(Command, HelpAndVersion) {
+  EXPECT_EQ(run_brim({"--version"}).out.substr(0, 5), "brim ");
+  const Ran help = run_brim({"--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char* name : {"train", "eval", "predict", "env", "data"})
+    EXPECT_NE(help.out.find(name), std::string::npos) << name;
+  EXPECT_NE(run_brim({"train", "--help"}).out.find("--memory-limit"), std::string::npos);
+  EXPECT_EQ(run_brim({}).code, 2);
+}
+
+TEST_F(Command, Env) {
+  const Ran ran = run_brim({"env", "--json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json env = json::parse(ran.out);
+  EXPECT_GE(env["cpu"]["available"], 1);
+  EXPECT_GT(env["memory"]["total"], 0);
+  EXPECT_EQ(env["devices"][0]["name"], "cpu");
+  for (const json& library : env["libraries"])
+    EXPECT_TRUE(library.contains(library["found"].get<bool>() ? "version" : "install"));
+}
+
+TEST_F(Command, TrainWritesOneJsonObject) {
+  const std::string path = folder / "r.json";
+  const Ran ran = run_brim(train({"--seed", "3", "--epochs", "2", "--json", path}));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  EXPECT_NE(ran.out.find("100.0 %"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("accuracy on 20 test images"), std::string::npos) << ran.out;
+  const json r = json::parse(slurp(path));
+  EXPECT_EQ(r["recipe"], "tutorial-cnn");
+  EXPECT_EQ(r["device"], "cpu");
+  EXPECT_EQ(r["steps"], 30);
+  EXPECT_EQ(r["batch"], 4);
+  EXPECT_EQ(r["seed"], 3);
+  for (const char* key : {"images_per_s", "us_per_step", "final_loss", "peak_memory", "startup_ms"})
+    EXPECT_GT(r[key], 0) << key;
+  EXPECT_EQ(r["per_class"].size(), 10U);
+  double sum = 0;
+  for (const auto& [cause, fraction] : r["account"].items()) sum += fraction.get<double>();
+  EXPECT_NEAR(sum, 1, 1e-9);
+  EXPECT_TRUE(r["versions"].contains("brim"));
+}
+
+TEST_F(Command, JsonOnStandardOutputIsAlone) {
+  const Ran ran = run_brim(train({"--steps", "3", "--json", "-"}));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(json::parse(ran.out)["steps"], 3);
+}
+
+TEST_F(Command, OptionsOverrideTheRecipe) {
+  std::ofstream(folder / "mine.toml") << "epochs = 9\nbatch = 5\n[optimizer]\nlr = 0.5\n";
+  const Ran ran =
+      run_brim({"train", folder / "mine.toml", "--data", folder / "data", "--epochs", "1", "--lr",
+                "0.01", "--threads", "1", "--workers", "0", "--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json r = json::parse(ran.out);
+  EXPECT_EQ(r["steps"], 12);
+  EXPECT_EQ(r["threads"], 1);
+  EXPECT_EQ(r["workers"], 0);
+}
+
+TEST_F(Command, TrainEvalPredictAndResume) {
+  const std::string out = folder / "run";
+  Ran ran = run_brim(train({"--epochs", "2", "--out", out, "--json", folder / "t.json"}));
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(fs::exists(out + "/checkpoint-0002"));
+  const std::string weights = out + "/model.safetensors";
+
+  ran = run_brim(
+      {"eval", "tutorial-cnn", "--weights", weights, "--data", folder / "data", "--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json trained = json::parse(slurp(folder / "t.json")), evaluated = json::parse(ran.out);
+  EXPECT_EQ(evaluated["accuracy"], trained["accuracy"]);
+  EXPECT_EQ(evaluated["per_class"], trained["per_class"]);
+
+  // A picture of one pixel: resized.
+  const std::string png = folder / "p.png";
+  const unsigned char bytes[] = {
+      0x89, 'P',  'N',  'G',  0x0d, 0x0a, 0x1a, 0x0a, 0,    0,    0,    0x0d, 'I',  'H',
+      'D',  'R',  0,    0,    0,    1,    0,    0,    0,    1,    8,    2,    0,    0,
+      0,    0x90, 0x77, 0x53, 0xde, 0,    0,    0,    0x0c, 'I',  'D',  'A',  'T',  0x08,
+      0xd7, 0x63, 0xf8, 0xcf, 0xc0, 0,    0,    0x03, 0x01, 0x01, 0,    0x18, 0xdd, 0x8d,
+      0xb0, 0,    0,    0,    0,    'I',  'E',  'N',  'D',  0xae, 0x42, 0x60, 0x82};
+  std::ofstream(png, std::ios::binary).write(reinterpret_cast<const char*>(bytes), sizeof bytes);
+  ran = run_brim({"predict", "--weights", weights, "--top", "10", "--json", "-", png, png});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json predicted = json::parse(ran.out);
+  ASSERT_EQ(predicted["images"].size(), 2U);
+  double sum = 0;
+  for (const json& c : predicted["images"][0]["classes"]) sum += c["probability"].get<double>();
+  EXPECT_NEAR(sum, 1, 1e-5);
+
+  ran = run_brim({"train", "--resume", out, "--epochs", "3", "--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(json::parse(ran.out)["steps"], 15);
+  EXPECT_TRUE(fs::exists(out + "/checkpoint-0003"));
+}
+
+TEST_F(Command, SignalsStopCleanly) {
+  for (const auto& [signal, code] : {std::pair("INT", 130), std::pair("TERM", 143)}) {
+    const std::string out = folder / signal;
+    // The process that `exec` turns into brim gets the signal once a checkpoint is there.
+    const std::string before = "p=$$; ( for i in $(seq 900); do ls " + in_quotes(out) +
+                               " 2>/dev/null | grep -q '^checkpoint' && break; sleep 0.05; done; "
+                               "kill -" +
+                               signal + " $p ) & ";
+    const Ran ran = run_brim(train({"--epochs", "100000", "--out", out}), before);
+    EXPECT_EQ(ran.code, code) << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    EXPECT_NE(ran.err.find("brim train --resume " + out), std::string::npos) << ran.err;
+    EXPECT_FALSE(fs::exists(out + "/model.safetensors"));
+    EXPECT_EQ(std::distance(fs::directory_iterator(out), {}), 1) << "only the last checkpoint";
+  }
+}
+
+TEST_F(Command, DataConvert) {
+  const Ran ran = run_brim({"data", "convert", folder / "data", folder / "copy"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(fs::file_size(folder / "copy/data_batch_1.bin"), 60U * 3073);
+  EXPECT_EQ(fs::file_size(folder / "copy/test_batch.bin"), 20U * 3073);
+  EXPECT_EQ(run_brim({"data", "convert", folder / "data", folder / "copy"}).code, 1);
+}
+
+}  // namespace
+}  // namespace brim::testing

@@ -1,0 +1,46 @@
+// Runs the real command and keeps what it said.
+#pragma once
+
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "train/tiny_data.h"
+
+namespace brim::testing {
+
+struct Ran {
+  int code = -1;  ///< exit code; 128 + signal where a signal ended it
+  std::string out, err;
+};
+
+inline std::string brim_path() {
+  const char* build = std::getenv("BRIM_BUILD_DIR");
+  return std::string(build ? build : "build") + "/bin/brim";
+}
+
+inline std::string in_quotes(const std::string& text) {
+  std::string result = "'";
+  for (const char c : text) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return result + "'";
+}
+
+/// `before`: shell text in front, such as "ulimit -f 1;".
+inline Ran run_brim(const std::vector<std::string>& args, const std::string& before = "") {
+  const TemporaryFolder scratch;
+  std::string line = before + " exec " + in_quotes(brim_path());
+  for (const std::string& arg : args) line += " " + in_quotes(arg);
+  line += " >" + in_quotes(scratch / "out") + " 2>" + in_quotes(scratch / "err") + " </dev/null";
+  const int status = std::system(("timeout 100 sh -c " + in_quotes(line)).c_str());
+  Ran ran;
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  ran.out = slurp(scratch / "out");
+  ran.err = slurp(scratch / "err");
+  return ran;
+}
+
+}  // namespace brim::testing
