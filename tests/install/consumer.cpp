@@ -1,0 +1,16 @@
+// Uses an installed brim as a user would: public headers only, and a gradient.
+#include <cstdio>
+
+#include <brim/core/tensor.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/reduce.h>
+#include <brim/version.h>
+
+int main() {
+  auto x = brim::Tensor::from<float>({1, 2, 3}, {3});
+  x.set_requires_grad(true);
+  brim::sum(x * x).backward();
+  const float slope = x.grad().to_vector<float>()[2];
+  std::printf("brim %s: d(x^2)/dx at 3 is %g\n", BRIM_VERSION, slope);
+  return slope == 6 ? 0 : 1;
+}
