@@ -39,7 +39,8 @@ LrRule step_lr(StepLROptions o) {
   BRIM_CHECK(o.step_size > 0, ValueError, "[StepLR] step_size is {}; it must be 1 or more",
              o.step_size);
   return [o](int64_t step, double base) {
-    return base * std::pow(o.gamma, static_cast<double>(step / o.step_size));
+    const int64_t passed = step / o.step_size;
+    return base * std::pow(o.gamma, static_cast<double>(passed));
   };
 }
 

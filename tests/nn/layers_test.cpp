@@ -5,8 +5,12 @@
 #include <cmath>
 #include <functional>
 
+#include <brim/autograd/autograd.h>
 #include <brim/nn/nn.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/softmax.h>
 
 namespace brim {
 namespace {
@@ -85,6 +89,124 @@ TEST(Pools, PassTheirOptionsOn) {
   EXPECT_EQ(nn::Flatten()(x).shape(), Shape({1, 98}));
   EXPECT_EQ(nn::MaxPool2d({.kernel = 2, .stride = 1}).str(), "MaxPool2d(kernel=2, stride=1)");
   EXPECT_THROW(nn::MaxPool2d({}), ValueError);
+}
+
+TEST(BatchNorm2d, NormalisesWithTheBatchAndTracksIt) {
+  manual_seed(2);
+  nn::BatchNorm2d norm({.features = 3});
+  const Tensor x = randn({8, 3, 5, 5}) * 2 + 1;
+  const Tensor y = norm(x);
+  for (double m : mean(y, {0, 2, 3}).to(f64).to_vector<double>()) EXPECT_NEAR(m, 0, 1e-6);
+  for (double v : var(y, {0, 2, 3}, 0).to(f64).to_vector<double>()) EXPECT_NEAR(v, 1, 1e-4);
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 1);
+  const auto running = norm.running_mean.to_vector<float>();
+  const auto batch = mean(x, {0, 2, 3}).to_vector<float>();
+  for (size_t i = 0; i < 3; ++i) EXPECT_NEAR(running[i], 0.1 * batch[i], 1e-6);
+  EXPECT_EQ(norm.named_parameters().size(), 2u);
+  EXPECT_EQ(norm.state_dict().size(), 5u);
+  EXPECT_EQ(norm.str(), "BatchNorm2d(3, eps=1e-05, momentum=0.1)");
+}
+
+TEST(BatchNorm2d, EvalUsesTheRunningStatistics) {
+  nn::BatchNorm2d norm({.features = 2});
+  norm.running_mean.fill_(3);
+  norm.running_var.fill_(4);
+  norm.eval();
+  const Tensor y = norm(full({1, 2, 1, 2}, 7));
+  for (float v : y.to_vector<float>()) EXPECT_NEAR(v, 2, 1e-5);
+  EXPECT_EQ(norm.num_batches_tracked.item<int64_t>(), 0);
+
+  nn::BatchNorm2d plain({.features = 2, .affine = false, .track_running_stats = false});
+  EXPECT_TRUE(plain.state_dict().empty());
+  plain.eval();
+  EXPECT_EQ(plain(full({2, 2, 1, 2}, 7)).to_vector<float>(), std::vector<float>(8, 0));
+  EXPECT_THROW(plain(zeros({2, 2})), ShapeError);
+  EXPECT_EQ(message([] { nn::BatchNorm2d({}); }),
+            "[BatchNorm2d] features is 0; it must be 1 or more");
+}
+
+TEST(LayerNorm, NormalisesTheLastAxes) {
+  manual_seed(2);
+  nn::LayerNorm norm({.shape = {4, 6}});
+  EXPECT_EQ(norm.weight.shape(), Shape({4, 6}));
+  const Tensor y = norm(randn({3, 4, 6}) * 3 - 2);
+  for (double m : mean(y, {1, 2}).to(f64).to_vector<double>()) EXPECT_NEAR(m, 0, 1e-6);
+  EXPECT_FALSE(nn::LayerNorm({.shape = {4}, .bias = false}).bias.defined());
+  EXPECT_TRUE(nn::LayerNorm({.shape = {4}, .affine = false}).parameters().empty());
+  EXPECT_THROW(nn::LayerNorm({}), ValueError);
+  EXPECT_THROW(norm(zeros({3, 6, 4})), ShapeError);
+}
+
+TEST(GroupNorm, NormalisesGroupsOfChannels) {
+  manual_seed(2);
+  nn::GroupNorm norm({.groups = 2, .channels = 4});
+  const Tensor y = norm(randn({3, 4, 5, 5}) + 4).reshape({3, 2, 50});
+  for (double m : mean(y, {2}).to(f64).to_vector<double>()) EXPECT_NEAR(m, 0, 1e-6);
+  EXPECT_THROW(nn::GroupNorm({.groups = 3, .channels = 4}), ValueError);
+}
+
+TEST(Dropout, IsActiveInTrainingOnly) {
+  manual_seed(2);
+  nn::Dropout dropout({.p = 0.25});
+  const Tensor x = ones({10000});
+  int64_t dropped = 0;
+  for (float v : dropout(x).to_vector<float>()) {
+    if (v == 0)
+      ++dropped;
+    else
+      EXPECT_FLOAT_EQ(v, 1 / 0.75f);
+  }
+  EXPECT_NEAR(static_cast<double>(dropped), 2500, 220);  // five standard deviations
+  EXPECT_TRUE(dropout.eval()(x).is_same(x));
+  EXPECT_THROW(nn::Dropout({.p = 1.5}), ValueError);
+}
+
+TEST(Embedding, LooksRowsUpAndKeepsThePaddingRow) {
+  manual_seed(2);
+  nn::Embedding table({.num = 10, .dim = 3, .padding_idx = -2});
+  const Tensor ids = Tensor::from(std::vector<int64_t>{1, 8, 1, 0}, {2, 2});
+  const Tensor y = table(ids);
+  EXPECT_EQ(y.shape(), Shape({2, 2, 3}));
+  EXPECT_EQ(table.weight.select(0, 8).to_vector<float>(), std::vector<float>(3, 0));
+  sum(y).backward();
+  EXPECT_EQ(table.weight.grad().select(0, 8).to_vector<float>(), std::vector<float>(3, 0));
+  EXPECT_EQ(table.weight.grad().select(0, 1).to_vector<float>(), std::vector<float>(3, 2));
+  EXPECT_THROW(nn::Embedding({.num = 10, .dim = 3, .padding_idx = 10}), ValueError);
+}
+
+TEST(Activations, AreTheOpsOfTheirName) {
+  const Tensor x = randn({50});
+  const auto same = [&](nn::Module&& module, const Tensor& expected) {
+    EXPECT_EQ(module(x).to_vector<float>(), expected.to_vector<float>()) << module.str();
+  };
+  same(nn::ReLU(), relu(x));
+  same(nn::Sigmoid(), sigmoid(x));
+  same(nn::Tanh(), tanh(x));
+  same(nn::SiLU(), silu(x));
+  same(nn::GELU(), gelu(x));
+  same(nn::GELU({.form = GeluForm::tanh}), gelu(x, GeluForm::tanh));
+  same(nn::LeakyReLU({.slope = 0.2}), leaky_relu(x, 0.2));
+  same(nn::ELU({.alpha = 2}), elu(x, 2));
+  same(nn::Softmax({.axis = 0}), softmax(x, 0));
+  same(nn::Identity(), x);
+  EXPECT_EQ(nn::LeakyReLU({.slope = 0.2}).str(), "LeakyReLU(slope=0.2)");
+}
+
+TEST(Losses, AreTheOpsOfTheirName) {
+  const Tensor x = randn({6, 3}), y = rand({6, 3});
+  const Tensor labels = Tensor::from(std::vector<int64_t>{0, 1, 2, 2, 1, 0}, {6});
+  const Tensor weight = Tensor::from(std::vector<float>{1, 2, 3}, {3});
+  const auto same = [&](nn::Loss&& loss, const Tensor& target, const Tensor& expected) {
+    EXPECT_EQ(loss(x, target).to_vector<float>(), expected.to_vector<float>()) << loss.str();
+  };
+  same(nn::CrossEntropyLoss({.weight = weight}), labels,
+       cross_entropy(x, labels, {.weight = weight}));
+  same(nn::NLLLoss({.ignore_index = 2}), labels, nll_loss(x, labels, {.ignore_index = 2}));
+  same(nn::BCEWithLogitsLoss({.pos_weight = weight}), y,
+       bce_with_logits(x, y, {.pos_weight = weight}));
+  same(nn::MSELoss({.reduction = Reduction::sum}), y, mse_loss(x, y, Reduction::sum));
+  same(nn::L1Loss(), y, l1_loss(x, y));
+  EXPECT_EQ(nn::BCEWithLogitsLoss({.pos_weight = weight}).state_dict().count("pos_weight"), 1u);
 }
 
 TEST(Sequential, NumbersItsChildren) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <brim/nn/module.h>
+#include <brim/ops/unary.h>
 
 namespace brim::nn {
 
@@ -14,6 +15,63 @@ class Identity : public Module {
 class ReLU : public Module {
  public:
   Tensor forward(const Tensor& x) override;
+};
+
+class Sigmoid : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+class Tanh : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+class SiLU : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
+class GELU : public Module {
+ public:
+  struct Options {
+    GeluForm form = GeluForm::exact;
+  };
+  explicit GELU(Options options) : options(options) {}
+  GELU() : GELU(Options{}) {}
+  Tensor forward(const Tensor& x) override;
+  const Options options;
+
+ protected:
+  std::string options_str() const override;
+};
+
+class LeakyReLU : public Module {
+ public:
+  struct Options {
+    double slope = 0.01;
+  };
+  explicit LeakyReLU(Options options) : options(options) {}
+  LeakyReLU() : LeakyReLU(Options{}) {}
+  Tensor forward(const Tensor& x) override;
+  const Options options;
+
+ protected:
+  std::string options_str() const override;
+};
+
+class ELU : public Module {
+ public:
+  struct Options {
+    double alpha = 1;
+  };
+  explicit ELU(Options options) : options(options) {}
+  ELU() : ELU(Options{}) {}
+  Tensor forward(const Tensor& x) override;
+  const Options options;
+
+ protected:
+  std::string options_str() const override;
 };
 
 class Softmax : public Module {

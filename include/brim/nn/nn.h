@@ -4,9 +4,12 @@
 #include <brim/nn/activation.h>
 #include <brim/nn/container.h>
 #include <brim/nn/conv.h>
+#include <brim/nn/dropout.h>
+#include <brim/nn/embedding.h>
 #include <brim/nn/init.h>
 #include <brim/nn/linear.h>
 #include <brim/nn/loss.h>
 #include <brim/nn/models.h>
 #include <brim/nn/module.h>
+#include <brim/nn/norm.h>
 #include <brim/nn/pool.h>

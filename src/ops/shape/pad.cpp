@@ -19,8 +19,8 @@ Tensor pad_constant(const Tensor& x, const std::vector<int64_t>& pads, double va
   Tensor from = x.detach(), to = y;
   for (int i = 0; i < static_cast<int>(pads.size()) / 2; ++i) {
     const int axis = x.rank() - 1 - i;
-    const int64_t before = pads[static_cast<size_t>(2 * i)];
-    const int64_t after = pads[static_cast<size_t>(2 * i + 1)];
+    const int64_t before = pads[2 * static_cast<size_t>(i)];
+    const int64_t after = pads[2 * static_cast<size_t>(i) + 1];
     const int64_t size = x.shape()[axis];
     // The part of x that is kept may be empty where a negative pad takes all of it.
     const int64_t first = std::max<int64_t>(0, -before);
@@ -80,8 +80,8 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode, doub
   const int count = static_cast<int>(pads.size()) / 2;
   for (int i = 0; i < count; ++i) {
     const int64_t size = x.shape()[x.rank() - 1 - i], limit = int64_t{1} << 56;
-    const int64_t before = pads[static_cast<size_t>(2 * i)];
-    const int64_t after = pads[static_cast<size_t>(2 * i + 1)];
+    const int64_t before = pads[2 * static_cast<size_t>(i)];
+    const int64_t after = pads[2 * static_cast<size_t>(i) + 1];
     BRIM_CHECK(std::max(before, after) < limit && std::min(before, after) > -limit &&
                    size + before + after >= 0,
                ShapeError, "[pad] pads {} and {} of axis {} leave no valid size, shape {}", before,
@@ -91,8 +91,8 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode, doub
   Tensor y = x;
   for (int i = 0; i < count; ++i) {
     const int axis = x.rank() - 1 - i;
-    const int64_t before = pads[static_cast<size_t>(2 * i)];
-    const int64_t after = pads[static_cast<size_t>(2 * i + 1)];
+    const int64_t before = pads[2 * static_cast<size_t>(i)];
+    const int64_t after = pads[2 * static_cast<size_t>(i) + 1];
     if (before < 0 || after < 0)
       y = y.slice(axis, std::max<int64_t>(0, -before),
                   y.shape()[axis] - std::max<int64_t>(0, -after));

@@ -10,9 +10,13 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
+int64_t elements_per_result(const Tensor& x, const Tensor& y) {
+  return y.numel() ? x.numel() / y.numel() : 1;
+}
+
 template <class T>
 void mean(const Context& context, const Tensor& x, Tensor& y) {
-  const double count = y.numel() ? static_cast<double>(x.numel() / y.numel()) : 1;
+  const double count = static_cast<double>(elements_per_result(x, y));
   reduce(kSteps<Sum<T>>, context, x, y, nullptr, count);
 }
 
@@ -24,7 +28,7 @@ void norm(const Context& context, const Tensor& x, Tensor& y) {
 template <class T>
 void var(const Context& context, const Tensor& x, const Tensor& around, Tensor& y,
          double correction) {
-  const double count = y.numel() ? static_cast<double>(x.numel() / y.numel()) : 1;
+  const double count = static_cast<double>(elements_per_result(x, y));
   reduce(kSteps<Squares<T>>, context, x, y, &around, std::max(0.0, count - correction));
 }
 

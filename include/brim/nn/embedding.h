@@ -1,0 +1,31 @@
+// Embedding: a table of vectors that are trained.
+#pragma once
+
+#include <optional>
+
+#include <brim/nn/module.h>
+
+namespace brim::nn {
+
+/// ids (any shape), i64 or i32 -> (..., dim). The weight starts as normal numbers; the row
+/// `padding_idx` (may count from the end) as zeros, and it is never trained.
+class Embedding : public Module {
+ public:
+  struct Options {
+    int64_t num = 0;  ///< rows: the ids are 0 .. num - 1
+    int64_t dim = 0;
+    std::optional<int64_t> padding_idx = {};
+    DType dtype = DType::f32;
+    Device device = {};
+  };
+  explicit Embedding(Options options);
+  Tensor forward(const Tensor& ids) override;
+
+  const Options options;
+  Tensor& weight;  ///< (num, dim)
+
+ protected:
+  std::string options_str() const override;
+};
+
+}  // namespace brim::nn

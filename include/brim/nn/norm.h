@@ -1,0 +1,76 @@
+// Normalisation layers.
+#pragma once
+
+#include <brim/nn/module.h>
+
+namespace brim::nn {
+
+/// batch_norm over the channels of (N, C, H, W). In training with the batch's statistics, which
+/// also move the running ones; in eval with the running ones. weight starts at 1, bias at 0.
+/// Names of the state as in PyTorch: weight, bias, running_mean, running_var, num_batches_tracked.
+class BatchNorm2d : public Module {
+ public:
+  struct Options {
+    int64_t features = 0;
+    double eps = 1e-5;
+    double momentum = 0.1;
+    bool affine = true;               ///< false: no weight and bias
+    bool track_running_stats = true;  ///< false: the batch's statistics in eval too
+    DType dtype = DType::f32;
+    Device device = {};
+  };
+  explicit BatchNorm2d(Options options);
+  Tensor forward(const Tensor& x) override;
+
+  const Options options;
+  Tensor &weight, &bias;               ///< (features); undefined unless affine
+  Tensor &running_mean, &running_var;  ///< (features); undefined unless tracked
+  Tensor& num_batches_tracked;         ///< (), i64
+
+ protected:
+  std::string options_str() const override;
+};
+
+/// layer_norm over the last axes, whose sizes are `shape`. weight starts at 1, bias at 0.
+class LayerNorm : public Module {
+ public:
+  struct Options {
+    Shape shape;
+    double eps = 1e-5;
+    bool affine = true;
+    bool bias = true;  ///< false: a weight alone
+    DType dtype = DType::f32;
+    Device device = {};
+  };
+  explicit LayerNorm(Options options);
+  Tensor forward(const Tensor& x) override;
+
+  const Options options;
+  Tensor &weight, &bias;
+
+ protected:
+  std::string options_str() const override;
+};
+
+/// group_norm of `groups` groups of channels. weight starts at 1, bias at 0.
+class GroupNorm : public Module {
+ public:
+  struct Options {
+    int64_t groups = 0;
+    int64_t channels = 0;
+    double eps = 1e-5;
+    bool affine = true;
+    DType dtype = DType::f32;
+    Device device = {};
+  };
+  explicit GroupNorm(Options options);
+  Tensor forward(const Tensor& x) override;
+
+  const Options options;
+  Tensor &weight, &bias;
+
+ protected:
+  std::string options_str() const override;
+};
+
+}  // namespace brim::nn
