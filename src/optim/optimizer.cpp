@@ -143,6 +143,7 @@ Optimizer::Bucket& Optimizer::bucket(Device device, DType dtype, int64_t step, s
   }
   if (used == buckets_.size()) buckets_.emplace_back();
   Bucket& b = buckets_[used++];
+  b.clear();  // a step that threw has left its tensors
   b.device = device;
   b.dtype = dtype;
   b.step = step;
@@ -183,11 +184,7 @@ void Optimizer::step() {
     }
     for (Parameter& p : groups_[g])
       if (p.tensor.impl()->autograd && p.tensor.grad().defined()) ++p.steps;
-    for (size_t i = 0; i < used; ++i) {
-      buckets_[i].params.clear();
-      buckets_[i].grads.clear();
-      buckets_[i].states.clear();
-    }
+    for (size_t i = 0; i < used; ++i) buckets_[i].clear();
   }
 }
 

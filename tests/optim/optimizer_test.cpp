@@ -40,6 +40,27 @@ TEST(Optimizer, StepsOnlyParametersWithGradients) {
   EXPECT_EQ(a.to_vector<float>(), (std::vector<float>{0.5, 1.5}));
 }
 
+TEST(Optimizer, StepAfterOneThatThrewUpdatesOnce) {
+  Tensor a = param({1}, {1}), b = param({1}, {1});
+  SGD sgd({a, b}, {.lr = 0.25, .momentum = 0.5});
+  set_grad(a, 1);
+  set_grad(b, 1);
+  sgd.step();
+  EXPECT_EQ(a.item(), 0.75);
+  // The state of b stays f32, so its update is refused when a is claimed already.
+  const Tensor before = b.detach().clone();
+  b.zero_grad();
+  b.set_data(before.to(f64));
+  set_grad(b, 1);
+  EXPECT_THROW(sgd.step(), DeviceError);
+  EXPECT_EQ(a.item(), 0.75);
+  b.zero_grad();
+  b.set_data(before);
+  sgd.set_option("momentum", 0);
+  sgd.step();
+  EXPECT_EQ(a.item(), 0.5);
+}
+
 TEST(Optimizer, ZeroGradCanKeepTheTensors) {
   Tensor a = param({1}, {1});
   SGD sgd({a});

@@ -100,6 +100,8 @@ class Optimizer {
     DType dtype;
     int64_t step;
     std::vector<Tensor> params, grads, states;
+
+    void clear() { params.clear(), grads.clear(), states.clear(); }
   };
 
   std::vector<Field> all_fields(size_t group) const;
