@@ -263,5 +263,14 @@ TEST(Loader, BadOptionsSayWhatIsWrong) {
   EXPECT_THROW(Loader(std::make_shared<FakeSource>(2, std::set<int64_t>{0, 1})), FileError);
 }
 
+TEST(Loader, OblongPictureIsNamed) {
+  const ScratchFolder folder;
+  write_bytes(folder / "a/wide.png", encode_png(gradient(200'000, 1, 3, 1), 200'000, 1, 3));
+  const auto source = Source::open(folder.path(), Split::train);
+  const auto text = message_of<FileError>(
+      [&] { Loader(source, {.steps = {Resize{.height = 32}}}, {.workers = 0}); });
+  EXPECT_NE(text.find("a/wide.png: resized to 6400000 x 32"), std::string::npos) << text;
+}
+
 }  // namespace
 }  // namespace brim::data

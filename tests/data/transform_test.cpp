@@ -179,6 +179,41 @@ TEST(Transform, ResizeKeepsTheShapeOfTheShorterSide) {
             to_tensor(image).to_vector<float>());
 }
 
+TEST(Transform, CropOfAResizeEqualsTheTwoInTurn) {
+  KeyedRandom random(3);
+  for (int round = 0; round < 100; ++round) {
+    const Image image = picture(random.uniform(1, 40), random.uniform(1, 40), round);
+    const Resize resize{.height = random.uniform(1, 20),
+                        .width = random.uniform(0, 1) * random.uniform(1, 20)};
+    const CenterCrop crop{.height = random.uniform(1, 24), .width = random.uniform(0, 24)};
+    // A flip that never happens keeps them apart.
+    const Transform together{.steps = {resize, crop}};
+    const Transform apart{.steps = {resize, HorizontalFlip{.p = 0}, crop}};
+    EXPECT_EQ(to_tensor(image, together).to_vector<float>(),
+              to_tensor(image, apart).to_vector<float>())
+        << round;
+  }
+}
+
+TEST(Transform, OblongPicturesTakeNoMoreThanTheirCrop) {
+  // Resized as a whole they would have 3 billion pixels; 16,000,000 x 32 is above 2^31 on its way.
+  for (const int side : {1 << 10, 1 << 15}) {
+    for (const bool wide : {false, true}) {
+      const Image image{wide ? 3'000'000 : 1, wide ? 1 : 3'000'000, 3,
+                        std::vector<uint8_t>(9'000'000, 51)};
+      const Tensor x =
+          to_tensor(image, {.steps = {Resize{.height = side}, CenterCrop{.height = 32}}});
+      EXPECT_EQ(x.to_vector<float>(), std::vector<float>(3 * 32 * 32, 51 / 255.0f / 0.5f - 1));
+      const auto text =
+          message_of<FileError>([&] { to_tensor(image, {.steps = {Resize{.height = side}}}); });
+      EXPECT_NE(text.find("more than 134217728 pixels"), std::string::npos) << text;
+    }
+  }
+  Image out;
+  const Image tall{1, 6'000'000, 3, std::vector<uint8_t>(18'000'000)};
+  EXPECT_THROW(resample(tall, {0, 0, 1, 6'000'000}, 32, 32, out), FileError);
+}
+
 TEST(Transform, BadOptionsSayWhatIsWrong) {
   const Image image = picture(8, 8, 1);
   const auto text = [&](Transform t) {

@@ -9,6 +9,7 @@
 #include "data/keyed.h"
 #include "data/loader/pipeline.h"
 #include "data/loader/state.h"
+#include "data/transform/resample.h"
 
 namespace brim::data {
 namespace {
@@ -22,7 +23,8 @@ ImageShape find_shape(const Source& source, const TransformPlan& plan, OnError o
   for (int64_t i = 0;; ++i) {
     try {
       source.read(i, image);
-      return plan.output_shape(image.shape());
+      return with_name([&] { return source.describe(i); },
+                       [&] { return plan.output_shape(image.shape()); });
     } catch (const FileError&) {
       if (on_error == OnError::raise || i + 1 == source.size()) throw;
     }

@@ -67,6 +67,8 @@ void Epoch::Pipeline::add_sample(int64_t sample, Slot& slot, TransformScratch& s
     state_->plan.apply(view, key, state_->shape, to, scratch);
   } catch (const ShapeError& error) {
     raise<ShapeError>("{}: {}", source.describe(sample), error.what());
+  } catch (const FileError& error) {
+    raise<FileError>("{}: {}", source.describe(sample), error.what());
   }
   static_cast<int64_t*>(slot.y.raw())[at] = source.label(sample);
   slot.batch.samples.push_back(sample);

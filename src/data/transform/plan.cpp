@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
+#include <utility>
 
 #include "core/check.h"
 #include "data/keyed.h"
@@ -90,12 +90,25 @@ void convert_row(const uint8_t* from, int step, int count, bool flip, const floa
 
 int side_or(int width, int height) { return width == 0 ? height : width; }
 
-// Height and width after a Resize.
-std::pair<int, int> resized(const Resize& step, int height, int width) {
+// Height and width after a Resize, which may be more than an int holds.
+std::pair<int64_t, int64_t> resized(const Resize& step, int64_t height, int64_t width) {
   if (step.width != 0) return {step.height, step.width};
   const int64_t side = step.height;
-  if (height <= width) return {step.height, static_cast<int>(side * width / height)};
-  return {static_cast<int>(side * height / width), step.height};
+  if (height <= width) return {side, side * width / height};
+  return {side * height / width, side};
+}
+
+// Where a CenterCrop begins along one axis. Half a pixel goes where torchvision puts it: to even
+// inside, to the right outside.
+int64_t middle(int64_t have, int64_t want) {
+  if (have < want) return -((want - have) / 2);
+  return static_cast<int64_t>(std::nearbyint(static_cast<double>(have - want) / 2.0));
+}
+
+void check_pixels(int64_t height, int64_t width) {
+  BRIM_CHECK(width <= kMaxPixels / height, FileError,
+             "resized to {} x {} the picture has more than {} pixels; cut the middle out of it",
+             width, height, kMaxPixels);
 }
 
 void check_step(const TransformStep& step) {
@@ -137,12 +150,20 @@ TransformPlan::TransformPlan(const Transform& transform) : steps_(transform.step
   }
 }
 
+const CenterCrop* TransformPlan::crop_after(size_t step) const {
+  return step + 1 < steps_.size() ? std::get_if<CenterCrop>(&steps_[step + 1]) : nullptr;
+}
+
 ImageShape TransformPlan::output_shape(ImageShape in) const {
   ImageShape shape = in;
-  for (const TransformStep& step : steps_) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const TransformStep& step = steps_[i];
     if (const auto* resize = std::get_if<Resize>(&step)) {
       if (resize->width == 0 && shape == ImageShape{}) continue;
-      std::tie(shape.height, shape.width) = resized(*resize, shape.height, shape.width);
+      if (crop_after(i) != nullptr) continue;  // which alone decides the shape
+      const auto [height, width] = resized(*resize, shape.height, shape.width);
+      check_pixels(height, width);
+      shape.height = static_cast<int>(height), shape.width = static_cast<int>(width);
     } else if (const auto* centre = std::get_if<CenterCrop>(&step)) {
       shape.height = centre->height, shape.width = side_or(centre->width, centre->height);
     } else if (const auto* crop = std::get_if<RandomCrop>(&step)) {
@@ -164,24 +185,36 @@ void TransformPlan::apply(const ImageView& image, uint64_t key, ImageShape expec
     window = Window(*spare);
     spare = spare == &scratch.first ? &scratch.second : &scratch.first;
   };
-  for (const TransformStep& step : steps_) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    const TransformStep& step = steps_[i];
     if (const auto* resize = std::get_if<Resize>(&step)) {
       const auto [height, width] = resized(*resize, window.box.height, window.box.width);
       if (height == window.box.height && width == window.box.width) continue;
       if (!window.plain()) settle();
-      resample(window.image, window.box, height, width, *spare);
+      // Only what a crop keeps is made, so an oblong picture costs no more than a square one.
+      const CenterCrop* crop = crop_after(i);
+      const int64_t tall = crop != nullptr ? crop->height : height;
+      const int64_t wide = crop != nullptr ? side_or(crop->width, crop->height) : width;
+      const int64_t y = middle(height, tall), x = middle(width, wide);
+      const int64_t top = std::max<int64_t>(y, 0), left = std::max<int64_t>(x, 0);
+      const int64_t bottom = std::min(y + tall, height), right = std::min(x + wide, width);
+      check_pixels(bottom - top, right - left);
+      resample(window.image, window.box, height, width,
+               {static_cast<int>(left), static_cast<int>(top), static_cast<int>(right - left),
+                static_cast<int>(bottom - top)},
+               *spare);
       window = Window(*spare);
       spare = spare == &scratch.first ? &scratch.second : &scratch.first;
+      if (crop == nullptr) continue;
+      window.crop(static_cast<int>(x - left), static_cast<int>(y - top), static_cast<int>(tall),
+                  static_cast<int>(wide));
+      ++i;  // the crop is done
     } else if (const auto* centre = std::get_if<CenterCrop>(&step)) {
       const int height = centre->height, width = side_or(centre->width, height);
       if (window.padded()) settle();
       window.fill = 0;
-      // Half a pixel goes where torchvision puts it: to even inside, to the right outside.
-      const auto middle = [](int a, int b) {
-        return a >= b ? static_cast<int>(std::nearbyint((a - b) / 2.0)) : -((b - a) / 2);
-      };
-      window.crop(middle(window.box.width, width), middle(window.box.height, height), height,
-                  width);
+      window.crop(static_cast<int>(middle(window.box.width, width)),
+                  static_cast<int>(middle(window.box.height, height)), height, width);
     } else if (const auto* crop = std::get_if<RandomCrop>(&step)) {
       const int height = crop->height, width = side_or(crop->width, height),
                 padding = crop->padding;
