@@ -111,6 +111,16 @@ TEST(Image, DeclaredSizeIsCheckedBeforeMemoryIsTaken) {
   EXPECT_LT(image.pixels.capacity(), size_t{1} << 20);
 }
 
+TEST(Image, ManyScansAreRefused) {
+  // 379 scans, then 568: each costs a pass over the picture, however few bytes it has.
+  Image image;
+  decode_image(jpeg_of_many_scans(2), "x.jpg", image);
+  EXPECT_EQ(image.shape(), (ImageShape{3, 8, 8}));
+  const auto text =
+      message_of<FileError>([&] { decode_image(jpeg_of_many_scans(3), "scans.jpg", image); });
+  EXPECT_EQ(text, "scans.jpg: damaged or truncated JPEG (more than 500 scans)");
+}
+
 TEST(Image, LoadNamesThePath) {
   const ScratchFolder folder;
   EXPECT_NE(

@@ -105,6 +105,41 @@ inline std::vector<uint8_t> encode_jpeg(const std::vector<uint8_t>& pixels, int 
   return bytes;
 }
 
+/// A progressive JPEG of 8 x 8 pixels with one scan for each of `bits` bits of each coefficient.
+inline std::vector<uint8_t> jpeg_of_many_scans(int bits) {
+  std::vector<jpeg_scan_info> scans = {{3, {0, 1, 2}, 0, 0, 0, 0}};
+  for (int c = 0; c < 3; ++c) {
+    for (int k = 1; k < 64; ++k) {
+      for (int bit = bits - 1; bit >= 0; --bit)
+        scans.push_back({1, {c}, k, k, bit == bits - 1 ? 0 : bit + 1, bit});
+    }
+  }
+  jpeg_compress_struct codec;
+  jpeg_error_mgr errors;
+  codec.err = jpeg_std_error(&errors);
+  jpeg_create_compress(&codec);
+  unsigned char* data = nullptr;
+  unsigned long size = 0;
+  jpeg_mem_dest(&codec, &data, &size);
+  codec.image_width = codec.image_height = 8;
+  codec.input_components = 3;
+  codec.in_color_space = JCS_RGB;
+  jpeg_set_defaults(&codec);
+  codec.scan_info = scans.data();
+  codec.num_scans = static_cast<int>(scans.size());
+  jpeg_start_compress(&codec, TRUE);
+  std::vector<uint8_t> pixels = gradient(8, 8, 3, 1);
+  while (codec.next_scanline < 8) {
+    unsigned char* row = &pixels[size_t{codec.next_scanline} * 24];
+    jpeg_write_scanlines(&codec, &row, 1);
+  }
+  jpeg_finish_compress(&codec);
+  jpeg_destroy_compress(&codec);
+  std::vector<uint8_t> bytes(data, data + size);
+  std::free(data);
+  return bytes;
+}
+
 inline std::vector<uint8_t> encode_png(const std::vector<uint8_t>& pixels, int width, int height,
                                        int channels) {
   png_image image{};

@@ -18,6 +18,7 @@ namespace {
 struct Session {
   jpeg_decompress_struct codec;
   jpeg_error_mgr errors;
+  jpeg_progress_mgr progress;
   std::jmp_buf jump;
   char message[JMSG_LENGTH_MAX];
 };
@@ -39,11 +40,22 @@ void on_message(j_common_ptr codec, int level) {
 
 void on_output(j_common_ptr) {}
 
+// A scan of some bytes may cost as much as the whole picture; no encoder makes nearly as many.
+void on_progress(j_common_ptr codec) {
+  constexpr int kMaxScans = 500;
+  if (reinterpret_cast<j_decompress_ptr>(codec)->input_scan_number <= kMaxScans) return;
+  auto* session = static_cast<Session*>(codec->client_data);
+  std::snprintf(session->message, sizeof session->message, "more than %d scans", kMaxScans);
+  std::longjmp(session->jump, 1);
+}
+
 // Reads the header. False with session.message set on failure.
 bool start(Session& session, const uint8_t* data, size_t size) {
   if (setjmp(session.jump)) return false;
   jpeg_create_decompress(&session.codec);
   session.codec.client_data = &session;
+  session.progress.progress_monitor = on_progress;
+  session.codec.progress = &session.progress;
   session.codec.mem->max_memory_to_use = 1L
                                          << 30;  // bounds the buffers of hostile progressive files
   jpeg_mem_src(&session.codec, data, static_cast<unsigned long>(size));
