@@ -124,6 +124,16 @@ TEST(Cifar10, ClassNamesComeFromTheMetaFile) {
   EXPECT_TRUE(has(open_error(folder.path()), "label 3; expected 0 to 2"));
 }
 
+TEST(Cifar10, ClassNamesThatCannotBeReadAreAnError) {
+  const ScratchFolder folder;
+  write_bytes(folder / "data_batch_1.bin", cifar_records({0, 2}));
+  write_bytes(folder / "batches.meta.txt", {'\n'});
+  EXPECT_TRUE(has(open_error(folder.path()), "batches.meta.txt: holds no class names"));
+  fs::remove(folder / "batches.meta.txt");
+  fs::create_directory(folder / "batches.meta.txt");
+  EXPECT_TRUE(has(open_error(folder.path()), "batches.meta.txt: not a regular file"));
+}
+
 // --- image folder
 
 TEST(ImageFolder, ClassesAreSortedAndSharedBySplits) {
@@ -236,6 +246,48 @@ TEST_P(Tar, EveryCompressionGivesTheSamePictures) {
                  bytes.begin() + static_cast<ptrdiff_t>(part * static_cast<double>(bytes.size()))});
     EXPECT_TRUE(has(open_error(folder / "cut.tar"), "truncated")) << part;
   }
+}
+
+TEST_P(Tar, CutBetweenTwoEntries) {
+  const ScratchFolder folder;
+  {
+    TarWriter tar(folder / "plain.tar");
+    for (int i = 0; i < 3; ++i) tar.file("a/" + std::to_string(i) + ".jpg", jpeg(8, 8, i));
+    tar.file("a/README", {1, 2, 3});
+  }
+  auto bytes = read_bytes(folder / "plain.tar");
+  while (bytes.back() == 0) bytes.pop_back();
+  const auto write = [&](size_t size) {
+    bytes.resize(size);
+    write_filtered(folder / "set.tar", GetParam(), bytes);
+  };
+  const size_t end = (bytes.size() + 511) / 512 * 512;
+  write(end + 512);  // one block of zeros is enough
+  EXPECT_EQ(Source::open(folder / "set.tar", Split::train)->size(), 3);
+  for (const size_t size : {end, end - 1024}) {  // behind the last entry, and behind the picture
+    write(size);
+    EXPECT_TRUE(has(open_error(folder / "set.tar"), "set.tar: truncated archive")) << size;
+  }
+}
+
+TEST_P(Tar, OpeningTellsHowFarItIsAndCanBeStopped) {
+  const ScratchFolder folder;
+  {
+    TarWriter tar(folder / "set.tar", GetParam());
+    for (int i = 0; i < 5; ++i) tar.file("a/" + std::to_string(i) + ".jpg", jpeg(8, 8, i));
+  }
+  int calls = 0;
+  EXPECT_THROW(Source::open(folder / "set.tar", Split::train, [&](double) { return ++calls < 2; }),
+               Error);
+  EXPECT_EQ(calls, 2);
+  double last = 0;
+  const auto rises = [&](double fraction) {
+    EXPECT_GE(fraction, last);
+    last = fraction;
+    return true;
+  };
+  EXPECT_EQ(Source::open(folder / "set.tar", Split::train, rises)->size(), 5);
+  EXPECT_EQ(last, 1);
 }
 
 TEST_P(Tar, PicturesThatCrossTheBlocksOfTheDecoder) {

@@ -48,4 +48,20 @@ class TarWriter {
   archive* handle_;
 };
 
+/// Writes `bytes` through a compression, whatever they are.
+inline void write_filtered(const std::string& path, const std::string& filter,
+                           const std::vector<uint8_t>& bytes) {
+  archive* const handle = archive_write_new();
+  if (!filter.empty()) archive_write_add_filter_by_name(handle, filter.c_str());
+  archive_write_set_format_raw(handle);
+  archive_write_set_bytes_in_last_block(handle, 1);
+  archive_write_open_filename(handle, path.c_str());
+  archive_entry* const entry = archive_entry_new();
+  archive_entry_set_filetype(entry, AE_IFREG);
+  archive_write_header(handle, entry);
+  archive_write_data(handle, bytes.data(), bytes.size());
+  archive_entry_free(entry);
+  archive_write_free(handle);
+}
+
 }  // namespace brim::data::testing

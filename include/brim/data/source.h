@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,10 @@ class NoSuchSplit : public FileError {
  public:
   using FileError::FileError;
 };
+
+/// Told from 0 to 1 how much of a large file is read. Returning false stops the opening with an
+/// Error.
+using OpenProgress = std::function<bool(double fraction)>;
 
 /// Random access to labelled pictures.
 class Source {
@@ -65,7 +70,9 @@ class Source {
   ///  - a tar of the same layout: plain, gzip, xz or zstd
   /// Data without a split is all train. Throws FileError for what is missing, damaged or empty, and
   /// its child NoSuchSplit when only the split is missing.
-  static std::shared_ptr<const Source> open(const std::string& where, Split split);
+  /// `progress` is called while a tar is read; everything else opens at once.
+  static std::shared_ptr<const Source> open(const std::string& where, Split split,
+                                            const OpenProgress& progress = {});
 };
 
 /// The built-in set: ten drawn shapes, 32 x 32 RGB, 10,000 train and 2,000 test samples. Samples
@@ -84,6 +91,7 @@ std::shared_ptr<const Source> open_image_folder(const std::string& path, Split s
 
 /// A tar with the layout of an image folder. The compressed pictures are held in memory (a plain
 /// tar is mapped instead). Refuses links, devices, absolute paths and "..".
-std::shared_ptr<const Source> open_image_tar(const std::string& path, Split split);
+std::shared_ptr<const Source> open_image_tar(const std::string& path, Split split,
+                                             const OpenProgress& progress = {});
 
 }  // namespace brim::data

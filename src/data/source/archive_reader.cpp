@@ -92,8 +92,19 @@ bool ArchiveReader::next(std::string& name, std::span<const uint8_t>& bytes) {
   };
   archive_entry* entry = nullptr;
   while (true) {
+    if (in_entry_ && archive_read_data_skip(handle) < ARCHIVE_WARN) damaged(" in ");
+    const int64_t begin = archive_filter_bytes(handle, 0);
     const int status = archive_read_next_header(handle, &entry);
-    if (status == ARCHIVE_EOF) return false;
+    in_entry_ = status >= ARCHIVE_WARN && status != ARCHIVE_EOF;
+    if (status == ARCHIVE_EOF) {
+      // A tar ends with blocks of zeros. libarchive does without them, but then what was cut off
+      // between two entries would be missing unnoticed.
+      constexpr int64_t kBlock = 512;
+      BRIM_CHECK(archive_filter_bytes(handle, 0) - begin >= kBlock, FileError,
+                 "{}: truncated archive: it has no end mark{}{}; copy or download it again", path_,
+                 name.empty() ? "" : " after ", name);
+      return false;
+    }
     if (status < ARCHIVE_WARN) damaged(name.empty() ? "" : " after ");
     const char* raw = archive_entry_pathname_utf8(entry);
     if (raw == nullptr) raw = archive_entry_pathname(entry);

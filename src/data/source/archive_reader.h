@@ -45,6 +45,7 @@ class ArchiveReader {
   std::unique_ptr<Impl> impl_;
   std::vector<uint8_t> buffer_;
   bool mapped_ = false;
+  bool in_entry_ = false;  // a header was read, its data perhaps not
 };
 
 /// True if the first bytes are those of a tar, or of a gzip, xz or zstd file.

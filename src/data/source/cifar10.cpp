@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
+#include <sstream>
 
 #include "core/check.h"
 #include "data/file.h"
@@ -42,18 +42,23 @@ std::string data_folder(const std::string& path) {
 }
 
 std::vector<std::string> read_classes(const fs::path& folder) {
+  const std::string path = (folder / kCifarMeta).string();
+  std::error_code error;
+  if (!fs::exists(path, error) && !error)
+    return {"airplane", "automobile", "bird",  "cat",  "deer",
+            "dog",      "frog",       "horse", "ship", "truck"};
+  std::vector<uint8_t> bytes;
+  read_file(path, bytes);
+  std::istringstream in(std::string(bytes.begin(), bytes.end()));
   std::vector<std::string> classes;
-  const fs::path path = folder / kCifarMeta;
-  std::ifstream in(path);
   for (std::string line; std::getline(in, line);) {
     while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
     if (!line.empty()) classes.push_back(line);
-    BRIM_CHECK(classes.size() <= 256, FileError, "{}: more than 256 class names", path.string());
+    BRIM_CHECK(classes.size() <= 256, FileError, "{}: more than 256 class names", path);
   }
-  if (classes.empty()) {
-    classes = {"airplane", "automobile", "bird",  "cat",  "deer",
-               "dog",      "frog",       "horse", "ship", "truck"};
-  }
+  BRIM_CHECK(!classes.empty(), FileError,
+             "{}: holds no class names; write one a line, or remove it for the ten of CIFAR-10",
+             path);
   return classes;
 }
 
@@ -145,7 +150,7 @@ std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split)
     const Split held = test ? Split::test : Split::train;
     BRIM_CHECK(split == Split::all || split == held, data::NoSuchSplit,
                "{}: holds {} samples only, so there is no {} split; pass the folder with "
-               "data_batch_*.bin and test_batch.bin",
+               "data_batch_*.bin and test_batch.bin, or take what there is (--split all)",
                path, to_string(held), to_string(split));
     return std::make_shared<Cifar10>(std::vector<std::string>{path}, fs::path(path).parent_path());
   }
@@ -160,7 +165,8 @@ std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split)
   }
   if (split != Split::train) {
     const fs::path test = folder / "test_batch.bin";
-    BRIM_CHECK(fs::exists(test, error), data::NoSuchSplit, "{}: missing, so there is no test split",
+    BRIM_CHECK(fs::exists(test, error), data::NoSuchSplit,
+               "{}: missing, so there is no test split; take what there is with --split all",
                test.string());
     paths.push_back(test.string());
   }

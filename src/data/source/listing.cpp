@@ -80,8 +80,10 @@ Listing make_listing(std::vector<Entry> entries, const std::string& where, Split
                      layout.test_name());
   }
   if (!layout.split && split == Split::test) {
-    raise<NoSuchSplit>("{}: has no train/ and test/ folders, so there is no test split; {}", where,
-                       kLayout);
+    raise<NoSuchSplit>(
+        "{}: has no train/ and test/ folders, so there is no test split; take what there is with "
+        "--split all ({})",
+        where, kLayout);
   }
 
   std::set<std::string_view> names;

@@ -55,7 +55,8 @@ Split parse_split(const std::string& word) {
   raise<ValueError>("[data] unknown split \"{}\"; expected train, test or all", word);
 }
 
-std::shared_ptr<const Source> Source::open(const std::string& where, Split split) {
+std::shared_ptr<const Source> Source::open(const std::string& where, Split split,
+                                           const OpenProgress& progress) {
   std::error_code error;
   const fs::file_status status = fs::status(where, error);
   uint64_t seed = 0;
@@ -76,7 +77,7 @@ std::shared_ptr<const Source> Source::open(const std::string& where, Split split
   in.read(reinterpret_cast<char*>(head), sizeof head);
   const std::string extension = fs::path(where).extension().string();
   if (looks_like_archive({head, static_cast<size_t>(in.gcount())}) || extension == ".tar") {
-    return open_image_tar(where, split);
+    return open_image_tar(where, split, progress);
   }
   if (extension == ".bin") return open_cifar10(where, split);
   raise<FileError>("[data] {}: not a data set; {}", where, kAccepted);

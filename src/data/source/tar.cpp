@@ -56,7 +56,7 @@ struct Archive {
   std::vector<Entry> entries;
   std::vector<std::span<const uint8_t>> blobs;
 
-  explicit Archive(const std::string& path) {
+  Archive(const std::string& path, const OpenProgress& progress) {
     ArchiveReader reader(path);
     file = reader.file();
     std::string name;
@@ -69,12 +69,15 @@ struct Archive {
           arena.total() <= budget, FileError,
           "{}: its pictures take more than half of the memory ({} MiB); unpack it to a folder",
           path, budget >> 20);
+      if (progress && !progress(reader.fraction()))
+        raise<Error>("{}: stopped before all of it was read", path);
     }
+    if (progress) progress(1);
   }
 };
 
 // The test split of an archive whose train split is open costs no second decompression.
-std::shared_ptr<const Archive> load_archive(const std::string& path) {
+std::shared_ptr<const Archive> load_archive(const std::string& path, const OpenProgress& progress) {
   static std::mutex mutex;
   static std::map<std::string, std::weak_ptr<const Archive>> open_archives;
   struct stat info {};
@@ -85,16 +88,16 @@ std::shared_ptr<const Archive> load_archive(const std::string& path) {
   const std::lock_guard lock(mutex);
   std::erase_if(open_archives, [](const auto& item) { return item.second.expired(); });
   if (auto archive = open_archives[key].lock()) return archive;
-  auto archive = std::make_shared<const Archive>(path);
+  auto archive = std::make_shared<const Archive>(path, progress);
   open_archives[key] = archive;
   return archive;
 }
 
 class ImageTar final : public Source {
  public:
-  ImageTar(const std::string& path, Split split)
+  ImageTar(const std::string& path, Split split, const OpenProgress& progress)
       : path_(path),
-        archive_(load_archive(path)),
+        archive_(load_archive(path, progress)),
         listing_(make_listing(archive_->entries, path, split)) {
     const auto& entries = listing_.entries;
     for (size_t i = 1; i < entries.size(); ++i) {
@@ -122,8 +125,9 @@ class ImageTar final : public Source {
 
 }  // namespace
 
-std::shared_ptr<const Source> open_image_tar(const std::string& path, Split split) {
-  return std::make_shared<ImageTar>(path, split);
+std::shared_ptr<const Source> open_image_tar(const std::string& path, Split split,
+                                             const OpenProgress& progress) {
+  return std::make_shared<ImageTar>(path, split, progress);
 }
 
 }  // namespace brim::data
