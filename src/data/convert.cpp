@@ -84,11 +84,13 @@ void to_record(const Image& image, const std::string& name, int side, Record& ou
   const Image* from = &image;
   Image resized;
   if (image.width != kCifarSide || image.height != kCifarSide) {
-    BRIM_CHECK(
-        side == kCifarSide, FileError,
-        "{}: is {} x {} pixels; CIFAR-10 needs 32 x 32 (ask for a resize to 32 to convert it)",
-        name, image.width, image.height);
-    resample(image, {0, 0, image.width, image.height}, kCifarSide, kCifarSide, resized);
+    BRIM_CHECK(side == kCifarSide, FileError,
+               "{}: is {} x {} pixels; CIFAR-10 needs 32 x 32; convert with --resize to make it so",
+               name, image.width, image.height);
+    with_name([&] { return name; },
+              [&] {
+                resample(image, {0, 0, image.width, image.height}, kCifarSide, kCifarSide, resized);
+              });
     from = &resized;
   }
   constexpr size_t kPlane = kCifarPixels / 3;
@@ -102,13 +104,12 @@ class Decoder {
  public:
   using Job = std::function<void(std::vector<Record>&)>;
 
+  /// Without workers the calling thread does the work.
   Decoder(Writer& out, int workers) : out_(out), workers_(static_cast<size_t>(workers)) {}
-  ~Decoder() {
-    for (auto& job : running_) job.wait();
-  }
   void add(Job job) {
     if (running_.size() >= workers_ + 1) take();
-    running_.push_back(std::async(std::launch::async, [job = std::move(job)] {
+    const auto when = workers_ > 0 ? std::launch::async : std::launch::deferred;
+    running_.push_back(std::async(when, [job = std::move(job)] {
       std::vector<Record> records;
       job(records);
       return records;
@@ -308,56 +309,55 @@ ConvertResult convert_to_cifar10(const std::string& input, const std::string& ou
   std::vector<std::shared_ptr<const Source>> sources;
   if (!archive) sources = open_sources(input);
 
+  BRIM_CHECK(options.workers >= -1 && options.workers <= 1024, ValueError,
+             "[data] workers {}: must be 0 to 1024, or -1 for one per CPU", options.workers);
   const fs::path folder = out_dir;
+  const EmptyFolders made(out_dir);
   std::error_code error;
-  const bool made = fs::create_directories(folder, error);
+  fs::create_directories(folder, error);
   BRIM_CHECK(!error, FileError, "{}: cannot make the folder: {}", out_dir, error.message());
   const std::vector<std::string> old = existing_files(folder);
   BRIM_CHECK(old.empty() || options.overwrite, FileError,
-             "{}: exists already; choose another folder or allow overwriting",
+             "{}: exists already; choose another folder, or --overwrite it",
              old.empty() ? "" : old[0]);
 
   ConvertResult result;
-  try {
-    Scratch scratch;
-    std::vector<std::pair<std::string, std::string>> renames;
-    const Conversion conversion(options, options.workers > 0 ? options.workers : available_cpus());
-    const std::string records_path = scratch.add((folder / "records").string());
-    const Gathered found = archive ? conversion.from_archive(input, records_path)
-                                   : conversion.from_sources(sources, records_path);
-    BRIM_CHECK(found.classes.size() <= 256, FileError,
-               "{}: has {} classes; the CIFAR-10 format has one byte for the label, so at most 256",
-               input, found.classes.size());
-    const MappedFile records(records_path);
-    conversion.write_files(found.train, records, false, folder, scratch, renames);
-    conversion.write_files(found.test, records, true, folder, scratch, renames);
+  Scratch scratch;
+  std::vector<std::pair<std::string, std::string>> renames;
+  const Conversion conversion(options, options.workers < 0 ? available_cpus() : options.workers);
+  const std::string records_path = scratch.add((folder / "records").string());
+  const Gathered found = archive ? conversion.from_archive(input, records_path)
+                                 : conversion.from_sources(sources, records_path);
+  BRIM_CHECK(found.classes.size() <= 256, FileError,
+             "{}: has {} classes; the CIFAR-10 format has one byte for the label, so at most 256",
+             input, found.classes.size());
+  const MappedFile records(records_path);
+  conversion.write_files(found.train, records, false, folder, scratch, renames);
+  conversion.write_files(found.test, records, true, folder, scratch, renames);
 
-    const std::string meta = (folder / kCifarMeta).string();
-    renames.emplace_back(scratch.add(meta), meta);
-    Writer names(renames.back().first);
-    for (const std::string& name : found.classes) {
-      BRIM_CHECK(name.find('\n') == std::string::npos, FileError,
-                 "{}: a class name holds a line break", input);
-      names.write((name + "\n").data(), name.size() + 1);
-    }
-    names.close();
-
-    for (const auto& [from, to] : renames) {
-      BRIM_CHECK(::rename(from.c_str(), to.c_str()) == 0, FileError,
-                 "{}: cannot rename {} to it: {}", to, from, std::strerror(errno));
-      result.files.push_back(to);
-    }
-    for (const std::string& path : old) {  // files of a longer set that was here before
-      if (std::find(result.files.begin(), result.files.end(), path) == result.files.end())
-        ::unlink(path.c_str());
-    }
-    result.train = static_cast<int64_t>(found.train.size());
-    result.test = static_cast<int64_t>(found.test.size());
-    result.classes = found.classes;
-  } catch (...) {
-    if (made) fs::remove(folder, error);  // only if empty: what was there before stays
-    throw;
+  const std::string meta = (folder / kCifarMeta).string();
+  renames.emplace_back(scratch.add(meta), meta);
+  Writer names(renames.back().first);
+  for (const std::string& name : found.classes) {
+    BRIM_CHECK(name.find('\n') == std::string::npos, FileError,
+               "{}: a class name holds a line break", input);
+    names.write((name + "\n").data(), name.size() + 1);
   }
+  names.close();
+
+  for (const auto& [from, to] : renames) {
+    BRIM_CHECK(::rename(from.c_str(), to.c_str()) == 0, FileError, "{}: cannot rename {} to it: {}",
+               to, from, std::strerror(errno));
+    result.files.push_back(to);
+  }
+  for (const std::string& path : old) {  // files of a longer set that was here before
+    if (std::find(result.files.begin(), result.files.end(), path) == result.files.end())
+      ::unlink(path.c_str());
+  }
+  sync_folder(out_dir);
+  result.train = static_cast<int64_t>(found.train.size());
+  result.test = static_cast<int64_t>(found.test.size());
+  result.classes = found.classes;
   if (options.progress) options.progress({result.train + result.test, 1, "write"});
   return result;
 }

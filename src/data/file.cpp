@@ -55,24 +55,29 @@ void read_file(const std::string& path, std::vector<uint8_t>& out) {
   }
 }
 
-void write_file(const std::string& path, std::span<const uint8_t> bytes) {
-  const std::string temporary = fmt::format("{}.tmp{}", path, ::getpid());
-  const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-  if (fd < 0) raise<FileError>("{}: cannot create: {}", path, std::strerror(errno));
-  size_t done = 0;
-  int error = 0;
-  while (done < bytes.size() && error == 0) {
-    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno != EINTR) error = errno;
-    if (n > 0) done += static_cast<size_t>(n);
-  }
-  if (error == 0 && ::fsync(fd) != 0) error = errno;
-  if (::close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && ::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    ::unlink(temporary.c_str());
-    raise<FileError>("{}: cannot write: {}", path, std::strerror(error));
-  }
+void sync_folder(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int error = fd < 0 || ::fsync(fd) != 0 ? errno : 0;
+  if (fd >= 0) ::close(fd);
+  // Some file systems cannot sync a folder and say so.
+  if (error != 0 && error != EINVAL && error != ENOTSUP)
+    raise<FileError>("{}: the folder cannot be synced: {}; check the disk", path,
+                     std::strerror(error));
+}
+
+EmptyFolders::EmptyFolders(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::path path = std::filesystem::absolute(folder, error).lexically_normal();
+  if (!path.has_filename()) path = path.parent_path();  // "a/b/"
+  for (; !error && path.has_relative_path() && !std::filesystem::exists(path, error);
+       path = path.parent_path())
+    missing_.push_back(path);
+}
+
+EmptyFolders::~EmptyFolders() {
+  std::error_code error;
+  for (const auto& path : missing_)
+    if (!std::filesystem::remove(path, error)) return;
 }
 
 MappedFile::MappedFile(const std::string& path) : path_(path) {

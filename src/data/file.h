@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,8 +16,21 @@ inline constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
 /// FileError.
 void read_file(const std::string& path, std::vector<uint8_t>& out);
 
-/// Writes `bytes` to `path` through a temporary file beside it and a rename. Throws FileError.
-void write_file(const std::string& path, std::span<const uint8_t> bytes);
+/// Makes what was renamed into the folder durable. Throws FileError.
+void sync_folder(const std::string& path);
+
+/// Notes which of a folder and those above it are missing, and at its end removes those that are
+/// empty: what a failed command made for nothing.
+class EmptyFolders {
+ public:
+  explicit EmptyFolders(const std::string& folder);
+  EmptyFolders(const EmptyFolders&) = delete;
+  EmptyFolders& operator=(const EmptyFolders&) = delete;
+  ~EmptyFolders();
+
+ private:
+  std::vector<std::filesystem::path> missing_;  // from the inside out
+};
 
 /// A file mapped read-only. Movable; the bytes stay where they are.
 class MappedFile {

@@ -69,8 +69,10 @@ TEST(Convert, ArchiveRoundTrip) {
   for (int64_t i = 1; i < train->size(); ++i) changes += train->label(i) != train->label(i - 1);
   EXPECT_GT(changes, 40);
   convert_to_cifar10(folder / "set.tar.gz", folder / "again", {.workers = 1});
-  EXPECT_EQ(read_bytes(folder / "out/data_batch_1.bin"),
-            read_bytes(folder / "again/data_batch_1.bin"));
+  convert_to_cifar10(folder / "set.tar.gz", folder / "third", {.workers = 0});
+  for (const char* other : {"again", "third"})
+    EXPECT_EQ(read_bytes(folder / "out/data_batch_1.bin"),
+              read_bytes(folder / (other + std::string("/data_batch_1.bin"))));
 }
 
 TEST(Convert, SourceRoundTrip) {
@@ -93,13 +95,17 @@ TEST(Convert, BadInputLeavesNothing) {
   std::string text =
       message_of<FileError>([&] { convert_to_cifar10(folder / "big.tar", folder / "out"); });
   EXPECT_NE(text.find("big.tar: train/dog/0.png: is 40 x 40"), std::string::npos) << text;
+  EXPECT_NE(text.find("--resize"), std::string::npos) << text;
   EXPECT_FALSE(fs::exists(folder / "out"));
+  EXPECT_THROW(convert_to_cifar10(folder / "big.tar", folder / "new/and/deep/"), FileError);
+  EXPECT_FALSE(fs::exists(folder / "new"));
   EXPECT_EQ(convert_to_cifar10(folder / "big.tar", folder / "out", {.side = 32}).train, 3);
 
   // A folder with results is left as it is, unless told otherwise.
   const auto kept = read_bytes(folder / "out/data_batch_1.bin");
   text = message_of<FileError>([&] { convert_to_cifar10("shapes10", folder / "out"); });
   EXPECT_NE(text.find("data_batch_1.bin: exists already"), std::string::npos) << text;
+  EXPECT_NE(text.find("--overwrite"), std::string::npos) << text;
   auto bytes = read_bytes(folder / "big.tar");
   bytes.resize(bytes.size() / 2);
   write_bytes(folder / "cut.tar", bytes);

@@ -17,7 +17,7 @@ struct ConvertProgress {
 
 struct ConvertOptions {
   int side = 0;  ///< 0: every picture must be 32 x 32; 32: others are resized (bilinear) to 32 x 32
-  int workers = -1;        ///< decoding threads; -1: one per available CPU
+  int workers = -1;        ///< decoding threads; 0: the calling one; -1: one per available CPU
   uint64_t seed = 0;       ///< of the order of the records
   bool overwrite = false;  ///< replace CIFAR-10 files that are already in the folder
   /// Called now and then from the calling thread. Returning false stops the conversion: Error is
