@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <system_error>
 
 #include "core/check.h"
@@ -26,6 +27,15 @@ std::string temporary_name(const std::string& path) {
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
+std::string without_links(const std::string& path) {
+  struct stat info {};
+  if (lstat(path.c_str(), &info) != 0 || !S_ISLNK(info.st_mode)) return path;
+  if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return path;
+  std::error_code error;
+  const std::string real = std::filesystem::canonical(path, error).string();
+  return error ? path : real;
+}
+
 std::string parent_folder(const std::string& path) {
   const size_t slash = path.find_last_of('/');
   if (slash == std::string::npos) return ".";
@@ -42,7 +52,8 @@ void sync_folder(const std::string& folder) {
              error_text(error));
 }
 
-AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
+// A link stays what it is, and the file it leads to is replaced.
+AtomicFile::AtomicFile(const std::string& path) : path_(without_links(path)) {
   BRIM_CHECK(!path_.empty(), FileError, "[file] an empty path names no file; give one");
   struct stat info {};
   const bool exists = stat(path_.c_str(), &info) == 0;

@@ -11,7 +11,7 @@ namespace brim::io {
 class AtomicFile {
  public:
   /// Opens a temporary file in the folder of `path`. Throws FileError naming `path`.
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(const std::string& path);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -39,6 +39,9 @@ void write_file_atomically(const std::string& path, std::string_view text);
 
 /// Makes what was renamed into `folder` durable. Throws FileError.
 void sync_folder(const std::string& folder);
+
+/// Where a link to a regular file leads; any other path as it is.
+std::string without_links(const std::string& path);
 
 /// The folder that holds `path`: "." for a bare name.
 std::string parent_folder(const std::string& path);

@@ -1,19 +1,15 @@
-// Reads with pread instead of a map: a file that shrinks while it is open gives an error, no
-// signal.
+// Reading checks everything against the size of the file; writing is atomic.
 #include <brim/io/safetensors.h>
-
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
 #include "io/atomic_file.h"
+#include "io/regular_file.h"
 #include "io/safetensors_header.h"
 
 namespace brim::io {
@@ -22,42 +18,17 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 struct SafeTensors::State {
   std::string path;
-  int fd = -1;
-  std::span<const uint8_t> memory;  // instead of fd
+  std::unique_ptr<const RegularFile> file;
+  std::span<const uint8_t> memory;  // instead of the file
   uint64_t file_bytes = 0;
   SafeTensorsHeader header;
 
-  ~State() {
-    if (fd >= 0) close(fd);
-  }
-
-  void open_file() {
-    fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    BRIM_CHECK(fd >= 0, FileError, "[safetensors] {}: {}; expected a readable .safetensors file",
-               path, error_text(errno));
-    struct stat info {};
-    BRIM_CHECK(fstat(fd, &info) == 0 && S_ISREG(info.st_mode), FileError,
-               "[safetensors] {} is not a regular file; expected a .safetensors file", path);
-    file_bytes = static_cast<uint64_t>(info.st_size);
-  }
-
   /// The caller has checked the range against file_bytes.
   void read(void* to, uint64_t bytes, uint64_t offset) const {
-    if (fd < 0) {
-      if (bytes > 0) std::memcpy(to, memory.data() + offset, bytes);
-      return;
-    }
-    char* out = static_cast<char*>(to);
-    while (bytes > 0) {
-      const ssize_t n =
-          pread(fd, out, std::min<uint64_t>(bytes, 1 << 30), static_cast<off_t>(offset));
-      if (n < 0 && errno == EINTR) continue;
-      BRIM_CHECK(n > 0, FileError, "[safetensors] {}: cannot be read at byte {}: {}", path, offset,
-                 n < 0 ? error_text(errno) : "the file has shrunk since it was opened");
-      out += n;
-      bytes -= static_cast<uint64_t>(n);
-      offset += static_cast<uint64_t>(n);
-    }
+    if (file)
+      file->read(to, bytes, offset);
+    else if (bytes > 0)
+      std::memcpy(to, memory.data() + offset, bytes);
   }
 
   void read_header() {
@@ -82,7 +53,8 @@ struct SafeTensors::State {
 
 SafeTensors::SafeTensors(const std::string& path) : state_(std::make_unique<State>()) {
   state_->path = path;
-  state_->open_file();
+  state_->file = std::make_unique<RegularFile>(path, "safetensors", "a readable .safetensors file");
+  state_->file_bytes = state_->file->bytes();
   state_->read_header();
 }
 

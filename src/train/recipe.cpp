@@ -6,19 +6,19 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
-#include <filesystem>
-#include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/check.h"
 #include "core/nearest.h"
+#include "io/regular_file.h"
 #include "train/builtin_recipes.h"
 #include "train/recipe_fields.h"
 
 namespace brim::train {
 namespace {
 
-constexpr int64_t kMaxFile = 1 << 20;
+constexpr uint64_t kMaxFile = 1 << 20;
 
 std::string str(const Range& r) {
   return fmt::format("{} {} to {} {}", r.open_low ? "above" : "from", r.low,
@@ -175,18 +175,23 @@ class Writer {
 };
 
 std::string read_file(const std::string& path) {
-  std::error_code error;
-  BRIM_CHECK(!std::filesystem::is_directory(path, error), FileError,
-             "[recipe] {} is a folder; give a TOML file", path);
-  std::ifstream in(path, std::ios::binary);
-  BRIM_CHECK(in, FileError, "[recipe] {} cannot be read; give a TOML file or one of {}", path,
-             fmt::join(recipe_names(), ", "));
-  std::string text(kMaxFile + 1, '\0');
-  in.read(text.data(), kMaxFile + 1);
-  text.resize(static_cast<size_t>(in.gcount()));
-  BRIM_CHECK(static_cast<int64_t>(text.size()) <= kMaxFile, FileError,
+  const std::string wanted =
+      fmt::format("a TOML file or one of {}", fmt::join(recipe_names(), ", "));
+  const io::RegularFile file(path, "recipe", wanted.c_str());
+  BRIM_CHECK(file.bytes() <= kMaxFile, FileError,
              "[recipe] {} is larger than {} bytes; this is no recipe", path, kMaxFile);
+  std::string text(file.bytes(), '\0');
+  file.read(text.data(), text.size(), 0);
   return text;
+}
+
+bool is_utf8(const std::string& text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
 }
 
 /// Ranges through the same list of keys, for recipes that were changed by options.
@@ -218,9 +223,7 @@ class Checker {
   std::string prefix_;
 };
 
-}  // namespace
-
-void check_recipe(const Recipe& r) {
+void check_values(const Recipe& r) {
   Checker checker;
   visit_recipe(checker, r);
   BRIM_CHECK(
@@ -229,6 +232,20 @@ void check_recipe(const Recipe& r) {
       r.name, r.input.mean.size(), r.input.std.size());
   BRIM_CHECK(!r.optimizer.nesterov || r.optimizer.momentum > 0, ValueError,
              "[recipe] {}: optimizer.nesterov needs optimizer.momentum above 0", r.name);
+}
+
+}  // namespace
+
+void check_recipe(const Recipe& r) {
+  check_values(r);
+  // Checkpoints and weights keep both in JSON.
+  BRIM_CHECK(is_utf8(r.name), ValueError,
+             "[recipe] {}: this name is not UTF-8, so no checkpoint could keep it; rename the file",
+             r.name);
+  BRIM_CHECK(is_utf8(r.data), ValueError,
+             "[recipe] data {}: this path is not UTF-8, so no checkpoint could keep it; rename it "
+             "or make a link to it",
+             r.data);
 }
 
 Recipe parse_recipe(std::string_view document, const std::string& name) {
@@ -242,7 +259,7 @@ Recipe parse_recipe(std::string_view document, const std::string& name) {
     raise<FileError>("[recipe] {}:{}:{}: not TOML: {}", name, e.source().begin.line,
                      e.source().begin.column, e.description());
   }
-  check_recipe(recipe);
+  check_values(recipe);  // `name` may be a path of any bytes here
   return recipe;
 }
 
@@ -253,7 +270,9 @@ Recipe load_recipe(const std::string& name_or_path) {
       name_or_path.ends_with(".toml") || name_or_path.find('/') != std::string::npos;
   BRIM_CHECK(is_path, ValueError, "[recipe] '{}' is no built-in recipe{}; a file ends in .toml",
              name_or_path, suggestion(name_or_path, recipe_names()));
-  return parse_recipe(read_file(name_or_path), name_or_path);
+  const Recipe recipe = parse_recipe(read_file(name_or_path), name_or_path);
+  check_recipe(recipe);
+  return recipe;
 }
 
 std::vector<std::string> recipe_names() {

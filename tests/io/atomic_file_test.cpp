@@ -41,6 +41,14 @@ TEST_F(AtomicFileTest, AppearsOnCommit) {
   EXPECT_EQ(files(), 1);
 }
 
+TEST_F(AtomicFileTest, LinkStaysALink) {
+  write_file_atomically(path, "old");
+  fs::create_symlink("file", folder + "/link");
+  write_file_atomically(folder + "/link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder + "/link"));
+  EXPECT_EQ(content(), "new");
+}
+
 TEST_F(AtomicFileTest, AbandonedLeavesTheOldOne) {
   write_file_atomically(path, "old");
   {

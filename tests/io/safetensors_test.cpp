@@ -1,5 +1,6 @@
 // safetensors: round trips, files as other tools write them, and damaged files.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <filesystem>
@@ -177,6 +178,11 @@ TEST_F(SafeTensorsTest, DamagedFiles) {
   for (const auto& [bytes, expected] : cases)
     EXPECT_NE(error_of(bytes).find(expected), std::string::npos)
         << "expected '" << expected << "', got: " << error_of(bytes);
+}
+
+TEST_F(SafeTensorsTest, PipeIsRefusedAndNotWaitedFor) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  EXPECT_THROW(SafeTensors(path("pipe")), FileError);
 }
 
 TEST_F(SafeTensorsTest, FileThatShrinksWhileOpen) {

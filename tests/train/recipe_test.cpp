@@ -1,6 +1,7 @@
 // Recipes: strict keys, typed values, ranges, and text that reads back the same.
 #include <brim/train/recipe.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -104,6 +105,25 @@ TEST(Recipe, NamesAndFiles) {
   std::ofstream(path) << std::string(2 << 20, '#');
   EXPECT_THROW((void)load_recipe(path.string()), FileError);
   std::filesystem::remove(path);
+}
+
+TEST(Recipe, PipeIsRefusedAndNotWaitedFor) {
+  const auto path = std::filesystem::temp_directory_path() / "brim-recipe-pipe";
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THROW((void)load_recipe(path.string()), FileError);
+  std::filesystem::remove(path);
+}
+
+TEST(Recipe, NamesThatNoCheckpointCouldKeep) {
+  Recipe r;
+  r.data = "caf\xe9";
+  EXPECT_THROW(check_recipe(r), ValueError);
+  const auto path = std::filesystem::temp_directory_path() / "brim-recipe-\xe9.toml";
+  std::ofstream(path) << "epochs = 7\n";
+  EXPECT_THROW((void)load_recipe(path.string()), ValueError);
+  std::filesystem::remove(path);
+  EXPECT_EQ(parse_recipe("epochs = 7", path.string()).epochs, 7) << "only a name for messages";
 }
 
 TEST(Recipe, ChangedValuesAreCheckedToo) {

@@ -70,7 +70,8 @@ Recipe parse_recipe(std::string_view toml, const std::string& name);
 /// Names of the built-in recipes.
 std::vector<std::string> recipe_names();
 
-/// Checks the ranges of a recipe that was changed after parsing. Throws ValueError.
+/// Checks a recipe that was changed after parsing: ranges, and that its texts are UTF-8. Throws
+/// ValueError.
 void check_recipe(const Recipe& recipe);
 
 }  // namespace brim::train
