@@ -83,8 +83,9 @@ std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Opti
   return std::make_unique<optim::Schedule>(optimizer, schedule_rule(recipe, steps_per_epoch));
 }
 
-data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers) {
-  const auto source = data::Source::open(recipe.data, split);
+data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers,
+                         const data::OpenProgress& progress) {
+  const auto source = data::Source::open(recipe.data, split, progress);
   const InputRecipe& in = recipe.input;
   data::Transform transform;
   transform.normalize.mean.assign(in.mean.begin(), in.mean.end());

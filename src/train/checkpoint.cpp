@@ -60,6 +60,11 @@ T field(const Json& json, const char* key, const std::string& path) {
   return it->get<T>();
 }
 
+bool is_list_of_names(const Json& json) {
+  return json.is_array() &&
+         std::all_of(json.begin(), json.end(), [](const Json& entry) { return entry.is_string(); });
+}
+
 void check_manifest(const std::string& path) {
   const std::string manifest_path = path + "/manifest.json";
   const Json manifest = read_json(manifest_path);
@@ -95,8 +100,10 @@ void write_all(const fs::path& at, const Checkpoint& c) {
   const Json state = {{"version", BRIM_VERSION},      {"name", c.recipe.name},
                       {"epochs", c.epochs},           {"steps", c.steps},
                       {"random_seed", c.random.seed}, {"random_offset", c.random.offset},
-                      {"recipe", c.recipe.toml()}};
-  io::write_file_atomically(at / "state.json", state.dump(2) + "\n");
+                      {"recipe", c.recipe.toml()},    {"classes", c.classes}};
+  // A class that is named after a folder may be no UTF-8.
+  io::write_file_atomically(at / "state.json",
+                            state.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   Json manifest = Json::object();
   for (const char* name : kFiles) {
     const io::FileHash hash = io::hash_file(at / name);
@@ -137,6 +144,12 @@ void save_checkpoint(const std::string& folder, const Checkpoint& c) {
     fs::rename(target, replaced.path, error);
   }
   if (!error) fs::rename(scratch.path, target, error);
+  if (error && !replaced.path.empty()) {
+    std::error_code ignored;
+    fs::rename(replaced.path, target, ignored);
+    // Whatever became of that: what is left of the old checkpoint is not to be removed.
+    replaced.path.clear();
+  }
   BRIM_CHECK(!error, FileError, "[checkpoint] {} cannot be put in place: {}; check the disk",
              target.string(), error.message());
   scratch.path.clear();
@@ -175,6 +188,10 @@ Checkpoint load_checkpoint_state(const std::string& path) {
               .offset = field<uint64_t>(json, "random_offset", file)};
   c.recipe = parse_recipe(field<std::string>(json, "recipe", file), file);
   c.recipe.name = field<std::string>(json, "name", file);
+  const auto classes = json.find("classes");
+  BRIM_CHECK(classes != json.end() && is_list_of_names(*classes), FileError,
+             "[checkpoint] {} has no valid 'classes'; the checkpoint is damaged", file);
+  c.classes = classes->get<std::vector<std::string>>();
   return c;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include <brim/core/random.h>
 #include <brim/core/state_dict.h>
@@ -17,6 +18,7 @@ struct Checkpoint {
   int64_t steps = 0;   ///< since the very start
   RandomKey random;    ///< state of Generator::global()
   Recipe recipe;
+  std::vector<std::string> classes;  ///< of the training data, by label
   StateDict model;
   StateDict optimizer;
   StateDict schedule;
@@ -33,7 +35,7 @@ std::string last_checkpoint(const std::string& folder);
 /// or damaged.
 Checkpoint load_checkpoint(const std::string& path);
 
-/// Only what checkpoint.json says. Throws FileError.
+/// Only what state.json says. Throws FileError.
 Checkpoint load_checkpoint_state(const std::string& path);
 
 /// Makes a folder and those above it. Throws FileError.

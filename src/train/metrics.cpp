@@ -3,11 +3,11 @@
 
 #include <brim/autograd/autograd.h>
 #include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 #include <brim/ops/index.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/reduce.h>
-#include <brim/ops/sort.h>
 
 #include <limits>
 
@@ -38,8 +38,8 @@ AccuracyMeter::AccuracyMeter(int64_t classes, Device device)
 void AccuracyMeter::add(const Tensor& logits, const Tensor& y) {
   const NoGrad guard;
   const Tensor is = one_hot(y, correct_.numel(), f64);
-  const Tensor said = one_hot(topk(logits, 1, 1).indices.squeeze(1), correct_.numel(), f64);
-  correct_.add_(sum(is * said, {0}));
+  const Tensor hit = eq(argmax(logits, 1, /*keepdim=*/true), y.unsqueeze(1));
+  correct_.add_(sum(is * hit.to(f64), {0}));
   total_.add_(sum(is, {0}));
   loss_.add_(cross_entropy(logits, y, {.reduction = Reduction::sum}).to(f64));
   samples_ += y.numel();

@@ -17,6 +17,7 @@
 
 #include "core/check.h"
 #include "core/runtime.h"
+#include "data/file.h"
 #include "diag/span.h"
 #include "train/build.h"
 #include "train/checkpoint.h"
@@ -53,28 +54,54 @@ void check_same_recipe(const Recipe& asked, const Recipe& saved, const std::stri
       folder, line(y, at), line(x, at));
 }
 
+/// Labels must mean the same as before.
+void check_same_classes(const std::vector<std::string>& now, const std::vector<std::string>& saved,
+                        const std::string& data, const std::string& folder) {
+  if (same_classes(now, saved)) return;
+  size_t at = 0;
+  while (at < std::min(now.size(), saved.size()) && same_classes({now[at]}, {saved[at]})) ++at;
+  const auto name = [&](const std::vector<std::string>& names) {
+    return at < names.size() ? "'" + names[at] + "'" : std::string("none");
+  };
+  raise<ValueError>(
+      "[resume] {} was trained on {} classes, and {} has {}: class {} was {} and is {} now; give "
+      "the data it was trained on (--data), or start anew",
+      folder, saved.size(), data, now.size(), at, name(saved), name(now));
+}
+
 }  // namespace
 
 struct Trainer::State {
   Recipe recipe;
   TrainOptions options;
   data::Loader loader;
+  std::optional<data::Loader> test_loader;  // empty: there is no such split
   std::unique_ptr<nn::Module> model;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
   std::vector<Tensor> parameters;
   std::string out;
-  bool made_out = false;
+  std::optional<data::EmptyFolders> made;  // goes with the run if nothing is put there
   int64_t first_epoch = 0, steps_before = 0;
 
   State(const Recipe& r, TrainOptions o)
       : recipe(r),
         options(std::move(o)),
-        loader(make_loader(r, data::Split::train, true, options.workers)) {}
+        loader(make_loader(r, data::Split::train, true, options.workers, open_progress())) {
+    // Now, so that a damaged test split is not found out after hours of training.
+    Recipe test = r;
+    test.batch = std::max<int64_t>(r.batch, 100);
+    try {
+      test_loader = make_loader(test, data::Split::test, false, options.workers, open_progress());
+    } catch (const data::NoSuchSplit&) {
+    }
+  }
 
-  ~State() {
-    // Removes the folder that this run made if nothing was put there.
-    if (std::error_code ignored; made_out) std::filesystem::remove(out, ignored);
+  data::OpenProgress open_progress() const {
+    return [this](double fraction) {
+      if (options.stage) options.stage("open", fraction);
+      return !stop_asked();
+    };
   }
 
   int64_t planned_steps() const {
@@ -105,6 +132,7 @@ struct Trainer::State {
                           .steps = steps,
                           .random = Generator::global().state(),
                           .recipe = recipe,
+                          .classes = loader.source().classes(),
                           .model = model->state_dict(),
                           .optimizer = optimizer->state_dict(),
                           .schedule = schedule->state_dict()});
@@ -118,6 +146,11 @@ struct Trainer::State {
                folder);
     const Checkpoint c = load_checkpoint(path);
     check_same_recipe(recipe, c.recipe, folder);
+    check_same_classes(loader.source().classes(), c.classes, recipe.data, folder);
+    BRIM_CHECK(recipe.epochs >= c.epochs, ValueError,
+               "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
+               "more than {} (--epochs)",
+               folder, c.epochs, recipe.epochs, c.epochs);
     try {
       model->load_state_dict(c.model);
       optimizer->load_state_dict(c.optimizer);
@@ -130,8 +163,8 @@ struct Trainer::State {
     steps_before = c.steps;
   }
 
+  void prepare_out();
   void train_loop(TrainResult& result);
-  std::optional<Evaluation> test();
 };
 
 Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
@@ -147,21 +180,32 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   s.optimizer = make_optimizer(recipe.optimizer, *s.model);
   s.schedule = make_schedule(recipe, *s.optimizer, s.loader.batches());
   if (!s.options.resume.empty()) s.resume(s.options.resume);
-  s.out = s.options.out.empty() ? s.options.resume : s.options.out;
-  if (!s.out.empty()) {
-    const std::string old = last_checkpoint(s.out);
-    BRIM_CHECK(old.empty() || s.out == s.options.resume, FileError,
-               "[train] {} holds a checkpoint already; go on from it with --resume {}, or choose "
-               "another folder",
-               s.out, s.out);
-    s.made_out = !std::filesystem::exists(s.out);
-    make_folder(s.out);
-  }
+  s.prepare_out();
 }
 
 Trainer::~Trainer() = default;
 nn::Module& Trainer::model() { return *state_->model; }
 const data::Loader& Trainer::loader() const { return state_->loader; }
+
+void Trainer::State::prepare_out() {
+  out = options.out.empty() ? options.resume : options.out;
+  if (out.empty()) return;
+  std::error_code ignored;
+  const bool goes_on =
+      !options.resume.empty() && std::filesystem::equivalent(out, options.resume, ignored);
+  if (!goes_on) {
+    BRIM_CHECK(last_checkpoint(out).empty(), FileError,
+               "[train] {} holds a checkpoint already; go on from it with --resume {}, or choose "
+               "another folder",
+               out, out);
+    BRIM_CHECK(!std::filesystem::exists(out + "/model.safetensors", ignored), FileError,
+               "[train] {} holds a trained network already (model.safetensors); choose another "
+               "folder, or move it away",
+               out);
+  }
+  made.emplace(out);
+  make_folder(out);
+}
 
 void Trainer::State::train_loop(TrainResult& result) {
   LossMeter losses(options.device);
@@ -231,6 +275,10 @@ void Trainer::State::train_loop(TrainResult& result) {
       }
     }
     whole = whole || p.epoch_step == per_epoch;
+    BRIM_CHECK(p.epoch_step > 0 || !whole, FileError,
+               "[train] {}: not one of its {} pictures could be read; give other data (--data), or "
+               "set input.on_corrupt to \"raise\" to see what is wrong",
+               recipe.data, loader.samples());
     if (whole && p.epoch_step % report_every != 0 && more) report();
     if (whole) ++result.epochs_done;
     if (whole && !out.empty()) save(epoch + 1, steps_before + p.step);
@@ -249,18 +297,7 @@ void Trainer::State::train_loop(TrainResult& result) {
   result.stopped = stop_asked();
 }
 
-std::optional<Evaluation> Trainer::State::test() {
-  Recipe r = recipe;
-  r.batch = std::max<int64_t>(r.batch, 100);
-  try {
-    return evaluate(*model, make_loader(r, data::Split::test, false, options.workers),
-                    options.device);
-  } catch (const data::NoSuchSplit&) {
-    return std::nullopt;
-  }
-}
-
-TrainResult Trainer::run() {
+TrainResult Trainer::train() {
   State& s = *state_;
   TrainResult result;
   {
@@ -269,23 +306,53 @@ TrainResult Trainer::run() {
     s.train_loop(result);
     if (accountant) result.account = accountant->read();
   }
-  if (result.stopped) return result;
-  if (!s.out.empty())
+  if (!result.stopped && !s.out.empty())
     save_weights(s.out + "/model.safetensors", *s.model, s.recipe, s.loader.source().classes());
-  result.test = s.test();
   return result;
 }
 
-Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device) {
+std::optional<Evaluation> Trainer::test() {
+  const State& s = *state_;
+  if (!s.test_loader) return std::nullopt;
+  try {
+    return evaluate(*s.model, *s.test_loader, s.options.device, [&](double fraction) {
+      if (s.options.stage) s.options.stage("evaluate", fraction);
+      return !s.stop_asked();
+    });
+  } catch (const Error&) {
+    if (!s.stop_asked()) throw;
+    return std::nullopt;
+  }
+}
+
+TrainResult Trainer::run() {
+  TrainResult result = train();
+  if (!result.stopped) result.test = test();
+  return result;
+}
+
+Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device,
+                    const std::function<bool(double)>& progress) {
   const NoGrad guard;
-  const bool training = model.training();
+  struct EvalMode {
+    nn::Module& model;
+    bool training = model.training();
+    ~EvalMode() { model.train(training); }
+  } const mode{model};
   model.eval();
   AccuracyMeter meter(static_cast<int64_t>(loader.source().classes().size()), device);
   data::Epoch batches = loader.epoch(0);
-  while (const data::Batch* batch = batches.next())
+  while (const data::Batch* batch = batches.next()) {
     meter.add(model(batch->x.to(device)), batch->y.to(device));
-  model.train(training);
-  return meter.read(loader.source().classes());
+    const double done = static_cast<double>(batch->index + 1);
+    if (progress && !progress(done / static_cast<double>(loader.batches())))
+      raise<Error>("[eval] stopped before the end");
+  }
+  const Evaluation result = meter.read(loader.source().classes());
+  BRIM_CHECK(result.samples > 0, FileError,
+             "[eval] not one of the {} pictures could be read, the first being {}; give other data",
+             loader.samples(), loader.source().describe(0));
+  return result;
 }
 
 Recipe checkpoint_recipe(const std::string& folder) {

@@ -7,16 +7,25 @@
 #include "core/check.h"
 
 namespace brim::train {
+namespace {
+
+std::string classes_json(const std::vector<std::string>& classes) {
+  return nlohmann::json(classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+bool same_classes(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return classes_json(a) == classes_json(b);
+}
 
 void save_weights(const std::string& path, const nn::Module& model, const Recipe& recipe,
                   const std::vector<std::string>& classes) {
-  io::save_safetensors(
-      path, model.state_dict(),
-      {{"format", "pt"},
-       {"brim.recipe", recipe.toml()},
-       {"brim.name", recipe.name},
-       {"brim.classes",
-        nlohmann::json(classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)}});
+  io::save_safetensors(path, model.state_dict(),
+                       {{"format", "pt"},
+                        {"brim.recipe", recipe.toml()},
+                        {"brim.name", recipe.name},
+                        {"brim.classes", classes_json(classes)}});
 }
 
 WeightsInfo read_weights_info(const io::SafeTensors& file, const std::string& path) {

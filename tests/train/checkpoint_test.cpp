@@ -18,6 +18,9 @@ Checkpoint sample(int64_t epochs) {
       .epochs = epochs, .steps = 10 * epochs, .random = {.seed = 7, .offset = ~uint64_t{0}}};
   c.recipe.name = "mine";
   c.recipe.optimizer.lr = 0.1234567890123;
+  c.classes = {"ant",
+               "b\xe9"
+               "e"};
   c.model = {{"w", full({2, 2}, static_cast<double>(epochs))}};
   c.optimizer = {{"state.w.momentum", ones({2, 2})}, {"lr", full({}, 0.1, {.dtype = f64})}};
   c.schedule = {{"step", full({}, 3, {.dtype = i64})}};
@@ -47,6 +50,7 @@ TEST(Checkpoint, RoundTripAndOnlyTheLastIsKept) {
   EXPECT_EQ(c.random.offset, ~uint64_t{0});
   EXPECT_EQ(c.recipe.name, "mine");
   EXPECT_EQ(c.recipe.optimizer.lr, 0.1234567890123);
+  EXPECT_EQ(c.classes, (std::vector<std::string>{"ant", "b\ufffde"}));
   EXPECT_EQ(c.model.at("w").to_vector<float>(), std::vector<float>(4, 10));
   EXPECT_EQ(c.optimizer.size(), 2U);
   EXPECT_EQ(c.schedule.at("step").item<int64_t>(), 3);

@@ -1,5 +1,6 @@
 // The trainer: resume and the number of workers change no bit, limits and stops are kept, and what
 // cannot be trained says so.
+#include <brim/nn/models.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>
 #include <gtest/gtest.h>
@@ -146,6 +147,66 @@ TEST_F(TrainerTest, StopFinishesTheStepAndWritesNoModel) {
   EXPECT_FALSE(fs::exists(folder / "run/model.safetensors"));
 }
 
+TEST_F(TrainerTest, StopInTheEvaluation) {
+  std::atomic<int> stop{0};
+  TrainOptions options{.out = folder / "run", .stop = &stop};
+  options.stage = [&](const std::string& stage, double) { stop = stage == "evaluate" ? 2 : 0; };
+  const TrainResult r = Trainer(recipe, options).run();
+  EXPECT_EQ(r.epochs_done, 3);
+  EXPECT_FALSE(r.stopped);
+  EXPECT_FALSE(r.test);
+  EXPECT_TRUE(fs::exists(folder / "run/model.safetensors"));
+}
+
+TEST_F(TrainerTest, DamagedTestSplitIsFoundBeforeTheTraining) {
+  fs::resize_file(folder / "data/test_batch.bin", 10000);
+  int steps = 0;
+  const std::string text = error_of({.out = folder / "new", .first_step = [&] { ++steps; }});
+  EXPECT_NE(text.find("test_batch.bin: 10000 bytes"), std::string::npos) << text;
+  EXPECT_EQ(steps, 0);
+  EXPECT_FALSE(fs::exists(folder / "new"));
+}
+
+TEST_F(TrainerTest, NotOneReadablePicture) {
+  recipe.input.on_corrupt = "skip";
+  recipe.data = folder / "pictures";
+  for (const char* name : {"train/a/0.png", "train/b/0.png", "test/a/0.png"}) {
+    fs::create_directories(fs::path(folder / "pictures") / fs::path(name).parent_path());
+    std::ofstream(fs::path(folder / "pictures") / name) << "no picture";
+  }
+  const std::string text = error_of({.out = folder / "new/below"});
+  EXPECT_NE(text.find("pictures: not one of its 2 pictures could be read"), std::string::npos)
+      << text;
+  EXPECT_FALSE(fs::exists(folder / "new"));
+  const auto model = nn::make_model(recipe.model, {.classes = 2});
+  EXPECT_THROW((void)evaluate(*model, make_loader(recipe, data::Split::test, false), Device::cpu()),
+               FileError);
+  EXPECT_TRUE(model->training());
+}
+
+TEST_F(TrainerTest, ResumeRefusesOtherClasses) {
+  recipe.epochs = 1;
+  Trainer(recipe, {.out = folder / "run"}).run();
+  std::ofstream(folder / "data/batches.meta.txt")
+      << "airplane\nautomobile\ncat\nbird\ndeer\ndog\nfrog\nhorse\nship\ntruck\n";
+  const std::string text = error_of({.resume = folder / "run"});
+  EXPECT_NE(text.find("class 2 was 'bird' and is 'cat' now"), std::string::npos) << text;
+}
+
+TEST_F(TrainerTest, FinishedNetworkIsNotOverwritten) {
+  recipe.epochs = 1;
+  Trainer(recipe, {.max_steps = 2, .out = folder / "short"}).run();
+  Trainer(recipe, {.out = folder / "run"}).run();
+  const std::string kept = slurp(folder / "short/model.safetensors");
+  for (const char* resume : {"", "run"}) {
+    const std::string text =
+        error_of({.out = folder / "short", .resume = *resume ? folder / resume : std::string()});
+    EXPECT_NE(text.find("short holds a trained network already"), std::string::npos) << text;
+  }
+  EXPECT_EQ(slurp(folder / "short/model.safetensors"), kept);
+  EXPECT_EQ(error_of({.out = folder / "run/", .resume = folder / "run"}), "no error");
+}
+
 TEST_F(TrainerTest, DataWithoutTestSplitHasNoAccuracy) {
   testing::write_tiny_cifar(folder / "train-only", 20, 0);
   recipe.data = folder / "train-only";
@@ -162,6 +223,10 @@ TEST_F(TrainerTest, FinishedRunIsGoneOnWithForMoreEpochs) {
   ASSERT_TRUE(none.test);
   recipe.epochs = 2;
   EXPECT_EQ(Trainer(recipe, {.resume = folder / "run"}).run().steps, 9);
+  recipe.epochs = 1;
+  const std::string text = error_of({.resume = folder / "run"});
+  EXPECT_NE(text.find("has 2 epochs behind it, more than the 1 asked for"), std::string::npos)
+      << text;
 }
 
 TEST_F(TrainerTest, Errors) {

@@ -55,8 +55,11 @@ struct TrainOptions {
   double tick_seconds = 0.1;  ///< between calls of `progress` without a report
   int64_t reports_per_epoch = 10;
   std::function<void(const Progress&)> progress;
-  std::function<void()> first_step;        ///< called before the first step begins
-  const std::atomic<int>* stop = nullptr;  ///< not 0: finish the step, then stop
+  /// How much is done of "open" (reading a tar) and "evaluate".
+  std::function<void(const char* stage, double fraction)> stage;
+  std::function<void()> first_step;  ///< called before the first step begins
+  /// Not 0: finish the step, then stop. While the data is opened: stop with an Error.
+  const std::atomic<int>* stop = nullptr;
 };
 
 struct TrainResult {
@@ -68,11 +71,11 @@ struct TrainResult {
   double final_loss = 0;   ///< mean over the last report's steps
   int64_t skipped = 0;     ///< corrupt samples left out
   bool stopped = false;    ///< by TrainOptions::stop
-  std::optional<Evaluation> test;  ///< empty if the data has no test split, or the run was stopped
+  std::optional<Evaluation> test;  ///< by run(); empty if the data has no test split, or on a stop
   diag::Account account;           ///< of the training loop
 };
 
-/// A run that is ready to start: data open, network made, checkpoint loaded.
+/// A run that is ready to start: both splits open, network made, checkpoint loaded.
 class Trainer {
  public:
   /// Throws ValueError, FileError, DeviceError. With `options.resume`, `recipe` must agree with the
@@ -82,7 +85,13 @@ class Trainer {
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
+  /// train(), then test() unless the training was stopped.
   TrainResult run();
+
+  /// Trains, writes checkpoints and the weights. Throws FileError, ValueError.
+  TrainResult train();
+  /// Evaluates on the test split; empty if there is none, or on a stop. Throws FileError.
+  std::optional<Evaluation> test();
 
   nn::Module& model();
   const data::Loader& loader() const;
@@ -96,10 +105,14 @@ class Trainer {
 Recipe checkpoint_recipe(const std::string& folder);
 
 /// Evaluates on every sample of the loader. Each class's count stays on the device until the end.
-Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device);
+/// `progress` is told the fraction done; returning false stops with an Error. Throws FileError for
+/// a damaged picture, and when not one could be read.
+Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device,
+                    const std::function<bool(double fraction)>& progress = {});
 
 /// The loader that a recipe describes for one split. `training` switches augmentation and shuffling
 /// on. Throws FileError and ValueError.
-data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers = -1);
+data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers = -1,
+                         const data::OpenProgress& progress = {});
 
 }  // namespace brim::train

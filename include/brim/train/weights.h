@@ -26,6 +26,10 @@ void save_weights(const std::string& path, const nn::Module& model, const Recipe
 /// Throws FileError for metadata that is damaged.
 WeightsInfo read_weights_info(const io::SafeTensors& file, const std::string& path);
 
+/// Whether two lists of class names are the same as files keep them: bytes that are no UTF-8 are
+/// replaced there.
+bool same_classes(const std::vector<std::string>& a, const std::vector<std::string>& b);
+
 /// Copies the file's tensors into the network. Throws FileError naming the file and what is
 /// missing, unexpected or of another shape.
 void load_weights(const io::SafeTensors& file, const std::string& path, nn::Module& model);
