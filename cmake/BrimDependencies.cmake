@@ -79,9 +79,6 @@ find_package(CLI11 CONFIG QUIET)
 brim_dependency(CLI11 TARGETS CLI11::CLI11 APT libcli11-dev VERSION "${CLI11_VERSION}")
 
 # Optional. ----------------------------------------------------------------------------------------
-find_package(spdlog CONFIG QUIET)
-brim_dependency(SPDLOG TARGETS spdlog::spdlog APT libspdlog-dev VERSION "${spdlog_VERSION}")
-
 find_package(JPEG QUIET)
 brim_dependency(JPEG TARGETS JPEG::JPEG APT libjpeg-dev VERSION "${JPEG_VERSION}")
 
@@ -90,9 +87,6 @@ brim_dependency(PNG TARGETS PNG::PNG APT libpng-dev VERSION "${PNG_VERSION_STRIN
 
 find_package(LibArchive QUIET)
 brim_dependency(ARCHIVE TARGETS LibArchive::LibArchive APT libarchive-dev VERSION "${LibArchive_VERSION}")
-
-find_package(ZLIB QUIET)
-brim_dependency(ZLIB TARGETS ZLIB::ZLIB APT zlib1g-dev VERSION "${ZLIB_VERSION_STRING}")
 
 if(BRIM_TESTS)
   find_package(GTest QUIET)

@@ -8,9 +8,6 @@
 #include <toml++/toml.h>
 #include <CLI/Version.hpp>
 #include <nlohmann/json.hpp>
-#if BRIM_HAVE_SPDLOG
-#include <spdlog/version.h>
-#endif
 #if BRIM_HAVE_JPEG
 #include <cstdio>
 // jpeglib.h uses FILE without including it.
@@ -21,9 +18,6 @@
 #endif
 #if BRIM_HAVE_ARCHIVE
 #include <archive.h>
-#endif
-#if BRIM_HAVE_ZLIB
-#include <zlib.h>
 #endif
 
 #define BRIM_TEXT_(x) #x
@@ -72,18 +66,6 @@ std::vector<Library> libraries() {
   optional("libarchive", ARCHIVE_VERSION_ONLY_STRING, "tar archives of images", "libarchive-dev");
 #else
   optional("libarchive", "", "tar archives of images", "libarchive-dev");
-#endif
-#if BRIM_HAVE_ZLIB
-  optional("zlib", ZLIB_VERSION, "compressed files", "zlib1g-dev");
-#else
-  optional("zlib", "", "compressed files", "zlib1g-dev");
-#endif
-#if BRIM_HAVE_SPDLOG
-  const std::string spdlog =
-      fmt::format("{}.{}.{}", SPDLOG_VER_MAJOR, SPDLOG_VER_MINOR, SPDLOG_VER_PATCH);
-  optional("spdlog", spdlog.c_str(), "logs", "libspdlog-dev");
-#else
-  optional("spdlog", "", "logs", "libspdlog-dev");
 #endif
   return all;
 }
