@@ -12,8 +12,8 @@
 #include "cli/bench/cases.h"
 #include "cli/bench/measure.h"
 #include "cli/command.h"
+#include "cli/report.h"
 #include "core/nearest.h"
-#include "io/atomic_file.h"
 
 namespace brim::cli {
 namespace {
@@ -84,7 +84,8 @@ int run(const Options& options) {
   }
   const std::vector<BenchCase> cases = chosen(options.name);
   if (options.threads > 0) set_num_threads(options.threads);
-  const bool quiet = options.json == "-";
+  check_json_path(options.json);
+  const bool quiet = is_stdout(options.json);
   if (!quiet)
     fmt::print("{:<22}{:>12}{:>12}{:>12}{:>12}\n", "case", "us/step", "p10", "p90", "CPU us");
   Json results = Json::array();
@@ -98,11 +99,7 @@ int run(const Options& options) {
     std::fflush(stdout);
   }
   if (options.json.empty()) return 0;
-  const std::string text = (results.size() == 1 ? results[0] : Json{{"results", results}}).dump(2);
-  if (quiet)
-    fmt::print("{}\n", text);
-  else
-    io::write_file_atomically(options.json, text + "\n");
+  write_json(results.size() == 1 ? results[0] : Json{{"results", results}}, options.json);
   return 0;
 }
 

@@ -2,6 +2,8 @@
 #include <brim/data/convert.h>
 #include <fmt/core.h>
 
+#include <limits>
+
 #include "cli/command.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
@@ -49,15 +51,16 @@ const Register data_command(
        CLI::App* make =
            app.add_subcommand("make", "write the drawn set shapes10 as CIFAR-10 binary");
        make->add_option("out", o->out, "folder to write to")->required();
-       make->add_option("--seed", o->seed, "of the drawings")->check(CLI::NonNegativeNumber);
+       const CLI::Range seeds(int64_t{0}, std::numeric_limits<int64_t>::max());
+       make->add_option("--seed", o->seed, "of the drawings")->check(seeds);
        CLI::App* convert =
            app.add_subcommand("convert", "write an image folder or tar as CIFAR-10 binary");
        convert->add_option("input", o->input, "image folder or tar of images")->required();
        convert->add_option("out", o->out, "folder to write to")->required();
        convert->add_flag("--resize", o->resize, "resize pictures that are not 32 x 32");
-       convert->add_option("--seed", o->seed, "of the order of the images")
-           ->check(CLI::NonNegativeNumber);
-       convert->add_option("--workers", o->workers, "decoding threads")->check(CLI::Range(0, 1024));
+       convert->add_option("--seed", o->seed, "of the order of the images")->check(seeds);
+       convert->add_option("--workers", o->workers, "decoding threads; 0: none beside the main one")
+           ->check(CLI::Range(0, 1024));
        for (CLI::App* sub : {make, convert})
          sub->add_flag("--overwrite", o->overwrite, "replace files of an earlier conversion");
        return [o, make] {

@@ -12,6 +12,7 @@
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/libraries.h"
+#include "cli/progress.h"
 #include "cli/report.h"
 #include "core/check.h"
 
@@ -53,10 +54,16 @@ int run(const Options& o) {
   const io::SafeTensors file(o.weights);
   const train::WeightsInfo info = train::read_weights_info(file, o.weights);
   const train::Recipe recipe = chosen_recipe(o, info);
-  const data::Loader loader = train::make_loader(recipe, data::parse_split(o.split), false);
+  ProgressDisplay display(is_stdout(o.json));
+  const auto show = [&](const char* stage) {
+    return [&display, stage](double fraction) { return display.show(stage, fraction), true; };
+  };
+  const data::Loader loader =
+      train::make_loader(recipe, data::parse_split(o.split), false, -1, show("open"));
+  display.finish();
   const std::vector<std::string>& classes = loader.source().classes();
   BRIM_CHECK(
-      info.classes.empty() || info.classes == classes, ValueError,
+      info.classes.empty() || train::same_classes(info.classes, classes), ValueError,
       "[eval] the {} classes of {} are not the {} that {} was trained on, or in another order",
       classes.size(), recipe.data, info.classes.size(), o.weights);
   const auto model = nn::make_model(
@@ -64,9 +71,13 @@ int run(const Options& o) {
   train::load_weights(file, o.weights, *model);
 
   const auto begin = std::chrono::steady_clock::now();
-  const train::Evaluation result = train::evaluate(*model, loader, device);
+  const train::Evaluation result = train::evaluate(*model, loader, device, show("evaluate"));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  if (o.json != "-") fmt::print("{}", accuracy_table(result));
+  display.finish();
+  if (!is_stdout(o.json)) {
+    if (loader.skipped() > 0) fmt::print("{} corrupt samples were left out\n", loader.skipped());
+    fmt::print("{}", accuracy_table(result));
+  }
   if (!o.json.empty())
     write_json({{"recipe", recipe.name},
                 {"data", recipe.data},
@@ -74,6 +85,7 @@ int run(const Options& o) {
                 {"weights", o.weights},
                 {"device", device.str()},
                 {"samples", result.samples},
+                {"skipped", loader.skipped()},
                 {"images_per_s", static_cast<double>(result.samples) / seconds.count()},
                 {"loss", result.loss},
                 {"accuracy", result.accuracy},

@@ -11,6 +11,8 @@ namespace brim::cli {
 std::string format_bytes(int64_t bytes);
 /// "0:42", "1:02:03"
 std::string format_duration(double seconds);
+/// The text as one word of a shell command: in single quotes where it needs them.
+std::string shell_word(const std::string& text);
 /// "512M", "2GiB", "1.5g", "100000" -> bytes (powers of 1024). Throws UsageError naming `option`.
 int64_t parse_bytes(std::string_view text, std::string_view option);
 

@@ -78,7 +78,7 @@ int run(const Options& o) {
       line += fmt::format("{}{} {:.1f} %", line.empty() ? "" : ", ", name, 100.0 * p[i]);
       found.push_back({{"class", name}, {"probability", p[i]}});
     }
-    if (o.json != "-") fmt::print("{}: {}\n", path, line);
+    if (!is_stdout(o.json)) fmt::print("{}: {}\n", path, line);
     all.push_back({{"image", path}, {"classes", found}});
   }
   if (!o.json.empty()) write_json({{"weights", o.weights}, {"images", all}}, o.json);

@@ -27,7 +27,7 @@ int terminal_width() {
 }  // namespace
 
 ProgressDisplay::ProgressDisplay(bool quiet)
-    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), last_line_(now()) {}
 
 void ProgressDisplay::draw(double fraction, const std::string& text) {
   const int width = std::clamp(terminal_width() - static_cast<int>(text.size()) - 4, 0, 40);
@@ -69,8 +69,9 @@ void ProgressDisplay::show(const std::string& what, double fraction) {
   if (terminal_) {
     if (fraction < 1 && now() - last_draw_ < 0.1) return;
     draw(fraction, fmt::format("{} {} %", what, percent));
-  } else if (percent / 10 > last_tenth_) {
+  } else if (percent / 10 > last_tenth_ && now() - last_line_ >= 1) {
     last_tenth_ = percent / 10;
+    last_line_ = now();
     fmt::print("{} {} %\n", what, percent);
     std::fflush(stdout);
   }
@@ -79,6 +80,8 @@ void ProgressDisplay::show(const std::string& what, double fraction) {
 void ProgressDisplay::finish() {
   if (open_) std::fputc('\n', stderr);
   open_ = false;
+  last_tenth_ = -1;
+  last_line_ = now();
 }
 
 }  // namespace brim::cli

@@ -16,7 +16,8 @@ class ProgressDisplay {
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
   void show(const train::Progress& progress);
-  /// A fraction of some other work: "decode 40 %". Lines appear at every tenth.
+  /// A fraction of some other work: "decode 40 %". Lines appear at every tenth, at most one a
+  /// second.
   void show(const std::string& what, double fraction);
   /// Ends the bar's line, so that other text can follow.
   void finish();
@@ -28,7 +29,7 @@ class ProgressDisplay {
   bool terminal_;
   bool open_ = false;  // a bar without a line end is on the terminal
   int last_tenth_ = -1;
-  double last_draw_ = 0;
+  double last_draw_ = 0, last_line_ = 0;  // seconds
   double images_per_s_ = 0, loss_ = 0;
 };
 

@@ -48,12 +48,20 @@ Json to_json(const diag::Account& account) {
   return json;
 }
 
+bool is_stdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
+
 void check_json_path(const std::string& path) {
-  if (path.empty() || path == "-") return;
+  if (path.empty() || is_stdout(path)) return;
   struct stat info {};
-  const std::string folder = io::parent_folder(path);
-  BRIM_CHECK(stat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode), FileError,
+  const bool exists = stat(path.c_str(), &info) == 0;
+  BRIM_CHECK(!exists || !S_ISDIR(info.st_mode), FileError,
              "[json] {} is a folder; give the name of a file to --json", path);
+  if (exists && !S_ISREG(info.st_mode)) {  // a device or pipe is written in place
+    BRIM_CHECK(access(path.c_str(), W_OK) == 0, FileError,
+               "[json] {} is not writable; give another name to --json", path);
+    return;
+  }
+  const std::string folder = io::parent_folder(io::without_links(path));
   BRIM_CHECK(access(folder.c_str(), W_OK | X_OK) == 0, FileError,
              "[json] {} cannot be written: the folder {} must exist and be writable", path, folder);
 }
@@ -61,7 +69,7 @@ void check_json_path(const std::string& path) {
 void write_json(const Json& json, const std::string& path) {
   // A class name from a folder may be no UTF-8.
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-  if (path == "-")
+  if (is_stdout(path))
     fmt::print("{}", text);
   else
     io::write_file_atomically(path, text);

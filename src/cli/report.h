@@ -21,4 +21,7 @@ void write_json(const nlohmann::ordered_json& json, const std::string& path);
 /// Throws FileError now if `path` could not be written later. "" and "-" are always good.
 void check_json_path(const std::string& path);
 
+/// Whether the JSON goes to standard output, which then carries nothing else: "-" or "/dev/stdout".
+bool is_stdout(const std::string& path);
+
 }  // namespace brim::cli

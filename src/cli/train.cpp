@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -15,6 +16,7 @@
 #include "cli/report.h"
 #include "cli/signals.h"
 #include "cli/start.h"
+#include "train/checkpoint.h"
 
 namespace brim::cli {
 namespace {
@@ -91,10 +93,13 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
 std::string resume_hint(const Options& o, const train::TrainResult& result) {
   const std::string folder = o.out.empty() ? o.resume : o.out;
   if (folder.empty()) return "nothing was saved; with --out DIR a stopped run can be resumed";
-  if (result.epochs_done == 0)
+  // Before its first epoch is finished, a run that writes elsewhere goes on from the old folder.
+  const bool begun = !train::last_checkpoint(folder).empty();
+  if (!begun && o.resume.empty())
     return fmt::format("no epoch was finished, so {} holds no checkpoint; start again", folder);
-  std::string command = "brim train --resume " + folder;
-  if (!o.data.empty()) command += " --data " + o.data;
+  std::string command = "brim train --resume " + shell_word(begun ? folder : o.resume);
+  if (!begun) command += " --out " + shell_word(folder);
+  if (!o.data.empty()) command += " --data " + shell_word(o.data);
   if (o.epochs) command += fmt::format(" --epochs {}", *o.epochs);
   return fmt::format("to go on after epoch {}: {}", result.epochs_done, command);
 }
@@ -108,45 +113,73 @@ int run(const Options& o) {
   if (!o.memory_limit.empty())
     Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
 
-  const bool quiet = o.json == "-";
+  const bool quiet = is_stdout(o.json);
   ProgressDisplay display(quiet);
   double startup_ms = 0;
-  train::TrainOptions options{.device = device,
-                              .workers = workers,
-                              .max_steps = o.steps.value_or(0),
-                              .out = o.out,
-                              .resume = o.resume,
-                              .progress = [&](const auto& p) { display.show(p); },
-                              .first_step = [&] { startup_ms = milliseconds_since_start(); },
-                              .stop = &watch_signals()};
-  train::Trainer trainer(recipe, options);
+  const std::atomic<int>& stop = watch_signals();
+  const train::TrainOptions options{.device = device,
+                                    .workers = workers,
+                                    .max_steps = o.steps.value_or(0),
+                                    .out = o.out,
+                                    .resume = o.resume,
+                                    .progress = [&](const auto& p) { display.show(p); },
+                                    .stage = [&](const char* s, double f) { display.show(s, f); },
+                                    .first_step = [&] { startup_ms = milliseconds_since_start(); },
+                                    .stop = &stop};
+  std::optional<train::Trainer> opened;
+  try {
+    opened.emplace(recipe, options);
+  } catch (const Error&) {
+    if (stop.load() == 0) throw;
+    display.finish();
+    fmt::print(stderr, "brim: stopped before the first step; nothing was saved\n");
+    return 128 + stop.load();
+  }
+  train::Trainer& trainer = *opened;
+  display.finish();
   if (!quiet) {
     fmt::print("{}: {} images of {}, {} epochs of batch {} on {}, seed {}\n", recipe.name,
                trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch, device.str(),
                recipe.seed);
     std::fflush(stdout);
   }
-  const train::TrainResult result = trainer.run();
+  train::TrainResult result = trainer.train();
   display.finish();
+  const bool trained = !result.stopped;
+  // What the training cost is told even if the evaluation fails.
+  std::exception_ptr failure;
+  try {
+    if (trained) result.test = trainer.test();
+  } catch (const Error&) {
+    failure = std::current_exception();
+  }
+  display.finish();
+  if (trained) result.stopped = !result.test && !failure && stop.load() != 0;
 
   if (!quiet) {
     fmt::print("{} steps in {:.1f} s: {:.0f} img/s, {:.0f} us per step\n", result.steps,
                result.seconds, result.images_per_s, result.us_per_step);
+    if (trained && result.steps == 0)
+      fmt::print("all {} epochs were trained before; --epochs N goes on\n", recipe.epochs);
     if (result.skipped > 0) fmt::print("{} corrupt samples were left out\n", result.skipped);
     if (result.test)
       fmt::print("{}", accuracy_table(*result.test));
-    else if (!result.stopped)
+    else if (!result.stopped && !failure)
       fmt::print("{} has no test split, so the accuracy is unknown\n", recipe.data);
     fmt::print("where the time of training went\n{}", result.account.table());
   }
   if (!o.json.empty())
     write_json(result_json(o, recipe, result, startup_ms, trainer.loader().options().workers),
                o.json);
-  if (result.stopped) {
+  if (failure) std::rethrow_exception(failure);
+  if (!result.stopped) return 0;
+  const std::string& folder = o.out.empty() ? o.resume : o.out;
+  if (trained)
+    fmt::print(stderr, "brim: stopped during the evaluation, after the training was finished{}\n",
+               folder.empty() ? "" : " and saved to " + folder);
+  else
     fmt::print(stderr, "brim: stopped at step {}; {}\n", result.steps, resume_hint(o, result));
-    return 128 + options.stop->load();
-  }
-  return 0;
+  return 128 + stop.load();
 }
 
 const Register train_command(
@@ -158,7 +191,7 @@ const Register train_command(
        app.add_option("--epochs", o->epochs, "passes over the data")->check(CLI::Range(1, 1000000));
        app.add_option("--batch", o->batch, "images per step")->check(CLI::Range(1, 1000000));
        app.add_option("--workers", o->workers, "loader threads, or auto")->capture_default_str();
-       app.add_option("--lr", o->lr, "learning rate")->check(CLI::NonNegativeNumber);
+       app.add_option("--lr", o->lr, "learning rate")->check(CLI::Range(0.0, 1e9));
        app.add_option("--seed", o->seed, "of weights, order and augmentation")
            ->check(CLI::Range(int64_t{0}, int64_t{9'000'000'000'000'000'000}));
        app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));

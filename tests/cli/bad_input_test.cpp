@@ -1,6 +1,7 @@
 // Every kind of bad input to the real command: exit code not 0, exactly one line on stderr that
 // names the thing and says what to do, and nothing left behind.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -90,6 +91,10 @@ TEST_F(BadInput, CommandsAndOptions) {
   train_fails({"--steps", "0"}, 2, {"--steps"});
   train_fails({"--workers", "many"}, 2, {"--workers", "many"});
   train_fails({"--memory-limit", "lots"}, 2, {"--memory-limit", "lots"});
+  fails({"bench", "softmx"}, 2, {"did you mean 'softmax-128x1000'?"});
+  fails({"bench", "relu-16", "--json", folder / "no/such/r.json"}, 1, {"no/such"});
+  EXPECT_LT(run_brim({"data", "make", "x", "--seed", "-1"}).err.size(), 150U);
+  EXPECT_LT(run_brim({"train", "--lr", "-1"}).err.size(), 150U);
 }
 
 TEST_F(BadInput, Devices) {
@@ -137,6 +142,25 @@ TEST_F(BadInput, Data) {
   with(folder / "pictures", {"cat/a.jpg"});
 }
 
+TEST_F(BadInput, DataInWhichNotOnePictureCanBeRead) {
+  fs::create_directories(folder / "pictures/cat");
+  file("pictures/cat/a.jpg", "no picture");
+  const std::string recipe =
+      file("skip.toml", "epochs = 1\n[input]\nsize = 32\non_corrupt = 'skip'\n");
+  fails({"train", recipe, "--data", folder / "pictures", "--out", folder / "new/below"}, 1,
+        {"pictures", "not one of its 1 pictures"});
+  fails({"eval", "--split", "all", "--data", folder / "pictures", recipe, "--weights",
+         trained() + "/model.safetensors"},
+        1, {"classes"});
+}
+
+TEST_F(BadInput, Pipes) {
+  const std::string pipe = folder / "pipe.toml";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  fails({"train", pipe}, 1, {"pipe.toml", "not a regular file"});
+  fails({"eval", "--weights", pipe}, 1, {"pipe.toml", "not a regular file"});
+}
+
 TEST_F(BadInput, UnreadableFolders) {
   if (geteuid() == 0) GTEST_SKIP() << "root may read everything";
   fs::permissions(data(), fs::perms::none);
@@ -179,6 +203,10 @@ TEST_F(BadInput, OutputThatCannotBeWritten) {
   train_fails({"--out", "/proc/brim"}, 1, {"/proc/brim"});
   const std::string run = trained();
   train_fails({"--out", run}, 1, {"run", "--resume"});
+  fs::create_directory(folder / "old");
+  file("old/model.safetensors", "weights");
+  train_fails({"--out", folder / "old"}, 1, {"old", "model.safetensors", "another folder"});
+  fails({"data", "convert", data(), data()}, 1, {"--overwrite"});
   fails({"data", "make", folder / "taken"}, 1, {"taken"});
   fails({"data", "convert", folder / "absent", folder / "new"}, 1, {"absent"});
 }
@@ -204,6 +232,7 @@ TEST_F(BadInput, Resume) {
   fails({"train", "--resume", folder / "absent"}, 1, {"absent", "no checkpoint"});
   const std::string run = trained();
   fails({"train", "--resume", run, "--lr", "0.5"}, 1, {"lr"});
+  fails({"train", "--resume", run, "--data", "caf\xe9"}, 1, {"UTF-8"});
   const std::string model = run + "/checkpoint-0001/model.safetensors";
   const std::string good = slurp(model);
   std::ofstream(model, std::ios::binary) << good.substr(0, good.size() / 2);

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/run_brim.h"
 
@@ -11,6 +13,17 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+/// A picture of one pixel.
+void write_pixel_png(const std::string& path) {
+  const unsigned char bytes[] = {
+      0x89, 'P',  'N',  'G',  0x0d, 0x0a, 0x1a, 0x0a, 0,    0,    0,    0x0d, 'I',  'H',
+      'D',  'R',  0,    0,    0,    1,    0,    0,    0,    1,    8,    2,    0,    0,
+      0,    0x90, 0x77, 0x53, 0xde, 0,    0,    0,    0x0c, 'I',  'D',  'A',  'T',  0x08,
+      0xd7, 0x63, 0xf8, 0xcf, 0xc0, 0,    0,    0x03, 0x01, 0x01, 0,    0x18, 0xdd, 0x8d,
+      0xb0, 0,    0,    0,    0,    'I',  'E',  'N',  'D',  0xae, 0x42, 0x60, 0x82};
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes), sizeof bytes);
+}
 
 class Command : public ::testing::Test {
  protected:
@@ -73,6 +86,27 @@ TEST_F(Command, JsonOnStandardOutputIsAlone) {
   const Ran ran = run_brim(train({"--steps", "3", "--json", "-"}));
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(json::parse(ran.out)["steps"], 3);
+  EXPECT_EQ(json::parse(run_brim(train({"--steps", "3", "--json", "/dev/stdout"})).out)["steps"],
+            3);
+  EXPECT_EQ(run_brim(train({"--steps", "3", "--json", "/dev/null"})).code, 0);
+}
+
+TEST_F(Command, FailedEvaluationStillTellsWhatTheTrainingCost) {
+  for (const char* name : {"train/a/0.png", "train/b/0.png", "test/a/0.png", "test/b/0.png"}) {
+    const fs::path path = fs::path(folder / "set") / name;
+    fs::create_directories(path.parent_path());
+    write_pixel_png(path);
+  }
+  std::ofstream(folder / "set/test/b/0.png") << "no picture";
+  const Ran ran = run_brim({"train", "tutorial-cnn", "--data", folder / "set", "--out",
+                            folder / "run", "--json", folder / "r.json"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find("test/b/0.png"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.out.find("where the time of training went"), std::string::npos) << ran.out;
+  const json r = json::parse(slurp(folder / "r.json"));
+  EXPECT_EQ(r["steps"], 2);
+  EXPECT_TRUE(r["accuracy"].is_null());
+  EXPECT_TRUE(fs::exists(folder / "run/model.safetensors"));
 }
 
 TEST_F(Command, OptionsOverrideTheRecipe) {
@@ -103,13 +137,7 @@ TEST_F(Command, TrainEvalPredictAndResume) {
 
   // A picture of one pixel: resized.
   const std::string png = folder / "p.png";
-  const unsigned char bytes[] = {
-      0x89, 'P',  'N',  'G',  0x0d, 0x0a, 0x1a, 0x0a, 0,    0,    0,    0x0d, 'I',  'H',
-      'D',  'R',  0,    0,    0,    1,    0,    0,    0,    1,    8,    2,    0,    0,
-      0,    0x90, 0x77, 0x53, 0xde, 0,    0,    0,    0x0c, 'I',  'D',  'A',  'T',  0x08,
-      0xd7, 0x63, 0xf8, 0xcf, 0xc0, 0,    0,    0x03, 0x01, 0x01, 0,    0x18, 0xdd, 0x8d,
-      0xb0, 0,    0,    0,    0,    'I',  'E',  'N',  'D',  0xae, 0x42, 0x60, 0x82};
-  std::ofstream(png, std::ios::binary).write(reinterpret_cast<const char*>(bytes), sizeof bytes);
+  write_pixel_png(png);
   ran = run_brim({"predict", "--weights", weights, "--top", "10", "--json", "-", png, png});
   ASSERT_EQ(ran.code, 0) << ran.err;
   const json predicted = json::parse(ran.out);
@@ -138,6 +166,39 @@ TEST_F(Command, SignalsStopCleanly) {
     EXPECT_NE(ran.err.find("brim train --resume " + out), std::string::npos) << ran.err;
     EXPECT_FALSE(fs::exists(out + "/model.safetensors"));
     EXPECT_EQ(std::distance(fs::directory_iterator(out), {}), 1) << "only the last checkpoint";
+  }
+}
+
+TEST_F(Command, StopBeforeTheFirstEpochNamesTheFolderThatHasACheckpoint) {
+  const std::string old = folder / "old run", out = folder / "out";
+  ASSERT_EQ(run_brim({"train", "tutorial-cnn", "--epochs", "1", "--batch", "8", "--out", old}).code,
+            0);
+  const std::string before =
+      "p=$$; ( while [ ! -d " + in_quotes(out) + " ]; do sleep 0.01; done; kill -INT $p ) & ";
+  const Ran ran = run_brim({"train", "--resume", old, "--epochs", "9", "--out", out}, before);
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  EXPECT_NE(ran.err.find("--resume " + in_quotes(old) + " --out " + out + " --epochs 9"),
+            std::string::npos)
+      << ran.err;
+}
+
+TEST_F(Command, ReadmeIsRight) {
+  const char* root = std::getenv("BRIM_SOURCE_DIR");
+  for (const char* page : {"README.md", "README.ko.md", "docs/RECIPES.md", "docs/DATA.md"}) {
+    std::ifstream in(std::string(root ? root : ".") + "/" + page);
+    ASSERT_TRUE(in) << page;
+    bool code = false;
+    for (std::string line; std::getline(in, line);) {
+      if (line.starts_with("```")) code = line == "```sh";
+      if (!code || !line.starts_with("brim ")) continue;
+      std::istringstream words(line.substr(5, line.find(" #") - 5));
+      std::vector<std::string> args{std::istream_iterator<std::string>(words), {}};
+      // Valid, but nothing to spend time on.
+      if (args[0] == "train" && line.find("--json") == std::string::npos)
+        args.insert(args.end(), {"--json", "/no/such/folder/r.json"});
+      const Ran ran = run_brim(args, "cd " + in_quotes(folder.path()) + ";");
+      EXPECT_NE(ran.code, 2) << page << ": " << line << "\n" << ran.err;
+    }
   }
 }
 

@@ -20,7 +20,7 @@ struct Ran {
 
 inline std::string brim_path() {
   const char* build = std::getenv("BRIM_BUILD_DIR");
-  return std::string(build ? build : "build") + "/bin/brim";
+  return std::filesystem::absolute(build ? build : "build") / "bin/brim";
 }
 
 inline std::string in_quotes(const std::string& text) {
