@@ -13,7 +13,7 @@
 #include "cli/bench/measure.h"
 #include "cli/command.h"
 #include "cli/report.h"
-#include "core/nearest.h"
+#include "cli/suggest.h"
 
 namespace brim::cli {
 namespace {
@@ -74,7 +74,7 @@ std::vector<BenchCase> chosen(const std::string& name) {
     names.push_back(bench.name);
   }
   throw UsageError(fmt::format("unknown benchmark '{}'{}; `brim bench list` names them", name,
-                               suggestion(name, names)));
+                               hint(name, names)));
 }
 
 int run(const Options& options) {

@@ -10,7 +10,7 @@
 
 #include "cli/command.h"
 #include "cli/start.h"
-#include "core/nearest.h"
+#include "cli/suggest.h"
 
 namespace brim::cli {
 namespace {
@@ -35,11 +35,11 @@ void check_leftovers(const CLI::App& app) {
   const std::string& word = left.front();
   if (word.starts_with("-"))
     throw UsageError(fmt::format("unknown option '{}'{}", word.substr(0, word.find('=')),
-                                 suggestion(word.substr(0, word.find('=')), option_names(app))));
+                                 hint(word.substr(0, word.find('=')), option_names(app))));
   std::vector<std::string> names;
   for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
   if (!names.empty())
-    throw UsageError(fmt::format("unknown subcommand '{}'{}", word, suggestion(word, names)));
+    throw UsageError(fmt::format("unknown subcommand '{}'{}", word, hint(word, names)));
   throw UsageError(
       fmt::format("unexpected argument '{}'; see `brim {} --help`", word, app.get_name()));
 }
@@ -64,7 +64,7 @@ int run(int argc, char** argv) {
   const std::string wanted = argc > 1 ? argv[1] : "";
   if (!wanted.empty() && !wanted.starts_with("-") &&
       std::find(names.begin(), names.end(), wanted) == names.end())
-    throw UsageError(fmt::format("unknown command '{}'{}", wanted, suggestion(wanted, names)));
+    throw UsageError(fmt::format("unknown command '{}'{}", wanted, hint(wanted, names)));
 
   std::function<int()> action;
   for (const Command& command : commands()) {
