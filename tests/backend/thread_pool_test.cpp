@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <numeric>
+#include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -57,6 +59,25 @@ TEST(ThreadPool, NestedLoopsRunInTheirThread) {
     });
   });
   EXPECT_EQ(total, 64);
+}
+
+TEST(ThreadPool, WhatAPartThrowsReachesTheCaller) {
+  const Threads guard(4);
+  for (int64_t bad = 0; bad < 100; ++bad) {
+    const auto run = [bad] {
+      parallel_for(16, 1, [bad](int64_t begin, int64_t) {
+        if (begin == bad % 16 || bad % 5 == 0)
+          throw std::runtime_error("part " + std::to_string(begin));
+      });
+    };
+    try {
+      run();
+      FAIL() << "no error";
+    } catch (const std::runtime_error& e) {
+      EXPECT_EQ(std::string(e.what()).substr(0, 5), "part ");
+    }
+    EXPECT_EQ(visits(100, 1), std::vector<int>(100, 1));
+  }
 }
 
 TEST(ThreadPool, SeveralCallersAtOnce) {

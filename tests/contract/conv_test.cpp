@@ -1,4 +1,7 @@
 // Contract cases of convolution, by the definition.
+#include <brim/autograd/autograd.h>
+#include <brim/core/allocator.h>
+#include <brim/core/threads.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
 
@@ -82,6 +85,33 @@ TEST(Conv2d, NonContiguousFormatsGiveTheSame) {
   const std::vector<float> y = conv2d(x, w).to_vector<float>();
   EXPECT_EQ(conv2d(x.to(MemoryFormat::nhwc), w.to(MemoryFormat::nhwc)).to_vector<float>(), y);
   EXPECT_EQ(conv2d(x.to(MemoryFormat::chwn), w).to_vector<float>(), y);
+}
+
+TEST(Conv2d, OutOfMemoryInAnyPlaceIsThrown) {
+  const int threads = num_threads();
+  set_num_threads(2);
+  const Tensor x = randn({16, 16, 32, 32});
+  Tensor w = randn({16, 16, 3, 3}).set_requires_grad();
+  const Conv2dOptions options{.padding = 1};
+  const Tensor y = conv2d(x, w, {}, options), dy = ones(y.shape());
+  Allocator& memory = Allocator::of(Device::cpu());
+  const auto with_room = [&](int64_t bytes, const auto& f) {
+    memory.release_cached();
+    memory.set_limit(memory.stats().live + bytes);
+    EXPECT_THROW(f(), OutOfMemory) << bytes;
+    memory.set_limit(0);
+  };
+  // Enough for the result, then for ever more of the scratch memory.
+  for (int64_t scratch : {0, 20'000, 100'000, 150'000})
+    with_room(y.numel() * 4 + scratch, [&] {
+      const NoGrad guard;
+      conv2d(x, w, {}, options);
+    });
+  for (int64_t scratch : {0, 40'000, 150'000, 400'000})
+    with_room(w.numel() * 4 + scratch, [&] { y.backward(dy, {.retain_graph = true}); });
+  y.backward(dy);
+  EXPECT_TRUE(w.grad().defined());
+  set_num_threads(threads);
 }
 
 TEST(Conv2d, ErrorsSayWhatDoesNotFit) {

@@ -9,6 +9,7 @@
 
 #include "backend/cpu/conv_layout.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -164,11 +165,12 @@ void correlate(const Context& context, const WideLayout& layout, int64_t n, int6
   const int64_t units = n * groups * blocks.count;
   const int64_t unit_work = blocks.size * tap_count * layout.positions();
   const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 20) / std::max<int64_t>(unit_work, 1));
+  const int64_t image_size = layout.size(slack<T>());
+  const PartScratch scratch(context, units, grain,
+                            static_cast<size_t>(image_size + ld * blocks.size) * sizeof(T));
   parallel_for(units, grain, [&](int64_t begin, int64_t end) {
-    const int64_t image_size = layout.size(slack<T>());
-    const Workspace scratch =
-        context.workspace(static_cast<size_t>(image_size + ld * blocks.size) * sizeof(T));
-    T* image = scratch.as<T>();
+    const PartScratch::Slot slot(scratch);
+    T* image = slot.as<T>();
     T* rows = image + image_size;
     int64_t loaded = -1;
     for (int64_t u = begin; u < end; ++u) {
@@ -243,10 +245,11 @@ void grad_weight(const Context& context, const T* x, const T* dy, T* dw, const C
   const int64_t image_size = layout.size(slack<T>()), dy_size = out * ld;
   const int64_t unit_work = batch * out * tap_count * positions;
   const int64_t grain = std::max<int64_t>(1, (int64_t{1} << 20) / std::max<int64_t>(unit_work, 1));
+  const PartScratch scratch(context, batches * g.groups, grain,
+                            static_cast<size_t>(batch * (image_size + dy_size)) * sizeof(T));
   parallel_for(batches * g.groups, grain, [&](int64_t begin, int64_t end) {
-    const Workspace scratch =
-        context.workspace(static_cast<size_t>(batch * (image_size + dy_size)) * sizeof(T));
-    T* images = scratch.as<T>();
+    const PartScratch::Slot slot(scratch);
+    T* images = slot.as<T>();
     T* grads = images + batch * image_size;
     std::fill_n(grads, batch * dy_size, T(0));  // what rows leave free stays zero
     for (int64_t u = begin; u < end; ++u) {

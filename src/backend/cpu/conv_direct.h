@@ -12,6 +12,8 @@
 namespace brim::cpu {
 
 /// All tensors are row-major; bias may be null. The results do not depend on the number of threads.
+/// The gradient of the weight multiplies the unused columns by 0 instead of leaving them out: an
+/// infinity at the border of x makes it NaN where the sum over used columns would be finite.
 template <class T>
 void conv_direct(const Context& context, const T* x, const T* weight, const T* bias, T* y,
                  const backend::ConvGeometry& g);

@@ -11,8 +11,9 @@
 namespace brim::cpu {
 
 /// Calls body(begin, end) on disjoint parts that cover [0, n), each at least `grain` long where n
-/// allows. Bodies run concurrently; they must not throw. The split depends on n, grain and
-/// num_threads(): a result that must not depend on the threads may not depend on the split.
+/// allows. Bodies run concurrently; what one throws is thrown here (see run_parts). The split
+/// depends on n, grain and num_threads(): a result that must not depend on the threads may not
+/// depend on the split.
 template <class Body>
 void parallel_for(int64_t n, int64_t grain, const Body& body) {
   if (n <= 0) return;

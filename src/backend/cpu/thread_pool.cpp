@@ -4,8 +4,10 @@
 #include <omp.h>
 
 #include <atomic>
+#include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include <hwy/base.h>
 
@@ -36,6 +38,7 @@ class Pool {
     parts_ = parts;
     seats_.store(threads - 1, std::memory_order_relaxed);
     next_.store(0, std::memory_order_relaxed);
+    failed_.store(false, std::memory_order_relaxed);
     gate_.store(0, std::memory_order_release);  // from here on threads may join
     epoch_.fetch_add(1);
     if (sleepers_.load() > 0) epoch_.notify_all();
@@ -46,6 +49,8 @@ class Pool {
     gate_.fetch_or(kClosed, std::memory_order_acq_rel);
     for (int spins = 0; gate_.load(std::memory_order_acquire) != kClosed; ++spins)
       spins < kSpins ? pause() : std::this_thread::yield();
+    if (failed_.load(std::memory_order_relaxed)) [[unlikely]]
+      std::rethrow_exception(std::exchange(error_, nullptr));
   }
 
   static void run_alone(int64_t parts, void (*body)(const void*, int64_t), const void* context) {
@@ -54,10 +59,15 @@ class Pool {
 
  private:
   void take_parts() {
-    for (;;) {
-      const int64_t part = next_.fetch_add(1, std::memory_order_relaxed);
-      if (part >= parts_) return;
-      body_(context_, part);
+    try {
+      for (;;) {
+        const int64_t part = next_.fetch_add(1, std::memory_order_relaxed);
+        if (part >= parts_) return;
+        body_(context_, part);
+      }
+    } catch (...) {
+      next_.store(parts_, std::memory_order_relaxed);  // nobody needs the rest any more
+      if (!failed_.exchange(true, std::memory_order_relaxed)) error_ = std::current_exception();
     }
   }
 
@@ -69,7 +79,6 @@ class Pool {
   }
 
   void start_thread() {
-    ++started_;
     std::thread([this] {
       inside_pool = true;
       omp_set_num_threads(1);  // libraries called from a part must not fork again
@@ -81,6 +90,7 @@ class Pool {
         gate_.fetch_sub(1, std::memory_order_acq_rel);
       }
     }).detach();
+    ++started_;
   }
 
   uint32_t wait_for_job(uint32_t seen) {
@@ -102,6 +112,8 @@ class Pool {
   int64_t parts_ = 0;
   alignas(64) std::atomic<uint32_t> gate_{kClosed};  // threads inside the job
   std::atomic<int> seats_{0};                        // how many of them may work
+  std::atomic<bool> failed_{false};                  // a part threw
+  std::exception_ptr error_;                         // what the first of them threw
   alignas(64) std::atomic<int64_t> next_{0};
   alignas(64) std::atomic<uint32_t> epoch_{0};
   std::atomic<int> sleepers_{0};

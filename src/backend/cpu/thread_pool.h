@@ -9,7 +9,8 @@ namespace brim::cpu {
 
 /// Calls body(context, part) once for each part in [0, parts), in any order, on up to `threads`
 /// threads. Runs in the calling thread alone inside another parallel loop, or while another thread
-/// has the pool. The body must not throw.
+/// has the pool. What the body throws first is thrown here, once no part runs any more; parts that
+/// have not begun by then are left out.
 void run_parts(int64_t parts, int threads, void (*body)(const void* context, int64_t part),
                const void* context);
 
