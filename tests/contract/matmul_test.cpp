@@ -50,6 +50,15 @@ CONTRACT(matmul_transposed) {
           .reference = [](Tensor a, Tensor b) { return matmul(b, a).t(); }};
 }
 
+// Beyond one panel of the second operand in both directions.
+CONTRACT(matmul_transposed_panels) {
+  return {.op = [](Tensor a, Tensor b) { return matmul(a.t(), b.t()); },
+          .inputs = {{{.shape = {300, 13}}, {.shape = {150, 300}}}},
+          .reference = [](Tensor a, Tensor b) { return matmul(b, a).t(); },
+          .tolerance = 1e-3,
+          .gradient = false};
+}
+
 CONTRACT(matmul_vectors) {
   return {.op =
               [](Tensor a, Tensor m, Tensor b) {
@@ -88,7 +97,9 @@ CONTRACT(matmul_batched) {
                      {{.shape = {2, 3, 4}}, {.shape = {4, 5}}},
                      {{.shape = {3, 4}}, {.shape = {2, 4, 5}}},
                      {{.shape = {2, 1, 3, 4}}, {.shape = {3, 4, 2}}},
-                     {{.shape = {0, 3, 4}}, {.shape = {4, 5}}}},
+                     {{.shape = {0, 3, 4}}, {.shape = {4, 5}}},
+                     {{.shape = {2, 3, 0}}, {.shape = {0, 5}}},
+                     {{.shape = {2, 3, 4}}, {.shape = {4, 0}}}},
           .reference = batched};
 }
 

@@ -1,4 +1,5 @@
-// Matrix products. Transposed views are used as they are, without copies.
+// Matrix products. Transposed views are used as they are; where both operands are transposed and
+// oneDNN does not take them, each thread copies the panels of the second that it works on.
 #pragma once
 
 #include <brim/core/tensor.h>

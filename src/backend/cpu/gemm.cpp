@@ -1,6 +1,7 @@
 // Two kernels, neither of which packs its operands: `broadcast` (B's rows are contiguous: vectors
 // run along n, A's elements are broadcast) and `dot` (A's rows and B's columns are contiguous:
-// vectors run along k). What fits neither is copied into the form of the first.
+// vectors run along k). For what fits neither, `packed` copies panels of B into the form of the
+// first, each thread those that it needs.
 #include "backend/cpu/gemm.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -9,9 +10,9 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "backend/cpu/parallel.h"
+#include "core/check.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -27,6 +28,32 @@ constexpr int kRows = 4, kVecs = 3;
 #endif
 constexpr int64_t kDepth = 256;  // of k per pass: a panel of B stays in the L1/L2 cache
 
+// Masked loads and stores of some targets touch the whole vector, which may end in memory that is
+// another thread's or nobody's. AVX2 has true ones for our types.
+#if HWY_MEM_OPS_MIGHT_FAULT && HWY_TARGET != HWY_AVX2
+template <class D, class M, class T>
+hn::Vec<D> load_part(D d, M, const T* from, int64_t count) {
+  HWY_ALIGN T part[HWY_MAX_BYTES / sizeof(T)] = {};
+  std::copy_n(from, count, part);
+  return hn::Load(d, part);
+}
+template <class D, class M, class T>
+void store_part(hn::Vec<D> v, D d, M, T* to, int64_t count) {
+  HWY_ALIGN T part[HWY_MAX_BYTES / sizeof(T)];
+  hn::Store(v, d, part);
+  std::copy_n(part, count, to);
+}
+#else
+template <class D, class M, class T>
+HWY_INLINE hn::Vec<D> load_part(D d, M mask, const T* from, int64_t) {
+  return hn::MaskedLoad(mask, d, from);
+}
+template <class D, class M, class T>
+HWY_INLINE void store_part(hn::Vec<D> v, D d, M mask, T* to, int64_t) {
+  hn::BlendedStore(v, mask, d, to);
+}
+#endif
+
 /// R rows x V vectors of C; `valid` columns of the last vector are stored.
 template <class T, int R, int V>
 HWY_INLINE void broadcast_tile(int64_t k, const T* HWY_RESTRICT a, int64_t row, int64_t col,
@@ -39,12 +66,13 @@ HWY_INLINE void broadcast_tile(int64_t k, const T* HWY_RESTRICT a, int64_t row, 
   Vec acc[R][V];
   for (int r = 0; r < R; ++r)
     for (int v = 0; v < V; ++v) acc[r][v] = hn::Zero(d);
-  const auto tail = hn::FirstN(d, static_cast<size_t>(columns - (V - 1) * lanes));
+  const int64_t rest = columns - (V - 1) * lanes;
+  const auto tail = hn::FirstN(d, static_cast<size_t>(rest));
   for (int64_t p = 0; p < k; ++p, a += col, b += ldb) {
     Vec x[V];
     for (int v = 0; v < V - 1; ++v) x[v] = hn::LoadU(d, b + v * lanes);
     x[V - 1] =
-        whole ? hn::LoadU(d, b + (V - 1) * lanes) : hn::MaskedLoad(tail, d, b + (V - 1) * lanes);
+        whole ? hn::LoadU(d, b + (V - 1) * lanes) : load_part(d, tail, b + (V - 1) * lanes, rest);
     for (int r = 0; r < R; ++r) {
       const Vec w = hn::Set(d, a[r * row]);
       for (int v = 0; v < V; ++v) acc[r][v] = hn::MulAdd(w, x[v], acc[r][v]);
@@ -56,8 +84,8 @@ HWY_INLINE void broadcast_tile(int64_t k, const T* HWY_RESTRICT a, int64_t row, 
       if (v < V - 1 || whole) {
         hn::StoreU(accumulate ? hn::Add(acc[r][v], hn::LoadU(d, to)) : acc[r][v], d, to);
       } else {
-        const Vec old = accumulate ? hn::MaskedLoad(tail, d, to) : hn::Zero(d);
-        hn::BlendedStore(hn::Add(acc[r][v], old), tail, d, to);
+        const Vec old = accumulate ? load_part(d, tail, to, rest) : hn::Zero(d);
+        store_part(hn::Add(acc[r][v], old), d, tail, to, rest);
       }
     }
   }
@@ -118,6 +146,25 @@ void broadcast_columns(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<
   }
 }
 
+/// The same for any strides of B.
+template <class T>
+void packed_columns(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<T> a, Matrix<T> b,
+                    bool accumulate, T* c, int64_t ldc) {
+  constexpr int64_t kWidth = kVecs * static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
+  HWY_ALIGN T panel[kDepth * kWidth];
+  for (int64_t j = begin; j < end; j += kWidth) {
+    const int64_t columns = std::min(kWidth, end - j);
+    for (int64_t p = 0; p < k || p == 0; p += kDepth) {
+      const int64_t depth = std::min(kDepth, k - p);
+      for (int64_t q = 0; q < depth; ++q)
+        for (int64_t i = 0; i < columns; ++i)
+          panel[q * kWidth + i] = b.data[(p + q) * b.row + (j + i) * b.col];
+      broadcast_columns<T>(0, columns, m, depth, {a.data + p * a.col, a.row, a.col},
+                           {panel, kWidth, 1}, accumulate || p > 0, c + j, ldc);
+    }
+  }
+}
+
 /// R rows x S columns of C as dot products along contiguous k.
 template <class T, int R, int S>
 HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b,
@@ -140,9 +187,9 @@ HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const 
   if (p < k) {
     const auto tail = hn::FirstN(d, static_cast<size_t>(k - p));
     for (int s = 0; s < S; ++s) {
-      const Vec w = hn::MaskedLoad(tail, d, b + s * ldb + p);
+      const Vec w = load_part(d, tail, b + s * ldb + p, k - p);
       for (int r = 0; r < R; ++r)
-        acc[r][s] = hn::MulAdd(hn::MaskedLoad(tail, d, a + r * lda + p), w, acc[r][s]);
+        acc[r][s] = hn::MulAdd(load_part(d, tail, a + r * lda + p, k - p), w, acc[r][s]);
     }
   }
   for (int r = 0; r < R; ++r)
@@ -183,9 +230,17 @@ void broadcast_f64(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<doub
                    Matrix<double> b, bool add, double* c, int64_t ldc) {
   broadcast_columns<double>(begin, end, m, k, a, b, add, c, ldc);
 }
+void packed_f32(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<float> a, Matrix<float> b,
+                bool add, float* c, int64_t ldc) {
+  packed_columns<float>(begin, end, m, k, a, b, add, c, ldc);
+}
 void dot_f32(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<float> a, Matrix<float> b,
              bool add, float* c, int64_t ldc) {
   dot_columns<float>(begin, end, m, k, a, b, add, c, ldc);
+}
+void packed_f64(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<double> a,
+                Matrix<double> b, bool add, double* c, int64_t ldc) {
+  packed_columns<double>(begin, end, m, k, a, b, add, c, ldc);
 }
 void dot_f64(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<double> a, Matrix<double> b,
              bool add, double* c, int64_t ldc) {
@@ -207,6 +262,8 @@ namespace {
 
 HWY_EXPORT(broadcast_f32);
 HWY_EXPORT(broadcast_f64);
+HWY_EXPORT(packed_f32);
+HWY_EXPORT(packed_f64);
 HWY_EXPORT(dot_f32);
 HWY_EXPORT(dot_f64);
 
@@ -222,6 +279,13 @@ auto broadcast_kernel() {
     return HWY_DYNAMIC_DISPATCH(broadcast_f32);
   else
     return HWY_DYNAMIC_DISPATCH(broadcast_f64);
+}
+template <class T>
+auto packed_kernel() {
+  if constexpr (sizeof(T) == 4)
+    return HWY_DYNAMIC_DISPATCH(packed_f32);
+  else
+    return HWY_DYNAMIC_DISPATCH(packed_f64);
 }
 template <class T>
 auto dot_kernel() {
@@ -259,10 +323,14 @@ bool dnnl_gemm(int64_t m, int64_t n, int64_t k, Matrix<float> a, Matrix<float> b
     const int64_t from = begin * kBlock, count = std::min(length, end * kBlock) - from;
     const int threads = omp_get_max_threads();
     omp_set_num_threads(1);
-    dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', by_rows ? count : m, by_rows ? n : count, k, 1.0f,
-               a.data + (by_rows ? from * a.row : 0), lda, b.data + (by_rows ? 0 : from * b.col),
-               ldb, accumulate ? 1.0f : 0.0f, c + (by_rows ? from * ldc : from), ldc);
+    const dnnl_status_t status = dnnl_sgemm(
+        ta ? 'T' : 'N', tb ? 'T' : 'N', by_rows ? count : m, by_rows ? n : count, k, 1.0f,
+        a.data + (by_rows ? from * a.row : 0), lda, b.data + (by_rows ? 0 : from * b.col), ldb,
+        accumulate ? 1.0f : 0.0f, c + (by_rows ? from * ldc : from), ldc);
     omp_set_num_threads(threads);
+    BRIM_CHECK(status == dnnl_success, Error,
+               "[matmul] oneDNN failed with status {} on ({}, {}) x ({}, {}); report it as a bug",
+               static_cast<int>(status), m, k, k, n);
   });
   return true;
 }
@@ -284,12 +352,7 @@ void gemm(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> b, bool accumu
     return over_columns(dot_kernel<T>(), m, n, k, a, b, accumulate, c, ldc);
   if (b.col == 1 || n == 1)
     return over_columns(broadcast_kernel<T>(), m, n, k, a, b, accumulate, c, ldc);
-  std::vector<T> packed(static_cast<size_t>(k * n));
-  for (int64_t p = 0; p < k; ++p)
-    for (int64_t j = 0; j < n; ++j)
-      packed[static_cast<size_t>(p * n + j)] = b.data[p * b.row + j * b.col];
-  over_columns(broadcast_kernel<T>(), m, n, k, a, Matrix<T>{packed.data(), n, 1}, accumulate, c,
-               ldc);
+  over_columns(packed_kernel<T>(), m, n, k, a, b, accumulate, c, ldc);
 }
 
 template void gemm(int64_t, int64_t, int64_t, Matrix<float>, Matrix<float>, bool, float*, int64_t);

@@ -65,8 +65,11 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
             0, [&] { return ops::sum_to(matmul(g.dy(), tb.transpose(-1, -2)), ta.shape()); });
         g.set_if_needed(1, [&] {
           // Where b is one matrix, sum over the stack inside the product instead of after it.
-          if (tb.rank() == 2 && ta.rank() > 2)
-            return matmul(ta.reshape({-1, ta.size(-1)}).t(), g.dy().reshape({-1, tb.size(1)}));
+          if (tb.rank() == 2 && ta.rank() > 2) {
+            int64_t rows = 1;  // -1 would be ambiguous where a size is 0
+            for (int i = 0; i + 1 < ta.rank(); ++i) rows *= ta.shape()[i];
+            return matmul(ta.reshape({rows, ta.size(-1)}).t(), g.dy().reshape({rows, tb.size(1)}));
+          }
           return ops::sum_to(matmul(ta.transpose(-1, -2), g.dy()), tb.shape());
         });
       });
