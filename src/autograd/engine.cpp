@@ -35,6 +35,15 @@ void accumulate(Tensor& sum, Tensor&& term) {
   }
 }
 
+/// Lets hooks see and replace gradients. Works on a copy, since a hook may add or remove hooks.
+void run_hooks(const std::vector<HookEntry>& registered, std::span<Tensor> dy) {
+  if (registered.empty()) return;
+  const std::vector<HookEntry> hooks = registered;
+  for (const HookEntry& h : hooks)
+    if (Tensor& g = dy[h.output]; g.defined())
+      if (Tensor replaced = h.hook(g); replaced.defined()) g = std::move(replaced);
+}
+
 /// The end of the tape at a leaf: adds what arrives to the leaf's grad.
 class AccumulateGrad final : public Node {
  public:
@@ -50,8 +59,6 @@ class AccumulateGrad final : public Node {
   void backward(GradCall& call) override {
     Tensor g = call.take_dy();
     Meta& meta = meta_of(leaf_);
-    for (const HookEntry& h : meta.hooks)
-      if (Tensor replaced = h.hook(g); replaced.defined()) g = replaced;
     const std::lock_guard lock(leaf_mutex);
     if (meta.grad.defined() && !grad_enabled()) {
       meta.grad.add_(g);
@@ -63,6 +70,7 @@ class AccumulateGrad final : public Node {
     }
   }
   void free_saved() override {}
+  const std::vector<HookEntry>& all_hooks() const override { return meta_of(leaf_).hooks; }
 
  private:
   Tensor leaf_;
@@ -163,18 +171,18 @@ std::vector<Tensor> run_backward(std::span<const Tensor> outputs,
     ready.pop();
     Task task = std::move(tasks[node]);
     task.dy.resize(node->outputs.size());
-    for (const HookEntry& h : node->hooks)
-      if (Tensor& g = task.dy[h.output]; g.defined())
-        if (Tensor replaced = h.hook(g); replaced.defined()) g = replaced;
-    if (!inputs.empty()) {
-      const auto [begin, end] = capture_at.equal_range(node);
-      for (auto it = begin; it != end; ++it)
-        captured[it->second] = task.dy[input_edges[it->second].index];
-    }
+    const bool is_leaf = node->sequence == std::numeric_limits<uint64_t>::max();
+    const auto [begin, end] = capture_at.equal_range(node);
+    const bool left_alone = is_leaf && !inputs.empty() && begin == end;
+    if (!left_alone) run_hooks(node->all_hooks(), task.dy);
+    for (auto it = begin; it != end; ++it)
+      captured[it->second] = task.dy[input_edges[it->second].index];
+    for (Meta* meta : node->retained)
+      if (const Tensor& g = task.dy[meta->index]; g.defined())
+        meta->grad = meta->grad.defined() ? meta->grad + g : g;
     dx.assign(node->next.size(), Tensor());
     bool any = false;
     for (const Tensor& g : task.dy) any |= g.defined();
-    const bool is_leaf = node->sequence == std::numeric_limits<uint64_t>::max();
     if (any && !(is_leaf && !inputs.empty())) {
       backward_of = node->name;
       GradCall call(*node, task.dy, dx);

@@ -15,18 +15,19 @@ std::atomic<uint64_t> next_sequence{0};
 
 /// Ends nodes one after the other instead of recursively: a graph may be a million nodes deep.
 void bury(Ref<Node> node) {
-  thread_local std::vector<Ref<Node>> pending;
-  thread_local bool digging = false;
+  // The list is the outermost call's: tensors of static lifetime outlive the thread's own objects.
+  thread_local constinit std::vector<Ref<Node>>* pending = nullptr;
   if (!node) return;
-  pending.push_back(std::move(node));
-  if (digging) return;
-  digging = true;
-  while (!pending.empty()) {
-    Ref<Node> last = std::move(pending.back());
-    pending.pop_back();
+  if (pending) return pending->push_back(std::move(node));
+  std::vector<Ref<Node>> list;
+  pending = &list;
+  node.reset();  // puts its inputs' nodes on the list, if it ends here
+  while (!list.empty()) {
+    Ref<Node> last = std::move(list.back());
+    list.pop_back();
     last.reset();
   }
-  digging = false;
+  pending = nullptr;
 }
 
 }  // namespace
@@ -39,8 +40,7 @@ Node::~Node() {
 }
 
 void MetaDeleter::operator()(Meta* meta) const {
-  if (meta->retain_grad && meta->node)
-    std::erase_if(meta->node->hooks, [&](const HookEntry& h) { return h.owner == meta; });
+  if (meta->retain_grad && meta->node) std::erase(meta->node->retained, meta);
   bury(std::move(meta->node));
   delete meta;
 }

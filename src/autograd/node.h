@@ -35,7 +35,6 @@ struct Meta;
 struct HookEntry {
   uint32_t output;
   int id;
-  const Meta* owner;  // the tensor that registered it
   Hook hook;
 };
 
@@ -46,14 +45,17 @@ class Node : public RefCounted {
 
   /// Computes the gradients of the inputs that need one.
   virtual void backward(GradCall& call) = 0;
-  /// Drops saved tensors; backward throws afterwards.
+  /// Drops saved tensors; where there were any, backward throws afterwards.
   virtual void free_saved() = 0;
+  /// The hooks of all outputs.
+  virtual const std::vector<HookEntry>& all_hooks() const { return hooks; }
 
   const char* name;
   uint64_t sequence;  // later ops have larger numbers; backward runs from large to small
   std::vector<Edge> next;
   std::vector<OutputInfo> outputs;
   std::vector<HookEntry> hooks;
+  std::vector<Meta*> retained;  // of outputs that keep their gradient; each leaves when it ends
 };
 
 /// Autograd's part of a tensor.
@@ -116,6 +118,17 @@ class GradCall {
 
 [[noreturn]] void throw_released(const char* name);
 
+/// A gradient function that saves no tensors, though its captures have a destructor.
+template <class F>
+struct SavesNothing : F {};
+template <class F>
+SavesNothing(F) -> SavesNothing<F>;
+
+template <class F>
+constexpr bool kSavesNothing = std::is_trivially_destructible_v<F>;
+template <class F>
+constexpr bool kSavesNothing<SavesNothing<F>> = true;
+
 template <class F>
 class OpNode final : public Node {
  public:
@@ -124,7 +137,9 @@ class OpNode final : public Node {
     if (!gradient_) throw_released(name);
     (*gradient_)(call);
   }
-  void free_saved() override { gradient_.reset(); }
+  void free_saved() override {
+    if constexpr (!kSavesNothing<F>) gradient_.reset();
+  }
 
  private:
   std::optional<F> gradient_;

@@ -12,9 +12,15 @@ namespace {
 
 std::atomic<int> next_hook_id{1};
 
+void check_defined(const char* op, const Tensor& t) {
+  BRIM_CHECK(t.defined(), ValueError,
+             "[{}] a tensor is undefined (default-constructed); give it a value first", op);
+}
+
 /// `gradient`, or a one for a tensor of one element.
 Tensor seed_gradient(const Tensor& output, const Tensor& gradient, const char* op) {
-  BRIM_CHECK(output.defined() && output.requires_grad(), AutogradError,
+  check_defined(op, output);
+  BRIM_CHECK(output.requires_grad(), AutogradError,
              "[{}] the tensor has no history: nothing it was made from requires a gradient, or it "
              "was made under NoGrad",
              op);
@@ -40,11 +46,13 @@ Tensor seed_gradient(const Tensor& output, const Tensor& gradient, const char* o
 }  // namespace
 
 bool Tensor::requires_grad() const {
+  check_defined("requires_grad", *this);
   const auto& meta = impl_->autograd;
   return meta && meta->requires_grad;
 }
 
 Tensor& Tensor::set_requires_grad(bool value) {
+  check_defined("set_requires_grad", *this);
   BRIM_CHECK(!value || is_floating(dtype()), DTypeError,
              "[set_requires_grad] a tensor of {} has no gradient; cast it to a floating type",
              name(dtype()));
@@ -54,19 +62,31 @@ Tensor& Tensor::set_requires_grad(bool value) {
   return *this;
 }
 
-bool Tensor::is_leaf() const { return !impl_->autograd || !impl_->autograd->node; }
+bool Tensor::is_leaf() const {
+  check_defined("is_leaf", *this);
+  return !impl_->autograd || !impl_->autograd->node;
+}
 
-Tensor Tensor::grad() const { return impl_->autograd ? impl_->autograd->grad : Tensor(); }
+Tensor Tensor::grad() const {
+  check_defined("grad", *this);
+  return impl_->autograd ? impl_->autograd->grad : Tensor();
+}
 
 void Tensor::set_grad(const Tensor& grad) {
+  check_defined("set_grad", *this);
   if (!grad.defined()) {
     if (impl_->autograd) impl_->autograd->grad = {};
     return;
   }
-  BRIM_CHECK(grad.shape() == shape() && grad.dtype() == dtype() && grad.device() == device(),
-             ShapeError, "[set_grad] a gradient {} {} on {} does not fit a tensor {} {} on {}",
-             grad.shape().str(), name(grad.dtype()), grad.device().str(), shape().str(),
-             name(dtype()), device().str());
+  BRIM_CHECK(grad.shape() == shape(), ShapeError,
+             "[set_grad] a gradient of shape {} does not fit a tensor of shape {}; reshape it",
+             grad.shape().str(), shape().str());
+  BRIM_CHECK(grad.dtype() == dtype(), DTypeError,
+             "[set_grad] the gradient is {}, the tensor {}; cast the gradient", name(grad.dtype()),
+             name(dtype()));
+  BRIM_CHECK(grad.device() == device(), DeviceError,
+             "[set_grad] the gradient is on {}, the tensor on {}; move the gradient",
+             grad.device().str(), device().str());
   autograd::meta_of(*this).grad = grad;
 }
 
@@ -76,12 +96,7 @@ void Tensor::retain_grad() {
   autograd::Meta& meta = autograd::meta_of(*this);
   if (is_leaf() || meta.retain_grad) return;
   meta.retain_grad = true;
-  // The hook ends with the tensor (MetaDeleter), so the bare pointer stays valid.
-  autograd::Meta* self = &meta;
-  meta.node->hooks.push_back({meta.index, next_hook_id++, self, [self](const Tensor& g) {
-                                self->grad = self->grad.defined() ? self->grad + g : g;
-                                return Tensor();
-                              }});
+  meta.node->retained.push_back(&meta);
 }
 
 void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {
@@ -89,7 +104,10 @@ void Tensor::backward(const Tensor& gradient, BackwardOptions options) const {
   autograd::run_backward({this, 1}, {&seed, 1}, {}, options);
 }
 
-Tensor Tensor::detach() const { return alias(shape(), strides(), offset()); }
+Tensor Tensor::detach() const {
+  check_defined("detach", *this);
+  return alias(shape(), strides(), offset());
+}
 
 int Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
   BRIM_CHECK(requires_grad(), AutogradError,
@@ -97,11 +115,12 @@ int Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
   autograd::Meta& meta = autograd::meta_of(*this);
   const int id = next_hook_id++;
   auto& hooks = meta.node ? meta.node->hooks : meta.hooks;
-  hooks.push_back({meta.index, id, nullptr, std::move(hook)});
+  hooks.push_back({meta.index, id, std::move(hook)});
   return id;
 }
 
 void Tensor::remove_hook(int id) {
+  check_defined("remove_hook", *this);
   if (!impl_->autograd) return;
   autograd::Meta& meta = *impl_->autograd;
   std::erase_if(meta.node ? meta.node->hooks : meta.hooks,

@@ -5,6 +5,7 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
+#include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
 
 namespace brim {
@@ -46,6 +47,22 @@ TEST(Tape, SecondBackwardNeedsRetain) {
   y.backward();
   EXPECT_EQ(x.grad().item(), 8);
   EXPECT_THROW(y.backward(), AutogradError);
+}
+
+TEST(Tape, NodesThatSaveNothingRunAgain) {
+  Tensor x = leaf({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Tensor shared = cat({flip(x.permute({1, 0}) * 2 + 1, {0}), x.t()}, 1);
+  sum(shared.reshape({12})).backward();
+  sum(shared * 2).backward();
+  EXPECT_EQ(x.grad().to_vector<double>(), std::vector<double>(6, 9));
+}
+
+TEST(Tape, SetGradNamesWhatDoesNotFit) {
+  Tensor x = leaf({1, 2}, {2});
+  EXPECT_THROW(x.set_grad(zeros({3}, {.dtype = f64})), ShapeError);
+  EXPECT_THROW(x.set_grad(zeros({2})), DTypeError);
+  x.set_grad(ones({2}, {.dtype = f64}));
+  EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{1, 1}));
 }
 
 TEST(Tape, OverwrittenSavedTensorIsAnError) {

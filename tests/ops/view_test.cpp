@@ -230,6 +230,7 @@ TEST(View, BadArguments) {
   EXPECT_THROW(x.expand({3}), ShapeError);
   EXPECT_THROW(x.expand({4, 3}), ShapeError);
   EXPECT_THROW(x.expand({-1, 2, 3}), ShapeError);
+  EXPECT_THROW(ones({1}).expand({int64_t{1} << 32, int64_t{1} << 32}), ShapeError);
   EXPECT_THROW(x.squeeze(2), IndexError);
   EXPECT_THROW(x.unsqueeze(3), IndexError);
   EXPECT_THROW(x.slice(0, 0, 2, 0), ValueError);

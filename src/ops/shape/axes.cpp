@@ -28,7 +28,9 @@ Tensor Tensor::permute(std::span<const int> axes) const {
   }
   return autograd::with_grad(
       "permute", alias(to, strides, offset()), {*this},
-      [inverse = std::move(inverse)](autograd::GradCall& g) { g.set(0, g.dy().permute(inverse)); });
+      autograd::SavesNothing{[inverse = std::move(inverse)](autograd::GradCall& g) {
+        g.set(0, g.dy().permute(inverse));
+      }});
 }
 
 Tensor Tensor::transpose(int a, int b) const {
@@ -51,12 +53,15 @@ Tensor Tensor::expand(const Shape& wanted) const {
              shape().str(), wanted.str());
   Shape to = wanted;
   Strides strides = Shape::filled(wanted.rank(), 0);
+  int64_t count = 1;  // of elements: no memory limits it
   for (int i = 0; i < to.rank(); ++i) {
     const bool is_new = i < shift;
     if (!is_new && to[i] == -1) to[i] = shape()[i - shift];
     BRIM_CHECK(to[i] >= 0 && (is_new || to[i] == shape()[i - shift] || shape()[i - shift] == 1),
                ShapeError, "[expand] shape {} cannot expand to {}: axis {} has size {}, not 1",
                shape().str(), wanted.str(), i, is_new ? 0 : shape()[i - shift]);
+    BRIM_CHECK(!__builtin_mul_overflow(count, to[i], &count), ShapeError,
+               "[expand] shape {} has more elements than 64 bits can count", wanted.str());
     if (!is_new && shape()[i - shift] != 1)
       strides[i] = this->strides()[i - shift];
     else if (!is_new && to[i] == 1)

@@ -39,8 +39,9 @@ Tensor flip(const Tensor& x, const std::vector<int>& axes) {
   }
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   ops::copy_elements(x.alias(x.shape(), strides, offset), y);
-  return autograd::with_grad("flip", y, {x},
-                             [axes](autograd::GradCall& g) { g.set(0, flip(g.dy(), axes)); });
+  return autograd::with_grad("flip", y, {x}, autograd::SavesNothing{[axes](autograd::GradCall& g) {
+                               g.set(0, flip(g.dy(), axes));
+                             }});
 }
 
 Tensor roll(const Tensor& x, const std::vector<int64_t>& shifts, const std::vector<int>& axes) {

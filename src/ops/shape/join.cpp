@@ -36,10 +36,11 @@ Tensor cat(const std::vector<Tensor>& tensors, int axis) {
     ops::copy_elements(tensors[i], part);
   }
   return autograd::with_grad(
-      "cat", y, tensors, [axis, starts = std::move(starts)](autograd::GradCall& g) {
+      "cat", y, tensors,
+      autograd::SavesNothing{[axis, starts = std::move(starts)](autograd::GradCall& g) {
         for (size_t i = 0; i + 1 < starts.size(); ++i)
           g.set_if_needed(i, [&] { return g.dy().slice(axis, starts[i], starts[i + 1]); });
-      });
+      }});
 }
 
 Tensor stack(const std::vector<Tensor>& tensors, int axis) {

@@ -29,11 +29,11 @@ Tensor pad_constant(const Tensor& x, const std::vector<int64_t>& pads, double va
     to = to.slice(axis, std::max<int64_t>(0, before), std::max<int64_t>(0, before) + last - first);
   }
   if (from.numel() > 0 && to.shape() == from.shape()) ops::copy_elements(from, to);
-  return autograd::with_grad("pad", y, {x}, [pads](autograd::GradCall& g) {
-    std::vector<int64_t> inverse = pads;
-    for (int64_t& p : inverse) p = -p;
-    g.set(0, pad_constant(g.dy(), inverse, 0));
-  });
+  return autograd::with_grad("pad", y, {x}, autograd::SavesNothing{[pads](autograd::GradCall& g) {
+                               std::vector<int64_t> inverse = pads;
+                               for (int64_t& p : inverse) p = -p;
+                               g.set(0, pad_constant(g.dy(), inverse, 0));
+                             }});
 }
 
 /// One axis of the other modes: the inside between copies of its parts.
