@@ -12,7 +12,8 @@ struct Add {  // a + alpha * b
   explicit Add(Params p) : p(p) {}
   template <class T>
   BRIM_FORMULA T operator()(T a, T b) const {
-    return static_cast<T>(a + number<T>(p.a) * b);
+    using W = Wrapping<T>;
+    return static_cast<T>(static_cast<W>(a) + static_cast<W>(number<T>(p.a)) * static_cast<W>(b));
   }
 };
 
@@ -26,7 +27,7 @@ struct Add {  // a + alpha * b
     }                                            \
   }
 
-BRIM_BINARY(Mul, "mul", a* b);
+BRIM_BINARY(Mul, "mul", static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
 BRIM_BINARY(Div, "div", a / b);
 BRIM_BINARY(Pow, "pow", std::pow(a, b));
 BRIM_BINARY(Maximum, "maximum", a > b || a != a ? a : b);  // NaN if either is

@@ -22,6 +22,12 @@ struct Params {
 template <class... F>
 struct List {};
 
+/// What integers are computed in so that they wrap around, which signed ones may not.
+template <class T>
+using Wrapping =
+    std::conditional_t<!std::is_integral_v<T>, T,
+                       std::conditional_t<(sizeof(T) < 8), unsigned, unsigned long long>>;
+
 /// A parameter as T; to integers by way of i64, so that -1 wraps in u8 as it does in C.
 template <class T>
 BRIM_FORMULA T number(double value) {

@@ -17,14 +17,14 @@ namespace brim::formula {
     }                                            \
   }
 
-BRIM_UNARY(Neg, "neg", -x);
+BRIM_UNARY(Neg, "neg", -static_cast<Wrapping<T>>(x));
 BRIM_UNARY(Exp, "exp", exp(x));
 BRIM_UNARY(Expm1, "expm1", expm1(x));
 BRIM_UNARY(Log, "log", log(x));
 BRIM_UNARY(Log1p, "log1p", log1p(x));
 BRIM_UNARY(Sqrt, "sqrt", std::sqrt(x));
 BRIM_UNARY(Rsqrt, "rsqrt", T(1) / std::sqrt(x));
-BRIM_UNARY(Square, "square", x* x);
+BRIM_UNARY(Square, "square", static_cast<Wrapping<T>>(x) * static_cast<Wrapping<T>>(x));
 BRIM_UNARY(Reciprocal, "reciprocal", T(1) / x);
 BRIM_UNARY(Tanh, "tanh", tanh(x));
 BRIM_UNARY(Erf, "erf", erf(x));
@@ -42,7 +42,7 @@ struct Abs {
     if constexpr (std::is_floating_point_v<T>)
       return std::fabs(x);  // clears the sign of -0 too
     else
-      return static_cast<T>(x < T(0) ? -x : x);
+      return x < T(0) ? static_cast<T>(-static_cast<Wrapping<T>>(x)) : x;
   }
 };
 
@@ -80,15 +80,15 @@ struct PowScalar {  // x^a; the common exponents have formulas of their own
   }
 };
 
-struct Clamp {  // to [a, b]; NaN stays NaN, and b wins where a > b
+struct Clamp {  // to [a, b]; NaN if any of the three is, and b wins where a > b
   static constexpr const char* kName = "clamp";
   Params p;
   explicit Clamp(Params p) : p(p) {}
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
     const T low = saturate<T>(p.a), high = saturate<T>(p.b);
-    const T y = x < low ? low : x;
-    return y > high ? high : y;
+    const T y = x < low || low != low ? low : x;
+    return y > high || high != high ? high : y;
   }
 };
 
@@ -98,7 +98,7 @@ struct AddScalar {
   explicit AddScalar(Params p) : p(p) {}
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
-    return static_cast<T>(x + number<T>(p.a));
+    return static_cast<T>(static_cast<Wrapping<T>>(x) + static_cast<Wrapping<T>>(number<T>(p.a)));
   }
 };
 
@@ -108,7 +108,7 @@ struct MulScalar {
   explicit MulScalar(Params p) : p(p) {}
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
-    return static_cast<T>(x * number<T>(p.a));
+    return static_cast<T>(static_cast<Wrapping<T>>(x) * static_cast<Wrapping<T>>(number<T>(p.a)));
   }
 };
 

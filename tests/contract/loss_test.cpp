@@ -214,6 +214,27 @@ TEST(CrossEntropy, ChecksItsInput) {
   EXPECT_THROW(cross_entropy(zeros({3}, {.dtype = i64}), x), DTypeError);
 }
 
+TEST(CrossEntropy, NanReachesTheGradient) {
+  Tensor x = Tensor::from<float>({1, NAN, 3, 1, 2, 3}, {2, 3}).set_requires_grad();
+  const Tensor loss = cross_entropy(x, Tensor::from<int64_t>({0, 1}, {2}));
+  EXPECT_TRUE(std::isnan(loss.item()));
+  loss.backward();
+  const std::vector<double> g = values(x.grad());
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(std::isnan(g[i]), i < 3) << i;
+}
+
+TEST(CrossEntropy, IgnoredRowsLeaveNothingUnwritten) {
+  const Tensor labels = Tensor::from<int64_t>({0, 1, -100, -100, -100, -100, -100, 2}, {8});
+  for (int i = 0; i < 3; ++i) {
+    {
+      std::vector<Tensor> used;  // memory that the loss will get, full of NaN
+      for (int k = 0; k < 8; ++k) used.push_back(full({17}, NAN));
+    }
+    const AnomalyMode guard;
+    EXPECT_NEAR(cross_entropy(zeros({8, 3}), labels).item(), std::log(3.0), 1e-6);
+  }
+}
+
 TEST(CrossEntropy, EdgesAsInPyTorch) {
   const Tensor none = zeros({0}, {.dtype = i64});
   EXPECT_TRUE(std::isnan(cross_entropy(zeros({0, 5}), none).item()));

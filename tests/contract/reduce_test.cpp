@@ -6,9 +6,12 @@
 #include <limits>
 #include <numeric>
 
+#include <brim/autograd/autograd.h>
 #include <brim/core/threads.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/compare.h>
 #include <brim/ops/create.h>
+#include <brim/ops/unary.h>
 
 #include "contract/contract.h"
 
@@ -266,6 +269,50 @@ TEST(Reduce, ProductsWithZeros) {
   Tensor x = Tensor::from<double>({2, 0, 3, 2, 0, 0, 2, 5, 3}, {3, 3}).set_requires_grad();
   prod(x, {1}).backward(ones({3}, {.dtype = f64}));
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{0, 6, 0, 0, 0, 0, 15, 6, 10}));
+}
+
+TEST(Reduce, SecondDerivativeOfLongProductsWithAZero) {
+  Tensor x = ones({300}, {.dtype = f64});
+  x.slice(0, 7, 8).fill_(0);
+  x.set_requires_grad();
+  const Tensor y = prod(x);
+  const Tensor g = autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+  sum(g).backward();
+  // Only pairs that hold the zero leave a product of ones.
+  std::vector<double> expected(300, 1);
+  expected[7] = 299;
+  EXPECT_EQ(x.grad().to_vector<double>(), expected);
+}
+
+TEST(Reduce, OverwrittenIndicesOfMaxAreAnError) {
+  Tensor x = Tensor::from<float>({1, 2, 3}, {1, 3}).set_requires_grad();
+  Extremum m = max(x, 1);
+  m.indices.fill_(0);
+  EXPECT_THROW(sum(m.values).backward(), AutogradError);
+}
+
+TEST(Reduce, NormsOfZeroHaveACleanGradient) {
+  for (const double p : {0.5, 1.5, 2.0, 3.0}) {
+    const AnomalyMode guard;
+    Tensor x = Tensor::from<double>({0, 0, 3, 0}, {2, 2}).set_requires_grad();
+    norm(x, p, {1}).backward(ones({2}, {.dtype = f64}));
+    const std::vector<double> g = x.grad().to_vector<double>();
+    for (size_t i = 0; i < 4; ++i) EXPECT_NEAR(g[i], i == 2, 1e-12) << p;
+  }
+}
+
+TEST(Reduce, IntegersWrapAround) {
+  const Tensor x = Tensor::from<int64_t>({INT64_MAX, 1}, {2});
+  EXPECT_EQ(sum(x).item<int64_t>(), INT64_MIN);
+  EXPECT_EQ(prod(Tensor::from<int64_t>({INT64_MAX, 2}, {2})).item<int64_t>(), -2);
+  EXPECT_EQ(cumsum(x, 0).to_vector<int64_t>(), (std::vector<int64_t>{INT64_MAX, INT64_MIN}));
+  EXPECT_EQ(add(x, 1).to_vector<int64_t>(), (std::vector<int64_t>{INT64_MIN, 2}));
+  EXPECT_EQ((x + x).to_vector<int64_t>(), (std::vector<int64_t>{-2, 2}));
+  EXPECT_EQ((x * x).to_vector<int64_t>(), (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(square(x).to_vector<int64_t>(), (std::vector<int64_t>{1, 1}));
+  EXPECT_EQ(neg(Tensor::from<int32_t>({INT32_MIN}, {1})).item<int64_t>(), INT32_MIN);
+  EXPECT_EQ(abs(Tensor::from<int8_t>({-128, -3}, {2})).to_vector<int8_t>(),
+            (std::vector<int8_t>{-128, 3}));
 }
 
 TEST(Reduce, EqualExtremesShareTheGradient) {

@@ -92,6 +92,18 @@ TEST(Softmax, OneNanSpoilsItsSliceOnly) {
   }
 }
 
+TEST(Softmax, NanReachesTheGradient) {
+  for (const int axis : {0, 1}) {
+    Tensor x = ones({5, 5});
+    x.slice(0, 2, 3).slice(1, 2, 3).fill_(NAN);
+    x.set_requires_grad();
+    log_softmax(x, axis).backward(ones({5, 5}));
+    const std::vector<double> g = values(x.grad());
+    for (size_t i = 0; i < 25; ++i)
+      EXPECT_EQ(std::isnan(g[i]), (axis == 1 ? i / 5 : i % 5) == 2) << axis << " " << i;
+  }
+}
+
 TEST(Softmax, ChecksItsInput) {
   EXPECT_THROW(softmax(Tensor::from<int64_t>({1}, {1}), 0), DTypeError);
   EXPECT_THROW(softmax(Tensor::from<float>({1}, {1}), 1), IndexError);

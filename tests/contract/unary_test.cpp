@@ -3,6 +3,9 @@
 
 #include <cmath>
 
+#include <brim/ops/compare.h>
+#include <brim/ops/reduce.h>
+
 #include "contract/contract.h"
 
 namespace brim::contract {
@@ -99,6 +102,14 @@ CONTRACT(silu) {
 CONTRACT(softplus) {
   return floats([](Tensor x) { return softplus(x, 2, 6); },  // both sides of the threshold
                 [](double x) { return 2 * x > 6 ? x : std::log1p(std::exp(2 * x)) / 2; }, -4, 4.5);
+}
+
+TEST(Clamp, NanBoundsGiveNan) {
+  Tensor x = Tensor::from<float>({-1, 2}, {2}).set_requires_grad();
+  for (const auto& y : {clamp(x, NAN), clamp(x, {}, NAN), clamp(x, NAN, 1)})
+    EXPECT_EQ(sum(isnan(y)).item<int64_t>(), 2);
+  EXPECT_EQ(clamp(Tensor::from<int64_t>({-5, 5}, {2}), -INFINITY, 3).to_vector<int64_t>(),
+            (std::vector<int64_t>{-5, 3}));
 }
 
 Case power(double exponent, double low = 0.2) {

@@ -14,6 +14,7 @@
 #endif
 
 #include "backend/cpu/reduce-inl.h"
+#include "formula/formula.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -31,8 +32,11 @@ struct Sum {
   using Out = Lane;
   static Lane init() { return 0; }
   static Total start() { return 0; }
-  static Lane step(Lane a, T x, Lane) { return a + static_cast<Lane>(x); }
-  static Lane join(Lane a, Lane b) { return a + b; }
+  static Lane step(Lane a, T x, Lane) { return join(a, static_cast<Lane>(x)); }
+  static Lane join(Lane a, Lane b) {
+    using W = formula::Wrapping<Lane>;
+    return static_cast<Lane>(static_cast<W>(a) + static_cast<W>(b));
+  }
   template <class D, class V>
   static V step(D, V a, V x, V) {
     return hn::Add(a, x);
@@ -41,8 +45,11 @@ struct Sum {
   static V join(D, V a, V b) {
     return hn::Add(a, b);
   }
-  static Total widen(Total t, Lane a) { return t + a; }
-  static Total combine(Total a, Total b) { return a + b; }
+  static Total widen(Total t, Lane a) { return combine(t, a); }
+  static Total combine(Total a, Total b) {
+    using W = formula::Wrapping<Total>;
+    return static_cast<Total>(static_cast<W>(a) + static_cast<W>(b));
+  }
   static Out finish(Total t, double divisor) {
     if constexpr (kFloat) return static_cast<Out>(t / divisor);
     return static_cast<Out>(t);
@@ -106,10 +113,13 @@ struct Prod {
   using Out = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>;
   static Lane init() { return 1; }
   static Lane start() { return 1; }
-  static Lane step(Lane a, T x, Lane) { return a * static_cast<Lane>(x); }
-  static Lane join(Lane a, Lane b) { return a * b; }
-  static Lane widen(Lane t, Lane a) { return t * a; }
-  static Lane combine(Lane a, Lane b) { return a * b; }
+  static Lane step(Lane a, T x, Lane) { return join(a, static_cast<Lane>(x)); }
+  static Lane join(Lane a, Lane b) {
+    using W = formula::Wrapping<Lane>;
+    return static_cast<Lane>(static_cast<W>(a) * static_cast<W>(b));
+  }
+  static Lane widen(Lane t, Lane a) { return join(t, a); }
+  static Lane combine(Lane a, Lane b) { return join(a, b); }
   static Out finish(Lane t, double) { return static_cast<Out>(t); }
 };
 

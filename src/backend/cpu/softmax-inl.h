@@ -47,6 +47,12 @@ void store_part(V v, T* y, int64_t count) {
   std::copy_n(tail, count, y);
 }
 
+/// exp(v); hn::Exp would make NaN 0.
+template <class D, class V>
+HWY_INLINE V exp_of(D d, V v) {
+  return hn::IfThenElse(hn::IsNaN(v), v, hn::Exp(d, v));
+}
+
 template <class T>
 T row_max(const T* x, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -70,7 +76,7 @@ T row_sum_exp(const T* x, int64_t n, T largest, T* terms) {
   const auto m = hn::Set(d, largest);
   auto sum = hn::Zero(d);
   each_vector(x, n, -std::numeric_limits<T>::infinity(), [&](auto v, int64_t at, int64_t count) {
-    const auto e = hn::Exp(d, hn::Sub(v, m));
+    const auto e = exp_of(d, hn::Sub(v, m));
     sum = hn::Add(sum, e);
     if (terms) store_part(e, terms + at, count);
   });

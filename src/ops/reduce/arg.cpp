@@ -39,8 +39,9 @@ Extremum extremum(const IndexKernel& kernel, const char* op, const Tensor& x, in
   Extremum y = launch(kernel, op, x, axis, keepdim);
   y.values = autograd::with_grad(
       op, y.values, {x},
-      [index = y.indices, shape = x.shape(), axis, keepdim](autograd::GradCall& g) {
-        const Tensor dy = g.dy();
+      [saved = autograd::Saved(y.indices), shape = x.shape(), axis,
+       keepdim](autograd::GradCall& g) {
+        const Tensor dy = g.dy(), index = g[saved];
         if (shape.rank() == 0) return g.set(0, dy);
         const int at = normalize_axis(axis, shape.rank(), "max");
         const Tensor nothing = zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});

@@ -1,8 +1,8 @@
 // prod over any axes
 #include <brim/ops/binary.h>
-#include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
+#include <brim/ops/shape.h>
 
 #include "autograd/node.h"
 #include "ops/reduce/reduction.h"
@@ -10,42 +10,29 @@
 namespace brim {
 namespace {
 
-/// The product of all other elements, by dividing. Zeros are counted and left out first, since a
-/// single one leaves the others' product and two leave nothing. Has no gradient where x is 0.
-Tensor others_by_division(const Tensor& x, const std::vector<int>& axes) {
-  const Tensor is_zero = eq(x, 0.0);
-  const Tensor zeros = sum(is_zero, axes, /*keepdim=*/true);
-  const Tensor filled = masked_fill(x, is_zero, 1);
-  const Tensor others = div(prod(filled, axes, true), filled);
-  const Tensor counts = where(is_zero, eq(zeros, 1.0), eq(zeros, 0.0));
-  return masked_fill(others, logical_not(counts), 0);
-}
-
-/// The same by multiplying, n times n: differentiable everywhere. x: (..., n)
-Tensor others_by_product(const Tensor& x) {
-  const int64_t n = x.shape().back();
-  Tensor diagonal = zeros({n, n}, {.dtype = DType::bool_, .device = x.device()});
-  diagonal.alias({n}, {n + 1}, 0).fill_(1);
-  Shape square = x.shape();
-  square.push_back(n);
-  return prod(masked_fill(x.unsqueeze(-2).expand(square), diagonal, 1), {-1});
+/// The product of all other elements of each row, without dividing, so differentiable also where x
+/// is 0: for pairs, the other pairs' product times the neighbour. x: (rows, n)
+Tensor others_of_rows(const Tensor& x) {
+  const int64_t rows = x.shape()[0], n = x.shape()[1];
+  if (n == 1) return ones_like(x);
+  if (n % 2 == 1) return others_of_rows(pad(x, {0, 1}, PadMode::constant, 1)).slice(1, 0, n);
+  const Tensor pairs = x.reshape({rows, n / 2, 2});
+  const Tensor rest = others_of_rows(pairs.select(2, 0) * pairs.select(2, 1));
+  return (rest.unsqueeze(2) * flip(pairs, {2})).reshape({rows, n});
 }
 
 Tensor others(const Tensor& x, const ops::Reduction& r) {
-  constexpr int64_t kSquareLimit = 256;
-  std::vector<int> order, axes;
+  std::vector<int> order, reduced;
   for (int i = 0; i < x.rank(); ++i)
-    (r.reduced[static_cast<size_t>(i)] ? axes : order).push_back(i);
-  if (!grad_enabled() || r.count > kSquareLimit || x.rank() == 0)
-    return others_by_division(x, axes);
-  order.insert(order.end(), axes.begin(), axes.end());
+    (r.reduced[static_cast<size_t>(i)] ? reduced : order).push_back(i);
+  order.insert(order.end(), reduced.begin(), reduced.end());
   const Tensor moved = x.permute(order);
-  Shape rows = r.dropped;
-  rows.push_back(r.count);
   std::vector<int> back(order.size());
   for (size_t i = 0; i < order.size(); ++i)
     back[static_cast<size_t>(order[i])] = static_cast<int>(i);
-  return others_by_product(moved.reshape(rows)).reshape(moved.shape()).permute(back);
+  return others_of_rows(moved.reshape({r.dropped.numel(), r.count}))
+      .reshape(moved.shape())
+      .permute(back);
 }
 
 }  // namespace

@@ -89,6 +89,7 @@ void cross_entropy(const Context& context, const Tensor& x, const Tensor& target
   check_labels("cross_entropy", r, options.ignore_index);
   T* largest = static_cast<T*>(stats.raw());
   T* log_sum = largest + r.n;
+  std::fill_n(largest, 2 * r.n, T(0));  // rows that are ignored have none
   const double smooth = options.smoothing / static_cast<double>(std::max<int64_t>(r.classes, 1));
   const double total_weight = smooth > 0 ? r.total_weight() : 0;
   reduce_rows(context, r, loss, log_sum + r.n, options, [&](int64_t i) {
@@ -135,7 +136,7 @@ void cross_entropy_grad(const Context&, const Tensor& tdy, const Tensor& x, cons
       const auto m = hn::Set(d, largest[i]), s = hn::Set(d, log_sum[i]);
       const auto scale = hn::Set(d, g * (w + spread));
       each_vector<T>(r.x + i * r.classes, r.classes, 0, [&](auto v, int64_t at, int64_t count) {
-        const auto p = hn::Exp(d, hn::Sub(hn::Sub(v, m), s));
+        const auto p = exp_of(d, hn::Sub(hn::Sub(v, m), s));
         store_part(hn::Mul(scale, p), out + at, count);
       });
       if (smooth > 0)

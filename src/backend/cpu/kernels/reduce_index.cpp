@@ -63,7 +63,7 @@ void pick(const Context&, const Tensor& tx, Tensor& values, Tensor& indices, int
 template <class T>
 void cumsum(const Context&, const Tensor& tx, Tensor& ty, int axis, bool reverse) {
   using Out = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>;
-  using Total = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
+  using Total = std::conditional_t<std::is_floating_point_v<T>, double, uint64_t>;  // wraps
   const Axis a(tx, axis);
   const T* x = static_cast<const T*>(tx.raw());
   Out* y = static_cast<Out*>(ty.raw());

@@ -50,7 +50,7 @@ template <class T>
 void exp_columns(T* x, int64_t width) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < width; i += lanes) hn::Store(hn::Exp(d, hn::Load(d, x + i)), d, x + i);
+  for (int64_t i = 0; i < width; i += lanes) hn::Store(exp_of(d, hn::Load(d, x + i)), d, x + i);
 }
 
 template <class T>
@@ -129,7 +129,7 @@ void softmax_grad(const Context&, const Tensor& tdy, const Tensor& ty, Tensor& t
         if constexpr (kLog) {
           const auto total = hn::Set(d, s);
           each_vector<T>(y + at, v.n, 0, [&](auto w, int64_t i, int64_t count) {
-            store_part(hn::Mul(total, hn::Exp(d, w)), dx + at + i, count);
+            store_part(hn::Mul(total, exp_of(d, w)), dx + at + i, count);
           });
           for (int64_t i = 0; i < v.n; ++i) dx[at + i] = dy[at + i] - dx[at + i];
         } else {
