@@ -113,6 +113,14 @@ TEST(Random, UniformExcludesTheUpperEnd) {
   EXPECT_LT(moments(u).max, 1 + 0x1p-22);
   EXPECT_GE(moments(u).min, 1);
   EXPECT_EQ(moments(u.uniform_(2, 2, &g)).max, 2);
+  for (DType dtype : {f16, bf16}) {
+    Tensor small = rand({200000}, {.dtype = dtype}, &g);
+    EXPECT_LT(moments(small).max, 1);
+    EXPECT_GT(moments(small).max, 0.99);
+    EXPECT_LT(moments(small.uniform_(-1, 0, &g)).max, 0);
+    EXPECT_LT(moments(small.uniform_(-2, -1, &g)).max, -1);
+    EXPECT_GE(moments(small).min, -2);
+  }
 }
 
 TEST(Random, Randint) {
@@ -124,6 +132,11 @@ TEST(Random, Randint) {
   EXPECT_EQ(randint(5, 6, {2}, {.dtype = f32}, &g).to_vector<float>(), (std::vector<float>{5, 5}));
   EXPECT_NO_THROW(randint(INT64_MIN, INT64_MAX, {3}, {.dtype = i64}, &g));
   EXPECT_THROW(randint(2, 2, {3}), ValueError);
+  EXPECT_THROW(randint(0, 1000, {8}, {.dtype = u8}), ValueError);
+  EXPECT_THROW(randint(-1, 3, {8}, {.dtype = u8}), ValueError);
+  EXPECT_THROW(randint(0, 3, {8}, {.dtype = bool_}), ValueError);
+  EXPECT_NO_THROW(randint(0, 256, {8}, {.dtype = u8}));
+  EXPECT_NO_THROW(randint(0, 2, {8}, {.dtype = bool_}));
 }
 
 TEST(Random, Randperm) {

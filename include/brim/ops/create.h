@@ -49,7 +49,8 @@ Tensor eye(int64_t n, int64_t m = -1, const TensorOptions& options = {});
 Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
 /// Normal numbers with mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
-/// Whole numbers in [low, high), of any dtype. Throws ValueError when the range is empty.
+/// Whole numbers in [low, high), of any dtype. Throws ValueError when the range is empty, or beyond
+/// the dtype's.
 Tensor randint(int64_t low, int64_t high, const Shape& shape,
                const TensorOptions& options = {.dtype = i64}, Generator* generator = nullptr);
 /// A permutation of 0 .. n-1, i64 or i32.

@@ -19,7 +19,10 @@ Tensor empty(const Shape& shape, const TensorOptions& options) {
   return Tensor::empty(shape, options);
 }
 
-Tensor empty_like(const Tensor& x) { return Tensor::empty(x.shape(), x.dtype(), x.device()); }
+Tensor empty_like(const Tensor& x) {
+  ops::check_defined("empty_like", x);
+  return Tensor::empty(x.shape(), x.dtype(), x.device());
+}
 
 Tensor full_like(const Tensor& x, double value) {
   ops::check_defined("full_like", x);

@@ -30,6 +30,24 @@ void draw(const RandomKernel& kernel, Tensor& y, formula::Params params, Generat
   }
 }
 
+/// Whether the whole number `v` is in the range of `dtype`.
+bool holds(DType dtype, int64_t v) {
+  switch (dtype) {
+    case DType::bool_:
+      return v == 0 || v == 1;
+    case DType::u8:
+      return v == static_cast<uint8_t>(v);
+    case DType::i8:
+      return v == static_cast<int8_t>(v);
+    case DType::i32:
+      return v == static_cast<int32_t>(v);
+    case DType::f16:
+      return v >= -65504 && v <= 65504;
+    default:
+      return true;
+  }
+}
+
 void draw_uniform(Tensor& y, double low, double high, Generator* generator) {
   static const RandomKernel kernel("uniform");
   BRIM_CHECK(low <= high, ValueError, "[uniform] low {} is above high {}; swap them", low, high);
@@ -80,6 +98,9 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
       kernel("randint");
   BRIM_CHECK(low < high, ValueError,
              "[randint] the range [{}, {}) is empty; high must be above low", low, high);
+  BRIM_CHECK(holds(options.dtype, low) && holds(options.dtype, high - 1), ValueError,
+             "[randint] {} does not hold all of [{}, {}); use a wider dtype", name(options.dtype),
+             low, high);
   Tensor y = Tensor::empty(shape, options.dtype, options.device);
   kernel(y.device(), y.dtype(), y, next_key(generator), low, high);
   if (options.requires_grad) y.set_requires_grad();

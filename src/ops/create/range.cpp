@@ -22,6 +22,8 @@ Tensor detail::arange(double start, double end, double step, const TensorOptions
              start, end, step);
   BRIM_CHECK((end - start) * step >= 0, ValueError,
              "[arange] a step of {} leads away from {} at {}; change its sign", step, end, start);
+  if (is_integral(options.dtype))
+    for (double v : {start, end, step}) ops::check_whole("arange", v);
   const double count = std::ceil((end - start) / step);
   BRIM_CHECK(count < 0x1p53, ValueError, "[arange] {} elements are too many; use a larger step",
              count);

@@ -1,7 +1,7 @@
 // Random numbers on the CPU. Blocks of the counter are independent, so any split over threads
 // gives the same values.
-#include <cmath>
-#include <vector>
+#include <algorithm>
+#include <bit>
 
 #include "backend/cpu/parallel.h"
 #include "backend/kernel.h"
@@ -37,16 +37,30 @@ void fill_blocks(Tensor& y, const RandomKey& key, const Block& block, const Fini
   });
 }
 
+/// The largest T below `high`.
+template <class T>
+T below(double high) {
+  using Bits = std::conditional_t<sizeof(T) == 8, uint64_t,
+                                  std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
+  const T nearest = static_cast<T>(static_cast<Drawn<T>>(high));
+  const double v = static_cast<double>(static_cast<Drawn<T>>(nearest));
+  if (v < high) return nearest;
+  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(T) - 1));
+  const Bits bits = std::bit_cast<Bits>(nearest);
+  return std::bit_cast<T>(static_cast<Bits>(v > 0 ? bits - 1 : v < 0 ? bits + 1 : kSign | 1));
+}
+
 template <class T>
 void uniform(const Context&, Tensor& y, const RandomKey& key, const Params& p) {
   using D = Drawn<T>;
   const double low = p.a, width = p.b - p.a;
   // Rounding may lift the largest numbers to `high`, which the range excludes.
-  D below = static_cast<D>(p.b);
-  if (static_cast<double>(below) >= p.b) below = std::nextafter(below, static_cast<D>(p.a));
+  const T first = static_cast<T>(static_cast<D>(low));
+  T last = below<T>(p.b);
+  if (static_cast<D>(last) < static_cast<D>(first)) last = first;
   fill_blocks<T>(y, key, formula::uniform_block<D>, [=](int64_t, D u) {
-    const D v = static_cast<D>(low + static_cast<double>(u) * width);
-    return static_cast<T>(width > 0 && v > below ? below : v);
+    const T v = static_cast<T>(static_cast<D>(low + static_cast<double>(u) * width));
+    return static_cast<D>(v) > static_cast<D>(last) ? last : v;
   });
 }
 
