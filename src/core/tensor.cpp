@@ -21,6 +21,11 @@ size_t checked_bytes(const Shape& shape, DType dtype) {
   return static_cast<size_t>(bytes);
 }
 
+void check_defined(const char* op, const Tensor& t) {
+  BRIM_CHECK(t.defined(), ValueError,
+             "[{}] a tensor is undefined (default-constructed); give it a value first", op);
+}
+
 bool is_row_major(const Shape& shape, const Strides& strides) {
   int64_t step = 1;
   bool dense = true;
@@ -62,6 +67,8 @@ Tensor Tensor::alias(const Shape& shape, const Strides& strides, int64_t offset)
 }
 
 void Tensor::set_data(const Tensor& source) {
+  check_defined("set_data", *this);
+  check_defined("set_data", source);
   impl_->shape = source.shape();
   impl_->strides = source.strides();
   impl_->offset = source.offset();
@@ -70,7 +77,10 @@ void Tensor::set_data(const Tensor& source) {
   impl_->storage = source.storage();
 }
 
-int64_t Tensor::size(int axis) const { return shape()[normalize_axis(axis, rank(), "size")]; }
+int64_t Tensor::size(int axis) const {
+  check_defined("size", *this);
+  return shape()[normalize_axis(axis, rank(), "size")];
+}
 
 Strides strides_of(const Shape& shape, MemoryFormat format) {
   if (format == MemoryFormat::nchw) return contiguous_strides(shape);
@@ -109,19 +119,25 @@ Tensor Tensor::from_host(const void* values, int64_t count, DType dtype, const S
   return t;
 }
 
-Tensor Tensor::from(const std::vector<bool>& values, const Shape& shape, Device device) {
+Tensor Tensor::from_bits(const std::vector<bool>& values, const Shape& shape, Device device) {
   const std::unique_ptr<bool[]> plain(new bool[values.size()]);
   std::copy(values.begin(), values.end(), plain.get());
   return from(std::span<const bool>(plain.get(), values.size()), shape, device);
 }
 
 void* Tensor::host_data(DType expected) const {
+  check_defined("data", *this);
   BRIM_CHECK(device().is_cpu(), DeviceError,
              "[data] the tensor is on {}; the host cannot read it, use copy_to(Device::cpu())",
              device().str());
   BRIM_CHECK(dtype() == expected, DTypeError, "[data] the tensor is {}, not {}; cast with x.to({})",
              name(dtype()), name(expected), name(expected));
   return raw();
+}
+
+int64_t Tensor::host_count() const {
+  check_defined("to_vector", *this);
+  return numel();
 }
 
 void Tensor::read_host(void* values, DType dtype) const {
@@ -139,6 +155,7 @@ void Tensor::read_host(void* values, DType dtype) const {
 
 template <class R>
 static R read_item(const Tensor& t) {
+  check_defined("item", t);
   BRIM_CHECK(t.numel() == 1, ShapeError,
              "[item] a tensor of shape {} has {} elements, not one; index or reduce it first",
              t.shape().str(), t.numel());

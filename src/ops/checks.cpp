@@ -1,5 +1,7 @@
 #include "ops/checks.h"
 
+#include <cmath>
+
 namespace brim::ops {
 
 void throw_devices(const char* op, Device a, Device b) {
@@ -15,6 +17,13 @@ void throw_dtypes(const char* op, DType a, DType b) {
 
 void throw_undefined(const char* op) {
   raise<ValueError>("[{}] a tensor is undefined (default-constructed); give it a value first", op);
+}
+
+void check_whole(const char* op, double value) {
+  BRIM_CHECK(std::fabs(value) < 0x1p53, ValueError,
+             "[{}] the number {} for a tensor of integers passes through a double, which is exact "
+             "below 2^53 only; use a tensor",
+             op, value);
 }
 
 }  // namespace brim::ops

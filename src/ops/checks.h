@@ -33,6 +33,9 @@ inline DType common_dtype(const char* op, const Tensor& a, const Tensor& b) {
   return a.dtype();
 }
 
+/// Throws ValueError unless a double holds the whole number `value` and its neighbours exactly.
+void check_whole(const char* op, double value);
+
 inline void check_floating(const char* op, const Tensor& x) {
   check_defined(op, x);
   BRIM_CHECK(is_floating(x.dtype()), DTypeError,

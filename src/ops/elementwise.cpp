@@ -84,9 +84,11 @@ void binary_in_place(const BinaryKernel& kernel, const char* op, Tensor& x, cons
 
 void check_number(const char* op, const Tensor& x, double value) {
   check_defined(op, x);
-  BRIM_CHECK(is_floating(x.dtype()) || value == std::trunc(value), DTypeError,
+  if (is_floating(x.dtype())) return;
+  BRIM_CHECK(value == std::trunc(value), DTypeError,
              "[{}] {} is not a whole number, but the tensor is {}; cast it with x.to(f32)", op,
              value, name(x.dtype()));
+  check_whole(op, value);
 }
 
 Tensor linear_grad(const BinaryKernel& kernel, const Tensor& dy, const Tensor& s,

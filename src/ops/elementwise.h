@@ -32,7 +32,8 @@ Tensor compare(const BinaryKernel& kernel, const char* op, const Tensor& a, cons
 void binary_in_place(const BinaryKernel& kernel, const char* op, Tensor& x, const Tensor& other,
                      formula::Params params = {});
 
-/// Throws DTypeError when `x` holds integers and `value` is not a whole number.
+/// When `x` holds integers, throws DTypeError unless `value` is a whole number, and ValueError
+/// where a double does not hold it exactly.
 void check_number(const char* op, const Tensor& x, double value);
 
 /// dx of a unary op from dy and its input or output `s`: by the fused kernel, or where the gradient

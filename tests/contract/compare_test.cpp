@@ -3,6 +3,8 @@
 
 #include <cmath>
 
+#include <brim/ops/binary.h>
+
 #include "contract/contract.h"
 
 namespace brim::contract {
@@ -57,6 +59,15 @@ TEST(Contract, logical) {
     check(logical_or, [](double a, double b) { return a || b; });
     check(logical_xor, [](double a, double b) { return !a != !b; });
   }
+}
+TEST(Compare, NumbersThatADoubleCannotHoldAreErrors) {
+  const Tensor x = Tensor::from<int64_t>({(int64_t{1} << 53) + 1, 5}, {2});
+  EXPECT_THROW(eq(x, 0x1p53), ValueError);
+  EXPECT_THROW(x < 1e300, ValueError);
+  EXPECT_EQ((x > 0x1p53 - 1).to_vector<bool>(), (std::vector<bool>{true, false}));
+  EXPECT_EQ((x < INFINITY).to_vector<bool>(), (std::vector<bool>{true, true}));
+  EXPECT_THROW(add(x, 0x1p53), ValueError);
+  EXPECT_EQ((x.to(f64) < 1e300).to_vector<bool>(), (std::vector<bool>{true, true}));
 }
 CONTRACT(logical_not) {
   return {.op = logical_not,

@@ -148,6 +148,11 @@ TEST(Pool, ErrorsSayWhatDoesNotFit) {
   EXPECT_THROW(avg_pool2d(x, 2, {.stride = -1}), ValueError);
   EXPECT_THROW(max_pool2d(zeros({3, 3}), 2), ShapeError);
   EXPECT_THROW(max_pool2d(x.to(i32), 2), DTypeError);
+  for (const Shape& nothing : {Shape{1, 1, 0, 4}, Shape{1, 1, 4, 0}}) {
+    EXPECT_THROW(max_pool2d(zeros(nothing), 2, {.padding = 1}), ShapeError);
+    EXPECT_THROW(avg_pool2d(zeros(nothing), 2, {.padding = 1}), ShapeError);
+  }
+  EXPECT_EQ(max_pool2d(zeros({0, 1, 4, 4}), 2).shape(), Shape({0, 1, 2, 2}));
 }
 
 }  // namespace

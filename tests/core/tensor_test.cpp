@@ -1,6 +1,7 @@
 // Tensor: making, reading, devices and dtypes, layouts, writing in place.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <sstream>
 
 #include <brim/core/print.h>
@@ -46,6 +47,43 @@ TEST(Tensor, Bool) {
   EXPECT_EQ(Tensor::from<float>({0.5f, 0, -1}, {3}).to(bool_).to_vector<bool>(), v);
   EXPECT_TRUE(Tensor::from<float>({0.5f}, {}).item<bool>());
   EXPECT_FALSE(zeros({1}).item<bool>());
+}
+
+template <class T>
+constexpr bool kTakesMixedNumbers = requires {
+  T::from({int64_t{0}, 1}, {2});
+};
+static_assert(!kTakesMixedNumbers<Tensor>, "they would become a tensor of bool");
+
+TEST(Tensor, UndefinedOnesAreErrors) {
+  Tensor u;
+  const Tensor x = zeros({2});
+  const std::vector<std::function<void()>> uses = {[&] { u.fill_(0); },
+                                                   [&] { u.copy_(x); },
+                                                   [&] { (void)u.clone(); },
+                                                   [&] { (void)u.to(f64); },
+                                                   [&] { (void)u.contiguous(); },
+                                                   [&] { (void)u.to(Device::cpu()); },
+                                                   [&] { (void)u.requires_grad(); },
+                                                   [&] { u.set_requires_grad(); },
+                                                   [&] { u.backward(); },
+                                                   [&] { (void)u.detach(); },
+                                                   [&] { (void)u.grad(); },
+                                                   [&] { u.set_grad({}); },
+                                                   [&] { (void)u.is_leaf(); },
+                                                   [&] { u.retain_grad(); },
+                                                   [&] { (void)u.item(); },
+                                                   [&] { (void)u.to_vector<float>(); },
+                                                   [&] { (void)u.data<float>(); },
+                                                   [&] { (void)u.size(0); },
+                                                   [&] { u.set_data(x); },
+                                                   [&] { (void)empty_like(u); },
+                                                   [&] { u.add_(x); },
+                                                   [&] { u.mul_(2); },
+                                                   [&] { u.remove_hook(1); },
+                                                   [&] { (void)u.copy_to(Device::cpu()); }};
+  for (size_t i = 0; i < uses.size(); ++i) EXPECT_THROW(uses[i](), ValueError) << i;
+  EXPECT_EQ(u.str(), "Tensor(undefined)");
 }
 
 TEST(Tensor, ItemIsTheOnlyElement) {

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include <brim/core/threads.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/index.h>
 #include <brim/ops/reduce.h>
@@ -93,6 +94,34 @@ TEST(Index, GradientOfRepeatedSelection) {
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{1, 1, 0, 0, 2, 2}));
 }
 
+TEST(Index, NumbersHaveOneAxis) {
+  Tensor x = Tensor::from<float>({3}, {}).set_requires_grad();
+  const Tensor zero = Tensor::from<int64_t>({0}, {}), list = zero.reshape({1});
+  for (const int axis : {0, -1}) {
+    const Sorted ordered = sort(x, axis), top = topk(x, 1, axis);
+    const std::vector<Tensor> all = {ordered.values,
+                                     top.values,
+                                     gather(x, axis, zero),
+                                     index_select(x, axis, list),
+                                     scatter(x * 0, axis, zero, x),
+                                     scatter_add(zeros({}), axis, zero, x)};
+    x.zero_grad();
+    for (const Tensor& y : all) {
+      EXPECT_EQ(y.shape(), Shape());
+      EXPECT_EQ(y.item(), 3);
+      y.backward();
+    }
+    EXPECT_EQ(x.grad().item(), 6);
+    EXPECT_EQ(ordered.indices.shape(), Shape());
+    EXPECT_EQ(top.indices.item<int64_t>(), 0);
+    EXPECT_EQ(gather(x, axis, list).shape(), Shape({1}));
+  }
+  EXPECT_THROW(sort(x, 1), IndexError);
+  EXPECT_THROW(gather(x, 1, zero), IndexError);
+  EXPECT_THROW(gather(x, 0, zero.reshape({1, 1})), ShapeError);
+  EXPECT_THROW(index_select(x, 0, Tensor::from<int64_t>({0, 0}, {2})), ShapeError);
+}
+
 TEST(Index, OneHotFindsTheNumberOfClasses) {
   const Tensor y = one_hot(Tensor::from<int64_t>({1, 0, 2}, {3}), -1, f32);
   EXPECT_EQ(y.to_vector<float>(), (std::vector<float>{0, 1, 0, 1, 0, 0, 0, 0, 1}));
@@ -168,6 +197,8 @@ TEST(Move, BadArguments) {
   EXPECT_THROW(repeat_interleave(x, -1, 0), ValueError);
   EXPECT_THROW(repeat_interleave(x, std::vector<int64_t>{1}, 0), ShapeError);
   EXPECT_THROW(repeat_interleave(x, std::vector<int64_t>{1, -1}, 0), ValueError);
+  for (const int64_t many : {int64_t{1} << 60, INT64_MAX, int64_t{1} << 58})
+    EXPECT_THROW(repeat_interleave(ones({2}), std::vector<int64_t>{many, many}, 0), Error);
   EXPECT_THROW(flip(x, {0, -2}), ValueError);
   EXPECT_THROW(roll(x, {1, 2}), ValueError);
   EXPECT_THROW(roll(x, {1}, {0, 1}), ValueError);
@@ -193,6 +224,9 @@ TEST(Create, Ranges) {
   EXPECT_EQ(eye(2, 3).to_vector<float>(), (std::vector<float>{1, 0, 0, 0, 1, 0}));
   EXPECT_EQ(eye(0).shape(), (Shape{0, 0}));
   EXPECT_THROW(arange(0, 3, 0), ValueError);
+  constexpr int64_t kInexact = (int64_t{1} << 53) + 1;
+  EXPECT_THROW(arange(kInexact, kInexact + 3), ValueError);
+  EXPECT_THROW(full({2}, static_cast<double>(kInexact), {.dtype = i64}), ValueError);
   EXPECT_THROW(arange(0, 3, -1), ValueError);
   EXPECT_THROW(arange(0.0, std::nan("")), ValueError);
   EXPECT_THROW(linspace(0, 1, -1), ValueError);

@@ -70,16 +70,17 @@ class Tensor {
   }
   template <class T>
   static Tensor from(const std::vector<T>& values, const Shape& shape, Device device = {}) {
-    return from(std::span<const T>(values), shape, device);
+    if constexpr (std::is_same_v<T, bool>)  // packed bits
+      return from_bits(values, shape, device);
+    else
+      return from(std::span<const T>(values), shape, device);
   }
-  /// std::vector<bool> packs bits, so it is copied first.
-  static Tensor from(const std::vector<bool>& values, const Shape& shape, Device device = {});
   template <class T>
   static Tensor from(std::initializer_list<T> values, const Shape& shape, Device device = {}) {
     return from(std::span<const T>(values.begin(), values.size()), shape, device);
   }
 
-  // --- facts
+  // --- facts; of an undefined tensor only defined(), is_same() and str(): the rest is not checked
   bool defined() const { return static_cast<bool>(impl_); }
   const Shape& shape() const { return impl_->shape; }
   const Strides& strides() const { return impl_->strides; }
@@ -130,7 +131,7 @@ class Tensor {
   /// All elements in row-major order. Waits for the device; charged as a host read.
   template <class T>
   std::vector<T> to_vector() const {
-    const size_t count = static_cast<size_t>(numel());
+    const size_t count = static_cast<size_t>(host_count());
     if constexpr (std::is_same_v<T, bool>) {  // std::vector<bool> packs bits
       const std::unique_ptr<bool[]> values(new bool[count]);
       read_host(values.get(), dtype_of<T>);
@@ -193,9 +194,11 @@ class Tensor {
   void set_data(const Tensor& source);
 
  private:
+  static Tensor from_bits(const std::vector<bool>& values, const Shape& shape, Device device);
   static Tensor from_host(const void* values, int64_t count, DType dtype, const Shape& shape,
                           Device device);
   void* host_data(DType expected) const;
+  int64_t host_count() const;
   double item_f64() const;
   int64_t item_i64() const;
   void read_host(void* values, DType dtype) const;

@@ -1,9 +1,21 @@
 // eq, ne, lt, le, gt, ge: comparisons of two tensors, and of a tensor with a number
 #include <brim/ops/compare.h>
 
+#include <cmath>
+
 #include "ops/elementwise.h"
 
 namespace brim {
+
+namespace {
+
+Tensor with_number(const ops::UnaryKernel& kernel, const char* op, const Tensor& x, double value) {
+  ops::check_defined(op, x);
+  if (x.dtype() == DType::i64 && std::isfinite(value)) ops::check_whole(op, value);
+  return ops::predicate(kernel, x, {.a = value});
+}
+
+}  // namespace
 
 #define BRIM_COMPARE_OP(op)                              \
   Tensor op(const Tensor& a, const Tensor& b) {          \
@@ -12,7 +24,7 @@ namespace brim {
   }                                                      \
   Tensor op(const Tensor& x, double value) {             \
     static const ops::UnaryKernel kernel(#op "_scalar"); \
-    return ops::predicate(kernel, x, {.a = value});      \
+    return with_number(kernel, #op, x, value);           \
   }
 BRIM_COMPARE_OP(eq)
 BRIM_COMPARE_OP(ne)

@@ -68,6 +68,9 @@ Tensor source_gradient(const Tensor& dy, int axis, const Tensor& index, const Sh
 
 Tensor gather(const Tensor& x, int axis, const Tensor& index) {
   ops::check_defined("gather", x);
+  ops::check_defined("gather", index);
+  if (x.rank() == 0)
+    return gather(x.reshape({1}), axis, ops::at_least_1d(index)).reshape(index.shape());
   return gather_as("gather", x, axis, index);
 }
 
@@ -89,6 +92,10 @@ Tensor take_along(const Tensor& x, const Tensor& index, int axis) {
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& wide_index, const Tensor& source) {
   static const ops::ScatterKernel kernel("scatter_add");
   const Tensor index = ops::as_index("scatter_add", wide_index, x);
+  ops::check_defined("scatter_add", source);
+  if (x.rank() == 0)
+    return scatter_add(x.reshape({1}), axis, ops::at_least_1d(index), ops::at_least_1d(source))
+        .reshape({});
   axis = normalize_axis(axis, x.rank(), "scatter_add");
   return autograd::with_grad(
       "scatter_add", scattered(kernel, "scatter_add", x, axis, index, source), {x, source},
@@ -101,6 +108,10 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& wide_index, const Te
 Tensor scatter(const Tensor& x, int axis, const Tensor& wide_index, const Tensor& source) {
   static const ops::ScatterKernel kernel("scatter");
   const Tensor index = ops::as_index("scatter", wide_index, x);
+  ops::check_defined("scatter", source);
+  if (x.rank() == 0)
+    return scatter(x.reshape({1}), axis, ops::at_least_1d(index), ops::at_least_1d(source))
+        .reshape({});
   axis = normalize_axis(axis, x.rank(), "scatter");
   return autograd::with_grad(
       "scatter", scattered(kernel, "scatter", x, axis, index, source), {x, source},

@@ -17,6 +17,8 @@ using ScatterKernel = backend::Kernel<void(const Context&, const Tensor& index,
 
 /// `index` as i64; throws DTypeError unless it is i64 or i32, DeviceError unless it is with `x`.
 Tensor as_index(const char* op, const Tensor& index, const Tensor& x);
+/// A tensor of rank 0 seen as (1), others as they are.
+inline Tensor at_least_1d(const Tensor& x) { return x.rank() == 0 ? x.reshape({1}) : x; }
 /// An index vector seen as an index of `shape` that varies along `axis` only.
 Tensor along_axis(const Tensor& index, const Shape& shape, int axis);
 

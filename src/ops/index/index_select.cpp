@@ -24,6 +24,11 @@ Tensor index_vector(const char* op, const Tensor& wide_index, const Tensor& x) {
 Tensor index_select(const Tensor& x, int axis, const Tensor& wide_index) {
   static const ops::GatherKernel kernel("gather");
   const Tensor index = index_vector("index_select", wide_index, x);
+  if (x.rank() == 0) {
+    BRIM_CHECK(index.numel() == 1, ShapeError,
+               "[index_select] {} indices into a single number; give one", index.numel());
+    return index_select(x.reshape({1}), axis, index).reshape({});
+  }
   axis = normalize_axis(axis, x.rank(), "index_select");
   Shape shape = x.shape();
   shape[axis] = index.numel();

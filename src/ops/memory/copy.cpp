@@ -15,6 +15,7 @@ void copy_elements(const Tensor& x, Tensor& y) {
 
 void fill_elements(Tensor& y, double value) {
   static const backend::Kernel<void(const Context&, Tensor&, double)> kernel("fill");
+  if (is_integral(y.dtype()) && y.dtype() != DType::bool_) check_whole("fill", value);
   kernel(y.device(), y.dtype(), y, value);
 }
 
@@ -42,12 +43,14 @@ void copy_between_devices(const Tensor& x, Tensor& y) {
 }  // namespace ops
 
 Tensor& Tensor::fill_(double value) {
+  ops::check_defined("fill_", *this);
   autograd::check_in_place("fill_", *this);
   ops::fill_elements(*this, value);
   return *this;
 }
 
 Tensor& Tensor::copy_(const Tensor& source) {
+  ops::check_defined("copy_", *this);
   ops::check_defined("copy_", source);
   BRIM_CHECK(broadcast_shapes(shape(), source.shape(), "copy_") == shape(), ShapeError,
              "[copy_] shape {} does not broadcast into {}", source.shape().str(), shape().str());
@@ -71,12 +74,14 @@ Tensor& Tensor::copy_(const Tensor& source) {
 }
 
 Tensor Tensor::clone() const {
+  ops::check_defined("clone", *this);
   Tensor y = ops::empty_as(*this);
   ops::copy_elements(*this, y);
   return autograd::with_grad("clone", y, {*this}, [](autograd::GradCall& g) { g.set(0, g.dy()); });
 }
 
 Tensor Tensor::copy_to(Device target) const {
+  ops::check_defined("copy_to", *this);
   if (target == device()) return clone();
   check_available(target);
   const Tensor packed = detach().contiguous();

@@ -7,9 +7,13 @@
 
 namespace brim {
 
-Tensor Tensor::to(Device target) const { return target == device() ? *this : copy_to(target); }
+Tensor Tensor::to(Device target) const {
+  ops::check_defined("to", *this);
+  return target == device() ? *this : copy_to(target);
+}
 
 Tensor Tensor::to(DType target) const {
+  ops::check_defined("to", *this);
   if (target == dtype()) return *this;
   Tensor y = empty(shape(), target, device());
   ops::copy_elements(*this, y);
@@ -18,6 +22,7 @@ Tensor Tensor::to(DType target) const {
 }
 
 Tensor Tensor::to(MemoryFormat format) const {
+  ops::check_defined("to", *this);
   if (is_contiguous(format)) return *this;
   Tensor y = empty(shape(), dtype(), device());
   if (format != MemoryFormat::nchw) y = y.alias(shape(), strides_of(shape(), format), 0);

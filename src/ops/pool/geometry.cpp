@@ -13,6 +13,8 @@ int64_t output_size(const char* op, const char* axis, int64_t in, int64_t kernel
   BRIM_CHECK(padding >= 0 && padding <= kernel / 2, ValueError,
              "[{}] {}: padding {} must be between 0 and half the kernel of {}", op, axis, padding,
              kernel);
+  BRIM_CHECK(in >= 1, ShapeError, "[{}] x {} has no {}; only N and C may be 0", op, x.shape().str(),
+             axis);
   const int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
   BRIM_CHECK(room >= 0, ShapeError,
              "[{}] x {}: the window of {} (dilation {}) is larger than its {} of {} with padding",

@@ -1,4 +1,6 @@
 // repeat and repeat_interleave: made of reshape and expand, so their gradients are sums
+#include <algorithm>
+
 #include <brim/ops/index.h>
 #include <brim/ops/shape.h>
 
@@ -59,17 +61,23 @@ Tensor repeat_interleave(const Tensor& x, const std::vector<int64_t>& repeats,
   BRIM_CHECK(static_cast<int64_t>(repeats.size()) == x.shape()[at], ShapeError,
              "[repeat_interleave] {} repeats for axis {} of shape {}; give one for each element",
              repeats.size(), at, x.shape().str());
-  std::vector<int64_t> index;
+  int64_t count = 0;
   for (size_t i = 0; i < repeats.size(); ++i) {
     BRIM_CHECK(repeats[i] >= 0, ValueError,
                "[repeat_interleave] {} repeats of element {}; use 0 or more", repeats[i], i);
-    index.insert(index.end(), static_cast<size_t>(repeats[i]), static_cast<int64_t>(i));
+    BRIM_CHECK(!__builtin_add_overflow(count, repeats[i], &count), ShapeError,
+               "[repeat_interleave] the repeats of shape {} are more than memory can hold",
+               x.shape().str());
   }
-  const Shape count = {static_cast<int64_t>(index.size())};
-  return index_select(x, at, Tensor::from(index, count, x.device()));
+  const Tensor index = Tensor::empty({count}, i64, Device::cpu());
+  int64_t* to = index.data<int64_t>();
+  for (size_t i = 0; i < repeats.size(); ++i)
+    to = std::fill_n(to, repeats[i], static_cast<int64_t>(i));
+  return index_select(x, at, index.to(x.device()));
 }
 
 Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<int> axis) {
+  ops::common_device("repeat_interleave", x, repeats);
   ops::check_rank("repeat_interleave", repeats, 1, "repeats (n)");
   BRIM_CHECK(is_integral(repeats.dtype()), DTypeError,
              "[repeat_interleave] repeats are {}; use i64", name(repeats.dtype()));

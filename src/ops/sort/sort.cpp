@@ -31,10 +31,16 @@ Sorted launch(const char* op, const Tensor& x, const backend::SortOptions& optio
   return {values, indices};
 }
 
+/// Of a tensor of rank 0, seen as (1).
+Sorted as_numbers(const Sorted& s) {
+  return s.values.numel() == 1 ? Sorted{s.values.reshape({}), s.indices.reshape({})} : s;
+}
+
 }  // namespace
 
 Sorted sort(const Tensor& x, int axis, bool descending) {
   ops::check_defined("sort", x);
+  if (x.rank() == 0) return as_numbers(sort(x.reshape({1}), axis, descending));
   axis = normalize_axis(axis, x.rank(), "sort");
   return launch("sort", x, {.axis = axis, .count = x.shape()[axis], .descending = descending});
 }
@@ -46,6 +52,7 @@ Tensor argsort(const Tensor& x, int axis, bool descending) {
 
 Sorted topk(const Tensor& x, int64_t k, int axis, bool largest, bool sorted) {
   ops::check_defined("topk", x);
+  if (x.rank() == 0) return as_numbers(topk(x.reshape({1}), k, axis, largest, sorted));
   axis = normalize_axis(axis, x.rank(), "topk");
   BRIM_CHECK(k >= 0 && k <= x.shape()[axis], ValueError,
              "[topk] k = {} for axis {} of shape {}; use 0 to {}", k, axis, x.shape().str(),

@@ -1,5 +1,7 @@
 // clamp: y = x, moved into [min, max]
 #include <brim/ops/unary.h>
+
+#include <cmath>
 #include <limits>
 
 #include "autograd/node.h"
@@ -10,8 +12,8 @@ namespace brim {
 Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max) {
   static const ops::UnaryKernel kernel("clamp");
   static const ops::BinaryKernel grad_kernel("clamp_grad");
-  if (min) ops::check_number("clamp", x, *min);
-  if (max) ops::check_number("clamp", x, *max);
+  for (const std::optional<double>& bound : {min, max})  // infinity is no bound
+    if (bound && !std::isinf(*bound)) ops::check_number("clamp", x, *bound);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const formula::Params bounds{.a = min.value_or(-kInfinity), .b = max.value_or(kInfinity)};
   return autograd::with_grad("clamp", ops::unary(kernel, x, bounds), {x},
