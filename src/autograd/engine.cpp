@@ -172,11 +172,15 @@ std::vector<Tensor> run_backward(std::span<const Tensor> outputs,
     Task task = std::move(tasks[node]);
     task.dy.resize(node->outputs.size());
     const bool is_leaf = node->sequence == std::numeric_limits<uint64_t>::max();
-    const auto [begin, end] = capture_at.equal_range(node);
-    const bool left_alone = is_leaf && !inputs.empty() && begin == end;
-    if (!left_alone) run_hooks(node->all_hooks(), task.dy);
-    for (auto it = begin; it != end; ++it)
-      captured[it->second] = task.dy[input_edges[it->second].index];
+    if (inputs.empty()) {
+      run_hooks(node->all_hooks(), task.dy);
+    } else {
+      const auto [begin, end] = capture_at.equal_range(node);
+      const bool wanted = !is_leaf || begin != end;
+      if (wanted) run_hooks(node->all_hooks(), task.dy);
+      for (auto it = begin; it != end; ++it)
+        captured[it->second] = task.dy[input_edges[it->second].index];
+    }
     for (Meta* meta : node->retained)
       if (const Tensor& g = task.dy[meta->index]; g.defined())
         meta->grad = meta->grad.defined() ? meta->grad + g : g;

@@ -80,15 +80,15 @@ struct PowScalar {  // x^a; the common exponents have formulas of their own
   }
 };
 
-struct Clamp {  // to [a, b]; NaN if any of the three is, and b wins where a > b
+struct Clamp {  // to [a, b]; NaN stays NaN, and b wins where a > b
   static constexpr const char* kName = "clamp";
   Params p;
   explicit Clamp(Params p) : p(p) {}
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
     const T low = saturate<T>(p.a), high = saturate<T>(p.b);
-    const T y = x < low || low != low ? low : x;
-    return y > high || high != high ? high : y;
+    const T y = x < low ? low : x;
+    return y > high ? high : y;
   }
 };
 

@@ -11,14 +11,14 @@ namespace brim {
 namespace {
 
 /// The product of all other elements of each row, without dividing, so differentiable also where x
-/// is 0: for pairs, the other pairs' product times the neighbour. x: (rows, n)
+/// is 0: both halves share the products of the other pairs. x: (rows, n)
 Tensor others_of_rows(const Tensor& x) {
-  const int64_t rows = x.shape()[0], n = x.shape()[1];
+  const int64_t n = x.shape()[1], half = n / 2;
   if (n == 1) return ones_like(x);
   if (n % 2 == 1) return others_of_rows(pad(x, {0, 1}, PadMode::constant, 1)).slice(1, 0, n);
-  const Tensor pairs = x.reshape({rows, n / 2, 2});
-  const Tensor rest = others_of_rows(pairs.select(2, 0) * pairs.select(2, 1));
-  return (rest.unsqueeze(2) * flip(pairs, {2})).reshape({rows, n});
+  const Tensor left = x.slice(1, 0, half), right = x.slice(1, half, n);
+  const Tensor rest = others_of_rows(left * right);
+  return cat({rest * right, rest * left}, 1);
 }
 
 Tensor others(const Tensor& x, const ops::Reduction& r) {
