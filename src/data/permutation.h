@@ -1,24 +1,23 @@
 // A keyed permutation of 0 ... n-1 without a list: a Feistel network over the next even number of
 // bits, walked along its cycle until the value is below n (Black and Rogaway 2002, "Ciphers with
-// arbitrary finite domains"). Any position can be asked for at once, so sharding and resuming cost
-// nothing.
+// arbitrary finite domains"), whose rounds draw from Philox. Any position can be asked for at once,
+// so sharding and resuming cost nothing.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-#include "data/keyed.h"
+#include "formula/philox.h"
 
 namespace brim::data {
 
 class Permutation {
  public:
   /// n >= 1. The same (n, key) is the same permutation everywhere.
-  Permutation(int64_t n, uint64_t key) : n_(static_cast<uint64_t>(n)) {
+  Permutation(int64_t n, uint64_t key) : n_(static_cast<uint64_t>(n)), key_(key) {
     const int bits = std::bit_width(n_ - 1);
     half_ = bits <= 2 ? 1 : (bits + 1) / 2;
     mask_ = (uint64_t{1} << half_) - 1;
-    for (int i = 0; i < kRounds; ++i) keys_[i] = key64(key, static_cast<uint64_t>(i));
   }
 
   int64_t size() const { return static_cast<int64_t>(n_); }
@@ -33,22 +32,21 @@ class Permutation {
   }
 
  private:
-  static constexpr int kRounds = 6;
+  static constexpr uint64_t kRounds = 6;
 
   uint64_t encrypt(uint64_t x) const {
     uint64_t left = x >> half_, right = x & mask_;
-    for (const uint64_t key : keys_) {
-      const uint64_t mixed = left ^ (mix64(right ^ key) & mask_);
+    for (uint64_t round = 0; round < kRounds; ++round) {
+      const uint64_t mixed = left ^ (formula::random_bits({key_, round}, right) & mask_);
       left = right;
       right = mixed;
     }
     return left << half_ | right;
   }
 
-  uint64_t n_;
+  uint64_t n_, key_;
   int half_ = 1;
   uint64_t mask_ = 1;
-  uint64_t keys_[kRounds] = {};
 };
 
 }  // namespace brim::data

@@ -87,7 +87,7 @@ struct Extreme {
   static T start() { return init(); }
   static T join(T a, T x) {
     const bool better = kLargest ? x > a : x < a;
-    return better | (x != x) ? x : a;
+    return (better | (x != x)) ? x : a;
   }
   static T step(T a, T x, T) { return join(a, x); }
   template <class D, class V>

@@ -60,7 +60,7 @@ void softmax_columns(const T* x, T* y, int64_t n, int64_t inner, int64_t width, 
   for (int64_t j = 0; j < n; ++j)
     for (int64_t c = 0; c < width; ++c) {
       const T v = x[j * inner + c];
-      largest[c] = (v > largest[c]) | (v != v) ? v : largest[c];
+      largest[c] = ((v > largest[c]) | (v != v)) ? v : largest[c];
     }
   for (int64_t j = 0; j < n; ++j) {
     for (int64_t c = 0; c < width; ++c) e[c] = x[j * inner + c] - largest[c];
