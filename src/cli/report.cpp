@@ -16,12 +16,8 @@ namespace brim::cli {
 using Json = nlohmann::ordered_json;
 
 std::string accuracy_table(const train::Evaluation& e) {
-  int64_t correct = 0;
   size_t width = 8;
-  for (const auto& c : e.classes) {
-    correct += c.correct;
-    width = std::max(width, c.name.size());
-  }
+  for (const auto& c : e.classes) width = std::max(width, c.name.size());
   std::string text = fmt::format("accuracy on {} test images: {:.2f} %, loss {:.4f}\n", e.samples,
                                  100 * e.accuracy, e.loss);
   if (e.classes.size() > 100) return text;
