@@ -50,8 +50,14 @@ TEST(Hooks, MayDropTheTensorThatKeepsItsGradient) {
     return Tensor();
   });
   y.retain_grad();
+  int calls = 0;
+  y.register_hook([&calls](const Tensor&) {
+    ++calls;
+    return Tensor();
+  });
   sum(y * 3).backward();
   EXPECT_FALSE(y.defined());
+  EXPECT_EQ(calls, 1);
   EXPECT_EQ(x.grad().to_vector<double>(), (std::vector<double>{6, 6}));
 }
 
