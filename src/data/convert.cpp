@@ -20,6 +20,7 @@
 
 #include "core/check.h"
 #include "data/file.h"
+#include "data/keyed.h"
 #include "data/permutation.h"
 #include "data/source/archive_reader.h"
 #include "data/source/cifar10.h"
