@@ -150,7 +150,7 @@ int run(const Options& o) {
   std::exception_ptr failure;
   try {
     if (trained) result.test = trainer.test();
-  } catch (const Error&) {
+  } catch (const std::exception&) {
     failure = std::current_exception();
   }
   display.finish();

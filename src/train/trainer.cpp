@@ -241,7 +241,7 @@ void Trainer::State::train_loop(TrainResult& result) {
     options.progress(p);
   };
 
-  bool more = p.steps > 0;
+  bool more = p.steps > 0 && !stop_asked();
   int64_t epoch = first_epoch;
   for (; more && epoch < recipe.epochs; ++epoch) {
     p.epoch = epoch;

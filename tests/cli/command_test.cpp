@@ -150,6 +150,10 @@ TEST_F(Command, TrainEvalPredictAndResume) {
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(json::parse(ran.out)["steps"], 15);
   EXPECT_TRUE(fs::exists(out + "/checkpoint-0003"));
+
+  ran = run_brim({"train", "--resume", out, "--epochs", "3"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("all 3 epochs were trained before"), std::string::npos) << ran.out;
 }
 
 TEST_F(Command, SignalsStopCleanly) {

@@ -147,6 +147,14 @@ TEST_F(TrainerTest, StopFinishesTheStepAndWritesNoModel) {
   EXPECT_FALSE(fs::exists(folder / "run/model.safetensors"));
 }
 
+TEST_F(TrainerTest, StopBeforeTheFirstStep) {
+  const std::atomic<int> stop{2};
+  const TrainResult r = Trainer(recipe, {.out = folder / "run/below", .stop = &stop}).run();
+  EXPECT_TRUE(r.stopped);
+  EXPECT_EQ(r.steps, 0);
+  EXPECT_FALSE(fs::exists(folder / "run"));
+}
+
 TEST_F(TrainerTest, StopInTheEvaluation) {
   std::atomic<int> stop{0};
   TrainOptions options{.out = folder / "run", .stop = &stop};

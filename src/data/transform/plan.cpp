@@ -107,7 +107,8 @@ int64_t middle(int64_t have, int64_t want) {
 
 void check_pixels(int64_t height, int64_t width) {
   BRIM_CHECK(width <= kMaxPixels / height, FileError,
-             "resized to {} x {} the picture has more than {} pixels; cut the middle out of it",
+             "resized to {} x {} the picture has more than {} pixels; crop it, or put a CenterCrop "
+             "behind the Resize",
              width, height, kMaxPixels);
 }
 
