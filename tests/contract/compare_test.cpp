@@ -63,7 +63,7 @@ TEST(Contract, logical) {
 TEST(Compare, NumbersThatADoubleCannotHoldAreErrors) {
   const Tensor x = Tensor::from<int64_t>({(int64_t{1} << 53) + 1, 5}, {2});
   EXPECT_THROW(eq(x, 0x1p53), ValueError);
-  EXPECT_THROW(x < 1e300, ValueError);
+  EXPECT_THROW((void)(x < 1e300), ValueError);
   EXPECT_EQ((x > 0x1p53 - 1).to_vector<bool>(), (std::vector<bool>{true, false}));
   EXPECT_EQ((x < INFINITY).to_vector<bool>(), (std::vector<bool>{true, true}));
   EXPECT_THROW(add(x, 0x1p53), ValueError);

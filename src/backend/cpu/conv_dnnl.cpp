@@ -101,8 +101,8 @@ Plan::Plan(ConvPass pass, const ConvGeometry& g, bool with_bias) {
   const Dims before{g.padding.h, g.padding.w};
   // What the kernel's last step needs beyond the image; less than the padding where a stride skips
   // the end.
-  const auto after = [](int64_t out, int64_t s, int64_t k, int64_t d, int64_t in, int64_t pad) {
-    return (out - 1) * s + (k - 1) * d + 1 - in - pad;
+  const auto after = [](int64_t steps, int64_t s, int64_t k, int64_t d, int64_t in, int64_t pad) {
+    return (steps - 1) * s + (k - 1) * d + 1 - in - pad;
   };
   const Dims behind{after(g.oh, g.stride.h, g.kh, g.dilation.h, g.h, g.padding.h),
                     after(g.ow, g.stride.w, g.kw, g.dilation.w, g.w, g.padding.w)};
