@@ -72,7 +72,7 @@ BRIM_FORMULA float log(float x) {  // 1 ulp
   const bool tiny = x < std::numeric_limits<float>::min();
   const float scaled = tiny ? x * 8388608.0f : x;
   // The mantissa in [sqrt(1/2), sqrt(2)).
-  const int32_t bits = to_bits(scaled) - 0x3f3504f3;
+  const int32_t bits = static_cast<int32_t>(static_cast<uint32_t>(to_bits(scaled)) - 0x3f3504f3u);
   const float m = from_bits((bits & 0x007fffff) + 0x3f3504f3);
   const float n = static_cast<float>((bits >> 23) - (tiny ? 23 : 0));
   const float f = m - 1.0f, z = f * f;

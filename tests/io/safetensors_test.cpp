@@ -106,11 +106,12 @@ TEST_F(SafeTensorsTest, PathsThatCannotBeUsed) {
 }
 
 TEST_F(SafeTensorsTest, AnyOrderAndForeignTypesAreRead) {
-  const SafeTensors file = parse(file_of(
+  const std::string bytes = file_of(
       R"({"second":{"data_offsets":[4,8],"shape":[1],"dtype":"F32"},"__metadata__":{"format":"pt"},)"
       R"("odd":{"dtype":"U16","shape":[2],"data_offsets":[8,12]},)"
       R"("first":{"dtype":"I8","shape":[2,2],"data_offsets":[0,4]}}   )",
-      std::string("\1\2\3\4\0\0\x80\x3f____", 12)));
+      std::string("\1\2\3\4\0\0\x80\x3f____", 12));
+  const SafeTensors file = parse(bytes);  // which does not own them
   EXPECT_EQ(file.names(), (std::vector<std::string>{"first", "second", "odd"}));
   EXPECT_EQ(file.metadata().at("format"), "pt");
   EXPECT_EQ(file.load("second").item(), 1.0);

@@ -27,7 +27,7 @@ struct View {
 /// row(offset) for each row, or columns(offset, width) for tiles of columns.
 template <class Row, class Columns>
 void for_each_slice(const View& v, const Row& row, const Columns& columns) {
-  if (v.n == 0) return;
+  if (v.n == 0 || v.inner == 0) return;
   if (v.inner == 1) {
     parallel_for(v.outer, std::max<int64_t>(1, kExpGrain / v.n), [&](int64_t begin, int64_t end) {
       for (; begin < end; ++begin) row(begin * v.n);
