@@ -35,10 +35,8 @@ void accumulate(Tensor& sum, Tensor&& term) {
   }
 }
 
-/// Lets hooks see and replace gradients. Works on a copy, since a hook may add or remove hooks.
-void run_hooks(const std::vector<HookEntry>& registered, std::span<Tensor> dy) {
-  if (registered.empty()) return;
-  const std::vector<HookEntry> hooks = registered;
+/// Lets hooks see and replace gradients. `hooks` is a copy, since a hook may add or remove hooks.
+void run_hooks(std::vector<HookEntry> hooks, std::span<Tensor> dy) {
   for (const HookEntry& h : hooks)
     if (Tensor& g = dy[h.output]; g.defined())
       if (Tensor replaced = h.hook(g); replaced.defined()) g = std::move(replaced);

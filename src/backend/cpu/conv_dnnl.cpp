@@ -10,7 +10,6 @@
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "backend/cpu/parallel.h"
@@ -67,8 +66,8 @@ struct Operand {
   int argument = 0;
 
   Operand() = default;
-  Operand(Desc from, Desc to, bool result, int name)
-      : plain(std::move(from)), wanted(std::move(to)), blocked(plain != wanted), argument(name) {
+  Operand(const Desc& from, const Desc& to, bool result, int name)
+      : plain(from), wanted(to), blocked(plain != wanted), argument(name) {
     if (!blocked) return;
     const Desc &source = result ? wanted : plain, &target = result ? plain : wanted;
     const dnnl::reorder::primitive_desc pd(engine(), source, engine(), target, user_scratchpad());
