@@ -29,7 +29,7 @@ void each_vector(const T* x, int64_t n, T pad, const F& f) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes) f(hn::LoadU(d, x + i), i, lanes);
-  if (i == n) return;
+  if (hn::MaxLanes(d) == 1 || i == n) return;  // gcc does not see that one lane leaves no rest
   HWY_ALIGN T tail[HWY_MAX_BYTES / sizeof(T)];
   for (int64_t k = 0; k < lanes; ++k) tail[k] = i + k < n ? x[i + k] : pad;
   f(hn::Load(d, tail), i, n - i);
@@ -38,7 +38,7 @@ void each_vector(const T* x, int64_t n, T pad, const F& f) {
 template <class T, class V>
 void store_part(V v, T* y, int64_t count) {
   const hn::ScalableTag<T> d;
-  if (count == static_cast<int64_t>(hn::Lanes(d))) {
+  if (hn::MaxLanes(d) == 1 || count == static_cast<int64_t>(hn::Lanes(d))) {
     hn::StoreU(v, d, y);
     return;
   }
