@@ -20,6 +20,7 @@
 #include <brim/data/source.h>
 #include <brim/data/transform.h>
 #include <brim/diag/account.h>
+#include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/nn.h>
 #include <brim/ops/binary.h>

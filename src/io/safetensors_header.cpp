@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "io/text.h"
 
 namespace brim::io {
 namespace {
@@ -49,13 +50,6 @@ const FormatType* find_type(std::string_view name) {
   const auto it = std::find_if(kTypes.begin(), kTypes.end(),
                                [&](const FormatType& t) { return t.name == name; });
   return it == kTypes.end() ? nullptr : &*it;
-}
-
-/// At most `limit` bytes of `text`, for messages.
-std::string shortened(const std::string& text, size_t limit = 60) {
-  std::string out;
-  for (const char c : text.substr(0, limit)) out += (c >= 0 && c < 32) || c == 127 ? '?' : c;
-  return text.size() > limit ? out + "..." : out;
 }
 
 /// Events of the JSON parser. Depth 0 is outside the object, 1 inside it, 2 inside a tensor's entry

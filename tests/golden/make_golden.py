@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data/*.safetensors from PyTorch: `python tests/golden/make_golden.py [FAMILY...]`.
+"""Writes tests/golden/data/* from PyTorch: `python tests/golden/make_golden.py [FAMILY...]`.
 
 The files are committed; run this only to add cases or to move to another PyTorch release. Same PyTorch, same bytes.
 """
@@ -9,6 +9,7 @@ import sys
 
 import torch
 
+import pth
 import training
 from cases import elementwise, layers, losses, movement, optimizers, reduce
 from goldenlib import Family
@@ -40,16 +41,17 @@ def main():
     torch.use_deterministic_algorithms(True)
     folder = pathlib.Path(__file__).parent / "data"
     folder.mkdir(exist_ok=True)
-    names = sys.argv[1:] or [*FAMILIES, "train"]
+    others = {"train": training.write, "pth": pth.write}
+    names = sys.argv[1:] or [*FAMILIES, *others]
     for name in names:
-        if name == "train":
-            paths = training.write(folder)
+        if name in others:
+            paths = others[name](folder)
         elif name in FAMILIES:
             family = Family(name)
             FAMILIES[name](family)
             paths = [family.write(folder)]
         else:
-            sys.exit(f"make_golden: no family named {name!r}; there are: {', '.join([*FAMILIES, 'train'])}")
+            sys.exit(f"make_golden: no family named {name!r}; there are: {', '.join([*FAMILIES, *others])}")
         for path in paths:
             print(f"{path.stat().st_size:>9} {path.name}")
 

@@ -1,0 +1,84 @@
+// Files that torch.save wrote, read bit for bit, and written again.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <set>
+
+#include <brim/io/pth.h>
+
+#include "golden/golden_file.h"
+
+namespace golden {
+namespace {
+
+using brim::Tensor;
+using Json = nlohmann::json;
+
+std::string pth_path(const std::string& name) {
+  return std::filesystem::path(path_of(name)).replace_extension(".pth").string();
+}
+
+void expect_equal(const Tensor& x, const Tensor& expected, const std::string& name) {
+  ASSERT_EQ(x.shape(), expected.shape()) << name;
+  if (expected.dtype() == brim::f64)
+    EXPECT_EQ(x.to(brim::f64).to_vector<double>(), expected.to_vector<double>()) << name;
+  else
+    EXPECT_EQ(x.to(brim::i64).to_vector<int64_t>(), expected.to_vector<int64_t>()) << name;
+}
+
+/// Names, dtypes, strides and values of one file, as read and after save_pth.
+brim::io::TensorMap check(const std::string& file) {
+  const File golden("pth");
+  const brim::io::Pth pth(pth_path(file));
+  const brim::io::TensorMap tensors = pth.load_all();
+  const auto copy =
+      std::filesystem::temp_directory_path() / ("brim-" + std::to_string(getpid()) + ".pth");
+  brim::io::save_pth(copy, tensors);
+  const brim::io::TensorMap again = brim::io::load_pth(copy);
+  std::filesystem::remove(copy);
+  size_t count = 0;
+  for (const auto& [key, expected] : golden.tensors) {
+    if (!key.starts_with(file + "/")) continue;
+    ++count;
+    const std::string name = key.substr(file.size() + 1);
+    if (!tensors.contains(name)) {
+      ADD_FAILURE() << key << " was not read";
+      continue;
+    }
+    const Tensor& x = tensors.at(name);
+    const Json record = Json::parse(golden.metadata.at(key));
+    EXPECT_EQ(brim::name(x.dtype()), record.at("dtype").get<std::string>()) << key;
+    if (x.numel() > 0) {
+      const std::vector<int64_t> strides(x.strides().begin(), x.strides().end());
+      EXPECT_EQ(strides, record.at("strides").get<std::vector<int64_t>>()) << key;
+    }
+    expect_equal(x, expected, key);
+    expect_equal(pth.load(name), expected, key);
+    EXPECT_EQ(again.at(name).dtype(), x.dtype()) << key;
+    expect_equal(again.at(name), expected, key);
+  }
+  EXPECT_EQ(tensors.size(), count) << file;
+  EXPECT_EQ(again.size(), count) << file;
+  return tensors;
+}
+
+TEST(GoldenPth, StateDictOfANetwork) {
+  const brim::io::TensorMap tensors = check("pth_network");
+  EXPECT_EQ(tensors.size(), 7U);
+  EXPECT_EQ(brim::io::Pth(pth_path("pth_network")).names().front(), "conv.weight");
+}
+
+TEST(GoldenPth, ViewsShareTheirStorageAgain) {
+  for (const char* file : {"pth_views", "pth_protocol4"}) {
+    const brim::io::TensorMap tensors = check(file);
+    for (const char* name : {"rows", "column", "turned", "every_second", "last", "frozen"})
+      EXPECT_EQ(tensors.at(name).storage(), tensors.at("base").storage()) << name;
+    EXPECT_NE(tensors.at("parameter").storage(), tensors.at("base").storage());
+  }
+}
+
+TEST(GoldenPth, StateDictAmongOtherThings) { check("pth_training"); }
+
+}  // namespace
+}  // namespace golden
