@@ -51,8 +51,8 @@ int run(const Options& o) {
   if (o.threads > 0) set_num_threads(o.threads);
   if (!o.memory_limit.empty())
     Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
-  const io::SafeTensors file(o.weights);
-  const train::WeightsInfo info = train::read_weights_info(file, o.weights);
+  const train::WeightsFile file(o.weights);
+  const train::WeightsInfo info = train::read_weights_info(file);
   const train::Recipe recipe = chosen_recipe(o, info);
   ProgressDisplay display(is_stdout(o.json));
   const auto show = [&](const char* stage) {
@@ -68,7 +68,7 @@ int run(const Options& o) {
       classes.size(), recipe.data, info.classes.size(), o.weights);
   const auto model = nn::make_model(
       recipe.model, {.classes = static_cast<int64_t>(classes.size()), .device = device});
-  train::load_weights(file, o.weights, *model);
+  train::load_weights(file, *model);
 
   const auto begin = std::chrono::steady_clock::now();
   const train::Evaluation result = train::evaluate(*model, loader, device, show("evaluate"));
@@ -100,7 +100,7 @@ const Register eval_command(
        auto o = std::make_shared<Options>();
        app.add_option("recipe", o->recipe,
                       "built-in recipe or FILE.toml; default: the weights' own");
-       app.add_option("--weights", o->weights, "a .safetensors file")->required();
+       app.add_option("--weights", o->weights, "a .safetensors, .pth or .pt file")->required();
        app.add_option("--data", o->data, "shapes10, CIFAR-10 folder, image folder or tar");
        app.add_option("--split", o->split, "test, train or all")->capture_default_str();
        app.add_option("--device", o->device, "cpu, cuda:N or sim:N")->capture_default_str();

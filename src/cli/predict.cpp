@@ -37,27 +37,26 @@ data::Transform transform_of(const train::Recipe& recipe) {
   return transform;
 }
 
-int64_t class_count(const train::WeightsInfo& info, const io::SafeTensors& file,
-                    const std::string& path) {
+int64_t class_count(const train::WeightsInfo& info, const train::WeightsFile& file) {
   if (!info.classes.empty()) return static_cast<int64_t>(info.classes.size());
   // The last bias has one element per class.
   for (auto it = file.names().rbegin(); it != file.names().rend(); ++it)
     if (file.info(*it).shape.rank() == 1) return file.info(*it).shape[0];
-  raise<FileError>("[predict] {} does not tell how many classes it knows", path);
+  raise<FileError>("[predict] {} does not tell how many classes it knows", file.path());
 }
 
 int run(const Options& o) {
   check_json_path(o.json);
   if (o.threads > 0) set_num_threads(o.threads);
   const Device device(o.device);
-  const io::SafeTensors file(o.weights);
-  const train::WeightsInfo info = train::read_weights_info(file, o.weights);
+  const train::WeightsFile file(o.weights);
+  const train::WeightsInfo info = train::read_weights_info(file);
   BRIM_CHECK(info.recipe || !o.recipe.empty(), ValueError,
              "[predict] {} does not say which recipe made it; name one with --recipe", o.weights);
   const train::Recipe recipe = o.recipe.empty() ? *info.recipe : train::load_recipe(o.recipe);
-  const auto model = nn::make_model(
-      recipe.model, {.classes = class_count(info, file, o.weights), .device = device});
-  train::load_weights(file, o.weights, *model);
+  const auto model =
+      nn::make_model(recipe.model, {.classes = class_count(info, file), .device = device});
+  train::load_weights(file, *model);
   model->eval();
 
   const NoGrad guard;
@@ -88,8 +87,7 @@ int run(const Options& o) {
 const Register predict_command(
     {"predict", "tell the class of pictures", [](CLI::App& app) -> std::function<int()> {
        auto o = std::make_shared<Options>();
-       app.add_option("--weights", o->weights, "a .safetensors file made by `brim train --out`")
-           ->required();
+       app.add_option("--weights", o->weights, "a .safetensors, .pth or .pt file")->required();
        app.add_option("image", o->images, "JPEG or PNG files")->required();
        app.add_option("--recipe", o->recipe, "for weights that do not name their recipe");
        app.add_option("--top", o->top, "how many classes to show")->check(CLI::Range(1, 1000));

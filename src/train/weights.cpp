@@ -13,7 +13,32 @@ std::string classes_json(const std::vector<std::string>& classes) {
   return nlohmann::json(classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::variant<io::SafeTensors, io::Pth> open_weights(const std::string& path) {
+  if (is_pth(path)) return io::Pth(path);
+  return io::SafeTensors(path);
+}
+
 }  // namespace
+
+bool is_pth(const std::string& path) { return path.ends_with(".pth") || path.ends_with(".pt"); }
+
+WeightsFile::WeightsFile(const std::string& path) : path_(path), file_(open_weights(path)) {}
+
+const std::vector<std::string>& WeightsFile::names() const {
+  return std::visit(
+      [](const auto& f) -> const auto& { return f.names(); }, file_);
+}
+const io::TensorInfo& WeightsFile::info(const std::string& name) const {
+  return std::visit(
+      [&](const auto& f) -> const auto& { return f.info(name); }, file_);
+}
+io::TensorMap WeightsFile::load_all(Device device) const {
+  return std::visit([&](const auto& f) { return f.load_all(device); }, file_);
+}
+io::Metadata WeightsFile::metadata() const {
+  const auto* file = std::get_if<io::SafeTensors>(&file_);
+  return file ? file->metadata() : io::Metadata();
+}
 
 bool same_classes(const std::vector<std::string>& a, const std::vector<std::string>& b) {
   return classes_json(a) == classes_json(b);
@@ -28,9 +53,10 @@ void save_weights(const std::string& path, const nn::Module& model, const Recipe
                         {"brim.classes", classes_json(classes)}});
 }
 
-WeightsInfo read_weights_info(const io::SafeTensors& file, const std::string& path) {
+WeightsInfo read_weights_info(const WeightsFile& file) {
   WeightsInfo info;
-  const io::Metadata& metadata = file.metadata();
+  const std::string& path = file.path();
+  const io::Metadata metadata = file.metadata();
   if (const auto it = metadata.find("brim.recipe"); it != metadata.end()) {
     const auto name = metadata.find("brim.name");
     info.recipe = parse_recipe(it->second, path);
@@ -48,11 +74,11 @@ WeightsInfo read_weights_info(const io::SafeTensors& file, const std::string& pa
   return info;
 }
 
-void load_weights(const io::SafeTensors& file, const std::string& path, nn::Module& model) {
+void load_weights(const WeightsFile& file, nn::Module& model) {
   try {
     model.load_state_dict(file.load_all());
   } catch (const ValueError& e) {
-    raise<FileError>("[weights] {} does not fit the network: {}", path, e.what());
+    raise<FileError>("[weights] {} does not fit the network: {}", file.path(), e.what());
   }
 }
 

@@ -194,6 +194,29 @@ TEST_F(BadInput, Weights) {
         1, {"absent"});
 }
 
+TEST_F(BadInput, PyTorchWeights) {
+  const std::string good = folder / "m.pth";
+  ASSERT_EQ(run_brim({"convert", trained() + "/model.safetensors", good}).code, 0);
+  const auto evaluate = [&](const std::string& path, const std::vector<std::string>& words) {
+    fails({"eval", "tutorial-cnn", "--data", data(), "--weights", path}, 1, words);
+    fails({"predict", "--recipe", "tutorial-cnn", "--weights", path, "x.png"}, 1, words);
+    fails({"convert", path, folder / "new.safetensors"}, 1, words);
+  };
+  const std::string bytes = slurp(good);
+  evaluate(folder / "absent.pth", {"absent.pth"});
+  evaluate(file("empty.pth", ""), {"empty.pth", "0 bytes"});
+  evaluate(file("cut.pt", bytes.substr(0, bytes.size() - 10)), {"cut.pt", "truncated"});
+  evaluate(file("noise.pth", std::string(100, 'x')), {"noise.pth", "torch.save"});
+  evaluate(file("old.pth", "\x80\x02\x8a\x0al\xfc\x9c"), {"old.pth", "PyTorch 1.6"});
+  fails({"eval", "--weights", good, "--data", data()}, 1, {"m.pth", "recipe"});
+  fails({"predict", "--weights", good, "x.png"}, 1, {"m.pth", "--recipe"});
+  fails({"convert", good, trained() + "/model.safetensors"}, 1, {"exists", "--overwrite"});
+  fails({"convert", good, folder / "new.onnx"}, 2, {"new.onnx", ".pth, .pt and .safetensors"});
+  fails({"convert", file("weights.bin", bytes), folder / "new.pth"}, 2, {"weights.bin", ".pth"});
+  fails({"convert", good}, 2, {"out"});
+  fails({"convert", good, folder / "no/such/m.safetensors"}, 1, {"no/such"});
+}
+
 TEST_F(BadInput, OutputThatCannotBeWritten) {
   file("taken", "a file");
   train_fails({"--out", folder / "taken"}, 1, {"taken"});

@@ -43,7 +43,7 @@ TEST_F(Command, HelpAndVersion) {
   EXPECT_EQ(run_brim({"--version"}).out.substr(0, 5), "brim ");
   const Ran help = run_brim({"--help"});
   EXPECT_EQ(help.code, 0);
-  for (const char* name : {"train", "eval", "predict", "env", "data"})
+  for (const char* name : {"train", "eval", "predict", "convert", "env", "data"})
     EXPECT_NE(help.out.find(name), std::string::npos) << name;
   EXPECT_NE(run_brim({"train", "--help"}).out.find("--memory-limit"), std::string::npos);
   EXPECT_EQ(run_brim({}).code, 2);
@@ -154,6 +154,33 @@ TEST_F(Command, TrainEvalPredictAndResume) {
   ran = run_brim({"train", "--resume", out, "--epochs", "3"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_NE(ran.out.find("all 3 epochs were trained before"), std::string::npos) << ran.out;
+}
+
+TEST_F(Command, ConvertsWeightsToPyTorchAndBack) {
+  const std::string run = folder / "run", weights = run + "/model.safetensors";
+  ASSERT_EQ(run_brim(train({"--epochs", "1", "--out", run})).code, 0);
+  const std::string pth = folder / "m.pth", back = folder / "m.safetensors";
+  Ran ran = run_brim({"convert", weights, pth});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("10 tensors"), std::string::npos) << ran.out;
+  ran = run_brim({"convert", pth, back});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  json first;
+  for (const std::string& file : {weights, pth, back}) {
+    ran = run_brim(
+        {"eval", "tutorial-cnn", "--weights", file, "--data", folder / "data", "--json", "-"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json r = json::parse(ran.out);
+    if (first.is_null()) first = r;
+    EXPECT_EQ(r["loss"], first["loss"]) << file;
+    EXPECT_EQ(r["per_class"], first["per_class"]) << file;
+  }
+  write_pixel_png(folder / "p.png");
+  ran = run_brim({"predict", "--weights", pth, "--recipe", "tutorial-cnn", folder / "p.png"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+
+  EXPECT_EQ(run_brim({"convert", pth, back}).code, 1) << "it exists";
+  EXPECT_EQ(run_brim({"convert", pth, back, "--overwrite"}).code, 0);
 }
 
 TEST_F(Command, SignalsStopCleanly) {

@@ -125,8 +125,7 @@ TEST_F(TrainerTest, WeightsFileKnowsItsRecipeAndClasses) {
   Trainer trainer(recipe, {.max_steps = 1, .out = folder / "run"});
   trainer.run();
   const std::string path = folder / "run/model.safetensors";
-  const io::SafeTensors file(path);
-  const WeightsInfo info = read_weights_info(file, path);
+  const WeightsInfo info = read_weights_info(WeightsFile(path));
   ASSERT_TRUE(info.recipe);
   EXPECT_EQ(info.recipe->toml(), recipe.toml());
   EXPECT_EQ(info.recipe->name, "tutorial-cnn");

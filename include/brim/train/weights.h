@@ -1,17 +1,41 @@
 // A trained network as one safetensors file that knows which network it is: the recipe and the
-// class names are in its metadata.
+// class names are in its metadata. Files of PyTorch are read as well; they do not know.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/module.h>
 #include <brim/train/recipe.h>
 
 namespace brim::train {
+
+/// Whether the name of `path` ends in .pth or .pt, PyTorch's extensions.
+bool is_pth(const std::string& path);
+
+/// An open file of weights: PyTorch's if is_pth(path), else safetensors.
+class WeightsFile {
+ public:
+  /// Throws FileError.
+  explicit WeightsFile(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const std::vector<std::string>& names() const;
+  /// Throws FileError when there is no such tensor.
+  const io::TensorInfo& info(const std::string& name) const;
+  io::TensorMap load_all(Device device = {}) const;
+  /// Always empty for PyTorch's files.
+  io::Metadata metadata() const;
+
+ private:
+  std::string path_;
+  std::variant<io::SafeTensors, io::Pth> file_;
+};
 
 /// What a weights file says about itself. Files of other tools say nothing.
 struct WeightsInfo {
@@ -24,7 +48,7 @@ void save_weights(const std::string& path, const nn::Module& model, const Recipe
                   const std::vector<std::string>& classes);
 
 /// Throws FileError for metadata that is damaged.
-WeightsInfo read_weights_info(const io::SafeTensors& file, const std::string& path);
+WeightsInfo read_weights_info(const WeightsFile& file);
 
 /// Whether two lists of class names are the same as files keep them: bytes that are no UTF-8 are
 /// replaced there.
@@ -32,6 +56,6 @@ bool same_classes(const std::vector<std::string>& a, const std::vector<std::stri
 
 /// Copies the file's tensors into the network. Throws FileError naming the file and what is
 /// missing, unexpected or of another shape.
-void load_weights(const io::SafeTensors& file, const std::string& path, nn::Module& model);
+void load_weights(const WeightsFile& file, nn::Module& model);
 
 }  // namespace brim::train

@@ -1,0 +1,66 @@
+// `brim convert IN OUT`: weights between PyTorch's files and safetensors, told apart by extension.
+#include <brim/io/pth.h>
+#include <brim/io/safetensors.h>
+#include <brim/train/weights.h>
+#include <fmt/core.h>
+
+#include <filesystem>
+
+#include "cli/command.h"
+#include "cli/format.h"
+#include "core/check.h"
+
+namespace brim::cli {
+namespace {
+
+struct Options {
+  std::string in, out;
+  bool overwrite = false;
+};
+
+void check_extension(const std::string& path) {
+  if (!train::is_pth(path) && !path.ends_with(".safetensors"))
+    throw UsageError(fmt::format(
+        "[convert] {} has another extension than .pth, .pt and .safetensors, which can be read "
+        "and written; rename it",
+        path));
+}
+
+int run(const Options& o) {
+  check_extension(o.in);
+  check_extension(o.out);
+  std::error_code error;
+  BRIM_CHECK(o.overwrite || !std::filesystem::exists(o.out, error), FileError,
+             "[convert] {} exists; give --overwrite to replace it", o.out);
+  const train::WeightsFile file(o.in);
+  const io::TensorMap tensors = file.load_all();
+  io::Metadata metadata = file.metadata();
+  const bool loses = train::is_pth(o.out) && metadata.contains("brim.recipe");
+  metadata.emplace("format", "pt");  // which other readers of safetensors look for
+  if (train::is_pth(o.out))
+    io::save_pth(o.out, tensors);
+  else
+    io::save_safetensors(o.out, tensors, metadata);
+
+  int64_t bytes = 0;
+  for (const auto& [name, x] : tensors)
+    bytes += x.numel() * static_cast<int64_t>(size_of(x.dtype()));
+  fmt::print("{}: {} tensors, {}\n", o.out, tensors.size(), format_bytes(bytes));
+  if (loses)
+    fmt::print(
+        "it does not keep the recipe and the names of the classes: name the recipe to use it\n");
+  return 0;
+}
+
+const Register convert_command(
+    {"convert", "convert weights between .pth and .safetensors",
+     [](CLI::App& app) -> std::function<int()> {
+       auto o = std::make_shared<Options>();
+       app.add_option("in", o->in, "a .pth, .pt or .safetensors file")->required();
+       app.add_option("out", o->out, "the file to write, of one of these kinds")->required();
+       app.add_flag("--overwrite", o->overwrite, "replace the file that is there");
+       return [o] { return run(*o); };
+     }});
+
+}  // namespace
+}  // namespace brim::cli
