@@ -10,14 +10,18 @@ set(brim_found "")
 set(brim_missing "")
 set(brim_missing_required "")
 
-# brim_dependency(ID PACKAGE apt-package [TARGETS any-of...] [REQUIRED] [VERSION v])
-# Takes the first of TARGETS that exists.
+# brim_dependency(ID PACKAGE apt-package [TARGETS any-of...] [REQUIRED] [VERSION v] [SOURCES file...])
+# Takes the first of TARGETS that exists. With SOURCES only those files see BRIM_HAVE_<ID>.
 function(brim_dependency id)
-  cmake_parse_arguments(arg "REQUIRED" "APT;VERSION;TARGET_OUT" "TARGETS" ${ARGN})
+  cmake_parse_arguments(arg "REQUIRED" "APT;VERSION;TARGET_OUT" "TARGETS;SOURCES" ${ARGN})
   foreach(target IN LISTS arg_TARGETS)
     if(TARGET ${target})
       target_link_libraries(brim_deps INTERFACE ${target})
-      target_compile_definitions(brim_deps INTERFACE BRIM_HAVE_${id}=1)
+      if(arg_SOURCES)
+        set_property(SOURCE ${arg_SOURCES} APPEND PROPERTY COMPILE_DEFINITIONS BRIM_HAVE_${id}=1)
+      else()
+        target_compile_definitions(brim_deps INTERFACE BRIM_HAVE_${id}=1)
+      endif()
       set(BRIM_HAVE_${id} ON PARENT_SCOPE)
       string(TOLOWER ${id} name)
       set(brim_found ${brim_found} "${name} ${arg_VERSION}" PARENT_SCOPE)
@@ -87,6 +91,10 @@ brim_dependency(PNG TARGETS PNG::PNG APT libpng-dev VERSION "${PNG_VERSION_STRIN
 
 find_package(LibArchive QUIET)
 brim_dependency(ARCHIVE TARGETS LibArchive::LibArchive APT libarchive-dev VERSION "${LibArchive_VERSION}")
+
+find_package(ZLIB QUIET)
+brim_dependency(ZLIB TARGETS ZLIB::ZLIB APT zlib1g-dev VERSION "${ZLIB_VERSION}"
+                SOURCES src/data/gzip.cpp src/cli/libraries.cpp)
 
 if(BRIM_TESTS)
   find_package(GTest QUIET)

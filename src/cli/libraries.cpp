@@ -19,6 +19,9 @@
 #if BRIM_HAVE_ARCHIVE
 #include <archive.h>
 #endif
+#if BRIM_HAVE_ZLIB
+#include <zlib.h>
+#endif
 
 #define BRIM_TEXT_(x) #x
 #define BRIM_TEXT(x) BRIM_TEXT_(x)
@@ -66,6 +69,11 @@ std::vector<Library> libraries() {
   optional("libarchive", ARCHIVE_VERSION_ONLY_STRING, "tar archives of images", "libarchive-dev");
 #else
   optional("libarchive", "", "tar archives of images", "libarchive-dev");
+#endif
+#if BRIM_HAVE_ZLIB
+  optional("zlib", ZLIB_VERSION, "MNIST files that end in .gz", "zlib1g-dev");
+#else
+  optional("zlib", "", "MNIST files that end in .gz", "zlib1g-dev");
 #endif
   return all;
 }

@@ -55,6 +55,10 @@ void read_file(const std::string& path, std::vector<uint8_t>& out) {
   }
 }
 
+int64_t memory_budget() {
+  return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE) / 2;
+}
+
 void sync_folder(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   const int error = fd < 0 || ::fsync(fd) != 0 ? errno : 0;

@@ -16,6 +16,10 @@ inline constexpr int64_t kMaxFileBytes = int64_t{256} << 20;
 /// FileError.
 void read_file(const std::string& path, std::vector<uint8_t>& out);
 
+/// Half of the machine's memory: what a source may hold of a packed file; beyond that it should be
+/// unpacked.
+int64_t memory_budget();
+
 /// Makes what was renamed into the folder durable. Throws FileError.
 void sync_folder(const std::string& path);
 

@@ -93,6 +93,7 @@ TEST(Cifar10, OfficialFolderInside) {
   const ScratchFolder folder;
   write_bytes(folder / "cifar-10-batches-bin/test_batch.bin", cifar_records({5}));
   EXPECT_EQ(Source::open(folder.path(), Split::test)->size(), 1);
+  EXPECT_EQ(Source::open(folder.path(), Split::all)->size(), 1);
   EXPECT_TRUE(has(open_error<NoSuchSplit>(folder.path()), "no train split"));
 }
 

@@ -66,11 +66,12 @@ class Source {
   /// Opens what `where` names, found out by content:
   ///  - "shapes10" (or "shapes10:SEED"): the built-in drawn set, unless a file of that name exists
   ///  - a directory with data_batch_*.bin and test_batch.bin, or one such file (CIFAR-10 binary)
+  ///  - a directory with train-images-idx3-ubyte, t10k-labels-idx1-ubyte ... (MNIST's IDX files)
   ///  - a directory of one folder per class, or of train/ and test/ (or val/) with such folders
   ///  - a tar of the same layout: plain, gzip, xz or zstd
   /// Data without a split is all train. Throws FileError for what is missing, damaged or empty, and
   /// its child NoSuchSplit when only the split is missing.
-  /// `progress` is called while a tar is read; everything else opens at once.
+  /// `progress` is called while a tar or gzip file is read; everything else opens at once.
   static std::shared_ptr<const Source> open(const std::string& where, Split split,
                                             const OpenProgress& progress = {});
 };
@@ -85,6 +86,14 @@ std::shared_ptr<const Source> open_shapes10(Split split, uint64_t seed = 0);
 /// one; it may name up to 256 classes. Files are mapped, so they must not shrink while the source
 /// lives.
 std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split);
+
+/// MNIST and sets made like it (LeCun, Cortes, Burges, yann.lecun.com/exdb/mnist): {train,t10k}-
+/// {images-idx3,labels-idx1}-ubyte, also spelled with a dot before "idx", each plain (mapped) or
+/// gzip (unpacked into memory, no more than the header declares); in the folder or in raw/. Grey
+/// becomes RGB, as in `decode_image`. Classes are "0" to "9", or as many as labels of both splits
+/// name. Throws FileError for damage: magic numbers, sizes, counts that differ, labels with a gap.
+std::shared_ptr<const Source> open_idx(const std::string& path, Split split,
+                                       const OpenProgress& progress = {});
 
 /// One folder per class; the sorted folder names are the classes, and files lie at any depth below.
 std::shared_ptr<const Source> open_image_folder(const std::string& path, Split split);

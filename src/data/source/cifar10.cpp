@@ -160,15 +160,16 @@ std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split)
   std::vector<std::string> paths;
   if (split != Split::test) {
     paths = cifar10_train_files(folder.string());
-    BRIM_CHECK(!paths.empty(), data::NoSuchSplit,
+    BRIM_CHECK(split == Split::all || !paths.empty(), data::NoSuchSplit,
                "{}: no data_batch_*.bin, so there is no train split", folder.string());
   }
   if (split != Split::train) {
     const fs::path test = folder / "test_batch.bin";
-    BRIM_CHECK(fs::exists(test, error), data::NoSuchSplit,
+    const bool exists = fs::exists(test, error);
+    BRIM_CHECK(split == Split::all || exists, data::NoSuchSplit,
                "{}: missing, so there is no test split; take what there is with --split all",
                test.string());
-    paths.push_back(test.string());
+    if (exists) paths.push_back(test.string());
   }
   return std::make_shared<Cifar10>(paths, folder);
 }

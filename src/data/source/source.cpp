@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "data/source/archive_reader.h"
 #include "data/source/cifar10.h"
+#include "data/source/idx.h"
 
 namespace brim::data {
 namespace {
@@ -15,9 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAccepted =
-    "accepted are: shapes10, a CIFAR-10 binary folder or .bin file, a folder or tar (plain, gz, "
-    "xz, zst) of "
-    "CLASS/x.jpg or train/CLASS/x.jpg + test/CLASS/x.jpg";
+    "accepted are: shapes10, a CIFAR-10 binary folder or .bin file, a folder of MNIST's IDX files, "
+    "a folder or tar (plain, gz, xz, zst) of CLASS/x.jpg or train/CLASS/x.jpg + "
+    "test/CLASS/x.jpg";
 
 // The seed of "shapes10" or "shapes10:SEED"; false if `where` is something else.
 bool parse_shapes10(const std::string& where, uint64_t& seed) {
@@ -67,10 +68,16 @@ std::shared_ptr<const Source> Source::open(const std::string& where, Split split
   BRIM_CHECK(fs::exists(status), FileError, "[data] {}: no such file or folder; {}", where,
              kAccepted);
   if (fs::is_directory(status)) {
-    return is_cifar10_folder(where) ? open_cifar10(where, split) : open_image_folder(where, split);
+    if (is_cifar10_folder(where)) return open_cifar10(where, split);
+    if (is_idx_folder(where)) return open_idx(where, split, progress);
+    return open_image_folder(where, split);
   }
   BRIM_CHECK(fs::is_regular_file(status), FileError, "[data] {}: neither file nor folder; {}",
              where, kAccepted);
+  BRIM_CHECK(!is_idx_file(where), FileError,
+             "[data] {}: one of the four files of an MNIST data set; pass the folder that holds "
+             "them",
+             where);
   uint8_t head[512] = {};
   std::ifstream in(where, std::ios::binary);
   BRIM_CHECK(in.good(), FileError, "[data] {}: cannot open for reading", where);

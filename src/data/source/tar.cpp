@@ -3,7 +3,6 @@
 #include <brim/data/source.h>
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -43,11 +42,6 @@ class Arena {
   size_t left_ = 0;
   int64_t total_ = 0;
 };
-
-// Half of the machine's memory: beyond that an archive should be unpacked to a folder.
-int64_t memory_budget() {
-  return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE) / 2;
-}
 
 // The pictures of an archive, still compressed, in the order of the archive.
 struct Archive {

@@ -1,0 +1,91 @@
+// zlib behind gzip.h. Unlike libarchive's reader it compares the checksum at the end.
+#include "data/gzip.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+
+#if BRIM_HAVE_ZLIB
+#include <zlib.h>
+#endif
+
+namespace brim::data {
+
+bool looks_like_gzip(std::span<const uint8_t> bytes) {
+  return bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
+}
+
+#if BRIM_HAVE_ZLIB
+
+struct GzipReader::Impl {
+  z_stream stream{};
+  ~Impl() { inflateEnd(&stream); }
+};
+
+GzipReader::GzipReader(std::span<const uint8_t> bytes, std::string name)
+    : left_(bytes), name_(std::move(name)), impl_(std::make_unique<Impl>()) {
+  constexpr int kGzipOnly = 15 + 16;  // the largest window; a gzip header and trailer
+  if (inflateInit2(&impl_->stream, kGzipOnly) != Z_OK) throw std::bad_alloc();
+}
+
+GzipReader::~GzipReader() = default;
+
+size_t GzipReader::inflate_some(uint8_t* out, size_t size) {
+  constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
+  z_stream& stream = impl_->stream;
+  while (!ended_) {
+    stream.next_in = const_cast<Bytef*>(left_.data());
+    stream.avail_in = static_cast<uInt>(std::min(left_.size(), kMost));
+    stream.next_out = out;
+    stream.avail_out = static_cast<uInt>(std::min(size, kMost));
+    const uInt in = stream.avail_in, room = stream.avail_out;
+    const int status = inflate(&stream, Z_NO_FLUSH);
+    left_ = left_.subspan(in - stream.avail_in);
+    const uInt made = room - stream.avail_out;
+    if (status == Z_MEM_ERROR) throw std::bad_alloc();
+    BRIM_CHECK(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, FileError,
+               "{}: damaged gzip file ({}); copy or download it again", name_,
+               stream.msg != nullptr ? stream.msg : "unknown error");
+    ended_ = status == Z_STREAM_END;
+    if (made > 0) return made;
+    BRIM_CHECK(ended_ || stream.avail_in < in, FileError,
+               "{}: truncated gzip file; copy or download it again", name_);
+  }
+  return 0;
+}
+
+#else
+
+struct GzipReader::Impl {};
+
+GzipReader::GzipReader(std::span<const uint8_t>, std::string name) : name_(std::move(name)) {
+  raise<FileError>(
+      "{}: this build of brim cannot read gzip; unpack it with gunzip, or install zlib1g-dev and "
+      "rebuild",
+      name_);
+}
+GzipReader::~GzipReader() = default;
+size_t GzipReader::inflate_some(uint8_t*, size_t) { return 0; }
+
+#endif
+
+void GzipReader::read(std::span<uint8_t> out) {
+  while (!out.empty()) {
+    const size_t made = inflate_some(out.data(), out.size());
+    BRIM_CHECK(made > 0, FileError,
+               "{}: ends {} bytes too early once it is unpacked; copy or download it again", name_,
+               out.size());
+    out = out.subspan(made);
+  }
+}
+
+void GzipReader::finish() {
+  uint8_t extra = 0;
+  BRIM_CHECK(inflate_some(&extra, 1) == 0, FileError,
+             "{}: holds more bytes than its header declares; copy or download it again", name_);
+  BRIM_CHECK(left_.empty(), FileError,
+             "{}: {} bytes follow the end of the gzip file; copy or download it again", name_,
+             left_.size());
+}
+
+}  // namespace brim::data
