@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of image_fuzz, tar_fuzz and cifar_fuzz into tests/fuzz/corpus. Needs Pillow and, for
+"""Writes the seeds of image_fuzz, tar_fuzz, cifar_fuzz and idx_fuzz into tests/fuzz/corpus. Needs Pillow and, for
 the zstd seed, the zstd command. The seeds are a few kB in all; run it again only to change them."""
 
 import gzip
@@ -39,7 +39,17 @@ def tar(names, compress=lambda data: data):
     return compress(out.getvalue()[: len(names) * 1024 + 1024])
 
 
+def idx(magic, dimensions, data=b""):
+    return b"".join(word.to_bytes(4, "big") for word in [magic, *dimensions]) + data
+
+
+def mnist(flags, labels, images):
+    return bytes([flags, len(labels)]) + labels + images
+
+
 def main():
+    digits, pictures = idx(0x801, [2], bytes([3, 9])), idx(0x803, [2, 3, 4], bytes(range(24)))
+    packed_digits, packed_pictures = gzip.compress(digits, mtime=0), gzip.compress(pictures, mtime=0)
     seeds = {
         "image/baseline.jpg": encoded(picture("RGB"), format="JPEG"),
         "image/progressive.jpg": encoded(picture("RGB", (17, 9)), format="JPEG", progressive=True),
@@ -57,6 +67,15 @@ def main():
         "cifar/one": bytes([10, 3]) + bytes(3072),
         "cifar/cut": bytes([10, 3]) + bytes(100),
         "cifar/label": bytes([2, 7]) + bytes(3072),
+        "idx/plain": mnist(0, digits, pictures),
+        "idx/packed": mnist(7, packed_digits, packed_pictures),
+        "idx/cut": mnist(3, packed_digits, packed_pictures[:-6]),
+        "idx/checksum": mnist(3, packed_digits, packed_pictures[:-8] + bytes(8)),
+        "idx/surplus": mnist(1, packed_digits, pictures + b"x"),
+        "idx/count": mnist(4, idx(0x801, [1], b"\0"), pictures),
+        "idx/gap": mnist(0, idx(0x801, [2], bytes([0, 12])), pictures),
+        "idx/huge": mnist(0, digits, idx(0x803, [0xFFFFFFFF] * 3)),
+        "idx/bomb": mnist(2, digits, gzip.compress(idx(0x803, [1, 64, 64], bytes(1 << 16)), mtime=0)),
     }
     for name, data in seeds.items():
         path = CORPUS / name
