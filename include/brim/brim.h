@@ -19,6 +19,7 @@
 #include <brim/data/loader.h>
 #include <brim/data/source.h>
 #include <brim/data/transform.h>
+#include <brim/data/verify.h>
 #include <brim/diag/account.h>
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>

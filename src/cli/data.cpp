@@ -1,10 +1,12 @@
 // `brim data make DIR` and `brim data convert INPUT DIR`: data sets in the CIFAR-10 binary format.
+// `brim data verify PATH` is in data_verify.cpp.
 #include <brim/data/convert.h>
 #include <fmt/core.h>
 
 #include <limits>
 
 #include "cli/command.h"
+#include "cli/data_verify.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
 
@@ -45,7 +47,7 @@ int run(const std::string& input, const Options& o) {
 }
 
 const Register data_command(
-    {"data", "make or convert data sets", [](CLI::App& app) -> std::function<int()> {
+    {"data", "make, convert or verify data sets", [](CLI::App& app) -> std::function<int()> {
        auto o = std::make_shared<Options>();
        app.require_subcommand(1);
        CLI::App* make =
@@ -53,9 +55,9 @@ const Register data_command(
        make->add_option("out", o->out, "folder to write to")->required();
        const CLI::Range seeds(int64_t{0}, std::numeric_limits<int64_t>::max());
        make->add_option("--seed", o->seed, "of the drawings")->check(seeds);
-       CLI::App* convert =
-           app.add_subcommand("convert", "write an image folder or tar as CIFAR-10 binary");
-       convert->add_option("input", o->input, "image folder or tar of images")->required();
+       CLI::App* convert = app.add_subcommand("convert", "write any data set as CIFAR-10 binary");
+       convert->add_option("input", o->input, "MNIST folder, image folder or tar of images")
+           ->required();
        convert->add_option("out", o->out, "folder to write to")->required();
        convert->add_flag("--resize", o->resize, "resize pictures that are not 32 x 32");
        convert->add_option("--seed", o->seed, "of the order of the images")->check(seeds);
@@ -63,7 +65,16 @@ const Register data_command(
            ->check(CLI::Range(0, 1024));
        for (CLI::App* sub : {make, convert})
          sub->add_flag("--overwrite", o->overwrite, "replace files of an earlier conversion");
-       return [o, make] {
+       auto v = std::make_shared<VerifyArguments>();
+       CLI::App* verify =
+           app.add_subcommand("verify", "read a data set once and tell what is damaged");
+       verify->add_option("input", v->input, "any data set that can be trained on")->required();
+       verify->add_option("--workers", v->workers, "decoding threads; 0: none beside the main one")
+           ->check(CLI::Range(0, 1024));
+       verify->add_option("--json", v->json,
+                          "write the report to a file, or - for standard output");
+       return [o, v, make, verify] {
+         if (verify->parsed()) return run_verify(*v);
          return run(make->parsed() ? fmt::format("shapes10:{}", o->seed) : o->input, *o);
        };
      }});

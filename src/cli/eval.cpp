@@ -101,7 +101,7 @@ const Register eval_command(
        app.add_option("recipe", o->recipe,
                       "built-in recipe or FILE.toml; default: the weights' own");
        app.add_option("--weights", o->weights, "a .safetensors, .pth or .pt file")->required();
-       app.add_option("--data", o->data, "shapes10, CIFAR-10 folder, image folder or tar");
+       app.add_option("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
        app.add_option("--split", o->split, "test, train or all")->capture_default_str();
        app.add_option("--device", o->device, "cpu, cuda:N or sim:N")->capture_default_str();
        app.add_option("--batch", o->batch, "images at once")->check(CLI::Range(1, 1000000));

@@ -74,6 +74,8 @@ TEST_F(BadInput, CommandsAndOptions) {
   fails({"trian"}, 2, {"'trian'", "did you mean 'train'?"});
   fails({"data", "mak", "x"}, 2, {"'mak'", "make"});
   fails({"data", "make"}, 2, {"out"});
+  fails({"data", "verify"}, 2, {"input"});
+  fails({"data", "verify", "x", "--worker", "2"}, 2, {"--worker", "did you mean '--workers'?"});
   fails({"train"}, 2, {"which recipe", "tutorial-cnn"});
   fails({"predict", "x.png"}, 2, {"--weights"});
   fails({"eval", "tutorial-cnn"}, 2, {"--weights"});
@@ -136,6 +138,15 @@ TEST_F(BadInput, Data) {
   fs::create_directory(folder / "label");
   std::ofstream(folder / "label/data_batch_1.bin") << std::string(3073, '\x63');
   with(folder / "label", {"data_batch_1.bin", "99"});
+
+  fs::create_directory(folder / "mnist");
+  file("mnist/train-labels-idx1-ubyte", "");
+  with(folder / "mnist", {"train-labels-idx1-ubyte", "train-images"});
+  file("mnist/train-images-idx3-ubyte",
+       std::string("\0\0\x08\x03\xff\xff\xff\xff\0\0\0\x1c\0\0\0\x1c", 16));
+  with(folder / "mnist", {"train-labels-idx1-ubyte", "0 bytes"});
+  fails({"data", "verify", folder / "mnist", "--json", folder / "v.json"}, 1, {"train-labels"});
+  fails({"data", "verify", folder / "absent"}, 1, {"absent"});
 
   fs::create_directories(folder / "pictures/cat");
   std::ofstream(folder / "pictures/cat/a.jpg") << "no picture";
