@@ -93,7 +93,7 @@ find_package(LibArchive QUIET)
 brim_dependency(ARCHIVE TARGETS LibArchive::LibArchive APT libarchive-dev VERSION "${LibArchive_VERSION}")
 
 find_package(ZLIB QUIET)
-brim_dependency(ZLIB TARGETS ZLIB::ZLIB APT zlib1g-dev VERSION "${ZLIB_VERSION}"
+brim_dependency(ZLIB TARGETS ZLIB::ZLIB APT zlib1g-dev VERSION "${ZLIB_VERSION_STRING}"
                 SOURCES src/data/gzip.cpp src/cli/libraries.cpp)
 
 if(BRIM_TESTS)

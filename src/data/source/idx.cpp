@@ -263,8 +263,8 @@ std::shared_ptr<const Source> open_idx(const std::string& path, Split split,
              "t10k-labels-idx1-ubyte in it (.gz or not)",
              path);
   const std::array<Files, 2> files = find_files(folder);
-  for (const Files& f : files) {
-    const Split held = f.split == files[0].split ? Split::train : Split::test;
+  for (const Split held : {Split::train, Split::test}) {
+    const Files& f = files[held == Split::train ? 0 : 1];
     BRIM_CHECK(split != held || f.exists(), data::NoSuchSplit,
                "{}: no {}-images-idx3-ubyte, so there is no {} split; take what there is with "
                "--split all",
