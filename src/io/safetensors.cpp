@@ -3,13 +3,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
 #include "io/atomic_file.h"
-#include "io/regular_file.h"
+#include "io/input_bytes.h"
 #include "io/safetensors_header.h"
 
 namespace brim::io {
@@ -17,26 +16,17 @@ namespace brim::io {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 struct SafeTensors::State {
-  std::string path;
-  std::unique_ptr<const RegularFile> file;
-  std::span<const uint8_t> memory;  // instead of the file
-  uint64_t file_bytes = 0;
+  InputBytes input;
   SafeTensorsHeader header;
 
-  /// The caller has checked the range against file_bytes.
-  void read(void* to, uint64_t bytes, uint64_t offset) const {
-    if (file)
-      file->read(to, bytes, offset);
-    else if (bytes > 0)
-      std::memcpy(to, memory.data() + offset, bytes);
-  }
-
-  void read_header() {
+  explicit State(InputBytes bytes) : input(std::move(bytes)) {
+    const std::string& path = input.path();
+    const uint64_t file_bytes = input.size();
     BRIM_CHECK(file_bytes >= 8, FileError,
                "[safetensors] {} holds {} bytes; expected at least the 8 of the header's length",
                path, file_bytes);
     uint64_t length = 0;
-    read(&length, 8, 0);
+    input.read(&length, 8, 0);
     BRIM_CHECK(length <= kMaxHeader, FileError,
                "[safetensors] {}: a header of {} bytes is above the format's limit of {}; this is "
                "no safetensors file",
@@ -46,25 +36,17 @@ struct SafeTensors::State {
                "truncated or no safetensors file",
                path, length, file_bytes - 8);
     std::string json(length, '\0');
-    read(json.data(), length, 8);
+    input.read(json.data(), length, 8);
     header = parse_header(json, 8 + length, file_bytes - 8 - length, path);
   }
 };
 
-SafeTensors::SafeTensors(const std::string& path) : state_(std::make_unique<State>()) {
-  state_->path = path;
-  state_->file = std::make_unique<RegularFile>(path, "safetensors", "a readable .safetensors file");
-  state_->file_bytes = state_->file->bytes();
-  state_->read_header();
-}
+SafeTensors::SafeTensors(const std::string& path)
+    : state_(std::make_unique<State>(
+          InputBytes(path, "safetensors", "a readable .safetensors file"))) {}
 
 SafeTensors::SafeTensors(std::span<const uint8_t> bytes, const std::string& name)
-    : state_(std::make_unique<State>()) {
-  state_->path = name;
-  state_->memory = bytes;
-  state_->file_bytes = bytes.size();
-  state_->read_header();
-}
+    : state_(std::make_unique<State>(InputBytes(bytes, name))) {}
 
 SafeTensors::~SafeTensors() = default;
 SafeTensors::SafeTensors(SafeTensors&&) noexcept = default;
@@ -79,7 +61,7 @@ bool SafeTensors::contains(const std::string& name) const {
 const TensorInfo& SafeTensors::info(const std::string& name) const {
   const auto it = state_->header.tensors.find(name);
   BRIM_CHECK(it != state_->header.tensors.end(), FileError,
-             "[safetensors] {} has no tensor '{}' among its {}", state_->path, name,
+             "[safetensors] {} has no tensor '{}' among its {}", state_->input.path(), name,
              state_->header.names.size());
   return it->second;
 }
@@ -88,15 +70,15 @@ Tensor SafeTensors::load(const std::string& name, Device device) const {
   const TensorInfo& t = info(name);
   BRIM_CHECK(t.dtype, FileError,
              "[safetensors] {}: tensor '{}' is {}, which brim has no dtype for; convert the file",
-             state_->path, name, t.dtype_name);
+             state_->input.path(), name, t.dtype_name);
   Tensor x = Tensor::empty(t.shape, *t.dtype, Device::cpu());
-  state_->read(x.raw(), t.bytes, t.offset);
+  state_->input.read(x.raw(), t.bytes, t.offset);
   if (*t.dtype == bool_) {
     const auto* values = static_cast<const uint8_t*>(x.raw());
     BRIM_CHECK(std::all_of(values, values + t.bytes, [](uint8_t v) { return v <= 1; }), FileError,
                "[safetensors] {}: tensor '{}' is BOOL but holds bytes other than 0 and 1; the file "
                "is damaged",
-               state_->path, name);
+               state_->input.path(), name);
   }
   return x.to(device);
 }
