@@ -354,6 +354,10 @@ class Machine {
       if (items.size() < 6 || items.size() > 7 || !is(0, Kind::storage) || !is(1, Kind::integer) ||
           !is(2, Kind::tuple) || !is(3, Kind::tuple) || !is(4, Kind::boolean) || !is(5, Kind::dict))
         fail("a tensor with other than a storage, offset, sizes, strides, a flag and hooks");
+      // A bit in the metadata says that the tensor is the negative or the conjugate of what is
+      // stored.
+      if (items.size() == 7 && (!is(6, Kind::dict) || !objects_[items[6]].items.empty()))
+        refuse("a tensor with its negation or conjugation put off (call resolve_neg())");
       const Ref sizes = items[2], strides = items[3];
       push_tensor(static_cast<size_t>(objects_[items[0]].number), objects_[items[1]].number,
                   integers(sizes), integers(strides));

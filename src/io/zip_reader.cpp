@@ -118,12 +118,10 @@ void ZipReader::read_directory(uint64_t begin, uint64_t end, uint64_t count) {
                path, shown);
     BRIM_CHECK((at<uint16_t>(p, 8) & kEncrypted) == 0, FileError,
                "[pth] {}: the zip entry '{}' is encrypted; decrypt the file first", path, shown);
-    BRIM_CHECK(at<uint16_t>(p, 10) == 0, FileError,
-               "[pth] {}: the zip entry '{}' is compressed, which torch.save never does; save it "
-               "again with torch.save",
-               path, shown);
-    ZipEntry entry{
-        .header = at<uint32_t>(p, 42), .bytes = at<uint32_t>(p, 24), .crc = at<uint32_t>(p, 16)};
+    ZipEntry entry{.header = at<uint32_t>(p, 42),
+                   .bytes = at<uint32_t>(p, 24),
+                   .crc = at<uint32_t>(p, 16),
+                   .compressed = at<uint16_t>(p, 10) != 0};
     uint64_t packed = at<uint32_t>(p, 20);
     // The record holds only those of the three that are full, in this order.
     std::string_view wide = zip64_record(rest.substr(kCentralBytes + name_bytes, extra_bytes))
@@ -136,6 +134,7 @@ void ZipReader::read_directory(uint64_t begin, uint64_t end, uint64_t count) {
       *value = at<uint64_t>(wide.data(), 0);
       wide.remove_prefix(8);
     }
+    if (entry.compressed) entry.bytes = packed;
     BRIM_CHECK(packed == entry.bytes, FileError,
                "[pth] {}: the stored zip entry '{}' has two sizes, {} and {}; the file is damaged",
                path, shown, packed, entry.bytes);
@@ -183,6 +182,10 @@ void ZipReader::find_data(uint64_t directory) {
 }
 
 void ZipReader::read(const std::string& name, const ZipEntry& entry, void* to) const {
+  BRIM_CHECK(!entry.compressed, FileError,
+             "[pth] {}: the zip entry '{}' is compressed, which torch.save never does; save it "
+             "again with torch.save",
+             input_.path(), shortened(name));
   input_.read(to, entry.bytes, entry.offset);
   // 0 stands for "not computed" (torch.serialization.set_crc32_options(False)).
   BRIM_CHECK(entry.crc == 0 || crc32(to, entry.bytes) == entry.crc, FileError,

@@ -203,6 +203,8 @@ TEST_F(PthTest, HostilePickles) {
       {"\x80\x02(cos\nsystem\no.", "'os.system'"},
       {"\x80\x02\x82\x01.", "0x82"},
       {"\x80\x02)\x81.", "0x81"},
+      {dict(x + kGood.substr(0, kGood.size() - 2) + "}" + text("neg") + "\x88s" + "tR"),
+       "resolve_neg"},
       // Damage.
       {"", "cut off"},
       {"\x80", "cut off"},
@@ -304,6 +306,7 @@ TEST_F(PthTest, HostileZips) {
   const size_t second = good.find("PK\1\2", directory + 1);
   expect_error(changed(directory + 8, uint16_t{1}), "encrypted");
   expect_error(changed(directory + 10, uint16_t{8}), "compressed");
+  expect_error(changed(second + 10, uint16_t{8}), "compressed");
   expect_error(changed(directory + 20, uint32_t{5}), "two sizes");
   expect_error(changed(directory + 28, uint16_t{0xffff}), "cut off");
   expect_error(changed(directory + 46, '/'), "outside the archive");
