@@ -39,6 +39,16 @@ def tar(names, compress=lambda data: data):
     return compress(out.getvalue()[: len(names) * 1024 + 1024])
 
 
+def shard(fields):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, data in fields.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return out.getvalue()[: len(fields) * 1024 + 1024]
+
+
 def idx(magic, dimensions, data=b""):
     return b"".join(word.to_bytes(4, "big") for word in [magic, *dimensions]) + data
 
@@ -64,6 +74,8 @@ def main():
         "tar/flat.tar.gz": tar(["a/1.png", "b/2.png"], lambda d: gzip.compress(d, mtime=0)),
         "tar/outer.tar.xz": tar(["o/train/a/1.png", "o/val/a/2.png"], lzma.compress),
         "tar/flat.tar.zst": tar(["a/1.png"], lambda d: subprocess.run(["zstd", "-c"], input=d, stdout=subprocess.PIPE, check=True).stdout),
+        "tar/shard.tar": shard({"0.jpg": b"x", "0.cls": b"3\n", "a/1.seg.png": b"x", "a/1.png": b"x", "a/1.cls": b"0"}),
+        "tar/unpaired.tar": shard({"0.jpg": b"x", "0.cls": b"-1", "1.cls": b"2"}),
         "cifar/one": bytes([10, 3]) + bytes(3072),
         "cifar/cut": bytes([10, 3]) + bytes(100),
         "cifar/label": bytes([2, 7]) + bytes(3072),

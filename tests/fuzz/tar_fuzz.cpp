@@ -4,9 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 
 #include "data/source/archive_reader.h"
 #include "data/source/listing.h"
+#include "data/source/shards.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace brim::data;
@@ -20,6 +22,21 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
         name += "x";  // touch both ends
       entries.push_back({name});
     }
+  } catch (const brim::FileError&) {
+  }
+  try {  // the same as a shard
+    ArchiveReader reader(std::span<const uint8_t>(data, size), "fuzz", true);
+    std::vector<Entry> fields;
+    std::deque<std::vector<uint8_t>> contents;
+    std::vector<std::span<const uint8_t>> blobs;
+    std::string name;
+    std::span<const uint8_t> bytes;
+    while (reader.next(name, bytes)) {
+      fields.push_back({name});
+      blobs.emplace_back(contents.emplace_back(bytes.begin(), bytes.end()));
+    }
+    for (const ShardSample& sample : pair_samples(fields, blobs, "fuzz"))
+      if (sample.picture >= fields.size() || sample.label < 0) __builtin_trap();
   } catch (const brim::FileError&) {
   }
   for (const Split split : {Split::train, Split::test, Split::all}) {

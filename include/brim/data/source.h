@@ -69,6 +69,7 @@ class Source {
   ///  - a directory with train-images-idx3-ubyte, t10k-labels-idx1-ubyte ... (MNIST's IDX files)
   ///  - a directory of one folder per class, or of train/ and test/ (or val/) with such folders
   ///  - a tar of the same layout: plain, gzip, xz or zstd
+  ///  - "shards/train-{000000..000009}.tar": tars with WebDataset's naming
   /// Data without a split is all train. Throws FileError for what is missing, damaged or empty, and
   /// its child NoSuchSplit when only the split is missing.
   /// `progress` is called while a tar or gzip file is read; everything else opens at once.
@@ -102,5 +103,13 @@ std::shared_ptr<const Source> open_image_folder(const std::string& path, Split s
 /// tar is mapped instead). Refuses links, devices, absolute paths and "..".
 std::shared_ptr<const Source> open_image_tar(const std::string& path, Split split,
                                              const OpenProgress& progress = {});
+
+/// Tar shards with the naming of WebDataset (github.com/webdataset/webdataset): the range in braces
+/// counts the tars (plain, gzip, xz or zstd); files with the same name up to the first dot are one
+/// sample, a picture (.jpg, .jpeg, .png) and its class number (.cls, decimal text); others are left
+/// alone. Classes are "0" to the largest label. All samples are train. Pictures are held as in
+/// `open_image_tar`. Throws FileError for a missing shard and for samples that are not complete.
+std::shared_ptr<const Source> open_shards(const std::string& pattern, Split split,
+                                          const OpenProgress& progress = {});
 
 }  // namespace brim::data

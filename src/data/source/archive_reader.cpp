@@ -118,7 +118,8 @@ bool ArchiveReader::next(std::string& name, std::span<const uint8_t>& bytes) {
     if (type == AE_IFDIR) continue;
     if (type != AE_IFREG)
       raise<FileError>("{}: entry \"{}\" is not a regular file; refused", path_, name);
-    if (!hidden(name) && has_image_extension(name)) break;
+    const bool wanted = has_image_extension(name) || (labels_ && name.ends_with(".cls"));
+    if (wanted && !hidden(name)) break;
   }
 
   const int64_t size = archive_entry_size(entry);
@@ -173,13 +174,16 @@ double ArchiveReader::fraction() const { return 1; }
 
 #endif
 
-ArchiveReader::ArchiveReader(std::span<const uint8_t> bytes, std::string name)
-    : input_(bytes), path_(std::move(name)) {
+ArchiveReader::ArchiveReader(std::span<const uint8_t> bytes, std::string name, bool labels)
+    : input_(bytes), path_(std::move(name)), labels_(labels) {
   open();
 }
 
-ArchiveReader::ArchiveReader(const std::string& path)
-    : file_(std::make_shared<MappedFile>(path)), input_(file_->bytes()), path_(path) {
+ArchiveReader::ArchiveReader(const std::string& path, bool labels)
+    : file_(std::make_shared<MappedFile>(path)),
+      input_(file_->bytes()),
+      path_(path),
+      labels_(labels) {
   open();
 }
 

@@ -15,15 +15,16 @@ namespace brim::data {
 
 class ArchiveReader {
  public:
-  /// Maps the file and finds its compression. Throws FileError.
-  explicit ArchiveReader(const std::string& path);
+  /// Maps the file and finds its compression. With `labels`, .cls files are read too. Throws
+  /// FileError.
+  explicit ArchiveReader(const std::string& path, bool labels = false);
   /// Reads an archive that lies in memory; `bytes` must outlive the reader.
-  ArchiveReader(std::span<const uint8_t> bytes, std::string name);
+  ArchiveReader(std::span<const uint8_t> bytes, std::string name, bool labels = false);
   ~ArchiveReader();
 
-  /// Moves to the next .jpg, .jpeg or .png file; false at the end. `bytes` is valid until the next
-  /// call, or as long as `file()` when `mapped()` is true. Throws FileError for damage or a hostile
-  /// entry.
+  /// Moves to the next .jpg, .jpeg, .png or (with `labels`) .cls file; false at the end. `bytes` is
+  /// valid until the next call, or as long as `file()` when `mapped()` is true. Throws FileError
+  /// for damage or a hostile entry.
   bool next(std::string& name, std::span<const uint8_t>& bytes);
 
   /// Whether the last bytes lie in the mapped file itself (a plain tar).
@@ -44,6 +45,7 @@ class ArchiveReader {
   std::string path_;
   std::unique_ptr<Impl> impl_;
   std::vector<uint8_t> buffer_;
+  bool labels_ = false;
   bool mapped_ = false;
   bool in_entry_ = false;  // a header was read, its data perhaps not
 };

@@ -9,6 +9,7 @@
 #include "data/source/archive_reader.h"
 #include "data/source/cifar10.h"
 #include "data/source/idx.h"
+#include "data/source/shards.h"
 
 namespace brim::data {
 namespace {
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kAccepted =
     "accepted are: shapes10, a CIFAR-10 binary folder or .bin file, a folder of MNIST's IDX files, "
     "a folder or tar (plain, gz, xz, zst) of CLASS/x.jpg or train/CLASS/x.jpg + "
-    "test/CLASS/x.jpg";
+    "test/CLASS/x.jpg, tar shards like x-{000000..000009}.tar";
 
 // The seed of "shapes10" or "shapes10:SEED"; false if `where` is something else.
 bool parse_shapes10(const std::string& where, uint64_t& seed) {
@@ -62,6 +63,7 @@ std::shared_ptr<const Source> Source::open(const std::string& where, Split split
   const fs::file_status status = fs::status(where, error);
   uint64_t seed = 0;
   if (!fs::exists(status) && parse_shapes10(where, seed)) return open_shapes10(split, seed);
+  if (!fs::exists(status) && is_shard_pattern(where)) return open_shards(where, split, progress);
   if (status.type() == fs::file_type::none) {
     raise<FileError>("[data] {}: cannot look at it: {}", where, error.message());
   }
