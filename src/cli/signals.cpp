@@ -2,6 +2,7 @@
 #include "cli/signals.h"
 
 #include <csignal>
+#include <initializer_list>
 
 namespace brim::cli {
 namespace {

@@ -44,7 +44,7 @@ void store_part(V v, T* y, int64_t count) {
   }
   HWY_ALIGN T tail[HWY_MAX_BYTES / sizeof(T)];
   hn::Store(v, d, tail);
-  std::copy_n(tail, count, y);
+  std::copy_n(tail, std::min<int64_t>(count, hn::MaxLanes(d)), y);  // which gcc can bound
 }
 
 /// exp(v); hn::Exp would make NaN 0.
