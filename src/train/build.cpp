@@ -93,7 +93,10 @@ data::Loader make_loader(const Recipe& recipe, data::Split split, bool training,
   data::ImageShape shape = source->image_shape();
   if (in.size > 0) {
     const int size = static_cast<int>(in.size);
-    if (shape.height != size || shape.width != size) {
+    if (training && in.random_resized_crop) {
+      transform.steps.emplace_back(
+          data::RandomResizedCrop{.height = size, .scaled_decode = in.scaled_decode});
+    } else if (shape.height != size || shape.width != size) {
       transform.steps.emplace_back(data::Resize{.height = size});
       transform.steps.emplace_back(data::CenterCrop{.height = size});
     }

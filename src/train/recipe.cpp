@@ -230,6 +230,13 @@ void check_values(const Recipe& r) {
       r.input.mean.size() == r.input.std.size(), ValueError,
       "[recipe] {}: input.mean has {} numbers and input.std {}; give one per channel to both",
       r.name, r.input.mean.size(), r.input.std.size());
+  BRIM_CHECK(!r.input.random_resized_crop || r.input.size > 0, ValueError,
+             "[recipe] {}: input.random_resized_crop needs input.size, the size of the result",
+             r.name);
+  BRIM_CHECK(!r.input.random_resized_crop || r.input.crop_padding == 0, ValueError,
+             "[recipe] {}: input.random_resized_crop and input.crop_padding are two ways to crop; "
+             "take one",
+             r.name);
   BRIM_CHECK(!r.optimizer.nesterov || r.optimizer.momentum > 0, ValueError,
              "[recipe] {}: optimizer.nesterov needs optimizer.momentum above 0", r.name);
 }

@@ -46,6 +46,8 @@ void visit_recipe(Visitor& v, R& r) {
     v.list("std", r.input.std, Range{0, kMany, true});
     v.number("size", r.input.size, Range{0, 8192});
     v.number("crop_padding", r.input.crop_padding, Range{0, 256});
+    v.flag("random_resized_crop", r.input.random_resized_crop);
+    v.flag("scaled_decode", r.input.scaled_decode);
     v.flag("flip", r.input.flip);
     v.choice("on_corrupt", r.input.on_corrupt, corrupt_names());
   });

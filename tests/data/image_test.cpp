@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "data/image/jpeg.h"
+#include "data/keyed.h"
 #include "data/scratch.h"
 
 namespace brim::data {
@@ -50,6 +52,58 @@ TEST(Image, JpegIsClose) {
   EXPECT_LT(mean_difference(image.pixels, pixels), 25);
   decode_image(encode_jpeg(gradient(8, 8, 4, 5), 8, 8, 4), "cmyk.jpg", image);
   EXPECT_EQ(image.shape(), (ImageShape{3, 8, 8}));
+}
+
+TEST(JpegFile, APartIsCutFromTheWhole) {
+  KeyedRandom random(7);
+  for (const JpegKind& kind : {JpegKind{2, 2}, {2, 1}, {1, 1}, {1, 2}, {4, 1}, {2, 2, true}}) {
+    const auto bytes = encode_jpeg(gradient(149, 131, 3, 2), 149, 131, 3, kind);
+    for (const int eighths : {1, 2, 4, 8}) {
+      Image whole, part;
+      JpegFile all(bytes, "x.jpg");
+      const Box full = all.decode(eighths, {0, 0, 149, 131}, whole);
+      EXPECT_EQ(full, (Box{0, 0, (149 * eighths + 7) / 8, (131 * eighths + 7) / 8}));
+      for (int round = 0; round < 60; ++round) {
+        const int x = random.uniform(0, 148), y = random.uniform(0, 130);
+        const Box box{x, y, random.uniform(1, 149 - x), random.uniform(1, 131 - y)};
+        JpegFile file(bytes, "x.jpg");
+        const Box place = file.decode(eighths, box, part);
+        const int left = box.x * eighths / 8, right = ((box.x + box.width) * eighths + 7) / 8;
+        const int top = box.y * eighths / 8, bottom = ((box.y + box.height) * eighths + 7) / 8;
+        ASSERT_LE(place.x, left);
+        ASSERT_GE(place.x + place.width, std::min(right, full.width));
+        ASSERT_LE(place.y, top);
+        ASSERT_GE(place.y + place.height, bottom);
+        for (int row = top; row < bottom; ++row) {
+          for (int column = left; column < std::min(right, full.width); ++column) {
+            for (int c = 0; c < 3; ++c) {
+              ASSERT_EQ(ImageView(part).at(c, row - place.y, column - place.x),
+                        ImageView(whole).at(c, row, column))
+                  << kind.across << " x " << kind.down << (kind.progressive ? " progressive" : "")
+                  << ", " << eighths << " eighths, row " << row << " of " << top << " to " << bottom
+                  << ", column " << column << " of " << left << " to " << right;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(JpegFile, InksAndGreyHavePartsToo) {
+  for (const int channels : {1, 4}) {
+    const auto bytes = encode_jpeg(gradient(64, 48, channels, 5), 64, 48, channels, {1, 1});
+    Image whole, part;
+    decode_image(bytes, "x.jpg", whole);
+    JpegFile file(bytes, "x.jpg");
+    const Box place = file.decode(8, {40, 30, 10, 8}, part);
+    for (int y = 30; y < 38; ++y) {
+      for (int x = 40; x < 50; ++x) {
+        for (int c = 0; c < 3; ++c)
+          ASSERT_EQ(ImageView(part).at(c, y - place.y, x - place.x), ImageView(whole).at(c, y, x));
+      }
+    }
+  }
 }
 
 TEST(Image, EveryTruncationIsAnError) {

@@ -78,8 +78,14 @@ inline std::vector<uint8_t> gradient(int width, int height, int channels, int se
   return pixels;
 }
 
+/// How colour is stored in a JPEG, and in how many passes.
+struct JpegKind {
+  int across = 2, down = 2;  // pixels of brightness for one of colour
+  bool progressive = false;
+};
+
 inline std::vector<uint8_t> encode_jpeg(const std::vector<uint8_t>& pixels, int width, int height,
-                                        int channels) {
+                                        int channels, const JpegKind& kind = {}) {
   jpeg_compress_struct codec;
   jpeg_error_mgr errors;
   codec.err = jpeg_std_error(&errors);
@@ -93,6 +99,9 @@ inline std::vector<uint8_t> encode_jpeg(const std::vector<uint8_t>& pixels, int 
   codec.in_color_space = channels == 1 ? JCS_GRAYSCALE : channels == 3 ? JCS_RGB : JCS_CMYK;
   jpeg_set_defaults(&codec);
   jpeg_set_quality(&codec, 95, TRUE);
+  codec.comp_info[0].h_samp_factor = kind.across;
+  codec.comp_info[0].v_samp_factor = kind.down;
+  if (kind.progressive) jpeg_simple_progression(&codec);
   jpeg_start_compress(&codec, TRUE);
   while (codec.next_scanline < codec.image_height) {
     auto* row = const_cast<unsigned char*>(&pixels[size_t{codec.next_scanline} * width * channels]);

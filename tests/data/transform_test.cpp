@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "data/keyed.h"
 #include "data/scratch.h"
+#include "data/transform/plan.h"
+#include "data/transform/random_resized_crop.h"
 #include "data/transform/resample.h"
 
 namespace brim::data {
@@ -214,6 +217,116 @@ TEST(Transform, OblongPicturesTakeNoMoreThanTheirCrop) {
   EXPECT_THROW(resample(tall, {0, 0, 1, 6'000'000}, 32, 32, out), FileError);
 }
 
+TEST(RandomResizedCrop, PartsHaveTheAskedAreaAndShape) {
+  const RandomResizedCrop step{.height = 8, .scale = {0.2, 0.5}, .ratio = {0.5, 1.5}};
+  std::set<std::pair<int, int>> corners;
+  double least = 1, most = 0;
+  for (uint64_t key = 0; key < 500; ++key) {
+    KeyedRandom random(key), again(key);
+    const Box part = choose_part(step, 400, 300, random);
+    EXPECT_EQ(part, choose_part(step, 400, 300, again));
+    ASSERT_GE(part.x, 0);
+    ASSERT_GE(part.y, 0);
+    ASSERT_LE(part.x + part.width, 400);
+    ASSERT_LE(part.y + part.height, 300);
+    const double area = part.width * part.height / 120000.0;
+    EXPECT_NEAR(area, 0.35, 0.16);
+    EXPECT_NEAR(std::log(1.0 * part.width / part.height), std::log(std::sqrt(0.75)), 0.56);
+    least = std::min(least, area), most = std::max(most, area);
+    corners.insert({part.x, part.y});
+  }
+  EXPECT_LT(least, 0.22);
+  EXPECT_GT(most, 0.48);
+  EXPECT_GT(corners.size(), 450u);
+  const RandomResizedCrop strip{.height = 8, .scale = {1, 1}, .ratio = {0.5, 2}};
+  // No such part fits into a strip: the middle of it, in the nearest shape.
+  KeyedRandom random(1);
+  EXPECT_EQ(choose_part(strip, 100, 10, random), (Box{40, 0, 20, 10}));
+  EXPECT_EQ(choose_part(strip, 10, 100, random), (Box{0, 40, 10, 20}));
+  EXPECT_EQ(choose_part({.height = 8}, 1, 1, random), (Box{0, 0, 1, 1}));
+}
+
+TEST(RandomResizedCrop, DecodesNoSmallerThanTheResult) {
+  const RandomResizedCrop step{.height = 50, .width = 100};
+  EXPECT_EQ(choose_eighths(step, {0, 0, 199, 400}), 8);
+  EXPECT_EQ(choose_eighths(step, {0, 0, 200, 100}), 4);
+  EXPECT_EQ(choose_eighths(step, {0, 0, 400, 200}), 2);
+  EXPECT_EQ(choose_eighths(step, {0, 0, 400, 199}), 4);
+  EXPECT_EQ(choose_eighths(step, {0, 0, 30000, 20000}), 1);
+}
+
+TEST(RandomResizedCrop, EqualsCropAndResize) {
+  const Image image = picture(37, 29, 4);
+  const RandomResizedCrop step{.height = 9, .width = 11};
+  for (uint64_t key = 0; key < 50; ++key) {
+    KeyedRandom random(key);
+    const Box part = choose_part(step, 37, 29, random);
+    Image expected;
+    resample(image, part, 9, 11, expected);
+    const Transform transform{.steps = {step, HorizontalFlip{.p = 1}}, .normalize = kToUnit};
+    const auto got = to_tensor(image, transform, key);
+    EXPECT_EQ(got.to_vector<float>(),
+              to_tensor(expected, {.steps = {HorizontalFlip{.p = 1}}, .normalize = kToUnit})
+                  .to_vector<float>());
+  }
+}
+
+// What the loader makes of a file.
+std::vector<float> from_file(const std::vector<uint8_t>& bytes, const RandomResizedCrop& step,
+                             uint64_t key) {
+  const TransformPlan plan({.steps = {step, HorizontalFlip{}}, .normalize = kToUnit});
+  TransformScratch scratch;
+  std::vector<float> out(static_cast<size_t>(3 * step.height * step.height));
+  plan.apply_file(bytes, "x.jpg", key, {3, step.height, step.height}, out.data(), scratch);
+  return out;
+}
+
+TEST(RandomResizedCrop, WholeDecodeHasThePixelsOfThePicture) {
+  const auto pixels = gradient(150, 130, 3, 2);
+  const RandomResizedCrop step{.height = 16, .scaled_decode = false};
+  for (const JpegKind& kind : {JpegKind{2, 2}, {2, 1}, {1, 1}, {1, 2}, {2, 2, true}}) {
+    const auto bytes = encode_jpeg(pixels, 150, 130, 3, kind);
+    Image image;
+    decode_image(bytes, "x.jpg", image);
+    for (uint64_t key = 0; key < 40; ++key) {
+      const Transform transform{.steps = {step, HorizontalFlip{}}, .normalize = kToUnit};
+      ASSERT_EQ(from_file(bytes, step, key), to_tensor(image, transform, key).to_vector<float>())
+          << kind.across << " x " << kind.down << ", key " << key;
+    }
+  }
+}
+
+TEST(RandomResizedCrop, ScaledDecodeIsCloseAndRepeatsItself) {
+  std::vector<uint8_t> pixels;  // smooth enough for two filters to agree
+  for (int i = 0; i < 400 * 300; ++i)
+    for (int c = 0; c < 3; ++c)
+      pixels.push_back(
+          static_cast<uint8_t>(128 + 60 * std::sin(i % 400 * 0.05 + c) * std::cos(i / 400 * 0.04)));
+  const auto bytes = encode_jpeg(pixels, 400, 300, 3);
+  int different = 0;
+  for (uint64_t key = 0; key < 40; ++key) {
+    const auto scaled = from_file(bytes, {.height = 20}, key);
+    EXPECT_EQ(from_file(bytes, {.height = 20}, key), scaled);
+    const auto whole = from_file(bytes, {.height = 20, .scaled_decode = false}, key);
+    double sum = 0;
+    for (size_t i = 0; i < scaled.size(); ++i) sum += std::abs(scaled[i] - whole[i]);
+    EXPECT_LT(sum / static_cast<double>(scaled.size()), 0.012) << key;
+    different += scaled != whole;
+  }
+  EXPECT_GT(different, 20);
+}
+
+TEST(RandomResizedCrop, EveryTruncationIsAnError) {
+  const auto bytes = jpeg(64, 64, 6);
+  for (size_t keep = 2; keep + 2 < bytes.size(); keep += 1 + keep / 20) {
+    const std::vector<uint8_t> cut(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(keep));
+    for (uint64_t key = 0; key < 4; ++key) {
+      const auto text = message_of<FileError>([&] { from_file(cut, {.height = 8}, key); });
+      EXPECT_EQ(text.rfind("x.jpg: ", 0), 0u) << text;
+    }
+  }
+}
+
 TEST(Transform, BadOptionsSayWhatIsWrong) {
   const Image image = picture(8, 8, 1);
   const auto text = [&](Transform t) {
@@ -224,6 +337,11 @@ TEST(Transform, BadOptionsSayWhatIsWrong) {
   EXPECT_EQ(
       text({.steps = {RandomCrop{.height = 4, .padding = -1}}}).rfind("[RandomCrop] padding -1", 0),
       0u);
+  const auto part = [](RandomResizedCrop crop) { return Transform{.steps = {crop}}; };
+  EXPECT_EQ(text(part({})).rfind("[RandomResizedCrop] height 0", 0), 0u);
+  EXPECT_EQ(text(part({.height = 4, .scale = {0, 1}})).rfind("[RandomResizedCrop] scale 0", 0), 0u);
+  EXPECT_EQ(text(part({.height = 4, .scale = {0.5, 1.5}})).find("scale 0.5 to 1.5"), 20u);
+  EXPECT_EQ(text(part({.height = 4, .ratio = {2, 1}})).find("ratio 2 to 1"), 20u);
   EXPECT_EQ(text({.steps = {HorizontalFlip{.p = 2}}}).rfind("[HorizontalFlip] p 2", 0), 0u);
   EXPECT_EQ(text({.normalize = {.mean = {0}, .std = {1}}}).rfind("[Normalize] 1 means", 0), 0u);
   EXPECT_EQ(text({.normalize = {.std = {1, 0, 1}}}).rfind("[Normalize]", 0), 0u);

@@ -45,6 +45,7 @@ TEST(Recipe, WrittenTextReadsBack) {
         "[optimizer]\nname='adamw'\nlr=1e-30\nbeta1=0.1\nclip_norm=1\n[schedule]\nname='cosine'\n"
         "warmup=0.3333333333333333\nmin_lr=1e-5",
         "[optimizer]\nname='rmsprop'\nalpha=0.5\n",
+        "[input]\nsize=32\nrandom_resized_crop=true\nscaled_decode=false",
         "[input]\nmean=[0,1e-5]\nstd=[1,2]\nflip=true\ncrop_padding=4\n[schedule]\nname='step'",
         "[schedule]\nname='one-cycle'\nmax_lr=0.5"}) {
     const Recipe r = parse_recipe(text, "r");
@@ -63,6 +64,8 @@ TEST(Recipe, ErrorsNameTheLineAndTheNearestKey) {
       {"[optimizer]\nname = 'sdg'", "optimizer.name 'sdg' is unknown; did you mean 'sgd'?"},
       {"model = 'tutorial-cn'", "did you mean 'tutorial-cnn'?"},
       {"[schedule]\nname = 'cosin'", "did you mean 'cosine'?"},
+      {"[input]\nrandom_resized_crop = true", "input.random_resized_crop needs input.size"},
+      {"[input]\nsize = 8\ncrop_padding = 1\nrandom_resized_crop = true", "take one"},
       {"epochs = 0", "epochs must be an integer, from 1"},
       {"epochs = 1.5", "epochs must be an integer"},
       {"epochs = 'two'", "r.toml:1: epochs must be an integer"},

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "train/build.h"
 #include "train/tiny_data.h"
 
 namespace brim::train {
@@ -76,6 +77,19 @@ TEST_F(TrainerTest, NumberOfWorkersChangesNoBit) {
     EXPECT_FALSE(weights.empty());
     if (first.empty()) first = weights;
     EXPECT_EQ(weights, first) << workers << " workers";
+  }
+}
+
+TEST_F(TrainerTest, RandomResizedCropIsForTrainingOnly) {
+  recipe.input = {.size = 20, .random_resized_crop = true};
+  for (const bool training : {true, false}) {
+    const data::Loader loader =
+        make_loader(recipe, data::Split::train, training, 0, data::OpenProgress{});
+    EXPECT_EQ(loader.sample_shape(), (data::ImageShape{3, 20, 20}));
+    std::vector<float> first, second;
+    for (const data::Batch& b : loader.epoch(0)) first.push_back(b.x.to_vector<float>()[0]);
+    for (const data::Batch& b : loader.epoch(1)) second.push_back(b.x.to_vector<float>()[0]);
+    EXPECT_EQ(first == second, !training);
   }
 }
 

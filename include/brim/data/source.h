@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,10 @@ class Source {
   /// The pixels of sample i without a copy, valid while the source lives; null where they are not
   /// in memory.
   virtual ImageView view(int64_t i) const;
+
+  /// The JPEG or PNG file of sample i, still encoded: in `buffer`, or in memory that lives as long
+  /// as the source. Empty where samples are no files. Throws FileError.
+  virtual std::span<const uint8_t> file(int64_t i, std::vector<uint8_t>& buffer) const;
 
   /// True when `view` gives every sample, so that reading one costs next to nothing.
   virtual bool in_memory() const { return false; }

@@ -2,6 +2,7 @@
 // pixels, then one pass to f32 planes. Random choices depend on (seed, epoch, sample) alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <variant>
 #include <vector>
@@ -33,12 +34,28 @@ struct RandomCrop {
   uint8_t fill = 0;
 };
 
+/// A part of random size, shape and place, resized to height x width (square without `width`) as
+/// torchvision does it: its area is a fraction of the picture's from `scale`, its width over its
+/// height comes from `ratio`, evenly in the logarithm (Szegedy et al. 2014, arXiv 1409.4842).
+struct RandomResizedCrop {
+  int height = 0;
+  int width = 0;
+  std::array<double, 2> scale = {0.08, 1.0};
+  std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};
+  /// Where this is the first step and the part is large enough, a JPEG is decoded at 1/2, 1/4 or
+  /// 1/8 of its size, which is faster. The decoder's own reduction is a box filter, so pixels
+  /// differ slightly from those of a whole decode; they still depend on (seed, epoch, sample)
+  /// alone. False: exactly the pixels of decoding all and resizing.
+  bool scaled_decode = true;
+};
+
 /// Mirrors left and right with probability `p`.
 struct HorizontalFlip {
   double p = 0.5;
 };
 
-using TransformStep = std::variant<Resize, CenterCrop, RandomCrop, HorizontalFlip>;
+using TransformStep =
+    std::variant<Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip>;
 
 /// To float: (x / 255 - mean) / std per channel, rounded as PyTorch rounds it. The default maps to
 /// [-1, 1]; mean 0 and std 1 give [0, 1].

@@ -39,8 +39,10 @@ struct InputRecipe {
   std::vector<double> std = {0.5, 0.5, 0.5};   ///< divided by
   int64_t size = 0;                            ///< pictures become size x size; 0: as they are
   int64_t crop_padding = 0;                    ///< random crop after zero padding; training only
-  bool flip = false;                           ///< random horizontal flip; training only
-  std::string on_corrupt = "raise";            ///< raise, or skip and count
+  bool random_resized_crop = false;            ///< a random part, resized to `size`; training only
+  bool scaled_decode = true;         ///< of that part: let the JPEG decoder reduce large pictures
+  bool flip = false;                 ///< random horizontal flip; training only
+  std::string on_corrupt = "raise";  ///< raise, or skip and count
 };
 
 struct Recipe {

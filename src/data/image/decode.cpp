@@ -7,11 +7,12 @@
 
 #include "core/check.h"
 #include "data/file.h"
+#include "data/image/jpeg.h"
 
 namespace brim::data {
 
-void prepare_image(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
-                   int64_t max_pixels, Image& out) {
+void check_image_size(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
+                      int64_t max_pixels) {
   if (width <= 0 || height <= 0)
     raise<FileError>("{}: the header declares {} x {} pixels", name, width, height);
   if (width > max_pixels / height) {
@@ -23,18 +24,23 @@ void prepare_image(int64_t width, int64_t height, size_t file_bytes, const std::
     raise<FileError>("{}: the header declares {} x {} pixels but the file has only {} bytes", name,
                      width, height, file_bytes);
   }
-  out.width = static_cast<int>(width);
-  out.height = static_cast<int>(height);
+}
+
+void prepare_image(int width, int height, Image& out) {
+  out.width = width;
+  out.height = height;
   out.channels = 3;
-  out.pixels.resize(static_cast<size_t>(width * height * 3));
+  out.pixels.resize(static_cast<size_t>(out.shape().bytes()));
+}
+
+bool looks_like_jpeg(std::span<const uint8_t> bytes) {
+  return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
 }
 
 void decode_image(std::span<const uint8_t> bytes, const std::string& name, Image& out,
                   int64_t max_pixels) {
   static constexpr uint8_t kPng[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-  if (bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff) {
-    return decode_jpeg(bytes, name, out, max_pixels);
-  }
+  if (looks_like_jpeg(bytes)) return decode_jpeg(bytes, name, out, max_pixels);
   if (bytes.size() >= 8 && std::memcmp(bytes.data(), kPng, 8) == 0) {
     return decode_png(bytes, name, out, max_pixels);
   }

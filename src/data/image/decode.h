@@ -14,9 +14,12 @@ void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, Image&
 void decode_png(std::span<const uint8_t> bytes, const std::string& name, Image& out,
                 int64_t max_pixels);
 
-/// Checks a declared size against the limit and against what `file_bytes` could hold at all, then
-/// makes room for an RGB picture of it. No format here packs more than ~8,300 pixels into a byte.
-void prepare_image(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
-                   int64_t max_pixels, Image& out);
+/// Checks a declared size against the limit and against what `file_bytes` could hold at all. No
+/// format here packs more than ~8,300 pixels into a byte.
+void check_image_size(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
+                      int64_t max_pixels);
+
+/// Makes room for an RGB picture.
+void prepare_image(int width, int height, Image& out);
 
 }  // namespace brim::data

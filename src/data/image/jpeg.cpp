@@ -1,10 +1,13 @@
 // JPEG through libjpeg-turbo. libjpeg reports errors by a callback that must not return: it
 // longjmps to a frame that holds only trivial objects, and the exception is thrown from there.
+#include "data/image/jpeg.h"
+
 #include "core/check.h"
 #include "data/image/decode.h"
 
 #if BRIM_HAVE_JPEG
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstddef>
 #include <cstdio>
@@ -13,18 +16,21 @@
 #include <jpeglib.h>
 
 namespace brim::data {
-namespace {
 
-struct Session {
-  jpeg_decompress_struct codec;
-  jpeg_error_mgr errors;
-  jpeg_progress_mgr progress;
+struct JpegSession {
+  jpeg_decompress_struct codec{};
+  jpeg_error_mgr errors{};
+  jpeg_progress_mgr progress{};
   std::jmp_buf jump;
   char message[JMSG_LENGTH_MAX];
+
+  ~JpegSession() { jpeg_destroy_decompress(&codec); }
 };
 
+namespace {
+
 [[noreturn]] void on_error(j_common_ptr codec) {
-  auto* session = static_cast<Session*>(codec->client_data);
+  auto* session = static_cast<JpegSession*>(codec->client_data);
   codec->err->format_message(codec, session->message);
   std::longjmp(session->jump, 1);
 }
@@ -44,13 +50,13 @@ void on_output(j_common_ptr) {}
 void on_progress(j_common_ptr codec) {
   constexpr int kMaxScans = 500;
   if (reinterpret_cast<j_decompress_ptr>(codec)->input_scan_number <= kMaxScans) return;
-  auto* session = static_cast<Session*>(codec->client_data);
+  auto* session = static_cast<JpegSession*>(codec->client_data);
   std::snprintf(session->message, sizeof session->message, "more than %d scans", kMaxScans);
   std::longjmp(session->jump, 1);
 }
 
-// Reads the header. False with session.message set on failure.
-bool start(Session& session, const uint8_t* data, size_t size) {
+// The functions that call libjpeg return false with session.message set on failure.
+bool read_header(JpegSession& session, const uint8_t* data, size_t size) {
   if (setjmp(session.jump)) return false;
   jpeg_create_decompress(&session.codec);
   session.codec.client_data = &session;
@@ -66,59 +72,107 @@ bool start(Session& session, const uint8_t* data, size_t size) {
   return true;
 }
 
-// Decodes all rows into `out`; `row` is room for one row of four inks, used for CMYK only.
-bool finish(Session& session, uint8_t* out, uint8_t* row) {
+// Begins to decode at a size; `box` becomes what will be decoded, in pixels of that size.
+bool start(JpegSession& session, int eighths, Box& box) {
   if (setjmp(session.jump)) return false;
   auto& codec = session.codec;
+  codec.scale_num = static_cast<unsigned>(eighths);
+  codec.scale_denom = 8;
   jpeg_start_decompress(&codec);
-  const size_t width = codec.output_width;
-  while (codec.output_scanline < codec.output_height) {
-    uint8_t* to = out + size_t{codec.output_scanline} * width * 3;
-    if (codec.out_color_space == JCS_RGB) {
-      jpeg_read_scanlines(&codec, &to, 1);
-      continue;
-    }
-    jpeg_read_scanlines(&codec, &row, 1);
-    const bool inverted = codec.saw_Adobe_marker;  // Adobe writes 255 for "no ink"
-    for (size_t x = 0; x < width; ++x) {
-      const int key = inverted ? row[4 * x + 3] : 255 - row[4 * x + 3];
-      for (size_t c = 0; c < 3; ++c) {
-        const int ink = inverted ? row[4 * x + c] : 255 - row[4 * x + c];
-        to[3 * x + c] = static_cast<uint8_t>((ink * key + 127) / 255);
-      }
+  const auto width = int64_t{codec.output_width}, height = int64_t{codec.output_height};
+  const auto scaled = [&](int64_t pixel) { return pixel * eighths / 8; };
+  const auto above = [&](int64_t pixel, int64_t most) {
+    return std::min((pixel * eighths + 7) / 8, most);
+  };
+#ifdef LIBJPEG_TURBO_VERSION_NUMBER
+  // Colour is interpolated from neighbours, so a pixel at the edge of what is decoded may differ.
+  constexpr int64_t kMargin = 4;
+  const int64_t left = std::max<int64_t>(scaled(box.x) - kMargin, 0);
+  const int64_t right = above(int64_t{box.x} + box.width + 8 * kMargin / eighths + 1, width);
+  auto x = static_cast<JDIMENSION>(left), wide = static_cast<JDIMENSION>(right - left);
+  if (wide < codec.output_width) jpeg_crop_scanline(&codec, &x, &wide);
+  const int64_t top = scaled(box.y), bottom = above(int64_t{box.y} + box.height, height);
+  if (top > 0) jpeg_skip_scanlines(&codec, static_cast<JDIMENSION>(top));
+  box = {static_cast<int>(x), static_cast<int>(top), static_cast<int>(codec.output_width),
+         static_cast<int>(bottom - top)};
+#else
+  box = {0, 0, static_cast<int>(width), static_cast<int>(height)};
+#endif
+  return true;
+}
+
+// One row of four inks to RGB.
+void convert_inks(const jpeg_decompress_struct& codec, const uint8_t* row, uint8_t* to) {
+  const bool inverted = codec.saw_Adobe_marker;  // Adobe writes 255 for "no ink"
+  for (size_t x = 0; x < codec.output_width; ++x) {
+    const int key = inverted ? row[4 * x + 3] : 255 - row[4 * x + 3];
+    for (size_t c = 0; c < 3; ++c) {
+      const int ink = inverted ? row[4 * x + c] : 255 - row[4 * x + c];
+      to[3 * x + c] = static_cast<uint8_t>((ink * key + 127) / 255);
     }
   }
+}
+
+// Decodes `rows` rows into `out`, with `to_the_end` also those that follow, to throw them away.
+// `spare` is room for a row of four inks.
+bool read_rows(JpegSession& session, int rows, bool to_the_end, uint8_t* out, uint8_t* spare) {
+  if (setjmp(session.jump)) return false;
+  auto& codec = session.codec;
+  const bool inks = codec.out_color_space != JCS_RGB;
+  for (int y = 0; y < rows; ++y) {
+    uint8_t* const at = out + size_t{codec.output_width} * 3 * static_cast<size_t>(y);
+    uint8_t* to = inks ? spare : at;
+    jpeg_read_scanlines(&codec, &to, 1);
+    if (inks) convert_inks(codec, spare, at);
+  }
+  if (!to_the_end) return true;
+  while (codec.output_scanline < codec.output_height) jpeg_read_scanlines(&codec, &spare, 1);
   jpeg_finish_decompress(&codec);
   return true;
 }
 
-// Releases libjpeg's memory however the scope is left.
-struct Guard {
-  Session& session;
-  ~Guard() { jpeg_destroy_decompress(&session.codec); }
-};
-
 }  // namespace
+
+JpegFile::JpegFile(std::span<const uint8_t> bytes, const std::string& name, int64_t max_pixels)
+    : session_(std::make_unique<JpegSession>()), bytes_(bytes), name_(name) {
+  session_->codec.err = jpeg_std_error(&session_->errors);
+  session_->errors.error_exit = on_error;
+  session_->errors.emit_message = on_message;
+  session_->errors.output_message = on_output;
+  session_->codec.client_data = session_.get();
+  if (!read_header(*session_, bytes.data(), bytes.size()))
+    raise<FileError>("{}: damaged or truncated JPEG ({})", name_, session_->message);
+  check_image_size(session_->codec.image_width, session_->codec.image_height, bytes.size(), name_,
+                   max_pixels);
+}
+
+JpegFile::~JpegFile() = default;
+
+int JpegFile::width() const { return static_cast<int>(session_->codec.image_width); }
+int JpegFile::height() const { return static_cast<int>(session_->codec.image_height); }
+
+Box JpegFile::decode(int eighths, const Box& box, Image& out) {
+  const auto damaged = [&] {
+    raise<FileError>("{}: damaged or truncated JPEG ({})", name_, session_->message);
+  };
+  Box place = box;
+  if (!start(*session_, eighths, place)) damaged();
+  prepare_image(place.width, place.height, out);
+  const jpeg_decompress_struct& codec = session_->codec;
+  // What follows the box is not worth reading, unless the file was cut off somewhere there.
+  const size_t size = bytes_.size();
+  const bool ends = bytes_[size - 2] == 0xff && bytes_[size - 1] == JPEG_EOI;
+  const bool all = place.height == static_cast<int>(codec.output_height);
+  std::vector<uint8_t> spare;
+  if (codec.out_color_space != JCS_RGB || !ends) spare.resize(size_t{codec.output_width} * 4);
+  if (!read_rows(*session_, place.height, all || !ends, out.pixels.data(), spare.data())) damaged();
+  return place;
+}
 
 void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, Image& out,
                  int64_t max_pixels) {
-  Session session{};
-  session.codec.err = jpeg_std_error(&session.errors);
-  session.errors.error_exit = on_error;
-  session.errors.emit_message = on_message;
-  session.errors.output_message = on_output;
-  session.codec.client_data = &session;
-  const Guard guard{session};
-  if (!start(session, bytes.data(), bytes.size())) {
-    raise<FileError>("{}: damaged or truncated JPEG ({})", name, session.message);
-  }
-  prepare_image(session.codec.image_width, session.codec.image_height, bytes.size(), name,
-                max_pixels, out);
-  std::vector<uint8_t> row;
-  if (session.codec.out_color_space == JCS_CMYK) row.resize(size_t{session.codec.image_width} * 4);
-  if (!finish(session, out.pixels.data(), row.data())) {
-    raise<FileError>("{}: damaged or truncated JPEG ({})", name, session.message);
-  }
+  JpegFile file(bytes, name, max_pixels);
+  file.decode(8, {0, 0, file.width(), file.height()}, out);
 }
 
 }  // namespace brim::data
@@ -126,11 +180,23 @@ void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, Image&
 #else
 
 namespace brim::data {
-void decode_jpeg(std::span<const uint8_t>, const std::string& name, Image&, int64_t) {
+
+struct JpegSession {};
+
+JpegFile::JpegFile(std::span<const uint8_t>, const std::string& name, int64_t /*max_pixels*/) {
   raise<FileError>(
       "{}: this build of brim cannot read JPEG; install libjpeg-turbo (libjpeg-dev) and rebuild",
       name);
 }
+JpegFile::~JpegFile() = default;
+int JpegFile::width() const { return 0; }
+int JpegFile::height() const { return 0; }
+Box JpegFile::decode(int, const Box&, Image&) { return {}; }
+
+void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, Image&, int64_t) {
+  const JpegFile file(bytes, name);
+}
+
 }  // namespace brim::data
 
 #endif

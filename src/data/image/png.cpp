@@ -88,7 +88,8 @@ void decode_png(std::span<const uint8_t> bytes, const std::string& name, Image& 
   if (!start(session)) raise<FileError>("{}: damaged or truncated PNG ({})", name, session.message);
   const auto width = png_get_image_width(session.codec, session.info);
   const auto height = png_get_image_height(session.codec, session.info);
-  prepare_image(width, height, bytes.size(), name, max_pixels, out);
+  check_image_size(width, height, bytes.size(), name, max_pixels);
+  prepare_image(static_cast<int>(width), static_cast<int>(height), out);
   if (!finish(session, out.pixels.data(), height, size_t{width} * 3)) {
     raise<FileError>("{}: damaged or truncated PNG ({})", name, session.message);
   }

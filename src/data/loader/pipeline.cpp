@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "data/keyed.h"
+#include "data/transform/resample.h"
 #include "diag/span.h"
 
 namespace brim::data {
@@ -51,31 +51,29 @@ void Epoch::Pipeline::recycle(Slot& slot) {
   if (!ours(slot.y)) slot.y = Tensor::empty({n}, {.dtype = DType::i64});
 }
 
-void Epoch::Pipeline::add_sample(int64_t sample, Slot& slot, TransformScratch& scratch,
-                                 Image& image) {
+void Epoch::Pipeline::add_sample(int64_t sample, Slot& slot, Scratch& scratch) {
   const Source& source = *state_->source;
-  const uint64_t key = key64(state_->options.seed, 0x6175676d, static_cast<uint64_t>(epoch_),
-                             static_cast<uint64_t>(sample));
+  const uint64_t key = sample_key(state_->options.seed, epoch_, sample);
   const auto at = static_cast<int64_t>(slot.batch.samples.size());
-  ImageView view = source.view(sample);
-  if (!view) {
-    source.read(sample, image);
-    view = image;
-  }
   float* const to = static_cast<float*>(slot.x.raw()) + at * state_->shape.bytes();
-  try {
-    state_->plan.apply(view, key, state_->shape, to, scratch);
-  } catch (const ShapeError& error) {
-    raise<ShapeError>("{}: {}", source.describe(sample), error.what());
-  } catch (const FileError& error) {
-    raise<FileError>("{}: {}", source.describe(sample), error.what());
+  const auto apply = [&](const ImageView& view) {
+    with_name([&] { return source.describe(sample); },
+              [&] { state_->plan.apply(view, key, state_->shape, to, scratch.transform); });
+  };
+  if (const ImageView view = source.view(sample)) {
+    apply(view);
+  } else if (const auto file = source.file(sample, scratch.file); !file.empty()) {
+    state_->plan.apply_file(file, source.describe(sample), key, state_->shape, to,
+                            scratch.transform);
+  } else {
+    source.read(sample, scratch.image);
+    apply(scratch.image);
   }
   static_cast<int64_t*>(slot.y.raw())[at] = source.label(sample);
   slot.batch.samples.push_back(sample);
 }
 
-void Epoch::Pipeline::fill(int64_t number, Slot& slot, TransformScratch& scratch,
-                           Image& image) noexcept {
+void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcept {
   slot.batch.samples.clear();
   slot.skipped = 0;
   slot.error = nullptr;
@@ -86,11 +84,11 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, TransformScratch& scratch
     for (int64_t i = 0; i < count; ++i) {
       const int64_t sample = order_[first + i];
       if (state_->options.on_error == OnError::raise) {
-        add_sample(sample, slot, scratch, image);
+        add_sample(sample, slot, scratch);
         continue;
       }
       try {
-        add_sample(sample, slot, scratch, image);
+        add_sample(sample, slot, scratch);
       } catch (const FileError&) {
         ++slot.skipped;
       }
@@ -102,8 +100,7 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, TransformScratch& scratch
 }
 
 void Epoch::Pipeline::work() {
-  TransformScratch scratch;
-  Image image;
+  Scratch scratch;
   Lock lock(mutex_);
   while (true) {
     while (!stop_ && next_ < last_ && next_ >= released_ + static_cast<int64_t>(slots_.size())) {
@@ -115,7 +112,7 @@ void Epoch::Pipeline::work() {
     const int64_t number = next_++;
     Slot& slot = slot_of(number);
     lock.unlock();
-    fill(number, slot, scratch, image);
+    fill(number, slot, scratch);
     lock.lock();
     slot.ready = number;
     if (awaited_ == number) can_take_.notify_one();
@@ -143,7 +140,7 @@ Batch* Epoch::Pipeline::next_inline() {
   const diag::Span span("loader", diag::Cause::input);
   Slot& slot = slots_[0];
   if (handed_ != nullptr) recycle(slot);
-  fill(position_, slot, scratch_, image_);
+  fill(position_, slot, scratch_);
   return hand_over(slot);
 }
 

@@ -33,14 +33,20 @@ class Epoch::Pipeline {
     int64_t skipped = 0;
     std::exception_ptr error;
   };
+  // Buffers of one thread.
+  struct Scratch {
+    std::vector<uint8_t> file;
+    Image image;
+    TransformScratch transform;
+  };
   using Lock = std::unique_lock<std::mutex>;
 
   void work();
   Batch* next_inline();
   Batch* next_from_workers();
   /// Makes batch `number` in `slot`; keeps what was thrown in the slot.
-  void fill(int64_t number, Slot& slot, TransformScratch& scratch, Image& image) noexcept;
-  void add_sample(int64_t sample, Slot& slot, TransformScratch& scratch, Image& image);
+  void fill(int64_t number, Slot& slot, Scratch& scratch) noexcept;
+  void add_sample(int64_t sample, Slot& slot, Scratch& scratch);
   /// Prepares the slot's memory for another batch.
   void recycle(Slot& slot);
   /// Hands the slot's batch to the loop, or throws what its making threw.
@@ -53,8 +59,7 @@ class Epoch::Pipeline {
   const int64_t last_;  // one past the last batch
   std::vector<Slot> slots_;
   std::vector<std::thread> threads_;
-  TransformScratch scratch_;  // of the calling thread
-  Image image_;
+  Scratch scratch_;  // of the calling thread
 
   int64_t position_;        // next batch for the loop; touched by the loop only
   Slot* handed_ = nullptr;  // the slot that the loop looks at

@@ -7,10 +7,16 @@
 #include <cstdint>
 #include <memory>
 
+#include "data/keyed.h"
 #include "data/permutation.h"
 #include "data/transform/plan.h"
 
 namespace brim::data {
+
+/// What a sample's random choices depend on.
+inline uint64_t sample_key(uint64_t seed, int64_t epoch, int64_t sample) {
+  return key64(seed, 0x6175676d, static_cast<uint64_t>(epoch), static_cast<uint64_t>(sample));
+}
 
 /// The order of one rank's samples in one epoch.
 class Order {

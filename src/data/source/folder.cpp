@@ -60,9 +60,11 @@ class ImageFolder final : public Source {
 
   void read(int64_t i, Image& out) const override {
     static thread_local std::vector<uint8_t> bytes;
-    const std::string path = describe(i);
-    read_file(path, bytes);
-    decode_image(bytes, path, out);
+    decode_image(file(i, bytes), describe(i), out);
+  }
+  std::span<const uint8_t> file(int64_t i, std::vector<uint8_t>& buffer) const override {
+    read_file(describe(i), buffer);
+    return buffer;
   }
 
  private:

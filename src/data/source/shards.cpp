@@ -84,15 +84,20 @@ class Shards final : public Source {
     const Sample& sample = samples_[static_cast<size_t>(i)];
     return names_[sample.shard] + ": " + archives_[sample.shard]->entries[sample.picture].path;
   }
-  void read(int64_t i, Image& out) const override {
-    const Sample& sample = samples_[static_cast<size_t>(i)];
-    decode_image(archives_[sample.shard]->blobs[sample.picture], describe(i), out);
+  void read(int64_t i, Image& out) const override { decode_image(bytes_of(i), describe(i), out); }
+  std::span<const uint8_t> file(int64_t i, std::vector<uint8_t>&) const override {
+    return bytes_of(i);
   }
 
  private:
   struct Sample : ShardSample {
     size_t shard;
   };
+
+  std::span<const uint8_t> bytes_of(int64_t i) const {
+    const Sample& sample = samples_[static_cast<size_t>(i)];
+    return archives_[sample.shard]->blobs[sample.picture];
+  }
 
   std::vector<std::string> names_;
   std::vector<std::shared_ptr<const Archive>> archives_;

@@ -38,6 +38,8 @@ bool parse_shapes10(const std::string& where, uint64_t& seed) {
 
 ImageView Source::view(int64_t) const { return {}; }
 
+std::span<const uint8_t> Source::file(int64_t, std::vector<uint8_t>&) const { return {}; }
+
 const char* to_string(Split split) {
   switch (split) {
     case Split::train:

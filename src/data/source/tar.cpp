@@ -27,12 +27,16 @@ class ImageTar final : public Source {
   std::string describe(int64_t i) const override {
     return path_ + ": " + listing_.entries[static_cast<size_t>(i)].path;
   }
-  void read(int64_t i, Image& out) const override {
-    const auto at = static_cast<size_t>(listing_.entries[static_cast<size_t>(i)].payload);
-    decode_image(archive_->blobs[at], describe(i), out);
+  void read(int64_t i, Image& out) const override { decode_image(bytes_of(i), describe(i), out); }
+  std::span<const uint8_t> file(int64_t i, std::vector<uint8_t>&) const override {
+    return bytes_of(i);
   }
 
  private:
+  std::span<const uint8_t> bytes_of(int64_t i) const {
+    return archive_->blobs[static_cast<size_t>(listing_.entries[static_cast<size_t>(i)].payload)];
+  }
+
   std::string path_;
   std::shared_ptr<const Archive> archive_;
   Listing listing_;

@@ -7,86 +7,16 @@
 #include <utility>
 
 #include "core/check.h"
+#include "data/image/decode.h"
+#include "data/image/jpeg.h"
 #include "data/keyed.h"
+#include "data/transform/random_resized_crop.h"
 #include "data/transform/resample.h"
+#include "data/transform/to_float.h"
+#include "data/transform/window.h"
 
 namespace brim::data {
 namespace {
-
-// A window over a picture, perhaps mirrored. Outside `valid` there is `fill` instead of pixels.
-struct Window {
-  ImageView image;
-  Box box;    // may reach over `valid` on any side
-  Box valid;  // inside the picture
-  bool flip = false;
-  uint8_t fill = 0;
-
-  explicit Window(const ImageView& view)
-      : image(view), box{0, 0, view.shape.width, view.shape.height}, valid(box) {}
-
-  bool plain() const { return !flip && !padded(); }
-  bool padded() const {
-    return box.x < valid.x || box.y < valid.y || box.x + box.width > valid.x + valid.width ||
-           box.y + box.height > valid.y + valid.height;
-  }
-
-  // Takes height x width at (x, y) of what is seen now; (x, y) may be negative.
-  void crop(int x, int y, int height, int width) {
-    const int from = flip ? box.width - x - width : x;
-    const int left = std::max(valid.x, box.x), top = std::max(valid.y, box.y);
-    const int right = std::min(valid.x + valid.width, box.x + box.width);
-    const int bottom = std::min(valid.y + valid.height, box.y + box.height);
-    valid = {left, top, std::max(0, right - left), std::max(0, bottom - top)};
-    box = {box.x + from, box.y + y, width, height};
-  }
-
-  // Part [first, last) of a row of the window that has pixels, in source order.
-  void span(int& first, int& last) const {
-    first = std::clamp(valid.x - box.x, 0, box.width);
-    last = std::clamp(valid.x + valid.width - box.x, first, box.width);
-  }
-  bool has_row(int y) const { return box.y + y >= valid.y && box.y + y < valid.y + valid.height; }
-};
-
-// Copies what the window shows into an interleaved picture.
-void materialise(const Window& window, Image& out) {
-  out.width = window.box.width;
-  out.height = window.box.height;
-  out.channels = window.image.shape.channels;
-  out.pixels.assign(static_cast<size_t>(out.shape().bytes()), window.fill);
-  int first, last;
-  window.span(first, last);
-  for (int y = 0; y < out.height; ++y) {
-    if (!window.has_row(y)) continue;
-    for (int x = first; x < last; ++x) {
-      const int to = window.flip ? out.width - 1 - x : x;
-      for (int c = 0; c < out.channels; ++c) {
-        out.pixels[(static_cast<size_t>(y) * out.width + to) * out.channels + c] =
-            window.image.at(c, window.box.y + y, window.box.x + x);
-      }
-    }
-  }
-}
-
-// One row of one channel: table look-ups are exact and leave no rounding to the compiler. `step_to`
-// is -1 for a mirrored row. Four at a time, for one look-up is as short as the loop's own work.
-template <int step_to>
-void look_up(const uint8_t* from, int step, int count, const float* table, float* to) {
-  int x = 0;
-  for (; x + 4 <= count; x += 4, from += 4 * step, to += 4 * step_to) {
-    const float a = table[from[0]], b = table[from[step]];
-    const float c = table[from[2 * step]], d = table[from[3 * step]];
-    to[0] = a, to[step_to] = b, to[2 * step_to] = c, to[3 * step_to] = d;
-  }
-  for (; x < count; ++x, from += step, to += step_to) *to = table[*from];
-}
-
-void convert_row(const uint8_t* from, int step, int count, bool flip, const float* table,
-                 float* to) {
-  if (flip) return look_up<-1>(from, step, count, table, to + count - 1);
-  if (step == 1) return look_up<1>(from, 1, count, table, to);
-  look_up<1>(from, step, count, table, to);
-}
 
 int side_or(int width, int height) { return width == 0 ? height : width; }
 
@@ -127,6 +57,17 @@ void check_step(const TransformStep& step) {
     side("RandomCrop", crop->height, crop->width);
     BRIM_CHECK(crop->padding >= 0 && crop->padding <= kMost, ValueError,
                "[RandomCrop] padding {}: must be 0 to {}", crop->padding, kMost);
+  }
+  if (const auto* crop = std::get_if<RandomResizedCrop>(&step)) {
+    side("RandomResizedCrop", crop->height, crop->width);
+    const auto [least, most] = crop->scale;
+    BRIM_CHECK(least > 0 && least <= most && most <= 1, ValueError,
+               "[RandomResizedCrop] scale {} to {}: must be above 0, at most 1 and in order", least,
+               most);
+    const auto [narrowest, widest] = crop->ratio;
+    BRIM_CHECK(narrowest >= 1e-3 && narrowest <= widest && widest <= 1e3, ValueError,
+               "[RandomResizedCrop] ratio {} to {}: must be 0.001 to 1000 and in order", narrowest,
+               widest);
   }
   if (const auto* flip = std::get_if<HorizontalFlip>(&step)) {
     BRIM_CHECK(flip->p >= 0 && flip->p <= 1, ValueError, "[HorizontalFlip] p {}: must be 0 to 1",
@@ -169,6 +110,8 @@ ImageShape TransformPlan::output_shape(ImageShape in) const {
       shape.height = centre->height, shape.width = side_or(centre->width, centre->height);
     } else if (const auto* crop = std::get_if<RandomCrop>(&step)) {
       shape.height = crop->height, shape.width = side_or(crop->width, crop->height);
+    } else if (const auto* part = std::get_if<RandomResizedCrop>(&step)) {
+      shape.height = part->height, shape.width = side_or(part->width, part->height);
     }
     shape.channels = 3;
   }
@@ -177,16 +120,45 @@ ImageShape TransformPlan::output_shape(ImageShape in) const {
 
 void TransformPlan::apply(const ImageView& image, uint64_t key, ImageShape expected, float* out,
                           TransformScratch& scratch) const {
-  Window window(image);
+  run(0, Window(image), KeyedRandom(key), expected, out, scratch);
+}
+
+void TransformPlan::apply_file(std::span<const uint8_t> bytes, const std::string& name,
+                               uint64_t key, ImageShape expected, float* out,
+                               TransformScratch& scratch) const {
+  const auto* crop = steps_.empty() ? nullptr : std::get_if<RandomResizedCrop>(&steps_[0]);
+  if (crop == nullptr || !looks_like_jpeg(bytes)) {
+    decode_image(bytes, name, scratch.decoded);
+    with_name([&] { return name; }, [&] { apply(scratch.decoded, key, expected, out, scratch); });
+    return;
+  }
   KeyedRandom random(key);
-  Image* spare = &scratch.first;
+  JpegFile file(bytes, name);
+  const Box part = choose_part(*crop, file.width(), file.height(), random);
+  const int eighths = crop->scaled_decode ? choose_eighths(*crop, part) : 8;
+  const Box place = file.decode(eighths, part, scratch.decoded);
+  const auto scaled = [&](int pixels) { return pixels * eighths / 8.0; };
+  const Area area(scaled(part.x) - place.x, scaled(part.y) - place.y, scaled(part.width),
+                  scaled(part.height));
+  with_name([&] { return name; },
+            [&] {
+              const int height = crop->height, width = side_or(crop->width, height);
+              resample(scratch.decoded, area, height, width, {0, 0, width, height}, scratch.first);
+              run(1, Window(scratch.first), random, expected, out, scratch);
+            });
+}
+
+void TransformPlan::run(size_t first_step, Window window, KeyedRandom random, ImageShape expected,
+                        float* out, TransformScratch& scratch) const {
+  const bool taken = window.image.pixels == scratch.first.pixels.data();
+  Image* spare = taken ? &scratch.second : &scratch.first;
   // Makes the window a picture of its own, in the buffer that the window does not look at.
   const auto settle = [&] {
     materialise(window, *spare);
     window = Window(*spare);
     spare = spare == &scratch.first ? &scratch.second : &scratch.first;
   };
-  for (size_t i = 0; i < steps_.size(); ++i) {
+  for (size_t i = first_step; i < steps_.size(); ++i) {
     const TransformStep& step = steps_[i];
     if (const auto* resize = std::get_if<Resize>(&step)) {
       const auto [height, width] = resized(*resize, window.box.height, window.box.width);
@@ -229,6 +201,13 @@ void TransformPlan::apply(const ImageView& image, uint64_t key, ImageShape expec
       window.fill = crop->fill;
       const int y = random.uniform(0, spare_y), x = random.uniform(0, spare_x);
       window.crop(x - padding, y - padding, height, width);
+    } else if (const auto* part = std::get_if<RandomResizedCrop>(&step)) {
+      if (!window.plain()) settle();
+      Box box = choose_part(*part, window.box.width, window.box.height, random);
+      box.x += window.box.x, box.y += window.box.y;
+      resample(window.image, box, part->height, side_or(part->width, part->height), *spare);
+      window = Window(*spare);
+      spare = spare == &scratch.first ? &scratch.second : &scratch.first;
     } else {
       const bool flip = random.unit() < std::get<HorizontalFlip>(step).p;
       window.flip = window.flip != flip;
@@ -241,26 +220,7 @@ void TransformPlan::apply(const ImageView& image, uint64_t key, ImageShape expec
       shape == expected, ShapeError,
       "the picture is {} x {} x {} but the batch holds {} x {} x {}; add a Resize or CenterCrop",
       shape.channels, height, width, expected.channels, expected.height, expected.width);
-  const bool planes = window.image.order == PixelOrder::chw;
-  const int step = planes ? 1 : shape.channels;
-  const int64_t row_bytes = int64_t{step} * window.image.shape.width;
-  const int64_t plane_bytes = planes ? row_bytes * window.image.shape.height : 1;
-  int first, last;
-  window.span(first, last);
-  const bool cut = first > 0 || last < width;
-  for (int c = 0; c < shape.channels; ++c) {
-    const float* const table = table_[c].data();
-    const uint8_t* const plane = window.image.pixels + c * plane_bytes;
-    for (int y = 0; y < height; ++y, out += width) {
-      const bool there = window.has_row(y);
-      if (cut || !there) std::fill_n(out, width, table[window.fill]);
-      if (!there) continue;
-      const uint8_t* const row =
-          plane + (window.box.y + y) * row_bytes + (int64_t{window.box.x} + first) * step;
-      convert_row(row, step, last - first, window.flip, table,
-                  out + (window.flip ? width - last : first));
-    }
-  }
+  to_float(window, table_, out);
 }
 
 Tensor to_tensor(const ImageView& image, const Transform& transform, uint64_t key) {

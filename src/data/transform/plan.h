@@ -3,15 +3,20 @@
 
 #include <brim/data/transform.h>
 
-#include <array>
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
+
+#include "data/keyed.h"
+#include "data/transform/to_float.h"
+#include "data/transform/window.h"
 
 namespace brim::data {
 
 /// Buffers of one thread, reused from picture to picture.
 struct TransformScratch {
-  Image first, second;
+  Image decoded, first, second;
 };
 
 class TransformPlan {
@@ -28,12 +33,20 @@ class TransformPlan {
   void apply(const ImageView& image, uint64_t key, ImageShape expected, float* out,
              TransformScratch& scratch) const;
 
+  /// The same from the bytes of a JPEG or PNG file, of which no more is decoded than the first step
+  /// needs. `name` begins the errors, which are FileErrors for what cannot be decoded.
+  void apply_file(std::span<const uint8_t> bytes, const std::string& name, uint64_t key,
+                  ImageShape expected, float* out, TransformScratch& scratch) const;
+
  private:
+  /// The steps from `first_step` on.
+  void run(size_t first_step, Window window, KeyedRandom random, ImageShape expected, float* out,
+           TransformScratch& scratch) const;
   /// The CenterCrop that follows at once, or null.
   const CenterCrop* crop_after(size_t step) const;
 
   std::vector<TransformStep> steps_;
-  std::array<std::array<float, 256>, 3> table_;
+  ByteTable table_;
 };
 
 }  // namespace brim::data

@@ -5,115 +5,144 @@
 #include <cmath>
 #include <cstddef>
 
+#include "data/transform/resample_rows.h"
+
 namespace brim::data {
 namespace {
 
-constexpr int kBits = 22;  // 8-bit samples times weights must stay within 31 bits
-
-// Weights of the inputs of outputs [begin, begin + count) along one axis.
+// The inputs and weights of outputs [begin, begin + outputs) along one axis.
 struct Axis {
-  struct Span {
-    int first, count;
-  };
-  std::vector<Span> spans;
+  int begin = 0, end = 0;        // the pixels that the area touches
+  bool same = false;             // nothing changes: output i is pixel begin + i
+  std::vector<Taps> taps;        // counted from `begin`
   std::vector<int32_t> weights;  // `most` per output
   int most = 0;
 
-  Axis(int in, int64_t out, int64_t begin, int outputs) {
-    const double scale = static_cast<double>(in) / static_cast<double>(out);
-    const double support = std::max(scale, 1.0);
+  Axis(double from, double extent, int64_t out)
+      : begin(static_cast<int>(std::floor(from))),
+        end(static_cast<int>(std::ceil(from + extent))),
+        same(from == begin && extent == static_cast<double>(out)),
+        offset_(from - begin),
+        scale_(extent / static_cast<double>(out)) {}
+
+  void weigh(int first_output, int outputs) {
+    const int in = end - begin;
+    const double support = std::max(scale_, 1.0);
     most = static_cast<int>(std::ceil(support)) * 2 + 1;
-    spans.resize(static_cast<size_t>(outputs));
-    weights.assign(static_cast<size_t>(outputs) * most, 0);
-    std::vector<double> taps(static_cast<size_t>(most));
+    taps.resize(static_cast<size_t>(outputs));
+    weights.resize(static_cast<size_t>(outputs) * most);
+    std::vector<double> triangle(static_cast<size_t>(most));
     for (int i = 0; i < outputs; ++i) {
-      const double centre = (static_cast<double>(begin + i) + 0.5) * scale;
+      const double centre = offset_ + (static_cast<double>(first_output + i) + 0.5) * scale_;
       const int first = std::max(0, static_cast<int>(centre - support + 0.5));
       const int count = std::min(in, static_cast<int>(centre + support + 0.5)) - first;
       double sum = 0;
       for (int k = 0; k < count; ++k) {
-        taps[k] = std::max(0.0, 1 - std::abs((k + first - centre + 0.5) / support));
-        sum += taps[k];
+        triangle[k] = std::max(0.0, 1 - std::abs((k + first - centre + 0.5) / support));
+        sum += triangle[k];
       }
       for (int k = 0; k < count; ++k) {
         weights[static_cast<size_t>(i) * most + k] =
-            static_cast<int32_t>(0.5 + taps[k] / sum * (1 << kBits));
+            static_cast<int32_t>(0.5 + triangle[k] / sum * (1 << kWeightBits));
       }
-      spans[i] = {first, count};
+      taps[i] = {first, count};
     }
   }
+
+ private:
+  double offset_, scale_;
 };
 
-uint8_t round_down(int sum) { return static_cast<uint8_t>(std::clamp(sum >> kBits, 0, 255)); }
+uint8_t round_down(int sum) { return static_cast<uint8_t>(std::clamp(sum >> kWeightBits, 0, 255)); }
+
+// A picture's pixels by coordinate.
+struct Grid {
+  const uint8_t* corner;
+  ptrdiff_t step_x, step_y, step_c;
+
+  explicit Grid(const ImageView& in) : corner(in.pixels) {
+    const bool planes = in.order == PixelOrder::chw;
+    step_x = planes ? 1 : in.shape.channels;
+    step_y = step_x * in.shape.width;
+    step_c = planes ? ptrdiff_t{in.shape.height} * in.shape.width : 1;
+  }
+  const uint8_t* at(int x, int y) const { return corner + y * step_y + x * step_x; }
+};
+
+// One row of the first pass, of any order and number of channels.
+void row_across(const Grid& grid, const uint8_t* row, int channels, const Axis& axis, int width,
+                uint8_t* to) {
+  for (int x = 0; x < width; ++x) {
+    const auto [first, count] = axis.taps[x];
+    const int32_t* const weights = &axis.weights[static_cast<size_t>(x) * axis.most];
+    for (int c = 0; c < channels; ++c) {
+      const uint8_t* const from = row + first * grid.step_x + c * grid.step_c;
+      int sum = 1 << (kWeightBits - 1);
+      for (int k = 0; k < count; ++k) sum += from[k * grid.step_x] * weights[k];
+      *to++ = round_down(sum);
+    }
+  }
+}
+
+void copy_row(const Grid& grid, const uint8_t* row, int channels, int width, uint8_t* to) {
+  for (int x = 0; x < width; ++x) {
+    for (int c = 0; c < channels; ++c) *to++ = row[x * grid.step_x + c * grid.step_c];
+  }
+}
 
 }  // namespace
 
-void resample(const ImageView& in, const Box& box, int64_t height, int64_t width, const Box& part,
+void resample(const ImageView& in, const Area& area, int64_t height, int64_t width, const Box& part,
               Image& out) {
   const int channels = in.shape.channels;
-  const bool planes = in.order == PixelOrder::chw;
-  const ptrdiff_t step_x = planes ? 1 : channels;
-  const ptrdiff_t step_y = step_x * in.shape.width;
-  const ptrdiff_t step_c = planes ? ptrdiff_t{in.shape.height} * in.shape.width : 1;
-
+  Axis down(area.y, area.height, height), across(area.x, area.width, width);
   // Only the rows that the part is made of.
-  const bool same_height = height == box.height, same_width = width == box.width;
-  const Axis down = same_height ? Axis(1, 1, 0, 0) : Axis(box.height, height, part.y, part.height);
-  const int top = same_height ? part.y : down.spans.front().first;
+  if (!down.same) down.weigh(part.y, part.height);
+  const int top = down.same ? part.y : down.taps.front().first;
   const int bottom =
-      same_height ? part.y + part.height : down.spans.back().first + down.spans.back().count;
+      down.same ? part.y + part.height : down.taps.back().first + down.taps.back().count;
   const int64_t pixels = std::max<int64_t>(bottom - top, part.height) * part.width;
   BRIM_CHECK(pixels <= kMaxPixels, FileError,
              "a picture of {} x {} is too oblong to be resized to {} x {}: that takes {} pixels, "
              "more than the limit of {}; crop it first",
-             box.width, box.height, width, height, pixels, kMaxPixels);
+             across.end - across.begin, down.end - down.begin, width, height, pixels, kMaxPixels);
+  if (!across.same) across.weigh(part.x, part.width);
   out.width = part.width;
   out.height = part.height;
   out.channels = channels;
   out.pixels.resize(static_cast<size_t>(out.shape().bytes()));
 
   static thread_local std::vector<uint8_t> rows;  // those rows, `part.width` pixels, interleaved
-  const uint8_t* const corner = in.pixels + (box.y + top) * step_y + box.x * step_x;
+  const Grid grid(in);
   const size_t row_bytes = static_cast<size_t>(part.width) * channels;
-  rows.resize(row_bytes * (bottom - top));
-  if (same_width) {
-    for (int y = 0; y < bottom - top; ++y) {
-      for (int x = 0; x < part.width; ++x) {
-        for (int c = 0; c < channels; ++c) {
-          rows[y * row_bytes + x * channels + c] =
-              corner[y * step_y + (part.x + x) * step_x + c * step_c];
-        }
-      }
-    }
-  } else {
-    const Axis across(box.width, width, part.x, part.width);
-    for (int y = 0; y < bottom - top; ++y) {
-      for (int x = 0; x < part.width; ++x) {
-        const auto [first, count] = across.spans[x];
-        const int32_t* const weights = &across.weights[static_cast<size_t>(x) * across.most];
-        for (int c = 0; c < channels; ++c) {
-          const uint8_t* const from = corner + y * step_y + first * step_x + c * step_c;
-          int sum = 1 << (kBits - 1);
-          for (int k = 0; k < count; ++k) sum += from[k * step_x] * weights[k];
-          rows[y * row_bytes + x * channels + c] = round_down(sum);
-        }
-      }
+  rows.resize(row_bytes * (bottom - top) + 1);
+  // The vectors read a byte behind the pixel: the last one of the picture must be moved.
+  const bool vectors = channels == 3 && grid.step_x == 3;
+  const int last_row = across.end == in.shape.width ? in.shape.height - 1 : in.shape.height;
+  for (int y = top; y < bottom; ++y) {
+    const uint8_t* row = grid.at(across.begin, down.begin + y);
+    uint8_t* const to = &rows[row_bytes * (y - top)];
+    if (across.same) {
+      row += part.x * grid.step_x;
+      if (grid.step_c == 1)
+        std::copy_n(row, row_bytes, to);
+      else
+        copy_row(grid, row, channels, part.width, to);
+    } else if (vectors && down.begin + y < last_row) {
+      resample_across(row, across.taps.data(), across.weights.data(), across.most, part.width, to);
+    } else {
+      row_across(grid, row, channels, across, part.width, to);
     }
   }
-  if (same_height) {
-    out.pixels.assign(rows.begin(), rows.end());
+  if (down.same) {
+    out.pixels.assign(rows.begin(), rows.end() - 1);
     return;
   }
-  static thread_local std::vector<int> sums;
   for (int y = 0; y < part.height; ++y) {
-    const auto [first, count] = down.spans[y];
-    sums.assign(row_bytes, 1 << (kBits - 1));
-    for (int k = 0; k < count; ++k) {
-      const int32_t weight = down.weights[static_cast<size_t>(y) * down.most + k];
-      const uint8_t* const from = &rows[(first - top + k) * row_bytes];
-      for (size_t i = 0; i < row_bytes; ++i) sums[i] += from[i] * weight;
-    }
-    for (size_t i = 0; i < row_bytes; ++i) out.pixels[y * row_bytes + i] = round_down(sums[i]);
+    const auto [first, count] = down.taps[y];
+    resample_down(&rows[(first - top) * row_bytes], static_cast<int64_t>(row_bytes), count,
+                  &down.weights[static_cast<size_t>(y) * down.most],
+                  static_cast<int64_t>(row_bytes), &out.pixels[y * row_bytes]);
   }
 }
 

@@ -8,28 +8,38 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "data/image/box.h"
 
 namespace brim::data {
 
-/// A rectangle of pixels; it must lie inside the picture.
-struct Box {
-  int x = 0, y = 0, width = 0, height = 0;
+/// A rectangle whose edges may lie inside pixels.
+struct Area {
+  double x = 0, y = 0, width = 0, height = 0;
+
+  Area(double left, double top, double wide, double tall)
+      : x(left), y(top), width(wide), height(tall) {}
+  Area(const Box& box) : Area(box.x, box.y, box.width, box.height) {}  // NOLINT
 };
 
-/// Resamples `box` of `in` to height x width, interleaved, into `out` (which must not be `in`).
-/// With `part` it makes only that rectangle of the result, and takes only the memory of that.
-/// Throws FileError when it would need more than kMaxPixels.
-void resample(const ImageView& in, const Box& box, int64_t height, int64_t width, const Box& part,
+/// Resamples `area` of `in` (it must lie inside) to height x width and makes the rectangle `part`
+/// of the result, interleaved, in `out` (which must not be `in`); it takes only the memory of that.
+/// No pixel beside those that the area touches is looked at. Throws FileError when it would need
+/// more than kMaxPixels.
+void resample(const ImageView& in, const Area& area, int64_t height, int64_t width, const Box& part,
               Image& out);
+
+/// The whole of the result.
 void resample(const ImageView& in, const Box& box, int height, int width, Image& out);
 
-/// Puts `name()` in front of the FileError that `body` throws.
+/// Puts `name()` in front of the FileError or ShapeError that `body` throws.
 template <class Name, class Body>
 decltype(auto) with_name(const Name& name, const Body& body) {
   try {
     return body();
   } catch (const FileError& error) {
     raise<FileError>("{}: {}", name(), error.what());
+  } catch (const ShapeError& error) {
+    raise<ShapeError>("{}: {}", name(), error.what());
   }
 }
 

@@ -1,0 +1,27 @@
+// The two inner loops of resampling, for the vector instructions of the machine. All arithmetic is
+// on integers, so every instruction set gives the same bytes.
+#pragma once
+
+#include <cstdint>
+
+namespace brim::data {
+
+/// Weights have so many bits behind the point: 8-bit samples times weights must stay within 31.
+inline constexpr int kWeightBits = 22;
+
+/// The inputs of one output along an axis.
+struct Taps {
+  int first, count;
+};
+
+/// One row of interleaved RGB: `to` gets `width` pixels, pixel x the weighted sum of the pixels
+/// taps[x] of `from`, with weights from weights[x * stride]. Reads and writes one byte more than
+/// the last pixel.
+void resample_across(const uint8_t* from, const Taps* taps, const int32_t* weights, int stride,
+                     int width, uint8_t* to);
+
+/// The weighted sum of `count` rows of `bytes` bytes, `pitch` bytes apart.
+void resample_down(const uint8_t* rows, int64_t pitch, int count, const int32_t* weights,
+                   int64_t bytes, uint8_t* to);
+
+}  // namespace brim::data
