@@ -8,6 +8,7 @@
 
 #include "data/keyed.h"
 #include "data/scratch.h"
+#include "data/transform/byte_scale.h"
 #include "data/transform/plan.h"
 #include "data/transform/random_resized_crop.h"
 #include "data/transform/resample.h"
@@ -79,6 +80,25 @@ TEST(Transform, ToFloatIsExact) {
   EXPECT_EQ(to_tensor(ImageView(planes.data(), {3, 4, 5}, PixelOrder::chw)).to_vector<float>(),
             got);
   EXPECT_EQ(to_tensor(image).shape(), (Shape{3, 4, 5}));
+}
+
+TEST(ByteScale, VectorsMakeTheBitsOfTheDivisions) {
+  KeyedRandom random(9);
+  std::vector<uint8_t> bytes(256);
+  for (size_t i = 0; i < 256; ++i) bytes[i] = static_cast<uint8_t>(i * 7);
+  for (int round = 0; round < 300; ++round) {
+    const float mean = random.unit() - 0.25f, std = round % 3 ? random.unit() + 1e-3f : 1e-20f;
+    const ByteScale scale(mean, std);
+    const int count = round == 0 ? 256 : random.uniform(0, 70);
+    const bool flip = random.uniform(0, 1) != 0;
+    std::vector<float> got(static_cast<size_t>(count)), expected;
+    scale.convert(bytes.data(), count, flip, got.data());
+    for (int i = 0; i < count; ++i) {
+      const auto byte = static_cast<float>(bytes[static_cast<size_t>(flip ? count - 1 - i : i)]);
+      expected.push_back((byte / 255.0f - mean) / std);
+    }
+    ASSERT_EQ(got, expected) << mean << " " << std << " " << count;
+  }
 }
 
 TEST(Transform, WindowsEqualAPlainLoop) {

@@ -87,8 +87,7 @@ TransformPlan::TransformPlan(const Transform& transform) : steps_(transform.step
     BRIM_CHECK(std::isfinite(mean[c]) && std::isfinite(std[c]) && std[c] > 0, ValueError,
                "[Normalize] mean {} and std {} of channel {}: the std must be above 0", mean[c],
                std[c], c);
-    for (int x = 0; x < 256; ++x)
-      table_[c][x] = (static_cast<float>(x) / 255.0f - mean[c]) / std[c];
+    scales_[c] = ByteScale(mean[c], std[c]);
   }
 }
 
@@ -220,7 +219,7 @@ void TransformPlan::run(size_t first_step, Window window, KeyedRandom random, Im
       shape == expected, ShapeError,
       "the picture is {} x {} x {} but the batch holds {} x {} x {}; add a Resize or CenterCrop",
       shape.channels, height, width, expected.channels, expected.height, expected.width);
-  to_float(window, table_, out);
+  to_float(window, scales_, out);
 }
 
 Tensor to_tensor(const ImageView& image, const Transform& transform, uint64_t key) {

@@ -46,7 +46,7 @@ class TransformPlan {
   const CenterCrop* crop_after(size_t step) const;
 
   std::vector<TransformStep> steps_;
-  ByteTable table_;
+  std::array<ByteScale, 3> scales_;
 };
 
 }  // namespace brim::data

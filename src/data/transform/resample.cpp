@@ -115,34 +115,34 @@ void resample(const ImageView& in, const Area& area, int64_t height, int64_t wid
   static thread_local std::vector<uint8_t> rows;  // those rows, `part.width` pixels, interleaved
   const Grid grid(in);
   const size_t row_bytes = static_cast<size_t>(part.width) * channels;
-  rows.resize(row_bytes * (bottom - top) + 1);
-  // The vectors read a byte behind the pixel: the last one of the picture must be moved.
-  const bool vectors = channels == 3 && grid.step_x == 3;
+  const size_t pitch = row_bytes + 1;  // vectors write a byte behind a row
+  rows.resize(pitch * (bottom - top));
+  // They also read a byte behind it: the last row of the picture goes without them.
+  const bool vectors = channels == 3 && grid.step_x == 3 && !across.same;
   const int last_row = across.end == in.shape.width ? in.shape.height - 1 : in.shape.height;
   for (int y = top; y < bottom; ++y) {
     const uint8_t* row = grid.at(across.begin, down.begin + y);
-    uint8_t* const to = &rows[row_bytes * (y - top)];
+    uint8_t* const to = &rows[pitch * (y - top)];
     if (across.same) {
-      row += part.x * grid.step_x;
-      if (grid.step_c == 1)
-        std::copy_n(row, row_bytes, to);
-      else
-        copy_row(grid, row, channels, part.width, to);
-    } else if (vectors && down.begin + y < last_row) {
-      resample_across(row, across.taps.data(), across.weights.data(), across.most, part.width, to);
+      copy_row(grid, row + part.x * grid.step_x, channels, part.width, to);
+    } else if (vectors && y + 1 < bottom && down.begin + y + 1 < last_row) {
+      resample_across(row, grid.step_y, across.taps.data(), across.weights.data(), across.most,
+                      part.width, to, static_cast<int64_t>(pitch));
+      ++y;  // two at a time
     } else {
       row_across(grid, row, channels, across, part.width, to);
     }
   }
-  if (down.same) {
-    out.pixels.assign(rows.begin(), rows.end() - 1);
-    return;
-  }
   for (int y = 0; y < part.height; ++y) {
+    uint8_t* const to = &out.pixels[y * row_bytes];
+    if (down.same) {
+      std::copy_n(&rows[y * pitch], row_bytes, to);
+      continue;
+    }
     const auto [first, count] = down.taps[y];
-    resample_down(&rows[(first - top) * row_bytes], static_cast<int64_t>(row_bytes), count,
+    resample_down(&rows[(first - top) * pitch], static_cast<int64_t>(pitch), count,
                   &down.weights[static_cast<size_t>(y) * down.most],
-                  static_cast<int64_t>(row_bytes), &out.pixels[y * row_bytes]);
+                  static_cast<int64_t>(row_bytes), to);
   }
 }
 

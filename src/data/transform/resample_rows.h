@@ -14,11 +14,11 @@ struct Taps {
   int first, count;
 };
 
-/// One row of interleaved RGB: `to` gets `width` pixels, pixel x the weighted sum of the pixels
-/// taps[x] of `from`, with weights from weights[x * stride]. Reads and writes one byte more than
-/// the last pixel.
-void resample_across(const uint8_t* from, const Taps* taps, const int32_t* weights, int stride,
-                     int width, uint8_t* to);
+/// Two rows of interleaved RGB, `from` and `from + pitch`: `to` and `to + to_pitch` get `width`
+/// pixels each, pixel x the weighted sum of the pixels taps[x] of the row, with weights from
+/// weights[x * stride]. Reads and writes one byte more than the last pixel of each row.
+void resample_across(const uint8_t* from, int64_t pitch, const Taps* taps, const int32_t* weights,
+                     int stride, int width, uint8_t* to, int64_t to_pitch);
 
 /// The weighted sum of `count` rows of `bytes` bytes, `pitch` bytes apart.
 void resample_down(const uint8_t* rows, int64_t pitch, int count, const int32_t* weights,

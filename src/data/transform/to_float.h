@@ -3,14 +3,12 @@
 
 #include <array>
 
+#include "data/transform/byte_scale.h"
 #include "data/transform/window.h"
 
 namespace brim::data {
 
-/// The value of each byte, per channel.
-using ByteTable = std::array<std::array<float, 256>, 3>;
-
-/// Writes (C, H, W) of the window's size.
-void to_float(const Window& window, const ByteTable& table, float* out);
+/// Writes (3, H, W) of the window's size.
+void to_float(const Window& window, const std::array<ByteScale, 3>& scales, float* out);
 
 }  // namespace brim::data

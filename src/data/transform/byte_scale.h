@@ -1,0 +1,29 @@
+// From bytes to normalised floats, the same bits by table and by vectors.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace brim::data {
+
+/// (x / 255 - mean) / std for the bytes of one channel, each operation rounded as IEEE 754 says.
+class ByteScale {
+ public:
+  ByteScale() = default;
+  ByteScale(float mean, float std);
+
+  float operator()(uint8_t x) const { return table_[x]; }
+
+  /// `count` bytes; with `flip` the last one comes first.
+  void convert(const uint8_t* from, int count, bool flip, float* to) const;
+
+ private:
+  std::array<float, 256> table_{};
+  float mean_ = 0, std_ = 1;
+  bool vectors_ = false;  // the vector code makes the bits of the table
+};
+
+/// Splits `count` pixels of interleaved RGB into three rows.
+void split_rgb(const uint8_t* from, int count, uint8_t* red, uint8_t* green, uint8_t* blue);
+
+}  // namespace brim::data
