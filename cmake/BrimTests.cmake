@@ -43,6 +43,12 @@ if(BRIM_TESTS AND GTest_FOUND)
   endforeach()
 endif()
 
+# `kill -9` at random moments of a training run, each followed by --resume; by hand with --kills 50.
+find_program(BRIM_PYTHON python3)
+if(BRIM_TESTS AND BRIM_PYTHON AND TARGET brim-cli)
+  brim_add_test(train_kills ${BRIM_PYTHON} tests/train/kill_resume.py $<TARGET_FILE:brim-cli> --kills 5)
+endif()
+
 # tests/fuzz/<name>_fuzz.cpp defines LLVMFuzzerTestOneInput; its seeds lie in tests/fuzz/corpus/<name>/.
 # Under BRIM_FUZZ it is a libFuzzer program, otherwise a plain one that runs the seeds once.
 if(BRIM_TESTS)

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/checkpoint_every.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/libraries.h"
@@ -16,7 +17,7 @@
 #include "cli/report.h"
 #include "cli/signals.h"
 #include "cli/start.h"
-#include "train/checkpoint.h"
+#include "train/run_folder.h"
 
 namespace brim::cli {
 namespace {
@@ -25,10 +26,13 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string recipe, data, device = "cpu", workers = "auto", out, resume, memory_limit, json;
+  std::string checkpoint_every = "60s";
   std::optional<int64_t> epochs, batch, steps;
   std::optional<double> lr;
   std::optional<uint64_t> seed;
   int threads = 0;
+  int64_t keep = 2;
+  std::string repeated;  // options that a resumed run needs again, as typed
 };
 
 /// The recipe with the options over it. A resumed run takes its recipe from the checkpoint.
@@ -60,7 +64,7 @@ int workers_of(const std::string& text) {
 }
 
 Json result_json(const Options& o, const train::Recipe& r, const train::TrainResult& result,
-                 double startup_ms, int workers) {
+                 double startup_ms, const train::Trainer& trainer) {
   const Device device(o.device);
   const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
   Json json;
@@ -70,6 +74,8 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
   json["images_per_s"] = result.images_per_s;
   json["us_per_step"] = result.us_per_step;
   json["steps"] = result.steps;
+  json["total_steps"] = result.total_steps;
+  json["total_images"] = result.total_images;
   json["epochs"] = result.epochs_done;
   json["batch"] = r.batch;
   json["final_loss"] = number(result.final_loss);
@@ -82,30 +88,53 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
   json["seconds"] = result.seconds;
   json["startup_ms"] = startup_ms;
   json["threads"] = num_threads();
-  json["workers"] = workers;
+  json["workers"] = trainer.loader().options().workers;
   json["skipped"] = result.skipped;
+  json["resumed_from"] =
+      trainer.resumed_from().empty() ? Json(nullptr) : Json(trainer.resumed_from());
+  json["checkpoints"] = result.checkpoints;
+  json["checkpoint_failures"] = result.checkpoint_failures;
   json["stopped"] = result.stopped;
   json["versions"] = build_versions();
   return json;
 }
 
-/// What to type to go on after a stop.
-std::string resume_hint(const Options& o, const train::TrainResult& result) {
+/// Where the run stands after a stop, and what to type to go on.
+std::string resume_hint(const Options& o, const train::Trainer& trainer,
+                        const train::TrainResult& result) {
   const std::string folder = o.out.empty() ? o.resume : o.out;
-  if (folder.empty()) return "nothing was saved; with --out DIR a stopped run can be resumed";
-  // Before its first epoch is finished, a run that writes elsewhere goes on from the old folder.
-  const bool begun = !train::last_checkpoint(folder).empty();
-  if (!begun && o.resume.empty())
-    return fmt::format("no epoch was finished, so {} holds no checkpoint; start again", folder);
-  std::string command = "brim train --resume " + shell_word(begun ? folder : o.resume);
-  if (!begun) command += " --out " + shell_word(folder);
-  if (!o.data.empty()) command += " --data " + shell_word(o.data);
-  if (o.epochs) command += fmt::format(" --epochs {}", *o.epochs);
-  return fmt::format("to go on after epoch {}: {}", result.epochs_done, command);
+  if (folder.empty())
+    return fmt::format(
+        "stopped at step {}; nothing was kept; with --out DIR a stopped run can be "
+        "resumed",
+        result.total_steps);
+  const std::vector<std::string> kept = train::list_checkpoints(folder);
+  if (kept.empty() && trainer.resumed_from().empty())
+    return fmt::format("stopped at step {}; nothing was kept: {} holds no checkpoint",
+                       result.total_steps, folder);
+  const std::string last = kept.empty() ? trainer.resumed_from() : kept.front();
+  const bool all = last.ends_with(train::checkpoint_path("", result.total_steps));
+  std::string command = "brim train --resume " + shell_word(kept.empty() ? o.resume : folder);
+  if (kept.empty()) command += " --out " + shell_word(folder);
+  return fmt::format("stopped at step {}{}; to go on: {}{}", result.total_steps,
+                     all ? "" : fmt::format(", the last checkpoint is {}", last), command,
+                     o.repeated);
+}
+
+/// Options whose values are not in a checkpoint, as they were given.
+std::string repeated_options(const CLI::App& app) {
+  std::string text;
+  for (const char* name : {"--data", "--device", "--epochs", "--workers", "--threads",
+                           "--checkpoint-every", "--keep", "--memory-limit"})
+    if (const CLI::Option* option = app.get_option(name); option->count() > 0)
+      text += fmt::format(" {} {}", name, shell_word(option->results().back()));
+  return text;
 }
 
 int run(const Options& o) {
   const int workers = workers_of(o.workers);
+  train::CheckpointOptions checkpoint{.keep = o.keep};
+  parse_checkpoint_every(o.checkpoint_every, checkpoint);
   const train::Recipe recipe = chosen_recipe(o);
   const Device device(o.device);
   check_json_path(o.json);
@@ -117,14 +146,20 @@ int run(const Options& o) {
   ProgressDisplay display(quiet);
   double startup_ms = 0;
   const std::atomic<int>& stop = watch_signals();
+  const auto warn = [&](const std::string& line) {
+    display.finish();
+    fmt::print(stderr, "brim: warning: {}\n", line);
+  };
   const train::TrainOptions options{.device = device,
                                     .workers = workers,
                                     .max_steps = o.steps.value_or(0),
                                     .out = o.out,
                                     .resume = o.resume,
+                                    .checkpoint = checkpoint,
                                     .progress = [&](const auto& p) { display.show(p); },
                                     .stage = [&](const char* s, double f) { display.show(s, f); },
                                     .first_step = [&] { startup_ms = milliseconds_since_start(); },
+                                    .warn = warn,
                                     .stop = &stop};
   std::optional<train::Trainer> opened;
   try {
@@ -141,14 +176,20 @@ int run(const Options& o) {
     fmt::print("{}: {} images of {}, {} epochs of batch {} on {}, seed {}\n", recipe.name,
                trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch, device.str(),
                recipe.seed);
+    if (!trainer.resumed_from().empty())
+      fmt::print("going on from {}, after step {}\n", trainer.resumed_from(),
+                 trainer.steps_before());
+    else if (!o.resume.empty())
+      fmt::print("{} holds no checkpoint yet: beginning anew\n", o.resume);
     std::fflush(stdout);
   }
   train::TrainResult result = trainer.train();
   display.finish();
   const bool trained = !result.stopped;
-  // What the training cost is told even if the evaluation fails.
+  // What the training cost is told even if the weights cannot be written or the evaluation fails.
   std::exception_ptr failure;
   try {
+    if (trained) trainer.save();
     if (trained) result.test = trainer.test();
   } catch (const std::exception&) {
     failure = std::current_exception();
@@ -162,15 +203,16 @@ int run(const Options& o) {
     if (trained && result.steps == 0)
       fmt::print("all {} epochs were trained before; --epochs N goes on\n", recipe.epochs);
     if (result.skipped > 0) fmt::print("{} corrupt samples were left out\n", result.skipped);
+    if (result.checkpoint_failures > 0)
+      fmt::print("{} checkpoints could not be written, {} were\n", result.checkpoint_failures,
+                 result.checkpoints);
     if (result.test)
       fmt::print("{}", accuracy_table(*result.test));
     else if (!result.stopped && !failure)
       fmt::print("{} has no test split, so the accuracy is unknown\n", recipe.data);
     fmt::print("where the time of training went\n{}", result.account.table());
   }
-  if (!o.json.empty())
-    write_json(result_json(o, recipe, result, startup_ms, trainer.loader().options().workers),
-               o.json);
+  if (!o.json.empty()) write_json(result_json(o, recipe, result, startup_ms, trainer), o.json);
   if (failure) std::rethrow_exception(failure);
   if (!result.stopped) return 0;
   const std::string& folder = o.out.empty() ? o.resume : o.out;
@@ -178,7 +220,7 @@ int run(const Options& o) {
     fmt::print(stderr, "brim: stopped during the evaluation, after the training was finished{}\n",
                folder.empty() ? "" : " and saved to " + folder);
   else
-    fmt::print(stderr, "brim: stopped at step {}; {}\n", result.steps, resume_hint(o, result));
+    fmt::print(stderr, "brim: {}\n", resume_hint(o, trainer, result));
   return 128 + stop.load();
 }
 
@@ -199,9 +241,18 @@ const Register train_command(
            ->check(CLI::Range(int64_t{1}, int64_t{1} << 60));
        app.add_option("--out", o->out, "folder for model.safetensors and checkpoints");
        app.add_option("--resume", o->resume, "folder of a run to go on with");
+       app.add_option("--checkpoint-every", o->checkpoint_every,
+                      "steps (100), seconds (60s), or epoch: only at its end")
+           ->capture_default_str();
+       app.add_option("--keep", o->keep, "newest checkpoints that stay, beside the best one")
+           ->check(CLI::Range(1, 1000000))
+           ->capture_default_str();
        app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");
        app.add_option("--json", o->json, "write the result to a file, or - for standard output");
-       return [o] { return run(*o); };
+       return [o, &app] {
+         o->repeated = repeated_options(app);
+         return run(*o);
+       };
      }});
 
 }  // namespace

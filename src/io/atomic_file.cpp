@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -23,7 +24,22 @@ std::string temporary_name(const std::string& path) {
   return fmt::format("{}.{}-{}.tmp", path, getpid(), ++count);
 }
 
+bool all_digits(std::string_view text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 }  // namespace
+
+bool is_temporary_name(std::string_view name, std::string_view of) {
+  if (name.size() < of.size() + 8 || !name.starts_with(of) || name[of.size()] != '.' ||
+      !name.ends_with(".tmp"))
+    return false;
+  name = name.substr(of.size() + 1, name.size() - of.size() - 5);
+  const size_t dash = name.find('-');
+  return dash != std::string_view::npos && all_digits(name.substr(0, dash)) &&
+         all_digits(name.substr(dash + 1));
+}
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
@@ -115,7 +131,13 @@ void AtomicFile::flush() {
   buffer_.clear();
 }
 
-void AtomicFile::commit() {
+void AtomicFile::start_writeback() {
+  flush();
+  // Only a hint; what fails is told by fsync.
+  if (fd_ >= 0) sync_file_range(fd_, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
+void AtomicFile::commit(FolderSync folder) {
   BRIM_CHECK(fd_ >= 0, FileError, "[file] {}: committed twice", path_);
   flush();
   const bool replaces = temporary_ != path_;
@@ -130,7 +152,7 @@ void AtomicFile::commit() {
     unlink(temporary_.c_str());
     fail("put in place", error);
   }
-  sync_folder(parent_folder(path_));
+  if (folder == FolderSync::now) sync_folder(parent_folder(path_));
 }
 
 void write_file_atomically(const std::string& path, std::string_view text) {

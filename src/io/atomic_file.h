@@ -3,10 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace brim::io {
+
+/// Who makes the name durable: commit(), or the caller, after several files, with sync_folder().
+enum class FolderSync : uint8_t { now, later };
 
 class AtomicFile {
  public:
@@ -20,8 +24,12 @@ class AtomicFile {
   /// Throws FileError (for example when the disk is full).
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
+  /// Lets the system begin to store what was written. Before the commits of several files: they
+  /// then wait for the disk together. Throws FileError.
+  void start_writeback();
   /// Makes the file durable under its name. Throws FileError.
-  void commit();
+  void commit(FolderSync folder = FolderSync::now);
+  const std::string& path() const { return path_; }
 
  private:
   [[noreturn]] void fail(const char* what, int error);
@@ -36,6 +44,10 @@ class AtomicFile {
 
 /// Writes `text` as the whole content of `path`, atomically. Throws FileError.
 void write_file_atomically(const std::string& path, std::string_view text);
+
+/// Whether `name` is what an AtomicFile of the file name `of` is written under, in any process:
+/// what a killed one leaves behind.
+bool is_temporary_name(std::string_view name, std::string_view of);
 
 /// Makes what was renamed into `folder` durable. Throws FileError.
 void sync_folder(const std::string& folder);

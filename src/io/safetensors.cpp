@@ -10,6 +10,7 @@
 #include "io/atomic_file.h"
 #include "io/input_bytes.h"
 #include "io/safetensors_header.h"
+#include "io/safetensors_writer.h"
 
 namespace brim::io {
 
@@ -93,7 +94,8 @@ TensorMap load_safetensors(const std::string& path, Device device) {
   return SafeTensors(path).load_all(device);
 }
 
-void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
+void write_safetensors(AtomicFile& file, const TensorMap& tensors, const Metadata& metadata) {
+  const std::string& path = file.path();
   // Wide types first, so that each tensor lies aligned to its element (as the reference does).
   std::vector<std::pair<std::string, Tensor>> order(tensors.begin(), tensors.end());
   for (const auto& [name, x] : order) {
@@ -127,13 +129,17 @@ void save_safetensors(const std::string& path, const TensorMap& tensors, const M
              "[safetensors] {}: a header of {} bytes is above the format's limit of {}", path,
              length, kMaxHeader);
 
-  AtomicFile file(path);
   file.write(&length, 8);
   file.write(json);
   for (const auto& [name, x] : order) {
     const Tensor host = x.detach().to(Device::cpu()).contiguous();
     file.write(host.raw(), static_cast<size_t>(host.numel()) * size_of(host.dtype()));
   }
+}
+
+void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
+  AtomicFile file(path);
+  write_safetensors(file, tensors, metadata);
   file.commit();
 }
 

@@ -1,9 +1,9 @@
-// Checkpoints of a run: one fresh folder each, `DIR/checkpoint-0003` for the end of epoch 3. It is
-// complete or not there: written under another name, synced, renamed; the one before is removed
-// after that.
+// What one checkpoint holds and how it is written: a folder of files, with a manifest of their
+// sizes and hashes. How checkpoints come and go in a run's folder: run_folder.h.
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,32 +13,58 @@
 
 namespace brim::train {
 
+/// A sum of losses and how many steps are in it.
+struct LossSum {
+  double sum = 0;
+  int64_t steps = 0;
+  /// NaN without steps.
+  double mean() const {
+    return steps ? sum / static_cast<double>(steps) : std::numeric_limits<double>::quiet_NaN();
+  }
+};
+
+/// The epoch end with the lowest mean loss over its epoch.
+struct BestCheckpoint {
+  int64_t steps = 0;  ///< 0: there is none yet
+  double loss = 0;
+};
+
+/// Where a run is between two steps. Counts are since the very start.
+struct Position {
+  int64_t epoch = 0;        ///< whole epochs behind
+  int64_t batch = 0;        ///< batches of the current epoch behind
+  int64_t epoch_steps = 0;  ///< steps in the current epoch; fewer, where whole batches were corrupt
+  int64_t steps = 0, images = 0;
+  int64_t skipped = 0;                                          ///< corrupt samples
+  LossSum unreported;                                           ///< since the last report
+  LossSum epoch_reported;                                       ///< of this epoch's reports
+  double last_loss = std::numeric_limits<double>::quiet_NaN();  ///< of the last report
+};
+
 struct Checkpoint {
-  int64_t epochs = 0;  ///< whole epochs that were trained
-  int64_t steps = 0;   ///< since the very start
-  RandomKey random;    ///< state of Generator::global()
+  Position at;
+  BestCheckpoint best;
+  RandomKey random;  ///< state of Generator::global()
   Recipe recipe;
+  int64_t samples = 0;               ///< of an epoch
   std::vector<std::string> classes;  ///< of the training data, by label
   StateDict model;
   StateDict optimizer;
   StateDict schedule;
 };
 
-/// Writes the checkpoint below `folder` (made if needed) and removes those of earlier epochs.
-/// Throws FileError; then the earlier ones are untouched.
-void save_checkpoint(const std::string& folder, const Checkpoint& checkpoint);
+/// Writes all files into the empty folder `path`, each of them and the folder synced. Throws
+/// FileError.
+void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
 
-/// The path of the last checkpoint below `folder`, or "" when there is none.
-std::string last_checkpoint(const std::string& folder);
+/// Checks the folder against its manifest: every byte is read. Throws FileError naming the file
+/// that is missing or damaged.
+void verify_checkpoint(const std::string& path);
 
-/// Reads one and checks it against its manifest. Throws FileError naming the file that is missing
-/// or damaged.
+/// Reads one, verified. Throws FileError.
 Checkpoint load_checkpoint(const std::string& path);
 
-/// Only what state.json says. Throws FileError.
+/// Only what state.json says, not verified. Throws FileError.
 Checkpoint load_checkpoint_state(const std::string& path);
-
-/// Makes a folder and those above it. Throws FileError.
-void make_folder(const std::string& folder);
 
 }  // namespace brim::train

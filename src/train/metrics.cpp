@@ -9,8 +9,6 @@
 #include <brim/ops/loss.h>
 #include <brim/ops/reduce.h>
 
-#include <limits>
-
 namespace brim::train {
 
 LossMeter::LossMeter(Device device) : sum_(zeros({}, {.device = device})) {}
@@ -18,16 +16,15 @@ LossMeter::LossMeter(Device device) : sum_(zeros({}, {.device = device})) {}
 void LossMeter::add(const Tensor& loss) {
   const NoGrad guard;
   sum_.add_(loss.detach());
-  ++count_;
+  ++steps_;
 }
 
-double LossMeter::read() {
-  if (count_ == 0) return std::numeric_limits<double>::quiet_NaN();
-  const double mean = sum_.item() / static_cast<double>(count_);
+LossSum LossMeter::read() const { return {steps_ ? sum_.item() : 0, steps_}; }
+
+void LossMeter::reset(const LossSum& from) {
   const NoGrad guard;
-  sum_.zero_();
-  count_ = 0;
-  return mean;
+  sum_.fill_(from.sum);
+  steps_ = from.steps;
 }
 
 AccuracyMeter::AccuracyMeter(int64_t classes, Device device)

@@ -4,20 +4,24 @@
 #include <brim/core/tensor.h>
 #include <brim/train/trainer.h>
 
+#include "train/checkpoint.h"
+
 namespace brim::train {
 
-/// The mean loss of the steps since the last read.
+/// The summed loss of the steps since it began anew.
 class LossMeter {
  public:
   explicit LossMeter(Device device);
   /// `loss`: a scalar. Queues one addition; reads nothing.
   void add(const Tensor& loss);
-  /// Reads the sum (waiting for the device), and begins anew. NaN when nothing was added.
-  double read();
+  /// Reads the sum, waiting for the device.
+  LossSum read() const;
+  /// Begins anew, or goes on from what was read before: the same sums, bit for bit.
+  void reset(const LossSum& from = {});
 
  private:
   Tensor sum_;
-  int64_t count_ = 0;
+  int64_t steps_ = 0;
 };
 
 /// Correct predictions by class, and the summed loss.

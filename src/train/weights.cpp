@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "train/weights_metadata.h"
 
 namespace brim::train {
 namespace {
@@ -44,13 +45,16 @@ bool same_classes(const std::vector<std::string>& a, const std::vector<std::stri
   return classes_json(a) == classes_json(b);
 }
 
+io::Metadata weights_metadata(const Recipe& recipe, const std::vector<std::string>& classes) {
+  return {{"format", "pt"},
+          {"brim.recipe", recipe.toml()},
+          {"brim.name", recipe.name},
+          {"brim.classes", classes_json(classes)}};
+}
+
 void save_weights(const std::string& path, const nn::Module& model, const Recipe& recipe,
                   const std::vector<std::string>& classes) {
-  io::save_safetensors(path, model.state_dict(),
-                       {{"format", "pt"},
-                        {"brim.recipe", recipe.toml()},
-                        {"brim.name", recipe.name},
-                        {"brim.classes", classes_json(classes)}});
+  io::save_safetensors(path, model.state_dict(), weights_metadata(recipe, classes));
 }
 
 WeightsInfo read_weights_info(const WeightsFile& file) {

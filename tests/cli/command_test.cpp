@@ -126,7 +126,7 @@ TEST_F(Command, TrainEvalPredictAndResume) {
   const std::string out = folder / "run";
   Ran ran = run_brim(train({"--epochs", "2", "--out", out, "--json", folder / "t.json"}));
   ASSERT_EQ(ran.code, 0) << ran.err;
-  EXPECT_TRUE(fs::exists(out + "/checkpoint-0002"));
+  EXPECT_TRUE(fs::exists(out + "/checkpoint-00000030"));
   const std::string weights = out + "/model.safetensors";
 
   ran = run_brim(
@@ -150,7 +150,7 @@ TEST_F(Command, TrainEvalPredictAndResume) {
   ran = run_brim({"train", "--resume", out, "--epochs", "3", "--json", "-"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(json::parse(ran.out)["steps"], 15);
-  EXPECT_TRUE(fs::exists(out + "/checkpoint-0003"));
+  EXPECT_TRUE(fs::exists(out + "/checkpoint-00000045"));
 
   ran = run_brim({"train", "--resume", out, "--epochs", "3"});
   ASSERT_EQ(ran.code, 0) << ran.err;
@@ -184,34 +184,83 @@ TEST_F(Command, ConvertsWeightsToPyTorchAndBack) {
   EXPECT_EQ(run_brim({"convert", pth, back, "--overwrite"}).code, 0);
 }
 
-TEST_F(Command, SignalsStopCleanly) {
+/// Shell text that sends `signal` to the command, which `exec` puts in the shell's place, once
+/// `condition` holds.
+std::string signal_when(const std::string& condition, const std::string& signal) {
+  return "p=$$; ( for i in $(seq 900); do " + condition + " && break; sleep 0.02; done; kill -" +
+         signal + " $p ) & ";
+}
+
+TEST_F(Command, SignalsWriteACheckpointAndTellHowToGoOn) {
   for (const auto& [signal, code] : {std::pair("INT", 130), std::pair("TERM", 143)}) {
-    const std::string out = folder / signal;
-    // The process that `exec` turns into brim gets the signal once a checkpoint is there.
-    const std::string before = "p=$$; ( for i in $(seq 900); do ls " + in_quotes(out) +
-                               " 2>/dev/null | grep -q '^checkpoint' && break; sleep 0.05; done; "
-                               "kill -" +
-                               signal + " $p ) & ";
-    const Ran ran = run_brim(train({"--epochs", "100000", "--out", out}), before);
-    EXPECT_EQ(ran.code, code) << ran.err;
+    const std::string out = folder / (std::string(signal) + " run"), other = folder / signal;
+    Ran ran = run_brim(train({"--epochs", "100000", "--workers", "1", "--out", out}),
+                       signal_when("ls " + in_quotes(out) + " 2>/dev/null | grep -q ^ch", signal));
+    ASSERT_EQ(ran.code, code) << ran.err;
     EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
-    EXPECT_NE(ran.err.find("brim train --resume " + out), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("; to go on: brim train --resume " + in_quotes(out) + " --data " +
+                           (folder / "data --epochs 100000 --workers 1\n")),
+              std::string::npos)
+        << ran.err;
     EXPECT_FALSE(fs::exists(out + "/model.safetensors"));
-    EXPECT_EQ(std::distance(fs::directory_iterator(out), {}), 1) << "only the last checkpoint";
+    int stopped_at = 0;
+    ASSERT_EQ(std::sscanf(ran.err.c_str(), "brim: stopped at step %d; ", &stopped_at), 1);
+    // What it prints, cut short, equals the run that was not stopped.
+    ran = run_brim({"train", "--resume", out, "--steps", "7"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    ran = run_brim(
+        train({"--epochs", "100000", "--steps", std::to_string(stopped_at + 7), "--out", other}));
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(slurp(out + "/model.safetensors"), slurp(other + "/model.safetensors"));
   }
 }
 
-TEST_F(Command, StopBeforeTheFirstEpochNamesTheFolderThatHasACheckpoint) {
-  const std::string old = folder / "old run", out = folder / "out";
-  ASSERT_EQ(run_brim({"train", "tutorial-cnn", "--epochs", "1", "--batch", "8", "--out", old}).code,
-            0);
-  const std::string before =
-      "p=$$; ( while [ ! -d " + in_quotes(out) + " ]; do sleep 0.01; done; kill -INT $p ) & ";
-  const Ran ran = run_brim({"train", "--resume", old, "--epochs", "9", "--out", out}, before);
+TEST_F(Command, SecondSignalEndsAtOnceWithoutHarm) {
+  const std::string out = folder / "run";
+  const std::string begun = "ls " + in_quotes(out) + " 2>/dev/null | grep -q ^ch";
+  const Ran ran = run_brim(train({"--epochs", "100000", "--checkpoint-every", "1", "--out", out}),
+                           signal_when(begun, "INT $p; kill -INT"));
   EXPECT_EQ(ran.code, 130) << ran.err;
-  EXPECT_NE(ran.err.find("--resume " + in_quotes(old) + " --out " + out + " --epochs 9"),
+  EXPECT_EQ(run_brim({"train", "--resume", out, "--steps", "1"}).err, "") << "nothing is damaged";
+}
+
+TEST_F(Command, StopWithoutAFolderKeepsNothingAndSaysSo) {
+  const Ran ran = run_brim(train({"--epochs", "100000"}), signal_when("sleep 1", "TERM"));
+  EXPECT_EQ(ran.code, 143) << ran.err;
+  EXPECT_NE(ran.err.find("nothing was kept; with --out DIR"), std::string::npos) << ran.err;
+}
+
+TEST_F(Command, StopBeforeTheFirstStepNamesTheFolderThatHasACheckpoint) {
+  const std::string old = folder / "old run", out = folder / "out";
+  ASSERT_EQ(run_brim(train({"--epochs", "1", "--out", old})).code, 0);
+  const std::string before = signal_when("[ -d " + in_quotes(out) + " ]", "INT");
+  const Ran ran = run_brim({"train", "--resume", old, "--epochs", "9999", "--out", out}, before);
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  const bool begun = ran.err.find("--resume " + out + " ") != std::string::npos;
+  EXPECT_NE(ran.err.find(begun ? "to go on: brim train --resume " + out + " --epochs 9999"
+                               : "to go on: brim train --resume " + in_quotes(old) + " --out " +
+                                     out + " --epochs 9999"),
             std::string::npos)
       << ran.err;
+}
+
+TEST_F(Command, DamagedCheckpointIsTold) {
+  const std::string out = folder / "run";
+  ASSERT_EQ(run_brim(train({"--epochs", "2", "--out", out})).code, 0);
+  fs::remove(out + "/checkpoint-00000030/manifest.json");
+  const Ran ran = run_brim({"train", "--resume", out, "--json", folder / "r.json"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.err.find("brim: warning: " + out + "/checkpoint-00000030 is damaged"),
+            std::string::npos)
+      << ran.err;
+  EXPECT_NE(ran.out.find("going on from " + out + "/checkpoint-00000015, after step 15"),
+            std::string::npos)
+      << ran.out;
+  const json r = json::parse(slurp(folder / "r.json"));
+  EXPECT_EQ(r["resumed_from"], out + "/checkpoint-00000015");
+  EXPECT_EQ(r["steps"], 15);
+  EXPECT_EQ(r["total_steps"], 30);
+  EXPECT_EQ(r["checkpoint_failures"], 0);
 }
 
 TEST_F(Command, ReadmeIsRight) {

@@ -92,6 +92,20 @@ TEST_F(AtomicFileTest, UnusableFolders) {
   EXPECT_THROW(AtomicFile{""}, FileError);
 }
 
+TEST_F(AtomicFileTest, NamesOfTemporaryFiles) {
+  std::string name;
+  {
+    const AtomicFile open(path);
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      name = entry.path().filename();
+  }
+  const std::string of = std::filesystem::path(path).filename();
+  EXPECT_TRUE(is_temporary_name(name, of)) << name;
+  for (const std::string& other : {of, of + ".tmp", of + ".1-.tmp", of + ".-1.tmp", of + ".1-2",
+                                   of + ".x-2.tmp", of + "1-2.tmp", "x" + name, name + "x"})
+    EXPECT_FALSE(is_temporary_name(other, of)) << other;
+}
+
 TEST_F(AtomicFileTest, ParentFolder) {
   EXPECT_EQ(parent_folder("a"), ".");
   EXPECT_EQ(parent_folder("/a"), "/");

@@ -1,9 +1,12 @@
-// Checkpoints: complete or absent, the last one kept, damage found.
-#include "train/checkpoint.h"
+// Checkpoints: complete or absent, the newest and the best kept, damage found and passed over.
+#include "train/run_folder.h"
 
 #include <gtest/gtest.h>
 
 #include <brim/ops/create.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "train/tiny_data.h"
 
@@ -13,15 +16,23 @@ namespace {
 namespace fs = std::filesystem;
 using testing::slurp;
 
-Checkpoint sample(int64_t epochs) {
-  Checkpoint c{
-      .epochs = epochs, .steps = 10 * epochs, .random = {.seed = 7, .offset = ~uint64_t{0}}};
+Checkpoint sample(int64_t steps) {
+  Checkpoint c{.random = {.seed = 7, .offset = ~uint64_t{0}}};
+  c.at = {.epoch = 2,
+          .batch = 3,
+          .epoch_steps = 2,
+          .steps = steps,
+          .images = 4 * steps,
+          .skipped = 5,
+          .unreported = {.sum = 0.1F, .steps = 2},
+          .epoch_reported = {.sum = 1.0 / 3, .steps = 6}};
   c.recipe.name = "mine";
   c.recipe.optimizer.lr = 0.1234567890123;
+  c.samples = 60;
   c.classes = {"ant",
                "b\xe9"
                "e"};
-  c.model = {{"w", full({2, 2}, static_cast<double>(epochs))}};
+  c.model = {{"w", full({2, 2}, static_cast<double>(steps))}};
   c.optimizer = {{"state.w.momentum", ones({2, 2})}, {"lr", full({}, 0.1, {.dtype = f64})}};
   c.schedule = {{"step", full({}, 3, {.dtype = i64})}};
   return c;
@@ -36,64 +47,174 @@ std::string error_of(const std::string& path) {
   return "no error";
 }
 
-TEST(Checkpoint, RoundTripAndOnlyTheLastIsKept) {
+/// Names in the folder, sorted.
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST(Checkpoint, RoundTrip) {
   const testing::TemporaryFolder folder;
   const std::string run = folder / "run";
-  EXPECT_EQ(last_checkpoint(run), "");
-  for (const int64_t epoch : {1, 2, 10}) save_checkpoint(run, sample(epoch));
-  EXPECT_EQ(last_checkpoint(run), run + "/checkpoint-0010");
-  EXPECT_EQ(std::distance(fs::directory_iterator(run), {}), 1);
-  const Checkpoint c = load_checkpoint(last_checkpoint(run));
-  EXPECT_EQ(c.epochs, 10);
-  EXPECT_EQ(c.steps, 100);
+  EXPECT_EQ(find_checkpoint(run).path, "");
+  save_checkpoint(run, sample(42), 1);
+  EXPECT_EQ(find_checkpoint(run).path, run + "/checkpoint-00000042");
+  const Checkpoint c = load_checkpoint(run + "/checkpoint-00000042");
+  EXPECT_EQ(c.at.epoch, 2);
+  EXPECT_EQ(c.at.batch, 3);
+  EXPECT_EQ(c.at.epoch_steps, 2);
+  EXPECT_EQ(c.at.steps, 42);
+  EXPECT_EQ(c.at.images, 168);
+  EXPECT_EQ(c.at.skipped, 5);
+  EXPECT_EQ(c.at.unreported.sum, double{0.1F});
+  EXPECT_EQ(c.at.unreported.steps, 2);
+  EXPECT_EQ(c.at.epoch_reported.sum, 1.0 / 3);
+  EXPECT_EQ(c.at.epoch_reported.steps, 6);
+  EXPECT_TRUE(std::isnan(c.at.last_loss));
   EXPECT_EQ(c.random.seed, 7U);
   EXPECT_EQ(c.random.offset, ~uint64_t{0});
   EXPECT_EQ(c.recipe.name, "mine");
   EXPECT_EQ(c.recipe.optimizer.lr, 0.1234567890123);
-  EXPECT_EQ(c.classes, (std::vector<std::string>{"ant", "b\ufffde"}));
-  EXPECT_EQ(c.model.at("w").to_vector<float>(), std::vector<float>(4, 10));
+  EXPECT_EQ(c.samples, 60);
+  EXPECT_EQ(c.classes, (Names{"ant", "b\ufffde"}));
+  EXPECT_EQ(c.model.at("w").to_vector<float>(), std::vector<float>(4, 42));
   EXPECT_EQ(c.optimizer.size(), 2U);
   EXPECT_EQ(c.schedule.at("step").item<int64_t>(), 3);
 }
 
-TEST(Checkpoint, SameEpochIsReplaced) {
+TEST(Checkpoint, NewestAndBestStay) {
   const testing::TemporaryFolder folder;
-  save_checkpoint(folder.path(), sample(3));
-  Checkpoint c = sample(3);
-  c.steps = 99;
-  save_checkpoint(folder.path(), c);
-  EXPECT_EQ(load_checkpoint(last_checkpoint(folder.path())).steps, 99);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
+  for (const int64_t steps : {1, 2, 3, 10, 100}) {
+    Checkpoint c = sample(steps);
+    if (steps >= 2) c.best = {.steps = 2, .loss = 0.5};
+    save_checkpoint(folder.path(), c, 2);
+  }
+  EXPECT_EQ(names_in(folder.path()),
+            (Names{"best", "checkpoint-00000002", "checkpoint-00000010", "checkpoint-00000100"}));
+  EXPECT_EQ(fs::read_symlink(folder / "best"), "checkpoint-00000002");
+  EXPECT_EQ(load_checkpoint(folder / "best").at.steps, 2);
+  Checkpoint c = sample(101);
+  c.best = {.steps = 101, .loss = 0.25};
+  save_checkpoint(folder.path(), c, 1);
+  EXPECT_EQ(names_in(folder.path()), (Names{"best", "checkpoint-00000101"}));
+  EXPECT_EQ(fs::read_symlink(folder / "best"), "checkpoint-00000101");
 }
 
-TEST(Checkpoint, FailureLeavesTheOldOneAlone) {
+TEST(Checkpoint, SomeoneElsesBestIsLeftAlone) {
   const testing::TemporaryFolder folder;
-  save_checkpoint(folder.path(), sample(1));
+  std::ofstream(folder / "best") << "mine";
+  Checkpoint c = sample(1);
+  c.best = {.steps = 1, .loss = 0.5};
+  save_checkpoint(folder.path(), c, 1);
+  EXPECT_EQ(slurp(folder / "best"), "mine");
+}
+
+TEST(Checkpoint, FailureLeavesTheOldOnesAlone) {
+  const testing::TemporaryFolder folder;
+  save_checkpoint(folder.path(), sample(1), 1);
   Checkpoint bad = sample(2);
   bad.schedule["undefined"] = Tensor();
-  EXPECT_THROW(save_checkpoint(folder.path(), bad), Error);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
-  EXPECT_EQ(error_of(last_checkpoint(folder.path())), "no error");
+  EXPECT_THROW(save_checkpoint(folder.path(), bad, 1), Error);
+  EXPECT_EQ(names_in(folder.path()), Names{"checkpoint-00000001"});
+  EXPECT_THROW(save_checkpoint(folder.path(), sample(1), 1), FileError) << "it is there already";
+  EXPECT_EQ(names_in(folder.path()), Names{"checkpoint-00000001"});
+  EXPECT_EQ(error_of(folder / "checkpoint-00000001"), "no error");
+}
+
+TEST(Checkpoint, OnlyWhatAKilledRunLeftIsRemoved) {
+  const testing::TemporaryFolder folder;
+  save_checkpoint(folder.path(), sample(1), 1);
+  const Names ours = {".best.12.tmp", ".checkpoint-00000002.12.tmp", "model.safetensors.12-3.tmp"};
+  const Names others = {".checkpoint-.12.tmp",   ".checkpoint-2.tmp", ".checkpoint-2.x.tmp",
+                        ".checkpoint-00000003",  ".bests.12.tmp",     "checkpoint-00000002.12.tmp",
+                        "model.safetensors.tmp", "model.safetensors", "model.safetensors.1-.tmp"};
+  for (const Names& names : {ours, others})
+    for (const std::string& name : names) {
+      fs::create_directories(folder / name);
+      std::ofstream(folder / (name + "/file")) << "x";
+    }
+  remove_leftovers(folder.path());
+  Names expected = others;
+  expected.emplace_back("checkpoint-00000001");
+  std::sort(expected.begin(), expected.end());
+  EXPECT_EQ(names_in(folder.path()), expected);
+}
+
+TEST(Checkpoint, FolderHasOneUser) {
+  const testing::TemporaryFolder folder;
+  {
+    const FolderLock lock(folder.path());
+    EXPECT_THROW(FolderLock(folder.path()), FileError);
+  }
+  EXPECT_NO_THROW(FolderLock(folder.path()));
+}
+
+TEST(Checkpoint, DamagedOnesArePassedOver) {
+  const testing::TemporaryFolder folder;
+  for (const int64_t steps : {1, 2, 3, 4}) save_checkpoint(folder.path(), sample(steps), 9);
+  const auto name = [&](int64_t steps) { return checkpoint_path(folder.path(), steps); };
+  fs::remove(name(4) + "/manifest.json");
+  fs::resize_file(name(3) + "/optimizer.safetensors", 100);
+  const FoundCheckpoint found = find_checkpoint(folder.path());
+  EXPECT_EQ(found.path, name(2));
+  ASSERT_EQ(found.damaged.size(), 2U);
+  EXPECT_EQ(found.damaged[0].path, name(4));
+  EXPECT_NE(found.damaged[0].reason.find("manifest.json is missing"), std::string::npos);
+  EXPECT_EQ(found.damaged[1].path, name(3));
+
+  set_aside(name(4));
+  save_checkpoint(folder.path(), sample(4), 9);
+  fs::remove(name(4) + "/state.json");
+  set_aside(name(4));
+  EXPECT_TRUE(fs::exists(name(4) + ".damaged/manifest.json")) << "the later one";
+  EXPECT_EQ(list_checkpoints(folder.path()), (Names{name(3), name(2), name(1)}));
+
+  for (const int64_t steps : {1, 2}) fs::remove_all(name(steps) + "/model.safetensors");
+  try {
+    (void)find_checkpoint(folder.path());
+    FAIL();
+  } catch (const FileError& e) {
+    EXPECT_NE(std::string(e.what()).find("no checkpoint is sound"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Checkpoint, OtherFormatIsNamed) {
+  const testing::TemporaryFolder folder;
+  save_checkpoint(folder.path(), sample(1), 1);
+  const std::string path = folder / "checkpoint-00000001";
+  std::ofstream(path + "/state.json") << R"({"epochs": 1, "steps": 10})";
+  try {
+    (void)load_checkpoint_state(path);
+    FAIL();
+  } catch (const FileError& e) {
+    EXPECT_NE(std::string(e.what()).find("is of format 1"), std::string::npos) << e.what();
+  }
 }
 
 TEST(Checkpoint, DamageIsFoundAndNamed) {
   const testing::TemporaryFolder folder;
+  const std::string path = folder / "checkpoint-00000001";
   const auto fresh = [&] {
-    save_checkpoint(folder.path(), sample(1));
-    return last_checkpoint(folder.path());
+    fs::remove_all(path);
+    save_checkpoint(folder.path(), sample(1), 1);
+    return path;
   };
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "schedule.safetensors",
                            "state.json", "manifest.json"}) {
     const std::string file = fresh() + "/" + name;
     fs::remove(file);
-    EXPECT_NE(error_of(last_checkpoint(folder.path())).find(name), std::string::npos) << name;
+    EXPECT_NE(error_of(path).find(name), std::string::npos) << name;
     fresh();
     fs::resize_file(file, fs::file_size(file) - 2);
-    EXPECT_NE(error_of(last_checkpoint(folder.path())).find(name), std::string::npos) << name;
+    EXPECT_NE(error_of(path).find(name), std::string::npos) << name;
     std::string bytes = slurp((fresh() + "/" + name));
     bytes[bytes.size() / 2] ^= 1;
     std::ofstream(file, std::ios::binary) << bytes;
-    EXPECT_NE(error_of(last_checkpoint(folder.path())), "no error") << name;
+    EXPECT_NE(error_of(path), "no error") << name;
   }
 }
 
@@ -101,7 +222,7 @@ TEST(Checkpoint, FoldersThatCannotBeUsed) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
   EXPECT_THROW(make_folder(folder / "file"), FileError);
-  EXPECT_THROW(save_checkpoint(folder / "file/below", sample(1)), FileError);
+  EXPECT_THROW(save_checkpoint(folder / "file/below", sample(1), 1), FileError);
   EXPECT_THROW((void)load_checkpoint(folder / "absent"), FileError);
 }
 

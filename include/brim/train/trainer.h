@@ -45,12 +45,22 @@ struct Progress {
   bool report = false;  ///< the loss was just read; otherwise only the counts moved on
 };
 
+/// When a run with a folder writes checkpoints beside the one at the end of each epoch, and how
+/// many of them stay.
+struct CheckpointOptions {
+  int64_t every_steps = 0;    ///< counted since the very start; 0: not by steps
+  double every_seconds = 60;  ///< after the one before, at the end of a step; 0: not by time
+  int64_t keep = 2;           ///< so many of the newest stay, 1 or more, and the best one
+};
+
 struct TrainOptions {
   Device device = {};
-  int workers = -1;           ///< loader threads; -1: chosen
-  int64_t max_steps = 0;      ///< stop after so many steps of this run; 0: all epochs
-  std::string out;            ///< folder of model.safetensors and checkpoints; "": write nothing
-  std::string resume;         ///< folder to go on from; "": begin anew
+  int workers = -1;       ///< loader threads; -1: chosen
+  int64_t max_steps = 0;  ///< stop after so many steps of this run; 0: all epochs
+  std::string out;        ///< folder of model.safetensors and checkpoints; "": write nothing
+  /// Folder to go on from; "": begin anew. One that holds no checkpoint yet begins anew too.
+  std::string resume;
+  CheckpointOptions checkpoint;
   bool account = true;        ///< measure where the time goes
   double tick_seconds = 0.1;  ///< between calls of `progress` without a report
   int64_t reports_per_epoch = 10;
@@ -58,19 +68,24 @@ struct TrainOptions {
   /// How much is done of "open" (reading a tar) and "evaluate".
   std::function<void(const char* stage, double fraction)> stage;
   std::function<void()> first_step;  ///< called before the first step begins
-  /// Not 0: finish the step, then stop. While the data is opened: stop with an Error.
+  /// Told what went wrong and is no end of the run: damaged checkpoints, a full disk.
+  std::function<void(const std::string& line)> warn;
+  /// Not 0: finish the step, write a checkpoint, then stop. While the data is opened: stop with an
+  /// Error.
   const std::atomic<int>* stop = nullptr;
 };
 
 struct TrainResult {
-  int64_t steps = 0, images = 0;
-  int64_t epochs_done = 0;  ///< whole epochs, those before a resume included
-  double seconds = 0;       ///< of the training loop
+  int64_t steps = 0, images = 0;              ///< of this run
+  int64_t total_steps = 0, total_images = 0;  ///< those before a resume included
+  int64_t epochs_done = 0;                    ///< whole epochs, those before a resume included
+  double seconds = 0;                         ///< of the training loop
   double images_per_s = 0;
   double us_per_step = 0;  ///< median time from the start of a step to the start of the next
   double final_loss = 0;   ///< mean over the last report's steps
-  int64_t skipped = 0;     ///< corrupt samples left out
-  bool stopped = false;    ///< by TrainOptions::stop
+  int64_t skipped = 0;     ///< corrupt samples left out, those before a resume included
+  int64_t checkpoints = 0, checkpoint_failures = 0;  ///< written by this run; not written
+  bool stopped = false;                              ///< by TrainOptions::stop
   std::optional<Evaluation> test;  ///< by run(); empty if the data has no test split, or on a stop
   diag::Account account;           ///< of the training loop
 };
@@ -79,29 +94,38 @@ struct TrainResult {
 class Trainer {
  public:
   /// Throws ValueError, FileError, DeviceError. With `options.resume`, `recipe` must agree with the
-  /// checkpoint's in everything that changes results but the number of epochs and the data's place.
+  /// checkpoint's in everything that changes results but the number of epochs and the data's place;
+  /// damaged checkpoints are told (TrainOptions::warn) and an older one is taken; it is a FileError
+  /// when all are damaged, or when there is no such folder and `options.out` is another.
   Trainer(const Recipe& recipe, TrainOptions options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  /// train(), then test() unless the training was stopped.
+  /// train(), then save() and test() unless the training was stopped.
   TrainResult run();
 
-  /// Trains, writes checkpoints and the weights. Throws FileError, ValueError.
+  /// Trains and writes checkpoints; one that cannot be written is counted and told, no error.
+  /// Throws FileError, ValueError.
   TrainResult train();
+  /// Writes the weights to `out`, if there is one. Throws FileError.
+  void save();
   /// Evaluates on the test split; empty if there is none, or on a stop. Throws FileError.
   std::optional<Evaluation> test();
 
   nn::Module& model();
   const data::Loader& loader() const;
+  /// The checkpoint that this run goes on from; "" at the very beginning.
+  const std::string& resumed_from() const;
+  int64_t steps_before() const;  ///< trained before this run
+
+  struct State;
 
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 
-/// The recipe stored in the last checkpoint of a run's folder. Throws FileError.
+/// The recipe stored in the last sound checkpoint of a run's folder. Throws FileError.
 Recipe checkpoint_recipe(const std::string& folder);
 
 /// Evaluates on every sample of the loader. Each class's count stays on the device until the end.

@@ -1,0 +1,59 @@
+#include "train/checkpointer.h"
+
+#include <utility>
+
+#include "core/check.h"
+#include "diag/span.h"
+#include "train/run_folder.h"
+
+namespace brim::train {
+
+Checkpointer::Checkpointer(std::string folder, const CheckpointOptions& options, int64_t steps,
+                           BestCheckpoint best, Warn warn)
+    : folder_(std::move(folder)),
+      options_(options),
+      warn_(std::move(warn)),
+      best_(best),
+      saved_steps_(steps) {
+  BRIM_CHECK(options.keep >= 1, ValueError,
+             "[checkpoint] {} checkpoints are to be kept; it must be 1 or more", options.keep);
+  BRIM_CHECK(options.every_steps >= 0 && options.every_seconds >= 0, ValueError,
+             "[checkpoint] one every {} steps or {} s: neither may be below 0", options.every_steps,
+             options.every_seconds);
+}
+
+bool Checkpointer::due(int64_t steps) const {
+  if (folder_.empty()) return false;
+  if (options_.every_steps > 0 && steps % options_.every_steps == 0) return true;
+  return options_.every_seconds > 0 &&
+         std::chrono::duration<double>(Clock::now() - last_try_).count() >= options_.every_seconds;
+}
+
+void Checkpointer::save(int64_t steps, const std::function<Checkpoint()>& make,
+                        std::optional<double> epoch_loss) {
+  if (folder_.empty() || steps == saved_steps_) return;
+  const diag::Span span("checkpoint", diag::Cause::checkpoint);
+  Checkpoint c = make();
+  c.best = best_;
+  if (epoch_loss && (best_.steps == 0 || *epoch_loss < best_.loss))
+    c.best = {.steps = steps, .loss = *epoch_loss};
+  try {
+    save_checkpoint(folder_, c, options_.keep);
+    best_ = c.best;
+    saved_steps_ = steps;
+    ++written_;
+    if (failing_ && warn_) warn_(fmt::format("checkpoints are written again (step {})", steps));
+    failing_ = false;
+  } catch (const FileError& e) {
+    ++failures_;
+    if (!failing_ && warn_)
+      warn_(fmt::format(
+          "the checkpoint of step {} could not be written: {}; training goes on, the last one "
+          "stays, and the next is tried in its turn",
+          steps, e.what()));
+    failing_ = true;
+  }
+  last_try_ = Clock::now();
+}
+
+}  // namespace brim::train

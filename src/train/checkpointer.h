@@ -1,0 +1,50 @@
+// When a run writes checkpoints, and what happens when it cannot.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <brim/train/trainer.h>
+
+#include "train/checkpoint.h"
+
+namespace brim::train {
+
+class Checkpointer {
+ public:
+  using Warn = std::function<void(const std::string& line)>;
+
+  /// A run that begins after step `steps` with `best` among the folder's checkpoints. `folder` "":
+  /// nothing is ever written. Throws ValueError for options out of range.
+  Checkpointer(std::string folder, const CheckpointOptions& options, int64_t steps,
+               BestCheckpoint best, Warn warn);
+
+  /// Whether the interval is over after step `steps`.
+  bool due(int64_t steps) const;
+
+  /// Writes the state, unless the one after the same step was written or this run began there.
+  /// `make` takes the snapshot; `epoch_loss`: at the end of an epoch, its mean loss. A FileError of
+  /// the disk is counted and told once until it is over; training goes on and the next interval
+  /// tries again.
+  void save(int64_t steps, const std::function<Checkpoint()>& make,
+            std::optional<double> epoch_loss = {});
+
+  int64_t written() const { return written_; }
+  int64_t failures() const { return failures_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  std::string folder_;
+  CheckpointOptions options_;
+  Warn warn_;
+  BestCheckpoint best_;
+  int64_t saved_steps_;  // the step whose state needs no writing
+  Clock::time_point last_try_ = Clock::now();
+  int64_t written_ = 0, failures_ = 0;
+  bool failing_ = false;
+};
+
+}  // namespace brim::train

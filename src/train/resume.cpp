@@ -1,0 +1,159 @@
+// The run's folder at the start: who may write there, and which checkpoint the run goes on from.
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include <brim/train/weights.h>
+
+#include "core/check.h"
+#include "train/trainer_state.h"
+
+namespace brim::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A run goes on only with the recipe it began with; how long and from where the data comes may
+/// change.
+void check_same_recipe(const Recipe& asked, const Recipe& saved, const std::string& path) {
+  Recipe a = asked, b = saved;
+  a.epochs = b.epochs;
+  a.data = b.data;
+  const std::string x = a.toml(), y = b.toml();
+  if (x == y) return;
+  const auto line = [](const std::string& text, size_t at) {
+    const size_t begin = text.rfind('\n', at) + 1;
+    return text.substr(begin, text.find('\n', at) - begin);
+  };
+  size_t at = 0;
+  while (at < std::min(x.size(), y.size()) && x[at] == y[at]) ++at;
+  at -= at > 0;
+  raise<ValueError>(
+      "[resume] {} was trained with '{}', and now it is '{}'; resume with the same recipe and "
+      "options, or start anew",
+      path, line(y, at), line(x, at));
+}
+
+/// Labels must mean the same as before.
+void check_same_classes(const std::vector<std::string>& now, const std::vector<std::string>& saved,
+                        const std::string& data, const std::string& path) {
+  if (same_classes(now, saved)) return;
+  size_t at = 0;
+  while (at < std::min(now.size(), saved.size()) && same_classes({now[at]}, {saved[at]})) ++at;
+  const auto name = [&](const std::vector<std::string>& names) {
+    return at < names.size() ? "'" + names[at] + "'" : std::string("none");
+  };
+  raise<ValueError>(
+      "[resume] {} was trained on {} classes, and {} has {}: class {} was {} and is {} now; give "
+      "the data it was trained on (--data), or start anew",
+      path, saved.size(), data, now.size(), at, name(saved), name(now));
+}
+
+/// The same folder, whether it is there yet or not.
+bool same_folder(const std::string& a, const std::string& b) {
+  std::error_code error;
+  const auto absolute = [&](const std::string& path) {
+    const fs::path full = fs::weakly_canonical(path, error);
+    return full.has_filename() ? full : full.parent_path();  // "a/b/"
+  };
+  return fs::equivalent(a, b, error) || absolute(a) == absolute(b);
+}
+
+}  // namespace
+
+void Trainer::State::prepare_out() {
+  const std::string& from = options.resume;
+  out = options.out.empty() ? from : options.out;
+  const bool goes_on = !from.empty() && same_folder(out, from);
+  std::error_code ignored;
+  if (!from.empty() && !fs::is_directory(from, ignored)) {
+    BRIM_CHECK(goes_on && !options.out.empty() && !fs::exists(from, ignored), FileError,
+               "[resume] there is no folder {}; to begin there when nothing is there yet, give "
+               "--out {} too",
+               from, from);
+  }
+  if (!out.empty()) {
+    made.emplace(out);
+    make_folder(out);
+    lock.emplace(out);
+  }
+  FoundCheckpoint found;
+  if (!from.empty()) found = find_checkpoint(from);
+  if (!out.empty() && (!goes_on || found.path.empty())) {
+    BRIM_CHECK(list_checkpoints(out).empty(), FileError,
+               "[train] {} holds a checkpoint already; go on from it with --resume {}, or choose "
+               "another folder",
+               out, out);
+    BRIM_CHECK(!fs::exists(out + "/" + kWeightsFile, ignored), FileError,
+               "[train] {} holds a trained network already ({}); choose another folder, or move it "
+               "away",
+               out, kWeightsFile);
+  }
+  for (const auto& damaged : found.damaged)
+    if (options.warn)
+      options.warn(fmt::format("{} is damaged and not used: {}", damaged.path, damaged.reason));
+  if (!found.path.empty()) {
+    if (!found.damaged.empty() && options.warn)
+      options.warn(fmt::format("going on from the older checkpoint {}", found.path));
+    load(found.path);
+  }
+  if (out.empty()) return;
+  // Nothing is changed in the folder before this run is sure to begin.
+  remove_leftovers(out);
+  if (!goes_on) return;
+  for (const auto& damaged : found.damaged) set_aside(damaged.path);
+  if (!fs::exists(checkpoint_path(out, best.steps), ignored)) best = {};
+}
+
+void Trainer::State::load(const std::string& path) {
+  const Checkpoint c = load_checkpoint(path);
+  check_same_recipe(recipe, c.recipe, path);
+  check_same_classes(loader.source().classes(), c.classes, recipe.data, path);
+  BRIM_CHECK(recipe.epochs >= c.at.epoch + (c.at.batch > 0), ValueError,
+             "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
+             "more than {} (--epochs)",
+             path, c.at.epoch, recipe.epochs, c.at.epoch);
+  BRIM_CHECK(c.at.batch == 0 || c.samples == loader.samples(), ValueError,
+             "[resume] {} lies amid an epoch of {} samples, and {} has {}; give the data it was "
+             "trained on (--data)",
+             path, c.samples, recipe.data, loader.samples());
+  BRIM_CHECK(c.at.batch <= loader.batches(), FileError,
+             "[resume] {} lies after batch {} of {}; the checkpoint is damaged", path, c.at.batch,
+             loader.batches());
+  try {
+    model->load_state_dict(c.model);
+    optimizer->load_state_dict(c.optimizer);
+    schedule->load_state_dict(c.schedule);
+  } catch (const ValueError& e) {
+    raise<FileError>("[resume] {} does not fit the recipe: {}", path, e.what());
+  }
+  Generator::global().set_state(c.random);
+  at = c.at;
+  best = c.best;
+  resumed_from = path;
+  steps_before = c.at.steps;
+}
+
+Checkpoint Trainer::State::snapshot() const {
+  return {.at = at,
+          .best = {},
+          .random = Generator::global().state(),
+          .recipe = recipe,
+          .samples = loader.samples(),
+          .classes = loader.source().classes(),
+          .model = model->state_dict(),
+          .optimizer = optimizer->state_dict(),
+          .schedule = schedule->state_dict()};
+}
+
+Recipe checkpoint_recipe(const std::string& folder) {
+  const std::string path = find_checkpoint(folder).path;
+  BRIM_CHECK(
+      !path.empty(), FileError,
+      "[resume] {} holds no checkpoint that says which recipe to go on with; give the folder "
+      "that --out named, or name the recipe, too: brim train RECIPE --out {} --resume {}",
+      folder, folder, folder);
+  return load_checkpoint_state(path).recipe;
+}
+
+}  // namespace brim::train

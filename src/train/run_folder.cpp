@@ -1,0 +1,194 @@
+// Checkpoints come and go by rename, so no name ever leads to half of one (see run_folder.h).
+#include "train/run_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string_view>
+
+#include "core/check.h"
+#include "io/atomic_file.h"
+
+namespace brim::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kBest = "best";
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && text.size() <= 18 &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+std::string name_of(int64_t steps) { return fmt::format("{}{:08}", kPrefix, steps); }
+
+/// The number in "checkpoint-00000042", or -1.
+int64_t number_of(const std::string& name) {
+  if (!name.starts_with(kPrefix)) return -1;
+  const std::string digits = name.substr(kPrefix.size());
+  return all_digits(digits) ? std::stoll(digits) : -1;
+}
+
+/// ".NAME.PID.tmp": where NAME is made or unmade.
+std::string scratch_name(const std::string& name) {
+  return fmt::format(".{}.{}.tmp", name, getpid());
+}
+
+/// Whether scratch_name() of a checkpoint or of the link made `name`, in any process, or the
+/// writing of the final weights did.
+bool is_scratch_name(std::string name) {
+  if (io::is_temporary_name(name, kWeightsFile)) return true;
+  if (!name.starts_with('.') || !name.ends_with(".tmp")) return false;
+  name = name.substr(1, name.size() - 5);
+  const size_t dot = name.rfind('.');
+  if (dot == std::string::npos || !all_digits(std::string_view(name).substr(dot + 1))) return false;
+  name.resize(dot);
+  return name == kBest || number_of(name) >= 0;
+}
+
+/// Checkpoints by number.
+std::map<int64_t, fs::path> numbered(const std::string& folder) {
+  std::map<int64_t, fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const int64_t number = number_of(entry.path().filename().string());
+    std::error_code ignored;
+    if (number >= 0 && entry.is_directory(ignored)) found[number] = entry.path();
+  }
+  return found;
+}
+
+/// Removes the half-written folder when something goes wrong.
+struct Scratch {
+  fs::path path;
+  ~Scratch() {
+    std::error_code ignored;
+    if (!path.empty()) fs::remove_all(path, ignored);
+  }
+};
+
+/// By a rename first: a kill amid the removal leaves no half checkpoint under its name.
+void remove_checkpoint(const fs::path& path) {
+  const fs::path scratch = path.parent_path() / scratch_name(path.filename().string());
+  std::error_code error;
+  fs::rename(path, scratch, error);
+  if (!error) fs::remove_all(scratch, error);
+}
+
+/// Lets DIR/best lead to the checkpoint. It is a convenience: where links cannot be made, or
+/// something else has that name, there is none.
+void link_best(const fs::path& root, int64_t steps) {
+  const fs::path link = root / kBest;
+  const std::string target = name_of(steps);
+  std::error_code error;
+  const fs::file_status there = fs::symlink_status(link, error);
+  if (fs::exists(there) && !fs::is_symlink(there)) return;
+  if (fs::is_symlink(there) && fs::read_symlink(link, error) == target) return;
+  const fs::path scratch = root / scratch_name(std::string(kBest));
+  fs::remove(scratch, error);
+  fs::create_symlink(target, scratch, error);
+  if (!error) fs::rename(scratch, link, error);
+}
+
+}  // namespace
+
+void make_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  BRIM_CHECK(!error && fs::is_directory(folder, error), FileError,
+             "[checkpoint] the folder {} cannot be made: {}; choose another --out", folder,
+             error ? error.message() : "a file of that name is there");
+  BRIM_CHECK(access(folder.c_str(), W_OK | X_OK) == 0, FileError,
+             "[checkpoint] the folder {} is not writable; choose another --out", folder);
+}
+
+std::string checkpoint_path(const std::string& folder, int64_t steps) {
+  return (fs::path(folder) / name_of(steps)).string();
+}
+
+std::vector<std::string> list_checkpoints(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& [number, path] : numbered(folder)) paths.push_back(path.string());
+  std::reverse(paths.begin(), paths.end());
+  return paths;
+}
+
+void save_checkpoint(const std::string& folder, const Checkpoint& c, int64_t keep) {
+  make_folder(folder);
+  const fs::path root(folder);
+  const std::string name = name_of(c.at.steps);
+  Scratch scratch{root / scratch_name(name)};
+  std::error_code error;
+  fs::remove_all(scratch.path, error);
+  BRIM_CHECK(fs::create_directory(scratch.path, error), FileError,
+             "[checkpoint] {} cannot be made: {}; check the disk", scratch.path.string(),
+             error.message());
+  write_checkpoint(scratch.path, c);
+  fs::rename(scratch.path, root / name, error);
+  BRIM_CHECK(!error, FileError, "[checkpoint] {} cannot be put in place: {}; check the disk",
+             (root / name).string(), error.message());
+  scratch.path.clear();
+  io::sync_folder(folder);
+
+  const auto all = numbered(folder);
+  if (all.contains(c.best.steps)) link_best(root, c.best.steps);
+  int64_t newer = 0;
+  for (auto it = all.rbegin(); it != all.rend(); ++it, ++newer)
+    if (newer >= keep && it->first != c.best.steps) remove_checkpoint(it->second);
+}
+
+FoundCheckpoint find_checkpoint(const std::string& folder) {
+  FoundCheckpoint found;
+  for (const std::string& path : list_checkpoints(folder)) {
+    try {
+      verify_checkpoint(path);
+      found.path = path;
+      return found;
+    } catch (const FileError& e) {
+      found.damaged.push_back({path, e.what()});
+    }
+  }
+  BRIM_CHECK(found.damaged.empty(), FileError,
+             "[resume] {}: no checkpoint is sound (the newest: {}); start anew in another folder",
+             folder, found.damaged.front().reason);
+  return found;
+}
+
+void set_aside(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path + ".damaged", error);
+  fs::rename(path, path + ".damaged", error);
+  BRIM_CHECK(!error, FileError,
+             "[resume] {} is damaged and cannot be renamed: {}; move it away, or go on in another "
+             "folder (--out)",
+             path, error.message());
+}
+
+FolderLock::FolderLock(const std::string& folder)
+    : fd_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  if (fd_ < 0 || flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  close(fd_);
+  raise<FileError>(
+      "[train] another process is training in {}; wait for its end, or choose another folder",
+      folder);
+}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
+void remove_leftovers(const std::string& folder) {
+  std::vector<fs::path> leftovers;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error))
+    if (is_scratch_name(entry.path().filename().string())) leftovers.push_back(entry.path());
+  for (const fs::path& path : leftovers) fs::remove_all(path, error);
+}
+
+}  // namespace brim::train

@@ -1,0 +1,66 @@
+// The checkpoints in a run's folder: `DIR/checkpoint-00000042` is the state after step 42. One is
+// complete or not there: written under another name (".checkpoint-00000042.PID.tmp"), every file
+// and folder synced, renamed, the parent synced; old ones are removed only after that. `DIR/best`
+// links to the best one that is kept.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "train/checkpoint.h"
+
+namespace brim::train {
+
+/// The network that a finished run leaves in its folder.
+inline constexpr const char* kWeightsFile = "model.safetensors";
+
+/// Makes a folder and those above it. Throws FileError.
+void make_folder(const std::string& folder);
+
+/// Paths of all checkpoints below `folder`, the newest first; whether they are sound is not looked
+/// at.
+std::vector<std::string> list_checkpoints(const std::string& folder);
+
+/// The path of the checkpoint after step `steps`.
+std::string checkpoint_path(const std::string& folder, int64_t steps);
+
+/// Writes the checkpoint below `folder` (made if needed), which may hold none of this step, then
+/// removes all but the newest `keep` and checkpoint.best. Throws FileError; then the earlier ones
+/// are untouched.
+void save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int64_t keep);
+
+/// The newest checkpoint that is sound, and the newer ones that are not.
+struct FoundCheckpoint {
+  std::string path;  ///< "": there is no checkpoint at all
+  struct Damaged {
+    std::string path, reason;
+  };
+  std::vector<Damaged> damaged;
+};
+/// Verifies until one is sound. Throws FileError if there are checkpoints and all are damaged.
+FoundCheckpoint find_checkpoint(const std::string& folder);
+
+/// Renames a damaged checkpoint to NAME.damaged, so that it is out of the way and not lost. Throws
+/// FileError.
+void set_aside(const std::string& path);
+
+/// Sole use of a run's folder until the end of the object, or of the process, however it ends.
+class FolderLock {
+ public:
+  /// Throws FileError if another process holds it. File systems without locks give none.
+  explicit FolderLock(const std::string& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int fd_ = -1;
+};
+
+/// Removes what killed runs left half written or half removed: only names that save_checkpoint and
+/// the writing of the final weights make. The caller holds the folder's lock.
+void remove_leftovers(const std::string& folder);
+
+}  // namespace brim::train

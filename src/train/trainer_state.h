@@ -1,0 +1,55 @@
+// What a Trainer is made of. Construction is in trainer.cpp, going on from a checkpoint in
+// resume.cpp, the loop in training_loop.cpp.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <brim/data/loader.h>
+#include <brim/nn/module.h>
+#include <brim/optim/optimizer.h>
+#include <brim/optim/schedule.h>
+#include <brim/train/trainer.h>
+
+#include "data/file.h"
+#include "train/checkpoint.h"
+#include "train/run_folder.h"
+
+namespace brim::train {
+
+struct Trainer::State {
+  Recipe recipe;
+  TrainOptions options;
+  data::Loader loader;
+  std::optional<data::Loader> test_loader;  // empty: there is no such split
+  std::unique_ptr<nn::Module> model;
+  std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<optim::Schedule> schedule;
+  std::vector<Tensor> parameters;
+  std::string out;
+  std::optional<data::EmptyFolders> made;  // goes with the run if nothing is put there
+  std::optional<FolderLock> lock;          // of `out`
+  Position at;                             // where this run begins, then where it is
+  BestCheckpoint best;                     // in `out`, when this run begins
+  std::string resumed_from;
+  int64_t steps_before = 0;
+
+  /// Opens both splits.
+  State(const Recipe& recipe, TrainOptions options);
+
+  bool stop_asked() const {
+    return options.stop && options.stop->load(std::memory_order_relaxed) != 0;
+  }
+  /// For opening data: reports, and whether to go on.
+  data::OpenProgress open_progress() const;
+  /// Makes and locks `out`, and finds where to begin. Throws FileError, ValueError.
+  void prepare_out();
+  /// Takes everything over from a sound checkpoint, or throws FileError or ValueError.
+  void load(const std::string& path);
+  /// The whole state between two steps. Throws ValueError if the loss is not finite.
+  Checkpoint snapshot() const;
+};
+
+}  // namespace brim::train

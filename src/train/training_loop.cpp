@@ -1,0 +1,172 @@
+#include "train/training_loop.h"
+
+#include <brim/core/random.h>
+#include <brim/ops/loss.h>
+#include <brim/optim/clip.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/check.h"
+#include "core/runtime.h"
+#include "diag/span.h"
+
+namespace brim::train {
+namespace {
+
+double seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(Trainer::State& state)
+    : s_(state),
+      at_(state.at),
+      per_epoch_(state.loader.batches()),
+      report_every_(
+          std::max<int64_t>(1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
+      skipped_before_(state.at.skipped),
+      losses_(state.options.device),
+      checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
+                    state.options.warn),
+      progress_{.epochs = state.recipe.epochs, .loss = std::numeric_limits<double>::quiet_NaN()},
+      begin_(Clock::now()),
+      last_report_(begin_),
+      last_tick_(begin_) {
+  const int64_t all = (s_.recipe.epochs - at_.epoch) * per_epoch_ - at_.batch;
+  progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
+  losses_.reset(at_.unreported);
+}
+
+Tensor TrainingLoop::step(const data::Batch& batch) {
+  const diag::Span span("step", diag::Cause::launch);
+  s_.optimizer->zero_grad();
+  const Tensor x = batch.x.to(s_.options.device), y = batch.y.to(s_.options.device);
+  Tensor loss = cross_entropy((*s_.model)(x), y, {.label_smoothing = s_.recipe.label_smoothing});
+  loss.backward();
+  if (s_.recipe.optimizer.clip_norm > 0)
+    optim::clip_grad_norm_(s_.parameters, s_.recipe.optimizer.clip_norm);
+  s_.optimizer->step();
+  s_.schedule->step();
+  return loss;
+}
+
+void TrainingLoop::check_loss(double loss) const {
+  BRIM_CHECK(std::isfinite(loss), ValueError,
+             "[train] the loss is {} at epoch {} step {}; use a lower learning rate (--lr)", loss,
+             at_.epoch + 1, at_.epoch_steps);
+}
+
+void TrainingLoop::report() {
+  const LossSum window = losses_.read();
+  if (window.steps == 0) return;
+  check_loss(window.mean());
+  losses_.reset();
+  at_.last_loss = progress_.loss = window.mean();
+  at_.epoch_reported.sum += window.sum;
+  at_.epoch_reported.steps += window.steps;
+  const auto now = Clock::now();
+  progress_.images_per_s = static_cast<double>(progress_.images - reported_images_) /
+                           std::max(seconds(now - last_report_), 1e-9);
+  last_report_ = last_tick_ = now;
+  reported_images_ = progress_.images;
+}
+
+void TrainingLoop::tell(bool is_report) {
+  if (!s_.options.progress) return;
+  const double done = static_cast<double>(progress_.step);
+  progress_.seconds_left =
+      seconds(Clock::now() - begin_) / done * (static_cast<double>(progress_.steps) - done);
+  progress_.report = is_report;
+  s_.options.progress(progress_);
+}
+
+void TrainingLoop::save(std::optional<double> epoch_loss) {
+  const auto make = [&] {
+    at_.unreported = losses_.read();
+    if (at_.unreported.steps > 0) check_loss(at_.unreported.mean());
+    at_.skipped = skipped_before_ + s_.loader.skipped();
+    return s_.snapshot();
+  };
+  checkpointer_.save(at_.steps, make, epoch_loss);
+}
+
+bool TrainingLoop::run_epoch() {
+  data::Epoch batches = [&] {
+    const diag::Span span("loader", diag::Cause::input);
+    return s_.loader.epoch(at_.epoch, at_.batch);
+  }();
+  progress_.epoch = at_.epoch;
+  while (true) {
+    const data::Batch* batch = nullptr;
+    {
+      const diag::Span span("loader", diag::Cause::input);
+      batch = batches.next();
+    }
+    if (!batch) {  // the epoch's last batches were all corrupt
+      BRIM_CHECK(
+          at_.epoch_steps > 0, FileError,
+          "[train] {}: not one of its {} pictures could be read; give other data (--data), or "
+          "set input.on_corrupt to \"raise\" to see what is wrong",
+          s_.recipe.data, s_.loader.samples());
+      report();
+      return true;
+    }
+    if (progress_.step == 0 && s_.options.first_step) s_.options.first_step();
+    clock_.start_step();
+    losses_.add(step(*batch));
+    at_.batch = batch->index + 1;
+    ++at_.steps, ++at_.epoch_steps, ++progress_.step;
+    at_.images += batch->y.numel(), progress_.images += batch->y.numel();
+    progress_.epoch_step = at_.epoch_steps;
+
+    const bool whole = at_.batch == per_epoch_;
+    bool reported = whole || at_.epoch_steps % report_every_ == 0;
+    if (reported) report();
+    const bool last = !more();
+    if (!whole && (last || checkpointer_.due(at_.steps))) save();
+    if (last && !reported) {  // for the user; the run that goes on from here does not know of it
+      report();
+      reported = true;
+    }
+    if (reported) {
+      tell(true);
+    } else if (s_.options.progress &&
+               seconds(Clock::now() - last_tick_) >= s_.options.tick_seconds) {
+      last_tick_ = Clock::now();
+      tell(false);
+    }
+    if (whole || last) return whole;
+  }
+}
+
+void TrainingLoop::run(TrainResult& result) {
+  s_.model->train();
+  while (more() && at_.epoch < s_.recipe.epochs && run_epoch()) {
+    const double epoch_loss = at_.epoch_reported.mean();
+    ++at_.epoch;
+    at_.batch = at_.epoch_steps = 0;
+    at_.epoch_reported = {};
+    save(epoch_loss);
+  }
+  clock_.end();
+  synchronize(s_.options.device);
+  result.seconds = seconds(Clock::now() - begin_);
+  result.steps = progress_.step;
+  result.images = progress_.images;
+  result.total_steps = at_.steps;
+  result.total_images = at_.images;
+  result.epochs_done = at_.epoch;
+  result.images_per_s = static_cast<double>(result.images) / std::max(result.seconds, 1e-9);
+  result.us_per_step = clock_.median_us();
+  result.final_loss = at_.last_loss;
+  result.skipped = skipped_before_ + s_.loader.skipped();
+  result.checkpoints = checkpointer_.written();
+  result.checkpoint_failures = checkpointer_.failures();
+  result.stopped = s_.stop_asked() && at_.epoch < s_.recipe.epochs &&
+                   (s_.options.max_steps == 0 || progress_.step < progress_.steps);
+}
+
+}  // namespace brim::train

@@ -1,0 +1,47 @@
+// The training loop. Per step it reads nothing from the device: the loss is summed there and read
+// once per report. What a step or a report changes that a resumed run must know is in
+// State::at or in the meter, and reports stand at places that only the recipe decides.
+#pragma once
+
+#include <chrono>
+#include <functional>
+
+#include "train/checkpointer.h"
+#include "train/metrics.h"
+#include "train/step_clock.h"
+#include "train/trainer_state.h"
+
+namespace brim::train {
+
+class TrainingLoop {
+ public:
+  explicit TrainingLoop(Trainer::State& state);
+  /// Trains to the end or until it is stopped, and fills in `result`.
+  void run(TrainResult& result);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  /// Returns whether the epoch was finished.
+  bool run_epoch();
+  /// Forward, backward, update. Returns the loss.
+  Tensor step(const data::Batch& batch);
+  void report();
+  void tell(bool is_report);
+  void save(std::optional<double> epoch_loss = {});
+  /// Throws ValueError for NaN and infinity.
+  void check_loss(double loss) const;
+  bool more() const { return progress_.step < progress_.steps && !s_.stop_asked(); }
+
+  Trainer::State& s_;
+  Position& at_;
+  const int64_t per_epoch_, report_every_, skipped_before_;
+  LossMeter losses_;
+  StepClock clock_;
+  Checkpointer checkpointer_;
+  Progress progress_;
+  Clock::time_point begin_, last_report_, last_tick_;
+  int64_t reported_images_ = 0;
+};
+
+}  // namespace brim::train
