@@ -88,7 +88,10 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
   json["seconds"] = result.seconds;
   json["startup_ms"] = startup_ms;
   json["threads"] = num_threads();
-  json["workers"] = trainer.loader().options().workers;
+  json["workers"] = trainer.loader().workers();
+  json["loader"] = {{"workers", trainer.loader().workers()},
+                    {"slots", trainer.loader().slots()},
+                    {"decisions", trainer.loader().decisions()}};
   json["skipped"] = result.skipped;
   json["resumed_from"] =
       trainer.resumed_from().empty() ? Json(nullptr) : Json(trainer.resumed_from());
@@ -210,6 +213,7 @@ int run(const Options& o) {
       fmt::print("{}", accuracy_table(*result.test));
     else if (!result.stopped && !failure)
       fmt::print("{} has no test split, so the accuracy is unknown\n", recipe.data);
+    for (const std::string& line : trainer.loader().decisions()) fmt::print("loader: {}\n", line);
     fmt::print("where the time of training went\n{}", result.account.table());
   }
   if (!o.json.empty()) write_json(result_json(o, recipe, result, startup_ms, trainer), o.json);

@@ -10,6 +10,7 @@
 #include <set>
 #include <thread>
 
+#include "data/loader/pipeline.h"
 #include "data/scratch.h"
 
 namespace brim::data {
@@ -81,6 +82,73 @@ TEST(Loader, WorkersNeverChangeABatch) {
   }
   EXPECT_NE(run(reference, 3).samples, expected.samples);
   EXPECT_NE(run(Loader(source, kAugment, {.batch = 8, .seed = 4}), 2).samples, expected.samples);
+}
+
+TEST(LoaderTuning, ChangesNoBitWhileItRuns) {
+  const auto source = std::make_shared<FakeSource>(700);
+  const LoaderOptions options{.batch = 4, .workers = 0, .seed = 3};
+  const Pass expected = run(Loader(source, kAugment, options), 2);
+  // Workers and slots change after every batch.
+  LoaderOptions tuned = options;
+  tuned.workers = tuned.ahead = -1;
+  const auto state = std::make_shared<Loader::State>(source, kAugment, tuned);
+  if (!state->tunes()) GTEST_SKIP() << "one CPU: nothing to tune";
+  int changes = 0;
+  state->telling = [](const Stretch&) { return true; };
+  state->observe = [&changes](const Stretch& stretch) {
+    EXPECT_EQ(stretch.batches, 1);
+    EXPECT_GE(stretch.seconds, stretch.waited);
+    EXPECT_GE(stretch.idle, 0);
+    const int workers[] = {1, 4, 2, 6, 1, 3};
+    ++changes;
+    return LoaderSizes{workers[changes % 6], 2 + changes % 40};
+  };
+  auto pipeline = std::make_unique<Epoch::Pipeline>(state, 2, 0);
+  pipeline->start();
+  Epoch epoch(std::move(pipeline));
+  Pass pass;
+  for (Batch& b : epoch) {
+    const auto x = b.x.to_vector<float>();
+    const auto y = b.y.to_vector<int64_t>();
+    pass.pixels.insert(pass.pixels.end(), x.begin(), x.end());
+    pass.labels.insert(pass.labels.end(), y.begin(), y.end());
+    pass.samples.insert(pass.samples.end(), b.samples.begin(), b.samples.end());
+    pass.sizes.push_back(b.x.size(0));
+  }
+  EXPECT_EQ(pass, expected);
+  EXPECT_EQ(changes, 174);  // all but the first batch
+}
+
+TEST(LoaderTuning, StopsInTheMiddleOfAChange) {
+  const auto source = std::make_shared<FakeSource>(400);
+  for (int stop = 1; stop < 20; ++stop) {
+    LoaderOptions options{.batch = 2};
+    const auto state = std::make_shared<Loader::State>(source, kAugment, options);
+    int turn = 0;
+    state->telling = [](const Stretch&) { return true; };
+    state->observe = [&turn](const Stretch&) { return LoaderSizes{1 + ++turn % 5, 8 + turn}; };
+    auto pipeline = std::make_unique<Epoch::Pipeline>(state, 0, 0);
+    pipeline->start();
+    Epoch epoch(std::move(pipeline));
+    for (int i = 0; i < stop; ++i) ASSERT_NE(epoch.next(), nullptr);
+  }
+}
+
+TEST(LoaderTuning, TellsWhatItChose) {
+  const auto source = std::make_shared<FakeSource>(40);
+  std::vector<std::string> log;
+  LoaderOptions options{.batch = 4};
+  options.log = [&log](const std::string& line) { log.push_back(line); };
+  const Loader loader(source, kAugment, options);
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_NE(log[0].find("slots to begin with: "), std::string::npos) << log[0];
+  EXPECT_EQ(loader.decisions(), log);
+  EXPECT_EQ(loader.slots(), loader.options().ahead + 2);
+  options.workers = 2, options.ahead = 3;
+  const Loader fixed(source, kAugment, options);
+  EXPECT_TRUE(fixed.decisions().empty());
+  EXPECT_EQ(fixed.workers(), 2);
+  EXPECT_EQ(fixed.slots(), 5);
 }
 
 TEST(Loader, InMemorySourceWithWorkers) {

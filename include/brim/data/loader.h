@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <string>
@@ -24,14 +25,17 @@ enum class OnError : uint8_t {
 struct LoaderOptions {
   int64_t batch = 4;
   int workers =
-      -1;  ///< threads; 0: the calling thread does the work; -1: chosen from CPUs and source
-  int ahead = -1;  ///< batches made in advance; the ring has ahead + 2 slots; -1: chosen
+      -1;  ///< threads; 0: the calling thread does the work; -1: chosen, and tuned while it runs
+  int ahead = -1;  ///< batches made in advance, in ahead + 2 slots; -1: chosen and tuned
   bool shuffle = true;
   bool drop_last = false;  ///< leave out a last batch that is not full
   uint64_t seed = 0;
   int rank = 0;        ///< this process of `world_size`; ranks take turns along one common order
   int world_size = 1;  ///< short ranks repeat samples from the start, so that all have equally many
   OnError on_error = OnError::raise;
+  /// Told of every choice of `workers` and `ahead`, a line each: by the constructor, and between
+  /// batches by the thread that runs the loop.
+  std::function<void(const std::string&)> log;
 };
 
 /// The tensors belong to whoever holds them: a slot's memory is used again only when nobody does.
@@ -100,10 +104,14 @@ class Loader {
   int64_t sample_at(int64_t epoch, int64_t position) const;
 
   const Source& source() const;
-  const LoaderOptions& options() const;  ///< with workers and ahead as chosen
-  ImageShape sample_shape() const;       ///< after the transform
-  int64_t skipped() const;               ///< samples left out so far, over all epochs
-  /// "1 worker (2 CPUs, source in memory), 18 slots of 48 KiB": for logs.
+  const LoaderOptions& options() const;  ///< with workers and ahead as chosen at first
+  int workers() const;                   ///< threads of an epoch that starts now
+  int slots() const;                     ///< batches that it holds memory for
+  /// Why there are so many workers and slots: the lines that `LoaderOptions::log` gets.
+  std::vector<std::string> decisions() const;
+  ImageShape sample_shape() const;  ///< after the transform
+  int64_t skipped() const;          ///< samples left out so far, over all epochs
+  /// "1 worker (2 CPUs, source in memory), 18 slots of 48 KiB": for logs; as it is now.
   std::string describe() const;
 
   struct State;

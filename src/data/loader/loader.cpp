@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "data/file.h"
 #include "data/keyed.h"
 #include "data/loader/pipeline.h"
 #include "data/loader/state.h"
@@ -46,6 +47,12 @@ int choose_ahead(int workers, int64_t batch_bytes) {
   return std::max(2 * workers, static_cast<int>(bunch));
 }
 
+// As many slots as an eighth of the memory holds, within reason.
+int most_slots(int64_t batch_bytes) {
+  return static_cast<int>(
+      std::clamp<int64_t>(memory_budget() / 4 / std::max<int64_t>(batch_bytes, 1), 2, 64));
+}
+
 }  // namespace
 
 Order::Order(int64_t total, const LoaderOptions& options, int64_t epoch)
@@ -76,9 +83,51 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& transf
              "[loader] {} samples make no full batch of {}; make it smaller or keep the last one",
              samples, options.batch);
   if (options.drop_last) samples = batches * options.batch;
-  if (options.workers < 0) options.workers = choose_workers(*source);
-  if (options.ahead < 0)
-    options.ahead = choose_ahead(options.workers, options.batch * shape.bytes() * 4);
+  const bool chosen_workers = options.workers < 0, chosen_ahead = options.ahead < 0;
+  const int64_t bytes = options.batch * shape.bytes() * 4;
+  if (chosen_workers) options.workers = choose_workers(*source);
+  if (chosen_ahead) options.ahead = choose_ahead(options.workers, bytes);
+  const LoaderSizes start{options.workers, options.workers == 0 ? 1 : options.ahead + 2};
+  Tuner::Limits limits{start.workers, start.workers, start.slots};
+  if (chosen_workers) limits.least_workers = 1, limits.most_workers = available_cpus();
+  if (chosen_ahead) limits.most_slots = std::max(start.slots, most_slots(bytes));
+  tuner_.emplace(start, limits, [this](const std::string& line) { untold_.push_back(line); });
+  tunes_ = tuner_->active();
+  observe = [this](const Stretch& stretch) {
+    LoaderSizes sizes;
+    {
+      const std::lock_guard lock(mutex_);
+      sizes = tuner_->observe(stretch);
+    }
+    tell();
+    return sizes;
+  };
+  if (chosen_workers || chosen_ahead)
+    untold_.push_back(fmt::format("{} worker{}, {} slots to begin with: {} CPUs, {}", start.workers,
+                                  start.workers == 1 ? "" : "s", start.slots, available_cpus(),
+                                  source->in_memory() ? "source in memory" : "pictures to decode"));
+  tell();
+}
+
+LoaderSizes Loader::State::sizes() const {
+  const std::lock_guard lock(mutex_);
+  return tuner_->sizes();
+}
+
+void Loader::State::tell() {
+  std::vector<std::string> lines;  // told without the mutex: the log may ask the loader
+  {
+    const std::lock_guard lock(mutex_);
+    lines.swap(untold_);
+    decisions_.insert(decisions_.end(), lines.begin(), lines.end());
+  }
+  for (const std::string& line : lines)
+    if (options.log) options.log(line);
+}
+
+std::vector<std::string> Loader::State::decisions() const {
+  const std::lock_guard lock(mutex_);
+  return decisions_;
 }
 
 Loader::Loader(std::shared_ptr<const Source> source, const Transform& transform,
@@ -108,13 +157,16 @@ const LoaderOptions& Loader::options() const { return state_->options; }
 ImageShape Loader::sample_shape() const { return state_->shape; }
 int64_t Loader::skipped() const { return state_->skipped.load(std::memory_order_relaxed); }
 
+int Loader::workers() const { return state_->sizes().workers; }
+int Loader::slots() const { return state_->sizes().slots; }
+std::vector<std::string> Loader::decisions() const { return state_->decisions(); }
+
 std::string Loader::describe() const {
-  const LoaderOptions& o = options();
-  const int64_t kib = (o.batch * sample_shape().bytes() * 4 + 1023) / 1024;
-  return fmt::format("{} worker{} ({} CPUs, {}), {} slots of {} KiB", o.workers,
-                     o.workers == 1 ? "" : "s", available_cpus(),
+  const int64_t kib = (options().batch * sample_shape().bytes() * 4 + 1023) / 1024;
+  return fmt::format("{} worker{} ({} CPUs, {}), {} slots of {} KiB", workers(),
+                     workers() == 1 ? "" : "s", available_cpus(),
                      state_->source->in_memory() ? "source in memory" : "pictures to decode",
-                     o.workers == 0 ? 1 : o.ahead + 2, kib);
+                     slots(), kib);
 }
 
 }  // namespace brim::data

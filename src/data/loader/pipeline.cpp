@@ -15,12 +15,9 @@ Epoch::Pipeline::Pipeline(std::shared_ptr<Loader::State> state, int64_t epoch, i
       epoch_(epoch),
       order_(state_->source->size(), state_->options, epoch),
       last_(state_->batches),
-      slots_(state_->options.workers == 0 ? 1 : static_cast<size_t>(state_->options.ahead) + 2),
       position_(first_batch),
       next_(first_batch),
-      released_(first_batch) {
-  for (Slot& slot : slots_) recycle(slot);
-}
+      idle_noted_(Clock::now()) {}
 
 Epoch::Pipeline::~Pipeline() {
   {
@@ -32,14 +29,33 @@ Epoch::Pipeline::~Pipeline() {
 }
 
 void Epoch::Pipeline::start() {
-  const int64_t useful = std::min<int64_t>(state_->options.workers, last_ - position_);
-  for (int64_t i = 0; i < useful; ++i) threads_.emplace_back([this] { work(); });
+  const LoaderSizes sizes = state_->sizes();
+  const int64_t left = last_ - position_;
+  resize({static_cast<int>(std::min<int64_t>(sizes.workers, left)), sizes.slots});
+}
+
+void Epoch::Pipeline::resize(LoaderSizes sizes) {
+  while (static_cast<int>(slots_.size()) < sizes.slots) {
+    slots_.push_back(std::make_unique<Slot>());
+    recycle(*slots_.back());
+    const Lock lock(mutex_);
+    free_.push_back(slots_.back().get());
+  }
+  int missing = 0;
+  {
+    const Lock lock(mutex_);
+    wanted_ = sizes.workers;
+    if (next_ < last_) missing = wanted_ - running_;
+    running_ += std::max(missing, 0);
+  }
+  can_work_.notify_all();  // some may have to go
+  for (; missing > 0; --missing) threads_.emplace_back([this] { work(); });
 }
 
 void Epoch::Pipeline::recycle(Slot& slot) {
   slot.batch.x = {};
   slot.batch.y = {};
-  slot.ready = -1;
+  slot.ready = false;
   // The loop may have kept a tensor, or a view or a graph that holds one: then the memory is
   // theirs.
   const auto ours = [](const Tensor& tensor) {
@@ -99,23 +115,36 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   }
 }
 
+void Epoch::Pipeline::note_idle(int change) {
+  const auto now = Clock::now();
+  idle_seconds_ += idle_ * std::chrono::duration<double>(now - idle_noted_).count();
+  idle_noted_ = now;
+  idle_ += change;
+}
+
 void Epoch::Pipeline::work() {
   Scratch scratch;
   Lock lock(mutex_);
   while (true) {
-    while (!stop_ && next_ < last_ && next_ >= released_ + static_cast<int64_t>(slots_.size())) {
-      ++idle_;
+    const auto surplus = [&] { return running_ > wanted_; };
+    while (!stop_ && next_ < last_ && free_.empty() && !surplus()) {
+      note_idle(1);
       can_work_.wait(lock);
-      --idle_;
+      note_idle(-1);
     }
-    if (stop_ || next_ >= last_) return;
+    if (stop_ || next_ >= last_ || surplus()) {
+      --running_;
+      return;
+    }
     const int64_t number = next_++;
-    Slot& slot = slot_of(number);
+    Slot& slot = *free_.back();
+    free_.pop_back();
+    line_.push_back(&slot);
     lock.unlock();
     fill(number, slot, scratch);
     lock.lock();
-    slot.ready = number;
-    if (awaited_ == number) can_take_.notify_one();
+    slot.ready = true;
+    if (awaited_ && line_.front() == &slot) can_take_.notify_one();
   }
 }
 
@@ -138,32 +167,59 @@ Batch* Epoch::Pipeline::hand_over(Slot& slot) {
 
 Batch* Epoch::Pipeline::next_inline() {
   const diag::Span span("loader", diag::Cause::input);
-  Slot& slot = slots_[0];
+  Slot& slot = *slots_[0];
   if (handed_ != nullptr) recycle(slot);
   fill(position_, slot, scratch_);
   return hand_over(slot);
 }
 
 Batch* Epoch::Pipeline::next_from_workers() {
+  const bool tuning = state_->tunes();
+  const auto begin = tuning ? Clock::now() : Clock::time_point();
   if (handed_ != nullptr) recycle(*handed_);
-  Slot& slot = slot_of(position_);
+  Slot* slot = nullptr;
+  double waited = 0;
   {
     Lock lock(mutex_);
-    released_ = position_;
-    // Sleeping workers are woken when half of the ring is free, not for each slot: a wake costs
+    if (handed_ != nullptr) free_.push_back(std::exchange(handed_, nullptr));
+    // Sleeping workers are woken when half of the slots are free, not for each one: a wake costs
     // more than a small batch. If the loop is about to wait for a batch that nobody has claimed,
-    // all of it is free.
-    const int64_t room = released_ + static_cast<int64_t>(slots_.size()) - next_;
-    const bool wake = idle_ > 0 && 2 * room >= static_cast<int64_t>(slots_.size());
-    if (wake) can_work_.notify_all();
-    if (slot.ready != position_) {
+    // all of them are free.
+    if (idle_ > 0 && 2 * free_.size() >= slots_.size()) can_work_.notify_all();
+    const auto ready = [&] { return !line_.empty() && line_.front()->ready; };
+    if (!ready()) {
       const diag::Span span("loader", diag::Cause::input);
-      awaited_ = position_;
-      while (slot.ready != position_) can_take_.wait(lock);
-      awaited_ = -1;
+      awaited_ = true;
+      can_take_.wait(lock, ready);
+      awaited_ = false;
+      if (tuning) waited = std::chrono::duration<double>(Clock::now() - begin).count();
     }
+    slot = line_.front();
+    line_.pop_front();
   }
-  return hand_over(slot);
+  if (tuning) tune(begin, waited);
+  return hand_over(*slot);
+}
+
+void Epoch::Pipeline::tune(Clock::time_point now, double waited) {
+  if (measuring_) {
+    ++stretch_.batches;
+    stretch_.waited += waited;
+    stretch_.seconds = std::chrono::duration<double>(now - stretch_begin_).count() + waited;
+    if (!state_->telling(stretch_)) return;
+    {
+      const Lock lock(mutex_);
+      note_idle(0);
+      stretch_.idle = std::exchange(idle_seconds_, 0);
+    }
+    resize(state_->observe(stretch_));
+  }
+  measuring_ = true;
+  stretch_ = {};
+  stretch_begin_ = Clock::now();
+  const Lock lock(mutex_);
+  note_idle(0);
+  idle_seconds_ = 0;
 }
 
 Batch* Epoch::Pipeline::next() {

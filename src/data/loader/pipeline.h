@@ -1,8 +1,12 @@
-// The engine of one epoch: a ring of slots that workers fill in order of claim and the loop empties
-// in order of number. All shared fields are guarded by one mutex, held for nanoseconds per batch.
+// The engine of one epoch: slots that workers fill in order of claim and the loop empties in order
+// of number. All shared fields are guarded by one mutex, held for nanoseconds per batch. Workers
+// and slots may come and go between batches: which thread makes a batch in which slot changes
+// nothing in it.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -26,10 +30,12 @@ class Epoch::Pipeline {
   Batch* next();
 
  private:
+  using Clock = std::chrono::steady_clock;
+  using Lock = std::unique_lock<std::mutex>;
   struct Slot {
     Tensor x, y;  // memory for a full batch
     Batch batch;  // what the loop sees: views of x and y
-    int64_t ready = -1;
+    bool ready = false;
     int64_t skipped = 0;
     std::exception_ptr error;
   };
@@ -39,7 +45,6 @@ class Epoch::Pipeline {
     Image image;
     TransformScratch transform;
   };
-  using Lock = std::unique_lock<std::mutex>;
 
   void work();
   Batch* next_inline();
@@ -51,25 +56,39 @@ class Epoch::Pipeline {
   void recycle(Slot& slot);
   /// Hands the slot's batch to the loop, or throws what its making threw.
   Batch* hand_over(Slot& slot);
-  Slot& slot_of(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
+
+  /// Starts or ends workers and adds slots; only the loop's thread calls it.
+  void resize(LoaderSizes sizes);
+  /// Counts a batch and, where a stretch is telling, lets the tuner choose. `waited` in seconds.
+  void tune(Clock::time_point now, double waited);
+  /// Notes that one more or less worker is idle; the mutex is held.
+  void note_idle(int change);
 
   const std::shared_ptr<Loader::State> state_;
   const int64_t epoch_;
   const Order order_;
   const int64_t last_;  // one past the last batch
-  std::vector<Slot> slots_;
-  std::vector<std::thread> threads_;
-  Scratch scratch_;  // of the calling thread
+  std::deque<std::unique_ptr<Slot>> slots_;
+  std::vector<std::thread> threads_;  // those that ended too, until the end
+  Scratch scratch_;                   // of the calling thread
 
-  int64_t position_;        // next batch for the loop; touched by the loop only
+  // Touched by the loop only.
+  int64_t position_;        // next batch for the loop
   Slot* handed_ = nullptr;  // the slot that the loop looks at
+  Stretch stretch_;
+  Clock::time_point stretch_begin_;
+  bool measuring_ = false;  // the first batch of an epoch tells nothing
 
   std::mutex mutex_;
   std::condition_variable can_work_, can_take_;
-  int64_t next_;      // next batch to be claimed by a worker
-  int64_t released_;  // batches below are given back
-  int64_t awaited_ = -1;
+  int64_t next_;             // next batch to be claimed by a worker
+  std::vector<Slot*> free_;  // the last one given back is taken first: it is still in the cache
+  std::deque<Slot*> line_;   // claimed and not yet handed over, from batch position_ on
+  bool awaited_ = false;     // the loop waits for the first in line
+  int running_ = 0, wanted_ = 0;  // workers
   int idle_ = 0;
+  double idle_seconds_ = 0;  // summed over workers, up to idle_noted_
+  Clock::time_point idle_noted_;
   bool stop_ = false;
 };
 

@@ -5,9 +5,15 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "data/keyed.h"
+#include "data/loader/tuner.h"
 #include "data/permutation.h"
 #include "data/transform/plan.h"
 
@@ -37,6 +43,11 @@ struct Loader::State {
   State(std::shared_ptr<const Source> from, const Transform& transform,
         const LoaderOptions& wanted);
 
+  LoaderSizes sizes() const;
+  /// Whether `observe` may ever change the sizes.
+  bool tunes() const { return tunes_; }
+  std::vector<std::string> decisions() const;
+
   std::shared_ptr<const Source> source;
   TransformPlan plan;
   LoaderOptions options;
@@ -44,6 +55,19 @@ struct Loader::State {
   int64_t samples = 0;  // of this rank, per epoch
   int64_t batches = 0;
   std::atomic<int64_t> skipped{0};
+
+  // What a running epoch asks after each batch; a test may put its own rules here.
+  std::function<bool(const Stretch&)> telling = [](const Stretch& s) { return s.telling(); };
+  std::function<LoaderSizes(const Stretch&)> observe;
+
+ private:
+  /// Keeps new decisions and passes them on.
+  void tell();
+
+  mutable std::mutex mutex_;  // of what follows: epochs may overlap
+  std::optional<Tuner> tuner_;
+  std::vector<std::string> decisions_, untold_;
+  bool tunes_ = false;
 };
 
 }  // namespace brim::data
