@@ -231,7 +231,8 @@ int run(const Options& o) {
 const Register train_command(
     {"train", "train a network from a recipe", [](CLI::App& app) -> std::function<int()> {
        auto o = std::make_shared<Options>();
-       app.add_option("recipe", o->recipe, "built-in recipe (tutorial-cnn) or FILE.toml");
+       app.add_option("recipe", o->recipe,
+                      "built-in recipe (tutorial-cnn, resnet18, resnet18-cifar) or FILE.toml");
        app.add_option("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
        app.add_option("--device", o->device, "cpu, cuda:N or sim:N")->capture_default_str();
        app.add_option("--epochs", o->epochs, "passes over the data")->check(CLI::Range(1, 1000000));

@@ -28,6 +28,54 @@ name = "sgd"
 lr = 0.001
 momentum = 0.9
 )"},
+    // torchvision's reference training of ResNet-18 on ImageNet.
+    {"resnet18", R"(
+model = "resnet18"
+epochs = 90
+batch = 256
+
+[input]
+size = 224
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+random_resized_crop = true
+flip = true
+
+[optimizer]
+name = "sgd"
+lr = 0.1
+momentum = 0.9
+weight_decay = 1e-4
+
+[schedule]
+name = "step"
+step_size = 30
+gamma = 0.1
+)"},
+    // The same network with a stem for 32x32 pictures, trained as is usual on CIFAR-10.
+    {"resnet18-cifar", R"(
+model = "resnet18-cifar"
+epochs = 30
+batch = 128
+
+[input]
+size = 32
+mean = [0.4914, 0.4822, 0.4465]
+std = [0.2470, 0.2435, 0.2616]
+crop_padding = 4
+flip = true
+
+[optimizer]
+name = "sgd"
+lr = 0.1
+momentum = 0.9
+nesterov = true
+weight_decay = 5e-4
+
+[schedule]
+name = "cosine"
+warmup = 1
+)"},
 };
 
 }  // namespace brim::train

@@ -119,7 +119,7 @@ TEST_F(BadInput, Recipes) {
         {"r.toml:3", "optimizer.learning_rate"});
   fails({"train", recipe("epochs = 'two'")}, 1, {"r.toml:1", "epochs"});
   fails({"train", recipe("epochs = = 2")}, 1, {"r.toml:1", "not TOML"});
-  fails({"train", recipe("model = 'resnet'")}, 1, {"resnet", "tutorial-cnn"});
+  fails({"train", recipe("model = 'resnet'")}, 1, {"'resnet'", "did you mean 'resnet18'?"});
   fails({"train", recipe(std::string("\0\xff\xfe", 3))}, 1, {"r.toml"});
 }
 

@@ -1,4 +1,6 @@
 // The command as a user types it: training, JSON, resume, signals, evaluation, prediction, data.
+#include <brim/io/safetensors.h>
+#include <brim/nn/models.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -182,6 +184,18 @@ TEST_F(Command, ConvertsWeightsToPyTorchAndBack) {
 
   EXPECT_EQ(run_brim({"convert", pth, back}).code, 1) << "it exists";
   EXPECT_EQ(run_brim({"convert", pth, back, "--overwrite"}).code, 0);
+}
+
+TEST_F(Command, ConvertsResNet18BothWays) {
+  const auto net = nn::make_model("resnet18");
+  const std::string weights = folder / "a.safetensors", pth = folder / "a.pth";
+  io::save_safetensors(weights, net->state_dict(), {{"format", "pt"}});
+  Ran ran = run_brim({"convert", weights, pth});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("122 tensors"), std::string::npos) << ran.out;
+  ran = run_brim({"convert", pth, folder / "b.safetensors"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(slurp(weights), slurp(folder / "b.safetensors"));
 }
 
 /// Shell text that sends `signal` to the command, which `exec` puts in the shell's place, once

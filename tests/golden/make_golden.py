@@ -10,6 +10,7 @@ import sys
 import torch
 
 import pth
+import resnet
 import training
 from cases import elementwise, layers, losses, movement, optimizers, reduce
 from goldenlib import Family
@@ -41,7 +42,7 @@ def main():
     torch.use_deterministic_algorithms(True)
     folder = pathlib.Path(__file__).parent / "data"
     folder.mkdir(exist_ok=True)
-    others = {"train": training.write, "pth": pth.write}
+    others = {"train": training.write, "pth": pth.write, "resnet": resnet.write}
     names = sys.argv[1:] or [*FAMILIES, *others]
     for name in names:
         if name in others:

@@ -273,6 +273,30 @@ TEST(Models, TutorialCnnHasTheTutorialsNames) {
   EXPECT_THROW((*net)(rand({4, 3, 28, 28})), ShapeError);
 }
 
+TEST(Models, ResNet18BeginsAsTorchvisions) {
+  const auto net = nn::make_model("resnet18", {.classes = 1000});
+  EXPECT_EQ(net->num_parameters(), 11689512);
+  for (const auto& [name, value] : net->named_parameters()) {
+    const auto v = value.to_vector<float>();
+    double square = 0;
+    for (const float w : v) square += double{w} * w / static_cast<double>(v.size());
+    if (value.rank() == 4) {
+      const double fan_out = static_cast<double>(value.numel() / value.size(1));
+      EXPECT_NEAR(std::sqrt(square), std::sqrt(2 / fan_out), 0.05 * std::sqrt(2 / fan_out)) << name;
+    } else if (name.starts_with("fc")) {
+      EXPECT_LE(*std::max_element(v.begin(), v.end()), 1 / std::sqrt(512.0F)) << name;
+    } else {
+      EXPECT_EQ(v, std::vector<float>(v.size(), name.ends_with("weight") ? 1 : 0)) << name;
+    }
+  }
+  net->eval();
+  const NoGrad guard;
+  EXPECT_EQ((*net)(rand({1, 3, 40, 33})).shape(), Shape({1, 1000}));
+  EXPECT_THROW((*net)(rand({1, 1, 32, 32})), ShapeError);
+  EXPECT_EQ(nn::make_model("resnet18-cifar")->state_dict().at("conv1.weight").shape(),
+            Shape({64, 3, 3, 3}));
+}
+
 TEST(Models, UnknownNamesGetTheNearest) {
   EXPECT_EQ(message([] {
               nn::make_model("tutorial_cnn");

@@ -13,3 +13,4 @@
 #include <brim/nn/module.h>
 #include <brim/nn/norm.h>
 #include <brim/nn/pool.h>
+#include <brim/nn/resnet.h>
