@@ -345,6 +345,26 @@ TEST_F(PthTest, HostileZips) {
   expect_error(zip({{"a/data.pkl", std::string((16 << 20) + 1, 'N')}}), "limit");
 }
 
+/// Peak resident memory in bytes since the last reset_peak().
+int64_t peak_memory() {
+  std::ifstream in("/proc/self/status");
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("VmHWM:")) return 1024 * std::stoll(line.substr(6));
+  return 0;
+}
+void reset_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+TEST_F(PthTest, DeclaredSizesTakeNoMemory) {
+  const char* root = std::getenv("BRIM_SOURCE_DIR");
+  const std::string corpus = std::string(root ? root : ".") + "/tests/fuzz/corpus/pth/";
+  for (const char* name : {"huge", "terabytes", "claim", "bomb", "laughs"}) {
+    reset_peak();
+    const int64_t before = peak_memory();
+    EXPECT_THROW((void)load_pth(corpus + name + ".pth"), FileError) << name;
+    EXPECT_LT(peak_memory() - before, 10 << 20) << name;
+  }
+}
+
 TEST_F(PthTest, PathsThatCannotBeUsed) {
   EXPECT_THROW(Pth(path("missing")), FileError);
   EXPECT_THROW(Pth{folder}, FileError);
