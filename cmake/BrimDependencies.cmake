@@ -96,6 +96,15 @@ find_package(ZLIB QUIET)
 brim_dependency(ZLIB TARGETS ZLIB::ZLIB APT zlib1g-dev VERSION "${ZLIB_VERSION_STRING}"
                 SOURCES src/data/gzip.cpp src/cli/libraries.cpp)
 
+# Opened at run time, so only its headers are needed: linked, it would load two dozen libraries at every start.
+find_package(CURL QUIET)
+if(CURL_FOUND)
+  add_library(brim_curl_headers INTERFACE)
+  target_include_directories(brim_curl_headers SYSTEM INTERFACE ${CURL_INCLUDE_DIRS})
+endif()
+brim_dependency(CURL TARGETS brim_curl_headers APT libcurl4-openssl-dev VERSION "${CURL_VERSION_STRING}"
+                SOURCES src/data/get/download.cpp src/cli/libraries.cpp)
+
 if(BRIM_TESTS)
   find_package(GTest QUIET)
   if(NOT GTest_FOUND)

@@ -1,11 +1,12 @@
 // `brim data make DIR` and `brim data convert INPUT DIR`: data sets in the CIFAR-10 binary format.
-// `brim data verify PATH` is in data_verify.cpp.
+// `brim data verify PATH` is in data_verify.cpp, `brim data get NAME` in data_get.cpp.
 #include <brim/data/convert.h>
 #include <fmt/core.h>
 
 #include <limits>
 
 #include "cli/command.h"
+#include "cli/data_get.h"
 #include "cli/data_verify.h"
 #include "cli/progress.h"
 #include "cli/signals.h"
@@ -47,7 +48,7 @@ int run(const std::string& input, const Options& o) {
 }
 
 const Register data_command(
-    {"data", "make, convert or verify data sets", [](CLI::App& app) -> std::function<int()> {
+    {"data", "get, make, convert or verify data sets", [](CLI::App& app) -> std::function<int()> {
        auto o = std::make_shared<Options>();
        app.require_subcommand(1);
        CLI::App* make =
@@ -73,8 +74,15 @@ const Register data_command(
            ->check(CLI::Range(0, 1024));
        verify->add_option("--json", v->json,
                           "write the report to a file, or - for standard output");
-       return [o, v, make, verify] {
+       auto g = std::make_shared<GetArguments>();
+       CLI::App* get =
+           app.add_subcommand("get", "download a data set from where its authors put it");
+       get->add_option("name", g->name, "cifar10, mnist or fashion-mnist")->required();
+       get->add_option("out", g->out, "folder to write to (default: the name)");
+       get->add_option("--mirror", g->mirror, "address of a folder to look in first");
+       return [o, v, g, make, verify, get] {
          if (verify->parsed()) return run_verify(*v);
+         if (get->parsed()) return run_get(*g);
          return run(make->parsed() ? fmt::format("shapes10:{}", o->seed) : o->input, *o);
        };
      }});

@@ -22,6 +22,9 @@
 #if BRIM_HAVE_ZLIB
 #include <zlib.h>
 #endif
+#if BRIM_HAVE_CURL
+#include <curl/curlver.h>
+#endif
 
 #define BRIM_TEXT_(x) #x
 #define BRIM_TEXT(x) BRIM_TEXT_(x)
@@ -74,6 +77,11 @@ std::vector<Library> libraries() {
   optional("zlib", ZLIB_VERSION, "MNIST files that end in .gz", "zlib1g-dev");
 #else
   optional("zlib", "", "MNIST files that end in .gz", "zlib1g-dev");
+#endif
+#if BRIM_HAVE_CURL
+  optional("libcurl", LIBCURL_VERSION, "brim data get", "libcurl4-openssl-dev");
+#else
+  optional("libcurl", "", "brim data get", "libcurl4-openssl-dev");
 #endif
   return all;
 }

@@ -74,6 +74,7 @@ class Source {
   ///  - a directory with train-images-idx3-ubyte, t10k-labels-idx1-ubyte ... (MNIST's IDX files)
   ///  - a directory of one folder per class, or of train/ and test/ (or val/) with such folders
   ///  - a tar of the same layout: plain, gzip, xz or zstd
+  ///  - a safetensors file with pictures and labels
   ///  - "shards/train-{000000..000009}.tar": tars with WebDataset's naming
   /// Data without a split is all train. Throws FileError for what is missing, damaged or empty, and
   /// its child NoSuchSplit when only the split is missing.
@@ -116,5 +117,12 @@ std::shared_ptr<const Source> open_image_tar(const std::string& path, Split spli
 /// `open_image_tar`. Throws FileError for a missing shard and for samples that are not complete.
 std::shared_ptr<const Source> open_shards(const std::string& pattern, Split split,
                                           const OpenProgress& progress = {});
+
+/// Arrays of a safetensors file, mapped: `images` u8 (N, C, H, W), (N, H, W, C) or (N, H, W) with 1
+/// or 3 channels (the axis behind N decides where both would do) and `labels` i64, i32 or u8 (N);
+/// or `train_images`, `train_labels`, `test_images`, `test_labels`. Without a split all is train.
+/// Metadata `classes` holds their names, one a line; otherwise classes are "0" to the largest
+/// label. Throws FileError for other shapes and dtypes, counts that differ, and labels below 0.
+std::shared_ptr<const Source> open_arrays(const std::string& path, Split split);
 
 }  // namespace brim::data

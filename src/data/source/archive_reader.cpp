@@ -118,7 +118,8 @@ bool ArchiveReader::next(std::string& name, std::span<const uint8_t>& bytes) {
     if (type == AE_IFDIR) continue;
     if (type != AE_IFREG)
       raise<FileError>("{}: entry \"{}\" is not a regular file; refused", path_, name);
-    const bool wanted = has_image_extension(name) || (labels_ && name.ends_with(".cls"));
+    const bool wanted =
+        everything_ || has_image_extension(name) || (labels_ && name.ends_with(".cls"));
     if (wanted && !hidden(name)) break;
   }
 

@@ -22,6 +22,9 @@ class ArchiveReader {
   ArchiveReader(std::span<const uint8_t> bytes, std::string name, bool labels = false);
   ~ArchiveReader();
 
+  /// From now on `next` gives every file, not pictures only.
+  void read_everything() { everything_ = true; }
+
   /// Moves to the next .jpg, .jpeg, .png or (with `labels`) .cls file; false at the end. `bytes` is
   /// valid until the next call, or as long as `file()` when `mapped()` is true. Throws FileError
   /// for damage or a hostile entry.
@@ -45,7 +48,7 @@ class ArchiveReader {
   std::string path_;
   std::unique_ptr<Impl> impl_;
   std::vector<uint8_t> buffer_;
-  bool labels_ = false;
+  bool labels_ = false, everything_ = false;
   bool mapped_ = false;
   bool in_entry_ = false;  // a header was read, its data perhaps not
 };

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "data/source/archive_reader.h"
+#include "data/source/arrays.h"
 #include "data/source/cifar10.h"
 #include "data/source/idx.h"
 #include "data/source/shards.h"
@@ -19,7 +20,8 @@ namespace fs = std::filesystem;
 constexpr const char* kAccepted =
     "accepted are: shapes10, a CIFAR-10 binary folder or .bin file, a folder of MNIST's IDX files, "
     "a folder or tar (plain, gz, xz, zst) of CLASS/x.jpg or train/CLASS/x.jpg + "
-    "test/CLASS/x.jpg, tar shards like x-{000000..000009}.tar";
+    "test/CLASS/x.jpg, tar shards like x-{000000..000009}.tar, a safetensors file with images and "
+    "labels";
 
 // The seed of "shapes10" or "shapes10:SEED"; false if `where` is something else.
 bool parse_shapes10(const std::string& where, uint64_t& seed) {
@@ -91,6 +93,7 @@ std::shared_ptr<const Source> Source::open(const std::string& where, Split split
     return open_image_tar(where, split, progress);
   }
   if (extension == ".bin") return open_cifar10(where, split);
+  if (extension == ".safetensors" || is_safetensors(where)) return open_arrays(where, split);
   raise<FileError>("[data] {}: not a data set; {}", where, kAccepted);
 }
 

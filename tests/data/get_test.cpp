@@ -1,0 +1,243 @@
+// Downloads from a server in this process: resuming, faults, checksums, unpacking.
+#include "data/get/get.h"
+
+#include <brim/core/error.h>
+#include <brim/data/source.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <csignal>
+#include <optional>
+
+#include "data/get/md5.h"
+#include "data/http_server.h"
+#include "data/scratch.h"
+#include "data/tar_writer.h"
+
+namespace brim::data {
+namespace {
+
+using namespace testing;
+
+std::string md5_of(const std::vector<uint8_t>& bytes) {
+  Md5 md5;
+  md5.add(bytes.data(), bytes.size());
+  return md5.hex();
+}
+
+TEST(Md5, EqualsTheRfcsExamples) {
+  const auto hex = [](const std::string& text) { return md5_of({text.begin(), text.end()}); };
+  EXPECT_EQ(hex(""), "d41d8cd98f00b204e9800998ecf8427e");
+  EXPECT_EQ(hex("abc"), "900150983cd24fb0d6963f7d28e17f72");
+  EXPECT_EQ(hex("message digest"), "f96b697d7cb7938d525a2f31aaf161d0");
+  EXPECT_EQ(hex("12345678901234567890123456789012345678901234567890123456789012345678901234567890"),
+            "57edf4a22be3c955ac49da2e2107b67a");
+  // Every length around a block's end, in two pieces.
+  for (size_t size = 50; size < 70; ++size) {
+    const std::vector<uint8_t> bytes(size, 'x');
+    Md5 pieces;
+    pieces.add(bytes.data(), 13);
+    pieces.add(bytes.data() + 13, size - 13);
+    EXPECT_EQ(pieces.hex(), md5_of(bytes));
+  }
+}
+
+class GetTest : public ::testing::Test {
+ protected:
+  GetTest() : content(300'000) {
+    for (size_t i = 0; i < content.size(); ++i) content[i] = static_cast<uint8_t>(i * i >> 3);
+    server.emplace(std::map<std::string, std::vector<uint8_t>>{{"a.bin", content}});
+    set = {"set", {server->url()}, {{"a.bin", md5_of(content)}}, {}};
+    options.warn = [this](const std::string& reason) { warnings.push_back(reason); };
+    try {
+      get_files(set, folder / "probe", {});
+    } catch (const FileError& error) {
+      no_curl = error.what();
+    }
+    asked = server->requests().size();
+  }
+  void SetUp() override {
+    if (!no_curl.empty()) GTEST_SKIP() << no_curl;
+  }
+  std::vector<std::string> requests() {
+    auto all = server->requests();
+    all.erase(all.begin(), all.begin() + static_cast<ptrdiff_t>(asked));
+    return all;
+  }
+
+  ScratchFolder folder;
+  std::vector<uint8_t> content;
+  std::optional<HttpServer> server;
+  RemoteSet set;
+  GetOptions options;
+  std::vector<std::string> warnings;
+  std::string no_curl;
+  size_t asked = 0;
+  const std::string out = folder / "out", path = out + "/a.bin", part = path + ".part";
+};
+
+TEST_F(GetTest, FetchesOnceAndTellsHowFar) {
+  int64_t last = 0, total = 0;
+  options.progress = [&](const GetProgress& p) {
+    EXPECT_EQ(p.file, "a.bin");
+    EXPECT_GE(p.done, last);
+    last = p.done, total = std::max(total, p.total);
+    return true;
+  };
+  EXPECT_EQ(get_files(set, out, options), (std::vector<std::string>{path}));
+  EXPECT_EQ(read_bytes(path), content);
+  EXPECT_EQ(last, 300'000);
+  EXPECT_EQ(total, 300'000);
+  EXPECT_FALSE(fs::exists(part));
+  options.progress = {};
+  get_files(set, out, options);
+  EXPECT_EQ(requests().size(), 1u);  // it was there already
+  write_bytes(path, {1, 2, 3});      // but not if it was damaged since
+  get_files(set, out, options);
+  EXPECT_EQ(read_bytes(path), content);
+}
+
+TEST_F(GetTest, GoesOnAfterEveryCut) {
+  server->cut_after = 100'001;
+  get_files(set, out, options);
+  EXPECT_EQ(read_bytes(path), content);
+  EXPECT_EQ(requests(),
+            (std::vector<std::string>{"a.bin", "a.bin from 100001", "a.bin from 200002"}));
+}
+
+TEST_F(GetTest, GoesOnWhereAnEarlierRunEnded) {
+  write_bytes(part, {content.begin(), content.begin() + 1234});
+  get_files(set, out, options);
+  EXPECT_EQ(read_bytes(path), content);
+  EXPECT_EQ(requests(), (std::vector<std::string>{"a.bin from 1234"}));
+  fs::rename(path, part);  // all of it was there, but for the name
+  get_files(set, out, options);
+  EXPECT_EQ(read_bytes(path), content);
+}
+
+TEST_F(GetTest, StartsAnewWhereTheServerHasNoRanges) {
+  server->ranges = false;
+  write_bytes(part, std::vector<uint8_t>(5000, 7));
+  get_files(set, out, options);
+  EXPECT_EQ(read_bytes(path), content);
+}
+
+TEST_F(GetTest, WrongChecksumIsDeletedAndTold) {
+  set.files[0].md5 = std::string(32, '0');
+  const auto text = message_of<FileError>([&] { get_files(set, out, options); });
+  EXPECT_NE(text.find("what came has MD5 " + md5_of(content) + " instead of 000"),
+            std::string::npos)
+      << text;
+  EXPECT_FALSE(fs::exists(out));  // and nothing is left behind
+  EXPECT_EQ(warnings.size(), 1u);
+}
+
+TEST_F(GetTest, DamagedPartIsFetchedAnewFromTheNextAddress) {
+  set.addresses.push_back(server->url());
+  write_bytes(part, std::vector<uint8_t>(5000, 7));
+  get_files(set, out, options);
+  EXPECT_EQ(read_bytes(path), content);
+  EXPECT_EQ(requests(), (std::vector<std::string>{"a.bin from 5000", "a.bin"}));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("it was deleted"), std::string::npos);
+}
+
+TEST_F(GetTest, TriesTheMirrorAndThenTheOthers) {
+  HttpServer empty({});
+  options.mirror = empty.url() + "sub";  // with or without the slash
+  get_files(set, out, options);
+  EXPECT_EQ(read_bytes(path), content);
+  EXPECT_EQ(empty.requests(), (std::vector<std::string>{"sub/a.bin"}));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0], empty.url() + "sub/a.bin: the server answers 404");
+}
+
+TEST_F(GetTest, NoAddressHasIt) {
+  set.addresses = {server->url() + "nowhere", "http://127.0.0.1:1/", "file:///etc"};
+  const auto text = message_of<FileError>([&] { get_files(set, out, options); });
+  EXPECT_EQ(text.rfind("[data] a.bin: cannot be fetched: ", 0), 0u) << text;
+  EXPECT_NE(text.find("the server answers 404"), std::string::npos) << text;
+  EXPECT_EQ(warnings.size(), 3u);
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(GetTest, StoppingKeepsWhatCame) {
+  options.progress = [](const GetProgress& p) { return p.done < 1000; };
+  EXPECT_THROW(get_files(set, out, options), Error);
+  ASSERT_TRUE(fs::exists(part));
+  options.progress = {};
+  get_files(set, out, options);
+  EXPECT_EQ(read_bytes(path), content);
+}
+
+TEST_F(GetTest, FullDiskKeepsWhatCame) {
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{100'000, before.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const auto text = message_of<FileError>([&] { get_files(set, out, options); });
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(text.rfind(part + ": cannot write: ", 0), 0u) << text;
+  get_files(set, out, options);
+  EXPECT_EQ(read_bytes(path), content);
+}
+
+class GetArchiveTest : public GetTest {
+ protected:
+  // Serves the archive that `fill` writes.
+  template <class Fill>
+  void serve(const Fill& fill) {
+    {
+      TarWriter tar(folder / "set.tar.gz", "gzip");
+      fill(tar);
+    }
+    const auto bytes = read_bytes(folder / "set.tar.gz");
+    server.emplace(std::map<std::string, std::vector<uint8_t>>{{"set.tar.gz", bytes}});
+    set = {"set",
+           {server->url()},
+           {{"set.tar.gz", md5_of(bytes)}},
+           {"data_batch_1.bin", "test_batch.bin"}};
+  }
+};
+
+TEST_F(GetArchiveTest, IsUnpackedAndRemoved) {
+  serve([](TarWriter& tar) {
+    tar.folder("cifar-10-batches-bin");
+    tar.file("cifar-10-batches-bin/readme.html", {1});
+    tar.file("cifar-10-batches-bin/test_batch.bin", cifar_records({3}));
+    tar.file("cifar-10-batches-bin/data_batch_1.bin", cifar_records({1, 2}));
+  });
+  EXPECT_EQ(get_files(set, out, options).size(), 2u);
+  EXPECT_EQ(Source::open(out, Split::train)->size(), 2);
+  EXPECT_EQ(Source::open(out, Split::test)->label(0), 3);
+  EXPECT_FALSE(fs::exists(out + "/set.tar.gz"));
+  EXPECT_FALSE(fs::exists(out + "/readme.html"));
+  get_files(set, out, options);
+  EXPECT_EQ(server->requests().size(), 1u);
+}
+
+TEST_F(GetArchiveTest, HostileEntriesAreRefused) {
+  serve([](TarWriter& tar) { tar.file("../data_batch_1.bin", {1}); });
+  auto text = message_of<FileError>([&] { get_files(set, out, options); });
+  EXPECT_NE(text.find("points outside the archive"), std::string::npos) << text;
+  EXPECT_FALSE(fs::exists(folder / "data_batch_1.bin"));
+  serve([](TarWriter& tar) { tar.symlink("data_batch_1.bin", "/etc/passwd"); });
+  text = message_of<FileError>([&] { get_files(set, folder / "b", options); });
+  EXPECT_NE(text.find("is a link"), std::string::npos) << text;
+  serve([](TarWriter& tar) { tar.file("x/data_batch_1.bin", {1}); });
+  text = message_of<FileError>([&] { get_files(set, folder / "c", options); });
+  EXPECT_NE(text.find("holds no test_batch.bin"), std::string::npos) << text;
+}
+
+TEST(Get, UnknownNamesAreHelpedWith) {
+  const auto text = message_of<ValueError>([] { get_data_set("minst", "x"); });
+  EXPECT_EQ(text,
+            "[data] no known data set 'minst'; did you mean 'mnist'?; known are cifar10, mnist, "
+            "fashion-mnist");
+}
+
+}  // namespace
+}  // namespace brim::data
