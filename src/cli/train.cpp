@@ -191,11 +191,16 @@ int run(const Options& o) {
   const bool trained = !result.stopped;
   // What the training cost is told even if the weights cannot be written or the evaluation fails.
   std::exception_ptr failure;
-  try {
-    if (trained) trainer.save();
-    if (trained) result.test = trainer.test();
-  } catch (const std::exception&) {
-    failure = std::current_exception();
+  const auto attempt = [&](const auto& action) {
+    try {
+      action();
+    } catch (const std::exception&) {
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  if (trained) {
+    attempt([&] { trainer.save(); });
+    attempt([&] { result.test = trainer.test(); });
   }
   display.finish();
   if (trained) result.stopped = !result.test && !failure && stop.load() != 0;

@@ -99,7 +99,7 @@ void Trainer::State::prepare_out() {
   }
   if (out.empty()) return;
   // Nothing is changed in the folder before this run is sure to begin.
-  remove_leftovers(out);
+  if (lock->held()) remove_leftovers(out);
   if (!goes_on) return;
   for (const auto& damaged : found.damaged) set_aside(damaged.path);
   if (!fs::exists(checkpoint_path(out, best.steps), ignored)) best = {};

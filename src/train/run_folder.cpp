@@ -172,9 +172,12 @@ void set_aside(const std::string& path) {
 
 FolderLock::FolderLock(const std::string& folder)
     : fd_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ < 0 || flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  if (fd_ < 0 || flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  const int error = errno;
   close(fd_);
-  raise<FileError>(
+  fd_ = -1;
+  BRIM_CHECK(
+      error != EWOULDBLOCK, FileError,
       "[train] another process is training in {}; wait for its end, or choose another folder",
       folder);
 }

@@ -49,11 +49,13 @@ void set_aside(const std::string& path);
 /// Sole use of a run's folder until the end of the object, or of the process, however it ends.
 class FolderLock {
  public:
-  /// Throws FileError if another process holds it. File systems without locks give none.
+  /// Throws FileError if another process holds it.
   explicit FolderLock(const std::string& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
+
+  bool held() const { return fd_ >= 0; }  ///< false on file systems that have no locks
 
  private:
   int fd_ = -1;

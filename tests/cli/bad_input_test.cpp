@@ -261,6 +261,7 @@ TEST_F(BadInput, FullDisk) {
     EXPECT_NE(ran.err.find("brim: error: "), std::string::npos) << ran.err;
     EXPECT_NE(ran.err.find("nothing was left behind"), std::string::npos) << ran.err;
     EXPECT_NE(ran.out.find("checkpoints could not be written"), std::string::npos) << ran.out;
+    EXPECT_NE(ran.out.find("accuracy on 20 test images"), std::string::npos) << ran.out;
     const std::string json = slurp(folder / "r.json");
     fs::remove(folder / "r.json");
     return json;

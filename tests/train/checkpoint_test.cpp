@@ -148,6 +148,7 @@ TEST(Checkpoint, FolderHasOneUser) {
   const testing::TemporaryFolder folder;
   {
     const FolderLock lock(folder.path());
+    EXPECT_TRUE(lock.held());
     EXPECT_THROW(FolderLock(folder.path()), FileError);
   }
   EXPECT_NO_THROW(FolderLock(folder.path()));
