@@ -1,4 +1,4 @@
-// `brim data make DIR` and `brim data convert INPUT DIR`: data sets in the CIFAR-10 binary format.
+// `brim data make DIR` and `brim data convert INPUT OUT`: data sets from one format to another.
 // `brim data verify PATH` is in data_verify.cpp, `brim data get NAME` in data_get.cpp.
 #include <brim/data/convert.h>
 #include <fmt/core.h>
@@ -15,8 +15,9 @@ namespace brim::cli {
 namespace {
 
 struct Options {
-  std::string input, out;
+  std::string input, out, to = "cifar10";
   uint64_t seed = 0;
+  int size = 0;
   bool resize = false, overwrite = false;
   int workers = -1;
 };
@@ -25,16 +26,16 @@ int run(const std::string& input, const Options& o) {
   ProgressDisplay display;
   const std::atomic<int>& stop = watch_signals();
   try {
-    const data::ConvertResult result = data::convert_to_cifar10(
-        input, o.out,
-        {.side = o.resize ? 32 : 0,
-         .workers = o.workers,
-         .seed = o.seed,
-         .overwrite = o.overwrite,
-         .progress = [&](const data::ConvertProgress& p) {
-           display.show(fmt::format("{} {} images", p.stage, p.images), p.fraction);
-           return stop.load() == 0;
-         }});
+    const data::ConvertResult result =
+        data::convert(input, o.out, data::parse_data_format(o.to),
+                      {.side = o.resize ? 32 : o.size,
+                       .workers = o.workers,
+                       .seed = o.seed,
+                       .overwrite = o.overwrite,
+                       .progress = [&](const data::ConvertProgress& p) {
+                         display.show(fmt::format("{} {} images", p.stage, p.images), p.fraction);
+                         return stop.load() == 0;
+                       }});
     display.finish();
     fmt::print("{}: {} training and {} test images of {} classes in {} files\n", o.out,
                result.train, result.test, result.classes.size(), result.files.size());
@@ -56,11 +57,14 @@ const Register data_command(
        make->add_option("out", o->out, "folder to write to")->required();
        const CLI::Range seeds(int64_t{0}, std::numeric_limits<int64_t>::max());
        make->add_option("--seed", o->seed, "of the drawings")->check(seeds);
-       CLI::App* convert = app.add_subcommand("convert", "write any data set as CIFAR-10 binary");
-       convert->add_option("input", o->input, "MNIST folder, image folder or tar of images")
-           ->required();
-       convert->add_option("out", o->out, "folder to write to")->required();
-       convert->add_flag("--resize", o->resize, "resize pictures that are not 32 x 32");
+       CLI::App* convert = app.add_subcommand("convert", "write any data set in another format");
+       convert->add_option("input", o->input, "any data set that can be trained on")->required();
+       convert->add_option("out", o->out, "file or folder to write to")->required();
+       convert->add_option("--to", o->to, "cifar10, idx, folder, tar, shards or safetensors")
+           ->capture_default_str();
+       convert->add_option("--size", o->size, "resize pictures to SIZE x SIZE")
+           ->check(CLI::Range(1, 8192));
+       convert->add_flag("--resize", o->resize, "the same as --size 32");
        convert->add_option("--seed", o->seed, "of the order of the images")->check(seeds);
        convert->add_option("--workers", o->workers, "decoding threads; 0: none beside the main one")
            ->check(CLI::Range(0, 1024));

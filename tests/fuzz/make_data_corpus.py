@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the seeds of image_fuzz, tar_fuzz, cifar_fuzz and idx_fuzz into tests/fuzz/corpus. Needs Pillow and, for
+"""Writes the seeds of image_fuzz, tar_fuzz, cifar_fuzz, idx_fuzz and arrays_fuzz into tests/fuzz/corpus. Needs Pillow and, for
 the zstd seed, the zstd command. The seeds are a few kB in all; run it again only to change them."""
 
 import gzip
 import io
+import json
 import lzma
 import subprocess
 import tarfile
@@ -57,7 +58,39 @@ def mnist(flags, labels, images):
     return bytes([flags, len(labels)]) + labels + images
 
 
+def arrays(tensors, metadata=None, data=b""):
+    """A safetensors file; tensors: name -> (dtype, shape, begin, end)."""
+    header = {"__metadata__": metadata} if metadata else {}
+    for name, (dtype, shape, begin, end) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + data
+
+
+def with_size(jpeg, width, height):
+    """The JPEG with another size in its frame header."""
+    at = jpeg.index(b"\xff\xc0") + 5
+    return jpeg[:at] + height.to_bytes(2, "big") + width.to_bytes(2, "big") + jpeg[at + 4 :]
+
+
+def hostile_tar(entries):
+    """entries: (name, type, link, declared size)."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.GNU_FORMAT) as archive:
+        for name, kind, link, size in entries:
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, link
+            info.size = size
+            archive.fileobj.write(info.tobuf(tarfile.GNU_FORMAT))
+    return out.getvalue()[: len(entries) * 512 + 1024]
+
+
 def main():
+    jpeg = encoded(picture("RGB", (24, 17)), format="JPEG")
+    files, links, hard = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE
+    two = {"labels": ("I64", [2], 0, 16), "images": ("U8", [2, 3, 2, 2], 16, 40)}
+    both = {"train_images": ("U8", [1, 2, 2], 0, 4), "train_labels": ("U8", [1], 4, 5), "test_images": ("U8", [1, 2, 2, 1], 5, 9), "test_labels": ("U8", [1], 9, 10)}
     digits, pictures = idx(0x801, [2], bytes([3, 9])), idx(0x803, [2, 3, 4], bytes(range(24)))
     packed_digits, packed_pictures = gzip.compress(digits, mtime=0), gzip.compress(pictures, mtime=0)
     seeds = {
@@ -70,12 +103,33 @@ def main():
         "image/grey.png": encoded(picture("L"), format="PNG"),
         "image/palette.png": encoded(picture("RGB").quantize(4), format="PNG"),
         "image/empty": b"",
+        "image/truncated.jpg": jpeg[: len(jpeg) * 2 // 3],
+        "image/header_only.jpg": jpeg[: jpeg.index(b"\xff\xda")],
+        "image/no_end.jpg": jpeg[:-2],
+        "image/65535x65535.jpg": with_size(jpeg, 65535, 65535),
+        "image/taller.jpg": with_size(jpeg, 24, 200),
+        "image/thin.jpg": with_size(jpeg, 1, 65535),
         "tar/split.tar": tar(["train/a/1.png", "test/b/2.png"]),
         "tar/flat.tar.gz": tar(["a/1.png", "b/2.png"], lambda d: gzip.compress(d, mtime=0)),
         "tar/outer.tar.xz": tar(["o/train/a/1.png", "o/val/a/2.png"], lzma.compress),
         "tar/flat.tar.zst": tar(["a/1.png"], lambda d: subprocess.run(["zstd", "-c"], input=d, stdout=subprocess.PIPE, check=True).stdout),
         "tar/shard.tar": shard({"0.jpg": b"x", "0.cls": b"3\n", "a/1.seg.png": b"x", "a/1.png": b"x", "a/1.cls": b"0"}),
         "tar/unpaired.tar": shard({"0.jpg": b"x", "0.cls": b"-1", "1.cls": b"2"}),
+        "tar/traversal.tar": hostile_tar([("a/../../b/1.png", files, "", 0)]),
+        "tar/absolute.tar": hostile_tar([("/etc/1.png", files, "", 0)]),
+        "tar/symlink.tar": hostile_tar([("a/1.png", links, "/etc/passwd", 0)]),
+        "tar/hardlink.tar": hostile_tar([("a/1.png", hard, "../1.png", 0)]),
+        "tar/device.tar": hostile_tar([("a/1.png", tarfile.CHRTYPE, "", 0)]),
+        "tar/terabytes.tar": hostile_tar([("a/1.png", files, "", 1 << 42)]),
+        "tar/bomb.tar.gz": gzip.compress(bytes(8 << 20), mtime=0),
+        "tar/bomb.tar.xz": lzma.compress(hostile_tar([("a/1.png", files, "", 4 << 20)])[:512] + bytes(4 << 20)),
+        "arrays/two": arrays(two, {"classes": "cat\ndog"}, (1).to_bytes(8, "little") + bytes(8) + bytes(range(24))),
+        "arrays/both": arrays(both, None, bytes([9, 8, 7, 6, 1, 5, 4, 3, 2, 0])),
+        "arrays/terabytes": arrays({"images": ("U8", [1 << 40], 0, 1 << 40), "labels": ("U8", [1], 1 << 40, (1 << 40) + 1)}),
+        "arrays/overflow": arrays({"images": ("U8", [1 << 32, 1 << 32, 3], 0, 0), "labels": ("U8", [0], 0, 0)}),
+        "arrays/negative": arrays(two, None, b"\xff" * 16 + bytes(24)),
+        "arrays/counts": arrays({"labels": ("U8", [3], 0, 3), "images": ("U8", [2, 2, 2], 3, 11)}, None, bytes(11)),
+        "arrays/rank": arrays({"labels": ("U8", [2], 0, 2), "images": ("U8", [2, 2, 2, 1, 1], 2, 10)}, None, bytes(10)),
         "cifar/one": bytes([10, 3]) + bytes(3072),
         "cifar/cut": bytes([10, 3]) + bytes(100),
         "cifar/label": bytes([2, 7]) + bytes(3072),

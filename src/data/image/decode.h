@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include <brim/data/image.h>
 
@@ -21,5 +22,8 @@ void check_image_size(int64_t width, int64_t height, size_t file_bytes, const st
 
 /// Makes room for an RGB picture.
 void prepare_image(int width, int height, Image& out);
+
+/// The bytes of a PNG file of an RGB picture. Throws FileError where libpng is missing.
+std::vector<uint8_t> encode_png(const Image& image);
 
 }  // namespace brim::data

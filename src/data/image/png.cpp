@@ -95,6 +95,22 @@ void decode_png(std::span<const uint8_t> bytes, const std::string& name, Image& 
   }
 }
 
+std::vector<uint8_t> encode_png(const Image& image) {
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  png.width = static_cast<png_uint_32>(image.width);
+  png.height = static_cast<png_uint_32>(image.height);
+  png.format = PNG_FORMAT_RGB;
+  png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(png);
+  std::vector<uint8_t> bytes(size);
+  const int made =
+      png_image_write_to_memory(&png, bytes.data(), &size, 0, image.pixels.data(), 0, nullptr);
+  BRIM_CHECK(made != 0, FileError, "[data] {} x {} pixels cannot be written as PNG: {}",
+             image.width, image.height, png.message);
+  bytes.resize(size);
+  return bytes;
+}
+
 }  // namespace brim::data
 
 #else
@@ -103,6 +119,10 @@ namespace brim::data {
 void decode_png(std::span<const uint8_t>, const std::string& name, Image&, int64_t) {
   raise<FileError>(
       "{}: this build of brim cannot read PNG; install libpng (libpng-dev) and rebuild", name);
+}
+std::vector<uint8_t> encode_png(const Image&) {
+  raise<FileError>(
+      "[data] this build of brim cannot write PNG; install libpng (libpng-dev) and rebuild");
 }
 }  // namespace brim::data
 

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "data/convert/output_file.h"
 #include "data/file.h"
 #include "data/keyed.h"
 #include "data/permutation.h"
@@ -49,37 +50,6 @@ class Scratch {
   std::vector<std::string> paths_;
 };
 
-// A file written front to back, with errors that name it.
-class Writer {
- public:
-  explicit Writer(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wbe")) {
-    if (file_ == nullptr) fail();
-  }
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
-  ~Writer() {
-    if (file_ != nullptr) std::fclose(file_);
-  }
-  void write(const void* data, size_t bytes) {
-    if (std::fwrite(data, 1, bytes, file_) != bytes) fail();
-  }
-  void close() {
-    const bool flushed = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;
-    const int error = errno;
-    std::fclose(std::exchange(file_, nullptr));
-    errno = error;
-    if (!flushed) fail();
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    raise<FileError>("{}: cannot write: {}", path_, std::strerror(errno));
-  }
-
-  std::string path_;
-  std::FILE* file_;
-};
-
 // Interleaved pixels to planes, resized if the options allow it.
 void to_record(const Image& image, const std::string& name, int side, Record& out) {
   const Image* from = &image;
@@ -106,7 +76,7 @@ class Decoder {
   using Job = std::function<void(std::vector<Record>&)>;
 
   /// Without workers the calling thread does the work.
-  Decoder(Writer& out, int workers) : out_(out), workers_(static_cast<size_t>(workers)) {}
+  Decoder(OutputFile& out, int workers) : out_(out), workers_(static_cast<size_t>(workers)) {}
   void add(Job job) {
     if (running_.size() >= workers_ + 1) take();
     const auto when = workers_ > 0 ? std::launch::async : std::launch::deferred;
@@ -128,7 +98,7 @@ class Decoder {
     for (const Record& record : records) out_.write(record.data(), record.size());
   }
 
-  Writer& out_;
+  OutputFile& out_;
   size_t workers_;
   std::deque<std::future<std::vector<Record>>> running_;
 };
@@ -160,7 +130,7 @@ class Conversion {
     ArchiveReader reader(path);
     std::vector<Entry> entries;
     {
-      Writer out(records_path);
+      OutputFile out(records_path);
       Decoder decoder(out, workers_);
       struct File {
         std::string name;
@@ -210,7 +180,7 @@ class Conversion {
 
   Gathered from_sources(const std::vector<std::shared_ptr<const Source>>& sources,
                         const std::string& records_path) const {
-    Writer out(records_path);
+    OutputFile out(records_path);
     Decoder decoder(out, workers_);
     Gathered found;
     found.classes = sources[0]->classes();
@@ -251,7 +221,7 @@ class Conversion {
       const fs::path path =
           folder / (test ? "test_batch.bin" : fmt::format("data_batch_{}.bin", number));
       const std::string temporary = scratch.add(path.string());
-      Writer out(temporary);
+      OutputFile out(temporary);
       const int64_t last = test ? n : std::min(first + kCifarRecordsPerFile, n);
       for (int64_t i = first; i < last; ++i) {
         const Gathered::Sample& sample = samples[static_cast<size_t>(order[i])];
@@ -338,7 +308,7 @@ ConvertResult convert_to_cifar10(const std::string& input, const std::string& ou
 
   const std::string meta = (folder / kCifarMeta).string();
   renames.emplace_back(scratch.add(meta), meta);
-  Writer names(renames.back().first);
+  OutputFile names(renames.back().first);
   for (const std::string& name : found.classes) {
     BRIM_CHECK(name.find('\n') == std::string::npos, FileError,
                "{}: a class name holds a line break", input);

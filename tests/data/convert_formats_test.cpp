@@ -1,0 +1,166 @@
+// Conversion between the formats: what comes out is read back and compared.
+#include <brim/core/error.h>
+#include <brim/data/convert.h>
+#include <brim/data/source.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "data/scratch.h"
+
+namespace brim::data {
+namespace {
+
+using namespace testing;
+
+// What a split holds, whatever the order: class name and pixels of each sample.
+using Contents = std::vector<std::pair<std::string, std::vector<uint8_t>>>;
+
+Contents contents_of(const std::string& where, Split split) {
+  const auto source = Source::open(where, split);
+  Contents contents;
+  Image image;
+  for (int64_t i = 0; i < source->size(); ++i) {
+    source->read(i, image);
+    contents.emplace_back(source->classes()[static_cast<size_t>(source->label(i))], image.pixels);
+  }
+  std::sort(contents.begin(), contents.end());
+  return contents;
+}
+
+class ConvertFormats : public ::testing::Test {
+ protected:
+  // Classes "0" and "1", so that formats without names keep them; JPEG, and grey PNG.
+  ConvertFormats() {
+    for (int i = 0; i < 7; ++i) {
+      const std::string split = i < 5 ? "train/" : "test/", label = std::to_string(i % 2);
+      const std::string name = split + label + "/" + std::to_string(i);
+      write_bytes(folder / ("rgb/" + name + ".jpg"), jpeg(32, 32, i));
+      write_bytes(folder / ("grey/" + name + ".png"), encode_png(gradient(9, 7, 1, i), 9, 7, 1));
+    }
+  }
+  std::string where(const std::string& out, DataFormat format) const {
+    return format == DataFormat::shards ? out + "/train-{000000..000000}.tar" : out;
+  }
+  ScratchFolder folder;
+};
+
+TEST_F(ConvertFormats, EveryFormatKeepsEveryPixel) {
+  for (const DataFormat format : {DataFormat::cifar10, DataFormat::folder, DataFormat::tar,
+                                  DataFormat::shards, DataFormat::safetensors}) {
+    const std::string out = folder / (std::string("out-") + to_string(format));
+    for (const int workers : {0, 2}) {
+      const std::string to = out + std::to_string(workers);
+      const ConvertResult result = convert(folder / "rgb", to, format, {.workers = workers});
+      EXPECT_EQ(result.train, 5) << to;
+      EXPECT_EQ(result.test, 2);
+      EXPECT_FALSE(result.files.empty());
+      for (const std::string& file : result.files) EXPECT_TRUE(fs::is_regular_file(file)) << file;
+      EXPECT_EQ(contents_of(where(to, format), Split::train),
+                contents_of(folder / "rgb", Split::train));
+      const bool shards = format == DataFormat::shards;
+      EXPECT_EQ(contents_of(shards ? to + "/test-{000000..000000}.tar" : to,
+                            shards ? Split::all : Split::test),
+                contents_of(folder / "rgb", Split::test));
+    }
+    if (!fs::is_regular_file(out + "0")) continue;
+    // The same for any number of workers.
+    EXPECT_EQ(read_bytes(out + "0"), read_bytes(out + "2"));
+  }
+}
+
+TEST_F(ConvertFormats, GreyPicturesBecomeIdxAndBack) {
+  const std::string idx = folder / "idx", back = folder / "back.tar";
+  EXPECT_EQ(convert(folder / "grey", idx, DataFormat::idx).files.size(), 4u);
+  convert(idx, back, DataFormat::tar);
+  for (const Split split : {Split::train, Split::test}) {
+    EXPECT_EQ(contents_of(idx, split), contents_of(folder / "grey", split));
+    EXPECT_EQ(contents_of(back, split), contents_of(folder / "grey", split));
+  }
+  const auto text =
+      message_of<FileError>([&] { convert(folder / "rgb", folder / "x", DataFormat::idx); });
+  EXPECT_NE(text.find("is in colour"), std::string::npos) << text;
+  EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
+TEST_F(ConvertFormats, FilesAreTakenOverUnlessResized) {
+  convert(folder / "rgb", folder / "same", DataFormat::folder);
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "same")) {
+    if (entry.is_regular_file()) {
+      EXPECT_EQ(entry.path().extension(), ".jpg");
+    }
+  }
+  convert(folder / "rgb", folder / "small", DataFormat::folder, {.side = 8});
+  EXPECT_EQ(contents_of(folder / "small", Split::train)[0].second.size(), 8u * 8 * 3);
+}
+
+TEST_F(ConvertFormats, WithoutATestSplitThereIsNone) {
+  const std::string input = folder / "rgb/train";
+  for (const DataFormat format : {DataFormat::folder, DataFormat::tar, DataFormat::safetensors}) {
+    const std::string out = folder / (std::string("t-") + to_string(format));
+    EXPECT_EQ(convert(input, out, format).test, 0);
+    EXPECT_EQ(contents_of(out, Split::train), contents_of(input, Split::train));
+    EXPECT_THROW(Source::open(out, Split::test), NoSuchSplit);
+  }
+}
+
+TEST_F(ConvertFormats, NothingIsLeftOfAFailure) {
+  const auto jpeg_bytes = jpeg(32, 32, 9);
+  write_bytes(folder / "rgb/train/0/bad.jpg", {jpeg_bytes.begin(), jpeg_bytes.end() - 50});
+  for (const DataFormat format :
+       {DataFormat::folder, DataFormat::tar, DataFormat::shards, DataFormat::safetensors}) {
+    const auto text =
+        message_of<FileError>([&] { convert(folder / "rgb", folder / "new/out", format); });
+    EXPECT_NE(text.find("bad.jpg: damaged"), std::string::npos) << text;
+    EXPECT_FALSE(fs::exists(folder / "new"));
+  }
+}
+
+TEST_F(ConvertFormats, WhatDoesNotFitSaysSo) {
+  const auto error_of = [&](const std::string& input, DataFormat format) {
+    return message_of<FileError>([&] { convert(input, folder / "x", format); });
+  };
+  write_bytes(folder / "mixed/a/1.jpg", jpeg(32, 32, 1));
+  write_bytes(folder / "mixed/a/2.jpg", jpeg(30, 32, 1));
+  EXPECT_NE(error_of(folder / "mixed", DataFormat::safetensors).find("convert with --size"),
+            std::string::npos);
+  write_bytes(folder / "there", {1});
+  EXPECT_NE(message_of<FileError>([&] {
+              convert(folder / "rgb", folder / "there", DataFormat::tar);
+            }).find("or --overwrite it"),
+            std::string::npos);
+  convert(folder / "rgb", folder / "there", DataFormat::tar, {.overwrite = true});
+  EXPECT_EQ(Source::open(folder / "there", Split::train)->size(), 5);
+  EXPECT_THROW(convert(folder / "rgb", folder / "rgb", DataFormat::folder, {.overwrite = true}),
+               FileError);
+  EXPECT_THROW(convert(folder / "rgb", folder / "x", DataFormat::tar, {.side = -1}), ValueError);
+  EXPECT_EQ(message_of<ValueError>([] { parse_data_format("shard"); }),
+            "[data] unknown format 'shard'; did you mean 'shards'?");
+  for (const char* name : {"cifar10", "idx", "folder", "tar", "shards", "safetensors"})
+    EXPECT_EQ(to_string(parse_data_format(name)), std::string(name));
+}
+
+TEST_F(ConvertFormats, HostileClassNamesMakeNoPaths) {
+  // Names in the metadata of a safetensors file are anything.
+  convert(folder / "rgb", folder / "a.safetensors", DataFormat::safetensors);
+  auto bytes = read_bytes(folder / "a.safetensors");
+  const std::string good = "0\\n1";
+  const auto at = std::search(bytes.begin(), bytes.end(), good.begin(), good.end());
+  ASSERT_NE(at, bytes.end());
+  *at = '/';
+  write_bytes(folder / "b.safetensors", bytes);
+  const auto text = message_of<FileError>(
+      [&] { convert(folder / "b.safetensors", folder / "x", DataFormat::folder); });
+  EXPECT_NE(text.find("cannot be the name of a folder"), std::string::npos) << text;
+}
+
+TEST_F(ConvertFormats, Stops) {
+  const auto stop = [](const ConvertProgress& p) { return p.images == 0; };
+  EXPECT_THROW(convert(folder / "rgb", folder / "x.tar", DataFormat::tar, {.progress = stop}),
+               Error);
+  EXPECT_FALSE(fs::exists(folder / "x.tar"));
+}
+
+}  // namespace
+}  // namespace brim::data
