@@ -184,11 +184,16 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
                "damaged",
                path_, tensor, end_, entry_.offset);
     entry_.bytes = end_ - entry_.offset;
-    uint64_t bits = static_cast<uint64_t>(type->bits);
-    bool overflow = false;
-    for (const int64_t n : entry_.shape)
-      overflow |= __builtin_mul_overflow(bits, static_cast<uint64_t>(n), &bits);
-    BRIM_CHECK(!overflow && bits % 8 == 0 && bits / 8 == entry_.bytes, FileError,
+    // Sizes beside a 0 must fit together too: strides are made of them.
+    int64_t bits = type->bits;
+    bool overflow = false, empty = false;
+    for (const int64_t n : entry_.shape) {
+      empty |= n == 0;
+      overflow |= __builtin_mul_overflow(bits, std::max<int64_t>(n, 1), &bits);
+    }
+    if (empty) bits = 0;
+    BRIM_CHECK(!overflow && bits % 8 == 0 && static_cast<uint64_t>(bits / 8) == entry_.bytes,
+               FileError,
                "[safetensors] {}: tensor '{}' is {} {} but holds {} bytes; the file is damaged",
                path_, tensor, entry_.dtype_name, entry_.shape.str(), entry_.bytes);
     out_.names.push_back(key_);
