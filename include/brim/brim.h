@@ -9,6 +9,7 @@
 #include <brim/core/random.h>
 #include <brim/core/ref.h>
 #include <brim/core/shape.h>
+#include <brim/core/sim.h>
 #include <brim/core/state_dict.h>
 #include <brim/core/storage.h>
 #include <brim/core/stream.h>
@@ -21,6 +22,7 @@
 #include <brim/data/transform.h>
 #include <brim/data/verify.h>
 #include <brim/diag/account.h>
+#include <brim/diag/trace.h>
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/nn.h>

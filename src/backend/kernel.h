@@ -10,6 +10,7 @@
 
 #include <brim/core/tensor.h>
 
+#include "backend/sim/launch.h"
 #include "core/context.h"
 #include "diag/span.h"
 
@@ -38,20 +39,31 @@ class Kernel<void(const Context&, Args...)> {
  public:
   using Function = void(const Context&, Args...);
 
-  explicit Kernel(const char* name) : slot_(kernel_slot(name, typeid(Function))) {}
+  /// Multiplications and additions of one call; null: one per element of the largest tensor.
+  using Operations = double (*)(const std::remove_reference_t<Args>&...);
+
+  explicit Kernel(const char* name, Operations operations = nullptr)
+      : slot_(kernel_slot(name, typeid(Function))), operations_(operations) {}
   const char* name() const { return slot_.name; }
 
   /// Runs the kernel of `device`'s backend for `dtype`. Throws NotImplemented when there is none.
   void operator()(Device device, DType dtype, Args... args) const {
-    void* function =
-        slot_.functions[static_cast<size_t>(device.kind)][static_cast<size_t>(dtype)].load(
-            std::memory_order_acquire);
-    if (!function) [[unlikely]]
+    // Virtual accelerators compute with the CPU's kernels.
+    const bool queued = device.kind == DeviceKind::sim;
+    const DeviceKind kind = queued ? DeviceKind::cpu : device.kind;
+    void* found = slot_.functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
+        std::memory_order_acquire);
+    if (!found) [[unlikely]]
       missing_kernel(slot_.name, device.kind, dtype);
+    const auto function = reinterpret_cast<Function*>(found);
     const Context context = Context::current(device);
-    {
+    if (queued) [[unlikely]] {
+      const diag::Span span(slot_.name, diag::Cause::launch);
+      sim::launch(slot_.name, context.stream, dtype, operations_ ? operations_(args...) : -1,
+                  function, args...);
+    } else {
       const diag::Span span(slot_.name, diag::Cause::compute);
-      reinterpret_cast<Function*>(function)(context, args...);
+      function(context, args...);
     }
     if (anomaly_mode) [[unlikely]]
       (check_output<Args>(args), ...);
@@ -64,6 +76,7 @@ class Kernel<void(const Context&, Args...)> {
       if constexpr (!std::is_const_v<std::remove_reference_t<A>>) check_anomaly(slot_.name, a);
   }
   KernelSlot& slot_;
+  Operations operations_;
 };
 
 /// Registers `function` as the kernel `name` for devices of `kind` and the dtype.

@@ -147,6 +147,8 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
   for (size_t i = list.size(); i-- > 0;) {
     if (list[i]->stream == stream) {
       block = list[i];
+      if (!s.device.is_cpu())
+        runtime(s.device.kind).check_reuse(block->data, block->capacity, stream);
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
       s.stats.cached -= static_cast<int64_t>(capacity);
       break;

@@ -1,6 +1,7 @@
 // Device names and queries.
 #include <brim/core/device.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "core/check.h"
@@ -43,6 +44,30 @@ std::vector<Device> Device::all(DeviceKind kind) {
   return devices;
 }
 std::vector<Device> Device::all(std::string_view kind) { return all(parse_kind(kind)); }
+
+std::vector<Device> Device::list(std::string_view text) {
+  std::vector<Device> devices;
+  const auto add = [&](Device device) {
+    BRIM_CHECK(std::find(devices.begin(), devices.end(), device) == devices.end(), DeviceError,
+               "[device] {} stands twice in '{}'; name each device once", device.str(), text);
+    devices.push_back(device);
+  };
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    const std::string_view word = text.substr(begin, end - begin);
+    begin = end + 1;
+    const size_t colon = word.find(':');
+    if (colon == std::string_view::npos || word.substr(colon + 1) != "all") {
+      add(Device(word));
+      continue;
+    }
+    const std::vector<Device> found = all(word.substr(0, colon));
+    BRIM_CHECK(!found.empty(), DeviceError,
+               "[device] '{}' names no device: there is none of that kind; see `brim env`", word);
+    for (const Device device : found) add(device);
+  }
+  return devices;
+}
 
 std::string Device::str() const {
   return is_cpu() && index == 0 ? "cpu" : fmt::format("{}:{}", name(kind), index);

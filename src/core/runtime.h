@@ -28,7 +28,15 @@ class Runtime {
   virtual void* allocate(int device, size_t bytes) = 0;
   virtual void deallocate(int device, void* data, size_t bytes) noexcept = 0;
 
+  /// Memory that was used on `stream` before is about to serve it again. Throws StreamError where
+  /// a backend checks that and another stream still uses it.
+  virtual void check_reuse(const void* data, size_t bytes, Stream stream) {
+    (void)data, (void)bytes, (void)stream;
+  }
+
   /// Queues a copy on `stream`; one end is on this runtime's device, the other there or on the CPU.
+  /// When the call returns, a source on the host has been read; a target there has been written
+  /// once the stream was synchronized.
   virtual void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes,
                     Stream stream) = 0;
 

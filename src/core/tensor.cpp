@@ -114,8 +114,6 @@ Tensor Tensor::from_host(const void* values, int64_t count, DType dtype, const S
   Tensor t = empty(shape, dtype, device);
   const Stream stream = Stream::current(device);
   runtime(device.kind).copy(t.raw(), device, values, Device::cpu(), t.storage()->bytes(), stream);
-  // The caller may free `values` as soon as we return.
-  if (!device.is_cpu()) stream.synchronize();
   return t;
 }
 

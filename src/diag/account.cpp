@@ -1,4 +1,5 @@
-// The account of one thread: its meter's ticks, scaled by the steady clock over the same time.
+// The account of one thread or device: its meter's ticks, scaled by the steady clock over the same
+// time.
 #include <brim/diag/account.h>
 #include <fmt/core.h>
 
@@ -7,11 +8,27 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/check.h"
+#include "diag/device_meter.h"
 #include "diag/span.h"
+#include "diag/trace_sink.h"
 
 namespace brim::diag {
 
 thread_local constinit Meter* active_meter = nullptr;
+
+double ticks_per_us() {
+  static const double rate = [] {
+    using Clock = std::chrono::steady_clock;
+    const auto begin = Clock::now();
+    const uint64_t first = ticks();
+    while (Clock::now() - begin < std::chrono::milliseconds(1)) {
+    }
+    const std::chrono::duration<double, std::micro> passed = Clock::now() - begin;
+    return static_cast<double>(ticks() - first) / passed.count();
+  }();
+  return rate;
+}
 
 std::string_view name(Cause cause) {
   constexpr std::string_view kName[kCauseCount] = {
@@ -62,33 +79,73 @@ std::string Account::table() const {
   return text + fmt::format("  {:<14}{:>10.3f} s {:>6.1f} %\n", "total", wall, sum);
 }
 
-struct Accountant::State {
+struct Accountant::State final : SpanListener {
+  std::vector<Device> devices;
   Meter meter;
   Meter* outer = active_meter;
+  HostTimeline* outer_timeline = active_timeline;
+  std::unique_ptr<HostTimeline> timeline;  // kept for devices only
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   uint64_t begin_ticks = ticks();
+
+  void opened(const char*, Cause cause, uint64_t at) override {
+    if (timeline) timeline->add(cause, at);
+  }
+  void closed(const char* name, Cause cause, uint64_t from, uint64_t to, Cause around) override {
+    if (timeline) timeline->add(around, to);
+    if (tracing()) trace_host(name, cause, from, to);
+  }
+
+  /// Ticks by cause in seconds; what is missing is `other`.
+  Account finish(const uint64_t* charged) const {
+    const uint64_t now_ticks = ticks();
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    Account account{.wall = elapsed.count()};
+    const double total = static_cast<double>(now_ticks - begin_ticks);
+    double sum = 0;
+    for (size_t i = 0; i < kCauseCount; ++i) sum += static_cast<double>(charged[i]);
+    // Spans lie within the total; only a clock that jumped could make them more.
+    const double scale = account.wall / std::max({total, sum, 1.0});
+    double known = 0;
+    for (size_t i = 0; i < kCauseCount; ++i) {
+      account.seconds[i] = static_cast<double>(charged[i]) * scale;
+      known += account.seconds[i];
+    }
+    account.seconds[static_cast<size_t>(Cause::other)] += std::max(0.0, account.wall - known);
+    return account;
+  }
 };
 
-Accountant::Accountant() : state_(std::make_unique<State>()) { active_meter = &state_->meter; }
-Accountant::~Accountant() { active_meter = state_->outer; }
-
-Account Accountant::read() const {
-  const uint64_t now_ticks = ticks();
-  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - state_->begin;
-  Account account{.wall = elapsed.count()};
-  const double total = static_cast<double>(now_ticks - state_->begin_ticks);
-  double charged = 0;
-  for (size_t i = 0; i < kCauseCount; ++i) charged += static_cast<double>(state_->meter.self[i]);
-  // Spans lie within the total; only a clock that jumped could make them more.
-  const double scale = charged <= total ? account.wall / std::max(total, 1.0)
-                                        : account.wall / std::max(charged, 1.0);
-  double known = 0;
-  for (size_t i = 0; i < kCauseCount; ++i) {
-    account.seconds[i] = static_cast<double>(state_->meter.self[i]) * scale;
-    known += account.seconds[i];
+Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  for (const Device device : devices) {
+    BRIM_CHECK(device.available(), DeviceError, "[account] {} does not exist; see `brim env`",
+               device.str());
+    if (device.is_cpu()) continue;
+    s.devices.push_back(device);
   }
-  account.seconds[static_cast<size_t>(Cause::other)] += std::max(0.0, account.wall - known);
-  return account;
+  if (!s.devices.empty()) s.timeline = std::make_unique<HostTimeline>(s.begin_ticks);
+  if (!s.devices.empty() || tracing()) s.meter.listener = &s;
+  active_meter = &s.meter;
+  active_timeline = s.timeline.get();
+  for (const Device device : s.devices) DeviceMeter::of(device).start();
+}
+
+Accountant::~Accountant() {
+  for (const Device device : state_->devices) DeviceMeter::of(device).stop();
+  active_meter = state_->outer;
+  active_timeline = state_->outer_timeline;
+}
+
+Account Accountant::read() const { return state_->finish(state_->meter.self); }
+
+Account Accountant::read(Device device) const {
+  if (device.is_cpu()) return read();
+  BRIM_CHECK(
+      std::find(state_->devices.begin(), state_->devices.end(), device) != state_->devices.end(),
+      ValueError, "[account] {} is not measured; name it when the Accountant is made",
+      device.str());
+  return state_->finish(DeviceMeter::of(device).read().data());
 }
 
 }  // namespace brim::diag

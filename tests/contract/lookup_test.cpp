@@ -68,7 +68,7 @@ TEST(Dropout, OffAndChecked) {
 CONTRACT(embedding) {
   return {.op =
               [](Tensor w) {
-                return embedding(Tensor::from<int64_t>({3, 0, 3, 1, 4, 3}, {2, 3}), w);
+                return embedding(Tensor::from<int64_t>({3, 0, 3, 1, 4, 3}, {2, 3}, w.device()), w);
               },
           .inputs = {{{{5, 7}}}},
           .reference =

@@ -49,8 +49,8 @@ Case cross_entropy_case(CrossEntropyOptions options) {
   return {.op =
               [=](Tensor x) {
                 CrossEntropyOptions o = options;
-                if (weight.defined()) o.weight = weight.to(x.dtype());
-                return cross_entropy(x, Tensor::from(labels, {7}), o);
+                if (weight.defined()) o.weight = weight.to(x.dtype()).to(x.device());
+                return cross_entropy(x, Tensor::from(labels, {7}, x.device()), o);
               },
           .inputs = {{{{7, 5}}}, {{{7, 21}}}},
           .reference = [=](Tensor x) { return cross_entropy_reference(labels, options)({x})[0]; },
@@ -84,7 +84,10 @@ CONTRACT(cross_entropy_weight_none) {
 }
 CONTRACT(cross_entropy_image) {  // (N, C, d1, d2)
   const Tensor labels = Tensor::from<int64_t>({0, 2, 1, 1, 0, -100, 2, 2}, {2, 2, 2});
-  return {.op = [=](Tensor x) { return cross_entropy(x, labels, {.reduction = Reduction::none}); },
+  return {.op =
+              [=](Tensor x) {
+                return cross_entropy(x, labels.to(x.device()), {.reduction = Reduction::none});
+              },
           .inputs = {{{{2, 3, 2, 2}}}},
           .reference =
               [=](Tensor x) {
@@ -110,8 +113,9 @@ CONTRACT(nll_loss) {
   const std::vector<int64_t> labels = {2, 0, 1, 2};
   return {.op =
               [=](Tensor x) {
-                return nll_loss(x, Tensor::from(labels, {4}),
-                                {.weight = weights(3).to(x.dtype()), .ignore_index = 0});
+                return nll_loss(
+                    x, Tensor::from(labels, {4}, x.device()),
+                    {.weight = weights(3).to(x.dtype()).to(x.device()), .ignore_index = 0});
               },
           .inputs = {{{{4, 3}}}},
           .reference =
@@ -164,9 +168,10 @@ CONTRACT(bce_with_logits) {
 CONTRACT(bce_with_logits_weights) {
   return pair_case(
       [](Tensor x, Tensor y) {
-        return bce_with_logits(x, y,
-                               {.weight = full({}, 2, {.dtype = x.dtype()}),
-                                .pos_weight = full({1}, 3, {.dtype = x.dtype()})});
+        return bce_with_logits(
+            x, y,
+            {.weight = full({}, 2, {.dtype = x.dtype(), .device = x.device()}),
+             .pos_weight = full({1}, 3, {.dtype = x.dtype(), .device = x.device()})});
       },
       [](double x, double t) {
         return 2 * (3 * t * std::log1p(std::exp(-x)) + (1 - t) * std::log1p(std::exp(x)));

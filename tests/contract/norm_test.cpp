@@ -55,8 +55,7 @@ CONTRACT(batch_norm_training) {
 CONTRACT(batch_norm_eval) {
   return {.op =
               [](Tensor x, Tensor w, Tensor b) {
-                return batch_norm(x, w, b, full({3}, 0.5, {.dtype = x.dtype()}),
-                                  full({3}, 4, {.dtype = x.dtype()}), {.eps = 0});
+                return batch_norm(x, w, b, full_like(w, 0.5), full_like(w, 4), {.eps = 0});
               },
           .inputs = {{{{2, 3, 5}}, {{3}}, {{3}}},
                      {{{4, 3}}, {{3}}, {{3}}},

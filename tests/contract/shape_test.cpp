@@ -312,9 +312,10 @@ CONTRACT(repeat) {
 CONTRACT(repeat_interleave) {
   return {.op =
               [](Tensor x) {
-                return Tensors{repeat_interleave(x, 3, 0), repeat_interleave(x, 2),
-                               repeat_interleave(x, std::vector<int64_t>{2, 0, 1}, 0),
-                               repeat_interleave(x, Tensor::from<int64_t>({0, 1, 2}, {3}), 0)};
+                return Tensors{
+                    repeat_interleave(x, 3, 0), repeat_interleave(x, 2),
+                    repeat_interleave(x, std::vector<int64_t>{2, 0, 1}, 0),
+                    repeat_interleave(x, Tensor::from<int64_t>({0, 1, 2}, {3}, x.device()), 0)};
               },
           .inputs = one({{3}, {3, 2}, {3, 1, 2}, {3, 0}}),
           .reference =

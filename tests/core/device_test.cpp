@@ -25,6 +25,16 @@ TEST(Device, Parsing) {
   }
 }
 
+TEST(Device, Lists) {
+  EXPECT_EQ(Device::list("cpu"), std::vector<Device>{Device::cpu()});
+  EXPECT_EQ(Device::list("sim:1,cpu,sim:0"),
+            (std::vector<Device>{Device::sim(1), Device::cpu(), Device::sim(0)}));
+  EXPECT_EQ(Device::list("sim:all"), Device::all("sim"));
+  for (const char* text : {"", "sim:0,", ",sim:0", "sim:0,sim:0", "sim:all,sim:0", "tpu:all", "all",
+                           "cpu:all,cpu", "sim:ALL"})
+    EXPECT_THROW(Device::list(text), DeviceError) << text;
+}
+
 TEST(Device, NamesRoundTrip) {
   for (const Device d : {Device::cpu(), Device::cuda(0), Device::cuda(7), Device::sim(2)})
     EXPECT_EQ(Device(d.str()), d);

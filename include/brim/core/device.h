@@ -39,6 +39,11 @@ struct Device {
   static std::vector<Device> all(DeviceKind kind);
   static std::vector<Device> all(std::string_view kind);
 
+  /// Devices named in a list: "cuda:0,cuda:1", "sim:all" (every one there is). Throws DeviceError
+  /// for a name that is none, for one that stands there twice, and for "all" of a kind without
+  /// devices.
+  static std::vector<Device> list(std::string_view text);
+
   bool is_cpu() const { return kind == DeviceKind::cpu; }
   /// True when this device can be used in this process.
   bool available() const { return index >= 0 && index < count(kind); }

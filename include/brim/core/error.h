@@ -33,6 +33,9 @@ class FileError : public Error {
 class AutogradError : public Error {
   using Error::Error;
 };  ///< a gradient cannot be computed
+class StreamError : public Error {
+  using Error::Error;
+};  ///< a stream uses what another one still works on
 class NotImplemented : public Error {
   using Error::Error;
 };  ///< no kernel for this backend and dtype

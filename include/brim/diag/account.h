@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include <brim/core/device.h>
+
 namespace brim::diag {
 
 /// What a device did, or why it had nothing to do.
@@ -40,18 +42,25 @@ struct Account {
   std::string table() const;
 };
 
-/// Measures the thread that makes it: the time of the spans there, by cause, and the rest as
-/// `other`. For the CPU that thread is the device's. May be nested; the innermost one measures. No
-/// span may be open when it is made or destroyed.
+/// Measures the thread that makes it, and devices with queues of their own. The thread's account is
+/// the time of its spans, by cause, and the rest as `other`; it is also the CPU's, for whose
+/// kernels the thread waits. A device's account charges each instant once: to compute while any
+/// kernel runs, else to communication, else to a copy, and when nothing runs to what the next work
+/// waited for. May be nested; the innermost one measures. No span may be open when it is made or
+/// destroyed.
 class Accountant {
  public:
-  Accountant();
+  /// The devices should be idle. Throws DeviceError for one that is missing.
+  explicit Accountant(const std::vector<Device>& devices = {});
   ~Accountant();
   Accountant(const Accountant&) = delete;
   Accountant& operator=(const Accountant&) = delete;
 
-  /// The account of the time since the start. Call it from the same thread.
+  /// The account of this thread since the start. Call it from the same thread.
   Account read() const;
+  /// The account of a device since the start; the CPU's is this thread's. Call it from the same
+  /// thread, with the device idle. Throws ValueError for a device that was not named.
+  Account read(Device device) const;
 
  private:
   struct State;

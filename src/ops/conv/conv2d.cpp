@@ -17,6 +17,18 @@ using ConvKernel = backend::Kernel<void(const Context&, const Tensor& x, const T
 using ConvGradKernel = backend::Kernel<void(const Context&, const Tensor& a, const Tensor& b,
                                             Tensor& d, const ConvGeometry&)>;
 
+double operations(const ConvGeometry& g) {
+  return 2.0 * static_cast<double>(g.y_shape().numel()) *
+         static_cast<double>(g.c / g.groups * g.kh * g.kw);
+}
+double conv_operations(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                       const ConvGeometry& g) {
+  return operations(g);
+}
+double conv_grad_operations(const Tensor&, const Tensor&, const Tensor&, const ConvGeometry& g) {
+  return operations(g);
+}
+
 /// Row-major elements without a history.
 Tensor packed(const Tensor& t) { return t.is_contiguous() ? t : t.detach().contiguous(); }
 
@@ -25,7 +37,7 @@ Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& g);
 Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& g);
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geo) {
-  static const ConvKernel kernel("conv2d");
+  static const ConvKernel kernel("conv2d", &conv_operations);
   Tensor y = Tensor::empty(geo.y_shape(), x.dtype(), x.device());
   kernel(x.device(), x.dtype(), packed(x), packed(weight), bias, y, geo);
   return autograd::with_grad(
@@ -38,7 +50,7 @@ Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
 }
 
 Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& geo) {
-  static const ConvGradKernel kernel("conv2d_grad_x");
+  static const ConvGradKernel kernel("conv2d_grad_x", &conv_grad_operations);
   Tensor dx = Tensor::empty(geo.x_shape(), dy.dtype(), dy.device());
   kernel(dy.device(), dy.dtype(), packed(dy), packed(weight), dx, geo);
   return autograd::with_grad(
@@ -50,7 +62,7 @@ Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& geo) {
 }
 
 Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& geo) {
-  static const ConvGradKernel kernel("conv2d_grad_weight");
+  static const ConvGradKernel kernel("conv2d_grad_weight", &conv_grad_operations);
   Tensor dw = Tensor::empty(geo.weight_shape(), x.dtype(), x.device());
   kernel(x.device(), x.dtype(), packed(x), packed(dy), dw, geo);
   return autograd::with_grad(

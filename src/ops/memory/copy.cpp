@@ -21,21 +21,33 @@ void fill_elements(Tensor& y, double value) {
 
 namespace {
 
-/// Dense memory of equal dtype and layout between two devices, on the stream of the one that has
-/// streams; the other end waits through the storage's event.
+/// Dense memory of equal dtype and layout between two devices, on the current stream of the one it
+/// goes to, or of the one that is not the CPU. Between accelerators the streams of both wait for
+/// each other: the copy for what makes x, and the later work on x's device, which may overwrite or
+/// free x, for the copy.
 void copy_between_devices(const Tensor& x, Tensor& y) {
   const Device device = y.device().is_cpu() ? x.device() : y.device();
-  const diag::Span span("copy", y.device().is_cpu() ? diag::Cause::host_read : diag::Cause::copy);
-  const Stream stream = Stream::current(device);
+  const bool to_host = y.device().is_cpu(), peers = !to_host && !x.device().is_cpu();
+  BRIM_CHECK(!peers || x.device().kind == y.device().kind, NotImplemented,
+             "[copy] {} to {} is not implemented; copy to the CPU first", x.device().str(),
+             y.device().str());
+  const diag::Span span("copy", to_host ? diag::Cause::host_read : diag::Cause::copy);
+  const Stream stream = Stream::current(device), other = Stream::current(x.device());
+  if (peers) {
+    Event made;
+    made.record(other);
+    made.wait(stream);
+  }
   x.storage()->last_write.wait(stream);
   runtime(device.kind)
       .copy(y.raw(), y.device(), x.raw(), x.device(),
             static_cast<size_t>(y.numel()) * size_of(y.dtype()), stream);
-  // The host may read or free its end as soon as we return.
-  if (x.device().is_cpu() || y.device().is_cpu())
+  if (to_host) {
     stream.synchronize();
-  else
-    y.storage()->last_write.record(stream);
+    return;
+  }
+  y.storage()->last_write.record(stream);
+  if (peers) y.storage()->last_write.wait(other);
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+#include "backend/sim/launch.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "backend/sim/device.h"
+#include "core/check.h"
+
+namespace brim::sim {
+namespace {
+
+void spin(double seconds) {
+  const auto end = Pacer::Clock::now() + std::chrono::duration_cast<Pacer::Clock::duration>(
+                                             std::chrono::duration<double>(seconds));
+  while (Pacer::Clock::now() < end) {
+  }
+}
+
+}  // namespace
+
+void enqueue(const Stream& stream, Work work) {
+  Devices& devices = Devices::all();
+  SimStream& target = devices.stream(stream);
+  if (StreamChecker* checker = devices.checker())
+    checker->work(target.number(), work.name, work.touches);
+  if (const double seconds = devices.pacer(stream.device.index).launch_seconds(); seconds > 0)
+    spin(seconds);
+  target.push(std::move(work));
+}
+
+void* real_address(const void* address, Device device) {
+  return Devices::all().memory(device.index).translate(address);
+}
+
+Tensor shadow(const Tensor& t) {
+  if (!t.defined()) return {};
+  Ref<TensorImpl> impl(new TensorImpl);
+  impl->shape = t.shape();
+  impl->strides = t.strides();
+  impl->offset = t.offset();
+  impl->dtype = t.dtype();
+  impl->contiguous = t.is_contiguous();
+  const Storage& storage = *t.storage();
+  impl->storage = Storage::wrap(
+      storage.device().is_cpu() ? storage.data() : real_address(storage.data(), storage.device()),
+      storage.bytes(), Device::cpu(), {});
+  return Tensor(std::move(impl));
+}
+
+void touch(Work& work, const Tensor& t, bool writes) {
+  if (!t.defined()) return;
+  const Storage& storage = *t.storage();
+  work.touches.push_back({.address = storage.data(), .bytes = storage.bytes(), .writes = writes});
+  const double elements = static_cast<double>(t.numel());
+  work.bytes += std::min(static_cast<double>(storage.bytes()),
+                         elements * static_cast<double>(size_of(t.dtype())));
+  if (work.operations < 0) work.operations = std::min(work.operations, -elements);
+}
+
+}  // namespace brim::sim

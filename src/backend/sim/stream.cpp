@@ -1,0 +1,113 @@
+#include "backend/sim/stream.h"
+
+#include <utility>
+
+#include "diag/trace_sink.h"
+
+namespace brim::sim {
+namespace {
+
+constexpr size_t kMostQueued = 1024;  // as deep as a CUDA stream
+
+}  // namespace
+
+SimStream::SimStream(Device device, int id, int number, Pacer& pacer)
+    : device_(device), id_(id), number_(number), pacer_(pacer), thread_([this] { loop(); }) {}
+
+SimStream::~SimStream() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void SimStream::push(Task task) {
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return tasks_.size() < kMostQueued; });
+    tasks_.push_back(std::move(task));
+  }
+  changed_.notify_all();
+}
+
+void SimStream::push(Work work) {
+  Task task{.work = std::move(work)};
+  if (const diag::DeviceMeter* meter = diag::DeviceMeter::active(device_))
+    task.reason = meter->queue_now();
+  push(std::move(task));
+}
+
+std::shared_ptr<StreamEvent> SimStream::record() {
+  auto event = std::make_shared<StreamEvent>();
+  event->device = device_;
+  push(Task{.record = event});
+  return event;
+}
+
+void SimStream::wait(std::shared_ptr<StreamEvent> event) {
+  if (!event->done.load(std::memory_order_acquire)) push(Task{.wait = std::move(event)});
+}
+
+std::exception_ptr SimStream::take_error() {
+  const std::lock_guard lock(mutex_);
+  failed_ = false;
+  return std::exchange(error_, nullptr);
+}
+
+void SimStream::loop() {
+  for (;;) {
+    Task task;
+    bool skip = false;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return !tasks_.empty() || stopping_; });
+      if (tasks_.empty()) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+      skip = failed_ || stopping_;
+    }
+    changed_.notify_all();
+    if (task.record) {
+      task.record->cause = last_;
+      task.record->done.store(true, std::memory_order_release);
+      task.record->done.notify_all();
+    } else if (task.wait) {
+      if (!skip) run_wait(*task.wait);
+    } else if (!skip) {
+      run(task);
+    }
+  }
+}
+
+void SimStream::run_wait(const StreamEvent& event) {
+  if (event.done.load(std::memory_order_acquire)) return;
+  event.done.wait(false, std::memory_order_acquire);
+  waited_ = event.cause.load();
+}
+
+void SimStream::run(Task& task) {
+  diag::DeviceMeter* meter = diag::DeviceMeter::active(device_);
+  const uint64_t begin = diag::ticks();
+  task.reason.waited = std::exchange(waited_, diag::Cause::other);
+  if (meter) meter->begin(task.work.cause(), task.reason);
+  const Pacer::Slot slot = pacer_.reserve(task.work);
+  try {
+    task.work.run();
+  } catch (...) {
+    const std::lock_guard lock(mutex_);
+    failed_ = true;
+    error_ = std::current_exception();
+  }
+  sleep_until(slot.end);
+  if (meter) {
+    const double us = slot.throttled * 1e6;
+    meter->end(task.work.cause(), us > 0 ? static_cast<uint64_t>(us * diag::ticks_per_us()) : 0);
+  }
+  if (diag::tracing())
+    diag::trace_device(device_, id_, task.work.name, task.work.cause(), begin, diag::ticks());
+  last_ = task.work.cause();
+}
+
+}  // namespace brim::sim

@@ -1,0 +1,73 @@
+// A stream of a virtual accelerator: a thread that does what is queued, in order.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include <brim/core/device.h>
+
+#include "backend/sim/checker.h"
+#include "backend/sim/pacer.h"
+#include "backend/sim/work.h"
+#include "diag/device_meter.h"
+
+namespace brim::sim {
+
+/// A point in a stream's order.
+struct StreamEvent {
+  std::atomic<bool> done{false};
+  Device device;
+  std::atomic<diag::Cause> cause{diag::Cause::other};  ///< what its stream did last before it
+  StreamChecker::Clock clock;                          ///< for the stream checker
+};
+
+class SimStream {
+ public:
+  /// `number` is unique among all streams, `id` on its device.
+  SimStream(Device device, int id, int number, Pacer& pacer);
+  /// Leaves out what has not begun, and ends the thread.
+  ~SimStream();
+  SimStream(const SimStream&) = delete;
+  SimStream& operator=(const SimStream&) = delete;
+
+  int number() const { return number_; }
+
+  /// Queues work; waits while very much is queued already.
+  void push(Work work);
+  std::shared_ptr<StreamEvent> record();
+  void wait(std::shared_ptr<StreamEvent> event);
+  /// The first error of the work so far, which is then forgotten. After an error the stream does
+  /// nothing until somebody asks.
+  std::exception_ptr take_error();
+
+ private:
+  struct Task {
+    Work work;
+    diag::Reason reason;
+    std::shared_ptr<StreamEvent> record, wait;  // at most one of them, and then no work
+  };
+  void push(Task task);
+  void loop();
+  void run(Task& task);
+  void run_wait(const StreamEvent& event);
+
+  const Device device_;
+  const int id_, number_;
+  Pacer& pacer_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  std::exception_ptr error_;
+  bool failed_ = false, stopping_ = false;
+  // Only for the thread itself:
+  diag::Cause last_ = diag::Cause::other;
+  diag::Cause waited_ = diag::Cause::other;
+  std::thread thread_;
+};
+
+}  // namespace brim::sim

@@ -1,0 +1,111 @@
+#include "diag/device_meter.h"
+
+#include <algorithm>
+#include <array>
+
+namespace brim::diag {
+namespace {
+
+constexpr Cause kRunning[3] = {Cause::compute, Cause::communication, Cause::copy};
+constexpr size_t kMostDevices = 64;  // of a kind; more are not measured
+
+std::array<std::array<DeviceMeter, kMostDevices>, kDeviceKindCount>& meters() {
+  static auto* all = new std::array<std::array<DeviceMeter, kMostDevices>, kDeviceKindCount>;
+  return *all;
+}
+
+size_t place(Cause cause) { return static_cast<size_t>(cause); }
+
+}  // namespace
+
+DeviceMeter& DeviceMeter::of(Device device) {
+  const size_t index = std::min(static_cast<size_t>(device.index), kMostDevices - 1);
+  return meters()[static_cast<size_t>(device.kind)][index];
+}
+
+DeviceMeter* DeviceMeter::active(Device device) {
+  DeviceMeter& meter = of(device);
+  return meter.measuring_.load(std::memory_order_acquire) ? &meter : nullptr;
+}
+
+void DeviceMeter::start() {
+  const std::lock_guard lock(mutex_);
+  shares_ = {};
+  std::fill(std::begin(running_), std::end(running_), 0);
+  charged_until_ = ticks();
+  idle_since_.store(charged_until_);
+  measuring_.store(true, std::memory_order_release);
+}
+
+void DeviceMeter::stop() { measuring_.store(false, std::memory_order_release); }
+
+Reason DeviceMeter::queue_now() const {
+  Reason reason{.queued = ticks()};
+  const uint64_t idle = idle_since_.load(std::memory_order_acquire);
+  if (idle && idle < reason.queued && active_timeline)
+    reason.host = active_timeline->reasons(idle, reason.queued);
+  return reason;
+}
+
+int DeviceMeter::place_of(Cause cause) {
+  return cause == Cause::compute ? 0 : cause == Cause::communication ? 1 : 2;
+}
+
+void DeviceMeter::charge_until(uint64_t now) {
+  if (now <= charged_until_) return;
+  for (int i = 0; i < 3; ++i) {
+    if (running_[i] == 0) continue;
+    shares_[place(kRunning[i])] += now - charged_until_;
+    break;
+  }
+  charged_until_ = now;
+}
+
+void DeviceMeter::begin(Cause cause, const Reason& reason) {
+  const std::lock_guard lock(mutex_);
+  const uint64_t now = ticks();
+  const uint64_t idle = idle_since_.exchange(0, std::memory_order_relaxed);
+  if (idle && now > idle) {
+    uint64_t rest = now - idle;
+    for (size_t i = 0; i < kCauseCount; ++i) {
+      const uint64_t part = std::min(rest, reason.host[i]);
+      shares_[i] += part;
+      rest -= part;
+    }
+    // It was queued, and not begun: another device was late, or the queue itself was.
+    shares_[place(reason.waited == Cause::other     ? Cause::launch
+                  : reason.waited == Cause::compute ? Cause::communication
+                                                    : reason.waited)] += rest;
+    charged_until_ = now;
+  } else {
+    charge_until(now);
+  }
+  ++running_[place_of(cause)];
+}
+
+void DeviceMeter::end(Cause cause, uint64_t throttled) {
+  const std::lock_guard lock(mutex_);
+  int& running = running_[place_of(cause)];
+  if (running == 0) return;  // it began before the measuring did
+  const uint64_t now = std::max(ticks(), charged_until_);
+  charge_until(now);
+  const uint64_t slow = std::min(throttled, shares_[place(cause)]);
+  shares_[place(cause)] -= slow;
+  shares_[place(Cause::throttle)] += slow;
+  --running;
+  if (running_[0] + running_[1] + running_[2] == 0)
+    idle_since_.store(now, std::memory_order_release);
+}
+
+Shares DeviceMeter::read() const {
+  const std::lock_guard lock(mutex_);
+  Shares shares = shares_;
+  const uint64_t now = ticks();
+  if (const uint64_t idle = idle_since_.load(); idle && now > idle && active_timeline) {
+    const Shares tail = active_timeline->reasons(idle, now);
+    for (size_t i = 0; i < kCauseCount; ++i) shares[i] += tail[i];
+  }
+  return shares;
+}
+
+}  // namespace brim::diag

@@ -1,0 +1,136 @@
+// The stream checker: each kind of missing wait is found, whatever the timing, and correct programs
+// pass.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include <brim/brim.h>
+#include <brim/core/sim.h>
+
+#include "backend/sim_fixture.h"
+
+namespace brim {
+namespace {
+
+class SimChecker : public SimTest {
+ protected:
+  void SetUp() override {
+    SimTest::SetUp();
+    set_sim_options({.devices = kDevices, .check = true});
+  }
+  const Device device_ = Device::sim(0);
+  const Stream main_ = Stream::current(device_);
+  const Stream side_ = Stream::create(device_);
+
+  static Event after(const Stream& stream) {
+    Event event;
+    event.record(stream);
+    return event;
+  }
+  static std::string error_of(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const StreamError& e) {
+      return e.what();
+    }
+    return "";
+  }
+};
+
+TEST_F(SimChecker, ReadingWhatIsStillWritten) {
+  const Tensor x = ones({64}, {.device = device_});
+  const StreamGuard guard(side_);
+  const std::string what = error_of([&] { (void)(x + x); });
+  for (const char* part : {"sim:0 stream", "reads 256 bytes", "'fill' writes", "record an Event"})
+    EXPECT_NE(what.find(part), std::string::npos) << what;
+  after(main_).wait(side_);
+  EXPECT_EQ((x + x).to_vector<float>(), std::vector<float>(64, 2));
+}
+
+TEST_F(SimChecker, WritingWhatIsStillRead) {
+  Tensor x = ones({64}, {.device = device_});
+  after(main_).wait(side_);
+  Tensor y;
+  {
+    const StreamGuard guard(side_);
+    y = x + x;
+  }
+  const std::string what = error_of([&] { x.fill_(3); });
+  EXPECT_NE(what.find("writes 256 bytes that 'add' reads"), std::string::npos) << what;
+  after(side_).wait(main_);
+  x.fill_(3);
+  EXPECT_EQ(y.to_vector<float>(), std::vector<float>(64, 2));
+}
+
+TEST_F(SimChecker, WritingWhatIsStillWritten) {
+  Tensor x = Tensor::empty({64}, f32, device_);
+  x.fill_(1);
+  const StreamGuard guard(side_);
+  EXPECT_NE(error_of([&] { x.fill_(2); }), "");
+}
+
+TEST_F(SimChecker, CopyingWhatIsStillWritten) {
+  const Tensor x = ones({64}, {.device = device_});
+  const StreamGuard guard(side_);
+  EXPECT_NE(error_of([&] { (void)x.to_vector<float>(); }).find("[copy]"), std::string::npos);
+}
+
+TEST_F(SimChecker, MemoryThatIsHandedOutTooEarly) {
+  const StreamGuard guard(main_);
+  Tensor x = ones({64}, {.device = device_});
+  after(main_).wait(side_);
+  Tensor y;
+  {
+    const StreamGuard inner(side_);
+    y = x + x;
+  }
+  x = {};  // freed for main_, while side_ reads it
+  const std::string what = error_of([&] { (void)Tensor::empty({64}, f32, device_); });
+  EXPECT_NE(what.find("[allocate]"), std::string::npos) << what;
+  EXPECT_NE(what.find("'add'"), std::string::npos) << what;
+  after(side_).wait(main_);
+  (void)Tensor::empty({64}, f32, device_);
+}
+
+TEST_F(SimChecker, WaitingOnTheHostCounts) {
+  const Tensor x = ones({64}, {.device = device_});
+  main_.synchronize();
+  const StreamGuard guard(side_);
+  EXPECT_EQ((x + x).to_vector<float>(), std::vector<float>(64, 2));
+}
+
+TEST_F(SimChecker, WaitsReachThroughOtherStreamsAndDevices) {
+  const Stream other = Stream::current(Device::sim(1));
+  const Tensor x = ones({64}, {.device = device_});
+  after(main_).wait(other);
+  after(other).wait(side_);
+  const StreamGuard guard(side_);
+  EXPECT_EQ((x + x).to_vector<float>(), std::vector<float>(64, 2));
+}
+
+TEST_F(SimChecker, AnEarlierEventIsNotEnough) {
+  Tensor x = ones({64}, {.device = device_});
+  const Event early = after(main_);
+  x.fill_(2);
+  early.wait(side_);
+  const StreamGuard guard(side_);
+  EXPECT_NE(error_of([&] { (void)(x + x); }), "");
+}
+
+TEST_F(SimChecker, TrainingOnOneStreamAndPeerCopiesPass) {
+  manual_seed(1);
+  nn::Sequential net;
+  net.push<nn::Linear>({.in = 6, .out = 8}).push<nn::ReLU>().push<nn::Linear>({.in = 8, .out = 2});
+  net.to(device_);
+  optim::SGD sgd(net.parameters(), {.lr = 0.1});
+  for (int step = 0; step < 5; ++step) {
+    const Tensor x = randn({3, 6}).to(Device::sim(1)).to(device_);
+    sgd.zero_grad();
+    mean(net(x)).backward();
+    sgd.step();
+  }
+  synchronize(device_);
+}
+
+}  // namespace
+}  // namespace brim

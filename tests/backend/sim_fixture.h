@@ -1,0 +1,74 @@
+// Virtual accelerators for tests: five of them, sim:4 with 8 MiB; options are put back at the end.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <brim/core/sim.h>
+#include <brim/core/stream.h>
+#include <brim/core/tensor.h>
+
+namespace brim {
+
+class SimTest : public ::testing::Test {
+ protected:
+  static constexpr int kDevices = 5;
+  static constexpr int kSmall = 4;
+
+  void SetUp() override {
+    set_sim_options({.devices = kDevices, .memory = 8 << 20});
+    (void)Tensor::empty({1}, f32, Device::sim(kSmall));  // fixes its memory
+    set_sim_options({.devices = kDevices});
+  }
+  void TearDown() override {
+    for (const Device d : Device::all("sim")) try {
+        synchronize(d);
+      } catch (const Error&) {
+      }
+    set_sim_options({.devices = kDevices});
+    if (!profile_.empty()) std::filesystem::remove(profile_);
+  }
+
+  /// A profile with these lines in place of the defaults, which are fast and cool.
+  void use_profile(const std::string& lines, double slowdown = 1, bool check = false) {
+    profile_ = ::testing::TempDir() + "/sim_profile_" + std::to_string(getpid()) + ".toml";
+    std::ofstream(profile_) << profile(lines);
+    set_sim_options(
+        {.devices = kDevices, .profile = profile_, .slowdown = slowdown, .check = check});
+  }
+
+  static std::string profile(const std::string& lines) {
+    std::string top, thermal, text;
+    const auto line = [&](std::string& section, const char* key, const char* value) {
+      if (lines.find(std::string(key) + " ") == std::string::npos)
+        section += std::string(key) + " = " + value + "\n";
+    };
+    line(top, "memory_gb", "1");
+    line(top, "bandwidth_gb_s", "100");
+    line(top, "host_link_gb_s", "10");
+    line(top, "peer_link_gb_s", "10");
+    line(top, "link_delay_us", "0");
+    line(top, "launch_us", "0");
+    line(top, "kernel_us", "0");
+    line(thermal, "idle_w", "10");
+    line(thermal, "peak_w", "100");
+    line(thermal, "ambient_c", "25");
+    line(thermal, "warmth_c_per_w", "0.1");
+    line(thermal, "settling_s", "10");
+    line(thermal, "throttle_c", "90");
+    line(thermal, "throttle_clock", "0.5");
+    const bool warm = lines.find("throttle_") != std::string::npos;
+    text = "name = \"test\"\nsource = \"made up\"\n" + top + (warm ? "" : lines + "\n");
+    return text + "[peak_tflops]\nf32 = 1\n[thermal]\n" + thermal + (warm ? lines + "\n" : "");
+  }
+
+ private:
+  std::string profile_;
+};
+
+}  // namespace brim

@@ -1,0 +1,208 @@
+// The account of devices: one partition each, idle time charged to what the next work waited for.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <thread>
+
+#include <brim/brim.h>
+#include <brim/diag/trace.h>
+
+#include "backend/sim_fixture.h"
+#include "diag/host_timeline.h"
+
+namespace brim::diag {
+namespace {
+
+double at(const Account& a, Cause cause) { return a.seconds[static_cast<size_t>(cause)]; }
+
+void sleep_ms(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+
+void expect_whole(const Account& a) {
+  EXPECT_NEAR(std::accumulate(a.seconds.begin(), a.seconds.end(), 0.0), a.wall, 1e-6);
+  for (const double s : a.seconds) EXPECT_GE(s, 0);
+}
+
+uint64_t share(const Shares& shares, Cause cause) { return shares[static_cast<size_t>(cause)]; }
+
+TEST(HostTimeline, GapsAreSplitByWhatTheHostDid) {
+  HostTimeline t(0);
+  t.add(Cause::input, 100);
+  t.add(Cause::launch, 150);
+  t.add(Cause::allocator, 180);
+  t.add(Cause::launch, 190);
+  Shares s = t.reasons(90, 200);
+  EXPECT_EQ(share(s, Cause::launch), 10u);     // before the wait for input
+  EXPECT_EQ(share(s, Cause::input), 80u);      // the wait, and launching that it made late
+  EXPECT_EQ(share(s, Cause::allocator), 20u);  // and so on
+  s = t.reasons(155, 175);
+  EXPECT_EQ(share(s, Cause::launch), 20u);
+  s = t.reasons(120, 130);
+  EXPECT_EQ(share(s, Cause::input), 10u);
+  EXPECT_EQ(t.reasons(50, 50), Shares{});
+}
+
+TEST(HostTimeline, WhatWasForgottenIsOther) {
+  HostTimeline t(0);
+  for (uint64_t i = 1; i <= 5000; ++i) t.add(Cause::launch, i * 10);
+  const Shares s = t.reasons(0, 50'000);
+  EXPECT_GT(share(s, Cause::other), 0u);
+  EXPECT_EQ(share(s, Cause::other) + share(s, Cause::launch), 50'000u);
+}
+
+class DeviceAccount : public SimTest {};
+
+TEST_F(DeviceAccount, KernelsCopiesAndReasonsAddUp) {
+  use_profile("kernel_us = 10000\nlink_delay_us = 20000");
+  const Device d = Device::sim(0);
+  Tensor x = Tensor::empty({16}, f32, d);
+  synchronize(d);
+  const Accountant accountant({d});
+  {
+    const Span input("loader", Cause::input);
+    sleep_ms(30);
+  }
+  x.fill_(1);
+  x.fill_(2);                             // 20 ms of kernels
+  EXPECT_EQ(x.to_vector<float>()[0], 2);  // and a copy of 20 ms
+  {
+    const Span checkpoint("checkpoint", Cause::checkpoint);
+    sleep_ms(15);
+  }
+  x.fill_(3);
+  synchronize(d);
+  const Account a = accountant.read(d);
+  expect_whole(a);
+  EXPECT_GE(at(a, Cause::input), 0.029);
+  EXPECT_GE(at(a, Cause::compute), 0.029);
+  EXPECT_GE(at(a, Cause::copy), 0.019);
+  EXPECT_GE(at(a, Cause::checkpoint) + at(a, Cause::host_read), 0.0145);
+  EXPECT_GE(at(a, Cause::checkpoint), 0.0145);
+  EXPECT_THROW(accountant.read(Device::sim(1)), ValueError);
+  expect_whole(accountant.read());
+  expect_whole(accountant.read(Device::cpu()));
+}
+
+TEST_F(DeviceAccount, WhatAHostReadDelaysIsCharged) {
+  use_profile("kernel_us = 1000");
+  const Device d = Device::sim(0);
+  Tensor x = ones({16}, {.device = d});
+  synchronize(d);
+  const Accountant accountant({d});
+  {
+    const Span step("step", Cause::launch);
+    for (int i = 0; i < 5; ++i) {
+      x.fill_(i);
+      (void)x[0].item();
+      sleep_ms(4);  // the user's own code, while the device has nothing to do
+    }
+    x.fill_(1);
+  }
+  synchronize(d);
+  const Account a = accountant.read(d);
+  expect_whole(a);
+  EXPECT_GE(at(a, Cause::host_read), 0.019);
+}
+
+TEST_F(DeviceAccount, ComputeHidesCopies) {
+  use_profile("kernel_us = 60000\nlink_delay_us = 20000");
+  const Device d = Device::sim(0);
+  Tensor x = Tensor::empty({16}, f32, d);
+  const Stream side = Stream::create(d);
+  synchronize(d);
+  const Accountant accountant({d});
+  x.fill_(1);  // 60 ms
+  {
+    const StreamGuard guard(side);
+    (void)Tensor::from(std::vector<float>(16, 1), {16}, d);  // 20 ms beside it
+  }
+  synchronize(d);
+  const Account a = accountant.read(d);
+  expect_whole(a);
+  EXPECT_GE(at(a, Cause::compute), 0.059);
+  EXPECT_LT(at(a, Cause::copy), 0.019);
+}
+
+TEST_F(DeviceAccount, DevicesHaveAccountsOfTheirOwn) {
+  use_profile("kernel_us = 10000");
+  const Device a = Device::sim(0), b = Device::sim(1);
+  Tensor x = Tensor::empty({16}, f32, a), y = Tensor::empty({16}, f32, b);
+  synchronize(a);
+  synchronize(b);
+  const Accountant accountant({a, b});
+  for (int i = 0; i < 4; ++i) x.fill_(1);
+  y.fill_(1);
+  const Tensor z = x.to(b);  // waits for a
+  y.fill_(2);
+  synchronize(b);
+  synchronize(a);
+  const Account of_a = accountant.read(a), of_b = accountant.read(b);
+  expect_whole(of_a);
+  expect_whole(of_b);
+  EXPECT_GE(at(of_a, Cause::compute), 0.039);
+  EXPECT_GE(at(of_b, Cause::compute), 0.019);
+  EXPECT_GE(at(of_b, Cause::communication), 0.015);  // the work of a that b waited for
+}
+
+TEST_F(DeviceAccount, HeatIsCharged) {
+  use_profile("throttle_c = 20\nthrottle_clock = 0.5");
+  const Device d = Device::sim(0);
+  Tensor x = zeros({1'000'000}, {.device = d});
+  synchronize(d);
+  const Accountant accountant({d});
+  for (int i = 0; i < 20; ++i) x.fill_(1);  // 40 us each at full rate, 80 when hot
+  synchronize(d);
+  const Account a = accountant.read(d);
+  expect_whole(a);
+  EXPECT_GE(at(a, Cause::throttle), 20 * 39e-6);
+}
+
+TEST_F(DeviceAccount, MissingDevices) { EXPECT_THROW(Accountant({Device::sim(60)}), DeviceError); }
+
+TEST_F(DeviceAccount, TracesOpenAsJson) {
+  const Device d = Device::sim(1);
+  Trace trace;
+  EXPECT_THROW(Trace(), ValueError);
+  EXPECT_THROW(Trace(0), ValueError);
+  {
+    const Accountant accountant({d});
+    const Span step("a \"step\"", Cause::launch);
+    const Tensor x = ones({4}, {.device = d});
+    EXPECT_EQ((x + x).to_vector<float>()[3], 2);
+  }
+  std::string text;
+  trace.write([&](std::string_view piece) { text += piece; });
+  const auto json = nlohmann::json::parse(text);
+  std::vector<std::string> names, processes;
+  for (const auto& e : json["traceEvents"]) {
+    if (e["ph"] == "X") {
+      names.push_back(e["name"]);
+      EXPECT_GE(e["dur"].get<double>(), 0);
+      EXPECT_GE(e["ts"].get<double>(), 0);
+    } else if (e["name"] == "process_name") {
+      processes.push_back(e["args"]["name"]);
+    }
+  }
+  const auto has = [](const std::vector<std::string>& all, const std::string& name) {
+    return std::count(all.begin(), all.end(), name);
+  };
+  EXPECT_EQ(has(processes, "host"), 1);
+  EXPECT_EQ(has(processes, "sim:1"), 1);
+  EXPECT_EQ(has(names, "a \"step\""), 1);
+  EXPECT_GE(has(names, "add"), 2);   // queued by the host, done by the device
+  EXPECT_GE(has(names, "copy"), 1);  // of the device
+  EXPECT_EQ(trace.events(), static_cast<int64_t>(names.size()));
+  EXPECT_EQ(trace.dropped(), 0);
+}
+
+TEST_F(DeviceAccount, TracesKeepTheFirstEvents) {
+  Trace trace(3);
+  const Accountant accountant;
+  for (int i = 0; i < 10; ++i) const Span span("x", Cause::compute);
+  EXPECT_EQ(trace.events(), 3);
+  EXPECT_EQ(trace.dropped(), 7);
+}
+
+}  // namespace
+}  // namespace brim::diag
