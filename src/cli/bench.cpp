@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cli/bench/cases.h"
+#include "cli/bench/gpu_chapter.h"
 #include "cli/bench/measure.h"
 #include "cli/command.h"
 #include "cli/report.h"
@@ -19,6 +20,8 @@ namespace brim::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char* kGpuChapter = "gpu-chapter";
 
 struct Options {
   std::string name;
@@ -63,12 +66,13 @@ Json measure_case(const BenchCase& bench, const Options& options) {
 
 void list(const std::vector<BenchCase>& cases) {
   for (const BenchCase& bench : cases) fmt::print("{:<22}{}\n", bench.name, bench.about);
+  fmt::print("{:<22}{}\n", kGpuChapter, "the exercises of d2l.ai's chapter on GPUs; not in `all`");
 }
 
 std::vector<BenchCase> chosen(const std::string& name) {
   std::vector<BenchCase> cases = all_cases();
   if (name == "all") return cases;
-  std::vector<std::string> names = {"all", "list"};
+  std::vector<std::string> names = {"all", "list", kGpuChapter};
   for (const BenchCase& bench : cases) {
     if (bench.name == name) return {bench};
     names.push_back(bench.name);
@@ -82,10 +86,16 @@ int run(const Options& options) {
     list(all_cases());
     return 0;
   }
-  const std::vector<BenchCase> cases = chosen(options.name);
+  const bool chapter = options.name == kGpuChapter;
+  const std::vector<BenchCase> cases = chapter ? std::vector<BenchCase>{} : chosen(options.name);
   if (options.threads > 0) set_num_threads(options.threads);
   check_json_path(options.json);
   const bool quiet = is_stdout(options.json);
+  if (chapter) {
+    const Json result = run_gpu_chapter(options.rounds, !quiet);
+    if (!options.json.empty()) write_json(result, options.json);
+    return 0;
+  }
   if (!quiet)
     fmt::print("{:<22}{:>12}{:>12}{:>12}{:>12}\n", "case", "us/step", "p10", "p90", "CPU us");
   Json results = Json::array();

@@ -46,20 +46,25 @@ Json to_json(const diag::Account& account) {
 
 bool is_stdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
 
-void check_json_path(const std::string& path) {
-  if (path.empty() || is_stdout(path)) return;
+void check_output_path(const char* option, const std::string& path) {
+  if (path.empty()) return;
   struct stat info {};
   const bool exists = stat(path.c_str(), &info) == 0;
   BRIM_CHECK(!exists || !S_ISDIR(info.st_mode), FileError,
-             "[json] {} is a folder; give the name of a file to --json", path);
+             "[{}] {} is a folder; give the name of a file to --{}", option, path, option);
   if (exists && !S_ISREG(info.st_mode)) {  // a device or pipe is written in place
     BRIM_CHECK(access(path.c_str(), W_OK) == 0, FileError,
-               "[json] {} is not writable; give another name to --json", path);
+               "[{}] {} is not writable; give another name to --{}", option, path, option);
     return;
   }
   const std::string folder = io::parent_folder(io::without_links(path));
   BRIM_CHECK(access(folder.c_str(), W_OK | X_OK) == 0, FileError,
-             "[json] {} cannot be written: the folder {} must exist and be writable", path, folder);
+             "[{}] {} cannot be written: the folder {} must exist and be writable", option, path,
+             folder);
+}
+
+void check_json_path(const std::string& path) {
+  if (!is_stdout(path)) check_output_path("json", path);
 }
 
 void write_json(const Json& json, const std::string& path) {

@@ -18,7 +18,9 @@ nlohmann::ordered_json to_json(const diag::Account& account);
 /// Writes the object to a file, atomically, or to standard output for "-". Throws FileError.
 void write_json(const nlohmann::ordered_json& json, const std::string& path);
 
-/// Throws FileError now if `path` could not be written later. "" and "-" are always good.
+/// Throws FileError now if `path`, given to --`option`, could not be written later. "" is good.
+void check_output_path(const char* option, const std::string& path);
+/// The same for --json, where "-" is good too.
 void check_json_path(const std::string& path);
 
 /// Whether the JSON goes to standard output, which then carries nothing else: "-" or "/dev/stdout".

@@ -1,6 +1,7 @@
 // `brim train RECIPE|FILE.toml`: trains, shows progress, then prints accuracy and the account.
 #include <brim/core/allocator.h>
 #include <brim/core/threads.h>
+#include <brim/diag/trace.h>
 #include <brim/train/trainer.h>
 #include <fmt/ranges.h>
 
@@ -17,6 +18,7 @@
 #include "cli/report.h"
 #include "cli/signals.h"
 #include "cli/start.h"
+#include "io/atomic_file.h"
 #include "train/run_folder.h"
 
 namespace brim::cli {
@@ -25,7 +27,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string recipe, data, device = "cpu", workers = "auto", out, resume, memory_limit, json;
+  std::string recipe, data, device = "cpu", workers = "auto", out, resume, memory_limit, json,
+                            trace;
   std::string checkpoint_every = "60s";
   std::optional<int64_t> epochs, batch, steps;
   std::optional<double> lr;
@@ -63,14 +66,21 @@ int workers_of(const std::string& text) {
   return workers;
 }
 
+/// "sim:0,sim:1"
+std::string names_of(const std::vector<Device>& devices) {
+  std::string text;
+  for (const Device device : devices) text += (text.empty() ? "" : ",") + device.str();
+  return text;
+}
+
 Json result_json(const Options& o, const train::Recipe& r, const train::TrainResult& result,
                  double startup_ms, const train::Trainer& trainer) {
-  const Device device(o.device);
+  const std::vector<Device> devices = Device::list(o.device);
   const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
   Json json;
   json["recipe"] = r.name;
   json["data"] = r.data;
-  json["device"] = device.str();
+  json["device"] = names_of(devices);
   json["images_per_s"] = result.images_per_s;
   json["us_per_step"] = result.us_per_step;
   json["steps"] = result.steps;
@@ -83,8 +93,10 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
   json["per_class"] = result.test ? to_json(*result.test) : Json(nullptr);
   json["test_loss"] = result.test ? number(result.test->loss) : Json(nullptr);
   json["account"] = to_json(result.account);
+  for (const auto& [device, account] : result.accounts)
+    json["accounts"][device.str()] = to_json(account);
   json["seed"] = r.seed;
-  json["peak_memory"] = Allocator::of(device).stats().peak_live;
+  json["peak_memory"] = Allocator::of(devices[0]).stats().peak_live;
   json["seconds"] = result.seconds;
   json["startup_ms"] = startup_ms;
   json["threads"] = num_threads();
@@ -134,16 +146,30 @@ std::string repeated_options(const CLI::App& app) {
   return text;
 }
 
+/// Writes the trace and says where, and whether it is whole.
+void save_trace(const diag::Trace& trace, const std::string& path, bool quiet) {
+  io::AtomicFile file(path);
+  trace.write([&](std::string_view piece) { file.write(piece); });
+  file.commit();
+  if (trace.dropped() > 0)
+    fmt::print(stderr, "brim: warning: the trace holds the first {} events, {} are left out\n",
+               trace.events(), trace.dropped());
+  if (!quiet)
+    fmt::print("trace of {} events in {}; open it in ui.perfetto.dev\n", trace.events(), path);
+}
+
 int run(const Options& o) {
   const int workers = workers_of(o.workers);
   train::CheckpointOptions checkpoint{.keep = o.keep};
   parse_checkpoint_every(o.checkpoint_every, checkpoint);
   const train::Recipe recipe = chosen_recipe(o);
-  const Device device(o.device);
+  const std::vector<Device> devices = Device::list(o.device);
   check_json_path(o.json);
+  check_output_path("trace", o.trace);
   if (o.threads > 0) set_num_threads(o.threads);
   if (!o.memory_limit.empty())
-    Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
+    for (const Device device : devices)
+      Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
 
   const bool quiet = is_stdout(o.json);
   ProgressDisplay display(quiet);
@@ -153,7 +179,7 @@ int run(const Options& o) {
     display.finish();
     fmt::print(stderr, "brim: warning: {}\n", line);
   };
-  const train::TrainOptions options{.device = device,
+  const train::TrainOptions options{.devices = devices,
                                     .workers = workers,
                                     .max_steps = o.steps.value_or(0),
                                     .out = o.out,
@@ -177,8 +203,8 @@ int run(const Options& o) {
   display.finish();
   if (!quiet) {
     fmt::print("{}: {} images of {}, {} epochs of batch {} on {}, seed {}\n", recipe.name,
-               trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch, device.str(),
-               recipe.seed);
+               trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch,
+               names_of(devices), recipe.seed);
     if (!trainer.resumed_from().empty())
       fmt::print("going on from {}, after step {}\n", trainer.resumed_from(),
                  trainer.steps_before());
@@ -186,8 +212,11 @@ int run(const Options& o) {
       fmt::print("{} holds no checkpoint yet: beginning anew\n", o.resume);
     std::fflush(stdout);
   }
+  std::optional<diag::Trace> trace;
+  if (!o.trace.empty()) trace.emplace();
   train::TrainResult result = trainer.train();
   display.finish();
+  if (trace) save_trace(*trace, o.trace, quiet);
   const bool trained = !result.stopped;
   // What the training cost is told even if the weights cannot be written or the evaluation fails.
   std::exception_ptr failure;
@@ -219,7 +248,8 @@ int run(const Options& o) {
     else if (!result.stopped && !failure)
       fmt::print("{} has no test split, so the accuracy is unknown\n", recipe.data);
     for (const std::string& line : trainer.loader().decisions()) fmt::print("loader: {}\n", line);
-    fmt::print("where the time of training went\n{}", result.account.table());
+    for (const auto& [device, account] : result.accounts)
+      fmt::print("where the time of training went on {}\n{}", device.str(), account.table());
   }
   if (!o.json.empty()) write_json(result_json(o, recipe, result, startup_ms, trainer), o.json);
   if (failure) std::rethrow_exception(failure);
@@ -239,7 +269,8 @@ const Register train_command(
        app.add_option("recipe", o->recipe,
                       "built-in recipe (tutorial-cnn, resnet18, resnet18-cifar) or FILE.toml");
        app.add_option("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
-       app.add_option("--device", o->device, "cpu, cuda:N or sim:N")->capture_default_str();
+       app.add_option("--device", o->device, "cpu, cuda:N, sim:N, a list of them, or sim:all")
+           ->capture_default_str();
        app.add_option("--epochs", o->epochs, "passes over the data")->check(CLI::Range(1, 1000000));
        app.add_option("--batch", o->batch, "images per step")->check(CLI::Range(1, 1000000));
        app.add_option("--workers", o->workers, "loader threads, or auto")->capture_default_str();
@@ -258,6 +289,7 @@ const Register train_command(
            ->check(CLI::Range(1, 1000000))
            ->capture_default_str();
        app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");
+       app.add_option("--trace", o->trace, "write a timeline that Perfetto opens");
        app.add_option("--json", o->json, "write the result to a file, or - for standard output");
        return [o, &app] {
          o->repeated = repeated_options(app);

@@ -37,16 +37,22 @@ data::OpenProgress Trainer::State::open_progress() const {
 
 Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   check_recipe(recipe);
-  check_available(options.device);
+  BRIM_CHECK(!options.devices.empty(), ValueError, "[train] no device; name one or more");
+  for (const Device device : options.devices) check_available(device);
   state_ = std::make_unique<State>(recipe, std::move(options));
   State& s = *state_;
   manual_seed(recipe.seed);
-  s.model = nn::make_model(recipe.model,
-                           {.classes = static_cast<int64_t>(s.loader.source().classes().size()),
-                            .device = s.options.device});
+  const auto make = [&s](Device device) {
+    const auto classes = static_cast<int64_t>(s.loader.source().classes().size());
+    return nn::make_model(s.recipe.model, {.classes = classes, .device = device});
+  };
+  s.model = make(s.options.devices[0]);
   s.parameters = s.model->parameters();
   s.optimizer = make_optimizer(recipe.optimizer, *s.model);
   s.schedule = make_schedule(recipe, *s.optimizer, s.loader.batches());
+  const RandomKey drawn = Generator::global().state();
+  s.replicas.emplace(*s.model, s.options.devices, make);
+  Generator::global().set_state(drawn);  // the copies' own initial weights are never used
   s.prepare_out();
 }
 
@@ -60,9 +66,12 @@ TrainResult Trainer::train() {
   State& s = *state_;
   TrainResult result;
   std::unique_ptr<diag::Accountant> accountant;
-  if (s.options.account) accountant = std::make_unique<diag::Accountant>();
+  if (s.options.account) accountant = std::make_unique<diag::Accountant>(s.options.devices);
   TrainingLoop(s).run(result);
-  if (accountant) result.account = accountant->read();
+  if (!accountant) return result;
+  for (const Device device : s.options.devices)
+    result.accounts.push_back({device, accountant->read(device)});
+  result.account = result.accounts[0].account;
   return result;
 }
 
@@ -76,7 +85,7 @@ std::optional<Evaluation> Trainer::test() {
   const State& s = *state_;
   if (!s.test_loader) return std::nullopt;
   try {
-    return evaluate(*s.model, *s.test_loader, s.options.device, [&](double fraction) {
+    return evaluate(*s.model, *s.test_loader, s.options.devices[0], [&](double fraction) {
       if (s.options.stage) s.options.stage("evaluate", fraction);
       return !s.stop_asked();
     });

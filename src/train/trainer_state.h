@@ -15,6 +15,7 @@
 
 #include "data/file.h"
 #include "train/checkpoint.h"
+#include "train/replicas.h"
 #include "train/run_folder.h"
 
 namespace brim::train {
@@ -25,6 +26,7 @@ struct Trainer::State {
   data::Loader loader;
   std::optional<data::Loader> test_loader;  // empty: there is no such split
   std::unique_ptr<nn::Module> model;
+  std::optional<Replicas> replicas;  // of model
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
   std::vector<Tensor> parameters;

@@ -28,7 +28,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
       report_every_(
           std::max<int64_t>(1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
       skipped_before_(state.at.skipped),
-      losses_(state.options.device),
+      losses_(state.options.devices[0]),
       checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
                     state.options.warn),
       progress_{.epochs = state.recipe.epochs, .loss = std::numeric_limits<double>::quiet_NaN()},
@@ -43,9 +43,10 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
 Tensor TrainingLoop::step(const data::Batch& batch) {
   const diag::Span span("step", diag::Cause::launch);
   s_.optimizer->zero_grad();
-  const Tensor x = batch.x.to(s_.options.device), y = batch.y.to(s_.options.device);
-  Tensor loss = cross_entropy((*s_.model)(x), y, {.label_smoothing = s_.recipe.label_smoothing});
-  loss.backward();
+  Tensor loss = s_.replicas->forward_backward(
+      batch.x, batch.y, [&](nn::Module& network, const Tensor& x, const Tensor& y) {
+        return cross_entropy(network(x), y, {.label_smoothing = s_.recipe.label_smoothing});
+      });
   if (s_.recipe.optimizer.clip_norm > 0)
     optim::clip_grad_norm_(s_.parameters, s_.recipe.optimizer.clip_norm);
   s_.optimizer->step();
@@ -152,7 +153,7 @@ void TrainingLoop::run(TrainResult& result) {
     save(epoch_loss);
   }
   clock_.end();
-  synchronize(s_.options.device);
+  for (const Device device : s_.options.devices) synchronize(device);
   result.seconds = seconds(Clock::now() - begin_);
   result.steps = progress_.step;
   result.images = progress_.images;

@@ -234,7 +234,7 @@ TEST_F(TrainerTest, Errors) {
             std::string::npos);
   EXPECT_NE(error_of({.resume = folder / "empty"}).find("there is no folder"), std::string::npos);
   EXPECT_FALSE(fs::exists(folder / "empty"));
-  EXPECT_NE(error_of({.device = Device::cuda(5)}).find("cuda:5"), std::string::npos);
+  EXPECT_NE(error_of({.devices = {Device::cuda(5)}}).find("cuda:5"), std::string::npos);
   recipe.optimizer.lr = 0.5;
   EXPECT_NE(error_of({.resume = folder / "run"}).find("lr = 0.01"), std::string::npos)
       << error_of({.resume = folder / "run"});

@@ -15,8 +15,8 @@ namespace brim::diag {
 /// What a device did, or why it had nothing to do.
 enum class Cause : uint8_t {
   compute,        ///< kernels
-  communication,  ///< collectives that no computation hides
-  copy,           ///< copies that no computation hides
+  communication,  ///< traffic between devices, or waiting for it, that no computation hides
+  copy,           ///< copies from and to the host that nothing of the above hides
   input,          ///< waiting for the loader
   host_read,      ///< the host read a value and waited (item, copy_to(cpu))
   launch,         ///< inside a step, between kernels: dispatch and the user's own code

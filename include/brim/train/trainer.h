@@ -54,7 +54,9 @@ struct CheckpointOptions {
 };
 
 struct TrainOptions {
-  Device device = {};
+  /// One, or several that share each batch: the network lives on the first one, and the others work
+  /// on copies of it.
+  std::vector<Device> devices = {Device::cpu()};
   int workers = -1;       ///< loader threads; -1: chosen
   int64_t max_steps = 0;  ///< stop after so many steps of this run; 0: all epochs
   std::string out;        ///< folder of model.safetensors and checkpoints; "": write nothing
@@ -87,7 +89,12 @@ struct TrainResult {
   int64_t checkpoints = 0, checkpoint_failures = 0;  ///< written by this run; not written
   bool stopped = false;                              ///< by TrainOptions::stop
   std::optional<Evaluation> test;  ///< by run(); empty if the data has no test split, or on a stop
-  diag::Account account;           ///< of the training loop
+  struct DeviceAccount {
+    Device device;
+    diag::Account account;
+  };
+  diag::Account account;                ///< of the training loop, on the first device
+  std::vector<DeviceAccount> accounts;  ///< on all of them
 };
 
 /// A run that is ready to start: both splits open, network made, checkpoint loaded.

@@ -31,7 +31,9 @@ struct Work {
   std::function<void()> run;
 
   diag::Cause cause() const {
-    return engine == Engine::compute ? diag::Cause::compute : diag::Cause::copy;
+    return engine == Engine::compute ? diag::Cause::compute
+           : engine == Engine::peer  ? diag::Cause::communication
+                                     : diag::Cause::copy;
   }
 };
 

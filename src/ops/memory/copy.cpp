@@ -31,7 +31,9 @@ void copy_between_devices(const Tensor& x, Tensor& y) {
   BRIM_CHECK(!peers || x.device().kind == y.device().kind, NotImplemented,
              "[copy] {} to {} is not implemented; copy to the CPU first", x.device().str(),
              y.device().str());
-  const diag::Span span("copy", to_host ? diag::Cause::host_read : diag::Cause::copy);
+  const diag::Span span("copy", to_host ? diag::Cause::host_read
+                                : peers ? diag::Cause::communication
+                                        : diag::Cause::copy);
   const Stream stream = Stream::current(device), other = Stream::current(x.device());
   if (peers) {
     Event made;
