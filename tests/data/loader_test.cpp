@@ -1,4 +1,5 @@
 // The loader: the same bits for any number of workers, and good manners when something goes wrong.
+#include <brim/core/allocator.h>
 #include <brim/core/error.h>
 #include <brim/data/loader.h>
 #include <gtest/gtest.h>
@@ -117,6 +118,23 @@ TEST(LoaderTuning, ChangesNoBitWhileItRuns) {
   }
   EXPECT_EQ(pass, expected);
   EXPECT_EQ(changes, 174);  // all but the first batch
+}
+
+TEST(LoaderTuning, GoesOnWithTheSlotsThatTheMemoryHolds) {
+  const auto source = std::make_shared<FakeSource>(60);
+  Allocator& allocator = Allocator::of(Device::cpu());
+  const auto state = std::make_shared<Loader::State>(source, kAugment, LoaderOptions{.batch = 2});
+  if (!state->tunes()) GTEST_SKIP() << "one CPU: nothing to tune";
+  state->telling = [](const Stretch&) { return true; };
+  state->observe = [](const Stretch&) { return LoaderSizes{2, 1'000'000}; };
+  auto pipeline = std::make_unique<Epoch::Pipeline>(state, 0, 0);
+  pipeline->start();
+  Epoch epoch(std::move(pipeline));
+  allocator.set_limit(allocator.stats().live + (1 << 20));
+  int batches = 0;
+  while (epoch.next() != nullptr) ++batches;
+  allocator.set_limit(0);
+  EXPECT_EQ(batches, 30);
 }
 
 TEST(LoaderTuning, StopsInTheMiddleOfAChange) {

@@ -42,10 +42,10 @@ struct RandomResizedCrop {
   int width = 0;
   std::array<double, 2> scale = {0.08, 1.0};
   std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};
-  /// Where this is the first step and the part is large enough, a JPEG is decoded at 1/2, 1/4 or
-  /// 1/8 of its size, which is faster. The decoder's own reduction is a box filter, so pixels
-  /// differ slightly from those of a whole decode; they still depend on (seed, epoch, sample)
-  /// alone. False: exactly the pixels of decoding all and resizing.
+  /// Where this is the first step and the part is at least twice as large as the result, a JPEG is
+  /// decoded at 1/2, 1/4 or 1/8 of its size, from the low frequencies of its blocks. That is
+  /// faster; pixels differ slightly from those of a whole decode and still depend on (seed, epoch,
+  /// sample) alone. False: exactly the pixels of decoding all and resizing.
   bool scaled_decode = true;
 };
 

@@ -75,6 +75,9 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& transf
              ValueError, "[loader] rank {} of world_size {}: must be 0 to world_size - 1",
              options.rank, options.world_size);
   shape = find_shape(*source, plan, options.on_error);
+  BRIM_CHECK(shape.channels == 3, ShapeError,
+             "[loader] pictures of {} channels; expected 3, sources expand grey ones",
+             shape.channels);
   samples = options.drop_last ? source->size() / options.world_size
                               : (source->size() + options.world_size - 1) / options.world_size;
   batches =

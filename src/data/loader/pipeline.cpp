@@ -2,6 +2,7 @@
 #include "data/loader/pipeline.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "core/check.h"
@@ -35,9 +36,16 @@ void Epoch::Pipeline::start() {
 }
 
 void Epoch::Pipeline::resize(LoaderSizes sizes) {
+  const bool starting = threads_.empty();
   while (static_cast<int>(slots_.size()) < sizes.slots) {
-    slots_.push_back(std::make_unique<Slot>());
-    recycle(*slots_.back());
+    auto slot = std::make_unique<Slot>();
+    try {
+      recycle(*slot);
+    } catch (const Error&) {  // no memory: a running epoch goes on with what it has
+      if (starting) throw;
+      break;
+    }
+    slots_.push_back(std::move(slot));
     const Lock lock(mutex_);
     free_.push_back(slots_.back().get());
   }
@@ -45,11 +53,20 @@ void Epoch::Pipeline::resize(LoaderSizes sizes) {
   {
     const Lock lock(mutex_);
     wanted_ = sizes.workers;
-    if (next_ < last_) missing = wanted_ - running_;
-    running_ += std::max(missing, 0);
+    if (next_ < last_) missing = std::max(wanted_ - running_, 0);
+    running_ += missing;
   }
   can_work_.notify_all();  // some may have to go
-  for (; missing > 0; --missing) threads_.emplace_back([this] { work(); });
+  for (; missing > 0; --missing) {
+    try {
+      threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // no more threads: the same
+      if (threads_.empty()) throw;
+      const Lock lock(mutex_);
+      running_ -= missing;
+      break;
+    }
+  }
 }
 
 void Epoch::Pipeline::recycle(Slot& slot) {
