@@ -279,7 +279,8 @@ TEST_F(Command, DamagedCheckpointIsTold) {
 
 TEST_F(Command, ReadmeIsRight) {
   const char* root = std::getenv("BRIM_SOURCE_DIR");
-  for (const char* page : {"README.md", "README.ko.md", "docs/RECIPES.md", "docs/DATA.md"}) {
+  for (const char* page : {"README.md", "README.ko.md", "docs/RECIPES.md", "docs/DATA.md",
+                           "docs/DEVICES.md"}) {
     std::ifstream in(std::string(root ? root : ".") + "/" + page);
     ASSERT_TRUE(in) << page;
     bool code = false;
@@ -289,7 +290,7 @@ TEST_F(Command, ReadmeIsRight) {
       std::istringstream words(line.substr(5, line.find(" #") - 5));
       std::vector<std::string> args{std::istream_iterator<std::string>(words), {}};
       // Valid, but nothing to spend time on.
-      if (args[0] == "train" && line.find("--json") == std::string::npos)
+      if ((args[0] == "train" || args[0] == "bench") && line.find("--json") == std::string::npos)
         args.insert(args.end(), {"--json", "/no/such/folder/r.json"});
       const Ran ran = run_brim(args, "cd " + in_quotes(folder.path()) + ";");
       EXPECT_NE(ran.code, 2) << page << ": " << line << "\n" << ran.err;
