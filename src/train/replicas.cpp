@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "diag/span.h"
+#include "ops/memory/copy.h"
 
 namespace brim::train {
 
@@ -24,9 +25,10 @@ void Replicas::spread() {
   const NoGrad guard;
   for (size_t k = 1; k < devices_.size(); ++k) {
     networks_[k]->train(networks_[0]->training());
-    for (size_t i = 0; i < parameters_[k].size(); ++i) {
-      parameters_[k][i].copy_(parameters_[0][i]);
-      parameters_[k][i].zero_grad();
+    ops::copy_between_devices(parameters_[0], parameters_[k]);
+    for (Tensor& p : parameters_[k]) {
+      p.storage()->bump_version();
+      p.zero_grad();
     }
   }
 }
@@ -34,16 +36,21 @@ void Replicas::spread() {
 void Replicas::gather() {
   const diag::Span span("gather gradients", diag::Cause::communication);
   const NoGrad guard;
-  for (size_t k = 1; k < devices_.size(); ++k)
+  for (size_t k = 1; k < devices_.size(); ++k) {
+    std::vector<Tensor> grads, landed, sums;
     for (size_t i = 0; i < parameters_[k].size(); ++i) {
       const Tensor grad = parameters_[k][i].grad();
       if (!grad.defined()) continue;
-      Tensor sum = parameters_[0][i].grad();
-      if (sum.defined())
-        sum.add_(grad.to(devices_[0]));
-      else
-        parameters_[0][i].set_grad(grad.to(devices_[0]));
+      grads.push_back(grad.contiguous());
+      landed.push_back(Tensor::empty(grad.shape(), grad.dtype(), devices_[0]));
+      sums.push_back(parameters_[0][i]);
     }
+    ops::copy_between_devices(grads, landed);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      Tensor sum = sums[i].grad();
+      sum.defined() ? void(sum.add_(landed[i])) : sums[i].set_grad(landed[i]);
+    }
+  }
 }
 
 Tensor Replicas::forward_backward(const Tensor& x, const Tensor& y, const Loss& loss) {

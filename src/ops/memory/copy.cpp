@@ -19,40 +19,38 @@ void fill_elements(Tensor& y, double value) {
   kernel(y.device(), y.dtype(), y, value);
 }
 
-namespace {
-
-/// Dense memory of equal dtype and layout between two devices, on the current stream of the one it
-/// goes to, or of the one that is not the CPU. Between accelerators the streams of both wait for
-/// each other: the copy for what makes x, and the later work on x's device, which may overwrite or
-/// free x, for the copy.
-void copy_between_devices(const Tensor& x, Tensor& y) {
-  const Device device = y.device().is_cpu() ? x.device() : y.device();
-  const bool to_host = y.device().is_cpu(), peers = !to_host && !x.device().is_cpu();
-  BRIM_CHECK(!peers || x.device().kind == y.device().kind, NotImplemented,
-             "[copy] {} to {} is not implemented; copy to the CPU first", x.device().str(),
-             y.device().str());
+void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> to) {
+  if (from.empty()) return;
+  const Device source = from[0].device(), target = to[0].device();
+  const Device device = target.is_cpu() ? source : target;
+  const bool to_host = target.is_cpu(), peers = !to_host && !source.is_cpu();
+  BRIM_CHECK(!peers || source.kind == target.kind, NotImplemented,
+             "[copy] {} to {} is not implemented; copy to the CPU first", source.str(),
+             target.str());
   const diag::Span span("copy", to_host ? diag::Cause::host_read
                                 : peers ? diag::Cause::communication
                                         : diag::Cause::copy);
-  const Stream stream = Stream::current(device), other = Stream::current(x.device());
+  const Stream stream = Stream::current(device), other = Stream::current(source);
   if (peers) {
     Event made;
     made.record(other);
     made.wait(stream);
   }
-  x.storage()->last_write.wait(stream);
-  runtime(device.kind)
-      .copy(y.raw(), y.device(), x.raw(), x.device(),
-            static_cast<size_t>(y.numel()) * size_of(y.dtype()), stream);
+  for (size_t i = 0; i < from.size(); ++i) {
+    from[i].storage()->last_write.wait(stream);
+    runtime(device.kind)
+        .copy(to[i].raw(), target, from[i].raw(), source,
+              static_cast<size_t>(to[i].numel()) * size_of(to[i].dtype()), stream);
+  }
   if (to_host) {
     stream.synchronize();
     return;
   }
-  y.storage()->last_write.record(stream);
-  if (peers) y.storage()->last_write.wait(other);
+  Event done;
+  done.record(stream);
+  for (const Tensor& t : to) t.storage()->last_write = done;
+  if (peers) done.wait(other);
 }
-
-}  // namespace
 
 }  // namespace ops
 
@@ -78,10 +76,10 @@ Tensor& Tensor::copy_(const Tensor& source) {
   // Cast and pack where the data is, so that one dense copy crosses the link.
   const Tensor packed = source.detach().to(dtype()).expand(shape()).contiguous();
   if (is_contiguous()) {
-    ops::copy_between_devices(packed, *this);
+    ops::copy_between_devices({&packed, 1}, {this, 1});
   } else {
     Tensor landed = empty(shape(), dtype(), device());
-    ops::copy_between_devices(packed, landed);
+    ops::copy_between_devices({&packed, 1}, {&landed, 1});
     ops::copy_elements(landed, *this);
   }
   return *this;
@@ -100,7 +98,7 @@ Tensor Tensor::copy_to(Device target) const {
   check_available(target);
   const Tensor packed = detach().contiguous();
   Tensor y = empty(shape(), dtype(), target);
-  ops::copy_between_devices(packed, y);
+  ops::copy_between_devices({&packed, 1}, {&y, 1});
   return autograd::with_grad("copy_to", y, {*this}, [from = device()](autograd::GradCall& g) {
     g.set(0, g.dy().to(from));
   });
