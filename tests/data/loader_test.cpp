@@ -120,6 +120,27 @@ TEST(LoaderTuning, ChangesNoBitWhileItRuns) {
   EXPECT_EQ(changes, 174);  // all but the first batch
 }
 
+TEST(LoaderTuning, AStretchSpansShortEpochs) {
+  const auto source = std::make_shared<FakeSource>(40);
+  const auto state = std::make_shared<Loader::State>(source, kAugment, LoaderOptions{.batch = 4});
+  if (!state->tunes()) GTEST_SKIP() << "one CPU: nothing to tune";
+  std::vector<int64_t> observed;
+  state->telling = [](const Stretch& stretch) { return stretch.batches >= 20; };
+  state->observe = [&](const Stretch& stretch) {
+    observed.push_back(stretch.batches);
+    EXPECT_GE(stretch.seconds, stretch.waited);
+    return state->sizes();
+  };
+  for (int64_t e = 0; e < 5; ++e) {  // of ten batches, the first of which is not counted
+    auto pipeline = std::make_unique<Epoch::Pipeline>(state, e, 0);
+    pipeline->start();
+    Epoch epoch(std::move(pipeline));
+    while (epoch.next() != nullptr) {
+    }
+  }
+  EXPECT_EQ(observed, (std::vector<int64_t>{20, 20}));
+}
+
 TEST(LoaderTuning, GoesOnWithTheSlotsThatTheMemoryHolds) {
   const auto source = std::make_shared<FakeSource>(60);
   Allocator& allocator = Allocator::of(Device::cpu());

@@ -4,6 +4,7 @@
 #include <brim/core/threads.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.h"
 #include "data/file.h"
@@ -126,6 +127,16 @@ void Loader::State::tell() {
   }
   for (const std::string& line : lines)
     if (options.log) options.log(line);
+}
+
+Stretch Loader::State::take_stretch() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(stretch_, {});
+}
+
+void Loader::State::keep_stretch(const Stretch& stretch) {
+  const std::lock_guard lock(mutex_);
+  stretch_ = stretch;
 }
 
 std::vector<std::string> Loader::State::decisions() const {

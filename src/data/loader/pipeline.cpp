@@ -18,7 +18,9 @@ Epoch::Pipeline::Pipeline(std::shared_ptr<Loader::State> state, int64_t epoch, i
       last_(state_->batches),
       position_(first_batch),
       next_(first_batch),
-      idle_noted_(Clock::now()) {}
+      idle_noted_(Clock::now()) {
+  if (state_->tunes()) stretch_ = state_->take_stretch();
+}
 
 Epoch::Pipeline::~Pipeline() {
   {
@@ -27,6 +29,8 @@ Epoch::Pipeline::~Pipeline() {
   }
   can_work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  if (measuring_) stretch_.idle += idle_seconds_;
+  if (state_->tunes()) state_->keep_stretch(stretch_);
 }
 
 void Epoch::Pipeline::start() {
@@ -55,8 +59,8 @@ void Epoch::Pipeline::resize(LoaderSizes sizes) {
     wanted_ = sizes.workers;
     if (next_ < last_) missing = std::max(wanted_ - running_, 0);
     running_ += missing;
+    wake();  // some may have to go
   }
-  can_work_.notify_all();  // some may have to go
   for (; missing > 0; --missing) {
     try {
       threads_.emplace_back([this] { work(); });
@@ -136,7 +140,12 @@ void Epoch::Pipeline::note_idle(int change) {
   const auto now = Clock::now();
   idle_seconds_ += idle_ * std::chrono::duration<double>(now - idle_noted_).count();
   idle_noted_ = now;
-  idle_ += change;
+  idle_ = std::clamp(idle_ + change, 0, running_);
+}
+
+void Epoch::Pipeline::wake() {
+  note_idle(-idle_);  // from now on they are not idle, but on their way
+  can_work_.notify_all();
 }
 
 void Epoch::Pipeline::work() {
@@ -147,7 +156,6 @@ void Epoch::Pipeline::work() {
     while (!stop_ && next_ < last_ && free_.empty() && !surplus()) {
       note_idle(1);
       can_work_.wait(lock);
-      note_idle(-1);
     }
     if (stop_ || next_ >= last_ || surplus()) {
       --running_;
@@ -202,7 +210,7 @@ Batch* Epoch::Pipeline::next_from_workers() {
     // Sleeping workers are woken when half of the slots are free, not for each one: a wake costs
     // more than a small batch. If the loop is about to wait for a batch that nobody has claimed,
     // all of them are free.
-    if (idle_ > 0 && 2 * free_.size() >= slots_.size()) can_work_.notify_all();
+    if (idle_ > 0 && 2 * free_.size() >= slots_.size()) wake();
     const auto ready = [&] { return !line_.empty() && line_.front()->ready; };
     if (!ready()) {
       const diag::Span span("loader", diag::Cause::input);
@@ -222,17 +230,19 @@ void Epoch::Pipeline::tune(Clock::time_point now, double waited) {
   if (measuring_) {
     ++stretch_.batches;
     stretch_.waited += waited;
-    stretch_.seconds = std::chrono::duration<double>(now - stretch_begin_).count() + waited;
+    stretch_.seconds =
+        carried_seconds_ + std::chrono::duration<double>(now - stretch_begin_).count() + waited;
     if (!state_->telling(stretch_)) return;
     {
       const Lock lock(mutex_);
       note_idle(0);
-      stretch_.idle = std::exchange(idle_seconds_, 0);
+      stretch_.idle += idle_seconds_;
     }
     resize(state_->observe(stretch_));
+    stretch_ = {};
   }
   measuring_ = true;
-  stretch_ = {};
+  carried_seconds_ = stretch_.seconds;
   stretch_begin_ = Clock::now();
   const Lock lock(mutex_);
   note_idle(0);

@@ -61,8 +61,10 @@ class Epoch::Pipeline {
   void resize(LoaderSizes sizes);
   /// Counts a batch and, where a stretch is telling, lets the tuner choose. `waited` in seconds.
   void tune(Clock::time_point now, double waited);
-  /// Notes that one more or less worker is idle; the mutex is held.
+  /// Notes how many more or fewer workers are idle; the mutex is held.
   void note_idle(int change);
+  /// Wakes all idle workers; the mutex is held.
+  void wake();
 
   const std::shared_ptr<Loader::State> state_;
   const int64_t epoch_;
@@ -73,9 +75,10 @@ class Epoch::Pipeline {
   Scratch scratch_;                   // of the calling thread
 
   // Touched by the loop only.
-  int64_t position_;        // next batch for the loop
-  Slot* handed_ = nullptr;  // the slot that the loop looks at
-  Stretch stretch_;
+  int64_t position_;            // next batch for the loop
+  Slot* handed_ = nullptr;      // the slot that the loop looks at
+  Stretch stretch_;             // goes on from epoch to epoch
+  double carried_seconds_ = 0;  // of it, before stretch_begin_
   Clock::time_point stretch_begin_;
   bool measuring_ = false;  // the first batch of an epoch tells nothing
 

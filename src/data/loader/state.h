@@ -47,6 +47,9 @@ struct Loader::State {
   /// Whether `observe` may ever change the sizes.
   bool tunes() const { return tunes_; }
   std::vector<std::string> decisions() const;
+  /// What epochs that ended have measured since the last choice, for the next one to add to.
+  Stretch take_stretch();
+  void keep_stretch(const Stretch& stretch);
 
   std::shared_ptr<const Source> source;
   TransformPlan plan;
@@ -67,6 +70,7 @@ struct Loader::State {
   mutable std::mutex mutex_;  // of what follows: epochs may overlap
   std::optional<Tuner> tuner_;
   std::vector<std::string> decisions_, untold_;
+  Stretch stretch_;
   bool tunes_ = false;
 };
 
