@@ -216,7 +216,6 @@ int run(const Options& o) {
   if (!o.trace.empty()) trace.emplace();
   train::TrainResult result = trainer.train();
   display.finish();
-  if (trace) save_trace(*trace, o.trace, quiet);
   const bool trained = !result.stopped;
   // What the training cost is told even if the weights cannot be written or the evaluation fails.
   std::exception_ptr failure;
@@ -227,10 +226,10 @@ int run(const Options& o) {
       if (!failure) failure = std::current_exception();
     }
   };
-  if (trained) {
-    attempt([&] { trainer.save(); });
-    attempt([&] { result.test = trainer.test(); });
-  }
+  if (trained) attempt([&] { trainer.save(); });
+  if (trace) attempt([&] { save_trace(*trace, o.trace, quiet); });
+  trace.reset();
+  if (trained) attempt([&] { result.test = trainer.test(); });
   display.finish();
   if (trained) result.stopped = !result.test && !failure && stop.load() != 0;
 

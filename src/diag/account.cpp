@@ -81,6 +81,7 @@ std::string Account::table() const {
 
 struct Accountant::State final : SpanListener {
   std::vector<Device> devices;
+  std::vector<Shares> before;  // of each device, when the measuring began
   Meter meter;
   Meter* outer = active_meter;
   HostTimeline* outer_timeline = active_timeline;
@@ -128,7 +129,7 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_un
   if (!s.devices.empty() || tracing()) s.meter.listener = &s;
   active_meter = &s.meter;
   active_timeline = s.timeline.get();
-  for (const Device device : s.devices) DeviceMeter::of(device).start();
+  for (const Device device : s.devices) s.before.push_back(DeviceMeter::of(device).start());
 }
 
 Accountant::~Accountant() {
@@ -141,11 +142,13 @@ Account Accountant::read() const { return state_->finish(state_->meter.self); }
 
 Account Accountant::read(Device device) const {
   if (device.is_cpu()) return read();
-  BRIM_CHECK(
-      std::find(state_->devices.begin(), state_->devices.end(), device) != state_->devices.end(),
-      ValueError, "[account] {} is not measured; name it when the Accountant is made",
-      device.str());
-  return state_->finish(DeviceMeter::of(device).read().data());
+  const auto found = std::find(state_->devices.begin(), state_->devices.end(), device);
+  BRIM_CHECK(found != state_->devices.end(), ValueError,
+             "[account] {} is not measured; name it when the Accountant is made", device.str());
+  const Shares& before = state_->before[static_cast<size_t>(found - state_->devices.begin())];
+  Shares since = DeviceMeter::of(device).read();
+  for (size_t i = 0; i < kCauseCount; ++i) since[i] -= std::min(since[i], before[i]);
+  return state_->finish(since.data());
 }
 
 }  // namespace brim::diag

@@ -28,16 +28,23 @@ DeviceMeter* DeviceMeter::active(Device device) {
   return meter.measuring_.load(std::memory_order_acquire) ? &meter : nullptr;
 }
 
-void DeviceMeter::start() {
-  const std::lock_guard lock(mutex_);
-  shares_ = {};
-  std::fill(std::begin(running_), std::end(running_), 0);
-  charged_until_ = ticks();
-  idle_since_.store(charged_until_);
-  measuring_.store(true, std::memory_order_release);
+Shares DeviceMeter::start() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (users_++ == 0) {
+      std::fill(std::begin(running_), std::end(running_), 0);
+      charged_until_ = ticks();
+      idle_since_.store(charged_until_);
+      measuring_.store(true, std::memory_order_release);
+    }
+  }
+  return read();
 }
 
-void DeviceMeter::stop() { measuring_.store(false, std::memory_order_release); }
+void DeviceMeter::stop() {
+  const std::lock_guard lock(mutex_);
+  if (--users_ == 0) measuring_.store(false, std::memory_order_release);
+}
 
 Reason DeviceMeter::queue_now() const {
   Reason reason{.queued = ticks()};
@@ -66,16 +73,20 @@ void DeviceMeter::begin(Cause cause, const Reason& reason) {
   const uint64_t now = ticks();
   const uint64_t idle = idle_since_.exchange(0, std::memory_order_relaxed);
   if (idle && now > idle) {
-    uint64_t rest = now - idle;
+    // Until it was queued: what the host did. The reason is about this gap only if the device was
+    // idle when it was made.
+    uint64_t before = reason.queued > idle ? std::min(reason.queued, now) - idle : 0;
+    const uint64_t after = now - idle - before;
     for (size_t i = 0; i < kCauseCount; ++i) {
-      const uint64_t part = std::min(rest, reason.host[i]);
+      const uint64_t part = std::min(before, reason.host[i]);
       shares_[i] += part;
-      rest -= part;
+      before -= part;
     }
-    // It was queued, and not begun: another device was late, or the queue itself was.
+    shares_[place(Cause::other)] += before;  // by a thread that nobody measures
+    // Then it was queued, and not begun: another device was late, or the queue itself was.
     shares_[place(reason.waited == Cause::other     ? Cause::launch
                   : reason.waited == Cause::compute ? Cause::communication
-                                                    : reason.waited)] += rest;
+                                                    : reason.waited)] += after;
     charged_until_ = now;
   } else {
     charge_until(now);

@@ -27,8 +27,9 @@ class DeviceMeter {
   /// The meter of `device`, measuring or not. Lives as long as the process.
   static DeviceMeter& of(Device device);
 
-  /// Starts from nothing. The device is idle.
-  void start();
+  /// Measures until as many stop()s as start()s were called. The device is idle at the first one.
+  /// Returns what read() says now: the difference to later ones is what was measured since.
+  Shares start();
   void stop();
 
   /// Called by the host when it queues work.
@@ -38,7 +39,7 @@ class DeviceMeter {
   void begin(Cause cause, const Reason& reason);
   void end(Cause cause, uint64_t throttled = 0);
 
-  /// Ticks by cause since start(). What is not known is `other`.
+  /// Ticks by cause since the process began to measure. What is not known is `other`.
   Shares read() const;
 
  private:
@@ -48,6 +49,7 @@ class DeviceMeter {
   std::atomic<bool> measuring_{false};
   std::atomic<uint64_t> idle_since_{0};  // 0: busy
   mutable std::mutex mutex_;
+  int users_ = 0;
   Shares shares_{};
   int running_[3] = {};  // compute, communication, copy
   uint64_t charged_until_ = 0;

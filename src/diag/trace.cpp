@@ -103,14 +103,18 @@ void trace_device(Device device, int stream, const char* name, Cause cause, uint
 }
 
 void Trace::write(const std::function<void(std::string_view)>& sink) const {
-  const std::lock_guard lock(recording_mutex);
+  std::vector<Event> events;
+  {
+    const std::lock_guard lock(recording_mutex);  // not while the sink is called
+    events = state_->events;
+  }
   const State& s = *state_;
   const double passed_us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - s.begin).count();
   const double us = passed_us / static_cast<double>(std::max<uint64_t>(1, ticks() - s.begin_ticks));
   std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
   std::set<std::pair<int, int>> tracks;
-  for (const Event& e : s.events) tracks.emplace(e.process, e.thread);
+  for (const Event& e : events) tracks.emplace(e.process, e.thread);
   const char* comma = "\n";
   int last_process = -1;
   for (const auto& [process, thread] : tracks) {
@@ -125,7 +129,7 @@ void Trace::write(const std::function<void(std::string_view)>& sink) const {
         R"({}{{"ph": "M", "name": "thread_name", "pid": {}, "tid": {}, "args": {{"name": "{} {}"}}}})",
         comma, process, thread, host ? "thread" : "stream", thread);
   }
-  for (const Event& e : s.events) {
+  for (const Event& e : events) {
     text += comma;
     comma = ",\n";
     text += R"({"ph": "X", "name": ")";
@@ -140,7 +144,7 @@ void Trace::write(const std::function<void(std::string_view)>& sink) const {
       text.clear();
     }
   }
-  text += fmt::format("\n], \"otherData\": {{\"dropped_events\": {}}}}}\n", s.dropped);
+  text += fmt::format("\n], \"otherData\": {{\"dropped_events\": {}}}}}\n", dropped());
   sink(text);
 }
 

@@ -26,8 +26,10 @@ void Replicas::spread() {
   for (size_t k = 1; k < devices_.size(); ++k) {
     networks_[k]->train(networks_[0]->training());
     ops::copy_between_devices(parameters_[0], parameters_[k]);
-    for (Tensor& p : parameters_[k]) {
+    for (size_t i = 0; i < parameters_[k].size(); ++i) {
+      Tensor& p = parameters_[k][i];
       p.storage()->bump_version();
+      p.set_requires_grad(parameters_[0][i].requires_grad());
       p.zero_grad();
     }
   }

@@ -66,6 +66,7 @@ TrainResult Trainer::train() {
   State& s = *state_;
   TrainResult result;
   std::unique_ptr<diag::Accountant> accountant;
+  for (const Device device : s.options.devices) synchronize(device);  // initial weights
   if (s.options.account) accountant = std::make_unique<diag::Accountant>(s.options.devices);
   TrainingLoop(s).run(result);
   if (!accountant) return result;

@@ -108,6 +108,41 @@ TEST_F(SimChecker, WaitsReachThroughOtherStreamsAndDevices) {
   EXPECT_EQ((x + x).to_vector<float>(), std::vector<float>(64, 2));
 }
 
+TEST_F(SimChecker, SeeingThatAnEventIsCompleteCounts) {
+  const Tensor x = ones({64}, {.device = device_});
+  const Event done = after(main_);
+  while (!done.query()) {
+  }
+  const StreamGuard guard(side_);
+  EXPECT_EQ((x + x).to_vector<float>(), std::vector<float>(64, 2));
+}
+
+TEST_F(SimChecker, RunningStatisticsAreWritten) {
+  const Tensor x = rand({4, 3, 2, 2}, {.device = device_});
+  const Tensor mean = zeros({3}, {.device = device_}), var = ones({3}, {.device = device_});
+  after(main_).wait(side_);
+  {
+    const StreamGuard guard(side_);
+    (void)batch_norm(x, {}, {}, mean, var, {.training = true});
+  }
+  EXPECT_NE(error_of([&] { (void)(mean + var); }).find("'batch_norm' writes"), std::string::npos);
+  after(side_).wait(main_);
+  (void)batch_norm(x, {}, {}, mean, var, {.training = false});
+  after(main_).wait(side_);
+  const StreamGuard guard(side_);
+  (void)batch_norm(x, {}, {}, mean, var, {.training = false});  // two may read them
+}
+
+TEST_F(SimChecker, OldEventsDoNotVouchForNewWork) {
+  for (int i = 0; i < 10; ++i) (void)ones({64}, {.device = device_});
+  const Event old = after(main_);
+  set_sim_options({.devices = kDevices, .check = true});  // forgets what it knew
+  const Tensor x = ones({64}, {.device = device_});
+  old.wait(side_);
+  const StreamGuard guard(side_);
+  EXPECT_NE(error_of([&] { (void)(x + x); }), "");
+}
+
 TEST_F(SimChecker, AnEarlierEventIsNotEnough) {
   Tensor x = ones({64}, {.device = device_});
   const Event early = after(main_);

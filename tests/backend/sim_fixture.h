@@ -7,13 +7,45 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <semaphore>
 #include <string>
 
 #include <brim/core/sim.h>
 #include <brim/core/stream.h>
 #include <brim/core/tensor.h>
 
+#include "backend/sim/launch.h"
+
 namespace brim {
+
+/// Work on a stream that goes on until it is opened, however slow this machine is.
+class Gate {
+ public:
+  explicit Gate(const Stream& stream) {
+    sim::enqueue(stream, {.name = "gate", .run = [state = state_] {
+                            state->begun.release();
+                            state->open.acquire();
+                          }});
+  }
+  ~Gate() { open(); }
+  Gate(const Gate&) = delete;
+  Gate& operator=(const Gate&) = delete;
+
+  /// Waits until the stream has come here.
+  void reach() { state_->begun.acquire(); }
+  void open() {
+    if (!opened_) state_->open.release();
+    opened_ = true;
+  }
+
+ private:
+  struct State {
+    std::binary_semaphore begun{0}, open{0};
+  };
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+  bool opened_ = false;
+};
 
 class SimTest : public ::testing::Test {
  protected:
@@ -62,7 +94,8 @@ class SimTest : public ::testing::Test {
     line(thermal, "settling_s", "10");
     line(thermal, "throttle_c", "90");
     line(thermal, "throttle_clock", "0.5");
-    const bool warm = lines.find("throttle_") != std::string::npos;
+    const bool warm = lines.find("throttle_") != std::string::npos ||
+                      lines.find("settling_") != std::string::npos;
     text = "name = \"test\"\nsource = \"made up\"\n" + top + (warm ? "" : lines + "\n");
     return text + "[peak_tflops]\nf32 = 1\n[thermal]\n" + thermal + (warm ? lines + "\n" : "");
   }

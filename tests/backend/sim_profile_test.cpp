@@ -116,14 +116,14 @@ TEST_F(SimProfile, AHotDeviceIsSlower) {
 
 TEST_F(SimProfile, ReadingsComeWithTheProfile) {
   EXPECT_EQ(sim_readings(Device::sim(0)).temperature, 0);
-  use_profile("kernel_us = 50000");
+  use_profile("settling_s = 1000");  // warms up slowly, and cools down slowly
   EXPECT_NEAR(sim_readings(Device::sim(0)).power, 10, 1e-9);
-  const Tensor x = Tensor::empty({4}, f32, Device::sim(0));
-  Tensor y = x;
-  y.fill_(1);
-  y.fill_(1);
+  const double before = sim_readings(Device::sim(0)).temperature;
+  EXPECT_NEAR(before, 26, 1e-6);  // 25 degrees, and 0.1 for each of 10 watts
+  Tensor x = Tensor::empty({100'000'000}, f32, Device::sim(0));
+  x.fill_(1);  // 4 ms at 100 GB/s
   synchronize(Device::sim(0));
-  EXPECT_GT(sim_readings(Device::sim(0)).temperature, 25);
+  EXPECT_GT(sim_readings(Device::sim(0)).temperature, before);
   EXPECT_THROW(sim_readings(Device::cpu()), DeviceError);
   EXPECT_THROW(sim_readings(Device::sim(40)), DeviceError);
 }

@@ -118,26 +118,28 @@ TEST_F(Sim, NothingIsCopiedBehindTheUsersBack) {
 }
 
 TEST_F(Sim, WorkIsQueuedAndNotWaitedFor) {
-  use_profile("kernel_us = 100000");  // of each kernel
+  const Stream stream = Stream::current(Device::sim(0));
+  Gate gate(stream);
   const Tensor x = ones({4}, {.device = Device::sim(0)});
   Event done;
-  done.record(Stream::current(Device::sim(0)));
+  done.record(stream);
   EXPECT_FALSE(done.query());
+  gate.open();
   done.synchronize();
   EXPECT_TRUE(done.query());
   EXPECT_EQ(host(x), std::vector<float>(4, 1));
 }
 
 TEST_F(Sim, HostMemoryMayChangeAsSoonAsACopyReturns) {
-  use_profile("kernel_us = 20000");
   const Device d = Device::sim(0);
   std::vector<float> values(1000, 1);
-  const Tensor busy = ones({4}, {.device = d});  // keeps the stream from starting the copy
+  Gate gate(Stream::current(d));  // keeps the stream from starting the copy
   const Tensor x = Tensor::from(values, {1000}, d);
   std::fill(values.begin(), values.end(), 2.0F);
   Tensor source = full({1000}, 3.0);
   const Tensor y = source.to(d);
   source.fill_(4);
+  gate.open();
   EXPECT_EQ(host(x), std::vector<float>(1000, 1));
   EXPECT_EQ(host(y), std::vector<float>(1000, 3));
 }
@@ -158,6 +160,60 @@ TEST_F(Sim, AnErrorComesWithTheNextSynchronisation) {
   (void)index_select(x, 0, bad);
   EXPECT_THROW((void)x.to_vector<float>(), IndexError);  // a host read is a synchronisation, too
 }
+
+TEST_F(Sim, AnErrorReachesWhoeverWaitsForTheWork) {
+  const Device a = Device::sim(0), b = Device::sim(1);
+  const Tensor x = ones({3, 2}, {.device = a});
+  const Tensor bad = Tensor::from<int64_t>({0, 7}, {2}, a);
+  const Tensor y = index_select(x, 0, bad).to(b);
+  EXPECT_THROW((void)y.to_vector<float>(), IndexError);
+  EXPECT_THROW(synchronize(a), IndexError);
+  EXPECT_EQ(host(x.to(b)), std::vector<float>(6, 1));  // both go on
+  (void)index_select(x, 0, bad);
+  Event event;
+  event.record(Stream::current(a));
+  EXPECT_THROW(event.synchronize(), IndexError);
+}
+
+TEST_F(Sim, AFailedStreamStillWaits) {
+  const Device a = Device::sim(0), b = Device::sim(1);
+  const Tensor x = ones({3, 2}, {.device = a});
+  (void)index_select(x, 0, Tensor::from<int64_t>({7}, {1}, a));
+  Gate gate(Stream::current(b));
+  const Tensor y = x.to(b);  // behind the gate, and a waits for it
+  Event after;
+  after.record(Stream::current(a));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_FALSE(after.query());
+  gate.open();
+  EXPECT_THROW(synchronize(a), IndexError);
+}
+
+TEST_F(Sim, ThousandsOfStreamsShareSomeThreads) {
+  for (int i = 0; i < 1000; ++i) {
+    const Stream stream = Stream::create(Device::sim(3));
+    EXPECT_GE(stream.id, 1);
+    EXPECT_LE(stream.id, 32);
+    const StreamGuard guard(stream);
+    if (i % 100 == 0) {
+      EXPECT_EQ(host(ones({2}, {.device = Device::sim(3)}))[1], 1);
+    }
+  }
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST_F(Sim, TheProcessEndsWhileWorkIsQueued) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        const Tensor x = rand({8, 32, 28, 28}, {.device = Device::sim(0)});
+        const Tensor w = rand({32, 32, 3, 3}, {.device = Device::sim(0)});
+        for (int i = 0; i < 200; ++i) (void)conv2d(x, w, {}, {.stride = 2});
+        std::exit(0);
+      },
+      ::testing::ExitedWithCode(0), "");
+}
+#endif
 
 TEST_F(Sim, PeersWaitForEachOther) {
   const Device a = Device::sim(0), b = Device::sim(1);

@@ -5,11 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include <brim/brim.h>
 #include <brim/diag/trace.h>
 
 #include "backend/sim_fixture.h"
+#include "diag/device_meter.h"
 #include "diag/host_timeline.h"
 
 namespace brim::diag {
@@ -106,43 +108,104 @@ TEST_F(DeviceAccount, WhatAHostReadDelaysIsCharged) {
 }
 
 TEST_F(DeviceAccount, ComputeHidesCopies) {
-  use_profile("kernel_us = 60000\nlink_delay_us = 20000");
   const Device d = Device::sim(0);
-  Tensor x = Tensor::empty({16}, f32, d);
   const Stream side = Stream::create(d);
   synchronize(d);
   const Accountant accountant({d});
-  x.fill_(1);  // 60 ms
+  Gate gate(Stream::current(d));  // a kernel that runs all the time
+  gate.reach();
   {
     const StreamGuard guard(side);
-    (void)Tensor::from(std::vector<float>(16, 1), {16}, d);  // 20 ms beside it
+    (void)Tensor::from(std::vector<float>(1 << 20, 1), {1 << 20}, d);
+    side.synchronize();
   }
+  gate.open();
   synchronize(d);
   const Account a = accountant.read(d);
   expect_whole(a);
-  EXPECT_GE(at(a, Cause::compute), 0.059);
-  EXPECT_LT(at(a, Cause::copy), 0.019);
+  EXPECT_GT(at(a, Cause::compute), 0);
+  EXPECT_EQ(at(a, Cause::copy), 0);
 }
 
 TEST_F(DeviceAccount, DevicesHaveAccountsOfTheirOwn) {
-  use_profile("kernel_us = 10000");
   const Device a = Device::sim(0), b = Device::sim(1);
-  Tensor x = Tensor::empty({16}, f32, a), y = Tensor::empty({16}, f32, b);
+  const Tensor x = zeros({16}, {.device = a});
   synchronize(a);
   synchronize(b);
   const Accountant accountant({a, b});
-  for (int i = 0; i < 4; ++i) x.fill_(1);
-  y.fill_(1);
-  const Tensor z = x.to(b);  // waits for a
-  y.fill_(2);
+  Gate gate(Stream::current(a));
+  const Tensor y = x.to(b);  // waits for a
+  sleep_ms(20);
+  gate.open();
   synchronize(b);
   synchronize(a);
   const Account of_a = accountant.read(a), of_b = accountant.read(b);
   expect_whole(of_a);
   expect_whole(of_b);
-  EXPECT_GE(at(of_a, Cause::compute), 0.039);
-  EXPECT_GE(at(of_b, Cause::compute), 0.019);
-  EXPECT_GE(at(of_b, Cause::communication), 0.015);  // the work of a that b waited for
+  EXPECT_GE(at(of_a, Cause::compute), 0.019);
+  EXPECT_GE(at(of_b, Cause::communication), 0.019);  // the work of a that b waited for
+  EXPECT_EQ(at(of_b, Cause::compute), 0);
+}
+
+TEST_F(DeviceAccount, WhatTheHostDidExplainsOneGapOnly) {
+  DeviceMeter& meter = DeviceMeter::of(Device::sim(63));
+  const uint64_t start = ticks();
+  HostTimeline timeline(start);
+  HostTimeline* const outer = std::exchange(active_timeline, &timeline);
+  const Shares before = meter.start();
+  timeline.add(Cause::input, ticks());
+  sleep_ms(20);
+  Reason first = meter.queue_now(), second = meter.queue_now();  // both while it is idle
+  timeline.add(Cause::launch, ticks());
+  meter.begin(Cause::compute, first);
+  meter.end(Cause::compute);
+  const uint64_t between = ticks();
+  sleep_ms(30);
+  second.waited = Cause::communication;
+  const uint64_t late = ticks();
+  meter.begin(Cause::compute, second);
+  meter.end(Cause::compute);
+  const Shares after = meter.read();
+  meter.stop();
+  active_timeline = outer;
+  const auto spent = [&](Cause c) { return share(after, c) - share(before, c); };
+  EXPECT_GE(static_cast<double>(spent(Cause::input)), 0.019 * 1e6 * ticks_per_us());
+  EXPECT_LE(spent(Cause::input), first.queued - start);
+  EXPECT_GE(spent(Cause::communication), late - between);
+}
+
+TEST_F(DeviceAccount, AnInnerAccountantTakesNothingAway) {
+  use_profile("kernel_us = 5000");
+  const Device d = Device::sim(0);
+  Tensor x = Tensor::empty({16}, f32, d);
+  synchronize(d);
+  const Accountant outer({d});
+  x.fill_(1);
+  synchronize(d);
+  {
+    const Accountant inner({d});
+    EXPECT_EQ(at(inner.read(d), Cause::compute), 0);
+    x.fill_(2);
+    synchronize(d);
+    EXPECT_GE(at(inner.read(d), Cause::compute), 0.0049);
+  }
+  x.fill_(3);
+  synchronize(d);
+  EXPECT_GE(at(outer.read(d), Cause::compute), 0.0149);
+  expect_whole(outer.read(d));
+}
+
+TEST_F(DeviceAccount, ThreadsThatNobodyMeasuresAreOther) {
+  const Device d = Device::sim(0);
+  Tensor x = Tensor::empty({16}, f32, d);
+  synchronize(d);
+  const Accountant accountant({d});
+  std::thread([&] {
+    sleep_ms(20);
+    x.fill_(1);
+  }).join();
+  synchronize(d);
+  EXPECT_GE(at(accountant.read(d), Cause::other), 0.019);
 }
 
 TEST_F(DeviceAccount, HeatIsCharged) {

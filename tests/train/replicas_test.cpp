@@ -60,6 +60,37 @@ TEST(Replicas, GradientsAreThoseOfOneDevice) {
   }
 }
 
+/// A network of its own on each of two devices.
+struct TwoDevices {
+  std::vector<Device> devices = sims(2);
+  std::unique_ptr<nn::Module> first = make(devices[0]);
+  Replicas replicas{*first, devices, make};
+  Tensor x = rand({4, 3, 32, 32}), y = zeros({4}, {.dtype = i64});
+
+  static std::unique_ptr<nn::Module> make(Device device) {
+    return nn::make_model("tutorial-cnn", {.device = device});
+  }
+};
+
+TEST(Replicas, AnErrorOnAnyDeviceIsThrown) {
+  if (Device::count("sim") < 2) GTEST_SKIP() << "needs two virtual accelerators";
+  TwoDevices two;
+  two.y[3].fill_(77);  // in the part of the second device
+  const Tensor loss = two.replicas.forward_backward(two.x, two.y, mean_loss);
+  EXPECT_THROW((void)loss.item(), IndexError);
+  EXPECT_THROW(synchronize(two.devices[1]), IndexError);
+}
+
+TEST(Replicas, FrozenParametersStayFrozen) {
+  if (Device::count("sim") < 2) GTEST_SKIP() << "needs two virtual accelerators";
+  TwoDevices two;
+  Tensor frozen = two.first->parameters()[0];
+  frozen.set_requires_grad(false);
+  (void)two.replicas.forward_backward(two.x, two.y, mean_loss);
+  EXPECT_FALSE(frozen.grad().defined());
+  EXPECT_TRUE(two.first->parameters()[1].grad().defined());
+}
+
 class SharedTraining : public ::testing::Test {
  protected:
   SharedTraining() {

@@ -24,7 +24,8 @@ struct SimOptions {
 
 /// The options in force. Throws ValueError when the environment holds nonsense.
 SimOptions sim_options();
-/// Waits for all virtual accelerators, then changes them. Throws ValueError for impossible options,
+/// Waits for all virtual accelerators, then changes them; errors of their work stay where they are
+/// until somebody waits for that work. Throws ValueError for impossible options,
 /// FileError for a profile that cannot be read.
 void set_sim_options(const SimOptions& options);
 

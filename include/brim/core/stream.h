@@ -16,7 +16,8 @@ struct Stream {
 
   /// The stream that ops on `device` use in this thread.
   static Stream current(Device device);
-  /// A new stream. Throws DeviceError when the device is missing.
+  /// A new stream, or on virtual accelerators, after 32 of them, one of these again: two that look
+  /// independent may then be in one order. Throws DeviceError when the device is missing.
   static Stream create(Device device);
 
   /// Waits on the host until all work queued here is done.
@@ -42,8 +43,9 @@ class Event {
   void record(const Stream& stream);
   /// Work queued on `stream` after this call starts only when the event is complete.
   void wait(const Stream& stream) const;
-  bool query() const;        ///< true when complete
-  void synchronize() const;  ///< waits on the host
+  bool query() const;  ///< true when complete
+  /// Waits on the host. Throws what the work before it met.
+  void synchronize() const;
 
  private:
   std::shared_ptr<void> handle_;

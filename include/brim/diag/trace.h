@@ -21,8 +21,7 @@ class Trace {
 
   int64_t events() const;
   int64_t dropped() const;
-  /// Writes JSON (Trace Event Format, Google 2016) piece by piece. Nothing may be recorded
-  /// meanwhile.
+  /// Writes JSON (Trace Event Format, Google 2016) piece by piece.
   void write(const std::function<void(std::string_view)>& sink) const;
 
   struct State;

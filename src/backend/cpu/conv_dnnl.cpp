@@ -25,8 +25,8 @@ using Dims = dnnl::memory::dims;
 using Tag = dnnl::memory::format_tag;
 
 const dnnl::engine& engine() {
-  static const dnnl::engine value(dnnl::engine::kind::cpu, 0);
-  return value;
+  static const auto* value = new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return *value;
 }
 
 dnnl::primitive_attr user_scratchpad() {
@@ -152,8 +152,9 @@ std::shared_ptr<const Plan> plan_of(ConvPass pass, const ConvGeometry& g, bool b
     bool bias;
     std::shared_ptr<const Plan> plan;
   };
-  static std::mutex mutex;
-  static std::list<Entry> entries;  // the most recently used first
+  // Never destroyed: streams of virtual accelerators may still work while the process ends.
+  static auto& mutex = *new std::mutex;
+  static auto& entries = *new std::list<Entry>;  // the most recently used first
   const std::lock_guard lock(mutex);
   const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& e) {
     return e.pass == pass && e.bias == bias && e.geometry == g;

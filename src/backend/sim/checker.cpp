@@ -16,9 +16,7 @@ void join(StreamChecker::Clock& into, const StreamChecker::Clock& from) {
 
 void StreamChecker::reset() {
   const std::lock_guard lock(mutex_);
-  clocks_.clear();
-  queued_.clear();
-  host_.clear();
+  host_ = queued_;  // events recorded before stay true, and count no work that comes later
   histories_.clear();
 }
 

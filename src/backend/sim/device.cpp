@@ -11,6 +11,7 @@ namespace brim::sim {
 namespace {
 
 constexpr int kMostDevices = 64;
+constexpr int kMostStreams = 32;  // of a device beside its default one; then they serve in turn
 constexpr int64_t kDefaultMemory = int64_t{4} << 30;
 
 /// "512M", "16G", "1000": a count of bytes.
@@ -75,6 +76,8 @@ Devices::Devices() { set_options(from_environment()); }
 
 void Devices::stop() {
   const std::lock_guard lock(mutex_);
+  for (auto& device : devices_)
+    for (auto& stream : device->streams) stream->stop();
   for (auto& device : devices_) device->streams.clear();
 }
 
@@ -93,7 +96,7 @@ void Devices::set_options(const SimOptions& options) {
   BRIM_CHECK(options.devices >= devices_.rend() - last, ValueError,
              "[sim] {} device(s) would be fewer than the {} in use; ask for at least as many",
              options.devices, devices_.rend() - last);
-  for (size_t i = 0; i < devices_.size(); ++i) synchronize(static_cast<int>(i));
+  for (size_t i = 0; i < devices_.size(); ++i) drain(static_cast<int>(i));
   devices_.resize(static_cast<size_t>(options.devices));
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (!devices_[i]) devices_[i] = std::make_unique<SimDevice>();
@@ -158,8 +161,12 @@ Stream Devices::create_stream(int device) {
   const std::lock_guard lock(mutex_);
   SimDevice& d = at(device);
   if (d.streams.empty()) add_stream(d);
-  add_stream(d);
-  return {Device::sim(device), static_cast<int32_t>(d.streams.size() - 1)};
+  if (d.streams.size() <= kMostStreams) {
+    add_stream(d);
+    return {Device::sim(device), static_cast<int32_t>(d.streams.size() - 1)};
+  }
+  d.next_stream = d.next_stream % kMostStreams + 1;
+  return {Device::sim(device), d.next_stream};
 }
 
 Pacer& Devices::pacer(int device) {
@@ -175,11 +182,15 @@ std::vector<SimStream*> Devices::streams(int device) {
 }
 
 void Devices::drain(int device) {
-  for (SimStream* stream : streams(device)) {
-    const auto event = stream->record();
-    if (StreamChecker* c = checker()) event->clock = c->record(stream->number());
-    wait_on_host(*event);
-  }
+  for (SimStream* stream : streams(device)) wait_on_host(*record(*stream));
+}
+
+std::shared_ptr<StreamEvent> Devices::record(SimStream& stream) {
+  StreamChecker::Clock clock;  // taken first: what is queued in between is not covered
+  if (StreamChecker* c = checker()) clock = c->record(stream.number());
+  auto event = stream.record();
+  event->clock = std::move(clock);
+  return event;
 }
 
 void Devices::synchronize(int device) {

@@ -20,6 +20,7 @@ struct SimDevice {
   int index = 0;
   std::unique_ptr<AddressSpace> memory;             // made with the first allocation
   std::vector<std::unique_ptr<SimStream>> streams;  // by id; [0] is the default stream
+  int32_t next_stream = 0;                          // to be handed out, once there are enough
   Pacer pacer;
 };
 
@@ -38,6 +39,8 @@ class Devices {
   SimStream& stream(const Stream& stream);
   Stream create_stream(int device);
   Pacer& pacer(int device);
+  /// An event that covers what is queued so far.
+  std::shared_ptr<StreamEvent> record(SimStream& stream);
   /// Waits on the host for all streams of a device.
   void drain(int device);
   /// drain(), then throws the first error that any of them met.
@@ -60,7 +63,7 @@ class Devices {
   int streams_ = 0;
 };
 
-/// Waits on the host for an event, then throws what its stream met.
+/// Waits on the host for an event.
 void wait_on_host(StreamEvent& event);
 
 }  // namespace brim::sim

@@ -81,19 +81,14 @@ class SimRuntime final : public Runtime {
   Stream create_stream(int device) override { return Devices::all().create_stream(device); }
 
   void synchronize(Stream stream) override {
-    synchronize(record(stream));
+    wait_on_host(*event_of(record(stream)));
     if (const std::exception_ptr error = Devices::all().stream(stream).take_error())
       std::rethrow_exception(error);
   }
   void synchronize(int device) override { Devices::all().synchronize(device); }
 
   std::shared_ptr<void> record(Stream stream) override {
-    SimStream& s = Devices::all().stream(stream);
-    StreamChecker::Clock clock;
-    if (StreamChecker* checker = Devices::all().checker()) clock = checker->record(s.number());
-    auto event = s.record();
-    event->clock = std::move(clock);
-    return event;
+    return Devices::all().record(Devices::all().stream(stream));
   }
   void wait(const std::shared_ptr<void>& event, Stream stream) override {
     SimStream& s = Devices::all().stream(stream);
@@ -102,9 +97,14 @@ class SimRuntime final : public Runtime {
     s.wait(event_of(event));
   }
   bool query(const std::shared_ptr<void>& event) override {
-    return event_of(event)->done.load(std::memory_order_acquire);
+    if (!event_of(event)->done.load(std::memory_order_acquire)) return false;
+    wait_on_host(*event_of(event));  // so that the checker knows, too
+    return true;
   }
-  void synchronize(const std::shared_ptr<void>& event) override { wait_on_host(*event_of(event)); }
+  void synchronize(const std::shared_ptr<void>& event) override {
+    wait_on_host(*event_of(event));
+    if (event_of(event)->error) std::rethrow_exception(event_of(event)->error);
+  }
 };
 
 const bool registered = [] {

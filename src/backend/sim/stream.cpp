@@ -15,12 +15,16 @@ SimStream::SimStream(Device device, int id, int number, Pacer& pacer)
     : device_(device), id_(id), number_(number), pacer_(pacer), thread_([this] { loop(); }) {}
 
 SimStream::~SimStream() {
+  stop();
+  thread_.join();
+}
+
+void SimStream::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
-  thread_.join();
 }
 
 void SimStream::push(Task task) {
@@ -47,7 +51,8 @@ std::shared_ptr<StreamEvent> SimStream::record() {
 }
 
 void SimStream::wait(std::shared_ptr<StreamEvent> event) {
-  if (!event->done.load(std::memory_order_acquire)) push(Task{.wait = std::move(event)});
+  if (!event->done.load(std::memory_order_acquire) || event->error)
+    push(Task{.wait = std::move(event)});
 }
 
 std::exception_ptr SimStream::take_error() {
@@ -59,32 +64,43 @@ std::exception_ptr SimStream::take_error() {
 void SimStream::loop() {
   for (;;) {
     Task task;
-    bool skip = false;
+    bool failed = false, stopping = false;
+    std::exception_ptr error;
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return !tasks_.empty() || stopping_; });
       if (tasks_.empty()) return;
       task = std::move(tasks_.front());
       tasks_.pop_front();
-      skip = failed_ || stopping_;
+      failed = failed_, stopping = stopping_;
+      error = error_;
     }
     changed_.notify_all();
     if (task.record) {
       task.record->cause = last_;
+      task.record->error = error;
       task.record->done.store(true, std::memory_order_release);
       task.record->done.notify_all();
     } else if (task.wait) {
-      if (!skip) run_wait(*task.wait);
-    } else if (!skip) {
+      if (!stopping) run_wait(*task.wait);
+    } else if (!failed && !stopping) {
       run(task);
     }
   }
 }
 
+void SimStream::fail(const std::exception_ptr& error) {
+  const std::lock_guard lock(mutex_);
+  if (!failed_) error_ = error;
+  failed_ = true;
+}
+
 void SimStream::run_wait(const StreamEvent& event) {
-  if (event.done.load(std::memory_order_acquire)) return;
-  event.done.wait(false, std::memory_order_acquire);
-  waited_ = event.cause.load();
+  if (!event.done.load(std::memory_order_acquire)) {
+    event.done.wait(false, std::memory_order_acquire);
+    waited_ = event.cause;
+  }
+  if (event.error) fail(event.error);
 }
 
 void SimStream::run(Task& task) {
@@ -96,9 +112,7 @@ void SimStream::run(Task& task) {
   try {
     task.work.run();
   } catch (...) {
-    const std::lock_guard lock(mutex_);
-    failed_ = true;
-    error_ = std::current_exception();
+    fail(std::current_exception());
   }
   sleep_until(slot.end);
   if (meter) {

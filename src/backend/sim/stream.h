@@ -22,8 +22,9 @@ namespace brim::sim {
 struct StreamEvent {
   std::atomic<bool> done{false};
   Device device;
-  std::atomic<diag::Cause> cause{diag::Cause::other};  ///< what its stream did last before it
-  StreamChecker::Clock clock;                          ///< for the stream checker
+  diag::Cause cause = diag::Cause::other;  ///< what its stream did last before it
+  std::exception_ptr error;                ///< what its stream met and nobody has asked for yet
+  StreamChecker::Clock clock;              ///< for the stream checker
 };
 
 class SimStream {
@@ -36,13 +37,15 @@ class SimStream {
   SimStream& operator=(const SimStream&) = delete;
 
   int number() const { return number_; }
+  /// Leaves out what has not begun, without waiting for what has.
+  void stop();
 
   /// Queues work; waits while very much is queued already.
   void push(Work work);
   std::shared_ptr<StreamEvent> record();
   void wait(std::shared_ptr<StreamEvent> event);
   /// The first error of the work so far, which is then forgotten. After an error the stream does
-  /// nothing until somebody asks.
+  /// nothing but wait for events until somebody asks, and streams that wait for it fail, too.
   std::exception_ptr take_error();
 
  private:
@@ -55,6 +58,7 @@ class SimStream {
   void loop();
   void run(Task& task);
   void run_wait(const StreamEvent& event);
+  void fail(const std::exception_ptr& error);
 
   const Device device_;
   const int id_, number_;

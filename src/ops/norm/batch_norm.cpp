@@ -72,10 +72,11 @@ Gradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& wei
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
                   const BatchNormOptions& options) {
-  static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
-                                    const Tensor& bias, const Tensor& running_mean,
-                                    const Tensor& running_var, Tensor& y, Tensor& mean,
-                                    Tensor& scale, const BatchNormParams&)>
+  // fixed: what to normalise with outside of training; running: what training updates, if defined.
+  static const backend::Kernel<void(
+      const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,
+      const Tensor& fixed_mean, const Tensor& fixed_var, Tensor& running_mean, Tensor& running_var,
+      Tensor& y, Tensor& mean, Tensor& scale, const BatchNormParams&)>
       kernel("batch_norm");
   ops::check_floating("batch_norm", x);
   BRIM_CHECK(x.rank() >= 2, ShapeError, "[batch_norm] expects (N, C, ...), got shape {}",
@@ -105,8 +106,13 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
     autograd::check_in_place("batch_norm", running_mean);
     autograd::check_in_place("batch_norm", running_var);
   }
-  kernel(x.device(), x.dtype(), from, dense(weight), dense(bias), dense(running_mean),
-         dense(running_var), y, mean, scale, {options.training, options.momentum, options.eps});
+  const bool fixed = !options.training;
+  Tensor written_mean = fixed ? Tensor() : running_mean;
+  Tensor written_var = fixed ? Tensor() : running_var;
+  kernel(x.device(), x.dtype(), from, dense(weight), dense(bias),
+         fixed ? dense(running_mean) : Tensor(), fixed ? dense(running_var) : Tensor(),
+         written_mean, written_var, y, mean, scale,
+         {options.training, options.momentum, options.eps});
   return autograd::with_grad(
       "batch_norm", y, {from, weight, bias},
       [x = autograd::Saved(from), weight = autograd::Saved(weight), mean, scale,

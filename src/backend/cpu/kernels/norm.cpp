@@ -21,7 +21,7 @@ const T* in(const Tensor& t) {
 }
 template <class T>
 T* out(Tensor& t) {
-  return static_cast<T*>(t.raw());
+  return t.defined() ? static_cast<T*>(t.raw()) : nullptr;
 }
 
 /// Sums of dy and of dy (x - mean) along a row.
@@ -120,20 +120,22 @@ struct Channels {
 
 template <class T>
 void batch_norm(const Context&, const Tensor& tx, const Tensor& weight, const Tensor& bias,
-                const Tensor& running_mean, const Tensor& running_var, Tensor& ty, Tensor& tmean,
-                Tensor& tscale, const backend::BatchNormParams& params) {
+                const Tensor& fixed_mean, const Tensor& fixed_var, Tensor& running_mean,
+                Tensor& running_var, Tensor& ty, Tensor& tmean, Tensor& tscale,
+                const backend::BatchNormParams& params) {
   const Channels<T> v(tx);
   const T *x = in<T>(tx), *w = in<T>(weight), *b = in<T>(bias);
   T *y = out<T>(ty), *mean = out<T>(tmean), *scale = out<T>(tscale);
-  T *rm = const_cast<T*>(in<T>(running_mean)), *rv = const_cast<T*>(in<T>(running_var));
+  const T *fm = in<T>(fixed_mean), *fv = in<T>(fixed_var);
+  T *rm = out<T>(running_mean), *rv = out<T>(running_var);
   v.each([&](int64_t first, int64_t width) {
     double m[kColumns], var[kColumns];
     if (params.training) {
       v.statistics(x, first, width, m, var);
     } else {
       for (int64_t c = 0; c < width; ++c) {
-        m[c] = rm[first + c];
-        var[c] = rv[first + c];
+        m[c] = fm[first + c];
+        var[c] = fv[first + c];
       }
     }
     T a[kColumns], centre[kColumns], shift[kColumns];
@@ -143,7 +145,7 @@ void batch_norm(const Context&, const Tensor& tx, const Tensor& weight, const Te
       scale[k] = static_cast<T>(1 / std::sqrt(var[c] + params.eps));
       a[c] = w ? scale[k] * w[k] : scale[k];
       shift[c] = b ? b[k] : T(0);
-      if (params.training && rm && v.count() > 0) {
+      if (rm && v.count() > 0) {
         const double p = params.momentum, unbiased = var[c] * v.count() / (v.count() - 1);
         rm[k] = static_cast<T>((1 - p) * rm[k] + p * m[c]);
         rv[k] = static_cast<T>((1 - p) * rv[k] + p * unbiased);
