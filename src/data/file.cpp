@@ -59,16 +59,6 @@ int64_t memory_budget() {
   return static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE) / 2;
 }
 
-void sync_folder(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  const int error = fd < 0 || ::fsync(fd) != 0 ? errno : 0;
-  if (fd >= 0) ::close(fd);
-  // Some file systems cannot sync a folder and say so.
-  if (error != 0 && error != EINVAL && error != ENOTSUP)
-    raise<FileError>("{}: the folder cannot be synced: {}; check the disk", path,
-                     std::strerror(error));
-}
-
 EmptyFolders::EmptyFolders(const std::string& folder) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::absolute(folder, error).lexically_normal();

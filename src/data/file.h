@@ -20,9 +20,6 @@ void read_file(const std::string& path, std::vector<uint8_t>& out);
 /// unpacked.
 int64_t memory_budget();
 
-/// Makes what was renamed into the folder durable. Throws FileError.
-void sync_folder(const std::string& path);
-
 /// Notes which of a folder and those above it are missing, and at its end removes those that are
 /// empty: what a failed command made for nothing.
 class EmptyFolders {

@@ -27,6 +27,7 @@
 #include "data/source/cifar10.h"
 #include "data/source/listing.h"
 #include "data/transform/resample.h"
+#include "io/atomic_file.h"
 
 namespace brim::data {
 namespace {
@@ -325,7 +326,7 @@ ConvertResult convert_to_cifar10(const std::string& input, const std::string& ou
     if (std::find(result.files.begin(), result.files.end(), path) == result.files.end())
       ::unlink(path.c_str());
   }
-  sync_folder(out_dir);
+  io::sync_folder(out_dir);
   result.train = static_cast<int64_t>(found.train.size());
   result.test = static_cast<int64_t>(found.test.size());
   result.classes = found.classes;

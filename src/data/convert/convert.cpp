@@ -22,6 +22,7 @@
 #include "data/keyed.h"
 #include "data/permutation.h"
 #include "data/transform/resample.h"
+#include "io/atomic_file.h"
 
 namespace brim::data {
 namespace {
@@ -48,7 +49,7 @@ class Temporary {
     BRIM_CHECK(::rename(name_.c_str(), path_.c_str()) == 0, FileError,
                "{}: cannot rename {} to it: {}", path_, name_, std::strerror(errno));
     const std::string parent = fs::absolute(path_).parent_path().string();
-    sync_folder(parent);
+    io::sync_folder(parent);
   }
 
  private:

@@ -146,7 +146,7 @@ std::vector<std::string> get_files(const RemoteSet& set, const std::string& fold
       fs::remove(path, error);
     }
   }
-  sync_folder(folder);
+  io::sync_folder(folder);
   return paths;
 }
 

@@ -3,6 +3,8 @@
 #include <brim/ops/conv.h>
 #include <brim/ops/reduce.h>
 
+#include <algorithm>
+
 #include "autograd/node.h"
 #include "backend/geometry.h"
 #include "backend/kernel.h"
@@ -18,8 +20,8 @@ using ConvGradKernel = backend::Kernel<void(const Context&, const Tensor& a, con
                                             Tensor& d, const ConvGeometry&)>;
 
 double operations(const ConvGeometry& g) {
-  return 2.0 * static_cast<double>(g.y_shape().numel()) *
-         static_cast<double>(g.c / g.groups * g.kh * g.kw);
+  const int64_t products = g.weight_shape().numel() / std::max<int64_t>(g.o, 1);  // an output
+  return 2.0 * static_cast<double>(g.y_shape().numel()) * static_cast<double>(products);
 }
 double conv_operations(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                        const ConvGeometry& g) {
