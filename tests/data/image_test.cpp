@@ -56,7 +56,15 @@ TEST(Image, JpegIsClose) {
 
 TEST(JpegFile, APartIsCutFromTheWhole) {
   KeyedRandom random(7);
-  for (const JpegKind& kind : {JpegKind{2, 2}, {2, 1}, {1, 1}, {1, 2}, {4, 1}, {2, 2, true}}) {
+  for (const JpegKind& kind : {JpegKind{2, 2},
+                               {2, 1},
+                               {1, 1},
+                               {1, 2},
+                               {4, 1},
+                               {4, 2},
+                               {2, 4},
+                               {2, 2, true},
+                               {2, 2, true, true}}) {
     const auto bytes = encode_jpeg(gradient(149, 131, 3, 2), 149, 131, 3, kind);
     for (const int eighths : {1, 2, 4, 8}) {
       Image whole, part;
@@ -80,8 +88,9 @@ TEST(JpegFile, APartIsCutFromTheWhole) {
               ASSERT_EQ(ImageView(part).at(c, row - place.y, column - place.x),
                         ImageView(whole).at(c, row, column))
                   << kind.across << " x " << kind.down << (kind.progressive ? " progressive" : "")
-                  << ", " << eighths << " eighths, row " << row << " of " << top << " to " << bottom
-                  << ", column " << column << " of " << left << " to " << right;
+                  << (kind.coarse ? " without detail" : "") << ", " << eighths << " eighths, row "
+                  << row << " of " << top << " to " << bottom << ", column " << column << " of "
+                  << left << " to " << right;
             }
           }
         }

@@ -82,6 +82,7 @@ inline std::vector<uint8_t> gradient(int width, int height, int channels, int se
 struct JpegKind {
   int across = 2, down = 2;  // pixels of brightness for one of colour
   bool progressive = false;
+  bool coarse = false;  // progressive, and ends after the mean of each block
 };
 
 inline std::vector<uint8_t> encode_jpeg(const std::vector<uint8_t>& pixels, int width, int height,
@@ -102,6 +103,8 @@ inline std::vector<uint8_t> encode_jpeg(const std::vector<uint8_t>& pixels, int 
   codec.comp_info[0].h_samp_factor = kind.across;
   codec.comp_info[0].v_samp_factor = kind.down;
   if (kind.progressive) jpeg_simple_progression(&codec);
+  const jpeg_scan_info means = {3, {0, 1, 2}, 0, 0, 0, 0};
+  if (kind.coarse) codec.scan_info = &means, codec.num_scans = 1;
   jpeg_start_compress(&codec, TRUE);
   while (codec.next_scanline < codec.image_height) {
     auto* row = const_cast<unsigned char*>(&pixels[size_t{codec.next_scanline} * width * channels]);

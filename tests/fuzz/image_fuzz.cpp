@@ -1,5 +1,5 @@
-// Fuzz target: any bytes as a picture, whole and as a part at a reduced size. The limit on pixels
-// keeps an input's cost small.
+// Fuzz target: any bytes as a picture, whole and as a part at a reduced size, which is decoded
+// twice to the same pixels. The limit on pixels keeps an input's cost small.
 #include <brim/core/error.h>
 #include <brim/data/image.h>
 
@@ -9,7 +9,7 @@
 #include "data/image/jpeg.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static thread_local brim::data::Image image;
+  static thread_local brim::data::Image image, again;
   try {
     brim::data::decode_image({data, size}, "fuzz", image, 1 << 16);
   } catch (const brim::FileError&) {
@@ -26,6 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       if (place.x * 8 > part.x * eighths || place.y * 8 > part.y * eighths) __builtin_trap();
       if ((place.x + place.width) * 8 < (part.x + part.width) * eighths) __builtin_trap();
       if ((place.y + place.height) * 8 < (part.y + part.height) * eighths) __builtin_trap();
+      brim::data::JpegFile same({data, size}, "fuzz", 1 << 16);
+      if (same.decode(eighths, part, again) != place) __builtin_trap();
+      if (again.pixels != image.pixels) __builtin_trap();
     } catch (const brim::FileError&) {
     }
   }

@@ -72,12 +72,38 @@ bool read_header(JpegSession& session, const uint8_t* data, size_t size) {
   return true;
 }
 
+#ifdef LIBJPEG_TURBO_VERSION_NUMBER
+// The size, in pixels, to which a component's block of 8 x 8 is decoded, and the smallest of all.
+#if JPEG_LIB_VERSION >= 70
+int block_size(const jpeg_component_info& component) { return component.DCT_h_scaled_size; }
+int least_block_size(const jpeg_decompress_struct& codec) { return codec.min_DCT_h_scaled_size; }
+#else
+int block_size(const jpeg_component_info& component) { return component.DCT_scaled_size; }
+int least_block_size(const jpeg_decompress_struct& codec) { return codec.min_DCT_scaled_size; }
+#endif
+
+// Whether columns can be left out. Where colour is stored four times as coarse as brightness and
+// decoded at a larger size, jpeg_crop_scanline miscounts its blocks and leaves memory unwritten.
+bool can_crop(const jpeg_decompress_struct& codec) {
+  const int least = least_block_size(codec);
+  for (int c = 0; c < codec.num_components; ++c) {
+    const jpeg_component_info& part = codec.comp_info[c];
+    const int size = block_size(part);
+    const bool full = codec.max_h_samp_factor * least == part.h_samp_factor * size &&
+                      codec.max_v_samp_factor * least == part.v_samp_factor * size;
+    if (size != least && !full) return false;
+  }
+  return true;
+}
+#endif
+
 // Begins to decode at a size; `box` becomes what will be decoded, in pixels of that size.
 bool start(JpegSession& session, int eighths, Box& box) {
   if (setjmp(session.jump)) return false;
   auto& codec = session.codec;
   codec.scale_num = static_cast<unsigned>(eighths);
   codec.scale_denom = 8;
+  codec.do_block_smoothing = FALSE;  // of files without all scans: it differs at a part's edges
   jpeg_start_decompress(&codec);
   const auto width = int64_t{codec.output_width}, height = int64_t{codec.output_height};
   const auto scaled = [&](int64_t pixel) { return pixel * eighths / 8; };
@@ -89,7 +115,9 @@ bool start(JpegSession& session, int eighths, Box& box) {
   constexpr int64_t kMargin = 4;
   const int64_t left = std::max<int64_t>(scaled(box.x) - kMargin, 0);
   const int64_t right = above(int64_t{box.x} + box.width + 8 * kMargin / eighths + 1, width);
-  auto x = static_cast<JDIMENSION>(left), wide = static_cast<JDIMENSION>(right - left);
+  JDIMENSION x = 0, wide = codec.output_width;
+  if (can_crop(codec))
+    x = static_cast<JDIMENSION>(left), wide = static_cast<JDIMENSION>(right - left);
   if (wide < codec.output_width) jpeg_crop_scanline(&codec, &x, &wide);
   const int64_t top = scaled(box.y), bottom = above(int64_t{box.y} + box.height, height);
   if (top > 0) jpeg_skip_scanlines(&codec, static_cast<JDIMENSION>(top));
