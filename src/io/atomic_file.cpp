@@ -76,9 +76,13 @@ AtomicFile::AtomicFile(const std::string& path) : path_(without_links(path)) {
   BRIM_CHECK(!exists || !S_ISDIR(info.st_mode), FileError,
              "[file] {} is a folder; give the name of a file", path_);
   const bool in_place = exists && !S_ISREG(info.st_mode);
-  temporary_ = in_place ? path_ : temporary_name(path_);
-  fd_ = open(temporary_.c_str(),
-             in_place ? O_WRONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  // A killed process of this number may have left such a name behind.
+  for (int attempt = 0; fd_ < 0 && attempt < 100; ++attempt) {
+    temporary_ = in_place ? path_ : temporary_name(path_);
+    fd_ = open(temporary_.c_str(),
+               in_place ? O_WRONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && errno != EEXIST) break;
+  }
   if (fd_ < 0) {
     const int error = errno;
     raise<FileError>("[file] {} cannot be written: {}; the folder {} must exist and be writable",

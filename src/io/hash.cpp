@@ -1,16 +1,13 @@
 // XXH64, streaming by 32-byte stripes.
 #include "io/hash.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <vector>
 
 #include "core/check.h"
-#include "io/atomic_file.h"
+#include "io/regular_file.h"
 
 namespace brim::io {
 namespace {
@@ -80,28 +77,16 @@ uint64_t xxh64(const void* data, size_t bytes, uint64_t seed) {
 }
 
 FileHash hash_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  BRIM_CHECK(fd >= 0, FileError, "[file] {} cannot be read: {}", path, error_text(errno));
+  const RegularFile file(path, "file", "a file to hash");
   std::vector<uint8_t> buffer(1 << 18);
-  FileHash result;
+  FileHash result{.bytes = file.bytes()};
   Xxh64 hash(0);
   const uint8_t* rest = buffer.data();
-  size_t held = 0;
-  int error = 0;
-  for (bool end = false; !end && error == 0;) {
-    held = 0;
-    while (held < buffer.size() && !end) {
-      const ssize_t n = read(fd, buffer.data() + held, buffer.size() - held);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) error = errno;
-      end = n <= 0;
-      if (n > 0) held += static_cast<size_t>(n);
-    }
-    rest = hash.stripes(buffer.data(), held);
-    result.bytes += held;
+  for (uint64_t at = 0; at < file.bytes(); at += buffer.size()) {
+    const size_t part = std::min<uint64_t>(buffer.size(), file.bytes() - at);
+    file.read(buffer.data(), part, at);
+    rest = hash.stripes(buffer.data(), part);
   }
-  close(fd);
-  BRIM_CHECK(error == 0, FileError, "[file] {} cannot be read: {}", path, error_text(error));
   result.hex = fmt::format("{:016x}", hash.finish(rest));
   return result;
 }

@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
 #include "io/atomic_file.h"
 #include "io/hash.h"
+#include "io/regular_file.h"
 #include "io/safetensors_writer.h"
 #include "train/weights_metadata.h"
 
@@ -28,12 +28,15 @@ constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors",
 constexpr uint64_t kFormat = 2;  // 1 knew only ends of epochs
 constexpr int64_t kMany = int64_t{1} << 60;
 
+constexpr uint64_t kMostText = uint64_t{256} << 20;  // a million classes have room
+
 Json read_json(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  BRIM_CHECK(in, FileError, "[checkpoint] {} is missing; the checkpoint is damaged", path);
-  std::string text(1 << 20, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
+  const io::RegularFile file(path, "checkpoint", "a file of the checkpoint, which is damaged");
+  BRIM_CHECK(file.bytes() <= kMostText, FileError,
+             "[checkpoint] {} holds {} bytes, more than the {} it may; the checkpoint is damaged",
+             path, file.bytes(), kMostText);
+  std::string text(file.bytes(), '\0');
+  file.read(text.data(), text.size(), 0);
   Json json = Json::parse(text, nullptr, false);
   BRIM_CHECK(json.is_object(), FileError,
              "[checkpoint] {} is no JSON object; the checkpoint is damaged", path);
@@ -95,6 +98,7 @@ Json state_json(const Checkpoint& c) {
           {"random_seed", c.random.seed},
           {"random_offset", c.random.offset},
           {"samples", c.samples},
+          {"devices", c.devices},
           {"recipe", c.recipe.toml()},
           {"classes", c.classes}};
 }
@@ -109,7 +113,13 @@ void write_checkpoint(const std::string& path, const Checkpoint& c) {
   io::write_safetensors(files[1], c.optimizer);
   io::write_safetensors(files[2], c.schedule);
   // A class that is named after a folder may be no UTF-8.
-  files[3].write(state_json(c).dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  const std::string state = state_json(c).dump(2, ' ', false, Json::error_handler_t::replace);
+  BRIM_CHECK(
+      state.size() < kMostText, FileError,
+      "[checkpoint] {}state.json would hold {} bytes, more than the {} that are read back; use "
+      "shorter class names",
+      at, state.size() + 1, kMostText);
+  files[3].write(state + "\n");
   for (io::AtomicFile& file : files) file.start_writeback();
   for (io::AtomicFile& file : files) file.commit(io::FolderSync::later);
   Json manifest = Json::object();
@@ -162,6 +172,7 @@ Checkpoint load_checkpoint_state(const std::string& path) {
   c.random = {.seed = field<uint64_t>(json, "random_seed", file),
               .offset = field<uint64_t>(json, "random_offset", file)};
   c.samples = count(json, "samples", file);
+  c.devices = field<std::string>(json, "devices", file);
   c.recipe = parse_recipe(field<std::string>(json, "recipe", file), file);
   c.recipe.name = field<std::string>(json, "name", file);
   const auto classes = json.find("classes");

@@ -47,6 +47,7 @@ struct Checkpoint {
   RandomKey random;  ///< state of Generator::global()
   Recipe recipe;
   int64_t samples = 0;               ///< of an epoch
+  std::string devices;               ///< that the run used: "sim:0,sim:1"
   std::vector<std::string> classes;  ///< of the training data, by label
   StateDict model;
   StateDict optimizer;

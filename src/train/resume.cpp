@@ -49,6 +49,33 @@ void check_same_classes(const std::vector<std::string>& now, const std::vector<s
       path, saved.size(), data, now.size(), at, name(saved), name(now));
 }
 
+/// "sim:0,sim:1"
+std::string names_of(const std::vector<Device>& devices) {
+  std::string text;
+  for (const Device device : devices) text += (text.empty() ? "" : ",") + device.str();
+  return text;
+}
+
+/// As many devices as before: each of them works on its own part of a batch. Returns whether they
+/// are of the same kinds.
+bool check_same_devices(const std::vector<Device>& now, const std::string& saved,
+                        const std::string& path) {
+  std::vector<Device> before;
+  try {
+    before = Device::list(saved);
+  } catch (const DeviceError&) {
+    raise<FileError>("[resume] {} names no devices: '{}'; the checkpoint is damaged", path, saved);
+  }
+  BRIM_CHECK(
+      now.size() == before.size(), ValueError,
+      "[resume] {} was trained on {}, and now it is {}; use as many devices (--device {}), or "
+      "start anew",
+      path, saved, names_of(now), saved);
+  for (size_t i = 0; i < now.size(); ++i)
+    if (now[i].kind != before[i].kind) return false;
+  return true;
+}
+
 /// The same folder, whether it is there yet or not.
 bool same_folder(const std::string& a, const std::string& b) {
   std::error_code error;
@@ -66,6 +93,11 @@ void Trainer::State::prepare_out() {
   out = options.out.empty() ? from : options.out;
   const bool goes_on = !from.empty() && same_folder(out, from);
   std::error_code ignored;
+  BRIM_CHECK(
+      from.empty() || !fs::exists(from + "/manifest.json", ignored), FileError,
+      "[resume] {} is a checkpoint itself; give the folder that it lies in, and the run goes "
+      "on from the newest one there",
+      from);
   if (!from.empty() && !fs::is_directory(from, ignored)) {
     BRIM_CHECK(goes_on && !options.out.empty() && !fs::exists(from, ignored), FileError,
                "[resume] there is no folder {}; to begin there when nothing is there yet, give "
@@ -99,9 +131,13 @@ void Trainer::State::prepare_out() {
   }
   if (out.empty()) return;
   // Nothing is changed in the folder before this run is sure to begin.
-  if (lock->held()) remove_leftovers(out);
-  if (!goes_on) return;
-  for (const auto& damaged : found.damaged) set_aside(damaged.path);
+  if (lock->held())
+    remove_leftovers(out);
+  else if (options.warn)
+    options.warn(fmt::format(
+        "the file system of {} has no locks; make sure that no other run uses this folder", out));
+  if (goes_on)
+    for (const auto& damaged : found.damaged) set_aside(damaged.path);
   if (!fs::exists(checkpoint_path(out, best.steps), ignored)) best = {};
 }
 
@@ -109,6 +145,9 @@ void Trainer::State::load(const std::string& path) {
   const Checkpoint c = load_checkpoint(path);
   check_same_recipe(recipe, c.recipe, path);
   check_same_classes(loader.source().classes(), c.classes, recipe.data, path);
+  if (!check_same_devices(options.devices, c.devices, path) && options.warn)
+    options.warn(fmt::format("{} was trained on {} and goes on on {}; to stay there: --device {}",
+                             path, c.devices, names_of(options.devices), c.devices));
   BRIM_CHECK(recipe.epochs >= c.at.epoch + (c.at.batch > 0), ValueError,
              "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
              "more than {} (--epochs)",
@@ -140,6 +179,7 @@ Checkpoint Trainer::State::snapshot() const {
           .random = Generator::global().state(),
           .recipe = recipe,
           .samples = loader.samples(),
+          .devices = names_of(options.devices),
           .classes = loader.source().classes(),
           .model = model->state_dict(),
           .optimizer = optimizer->state_dict(),

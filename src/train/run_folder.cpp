@@ -52,11 +52,23 @@ bool is_scratch_name(std::string name) {
   return name == kBest || number_of(name) >= 0;
 }
 
+/// What lies in a folder; nothing in one that is not there. Throws FileError: a folder that cannot
+/// be read must not look empty.
+std::vector<fs::directory_entry> entries(const std::string& folder) {
+  std::vector<fs::directory_entry> found;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    found.push_back(*it);
+  BRIM_CHECK(!error || error == std::errc::no_such_file_or_directory, FileError,
+             "[checkpoint] the folder {} cannot be read: {}; check its permissions and the disk",
+             folder, error.message());
+  return found;
+}
+
 /// Checkpoints by number.
 std::map<int64_t, fs::path> numbered(const std::string& folder) {
   std::map<int64_t, fs::path> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
+  for (const fs::directory_entry& entry : entries(folder)) {
     const int64_t number = number_of(entry.path().filename().string());
     std::error_code ignored;
     if (number >= 0 && entry.is_directory(ignored)) found[number] = entry.path();
@@ -82,7 +94,7 @@ void remove_checkpoint(const fs::path& path) {
 }
 
 /// Lets DIR/best lead to the checkpoint. It is a convenience: where links cannot be made, or
-/// something else has that name, there is none.
+/// something else has that name, there is none; it never leads to another one.
 void link_best(const fs::path& root, int64_t steps) {
   const fs::path link = root / kBest;
   const std::string target = name_of(steps);
@@ -94,6 +106,7 @@ void link_best(const fs::path& root, int64_t steps) {
   fs::remove(scratch, error);
   fs::create_symlink(target, scratch, error);
   if (!error) fs::rename(scratch, link, error);
+  if (error && fs::is_symlink(there)) fs::remove(link, error);
 }
 
 }  // namespace
@@ -104,8 +117,9 @@ void make_folder(const std::string& folder) {
   BRIM_CHECK(!error && fs::is_directory(folder, error), FileError,
              "[checkpoint] the folder {} cannot be made: {}; choose another --out", folder,
              error ? error.message() : "a file of that name is there");
-  BRIM_CHECK(access(folder.c_str(), W_OK | X_OK) == 0, FileError,
-             "[checkpoint] the folder {} is not writable; choose another --out", folder);
+  BRIM_CHECK(access(folder.c_str(), R_OK | W_OK | X_OK) == 0, FileError,
+             "[checkpoint] the folder {} is not readable and writable; choose another --out",
+             folder);
 }
 
 std::string checkpoint_path(const std::string& folder, int64_t steps) {
@@ -172,7 +186,10 @@ void set_aside(const std::string& path) {
 
 FolderLock::FolderLock(const std::string& folder)
     : fd_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (fd_ < 0 || flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
+  BRIM_CHECK(fd_ >= 0, FileError,
+             "[train] the folder {} cannot be opened: {}; check its permissions", folder,
+             io::error_text(errno));
+  if (flock(fd_, LOCK_EX | LOCK_NB) == 0) return;
   const int error = errno;
   close(fd_);
   fd_ = -1;
@@ -189,7 +206,7 @@ FolderLock::~FolderLock() {
 void remove_leftovers(const std::string& folder) {
   std::vector<fs::path> leftovers;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error))
+  for (const fs::directory_entry& entry : entries(folder))
     if (is_scratch_name(entry.path().filename().string())) leftovers.push_back(entry.path());
   for (const fs::path& path : leftovers) fs::remove_all(path, error);
 }

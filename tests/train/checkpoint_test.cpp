@@ -2,6 +2,8 @@
 #include "train/run_folder.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <brim/ops/create.h>
 
@@ -29,6 +31,7 @@ Checkpoint sample(int64_t steps) {
   c.recipe.name = "mine";
   c.recipe.optimizer.lr = 0.1234567890123;
   c.samples = 60;
+  c.devices = "cpu";
   c.classes = {"ant",
                "b\xe9"
                "e"};
@@ -80,6 +83,7 @@ TEST(Checkpoint, RoundTrip) {
   EXPECT_EQ(c.recipe.name, "mine");
   EXPECT_EQ(c.recipe.optimizer.lr, 0.1234567890123);
   EXPECT_EQ(c.samples, 60);
+  EXPECT_EQ(c.devices, "cpu");
   EXPECT_EQ(c.classes, (Names{"ant", "b\ufffde"}));
   EXPECT_EQ(c.model.at("w").to_vector<float>(), std::vector<float>(4, 42));
   EXPECT_EQ(c.optimizer.size(), 2U);
@@ -164,7 +168,7 @@ TEST(Checkpoint, DamagedOnesArePassedOver) {
   EXPECT_EQ(found.path, name(2));
   ASSERT_EQ(found.damaged.size(), 2U);
   EXPECT_EQ(found.damaged[0].path, name(4));
-  EXPECT_NE(found.damaged[0].reason.find("manifest.json is missing"), std::string::npos);
+  EXPECT_NE(found.damaged[0].reason.find("manifest.json: No such file"), std::string::npos);
   EXPECT_EQ(found.damaged[1].path, name(3));
 
   set_aside(name(4));
@@ -225,6 +229,54 @@ TEST(Checkpoint, FoldersThatCannotBeUsed) {
   EXPECT_THROW(make_folder(folder / "file"), FileError);
   EXPECT_THROW(save_checkpoint(folder / "file/below", sample(1), 1), FileError);
   EXPECT_THROW((void)load_checkpoint(folder / "absent"), FileError);
+}
+
+TEST(Checkpoint, ManyClassesAreReadBack) {
+  const testing::TemporaryFolder folder;
+  Checkpoint c = sample(3);
+  for (int i = 0; i < 20'000; ++i) c.classes.push_back(std::string(100, 'c') + std::to_string(i));
+  save_checkpoint(folder / "run", c, 2);  // state.json has 2 MB
+  EXPECT_EQ(load_checkpoint(folder / "run/checkpoint-00000003").classes.size(), c.classes.size());
+}
+
+TEST(Checkpoint, BestNeverLeadsToAnotherOne) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder / "run";
+  Checkpoint c = sample(1);
+  c.best = {.steps = 1, .loss = 2};
+  save_checkpoint(run, c, 1);
+  EXPECT_EQ(fs::read_symlink(run + "/best"), "checkpoint-00000001");
+  // A folder has the name under which the new link would be made, and something lies in it.
+  fs::create_directories(run + "/.best." + std::to_string(getpid()) + ".tmp/x");
+  c = sample(2);
+  c.best = {.steps = 2, .loss = 1};
+  save_checkpoint(run, c, 1);
+  EXPECT_FALSE(fs::is_symlink(run + "/best"));
+  EXPECT_EQ(list_checkpoints(run).size(), 1U);
+}
+
+TEST(Checkpoint, PipesAndDevicesAreNotWaitedFor) {
+  const testing::TemporaryFolder folder;
+  save_checkpoint(folder / "run", sample(1), 2);
+  const std::string file = folder / "run/checkpoint-00000001/optimizer.safetensors";
+  fs::remove(file);
+  ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+  EXPECT_NE(error_of(folder / "run/checkpoint-00000001").find("not a regular file"),
+            std::string::npos);
+  fs::remove(file);
+  fs::create_symlink("/dev/zero", file);
+  EXPECT_NE(error_of(folder / "run/checkpoint-00000001").find("not a regular file"),
+            std::string::npos);
+}
+
+TEST(Checkpoint, AFolderThatCannotBeReadIsNotEmpty) {
+  if (geteuid() == 0) GTEST_SKIP() << "root may read everything";
+  const testing::TemporaryFolder folder;
+  save_checkpoint(folder / "run", sample(1), 2);
+  fs::permissions(folder / "run", fs::perms::owner_write | fs::perms::owner_exec);
+  EXPECT_THROW(list_checkpoints(folder / "run"), FileError);
+  EXPECT_THROW(FolderLock{folder / "run"}, FileError);
+  fs::permissions(folder / "run", fs::perms::owner_all);
 }
 
 }  // namespace

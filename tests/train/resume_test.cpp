@@ -379,5 +379,50 @@ TEST_F(ResumeTest, OptionsOutOfRange) {
   EXPECT_NE(error_of(o).find("below 0"), std::string::npos);
 }
 
+TEST_F(ResumeTest, AnotherNumberOfDevicesIsRefused) {
+  if (Device::count("sim") < 2) GTEST_SKIP() << "needs two virtual accelerators";
+  recipe.model = "tutorial-cnn";
+  const std::string run = folder / "run";
+  TrainOptions o = options(run);
+  o.max_steps = 2;
+  o.devices = {Device::sim(0), Device::sim(1)};
+  train(o);
+  EXPECT_NE(error_of({.resume = run}).find("--device sim:0,sim:1"), std::string::npos);
+}
+
+TEST_F(ResumeTest, AnotherKindOfDeviceIsTold) {
+  if (Device::count("sim") < 1) GTEST_SKIP() << "needs a virtual accelerator";
+  recipe.model = "tutorial-cnn";
+  const std::string run = folder / "run";
+  TrainOptions o = options(run);
+  o.max_steps = 2;
+  o.devices = {Device::sim(0)};
+  train(o);
+  train_part(run, 1);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("was trained on sim:0 and goes on on cpu"), std::string::npos);
+}
+
+TEST_F(ResumeTest, ACheckpointIsNoRun) {
+  const std::string run = folder / "run";
+  fs::create_directories(run);
+  train_part(run, 2);
+  const std::string error =
+      error_of({.out = folder / "other", .resume = run + "/checkpoint-00000002"});
+  EXPECT_NE(error.find("is a checkpoint itself"), std::string::npos) << error;
+}
+
+TEST_F(ResumeTest, AnotherFolderHasABestOfItsOwn) {
+  const std::string a = folder / "a", b = folder / "b";
+  recipe.optimizer.lr = 0.05;
+  TrainOptions o = options(a);
+  o.max_steps = 9;  // one epoch
+  train(o);
+  o = options(b);
+  o.resume = a;
+  train(o);
+  EXPECT_TRUE(fs::exists(b + "/best/manifest.json"));
+}
+
 }  // namespace
 }  // namespace brim::train
