@@ -9,6 +9,7 @@
 #include <new>
 
 #include "cli/command.h"
+#include "cli/say.h"
 #include "cli/start.h"
 #include "cli/suggest.h"
 
@@ -103,24 +104,29 @@ Register::Register(Command command) { registry().push_back(std::move(command)); 
 
 int main(int argc, char** argv) {
   brim::cli::mark_start();
-  // Writing beyond a file-size limit shall be an error that is reported, not the end.
+  // Writing beyond a file-size limit, or to a pipe whose reader is gone, shall be an error that is
+  // reported, not the end.
   std::signal(SIGXFSZ, SIG_IGN);
+  std::signal(SIGPIPE, SIG_IGN);
   int code = 1;
   try {
     code = brim::cli::run(argc, argv);
-    if (std::fflush(stdout) != 0 && code == 0) {
-      std::fputs("brim: error: [cli] standard output cannot be written; is the disk full?\n",
-                 stderr);
+    const bool lost = std::fflush(stdout) != 0 || std::ferror(stdout) != 0;
+    if (lost && code == 0) {
+      std::fputs(
+          "brim: error: [cli] standard output cannot be written; is the disk full, or did the "
+          "reader of a pipe end?\n",
+          stderr);
       code = 1;
     }
   } catch (const brim::cli::UsageError& e) {
-    fmt::print(stderr, "brim: error: {}\n", brim::cli::one_line(e.what()));
+    brim::cli::say(stderr, "brim: error: {}\n", brim::cli::one_line(e.what()));
     code = 2;
   } catch (const std::bad_alloc&) {
     std::fputs("brim: error: [memory] the system has no memory left; use a smaller batch\n",
                stderr);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "brim: error: {}\n", brim::cli::one_line(e.what()));
+    brim::cli::say(stderr, "brim: error: {}\n", brim::cli::one_line(e.what()));
   }
   return code;
 }

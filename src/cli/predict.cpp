@@ -37,12 +37,28 @@ data::Transform transform_of(const train::Recipe& recipe) {
   return transform;
 }
 
-int64_t class_count(const train::WeightsInfo& info, const train::WeightsFile& file) {
+/// What the file says, or else the size that the network's number of classes sets in it.
+int64_t class_count(const train::WeightsInfo& info, const train::WeightsFile& file,
+                    const std::string& model) {
   if (!info.classes.empty()) return static_cast<int64_t>(info.classes.size());
-  // The last bias has one element per class.
-  for (auto it = file.names().rbegin(); it != file.names().rend(); ++it)
-    if (file.info(*it).shape.rank() == 1) return file.info(*it).shape[0];
-  raise<FileError>("[predict] {} does not tell how many classes it knows", file.path());
+  const NamedTensors two = nn::make_model(model, {.classes = 2})->named_parameters();
+  const NamedTensors three = nn::make_model(model, {.classes = 3})->named_parameters();
+  for (size_t i = 0; i < std::min(two.size(), three.size()); ++i) {
+    const auto& [name, x] = two[i];
+    const Shape &a = x.shape(), &b = three[i].second.shape();
+    if (a == b || a.rank() != b.rank()) continue;
+    const auto& names = file.names();
+    BRIM_CHECK(std::find(names.begin(), names.end(), name) != names.end(), FileError,
+               "[predict] {} holds no {}, which would tell how many classes it knows; name the "
+               "recipe of its network, which is not {}, with --recipe",
+               file.path(), name, model);
+    const Shape& shape = file.info(name).shape;
+    for (int d = 0; d < a.rank(); ++d)
+      if (a[d] == 2 && b[d] == 3 && d < shape.rank() && shape[d] > 0) return shape[d];
+  }
+  raise<FileError>(
+      "[predict] {} does not tell how many classes it knows; use weights that `brim train` wrote",
+      file.path());
 }
 
 int run(const Options& o) {
@@ -54,8 +70,8 @@ int run(const Options& o) {
   BRIM_CHECK(info.recipe || !o.recipe.empty(), ValueError,
              "[predict] {} does not say which recipe made it; name one with --recipe", o.weights);
   const train::Recipe recipe = o.recipe.empty() ? *info.recipe : train::load_recipe(o.recipe);
-  const auto model =
-      nn::make_model(recipe.model, {.classes = class_count(info, file), .device = device});
+  const auto model = nn::make_model(
+      recipe.model, {.classes = class_count(info, file, recipe.model), .device = device});
   train::load_weights(file, *model);
   model->eval();
 

@@ -11,6 +11,7 @@
 #include <cstdio>
 
 #include "cli/format.h"
+#include "cli/say.h"
 
 namespace brim::cli {
 namespace {
@@ -36,7 +37,7 @@ void ProgressDisplay::draw(double fraction, const std::string& text) {
   if (width >= 8)
     bar = fmt::format("[{}{}] ", std::string(static_cast<size_t>(full), '#'),
                       std::string(static_cast<size_t>(width - full), '.'));
-  fmt::print(stderr, "\r{}{}\x1b[K", bar, text);
+  say(stderr, "\r{}{}\x1b[K", bar, text);
   std::fflush(stderr);
   open_ = true;
   last_draw_ = now();
@@ -57,8 +58,8 @@ void ProgressDisplay::show(const train::Progress& p) {
          fmt::format("epoch {}/{}  step {}/{}{}  {} left", p.epoch + 1, p.epochs, p.step, p.steps,
                      numbers, format_duration(p.seconds_left)));
   } else if (p.report) {
-    fmt::print("epoch {}/{}  step {}/{}{}  {} left\n", p.epoch + 1, p.epochs, p.step, p.steps,
-               numbers, format_duration(p.seconds_left));
+    say(stdout, "epoch {}/{}  step {}/{}{}  {} left\n", p.epoch + 1, p.epochs, p.step, p.steps,
+        numbers, format_duration(p.seconds_left));
     std::fflush(stdout);
   }
 }
@@ -72,7 +73,7 @@ void ProgressDisplay::show(const std::string& what, double fraction) {
   } else if (percent / 10 > last_tenth_ && now() - last_line_ >= 1) {
     last_tenth_ = percent / 10;
     last_line_ = now();
-    fmt::print("{} {} %\n", what, percent);
+    say(stdout, "{} {} %\n", what, percent);
     std::fflush(stdout);
   }
 }

@@ -16,6 +16,7 @@
 #include "cli/libraries.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/say.h"
 #include "cli/signals.h"
 #include "cli/start.h"
 #include "io/atomic_file.h"
@@ -131,6 +132,12 @@ std::string resume_hint(const Options& o, const train::Trainer& trainer,
   const bool all = last.ends_with(train::checkpoint_path("", result.total_steps));
   std::string command = "brim train --resume " + shell_word(kept.empty() ? o.resume : folder);
   if (kept.empty()) command += " --out " + shell_word(folder);
+  if (o.steps) {  // those that the checkpoint lacks
+    const int64_t end = trainer.steps_before() + *o.steps;
+    const int64_t held =
+        kept.empty() ? trainer.steps_before() : std::stoll(last.substr(last.rfind('-') + 1));
+    command += fmt::format(" --steps {}", end - held);
+  }
   return fmt::format("stopped at step {}{}; to go on: {}{}", result.total_steps,
                      all ? "" : fmt::format(", the last checkpoint is {}", last), command,
                      o.repeated);
@@ -152,10 +159,10 @@ void save_trace(const diag::Trace& trace, const std::string& path, bool quiet) {
   trace.write([&](std::string_view piece) { file.write(piece); });
   file.commit();
   if (trace.dropped() > 0)
-    fmt::print(stderr, "brim: warning: the trace holds the first {} events, {} are left out\n",
-               trace.events(), trace.dropped());
+    say(stderr, "brim: warning: the trace holds the first {} events, {} are left out\n",
+        trace.events(), trace.dropped());
   if (!quiet)
-    fmt::print("trace of {} events in {}; open it in ui.perfetto.dev\n", trace.events(), path);
+    say(stdout, "trace of {} events in {}; open it in ui.perfetto.dev\n", trace.events(), path);
 }
 
 int run(const Options& o) {
@@ -177,7 +184,7 @@ int run(const Options& o) {
   const std::atomic<int>& stop = watch_signals();
   const auto warn = [&](const std::string& line) {
     display.finish();
-    fmt::print(stderr, "brim: warning: {}\n", line);
+    say(stderr, "brim: warning: {}\n", line);
   };
   const train::TrainOptions options{.devices = devices,
                                     .workers = workers,
@@ -196,20 +203,20 @@ int run(const Options& o) {
   } catch (const Error&) {
     if (stop.load() == 0) throw;
     display.finish();
-    fmt::print(stderr, "brim: stopped before the first step; nothing was saved\n");
+    say(stderr, "brim: stopped before the first step; nothing was saved\n");
     return 128 + stop.load();
   }
   train::Trainer& trainer = *opened;
   display.finish();
   if (!quiet) {
-    fmt::print("{}: {} images of {}, {} epochs of batch {} on {}, seed {}\n", recipe.name,
-               trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch,
-               names_of(devices), recipe.seed);
+    say(stdout, "{}: {} images of {}, {} epochs of batch {} on {}, seed {}\n", recipe.name,
+        trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch, names_of(devices),
+        recipe.seed);
     if (!trainer.resumed_from().empty())
-      fmt::print("going on from {}, after step {}\n", trainer.resumed_from(),
-                 trainer.steps_before());
+      say(stdout, "going on from {}, after step {}\n", trainer.resumed_from(),
+          trainer.steps_before());
     else if (!o.resume.empty())
-      fmt::print("{} holds no checkpoint yet: beginning anew\n", o.resume);
+      say(stdout, "{} holds no checkpoint yet: beginning anew\n", o.resume);
     std::fflush(stdout);
   }
   std::optional<diag::Trace> trace;
@@ -217,7 +224,8 @@ int run(const Options& o) {
   train::TrainResult result = trainer.train();
   display.finish();
   const bool trained = !result.stopped;
-  // What the training cost is told even if the weights cannot be written or the evaluation fails.
+  // What the training cost, and how to go on, is told even if something cannot be written or the
+  // evaluation fails.
   std::exception_ptr failure;
   const auto attempt = [&](const auto& action) {
     try {
@@ -234,32 +242,32 @@ int run(const Options& o) {
   if (trained) result.stopped = !result.test && !failure && stop.load() != 0;
 
   if (!quiet) {
-    fmt::print("{} steps in {:.1f} s: {:.0f} img/s, {:.0f} us per step\n", result.steps,
-               result.seconds, result.images_per_s, result.us_per_step);
+    say(stdout, "{} steps in {:.1f} s: {:.0f} img/s, {:.0f} us per step\n", result.steps,
+        result.seconds, result.images_per_s, result.us_per_step);
     if (trained && result.steps == 0)
-      fmt::print("all {} epochs were trained before; --epochs N goes on\n", recipe.epochs);
-    if (result.skipped > 0) fmt::print("{} corrupt samples were left out\n", result.skipped);
+      say(stdout, "all {} epochs were trained before; --epochs N goes on\n", recipe.epochs);
+    if (result.skipped > 0) say(stdout, "{} corrupt samples were left out\n", result.skipped);
     if (result.checkpoint_failures > 0)
-      fmt::print("{} checkpoints could not be written, {} were\n", result.checkpoint_failures,
-                 result.checkpoints);
+      say(stdout, "{} checkpoints could not be written, {} were\n", result.checkpoint_failures,
+          result.checkpoints);
     if (result.test)
-      fmt::print("{}", accuracy_table(*result.test));
+      say(stdout, "{}", accuracy_table(*result.test));
     else if (!result.stopped && !failure)
-      fmt::print("{} has no test split, so the accuracy is unknown\n", recipe.data);
-    for (const std::string& line : trainer.loader().decisions()) fmt::print("loader: {}\n", line);
+      say(stdout, "{} has no test split, so the accuracy is unknown\n", recipe.data);
+    for (const std::string& line : trainer.loader().decisions()) say(stdout, "loader: {}\n", line);
     for (const auto& [device, account] : result.accounts)
-      fmt::print("where the time of training went on {}\n{}", device.str(), account.table());
+      say(stdout, "where the time of training went on {}\n{}", device.str(), account.table());
   }
-  if (!o.json.empty()) write_json(result_json(o, recipe, result, startup_ms, trainer), o.json);
-  if (failure) std::rethrow_exception(failure);
-  if (!result.stopped) return 0;
+  if (!o.json.empty())
+    attempt([&] { write_json(result_json(o, recipe, result, startup_ms, trainer), o.json); });
   const std::string& folder = o.out.empty() ? o.resume : o.out;
-  if (trained)
-    fmt::print(stderr, "brim: stopped during the evaluation, after the training was finished{}\n",
-               folder.empty() ? "" : " and saved to " + folder);
-  else
-    fmt::print(stderr, "brim: {}\n", resume_hint(o, trainer, result));
-  return 128 + stop.load();
+  if (result.stopped && trained)
+    say(stderr, "brim: stopped during the evaluation, after the training was finished{}\n",
+        folder.empty() ? "" : " and saved to " + folder);
+  else if (result.stopped)
+    attempt([&] { say(stderr, "brim: {}\n", resume_hint(o, trainer, result)); });
+  if (failure) std::rethrow_exception(failure);
+  return result.stopped ? 128 + stop.load() : 0;
 }
 
 const Register train_command(

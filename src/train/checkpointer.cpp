@@ -33,6 +33,12 @@ void Checkpointer::save(int64_t steps, const std::function<Checkpoint()>& make,
                         std::optional<double> epoch_loss) {
   if (folder_.empty() || steps == saved_steps_) return;
   const diag::Span span("checkpoint", diag::Cause::checkpoint);
+  const auto warn = [&](const std::string& line) {
+    try {
+      if (warn_) warn_(line);
+    } catch (...) {  // training goes on though nobody could be told
+    }
+  };
   Checkpoint c = make();
   c.best = best_;
   if (epoch_loss && (best_.steps == 0 || *epoch_loss < best_.loss))
@@ -42,12 +48,12 @@ void Checkpointer::save(int64_t steps, const std::function<Checkpoint()>& make,
     best_ = c.best;
     saved_steps_ = steps;
     ++written_;
-    if (failing_ && warn_) warn_(fmt::format("checkpoints are written again (step {})", steps));
+    if (failing_) warn(fmt::format("checkpoints are written again (step {})", steps));
     failing_ = false;
   } catch (const FileError& e) {
     ++failures_;
-    if (!failing_ && warn_)
-      warn_(fmt::format(
+    if (!failing_)
+      warn(fmt::format(
           "the checkpoint of step {} could not be written: {}; training goes on, the last one "
           "stays, and the next is tried in its turn",
           steps, e.what()));

@@ -132,6 +132,7 @@ bool TrainingLoop::run_epoch() {
       report();
       reported = true;
     }
+    if (whole) return true;  // told once the epoch's checkpoint is kept
     if (reported) {
       tell(true);
     } else if (s_.options.progress &&
@@ -139,7 +140,7 @@ bool TrainingLoop::run_epoch() {
       last_tick_ = Clock::now();
       tell(false);
     }
-    if (whole || last) return whole;
+    if (last) return false;
   }
 }
 
@@ -151,6 +152,7 @@ void TrainingLoop::run(TrainResult& result) {
     at_.batch = at_.epoch_steps = 0;
     at_.epoch_reported = {};
     save(epoch_loss);
+    if (progress_.step > 0) tell(true);
   }
   clock_.end();
   for (const Device device : s_.options.devices) synchronize(device);

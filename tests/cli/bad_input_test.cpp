@@ -281,6 +281,24 @@ TEST_F(BadInput, FullDisk) {
   EXPECT_EQ(slurp(run + "/checkpoint-00000015/model.safetensors"), model);
 }
 
+TEST_F(BadInput, FullDiskThatTakesNoWordEither) {
+  const std::vector<std::string> args = {
+      "train", "tutorial-cnn", "--data", data(), "--epochs", "3", "--json", folder / "r.json"};
+  std::vector<std::string> keeping = args;
+  keeping.insert(keeping.end(), {"--out", folder / "new"});
+  EXPECT_EQ(run_brim(keeping, "ulimit -f 200;", "2>/dev/full").code, 1);
+  const std::string json = slurp(folder / "r.json");
+  EXPECT_NE(json.find("\"checkpoint_failures\": 3"), std::string::npos) << json;
+  EXPECT_NE(json.find("\"steps\": 45"), std::string::npos) << json;
+  EXPECT_EQ(run_brim({"trian"}, "", "2>/dev/full").code, 2);
+
+  const Ran ran = run_brim(args, "", ">/dev/full");
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+  EXPECT_NE(ran.err.find("standard output cannot be written"), std::string::npos) << ran.err;
+  EXPECT_NE(slurp(folder / "r.json").find("\"steps\": 45"), std::string::npos);
+}
+
 TEST_F(BadInput, MemoryLimitTooSmall) {
   train_fails({"--memory-limit", "100K", "--out", folder / "new"}, 1,
               {"[memory]", "--memory-limit", "102400"});

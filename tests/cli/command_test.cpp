@@ -1,6 +1,7 @@
 // The command as a user types it: training, JSON, resume, signals, evaluation, prediction, data.
 #include <brim/io/safetensors.h>
 #include <brim/nn/models.h>
+#include <brim/train/trainer.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -198,6 +199,23 @@ TEST_F(Command, ConvertsResNet18BothWays) {
   EXPECT_EQ(slurp(weights), slurp(folder / "b.safetensors"));
 }
 
+TEST_F(Command, PredictFindsTheNumberOfClasses) {
+  const auto net = nn::make_model("resnet18-cifar", {.classes = 7});
+  const std::string weights = folder / "a.safetensors", pth = folder / "a.pth";
+  io::save_safetensors(weights, net->state_dict(), {{"format", "pt"}});
+  ASSERT_EQ(run_brim({"convert", weights, pth}).code, 0);
+  write_pixel_png(folder / "p.png");
+  for (const std::string& file : {weights, pth}) {
+    const Ran ran = run_brim({"predict", "--weights", file, "--recipe", "resnet18-cifar", "--top",
+                              "1000", "--json", "-", folder / "p.png"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    EXPECT_EQ(json::parse(ran.out)["images"][0]["classes"].size(), 7U) << file;
+  }
+  const Ran ran = run_brim({"predict", "--weights", pth, "--recipe", "tutorial-cnn", "p.png"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find("a.pth holds no fc3."), std::string::npos) << ran.err;
+}
+
 /// Shell text that sends `signal` to the command, which `exec` puts in the shell's place, once
 /// `condition` holds.
 std::string signal_when(const std::string& condition, const std::string& signal) {
@@ -236,6 +254,77 @@ TEST_F(Command, SecondSignalEndsAtOnceWithoutHarm) {
                            signal_when(begun, "INT $p; kill -INT"));
   EXPECT_EQ(ran.code, 130) << ran.err;
   EXPECT_EQ(run_brim({"train", "--resume", out, "--steps", "1"}).err, "") << "nothing is damaged";
+}
+
+/// Shell text that makes a pipe whose reader ends after one byte.
+std::string short_reader(const std::string& pipe) {
+  return "mkfifo " + in_quotes(pipe) + "; ( head -c 1 <" + in_quotes(pipe) + " >/dev/null ) & ";
+}
+
+TEST_F(Command, TrainingGoesOnWithoutAReader) {
+  const std::string pipe = folder / "pipe";
+  Ran ran = run_brim(train({"--epochs", "9", "--json", folder / "r.json"}), short_reader(pipe),
+                     ">" + in_quotes(pipe));
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find("standard output cannot be written"), std::string::npos) << ran.err;
+  EXPECT_EQ(json::parse(slurp(folder / "r.json"))["epochs"], 9);
+
+  const std::string out = folder / "run", ended = folder / "ended";
+  const std::string begun = "ls " + in_quotes(out) + " 2>/dev/null | grep -q ^ch";
+  ran = run_brim(train({"--epochs", "100000", "--out", out}),
+                 short_reader(ended) + signal_when(begun, "INT"), ">" + in_quotes(ended));
+  EXPECT_EQ(ran.code, 130) << ran.err;
+  EXPECT_NE(ran.err.find("to go on: brim train --resume " + out), std::string::npos) << ran.err;
+}
+
+TEST_F(Command, StopTellsHowToGoOnThoughTheResultCannotBeWritten) {
+  const std::string out = folder / "run";
+  const Ran ran = run_brim(
+      train({"--epochs", "100000", "--steps", "900000", "--out", out, "--json", "/dev/full"}),
+      signal_when("ls " + in_quotes(out) + " 2>/dev/null | grep -q ^ch", "INT"));
+  EXPECT_EQ(ran.code, 1) << ran.err;
+  EXPECT_NE(ran.err.find("brim: error: "), std::string::npos) << ran.err;
+  int stopped_at = 0;
+  ASSERT_EQ(std::sscanf(ran.err.c_str(), "brim: stopped at step %d; ", &stopped_at), 1) << ran.err;
+  EXPECT_NE(ran.err.find("to go on: brim train --resume " + out + " --steps " +
+                         std::to_string(900000 - stopped_at) + " --data "),
+            std::string::npos)
+      << ran.err;
+}
+
+TEST_F(Command, EpochIsToldOnceItsCheckpointIsKept) {
+  train::Recipe recipe = train::load_recipe("tutorial-cnn");
+  recipe.data = folder / "data";
+  recipe.epochs = 2;
+  const std::string out = folder / "run";
+  std::vector<bool> kept;
+  const auto look = [&](const train::Progress& p) {
+    if (p.report && p.epoch_step == 15)
+      kept.push_back(
+          fs::exists(out + (p.epoch == 0 ? "/checkpoint-00000015" : "/checkpoint-00000030")));
+  };
+  train::Trainer(recipe, {.workers = 0, .out = out, .progress = look}).train();
+  EXPECT_EQ(kept, (std::vector<bool>{true, true}));
+}
+
+TEST_F(Command, WarningThatThrowsDoesNotEndTheTraining) {
+  train::Recipe recipe = train::load_recipe("tutorial-cnn");
+  recipe.data = folder / "data";
+  recipe.epochs = 2;
+  const std::string out = folder / "run";
+  int warnings = 0;
+  const auto lose_the_folder = [&](const train::Progress&) {
+    fs::remove_all(out);
+    std::ofstream(out) << "a file";
+  };
+  const auto warn = [&](const std::string&) {
+    ++warnings;
+    throw std::runtime_error("nobody listens");
+  };
+  train::Trainer trainer(recipe,
+                         {.workers = 0, .out = out, .progress = lose_the_folder, .warn = warn});
+  EXPECT_EQ(trainer.train().steps, 30);
+  EXPECT_EQ(warnings, 1);
 }
 
 TEST_F(Command, StopWithoutAFolderKeepsNothingAndSaysSo) {

@@ -29,12 +29,14 @@ inline std::string in_quotes(const std::string& text) {
   return result + "'";
 }
 
-/// `before`: shell text in front, such as "ulimit -f 1;".
-inline Ran run_brim(const std::vector<std::string>& args, const std::string& before = "") {
+/// `before`: shell text in front, such as "ulimit -f 1;". `after`: behind, such as "2>/dev/full".
+inline Ran run_brim(const std::vector<std::string>& args, const std::string& before = "",
+                    const std::string& after = "") {
   const TemporaryFolder scratch;
   std::string line = before + " exec " + in_quotes(brim_path());
   for (const std::string& arg : args) line += " " + in_quotes(arg);
-  line += " >" + in_quotes(scratch / "out") + " 2>" + in_quotes(scratch / "err") + " </dev/null";
+  line += " >" + in_quotes(scratch / "out") + " 2>" + in_quotes(scratch / "err") + " </dev/null " +
+          after;
   const int status = std::system(("timeout 100 sh -c " + in_quotes(line)).c_str());
   Ran ran;
   ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
