@@ -33,8 +33,9 @@ std::vector<std::string> known_data_sets();
 /// files; Source::open takes the folder. Each file is written as NAME.part, goes on where an
 /// earlier attempt ended, and gets its name once its published checksum (MD5) is right; with a
 /// wrong one it is deleted. Files that are there already are not fetched again. Archives are
-/// unpacked and removed. Throws ValueError for an unknown name, FileError when no address has the
-/// file, for a wrong checksum, and when the folder cannot be written.
+/// unpacked and removed. Commands that fetch into one folder wait for each other. Throws ValueError
+/// for an unknown name, FileError when no address has the file, for a wrong checksum, and when the
+/// folder cannot be written.
 std::vector<std::string> get_data_set(const std::string& name, const std::string& folder,
                                       const GetOptions& options = {});
 

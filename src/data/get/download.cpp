@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <memory>
 
@@ -56,10 +57,12 @@ struct Transfer {
   CURL* handle;
   std::FILE* file;
   const DownloadProgress& progress;
-  int64_t done;          // bytes in the file
-  bool begun = false;    // an answer with content came
-  bool stopped = false;  // by `progress`
-  int write_error = 0;   // errno
+  int64_t done;               // bytes in the file
+  int64_t start;              // where this answer begins in the file
+  bool begun = false;         // an answer with content came
+  bool stopped = false;       // by `progress`
+  std::exception_ptr thrown;  // by `progress`: not through the C of libcurl
+  int write_error = 0;        // errno
 
   long status() const {
     long code = 0;
@@ -72,7 +75,6 @@ struct Transfer {
     curl.info(handle, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &left);
     return left > 0 ? start + left : 0;
   }
-  int64_t start = 0;  // where this answer begins in the file
 };
 
 size_t on_data(const char* data, size_t, size_t bytes, void* user) {
@@ -93,11 +95,18 @@ size_t on_data(const char* data, size_t, size_t bytes, void* user) {
 
 int on_progress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   auto& t = *static_cast<Transfer*>(user);
-  t.stopped = t.progress && !t.progress(t.done, t.total());
+  try {
+    t.stopped = t.progress && !t.progress(t.done, t.total());
+  } catch (...) {
+    t.thrown = std::current_exception();
+    return 1;
+  }
   return t.stopped ? 1 : 0;
 }
 
 }  // namespace
+
+bool built_with_curl() { return true; }
 
 void download(const std::string& url, const std::string& part, const DownloadProgress& progress) {
   const Curl& curl = library();
@@ -111,7 +120,7 @@ void download(const std::string& url, const std::string& part, const DownloadPro
   const std::unique_ptr<CURL, decltype(curl.cleanup)> handle(curl.init(), curl.cleanup);
   if (!handle) throw std::bad_alloc();
   const auto held = static_cast<int64_t>(std::filesystem::file_size(part));
-  Transfer transfer{curl, handle.get(), file.get(), progress, held};
+  Transfer transfer{curl, handle.get(), file.get(), progress, held, held};
   const auto set = [&](CURLoption option, auto value) { curl.set(handle.get(), option, value); };
   const std::string range = fmt::format("{}-", held);
   set(CURLOPT_URL, url.c_str());
@@ -139,6 +148,7 @@ void download(const std::string& url, const std::string& part, const DownloadPro
 
   const CURLcode code = curl.perform(handle.get());
   if (std::fflush(file.get()) != 0 && transfer.write_error == 0) transfer.write_error = errno;
+  if (transfer.thrown) std::rethrow_exception(transfer.thrown);
   if (transfer.stopped) raise<Error>("{}: stopped; getting it again goes on there", part);
   if (transfer.write_error != 0) cannot_write(transfer.write_error);
   const long status = transfer.status();
@@ -153,6 +163,8 @@ void download(const std::string& url, const std::string& part, const DownloadPro
 #else
 
 namespace brim::data {
+
+bool built_with_curl() { return false; }
 
 void download(const std::string&, const std::string&, const DownloadProgress&) {
   raise<FileError>(

@@ -1,11 +1,18 @@
 // Downloads the files of known data sets (see brim/data/get.h).
 #include "data/get/get.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include <fmt/ranges.h>
 
@@ -46,61 +53,128 @@ const std::vector<RemoteSet>& sets() {
   return all;
 }
 
+int64_t size_of(const std::string& path) {
+  std::error_code error;
+  const auto bytes = fs::file_size(path, error);
+  return error ? 0 : static_cast<int64_t>(bytes);
+}
+
+// Keeps other commands from fetching into the same folder for as long as it lives. A killed one
+// leaves the file, but not the lock. Where files cannot be locked it does nothing.
+class FolderLock {
+ public:
+  FolderLock(const std::string& folder, const std::string& name, const GetOptions& options)
+      : path_((fs::path(folder) / ".brim-get.lock").string()) {
+    bool told = false;
+    while (!try_lock(folder)) {
+      if (!told && options.warn)
+        options.warn(fmt::format("{}: another command fetches into it; waiting for it", folder));
+      told = true;
+      if (options.progress && !options.progress({name, 0, 0}))
+        raise<Error>("{}: stopped; getting it again goes on there", folder);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  ~FolderLock() {
+    if (file_ < 0) return;
+    std::remove(path_.c_str());  // before another one can lock it
+    ::close(file_);
+  }
+
+ private:
+  // False: another one has it.
+  bool try_lock(const std::string& folder) {
+    std::error_code error;
+    fs::create_directories(folder, error);  // one that failed may just have removed it
+    const int file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (file < 0) return errno != ENOENT || error;
+    if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+      const bool other = errno == EWOULDBLOCK || errno == EINTR;
+      ::close(file);
+      return !other;
+    }
+    // The one before may have removed this file after it was opened here.
+    struct stat mine {
+    }, there{};
+    if (::fstat(file, &mine) != 0 || ::stat(path_.c_str(), &there) != 0 ||
+        mine.st_ino != there.st_ino) {
+      ::close(file);
+      return false;
+    }
+    file_ = file;
+    return true;
+  }
+
+  std::string path_;
+  int file_ = -1;
+};
+
 // Fetches from one address; goes on for as long as broken transfers bring something.
 void fetch(const std::string& url, const std::string& part, const RemoteFile& file,
            const GetOptions& options) {
-  const auto size = [&] {
-    std::error_code error;
-    const auto bytes = fs::file_size(part, error);
-    return error ? 0 : static_cast<int64_t>(bytes);
-  };
   constexpr int kMostAttempts = 20;
   for (int attempt = 1;; ++attempt) {
-    const int64_t before = size();
+    const int64_t before = size_of(part);
     try {
       return download(url, part, [&](int64_t done, int64_t total) {
         return !options.progress || options.progress({file.name, done, total});
       });
     } catch (const TransferError&) {
-      if (attempt == kMostAttempts || size() <= before) throw;
+      if (attempt == kMostAttempts || size_of(part) <= before) throw;
     }
+  }
+}
+
+// Fetches from one address until the checksum is right. What an earlier run left behind may be
+// wrong: then once more from the start. Returns what went wrong, or nothing.
+std::string fetch_checked(const std::string& url, const std::string& part, const RemoteFile& file,
+                          const GetOptions& options) {
+  while (true) {
+    const bool goes_on = size_of(part) > 0;
+    try {
+      fetch(url, part, file, options);
+    } catch (const TransferError& error) {
+      return error.what();
+    }
+    const std::string md5 = md5_of_file(part);
+    if (md5 == file.md5) return {};
+    std::remove(part.c_str());
+    const std::string reason =
+        fmt::format("{}: what came has MD5 {} instead of {}; it was deleted", url, md5, file.md5);
+    if (!goes_on) return reason;
+    if (options.warn) options.warn(reason + ", and is fetched from the start");
   }
 }
 
 // Puts the file into the folder, from the first address that has it.
 void get_file(const RemoteSet& set, const RemoteFile& file, const std::string& path,
               const GetOptions& options) {
-  const std::string part = path + ".part";
+  struct Part {
+    const std::string path;
+    ~Part() {
+      if (size_of(path) == 0) std::remove(path.c_str());
+    }
+  } const part{path + ".part"};
   std::vector<std::string> addresses = set.addresses;
   if (!options.mirror.empty()) addresses.insert(addresses.begin(), options.mirror);
   std::string reasons;
   for (std::string url : addresses) {
     if (!url.ends_with('/')) url += '/';
     url += file.name;
-    std::string reason;
-    try {
-      fetch(url, part, file, options);
-      const std::string md5 = md5_of_file(part);
-      if (md5 == file.md5) {
-        BRIM_CHECK(::rename(part.c_str(), path.c_str()) == 0, FileError,
-                   "{}: cannot rename {} to it: {}", path, part, std::strerror(errno));
-        return;
-      }
-      std::remove(part.c_str());
-      reason =
-          fmt::format("{}: what came has MD5 {} instead of {}; it was deleted", url, md5, file.md5);
-    } catch (const TransferError& error) {
-      reason = error.what();
+    const std::string reason = fetch_checked(url, part.path, file, options);
+    if (reason.empty()) {
+      BRIM_CHECK(::rename(part.path.c_str(), path.c_str()) == 0, FileError,
+                 "{}: cannot rename {} to it: {}", path, part.path, std::strerror(errno));
+      return;
     }
     if (options.warn) options.warn(reason);
     reasons += (reasons.empty() ? "" : "; ") + reason;
   }
-  std::error_code error;
-  const bool kept = fs::file_size(part, error) > 0 && !error;
-  if (!kept) std::remove(part.c_str());
-  raise<FileError>(
-      "[data] {}: cannot be fetched: {}; {}", file.name, reasons,
-      kept ? "try again later, it goes on where it ended" : "try again later, or another --mirror");
+  raise<FileError>("[data] {}: cannot be fetched: {}; {}", file.name, reasons,
+                   size_of(part.path) > 0 ? "try again later, it goes on where it ended"
+                                          : "try again later, or another --mirror");
 }
 
 // Writes the wanted files of an archive into the folder, without the folders inside the archive.
@@ -135,7 +209,12 @@ std::vector<std::string> get_files(const RemoteSet& set, const std::string& fold
   std::vector<std::string> paths;
   for (const std::string& name : set.unpacked) paths.push_back(place(name));
   const auto exists = [&](const std::string& path) { return fs::exists(path, error); };
-  if (!paths.empty() && std::all_of(paths.begin(), paths.end(), exists)) return paths;
+  const auto complete = [&] {
+    return !paths.empty() && std::all_of(paths.begin(), paths.end(), exists);
+  };
+  if (complete()) return paths;
+  const FolderLock lock(folder, set.files[0].name, options);
+  if (complete()) return paths;  // another command brought it
   for (const RemoteFile& file : set.files) {
     const std::string path = place(file.name);
     if (!exists(path) || md5_of_file(path) != file.md5) get_file(set, file, path, options);
