@@ -3,6 +3,7 @@
 #include <brim/data/convert.h>
 #include <brim/data/source.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -117,6 +118,19 @@ TEST_F(ConvertFormats, NothingIsLeftOfAFailure) {
   }
 }
 
+TEST_F(ConvertFormats, WhatAKilledCommandLeftIsNotTakenOver) {
+  for (const DataFormat format : {DataFormat::folder, DataFormat::shards, DataFormat::tar}) {
+    const std::string out = folder / (std::string("k-") + to_string(format));
+    const std::string stale = out + ".tmp" + std::to_string(::getpid());
+    write_bytes(stale + "/train/dog/old.jpg", jpeg(32, 32, 9));
+    for (const std::string& file : convert(folder / "rgb", out, format).files)
+      EXPECT_EQ(file.find("dog"), std::string::npos) << file;
+    EXPECT_EQ(contents_of(where(out, format), Split::train),
+              contents_of(folder / "rgb", Split::train));
+    EXPECT_FALSE(fs::exists(stale));
+  }
+}
+
 TEST_F(ConvertFormats, WhatDoesNotFitSaysSo) {
   const auto error_of = [&](const std::string& input, DataFormat format) {
     return message_of<FileError>([&] { convert(input, folder / "x", format); });
@@ -132,6 +146,10 @@ TEST_F(ConvertFormats, WhatDoesNotFitSaysSo) {
             std::string::npos);
   convert(folder / "rgb", folder / "there", DataFormat::tar, {.overwrite = true});
   EXPECT_EQ(Source::open(folder / "there", Split::train)->size(), 5);
+  EXPECT_EQ(message_of<FileError>([&] {
+              convert(folder / "rgb", folder / "grey", DataFormat::tar, {.overwrite = true});
+            }),
+            (folder / "grey") + ": exists already and is not a file; choose another name");
   EXPECT_THROW(convert(folder / "rgb", folder / "rgb", DataFormat::folder, {.overwrite = true}),
                FileError);
   EXPECT_THROW(convert(folder / "rgb", folder / "x", DataFormat::tar, {.side = -1}), ValueError);

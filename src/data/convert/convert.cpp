@@ -37,7 +37,11 @@ constexpr DataFormat kFormats[] = {DataFormat::cifar10, DataFormat::idx,
 class Temporary {
  public:
   explicit Temporary(const std::string& path)
-      : path_(path), name_(fmt::format("{}.tmp{}", path, ::getpid())) {}
+      : path_(path), name_(fmt::format("{}.tmp{}", path, ::getpid())) {
+    std::error_code error;
+    fs::remove_all(name_, error);  // of a killed command that had this number
+    BRIM_CHECK(!error, FileError, "{}: cannot remove: {}; remove it", name_, error.message());
+  }
   Temporary(const Temporary&) = delete;
   Temporary& operator=(const Temporary&) = delete;
   ~Temporary() {
@@ -81,7 +85,8 @@ SinkSample prepare(const Source& source, int64_t i, int side, bool as_file) {
     std::vector<uint8_t> buffer;
     const auto bytes = source.file(i, buffer);
     if (!bytes.empty()) {
-      decode_image(bytes, sample.name, sample.image);  // what is damaged is not passed on
+      static thread_local Image unused;
+      decode_image(bytes, sample.name, unused);  // what is damaged is not passed on
       sample.extension = looks_like_jpeg(bytes) ? "jpg" : "png";
       sample.file.assign(bytes.begin(), bytes.end());
       return sample;
@@ -97,7 +102,10 @@ SinkSample prepare(const Source& source, int64_t i, int side, bool as_file) {
               });
     sample.image = std::move(resized);
   }
-  if (as_file) sample.file = encode_png(sample.image), sample.extension = "png";
+  if (as_file) {
+    sample.file = encode_png(sample.image), sample.extension = "png";
+    sample.image = {};  // it would wait in the queue
+  }
   return sample;
 }
 
@@ -196,9 +204,11 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
   const bool exists = fs::exists(path, error);
   const bool empty =
       exists && !one_file && fs::is_directory(path, error) && fs::is_empty(path, error);
-  const bool replaced = exists && one_file && options.overwrite && fs::is_regular_file(path, error);
-  BRIM_CHECK(!exists || empty || replaced, FileError, "{}: exists already; choose another name{}",
-             path, one_file ? ", or --overwrite it" : "");
+  const bool replaceable = one_file && fs::is_regular_file(path, error);
+  BRIM_CHECK(!exists || empty || (replaceable && options.overwrite), FileError,
+             "{}: exists already{}; choose another name{}", path,
+             one_file && !replaceable ? " and is not a file" : "",
+             replaceable ? ", or --overwrite it" : "");
 
   const auto open_progress = [&](double fraction) {
     return !options.progress || options.progress({0, fraction, "open"});
