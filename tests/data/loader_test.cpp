@@ -158,6 +158,55 @@ TEST(LoaderTuning, GoesOnWithTheSlotsThatTheMemoryHolds) {
   EXPECT_EQ(batches, 30);
 }
 
+TEST(LoaderTuning, SlotsTakenBackGiveTheirMemoryBack) {
+  const auto source = std::make_shared<FakeSource>(400);
+  Allocator& allocator = Allocator::of(Device::cpu());
+  const auto state = std::make_shared<Loader::State>(source, kAugment, LoaderOptions{.batch = 4});
+  if (!state->tunes()) GTEST_SKIP() << "one CPU: nothing to tune";
+  int changes = 0;
+  state->telling = [](const Stretch&) { return true; };
+  state->observe = [&](const Stretch&) { return LoaderSizes{2, ++changes % 50 == 1 ? 48 : 3}; };
+  const auto before = allocator.stats().live;
+  const auto used = [&] { return allocator.stats().live - before; };
+  auto pipeline = std::make_unique<Epoch::Pipeline>(state, 0, 0);
+  pipeline->start();
+  Epoch epoch(std::move(pipeline));
+  decltype(used()) all = 0;
+  for (int batch = 0; epoch.next() != nullptr; ++batch) {
+    if (batch == 1 || batch == 51) all = used();  // 48 slots
+    if (batch == 48 || batch == 98) {
+      EXPECT_LE(used(), all * 3 / 48) << batch;  // one went with each batch
+    }
+  }
+}
+
+TEST(LoaderTuning, StartsWithFewerSlotsThanTheTunerChose) {
+  const auto source = std::make_shared<FakeSource>(4000);
+  Allocator& allocator = Allocator::of(Device::cpu());
+  const LoaderOptions options{.batch = 400, .workers = 2};  // 147 KB each
+  const auto state = std::make_shared<Loader::State>(source, kAugment, options);
+  const LoaderSizes configured = state->sizes();
+  state->observe({.batches = 100, .seconds = 1, .waited = 0.5, .idle = 100});
+  ASSERT_GT(state->sizes().slots, configured.slots + 2);
+  const auto start_with = [&](int slots) {
+    auto pipeline = std::make_unique<Epoch::Pipeline>(state, 0, 0);
+    allocator.set_limit(allocator.stats().live + slots * 160'000);
+    try {
+      pipeline->start();
+    } catch (...) {
+      allocator.set_limit(0);
+      throw;
+    }
+    allocator.set_limit(0);
+    Epoch epoch(std::move(pipeline));
+    int batches = 0;
+    while (epoch.next() != nullptr) ++batches;
+    return batches;
+  };
+  EXPECT_EQ(start_with(configured.slots + 1), 10);
+  EXPECT_THROW(start_with(configured.slots / 2), Error);
+}
+
 TEST(LoaderTuning, StopsInTheMiddleOfAChange) {
   const auto source = std::make_shared<FakeSource>(400);
   for (int stop = 1; stop < 20; ++stop) {

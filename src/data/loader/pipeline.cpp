@@ -41,17 +41,26 @@ void Epoch::Pipeline::start() {
 
 void Epoch::Pipeline::resize(LoaderSizes sizes) {
   const bool starting = threads_.empty();
-  while (static_cast<int>(slots_.size()) < sizes.slots) {
-    auto slot = std::make_unique<Slot>();
+  const LoaderOptions& options = state_->options;
+  const int needed = starting ? (options.workers == 0 ? 1 : options.ahead + 2) : 0;
+  kept_ = std::max(sizes.slots, 1);
+  while (live_ < kept_) {
+    if (retired_.empty()) {
+      slots_.push_back(std::make_unique<Slot>());
+      retired_.push_back(slots_.back().get());
+    }
+    Slot& slot = *retired_.back();
     try {
-      recycle(*slot);
-    } catch (const Error&) {  // no memory: a running epoch goes on with what it has
-      if (starting) throw;
+      recycle(slot);
+    } catch (const Error&) {  // no memory: the tuner's wishes are none that must be met
+      if (live_ < needed) throw;
+      slot.x = {}, slot.y = {};
       break;
     }
-    slots_.push_back(std::move(slot));
+    retired_.pop_back();
+    ++live_;
     const Lock lock(mutex_);
-    free_.push_back(slots_.back().get());
+    free_.push_back(&slot);
   }
   int missing = 0;
   {
@@ -86,6 +95,23 @@ void Epoch::Pipeline::recycle(Slot& slot) {
   const int64_t n = std::min(state_->options.batch, state_->samples);
   if (!ours(slot.x)) slot.x = Tensor::empty({n, shape.channels, shape.height, shape.width});
   if (!ours(slot.y)) slot.y = Tensor::empty({n}, {.dtype = DType::i64});
+}
+
+void Epoch::Pipeline::give_back() {
+  Slot& slot = *handed_;
+  if (live_ > kept_) {
+    slot.batch.x = {}, slot.batch.y = {};
+    slot.x = {}, slot.y = {};
+    slot.ready = false;
+    handed_ = nullptr;
+    --live_;
+    retired_.push_back(&slot);
+    return;
+  }
+  recycle(slot);
+  handed_ = nullptr;
+  const Lock lock(mutex_);
+  free_.push_back(&slot);
 }
 
 void Epoch::Pipeline::add_sample(int64_t sample, Slot& slot, Scratch& scratch) {
@@ -201,16 +227,15 @@ Batch* Epoch::Pipeline::next_inline() {
 Batch* Epoch::Pipeline::next_from_workers() {
   const bool tuning = state_->tunes();
   const auto begin = tuning ? Clock::now() : Clock::time_point();
-  if (handed_ != nullptr) recycle(*handed_);
+  if (handed_ != nullptr) give_back();
   Slot* slot = nullptr;
   double waited = 0;
   {
     Lock lock(mutex_);
-    if (handed_ != nullptr) free_.push_back(std::exchange(handed_, nullptr));
     // Sleeping workers are woken when half of the slots are free, not for each one: a wake costs
     // more than a small batch. If the loop is about to wait for a batch that nobody has claimed,
     // all of them are free.
-    if (idle_ > 0 && 2 * free_.size() >= slots_.size()) wake();
+    if (idle_ > 0 && 2 * static_cast<int>(free_.size()) >= live_) wake();
     const auto ready = [&] { return !line_.empty() && line_.front()->ready; };
     if (!ready()) {
       const diag::Span span("loader", diag::Cause::input);

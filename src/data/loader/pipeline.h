@@ -54,10 +54,13 @@ class Epoch::Pipeline {
   void add_sample(int64_t sample, Slot& slot, Scratch& scratch);
   /// Prepares the slot's memory for another batch.
   void recycle(Slot& slot);
+  /// Makes the slot that the loop looked at free again, or ends it if there are too many.
+  void give_back();
   /// Hands the slot's batch to the loop, or throws what its making threw.
   Batch* hand_over(Slot& slot);
 
-  /// Starts or ends workers and adds slots; only the loop's thread calls it.
+  /// Starts or ends workers, adds slots, and says how many give_back is to leave; only the loop's
+  /// thread calls it.
   void resize(LoaderSizes sizes);
   /// Counts a batch and, where a stretch is telling, lets the tuner choose. `waited` in seconds.
   void tune(Clock::time_point now, double waited);
@@ -77,6 +80,8 @@ class Epoch::Pipeline {
   // Touched by the loop only.
   int64_t position_;            // next batch for the loop
   Slot* handed_ = nullptr;      // the slot that the loop looks at
+  std::vector<Slot*> retired_;  // slots without memory
+  int live_ = 0, kept_ = 0;     // slots with memory, and how many are to have it
   Stretch stretch_;             // goes on from epoch to epoch
   double carried_seconds_ = 0;  // of it, before stretch_begin_
   Clock::time_point stretch_begin_;
