@@ -168,9 +168,15 @@ TEST_F(ConvertFormats, HostileClassNamesMakeNoPaths) {
   ASSERT_NE(at, bytes.end());
   *at = '/';
   write_bytes(folder / "b.safetensors", bytes);
-  const auto text = message_of<FileError>(
+  auto text = message_of<FileError>(
       [&] { convert(folder / "b.safetensors", folder / "x", DataFormat::folder); });
   EXPECT_NE(text.find("cannot be the name of a folder"), std::string::npos) << text;
+  const std::string empty = "\\n\\n";
+  std::copy(empty.begin(), empty.end(), at);
+  write_bytes(folder / "c.safetensors", bytes);
+  text = message_of<FileError>(
+      [&] { convert(folder / "c.safetensors", folder / "x", DataFormat::safetensors); });
+  EXPECT_NE(text.find("empty name"), std::string::npos) << text;
 }
 
 TEST_F(ConvertFormats, Stops) {
