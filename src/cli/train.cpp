@@ -19,6 +19,7 @@
 #include "cli/say.h"
 #include "cli/signals.h"
 #include "cli/start.h"
+#include "core/device_names.h"
 #include "io/atomic_file.h"
 #include "train/run_folder.h"
 
@@ -65,13 +66,6 @@ int workers_of(const std::string& text) {
     throw UsageError(
         fmt::format("--workers '{}' is neither a number from 0 to 1024 nor auto", text));
   return workers;
-}
-
-/// "sim:0,sim:1"
-std::string names_of(const std::vector<Device>& devices) {
-  std::string text;
-  for (const Device device : devices) text += (text.empty() ? "" : ",") + device.str();
-  return text;
 }
 
 Json result_json(const Options& o, const train::Recipe& r, const train::TrainResult& result,

@@ -6,6 +6,7 @@
 #include <brim/train/weights.h>
 
 #include "core/check.h"
+#include "core/device_names.h"
 #include "train/trainer_state.h"
 
 namespace brim::train {
@@ -47,13 +48,6 @@ void check_same_classes(const std::vector<std::string>& now, const std::vector<s
       "[resume] {} was trained on {} classes, and {} has {}: class {} was {} and is {} now; give "
       "the data it was trained on (--data), or start anew",
       path, saved.size(), data, now.size(), at, name(saved), name(now));
-}
-
-/// "sim:0,sim:1"
-std::string names_of(const std::vector<Device>& devices) {
-  std::string text;
-  for (const Device device : devices) text += (text.empty() ? "" : ",") + device.str();
-  return text;
 }
 
 /// As many devices as before: each of them works on its own part of a batch. Returns whether they

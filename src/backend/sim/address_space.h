@@ -22,10 +22,6 @@ class AddressSpace {
 
   size_t capacity() const { return capacity_; }
   size_t free_bytes() const;
-  bool contains(const void* address) const {
-    const auto a = static_cast<const char*>(address);
-    return a >= front_ && a < front_ + capacity_;
-  }
   /// Where the bytes of a device address really are. For the device's own threads.
   void* translate(const void* address) const {
     return back_ + (static_cast<const char*>(address) - front_);
