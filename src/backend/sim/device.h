@@ -46,13 +46,14 @@ class Devices {
   /// drain(), then throws the first error that any of them met.
   void synchronize(int device);
   StreamChecker* checker();  ///< null while it is off
+  /// Ends all streams after what they do now. For the end of the process.
+  void stop();
 
  private:
   Devices();
   SimDevice& at(int device);
   std::vector<SimStream*> streams(int device);
   SimStream& add_stream(SimDevice& device);
-  void stop();
 
   std::recursive_mutex mutex_;
   SimOptions options_;

@@ -1,5 +1,7 @@
 #include "backend/sim/launch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -8,6 +10,15 @@
 
 namespace brim::sim {
 namespace {
+
+/// Ends the streams when the main thread calls exit: destructors of its thread_local objects run
+/// before those of statics, which kernels (oneDNN's, for one) may still need.
+struct StopBeforeStatics {
+  bool main_thread = gettid() == getpid();
+  ~StopBeforeStatics() {
+    if (main_thread) Devices::all().stop();
+  }
+};
 
 void spin(double seconds) {
   const auto end = Pacer::Clock::now() + std::chrono::duration_cast<Pacer::Clock::duration>(
@@ -19,6 +30,8 @@ void spin(double seconds) {
 }  // namespace
 
 void enqueue(const Stream& stream, Work work) {
+  static thread_local StopBeforeStatics stop;
+  (void)stop.main_thread;  // makes it
   Devices& devices = Devices::all();
   SimStream& target = devices.stream(stream);
   if (StreamChecker* checker = devices.checker())
