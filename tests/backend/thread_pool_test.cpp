@@ -82,6 +82,20 @@ TEST(ThreadPool, WhatAPartThrowsReachesTheCaller) {
     }
 }
 
+TEST(ThreadPool, ThreadsThatFellAsleepComeBack) {
+  const Threads guard(2);
+  for (int round = 0; round < 5; ++round) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::atomic<int> begun{0};
+    parallel_for(2, 1, [&](int64_t, int64_t) {  // each part waits for the other
+      ++begun;
+      const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (begun < 2 && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+      EXPECT_EQ(begun, 2);
+    });
+  }
+}
+
 TEST(ThreadPool, SeveralCallersAtOnce) {
   const Threads guard(3);
   std::atomic<int64_t> total{0};

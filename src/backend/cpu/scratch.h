@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <memory>
+#include <new>
 #include <thread>
 
 #include <brim/core/threads.h>
@@ -15,44 +15,47 @@ namespace brim::cpu {
 
 /// Room of `bytes` for each part of parallel_for(n, grain, ...) that can run at the same time.
 class PartScratch {
+  using Taken = std::atomic<bool>;
+
  public:
   PartScratch(const Context& context, int64_t n, int64_t grain, size_t bytes)
-      : count_(std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, num_threads())),
-        step_((bytes + kAlign - 1) / kAlign * kAlign),
-        memory_(context.workspace(static_cast<size_t>(count_) * step_)),
-        taken_(new std::atomic<bool>[static_cast<size_t>(count_)] {}) {}
+      : count_(static_cast<size_t>(
+            std::clamp<int64_t>(n / std::max<int64_t>(grain, 1), 1, num_threads()))),
+        step_(kAlign + (bytes + kAlign - 1) / kAlign * kAlign),
+        memory_(context.workspace(count_ * step_)) {
+    for (size_t i = 0; i < count_; ++i) new (memory_.as<char>() + i * step_) Taken(false);
+  }
 
-  /// One part's room, held until the end of the scope.
+  /// One part's room, held until the end of the scope. Aligned to 64 bytes.
   class Slot {
    public:
-    explicit Slot(const PartScratch& scratch) : scratch_(scratch) {
+    explicit Slot(const PartScratch& scratch) {
       // Ends at once: there is a slot for every thread, unless their number is changed meanwhile.
-      while (scratch_.taken_[at_].exchange(true, std::memory_order_acquire))
-        if (++at_ == static_cast<size_t>(scratch_.count_)) {
-          at_ = 0;
-          std::this_thread::yield();
-        }
+      for (size_t at = 0;; at = (at + 1) % scratch.count_) {
+        slot_ = scratch.memory_.as<char>() + at * scratch.step_;
+        if (!taken().exchange(true, std::memory_order_acquire)) return;
+        if (at + 1 == scratch.count_) std::this_thread::yield();
+      }
     }
-    ~Slot() { scratch_.taken_[at_].store(false, std::memory_order_release); }
+    ~Slot() { taken().store(false, std::memory_order_release); }
     Slot(const Slot&) = delete;
     Slot& operator=(const Slot&) = delete;
 
     template <class T>
     T* as() const {
-      return reinterpret_cast<T*>(scratch_.memory_.as<char>() + at_ * scratch_.step_);
+      return reinterpret_cast<T*>(slot_ + kAlign);
     }
 
    private:
-    const PartScratch& scratch_;
-    size_t at_ = 0;
+    Taken& taken() const { return *std::launder(reinterpret_cast<Taken*>(slot_)); }
+    char* slot_ = nullptr;
   };
 
  private:
   static constexpr size_t kAlign = 64;
-  int64_t count_;
-  size_t step_;
+  size_t count_;
+  size_t step_;  // each slot: its flag in a cache line of its own, then its room
   Workspace memory_;
-  std::unique_ptr<std::atomic<bool>[]> taken_;
 };
 
 }  // namespace brim::cpu

@@ -1,11 +1,13 @@
-// The pool: one job at a time, joined through a gate.
+// The pool: one job at a time. All that threads share while a job runs is one word, which says how
+// many parts nobody has taken yet and how many are being worked on; taking a part, and giving it
+// back together with taking the next, is one exchange of it.
 #include "backend/cpu/thread_pool.h"
 
 #include <omp.h>
 
 #include <atomic>
+#include <deque>
 #include <exception>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -14,8 +16,11 @@
 namespace brim::cpu {
 namespace {
 
-constexpr uint32_t kClosed = 1u << 31;  // in gate_: nobody may join the job any more
-constexpr int kSpins = 2000;            // of about 10-40 ns, before a thread sleeps or yields
+constexpr int kSpins = 2000;  // of about 10-40 ns, before a thread sleeps or yields
+// The shared word: parts left in the upper half, parts at work in the lower.
+constexpr uint64_t kLeft = uint64_t{1} << 32;
+constexpr uint64_t kAtWork = 1;
+constexpr int64_t kMostParts = int64_t{1} << 31;
 
 thread_local bool inside_pool = false;
 
@@ -30,27 +35,27 @@ void pause() {
 class Pool {
  public:
   void run(int64_t parts, int threads, void (*body)(const void*, int64_t), const void* context) {
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock) return run_alone(parts, body, context);
-    while (started_ < threads - 1) start_thread();
+    if (busy_.exchange(true, std::memory_order_acquire)) return run_alone(parts, body, context);
+    while (static_cast<int>(workers_.size()) < threads - 1) start_worker();
     body_ = body;
     context_ = context;
     parts_ = parts;
     seats_.store(threads - 1, std::memory_order_relaxed);
-    next_.store(0, std::memory_order_relaxed);
-    failed_.store(false, std::memory_order_relaxed);
-    gate_.store(0, std::memory_order_release);  // from here on threads may join
-    epoch_.fetch_add(1);
-    if (sleepers_.load() > 0) epoch_.notify_all();
+    // From here on workers may take parts; the first is the caller's.
+    shared_.store(static_cast<uint64_t>(parts - 1) * kLeft + kAtWork, std::memory_order_release);
     inside_pool = true;
-    take_parts();
+    work(0, [this, threads] { wake(threads - 1); });
     inside_pool = false;
-    // Close the gate, then wait for those who got in: they hold the last parts.
-    gate_.fetch_or(kClosed, std::memory_order_acq_rel);
-    for (int spins = 0; gate_.load(std::memory_order_acquire) != kClosed; ++spins)
+    for (int spins = 0; shared_.load(std::memory_order_acquire) != 0; ++spins)
       spins < kSpins ? pause() : std::this_thread::yield();
-    if (failed_.load(std::memory_order_relaxed)) [[unlikely]]
-      std::rethrow_exception(std::exchange(error_, nullptr));
+    std::exception_ptr error;
+    if (failed_.load(std::memory_order_relaxed)) [[unlikely]] {
+      error = std::exchange(error_, nullptr);
+      failed_.store(false, std::memory_order_relaxed);
+    }
+    busy_.store(false, std::memory_order_release);
+    if (error) [[unlikely]]
+      std::rethrow_exception(std::move(error));
   }
 
   static void run_alone(int64_t parts, void (*body)(const void*, int64_t), const void* context) {
@@ -58,65 +63,101 @@ class Pool {
   }
 
  private:
-  void take_parts() {
+  struct alignas(64) Worker {
+    std::atomic<uint32_t> asleep{0};
+  };
+
+  /// Runs `part`, which this thread has taken, and further ones while there are any. Calls
+  /// `before_part` before each.
+  template <class F>
+  void work(int64_t part, const F& before_part) {
     try {
       for (;;) {
-        const int64_t part = next_.fetch_add(1, std::memory_order_relaxed);
-        if (part >= parts_) return;
+        before_part();
         body_(context_, part);
+        uint64_t now = shared_.load(std::memory_order_relaxed);
+        while (!shared_.compare_exchange_weak(now, now - (now >= kLeft ? kLeft : kAtWork),
+                                              std::memory_order_acq_rel)) {
+        }
+        if (now < kLeft) return;
+        part = taken_of(now);
       }
     } catch (...) {
-      next_.store(parts_, std::memory_order_relaxed);  // nobody needs the rest any more
       if (!failed_.exchange(true, std::memory_order_relaxed)) error_ = std::current_exception();
+      uint64_t now = shared_.load(std::memory_order_relaxed);  // nobody needs the rest any more
+      while (
+          !shared_.compare_exchange_weak(now, now % kLeft - kAtWork, std::memory_order_acq_rel)) {
+      }
     }
   }
 
-  bool join() {
-    uint32_t gate = gate_.load(std::memory_order_relaxed);
-    while (!(gate & kClosed))
-      if (gate_.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel)) return true;
+  /// The part that was taken by the thread that found the shared word at `before`.
+  int64_t taken_of(uint64_t before) const { return parts_ - static_cast<int64_t>(before / kLeft); }
+
+  /// Whether the worker may and did take a part, which is put into `part`.
+  bool take(int index, int64_t& part) {
+    uint64_t now = shared_.load(std::memory_order_acquire);
+    while (now >= kLeft && index < seats_.load(std::memory_order_relaxed))
+      if (shared_.compare_exchange_weak(now, now - kLeft + kAtWork, std::memory_order_acq_rel)) {
+        part = taken_of(now);
+        return true;
+      }
     return false;
   }
 
-  void start_thread() {
-    std::thread([this] {
+  void start_worker() {
+    const int index = static_cast<int>(workers_.size());
+    Worker& self = workers_.emplace_back();
+    std::thread([this, index, &self] {
       inside_pool = true;
       omp_set_num_threads(1);  // libraries called from a part must not fork again
-      uint32_t seen = 0;
-      for (;;) {
-        seen = wait_for_job(seen);
-        if (!join()) continue;
-        if (seats_.fetch_sub(1, std::memory_order_relaxed) > 0) take_parts();
-        gate_.fetch_sub(1, std::memory_order_acq_rel);
+      for (int64_t part = 0;;) {
+        wait_for_part(index, self, part);
+        work(part, [] {});
       }
     }).detach();
-    ++started_;
   }
 
-  uint32_t wait_for_job(uint32_t seen) {
-    for (int spins = 0; spins < kSpins; ++spins) {
-      const uint32_t epoch = epoch_.load(std::memory_order_acquire);
-      if (epoch != seen) return epoch;
-      pause();
+  void wait_for_part(int index, Worker& self, int64_t& part) {
+    for (;;) {
+      for (int spins = 0; spins < kSpins; ++spins) {
+        if (take(index, part)) return;
+        pause();
+      }
+      self.asleep.store(1, std::memory_order_relaxed);
+      sleepers_.fetch_add(1);
+      const bool found = take(index, part);
+      if (!found) self.asleep.wait(1);
+      self.asleep.store(0, std::memory_order_relaxed);
+      sleepers_.fetch_sub(1);
+      if (found) return;
     }
-    ++sleepers_;
-    epoch_.wait(seen);
-    --sleepers_;
-    return epoch_.load(std::memory_order_acquire);
   }
 
-  std::mutex mutex_;  // held by the thread whose job it is
-  int started_ = 0;
+  /// Wakes those of the first `count` workers that sleep. One that is just falling asleep may be
+  /// missed, which is why the caller looks again before each of its parts; should all looks come
+  /// too early, the caller does the work itself.
+  void wake(int count) {
+    if (sleepers_.load(std::memory_order_relaxed) == 0) return;
+    for (int i = 0; i < count; ++i) {
+      Worker& worker = workers_[static_cast<size_t>(i)];
+      if (worker.asleep.load(std::memory_order_relaxed) == 0 || worker.asleep.exchange(0) == 0)
+        continue;
+      worker.asleep.notify_one();
+    }
+  }
+
+  std::atomic<bool> busy_{false};  // a thread's job is running
+  std::atomic<bool> failed_{false};
+  std::exception_ptr error_;    // what the first part that failed threw
+  std::deque<Worker> workers_;  // their addresses stay
+  std::atomic<int> sleepers_{0};
+  // The job. Written only while no part is left or at work.
+  alignas(64) std::atomic<uint64_t> shared_{0};
   void (*body_)(const void*, int64_t) = nullptr;
   const void* context_ = nullptr;
   int64_t parts_ = 0;
-  alignas(64) std::atomic<uint32_t> gate_{kClosed};  // threads inside the job
-  std::atomic<int> seats_{0};                        // how many of them may work
-  std::atomic<bool> failed_{false};                  // a part threw
-  std::exception_ptr error_;                         // what the first of them threw
-  alignas(64) std::atomic<int64_t> next_{0};
-  alignas(64) std::atomic<uint32_t> epoch_{0};
-  std::atomic<int> sleepers_{0};
+  std::atomic<int> seats_{0};  // workers from this index on may not join
 };
 
 }  // namespace
@@ -125,7 +166,8 @@ void run_parts(int64_t parts, int threads, void (*body)(const void* context, int
                const void* context) {
   // Never destroyed: its threads wait on it until the process ends.
   static auto* pool = new Pool;
-  if (inside_pool || threads <= 1 || parts <= 1) return Pool::run_alone(parts, body, context);
+  if (inside_pool || threads <= 1 || parts <= 1 || parts > kMostParts)
+    return Pool::run_alone(parts, body, context);
   pool->run(parts, threads, body, context);
 }
 
