@@ -43,6 +43,7 @@
 #include <brim/ops/sort.h>
 #include <brim/ops/unary.h>
 #include <brim/optim/optim.h>
+#include <brim/plan/compile.h>
 #include <brim/train/recipe.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>

@@ -11,6 +11,7 @@
 #include <brim/ops/binary.h>
 
 #include "core/check.h"
+#include "core/recording.h"
 
 namespace brim::autograd {
 namespace {
@@ -58,6 +59,8 @@ class AccumulateGrad final : public Node {
     Tensor g = call.take_dy();
     Meta& meta = meta_of(leaf_);
     const std::lock_guard lock(leaf_mutex);
+    if (recording) [[unlikely]]
+      recording->grad_changes(*leaf_.impl(), false);
     if (meta.grad.defined() && !grad_enabled()) {
       meta.grad.add_(g);
     } else if (meta.grad.defined()) {

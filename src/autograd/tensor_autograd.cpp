@@ -6,6 +6,7 @@
 
 #include "autograd/engine.h"
 #include "core/check.h"
+#include "core/recording.h"
 
 namespace brim {
 namespace {
@@ -69,11 +70,15 @@ bool Tensor::is_leaf() const {
 
 Tensor Tensor::grad() const {
   check_defined("grad", *this);
+  if (recording) [[unlikely]]
+    recording->grad_changes(*impl_, false);
   return impl_->autograd ? impl_->autograd->grad : Tensor();
 }
 
 void Tensor::set_grad(const Tensor& grad) {
   check_defined("set_grad", *this);
+  if (recording) [[unlikely]]
+    recording->grad_changes(*impl_, !grad.defined());
   if (!grad.defined()) {
     if (impl_->autograd) impl_->autograd->grad = {};
     return;

@@ -11,6 +11,7 @@ struct ClassLoss {
   int64_t ignore_index = -100;
   double smoothing = 0;
   LossShape shape = LossShape::mean;
+  friend bool operator==(const ClassLoss&, const ClassLoss&) = default;
 };
 
 }  // namespace brim::backend

@@ -30,6 +30,7 @@ struct PoolGeometry {
   int64_t oh, ow;
   Pair kernel, stride, padding, dilation;
   bool count_include_pad = true;  // average only
+  friend bool operator==(const PoolGeometry&, const PoolGeometry&) = default;
 };
 
 }  // namespace brim::backend

@@ -6,6 +6,7 @@ namespace brim::backend {
 struct IndexOptions {
   int axis;
   const char* op;  // for the message about an index out of range
+  friend bool operator==(const IndexOptions&, const IndexOptions&) = default;
 };
 
 }  // namespace brim::backend

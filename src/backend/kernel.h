@@ -10,9 +10,8 @@
 
 #include <brim/core/tensor.h>
 
-#include "backend/sim/launch.h"
-#include "core/context.h"
-#include "diag/span.h"
+#include "backend/dispatch.h"
+#include "backend/launch.h"
 
 namespace brim::backend {
 
@@ -47,29 +46,47 @@ class Kernel<void(const Context&, Args...)> {
   const char* name() const { return slot_.name; }
 
   /// Runs the kernel of `device`'s backend for `dtype`. Throws NotImplemented when there is none.
+  /// While a step is recorded, the launch is noted and nothing is computed.
   void operator()(Device device, DType dtype, Args... args) const {
-    // Virtual accelerators compute with the CPU's kernels.
-    const bool queued = device.kind == DeviceKind::sim;
-    const DeviceKind kind = queued ? DeviceKind::cpu : device.kind;
-    void* found = slot_.functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
-        std::memory_order_acquire);
-    if (!found) [[unlikely]]
-      missing_kernel(slot_.name, device.kind, dtype);
-    const auto function = reinterpret_cast<Function*>(found);
-    const Context context = Context::current(device);
-    if (queued) [[unlikely]] {
-      const diag::Span span(slot_.name, diag::Cause::launch);
-      sim::launch(slot_.name, context.stream, dtype, operations_ ? operations_(args...) : -1,
-                  function, args...);
-    } else {
-      const diag::Span span(slot_.name, diag::Cause::compute);
-      function(context, args...);
-    }
+    Function* const function = find(device, dtype);
+    if (recording) [[unlikely]]
+      return record(device, dtype, function, args...);
+    dispatch<Args...>(Context::current(device), slot_.name, dtype, function, operations_, args...);
     if (anomaly_mode) [[unlikely]]
       (check_output<Args>(args), ...);
   }
 
+  /// A launch for a plan: runs when it is told to. The tensors' storages are taken as they are.
+  std::unique_ptr<Launch> launch(Device device, DType dtype,
+                                 std::type_identity_t<Args>... args) const {
+    return make_launch(
+        device, dtype, find(device, dtype),
+        [](const Tensor& t) { return t.alias(t.shape(), t.strides(), t.offset()); }, args...);
+  }
+
  private:
+  Function* find(Device device, DType dtype) const {
+    // Virtual accelerators compute with the CPU's kernels.
+    const DeviceKind kind = device.kind == DeviceKind::sim ? DeviceKind::cpu : device.kind;
+    void* found = slot_.functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
+        std::memory_order_acquire);
+    if (!found) [[unlikely]]
+      missing_kernel(slot_.name, device.kind, dtype);
+    return reinterpret_cast<Function*>(found);
+  }
+  template <class Keep>
+  std::unique_ptr<Launch> make_launch(Device device, DType dtype, Function* function,
+                                      const Keep& keep, std::type_identity_t<Args>... args) const {
+    return std::make_unique<TypedLaunch<Args...>>(slot_.name, device, dtype, function, operations_,
+                                                  keep, args...);
+  }
+  [[gnu::noinline, gnu::cold]] void record(Device device, DType dtype, Function* function,
+                                           std::type_identity_t<Args>... args) const {
+    LaunchRecorder& recorder = *launch_recorder();
+    recorder.launched(make_launch(
+        device, dtype, function, [&](const Tensor& t) { return recorder.kept(t); }, args...));
+  }
+
   template <class A>
   void check_output(A& a) const {
     if constexpr (std::is_same_v<A, Tensor&> || std::is_same_v<A, Tensor>)

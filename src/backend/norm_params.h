@@ -7,6 +7,7 @@ struct BatchNormParams {
   bool training = false;
   double momentum = 0.1;
   double eps = 1e-5;
+  friend bool operator==(const BatchNormParams&, const BatchNormParams&) = default;
 };
 
 }  // namespace brim::backend

@@ -11,6 +11,7 @@ struct SortOptions {
   int64_t count;
   bool descending = false;
   bool in_order = true;  // false: any order among the first `count`
+  friend bool operator==(const SortOptions&, const SortOptions&) = default;
 };
 
 }  // namespace brim::backend

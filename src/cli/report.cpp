@@ -44,6 +44,26 @@ Json to_json(const diag::Account& account) {
   return json;
 }
 
+Json to_json(const CompileStats& s) {
+  Json json;
+  json["mode"] = s.fell_back.empty() ? "compiled" : "eager";
+  json["reason"] = s.fell_back.empty() ? Json(nullptr) : Json(s.fell_back);
+  json["plans"] = s.plans;
+  json["replays"] = s.replays;
+  json["eager_steps"] = s.eager_steps;
+  json["compile_ms"] = s.compile_ms;
+  json["launches_recorded"] = s.recorded_launches;
+  json["launches"] = s.launches;
+  json["eager_bytes"] = s.eager_bytes;
+  json["arena_bytes"] = s.arena_bytes;
+  return json;
+}
+
+std::string how_steps_ran(const CompileStats& s) {
+  if (!s.fell_back.empty()) return "eager steps (" + s.fell_back + ")";
+  return fmt::format("compiled steps ({} launches became {})", s.recorded_launches, s.launches);
+}
+
 bool is_stdout(const std::string& path) { return path == "-" || path == "/dev/stdout"; }
 
 void check_output_path(const char* option, const std::string& path) {

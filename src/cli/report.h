@@ -15,6 +15,10 @@ nlohmann::ordered_json to_json(const train::Evaluation& evaluation);
 /// {"compute": 0.93, ...}: fractions of the wall time that add up to 1.
 nlohmann::ordered_json to_json(const diag::Account& account);
 
+nlohmann::ordered_json to_json(const CompileStats& stats);
+/// "compiled: 40 launches became 14" or "eagerly: why".
+std::string how_steps_ran(const CompileStats& stats);
+
 /// Writes the object to a file, atomically, or to standard output for "-". Throws FileError.
 void write_json(const nlohmann::ordered_json& json, const std::string& path);
 

@@ -32,6 +32,7 @@ struct Options {
   std::string recipe, data, device = "cpu", workers = "auto", out, resume, memory_limit, json,
                             trace;
   std::string checkpoint_every = "60s";
+  std::string compile = "on", passes;
   std::optional<int64_t> epochs, batch, steps;
   std::optional<double> lr;
   std::optional<uint64_t> seed;
@@ -87,6 +88,7 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
   json["accuracy"] = result.test ? Json(result.test->accuracy) : Json(nullptr);
   json["per_class"] = result.test ? to_json(*result.test) : Json(nullptr);
   json["test_loss"] = result.test ? number(result.test->loss) : Json(nullptr);
+  json["compile"] = to_json(result.compile);
   json["account"] = to_json(result.account);
   for (const auto& [device, account] : result.accounts)
     json["accounts"][device.str()] = to_json(account);
@@ -140,8 +142,8 @@ std::string resume_hint(const Options& o, const train::Trainer& trainer,
 /// Options whose values are not in a checkpoint, as they were given.
 std::string repeated_options(const CLI::App& app) {
   std::string text;
-  for (const char* name : {"--data", "--device", "--epochs", "--workers", "--threads",
-                           "--checkpoint-every", "--keep", "--memory-limit"})
+  for (const char* name : {"--data", "--device", "--epochs", "--workers", "--threads", "--compile",
+                           "--passes", "--checkpoint-every", "--keep", "--memory-limit"})
     if (const CLI::Option* option = app.get_option(name); option->count() > 0)
       text += fmt::format(" {} {}", name, shell_word(option->results().back()));
   return text;
@@ -165,6 +167,7 @@ int run(const Options& o) {
   parse_checkpoint_every(o.checkpoint_every, checkpoint);
   const train::Recipe recipe = chosen_recipe(o);
   const std::vector<Device> devices = Device::list(o.device);
+  plan::check_passes(o.passes);
   check_json_path(o.json);
   check_output_path("trace", o.trace);
   if (o.threads > 0) set_num_threads(o.threads);
@@ -186,6 +189,8 @@ int run(const Options& o) {
                                     .out = o.out,
                                     .resume = o.resume,
                                     .checkpoint = checkpoint,
+                                    .compile = o.compile == "on",
+                                    .passes = o.passes,
                                     .progress = [&](const auto& p) { display.show(p); },
                                     .stage = [&](const char* s, double f) { display.show(s, f); },
                                     .first_step = [&] { startup_ms = milliseconds_since_start(); },
@@ -250,7 +255,8 @@ int run(const Options& o) {
       say(stdout, "{} has no test split, so the accuracy is unknown\n", recipe.data);
     for (const std::string& line : trainer.loader().decisions()) say(stdout, "loader: {}\n", line);
     for (const auto& [device, account] : result.accounts)
-      say(stdout, "where the time of training went on {}\n{}", device.str(), account.table());
+      say(stdout, "where the time of training went on {}, {}\n{}", device.str(),
+          how_steps_ran(result.compile), account.table());
   }
   if (!o.json.empty())
     attempt([&] { write_json(result_json(o, recipe, result, startup_ms, trainer), o.json); });
@@ -289,6 +295,11 @@ const Register train_command(
        app.add_option("--keep", o->keep, "newest checkpoints that stay, beside the best one")
            ->check(CLI::Range(1, 1000000))
            ->capture_default_str();
+       app.add_option("--compile", o->compile, "replay the step as an optimised plan: on or off")
+           ->check(CLI::IsMember({"on", "off"}))
+           ->capture_default_str();
+       app.add_option("--passes", o->passes,
+                      "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");
        app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");
        app.add_option("--trace", o->trace, "write a timeline that Perfetto opens");
        app.add_option("--json", o->json, "write the result to a file, or - for standard output");

@@ -6,32 +6,48 @@
 #include <brim/core/allocator.h>
 #include <brim/core/stream.h>
 
+#include "core/scratch_stack.h"
+
 namespace brim {
 
-/// Scratch memory from the device's allocator, given back at the end of the scope.
+/// Scratch memory, given back at the end of the scope: from a plan's own where there is one and it
+/// is large enough, else from the device's allocator. Taken by the thread that runs the kernel, not
+/// inside parallel loops.
 class Workspace {
  public:
-  Workspace(size_t bytes, Stream stream)
-      : allocator_(Allocator::of(stream.device)), block_(allocator_.allocate(bytes, stream)) {}
-  ~Workspace() { allocator_.release(block_); }
+  Workspace(size_t bytes, Stream stream, ScratchStack* scratch) : scratch_(scratch), bytes_(bytes) {
+    if (scratch_) data_ = scratch_->take(bytes);
+    if (data_) return;
+    allocator_ = &Allocator::of(stream.device);
+    block_ = allocator_->allocate(bytes, stream);
+    data_ = Allocator::address(block_);
+  }
+  ~Workspace() {
+    if (block_) allocator_->release(block_);
+    if (scratch_) scratch_->give_back(bytes_);
+  }
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
   template <class T>
   T* as() const {
-    return static_cast<T*>(Allocator::address(block_));
+    return static_cast<T*>(data_);
   }
 
  private:
-  Allocator& allocator_;
-  Allocator::Block* block_;
+  ScratchStack* scratch_;
+  size_t bytes_;
+  void* data_ = nullptr;
+  Allocator* allocator_ = nullptr;
+  Allocator::Block* block_ = nullptr;
 };
 
 struct Context {
   Stream stream;
+  ScratchStack* scratch = nullptr;  // of the plan that runs
 
   Device device() const { return stream.device; }
-  Workspace workspace(size_t bytes) const { return Workspace(bytes, stream); }
+  Workspace workspace(size_t bytes) const { return Workspace(bytes, stream, scratch); }
 
   static Context current(Device device) { return {Stream::current(device)}; }
 };

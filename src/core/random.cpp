@@ -3,6 +3,8 @@
 
 #include <atomic>
 
+#include "core/recording.h"
+
 namespace brim {
 
 // seed and offset change rarely together, so one lock around both is enough.
@@ -21,9 +23,14 @@ class SpinLock {
 }  // namespace
 
 RandomKey Generator::next() {
-  const SpinLock lock;
-  RandomKey key = state_;
-  ++state_.offset;
+  RandomKey key;
+  {
+    const SpinLock lock;
+    key = state_;
+    ++state_.offset;
+  }
+  if (recording) [[unlikely]]
+    recording->drew(*this, key);
   return key;
 }
 
@@ -35,6 +42,9 @@ RandomKey Generator::state() const {
 }
 
 void Generator::set_state(RandomKey state) {
+  refuse_in_recording("set_state",
+                      "a seed set inside the step would be set once, when the plan is "
+                      "made; set it before the step");
   const SpinLock lock;
   state_ = state;
 }

@@ -1,9 +1,15 @@
 // Storage: from the allocator or wrapped.
 #include <brim/core/storage.h>
 
+#include "core/recording.h"
+
 namespace brim {
 
+thread_local constinit RecordingListener* recording = nullptr;
+
 Ref<Storage> Storage::allocate(size_t bytes, Device device) {
+  if (recording) [[unlikely]]
+    return recording->make_storage(bytes, device);
   Ref<Storage> s(new Storage);
   s->allocator_ = &Allocator::of(device);
   s->block_ = s->allocator_->allocate(bytes, Stream::current(device));
@@ -22,7 +28,13 @@ Ref<Storage> Storage::wrap(void* data, size_t bytes, Device device, std::functio
   return s;
 }
 
+void Storage::keep_alive(Ref<Storage> memory) {
+  release_ = [memory = std::move(memory)] {};
+}
+
 Storage::~Storage() {
+  if (recorded && recording) [[unlikely]]
+    recording->storage_ends(*this);
   if (block_) allocator_->release(block_);
   if (release_) release_();
 }

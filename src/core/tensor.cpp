@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/recording.h"
 #include "core/runtime.h"
 #include "diag/span.h"
 
@@ -108,6 +109,9 @@ bool Tensor::is_contiguous(MemoryFormat format) const {
 
 Tensor Tensor::from_host(const void* values, int64_t count, DType dtype, const Shape& shape,
                          Device device) {
+  refuse_in_recording("from",
+                      "it copies numbers of the host, which a plan would never copy again; "
+                      "make the tensor before the step, or pass it as an input");
   checked_bytes(shape, dtype);  // before numel() can overflow
   BRIM_CHECK(count == shape.numel(), ShapeError, "[from] {} values do not fill shape {}", count,
              shape.str());
@@ -125,6 +129,10 @@ Tensor Tensor::from_bits(const std::vector<bool>& values, const Shape& shape, De
 
 void* Tensor::host_data(DType expected) const {
   check_defined("data", *this);
+  if (storage()->recorded)
+    refuse_in_recording("data",
+                        "the tensor has no values while the step is recorded; return it "
+                        "and read it after the step");
   BRIM_CHECK(device().is_cpu(), DeviceError,
              "[data] the tensor is on {}; the host cannot read it, use copy_to(Device::cpu())",
              device().str());
@@ -142,6 +150,9 @@ void Tensor::read_host(void* values, DType dtype) const {
   BRIM_CHECK(dtype == this->dtype(), DTypeError,
              "[to_vector] the tensor is {}, not {}; cast with x.to({})", name(this->dtype()),
              name(dtype), name(dtype));
+  refuse_in_recording("host read",
+                      "item() and to_vector() read a value that is not computed yet; return the "
+                      "tensor and read it after the step");
   const diag::Span span("host_read", diag::Cause::host_read);
   const Tensor packed = detach().contiguous();
   const Stream stream = Stream::current(device());

@@ -17,6 +17,7 @@ namespace brim::formula {
 struct Params {
   double a = 0;
   double b = 0;
+  friend bool operator==(const Params&, const Params&) = default;
 };
 
 template <class... F>

@@ -21,6 +21,7 @@ struct StepParams {
   double eps = 0;
   double correction1 = 1;  // 1 - beta1^step
   double correction2 = 1;  // 1 - beta2^step
+  friend bool operator==(const StepParams&, const StepParams&) = default;
 };
 
 struct Sgd {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <set>
 #include <typeinfo>
@@ -12,8 +13,24 @@
 #include <brim/autograd/autograd.h>
 
 #include "core/check.h"
+#include "core/recording.h"
+#include "nn/modes.h"
 
 namespace brim::nn {
+namespace {
+
+std::atomic<uint64_t> modes{0};  // exclusive or over the modules in eval mode
+
+void flip_mode(const Module& m) {
+  uint64_t bits = reinterpret_cast<uintptr_t>(&m);  // spread by SplitMix64
+  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
+  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
+  modes.fetch_xor(bits ^ (bits >> 31));
+}
+
+}  // namespace
+
+uint64_t training_modes() { return modes.load(std::memory_order_relaxed); }
 
 std::string Module::kind() const {
   int status = 0;
@@ -143,8 +160,18 @@ Module& Module::to(DType dtype) {
 }
 
 Module& Module::train(bool on) {
-  apply([on](Module& m) { m.training_ = on; });
+  refuse_in_recording("train()",
+                      "the mode would be set once, when the plan is made; set it before "
+                      "the step");
+  apply([on](Module& m) {
+    if (m.training_ != on) flip_mode(m);
+    m.training_ = on;
+  });
   return *this;
+}
+
+Module::~Module() {
+  if (!training_) flip_mode(*this);
 }
 
 Module& Module::requires_grad(bool on) {

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/nearest.h"
+#include "core/recording.h"
 #include "ops/elementwise.h"
 #include "ops/memory/copy.h"
 #include "optim/rule.h"
@@ -72,11 +73,9 @@ void Optimizer::zero_grad(bool set_to_none) {
   const NoGrad guard;
   for (auto& g : groups_)
     for (Parameter& p : g) {
-      Tensor grad = p.tensor.grad();
-      if (!grad.defined()) continue;
       if (set_to_none)
         p.tensor.zero_grad();
-      else
+      else if (Tensor grad = p.tensor.grad(); grad.defined())
         grad.zero_();
     }
 }
@@ -150,6 +149,47 @@ Optimizer::Bucket& Optimizer::bucket(Device device, DType dtype, int64_t step, s
   return b;
 }
 
+void Optimizer::make_states(Parameter& p, size_t count) {
+  if (p.state.size() >= count) return;
+  const RecordingPause now;  // they outlive the step that makes them
+  while (p.state.size() < count) {
+    p.state.push_back(ops::empty_as(p.tensor));
+    ops::fill_elements(p.state.back(), 0);
+  }
+}
+
+void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
+  backend::Launch& launch = backend::launch_recorder()->last_launch();
+  struct Seen {
+    size_t member;
+    std::vector<Storage*> states;
+  };
+  std::vector<Seen> seen;
+  for (const size_t k : b.members) {
+    Seen s{k, {}};
+    for (const Tensor& t : groups_[g][k].state) s.states.push_back(t.storage().get());
+    seen.push_back(std::move(s));
+  }
+  const StepKernel* kernel = &rule(g, b.step).kernel;
+  launch.refresh = [this, g, seen, kernel](backend::Launch& l) {
+    const auto& group = groups_[g];
+    const int64_t step = group[seen.front().member].steps + 1;
+    for (const Seen& s : seen) {  // load_state_dict may have replaced them
+      const Parameter& p = group[s.member];
+      if (p.steps + 1 != step || p.state.size() != s.states.size()) return false;
+      for (size_t k = 0; k < s.states.size(); ++k)
+        if (p.state[k].storage().get() != s.states[k]) return false;
+    }
+    const Rule r = rule(g, step);
+    if (&r.kernel != kernel) return false;
+    *l.option<formula::StepParams>() = r.params;
+    return true;
+  };
+  launch.commit = [this, g, members = b.members] {
+    for (const size_t k : members) ++groups_[g][k].steps;
+  };
+}
+
 void Optimizer::step() {
   const NoGrad guard;
   for (size_t g = 0; g < groups_.size(); ++g) {
@@ -159,10 +199,7 @@ void Optimizer::step() {
       Tensor grad = p.tensor.grad();
       if (!grad.defined()) continue;
       const Device device = p.tensor.device();
-      while (p.state.size() < names.size()) {
-        p.state.push_back(ops::empty_as(p.tensor));
-        ops::fill_elements(p.state.back(), 0);
-      }
+      make_states(p, names.size());
       Bucket& b = bucket(device, p.tensor.dtype(), p.steps + 1, used);
       for (size_t k = 0; k < names.size(); ++k) {
         BRIM_CHECK(p.state[k].device() == device && p.state[k].dtype() == p.tensor.dtype(),
@@ -173,6 +210,7 @@ void Optimizer::step() {
                    name(p.state[k].dtype()), p.state[k].device().str());
         b.states.push_back(p.state[k]);
       }
+      b.members.push_back(static_cast<size_t>(&p - groups_[g].data()));
       b.params.push_back(p.tensor);
       b.grads.push_back(std::move(grad));
     }
@@ -181,10 +219,12 @@ void Optimizer::step() {
       const Rule r = rule(g, b.step);
       for (Tensor& t : b.params) t.storage()->bump_version();
       r.kernel(b.device, b.dtype, b.params, b.grads, b.states, r.params);
+      if (recording) [[unlikely]]
+        repeat_in_plan(g, b);
+      else
+        for (size_t k : b.members) ++groups_[g][k].steps;
+      b.clear();
     }
-    for (Parameter& p : groups_[g])
-      if (p.tensor.impl()->autograd && p.tensor.grad().defined()) ++p.steps;
-    for (size_t i = 0; i < used; ++i) buckets_[i].clear();
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "core/recording.h"
 #include "optim/checks.h"
 
 namespace brim::optim {
@@ -131,6 +132,8 @@ void Schedule::apply(int64_t step) {
 }
 
 void Schedule::step() {
+  refuse_in_recording("schedule", "step() would set the rate once, when the plan is made; call it "
+                                  "after the compiled step");
   apply(step_ + 1);
   ++step_;
 }

@@ -38,18 +38,29 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
   const int64_t all = (s_.recipe.epochs - at_.epoch) * per_epoch_ - at_.batch;
   progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
   losses_.reset(at_.unreported);
+  if (s_.options.compile && s_.options.devices.size() == 1)
+    compiled_.emplace(
+        [this](const Tensor& x, const Tensor& y) { return update(x, y); },
+        CompileOptions{.passes = s_.options.passes, .fall_back = true, .warn = s_.options.warn});
 }
 
-Tensor TrainingLoop::step(const data::Batch& batch) {
-  const diag::Span span("step", diag::Cause::launch);
+Tensor TrainingLoop::update(const Tensor& x, const Tensor& y) {
   s_.optimizer->zero_grad();
   Tensor loss = s_.replicas->forward_backward(
-      batch.x, batch.y, [&](nn::Module& network, const Tensor& x, const Tensor& y) {
-        return cross_entropy(network(x), y, {.label_smoothing = s_.recipe.label_smoothing});
+      x, y, [&](nn::Module& network, const Tensor& part, const Tensor& labels) {
+        return cross_entropy(network(part), labels, {.label_smoothing = s_.recipe.label_smoothing});
       });
   if (s_.recipe.optimizer.clip_norm > 0)
     optim::clip_grad_norm_(s_.parameters, s_.recipe.optimizer.clip_norm);
   s_.optimizer->step();
+  return loss;
+}
+
+Tensor TrainingLoop::step(const data::Batch& batch) {
+  const diag::Span span("step", diag::Cause::launch);
+  const Device device = s_.options.devices[0];
+  Tensor loss =
+      compiled_ ? (*compiled_)(batch.x.to(device), batch.y.to(device)) : update(batch.x, batch.y);
   s_.schedule->step();
   return loss;
 }
@@ -166,6 +177,12 @@ void TrainingLoop::run(TrainResult& result) {
   result.us_per_step = clock_.median_us();
   result.final_loss = at_.last_loss;
   result.skipped = skipped_before_ + s_.loader.skipped();
+  if (compiled_)
+    result.compile = compiled_->stats();
+  else
+    result.compile = {.eager_steps = result.steps,
+                      .fell_back = s_.options.compile ? "a plan works on one device, not several"
+                                                      : "switched off"};
   result.checkpoints = checkpointer_.written();
   result.checkpoint_failures = checkpointer_.failures();
   result.stopped = s_.stop_asked() && at_.epoch < s_.recipe.epochs &&

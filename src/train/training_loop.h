@@ -5,6 +5,9 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
+
+#include <brim/plan/compile.h>
 
 #include "train/checkpointer.h"
 #include "train/metrics.h"
@@ -24,8 +27,10 @@ class TrainingLoop {
 
   /// Returns whether the epoch was finished.
   bool run_epoch();
-  /// Forward, backward, update. Returns the loss.
+  /// Forward, backward, update, and the next learning rate. Returns the loss.
   Tensor step(const data::Batch& batch);
+  /// All of it but the learning rate, which a plan reads anew.
+  Tensor update(const Tensor& x, const Tensor& y);
   void report();
   void tell(bool is_report);
   void save(std::optional<double> epoch_loss = {});
@@ -37,6 +42,7 @@ class TrainingLoop {
   Position& at_;
   const int64_t per_epoch_, report_every_, skipped_before_;
   LossMeter losses_;
+  std::optional<CompiledStep<std::function<Tensor(const Tensor&, const Tensor&)>>> compiled_;
   StepClock clock_;
   Checkpointer checkpointer_;
   Progress progress_;

@@ -36,6 +36,9 @@ class AutogradError : public Error {
 class StreamError : public Error {
   using Error::Error;
 };  ///< a stream uses what another one still works on
+class CompileError : public Error {
+  using Error::Error;
+};  ///< a step cannot be recorded, or a pass does not exist
 class NotImplemented : public Error {
   using Error::Error;
 };  ///< no kernel for this backend and dtype

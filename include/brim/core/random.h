@@ -10,6 +10,7 @@ namespace brim {
 struct RandomKey {
   uint64_t seed = 0;
   uint64_t offset = 0;
+  friend bool operator==(const RandomKey&, const RandomKey&) = default;
 };
 
 /// Hands out the keys of successive draws. Thread-safe.

@@ -24,10 +24,17 @@ class Storage final : public RefCounted {
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
 
+  /// Puts other memory behind all tensors of a wrapped storage.
+  void rebind(void* data) { data_ = data; }
+  /// Holds `memory` as long as this storage lives.
+  void keep_alive(Ref<Storage> memory);
+
   /// Counts in-place writes; autograd compares it to notice overwritten saved tensors.
   uint32_t version() const { return version_; }
   void bump_version() { ++version_; }
 
+  /// True for storages made by a step that is recorded; set by the recorder alone.
+  bool recorded = false;
   Event last_write;  ///< complete by default; set by asynchronous copies
 
  private:

@@ -100,12 +100,17 @@ class Optimizer {
     DType dtype;
     int64_t step;
     std::vector<Tensor> params, grads, states;
+    std::vector<size_t> members;  // their places in the group
 
-    void clear() { params.clear(), grads.clear(), states.clear(); }
+    void clear() { params.clear(), grads.clear(), states.clear(), members.clear(); }
   };
 
   std::vector<Field> all_fields(size_t group) const;
   Field find_field(const std::string& name, size_t group) const;
+  /// Zeros for the state tensors that a parameter lacks.
+  static void make_states(Parameter& p, size_t count);
+  /// Tells the launch just recorded how to go on from step to step.
+  void repeat_in_plan(size_t group, const Bucket& bucket);
   Bucket& bucket(Device device, DType dtype, int64_t step, size_t& used);
 
   const char* kind_;

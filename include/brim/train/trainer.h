@@ -13,6 +13,7 @@
 #include <brim/data/loader.h>
 #include <brim/diag/account.h>
 #include <brim/nn/module.h>
+#include <brim/plan/compile.h>
 #include <brim/train/recipe.h>
 
 namespace brim::train {
@@ -63,6 +64,8 @@ struct TrainOptions {
   /// Folder to go on from; "": begin anew. One that holds no checkpoint yet begins anew too.
   std::string resume;
   CheckpointOptions checkpoint;
+  bool compile = true;        ///< record the step and replay it as a plan; several devices: eagerly
+  std::string passes;         ///< of the plan, see CompileOptions::passes
   bool account = true;        ///< measure where the time goes
   double tick_seconds = 0.1;  ///< between calls of `progress` without a report
   int64_t reports_per_epoch = 10;
@@ -88,6 +91,7 @@ struct TrainResult {
   int64_t skipped = 0;     ///< corrupt samples left out, those before a resume included
   int64_t checkpoints = 0, checkpoint_failures = 0;  ///< written by this run; not written
   bool stopped = false;                              ///< by TrainOptions::stop
+  CompileStats compile;  ///< `fell_back` says why the step ran eagerly, if it did
   std::optional<Evaluation> test;  ///< by run(); empty if the data has no test split, or on a stop
   struct DeviceAccount {
     Device device;

@@ -2,6 +2,7 @@
 #include "ops/memory/copy.h"
 
 #include "autograd/node.h"
+#include "core/recording.h"
 #include "core/runtime.h"
 #include "ops/elementwise.h"
 
@@ -21,6 +22,8 @@ void fill_elements(Tensor& y, double value) {
 
 void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> to) {
   if (from.empty()) return;
+  refuse_in_recording("copy between devices",
+                      "a plan works on one device; move tensors there before the step");
   const Device source = from[0].device(), target = to[0].device();
   const Device device = target.is_cpu() ? source : target;
   const bool to_host = target.is_cpu(), peers = !to_host && !source.is_cpu();

@@ -1,0 +1,140 @@
+// Compiled steps: a whole training step recorded, optimised and replayed.
+//
+//   auto step = compile([&](const Tensor& x, const Tensor& y) {
+//     optimizer.zero_grad();
+//     Tensor loss = cross_entropy(net(x), y);
+//     loss.backward();
+//     optimizer.step();
+//     return loss;
+//   });
+//   for (...) meter.add(step(x, y));
+//
+// The first call with a signature (shapes, dtypes and device of the inputs, training mode of the
+// modules) runs the function to record it, without computing anything; that call and all later ones
+// replay the plan. So what the function does besides (counting, printing) happens only then,
+// numbers of the host that it passes to ops are constants of the plan, and tensors it reaches
+// through its captures are taken as they were: write them with copy_(). Learning rates and other
+// options of optimizers are read anew at each step; dropout goes on drawing.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <brim/core/tensor.h>
+
+namespace brim {
+
+struct CompileOptions {
+  /// "": all passes; "-layout,-fuse_conv": all but these; "dead_code,memory": these alone.
+  std::string passes;
+  /// Gradients that the step clears and makes anew stay in .grad() afterwards. Otherwise they live
+  /// inside the step only, which lets the plan fold their use into their making.
+  bool keep_gradients = false;
+  /// What cannot be compiled runs eagerly after a warning, instead of throwing CompileError.
+  bool fall_back = false;
+  /// Past so many plans of one step there is a warning, and the oldest ones go.
+  int max_plans = 8;
+  /// Told one line each; empty: standard error.
+  std::function<void(const std::string& line)> warn;
+};
+
+/// What a compiled step did so far.
+struct CompileStats {
+  int64_t plans = 0;        ///< made, those that went included
+  int64_t replays = 0;      ///< steps run by a plan
+  int64_t eager_steps = 0;  ///< steps run as they are written, after a fall back
+  std::string fell_back;    ///< why; "": it did not
+  double compile_ms = 0;    ///< spent on recording and passes
+  int64_t recorded_launches = 0, launches = 0;  ///< of the newest plan, before and after passes
+  int64_t eager_bytes = 0, arena_bytes = 0;     ///< its temporaries' peak, eagerly and in the arena
+};
+
+namespace plan {
+
+/// Throws ValueError if `passes` is no selection of passes (see CompileOptions::passes).
+void check_passes(const std::string& passes);
+
+/// The part of a compiled step that does not depend on its type.
+class Compiler {
+ public:
+  using Step = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
+
+  explicit Compiler(CompileOptions options);
+  ~Compiler();
+  Compiler(Compiler&&) noexcept;
+  Compiler& operator=(Compiler&&) noexcept;
+
+  /// The results stay valid until the next call. `step` is called when a plan is to be made.
+  std::span<const Tensor> run(std::span<const Tensor> inputs, const Step& step);
+  std::string explain() const;
+  CompileStats stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace plan
+
+template <class F>
+class CompiledStep {
+ public:
+  CompiledStep(F step, CompileOptions options)
+      : step_(std::make_unique<F>(std::move(step))), compiler_(std::move(options)) {}
+
+  /// Runs the step. Inputs may not require a gradient. Throws CompileError where the step does what
+  /// a plan cannot repeat (reading a value on the host, for one), and whatever the step throws. The
+  /// results have no history.
+  template <class... Inputs>
+  requires(std::is_convertible_v<const Inputs&, const Tensor&>&&...) auto operator()(
+      const Inputs&... inputs) {
+    using Result = std::invoke_result_t<F&, decltype(static_cast<const Tensor&>(inputs))...>;
+    constexpr size_t kCount = sizeof...(Inputs);
+    const std::array<Tensor, kCount> list{inputs...};
+    // A pointer's worth of capture, so that std::function does not allocate.
+    const auto step = [f = step_.get()](std::span<const Tensor> t) {
+      return call<Result>(*f, t, std::make_index_sequence<kCount>());
+    };
+    const std::span<const Tensor> results = compiler_.run(list, step);
+    if constexpr (std::is_same_v<Result, Tensor>)
+      return Tensor(results[0]);
+    else if constexpr (!std::is_void_v<Result>)
+      return std::vector<Tensor>(results.begin(), results.end());
+  }
+
+  /// What each pass did to the newest plan, its launches and its memory.
+  std::string explain() const { return compiler_.explain(); }
+  CompileStats stats() const { return compiler_.stats(); }
+
+ private:
+  template <class Result, size_t... I>
+  static std::vector<Tensor> call(F& step, std::span<const Tensor> t, std::index_sequence<I...>) {
+    if constexpr (std::is_void_v<Result>) {
+      step(t[I]...);
+      return {};
+    } else if constexpr (std::is_same_v<Result, Tensor>) {
+      return {step(t[I]...)};
+    } else {
+      return step(t[I]...);
+    }
+  }
+
+  std::unique_ptr<F> step_;
+  plan::Compiler compiler_;
+};
+
+/// Compiles a function of tensors that returns a Tensor, a std::vector<Tensor> or nothing. Throws
+/// ValueError for unknown passes.
+template <class F>
+CompiledStep<std::decay_t<F>> compile(F&& step, CompileOptions options = {}) {
+  return {std::forward<F>(step), std::move(options)};
+}
+
+}  // namespace brim

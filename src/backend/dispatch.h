@@ -1,0 +1,28 @@
+// Runs a kernel that was found for its device, or queues it, and measures it.
+#pragma once
+
+#include <type_traits>
+
+#include "backend/sim/launch.h"
+#include "core/context.h"
+#include "diag/span.h"
+
+namespace brim::backend {
+
+/// `operations` may be null (see Kernel). Virtual accelerators compute with the CPU's `function`.
+template <class... Args>
+void dispatch(const Context& context, const char* name, DType dtype,
+              void (*function)(const Context&, Args...),
+              double (*operations)(const std::remove_reference_t<Args>&...),
+              std::type_identity_t<Args>... args) {
+  if (context.stream.device.kind == DeviceKind::sim) [[unlikely]] {
+    const diag::Span span(name, diag::Cause::launch);
+    sim::launch(name, context.stream, dtype, operations ? operations(args...) : -1, function,
+                args...);
+  } else {
+    const diag::Span span(name, diag::Cause::compute);
+    function(context, args...);
+  }
+}
+
+}  // namespace brim::backend

@@ -1,0 +1,198 @@
+// A launch that can be repeated: a kernel with its arguments. Recording a step makes a list of
+// them; the passes of a plan rewrite that list, and replaying it runs them in order.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+#include <vector>
+
+#include <brim/core/tensor.h>
+
+#include "backend/dispatch.h"
+#include "core/recording.h"
+
+namespace brim::backend {
+
+class Launch;
+
+/// One tensor among a launch's arguments. Those of a span stand one after the other.
+struct Operand {
+  Tensor* tensor;  ///< the launch's own handle; undefined for an argument left out
+  bool writes;     ///< it may be read as well
+};
+
+/// Listens to launches too. The only kind of listener there is.
+class LaunchRecorder : public RecordingListener {
+ public:
+  virtual void launched(std::unique_ptr<Launch> launch) = 0;
+  virtual Launch& last_launch() = 0;
+  /// What a launch keeps of one of its tensors.
+  virtual Tensor kept(const Tensor& t) = 0;
+
+ protected:
+  ~LaunchRecorder() = default;
+};
+
+inline LaunchRecorder* launch_recorder() { return static_cast<LaunchRecorder*>(recording); }
+
+class Launch {
+ public:
+  virtual ~Launch() = default;
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  const char* name() const { return name_; }
+  Device device() const { return device_; }
+  DType dtype() const { return dtype_; }
+
+  /// The tensors among the arguments, in their order.
+  std::span<const Operand> operands() const { return operands_; }
+  const Tensor& operand(size_t i) const { return *operands_[i].tensor; }
+
+  /// The first argument of type T that is no tensor, or null.
+  template <class T>
+  T* option() {
+    return static_cast<T*>(find_option(typeid(T)));
+  }
+  template <class T>
+  const T* option() const {
+    return const_cast<Launch*>(this)->option<T>();
+  }
+
+  /// Runs the kernel, or queues it where the device has queues.
+  virtual void run(const Context& context) = 0;
+  /// Whether kernel, dtype, device and all arguments but the tensors are equal.
+  virtual bool same_options(const Launch& other) const = 0;
+
+  /// Renews options that change from step to step (learning rate, keys of random numbers). Called
+  /// before each replay; returns false where the plan no longer fits and must be made anew.
+  std::function<bool(Launch&)> refresh;
+  /// Where the launch's RandomKey came from: the generator, and how many it had drawn in the step.
+  struct Draw {
+    Generator* generator;
+    uint64_t index;
+  };
+  std::optional<Draw> draw;
+  /// What the host does once the step is done (counting it).
+  std::function<void()> commit;
+
+ protected:
+  Launch(const char* name, Device device, DType dtype)
+      : name_(name), device_(device), dtype_(dtype) {}
+  virtual void* find_option(const std::type_info& type) = 0;
+  std::vector<Operand> operands_;
+
+ private:
+  const char* name_;
+  Device device_;
+  DType dtype_;
+};
+
+/// What a launch keeps of an argument of type A.
+template <class A>
+struct KeptArgument {
+  using Type = A;
+};
+template <class T>
+struct KeptArgument<std::span<T>> {
+  using Type = std::vector<std::remove_const_t<T>>;
+};
+
+template <class... Args>
+class TypedLaunch final : public Launch {
+ public:
+  using Function = void(const Context&, Args...);
+  using Operations = double (*)(const std::remove_reference_t<Args>&...);
+
+  /// `keep(tensor)` gives the handle that the launch holds.
+  template <class Keep>
+  TypedLaunch(const char* name, Device device, DType dtype, Function* function,
+              Operations operations, const Keep& keep, std::type_identity_t<Args>... args)
+      : Launch(name, device, dtype),
+        function_(function),
+        operations_(operations),
+        kept_(take<std::remove_cvref_t<Args>>(keep, args)...) {
+    list(std::index_sequence_for<Args...>());
+  }
+
+  void run(const Context& context) override {
+    std::apply(
+        [&](auto&... values) {
+          dispatch<Args...>(context, name(), dtype(), function_, operations_, values...);
+        },
+        kept_);
+  }
+
+  bool same_options(const Launch& other) const override {
+    const auto* o = dynamic_cast<const TypedLaunch*>(&other);
+    return o && function_ == o->function_ && dtype() == o->dtype() && device() == o->device() &&
+           same(*o, std::index_sequence_for<Args...>());
+  }
+
+ private:
+  template <class A, class Keep>
+  static typename KeptArgument<A>::Type take(const Keep& keep, const A& argument) {
+    if constexpr (std::is_same_v<A, Tensor>) {
+      return argument.defined() ? keep(argument) : Tensor();
+    } else if constexpr (sim::IsTensorSpan<A>::value) {
+      std::vector<Tensor> tensors;
+      for (const Tensor& t : argument) tensors.push_back(t.defined() ? keep(t) : Tensor());
+      return tensors;
+    } else {
+      return argument;
+    }
+  }
+
+  template <size_t... I>
+  void list(std::index_sequence<I...>) {
+    (list_one<Args>(std::get<I>(kept_)), ...);
+  }
+  template <class A, class K>
+  void list_one(K& kept) {
+    using Plain = std::remove_cvref_t<A>;
+    if constexpr (std::is_same_v<Plain, Tensor>) {
+      operands_.push_back({&kept, !std::is_const_v<std::remove_reference_t<A>>});
+    } else if constexpr (sim::IsTensorSpan<Plain>::value) {
+      for (Tensor& t : kept)
+        operands_.push_back({&t, !std::is_const_v<typename Plain::element_type>});
+    }
+  }
+
+  template <size_t... I>
+  bool same(const TypedLaunch& other, std::index_sequence<I...>) const {
+    return (same_one(std::get<I>(kept_), std::get<I>(other.kept_)) && ...);
+  }
+  template <class K>
+  static bool same_one(const K& a, const K& b) {
+    if constexpr (std::is_same_v<K, Tensor>) {
+      return true;
+    } else if constexpr (std::is_same_v<K, std::vector<Tensor>>) {
+      return a.size() == b.size();
+    } else {
+      return a == b;
+    }
+  }
+
+  void* find_option(const std::type_info& type) override {
+    void* found = nullptr;
+    std::apply([&](auto&... values) { (match(values, type, found), ...); }, kept_);
+    return found;
+  }
+  template <class K>
+  static void match(K& kept, const std::type_info& type, void*& found) {
+    if constexpr (!std::is_same_v<K, Tensor> && !std::is_same_v<K, std::vector<Tensor>>)
+      if (!found && typeid(K) == type) found = const_cast<std::remove_const_t<K>*>(&kept);
+  }
+
+  Function* function_;
+  Operations operations_;
+  std::tuple<typename KeptArgument<std::remove_cvref_t<Args>>::Type...> kept_;
+};
+
+}  // namespace brim::backend

@@ -1,0 +1,33 @@
+// The scratch memory of a plan's kernels: one block, taken and given back like a stack.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+namespace brim {
+
+class ScratchStack {
+ public:
+  /// Memory for later calls of take(); its owner keeps it alive. Call while nothing is taken.
+  void rebind(void* data, size_t bytes) {
+    data_ = static_cast<char*>(data);
+    bytes_ = bytes;
+  }
+  /// 64-byte aligned, or null where the block is too small. Either way give_back() follows.
+  void* take(size_t bytes) {
+    const size_t at = used_;
+    used_ += rounded(bytes);
+    most_ = std::max(most_, used_);
+    return used_ <= bytes_ ? data_ + at : nullptr;
+  }
+  void give_back(size_t bytes) { used_ -= rounded(bytes); }
+  size_t bytes() const { return bytes_; }
+  size_t most() const { return most_; }  ///< bytes that were wanted at one time
+
+ private:
+  static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+  char* data_ = nullptr;
+  size_t bytes_ = 0, used_ = 0, most_ = 0;
+};
+
+}  // namespace brim

@@ -1,0 +1,195 @@
+// The plans of one step, by signature.
+#include <brim/plan/compile.h>
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include <brim/autograd/autograd.h>
+
+#include "backend/kernel.h"
+#include "core/check.h"
+#include "diag/span.h"
+#include "nn/modes.h"
+#include "plan/plan.h"
+
+namespace brim::plan {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What a plan is made for.
+struct Signature {
+  struct Input {
+    Shape shape;
+    DType dtype;
+    Device device;
+    friend bool operator==(const Input&, const Input&) = default;
+  };
+  std::vector<Input> inputs;
+  uint64_t modes;  // of all modules, training or not
+  bool gradients;
+
+  bool fits(std::span<const Tensor> tensors) const {
+    if (modes != nn::training_modes() || gradients != grad_enabled() ||
+        tensors.size() != inputs.size())
+      return false;
+    for (size_t i = 0; i < tensors.size(); ++i)
+      if (tensors[i].shape() != inputs[i].shape || tensors[i].dtype() != inputs[i].dtype ||
+          tensors[i].device() != inputs[i].device)
+        return false;
+    return true;
+  }
+};
+
+Signature signature_of(std::span<const Tensor> tensors) {
+  Signature s{{}, nn::training_modes(), grad_enabled()};
+  for (const Tensor& t : tensors) s.inputs.push_back({t.shape(), t.dtype(), t.device()});
+  return s;
+}
+
+void check_inputs(std::span<const Tensor> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    BRIM_CHECK(inputs[i].defined(), ValueError, "[compile] input {} of the step is undefined", i);
+    BRIM_CHECK(
+        !inputs[i].requires_grad(), CompileError,
+        "[compile] input {} of the step requires a gradient; make it a leaf inside the step, "
+        "or detach() it",
+        i);
+  }
+}
+
+}  // namespace
+
+void check_passes(const std::string& passes) { const PassSelection parsed(passes); }
+
+struct Compiler::State {
+  explicit State(CompileOptions o) : options(std::move(o)), passes(options.passes) {
+    BRIM_CHECK(options.max_plans >= 1, ValueError, "[compile] max_plans is {}; use 1 or more",
+               options.max_plans);
+  }
+
+  struct Entry {
+    Signature signature;
+    std::unique_ptr<Plan> plan;
+  };
+
+  void warn(const std::string& line) const {
+    if (options.warn)
+      options.warn(line);
+    else
+      std::fputs(("brim: warning: " + line + "\n").c_str(), stderr);
+  }
+
+  /// A plan that fits and is prepared; made where there is none.
+  Plan& plan_for(std::span<const Tensor> inputs, const Step& step) {
+    for (Entry& e : entries)
+      if (e.signature.fits(inputs)) {
+        if (e.plan->prepare()) return *e.plan;
+        e.plan = make(inputs, step);
+        return *e.plan;
+      }
+    if (entries.size() >= static_cast<size_t>(options.max_plans)) {
+      if (!told_many)
+        warn(
+            fmt::format("[compile] a step was compiled for {} signatures; inputs of ever new "
+                        "shapes run no faster than eagerly, the oldest plans are dropped",
+                        entries.size()));
+      told_many = true;
+      entries.erase(entries.begin());
+    }
+    std::unique_ptr<Plan> made = make(inputs, step);
+    entries.push_back({signature_of(inputs), std::move(made)});
+    return *entries.back().plan;
+  }
+
+  /// Records until two recordings agree: what differs from one to the next is no constant.
+  std::unique_ptr<Plan> make(std::span<const Tensor> inputs, const Step& step) {
+    constexpr int kMost = 4;
+    const diag::Span span("compile", diag::Cause::launch);
+    const auto begin = Clock::now();
+    Recording last = record(step, inputs, options.keep_gradients);
+    std::string differs = "nothing";
+    for (int i = 1; i < kMost && !differs.empty(); ++i) {
+      Recording next = record(step, inputs, options.keep_gradients);
+      differs = difference(last.program, next.program);
+      last = std::move(next);
+    }
+    BRIM_CHECK(
+        differs.empty(), CompileError,
+        "[compile] the step does not do the same twice: {}; give what changes to the step as "
+        "an input, or keep it in a tensor",
+        differs);
+    auto plan = std::make_unique<Plan>(std::move(last), passes);
+    BRIM_CHECK(plan->prepare(), CompileError,
+               "[compile] the step changes the optimizer it uses; do so outside of it");
+    ++stats.plans;
+    stats.compile_ms += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    stats.recorded_launches = static_cast<int64_t>(plan->program().recorded_launches);
+    stats.launches = static_cast<int64_t>(plan->program().launches.size());
+    stats.eager_bytes = plan->program().eager_peak;
+    stats.arena_bytes = static_cast<int64_t>(plan->memory().bytes);
+    newest = plan.get();
+    return plan;
+  }
+
+  std::span<const Tensor> run_eagerly(std::span<const Tensor> inputs, const Step& step) {
+    ++stats.eager_steps;
+    eager_results = step(inputs);
+    for (Tensor& t : eager_results) t = t.detach();
+    return eager_results;
+  }
+
+  std::span<const Tensor> replay(std::span<const Tensor> inputs, const Step& step) {
+    Plan& plan = plan_for(inputs, step);
+    const bool dense = std::all_of(inputs.begin(), inputs.end(),
+                                   [](const Tensor& t) { return t.is_contiguous(); });
+    ++stats.replays;
+    if (dense) return plan.replay(inputs);
+    std::vector<Tensor> packed;
+    for (const Tensor& t : inputs) packed.push_back(t.detach().contiguous());
+    return plan.replay(packed);
+  }
+
+  CompileOptions options;
+  PassSelection passes;
+  std::vector<Entry> entries;
+  const Plan* newest = nullptr;
+  bool told_many = false;
+  CompileStats stats;
+  std::vector<Tensor> eager_results;
+};
+
+Compiler::Compiler(CompileOptions options) : state_(std::make_unique<State>(std::move(options))) {}
+Compiler::~Compiler() = default;
+Compiler::Compiler(Compiler&&) noexcept = default;
+Compiler& Compiler::operator=(Compiler&&) noexcept = default;
+
+std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step& step) {
+  State& s = *state_;
+  // Inside another compiled step this one is a part of it; anomalies are looked for op by op.
+  if (recording || backend::anomaly_mode || !s.stats.fell_back.empty())
+    return s.run_eagerly(inputs, step);
+  check_inputs(inputs);
+  if (!s.options.fall_back) return s.replay(inputs, step);
+  try {
+    return s.replay(inputs, step);
+  } catch (const CompileError& error) {
+    s.stats.fell_back = error.what();
+    s.warn(s.stats.fell_back + "; the step runs eagerly");
+    return s.run_eagerly(inputs, step);
+  }
+}
+
+std::string Compiler::explain() const {
+  const State& s = *state_;
+  if (!s.stats.fell_back.empty()) return "runs eagerly: " + s.stats.fell_back + "\n";
+  if (!s.newest) return "no plan yet: call the step\n";
+  return s.newest->explain();
+}
+
+CompileStats Compiler::stats() const { return state_->stats; }
+
+}  // namespace brim::plan

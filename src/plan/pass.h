@@ -1,0 +1,38 @@
+// The passes of a plan. One file each in passes/; their order is in passes.cpp.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "plan/program.h"
+
+namespace brim::plan {
+
+struct Pass {
+  const char* name;  ///< for --passes: "fuse_conv"
+  const char* what;  ///< one line for people
+  /// Rewrites the program. Returns what it did in one line, "" for nothing.
+  std::string (*run)(Program& program);
+};
+
+/// In the order in which they run.
+std::span<const Pass> all_passes();
+
+/// Which passes run: "" all of them, "-layout,-fuse_conv" all but these, "memory,dead_code" these
+/// alone. Throws ValueError for unknown names.
+class PassSelection {
+ public:
+  explicit PassSelection(std::string_view text);
+  bool contains(std::string_view name) const;
+
+ private:
+  std::vector<std::string> names_;
+  bool without_ = true;  // names_ are left out
+};
+
+// The passes themselves, in alphabetical order.
+std::string common_subexpressions(Program& program);
+std::string dead_code(Program& program);
+
+}  // namespace brim::plan

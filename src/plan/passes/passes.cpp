@@ -1,0 +1,49 @@
+// The order of the passes, and the choice among them.
+#include <algorithm>
+#include <array>
+
+#include "core/check.h"
+#include "core/nearest.h"
+#include "plan/pass.h"
+
+namespace brim::plan {
+namespace {
+
+/// Not a pass over launches, but switched like one (memory.h).
+constexpr const char* kMemory = "memory";
+
+constexpr Pass kPasses[] = {
+    {"dead_code", "leave out what nobody reads", dead_code},
+    {"common_subexpressions", "compute the same thing once", common_subexpressions},
+};
+
+}  // namespace
+
+std::span<const Pass> all_passes() { return kPasses; }
+
+PassSelection::PassSelection(std::string_view text) {
+  std::vector<std::string> known{kMemory};
+  for (const Pass& pass : kPasses) known.emplace_back(pass.name);
+  bool first = true;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    std::string_view name = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    const bool minus = name.starts_with('-');
+    if (minus) name.remove_prefix(1);
+    BRIM_CHECK(first || minus == without_, ValueError,
+               "[passes] '{}' mixes passes to run and passes to leave out; use one kind", name);
+    BRIM_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ValueError,
+               "[passes] there is no pass '{}'{}", name, suggestion(name, known));
+    without_ = minus;
+    first = false;
+    names_.emplace_back(name);
+  }
+}
+
+bool PassSelection::contains(std::string_view name) const {
+  const bool named = std::find(names_.begin(), names_.end(), name) != names_.end();
+  return named != without_;
+}
+
+}  // namespace brim::plan

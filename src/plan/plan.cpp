@@ -1,0 +1,186 @@
+#include "plan/plan.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+
+#include "autograd/node.h"
+#include "core/context.h"
+#include "diag/span.h"
+
+namespace brim::plan {
+namespace {
+
+std::string readable(size_t bytes) {
+  if (bytes < 10000) return fmt::format("{} B", bytes);
+  if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) * 1e-3);
+  return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
+}
+
+/// A handle to the same elements over other memory.
+Tensor over(const Tensor& t, const Ref<Storage>& storage) {
+  Tensor other = t.alias(t.shape(), t.strides(), t.offset());
+  other.impl()->storage = storage;
+  return other;
+}
+
+/// One entry per tensor.
+void drop_repeats(std::vector<Seen>& seen) {
+  std::sort(seen.begin(), seen.end(),
+            [](const Seen& a, const Seen& b) { return a.impl.get() < b.impl.get(); });
+  seen.erase(std::unique(seen.begin(), seen.end(),
+                         [](const Seen& a, const Seen& b) { return a.impl == b.impl; }),
+             seen.end());
+  // Views made for one launch end with it; nobody can change them any more.
+  std::erase_if(seen, [](const Seen& s) { return s.impl->use_count() == 1; });
+}
+
+}  // namespace
+
+Plan::Plan(Recording recording, const PassSelection& passes)
+    : program_(std::move(recording.program)),
+      gradients_(std::move(recording.gradients)),
+      seen_(std::move(recording.seen)),
+      kept_(std::move(recording.kept)) {
+  drop_repeats(seen_);
+  for (const Pass& pass : all_passes()) {
+    if (!passes.contains(pass.name)) {
+      notes_.push_back(fmt::format("{}: off", pass.name));
+      continue;
+    }
+    const std::string note = pass.run(program_);
+    notes_.push_back(fmt::format("{}: {}", pass.name, note.empty() ? "nothing to do" : note));
+  }
+  allocate(passes.contains("memory"));
+  for (const auto& launch : program_.launches) {
+    if (launch->refresh) refreshed_.push_back(launch.get());
+    if (launch->commit) committed_.push_back(launch.get());
+    if (launch->draw) drawing_.push_back(launch.get());
+    for (const Operand& o : launch->operands()) {
+      if (!o.writes || !o.tensor->defined()) continue;
+      const Ref<Storage>& s = o.tensor->storage();
+      if (program_.role(*s) == Role::external &&
+          std::find(written_.begin(), written_.end(), s) == written_.end())
+        written_.push_back(s);
+    }
+  }
+}
+
+void Plan::allocate(bool share) {
+  memory_ = plan_memory(program_, share);
+  if (memory_.bytes > 0) {
+    arena_ = Storage::allocate(memory_.bytes, program_.device);
+    for (const Block& b : memory_.blocks)
+      const_cast<Storage*>(b.storage)->rebind(static_cast<char*>(arena_->data()) + b.offset);
+  }
+  std::map<const Storage*, size_t> places;
+  for (const Tensor& t : program_.outputs) {
+    const Role role = program_.role(*t.storage());
+    if (role == Role::input) {  // handed through
+      results_.emplace_back();
+      continue;
+    }
+    if (role != Role::output) {
+      results_.push_back(t.alias(t.shape(), t.strides(), t.offset()));
+      continue;
+    }
+    const auto [at, fresh] = places.try_emplace(t.storage().get(), result_storages_.size());
+    if (fresh)
+      result_storages_.push_back(
+          {t.storage(), Storage::allocate(t.storage()->bytes(), program_.device), 0});
+    Result& r = result_storages_[at->second];
+    ++r.handles;
+    results_.push_back(over(t, r.memory));
+  }
+}
+
+bool Plan::prepare() {
+  for (const Seen& s : seen_)
+    if (s.impl->storage != s.storage ||
+        (s.impl->autograd && s.impl->autograd->requires_grad) != s.requires_grad)
+      return false;
+  for (const LeafGradient& g : gradients_) {
+    const Tensor now = g.leaf->autograd ? g.leaf->autograd->grad : Tensor();
+    // A gradient that the step throws away may be any.
+    if (g.cleared) continue;
+    if (now.defined() != g.before.defined() ||
+        (now.defined() && now.storage() != g.before.storage()))
+      return false;
+  }
+  for (Launch* launch : refreshed_)
+    if (!launch->refresh(*launch)) return false;
+  return true;
+}
+
+/// Results that somebody still holds keep their values; others are overwritten.
+void Plan::renew_results() {
+  for (Result& r : result_storages_) {
+    bool held = r.memory->use_count() != r.handles + 1;
+    for (const Tensor& t : results_)
+      held |= t.defined() && t.storage() == r.memory && t.impl()->use_count() != 1;
+    if (held) {
+      const Ref<Storage> fresh = Storage::allocate(r.storage->bytes(), program_.device);
+      for (size_t i = 0; i < results_.size(); ++i)
+        if (results_[i].defined() && results_[i].storage() == r.memory)
+          results_[i] = over(program_.outputs[i], fresh);
+      r.memory = fresh;
+    }
+    r.storage->rebind(r.memory->data());
+  }
+}
+
+std::span<const Tensor> Plan::replay(std::span<const Tensor> inputs) {
+  for (const Program::Draws& d : program_.draws) {
+    const RandomKey base = d.generator->state();
+    for (Launch* launch : drawing_)
+      if (launch->draw->generator == d.generator)
+        *launch->option<RandomKey>() = {base.seed, base.offset + launch->draw->index};
+    d.generator->set_state({base.seed, base.offset + d.count});
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) program_.inputs[i].storage()->rebind(inputs[i].raw());
+  renew_results();
+  for (size_t i = 0; i < results_.size(); ++i)
+    for (size_t k = 0; k < inputs.size(); ++k)
+      if (program_.outputs[i].storage() == program_.inputs[k].storage()) {
+        const Tensor& t = program_.outputs[i];
+        results_[i] = inputs[k].alias(t.shape(), t.strides(), inputs[k].offset() + t.offset());
+      }
+  const Context context{Stream::current(program_.device), &scratch_};
+  for (const auto& launch : program_.launches) launch->run(context);
+  for (Launch* launch : committed_) launch->commit();
+  for (const Ref<Storage>& s : written_) s->bump_version();
+  for (const LeafGradient& g : gradients_)
+    if (g.leaf->autograd && !g.leaf->autograd->grad.is_same(g.after))
+      g.leaf->autograd->grad = g.after;
+  if (scratch_.most() > scratch_.bytes()) {
+    scratch_memory_ = Storage::allocate(scratch_.most(), program_.device);
+    scratch_.rebind(scratch_memory_->data(), scratch_memory_->bytes());
+  }
+  return results_;
+}
+
+std::string Plan::explain() const {
+  std::string text = "passes\n";
+  for (const std::string& note : notes_) text += "  " + note + "\n";
+  text += fmt::format(
+      "memory\n  {} temporaries in an arena of {}; {} live at one time, {} if nothing were shared, "
+      "{} "
+      "at the peak of the eager step\n",
+      memory_.blocks.size(), readable(memory_.bytes), readable(memory_.largest),
+      readable(memory_.separate), readable(static_cast<size_t>(program_.eager_peak)));
+  text += fmt::format("launches ({} recorded)\n", program_.recorded_launches);
+  for (size_t i = 0; i < program_.launches.size(); ++i) {
+    const Launch& l = *program_.launches[i];
+    std::string reads, writes;
+    for (const Operand& o : l.operands())
+      if (o.tensor->defined()) {
+        std::string& side = o.writes ? writes : reads;
+        if (side.size() < 60) side += o.tensor->shape().str();
+      }
+    text += fmt::format("  {:>3} {:<26} {} -> {}\n", i, l.name(), reads, writes);
+  }
+  return text;
+}
+
+}  // namespace brim::plan

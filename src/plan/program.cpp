@@ -1,0 +1,120 @@
+#include "plan/program.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace brim::plan {
+
+Role Program::role(const Storage& storage) const {
+  const auto found = roles_.find(&storage);
+  return found == roles_.end() ? Role::external : found->second;
+}
+
+Tensor Program::make(const Shape& shape, DType dtype, MemoryFormat format) {
+  Ref<TensorImpl> impl(new TensorImpl);
+  impl->shape = shape;
+  impl->strides = strides_of(shape, format);
+  impl->dtype = dtype;
+  impl->contiguous = impl->strides == contiguous_strides(shape);
+  impl->storage =
+      Storage::wrap(nullptr, static_cast<size_t>(shape.numel()) * size_of(dtype), device, {});
+  set_role(*impl->storage, Role::temporary);
+  return Tensor(std::move(impl));
+}
+
+void Program::compact() {
+  std::erase_if(launches, [](const auto& launch) { return !launch; });
+}
+
+std::vector<const Storage*> Program::storages() const {
+  std::vector<const Storage*> list;
+  std::unordered_map<const Storage*, bool> seen;
+  for (const auto& launch : launches)
+    for (const Operand& o : launch->operands())
+      if (o.tensor->defined() && !std::exchange(seen[o.tensor->storage().get()], true))
+        list.push_back(o.tensor->storage().get());
+  return list;
+}
+
+Uses::Uses(const Program& program) {
+  for (size_t i = 0; i < program.launches.size(); ++i)
+    if (program.launches[i])
+      for (const Operand& o : program.launches[i]->operands()) {
+        if (!o.tensor->defined()) continue;
+        Entry& entry = entries_[o.tensor->storage().get()];
+        std::vector<int>& list = o.writes ? entry.writers : entry.readers;
+        if (list.empty() || list.back() != static_cast<int>(i)) list.push_back(static_cast<int>(i));
+      }
+}
+
+const std::vector<int>& Uses::writers(const Tensor& t) const {
+  const auto found = entries_.find(t.storage().get());
+  return found == entries_.end() ? none_.writers : found->second.writers;
+}
+
+const std::vector<int>& Uses::readers(const Tensor& t) const {
+  const auto found = entries_.find(t.storage().get());
+  return found == entries_.end() ? none_.readers : found->second.readers;
+}
+
+int Uses::writer(const Tensor& t) const {
+  const std::vector<int>& list = writers(t);
+  return list.size() == 1 ? list[0] : -1;
+}
+
+int Uses::reader(const Tensor& t) const {
+  const std::vector<int>& list = readers(t);
+  return list.size() == 1 ? list[0] : -1;
+}
+
+bool same_view(const Tensor& a, const Tensor& b) {
+  return a.storage() == b.storage() && a.shape() == b.shape() && a.strides() == b.strides() &&
+         a.offset() == b.offset() && a.dtype() == b.dtype();
+}
+
+bool covers_storage(const Tensor& t) {
+  if (static_cast<size_t>(t.numel()) * size_of(t.dtype()) != t.storage()->bytes()) return false;
+  int64_t last = t.offset();  // dense if the farthest element is the last one and none repeats
+  for (int i = 0; i < t.rank(); ++i) {
+    if (t.shape()[i] > 1 && t.strides()[i] <= 0) return false;
+    last += (t.shape()[i] - 1) * t.strides()[i];
+  }
+  return t.offset() == 0 && last == t.numel() - 1;
+}
+
+bool is(const Launch& launch, std::string_view name) { return launch.name() == name; }
+
+std::string difference(const Program& a, const Program& b) {
+  if (a.launches.size() != b.launches.size())
+    return fmt::format("it has {} launches, then {}", a.launches.size(), b.launches.size());
+  std::unordered_map<const Storage*, size_t> index_a, index_b;
+  for (size_t i = 0; i < a.launches.size(); ++i) {
+    const Launch &la = *a.launches[i], &lb = *b.launches[i];
+    if (std::string_view(la.name()) != lb.name())
+      return fmt::format("launch {} is '{}', then '{}'", i, la.name(), lb.name());
+    if (!la.same_options(lb) || la.operands().size() != lb.operands().size())
+      return fmt::format("numbers given to '{}' (launch {}) change", la.name(), i);
+    for (size_t k = 0; k < la.operands().size(); ++k) {
+      const Tensor &ta = la.operand(k), &tb = lb.operand(k);
+      if (ta.defined() != tb.defined())
+        return fmt::format("an argument of '{}' (launch {}) is there only at times", la.name(), i);
+      if (!ta.defined()) continue;
+      const Role ra = a.role(*ta.storage()), rb = b.role(*tb.storage());
+      const bool same_storage =
+          ra == Role::external || rb == Role::external
+              ? ta.storage() == tb.storage()
+              : index_a.try_emplace(ta.storage().get(), index_a.size()).first->second ==
+                    index_b.try_emplace(tb.storage().get(), index_b.size()).first->second;
+      if (ra != rb || !same_storage)
+        return fmt::format("'{}' (launch {}) works on other memory each time", la.name(), i);
+      if (ta.shape() != tb.shape() || ta.strides() != tb.strides() || ta.offset() != tb.offset() ||
+          ta.dtype() != tb.dtype())
+        return fmt::format("'{}' (launch {}) gets a tensor of {}, then of {}", la.name(), i,
+                           ta.shape().str(), tb.shape().str());
+    }
+  }
+  return {};
+}
+
+}  // namespace brim::plan

@@ -1,0 +1,90 @@
+// A program: the launches of a step in their order, over tensors that have sizes but no memory yet.
+// Passes rewrite it. Two tensors overlap only if they share a storage, so dependences are followed
+// by storage.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <brim/core/random.h>
+#include <brim/core/tensor.h>
+
+#include "backend/launch.h"
+
+namespace brim::plan {
+
+using backend::Launch;
+using backend::Operand;
+
+/// Where the memory of a storage comes from.
+enum class Role : uint8_t {
+  temporary,  ///< made and used up inside the step: the plan's arena
+  input,      ///< the caller's, another one at each step
+  output,     ///< handed to the caller
+  kept,       ///< made by the step, seen by others afterwards (a gradient that stays)
+  external    ///< was there before: parameters, optimizer state, running statistics
+};
+
+struct Program {
+  std::vector<std::unique_ptr<Launch>> launches;
+  std::vector<Tensor> inputs, outputs;
+  Device device;
+  int64_t eager_peak = 0;  ///< bytes of live temporaries while the step was recorded
+  size_t recorded_launches = 0;
+
+  /// How many numbers a generator draws in one step.
+  struct Draws {
+    Generator* generator;
+    uint64_t count;
+  };
+  std::vector<Draws> draws;
+
+  Role role(const Storage& storage) const;
+  /// True for tensors that nobody sees outside the step.
+  bool temporary(const Tensor& t) const { return role(*t.storage()) == Role::temporary; }
+  void set_role(const Storage& storage, Role role) { roles_[&storage] = role; }
+  /// A new temporary, dense in `format`.
+  Tensor make(const Shape& shape, DType dtype, MemoryFormat format = MemoryFormat::nchw);
+  /// Removes the launches that were set to null.
+  void compact();
+  /// Storages that are used, in the order of their first use.
+  std::vector<const Storage*> storages() const;
+
+ private:
+  std::unordered_map<const Storage*, Role> roles_;  // without an entry: external
+};
+
+/// Which launches use a storage. A snapshot: make a new one after changing the program.
+class Uses {
+ public:
+  explicit Uses(const Program& program);
+  /// Launches that may write it, in order; the same for those that read it. A written operand is
+  /// not counted as read, though a kernel may (see reads_own_output()).
+  const std::vector<int>& writers(const Tensor& t) const;
+  const std::vector<int>& readers(const Tensor& t) const;
+  /// The only launch that writes it, or -1.
+  int writer(const Tensor& t) const;
+  /// The only launch that reads it, or -1.
+  int reader(const Tensor& t) const;
+
+ private:
+  struct Entry {
+    std::vector<int> writers, readers;
+  };
+  std::unordered_map<const Storage*, Entry> entries_;
+  Entry none_;
+};
+
+/// True if both see the same elements of the same storage in the same order.
+bool same_view(const Tensor& a, const Tensor& b);
+/// True if `t` is dense, in whatever order, and fills its storage.
+bool covers_storage(const Tensor& t);
+/// True if the launch is `name`.
+bool is(const Launch& launch, std::string_view name);
+/// "" if both do the same with the same memory, else what differs first.
+std::string difference(const Program& a, const Program& b);
+
+}  // namespace brim::plan

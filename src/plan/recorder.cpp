@@ -1,0 +1,198 @@
+#include "plan/recorder.h"
+
+#include <cstring>
+
+#include "autograd/node.h"
+#include "core/check.h"
+#include "core/runtime.h"
+
+namespace brim::plan {
+namespace {
+
+Tensor with_storage(const Tensor& t, Ref<Storage> storage) {
+  Ref<TensorImpl> impl(new TensorImpl);
+  impl->shape = t.shape();
+  impl->strides = t.strides();
+  impl->offset = t.offset();
+  impl->dtype = t.dtype();
+  impl->contiguous = t.is_contiguous();
+  impl->storage = std::move(storage);
+  return Tensor(std::move(impl));
+}
+
+Tensor gradient_of(const TensorImpl& leaf) {
+  return leaf.autograd ? leaf.autograd->grad : Tensor();
+}
+
+class Recorder final : public backend::LaunchRecorder {
+ public:
+  explicit Recorder(std::span<const Tensor> inputs) {
+    Program& p = result_.program;
+    if (!inputs.empty()) p.device = inputs[0].device();
+    recording = this;
+    for (const Tensor& t : inputs) {
+      inputs_.push_back(Tensor::empty(t.shape(), t.dtype(), t.device()));
+      const Ref<Storage>& twin = twins_.at(inputs_.back().storage().get());
+      p.set_role(*twin, Role::input);
+      p.inputs.push_back(with_storage(inputs_.back(), twin));
+    }
+    live_ = peak_ = 0;
+  }
+  ~Recorder() {
+    if (!recording) return;
+    restore();
+    inputs_.clear();
+    recording = nullptr;
+    // Whoever still holds a tensor of the step must not read memory that is not there.
+    for (const auto& [storage, twin] : twins_) back(*storage);
+  }
+
+  std::span<const Tensor> inputs() const { return inputs_; }
+
+  Ref<Storage> make_storage(size_t bytes, Device device) override {
+    Ref<Storage> made = Storage::wrap(nullptr, bytes, device, {});
+    made->recorded = true;
+    Ref<Storage> twin = Storage::wrap(nullptr, bytes, device, {});
+    result_.program.set_role(*twin, Role::temporary);
+    twins_[made.get()] = std::move(twin);
+    live_ += static_cast<int64_t>(bytes);
+    peak_ = std::max(peak_, live_);
+    return made;
+  }
+  void storage_ends(const Storage& storage) noexcept override {
+    twins_.erase(const_cast<Storage*>(&storage));
+    live_ -= static_cast<int64_t>(storage.bytes());
+  }
+
+  void drew(Generator& generator, const RandomKey& key) override {
+    for (Drawn& d : drawn_)
+      if (d.generator == &generator) {
+        ++d.count;
+        return;
+      }
+    drawn_.push_back({&generator, key, 1});
+  }
+
+  void grad_changes(TensorImpl& leaf, bool cleared) override {
+    const auto [at, fresh] = leaves_.try_emplace(&leaf, gradients_.size());
+    if (!fresh) return;
+    gradients_.push_back({Ref<TensorImpl>(&leaf), gradient_of(leaf), {}, cleared});
+  }
+
+  void refuse(const char* op, const char* why) override {
+    raise<CompileError>("[compile] {} inside a compiled step: {}", op, why);
+  }
+
+  void launched(std::unique_ptr<Launch> launch) override {
+    Program& p = result_.program;
+    if (p.launches.empty() && inputs_.empty()) p.device = launch->device();
+    BRIM_CHECK(launch->device() == p.device, CompileError,
+               "[compile] {} runs on {} in a step on {}; a plan works on one device",
+               launch->name(), launch->device().str(), p.device.str());
+    for (const Operand& o : launch->operands())
+      BRIM_CHECK(!o.writes || !o.tensor->defined() || p.role(*o.tensor->storage()) != Role::input,
+                 CompileError, "[compile] {} writes into an input of the step; clone() it first",
+                 launch->name());
+    if (const RandomKey* key = launch->option<RandomKey>()) note_draw(*launch, *key);
+    p.launches.push_back(std::move(launch));
+  }
+  Launch& last_launch() override { return *result_.program.launches.back(); }
+
+  Tensor kept(const Tensor& t) override {
+    const Ref<Storage>& storage = t.storage();
+    if (!storage->recorded) {
+      const bool requires_grad = t.impl()->autograd && t.impl()->autograd->requires_grad;
+      result_.seen.push_back({Ref<TensorImpl>(t.impl()), storage, requires_grad});
+      return with_storage(t, storage);
+    }
+    const auto twin = twins_.find(storage.get());
+    BRIM_CHECK(
+        twin != twins_.end(), CompileError,
+        "[compile] the step uses a tensor that an earlier recording of it made; keep tensors "
+        "between steps in tensors made before the first one, and write them with copy_()");
+    return with_storage(t, twin->second);
+  }
+
+  /// Call after the step, with what it returned.
+  Recording finish(std::vector<Tensor> results, bool keep_gradients) {
+    Program& p = result_.program;
+    std::vector<Tensor> outputs;
+    for (Tensor& t : results) {
+      BRIM_CHECK(t.defined(), CompileError, "[compile] the step returns an undefined tensor");
+      outputs.push_back(kept(t));
+    }
+    results.clear();
+    for (LeafGradient& g : gradients_)
+      if (!g.cleared || keep_gradients) g.after = gradient_of(*g.leaf);
+    result_.gradients = gradients_;
+    restore();
+    inputs_.clear();  // their storages end
+    recording = nullptr;
+    for (const auto& [storage, twin] : twins_) {
+      back(*storage);
+      twin->rebind(storage->data());
+      p.set_role(*twin, Role::kept);
+      result_.kept.emplace_back(Ref<Storage>(storage), twin);
+    }
+    twins_.clear();
+    for (Tensor& t : outputs)
+      if (p.role(*t.storage()) == Role::temporary) p.set_role(*t.storage(), Role::output);
+    p.outputs = std::move(outputs);
+    p.eager_peak = peak_;
+    p.recorded_launches = p.launches.size();
+    for (const Drawn& d : drawn_) p.draws.push_back({d.generator, d.count});
+    return std::move(result_);
+  }
+
+ private:
+  struct Drawn {
+    Generator* generator;
+    RandomKey first;
+    uint64_t count;
+  };
+
+  void note_draw(Launch& launch, const RandomKey& key) {
+    for (const Drawn& d : drawn_)
+      if (key.seed == d.first.seed && key.offset >= d.first.offset &&
+          key.offset - d.first.offset < d.count) {
+        launch.draw = {d.generator, key.offset - d.first.offset};
+        return;
+      }
+  }
+
+  /// Puts back what the step changed on the host.
+  void restore() {
+    for (const LeafGradient& g : gradients_)
+      if (g.leaf->autograd) g.leaf->autograd->grad = g.before;
+    gradients_.clear();
+    const RecordingPause now;
+    for (const Drawn& d : drawn_) d.generator->set_state(d.first);
+  }
+
+  /// Gives memory to a storage that outlives the recording: NaN, for floating types, until a plan
+  /// writes it.
+  static void back(Storage& storage) {
+    Ref<Storage> memory = Storage::allocate(storage.bytes(), storage.device());
+    if (storage.device().is_cpu()) std::memset(memory->data(), 0xFF, storage.bytes());
+    storage.rebind(memory->data());
+    storage.recorded = false;
+    storage.keep_alive(std::move(memory));
+  }
+
+  Recording result_;
+  std::vector<Tensor> inputs_;
+  std::unordered_map<Storage*, Ref<Storage>> twins_;  // the step's storage -> the program's
+  int64_t live_ = 0, peak_ = 0;
+  std::unordered_map<TensorImpl*, size_t> leaves_;
+  std::vector<LeafGradient> gradients_;
+  std::vector<Drawn> drawn_;
+};
+
+}  // namespace
+
+Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients) {
+  Recorder recorder(inputs);
+  return recorder.finish(step(recorder.inputs()), keep_gradients);
+}
+
+}  // namespace brim::plan
