@@ -3,12 +3,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <string>
 
 #include <brim/core/threads.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/conv.h>
 #include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
 
 #include "backend/cpu/conv_direct.h"
 #include "backend/cpu/conv_dnnl.h"
+#include "backend/cpu/conv_nhwc.h"
+#include "backend/cpu/conv_winograd.h"
 
 namespace brim::cpu {
 namespace {
@@ -32,6 +39,20 @@ const ConvGeometry kGeometries[] = {
     geometry(3, 16, 6, 16, 3, 1, 1, 1, 16),
     geometry(17, 3, 8, 32, 5, 1, 2),
     geometry(2, 5, 7, 7, 3, 1, 1),
+};
+
+const ConvGeometry kNhwcGeometries[] = {
+    geometry(1, 32, 4, 32, 3, 1, 1),    // one tile
+    geometry(2, 48, 13, 80, 3, 1, 1),   // tiles past the border, narrow panels
+    geometry(3, 32, 7, 64, 3, 1, 0),    // no padding
+    geometry(2, 32, 9, 32, 3, 1, 2),    // more padding than half the kernel
+    geometry(1, 64, 40, 32, 3, 1, 1),   // more tiles than channels
+    geometry(3, 160, 8, 144, 3, 1, 1),  // fewer tiles than channels
+    geometry(3, 3, 17, 64, 7, 2, 3),     geometry(2, 16, 9, 32, 3, 2, 1),
+    geometry(2, 16, 8, 48, 3, 2, 0),  // the stride skips the last row
+    geometry(2, 32, 7, 16, 1, 2),        geometry(5, 16, 6, 16, 1),
+    geometry(2, 16, 11, 32, 3, 1, 2, 2), geometry(1, 5, 9, 16, 5, 3, 4),
+    geometry(1, 16, 1, 16, 1),
 };
 
 struct Pass {
@@ -66,6 +87,25 @@ Tensor run_dnnl(const Pass& p, const ConvGeometry& g, const Tensor& a, const Ten
   return out;
 }
 
+using NhwcConv = void (*)(const Context&, ConvPass, const ConvGeometry&, const float*, const float*,
+                          const float*, float*);
+
+/// The operands become nhwc, and so does the result unless it is a weight.
+Tensor run_nhwc(NhwcConv conv, const Pass& p, const ConvGeometry& g, const Tensor& a,
+                const Tensor& b) {
+  const bool to_weight = p.kind == ConvPass::grad_weight;
+  const Tensor from = a.to(MemoryFormat::nhwc), with = to_weight ? b.to(MemoryFormat::nhwc) : b;
+  Tensor out = Tensor::empty(p.out);
+  conv(Context::current(Device::cpu()), p.kind, g, static_cast<const float*>(from.raw()),
+       static_cast<const float*>(with.raw()), nullptr, out.data<float>());
+  return to_weight ? out : out.alias(p.out, strides_of(p.out, MemoryFormat::nhwc), 0).contiguous();
+}
+
+std::string name(const Pass& p, const ConvGeometry& g) {
+  return p.a.str() + " x " + p.b.str() + " -> " + p.out.str() + ", stride " +
+         std::to_string(g.stride.h) + ", padding " + std::to_string(g.padding.h);
+}
+
 /// Largest difference over the largest number.
 double difference(const Tensor& a, const Tensor& b) {
   const auto x = a.to_vector<float>(), y = b.to_vector<float>();
@@ -75,6 +115,85 @@ double difference(const Tensor& a, const Tensor& b) {
     scale = std::max(scale, std::abs(static_cast<double>(y[i])));
   }
   return worst / scale;
+}
+
+TEST(Conv, NhwcEqualsDirect) {
+  for (const ConvGeometry& g : kNhwcGeometries)
+    for (const Pass& p : passes(g)) {
+      const Tensor a = randn(p.a), b = randn(p.b);
+      const Tensor expected = run_direct(p, g, a, b);
+      if (winograd_wins(p.kind, g)) {
+        EXPECT_LT(difference(run_nhwc(&conv_winograd, p, g, a, b), expected), 2e-5) << name(p, g);
+      }
+      if (conv_nhwc_supports(p.kind, g)) {
+        EXPECT_LT(difference(run_nhwc(&conv_nhwc, p, g, a, b), expected), 2e-6) << name(p, g);
+      }
+    }
+}
+
+TEST(Conv, NhwcDoesNotDependOnThreads) {
+  const int threads = num_threads();
+  for (const ConvGeometry& g : kNhwcGeometries)
+    for (const Pass& p : passes(g))
+      for (const bool winograd : {false, true}) {
+        if (!(winograd ? winograd_wins(p.kind, g) : conv_nhwc_supports(p.kind, g))) continue;
+        const Tensor a = randn(p.a), b = randn(p.b);
+        std::vector<std::vector<float>> results;
+        for (const int count : {1, 2, 3}) {
+          set_num_threads(count);
+          results.push_back(
+              run_nhwc(winograd ? &conv_winograd : &conv_nhwc, p, g, a, b).to_vector<float>());
+        }
+        EXPECT_EQ(results[0], results[1]) << name(p, g);
+        EXPECT_EQ(results[0], results[2]) << name(p, g);
+      }
+  set_num_threads(threads);
+}
+
+TEST(Conv, NhwcAddsBias) {
+  for (const ConvGeometry& g : {geometry(2, 32, 8, 48, 3, 1, 1), geometry(2, 5, 7, 16, 3, 2, 1)}) {
+    const Tensor x = randn(g.x_shape()), w = randn(g.weight_shape()), bias = randn({g.o});
+    Conv2dOptions options;
+    options.stride = g.stride;
+    options.padding = g.padding;
+    const Tensor y = conv2d(x.to(MemoryFormat::nhwc), w, bias, options);
+    EXPECT_TRUE(y.is_contiguous(MemoryFormat::nhwc));
+    EXPECT_LT(difference(y, conv2d(x, w, bias, options)), 2e-5);
+  }
+}
+
+TEST(Conv, NhwcKeepsNaN) {
+  const ConvGeometry g = geometry(2, 32, 12, 32, 3, 1, 1);
+  Tensor x = zeros(g.x_shape());
+  x.data<float>()[5] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor y = conv2d(x.to(MemoryFormat::nhwc), randn(g.weight_shape()), {}, {.padding = 1});
+  const auto values = y.to_vector<float>();
+  EXPECT_TRUE(std::isnan(values[4]) && std::isnan(values[5]) && std::isnan(values[6]));
+  EXPECT_FALSE(std::isnan(values.back()));
+}
+
+/// Everything without an nhwc kernel: groups, f64, odd channels.
+TEST(Conv, NhwcGradientsOfAnyGeometry) {
+  for (const ConvGeometry& g : kGeometries)
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      std::vector<Tensor> results[2];
+      const Tensor x = randn(g.x_shape(), {.dtype = dtype}),
+                   w = randn(g.weight_shape(), {.dtype = dtype}),
+                   dy = randn(g.y_shape(), {.dtype = dtype});
+      for (const bool nhwc : {false, true}) {
+        const MemoryFormat format = nhwc ? MemoryFormat::nhwc : MemoryFormat::nchw;
+        Tensor from = x.clone().to(format), weight = w.clone();
+        from.set_requires_grad(true);
+        weight.set_requires_grad(true);
+        const Tensor y = conv2d(
+            from, weight, {},
+            {.stride = g.stride, .padding = g.padding, .dilation = g.dilation, .groups = g.groups});
+        sum(y * dy).backward();
+        results[nhwc] = {y.detach(), from.grad(), weight.grad()};
+      }
+      for (size_t i = 0; i < 3; ++i)
+        EXPECT_LT(difference(results[1][i].to(DType::f32), results[0][i].to(DType::f32)), 2e-5);
+    }
 }
 
 TEST(Conv, OneDnnEqualsDirect) {

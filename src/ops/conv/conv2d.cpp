@@ -31,8 +31,24 @@ double conv_grad_operations(const Tensor&, const Tensor&, const Tensor&, const C
   return operations(g);
 }
 
+bool is_nhwc(const Tensor& t) { return !t.is_contiguous() && t.is_contiguous(MemoryFormat::nhwc); }
+
 /// Row-major elements without a history.
 Tensor packed(const Tensor& t) { return t.is_contiguous() ? t : t.detach().contiguous(); }
+
+/// Activations as they are where they are row-major or nhwc, else row-major.
+Tensor dense(const Tensor& t) { return is_nhwc(t) ? t : packed(t); }
+
+/// A tensor in the memory format of `like`, which is dense.
+Tensor empty_like(const Shape& shape, const Tensor& like) {
+  Tensor y = Tensor::empty(shape, like.dtype(), like.device());
+  return is_nhwc(like) ? y.alias(shape, strides_of(shape, MemoryFormat::nhwc), 0) : y;
+}
+
+/// The same values in the memory format of `like`.
+Tensor arranged(const Tensor& t, const Tensor& like) {
+  return is_nhwc(like) ? t.detach().to(MemoryFormat::nhwc) : packed(t);
+}
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& g);
 Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& g);
@@ -40,8 +56,9 @@ Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& g);
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geo) {
   static const ConvKernel kernel("conv2d", &conv_operations);
-  Tensor y = Tensor::empty(geo.y_shape(), x.dtype(), x.device());
-  kernel(x.device(), x.dtype(), packed(x), packed(weight), bias, y, geo);
+  const Tensor from = dense(x);
+  Tensor y = empty_like(geo.y_shape(), from);
+  kernel(x.device(), x.dtype(), from, packed(weight), bias, y, geo);
   return autograd::with_grad(
       "conv2d", y, {x, weight, bias},
       [x = autograd::Saved(x), w = autograd::Saved(weight), geo](autograd::GradCall& g) {
@@ -53,8 +70,9 @@ Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
 
 Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& geo) {
   static const ConvGradKernel kernel("conv2d_grad_x", &conv_grad_operations);
-  Tensor dx = Tensor::empty(geo.x_shape(), dy.dtype(), dy.device());
-  kernel(dy.device(), dy.dtype(), packed(dy), packed(weight), dx, geo);
+  const Tensor from = dense(dy);
+  Tensor dx = empty_like(geo.x_shape(), from);
+  kernel(dy.device(), dy.dtype(), from, packed(weight), dx, geo);
   return autograd::with_grad(
       "conv2d_grad_x", dx, {dy, weight},
       [dy = autograd::Saved(dy), w = autograd::Saved(weight), geo](autograd::GradCall& g) {
@@ -66,7 +84,8 @@ Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& geo) {
 Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& geo) {
   static const ConvGradKernel kernel("conv2d_grad_weight", &conv_grad_operations);
   Tensor dw = Tensor::empty(geo.weight_shape(), x.dtype(), x.device());
-  kernel(x.device(), x.dtype(), packed(x), packed(dy), dw, geo);
+  const Tensor from = dense(x);
+  kernel(x.device(), x.dtype(), from, arranged(dy, from), dw, geo);
   return autograd::with_grad(
       "conv2d_grad_weight", dw, {x, dy},
       [x = autograd::Saved(x), dy = autograd::Saved(dy), geo](autograd::GradCall& g) {

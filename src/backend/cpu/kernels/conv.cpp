@@ -1,6 +1,12 @@
-// conv2d and its two gradients on the CPU.
+// conv2d and its two gradients on the CPU. Strides decide: activations are either all row-major or
+// all nhwc.
+#include <brim/core/tensor.h>
+
 #include "backend/cpu/conv_direct.h"
 #include "backend/cpu/conv_dnnl.h"
+#include "backend/cpu/conv_nhwc.h"
+#include "backend/cpu/conv_winograd.h"
+#include "backend/cpu/parallel.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {
@@ -13,16 +19,77 @@ const T* address(const Tensor& x) {
   return x.defined() ? static_cast<const T*>(x.raw()) : nullptr;
 }
 
-/// oneDNN's part of the work: f32, where it is the faster one. False: it is not.
+/// Both activations are nhwc, and not also row-major (one channel, or one pixel).
+bool are_nhwc(const Tensor& a, const Tensor& b) {
+  return a.is_contiguous(MemoryFormat::nhwc) && b.is_contiguous(MemoryFormat::nhwc) &&
+         !(a.is_contiguous() && b.is_contiguous());
+}
+
+/// Each image a matrix of (rows x columns), turned.
 template <class T>
-bool by_dnnl(const Context& context, ConvPass pass, const ConvGeometry& g, const T* a, const T* b,
-             const T* bias, T* out) {
-  if constexpr (sizeof(T) == sizeof(float)) {
-    if (!dnnl_conv_wins(pass, g)) return false;
-    conv_dnnl(context, pass, g, a, b, bias, out);
-    return true;
+void turn(const T* from, int64_t images, int64_t rows, int64_t columns, T* to) {
+  constexpr int64_t kTile = 16;
+  const int64_t size = rows * columns;
+  parallel_for(images, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, size)),
+               [&](int64_t begin, int64_t end) {
+                 for (int64_t i = begin; i < end; ++i)
+                   for (int64_t r = 0; r < rows; r += kTile)
+                     for (int64_t c = 0; c < columns; ++c)
+                       for (int64_t k = r; k < std::min(rows, r + kTile); ++k)
+                         to[i * size + c * rows + k] = from[i * size + k * columns + c];
+               });
+}
+
+/// Row-major activations: direct sums, or oneDNN where it is the faster one.
+template <class T>
+void run_planes(const Context& context, ConvPass pass, const ConvGeometry& g, const T* a,
+                const T* b, const T* bias, T* out) {
+  if constexpr (sizeof(T) == sizeof(float))
+    if (dnnl_conv_wins(pass, g)) return conv_dnnl(context, pass, g, a, b, bias, out);
+  switch (pass) {
+    case ConvPass::forward:
+      return conv_direct(context, a, b, bias, out, g);
+    case ConvPass::grad_x:
+      return conv_direct_grad_x(context, a, b, out, g);
+    case ConvPass::grad_weight:
+      return conv_direct_grad_weight(context, a, b, out, g);
   }
-  return false;
+}
+
+/// nhwc activations through row-major copies, for what has no kernel of its own.
+template <class T>
+void run_turned(const Context& context, ConvPass pass, const ConvGeometry& g, const T* a,
+                const T* b, const T* bias, T* out) {
+  const int64_t x_size = g.x_shape().numel(), y_size = g.y_shape().numel();
+  const Workspace room = context.workspace(static_cast<size_t>(x_size + y_size) * sizeof(T));
+  T *x = room.as<T>(), *y = x + x_size;
+  const auto planes_of_x = [&](const T* from) { turn(from, g.n, g.h * g.w, g.c, x); };
+  const auto planes_of_y = [&](const T* from) { turn(from, g.n, g.oh * g.ow, g.o, y); };
+  switch (pass) {
+    case ConvPass::forward:
+      planes_of_x(a);
+      run_planes<T>(context, pass, g, x, b, bias, y);
+      return turn<T>(y, g.n, g.o, g.oh * g.ow, out);
+    case ConvPass::grad_x:
+      planes_of_y(a);
+      run_planes<T>(context, pass, g, y, b, bias, x);
+      return turn<T>(x, g.n, g.c, g.h * g.w, out);
+    case ConvPass::grad_weight:
+      planes_of_x(a);
+      planes_of_y(b);
+      return run_planes<T>(context, pass, g, x, y, bias, out);
+  }
+}
+
+template <class T>
+void run(const Context& context, bool nhwc, ConvPass pass, const ConvGeometry& g, const T* a,
+         const T* b, const T* bias, T* out) {
+  if (!nhwc) return run_planes(context, pass, g, a, b, bias, out);
+  if constexpr (sizeof(T) == sizeof(float)) {
+    if (winograd_wins(pass, g)) return conv_winograd(context, pass, g, a, b, bias, out);
+    if (conv_nhwc_supports(pass, g)) return conv_nhwc(context, pass, g, a, b, bias, out);
+  }
+  run_turned(context, pass, g, a, b, bias, out);
 }
 
 template <class T>
@@ -37,30 +104,24 @@ void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const
             Tensor& y, const ConvGeometry& g) {
   if (y.numel() == 0) return;
   const Tensor dense = bias.defined() ? bias.contiguous() : bias;
-  const T *from = address<T>(x), *w = address<T>(weight), *b = address<T>(dense);
-  T* to = static_cast<T*>(y.raw());
-  if (by_dnnl(context, ConvPass::forward, g, from, w, b, to)) return;
-  conv_direct(context, from, w, b, to, g);
+  run<T>(context, are_nhwc(x, y), ConvPass::forward, g, address<T>(x), address<T>(weight),
+         address<T>(dense), static_cast<T*>(y.raw()));
 }
 
 template <class T>
 void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weight, Tensor& dx,
                    const ConvGeometry& g) {
   if (set_zero_if_empty<T>(dx, g)) return;
-  const T *from = address<T>(dy), *w = address<T>(weight);
-  T* to = static_cast<T*>(dx.raw());
-  if (by_dnnl<T>(context, ConvPass::grad_x, g, from, w, nullptr, to)) return;
-  conv_direct_grad_x(context, from, w, to, g);
+  run<T>(context, are_nhwc(dy, dx), ConvPass::grad_x, g, address<T>(dy), address<T>(weight),
+         nullptr, static_cast<T*>(dx.raw()));
 }
 
 template <class T>
 void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& dy, Tensor& dw,
                         const ConvGeometry& g) {
   if (set_zero_if_empty<T>(dw, g)) return;
-  const T *from = address<T>(x), *grad = address<T>(dy);
-  T* to = static_cast<T*>(dw.raw());
-  if (by_dnnl<T>(context, ConvPass::grad_weight, g, from, grad, nullptr, to)) return;
-  conv_direct_grad_weight(context, from, grad, to, g);
+  run<T>(context, are_nhwc(x, dy), ConvPass::grad_weight, g, address<T>(x), address<T>(dy), nullptr,
+         static_cast<T*>(dw.raw()));
 }
 
 template <class T>
