@@ -1,6 +1,6 @@
 // Loops over dense elements, one per formula; included once per instruction set.
 #include "backend/cpu/elementwise.h"
-#include "backend/kernel.h"
+#include "backend/elementwise_chain.h"
 
 #if defined(BRIM_CPU_DENSE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BRIM_CPU_DENSE_INL_H
@@ -80,11 +80,15 @@ void binary(const Context&, const Tensor& a, const Tensor& b, Tensor& y, const P
 template <class T, class R = T, class... F>
 void register_unary(formula::List<F...>) {
   (backend::register_kernel(F::kName, DeviceKind::cpu, dtype_of<T>, &unary<T, F, R>), ...);
+  if constexpr (std::is_same_v<T, R>)
+    (backend::register_elementwise(F::kName, 1, dtype_of<T>, &dense_unary<T, F>), ...);
 }
 
 template <class T, class R = T, class... F>
 void register_binary(formula::List<F...>) {
   (backend::register_kernel(F::kName, DeviceKind::cpu, dtype_of<T>, &binary<T, F, R>), ...);
+  if constexpr (std::is_same_v<T, R>)
+    (backend::register_elementwise(F::kName, 2, dtype_of<T>, &dense_binary<T, F>), ...);
 }
 
 }  // namespace

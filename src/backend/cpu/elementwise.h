@@ -5,12 +5,12 @@
 #include <array>
 
 #include "backend/cpu/loop.h"
+#include "backend/elementwise_chain.h"
 #include "formula/formula.h"
 
 namespace brim::cpu {
 
-/// Computes n elements; operand 0 is the output. All lie densely, and may be the same memory.
-using DenseLoop = void (*)(char* const* operands, int64_t n, const formula::Params& params);
+using backend::DenseLoop;
 
 /// Applies `f` over the whole loop, in parallel where it is large. `base[k]` is the address of
 /// operand k's first element, `bytes[k]` the size of its elements.

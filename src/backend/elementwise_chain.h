@@ -1,0 +1,50 @@
+// Chains of elementwise kernels: several in one pass over memory. A link computes a register from
+// one or two others; registers hold a run of elements that stays in the fastest cache.
+#pragma once
+
+#include <array>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "backend/kernel.h"
+#include "formula/formula.h"
+
+namespace brim::backend {
+
+/// Computes n dense elements on the CPU; operand 0 is the output and may be one of the inputs.
+using DenseLoop = void (*)(char* const* operands, int64_t n, const formula::Params& params);
+
+/// An elementwise kernel whose inputs and output have one dtype, and its loop for each of them.
+struct ElementwiseSlot {
+  int inputs = 0;
+  std::array<DenseLoop, kDTypeCount> loops{};
+};
+
+/// Tells that `name` is such a kernel. For the static initialisation of backends.
+bool register_elementwise(std::string_view name, int inputs, DType dtype, DenseLoop loop);
+/// Null where `name` is none, or not for this dtype.
+const ElementwiseSlot* find_elementwise(std::string_view name, DType dtype);
+
+struct ChainLink {
+  const ElementwiseSlot* slot;
+  formula::Params params;
+  int y, a, b;  ///< registers; b is -1 for functions of one number
+  friend bool operator==(const ChainLink&, const ChainLink&) = default;
+};
+
+/// Registers are numbered: the inputs, then the outputs, then those inside the chain.
+struct Chain {
+  static constexpr int kMostInner = 8;
+  static constexpr int kMostRegisters = 24;
+
+  std::vector<ChainLink> links;
+  int inner = 0;  ///< registers inside, at most kMostInner
+  friend bool operator==(const Chain&, const Chain&) = default;
+};
+
+/// in: dense in one order, as out, or of a single element. out: dense, all of one shape.
+using ChainKernel = Kernel<void(const Context&, std::span<const Tensor> in, std::span<Tensor> out,
+                                const Chain& chain)>;
+
+}  // namespace brim::backend

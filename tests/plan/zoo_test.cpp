@@ -1,0 +1,119 @@
+// Compiled training equals eager training for every model in the zoo, with all passes and with
+// each one left out.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <brim/brim.h>
+
+#include "plan/pass.h"
+
+namespace brim {
+namespace {
+
+struct Case {
+  const char* model;
+  Shape x;
+  int steps;
+};
+
+using Weights = std::vector<Tensor>;
+
+Weights copies(const nn::Module& net) {
+  Weights list;
+  for (const Tensor& p : net.parameters()) list.push_back(p.detach().clone());
+  for (const auto& [name, buffer] : net.named_buffers()) list.push_back(buffer.clone().to(f32));
+  return list;
+}
+
+double norm_of(const Tensor& t) { return std::sqrt(sum(t * t).to(f64).item()); }
+
+/// Trains from the same weights on the same batches; gives the weights before and after.
+std::pair<Weights, Weights> train(const Case& c, bool compiled, const std::string& passes) {
+  manual_seed(11);
+  const auto net = nn::make_model(c.model, {.classes = 10});
+  optim::SGD optimizer(net->named_parameters(), {.lr = 0.01, .momentum = 0.9});
+  const auto body = [&](const Tensor& x, const Tensor& y) {
+    optimizer.zero_grad();
+    const Tensor loss = cross_entropy((*net)(x), y);
+    loss.backward();
+    optimizer.step();
+    return loss;
+  };
+  auto step = compile(body, {.passes = passes});
+  const Weights before = copies(*net);
+  for (int i = 0; i < c.steps; ++i) {
+    const Tensor x = randn(c.x), y = randint(0, 10, {c.x[0]}, {.dtype = i64});
+    compiled ? step(x, y) : body(x, y);
+  }
+  EXPECT_EQ(step.stats().plans, compiled ? 1 : 0);
+  return {before, copies(*net)};
+}
+
+class Zoo : public testing::TestWithParam<Case> {};
+
+TEST_P(Zoo, CompiledEqualsEager) {
+  const auto [before, eager] = train(GetParam(), false, "");
+  std::vector<std::string> selections{"", "memory"};
+  for (const plan::Pass& pass : plan::all_passes())
+    selections.push_back("-" + std::string(pass.name));
+  for (const std::string& passes : selections) {
+    const auto [start, compiled] = train(GetParam(), true, passes);
+    for (size_t i = 0; i < eager.size(); ++i) {
+      const double change = norm_of(eager[i] - before[i]);
+      EXPECT_LE(norm_of(compiled[i] - eager[i]), 1e-4 * change + 1e-7)
+          << "tensor " << i << " with --passes '" << passes << "'";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, Zoo,
+                         testing::Values(Case{"tutorial-cnn", {4, 3, 32, 32}, 8},
+                                         Case{"tutorial-cnn", {33, 3, 32, 32}, 3},
+                                         Case{"resnet18-cifar", {3, 3, 16, 16}, 2},
+                                         Case{"resnet18", {2, 3, 64, 64}, 2}),
+                         [](const auto& c) {
+                           std::string name = c.param.model;
+                           for (char& letter : name)
+                             if (letter == '-') letter = '_';
+                           return name + "_" + std::to_string(c.param.x[0]);
+                         });
+
+/// Layers that the models lack.
+TEST(CompiledLayers, EqualEager) {
+  const auto train_mixed = [](bool compiled) {
+    manual_seed(5);
+    nn::Sequential net;
+    net.add<nn::Conv2d>("conv", {.in = 2, .out = 6, .kernel = 3, .padding = 1});
+    net.add<nn::GroupNorm>("group", {.groups = 2, .channels = 6});
+    net.add<nn::GELU>("gelu");
+    net.add<nn::AvgPool2d>("pool", {.kernel = 2});
+    net.add<nn::Flatten>("flatten");
+    net.add<nn::Dropout>("dropout", {.p = 0.3});
+    net.add<nn::Linear>("fc1", {.in = 96, .out = 20});
+    net.add<nn::LayerNorm>("layer", {.shape = {20}});
+    net.add<nn::Tanh>("tanh");
+    net.add<nn::Linear>("fc2", {.in = 20, .out = 5});
+    optim::AdamW optimizer(net.named_parameters(), {.lr = 0.01});
+    auto body = [&](const Tensor& x, const Tensor& y) {
+      optimizer.zero_grad();
+      const Tensor loss = cross_entropy(net(x), y, {.label_smoothing = 0.1});
+      loss.backward();
+      optim::clip_grad_norm_(net.parameters(), 0.5);
+      optimizer.step();
+      return loss;
+    };
+    auto step = compile(body);
+    std::vector<double> losses;
+    for (int i = 0; i < 6; ++i) {
+      const Tensor x = randn({7, 2, 8, 8}), y = randint(0, 5, {7}, {.dtype = i64});
+      losses.push_back((compiled ? step(x, y) : body(x, y)).item());
+    }
+    return losses;
+  };
+  const auto eager = train_mixed(false), compiled = train_mixed(true);
+  for (size_t i = 0; i < eager.size(); ++i) EXPECT_NEAR(eager[i], compiled[i], 1e-4) << i;
+}
+
+}  // namespace
+}  // namespace brim
