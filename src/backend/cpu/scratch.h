@@ -58,4 +58,16 @@ class PartScratch {
   Workspace memory_;
 };
 
+/// Bytes of `count` numbers, rounded up so that what lies behind them is aligned for vectors.
+template <class T>
+constexpr size_t room_for(int64_t count) {
+  return (static_cast<size_t>(count) * sizeof(T) + 63) / 64 * 64;
+}
+
+/// What lies behind `count` numbers at `p` (see room_for).
+template <class U, class T>
+U* behind(T* p, int64_t count) {
+  return reinterpret_cast<U*>(reinterpret_cast<char*>(p) + room_for<T>(count));
+}
+
 }  // namespace brim::cpu

@@ -1,0 +1,248 @@
+// The gradient of pooling is sparse: only the windows' largest elements, where relu let them
+// through, carry any. Lists of such elements, and the products over them (see
+// kernels/conv_pool_grad.cpp); included once per instruction set.
+#include <cstdint>
+
+#include "backend/cpu/image_layout.h"
+#include "backend/fused_conv.h"
+
+#if defined(BRIM_CPU_CONV_POOL_GRAD_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRIM_CPU_CONV_POOL_GRAD_INL_H
+#undef BRIM_CPU_CONV_POOL_GRAD_INL_H
+#else
+#define BRIM_CPU_CONV_POOL_GRAD_INL_H
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using F32 = hn::ScalableTag<float>;
+using I32 = hn::RebindToSigned<F32>;
+constexpr int64_t kLanes = hn::MaxLanes(F32());
+
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kMaxSums = 20;  // vectors in registers
+#else
+constexpr int kMaxSums = 12;
+#endif
+constexpr int kMaxVectors = 4;
+constexpr int rows_of(int vectors) { return std::min(8, kMaxSums / vectors); }
+
+/// What one output element of a convolution reads of a channel-last image: `outer` times `rows`
+/// runs of `length` neighbouring numbers. Weights in this order have their runs padded to vectors.
+struct Runs {
+  bool whole_rows;  // a row of the kernel is one run; else a pixel is
+  int64_t channels, kw;
+  int64_t outer, rows, length;
+  int64_t outer_step, row_step;  // in the image
+  int64_t vectors;               // of a run
+
+  Runs(const backend::ConvGeometry& g, const ChannelLast& image)
+      : whole_rows(g.dilation.w == 1),
+        channels(image.channels),
+        kw(g.kw),
+        outer(whole_rows ? 1 : g.kh),
+        rows(whole_rows ? g.kh : g.kw),
+        length(whole_rows ? g.kw * channels : channels),
+        outer_step(g.dilation.h * image.row()),
+        row_step(whole_rows ? outer_step : g.dilation.w * channels),
+        vectors(ceil_div(length, kLanes)) {}
+
+  int64_t size() const { return outer * rows * vectors * kLanes; }
+  /// Where weight (c, ky, kx) lies.
+  int64_t offset(int64_t c, int64_t ky, int64_t kx) const {
+    return whole_rows ? ky * vectors * kLanes + kx * channels + c
+                      : (ky * kw + kx) * vectors * kLanes + c;
+  }
+};
+
+/// Where the windows' elements lie in the image, from their number in the window.
+struct Places {
+  int32_t kernel_w;
+  int32_t row, column;  // steps between elements of a window, in the image
+  int32_t reciprocal;   // of kernel_w, times 2^16; exact for numbers below 256
+
+  template <class V>
+  HWY_INLINE V operator()(V base, V number) const {
+    const I32 di;
+    const V y = hn::ShiftRight<16>(hn::Mul(number, hn::Set(di, reciprocal)));
+    const V along = hn::Mul(number, hn::Set(di, column));
+    return hn::Add(hn::Add(base, along), hn::Mul(y, hn::Set(di, row - kernel_w * column)));
+  }
+  int32_t operator()(int32_t base, int32_t number) const {
+    return base + number / kernel_w * row + number % kernel_w * column;
+  }
+};
+
+/// The live elements of one plane of windows.
+struct LiveList {
+  float* values;     // gradients
+  int32_t* offsets;  // of what they read
+  int64_t count = 0;
+  float sum = 0;
+};
+
+/// Fills `list` from dy and marks of `count` windows; `base`: where each window starts.
+inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base, int64_t count,
+                      const Places& places, LiveList& list) {
+  const F32 d;
+  const I32 di;
+  const hn::Rebind<uint8_t, F32> d8;
+  auto sum = hn::Zero(d);
+  const auto append = [&](const float* g, const uint8_t* m, const int32_t* b) HWY_ATTR {
+    const auto number = hn::PromoteTo(di, hn::LoadU(d8, m));
+    const auto value = hn::LoadU(d, g);
+    const auto live = hn::And(hn::RebindMask(d, hn::Ne(number, hn::Set(di, backend::kNoPlace))),
+                              hn::Ne(value, hn::Zero(d)));
+    sum = hn::Add(sum, hn::IfThenElseZero(live, value));
+    hn::StoreU(hn::Compress(value, live), d, list.values + list.count);
+    hn::StoreU(hn::Compress(places(hn::LoadU(di, b), number), hn::RebindMask(di, live)), di,
+               list.offsets + list.count);
+    list.count += static_cast<int64_t>(hn::CountTrue(d, live));
+  };
+  list.count = 0;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) append(dy + i, marks + i, base + i);
+  if (i < count) {
+    float g[kLanes] = {};
+    uint8_t m[kLanes] = {};
+    std::copy_n(dy + i, count - i, g);
+    std::copy_n(marks + i, count - i, m);
+    append(g, m, base + i);
+  }
+  list.sum = hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// weights += sum over a list of value * what the element reads.
+struct WeightSums {
+  const LiveList& list;
+  const float* image;
+  int64_t row_step, run_size;
+  float* weights;
+
+  template <int V, int R>
+  void run() const {
+    const F32 d;
+    hn::Vec<F32> acc[R][V];
+    BRIM_UNROLL for (int r = 0; r < R; ++r)
+      BRIM_UNROLL for (int v = 0; v < V; ++v) acc[r][v] = hn::LoadU(d, weights + r * run_size + v * kLanes);
+    for (int64_t e = 0; e < list.count; ++e) {
+      const auto g = hn::Set(d, list.values[e]);
+      const float* HWY_RESTRICT x = image + list.offsets[e];
+      BRIM_UNROLL for (int r = 0; r < R; ++r, x += row_step)
+        BRIM_UNROLL for (int v = 0; v < V; ++v)
+          acc[r][v] = hn::MulAdd(g, hn::LoadU(d, x + v * kLanes), acc[r][v]);
+    }
+    BRIM_UNROLL for (int r = 0; r < R; ++r)
+      BRIM_UNROLL for (int v = 0; v < V; ++v) hn::StoreU(acc[r][v], d, weights + r * run_size + v * kLanes);
+  }
+  WeightSums at(int64_t image_offset, int64_t weight_offset) const {
+    return {list, image + image_offset, row_step, run_size, weights + weight_offset};
+  }
+};
+
+/// Live elements by place: all output channels whose gradient goes to the same pixels.
+struct Groups {
+  float* values;
+  int32_t* weights;  // where the channel's weights start
+  int32_t* offsets;  // of a group
+  int32_t* ends;     // of a group, in values
+  int64_t count;
+};
+
+/// Fills `groups` from `windows` windows of (windows, ld) gradients and marks, which are padded to
+/// whole vectors with kNoPlace. `weight_size`: numbers of one channel's weights.
+inline void group_live(const float* dy, const uint8_t* marks, const int32_t* base, int64_t windows,
+                       int64_t ld, int32_t numbers, const Places& places, int32_t weight_size,
+                       Groups& groups) {
+  const F32 d;
+  const I32 di;
+  const hn::Rebind<uint8_t, F32> d8;
+  int32_t end = 0;
+  groups.count = 0;
+  for (int64_t w = 0; w < windows; ++w, dy += ld, marks += ld)
+    for (int32_t number = 0; number < numbers; ++number) {
+      const int32_t begin = end;
+      for (int64_t o = 0; o < ld; o += kLanes) {
+        const auto value = hn::LoadU(d, dy + o);
+        const auto here = hn::Eq(hn::PromoteTo(di, hn::LoadU(d8, marks + o)), hn::Set(di, number));
+        const auto live = hn::And(hn::RebindMask(d, here), hn::Ne(value, hn::Zero(d)));
+        const auto at = hn::Mul(hn::Iota(di, static_cast<int32_t>(o)), hn::Set(di, weight_size));
+        hn::StoreU(hn::Compress(value, live), d, groups.values + end);
+        hn::StoreU(hn::Compress(at, hn::RebindMask(di, live)), di, groups.weights + end);
+        end += static_cast<int32_t>(hn::CountTrue(d, live));
+      }
+      groups.offsets[groups.count] = places(base[w], number);
+      groups.ends[groups.count] = end;
+      groups.count += end != begin;
+    }
+}
+
+/// image += for each group, the sum over its channels of value * weights.
+struct ImageSums {
+  const Groups& groups;
+  const float* weights;
+  int64_t row_step, run_size;
+  float* image;
+
+  template <int V, int R>
+  void run() const {
+    const F32 d;
+    int32_t e = 0;
+    for (int64_t group = 0; group < groups.count; ++group) {
+      hn::Vec<F32> acc[R][V];
+      BRIM_UNROLL for (int r = 0; r < R; ++r)
+        BRIM_UNROLL for (int v = 0; v < V; ++v) acc[r][v] = hn::Zero(d);
+      for (const int32_t end = groups.ends[group]; e < end; ++e) {
+        const auto g = hn::Set(d, groups.values[e]);
+        const float* HWY_RESTRICT w = weights + groups.weights[e];
+        BRIM_UNROLL for (int r = 0; r < R; ++r, w += run_size)
+          BRIM_UNROLL for (int v = 0; v < V; ++v)
+            acc[r][v] = hn::MulAdd(g, hn::LoadU(d, w + v * kLanes), acc[r][v]);
+      }
+      float* HWY_RESTRICT to = image + groups.offsets[group];
+      BRIM_UNROLL for (int r = 0; r < R; ++r, to += row_step)
+        BRIM_UNROLL for (int v = 0; v < V; ++v)
+          hn::StoreU(hn::Add(hn::LoadU(d, to + v * kLanes), acc[r][v]), d, to + v * kLanes);
+    }
+  }
+  ImageSums at(int64_t image_offset, int64_t weight_offset) const {
+    return {groups, weights + weight_offset, row_step, run_size, image + image_offset};
+  }
+};
+
+template <class Sums, int V, int R = 1>
+void run_rows(int64_t rows, const Sums& sums) {
+  if constexpr (R < rows_of(V))
+    if (rows > R) return run_rows<Sums, V, R + 1>(rows, sums);
+  sums.template run<V, R>();
+}
+
+template <class Sums, int V = 1>
+void run_block(int64_t vectors, int64_t rows, const Sums& sums) {
+  if constexpr (V < kMaxVectors)
+    if (vectors > V) return run_block<Sums, V + 1>(vectors, rows, sums);
+  run_rows<Sums, V>(rows, sums);
+}
+
+/// Runs the product in blocks of rows and vectors that fit the registers.
+template <class Sums>
+void run_blocks(const Runs& runs, const Sums& sums) {
+  if (runs.vectors == 0) return;  // no channels
+  const int64_t width = ceil_div(runs.vectors, ceil_div(runs.vectors, kMaxVectors));
+  const int64_t height = ceil_div(runs.rows, ceil_div(runs.rows, rows_of(static_cast<int>(width))));
+  for (int64_t outer = 0; outer < runs.outer; ++outer)
+    for (int64_t row = 0; row < runs.rows; row += height)
+      for (int64_t v = 0; v < runs.vectors; v += width)
+        run_block(std::min(width, runs.vectors - v), std::min(height, runs.rows - row),
+                  sums.at(outer * runs.outer_step + row * runs.row_step + v * kLanes,
+                          ((outer * runs.rows + row) * runs.vectors + v) * kLanes));
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

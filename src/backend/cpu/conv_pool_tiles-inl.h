@@ -1,0 +1,195 @@
+// Register tiles of the fused convolution and pooling (see kernels/conv_pool.cpp); included once
+// per instruction set.
+#include <cstdint>
+#include <limits>
+
+#include "backend/cpu/image_layout.h"
+#include "backend/fused_conv.h"
+
+#if defined(BRIM_CPU_CONV_POOL_TILES_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRIM_CPU_CONV_POOL_TILES_INL_H
+#undef BRIM_CPU_CONV_POOL_TILES_INL_H
+#else
+#define BRIM_CPU_CONV_POOL_TILES_INL_H
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_TARGET <= HWY_AVX3
+constexpr int kPositionChannels = 6;  // times four places of a window: 24 sums
+constexpr int kTileColumns = 12;      // times two rows: 24 sums
+#else
+constexpr int kPositionChannels = 3;
+constexpr int kTileColumns = 6;
+#endif
+
+/// Calls f.template run<N>() with N = n, 1 <= n <= Max.
+template <int Max, int N = 1, class F>
+HWY_INLINE void with_constant(int64_t n, const F& f) {
+  if constexpr (N < Max)
+    if (n > N) return with_constant<Max, N + 1>(n, f);
+  f.template run<N>();
+}
+
+/// The largest of vectors, with its number. The first of equals wins; a NaN wins and stays.
+template <class T>
+struct RunningMax {
+  hn::ScalableTag<T> d;
+  hn::Vec<decltype(d)> best, index;
+  bool any = false;
+
+  HWY_INLINE RunningMax()  // the implicit one would not be compiled for the instruction set
+      : best(hn::Set(d, -std::numeric_limits<T>::infinity())),
+        index(hn::Set(d, T(backend::kNoPlace))) {}
+
+  HWY_INLINE void consider(hn::Vec<decltype(d)> v, int64_t number) {
+    const auto at = hn::Set(d, static_cast<T>(number));
+    const auto wins = hn::Or(hn::Gt(v, best), hn::IsNaN(v));
+    best = any ? hn::IfThenElse(wins, v, best) : v;
+    index = any ? hn::IfThenElse(wins, at, index) : at;
+    any = true;
+  }
+
+  /// Through relu, which sends no gradient to what is not above 0.
+  HWY_INLINE void store(bool relu, T* y, uint8_t* marks) const {
+    auto value = best, at = index;
+    if (relu && any) {
+      const auto zero = hn::Zero(d);
+      value = hn::IfThenElse(hn::Lt(best, zero), zero, best);  // NaN stays
+      at = hn::IfThenElse(hn::Gt(best, zero), index, hn::Set(d, T(backend::kNoPlace)));
+    }
+    hn::StoreU(value, d, y);
+    const hn::RebindToUnsigned<decltype(d)> du;
+    const hn::RebindToSigned<decltype(d)> di;
+    const hn::Rebind<uint8_t, decltype(d)> d8;
+    hn::StoreU(hn::TruncateTo(d8, hn::BitCast(du, hn::ConvertTo(di, at))), d8, marks);
+  }
+};
+
+/// Pooled windows of `B` output channels of one image: vectors hold neighbouring windows, four
+/// places of the window at a time.
+template <class T>
+struct PositionTile {
+  const T* image;          // phased planes
+  const T* weights;        // (taps, B)
+  const T* bias;           // (B)
+  const int64_t* offsets;  // (quads, taps, 4): where a tap of each place of the window lies
+  int64_t taps, quads, places;
+  int64_t windows, ld;
+  bool relu;
+  T* y;            // (B, ld)
+  uint8_t* marks;  // (B, ld)
+
+  template <int B>
+  void run() const {
+    const hn::ScalableTag<T> d;
+    using Vec = hn::Vec<decltype(d)>;
+    for (int64_t p = 0; p < windows; p += static_cast<int64_t>(hn::Lanes(d))) {
+      RunningMax<T> best[B];
+      for (int64_t q = 0; q < quads; ++q) {
+        Vec acc[B][4];
+        BRIM_UNROLL for (int b = 0; b < B; ++b)
+          BRIM_UNROLL for (int i = 0; i < 4; ++i) acc[b][i] = hn::Set(d, bias[b]);
+        const T* HWY_RESTRICT from = image + p;
+        const T* HWY_RESTRICT w = weights;
+        const int64_t* at = offsets + q * taps * 4;
+        for (int64_t t = 0; t < taps; ++t, w += B, at += 4) {
+          Vec in[4];
+          BRIM_UNROLL for (int i = 0; i < 4; ++i) in[i] = hn::LoadU(d, from + at[i]);
+          BRIM_UNROLL for (int b = 0; b < B; ++b) {
+            const Vec wb = hn::Set(d, w[b]);
+            BRIM_UNROLL for (int i = 0; i < 4; ++i) acc[b][i] = hn::MulAdd(wb, in[i], acc[b][i]);
+          }
+        }
+        BRIM_UNROLL for (int b = 0; b < B; ++b)
+          BRIM_UNROLL for (int i = 0; i < 4; ++i)
+            best[b].consider(acc[b][i], std::min<int64_t>(4 * q + i, places - 1));
+      }
+      BRIM_UNROLL for (int b = 0; b < B; ++b) best[b].store(relu, y + b * ld + p, marks + b * ld + p);
+    }
+  }
+};
+
+/// `V` vectors of output channels for two rows of P columns: the input is broadcast.
+template <class T, int V>
+struct ChannelTile {
+  const T* image[2];  // the rows' first columns
+  const T* weights;   // (1 + taps, V vectors): the bias first
+  const int64_t* offsets;
+  int64_t taps;
+  T* out[2];  // (P, V vectors)
+
+  template <int P>
+  void run() const {
+    const hn::ScalableTag<T> d;
+    using Vec = hn::Vec<decltype(d)>;
+    constexpr int64_t kLanes = hn::MaxLanes(d);
+    Vec acc[2][P][V];
+    BRIM_UNROLL for (int p = 0; p < P; ++p)
+      BRIM_UNROLL for (int v = 0; v < V; ++v) acc[0][p][v] = acc[1][p][v] = hn::LoadU(d, weights + v * kLanes);
+    const T* HWY_RESTRICT w = weights + V * kLanes;
+    for (int64_t t = 0; t < taps; ++t, w += V * kLanes) {
+      Vec in[V];
+      BRIM_UNROLL for (int v = 0; v < V; ++v) in[v] = hn::LoadU(d, w + v * kLanes);
+      BRIM_UNROLL for (int r = 0; r < 2; ++r) {
+        const T* HWY_RESTRICT x = image[r] + offsets[t];
+        BRIM_UNROLL for (int p = 0; p < P; ++p)
+          BRIM_UNROLL for (int v = 0; v < V; ++v)
+            acc[r][p][v] = hn::MulAdd(hn::Set(d, x[p]), in[v], acc[r][p][v]);
+      }
+    }
+    BRIM_UNROLL for (int r = 0; r < 2; ++r)
+      BRIM_UNROLL for (int p = 0; p < P; ++p)
+        BRIM_UNROLL for (int v = 0; v < V; ++v) hn::StoreU(acc[r][p][v], d, out[r] + (p * V + v) * kLanes);
+  }
+};
+
+/// Rows of a convolution with its channels in vectors.
+template <class T>
+struct ChannelTiles {
+  const T* image;
+  int64_t image_row, columns;
+  const T* weights;
+  const int64_t* offsets;
+  int64_t taps;
+  T* out;  // (rows, columns, channels)
+
+  /// Rows first..last-1 to `out`. Tiles of two rows; where they do not fit, tiles overlap.
+  void rows(int64_t vectors, int64_t first, int64_t last) const {
+    for (int64_t row = first; row < last; row += 2) {
+      const int64_t a = std::max(first, std::min(row, last - 2)), b = std::min(a + 1, last - 1);
+      if (vectors == 1)
+        two_rows<1>(a, b, first);
+      else
+        two_rows<2>(a, b, first);
+    }
+  }
+
+ private:
+  template <int V>
+  void two_rows(int64_t a, int64_t b, int64_t first) const {
+    constexpr int kColumns = kTileColumns / V;
+    const int64_t width = ceil_div(columns, ceil_div(columns, kColumns));
+    const int64_t channels = V * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+    for (int64_t column = 0; column < columns; column += width) {
+      const int64_t x = std::min(column, columns - width);
+      with_constant<kColumns>(
+          width, ChannelTile<T, V>{{image + a * image_row + x, image + b * image_row + x},
+                                   weights,
+                                   offsets,
+                                   taps,
+                                   {out + ((a - first) * columns + x) * channels,
+                                    out + ((b - first) * columns + x) * channels}});
+    }
+  }
+};
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

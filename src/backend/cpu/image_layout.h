@@ -1,0 +1,158 @@
+// Copies of single images into the orders in memory that the fused convolutions read.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include <brim/core/tensor.h>
+
+#include "backend/cpu/conv_layout.h"
+
+namespace brim::cpu {
+
+/// Some channels of one image of a 4-d tensor in any memory format.
+template <class T>
+struct Image {
+  T* at;
+  int64_t channel, row, column;  // steps
+
+  T& operator()(int64_t c, int64_t y, int64_t x) const {
+    return at[c * channel + y * row + x * column];
+  }
+};
+
+/// Image `n` of `t`, from channel `c` on.
+template <class T>
+Image<T> image_of(const Tensor& t, int64_t n, int64_t c) {
+  const Strides& s = t.strides();
+  return {static_cast<T*>(t.raw()) + n * s[0] + c * s[1], s[1], s[2], s[3]};
+}
+
+/// A row into a tensor whose columns are `step` apart.
+template <class T>
+void spread_row(const T* from, T* to, int64_t step, int64_t count) {
+  if (step == 1) return copy_row(from, to, count);
+  for (int64_t i = 0; i < count; ++i) to[i * step] = from[i];
+}
+
+/// The first `channels` of each pixel of (rows, columns, ld) into rows `y`... of an image.
+template <class T>
+void copy_channels(const T* from, int64_t ld, int64_t channels, int64_t rows, int64_t columns,
+                   const Image<T>& to, int64_t y) {
+  for (int64_t r = 0; r < rows; ++r, from += columns * ld) {
+    if (to.channel == 1) {
+      for (int64_t x = 0; x < columns; ++x) copy_row(from + x * ld, &to(0, y + r, x), channels);
+      continue;
+    }
+    for (int64_t c = 0; c < channels; ++c) {
+      T* row = &to(c, y + r, 0);
+      for (int64_t x = 0; x < columns; ++x) row[x * to.column] = from[x * ld + c];
+    }
+  }
+}
+
+/// Padded planes, split by the strides of whatever reads them: the elements (y, x) of one phase
+/// (y mod stride.h, x mod stride.w) lie side by side, so a step of `stride` is a step of 1.
+struct PhasedPlanes {
+  int64_t channels, h, w;  // of the image
+  int64_t used_h, used_w;  // how far the padded image is read
+  Pair padding;            // above and left of it
+  Pair stride;
+  int64_t wide, plane, channel;  // elements of a phase's row, of a phase, of a channel
+
+  PhasedPlanes(int64_t channels, int64_t h, int64_t w, Pair used, Pair padding, Pair stride)
+      : channels(channels),
+        h(h),
+        w(w),
+        used_h(used.h),
+        used_w(used.w),
+        padding(padding),
+        stride(stride),
+        wide(ceil_div(used.w, stride.w)),
+        plane(ceil_div(used.h, stride.h) * wide),
+        channel(plane * stride.h * stride.w) {}
+
+  int64_t size() const { return channels * channel; }
+  int64_t offset(int64_t c, int64_t y, int64_t x) const {
+    const int64_t phase = y % stride.h * stride.w + x % stride.w;
+    return c * channel + phase * plane + y / stride.h * wide + x / stride.w;
+  }
+
+  /// Writes what lies inside the image; the padding is left alone.
+  template <class T>
+  void lay_out(const Image<const T>& image, T* to) const {
+    const int64_t rows = std::min(h, used_h - padding.h), columns = std::min(w, used_w - padding.w);
+    if (columns <= 0) return;
+    const int64_t whole = columns / stride.w, rest = columns % stride.w;  // divisions cost: do few
+    const int64_t left_phase = padding.w % stride.w, left = padding.w / stride.w;
+    const int64_t top_phase = padding.h % stride.h, top = padding.h / stride.h;
+    for (int64_t c = 0; c < channels; ++c) {
+      T* line = to + c * channel + top * wide;
+      for (int64_t y = 0, y_phase = top_phase; y < rows; ++y) {
+        const T* from = &image(c, y, 0);
+        T* row = line + y_phase * stride.w * plane + left;
+        for (int64_t x = 0, x_phase = left_phase; x < stride.w; ++x) {
+          copy_every(stride.w * image.column, from + x * image.column, row + x_phase * plane,
+                     whole + (x < rest));
+          if (++x_phase == stride.w) x_phase = 0, ++row;
+        }
+        if (++y_phase == stride.h) y_phase = 0, line += wide;
+      }
+    }
+  }
+
+ private:
+  template <class T>
+  static void copy_every(int64_t step, const T* from, T* to, int64_t count) {
+    if (step == 1)
+      copy_row(from, to, count);
+    else if (step == 2)  // a constant step is vectorised
+      for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
+    else
+      for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+  }
+};
+
+/// A padded image whose channels lie side by side.
+struct ChannelLast {
+  int64_t channels, h, w;  // of the image
+  Pair padding;            // on all sides
+
+  int64_t row() const { return (w + 2 * padding.w) * channels; }
+  int64_t size() const { return (h + 2 * padding.h) * row(); }
+  int64_t first() const { return padding.h * row() + padding.w * channels; }
+
+  /// Writes what lies inside the image; the padding is left alone.
+  template <class T>
+  void load(const Image<const T>& image, T* to) const {
+    for (int64_t y = 0; y < h; ++y) {
+      T* line = to + first() + y * row();
+      if (image.channel == 1 && image.column == channels) {
+        copy_row(&image(0, y, 0), line, w * channels);
+        continue;
+      }
+      for (int64_t c = 0; c < channels; ++c) {
+        const T* from = &image(c, y, 0);
+        for (int64_t x = 0; x < w; ++x) line[x * channels + c] = from[x * image.column];
+      }
+    }
+  }
+
+  /// The way back, without the padding.
+  template <class T>
+  void store(const T* from, const Image<T>& image) const {
+    for (int64_t y = 0; y < h; ++y) {
+      const T* line = from + first() + y * row();
+      if (image.channel == 1 && image.column == channels) {
+        copy_row(line, &image(0, y, 0), w * channels);
+        continue;
+      }
+      for (int64_t c = 0; c < channels; ++c) {
+        T* to = &image(c, y, 0);
+        for (int64_t x = 0; x < w; ++x) to[x * image.column] = line[x * channels + c];
+      }
+    }
+  }
+};
+
+}  // namespace brim::cpu

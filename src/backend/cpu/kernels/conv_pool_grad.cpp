@@ -1,0 +1,238 @@
+// The gradient of conv2d + bias + relu + max_pool2d in one kernel (see fused_conv.h). Only the
+// windows' winners carry a gradient, a quarter of the convolution's outputs or fewer, so it goes
+// through lists of them (conv_pool_grad-inl.h) instead of through planes that are mostly zeros:
+// each winner adds its gradient times what it has read to the weights, and times its weights to
+// what it has read. In a channel-last image that is one run of numbers per row of the kernel.
+#include "backend/fused_conv.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/conv_pool_grad.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <atomic>
+
+#include "backend/cpu/conv_pool_grad-inl.h"
+#include "backend/cpu/image_layout.h"
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/scratch.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+using backend::ConvGeometry;
+using backend::ConvPool;
+using backend::kNoPlace;
+using backend::PoolGeometry;
+
+/// The sizes of one call. Sums over images are cut into slices that depend on n alone.
+struct GradPlan {
+  const ConvPool& g;
+  ChannelLast image;  // of one group
+  Runs runs;
+  Places places;
+  int64_t out, padded_out;  // channels of a group
+  int64_t windows;          // of a plane
+  int64_t slice, slices;    // images in a slice
+
+  explicit GradPlan(const ConvPool& g)
+      : g(g),
+        image{g.conv.c_per_group(), g.conv.h, g.conv.w, g.conv.padding},
+        runs(g.conv, image),
+        places{.kernel_w = static_cast<int32_t>(g.pool.kernel.w),
+               .row = step(g.pool.dilation.h * g.conv.stride.h * image.row()),
+               .column = step(g.pool.dilation.w * g.conv.stride.w * image.channels),
+               .reciprocal = static_cast<int32_t>(65536 / g.pool.kernel.w + 1)},
+        out(g.conv.o_per_group()),
+        padded_out(ceil_div(out, kLanes) * kLanes),
+        windows(g.pool.oh * g.pool.ow),
+        slice(std::max<int64_t>(1, ceil_div(g.conv.n, 16))),
+        slices(ceil_div(g.conv.n, slice)) {}
+
+  static int32_t step(int64_t elements) { return static_cast<int32_t>(elements); }
+  int64_t image_room() const { return image.size() + kLanes; }  // runs are read in whole vectors
+  int64_t list_room() const { return windows + kLanes; }
+  int64_t row_room() const { return g.pool.ow * out + padded_out; }
+  int64_t groups_room() const { return g.pool.ow * std::min(out, numbers()) + 1; }
+  int64_t numbers() const { return g.pool.kernel.h * g.pool.kernel.w; }
+  int64_t weights_room() const { return g.conv.o * runs.size(); }
+
+  /// Where windows start in the image; beyond the last one, anything.
+  void fill_base(int32_t* base) const {
+    const PoolGeometry& p = g.pool;
+    for (int64_t y = 0; y < p.oh; ++y)
+      for (int64_t x = 0; x < p.ow; ++x)
+        *base++ = step((y * p.stride.h - p.padding.h) * g.conv.stride.h * image.row() +
+                       (x * p.stride.w - p.padding.w) * g.conv.stride.w * image.channels);
+    std::fill_n(base, kLanes, 0);
+  }
+
+  /// Weights (O, C, KH, KW) in the order of runs.
+  void pack(const float* weights, float* packed) const {
+    std::fill_n(packed, weights_room(), 0.0f);
+    for (int64_t o = 0; o < g.conv.o; ++o, packed += runs.size())
+      for (int64_t c = 0; c < image.channels; ++c)
+        for (int64_t ky = 0; ky < g.conv.kh; ++ky)
+          for (int64_t kx = 0; kx < g.conv.kw; ++kx) packed[runs.offset(c, ky, kx)] = *weights++;
+  }
+  void unpack(const float* packed, float* weights) const {
+    for (int64_t o = 0; o < g.conv.o; ++o, packed += runs.size())
+      for (int64_t c = 0; c < image.channels; ++c)
+        for (int64_t ky = 0; ky < g.conv.kh; ++ky)
+          for (int64_t kx = 0; kx < g.conv.kw; ++kx) *weights++ = packed[runs.offset(c, ky, kx)];
+  }
+};
+
+/// One part's scratch.
+struct Room {
+  float *image, *grad_image;
+  float* dy;       // a plane of one channel, or the channels of a row of windows
+  uint8_t* marks;  // beside dy
+  LiveList list;
+  Groups groups;
+
+  static int64_t plane_size(const GradPlan& p) {
+    return std::max(p.list_room(), p.g.pool.ow * p.padded_out);
+  }
+  static size_t bytes(const GradPlan& p) {
+    return 2 * room_for<float>(p.image_room()) + room_for<float>(plane_size(p)) +
+           room_for<uint8_t>(plane_size(p)) + 2 * room_for<float>(p.list_room()) +
+           2 * room_for<float>(p.row_room()) + 2 * room_for<int32_t>(p.groups_room());
+  }
+  Room(const GradPlan& p, float* at) {
+    image = at;
+    grad_image = behind<float>(image, p.image_room());
+    dy = behind<float>(grad_image, p.image_room());
+    marks = behind<uint8_t>(dy, plane_size(p));
+    list.values = behind<float>(marks, plane_size(p));
+    list.offsets = behind<int32_t>(list.values, p.list_room());
+    groups.values = behind<float>(list.offsets, p.list_room());
+    groups.weights = behind<int32_t>(groups.values, p.row_room());
+    groups.offsets = behind<int32_t>(groups.weights, p.row_room());
+    groups.ends = behind<int32_t>(groups.offsets, p.groups_room());
+  }
+};
+
+/// Adds one image's part to the sums of a group: dw (out, runs) and db (out).
+void add_weights(const GradPlan& p, const Image<const float>& dy, const Image<const uint8_t>& marks,
+                 const int32_t* base, Room& room, float* dw, float* db) {
+  const int64_t rows = p.g.pool.oh, columns = p.g.pool.ow;
+  const auto is_plane = [&](const auto& i) { return i.column == 1 && i.row == columns; };
+  const bool in_place = is_plane(dy) && is_plane(marks);
+  for (int64_t o = 0; o < p.out; ++o, dw += p.runs.size()) {
+    if (!in_place)
+      for (int64_t y = 0, at = 0; y < rows; ++y)
+        for (int64_t x = 0; x < columns; ++x, ++at) {
+          room.dy[at] = dy(o, y, x);
+          room.marks[at] = marks(o, y, x);
+        }
+    list_live(in_place ? &dy(o, 0, 0) : room.dy, in_place ? &marks(o, 0, 0) : room.marks, base,
+              p.windows, p.places, room.list);
+    run_blocks(p.runs,
+               WeightSums{room.list, room.image, p.runs.row_step, p.runs.vectors * kLanes, dw});
+    db[o] += room.list.sum;
+  }
+}
+
+/// The gradient of one image (of a group) from its packed weights, to room.grad_image.
+void add_image(const GradPlan& p, const Image<const float>& dy, const Image<const uint8_t>& marks,
+               const int32_t* base, const float* weights, Room& room) {
+  const int64_t columns = p.g.pool.ow;
+  std::fill_n(room.grad_image, p.image_room(), 0.0f);
+  for (int64_t y = 0; y < p.g.pool.oh; ++y, base += columns) {
+    for (int64_t x = 0; x < columns; ++x) {
+      float* to = room.dy + x * p.padded_out;
+      uint8_t* to_marks = room.marks + x * p.padded_out;
+      for (int64_t o = 0; o < p.out; ++o) {
+        to[o] = dy(o, y, x);
+        to_marks[o] = marks(o, y, x);
+      }
+      std::fill(to + p.out, to + p.padded_out, 0.0f);  // not live
+      std::fill(to_marks + p.out, to_marks + p.padded_out, kNoPlace);
+    }
+    group_live(room.dy, room.marks, base, columns, p.padded_out, static_cast<int32_t>(p.numbers()),
+               p.places, static_cast<int32_t>(p.runs.size()), room.groups);
+    run_blocks(p.runs, ImageSums{room.groups, weights, p.runs.row_step, p.runs.vectors * kLanes,
+                                 room.grad_image});
+  }
+}
+
+/// dw and db from the slices' sums, added in order into the first slice's.
+void add_slices(const GradPlan& p, float* sums, int64_t slice_size, float* dw, Tensor& db) {
+  for (int64_t s = 1; s < p.slices; ++s)
+    for (int64_t i = 0; i < slice_size; ++i) sums[i] += sums[s * slice_size + i];
+  p.unpack(sums, dw);
+  if (!db.defined()) return;
+  float* to = static_cast<float*>(db.raw());
+  for (int64_t o = 0; o < p.g.conv.o; ++o) to[o * db.strides()[0]] = sums[p.weights_room() + o];
+}
+
+void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& weight,
+                         const Tensor& dy, const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db,
+                         const ConvPool& g) {
+  const GradPlan p(g);
+  const ConvGeometry& c = g.conv;
+  const int64_t slice_size = p.weights_room() + ceil_div(c.o, kLanes) * kLanes;
+  const int64_t sums_size = std::max<int64_t>(p.slices, 1) * slice_size;
+  const Workspace memory =
+      context.workspace(room_for<int32_t>(p.windows + kLanes) + room_for<float>(sums_size) +
+                        room_for<float>(p.weights_room()));
+  int32_t* base = memory.as<int32_t>();
+  float* sums = behind<float>(base, p.windows + kLanes);
+  float* packed = behind<float>(sums, sums_size);
+  float* to = static_cast<float*>(dw.raw());
+  p.fill_base(base);
+  if (dx.defined()) p.pack(static_cast<const float*>(weight.raw()), packed);
+  if (p.slices == 0) {
+    std::fill_n(sums, sums_size, 0.0f);
+    return add_slices(p, sums, slice_size, to, db);
+  }
+
+  const int64_t units = p.slices * c.groups;
+  const int64_t unit_work = c.work() / (units * p.numbers());
+  const int64_t grain = std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(unit_work, 1));
+  const PartScratch scratch(context, units, grain, Room::bytes(p));
+  std::atomic<int64_t> done = 0;
+  parallel_for(units, grain, [&](int64_t begin, int64_t end) {
+    const PartScratch::Slot slot(scratch);
+    Room room(p, slot.as<float>());
+    std::fill_n(room.image, p.image_room(), 0.0f);  // what images leave free stays zero
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t group = u % c.groups, first = u / c.groups * p.slice;
+      const int64_t o = group * p.out, channel = group * p.image.channels;
+      float* slice_dw = sums + u / c.groups * slice_size + o * p.runs.size();
+      float* slice_db = sums + u / c.groups * slice_size + p.weights_room() + o;
+      std::fill_n(slice_dw, p.out * p.runs.size(), 0.0f);
+      std::fill_n(slice_db, p.out, 0.0f);
+      for (int64_t n = first; n < std::min(c.n, first + p.slice); ++n) {
+        const auto grads = image_of<const float>(dy, n, o);
+        const auto marks = image_of<const uint8_t>(places, n, o);
+        p.image.load(image_of<const float>(x, n, channel), room.image);
+        add_weights(p, grads, marks, base, room, slice_dw, slice_db);
+        if (!dx.defined()) continue;
+        add_image(p, grads, marks, base, packed + o * p.runs.size(), room);
+        p.image.store(room.grad_image, image_of<float>(dx, n, channel));
+      }
+    }
+    // Whoever is last adds the slices: another parallel loop would cost more.
+    if (done.fetch_add(end - begin, std::memory_order_acq_rel) + end - begin == units)
+      add_slices(p, sums, slice_size, to, db);
+  });
+}
+
+void register_conv_pool_grad() {
+  backend::register_kernel("conv2d_relu_pool_grad", DeviceKind::cpu, DType::f32,
+                           &conv_relu_pool_grad);
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_conv_pool_grad);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_conv_pool_grad)(), true);
+}  // namespace brim::cpu
+#endif

@@ -1,0 +1,37 @@
+// conv2d + bias + relu + max_pool2d as one kernel, and its gradient as another. A pass of the
+// compiled step puts them where it finds the eager ops in a row; no op launches them by itself.
+#pragma once
+
+#include "backend/geometry.h"
+#include "backend/kernel.h"
+
+namespace brim::backend {
+
+/// y = max_pool(relu(conv)): the pool's (n, c, h, w) are the convolution's (n, o, oh, ow).
+struct ConvPool {
+  ConvGeometry conv;
+  PoolGeometry pool;
+  bool relu;
+  friend bool operator==(const ConvPool&, const ConvPool&) = default;
+};
+
+/// In `places`: no gradient flows through this window.
+inline constexpr uint8_t kNoPlace = 255;
+
+/// "conv2d_relu_pool". x: (N, C, H, W), weight: (O, C / groups, KH, KW) row-major, bias: (O) or
+/// undefined, y: (N, O, PH, PW), places: u8 of y's shape: ky * kernel.w + kx of the window's
+/// largest element, or kNoPlace where relu cuts it off (or is NaN) or the window holds padding
+/// only. x, y and places may have any strides (nchw and nhwc are fast).
+using ConvPoolKernel = Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
+                                   const Tensor& bias, Tensor& y, Tensor& places, const ConvPool&)>;
+
+/// "conv2d_relu_pool_grad", from the gradient of y. dx and db may be undefined: not wanted. dw is
+/// row-major. Where dy is zero nothing is added, not even 0 * infinity.
+using ConvPoolGradKernel =
+    Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& dy,
+                const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db, const ConvPool&)>;
+
+/// Whether the two kernels can, and are expected to, beat the eager ops.
+bool conv_pool_is_fast(const ConvPool& g);
+
+}  // namespace brim::backend

@@ -1,0 +1,285 @@
+// The fused convolution + relu + pooling gives what the ops give, and so does its gradient. Numbers
+// are small integers: every sum is exact, equal elements are frequent, and results compare as
+// equal.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <brim/core/threads.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/conv.h>
+#include <brim/ops/create.h>
+#include <brim/ops/pool.h>
+#include <brim/ops/unary.h>
+
+#include "backend/fused_conv.h"
+#include "ops/pool/geometry.h"
+
+namespace brim::backend {
+namespace {
+
+struct Case {
+  int64_t n, c;
+  Pair size;  // of x
+  int64_t o;
+  Pair kernel;
+  Conv2dOptions conv;
+  Pair window;
+  MaxPool2dOptions pool;
+  bool relu = true, bias = true;
+};
+
+const Case kCases[] = {
+    // The networks' usual ones: by positions and by channels.
+    {.n = 3, .c = 3, .size = 32, .o = 6, .kernel = 5, .window = 2},
+    {.n = 3, .c = 6, .size = 14, .o = 16, .kernel = 5, .window = 2},
+    {.n = 2, .c = 1, .size = 28, .o = 32, .kernel = 3, .conv = {.padding = 1}, .window = 2},
+    {.n = 2, .c = 3, .size = {17, 23}, .o = 40, .kernel = {3, 5}, .window = 2},
+    {.n = 1, .c = 40, .size = {9, 8}, .o = 33, .kernel = 3, .conv = {.padding = 1}, .window = 2},
+    {.n = 33, .c = 2, .size = {9, 12}, .o = 5, .kernel = 2, .window = {2, 3}},
+    // Strides, padding, dilation, groups.
+    {.n = 2,
+     .c = 3,
+     .size = {33, 31},
+     .o = 7,
+     .kernel = 5,
+     .conv = {.stride = 2, .padding = 2},
+     .window = 2},
+    {.n = 2,
+     .c = 4,
+     .size = {21, 19},
+     .o = 24,
+     .kernel = 3,
+     .conv = {.stride = {3, 2}, .padding = {0, 1}},
+     .window = 2},
+    {.n = 2,
+     .c = 5,
+     .size = {20, 22},
+     .o = 6,
+     .kernel = {3, 2},
+     .conv = {.padding = {2, 3}, .dilation = {1, 2}},
+     .window = 2},
+    {.n = 2,
+     .c = 5,
+     .size = {20, 22},
+     .o = 20,
+     .kernel = {3, 4},
+     .conv = {.dilation = {3, 1}},
+     .window = 2},
+    {.n = 2, .c = 6, .size = 12, .o = 9, .kernel = 3, .conv = {.groups = 3}, .window = 2},
+    {.n = 2,
+     .c = 32,
+     .size = 8,
+     .o = 32,
+     .kernel = 3,
+     .conv = {.padding = 1, .groups = 2},
+     .window = 2},
+    {.n = 2, .c = 8, .size = 10, .o = 8, .kernel = 3, .conv = {.groups = 8}, .window = 2},
+    {.n = 2, .c = 20, .size = 7, .o = 12, .kernel = 1, .window = 2},
+    {.n = 1, .c = 2, .size = {25, 24}, .o = 3, .kernel = {11, 9}, .window = 2},
+    {.n = 1,
+     .c = 30,
+     .size = {6, 7},
+     .o = 18,
+     .kernel = {3, 5},
+     .conv = {.padding = {5, 4}},
+     .window = 2},
+    // Windows that overlap, leave the plane, skip elements, or hold one.
+    {.n = 2, .c = 3, .size = 20, .o = 6, .kernel = 3, .window = 3, .pool = {.stride = 2}},
+    {.n = 2,
+     .c = 3,
+     .size = 20,
+     .o = 32,
+     .kernel = 3,
+     .window = 3,
+     .pool = {.stride = 2, .padding = 1}},
+    {.n = 2, .c = 4, .size = {11, 13}, .o = 5, .kernel = 3, .window = 3, .pool = {.padding = 1}},
+    {.n = 2,
+     .c = 4,
+     .size = {12, 14},
+     .o = 17,
+     .kernel = 3,
+     .window = {3, 2},
+     .pool = {.ceil_mode = true}},
+    {.n = 2,
+     .c = 2,
+     .size = {16, 15},
+     .o = 4,
+     .kernel = 3,
+     .window = 3,
+     .pool = {.stride = 2, .padding = 1, .dilation = 2}},
+    {.n = 2, .c = 2, .size = {16, 15}, .o = 4, .kernel = 3, .window = 2, .pool = {.stride = 3}},
+    {.n = 2, .c = 2, .size = 15, .o = 4, .kernel = 3, .window = 3},
+    {.n = 2, .c = 2, .size = 8, .o = 4, .kernel = 3, .window = 1},
+    {.n = 1, .c = 1, .size = 3, .o = 1, .kernel = 2, .window = 2},
+    // Without relu, without a bias, without images.
+    {.n = 2, .c = 3, .size = 14, .o = 6, .kernel = 5, .window = 2, .relu = false},
+    {.n = 2, .c = 3, .size = 14, .o = 20, .kernel = 5, .window = 2, .relu = false, .bias = false},
+    {.n = 2, .c = 3, .size = 14, .o = 6, .kernel = 5, .window = 2, .bias = false},
+    {.n = 0, .c = 3, .size = 14, .o = 6, .kernel = 5, .window = 2},
+};
+
+/// Small integers as f32.
+Tensor integers(const Shape& shape, int64_t low, int64_t high) {
+  return floor(rand(shape) * static_cast<double>(high - low + 1)) + static_cast<double>(low);
+}
+
+ConvPool geometry(const Case& c) {
+  const auto out = [](int64_t in, int64_t kernel, int64_t stride, int64_t padding,
+                      int64_t dilation) {
+    return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+  };
+  const Conv2dOptions& o = c.conv;
+  ConvGeometry conv{.n = c.n,
+                    .c = c.c,
+                    .h = c.size.h,
+                    .w = c.size.w,
+                    .o = c.o,
+                    .kh = c.kernel.h,
+                    .kw = c.kernel.w,
+                    .oh = out(c.size.h, c.kernel.h, o.stride.h, o.padding.h, o.dilation.h),
+                    .ow = out(c.size.w, c.kernel.w, o.stride.w, o.padding.w, o.dilation.w),
+                    .stride = o.stride,
+                    .padding = o.padding,
+                    .dilation = o.dilation,
+                    .groups = o.groups};
+  const PoolGeometry pool = ops::pool_geometry("test", zeros(conv.y_shape()), c.window,
+                                               c.pool.stride == Pair(0) ? c.window : c.pool.stride,
+                                               c.pool.padding, c.pool.dilation, c.pool.ceil_mode);
+  return {conv, pool, c.relu};
+}
+
+struct Inputs {
+  Tensor x, weight, bias, dy;
+};
+
+Inputs inputs(const Case& c) {
+  const ConvPool g = geometry(c);
+  return {integers(g.conv.x_shape(), -3, 3), integers(g.conv.weight_shape(), -2, 2),
+          c.bias ? integers({c.o}, -4, 4) : Tensor(),
+          integers({c.n, c.o, g.pool.oh, g.pool.ow}, -2, 2)};
+}
+
+struct Results {
+  Tensor y, dx, dw, db;
+};
+
+Results eager(const Case& c, Inputs in) {
+  in.x = in.x.clone().set_requires_grad();
+  in.weight = in.weight.clone().set_requires_grad();
+  if (c.bias) in.bias = in.bias.clone().set_requires_grad();
+  Tensor y = conv2d(in.x, in.weight, in.bias, c.conv);
+  if (c.relu) y = relu(y);
+  y = max_pool2d(y, c.window, c.pool);
+  y.backward(in.dy);
+  return {y.detach(), in.x.grad(), in.weight.grad(), c.bias ? in.bias.grad() : Tensor()};
+}
+
+Tensor formatted(const Shape& shape, DType dtype, MemoryFormat format) {
+  return Tensor::empty(shape, dtype, Device::cpu()).to(format);
+}
+
+/// All tensors but the weights in `format`; outputs begin as something else than their results.
+Results fused(const Case& c, const Inputs& in, MemoryFormat format, bool want_all = true) {
+  static const ConvPoolKernel forward("conv2d_relu_pool");
+  static const ConvPoolGradKernel backward("conv2d_relu_pool_grad");
+  const ConvPool g = geometry(c);
+  const Device cpu = Device::cpu();
+  const Tensor x = in.x.to(format), dy = in.dy.to(format);
+  Tensor y = formatted(in.dy.shape(), DType::f32, format).fill_(7);
+  Tensor places = formatted(in.dy.shape(), DType::u8, format).fill_(3);
+  forward(cpu, DType::f32, x, in.weight, in.bias, y, places, g);
+  Tensor dx, dw = full(in.weight.shape(), 7), db;
+  if (want_all) dx = formatted(in.x.shape(), DType::f32, format).fill_(7);
+  if (want_all && c.bias) db = full({c.o}, 7);
+  backward(cpu, DType::f32, x, in.weight, dy, places, dx, dw, db, g);
+  return {y, dx, dw, db};
+}
+
+void expect_equal(const Tensor& a, const Tensor& b, const char* what) {
+  ASSERT_EQ(a.defined(), b.defined()) << what;
+  if (!a.defined()) return;
+  const auto got = a.to_vector<float>(), want = b.to_vector<float>();
+  ASSERT_EQ(got.size(), want.size()) << what;
+  int wrong = 0;
+  for (size_t i = 0; i < got.size() && wrong < 3; ++i)
+    if (got[i] != want[i] && !(std::isnan(got[i]) && std::isnan(want[i]))) {
+      ++wrong;
+      ADD_FAILURE() << what << "[" << i << "]: " << got[i] << ", expected " << want[i];
+    }
+}
+
+void expect_equal(const Results& got, const Results& want) {
+  expect_equal(got.y, want.y, "y");
+  expect_equal(got.dx, want.dx, "dx");
+  expect_equal(got.dw, want.dw, "dw");
+  expect_equal(got.db, want.db, "db");
+}
+
+class ConvPoolTest : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Geometries, ConvPoolTest, testing::ValuesIn(kCases));
+
+TEST_P(ConvPoolTest, EqualsTheOps) {
+  manual_seed(1);
+  const Case& c = GetParam();
+  const Inputs in = inputs(c);
+  const Results want = eager(c, in);
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+    expect_equal(fused(c, in, format), want);
+}
+
+TEST_P(ConvPoolTest, GivesOnlyTheGradientsAskedFor) {
+  manual_seed(2);
+  const Case& c = GetParam();
+  const Inputs in = inputs(c);
+  const Results some = fused(c, in, MemoryFormat::nchw, false);
+  EXPECT_FALSE(some.dx.defined() || some.db.defined());
+  expect_equal(some.dw, eager(c, in).dw, "dw");
+}
+
+TEST_P(ConvPoolTest, ThreadsDoNotChangeABit) {
+  manual_seed(3);
+  const Case& c = GetParam();
+  const ConvPool g = geometry(c);
+  const Inputs in = {randn(g.conv.x_shape()), randn(g.conv.weight_shape()),
+                     c.bias ? randn({c.o}) : Tensor(), randn({c.n, c.o, g.pool.oh, g.pool.ow})};
+  const int before = num_threads();
+  set_num_threads(1);
+  const Results one = fused(c, in, MemoryFormat::nchw);
+  set_num_threads(4);
+  expect_equal(fused(c, in, MemoryFormat::nchw), one);
+  set_num_threads(before);
+}
+
+TEST_P(ConvPoolTest, KeepsNanAndInfinity) {
+  manual_seed(4);
+  const Case& c = GetParam();
+  Inputs in = inputs(c);
+  const float special[] = {std::nanf(""), std::numeric_limits<float>::infinity()};
+  float* x = in.x.data<float>();
+  for (int64_t i = 0; i < in.x.numel(); i += 37) x[i] = special[i % 2];
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+    expect_equal(fused(c, in, format, false).y, eager(c, in).y, "y");
+}
+
+TEST(ConvPool, PlacesCountInTheWindow) {
+  static const ConvPoolKernel forward("conv2d_relu_pool");
+  // One channel, the identity: x itself is pooled.
+  const Tensor x = Tensor::from<float>({0, 5, -1, -2,  //
+                                        5, 0, -3, 0,   //
+                                        1, 2, NAN, 1,  //
+                                        3, 4, 1, 1},
+                                       {1, 1, 4, 4});
+  const Case c{.n = 1, .c = 1, .size = 4, .o = 1, .kernel = 1, .window = 2};
+  Tensor y = zeros({1, 1, 2, 2}), places = zeros({1, 1, 2, 2}, {.dtype = DType::u8});
+  forward(Device::cpu(), DType::f32, x, ones({1, 1, 1, 1}), Tensor(), y, places, geometry(c));
+  EXPECT_EQ(places.to_vector<uint8_t>(), (std::vector<uint8_t>{1, kNoPlace, 3, kNoPlace}));
+  ConvPool plain = geometry(c);
+  plain.relu = false;
+  forward(Device::cpu(), DType::f32, x, ones({1, 1, 1, 1}), Tensor(), y, places, plain);
+  EXPECT_EQ(places.to_vector<uint8_t>(), (std::vector<uint8_t>{1, 3, 3, 0}));
+}
+
+}  // namespace
+}  // namespace brim::backend
