@@ -126,17 +126,19 @@ struct WeightSums {
   void run() const {
     const F32 d;
     hn::Vec<F32> acc[R][V];
-    BRIM_UNROLL for (int r = 0; r < R; ++r)
-      BRIM_UNROLL for (int v = 0; v < V; ++v) acc[r][v] = hn::LoadU(d, weights + r * run_size + v * kLanes);
+    HWY_UNROLL(16)
+    for (int r = 0; r < R; ++r) HWY_UNROLL(16) for (int v = 0; v < V; ++v) acc[r][v] =
+        hn::LoadU(d, weights + r * run_size + v * kLanes);
     for (int64_t e = 0; e < list.count; ++e) {
       const auto g = hn::Set(d, list.values[e]);
       const float* HWY_RESTRICT x = image + list.offsets[e];
-      BRIM_UNROLL for (int r = 0; r < R; ++r, x += row_step)
-        BRIM_UNROLL for (int v = 0; v < V; ++v)
+      HWY_UNROLL(16)
+      for (int r = 0; r < R; ++r, x += row_step) HWY_UNROLL(16) for (int v = 0; v < V; ++v)
           acc[r][v] = hn::MulAdd(g, hn::LoadU(d, x + v * kLanes), acc[r][v]);
     }
-    BRIM_UNROLL for (int r = 0; r < R; ++r)
-      BRIM_UNROLL for (int v = 0; v < V; ++v) hn::StoreU(acc[r][v], d, weights + r * run_size + v * kLanes);
+    HWY_UNROLL(16)
+    for (int r = 0; r < R; ++r) HWY_UNROLL(16) for (int v = 0; v < V; ++v)
+        hn::StoreU(acc[r][v], d, weights + r * run_size + v * kLanes);
   }
   WeightSums at(int64_t image_offset, int64_t weight_offset) const {
     return {list, image + image_offset, row_step, run_size, weights + weight_offset};
@@ -193,18 +195,19 @@ struct ImageSums {
     int32_t e = 0;
     for (int64_t group = 0; group < groups.count; ++group) {
       hn::Vec<F32> acc[R][V];
-      BRIM_UNROLL for (int r = 0; r < R; ++r)
-        BRIM_UNROLL for (int v = 0; v < V; ++v) acc[r][v] = hn::Zero(d);
+      HWY_UNROLL(16)
+      for (int r = 0; r < R; ++r) HWY_UNROLL(16) for (int v = 0; v < V; ++v) acc[r][v] =
+          hn::Zero(d);
       for (const int32_t end = groups.ends[group]; e < end; ++e) {
         const auto g = hn::Set(d, groups.values[e]);
         const float* HWY_RESTRICT w = weights + groups.weights[e];
-        BRIM_UNROLL for (int r = 0; r < R; ++r, w += run_size)
-          BRIM_UNROLL for (int v = 0; v < V; ++v)
+        HWY_UNROLL(16)
+        for (int r = 0; r < R; ++r, w += run_size) HWY_UNROLL(16) for (int v = 0; v < V; ++v)
             acc[r][v] = hn::MulAdd(g, hn::LoadU(d, w + v * kLanes), acc[r][v]);
       }
       float* HWY_RESTRICT to = image + groups.offsets[group];
-      BRIM_UNROLL for (int r = 0; r < R; ++r, to += row_step)
-        BRIM_UNROLL for (int v = 0; v < V; ++v)
+      HWY_UNROLL(16)
+      for (int r = 0; r < R; ++r, to += row_step) HWY_UNROLL(16) for (int v = 0; v < V; ++v)
           hn::StoreU(hn::Add(hn::LoadU(d, to + v * kLanes), acc[r][v]), d, to + v * kLanes);
     }
   }

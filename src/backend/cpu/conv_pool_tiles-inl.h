@@ -92,24 +92,26 @@ struct PositionTile {
       RunningMax<T> best[B];
       for (int64_t q = 0; q < quads; ++q) {
         Vec acc[B][4];
-        BRIM_UNROLL for (int b = 0; b < B; ++b)
-          BRIM_UNROLL for (int i = 0; i < 4; ++i) acc[b][i] = hn::Set(d, bias[b]);
+        HWY_UNROLL(16)
+        for (int b = 0; b < B; ++b) HWY_UNROLL(16) for (int i = 0; i < 4; ++i) acc[b][i] =
+            hn::Set(d, bias[b]);
         const T* HWY_RESTRICT from = image + p;
         const T* HWY_RESTRICT w = weights;
         const int64_t* at = offsets + q * taps * 4;
         for (int64_t t = 0; t < taps; ++t, w += B, at += 4) {
           Vec in[4];
-          BRIM_UNROLL for (int i = 0; i < 4; ++i) in[i] = hn::LoadU(d, from + at[i]);
-          BRIM_UNROLL for (int b = 0; b < B; ++b) {
+          HWY_UNROLL(16) for (int i = 0; i < 4; ++i) in[i] = hn::LoadU(d, from + at[i]);
+          HWY_UNROLL(16) for (int b = 0; b < B; ++b) {
             const Vec wb = hn::Set(d, w[b]);
-            BRIM_UNROLL for (int i = 0; i < 4; ++i) acc[b][i] = hn::MulAdd(wb, in[i], acc[b][i]);
+            HWY_UNROLL(16) for (int i = 0; i < 4; ++i) acc[b][i] = hn::MulAdd(wb, in[i], acc[b][i]);
           }
         }
-        BRIM_UNROLL for (int b = 0; b < B; ++b)
-          BRIM_UNROLL for (int i = 0; i < 4; ++i)
-            best[b].consider(acc[b][i], std::min<int64_t>(4 * q + i, places - 1));
+        HWY_UNROLL(16)
+        for (int b = 0; b < B; ++b) HWY_UNROLL(16) for (int i = 0; i < 4; ++i) best[b].consider(
+            acc[b][i], std::min<int64_t>(4 * q + i, places - 1));
       }
-      BRIM_UNROLL for (int b = 0; b < B; ++b) best[b].store(relu, y + b * ld + p, marks + b * ld + p);
+      HWY_UNROLL(16)
+      for (int b = 0; b < B; ++b) best[b].store(relu, y + b * ld + p, marks + b * ld + p);
     }
   }
 };
@@ -129,22 +131,24 @@ struct ChannelTile {
     using Vec = hn::Vec<decltype(d)>;
     constexpr int64_t kLanes = hn::MaxLanes(d);
     Vec acc[2][P][V];
-    BRIM_UNROLL for (int p = 0; p < P; ++p)
-      BRIM_UNROLL for (int v = 0; v < V; ++v) acc[0][p][v] = acc[1][p][v] = hn::LoadU(d, weights + v * kLanes);
+    HWY_UNROLL(16)
+    for (int p = 0; p < P; ++p) HWY_UNROLL(16) for (int v = 0; v < V; ++v) acc[0][p][v] =
+        acc[1][p][v] = hn::LoadU(d, weights + v * kLanes);
     const T* HWY_RESTRICT w = weights + V * kLanes;
     for (int64_t t = 0; t < taps; ++t, w += V * kLanes) {
       Vec in[V];
-      BRIM_UNROLL for (int v = 0; v < V; ++v) in[v] = hn::LoadU(d, w + v * kLanes);
-      BRIM_UNROLL for (int r = 0; r < 2; ++r) {
+      HWY_UNROLL(16) for (int v = 0; v < V; ++v) in[v] = hn::LoadU(d, w + v * kLanes);
+      HWY_UNROLL(16) for (int r = 0; r < 2; ++r) {
         const T* HWY_RESTRICT x = image[r] + offsets[t];
-        BRIM_UNROLL for (int p = 0; p < P; ++p)
-          BRIM_UNROLL for (int v = 0; v < V; ++v)
-            acc[r][p][v] = hn::MulAdd(hn::Set(d, x[p]), in[v], acc[r][p][v]);
+        HWY_UNROLL(16)
+        for (int p = 0; p < P; ++p) HWY_UNROLL(16) for (int v = 0; v < V; ++v) acc[r][p][v] =
+            hn::MulAdd(hn::Set(d, x[p]), in[v], acc[r][p][v]);
       }
     }
-    BRIM_UNROLL for (int r = 0; r < 2; ++r)
-      BRIM_UNROLL for (int p = 0; p < P; ++p)
-        BRIM_UNROLL for (int v = 0; v < V; ++v) hn::StoreU(acc[r][p][v], d, out[r] + (p * V + v) * kLanes);
+    HWY_UNROLL(16)
+    for (int r = 0; r < 2; ++r) HWY_UNROLL(16) for (int p = 0; p < P; ++p)
+        HWY_UNROLL(16) for (int v = 0; v < V; ++v)
+            hn::StoreU(acc[r][p][v], d, out[r] + (p * V + v) * kLanes);
   }
 };
 
