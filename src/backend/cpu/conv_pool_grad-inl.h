@@ -13,6 +13,10 @@
 #define BRIM_CPU_CONV_POOL_GRAD_INL_H
 #endif
 
+// Sums stay in registers only where the loops over them are gone before the compiler looks.
+#undef BRIM_UNROLL
+#define BRIM_UNROLL HWY_UNROLL(24)
+
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
@@ -125,20 +129,20 @@ struct WeightSums {
   template <int V, int R>
   void run() const {
     const F32 d;
-    hn::Vec<F32> acc[R][V];
-    HWY_UNROLL(16)
-    for (int r = 0; r < R; ++r) HWY_UNROLL(16) for (int v = 0; v < V; ++v) acc[r][v] =
-        hn::LoadU(d, weights + r * run_size + v * kLanes);
+    hn::Vec<F32> acc[R * V];
+    BRIM_UNROLL
+    for (int i = 0; i < R * V; ++i)
+      acc[i] = hn::LoadU(d, weights + i / V * run_size + i % V * kLanes);
     for (int64_t e = 0; e < list.count; ++e) {
       const auto g = hn::Set(d, list.values[e]);
       const float* HWY_RESTRICT x = image + list.offsets[e];
-      HWY_UNROLL(16)
-      for (int r = 0; r < R; ++r, x += row_step) HWY_UNROLL(16) for (int v = 0; v < V; ++v)
-          acc[r][v] = hn::MulAdd(g, hn::LoadU(d, x + v * kLanes), acc[r][v]);
+      BRIM_UNROLL
+      for (int i = 0; i < R * V; ++i)
+        acc[i] = hn::MulAdd(g, hn::LoadU(d, x + i / V * row_step + i % V * kLanes), acc[i]);
     }
-    HWY_UNROLL(16)
-    for (int r = 0; r < R; ++r) HWY_UNROLL(16) for (int v = 0; v < V; ++v)
-        hn::StoreU(acc[r][v], d, weights + r * run_size + v * kLanes);
+    BRIM_UNROLL
+    for (int i = 0; i < R * V; ++i)
+      hn::StoreU(acc[i], d, weights + i / V * run_size + i % V * kLanes);
   }
   WeightSums at(int64_t image_offset, int64_t weight_offset) const {
     return {list, image + image_offset, row_step, run_size, weights + weight_offset};
@@ -194,21 +198,22 @@ struct ImageSums {
     const F32 d;
     int32_t e = 0;
     for (int64_t group = 0; group < groups.count; ++group) {
-      hn::Vec<F32> acc[R][V];
-      HWY_UNROLL(16)
-      for (int r = 0; r < R; ++r) HWY_UNROLL(16) for (int v = 0; v < V; ++v) acc[r][v] =
-          hn::Zero(d);
+      hn::Vec<F32> acc[R * V];
+      BRIM_UNROLL
+      for (int i = 0; i < R * V; ++i) acc[i] = hn::Zero(d);
       for (const int32_t end = groups.ends[group]; e < end; ++e) {
         const auto g = hn::Set(d, groups.values[e]);
         const float* HWY_RESTRICT w = weights + groups.weights[e];
-        HWY_UNROLL(16)
-        for (int r = 0; r < R; ++r, w += run_size) HWY_UNROLL(16) for (int v = 0; v < V; ++v)
-            acc[r][v] = hn::MulAdd(g, hn::LoadU(d, w + v * kLanes), acc[r][v]);
+        BRIM_UNROLL
+        for (int i = 0; i < R * V; ++i)
+          acc[i] = hn::MulAdd(g, hn::LoadU(d, w + i / V * run_size + i % V * kLanes), acc[i]);
       }
       float* HWY_RESTRICT to = image + groups.offsets[group];
-      HWY_UNROLL(16)
-      for (int r = 0; r < R; ++r, to += row_step) HWY_UNROLL(16) for (int v = 0; v < V; ++v)
-          hn::StoreU(hn::Add(hn::LoadU(d, to + v * kLanes), acc[r][v]), d, to + v * kLanes);
+      BRIM_UNROLL
+      for (int i = 0; i < R * V; ++i) {
+        float* HWY_RESTRICT at = to + i / V * row_step + i % V * kLanes;
+        hn::StoreU(hn::Add(hn::LoadU(d, at), acc[i]), d, at);
+      }
     }
   }
   ImageSums at(int64_t image_offset, int64_t weight_offset) const {

@@ -13,6 +13,10 @@
 #define BRIM_CPU_CONV_POOL_TILES_INL_H
 #endif
 
+// Sums stay in registers only where the loops over them are gone before the compiler looks.
+#undef BRIM_UNROLL
+#define BRIM_UNROLL HWY_UNROLL(24)
+
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
@@ -88,29 +92,28 @@ struct PositionTile {
   void run() const {
     const hn::ScalableTag<T> d;
     using Vec = hn::Vec<decltype(d)>;
+    constexpr int kSums = 4 * B;
     for (int64_t p = 0; p < windows; p += static_cast<int64_t>(hn::Lanes(d))) {
       RunningMax<T> best[B];
       for (int64_t q = 0; q < quads; ++q) {
-        Vec acc[B][4];
-        HWY_UNROLL(16)
-        for (int b = 0; b < B; ++b) HWY_UNROLL(16) for (int i = 0; i < 4; ++i) acc[b][i] =
-            hn::Set(d, bias[b]);
+        Vec acc[kSums];
+        BRIM_UNROLL
+        for (int i = 0; i < kSums; ++i) acc[i] = hn::Set(d, bias[i / 4]);
         const T* HWY_RESTRICT from = image + p;
         const T* HWY_RESTRICT w = weights;
         const int64_t* at = offsets + q * taps * 4;
         for (int64_t t = 0; t < taps; ++t, w += B, at += 4) {
-          Vec in[4];
-          HWY_UNROLL(16) for (int i = 0; i < 4; ++i) in[i] = hn::LoadU(d, from + at[i]);
-          HWY_UNROLL(16) for (int b = 0; b < B; ++b) {
-            const Vec wb = hn::Set(d, w[b]);
-            HWY_UNROLL(16) for (int i = 0; i < 4; ++i) acc[b][i] = hn::MulAdd(wb, in[i], acc[b][i]);
-          }
+          const Vec in[4] = {hn::LoadU(d, from + at[0]), hn::LoadU(d, from + at[1]),
+                             hn::LoadU(d, from + at[2]), hn::LoadU(d, from + at[3])};
+          BRIM_UNROLL
+          for (int i = 0; i < kSums; ++i)
+            acc[i] = hn::MulAdd(hn::Set(d, w[i / 4]), in[i % 4], acc[i]);
         }
-        HWY_UNROLL(16)
-        for (int b = 0; b < B; ++b) HWY_UNROLL(16) for (int i = 0; i < 4; ++i) best[b].consider(
-            acc[b][i], std::min<int64_t>(4 * q + i, places - 1));
+        BRIM_UNROLL
+        for (int i = 0; i < kSums; ++i)
+          best[i / 4].consider(acc[i], std::min<int64_t>(4 * q + i % 4, places - 1));
       }
-      HWY_UNROLL(16)
+      BRIM_UNROLL
       for (int b = 0; b < B; ++b) best[b].store(relu, y + b * ld + p, marks + b * ld + p);
     }
   }
@@ -130,25 +133,20 @@ struct ChannelTile {
     const hn::ScalableTag<T> d;
     using Vec = hn::Vec<decltype(d)>;
     constexpr int64_t kLanes = hn::MaxLanes(d);
-    Vec acc[2][P][V];
-    HWY_UNROLL(16)
-    for (int p = 0; p < P; ++p) HWY_UNROLL(16) for (int v = 0; v < V; ++v) acc[0][p][v] =
-        acc[1][p][v] = hn::LoadU(d, weights + v * kLanes);
+    constexpr int kRow = P * V, kSums = 2 * kRow;
+    Vec acc[kSums];
+    BRIM_UNROLL
+    for (int i = 0; i < kSums; ++i) acc[i] = hn::LoadU(d, weights + i % V * kLanes);
     const T* HWY_RESTRICT w = weights + V * kLanes;
     for (int64_t t = 0; t < taps; ++t, w += V * kLanes) {
-      Vec in[V];
-      HWY_UNROLL(16) for (int v = 0; v < V; ++v) in[v] = hn::LoadU(d, w + v * kLanes);
-      HWY_UNROLL(16) for (int r = 0; r < 2; ++r) {
-        const T* HWY_RESTRICT x = image[r] + offsets[t];
-        HWY_UNROLL(16)
-        for (int p = 0; p < P; ++p) HWY_UNROLL(16) for (int v = 0; v < V; ++v) acc[r][p][v] =
-            hn::MulAdd(hn::Set(d, x[p]), in[v], acc[r][p][v]);
-      }
+      const T* const x[2] = {image[0] + offsets[t], image[1] + offsets[t]};
+      BRIM_UNROLL
+      for (int i = 0; i < kSums; ++i)
+        acc[i] = hn::MulAdd(hn::Set(d, x[i / kRow][i % kRow / V]), hn::LoadU(d, w + i % V * kLanes),
+                            acc[i]);
     }
-    HWY_UNROLL(16)
-    for (int r = 0; r < 2; ++r) HWY_UNROLL(16) for (int p = 0; p < P; ++p)
-        HWY_UNROLL(16) for (int v = 0; v < V; ++v)
-            hn::StoreU(acc[r][p][v], d, out[r] + (p * V + v) * kLanes);
+    BRIM_UNROLL
+    for (int i = 0; i < kSums; ++i) hn::StoreU(acc[i], d, out[i / kRow] + i % kRow * kLanes);
   }
 };
 
