@@ -158,7 +158,9 @@ template <class T>
 void correlate(const Context& context, const WideLayout& layout, int64_t n, int64_t groups,
                int64_t out, const T* images, const T* packed, const T* bias, T* y) {
   const Blocks blocks(out);
-  const std::vector<int64_t> taps = layout.tap_offsets();
+  const Workspace offsets = context.workspace(static_cast<size_t>(layout.taps()) * sizeof(int64_t));
+  int64_t* const taps = offsets.as<int64_t>();
+  layout.tap_offsets(taps);
   const int64_t tap_count = layout.taps(), wide = layout.wide(), area = layout.oh * layout.ow;
   const int64_t ld = layout.positions() + slack<T>(),
                 source = layout.channels * layout.h * layout.w;
@@ -181,7 +183,7 @@ void correlate(const Context& context, const WideLayout& layout, int64_t n, int6
       const int64_t first = block * blocks.size, count = std::min(blocks.size, out - first);
       const int64_t channel = group * out + first;
       with_block(count, ForwardTile<T>{image, packed + channel * tap_count,
-                                       bias ? bias + channel : nullptr, taps.data(), tap_count,
+                                       bias ? bias + channel : nullptr, taps, tap_count,
                                        layout.positions(), rows, ld});
       T* to = y + (plane * out + first) * area;
       for (int64_t b = 0; b < count; ++b)
@@ -234,7 +236,9 @@ template <class T>
 void grad_weight(const Context& context, const T* x, const T* dy, T* dw, const ConvGeometry& g) {
   const WideLayout layout = layout_of_x(g);
   const int64_t out = g.o_per_group(), tap_count = layout.taps(), wide = layout.wide();
-  const std::vector<int64_t> taps = layout.tap_offsets();
+  const Workspace offsets = context.workspace(static_cast<size_t>(layout.taps()) * sizeof(int64_t));
+  int64_t* const taps = offsets.as<int64_t>();
+  layout.tap_offsets(taps);
   const Blocks blocks(out);
   // Images are summed in batches of a fixed size, then the batches in order: the result is the same
   // for any number of threads.
@@ -274,7 +278,7 @@ void grad_weight(const Context& context, const T* x, const T* dy, T* dw, const C
         for (int64_t i = 0; i < count; i += step)
           with_block(block, WeightTile<T>{images + i * image_size, grads + i * dy_size + o * ld,
                                           std::min(step, count - i), image_size, dy_size, ld,
-                                          taps.data(), tap_count, positions, to + o * tap_count});
+                                          taps, tap_count, positions, to + o * tap_count});
       }
     }
   });

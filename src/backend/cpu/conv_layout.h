@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include "backend/geometry.h"
 
@@ -47,17 +46,15 @@ struct WideLayout {
   /// Elements of one laid-out image, with room to read `slack` beyond its end.
   int64_t size(int64_t slack) const { return channels * channel() + slack; }
 
-  std::vector<int64_t> tap_offsets() const {
-    std::vector<int64_t> offsets;
-    offsets.reserve(static_cast<size_t>(taps()));
+  /// Writes the offset of each tap of the kernel: taps() numbers.
+  void tap_offsets(int64_t* to) const {
     for (int64_t c = 0; c < channels; ++c)
       for (int64_t ky = 0; ky < kh; ++ky)
         for (int64_t kx = 0; kx < kw; ++kx) {
           const int64_t y = ky * dilation.h, x = kx * dilation.w;
           const int64_t phase = (y % stride.h) * stride.w + x % stride.w;
-          offsets.push_back(c * channel() + phase * plane() + y / stride.h * wide() + x / stride.w);
+          *to++ = c * channel() + phase * plane() + y / stride.h * wide() + x / stride.w;
         }
-    return offsets;
   }
 
   /// Writes every element of `to`: source elements, zeros around and between, zero slack.
