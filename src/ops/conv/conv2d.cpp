@@ -9,6 +9,7 @@
 #include "backend/geometry.h"
 #include "backend/kernel.h"
 #include "ops/checks.h"
+#include "ops/memory_format.h"
 
 namespace brim {
 namespace {
@@ -31,24 +32,7 @@ double conv_grad_operations(const Tensor&, const Tensor&, const Tensor&, const C
   return operations(g);
 }
 
-bool is_nhwc(const Tensor& t) { return !t.is_contiguous() && t.is_contiguous(MemoryFormat::nhwc); }
-
-/// Row-major elements without a history.
-Tensor packed(const Tensor& t) { return t.is_contiguous() ? t : t.detach().contiguous(); }
-
-/// Activations as they are where they are row-major or nhwc, else row-major.
-Tensor dense(const Tensor& t) { return is_nhwc(t) ? t : packed(t); }
-
-/// A tensor in the memory format of `like`, which is dense.
-Tensor empty_like(const Shape& shape, const Tensor& like) {
-  Tensor y = Tensor::empty(shape, like.dtype(), like.device());
-  return is_nhwc(like) ? y.alias(shape, strides_of(shape, MemoryFormat::nhwc), 0) : y;
-}
-
-/// The same values in the memory format of `like`.
-Tensor arranged(const Tensor& t, const Tensor& like) {
-  return is_nhwc(like) ? t.detach().to(MemoryFormat::nhwc) : packed(t);
-}
+using ops::arranged, ops::dense, ops::empty_in, ops::packed;
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& g);
 Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& g);
@@ -57,7 +41,7 @@ Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& g);
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geo) {
   static const ConvKernel kernel("conv2d", &conv_operations);
   const Tensor from = dense(x);
-  Tensor y = empty_like(geo.y_shape(), from);
+  Tensor y = empty_in(geo.y_shape(), x.dtype(), from);
   kernel(x.device(), x.dtype(), from, packed(weight), bias, y, geo);
   return autograd::with_grad(
       "conv2d", y, {x, weight, bias},
@@ -71,7 +55,7 @@ Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
 Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& geo) {
   static const ConvGradKernel kernel("conv2d_grad_x", &conv_grad_operations);
   const Tensor from = dense(dy);
-  Tensor dx = empty_like(geo.x_shape(), from);
+  Tensor dx = empty_in(geo.x_shape(), dy.dtype(), from);
   kernel(dy.device(), dy.dtype(), from, packed(weight), dx, geo);
   return autograd::with_grad(
       "conv2d_grad_x", dx, {dy, weight},

@@ -8,6 +8,7 @@
 #include "backend/kernel.h"
 #include "backend/norm_params.h"
 #include "ops/checks.h"
+#include "ops/memory_format.h"
 
 namespace brim {
 namespace {
@@ -42,10 +43,10 @@ Gradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight
                                     const Tensor& weight, const Tensor& mean, const Tensor& scale,
                                     Tensor& dx, Tensor& dweight, Tensor& dbias, bool training)>
       kernel("batch_norm_grad");
-  Gradients d = {Tensor::empty(x.shape(), x.dtype(), x.device()),
+  Gradients d = {ops::empty_in(x.shape(), x.dtype(), x),
                  Tensor::empty(mean.shape(), x.dtype(), x.device()),
                  Tensor::empty(mean.shape(), x.dtype(), x.device())};
-  kernel(x.device(), x.dtype(), dy.contiguous(), x, dense(weight), mean, scale, d.x, d.weight,
+  kernel(x.device(), x.dtype(), ops::arranged(dy, x), x, dense(weight), mean, scale, d.x, d.weight,
          d.bias, training);
   return d;
 }
@@ -95,8 +96,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
              "[batch_norm] shape {} has one value per channel, whose variance is unknown; use a "
              "larger batch in training",
              x.shape().str());
-  const Tensor from = x.contiguous();
-  Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
+  const Tensor from = ops::is_nhwc(x) ? x : x.contiguous();
+  Tensor y = ops::empty_in(x.shape(), x.dtype(), from);
   // What x is normalised with: the mean and 1 / sqrt(var + eps) of each channel.
   Tensor mean = Tensor::empty({channels}, x.dtype(), x.device());
   Tensor scale = Tensor::empty({channels}, x.dtype(), x.device());

@@ -5,6 +5,7 @@
 #include "autograd/node.h"
 #include "backend/kernel.h"
 #include "ops/checks.h"
+#include "ops/memory_format.h"
 #include "ops/pool/geometry.h"
 
 namespace brim {
@@ -24,16 +25,18 @@ struct Pooling {
 Tensor spread(const Pooling& pooling, const Tensor& dy, const PoolGeometry& geo);
 
 Tensor mean(const Pooling& pooling, const Tensor& x, const PoolGeometry& geo) {
-  Tensor y = Tensor::empty({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), x.device());
-  pooling.mean(x.device(), x.dtype(), x.detach().contiguous(), y, geo);
+  const Tensor from = ops::dense(x);
+  Tensor y = ops::empty_in({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), from);
+  pooling.mean(x.device(), x.dtype(), from, y, geo);
   return autograd::with_grad(pooling.name, y, {x}, [pooling, geo](autograd::GradCall& g) {
     g.set(0, spread(pooling, g.dy(), geo));
   });
 }
 
 Tensor spread(const Pooling& pooling, const Tensor& dy, const PoolGeometry& geo) {
-  Tensor dx = Tensor::empty({geo.n, geo.c, geo.h, geo.w}, dy.dtype(), dy.device());
-  pooling.spread(dy.device(), dy.dtype(), dy.detach().contiguous(), dx, geo);
+  const Tensor from = ops::dense(dy);
+  Tensor dx = ops::empty_in({geo.n, geo.c, geo.h, geo.w}, dy.dtype(), from);
+  pooling.spread(dy.device(), dy.dtype(), from, dx, geo);
   return autograd::with_grad(pooling.name, dx, {dy}, [pooling, geo](autograd::GradCall& g) {
     g.set(0, mean(pooling, g.dy(), geo));
   });

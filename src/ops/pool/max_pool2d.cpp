@@ -5,6 +5,7 @@
 #include "autograd/node.h"
 #include "backend/kernel.h"
 #include "ops/checks.h"
+#include "ops/memory_format.h"
 #include "ops/pool/geometry.h"
 
 namespace brim {
@@ -20,8 +21,8 @@ Tensor gather(const Tensor& x, const Tensor& places, const PoolGeometry& geo);
 
 Tensor scatter(const Tensor& dy, const Tensor& places, const PoolGeometry& geo) {
   static const PlaceKernel kernel("max_pool2d_scatter");
-  Tensor dx = Tensor::empty({geo.n, geo.c, geo.h, geo.w}, dy.dtype(), dy.device());
-  kernel(dy.device(), dy.dtype(), dy.detach().contiguous(), places, dx, geo);
+  Tensor dx = ops::empty_in({geo.n, geo.c, geo.h, geo.w}, dy.dtype(), places);
+  kernel(dy.device(), dy.dtype(), ops::arranged(dy, places), places, dx, geo);
   return autograd::with_grad("max_pool2d_scatter", dx, {dy}, [places, geo](autograd::GradCall& g) {
     g.set(0, gather(g.dy(), places, geo));
   });
@@ -29,8 +30,8 @@ Tensor scatter(const Tensor& dy, const Tensor& places, const PoolGeometry& geo) 
 
 Tensor gather(const Tensor& x, const Tensor& places, const PoolGeometry& geo) {
   static const PlaceKernel kernel("max_pool2d_gather");
-  Tensor y = Tensor::empty({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), x.device());
-  kernel(x.device(), x.dtype(), x.detach().contiguous(), places, y, geo);
+  Tensor y = ops::empty_in({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), places);
+  kernel(x.device(), x.dtype(), ops::arranged(x, places), places, y, geo);
   return autograd::with_grad("max_pool2d_gather", y, {x}, [places, geo](autograd::GradCall& g) {
     g.set(0, scatter(g.dy(), places, geo));
   });
@@ -47,9 +48,10 @@ Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options)
                                               options.padding, options.dilation, options.ceil_mode);
   BRIM_CHECK(geo.h * geo.w <= INT32_MAX, ShapeError, "[max_pool2d] x {}: a plane is limited to {}",
              x.shape().str(), INT32_MAX);
-  Tensor y = Tensor::empty({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), x.device());
-  Tensor places = Tensor::empty(y.shape(), DType::i32, x.device());
-  max_kernel(x.device(), x.dtype(), x.detach().contiguous(), y, places, geo);
+  const Tensor from = ops::dense(x);
+  Tensor y = ops::empty_in({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), from);
+  Tensor places = ops::empty_in(y.shape(), DType::i32, from);
+  max_kernel(x.device(), x.dtype(), from, y, places, geo);
   return autograd::with_grad("max_pool2d", y, {x}, [places, geo](autograd::GradCall& g) {
     g.set(0, scatter(g.dy(), places, geo));
   });

@@ -1,5 +1,6 @@
 // Max pooling on the CPU. Windows of 2 x 2 with stride 2, which most networks use, are vectorised:
-// a vector of outputs needs the even and odd columns of two rows.
+// a vector of outputs needs the even and odd columns of two rows. Over nhwc tensors vectors run
+// along the channels, for any window.
 #include "backend/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -102,11 +103,85 @@ int64_t pool_row_fast(const T* plane, const PoolGeometry& g, int64_t oy, T* y, i
   }
 }
 
+/// Tensors of images whose pixels hold all channels, and not also row-major ones.
+bool by_pixels(const Tensor& a, const Tensor& b) {
+  return a.is_contiguous(MemoryFormat::nhwc) && b.is_contiguous(MemoryFormat::nhwc) &&
+         !(a.is_contiguous() && b.is_contiguous());
+}
+
+/// visit(offset of the first channel, index of the pixel in its plane) for each input pixel of a
+/// window.
+template <class Visit>
+HWY_INLINE void for_each_tap(const PoolGeometry& g, int64_t image, int64_t oy, int64_t ox,
+                             const Visit& visit) {
+  for (int64_t ky = 0; ky < g.kernel.h; ++ky) {
+    const int64_t iy = oy * g.stride.h - g.padding.h + ky * g.dilation.h;
+    if (iy < 0 || iy >= g.h) continue;
+    for (int64_t kx = 0; kx < g.kernel.w; ++kx) {
+      const int64_t ix = ox * g.stride.w - g.padding.w + kx * g.dilation.w;
+      if (ix < 0 || ix >= g.w) continue;
+      const int64_t at = iy * g.w + ix;
+      visit((image * g.h * g.w + at) * g.c, static_cast<int32_t>(at));
+    }
+  }
+}
+
+template <class T>
+void max_pool_pixels(const T* x, T* y, int32_t* places, const PoolGeometry& g) {
+  const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, g.ow * g.c * 4));
+  parallel_for(g.n * g.oh, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      for (int64_t ox = 0; ox < g.ow; ++ox) {
+        T* HWY_RESTRICT best = y + (row * g.ow + ox) * g.c;
+        int32_t* HWY_RESTRICT at = places + (row * g.ow + ox) * g.c;
+        std::fill_n(best, g.c, -std::numeric_limits<T>::infinity());
+        std::fill_n(at, g.c, -1);
+        for_each_tap(g, row / g.oh, row % g.oh, ox, [&](int64_t from, int32_t place) {
+          const T* HWY_RESTRICT v = x + from;
+          for (int64_t c = 0; c < g.c; ++c) {
+            const bool wins = (at[c] < 0) | (v[c] > best[c]) | (v[c] != v[c]);
+            best[c] = wins ? v[c] : best[c];
+            at[c] = wins ? place : at[c];
+          }
+        });
+      }
+  });
+}
+
+template <class T>
+void scatter_pixels(const T* dy, const int32_t* places, T* dx, const PoolGeometry& g) {
+  const int64_t image = g.h * g.w * g.c;
+  parallel_for(g.n, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, image)),
+               [&](int64_t begin, int64_t end) {
+                 std::fill_n(dx + begin * image, (end - begin) * image, T(0));
+                 for (int64_t row = begin * g.oh; row < end * g.oh; ++row)
+                   for (int64_t ox = 0; ox < g.ow; ++ox) {
+                     const T* HWY_RESTRICT from = dy + (row * g.ow + ox) * g.c;
+                     const int32_t* HWY_RESTRICT at = places + (row * g.ow + ox) * g.c;
+                     for_each_tap(g, row / g.oh, row % g.oh, ox, [&](int64_t to, int32_t place) {
+                       T* HWY_RESTRICT d = dx + to;
+                       for (int64_t c = 0; c < g.c; ++c) d[c] += at[c] == place ? from[c] : T(0);
+                     });
+                   }
+               });
+}
+
+template <class T>
+void gather_pixels(const T* x, const int32_t* places, T* y, const PoolGeometry& g) {
+  const int64_t in = g.h * g.w, out = g.oh * g.ow;
+  for (int64_t i = 0; i < g.n * out; ++i)
+    for (int64_t c = 0; c < g.c; ++c) {
+      const int32_t at = places[i * g.c + c];
+      y[i * g.c + c] = at >= 0 ? x[(i / out * in + at) * g.c + c] : T(0);
+    }
+}
+
 template <class T>
 void max_pool(const Context&, const Tensor& x, Tensor& y, Tensor& places, const PoolGeometry& g) {
   const T* px = static_cast<const T*>(x.raw());
   T* py = static_cast<T*>(y.raw());
   int32_t* pp = static_cast<int32_t*>(places.raw());
+  if (by_pixels(x, y)) return max_pool_pixels(px, py, pp, g);
   const bool is_2x2 = g.kernel == Pair(2) && g.stride == Pair(2) && g.padding == Pair(0) &&
                       g.dilation == Pair(1) && 2 * g.oh <= g.h && 2 * g.ow <= g.w;
   const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, g.h * g.w));
@@ -127,6 +202,7 @@ void scatter(const Context&, const Tensor& dy, const Tensor& places, Tensor& dx,
   const T* py = static_cast<const T*>(dy.raw());
   const int32_t* pp = static_cast<const int32_t*>(places.raw());
   T* px = static_cast<T*>(dx.raw());
+  if (by_pixels(dy, dx)) return scatter_pixels(py, pp, px, g);
   const int64_t in = g.h * g.w, out = g.oh * g.ow;
   parallel_for(g.n * g.c, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, in)),
                [&](int64_t begin, int64_t end) {
@@ -143,6 +219,7 @@ void gather(const Context&, const Tensor& x, const Tensor& places, Tensor& y,
   const T* px = static_cast<const T*>(x.raw());
   const int32_t* pp = static_cast<const int32_t*>(places.raw());
   T* py = static_cast<T*>(y.raw());
+  if (by_pixels(x, y)) return gather_pixels(px, pp, py, g);
   const int64_t in = g.h * g.w, out = g.oh * g.ow;
   for (int64_t plane = 0; plane < g.n * g.c; ++plane)
     for (int64_t i = plane * out; i < (plane + 1) * out; ++i)

@@ -1,0 +1,156 @@
+// layer_norm on the CPU. Statistics are gathered in f64 blocks in a fixed order, so
+// the number of threads does not change them.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/layer_norm.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "backend/cpu/loop.h"
+#include "backend/cpu/reduce_steps-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+template <class T>
+const T* in(const Tensor& t) {
+  return t.defined() ? static_cast<const T*>(t.raw()) : nullptr;
+}
+template <class T>
+T* out(Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.raw()) : nullptr;
+}
+
+/// Sums of dy and of dy (x - mean) along a row.
+template <class T>
+void grad_sums(const T* dy, const T* x, int64_t n, T mean, double& sum, double& dot) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto m = hn::Set(d, mean);
+  int64_t i = 0;
+  while (i + lanes <= n) {
+    const int64_t end = std::min(n, i + kBlock);
+    auto s = hn::Zero(d), p = hn::Zero(d);
+    for (; i + lanes <= end; i += lanes) {
+      const auto g = hn::LoadU(d, dy + i);
+      s = hn::Add(s, g);
+      p = hn::MulAdd(g, hn::Sub(hn::LoadU(d, x + i), m), p);
+    }
+    sum += hn::GetLane(hn::SumOfLanes(d, s));
+    dot += hn::GetLane(hn::SumOfLanes(d, p));
+  }
+  T s = 0, p = 0;
+  for (; i < n; ++i) {
+    s += dy[i];
+    p += dy[i] * (x[i] - mean);
+  }
+  sum += s;
+  dot += p;
+}
+
+template <class T>
+void layer_norm(const Context&, const Tensor& tx, const Tensor& weight, const Tensor& bias,
+                Tensor& ty, Tensor& tmean, Tensor& tscale, double eps) {
+  const int64_t rows = tmean.numel(), n = rows > 0 ? tx.numel() / rows : 0;
+  const T *x = in<T>(tx), *w = in<T>(weight), *b = in<T>(bias);
+  T *y = out<T>(ty), *mean = out<T>(tmean), *scale = out<T>(tscale);
+  parallel_for(rows, std::max<int64_t>(1, kElementwiseGrain / std::max<int64_t>(n, 1)),
+               [&](int64_t begin, int64_t end) {
+                 for (; begin < end; ++begin) {
+                   const T* from = x + begin * n;
+                   T* to = y + begin * n;
+                   double sum = 0, squares = 0;
+                   for (int64_t i = 0; i < n; i += kBlock)
+                     sum += reduce_row<Sum<T>>(from + i, std::min(kBlock, n - i), 1, 0);
+                   const T m = static_cast<T>(sum / static_cast<double>(n));
+                   for (int64_t i = 0; i < n; i += kBlock)
+                     squares += reduce_row<Squares<T>>(from + i, std::min(kBlock, n - i), 1, m);
+                   const T s =
+                       static_cast<T>(1 / std::sqrt(squares / static_cast<double>(n) + eps));
+                   mean[begin] = m;
+                   scale[begin] = s;
+                   if (w && b)
+                     for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - m) * s * w[i] + b[i];
+                   else
+                     for (int64_t i = 0; i < n; ++i)
+                       to[i] = (from[i] - m) * s * (w ? w[i] : T(1)) + (b ? b[i] : T(0));
+                 }
+               });
+}
+
+template <class T>
+void layer_norm_grad(const Context& context, const Tensor& tdy, const Tensor& tx,
+                     const Tensor& weight, const Tensor& tmean, const Tensor& tscale, Tensor& tdx,
+                     Tensor& dweight, Tensor& dbias) {
+  const int64_t rows = tmean.numel(), n = dweight.numel();
+  const T *dy = in<T>(tdy), *x = in<T>(tx), *w = in<T>(weight);
+  const T *mean = in<T>(tmean), *scale = in<T>(tscale);
+  T *dx = out<T>(tdx), *dw = out<T>(dweight), *db = out<T>(dbias);
+  // Parts of rows, their number fixed by the shape, each with column sums of its own.
+  const int64_t parts = std::clamp<int64_t>(rows / 32, 1, 16);
+  const Workspace space =
+      context.workspace(static_cast<size_t>(2 * parts * n + 1) * sizeof(double) +
+                        static_cast<size_t>(parts * n) * sizeof(T));
+  double* sums = space.as<double>();
+  T* scratch = reinterpret_cast<T*>(sums + 2 * parts * n + 1);
+  const int64_t grain =
+      std::max<int64_t>(1, kElementwiseGrain * parts / std::max<int64_t>(rows * n, 1));
+  parallel_for(parts, grain, [&](int64_t part, int64_t end) {
+    for (; part < end; ++part) {
+      double *sw = sums + 2 * part * n, *sb = sw + n;
+      T* g = scratch + part * n;
+      std::fill_n(sw, 2 * n, 0.0);
+      for (int64_t r = rows * part / parts; r < rows * (part + 1) / parts; ++r) {
+        const T *from = x + r * n, *up = dy + r * n, m = mean[r], s = scale[r];
+        T* to = dx + r * n;
+        for (int64_t i = 0; i < n; ++i) {
+          sw[i] += static_cast<double>(up[i] * ((from[i] - m) * s));
+          sb[i] += static_cast<double>(up[i]);
+        }
+        const T* weighted = up;
+        if (w) {
+          for (int64_t i = 0; i < n; ++i) g[i] = up[i] * w[i];
+          weighted = g;
+        }
+        double sum = 0, dot = 0;
+        grad_sums(weighted, from, n, m, sum, dot);
+        const double count = static_cast<double>(n), sd = static_cast<double>(s);
+        const T shift = static_cast<T>(sd * sum / count);
+        const T slope = static_cast<T>(sd * sd * sd * dot / count);
+        for (int64_t i = 0; i < n; ++i) to[i] = s * weighted[i] - slope * (from[i] - m) - shift;
+      }
+    }
+  });
+  for (int64_t i = 0; i < n; ++i) {
+    double a = 0, b = 0;
+    for (int64_t part = 0; part < parts; ++part) {
+      a += sums[2 * part * n + i];
+      b += sums[(2 * part + 1) * n + i];
+    }
+    dw[i] = static_cast<T>(a);
+    db[i] = static_cast<T>(b);
+  }
+}
+
+template <class T>
+void register_for() {
+  constexpr DType kType = dtype_of<T>;
+  backend::register_kernel("layer_norm", DeviceKind::cpu, kType, &layer_norm<T>);
+  backend::register_kernel("layer_norm_grad", DeviceKind::cpu, kType, &layer_norm_grad<T>);
+}
+
+void register_layer_norm() {
+  register_for<float>();
+  register_for<double>();
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_layer_norm);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_layer_norm)(), true);
+}  // namespace brim::cpu
+#endif

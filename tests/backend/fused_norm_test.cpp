@@ -1,0 +1,171 @@
+// The fused normalisation kernels against the ops that they stand for, and their gradients.
+#include "backend/fused_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <brim/autograd/autograd.h>
+#include <brim/core/threads.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+#include <brim/ops/norm.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
+
+namespace brim {
+namespace {
+
+struct Case {
+  Shape shape;
+  MemoryFormat format;
+  bool residual, keep_y, training;
+  DType dtype;
+
+  std::string str() const {
+    return shape.str() + (format == MemoryFormat::nhwc ? " nhwc" : " nchw") +
+           (residual ? " residual" : "") + (keep_y ? " y" : "") + (training ? " training " : " ") +
+           std::string(name(dtype));
+  }
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Shape& shape : {Shape{3, 5, 7, 9}, Shape{2, 16, 4, 4}, Shape{1, 80, 30, 25},
+                             Shape{2, 70, 1, 1}, Shape{130, 3, 5, 5}, Shape{4, 1, 3, 3}})
+    for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+      for (const bool residual : {false, true})
+        for (const bool keep_y : {false, true})
+          for (const bool training : {true, false})
+            for (const DType dtype : {DType::f32, DType::f64})
+              if (keep_y || !residual)
+                all.push_back({shape, format, residual, keep_y, training, dtype});
+  return all;
+}
+
+/// What goes in and comes out of both kernels.
+struct Fused {
+  Tensor x, weight, bias, residual, dy;
+  Tensor running_mean, running_var, y, mean, scale, dx, dweight, dbias, dresidual;
+
+  explicit Fused(const Case& c) {
+    const TensorOptions options{.dtype = c.dtype};
+    const Shape channels{c.shape[1]};
+    x = (randn(c.shape, options) * 2 + 3).to(c.format);
+    dy = randn(c.shape, options).to(c.format);
+    if (c.residual) residual = randn(c.shape, options).to(c.format);
+    weight = randn(channels, options);
+    bias = randn(channels, options);
+    running_mean = zeros(channels, options);
+    running_var = ones(channels, options);
+    y = randn(c.shape, options).to(c.format);
+    dx = y.clone().to(c.format);
+    if (c.residual) dresidual = y.clone().to(c.format);
+    mean = zeros(channels, options);
+    scale = zeros(channels, options);
+    dweight = zeros(channels, options);
+    dbias = zeros(channels, options);
+  }
+  void run(const Case& c) {
+    static const backend::BatchNormRelu forward("batch_norm_relu");
+    static const backend::BatchNormReluGrad backward("batch_norm_relu_grad");
+    const Tensor fixed_mean = c.training ? Tensor() : running_mean,
+                 fixed_var = c.training ? Tensor() : running_var;
+    Tensor none, none_too;
+    forward(Device(), c.dtype, x, weight, bias, fixed_mean, fixed_var, residual,
+            c.training ? running_mean : none, c.training ? running_var : none_too, y, mean, scale,
+            {.training = c.training});
+    backward(Device(), c.dtype, dy, x, weight, bias, mean, scale, c.keep_y ? y : Tensor(), dx,
+             dweight, dbias, dresidual, c.training);
+  }
+  std::vector<Tensor> results() const {
+    std::vector<Tensor> all{y, dx, dweight, dbias, running_mean, running_var};
+    if (dresidual.defined()) all.push_back(dresidual);
+    return all;
+  }
+};
+
+std::vector<Tensor> composed(const Fused& f, const Case& c) {
+  const auto leaf = [](const Tensor& t) {
+    return t.defined() ? t.detach().clone().set_requires_grad() : Tensor();
+  };
+  const Tensor x = leaf(f.x), weight = leaf(f.weight), bias = leaf(f.bias),
+               residual = leaf(f.residual);
+  const TensorOptions options{.dtype = c.dtype};
+  Tensor running_mean = zeros({c.shape[1]}, options), running_var = ones({c.shape[1]}, options);
+  Tensor y = batch_norm(x, weight, bias, running_mean, running_var, {.training = c.training});
+  if (residual.defined()) y = y + residual;
+  y = relu(y);
+  sum(y * f.dy).backward();
+  std::vector<Tensor> all{y.detach(),  x.grad(),     weight.grad(),
+                          bias.grad(), running_mean, running_var};
+  if (residual.defined()) all.push_back(residual.grad());
+  return all;
+}
+
+double difference(const Tensor& a, const Tensor& b) {
+  const double scale = max(abs(b)).item();
+  return max(abs(a - b)).item() / std::max(scale, 1.0);
+}
+
+TEST(FusedNorm, EqualsTheOps) {
+  manual_seed(3);
+  for (const Case& c : cases()) {
+    if (c.training && c.shape.numel() == c.shape[1]) continue;
+    Fused fused(c);
+    fused.run(c);
+    const auto expected = composed(fused, c), results = fused.results();
+    const double tolerance = c.dtype == DType::f32 ? 2e-5 : 1e-12;
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_LT(difference(results[i], expected[i]), tolerance) << c.str() << ", result " << i;
+  }
+}
+
+TEST(FusedNorm, DoesNotDependOnThreads) {
+  const int threads = num_threads();
+  for (const Case& c : cases()) {
+    manual_seed(5);
+    Fused one(c);
+    manual_seed(5);
+    Fused two(c);
+    set_num_threads(1);
+    one.run(c);
+    set_num_threads(2);
+    two.run(c);
+    for (size_t i = 0; i < one.results().size(); ++i)
+      EXPECT_EQ(one.results()[i].to(DType::f64).to_vector<double>(),
+                two.results()[i].to(DType::f64).to_vector<double>())
+          << c.str() << ", result " << i;
+  }
+  set_num_threads(threads);
+}
+
+TEST(FusedNorm, MomentsOfFarAwayValues) {
+  const Case c{{8, 16, 9, 9}, MemoryFormat::nhwc, false, false, true, DType::f32};
+  Fused f(c);
+  f.x = (randn(c.shape) + 10000).to(c.format);
+  // The first image lies elsewhere: sums about its values would lose the others' digits.
+  f.x.slice(0, 0, 1).fill_(0);
+  f.run(c);
+  const Tensor x = f.x.to(DType::f64);
+  const Tensor centred = x - mean(x, {0, 2, 3}, true);
+  const Tensor scale = rsqrt(mean(centred * centred, {0, 2, 3}) + 1e-5);
+  EXPECT_LT(difference(f.scale.to(DType::f64) / scale, ones({16}, {.dtype = DType::f64})), 1e-6);
+}
+
+TEST(FusedNorm, KeepsNaN) {
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+    const Case c{{2, 3, 4, 4}, format, false, false, true, DType::f32};
+    Fused f(c);
+    f.x.slice(1, 1, 2).fill_(std::numeric_limits<float>::quiet_NaN());
+    f.run(c);
+    const auto y = f.y.to_vector<float>();
+    EXPECT_FALSE(std::isnan(y[0]));
+    EXPECT_TRUE(std::isnan(y[16]));
+  }
+}
+
+}  // namespace
+}  // namespace brim

@@ -1,0 +1,67 @@
+// Poolings over nhwc tensors give what they give over row-major ones, in nhwc.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include <brim/autograd/autograd.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+#include <brim/ops/pool.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
+
+namespace brim {
+namespace {
+
+using Pooling = std::function<Tensor(const Tensor&)>;
+
+const Pooling kPoolings[] = {
+    [](const Tensor& x) { return max_pool2d(x, 3, {.stride = 2, .padding = 1}); },
+    [](const Tensor& x) { return max_pool2d(x, 2); },
+    [](const Tensor& x) {
+      return max_pool2d(x, {2, 3}, {.stride = 1, .dilation = 2, .ceil_mode = true});
+    },
+    [](const Tensor& x) { return avg_pool2d(x, 3, {.stride = 2, .padding = 1}); },
+    [](const Tensor& x) {
+      return avg_pool2d(x, 2, {.ceil_mode = true, .count_include_pad = false});
+    },
+    [](const Tensor& x) { return adaptive_avg_pool2d(x, 1); },
+    [](const Tensor& x) {
+      return adaptive_avg_pool2d(x, {3, 2});
+    },
+};
+
+double distance(const Tensor& a, const Tensor& b) { return max(abs(a - b)).item(); }
+
+TEST(PoolFormat, NhwcEqualsRowMajor) {
+  manual_seed(1);
+  for (const Pooling& pool : kPoolings)
+    for (const DType dtype : {DType::f32, DType::f64})
+      for (const Shape& shape : {Shape{2, 5, 9, 8}, Shape{1, 1, 7, 7}, Shape{3, 33, 6, 7}}) {
+        const Tensor x = randn(shape, {.dtype = dtype});
+        const Tensor plain = x.clone().set_requires_grad();
+        const Tensor pixels = x.clone().to(MemoryFormat::nhwc).set_requires_grad();
+        const Tensor a = pool(plain), b = pool(pixels);
+        const Tensor dy = randn(a.shape(), {.dtype = dtype});
+        EXPECT_TRUE(b.is_contiguous(MemoryFormat::nhwc));
+        EXPECT_LT(distance(a, b), 1e-6);
+        sum(a * dy).backward();
+        sum(b * dy).backward();
+        EXPECT_LT(distance(plain.grad(), pixels.grad()), 1e-6);
+      }
+}
+
+TEST(PoolFormat, MaxOfNaNAndInfinity) {
+  Tensor x = full({1, 3, 4, 4}, -std::numeric_limits<double>::infinity());
+  x.data<float>()[21] = std::numeric_limits<float>::quiet_NaN();
+  const Tensor a = max_pool2d(x, 3, {.stride = 2, .padding = 1}),
+               b = max_pool2d(x.to(MemoryFormat::nhwc), 3, {.stride = 2, .padding = 1});
+  const auto va = a.to_vector<float>(), vb = b.to_vector<float>();
+  for (size_t i = 0; i < va.size(); ++i)
+    EXPECT_TRUE(va[i] == vb[i] || (std::isnan(va[i]) && std::isnan(vb[i]))) << i;
+}
+
+}  // namespace
+}  // namespace brim
