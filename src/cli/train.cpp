@@ -33,6 +33,7 @@ struct Options {
                             trace;
   std::string checkpoint_every = "60s";
   std::string compile = "on", passes;
+  bool explain = false;
   std::optional<int64_t> epochs, batch, steps;
   std::optional<double> lr;
   std::optional<uint64_t> seed;
@@ -253,6 +254,7 @@ int run(const Options& o) {
       say(stdout, "{}", accuracy_table(*result.test));
     else if (!result.stopped && !failure)
       say(stdout, "{} has no test split, so the accuracy is unknown\n", recipe.data);
+    if (o.explain) say(stdout, "{}", result.plan);
     for (const std::string& line : trainer.loader().decisions()) say(stdout, "loader: {}\n", line);
     for (const auto& [device, account] : result.accounts)
       say(stdout, "where the time of training went on {}, {}\n{}", device.str(),
@@ -300,6 +302,7 @@ const Register train_command(
            ->capture_default_str();
        app.add_option("--passes", o->passes,
                       "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");
+       app.add_flag("--explain", o->explain, "print the plan of the step at the end");
        app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");
        app.add_option("--trace", o->trace, "write a timeline that Perfetto opens");
        app.add_option("--json", o->json, "write the result to a file, or - for standard output");

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <unordered_map>
 
+#include "backend/elementwise_chain.h"
+
 namespace brim::plan {
 namespace {
 
@@ -28,9 +30,56 @@ std::vector<Block> lifetimes(const Program& program) {
   return blocks;
 }
 
+/// Index of the block whose bytes the result of launch `i` may take over: an input as large, dense
+/// in the same order, used here for the last time. -1 if there is none.
+int taken_over(const std::vector<Block>& blocks,
+               const std::unordered_map<const Storage*, size_t>& index, const Launch& launch,
+               int i) {
+  const auto operands = launch.operands();
+  if (!backend::find_elementwise(launch.name(), launch.dtype()) || operands.empty() ||
+      !operands.back().writes)
+    return -1;
+  const Tensor& y = *operands.back().tensor;
+  const auto result = index.find(y.storage().get());
+  if (result == index.end() || blocks[result->second].first != i || !covers_storage(y)) return -1;
+  for (const Operand& o : operands) {
+    const Tensor& x = *o.tensor;
+    const auto found = index.find(x.storage().get());
+    if (!o.writes && found != index.end() && blocks[found->second].last == i && covers_storage(x) &&
+        x.dtype() == y.dtype() && x.shape() == y.shape() && x.strides() == y.strides())
+      return static_cast<int>(found->second);
+  }
+  return -1;
+}
+
+/// Joins results with the inputs whose place they take.
+int join_in_place(const Program& program, std::vector<Block>& blocks) {
+  std::unordered_map<const Storage*, size_t> index;
+  for (size_t k = 0; k < blocks.size(); ++k) index[blocks[k].storage] = k;
+  int joined = 0;
+  for (size_t i = 0; i < program.launches.size(); ++i) {
+    const Launch& launch = *program.launches[i];
+    int from = taken_over(blocks, index, launch, static_cast<int>(i));
+    if (from < 0) continue;
+    Block& result = blocks[index.at(launch.operands().back().tensor->storage().get())];
+    while (blocks[static_cast<size_t>(from)].in_place_of >= 0)
+      from = blocks[static_cast<size_t>(from)].in_place_of;
+    result.in_place_of = from;
+    ++joined;
+  }
+  // Lifetimes only now: above, `last` tells where a storage itself ends.
+  for (const Block& b : blocks)
+    if (b.in_place_of >= 0) {
+      Block& owner = blocks[static_cast<size_t>(b.in_place_of)];
+      owner.last = std::max(owner.last, b.last);
+    }
+  return joined;
+}
+
 size_t largest_sum(const std::vector<Block>& blocks, size_t launches) {
   std::vector<int64_t> change(launches + 1, 0);
   for (const Block& b : blocks) {
+    if (b.in_place_of >= 0) continue;
     change[static_cast<size_t>(b.first)] += static_cast<int64_t>(b.bytes);
     change[static_cast<size_t>(b.last) + 1] -= static_cast<int64_t>(b.bytes);
   }
@@ -43,6 +92,7 @@ size_t largest_sum(const std::vector<Block>& blocks, size_t launches) {
 
 MemoryPlan plan_memory(const Program& program, bool share) {
   MemoryPlan plan{.blocks = lifetimes(program)};
+  if (share) plan.in_place = join_in_place(program, plan.blocks);
   plan.largest = largest_sum(plan.blocks, program.launches.size());
   for (const Block& b : plan.blocks) plan.separate += b.bytes;
   std::vector<size_t> order(plan.blocks.size());
@@ -52,6 +102,7 @@ MemoryPlan plan_memory(const Program& program, bool share) {
   std::vector<const Block*> placed;  // by offset
   for (const size_t i : order) {
     Block& b = plan.blocks[i];
+    if (b.in_place_of >= 0) continue;
     size_t offset = 0;
     for (const Block* other : placed) {
       if (share && (other->last < b.first || other->first > b.last)) continue;
@@ -65,6 +116,8 @@ MemoryPlan plan_memory(const Program& program, bool share) {
                          [](const Block* x, const Block* y) { return x->offset < y->offset; }),
         &b);
   }
+  for (Block& b : plan.blocks)
+    if (b.in_place_of >= 0) b.offset = plan.blocks[static_cast<size_t>(b.in_place_of)].offset;
   return plan;
 }
 

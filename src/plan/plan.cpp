@@ -101,9 +101,8 @@ bool Plan::prepare() {
         (s.impl->autograd && s.impl->autograd->requires_grad) != s.requires_grad)
       return false;
   for (const LeafGradient& g : gradients_) {
+    if (g.cleared) continue;  // one that the step throws away may be any
     const Tensor now = g.leaf->autograd ? g.leaf->autograd->grad : Tensor();
-    // A gradient that the step throws away may be any.
-    if (g.cleared) continue;
     if (now.defined() != g.before.defined() ||
         (now.defined() && now.storage() != g.before.storage()))
       return false;
@@ -164,10 +163,11 @@ std::string Plan::explain() const {
   std::string text = "passes\n";
   for (const std::string& note : notes_) text += "  " + note + "\n";
   text += fmt::format(
-      "memory\n  {} temporaries in an arena of {}; {} live at one time, {} if nothing were shared, "
+      "memory\n  {} temporaries, {} of them in place of others, in an arena of {}; {} live at one "
+      "time, {} if nothing were shared, "
       "{} "
       "at the peak of the eager step\n",
-      memory_.blocks.size(), readable(memory_.bytes), readable(memory_.largest),
+      memory_.blocks.size(), memory_.in_place, readable(memory_.bytes), readable(memory_.largest),
       readable(memory_.separate), readable(static_cast<size_t>(program_.eager_peak)));
   text += fmt::format("launches ({} recorded)\n", program_.recorded_launches);
   for (size_t i = 0; i < program_.launches.size(); ++i) {

@@ -177,12 +177,14 @@ void TrainingLoop::run(TrainResult& result) {
   result.us_per_step = clock_.median_us();
   result.final_loss = at_.last_loss;
   result.skipped = skipped_before_ + s_.loader.skipped();
-  if (compiled_)
+  if (compiled_) {
     result.compile = compiled_->stats();
-  else
+    result.plan = compiled_->explain();
+  } else {
     result.compile = {.eager_steps = result.steps,
                       .fell_back = s_.options.compile ? "a plan works on one device, not several"
                                                       : "switched off"};
+  }
   result.checkpoints = checkpointer_.written();
   result.checkpoint_failures = checkpointer_.failures();
   result.stopped = s_.stop_asked() && at_.epoch < s_.recipe.epochs &&

@@ -139,12 +139,27 @@ TEST(Memory, BlocksThatLiveTogetherNeverOverlap) {
   const MemoryPlan plan = plan_memory(p, true);
   for (const Block& a : plan.blocks)
     for (const Block& b : plan.blocks)
-      if (&a != &b && a.first <= b.last && b.first <= a.last) {
+      if (&a != &b && a.in_place_of < 0 && b.in_place_of < 0 && a.first <= b.last &&
+          b.first <= a.last) {
         EXPECT_TRUE(a.offset + a.bytes <= b.offset || b.offset + b.bytes <= a.offset);
       }
   EXPECT_GE(plan.bytes, plan.largest);
   EXPECT_LT(plan.bytes, plan.separate);
   EXPECT_EQ(plan_memory(p, false).bytes, plan.separate);
+}
+
+TEST(Memory, ElementwiseResultsTakeThePlaceOfWhatEnds) {
+  const Body chain = [](const Tensor& x) { return sum(tanh(sin(exp(x)))); };
+  Program p = program_of(chain, rand({100}));
+  const MemoryPlan plan = plan_memory(p, true);
+  EXPECT_EQ(plan.in_place, 2);
+  EXPECT_LE(plan.bytes, 512u);
+  const Body kept = [](const Tensor& x) {
+    const Tensor a = exp(x), b = sin(a);  // a is used later, b ends with the product
+    return sum(b * a.t());
+  };
+  expect_equal(kept, rand({20, 20}), 1e-6);
+  expect_equal([](const Tensor& x) { return sum(exp(x) * exp(x).t()); }, rand({20, 20}), 1e-6);
 }
 
 TEST(PassSelection, TakesAllSomeOrAllButSome) {

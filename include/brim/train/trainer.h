@@ -91,7 +91,8 @@ struct TrainResult {
   int64_t skipped = 0;     ///< corrupt samples left out, those before a resume included
   int64_t checkpoints = 0, checkpoint_failures = 0;  ///< written by this run; not written
   bool stopped = false;                              ///< by TrainOptions::stop
-  CompileStats compile;  ///< `fell_back` says why the step ran eagerly, if it did
+  CompileStats compile;            ///< `fell_back` says why the step ran eagerly, if it did
+  std::string plan;                ///< the newest plan explained; "" for eager steps
   std::optional<Evaluation> test;  ///< by run(); empty if the data has no test split, or on a stop
   struct DeviceAccount {
     Device device;
