@@ -10,7 +10,9 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <type_traits>
 
+#include "backend/cpu/gemm-inl.h"
 #include "backend/cpu/parallel.h"
 #include "core/check.h"
 
@@ -18,78 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-namespace hn = hwy::HWY_NAMESPACE;
-
-// Register tile of the broadcast kernel: kRows x kVecs accumulators out of 16 or 32 registers.
-#if HWY_TARGET <= HWY_AVX3
-constexpr int kRows = 6, kVecs = 4;
-#else
-constexpr int kRows = 4, kVecs = 3;
-#endif
 constexpr int64_t kDepth = 256;  // of k per pass: a panel of B stays in the L1/L2 cache
-
-// Masked loads and stores of some targets touch the whole vector, which may end in memory that is
-// another thread's or nobody's. AVX2 has true ones for our types.
-#if HWY_MEM_OPS_MIGHT_FAULT && HWY_TARGET != HWY_AVX2
-template <class D, class M, class T>
-hn::Vec<D> load_part(D d, M, const T* from, int64_t count) {
-  HWY_ALIGN T part[HWY_MAX_BYTES / sizeof(T)] = {};
-  std::copy_n(from, count, part);
-  return hn::Load(d, part);
-}
-template <class D, class M, class T>
-void store_part(hn::Vec<D> v, D d, M, T* to, int64_t count) {
-  HWY_ALIGN T part[HWY_MAX_BYTES / sizeof(T)];
-  hn::Store(v, d, part);
-  std::copy_n(part, count, to);
-}
-#else
-template <class D, class M, class T>
-HWY_INLINE hn::Vec<D> load_part(D d, M mask, const T* from, int64_t) {
-  return hn::MaskedLoad(mask, d, from);
-}
-template <class D, class M, class T>
-HWY_INLINE void store_part(hn::Vec<D> v, D d, M mask, T* to, int64_t) {
-  hn::BlendedStore(v, mask, d, to);
-}
-#endif
-
-/// R rows x V vectors of C; `valid` columns of the last vector are stored.
-template <class T, int R, int V>
-HWY_INLINE void broadcast_tile(int64_t k, const T* HWY_RESTRICT a, int64_t row, int64_t col,
-                               const T* HWY_RESTRICT b, int64_t ldb, bool accumulate,
-                               T* HWY_RESTRICT c, int64_t ldc, int64_t columns) {
-  const hn::ScalableTag<T> d;
-  using Vec = hn::Vec<decltype(d)>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const bool whole = columns == V * lanes;
-  Vec acc[R][V];
-  for (int r = 0; r < R; ++r)
-    for (int v = 0; v < V; ++v) acc[r][v] = hn::Zero(d);
-  const int64_t rest = columns - (V - 1) * lanes;
-  const auto tail = hn::FirstN(d, static_cast<size_t>(rest));
-  for (int64_t p = 0; p < k; ++p, a += col, b += ldb) {
-    Vec x[V];
-    for (int v = 0; v < V - 1; ++v) x[v] = hn::LoadU(d, b + v * lanes);
-    x[V - 1] =
-        whole ? hn::LoadU(d, b + (V - 1) * lanes) : load_part(d, tail, b + (V - 1) * lanes, rest);
-    for (int r = 0; r < R; ++r) {
-      const Vec w = hn::Set(d, a[r * row]);
-      for (int v = 0; v < V; ++v) acc[r][v] = hn::MulAdd(w, x[v], acc[r][v]);
-    }
-  }
-  for (int r = 0; r < R; ++r, c += ldc) {
-    for (int v = 0; v < V; ++v) {
-      T* to = c + v * lanes;
-      if (v < V - 1 || whole) {
-        hn::StoreU(accumulate ? hn::Add(acc[r][v], hn::LoadU(d, to)) : acc[r][v], d, to);
-      } else {
-        const Vec old = accumulate ? load_part(d, tail, to, rest) : hn::Zero(d);
-        store_part(hn::Add(acc[r][v], old), d, tail, to, rest);
-      }
-    }
-  }
-}
 
 template <class T, int V>
 void broadcast_rows(int64_t m, int64_t k, Matrix<T> a, const T* b, int64_t ldb, bool accumulate,
@@ -165,61 +96,24 @@ void packed_columns(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<T> 
   }
 }
 
-/// R rows x S columns of C as dot products along contiguous k.
-template <class T, int R, int S>
-HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b,
-                         int64_t ldb, bool accumulate, T* HWY_RESTRICT c, int64_t ldc) {
-  const hn::ScalableTag<T> d;
-  using Vec = hn::Vec<decltype(d)>;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  Vec acc[R][S];
-  for (int r = 0; r < R; ++r)
-    for (int s = 0; s < S; ++s) acc[r][s] = hn::Zero(d);
-  int64_t p = 0;
-  for (; p + lanes <= k; p += lanes) {
-    Vec x[R];
-    for (int r = 0; r < R; ++r) x[r] = hn::LoadU(d, a + r * lda + p);
-    for (int s = 0; s < S; ++s) {
-      const Vec w = hn::LoadU(d, b + s * ldb + p);
-      for (int r = 0; r < R; ++r) acc[r][s] = hn::MulAdd(x[r], w, acc[r][s]);
-    }
-  }
-  if (p < k) {
-    const auto tail = hn::FirstN(d, static_cast<size_t>(k - p));
-    for (int s = 0; s < S; ++s) {
-      const Vec w = load_part(d, tail, b + s * ldb + p, k - p);
-      for (int r = 0; r < R; ++r)
-        acc[r][s] = hn::MulAdd(load_part(d, tail, a + r * lda + p, k - p), w, acc[r][s]);
-    }
-  }
-  for (int r = 0; r < R; ++r)
-    for (int s = 0; s < S; ++s) {
-      T& to = c[r * ldc + s];
-      const T sum = hn::GetLane(hn::SumOfLanes(d, acc[r][s]));
-      to = accumulate ? to + sum : sum;
-    }
-}
-
-template <class T, int R>
-void dot_row_block(int64_t begin, int64_t end, int64_t k, const T* a, int64_t lda, const T* b,
-                   int64_t ldb, bool accumulate, T* c, int64_t ldc) {
-  int64_t j = begin;
-  for (; j + 4 <= end; j += 4)
-    dot_tile<T, R, 4>(k, a, lda, b + j * ldb, ldb, accumulate, c + j, ldc);
-  for (; j < end; ++j) dot_tile<T, R, 1>(k, a, lda, b + j * ldb, ldb, accumulate, c + j, ldc);
-}
-
 /// Columns [begin, end) of C; A's rows and B's columns are contiguous.
 template <class T>
 void dot_columns(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<T> a, Matrix<T> b,
                  bool accumulate, T* c, int64_t ldc) {
+  const auto rows = [&]<int R>(std::integral_constant<int, R>, int64_t i) {
+    dot_row_block<R>(begin, end, k, a.data + i * a.row, a.row, b.data, b.col,
+                     [&](int64_t j, auto columns, const T* sums) {
+                       for (int r = 0; r < R; ++r)
+                         for (int s = 0; s < columns; ++s) {
+                           T& to = c[(i + r) * ldc + j + s];
+                           const T sum = sums[r * columns + s];
+                           to = accumulate ? to + sum : sum;
+                         }
+                     });
+  };
   int64_t i = 0;
-  for (; i + 4 <= m; i += 4)
-    dot_row_block<T, 4>(begin, end, k, a.data + i * a.row, a.row, b.data, b.col, accumulate,
-                        c + i * ldc, ldc);
-  for (; i < m; ++i)
-    dot_row_block<T, 1>(begin, end, k, a.data + i * a.row, a.row, b.data, b.col, accumulate,
-                        c + i * ldc, ldc);
+  for (; i + kDotRows <= m; i += kDotRows) rows(std::integral_constant<int, kDotRows>(), i);
+  for (; i < m; ++i) rows(std::integral_constant<int, 1>(), i);
 }
 
 void broadcast_f32(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<float> a,

@@ -55,6 +55,16 @@ void check_labels(const char* op, const Rows<T>& r, int64_t ignore_index) {
         op, r.label[i], i, r.classes, r.classes - 1, ignore_index);
 }
 
+/// What a mean divides by: the weights of all rows that are not ignored; 1 for the other shapes.
+template <class T>
+double weight_of(const Rows<T>& r, const ClassLoss& options) {
+  if (options.shape != LossShape::mean) return 1;
+  double weight = 0;
+  for (int64_t i = 0; i < r.n; ++i)
+    if (r.label[i] != options.ignore_index) weight += r.factor(i);
+  return weight;
+}
+
 /// Runs `loss_of(row)` (0 for ignored rows) and reduces: always in row order, in f64.
 template <class T, class F>
 void reduce_rows(const Context& context, const Rows<T>& r, Tensor& loss, T* divisor,
@@ -65,21 +75,30 @@ void reduce_rows(const Context& context, const Rows<T>& r, Tensor& loss, T* divi
         out[begin] = r.label[begin] == options.ignore_index ? T(0) : loss_of(begin);
     });
   };
-  *divisor = 1;
+  *divisor = static_cast<T>(weight_of(r, options));
   T* y = static_cast<T*>(loss.raw());
   if (options.shape == LossShape::single) return all_rows(y);
   const Workspace space = context.workspace(static_cast<size_t>(r.n + 1) * sizeof(T));
   T* losses = space.as<T>();
   all_rows(losses);
-  double total = 0, weight = 0;
+  double total = 0;
   for (int64_t i = 0; i < r.n; ++i) total += losses[i];
-  if (options.shape == LossShape::mean) {
-    for (int64_t i = 0; i < r.n; ++i)
-      if (r.label[i] != options.ignore_index) weight += r.factor(i);
-    *divisor = static_cast<T>(weight);
-    total /= weight;
-  }
-  *y = static_cast<T>(total);
+  *y = static_cast<T>(total / weight_of(r, options));
+}
+
+/// The loss of row i, whose largest logit is m and whose sum of exponentials is e^s. smooth: the
+/// share of each class in the target.
+template <class T>
+T row_loss(const Rows<T>& r, int64_t i, T m, T s, const ClassLoss& options, double smooth,
+           double total_weight) {
+  const T* row = r.x + i * r.classes;
+  // (m - x) + s and not (m + s) - x: exact when all logits are large.
+  const T single = r.factor(i) * ((m - row[r.label[i]]) + s);
+  if (smooth == 0) return single;
+  double spread = total_weight * static_cast<double>(s);
+  for (int64_t k = 0; k < r.classes; ++k)
+    spread += static_cast<double>(r.weight ? r.weight[k] : T(1)) * static_cast<double>(m - row[k]);
+  return static_cast<T>((1 - options.smoothing) * static_cast<double>(single) + smooth * spread);
 }
 
 template <class T>
@@ -98,14 +117,7 @@ void cross_entropy(const Context& context, const Tensor& x, const Tensor& target
     const T s = std::log(row_sum_exp<T>(row, r.classes, m, nullptr));
     largest[i] = m;
     log_sum[i] = s;
-    // (m - x) + s and not (m + s) - x: exact when all logits are large.
-    const T single = r.factor(i) * ((m - row[r.label[i]]) + s);
-    if (smooth == 0) return single;
-    double spread = total_weight * static_cast<double>(s);
-    for (int64_t k = 0; k < r.classes; ++k)
-      spread +=
-          static_cast<double>(r.weight ? r.weight[k] : T(1)) * static_cast<double>(m - row[k]);
-    return static_cast<T>((1 - options.smoothing) * static_cast<double>(single) + smooth * spread);
+    return row_loss(r, i, m, s, options, smooth, total_weight);
   });
 }
 
@@ -147,6 +159,41 @@ void cross_entropy_grad(const Context&, const Tensor& tdy, const Tensor& x, cons
   });
 }
 
+/// cross_entropy and its gradient for an incoming gradient of 1: exponentials are taken once. The
+/// gradients are not those of cross_entropy_grad to the last bit: exp(v) / s stands for
+/// exp(v - log s).
+template <class T>
+void softmax_cross_entropy(const Context& context, const Tensor& x, const Tensor& target,
+                           const Tensor& weight, Tensor& loss, Tensor& tdx,
+                           const ClassLoss& options) {
+  const hn::ScalableTag<T> d;
+  const Rows<T> r(x, target, weight);
+  check_labels("cross_entropy", r, options.ignore_index);
+  T* dx = static_cast<T*>(tdx.raw());
+  const double smooth = options.smoothing / static_cast<double>(std::max<int64_t>(r.classes, 1));
+  const double total_weight = smooth > 0 ? r.total_weight() : 0;
+  const T g = T(1) / static_cast<T>(weight_of(r, options));
+  const T even = g * static_cast<T>(smooth), hard = static_cast<T>(1 - options.smoothing);
+  for (int64_t i = 0; i < r.n; ++i)
+    if (r.label[i] == options.ignore_index) std::fill_n(dx + i * r.classes, r.classes, T(0));
+  T divisor;
+  reduce_rows(context, r, loss, &divisor, options, [&](int64_t i) {
+    const T* row = r.x + i * r.classes;
+    T* out = dx + i * r.classes;
+    const T m = row_max(row, r.classes);
+    const T sum = row_sum_exp<T>(row, r.classes, m, out);
+    const T w = hard * r.factor(i);
+    const auto scale = hn::Set(d, g * (w + static_cast<T>(smooth * total_weight)) / sum);
+    each_vector<T>(out, r.classes, 0, [&](auto v, int64_t at, int64_t count) {
+      store_part(hn::Mul(scale, v), out + at, count);
+    });
+    if (smooth > 0)
+      for (int64_t k = 0; k < r.classes; ++k) out[k] -= even * (r.weight ? r.weight[k] : T(1));
+    out[r.label[i]] -= g * w;
+    return row_loss(r, i, m, std::log(sum), options, smooth, total_weight);
+  });
+}
+
 template <class T>
 void nll_loss(const Context& context, const Tensor& x, const Tensor& target, const Tensor& weight,
               Tensor& loss, Tensor& stats, const ClassLoss& options) {
@@ -176,6 +223,8 @@ void register_for() {
   constexpr DType kType = dtype_of<T>;
   backend::register_kernel("cross_entropy", DeviceKind::cpu, kType, &cross_entropy<T>);
   backend::register_kernel("cross_entropy_grad", DeviceKind::cpu, kType, &cross_entropy_grad<T>);
+  backend::register_kernel("softmax_cross_entropy", DeviceKind::cpu, kType,
+                           &softmax_cross_entropy<T>);
   backend::register_kernel("nll_loss", DeviceKind::cpu, kType, &nll_loss<T>);
   backend::register_kernel("nll_loss_grad", DeviceKind::cpu, kType, &nll_loss_grad<T>);
 }

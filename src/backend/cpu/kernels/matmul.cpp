@@ -1,4 +1,4 @@
-// matmul and linear on the CPU: products of strided matrices through gemm.
+// matmul on the CPU: products of strided matrices through gemm.
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/loop.h"
 #include "backend/kernel.h"
@@ -39,28 +39,9 @@ void matmul(const Context&, const Tensor& a, const Tensor& b, Tensor& y) {
   });
 }
 
-template <class T>
-void linear(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) {
-  const int64_t m = y.shape()[0], n = y.shape()[1], k = x.shape()[1];
-  T* py = static_cast<T*>(y.raw());
-  if (bias.defined()) {
-    const T* pb = address<T>(bias);
-    const int64_t step = bias.strides()[0];
-    for (int64_t i = 0; i < m; ++i)
-      for (int64_t j = 0; j < n; ++j) py[i * n + j] = pb[j * step];
-  }
-  gemm(m, n, k, Matrix<T>{address<T>(x), x.strides()[0], x.strides()[1]},
-       Matrix<T>{address<T>(weight), weight.strides()[1], weight.strides()[0]}, bias.defined(), py,
-       n);
-}
-
-template <class T>
-bool register_all() {
-  return backend::register_kernel("matmul", DeviceKind::cpu, dtype_of<T>, &matmul<T>) &&
-         backend::register_kernel("linear", DeviceKind::cpu, dtype_of<T>, &linear<T>);
-}
-
-const bool registered = register_all<float>() && register_all<double>();
+const bool registered =
+    backend::register_kernel("matmul", DeviceKind::cpu, DType::f32, &matmul<float>) &&
+    backend::register_kernel("matmul", DeviceKind::cpu, DType::f64, &matmul<double>);
 
 }  // namespace
 }  // namespace brim::cpu

@@ -1,0 +1,129 @@
+// Fully connected layers on the CPU: y = x W^T + b, with or without a ReLU, in one pass. Tiles of
+// dot products keep a few rows of W in the L1 cache while the rows of x go by, so that W is read
+// once; large products go to oneDNN, a tile of y at a time.
+#include "backend/fused_linear.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/linear.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <type_traits>
+
+#include "backend/cpu/gemm-inl.h"
+#include "backend/cpu/gemm.h"
+#include "backend/cpu/parallel.h"
+#include "backend/kernel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+constexpr int64_t kWork = int64_t{1} << 18;  // multiply-adds of a thread's part at least
+
+/// The operands; bias is null where there is none.
+template <class T>
+struct Layer {
+  const T *x, *w, *bias;
+  T* y;
+  int64_t rows, inputs, outputs;
+  int64_t x_row, w_row, bias_step;
+
+  /// What becomes of the product for output `o`.
+  template <bool kRelu>
+  T finish(T sum, int64_t o) const {
+    if (bias) sum += bias[o * bias_step];
+    return kRelu && sum < T(0) ? T(0) : sum;  // NaN stays NaN
+  }
+};
+
+/// Outputs [begin, end) of rows [first, last); x and W have contiguous rows.
+template <bool kRelu, class T>
+void dot_block(const Layer<T>& layer, int64_t first, int64_t last, int64_t begin, int64_t end) {
+  const hn::CappedTag<T, 8> d;  // holds a row of a tile, or is walked over it
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const int64_t ldy = layer.outputs;
+  for (int64_t j = begin; j < end; j += kDotCols) {
+    const int64_t stop = std::min(end, j + kDotCols);
+    HWY_ALIGN T bias[kDotCols + HWY_MAX_BYTES / sizeof(T)] = {};
+    for (int64_t o = j; o < stop && layer.bias; ++o) bias[o - j] = layer.bias[o * layer.bias_step];
+    const auto tiles = [&]<int R>(std::integral_constant<int, R>, int64_t i) {
+      const auto store = [&, y = layer.y + i * ldy](int64_t at, auto columns, const T* sums) {
+        for (int r = 0; r < R; ++r)
+          for (int64_t s = 0; s < columns; s += lanes) {
+            const int64_t count = std::min<int64_t>(lanes, columns - s);
+            auto v = hn::LoadU(d, sums + r * columns + s);
+            v = hn::Add(v, hn::LoadU(d, bias + (at - j) + s));
+            if (kRelu) v = hn::IfThenElse(hn::Lt(v, hn::Zero(d)), hn::Zero(d), v);  // NaN stays
+            store_part(v, d, hn::FirstN(d, static_cast<size_t>(count)), y + r * ldy + at + s,
+                       count);
+          }
+      };
+      dot_row_block<R>(j, stop, layer.inputs, layer.x + i * layer.x_row, layer.x_row, layer.w,
+                       layer.w_row, store);
+    };
+    int64_t i = first;
+    for (; i + kDotRows <= last; i += kDotRows) tiles(std::integral_constant<int, kDotRows>(), i);
+    for (; i < last; ++i) tiles(std::integral_constant<int, 1>(), i);
+  }
+}
+
+template <bool kRelu, class T>
+void dot_layer(const Layer<T>& layer) {
+  // As many rows of x as the L2 cache keeps while rows of W pass by.
+  const int64_t row = std::max<int64_t>(1, layer.inputs * static_cast<int64_t>(sizeof(T)));
+  const int64_t step = std::max<int64_t>(kDotRows, (384 << 10) / row / kDotRows * kDotRows);
+  constexpr int64_t kUnit = 2 * kDotCols;
+  const int64_t units = (layer.outputs + kUnit - 1) / kUnit;
+  const int64_t unit_work = std::max<int64_t>(1, layer.rows * layer.inputs * kUnit);
+  parallel_for(units, (kWork + unit_work - 1) / unit_work, [&](int64_t begin, int64_t end) {
+    for (int64_t first = 0; first < layer.rows; first += step)
+      dot_block<kRelu>(layer, first, std::min(layer.rows, first + step), begin * kUnit,
+                       std::min(layer.outputs, end * kUnit));
+  });
+}
+
+template <bool kRelu, class T>
+void linear(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias, Tensor& y) {
+  const Layer<T> layer{.x = static_cast<const T*>(x.raw()),
+                       .w = static_cast<const T*>(weight.raw()),
+                       .bias = bias.defined() ? static_cast<const T*>(bias.raw()) : nullptr,
+                       .y = static_cast<T*>(y.raw()),
+                       .rows = y.shape()[0],
+                       .inputs = x.shape()[1],
+                       .outputs = y.shape()[1],
+                       .x_row = x.strides()[0],
+                       .w_row = weight.strides()[0],
+                       .bias_step = bias.defined() ? bias.strides()[0] : 0};
+  const bool rows_dense = layer.inputs <= 1 || (x.strides()[1] == 1 && weight.strides()[1] == 1);
+  if (rows_dense && !getenv("SG")) return dot_layer<kRelu>(layer);
+  gemm(layer.rows, layer.outputs, layer.inputs, Matrix<T>{layer.x, layer.x_row, x.strides()[1]},
+       Matrix<T>{layer.w, weight.strides()[1], layer.w_row}, false, layer.y, layer.outputs);
+  for (int64_t i = 0; i < layer.rows; ++i)
+    for (int64_t o = 0; o < layer.outputs; ++o) {
+      T& to = layer.y[i * layer.outputs + o];
+      to = layer.template finish<kRelu>(to, o);
+    }
+}
+
+template <class T>
+void register_for() {
+  backend::register_kernel("linear", DeviceKind::cpu, dtype_of<T>, &linear<false, T>);
+  backend::register_kernel("linear_relu", DeviceKind::cpu, dtype_of<T>, &linear<true, T>);
+}
+
+void register_linear() {
+  register_for<float>();
+  register_for<double>();
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_linear);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_linear)(), true);
+}  // namespace brim::cpu
+#endif

@@ -1,0 +1,340 @@
+// Gradients of fully connected layers on the CPU, and the optimizer's step in the same pass.
+// Threads take blocks of columns of W. What a block of x's gradient needs is the same block of W,
+// and a tile of W's gradient needs all rows at once; so a block is read, used for dx, and updated
+// while it is in the cache, and the gradient of W never goes to memory.
+#include "backend/fused_linear.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/kernels/linear_grad.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <array>
+
+#include "backend/cpu/denormals.h"
+#include "backend/cpu/gemm-inl.h"
+#include "backend/cpu/parallel.h"
+#include "backend/cpu/scratch.h"
+#include "core/check.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+using formula::StepParams;
+
+constexpr int64_t kWork = int64_t{1} << 17;  // multiply-adds of a thread's part at least
+constexpr int64_t kFewRows = 32;  // up to here neither dz nor W is rearranged for the tiles
+constexpr int kMostStates = 3;
+
+template <class T>
+constexpr int64_t kWidth = kVecs* static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
+
+template <class T>
+using Tile = void (*)(int64_t k, const T* a, int64_t row, int64_t col, const T* b, int64_t ldb,
+                      bool accumulate, T* c, int64_t ldc, int64_t columns);
+
+template <class T, int R, int V>
+void tile(int64_t k, const T* a, int64_t row, int64_t col, const T* b, int64_t ldb, bool accumulate,
+          T* c, int64_t ldc, int64_t columns) {
+  broadcast_tile<T, R, V>(k, a, row, col, b, ldb, accumulate, c, ldc, columns);
+}
+
+/// The tile of `rows` rows (1 to kRows) and `columns` columns (1 to kWidth).
+template <class T>
+Tile<T> tile_of(int64_t rows, int64_t columns) {
+  static constexpr auto kTiles = []<int... I>(std::integer_sequence<int, I...>) {
+    return std::array<Tile<T>, sizeof...(I)>{&tile<T, I / kVecs + 1, I % kVecs + 1>...};
+  }
+  (std::make_integer_sequence<int, kRows * kVecs>());
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  const int64_t vectors = (columns + lanes - 1) / lanes;
+  return kTiles[static_cast<size_t>((rows - 1) * kVecs + vectors - 1)];
+}
+
+/// A matrix of any strides.
+template <class T>
+struct View {
+  const T* data = nullptr;
+  int64_t row = 0, col = 0;
+
+  View() = default;
+  explicit View(const Tensor& x) {
+    if (!x.defined()) return;
+    data = static_cast<const T*>(x.raw());
+    row = x.strides()[0];
+    col = x.strides()[1];
+  }
+};
+
+/// Updates `rows` x `columns` numbers by their gradients; states[k] are laid out as p is.
+template <class T>
+using Update = void (*)(const StepParams&, int64_t rows, int64_t columns, T* p,
+                        std::array<T*, kMostStates> states, int64_t ld, const T* grad,
+                        int64_t ld_grad);
+
+template <class T>
+struct Job {
+  int64_t rows, inputs, outputs;
+  View<T> x, w, dy, y;
+  T* dx;
+  T* dw;  // null: the weight is updated instead
+  T* db;  // of the caller or scratch; may be null
+  // The update.
+  Update<T> update = nullptr;
+  const StepParams* params = nullptr;
+  T* p = nullptr;
+  std::array<T*, kMostStates> states{};
+};
+
+/// dz as the tiles read it.
+template <class T>
+struct Incoming {
+  View<T> rows;     // (N, O)
+  T* dense;         // where `rows` has to be written first; may be null
+  T* tiles;         // [O / kRows][N][kRows], or null
+  int64_t outputs;  // O
+};
+
+/// Columns [begin, end) of dz in both forms, and their sums.
+template <class T>
+void prepare(const Job<T>& job, const Incoming<T>& dz, int64_t begin, int64_t end) {
+  if (job.db) std::fill(job.db + begin, job.db + end, T(0));
+  for (int64_t n = 0; n < job.rows; ++n) {
+    const T* from = job.dy.data + n * job.dy.row;
+    const T* row = from;
+    if (dz.dense) {
+      T* to = dz.dense + n * dz.outputs;
+      const T* y = job.y.data + n * job.y.row;
+      row = to;
+      if (job.dy.col == 1 && job.y.col == 1) {
+        for (int64_t o = begin; o < end; ++o) to[o] = y[o] > T(0) ? from[o] : T(0);
+      } else {
+        for (int64_t o = begin; o < end; ++o)
+          to[o] = !job.y.data || y[o * job.y.col] > T(0) ? from[o * job.dy.col] : T(0);
+      }
+    }
+    if (job.db)
+      for (int64_t o = begin; o < end; ++o) job.db[o] += row[o];
+    if (!dz.tiles) continue;
+    int64_t o = begin;  // a multiple of kRows
+    for (; o + kRows <= end; o += kRows)
+      for (int r = 0; r < kRows; ++r) dz.tiles[o * job.rows + n * kRows + r] = row[o + r];
+    for (int r = 0; o + r < end; ++r) dz.tiles[o * job.rows + n * kRows + r] = row[o + r];
+  }
+}
+
+/// Copies `count` columns of a matrix to rows of kWidth.
+template <class T>
+void pack(const View<T>& from, int64_t rows, int64_t first, int64_t count, T* to) {
+  for (int64_t i = 0; i < rows; ++i, to += kWidth<T>) {
+    const T* row = from.data + i * from.row + first * from.col;
+    if (from.col == 1)
+      std::copy_n(row, count, to);
+    else
+      for (int64_t j = 0; j < count; ++j) to[j] = row[j * from.col];
+  }
+}
+
+/// dx = dz W for columns [first, first + count).
+template <class T>
+void grad_x(const Job<T>& job, const View<T>& dz, int64_t first, int64_t count, T* panel) {
+  View<T> w = job.w;
+  w.data += first * w.col;
+  if (job.rows > kFewRows || w.col != 1) {
+    pack(job.w, job.outputs, first, count, panel);
+    w.data = panel;
+    w.row = kWidth<T>;
+  }
+  const int64_t tiles = (job.rows + kRows - 1) / kRows;
+  for (int64_t t = 0; t < tiles; ++t) {
+    const int64_t n = job.rows * t / tiles, rows = job.rows * (t + 1) / tiles - n;
+    tile_of<T>(rows, count)(job.outputs, dz.data + n * dz.row, dz.row, dz.col, w.data, w.row, false,
+                            job.dx + n * job.inputs + first, job.inputs, count);
+  }
+}
+
+/// dw = dz^T x, or the update by it, for columns [first, first + count).
+template <class T>
+void grad_w(const Job<T>& job, const Incoming<T>& dz, int64_t first, int64_t count, T* panel) {
+  pack(job.x, job.rows, first, count, panel);
+  HWY_ALIGN T grad[kRows * kWidth<T>];
+  for (int64_t o = 0; o < job.outputs; o += kRows) {
+    const int64_t rows = std::min<int64_t>(kRows, job.outputs - o), at = o * job.inputs + first;
+    const T* a = dz.tiles ? dz.tiles + o * job.rows : dz.rows.data + o * dz.rows.col;
+    const int64_t row = dz.tiles ? 1 : dz.rows.col, col = dz.tiles ? kRows : dz.rows.row;
+    const Tile<T> multiply = tile_of<T>(rows, count);
+    if (!job.update) {
+      multiply(job.rows, a, row, col, panel, kWidth<T>, false, job.dw + at, job.inputs, count);
+      continue;
+    }
+    multiply(job.rows, a, row, col, panel, kWidth<T>, false, grad, kWidth<T>, count);
+    auto states = job.states;
+    for (T*& s : states) s += s ? at : 0;
+    job.update(*job.params, rows, count, job.p + at, states, job.inputs, grad, kWidth<T>);
+  }
+}
+
+template <class T>
+void run(const Context& context, const Job<T>& job) {
+  // dz: dy as it is, or written to scratch; rearranged where many tiles read it.
+  const bool write = job.y.data || (job.dy.col != 1 && job.outputs > 1);
+  const bool rearrange = job.rows > kFewRows;
+  const int64_t padded = (job.outputs + kRows - 1) / kRows * kRows;
+  const int64_t dense = write ? job.rows * job.outputs : 0;
+  const int64_t tiles = rearrange ? job.rows * padded : 0;
+  const Workspace space = context.workspace(static_cast<size_t>(dense + tiles) * sizeof(T));
+  Incoming<T> dz{job.dy, write ? space.as<T>() : nullptr,
+                 rearrange ? space.as<T>() + dense : nullptr, job.outputs};
+  if (write) {
+    dz.rows.data = dz.dense;
+    dz.rows.row = job.outputs;
+    dz.rows.col = 1;
+  }
+  constexpr int64_t kUnit = 16 * kRows;
+  const int64_t units = (job.outputs + kUnit - 1) / kUnit;
+  if (write || rearrange || job.db)
+    parallel_for(units, (int64_t{1} << 16) / std::max<int64_t>(1, kUnit * job.rows) + 1,
+                 [&](int64_t begin, int64_t end) {
+                   prepare(job, dz, begin * kUnit, std::min(job.outputs, end * kUnit));
+                 });
+
+  const int64_t blocks = (job.inputs + kWidth<T> - 1) / kWidth<T>;
+  const int64_t block_work = job.rows * job.outputs * kWidth<T> * (job.dx ? 2 : 1);
+  const int64_t grain = kWork / std::max<int64_t>(1, block_work) + 1;
+  const int64_t panel_rows = std::max(job.rows, job.dx ? job.outputs : 0);
+  const PartScratch scratch(context, blocks, grain,
+                            static_cast<size_t>(panel_rows * kWidth<T>) * sizeof(T));
+  parallel_for(blocks, grain, [&](int64_t begin, int64_t end) {
+    const PartScratch::Slot slot(scratch);
+    for (int64_t block = begin; block < end; ++block) {
+      const int64_t first = block * kWidth<T>, count = std::min(kWidth<T>, job.inputs - first);
+      if (job.dx) grad_x(job, dz.rows, first, count, slot.as<T>());
+      const FlushDenormals guard;
+      grad_w(job, dz, first, count, slot.as<T>());
+    }
+  });
+}
+
+template <class T>
+T* address(Tensor& x) {
+  return x.defined() ? static_cast<T*>(x.raw()) : nullptr;
+}
+
+void check_dense(const char* what, const Tensor& x) {
+  BRIM_CHECK(!x.defined() || x.is_contiguous(), ValueError,
+             "[linear_grad] {} {} is not contiguous; pass a contiguous one", what, x.shape().str());
+}
+
+template <class T>
+Job<T> make_job(const Tensor& x, const Tensor& weight, const Tensor& dy, const Tensor& y,
+                Tensor& dx) {
+  check_dense("dx", dx);
+  Job<T> job{};
+  job.rows = x.shape()[0];
+  job.inputs = x.shape()[1];
+  job.outputs = weight.shape()[0];
+  job.x = View<T>(x);
+  job.w = View<T>(weight);
+  job.dy = View<T>(dy);
+  job.y = View<T>(y);
+  job.dx = address<T>(dx);
+  return job;
+}
+
+template <class T>
+void linear_grad(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& dy,
+                 const Tensor& y, Tensor& dx, Tensor& dw, Tensor& db) {
+  check_dense("dw", dw);
+  check_dense("db", db);
+  Job<T> job = make_job<T>(x, weight, dy, y, dx);
+  job.dw = address<T>(dw);
+  job.db = address<T>(db);
+  run(context, job);
+}
+
+/// One row; a count that the compiler knows makes straight code of it.
+template <class T, class F, class Count>
+HWY_INLINE void update_row(const F& f, Count count, T* HWY_RESTRICT p,
+                           const std::array<T*, kMostStates>& states, const T* HWY_RESTRICT grad) {
+  constexpr size_t N = F::kStates;
+#if defined(__clang__)
+#pragma clang loop vectorize(assume_safety)
+#else
+#pragma GCC ivdep
+#endif
+  for (int64_t i = 0; i < count; ++i) {
+    T s[N + 1];
+    for (size_t k = 0; k < N; ++k) s[k] = states[k][i];
+    f(p[i], grad[i], s);
+    for (size_t k = 0; k < N; ++k) states[k][i] = s[k];
+  }
+}
+
+template <class T, class F>
+void update(const StepParams& params, int64_t rows, int64_t columns, T* p,
+            std::array<T*, kMostStates> states, int64_t ld, const T* grad, int64_t ld_grad) {
+  F f;
+  f.k = params;
+  for (int64_t r = 0; r < rows; ++r, p += ld, grad += ld_grad) {
+    // A shorter loop would be unrolled instead of vectorised.
+    constexpr int64_t kCount = kWidth<T> >= 32 ? kWidth<T> : 0;
+    if (kCount > 0 && columns == kCount)
+      update_row<T>(f, std::integral_constant<int64_t, kCount>(), p, states, grad);
+    else
+      update_row<T>(f, columns, p, states, grad);
+    for (size_t k = 0; k < F::kStates; ++k) states[k] += ld;
+  }
+}
+
+template <class T, class F>
+void linear_step(const Context& context, const Tensor& x, Tensor& weight, Tensor& bias,
+                 const Tensor& dy, const Tensor& y, Tensor& dx, std::span<Tensor> states,
+                 const StepParams& params) {
+  check_dense("weight", weight);
+  check_dense("bias", bias);
+  for (const Tensor& s : states) check_dense("state", s);
+  Job<T> job = make_job<T>(x, weight, dy, y, dx);
+  const Workspace space =
+      context.workspace(static_cast<size_t>(bias.defined() ? job.outputs : 0) * sizeof(T));
+  job.db = bias.defined() ? space.as<T>() : nullptr;
+  job.update = &update<T, F>;
+  job.params = &params;
+  job.p = address<T>(weight);
+  for (size_t k = 0; k < F::kStates; ++k) job.states[k] = address<T>(states[k]);
+  run(context, job);
+  if (!bias.defined()) return;
+  std::array<T*, kMostStates> own{};
+  for (size_t k = 0; k < F::kStates; ++k) own[k] = address<T>(states[F::kStates + k]);
+  const FlushDenormals guard;
+  update<T, F>(params, 1, job.outputs, address<T>(bias), own, job.outputs, job.db, job.outputs);
+}
+
+template <class T, class... F>
+void register_steps(formula::List<F...>) {
+  (backend::register_kernel(backend::linear_step_name<F>(), DeviceKind::cpu, dtype_of<T>,
+                            &linear_step<T, F>),
+   ...);
+}
+
+template <class T>
+void register_for() {
+  backend::register_kernel("linear_grad", DeviceKind::cpu, dtype_of<T>, &linear_grad<T>);
+  register_steps<T>(formula::OptimFormulas{});
+}
+
+void register_linear_grad() {
+  register_for<float>();
+  register_for<double>();
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+HWY_EXPORT(register_linear_grad);
+static const bool registered = (HWY_DYNAMIC_DISPATCH(register_linear_grad)(), true);
+}  // namespace brim::cpu
+#endif

@@ -1,0 +1,41 @@
+// Kernels of fully connected layers that do the work of several ops; the passes of the compiled
+// step put them in the place of those.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "backend/kernel.h"
+#include "formula/optim.h"
+
+namespace brim::backend {
+
+/// "linear" and "linear_relu": y = x W^T + b, y = relu(x W^T + b).
+/// x: (N, I), weight: (O, I), bias: (O) or undefined, y: (N, O) contiguous.
+using LinearKernel = Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
+                                 const Tensor& bias, Tensor& y)>;
+
+/// "linear_grad": dw = dz^T x, db = the sum of dz's rows, dx = dz W; dz is dy, or, where y is
+/// given, dy where y > 0 and 0 elsewhere: the gradient of linear_relu. x: (N, I), weight: (O, I),
+/// dy: (N, O), y: (N, O) or undefined, of any strides; dx: (N, I) or undefined, dw: (O, I), db: (O)
+/// or undefined, contiguous.
+using LinearGradKernel =
+    Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& dy,
+                const Tensor& y, Tensor& dx, Tensor& dw, Tensor& db)>;
+
+/// "linear_grad_sgd", "linear_grad_adam", ... ("linear_grad_" and the name of one of
+/// formula::OptimFormulas): as above, but dw and db are used at once to update weight and bias, and
+/// not kept; dx is that of the weight before the update. Weight and bias (which may be undefined)
+/// are contiguous, as are `states`: the formula's states of the weight, then those of the bias.
+using LinearStepKernel = Kernel<void(const Context&, const Tensor& x, Tensor& weight, Tensor& bias,
+                                     const Tensor& dy, const Tensor& y, Tensor& dx,
+                                     std::span<Tensor> states, const formula::StepParams& params)>;
+
+/// The kernel's name for the optimizer F; lives as long as the process.
+template <class F>
+const char* linear_step_name() {
+  static const auto& name = *new std::string(std::string("linear_grad_") + F::kName);
+  return name.c_str();
+}
+
+}  // namespace brim::backend
