@@ -4,8 +4,9 @@
 namespace brim::backend {
 
 bool conv_pool_is_fast(const ConvPool& g) {
+  // Places are bytes. The gradient follows the windows' winners: there must be few of them.
   const int64_t window = g.pool.kernel.h * g.pool.kernel.w;
-  return window >= 4 && window < kNoPlace;
+  return window < kNoPlace && g.pool.stride.h * g.pool.stride.w >= 4 && g.conv.groups == 1;
 }
 
 }  // namespace brim::backend

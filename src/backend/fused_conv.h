@@ -31,7 +31,8 @@ using ConvPoolGradKernel =
     Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& dy,
                 const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db, const ConvPool&)>;
 
-/// Whether the two kernels can, and are expected to, beat the eager ops.
+/// Whether the two kernels can, and are expected to, beat the eager ops: the pool keeps a quarter
+/// of the elements or fewer, and the convolution has one group (few channels leave vectors empty).
 bool conv_pool_is_fast(const ConvPool& g);
 
 }  // namespace brim::backend

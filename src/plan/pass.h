@@ -34,6 +34,7 @@ class PassSelection {
 // The passes themselves, in alphabetical order.
 std::string common_subexpressions(Program& program);
 std::string dead_code(Program& program);
+std::string fuse_conv(Program& program);
 std::string fuse_elementwise(Program& program);
 
 }  // namespace brim::plan

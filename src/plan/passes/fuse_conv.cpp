@@ -120,8 +120,7 @@ class Matcher {
       const bool relu_first = m.relu < m.pool;
       const Tensor &from = relu_first ? *dy : grad.operand(2),
                    &to = relu_first ? grad.operand(0) : at(m.scatter).operand(0);
-      if (!same_view(from, to) ||
-          !only_read_by(from, {relu_first ? m.relu_grad : m.scatter}))
+      if (!same_view(from, to) || !only_read_by(from, {relu_first ? m.relu_grad : m.scatter}))
         return false;
       if (relu_first) dy = &grad.operand(2);
     }
@@ -160,7 +159,7 @@ class Matcher {
     if (!unchanged(gradient(m), begin, first)) return false;
     for (const int user : users(m)) {
       if (user < 0) continue;
-      const Tensor& written = at(user).operands().back().tensor->impl() ? *at(user).operands().back().tensor : weight(m);
+      const Tensor& written = *at(user).operands().back().tensor;
       const auto between = [&](int i) { return i >= first && i < user; };
       const auto &r = uses_.readers(written), &w = uses_.writers(written);
       if (std::any_of(r.begin(), r.end(), between) || std::any_of(w.begin(), w.end(), between) ||
@@ -198,8 +197,8 @@ void fuse(Program& program, const Matcher& found, const Match& m) {
                                found.gradient(m), places, dx, dw, db, g);
   }
   const int last = m.last_forward();
-  for (const int i : {m.conv, m.relu, m.pool, m.scatter, m.relu_grad, m.grad_x, m.grad_weight,
-                      m.grad_bias})
+  for (const int i :
+       {m.conv, m.relu, m.pool, m.scatter, m.relu_grad, m.grad_x, m.grad_weight, m.grad_bias})
     if (i >= 0) program.launches[static_cast<size_t>(i)] = nullptr;
   program.launches[static_cast<size_t>(last)] = std::move(fused);
   if (gradient) program.launches[static_cast<size_t>(gradient_place)] = std::move(gradient);

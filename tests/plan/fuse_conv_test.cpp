@@ -1,0 +1,193 @@
+// Convolutions that pool what they compute: which programs have them, and that results stay equal.
+#include <gtest/gtest.h>
+
+#include <brim/brim.h>
+
+#include "plan/plan.h"
+
+namespace brim::plan {
+namespace {
+
+enum class Order : uint8_t { relu_pool, pool_relu, pool };
+
+struct Net {
+  Tensor weight, bias;
+  Order order = Order::relu_pool;
+  Pair window = 2;
+  bool bias_used = true, x_grad = true;
+
+  explicit Net(int64_t channels = 3, int64_t out = 6)
+      : weight(randn({out, channels, 3, 3}).set_requires_grad()),
+        bias(randn({out}).set_requires_grad()) {}
+
+  Tensor forward(const Tensor& x) const {
+    Tensor y = conv2d(x, weight, bias_used ? bias : Tensor());
+    if (order == Order::relu_pool) y = relu(y);
+    y = max_pool2d(y, window);
+    return order == Order::pool_relu ? relu(y) : y;
+  }
+  /// Loss and all gradients.
+  std::vector<Tensor> step(const Tensor& input) const {
+    const Tensor scale = full({}, 1.5).set_requires_grad(x_grad);
+    const Tensor x = input * scale;
+    const Tensor loss = sum(square(forward(x)));
+    std::vector<Tensor> leaves{weight};
+    if (bias_used) leaves.push_back(bias);
+    if (x_grad) leaves.push_back(scale);
+    std::vector<Tensor> results{loss};
+    for (const Tensor& g : autograd::grad(std::vector<Tensor>{loss}, leaves)) results.push_back(g);
+    return results;
+  }
+};
+
+Program program_of(const Step& step, const Tensor& x) {
+  return record(step, {&x, 1}, false).program;
+}
+
+int count(const Program& program, std::string_view name) {
+  int n = 0;
+  for (const auto& launch : program.launches) n += is(*launch, name);
+  return n;
+}
+
+void expect_fused(const Program& p, int gradients) {
+  EXPECT_EQ(count(p, "conv2d_relu_pool"), 1);
+  EXPECT_EQ(count(p, "conv2d_relu_pool_grad"), gradients);
+  for (const char* name : {"conv2d", "relu", "max_pool2d", "max_pool2d_scatter", "relu_grad",
+                           "conv2d_grad_x", "conv2d_grad_weight"})
+    EXPECT_EQ(count(p, name), 0) << name;
+}
+
+/// The step's results with the pass and without any.
+void expect_equal(const Step& step, const Tensor& x) {
+  const std::vector<Tensor> want = step({&x, 1});
+  for (const char* passes : {"", "fuse_conv"}) {
+    auto compiled = compile([&](const Tensor& t) { return step({&t, 1}); }, {.passes = passes});
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      const auto got = compiled(x);
+      ASSERT_EQ(got.size(), want.size());
+      for (size_t i = 0; i < want.size(); ++i)
+        EXPECT_LT(max(abs(got[i] - want[i])).item(), 1e-4 * (1 + max(abs(want[i])).item()))
+            << passes << " result " << i << "\n"
+            << compiled.explain();
+    }
+  }
+}
+
+TEST(FuseConv, ForwardAndGradient) {
+  manual_seed(1);
+  for (const Order order : {Order::relu_pool, Order::pool_relu, Order::pool})
+    for (const bool bias : {true, false})
+      for (const bool x_grad : {true, false}) {
+        Net net;
+        net.order = order;
+        net.bias_used = bias;
+        net.x_grad = x_grad;
+        const Tensor x = randn({5, 3, 13, 12});
+        const Step step = [&](std::span<const Tensor> in) { return net.step(in[0]); };
+        Program p = program_of(step, x);
+        EXPECT_FALSE(fuse_conv(p).empty());
+        expect_fused(p, 1);
+        EXPECT_EQ(fuse_conv(p), "");
+        expect_equal(step, x);
+      }
+}
+
+TEST(FuseConv, ForwardAlone) {
+  Net net;
+  const Step step = [&](std::span<const Tensor> in) {
+    const NoGrad guard;
+    return std::vector<Tensor>{net.forward(in[0])};
+  };
+  const Tensor x = randn({2, 3, 9, 9});
+  Program p = program_of(step, x);
+  EXPECT_FALSE(fuse_conv(p).empty());
+  expect_fused(p, 0);
+  expect_equal(step, x);
+}
+
+TEST(FuseConv, OneAfterTheOther) {
+  manual_seed(2);
+  Net first, second(6, 16);
+  const Step step = [&](std::span<const Tensor> in) {
+    const Tensor loss = sum(second.forward(first.forward(in[0])));
+    std::vector<Tensor> results{loss};
+    const std::vector<Tensor> leaves{first.weight, first.bias, second.weight, second.bias};
+    for (const Tensor& g : autograd::grad(std::vector<Tensor>{loss}, leaves)) results.push_back(g);
+    return results;
+  };
+  const Tensor x = randn({3, 3, 20, 20});
+  Program p = program_of(step, x);
+  EXPECT_FALSE(fuse_conv(p).empty());
+  EXPECT_EQ(count(p, "conv2d_relu_pool"), 2);
+  EXPECT_EQ(count(p, "conv2d_relu_pool_grad"), 2);
+  expect_equal(step, x);
+}
+
+TEST(FuseConv, LeavesAloneWhatOthersSee) {
+  manual_seed(3);
+  Net net;
+  const std::vector<std::function<Tensor(const Tensor&)>> bodies{
+      [&](const Tensor& x) {  // the convolution's result is used twice
+        const Tensor y = conv2d(x, net.weight, net.bias);
+        return sum(max_pool2d(relu(y), 2)) + sum(y);
+      },
+      [&](const Tensor& x) {  // so is relu's
+        const Tensor y = relu(conv2d(x, net.weight, net.bias));
+        return sum(max_pool2d(y, 2)) + sum(y);
+      },
+      [&](const Tensor& x) {  // no pool
+        return sum(relu(conv2d(x, net.weight, net.bias)));
+      },
+      [&](const Tensor& x) {  // another function between
+        return sum(max_pool2d(tanh(conv2d(x, net.weight, net.bias)), 2));
+      },
+  };
+  for (const auto& body : bodies) {
+    const Step step = [&](std::span<const Tensor> in) {
+      const Tensor loss = body(in[0]);
+      const std::vector<Tensor> leaves{net.weight, net.bias};
+      std::vector<Tensor> results{loss};
+      for (const Tensor& g : autograd::grad(std::vector<Tensor>{loss}, leaves))
+        results.push_back(g);
+      return results;
+    };
+    const Tensor x = randn({2, 3, 10, 10});
+    Program p = program_of(step, x);
+    EXPECT_EQ(fuse_conv(p), "");
+    expect_equal(step, x);
+  }
+}
+
+TEST(FuseConv, TrainsLikeTheEagerStep) {
+  const auto make = [] {
+    manual_seed(4);
+    auto net = std::make_unique<nn::Sequential>();
+    net->add<nn::Conv2d>("conv", {.in = 3, .out = 6, .kernel = 5});
+    net->add<nn::ReLU>("relu");
+    net->add<nn::MaxPool2d>("pool", {.kernel = 2});
+    net->add<nn::Flatten>("flatten");
+    net->add<nn::Linear>("fc", {.in = 96, .out = 4});
+    return net;
+  };
+  auto eager = make(), planned = make();
+  optim::SGD a(eager->named_parameters(), {.lr = 0.01, .momentum = 0.9});
+  optim::SGD b(planned->named_parameters(), {.lr = 0.01, .momentum = 0.9});
+  const auto train = [](nn::Sequential& net, optim::SGD& optimizer, const Tensor& x,
+                        const Tensor& y) {
+    optimizer.zero_grad();
+    Tensor loss = cross_entropy(net(x), y);
+    loss.backward();
+    optimizer.step();
+    return loss;
+  };
+  auto step = compile([&](const Tensor& x, const Tensor& y) { return train(*planned, b, x, y); });
+  for (int i = 0; i < 10; ++i) {
+    const Tensor x = randn({4, 3, 12, 12}), y = randint(0, 4, {4}, {.dtype = i64});
+    EXPECT_NEAR(train(*eager, a, x, y).item(), step(x, y).item(), 1e-4) << i;
+  }
+  EXPECT_NE(step.explain().find("conv2d_relu_pool_grad"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace brim::plan
