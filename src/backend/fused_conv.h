@@ -32,8 +32,8 @@ using ConvPoolGradKernel =
                 const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db, const ConvPool&)>;
 
 /// Whether the two kernels can, and are expected to, beat the eager ops: the pool keeps a quarter
-/// of the elements or fewer, and the convolution has one group (few
-/// channels leave vectors empty) of at most half a million weights.
+/// of the elements or fewer, and the convolution has one group (few channels leave vectors empty)
+/// of at most half a million weights.
 bool conv_pool_is_fast(const ConvPool& g);
 
 }  // namespace brim::backend

@@ -46,7 +46,7 @@ class Matcher {
   const Launch& at(int i) const { return *program_.launches[static_cast<size_t>(i)]; }
   const Tensor& weight(const Match& m) const { return at(m.conv).operand(1); }
   /// What the last forward launch writes.
-  const Tensor& result(const Match& m) const { return at(m.last_forward()).operand(1); }
+  Tensor result(const Match& m) const { return at(m.last_forward()).operand(1); }
   ConvPool geometry(const Match& m) const {
     return {*at(m.conv).option<ConvGeometry>(), *at(m.pool).option<PoolGeometry>(), m.relu >= 0};
   }
