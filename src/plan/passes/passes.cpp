@@ -16,6 +16,7 @@ constexpr Pass kPasses[] = {
     {"dead_code", "leave out what nobody reads", dead_code},
     {"common_subexpressions", "compute the same thing once", common_subexpressions},
     {"fuse_conv", "convolution, relu and max pooling in one launch", fuse_conv},
+    {"fuse_norm", "batch norm, addition and ReLU in one launch", fuse_norm},
     {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
 };
 

@@ -1,0 +1,126 @@
+// fuse_norm puts batch_norm, add and relu into one launch where nobody else sees what lies between,
+// and changes no result.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include <brim/brim.h>
+
+namespace brim {
+namespace {
+
+/// Weights of two normalisations over four channels.
+struct Net {
+  Net() {
+    manual_seed(2);
+    for (Tensor* t : {&w1, &b1, &w2, &b2}) {
+      *t = randn({4});
+      t->set_requires_grad();
+    }
+  }
+  Tensor norm(const Tensor& x, int which, bool training = true) {
+    return which == 1 ? batch_norm(x, w1, b1, mean1, var1, {.training = training})
+                      : batch_norm(x, w2, b2, mean2, var2, {.training = training});
+  }
+  Tensor w1, b1, w2, b2;
+  Tensor mean1 = zeros({4}), var1 = ones({4}), mean2 = zeros({4}), var2 = ones({4});
+};
+
+using Body = std::function<Tensor(Net&, const Tensor&)>;
+
+/// Output, gradients of x and of all weights, and running statistics after two steps.
+std::vector<Tensor> run(const Body& body, bool compiled, std::string* explain) {
+  Net net;
+  Tensor leaf = randn({3, 4, 5, 6}).set_requires_grad();
+  const Tensor dy = randn({3, 4, 5, 6});
+  const std::vector<Tensor*> leaves{&leaf, &net.w1, &net.b1, &net.w2, &net.b2};
+  const std::function<Tensor(const Tensor&)> step = [&](const Tensor& up) {
+    for (Tensor* t : leaves) t->zero_grad();
+    const Tensor y = body(net, leaf * 1.5);
+    sum(y * up).backward();
+    return y.detach();
+  };
+  auto plan = compile(step, {.keep_gradients = true});
+  std::vector<Tensor> results(1);
+  for (int i = 0; i < 2; ++i) results[0] = (compiled ? plan(dy) : step(dy)).clone();
+  if (compiled) *explain = plan.explain();
+  for (const Tensor* t : leaves)
+    if (t->grad().defined()) results.push_back(t->grad());
+  for (const Tensor* t : {&net.mean1, &net.var1, &net.mean2, &net.var2}) results.push_back(*t);
+  return results;
+}
+
+/// `forward`, `backward`: how many launches the pass makes.
+void expect_equal(const Body& body, int forward, int backward) {
+  std::string explain;
+  const auto eager = run(body, false, nullptr), compiled = run(body, true, &explain);
+  ASSERT_EQ(eager.size(), compiled.size());
+  for (size_t i = 0; i < eager.size(); ++i)
+    EXPECT_LT(max(abs(eager[i] - compiled[i])).item(), 1e-4) << "result " << i << "\n" << explain;
+  const auto count = [&](const std::string& name) {
+    int n = 0;
+    for (size_t at = 0; (at = explain.find(" " + name + " ", at)) != std::string::npos; ++at) ++n;
+    return n;
+  };
+  EXPECT_EQ(count("batch_norm_relu"), forward) << explain;
+  EXPECT_EQ(count("batch_norm_relu_grad"), backward) << explain;
+}
+
+TEST(FuseNorm, Relu) {
+  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1)); }, 1, 1);
+}
+
+TEST(FuseNorm, ReluOfFixedStatistics) {
+  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1, false)); }, 1, 1);
+}
+
+TEST(FuseNorm, ResidualOnEitherSide) {
+  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1) + x); }, 1, 1);
+  expect_equal([](Net& n, const Tensor& x) { return relu(x + n.norm(x, 1)); }, 1, 1);
+}
+
+TEST(FuseNorm, ResidualThatIsNormalisedToo) {
+  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1) + n.norm(x * x, 2)); }, 1, 1);
+}
+
+TEST(FuseNorm, ChainOfBlocks) {
+  expect_equal(
+      [](Net& n, const Tensor& x) {
+        const Tensor y = relu(n.norm(x, 1));
+        return relu(n.norm(y * 0.5, 2) + y);
+      },
+      2, 2);
+}
+
+TEST(FuseNorm, NotWhereSomebodySeesWhatLiesBetween) {
+  expect_equal(
+      [](Net& n, const Tensor& x) {
+        const Tensor y = n.norm(x, 1);
+        return relu(y) + y;
+      },
+      0, 0);
+  expect_equal(
+      [](Net& n, const Tensor& x) {
+        const Tensor y = n.norm(x, 1) + x;
+        return relu(y) * sigmoid(y);
+      },
+      0, 0);
+}
+
+TEST(FuseNorm, NotAScaledOrBroadcastResidual) {
+  expect_equal([](Net& n, const Tensor& x) { return relu(add(n.norm(x, 1), x, 2)); }, 0, 1);
+  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1) + mean(x, {0}, true)); }, 0,
+               1);
+}
+
+TEST(FuseNorm, SumWithItself) {
+  expect_equal(
+      [](Net& n, const Tensor& x) {
+        const Tensor y = n.norm(x, 1);
+        return relu(y + y);
+      },
+      0, 0);
+}
+
+}  // namespace
+}  // namespace brim
