@@ -17,6 +17,8 @@ constexpr Pass kPasses[] = {
     {"common_subexpressions", "compute the same thing once", common_subexpressions},
     {"fuse_conv", "convolution, relu and max pooling in one launch", fuse_conv},
     {"fuse_norm", "batch norm, addition and ReLU in one launch", fuse_norm},
+    {"fuse_loss", "a loss and its gradient in one launch", fuse_loss},
+    {"fuse_linear", "linear with its relu, its gradients, its optimizer's step", fuse_linear},
     {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
 };
 

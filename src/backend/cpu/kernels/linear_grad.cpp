@@ -233,7 +233,7 @@ Job<T> make_job(const Tensor& x, const Tensor& weight, const Tensor& dy, const T
   Job<T> job{};
   job.rows = x.shape()[0];
   job.inputs = x.shape()[1];
-  job.outputs = weight.shape()[0];
+  job.outputs = dy.shape()[1];
   job.x = View<T>(x);
   job.w = View<T>(weight);
   job.dy = View<T>(dy);
