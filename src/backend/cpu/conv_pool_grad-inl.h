@@ -88,33 +88,35 @@ struct LiveList {
   float sum = 0;
 };
 
-/// Fills `list` from dy and marks of `count` windows; `base`: where each window starts.
+/// Fills `list` from dy and marks of `count` windows; `base`: where each window starts, for whole
+/// vectors. From dy and marks, too, `readable` numbers may be read.
 inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base, int64_t count,
-                      const Places& places, LiveList& list) {
+                      int64_t readable, const Places& places, LiveList& list) {
   const F32 d;
   const I32 di;
   const hn::Rebind<uint8_t, F32> d8;
   auto sum = hn::Zero(d);
-  const auto append = [&](const float* g, const uint8_t* m, const int32_t* b) HWY_ATTR {
+  const auto append = [&](const float* g, const uint8_t* m, int64_t i) HWY_ATTR {
     const auto number = hn::PromoteTo(di, hn::LoadU(d8, m));
     const auto value = hn::LoadU(d, g);
-    const auto live = hn::And(hn::RebindMask(d, hn::Ne(number, hn::Set(di, backend::kNoPlace))),
-                              hn::Ne(value, hn::Zero(d)));
+    auto live = hn::And(hn::RebindMask(d, hn::Ne(number, hn::Set(di, backend::kNoPlace))),
+                        hn::Ne(value, hn::Zero(d)));
+    if (count - i < kLanes) live = hn::And(live, hn::FirstN(d, static_cast<size_t>(count - i)));
     sum = hn::Add(sum, hn::IfThenElseZero(live, value));
+    const auto at = places(hn::LoadU(di, base + i), number);
     hn::StoreU(hn::Compress(value, live), d, list.values + list.count);
-    hn::StoreU(hn::Compress(places(hn::LoadU(di, b), number), hn::RebindMask(di, live)), di,
-               list.offsets + list.count);
+    hn::StoreU(hn::Compress(at, hn::RebindMask(di, live)), di, list.offsets + list.count);
     list.count += static_cast<int64_t>(hn::CountTrue(d, live));
   };
   list.count = 0;
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) append(dy + i, marks + i, base + i);
+  for (; i < count && i + kLanes <= readable; i += kLanes) append(dy + i, marks + i, i);
   if (i < count) {
     float g[kLanes] = {};
     uint8_t m[kLanes] = {};
     std::copy_n(dy + i, count - i, g);
     std::copy_n(marks + i, count - i, m);
-    append(g, m, base + i);
+    append(g, m, i);
   }
   list.sum = hn::GetLane(hn::SumOfLanes(d, sum));
 }
@@ -149,40 +151,52 @@ struct WeightSums {
   }
 };
 
-/// Live elements by place: all output channels whose gradient goes to the same pixels.
+/// Live elements of a row of windows by place: all output channels whose gradient goes to the same
+/// pixels share what they read and write there.
 struct Groups {
-  float* values;
-  int32_t* weights;  // where the channel's weights start
-  int32_t* offsets;  // of a group
-  int32_t* ends;     // of a group, in values
-  int64_t count;
+  float* values;     // (places, channels), from the front of each place's
+  int32_t* weights;  // beside values: where the channel's weights start
+  int32_t* counts;   // of each place
+  int32_t* places;   // those that are not empty
+  int32_t* offsets;  // where they start in the image
+  int64_t channels;
+  int64_t count;  // of places
 };
 
-/// Fills `groups` from `windows` windows of (windows, ld) gradients and marks, which are padded to
-/// whole vectors with kNoPlace. `weight_size`: numbers of one channel's weights.
-inline void group_live(const float* dy, const uint8_t* marks, const int32_t* base, int64_t windows,
-                       int64_t ld, int32_t numbers, const Places& places, int32_t weight_size,
-                       Groups& groups) {
-  const F32 d;
-  const I32 di;
-  const hn::Rebind<uint8_t, F32> d8;
-  int32_t end = 0;
+/// How groups are made.
+struct Grouping {
+  Places places;
+  int32_t numbers;      // elements of a window
+  int32_t weight_size;  // of one channel
+  /// Groups of neighbouring elements go to different copies of the image: what one has stored, the
+  /// next would have to wait for.
+  int32_t copies, copy_size;
+};
+
+/// Fills `groups` from row `y` of dy and marks; `base`: where each window starts.
+inline void group_live(const Image<const float>& dy, const Image<const uint8_t>& marks, int64_t y,
+                       const int32_t* base, int64_t windows, const Grouping& g, Groups& groups) {
+  const int64_t dead = windows * g.numbers;  // a place for what is not live
+  std::fill_n(groups.counts, dead + 1, 0);
+  for (int64_t o = 0; o < groups.channels; ++o) {
+    const float* from = &dy(o, y, 0);
+    const uint8_t* mark = &marks(o, y, 0);
+    const auto weights = static_cast<int32_t>(o * g.weight_size);
+    for (int64_t w = 0; w < windows; ++w, from += dy.column, mark += marks.column) {
+      const bool live = *mark != backend::kNoPlace && *from != 0;
+      const int64_t place = live ? w * g.numbers + *mark : dead;
+      const int64_t at = place * groups.channels + groups.counts[place];
+      groups.values[at] = *from;
+      groups.weights[at] = weights;
+      groups.counts[place] += live;
+    }
+  }
   groups.count = 0;
-  for (int64_t w = 0; w < windows; ++w, dy += ld, marks += ld)
-    for (int32_t number = 0; number < numbers; ++number) {
-      const int32_t begin = end;
-      for (int64_t o = 0; o < ld; o += kLanes) {
-        const auto value = hn::LoadU(d, dy + o);
-        const auto here = hn::Eq(hn::PromoteTo(di, hn::LoadU(d8, marks + o)), hn::Set(di, number));
-        const auto live = hn::And(hn::RebindMask(d, here), hn::Ne(value, hn::Zero(d)));
-        const auto at = hn::Mul(hn::Iota(di, static_cast<int32_t>(o)), hn::Set(di, weight_size));
-        hn::StoreU(hn::Compress(value, live), d, groups.values + end);
-        hn::StoreU(hn::Compress(at, hn::RebindMask(di, live)), di, groups.weights + end);
-        end += static_cast<int32_t>(hn::CountTrue(d, live));
-      }
-      groups.offsets[groups.count] = places(base[w], number);
-      groups.ends[groups.count] = end;
-      groups.count += end != begin;
+  for (int64_t w = 0, place = 0; w < windows; ++w)
+    for (int32_t number = 0; number < g.numbers; ++number, ++place) {
+      groups.places[groups.count] = static_cast<int32_t>(place);
+      groups.offsets[groups.count] = g.places(base[w], number) + number % g.copies * g.copy_size;
+      groups.count += groups.counts[place] != 0;
     }
 }
 
@@ -196,12 +210,12 @@ struct ImageSums {
   template <int V, int R>
   void run() const {
     const F32 d;
-    int32_t e = 0;
     for (int64_t group = 0; group < groups.count; ++group) {
       hn::Vec<F32> acc[R * V];
       BRIM_UNROLL
       for (int i = 0; i < R * V; ++i) acc[i] = hn::Zero(d);
-      for (const int32_t end = groups.ends[group]; e < end; ++e) {
+      const int64_t place = groups.places[group], first = place * groups.channels;
+      for (int64_t e = first; e < first + groups.counts[place]; ++e) {
         const auto g = hn::Set(d, groups.values[e]);
         const float* HWY_RESTRICT w = weights + groups.weights[e];
         BRIM_UNROLL

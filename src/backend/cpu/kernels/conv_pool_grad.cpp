@@ -32,9 +32,10 @@ struct GradPlan {
   ChannelLast image;  // of one group
   Runs runs;
   Places places;
-  int64_t out, padded_out;  // channels of a group
-  int64_t windows;          // of a plane
-  int64_t slice, slices;    // images in a slice
+  int64_t out;  // channels of a group
+  Grouping grouping;
+  int64_t windows;        // of a plane
+  int64_t slice, slices;  // images in a slice
 
   explicit GradPlan(const ConvPool& g)
       : g(g),
@@ -45,16 +46,20 @@ struct GradPlan {
                .column = step(g.pool.dilation.w * g.conv.stride.w * image.channels),
                .reciprocal = static_cast<int32_t>(65536 / g.pool.kernel.w + 1)},
         out(g.conv.o_per_group()),
-        padded_out(ceil_div(out, kLanes) * kLanes),
+        grouping{.places = places,
+                 .numbers = static_cast<int32_t>(numbers()),
+                 .weight_size = static_cast<int32_t>(runs.size()),
+                 .copies = image_room() <= kSmallImage ? 4 : 1,
+                 .copy_size = static_cast<int32_t>(image_room())},
         windows(g.pool.oh * g.pool.ow),
         slice(std::max<int64_t>(1, ceil_div(g.conv.n, 16))),
         slices(ceil_div(g.conv.n, slice)) {}
 
+  static constexpr int64_t kSmallImage = 4096;  // four of them fit the L1 cache with little else
   static int32_t step(int64_t elements) { return static_cast<int32_t>(elements); }
   int64_t image_room() const { return image.size() + kLanes; }  // runs are read in whole vectors
   int64_t list_room() const { return windows + kLanes; }
-  int64_t row_room() const { return g.pool.ow * out + padded_out; }
-  int64_t groups_room() const { return g.pool.ow * std::min(out, numbers()) + 1; }
+  int64_t places_room() const { return g.pool.ow * numbers() + 1; }
   int64_t numbers() const { return g.pool.kernel.h * g.pool.kernel.w; }
   int64_t weights_room() const { return g.conv.o * runs.size(); }
 
@@ -87,48 +92,68 @@ struct GradPlan {
 /// One part's scratch.
 struct Room {
   float *image, *grad_image;
-  float* dy;       // a plane of one channel, or the channels of a row of windows
-  uint8_t* marks;  // beside dy
+  float* dy;  // a plane of one channel
+  uint8_t* marks;
   LiveList list;
   Groups groups;
 
-  static int64_t plane_size(const GradPlan& p) {
-    return std::max(p.list_room(), p.g.pool.ow * p.padded_out);
-  }
   static size_t bytes(const GradPlan& p) {
-    return 2 * room_for<float>(p.image_room()) + room_for<float>(plane_size(p)) +
-           room_for<uint8_t>(plane_size(p)) + 2 * room_for<float>(p.list_room()) +
-           2 * room_for<float>(p.row_room()) + 2 * room_for<int32_t>(p.groups_room());
+    const int64_t places = p.places_room();
+    return room_for<float>(p.image_room()) + room_for<float>(p.grouping.copies * p.image_room()) +
+           room_for<float>(p.list_room()) + room_for<uint8_t>(p.list_room()) +
+           2 * room_for<float>(p.list_room()) + 2 * room_for<float>(places * p.out) +
+           3 * room_for<int32_t>(places);
   }
   Room(const GradPlan& p, float* at) {
+    const int64_t places = p.places_room();
     image = at;
     grad_image = behind<float>(image, p.image_room());
-    dy = behind<float>(grad_image, p.image_room());
-    marks = behind<uint8_t>(dy, plane_size(p));
-    list.values = behind<float>(marks, plane_size(p));
+    dy = behind<float>(grad_image, p.grouping.copies * p.image_room());
+    marks = behind<uint8_t>(dy, p.list_room());
+    list.values = behind<float>(marks, p.list_room());
     list.offsets = behind<int32_t>(list.values, p.list_room());
     groups.values = behind<float>(list.offsets, p.list_room());
-    groups.weights = behind<int32_t>(groups.values, p.row_room());
-    groups.offsets = behind<int32_t>(groups.weights, p.row_room());
-    groups.ends = behind<int32_t>(groups.offsets, p.groups_room());
+    groups.weights = behind<int32_t>(groups.values, places * p.out);
+    groups.counts = behind<int32_t>(groups.weights, places * p.out);
+    groups.places = behind<int32_t>(groups.counts, places);
+    groups.offsets = behind<int32_t>(groups.places, places);
+    groups.channels = p.out;
   }
 };
 
+/// What comes back to one image (of a group).
+struct Incoming {
+  Image<const float> dy;
+  Image<const uint8_t> marks;
+  int64_t readable;  // numbers up to the end of both, where they are row-major; else 0
+
+  Incoming(const GradPlan& p, const Tensor& grads, const Tensor& places, int64_t n, int64_t o)
+      : dy(image_of<const float>(grads, n, o)),
+        marks(image_of<const uint8_t>(places, n, o)),
+        readable(grads.is_contiguous() && places.is_contiguous()
+                     ? ((p.g.conv.n - n) * p.g.conv.o - o) * p.windows
+                     : 0) {}
+};
+
 /// Adds one image's part to the sums of a group: dw (out, runs) and db (out).
-void add_weights(const GradPlan& p, const Image<const float>& dy, const Image<const uint8_t>& marks,
-                 const int32_t* base, Room& room, float* dw, float* db) {
+void add_weights(const GradPlan& p, const Incoming& in, const int32_t* base, Room& room, float* dw,
+                 float* db) {
   const int64_t rows = p.g.pool.oh, columns = p.g.pool.ow;
-  const auto is_plane = [&](const auto& i) { return i.column == 1 && i.row == columns; };
-  const bool in_place = is_plane(dy) && is_plane(marks);
   for (int64_t o = 0; o < p.out; ++o, dw += p.runs.size()) {
-    if (!in_place)
+    const float* dy = &in.dy(o, 0, 0);
+    const uint8_t* marks = &in.marks(o, 0, 0);
+    int64_t readable = in.readable - o * p.windows;
+    if (in.readable == 0) {
       for (int64_t y = 0, at = 0; y < rows; ++y)
         for (int64_t x = 0; x < columns; ++x, ++at) {
-          room.dy[at] = dy(o, y, x);
-          room.marks[at] = marks(o, y, x);
+          room.dy[at] = in.dy(o, y, x);
+          room.marks[at] = in.marks(o, y, x);
         }
-    list_live(in_place ? &dy(o, 0, 0) : room.dy, in_place ? &marks(o, 0, 0) : room.marks, base,
-              p.windows, p.places, room.list);
+      dy = room.dy;
+      marks = room.marks;
+      readable = p.list_room();
+    }
+    list_live(dy, marks, base, p.windows, readable, p.places, room.list);
     run_blocks(p.runs,
                WeightSums{room.list, room.image, p.runs.row_step, p.runs.vectors * kLanes, dw});
     db[o] += room.list.sum;
@@ -136,26 +161,18 @@ void add_weights(const GradPlan& p, const Image<const float>& dy, const Image<co
 }
 
 /// The gradient of one image (of a group) from its packed weights, to room.grad_image.
-void add_image(const GradPlan& p, const Image<const float>& dy, const Image<const uint8_t>& marks,
-               const int32_t* base, const float* weights, Room& room) {
+void add_image(const GradPlan& p, const Incoming& in, const int32_t* base, const float* weights,
+               Room& room) {
   const int64_t columns = p.g.pool.ow;
-  std::fill_n(room.grad_image, p.image_room(), 0.0f);
+  std::fill_n(room.grad_image, p.grouping.copies * p.image_room(), 0.0f);
   for (int64_t y = 0; y < p.g.pool.oh; ++y, base += columns) {
-    for (int64_t x = 0; x < columns; ++x) {
-      float* to = room.dy + x * p.padded_out;
-      uint8_t* to_marks = room.marks + x * p.padded_out;
-      for (int64_t o = 0; o < p.out; ++o) {
-        to[o] = dy(o, y, x);
-        to_marks[o] = marks(o, y, x);
-      }
-      std::fill(to + p.out, to + p.padded_out, 0.0f);  // not live
-      std::fill(to_marks + p.out, to_marks + p.padded_out, kNoPlace);
-    }
-    group_live(room.dy, room.marks, base, columns, p.padded_out, static_cast<int32_t>(p.numbers()),
-               p.places, static_cast<int32_t>(p.runs.size()), room.groups);
+    group_live(in.dy, in.marks, y, base, columns, p.grouping, room.groups);
     run_blocks(p.runs, ImageSums{room.groups, weights, p.runs.row_step, p.runs.vectors * kLanes,
                                  room.grad_image});
   }
+  for (int64_t copy = 1; copy < p.grouping.copies; ++copy)
+    for (int64_t i = 0; i < p.image.size(); ++i)
+      room.grad_image[i] += room.grad_image[copy * p.image_room() + i];
 }
 
 /// dw and db from the slices' sums, added in order into the first slice's.
@@ -206,12 +223,11 @@ void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& 
       std::fill_n(slice_dw, p.out * p.runs.size(), 0.0f);
       std::fill_n(slice_db, p.out, 0.0f);
       for (int64_t n = first; n < std::min(c.n, first + p.slice); ++n) {
-        const auto grads = image_of<const float>(dy, n, o);
-        const auto marks = image_of<const uint8_t>(places, n, o);
+        const Incoming in(p, dy, places, n, o);
         p.image.load(image_of<const float>(x, n, channel), room.image);
-        add_weights(p, grads, marks, base, room, slice_dw, slice_db);
+        add_weights(p, in, base, room, slice_dw, slice_db);
         if (!dx.defined()) continue;
-        add_image(p, grads, marks, base, packed + o * p.runs.size(), room);
+        add_image(p, in, base, packed + o * p.runs.size(), room);
         p.image.store(room.grad_image, image_of<float>(dx, n, channel));
       }
     }
