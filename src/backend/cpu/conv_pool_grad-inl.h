@@ -75,8 +75,8 @@ struct Places {
     const V along = hn::Mul(number, hn::Set(di, column));
     return hn::Add(hn::Add(base, along), hn::Mul(y, hn::Set(di, row - kernel_w * column)));
   }
-  int32_t operator()(int32_t base, int32_t number) const {
-    return base + number / kernel_w * row + number % kernel_w * column;
+  int32_t operator()(int32_t number) const {
+    return number / kernel_w * row + number % kernel_w * column;
   }
 };
 
@@ -163,14 +163,12 @@ struct Groups {
   int64_t count;  // of places
 };
 
-/// How groups are made.
+/// How groups are made. `offsets`: of a window's elements. Neighbours may go to different copies of
+/// the image: what one group has stored, the next would have to wait for.
 struct Grouping {
-  Places places;
-  int32_t numbers;      // elements of a window
+  const int32_t* offsets;
+  int64_t numbers;      // elements of a window
   int32_t weight_size;  // of one channel
-  /// Groups of neighbouring elements go to different copies of the image: what one has stored, the
-  /// next would have to wait for.
-  int32_t copies, copy_size;
 };
 
 /// Fills `groups` from row `y` of dy and marks; `base`: where each window starts.
@@ -193,9 +191,9 @@ inline void group_live(const Image<const float>& dy, const Image<const uint8_t>&
   }
   groups.count = 0;
   for (int64_t w = 0, place = 0; w < windows; ++w)
-    for (int32_t number = 0; number < g.numbers; ++number, ++place) {
+    for (int64_t number = 0; number < g.numbers; ++number, ++place) {
       groups.places[groups.count] = static_cast<int32_t>(place);
-      groups.offsets[groups.count] = g.places(base[w], number) + number % g.copies * g.copy_size;
+      groups.offsets[groups.count] = base[w] + g.offsets[number];
       groups.count += groups.counts[place] != 0;
     }
 }

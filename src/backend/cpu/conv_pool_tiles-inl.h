@@ -22,6 +22,9 @@ namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
+using F32 = hn::ScalableTag<float>;
+using V32 = hn::Vec<F32>;
+constexpr int64_t kLanes = hn::MaxLanes(F32());
 
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kPositionChannels = 6;  // times four places of a window: 24 sums
@@ -40,18 +43,17 @@ HWY_INLINE void with_constant(int64_t n, const F& f) {
 }
 
 /// The largest of vectors, with its number. The first of equals wins; a NaN wins and stays.
-template <class T>
 struct RunningMax {
-  hn::ScalableTag<T> d;
-  hn::Vec<decltype(d)> best, index;
+  F32 d;
+  V32 best, index;
   bool any = false;
 
   HWY_INLINE RunningMax()  // the implicit one would not be compiled for the instruction set
-      : best(hn::Set(d, -std::numeric_limits<T>::infinity())),
-        index(hn::Set(d, T(backend::kNoPlace))) {}
+      : best(hn::Set(d, -std::numeric_limits<float>::infinity())),
+        index(hn::Set(d, backend::kNoPlace)) {}
 
-  HWY_INLINE void consider(hn::Vec<decltype(d)> v, int64_t number) {
-    const auto at = hn::Set(d, static_cast<T>(number));
+  HWY_INLINE void consider(V32 v, int64_t number) {
+    const auto at = hn::Set(d, static_cast<float>(number));
     const auto wins = hn::Or(hn::Gt(v, best), hn::IsNaN(v));
     best = any ? hn::IfThenElse(wins, v, best) : v;
     index = any ? hn::IfThenElse(wins, at, index) : at;
@@ -59,51 +61,49 @@ struct RunningMax {
   }
 
   /// Through relu, which sends no gradient to what is not above 0.
-  HWY_INLINE void store(bool relu, T* y, uint8_t* marks) const {
+  HWY_INLINE void store(bool relu, float* y, uint8_t* marks) const {
     auto value = best, at = index;
     if (relu && any) {
       const auto zero = hn::Zero(d);
       value = hn::IfThenElse(hn::Lt(best, zero), zero, best);  // NaN stays
-      at = hn::IfThenElse(hn::Gt(best, zero), index, hn::Set(d, T(backend::kNoPlace)));
+      at = hn::IfThenElse(hn::Gt(best, zero), index, hn::Set(d, backend::kNoPlace));
     }
     hn::StoreU(value, d, y);
-    const hn::RebindToUnsigned<decltype(d)> du;
-    const hn::RebindToSigned<decltype(d)> di;
-    const hn::Rebind<uint8_t, decltype(d)> d8;
+    const hn::RebindToUnsigned<F32> du;
+    const hn::RebindToSigned<F32> di;
+    const hn::Rebind<uint8_t, F32> d8;
     hn::StoreU(hn::TruncateTo(d8, hn::BitCast(du, hn::ConvertTo(di, at))), d8, marks);
   }
 };
 
 /// Pooled windows of `B` output channels of one image: vectors hold neighbouring windows, four
 /// places of the window at a time.
-template <class T>
 struct PositionTile {
-  const T* image;          // phased planes
-  const T* weights;        // (taps, B)
-  const T* bias;           // (B)
+  const float* image;      // phased planes
+  const float* weights;    // (taps, B)
+  const float* bias;       // (B)
   const int64_t* offsets;  // (quads, taps, 4): where a tap of each place of the window lies
   int64_t taps, quads, places;
   int64_t windows, ld;
   bool relu;
-  T* y;            // (B, ld)
+  float* y;        // (B, ld)
   uint8_t* marks;  // (B, ld)
 
   template <int B>
   void run() const {
-    const hn::ScalableTag<T> d;
-    using Vec = hn::Vec<decltype(d)>;
+    const F32 d;
     constexpr int kSums = 4 * B;
-    for (int64_t p = 0; p < windows; p += static_cast<int64_t>(hn::Lanes(d))) {
-      RunningMax<T> best[B];
+    for (int64_t p = 0; p < windows; p += kLanes) {
+      RunningMax best[B];
       for (int64_t q = 0; q < quads; ++q) {
-        Vec acc[kSums];
+        V32 acc[kSums];
         BRIM_UNROLL
         for (int i = 0; i < kSums; ++i) acc[i] = hn::Set(d, bias[i / 4]);
-        const T* HWY_RESTRICT from = image + p;
-        const T* HWY_RESTRICT w = weights;
+        const float* HWY_RESTRICT from = image + p;
+        const float* HWY_RESTRICT w = weights;
         const int64_t* at = offsets + q * taps * 4;
         for (int64_t t = 0; t < taps; ++t, w += B, at += 4) {
-          const Vec in[4] = {hn::LoadU(d, from + at[0]), hn::LoadU(d, from + at[1]),
+          const V32 in[4] = {hn::LoadU(d, from + at[0]), hn::LoadU(d, from + at[1]),
                              hn::LoadU(d, from + at[2]), hn::LoadU(d, from + at[3])};
           BRIM_UNROLL
           for (int i = 0; i < kSums; ++i)
@@ -120,26 +120,24 @@ struct PositionTile {
 };
 
 /// `V` vectors of output channels for two rows of P columns: the input is broadcast.
-template <class T, int V>
+template <int V>
 struct ChannelTile {
-  const T* image[2];  // the rows' first columns
-  const T* weights;   // (1 + taps, V vectors): the bias first
+  const float* image[2];  // the rows' first columns
+  const float* weights;   // (1 + taps, V vectors): the bias first
   const int64_t* offsets;
   int64_t taps;
-  T* out[2];  // (P, V vectors)
+  float* out[2];  // (P, V vectors)
 
   template <int P>
   void run() const {
-    const hn::ScalableTag<T> d;
-    using Vec = hn::Vec<decltype(d)>;
-    constexpr int64_t kLanes = hn::MaxLanes(d);
+    const F32 d;
     constexpr int kRow = P * V, kSums = 2 * kRow;
-    Vec acc[kSums];
+    V32 acc[kSums];
     BRIM_UNROLL
     for (int i = 0; i < kSums; ++i) acc[i] = hn::LoadU(d, weights + i % V * kLanes);
-    const T* HWY_RESTRICT w = weights + V * kLanes;
+    const float* HWY_RESTRICT w = weights + V * kLanes;
     for (int64_t t = 0; t < taps; ++t, w += V * kLanes) {
-      const T* const x[2] = {image[0] + offsets[t], image[1] + offsets[t]};
+      const float* const x[2] = {image[0] + offsets[t], image[1] + offsets[t]};
       BRIM_UNROLL
       for (int i = 0; i < kSums; ++i)
         acc[i] = hn::MulAdd(hn::Set(d, x[i / kRow][i % kRow / V]), hn::LoadU(d, w + i % V * kLanes),
@@ -151,14 +149,13 @@ struct ChannelTile {
 };
 
 /// Rows of a convolution with its channels in vectors.
-template <class T>
 struct ChannelTiles {
-  const T* image;
+  const float* image;
   int64_t image_row, columns;
-  const T* weights;
+  const float* weights;
   const int64_t* offsets;
   int64_t taps;
-  T* out;  // (rows, columns, channels)
+  float* out;  // (rows, columns, channels)
 
   /// Rows first..last-1 to `out`. Tiles of two rows; where they do not fit, tiles overlap.
   void rows(int64_t vectors, int64_t first, int64_t last) const {
@@ -176,16 +173,16 @@ struct ChannelTiles {
   void two_rows(int64_t a, int64_t b, int64_t first) const {
     constexpr int kColumns = kTileColumns / V;
     const int64_t width = ceil_div(columns, ceil_div(columns, kColumns));
-    const int64_t channels = V * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+    const int64_t channels = V * kLanes;
     for (int64_t column = 0; column < columns; column += width) {
       const int64_t x = std::min(column, columns - width);
-      with_constant<kColumns>(
-          width, ChannelTile<T, V>{{image + a * image_row + x, image + b * image_row + x},
-                                   weights,
-                                   offsets,
-                                   taps,
-                                   {out + ((a - first) * columns + x) * channels,
-                                    out + ((b - first) * columns + x) * channels}});
+      with_constant<kColumns>(width,
+                              ChannelTile<V>{{image + a * image_row + x, image + b * image_row + x},
+                                             weights,
+                                             offsets,
+                                             taps,
+                                             {out + ((a - first) * columns + x) * channels,
+                                              out + ((b - first) * columns + x) * channels}});
     }
   }
 };

@@ -28,29 +28,6 @@ Image<T> image_of(const Tensor& t, int64_t n, int64_t c) {
   return {static_cast<T*>(t.raw()) + n * s[0] + c * s[1], s[1], s[2], s[3]};
 }
 
-/// A row into a tensor whose columns are `step` apart.
-template <class T>
-void spread_row(const T* from, T* to, int64_t step, int64_t count) {
-  if (step == 1) return copy_row(from, to, count);
-  for (int64_t i = 0; i < count; ++i) to[i * step] = from[i];
-}
-
-/// The first `channels` of each pixel of (rows, columns, ld) into rows `y`... of an image.
-template <class T>
-void copy_channels(const T* from, int64_t ld, int64_t channels, int64_t rows, int64_t columns,
-                   const Image<T>& to, int64_t y) {
-  for (int64_t r = 0; r < rows; ++r, from += columns * ld) {
-    if (to.channel == 1) {
-      for (int64_t x = 0; x < columns; ++x) copy_row(from + x * ld, &to(0, y + r, x), channels);
-      continue;
-    }
-    for (int64_t c = 0; c < channels; ++c) {
-      T* row = &to(c, y + r, 0);
-      for (int64_t x = 0; x < columns; ++x) row[x * to.column] = from[x * ld + c];
-    }
-  }
-}
-
 /// Padded planes, split by the strides of whatever reads them: the elements (y, x) of one phase
 /// (y mod stride.h, x mod stride.w) lie side by side, so a step of `stride` is a step of 1.
 struct PhasedPlanes {
@@ -78,9 +55,10 @@ struct PhasedPlanes {
     return c * channel + phase * plane + y / stride.h * wide + x / stride.w;
   }
 
-  /// Writes what lies inside the image; the padding is left alone.
-  template <class T>
-  void lay_out(const Image<const T>& image, T* to) const {
+  /// Writes what lies inside the image; the padding is left alone. split(from, count, even, odd)
+  /// copies the even and the odd elements of a row.
+  template <class T, class Split>
+  void lay_out(const Image<const T>& image, T* to, const Split& split) const {
     const int64_t rows = std::min(h, used_h - padding.h), columns = std::min(w, used_w - padding.w);
     if (columns <= 0) return;
     const int64_t whole = columns / stride.w, rest = columns % stride.w;  // divisions cost: do few
@@ -91,10 +69,15 @@ struct PhasedPlanes {
       for (int64_t y = 0, y_phase = top_phase; y < rows; ++y) {
         const T* from = &image(c, y, 0);
         T* row = line + y_phase * stride.w * plane + left;
-        for (int64_t x = 0, x_phase = left_phase; x < stride.w; ++x) {
-          copy_every(stride.w * image.column, from + x * image.column, row + x_phase * plane,
-                     whole + (x < rest));
-          if (++x_phase == stride.w) x_phase = 0, ++row;
+        if (stride.w == 2 && image.column == 1) {
+          T* const other = left_phase ? row + 1 : row + plane;
+          split(from, columns, row + left_phase * plane, other);
+        } else {
+          for (int64_t x = 0, x_phase = left_phase; x < stride.w; ++x) {
+            copy_every(stride.w * image.column, from + x * image.column, row + x_phase * plane,
+                       whole + (x < rest));
+            if (++x_phase == stride.w) x_phase = 0, ++row;
+          }
         }
         if (++y_phase == stride.h) y_phase = 0, line += wide;
       }
@@ -104,12 +87,8 @@ struct PhasedPlanes {
  private:
   template <class T>
   static void copy_every(int64_t step, const T* from, T* to, int64_t count) {
-    if (step == 1)
-      copy_row(from, to, count);
-    else if (step == 2)  // a constant step is vectorised
-      for (int64_t i = 0; i < count; ++i) to[i] = from[2 * i];
-    else
-      for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+    if (step == 1) return copy_row(from, to, count);
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i * step];
   }
 };
 

@@ -14,6 +14,7 @@
 
 #include <limits>
 
+#include "backend/cpu/conv_pool_copy-inl.h"
 #include "backend/cpu/conv_pool_tiles-inl.h"
 #include "backend/cpu/image_layout.h"
 #include "backend/cpu/parallel.h"
@@ -51,20 +52,14 @@ PhasedPlanes windowed_planes(const ConvPool& g) {
           {p.stride.h * c.stride.h, p.stride.w * c.stride.w}};
 }
 
-template <class T>
-int64_t lanes() {
-  return static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
-}
-
 /// The way with fewer vector multiplications.
-template <class T>
 bool by_positions_is_cheaper(const ConvPool& g) {
   if (!is_plain(g.pool)) return false;
   const int64_t out = g.conv.o_per_group(),
                 windows = (g.pool.oh - 1) * windowed_planes(g).wide + g.pool.ow;
   const int64_t by_positions =
-      ceil_div(windows, lanes<T>()) * out * ceil_div(g.pool.kernel.h * g.pool.kernel.w, 4) * 4;
-  return by_positions < g.conv.oh * g.conv.ow * ceil_div(out, lanes<T>());
+      ceil_div(windows, kLanes) * out * ceil_div(g.pool.kernel.h * g.pool.kernel.w, 4) * 4;
+  return by_positions < g.conv.oh * g.conv.ow * ceil_div(out, kLanes);
 }
 
 /// Multiply-adds that are worth another thread.
@@ -75,12 +70,10 @@ int64_t grain_of(int64_t units, const ConvGeometry& g) {
   return std::max<int64_t>(1, kGrainWork / std::max<int64_t>(unit_work, 1));
 }
 
-template <class T>
-T bias_at(const Tensor& bias, int64_t o) {
-  return bias.defined() ? static_cast<const T*>(bias.raw())[o * bias.strides()[0]] : T(0);
+float bias_at(const Tensor& bias, int64_t o) {
+  return bias.defined() ? static_cast<const float*>(bias.raw())[o * bias.strides()[0]] : 0.0f;
 }
 
-template <class T>
 void by_positions(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
                   Tensor& y, Tensor& places, const ConvPool& g) {
   const ConvGeometry& c = g.conv;
@@ -92,18 +85,18 @@ void by_positions(const Context& context, const Tensor& x, const Tensor& weight,
   const int64_t quads = ceil_div(p.kernel.h * p.kernel.w, 4);
 
   // Weights as (output channels' block, tap, channel of the block); four offsets for each tap.
-  const Workspace memory = context.workspace(room_for<T>(c.o * taps) + room_for<T>(c.o) +
+  const Workspace memory = context.workspace(room_for<float>(c.o * taps) + room_for<float>(c.o) +
                                              room_for<int64_t>(quads * taps * 4));
-  T* packed = memory.as<T>();
-  T* biases = behind<T>(packed, c.o * taps);
+  float* packed = memory.as<float>();
+  float* biases = behind<float>(packed, c.o * taps);
   int64_t* offsets = behind<int64_t>(biases, c.o);
-  const T* weights = static_cast<const T*>(weight.raw());
+  const float* weights = static_cast<const float*>(weight.raw());
   for (int64_t o = 0; o < c.o; ++o) {
     const int64_t within = o % out, first = o - within + within / block * block;
     const int64_t count = std::min(block, out - (first - (o - within)));
     for (int64_t t = 0; t < taps; ++t)
       packed[first * taps + t * count + (o - first)] = weights[o * taps + t];
-    biases[o] = bias_at<T>(bias, o);
+    biases[o] = bias_at(bias, o);
   }
   for (int64_t i = 0; i < quads * 4; ++i) {
     const int64_t place = std::min(i, p.kernel.h * p.kernel.w - 1);  // the last one is repeated
@@ -116,57 +109,54 @@ void by_positions(const Context& context, const Tensor& x, const Tensor& weight,
   }
 
   const int64_t windows = (p.oh - 1) * planes.wide + p.ow;  // up to the last useful one
-  const int64_t ld = ceil_div(windows, lanes<T>()) * lanes<T>();
-  const int64_t image_size = planes.size() + ld + lanes<T>();
+  const int64_t ld = ceil_div(windows, kLanes) * kLanes;
+  const int64_t image_size = planes.size() + ld + kLanes, rows_size = block * ld + 16;
   const int64_t units = c.n * c.groups * blocks, grain = grain_of(units, c);
   const PartScratch scratch(
       context, units, grain,
-      room_for<T>(image_size) + room_for<T>(block * ld) + room_for<uint8_t>(block * ld));
+      room_for<float>(image_size) + room_for<float>(rows_size) + room_for<uint8_t>(rows_size));
   parallel_for(units, grain, [&](int64_t begin, int64_t end) {
     const PartScratch::Slot slot(scratch);
-    T* image = slot.as<T>();
-    T* rows = behind<T>(image, image_size);
-    uint8_t* marks = behind<uint8_t>(rows, block * ld);
-    std::fill_n(image, image_size, T(0));  // what images leave free stays zero
+    float* image = slot.as<float>();
+    float* rows = behind<float>(image, image_size);
+    uint8_t* marks = behind<uint8_t>(rows, rows_size);
+    std::fill_n(image, image_size, 0.0f);  // what images leave free stays zero
     int64_t loaded = -1;
     for (int64_t u = begin; u < end; ++u) {
       const int64_t plane = u / blocks, n = plane / c.groups, group = plane % c.groups;
-      if (plane != loaded) planes.lay_out(image_of<const T>(x, n, group * planes.channels), image);
+      if (plane != loaded)
+        planes.lay_out(image_of<const float>(x, n, group * planes.channels), image, split_pairs);
       loaded = plane;
       const int64_t first = u % blocks * block, count = std::min(block, out - first);
       const int64_t o = group * out + first;
       with_constant<kPositionChannels>(
-          count, PositionTile<T>{image, packed + o * taps, biases + o, offsets, taps, quads,
-                                 p.kernel.h * p.kernel.w, windows, ld, g.relu, rows, marks});
-      const Image<T> to = image_of<T>(y, n, o);
+          count, PositionTile{image, packed + o * taps, biases + o, offsets, taps, quads,
+                              p.kernel.h * p.kernel.w, windows, ld, g.relu, rows, marks});
+      const WidePlanes<float> values{rows, ld, planes.wide, count, p.oh, p.ow};
+      const WidePlanes<uint8_t> numbers{marks, ld, planes.wide, count, p.oh, p.ow};
+      const Image<float> to = image_of<float>(y, n, o);
       const Image<uint8_t> to_marks = image_of<uint8_t>(places, n, o);
-      for (int64_t b = 0; b < count; ++b)
-        for (int64_t r = 0; r < p.oh; ++r) {
-          const int64_t at = b * ld + r * planes.wide;
-          spread_row(rows + at, &to(b, r, 0), to.column, p.ow);
-          spread_row(marks + at, &to_marks(b, r, 0), to_marks.column, p.ow);
-        }
+      y.is_contiguous() ? values.pack(to.at) : values.scatter(to);
+      places.is_contiguous() ? numbers.pack(to_marks.at) : numbers.scatter(to_marks);
     }
   });
 }
 
 /// Where windows of the by-channels way find their numbers: `rows` holds (rows of the convolution
 /// from `first` on, columns, channels).
-template <class T>
 struct Band {
-  const T* rows;
+  const float* rows;
   int64_t first, channels;
 };
 
 /// One window: vectors of `count` channels into `y` and `marks` (in the window, kNoPlace: none).
-template <class T>
-void pool_window(const Band<T>& band, const ConvPool& g, int64_t py, int64_t px, T* y,
+void pool_window(const Band& band, const ConvPool& g, int64_t py, int64_t px, float* y,
                  uint8_t* marks) {
   const PoolGeometry& p = g.pool;
-  const hn::ScalableTag<T> d;
+  const F32 d;
   const int64_t y0 = py * p.stride.h - p.padding.h, x0 = px * p.stride.w - p.padding.w;
-  for (int64_t at = 0; at < band.channels; at += lanes<T>()) {
-    RunningMax<T> best;
+  for (int64_t at = 0; at < band.channels; at += kLanes) {
+    RunningMax best;
     for (int64_t ky = 0; ky < p.kernel.h; ++ky) {
       const int64_t iy = y0 + ky * p.dilation.h;
       if (iy < 0 || iy >= p.h) continue;
@@ -181,37 +171,36 @@ void pool_window(const Band<T>& band, const ConvPool& g, int64_t py, int64_t px,
   }
 }
 
-template <class T>
 void by_channels(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
                  Tensor& y, Tensor& places, const ConvPool& g) {
   const ConvGeometry& c = g.conv;
   const PoolGeometry& p = g.pool;
   const int64_t out = c.o_per_group(), channels = c.c_per_group();
   const int64_t taps = channels * c.kh * c.kw;
-  const int64_t vectors = ceil_div(out, lanes<T>()), per_tile = vectors % 2 == 0 ? 2 : 1;
-  const int64_t block = per_tile * lanes<T>(), blocks = vectors / per_tile;
+  const int64_t vectors = ceil_div(out, kLanes), per_tile = vectors % 2 == 0 ? 2 : 1;
+  const int64_t block = per_tile * kLanes, blocks = vectors / per_tile;
 
   // The input is read in place where it lies as the tiles want it.
-  const Image<const T> sample = image_of<const T>(x, 0, 0);
+  const Image<const float> sample = image_of<const float>(x, 0, 0);
   const bool in_place = c.stride == Pair(1) && c.padding == Pair(0) && sample.column == 1;
   const PhasedPlanes planes(channels, c.h, c.w,
                             {(c.oh - 1) * c.stride.h + (c.kh - 1) * c.dilation.h + 1,
                              (c.ow - 1) * c.stride.w + (c.kw - 1) * c.dilation.w + 1},
                             c.padding, c.stride);
 
-  const Workspace memory = context.workspace(room_for<T>(c.groups * blocks * (taps + 1) * block) +
-                                             room_for<int64_t>(taps));
-  T* packed = memory.as<T>();  // (group, block, bias and taps, channel of the block)
+  const Workspace memory = context.workspace(
+      room_for<float>(c.groups * blocks * (taps + 1) * block) + room_for<int64_t>(taps));
+  float* packed = memory.as<float>();  // (group, block, bias and taps, channel of the block)
   int64_t* offsets = behind<int64_t>(packed, c.groups * blocks * (taps + 1) * block);
-  const T* weights = static_cast<const T*>(weight.raw());
+  const float* weights = static_cast<const float*>(weight.raw());
   for (int64_t u = 0; u < c.groups * blocks; ++u) {
-    T* to = packed + u * (taps + 1) * block;
+    float* to = packed + u * (taps + 1) * block;
     const int64_t first = u % blocks * block, count = std::min(block, out - first);
     for (int64_t b = 0; b < block; ++b) {
       const int64_t o = u / blocks * out + first + b;
-      to[b] = b < count ? bias_at<T>(bias, o) : T(0);
+      to[b] = b < count ? bias_at(bias, o) : 0.0f;
       for (int64_t t = 0; t < taps; ++t)
-        to[(t + 1) * block + b] = b < count ? weights[o * taps + t] : T(0);
+        to[(t + 1) * block + b] = b < count ? weights[o * taps + t] : 0.0f;
     }
   }
   for (int64_t channel = 0, t = 0; channel < channels; ++channel)
@@ -223,69 +212,67 @@ void by_channels(const Context& context, const Tensor& x, const Tensor& weight, 
       }
 
   // Bands of pool rows whose rows of the convolution stay in the L1 cache.
-  const int64_t row_bytes = c.ow * block * static_cast<int64_t>(sizeof(T));
+  const int64_t row_bytes = c.ow * block * static_cast<int64_t>(sizeof(float));
   const int64_t reach = (p.kernel.h - 1) * p.dilation.h + 1;
   const int64_t band = std::clamp<int64_t>((32 << 10) / (row_bytes * p.stride.h), 1, p.oh);
   const int64_t bands = ceil_div(p.oh, band);
   const int64_t conv_rows = std::min(c.oh, (band - 1) * p.stride.h + reach);
   const int64_t image_size = in_place ? 0 : planes.size();
   const int64_t units = c.n * c.groups * blocks * bands, grain = grain_of(units, c);
-  const PartScratch scratch(context, units, grain,
-                            room_for<T>(image_size) + room_for<T>(conv_rows * c.ow * block) +
-                                room_for<T>(band * p.ow * block) +
-                                room_for<uint8_t>(band * p.ow * block));
+  const PartScratch scratch(
+      context, units, grain,
+      room_for<float>(image_size) + room_for<float>(conv_rows * c.ow * block) +
+          room_for<float>(band * p.ow * block) + room_for<uint8_t>(band * p.ow * block));
   parallel_for(units, grain, [&](int64_t begin, int64_t end) {
     const PartScratch::Slot slot(scratch);
-    T* image = slot.as<T>();
-    T* rows = behind<T>(image, image_size);
-    T* pooled = behind<T>(rows, conv_rows * c.ow * block);
+    float* image = slot.as<float>();
+    float* rows = behind<float>(image, image_size);
+    float* pooled = behind<float>(rows, conv_rows * c.ow * block);
     uint8_t* marks = behind<uint8_t>(pooled, band * p.ow * block);
-    std::fill_n(image, image_size, T(0));
+    std::fill_n(image, image_size, 0.0f);
     int64_t loaded = -1;
     for (int64_t u = begin; u < end; ++u) {
       const int64_t plane = u / (blocks * bands), n = plane / c.groups, group = plane % c.groups;
-      const Image<const T> from = image_of<const T>(x, n, group * channels);
-      if (plane != loaded && !in_place) planes.lay_out(from, image);
+      const Image<const float> from = image_of<const float>(x, n, group * channels);
+      if (plane != loaded && !in_place) planes.lay_out(from, image, split_pairs);
       loaded = plane;
       const int64_t py0 = u % bands * band, py1 = std::min(p.oh, py0 + band);
       const int64_t first = std::max<int64_t>(0, py0 * p.stride.h - p.padding.h);
       const int64_t last = std::min(c.oh, (py1 - 1) * p.stride.h - p.padding.h + reach);
       const int64_t in_group = u / bands % blocks;
-      const ChannelTiles<T> tiles{in_place ? from.at : image,
-                                  in_place ? sample.row : planes.wide,
-                                  c.ow,
-                                  packed + (group * blocks + in_group) * (taps + 1) * block,
-                                  offsets,
-                                  taps,
-                                  rows};
+      const ChannelTiles tiles{in_place ? from.at : image,
+                               in_place ? sample.row : planes.wide,
+                               c.ow,
+                               packed + (group * blocks + in_group) * (taps + 1) * block,
+                               offsets,
+                               taps,
+                               rows};
       tiles.rows(per_tile, first, last);
       for (int64_t py = py0; py < py1; ++py)
         for (int64_t px = 0; px < p.ow; ++px) {
           const int64_t at = ((py - py0) * p.ow + px) * block;
-          pool_window(Band<T>{rows, first, block}, g, py, px, pooled + at, marks + at);
+          pool_window(Band{rows, first, block}, g, py, px, pooled + at, marks + at);
         }
       const int64_t o = group * out + in_group * block;
       const int64_t count = std::min(block, out - in_group * block);
-      copy_channels(pooled, block, count, py1 - py0, p.ow, image_of<T>(y, n, o), py0);
-      copy_channels(marks, block, count, py1 - py0, p.ow, image_of<uint8_t>(places, n, o), py0);
+      write_channels(pooled, block, count, py1 - py0, p.ow, image_of<float>(y, n, o), py0);
+      write_channels(marks, block, count, py1 - py0, p.ow, image_of<uint8_t>(places, n, o), py0);
     }
   });
 }
 
-template <class T>
 void conv_relu_pool(const Context& context, const Tensor& x, const Tensor& weight,
                     const Tensor& bias, Tensor& y, Tensor& places, const ConvPool& g) {
   if (y.numel() == 0) return;
-  if (by_positions_is_cheaper<T>(g))
-    by_positions<T>(context, x, weight, bias, y, places, g);
+  if (by_positions_is_cheaper(g))
+    by_positions(context, x, weight, bias, y, places, g);
   else
-    by_channels<T>(context, x, weight, bias, y, places, g);
+    by_channels(context, x, weight, bias, y, places, g);
 }
 
 void register_conv_pool() {
   constexpr DeviceKind cpu = DeviceKind::cpu;
-  backend::register_kernel("conv2d_relu_pool", cpu, DType::f32, &conv_relu_pool<float>);
-  backend::register_kernel("conv2d_relu_pool", cpu, DType::f64, &conv_relu_pool<double>);
+  backend::register_kernel("conv2d_relu_pool", cpu, DType::f32, &conv_relu_pool);
 }
 
 }  // namespace

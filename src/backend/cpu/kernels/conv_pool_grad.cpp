@@ -32,8 +32,8 @@ struct GradPlan {
   ChannelLast image;  // of one group
   Runs runs;
   Places places;
-  int64_t out;  // channels of a group
-  Grouping grouping;
+  int64_t out;            // channels of a group
+  int64_t copies;         // of an image's gradient (see Grouping)
   int64_t windows;        // of a plane
   int64_t slice, slices;  // images in a slice
 
@@ -46,11 +46,7 @@ struct GradPlan {
                .column = step(g.pool.dilation.w * g.conv.stride.w * image.channels),
                .reciprocal = static_cast<int32_t>(65536 / g.pool.kernel.w + 1)},
         out(g.conv.o_per_group()),
-        grouping{.places = places,
-                 .numbers = static_cast<int32_t>(numbers()),
-                 .weight_size = static_cast<int32_t>(runs.size()),
-                 .copies = image_room() <= kSmallImage ? 4 : 1,
-                 .copy_size = static_cast<int32_t>(image_room())},
+        copies(image_room() <= kSmallImage ? 4 : 1),
         windows(g.pool.oh * g.pool.ow),
         slice(std::max<int64_t>(1, ceil_div(g.conv.n, 16))),
         slices(ceil_div(g.conv.n, slice)) {}
@@ -62,6 +58,12 @@ struct GradPlan {
   int64_t places_room() const { return g.pool.ow * numbers() + 1; }
   int64_t numbers() const { return g.pool.kernel.h * g.pool.kernel.w; }
   int64_t weights_room() const { return g.conv.o * runs.size(); }
+
+  /// Where elements of a window lie, each in its copy of the image.
+  void fill_offsets(int32_t* offsets) const {
+    for (int64_t i = 0; i < numbers(); ++i)
+      offsets[i] = places(step(i)) + step(i % copies * image_room());
+  }
 
   /// Where windows start in the image; beyond the last one, anything.
   void fill_base(int32_t* base) const {
@@ -99,7 +101,7 @@ struct Room {
 
   static size_t bytes(const GradPlan& p) {
     const int64_t places = p.places_room();
-    return room_for<float>(p.image_room()) + room_for<float>(p.grouping.copies * p.image_room()) +
+    return room_for<float>(p.image_room()) + room_for<float>(p.copies * p.image_room()) +
            room_for<float>(p.list_room()) + room_for<uint8_t>(p.list_room()) +
            2 * room_for<float>(p.list_room()) + 2 * room_for<float>(places * p.out) +
            3 * room_for<int32_t>(places);
@@ -108,7 +110,7 @@ struct Room {
     const int64_t places = p.places_room();
     image = at;
     grad_image = behind<float>(image, p.image_room());
-    dy = behind<float>(grad_image, p.grouping.copies * p.image_room());
+    dy = behind<float>(grad_image, p.copies * p.image_room());
     marks = behind<uint8_t>(dy, p.list_room());
     list.values = behind<float>(marks, p.list_room());
     list.offsets = behind<int32_t>(list.values, p.list_room());
@@ -161,16 +163,16 @@ void add_weights(const GradPlan& p, const Incoming& in, const int32_t* base, Roo
 }
 
 /// The gradient of one image (of a group) from its packed weights, to room.grad_image.
-void add_image(const GradPlan& p, const Incoming& in, const int32_t* base, const float* weights,
-               Room& room) {
+void add_image(const GradPlan& p, const Incoming& in, const int32_t* base, const Grouping& grouping,
+               const float* weights, Room& room) {
   const int64_t columns = p.g.pool.ow;
-  std::fill_n(room.grad_image, p.grouping.copies * p.image_room(), 0.0f);
+  std::fill_n(room.grad_image, p.copies * p.image_room(), 0.0f);
   for (int64_t y = 0; y < p.g.pool.oh; ++y, base += columns) {
-    group_live(in.dy, in.marks, y, base, columns, p.grouping, room.groups);
+    group_live(in.dy, in.marks, y, base, columns, grouping, room.groups);
     run_blocks(p.runs, ImageSums{room.groups, weights, p.runs.row_step, p.runs.vectors * kLanes,
                                  room.grad_image});
   }
-  for (int64_t copy = 1; copy < p.grouping.copies; ++copy)
+  for (int64_t copy = 1; copy < p.copies; ++copy)
     for (int64_t i = 0; i < p.image.size(); ++i)
       room.grad_image[i] += room.grad_image[copy * p.image_room() + i];
 }
@@ -194,12 +196,15 @@ void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& 
   const int64_t sums_size = std::max<int64_t>(p.slices, 1) * slice_size;
   const Workspace memory =
       context.workspace(room_for<int32_t>(p.windows + kLanes) + room_for<float>(sums_size) +
-                        room_for<float>(p.weights_room()));
+                        room_for<float>(p.weights_room()) + room_for<int32_t>(p.numbers()));
   int32_t* base = memory.as<int32_t>();
   float* sums = behind<float>(base, p.windows + kLanes);
   float* packed = behind<float>(sums, sums_size);
+  int32_t* offsets = behind<int32_t>(packed, p.weights_room());
+  const Grouping grouping{offsets, p.numbers(), GradPlan::step(p.runs.size())};
   float* to = static_cast<float*>(dw.raw());
   p.fill_base(base);
+  p.fill_offsets(offsets);
   if (dx.defined()) p.pack(static_cast<const float*>(weight.raw()), packed);
   if (p.slices == 0) {
     std::fill_n(sums, sums_size, 0.0f);
@@ -227,7 +232,7 @@ void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& 
         p.image.load(image_of<const float>(x, n, channel), room.image);
         add_weights(p, in, base, room, slice_dw, slice_db);
         if (!dx.defined()) continue;
-        add_image(p, in, base, packed + o * p.runs.size(), room);
+        add_image(p, in, base, grouping, packed + o * p.runs.size(), room);
         p.image.store(room.grad_image, image_of<float>(dx, n, channel));
       }
     }
