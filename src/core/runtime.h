@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -39,6 +40,13 @@ class Runtime {
   /// once the stream was synchronized.
   virtual void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes,
                     Stream stream) = 0;
+
+  /// Calls `queue_work`, which queues work on `stream` alone and waits for nothing. Devices whose
+  /// launches cost something take it all in one (on CUDA a graph).
+  virtual void launch_as_one(Stream stream, const std::function<void()>& queue_work) {
+    (void)stream;
+    queue_work();
+  }
 
   virtual Stream create_stream(int device) = 0;
   virtual void synchronize(Stream stream) = 0;

@@ -7,6 +7,7 @@
 
 #include "autograd/node.h"
 #include "core/context.h"
+#include "core/runtime.h"
 #include "diag/span.h"
 
 namespace brim::plan {
@@ -146,7 +147,9 @@ std::span<const Tensor> Plan::replay(std::span<const Tensor> inputs) {
         results_[i] = inputs[k].alias(t.shape(), t.strides(), inputs[k].offset() + t.offset());
       }
   const Context context{Stream::current(program_.device), &scratch_};
-  for (const auto& launch : program_.launches) launch->run(context);
+  runtime(program_.device.kind).launch_as_one(context.stream, [&] {
+    for (const auto& launch : program_.launches) launch->run(context);
+  });
   for (Launch* launch : committed_) launch->commit();
   for (const Ref<Storage>& s : written_) s->bump_version();
   for (const LeafGradient& g : gradients_)

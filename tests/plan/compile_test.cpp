@@ -188,6 +188,20 @@ TEST(Compile, DropoutGoesOnDrawing) {
   EXPECT_NE(eager[0], eager[1]);
 }
 
+TEST(Compile, ErrorsOfKernelsArriveFromAQueueToo) {
+  for (const char* name : {"cpu", "sim:0"}) {
+    const Device device(name);
+    auto step = compile([](const Tensor& x, const Tensor& i) { return index_select(x, 0, i) + 1; });
+    const Tensor x = ones({4}, {.device = device});
+    const auto at = [&](int64_t i) {
+      return full({2}, static_cast<double>(i), {.dtype = i64, .device = device});
+    };
+    EXPECT_EQ(step(x, at(3)).to_vector<float>(), std::vector<float>(2, 2.0f));
+    EXPECT_THROW((void)step(x, at(4)).to_vector<float>(), IndexError) << name;
+    EXPECT_EQ(step(x, at(1)).to_vector<float>(), std::vector<float>(2, 2.0f));
+  }
+}
+
 TEST(Compile, ResultsInSomebodysHandsStay) {
   auto step = compile([](const Tensor& x) { return x * 2; });
   const Tensor a = step(full({3}, 1)), b = step(full({3}, 2));

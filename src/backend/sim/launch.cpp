@@ -20,6 +20,13 @@ struct StopBeforeStatics {
   }
 };
 
+/// What a thread collects for one launch.
+struct Collection {
+  Stream stream;
+  std::vector<Work> works;
+};
+thread_local Collection* collection = nullptr;
+
 void spin(double seconds) {
   const auto end = Pacer::Clock::now() + std::chrono::duration_cast<Pacer::Clock::duration>(
                                              std::chrono::duration<double>(seconds));
@@ -36,9 +43,31 @@ void enqueue(const Stream& stream, Work work) {
   SimStream& target = devices.stream(stream);
   if (StreamChecker* checker = devices.checker())
     checker->work(target.number(), work.name, work.touches);
+  if (collection && collection->stream == stream) {
+    collection->works.push_back(std::move(work));
+    return;
+  }
   if (const double seconds = devices.pacer(stream.device.index).launch_seconds(); seconds > 0)
     spin(seconds);
   target.push(std::move(work));
+}
+
+void enqueue_as_one(const Stream& stream, const std::function<void()>& queue_work) {
+  if (collection) return queue_work();  // a part of the launch around it
+  Collection collected{stream, {}};
+  collection = &collected;
+  try {
+    queue_work();
+  } catch (...) {
+    collection = nullptr;  // nothing of it is launched
+    throw;
+  }
+  collection = nullptr;
+  if (collected.works.empty()) return;
+  Devices& devices = Devices::all();
+  if (const double seconds = devices.pacer(stream.device.index).launch_seconds(); seconds > 0)
+    spin(seconds);
+  devices.stream(stream).push(std::move(collected.works));
 }
 
 void* real_address(const void* address, Device device) {

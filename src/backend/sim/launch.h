@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <functional>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -20,6 +21,8 @@ namespace brim::sim {
 
 /// Queues work; the checker looks at it first. Charges what launching costs.
 void enqueue(const Stream& stream, Work work);
+/// Calls `queue_work`; what this thread queues on `stream` meanwhile is launched as one.
+void enqueue_as_one(const Stream& stream, const std::function<void()>& queue_work);
 /// Where the bytes of a device address really are.
 void* real_address(const void* address, Device device);
 /// A CPU tensor over the bytes of a device's tensor; undefined stays undefined.

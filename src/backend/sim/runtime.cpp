@@ -50,6 +50,10 @@ class SimRuntime final : public Runtime {
       checker->reuse(Devices::all().stream(stream).number(), data, bytes);
   }
 
+  void launch_as_one(Stream stream, const std::function<void()>& queue_work) override {
+    enqueue_as_one(stream, queue_work);
+  }
+
   void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes,
             Stream stream) override {
     if (bytes == 0) return;

@@ -43,6 +43,18 @@ void SimStream::push(Work work) {
   push(std::move(task));
 }
 
+void SimStream::push(std::vector<Work> works) {
+  diag::Reason reason;
+  if (const diag::DeviceMeter* meter = diag::DeviceMeter::active(device_))
+    reason = meter->queue_now();
+  {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return tasks_.size() < kMostQueued; });
+    for (Work& work : works) tasks_.push_back(Task{.work = std::move(work), .reason = reason});
+  }
+  changed_.notify_all();
+}
+
 std::shared_ptr<StreamEvent> SimStream::record() {
   auto event = std::make_shared<StreamEvent>();
   event->device = device_;

@@ -42,6 +42,8 @@ class SimStream {
 
   /// Queues work; waits while very much is queued already.
   void push(Work work);
+  /// The same for several pieces in a row.
+  void push(std::vector<Work> works);
   std::shared_ptr<StreamEvent> record();
   void wait(std::shared_ptr<StreamEvent> event);
   /// The first error of the work so far, which is then forgotten. After an error the stream does
