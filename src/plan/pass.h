@@ -39,5 +39,6 @@ std::string fuse_elementwise(Program& program);
 std::string fuse_linear(Program& program);
 std::string fuse_loss(Program& program);
 std::string fuse_norm(Program& program);
+std::string layout(Program& program);
 
 }  // namespace brim::plan

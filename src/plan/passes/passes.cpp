@@ -19,6 +19,7 @@ constexpr Pass kPasses[] = {
     {"fuse_norm", "batch norm, addition and ReLU in one launch", fuse_norm},
     {"fuse_loss", "a loss and its gradient in one launch", fuse_loss},
     {"fuse_linear", "linear with its relu, its gradients, its optimizer's step", fuse_linear},
+    {"layout", "the memory format of activations, by measured times", layout},
     {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
 };
 

@@ -1,0 +1,157 @@
+// The layout pass: compiled steps in any memory format equal the eager one, copies stand where
+// formats meet, and a file of measured times that cannot be trusted is not.
+#include "plan/layout.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include <brim/brim.h>
+
+#include "backend/geometry.h"
+#include "plan/recorder.h"
+
+namespace brim::plan {
+namespace {
+
+namespace fs = std::filesystem;
+
+class LayoutTest : public testing::Test {
+ protected:
+  LayoutTest() : folder_(fs::path(testing::TempDir()) / "brim_layout") {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
+  }
+  ~LayoutTest() override {
+    forced_layout.reset();
+    fs::remove_all(folder_);
+    unsetenv("XDG_CACHE_HOME");
+  }
+  fs::path file() const { return folder_ / "brim" / "layout.json"; }
+
+  fs::path folder_;
+};
+
+/// Convolutions, pooling, normalisation, a residual, and a view that needs row-major elements.
+struct Net {
+  Net() {
+    manual_seed(4);
+    const auto leaf = [](const Shape& shape) { return (randn(shape) * 0.1).set_requires_grad(); };
+    w1 = leaf({32, 3, 3, 3});
+    w2 = leaf({32, 32, 3, 3});
+    w3 = leaf({16, 32, 1, 1});
+    scale = leaf({32});
+    shift = leaf({32});
+  }
+  Tensor forward(const Tensor& x) {
+    Tensor y = conv2d(x, w1, {}, {.padding = 1});
+    y = relu(batch_norm(y, scale, shift, {}, {}, {.training = true}));
+    y = max_pool2d(y, 3, {.stride = 2, .padding = 1});
+    y = relu(conv2d(y, w2, {}, {.padding = 1}) + y);
+    y = conv2d(y, w3, {}, {.stride = 2});
+    return y.reshape({x.size(0), -1}) * 2;
+  }
+  std::vector<Tensor> results(bool compiled, std::string* explain = nullptr) {
+    const Tensor x = randn({8, 3, 40, 40});
+    const std::function<Tensor(const Tensor&)> body = [&](const Tensor& input) {
+      for (Tensor* t : {&w1, &w2, &w3, &scale, &shift}) t->zero_grad();
+      const Tensor y = forward(input);
+      mean(square(y)).backward();
+      return y.detach();
+    };
+    auto step = compile(body, {.keep_gradients = true});
+    std::vector<Tensor> all{(compiled ? step(x) : body(x)).clone()};
+    if (explain) *explain = step.explain();
+    for (Tensor* t : {&w1, &w2, &w3, &scale, &shift}) all.push_back(t->grad().clone());
+    return all;
+  }
+  Tensor w1, w2, w3, scale, shift;
+};
+
+void expect_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b,
+                  const std::string& why) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_LT(max(abs(a[i] - b[i])).item(), 1e-4 * max(abs(b[i])).item() + 1e-7)
+        << "result " << i << "\n"
+        << why;
+}
+
+TEST_F(LayoutTest, EveryFormatEqualsEager) {
+  const auto eager = Net().results(false);
+  for (const std::optional<MemoryFormat> format :
+       {std::optional<MemoryFormat>(), std::optional(MemoryFormat::nchw),
+        std::optional(MemoryFormat::nhwc), std::optional(MemoryFormat::chwn)}) {
+    forced_layout = format;
+    std::string explain;
+    const auto compiled = Net().results(true, &explain);
+    expect_close(compiled, eager, explain);
+    if (format == MemoryFormat::nhwc) {
+      EXPECT_NE(explain.find(" copy "), std::string::npos) << explain;
+    }
+  }
+}
+
+TEST_F(LayoutTest, MeasuresOnce) {
+  std::string first, second;
+  (void)Net().results(true, &first);
+  ASSERT_TRUE(fs::exists(file()));
+  (void)Net().results(true, &second);
+  EXPECT_EQ(first.find("; 0 measured now"), std::string::npos) << first;
+  EXPECT_NE(second.find("; 0 measured now"), std::string::npos) << second;
+}
+
+TEST_F(LayoutTest, DistrustsDamagedFiles) {
+  (void)Net().results(true);
+  std::ifstream in(file());
+  const std::string good((std::istreambuf_iterator<char>(in)), {});
+  std::vector<std::string> bad{"",
+                               "{",
+                               "[]",
+                               "{\"version\": 1}",
+                               good.substr(0, good.size() / 2),
+                               "{\"version\": 99, \"machines\": {}}",
+                               "{\"version\": 1, \"machines\": {\"a\": 3}}",
+                               "{\"version\": 1, \"machines\": {\"a\": {\"k\": \"fast\"}}}",
+                               "{\"version\": 1, \"machines\": {\"a\": {\"k\": -1}}}",
+                               "{\"version\": 1, \"machines\": {\"a\": {\"k\": 1e300}}}"};
+  for (const std::string& text : bad) {
+    std::ofstream(file()) << text;
+    testing::internal::CaptureStderr();
+    const LayoutCosts costs;
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("measuring again"), std::string::npos)
+        << text;
+  }
+  std::string explain;
+  (void)Net().results(true, &explain);  // the last of the bad ones lies there
+  EXPECT_EQ(explain.find("; 0 measured now"), std::string::npos);
+  testing::internal::CaptureStderr();
+  const LayoutCosts costs;
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(LayoutTest, TimesOfOtherMachinesAreNotUsed) {
+  fs::create_directories(file().parent_path());
+  std::ofstream(file()) << R"({"version": 1, "machines": {"elsewhere": {"conv2d f32": 0.5}}})";
+  std::string explain;
+  (void)Net().results(true, &explain);
+  EXPECT_EQ(explain.find("; 0 measured now"), std::string::npos);
+  std::ifstream in(file());
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  EXPECT_NE(text.find("elsewhere"), std::string::npos);
+}
+
+TEST_F(LayoutTest, WorksWithoutACache) {
+  std::ofstream(folder_ / "brim") << "a file where the folder should be";
+  std::string explain;
+  testing::internal::CaptureStderr();
+  const auto compiled = Net().results(true, &explain);
+  (void)testing::internal::GetCapturedStderr();
+  expect_close(compiled, Net().results(false), explain);
+}
+
+}  // namespace
+}  // namespace brim::plan
