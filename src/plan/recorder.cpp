@@ -125,6 +125,8 @@ class Recorder final : public backend::LaunchRecorder {
     for (LeafGradient& g : gradients_)
       if (!g.cleared || keep_gradients) g.after = gradient_of(*g.leaf);
     result_.gradients = gradients_;
+    for (LeafGradient& g : result_.gradients)
+      if (g.cleared) g.before = {};
     restore();
     inputs_.clear();  // their storages end
     recording = nullptr;
