@@ -3,6 +3,7 @@
 // kernels/conv_pool_grad.cpp); included once per instruction set.
 #include <cstdint>
 
+#include "backend/cpu/conv_pool_copy-inl.h"
 #include "backend/cpu/image_layout.h"
 #include "backend/fused_conv.h"
 

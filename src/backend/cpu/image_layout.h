@@ -92,46 +92,4 @@ struct PhasedPlanes {
   }
 };
 
-/// A padded image whose channels lie side by side.
-struct ChannelLast {
-  int64_t channels, h, w;  // of the image
-  Pair padding;            // on all sides
-
-  int64_t row() const { return (w + 2 * padding.w) * channels; }
-  int64_t size() const { return (h + 2 * padding.h) * row(); }
-  int64_t first() const { return padding.h * row() + padding.w * channels; }
-
-  /// Writes what lies inside the image; the padding is left alone.
-  template <class T>
-  void load(const Image<const T>& image, T* to) const {
-    for (int64_t y = 0; y < h; ++y) {
-      T* line = to + first() + y * row();
-      if (image.channel == 1 && image.column == channels) {
-        copy_row(&image(0, y, 0), line, w * channels);
-        continue;
-      }
-      for (int64_t c = 0; c < channels; ++c) {
-        const T* from = &image(c, y, 0);
-        for (int64_t x = 0; x < w; ++x) line[x * channels + c] = from[x * image.column];
-      }
-    }
-  }
-
-  /// The way back, without the padding.
-  template <class T>
-  void store(const T* from, const Image<T>& image) const {
-    for (int64_t y = 0; y < h; ++y) {
-      const T* line = from + first() + y * row();
-      if (image.channel == 1 && image.column == channels) {
-        copy_row(line, &image(0, y, 0), w * channels);
-        continue;
-      }
-      for (int64_t c = 0; c < channels; ++c) {
-        T* to = &image(c, y, 0);
-        for (int64_t x = 0; x < w; ++x) to[x * image.column] = line[x * channels + c];
-      }
-    }
-  }
-};
-
 }  // namespace brim::cpu

@@ -12,6 +12,7 @@
 
 #include <atomic>
 
+#include "backend/cpu/conv_pool_copy-inl.h"
 #include "backend/cpu/conv_pool_grad-inl.h"
 #include "backend/cpu/image_layout.h"
 #include "backend/cpu/parallel.h"
