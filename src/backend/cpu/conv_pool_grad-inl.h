@@ -164,12 +164,11 @@ struct Groups {
   int64_t count;  // of places
 };
 
-/// How groups are made. `offsets`: of a window's elements. Neighbours may go to different copies of
-/// the image: what one group has stored, the next would have to wait for.
+/// How groups are made.
 struct Grouping {
-  const int32_t* offsets;
-  int64_t numbers;      // elements of a window
-  int32_t weight_size;  // of one channel
+  const int32_t* offsets;  // of a window's elements
+  int64_t numbers;         // how many elements
+  int32_t weight_size;     // of one channel
 };
 
 /// Fills `groups` from row `y` of dy and marks; `base`: where each window starts.

@@ -196,12 +196,10 @@ void by_channels(const Context& context, const Tensor& x, const Tensor& weight, 
   for (int64_t u = 0; u < c.groups * blocks; ++u) {
     float* to = packed + u * (taps + 1) * block;
     const int64_t first = u % blocks * block, count = std::min(block, out - first);
-    for (int64_t b = 0; b < block; ++b) {
-      const int64_t o = u / blocks * out + first + b;
-      to[b] = b < count ? bias_at(bias, o) : 0.0f;
-      for (int64_t t = 0; t < taps; ++t)
-        to[(t + 1) * block + b] = b < count ? weights[o * taps + t] : 0.0f;
-    }
+    const int64_t o = u / blocks * out + first;
+    if (count < block) std::fill_n(to, (taps + 1) * block, 0.0f);
+    for (int64_t i = 0; i < count; ++i) to[i] = bias_at(bias, o + i);
+    transpose(weights + o * taps, taps, count, taps, to + block, block);
   }
   for (int64_t channel = 0, t = 0; channel < channels; ++channel)
     for (int64_t ky = 0; ky < c.kh; ++ky)

@@ -34,7 +34,6 @@ struct GradPlan {
   Runs runs;
   Places places;
   int64_t out;            // channels of a group
-  int64_t copies;         // of an image's gradient (see Grouping)
   int64_t windows;        // of a plane
   int64_t slice, slices;  // images in a slice
 
@@ -47,12 +46,10 @@ struct GradPlan {
                .column = step(g.pool.dilation.w * g.conv.stride.w * image.channels),
                .reciprocal = static_cast<int32_t>(65536 / g.pool.kernel.w + 1)},
         out(g.conv.o_per_group()),
-        copies(image_room() <= kSmallImage ? 4 : 1),
         windows(g.pool.oh * g.pool.ow),
         slice(std::max<int64_t>(1, ceil_div(g.conv.n, 16))),
         slices(ceil_div(g.conv.n, slice)) {}
 
-  static constexpr int64_t kSmallImage = 4096;  // four of them fit the L1 cache with little else
   static int32_t step(int64_t elements) { return static_cast<int32_t>(elements); }
   int64_t image_room() const { return image.size() + kLanes; }  // runs are read in whole vectors
   int64_t list_room() const { return windows + kLanes; }
@@ -60,10 +57,9 @@ struct GradPlan {
   int64_t numbers() const { return g.pool.kernel.h * g.pool.kernel.w; }
   int64_t weights_room() const { return g.conv.o * runs.size(); }
 
-  /// Where elements of a window lie, each in its copy of the image.
+  /// Where elements of a window lie in the image.
   void fill_offsets(int32_t* offsets) const {
-    for (int64_t i = 0; i < numbers(); ++i)
-      offsets[i] = places(step(i)) + step(i % copies * image_room());
+    for (int64_t i = 0; i < numbers(); ++i) offsets[i] = places(step(i));
   }
 
   /// Where windows start in the image; beyond the last one, anything.
@@ -102,16 +98,15 @@ struct Room {
 
   static size_t bytes(const GradPlan& p) {
     const int64_t places = p.places_room();
-    return room_for<float>(p.image_room()) + room_for<float>(p.copies * p.image_room()) +
-           room_for<float>(p.list_room()) + room_for<uint8_t>(p.list_room()) +
-           2 * room_for<float>(p.list_room()) + 2 * room_for<float>(places * p.out) +
-           3 * room_for<int32_t>(places);
+    return 2 * room_for<float>(p.image_room()) + room_for<float>(p.list_room()) +
+           room_for<uint8_t>(p.list_room()) + 2 * room_for<float>(p.list_room()) +
+           2 * room_for<float>(places * p.out) + 3 * room_for<int32_t>(places);
   }
   Room(const GradPlan& p, float* at) {
     const int64_t places = p.places_room();
     image = at;
     grad_image = behind<float>(image, p.image_room());
-    dy = behind<float>(grad_image, p.copies * p.image_room());
+    dy = behind<float>(grad_image, p.image_room());
     marks = behind<uint8_t>(dy, p.list_room());
     list.values = behind<float>(marks, p.list_room());
     list.offsets = behind<int32_t>(list.values, p.list_room());
@@ -167,15 +162,12 @@ void add_weights(const GradPlan& p, const Incoming& in, const int32_t* base, Roo
 void add_image(const GradPlan& p, const Incoming& in, const int32_t* base, const Grouping& grouping,
                const float* weights, Room& room) {
   const int64_t columns = p.g.pool.ow;
-  std::fill_n(room.grad_image, p.copies * p.image_room(), 0.0f);
+  std::fill_n(room.grad_image, p.image_room(), 0.0f);
   for (int64_t y = 0; y < p.g.pool.oh; ++y, base += columns) {
     group_live(in.dy, in.marks, y, base, columns, grouping, room.groups);
     run_blocks(p.runs, ImageSums{room.groups, weights, p.runs.row_step, p.runs.vectors * kLanes,
                                  room.grad_image});
   }
-  for (int64_t copy = 1; copy < p.copies; ++copy)
-    for (int64_t i = 0; i < p.image.size(); ++i)
-      room.grad_image[i] += room.grad_image[copy * p.image_room() + i];
 }
 
 /// dw and db from the slices' sums, added in order into the first slice's.
