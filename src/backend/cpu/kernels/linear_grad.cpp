@@ -1,7 +1,10 @@
 // Gradients of fully connected layers on the CPU, and the optimizer's step in the same pass.
-// Threads take blocks of columns of W. What a block of x's gradient needs is the same block of W,
-// and a tile of W's gradient needs all rows at once; so a block is read, used for dx, and updated
-// while it is in the cache, and the gradient of W never goes to memory.
+//
+// With few rows, threads take blocks of columns of W. What a block of x's gradient needs is the
+// same block of W, and a tile of W's gradient needs all rows at once; so a block is read, used for
+// dx, and updated while it is in the cache, and the gradient of W never goes to memory. With many
+// rows the products take nearly all the time: they go to gemm, a block of W's rows at a time where
+// a step follows.
 #include "backend/fused_linear.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -13,6 +16,7 @@
 
 #include "backend/cpu/denormals.h"
 #include "backend/cpu/gemm-inl.h"
+#include "backend/cpu/gemm.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/scratch.h"
 #include "core/check.h"
@@ -24,7 +28,8 @@ namespace {
 using formula::StepParams;
 
 constexpr int64_t kWork = int64_t{1} << 17;  // multiply-adds of a thread's part at least
-constexpr int64_t kFewRows = 32;  // up to here neither dz nor W is rearranged for the tiles
+constexpr int64_t kFewRows = 16;
+constexpr int64_t kGemmRows = 64;  // of W, whose gradient stays in the L2 cache
 constexpr int kMostStates = 3;
 
 template <class T>
@@ -87,25 +92,16 @@ struct Job {
   std::array<T*, kMostStates> states{};
 };
 
-/// dz as the tiles read it.
+/// Columns [begin, end) of dz and their sums; dz is written unless it is null, where it is dy.
 template <class T>
-struct Incoming {
-  View<T> rows;     // (N, O)
-  T* dense;         // where `rows` has to be written first; may be null
-  T* tiles;         // [O / kRows][N][kRows], or null
-  int64_t outputs;  // O
-};
-
-/// Columns [begin, end) of dz in both forms, and their sums.
-template <class T>
-void prepare(const Job<T>& job, const Incoming<T>& dz, int64_t begin, int64_t end) {
+void prepare(const Job<T>& job, T* dz, int64_t begin, int64_t end) {
   if (job.db) std::fill(job.db + begin, job.db + end, T(0));
   for (int64_t n = 0; n < job.rows; ++n) {
-    const T* from = job.dy.data + n * job.dy.row;
-    const T* row = from;
-    if (dz.dense) {
-      T* to = dz.dense + n * dz.outputs;
+    const T* row = job.dy.data + n * job.dy.row;
+    if (dz) {
+      const T* from = row;
       const T* y = job.y.data + n * job.y.row;
+      T* to = dz + n * job.outputs;
       row = to;
       if (job.dy.col == 1 && job.y.col == 1) {
         for (int64_t o = begin; o < end; ++o) to[o] = y[o] > T(0) ? from[o] : T(0);
@@ -116,11 +112,6 @@ void prepare(const Job<T>& job, const Incoming<T>& dz, int64_t begin, int64_t en
     }
     if (job.db)
       for (int64_t o = begin; o < end; ++o) job.db[o] += row[o];
-    if (!dz.tiles) continue;
-    int64_t o = begin;  // a multiple of kRows
-    for (; o + kRows <= end; o += kRows)
-      for (int r = 0; r < kRows; ++r) dz.tiles[o * job.rows + n * kRows + r] = row[o + r];
-    for (int r = 0; o + r < end; ++r) dz.tiles[o * job.rows + n * kRows + r] = row[o + r];
   }
 }
 
@@ -141,7 +132,7 @@ template <class T>
 void grad_x(const Job<T>& job, const View<T>& dz, int64_t first, int64_t count, T* panel) {
   View<T> w = job.w;
   w.data += first * w.col;
-  if (job.rows > kFewRows || w.col != 1) {
+  if (w.col != 1) {
     pack(job.w, job.outputs, first, count, panel);
     w.data = panel;
     w.row = kWidth<T>;
@@ -154,66 +145,95 @@ void grad_x(const Job<T>& job, const View<T>& dz, int64_t first, int64_t count, 
   }
 }
 
+/// Updates `rows` x `columns` weights from the one at `at` on by their gradients.
+template <class T>
+void apply(const Job<T>& job, int64_t at, int64_t rows, int64_t columns, const T* grad,
+           int64_t ld_grad) {
+  auto states = job.states;
+  for (T*& s : states) s += s ? at : 0;
+  job.update(*job.params, rows, columns, job.p + at, states, job.inputs, grad, ld_grad);
+}
+
 /// dw = dz^T x, or the update by it, for columns [first, first + count).
 template <class T>
-void grad_w(const Job<T>& job, const Incoming<T>& dz, int64_t first, int64_t count, T* panel) {
+void grad_w(const Job<T>& job, const View<T>& dz, int64_t first, int64_t count, T* panel) {
   pack(job.x, job.rows, first, count, panel);
   HWY_ALIGN T grad[kRows * kWidth<T>];
   for (int64_t o = 0; o < job.outputs; o += kRows) {
     const int64_t rows = std::min<int64_t>(kRows, job.outputs - o), at = o * job.inputs + first;
-    const T* a = dz.tiles ? dz.tiles + o * job.rows : dz.rows.data + o * dz.rows.col;
-    const int64_t row = dz.tiles ? 1 : dz.rows.col, col = dz.tiles ? kRows : dz.rows.row;
-    const Tile<T> multiply = tile_of<T>(rows, count);
-    if (!job.update) {
-      multiply(job.rows, a, row, col, panel, kWidth<T>, false, job.dw + at, job.inputs, count);
-      continue;
-    }
-    multiply(job.rows, a, row, col, panel, kWidth<T>, false, grad, kWidth<T>, count);
-    auto states = job.states;
-    for (T*& s : states) s += s ? at : 0;
-    job.update(*job.params, rows, count, job.p + at, states, job.inputs, grad, kWidth<T>);
+    T* to = job.update ? grad : job.dw + at;
+    const int64_t ld = job.update ? kWidth<T> : job.inputs;
+    tile_of<T>(rows, count)(job.rows, dz.data + o * dz.col, dz.col, dz.row, panel, kWidth<T>, false,
+                            to, ld, count);
+    if (job.update) apply(job, at, rows, count, grad, ld);
   }
 }
 
 template <class T>
-void run(const Context& context, const Job<T>& job) {
-  // dz: dy as it is, or written to scratch; rearranged where many tiles read it.
-  const bool write = job.y.data || (job.dy.col != 1 && job.outputs > 1);
-  const bool rearrange = job.rows > kFewRows;
-  const int64_t padded = (job.outputs + kRows - 1) / kRows * kRows;
-  const int64_t dense = write ? job.rows * job.outputs : 0;
-  const int64_t tiles = rearrange ? job.rows * padded : 0;
-  const Workspace space = context.workspace(static_cast<size_t>(dense + tiles) * sizeof(T));
-  Incoming<T> dz{job.dy, write ? space.as<T>() : nullptr,
-                 rearrange ? space.as<T>() + dense : nullptr, job.outputs};
-  if (write) {
-    dz.rows.data = dz.dense;
-    dz.rows.row = job.outputs;
-    dz.rows.col = 1;
-  }
-  constexpr int64_t kUnit = 16 * kRows;
-  const int64_t units = (job.outputs + kUnit - 1) / kUnit;
-  if (write || rearrange || job.db)
-    parallel_for(units, (int64_t{1} << 16) / std::max<int64_t>(1, kUnit * job.rows) + 1,
-                 [&](int64_t begin, int64_t end) {
-                   prepare(job, dz, begin * kUnit, std::min(job.outputs, end * kUnit));
-                 });
-
+void few_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
   const int64_t blocks = (job.inputs + kWidth<T> - 1) / kWidth<T>;
   const int64_t block_work = job.rows * job.outputs * kWidth<T> * (job.dx ? 2 : 1);
   const int64_t grain = kWork / std::max<int64_t>(1, block_work) + 1;
-  const int64_t panel_rows = std::max(job.rows, job.dx ? job.outputs : 0);
+  const int64_t panel_rows = std::max(job.rows, job.dx && job.w.col != 1 ? job.outputs : 0);
   const PartScratch scratch(context, blocks, grain,
                             static_cast<size_t>(panel_rows * kWidth<T>) * sizeof(T));
   parallel_for(blocks, grain, [&](int64_t begin, int64_t end) {
     const PartScratch::Slot slot(scratch);
     for (int64_t block = begin; block < end; ++block) {
       const int64_t first = block * kWidth<T>, count = std::min(kWidth<T>, job.inputs - first);
-      if (job.dx) grad_x(job, dz.rows, first, count, slot.as<T>());
+      if (job.dx) grad_x(job, dz, first, count, slot.as<T>());
       const FlushDenormals guard;
       grad_w(job, dz, first, count, slot.as<T>());
     }
   });
+}
+
+template <class T>
+void many_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
+  const Matrix<T> x{job.x.data, job.x.row, job.x.col};
+  if (job.dx)
+    gemm(job.rows, job.inputs, job.outputs, Matrix<T>{dz.data, dz.row, dz.col},
+         Matrix<T>{job.w.data, job.w.row, job.w.col}, false, job.dx, job.inputs);
+  if (!job.update)
+    return gemm(job.outputs, job.inputs, job.rows, Matrix<T>{dz.data, dz.col, dz.row}, x, false,
+                job.dw, job.inputs);
+  const int64_t blocks = (job.outputs + kGemmRows - 1) / kGemmRows;
+  const PartScratch scratch(context, blocks, 1,
+                            static_cast<size_t>(kGemmRows * job.inputs) * sizeof(T));
+  parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+    const PartScratch::Slot slot(scratch);
+    for (int64_t o = begin * kGemmRows; o < std::min(job.outputs, end * kGemmRows);
+         o += kGemmRows) {
+      const int64_t rows = std::min(kGemmRows, job.outputs - o);
+      T* grad = slot.as<T>();
+      gemm(rows, job.inputs, job.rows, Matrix<T>{dz.data + o * dz.col, dz.col, dz.row}, x, false,
+           grad, job.inputs);
+      const FlushDenormals guard;
+      apply(job, o * job.inputs, rows, job.inputs, grad, job.inputs);
+    }
+  });
+}
+
+template <class T>
+void run(const Context& context, const Job<T>& job) {
+  const bool write = job.y.data || (job.dy.col != 1 && job.outputs > 1);
+  const Workspace space =
+      context.workspace(write ? static_cast<size_t>(job.rows * job.outputs) * sizeof(T) : 0);
+  T* written = write ? space.as<T>() : nullptr;
+  constexpr int64_t kUnit = 64;
+  const int64_t units = (job.outputs + kUnit - 1) / kUnit;
+  if (write || job.db)
+    parallel_for(units, (int64_t{1} << 16) / std::max<int64_t>(1, kUnit * job.rows) + 1,
+                 [&](int64_t begin, int64_t end) {
+                   prepare(job, written, begin * kUnit, std::min(job.outputs, end * kUnit));
+                 });
+  View<T> dz = job.dy;
+  if (write) {
+    dz.data = written;
+    dz.row = job.outputs;
+    dz.col = 1;
+  }
+  (job.rows <= kFewRows ? few_rows<T> : many_rows<T>)(context, job, dz);
 }
 
 template <class T>
@@ -253,37 +273,25 @@ void linear_grad(const Context& context, const Tensor& x, const Tensor& weight, 
   run(context, job);
 }
 
-/// One row; a count that the compiler knows makes straight code of it.
-template <class T, class F, class Count>
-HWY_INLINE void update_row(const F& f, Count count, T* HWY_RESTRICT p,
-                           const std::array<T*, kMostStates>& states, const T* HWY_RESTRICT grad) {
+template <class T, class F>
+void update(const StepParams& params, int64_t rows, int64_t columns, T* p,
+            std::array<T*, kMostStates> states, int64_t ld, const T* grad, int64_t ld_grad) {
   constexpr size_t N = F::kStates;
+  F f;
+  f.k = params;
+  for (int64_t r = 0; r < rows; ++r, p += ld, grad += ld_grad) {
 #if defined(__clang__)
 #pragma clang loop vectorize(assume_safety)
 #else
 #pragma GCC ivdep
 #endif
-  for (int64_t i = 0; i < count; ++i) {
-    T s[N + 1];
-    for (size_t k = 0; k < N; ++k) s[k] = states[k][i];
-    f(p[i], grad[i], s);
-    for (size_t k = 0; k < N; ++k) states[k][i] = s[k];
-  }
-}
-
-template <class T, class F>
-void update(const StepParams& params, int64_t rows, int64_t columns, T* p,
-            std::array<T*, kMostStates> states, int64_t ld, const T* grad, int64_t ld_grad) {
-  F f;
-  f.k = params;
-  for (int64_t r = 0; r < rows; ++r, p += ld, grad += ld_grad) {
-    // A shorter loop would be unrolled instead of vectorised.
-    constexpr int64_t kCount = kWidth<T> >= 32 ? kWidth<T> : 0;
-    if (kCount > 0 && columns == kCount)
-      update_row<T>(f, std::integral_constant<int64_t, kCount>(), p, states, grad);
-    else
-      update_row<T>(f, columns, p, states, grad);
-    for (size_t k = 0; k < F::kStates; ++k) states[k] += ld;
+    for (int64_t i = 0; i < columns; ++i) {
+      T s[N + 1];
+      for (size_t k = 0; k < N; ++k) s[k] = states[k][i];
+      f(p[i], grad[i], s);
+      for (size_t k = 0; k < N; ++k) states[k][i] = s[k];
+    }
+    for (size_t k = 0; k < N; ++k) states[k] += ld;
   }
 }
 
