@@ -173,9 +173,19 @@ class Matcher {
   Uses uses_;
 };
 
+double operations(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                  const ConvPool& g) {
+  return 2.0 * static_cast<double>(g.conv.work());
+}
+/// Of the dense gradients that it stands for.
+double grad_operations(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor& dx,
+                       const Tensor&, const Tensor&, const ConvPool& g) {
+  return (dx.defined() ? 4.0 : 2.0) * static_cast<double>(g.conv.work());
+}
+
 void fuse(Program& program, const Matcher& found, const Match& m) {
-  static const backend::ConvPoolKernel forward("conv2d_relu_pool");
-  static const backend::ConvPoolGradKernel backward("conv2d_relu_pool_grad");
+  static const backend::ConvPoolKernel forward("conv2d_relu_pool", &operations);
+  static const backend::ConvPoolGradKernel backward("conv2d_relu_pool_grad", &grad_operations);
   const ConvPool g = found.geometry(m);
   const Launch& conv = found.at(m.conv);
   Tensor y = found.result(m);

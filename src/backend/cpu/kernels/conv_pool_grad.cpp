@@ -75,16 +75,27 @@ struct GradPlan {
   /// Weights (O, C, KH, KW) in the order of runs.
   void pack(const float* weights, float* packed) const {
     std::fill_n(packed, weights_room(), 0.0f);
-    for (int64_t o = 0; o < g.conv.o; ++o, packed += runs.size())
-      for (int64_t c = 0; c < image.channels; ++c)
-        for (int64_t ky = 0; ky < g.conv.kh; ++ky)
-          for (int64_t kx = 0; kx < g.conv.kw; ++kx) packed[runs.offset(c, ky, kx)] = *weights++;
+    for_kernel_rows([&](int64_t at, int64_t in_run, int64_t step) {
+      transpose(weights + at, g.conv.kh * g.conv.kw, image.channels, g.conv.kw, packed + in_run,
+                step);
+    });
   }
   void unpack(const float* packed, float* weights) const {
-    for (int64_t o = 0; o < g.conv.o; ++o, packed += runs.size())
-      for (int64_t c = 0; c < image.channels; ++c)
-        for (int64_t ky = 0; ky < g.conv.kh; ++ky)
-          for (int64_t kx = 0; kx < g.conv.kw; ++kx) *weights++ = packed[runs.offset(c, ky, kx)];
+    for_kernel_rows([&](int64_t at, int64_t in_run, int64_t step) {
+      transpose(packed + in_run, step, g.conv.kw, image.channels, weights + at,
+                g.conv.kh * g.conv.kw);
+    });
+  }
+
+ private:
+  /// f(where a row of the kernel starts in the weights, where in the runs, step between pixels).
+  template <class F>
+  void for_kernel_rows(const F& f) const {
+    const int64_t area = g.conv.kh * g.conv.kw;
+    for (int64_t o = 0; o < g.conv.o; ++o)
+      for (int64_t ky = 0; ky < g.conv.kh; ++ky)
+        f(o * image.channels * area + ky * g.conv.kw, o * runs.size() + runs.offset(0, ky, 0),
+          runs.offset(0, 0, 1));
   }
 };
 
