@@ -11,6 +11,7 @@
 
 #include "cli/bench/cases.h"
 #include "cli/bench/gpu_chapter.h"
+#include "cli/bench/layout.h"
 #include "cli/bench/measure.h"
 #include "cli/command.h"
 #include "cli/report.h"
@@ -21,7 +22,17 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kGpuChapter = "gpu-chapter";
+/// Benchmarks with tables of their own; not in `all`.
+struct Table {
+  const char* name;
+  const char* about;
+  Json (*run)(int rounds, bool print);
+};
+constexpr Table kTables[] = {
+    {"gpu-chapter", "the exercises of d2l.ai's chapter on GPUs; not in `all`", run_gpu_chapter},
+    {"layout", "training steps in each memory format and in the chosen ones; not in `all`",
+     run_layout_bench},
+};
 
 struct Options {
   std::string name;
@@ -66,13 +77,14 @@ Json measure_case(const BenchCase& bench, const Options& options) {
 
 void list(const std::vector<BenchCase>& cases) {
   for (const BenchCase& bench : cases) fmt::print("{:<22}{}\n", bench.name, bench.about);
-  fmt::print("{:<22}{}\n", kGpuChapter, "the exercises of d2l.ai's chapter on GPUs; not in `all`");
+  for (const Table& table : kTables) fmt::print("{:<22}{}\n", table.name, table.about);
 }
 
 std::vector<BenchCase> chosen(const std::string& name) {
   std::vector<BenchCase> cases = all_cases();
   if (name == "all") return cases;
-  std::vector<std::string> names = {"all", "list", kGpuChapter};
+  std::vector<std::string> names = {"all", "list"};
+  for (const Table& table : kTables) names.emplace_back(table.name);
   for (const BenchCase& bench : cases) {
     if (bench.name == name) return {bench};
     names.push_back(bench.name);
@@ -86,13 +98,15 @@ int run(const Options& options) {
     list(all_cases());
     return 0;
   }
-  const bool chapter = options.name == kGpuChapter;
-  const std::vector<BenchCase> cases = chapter ? std::vector<BenchCase>{} : chosen(options.name);
+  const auto* table = std::find_if(std::begin(kTables), std::end(kTables),
+                                   [&](const Table& t) { return options.name == t.name; });
+  const bool is_table = table != std::end(kTables);
+  const std::vector<BenchCase> cases = is_table ? std::vector<BenchCase>{} : chosen(options.name);
   if (options.threads > 0) set_num_threads(options.threads);
   check_json_path(options.json);
   const bool quiet = is_stdout(options.json);
-  if (chapter) {
-    const Json result = run_gpu_chapter(options.rounds, !quiet);
+  if (is_table) {
+    const Json result = table->run(options.rounds, !quiet);
     if (!options.json.empty()) write_json(result, options.json);
     return 0;
   }

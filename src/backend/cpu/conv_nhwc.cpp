@@ -233,16 +233,28 @@ void grad_x(const Context& context, const ConvGeometry& g, const float* dy, cons
     }
 }
 
-void grad_weight(const Context& context, const ConvGeometry& g, const float* x, const float* dy,
-                 float* dw) {
+/// Sums for `count` values of a pixel's row, from value `first` on (they are (tap, channel)), at
+/// sums[value * g.o + output], to row-major dw.
+void unpack(const ConvGeometry& g, const float* sums, int64_t first, int64_t count, float* dw) {
+  const TagF d;
+  const hn::RebindToSigned<TagF> di;
+  const int64_t taps = g.kh * g.kw;
+  const auto index = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(g.c * taps)));
+  for (int64_t value = first; value < first + count; ++value, sums += g.o) {
+    float* to = dw + value % g.c * taps + value / g.c;
+    for (int64_t o = 0; o < g.o; o += lanes_f32())
+      hn::ScatterIndex(hn::LoadU(d, sums + o), d, to + o * g.c * taps, index);
+  }
+}
+
+/// Each thread sums some of a row's values over all pixels.
+void grad_weight_by_values(const Context& context, const ConvGeometry& g, const float* x,
+                           const float* dy, float* dw) {
   const Gather gather = gather_x(g);
   const int64_t chunks = ceil_div(gather.segment(), kChunk), pieces = gather.segments() * chunks;
-  const int64_t grain = grain_of(gather.pixels() * kChunk * g.o), taps = g.kh * g.kw;
+  const int64_t grain = grain_of(gather.pixels() * kChunk * g.o);
   const PartScratch scratch(context, pieces, grain, floats(kChunk * (kDepth + g.o)));
   parallel_for(pieces, grain, [&](int64_t begin, int64_t end) {
-    const TagF d;
-    const hn::RebindToSigned<TagF> di;
-    const auto index = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(g.c * taps)));
     const PartScratch::Slot slot(scratch);
     float *rows = slot.as<float>(), *sums = rows + kChunk * kDepth;
     for (int64_t piece = begin; piece < end; ++piece) {
@@ -255,14 +267,47 @@ void grad_weight(const Context& context, const ConvGeometry& g, const float* x, 
           conv_panel(count, depth, {rows, 1, count}, dy + p * g.o + at, g.o,
                      std::min(panel_width(), g.o - at), p > 0, sums + at, g.o);
       }
-      for (int64_t i = 0; i < count; ++i) {
-        const int64_t value = s * gather.segment() + from + i;  // of a pixel's row: (tap, channel)
-        float* to = dw + value % g.c * taps + value / g.c;
-        for (int64_t o = 0; o < g.o; o += lanes_f32())
-          hn::ScatterIndex(hn::LoadU(d, sums + i * g.o + o), d, to + o * g.c * taps, index);
+      unpack(g, sums, s * gather.segment() + from, count, dw);
+    }
+  });
+}
+
+/// Few weights, many pixels: parts of the pixels, their number fixed by the sizes, with sums of
+/// their own.
+void grad_weight_by_pixels(const Context& context, const ConvGeometry& g, const float* x,
+                           const float* dy, float* dw) {
+  const Gather gather = gather_x(g);
+  const int64_t values = gather.depth(), size = values * g.o;
+  const int64_t parts = std::clamp<int64_t>(gather.pixels() / kDepth, 1, 8);
+  const Workspace room = context.workspace(floats(parts * size));
+  float* all = room.as<float>();
+  const PartScratch scratch(context, parts, 1, floats(values * kDepth));
+  parallel_for(parts, 1, [&](int64_t part, int64_t last) {
+    const PartScratch::Slot slot(scratch);
+    float* rows = slot.as<float>();
+    for (; part < last; ++part) {
+      const int64_t begin = gather.pixels() * part / parts;
+      const int64_t end = gather.pixels() * (part + 1) / parts;
+      for (int64_t p = begin; p < end; p += kDepth) {
+        const int64_t depth = std::min(kDepth, end - p);
+        for (int64_t s = 0; s < gather.segments(); ++s)
+          gather.copy(x, p, p + depth, s, 0, gather.segment(), rows + s * gather.segment(), values);
+        for (int64_t at = 0; at < g.o; at += panel_width())
+          conv_panel(values, depth, {rows, 1, values}, dy + p * g.o + at, g.o,
+                     std::min(panel_width(), g.o - at), p > begin, all + part * size + at, g.o);
       }
     }
   });
+  for (int64_t part = 1; part < parts; ++part)
+    for (int64_t i = 0; i < size; ++i) all[i] += all[part * size + i];
+  unpack(g, all, 0, values, dw);
+}
+
+void grad_weight(const Context& context, const ConvGeometry& g, const float* x, const float* dy,
+                 float* dw) {
+  constexpr int64_t kFew = int64_t{1} << 15;
+  g.kh* g.kw* g.c* g.o <= kFew ? grad_weight_by_pixels(context, g, x, dy, dw)
+                               : grad_weight_by_values(context, g, x, dy, dw);
 }
 
 void run_nhwc(const Context& context, ConvPass pass, const ConvGeometry& g, const float* a,

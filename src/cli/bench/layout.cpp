@@ -1,0 +1,102 @@
+// See layout.h.
+#include "cli/bench/layout.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <brim/nn/models.h>
+#include <brim/ops/create.h>
+#include <brim/ops/loss.h>
+#include <brim/optim/sgd.h>
+#include <brim/plan/compile.h>
+
+#include "plan/layout.h"
+
+namespace brim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Sizes at which the models are usually trained.
+Shape input_of(const std::string& model) {
+  if (model == "resnet18") return {16, 3, 224, 224};
+  if (model == "resnet18-cifar") return {64, 3, 32, 32};
+  return {128, 3, 32, 32};
+}
+
+struct Candidate {
+  std::string name;
+  std::optional<MemoryFormat> format;
+  std::vector<double> ms;
+  double median() {
+    std::sort(ms.begin(), ms.end());
+    return ms[ms.size() / 2];
+  }
+};
+
+Json measure_model(const std::string& model, int rounds, bool print) {
+  manual_seed(0);
+  const auto net = nn::make_model(model, {.classes = 10});
+  optim::SGD optimizer(net->named_parameters(), {.lr = 0.001, .momentum = 0.9});
+  const Shape shape = input_of(model);
+  const Tensor x = randn(shape), y = randint(0, 10, {shape[0]});
+  const auto body = [&](const Tensor& images, const Tensor& labels) {
+    optimizer.zero_grad();
+    const Tensor loss = cross_entropy((*net)(images), labels);
+    loss.backward();
+    optimizer.step();
+    return loss;
+  };
+  std::vector<Candidate> candidates{{"chosen", std::nullopt, {}}};
+  for (const MemoryFormat format : plan::kFormats)
+    candidates.push_back({plan::name(format), format, {}});
+  std::vector<decltype(compile(body))> steps;
+  for (const Candidate& c : candidates) {
+    steps.push_back(compile(body));
+    plan::forced_layout = c.format;
+    (void)steps.back()(x, y);  // makes the plan
+    plan::forced_layout.reset();
+  }
+  for (int round = 0; round < rounds; ++round)
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      (void)steps[i](x, y);
+      const std::chrono::duration<double, std::milli> took =
+          std::chrono::steady_clock::now() - begin;
+      candidates[i].ms.push_back(took.count());
+    }
+  Json json{{"model", model}, {"batch", shape[0]}};
+  double best = 0;
+  for (Candidate& c : candidates) {
+    json[c.name + "_ms"] = c.median();
+    if (c.format && (best == 0 || c.median() < best)) best = c.median();
+  }
+  json["of_best_fixed"] = candidates[0].median() / best;
+  if (print) {
+    fmt::print("{:<18}", fmt::format("{} b{}", model, shape[0]));
+    for (Candidate& c : candidates) fmt::print("{:>11.3f}", c.median());
+    fmt::print("{:>10.3f}\n", candidates[0].median() / best);
+    std::fflush(stdout);
+  }
+  return json;
+}
+
+}  // namespace
+
+Json run_layout_bench(int rounds, bool print) {
+  if (print)
+    fmt::print("{:<18}{:>11}{:>11}{:>11}{:>11}{:>10}\n", "ms per step", "chosen", "nchw", "nhwc",
+               "chwn", "of best");
+  Json results = Json::array();
+  for (const std::string& model : nn::model_names())
+    results.push_back(measure_model(model, rounds, print));
+  return {{"results", results}};
+}
+
+}  // namespace brim::cli
