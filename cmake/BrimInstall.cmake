@@ -1,9 +1,13 @@
-# cmake --install: headers, libbrim, the command, the CMake package and the pkg-config file.
+# cmake --install: headers, libbrim, the command with its comparison, the CMake package and the pkg-config file.
 include(CMakePackageConfigHelpers)
 
 install(TARGETS brim EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET brim-cli)
   install(TARGETS brim-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # For `brim bench compare`.
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/bench/compare_torch.py DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/bench/compare DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench
+          FILES_MATCHING PATTERN "*.py")
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ ${PROJECT_BINARY_DIR}/generated/
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")

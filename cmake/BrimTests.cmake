@@ -49,6 +49,11 @@ if(BRIM_TESTS AND BRIM_PYTHON AND TARGET brim-cli)
   brim_add_test(train_kills ${BRIM_PYTHON} tests/train/kill_resume.py $<TARGET_FILE:brim-cli> --kills 5)
 endif()
 
+# What bench/compare_torch.py makes of its measurements; needs no PyTorch.
+if(BRIM_TESTS AND BRIM_PYTHON)
+  brim_add_test(bench_report ${BRIM_PYTHON} tests/bench/report_test.py)
+endif()
+
 # tests/fuzz/<name>_fuzz.cpp defines LLVMFuzzerTestOneInput; its seeds lie in tests/fuzz/corpus/<name>/.
 # Under BRIM_FUZZ it is a libFuzzer program, otherwise a plain one that runs the seeds once.
 if(BRIM_TESTS)

@@ -1,4 +1,4 @@
-// `brim bench NAME`: times a training step or a single op on this machine. bench/compare_torch.py
+// `brim bench NAME`: times a training step or a single op on this machine. `brim bench compare`
 // runs it beside PyTorch doing the same work.
 #include <brim/core/threads.h>
 #include <brim/version.h>
@@ -7,12 +7,16 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "cli/bench/cases.h"
+#include "cli/bench/compare.h"
+#include "cli/bench/fma_peak.h"
 #include "cli/bench/gpu_chapter.h"
 #include "cli/bench/layout.h"
 #include "cli/bench/measure.h"
+#include "cli/bench/steps.h"
 #include "cli/command.h"
 #include "cli/report.h"
 #include "cli/suggest.h"
@@ -21,6 +25,8 @@ namespace brim::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+Json show_fma_peak(int rounds, bool print);
 
 /// Benchmarks with tables of their own; not in `all`.
 struct Table {
@@ -32,14 +38,16 @@ constexpr Table kTables[] = {
     {"gpu-chapter", "the exercises of d2l.ai's chapter on GPUs; not in `all`", run_gpu_chapter},
     {"layout", "training steps in each memory format and in the chosen ones; not in `all`",
      run_layout_bench},
+    {"fma-peak", "what the vector units do at most; not in `all`", show_fma_peak},
 };
 
 struct Options {
-  std::string name;
-  std::string json;
+  std::vector<std::string> names;
+  std::string json, mode = "eager", passes, weights, batches, save;
   int threads = 0;  // 0: as many as there are
   int rounds = 3;
   double seconds = 1;
+  int64_t steps = 0;  // 0: as many as the measurement takes
 };
 
 std::vector<BenchCase> all_cases() {
@@ -50,87 +58,205 @@ std::vector<BenchCase> all_cases() {
 }
 
 /// The round whose median is in the middle, with the range of the medians.
-Json measure_case(const BenchCase& bench, const Options& options) {
-  const auto step = bench.make();
+Json measure_case(const BenchCase& bench, const BenchSetup& setup, const Options& options,
+                  const std::optional<FmaPeak>& peak) {
+  const BenchRun run = bench.make(setup);
   std::vector<Timing> rounds;
   int64_t steps = 0;
   for (int i = 0; i < options.rounds; ++i) {
-    rounds.push_back(measure(step, options.seconds));
+    rounds.push_back(measure(run.step, options.seconds));
     steps += rounds.back().steps;
   }
   std::sort(rounds.begin(), rounds.end(),
             [](const Timing& a, const Timing& b) { return a.median < b.median; });
   const Timing& middle = rounds[rounds.size() / 2];
-  return {{"case", bench.name},
-          {"us_per_step", middle.median},
-          {"us_p10", middle.p10},
-          {"us_p90", middle.p90},
-          {"cpu_us_per_step", middle.cpu},
-          {"us_least_round", rounds.front().median},
-          {"us_largest_round", rounds.back().median},
-          {"steps", steps},
-          {"rounds", options.rounds},
-          {"threads", num_threads()},
-          {"device", "cpu"},
-          {"version", BRIM_VERSION}};
+  Json json = {{"case", bench.name},
+               {"mode", options.mode},
+               {"us_per_step", middle.median},
+               {"us_p10", middle.p10},
+               {"us_p90", middle.p90},
+               {"cpu_us_per_step", middle.cpu},
+               {"us_least_round", rounds.front().median},
+               {"us_largest_round", rounds.back().median},
+               {"steps", steps},
+               {"rounds", options.rounds}};
+  if (bench.flops > 0) {
+    json["flops"] = bench.flops;
+    json["gflops"] = bench.flops / middle.median * 1e-3;
+    json["peak_gflops"] = peak->all_threads;
+    json["share_of_peak"] = bench.flops / middle.median * 1e-3 / peak->all_threads;
+  }
+  if (run.stats) json["compile"] = to_json(run.stats());
+  json["threads"] = num_threads();
+  json["device"] = "cpu";
+  json["version"] = BRIM_VERSION;
+  return json;
 }
 
 void list(const std::vector<BenchCase>& cases) {
-  for (const BenchCase& bench : cases) fmt::print("{:<22}{}\n", bench.name, bench.about);
-  for (const Table& table : kTables) fmt::print("{:<22}{}\n", table.name, table.about);
+  for (const BenchCase& bench : cases) fmt::print("{:<24}{}\n", bench.name, bench.about);
+  for (const Table& table : kTables) fmt::print("{:<24}{}\n", table.name, table.about);
 }
 
-std::vector<BenchCase> chosen(const std::string& name) {
-  std::vector<BenchCase> cases = all_cases();
-  if (name == "all") return cases;
-  std::vector<std::string> names = {"all", "list"};
-  for (const Table& table : kTables) names.emplace_back(table.name);
-  for (const BenchCase& bench : cases) {
-    if (bench.name == name) return {bench};
-    names.push_back(bench.name);
+/// The cases of the given names, in their order.
+std::vector<BenchCase> chosen(const Options& options) {
+  const std::vector<BenchCase> cases = all_cases();
+  std::vector<std::string> known = {"all", "list", "compare"};
+  for (const Table& table : kTables) known.emplace_back(table.name);
+  for (const BenchCase& bench : cases) known.push_back(bench.name);
+  const bool compiled = options.mode == "compiled";
+  std::vector<BenchCase> result;
+  for (const std::string& name : options.names) {
+    const size_t before = result.size();
+    for (const BenchCase& bench : cases)
+      if (bench.name == name || (name == "all" && (bench.compiles || !compiled)))
+        result.push_back(bench);
+    if (result.size() > before) {
+      if (compiled && !result.back().compiles)
+        throw UsageError(
+            fmt::format("{} measures what only eager steps have; run it with --mode eager", name));
+      continue;
+    }
+    if (std::find(known.begin(), known.end(), name) != known.end())
+      throw UsageError(fmt::format("`brim bench {}` stands alone", name));
+    throw UsageError(fmt::format("unknown benchmark '{}'{}; `brim bench list` names them", name,
+                                 hint(name, known)));
   }
-  throw UsageError(fmt::format("unknown benchmark '{}'{}; `brim bench list` names them", name,
-                               hint(name, names)));
+  return result;
+}
+
+void write_results(const Json& results, const Options& options) {
+  if (options.json.empty()) return;
+  write_json(results.size() == 1 ? results[0] : Json{{"results", results}}, options.json);
+}
+
+/// A share of the peak as text: "12.3 %".
+std::string percent(const Json& share) {
+  return share.is_null() ? "" : fmt::format("{:.1f} %", 100 * share.get<double>());
+}
+
+int time_cases(const std::vector<BenchCase>& cases, const BenchSetup& setup,
+               const Options& options) {
+  const bool quiet = is_stdout(options.json);
+  std::optional<FmaPeak> peak;
+  if (std::any_of(cases.begin(), cases.end(), [](const BenchCase& c) { return c.flops > 0; }))
+    peak = fma_peak();
+  if (!quiet)
+    fmt::print("{:<24}{:>12}{:>12}{:>12}{:>12}{:>10}{:>10}\n", "case", "us/step", "p10", "p90",
+               "CPU us", "GFLOP/s", "of peak");
+  Json results = Json::array();
+  for (const BenchCase& bench : cases) {
+    results.push_back(measure_case(bench, setup, options, peak));
+    const Json& r = results.back();
+    if (quiet) continue;
+    fmt::print("{:<24}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}", bench.name,
+               r["us_per_step"].get<double>(), r["us_p10"].get<double>(), r["us_p90"].get<double>(),
+               r["cpu_us_per_step"].get<double>());
+    if (bench.flops > 0)
+      fmt::print("{:>10.1f}{:>10}", r["gflops"].get<double>(), percent(r["share_of_peak"]));
+    fmt::print("\n");
+    std::fflush(stdout);
+  }
+  if (peak && !quiet)
+    fmt::print("peak: {:.0f} GFLOP/s of fused multiply-adds ({}, {} threads)\n", peak->all_threads,
+               peak->simd, num_threads());
+  write_results(results, options);
+  return 0;
+}
+
+int step_cases(const std::vector<BenchCase>& cases, const BenchSetup& setup,
+               const Options& options) {
+  const bool quiet = is_stdout(options.json);
+  if (!quiet)
+    fmt::print("{:<24}{:>8}{:>16}{:>16}{:>16}\n", "case", "steps", "first step ms", "peak RSS MiB",
+               "tensors MiB");
+  Json results = Json::array();
+  for (const BenchCase& bench : cases) {
+    results.push_back(run_steps(bench, setup, options.steps, options.save));
+    const Json& r = results.back();
+    constexpr double kMiB = 1 << 20;
+    if (!quiet)
+      fmt::print("{:<24}{:>8}{:>16.1f}{:>16.1f}{:>16.1f}\n", bench.name, options.steps,
+                 r["first_step_ms"].get<double>(), r["peak_rss"].get<double>() / kMiB,
+                 r["peak_memory"].get<double>() / kMiB);
+  }
+  write_results(results, options);
+  return 0;
+}
+
+Json show_fma_peak(int /*rounds*/, bool print) {
+  const FmaPeak peak = fma_peak();
+  if (print)
+    fmt::print("{:.1f} GFLOP/s by one thread, {:.1f} by {} threads ({})\n", peak.one_thread,
+               peak.all_threads, num_threads(), peak.simd);
+  return {{"case", "fma-peak"},         {"gflops_one_thread", peak.one_thread},
+          {"gflops", peak.all_threads}, {"threads", num_threads()},
+          {"simd", peak.simd},          {"version", BRIM_VERSION}};
 }
 
 int run(const Options& options) {
-  if (options.name == "list") {
+  if (options.names.empty()) throw UsageError("name a benchmark, `all`, or `list` for their names");
+  const std::string only = options.names.size() == 1 ? options.names[0] : "";
+  if (only == "list") {
     list(all_cases());
     return 0;
   }
   const auto* table = std::find_if(std::begin(kTables), std::end(kTables),
-                                   [&](const Table& t) { return options.name == t.name; });
+                                   [&](const Table& t) { return only == t.name; });
   const bool is_table = table != std::end(kTables);
-  const std::vector<BenchCase> cases = is_table ? std::vector<BenchCase>{} : chosen(options.name);
+  const std::vector<BenchCase> cases = is_table ? std::vector<BenchCase>{} : chosen(options);
+  if (!options.save.empty() && (cases.size() != 1 || options.steps == 0))
+    throw UsageError("--save needs one benchmark and --steps");
+  if (!options.weights.empty() || !options.batches.empty())
+    for (const BenchCase& bench : cases)
+      if (!bench.trains)
+        throw UsageError(fmt::format("{} trains no network: it takes no --weights and no --batches",
+                                     bench.name));
+  plan::check_passes(options.passes);
   if (options.threads > 0) set_num_threads(options.threads);
   check_json_path(options.json);
-  const bool quiet = is_stdout(options.json);
+  check_output_path("save", options.save);
   if (is_table) {
-    const Json result = table->run(options.rounds, !quiet);
+    const Json result = table->run(options.rounds, !is_stdout(options.json));
     if (!options.json.empty()) write_json(result, options.json);
     return 0;
   }
-  if (!quiet)
-    fmt::print("{:<22}{:>12}{:>12}{:>12}{:>12}\n", "case", "us/step", "p10", "p90", "CPU us");
-  Json results = Json::array();
-  for (const BenchCase& bench : cases) {
-    results.push_back(measure_case(bench, options));
-    const Json& r = results.back();
-    if (!quiet)
-      fmt::print("{:<22}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}\n", bench.name,
-                 r["us_per_step"].get<double>(), r["us_p10"].get<double>(),
-                 r["us_p90"].get<double>(), r["cpu_us_per_step"].get<double>());
-    std::fflush(stdout);
-  }
-  if (options.json.empty()) return 0;
-  write_json(results.size() == 1 ? results[0] : Json{{"results", results}}, options.json);
-  return 0;
+  BenchSetup setup;
+  setup.compiled = options.mode == "compiled";
+  setup.compile.passes = options.passes;
+  setup.weights = options.weights;
+  setup.batches = options.batches;
+  return options.steps > 0 ? step_cases(cases, setup, options) : time_cases(cases, setup, options);
+}
+
+/// Defines `brim bench compare` under `app`.
+CLI::App* define_compare(CLI::App& app, CompareArguments& c) {
+  CLI::App* compare = app.add_subcommand("compare", "brim beside PyTorch doing the same work");
+  compare->add_option("cases", c.cases, "benchmarks (default: all that both sides have)");
+  compare->add_option("--python", c.python,
+                      "a Python that has PyTorch (default: $BRIM_PYTHON, then python3)");
+  compare->add_option("--part", c.parts, "time, equality, memory or startup (default: all)")
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember({"time", "equality", "memory", "startup"}));
+  compare->add_option("--rounds", c.rounds, "alternating rounds")->check(CLI::Range(1, 10000));
+  compare->add_option("--seconds", c.seconds, "length of a measurement")
+      ->check(CLI::Range(0.001, 3600.0));
+  compare->add_option("--threads", c.threads, "CPU threads of each side (default: all)")
+      ->check(CLI::Range(1, 4096));
+  compare->add_option("--json", c.json, "write the report to FILE (- for standard output)")
+      ->type_name("FILE");
+  compare->add_option("--svg", c.svg, "draw the report as bars")->type_name("FILE");
+  return compare;
 }
 
 std::function<int()> define(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  app.add_option("name", options->name, "a benchmark, `all`, or `list` for their names")
-      ->required();
+  app.add_option("names", options->names, "benchmarks, `all`, or `list` for their names");
+  app.add_option("--mode", options->mode, "how steps run: eager or compiled")
+      ->check(CLI::IsMember({"eager", "compiled"}))
+      ->capture_default_str();
+  app.add_option("--passes", options->passes,
+                 "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");
   app.add_option("--json", options->json, "write one JSON object to FILE (- for standard output)")
       ->type_name("FILE");
   app.add_option("--threads", options->threads, "CPU threads per op (default: all)")
@@ -141,7 +267,20 @@ std::function<int()> define(CLI::App& app) {
   app.add_option("--seconds", options->seconds, "length of a measurement")
       ->check(CLI::Range(0.001, 3600.0))
       ->capture_default_str();
-  return [options] { return run(*options); };
+  app.add_option("--steps", options->steps, "run so many steps instead of measuring")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+  app.add_option("--weights", options->weights, "the network's first weights")->type_name("FILE");
+  app.add_option("--batches", options->batches,
+                 "safetensors with x (K, N, ...) and y (K, N): what it trains on, in turns")
+      ->type_name("FILE");
+  app.add_option("--save", options->save, "after --steps: write the network's state")
+      ->type_name("FILE");
+  auto c = std::make_shared<CompareArguments>();
+  CLI::App* compare = define_compare(app, *c);
+  return [options, c, compare] {
+    if (compare->parsed()) run_compare(*c);
+    return run(*options);
+  };
 }
 
 const Register bench({"bench", "time a training step or a single op", define});

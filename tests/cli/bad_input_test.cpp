@@ -97,7 +97,7 @@ TEST_F(BadInput, CommandsAndOptions) {
                             "99999999999999999999", "often"})
     train_fails({"--checkpoint-every", every}, 2, {"--checkpoint-every", "60s"});
   train_fails({"--keep", "0"}, 2, {"--keep"});
-  fails({"bench", "softmx"}, 2, {"did you mean 'softmax-128x1000'?"});
+  fails({"bench", "softmx"}, 2, {"did you mean 'softmax-8x100'?"});
   fails({"bench", "relu-16", "--json", folder / "no/such/r.json"}, 1, {"no/such"});
   EXPECT_LT(run_brim({"data", "make", "x", "--seed", "-1"}).err.size(), 150U);
   EXPECT_LT(run_brim({"train", "--lr", "-1"}).err.size(), 150U);

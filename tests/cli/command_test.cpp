@@ -368,8 +368,8 @@ TEST_F(Command, DamagedCheckpointIsTold) {
 
 TEST_F(Command, ReadmeIsRight) {
   const char* root = std::getenv("BRIM_SOURCE_DIR");
-  for (const char* page :
-       {"README.md", "README.ko.md", "docs/RECIPES.md", "docs/DATA.md", "docs/DEVICES.md"}) {
+  for (const char* page : {"README.md", "README.ko.md", "docs/RECIPES.md", "docs/DATA.md",
+                           "docs/DEVICES.md", "docs/BENCHMARKS.md"}) {
     std::ifstream in(std::string(root ? root : ".") + "/" + page);
     ASSERT_TRUE(in) << page;
     bool code = false;

@@ -7,75 +7,151 @@
 #include <brim/ops/reduce.h>
 #include <brim/ops/softmax.h>
 #include <brim/ops/unary.h>
+#include <fmt/format.h>
 
 #include "cli/bench/cases.h"
 
 namespace brim::cli {
 namespace {
 
-using Step = std::function<void()>;
+constexpr double kNoProducts = 0;
 
-Step add_16(bool requires_grad) {
-  return [a = rand({16}).set_requires_grad(requires_grad), b = rand({16})] { add(a, b); };
+BenchCase op(std::string name, std::string about, double flops,
+             std::function<BenchRun(const BenchSetup&)> make) {
+  return {
+      .name = std::move(name), .about = std::move(about), .flops = flops, .make = std::move(make)};
 }
 
-Step relu_16() {
-  return [x = rand({16})] { relu(x); };
+BenchCase add_16() {
+  return op("add-16", "add two tensors of 16 elements", kNoProducts, [](const BenchSetup& setup) {
+    return repeat(
+        setup, [](const Tensor& a, const Tensor& b) { return add(a, b); }, rand({16}), rand({16}));
+  });
 }
 
-Step square_matmul(int64_t n) {
-  return [a = rand({n, n}), b = rand({n, n})] { matmul(a, b); };
+/// The tape's cost, which a compiled step has not.
+BenchCase add_16_grad() {
+  BenchCase result = op("add-16-grad", "the same, recorded for a gradient", kNoProducts,
+                        [](const BenchSetup& setup) {
+                          return repeat(
+                              setup, [](const Tensor& a, const Tensor& b) { return add(a, b); },
+                              rand({16}).set_requires_grad(), rand({16}));
+                        });
+  result.compiles = false;
+  return result;
 }
 
-Step conv() {
-  return
-      [x = rand({4, 64, 56, 56}), w = rand({64, 64, 3, 3})] { conv2d(x, w, {}, {.padding = 1}); };
+BenchCase relu_16() {
+  return op("relu-16", "relu of 16 elements", kNoProducts, [](const BenchSetup& setup) {
+    return repeat(
+        setup, [](const Tensor& x) { return relu(x); }, rand({16}));
+  });
 }
 
-Step conv_train() {
-  return [x = rand({4, 64, 56, 56}).set_requires_grad(),
-          w = rand({64, 64, 3, 3}).set_requires_grad(), g = rand({4, 64, 56, 56})]() mutable {
-    x.zero_grad();
-    w.zero_grad();
-    conv2d(x, w, {}, {.padding = 1}).backward(g);
-  };
+BenchCase square_matmul(int64_t n) {
+  return op(fmt::format("matmul-{}", n), fmt::format("({0}, {0}) x ({0}, {0}), f32", n),
+            2.0 * static_cast<double>(n * n * n), [n](const BenchSetup& setup) {
+              return repeat(
+                  setup, [](const Tensor& a, const Tensor& b) { return matmul(a, b); },
+                  rand({n, n}), rand({n, n}));
+            });
 }
 
-Step softmax_rows() {
-  return [x = rand({128, 1000})] { softmax(x, 1); };
+double conv_flops(int64_t channels, int64_t side) {
+  return 2.0 * static_cast<double>(4 * channels * channels * 9 * side * side);
 }
 
-Step layer_norm_rows() {
-  return [x = rand({1024, 768}), w = rand({768}), b = rand({768})] { layer_norm(x, {768}, w, b); };
+/// A 3x3 convolution of (4, channels, side, side) to as many channels.
+BenchCase conv(int64_t channels, int64_t side) {
+  return op(fmt::format("conv-{0}x{1}x{1}", channels, side),
+            fmt::format("3x3 convolution {0} -> {0} of (4, {0}, {1}, {1})", channels, side),
+            conv_flops(channels, side), [channels, side](const BenchSetup& setup) {
+              return repeat(
+                  setup,
+                  [](const Tensor& x, const Tensor& w) { return conv2d(x, w, {}, {.padding = 1}); },
+                  rand({4, channels, side, side}), rand({channels, channels, 3, 3}));
+            });
 }
 
-Step chain() {
-  constexpr int64_t kCount = 1 << 18;
-  return [a = rand({kCount}), b = rand({kCount}), c = rand({kCount})] {
-    sigmoid(relu(a * b + c)) * a;
-  };
+BenchCase conv_train() {
+  return op("conv-64x56x56-train", "the same with both gradients", 3 * conv_flops(64, 56),
+            [](const BenchSetup& setup) {
+              BenchSetup keeping = setup;
+              keeping.compile.keep_gradients = true;  // they are the result
+              return repeat(
+                  keeping,
+                  [x = rand({4, 64, 56, 56}).set_requires_grad(),
+                   w = rand({64, 64, 3, 3}).set_requires_grad()](const Tensor& g) mutable {
+                    x.zero_grad();
+                    w.zero_grad();
+                    Tensor y = conv2d(x, w, {}, {.padding = 1});
+                    y.backward(g);
+                    return y;
+                  },
+                  rand({4, 64, 56, 56}));
+            });
 }
 
-Step total() {
-  return [x = rand({1 << 20})] { sum(x); };
+BenchCase softmax_rows(int64_t rows, int64_t columns) {
+  return op(fmt::format("softmax-{}x{}", rows, columns),
+            fmt::format("softmax over the rows of ({}, {})", rows, columns), kNoProducts,
+            [rows, columns](const BenchSetup& setup) {
+              return repeat(
+                  setup, [](const Tensor& x) { return softmax(x, 1); }, rand({rows, columns}));
+            });
+}
+
+BenchCase layer_norm_rows(int64_t rows, int64_t columns) {
+  return op(fmt::format("layer-norm-{}x{}", rows, columns),
+            fmt::format("layer norm over the rows of ({}, {})", rows, columns), kNoProducts,
+            [rows, columns](const BenchSetup& setup) {
+              return repeat(
+                  setup,
+                  [columns](const Tensor& x, const Tensor& w, const Tensor& b) {
+                    return layer_norm(x, {columns}, w, b);
+                  },
+                  rand({rows, columns}), rand({columns}), rand({columns}));
+            });
+}
+
+BenchCase chain(const std::string& size, int64_t count) {
+  return op("chain-" + size, fmt::format("sigmoid(relu(a * b + c)) * a of {} elements", count),
+            kNoProducts, [count](const BenchSetup& setup) {
+              return repeat(
+                  setup,
+                  [](const Tensor& a, const Tensor& b, const Tensor& c) {
+                    return sigmoid(relu(a * b + c)) * a;
+                  },
+                  rand({count}), rand({count}), rand({count}));
+            });
+}
+
+BenchCase total() {
+  return op("sum-1m", "sum of 1048576 elements", kNoProducts, [](const BenchSetup& setup) {
+    return repeat(
+        setup, [](const Tensor& x) { return sum(x); }, rand({1 << 20}));
+  });
 }
 
 }  // namespace
 
 std::vector<BenchCase> op_cases() {
-  return {
-      {"add-16", "add two tensors of 16 elements", [] { return add_16(false); }},
-      {"add-16-grad", "the same, recorded for a gradient", [] { return add_16(true); }},
-      {"relu-16", "relu of 16 elements", relu_16},
-      {"matmul-256", "(256, 256) x (256, 256), f32", [] { return square_matmul(256); }},
-      {"matmul-1024", "(1024, 1024) x (1024, 1024), f32", [] { return square_matmul(1024); }},
-      {"conv-64x56x56", "3x3 convolution 64 -> 64 of (4, 64, 56, 56)", conv},
-      {"conv-64x56x56-train", "the same with both gradients", conv_train},
-      {"softmax-128x1000", "softmax over the rows of (128, 1000)", softmax_rows},
-      {"layer-norm-1024x768", "layer norm over the rows of (1024, 768)", layer_norm_rows},
-      {"chain-256k", "sigmoid(relu(a * b + c)) * a of 262,144 elements", chain},
-      {"sum-1m", "sum of 1,048,576 elements", total},
-  };
+  return {add_16(),
+          add_16_grad(),
+          relu_16(),
+          square_matmul(32),
+          square_matmul(256),
+          square_matmul(1024),
+          conv(8, 14),
+          conv(64, 56),
+          conv_train(),
+          softmax_rows(8, 100),
+          softmax_rows(128, 1000),
+          layer_norm_rows(8, 64),
+          layer_norm_rows(1024, 768),
+          chain("1k", 1 << 10),
+          chain("256k", 1 << 18),
+          total()};
 }
 
 }  // namespace brim::cli

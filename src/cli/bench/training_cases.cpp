@@ -1,50 +1,191 @@
-// Training steps of the tutorial network: forward, loss, backward and update, data in memory.
+// Training steps of networks: forward, loss, backward and an update by SGD with momentum. The
+// batches are in memory; a step takes the next one.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <memory>
 #include <utility>
 #include <vector>
 
+#include <brim/io/safetensors.h>
+#include <brim/nn/activation.h>
 #include <brim/nn/models.h>
+#include <brim/nn/resnet.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/loss.h>
 #include <brim/optim/sgd.h>
+#include <brim/train/weights.h>
 
 #include "cli/bench/cases.h"
+#include "cli/bench/flops.h"
+#include "core/check.h"
 
 namespace brim::cli {
 namespace {
 
-constexpr size_t kBatches = 16;
+using Network = std::unique_ptr<nn::Module>;
 
-std::function<void()> tutorial_step(int64_t batch) {
-  struct Run {
-    nn::TutorialCnn net;
-    optim::SGD optimizer{net.named_parameters(), {.lr = 0.001, .momentum = 0.9}};
-    std::vector<std::pair<Tensor, Tensor>> batches;
-    size_t next = 0;
-  };
+/// What a case trains on.
+struct Data {
+  Shape sample;  ///< of one picture or vector
+  int64_t batch;
+  int64_t classes = 10;
+  int64_t batches = 16;
+};
+
+using Batches = std::vector<std::pair<Tensor, Tensor>>;
+
+/// (N, ...) of a batch.
+Shape batch_shape(const Data& data) {
+  Shape shape = data.sample;
+  shape.insert(0, data.batch);
+  return shape;
+}
+
+Batches random_batches(const Data& data) {
+  Batches batches;
+  for (int64_t i = 0; i < data.batches; ++i)
+    batches.emplace_back(rand(batch_shape(data)) * 2 - 1, randint(0, data.classes, {data.batch}));
+  return batches;
+}
+
+Batches read_batches(const std::string& path, const Data& data) {
+  const io::SafeTensors file(path);
+  const Tensor x = file.load("x"), y = file.load("y");
+  const int64_t count = x.rank() == 0 ? 0 : x.size(0);
+  BRIM_CHECK(count > 0 && x.dtype() == DType::f32 && x.select(0, 0).shape() == batch_shape(data),
+             FileError, "[bench] x of {} is {} {}; this case takes f32 batches of {}", path,
+             name(x.dtype()), x.shape().str(), batch_shape(data).str());
+  BRIM_CHECK(y.dtype() == DType::i64 && y.shape() == Shape({count, data.batch}), FileError,
+             "[bench] y of {} is {} {}; x asks for i64 ({}, {})", path, name(y.dtype()),
+             y.shape().str(), count, data.batch);
+  Batches batches;
+  for (int64_t i = 0; i < count; ++i)
+    batches.emplace_back(x.select(0, i).clone(), y.select(0, i).clone());
+  return batches;
+}
+
+/// A network amid its training.
+class Training {
+ public:
+  Training(Network net, Batches batches) : net_(std::move(net)), batches_(std::move(batches)) {}
+
+  nn::Module& network() { return *net_; }
+  Tensor step(const Tensor& x, const Tensor& y) {
+    optimizer_.zero_grad();
+    Tensor loss = cross_entropy((*net_)(x), y);
+    loss.backward();
+    optimizer_.step();
+    return loss;
+  }
+  const std::pair<Tensor, Tensor>& next_batch() {
+    const size_t at = next_;
+    next_ = (next_ + 1) % batches_.size();
+    return batches_[at];
+  }
+
+ private:
+  Network net_;
+  optim::SGD optimizer_{net_->named_parameters(), {.lr = 0.001, .momentum = 0.9}};
+  Batches batches_;
+  size_t next_ = 0;
+};
+
+BenchRun train(const BenchSetup& setup, const std::function<Network()>& make, const Data& data) {
   manual_seed(0);
-  auto run = std::make_shared<Run>();
-  for (size_t i = 0; i < kBatches; ++i)
-    run->batches.emplace_back(rand({batch, 3, 32, 32}) * 2 - 1, randint(0, 10, {batch}));
-  return [run] {
-    const auto& [images, labels] = run->batches[run->next];
-    run->next = (run->next + 1) % kBatches;
-    run->optimizer.zero_grad();
-    cross_entropy(run->net(images), labels).backward();
-    run->optimizer.step();
+  Network net = make();
+  if (!setup.weights.empty()) train::load_weights(train::WeightsFile(setup.weights), *net);
+  auto run = std::make_shared<Training>(std::move(net), setup.batches.empty()
+                                                            ? random_batches(data)
+                                                            : read_batches(setup.batches, data));
+  if (!setup.compiled) {
+    const auto step = [run] {
+      const auto& [x, y] = run->next_batch();
+      run->step(x, y);
+    };
+    return {.step = step, .network = &run->network()};
+  }
+  auto step =
+      compile([run](const Tensor& x, const Tensor& y) { return run->step(x, y); }, setup.compile);
+  auto compiled = std::make_shared<decltype(step)>(std::move(step));
+  const auto replay = [run, compiled] {
+    const auto& [x, y] = run->next_batch();
+    (*compiled)(x, y);
   };
+  return {.step = replay,
+          .stats = [compiled] { return compiled->stats(); },
+          .network = &run->network()};
+}
+
+BenchCase tutorial(int64_t batch) {
+  return {.name = fmt::format("tutorial-b{}", batch),
+          .about = fmt::format("training step of the tutorial network, batch {}", batch),
+          .flops = static_cast<double>(batch) * tutorial_flops(),
+          .make =
+              [batch](const BenchSetup& setup) {
+                return train(setup, [] { return std::make_unique<nn::TutorialCnn>(); },
+                             {.sample = {3, 32, 32}, .batch = batch});
+              },
+          .trains = true};
+}
+
+/// Linear layers of the given widths with relu between them, called "0", "2", ...
+Network mlp_network(const std::vector<int64_t>& widths) {
+  auto net = std::make_unique<nn::Sequential>();
+  for (size_t i = 0; i + 1 < widths.size(); ++i) {
+    if (i > 0) net->push<nn::ReLU>();
+    net->push<nn::Linear>({.in = widths[i], .out = widths[i + 1]});
+  }
+  return net;
+}
+
+BenchCase mlp(const std::vector<int64_t>& widths, int64_t batch) {
+  const std::string layers = fmt::format("{}", fmt::join(widths, "-"));
+  return {.name = fmt::format("mlp-{}-b{}", layers, batch),
+          .about = fmt::format("training step of linear layers {}, batch {}", layers, batch),
+          .flops = static_cast<double>(batch) * mlp_flops(widths),
+          .make =
+              [widths, batch](const BenchSetup& setup) {
+                return train(
+                    setup, [&] { return mlp_network(widths); },
+                    {.sample = {widths.front()}, .batch = batch, .classes = widths.back()});
+              },
+          .trains = true};
+}
+
+/// torchvision's network for 224x224 pictures of 1000 classes, or with a 3x3 stem for 32x32 ones of
+/// ten.
+BenchCase resnet18(int64_t side, int64_t batch, int64_t batches) {
+  const bool small = side == 32;
+  const Data data{
+      .sample = {3, side, side}, .batch = batch, .classes = small ? 10 : 1000, .batches = batches};
+  return {.name = fmt::format("resnet18-{}-b{}", side, batch),
+          .about = fmt::format("training step of ResNet-18 on {0}x{0}, batch {1}", side, batch),
+          .flops = static_cast<double>(batch) * resnet18_flops(side, data.classes, small),
+          .make =
+              [small, data](const BenchSetup& setup) {
+                const auto make = [&] {
+                  return std::make_unique<nn::ResNet18>(nn::ResNet18::Options{
+                      .classes = data.classes,
+                      .stem = small ? nn::ResNet18::Stem::small : nn::ResNet18::Stem::imagenet});
+                };
+                return train(setup, make, data);
+              },
+          .trains = true};
 }
 
 }  // namespace
 
 std::vector<BenchCase> training_cases() {
-  return {
-      {"tutorial-b4", "training step of the tutorial network, batch 4",
-       [] { return tutorial_step(4); }},
-      {"tutorial-b128", "training step of the tutorial network, batch 128",
-       [] { return tutorial_step(128); }},
-  };
+  return {tutorial(4),
+          tutorial(32),
+          tutorial(128),
+          mlp({784, 128, 10}, 8),
+          mlp({784, 512, 512, 10}, 32),
+          mlp({784, 512, 512, 10}, 256),
+          resnet18(32, 64, 4),
+          resnet18(224, 16, 4)};
 }
 
 }  // namespace brim::cli

@@ -1,0 +1,1 @@
+"""The parts of bench/compare_torch.py; docs/BENCHMARKS.md describes what they measure."""

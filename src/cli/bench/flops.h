@@ -1,0 +1,46 @@
+// Useful floating-point operations of a training step, per sample: the products of forward, weight
+// gradients and input gradients, without the gradient of the network's input, which nobody asks
+// for. A multiplication and an addition count as two.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace brim::cli {
+
+/// Multiplications of a forward pass, layer by layer -> operations of a step.
+inline double step_flops(const std::vector<int64_t>& forward) {
+  int64_t products = -forward.front();
+  for (const int64_t layer : forward) products += 3 * layer;
+  return 2.0 * static_cast<double>(products);
+}
+
+/// PyTorch's tutorial network on 3 x 32 x 32: 3,204,720.
+inline double tutorial_flops() {
+  return step_flops(
+      {(28 * 28) * 6 * (3 * 5 * 5), (10 * 10) * 16 * (6 * 5 * 5), 400 * 120, 120 * 84, 84 * 10});
+}
+
+inline double mlp_flops(const std::vector<int64_t>& widths) {
+  std::vector<int64_t> layers;
+  for (size_t i = 0; i + 1 < widths.size(); ++i) layers.push_back(widths[i] * widths[i + 1]);
+  return step_flops(layers);
+}
+
+/// ResNet-18 on 3 x side x side. `small_stem`: 3x3 of stride 1, without pooling.
+inline double resnet18_flops(int64_t side, int64_t classes, bool small_stem) {
+  int64_t size = small_stem ? side : side / 2;
+  std::vector<int64_t> layers{size * size * 64 * 3 * (small_stem ? 9 : 49)};
+  if (!small_stem) size /= 2;
+  for (int64_t in = 64, out = 64; out <= 512; in = out, out *= 2) {
+    if (out > 64) size /= 2;
+    const int64_t pixels = size * size;
+    layers.push_back(pixels * out * in * 9);
+    if (in != out) layers.push_back(pixels * out * in);  // the shortcut
+    for (int i = 0; i < 3; ++i) layers.push_back(pixels * out * out * 9);
+  }
+  layers.push_back(512 * classes);
+  return step_flops(layers);
+}
+
+}  // namespace brim::cli

@@ -1,0 +1,17 @@
+// `brim bench CASE --steps N`: a fixed number of steps instead of a measurement, for what is seen
+// from outside: the weights afterwards, the time to the first step, the peak memory.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "cli/bench/cases.h"
+
+namespace brim::cli {
+
+/// Runs `steps` steps; then writes the network's state to the safetensors file `save` ("": does
+/// not). Throws UsageError if there is no network to save, FileError.
+nlohmann::ordered_json run_steps(const BenchCase& bench, const BenchSetup& setup, int64_t steps,
+                                 const std::string& save);
+
+}  // namespace brim::cli

@@ -1,0 +1,139 @@
+// `brim bench`: measurements and fixed numbers of steps, eager and compiled, and the way to
+// PyTorch.
+#include <brim/io/safetensors.h>
+#include <brim/ops/create.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench/flops.h"
+#include "cli/run_brim.h"
+
+namespace brim::testing {
+namespace {
+
+using cli::mlp_flops;
+using cli::resnet18_flops;
+using cli::tutorial_flops;
+
+using nlohmann::json;
+
+class Bench : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (access(brim_path().c_str(), X_OK) != 0) GTEST_SKIP() << brim_path() << " is not built";
+  }
+  /// Fails with `words` in the one line on stderr.
+  static void fails(const std::vector<std::string>& args, int code, const std::string& words,
+                    const std::string& before = "") {
+    const Ran ran = run_brim(args, before);
+    EXPECT_EQ(ran.code, code) << ran.err;
+    EXPECT_NE(ran.err.find(words), std::string::npos) << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+  }
+  TemporaryFolder folder;
+};
+
+/// Every case, some steps of each, is tried by hand and in `brim bench compare`; here the quick
+/// ones.
+TEST_F(Bench, MeasuresEagerAndCompiled) {
+  for (const std::string mode : {"eager", "compiled"}) {
+    const Ran ran = run_brim({"bench", "mlp-784-128-10-b8", "chain-1k", "--mode", mode, "--rounds",
+                              "1", "--seconds", "0.01", "--json", "-"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json results = json::parse(ran.out)["results"];
+    ASSERT_EQ(results.size(), 2U);
+    const json& mlp = results[0];
+    EXPECT_EQ(mlp["mode"], mode);
+    EXPECT_GT(mlp["us_per_step"], 0);
+    EXPECT_GT(mlp["share_of_peak"], 0);
+    EXPECT_EQ(mlp["flops"], 8 * mlp_flops({784, 128, 10}));
+    EXPECT_EQ(mlp.contains("compile"), mode == "compiled");
+    EXPECT_FALSE(results[1].contains("flops")) << "elementwise ops have no products";
+  }
+}
+
+TEST_F(Bench, EveryOpRunsCompiled) {
+  const Ran ran =
+      run_brim({"bench", "add-16", "relu-16", "matmul-32", "conv-8x14x14", "softmax-8x100",
+                "layer-norm-8x64", "sum-1m", "--mode", "compiled", "--steps", "2", "--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  for (const json& result : json::parse(ran.out)["results"])
+    EXPECT_EQ(result["compile"]["replays"], 2) << result;
+}
+
+TEST_F(Bench, FmaPeak) {
+  const Ran ran = run_brim({"bench", "fma-peak", "--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json peak = json::parse(ran.out);
+  EXPECT_GT(peak["gflops_one_thread"], 0);
+  EXPECT_GT(peak["gflops"], 0);
+}
+
+TEST_F(Bench, UsefulOperations) {
+  EXPECT_EQ(tutorial_flops(), 3204720);
+  EXPECT_EQ(mlp_flops({784, 128, 10}), 2 * (3 * (784 * 128 + 128 * 10) - 784 * 128));
+  // torchvision tells 1.814 billion products for a forward pass.
+  EXPECT_NEAR(resnet18_flops(224, 1000, false) / 2, 3 * 1.814e9 - 118e6, 2e6);
+}
+
+TEST_F(Bench, StepsFromGivenWeightsOnGivenBatches) {
+  const std::string first = folder / "first", batches = folder / "batches";
+  ASSERT_EQ(run_brim({"bench", "mlp-784-128-10-b8", "--steps", "1", "--save", first}).code, 0);
+  io::save_safetensors(batches, {{"x", rand({3, 8, 784})}, {"y", randint(0, 10, {3, 8})}});
+  for (const std::string mode : {"eager", "compiled"}) {
+    const Ran ran =
+        run_brim({"bench", "mlp-784-128-10-b8", "--mode", mode, "--weights", first, "--batches",
+                  batches, "--steps", "7", "--save", folder / mode, "--json", "-"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json result = json::parse(ran.out);
+    EXPECT_EQ(result["steps"], 7);
+    for (const char* key : {"first_step_ms", "peak_rss", "peak_memory"})
+      EXPECT_GT(result[key], 0) << key;
+  }
+  const auto before = io::load_safetensors(first), eager = io::load_safetensors(folder / "eager"),
+             compiled = io::load_safetensors(folder / "compiled");
+  for (const auto& [name, tensor] : before) {
+    double change = 0, difference = 0;
+    for (int64_t i = 0; i < tensor.numel(); ++i) {
+      const float e = eager.at(name).data<float>()[i];
+      change += std::pow(e - tensor.data<float>()[i], 2);
+      difference += std::pow(e - compiled.at(name).data<float>()[i], 2);
+    }
+    EXPECT_GT(change, 0) << name;
+    EXPECT_LE(std::sqrt(difference), 1e-4 * std::sqrt(change)) << name;
+  }
+}
+
+TEST_F(Bench, RefusesWhatDoesNotFit) {
+  const std::string bad = folder / "bad";
+  io::save_safetensors(bad, {{"x", rand({3, 4, 784})}, {"y", randint(0, 10, {3, 4})}});
+  fails({"bench", "mlp-784-128-10-b8", "--batches", bad, "--steps", "1"}, 1,
+        "f32 batches of (8, 784)");
+  fails({"bench", "tutorial-b4", "--weights", bad, "--steps", "1"}, 1, "does not fit the network");
+  fails({"bench", "relu-16", "--weights", bad}, 2, "trains no network");
+  fails({"bench", "relu-16", "--steps", "1", "--save", bad}, 2, "has none");
+  fails({"bench", "tutorial-b4", "--save", bad}, 2, "--save needs one benchmark and --steps");
+  fails({"bench", "add-16-grad", "--mode", "compiled"}, 2, "--mode eager");
+  fails({"bench", "relu-16", "list"}, 2, "`brim bench list` stands alone");
+  fails({"bench", "tutorial-b4", "--passes", "-no_such_pass"}, 1, "no_such_pass");
+  fails({"bench"}, 2, "name a benchmark");
+}
+
+TEST_F(Bench, CompareSaysWhatIsMissing) {
+  fails({"bench", "compare", "--python", "/no/such/python"}, 1,
+        "/no/such/python cannot be started (No such file or directory); name a Python");
+  fails({"bench", "compare"}, 1, "/no/python cannot be started", "export BRIM_PYTHON=/no/python;");
+  fails({"bench", "compare", "--svg", folder / "no/such.svg"}, 1, "must exist");
+  fails({"bench", "compare", "--part", "nothing"}, 2, "nothing");
+  if (std::system("python3 -c '' 2>/dev/null") != 0) GTEST_SKIP() << "there is no python3";
+  // A Python whose torch cannot be imported.
+  std::ofstream(folder / "torch.py") << "raise ImportError('not here')\n";
+  fails({"bench", "compare", "tutorial-b4"}, 1, "pip install torch",
+        "export BRIM_PYTHON=python3 PYTHONPATH=" + in_quotes(folder.path()) + ";");
+}
+
+}  // namespace
+}  // namespace brim::testing
