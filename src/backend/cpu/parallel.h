@@ -20,7 +20,7 @@ void parallel_for(int64_t n, int64_t grain, const Body& body) {
   const int threads = num_threads();
   // A few parts per thread, so that a late thread costs little.
   const int64_t parts = std::min<int64_t>(4 * threads, n / std::max<int64_t>(grain, 1));
-  if (threads <= 1 || parts <= 1) return body(int64_t{0}, n);
+  if (threads <= 1 || parts <= 1 || in_parallel_loop()) return body(int64_t{0}, n);
   struct Job {
     const Body& body;
     int64_t n, parts;

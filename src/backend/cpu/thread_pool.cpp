@@ -162,6 +162,8 @@ class Pool {
 
 }  // namespace
 
+bool in_parallel_loop() { return inside_pool; }
+
 void run_parts(int64_t parts, int threads, void (*body)(const void* context, int64_t part),
                const void* context) {
   // Never destroyed: its threads wait on it until the process ends.

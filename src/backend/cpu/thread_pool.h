@@ -14,4 +14,7 @@ namespace brim::cpu {
 void run_parts(int64_t parts, int threads, void (*body)(const void* context, int64_t part),
                const void* context);
 
+/// Whether the calling thread is working on a part: further loops would run in it alone.
+bool in_parallel_loop();
+
 }  // namespace brim::cpu
