@@ -23,4 +23,10 @@ using BatchNormReluGrad =
                 const Tensor& bias, const Tensor& mean, const Tensor& scale, const Tensor& y,
                 Tensor& dx, Tensor& dweight, Tensor& dbias, Tensor& dresidual, bool training)>;
 
+/// "batch_norm_relu_again": y as batch_norm_relu made it without a residual, to the bit, from what
+/// it saved.
+using BatchNormReluAgain =
+    Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                const Tensor& mean, const Tensor& scale, Tensor& y)>;
+
 }  // namespace brim::backend

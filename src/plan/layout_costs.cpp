@@ -27,10 +27,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-constexpr int kVersion = 1;            // of the file; the kernels' speed is part of it
-constexpr int kRounds = 2, kRuns = 2;  // the best run counts
-constexpr size_t kMostTimes = 100000;  // what a file may hold
-constexpr double kLongest = 3600;      // seconds; more is damage
+constexpr int kVersion = 1;                // of the file; the kernels' speed is part of it
+constexpr int kMostRounds = 6, kRuns = 2;  // the best run counts
+constexpr double kSettled = 0.1;           // rounds that differ by less agree
+constexpr size_t kMostTimes = 100000;      // what a file may hold
+constexpr double kLongest = 3600;          // seconds; more is damage
 
 void warn(const std::string& line) {
   std::fputs(("brim: warning: [layout] " + line + "\n").c_str(), stderr);
@@ -192,15 +193,20 @@ double LayoutCosts::of(Launch& launch, const Activations& activations, MemoryFor
   const auto key = [&](MemoryFormat f) { return key_of(launch, name(f)); };
   const auto known = [&](MemoryFormat f) { return times.contains(key(f)); };
   if (!std::all_of(activations.formats.begin(), activations.formats.end(), known)) {
-    // In turns, so that a change of the machine's speed meets all formats.
+    // In turns, so that a change of the machine's speed meets all formats, and on until the times
+    // repeat themselves: what else runs on the machine must not decide.
     for (const MemoryFormat f : activations.formats) times.erase(key(f));
-    for (int round = 0; round < kRounds; ++round)
+    bool settled = false;
+    for (int round = 0; round < kMostRounds && !settled; ++round) {
+      settled = round > 0;
       for (const MemoryFormat f : activations.formats) {
         arrange(launch, activations, f);
         const double seconds = measure(launch);
         double& best = times.try_emplace(key(f), seconds).first->second;
+        settled &= std::abs(seconds - best) < kSettled * best;
         best = std::min(best, seconds);
       }
+    }
     arrange(launch, activations, MemoryFormat::nchw);
   }
   return times[key(format)];

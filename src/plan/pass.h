@@ -40,5 +40,6 @@ std::string fuse_linear(Program& program);
 std::string fuse_loss(Program& program);
 std::string fuse_norm(Program& program);
 std::string layout(Program& program);
+std::string recompute(Program& program);
 
 }  // namespace brim::plan

@@ -123,6 +123,18 @@ TEST(FusedNorm, EqualsTheOps) {
   }
 }
 
+TEST(FusedNorm, AgainIsTheSameToTheBit) {
+  static const backend::BatchNormReluAgain kernel("batch_norm_relu_again");
+  for (const Case& c : cases()) {
+    if (c.residual) continue;
+    Fused f(c);
+    f.run(c);
+    Tensor again = full(c.shape, 7, {.dtype = c.dtype}).to(c.format);
+    kernel(Device(), c.dtype, f.x, f.weight, f.bias, f.mean, f.scale, again);
+    EXPECT_EQ(max(abs(again - f.y)).item(), 0) << c.str();
+  }
+}
+
 TEST(FusedNorm, DoesNotDependOnThreads) {
   const int threads = num_threads();
   for (const Case& c : cases()) {

@@ -21,6 +21,7 @@ constexpr Pass kPasses[] = {
     {"fuse_linear", "linear with its relu, its gradients, its optimizer's step", fuse_linear},
     {"layout", "the memory format of activations, by measured times", layout},
     {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
+    {"recompute", "make again what the backward pass needs, instead of keeping it", recompute},
 };
 
 }  // namespace

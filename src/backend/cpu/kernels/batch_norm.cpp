@@ -189,12 +189,41 @@ void batch_norm_relu_grad(const Context& context, const Tensor& dy, const Tensor
 }
 
 template <class T>
+void batch_norm_relu_again(const Context& context, const Tensor& tx, const Tensor& weight,
+                           const Tensor& bias, const Tensor& tmean, const Tensor& tscale,
+                           Tensor& ty) {
+  const T *x = in<T>(tx), *w = in<T>(weight), *b = in<T>(bias);
+  const T *mean = in<T>(tmean), *scale = in<T>(tscale);
+  T* y = out<T>(ty);
+  const Layout v(tx);
+  const auto affine = [&](int64_t c) {
+    return Affine<T>{mean[c], w ? scale[c] * w[c] : scale[c], b ? b[c] : T(0)};
+  };
+  if (!v.by_pixels) {
+    v.each_channel([&](int64_t c) {
+      v.runs(c, [&](int64_t at) {
+        normalise_run<T>(x + at, v.size, affine(c), nullptr, true, y + at);
+      });
+    });
+    return;
+  }
+  const PixelParts parts(v);
+  const Workspace room = context.workspace(parts.bytes<Affine<T>>(1));
+  Columns<T> f(room.as<void>(), v.channels);
+  for (int64_t c = 0; c < v.channels; ++c) f.set(c, affine(c));
+  parts.each([&](int64_t, int64_t begin, int64_t end) {
+    normalise_pixels<T>(x, v.channels, begin, end, f, nullptr, true, y);
+  });
+}
+
+template <class T>
 void register_for() {
   constexpr DType kType = dtype_of<T>;
   constexpr DeviceKind cpu = DeviceKind::cpu;
   backend::register_kernel("batch_norm", cpu, kType, &batch_norm<T>);
   backend::register_kernel("batch_norm_grad", cpu, kType, &batch_norm_grad<T>);
   backend::register_kernel("batch_norm_relu", cpu, kType, &batch_norm_relu<T>);
+  backend::register_kernel("batch_norm_relu_again", cpu, kType, &batch_norm_relu_again<T>);
   backend::register_kernel("batch_norm_relu_grad", cpu, kType, &batch_norm_relu_grad<T>);
 }
 

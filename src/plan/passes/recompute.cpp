@@ -1,0 +1,113 @@
+// Makes the result of a normalisation with its ReLU a second time where the backward pass reads it,
+// instead of keeping it meanwhile: what it is made of is kept anyway. Only where that lowers the
+// peak of live memory.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "backend/fused_norm.h"
+#include "plan/memory.h"
+#include "plan/pass.h"
+
+namespace brim::plan {
+namespace {
+
+constexpr size_t kLeast = size_t{1} << 20;  // bytes worth a launch
+
+/// A launch whose result nobody reads from `from` up to `to`.
+struct Candidate {
+  int launch, from, to;
+  size_t bytes;
+};
+
+/// The launch during which the most bytes live.
+int peak_of(const MemoryPlan& memory, size_t launches) {
+  std::vector<int64_t> change(launches + 1, 0);
+  for (const Block& b : memory.blocks) {
+    change[static_cast<size_t>(b.first)] += static_cast<int64_t>(b.bytes);
+    change[static_cast<size_t>(b.last) + 1] -= static_cast<int64_t>(b.bytes);
+  }
+  int64_t live = 0, most = -1;
+  int at = 0;
+  for (size_t i = 0; i < launches; ++i) {
+    live += change[i];
+    if (live <= most) continue;
+    most = live;
+    at = static_cast<int>(i);
+  }
+  return at;
+}
+
+bool written_between(const Uses& uses, const Tensor& t, int first, int last) {
+  if (!t.defined()) return false;
+  const std::vector<int>& writers = uses.writers(t);
+  return std::any_of(writers.begin(), writers.end(), [&](int w) { return w > first && w <= last; });
+}
+
+/// Operands of batch_norm_relu.
+constexpr size_t kX = 0, kWeight = 1, kBias = 2, kResidual = 5, kY = 8, kMean = 9, kScale = 10;
+
+std::optional<Candidate> candidate(const Program& program, const Uses& uses, int index, int peak) {
+  const Launch& l = *program.launches[static_cast<size_t>(index)];
+  if (!is(l, "batch_norm_relu") || l.operand(kResidual).defined()) return std::nullopt;
+  const Tensor &x = l.operand(kX), &y = l.operand(kY);
+  if (!program.temporary(y) || uses.writer(y) != index || !covers_storage(y)) return std::nullopt;
+  Candidate c{index, index, -1, y.storage()->bytes()};
+  for (const int r : uses.readers(y)) {
+    if (r <= peak)
+      c.from = r;
+    else if (c.to < 0)
+      c.to = r;
+  }
+  // What it is made of must live beyond the gap anyway.
+  const std::vector<int>& needs = uses.readers(x);
+  if (c.to < 0 || c.from >= peak || c.bytes < kLeast || needs.empty() || needs.back() < c.to)
+    return std::nullopt;
+  for (const size_t i : {kX, kWeight, kBias, kMean, kScale})
+    if (written_between(uses, l.operand(i), index, c.to)) return std::nullopt;
+  return c;
+}
+
+void repeat(Program& program, const Candidate& c) {
+  static const backend::BatchNormReluAgain kernel("batch_norm_relu_again");
+  const Launch& l = *program.launches[static_cast<size_t>(c.launch)];
+  const Tensor y = l.operand(kY);
+  Tensor again = program.make(y.shape(), y.dtype());
+  again = again.alias(y.shape(), y.strides(), 0);
+  for (size_t i = static_cast<size_t>(c.to); i < program.launches.size(); ++i)
+    for (const Operand& o : program.launches[i]->operands())
+      if (o.tensor->defined() && o.tensor->storage() == y.storage())
+        *o.tensor = again.alias(o.tensor->shape(), o.tensor->strides(), o.tensor->offset());
+  program.launches.insert(
+      program.launches.begin() + c.to,
+      kernel.launch(program.device, l.dtype(), l.operand(kX), l.operand(kWeight), l.operand(kBias),
+                    l.operand(kMean), l.operand(kScale), again));
+}
+
+}  // namespace
+
+std::string recompute(Program& program) {
+  int count = 0;
+  const size_t before = plan_memory(program, true).largest;
+  size_t least = before;
+  while (true) {
+    const Uses uses(program);
+    const MemoryPlan memory = plan_memory(program, true);
+    least = std::min(least, memory.largest);
+    const int peak = peak_of(memory, program.launches.size());
+    std::optional<Candidate> best;
+    for (size_t i = 0; i < program.launches.size(); ++i)
+      if (const auto c = candidate(program, uses, static_cast<int>(i), peak))
+        if (!best || c->bytes > best->bytes) best = c;
+    if (!best) break;
+    repeat(program, *best);
+    ++count;
+  }
+  return count
+             ? fmt::format("{} normalisations made twice: {:.1f} instead of {:.1f} MB live", count,
+                           static_cast<double>(least) * 1e-6, static_cast<double>(before) * 1e-6)
+             : "";
+}
+
+}  // namespace brim::plan
