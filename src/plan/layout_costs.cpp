@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr int kVersion = 1;                // of the file; the kernels' speed is part of it
-constexpr int kMostRounds = 6, kRuns = 2;  // the best run counts
+constexpr int kMostRounds = 4, kRuns = 2;  // the best run counts
 constexpr double kSettled = 0.1;           // rounds that differ by less agree
 constexpr size_t kMostTimes = 100000;      // what a file may hold
 constexpr double kLongest = 3600;          // seconds; more is damage

@@ -33,6 +33,14 @@ struct Node {
   std::vector<int> writers, readers;
 };
 
+bool worth_it(const Program& program) {
+  return program.device.is_cpu() &&
+         std::any_of(program.launches.begin(), program.launches.end(), [](const auto& l) {
+           const auto* g = l->template option<backend::ConvGeometry>();
+           return g && g->work() >= kWorth;
+         });
+}
+
 class Layouts {
  public:
   explicit Layouts(Program& program) : program_(program) {
@@ -45,19 +53,8 @@ class Layouts {
     join();
   }
 
-  bool worth_it() const {
-    return program_.device.is_cpu() &&
-           std::any_of(program_.launches.begin(), program_.launches.end(), [](const auto& l) {
-             const auto* g = l->template option<backend::ConvGeometry>();
-             return g && g->work() >= kWorth;
-           });
-  }
-
   std::string choose() {
-    LayoutCosts costs;
-    price(costs);
-    costs.save();
-    Allocator::of(program_.device).release_cached();  // what the measurements ran in
+    price();
     std::vector<int> best, mixed;
     std::string text;
     double least = kNever, least_mixed = kNever;
@@ -82,6 +79,8 @@ class Layouts {
       best = mixed;
       least = least_mixed;
     }
+    costs_.save();
+    Allocator::of(program_.device).release_cached();  // what the measurements ran in
     const int copies = apply(best);
     std::array<int, kFormats.size()> number{};
     for (const Node& n : nodes_)
@@ -93,7 +92,7 @@ class Layouts {
         chosen += fmt::format("{}{} {}", chosen.empty() ? "" : ", ", number[f], name(kFormats[f]));
     return fmt::format(
         "{} tensors with {} copies, {:.1f} ms by measurement (all of one: {}); {} measured now",
-        chosen, copies, 1e3 * least, text, costs.measured());
+        chosen, copies, 1e3 * least, text, costs_.measured());
   }
 
  private:
@@ -141,7 +140,7 @@ class Layouts {
     }
   }
 
-  void price(LayoutCosts& costs) {
+  void price() {
     price_.assign(program_.launches.size(), {kNever, kNever, kNever});
     for (size_t i = 0; i < program_.launches.size(); ++i) {
       const Activations& a = activations_[i];
@@ -153,27 +152,18 @@ class Layouts {
       for (size_t f = 0; f < kFormats.size(); ++f)
         if (std::find(a.formats.begin(), a.formats.end(), kFormats[f]) != a.formats.end() &&
             (f == 0 || can_be(static_cast<int>(i), kFormats[f])))
-          mine[f] = a.elementwise ? 0 : costs.of(*program_.launches[i], a, kFormats[f]);
-    }
-    for (const auto& [storage, at] : index_) {
-      const Node& n = nodes_[at];
-      if (n.tensor.rank() != 4 || neutral(n.tensor) || !is_activation(n)) continue;
-      for (size_t from = 0; from < kFormats.size(); ++from)
-        for (size_t to = 0; to < kFormats.size(); ++to)
-          if (from != to && (!n.fixed || from == 0))
-            copy_[{at, from, to}] = costs.of_conversion(
-                n.tensor.shape(), n.tensor.dtype(), program_.device, kFormats[from], kFormats[to]);
+          mine[f] = a.elementwise ? 0 : costs_.of(*program_.launches[i], a, kFormats[f]);
     }
   }
 
-  bool is_activation(const Node& n) const {
-    const auto reads_it = [&](int i) {
-      const Launch& l = *program_.launches[static_cast<size_t>(i)];
-      const auto& mine = activations_[static_cast<size_t>(i)].operands;
-      return std::any_of(mine.begin(), mine.end(),
-                         [&](size_t k) { return l.operand(k).storage() == n.tensor.storage(); });
-    };
-    return std::any_of(n.readers.begin(), n.readers.end(), reads_it);
+  /// Seconds of copying a node to another format, measured when it is first asked for.
+  double copy_price(size_t node, size_t from, size_t to) const {
+    const auto [at, fresh] = copy_.try_emplace({node, from, to}, kNever);
+    const Tensor& t = nodes_[node].tensor;
+    if (fresh && (!nodes_[node].fixed || from == 0))
+      at->second =
+          costs_.of_conversion(t.shape(), t.dtype(), program_.device, kFormats[from], kFormats[to]);
+    return at->second;
   }
 
   /// Its results may leave nchw, and what it reads can be copied.
@@ -237,10 +227,8 @@ class Layouts {
       total +=
           price_[i][static_cast<size_t>(choice[static_cast<size_t>(find(static_cast<int>(i)))])];
     for (size_t at = 0; at < nodes_.size(); ++at)
-      for (const size_t to : wanted(nodes_[at], choice)) {
-        const auto found = copy_.find({at, static_cast<size_t>(format_of(nodes_[at], choice)), to});
-        total += found == copy_.end() ? kNever : found->second;
-      }
+      for (const size_t to : wanted(nodes_[at], choice))
+        total += copy_price(at, static_cast<size_t>(format_of(nodes_[at], choice)), to);
     return total;
   }
 
@@ -252,7 +240,7 @@ class Layouts {
       for (size_t i = 0; i < group_.size(); ++i) {
         if (group_[i] != static_cast<int>(i) || activations_[i].operands.empty()) continue;
         for (int f = 0; f < static_cast<int>(kFormats.size()); ++f) {
-          if (f == choice[i]) continue;
+          if (f == choice[i] || !allowed(static_cast<int>(i), f)) continue;
           const int old = std::exchange(choice[i], f);
           const double then = cost(choice);
           if (then < now - kMargin * price_[i][static_cast<size_t>(old)])
@@ -306,14 +294,12 @@ class Layouts {
   std::vector<Node> nodes_;
   std::map<const Storage*, size_t> index_;
   std::vector<std::array<double, kFormats.size()>> price_;
-  std::map<std::array<size_t, 3>, double> copy_;  // node, from, to
+  mutable LayoutCosts costs_;
+  mutable std::map<std::array<size_t, 3>, double> copy_;  // node, from, to
 };
 
 }  // namespace
 
-std::string layout(Program& program) {
-  Layouts layouts(program);
-  return layouts.worth_it() ? layouts.choose() : "";
-}
+std::string layout(Program& program) { return worth_it(program) ? Layouts(program).choose() : ""; }
 
 }  // namespace brim::plan
