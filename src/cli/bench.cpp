@@ -16,6 +16,7 @@
 #include "cli/bench/gpu_chapter.h"
 #include "cli/bench/layout.h"
 #include "cli/bench/measure.h"
+#include "cli/bench/passes.h"
 #include "cli/bench/steps.h"
 #include "cli/command.h"
 #include "cli/report.h"
@@ -38,6 +39,8 @@ constexpr Table kTables[] = {
     {"gpu-chapter", "the exercises of d2l.ai's chapter on GPUs; not in `all`", run_gpu_chapter},
     {"layout", "training steps in each memory format and in the chosen ones; not in `all`",
      run_layout_bench},
+    {"passes", "training steps with each pass of the plan left out; not in `all`",
+     run_passes_bench},
     {"fma-peak", "what the vector units do at most; not in `all`", show_fma_peak},
 };
 

@@ -16,6 +16,9 @@ struct Pass {
   std::string (*run)(Program& program);
 };
 
+/// Not a pass over launches, but switched like one (memory.h).
+inline constexpr const char* kMemoryPass = "memory";
+
 /// In the order in which they run.
 std::span<const Pass> all_passes();
 

@@ -53,7 +53,7 @@ Plan::Plan(Recording recording, const PassSelection& passes)
     const std::string note = pass.run(program_);
     notes_.push_back(fmt::format("{}: {}", pass.name, note.empty() ? "nothing to do" : note));
   }
-  allocate(passes.contains("memory"));
+  allocate(passes.contains(kMemoryPass));
   for (const auto& launch : program_.launches) {
     if (launch->refresh) refreshed_.push_back(launch.get());
     if (launch->commit) committed_.push_back(launch.get());

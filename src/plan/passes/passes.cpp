@@ -9,9 +9,6 @@
 namespace brim::plan {
 namespace {
 
-/// Not a pass over launches, but switched like one (memory.h).
-constexpr const char* kMemory = "memory";
-
 constexpr Pass kPasses[] = {
     {"dead_code", "leave out what nobody reads", dead_code},
     {"common_subexpressions", "compute the same thing once", common_subexpressions},
@@ -29,7 +26,7 @@ constexpr Pass kPasses[] = {
 std::span<const Pass> all_passes() { return kPasses; }
 
 PassSelection::PassSelection(std::string_view text) {
-  std::vector<std::string> known{kMemory};
+  std::vector<std::string> known{kMemoryPass};
   for (const Pass& pass : kPasses) known.emplace_back(pass.name);
   bool first = true;
   while (!text.empty()) {

@@ -1,0 +1,89 @@
+// See passes.h.
+#include "cli/bench/passes.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/bench/cases.h"
+#include "plan/pass.h"
+
+namespace brim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kBlockUs = 5000;  // of steps, at least one
+
+double microseconds(const std::function<void()>& step, int64_t times) {
+  const auto begin = Clock::now();
+  for (int64_t i = 0; i < times; ++i) step();
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count() /
+         static_cast<double>(times);
+}
+
+/// A step with some of the passes.
+struct Variant {
+  std::string left_out;  // "" for none
+  BenchRun run;
+  int64_t block = 1;
+  std::vector<double> us;
+
+  double median() {
+    std::sort(us.begin(), us.end());
+    return us[us.size() / 2];
+  }
+};
+
+std::vector<std::string> switched() {
+  std::vector<std::string> names;
+  for (const plan::Pass& pass : plan::all_passes()) names.emplace_back(pass.name);
+  names.emplace_back(plan::kMemoryPass);
+  return names;
+}
+
+Json measure_case(const BenchCase& bench, int rounds, bool print) {
+  std::vector<Variant> variants;
+  const auto add = [&](const std::string& left_out) {
+    BenchSetup setup{.compiled = true};
+    if (!left_out.empty()) setup.compile.passes = "-" + left_out;
+    Variant v{left_out, bench.make(setup), 1, {}};
+    v.run.step();  // makes the plan
+    v.block = std::max<int64_t>(1, static_cast<int64_t>(kBlockUs / microseconds(v.run.step, 3)));
+    variants.push_back(std::move(v));
+  };
+  add("");
+  for (const std::string& name : switched()) add(name);
+  for (int round = 0; round < rounds; ++round)
+    for (Variant& v : variants) v.us.push_back(microseconds(v.run.step, v.block));
+  const double all = variants[0].median();
+  Json json{{"case", bench.name}, {"us_per_step", all}};
+  for (Variant& v : variants)
+    if (!v.left_out.empty())
+      json["without"][v.left_out] = {{"us_per_step", v.median()}, {"times", v.median() / all}};
+  if (print) {
+    fmt::print("{:<24}{:>12.1f} us with all passes\n", bench.name, all);
+    for (Variant& v : variants)
+      if (!v.left_out.empty())
+        fmt::print("  {:<22}{:>12.1f} {:>8.2f} times\n", "-" + v.left_out, v.median(),
+                   v.median() / all);
+    std::fflush(stdout);
+  }
+  return json;
+}
+
+}  // namespace
+
+Json run_passes_bench(int rounds, bool print) {
+  Json results = Json::array();
+  for (const BenchCase& bench : training_cases())
+    results.push_back(measure_case(bench, rounds, print));
+  return {{"results", results}};
+}
+
+}  // namespace brim::cli
