@@ -86,7 +86,20 @@ struct Plan {
   dnnl::primitive primitive;
 };
 
+/// oneDNN plans for as many threads as OpenMP has, and starts them whatever their number is later.
+class OneThread {
+ public:
+  OneThread() { omp_set_num_threads(1); }
+  ~OneThread() { omp_set_num_threads(before_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  int before_ = omp_get_max_threads();
+};
+
 Plan::Plan(ConvPass pass, const ConvGeometry& g, bool with_bias) {
+  const OneThread alone;
   const auto f32 = dnnl::memory::data_type::f32;
   const bool grouped = g.groups > 1;
   const Dims x{g.n, g.c, g.h, g.w}, y{g.n, g.o, g.oh, g.ow};
@@ -187,10 +200,7 @@ struct Pieces {
 /// Runs reorders and the primitive in the calling thread only: the threads are ours.
 class Run {
  public:
-  explicit Run(const Plan& plan) : plan_(plan), stream_(engine()) { omp_set_num_threads(1); }
-  ~Run() { omp_set_num_threads(before_); }
-  Run(const Run&) = delete;
-  Run& operator=(const Run&) = delete;
+  explicit Run(const Plan& plan) : plan_(plan), stream_(engine()) {}
 
   /// `data` in the form that the kernel wants, in `room` if that is another.
   dnnl::memory wanted(const Operand& operand, const float* data, void* room) const {
@@ -225,8 +235,8 @@ class Run {
 
  private:
   const Plan& plan_;
+  const OneThread alone_;
   mutable dnnl::stream stream_;
-  int before_ = omp_get_max_threads();
 };
 
 /// Images per call: the largest divisor of n that leaves at least so many slices for threads. Large
