@@ -1,8 +1,10 @@
 // Compiled training equals eager training for every model in the zoo, with all passes and with
-// each one left out.
+// each one left out: it is no farther from training in f64 than eager training in f32 is. (Rounding
+// flips a ReLU here and there, which deep networks that normalise few values amplify.)
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include <brim/brim.h>
@@ -16,24 +18,22 @@ struct Case {
   const char* model;
   Shape x;
   int steps;
-  // Other memory formats round differently, which flips a ReLU here and there; where few values are
-  // normalised that is seen.
-  double layout_tolerance = 1e-4;
 };
 
 using Weights = std::vector<Tensor>;
 
 Weights copies(const nn::Module& net) {
   Weights list;
-  for (const Tensor& p : net.parameters()) list.push_back(p.detach().clone());
-  for (const auto& [name, buffer] : net.named_buffers()) list.push_back(buffer.clone().to(f32));
+  for (const Tensor& p : net.parameters()) list.push_back(p.detach().clone().to(f64));
+  for (const auto& [name, buffer] : net.named_buffers()) list.push_back(buffer.clone().to(f64));
   return list;
 }
 
-double norm_of(const Tensor& t) { return std::sqrt(sum(t * t).to(f64).item()); }
+double norm_of(const Tensor& t) { return std::sqrt(sum(t * t).item()); }
 
 /// Trains from the same weights on the same batches; gives the weights before and after.
-std::pair<Weights, Weights> train(const Case& c, bool compiled, const std::string& passes) {
+std::pair<Weights, Weights> train(const Case& c, DType dtype, bool compiled,
+                                  const std::string& passes) {
   manual_seed(11);
   const auto net = nn::make_model(c.model, {.classes = 10});
   optim::SGD optimizer(net->named_parameters(), {.lr = 0.01, .momentum = 0.9});
@@ -46,8 +46,9 @@ std::pair<Weights, Weights> train(const Case& c, bool compiled, const std::strin
   };
   auto step = compile(body, {.passes = passes});
   const Weights before = copies(*net);
+  net->to(dtype);
   for (int i = 0; i < c.steps; ++i) {
-    const Tensor x = randn(c.x), y = randint(0, 10, {c.x[0]}, {.dtype = i64});
+    const Tensor x = randn(c.x).to(dtype), y = randint(0, 10, {c.x[0]}, {.dtype = i64});
     compiled ? step(x, y) : body(x, y);
   }
   EXPECT_EQ(step.stats().plans, compiled ? 1 : 0);
@@ -62,27 +63,29 @@ class Zoo : public testing::TestWithParam<Case> {
 };
 
 TEST_P(Zoo, CompiledEqualsEager) {
-  const auto [before, eager] = train(GetParam(), false, "");
+  const auto [before, exact] = train(GetParam(), f64, false, "");
+  const Weights eager = train(GetParam(), f32, false, "").second;
+  const auto distance = [&, &first = before, &want = exact](const Weights& got, size_t i) {
+    return norm_of(got[i] - want[i]) / (norm_of(want[i] - first[i]) + 1e-3);
+  };
+  double rounding = 0;  // of the eager step, in the worst tensor
+  for (size_t i = 0; i < eager.size(); ++i) rounding = std::max(rounding, distance(eager, i));
   std::vector<std::string> selections{"", "memory"};
   for (const plan::Pass& pass : plan::all_passes())
     selections.push_back("-" + std::string(pass.name));
   for (const std::string& passes : selections) {
-    const auto [start, compiled] = train(GetParam(), true, passes);
-    const bool exact = passes == "memory" || passes == "-layout";
-    const double tolerance = exact ? 1e-4 : GetParam().layout_tolerance;
-    for (size_t i = 0; i < eager.size(); ++i) {
-      const double change = norm_of(eager[i] - before[i]);
-      EXPECT_LE(norm_of(compiled[i] - eager[i]), tolerance * change + 1e-7)
+    const Weights compiled = train(GetParam(), f32, true, passes).second;
+    for (size_t i = 0; i < eager.size(); ++i)
+      EXPECT_LE(distance(compiled, i), 1e-5 + 4 * rounding)
           << "tensor " << i << " with --passes '" << passes << "'";
-    }
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Zoo,
                          testing::Values(Case{"tutorial-cnn", {4, 3, 32, 32}, 8},
                                          Case{"tutorial-cnn", {33, 3, 32, 32}, 3},
-                                         Case{"resnet18-cifar", {3, 3, 16, 16}, 2, 3e-2},
-                                         Case{"resnet18", {2, 3, 64, 64}, 2, 3e-2}),
+                                         Case{"resnet18-cifar", {3, 3, 16, 16}, 2},
+                                         Case{"resnet18", {2, 3, 64, 64}, 2}),
                          [](const auto& c) {
                            std::string name = c.param.model;
                            for (char& letter : name)
