@@ -122,6 +122,7 @@ struct Compiler::State {
         "[compile] the step does not do the same twice: {}; give what changes to the step as "
         "an input, or keep it in a tensor",
         differs);
+    last.program.progress = options.progress;
     auto plan = std::make_unique<Plan>(std::move(last), passes);
     BRIM_CHECK(plan->prepare(), CompileError,
                "[compile] the step changes the optimizer it uses; do so outside of it");

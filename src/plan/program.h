@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -41,6 +42,9 @@ struct Program {
     uint64_t count;
   };
   std::vector<Draws> draws;
+
+  /// Told by passes that take long how much is done; may be empty.
+  std::function<void(double fraction)> progress;
 
   Role role(const Storage& storage) const;
   /// True for tensors that nobody sees outside the step.

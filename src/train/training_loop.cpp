@@ -39,9 +39,15 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
   progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
   losses_.reset(at_.unreported);
   if (s_.options.compile && s_.options.devices.size() == 1)
-    compiled_.emplace(
-        [this](const Tensor& x, const Tensor& y) { return update(x, y); },
-        CompileOptions{.passes = s_.options.passes, .fall_back = true, .warn = s_.options.warn});
+    compiled_.emplace([this](const Tensor& x, const Tensor& y) { return update(x, y); },
+                      CompileOptions{.passes = s_.options.passes,
+                                     .fall_back = true,
+                                     .progress =
+                                         [this](double fraction) {
+                                           if (s_.options.stage)
+                                             s_.options.stage("measure layouts", fraction);
+                                         },
+                                     .warn = s_.options.warn});
 }
 
 Tensor TrainingLoop::update(const Tensor& x, const Tensor& y) {

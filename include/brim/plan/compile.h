@@ -42,6 +42,9 @@ struct CompileOptions {
   bool fall_back = false;
   /// Past so many plans of one step there is a warning, and the oldest ones go.
   int max_plans = 8;
+  /// Told how much is done while memory layouts are measured: seconds for a large network whose
+  /// layers this machine never timed before.
+  std::function<void(double fraction)> progress;
   /// Told one line each; empty: standard error.
   std::function<void(const std::string& line)> warn;
 };

@@ -70,7 +70,8 @@ struct TrainOptions {
   double tick_seconds = 0.1;  ///< between calls of `progress` without a report
   int64_t reports_per_epoch = 10;
   std::function<void(const Progress&)> progress;
-  /// How much is done of "open" (reading a tar) and "evaluate".
+  /// How much is done of "open" (reading a tar), "measure layouts" (by a compiled step, once on a
+  /// machine) and "evaluate".
   std::function<void(const char* stage, double fraction)> stage;
   std::function<void()> first_step;  ///< called before the first step begins
   /// Told what went wrong and is no end of the run: damaged checkpoints, a full disk.

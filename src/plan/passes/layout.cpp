@@ -153,6 +153,9 @@ class Layouts {
         if (std::find(a.formats.begin(), a.formats.end(), kFormats[f]) != a.formats.end() &&
             (f == 0 || can_be(static_cast<int>(i), kFormats[f])))
           mine[f] = a.elementwise ? 0 : costs_.of(*program_.launches[i], a, kFormats[f]);
+      if (program_.progress && costs_.measured() > 0)
+        program_.progress(static_cast<double>(i + 1) /
+                          static_cast<double>(program_.launches.size()));
     }
   }
 
