@@ -65,14 +65,14 @@ class TrainingCase:
     def is_cnn(self):
         return len(self.sample) == 3
 
-    def first_state(self):
-        """A new network's state; the same at each call."""
-        torch.manual_seed(0)
+    def first_state(self, draw=0):
+        """A new network's state; the same at each call with the same `draw`."""
+        torch.manual_seed(2 * draw)
         return {name: value.clone() for name, value in self.network().state_dict().items()}
 
-    def data(self):
-        """Random batches (x, y); the same at each call."""
-        generator = torch.Generator().manual_seed(1)
+    def data(self, draw=0):
+        """Random batches (x, y); the same at each call with the same `draw`."""
+        generator = torch.Generator().manual_seed(2 * draw + 1)
         x = torch.rand(self.batches, self.batch, *self.sample, generator=generator) * 2 - 1
         y = torch.randint(0, self.classes, (self.batches, self.batch), generator=generator)
         return x, y

@@ -45,8 +45,11 @@ def startup_line(result):
 
 
 def equality_line(result):
-    cells = (f"{mode} {result[mode]['distance']:.1e} ({result[mode]['tensor']})" for mode in ("eager", "compiled"))
-    return f"{result['case']:<24}{result['steps']} steps: {', '.join(cells)}"
+    def cell(way):
+        return " ".join(f"{distance:.1e}" for distance in result[way]["worst_of_draws"])
+
+    ways = f"eager {cell('eager')}; compiled {cell('compiled')}; PyTorch on other threads {cell('torch_itself')}"
+    return f"{result['case']:<24}{result['steps']} steps: {ways}"
 
 
 def verdict_table(report):

@@ -34,11 +34,11 @@ def compiled(function):
     return torch.compile(function, dynamic=False)
 
 
-def training_step(case, variant):
+def training_step(case, variant, draw=0):
     """-> (the step, which takes the next batch; the network)."""
     network = case.network()
-    network.load_state_dict(case.first_state())
-    x, y = case.data()
+    network.load_state_dict(case.first_state(draw))
+    x, y = case.data(draw)
     batches = list(zip(x.unbind(), y.unbind()))
     if variant.channels_last:
         network = network.to(memory_format=torch.channels_last)
