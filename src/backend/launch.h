@@ -32,6 +32,8 @@ class LaunchRecorder : public RecordingListener {
  public:
   virtual void launched(std::unique_ptr<Launch> launch) = 0;
   virtual Launch& last_launch() = 0;
+  /// Has the host's state put back when the recording ends, in whatever way.
+  virtual void at_end(std::function<void()> undo) = 0;
   /// What a launch keeps of one of its tensors.
   virtual Tensor kept(const Tensor& t) = 0;
 

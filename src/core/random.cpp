@@ -22,6 +22,10 @@ class SpinLock {
 };
 }  // namespace
 
+Generator::Generator(uint64_t seed) : state_{seed, 0} {
+  refuse_in_recording("Generator", "one made inside the step would end with it; make it before");
+}
+
 RandomKey Generator::next() {
   RandomKey key;
   {

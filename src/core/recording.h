@@ -20,6 +20,8 @@ class RecordingListener {
   virtual void drew(Generator& generator, const RandomKey& key) = 0;
   /// The gradient of a leaf is about to be replaced or, where `cleared`, was taken away.
   virtual void grad_changes(TensorImpl& leaf, bool cleared) = 0;
+  /// A view of `base` was made: what happens to the base matters to the plan.
+  virtual void viewed(TensorImpl& base) = 0;
   /// Something that a plan could not repeat. Throws CompileError, which names it and the cure.
   [[noreturn]] virtual void refuse(const char* op, const char* why) = 0;
 

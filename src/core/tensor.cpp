@@ -64,6 +64,8 @@ Tensor Tensor::alias(const Shape& shape, const Strides& strides, int64_t offset)
   impl->dtype = dtype();
   impl->contiguous = is_row_major(shape, strides);
   impl->storage = storage();
+  if (recording) [[unlikely]]
+    recording->viewed(*impl_);
   return Tensor(std::move(impl));
 }
 

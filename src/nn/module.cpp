@@ -181,10 +181,9 @@ Module& Module::requires_grad(bool on) {
 
 void Module::zero_grad(bool set_to_none) {
   for (Tensor& value : parameters()) {
-    Tensor grad = value.grad();
-    if (set_to_none || !grad.defined()) {
+    if (set_to_none) {
       value.zero_grad();
-    } else {
+    } else if (Tensor grad = value.grad(); grad.defined()) {
       const NoGrad guard;
       grad.zero_();
     }

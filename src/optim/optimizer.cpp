@@ -159,24 +159,33 @@ void Optimizer::make_states(Parameter& p, size_t count) {
 }
 
 void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
-  backend::Launch& launch = backend::launch_recorder()->last_launch();
+  backend::LaunchRecorder& recorder = *backend::launch_recorder();
+  backend::Launch& launch = recorder.last_launch();
   struct Seen {
     size_t member;
+    int64_t ahead;  // steps of it that the plan takes before this one
     std::vector<Storage*> states;
   };
   std::vector<Seen> seen;
   for (const size_t k : b.members) {
-    Seen s{k, {}};
-    for (const Tensor& t : groups_[g][k].state) s.states.push_back(t.storage().get());
+    Parameter& p = groups_[g][k];
+    Seen s{k, p.recorded++, {}};
+    for (const Tensor& t : p.state) s.states.push_back(t.storage().get());
     seen.push_back(std::move(s));
   }
+  recorder.at_end([this, g, members = b.members] {
+    for (const size_t k : members) groups_[g][k].recorded = 0;
+  });
   const StepKernel* kernel = &rule(g, b.step).kernel;
-  launch.refresh = [this, g, seen, kernel](backend::Launch& l) {
+  const std::weak_ptr<char> life = life_;
+  launch.refresh = [this, life, g, seen, kernel](backend::Launch& l) {
+    if (life.expired()) return false;
     const auto& group = groups_[g];
-    const int64_t step = group[seen.front().member].steps + 1;
+    const auto step_of = [&](const Seen& s) { return group[s.member].steps + s.ahead + 1; };
+    const int64_t step = step_of(seen.front());
     for (const Seen& s : seen) {  // load_state_dict may have replaced them
       const Parameter& p = group[s.member];
-      if (p.steps + 1 != step || p.state.size() != s.states.size()) return false;
+      if (step_of(s) != step || p.state.size() != s.states.size()) return false;
       for (size_t k = 0; k < s.states.size(); ++k)
         if (p.state[k].storage().get() != s.states[k]) return false;
     }
@@ -200,7 +209,7 @@ void Optimizer::step() {
       if (!grad.defined()) continue;
       const Device device = p.tensor.device();
       make_states(p, names.size());
-      Bucket& b = bucket(device, p.tensor.dtype(), p.steps + 1, used);
+      Bucket& b = bucket(device, p.tensor.dtype(), p.steps + p.recorded + 1, used);
       for (size_t k = 0; k < names.size(); ++k) {
         BRIM_CHECK(p.state[k].device() == device && p.state[k].dtype() == p.tensor.dtype(),
                    DeviceError,

@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "diag/span.h"
 #include "nn/modes.h"
+#include "ops/memory/copy.h"
 #include "plan/plan.h"
 
 namespace brim::plan {
@@ -74,6 +75,7 @@ struct Compiler::State {
   struct Entry {
     Signature signature;
     std::unique_ptr<Plan> plan;
+    Plan::Fit fit;  // when it was last asked
   };
 
   void warn(const std::string& line) const {
@@ -85,23 +87,25 @@ struct Compiler::State {
 
   /// A plan that fits and is prepared; made where there is none.
   Plan& plan_for(std::span<const Tensor> inputs, const Step& step) {
+    std::erase_if(entries, [&](Entry& e) {
+      if (!e.signature.fits(inputs)) return false;
+      e.fit = e.plan->prepare();
+      return e.fit == Plan::Fit::never;
+    });
     for (Entry& e : entries)
-      if (e.signature.fits(inputs)) {
-        if (e.plan->prepare()) return *e.plan;
-        e.plan = make(inputs, step);
-        return *e.plan;
-      }
+      if (e.signature.fits(inputs) && e.fit == Plan::Fit::fits) return *e.plan;
+    std::unique_ptr<Plan> made = make(inputs, step);
     if (entries.size() >= static_cast<size_t>(options.max_plans)) {
       if (!told_many)
-        warn(
-            fmt::format("[compile] a step was compiled for {} signatures; inputs of ever new "
-                        "shapes run no faster than eagerly, the oldest plans are dropped",
-                        entries.size()));
+        warn(fmt::format(
+            "[compile] a step was compiled for {} signatures (shapes, training modes of "
+            "modules, states of gradients); ever new ones run no faster than eagerly, "
+            "the oldest plans are dropped",
+            entries.size()));
       told_many = true;
       entries.erase(entries.begin());
     }
-    std::unique_ptr<Plan> made = make(inputs, step);
-    entries.push_back({signature_of(inputs), std::move(made)});
+    entries.push_back({signature_of(inputs), std::move(made), Plan::Fit::fits});
     return *entries.back().plan;
   }
 
@@ -124,7 +128,7 @@ struct Compiler::State {
         differs);
     last.program.progress = options.progress;
     auto plan = std::make_unique<Plan>(std::move(last), passes);
-    BRIM_CHECK(plan->prepare(), CompileError,
+    BRIM_CHECK(plan->prepare() == Plan::Fit::fits, CompileError,
                "[compile] the step changes the optimizer it uses; do so outside of it");
     ++stats.plans;
     stats.compile_ms += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -132,7 +136,6 @@ struct Compiler::State {
     stats.launches = static_cast<int64_t>(plan->program().launches.size());
     stats.eager_bytes = plan->program().eager_peak;
     stats.arena_bytes = static_cast<int64_t>(plan->memory().bytes);
-    newest = plan.get();
     return plan;
   }
 
@@ -148,16 +151,18 @@ struct Compiler::State {
     const bool dense = std::all_of(inputs.begin(), inputs.end(),
                                    [](const Tensor& t) { return t.is_contiguous(); });
     ++stats.replays;
-    if (dense) return plan.replay(inputs);
-    std::vector<Tensor> packed;
-    for (const Tensor& t : inputs) packed.push_back(t.detach().contiguous());
-    return plan.replay(packed);
+    if (dense && !plan.writes_into(inputs)) return plan.replay(inputs);
+    std::vector<Tensor> copies;
+    for (const Tensor& t : inputs) {
+      copies.push_back(Tensor::empty(t.shape(), t.dtype(), t.device()));
+      ops::copy_elements(t.detach(), copies.back());
+    }
+    return plan.replay(copies);
   }
 
   CompileOptions options;
   PassSelection passes;
   std::vector<Entry> entries;
-  const Plan* newest = nullptr;
   bool told_many = false;
   CompileStats stats;
   std::vector<Tensor> eager_results;
@@ -187,8 +192,8 @@ std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step
 std::string Compiler::explain() const {
   const State& s = *state_;
   if (!s.stats.fell_back.empty()) return "runs eagerly: " + s.stats.fell_back + "\n";
-  if (!s.newest) return "no plan yet: call the step\n";
-  return s.newest->explain();
+  if (s.entries.empty()) return "no plan yet: call the step\n";
+  return s.entries.back().plan->explain();
 }
 
 CompileStats Compiler::stats() const { return state_->stats; }

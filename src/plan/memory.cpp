@@ -44,6 +44,12 @@ int taken_over(const std::vector<Block>& blocks,
   if (result == index.end() || blocks[result->second].first != i || !covers_storage(y)) return -1;
   for (const Operand& o : operands) {
     const Tensor& x = *o.tensor;
+    // Another view of it would be read after its elements were overwritten.
+    if (std::any_of(operands.begin(), operands.end(), [&](const Operand& other) {
+          return !other.writes && other.tensor->storage() == x.storage() &&
+                 !same_view(*other.tensor, x);
+        }))
+      continue;
     const auto found = index.find(x.storage().get());
     if (!o.writes && found != index.end() && blocks[found->second].last == i && covers_storage(x) &&
         x.dtype() == y.dtype() && x.shape() == y.shape() && x.strides() == y.strides())

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include <brim/autograd/autograd.h>
+
 #include "autograd/node.h"
 #include "core/context.h"
 #include "core/runtime.h"
@@ -82,6 +84,10 @@ void Plan::allocate(bool share) {
       results_.emplace_back();
       continue;
     }
+    if (role == Role::kept) {
+      results_.emplace_back();
+      continue;
+    }
     if (role != Role::output) {
       results_.push_back(t.alias(t.shape(), t.strides(), t.offset()));
       continue;
@@ -96,21 +102,35 @@ void Plan::allocate(bool share) {
   }
 }
 
-bool Plan::prepare() {
+Plan::Fit Plan::prepare() {
   for (const Seen& s : seen_)
     if (s.impl->storage != s.storage ||
         (s.impl->autograd && s.impl->autograd->requires_grad) != s.requires_grad)
-      return false;
+      return Fit::never;
   for (const LeafGradient& g : gradients_) {
     if (g.cleared) continue;  // one that the step throws away may be any
     const Tensor now = g.leaf->autograd ? g.leaf->autograd->grad : Tensor();
     if (now.defined() != g.before.defined() ||
         (now.defined() && now.storage() != g.before.storage()))
-      return false;
+      return Fit::not_now;
   }
   for (Launch* launch : refreshed_)
-    if (!launch->refresh(*launch)) return false;
-  return true;
+    if (!launch->refresh(*launch)) return Fit::never;
+  return Fit::fits;
+}
+
+bool Plan::writes_into(std::span<const Tensor> inputs) const {
+  const auto overlap = [](const Storage& a, const Storage& b) {
+    const auto begin = [](const Storage& s) { return reinterpret_cast<uintptr_t>(s.data()); };
+    return begin(a) < begin(b) + b.bytes() && begin(b) < begin(a) + a.bytes();
+  };
+  for (const Tensor& t : inputs) {
+    for (const Ref<Storage>& s : written_)
+      if (overlap(*t.storage(), *s)) return true;
+    for (const auto& [s, twin] : kept_)
+      if (overlap(*t.storage(), *s)) return true;
+  }
+  return false;
 }
 
 /// Results that somebody still holds keep their values; others are overwritten.
@@ -128,6 +148,9 @@ void Plan::renew_results() {
     }
     r.storage->rebind(r.memory->data());
   }
+  // What a caller did to a handle (requires_grad) is not for the next one.
+  for (Tensor& t : results_)
+    if (t.defined() && t.impl()->autograd) t = over(t, t.storage());
 }
 
 std::span<const Tensor> Plan::replay(std::span<const Tensor> inputs) {
@@ -151,6 +174,11 @@ std::span<const Tensor> Plan::replay(std::span<const Tensor> inputs) {
     for (const auto& launch : program_.launches) launch->run(context);
   });
   for (Launch* launch : committed_) launch->commit();
+  // What others see stays theirs; the caller gets a copy.
+  const NoGrad guard;
+  for (size_t i = 0; i < results_.size(); ++i)
+    if (program_.role(*program_.outputs[i].storage()) == Role::kept)
+      results_[i] = program_.outputs[i].clone();
   for (const Ref<Storage>& s : written_) s->bump_version();
   for (const LeafGradient& g : gradients_)
     if (g.leaf->autograd && !g.leaf->autograd->grad.is_same(g.after))

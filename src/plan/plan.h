@@ -19,9 +19,15 @@ class Plan {
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  /// Whether what the plan was made for still holds: parameters in their places, gradients as the
-  /// step met them, the optimizer's state. Renews what changes from step to step.
-  bool prepare();
+  enum class Fit : uint8_t {
+    fits,     ///< and what changes from step to step is renewed
+    not_now,  ///< gradients are not as the step met them: summed into, or not there yet
+    never     ///< parameters or the optimizer's state are no longer those
+  };
+  /// Whether what the plan was made for holds.
+  Fit prepare();
+  /// Whether the step writes memory that an input shows.
+  bool writes_into(std::span<const Tensor> inputs) const;
   /// One step, after prepare(). `inputs`: row-major, of the recorded shapes. The results stay valid
   /// until the next call, and longer in the hands of others.
   std::span<const Tensor> replay(std::span<const Tensor> inputs);

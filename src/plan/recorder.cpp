@@ -1,5 +1,6 @@
 #include "plan/recorder.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "autograd/node.h"
@@ -44,7 +45,11 @@ class Recorder final : public backend::LaunchRecorder {
     inputs_.clear();
     recording = nullptr;
     // Whoever still holds a tensor of the step must not read memory that is not there.
-    for (const auto& [storage, twin] : twins_) back(*storage);
+    try {
+      for (const auto& [storage, twin] : twins_) back(*storage);
+    } catch (
+        const Error&) {  // out of memory: the error that ended the recording is the one to tell
+    }
   }
 
   std::span<const Tensor> inputs() const { return inputs_; }
@@ -65,19 +70,27 @@ class Recorder final : public backend::LaunchRecorder {
   }
 
   void drew(Generator& generator, const RandomKey& key) override {
-    for (Drawn& d : drawn_)
-      if (d.generator == &generator) {
-        ++d.count;
-        return;
-      }
-    drawn_.push_back({&generator, key, 1});
+    const auto known = std::find_if(drawn_.begin(), drawn_.end(),
+                                    [&](const Drawn& d) { return d.generator == &generator; });
+    if (known != drawn_.end())
+      ++known->count;
+    else
+      drawn_.push_back({&generator, key, 1});
+    for (const Drawn& d : drawn_)
+      if (d.generator != &generator && d.holds(key))
+        refuse("a second generator of the same seed",
+               "their numbers could not be told apart; seed them differently");
   }
 
   void grad_changes(TensorImpl& leaf, bool cleared) override {
+    if (leaf.storage->recorded) return;  // made by the step, so it ends with it
     const auto [at, fresh] = leaves_.try_emplace(&leaf, gradients_.size());
     if (!fresh) return;
     gradients_.push_back({Ref<TensorImpl>(&leaf), gradient_of(leaf), {}, cleared});
   }
+
+  void viewed(TensorImpl& base) override { note_seen(base); }
+  void at_end(std::function<void()> undo) override { undo_.push_back(std::move(undo)); }
 
   void refuse(const char* op, const char* why) override {
     raise<CompileError>("[compile] {} inside a compiled step: {}", op, why);
@@ -101,8 +114,7 @@ class Recorder final : public backend::LaunchRecorder {
   Tensor kept(const Tensor& t) override {
     const Ref<Storage>& storage = t.storage();
     if (!storage->recorded) {
-      const bool requires_grad = t.impl()->autograd && t.impl()->autograd->requires_grad;
-      result_.seen.push_back({Ref<TensorImpl>(t.impl()), storage, requires_grad});
+      note_seen(*t.impl());
       return with_storage(t, storage);
     }
     const auto twin = twins_.find(storage.get());
@@ -122,8 +134,10 @@ class Recorder final : public backend::LaunchRecorder {
       outputs.push_back(kept(t));
     }
     results.clear();
-    for (LeafGradient& g : gradients_)
-      if (!g.cleared || keep_gradients) g.after = gradient_of(*g.leaf);
+    for (LeafGradient& g : gradients_) {
+      Tensor now = gradient_of(*g.leaf);
+      if (!g.cleared || keep_gradients || (now.defined() && !used(now))) g.after = std::move(now);
+    }
     result_.gradients = gradients_;
     for (LeafGradient& g : result_.gradients)
       if (g.cleared) g.before = {};
@@ -151,12 +165,35 @@ class Recorder final : public backend::LaunchRecorder {
     Generator* generator;
     RandomKey first;
     uint64_t count;
+    bool holds(const RandomKey& key) const {
+      return key.seed == first.seed && key.offset >= first.offset &&
+             key.offset - first.offset < count;
+    }
   };
+
+  void note_seen(TensorImpl& impl) {
+    if (impl.storage->recorded) return;
+    const bool requires_grad = impl.autograd && impl.autograd->requires_grad;
+    result_.seen.push_back({Ref<TensorImpl>(&impl), impl.storage, requires_grad});
+  }
+
+  /// Whether a launch uses the gradient for more than to add to it.
+  bool used(const Tensor& gradient) const {
+    const auto twin = twins_.find(gradient.storage().get());
+    if (twin == twins_.end()) return false;
+    for (const auto& launch : result_.program.launches) {
+      bool reads = false, writes = false;
+      for (const Operand& o : launch->operands())
+        if (o.tensor->defined() && o.tensor->storage() == twin->second)
+          (o.writes ? writes : reads) = true;
+      if (reads && !writes) return true;
+    }
+    return false;
+  }
 
   void note_draw(Launch& launch, const RandomKey& key) {
     for (const Drawn& d : drawn_)
-      if (key.seed == d.first.seed && key.offset >= d.first.offset &&
-          key.offset - d.first.offset < d.count) {
+      if (d.holds(key)) {
         launch.draw = {d.generator, key.offset - d.first.offset};
         return;
       }
@@ -167,6 +204,8 @@ class Recorder final : public backend::LaunchRecorder {
     for (const LeafGradient& g : gradients_)
       if (g.leaf->autograd) g.leaf->autograd->grad = g.before;
     gradients_.clear();
+    for (const auto& undo : undo_) undo();
+    undo_.clear();
     const RecordingPause now;
     for (const Drawn& d : drawn_) d.generator->set_state(d.first);
   }
@@ -187,6 +226,7 @@ class Recorder final : public backend::LaunchRecorder {
   int64_t live_ = 0, peak_ = 0;
   std::unordered_map<TensorImpl*, size_t> leaves_;
   std::vector<LeafGradient> gradients_;
+  std::vector<std::function<void()>> undo_;
   std::vector<Drawn> drawn_;
 };
 

@@ -112,6 +112,22 @@ TEST(FuseElementwise, StepsAroundWhatIsNotDenseOrAlike) {
     expect_equal(body, rand({4, 5}), 1e-6);
 }
 
+TEST(FuseElementwise, OtherViewsOfWhatItWrites) {
+  const Tensor v = rand({300000}), c = rand({1});
+  expect_equal(
+      [&](const Tensor& in) {
+        Tensor x = in.clone();
+        const Tensor y = v * x.select(0, 0);
+        x.add_(y);
+        return x;
+      },
+      rand({300000}), 1e-6);
+  expect_equal([&](const Tensor& x) { return (x * 2).reshape({}) + c; }, rand({1}), 1e-6);
+  expect_equal(
+      [](const Tensor& x) { return logical_or(logical_and(x > 0.5, x < 0.9), x > 0.2).to(f32); },
+      rand({100}));
+}
+
 TEST(FuseElementwise, WritesOfOthersTensors) {
   Tensor total = zeros({64}), reference = zeros({64});
   auto step = compile([&](const Tensor& x) {
@@ -154,6 +170,13 @@ TEST(Memory, ElementwiseResultsTakeThePlaceOfWhatEnds) {
   const MemoryPlan plan = plan_memory(p, true);
   EXPECT_EQ(plan.in_place, 2);
   EXPECT_LE(plan.bytes, 512u);
+  // Another view of the input is read after its first elements were written.
+  expect_equal(
+      [](const Tensor& x) {
+        const Tensor h = matmul(x, x);
+        return sum(h + h.t(), {0}) + sum(h * h.select(0, 0).select(0, 3));
+      },
+      rand({64, 64}), 1e-1);
   const Body kept = [](const Tensor& x) {
     const Tensor a = exp(x), b = sin(a);  // a is used later, b ends with the product
     return sum(b * a.t());

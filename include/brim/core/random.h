@@ -16,7 +16,7 @@ struct RandomKey {
 /// Hands out the keys of successive draws. Thread-safe.
 class Generator {
  public:
-  explicit Generator(uint64_t seed = 0) : state_{seed, 0} {}
+  explicit Generator(uint64_t seed = 0);
   RandomKey next();
   void manual_seed(uint64_t seed);
   RandomKey state() const;  ///< what the next call of next() would return

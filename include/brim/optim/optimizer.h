@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -72,6 +73,7 @@ class Optimizer {
     std::string name;
     Tensor tensor;
     int64_t steps = 0;
+    int64_t recorded = 0;       // steps noted by the recording that is going on
     std::vector<Tensor> state;  // in the order of state_names()
   };
   struct Field {
@@ -115,7 +117,8 @@ class Optimizer {
 
   const char* kind_;
   std::vector<std::vector<Parameter>> groups_;
-  std::vector<Bucket> buckets_;  // kept between steps for their memory
+  std::vector<Bucket> buckets_;                            // kept between steps for their memory
+  std::shared_ptr<char> life_ = std::make_shared<char>();  // plans see by it that this one ended
 };
 
 }  // namespace brim::optim

@@ -2,6 +2,10 @@
 // goes, and its readers take the first one's result.
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <unordered_map>
+#include <vector>
+
 #include "plan/pass.h"
 
 namespace brim::plan {
@@ -41,40 +45,58 @@ bool same_inputs(const Launch& a, const Launch& b) {
   return true;
 }
 
-void replace_storage(Program& program, const Ref<Storage>& from, const Ref<Storage>& to) {
-  for (const auto& launch : program.launches)
-    if (launch)
-      for (const Operand& o : launch->operands())
-        if (o.tensor->defined() && o.tensor->storage() == from) o.tensor->impl()->storage = to;
+using Replaced = std::unordered_map<const Storage*, Ref<Storage>>;
+
+void replace_storages(const Launch& launch, const Replaced& replaced) {
+  for (const Operand& o : launch.operands()) {
+    if (!o.tensor->defined()) continue;
+    const auto found = replaced.find(o.tensor->storage().get());
+    if (found != replaced.end()) o.tensor->impl()->storage = found->second;
+  }
 }
 
-/// Drops one repeated launch; false if there is none.
-bool drop_one(Program& program) {
-  const Uses uses(program);
-  for (size_t first = 0; first < program.launches.size(); ++first) {
-    const Launch& a = *program.launches[first];
-    if (!pure(program, uses, a)) continue;
-    for (size_t second = first + 1; second < program.launches.size(); ++second) {
-      const Launch& b = *program.launches[second];
-      if (!is(b, a.name()) || !a.same_options(b) || !same_inputs(a, b) || !pure(program, uses, b) ||
-          !inputs_hold(uses, a, static_cast<int>(first), static_cast<int>(second)))
-        continue;
-      const std::unique_ptr<Launch> gone = std::move(program.launches[second]);
-      for (size_t i = 0; i < a.operands().size(); ++i)
-        if (a.operands()[i].writes && a.operand(i).defined())
-          replace_storage(program, gone->operand(i).storage(), a.operand(i).storage());
-      program.compact();
-      return true;
-    }
-  }
-  return false;
+/// Equal for launches that may be the same.
+size_t hash_of(const Launch& launch) {
+  size_t hash = std::hash<std::string_view>()(launch.name());
+  for (const Operand& o : launch.operands())
+    if (!o.writes && o.tensor->defined())
+      hash = hash * 31 + std::hash<const void*>()(o.tensor->storage().get());
+  return hash;
 }
 
 }  // namespace
 
 std::string common_subexpressions(Program& program) {
+  // A snapshot is enough: only launches go that nobody else writes after.
+  const Uses uses(program);
+  std::unordered_multimap<size_t, int> earlier;  // by hash
+  Replaced replaced;
+  std::vector<std::unique_ptr<Launch>> gone;  // until the end: their storages are keys
   int dropped = 0;
-  while (drop_one(program)) ++dropped;
+  for (size_t i = 0; i < program.launches.size(); ++i) {
+    const Launch& launch = *program.launches[i];
+    const bool repeats = pure(program, uses, launch);
+    replace_storages(launch, replaced);
+    if (!repeats) continue;
+    const size_t hash = hash_of(launch);
+    const auto [begin, end] = earlier.equal_range(hash);
+    const auto same = std::find_if(begin, end, [&](const auto& entry) {
+      const Launch& first = *program.launches[static_cast<size_t>(entry.second)];
+      return is(launch, first.name()) && first.same_options(launch) && same_inputs(first, launch) &&
+             inputs_hold(uses, first, entry.second, static_cast<int>(i));
+    });
+    if (same == end) {
+      earlier.emplace(hash, static_cast<int>(i));
+      continue;
+    }
+    const Launch& first = *program.launches[static_cast<size_t>(same->second)];
+    for (size_t k = 0; k < first.operands().size(); ++k)
+      if (first.operands()[k].writes && first.operand(k).defined())
+        replaced[launch.operand(k).storage().get()] = first.operand(k).storage();
+    gone.push_back(std::move(program.launches[i]));
+    ++dropped;
+  }
+  program.compact();
   return dropped ? fmt::format("dropped {} launches that repeat others", dropped) : "";
 }
 

@@ -48,11 +48,13 @@ class Group {
         (y.shape() != shape_ || y.strides() != strides_ || l.dtype() != dtype_))
       return false;
     if (members_.size() >= static_cast<size_t>(Chain::kMostRegisters / 3)) return false;
-    // A single element that the chain itself writes would have to be spread first.
-    for (const Operand& o : l.operands())
-      if (o.tensor->numel() == 1 && y.numel() != 1)
-        for (const int w : uses_.writers(*o.tensor))
-          if (contains(w)) return false;
+    // What the chain writes may be read as just that: another view of it (a single element, spread
+    // over all) would have to be read before or after as a whole.
+    if (!agrees(l, l)) return false;
+    for (const int m : members_) {
+      const Launch& other = *program_.launches[static_cast<size_t>(m)];
+      if (!agrees(l, other) || !agrees(other, l)) return false;
+    }
     members_.push_back(index);
     shape_ = y.shape();
     strides_ = y.strides();
@@ -98,6 +100,13 @@ class Group {
     for (size_t i = 0; i < list.size(); ++i)
       if (same_view(list[i], t)) return i;
     return std::nullopt;
+  }
+  /// Whether `reader` sees the result of `writer` only as the same view, or not at all.
+  static bool agrees(const Launch& reader, const Launch& writer) {
+    const Tensor& y = *writer.operands().back().tensor;
+    return std::all_of(reader.operands().begin(), reader.operands().end(), [&](const Operand& o) {
+      return o.tensor->storage() != y.storage() || same_view(*o.tensor, y);
+    });
   }
   bool contains(int index) const {
     return std::find(members_.begin(), members_.end(), index) != members_.end();

@@ -62,8 +62,8 @@ void chain(const Context&, std::span<const Tensor> in, std::span<Tensor> out, co
 }
 
 const bool registered = [] {
-  for (const DType d : {DType::f32, DType::f64, DType::f16, DType::bf16, DType::i64, DType::i32})
-    backend::register_kernel("elementwise_chain", DeviceKind::cpu, d, &chain);
+  for (int d = 0; d < kDTypeCount; ++d)
+    backend::register_kernel("elementwise_chain", DeviceKind::cpu, static_cast<DType>(d), &chain);
   return true;
 }();
 
