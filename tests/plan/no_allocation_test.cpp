@@ -86,7 +86,7 @@ void expect_for_model(nn::Module& net, const Shape& shape) {
 }
 
 TEST(NoAllocation, TutorialCnn) {
-  for (const int64_t n : {4, 64})
+  for (const int64_t n : {4, 64, 128})
     expect_for_model(*nn::make_model("tutorial-cnn", {}), {n, 3, 32, 32});
 }
 
@@ -95,7 +95,7 @@ TEST(NoAllocation, Mlp) {
   net.add<nn::Linear>("fc1", {.in = 784, .out = 128});
   net.add<nn::ReLU>("relu");
   net.add<nn::Linear>("fc2", {.in = 128, .out = 10});
-  for (const int64_t n : {8, 128}) expect_for_model(net, {n, 784});
+  for (const int64_t n : {8, 64, 128, 256}) expect_for_model(net, {n, 784});
 }
 
 }  // namespace

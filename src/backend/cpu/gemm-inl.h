@@ -1,5 +1,5 @@
 // Register tiles of matrix products, compiled once per instruction set: what gemm and the fused
-// kernels of fully connected layers are made of. No tile packs its operands.
+// kernels of fully connected layers are made of.
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -11,6 +11,7 @@
 #define BRIM_BACKEND_CPU_GEMM_INL_H
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
@@ -110,6 +111,57 @@ HWY_INLINE void broadcast_tile(int64_t k, const T* HWY_RESTRICT a, int64_t row, 
   }
 }
 
+constexpr int64_t kFar = 64;  // k from which a tile takes longer than C's way to the L1 cache
+
+/// The tiles of a block of A that is `rows` high, against one panel of B; tiles of A are `tile`
+/// elements apart, their rows and columns `row` and `col`.
+template <class T, int V>
+void broadcast_rows(int64_t rows, int64_t k, const T* a, int64_t tile, int64_t row, int64_t col,
+                    const T* b, int64_t ldb, bool accumulate, T* c, int64_t ldc, int64_t columns) {
+  for (; rows >= kRows; rows -= kRows, a += tile, c += kRows * ldc) {
+    if (k >= kFar)
+      for (int64_t r = 0; r < std::min<int64_t>(kRows, rows); ++r)
+        for (int64_t i = 0; i < columns; i += 64 / static_cast<int64_t>(sizeof(T)))
+          hwy::Prefetch(c + r * ldc + i);
+    broadcast_tile<T, kRows, V>(k, a, row, col, b, ldb, accumulate, c, ldc, columns);
+  }
+  switch (rows) {
+    case 5:
+      return broadcast_tile<T, 5, V>(k, a, row, col, b, ldb, accumulate, c, ldc, columns);
+    case 4:
+      return broadcast_tile<T, 4, V>(k, a, row, col, b, ldb, accumulate, c, ldc, columns);
+    case 3:
+      return broadcast_tile<T, 3, V>(k, a, row, col, b, ldb, accumulate, c, ldc, columns);
+    case 2:
+      return broadcast_tile<T, 2, V>(k, a, row, col, b, ldb, accumulate, c, ldc, columns);
+    case 1:
+      return broadcast_tile<T, 1, V>(k, a, row, col, b, ldb, accumulate, c, ldc, columns);
+    default:
+      return;
+  }
+}
+
+/// The same for any number of columns up to kVecs vectors.
+template <class T>
+void broadcast_panel(int64_t rows, int64_t k, const T* a, int64_t tile, int64_t row, int64_t col,
+                     const T* b, int64_t ldb, bool accumulate, T* c, int64_t ldc, int64_t columns) {
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  const auto run = [&]<int V>(std::integral_constant<int, V>) {
+    broadcast_rows<T, V>(rows, k, a, tile, row, col, b, ldb, accumulate, c, ldc, columns);
+  };
+  static_assert(kVecs == 3 || kVecs == 4);
+  switch ((columns + lanes - 1) / lanes) {
+    case 4:
+      return run(std::integral_constant<int, kVecs>());
+    case 3:
+      return run(std::integral_constant<int, 3>());
+    case 2:
+      return run(std::integral_constant<int, 2>());
+    default:
+      return run(std::integral_constant<int, 1>());
+  }
+}
+
 /// to[i] = the sum of v[i]'s lanes, for four vectors at once where the target has shuffles for it.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void store_sums(D d, hn::Vec<D> v0, hn::Vec<D> v1, hn::Vec<D> v2, hn::Vec<D> v3, T* to) {
@@ -145,6 +197,7 @@ HWY_INLINE void store_sums(D d, hn::Vec<D> v0, hn::Vec<D> v1, hn::Vec<D> v2, hn:
 }
 
 /// sums[r * S + s] = A's row r times B's column s along contiguous k, for R rows and S columns.
+/// `sums` has room for a multiple of four.
 template <class T, int R, int S>
 HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b,
                          int64_t ldb, T* HWY_RESTRICT sums) {
@@ -178,12 +231,12 @@ HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const 
       for (int r = 0; r < R; ++r) acc[r * S + s] = hn::MulAdd(x[r], w, acc[r * S + s]);
     }
   }
-  constexpr int kQuads = R * S / 4 * 4;
+  // All sums in the same order, wherever in a tile they are: fours, the last filled up.
   HWY_UNROLL(32)
-  for (int i = 0; i < kQuads; i += 4)
-    store_sums(d, acc[i], acc[i + 1], acc[i + 2], acc[i + 3], sums + i);
-  HWY_UNROLL(32)
-  for (int i = kQuads; i < R * S; ++i) sums[i] = hn::GetLane(hn::SumOfLanes(d, acc[i]));
+  for (int i = 0; i < R * S; i += 4) {
+    const auto at = [&](int j) HWY_ATTR { return j < R * S ? acc[j] : hn::Zero(d); };
+    store_sums(d, at(i), at(i + 1), at(i + 2), at(i + 3), sums + i);
+  }
 }
 
 /// Dot tiles of R rows over columns [begin, end): store(j, count, sums) gets `count` columns from j

@@ -1,6 +1,5 @@
 // Matrix product on the CPU: C = A B (+ C), any strides for A and B, so that transposed views need
-// no copies. Large f32 products go to oneDNN; small ones, where its call costs more than the work,
-// and f64 to own kernels.
+// no copies beforehand. Allocates nothing.
 #pragma once
 
 #include <cstdint>
