@@ -47,7 +47,8 @@ class LayoutCosts {
   /// Seconds of copying a tensor of this shape and dtype from one format to another.
   double of_conversion(const Shape& shape, DType dtype, Device device, MemoryFormat from,
                        MemoryFormat to);
-  /// Writes the file if something was measured. No error: the next run measures again.
+  /// Writes the file if something was measured, with what others have added to it meanwhile. No
+  /// error: the next run measures again.
   void save() const;
 
   int measured() const { return measured_; }
@@ -55,7 +56,6 @@ class LayoutCosts {
 
  private:
   using Times = std::map<std::string, double>;  // by launch
-  bool load(std::string& why);
   double measure(Launch& launch);
 
   std::string path_, machine_;

@@ -1,10 +1,13 @@
 // Times of launches in each memory format, and the file that keeps them.
 #include <brim/core/threads.h>
 #include <brim/version.h>
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -12,6 +15,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #if BRIM_HAVE_DNNL
 #include <oneapi/dnnl/dnnl_version.h>
@@ -112,26 +116,19 @@ class Borrowed {
   std::vector<Tensor> before_;
 };
 
-}  // namespace
+using Machines = std::map<std::string, std::map<std::string, double>>;
 
-LayoutCosts::LayoutCosts() : LayoutCosts(cache_path()) {}
-
-LayoutCosts::LayoutCosts(std::string path) : path_(std::move(path)), machine_(machine()) {
-  std::string why;
-  if (path_.empty() || load(why)) return;
-  times_.clear();
-  warn(fmt::format("{}: {}; measuring again", path_, why));
-}
-
-bool LayoutCosts::load(std::string& why) {
+/// Adds the file's times to `all`. False, and `why`, if it cannot be trusted; a file that is not
+/// there has none.
+bool read_times(const std::string& path, Machines& all, std::string& why) {
   std::error_code error;
-  if (!fs::exists(path_, error)) return true;
+  if (!fs::exists(path, error)) return true;
   constexpr uintmax_t kMostBytes = 32 << 20;
-  if (!fs::is_regular_file(path_, error) || fs::file_size(path_, error) > kMostBytes || error) {
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMostBytes || error) {
     why = "not a file of times";
     return false;
   }
-  std::ifstream file(path_);
+  std::ifstream file(path);
   const Json root = Json::parse(file, nullptr, false);
   const auto damaged = [&](const char* what) {
     why = what;
@@ -150,27 +147,82 @@ bool LayoutCosts::load(std::string& why) {
       const double value = seconds.get<double>();
       if (!(value >= 0 && value < kLongest) || ++count > kMostTimes)
         return damaged("a time cannot be");
-      times_[name][key] = value;
+      all[name][key] = value;
     }
   }
   return true;
 }
 
+/// Keeps other threads and processes from writing the file at the same time. Where that cannot be,
+/// or somebody holds the lock for long, it does nothing: at worst times are measured again.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path)
+      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)) {
+    constexpr int kTries = 200;
+    for (int i = 0; file_ >= 0 && i < kTries; ++i) {
+      if (flock(file_, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  ~FileLock() {
+    if (file_ >= 0) close(file_);
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int file_;
+};
+
+/// Written beside its place under a name of its own and renamed, so that readers see all of it or
+/// nothing. False if that failed.
+bool replace_file(const std::string& path, const std::string& text) {
+  std::string beside = path + ".XXXXXX";
+  const int file = mkstemp(beside.data());
+  if (file < 0) return false;
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = write(file, text.data() + done, text.size() - done);
+    if (n > 0)
+      done += static_cast<size_t>(n);
+    else if (n == 0 || errno != EINTR)
+      break;
+  }
+  std::error_code error;
+  const bool written = (close(file) == 0) && done == text.size();
+  if (written) fs::rename(beside, path, error);
+  if (written && !error) return true;
+  fs::remove(beside, error);
+  return false;
+}
+
+}  // namespace
+
+LayoutCosts::LayoutCosts() : LayoutCosts(cache_path()) {}
+
+LayoutCosts::LayoutCosts(std::string path) : path_(std::move(path)), machine_(machine()) {
+  std::string why;
+  if (path_.empty() || read_times(path_, times_, why)) return;
+  times_.clear();
+  warn(fmt::format("{}: {}; measuring again", path_, why));
+}
+
 void LayoutCosts::save() const {
   if (measured_ == 0 || path_.empty()) return;
-  const Json root{{"version", kVersion}, {"machines", times_}};
   std::error_code error;
   fs::create_directories(fs::path(path_).parent_path(), error);
-  // Written beside its place and renamed, so that readers see all of it or nothing.
-  const std::string beside = fmt::format("{}.{}", path_, getpid());
-  std::ofstream file(beside);
-  file << root.dump(1) << '\n';
-  file.close();
-  if (file) fs::rename(beside, path_, error);
-  if (!file || error) {
-    fs::remove(beside, error);
+  const FileLock lock(path_ + ".lock");
+  // What other runs have measured since the file was read stays.
+  Machines all = times_, found;
+  std::string why;
+  if (!read_times(path_, found, why)) found.clear();
+  for (auto& [machine, times] : found) all[machine].merge(times);
+  size_t count = 0;
+  for (const auto& [machine, times] : all) count += times.size();
+  const Json root{{"version", kVersion}, {"machines", count <= kMostTimes ? all : times_}};
+  if (!replace_file(path_, root.dump(1) + '\n'))
     warn(fmt::format("cannot write {}; the next run measures again", path_));
-  }
 }
 
 double LayoutCosts::measure(Launch& launch) {

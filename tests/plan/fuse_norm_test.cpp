@@ -122,5 +122,34 @@ TEST(FuseNorm, SumWithItself) {
       0, 0);
 }
 
+TEST(FuseNorm, BiasWrittenBeforeTheGradient) {
+  expect_equal(
+      [](Net& n, const Tensor& x) {
+        const Tensor y = relu(n.norm(x, 1));
+        const NoGrad guard;
+        n.b1.detach().mul_(full({4}, -3));
+        return y;
+      },
+      1, 1);
+  expect_equal(
+      [](Net& n, const Tensor& x) {
+        const Tensor y = relu(n.norm(x, 1) + x);
+        const NoGrad guard;
+        n.b1.detach().mul_(full({4}, -3));
+        return y;
+      },
+      1, 1);
+  expect_equal(
+      [](Net& n, const Tensor& x) {
+        const Tensor y = n.norm(x, 1);
+        {
+          const NoGrad guard;
+          n.b1.detach().mul_(full({4}, -3));
+        }
+        return relu(y);
+      },
+      0, 1);
+}
+
 }  // namespace
 }  // namespace brim

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include <brim/brim.h>
 
@@ -151,6 +152,57 @@ TEST_F(LayoutTest, WorksWithoutACache) {
   const auto compiled = Net().results(true, &explain);
   (void)testing::internal::GetCapturedStderr();
   expect_close(compiled, Net().results(false), explain);
+}
+
+double copy_time(LayoutCosts& costs, int64_t channels) {
+  return costs.of_conversion({1, channels, 2, 2}, f32, Device::cpu(), MemoryFormat::nchw,
+                             MemoryFormat::nhwc);
+}
+
+TEST_F(LayoutTest, RunsAtOnceKeepEachOthersTimes) {
+  LayoutCosts first, second;
+  const double a = copy_time(first, 2), b = copy_time(second, 3);
+  first.save();
+  second.save();
+  LayoutCosts third;
+  EXPECT_EQ(copy_time(third, 2), a);
+  EXPECT_EQ(copy_time(third, 3), b);
+  EXPECT_EQ(third.measured(), 0);
+}
+
+TEST_F(LayoutTest, DamageMeanwhileIsNotTakenOver) {
+  LayoutCosts costs;
+  const double a = copy_time(costs, 2);
+  fs::create_directories(file().parent_path());
+  std::ofstream(file()) << R"({"version": 1, "machines": {"m": {"good": 1, "k": -1}}})";
+  costs.save();
+  std::ifstream in(file());
+  const std::string text((std::istreambuf_iterator<char>(in)), {});
+  EXPECT_EQ(text.find("good"), std::string::npos) << text;
+  LayoutCosts after;
+  EXPECT_EQ(copy_time(after, 2), a);
+  EXPECT_EQ(after.measured(), 0);
+}
+
+TEST_F(LayoutTest, ThreadsWriteTheFileAtOnce) {
+  constexpr int kThreads = 8;
+  testing::internal::CaptureStderr();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i)
+    threads.emplace_back([i] {
+      for (int round = 0; round < 5; ++round) {
+        LayoutCosts costs;
+        (void)copy_time(costs, 1 + kThreads * round + i);
+        costs.save();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  LayoutCosts costs;
+  for (int64_t c = 1; c <= kThreads * 5; ++c) (void)copy_time(costs, c);
+  EXPECT_EQ(costs.measured(), 0);
+  for (const auto& entry : fs::directory_iterator(file().parent_path()))
+    EXPECT_TRUE(entry.path() == file() || entry.path() == file().string() + ".lock") << entry;
 }
 
 }  // namespace

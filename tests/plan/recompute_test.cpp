@@ -5,6 +5,10 @@
 
 #include <brim/brim.h>
 
+#include "plan/memory.h"
+#include "plan/pass.h"
+#include "plan/recorder.h"
+
 namespace brim {
 namespace {
 
@@ -63,6 +67,68 @@ TEST(Recompute, LeavesSmallTensorsAlone) {
   std::string explain;
   (void)net.run("-layout", &stats, &explain);
   EXPECT_EQ(explain.find("batch_norm_relu_again"), std::string::npos) << explain;
+}
+
+/// Launches of a step after the passes up to recompute, and what recompute says.
+std::string recomputed(const std::function<Tensor(const Tensor&)>& body, const Tensor& x,
+                       size_t* before, size_t* after) {
+  const plan::Step step = [&](std::span<const Tensor> in) {
+    const NoGrad guard;
+    return std::vector<Tensor>{body(in[0])};
+  };
+  plan::Program program = plan::record(step, {&x, 1}, false).program;
+  plan::fuse_norm(program);
+  *before = plan_memory(program, true).bytes;
+  const size_t launches = program.launches.size();
+  const std::string text = plan::recompute(program);
+  *after = plan_memory(program, true).bytes;
+  EXPECT_EQ(text.empty(), program.launches.size() == launches) << text;
+  return text;
+}
+
+/// A normalised x of 4 MB, used before and after `between`.
+Tensor used_twice(const Tensor& x, const std::function<Tensor()>& between) {
+  const Tensor y = relu(batch_norm(x, {}, {}, {}, {}, {.training = true}));
+  const Tensor early = sum(y);
+  const Tensor other = between();
+  const Tensor late = sum(y);
+  return early + other + late + sum(x);
+}
+
+TEST(Recompute, ResultsInPlaceOfOthersTakeNoMemory) {
+  const Tensor x = empty({4, 16, 128, 128}), a = empty({1024, 2}), b = empty({2, 2560});
+  size_t before = 0, after = 0;
+  const auto body = [&](const Tensor& in) {
+    const Tensor wide = matmul(a, b), wide2 = matmul(a, b);  // 20 MB: the peak
+    const Tensor most = sum(wide) + sum(wide2);
+    return most + used_twice(in, [&] { return sum(exp(matmul(a, b))); });  // 14 MB
+  };
+  EXPECT_EQ(recomputed(body, x, &before, &after), "");
+  EXPECT_EQ(before, after);
+}
+
+TEST(Recompute, NotWhereAnotherPeakIsAsHigh) {
+  const Tensor x = empty({4, 16, 128, 128}), a = empty({1024, 2}), b = empty({2, 2560});
+  size_t before = 0, after = 0;
+  int64_t size = 0;
+  Tensor small = empty({16});
+  const auto body = [&](const Tensor& in) {
+    const Tensor first = used_twice(in, [&] { return sum(matmul(a, b)); });
+    const Tensor u = empty({size}), v = softmax(u, 0), w = softmax(small, 0);
+    return first + sum(u) + sum(v) + sum(w);
+  };
+  EXPECT_NE(recomputed(body, x, &before, &after), "");
+  EXPECT_LT(after, before);
+  // Now u and v together are a little smaller than the peak that could be lowered, to larger.
+  const auto half = static_cast<int64_t>(before / 2 / sizeof(float));
+  for (const int64_t n : {16, 32}) {
+    small = empty({n});
+    for (size = half - 128; size <= half + 128; size += 16) {
+      const std::string text = recomputed(body, x, &before, &after);
+      EXPECT_EQ(after < before, !text.empty()) << size << ": " << text;
+    }
+  }
+  EXPECT_EQ(before, after);
 }
 
 }  // namespace

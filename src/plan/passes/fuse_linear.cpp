@@ -208,13 +208,20 @@ Folded find_step(const Program& program, const Uses& uses, const Layer& layer) {
         !program.temporary(db))
       return {};
   }
-  // What the step changes must not be looked at between its new place and the old one.
+  // What the step changes must not be looked at between its new place and the old one, nor by the
+  // fused launch itself, but for the weight from which dx comes.
+  std::vector<Tensor> looked_at{layer.dz, at(program, layer.dw).operand(1)};
+  if (layer.relu >= 0)
+    for (const Operand& o : at(program, layer.relu).operands()) looked_at.push_back(*o.tensor);
   for (const int p : {folded.weight, folded.bias}) {
     if (p < 0) continue;
     std::vector<Tensor> touched(step.states_of(p, *rule).begin(), step.states_of(p, *rule).end());
     for (const Tensor& state : touched)
       if (!state.is_contiguous()) return {};
     touched.push_back(step.params[static_cast<size_t>(p)]);
+    for (const Tensor& t : touched)
+      for (const Tensor& other : looked_at)
+        if (t.storage() == other.storage()) return {};
     for (const Tensor& t : touched)
       for (const auto* list : {&uses.readers(t), &uses.writers(t)})
         for (const int i : *list)

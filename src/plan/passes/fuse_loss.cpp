@@ -43,7 +43,7 @@ bool fuse_one(Program& program) {
     if (!is(loss, "cross_entropy")) continue;
     const Tensor& stats = loss.operand(4);
     const int g = uses.reader(stats);
-    if (!program.temporary(stats) || g < 0) continue;
+    if (!program.temporary(stats) || g < 0 || uses.writer(stats) != static_cast<int>(i)) continue;
     const Launch& grad = *program.launches[static_cast<size_t>(g)];
     int filled = -1;
     if (!belongs(uses, loss, static_cast<int>(i), grad, g) ||

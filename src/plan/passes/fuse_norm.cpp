@@ -1,9 +1,11 @@
 // batch_norm -> [add ->] relu becomes one launch, and so do relu_grad -> batch_norm_grad. What lies
-// between never reaches memory; the mask of the ReLU is worked out again from x where it can be.
+// between never reaches memory; the mask of the ReLU is worked out again from x where it can be and
+// nothing that it depends on has changed since.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "backend/fused_norm.h"
 #include "formula/formula.h"
@@ -25,7 +27,7 @@ enum BatchNormOperand : size_t {
   kMean,
   kScale
 };
-constexpr size_t kFusedResidual = 5, kFusedY = 8, kFusedScale = 10;
+constexpr size_t kFusedResidual = 5, kFusedY = 8, kFusedMean = 9, kFusedScale = 10;
 enum BatchNormGradOperand : size_t {
   kGradDy,
   kGradX,
@@ -52,6 +54,11 @@ bool can_move(const Program& program, const Launch& launch, int from, int to, in
         if ((theirs.writes || ours.writes) && overlap(*theirs.tensor, *ours.tensor)) return false;
   }
   return true;
+}
+
+bool uses_any(const Launch& launch, const Tensor& t) {
+  return std::any_of(launch.operands().begin(), launch.operands().end(),
+                     [&](const Operand& o) { return overlap(*o.tensor, t); });
 }
 
 class Fusion {
@@ -82,6 +89,15 @@ class Fusion {
     return program_.temporary(t) && uses_.writer(t) >= 0 ? uses_.reader(t) : -1;
   }
 
+  /// True if a launch between the two, as the program is now, writes `t`.
+  bool written_between(const Tensor& t, int first, int last) const {
+    for (int i = first + 1; i < last; ++i)
+      if (const Launch* launch = at(i))
+        for (const Operand& o : launch->operands())
+          if (o.writes && overlap(*o.tensor, t)) return true;
+    return false;
+  }
+
   bool fuse_forward(int at_norm) {
     const Launch* norm = at(at_norm);
     if (!named(norm, "batch_norm")) return false;
@@ -100,12 +116,11 @@ class Fusion {
     }
     const Launch* relu = at(at_relu);
     if (!named(relu, "relu") || !same_view(relu->operand(0), between) ||
-        !alike(relu->operand(1), out) || overlap(relu->operand(1), norm->operand(kX)) ||
+        !alike(relu->operand(1), out) || uses_any(*norm, relu->operand(1)) ||
         !can_move(program_, *norm, at_norm, at_relu, at_add))
       return false;
-    if (residual.defined())
-      for (const int w : uses_.writers(residual))
-        if (w > at_add && w < at_relu) return false;
+    if (overlap(residual, relu->operand(1)) || written_between(residual, at_add, at_relu))
+      return false;
     static const backend::BatchNormRelu kernel("batch_norm_relu");
     std::array<Tensor, 10> t;
     for (size_t i = 0; i < t.size(); ++i) t[i] = norm->operand(i);
@@ -134,14 +149,16 @@ class Fusion {
     for (const int i : readers) {
       const Launch* grad = at(i);
       if (!named(grad, "batch_norm_grad") || !same_view(grad->operand(kGradDy), masked)) continue;
-      if (writers.size() > 1 && writers[1] < i) continue;
+      if (writers.size() > 1 && writers[1] <= i) continue;
       if (!alike(grad->operand(kGradX), masked) || !can_move(program_, *grad, i, at_relu)) continue;
-      const Launch* norm = forward_of(*grad);
-      if (!norm) continue;
-      // The forward launch as it is now: fused with this ReLU, and without a residual?
-      const bool from_x = is(*norm, "batch_norm_relu") &&
-                          !norm->operand(kFusedResidual).defined() &&
-                          same_view(norm->operand(kFusedY), y);
+      const auto meets = [&](size_t k) {
+        return overlap(grad->operand(k), dy) || overlap(grad->operand(k), y);
+      };
+      if (meets(kGradDx) || meets(kGradDWeight) || meets(kGradDBias)) continue;
+      const int at_norm = forward_of(*grad, at_relu);
+      if (at_norm < 0) continue;
+      const Launch* norm = at(at_norm);
+      const bool from_x = mask_is_in_x(at_norm, *grad, y, at_relu);
       static const backend::BatchNormReluGrad kernel("batch_norm_relu_grad");
       Tensor dx = grad->operand(kGradDx), dw = grad->operand(kGradDWeight),
              db = grad->operand(kGradDBias), none;
@@ -157,18 +174,38 @@ class Fusion {
     return false;
   }
 
-  /// The launch that saved the statistics which a gradient uses.
-  const Launch* forward_of(const Launch& grad) const {
-    for (const auto& launch : program_.launches) {
-      if (launch.get() == &grad) return nullptr;
+  /// The last launch before `end` that saved the statistics which a gradient uses; or -1.
+  int forward_of(const Launch& grad, int end) const {
+    for (int i = end - 1; i >= 0; --i) {
+      const Launch* launch = at(i);
       if (!launch) continue;
       const bool fused = is(*launch, "batch_norm_relu");
       if ((fused || is(*launch, "batch_norm")) &&
           same_view(launch->operand(fused ? kFusedScale : static_cast<size_t>(kScale)),
                     grad.operand(kGradScale)))
-        return launch.get();
+        return i;
     }
-    return nullptr;
+    return -1;
+  }
+
+  /// True if launch `at_grad`, which looks at the ReLU's result `y`, would find the same signs in
+  /// the normalised x: y was made by launch `at_norm` without a residual, and neither y nor what it
+  /// was made of has been written since.
+  bool mask_is_in_x(int at_norm, const Launch& grad, const Tensor& y, int at_grad) const {
+    const Launch& norm = *at(at_norm);
+    if (!is(norm, "batch_norm_relu") || norm.operand(kFusedResidual).defined() ||
+        !same_view(norm.operand(kFusedY), y))
+      return false;
+    constexpr std::pair<size_t, size_t> kShared[] = {
+        {kX, kGradX}, {kWeight, kGradWeight}, {kFusedMean, kGradMean}, {kFusedScale, kGradScale}};
+    for (const auto& [forward, backward] : kShared) {
+      const Tensor &a = norm.operand(forward), &b = grad.operand(backward);
+      if (a.defined() != b.defined() || (a.defined() && !same_view(a, b))) return false;
+    }
+    for (const size_t k :
+         {size_t{kX}, size_t{kWeight}, size_t{kBias}, kFusedY, kFusedMean, kFusedScale})
+      if (written_between(norm.operand(k), at_norm, at_grad)) return false;
+    return true;
   }
 
   /// Both are dense, of one shape and order.

@@ -1,10 +1,11 @@
 // Makes the result of a normalisation with its ReLU a second time where the backward pass reads it,
-// instead of keeping it meanwhile: what it is made of is kept anyway. Only where that lowers the
-// peak of live memory.
+// instead of keeping it meanwhile: what it is made of is kept anyway. Only as long as that lowers
+// the memory that the plan takes.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "backend/fused_norm.h"
 #include "plan/memory.h"
@@ -25,6 +26,7 @@ struct Candidate {
 int peak_of(const MemoryPlan& memory, size_t launches) {
   std::vector<int64_t> change(launches + 1, 0);
   for (const Block& b : memory.blocks) {
+    if (b.in_place_of >= 0) continue;  // the block whose place it takes lives as long
     change[static_cast<size_t>(b.first)] += static_cast<int64_t>(b.bytes);
     change[static_cast<size_t>(b.last) + 1] -= static_cast<int64_t>(b.bytes);
   }
@@ -69,45 +71,64 @@ std::optional<Candidate> candidate(const Program& program, const Uses& uses, int
   return c;
 }
 
-void repeat(Program& program, const Candidate& c) {
+/// A launch that was made a second time, and whose result was read before.
+struct Repeat {
+  const Launch* again;
+  Tensor result, first_result;
+};
+
+/// Lets the launches from `first` on use the elements of `to` where they use those of `from`.
+void redirect(Program& program, size_t first, const Tensor& from, const Tensor& to) {
+  for (size_t i = first; i < program.launches.size(); ++i)
+    for (const Operand& o : program.launches[i]->operands())
+      if (o.tensor->defined() && o.tensor->storage() == from.storage())
+        *o.tensor = to.alias(o.tensor->shape(), o.tensor->strides(), o.tensor->offset());
+}
+
+Repeat repeat(Program& program, const Candidate& c) {
   static const backend::BatchNormReluAgain kernel("batch_norm_relu_again");
   const Launch& l = *program.launches[static_cast<size_t>(c.launch)];
   const Tensor y = l.operand(kY);
   Tensor again = program.make(y.shape(), y.dtype());
   again = again.alias(y.shape(), y.strides(), 0);
-  for (size_t i = static_cast<size_t>(c.to); i < program.launches.size(); ++i)
-    for (const Operand& o : program.launches[i]->operands())
-      if (o.tensor->defined() && o.tensor->storage() == y.storage())
-        *o.tensor = again.alias(o.tensor->shape(), o.tensor->strides(), o.tensor->offset());
-  program.launches.insert(
+  redirect(program, static_cast<size_t>(c.to), y, again);
+  const auto made = program.launches.insert(
       program.launches.begin() + c.to,
       kernel.launch(program.device, l.dtype(), l.operand(kX), l.operand(kWeight), l.operand(kBias),
                     l.operand(kMean), l.operand(kScale), again));
+  return {made->get(), again, y};
+}
+
+void take_back(Program& program, const Repeat& r) {
+  std::erase_if(program.launches, [&](const auto& l) { return l.get() == r.again; });
+  redirect(program, 0, r.result, r.first_result);
 }
 
 }  // namespace
 
 std::string recompute(Program& program) {
-  int count = 0;
-  const size_t before = plan_memory(program, true).largest;
-  size_t least = before;
+  MemoryPlan memory = plan_memory(program, true);
+  const size_t before = memory.bytes;
+  size_t least = before, kept = 0;
+  std::vector<Repeat> repeats;
   while (true) {
     const Uses uses(program);
-    const MemoryPlan memory = plan_memory(program, true);
-    least = std::min(least, memory.largest);
     const int peak = peak_of(memory, program.launches.size());
     std::optional<Candidate> best;
     for (size_t i = 0; i < program.launches.size(); ++i)
       if (const auto c = candidate(program, uses, static_cast<int>(i), peak))
         if (!best || c->bytes > best->bytes) best = c;
     if (!best) break;
-    repeat(program, *best);
-    ++count;
+    repeats.push_back(repeat(program, *best));
+    memory = plan_memory(program, true);
+    if (memory.bytes >= least) continue;  // it may take several, where peaks are equally high
+    least = memory.bytes;
+    kept = repeats.size();
   }
-  return count
-             ? fmt::format("{} normalisations made twice: {:.1f} instead of {:.1f} MB live", count,
-                           static_cast<double>(least) * 1e-6, static_cast<double>(before) * 1e-6)
-             : "";
+  for (; repeats.size() > kept; repeats.pop_back()) take_back(program, repeats.back());
+  return kept ? fmt::format("{} normalisations made twice: {:.1f} instead of {:.1f} MB", kept,
+                            static_cast<double>(least) * 1e-6, static_cast<double>(before) * 1e-6)
+              : "";
 }
 
 }  // namespace brim::plan

@@ -96,7 +96,7 @@ void linear(const Context&, const Tensor& x, const Tensor& weight, const Tensor&
                        .w_row = weight.strides()[0],
                        .bias_step = bias.defined() ? bias.strides()[0] : 0};
   const bool rows_dense = layer.inputs <= 1 || (x.strides()[1] == 1 && weight.strides()[1] == 1);
-  if (rows_dense && !getenv("SG")) return dot_layer<kRelu>(layer);
+  if (rows_dense) return dot_layer<kRelu>(layer);
   gemm(layer.rows, layer.outputs, layer.inputs, Matrix<T>{layer.x, layer.x_row, x.strides()[1]},
        Matrix<T>{layer.w, weight.strides()[1], layer.w_row}, false, layer.y, layer.outputs);
   for (int64_t i = 0; i < layer.rows; ++i)
