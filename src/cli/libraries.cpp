@@ -35,7 +35,7 @@ std::vector<Library> libraries() {
   std::vector<Library> all = {
       {"oneDNN", true,
        fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
-       "convolutions and matrix products on the CPU", "libdnnl-dev"},
+       "convolutions on the CPU", "libdnnl-dev"},
       {"Highway", true, fmt::format("{}.{}.{}", HWY_MAJOR, HWY_MINOR, HWY_PATCH),
        "vector instructions chosen at run time", "libhwy-dev"},
       {"OpenMP", true, BRIM_TEXT(_OPENMP), "threads inside an op", "libgomp1"},
