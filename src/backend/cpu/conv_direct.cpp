@@ -277,8 +277,8 @@ void grad_weight(const Context& context, const T* x, const T* dy, T* dw, const C
         const int64_t step = std::clamp<int64_t>(kCacheBytes / bytes, 1, count);
         for (int64_t i = 0; i < count; i += step)
           with_block(block, WeightTile<T>{images + i * image_size, grads + i * dy_size + o * ld,
-                                          std::min(step, count - i), image_size, dy_size, ld,
-                                          taps, tap_count, positions, to + o * tap_count});
+                                          std::min(step, count - i), image_size, dy_size, ld, taps,
+                                          tap_count, positions, to + o * tap_count});
       }
     }
   });
