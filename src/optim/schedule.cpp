@@ -132,8 +132,9 @@ void Schedule::apply(int64_t step) {
 }
 
 void Schedule::step() {
-  refuse_in_recording("schedule", "step() would set the rate once, when the plan is made; call it "
-                                  "after the compiled step");
+  refuse_in_recording("schedule",
+                      "step() would set the rate once, when the plan is made; call it "
+                      "after the compiled step");
   apply(step_ + 1);
   ++step_;
 }
