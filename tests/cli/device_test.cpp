@@ -72,7 +72,7 @@ TEST_F(OnDevices, TracesAreWritten) {
   const json trace = result(path);
   int kernels = 0, steps = 0;
   for (const auto& event : trace["traceEvents"]) {
-    kernels += event["name"] == "conv2d" && event["pid"] != 0;
+    kernels += event["name"] == "conv2d_relu_pool" && event["pid"] != 0;
     steps += event["name"] == "step";
   }
   EXPECT_EQ(kernels, 8);  // two convolutions a step
