@@ -27,7 +27,6 @@ struct Signature {
     Shape shape;
     DType dtype;
     Device device;
-    friend bool operator==(const Input&, const Input&) = default;
   };
   std::vector<Input> inputs;
   uint64_t modes;  // of all modules, training or not

@@ -2,7 +2,15 @@
 // glibc's. Sanitizers have their own in that place, so there this test is left out.
 #include <cstdlib>
 
-#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BRIM_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define BRIM_SANITIZED 1
+#endif
+#endif
+
+#if defined(__GLIBC__) && !defined(BRIM_SANITIZED)
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
