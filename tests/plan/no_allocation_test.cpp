@@ -2,15 +2,9 @@
 // glibc's. Sanitizers have their own in that place, so there this test is left out.
 #include <cstdlib>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define BRIM_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define BRIM_SANITIZED 1
-#endif
-#endif
+#include "sanitized.h"
 
-#if defined(__GLIBC__) && !defined(BRIM_SANITIZED)
+#if defined(__GLIBC__) && !BRIM_SANITIZED
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>
