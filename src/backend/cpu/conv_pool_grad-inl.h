@@ -43,6 +43,7 @@ struct Runs {
   int64_t outer, rows, length;
   int64_t outer_step, row_step;  // in the image
   int64_t vectors;               // of a run
+  int64_t width, height;         // vectors and rows of a block of sums that fits the registers
 
   Runs(const backend::ConvGeometry& g, const ChannelLast& image)
       : whole_rows(g.dilation.w == 1),
@@ -53,7 +54,9 @@ struct Runs {
         length(whole_rows ? g.kw * channels : channels),
         outer_step(g.dilation.h * image.row()),
         row_step(whole_rows ? outer_step : g.dilation.w * channels),
-        vectors(ceil_div(length, kLanes)) {}
+        vectors(ceil_div(length, kLanes)),
+        width(blocks_of(vectors, kMaxVectors)),
+        height(blocks_of(rows, rows_of(static_cast<int>(width)))) {}
 
   int64_t size() const { return outer * rows * vectors * kLanes; }
   /// Where weight (c, ky, kx) lies.
@@ -61,11 +64,17 @@ struct Runs {
     return whole_rows ? ky * vectors * kLanes + kx * channels + c
                       : (ky * kw + kx) * vectors * kLanes + c;
   }
+
+ private:
+  /// The size of equal blocks, at most `most`, that `count` is cut into.
+  static int64_t blocks_of(int64_t count, int64_t most) {
+    return ceil_div(count, std::max<int64_t>(1, ceil_div(count, most)));
+  }
 };
 
 /// Where the windows' elements lie in the image, from their number in the window.
 struct Places {
-  int32_t kernel_w;
+  int32_t kernel_w, numbers;
   int32_t row, column;  // steps between elements of a window, in the image
   int32_t reciprocal;   // of kernel_w, times 2^16; exact for numbers below 256
 
@@ -81,10 +90,11 @@ struct Places {
   }
 };
 
-/// The live elements of one plane of windows.
+/// The live elements of some windows of one plane.
 struct LiveList {
   float* values;     // gradients
   int32_t* offsets;  // of what they read
+  int32_t* places;   // window * (elements of a window) + number
   int64_t count = 0;
   float sum = 0;
 };
@@ -96,6 +106,7 @@ inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base
   const F32 d;
   const I32 di;
   const hn::Rebind<uint8_t, F32> d8;
+  const auto ascending = hn::Iota(di, 0);
   auto sum = hn::Zero(d);
   const auto append = [&](const float* g, const uint8_t* m, int64_t i) HWY_ATTR {
     const auto number = hn::PromoteTo(di, hn::LoadU(d8, m));
@@ -105,8 +116,11 @@ inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base
     if (count - i < kLanes) live = hn::And(live, hn::FirstN(d, static_cast<size_t>(count - i)));
     sum = hn::Add(sum, hn::IfThenElseZero(live, value));
     const auto at = places(hn::LoadU(di, base + i), number);
+    const auto window = hn::Add(hn::Set(di, static_cast<int32_t>(i)), ascending);
+    const auto place = hn::Add(hn::Mul(window, hn::Set(di, places.numbers)), number);
     hn::StoreU(hn::Compress(value, live), d, list.values + list.count);
     hn::StoreU(hn::Compress(at, hn::RebindMask(di, live)), di, list.offsets + list.count);
+    hn::StoreU(hn::Compress(place, hn::RebindMask(di, live)), di, list.places + list.count);
     list.count += static_cast<int64_t>(hn::CountTrue(d, live));
   };
   list.count = 0;
@@ -152,8 +166,8 @@ struct WeightSums {
   }
 };
 
-/// Live elements of a row of windows by place: all output channels whose gradient goes to the same
-/// pixels share what they read and write there.
+/// Live elements of a band of windows by place: all output channels whose gradient goes to the
+/// same pixels share what they read and write there.
 struct Groups {
   float* values;     // (places, channels), from the front of each place's
   int32_t* weights;  // beside values: where the channel's weights start
@@ -162,41 +176,32 @@ struct Groups {
   int32_t* offsets;  // where they start in the image
   int64_t channels;
   int64_t count;  // of places
-};
 
-/// How groups are made.
-struct Grouping {
-  const int32_t* offsets;  // of a window's elements
-  int64_t numbers;         // how many elements
-  int32_t weight_size;     // of one channel
-};
-
-/// Fills `groups` from row `y` of dy and marks; `base`: where each window starts.
-inline void group_live(const Image<const float>& dy, const Image<const uint8_t>& marks, int64_t y,
-                       const int32_t* base, int64_t windows, const Grouping& g, Groups& groups) {
-  const int64_t dead = windows * g.numbers;  // a place for what is not live
-  std::fill_n(groups.counts, dead + 1, 0);
-  for (int64_t o = 0; o < groups.channels; ++o) {
-    const float* from = &dy(o, y, 0);
-    const uint8_t* mark = &marks(o, y, 0);
-    const auto weights = static_cast<int32_t>(o * g.weight_size);
-    for (int64_t w = 0; w < windows; ++w, from += dy.column, mark += marks.column) {
-      const bool live = *mark != backend::kNoPlace && *from != 0;
-      const int64_t place = live ? w * g.numbers + *mark : dead;
-      const int64_t at = place * groups.channels + groups.counts[place];
-      groups.values[at] = *from;
-      groups.weights[at] = weights;
-      groups.counts[place] += live;
+  /// Adds a channel's elements; `first`: where its weights start.
+  void add(const LiveList& list, int32_t first) const {
+    for (int64_t e = 0; e < list.count; ++e) {
+      const int64_t place = list.places[e], at = place * channels + counts[place]++;
+      values[at] = list.values[e];
+      weights[at] = first;
     }
   }
-  groups.count = 0;
-  for (int64_t w = 0, place = 0; w < windows; ++w)
-    for (int64_t number = 0; number < g.numbers; ++number, ++place) {
-      groups.places[groups.count] = static_cast<int32_t>(place);
-      groups.offsets[groups.count] = base[w] + g.offsets[number];
-      groups.count += groups.counts[place] != 0;
-    }
-}
+
+  /// Lists the places that are not empty, of `rows` of `columns` windows that start at `base`.
+  /// Neighbours on the list lie whole rows apart: what they write to overlaps not at all or as
+  /// whole vectors, which the next one can load while they are still on their way to the cache.
+  void list_places(const int32_t* base, int64_t rows, int64_t columns, const int32_t* element,
+                   int64_t numbers) {
+    count = 0;
+    for (int64_t number = 0; number < numbers; ++number)
+      for (int64_t x = 0; x < columns; ++x)
+        for (int64_t y = 0; y < rows; ++y) {
+          const int64_t window = y * columns + x, place = window * numbers + number;
+          places[count] = static_cast<int32_t>(place);
+          offsets[count] = base[window] + element[number];
+          count += counts[place] != 0;
+        }
+  }
+};
 
 /// image += for each group, the sum over its channels of value * weights.
 struct ImageSums {
@@ -250,13 +255,10 @@ void run_block(int64_t vectors, int64_t rows, const Sums& sums) {
 /// Runs the product in blocks of rows and vectors that fit the registers.
 template <class Sums>
 void run_blocks(const Runs& runs, const Sums& sums) {
-  if (runs.vectors == 0) return;  // no channels
-  const int64_t width = ceil_div(runs.vectors, ceil_div(runs.vectors, kMaxVectors));
-  const int64_t height = ceil_div(runs.rows, ceil_div(runs.rows, rows_of(static_cast<int>(width))));
   for (int64_t outer = 0; outer < runs.outer; ++outer)
-    for (int64_t row = 0; row < runs.rows; row += height)
-      for (int64_t v = 0; v < runs.vectors; v += width)
-        run_block(std::min(width, runs.vectors - v), std::min(height, runs.rows - row),
+    for (int64_t row = 0; row < runs.rows; row += runs.height)
+      for (int64_t v = 0; v < runs.vectors; v += runs.width)
+        run_block(std::min(runs.width, runs.vectors - v), std::min(runs.height, runs.rows - row),
                   sums.at(outer * runs.outer_step + row * runs.row_step + v * kLanes,
                           ((outer * runs.rows + row) * runs.vectors + v) * kLanes));
 }

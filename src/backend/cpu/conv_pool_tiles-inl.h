@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <limits>
 
+#include <hwy/cache_control.h>
+
 #include "backend/cpu/image_layout.h"
 #include "backend/fused_conv.h"
 
@@ -76,6 +78,17 @@ struct RunningMax {
   }
 };
 
+/// Memory that is wanted soon: on its way to the cache while the tiles compute.
+struct Ahead {
+  const void* at;
+  int64_t bytes;
+
+  HWY_INLINE void fetch(int64_t begin, int64_t count) const {
+    for (int64_t i = begin; i < std::min(begin + count, bytes); i += 64)
+      hwy::Prefetch(static_cast<const char*>(at) + i);
+  }
+};
+
 /// Pooled windows of `B` output channels of one image: vectors hold neighbouring windows, four
 /// places of the window at a time.
 struct PositionTile {
@@ -88,12 +101,15 @@ struct PositionTile {
   bool relu;
   float* y;        // (B, ld)
   uint8_t* marks;  // (B, ld)
+  Ahead ahead;     // what is read after this
 
   template <int B>
   void run() const {
     const F32 d;
     constexpr int kSums = 4 * B;
+    const int64_t fetched = ceil_div(ahead.bytes, ceil_div(windows, kLanes));
     for (int64_t p = 0; p < windows; p += kLanes) {
+      ahead.fetch(p / kLanes * fetched, fetched);
       RunningMax best[B];
       for (int64_t q = 0; q < quads; ++q) {
         V32 acc[kSums];

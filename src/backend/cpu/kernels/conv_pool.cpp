@@ -129,9 +129,13 @@ void by_positions(const Context& context, const Tensor& x, const Tensor& weight,
       loaded = plane;
       const int64_t first = u % blocks * block, count = std::min(block, out - first);
       const int64_t o = group * out + first;
+      const bool another = x.is_contiguous() && u % blocks == 0 && u + blocks < end;
+      const int64_t image_bytes = planes.channels * c.h * c.w * static_cast<int64_t>(sizeof(float));
+      const Ahead ahead{static_cast<const char*>(x.raw()) + (plane + 1) * image_bytes,
+                        another ? image_bytes : 0};
       with_constant<kPositionChannels>(
           count, PositionTile{image, packed + o * taps, biases + o, offsets, taps, quads,
-                              p.kernel.h * p.kernel.w, windows, ld, g.relu, rows, marks});
+                              p.kernel.h * p.kernel.w, windows, ld, g.relu, rows, marks, ahead});
       const WidePlanes<float> values{rows, ld, planes.wide, count, p.oh, p.ow};
       const WidePlanes<uint8_t> numbers{marks, ld, planes.wide, count, p.oh, p.ow};
       const Image<float> to = image_of<float>(y, n, o);

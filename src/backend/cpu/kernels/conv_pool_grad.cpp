@@ -27,6 +27,9 @@ using backend::ConvPool;
 using backend::kNoPlace;
 using backend::PoolGeometry;
 
+/// Places times channels of a band, whose groups then stay in the cache.
+constexpr int64_t kBandElements = 4096;
+
 /// The sizes of one call. Sums over images are cut into slices that depend on n alone.
 struct GradPlan {
   const ConvPool& g;
@@ -35,25 +38,32 @@ struct GradPlan {
   Places places;
   int64_t out;            // channels of a group
   int64_t windows;        // of a plane
+  int64_t band;           // rows of windows that go through the lists at a time
   int64_t slice, slices;  // images in a slice
 
-  explicit GradPlan(const ConvPool& g)
+  /// `with_image`: the input's gradient is asked for as well.
+  GradPlan(const ConvPool& g, bool with_image)
       : g(g),
         image{g.conv.c_per_group(), g.conv.h, g.conv.w, g.conv.padding},
         runs(g.conv, image),
         places{.kernel_w = static_cast<int32_t>(g.pool.kernel.w),
+               .numbers = static_cast<int32_t>(g.pool.kernel.h * g.pool.kernel.w),
                .row = step(g.pool.dilation.h * g.conv.stride.h * image.row()),
                .column = step(g.pool.dilation.w * g.conv.stride.w * image.channels),
                .reciprocal = static_cast<int32_t>(65536 / g.pool.kernel.w + 1)},
         out(g.conv.o_per_group()),
         windows(g.pool.oh * g.pool.ow),
+        band(with_image ? std::clamp<int64_t>(
+                              kBandElements / std::max<int64_t>(g.pool.ow * numbers() * out, 1), 1,
+                              std::max<int64_t>(g.pool.oh, 1))
+                        : g.pool.oh),
         slice(std::max<int64_t>(1, ceil_div(g.conv.n, 16))),
         slices(ceil_div(g.conv.n, slice)) {}
 
   static int32_t step(int64_t elements) { return static_cast<int32_t>(elements); }
   int64_t image_room() const { return image.size() + kLanes; }  // runs are read in whole vectors
-  int64_t list_room() const { return windows + kLanes; }
-  int64_t places_room() const { return g.pool.ow * numbers() + 1; }
+  int64_t list_room() const { return band * g.pool.ow + kLanes; }
+  int64_t places_room() const { return band * g.pool.ow * numbers(); }
   int64_t numbers() const { return g.pool.kernel.h * g.pool.kernel.w; }
   int64_t weights_room() const { return g.conv.o * runs.size(); }
 
@@ -102,26 +112,27 @@ struct GradPlan {
 /// One part's scratch.
 struct Room {
   float *image, *grad_image;
-  float* dy;  // a plane of one channel
+  float* dy;  // a band of one channel
   uint8_t* marks;
   LiveList list;
-  Groups groups;
+  Groups groups;  // only if the input's gradient is asked for
 
-  static size_t bytes(const GradPlan& p) {
-    const int64_t places = p.places_room();
-    return 2 * room_for<float>(p.image_room()) + room_for<float>(p.list_room()) +
-           room_for<uint8_t>(p.list_room()) + 2 * room_for<float>(p.list_room()) +
+  static size_t bytes(const GradPlan& p, bool with_image) {
+    const int64_t places = with_image ? p.places_room() : 0;
+    return (with_image ? 2 : 1) * room_for<float>(p.image_room()) +
+           4 * room_for<float>(p.list_room()) + room_for<uint8_t>(p.list_room()) +
            2 * room_for<float>(places * p.out) + 3 * room_for<int32_t>(places);
   }
-  Room(const GradPlan& p, float* at) {
-    const int64_t places = p.places_room();
+  Room(const GradPlan& p, bool with_image, float* at) {
+    const int64_t places = with_image ? p.places_room() : 0;
     image = at;
-    grad_image = behind<float>(image, p.image_room());
+    grad_image = with_image ? behind<float>(image, p.image_room()) : image;
     dy = behind<float>(grad_image, p.image_room());
     marks = behind<uint8_t>(dy, p.list_room());
     list.values = behind<float>(marks, p.list_room());
     list.offsets = behind<int32_t>(list.values, p.list_room());
-    groups.values = behind<float>(list.offsets, p.list_room());
+    list.places = behind<int32_t>(list.offsets, p.list_room());
+    groups.values = behind<float>(list.places, p.list_room());
     groups.weights = behind<int32_t>(groups.values, places * p.out);
     groups.counts = behind<int32_t>(groups.weights, places * p.out);
     groups.places = behind<int32_t>(groups.counts, places);
@@ -144,40 +155,54 @@ struct Incoming {
                      : 0) {}
 };
 
-/// Adds one image's part to the sums of a group: dw (out, runs) and db (out).
-void add_weights(const GradPlan& p, const Incoming& in, const int32_t* base, Room& room, float* dw,
-                 float* db) {
-  const int64_t rows = p.g.pool.oh, columns = p.g.pool.ow;
-  for (int64_t o = 0; o < p.out; ++o, dw += p.runs.size()) {
-    const float* dy = &in.dy(o, 0, 0);
-    const uint8_t* marks = &in.marks(o, 0, 0);
-    int64_t readable = in.readable - o * p.windows;
-    if (in.readable == 0) {
-      for (int64_t y = 0, at = 0; y < rows; ++y)
-        for (int64_t x = 0; x < columns; ++x, ++at) {
-          room.dy[at] = in.dy(o, y, x);
-          room.marks[at] = in.marks(o, y, x);
-        }
-      dy = room.dy;
-      marks = room.marks;
-      readable = p.list_room();
-    }
-    list_live(dy, marks, base, p.windows, readable, p.places, room.list);
-    run_blocks(p.runs,
-               WeightSums{room.list, room.image, p.runs.row_step, p.runs.vectors * kLanes, dw});
-    db[o] += room.list.sum;
+/// The arrays that all images of a call share.
+struct Tables {
+  int32_t* base;     // where windows start in the image
+  int32_t* offsets;  // of a window's elements
+  float* packed;     // weights in the order of runs
+};
+
+/// Lists the live elements of channel `o`, rows `first`... of `rows` windows.
+void list_band(const GradPlan& p, const Incoming& in, const Tables& tables, int64_t o,
+               int64_t first, int64_t rows, Room& room) {
+  const int64_t columns = p.g.pool.ow;
+  const float* dy = &in.dy(o, first, 0);
+  const uint8_t* marks = &in.marks(o, first, 0);
+  int64_t readable = in.readable - o * p.windows - first * columns;
+  if (in.readable == 0) {
+    for (int64_t y = 0, at = 0; y < rows; ++y)
+      for (int64_t x = 0; x < columns; ++x, ++at) {
+        room.dy[at] = in.dy(o, first + y, x);
+        room.marks[at] = in.marks(o, first + y, x);
+      }
+    dy = room.dy;
+    marks = room.marks;
+    readable = p.list_room();
   }
+  list_live(dy, marks, tables.base + first * columns, rows * columns, readable, p.places,
+            room.list);
 }
 
-/// The gradient of one image (of a group) from its packed weights, to room.grad_image.
-void add_image(const GradPlan& p, const Incoming& in, const int32_t* base, const Grouping& grouping,
-               const float* weights, Room& room) {
-  const int64_t columns = p.g.pool.ow;
-  std::fill_n(room.grad_image, p.image_room(), 0.0f);
-  for (int64_t y = 0; y < p.g.pool.oh; ++y, base += columns) {
-    group_live(in.dy, in.marks, y, base, columns, grouping, room.groups);
-    run_blocks(p.runs, ImageSums{room.groups, weights, p.runs.row_step, p.runs.vectors * kLanes,
-                                 room.grad_image});
+/// Adds one image's part to the sums of a group, dw (out, runs) and db (out), and, if `weights`
+/// are there, its gradient to room.grad_image.
+void add_one(const GradPlan& p, const Incoming& in, const Tables& tables, const float* weights,
+             Room& room, float* dw, float* db) {
+  const int64_t columns = p.g.pool.ow, run_size = p.runs.vectors * kLanes;
+  if (weights) std::fill_n(room.grad_image, p.image_room(), 0.0f);
+  for (int64_t first = 0; first < p.g.pool.oh; first += p.band) {
+    const int64_t rows = std::min(p.band, p.g.pool.oh - first);
+    if (weights) std::fill_n(room.groups.counts, rows * columns * p.numbers(), 0);
+    for (int64_t o = 0; o < p.out; ++o) {
+      list_band(p, in, tables, o, first, rows, room);
+      db[o] += room.list.sum;
+      run_blocks(p.runs, WeightSums{room.list, room.image, p.runs.row_step, run_size,
+                                    dw + o * p.runs.size()});
+      if (weights) room.groups.add(room.list, GradPlan::step(o * p.runs.size()));
+    }
+    if (!weights) continue;
+    room.groups.list_places(tables.base + first * columns, rows, columns, tables.offsets,
+                            p.numbers());
+    run_blocks(p.runs, ImageSums{room.groups, weights, p.runs.row_step, run_size, room.grad_image});
   }
 }
 
@@ -194,7 +219,8 @@ void add_slices(const GradPlan& p, float* sums, int64_t slice_size, float* dw, T
 void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& weight,
                          const Tensor& dy, const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db,
                          const ConvPool& g) {
-  const GradPlan p(g);
+  const bool with_image = dx.defined();
+  const GradPlan p(g, with_image);
   const ConvGeometry& c = g.conv;
   const int64_t slice_size = p.weights_room() + ceil_div(c.o, kLanes) * kLanes;
   const int64_t sums_size = std::max<int64_t>(p.slices, 1) * slice_size;
@@ -205,11 +231,11 @@ void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& 
   float* sums = behind<float>(base, p.windows + kLanes);
   float* packed = behind<float>(sums, sums_size);
   int32_t* offsets = behind<int32_t>(packed, p.weights_room());
-  const Grouping grouping{offsets, p.numbers(), GradPlan::step(p.runs.size())};
+  const Tables tables{base, offsets, packed};
   float* to = static_cast<float*>(dw.raw());
   p.fill_base(base);
   p.fill_offsets(offsets);
-  if (dx.defined()) p.pack(static_cast<const float*>(weight.raw()), packed);
+  if (with_image) p.pack(static_cast<const float*>(weight.raw()), packed);
   if (p.slices == 0) {
     std::fill_n(sums, sums_size, 0.0f);
     return add_slices(p, sums, slice_size, to, db);
@@ -218,11 +244,11 @@ void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& 
   const int64_t units = p.slices * c.groups;
   const int64_t unit_work = c.work() / (units * p.numbers());
   const int64_t grain = std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(unit_work, 1));
-  const PartScratch scratch(context, units, grain, Room::bytes(p));
+  const PartScratch scratch(context, units, grain, Room::bytes(p, with_image));
   std::atomic<int64_t> done = 0;
   parallel_for(units, grain, [&](int64_t begin, int64_t end) {
     const PartScratch::Slot slot(scratch);
-    Room room(p, slot.as<float>());
+    Room room(p, with_image, slot.as<float>());
     std::fill_n(room.image, p.image_room(), 0.0f);  // what images leave free stays zero
     for (int64_t u = begin; u < end; ++u) {
       const int64_t group = u % c.groups, first = u / c.groups * p.slice;
@@ -234,10 +260,9 @@ void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& 
       for (int64_t n = first; n < std::min(c.n, first + p.slice); ++n) {
         const Incoming in(p, dy, places, n, o);
         p.image.load(image_of<const float>(x, n, channel), room.image);
-        add_weights(p, in, base, room, slice_dw, slice_db);
-        if (!dx.defined()) continue;
-        add_image(p, in, base, grouping, packed + o * p.runs.size(), room);
-        p.image.store(room.grad_image, image_of<float>(dx, n, channel));
+        const float* weights = with_image ? packed + o * p.runs.size() : nullptr;
+        add_one(p, in, tables, weights, room, slice_dw, slice_db);
+        if (with_image) p.image.store(room.grad_image, image_of<float>(dx, n, channel));
       }
     }
     // Whoever is last adds the slices: another parallel loop would cost more.
