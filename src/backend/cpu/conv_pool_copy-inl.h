@@ -101,6 +101,28 @@ inline void transpose(const float* from, int64_t from_ld, int64_t rows, int64_t 
 
 inline void transpose(const uint8_t* from, int64_t from_ld, int64_t rows, int64_t columns,
                       uint8_t* to, int64_t to_ld) {
+#if HWY_TARGET != HWY_SCALAR
+  constexpr int64_t kSide = 16;
+  if (rows >= kSide && columns >= kSide) {
+    const hn::FixedTag<uint8_t, kSide> d;
+    for (int64_t row = 0; row < rows; row += kSide)
+      for (int64_t column = 0; column < columns; column += kSide) {
+        const int64_t r = std::min(row, rows - kSide), c = std::min(column, columns - kSide);
+        hn::Vec<decltype(d)> block[kSide], mixed[kSide];
+        for (int64_t i = 0; i < kSide; ++i) block[i] = hn::LoadU(d, from + (r + i) * from_ld + c);
+        // Four perfect shuffles of all 256 bytes exchange rows and columns.
+        for (int round = 0; round < 4; ++round) {
+          for (int64_t i = 0; i < kSide / 2; ++i) {
+            mixed[2 * i] = hn::InterleaveLower(d, block[i], block[i + kSide / 2]);
+            mixed[2 * i + 1] = hn::InterleaveUpper(d, block[i], block[i + kSide / 2]);
+          }
+          std::copy(mixed, mixed + kSide, block);
+        }
+        for (int64_t i = 0; i < kSide; ++i) hn::StoreU(block[i], d, to + (c + i) * to_ld + r);
+      }
+    return;
+  }
+#endif
   for (int64_t c = 0; c < columns; ++c, to += to_ld) {
     const uint8_t* at = from + c;
     for (int64_t r = 0; r < rows; ++r, at += from_ld) to[r] = *at;

@@ -186,19 +186,30 @@ struct Groups {
     }
   }
 
-  /// Lists the places that are not empty, of `rows` of `columns` windows that start at `base`.
-  /// Neighbours on the list lie whole rows apart: what they write to overlaps not at all or as
-  /// whole vectors, which the next one can load while they are still on their way to the cache.
+  /// Lists the places that are not empty, of `rows` of `columns` windows that start at `base`;
+  /// `element`: where a window's elements lie. Places with as many channels follow each other, so
+  /// that the loop over them ends where the processor expects it. Among those, neighbours lie
+  /// whole rows apart: what they write to overlaps not at all or as whole vectors, which the next
+  /// one can load while they are still on their way to the cache.
   void list_places(const int32_t* base, int64_t rows, int64_t columns, const int32_t* element,
                    int64_t numbers) {
+    constexpr int32_t kMost = 8;  // counts from here on are not told apart
+    int64_t next[kMost + 1] = {};
+    for (int64_t place = 0; place < rows * columns * numbers; ++place)
+      ++next[std::min(counts[place], kMost)];
     count = 0;
+    for (int32_t most = 1; most <= kMost; ++most) {
+      count += next[most];
+      next[most] = count - next[most];
+    }
+    next[0] = count;  // the empty ones stand behind the list
     for (int64_t number = 0; number < numbers; ++number)
       for (int64_t x = 0; x < columns; ++x)
         for (int64_t y = 0; y < rows; ++y) {
           const int64_t window = y * columns + x, place = window * numbers + number;
-          places[count] = static_cast<int32_t>(place);
-          offsets[count] = base[window] + element[number];
-          count += counts[place] != 0;
+          const int64_t at = next[std::min(counts[place], kMost)]++;
+          places[at] = static_cast<int32_t>(place);
+          offsets[at] = base[window] + element[number];
         }
   }
 };
@@ -213,22 +224,27 @@ struct ImageSums {
   template <int V, int R>
   void run() const {
     const F32 d;
-    for (int64_t group = 0; group < groups.count; ++group) {
+    // Copies, because the compiler cannot know that stores to the image leave the members alone.
+    const Groups from = groups;
+    const int64_t row = row_step, run = run_size;
+    const float* HWY_RESTRICT const all = weights;
+    float* HWY_RESTRICT const out = image;
+    for (int64_t group = 0; group < from.count; ++group) {
       hn::Vec<F32> acc[R * V];
       BRIM_UNROLL
       for (int i = 0; i < R * V; ++i) acc[i] = hn::Zero(d);
-      const int64_t place = groups.places[group], first = place * groups.channels;
-      for (int64_t e = first; e < first + groups.counts[place]; ++e) {
-        const auto g = hn::Set(d, groups.values[e]);
-        const float* HWY_RESTRICT w = weights + groups.weights[e];
+      const int64_t place = from.places[group], first = place * from.channels;
+      for (int64_t e = first; e < first + from.counts[place]; ++e) {
+        const auto g = hn::Set(d, from.values[e]);
+        const float* HWY_RESTRICT w = all + from.weights[e];
         BRIM_UNROLL
         for (int i = 0; i < R * V; ++i)
-          acc[i] = hn::MulAdd(g, hn::LoadU(d, w + i / V * run_size + i % V * kLanes), acc[i]);
+          acc[i] = hn::MulAdd(g, hn::LoadU(d, w + i / V * run + i % V * kLanes), acc[i]);
       }
-      float* HWY_RESTRICT to = image + groups.offsets[group];
+      float* HWY_RESTRICT to = out + from.offsets[group];
       BRIM_UNROLL
       for (int i = 0; i < R * V; ++i) {
-        float* HWY_RESTRICT at = to + i / V * row_step + i % V * kLanes;
+        float* HWY_RESTRICT at = to + i / V * row + i % V * kLanes;
         hn::StoreU(hn::Add(hn::LoadU(d, at), acc[i]), d, at);
       }
     }
