@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <brim/nn/models.h>
@@ -30,15 +31,39 @@ Shape input_of(const std::string& model) {
   return {128, 3, 32, 32};
 }
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
 struct Candidate {
   std::string name;
   std::optional<MemoryFormat> format;
-  std::vector<double> ms;
-  double median() {
-    std::sort(ms.begin(), ms.end());
-    return ms[ms.size() / 2];
+  std::vector<double> ms;  // by round
+
+  /// How much longer than `other` it takes: the median over the rounds, since the machine's speed
+  /// changes from one to the next.
+  double over(const Candidate& other) const {
+    std::vector<double> ratios;
+    for (size_t i = 0; i < ms.size(); ++i) ratios.push_back(ms[i] / other.ms[i]);
+    return median(std::move(ratios));
   }
 };
+
+/// Of one call, over as many as a sample needs.
+template <class F>
+double milliseconds(const F& call) {
+  using Milliseconds = std::chrono::duration<double, std::milli>;
+  constexpr Milliseconds kSample(20);
+  const auto begin = std::chrono::steady_clock::now();
+  Milliseconds took(0);
+  int calls = 0;
+  for (; took < kSample; ++calls) {
+    call();
+    took = std::chrono::steady_clock::now() - begin;
+  }
+  return took.count() / calls;
+}
 
 Json measure_model(const std::string& model, int rounds, bool print) {
   manual_seed(0);
@@ -65,23 +90,21 @@ Json measure_model(const std::string& model, int rounds, bool print) {
   }
   for (int round = 0; round < rounds; ++round)
     for (size_t i = 0; i < steps.size(); ++i) {
-      const auto begin = std::chrono::steady_clock::now();
-      (void)steps[i](x, y);
-      const std::chrono::duration<double, std::milli> took =
-          std::chrono::steady_clock::now() - begin;
-      candidates[i].ms.push_back(took.count());
+      // Every other round backwards: whoever always came first would have the colder caches.
+      const size_t at = round % 2 == 0 ? i : steps.size() - 1 - i;
+      candidates[at].ms.push_back(milliseconds([&] { (void)steps[at](x, y); }));
     }
   Json json{{"model", model}, {"batch", shape[0]}};
-  double best = 0;
-  for (Candidate& c : candidates) {
-    json[c.name + "_ms"] = c.median();
-    if (c.format && (best == 0 || c.median() < best)) best = c.median();
+  double of_best = 0;
+  for (const Candidate& c : candidates) {
+    json[c.name + "_ms"] = median(c.ms);
+    if (c.format) of_best = std::max(of_best, candidates[0].over(c));
   }
-  json["of_best_fixed"] = candidates[0].median() / best;
+  json["of_best_fixed"] = of_best;
   if (print) {
     fmt::print("{:<18}", fmt::format("{} b{}", model, shape[0]));
-    for (Candidate& c : candidates) fmt::print("{:>11.3f}", c.median());
-    fmt::print("{:>10.3f}\n", candidates[0].median() / best);
+    for (const Candidate& c : candidates) fmt::print("{:>11.3f}", median(c.ms));
+    fmt::print("{:>10.3f}\n", of_best);
     std::fflush(stdout);
   }
   return json;
