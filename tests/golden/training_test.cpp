@@ -1,6 +1,6 @@
 // The tutorial network trained from PyTorch's initial weights on PyTorch's batches: 200 steps of 4
-// and 20 of 128. The weight changes must agree, per tensor, where a loss curve would hide a missing
-// gradient.
+// and 20 of 128, eager and compiled. The weight changes must agree, per tensor, where a loss curve
+// would hide a missing gradient.
 #include <cmath>
 #include <string>
 #include <vector>
@@ -11,6 +11,7 @@
 #include <brim/nn/models.h>
 #include <brim/ops/loss.h>
 #include <brim/optim/sgd.h>
+#include <brim/plan/compile.h>
 
 #include "golden/golden_file.h"
 #include "golden/tutorial_batch.h"
@@ -27,7 +28,9 @@ struct Trained {
   std::vector<double> losses;
 };
 
-Trained train(const std::string& run, DType dtype) {
+enum class Mode { eager, compiled };
+
+Trained train(const std::string& run, DType dtype, Mode mode) {
   const File start("train"), golden("train_" + run);
   const Json record = Json::parse(golden.metadata.at("run"));
   brim::StateDict weights;
@@ -37,13 +40,19 @@ Trained train(const std::string& run, DType dtype) {
   net.to(dtype);
   brim::optim::SGD optimizer(net.named_parameters(),
                              {.lr = record.at("lr"), .momentum = record.at("momentum")});
+  const auto body = [&](const Tensor& images, const Tensor& labels) {
+    optimizer.zero_grad();
+    const Tensor loss = brim::cross_entropy(net(images), labels);
+    loss.backward();
+    optimizer.step();
+    return loss;
+  };
+  auto compiled = brim::compile(body);
   Trained result;
   for (const int64_t number : golden.at("batches").to_vector<int64_t>()) {
     auto [images, labels] = tutorial_batch(record.at("seed"), number, record.at("batch"));
-    optimizer.zero_grad();
-    const Tensor loss = brim::cross_entropy(net(images.to(dtype)), labels);
-    loss.backward();
-    optimizer.step();
+    const Tensor x = images.to(dtype);
+    const Tensor loss = mode == Mode::compiled ? compiled(x, labels) : body(x, labels);
     result.losses.push_back(loss.item());
   }
   for (const auto& [name, parameter] : net.named_parameters()) {
@@ -56,8 +65,8 @@ Trained train(const std::string& run, DType dtype) {
 }
 
 /// norm(change - PyTorch's change) / norm(PyTorch's change), both of float32 arithmetic.
-void check_against_f32(const std::string& run) {
-  const Trained trained = train(run, brim::f32);
+void check_against_f32(const std::string& run, Mode mode) {
+  const Trained trained = train(run, brim::f32, mode);
   const File golden("train_" + run);
   ASSERT_EQ(trained.change.size(), 10u);
   for (const auto& [name, change] : trained.change) {
@@ -77,8 +86,8 @@ void check_against_f32(const std::string& run) {
 }
 
 /// In float64 the losses of all steps and the changes' norms and signed sums agree far closer.
-void check_against_f64(const std::string& run) {
-  const Trained trained = train(run, brim::f64);
+void check_against_f64(const std::string& run, Mode mode) {
+  const Trained trained = train(run, brim::f64, mode);
   const File golden("train_" + run);
   const auto losses = golden.at("losses64").to_vector<double>();
   ASSERT_EQ(trained.losses.size(), losses.size());
@@ -96,10 +105,17 @@ void check_against_f64(const std::string& run) {
   }
 }
 
-TEST(GoldenTraining, Batch4) { check_against_f32("b4"); }
-TEST(GoldenTraining, Batch128) { check_against_f32("b128"); }
-TEST(GoldenTraining, Batch4InF64) { check_against_f64("b4"); }
-TEST(GoldenTraining, Batch128InF64) { check_against_f64("b128"); }
+class GoldenTraining : public testing::TestWithParam<Mode> {};
+
+TEST_P(GoldenTraining, Batch4) { check_against_f32("b4", GetParam()); }
+TEST_P(GoldenTraining, Batch128) { check_against_f32("b128", GetParam()); }
+TEST_P(GoldenTraining, Batch4InF64) { check_against_f64("b4", GetParam()); }
+TEST_P(GoldenTraining, Batch128InF64) { check_against_f64("b128", GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(Modes, GoldenTraining, testing::Values(Mode::eager, Mode::compiled),
+                         [](const auto& mode) {
+                           return mode.param == Mode::eager ? "eager" : "compiled";
+                         });
 
 }  // namespace
 }  // namespace golden
