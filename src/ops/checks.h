@@ -33,6 +33,11 @@ inline DType common_dtype(const char* op, const Tensor& a, const Tensor& b) {
   return a.dtype();
 }
 
+/// What sums and statistics of `dtype` are kept in: f32 for the 16-bit floats.
+inline DType statistics_dtype(DType dtype) {
+  return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
+}
+
 /// Throws ValueError unless a double holds the whole number `value` and its neighbours exactly.
 void check_whole(const char* op, double value);
 

@@ -80,13 +80,15 @@ struct Case {
   Function op;
   std::vector<std::vector<Input>> inputs;  ///< situations: the inputs of one call each
   Function reference;
-  std::vector<DType> dtypes = {f32, f64};
-  double tolerance = 1e-5;       ///< in f32: |y - r| <= tolerance * (1 + |r|)
-  double tolerance_f64 = 1e-12;  ///< in f64
-  bool gradient = true;          ///< check them: finite differences in f64, then f32 against f64
-  bool second_order = true;      ///< and the gradient's gradient
-  bool views = true;             ///< also with transposed and sliced inputs
-  bool expanded = true;          ///< also with inputs that are expanded along their first axis
+  std::vector<DType> dtypes = {f32, f64, f16, bf16};
+  double tolerance = 1e-5;         ///< in f32: |y - r| <= tolerance * (1 + |r|)
+  double tolerance_f64 = 1e-12;    ///< in f64
+  double tolerance_f16 = 2e-3;     ///< two units in the last place; at least `tolerance`
+  double tolerance_bf16 = 1.6e-2;  ///< the same
+  bool gradient = true;      ///< check them: finite differences in f64, the others against f64
+  bool second_order = true;  ///< and the gradient's gradient
+  bool views = true;         ///< also with transposed and sliced inputs
+  bool expanded = true;      ///< also with inputs that are expanded along their first axis
 };
 
 /// Runs a case; failures are reported through gtest.

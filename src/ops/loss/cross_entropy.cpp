@@ -85,7 +85,7 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
   const int64_t n = x.shape()[0];
   const bool single = params.shape == ops::LossShape::single;
   Tensor loss = Tensor::empty(single ? Shape{n} : Shape{}, x.dtype(), x.device());
-  Tensor stats = Tensor::empty({2 * n + 1}, x.dtype(), x.device());
+  Tensor stats = Tensor::empty({2 * n + 1}, ops::statistics_dtype(x.dtype()), x.device());
   kernel(x.device(), x.dtype(), x, rows.target, weight, loss, stats, params);
   const Tensor y = autograd::with_grad(
       "cross_entropy", loss, {x},

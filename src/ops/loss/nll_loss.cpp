@@ -30,7 +30,7 @@ Tensor nll_rows(const Tensor& x, const Tensor& target, const Tensor& weight,
   static const ops::ClassLossKernel kernel("nll_loss");
   const bool single = params.shape == ops::LossShape::single;
   Tensor loss = Tensor::empty(single ? Shape{x.shape()[0]} : Shape{}, x.dtype(), x.device());
-  Tensor stats = Tensor::empty({1}, x.dtype(), x.device());
+  Tensor stats = Tensor::empty({1}, ops::statistics_dtype(x.dtype()), x.device());
   kernel(x.device(), x.dtype(), x, target, weight, loss, stats, params);
   return autograd::with_grad(
       "nll_loss", loss, {x},

@@ -58,9 +58,10 @@ Gradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& wei
   const std::vector<int> axes = batch_axes(x);
   Shape along = Shape::filled(x.rank(), 1);
   along[1] = x.shape()[1];
-  const Tensor centred = x - (training ? mean(x, axes, true) : fixed_mean.reshape(along));
-  const Tensor scale =
-      training ? rsqrt(mean(centred * centred, axes, true) + eps) : fixed_scale.reshape(along);
+  const Tensor centred =
+      x - (training ? mean(x, axes, true) : fixed_mean.to(x.dtype()).reshape(along));
+  const Tensor scale = training ? rsqrt(mean(centred * centred, axes, true) + eps)
+                                : fixed_scale.to(x.dtype()).reshape(along);
   const Tensor unit = centred * scale;
   const Tensor g = weight.defined() ? dy * weight.reshape(along) : dy;
   const Tensor dx =
@@ -99,8 +100,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const Tensor from = ops::is_nhwc(x) ? x : x.contiguous();
   Tensor y = ops::empty_in(x.shape(), x.dtype(), from);
   // What x is normalised with: the mean and 1 / sqrt(var + eps) of each channel.
-  Tensor mean = Tensor::empty({channels}, x.dtype(), x.device());
-  Tensor scale = Tensor::empty({channels}, x.dtype(), x.device());
+  const DType kept = ops::statistics_dtype(x.dtype());
+  Tensor mean = Tensor::empty({channels}, kept, x.device());
+  Tensor scale = Tensor::empty({channels}, kept, x.device());
   if (options.training && running_mean.defined()) {
     BRIM_CHECK(running_mean.is_contiguous() && running_var.is_contiguous(), ShapeError,
                "[batch_norm] running statistics are written in place and must be contiguous");

@@ -87,8 +87,9 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
   const int64_t rows = check("layer_norm", x, normalized_shape, weight, bias);
   const Tensor from = x.contiguous();
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  Tensor mean = Tensor::empty({rows}, x.dtype(), x.device());
-  Tensor scale = Tensor::empty({rows}, x.dtype(), x.device());
+  const DType kept = ops::statistics_dtype(x.dtype());
+  Tensor mean = Tensor::empty({rows}, kept, x.device());
+  Tensor scale = Tensor::empty({rows}, kept, x.device());
   kernel(x.device(), x.dtype(), from.detach(), dense(weight), dense(bias), y, mean, scale, eps);
   return autograd::with_grad(
       "layer_norm", y, {from, weight, bias},

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/geometry.h"
 #include "backend/kernel.h"
 
@@ -120,7 +121,11 @@ bool register_all() {
          backend::register_kernel("adaptive_avg_pool2d_spread", cpu, dtype_of<T>, &spread<T, true>);
 }
 
-const bool registered = register_all<float>() && register_all<double>();
+const bool registered = register_all<float>() && register_all<double>() &&
+                        register_through_f32<&mean<float, false>>("avg_pool2d") &&
+                        register_through_f32<&spread<float, false>>("avg_pool2d_spread") &&
+                        register_through_f32<&mean<float, true>>("adaptive_avg_pool2d") &&
+                        register_through_f32<&spread<float, true>>("adaptive_avg_pool2d_spread");
 
 }  // namespace
 }  // namespace brim::cpu

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "backend/cpu/batch_norm-inl.h"
+#include "backend/cpu/through_f32.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -230,6 +231,11 @@ void register_for() {
 void register_batch_norm() {
   register_for<float>();
   register_for<double>();
+  register_through_f32<&batch_norm<float>, Outputs::updated>("batch_norm");
+  register_through_f32<&batch_norm_relu<float>, Outputs::updated>("batch_norm_relu");
+  register_through_f32<&batch_norm_grad<float>>("batch_norm_grad");
+  register_through_f32<&batch_norm_relu_again<float>>("batch_norm_relu_again");
+  register_through_f32<&batch_norm_relu_grad<float>>("batch_norm_relu_grad");
 }
 
 }  // namespace

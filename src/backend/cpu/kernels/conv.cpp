@@ -7,6 +7,7 @@
 #include "backend/cpu/conv_nhwc.h"
 #include "backend/cpu/conv_winograd.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {
@@ -133,7 +134,10 @@ bool register_all() {
                                   &conv2d_grad_weight<T>);
 }
 
-const bool registered = register_all<float>() && register_all<double>();
+const bool registered = register_all<float>() && register_all<double>() &&
+                        register_through_f32<&conv2d<float>>("conv2d") &&
+                        register_through_f32<&conv2d_grad_x<float>>("conv2d_grad_x") &&
+                        register_through_f32<&conv2d_grad_weight<float>>("conv2d_grad_weight");
 
 }  // namespace
 }  // namespace brim::cpu

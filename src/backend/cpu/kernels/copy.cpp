@@ -1,6 +1,7 @@
 // copy (with a cast between any two dtypes) and fill on the CPU.
 #include <cstring>
 
+#include "backend/cpu/convert16.h"
 #include "backend/cpu/loop.h"
 #include "backend/kernel.h"
 
@@ -37,6 +38,8 @@ void copy_as(const Tensor& x, Tensor& y) {
     if (sx == 1 && sy == 1) {
       if constexpr (std::is_same_v<To, From>)
         std::memcpy(to, from, static_cast<size_t>(n) * sizeof(To));
+      else if constexpr (requires { convert_run(from, to, n); })
+        convert_run(from, to, n);
       else
         for (int64_t i = 0; i < n; ++i) to[i] = cast<To>(from[i]);
     } else {

@@ -5,6 +5,7 @@
 #include <hwy/highway.h>
 
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/kernel.h"
 #include "formula/philox.h"
 
@@ -41,6 +42,7 @@ void dropout(const Context&, const Tensor& tx, Tensor& ty, double p, const Rando
 void register_dropout() {
   backend::register_kernel("dropout", DeviceKind::cpu, DType::f32, &dropout<float>);
   backend::register_kernel("dropout", DeviceKind::cpu, DType::f64, &dropout<double>);
+  register_through_f32<&dropout<float>>("dropout");
 }
 
 }  // namespace

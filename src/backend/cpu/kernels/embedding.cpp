@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cpu/loop.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/kernel.h"
 #include "core/check.h"
 
@@ -60,7 +61,9 @@ bool register_all() {
   return true;
 }
 
-const bool registered = register_all<float, double>();
+const bool registered = register_all<float, double>() &&
+                        register_through_f32<&embedding<float>>("embedding") &&
+                        register_through_f32<&embedding_grad<float>>("embedding_grad");
 
 }  // namespace
 }  // namespace brim::cpu

@@ -7,6 +7,7 @@
 
 #include "backend/cpu/loop.h"
 #include "backend/cpu/reduce_steps-inl.h"
+#include "backend/cpu/through_f32.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -142,6 +143,8 @@ void register_for() {
 void register_layer_norm() {
   register_for<float>();
   register_for<double>();
+  register_through_f32<&layer_norm<float>>("layer_norm");
+  register_through_f32<&layer_norm_grad<float>>("layer_norm_grad");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "backend/cpu/gemm-inl.h"
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,6 +116,8 @@ void register_for() {
 void register_linear() {
   register_for<float>();
   register_for<double>();
+  register_through_f32<&linear<false, float>>("linear");
+  register_through_f32<&linear<true, float>>("linear_relu");
 }
 
 }  // namespace

@@ -19,6 +19,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/scratch.h"
+#include "backend/cpu/through_f32.h"
 #include "core/check.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -334,6 +335,7 @@ void register_for() {
 void register_linear_grad() {
   register_for<float>();
   register_for<double>();
+  register_through_f32<&linear_grad<float>>("linear_grad");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "backend/class_loss.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/softmax-inl.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/kernel.h"
 #include "core/check.h"
 
@@ -232,6 +233,11 @@ void register_for() {
 void register_loss() {
   register_for<float>();
   register_for<double>();
+  register_through_f32<&cross_entropy<float>>("cross_entropy");
+  register_through_f32<&cross_entropy_grad<float>>("cross_entropy_grad");
+  register_through_f32<&softmax_cross_entropy<float>>("softmax_cross_entropy");
+  register_through_f32<&nll_loss<float>>("nll_loss");
+  register_through_f32<&nll_loss_grad<float>>("nll_loss_grad");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // matmul on the CPU: products of strided matrices through gemm.
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/loop.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {
@@ -41,7 +42,8 @@ void matmul(const Context&, const Tensor& a, const Tensor& b, Tensor& y) {
 
 const bool registered =
     backend::register_kernel("matmul", DeviceKind::cpu, DType::f32, &matmul<float>) &&
-    backend::register_kernel("matmul", DeviceKind::cpu, DType::f64, &matmul<double>);
+    backend::register_kernel("matmul", DeviceKind::cpu, DType::f64, &matmul<double>) &&
+    register_through_f32<&matmul<float>>("matmul");
 
 }  // namespace
 }  // namespace brim::cpu

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "backend/cpu/parallel.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/geometry.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -237,6 +238,9 @@ void register_dtype() {
 void register_max_pool() {
   register_dtype<float>();
   register_dtype<double>();
+  register_through_f32<&max_pool<float>>("max_pool2d");
+  register_through_f32<&scatter<float>>("max_pool2d_scatter");
+  register_through_f32<&gather<float>>("max_pool2d_gather");
 }
 
 }  // namespace

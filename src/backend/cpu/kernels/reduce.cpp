@@ -5,6 +5,7 @@
 #include <hwy/highway.h>
 
 #include "backend/cpu/reduce_steps-inl.h"
+#include "backend/cpu/through_f32.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -43,6 +44,12 @@ void register_floating() {
 void register_reduce() {
   register_floating<float>();
   register_floating<double>();
+  register_through_f32<&plain<Sum<float>>>("sum");
+  register_through_f32<&plain<Extreme<float, true>>>("max");
+  register_through_f32<&plain<Extreme<float, false>>>("min");
+  register_through_f32<&mean<float>>("mean");
+  register_through_f32<&norm<float>>("norm");
+  register_through_f32<&var<float>>("var");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backend/cpu/loop.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {
@@ -90,7 +91,10 @@ bool register_all() {
   return true;
 }
 
-const bool registered = register_all<float, double, int64_t, int32_t, int8_t, uint8_t, bool>();
+const bool registered = register_all<float, double, int64_t, int32_t, int8_t, uint8_t, bool>() &&
+                        register_through_f32<&pick<true, float>>("max_index") &&
+                        register_through_f32<&pick<false, float>>("min_index") &&
+                        register_through_f32<&cumsum<float>>("cumsum");
 
 }  // namespace
 }  // namespace brim::cpu

@@ -3,6 +3,7 @@
 #include <hwy/highway.h>
 
 #include "backend/cpu/reduce_steps-inl.h"
+#include "backend/cpu/through_f32.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -23,7 +24,10 @@ bool register_rest() {
 }
 
 const bool registered = register_integers<int64_t, int32_t, int8_t, uint8_t, bool>() &&
-                        register_rest<float, double, int64_t, int32_t, int8_t, uint8_t, bool>();
+                        register_rest<float, double, int64_t, int32_t, int8_t, uint8_t, bool>() &&
+                        register_through_f32<&plain<Prod<float>>>("prod") &&
+                        register_through_f32<&plain<Logical<float, false>>>("any") &&
+                        register_through_f32<&plain<Logical<float, true>>>("all");
 
 }  // namespace
 }  // namespace brim::cpu::HWY_NAMESPACE

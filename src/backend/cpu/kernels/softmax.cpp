@@ -7,6 +7,7 @@
 
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/softmax-inl.h"
+#include "backend/cpu/through_f32.h"
 #include "backend/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -186,6 +187,11 @@ void register_for() {
 void register_softmax() {
   register_for<float>();
   register_for<double>();
+  register_through_f32<&softmax<float, false>>("softmax");
+  register_through_f32<&softmax<float, true>>("log_softmax");
+  register_through_f32<&softmax_grad<float, false>>("softmax_grad");
+  register_through_f32<&softmax_grad<float, true>>("log_softmax_grad");
+  register_through_f32<&logsumexp<float>>("logsumexp");
 }
 
 }  // namespace

@@ -1,0 +1,15 @@
+// Runs of 16-bit floats to f32 and back, in vectors. To 16 bits rounds to nearest even.
+#pragma once
+
+#include <cstdint>
+
+#include <brim/core/dtype.h>
+
+namespace brim::cpu {
+
+void convert_run(const Half* from, float* to, int64_t n);
+void convert_run(const BFloat16* from, float* to, int64_t n);
+void convert_run(const float* from, Half* to, int64_t n);
+void convert_run(const float* from, BFloat16* to, int64_t n);
+
+}  // namespace brim::cpu
