@@ -9,6 +9,9 @@
 
 namespace brim::backend {
 
+/// The op whose kernel this thread is queueing on a device that works asynchronously; else null.
+extern thread_local constinit const char* queued_op [[gnu::tls_model("initial-exec")]];
+
 /// `operations` may be null (see Kernel). Virtual accelerators compute with the CPU's `function`.
 template <class... Args>
 void dispatch(const Context& context, const char* name, DType dtype,
@@ -19,6 +22,11 @@ void dispatch(const Context& context, const char* name, DType dtype,
     const diag::Span span(name, diag::Cause::launch);
     sim::launch(name, context.stream, dtype, operations ? operations(args...) : -1, function,
                 args...);
+  } else if (context.stream.device.kind == DeviceKind::cuda) [[unlikely]] {
+    const diag::Span span(name, diag::Cause::launch);
+    queued_op = name;
+    function(context, args...);
+    queued_op = nullptr;
   } else {
     const diag::Span span(name, diag::Cause::compute);
     function(context, args...);

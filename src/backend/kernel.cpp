@@ -8,6 +8,7 @@
 
 namespace brim::backend {
 
+thread_local constinit const char* queued_op = nullptr;
 thread_local constinit bool anomaly_mode = false;
 
 KernelSlot& kernel_slot(const char* name, const std::type_info& signature) {

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "core/check.h"
+#include "core/plugin.h"
 
 namespace brim {
 namespace {
@@ -29,8 +30,9 @@ class NoRuntime final : public Runtime {
 
  private:
   [[noreturn]] void absent() const {
-    raise<DeviceError>("[device] {} is not available: its backend is not loaded; see `brim env`",
-                       name(kind_));
+    const std::string& why = plugin(kind_).error;
+    raise<DeviceError>("[device] {} is not available: {}; see `brim env`", name(kind_),
+                       why.empty() ? "its backend is not loaded" : why);
   }
   DeviceKind kind_;
 };
@@ -44,7 +46,12 @@ std::array<std::atomic<Runtime*>, kDeviceKindCount>& table() {
 }  // namespace
 
 Runtime& runtime(DeviceKind kind) {
-  if (Runtime* r = table()[static_cast<size_t>(kind)].load(std::memory_order_acquire)) return *r;
+  const auto registered = [&] {
+    return table()[static_cast<size_t>(kind)].load(std::memory_order_acquire);
+  };
+  if (Runtime* r = registered()) return *r;
+  (void)plugin(kind);
+  if (Runtime* r = registered()) return *r;
   static std::array<NoRuntime, kDeviceKindCount> none{
       NoRuntime(DeviceKind::cpu), NoRuntime(DeviceKind::cuda), NoRuntime(DeviceKind::sim)};
   return none[static_cast<size_t>(kind)];

@@ -1,0 +1,59 @@
+# The CUDA backend: libbrim_cuda.so, opened at run time. Built where the CUDA toolkit is (BRIM_CUDA: AUTO, ON or
+# OFF) for the architectures in BRIM_CUDA_ARCHITECTURES. Its sources are also compiled for the CPU over a small emulation
+# of CUDA (src/backend/cuda/emulation), as libbrim_cuda_emulated.so, which tests open in its place.
+set(BRIM_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if the toolkit is there), ON or OFF")
+set(BRIM_CUDA_ARCHITECTURES "80;86;89;90;100;120" CACHE STRING "GPU architectures to compile for")
+# Kernels are .cu files; what runs on the host alone is .cpp, which spares it nvcc.
+file(GLOB_RECURSE brim_cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
+file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)
+
+find_program(BRIM_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin)
+mark_as_advanced(BRIM_NVCC)
+if(BRIM_CUDA STREQUAL "ON" AND NOT BRIM_NVCC)
+  message(FATAL_ERROR "BRIM_CUDA is ON, but nvcc was not found; install the CUDA 13 toolkit or add its bin folder to PATH")
+endif()
+# Sanitizers do not see device code; the emulation is what they check.
+if(BRIM_NVCC AND NOT BRIM_CUDA STREQUAL "OFF" AND NOT BRIM_SANITIZE AND NOT BRIM_FUZZ)
+  set(CMAKE_CUDA_COMPILER ${BRIM_NVCC})
+  set(CMAKE_CUDA_ARCHITECTURES ${BRIM_CUDA_ARCHITECTURES})
+  enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know yet that nvcc has it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+  add_library(brim_cuda MODULE ${brim_cuda_kernels} ${brim_cuda_host})
+  target_include_directories(brim_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated)
+  # 186: integers without a sign compared with 0, in formulas for all types. 1835: initial-exec TLS.
+  target_compile_options(brim_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall;-diag-suppress=186,1835>)
+  target_include_directories(brim_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  target_link_libraries(brim_cuda PRIVATE brim fmt::fmt)
+  set_target_properties(brim_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
+                        INSTALL_RPATH "\$ORIGIN")
+  install(TARGETS brim_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+
+# A source file has one language in a folder, so each .cu is included by a .cpp of its own.
+function(brim_add_emulated_cuda)
+  find_package(Boost QUIET COMPONENTS context)
+  if(NOT TARGET Boost::context)
+    message(STATUS "brim: no Boost.Context (libboost-context-dev), so the CUDA kernels are not tested on the CPU")
+    return()
+  endif()
+  set(wrappers "")
+  foreach(source IN LISTS brim_cuda_kernels)
+    file(RELATIVE_PATH name ${PROJECT_SOURCE_DIR}/src ${source})
+    set(wrapper ${PROJECT_BINARY_DIR}/generated/emulated/${name}.cpp)
+    file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${name}\"\n")
+    list(APPEND wrappers ${wrapper})
+  endforeach()
+  file(GLOB emulation CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/*.cpp)
+  add_library(brim_cuda_emulated MODULE ${wrappers} ${brim_cuda_host} ${emulation})
+  target_include_directories(brim_cuda_emulated BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(brim_cuda_emulated PRIVATE -O1 -Wno-unknown-pragmas)
+  target_link_libraries(brim_cuda_emulated PRIVATE brim brim_private Boost::context)
+  set_target_properties(brim_cuda_emulated PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulated)
+endfunction()
+
+if(BRIM_TESTS)
+  brim_add_emulated_cuda()
+endif()

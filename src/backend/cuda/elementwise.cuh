@@ -1,0 +1,110 @@
+// Elementwise kernels from formulas: y = f(in...) over any strides, or, where all operands are
+// dense and aligned, in accesses of 16 bytes.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "backend/cuda/launch.cuh"
+#include "backend/cuda/loop.cuh"
+#include "backend/cuda/number.cuh"
+#include "backend/kernel.h"
+#include "formula/formula.h"
+
+namespace brim::cuda {
+
+/// `Width` neighbouring elements, moved by one access.
+template <class T, int Width>
+struct alignas(Width * sizeof(T)) Pack {
+  T at[Width];
+};
+
+template <class Out, class F, class... In>
+__device__ inline Out apply(const F& f, In... in) {
+  using Result = decltype(f(widen(in)...));
+  if constexpr (is_16_bit<Out>)
+    return narrow<Out>(static_cast<float>(f(widen(in)...)));
+  else
+    return static_cast<Out>(static_cast<Result>(f(widen(in)...)));
+}
+
+template <int Width, class F, class Out, class... In>
+__global__ void dense_kernel(F f, int64_t count, Out* y, const In*... in) {
+  using Result = Pack<Out, Width>;
+  const int64_t packs = count / Width;
+  for (int64_t i = first_index(); i < packs; i += grid_size()) {
+    const auto one = [&](const auto&... packed) {
+      Result result;
+#pragma unroll
+      for (int k = 0; k < Width; ++k) result.at[k] = apply<Out>(f, packed.at[k]...);
+      reinterpret_cast<Result*>(y)[i] = result;
+    };
+    one(reinterpret_cast<const Pack<In, Width>*>(in)[i]...);
+  }
+  for (int64_t i = packs * Width + first_index(); i < count; i += grid_size())
+    y[i] = apply<Out>(f, in[i]...);
+}
+
+template <class F, class Out, size_t... K, class... In>
+__device__ inline void strided_element(const F& f, std::index_sequence<K...>, const int64_t* at,
+                                       Out* y, const In*... in) {
+  y[at[0]] = apply<Out>(f, in[at[K + 1]]...);
+}
+
+template <class F, class Out, class... In>
+__global__ void strided_kernel(F f, DeviceLoop<1 + sizeof...(In)> loop, Out* y, const In*... in) {
+  for (int64_t i = first_index(); i < loop.numel; i += grid_size()) {
+    int64_t at[1 + sizeof...(In)];
+    loop.offsets(i, at);
+    strided_element(f, std::make_index_sequence<sizeof...(In)>{}, at, y, in...);
+  }
+}
+
+template <class T>
+T* data(const Tensor& t) {
+  return static_cast<T*>(t.raw());
+}
+
+inline bool is_aligned(const void* p, size_t bytes) {
+  return reinterpret_cast<uintptr_t>(p) % bytes == 0;
+}
+
+/// y = f(in...) with broadcasting; f is called with the operands' compute types.
+template <class Out, class... In, class F, class... Tensors>
+void elementwise(const Context& context, const F& f, Tensor& y, const Tensors&... in) {
+  if (y.numel() == 0) return;
+  constexpr int kWidth = static_cast<int>(16 / std::max({sizeof(Out), sizeof(In)...}));
+  const bool dense = y.is_contiguous() && ((in.is_contiguous() && in.shape() == y.shape()) && ...);
+  if (dense && is_aligned(y.raw(), kWidth * sizeof(Out)) &&
+      (is_aligned(in.raw(), kWidth * sizeof(In)) && ...)) {
+    launch(context, &dense_kernel<kWidth, F, Out, In...>, grid_for(y.numel() / kWidth + 1), f,
+           y.numel(), data<Out>(y), data<const In>(in)...);
+    return;
+  }
+  const DeviceLoop<1 + sizeof...(In)> loop(backend::make_loop(y, in...));
+  launch(context, &strided_kernel<F, Out, In...>, grid_for(loop.numel), f, loop, data<Out>(y),
+         data<const In>(in)...);
+}
+
+template <class F, class In, class Out>
+void unary(const Context& context, const Tensor& x, Tensor& y, const formula::Params& params) {
+  elementwise<Out, In>(context, F(params), y, x);
+}
+template <class F, class In, class Out>
+void binary(const Context& context, const Tensor& a, const Tensor& b, Tensor& y,
+            const formula::Params& params) {
+  elementwise<Out, In, In>(context, F(params), y, a, b);
+}
+
+/// Registers formulas of one or two numbers for elements of type In; Out may be bool.
+template <class In, class Out = In, class... F>
+void register_unary(formula::List<F...>) {
+  (backend::register_kernel(F::kName, DeviceKind::cuda, dtype_of<In>, &unary<F, In, Out>), ...);
+}
+template <class In, class Out = In, class... F>
+void register_binary(formula::List<F...>) {
+  (backend::register_kernel(F::kName, DeviceKind::cuda, dtype_of<In>, &binary<F, In, Out>), ...);
+}
+
+}  // namespace brim::cuda

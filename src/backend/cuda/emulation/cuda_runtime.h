@@ -1,0 +1,129 @@
+// The part of CUDA's language and runtime that brim's kernels and runtime use, on the CPU: for
+// tests on machines without a GPU. "Devices" are host memory, streams run their work at once, the
+// threads of a block are fibers that switch at barriers and shuffles (emulation.cpp).
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static thread_local
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+struct uint3 {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+namespace brim::cuda::emulation {
+
+constexpr int kWarp = 32;
+
+/// Where the running thread stands.
+struct Position {
+  uint3 thread, block;
+  dim3 threads, blocks;
+};
+extern thread_local Position position;
+
+/// Runs `body` once for each thread, one after the other. A barrier in it throws.
+void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body);
+/// Runs `body` once for each thread; those of a block take turns at barriers. Throws
+/// std::logic_error where threads wait for others that never come.
+void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body);
+
+void* shared_memory();  ///< dynamic, of the running block
+void block_barrier();
+void warp_barrier();
+/// The place where the running thread's warp exchanges values: 32 slots of 16 bytes.
+unsigned char* warp_slots();
+int lane();
+int warp_size();  ///< threads in the running thread's warp
+
+template <class T>
+T exchange(T value, int from) {
+  static_assert(sizeof(T) <= 16);
+  std::memcpy(warp_slots() + 16 * lane(), &value, sizeof(T));
+  warp_barrier();
+  T result = value;
+  if (from >= 0 && from < warp_size()) std::memcpy(&result, warp_slots() + 16 * from, sizeof(T));
+  warp_barrier();
+  return result;
+}
+
+}  // namespace brim::cuda::emulation
+
+#define threadIdx (::brim::cuda::emulation::position.thread)
+#define blockIdx (::brim::cuda::emulation::position.block)
+#define blockDim (::brim::cuda::emulation::position.threads)
+#define gridDim (::brim::cuda::emulation::position.blocks)
+
+constexpr int warpSize = ::brim::cuda::emulation::kWarp;
+
+inline void __syncthreads() { ::brim::cuda::emulation::block_barrier(); }
+inline void __syncwarp(unsigned = 0xffffffffu) { ::brim::cuda::emulation::warp_barrier(); }
+
+template <class T>
+T __shfl_sync(unsigned, T value, int from, int = 32) {
+  return ::brim::cuda::emulation::exchange(value, from);
+}
+template <class T>
+T __shfl_down_sync(unsigned, T value, unsigned delta, int = 32) {
+  return ::brim::cuda::emulation::exchange(
+      value, ::brim::cuda::emulation::lane() + static_cast<int>(delta));
+}
+template <class T>
+T __shfl_up_sync(unsigned, T value, unsigned delta, int = 32) {
+  return ::brim::cuda::emulation::exchange(
+      value, ::brim::cuda::emulation::lane() - static_cast<int>(delta));
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, int mask, int = 32) {
+  return ::brim::cuda::emulation::exchange(value, ::brim::cuda::emulation::lane() ^ mask);
+}
+inline unsigned __ballot_sync(unsigned, bool vote) {
+  unsigned result = 0;
+  for (int i = 0; i < ::brim::cuda::emulation::warp_size(); ++i)
+    result |= static_cast<unsigned>(::brim::cuda::emulation::exchange(vote, i)) << i;
+  return result;
+}
+inline bool __any_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) != 0; }
+
+// Fibers switch at barriers only, so plain code is atomic.
+template <class T>
+T atomicAdd(T* at, T value) {
+  const T before = *at;
+  *at = static_cast<T>(before + value);
+  return before;
+}
+template <class T>
+T atomicMax(T* at, T value) {
+  const T before = *at;
+  *at = std::max(before, value);
+  return before;
+}
+template <class T>
+T atomicMin(T* at, T value) {
+  const T before = *at;
+  *at = std::min(before, value);
+  return before;
+}
+template <class T>
+T atomicCAS(T* at, T expected, T value) {
+  const T before = *at;
+  if (before == expected) *at = value;
+  return before;
+}
+inline void __threadfence() {}
+
+#include "cuda_runtime_api.h"

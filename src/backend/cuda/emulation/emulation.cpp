@@ -1,0 +1,259 @@
+// Blocks of threads as fibers (Boost.Context). A fiber runs until it reaches a barrier, then the
+// next one does; a barrier opens when all threads that have not ended have come to it.
+#include <boost/context/fiber.hpp>
+#include <boost/context/fixedsize_stack.hpp>
+
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define BRIM_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define BRIM_ASAN 1
+#endif
+#endif
+#if BRIM_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace brim::cuda::emulation {
+
+thread_local Position position;
+
+namespace {
+
+namespace context = boost::context;
+
+constexpr size_t kStackBytes = size_t{256} << 10;
+
+/// Opens when `expected` threads have arrived.
+struct Barrier {
+  int expected = 0, arrived = 0;
+  int64_t opened = 0;
+
+  void open_if_all_are_here() {
+    if (arrived == 0 || arrived < expected) return;
+    arrived = 0;
+    ++opened;
+  }
+};
+
+struct Warp {
+  Barrier barrier;
+  int size = 0;
+  alignas(16) unsigned char slots[kWarp * 16] = {};
+};
+
+/// Where a fiber's stack lies, for AddressSanitizer, which has to be told of every switch.
+struct Stack {
+  void* fake = nullptr;
+  const void* bottom = nullptr;
+  size_t size = 0;
+
+  void leave_for(const Stack& other, bool for_ever = false) {
+#if BRIM_ASAN
+    __sanitizer_start_switch_fiber(for_ever ? nullptr : &fake, other.bottom, other.size);
+#else
+    (void)other, (void)for_ever;
+#endif
+  }
+  void arrive(Stack* from) {
+#if BRIM_ASAN
+    const void* bottom_before = nullptr;
+    size_t size_before = 0;
+    __sanitizer_finish_switch_fiber(fake, &bottom_before, &size_before);
+    if (from) from->bottom = bottom_before, from->size = size_before;
+#else
+    (void)from;
+#endif
+  }
+};
+
+struct Fiber {
+  Position at;
+  Warp* warp = nullptr;
+  context::fiber self, scheduler;
+  Stack stack;
+  Barrier* waits_for = nullptr;
+  int64_t opened = 0;  // of that barrier, when it was reached
+  bool ended = false;
+
+  bool can_run() const { return !ended && (!waits_for || waits_for->opened != opened); }
+};
+
+/// A block whose threads take turns.
+class Block {
+ public:
+  Block(Position first, const std::function<void()>& body, size_t shared_bytes)
+      : body_(body), shared_(shared_bytes / sizeof(std::max_align_t) + 1) {
+    const dim3 n = first.threads;
+    const int count = static_cast<int>(n.x * n.y * n.z);
+    block_.expected = count;
+    for (int i = 0; i < count; i += kWarp) {
+      warps_.push_back(std::make_unique<Warp>());
+      warps_.back()->size = warps_.back()->barrier.expected = std::min(kWarp, count - i);
+    }
+    for (int i = 0; i < count; ++i) {
+      auto fiber = std::make_unique<Fiber>();
+      const auto u = static_cast<unsigned>(i);
+      fiber->at = first;
+      fiber->at.thread = {u % n.x, u / n.x % n.y, u / n.x / n.y};
+      fiber->warp = warps_[static_cast<size_t>(i / kWarp)].get();
+      fibers_.push_back(std::move(fiber));
+    }
+  }
+
+  void run() {
+    for (auto& fiber : fibers_) start(*fiber);
+    // Backwards every other time: what depends on the order of threads has no barrier it needs.
+    bool forward = true;
+    for (bool moved = true; moved; forward = !forward) {
+      moved = false;
+      for (size_t i = 0; i < fibers_.size(); ++i) {
+        Fiber& fiber = *fibers_[forward ? i : fibers_.size() - 1 - i];
+        if (!fiber.can_run()) continue;
+        resume(fiber);
+        moved = true;
+      }
+    }
+    size_t stuck = 0;
+    for (auto& fiber : fibers_) stuck += !fiber->ended;
+    if (error_) std::rethrow_exception(error_);
+    if (stuck > 0)
+      throw std::logic_error("[cuda emulation] " + std::to_string(stuck) +
+                             " threads of a block wait at a barrier that others never reach");
+  }
+
+  void wait(Barrier& barrier) {
+    Fiber& me = *running_;
+    me.waits_for = &barrier;
+    me.opened = barrier.opened;
+    ++barrier.arrived;
+    barrier.open_if_all_are_here();
+    if (!me.can_run()) leave(me, false);
+    me.waits_for = nullptr;
+  }
+
+  Barrier& barrier() { return block_; }
+  Fiber& running() { return *running_; }
+  void* shared() { return shared_.data(); }
+
+ private:
+  void start(Fiber& fiber) {
+    context::fixedsize_stack allocator(kStackBytes);
+    context::stack_context stack = allocator.allocate();
+    fiber.stack.bottom = static_cast<char*>(stack.sp) - stack.size;
+    fiber.stack.size = stack.size;
+    fiber.self =
+        context::fiber(std::allocator_arg, context::preallocated(stack.sp, stack.size, stack),
+                       allocator, [this, &fiber](context::fiber&& from) {
+                         fiber.stack.arrive(&scheduler_);
+                         fiber.scheduler = std::move(from);
+                         try {
+                           body_();
+                         } catch (...) {
+                           if (!error_) error_ = std::current_exception();
+                         }
+                         end(fiber);
+                         fiber.stack.leave_for(scheduler_, true);
+                         return std::move(fiber.scheduler);
+                       });
+  }
+
+  void resume(Fiber& fiber) {
+    running_ = &fiber;
+    position = fiber.at;
+    scheduler_.leave_for(fiber.stack);
+    fiber.self = std::move(fiber.self).resume();
+    scheduler_.arrive(nullptr);
+  }
+
+  void leave(Fiber& fiber, bool for_ever) {
+    fiber.stack.leave_for(scheduler_, for_ever);
+    fiber.scheduler = std::move(fiber.scheduler).resume();
+    fiber.stack.arrive(&scheduler_);
+  }
+
+  /// Nobody waits for a thread that has ended.
+  void end(Fiber& fiber) {
+    fiber.ended = true;
+    for (Barrier* barrier : {&block_, &fiber.warp->barrier}) {
+      --barrier->expected;
+      barrier->open_if_all_are_here();
+    }
+  }
+
+  const std::function<void()>& body_;
+  std::vector<std::max_align_t> shared_;
+  std::vector<std::unique_ptr<Warp>> warps_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  Barrier block_;
+  Fiber* running_ = nullptr;
+  Stack scheduler_;
+  std::exception_ptr error_;
+};
+
+thread_local Block* block = nullptr;
+
+Block& running_block() {
+  if (!block)
+    throw std::logic_error(
+        "[cuda emulation] a barrier or shuffle in a kernel that `launch` runs; use launch_blocks");
+  return *block;
+}
+
+template <class F>
+void for_each_block(dim3 blocks, dim3 threads, const F& run) {
+  Position at{.threads = threads, .blocks = blocks};
+  for (at.block.z = 0; at.block.z < blocks.z; ++at.block.z)
+    for (at.block.y = 0; at.block.y < blocks.y; ++at.block.y)
+      for (at.block.x = 0; at.block.x < blocks.x; ++at.block.x) run(at);
+}
+
+}  // namespace
+
+void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body) {
+  for_each_block(blocks, threads, [&](Position at) {
+    for (at.thread.z = 0; at.thread.z < threads.z; ++at.thread.z)
+      for (at.thread.y = 0; at.thread.y < threads.y; ++at.thread.y)
+        for (at.thread.x = 0; at.thread.x < threads.x; ++at.thread.x) {
+          position = at;
+          body();
+        }
+  });
+}
+
+void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body) {
+  for_each_block(blocks, threads, [&](const Position& at) {
+    Block current(at, body, shared_bytes);
+    block = &current;
+    try {
+      current.run();
+    } catch (...) {
+      block = nullptr;
+      throw;
+    }
+    block = nullptr;
+  });
+}
+
+void* shared_memory() { return running_block().shared(); }
+void block_barrier() { running_block().wait(running_block().barrier()); }
+void warp_barrier() { running_block().wait(running_block().running().warp->barrier); }
+unsigned char* warp_slots() { return running_block().running().warp->slots; }
+int warp_size() { return running_block().running().warp->size; }
+int lane() {
+  const Position& at = position;
+  return static_cast<int>(
+      (at.thread.x + at.threads.x * (at.thread.y + at.threads.y * at.thread.z)) % kWarp);
+}
+
+}  // namespace brim::cuda::emulation

@@ -1,0 +1,152 @@
+// Devices that are host memory and streams that work at once.
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+#include "cuda_runtime_api.h"
+
+namespace {
+
+constexpr int kDevices = 2;
+constexpr size_t kAlignment = 256;
+
+thread_local int current_device = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+cudaError_t result(cudaError_t error) {
+  if (error != cudaSuccess) last_error = error;
+  return error;
+}
+
+size_t capacity() {
+  const char* limit = std::getenv("BRIM_EMULATED_MEMORY");
+  return limit ? std::strtoull(limit, nullptr, 10) : size_t{4} << 30;
+}
+
+/// The bytes of each allocation, so that a device's capacity can be exhausted.
+struct Memory {
+  std::mutex mutex;
+  std::map<void*, size_t> blocks;
+  size_t used = 0;
+};
+Memory& memory() {
+  static auto* all = new Memory;
+  return *all;
+}
+
+}  // namespace
+
+const char* cudaGetErrorName(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "cudaSuccess";
+    case cudaErrorMemoryAllocation:
+      return "cudaErrorMemoryAllocation";
+    case cudaErrorInvalidDevice:
+      return "cudaErrorInvalidDevice";
+    case cudaErrorNotReady:
+      return "cudaErrorNotReady";
+  }
+  return "unknown";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    case cudaErrorNotReady:
+      return "device not ready";
+  }
+  return "unknown";
+}
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = last_error;
+  last_error = cudaSuccess;
+  return error;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = kDevices;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = current_device;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= kDevices) return result(cudaErrorInvalidDevice);
+  current_device = device;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  if (device < 0 || device >= kDevices) return result(cudaErrorInvalidDevice);
+  *properties = {};
+  std::snprintf(properties->name, sizeof(properties->name), "emulated GPU");
+  properties->totalGlobalMem = capacity();
+  properties->major = 9;
+  properties->multiProcessorCount = 4;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  const std::lock_guard lock(memory().mutex);
+  *total = capacity();
+  *free = *total - std::min(memory().used, *total);
+  return cudaSuccess;
+}
+cudaError_t cudaMalloc(void** data, size_t bytes) {
+  const std::lock_guard lock(memory().mutex);
+  if (memory().used + bytes > capacity() || posix_memalign(data, kAlignment, bytes) != 0)
+    return result(cudaErrorMemoryAllocation);
+  std::memset(*data, 0xcd, bytes);  // nobody may rely on zeros
+  memory().blocks[*data] = bytes;
+  memory().used += bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaFree(void* data) {
+  const std::lock_guard lock(memory().mutex);
+  if (const auto at = memory().blocks.find(data); at != memory().blocks.end()) {
+    memory().used -= at->second;
+    memory().blocks.erase(at);
+  }
+  std::free(data);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t) {
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t) {
+  std::memmove(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
+  std::memset(data, value, bytes);
+  return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  static std::atomic<uintptr_t> next{1};
+  *stream = reinterpret_cast<cudaStream_t>(next++);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  static std::atomic<uintptr_t> next{1};
+  *event = reinterpret_cast<cudaEvent_t>(next++);
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }

@@ -1,0 +1,74 @@
+// Launching kernels. A kernel is a __global__ function of values and pointers; the same source is
+// compiled for the CPU (emulation/), which is why no <<<>>> stands anywhere else.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "backend/cuda/check.h"
+#include "backend/cuda/runtime.h"
+
+namespace brim::cuda {
+
+struct Grid {
+  dim3 blocks, threads;
+  size_t shared_bytes = 0;  ///< of dynamic shared memory
+};
+
+constexpr int kThreads = 256;           // of a block, where nothing asks for another number
+constexpr int64_t kMostBlocks = 65535;  // kernels loop over what is left
+
+/// Blocks of kThreads, one thread for each of `count` elements as far as the grid goes; kernels
+/// step through the rest: for (i = first_index(); i < count; i += grid_size()).
+inline Grid grid_for(int64_t count) {
+  const int64_t blocks = std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, kMostBlocks);
+  return {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)};
+}
+
+__device__ inline int64_t first_index() {
+  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline int64_t grid_size() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
+
+/// Queues a kernel whose threads do not talk to each other: no barrier, no shuffle.
+/// launch_blocks: one whose threads of a block do. Throw DeviceError if the launch is refused.
+#if defined(__CUDACC__)
+template <class... Params, class... Args>
+void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid& grid,
+                   const Args&... args) {
+  const DeviceGuard guard(context.device().index);
+  kernel<<<grid.blocks, grid.threads, grid.shared_bytes, native(context.stream)>>>(args...);
+  BRIM_CUDA(cudaGetLastError());
+  note_queued(context.device().index);
+}
+template <class... Params, class... Args>
+void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
+            const Args&... args) {
+  launch_blocks(context, kernel, grid, args...);
+}
+#else
+template <class... Params, class... Args>
+void launch_blocks(const Context&, void (*kernel)(Params...), const Grid& grid,
+                   const Args&... args) {
+  emulation::run_blocks(grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(args...); });
+}
+template <class... Params, class... Args>
+void launch(const Context&, void (*kernel)(Params...), const Grid& grid, const Args&... args) {
+  emulation::run_threads(grid.blocks, grid.threads, [&] { kernel(args...); });
+}
+#endif
+
+/// The dynamic shared memory of the block, as T.
+template <class T>
+__device__ T* shared_memory() {
+#if defined(__CUDACC__)
+  extern __shared__ unsigned char brim_shared[];
+  return reinterpret_cast<T*>(brim_shared);
+#else
+  return reinterpret_cast<T*>(emulation::shared_memory());
+#endif
+}
+
+}  // namespace brim::cuda

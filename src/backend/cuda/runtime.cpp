@@ -1,0 +1,241 @@
+// CUDA's devices as brim's runtime sees them. All work is queued on non-blocking streams of our
+// own; nothing here waits for a whole device but synchronize(device) and cudaFree.
+#include "backend/cuda/runtime.h"
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "backend/dispatch.h"
+#include "core/check.h"
+#include "core/runtime.h"
+
+namespace brim::cuda {
+namespace {
+
+/// The streams of a device, and what was queued on each since it was last waited for.
+class Streams {
+ public:
+  cudaStream_t at(int device, int32_t id) {
+    const std::lock_guard lock(mutex_);
+    if (all_.size() <= static_cast<size_t>(device)) all_.resize(static_cast<size_t>(device) + 1);
+    auto& streams = all_[static_cast<size_t>(device)];
+    if (streams.empty()) streams.push_back(create(device));
+    if (static_cast<size_t>(id) >= streams.size())
+      raise<DeviceError>("[cuda] cuda:{} has no stream {}", device, id);
+    return streams[static_cast<size_t>(id)];
+  }
+  int32_t add(int device) {
+    (void)at(device, 0);
+    const cudaStream_t stream = create(device);
+    const std::lock_guard lock(mutex_);
+    auto& streams = all_[static_cast<size_t>(device)];
+    streams.push_back(stream);
+    return static_cast<int32_t>(streams.size()) - 1;
+  }
+  std::vector<cudaStream_t> of(int device) {
+    (void)at(device, 0);
+    const std::lock_guard lock(mutex_);
+    return all_[static_cast<size_t>(device)];
+  }
+
+ private:
+  static cudaStream_t create(int device) {
+    const DeviceGuard guard(device);
+    cudaStream_t stream = nullptr;
+    BRIM_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+    return stream;
+  }
+  std::mutex mutex_;
+  std::vector<std::vector<cudaStream_t>> all_;  // by device and id
+};
+
+/// Never destroyed: the driver may be gone before static objects are.
+Streams& streams() {
+  static auto* all = new Streams;
+  return *all;
+}
+
+/// The names of the ops queued last on each device.
+class Queued {
+ public:
+  void add(int device, const char* op) {
+    Ring& ring = rings_[static_cast<size_t>(device) % kDevices];
+    ring.ops[ring.next.fetch_add(1, std::memory_order_relaxed) % kKept].store(
+        op, std::memory_order_relaxed);
+  }
+  /// "add, conv2d", the newest last.
+  std::string text(int device) const {
+    const Ring& ring = rings_[static_cast<size_t>(device) % kDevices];
+    std::string result;
+    const size_t next = ring.next.load(std::memory_order_relaxed);
+    for (size_t i = next < kKept ? 0 : next - kKept; i < next; ++i)
+      if (const char* op = ring.ops[i % kKept].load(std::memory_order_relaxed))
+        result += (result.empty() ? "" : ", ") + std::string(op);
+    return result;
+  }
+
+ private:
+  static constexpr size_t kDevices = 64, kKept = 8;
+  struct Ring {
+    std::array<std::atomic<const char*>, kKept> ops{};
+    std::atomic<size_t> next{0};
+  };
+  std::array<Ring, kDevices> rings_;
+};
+
+Queued& queued() {
+  static auto* all = new Queued;
+  return *all;
+}
+
+struct NativeEvent {
+  int device;
+  cudaEvent_t event = nullptr;
+
+  explicit NativeEvent(int on) : device(on) {
+    const DeviceGuard guard(device);
+    BRIM_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  }
+  ~NativeEvent() { (void)cudaEventDestroy(event); }
+  NativeEvent(const NativeEvent&) = delete;
+  NativeEvent& operator=(const NativeEvent&) = delete;
+};
+
+const NativeEvent& event_of(const std::shared_ptr<void>& handle) {
+  return *std::static_pointer_cast<NativeEvent>(handle);
+}
+
+class CudaRuntime final : public Runtime {
+ public:
+  int device_count() const override {
+    static const int count = [] {
+      int n = 0;
+      if (cudaGetDeviceCount(&n) == cudaSuccess) return n;
+      (void)cudaGetLastError();  // no device, or a driver too old for this runtime: `brim env` says
+      return 0;
+    }();
+    return count;
+  }
+
+  std::string description(int device) const override {
+    cudaDeviceProp p{};
+    BRIM_CUDA(cudaGetDeviceProperties(&p, device));
+    return fmt::format("{}, {} MiB, {} multiprocessors, compute capability {}.{}", p.name,
+                       p.totalGlobalMem >> 20, p.multiProcessorCount, p.major, p.minor);
+  }
+
+  DeviceMemory memory(int device) const override {
+    const DeviceGuard guard(device);
+    DeviceMemory m;
+    BRIM_CUDA(cudaMemGetInfo(&m.free, &m.total));
+    return m;
+  }
+
+  void* allocate(int device, size_t bytes) override {
+    const DeviceGuard guard(device);
+    void* data = nullptr;
+    const cudaError_t result = cudaMalloc(&data, bytes);
+    if (result == cudaSuccess) return data;
+    if (result != cudaErrorMemoryAllocation) check(result, "cudaMalloc");
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  void deallocate(int device, void* data, size_t) noexcept override {
+    int before = 0;
+    (void)cudaGetDevice(&before);
+    (void)cudaSetDevice(device);
+    (void)cudaFree(data);
+    (void)cudaSetDevice(before);
+  }
+
+  void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes,
+            Stream stream) override {
+    if (bytes == 0) return;
+    const DeviceGuard guard(stream.device.index);
+    const cudaStream_t queue = native(stream);
+    if (to_device.is_cpu()) {
+      BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, queue));
+    } else if (from_device.is_cpu()) {
+      // From pageable memory CUDA returns when the source has been read.
+      BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, queue));
+    } else if (to_device == from_device) {
+      BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue));
+    } else {
+      BRIM_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, queue));
+    }
+  }
+
+  Stream create_stream(int device) override {
+    return {Device::cuda(device), streams().add(device)};
+  }
+
+  void synchronize(Stream stream) override {
+    const DeviceGuard guard(stream.device.index);
+    waited(cudaStreamSynchronize(native(stream)), stream.device.index);
+  }
+  void synchronize(int device) override {
+    const DeviceGuard guard(device);
+    for (const cudaStream_t stream : streams().of(device))
+      waited(cudaStreamSynchronize(stream), device);
+  }
+
+  std::shared_ptr<void> record(Stream stream) override {
+    auto event = std::make_shared<NativeEvent>(stream.device.index);
+    BRIM_CUDA(cudaEventRecord(event->event, native(stream)));
+    return event;
+  }
+  void wait(const std::shared_ptr<void>& event, Stream stream) override {
+    const DeviceGuard guard(stream.device.index);
+    BRIM_CUDA(cudaStreamWaitEvent(native(stream), event_of(event).event, 0));
+  }
+  bool query(const std::shared_ptr<void>& event) override {
+    const cudaError_t result = cudaEventQuery(event_of(event).event);
+    if (result == cudaErrorNotReady) {
+      (void)cudaGetLastError();
+      return false;
+    }
+    waited(result, event_of(event).device);
+    return true;
+  }
+  void synchronize(const std::shared_ptr<void>& event) override {
+    waited(cudaEventSynchronize(event_of(event).event), event_of(event).device);
+  }
+
+ private:
+  /// What queued work met shows when it is waited for.
+  static void waited(cudaError_t result, int device) {
+    if (result == cudaSuccess) [[likely]]
+      return;
+    raise<DeviceError>(
+        "[cuda] work queued on cuda:{} failed: {} ({}); queued last: {}; CUDA_LAUNCH_BLOCKING=1 "
+        "shows "
+        "which of them it was, dmesg shows an Xid if the GPU is gone",
+        device, cudaGetErrorString(result), cudaGetErrorName(result), queued().text(device));
+  }
+};
+
+const bool registered = [] {
+  static CudaRuntime cuda;
+  register_runtime(DeviceKind::cuda, cuda);
+  return true;
+}();
+
+}  // namespace
+
+void failed(cudaError_t result, const char* call) {
+  (void)cudaGetLastError();  // so that the next call does not report it again
+  raise<DeviceError>("[cuda] {} failed: {} ({})", call, cudaGetErrorString(result),
+                     cudaGetErrorName(result));
+}
+
+void note_queued(int device) {
+  if (const char* op = backend::queued_op) queued().add(device, op);
+}
+
+cudaStream_t native(Stream stream) { return streams().at(stream.device.index, stream.id); }
+
+}  // namespace brim::cuda

@@ -1,0 +1,37 @@
+// What kernels and libraries need of the CUDA runtime's state.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/cuda/check.h"
+#include "core/context.h"
+
+namespace brim::cuda {
+
+/// Makes a device CUDA's current one in this thread, until the guard's end.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device) {
+    BRIM_CUDA(cudaGetDevice(&before_));
+    if (before_ != device) BRIM_CUDA(cudaSetDevice(device));
+    changed_ = before_ != device;
+  }
+  ~DeviceGuard() {
+    if (changed_) (void)cudaSetDevice(before_);
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+/// CUDA's handle of a stream.
+cudaStream_t native(Stream stream);
+
+/// Notes that the op this thread runs was queued on the device: should its work fail, which shows
+/// at a later synchronisation, the error names the ops queued last.
+void note_queued(int device);
+
+}  // namespace brim::cuda

@@ -1,0 +1,71 @@
+// See plugin.h.
+#include "core/plugin.h"
+
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+namespace brim {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDriver = "libcuda.so.1";
+constexpr const char* kLibrary = "libbrim_cuda.so";
+
+/// The folder that libbrim was loaded from.
+fs::path library_folder() {
+  Dl_info info{};
+  const void* const inside = reinterpret_cast<const void*>(&plugin);
+  if (!dladdr(inside, &info) || !info.dli_fname) return {};
+  std::error_code error;
+  const fs::path path = fs::canonical(info.dli_fname, error);
+  return error ? fs::path(info.dli_fname).parent_path() : path.parent_path();
+}
+
+Plugin open_cuda() {
+  Plugin result;
+  fs::path path;
+  if (const char* given = std::getenv("BRIM_BACKEND_PATH"); given && *given) {
+    std::error_code error;
+    path = fs::is_directory(given, error) ? fs::path(given) / kLibrary : fs::path(given);
+    if (!fs::exists(path, error)) {
+      result.error = fmt::format("BRIM_BACKEND_PATH names {}, which is not there", path.string());
+      return result;
+    }
+  } else {
+    if (void* driver = dlopen(kDriver, RTLD_NOW | RTLD_LOCAL); !driver) {
+      result.error =
+          "no NVIDIA driver (libcuda.so.1) on this machine; with a GPU in it, install "
+          "the driver, for example apt-get install nvidia-driver";
+      return result;
+    }
+    path = library_folder() / kLibrary;
+    std::error_code error;
+    if (!fs::exists(path, error)) {
+      result.error = fmt::format("{} is not there; build brim where the CUDA toolkit is installed",
+                                 path.string());
+      return result;
+    }
+  }
+  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+    result.path = path.string();
+  } else {
+    const char* why = dlerror();
+    result.error = fmt::format("{} does not open: {}", path.string(), why ? why : "unknown error");
+  }
+  return result;
+}
+
+}  // namespace
+
+const Plugin& plugin(DeviceKind kind) {
+  static const Plugin none;
+  if (kind != DeviceKind::cuda) return none;
+  static const Plugin cuda = open_cuda();
+  return cuda;
+}
+
+}  // namespace brim
