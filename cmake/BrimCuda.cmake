@@ -2,7 +2,12 @@
 # OFF) for the architectures in BRIM_CUDA_ARCHITECTURES. Its sources are also compiled for the CPU over a small emulation
 # of CUDA (src/backend/cuda/emulation), as libbrim_cuda_emulated.so, which tests open in its place.
 set(BRIM_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if the toolkit is there), ON or OFF")
-set(BRIM_CUDA_ARCHITECTURES "80;86;89;90;100;120" CACHE STRING "GPU architectures to compile for")
+if(DEFINED ENV{BRIM_CUDA_ARCHITECTURES})
+  set(brim_cuda_architectures $ENV{BRIM_CUDA_ARCHITECTURES})
+else()
+  set(brim_cuda_architectures 80 86 89 90 100 120)
+endif()
+set(BRIM_CUDA_ARCHITECTURES "${brim_cuda_architectures}" CACHE STRING "GPU architectures to compile for")
 # Kernels are .cu files; what runs on the host alone is .cpp, which spares it nvcc.
 file(GLOB_RECURSE brim_cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
 file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)

@@ -126,4 +126,4 @@ T atomicCAS(T* at, T expected, T value) {
 }
 inline void __threadfence() {}
 
-#include "cuda_runtime_api.h"
+#include <cuda_runtime_api.h>

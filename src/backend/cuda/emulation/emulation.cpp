@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cuda_runtime.h"
+#include <cuda_runtime.h>
 
 #if defined(__SANITIZE_ADDRESS__)
 #define BRIM_ASAN 1

@@ -8,7 +8,7 @@
 #include <map>
 #include <mutex>
 
-#include "cuda_runtime_api.h"
+#include <cuda_runtime_api.h>
 
 namespace {
 
