@@ -15,6 +15,7 @@
 #include "cli/format.h"
 #include "cli/libraries.h"
 #include "core/runtime.h"
+#include "diag/gpu_parts.h"
 
 namespace brim::cli {
 namespace {
@@ -80,6 +81,14 @@ Json facts() {
     for (const Device device : Device::all(kind))
       env["devices"].push_back(
           {{"name", device.str()}, {"description", runtime(kind).description(device.index)}});
+  env["gpu"] = Json::array();
+  for (const diag::GpuPart& part : diag::gpu_parts(diag::gpu_probe())) {
+    Json entry = {{"name", part.name}, {"state", part.state}, {"for", part.purpose}};
+    if (!part.version.empty()) entry["version"] = part.version;
+    if (!part.path.empty()) entry["path"] = part.path;
+    if (!part.advice.empty()) entry["advice"] = part.advice;
+    env["gpu"].push_back(entry);
+  }
   env["libraries"] = Json::array();
   for (const Library& l : libraries()) {
     Json entry = {{"name", l.name}, {"found", l.found}, {"for", l.purpose}};
@@ -106,6 +115,15 @@ void print(const Json& env) {
   const char* head = "devices";
   for (const Json& device : env["devices"]) {
     fmt::print("{:<8} {:<8} {}\n", head, text(device["name"]), text(device["description"]));
+    head = "";
+  }
+  head = "gpu";
+  for (const Json& part : env["gpu"]) {
+    std::string facts = part.value("version", "");
+    for (const char* key : {"path", "advice"})
+      if (part.contains(key)) facts += (facts.empty() ? "" : "; ") + text(part[key]);
+    fmt::print("{:<8} {:<14} {:<10} {} [{}]\n", head, text(part["name"]), text(part["state"]),
+               facts, text(part["for"]));
     head = "";
   }
   head = "found";

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "core/cuda_libraries.h"
+
 namespace brim {
 namespace {
 
@@ -50,6 +52,7 @@ Plugin open_cuda() {
       return result;
     }
   }
+  preload_cuda_libraries();
   if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
     result.path = path.string();
   } else {
