@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include <brim/core/device.h>
@@ -42,9 +44,13 @@ class Runtime {
                     Stream stream) = 0;
 
   /// Calls `queue_work`, which queues work on `stream` alone and waits for nothing. Devices whose
-  /// launches cost something take it all in one (on CUDA a graph).
-  virtual void launch_as_one(Stream stream, const std::function<void()>& queue_work) {
-    (void)stream;
+  /// launches cost something take it all in one. The caller, who repeats the work, keeps `kept` for
+  /// the backend from one time to the next; `signature` holds all that may differ between times
+  /// (addresses, numbers). A backend that has met it before need not call `queue_work` again (CUDA
+  /// replays a graph).
+  virtual void launch_as_one(Stream stream, std::span<const uint64_t> signature,
+                             std::shared_ptr<void>& kept, const std::function<void()>& queue_work) {
+    (void)stream, (void)signature, (void)kept;
     queue_work();
   }
 

@@ -3,7 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
+#include <type_traits>
 
 #include <brim/autograd/autograd.h>
 
@@ -11,6 +13,7 @@
 #include "core/context.h"
 #include "core/runtime.h"
 #include "diag/span.h"
+#include "formula/optim.h"
 
 namespace brim::plan {
 namespace {
@@ -153,6 +156,28 @@ void Plan::renew_results() {
     if (t.defined() && t.impl()->autograd) t = over(t, t.storage());
 }
 
+/// Addresses and numbers that the launches of this replay are made with. Everything else is as it
+/// was when the plan was made.
+void Plan::sign(std::span<const Tensor> inputs) {
+  signature_.clear();
+  const auto add = [&](const auto& value) {
+    static_assert(std::is_trivially_copyable_v<std::decay_t<decltype(value)>>);
+    uint64_t words[(sizeof(value) + 7) / 8] = {};
+    std::memcpy(words, &value, sizeof(value));
+    signature_.insert(signature_.end(), std::begin(words), std::end(words));
+  };
+  for (const Tensor& t : inputs) add(t.raw());
+  for (const Result& r : result_storages_) add(r.memory->data());
+  add(scratch_memory_ ? scratch_memory_->data() : nullptr);
+  for (Launch* launch : drawing_) {
+    const RandomKey key = *launch->option<RandomKey>();
+    add(key.seed);
+    add(key.offset);
+  }
+  for (Launch* launch : refreshed_)
+    if (const auto* params = launch->option<formula::StepParams>()) add(*params);
+}
+
 std::span<const Tensor> Plan::replay(std::span<const Tensor> inputs) {
   for (const Program::Draws& d : program_.draws) {
     const RandomKey base = d.generator->state();
@@ -170,7 +195,8 @@ std::span<const Tensor> Plan::replay(std::span<const Tensor> inputs) {
         results_[i] = inputs[k].alias(t.shape(), t.strides(), inputs[k].offset() + t.offset());
       }
   const Context context{Stream::current(program_.device), &scratch_};
-  runtime(program_.device.kind).launch_as_one(context.stream, [&] {
+  sign(inputs);
+  runtime(program_.device.kind).launch_as_one(context.stream, signature_, graphs_, [&] {
     for (const auto& launch : program_.launches) launch->run(context);
   });
   for (Launch* launch : committed_) launch->commit();

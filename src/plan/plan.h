@@ -1,6 +1,8 @@
 // A plan: an optimised program with memory, ready to be replayed.
 #pragma once
 
+#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +41,7 @@ class Plan {
  private:
   void allocate(bool share);
   void renew_results();
+  void sign(std::span<const Tensor> inputs);
 
   Program program_;
   std::vector<LeafGradient> gradients_;
@@ -51,6 +54,8 @@ class Plan {
   std::vector<Launch*> refreshed_, committed_, drawing_;
   ScratchStack scratch_;
   Ref<Storage> scratch_memory_;
+  std::vector<uint64_t> signature_;  // what may differ from replay to replay
+  std::shared_ptr<void> graphs_;     // the backend's
   std::vector<Tensor> results_;
   struct Result {  // a storage behind some of the results
     Ref<Storage> storage, memory;

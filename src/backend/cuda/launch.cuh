@@ -50,13 +50,19 @@ void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
 }
 #else
 template <class... Params, class... Args>
-void launch_blocks(const Context&, void (*kernel)(Params...), const Grid& grid,
+void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid& grid,
                    const Args&... args) {
-  emulation::run_blocks(grid.blocks, grid.threads, grid.shared_bytes, [&] { kernel(args...); });
+  emulation::submit([=] {
+    emulation::run_blocks(grid.blocks, grid.threads, grid.shared_bytes, [=] { kernel(args...); });
+  });
+  note_queued(context.device().index);
 }
 template <class... Params, class... Args>
-void launch(const Context&, void (*kernel)(Params...), const Grid& grid, const Args&... args) {
-  emulation::run_threads(grid.blocks, grid.threads, [&] { kernel(args...); });
+void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
+            const Args&... args) {
+  emulation::submit(
+      [=] { emulation::run_threads(grid.blocks, grid.threads, [=] { kernel(args...); }); });
+  note_queued(context.device().index);
 }
 #endif
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/graphs.h"
 #include "backend/dispatch.h"
 #include "core/check.h"
 #include "core/runtime.h"
@@ -167,6 +168,13 @@ class CudaRuntime final : public Runtime {
     } else {
       BRIM_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, queue));
     }
+  }
+
+  void launch_as_one(Stream stream, std::span<const uint64_t> signature,
+                     std::shared_ptr<void>& kept,
+                     const std::function<void()>& queue_work) override {
+    if (!kept) kept = std::make_shared<Graphs>();
+    std::static_pointer_cast<Graphs>(kept)->run(stream, signature, queue_work);
   }
 
   Stream create_stream(int device) override {

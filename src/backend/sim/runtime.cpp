@@ -50,7 +50,8 @@ class SimRuntime final : public Runtime {
       checker->reuse(Devices::all().stream(stream).number(), data, bytes);
   }
 
-  void launch_as_one(Stream stream, const std::function<void()>& queue_work) override {
+  void launch_as_one(Stream stream, std::span<const uint64_t>, std::shared_ptr<void>&,
+                     const std::function<void()>& queue_work) override {
     enqueue_as_one(stream, queue_work);
   }
 

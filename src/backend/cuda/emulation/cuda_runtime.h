@@ -36,6 +36,8 @@ struct Position {
 };
 extern thread_local Position position;
 
+/// Does `work` now, or, while a stream is captured, when the graph is launched.
+void submit(std::function<void()> work);
 /// Runs `body` once for each thread, one after the other. A barrier in it throws.
 void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body);
 /// Runs `body` once for each thread; those of a block take turns at barriers. Throws

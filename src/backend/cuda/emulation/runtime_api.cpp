@@ -5,10 +5,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
+#include <vector>
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
 namespace {
 
@@ -41,6 +44,37 @@ Memory& memory() {
 
 }  // namespace
 
+struct EmulatedGraph {
+  std::vector<std::function<void()>> work;
+  int owners = 1;
+};
+
+namespace {
+
+/// What this thread captures; null: nothing.
+thread_local EmulatedGraph* captured = nullptr;
+thread_local bool capture_failed = false;
+
+/// What would change the device's memory map ends a capture.
+bool refused_in_capture() {
+  if (!captured) return false;
+  capture_failed = true;
+  return true;
+}
+
+void release(EmulatedGraph* graph) {
+  if (--graph->owners == 0) delete graph;
+}
+
+}  // namespace
+
+void brim::cuda::emulation::submit(std::function<void()> work) {
+  if (captured)
+    captured->work.push_back(std::move(work));
+  else
+    work();
+}
+
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
     case cudaSuccess:
@@ -51,6 +85,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidDevice";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
+    case cudaErrorStreamCaptureUnsupported:
+      return "cudaErrorStreamCaptureUnsupported";
+    case cudaErrorStreamCaptureInvalidated:
+      return "cudaErrorStreamCaptureInvalidated";
   }
   return "unknown";
 }
@@ -64,6 +102,10 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid device ordinal";
     case cudaErrorNotReady:
       return "device not ready";
+    case cudaErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case cudaErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
   }
   return "unknown";
 }
@@ -103,6 +145,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(memory().mutex);
   if (memory().used + bytes > capacity() || posix_memalign(data, kAlignment, bytes) != 0)
     return result(cudaErrorMemoryAllocation);
@@ -112,6 +155,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* data) {
+  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(memory().mutex);
   if (const auto at = memory().blocks.find(data); at != memory().blocks.end()) {
     memory().used -= at->second;
@@ -122,15 +166,15 @@ cudaError_t cudaFree(void* data) {
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
-  std::memmove(to, from, bytes);
+  brim::cuda::emulation::submit([=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t) {
-  std::memmove(to, from, bytes);
+  brim::cuda::emulation::submit([=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
-  std::memset(data, value, bytes);
+  brim::cuda::emulation::submit([=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }
 
@@ -139,7 +183,9 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   *stream = reinterpret_cast<cudaStream_t>(next++);
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  return refused_in_capture() ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+}
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   static std::atomic<uintptr_t> next{1};
@@ -150,3 +196,33 @@ cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
+  captured = new EmulatedGraph;
+  capture_failed = false;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+  *graph = std::exchange(captured, nullptr);
+  if (!capture_failed) return cudaSuccess;
+  release(*graph);
+  *graph = nullptr;
+  return result(cudaErrorStreamCaptureInvalidated);
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
+  ++graph->owners;
+  *exec = graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+  for (const auto& work : exec->work) work();
+  return cudaSuccess;
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+  release(exec);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  release(graph);
+  return cudaSuccess;
+}

@@ -1,0 +1,97 @@
+// Repeated work on CUDA becomes a graph: captured once for a signature, then replayed without the
+// host's part. Runs on a GPU, or over the emulation (BRIM_BACKEND_PATH).
+#include <gtest/gtest.h>
+
+#include <brim/brim.h>
+
+#include <memory>
+#include <vector>
+
+#include "core/runtime.h"
+
+namespace brim {
+namespace {
+
+class CudaGraph : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  }
+  /// Queues y = x, or replays it.
+  void run(const Tensor& x, Tensor& y, const std::vector<uint64_t>& signature) {
+    runtime(DeviceKind::cuda).launch_as_one(Stream::current(x.device()), signature, kept_, [&] {
+      ++queued_;
+      y.copy_(x);
+    });
+  }
+  static void set(Tensor& x, float value) {
+    x.copy_(full({4}, value).to(x.device()));
+    synchronize(x.device());
+  }
+  static std::vector<float> values(const Tensor& t) {
+    return t.to(Device::cpu()).to_vector<float>();
+  }
+  std::shared_ptr<void> kept_;
+  int queued_ = 0;
+};
+
+TEST_F(CudaGraph, IsReplayedOnNewData) {
+  Tensor x = zeros({4}, {.device = Device::cuda()}), y = zeros({4}, {.device = Device::cuda()});
+  for (int i = 0; i < 8; ++i) {
+    set(x, static_cast<float>(i));
+    run(x, y, {1});
+    EXPECT_EQ(values(y), std::vector<float>(4, static_cast<float>(i))) << i;
+  }
+  EXPECT_EQ(queued_, 3);  // twice as it is, once to capture it
+}
+
+TEST_F(CudaGraph, EachSignatureHasItsOwn) {
+  Tensor a = zeros({4}, {.device = Device::cuda()}), b = ones({4}, {.device = Device::cuda()});
+  Tensor y = zeros({4}, {.device = Device::cuda()});
+  for (int i = 0; i < 10; ++i) {
+    run(i % 2 ? b : a, y, {static_cast<uint64_t>(i % 2)});
+    EXPECT_EQ(values(y), std::vector<float>(4, i % 2 ? 1.0f : 0.0f)) << i;
+  }
+  EXPECT_EQ(queued_, 4);
+}
+
+TEST_F(CudaGraph, SignaturesThatNeverComeBackAreQueued) {
+  Tensor x = ones({4}, {.device = Device::cuda()}), y = zeros({4}, {.device = Device::cuda()});
+  for (uint64_t i = 0; i < 40; ++i) run(x, y, {i});
+  EXPECT_EQ(queued_, 40);
+  EXPECT_EQ(values(y), std::vector<float>(4, 1.0f));
+}
+
+TEST_F(CudaGraph, WorkThatCannotBeCapturedIsQueuedWithAWarning) {
+  const Device device = Device::cuda();
+  Tensor x = ones({4}, {.device = device});
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 4; ++i)
+    runtime(DeviceKind::cuda).launch_as_one(Stream::current(device), {}, kept_, [&] {
+      ++queued_;
+      synchronize(device);
+    });
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_NE(warning.find("is not captured as a graph"), std::string::npos) << warning;
+  EXPECT_EQ(queued_, 5);  // the capture that failed counts too
+}
+
+TEST_F(CudaGraph, ACompiledStepRunsOnIt) {
+  manual_seed(1);
+  const Tensor w = randn({3, 4});
+  const auto body = [](const Tensor& weight) {
+    return [weight](const Tensor& x) { return relu(x * weight + 1.0) * x; };
+  };
+  const Tensor on_cuda = w.to(Device::cuda());
+  auto step = compile(body(on_cuda), {.passes = "dead_code,memory"});
+  for (int i = 0; i < 6; ++i) {
+    const Tensor x = randn({3, 4});
+    const Tensor expected = body(w)(x);
+    EXPECT_EQ(step(x.to(Device::cuda())).to(Device::cpu()).to_vector<float>(),
+              expected.to_vector<float>())
+        << i;
+  }
+}
+
+}  // namespace
+}  // namespace brim
