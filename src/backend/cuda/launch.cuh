@@ -70,7 +70,7 @@ void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
 template <class T>
 __device__ T* shared_memory() {
 #if defined(__CUDACC__)
-  extern __shared__ unsigned char brim_shared[];
+  extern __shared__ __align__(16) unsigned char brim_shared[];
   return reinterpret_cast<T*>(brim_shared);
 #else
   return reinterpret_cast<T*>(emulation::shared_memory());

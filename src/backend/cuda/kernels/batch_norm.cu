@@ -1,0 +1,307 @@
+// batch_norm, alone and with an addition and a ReLU behind it. Each way is a reduction of each
+// channel, then a pass over the elements. Activations are row-major, or all are nhwc.
+#include "backend/fused_norm.h"
+
+#include <cmath>
+
+#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/moments.cuh"
+#include "backend/cuda/reduce.cuh"
+
+namespace brim::cuda {
+namespace {
+
+template <class T>
+T* optional(const Tensor& t) {
+  return t.defined() ? data<T>(t) : nullptr;
+}
+
+/// Which channel an element belongs to, and the reduction to channels.
+struct Channels {
+  int64_t count, run, numel;  // a channel's elements come in runs of `run`, channel after channel
+
+  explicit Channels(const Tensor& x) : count(x.shape()[1]), run(1), numel(x.numel()) {
+    if (!x.is_contiguous()) return;
+    for (int i = 2; i < x.rank(); ++i) run *= x.shape()[i];
+  }
+  __device__ int64_t of(int64_t index) const { return index / run % count; }
+
+  static ReduceShape reduction(const Tensor& x) {
+    Strides to = Shape::filled(x.rank(), 0);
+    to[1] = 1;
+    return {x.shape(), x.strides(), to};
+  }
+};
+
+/// y = (x - mean) a + shift
+template <class C>
+struct Affine {
+  C mean, a, shift;
+  // One rounding at the end, so that a gradient that works out y again gets the same bits.
+  __device__ C operator()(C x) const { return std::fma(x - mean, a, shift); }
+};
+
+/// The statistics and parameters of channels.
+template <class T>
+struct Parameters {
+  using C = Compute<T>;
+  const T *weight, *bias;
+  const C *mean, *scale;
+
+  __device__ Affine<C> affine(int64_t c) const {
+    return {mean[c], weight ? scale[c] * widen(weight[c]) : scale[c], bias ? widen(bias[c]) : C(0)};
+  }
+};
+
+/// Saves mean and scale of a channel and updates its running statistics.
+template <class T>
+struct Statistics {
+  using C = Compute<T>;
+  C *mean, *scale;
+  T *running_mean, *running_var;
+  double momentum, eps;
+
+  __device__ void save(int64_t c, double m, double var) const {
+    mean[c] = static_cast<C>(m);
+    scale[c] = static_cast<C>(1 / std::sqrt(var + eps));
+  }
+  __device__ void update(int64_t c, double m, double var, double count) const {
+    if (!running_mean || count == 0) return;
+    const double unbiased = var * count / (count - 1);
+    blend(running_mean[c], m);
+    blend(running_var[c], unbiased);
+  }
+  __device__ void blend(T& kept, double value) const {
+    const double before = static_cast<double>(widen(kept));
+    kept = narrow<T>(static_cast<C>((1 - momentum) * before + momentum * value));
+  }
+};
+
+template <class T>
+struct BatchMoments {
+  using Lane = FewMoments<Compute<T>>;
+  using Total = Moments;
+  const T* x;
+  Statistics<T> statistics;
+
+  __device__ Lane init() const { return {}; }
+  __device__ Total start() const { return {}; }
+  __device__ void step(Lane& lane, int64_t at, int64_t, int64_t) const {
+    lane.add(brim::cuda::widen(x[at]));
+  }
+  __device__ Total widen(const Lane& lane) const { return lane.moments(); }
+  __device__ Total combine(const Total& a, const Total& b) const { return Moments::merged(a, b); }
+  __device__ void finish(int64_t c, const Total& m) const {
+    statistics.save(c, m.mean, m.var());
+    statistics.update(c, m.mean, m.var(), m.count);
+  }
+};
+
+template <class T>
+__global__ void fixed_kernel(Statistics<T> statistics, const T* mean, const T* var, int64_t count) {
+  for (int64_t c = first_index(); c < count; c += grid_size())
+    statistics.save(c, static_cast<double>(widen(mean[c])), static_cast<double>(widen(var[c])));
+}
+
+template <class T>
+__global__ void normalise_kernel(Parameters<T> p, Channels v, const T* x, const T* add, bool relu,
+                                 T* y) {
+  using C = Compute<T>;
+  for (int64_t i = first_index(); i < v.numel; i += grid_size()) {
+    C z = p.affine(v.of(i))(widen(x[i]));
+    if (add) z += widen(add[i]);
+    if (relu) z = z < C(0) ? C(0) : z;
+    y[i] = narrow<T>(z);
+  }
+}
+
+template <class T>
+void forward(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+             const Tensor& fixed_mean, const Tensor& fixed_var, const Tensor& residual,
+             Tensor& running_mean, Tensor& running_var, Tensor& y, Tensor& mean, Tensor& scale,
+             const backend::BatchNormParams& params, bool relu) {
+  using C = Compute<T>;
+  const Channels v(x);
+  const Statistics<T> statistics{
+      data<C>(mean),   data<C>(scale), optional<T>(running_mean), optional<T>(running_var),
+      params.momentum, params.eps};
+  if (params.training)
+    reduce(context, BatchMoments<T>{data<const T>(x), statistics}, Channels::reduction(x));
+  else
+    launch(context, &fixed_kernel<T>, grid_for(v.count), statistics, data<const T>(fixed_mean),
+           data<const T>(fixed_var), v.count);
+  if (v.numel == 0) return;
+  const Parameters<T> p{optional<const T>(weight), optional<const T>(bias), data<const C>(mean),
+                        data<const C>(scale)};
+  launch(context, &normalise_kernel<T>, grid_for(v.numel), p, v, data<const T>(x),
+         optional<const T>(residual), relu, data<T>(y));
+}
+
+/// What of dy passes the ReLU: all where there is none, what belongs to positive outputs, which are
+/// given or worked out again.
+template <class T>
+struct Masked {
+  using C = Compute<T>;
+  const T *dy, *x, *y;
+  bool relu;
+
+  __device__ C operator()(int64_t at, const Affine<C>& f) const {
+    const C g = widen(dy[at]);
+    if (!relu) return g;
+    const C z = y ? widen(y[at]) : f(widen(x[at]));
+    return z > C(0) ? g : C(0);
+  }
+};
+
+/// dx = a g - slope (x - mean) - shift
+template <class C>
+struct Slope {
+  C mean, a, slope, shift;
+};
+
+template <class T>
+struct BatchGradSums {
+  using C = Compute<T>;
+  struct Lane {
+    C sum, dot;  // of g and g (x - mean)
+  };
+  struct Total {
+    double sum, dot;
+  };
+  Masked<T> masked;
+  Parameters<T> p;
+  Slope<C>* slopes;
+  T *dweight, *dbias;
+  double
+      count;  // elements of a channel; 0 outside of training, where statistics do not depend on x
+
+  __device__ Lane init() const { return {}; }
+  __device__ Total start() const { return {}; }
+  __device__ void step(Lane& a, int64_t at, int64_t, int64_t c) const {
+    const Affine<C> f = p.affine(c);
+    const C g = masked(at, f);
+    a.sum += g;
+    a.dot += g * (brim::cuda::widen(masked.x[at]) - f.mean);
+  }
+  __device__ Total widen(const Lane& a) const {
+    return {static_cast<double>(a.sum), static_cast<double>(a.dot)};
+  }
+  __device__ Total combine(const Total& a, const Total& b) const {
+    return {a.sum + b.sum, a.dot + b.dot};
+  }
+  // dx = a (g - mean(g) - unit mean(g unit)) = a g - slope (x - mean) - shift
+  __device__ void finish(int64_t c, const Total& t) const {
+    const double s = static_cast<double>(p.scale[c]);
+    const double factor = p.weight ? s * static_cast<double>(brim::cuda::widen(p.weight[c])) : s;
+    dweight[c] = narrow<T>(static_cast<C>(t.dot * s));
+    dbias[c] = narrow<T>(static_cast<C>(t.sum));
+    slopes[c] = {p.mean[c], static_cast<C>(factor),
+                 count > 0 ? static_cast<C>(factor * t.dot * s * s / count) : C(0),
+                 count > 0 ? static_cast<C>(factor * t.sum / count) : C(0)};
+  }
+};
+
+template <class T>
+__global__ void batch_grad_kernel(Masked<T> masked, Parameters<T> p,
+                                  const Slope<Compute<T>>* slopes, Channels v, T* dx,
+                                  T* dresidual) {
+  using C = Compute<T>;
+  for (int64_t i = first_index(); i < v.numel; i += grid_size()) {
+    const int64_t c = v.of(i);
+    const Slope<C> s = slopes[c];
+    const C g = masked(i, p.affine(c));
+    dx[i] = narrow<T>(s.a * g - s.slope * (widen(masked.x[i]) - s.mean) - s.shift);
+    if (dresidual) dresidual[i] = narrow<T>(g);
+  }
+}
+
+template <class T>
+void backward(const Context& context, const Tensor& dy, const Tensor& x, const Tensor& weight,
+              const Tensor& bias, const Tensor& mean, const Tensor& scale, const Tensor& y,
+              Tensor& dx, Tensor& dweight, Tensor& dbias, Tensor& dresidual, bool training,
+              bool relu) {
+  using C = Compute<T>;
+  const Channels v(x);
+  if (v.count == 0) return;
+  const Parameters<T> p{optional<const T>(weight), optional<const T>(bias), data<const C>(mean),
+                        data<const C>(scale)};
+  const Masked<T> masked{data<const T>(dy), data<const T>(x), optional<const T>(y), relu};
+  const Workspace room = context.workspace(static_cast<size_t>(v.count) * sizeof(Slope<C>));
+  Slope<C>* const slopes = room.as<Slope<C>>();
+  const double count = training ? static_cast<double>(v.numel / v.count) : 0;
+  reduce(context, BatchGradSums<T>{masked, p, slopes, data<T>(dweight), data<T>(dbias), count},
+         Channels::reduction(x));
+  if (v.numel == 0) return;
+  launch(context, &batch_grad_kernel<T>, grid_for(v.numel), masked, p, slopes, v, data<T>(dx),
+         optional<T>(dresidual));
+}
+
+template <class T>
+void batch_norm(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                const Tensor& fixed_mean, const Tensor& fixed_var, Tensor& running_mean,
+                Tensor& running_var, Tensor& y, Tensor& mean, Tensor& scale,
+                const backend::BatchNormParams& params) {
+  forward<T>(context, x, weight, bias, fixed_mean, fixed_var, {}, running_mean, running_var, y,
+             mean, scale, params, false);
+}
+
+template <class T>
+void batch_norm_relu(const Context& context, const Tensor& x, const Tensor& weight,
+                     const Tensor& bias, const Tensor& fixed_mean, const Tensor& fixed_var,
+                     const Tensor& residual, Tensor& running_mean, Tensor& running_var, Tensor& y,
+                     Tensor& mean, Tensor& scale, const backend::BatchNormParams& params) {
+  forward<T>(context, x, weight, bias, fixed_mean, fixed_var, residual, running_mean, running_var,
+             y, mean, scale, params, true);
+}
+
+template <class T>
+void batch_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
+                     const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
+                     Tensor& dweight, Tensor& dbias, bool training) {
+  Tensor none;
+  backward<T>(context, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, training,
+              false);
+}
+
+template <class T>
+void batch_norm_relu_grad(const Context& context, const Tensor& dy, const Tensor& x,
+                          const Tensor& weight, const Tensor& bias, const Tensor& mean,
+                          const Tensor& scale, const Tensor& y, Tensor& dx, Tensor& dweight,
+                          Tensor& dbias, Tensor& dresidual, bool training) {
+  backward<T>(context, dy, x, weight, bias, mean, scale, y, dx, dweight, dbias, dresidual, training,
+              true);
+}
+
+template <class T>
+void batch_norm_relu_again(const Context& context, const Tensor& x, const Tensor& weight,
+                           const Tensor& bias, const Tensor& mean, const Tensor& scale, Tensor& y) {
+  using C = Compute<T>;
+  const Channels v(x);
+  if (v.numel == 0) return;
+  const Parameters<T> p{optional<const T>(weight), optional<const T>(bias), data<const C>(mean),
+                        data<const C>(scale)};
+  launch(context, &normalise_kernel<T>, grid_for(v.numel), p, v, data<const T>(x),
+         static_cast<const T*>(nullptr), true, data<T>(y));
+}
+
+template <class T>
+void register_for() {
+  constexpr DType kType = dtype_of<T>;
+  constexpr DeviceKind cuda = DeviceKind::cuda;
+  backend::register_kernel("batch_norm", cuda, kType, &batch_norm<T>);
+  backend::register_kernel("batch_norm_grad", cuda, kType, &batch_norm_grad<T>);
+  backend::register_kernel("batch_norm_relu", cuda, kType, &batch_norm_relu<T>);
+  backend::register_kernel("batch_norm_relu_again", cuda, kType, &batch_norm_relu_again<T>);
+  backend::register_kernel("batch_norm_relu_grad", cuda, kType, &batch_norm_relu_grad<T>);
+}
+
+template <class... T>
+bool register_all() {
+  (register_for<T>(), ...);
+  return true;
+}
+
+const bool registered = register_all<float, double, Half, BFloat16>();
+
+}  // namespace
+}  // namespace brim::cuda

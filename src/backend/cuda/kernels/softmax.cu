@@ -1,0 +1,164 @@
+// softmax, log_softmax, their gradients and logsumexp. Tensors are row-major. Along the last axis a
+// warp or a block takes a row; along others sums are made by a reduction, then applied.
+#include "backend/cuda/softmax.cuh"
+
+#include <type_traits>
+
+#include "backend/cuda/axis.cuh"
+#include "backend/cuda/elementwise.cuh"
+
+namespace brim::cuda {
+namespace {
+
+/// y = exp(x - largest) / sum, or its logarithm.
+template <class T, bool kLog>
+struct Softmax {
+  using C = Compute<T>;
+  using Lane = ExpSum<C>;
+  using Total = ExpSum<C>;
+  const T* x;
+  T* y;
+  Total* totals;  // of lines, where a reduction makes them
+
+  __device__ Lane init() const { return {}; }
+  __device__ Total start() const { return {}; }
+  __device__ void step(Lane& lane, int64_t at, int64_t, int64_t) const {
+    lane.add(brim::cuda::widen(x[at]));
+  }
+  __device__ Total widen(const Lane& lane) const { return lane; }
+  __device__ Total combine(const Total& a, const Total& b) const { return Total::joined(a, b); }
+  __device__ void finish(int64_t line, Total total) const { totals[line] = prepared(total); }
+  /// A total as `write` takes it: the factor, or what the logarithm takes off, in the place of sum.
+  __device__ Total prepared(Total total) const {
+    total.sum = kLog ? std::log(total.sum) : 1 / total.sum;
+    return total;
+  }
+  __device__ void write(int64_t at, const Total& total) const {
+    const C d = brim::cuda::widen(x[at]) - total.largest;
+    y[at] = narrow<T>(kLog ? d - total.sum : std::exp(d) * total.sum);
+  }
+};
+
+/// dx = y (dy - sum(dy y)), for log_softmax dx = dy - exp(y) sum(dy).
+template <class T, bool kLog>
+struct SoftmaxGrad {
+  using C = Compute<T>;
+  using Lane = C;
+  using Total = C;
+  const T *dy, *y;
+  T* dx;
+  Total* totals;
+
+  __device__ Lane init() const { return 0; }
+  __device__ Total start() const { return 0; }
+  __device__ void step(Lane& sum, int64_t at, int64_t, int64_t) const {
+    const C g = brim::cuda::widen(dy[at]);
+    sum += kLog ? g : g * brim::cuda::widen(y[at]);
+  }
+  __device__ Total widen(const Lane& sum) const { return sum; }
+  __device__ Total combine(const Total& a, const Total& b) const { return a + b; }
+  __device__ void finish(int64_t line, Total total) const { totals[line] = total; }
+  __device__ Total prepared(Total total) const { return total; }
+  __device__ void write(int64_t at, const Total& total) const {
+    const C g = brim::cuda::widen(dy[at]), p = brim::cuda::widen(y[at]);
+    dx[at] = narrow<T>(kLog ? g - std::exp(p) * total : p * (g - total));
+  }
+};
+
+template <class Op>
+__global__ void rows_kernel(Op op, int64_t rows, int64_t n, int threads) {
+  const Team team(threads);
+  const auto combine = [&](const auto& a, const auto& b) { return op.combine(a, b); };
+  for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {
+    typename Op::Lane lane = op.init();
+    for (int64_t i = team.rank; i < n; i += team.size) op.step(lane, row * n + i, i, row);
+    const typename Op::Total total = op.prepared(team.combined(op.widen(lane), combine));
+    for (int64_t i = team.rank; i < n; i += team.size) op.write(row * n + i, total);
+  }
+}
+
+/// Threads next to each other write elements of neighbouring lines.
+template <class Op>
+__global__ void write_kernel(Op op, AxisView v) {
+  for (int64_t line = first_index(); line < v.lines(); line += grid_size()) {
+    const int64_t first = v.first(line);
+    const typename Op::Total total = op.totals[line];
+    for (int64_t i = blockIdx.y; i < v.n; i += gridDim.y) op.write(first + i * v.inner, total);
+  }
+}
+
+template <class Op>
+void along_axis(const Context& context, Op op, const AxisView& v) {
+  if (v.lines() * v.n == 0) return;
+  if (v.inner == 1) {
+    const int threads = threads_per_row(v.n);
+    launch_blocks(context, &rows_kernel<Op>, row_grid(v.outer, threads), op, v.outer, v.n, threads);
+    return;
+  }
+  constexpr int64_t kBlocks = 2048;
+  using Total = typename Op::Total;
+  const Workspace room = context.workspace(static_cast<size_t>(v.lines()) * sizeof(Total));
+  op.totals = room.as<Total>();
+  reduce(context, op, v.reduction());
+  Grid grid = grid_for(v.lines());
+  grid.blocks.y = static_cast<unsigned>(std::clamp<int64_t>(kBlocks / grid.blocks.x, 1, v.n));
+  launch(context, &write_kernel<Op>, grid, op, v);
+}
+
+template <class T, bool kLog>
+void softmax(const Context& context, const Tensor& x, Tensor& y, int axis) {
+  along_axis(context, Softmax<T, kLog>{data<const T>(x), data<T>(y), nullptr}, AxisView(x, axis));
+}
+
+template <class T, bool kLog>
+void softmax_grad(const Context& context, const Tensor& dy, const Tensor& y, Tensor& dx, int axis) {
+  const SoftmaxGrad<T, kLog> op{data<const T>(dy), data<const T>(y), data<T>(dx), nullptr};
+  along_axis(context, op, AxisView(y, axis));
+}
+
+/// y = log(sum(exp(x))); -inf for a row of -inf and for an empty one.
+template <class T>
+struct LogSumExp {
+  using C = Compute<T>;
+  using Lane = ExpSum<C>;
+  using Total = ExpSum<C>;
+  const T* x;
+  T* y;
+
+  __device__ Lane init() const { return {}; }
+  __device__ Total start() const { return {}; }
+  __device__ void step(Lane& lane, int64_t at, int64_t, int64_t) const {
+    lane.add(brim::cuda::widen(x[at]));
+  }
+  __device__ Total widen(const Lane& lane) const { return lane; }
+  __device__ Total combine(const Total& a, const Total& b) const { return Total::joined(a, b); }
+  __device__ void finish(int64_t row, const Total& total) const {
+    const C m = total.largest;
+    // Infinities are their own answer; NaN passes through the sum.
+    y[row] = narrow<T>(std::isinf(m) ? m : m + std::log(total.sum));
+  }
+};
+
+template <class T>
+void logsumexp(const Context& context, const Tensor& x, Tensor& y) {
+  const int64_t rows = y.numel(), n = x.shape().back();
+  reduce(context, LogSumExp<T>{data<const T>(x), data<T>(y)},
+         ReduceShape(Shape({rows, n}), Strides({n, 1}), Strides({1, 0})));
+}
+
+template <class... T>
+bool register_all() {
+  constexpr DeviceKind cuda = DeviceKind::cuda;
+  ((backend::register_kernel("softmax", cuda, dtype_of<T>, &softmax<T, false>),
+    backend::register_kernel("log_softmax", cuda, dtype_of<T>, &softmax<T, true>),
+    backend::register_kernel("softmax_grad", cuda, dtype_of<T>, &softmax_grad<T, false>),
+    backend::register_kernel("log_softmax_grad", cuda, dtype_of<T>, &softmax_grad<T, true>),
+    backend::register_kernel("logsumexp", cuda, dtype_of<T>, &logsumexp<T>)),
+   ...);
+  return true;
+}
+
+const bool registered = register_all<float, double, Half, BFloat16>();
+
+}  // namespace
+}  // namespace brim::cuda
