@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/fault.h"
 #include "backend/cuda/graphs.h"
 #include "backend/dispatch.h"
 #include "core/check.h"
@@ -217,7 +218,7 @@ class CudaRuntime final : public Runtime {
   /// What queued work met shows when it is waited for.
   static void waited(cudaError_t result, int device) {
     if (result == cudaSuccess) [[likely]]
-      return;
+      return rethrow_fault(device);
     raise<DeviceError>(
         "[cuda] work queued on cuda:{} failed: {} ({}); queued last: {}; CUDA_LAUNCH_BLOCKING=1 "
         "shows "

@@ -1,24 +1,21 @@
 // Random numbers on the CPU. Blocks of the counter are independent, so any split over threads
 // gives the same values.
 #include <algorithm>
-#include <bit>
 
 #include "backend/cpu/parallel.h"
 #include "backend/kernel.h"
+#include "backend/random_range.h"
 #include "core/check.h"
 #include "formula/philox.h"
 
 namespace brim::cpu {
 namespace {
 
+using backend::Drawn;
 using formula::kPerBlock;
 using formula::Params;
 
 constexpr int64_t kGrain = 2048;  // blocks
-
-/// The type numbers are drawn in: f64 for f64, f32 for everything else.
-template <class T>
-using Drawn = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 /// y[i] = finish(element i), where block(key, j, out) makes the elements of block j.
 template <class T, class Block, class Finish>
@@ -37,27 +34,11 @@ void fill_blocks(Tensor& y, const RandomKey& key, const Block& block, const Fini
   });
 }
 
-/// The largest T below `high`.
-template <class T>
-T below(double high) {
-  using Bits = std::conditional_t<sizeof(T) == 8, uint64_t,
-                                  std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
-  const T nearest = static_cast<T>(static_cast<Drawn<T>>(high));
-  const double v = static_cast<double>(static_cast<Drawn<T>>(nearest));
-  if (v < high) return nearest;
-  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(T) - 1));
-  const Bits bits = std::bit_cast<Bits>(nearest);
-  return std::bit_cast<T>(static_cast<Bits>(v > 0 ? bits - 1 : v < 0 ? bits + 1 : kSign | 1));
-}
-
 template <class T>
 void uniform(const Context&, Tensor& y, const RandomKey& key, const Params& p) {
   using D = Drawn<T>;
   const double low = p.a, width = p.b - p.a;
-  // Rounding may lift the largest numbers to `high`, which the range excludes.
-  const T first = static_cast<T>(static_cast<D>(low));
-  T last = below<T>(p.b);
-  if (static_cast<D>(last) < static_cast<D>(first)) last = first;
+  const T last = backend::UniformRange<T>(p.a, p.b).last;
   fill_blocks<T>(y, key, formula::uniform_block<D>, [=](int64_t, D u) {
     const T v = static_cast<T>(static_cast<D>(low + static_cast<double>(u) * width));
     return static_cast<D>(v) > static_cast<D>(last) ? last : v;

@@ -127,5 +127,17 @@ T atomicCAS(T* at, T expected, T value) {
   return before;
 }
 inline void __threadfence() {}
+inline void __threadfence_system() {}
+
+// Arithmetic that is rounded after each step: nothing contracts it to a fused multiply-add.
+inline double __dmul_rn(double a, double b) {
+  volatile double product = a * b;
+  return product;
+}
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<unsigned long long>((static_cast<Wide>(a) * b) >> 64);
+}
 
 #include <cuda_runtime_api.h>

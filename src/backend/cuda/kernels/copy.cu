@@ -1,26 +1,11 @@
 // Copies between strides and dtypes, and filling.
 #include <type_traits>
 
+#include "backend/cuda/cast.cuh"
 #include "backend/cuda/elementwise.cuh"
 
 namespace brim::cuda {
 namespace {
-
-/// The element converted as PyTorch does: integers wrap, whatever is not 0 is true.
-template <class To>
-struct Cast {
-  template <class From>
-  __device__ auto operator()(From v) const {
-    if constexpr (is_16_bit<To>)
-      return static_cast<float>(v);
-    else if constexpr (std::is_same_v<To, bool>)
-      return v != From(0);
-    else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 8)
-      return static_cast<To>(static_cast<int64_t>(v));
-    else
-      return static_cast<To>(v);
-  }
-};
 
 template <class To>
 void copy(const Context& context, const Tensor& x, Tensor& y) {

@@ -1,0 +1,40 @@
+// Bad values that only kernels see: an index out of range, a probability of 2. A kernel may not
+// stop the program, so it notes the first of them in memory that the host reads at the next
+// synchronisation, and goes on without touching memory it must not.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace brim::cuda {
+
+enum class FaultKind : int { none, index, id, probability };
+
+/// What was wrong. `text` points to the host's memory: kernels only pass it on.
+struct Fault {
+  int taken = 0;
+  FaultKind kind = FaultKind::none;
+  const char* text = nullptr;  ///< index: the op
+  int64_t axis = 0;            ///< index
+  int64_t value = 0;           ///< index and id
+  int64_t position = 0;        ///< id and probability
+  int64_t size = 0;            ///< index and id: they must be below
+  double number = 0;           ///< probability
+};
+
+/// Where kernels on `device` note a fault: pinned memory that the device sees.
+Fault* fault_of(int device);
+/// Throws IndexError or ValueError if a kernel has noted one since it was last asked. The device
+/// has been waited for.
+void rethrow_fault(int device);
+
+/// Notes `fault` unless there is one already.
+__device__ inline void note(Fault* at, Fault fault) {
+  if (atomicCAS(&at->taken, 0, 1) != 0) return;
+  fault.taken = 1;
+  *at = fault;
+  __threadfence_system();
+}
+
+}  // namespace brim::cuda

@@ -1,0 +1,42 @@
+// dropout: element i is decided by word i % 4 of Philox block i / 4, in every dtype.
+#include "backend/cuda/elementwise.cuh"
+#include "formula/philox.h"
+
+namespace brim::cuda {
+namespace {
+
+/// Drops where a word's upper 24 bits are below `limit`.
+template <class T>
+__global__ void dropout_kernel(const T* x, T* y, int64_t n, RandomKey key, uint32_t limit,
+                               Compute<T> scale) {
+  for (int64_t block = first_index(); block * 4 < n; block += grid_size()) {
+    const formula::Words words = formula::random_block(key, static_cast<uint64_t>(block));
+    for (int k = 0; k < 4; ++k) {
+      const int64_t i = block * 4 + k;
+      if (i < n) y[i] = (words.w[k] >> 8) < limit ? T{} : narrow<T>(widen(x[i]) * scale);
+    }
+  }
+}
+
+template <class T>
+void dropout(const Context& context, const Tensor& x, Tensor& y, double p, const RandomKey& key) {
+  if (x.numel() == 0) return;
+  // Both sides are exact in f64, so every dtype and backend keeps the same elements.
+  const double exact = p * 0x1p24;
+  const uint32_t whole = static_cast<uint32_t>(exact);
+  const uint32_t limit = whole + (static_cast<double>(whole) < exact ? 1 : 0);
+  const Compute<T> scale = p < 1 ? static_cast<Compute<T>>(1 / (1 - p)) : Compute<T>(0);
+  launch(context, &dropout_kernel<T>, grid_for(x.numel() / 4 + 1), data<const T>(x), data<T>(y),
+         x.numel(), key, limit, scale);
+}
+
+template <class... T>
+bool register_all() {
+  (backend::register_kernel("dropout", DeviceKind::cuda, dtype_of<T>, &dropout<T>), ...);
+  return true;
+}
+
+const bool registered = register_all<float, double, Half, BFloat16>();
+
+}  // namespace
+}  // namespace brim::cuda
