@@ -4,6 +4,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "backend/has_kernel.h"
 #include "core/check.h"
 
 namespace brim::backend {
@@ -11,11 +12,22 @@ namespace brim::backend {
 thread_local constinit const char* queued_op = nullptr;
 thread_local constinit bool anomaly_mode = false;
 
+namespace {
+
+struct Table {
+  std::mutex mutex;
+  std::map<std::string_view, KernelSlot> slots;
+};
+Table& table() {
+  static auto* all = new Table;
+  return *all;
+}
+
+}  // namespace
+
 KernelSlot& kernel_slot(const char* name, const std::type_info& signature) {
-  static auto* slots = new std::map<std::string_view, KernelSlot>;
-  static auto* mutex = new std::mutex;
-  const std::lock_guard lock(*mutex);
-  KernelSlot& slot = (*slots)[name];
+  const std::lock_guard lock(table().mutex);
+  KernelSlot& slot = table().slots[name];
   if (!slot.name) {
     slot.name = name;
     slot.signature = &signature;
@@ -23,6 +35,15 @@ KernelSlot& kernel_slot(const char* name, const std::type_info& signature) {
   BRIM_CHECK(*slot.signature == signature, Error,
              "[kernel] '{}' is declared with two signatures; op and backend must agree", name);
   return slot;
+}
+
+bool has_kernel(std::string_view name, Device device, DType dtype) {
+  const DeviceKind kind = device.kind == DeviceKind::sim ? DeviceKind::cpu : device.kind;
+  const std::lock_guard lock(table().mutex);
+  const auto slot = table().slots.find(name);
+  return slot != table().slots.end() &&
+         slot->second.functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
+             std::memory_order_acquire) != nullptr;
 }
 
 void missing_kernel(const char* name, DeviceKind kind, DType dtype) {

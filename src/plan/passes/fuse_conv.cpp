@@ -6,6 +6,7 @@
 #include <array>
 
 #include "backend/fused_conv.h"
+#include "backend/has_kernel.h"
 #include "plan/pass.h"
 
 namespace brim::plan {
@@ -218,6 +219,8 @@ void fuse(Program& program, const Matcher& found, const Match& m) {
 }  // namespace
 
 std::string fuse_conv(Program& program) {
+  for (const char* name : {"conv2d_relu_pool", "conv2d_relu_pool_grad"})
+    if (!backend::has_kernel(name, program.device, DType::f32)) return "";
   int fused = 0, gradients = 0;
   for (int i = 0; i < static_cast<int>(program.launches.size()); ++i) {
     const Matcher matcher(program);

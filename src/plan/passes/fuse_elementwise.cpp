@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backend/elementwise_chain.h"
+#include "backend/has_kernel.h"
 #include "plan/pass.h"
 
 namespace brim::plan {
@@ -19,7 +20,8 @@ using backend::ElementwiseSlot;
 bool is_link(const Launch& l) {
   const ElementwiseSlot* slot = backend::find_elementwise(l.name(), l.dtype());
   const auto operands = l.operands();
-  if (!slot || l.refresh || l.commit || l.draw || !l.option<formula::Params>() ||
+  if (!slot || !backend::has_kernel("elementwise_chain", l.device(), l.dtype()) || l.refresh ||
+      l.commit || l.draw || !l.option<formula::Params>() ||
       operands.size() != static_cast<size_t>(slot->inputs) + 1 || !operands.back().writes)
     return false;
   const Tensor& y = *operands.back().tensor;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "backend/fused_linear.h"
+#include "backend/has_kernel.h"
 #include "plan/pass.h"
 
 namespace brim::plan {
@@ -47,7 +48,9 @@ bool fuse_relu(Program& program) {
   const Uses uses(program);
   for (size_t i = 0; i < program.launches.size(); ++i) {
     const Launch& linear = *program.launches[i];
-    if (!is(linear, "linear") || !program.temporary(linear.operand(3))) continue;
+    if (!is(linear, "linear") || !program.temporary(linear.operand(3)) ||
+        !backend::has_kernel(kernel.name(), linear.device(), linear.dtype()))
+      continue;
     const int index = static_cast<int>(i), next = uses.reader(linear.operand(3));
     if (next <= index || uses.writer(linear.operand(3)) != index) continue;
     const Launch& relu = at(program, next);
@@ -197,7 +200,7 @@ Folded find_step(const Program& program, const Uses& uses, const Layer& layer) {
   if (index < 0 || !program.temporary(dw) || uses.writer(dw) != layer.dw) return {};
   const Launch& launch = at(program, index);
   const Rule* rule = rule_of(launch);
-  if (!rule) return {};
+  if (!rule || !backend::has_kernel(rule->fused, launch.device(), launch.dtype())) return {};
   const Step step(launch, *rule);
   Folded folded{index, step.find(dw), -1};
   if (folded.weight < 0) return {};
@@ -278,8 +281,11 @@ bool fuse_layer(Program& program, Counts& counts) {
     if (layer.dw < 0) continue;
     find_relu(program, uses, layer);
     const Folded folded = find_step(program, uses, layer);
-    if (folded.launch < 0 && layer.dx < 0 && layer.db < 0 && layer.relu < 0) continue;
     const Launch& product = at(program, layer.dw);
+    if (folded.launch < 0 &&
+        ((layer.dx < 0 && layer.db < 0 && layer.relu < 0) ||
+         !backend::has_kernel(kernel.name(), product.device(), product.dtype())))
+      continue;
     const Tensor x = product.operand(1);
     Tensor dw = product.operand(2), dx, db, dy = layer.dz, y, weight;
     if (layer.dx >= 0) {

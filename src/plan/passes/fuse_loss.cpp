@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "backend/fused_loss.h"
+#include "backend/has_kernel.h"
 #include "plan/pass.h"
 
 namespace brim::plan {
@@ -40,7 +41,9 @@ bool fuse_one(Program& program) {
   const Uses uses(program);
   for (size_t i = 0; i < program.launches.size(); ++i) {
     const Launch& loss = *program.launches[i];
-    if (!is(loss, "cross_entropy")) continue;
+    if (!is(loss, "cross_entropy") ||
+        !backend::has_kernel(kernel.name(), loss.device(), loss.dtype()))
+      continue;
     const Tensor& stats = loss.operand(4);
     const int g = uses.reader(stats);
     if (!program.temporary(stats) || g < 0 || uses.writer(stats) != static_cast<int>(i)) continue;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backend/fused_norm.h"
+#include "backend/has_kernel.h"
 #include "formula/formula.h"
 #include "plan/pass.h"
 
@@ -99,8 +100,11 @@ class Fusion {
   }
 
   bool fuse_forward(int at_norm) {
+    static const backend::BatchNormRelu kernel("batch_norm_relu");
     const Launch* norm = at(at_norm);
-    if (!named(norm, "batch_norm")) return false;
+    if (!named(norm, "batch_norm") ||
+        !backend::has_kernel(kernel.name(), program_.device, norm->dtype()))
+      return false;
     const Tensor& out = norm->operand(kY);
     int at_relu = only_reader(out), at_add = -1;
     Tensor residual, between = out;
@@ -121,7 +125,6 @@ class Fusion {
       return false;
     if (overlap(residual, relu->operand(1)) || written_between(residual, at_add, at_relu))
       return false;
-    static const backend::BatchNormRelu kernel("batch_norm_relu");
     std::array<Tensor, 10> t;
     for (size_t i = 0; i < t.size(); ++i) t[i] = norm->operand(i);
     Tensor y = relu->operand(1);
@@ -136,8 +139,11 @@ class Fusion {
   }
 
   bool fuse_backward(int at_relu) {
+    static const backend::BatchNormReluGrad kernel("batch_norm_relu_grad");
     const Launch* relu = at(at_relu);
-    if (!named(relu, "relu_grad") || relu->operands().size() != 3) return false;
+    if (!named(relu, "relu_grad") || relu->operands().size() != 3 ||
+        !backend::has_kernel(kernel.name(), program_.device, relu->dtype()))
+      return false;
     const Tensor dy = relu->operand(0), y = relu->operand(1);
     Tensor masked = relu->operand(2);
     // Later sums of gradients may be written over the masked one, once it has been used.
@@ -159,7 +165,6 @@ class Fusion {
       if (at_norm < 0) continue;
       const Launch* norm = at(at_norm);
       const bool from_x = mask_is_in_x(at_norm, *grad, y, at_relu);
-      static const backend::BatchNormReluGrad kernel("batch_norm_relu_grad");
       Tensor dx = grad->operand(kGradDx), dw = grad->operand(kGradDWeight),
              db = grad->operand(kGradDBias), none;
       std::unique_ptr<Launch> fused =

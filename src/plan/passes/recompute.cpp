@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/fused_norm.h"
+#include "backend/has_kernel.h"
 #include "plan/memory.h"
 #include "plan/pass.h"
 
@@ -52,7 +53,9 @@ constexpr size_t kX = 0, kWeight = 1, kBias = 2, kResidual = 5, kY = 8, kMean = 
 
 std::optional<Candidate> candidate(const Program& program, const Uses& uses, int index, int peak) {
   const Launch& l = *program.launches[static_cast<size_t>(index)];
-  if (!is(l, "batch_norm_relu") || l.operand(kResidual).defined()) return std::nullopt;
+  if (!is(l, "batch_norm_relu") || l.operand(kResidual).defined() ||
+      !backend::has_kernel("batch_norm_relu_again", l.device(), l.dtype()))
+    return std::nullopt;
   const Tensor &x = l.operand(kX), &y = l.operand(kY);
   if (!program.temporary(y) || uses.writer(y) != index || !covers_storage(y)) return std::nullopt;
   Candidate c{index, index, -1, y.storage()->bytes()};

@@ -1,0 +1,152 @@
+// Optimizer steps: one launch updates as many parameters of a group as its table holds; the table
+// of their addresses is an argument of the kernel. Numbers of 16 bits are updated in f32.
+#include <algorithm>
+#include <array>
+#include <span>
+
+#include "backend/cuda/elementwise.cuh"
+#include "formula/optim.h"
+
+namespace brim::cuda {
+namespace {
+
+using formula::StepParams;
+
+constexpr int64_t kPerThread = 4, kPerBlock = kThreads * kPerThread;
+
+/// Dense parameters of one launch. At most 4 KiB, what every architecture takes as arguments.
+template <class T, int N>
+struct Table {
+  static constexpr int kMost = 3800 / (8 * (N + 5));
+  int count = 0;
+  T* p[kMost];
+  const T* g[kMost];
+  T* s[N + 1][kMost];
+  int64_t numel[kMost];
+  int64_t end[kMost];  ///< the first block that no longer belongs to it
+};
+
+template <class F, class T>
+__device__ inline void update(const F& f, T& p, T g, T* const (&s)[F::kStates + 1], int64_t at) {
+  Compute<T> value = widen(p), state[F::kStates + 1];
+  for (int k = 0; k < F::kStates; ++k) state[k] = widen(s[k][at]);
+  f(value, widen(g), state);
+  for (int k = 0; k < F::kStates; ++k) s[k][at] = narrow<T>(state[k]);
+  p = narrow<T>(value);
+}
+
+/// A block updates kPerBlock neighbouring numbers of one parameter.
+template <class F, class T>
+__global__ void dense_step_kernel(F f, Table<T, F::kStates> table) {
+  const int64_t block = blockIdx.x;
+  int low = 0, high = table.count - 1;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (block < table.end[middle])
+      high = middle;
+    else
+      low = middle + 1;
+  }
+  const int64_t begin = (block - (low > 0 ? table.end[low - 1] : 0)) * kPerBlock;
+  T* const p = table.p[low];
+  const T* const g = table.g[low];
+  T* s[F::kStates + 1] = {};
+  for (int k = 0; k < F::kStates; ++k) s[k] = table.s[k][low];
+#pragma unroll
+  for (int64_t k = 0; k < kPerThread; ++k) {
+    const int64_t i = begin + k * kThreads + threadIdx.x;
+    if (i < table.numel[low]) update<F, T>(f, p[i], g[i], s, i);
+  }
+}
+
+/// One parameter of any strides. Operands: the parameter, its gradient, the states.
+template <class F, class T>
+__global__ void strided_step_kernel(F f, DeviceLoop<F::kStates + 2> loop,
+                                    Table<T, F::kStates> table) {
+  for (int64_t i = first_index(); i < loop.numel; i += grid_size()) {
+    int64_t at[F::kStates + 2];
+    loop.offsets(i, at);
+    T* s[F::kStates + 1] = {};
+    for (int k = 0; k < F::kStates; ++k) s[k] = table.s[k][0] + at[k + 2];
+    update<F, T>(f, table.p[0][at[0]], table.g[0][at[1]], s, 0);
+  }
+}
+
+/// All of them lie in memory in one dense order.
+bool dense_alike(const Tensor& p, const Tensor& g, std::span<Tensor> states) {
+  const auto alike = [&](const Tensor& t) {
+    return t.strides() == p.strides() || (p.is_contiguous() && t.is_contiguous());
+  };
+  return (p.is_contiguous() || p.is_contiguous(MemoryFormat::nhwc)) && alike(g) &&
+         std::all_of(states.begin(), states.end(), alike);
+}
+
+/// Collects parameters and launches the kernel when the table is full.
+template <class F, class T>
+class Step {
+ public:
+  Step(const Context& context, const StepParams& params) : context_(context) { f_.k = params; }
+
+  void add(Tensor& p, const Tensor& g, std::span<Tensor> states) {
+    if (p.numel() == 0) return;
+    if (!dense_alike(p, g, states)) return strided(p, g, states);
+    const int64_t before = table_.count > 0 ? table_.end[table_.count - 1] : 0;
+    enter(table_, p, g, states);
+    table_.end[table_.count - 1] = before + (p.numel() + kPerBlock - 1) / kPerBlock;
+    if (table_.count == table_.kMost) flush();
+  }
+  void flush() {
+    if (table_.count == 0) return;
+    const Grid grid{dim3(static_cast<unsigned>(table_.end[table_.count - 1])), dim3(kThreads)};
+    launch(context_, &dense_step_kernel<F, T>, grid, f_, table_);
+    table_.count = 0;
+  }
+
+ private:
+  using Entries = Table<T, F::kStates>;
+
+  static void enter(Entries& table, Tensor& p, const Tensor& g, std::span<Tensor> states) {
+    const int i = table.count++;
+    table.p[i] = data<T>(p);
+    table.g[i] = data<const T>(g);
+    for (size_t k = 0; k < states.size(); ++k) table.s[k][i] = data<T>(states[k]);
+    table.numel[i] = p.numel();
+  }
+  void strided(Tensor& p, const Tensor& g, std::span<Tensor> states) {
+    std::array<Strides, F::kStates + 2> strides{p.strides(), g.strides()};
+    for (size_t k = 0; k < states.size(); ++k) strides[k + 2] = states[k].strides();
+    const DeviceLoop<F::kStates + 2> loop(backend::make_loop<F::kStates + 2>(p.shape(), strides));
+    Entries one;
+    enter(one, p, g, states);
+    launch(context_, &strided_step_kernel<F, T>, grid_for(loop.numel), f_, loop, one);
+  }
+
+  const Context& context_;
+  F f_;
+  Entries table_;
+};
+
+/// states[i * kStates + k] is the k-th state of parameter i.
+template <class T, class F>
+void step(const Context& context, std::span<Tensor> params, std::span<const Tensor> grads,
+          std::span<Tensor> states, const StepParams& k) {
+  Step<F, T> all(context, k);
+  for (size_t i = 0; i < params.size(); ++i)
+    all.add(params[i], grads[i], states.subspan(i * F::kStates, F::kStates));
+  all.flush();
+}
+
+template <class T, class... F>
+void register_list(formula::List<F...>) {
+  (backend::register_kernel(F::kName, DeviceKind::cuda, dtype_of<T>, &step<T, F>), ...);
+}
+template <class... T>
+bool register_all() {
+  (register_list<T>(formula::OptimFormulas{}), ...);
+  return true;
+}
+
+const bool registered = register_all<float, double, Half, BFloat16>();
+
+}  // namespace
+}  // namespace brim::cuda

@@ -1,0 +1,265 @@
+// CUDA's kernels against the CPU's: the same random numbers from the same seed, the same order of
+// sorting, the same steps of optimizers, compiled steps, and errors that only the device can see.
+// Skipped without a CUDA device; BRIM_BACKEND_PATH may name the emulated one.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+#include <brim/ops/dropout.h>
+#include <brim/ops/embedding.h>
+#include <brim/ops/index.h>
+#include <brim/ops/sort.h>
+#include <brim/ops/unary.h>
+#include <brim/optim/optim.h>
+#include <brim/plan/compile.h>
+
+namespace brim {
+namespace {
+
+class Cuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "there is no CUDA device";
+  }
+  const Device device_ = Device::cuda(0);
+};
+
+/// Elements in row-major order.
+std::vector<double> numbers(const Tensor& x) {
+  const Tensor y = x.detach().to(Device::cpu()).to(f64).contiguous();
+  return {y.data<double>(), y.data<double>() + y.numel()};
+}
+
+void expect_same(const Tensor& actual, const Tensor& expected) {
+  ASSERT_EQ(actual.shape(), expected.shape());
+  ASSERT_EQ(actual.dtype(), expected.dtype());
+  const std::vector<double> a = numbers(actual), e = numbers(expected);
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_TRUE(a[i] == e[i] || (std::isnan(a[i]) && std::isnan(e[i])))
+        << "element " << i << ": " << a[i] << " instead of " << e[i];
+}
+
+void expect_near(const Tensor& actual, const Tensor& expected, double tolerance) {
+  ASSERT_EQ(actual.shape(), expected.shape());
+  const std::vector<double> a = numbers(actual), e = numbers(expected);
+  for (size_t i = 0; i < a.size(); ++i)
+    ASSERT_NEAR(a[i], e[i], tolerance * (1 + std::abs(e[i]))) << "element " << i;
+}
+
+/// The tolerance of one rounding.
+double rounding(DType dtype) {
+  return dtype == f64 ? 1e-14 : dtype == f32 ? 1e-6 : dtype == f16 ? 1e-3 : 8e-3;
+}
+
+TEST_F(Cuda, RandomNumbersAreTheCpus) {
+  const auto both = [&](const std::function<Tensor(Device, Generator*)>& draw) {
+    Generator here(7), there(7);
+    (void)draw(Device::cpu(), &here), (void)draw(device_, &there);  // not the first key
+    return std::pair(draw(device_, &there), draw(Device::cpu(), &here));
+  };
+  for (const int64_t n : {0, 1, 5, 1027}) {
+    for (const DType t : {f32, f64, f16, bf16}) {
+      SCOPED_TRACE(std::string(name(t)) + ", " + std::to_string(n));
+      const auto u =
+          both([&](Device d, Generator* g) { return rand({n}, {.dtype = t, .device = d}, g); });
+      expect_same(u.first, u.second);
+      const auto z =
+          both([&](Device d, Generator* g) { return randn({n}, {.dtype = t, .device = d}, g); });
+      expect_near(z.first, z.second, rounding(t));
+      const auto b = both([&](Device d, Generator* g) {
+        return bernoulli(full({n}, 0.25, {.dtype = t, .device = d}), g);
+      });
+      expect_same(b.first, b.second);
+      const auto x = both([&](Device d, Generator* g) {
+        return dropout(ones({n}, {.dtype = t, .device = d}), 0.3, true, g);
+      });
+      expect_same(x.first, x.second);
+    }
+    for (const DType t : {i64, i32, i8, u8, f32}) {
+      const auto r = both([&](Device d, Generator* g) {
+        return randint(3, 100, {n}, {.dtype = t, .device = d}, g);
+      });
+      expect_same(r.first, r.second);
+    }
+    for (const DType t : {i64, i32}) {
+      const auto p =
+          both([&](Device d, Generator* g) { return randperm(n, {.dtype = t, .device = d}, g); });
+      expect_same(p.first, p.second);
+    }
+  }
+}
+
+TEST_F(Cuda, PatternsAreTheCpus) {
+  for (const DType t : {f32, f64, bf16, i64, u8}) {
+    expect_same(linspace(-3, 11.3, 77, {.dtype = t, .device = device_}),
+                linspace(-3, 11.3, 77, {.dtype = t}));
+    expect_same(arange(-2.5, 100.0, 0.3, {.dtype = t, .device = device_}),
+                arange(-2.5, 100.0, 0.3, {.dtype = t}));
+  }
+}
+
+TEST_F(Cuda, SortsAsTheCpuDoes) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(),
+               inf = std::numeric_limits<double>::infinity();
+  // Longer than a block sorts, with ties; the last size needs two rounds of merging.
+  for (const int64_t n : {1, 2, 33, 1024, 1025, 4500}) {
+    for (const DType t : {f32, f64, f16, bf16, i64, i32, i8, u8, bool_}) {
+      Generator generator(3);
+      Tensor x = randint(-50, 50, {2, n}, {.dtype = is_floating(t) ? f64 : i64}, &generator).to(t);
+      if (is_floating(t)) {
+        Tensor wide = x.to(f64);
+        double* v = wide.data<double>();
+        for (int64_t i = 0; i < 2 * n; i += 7) v[i] = i % 3 == 0 ? nan : i % 3 == 1 ? -inf : -0.0;
+        x = wide.to(t);
+      }
+      for (const bool descending : {false, true}) {
+        SCOPED_TRACE(std::string(name(t)) + ", " + std::to_string(n));
+        const Sorted here = sort(x, 1, descending), there = sort(x.to(device_), 1, descending);
+        expect_same(there.values, here.values);
+        expect_same(there.indices, here.indices);
+      }
+      const Tensor wide = x.t().contiguous();
+      const int64_t k = std::min<int64_t>(n, 3);
+      expect_same(topk(wide.to(device_), k, 0).indices, topk(wide, k, 0).indices);
+    }
+  }
+}
+
+TEST_F(Cuda, SumsByIndexComeInOneOrder) {
+  Generator generator(5);
+  const Tensor dy = randn({3000, 3}, {}, &generator);
+  const Tensor ids = randint(0, 11, {3000}, {.dtype = i64}, &generator);
+  for (const DType t : {f32, f64, f16}) {
+    const Tensor to = zeros({11, 3}, {.dtype = t});
+    expect_same(index_add(to.to(device_), 0, ids.to(device_), dy.to(t).to(device_)),
+                index_add(to, 0, ids, dy.to(t)));
+  }
+  const auto gradient = [&](Device d) {
+    Tensor w = ones({11, 3}, {.device = d}).set_requires_grad();
+    embedding(ids.to(d), w, 2).backward(dy.to(d));
+    return w.grad();
+  };
+  expect_same(gradient(device_), gradient(Device::cpu()));
+}
+
+using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(const std::vector<Tensor>&)>;
+
+std::vector<std::pair<std::string, MakeOptimizer>> optimizers() {
+  std::vector<std::pair<std::string, MakeOptimizer>> all;
+  const auto add = [&]<class O>(const std::string& name, std::type_identity<O>,
+                                typename O::Options options) {
+    all.emplace_back(
+        name, [options](const std::vector<Tensor>& p) { return std::make_unique<O>(p, options); });
+  };
+  using namespace optim;
+  add("SGD", std::type_identity<SGD>{}, {.lr = 0.1, .weight_decay = 0.01});
+  add("SGD, momentum", std::type_identity<SGD>{}, {.lr = 0.1, .momentum = 0.9, .dampening = 0.1});
+  add("SGD, Nesterov", std::type_identity<SGD>{}, {.lr = 0.1, .momentum = 0.9, .nesterov = true});
+  add("Adam", std::type_identity<Adam>{}, {.lr = 0.05, .weight_decay = 0.01});
+  add("Adam, amsgrad", std::type_identity<Adam>{}, {.lr = 0.05, .amsgrad = true});
+  add("AdamW", std::type_identity<AdamW>{}, {.lr = 0.05});
+  for (const bool centered : {false, true})
+    for (const double momentum : {0.0, 0.9})
+      add("RMSprop", std::type_identity<RMSprop>{},
+          {.lr = 0.01, .momentum = momentum, .centered = centered});
+  return all;
+}
+
+/// Many parameters: more than one launch holds, one of them transposed, one empty.
+std::vector<Tensor> parameters(Device device, DType dtype) {
+  Generator generator(11);
+  std::vector<Tensor> all;
+  const auto add = [&](Tensor x) { all.push_back(x.to(dtype).to(device)); };
+  add(randn({33, 47}, {}, &generator));
+  all.push_back(randn({5, 7}, {.dtype = dtype}, &generator).to(device).t());
+  add(zeros({0, 3}));
+  for (int i = 0; i < 130; ++i) add(randn({1 + i % 9}, {}, &generator));
+  for (Tensor& p : all) p.set_requires_grad();
+  return all;
+}
+
+TEST_F(Cuda, OptimizersStepAsOnTheCpu) {
+  for (const DType dtype : {f32, f64}) {
+    for (const auto& [name, make] : optimizers()) {
+      SCOPED_TRACE(name);
+      const auto trained = [&](Device device) {
+        std::vector<Tensor> all = parameters(device, dtype);
+        const auto optimizer = make(all);
+        for (int step = 0; step < 4; ++step) {
+          optimizer->zero_grad();
+          for (const Tensor& p : all) (p * p * p).backward(ones_like(p));
+          optimizer->step();
+          optimizer->set_lr(optimizer->lr() * 0.9);
+        }
+        return all;
+      };
+      const std::vector<Tensor> here = trained(Device::cpu()), there = trained(device_);
+      for (size_t i = 0; i < here.size(); ++i)
+        expect_near(there[i], here[i], dtype == f64 ? 1e-12 : 1e-5);
+    }
+  }
+}
+
+TEST_F(Cuda, CompiledStepsAreTheEagerOnes) {
+  for (const auto& [name, make] : optimizers()) {
+    SCOPED_TRACE(name);
+    const auto trained = [&](bool compiled) {
+      manual_seed(5);
+      Tensor w = ones({6, 5}, {.device = device_}).set_requires_grad();
+      const auto optimizer = make({w});
+      const std::function<Tensor(const Tensor&)> step = [&](const Tensor& x) {
+        optimizer->zero_grad();
+        Tensor y = dropout(tanh(relu(x * w + 0.5) * 0.7 - w), 0.2);
+        y.backward(ones_like(w));
+        optimizer->step();
+        return y;
+      };
+      auto replayed = compile(step);
+      std::vector<std::vector<double>> results;
+      for (int i = 0; i < 5; ++i) {
+        const Tensor x = full({6, 5}, 0.3 * i, {.device = device_});
+        results.push_back(numbers(compiled ? replayed(x) : step(x)));
+        optimizer->set_lr(optimizer->lr() * 0.8);
+      }
+      results.push_back(numbers(w));
+      // Elementwise launches are chained here too.
+      EXPECT_EQ(replayed.stats().launches < replayed.stats().recorded_launches, compiled);
+      return results;
+    };
+    EXPECT_EQ(trained(true), trained(false));
+  }
+}
+
+TEST_F(Cuda, BadIndicesShowAtTheNextSynchronisation) {
+  const auto message = [](const std::function<Tensor()>& f) -> std::string {
+    try {
+      (void)f().to(Device::cpu());
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  const auto id = [&](int64_t v) { return Tensor::from<int64_t>({1, v}, {2}, device_); };
+  const Tensor x = ones({3, 2}, {.device = device_});
+  EXPECT_EQ(message([&] { return index_select(x, 0, id(3)); }),
+            "[index_select] index 3 is out of range for axis 0 of size 3");
+  EXPECT_EQ(message([&] {
+              return index_add(x, 0, id(-1), ones({2, 2}, {.device = device_}));
+            }),
+            "[index_add] index -1 is out of range for axis 0 of size 3");
+  EXPECT_EQ(message([&] { return embedding(id(5), x); }),
+            "[embedding] id 5 at position 1 is out of range for 3 rows");
+  EXPECT_EQ(message([&] { return bernoulli(x + 1); }),
+            "[bernoulli] probability 2 of element 0 is not in [0, 1]");
+  EXPECT_EQ(message([&] { return index_select(x, 0, id(2)); }), "no error");
+}
+
+}  // namespace
+}  // namespace brim
