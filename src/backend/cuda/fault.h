@@ -3,8 +3,6 @@
 // synchronisation, and goes on without touching memory it must not.
 #pragma once
 
-#include <cuda_runtime.h>
-
 #include <cstdint>
 
 namespace brim::cuda {
@@ -28,13 +26,5 @@ Fault* fault_of(int device);
 /// Throws IndexError or ValueError if a kernel has noted one since it was last asked. The device
 /// has been waited for.
 void rethrow_fault(int device);
-
-/// Notes `fault` unless there is one already.
-__device__ inline void note(Fault* at, Fault fault) {
-  if (atomicCAS(&at->taken, 0, 1) != 0) return;
-  fault.taken = 1;
-  *at = fault;
-  __threadfence_system();
-}
 
 }  // namespace brim::cuda

@@ -1,8 +1,8 @@
 // embedding and its gradient. The gradient adds the rows of one id in the order of the ids, so it
 // is the same each time: ids are sorted with their positions, and one thread adds what belongs to
-// an element. An id out of range is noted (fault.h) and gives zeros.
+// an element. An id out of range is noted (fault.cuh) and gives zeros.
 #include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/fault.h"
+#include "backend/cuda/fault.cuh"
 #include "backend/cuda/sort.cuh"
 
 namespace brim::cuda {

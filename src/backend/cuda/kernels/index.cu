@@ -1,7 +1,7 @@
-// gather, scatter and scatter_add. An index out of range is noted (fault.h) and skipped.
+// gather, scatter and scatter_add. An index out of range is noted (fault.cuh) and skipped.
 #include "backend/cuda/cast.cuh"
 #include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/fault.h"
+#include "backend/cuda/fault.cuh"
 #include "backend/index_options.h"
 
 namespace brim::cuda {

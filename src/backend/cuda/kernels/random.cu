@@ -2,7 +2,7 @@
 // normal is computed with the device's sin, cos and log, and may differ in the last digit.
 #include "backend/cuda/cast.cuh"
 #include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/fault.h"
+#include "backend/cuda/fault.cuh"
 #include "backend/cuda/sort.cuh"
 #include "backend/random_range.h"
 #include "formula/philox.h"
