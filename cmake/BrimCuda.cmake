@@ -11,6 +11,8 @@ set(BRIM_CUDA_ARCHITECTURES "${brim_cuda_architectures}" CACHE STRING "GPU archi
 # Kernels are .cu files; what runs on the host alone is .cpp, which spares it nvcc.
 file(GLOB_RECURSE brim_cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
 file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)
+# What calls NVIDIA's libraries, which the emulation does without: emulation/libraries.cpp stands in for it.
+file(GLOB brim_cuda_libraries CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/*.cpp)
 
 find_program(BRIM_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin)
 mark_as_advanced(BRIM_NVCC)
@@ -26,7 +28,7 @@ if(BRIM_NVCC AND NOT BRIM_CUDA STREQUAL "OFF" AND NOT BRIM_SANITIZE AND NOT BRIM
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
-  add_library(brim_cuda MODULE ${brim_cuda_kernels} ${brim_cuda_host})
+  add_library(brim_cuda MODULE ${brim_cuda_kernels} ${brim_cuda_host} ${brim_cuda_libraries})
   target_include_directories(brim_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated)
   # 186: integers without a sign compared with 0, in formulas for all types. 1835: initial-exec TLS.
   target_compile_options(brim_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall;-diag-suppress=186,1835>)

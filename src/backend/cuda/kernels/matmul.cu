@@ -1,0 +1,156 @@
+// Matrix products and fully connected layers: by cuBLASLt where it is there and can, else by our
+// own kernels.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "backend/cuda/gemm.cuh"
+#include "backend/cuda/libraries/blas.h"
+#include "backend/kernel.h"
+
+namespace brim::cuda {
+namespace {
+
+/// An operand of any strides, in elements.
+template <class T>
+struct Matrix {
+  const T* data;
+  int64_t row_stride, stride;  // of rows, and along the sum
+  bool along_sum;
+
+  Matrix(const Tensor& x, int64_t of_rows, int64_t along)
+      : data(static_cast<const T*>(x.raw())),
+        row_stride(of_rows),
+        stride(along),
+        along_sum(along <= of_rows) {}
+
+  __device__ const T* row(int64_t offset, int64_t i) const {
+    return data + offset + i * row_stride;
+  }
+  __device__ int64_t column(int64_t p) const { return p * stride; }
+  __device__ Compute<T> at(const T* row, int64_t column) const { return widen(row[column]); }
+};
+
+/// y, with a bias for each column (may be null) and a ReLU.
+template <class T>
+struct Result {
+  T* data;
+  int64_t row_stride, stride;
+  const T* bias;
+  int64_t bias_stride;
+  bool relu;
+
+  struct Column {
+    int64_t offset;
+    Compute<T> bias;
+  };
+  __device__ Column column(int64_t j) const {
+    return {j * stride, bias ? widen(bias[j * bias_stride]) : Compute<T>(0)};
+  }
+  __device__ void store(int64_t, int64_t offset, int64_t i, const Column& column,
+                        Compute<T> sum) const {
+    if (bias) sum += column.bias;
+    if (relu && sum < 0) sum = 0;  // NaN stays
+    data[offset + i * row_stride + column.offset] = narrow<T>(sum);
+  }
+};
+
+/// Bias and ReLU of a product that is there already.
+template <class T>
+__global__ void finish_kernel(Result<T> y, int64_t rows, int64_t columns) {
+  for (int64_t at = first_index(); at < rows * columns; at += grid_size()) {
+    const int64_t i = at / columns;
+    const auto column = y.column(at % columns);
+    y.store(0, 0, i, column, widen(y.data[i * y.row_stride + column.offset]));
+  }
+}
+
+/// Nothing where neither the rows nor the columns are contiguous.
+std::optional<BlasMatrix> for_blas(const void* data, int64_t rows, int64_t columns,
+                                   int64_t row_stride, int64_t stride, int64_t stack) {
+  if ((columns == 1 || stride == 1) && (rows == 1 || row_stride >= columns))
+    return BlasMatrix{data, rows == 1 ? columns : row_stride, stack, false};
+  if ((rows == 1 || row_stride == 1) && (columns == 1 || stride >= rows))
+    return BlasMatrix{data, columns == 1 ? rows : stride, stack, true};
+  return {};
+}
+
+template <class T>
+bool multiply_by_blas(const Context& context, const Matrix<T>& a, const Matrix<T>& b,
+                      const Result<T>& y, int64_t m, int64_t n, int64_t k,
+                      const DeviceLoop<3>& batches) {
+  if (m == 0 || n == 0 || k == 0 || batches.numel == 0 || batches.rank > 1) return false;
+  const auto stack = [&](int operand) {
+    return batches.numel > 1 ? batches.stride[operand][0] : 0;
+  };
+  const auto left = for_blas(a.data, m, k, a.row_stride, a.stride, stack(1));
+  const auto right = for_blas(b.data, k, n, b.stride, b.row_stride, stack(2));
+  const auto result = for_blas(y.data, m, n, y.row_stride, y.stride, stack(0));
+  if (!left || !right || !result || result->transposed) return false;
+  BlasProduct product{dtype_of<T>, m, n, k, batches.numel, *left, *right, *result};
+  const bool bias_fits = y.bias && y.bias_stride == 1 && !std::is_same_v<T, double> &&
+                         reinterpret_cast<uintptr_t>(y.bias) % 16 == 0;
+  if (bias_fits) product.bias = y.bias;
+  if (!blas_product(context, product)) return false;
+  Result<T> rest = y;
+  if (bias_fits) rest.bias = nullptr;
+  if (rest.bias || rest.relu) launch(context, &finish_kernel<T>, grid_for(m * n), rest, m, n);
+  return true;
+}
+
+/// y(i, j) = sum over p of a(i, p) b(j, p), for each of `batches`.
+template <class T>
+void multiply(const Context& context, const Matrix<T>& a, const Matrix<T>& b, const Result<T>& y,
+              int64_t m, int64_t n, int64_t k, const DeviceLoop<3>& batches) {
+  if (!multiply_by_blas(context, a, b, y, m, n, k, batches))
+    gemm<Compute<T>>(context, a, b, y, m, n, k, batches);
+}
+
+/// a: (B.., M, K), b: (B.., K, N), y: (B.., M, N), of any strides.
+template <class T>
+void matmul(const Context& context, const Tensor& a, const Tensor& b, Tensor& y) {
+  const int r = y.rank();
+  const Shape& shape = y.shape();
+  Shape batch;
+  std::array<Strides, 3> strides;
+  for (int i = 0; i < r - 2; ++i) {
+    batch.push_back(shape[i]);
+    strides[0].push_back(y.strides()[i]);
+    strides[1].push_back(a.strides()[i]);
+    strides[2].push_back(b.strides()[i]);
+  }
+  const Result<T> out{
+      static_cast<T*>(y.raw()), y.strides()[r - 2], y.strides()[r - 1], nullptr, 0, false};
+  multiply<T>(context, Matrix<T>(a, a.strides()[r - 2], a.strides()[r - 1]),
+              Matrix<T>(b, b.strides()[r - 1], b.strides()[r - 2]), out, shape[r - 2], shape[r - 1],
+              a.shape()[r - 1], DeviceLoop<3>(backend::make_loop<3>(batch, strides)));
+}
+
+/// x: (N, I), weight: (O, I), bias: (O) or undefined, y: (N, O).
+template <class T, bool kRelu>
+void linear(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+            Tensor& y) {
+  const Result<T> out{static_cast<T*>(y.raw()),
+                      y.strides()[0],
+                      y.strides()[1],
+                      bias.defined() ? static_cast<const T*>(bias.raw()) : nullptr,
+                      bias.defined() ? bias.strides()[0] : 0,
+                      kRelu};
+  multiply<T>(context, Matrix<T>(x, x.strides()[0], x.strides()[1]),
+              Matrix<T>(weight, weight.strides()[0], weight.strides()[1]), out, y.shape()[0],
+              y.shape()[1], x.shape()[1], DeviceLoop<3>(backend::make_loop<3>({}, {})));
+}
+
+template <class... T>
+bool register_all() {
+  constexpr DeviceKind cuda = DeviceKind::cuda;
+  (backend::register_kernel("matmul", cuda, dtype_of<T>, &matmul<T>), ...);
+  (backend::register_kernel("linear", cuda, dtype_of<T>, &linear<T, false>), ...);
+  (backend::register_kernel("linear_relu", cuda, dtype_of<T>, &linear<T, true>), ...);
+  return true;
+}
+
+const bool registered = register_all<float, double, Half, BFloat16>();
+
+}  // namespace
+}  // namespace brim::cuda

@@ -1,0 +1,112 @@
+// Products on CUDA devices against the CPU: sizes and formats that the contract does not have.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <vector>
+
+#include <brim/autograd/autograd.h>
+#include <brim/ops/conv.h>
+#include <brim/ops/create.h>
+#include <brim/ops/matmul.h>
+#include <brim/ops/pool.h>
+
+namespace brim {
+namespace {
+
+/// Skipped where no CUDA device (nor its emulation) is.
+class CudaProducts : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  }
+};
+
+void expect_near(const Tensor& y, const Tensor& expected, double tolerance) {
+  ASSERT_EQ(y.shape(), expected.shape());
+  const auto a = y.detach().to(Device::cpu()).contiguous().to(f64).to_vector<double>();
+  const auto b = expected.detach().contiguous().to(f64).to_vector<double>();
+  for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
+}
+
+/// The product there and here.
+void check_matmul(const Tensor& a, const Tensor& b, double tolerance) {
+  const Device cuda = Device::cuda(0);
+  expect_near(matmul(a.to(cuda), b.to(cuda)), matmul(a, b), tolerance);
+}
+
+// Sums in several parts, which are added in order.
+TEST_F(CudaProducts, LongSums) {
+  check_matmul(randn({5, 3000}), randn({3000, 7}), 2e-3);
+  check_matmul(randn({2, 9, 777}), randn({2, 777, 33}), 1e-3);
+  const Tensor a = randn({5, 3000}).to(Device::cuda(0)), b = randn({3000, 7}).to(Device::cuda(0));
+  EXPECT_EQ(matmul(a, b).to_vector<float>(), matmul(a, b).to_vector<float>());
+}
+
+// Enough whole tiles of 128 x 128 for the kernel that computes them, and edges.
+TEST_F(CudaProducts, LargeTiles) {
+  check_matmul(randn({1, 130, 19}).expand({128, 130, 19}), randn({19, 133}), 1e-4);
+  check_matmul(randn({129, 8}), randn({128, 131, 8}).transpose(-1, -2), 1e-4);
+}
+
+using Outputs = std::vector<Tensor>;
+using Formula = std::function<Outputs(const Tensor& x, Device device)>;
+
+/// f(x) for x in both memory formats there, and here.
+void check_formats(const Shape& shape, double tolerance, const Formula& f) {
+  const Tensor x = randn(shape);
+  const Outputs expected = f(x, Device::cpu());
+  const Device cuda = Device::cuda(0);
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+    SCOPED_TRACE(format == MemoryFormat::nhwc ? "nhwc" : "nchw");
+    const Outputs y = f(x.to(cuda).to(format), cuda);
+    for (size_t i = 0; i < y.size(); ++i) expect_near(y[i], expected[i], tolerance);
+  }
+}
+
+/// conv2d and its gradients.
+void check_conv(const Shape& shape, const Shape& weight, const Conv2dOptions& options) {
+  const Tensor w0 = randn(weight);
+  Tensor dy0;
+  check_formats(shape, 2e-3, [&](const Tensor& from, Device device) -> Outputs {
+    const Tensor x = from.detach().set_requires_grad();
+    const Tensor w = w0.detach().to(device).detach().set_requires_grad();
+    const Tensor y = conv2d(x, w, {}, options);
+    if (!dy0.defined()) dy0 = randn(y.shape());
+    y.backward(dy0.to(device));
+    return {y, x.grad(), w.grad()};
+  });
+}
+
+TEST_F(CudaProducts, Convolutions) {
+  check_conv({4, 5, 12, 11}, {7, 5, 3, 3}, {.padding = 1});
+  check_conv({2, 6, 9, 14}, {4, 3, 3, 2}, {.stride = {2, 1}, .padding = {0, 2}, .groups = 2});
+  check_conv({3, 4, 13, 9}, {8, 1, 3, 3}, {.stride = 2, .dilation = 2, .groups = 4});
+  check_conv({2, 40, 6, 5}, {36, 40, 1, 1}, {});
+  check_conv({1, 3, 40, 33}, {2, 3, 7, 5}, {.stride = 3, .padding = 3});
+}
+
+TEST_F(CudaProducts, Poolings) {
+  const std::function<Tensor(const Tensor&)> poolings[] = {
+      [](const Tensor& x) { return max_pool2d(x, 3, {.stride = 2, .padding = 1}); },
+      [](const Tensor& x) {
+        return max_pool2d(x, {2, 3}, {.stride = 1, .dilation = 2, .ceil_mode = true});
+      },
+      [](const Tensor& x) { return avg_pool2d(x, 3, {.stride = 2, .padding = 1}); },
+      [](const Tensor& x) {
+        return avg_pool2d(x, {3, 2}, {.ceil_mode = true, .count_include_pad = false});
+      },
+      [](const Tensor& x) {
+        return adaptive_avg_pool2d(x, {3, 5});
+      },
+  };
+  for (const auto& pooling : poolings)
+    check_formats({2, 5, 9, 8}, 1e-5, [&](const Tensor& from, Device) -> Outputs {
+      const Tensor x = from.detach().set_requires_grad();
+      const Tensor y = pooling(x);
+      y.backward(y.detach());
+      return {y, x.grad()};
+    });
+}
+
+}  // namespace
+}  // namespace brim
