@@ -1,6 +1,7 @@
 // Everything a program needs.
 #pragma once
 
+#include <brim/autograd/autocast.h>
 #include <brim/autograd/autograd.h>
 #include <brim/core/allocator.h>
 #include <brim/core/device.h>

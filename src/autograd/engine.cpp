@@ -10,6 +10,7 @@
 
 #include <brim/ops/binary.h>
 
+#include "autograd/autocast.h"
 #include "core/check.h"
 #include "core/recording.h"
 
@@ -136,6 +137,7 @@ std::vector<Tensor> run_backward(std::span<const Tensor> outputs,
                                  std::span<const Tensor> grad_outputs,
                                  std::span<const Tensor> inputs, BackwardOptions options) {
   const GradMode mode(options.create_graph);
+  const AutocastPause exact;  // gradients have the dtypes of the forward pass
   const bool keep = options.retain_graph || options.create_graph;
 
   std::vector<Edge> roots;

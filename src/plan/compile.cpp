@@ -7,6 +7,7 @@
 #include <chrono>
 #include <optional>
 
+#include <brim/autograd/autocast.h>
 #include <brim/autograd/autograd.h>
 
 #include "backend/kernel.h"
@@ -31,10 +32,11 @@ struct Signature {
   std::vector<Input> inputs;
   uint64_t modes;  // of all modules, training or not
   bool gradients;
+  DType autocast;
 
   bool fits(std::span<const Tensor> tensors) const {
     if (modes != nn::training_modes() || gradients != grad_enabled() ||
-        tensors.size() != inputs.size())
+        autocast != Autocast::current() || tensors.size() != inputs.size())
       return false;
     for (size_t i = 0; i < tensors.size(); ++i)
       if (tensors[i].shape() != inputs[i].shape || tensors[i].dtype() != inputs[i].dtype ||
@@ -45,7 +47,7 @@ struct Signature {
 };
 
 Signature signature_of(std::span<const Tensor> tensors) {
-  Signature s{{}, nn::training_modes(), grad_enabled()};
+  Signature s{{}, nn::training_modes(), grad_enabled(), Autocast::current()};
   for (const Tensor& t : tensors) s.inputs.push_back({t.shape(), t.dtype(), t.device()});
   return s;
 }
@@ -98,7 +100,7 @@ struct Compiler::State {
       if (!told_many)
         warn(fmt::format(
             "[compile] a step was compiled for {} signatures (shapes, training modes of "
-            "modules, states of gradients); ever new ones run no faster than eagerly, "
+            "modules, states of gradients and autocast); ever new ones run no faster than eagerly, "
             "the oldest plans are dropped",
             entries.size()));
       told_many = true;

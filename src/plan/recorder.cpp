@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "autograd/autocast.h"
 #include "autograd/node.h"
 #include "core/check.h"
 #include "core/runtime.h"
@@ -233,8 +234,11 @@ class Recorder final : public backend::LaunchRecorder {
 }  // namespace
 
 Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients) {
+  const autograd::OwnCasts casts;
   Recorder recorder(inputs);
-  return recorder.finish(step(recorder.inputs()), keep_gradients);
+  std::vector<Tensor> results = step(recorder.inputs());
+  autograd::OwnCasts::drop();  // they end with the step
+  return recorder.finish(std::move(results), keep_gradients);
 }
 
 }  // namespace brim::plan

@@ -3,6 +3,7 @@
 #include <brim/ops/unary.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
@@ -16,6 +17,8 @@ const ops::BinaryKernel& add_kernel() {
 }  // namespace
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+  if (ops::autocast_mixes(a, b)) [[unlikely]]
+    return ops::run_wide([&](const auto&... t) { return add(t..., alpha); }, a, b);
   if (alpha != 1) ops::check_number("add", a, alpha);
   return autograd::with_grad("add", ops::binary(add_kernel(), "add", a, b, {.a = alpha}), {a, b},
                              [sa = a.shape(), sb = b.shape(), alpha](autograd::GradCall& g) {

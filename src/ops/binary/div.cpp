@@ -3,6 +3,7 @@
 #include <brim/ops/unary.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
@@ -16,6 +17,8 @@ const ops::BinaryKernel& div_kernel() {
 }  // namespace
 
 Tensor div(const Tensor& a, const Tensor& b) {
+  if (ops::autocast_mixes(a, b)) [[unlikely]]
+    return ops::run_wide([](const auto&... t) { return div(t...); }, a, b);
   ops::common_device("div", a, b);
   if (is_integral(ops::common_dtype("div", a, b))) return div(a.to(f32), b.to(f32));
   return autograd::with_grad(

@@ -2,6 +2,7 @@
 #include <brim/ops/binary.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
@@ -27,11 +28,15 @@ Tensor extremum(const char* op, const ops::BinaryKernel& kernel, const ops::Bina
 }  // namespace
 
 Tensor maximum(const Tensor& a, const Tensor& b) {
+  if (ops::autocast_mixes(a, b)) [[unlikely]]
+    return ops::run_wide([](const auto&... t) { return maximum(t...); }, a, b);
   static const ops::BinaryKernel kernel("maximum"), share("maximum_share");
   return extremum("maximum", kernel, share, a, b);
 }
 
 Tensor minimum(const Tensor& a, const Tensor& b) {
+  if (ops::autocast_mixes(a, b)) [[unlikely]]
+    return ops::run_wide([](const auto&... t) { return minimum(t...); }, a, b);
   static const ops::BinaryKernel kernel("minimum"), share("minimum_share");
   return extremum("minimum", kernel, share, a, b);
 }

@@ -2,6 +2,7 @@
 #include <brim/ops/binary.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
@@ -19,6 +20,8 @@ const ops::UnaryKernel& scale_kernel() {
 }  // namespace
 
 Tensor mul(const Tensor& a, const Tensor& b) {
+  if (ops::autocast_mixes(a, b)) [[unlikely]]
+    return ops::run_wide([](const auto&... t) { return mul(t...); }, a, b);
   return autograd::with_grad(
       "mul", ops::binary(mul_kernel(), "mul", a, b), {a, b},
       [a = autograd::Saved(a), b = autograd::Saved(b)](autograd::GradCall& g) {

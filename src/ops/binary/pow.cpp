@@ -4,11 +4,14 @@
 #include <brim/ops/unary.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
 
 Tensor pow(const Tensor& a, const Tensor& b) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([](const auto&... t) { return pow(t...); }, a, b);
   static const ops::BinaryKernel kernel("pow");
   const Tensor y = ops::binary(kernel, "pow", a, b);
   return autograd::with_grad(

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
@@ -20,6 +21,8 @@ Tensor with_number(const ops::UnaryKernel& kernel, const char* op, const Tensor&
 #define BRIM_COMPARE_OP(op)                              \
   Tensor op(const Tensor& a, const Tensor& b) {          \
     static const ops::BinaryKernel kernel(#op);          \
+    if (ops::autocast_mixes(a, b)) [[unlikely]]          \
+      return op(a.to(f32), b.to(f32));                   \
     return ops::compare(kernel, #op, a, b);              \
   }                                                      \
   Tensor op(const Tensor& x, double value) {             \

@@ -2,6 +2,7 @@
 #include <brim/ops/compare.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
@@ -36,6 +37,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
 }
 
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  if (ops::autocast_mixes(a, b)) [[unlikely]]
+    return ops::run_wide([&](const auto&... t) { return where(condition, t...); }, a, b);
   static const backend::Kernel<void(const Context&, const Tensor& condition, const Tensor& a,
                                     const Tensor& b, Tensor& y)>
       kernel("where");

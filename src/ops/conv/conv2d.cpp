@@ -8,6 +8,7 @@
 #include "autograd/node.h"
 #include "backend/geometry.h"
 #include "backend/kernel.h"
+#include "ops/autocast.h"
 #include "ops/checks.h"
 #include "ops/memory_format.h"
 
@@ -96,6 +97,8 @@ int64_t output_size(const char* axis, int64_t in, int64_t kernel, int64_t stride
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_low([&](const auto&... t) { return conv2d(t..., options); }, x, weight, bias);
   ops::common_device("conv2d", x, weight);
   ops::common_dtype("conv2d", x, weight);
   ops::check_rank("conv2d", x, 4, "x (N, C, H, W)");

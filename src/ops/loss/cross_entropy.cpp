@@ -6,6 +6,7 @@
 #include <brim/ops/softmax.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/checks.h"
 #include "ops/loss/class_loss.h"
 #include "ops/reduce/reduction.h"
@@ -70,6 +71,14 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target,
 
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                      const CrossEntropyOptions& options) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide(
+        [&](const Tensor& t, const Tensor& y, const Tensor& weight) {
+          CrossEntropyOptions wide = options;
+          wide.weight = weight;
+          return cross_entropy(t, y, wide);
+        },
+        logits, target, options.weight);
   static const ops::ClassLossKernel kernel("cross_entropy");
   ops::check_floating("cross_entropy", logits);
   (void)ops::common_device("cross_entropy", logits, target);

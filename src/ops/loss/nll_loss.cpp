@@ -2,6 +2,7 @@
 #include <brim/ops/loss.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/checks.h"
 #include "ops/loss/class_loss.h"
 
@@ -43,6 +44,14 @@ Tensor nll_rows(const Tensor& x, const Tensor& target, const Tensor& weight,
 }  // namespace
 
 Tensor nll_loss(const Tensor& log_probs, const Tensor& target, const NllLossOptions& options) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide(
+        [&](const Tensor& t, const Tensor& weight) {
+          NllLossOptions wide = options;
+          wide.weight = weight;
+          return nll_loss(t, target, wide);
+        },
+        log_probs, options.weight);
   const ops::ClassRows rows("nll_loss", log_probs, target, options.weight);
   const Tensor weight = options.weight.defined() ? options.weight.detach().contiguous() : Tensor();
   const Tensor y =

@@ -5,6 +5,7 @@
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
+#include "ops/autocast.h"
 #include "ops/checks.h"
 
 namespace brim {
@@ -27,15 +28,22 @@ Tensor difference(const char* op, const Tensor& x, const Tensor& y) {
 }  // namespace
 
 Tensor mse_loss(const Tensor& x, const Tensor& y, Reduction reduction) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const auto&... t) { return mse_loss(t..., reduction); }, x, y);
   const Tensor d = difference("mse_loss", x, y);
   return reduced(d * d, reduction);
 }
 
 Tensor l1_loss(const Tensor& x, const Tensor& y, Reduction reduction) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const auto&... t) { return l1_loss(t..., reduction); }, x, y);
   return reduced(abs(difference("l1_loss", x, y)), reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, Reduction reduction) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const auto&... t) { return smooth_l1_loss(t..., beta, reduction); }, x,
+                         y);
   BRIM_CHECK(beta > 0, ValueError, "[smooth_l1_loss] beta {} is not above 0; use l1_loss for 0",
              beta);
   const Tensor d = difference("smooth_l1_loss", x, y), size = abs(d);
@@ -43,11 +51,23 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, Reduction r
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& y, double delta, Reduction reduction) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const auto&... t) { return huber_loss(t..., delta, reduction); }, x,
+                         y);
   BRIM_CHECK(delta > 0, ValueError, "[huber_loss] delta {} is not above 0", delta);
   return smooth_l1_loss(x, y, delta, reduction) * delta;
 }
 
 Tensor bce_with_logits(const Tensor& x, const Tensor& target, const BceOptions& options) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide(
+        [&](const Tensor& t, const Tensor& y, const Tensor& weight, const Tensor& pos_weight) {
+          BceOptions wide = options;
+          wide.weight = weight;
+          wide.pos_weight = pos_weight;
+          return bce_with_logits(t, y, wide);
+        },
+        x, target, options.weight, options.pos_weight);
   (void)ops::common_device("bce_with_logits", x, target);
   (void)ops::common_dtype("bce_with_logits", x, target);
   ops::check_floating("bce_with_logits", x);

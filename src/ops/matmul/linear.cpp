@@ -3,6 +3,7 @@
 #include <brim/ops/reduce.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/checks.h"
 
 #include "backend/kernel.h"
@@ -10,6 +11,8 @@
 namespace brim {
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_low([](const auto&... t) { return linear(t...); }, x, weight, bias);
   static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
                                     const Tensor& bias, Tensor& y)>
       kernel("linear");

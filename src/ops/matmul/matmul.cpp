@@ -2,6 +2,7 @@
 #include <brim/ops/matmul.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
@@ -53,6 +54,8 @@ Tensor matmul_matrices(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_low([](const auto&... t) { return matmul(t...); }, a, b);
   ops::common_device("matmul", a, b);
   ops::common_dtype("matmul", a, b);
   BRIM_CHECK(a.rank() > 0 && b.rank() > 0, ShapeError,

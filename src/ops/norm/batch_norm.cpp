@@ -7,6 +7,7 @@
 #include "autograd/node.h"
 #include "backend/kernel.h"
 #include "backend/norm_params.h"
+#include "ops/autocast.h"
 #include "ops/checks.h"
 #include "ops/memory_format.h"
 
@@ -74,6 +75,10 @@ Gradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& wei
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
                   const BatchNormOptions& options) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide(
+        [&](const auto&... t) { return batch_norm(t..., running_mean, running_var, options); }, x,
+        weight, bias);
   // fixed: what to normalise with outside of training; running: what training updates, if defined.
   static const backend::Kernel<void(
       const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,

@@ -6,6 +6,7 @@
 
 #include "autograd/node.h"
 #include "backend/kernel.h"
+#include "ops/autocast.h"
 #include "ops/checks.h"
 
 namespace brim {
@@ -80,6 +81,12 @@ Gradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& wei
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight,
                   const Tensor& bias, double eps) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide(
+        [&](const Tensor& t, const Tensor& w, const Tensor& b) {
+          return layer_norm(t, normalized_shape, w, b, eps);
+        },
+        x, weight, bias);
   static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
                                     const Tensor& bias, Tensor& y, Tensor& mean, Tensor& scale,
                                     double eps)>
@@ -106,6 +113,10 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
 
 Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
                   double eps) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t, const Tensor& w,
+                             const Tensor& b) { return group_norm(t, groups, w, b, eps); },
+                         x, weight, bias);
   ops::check_floating("group_norm", x);
   BRIM_CHECK(x.rank() >= 2 && groups >= 1 && x.shape()[1] % groups == 0, ShapeError,
              "[group_norm] {} groups do not divide the channels of shape {}, which is (N, C, ...)",
@@ -121,6 +132,10 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide(
+        [&](const Tensor& t, const Tensor& w) { return rms_norm(t, normalized_shape, w, eps); }, x,
+        weight);
   check("rms_norm", x, normalized_shape, weight, {});
   const std::vector<int> axes = axes_of(x, normalized_shape.rank(), true);
   const Tensor y = x * rsqrt(mean(x * x, axes, /*keepdim=*/true) + eps);

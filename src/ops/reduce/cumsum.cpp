@@ -3,6 +3,7 @@
 
 #include "autograd/node.h"
 #include "backend/kernel.h"
+#include "ops/autocast.h"
 #include "ops/checks.h"
 
 namespace brim {
@@ -28,6 +29,8 @@ Tensor running_sum(const Tensor& x, int axis, bool reverse) {
 }  // namespace
 
 Tensor cumsum(const Tensor& x, int axis) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return cumsum(t, axis); }, x);
   ops::check_defined("cumsum", x);
   return running_sum(x, normalize_axis(axis, std::max(x.rank(), 1), "cumsum"), false);
 }

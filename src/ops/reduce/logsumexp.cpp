@@ -4,11 +4,14 @@
 #include <brim/ops/unary.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/reduce/reduction.h"
 
 namespace brim {
 
 Tensor logsumexp(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return logsumexp(t, axes, keepdim); }, x);
   static const ops::ReduceKernel kernel("logsumexp");
   ops::check_floating("logsumexp", x);
   const ops::Reduction r("logsumexp", x, axes);

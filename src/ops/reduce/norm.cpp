@@ -7,11 +7,14 @@
 #include <cmath>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/reduce/reduction.h"
 
 namespace brim {
 
 Tensor norm(const Tensor& x, double p, const std::vector<int>& axes, bool keepdim) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return norm(t, p, axes, keepdim); }, x);
   static const ops::ReduceKernel kernel("norm");
   ops::check_floating("norm", x);
   BRIM_CHECK(!std::isnan(p), ValueError, "[norm] p is NaN; use a number or infinity");

@@ -5,6 +5,7 @@
 #include <brim/ops/shape.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/reduce/reduction.h"
 
 namespace brim {
@@ -38,6 +39,8 @@ Tensor others(const Tensor& x, const ops::Reduction& r) {
 }  // namespace
 
 Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return prod(t, axes, keepdim); }, x);
   static const ops::ReduceKernel kernel("prod");
   const ops::Reduction r("prod", x, axes);
   const DType dtype = is_integral(x.dtype()) ? DType::i64 : x.dtype();

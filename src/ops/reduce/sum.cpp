@@ -3,11 +3,14 @@
 #include <brim/ops/reduce.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/reduce/reduction.h"
 
 namespace brim {
 
 Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return sum(t, axes, keepdim); }, x);
   static const ops::ReduceKernel kernel("sum");
   const ops::Reduction r("sum", x, axes);
   const DType dtype = is_integral(x.dtype()) ? DType::i64 : x.dtype();
@@ -18,6 +21,8 @@ Tensor sum(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
 }
 
 Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return mean(t, axes, keepdim); }, x);
   static const ops::ReduceKernel kernel("mean");
   ops::check_floating("mean", x);
   const ops::Reduction r("mean", x, axes);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/reduce/reduction.h"
 
 namespace brim {
@@ -40,6 +41,8 @@ Tensor variance(const char* op, const Tensor& x, const ops::Reduction& r, double
 }  // namespace
 
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, bool keepdim) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return var(t, axes, correction, keepdim); }, x);
   const ops::Reduction r("var", x, axes);
   Tensor y = variance("var", x, r, correction);
   if (!keepdim) ops::reshape_fresh(y, r.dropped);
@@ -50,6 +53,8 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, boo
 }
 
 Tensor std(const Tensor& x, const std::vector<int>& axes, double correction, bool keepdim) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return std(t, axes, correction, keepdim); }, x);
   const ops::Reduction r("std", x, axes);
   Tensor y = variance("std", x, r, correction);
   {

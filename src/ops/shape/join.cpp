@@ -2,6 +2,7 @@
 #include <brim/ops/shape.h>
 
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/checks.h"
 #include "ops/memory/copy.h"
 
@@ -11,6 +12,13 @@ Tensor cat(const std::vector<Tensor>& tensors, int axis) {
   BRIM_CHECK(!tensors.empty(), ValueError, "[cat] no tensors were given; pass at least one");
   const Tensor& first = tensors[0];
   ops::check_defined("cat", first);
+  for (const Tensor& x : tensors)
+    if (ops::autocast_mixes(first, x)) [[unlikely]] {
+      const autograd::AutocastPause off;
+      std::vector<Tensor> wide;
+      for (const Tensor& t : tensors) wide.push_back(autograd::autocast_wide(t));
+      return cat(wide, axis);
+    }
   axis = normalize_axis(axis, first.rank(), "cat");
   Shape shape = first.shape();
   shape[axis] = 0;

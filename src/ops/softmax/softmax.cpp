@@ -6,6 +6,7 @@
 
 #include "autograd/node.h"
 #include "backend/kernel.h"
+#include "ops/autocast.h"
 #include "ops/checks.h"
 
 namespace brim {
@@ -45,6 +46,8 @@ std::vector<int> sum_axes(const Tensor& y, int axis) {
 }  // namespace
 
 Tensor softmax(const Tensor& x, int axis) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return softmax(t, axis); }, x);
   static const SoftmaxKernel kernel("softmax");
   static const SoftmaxGradKernel grad_kernel("softmax_grad");
   const Tensor y = launch(kernel, "softmax", x, axis);
@@ -59,6 +62,8 @@ Tensor softmax(const Tensor& x, int axis) {
 }
 
 Tensor log_softmax(const Tensor& x, int axis) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return log_softmax(t, axis); }, x);
   static const SoftmaxKernel kernel("log_softmax");
   static const SoftmaxGradKernel grad_kernel("log_softmax_grad");
   const Tensor y = launch(kernel, "log_softmax", x, axis);

@@ -2,11 +2,14 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/unary.h>
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
 
 Tensor log(const Tensor& x) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return log(t); }, x);
   static const ops::UnaryKernel kernel("log");
   return autograd::with_grad(
       "log", ops::unary(kernel, x), {x},
@@ -14,6 +17,8 @@ Tensor log(const Tensor& x) {
 }
 
 Tensor log1p(const Tensor& x) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return log1p(t); }, x);
   static const ops::UnaryKernel kernel("log1p");
   return autograd::with_grad(
       "log1p", ops::unary(kernel, x), {x},

@@ -3,11 +3,14 @@
 #include <brim/ops/create.h>
 #include <brim/ops/unary.h>
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
 
 Tensor pow(const Tensor& x, double exponent) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return pow(t, exponent); }, x);
   static const ops::UnaryKernel kernel("pow_scalar");
   ops::check_defined("pow", x);
   // The exponents of every day, faster and exact.

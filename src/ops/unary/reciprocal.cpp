@@ -2,11 +2,14 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/unary.h>
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
 
 Tensor reciprocal(const Tensor& x) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return reciprocal(t); }, x);
   static const ops::UnaryKernel kernel("reciprocal");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("reciprocal", y, {x},

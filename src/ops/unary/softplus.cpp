@@ -3,11 +3,14 @@
 #include <brim/ops/compare.h>
 #include <brim/ops/unary.h>
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
 
 Tensor softplus(const Tensor& x, double beta, double threshold) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return softplus(t, beta, threshold); }, x);
   static const ops::UnaryKernel kernel("softplus");
   static const ops::BinaryKernel grad_kernel("softplus_grad");
   BRIM_CHECK(beta > 0, ValueError, "[softplus] beta is {}; it must be above 0", beta);

@@ -2,6 +2,7 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/unary.h>
 #include "autograd/node.h"
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace brim {
@@ -16,6 +17,8 @@ Tensor sqrt(const Tensor& x) {
 }
 
 Tensor rsqrt(const Tensor& x) {
+  if (ops::autocasting()) [[unlikely]]
+    return ops::run_wide([&](const Tensor& t) { return rsqrt(t); }, x);
   static const ops::UnaryKernel kernel("rsqrt");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("rsqrt", y, {x},
