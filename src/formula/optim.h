@@ -21,6 +21,18 @@ struct StepParams {
   double eps = 0;
   double correction1 = 1;  // 1 - beta1^step
   double correction2 = 1;  // 1 - beta2^step
+  double step = 0;         // 1, 2, ...; only where steps may be skipped
+
+  /// The same where so many of the steps before were skipped and do not count.
+  BRIM_FORMULA StepParams without(double skipped) const {
+    StepParams k = *this;
+    if (skipped == 0) return k;
+    k.step -= skipped;
+    if (k.step == 1) k.keep = 1;
+    k.correction1 = 1 - std::pow(momentum, k.step);
+    k.correction2 = 1 - std::pow(decay, k.step);
+    return k;
+  }
   friend bool operator==(const StepParams&, const StepParams&) = default;
 };
 

@@ -2,7 +2,12 @@
 #include <brim/optim/optimizer.h>
 
 #include <brim/autograd/autograd.h>
+#include <brim/ops/create.h>
 
+#include <map>
+#include <mutex>
+
+#include "backend/loss_scale.h"
 #include "core/check.h"
 #include "core/nearest.h"
 #include "core/recording.h"
@@ -131,14 +136,33 @@ void Optimizer::set_lr(double lr) {
 
 // --- the step
 
+namespace {
+
+/// The kernel that may skip the step, for one that may not.
+const backend::GuardedStepKernel& guarded(const StepKernel& kernel) {
+  static std::mutex mutex;
+  static auto& kernels = *new std::map<const StepKernel*, backend::GuardedStepKernel>;
+  const std::lock_guard lock(mutex);
+  const auto known = kernels.find(&kernel);
+  if (known != kernels.end()) return known->second;
+  const auto& name = *new std::string(backend::guarded_step_name(kernel.name()));
+  return kernels.emplace(&kernel, backend::GuardedStepKernel(name.c_str())).first->second;
+}
+
+}  // namespace
+
 Optimizer::Rule Optimizer::rule(size_t, int64_t) const {
   raise<NotImplemented>("[{}] has neither a step() nor a rule() of its own", kind_);
 }
 
-Optimizer::Bucket& Optimizer::bucket(Device device, DType dtype, int64_t step, size_t& used) {
+Optimizer::Bucket& Optimizer::bucket(const Parameter& p, size_t& used) {
+  const Device device = p.tensor.device();
+  const DType dtype = p.tensor.dtype();
+  const int64_t step = p.steps + p.recorded + 1;
   for (size_t i = 0; i < used; ++i) {
     Bucket& b = buckets_[i];
-    if (b.device == device && b.dtype == dtype && b.step == step) return b;
+    if (b.device == device && b.dtype == dtype && b.step == step && b.skipped.is_same(p.skipped))
+      return b;
   }
   if (used == buckets_.size()) buckets_.emplace_back();
   Bucket& b = buckets_[used++];
@@ -146,6 +170,7 @@ Optimizer::Bucket& Optimizer::bucket(Device device, DType dtype, int64_t step, s
   b.device = device;
   b.dtype = dtype;
   b.step = step;
+  b.skipped = p.skipped;
   return b;
 }
 
@@ -165,11 +190,12 @@ void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
     size_t member;
     int64_t ahead;  // steps of it that the plan takes before this one
     std::vector<Storage*> states;
+    TensorImpl* skipped;
   };
   std::vector<Seen> seen;
   for (const size_t k : b.members) {
     Parameter& p = groups_[g][k];
-    Seen s{k, p.recorded++, {}};
+    Seen s{k, p.recorded++, {}, p.skipped.impl()};
     for (const Tensor& t : p.state) s.states.push_back(t.storage().get());
     seen.push_back(std::move(s));
   }
@@ -185,13 +211,15 @@ void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
     const int64_t step = step_of(seen.front());
     for (const Seen& s : seen) {  // load_state_dict may have replaced them
       const Parameter& p = group[s.member];
-      if (step_of(s) != step || p.state.size() != s.states.size()) return false;
+      if (step_of(s) != step || p.state.size() != s.states.size() || p.skipped.impl() != s.skipped)
+        return false;
       for (size_t k = 0; k < s.states.size(); ++k)
         if (p.state[k].storage().get() != s.states[k]) return false;
     }
     const Rule r = rule(g, step);
     if (&r.kernel != kernel) return false;
     *l.option<formula::StepParams>() = r.params;
+    l.option<formula::StepParams>()->step = static_cast<double>(step);
     return true;
   };
   launch.commit = [this, g, members = b.members] {
@@ -199,7 +227,33 @@ void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
   };
 }
 
-void Optimizer::step() {
+void Optimizer::step() { update({}); }
+
+void Optimizer::step_if_finite(const Tensor& found_inf) {
+  ops::check_defined("step_if_finite", found_inf);
+  update(found_inf);
+}
+
+void Optimizer::launch(Bucket& b, size_t g, Tensor found_inf) {
+  Rule r = rule(g, b.step);
+  r.params.step = static_cast<double>(b.step);
+  for (Tensor& t : b.params) t.storage()->bump_version();
+  if (!found_inf.defined() && !b.skipped.defined()) {
+    r.kernel(b.device, b.dtype, b.params, b.grads, b.states, r.params);
+    return;
+  }
+  if (!b.skipped.defined()) {
+    const RecordingPause now;  // it outlives the step that makes it
+    b.skipped = zeros({}, {.device = b.device});
+    for (const size_t k : b.members) groups_[g][k].skipped = b.skipped;
+  }
+  if (!found_inf.defined()) found_inf = zeros({}, {.device = b.device});
+  ops::common_device(kind_, found_inf, b.skipped);
+  ops::common_dtype(kind_, found_inf, b.skipped);
+  guarded(r.kernel)(b.device, b.dtype, b.params, b.grads, b.states, found_inf, b.skipped, r.params);
+}
+
+void Optimizer::update(const Tensor& found_inf) {
   const NoGrad guard;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::vector<const char*> names = state_names(g);
@@ -209,7 +263,7 @@ void Optimizer::step() {
       if (!grad.defined()) continue;
       const Device device = p.tensor.device();
       make_states(p, names.size());
-      Bucket& b = bucket(device, p.tensor.dtype(), p.steps + p.recorded + 1, used);
+      Bucket& b = bucket(p, used);
       for (size_t k = 0; k < names.size(); ++k) {
         BRIM_CHECK(p.state[k].device() == device && p.state[k].dtype() == p.tensor.dtype(),
                    DeviceError,
@@ -225,9 +279,7 @@ void Optimizer::step() {
     }
     for (size_t i = 0; i < used; ++i) {
       Bucket& b = buckets_[i];
-      const Rule r = rule(g, b.step);
-      for (Tensor& t : b.params) t.storage()->bump_version();
-      r.kernel(b.device, b.dtype, b.params, b.grads, b.states, r.params);
+      launch(b, g, found_inf);
       if (recording) [[unlikely]]
         repeat_in_plan(g, b);
       else

@@ -16,10 +16,16 @@ StateDict Optimizer::state_dict() const {
       state[fmt::format("group.{}.{}", g, field.name)] =
           Tensor::from<double>({option(field.name, g)}, {});
     const std::vector<const char*> names = state_names(g);
+    Tensor read;  // many parameters share their count of skipped steps
+    int64_t skipped = 0;
     for (const Parameter& p : groups_[g]) {
-      if (p.steps == 0) continue;
+      if (!p.skipped.is_same(read)) {
+        read = p.skipped;
+        skipped = read.defined() ? static_cast<int64_t>(read.item()) : 0;
+      }
+      if (p.steps == skipped) continue;
       const std::string prefix = "state." + p.name + ".";
-      state[prefix + "step"] = Tensor::from<int64_t>({p.steps}, {});
+      state[prefix + "step"] = Tensor::from<int64_t>({p.steps - skipped}, {});
       for (size_t k = 0; k < p.state.size() && k < names.size(); ++k)
         state[prefix + names[k]] = p.state[k];
     }
@@ -98,6 +104,7 @@ void Optimizer::load_state_dict(const StateDict& state) {
   for (Loaded& entry : loaded) {
     entry.parameter->steps = entry.steps;
     entry.parameter->state = std::move(entry.state);
+    entry.parameter->skipped = {};
   }
 }
 

@@ -42,6 +42,9 @@ class Optimizer {
   /// One step. Parameters without a gradient are left as they are. Queues one kernel per group,
   /// dtype and device; never waits.
   virtual void step();
+  /// One step where `found_inf`, an f32 scalar on the parameters' device, is 0; elsewhere nothing
+  /// changes, step counts included. Reads nothing on the host; see GradScaler.
+  virtual void step_if_finite(const Tensor& found_inf);
   /// Forgets the gradients, or fills them with zeros.
   void zero_grad(bool set_to_none = true);
 
@@ -75,6 +78,7 @@ class Optimizer {
     int64_t steps = 0;
     int64_t recorded = 0;       // steps noted by the recording that is going on
     std::vector<Tensor> state;  // in the order of state_names()
+    Tensor skipped;             // how many of `steps` were none; shared, undefined for none
   };
   struct Field {
     const char* name;
@@ -101,6 +105,7 @@ class Optimizer {
     Device device;
     DType dtype;
     int64_t step;
+    Tensor skipped;
     std::vector<Tensor> params, grads, states;
     std::vector<size_t> members;  // their places in the group
 
@@ -113,7 +118,10 @@ class Optimizer {
   static void make_states(Parameter& p, size_t count);
   /// Tells the launch just recorded how to go on from step to step.
   void repeat_in_plan(size_t group, const Bucket& bucket);
-  Bucket& bucket(Device device, DType dtype, int64_t step, size_t& used);
+  Bucket& bucket(const Parameter& p, size_t& used);
+  /// A step of all groups; `found_inf` may be undefined.
+  void update(const Tensor& found_inf);
+  void launch(Bucket& bucket, size_t group, Tensor found_inf);
 
   const char* kind_;
   std::vector<std::vector<Parameter>> groups_;

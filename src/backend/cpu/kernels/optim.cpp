@@ -9,9 +9,11 @@
 #include <hwy/highway.h>
 
 #include <span>
+#include <string>
 
 #include "backend/cpu/denormals.h"
 #include "backend/cpu/loop.h"
+#include "backend/loss_scale.h"
 #include "formula/optim.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -107,9 +109,27 @@ void step(const Context&, std::span<Tensor> params, std::span<const Tensor> grad
   });
 }
 
+template <class T, class F>
+void guarded_step(const Context& context, std::span<Tensor> params, std::span<const Tensor> grads,
+                  std::span<Tensor> states, const Tensor& found_inf, Tensor& skipped,
+                  const StepParams& k) {
+  float& count = *static_cast<float*>(skipped.raw());
+  if (*static_cast<const float*>(found_inf.raw()) != 0)
+    count += 1;
+  else
+    step<T, F>(context, params, grads, states, k.without(static_cast<double>(count)));
+}
+
+template <class T, class F>
+void register_step() {
+  static const auto& guarded = *new std::string(backend::guarded_step_name(F::kName));
+  backend::register_kernel(F::kName, DeviceKind::cpu, dtype_of<T>, &step<T, F>);
+  backend::register_kernel(guarded.c_str(), DeviceKind::cpu, dtype_of<T>, &guarded_step<T, F>);
+}
+
 template <class T, class... F>
 void register_list(formula::List<F...>) {
-  (backend::register_kernel(F::kName, DeviceKind::cpu, dtype_of<T>, &step<T, F>), ...);
+  (register_step<T, F>(), ...);
 }
 
 void register_optim() {
