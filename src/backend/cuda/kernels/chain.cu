@@ -1,5 +1,6 @@
 // Chains of elementwise kernels: a thread takes some neighbouring elements through all links before
 // it goes on to the next. The links are an argument; formulas are found by their number.
+#include <cstring>
 #include <map>
 #include <span>
 #include <type_traits>
@@ -26,11 +27,16 @@ template <class T>
 using TwoNumbers = std::conditional_t<std::is_integral_v<T>, formula::BinaryIntegerFormulas,
                                       formula::BinaryFormulas>;
 
+/// The memory of a formula, which the host has made.
+struct Made {
+  alignas(formula::Params) unsigned char bytes[sizeof(formula::Params)];
+};
+
 /// A chain as the kernel sees it.
 struct Links {
   struct Link {
-    formula::Params params;
-    int formula;
+    Made made;
+    int number;  ///< which formula that is
     int y, a, b;
   };
   enum Place : int { kSingle, kMoves, kInside };
@@ -43,7 +49,7 @@ struct Links {
 
 /// out = formula `number` of the list, for all elements.
 template <class T, int Width, class... F>
-__device__ inline void apply_one(formula::List<F...>, int number, const formula::Params& params,
+__device__ inline void apply_one(formula::List<F...>, int number, const Made& made,
                                  const Pack<T, Width>& a, Pack<T, Width>& y) {
   int k = 0;
   const auto run = [&](const auto& f) {
@@ -51,10 +57,10 @@ __device__ inline void apply_one(formula::List<F...>, int number, const formula:
     for (int i = 0; i < Width; ++i) y.at[i] = apply<T>(f, a.at[i]);
     return true;
   };
-  (void)((number == k++ && run(F(params))) || ...);
+  (void)((number == k++ && run(*reinterpret_cast<const F*>(made.bytes))) || ...);
 }
 template <class T, int Width, class... F>
-__device__ inline void apply_two(formula::List<F...>, int number, const formula::Params& params,
+__device__ inline void apply_two(formula::List<F...>, int number, const Made& made,
                                  const Pack<T, Width>& a, const Pack<T, Width>& b,
                                  Pack<T, Width>& y) {
   int k = 0;
@@ -63,7 +69,7 @@ __device__ inline void apply_two(formula::List<F...>, int number, const formula:
     for (int i = 0; i < Width; ++i) y.at[i] = apply<T>(f, a.at[i], b.at[i]);
     return true;
   };
-  (void)((number == k++ && run(F(params))) || ...);
+  (void)((number == k++ && run(*reinterpret_cast<const F*>(made.bytes))) || ...);
 }
 template <class... F>
 constexpr int count_of(formula::List<F...>) {
@@ -88,10 +94,10 @@ __global__ void chain_kernel(Links links, int64_t n) {
       const Links::Link& link = links.link[l];
       const Packed a = load(link.a);
       Packed y = a;
-      if (link.formula < kOne)
-        apply_one<T, Width>(OneNumber<T>{}, link.formula, link.params, a, y);
+      if (link.number < kOne)
+        apply_one<T, Width>(OneNumber<T>{}, link.number, link.made, a, y);
       else
-        apply_two<T, Width>(TwoNumbers<T>{}, link.formula - kOne, link.params, a, load(link.b), y);
+        apply_two<T, Width>(TwoNumbers<T>{}, link.number - kOne, link.made, a, load(link.b), y);
       if (links.place[link.y] == Links::kInside)
         inside[link.y - links.first_inside] = y;
       else
@@ -100,15 +106,27 @@ __global__ void chain_kernel(Links links, int64_t n) {
   }
 }
 
-/// The numbers of formulas by the slots that stand for them.
-using Numbers = std::map<const backend::ElementwiseSlot*, int>;
+/// Formulas by the slots that stand for them: their numbers, and how they are made.
+struct Formula {
+  int number;
+  void (*make)(const formula::Params& params, Made& made);
+};
+using Formulas = std::map<const backend::ElementwiseSlot*, Formula>;
+
+template <class F>
+void make(const formula::Params& params, Made& made) {
+  static_assert(sizeof(F) <= sizeof(made) && alignof(F) <= alignof(formula::Params));
+  static_assert(std::is_trivially_copyable_v<F>);
+  const F f(params);
+  std::memcpy(made.bytes, &f, sizeof(F));
+}
 
 template <class... F>
-Numbers numbers_of(DType dtype, formula::List<F...>) {
-  Numbers numbers;
+Formulas formulas_of(DType dtype, formula::List<F...>) {
+  Formulas all;
   int next = 0;
-  (numbers.try_emplace(backend::find_elementwise(F::kName, dtype), next++), ...);
-  return numbers;
+  (all.try_emplace(backend::find_elementwise(F::kName, dtype), Formula{next++, &make<F>}), ...);
+  return all;
 }
 
 template <class T, int Width>
@@ -138,12 +156,14 @@ void chain(const Context& context, std::span<const Tensor> in, std::span<Tensor>
   for (size_t i = 0; i < out.size(); ++i) enter(in.size() + i, out[i], true);
   for (int i = 0; i < chain.inner; ++i) links.place[links.first_inside + i] = Links::kInside;
   using All = decltype(join(OneNumber<T>{}, TwoNumbers<T>{}));
-  static const Numbers numbers = numbers_of(dtype_of<T>, All{});
+  static const Formulas formulas = formulas_of(dtype_of<T>, All{});
   for (const backend::ChainLink& link : chain.links) {
-    const auto number = numbers.find(link.slot);
-    if (number == numbers.end())
+    const auto formula = formulas.find(link.slot);
+    if (formula == formulas.end())
       cannot_launch("elementwise_chain", "a link's formula is none that the device has");
-    links.link[links.count++] = {link.params, number->second, link.y, link.a, link.b};
+    Links::Link& to = links.link[links.count++];
+    to = {{}, formula->second.number, link.y, link.a, link.b};
+    formula->second.make(link.params, to.made);
   }
   if (packs)
     run<T, kWidth>(context, links, n);
