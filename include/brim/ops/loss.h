@@ -16,8 +16,8 @@ struct CrossEntropyOptions {
 
 /// -log softmax(logits)[target]. logits: (N, C), (C) or (N, C, d1, ...); target: i64 or i32 labels
 /// (N), () or (N, d1, ...), or probabilities of the logits' shape and dtype. The mean is over the
-/// labels that are not ignored, weighted by their class; over N for probabilities. On the CPU a
-/// label outside [0, C) throws IndexError; other devices do not look (that would make them wait).
+/// labels that are not ignored, weighted by their class; over N for probabilities. A label outside
+/// [0, C) throws IndexError: here on the CPU, at the next synchronisation on other devices.
 Tensor cross_entropy(const Tensor& logits, const Tensor& target,
                      const CrossEntropyOptions& options = {});
 

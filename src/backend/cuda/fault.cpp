@@ -27,6 +27,11 @@ Faults& faults() {
   if (f.kind == FaultKind::id)
     raise<IndexError>("[embedding] id {} at position {} is out of range for {} rows", f.value,
                       f.position, f.size);
+  if (f.kind == FaultKind::label)
+    raise<IndexError>(
+        "[{}] label {} at position {} is out of range for {} classes; labels are 0 to {}, or "
+        "ignore_index {}",
+        f.text, f.value, f.position, f.size, f.size - 1, f.axis);
   raise<ValueError>("[bernoulli] probability {} of element {} is not in [0, 1]", f.number,
                     f.position);
 }

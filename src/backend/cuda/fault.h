@@ -7,17 +7,17 @@
 
 namespace brim::cuda {
 
-enum class FaultKind : int { none, index, id, probability };
+enum class FaultKind : int { none, index, id, probability, label };
 
 /// What was wrong. `text` points to the host's memory: kernels only pass it on.
 struct Fault {
   int taken = 0;
   FaultKind kind = FaultKind::none;
-  const char* text = nullptr;  ///< index: the op
-  int64_t axis = 0;            ///< index
-  int64_t value = 0;           ///< index and id
-  int64_t position = 0;        ///< id and probability
-  int64_t size = 0;            ///< index and id: they must be below
+  const char* text = nullptr;  ///< index and label: the op
+  int64_t axis = 0;            ///< index; label: the one that is ignored
+  int64_t value = 0;           ///< index, id and label
+  int64_t position = 0;        ///< id, probability and label
+  int64_t size = 0;            ///< index, id and label: they must be below
   double number = 0;           ///< probability
 };
 

@@ -1,0 +1,222 @@
+// CUDA's normalisation, loss and clipping kernels against the CPU's: the fused ones, which no op
+// calls outside of a plan, large sizes, both memory formats, and labels that are no class. Skipped
+// without a CUDA device (BRIM_BACKEND_PATH may name the emulated one).
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <brim/core/random.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+#include <brim/ops/loss.h>
+#include <brim/ops/norm.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
+#include <brim/optim/clip.h>
+
+#include "backend/fused_loss.h"
+#include "backend/fused_norm.h"
+
+namespace brim {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+class CudaNormLoss : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+    manual_seed(17);
+  }
+};
+
+const Device kCuda = Device::cuda(0);
+
+double tolerance_of(DType dtype) {
+  return dtype == f64 ? 1e-11 : dtype == f32 ? 3e-5 : dtype == f16 ? 4e-3 : 3e-2;
+}
+
+/// Both give NaN at the same places, and else what differs little.
+void expect_close(const Tensors& on_cuda, const Tensors& on_cpu, double tolerance,
+                  const std::string& what) {
+  ASSERT_EQ(on_cuda.size(), on_cpu.size()) << what;
+  for (size_t k = 0; k < on_cpu.size(); ++k) {
+    const auto got = on_cuda[k].to(Device::cpu()).to(f64).to_vector<double>(),
+               want = on_cpu[k].to(f64).to_vector<double>();
+    double scale = 1;
+    for (const double v : want)
+      if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
+    for (size_t i = 0; i < want.size(); ++i)
+      ASSERT_TRUE((std::isnan(got[i]) && std::isnan(want[i])) || got[i] == want[i] ||
+                  std::abs(got[i] - want[i]) <= tolerance * scale)
+          << what << ", result " << k << ", element " << i << ": " << got[i] << ", on the CPU "
+          << want[i];
+  }
+}
+
+struct NormCase {
+  Shape shape;
+  MemoryFormat format;
+  bool residual, keep_y, training;
+  DType dtype;
+};
+
+/// The operands of the fused kernels on one device.
+struct FusedNorm {
+  Tensor x, dy, residual, weight, bias;
+
+  FusedNorm to(Device device) const {
+    const auto move = [&](const Tensor& t) { return t.defined() ? t.to(device) : t; };
+    return {move(x), move(dy), move(residual), move(weight), move(bias)};
+  }
+  Tensors run(const NormCase& c) const {
+    static const backend::BatchNormRelu forward("batch_norm_relu");
+    static const backend::BatchNormReluGrad backward("batch_norm_relu_grad");
+    static const backend::BatchNormReluAgain again("batch_norm_relu_again");
+    const Shape channels{c.shape[1]};
+    const TensorOptions options{.dtype = c.dtype, .device = x.device()};
+    TensorOptions kept = options;
+    if (size_of(c.dtype) < 4) kept.dtype = f32;
+    Tensor running_mean = zeros(channels, options), running_var = ones(channels, options);
+    Tensor mean = zeros(channels, kept), scale = zeros(channels, kept);
+    Tensor y = x.clone(), dx = x.clone(), y_again = x.clone();
+    Tensor dweight = zeros(channels, options), dbias = zeros(channels, options), none, none_too;
+    Tensor dresidual = c.residual ? x.clone() : Tensor();
+    forward(x.device(), c.dtype, x, weight, bias, c.training ? none : running_mean,
+            c.training ? none : running_var, residual, c.training ? running_mean : none,
+            c.training ? running_var : none_too, y, mean, scale, {.training = c.training});
+    backward(x.device(), c.dtype, dy, x, weight, bias, mean, scale, c.keep_y ? y : Tensor(), dx,
+             dweight, dbias, dresidual, c.training);
+    if (!c.residual) {
+      again(x.device(), c.dtype, x, weight, bias, mean, scale, y_again);
+      EXPECT_EQ(max(abs(y_again - y)).item(), 0) << "worked out again";
+    }
+    Tensors all{y, mean, scale, dx, dweight, dbias, running_mean, running_var};
+    if (c.residual) all.push_back(dresidual);
+    return all;
+  }
+};
+
+void compare(const NormCase& c) {
+  const TensorOptions options{.dtype = c.dtype};
+  FusedNorm f;
+  f.x = (randn(c.shape, options) * 2.0 + 3.0).to(c.format);
+  f.dy = randn(c.shape, options).to(c.format);
+  if (c.residual) f.residual = randn(c.shape, options).to(c.format);
+  f.weight = randn({c.shape[1]}, options);
+  f.bias = randn({c.shape[1]}, options);
+  expect_close(f.to(kCuda).run(c), f.run(c), tolerance_of(c.dtype),
+               c.shape.str() + (c.format == MemoryFormat::nhwc ? " nhwc " : " nchw ") +
+                   std::string(name(c.dtype)) + (c.training ? " training" : ""));
+}
+
+TEST_F(CudaNormLoss, FusedBatchNorm) {
+  for (const Shape& shape : {Shape{3, 5, 7, 9}, Shape{2, 70, 1, 1}, Shape{30, 3, 12, 12}})
+    for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+      for (const bool residual : {false, true})
+        for (const bool training : {true, false})
+          compare({shape, format, residual, residual, training, f32});
+  for (const DType dtype : {f64, bf16})
+    compare({{4, 6, 5, 5}, MemoryFormat::nhwc, false, true, true, dtype});
+}
+
+TEST_F(CudaNormLoss, MomentsOfFarAwayValues) {
+  const Shape shape{8, 16, 9, 9};
+  Tensor x = randn(shape) + 10000.0;
+  x.slice(0, 0, 1).fill_(0);  // the first image lies elsewhere
+  const NormCase c{shape, MemoryFormat::nchw, false, true, true, f32};
+  const FusedNorm f{x, randn(shape), {}, {}, {}};
+  const Tensor scale = f.to(kCuda).run(c)[2].to(Device::cpu()).to(f64);
+  const Tensor x64 = x.to(f64), centred = x64 - mean(x64, {0, 2, 3}, true);
+  const Tensor want = rsqrt(mean(centred * centred, {0, 2, 3}) + 1e-5);
+  EXPECT_LT(max(abs(scale / want - 1.0)).item(), 1e-6);
+}
+
+TEST_F(CudaNormLoss, LargeLosses) {
+  for (const Shape& shape : {Shape{700, 10}, Shape{3, 3000}, Shape{5, 33}, Shape{0, 4}})
+    for (const double smoothing : {0.0, 0.1})
+      for (const bool weighted : {false, true})
+        for (const Reduction reduction : {Reduction::mean, Reduction::sum, Reduction::none}) {
+          const Tensor x = randn(shape) * 3.0, weights = rand({shape[1]}) + 0.5;
+          Tensor target = (rand({shape[0]}) * static_cast<double>(shape[1])).to(i64);
+          if (shape[0] > 2) target.slice(0, 1, 2).fill_(-100);
+          const auto run = [&](Device device) {
+            const Tensor leaf = x.to(device).detach().set_requires_grad();
+            CrossEntropyOptions options;
+            if (weighted) options.weight = weights.to(device);
+            options.reduction = reduction;
+            options.label_smoothing = smoothing;
+            const Tensor loss = cross_entropy(leaf, target.to(device), options);
+            sum(loss).backward();
+            return Tensors{loss.detach(), leaf.grad()};
+          };
+          expect_close(run(kCuda), run(Device::cpu()), 3e-5, shape.str());
+
+          static const backend::FusedLossKernel fused("softmax_cross_entropy");
+          const auto run_fused = [&](Device device) {
+            const bool single = reduction == Reduction::none;
+            Tensor loss = zeros(single ? Shape{shape[0]} : Shape{}, {.device = device});
+            Tensor dx = zeros(shape, {.device = device});
+            fused(device, f32, x.to(device), target.to(device),
+                  weighted ? weights.to(device) : Tensor(), loss, dx,
+                  {.smoothing = smoothing,
+                   .shape = single                         ? backend::LossShape::single
+                            : reduction == Reduction::mean ? backend::LossShape::mean
+                                                           : backend::LossShape::sum});
+            return Tensors{loss, dx};
+          };
+          expect_close(run_fused(kCuda), run_fused(Device::cpu()), 3e-5, "fused " + shape.str());
+        }
+}
+
+TEST_F(CudaNormLoss, LabelsOutOfRangeAreErrors) {
+  const Tensor x = zeros({3, 4}, {.device = kCuda});
+  const Tensor target = Tensor::from<int64_t>({0, 4, 1}, {3}).to(kCuda);
+  for (const bool nll : {false, true}) {
+    const std::string op = nll ? "nll_loss" : "cross_entropy";
+    try {
+      (void)(nll ? nll_loss(x, target) : cross_entropy(x, target)).item();
+      ADD_FAILURE() << op << " took a label that is no class";
+    } catch (const IndexError& e) {
+      EXPECT_EQ(std::string(e.what()).find("[" + op + "] label 4 at position 1"), 0) << e.what();
+    }
+  }
+}
+
+TEST_F(CudaNormLoss, Clipping) {
+  for (const DType dtype : {f32, f64})
+    for (const double p : {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()})
+      for (const double limit : {0.5, 1e6}) {
+        Tensors gradients;
+        for (int i = 0; i < 70; ++i)  // more than one launch takes
+          gradients.push_back(randn({i % 9 == 4 ? 0 : i == 7 ? 20001 : i + 1}, {.dtype = dtype}));
+        const auto run = [&](Device device) {
+          Tensors parameters, results;
+          for (const Tensor& g : gradients) {
+            parameters.push_back(zeros(g.shape(), {.dtype = dtype, .device = device}));
+            parameters.back().set_requires_grad();
+            parameters.back().set_grad(g.clone().to(device));
+          }
+          results.push_back(optim::clip_grad_norm_(parameters, limit, p));
+          for (const Tensor& t : parameters) results.push_back(t.grad().clone());
+          optim::clip_grad_value_(parameters, 0.01);
+          for (const Tensor& t : parameters) results.push_back(t.grad());
+          return results;
+        };
+        expect_close(run(kCuda), run(Device::cpu()), tolerance_of(dtype),
+                     "norm " + std::to_string(p));
+      }
+}
+
+TEST_F(CudaNormLoss, NaNGoesIntoEveryClippedGradient) {
+  Tensor a = zeros({3}, {.device = kCuda}).set_requires_grad();
+  a.set_grad(Tensor::from<float>({1, NAN, 2}, {3}).to(kCuda));
+  EXPECT_TRUE(std::isnan(optim::clip_grad_norm_({a}, 1.0).item()));
+  EXPECT_TRUE(std::isnan(a.grad().to(Device::cpu()).to_vector<float>()[0]));
+}
+
+}  // namespace
+}  // namespace brim
