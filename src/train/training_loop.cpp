@@ -29,6 +29,8 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
           std::max<int64_t>(1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
       skipped_before_(state.at.skipped),
       losses_(state.options.devices[0]),
+      // Replicas take their parts from the host.
+      feed_(state.loader, state.options.devices.size() == 1 ? state.options.devices[0] : Device()),
       checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
                     state.options.warn),
       progress_{.epochs = state.recipe.epochs, .loss = std::numeric_limits<double>::quiet_NaN()},
@@ -64,9 +66,7 @@ Tensor TrainingLoop::update(const Tensor& x, const Tensor& y) {
 
 Tensor TrainingLoop::step(const data::Batch& batch) {
   const diag::Span span("step", diag::Cause::launch);
-  const Device device = s_.options.devices[0];
-  Tensor loss =
-      compiled_ ? (*compiled_)(batch.x.to(device), batch.y.to(device)) : update(batch.x, batch.y);
+  Tensor loss = compiled_ ? (*compiled_)(batch.x, batch.y) : update(batch.x, batch.y);
   s_.schedule->step();
   return loss;
 }
@@ -105,7 +105,7 @@ void TrainingLoop::save(std::optional<double> epoch_loss) {
   const auto make = [&] {
     at_.unreported = losses_.read();
     if (at_.unreported.steps > 0) check_loss(at_.unreported.mean());
-    at_.skipped = skipped_before_ + s_.loader.skipped();
+    at_.skipped = skipped_before_ + feed_.skipped();
     return s_.snapshot();
   };
   checkpointer_.save(at_.steps, make, epoch_loss);
@@ -118,11 +118,7 @@ bool TrainingLoop::run_epoch() {
   }();
   progress_.epoch = at_.epoch;
   while (true) {
-    const data::Batch* batch = nullptr;
-    {
-      const diag::Span span("loader", diag::Cause::input);
-      batch = batches.next();
-    }
+    const data::Batch* batch = feed_.next(batches);
     if (!batch) {  // the epoch's last batches were all corrupt
       BRIM_CHECK(
           at_.epoch_steps > 0, FileError,
@@ -139,8 +135,9 @@ bool TrainingLoop::run_epoch() {
     ++at_.steps, ++at_.epoch_steps, ++progress_.step;
     at_.images += batch->y.numel(), progress_.images += batch->y.numel();
     progress_.epoch_step = at_.epoch_steps;
-
     const bool whole = at_.batch == per_epoch_;
+    if (!whole && more()) feed_.ahead(batches);
+
     bool reported = whole || at_.epoch_steps % report_every_ == 0;
     if (reported) report();
     const bool last = !more();
@@ -182,7 +179,7 @@ void TrainingLoop::run(TrainResult& result) {
   result.images_per_s = static_cast<double>(result.images) / std::max(result.seconds, 1e-9);
   result.us_per_step = clock_.median_us();
   result.final_loss = at_.last_loss;
-  result.skipped = skipped_before_ + s_.loader.skipped();
+  result.skipped = skipped_before_ + feed_.skipped();
   if (compiled_) {
     result.compile = compiled_->stats();
     result.plan = compiled_->explain();
