@@ -43,8 +43,23 @@ if(BRIM_TESTS AND GTest_FOUND)
   endforeach()
 endif()
 
-# `kill -9` at random moments of a training run, each followed by --resume; by hand with --kills 50.
+# What a kind of device must do, on the emulation of CUDA (see BrimCuda.cmake). On a GPU the same programs do it without
+# BRIM_BACKEND_PATH: tools/gpu_check.sh.
 find_program(BRIM_PYTHON python3)
+if(TARGET brim_cuda_emulated AND TARGET contract_test)
+  set(emulated "BRIM_BACKEND_PATH=$<TARGET_FILE:brim_cuda_emulated>")
+  foreach(name IN ITEMS contract backend cli)
+    add_dependencies(${name}_test brim_cuda_emulated)
+  endforeach()
+  brim_add_test(backend_cuda_emulated backend_test --gtest_brief=1 --gtest_filter=Cuda.*)
+  set_property(TEST backend_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
+  if(BRIM_PYTHON)
+    brim_add_test(contract_cuda_emulated ${BRIM_PYTHON} tests/backend/cuda_contract.py $<TARGET_FILE:contract_test>)
+    set_property(TEST contract_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
+  endif()
+endif()
+
+# `kill -9` at random moments of a training run, each followed by --resume; by hand with --kills 50.
 if(BRIM_TESTS AND BRIM_PYTHON AND TARGET brim-cli)
   brim_add_test(train_kills ${BRIM_PYTHON} tests/train/kill_resume.py $<TARGET_FILE:brim-cli> --kills 5)
 endif()

@@ -62,8 +62,11 @@ std::vector<Device> Device::list(std::string_view text) {
       continue;
     }
     const std::vector<Device> found = all(word.substr(0, colon));
-    BRIM_CHECK(!found.empty(), DeviceError,
-               "[device] '{}' names no device: there is none of that kind; see `brim env`", word);
+    if (found.empty()) {
+      const std::string why = runtime(parse_kind(word.substr(0, colon))).why_absent();
+      raise<DeviceError>("[device] '{}' names no device: {}; see `brim env`", word,
+                         why.empty() ? "there is none of that kind" : why);
+    }
     for (const Device device : found) add(device);
   }
   return devices;
@@ -86,6 +89,9 @@ std::vector<Device> try_all_gpus() {
 
 void check_available(Device device) {
   const int count = Device::count(device.kind);
+  if (count == 0)
+    if (const std::string why = runtime(device.kind).why_absent(); !why.empty())
+      raise<DeviceError>("[device] {} is not available: {}; see `brim env`", device.str(), why);
   BRIM_CHECK(device.index >= 0 && device.index < count, DeviceError,
              "[device] {} does not exist: this process has {} {} device(s); see `brim env`",
              device.str(), count, name(device.kind));

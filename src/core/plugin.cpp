@@ -16,6 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDriver = "libcuda.so.1";
 constexpr const char* kLibrary = "libbrim_cuda.so";
+constexpr const char* kVersion = "brim_cuda_runtime_version";  // which only a backend has
 
 /// The folder that libbrim was loaded from.
 fs::path library_folder() {
@@ -53,8 +54,12 @@ Plugin open_cuda() {
     }
   }
   preload_cuda_libraries();
-  if (dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
-    result.path = path.string();
+  if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+    if (dlsym(library, kVersion))
+      result.path = path.string();
+    else
+      result.error = fmt::format(
+          "{} is no CUDA backend of this version of brim; build both together", path.string());
   } else {
     const char* why = dlerror();
     result.error = fmt::format("{} does not open: {}", path.string(), why ? why : "unknown error");

@@ -15,6 +15,10 @@ class NoRuntime final : public Runtime {
   explicit NoRuntime(DeviceKind kind) : kind_(kind) {}
 
   int device_count() const override { return 0; }
+  std::string why_absent() const override {
+    const std::string& why = plugin(kind_).error;
+    return why.empty() ? "its backend is not loaded" : why;
+  }
   std::string description(int) const override { absent(); }
   DeviceMemory memory(int) const override { absent(); }
   void* allocate(int, size_t) override { absent(); }
@@ -30,9 +34,8 @@ class NoRuntime final : public Runtime {
 
  private:
   [[noreturn]] void absent() const {
-    const std::string& why = plugin(kind_).error;
     raise<DeviceError>("[device] {} is not available: {}; see `brim env`", name(kind_),
-                       why.empty() ? "its backend is not loaded" : why);
+                       why_absent());
   }
   DeviceKind kind_;
 };

@@ -24,6 +24,8 @@ class Runtime {
   virtual ~Runtime() = default;
 
   virtual int device_count() const = 0;
+  /// Where device_count() is 0: why, and what to do, in one line; empty if there is no more to say.
+  virtual std::string why_absent() const { return ""; }
   virtual std::string description(int device) const = 0;  ///< "AMD EPYC ..., 2 threads"
   virtual DeviceMemory memory(int device) const = 0;
 
@@ -67,7 +69,7 @@ class Runtime {
 Runtime& runtime(DeviceKind kind);
 /// Backends call this when they are loaded. The runtime lives as long as the process.
 void register_runtime(DeviceKind kind, Runtime& runtime);
-/// Throws DeviceError naming `device` and how many of its kind there are.
+/// Throws DeviceError naming `device` and how many of its kind there are, or why there are none.
 void check_available(Device device);
 
 }  // namespace brim

@@ -116,9 +116,6 @@ GpuPart cuda_runtime(const GpuProbe& probe) {
   } else if (probe.runtime_version == 0) {
     part.state = "found";
     part.version = "emulated";
-  } else if (probe.runtime_version < 0) {
-    part.state = "mismatched";
-    part.advice = "it is not a CUDA backend of this version of brim; build both together";
   } else {
     part.state = "found";
     part.version = cuda_version(probe.runtime_version);

@@ -27,7 +27,7 @@ struct GpuProbe {
   std::function<void*(void* handle, const char* symbol)> symbol;  ///< dlsym
   std::string kernel_module;  ///< the text of /proc/driver/nvidia/version; empty without driver
   Plugin plugin;              ///< of brim's CUDA backend
-  int runtime_version = -1;   ///< inside the backend: 13000; 0 in the emulation, -1 if not opened
+  int runtime_version = 0;    ///< inside the backend: 13000; 0 in the emulation
 };
 
 /// The probe of this machine.

@@ -100,7 +100,6 @@ TEST_F(GpuParts, NothingThere) {
   there.clear();
   probe.kernel_module = "";
   probe.plugin = {.path = "", .error = "no NVIDIA driver (libcuda.so.1) on this machine"};
-  probe.runtime_version = -1;
   for (const GpuPart& p : gpu_parts(probe)) {
     EXPECT_EQ(p.state, "missing") << p.name;
     EXPECT_TRUE(p.version.empty()) << p.name;
@@ -138,8 +137,8 @@ TEST_F(GpuParts, Mismatched) {
   EXPECT_NE(part("NVML").advice.find("reboot"), std::string::npos);
   nvml_result = 9;
   EXPECT_EQ(part("NVML").state, "broken");
-  probe.runtime_version = -1;
-  EXPECT_EQ(part("CUDA runtime").state, "mismatched");
+  probe.runtime_version = 0;
+  EXPECT_EQ(part("CUDA runtime").version, "emulated");
   there.erase("libcuda.so.1");
   EXPECT_EQ(part("NVIDIA driver").state, "missing");
   EXPECT_EQ(part("NVIDIA driver").version, "580.65.06");

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/fault.h"
@@ -113,14 +114,20 @@ const NativeEvent& event_of(const std::shared_ptr<void>& handle) {
 
 class CudaRuntime final : public Runtime {
  public:
-  int device_count() const override {
-    static const int count = [] {
-      int n = 0;
-      if (cudaGetDeviceCount(&n) == cudaSuccess) return n;
-      (void)cudaGetLastError();  // no device, or a driver too old for this runtime: `brim env` says
-      return 0;
-    }();
-    return count;
+  int device_count() const override { return counted().first; }
+  std::string why_absent() const override {
+    switch (counted().second) {
+      case cudaSuccess:
+        return "";
+      case cudaErrorInsufficientDriver:
+        return "the NVIDIA driver is older than brim's CUDA runtime; install driver 580 or newer";
+      case cudaErrorNoDevice:
+        return "the NVIDIA driver shows no GPU; see what nvidia-smi and CUDA_VISIBLE_DEVICES say";
+      default:
+        return fmt::format("CUDA finds no GPU: {} ({}); see what nvidia-smi and dmesg say",
+                           cudaGetErrorString(counted().second),
+                           cudaGetErrorName(counted().second));
+    }
   }
 
   std::string description(int device) const override {
@@ -215,14 +222,23 @@ class CudaRuntime final : public Runtime {
   }
 
  private:
+  /// The number of devices, and what asking for it met.
+  static const std::pair<int, cudaError_t>& counted() {
+    static const std::pair<int, cudaError_t> result = [] {
+      int n = 0;
+      const cudaError_t error = cudaGetDeviceCount(&n);
+      (void)cudaGetLastError();
+      return std::pair(error == cudaSuccess ? n : 0, error);
+    }();
+    return result;
+  }
   /// What queued work met shows when it is waited for.
   static void waited(cudaError_t result, int device) {
     if (result == cudaSuccess) [[likely]]
       return rethrow_fault(device);
     raise<DeviceError>(
         "[cuda] work queued on cuda:{} failed: {} ({}); queued last: {}; CUDA_LAUNCH_BLOCKING=1 "
-        "shows "
-        "which of them it was, dmesg shows an Xid if the GPU is gone",
+        "shows which of them it was, dmesg shows an Xid if the GPU is gone",
         device, cudaGetErrorString(result), cudaGetErrorName(result), queued().text(device));
   }
 };

@@ -1,5 +1,6 @@
 // The calls of CUDA's runtime that brim makes, on the CPU (see cuda_runtime.h). Errors can be
-// provoked: BRIM_EMULATED_MEMORY limits the bytes of a device.
+// provoked: BRIM_EMULATED_MEMORY limits the bytes of a device, BRIM_EMULATED_COUNT is the number of
+// devices (-1: the driver is too old), and with BRIM_EMULATED_LOST waiting for a stream fails.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +8,13 @@
 enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorInsufficientDriver = 35,
+  cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
-  cudaErrorStreamCaptureInvalidated = 901,
-  cudaErrorNotReady = 600
+  cudaErrorStreamCaptureInvalidated = 901
 };
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,

@@ -89,6 +89,12 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated:
       return "cudaErrorStreamCaptureInvalidated";
+    case cudaErrorInsufficientDriver:
+      return "cudaErrorInsufficientDriver";
+    case cudaErrorNoDevice:
+      return "cudaErrorNoDevice";
+    case cudaErrorLaunchFailure:
+      return "cudaErrorLaunchFailure";
   }
   return "unknown";
 }
@@ -106,6 +112,12 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated:
       return "operation failed due to a previous error during capture";
+    case cudaErrorInsufficientDriver:
+      return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice:
+      return "no CUDA-capable device is detected";
+    case cudaErrorLaunchFailure:
+      return "unspecified launch failure";
   }
   return "unknown";
 }
@@ -116,8 +128,12 @@ cudaError_t cudaGetLastError() {
 }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = kDevices;
-  return cudaSuccess;
+  const char* given = std::getenv("BRIM_EMULATED_COUNT");
+  const int wanted = given ? std::atoi(given) : kDevices;
+  *count = wanted < kDevices ? wanted : kDevices;
+  if (wanted > 0) return cudaSuccess;
+  *count = 0;
+  return result(wanted < 0 ? cudaErrorInsufficientDriver : cudaErrorNoDevice);
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
@@ -188,6 +204,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  if (std::getenv("BRIM_EMULATED_LOST")) return result(cudaErrorLaunchFailure);
   return refused_in_capture() ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }

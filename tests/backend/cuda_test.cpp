@@ -1,0 +1,210 @@
+// CUDA devices: copies, streams and events, memory, errors. Runs on GPUs, and over the emulation
+// when BRIM_BACKEND_PATH names it; elsewhere it is skipped.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <brim/brim.h>
+
+#include "backend/kernel.h"
+#include "core/plugin.h"
+#include "core/runtime.h"
+
+namespace brim {
+namespace {
+
+constexpr Device kCpu = Device::cpu();
+
+class Cuda : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count(DeviceKind::cuda) == 0)
+      GTEST_SKIP() << "no GPU: " << runtime(DeviceKind::cuda).why_absent();
+  }
+  void TearDown() override { unsetenv("BRIM_EMULATED_LOST"); }
+  static bool emulated() {
+    return runtime(DeviceKind::cuda).description(0).starts_with("emulated");
+  }
+  const Device gpu = Device::cuda(0);
+};
+
+Tensor counting(int64_t n) {
+  std::vector<float> v(static_cast<size_t>(n));
+  std::iota(v.begin(), v.end(), 1.0F);
+  return Tensor::from<float>(v, {n});
+}
+
+std::vector<float> host(const Tensor& x) { return x.to(kCpu).to_vector<float>(); }
+
+TEST_F(Cuda, TheBackendIsThePluginsAndDescribesItsDevices) {
+  EXPECT_FALSE(plugin(DeviceKind::cuda).path.empty());
+  for (const Device device : Device::all("cuda")) {
+    EXPECT_NE(runtime(DeviceKind::cuda).description(device.index).find("compute capability"),
+              std::string::npos);
+    const DeviceMemory memory = runtime(DeviceKind::cuda).memory(device.index);
+    EXPECT_GT(memory.total, 0U);
+    EXPECT_LE(memory.free, memory.total);
+  }
+  EXPECT_EQ(try_gpu(0), gpu);
+  EXPECT_EQ(Device("gpu:0"), gpu);
+}
+
+TEST_F(Cuda, CopiesBothWaysKeepEveryByte) {
+  for (const int64_t n : {0, 1, 3, 1000, 300001}) {
+    const Tensor x = counting(n);
+    const Tensor y = x.to(gpu);
+    EXPECT_EQ(y.device(), gpu);
+    EXPECT_EQ(host(y), host(x)) << n;
+    EXPECT_EQ(host(y.clone()), host(x)) << n;
+  }
+}
+
+TEST_F(Cuda, CopiesOfViews) {
+  const Tensor x = counting(60).reshape({3, 4, 5});
+  const Tensor y = x.to(gpu);
+  EXPECT_EQ(host(y.transpose(0, 2)), host(x.transpose(0, 2).contiguous()));
+  EXPECT_EQ(host(y.slice(1, 1, 3)), host(x.slice(1, 1, 3).contiguous()));
+  EXPECT_EQ(host(x.transpose(0, 1).to(gpu)), host(x.transpose(0, 1).contiguous()));
+}
+
+TEST_F(Cuda, CopiesBetweenDevices) {
+  if (Device::count(DeviceKind::cuda) < 2) GTEST_SKIP() << "one GPU only";
+  const Tensor x = counting(100000);
+  const Tensor second = x.to(gpu).to(Device::cuda(1));
+  EXPECT_EQ(second.device(), Device::cuda(1));
+  EXPECT_EQ(host(second), host(x));
+  EXPECT_EQ(host(second.to(gpu)), host(x));
+  EXPECT_THROW((void)(x.to(gpu) + second), DeviceError);
+}
+
+TEST_F(Cuda, TheHostsMemoryMayChangeAfterACopy) {
+  Tensor x = counting(1 << 20);
+  const Tensor y = x.to(gpu);
+  x.fill_(-1);
+  EXPECT_EQ(host(y), host(counting(1 << 20)));
+}
+
+TEST_F(Cuda, StreamsAndEventsOrderWork) {
+  const Stream first = Stream::create(gpu), second = Stream::create(gpu);
+  EXPECT_NE(first, second);
+  Event event;
+  Tensor x;
+  {
+    const StreamGuard guard(first);
+    x = counting(1 << 20).to(gpu);
+    for (int i = 0; i < 20; ++i) x = x + 1;
+    event.record(first);
+  }
+  Tensor y;
+  {
+    const StreamGuard guard(second);
+    event.wait(second);
+    y = x * 2;
+    second.synchronize();
+  }
+  EXPECT_TRUE(event.query());
+  event.synchronize();
+  const std::vector<float> got = host(y);
+  EXPECT_EQ(got.front(), 42);
+  EXPECT_EQ(got.back(), 2 * ((1 << 20) + 20.0F));
+  synchronize(gpu);
+}
+
+TEST_F(Cuda, ManyStreamsAndEvents) {
+  std::vector<Tensor> results;
+  std::vector<Stream> streams;
+  for (int i = 0; i < 8; ++i) streams.push_back(Stream::create(gpu));
+  for (int i = 0; i < 64; ++i) {
+    const StreamGuard guard(streams[static_cast<size_t>(i) % streams.size()]);
+    results.push_back(counting(1000).to(gpu) + i);
+    Event event;
+    event.record(Stream::current(gpu));
+    event.synchronize();
+    EXPECT_TRUE(event.query());
+  }
+  synchronize(gpu);
+  for (size_t i = 0; i < results.size(); ++i)
+    EXPECT_EQ(host(results[i]).front(), 1 + static_cast<float>(i));
+}
+
+TEST_F(Cuda, MissingDevicesAndStreams) {
+  const int count = Device::count(DeviceKind::cuda);
+  const Device beyond = Device::cuda(count);
+  EXPECT_FALSE(beyond.available());
+  try {
+    (void)counting(3).to(beyond);
+    FAIL() << "no error";
+  } catch (const DeviceError& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find(beyond.str() + " does not exist"), std::string::npos) << what;
+    EXPECT_NE(what.find(std::to_string(count) + " cuda device"), std::string::npos) << what;
+  }
+  EXPECT_THROW(Stream::create(beyond), DeviceError);
+  EXPECT_THROW((Stream{gpu, 1 << 20}.synchronize()), DeviceError);
+}
+
+TEST_F(Cuda, OpsWithoutAKernelSaySo) {
+  const backend::Kernel<void(const Context&, const Tensor&, Tensor&)> op("no_such_op");
+  const Tensor x = counting(3).to(gpu);
+  Tensor y = Tensor::empty({3}, f32, gpu);
+  try {
+    op(gpu, f32, x, y);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find("[no_such_op] is not implemented on cuda for f32"), std::string::npos)
+        << what;
+  }
+}
+
+TEST_F(Cuda, TheMemoryLimitHoldsAndExplainsItself) {
+  Allocator& memory = Allocator::of(gpu);
+  memory.release_cached();
+  memory.set_limit(memory.stats().live + (4 << 20));
+  const Tensor kept = Tensor::empty({2 << 20}, u8, gpu);
+  try {
+    (void)Tensor::empty({3 << 20}, u8, gpu);
+    ADD_FAILURE() << "no error";
+  } catch (const OutOfMemory& e) {
+    const std::string what = e.what();
+    EXPECT_EQ(e.requested, 3 << 20);
+    for (const char* part : {"[memory] cuda:0 has no room for 3145728 bytes", "under the limit of",
+                             "2097152", "--memory-limit"})
+      EXPECT_NE(what.find(part), std::string::npos) << part << " in " << what;
+    EXPECT_EQ(what.find('\n'), std::string::npos);
+  }
+  memory.set_limit(0);
+  EXPECT_NO_THROW((void)Tensor::empty({3 << 20}, u8, gpu));
+}
+
+TEST_F(Cuda, MoreThanTheDeviceHasIsOutOfMemory) {
+  const auto more = static_cast<int64_t>(runtime(DeviceKind::cuda).memory(0).total) + 1;
+  try {
+    (void)Tensor::empty({more}, u8, gpu);
+    FAIL() << "no error";
+  } catch (const OutOfMemory& e) {
+    EXPECT_NE(std::string(e.what()).find("[memory] cuda:0 has no room"), std::string::npos);
+  }
+  EXPECT_EQ(host(counting(10).to(gpu)), host(counting(10)));  // the device still works
+}
+
+TEST_F(Cuda, FailuresOfQueuedWorkNameTheOpsQueuedLast) {
+  if (!emulated()) GTEST_SKIP() << "a GPU is not broken on purpose";
+  const Tensor x = relu(counting(10).to(gpu));
+  ASSERT_EQ(setenv("BRIM_EMULATED_LOST", "1", 1), 0);
+  try {
+    synchronize(gpu);
+    FAIL() << "no error";
+  } catch (const DeviceError& e) {
+    const std::string what = e.what();
+    for (const char* part : {"work queued on cuda:0 failed", "relu", "Xid"})
+      EXPECT_NE(what.find(part), std::string::npos) << part << " in " << what;
+    EXPECT_EQ(what.find('\n'), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace brim
