@@ -51,12 +51,21 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   foreach(name IN ITEMS contract backend cli)
     add_dependencies(${name}_test brim_cuda_emulated)
   endforeach()
-  brim_add_test(backend_cuda_emulated backend_test --gtest_brief=1 --gtest_filter=Cuda.*)
+  brim_add_test(backend_cuda_emulated backend_test --gtest_brief=1 --gtest_filter=*Cuda*)
   set_property(TEST backend_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   if(BRIM_PYTHON)
     brim_add_test(contract_cuda_emulated ${BRIM_PYTHON} tests/backend/cuda_contract.py $<TARGET_FILE:contract_test>)
     set_property(TEST contract_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   endif()
+endif()
+
+# One binary serves machines with and without CUDA.
+if(BRIM_TESTS AND CMAKE_READELF)
+  set(free_of_cuda $<TARGET_FILE:brim>)
+  if(TARGET brim-cli)
+    list(APPEND free_of_cuda $<TARGET_FILE:brim-cli>)
+  endif()
+  brim_add_test(cuda_free tests/backend/cuda_free.sh ${CMAKE_READELF} ${free_of_cuda})
 endif()
 
 # `kill -9` at random moments of a training run, each followed by --resume; by hand with --kills 50.

@@ -18,7 +18,7 @@ namespace {
 
 constexpr Device kCpu = Device::cpu();
 
-class Cuda : public ::testing::Test {
+class CudaRuntime : public ::testing::Test {
  protected:
   void SetUp() override {
     if (Device::count(DeviceKind::cuda) == 0)
@@ -39,7 +39,7 @@ Tensor counting(int64_t n) {
 
 std::vector<float> host(const Tensor& x) { return x.to(kCpu).to_vector<float>(); }
 
-TEST_F(Cuda, TheBackendIsThePluginsAndDescribesItsDevices) {
+TEST_F(CudaRuntime, TheBackendIsThePluginsAndDescribesItsDevices) {
   EXPECT_FALSE(plugin(DeviceKind::cuda).path.empty());
   for (const Device device : Device::all("cuda")) {
     EXPECT_NE(runtime(DeviceKind::cuda).description(device.index).find("compute capability"),
@@ -52,7 +52,7 @@ TEST_F(Cuda, TheBackendIsThePluginsAndDescribesItsDevices) {
   EXPECT_EQ(Device("gpu:0"), gpu);
 }
 
-TEST_F(Cuda, CopiesBothWaysKeepEveryByte) {
+TEST_F(CudaRuntime, CopiesBothWaysKeepEveryByte) {
   for (const int64_t n : {0, 1, 3, 1000, 300001}) {
     const Tensor x = counting(n);
     const Tensor y = x.to(gpu);
@@ -62,7 +62,7 @@ TEST_F(Cuda, CopiesBothWaysKeepEveryByte) {
   }
 }
 
-TEST_F(Cuda, CopiesOfViews) {
+TEST_F(CudaRuntime, CopiesOfViews) {
   const Tensor x = counting(60).reshape({3, 4, 5});
   const Tensor y = x.to(gpu);
   EXPECT_EQ(host(y.transpose(0, 2)), host(x.transpose(0, 2).contiguous()));
@@ -70,7 +70,7 @@ TEST_F(Cuda, CopiesOfViews) {
   EXPECT_EQ(host(x.transpose(0, 1).to(gpu)), host(x.transpose(0, 1).contiguous()));
 }
 
-TEST_F(Cuda, CopiesBetweenDevices) {
+TEST_F(CudaRuntime, CopiesBetweenDevices) {
   if (Device::count(DeviceKind::cuda) < 2) GTEST_SKIP() << "one GPU only";
   const Tensor x = counting(100000);
   const Tensor second = x.to(gpu).to(Device::cuda(1));
@@ -80,14 +80,14 @@ TEST_F(Cuda, CopiesBetweenDevices) {
   EXPECT_THROW((void)(x.to(gpu) + second), DeviceError);
 }
 
-TEST_F(Cuda, TheHostsMemoryMayChangeAfterACopy) {
+TEST_F(CudaRuntime, TheHostsMemoryMayChangeAfterACopy) {
   Tensor x = counting(1 << 20);
   const Tensor y = x.to(gpu);
   x.fill_(-1);
   EXPECT_EQ(host(y), host(counting(1 << 20)));
 }
 
-TEST_F(Cuda, StreamsAndEventsOrderWork) {
+TEST_F(CudaRuntime, StreamsAndEventsOrderWork) {
   const Stream first = Stream::create(gpu), second = Stream::create(gpu);
   EXPECT_NE(first, second);
   Event event;
@@ -113,7 +113,7 @@ TEST_F(Cuda, StreamsAndEventsOrderWork) {
   synchronize(gpu);
 }
 
-TEST_F(Cuda, ManyStreamsAndEvents) {
+TEST_F(CudaRuntime, ManyStreamsAndEvents) {
   std::vector<Tensor> results;
   std::vector<Stream> streams;
   for (int i = 0; i < 8; ++i) streams.push_back(Stream::create(gpu));
@@ -130,7 +130,7 @@ TEST_F(Cuda, ManyStreamsAndEvents) {
     EXPECT_EQ(host(results[i]).front(), 1 + static_cast<float>(i));
 }
 
-TEST_F(Cuda, MissingDevicesAndStreams) {
+TEST_F(CudaRuntime, MissingDevicesAndStreams) {
   const int count = Device::count(DeviceKind::cuda);
   const Device beyond = Device::cuda(count);
   EXPECT_FALSE(beyond.available());
@@ -146,7 +146,7 @@ TEST_F(Cuda, MissingDevicesAndStreams) {
   EXPECT_THROW((Stream{gpu, 1 << 20}.synchronize()), DeviceError);
 }
 
-TEST_F(Cuda, OpsWithoutAKernelSaySo) {
+TEST_F(CudaRuntime, OpsWithoutAKernelSaySo) {
   const backend::Kernel<void(const Context&, const Tensor&, Tensor&)> op("no_such_op");
   const Tensor x = counting(3).to(gpu);
   Tensor y = Tensor::empty({3}, f32, gpu);
@@ -160,7 +160,7 @@ TEST_F(Cuda, OpsWithoutAKernelSaySo) {
   }
 }
 
-TEST_F(Cuda, TheMemoryLimitHoldsAndExplainsItself) {
+TEST_F(CudaRuntime, TheMemoryLimitHoldsAndExplainsItself) {
   Allocator& memory = Allocator::of(gpu);
   memory.release_cached();
   memory.set_limit(memory.stats().live + (4 << 20));
@@ -180,7 +180,7 @@ TEST_F(Cuda, TheMemoryLimitHoldsAndExplainsItself) {
   EXPECT_NO_THROW((void)Tensor::empty({3 << 20}, u8, gpu));
 }
 
-TEST_F(Cuda, MoreThanTheDeviceHasIsOutOfMemory) {
+TEST_F(CudaRuntime, MoreThanTheDeviceHasIsOutOfMemory) {
   const auto more = static_cast<int64_t>(runtime(DeviceKind::cuda).memory(0).total) + 1;
   try {
     (void)Tensor::empty({more}, u8, gpu);
@@ -191,7 +191,7 @@ TEST_F(Cuda, MoreThanTheDeviceHasIsOutOfMemory) {
   EXPECT_EQ(host(counting(10).to(gpu)), host(counting(10)));  // the device still works
 }
 
-TEST_F(Cuda, FailuresOfQueuedWorkNameTheOpsQueuedLast) {
+TEST_F(CudaRuntime, FailuresOfQueuedWorkNameTheOpsQueuedLast) {
   if (!emulated()) GTEST_SKIP() << "a GPU is not broken on purpose";
   const Tensor x = relu(counting(10).to(gpu));
   ASSERT_EQ(setenv("BRIM_EMULATED_LOST", "1", 1), 0);
