@@ -1,6 +1,22 @@
 # Finds every library and gathers it in the interface target brim_deps, with BRIM_HAVE_<X> defined for
 # each one found. A required one that is missing stops the configuration with the package to install;
 # an optional one switches its part off.
+# BRIM_DEPS, a CMake or an environment variable: a folder with these libraries, laid out as under /usr, for hosts
+# without packages; tools/gpu_deps.sh makes it.
+if(NOT BRIM_DEPS AND DEFINED ENV{BRIM_DEPS})
+  set(BRIM_DEPS $ENV{BRIM_DEPS} CACHE PATH "A folder with the libraries brim needs, laid out as under /usr")
+endif()
+if(BRIM_DEPS)
+  if(NOT IS_DIRECTORY ${BRIM_DEPS})
+    message(FATAL_ERROR "BRIM_DEPS names ${BRIM_DEPS}, which is no folder; tools/gpu_deps.sh makes one")
+  endif()
+  get_filename_component(brim_deps_folder ${BRIM_DEPS} ABSOLUTE)
+  list(PREPEND CMAKE_PREFIX_PATH ${brim_deps_folder})
+  if(NOT CMAKE_LIBRARY_ARCHITECTURE) # Debian's folder for libraries, which compilers elsewhere do not know
+    set(CMAKE_LIBRARY_ARCHITECTURE ${CMAKE_SYSTEM_PROCESSOR}-linux-gnu)
+  endif()
+endif()
+
 find_package(PkgConfig QUIET)
 find_package(Threads REQUIRED)
 
