@@ -1,8 +1,10 @@
-// conv2d and its two gradients as matrix products whose operands are read where they lie: no image
-// is unfolded in memory. Rows and columns of the products are channels, pixels (n, y, x) and taps
-// (c, ky, kx). Activations may be of any strides; where they are nhwc, taps have their channels
-// innermost, so that neighbours in a sum are neighbours in memory.
+// conv2d and its two gradients: by cuDNN where it is there and can, else as matrix products whose
+// operands are read where they lie: no image is unfolded in memory. Rows and columns of the
+// products are channels, pixels (n, y, x) and taps (c, ky, kx). Activations may be of any strides;
+// where they are nhwc, taps have their channels innermost, so that neighbours in a sum are
+// neighbours in memory.
 #include "backend/cuda/gemm.cuh"
+#include "backend/cuda/libraries/dnn.h"
 #include "backend/geometry.h"
 #include "backend/kernel.h"
 
@@ -209,10 +211,29 @@ Patches<T, false> patches_of_input(const Activations<const T>& x, const ConvGeom
           g.padding, g.dilation, {g.c_per_group(), g.kh, g.kw, x.channels_last}};
 }
 
+/// Whether cuDNN has done the pass. `bias` may be undefined.
+template <class T>
+bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor& weight,
+            const Tensor& bias, const Tensor& y, const ConvGeometry& g) {
+  const bool planes = x.is_contiguous() && y.is_contiguous();
+  const bool pixels = x.is_contiguous(MemoryFormat::nhwc) && y.is_contiguous(MemoryFormat::nhwc);
+  if (g.work() == 0 || !(planes || pixels) || (bias.defined() && !bias.is_contiguous()))
+    return false;
+  return dnn_conv(context, {.pass = pass,
+                            .dtype = dtype_of<T>,
+                            .nhwc = !planes,
+                            .geometry = g,
+                            .x = x.raw(),
+                            .weight = weight.raw(),
+                            .y = y.raw(),
+                            .bias = bias.defined() ? bias.raw() : nullptr});
+}
+
 /// y = x * weight + bias: (o x taps) (taps x pixels of y), for each group.
 template <class T>
 void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
             Tensor& y, const ConvGeometry& g) {
+  if (by_dnn<T>(context, ConvPass::forward, x, weight, bias, y, g)) return;
   const Activations<const T> from(x);
   const Activations<T> to(y);
   const Patches<T, false> patches = patches_of_input(from, g);
@@ -234,6 +255,7 @@ void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const
 template <class T>
 void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weight, Tensor& dx,
                    const ConvGeometry& g) {
+  if (by_dnn<T>(context, ConvPass::grad_x, dx, weight, {}, dy, g)) return;
   const Activations<const T> from(dy);
   const Activations<T> to(dx);
   const Taps taps{g.o_per_group(), g.kh, g.kw, from.channels_last};
@@ -252,6 +274,7 @@ void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weigh
 template <class T>
 void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& dy, Tensor& dw,
                         const ConvGeometry& g) {
+  if (by_dnn<T>(context, ConvPass::grad_weight, x, dw, {}, dy, g)) return;
   const Activations<const T> from(x), top(dy);
   const Patches<T, false> patches = patches_of_input(from, g);
   const int64_t taps = patches.taps.count();

@@ -1,7 +1,6 @@
 // Matrix products by cuBLASLt. Its matrices are column-major: the product asked for is
 // y^T = b^T a^T, whose operands are the row-major ones as they lie in memory.
 #include <cublasLt.h>
-#include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
@@ -9,51 +8,32 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <type_traits>
 #include <utility>
 
 #include "backend/cuda/libraries/blas.h"
+#include "backend/cuda/libraries/dynamic_library.h"
 #include "backend/cuda/runtime.h"
 #include "core/check.h"
-#include "core/cuda_libraries.h"
 
 namespace brim::cuda {
 namespace {
 
-/// The functions used here; `create` is null where the library or one of them is not there.
-struct Library {
-  decltype(&cublasLtCreate) create = nullptr;
-  decltype(&cublasLtMatmul) matmul = nullptr;
-  decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
-  decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
-  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
-  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = nullptr;
-  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
-  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
-
-  Library() {
-    void* const handle =
-        open_cuda_library("libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)).handle;
-    if (!handle) return;
-    bool all = true;
-    const auto find = [&](auto& function, const char* name) {
-      function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, name));
-      all = all && function;
-    };
-    find(matmul, "cublasLtMatmul");
-    find(desc_create, "cublasLtMatmulDescCreate");
-    find(desc_set, "cublasLtMatmulDescSetAttribute");
-    find(layout_create, "cublasLtMatrixLayoutCreate");
-    find(layout_set, "cublasLtMatrixLayoutSetAttribute");
-    find(preference_create, "cublasLtMatmulPreferenceCreate");
-    find(preference_set, "cublasLtMatmulPreferenceSetAttribute");
-    find(preference_destroy, "cublasLtMatmulPreferenceDestroy");
-    find(heuristic, "cublasLtMatmulAlgoGetHeuristic");
-    find(create, "cublasLtCreate");
-    if (!all) create = nullptr;
-  }
+/// The functions used here.
+struct Library : DynamicLibrary {
+  Library() : DynamicLibrary("libcublasLt.so." + std::to_string(CUBLAS_VER_MAJOR)) {}
+  decltype(&cublasLtCreate) create = find("cublasLtCreate");
+  decltype(&cublasLtMatmul) matmul = find("cublasLtMatmul");
+  decltype(&cublasLtMatmulDescCreate) desc_create = find("cublasLtMatmulDescCreate");
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set = find("cublasLtMatmulDescSetAttribute");
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = find("cublasLtMatrixLayoutCreate");
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = find("cublasLtMatrixLayoutSetAttribute");
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create =
+      find("cublasLtMatmulPreferenceCreate");
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set =
+      find("cublasLtMatmulPreferenceSetAttribute");
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy =
+      find("cublasLtMatmulPreferenceDestroy");
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = find("cublasLtMatmulAlgoGetHeuristic");
 };
 
 const Library& library() {
@@ -140,12 +120,15 @@ class Blas {
     const double one64 = 1, zero64 = 0;
     const bool is_f64 = p.dtype == DType::f64;
     void* const y = const_cast<void*>(p.y.data);
-    check(library().matmul(handle_, recipe.product,
-                           is_f64 ? static_cast<const void*>(&one64) : &one, p.b.data, recipe.b,
-                           p.a.data, recipe.a, is_f64 ? static_cast<const void*>(&zero64) : &zero,
-                           y, recipe.y, y, recipe.y, &recipe.algorithm, room.as<void>(),
-                           recipe.workspace, native(context.stream)),
-          "cublasLtMatmul");
+    const cublasStatus_t done = library().matmul(
+        handle_, recipe.product, is_f64 ? static_cast<const void*>(&one64) : &one, p.b.data,
+        recipe.b, p.a.data, recipe.a, is_f64 ? static_cast<const void*>(&zero64) : &zero, y,
+        recipe.y, y, recipe.y, &recipe.algorithm, room.as<void>(), recipe.workspace,
+        native(context.stream));
+    // An algorithm that was proposed may still be refused.
+    recipe.possible = done != CUBLAS_STATUS_NOT_SUPPORTED;
+    if (!recipe.possible) return false;
+    check(done, "cublasLtMatmul");
     note_queued(context.device().index);
     return true;
   }
@@ -236,7 +219,7 @@ Blas& blas_of(int device) {
 }  // namespace
 
 bool blas_product(const Context& context, const BlasProduct& product) {
-  return library().create && blas_of(context.device().index).run(context, product);
+  return library().is_there() && blas_of(context.device().index).run(context, product);
 }
 
 }  // namespace brim::cuda
