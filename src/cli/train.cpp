@@ -32,7 +32,7 @@ struct Options {
   std::string recipe, data, device = "cpu", workers = "auto", out, resume, memory_limit, json,
                             trace;
   std::string checkpoint_every = "60s";
-  std::string compile = "on", passes;
+  std::string compile = "on", passes, precision;
   bool explain = false;
   std::optional<int64_t> epochs, batch, steps;
   std::optional<double> lr;
@@ -54,6 +54,7 @@ train::Recipe chosen_recipe(const Options& o) {
   if (o.batch) r.batch = *o.batch;
   if (o.lr) r.optimizer.lr = *o.lr;
   if (o.seed) r.seed = *o.seed;
+  if (!o.precision.empty()) r.precision = o.precision;
   train::check_recipe(r);
   return r;
 }
@@ -78,6 +79,8 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
   json["recipe"] = r.name;
   json["data"] = r.data;
   json["device"] = names_of(devices);
+  json["precision"] = r.precision;
+  json["loss_scale"] = result.loss_scale > 0 ? Json(result.loss_scale) : Json(nullptr);
   json["images_per_s"] = result.images_per_s;
   json["us_per_step"] = result.us_per_step;
   json["steps"] = result.steps;
@@ -189,6 +192,7 @@ int run(const Options& o) {
                                     .max_steps = o.steps.value_or(0),
                                     .out = o.out,
                                     .resume = o.resume,
+                                    .change_precision = !o.precision.empty(),
                                     .checkpoint = checkpoint,
                                     .compile = o.compile == "on",
                                     .passes = o.passes,
@@ -209,9 +213,12 @@ int run(const Options& o) {
   train::Trainer& trainer = *opened;
   display.finish();
   if (!quiet) {
-    say(stdout, "{}: {} images of {}, {} epochs of batch {} on {}, seed {}\n", recipe.name,
+    say(stdout, "{}: {} images of {}, {} epochs of batch {} on {} in {}, seed {}\n", recipe.name,
         trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch, names_of(devices),
-        recipe.seed);
+        recipe.precision, recipe.seed);
+    if (recipe.precision == "tf32" && devices[0].kind != DeviceKind::cuda)
+      say(stdout, "tf32 only changes the matrix units of cuda devices; on {} it is fp32\n",
+          names_of(devices));
     if (!trainer.resumed_from().empty())
       say(stdout, "going on from {}, after step {}\n", trainer.resumed_from(),
           trainer.steps_before());
@@ -246,6 +253,7 @@ int run(const Options& o) {
         result.seconds, result.images_per_s, result.us_per_step);
     if (trained && result.steps == 0)
       say(stdout, "all {} epochs were trained before; --epochs N goes on\n", recipe.epochs);
+    if (result.loss_scale > 0) say(stdout, "loss scale {} at the end\n", result.loss_scale);
     if (result.skipped > 0) say(stdout, "{} corrupt samples were left out\n", result.skipped);
     if (result.checkpoint_failures > 0)
       say(stdout, "{} checkpoints could not be written, {} were\n", result.checkpoint_failures,
@@ -286,6 +294,10 @@ const Register train_command(
        app.add_option("--lr", o->lr, "learning rate")->check(CLI::Range(0.0, 1e9));
        app.add_option("--seed", o->seed, "of weights, order and augmentation")
            ->check(CLI::Range(int64_t{0}, int64_t{9'000'000'000'000'000'000}));
+       app.add_option("--precision", o->precision,
+                      "of matrix products: fp32, tf32 (as fp32, but for matrix units of cuda), "
+                      "fp16 (with a loss scale) or bf16; weights stay fp32")
+           ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
        app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));
        app.add_option("--steps", o->steps, "stop after so many steps")
            ->check(CLI::Range(int64_t{1}, int64_t{1} << 60));

@@ -76,6 +76,26 @@ bool is_list_of_names(const Json& json) {
          std::all_of(json.begin(), json.end(), [](const Json& entry) { return entry.is_string(); });
 }
 
+Json scaler_json(const StateDict& scaler) {
+  if (scaler.empty()) return nullptr;
+  Json json = Json::object();
+  for (const auto& [name, value] : scaler) json[name] = value.item<double>();
+  return json;
+}
+
+/// Checkpoints of before there was a scaler say nothing.
+StateDict scaler_state(const Json& json, const std::string& path) {
+  StateDict scaler;
+  const auto at = json.find("scaler");
+  if (at == json.end() || at->is_null()) return scaler;
+  for (const auto& [name, value] : at->items()) {
+    BRIM_CHECK(value.is_number(), FileError,
+               "[checkpoint] {} has no valid 'scaler'; the checkpoint is damaged", path);
+    scaler[name] = Tensor::from<double>({value.get<double>()}, {});
+  }
+  return scaler;
+}
+
 /// Numbers are written so that they read back to the same bits; NaN becomes null.
 Json state_json(const Checkpoint& c) {
   const Position& at = c.at;
@@ -98,6 +118,7 @@ Json state_json(const Checkpoint& c) {
           {"random_seed", c.random.seed},
           {"random_offset", c.random.offset},
           {"samples", c.samples},
+          {"scaler", scaler_json(c.scaler)},
           {"devices", c.devices},
           {"recipe", c.recipe.toml()},
           {"classes", c.classes}};
@@ -172,6 +193,7 @@ Checkpoint load_checkpoint_state(const std::string& path) {
   c.random = {.seed = field<uint64_t>(json, "random_seed", file),
               .offset = field<uint64_t>(json, "random_offset", file)};
   c.samples = count(json, "samples", file);
+  c.scaler = scaler_state(json, file);
   c.devices = field<std::string>(json, "devices", file);
   c.recipe = parse_recipe(field<std::string>(json, "recipe", file), file);
   c.recipe.name = field<std::string>(json, "name", file);

@@ -52,6 +52,7 @@ struct Checkpoint {
   StateDict model;
   StateDict optimizer;
   StateDict schedule;
+  StateDict scaler;  ///< numbers; empty unless the run is in fp16
 };
 
 /// Writes all files into the empty folder `path`, each of them and the folder synced. Throws

@@ -288,6 +288,12 @@ std::vector<std::string> recipe_names() {
   return names;
 }
 
+DType autocast_dtype(const Recipe& recipe) {
+  return recipe.precision == "fp16"   ? DType::f16
+         : recipe.precision == "bf16" ? DType::bf16
+                                      : DType::f32;
+}
+
 std::string Recipe::toml() const {
   Writer writer;
   visit_recipe(writer, *this);

@@ -18,6 +18,11 @@ inline const std::vector<std::string>& schedule_names() {
   return names;
 }
 
+inline const std::vector<std::string>& precision_names() {
+  static const std::vector<std::string> names = {"fp32", "tf32", "fp16", "bf16"};
+  return names;
+}
+
 inline const std::vector<std::string>& corrupt_names() {
   static const std::vector<std::string> names = {"raise", "skip"};
   return names;
@@ -41,6 +46,7 @@ void visit_recipe(Visitor& v, R& r) {
   v.number("batch", r.batch, Range{1, 1e6});
   v.number("seed", r.seed, Range{0, 9.2e18});
   v.number("label_smoothing", r.label_smoothing, Range{0, 1, false, true});
+  v.choice("precision", r.precision, precision_names());
   v.section("input", [&] {
     v.list("mean", r.input.mean, Range{-kMany, kMany});
     v.list("std", r.input.std, Range{0, kMany, true});

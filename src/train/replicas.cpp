@@ -55,11 +55,15 @@ void Replicas::gather() {
   }
 }
 
-Tensor Replicas::forward_backward(const Tensor& x, const Tensor& y, const Loss& loss) {
+Tensor Replicas::forward_backward(const Tensor& x, const Tensor& y, const Loss& loss,
+                                  const optim::GradScaler* scaler) {
+  const auto backward = [&](const Tensor& value) {
+    scaler ? scaler->scale(value).backward() : value.backward();
+  };
   const int64_t n = y.numel(), count = static_cast<int64_t>(devices_.size());
   if (count == 1) {
-    Tensor whole = loss(*networks_[0], x.to(devices_[0]), y.to(devices_[0]));
-    whole.backward();
+    const Tensor whole = loss(*networks_[0], x.to(devices_[0]), y.to(devices_[0]));
+    backward(whole);
     return whole;
   }
   spread();
@@ -71,7 +75,7 @@ Tensor Replicas::forward_backward(const Tensor& x, const Tensor& y, const Loss& 
     const Tensor part = loss(*networks_[static_cast<size_t>(k)], x.slice(0, begin, end).to(device),
                              y.slice(0, begin, end).to(device)) *
                         (static_cast<double>(end - begin) / static_cast<double>(n));
-    part.backward();
+    backward(part);
     losses.push_back(part.detach());
     begin = end;
   }

@@ -9,6 +9,7 @@
 #include <brim/core/device.h>
 #include <brim/core/tensor.h>
 #include <brim/nn/module.h>
+#include <brim/optim/grad_scaler.h>
 
 namespace brim::train {
 
@@ -26,8 +27,9 @@ class Replicas {
   /// loss in the first network's parameters, and returns that loss on the first device. Device k
   /// takes the k-th of equal parts of the samples (the first ones are larger by one where they do
   /// not divide). Waits for no device. Statistics of batch normalisation are each device's own; the
-  /// first one's are kept.
-  Tensor forward_backward(const Tensor& x, const Tensor& y, const Loss& loss);
+  /// first one's are kept. With a `scaler` the gradient is that of the scaled loss.
+  Tensor forward_backward(const Tensor& x, const Tensor& y, const Loss& loss,
+                          const optim::GradScaler* scaler = nullptr);
 
  private:
   /// Copies the first network's parameters to the others.

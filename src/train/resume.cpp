@@ -16,8 +16,15 @@ namespace fs = std::filesystem;
 
 /// A run goes on only with the recipe it began with; how long and from where the data comes may
 /// change.
-void check_same_recipe(const Recipe& asked, const Recipe& saved, const std::string& path) {
+void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precision,
+                       const std::string& path) {
+  BRIM_CHECK(
+      any_precision || asked.precision == saved.precision, ValueError,
+      "[resume] {} was trained in {}, and now it is {}; to change it, say --precision {}, or "
+      "resume with {}",
+      path, saved.precision, asked.precision, asked.precision, saved.precision);
   Recipe a = asked, b = saved;
+  a.precision = b.precision;
   a.epochs = b.epochs;
   a.data = b.data;
   const std::string x = a.toml(), y = b.toml();
@@ -137,7 +144,10 @@ void Trainer::State::prepare_out() {
 
 void Trainer::State::load(const std::string& path) {
   const Checkpoint c = load_checkpoint(path);
-  check_same_recipe(recipe, c.recipe, path);
+  check_same_recipe(recipe, c.recipe, options.change_precision, path);
+  if (recipe.precision != c.recipe.precision && options.warn)
+    options.warn(fmt::format("{} was trained in {} and goes on in {}", path, c.recipe.precision,
+                             recipe.precision));
   check_same_classes(loader.source().classes(), c.classes, recipe.data, path);
   if (!check_same_devices(options.devices, c.devices, path) && options.warn)
     options.warn(fmt::format("{} was trained on {} and goes on on {}; to stay there: --device {}",
@@ -157,6 +167,7 @@ void Trainer::State::load(const std::string& path) {
     model->load_state_dict(c.model);
     optimizer->load_state_dict(c.optimizer);
     schedule->load_state_dict(c.schedule);
+    if (scaler && !c.scaler.empty()) scaler->load_state_dict(c.scaler);
   } catch (const ValueError& e) {
     raise<FileError>("[resume] {} does not fit the recipe: {}", path, e.what());
   }
@@ -177,7 +188,8 @@ Checkpoint Trainer::State::snapshot() const {
           .classes = loader.source().classes(),
           .model = model->state_dict(),
           .optimizer = optimizer->state_dict(),
-          .schedule = schedule->state_dict()};
+          .schedule = schedule->state_dict(),
+          .scaler = scaler ? scaler->state_dict() : StateDict()};
 }
 
 Recipe checkpoint_recipe(const std::string& folder) {

@@ -50,6 +50,7 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   s.parameters = s.model->parameters();
   s.optimizer = make_optimizer(recipe.optimizer, *s.model);
   s.schedule = make_schedule(recipe, *s.optimizer, s.loader.batches());
+  if (autocast_dtype(recipe) == DType::f16) s.scaler.emplace(s.options.devices[0]);
   const RandomKey drawn = Generator::global().state();
   s.replicas.emplace(*s.model, s.options.devices, make);
   Generator::global().set_state(drawn);  // the copies' own initial weights are never used

@@ -9,6 +9,7 @@
 
 #include <brim/data/loader.h>
 #include <brim/nn/module.h>
+#include <brim/optim/grad_scaler.h>
 #include <brim/optim/optimizer.h>
 #include <brim/optim/schedule.h>
 #include <brim/train/trainer.h>
@@ -29,6 +30,7 @@ struct Trainer::State {
   std::optional<Replicas> replicas;  // of model
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
+  std::optional<optim::GradScaler> scaler;  // in fp16
   std::vector<Tensor> parameters;
   std::string out;
   std::optional<data::EmptyFolders> made;  // goes with the run if nothing is put there

@@ -1,5 +1,6 @@
 #include "train/training_loop.h"
 
+#include <brim/autograd/autocast.h>
 #include <brim/core/random.h>
 #include <brim/ops/loss.h>
 #include <brim/optim/clip.h>
@@ -53,14 +54,25 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
 }
 
 Tensor TrainingLoop::update(const Tensor& x, const Tensor& y) {
+  optim::GradScaler* const scaler = s_.scaler ? &*s_.scaler : nullptr;
   s_.optimizer->zero_grad();
   Tensor loss = s_.replicas->forward_backward(
-      x, y, [&](nn::Module& network, const Tensor& part, const Tensor& labels) {
+      x, y,
+      [&](nn::Module& network, const Tensor& part, const Tensor& labels) {
+        const Autocast scope(autocast_dtype(s_.recipe));
         return cross_entropy(network(part), labels, {.label_smoothing = s_.recipe.label_smoothing});
-      });
-  if (s_.recipe.optimizer.clip_norm > 0)
+      },
+      scaler);
+  if (s_.recipe.optimizer.clip_norm > 0) {
+    if (scaler) scaler->unscale_(*s_.optimizer);
     optim::clip_grad_norm_(s_.parameters, s_.recipe.optimizer.clip_norm);
-  s_.optimizer->step();
+  }
+  if (scaler) {
+    scaler->step(*s_.optimizer);
+    scaler->update();
+  } else {
+    s_.optimizer->step();
+  }
   return loss;
 }
 
@@ -73,8 +85,9 @@ Tensor TrainingLoop::step(const data::Batch& batch) {
 
 void TrainingLoop::check_loss(double loss) const {
   BRIM_CHECK(std::isfinite(loss), ValueError,
-             "[train] the loss is {} at epoch {} step {}; use a lower learning rate (--lr)", loss,
-             at_.epoch + 1, at_.epoch_steps);
+             "[train] the loss is {} at epoch {} step {}; use a lower learning rate (--lr){}", loss,
+             at_.epoch + 1, at_.epoch_steps,
+             s_.scaler ? ", or --precision bf16, whose range is that of fp32" : "");
 }
 
 void TrainingLoop::report() {
@@ -180,6 +193,7 @@ void TrainingLoop::run(TrainResult& result) {
   result.us_per_step = clock_.median_us();
   result.final_loss = at_.last_loss;
   result.skipped = skipped_before_ + feed_.skipped();
+  if (s_.scaler) result.loss_scale = s_.scaler->get_scale();
   if (compiled_) {
     result.compile = compiled_->stats();
     result.plan = compiled_->explain();

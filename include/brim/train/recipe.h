@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include <brim/core/dtype.h>
 #include <brim/core/error.h>
 
 namespace brim::train {
@@ -53,6 +54,9 @@ struct Recipe {
   int64_t batch = 4;
   uint64_t seed = 0;
   double label_smoothing = 0;
+  /// What matrix products and convolutions work in: fp32, tf32, fp16, bf16. Parameters, gradients
+  /// and the optimizer are f32 in all of them (see Autocast).
+  std::string precision = "fp32";
   InputRecipe input;
   OptimizerRecipe optimizer;
   ScheduleRecipe schedule;
@@ -71,6 +75,10 @@ Recipe parse_recipe(std::string_view toml, const std::string& name);
 
 /// Names of the built-in recipes.
 std::vector<std::string> recipe_names();
+
+/// The dtype of a recipe's Autocast scope: f16, bf16, or f32 for fp32 and tf32. TF32 is the matrix
+/// units' way of multiplying f32 on cuda devices; others compute in full f32.
+DType autocast_dtype(const Recipe& recipe);
 
 /// Checks a recipe that was changed after parsing: ranges, and that its texts are UTF-8. Throws
 /// ValueError.

@@ -63,6 +63,9 @@ struct TrainOptions {
   std::string out;        ///< folder of model.safetensors and checkpoints; "": write nothing
   /// Folder to go on from; "": begin anew. One that holds no checkpoint yet begins anew too.
   std::string resume;
+  /// Go on from a checkpoint of another precision: its weights and optimizer are f32 in all of
+  /// them.
+  bool change_precision = false;
   CheckpointOptions checkpoint;
   bool compile = true;        ///< record the step and replay it as a plan; several devices: eagerly
   std::string passes;         ///< of the plan, see CompileOptions::passes
@@ -89,6 +92,7 @@ struct TrainResult {
   double images_per_s = 0;
   double us_per_step = 0;  ///< median time from the start of a step to the start of the next
   double final_loss = 0;   ///< mean over the last report's steps
+  double loss_scale = 0;   ///< at the end, in fp16; else 0
   int64_t skipped = 0;     ///< corrupt samples left out, those before a resume included
   int64_t checkpoints = 0, checkpoint_failures = 0;  ///< written by this run; not written
   bool stopped = false;                              ///< by TrainOptions::stop
@@ -107,9 +111,10 @@ struct TrainResult {
 class Trainer {
  public:
   /// Throws ValueError, FileError, DeviceError. With `options.resume`, `recipe` must agree with the
-  /// checkpoint's in everything that changes results but the number of epochs and the data's place;
-  /// damaged checkpoints are told (TrainOptions::warn) and an older one is taken; it is a FileError
-  /// when all are damaged, or when there is no such folder and `options.out` is another.
+  /// checkpoint's in everything that changes results but the number of epochs, the data's place
+  /// and, with TrainOptions::change_precision, the precision; damaged checkpoints are told
+  /// (TrainOptions::warn) and an older one is taken; it is a FileError when all are damaged, or
+  /// when there is no such folder and `options.out` is another.
   Trainer(const Recipe& recipe, TrainOptions options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
