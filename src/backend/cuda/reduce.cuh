@@ -140,11 +140,11 @@ __device__ typename Op::Total gather(const Op& op, const ReduceShape& s, int64_t
     typename Op::Lane lane = op.init();
     int run = 0;
     for (; run < kRun && begin + (kUnrolled - 1) * step < end; ++run) {
+      int64_t at[kUnrolled];  // all offsets first, so that loads need not wait for each other
 #pragma unroll
-      for (int k = 0; k < kUnrolled; ++k) {
-        const int64_t i = begin + k * step;
-        op.step(lane, base + s.reduced.offset(i), i, result);
-      }
+      for (int k = 0; k < kUnrolled; ++k) at[k] = base + s.reduced.offset(begin + k * step);
+#pragma unroll
+      for (int k = 0; k < kUnrolled; ++k) op.step(lane, at[k], begin + k * step, result);
       begin += kUnrolled * step;
     }
     if (run < kRun)
@@ -158,7 +158,8 @@ __device__ typename Op::Total gather(const Op& op, const ReduceShape& s, int64_t
 /// Block (g, p): group g of results, part p of the reduced space. Where there is one part the
 /// results are finished, else totals go to partial[part][result].
 template <class Op>
-__global__ void reduce_kernel(Op op, ReduceShape s, typename Op::Total* partial) {
+__global__ void __launch_bounds__(kThreads, 4)
+    reduce_kernel(Op op, ReduceShape s, typename Op::Total* partial) {
   using Total = typename Op::Total;
   const int t = static_cast<int>(threadIdx.x);
   const int column = s.by_columns ? t % s.width : t / s.height;

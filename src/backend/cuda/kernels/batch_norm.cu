@@ -4,54 +4,11 @@
 
 #include <cmath>
 
-#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/batch_norm.cuh"
 #include "backend/cuda/moments.cuh"
-#include "backend/cuda/reduce.cuh"
 
 namespace brim::cuda {
 namespace {
-
-template <class T>
-T* optional(const Tensor& t) {
-  return t.defined() ? data<T>(t) : nullptr;
-}
-
-/// Which channel an element belongs to, and the reduction to channels.
-struct Channels {
-  int64_t count, run, numel;  // a channel's elements come in runs of `run`, channel after channel
-
-  explicit Channels(const Tensor& x) : count(x.shape()[1]), run(1), numel(x.numel()) {
-    if (!x.is_contiguous()) return;
-    for (int i = 2; i < x.rank(); ++i) run *= x.shape()[i];
-  }
-  __device__ int64_t of(int64_t index) const { return index / run % count; }
-
-  static ReduceShape reduction(const Tensor& x) {
-    Strides to = Shape::filled(x.rank(), 0);
-    to[1] = 1;
-    return {x.shape(), x.strides(), to};
-  }
-};
-
-/// y = (x - mean) a + shift
-template <class C>
-struct Affine {
-  C mean, a, shift;
-  // One rounding at the end, so that a gradient that works out y again gets the same bits.
-  __device__ C operator()(C x) const { return std::fma(x - mean, a, shift); }
-};
-
-/// The statistics and parameters of channels.
-template <class T>
-struct Parameters {
-  using C = Compute<T>;
-  const T *weight, *bias;
-  const C *mean, *scale;
-
-  __device__ Affine<C> affine(int64_t c) const {
-    return {mean[c], weight ? scale[c] * widen(weight[c]) : scale[c], bias ? widen(bias[c]) : C(0)};
-  }
-};
 
 /// Saves mean and scale of a channel and updates its running statistics.
 template <class T>
@@ -104,18 +61,6 @@ __global__ void fixed_kernel(Statistics<T> statistics, const T* mean, const T* v
 }
 
 template <class T>
-__global__ void normalise_kernel(Parameters<T> p, Channels v, const T* x, const T* add, bool relu,
-                                 T* y) {
-  using C = Compute<T>;
-  for (int64_t i = first_index(); i < v.numel; i += grid_size()) {
-    C z = p.affine(v.of(i))(widen(x[i]));
-    if (add) z += widen(add[i]);
-    if (relu) z = z < C(0) ? C(0) : z;
-    y[i] = narrow<T>(z);
-  }
-}
-
-template <class T>
 void forward(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
              const Tensor& fixed_mean, const Tensor& fixed_var, const Tensor& residual,
              Tensor& running_mean, Tensor& running_var, Tensor& y, Tensor& mean, Tensor& scale,
@@ -130,34 +75,11 @@ void forward(const Context& context, const Tensor& x, const Tensor& weight, cons
   else
     launch(context, &fixed_kernel<T>, grid_for(v.count), statistics, data<const T>(fixed_mean),
            data<const T>(fixed_var), v.count);
-  if (v.numel == 0) return;
   const Parameters<T> p{optional<const T>(weight), optional<const T>(bias), data<const C>(mean),
                         data<const C>(scale)};
-  launch(context, &normalise_kernel<T>, grid_for(v.numel), p, v, data<const T>(x),
-         optional<const T>(residual), relu, data<T>(y));
+  run_pass<T>(context,
+              Normalise<T>{p, data<const T>(x), optional<const T>(residual), relu, data<T>(y)}, v);
 }
-
-/// What of dy passes the ReLU: all where there is none, what belongs to positive outputs, which are
-/// given or worked out again.
-template <class T>
-struct Masked {
-  using C = Compute<T>;
-  const T *dy, *x, *y;
-  bool relu;
-
-  __device__ C operator()(int64_t at, const Affine<C>& f) const {
-    const C g = widen(dy[at]);
-    if (!relu) return g;
-    const C z = y ? widen(y[at]) : f(widen(x[at]));
-    return z > C(0) ? g : C(0);
-  }
-};
-
-/// dx = a g - slope (x - mean) - shift
-template <class C>
-struct Slope {
-  C mean, a, slope, shift;
-};
 
 template <class T>
 struct BatchGradSums {
@@ -179,9 +101,10 @@ struct BatchGradSums {
   __device__ Total start() const { return {}; }
   __device__ void step(Lane& a, int64_t at, int64_t, int64_t c) const {
     const Affine<C> f = p.affine(c);
-    const C g = masked(at, f);
+    const C v = brim::cuda::widen(masked.x[at]), up = brim::cuda::widen(masked.dy[at]);
+    const C g = masked.passed(up, v, masked.y ? brim::cuda::widen(masked.y[at]) : C(0), f);
     a.sum += g;
-    a.dot += g * (brim::cuda::widen(masked.x[at]) - f.mean);
+    a.dot += g * (v - f.mean);
   }
   __device__ Total widen(const Lane& a) const {
     return {static_cast<double>(a.sum), static_cast<double>(a.dot)};
@@ -202,20 +125,6 @@ struct BatchGradSums {
 };
 
 template <class T>
-__global__ void batch_grad_kernel(Masked<T> masked, Parameters<T> p,
-                                  const Slope<Compute<T>>* slopes, Channels v, T* dx,
-                                  T* dresidual) {
-  using C = Compute<T>;
-  for (int64_t i = first_index(); i < v.numel; i += grid_size()) {
-    const int64_t c = v.of(i);
-    const Slope<C> s = slopes[c];
-    const C g = masked(i, p.affine(c));
-    dx[i] = narrow<T>(s.a * g - s.slope * (widen(masked.x[i]) - s.mean) - s.shift);
-    if (dresidual) dresidual[i] = narrow<T>(g);
-  }
-}
-
-template <class T>
 void backward(const Context& context, const Tensor& dy, const Tensor& x, const Tensor& weight,
               const Tensor& bias, const Tensor& mean, const Tensor& scale, const Tensor& y,
               Tensor& dx, Tensor& dweight, Tensor& dbias, Tensor& dresidual, bool training,
@@ -231,9 +140,7 @@ void backward(const Context& context, const Tensor& dy, const Tensor& x, const T
   const double count = training ? static_cast<double>(v.numel / v.count) : 0;
   reduce(context, BatchGradSums<T>{masked, p, slopes, data<T>(dweight), data<T>(dbias), count},
          Channels::reduction(x));
-  if (v.numel == 0) return;
-  launch(context, &batch_grad_kernel<T>, grid_for(v.numel), masked, p, slopes, v, data<T>(dx),
-         optional<T>(dresidual));
+  run_pass<T>(context, BatchGrad<T>{masked, p, slopes, data<T>(dx), optional<T>(dresidual)}, v);
 }
 
 template <class T>
@@ -276,12 +183,9 @@ template <class T>
 void batch_norm_relu_again(const Context& context, const Tensor& x, const Tensor& weight,
                            const Tensor& bias, const Tensor& mean, const Tensor& scale, Tensor& y) {
   using C = Compute<T>;
-  const Channels v(x);
-  if (v.numel == 0) return;
   const Parameters<T> p{optional<const T>(weight), optional<const T>(bias), data<const C>(mean),
                         data<const C>(scale)};
-  launch(context, &normalise_kernel<T>, grid_for(v.numel), p, v, data<const T>(x),
-         static_cast<const T*>(nullptr), true, data<T>(y));
+  run_pass<T>(context, Normalise<T>{p, data<const T>(x), nullptr, true, data<T>(y)}, Channels(x));
 }
 
 template <class T>

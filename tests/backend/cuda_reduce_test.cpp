@@ -62,7 +62,7 @@ std::vector<std::vector<int>> axes_of(const Shape& shape) {
   return all;
 }
 
-const Shape kShapes[] = {{20011}, {5, 4099}, {9001, 3}, {1200, 40}, {3, 700}, {10, 6, 9, 11}};
+const Shape kShapes[] = {{9001}, {3, 4099}, {2500, 3}, {300, 40}, {3, 700}, {4, 6, 9, 11}};
 
 TEST_F(CudaReduce, LargeShapes) {
   for (const Shape& shape : kShapes) {
@@ -101,7 +101,7 @@ TEST_F(CudaReduce, ViewsOfTheDevice) {
 TEST_F(CudaReduce, IntegersAndSixteenBits) {
   for (const DType dtype : {i64, i32, i8, u8, bool_, f16, bf16, f64}) {
     const std::string what(name(dtype));
-    const Tensor x = (is_floating(dtype) ? randn({7, 3001}) : randn({7, 3001}) * 30).to(dtype);
+    const Tensor x = (is_floating(dtype) ? randn({7, 1100}) : randn({7, 1100}) * 30).to(dtype);
     const double tolerance = dtype == f16 ? 2e-3 : dtype == bf16 ? 1.6e-2 : 1e-12;
     for (const int axis : {0, 1}) {
       expect_same(
@@ -125,9 +125,9 @@ TEST_F(CudaReduce, IntegersAndSixteenBits) {
 
 TEST_F(CudaReduce, NaNInfinityAndNothing) {
   const float inf = std::numeric_limits<float>::infinity();
-  for (const int64_t at : {0, 5, 70, 2999}) {
+  for (const int64_t at : {0, 5, 70, 1199}) {
     for (const double value : {static_cast<double>(NAN), static_cast<double>(inf)}) {
-      Tensor x = randn({3, 3000});
+      Tensor x = randn({3, 1200});
       x.slice(1, at, at + 1).fill_(value);
       for (const int axis : {0, 1}) {
         expect_same(
