@@ -11,10 +11,16 @@
 #include <vector>
 
 #include <brim/ops/binary.h>
+#include <brim/ops/conv.h>
 #include <brim/ops/create.h>
 #include <brim/ops/dropout.h>
 #include <brim/ops/embedding.h>
 #include <brim/ops/index.h>
+#include <brim/ops/loss.h>
+#include <brim/ops/matmul.h>
+#include <brim/ops/norm.h>
+#include <brim/ops/pool.h>
+#include <brim/ops/shape.h>
 #include <brim/ops/sort.h>
 #include <brim/ops/unary.h>
 #include <brim/optim/optim.h>
@@ -234,6 +240,44 @@ TEST_F(Cuda, CompiledStepsAreTheEagerOnes) {
       return results;
     };
     EXPECT_EQ(trained(true), trained(false));
+  }
+}
+
+// What the CPU's plan fuses into kernels that CUDA may lack: convolution with pooling, batch norm
+// with ReLU, linear with its step, the loss with its gradient.
+TEST_F(Cuda, CompiledNetworksTrainAsOnTheCpu) {
+  const auto losses = [](Device device, bool compiled) {
+    Generator generator(13);
+    const auto make = [&](const Shape& shape, double scale) {
+      return (randn(shape, {}, &generator) * scale).to(device).set_requires_grad();
+    };
+    const Tensor filter = make({4, 3, 3, 3}, 0.3), deep = make({6, 4, 3, 3}, 0.2);
+    const Tensor gain = make({6}, 1), shift = make({6}, 0.1);
+    const Tensor weight = make({5, 54}, 0.2), bias = make({5}, 0.1);
+    const Tensor x = randn({4, 3, 12, 12}, {}, &generator).to(device);
+    const Tensor labels = randint(0, 5, {4}, {.dtype = i64}, &generator).to(device);
+    optim::SGD optimizer({filter, deep, gain, shift, weight, bias}, {.lr = 0.05, .momentum = 0.9});
+    const std::function<Tensor(const Tensor&, const Tensor&)> step = [&](const Tensor& image,
+                                                                         const Tensor& label) {
+      optimizer.zero_grad();
+      Tensor y = max_pool2d(relu(conv2d(image, filter)), {2});
+      y = relu(batch_norm(conv2d(y, deep), gain, shift, {}, {}, {.training = true}));
+      Tensor loss = cross_entropy(linear(y.reshape({4, -1}), weight, bias), label);
+      loss.backward();
+      optimizer.step();
+      return loss;
+    };
+    auto replayed = compile(step);
+    std::vector<double> all;
+    for (int i = 0; i < 6; ++i)
+      all.push_back((compiled ? replayed(x, labels) : step(x, labels)).to(Device::cpu()).item());
+    return all;
+  };
+  const std::vector<double> expected = losses(Device::cpu(), false);
+  for (const bool compiled : {false, true}) {
+    const std::vector<double> actual = losses(device_, compiled);
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(actual[i], expected[i], 1e-4) << "step " << i << (compiled ? ", compiled" : "");
   }
 }
 
