@@ -193,8 +193,9 @@ std::vector<Tensor> parameters(Device device, DType dtype) {
 
 TEST_F(Cuda, OptimizersStepAsOnTheCpu) {
   for (const DType dtype : {f32, f64}) {
-    for (const auto& [name, make] : optimizers()) {
-      SCOPED_TRACE(name);
+    for (const auto& entry : optimizers()) {
+      const MakeOptimizer& make = entry.second;
+      SCOPED_TRACE(entry.first);
       const auto trained = [&](Device device) {
         std::vector<Tensor> all = parameters(device, dtype);
         const auto optimizer = make(all);
@@ -214,8 +215,9 @@ TEST_F(Cuda, OptimizersStepAsOnTheCpu) {
 }
 
 TEST_F(Cuda, CompiledStepsAreTheEagerOnes) {
-  for (const auto& [name, make] : optimizers()) {
-    SCOPED_TRACE(name);
+  for (const auto& entry : optimizers()) {
+    const MakeOptimizer& make = entry.second;
+    SCOPED_TRACE(entry.first);
     const auto trained = [&](bool compiled) {
       manual_seed(5);
       Tensor w = ones({6, 5}, {.device = device_}).set_requires_grad();

@@ -14,10 +14,10 @@ using formula::StepParams;
 
 constexpr int64_t kPerThread = 4, kPerBlock = kThreads * kPerThread;
 
-/// Dense parameters of one launch. At most 4 KiB, what every architecture takes as arguments.
-template <class T, int N>
+/// Parameters of one launch. By default as many as 4 KiB of arguments hold.
+template <class T, int N, int Most = 3800 / (8 * (N + 5))>
 struct Table {
-  static constexpr int kMost = 3800 / (8 * (N + 5));
+  static constexpr int kMost = Most;
   int count = 0;
   T* p[kMost];
   const T* g[kMost];
@@ -62,7 +62,7 @@ __global__ void dense_step_kernel(F f, Table<T, F::kStates> table) {
 /// One parameter of any strides. Operands: the parameter, its gradient, the states.
 template <class F, class T>
 __global__ void strided_step_kernel(F f, DeviceLoop<F::kStates + 2> loop,
-                                    Table<T, F::kStates> table) {
+                                    Table<T, F::kStates, 1> table) {
   for (int64_t i = first_index(); i < loop.numel; i += grid_size()) {
     int64_t at[F::kStates + 2];
     loop.offsets(i, at);
@@ -103,9 +103,9 @@ class Step {
   }
 
  private:
-  using Entries = Table<T, F::kStates>;
-
-  static void enter(Entries& table, Tensor& p, const Tensor& g, std::span<Tensor> states) {
+  template <int Most>
+  static void enter(Table<T, F::kStates, Most>& table, Tensor& p, const Tensor& g,
+                    std::span<Tensor> states) {
     const int i = table.count++;
     table.p[i] = data<T>(p);
     table.g[i] = data<const T>(g);
@@ -116,14 +116,14 @@ class Step {
     std::array<Strides, F::kStates + 2> strides{p.strides(), g.strides()};
     for (size_t k = 0; k < states.size(); ++k) strides[k + 2] = states[k].strides();
     const DeviceLoop<F::kStates + 2> loop(backend::make_loop<F::kStates + 2>(p.shape(), strides));
-    Entries one;
+    Table<T, F::kStates, 1> one;
     enter(one, p, g, states);
     launch(context_, &strided_step_kernel<F, T>, grid_for(loop.numel), f_, loop, one);
   }
 
   const Context& context_;
   F f_;
-  Entries table_;
+  Table<T, F::kStates> table_;
 };
 
 /// states[i * kStates + k] is the k-th state of parameter i.
