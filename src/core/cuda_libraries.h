@@ -22,8 +22,8 @@ std::vector<std::filesystem::path> cuda_library_folders();
 /// system's loader looks (LD_LIBRARY_PATH, ldconfig), else from /usr/local/cuda.
 OpenedLibrary open_cuda_library(const std::string& soname);
 
-/// Opens what the CUDA backend is linked to from the folders in BRIM_CUDA_LIBRARIES, so that the
-/// loader takes these files when the backend is opened. Does nothing without the variable.
+/// Opens NVIDIA's libraries from the folders in BRIM_CUDA_LIBRARIES, so that the loader takes these
+/// files when the libraries ask for one another by name. Does nothing without the variable.
 void preload_cuda_libraries();
 
 }  // namespace brim

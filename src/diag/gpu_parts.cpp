@@ -10,6 +10,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "core/runtime.h"
+
 namespace brim::diag {
 namespace {
 
@@ -120,6 +122,10 @@ GpuPart cuda_runtime(const GpuProbe& probe) {
     part.state = "found";
     part.version = cuda_version(probe.runtime_version);
   }
+  if (!part.path.empty() && !probe.no_device.empty()) {
+    part.state = "no GPU";
+    part.advice = probe.no_device;
+  }
   return part;
 }
 
@@ -218,6 +224,7 @@ GpuProbe gpu_probe() {
   probe.kernel_module.assign(std::istreambuf_iterator<char>(in), {});
   probe.plugin = plugin(DeviceKind::cuda);
   if (probe.plugin.path.empty()) return probe;
+  probe.no_device = runtime(DeviceKind::cuda).why_absent();
   if (void* handle = dlopen(probe.plugin.path.c_str(), RTLD_LAZY | RTLD_NOLOAD))
     if (auto* version = reinterpret_cast<int (*)()>(dlsym(handle, "brim_cuda_runtime_version")))
       probe.runtime_version = version();

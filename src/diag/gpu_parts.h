@@ -14,7 +14,7 @@ namespace brim::diag {
 /// One part, and what is the matter with it.
 struct GpuPart {
   std::string name;     ///< "cuDNN"
-  std::string state;    ///< "found", "too old", "mismatched", "broken" or "missing"
+  std::string state;    ///< "found", "too old", "mismatched", "broken", "no GPU" or "missing"
   std::string version;  ///< "9.13.0"; empty if unknown
   std::string path;     ///< of the library; empty if missing
   std::string purpose;  ///< what it is for, in plain words
@@ -28,6 +28,7 @@ struct GpuProbe {
   std::string kernel_module;  ///< the text of /proc/driver/nvidia/version; empty without driver
   Plugin plugin;              ///< of brim's CUDA backend
   int runtime_version = 0;    ///< inside the backend: 13000; 0 in the emulation
+  std::string no_device;      ///< why the backend finds no GPU; empty if it does
 };
 
 /// The probe of this machine.

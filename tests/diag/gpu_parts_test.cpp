@@ -139,6 +139,9 @@ TEST_F(GpuParts, Mismatched) {
   EXPECT_EQ(part("NVML").state, "broken");
   probe.runtime_version = 0;
   EXPECT_EQ(part("CUDA runtime").version, "emulated");
+  probe.no_device = "the NVIDIA driver shows no GPU";
+  EXPECT_EQ(part("CUDA runtime").state, "no GPU");
+  EXPECT_EQ(part("CUDA runtime").advice, probe.no_device);
   there.erase("libcuda.so.1");
   EXPECT_EQ(part("NVIDIA driver").state, "missing");
   EXPECT_EQ(part("NVIDIA driver").version, "580.65.06");
