@@ -200,7 +200,7 @@ GpuPart nvml(const GpuProbe& probe) {
   return part;
 }
 
-GpuPart cupti(const GpuProbe& probe) {
+GpuPart cupti(const GpuProbe& probe, bool has_driver) {
   GpuPart part{.name = "CUPTI",
                .purpose = "records when each kernel ran, for traces. Part of the CUDA toolkit"};
   const std::string install =
@@ -208,6 +208,14 @@ GpuPart cupti(const GpuProbe& probe) {
   const OpenedLibrary library =
       look_for(probe, part, {"libcupti.so.13", "libcupti.so.12"}, install);
   if (!library.handle) return part;
+  if (!has_driver) {
+    // Some versions never return from cuptiGetVersion without a driver; the file's name tells
+    // enough.
+    const bool old = part.path.find(".so.12") != std::string::npos;
+    part.version = old ? "12" : "13";
+    if (old) too_old(part, "13.0", install);
+    return part;
+  }
   const int64_t version = written_version(probe, library, "cuptiGetVersion");
   // Since CUDA 13 as 10000 * major; before, a number that only grew.
   part.version = version < 10 * kCuda ? fmt::format("API {}", version) : library_version(version);
@@ -232,8 +240,10 @@ GpuProbe gpu_probe() {
 }
 
 std::vector<GpuPart> gpu_parts(const GpuProbe& probe) {
-  return {driver(probe), cuda_runtime(probe), cublas(probe), cudnn(probe),
-          nccl(probe),   nvml(probe),         cupti(probe)};
+  const GpuPart first = driver(probe);
+  const bool has_driver = first.state == "found" || first.state == "too old";
+  return {first,       cuda_runtime(probe), cublas(probe),           cudnn(probe),
+          nccl(probe), nvml(probe),         cupti(probe, has_driver)};
 }
 
 }  // namespace brim::diag

@@ -154,6 +154,16 @@ TEST_F(GpuParts, FilesThatDoNotOpenAreBroken) {
   EXPECT_NE(part("NCCL").advice.find("invalid ELF header"), std::string::npos);
 }
 
+TEST_F(GpuParts, CuptiIsNotAskedWithoutADriver) {
+  there.erase("libcuda.so.1");
+  cupti_version = -1;
+  EXPECT_EQ(part("CUPTI").state, "found");
+  EXPECT_EQ(part("CUPTI").version, "13");
+  there.erase("libcupti.so.13");
+  there["libcupti.so.12"] = {this, "/lib/libcupti.so.12", ""};
+  EXPECT_EQ(part("CUPTI").state, "too old");
+}
+
 TEST_F(GpuParts, LibrariesWithoutTheFunctionDoNotCrash) {
   probe.symbol = [](void*, const char*) -> void* { return nullptr; };
   for (const GpuPart& p : gpu_parts(probe)) EXPECT_FALSE(p.state.empty()) << p.name;
