@@ -38,7 +38,14 @@ data::OpenProgress Trainer::State::open_progress() const {
 Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   check_recipe(recipe);
   BRIM_CHECK(!options.devices.empty(), ValueError, "[train] no device; name one or more");
-  for (const Device device : options.devices) check_available(device);
+  for (const Device device : options.devices) {
+    BRIM_CHECK(
+        recipe.precision != "tf32" || device.kind != DeviceKind::cuda, NotImplemented,
+        "[train] precision tf32 is not implemented on {}, whose products are computed in full "
+        "f32; use --precision fp32 or bf16",
+        device.str());
+    check_available(device);
+  }
   state_ = std::make_unique<State>(recipe, std::move(options));
   State& s = *state_;
   manual_seed(recipe.seed);
