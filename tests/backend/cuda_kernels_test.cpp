@@ -20,9 +20,11 @@
 #include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>
 #include <brim/ops/pool.h>
+#include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
 #include <brim/ops/sort.h>
 #include <brim/ops/unary.h>
+#include <brim/optim/grad_scaler.h>
 #include <brim/optim/optim.h>
 #include <brim/plan/compile.h>
 
@@ -189,6 +191,31 @@ std::vector<Tensor> parameters(Device device, DType dtype) {
   for (int i = 0; i < 130; ++i) add(randn({1 + i % 9}, {}, &generator));
   for (Tensor& p : all) p.set_requires_grad();
   return all;
+}
+
+TEST_F(Cuda, StepsAreLeftOutAsOnTheCpuWhereGradientsOverflow) {
+  for (const auto& entry : optimizers()) {
+    const MakeOptimizer& make = entry.second;
+    SCOPED_TRACE(entry.first);
+    const auto trained = [&](Device device) {
+      std::vector<Tensor> all = parameters(device, f32);
+      const auto optimizer = make(all);
+      optim::GradScaler scaler(device, {.init_scale = 1024});
+      for (int step = 0; step < 5; ++step) {
+        optimizer->zero_grad();
+        // The second step's gradients overflow.
+        const double slope = step == 1 ? std::numeric_limits<double>::infinity() : 1.0;
+        Tensor loss = zeros({}, {.device = device});
+        for (const Tensor& p : all) loss = loss + sum(p * p * p) * slope;
+        scaler.scale(loss).backward();
+        scaler.step(*optimizer);
+        scaler.update();
+      }
+      return all;
+    };
+    const std::vector<Tensor> here = trained(Device::cpu()), there = trained(device_);
+    for (size_t i = 0; i < here.size(); ++i) expect_near(there[i], here[i], 1e-5);
+  }
 }
 
 TEST_F(Cuda, OptimizersStepAsOnTheCpu) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string>
 
 #include "backend/cuda/elementwise.cuh"
+#include "backend/loss_scale.h"
 #include "formula/optim.h"
 
 namespace brim::cuda {
@@ -13,6 +15,22 @@ namespace {
 using formula::StepParams;
 
 constexpr int64_t kPerThread = 4, kPerBlock = kThreads * kPerThread;
+
+/// The numbers of a step as they are.
+struct Always {
+  __device__ bool skips() const { return false; }
+  __device__ StepParams numbers(const StepParams& k) const { return k; }
+};
+
+/// Those of a step that is left out where gradients overflowed (backend/loss_scale.h).
+struct IfFinite {
+  const float* found_inf;
+  float* skipped;
+  __device__ bool skips() const { return *found_inf != 0; }
+  __device__ StepParams numbers(const StepParams& k) const {
+    return k.without(static_cast<double>(*skipped));
+  }
+};
 
 /// Parameters of one launch. By default as many as 4 KiB of arguments hold.
 template <class T, int N, int Most = 3800 / (8 * (N + 5))>
@@ -36,8 +54,10 @@ __device__ inline void update(const F& f, T& p, T g, T* const (&s)[F::kStates + 
 }
 
 /// A block updates kPerBlock neighbouring numbers of one parameter.
-template <class F, class T>
-__global__ void dense_step_kernel(F f, Table<T, F::kStates> table) {
+template <class F, class T, class Guard>
+__global__ void dense_step_kernel(F f, Guard guard, Table<T, F::kStates> table) {
+  if (guard.skips()) return;
+  f.k = guard.numbers(f.k);
   const int64_t block = blockIdx.x;
   int low = 0, high = table.count - 1;
   while (low < high) {
@@ -60,9 +80,11 @@ __global__ void dense_step_kernel(F f, Table<T, F::kStates> table) {
 }
 
 /// One parameter of any strides. Operands: the parameter, its gradient, the states.
-template <class F, class T>
-__global__ void strided_step_kernel(F f, DeviceLoop<F::kStates + 2> loop,
+template <class F, class T, class Guard>
+__global__ void strided_step_kernel(F f, Guard guard, DeviceLoop<F::kStates + 2> loop,
                                     Table<T, F::kStates, 1> table) {
+  if (guard.skips()) return;
+  f.k = guard.numbers(f.k);
   for (int64_t i = first_index(); i < loop.numel; i += grid_size()) {
     int64_t at[F::kStates + 2];
     loop.offsets(i, at);
@@ -82,10 +104,13 @@ bool dense_alike(const Tensor& p, const Tensor& g, std::span<Tensor> states) {
 }
 
 /// Collects parameters and launches the kernel when the table is full.
-template <class F, class T>
+template <class F, class T, class Guard>
 class Step {
  public:
-  Step(const Context& context, const StepParams& params) : context_(context) { f_.k = params; }
+  Step(const Context& context, const StepParams& params, Guard guard)
+      : context_(context), guard_(guard) {
+    f_.k = params;
+  }
 
   void add(Tensor& p, const Tensor& g, std::span<Tensor> states) {
     if (p.numel() == 0) return;
@@ -98,7 +123,7 @@ class Step {
   void flush() {
     if (table_.count == 0) return;
     const Grid grid{dim3(static_cast<unsigned>(table_.end[table_.count - 1])), dim3(kThreads)};
-    launch(context_, &dense_step_kernel<F, T>, grid, f_, table_);
+    launch(context_, &dense_step_kernel<F, T, Guard>, grid, f_, guard_, table_);
     table_.count = 0;
   }
 
@@ -118,27 +143,55 @@ class Step {
     const DeviceLoop<F::kStates + 2> loop(backend::make_loop<F::kStates + 2>(p.shape(), strides));
     Table<T, F::kStates, 1> one;
     enter(one, p, g, states);
-    launch(context_, &strided_step_kernel<F, T>, grid_for(loop.numel), f_, loop, one);
+    launch(context_, &strided_step_kernel<F, T, Guard>, grid_for(loop.numel), f_, guard_, loop,
+           one);
   }
 
   const Context& context_;
   F f_;
+  Guard guard_;
   Table<T, F::kStates> table_;
 };
 
 /// states[i * kStates + k] is the k-th state of parameter i.
-template <class T, class F>
-void step(const Context& context, std::span<Tensor> params, std::span<const Tensor> grads,
-          std::span<Tensor> states, const StepParams& k) {
-  Step<F, T> all(context, k);
+template <class T, class F, class Guard>
+void update_all(const Context& context, std::span<Tensor> params, std::span<const Tensor> grads,
+                std::span<Tensor> states, const StepParams& k, Guard guard) {
+  Step<F, T, Guard> all(context, k, guard);
   for (size_t i = 0; i < params.size(); ++i)
     all.add(params[i], grads[i], states.subspan(i * F::kStates, F::kStates));
   all.flush();
 }
 
+template <class T, class F>
+void step(const Context& context, std::span<Tensor> params, std::span<const Tensor> grads,
+          std::span<Tensor> states, const StepParams& k) {
+  update_all<T, F>(context, params, grads, states, k, Always{});
+}
+
+__global__ void count_skipped(const float* found_inf, float* skipped) {
+  if (*found_inf != 0) *skipped += 1;
+}
+
+template <class T, class F>
+void guarded_step(const Context& context, std::span<Tensor> params, std::span<const Tensor> grads,
+                  std::span<Tensor> states, const Tensor& found_inf, Tensor& skipped,
+                  const StepParams& k) {
+  const IfFinite guard{data<const float>(found_inf), data<float>(skipped)};
+  update_all<T, F>(context, params, grads, states, k, guard);
+  launch(context, &count_skipped, Grid{dim3(1), dim3(1)}, guard.found_inf, guard.skipped);
+}
+
+template <class T, class F>
+void register_step() {
+  static const auto& guarded = *new std::string(backend::guarded_step_name(F::kName));
+  backend::register_kernel(F::kName, DeviceKind::cuda, dtype_of<T>, &step<T, F>);
+  backend::register_kernel(guarded.c_str(), DeviceKind::cuda, dtype_of<T>, &guarded_step<T, F>);
+}
+
 template <class T, class... F>
 void register_list(formula::List<F...>) {
-  (backend::register_kernel(F::kName, DeviceKind::cuda, dtype_of<T>, &step<T, F>), ...);
+  (register_step<T, F>(), ...);
 }
 template <class... T>
 bool register_all() {
