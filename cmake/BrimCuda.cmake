@@ -56,7 +56,10 @@ function(brim_add_emulated_cuda)
   file(GLOB emulation CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/*.cpp)
   add_library(brim_cuda_emulated MODULE ${wrappers} ${brim_cuda_host} ${emulation})
   target_include_directories(brim_cuda_emulated BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation ${PROJECT_SOURCE_DIR}/src)
-  target_compile_options(brim_cuda_emulated PRIVATE -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+  # Unrolled as for a GPU, a kernel under sanitizers would take clang many minutes.
+  target_compile_options(
+    brim_cuda_emulated PRIVATE -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+                               "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -pragma-unroll-threshold=1>")
   target_link_libraries(brim_cuda_emulated PRIVATE brim brim_private Boost::context)
   set_target_properties(brim_cuda_emulated PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulated)
 endfunction()
