@@ -142,10 +142,12 @@ namespace {
 const backend::GuardedStepKernel& guarded(const StepKernel& kernel) {
   static std::mutex mutex;
   static auto& kernels = *new std::map<const StepKernel*, backend::GuardedStepKernel>;
+  static auto& names = *new std::map<const StepKernel*, std::string>;  // the table keeps their text
   const std::lock_guard lock(mutex);
   const auto known = kernels.find(&kernel);
   if (known != kernels.end()) return known->second;
-  const auto& name = *new std::string(backend::guarded_step_name(kernel.name()));
+  const std::string& name =
+      names.emplace(&kernel, backend::guarded_step_name(kernel.name())).first->second;
   return kernels.emplace(&kernel, backend::GuardedStepKernel(name.c_str())).first->second;
 }
 
