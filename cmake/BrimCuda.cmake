@@ -14,14 +14,27 @@ file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cud
 # What calls NVIDIA's libraries, which the emulation does without: emulation/libraries.cpp stands in for it.
 file(GLOB brim_cuda_libraries CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/*.cpp)
 
-find_program(BRIM_NVCC nvcc HINTS ENV CUDACXX PATHS /usr/local/cuda/bin)
+set(brim_nvcc_least 13.0) # the first that knows the architectures above
+find_program(BRIM_NVCC NAMES $ENV{CUDACXX} nvcc PATHS /usr/local/cuda/bin)
 mark_as_advanced(BRIM_NVCC)
-if(BRIM_CUDA STREQUAL "ON" AND NOT BRIM_NVCC)
-  message(FATAL_ERROR "BRIM_CUDA is ON, but nvcc was not found; install the CUDA 13 toolkit or add its bin folder to PATH")
+set(brim_nvcc "")
+set(brim_no_nvcc "nvcc was not found; install the CUDA ${brim_nvcc_least} toolkit or add its bin folder to PATH")
+if(BRIM_NVCC AND NOT BRIM_CUDA STREQUAL "OFF")
+  execute_process(COMMAND ${BRIM_NVCC} --version OUTPUT_VARIABLE brim_nvcc_says ERROR_QUIET)
+  if(brim_nvcc_says MATCHES "release ([0-9.]+)" AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL brim_nvcc_least)
+    set(brim_nvcc ${BRIM_NVCC})
+  else()
+    set(brim_no_nvcc "${BRIM_NVCC} is of CUDA ${CMAKE_MATCH_1}, ${brim_nvcc_least} is needed")
+  endif()
+endif()
+if(BRIM_CUDA STREQUAL "ON" AND NOT brim_nvcc)
+  message(FATAL_ERROR "BRIM_CUDA is ON, but ${brim_no_nvcc}")
+elseif(BRIM_CUDA STREQUAL "AUTO" AND NOT brim_nvcc)
+  message(STATUS "brim: no CUDA backend: ${brim_no_nvcc}")
 endif()
 # Sanitizers do not see device code; the emulation is what they check.
-if(BRIM_NVCC AND NOT BRIM_CUDA STREQUAL "OFF" AND NOT BRIM_SANITIZE AND NOT BRIM_FUZZ)
-  set(CMAKE_CUDA_COMPILER ${BRIM_NVCC})
+if(brim_nvcc AND NOT BRIM_SANITIZE AND NOT BRIM_FUZZ)
+  set(CMAKE_CUDA_COMPILER ${brim_nvcc})
   set(CMAKE_CUDA_ARCHITECTURES ${BRIM_CUDA_ARCHITECTURES})
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know yet that nvcc has it
