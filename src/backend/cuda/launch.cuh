@@ -52,6 +52,8 @@ void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
 template <class... Params, class... Args>
 void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid& grid,
                    const Args&... args) {
+  BRIM_CUDA(emulation::check_launch(reinterpret_cast<const void*>(kernel), grid.blocks,
+                                    grid.threads, grid.shared_bytes));
   emulation::submit([=] {
     emulation::run_blocks(grid.blocks, grid.threads, grid.shared_bytes, [=] { kernel(args...); });
   });
@@ -60,6 +62,8 @@ void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid
 template <class... Params, class... Args>
 void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
             const Args&... args) {
+  BRIM_CUDA(emulation::check_launch(reinterpret_cast<const void*>(kernel), grid.blocks,
+                                    grid.threads, grid.shared_bytes));
   emulation::submit(
       [=] { emulation::run_threads(grid.blocks, grid.threads, [=] { kernel(args...); }); });
   note_queued(context.device().index);

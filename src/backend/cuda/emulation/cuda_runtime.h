@@ -10,6 +10,8 @@
 #include <cstring>
 #include <functional>
 
+#include <cuda_runtime_api.h>
+
 #define __global__
 #define __device__
 #define __host__
@@ -38,6 +40,8 @@ extern thread_local Position position;
 
 /// Does `work` now, or, while a stream is captured, when the graph is launched.
 void submit(std::function<void()> work);
+/// What a GPU of compute capability 9.0 says of such a launch.
+cudaError_t check_launch(const void* kernel, dim3 blocks, dim3 threads, size_t shared_bytes);
 /// Runs `body` once for each thread, one after the other. A barrier in it throws.
 void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body);
 /// Runs `body` once for each thread; those of a block take turns at barriers. Throws
@@ -139,5 +143,3 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
   __extension__ using Wide = unsigned __int128;
   return static_cast<unsigned long long>((static_cast<Wide>(a) * b) >> 64);
 }
-
-#include <cuda_runtime_api.h>

@@ -1,0 +1,51 @@
+// The sizes of a launch that GPUs refuse. CUDA C++ Programming Guide, "Technical Specifications per
+// Compute Capability".
+#include <map>
+#include <mutex>
+
+#include <cuda_runtime.h>
+
+namespace {
+
+constexpr size_t kSharedBytes = size_t{48} << 10;       // without asking
+constexpr size_t kMostSharedBytes = size_t{227} << 10;  // of compute capability 9.0
+constexpr unsigned kMostThreads = 1024, kMostThreadsZ = 64;
+constexpr unsigned kMostBlocksX = 0x7fffffff, kMostBlocks = 65535;
+
+/// Dynamic shared memory that kernels may ask for.
+struct SharedLimits {
+  std::mutex mutex;
+  std::map<const void*, size_t> of;
+};
+SharedLimits& shared_limits() {
+  static auto* all = new SharedLimits;
+  return *all;
+}
+
+bool within(dim3 n, dim3 most) {
+  return n.x > 0 && n.y > 0 && n.z > 0 && n.x <= most.x && n.y <= most.y && n.z <= most.z;
+}
+
+}  // namespace
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
+  if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
+      static_cast<size_t>(value) > kMostSharedBytes)
+    return cudaErrorInvalidValue;
+  const std::lock_guard lock(shared_limits().mutex);
+  shared_limits().of[kernel] = static_cast<size_t>(value);
+  return cudaSuccess;
+}
+
+cudaError_t brim::cuda::emulation::check_launch(const void* kernel, dim3 blocks, dim3 threads,
+                                                size_t shared_bytes) {
+  if (!within(blocks, {kMostBlocksX, kMostBlocks, kMostBlocks}) ||
+      !within(threads, {kMostThreads, kMostThreads, kMostThreadsZ}) ||
+      size_t{threads.x} * threads.y * threads.z > kMostThreads)
+    return cudaErrorInvalidConfiguration;
+  if (shared_bytes <= kSharedBytes) return cudaSuccess;
+  const std::lock_guard lock(shared_limits().mutex);
+  const auto found = shared_limits().of.find(kernel);
+  return found != shared_limits().of.end() && shared_bytes <= found->second ? cudaSuccess
+                                                                            : cudaErrorInvalidValue;
+}
