@@ -15,12 +15,13 @@
 #include "cli/bench/fma_peak.h"
 #include "cli/bench/gpu_chapter.h"
 #include "cli/bench/layout.h"
-#include "cli/bench/measure.h"
 #include "cli/bench/passes.h"
 #include "cli/bench/steps.h"
+#include "cli/bench/time_case.h"
 #include "cli/command.h"
 #include "cli/report.h"
 #include "cli/suggest.h"
+#include "core/runtime.h"
 
 namespace brim::cli {
 namespace {
@@ -47,6 +48,7 @@ constexpr Table kTables[] = {
 struct Options {
   std::vector<std::string> names;
   std::string json, mode = "eager", passes, weights, batches, save;
+  std::string device = "cpu", precision = "fp32";
   int threads = 0;  // 0: as many as there are
   int rounds = 3;
   double seconds = 1;
@@ -58,42 +60,6 @@ std::vector<BenchCase> all_cases() {
   std::vector<BenchCase> ops = op_cases();
   cases.insert(cases.end(), ops.begin(), ops.end());
   return cases;
-}
-
-/// The round whose median is in the middle, with the range of the medians.
-Json measure_case(const BenchCase& bench, const BenchSetup& setup, const Options& options,
-                  const std::optional<FmaPeak>& peak) {
-  const BenchRun run = bench.make(setup);
-  std::vector<Timing> rounds;
-  int64_t steps = 0;
-  for (int i = 0; i < options.rounds; ++i) {
-    rounds.push_back(measure(run.step, options.seconds));
-    steps += rounds.back().steps;
-  }
-  std::sort(rounds.begin(), rounds.end(),
-            [](const Timing& a, const Timing& b) { return a.median < b.median; });
-  const Timing& middle = rounds[rounds.size() / 2];
-  Json json = {{"case", bench.name},
-               {"mode", options.mode},
-               {"us_per_step", middle.median},
-               {"us_p10", middle.p10},
-               {"us_p90", middle.p90},
-               {"cpu_us_per_step", middle.cpu},
-               {"us_least_round", rounds.front().median},
-               {"us_largest_round", rounds.back().median},
-               {"steps", steps},
-               {"rounds", options.rounds}};
-  if (bench.flops > 0) {
-    json["flops"] = bench.flops;
-    json["gflops"] = bench.flops / middle.median * 1e-3;
-    json["peak_gflops"] = peak->all_threads;
-    json["share_of_peak"] = bench.flops / middle.median * 1e-3 / peak->all_threads;
-  }
-  if (run.stats) json["compile"] = to_json(run.stats());
-  json["threads"] = num_threads();
-  json["device"] = "cpu";
-  json["version"] = BRIM_VERSION;
-  return json;
 }
 
 void list(const std::vector<BenchCase>& cases) {
@@ -112,7 +78,7 @@ std::vector<BenchCase> chosen(const Options& options) {
   for (const std::string& name : options.names) {
     const size_t before = result.size();
     for (const BenchCase& bench : cases)
-      if (bench.name == name || (name == "all" && (bench.compiles || !compiled)))
+      if (bench.name == name || (name == "all" && !bench.large && (bench.compiles || !compiled)))
         result.push_back(bench);
     if (result.size() > before) {
       if (compiled && !result.back().compiles)
@@ -133,32 +99,19 @@ void write_results(const Json& results, const Options& options) {
   write_json(results.size() == 1 ? results[0] : Json{{"results", results}}, options.json);
 }
 
-/// A share of the peak as text: "12.3 %".
-std::string percent(const Json& share) {
-  return share.is_null() ? "" : fmt::format("{:.1f} %", 100 * share.get<double>());
-}
-
 int time_cases(const std::vector<BenchCase>& cases, const BenchSetup& setup,
                const Options& options) {
   const bool quiet = is_stdout(options.json);
+  const bool products =
+      std::any_of(cases.begin(), cases.end(), [](const BenchCase& c) { return c.flops > 0; });
+  // Only of the CPU is the peak known by measurement.
   std::optional<FmaPeak> peak;
-  if (std::any_of(cases.begin(), cases.end(), [](const BenchCase& c) { return c.flops > 0; }))
-    peak = fma_peak();
-  if (!quiet)
-    fmt::print("{:<24}{:>12}{:>12}{:>12}{:>12}{:>10}{:>10}\n", "case", "us/step", "p10", "p90",
-               "CPU us", "GFLOP/s", "of peak");
+  if (products && setup.device.is_cpu()) peak = fma_peak();
+  if (!quiet) print_timing_head();
   Json results = Json::array();
   for (const BenchCase& bench : cases) {
-    results.push_back(measure_case(bench, setup, options, peak));
-    const Json& r = results.back();
-    if (quiet) continue;
-    fmt::print("{:<24}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}", bench.name,
-               r["us_per_step"].get<double>(), r["us_p10"].get<double>(), r["us_p90"].get<double>(),
-               r["cpu_us_per_step"].get<double>());
-    if (bench.flops > 0)
-      fmt::print("{:>10.1f}{:>10}", r["gflops"].get<double>(), percent(r["share_of_peak"]));
-    fmt::print("\n");
-    std::fflush(stdout);
+    results.push_back(time_case(bench, setup, options.rounds, options.seconds, peak));
+    if (!quiet) print_timing(results.back());
   }
   if (peak && !quiet)
     fmt::print("peak: {:.0f} GFLOP/s of fused multiply-adds ({}, {} threads)\n", peak->all_threads,
@@ -219,6 +172,8 @@ int run(const Options& options) {
   if (options.threads > 0) set_num_threads(options.threads);
   check_json_path(options.json);
   check_output_path("save", options.save);
+  if (is_table && options.device != "cpu")
+    throw UsageError(fmt::format("{} measures the CPU; it takes no --device", only));
   if (is_table) {
     const Json result = table->run(options.rounds, !is_stdout(options.json));
     if (!options.json.empty()) write_json(result, options.json);
@@ -229,6 +184,9 @@ int run(const Options& options) {
   setup.compile.passes = options.passes;
   setup.weights = options.weights;
   setup.batches = options.batches;
+  setup.device = Device(options.device);
+  setup.precision = options.precision;
+  check_available(setup.device);
   return options.steps > 0 ? step_cases(cases, setup, options) : time_cases(cases, setup, options);
 }
 
@@ -257,6 +215,11 @@ std::function<int()> define(CLI::App& app) {
   app.add_option("names", options->names, "benchmarks, `all`, or `list` for their names");
   app.add_option("--mode", options->mode, "how steps run: eager or compiled")
       ->check(CLI::IsMember({"eager", "compiled"}))
+      ->capture_default_str();
+  app.add_option("--device", options->device, "where: cpu, cuda:N or sim:N")->capture_default_str();
+  app.add_option("--precision", options->precision,
+                 "of products, as in `brim train`; the operands of single ops have its dtype")
+      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
       ->capture_default_str();
   app.add_option("--passes", options->passes,
                  "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");

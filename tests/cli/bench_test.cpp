@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "cli/bench/flops.h"
@@ -64,6 +65,51 @@ TEST_F(Bench, EveryOpRunsCompiled) {
   for (const json& result : all["results"]) EXPECT_EQ(result["compile"]["replays"], 2) << result;
 }
 
+TEST_F(Bench, OnAVirtualAccelerator) {
+  for (const std::string mode : {"eager", "compiled"}) {
+    const Ran ran = run_brim({"bench", "mlp-784-128-10-b8", "add-1m", "--device", "sim:1", "--mode",
+                              mode, "--rounds", "1", "--seconds", "0.01", "--json", "-"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json results = json::parse(ran.out)["results"];
+    const json &mlp = results[0], &add = results[1];
+    EXPECT_EQ(mlp["device"], "sim:1");
+    EXPECT_GT(mlp["gflops"], 0);
+    EXPECT_FALSE(mlp.contains("share_of_peak")) << "the peak is the CPU's";
+    double sum = 0;
+    for (const auto& [cause, fraction] : mlp["account"].items()) sum += fraction.get<double>();
+    EXPECT_NEAR(sum, 1, 1e-9);
+    EXPECT_GT(mlp["account"]["compute"], 0);
+    for (const char* key : {"gb_per_s", "copy_gb_per_s", "share_of_copy"})
+      EXPECT_GT(add[key], 0) << key;
+  }
+}
+
+TEST_F(Bench, OnTheEmulationOfCuda) {
+  const std::string build = std::filesystem::path(brim_path()).parent_path().parent_path();
+  const std::string backend = build + "/emulated/libbrim_cuda_emulated.so";
+  if (access(backend.c_str(), R_OK) != 0) GTEST_SKIP() << "the emulation is not built";
+  const Ran ran = run_brim({"bench", "matmul-32", "add-16", "--device", "cuda:1", "--mode",
+                            "compiled", "--steps", "3", "--json", "-"},
+                           "export BRIM_BACKEND_PATH=" + in_quotes(backend) + ";");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json all = json::parse(ran.out);
+  for (const json& result : all["results"]) {
+    EXPECT_EQ(result["device"], "cuda:1");
+    EXPECT_EQ(result["compile"]["replays"], 3);
+    EXPECT_GT(result["peak_memory"], 0);
+  }
+}
+
+TEST_F(Bench, InSixteenBits) {
+  for (const std::string precision : {"bf16", "fp16"})
+    for (const std::string mode : {"eager", "compiled"}) {
+      const Ran ran = run_brim({"bench", "mlp-784-128-10-b8", "matmul-32", "--precision", precision,
+                                "--mode", mode, "--steps", "3", "--json", "-"});
+      ASSERT_EQ(ran.code, 0) << ran.err;
+      EXPECT_EQ(json::parse(ran.out)["results"][0]["precision"], precision);
+    }
+}
+
 TEST_F(Bench, FmaPeak) {
   const Ran ran = run_brim({"bench", "fma-peak", "--json", "-"});
   ASSERT_EQ(ran.code, 0) << ran.err;
@@ -119,6 +165,10 @@ TEST_F(Bench, RefusesWhatDoesNotFit) {
   fails({"bench", "add-16-grad", "--mode", "compiled"}, 2, "--mode eager");
   fails({"bench", "relu-16", "list"}, 2, "`brim bench list` stands alone");
   fails({"bench", "tutorial-b4", "--passes", "-no_such_pass"}, 1, "no_such_pass");
+  fails({"bench", "relu-16", "--device", "sim:40"}, 1, "sim:40 does not exist");
+  fails({"bench", "relu-16", "--device", "tpu"}, 1, "tpu");
+  fails({"bench", "relu-16", "--precision", "fp8"}, 2, "--precision");
+  fails({"bench", "layout", "--device", "sim:0"}, 2, "it takes no --device");
   fails({"bench"}, 2, "name a benchmark");
 }
 

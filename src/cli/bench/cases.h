@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <brim/core/tensor.h>
 #include <brim/nn/module.h>
 #include <brim/plan/compile.h>
 
@@ -16,6 +17,14 @@ struct BenchSetup {
   CompileOptions compile;
   std::string weights;  ///< file of the network's first state; "": brim's own initialisation
   std::string batches;  ///< safetensors file of x (K, N, ...) f32 and y (K, N) i64; "": random ones
+  Device device = {};   ///< where the data lies and the steps run
+  /// fp32, fp16 or bf16: networks train in it as in `brim train --precision`, the operands of
+  /// single ops have its dtype.
+  std::string precision = "fp32";
+
+  DType dtype() const {
+    return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
+  }
 };
 
 /// A case with its data, ready to run.
@@ -23,6 +32,9 @@ struct BenchRun {
   std::function<void()> step;
   std::function<CompileStats()> stats;  ///< empty where the step runs eagerly
   nn::Module* network = nullptr;        ///< what is trained; lives as long as `step`
+  /// A plain copy of one operand where memory decides the time: the pace to compare with.
+  std::function<void()> copy = {};
+  double bytes = 0, copy_bytes = 0;  ///< read and written by `step` and by `copy`
 };
 
 struct BenchCase {
@@ -35,6 +47,7 @@ struct BenchCase {
   std::function<BenchRun(const BenchSetup&)> make;
   bool trains = false;   ///< a network: takes weights and batches
   bool compiles = true;  ///< false: it measures what only eager steps have
+  bool large = false;    ///< made for GPUs, too long for a CPU: not in `all`
 };
 
 /// Training steps of whole networks, then single ops.

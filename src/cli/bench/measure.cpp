@@ -1,6 +1,7 @@
 // See measure.h.
 #include "cli/bench/measure.h"
 
+#include <brim/core/stream.h>
 #include <time.h>
 
 #include <algorithm>
@@ -12,8 +13,8 @@ namespace brim::cli {
 namespace {
 
 constexpr double kWarmUpSeconds = 0.3;
-constexpr double kBlockSeconds = 1e-3;
-constexpr int64_t kMinBlocks = 5;
+constexpr double kBlockSeconds = 1e-3, kQueuedSeconds = 20e-3;
+constexpr int64_t kMinBlocks = 5, kWarmUpQueue = 16;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -33,17 +34,34 @@ double quantile(const std::vector<double>& sorted, double q) {
   return sorted[low] + (sorted[high] - sorted[low]) * (at - static_cast<double>(low));
 }
 
+/// As many steps as last about `seconds`, queued and waited for.
+int64_t block_of(const std::function<void()>& step, double seconds, Device device) {
+  for (int64_t count = 1;; count *= 4) {
+    const double start = now();
+    for (int64_t i = 0; i < count; ++i) step();
+    synchronize(device);
+    const double took = now() - start;
+    if (took >= seconds / 8)
+      return std::max<int64_t>(1, std::llround(seconds / took * static_cast<double>(count)));
+  }
+}
+
 }  // namespace
 
-Timing measure(const std::function<void()>& step, double seconds) {
+Timing measure(const std::function<void()>& step, double seconds, Device device) {
+  const bool queues = !device.is_cpu();
   const double begin = now();
   int64_t warm_up = 0;
   while (now() - begin < kWarmUpSeconds || warm_up < 3) {
     step();
     ++warm_up;
+    // The queue is not to run ahead of the warm-up.
+    if (queues && warm_up % kWarmUpQueue == 0) synchronize(device);
   }
+  if (queues) synchronize(device);
   const double each = (now() - begin) / static_cast<double>(warm_up);
-  const int64_t block = std::max<int64_t>(1, std::llround(kBlockSeconds / each));
+  const int64_t block = queues ? block_of(step, kQueuedSeconds, device)
+                               : std::max<int64_t>(1, std::llround(kBlockSeconds / each));
 
   Timing timing;
   std::vector<double> samples;
@@ -51,6 +69,7 @@ Timing measure(const std::function<void()>& step, double seconds) {
   while (now() < end || static_cast<int64_t>(samples.size()) < kMinBlocks) {
     const double start = now();
     for (int64_t i = 0; i < block; ++i) step();
+    if (queues) synchronize(device);
     samples.push_back((now() - start) / static_cast<double>(block) * 1e6);
     timing.steps += block;
   }

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 
+#include <brim/core/device.h>
+
 namespace brim::cli {
 
 /// Microseconds per step; the quantiles are over blocks of steps.
@@ -16,7 +18,9 @@ struct Timing {
   int64_t steps = 0;  ///< timed ones, without the warm-up
 };
 
-/// Runs `step` for 0.3 s unmeasured, then for `seconds` s and at least 5 blocks.
-Timing measure(const std::function<void()>& step, double seconds);
+/// Runs `step` for 0.3 s unmeasured, then for `seconds` s and at least 5 blocks. A device with a
+/// queue of its own gets blocks of 20 ms, queued at once and waited for at their ends only. Throws
+/// what the steps met, then or earlier.
+Timing measure(const std::function<void()>& step, double seconds, Device device = {});
 
 }  // namespace brim::cli

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cli/bench/cases.h"
+#include "core/runtime.h"
 
 namespace brim::cli {
 namespace {
@@ -22,11 +23,39 @@ BenchCase op(std::string name, std::string about, double flops,
       .name = std::move(name), .about = std::move(about), .flops = flops, .make = std::move(make)};
 }
 
+/// Numbers from [0, 1) where the case runs, in its dtype.
+Tensor operand(const BenchSetup& setup, const Shape& shape) {
+  return rand(shape).to(setup.dtype()).to(setup.device);
+}
+
 BenchCase add_16() {
   return op("add-16", "add two tensors of 16 elements", kNoProducts, [](const BenchSetup& setup) {
     return repeat(
-        setup, [](const Tensor& a, const Tensor& b) { return add(a, b); }, rand({16}), rand({16}));
+        setup, [](const Tensor& a, const Tensor& b) { return add(a, b); }, operand(setup, {16}),
+        operand(setup, {16}));
   });
+}
+
+/// Bound by memory: told in bytes a second, beside a copy of one operand.
+BenchCase large_add(const std::string& size, int64_t count) {
+  BenchCase result =
+      op("add-" + size, fmt::format("add two tensors of {} elements", count), kNoProducts,
+         [count](const BenchSetup& setup) {
+           const Tensor a = operand(setup, {count}), b = operand(setup, {count});
+           BenchRun run = repeat(
+               setup, [](const Tensor& x, const Tensor& y) { return add(x, y); }, a, b);
+           const size_t bytes = static_cast<size_t>(count) * size_of(setup.dtype());
+           run.bytes = 3 * static_cast<double>(bytes);
+           run.copy_bytes = 2 * static_cast<double>(bytes);
+           run.copy = [a, to = Tensor::empty({count}, setup.dtype(), setup.device), bytes] {
+             const Device device = a.device();
+             runtime(device.kind)
+                 .copy(to.raw(), device, a.raw(), device, bytes, Stream::current(device));
+           };
+           return run;
+         });
+  result.large = count > (1 << 20);
+  return result;
 }
 
 /// The tape's cost, which a compiled step has not.
@@ -35,7 +64,7 @@ BenchCase add_16_grad() {
                         [](const BenchSetup& setup) {
                           return repeat(
                               setup, [](const Tensor& a, const Tensor& b) { return add(a, b); },
-                              rand({16}).set_requires_grad(), rand({16}));
+                              operand(setup, {16}).set_requires_grad(), operand(setup, {16}));
                         });
   result.compiles = false;
   return result;
@@ -44,17 +73,19 @@ BenchCase add_16_grad() {
 BenchCase relu_16() {
   return op("relu-16", "relu of 16 elements", kNoProducts, [](const BenchSetup& setup) {
     return repeat(
-        setup, [](const Tensor& x) { return relu(x); }, rand({16}));
+        setup, [](const Tensor& x) { return relu(x); }, operand(setup, {16}));
   });
 }
 
 BenchCase square_matmul(int64_t n) {
-  return op(fmt::format("matmul-{}", n), fmt::format("({0}, {0}) x ({0}, {0}), f32", n),
-            2.0 * static_cast<double>(n * n * n), [n](const BenchSetup& setup) {
-              return repeat(
-                  setup, [](const Tensor& a, const Tensor& b) { return matmul(a, b); },
-                  rand({n, n}), rand({n, n}));
-            });
+  BenchCase result = op(fmt::format("matmul-{}", n), fmt::format("({0}, {0}) x ({0}, {0})", n),
+                        2.0 * static_cast<double>(n * n * n), [n](const BenchSetup& setup) {
+                          return repeat(
+                              setup, [](const Tensor& a, const Tensor& b) { return matmul(a, b); },
+                              operand(setup, {n, n}), operand(setup, {n, n}));
+                        });
+  result.large = n > 1024;
+  return result;
 }
 
 double conv_flops(int64_t channels, int64_t side) {
@@ -69,27 +100,29 @@ BenchCase conv(int64_t channels, int64_t side) {
               return repeat(
                   setup,
                   [](const Tensor& x, const Tensor& w) { return conv2d(x, w, {}, {.padding = 1}); },
-                  rand({4, channels, side, side}), rand({channels, channels, 3, 3}));
+                  operand(setup, {4, channels, side, side}),
+                  operand(setup, {channels, channels, 3, 3}));
             });
 }
 
 BenchCase conv_train() {
-  return op("conv-64x56x56-train", "the same with both gradients", 3 * conv_flops(64, 56),
-            [](const BenchSetup& setup) {
-              BenchSetup keeping = setup;
-              keeping.compile.keep_gradients = true;  // they are the result
-              return repeat(
-                  keeping,
-                  [x = rand({4, 64, 56, 56}).set_requires_grad(),
-                   w = rand({64, 64, 3, 3}).set_requires_grad()](const Tensor& g) mutable {
-                    x.zero_grad();
-                    w.zero_grad();
-                    Tensor y = conv2d(x, w, {}, {.padding = 1});
-                    y.backward(g);
-                    return y;
-                  },
-                  rand({4, 64, 56, 56}));
-            });
+  return op(
+      "conv-64x56x56-train", "the same with both gradients", 3 * conv_flops(64, 56),
+      [](const BenchSetup& setup) {
+        BenchSetup keeping = setup;
+        keeping.compile.keep_gradients = true;  // they are the result
+        return repeat(
+            keeping,
+            [x = operand(setup, {4, 64, 56, 56}).set_requires_grad(),
+             w = operand(setup, {64, 64, 3, 3}).set_requires_grad()](const Tensor& g) mutable {
+              x.zero_grad();
+              w.zero_grad();
+              Tensor y = conv2d(x, w, {}, {.padding = 1});
+              y.backward(g);
+              return y;
+            },
+            operand(setup, {4, 64, 56, 56}));
+      });
 }
 
 BenchCase softmax_rows(int64_t rows, int64_t columns) {
@@ -97,7 +130,8 @@ BenchCase softmax_rows(int64_t rows, int64_t columns) {
             fmt::format("softmax over the rows of ({}, {})", rows, columns), kNoProducts,
             [rows, columns](const BenchSetup& setup) {
               return repeat(
-                  setup, [](const Tensor& x) { return softmax(x, 1); }, rand({rows, columns}));
+                  setup, [](const Tensor& x) { return softmax(x, 1); },
+                  operand(setup, {rows, columns}));
             });
 }
 
@@ -110,7 +144,8 @@ BenchCase layer_norm_rows(int64_t rows, int64_t columns) {
                   [columns](const Tensor& x, const Tensor& w, const Tensor& b) {
                     return layer_norm(x, {columns}, w, b);
                   },
-                  rand({rows, columns}), rand({columns}), rand({columns}));
+                  operand(setup, {rows, columns}), operand(setup, {columns}),
+                  operand(setup, {columns}));
             });
 }
 
@@ -122,14 +157,14 @@ BenchCase chain(const std::string& size, int64_t count) {
                   [](const Tensor& a, const Tensor& b, const Tensor& c) {
                     return sigmoid(relu(a * b + c)) * a;
                   },
-                  rand({count}), rand({count}), rand({count}));
+                  operand(setup, {count}), operand(setup, {count}), operand(setup, {count}));
             });
 }
 
 BenchCase total() {
   return op("sum-1m", "sum of 1048576 elements", kNoProducts, [](const BenchSetup& setup) {
     return repeat(
-        setup, [](const Tensor& x) { return sum(x); }, rand({1 << 20}));
+        setup, [](const Tensor& x) { return sum(x); }, operand(setup, {1 << 20}));
   });
 }
 
@@ -139,9 +174,12 @@ std::vector<BenchCase> op_cases() {
   return {add_16(),
           add_16_grad(),
           relu_16(),
+          large_add("1m", 1 << 20),
+          large_add("64m", 1 << 26),
           square_matmul(32),
           square_matmul(256),
           square_matmul(1024),
+          square_matmul(8192),
           conv(8, 14),
           conv(64, 56),
           conv_train(),

@@ -2,6 +2,7 @@
 #include "cli/bench/steps.h"
 
 #include <brim/core/allocator.h>
+#include <brim/core/stream.h>
 #include <brim/core/threads.h>
 #include <brim/io/safetensors.h>
 #include <brim/version.h>
@@ -39,8 +40,10 @@ nlohmann::ordered_json run_steps(const BenchCase& bench, const BenchSetup& setup
         fmt::format("--save writes the weights of a network; {} has none", bench.name));
   const BenchRun run = bench.make(setup);
   run.step();
+  synchronize(setup.device);
   const double first = milliseconds_since_start();
   for (int64_t i = 1; i < steps; ++i) run.step();
+  synchronize(setup.device);
   if (!save.empty()) io::save_safetensors(save, run.network->state_dict());
 
   nlohmann::ordered_json json;
@@ -49,10 +52,11 @@ nlohmann::ordered_json run_steps(const BenchCase& bench, const BenchSetup& setup
   json["steps"] = steps;
   json["first_step_ms"] = first;
   json["peak_rss"] = peak_resident();
-  json["peak_memory"] = Allocator::of({}).stats().peak_live;
+  json["peak_memory"] = Allocator::of(setup.device).stats().peak_live;
   if (run.stats) json["compile"] = to_json(run.stats());
   json["threads"] = num_threads();
-  json["device"] = "cpu";
+  json["device"] = setup.device.str();
+  json["precision"] = setup.precision;
   json["version"] = BRIM_VERSION;
   return json;
 }

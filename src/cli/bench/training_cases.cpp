@@ -4,9 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include <brim/autograd/autocast.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/activation.h>
 #include <brim/nn/models.h>
@@ -14,6 +16,7 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/loss.h>
+#include <brim/optim/grad_scaler.h>
 #include <brim/optim/sgd.h>
 #include <brim/train/weights.h>
 
@@ -69,14 +72,23 @@ Batches read_batches(const std::string& path, const Data& data) {
 /// A network amid its training.
 class Training {
  public:
-  Training(Network net, Batches batches) : net_(std::move(net)), batches_(std::move(batches)) {}
+  Training(Network net, Batches batches, const BenchSetup& setup)
+      : net_(std::move(net)), batches_(std::move(batches)), autocast_(setup.dtype()) {
+    if (autocast_ == DType::f16) scaler_.emplace(setup.device);
+  }
 
   nn::Module& network() { return *net_; }
   Tensor step(const Tensor& x, const Tensor& y) {
     optimizer_.zero_grad();
-    Tensor loss = cross_entropy((*net_)(x), y);
-    loss.backward();
-    optimizer_.step();
+    Tensor loss = forward(x, y);
+    if (scaler_) {
+      scaler_->scale(loss).backward();
+      scaler_->step(optimizer_);
+      scaler_->update();
+    } else {
+      loss.backward();
+      optimizer_.step();
+    }
     return loss;
   }
   const std::pair<Tensor, Tensor>& next_batch() {
@@ -86,9 +98,16 @@ class Training {
   }
 
  private:
+  Tensor forward(const Tensor& x, const Tensor& y) {
+    const Autocast scope(autocast_);
+    return cross_entropy((*net_)(x), y);
+  }
+
   Network net_;
   optim::SGD optimizer_{net_->named_parameters(), {.lr = 0.001, .momentum = 0.9}};
   Batches batches_;
+  DType autocast_;
+  std::optional<optim::GradScaler> scaler_;
   size_t next_ = 0;
 };
 
@@ -96,9 +115,14 @@ BenchRun train(const BenchSetup& setup, const std::function<Network()>& make, co
   manual_seed(0);
   Network net = make();
   if (!setup.weights.empty()) train::load_weights(train::WeightsFile(setup.weights), *net);
-  auto run = std::make_shared<Training>(std::move(net), setup.batches.empty()
-                                                            ? random_batches(data)
-                                                            : read_batches(setup.batches, data));
+  net->to(setup.device);
+  Batches batches =
+      setup.batches.empty() ? random_batches(data) : read_batches(setup.batches, data);
+  for (auto& [x, y] : batches) {
+    x = x.to(setup.device);
+    y = y.to(setup.device);
+  }
+  auto run = std::make_shared<Training>(std::move(net), std::move(batches), setup);
   if (!setup.compiled) {
     const auto step = [run] {
       const auto& [x, y] = run->next_batch();
@@ -156,7 +180,7 @@ BenchCase mlp(const std::vector<int64_t>& widths, int64_t batch) {
 
 /// torchvision's network for 224x224 pictures of 1000 classes, or with a 3x3 stem for 32x32 ones of
 /// ten.
-BenchCase resnet18(int64_t side, int64_t batch, int64_t batches) {
+BenchCase resnet18(int64_t side, int64_t batch, int64_t batches, bool large = false) {
   const bool small = side == 32;
   const Data data{
       .sample = {3, side, side}, .batch = batch, .classes = small ? 10 : 1000, .batches = batches};
@@ -172,7 +196,8 @@ BenchCase resnet18(int64_t side, int64_t batch, int64_t batches) {
                 };
                 return train(setup, make, data);
               },
-          .trains = true};
+          .trains = true,
+          .large = large};
 }
 
 }  // namespace
@@ -185,7 +210,9 @@ std::vector<BenchCase> training_cases() {
           mlp({784, 512, 512, 10}, 32),
           mlp({784, 512, 512, 10}, 256),
           resnet18(32, 64, 4),
-          resnet18(224, 16, 4)};
+          resnet18(224, 16, 4),
+          resnet18(32, 512, 4, true),
+          resnet18(224, 128, 2, true)};
 }
 
 }  // namespace brim::cli

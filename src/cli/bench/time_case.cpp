@@ -1,0 +1,105 @@
+// See time_case.h.
+#include "cli/bench/time_case.h"
+
+#include <brim/core/stream.h>
+#include <brim/core/threads.h>
+#include <brim/diag/account.h>
+#include <brim/version.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "cli/bench/measure.h"
+#include "cli/report.h"
+
+namespace brim::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// What a device did during so many steps, queued without a pause.
+Json account_of(const BenchRun& run, Device device, int64_t steps) {
+  const diag::Accountant accountant({device});
+  for (int64_t i = 0; i < steps; ++i) run.step();
+  synchronize(device);
+  return to_json(accountant.read(device));
+}
+
+}  // namespace
+
+Json time_case(const BenchCase& bench, const BenchSetup& setup, int round_count, double seconds,
+               const std::optional<FmaPeak>& peak) {
+  const BenchRun run = bench.make(setup);
+  std::vector<Timing> rounds;
+  std::vector<double> copies, of_copy;  // bytes a second, and the step's as a part of them
+  int64_t steps = 0;
+  for (int i = 0; i < round_count; ++i) {
+    rounds.push_back(measure(run.step, seconds, setup.device));
+    steps += rounds.back().steps;
+    if (!run.copy) continue;
+    const double copy = run.copy_bytes / measure(run.copy, seconds, setup.device).median;
+    copies.push_back(copy);
+    of_copy.push_back(run.bytes / rounds.back().median / copy);
+  }
+  std::sort(rounds.begin(), rounds.end(),
+            [](const Timing& a, const Timing& b) { return a.median < b.median; });
+  const Timing& middle = rounds[rounds.size() / 2];
+  Json json = {{"case", bench.name},
+               {"mode", setup.compiled ? "compiled" : "eager"},
+               {"us_per_step", middle.median},
+               {"us_p10", middle.p10},
+               {"us_p90", middle.p90},
+               {"cpu_us_per_step", middle.cpu},
+               {"us_least_round", rounds.front().median},
+               {"us_largest_round", rounds.back().median},
+               {"steps", steps},
+               {"rounds", round_count}};
+  if (bench.flops > 0) {
+    json["flops"] = bench.flops;
+    json["gflops"] = bench.flops / middle.median * 1e-3;
+  }
+  if (bench.flops > 0 && peak) {
+    json["peak_gflops"] = peak->all_threads;
+    json["share_of_peak"] = bench.flops / middle.median * 1e-3 / peak->all_threads;
+  }
+  if (run.copy) {
+    json["gb_per_s"] = run.bytes / middle.median * 1e-3;
+    json["copy_gb_per_s"] = median(copies) * 1e-3;
+    json["share_of_copy"] = median(of_copy);
+  }
+  if (run.stats) json["compile"] = to_json(run.stats());
+  if (!setup.device.is_cpu())
+    json["account"] = account_of(run, setup.device, std::max<int64_t>(1, steps / round_count));
+  json["threads"] = num_threads();
+  json["device"] = setup.device.str();
+  json["precision"] = setup.precision;
+  json["version"] = BRIM_VERSION;
+  return json;
+}
+
+void print_timing_head() {
+  fmt::print("{:<24}{:>12}{:>12}{:>12}{:>12}{:>10}{:>10}\n", "case", "us/step", "p10", "p90",
+             "CPU us", "GFLOP/s", "of peak");
+}
+
+void print_timing(const Json& r) {
+  const auto number = [&](const char* key) { return r[key].get<double>(); };
+  fmt::print("{:<24}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}", r["case"].get<std::string>(),
+             number("us_per_step"), number("us_p10"), number("us_p90"), number("cpu_us_per_step"));
+  if (r.contains("gflops")) fmt::print("{:>10.1f}", number("gflops"));
+  if (r.contains("share_of_peak")) fmt::print("{:>8.1f} %", 100 * number("share_of_peak"));
+  if (r.contains("gb_per_s"))
+    fmt::print("  {:.1f} GB/s, {:.1f} % of a copy's {:.1f}", number("gb_per_s"),
+               100 * number("share_of_copy"), number("copy_gb_per_s"));
+  fmt::print("\n");
+  std::fflush(stdout);
+}
+
+}  // namespace brim::cli
