@@ -1,7 +1,9 @@
 // Unscaling gradients and moving the loss scale: what is decided stays on the device.
 #include "backend/loss_scale.h"
 
-#include "backend/cuda/elementwise.cuh"
+#include <vector>
+
+#include "backend/cuda/list.cuh"
 
 namespace brim::cuda {
 namespace {
@@ -9,19 +11,43 @@ namespace {
 /// x / scale. Every thread that meets an infinity or NaN writes the same 1.
 template <class T>
 struct Unscale {
-  const float* scale;
+  T factor;
   float* found_inf;
+  __device__ bool does_nothing() const { return false; }
   __device__ T operator()(T x) const {
     if (!(x - x == T(0))) *found_inf = 1;
-    return x * static_cast<T>(1.0 / static_cast<double>(*scale));
+    return x * factor;
   }
+};
+template <class T>
+struct MakeUnscale {
+  const float* scale;
+  float* found_inf;
+  __device__ Unscale<T> operator()() const {
+    return {static_cast<T>(1.0 / static_cast<double>(*scale)), found_inf};
+  }
+};
+/// The same for one tensor of any strides.
+template <class T>
+struct UnscaleOne {
+  MakeUnscale<T> make;
+  __device__ T operator()(T x) const { return make()(x); }
 };
 
 template <class T>
 void unscale(const Context& context, std::span<Tensor> grads, const Tensor& scale,
              Tensor& found_inf) {
-  const Unscale<T> f{data<const float>(scale), data<float>(found_inf)};
-  for (Tensor& g : grads) elementwise<T, T>(context, f, g, g);
+  const MakeUnscale<T> make{data<const float>(scale), data<float>(found_inf)};
+  std::vector<Tensor> dense;
+  for (Tensor& g : grads) {
+    if (g.is_contiguous() || g.is_contiguous(MemoryFormat::nhwc))
+      dense.push_back(g);
+    else
+      elementwise<T, T>(context, UnscaleOne<T>{make}, g, g);
+  }
+  in_lists<T>(dense, [&](const List<T>& list, int64_t) {
+    launch(context, &list_kernel<T, MakeUnscale<T>>, grid_of(list), list, make);
+  });
 }
 
 __global__ void update_kernel(const float* found_inf, float* scale, int32_t* good_steps,

@@ -1,0 +1,70 @@
+// Work on lists of tensors, such as all gradients of a network: many of them in a launch. The
+// addresses are an argument of the kernel.
+#pragma once
+
+#include "backend/cuda/elementwise.cuh"
+
+namespace brim::cuda {
+
+constexpr int64_t kRun = 8192;  // elements of a tensor that a block takes
+constexpr int kRunThreads = 256;
+constexpr int kListed = 64;  // tensors in a launch
+
+/// Some tensors, cut into runs, one block each.
+template <class T>
+struct List {
+  T* data[kListed] = {};
+  int64_t numel[kListed] = {};
+  int64_t end[kListed] = {};  // runs of this tensor and of those before it
+  int count = 0;
+
+  int64_t runs() const { return count > 0 ? end[count - 1] : 0; }
+  bool add(T* values, int64_t n) {
+    data[count] = values;
+    numel[count] = n;
+    end[count] = runs() + (n + kRun - 1) / kRun;
+    ++count;
+    return count == kListed;
+  }
+
+  /// Calls f(values, n) for this thread's block's run.
+  template <class F>
+  __device__ void run(int64_t block, const F& f) const {
+    int i = 0;
+    while (end[i] <= block) ++i;
+    const int64_t first = (block - (i > 0 ? end[i - 1] : 0)) * kRun, left = numel[i] - first;
+    f(data[i] + first, left < kRun ? left : kRun);
+  }
+};
+
+/// Calls body(list, runs in earlier lists) until all tensors that hold something had their turn.
+template <class T, class Tensors, class Body>
+void in_lists(const Tensors& tensors, const Body& body) {
+  List<T> list;
+  int64_t before = 0;
+  const auto flush = [&] {
+    if (list.runs() > 0) body(list, before);
+    before += list.runs();
+    list = {};
+  };
+  for (const Tensor& t : tensors)
+    if (t.numel() > 0 && list.add(data<T>(t), t.numel())) flush();
+  flush();
+}
+
+template <class T>
+Grid grid_of(const List<T>& list) {
+  return {dim3(static_cast<unsigned>(list.runs())), dim3(kRunThreads), 1024};
+}
+
+/// x = f(x) for all elements of the list, unless that changes nothing; each thread makes its f.
+template <class T, class Make>
+__global__ void list_kernel(List<T> list, Make make) {
+  const auto f = make();
+  if (f.does_nothing()) return;
+  list.run(blockIdx.x, [&](T* x, int64_t n) {
+    for (int64_t i = threadIdx.x; i < n; i += blockDim.x) x[i] = narrow<T>(f(widen(x[i])));
+  });
+}
+
+}  // namespace brim::cuda
