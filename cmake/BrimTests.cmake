@@ -57,6 +57,10 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
     brim_add_test(contract_cuda_emulated ${BRIM_PYTHON} tests/backend/cuda_contract.py $<TARGET_FILE:contract_test>)
     set_property(TEST contract_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   endif()
+  if(BRIM_PYTHON AND NOT BRIM_SANITIZE)
+    brim_add_test(contract_cuda_backwards ${BRIM_PYTHON} tests/backend/cuda_contract.py $<TARGET_FILE:contract_test>)
+    set_property(TEST contract_cuda_backwards APPEND PROPERTY ENVIRONMENT ${emulated} BRIM_EMULATED_BACKWARDS=1)
+  endif()
 endif()
 
 # One binary serves machines with and without CUDA.

@@ -34,6 +34,13 @@ namespace context = boost::context;
 
 constexpr size_t kStackBytes = size_t{256} << 10;
 
+/// BRIM_EMULATED_BACKWARDS: blocks and threads run in the opposite order. What they compute must
+/// not depend on it.
+bool backwards() {
+  static const bool result = std::getenv("BRIM_EMULATED_BACKWARDS") != nullptr;
+  return result;
+}
+
 /// Opens when `expected` threads have arrived.
 struct Barrier {
   int expected = 0, arrived = 0;
@@ -114,7 +121,7 @@ class Block {
   void run() {
     for (auto& fiber : fibers_) start(*fiber);
     // Backwards every other time: what depends on the order of threads has no barrier it needs.
-    bool forward = true;
+    bool forward = !backwards();
     for (bool moved = true; moved; forward = !forward) {
       moved = false;
       for (size_t i = 0; i < fibers_.size(); ++i) {
@@ -210,30 +217,30 @@ Block& running_block() {
   return *block;
 }
 
+/// Calls f with each place in `size`.
 template <class F>
-void for_each_block(dim3 blocks, dim3 threads, const F& run) {
-  Position at{.threads = threads, .blocks = blocks};
-  for (at.block.z = 0; at.block.z < blocks.z; ++at.block.z)
-    for (at.block.y = 0; at.block.y < blocks.y; ++at.block.y)
-      for (at.block.x = 0; at.block.x < blocks.x; ++at.block.x) run(at);
+void for_each(dim3 size, const F& f) {
+  const bool back = backwards();
+  const auto at = [back](unsigned i, unsigned n) { return back ? n - 1 - i : i; };
+  for (unsigned z = 0; z < size.z; ++z)
+    for (unsigned y = 0; y < size.y; ++y)
+      for (unsigned x = 0; x < size.x; ++x) f(uint3{at(x, size.x), at(y, size.y), at(z, size.z)});
 }
 
 }  // namespace
 
 void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body) {
-  for_each_block(blocks, threads, [&](Position at) {
-    for (at.thread.z = 0; at.thread.z < threads.z; ++at.thread.z)
-      for (at.thread.y = 0; at.thread.y < threads.y; ++at.thread.y)
-        for (at.thread.x = 0; at.thread.x < threads.x; ++at.thread.x) {
-          position = at;
-          body();
-        }
+  for_each(blocks, [&](uint3 in_grid) {
+    for_each(threads, [&](uint3 in_block) {
+      position = {in_block, in_grid, threads, blocks};
+      body();
+    });
   });
 }
 
 void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body) {
-  for_each_block(blocks, threads, [&](const Position& at) {
-    Block current(at, body, shared_bytes);
+  for_each(blocks, [&](uint3 in_grid) {
+    Block current({{}, in_grid, threads, blocks}, body, shared_bytes);
     block = &current;
     try {
       current.run();
