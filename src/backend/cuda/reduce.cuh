@@ -1,10 +1,11 @@
 // Reductions over any dimensions of a strided tensor. An operation is a struct of
 //
-//   using Lane, Total;                       what a thread gathers a few elements in, and all of
-//   them Lane init(); Total start();              of nothing void step(Lane&, at, i, result); adds
-//   element i of the reduced space, at offset `at` Total widen(const Lane&); Total combine(Total,
-//   Total);             associative but for rounding void finish(result, Total); writes result
-//   number `result`, in row-major order
+// - Lane, Total: what a thread gathers a few elements in, and what all of them come to;
+// - init() -> Lane, start() -> Total: of nothing;
+// - step(Lane&, at, i, result): adds element i of the reduced space, which lies at offset `at`;
+// - widen(Lane) -> Total;
+// - combine(Total, Total) -> Total: associative but for rounding;
+// - finish(result, Total): writes result number `result`, in row-major order.
 //
 // Long rows take a block for each result, short ones a warp or less; where neighbouring results lie
 // closer together than a result's elements, neighbouring threads work on neighbouring results. Few
