@@ -220,8 +220,10 @@ void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
     }
     const Rule r = rule(g, step);
     if (&r.kernel != kernel) return false;
-    *l.option<formula::StepParams>() = r.params;
-    l.option<formula::StepParams>()->step = static_cast<double>(step);
+    formula::StepParams& params = *l.option<formula::StepParams>();
+    params = r.params;
+    // Where no step is skipped nobody reads it, and numbers that stay are not sent to the device.
+    if (seen.front().skipped) params.step = static_cast<double>(step);
     return true;
   };
   launch.commit = [this, g, members = b.members] {

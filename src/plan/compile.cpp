@@ -140,25 +140,34 @@ struct Compiler::State {
     return plan;
   }
 
-  std::span<const Tensor> run_eagerly(std::span<const Tensor> inputs, const Step& step) {
-    ++stats.eager_steps;
-    eager_results = step(inputs);
-    for (Tensor& t : eager_results) t = t.detach();
+  std::span<const Tensor> run_eagerly(std::span<const Tensor> inputs, const Step& step, int count,
+                                      const std::function<void()>& after_each) {
+    for (int i = 0; i < count; ++i) {
+      ++stats.eager_steps;
+      eager_results = step(inputs);
+      for (Tensor& t : eager_results) t = t.detach();
+      if (after_each) after_each();
+    }
     return eager_results;
   }
 
-  std::span<const Tensor> replay(std::span<const Tensor> inputs, const Step& step) {
+  /// Up to `count` steps by the plan that fits now.
+  Plan::Repeated replay(std::span<const Tensor> inputs, const Step& step, int count,
+                        const std::function<void()>& after_each) {
     Plan& plan = plan_for(inputs, step);
     const bool dense = std::all_of(inputs.begin(), inputs.end(),
                                    [](const Tensor& t) { return t.is_contiguous(); });
-    ++stats.replays;
-    if (dense && !plan.writes_into(inputs)) return plan.replay(inputs);
-    std::vector<Tensor> copies;
-    for (const Tensor& t : inputs) {
-      copies.push_back(Tensor::empty(t.shape(), t.dtype(), t.device()));
-      ops::copy_elements(t.detach(), copies.back());
-    }
-    return plan.replay(copies);
+    const Plan::Repeated done = [&] {
+      if (dense && !plan.writes_into(inputs)) return plan.replay(inputs, count, after_each);
+      std::vector<Tensor> copies;
+      for (const Tensor& t : inputs) {
+        copies.push_back(Tensor::empty(t.shape(), t.dtype(), t.device()));
+        ops::copy_elements(t.detach(), copies.back());
+      }
+      return plan.replay(copies, count, after_each);
+    }();
+    stats.replays += done.steps;
+    return done;
   }
 
   CompileOptions options;
@@ -174,19 +183,26 @@ Compiler::~Compiler() = default;
 Compiler::Compiler(Compiler&&) noexcept = default;
 Compiler& Compiler::operator=(Compiler&&) noexcept = default;
 
-std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step& step) {
+std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step& step, int count,
+                                      const std::function<void()>& after_each) {
   State& s = *state_;
+  BRIM_CHECK(count >= 1, ValueError, "[compile] repeat() of {} steps; use 1 or more", count);
   // Inside another compiled step this one is a part of it; anomalies are looked for op by op.
   if (recording || backend::anomaly_mode || !s.stats.fell_back.empty())
-    return s.run_eagerly(inputs, step);
+    return s.run_eagerly(inputs, step, count, after_each);
   check_inputs(inputs);
-  if (!s.options.fall_back) return s.replay(inputs, step);
-  try {
-    return s.replay(inputs, step);
-  } catch (const CompileError& error) {
-    s.stats.fell_back = error.what();
-    s.warn(s.stats.fell_back + "; the step runs eagerly");
-    return s.run_eagerly(inputs, step);
+  while (true) {
+    Plan::Repeated done;
+    try {
+      done = s.replay(inputs, step, count, after_each);
+    } catch (const CompileError& error) {
+      if (!s.options.fall_back) throw;
+      s.stats.fell_back = error.what();
+      s.warn(s.stats.fell_back + "; the step runs eagerly");
+      return s.run_eagerly(inputs, step, count, after_each);
+    }
+    count -= done.steps;
+    if (count == 0) return done.results;
   }
 }
 
@@ -197,6 +213,14 @@ std::string Compiler::explain() const {
   return s.entries.back().plan->explain();
 }
 
-CompileStats Compiler::stats() const { return state_->stats; }
+CompileStats Compiler::stats() const {
+  CompileStats stats = state_->stats;
+  for (const State::Entry& e : state_->entries) {
+    const RepeatedStats launched = e.plan->launched();
+    stats.graph_replays += launched.replayed;
+    stats.graph_nodes = launched.nodes;
+  }
+  return stats;
+}
 
 }  // namespace brim::plan

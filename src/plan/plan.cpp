@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <type_traits>
 
 #include <brim/autograd/autograd.h>
 
@@ -71,9 +70,11 @@ Plan::Plan(Recording recording, const PassSelection& passes)
         written_.push_back(s);
     }
   }
+  list_numbers();
 }
 
 void Plan::allocate(bool share) {
+  home_ = Stream::current(program_.device);
   memory_ = plan_memory(program_, share);
   if (memory_.bytes > 0) {
     arena_ = Storage::allocate(memory_.bytes, program_.device);
@@ -156,29 +157,30 @@ void Plan::renew_results() {
     if (t.defined() && t.impl()->autograd) t = over(t, t.storage());
 }
 
-/// Addresses and numbers that the launches of this replay are made with. Everything else is as it
-/// was when the plan was made.
+/// Addresses that the launches of this replay are made with. Everything else but the numbers is as
+/// it was when the plan was made.
 void Plan::sign(std::span<const Tensor> inputs) {
   signature_.clear();
-  const auto add = [&](const auto& value) {
-    static_assert(std::is_trivially_copyable_v<std::decay_t<decltype(value)>>);
-    uint64_t words[(sizeof(value) + 7) / 8] = {};
-    std::memcpy(words, &value, sizeof(value));
-    signature_.insert(signature_.end(), std::begin(words), std::end(words));
+  const auto add = [&](const void* address) {
+    signature_.push_back(reinterpret_cast<uintptr_t>(address));
   };
   for (const Tensor& t : inputs) add(t.raw());
   for (const Result& r : result_storages_) add(r.memory->data());
   add(scratch_memory_ ? scratch_memory_->data() : nullptr);
-  for (Launch* launch : drawing_) {
-    const RandomKey key = *launch->option<RandomKey>();
-    add(key.seed);
-    add(key.offset);
-  }
-  for (Launch* launch : refreshed_)
-    if (const auto* params = launch->option<formula::StepParams>()) add(*params);
 }
 
-std::span<const Tensor> Plan::replay(std::span<const Tensor> inputs) {
+/// Where the launches keep what changes from step to step.
+void Plan::list_numbers() {
+  const auto add = [&](const auto* option, const Launch& launch) {
+    static_assert(sizeof(*option) % sizeof(uint64_t) == 0);
+    numbers_.push_back({option, sizeof(*option) / sizeof(uint64_t), launch.name()});
+  };
+  for (Launch* launch : drawing_) add(launch->option<RandomKey>(), *launch);
+  for (Launch* launch : refreshed_)
+    if (const auto* params = launch->option<formula::StepParams>()) add(params, *launch);
+}
+
+void Plan::draw_keys() {
   for (const Program::Draws& d : program_.draws) {
     const RandomKey base = d.generator->state();
     for (Launch* launch : drawing_)
@@ -186,6 +188,68 @@ std::span<const Tensor> Plan::replay(std::span<const Tensor> inputs) {
         *launch->option<RandomKey>() = {base.seed, base.offset + launch->draw->index};
     d.generator->set_state({base.seed, base.offset + d.count});
   }
+}
+
+void Plan::take_numbers() {
+  for (const RepeatedWork::Number& n : numbers_) {
+    const size_t at = values_.size();
+    values_.resize(at + n.words);
+    std::memcpy(&values_[at], n.argument, n.words * sizeof(uint64_t));
+  }
+}
+
+bool Plan::queue(int step, const Context& context) {
+  size_t words = 0;
+  for (const RepeatedWork::Number& n : numbers_) words += n.words;
+  const uint64_t* from = values_.data() + static_cast<size_t>(step) * words;
+  for (const RepeatedWork::Number& n : numbers_) {
+    std::memcpy(const_cast<void*>(n.argument), from, n.words * sizeof(uint64_t));
+    from += n.words;
+  }
+  for (const auto& launch : program_.launches) launch->run(context);
+  return scratch_.most() <= scratch_.bytes();
+}
+
+/// The arena is one, and goes back to the allocator on the stream it was made on: others wait for
+/// that stream before they use it, and it waits for them.
+void Plan::enter(const Stream& stream) {
+  if (stream == home_) return;
+  Event before;
+  before.record(home_);
+  before.wait(stream);
+}
+void Plan::leave(const Stream& stream) {
+  if (stream == home_) return;
+  Event after;
+  after.record(stream);
+  after.wait(home_);
+}
+
+/// What the host does after each step.
+void Plan::count_step() {
+  for (Launch* launch : committed_) launch->commit();
+  for (const LeafGradient& g : gradients_)
+    if (g.leaf->autograd && !g.leaf->autograd->grad.is_same(g.after))
+      g.leaf->autograd->grad = g.after;
+}
+
+/// What it does after the last one that was queued.
+void Plan::finish() {
+  // What others see stays theirs; the caller gets a copy.
+  const NoGrad guard;
+  for (size_t i = 0; i < results_.size(); ++i)
+    if (program_.role(*program_.outputs[i].storage()) == Role::kept)
+      results_[i] = program_.outputs[i].clone();
+  for (const Ref<Storage>& s : written_) s->bump_version();
+  if (scratch_.most() > scratch_.bytes()) {
+    const StreamGuard home(home_);
+    scratch_memory_ = Storage::allocate(scratch_.most(), program_.device);
+    scratch_.rebind(scratch_memory_->data(), scratch_memory_->bytes());
+  }
+}
+
+Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,
+                            const std::function<void()>& after_each) {
   for (size_t i = 0; i < inputs.size(); ++i) program_.inputs[i].storage()->rebind(inputs[i].raw());
   renew_results();
   for (size_t i = 0; i < results_.size(); ++i)
@@ -194,27 +258,37 @@ std::span<const Tensor> Plan::replay(std::span<const Tensor> inputs) {
         const Tensor& t = program_.outputs[i];
         results_[i] = inputs[k].alias(t.shape(), t.strides(), inputs[k].offset() + t.offset());
       }
+  values_.clear();
+  int taken = 0;  // steps whose numbers are known
+  while (true) {
+    draw_keys();
+    take_numbers();
+    if (++taken == steps) break;
+    count_step();
+    after_each();
+    if (prepare() != Fit::fits) break;
+  }
   const Context context{Stream::current(program_.device), &scratch_};
   sign(inputs);
-  runtime(program_.device.kind).launch_as_one(context.stream, signature_, graphs_, [&] {
-    for (const auto& launch : program_.launches) launch->run(context);
-  });
-  for (Launch* launch : committed_) launch->commit();
-  // What others see stays theirs; the caller gets a copy.
-  const NoGrad guard;
-  for (size_t i = 0; i < results_.size(); ++i)
-    if (program_.role(*program_.outputs[i].storage()) == Role::kept)
-      results_[i] = program_.outputs[i].clone();
-  for (const Ref<Storage>& s : written_) s->bump_version();
-  for (const LeafGradient& g : gradients_)
-    if (g.leaf->autograd && !g.leaf->autograd->grad.is_same(g.after))
-      g.leaf->autograd->grad = g.after;
-  if (scratch_.most() > scratch_.bytes()) {
-    scratch_memory_ = Storage::allocate(scratch_.most(), program_.device);
-    scratch_.rebind(scratch_memory_->data(), scratch_memory_->bytes());
+  enter(context.stream);
+  runtime(program_.device.kind)
+      .launch_as_one(context.stream,
+                     {.signature = signature_,
+                      .numbers = numbers_,
+                      .values = values_,
+                      .steps = taken,
+                      .queue = [&](int step) { return queue(step, context); }},
+                     graphs_);
+  leave(context.stream);
+  if (taken == steps) {
+    count_step();
+    if (after_each) after_each();
   }
-  return results_;
+  finish();
+  return {results_, taken};
 }
+
+RepeatedStats Plan::launched() const { return runtime(program_.device.kind).repeated(graphs_); }
 
 std::string Plan::explain() const {
   std::string text = "passes\n";
@@ -226,6 +300,12 @@ std::string Plan::explain() const {
       "at the peak of the eager step\n",
       memory_.blocks.size(), memory_.in_place, readable(memory_.bytes), readable(memory_.largest),
       readable(memory_.separate), readable(static_cast<size_t>(program_.eager_peak)));
+  if (const RepeatedStats r = launched(); r.queued + r.replayed > 0)
+    text += fmt::format(
+        "device\n  {} graphs, {} nodes a step; replayed {} times, {} of them with new numbers; "
+        "queued launch by launch {} times{}{}\n",
+        r.graphs, r.nodes, r.replayed, r.renewed, r.queued, r.why_not.empty() ? "" : ": ",
+        r.why_not);
   text += fmt::format("launches ({} recorded)\n", program_.recorded_launches);
   for (size_t i = 0; i < program_.launches.size(); ++i) {
     const Launch& l = *program_.launches[i];

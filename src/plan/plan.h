@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/runtime.h"
 #include "core/scratch_stack.h"
 #include "plan/memory.h"
 #include "plan/pass.h"
@@ -32,16 +34,36 @@ class Plan {
   bool writes_into(std::span<const Tensor> inputs) const;
   /// One step, after prepare(). `inputs`: row-major, of the recorded shapes. The results stay valid
   /// until the next call, and longer in the hands of others.
-  std::span<const Tensor> replay(std::span<const Tensor> inputs);
+  std::span<const Tensor> replay(std::span<const Tensor> inputs) {
+    return replay(inputs, 1, {}).results;
+  }
+  struct Repeated {
+    std::span<const Tensor> results;  // of the last step
+    int steps;
+  };
+  /// Up to `steps` of them, queued as one, all with the same inputs: fewer where the plan no longer
+  /// fits. `after_each` is called on the host when the numbers of a step are taken.
+  Repeated replay(std::span<const Tensor> inputs, int steps,
+                  const std::function<void()>& after_each);
 
   const Program& program() const { return program_; }
   const MemoryPlan& memory() const { return memory_; }
+  /// What the device's backend made of it.
+  RepeatedStats launched() const;
   std::string explain() const;
 
  private:
   void allocate(bool share);
   void renew_results();
   void sign(std::span<const Tensor> inputs);
+  void list_numbers();
+  void draw_keys();
+  void take_numbers();
+  bool queue(int step, const Context& context);
+  void enter(const Stream& stream);
+  void leave(const Stream& stream);
+  void count_step();
+  void finish();
 
   Program program_;
   std::vector<LeafGradient> gradients_;
@@ -54,8 +76,11 @@ class Plan {
   std::vector<Launch*> refreshed_, committed_, drawing_;
   ScratchStack scratch_;
   Ref<Storage> scratch_memory_;
-  std::vector<uint64_t> signature_;  // what may differ from replay to replay
-  std::shared_ptr<void> graphs_;     // the backend's
+  Stream home_;                                // where the plan's memory is given back
+  std::vector<uint64_t> signature_;            // addresses that may differ from replay to replay
+  std::vector<RepeatedWork::Number> numbers_;  // that differ from step to step
+  std::vector<uint64_t> values_;               // of these, step after step
+  std::shared_ptr<void> graphs_;               // the backend's
   std::vector<Tensor> results_;
   struct Result {  // a storage behind some of the results
     Ref<Storage> storage, memory;

@@ -4,6 +4,7 @@
 
 #include <brim/brim.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -17,13 +18,22 @@ class CudaGraph : public testing::Test {
   void SetUp() override {
     if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
   }
-  /// Queues y = x, or replays it.
+  /// Queues `work` on the default stream, or replays it.
+  void run(const std::vector<uint64_t>& signature, const std::function<bool(int)>& work,
+           int steps = 1) {
+    runtime(DeviceKind::cuda)
+        .launch_as_one(Stream::current(Device::cuda()),
+                       {.signature = signature, .steps = steps, .queue = work}, kept_);
+  }
+  /// y = x.
   void run(const Tensor& x, Tensor& y, const std::vector<uint64_t>& signature) {
-    runtime(DeviceKind::cuda).launch_as_one(Stream::current(x.device()), signature, kept_, [&] {
+    run(signature, [&](int) {
       ++queued_;
       y.copy_(x);
+      return true;
     });
   }
+  RepeatedStats stats() const { return runtime(DeviceKind::cuda).repeated(kept_); }
   static void set(Tensor& x, float value) {
     x.copy_(full({4}, value).to(x.device()));
     synchronize(x.device());
@@ -43,6 +53,10 @@ TEST_F(CudaGraph, IsReplayedOnNewData) {
     EXPECT_EQ(values(y), std::vector<float>(4, static_cast<float>(i))) << i;
   }
   EXPECT_EQ(queued_, 3);  // twice as it is, once to capture it
+  EXPECT_EQ(stats().replayed, 6);
+  EXPECT_EQ(stats().queued, 2);
+  EXPECT_EQ(stats().graphs, 1);
+  EXPECT_EQ(stats().nodes, 1);
 }
 
 TEST_F(CudaGraph, EachSignatureHasItsOwn) {
@@ -59,6 +73,7 @@ TEST_F(CudaGraph, SignaturesThatNeverComeBackAreQueued) {
   Tensor x = ones({4}, {.device = Device::cuda()}), y = zeros({4}, {.device = Device::cuda()});
   for (uint64_t i = 0; i < 40; ++i) run(x, y, {i});
   EXPECT_EQ(queued_, 40);
+  EXPECT_EQ(stats().graphs, 0);
   EXPECT_EQ(values(y), std::vector<float>(4, 1.0f));
 }
 
@@ -67,13 +82,66 @@ TEST_F(CudaGraph, WorkThatCannotBeCapturedIsQueuedWithAWarning) {
   Tensor x = ones({4}, {.device = device});
   testing::internal::CaptureStderr();
   for (int i = 0; i < 4; ++i)
-    runtime(DeviceKind::cuda).launch_as_one(Stream::current(device), {}, kept_, [&] {
+    run({}, [&](int) {
       ++queued_;
       synchronize(device);
+      return true;
     });
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_NE(warning.find("is not captured as a graph"), std::string::npos) << warning;
   EXPECT_EQ(queued_, 5);  // the capture that failed counts too
+  EXPECT_NE(stats().why_not, "");
+}
+
+TEST_F(CudaGraph, WorkInMemoryThatIsNotItsOwnIsQueued) {
+  Tensor x = ones({4}, {.device = Device::cuda()}), y = zeros({4}, {.device = Device::cuda()});
+  for (int i = 0; i < 6; ++i)
+    run({}, [&](int) {
+      ++queued_;
+      y.add_(x);
+      return i >= 4;
+    });
+  EXPECT_EQ(values(y), std::vector<float>(4, 6.0f));
+  EXPECT_EQ(stats().replayed, 2);
+  EXPECT_EQ(queued_, 7);  // two captures were thrown away, one was kept
+}
+
+TEST_F(CudaGraph, HoldsSeveralSteps) {
+  const Device device = Device::cuda();
+  Tensor x = ones({4}, {.device = device}), y = zeros({4}, {.device = device});
+  for (int i = 0; i < 5; ++i)
+    run(
+        {},
+        [&](int step) {
+          y.mul_(step == 0 ? 0.0 : 2.0);
+          y.add_(x);
+          return true;
+        },
+        3);
+  EXPECT_EQ(values(y), std::vector<float>(4, 7.0f));  // ((1) 2 + 1) 2 + 1
+  EXPECT_EQ(stats().replayed, 3);
+  EXPECT_EQ(stats().nodes, 2);
+}
+
+TEST_F(CudaGraph, NumbersThatNoKernelReadsFromTheDeviceAreConstants) {
+  Tensor y = zeros({4}, {.device = Device::cuda()});
+  const RepeatedWork::Number number{&queued_, 1, "fill"};
+  for (const uint64_t value : {1, 1, 1, 1, 1, 2, 2, 2}) {
+    runtime(DeviceKind::cuda)
+        .launch_as_one(Stream::current(y.device()),
+                       {.numbers = {&number, 1},
+                        .values = {&value, 1},
+                        .queue =
+                            [&](int) {
+                              y.fill_(static_cast<double>(value));
+                              return true;
+                            }},
+                       kept_);
+    EXPECT_EQ(values(y), std::vector<float>(4, static_cast<float>(value)));
+  }
+  EXPECT_EQ(stats().graphs, 2);
+  EXPECT_EQ(stats().renewed, 0);
+  EXPECT_NE(stats().why_not.find("fill"), std::string::npos);
 }
 
 TEST_F(CudaGraph, ACompiledStepRunsOnIt) {

@@ -58,6 +58,9 @@ struct CompileStats {
   double compile_ms = 0;    ///< spent on recording and passes
   int64_t recorded_launches = 0, launches = 0;  ///< of the newest plan, before and after passes
   int64_t eager_bytes = 0, arena_bytes = 0;     ///< its temporaries' peak, eagerly and in the arena
+  /// Launches of a CUDA graph, and kernels, copies and fills in a step of the newest plan's one: of
+  /// the plans that are kept; 0 on other devices.
+  int64_t graph_replays = 0, graph_nodes = 0;
 };
 
 namespace plan {
@@ -75,8 +78,11 @@ class Compiler {
   Compiler(Compiler&&) noexcept;
   Compiler& operator=(Compiler&&) noexcept;
 
-  /// The results stay valid until the next call. `step` is called when a plan is to be made.
-  std::span<const Tensor> run(std::span<const Tensor> inputs, const Step& step);
+  /// Runs it `count` times, and `after_each` (may be empty if count is 1) on the host after each.
+  /// The results, of the last one, stay valid until the next call. `step` is called when a plan is
+  /// to be made.
+  std::span<const Tensor> run(std::span<const Tensor> inputs, const Step& step, int count = 1,
+                              const std::function<void()>& after_each = {});
   std::string explain() const;
   CompileStats stats() const;
 
@@ -99,18 +105,19 @@ class CompiledStep {
   template <class... Inputs>
   requires(std::is_convertible_v<const Inputs&, const Tensor&>&&...) auto operator()(
       const Inputs&... inputs) {
-    using Result = std::invoke_result_t<F&, decltype(static_cast<const Tensor&>(inputs))...>;
-    constexpr size_t kCount = sizeof...(Inputs);
-    const std::array<Tensor, kCount> list{inputs...};
-    // A pointer's worth of capture, so that std::function does not allocate.
-    const auto step = [f = step_.get()](std::span<const Tensor> t) {
-      return call<Result>(*f, t, std::make_index_sequence<kCount>());
-    };
-    const std::span<const Tensor> results = compiler_.run(list, step);
-    if constexpr (std::is_same_v<Result, Tensor>)
-      return Tensor(results[0]);
-    else if constexpr (!std::is_void_v<Result>)
-      return std::vector<Tensor>(results.begin(), results.end());
+    return run(1, {}, inputs...);
+  }
+
+  /// Runs the step `count` times on the same inputs, as one launch where the device takes them so
+  /// (one CUDA graph): for steps that find their data themselves, on the device. `after_each` is
+  /// called on the host after each step, where learning rates may be changed for the next; it may
+  /// not touch tensors, the steps have not run yet. Returns what the last step returned: results
+  /// of the others are overwritten, so keep sums in tensors that the step writes.
+  template <class... Inputs>
+  requires(std::is_convertible_v<const Inputs&, const Tensor&>&&...) auto repeat(
+      int count, const std::function<void()>& after_each, const Inputs&... inputs) {
+    return run(
+        count, after_each ? after_each : [] {}, inputs...);
   }
 
   /// What each pass did to the newest plan, its launches and its memory.
@@ -118,6 +125,22 @@ class CompiledStep {
   CompileStats stats() const { return compiler_.stats(); }
 
  private:
+  template <class... Inputs>
+  auto run(int count, const std::function<void()>& after_each, const Inputs&... inputs) {
+    using Result = std::invoke_result_t<F&, decltype(static_cast<const Tensor&>(inputs))...>;
+    constexpr size_t kCount = sizeof...(Inputs);
+    const std::array<Tensor, kCount> list{inputs...};
+    // A pointer's worth of capture, so that std::function does not allocate.
+    const auto step = [f = step_.get()](std::span<const Tensor> t) {
+      return call<Result>(*f, t, std::make_index_sequence<kCount>());
+    };
+    const std::span<const Tensor> results = compiler_.run(list, step, count, after_each);
+    if constexpr (std::is_same_v<Result, Tensor>)
+      return Tensor(results[0]);
+    else if constexpr (!std::is_void_v<Result>)
+      return std::vector<Tensor>(results.begin(), results.end());
+  }
+
   template <class Result, size_t... I>
   static std::vector<Tensor> call(F& step, std::span<const Tensor> t, std::index_sequence<I...>) {
     if constexpr (std::is_void_v<Result>) {

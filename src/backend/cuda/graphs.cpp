@@ -5,15 +5,37 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <utility>
 
+#include "backend/cuda/numbers.h"
 #include "backend/cuda/runtime.h"
+#include "backend/dispatch.h"
 
 namespace brim::cuda {
 namespace {
 
-constexpr int kWarmUps = 2;        // first calls: libraries and scratch get their memory
-constexpr size_t kMostGraphs = 8;  // as many as the loader has slots
-constexpr int kMostMisses = 16;    // in a row; then signatures do not come back
+constexpr int64_t kWarmUps = 2;     // first calls: libraries and scratch get their memory
+constexpr size_t kMostGraphs = 8;   // two slots, for whole launches and the rest of an epoch
+constexpr size_t kRemembered = 16;  // signatures
+
+uint64_t hash(Stream stream, int steps, const std::vector<uint64_t>& words) {
+  uint64_t h = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&](uint64_t word) { h = (h ^ word) * 0x100000001b3; };
+  add(static_cast<uint64_t>(stream.id));
+  add(static_cast<uint64_t>(steps));
+  for (const uint64_t word : words) add(word);
+  return h;
+}
+
+bool queue_all(const RepeatedWork& work, NumberScope* scope = nullptr) {
+  bool own = true;
+  for (int step = 0; step < work.steps; ++step) {
+    if (scope) scope->begin_step(step);
+    own &= work.queue(step);
+  }
+  return own;
+}
 
 }  // namespace
 
@@ -21,59 +43,133 @@ Graphs::~Graphs() {
   for (const Entry& e : entries_) (void)cudaGraphExecDestroy(e.exec);
 }
 
-cudaGraph_t Graphs::capture(Stream stream, const std::function<void()>& queue_work) {
+RepeatedStats Graphs::stats() const {
+  RepeatedStats s = stats_;
+  s.graphs = static_cast<int64_t>(entries_.size());
+  if (!entries_.empty())
+    s.nodes = static_cast<int64_t>(entries_.front().nodes) / entries_.front().steps;
+  return s;
+}
+
+void Graphs::give_up(const std::string& why) {
+  (void)cudaGetLastError();
+  impossible_ = true;
+  stats_.why_not = why;
+  fmt::print(stderr,
+             "brim: warning: [cuda] a step is not captured as a graph: {}; its launches are queued "
+             "one by one\n",
+             why);
+}
+
+std::vector<uint64_t> Graphs::signature_of(const RepeatedWork& work) const {
+  std::vector<uint64_t> signature(work.signature.begin(), work.signature.end());
+  if (values_sign_) signature.insert(signature.end(), work.values.begin(), work.values.end());
+  return signature;
+}
+
+bool Graphs::comes_back(Stream stream, int steps, const std::vector<uint64_t>& signature) {
+  const uint64_t h = hash(stream, steps, signature);
+  if (std::ranges::find(seen_, h) != seen_.end()) return true;
+  if (seen_.size() == kRemembered) seen_.erase(seen_.begin());
+  seen_.push_back(h);
+  return false;
+}
+
+cudaGraph_t Graphs::captured(Stream stream, const std::function<void()>& queue) {
   BRIM_CUDA(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
   cudaGraph_t graph = nullptr;
   try {
-    queue_work();
+    queue();
   } catch (const std::exception& error) {
     (void)cudaStreamEndCapture(native(stream), &graph);
-    (void)cudaGetLastError();
     if (graph) (void)cudaGraphDestroy(graph);
-    fmt::print(stderr,
-               "brim: warning: [cuda] a step is not captured as a graph: {}; its launches are "
-               "queued one by one\n",
-               error.what());
-    impossible_ = true;
+    give_up(error.what());
     return nullptr;
   }
   const cudaError_t ended = cudaStreamEndCapture(native(stream), &graph);
   if (ended == cudaSuccess) return graph;
-  (void)cudaGetLastError();
-  fmt::print(stderr,
-             "brim: warning: [cuda] a step is not captured as a graph: {}; its launches are queued "
-             "one by one\n",
-             cudaGetErrorString(ended));
-  impossible_ = true;
+  give_up(cudaGetErrorString(ended));
   return nullptr;
 }
 
-void Graphs::run(Stream stream, std::span<const uint64_t> signature,
-                 const std::function<void()>& queue_work) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) {
-    return e.stream == stream && std::ranges::equal(e.signature, signature);
+bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64_t> signature) {
+  Entry entry{stream, work.steps, std::move(signature)};
+  if (!values_sign_ && !work.values.empty()) {
+    const StreamGuard guard(stream);
+    entry.numbers = Storage::allocate(work.values.size_bytes(), stream.device);
+  }
+  bool own = false;
+  const char* unread = nullptr;
+  const cudaGraph_t graph = captured(stream, [&] {
+    if (!entry.numbers) {
+      own = queue_all(work);
+      return;
+    }
+    NumberScope scope(work, static_cast<uint64_t*>(entry.numbers->data()));
+    own = queue_all(work, &scope);
+    unread = scope.unread();
   });
+  if (!graph) return false;
+  cudaError_t made = cudaSuccess;
+  if (own && !unread) {
+    made = cudaGraphGetNodes(graph, nullptr, &entry.nodes);
+    if (made == cudaSuccess) made = cudaGraphInstantiate(&entry.exec, graph, 0);
+  }
+  (void)cudaGraphDestroy(graph);
+  if (unread) {
+    values_sign_ = true;
+    stats_.why_not = fmt::format("'{}' takes a number that changes from the host", unread);
+  }
+  if (made != cudaSuccess) give_up(cudaGetErrorString(made));
+  if (!entry.exec) return false;
+  if (entries_.size() == kMostGraphs) {
+    (void)cudaGraphExecDestroy(entries_.back().exec);
+    entries_.pop_back();
+  }
+  entries_.push_front(std::move(entry));
+  return true;
+}
+
+/// Writes from the first number that differs to the last.
+void Graphs::renew(Entry& entry, const RepeatedWork& work) {
+  if (!entry.numbers) return;
+  const bool fresh = entry.written.empty();
+  size_t begin = 0, end = work.values.size();
+  if (!fresh) {
+    while (begin < end && entry.written[begin] == work.values[begin]) ++begin;
+    while (end > begin && entry.written[end - 1] == work.values[end - 1]) --end;
+  }
+  if (begin == end) return;
+  write_words(entry.stream, static_cast<uint64_t*>(entry.numbers->data()) + begin,
+              work.values.subspan(begin, end - begin));
+  entry.written.assign(work.values.begin(), work.values.end());
+  ++stats_.renewed;
+}
+
+void Graphs::run(Stream stream, const RepeatedWork& work) {
+  std::vector<uint64_t> signature = signature_of(work);
+  const auto found = std::ranges::find_if(entries_, [&](const Entry& e) {
+    return e.stream == stream && e.steps == work.steps && e.signature == signature;
+  });
+  const DeviceGuard guard(stream.device.index);
   if (found != entries_.end()) {
     entries_.splice(entries_.begin(), entries_, found);
-    misses_ = 0;
   } else {
-    if (++calls_ <= kWarmUps || impossible_ || ++misses_ > kMostMisses) return queue_work();
-    const DeviceGuard guard(stream.device.index);
-    const cudaGraph_t graph = capture(stream, queue_work);
-    if (!graph) return queue_work();
-    if (entries_.size() == kMostGraphs) {
-      (void)cudaGraphExecDestroy(entries_.back().exec);
-      entries_.pop_back();
+    const bool seen = comes_back(stream, work.steps, signature);
+    if (impossible_ || !seen || stats_.queued < kWarmUps ||
+        !capture(stream, work, std::move(signature))) {
+      ++stats_.queued;
+      (void)queue_all(work);
+      return;
     }
-    cudaGraphExec_t exec = nullptr;
-    const cudaError_t made = cudaGraphInstantiate(&exec, graph, 0);
-    (void)cudaGraphDestroy(graph);
-    check(made, "cudaGraphInstantiate");
-    entries_.push_front({stream, {signature.begin(), signature.end()}, exec});
   }
-  const DeviceGuard guard(stream.device.index);
-  BRIM_CUDA(cudaGraphLaunch(entries_.front().exec, native(stream)));
-  ++replayed_;
+  Entry& entry = entries_.front();
+  backend::queued_op = "a compiled step's graph";
+  renew(entry, work);
+  note_queued(stream.device.index);
+  backend::queued_op = nullptr;
+  BRIM_CUDA(cudaGraphLaunch(entry.exec, native(stream)));
+  ++stats_.replayed;
 }
 
 }  // namespace brim::cuda

@@ -1,21 +1,37 @@
-// CUDA graphs of work that is queued again and again: a whole training step in one launch.
+// CUDA graphs of work that is queued again and again: a whole training step, or several of them, in
+// one launch.
+//
+// Addresses decide which graph is replayed; numbers that change from step to step (learning rate,
+// bias corrections, keys of random numbers) do not. Each graph owns a small block of device memory,
+// its kernels read such numbers there (changing.cuh), and where they differ from those of the last
+// time, one small kernel queued before the graph writes them, as its arguments. The other way,
+// cudaGraphExecKernelNodeSetParams, would cost the host a call, and up to 4 KiB of arguments, for
+// each kernel that reads one and for each step of a graph. Neither waits for anything.
+//
+// Input slots are not copied into one: as many graphs as there are slots (two in training) cost
+// memory, a copy would cost every step a launch.
+//
+// A graph holds addresses of memory that others own. Whatever may be freed while the graph is kept
+// (inputs, results, scratch) has its address in the signature, so a graph is only replayed on
+// memory that the caller owns at that time; all else the caller keeps alive as long as the graph.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <functional>
 #include <list>
-#include <span>
+#include <string>
 #include <vector>
 
-#include <brim/core/stream.h>
+#include <brim/core/storage.h>
+
+#include "core/runtime.h"
 
 namespace brim::cuda {
 
-/// The graphs of one plan. Work whose signature (addresses and numbers) was met before is replayed
-/// from its graph; new work is captured. Work whose signature never comes back, such as a step with
-/// dropout, whose keys change, is queued launch by launch.
+/// The graphs of one plan. Work is queued launch by launch until everything it needs is loaded and
+/// allocated, and until its signature comes back; then it is captured, and replayed from there on.
+/// One thread at a time.
 class Graphs {
  public:
   Graphs() = default;
@@ -23,25 +39,36 @@ class Graphs {
   Graphs(const Graphs&) = delete;
   Graphs& operator=(const Graphs&) = delete;
 
-  /// Queues the work on `stream`: one graph, or what `queue_work` queues.
-  void run(Stream stream, std::span<const uint64_t> signature,
-           const std::function<void()>& queue_work);
+  /// Queues the work on `stream`: one graph, or what work.queue queues.
+  void run(Stream stream, const RepeatedWork& work);
 
-  int64_t replayed() const { return replayed_; }  ///< times that a graph was launched
+  RepeatedStats stats() const;
 
  private:
   struct Entry {
     Stream stream;
+    int steps;
     std::vector<uint64_t> signature;
+    Ref<Storage> numbers;           // on the device; null where there are none
+    std::vector<uint64_t> written;  // what stands there
     cudaGraphExec_t exec = nullptr;
+    size_t nodes = 0;
   };
-  /// A captured graph, or null with a warning where the work cannot be captured.
-  cudaGraph_t capture(Stream stream, const std::function<void()>& queue_work);
+  /// The signature, and the values too where kernels do not read them from a graph's numbers.
+  std::vector<uint64_t> signature_of(const RepeatedWork& work) const;
+  /// Whether the signature came by before, so that it may come again.
+  bool comes_back(Stream stream, int steps, const std::vector<uint64_t>& signature);
+  /// Makes the graph and puts it in front of the others. False where the work cannot be one.
+  bool capture(Stream stream, const RepeatedWork& work, std::vector<uint64_t> signature);
+  /// What the stream captured, or null, once with a warning.
+  cudaGraph_t captured(Stream stream, const std::function<void()>& queue);
+  void give_up(const std::string& why);
+  void renew(Entry& entry, const RepeatedWork& work);
 
-  std::list<Entry> entries_;  // the one used last in front
-  int64_t replayed_ = 0;
-  int calls_ = 0;
-  int misses_ = 0;  // since a signature came back
+  std::list<Entry> entries_;    // the one used last in front
+  std::vector<uint64_t> seen_;  // hashes of signatures, the newest last
+  RepeatedStats stats_;
+  bool values_sign_ = false;  // some numbers are no kernel's to read
   bool impossible_ = false;
 };
 

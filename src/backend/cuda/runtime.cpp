@@ -178,11 +178,13 @@ class CudaRuntime final : public Runtime {
     }
   }
 
-  void launch_as_one(Stream stream, std::span<const uint64_t> signature,
-                     std::shared_ptr<void>& kept,
-                     const std::function<void()>& queue_work) override {
+  void launch_as_one(Stream stream, const RepeatedWork& work,
+                     std::shared_ptr<void>& kept) override {
     if (!kept) kept = std::make_shared<Graphs>();
-    std::static_pointer_cast<Graphs>(kept)->run(stream, signature, queue_work);
+    std::static_pointer_cast<Graphs>(kept)->run(stream, work);
+  }
+  RepeatedStats repeated(const std::shared_ptr<void>& kept) const override {
+    return kept ? std::static_pointer_cast<Graphs>(kept)->stats() : RepeatedStats();
   }
 
   Stream create_stream(int device) override {

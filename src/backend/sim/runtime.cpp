@@ -50,9 +50,10 @@ class SimRuntime final : public Runtime {
       checker->reuse(Devices::all().stream(stream).number(), data, bytes);
   }
 
-  void launch_as_one(Stream stream, std::span<const uint64_t>, std::shared_ptr<void>&,
-                     const std::function<void()>& queue_work) override {
-    enqueue_as_one(stream, queue_work);
+  void launch_as_one(Stream stream, const RepeatedWork& work, std::shared_ptr<void>&) override {
+    enqueue_as_one(stream, [&] {
+      for (int step = 0; step < work.steps; ++step) (void)work.queue(step);
+    });
   }
 
   void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes,

@@ -243,6 +243,10 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
   *exec = graph;
   return cudaSuccess;
 }
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, EmulatedNode**, size_t* count) {
+  *count = graph->work.size();
+  return cudaSuccess;
+}
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
   for (const auto& work : exec->work) work();
   return cudaSuccess;

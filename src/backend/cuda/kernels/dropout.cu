@@ -1,4 +1,5 @@
 // dropout: element i is decided by word i % 4 of Philox block i / 4, in every dtype.
+#include "backend/cuda/changing.cuh"
 #include "backend/cuda/elementwise.cuh"
 #include "formula/philox.h"
 
@@ -7,8 +8,9 @@ namespace {
 
 /// Drops where a word's upper 24 bits are below `limit`.
 template <class T>
-__global__ void dropout_kernel(const T* x, T* y, int64_t n, RandomKey key, uint32_t limit,
-                               Compute<T> scale) {
+__global__ void dropout_kernel(const T* x, T* y, int64_t n, Changing<RandomKey> changing_key,
+                               uint32_t limit, Compute<T> scale) {
+  const RandomKey key = changing_key.get();
   for (int64_t block = first_index(); block * 4 < n; block += grid_size()) {
     const formula::Words words = formula::random_block(key, static_cast<uint64_t>(block));
     for (int k = 0; k < 4; ++k) {
@@ -27,7 +29,7 @@ void dropout(const Context& context, const Tensor& x, Tensor& y, double p, const
   const uint32_t limit = whole + (static_cast<double>(whole) < exact ? 1 : 0);
   const Compute<T> scale = p < 1 ? static_cast<Compute<T>>(1 / (1 - p)) : Compute<T>(0);
   launch(context, &dropout_kernel<T>, grid_for(x.numel() / 4 + 1), data<const T>(x), data<T>(y),
-         x.numel(), key, limit, scale);
+         x.numel(), changing(key), limit, scale);
 }
 
 template <class... T>

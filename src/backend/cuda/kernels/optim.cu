@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "backend/cuda/changing.cuh"
 #include "backend/cuda/elementwise.cuh"
 #include "backend/loss_scale.h"
 #include "formula/optim.h"
@@ -55,9 +56,11 @@ __device__ inline void update(const F& f, T& p, T g, T* const (&s)[F::kStates + 
 
 /// A block updates kPerBlock neighbouring numbers of one parameter.
 template <class F, class T, class Guard>
-__global__ void dense_step_kernel(F f, Guard guard, Table<T, F::kStates> table) {
+__global__ void dense_step_kernel(Changing<StepParams> numbers, Guard guard,
+                                  Table<T, F::kStates> table) {
   if (guard.skips()) return;
-  f.k = guard.numbers(f.k);
+  F f;
+  f.k = guard.numbers(numbers.get());
   const int64_t block = blockIdx.x;
   int low = 0, high = table.count - 1;
   while (low < high) {
@@ -81,10 +84,12 @@ __global__ void dense_step_kernel(F f, Guard guard, Table<T, F::kStates> table) 
 
 /// One parameter of any strides. Operands: the parameter, its gradient, the states.
 template <class F, class T, class Guard>
-__global__ void strided_step_kernel(F f, Guard guard, DeviceLoop<F::kStates + 2> loop,
+__global__ void strided_step_kernel(Changing<StepParams> numbers, Guard guard,
+                                    DeviceLoop<F::kStates + 2> loop,
                                     Table<T, F::kStates, 1> table) {
   if (guard.skips()) return;
-  f.k = guard.numbers(f.k);
+  F f;
+  f.k = guard.numbers(numbers.get());
   for (int64_t i = first_index(); i < loop.numel; i += grid_size()) {
     int64_t at[F::kStates + 2];
     loop.offsets(i, at);
@@ -108,9 +113,7 @@ template <class F, class T, class Guard>
 class Step {
  public:
   Step(const Context& context, const StepParams& params, Guard guard)
-      : context_(context), guard_(guard) {
-    f_.k = params;
-  }
+      : context_(context), numbers_(changing(params)), guard_(guard) {}
 
   void add(Tensor& p, const Tensor& g, std::span<Tensor> states) {
     if (p.numel() == 0) return;
@@ -123,7 +126,7 @@ class Step {
   void flush() {
     if (table_.count == 0) return;
     const Grid grid{dim3(static_cast<unsigned>(table_.end[table_.count - 1])), dim3(kThreads)};
-    launch(context_, &dense_step_kernel<F, T, Guard>, grid, f_, guard_, table_);
+    launch(context_, &dense_step_kernel<F, T, Guard>, grid, numbers_, guard_, table_);
     table_.count = 0;
   }
 
@@ -143,12 +146,12 @@ class Step {
     const DeviceLoop<F::kStates + 2> loop(backend::make_loop<F::kStates + 2>(p.shape(), strides));
     Table<T, F::kStates, 1> one;
     enter(one, p, g, states);
-    launch(context_, &strided_step_kernel<F, T, Guard>, grid_for(loop.numel), f_, guard_, loop,
-           one);
+    launch(context_, &strided_step_kernel<F, T, Guard>, grid_for(loop.numel), numbers_, guard_,
+           loop, one);
   }
 
   const Context& context_;
-  F f_;
+  Changing<StepParams> numbers_;
   Guard guard_;
   Table<T, F::kStates> table_;
 };

@@ -1,6 +1,7 @@
 // Random numbers by the formulas of formula/philox.h: the same as on the CPU for the same key.
 // normal is computed with the device's sin, cos and log, and may differ in the last digit.
 #include "backend/cuda/cast.cuh"
+#include "backend/cuda/changing.cuh"
 #include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/fault.cuh"
 #include "backend/cuda/sort.cuh"
@@ -16,7 +17,8 @@ using formula::Params;
 
 /// y[i] = rule(i, number i); Rule::block makes the numbers of a block of the counter.
 template <class T, class Rule>
-__global__ void fill_blocks_kernel(T* y, int64_t n, RandomKey key, Rule rule) {
+__global__ void fill_blocks_kernel(T* y, int64_t n, Changing<RandomKey> changing_key, Rule rule) {
+  const RandomKey key = changing_key.get();
   using D = Drawn<T>;
   constexpr int kCount = kPerBlock<D>;
   for (int64_t j = first_index(); j * kCount < n; j += grid_size()) {
@@ -32,7 +34,7 @@ template <class T, class Rule>
 void fill_blocks(const Context& context, Tensor& y, const RandomKey& key, const Rule& rule) {
   if (y.numel() == 0) return;
   launch(context, &fill_blocks_kernel<T, Rule>, grid_for(y.numel() / kPerBlock<Drawn<T>> + 1),
-         data<T>(y), y.numel(), key, rule);
+         data<T>(y), y.numel(), changing(key), rule);
 }
 
 /// start + width * u, each step rounded as on the CPU, as T.
@@ -98,7 +100,9 @@ void bernoulli(const Context& context, const Tensor& p, Tensor& y, const RandomK
 
 /// The high half of a 128-bit product maps 64 random bits to the range.
 template <class T>
-__global__ void randint_kernel(T* y, int64_t n, RandomKey key, uint64_t low, uint64_t range) {
+__global__ void randint_kernel(T* y, int64_t n, Changing<RandomKey> changing_key, uint64_t low,
+                               uint64_t range) {
+  const RandomKey key = changing_key.get();
   for (int64_t i = first_index(); i < n; i += grid_size()) {
     const uint64_t bits = formula::random_bits(key, static_cast<uint64_t>(i));
     const int64_t v = static_cast<int64_t>(low + __umul64hi(bits, range));
@@ -110,13 +114,14 @@ template <class T>
 void randint(const Context& context, Tensor& y, const RandomKey& key, int64_t low, int64_t high) {
   if (y.numel() == 0) return;
   const uint64_t from = static_cast<uint64_t>(low), range = static_cast<uint64_t>(high) - from;
-  launch(context, &randint_kernel<T>, grid_for(y.numel()), data<T>(y), y.numel(), key, from, range);
+  launch(context, &randint_kernel<T>, grid_for(y.numel()), data<T>(y), y.numel(), changing(key),
+         from, range);
 }
 
 struct RandomOrder {
-  RandomKey key;
+  Changing<RandomKey> key;
   __device__ WideKey operator()(int64_t, int64_t i) const {
-    return {formula::random_bits(key, static_cast<uint64_t>(i)), static_cast<uint64_t>(i)};
+    return {formula::random_bits(key.get(), static_cast<uint64_t>(i)), static_cast<uint64_t>(i)};
   }
 };
 
@@ -132,7 +137,8 @@ void randperm(const Context& context, Tensor& y, const RandomKey& key) {
   if (n == 0) return;
   const Workspace workspace =
       context.workspace(static_cast<size_t>(sort_scratch(1, n)) * sizeof(WideKey));
-  const WideKey* keys = sort_keys(context, RandomOrder{key}, workspace.as<WideKey>(), 1, n);
+  const WideKey* keys =
+      sort_keys(context, RandomOrder{changing(key)}, workspace.as<WideKey>(), 1, n);
   launch(context, &positions_kernel<T>, grid_for(n), keys, data<T>(y), n);
 }
 
