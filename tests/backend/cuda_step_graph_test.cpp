@@ -6,6 +6,7 @@
 #include <brim/brim.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <memory>
