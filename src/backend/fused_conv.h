@@ -31,9 +31,11 @@ using ConvPoolGradKernel =
     Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& dy,
                 const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db, const ConvPool&)>;
 
-/// Whether the two kernels can, and are expected to, beat the eager ops: the pool keeps a quarter
-/// of the elements or fewer, and the convolution has one group (few channels leave vectors empty)
-/// of at most half a million weights.
-bool conv_pool_is_fast(const ConvPool& g);
+/// Whether the two kernels of a device can, and are expected to, beat the eager ops. On all: the
+/// pool keeps a quarter of the elements or fewer, and the convolution has one group. Beyond that, on
+/// the CPU and virtual accelerators (few channels leave vectors empty): half a million weights at
+/// most. On CUDA, whose kernels keep image and weights in a block's shared memory: that they fit,
+/// and 16384 weights at most; where there are more, products on whole tiles are faster.
+bool conv_pool_is_fast(DeviceKind kind, const ConvPool& g);
 
 }  // namespace brim::backend

@@ -34,6 +34,7 @@ const Case kCases[] = {
     // The networks' usual ones: by positions and by channels.
     {.n = 3, .c = 3, .size = 32, .o = 6, .kernel = 5, .window = 2},
     {.n = 3, .c = 6, .size = 14, .o = 16, .kernel = 5, .window = 2},
+    {.n = 13, .c = 2, .size = 28, .o = 3, .kernel = 5, .window = 2},  // parts of images on CUDA
     {.n = 2, .c = 1, .size = 28, .o = 32, .kernel = 3, .conv = {.padding = 1}, .window = 2},
     {.n = 2, .c = 3, .size = {17, 23}, .o = 40, .kernel = {3, 5}, .window = 2},
     {.n = 1, .c = 40, .size = {9, 8}, .o = 33, .kernel = 3, .conv = {.padding = 1}, .window = 2},
@@ -181,26 +182,29 @@ Tensor formatted(const Shape& shape, DType dtype, MemoryFormat format) {
 }
 
 /// All tensors but the weights in `format`; outputs begin as something else than their results.
-Results fused(const Case& c, const Inputs& in, MemoryFormat format, bool want_all = true) {
+Results fused(const Case& c, const Inputs& in, MemoryFormat format, bool want_all = true,
+              Device device = Device::cpu()) {
   static const ConvPoolKernel forward("conv2d_relu_pool");
   static const ConvPoolGradKernel backward("conv2d_relu_pool_grad");
   const ConvPool g = geometry(c);
-  const Device cpu = Device::cpu();
-  const Tensor x = in.x.to(format), dy = in.dy.to(format);
-  Tensor y = formatted(in.dy.shape(), DType::f32, format).fill_(7);
-  Tensor places = formatted(in.dy.shape(), DType::u8, format).fill_(3);
-  forward(cpu, DType::f32, x, in.weight, in.bias, y, places, g);
-  Tensor dx, dw = full(in.weight.shape(), 7), db;
-  if (want_all) dx = formatted(in.x.shape(), DType::f32, format).fill_(7);
-  if (want_all && c.bias) db = full({c.o}, 7);
-  backward(cpu, DType::f32, x, in.weight, dy, places, dx, dw, db, g);
+  const auto there = [&](const Tensor& t) { return t.defined() ? t.to(device) : t; };
+  const Tensor x = there(in.x.to(format)), dy = there(in.dy.to(format));
+  const Tensor weight = there(in.weight), bias = there(in.bias);
+  Tensor y = there(formatted(in.dy.shape(), DType::f32, format)).fill_(7);
+  Tensor places = there(formatted(in.dy.shape(), DType::u8, format)).fill_(3);
+  forward(device, DType::f32, x, weight, bias, y, places, g);
+  Tensor dx, dw = there(full(in.weight.shape(), 7)), db;
+  if (want_all) dx = there(formatted(in.x.shape(), DType::f32, format)).fill_(7);
+  if (want_all && c.bias) db = there(full({c.o}, 7));
+  backward(device, DType::f32, x, weight, dy, places, dx, dw, db, g);
   return {y, dx, dw, db};
 }
 
 void expect_equal(const Tensor& a, const Tensor& b, const char* what) {
   ASSERT_EQ(a.defined(), b.defined()) << what;
   if (!a.defined()) return;
-  const auto got = a.to_vector<float>(), want = b.to_vector<float>();
+  const auto got = a.to(Device::cpu()).contiguous().to_vector<float>();
+  const auto want = b.to(Device::cpu()).contiguous().to_vector<float>();
   ASSERT_EQ(got.size(), want.size()) << what;
   int wrong = 0;
   for (size_t i = 0; i < got.size() && wrong < 3; ++i)
@@ -227,6 +231,33 @@ TEST_P(ConvPoolTest, EqualsTheOps) {
   const Results want = eager(c, in);
   for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
     expect_equal(fused(c, in, format), want);
+}
+
+TEST_P(ConvPoolTest, EqualsTheOpsOnCuda) {
+  if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  manual_seed(5);
+  const Case& c = GetParam();
+  const Inputs in = inputs(c);
+  const Results want = eager(c, in);
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+    expect_equal(fused(c, in, format, true, Device::cuda(0)), want);
+}
+
+TEST(ConvPool, RepeatsItselfOnCuda) {
+  if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  const Device cuda = Device::cuda(0);
+  manual_seed(6);
+  const Case c{.n = 13, .c = 2, .size = 20, .o = 3, .kernel = 3, .window = 2};
+  Inputs in = inputs(c);
+  in.x = randn(in.x.shape());
+  const Results one = fused(c, in, MemoryFormat::nchw, true, cuda);
+  expect_equal(fused(c, in, MemoryFormat::nchw, true, cuda), one);
+  const Results some = fused(c, in, MemoryFormat::nchw, false, cuda);
+  EXPECT_FALSE(some.dx.defined() || some.db.defined());
+  expect_equal(some.dw, one.dw, "dw");
+  in.x.data<float>()[in.x.numel() / 2] = std::nanf("");
+  expect_equal(fused(c, in, MemoryFormat::nchw, false, cuda).y.to(Device::cpu()) * 0,
+               eager(c, in).y * 0, "the places of NaN");
 }
 
 TEST_P(ConvPoolTest, GivesOnlyTheGradientsAskedFor) {

@@ -36,7 +36,9 @@ class Matcher {
     if (!is(at(index), "conv2d") || at(index).dtype() != DType::f32) return false;
     const Tensor& y = at(index).operand(3);
     if (!find_forward(y, m)) return false;
-    if (!backend::conv_pool_is_fast(geometry(m)) || !weight(m).is_contiguous()) return false;
+    if (!backend::conv_pool_is_fast(program_.device.kind, geometry(m)) ||
+        !weight(m).is_contiguous())
+      return false;
     for (size_t i = 0; i < 3; ++i)
       if (!unchanged(at(index).operand(i), index, m.last_forward())) return false;
     const Tensor& places = at(m.pool).operand(2);

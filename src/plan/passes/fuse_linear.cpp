@@ -269,6 +269,13 @@ std::unique_ptr<Launch> with_step(Program& program, const Folded& folded, const 
   return fused;
 }
 
+/// Whether the device has linear_grad, and it pays for the layer whose weight's gradient it makes.
+bool fast(const Launch& product) {
+  const Shape &x = product.operand(1).shape(), &dw = product.operand(2).shape();
+  return backend::has_kernel("linear_grad", product.device(), product.dtype()) &&
+         backend::linear_grad_is_fast(product.device().kind, x[0], dw[1], dw[0]);
+}
+
 struct Counts {
   int relus = 0, layers = 0, steps = 0;
 };
@@ -282,9 +289,7 @@ bool fuse_layer(Program& program, Counts& counts) {
     find_relu(program, uses, layer);
     const Folded folded = find_step(program, uses, layer);
     const Launch& product = at(program, layer.dw);
-    if (folded.launch < 0 &&
-        ((layer.dx < 0 && layer.db < 0 && layer.relu < 0) ||
-         !backend::has_kernel(kernel.name(), product.device(), product.dtype())))
+    if (folded.launch < 0 && ((layer.dx < 0 && layer.db < 0 && layer.relu < 0) || !fast(product)))
       continue;
     const Tensor x = product.operand(1);
     Tensor dw = product.operand(2), dx, db, dy = layer.dz, y, weight;

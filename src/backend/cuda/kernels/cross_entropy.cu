@@ -120,35 +120,68 @@ void cross_entropy_grad(const Context& context, const Tensor& dy, const Tensor& 
                 data<const Compute<T>>(stats), data<T>(dx), threads);
 }
 
+/// The loss of a row; writes its gradient for an incoming gradient of 1.
+template <class T>
+__device__ Compute<T> loss_and_grad(const Rows<T>& r, const Team& team, int64_t row,
+                                    Compute<T> divisor, T* dx, Fault* fault, const char* op) {
+  using C = Compute<T>;
+  const T* x = r.x + row * r.classes;
+  T* out = dx + row * r.classes;
+  C loss = 0;
+  if (r.counts(row)) {
+    const auto sum = exp_sum(r, team, row);
+    loss = row_loss(r, team, row, sum.largest, std::log(sum.sum));
+    const C smooth = static_cast<C>(r.smooth());
+    const C spread = smooth * static_cast<C>(total_weight(r, team));
+    const C g = C(1) / divisor, w = static_cast<C>(1 - r.smoothing) * r.factor(row);
+    const C scale = g * (w + spread) / sum.sum;
+    for (int64_t k = team.rank; k < r.classes; k += team.size) {
+      C d = scale * std::exp(widen(x[k]) - sum.largest);
+      if (smooth > 0) d -= g * smooth * r.of_class(k);
+      if (k == r.label[row]) d -= g * w;
+      out[k] = narrow<T>(d);
+    }
+  } else {
+    for (int64_t k = team.rank; k < r.classes; k += team.size) out[k] = narrow<T>(C(0));
+  }
+  if (team.rank == 0) r.check(row, op, fault);
+  return loss;
+}
+
 template <class T>
 __global__ void softmax_cross_entropy_kernel(Rows<T> r, Losses<T> losses, const Compute<T>* divisor,
                                              T* dx, Fault* fault, const char* op, int threads) {
-  using C = Compute<T>;
   const Team team(threads);
   for (int64_t row = team.first_row; row < r.n; row += team.rows_at_once) {
-    const T* x = r.x + row * r.classes;
-    T* out = dx + row * r.classes;
-    C loss = 0;
-    if (r.counts(row)) {
-      const auto sum = exp_sum(r, team, row);
-      loss = row_loss(r, team, row, sum.largest, std::log(sum.sum));
-      const C smooth = static_cast<C>(r.smooth());
-      const C spread = smooth * static_cast<C>(total_weight(r, team));
-      const C g = C(1) / *divisor, w = static_cast<C>(1 - r.smoothing) * r.factor(row);
-      const C scale = g * (w + spread) / sum.sum;
-      for (int64_t k = team.rank; k < r.classes; k += team.size) {
-        C d = scale * std::exp(widen(x[k]) - sum.largest);
-        if (smooth > 0) d -= g * smooth * r.of_class(k);
-        if (k == r.label[row]) d -= g * w;
-        out[k] = narrow<T>(d);
-      }
-    } else {
-      for (int64_t k = team.rank; k < r.classes; k += team.size) out[k] = narrow<T>(C(0));
-    }
-    if (team.rank != 0) continue;
-    r.check(row, op, fault);
-    losses.write(row, loss);
+    const Compute<T> loss = loss_and_grad(r, team, row, *divisor, dx, fault, op);
+    if (team.rank == 0) losses.write(row, loss);
   }
+}
+
+/// All of it in one block, a warp for each row: for few rows, where every launch counts.
+template <class T>
+__global__ void softmax_cross_entropy_block(Rows<T> r, LossShape shape, T* loss, T* dx,
+                                            Fault* fault, const char* op) {
+  using C = Compute<T>;
+  const auto add = [](double a, double b) { return a + b; };
+  double* const room = shared_memory<double>();
+  const Team team(kWarpThreads);
+  double weight = 0;
+  for (int64_t row = threadIdx.x; row < r.n; row += blockDim.x)
+    if (r.counts(row)) weight += static_cast<double>(r.factor(row));
+  weight = combine_block(weight, room, add);
+  const double by = shape == LossShape::mean ? weight : 1;
+  double sum = 0;
+  for (int64_t row = team.first_row; row < r.n; row += team.rows_at_once) {
+    const C of_row = loss_and_grad(r, team, row, static_cast<C>(by), dx, fault, op);
+    if (team.rank != 0) continue;
+    if (shape == LossShape::single)
+      loss[row] = narrow<T>(of_row);
+    else
+      sum += static_cast<double>(of_row);
+  }
+  sum = combine_block(sum, room, add);
+  if (threadIdx.x == 0 && shape != LossShape::single) *loss = narrow<T>(static_cast<C>(sum / by));
 }
 
 /// cross_entropy and its gradient for an incoming gradient of 1.
@@ -158,6 +191,14 @@ void softmax_cross_entropy(const Context& context, const Tensor& x, const Tensor
                            const ClassLoss& options) {
   using C = Compute<T>;
   const Rows<T> r(x, target, weight, options);
+  Fault* const fault = fault_of(context.device().index);
+  constexpr int64_t kFewRows = 128, kFewClasses = 1024;
+  if (r.n <= kFewRows && r.classes <= kFewClasses) {
+    const auto warps = static_cast<unsigned>(std::clamp<int64_t>(r.n, 1, 32));
+    const Grid grid{dim3(1), dim3(warps * kWarpThreads), warps * sizeof(double)};
+    return launch_blocks(context, &softmax_cross_entropy_block<T>, grid, r, options.shape,
+                         data<T>(loss), data<T>(dx), fault, kCrossEntropy);
+  }
   const int threads = threads_per_row(r.classes);
   const Workspace room = context.workspace(sizeof(C));
   C* const divisor = room.as<C>();
@@ -165,8 +206,7 @@ void softmax_cross_entropy(const Context& context, const Tensor& x, const Tensor
   with_losses(context, r, loss, static_cast<C*>(nullptr), options.shape,
               [&](const Losses<T>& losses) {
                 launch_blocks(context, &softmax_cross_entropy_kernel<T>, row_grid(r.n, threads), r,
-                              losses, divisor, data<T>(dx), fault_of(context.device().index),
-                              kCrossEntropy, threads);
+                              losses, divisor, data<T>(dx), fault, kCrossEntropy, threads);
               });
 }
 

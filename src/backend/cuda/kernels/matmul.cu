@@ -1,11 +1,13 @@
 // Matrix products and fully connected layers: by cuBLASLt where it is there and can, else by our
-// own kernels.
+// own kernels. Layers of few rows have a kernel of their own.
 #include <algorithm>
 #include <array>
 #include <optional>
 
+#include "backend/cuda/few_rows.cuh"
 #include "backend/cuda/gemm.cuh"
 #include "backend/cuda/libraries/blas.h"
+#include "backend/fused_linear.h"
 #include "backend/kernel.h"
 
 namespace brim::cuda {
@@ -130,6 +132,15 @@ void matmul(const Context& context, const Tensor& a, const Tensor& b, Tensor& y)
 template <class T, bool kRelu>
 void linear(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
             Tensor& y) {
+  const int64_t rows = x.shape()[0], inputs = x.shape()[1], outputs = y.shape()[1];
+  if (backend::few_rows_are_fast(rows, inputs, outputs) && y.numel() > 0 && y.is_contiguous() &&
+      (inputs == 1 || (x.strides()[1] == 1 && weight.strides()[1] == 1)) &&
+      (!bias.defined() || bias.is_contiguous()))
+    return queue_few_rows<T>(
+        context,
+        {static_cast<const T*>(x.raw()), static_cast<const T*>(weight.raw()),
+         bias.defined() ? static_cast<const T*>(bias.raw()) : nullptr, static_cast<T*>(y.raw()),
+         rows, inputs, outputs, x.strides()[0], weight.strides()[0], kRelu});
   const Result<T> out{static_cast<T*>(y.raw()),
                       y.strides()[0],
                       y.strides()[1],

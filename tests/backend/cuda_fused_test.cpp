@@ -1,0 +1,214 @@
+// The fused kernels of CUDA devices against the ops on the CPU, and a whole compiled training step
+// made of them. (Those of convolutions: conv_pool_test.cpp.)
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <brim/brim.h>
+#include <brim/nn/models.h>
+
+#include "backend/fused_linear.h"
+#include "backend/fused_loss.h"
+
+namespace brim {
+namespace {
+
+/// Skipped where no CUDA device (nor its emulation) is.
+class CudaFused : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+    manual_seed(1);
+  }
+  const Device cuda = Device(DeviceKind::cuda, 0);
+};
+
+/// Equal to `tolerance` of the largest element; NaN where NaN is expected.
+void expect_close(const Tensor& actual, const Tensor& expected, double tolerance,
+                  const std::string& what) {
+  ASSERT_EQ(actual.shape(), expected.shape()) << what;
+  const auto a = actual.detach().to(Device::cpu()).to(f64).to_vector<double>();
+  const auto e = expected.detach().to(f64).to_vector<double>();
+  double largest = 1;
+  for (const double v : e)
+    if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(std::isnan(a[i]), std::isnan(e[i])) << what << " at " << i;
+    if (std::isnan(e[i])) continue;
+    ASSERT_NEAR(a[i], e[i], tolerance * largest) << what << " at " << i;
+  }
+}
+
+double tolerance(DType dtype) {
+  return dtype == f64 ? 1e-12 : dtype == f32 ? 2e-6 : dtype == f16 ? 2e-3 : 1.6e-2;
+}
+
+struct Size {
+  int64_t rows, inputs, outputs;
+};
+constexpr Size kSizes[] = {{0, 5, 3},    {1, 1, 1},    {1, 7, 1},   {3, 0, 4},   {3, 5, 0},
+                           {4, 400, 33}, {5, 65, 13},  {4, 84, 10}, {9, 300, 7}, {64, 36, 5},
+                           {67, 20, 9},  {2, 3, 1100}, {130, 70, 6}};
+
+/// A layer and its gradients in f64 on the CPU, from what T can hold.
+struct Layer {
+  Tensor x, weight, bias, dy;
+  Layer(const Size& s, DType dtype)
+      : x(randn({s.rows, s.inputs}).to(dtype)),
+        weight(randn({s.outputs, s.inputs}).to(dtype)),
+        bias(randn({s.outputs}).to(dtype)),
+        dy(randn({s.rows, s.outputs}).to(dtype)) {}
+};
+
+TEST_F(CudaFused, Linear) {
+  for (const DType dtype : {f32, f64, f16, bf16})
+    for (const Size& s : kSizes) {
+      const std::string what = std::string(name(dtype)) + " " + std::to_string(s.rows) + " x " +
+                               std::to_string(s.inputs) + " -> " + std::to_string(s.outputs);
+      const Layer l(s, dtype);
+      const Tensor product = matmul(l.x.to(f64), l.weight.to(f64).t());
+      for (const char* op : {"linear", "linear_relu"}) {
+        const bool relus = std::string(op) == "linear_relu";
+        const Tensor sum = relus ? product + l.bias.to(f64) : product;
+        Tensor y = full({s.rows, s.outputs}, 7, {.dtype = dtype}).to(cuda);
+        const backend::LinearKernel kernel(op);
+        kernel(cuda, dtype, l.x.to(cuda), l.weight.to(cuda), relus ? l.bias.to(cuda) : Tensor(), y);
+        expect_close(y, relus ? relu(sum) : sum, tolerance(dtype), what);
+      }
+    }
+}
+
+TEST_F(CudaFused, LinearGradient) {
+  static const backend::LinearGradKernel kernel("linear_grad");
+  for (const DType dtype : {f32, f64, f16, bf16})
+    for (const Size& s : kSizes)
+      for (const bool with_relu : {false, true}) {
+        const std::string what = std::string(name(dtype)) + " " + std::to_string(s.rows) + " x " +
+                                 std::to_string(s.inputs) + " -> " + std::to_string(s.outputs);
+        const Layer l(s, dtype);
+        Tensor y;
+        if (with_relu) y = relu(randn(l.dy.shape())).to(dtype);
+        Tensor dz = l.dy.to(f64);
+        if (with_relu) dz = where(y > 0, dz, zeros({1}, {.dtype = f64}));
+        Tensor dx, db, dw = full(l.weight.shape(), 7, {.dtype = dtype}).to(cuda);
+        if (!with_relu || s.rows != 5) {  // all of them, and dw alone
+          dx = full(l.x.shape(), 7, {.dtype = dtype}).to(cuda);
+          db = full(l.bias.shape(), 7, {.dtype = dtype}).to(cuda);
+        }
+        kernel(cuda, dtype, l.x.to(cuda), l.weight.to(cuda), l.dy.to(cuda),
+               y.defined() ? y.to(cuda) : y, dx, dw, db);
+        expect_close(dw, matmul(dz.t(), l.x.to(f64)), tolerance(dtype), what + ", dw");
+        if (!dx.defined()) continue;
+        expect_close(dx, matmul(dz, l.weight.to(f64)), tolerance(dtype), what + ", dx");
+        expect_close(db, sum(dz, {0}), tolerance(dtype), what + ", db");
+      }
+}
+
+TEST_F(CudaFused, LinearOfStridedOperands) {
+  const Layer l({6, 40, 9}, f32);
+  const auto columns = [](const Tensor& t) { return t.t().contiguous().t(); };
+  const Tensor wide = randn({6, 80}).to(cuda), x = wide.slice(1, 10, 50);
+  Tensor y = zeros({6, 9}).to(cuda);
+  const backend::LinearKernel forward("linear");
+  forward(cuda, f32, x, l.weight.to(cuda), Tensor(), y);
+  const Tensor x_here = x.to(Device::cpu());
+  expect_close(y, matmul(x_here, l.weight.t()), 1e-5, "a slice of x");
+
+  static const backend::LinearGradKernel kernel("linear_grad");
+  Tensor dx = zeros({6, 40}).to(cuda), dw = zeros({9, 40}).to(cuda), db = zeros({9}).to(cuda);
+  kernel(cuda, f32, x, columns(l.weight.to(cuda)), columns(l.dy.to(cuda)), Tensor(), dx, dw, db);
+  expect_close(dx, matmul(l.dy, l.weight), 1e-5, "dx");
+  expect_close(dw, matmul(l.dy.t(), x_here), 1e-5, "dw");
+  expect_close(db, sum(l.dy, {0}), 1e-5, "db");
+  Tensor strided = zeros({40, 9}).to(cuda).t();
+  EXPECT_THROW(kernel(cuda, f32, x, l.weight.to(cuda), l.dy.to(cuda), {}, dx, strided, db),
+               NotImplemented);
+}
+
+TEST_F(CudaFused, LinearPassesNaNOn) {
+  Layer l({5, 30, 8}, f32);
+  l.x.slice(0, 1, 2).fill_(std::numeric_limits<double>::quiet_NaN());
+  Tensor y = zeros({5, 8}).to(cuda), db;
+  const backend::LinearKernel forward("linear_relu");
+  forward(cuda, f32, l.x.to(cuda), l.weight.to(cuda), Tensor(), y);
+  expect_close(y, relu(matmul(l.x, l.weight.t())), 1e-5, "NaN in x");
+  l.dy.slice(0, 2, 3).fill_(std::numeric_limits<double>::quiet_NaN());
+  Tensor dx = zeros({5, 30}).to(cuda), dw = zeros({8, 30}).to(cuda);
+  static const backend::LinearGradKernel kernel("linear_grad");
+  kernel(cuda, f32, l.x.to(cuda), l.weight.to(cuda), l.dy.to(cuda), {}, dx, dw, db);
+  expect_close(dx, matmul(l.dy, l.weight), 1e-5, "NaN in dy, dx");
+  expect_close(dw, matmul(l.dy.t(), l.x), 1e-5, "NaN in dy, dw");
+}
+
+/// One block for few rows, several launches for more.
+TEST_F(CudaFused, LossAndItsGradient) {
+  static const backend::FusedLossKernel kernel("softmax_cross_entropy");
+  using backend::ClassLoss;
+  using backend::LossShape;
+  for (const int64_t rows : {0, 1, 4, 70, 140})
+    for (const LossShape shape : {LossShape::mean, LossShape::sum, LossShape::single})
+      for (const double smoothing : {0.0, 0.1}) {
+        const Tensor x = randn({rows, 11}) * 3, weight = rand({11}) + 0.5;
+        Tensor target = floor(rand({rows}) * 11).to(i64);
+        if (rows > 2) target.slice(0, 1, 2).fill_(-100);
+        const ClassLoss options{.ignore_index = -100, .smoothing = smoothing, .shape = shape};
+        const Shape loss_shape = shape == LossShape::single ? Shape({rows}) : Shape({});
+        Tensor loss = zeros(loss_shape), dx = full({rows, 11}, 7);
+        Tensor loss_there = loss.to(cuda), dx_there = dx.to(cuda);
+        kernel(Device::cpu(), f32, x, target, weight, loss, dx, options);
+        kernel(cuda, f32, x.to(cuda), target.to(cuda), weight.to(cuda), loss_there, dx_there,
+               options);
+        expect_close(loss_there, loss, 1e-6, "loss of " + std::to_string(rows));
+        expect_close(dx_there, dx, 1e-6, "gradient of " + std::to_string(rows));
+      }
+}
+
+struct Trained {
+  std::vector<double> losses;
+  std::string plan;
+};
+
+/// Trains the tutorial's network on noise, compiled.
+Trained train(Device device, int64_t batch, int steps) {
+  manual_seed(3);
+  nn::TutorialCnn net;
+  std::vector<Tensor> xs, ys;
+  for (int i = 0; i < steps; ++i) {
+    xs.push_back(randn({batch, 3, 32, 32}));
+    ys.push_back(floor(rand({batch}) * 10).to(i64));
+  }
+  net.to(device);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9});
+  auto step = compile([&](const Tensor& x, const Tensor& y) {
+    optimizer.zero_grad();
+    const Tensor loss = cross_entropy(net(x), y);
+    loss.backward();
+    optimizer.step();
+    return loss;
+  });
+  Trained result;
+  for (int i = 0; i < steps; ++i) {
+    const auto k = static_cast<size_t>(i);
+    result.losses.push_back(step(xs[k].to(device), ys[k].to(device)).item());
+  }
+  result.plan = step.explain();
+  return result;
+}
+
+TEST_F(CudaFused, TheTutorialsStepIsOfFewLaunches) {
+  const Trained here = train(Device::cpu(), 4, 8), there = train(cuda, 4, 8);
+  ASSERT_EQ(here.losses.size(), there.losses.size());
+  for (size_t i = 0; i < here.losses.size(); ++i)
+    EXPECT_NEAR(here.losses[i], there.losses[i], 2e-5) << "step " << i;
+  for (const char* op : {"conv2d_relu_pool ", "conv2d_relu_pool_grad ", "linear_relu ",
+                         "softmax_cross_entropy ", "linear_grad ", "sgd_momentum "})
+    EXPECT_NE(there.plan.find(op), std::string::npos) << op << there.plan;
+  for (const char* op : {"matmul ", "max_pool2d ", "conv2d ", "sum "})
+    EXPECT_EQ(there.plan.find(op), std::string::npos) << op << there.plan;
+}
+
+}  // namespace
+}  // namespace brim
