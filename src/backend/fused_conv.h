@@ -32,10 +32,10 @@ using ConvPoolGradKernel =
                 const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db, const ConvPool&)>;
 
 /// Whether the two kernels of a device can, and are expected to, beat the eager ops. On all: the
-/// pool keeps a quarter of the elements or fewer, and the convolution has one group. Beyond that, on
-/// the CPU and virtual accelerators (few channels leave vectors empty): half a million weights at
-/// most. On CUDA, whose kernels keep image and weights in a block's shared memory: that they fit,
-/// and 16384 weights at most; where there are more, products on whole tiles are faster.
+/// pool keeps a quarter of the elements or fewer, and the convolution has one group. Beyond that,
+/// on the CPU and virtual accelerators (few channels leave vectors empty): half a million weights
+/// at most. On CUDA, whose kernels keep image and weights in a block's shared memory: that they
+/// fit, and 16384 weights at most; where there are more, products on whole tiles are faster.
 bool conv_pool_is_fast(DeviceKind kind, const ConvPool& g);
 
 }  // namespace brim::backend
