@@ -1,6 +1,9 @@
-// Storage: from the allocator or wrapped.
+// Storage: from the allocator, from pinned memory, or wrapped.
 #include <brim/core/storage.h>
 
+#include <utility>
+
+#include "core/pinned_memory.h"
 #include "core/recording.h"
 
 namespace brim {
@@ -28,6 +31,16 @@ Ref<Storage> Storage::wrap(void* data, size_t bytes, Device device, std::functio
   return s;
 }
 
+Ref<Storage> Storage::pinned(size_t bytes, DeviceKind kind) {
+  Ref<Storage> s(new Storage);
+  s->data_ = PinnedMemory::of(kind).allocate(bytes);
+  s->bytes_ = bytes;
+  s->pinned_for_ = kind;
+  return s;
+}
+
+void Storage::finish_reads() { std::exchange(last_read, {}).synchronize(); }
+
 void Storage::keep_alive(Ref<Storage> memory) {
   release_ = [memory = std::move(memory)] {};
 }
@@ -36,6 +49,8 @@ Storage::~Storage() {
   if (recorded && recording) [[unlikely]]
     recording->storage_ends(*this);
   if (block_) allocator_->release(block_);
+  if (data_ && pinned_for_ != DeviceKind::cpu)
+    PinnedMemory::of(pinned_for_).release(data_, bytes_, std::move(last_read));
   if (release_) release_();
 }
 

@@ -56,6 +56,17 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   return Tensor(std::move(impl));
 }
 
+Tensor Tensor::empty_pinned(const Shape& shape, DType dtype, DeviceKind kind) {
+  if (kind == DeviceKind::cpu) return empty(shape, dtype, Device::cpu());
+  const size_t bytes = checked_bytes(shape, dtype);
+  Ref<TensorImpl> impl(new TensorImpl);
+  impl->shape = shape;
+  impl->strides = contiguous_strides(shape);
+  impl->dtype = dtype;
+  impl->storage = Storage::pinned(bytes, kind);
+  return Tensor(std::move(impl));
+}
+
 Tensor Tensor::alias(const Shape& shape, const Strides& strides, int64_t offset) const {
   Ref<TensorImpl> impl(new TensorImpl);
   impl->shape = shape;

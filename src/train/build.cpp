@@ -84,7 +84,7 @@ std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Opti
 }
 
 data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers,
-                         const data::OpenProgress& progress) {
+                         const data::OpenProgress& progress, Device target) {
   const auto source = data::Source::open(recipe.data, split, progress);
   const InputRecipe& in = recipe.input;
   data::Transform transform;
@@ -119,7 +119,8 @@ data::Loader make_loader(const Recipe& recipe, data::Split split, bool training,
        .workers = workers,
        .shuffle = training,
        .seed = recipe.seed,
-       .on_error = in.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise});
+       .on_error = in.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise,
+       .target = target});
 }
 
 }  // namespace brim::train

@@ -18,12 +18,14 @@ namespace brim::train {
 Trainer::State::State(const Recipe& r, TrainOptions o)
     : recipe(r),
       options(std::move(o)),
-      loader(make_loader(r, data::Split::train, true, options.workers, open_progress())) {
+      loader(make_loader(r, data::Split::train, true, options.workers, open_progress(),
+                         options.devices[0])) {
   // Now, so that a damaged test split is not found out after hours of training.
   Recipe test = r;
   test.batch = std::max<int64_t>(r.batch, 100);
   try {
-    test_loader = make_loader(test, data::Split::test, false, options.workers, open_progress());
+    test_loader = make_loader(test, data::Split::test, false, options.workers, open_progress(),
+                              options.devices[0]);
   } catch (const data::NoSuchSplit&) {
   }
 }

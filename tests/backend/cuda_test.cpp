@@ -10,6 +10,7 @@
 #include <brim/brim.h>
 
 #include "backend/kernel.h"
+#include "core/pinned_memory.h"
 #include "core/plugin.h"
 #include "core/runtime.h"
 
@@ -50,6 +51,28 @@ TEST_F(CudaRuntime, TheBackendIsThePluginsAndDescribesItsDevices) {
   }
   EXPECT_EQ(try_gpu(0), gpu);
   EXPECT_EQ(Device("gpu:0"), gpu);
+}
+
+TEST_F(CudaRuntime, PinnedMemoryIsReadAndServesAgain) {
+  PinnedMemory& memory = PinnedMemory::of(DeviceKind::cuda);
+  memory.release_cached();
+  const int64_t held = memory.bytes(), before = memory.system_allocations();
+  for (int i = 0; i < 5; ++i) {
+    Tensor x = Tensor::empty_pinned({1001}, f32, DeviceKind::cuda);
+    x.copy_(counting(1001));
+    const Tensor y = x.to(gpu);
+    x.storage()->finish_reads();
+    x.zero_();
+    EXPECT_EQ(host(y), host(counting(1001)));
+    // Without an event behind it, a copy has read its source when the call returns.
+    x.copy_(counting(1001));
+    const Tensor z = Tensor::from(std::span<const float>(x.data<float>(), 1001), {1001}, gpu);
+    x.zero_();
+    EXPECT_EQ(host(z), host(counting(1001)));
+  }
+  EXPECT_EQ(memory.system_allocations(), before + 1);
+  memory.release_cached();
+  EXPECT_EQ(memory.bytes(), held);
 }
 
 TEST_F(CudaRuntime, CopiesBothWaysKeepEveryByte) {

@@ -64,6 +64,32 @@ TEST_F(DeviceFeedTest, GivesTheSameBatchesAsTheLoader) {
     EXPECT_EQ(sums(loader, device_, epoch, ahead), sums(loader, Device::cpu(), epoch, host));
 }
 
+TEST_F(DeviceFeedTest, SlotsOfThePinnedRingAreReadBeforeTheyAreFilledAgain) {
+  set_sim_options({.profile = "h200", .slowdown = 200, .check = true});  // copies come late
+  for (const int workers : {0, 1, 3}) {
+    data::Loader loader(std::make_shared<Numbers>(false), {},
+                        {.batch = 2, .workers = workers, .ahead = 1, .seed = 5, .target = device_});
+    DeviceFeed host(loader, Device::cpu()), ahead(loader, device_);
+    for (int64_t epoch = 0; epoch < 3; ++epoch)
+      EXPECT_EQ(sums(loader, device_, epoch, ahead), sums(loader, Device::cpu(), epoch, host))
+          << workers << " workers";
+  }
+}
+
+TEST_F(DeviceFeedTest, BatchesThatAreDroppedMayStillBeRead) {
+  set_sim_options({.profile = "h200", .slowdown = 200, .check = true});
+  data::Loader loader(std::make_shared<Numbers>(false), {},
+                      {.batch = 2, .workers = 1, .ahead = 1, .seed = 5, .target = device_});
+  std::vector<Tensor> copies;
+  std::vector<double> expected;
+  for (const data::Batch& batch : loader.epoch(0)) {
+    expected.push_back(sum(batch.x).item());
+    copies.push_back(batch.x.to(device_));
+  }
+  for (size_t i = 0; i < copies.size(); ++i)
+    EXPECT_EQ(sum(copies[i].to(Device::cpu())).item(), expected[i]) << i;
+}
+
 TEST_F(DeviceFeedTest, CopiesInLineWhereNothingWouldOverlap) {
   set_sim_options({.check = true});
   data::Loader loader(std::make_shared<Numbers>(false), {}, {.batch = 4, .workers = 2, .seed = 5});

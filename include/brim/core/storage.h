@@ -18,11 +18,20 @@ class Storage final : public RefCounted {
   static Ref<Storage> allocate(size_t bytes, Device device);
   /// Memory owned by somebody else; `release` is called with the last handle.
   static Ref<Storage> wrap(void* data, size_t bytes, Device device, std::function<void()> release);
+  /// Memory of the host that devices of `kind` read by themselves: copies to them go on when their
+  /// call has returned. Throws DeviceError, OutOfMemory.
+  static Ref<Storage> pinned(size_t bytes, DeviceKind kind);
   ~Storage();
 
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   Device device() const { return device_; }
+
+  /// The kind of device that pinned memory is for; cpu: this is none.
+  DeviceKind pinned_for() const { return pinned_for_; }
+  /// Waits on the host until copies out of pinned memory are done: it may be written then. Throws
+  /// what the work before them met.
+  void finish_reads();
 
   /// Puts other memory behind all tensors of a wrapped storage.
   void rebind(void* data) { data_ = data; }
@@ -36,12 +45,14 @@ class Storage final : public RefCounted {
   /// True for storages made by a step that is recorded; set by the recorder alone.
   bool recorded = false;
   Event last_write;  ///< complete by default; set by asynchronous copies
+  Event last_read;   ///< the same, of copies out of pinned memory
 
  private:
   Storage() = default;
   void* data_ = nullptr;
   size_t bytes_ = 0;
   Device device_;
+  DeviceKind pinned_for_ = DeviceKind::cpu;
   uint32_t version_ = 0;
   Allocator::Block* block_ = nullptr;
   Allocator* allocator_ = nullptr;

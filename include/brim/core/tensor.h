@@ -62,6 +62,10 @@ class Tensor {
   /// Uninitialised memory.
   static Tensor empty(const Shape& shape, const TensorOptions& options = {});
   static Tensor empty(const Shape& shape, DType dtype, Device device);
+  /// The same on the host, in memory that devices of `kind` read by themselves (page-locked for
+  /// cuda): a copy to one goes on when its call has returned, so write to the tensor only after
+  /// `storage()->finish_reads()`. For the CPU's own kind: plain memory.
+  static Tensor empty_pinned(const Shape& shape, DType dtype, DeviceKind kind);
   /// Row-major values copied from host memory. Throws ShapeError when counts differ.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape, Device device = {}) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <brim/core/device.h>
 #include <brim/core/tensor.h>
 #include <brim/data/source.h>
 #include <brim/data/transform.h>
@@ -33,12 +34,16 @@ struct LoaderOptions {
   int rank = 0;        ///< this process of `world_size`; ranks take turns along one common order
   int world_size = 1;  ///< short ranks repeat samples from the start, so that all have equally many
   OnError on_error = OnError::raise;
+  /// Where the batches will be copied to. They are made on the CPU in any case; for cuda and sim in
+  /// pinned memory, so that copies to such a device go on while the loop does other things.
+  Device target = Device::cpu();
   /// Told of every choice of `workers` and `ahead`, a line each: by the constructor, and between
   /// batches by the thread that runs the loop.
   std::function<void(const std::string&)> log;
 };
 
-/// The tensors belong to whoever holds them: a slot's memory is used again only when nobody does.
+/// The tensors belong to whoever holds them: a slot's memory is used again only when nobody does,
+/// and when copies out of it to LoaderOptions::target are done.
 struct Batch {
   Tensor x;                      ///< (N, C, H, W) f32
   Tensor y;                      ///< (N) i64

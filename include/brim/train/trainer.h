@@ -153,8 +153,8 @@ Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device
                     const std::function<bool(double fraction)>& progress = {});
 
 /// The loader that a recipe describes for one split. `training` switches augmentation and shuffling
-/// on. Throws FileError and ValueError.
+/// on; `target` is where the batches will be copied to. Throws FileError and ValueError.
 data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers = -1,
-                         const data::OpenProgress& progress = {});
+                         const data::OpenProgress& progress = {}, Device target = Device::cpu());
 
 }  // namespace brim::train

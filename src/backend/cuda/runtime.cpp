@@ -4,6 +4,8 @@
 
 #include <array>
 #include <atomic>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -59,6 +61,35 @@ class Streams {
 /// Never destroyed: the driver may be gone before static objects are.
 Streams& streams() {
   static auto* all = new Streams;
+  return *all;
+}
+
+/// The host's memory that is page-locked.
+class Pinned {
+ public:
+  void add(const void* data, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    bytes_[static_cast<const char*>(data)] = bytes;
+  }
+  void remove(const void* data) {
+    const std::lock_guard lock(mutex_);
+    bytes_.erase(static_cast<const char*>(data));
+  }
+  bool contains(const void* address) {
+    const std::lock_guard lock(mutex_);
+    const auto after = bytes_.upper_bound(static_cast<const char*>(address));
+    if (after == bytes_.begin()) return false;
+    const auto& [data, bytes] = *std::prev(after);
+    return static_cast<const char*>(address) < data + bytes;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<const char*, size_t> bytes_;
+};
+
+Pinned& pinned() {
+  static auto* all = new Pinned;
   return *all;
 }
 
@@ -171,11 +202,34 @@ class CudaRuntime final : public Runtime {
     } else if (from_device.is_cpu()) {
       // From pageable memory CUDA returns when the source has been read.
       BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, queue));
+      if (pinned().contains(from)) waited(cudaStreamSynchronize(queue), stream.device.index);
     } else if (to_device == from_device) {
       BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue));
     } else {
       BRIM_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, queue));
     }
+  }
+
+  void copy_from_pinned(void* to, Device, const void* from, size_t bytes, Stream stream) override {
+    if (bytes == 0) return;
+    const DeviceGuard guard(stream.device.index);
+    BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, native(stream)));
+  }
+
+  void* allocate_host(size_t bytes) override {
+    void* data = nullptr;
+    const cudaError_t result = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+    if (result == cudaSuccess) {
+      pinned().add(data, bytes);
+      return data;
+    }
+    if (result != cudaErrorMemoryAllocation) check(result, "cudaHostAlloc");
+    (void)cudaGetLastError();
+    return nullptr;
+  }
+  void deallocate_host(void* data, size_t) noexcept override {
+    pinned().remove(data);
+    (void)cudaFreeHost(data);
   }
 
   void launch_as_one(Stream stream, const RepeatedWork& work,

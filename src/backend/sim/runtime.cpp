@@ -84,6 +84,17 @@ class SimRuntime final : public Runtime {
     enqueue(stream, std::move(work));
   }
 
+  void copy_from_pinned(void* to, Device to_device, const void* from, size_t bytes,
+                        Stream stream) override {
+    if (bytes == 0) return;
+    void* target = real_address(to, to_device);
+    enqueue(stream, {.name = "copy",
+                     .engine = Engine::copy_in,
+                     .bytes = static_cast<double>(bytes),
+                     .touches = {{.address = to, .bytes = bytes, .writes = true}},
+                     .run = [=] { std::memcpy(target, from, bytes); }});
+  }
+
   Stream create_stream(int device) override { return Devices::all().create_stream(device); }
 
   void synchronize(Stream stream) override {

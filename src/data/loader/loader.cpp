@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/pinned_memory.h"
+#include "core/runtime.h"
 #include "data/file.h"
 #include "data/keyed.h"
 #include "data/loader/pipeline.h"
@@ -75,6 +77,7 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& transf
   BRIM_CHECK(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size,
              ValueError, "[loader] rank {} of world_size {}: must be 0 to world_size - 1",
              options.rank, options.world_size);
+  check_available(options.target);
   shape = find_shape(*source, plan, options.on_error);
   BRIM_CHECK(shape.channels == 3, ShapeError,
              "[loader] pictures of {} channels; expected 3, sources expand grey ones",
@@ -91,7 +94,7 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& transf
   const int64_t bytes = options.batch * shape.bytes() * 4;
   if (chosen_workers) options.workers = choose_workers(*source);
   if (chosen_ahead) options.ahead = choose_ahead(options.workers, bytes);
-  const LoaderSizes start{options.workers, options.workers == 0 ? 1 : options.ahead + 2};
+  const LoaderSizes start{options.workers, slots_at_first()};
   Tuner::Limits limits{start.workers, start.workers, start.slots};
   if (chosen_workers) limits.least_workers = 1, limits.most_workers = available_cpus();
   if (chosen_ahead) limits.most_slots = std::max(start.slots, most_slots(bytes));
@@ -111,6 +114,15 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& transf
                                   start.workers == 1 ? "" : "s", start.slots, available_cpus(),
                                   source->in_memory() ? "source in memory" : "pictures to decode"));
   tell();
+}
+
+int Loader::State::slots_at_first() const {
+  if (options.workers > 0) return options.ahead + 2;
+  return pinned() ? 2 : 1;  // one is filled while the other is copied
+}
+
+Loader::State::~State() {
+  if (pinned()) PinnedMemory::of(options.target.kind).release_cached();
 }
 
 LoaderSizes Loader::State::sizes() const {

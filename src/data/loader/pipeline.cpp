@@ -41,8 +41,7 @@ void Epoch::Pipeline::start() {
 
 void Epoch::Pipeline::resize(LoaderSizes sizes) {
   const bool starting = threads_.empty();
-  const LoaderOptions& options = state_->options;
-  const int needed = starting ? (options.workers == 0 ? 1 : options.ahead + 2) : 0;
+  const int needed = starting ? state_->slots_at_first() : 0;
   kept_ = std::max(sizes.slots, 1);
   while (live_ < kept_) {
     if (retired_.empty()) {
@@ -93,8 +92,10 @@ void Epoch::Pipeline::recycle(Slot& slot) {
   };
   const ImageShape& shape = state_->shape;
   const int64_t n = std::min(state_->options.batch, state_->samples);
-  if (!ours(slot.x)) slot.x = Tensor::empty({n, shape.channels, shape.height, shape.width});
-  if (!ours(slot.y)) slot.y = Tensor::empty({n}, {.dtype = DType::i64});
+  const DeviceKind kind = state_->options.target.kind;
+  if (!ours(slot.x))
+    slot.x = Tensor::empty_pinned({n, shape.channels, shape.height, shape.width}, DType::f32, kind);
+  if (!ours(slot.y)) slot.y = Tensor::empty_pinned({n}, DType::i64, kind);
 }
 
 void Epoch::Pipeline::give_back() {
@@ -141,6 +142,8 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   slot.skipped = 0;
   slot.error = nullptr;
   try {
+    slot.x.storage()->finish_reads();
+    slot.y.storage()->finish_reads();
     const int64_t first = number * state_->options.batch;
     const int64_t count = std::min(state_->options.batch, state_->samples - first);
     slot.batch.samples.reserve(static_cast<size_t>(count));
@@ -188,8 +191,10 @@ void Epoch::Pipeline::work() {
       return;
     }
     const int64_t number = next_++;
-    Slot& slot = *free_.back();
-    free_.pop_back();
+    // In the cache is the slot given back last; copies are done of the one given back first.
+    const bool oldest = state_->pinned();
+    Slot& slot = *(oldest ? free_.front() : free_.back());
+    oldest ? free_.pop_front() : free_.pop_back();
     line_.push_back(&slot);
     lock.unlock();
     fill(number, slot, scratch);
@@ -218,8 +223,9 @@ Batch* Epoch::Pipeline::hand_over(Slot& slot) {
 
 Batch* Epoch::Pipeline::next_inline() {
   const diag::Span span("loader", diag::Cause::input);
-  Slot& slot = *slots_[0];
-  if (handed_ != nullptr) recycle(slot);
+  if (handed_ != nullptr) recycle(*handed_);
+  Slot& slot = *slots_[inline_turn_];
+  inline_turn_ = (inline_turn_ + 1) % slots_.size();
   fill(position_, slot, scratch_);
   return hand_over(slot);
 }

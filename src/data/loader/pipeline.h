@@ -80,6 +80,7 @@ class Epoch::Pipeline {
   // Touched by the loop only.
   int64_t position_;            // next batch for the loop
   Slot* handed_ = nullptr;      // the slot that the loop looks at
+  size_t inline_turn_ = 0;      // the slot that is filled next where there are no workers
   std::vector<Slot*> retired_;  // slots without memory
   int live_ = 0, kept_ = 0;     // slots with memory, and how many are to have it
   Stretch stretch_;             // goes on from epoch to epoch
@@ -89,10 +90,10 @@ class Epoch::Pipeline {
 
   std::mutex mutex_;
   std::condition_variable can_work_, can_take_;
-  int64_t next_;             // next batch to be claimed by a worker
-  std::vector<Slot*> free_;  // the last one given back is taken first: it is still in the cache
-  std::deque<Slot*> line_;   // claimed and not yet handed over, from batch position_ on
-  bool awaited_ = false;     // the loop waits for the first in line
+  int64_t next_;                  // next batch to be claimed by a worker
+  std::deque<Slot*> free_;        // in the order in which they were given back
+  std::deque<Slot*> line_;        // claimed and not yet handed over, from batch position_ on
+  bool awaited_ = false;          // the loop waits for the first in line
   int running_ = 0, wanted_ = 0;  // workers
   int idle_ = 0;
   double idle_seconds_ = 0;  // summed over workers, up to idle_noted_

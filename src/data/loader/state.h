@@ -43,6 +43,13 @@ struct Loader::State {
   State(std::shared_ptr<const Source> from, const Transform& transform,
         const LoaderOptions& wanted);
 
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// Whether batches are made in pinned memory.
+  bool pinned() const { return !options.target.is_cpu(); }
+  int slots_at_first() const;
   LoaderSizes sizes() const;
   /// Whether `observe` may ever change the sizes.
   bool tunes() const { return tunes_; }

@@ -33,6 +33,7 @@ void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> 
   const diag::Span span("copy", to_host ? diag::Cause::host_read
                                 : peers ? diag::Cause::communication
                                         : diag::Cause::copy);
+  const auto is_pinned = [&](const Tensor& t) { return t.storage()->pinned_for() == device.kind; };
   const Stream stream = Stream::current(device), other = Stream::current(source);
   if (peers) {
     Event made;
@@ -40,10 +41,15 @@ void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> 
     made.wait(stream);
   }
   for (size_t i = 0; i < from.size(); ++i) {
-    from[i].storage()->last_write.wait(stream);
-    runtime(device.kind)
-        .copy(to[i].raw(), target, from[i].raw(), source,
-              static_cast<size_t>(to[i].numel()) * size_of(to[i].dtype()), stream);
+    Storage& storage = *from[i].storage();
+    const size_t bytes = static_cast<size_t>(to[i].numel()) * size_of(to[i].dtype());
+    storage.last_write.wait(stream);
+    if (is_pinned(from[i])) {
+      storage.last_read.wait(stream);  // so that the event behind this copy stands for both
+      runtime(device.kind).copy_from_pinned(to[i].raw(), target, from[i].raw(), bytes, stream);
+    } else {
+      runtime(device.kind).copy(to[i].raw(), target, from[i].raw(), source, bytes, stream);
+    }
   }
   if (to_host) {
     stream.synchronize();
@@ -52,6 +58,8 @@ void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> 
   Event done;
   done.record(stream);
   for (const Tensor& t : to) t.storage()->last_write = done;
+  for (const Tensor& t : from)
+    if (is_pinned(t)) t.storage()->last_read = done;
   if (peers) done.wait(other);
 }
 

@@ -57,6 +57,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** data, size_t bytes);
 cudaError_t cudaFree(void* data);
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void* data);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream);
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,

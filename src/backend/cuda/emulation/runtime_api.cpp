@@ -192,6 +192,10 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   return posix_memalign(data, kAlignment, bytes) == 0 ? cudaSuccess
                                                       : result(cudaErrorMemoryAllocation);
 }
+cudaError_t cudaFreeHost(void* data) {
+  std::free(data);
+  return cudaSuccess;
+}
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
   brim::cuda::emulation::submit([=] { std::memmove(to, from, bytes); });

@@ -1,0 +1,90 @@
+// The cache of pinned memory (see pinned_memory.h).
+#include "core/pinned_memory.h"
+
+#include <array>
+#include <utility>
+
+#include "core/check.h"
+#include "core/runtime.h"
+
+namespace brim {
+namespace {
+
+constexpr size_t kPage = 4096;  // what the system locks
+
+size_t rounded(size_t bytes) { return (bytes + kPage - 1) / kPage * kPage + (bytes == 0) * kPage; }
+
+}  // namespace
+
+PinnedMemory& PinnedMemory::of(DeviceKind kind) {
+  // Never destroyed: tensors with static lifetime may outlive any order we choose.
+  static const auto* all = new std::array<PinnedMemory*, kDeviceKindCount>{
+      new PinnedMemory(DeviceKind::cpu), new PinnedMemory(DeviceKind::cuda),
+      new PinnedMemory(DeviceKind::sim)};
+  for (PinnedMemory* memory : *all)
+    if (memory->kind_ == kind) return *memory;
+  raise<DeviceError>("[memory] there is no pinned memory for {}", name(kind));
+}
+
+void* PinnedMemory::allocate(size_t bytes) {
+  const size_t size = rounded(bytes);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [first, last] = free_.equal_range(size);
+    for (auto at = first; at != last; ++at) {
+      if (!at->second.last_read.query()) continue;
+      void* const data = at->second.data;
+      free_.erase(at);
+      return data;
+    }
+  }
+  check_available({kind_, 0});
+  void* data = runtime(kind_).allocate_host(size);
+  if (!data) {
+    release_cached();
+    data = runtime(kind_).allocate_host(size);
+  }
+  if (!data)
+    throw OutOfMemory(
+        fmt::format("[memory] the host has no room for {} bytes of pinned memory for {}, {} are in "
+                    "use; use a smaller batch or fewer loader workers",
+                    size, name(kind_), this->bytes()),
+        static_cast<int64_t>(size), 0, 0);
+  const std::lock_guard lock(mutex_);
+  ++system_allocations_;
+  bytes_ += static_cast<int64_t>(size);
+  return data;
+}
+
+void PinnedMemory::release(void* data, size_t bytes, Event last_read) noexcept {
+  const std::lock_guard lock(mutex_);
+  free_.emplace(rounded(bytes), Block{data, std::move(last_read)});
+}
+
+void PinnedMemory::release_cached() noexcept {
+  std::multimap<size_t, Block> blocks;
+  {
+    const std::lock_guard lock(mutex_);
+    blocks.swap(free_);
+    for (const auto& [size, block] : blocks) bytes_ -= static_cast<int64_t>(size);
+  }
+  for (const auto& [size, block] : blocks) {
+    try {
+      block.last_read.synchronize();
+    } catch (const Error&) {  // what failed on the device shows where somebody waits for it
+    }
+    runtime(kind_).deallocate_host(block.data, size);
+  }
+}
+
+int64_t PinnedMemory::system_allocations() const {
+  const std::lock_guard lock(mutex_);
+  return system_allocations_;
+}
+
+int64_t PinnedMemory::bytes() const {
+  const std::lock_guard lock(mutex_);
+  return bytes_;
+}
+
+}  // namespace brim

@@ -1,0 +1,46 @@
+// Memory of the host that devices read by themselves, cached by size: page-locking is slow, so a
+// ring of batches asks for its slots once and gets the same ones in every epoch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include <brim/core/device.h>
+#include <brim/core/stream.h>
+
+namespace brim {
+
+/// All members may be called from any thread.
+class PinnedMemory {
+ public:
+  /// That of one kind of device. Throws DeviceError where there is no such device.
+  static PinnedMemory& of(DeviceKind kind);
+
+  /// At least `bytes` bytes, 64-byte aligned. Throws OutOfMemory.
+  void* allocate(size_t bytes);
+  /// `bytes` as asked for; the memory serves again when `last_read` is complete.
+  void release(void* data, size_t bytes, Event last_read) noexcept;
+  /// Returns what nobody holds to the system, once copies out of it are done.
+  void release_cached() noexcept;
+
+  /// Requests that reached the runtime so far.
+  int64_t system_allocations() const;
+  /// Bytes that are held or cached.
+  int64_t bytes() const;
+
+ private:
+  struct Block {
+    void* data;
+    Event last_read;
+  };
+  explicit PinnedMemory(DeviceKind kind) : kind_(kind) {}
+
+  const DeviceKind kind_;
+  mutable std::mutex mutex_;
+  std::multimap<size_t, Block> free_;  // by size
+  int64_t system_allocations_ = 0, bytes_ = 0;
+};
+
+}  // namespace brim

@@ -1,0 +1,123 @@
+// Memory that devices read by themselves: cached, not reused before copies out of it are done, and
+// given back when asked.
+#include "core/pinned_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include <brim/core/sim.h>
+#include <brim/core/tensor.h>
+#include <brim/ops/create.h>
+#include <brim/ops/matmul.h>
+
+#include "core/runtime.h"
+
+namespace brim {
+namespace {
+
+/// Virtual accelerators, slow enough that the host is far ahead of them.
+class PinnedMemoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    set_sim_options({.profile = "h200", .slowdown = 1000, .check = true});
+    memory().release_cached();
+  }
+  void TearDown() override {
+    synchronize(device_);
+    memory().release_cached();
+    set_sim_options({});
+  }
+  static PinnedMemory& memory() { return PinnedMemory::of(DeviceKind::sim); }
+  /// Work before which a copy that is queued now waits.
+  void keep_busy() {
+    const Tensor a = ones({256, 256}, {.device = device_});
+    for (int i = 0; i < 4; ++i) (void)matmul(a, a);
+  }
+  static Tensor numbers(int64_t n, float value) {
+    Tensor t = Tensor::empty_pinned({n}, f32, DeviceKind::sim);
+    return t.fill_(value);
+  }
+  const Device device_ = Device::sim(0);
+};
+
+TEST_F(PinnedMemoryTest, IsPlainMemoryOfTheHost) {
+  const Tensor t = numbers(5, 3);
+  EXPECT_EQ(t.device(), Device::cpu());
+  EXPECT_EQ(t.storage()->pinned_for(), DeviceKind::sim);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(t.raw()) % 64, 0u);
+  EXPECT_EQ(t.to_vector<float>(), std::vector<float>(5, 3));
+  EXPECT_EQ(Tensor::empty_pinned({2}, f32, DeviceKind::cpu).storage()->pinned_for(),
+            DeviceKind::cpu);
+  EXPECT_EQ(numbers(0, 0).numel(), 0);
+}
+
+TEST_F(PinnedMemoryTest, ServesAgain) {
+  const int64_t before = memory().system_allocations();
+  const void* const address = numbers(1000, 1).raw();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(numbers(1000, 1).raw(), address);
+  EXPECT_EQ(memory().system_allocations(), before + 1);
+  EXPECT_GT(memory().bytes(), 0);
+  memory().release_cached();
+  EXPECT_EQ(memory().bytes(), 0);
+}
+
+TEST_F(PinnedMemoryTest, IsWrittenAgainOnlyWhenItWasRead) {
+  Tensor t = numbers(1000, 1);
+  keep_busy();
+  const Tensor first = t.copy_to(device_);
+  t.storage()->finish_reads();
+  t.fill_(2);
+  const Tensor second = t.copy_to(device_);
+  EXPECT_EQ(first.to_vector<float>(), std::vector<float>(1000, 1));
+  EXPECT_EQ(second.to_vector<float>(), std::vector<float>(1000, 2));
+}
+
+TEST_F(PinnedMemoryTest, IsNotHandedOutBeforeItWasRead) {
+  std::vector<Tensor> copies;
+  for (int i = 0; i < 6; ++i) {
+    keep_busy();
+    copies.push_back(numbers(1000, static_cast<float>(i)).copy_to(device_));
+  }
+  for (int i = 0; i < 6; ++i)
+    EXPECT_EQ(copies[static_cast<size_t>(i)].to_vector<float>(),
+              std::vector<float>(1000, static_cast<float>(i)));
+}
+
+TEST_F(PinnedMemoryTest, GivingItBackWaitsForItsCopies) {
+  keep_busy();
+  const Tensor copy = numbers(1000, 7).copy_to(device_);
+  memory().release_cached();
+  EXPECT_EQ(memory().bytes(), 0);
+  EXPECT_EQ(copy.to_vector<float>(), std::vector<float>(1000, 7));
+}
+
+TEST_F(PinnedMemoryTest, TwoStreamsMayReadAtOnce) {
+  Tensor t = numbers(1000, 1);
+  const Stream other = Stream::create(device_);
+  Tensor a, b;
+  keep_busy();
+  a = t.copy_to(device_);
+  {
+    const StreamGuard guard(other);
+    b = t.copy_to(device_);
+  }
+  t.storage()->finish_reads();
+  t.fill_(2);
+  synchronize(device_);
+  EXPECT_EQ(a.to_vector<float>(), std::vector<float>(1000, 1));
+  const StreamGuard guard(other);
+  EXPECT_EQ(b.to_vector<float>(), std::vector<float>(1000, 1));
+}
+
+TEST_F(PinnedMemoryTest, ValuesOfTheHostAreReadAtOnce) {
+  const Tensor t = numbers(1000, 1);
+  keep_busy();
+  const Tensor copy = Tensor::from(std::span<const float>(t.data<float>(), 1000), {1000}, device_);
+  Tensor(t).fill_(2);
+  EXPECT_EQ(copy.to_vector<float>(), std::vector<float>(1000, 1));
+}
+
+}  // namespace
+}  // namespace brim
