@@ -16,7 +16,6 @@ LossMeter::LossMeter(Device device) : sum_(zeros({}, {.device = device})) {}
 void LossMeter::add(const Tensor& loss) {
   const NoGrad guard;
   sum_.add_(loss.detach());
-  ++steps_;
 }
 
 LossSum LossMeter::read() const { return {steps_ ? sum_.item() : 0, steps_}; }

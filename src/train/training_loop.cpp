@@ -42,7 +42,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
   progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
   losses_.reset(at_.unreported);
   if (s_.options.compile && s_.options.devices.size() == 1)
-    compiled_.emplace([this](const Tensor& x, const Tensor& y) { return update(x, y); },
+    compiled_.emplace([this](const Tensor& x, const Tensor& y) { update(x, y); },
                       CompileOptions{.passes = s_.options.passes,
                                      .fall_back = true,
                                      .progress =
@@ -53,10 +53,10 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
                                      .warn = s_.options.warn});
 }
 
-Tensor TrainingLoop::update(const Tensor& x, const Tensor& y) {
+void TrainingLoop::update(const Tensor& x, const Tensor& y) {
   optim::GradScaler* const scaler = s_.scaler ? &*s_.scaler : nullptr;
   s_.optimizer->zero_grad();
-  Tensor loss = s_.replicas->forward_backward(
+  const Tensor loss = s_.replicas->forward_backward(
       x, y,
       [&](nn::Module& network, const Tensor& part, const Tensor& labels) {
         const Autocast scope(autocast_dtype(s_.recipe));
@@ -73,14 +73,17 @@ Tensor TrainingLoop::update(const Tensor& x, const Tensor& y) {
   } else {
     s_.optimizer->step();
   }
-  return loss;
+  losses_.add(loss);
 }
 
-Tensor TrainingLoop::step(const data::Batch& batch) {
+void TrainingLoop::step(const data::Batch& batch) {
   const diag::Span span("step", diag::Cause::launch);
-  Tensor loss = compiled_ ? (*compiled_)(batch.x, batch.y) : update(batch.x, batch.y);
+  if (compiled_)
+    (*compiled_)(batch.x, batch.y);
+  else
+    update(batch.x, batch.y);
+  losses_.count(1);
   s_.schedule->step();
-  return loss;
 }
 
 void TrainingLoop::check_loss(double loss) const {
@@ -143,7 +146,7 @@ bool TrainingLoop::run_epoch() {
     }
     if (progress_.step == 0 && s_.options.first_step) s_.options.first_step();
     clock_.start_step();
-    losses_.add(step(*batch));
+    step(*batch);
     at_.batch = batch->index + 1;
     ++at_.steps, ++at_.epoch_steps, ++progress_.step;
     at_.images += batch->y.numel(), progress_.images += batch->y.numel();

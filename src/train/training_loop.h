@@ -28,10 +28,10 @@ class TrainingLoop {
 
   /// Returns whether the epoch was finished.
   bool run_epoch();
-  /// Forward, backward, update, and the next learning rate. Returns the loss.
-  Tensor step(const data::Batch& batch);
-  /// All of it but the learning rate, which a plan reads anew.
-  Tensor update(const Tensor& x, const Tensor& y);
+  /// Forward, backward, update, and the next learning rate.
+  void step(const data::Batch& batch);
+  /// All of it but the learning rate, which a plan reads anew. Adds up the loss.
+  void update(const Tensor& x, const Tensor& y);
   void report();
   void tell(bool is_report);
   void save(std::optional<double> epoch_loss = {});
@@ -44,7 +44,7 @@ class TrainingLoop {
   const int64_t per_epoch_, report_every_, skipped_before_;
   LossMeter losses_;
   DeviceFeed feed_;
-  std::optional<CompiledStep<std::function<Tensor(const Tensor&, const Tensor&)>>> compiled_;
+  std::optional<CompiledStep<std::function<void(const Tensor&, const Tensor&)>>> compiled_;
   StepClock clock_;
   Checkpointer checkpointer_;
   Progress progress_;
