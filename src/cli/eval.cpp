@@ -59,7 +59,8 @@ int run(const Options& o) {
     return [&display, stage](double fraction) { return display.show(stage, fraction), true; };
   };
   const data::Loader loader =
-      train::make_loader(recipe, data::parse_split(o.split), false, -1, show("open"));
+      train::make_loader(recipe, data::parse_split(o.split), false, -1, show("open"),
+                         {device, train::AugmentOn::automatic});
   display.finish();
   const std::vector<std::string>& classes = loader.source().classes();
   BRIM_CHECK(

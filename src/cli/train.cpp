@@ -32,7 +32,8 @@ struct Options {
   std::string recipe, data, device = "cpu", workers = "auto", out, resume, memory_limit, json,
                             trace;
   std::string checkpoint_every = "60s";
-  std::string compile = "on", passes, precision;
+  std::string compile = "on", passes, precision, augment_on = "auto";
+  bool data_on_device = false;
   bool explain = false;
   std::optional<int64_t> epochs, batch, steps;
   std::optional<double> lr;
@@ -71,6 +72,11 @@ int workers_of(const std::string& text) {
   return workers;
 }
 
+train::AugmentOn augment_on_of(const std::string& word) {
+  if (word == "host") return train::AugmentOn::host;
+  return word == "device" ? train::AugmentOn::device : train::AugmentOn::automatic;
+}
+
 Json result_json(const Options& o, const train::Recipe& r, const train::TrainResult& result,
                  double startup_ms, const train::Trainer& trainer) {
   const std::vector<Device> devices = Device::list(o.device);
@@ -105,6 +111,9 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
   json["loader"] = {{"workers", trainer.loader().workers()},
                     {"slots", trainer.loader().slots()},
                     {"decisions", trainer.loader().decisions()}};
+  json["input"] = {{"augment_on", result.augmented_on_device ? "device" : "host"},
+                   {"data_on_device", result.resident_bytes > 0},
+                   {"resident_bytes", result.resident_bytes}};
   json["skipped"] = result.skipped;
   json["resumed_from"] =
       trainer.resumed_from().empty() ? Json(nullptr) : Json(trainer.resumed_from());
@@ -146,10 +155,12 @@ std::string resume_hint(const Options& o, const train::Trainer& trainer,
 /// Options whose values are not in a checkpoint, as they were given.
 std::string repeated_options(const CLI::App& app) {
   std::string text;
-  for (const char* name : {"--data", "--device", "--epochs", "--workers", "--threads", "--compile",
-                           "--passes", "--checkpoint-every", "--keep", "--memory-limit"})
+  for (const char* name :
+       {"--data", "--device", "--epochs", "--workers", "--threads", "--compile", "--passes",
+        "--checkpoint-every", "--keep", "--memory-limit", "--augment-on"})
     if (const CLI::Option* option = app.get_option(name); option->count() > 0)
       text += fmt::format(" {} {}", name, shell_word(option->results().back()));
+  if (app.get_option("--data-on-device")->count() > 0) text += " --data-on-device";
   return text;
 }
 
@@ -189,6 +200,8 @@ int run(const Options& o) {
   };
   const train::TrainOptions options{.devices = devices,
                                     .workers = workers,
+                                    .augment_on = augment_on_of(o.augment_on),
+                                    .data_on_device = o.data_on_device,
                                     .max_steps = o.steps.value_or(0),
                                     .out = o.out,
                                     .resume = o.resume,
@@ -216,6 +229,7 @@ int run(const Options& o) {
     say(stdout, "{}: {} images of {}, {} epochs of batch {} on {} in {}, seed {}\n", recipe.name,
         trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch, names_of(devices),
         recipe.precision, recipe.seed);
+    say(stdout, "input: {}\n", trainer.input());
     if (recipe.precision == "tf32" && devices[0].kind != DeviceKind::cuda)
       say(stdout, "tf32 only changes the matrix units of cuda devices; on {} it is fp32\n",
           names_of(devices));
@@ -291,6 +305,13 @@ const Register train_command(
        app.add_option("--epochs", o->epochs, "passes over the data")->check(CLI::Range(1, 1000000));
        app.add_option("--batch", o->batch, "images per step")->check(CLI::Range(1, 1000000));
        app.add_option("--workers", o->workers, "loader threads, or auto")->capture_default_str();
+       app.add_option("--augment-on", o->augment_on,
+                      "where pictures are cropped, mirrored and made floats: host, device (from "
+                      "bytes; the same numbers), or auto: the device if it is one GPU")
+           ->check(CLI::IsMember({"auto", "host", "device"}))
+           ->capture_default_str();
+       app.add_flag("--data-on-device", o->data_on_device,
+                    "upload all pictures once and make every batch there");
        app.add_option("--lr", o->lr, "learning rate")->check(CLI::Range(0.0, 1e9));
        app.add_option("--seed", o->seed, "of weights, order and augmentation")
            ->check(CLI::Range(int64_t{0}, int64_t{9'000'000'000'000'000'000}));

@@ -11,6 +11,7 @@
 #include <cmath>
 
 #include "core/check.h"
+#include "data/transform/plan.h"
 
 namespace brim::train {
 namespace {
@@ -84,7 +85,7 @@ std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Opti
 }
 
 data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers,
-                         const data::OpenProgress& progress, Device target) {
+                         const data::OpenProgress& progress, const LoaderPlace& place) {
   const auto source = data::Source::open(recipe.data, split, progress);
   const InputRecipe& in = recipe.input;
   data::Transform transform;
@@ -113,6 +114,15 @@ data::Loader make_loader(const Recipe& recipe, data::Split split, bool training,
                                                   .padding = static_cast<int>(in.crop_padding)});
   }
   if (training && in.flip) transform.steps.emplace_back(data::HorizontalFlip{});
+  const bool possible =
+      data::TransformPlan(transform).raw_shape(source->image_shape()) != data::ImageShape{};
+  BRIM_CHECK(possible || place.augment_on != AugmentOn::device, ValueError,
+             "[recipe] {}: to be augmented on {} the pictures must have one size, and {} has "
+             "several; set input.size",
+             recipe.name, place.target.str(), recipe.data);
+  const bool raw =
+      place.augment_on == AugmentOn::device || (place.augment_on == AugmentOn::automatic &&
+                                                possible && place.target.kind == DeviceKind::cuda);
   return data::Loader(
       source, transform,
       {.batch = recipe.batch,
@@ -120,7 +130,8 @@ data::Loader make_loader(const Recipe& recipe, data::Split split, bool training,
        .shuffle = training,
        .seed = recipe.seed,
        .on_error = in.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise,
-       .target = target});
+       .target = place.target,
+       .raw = raw});
 }
 
 }  // namespace brim::train

@@ -1,4 +1,4 @@
-// Batches on the device of the training loop, copied there while the step before them runs.
+// Batches of a loader on the device of a loop, copied there while the step before them runs.
 #pragma once
 
 #include <array>
@@ -9,36 +9,51 @@
 #include <brim/core/stream.h>
 #include <brim/data/loader.h>
 
+#include "data/loader/raw_layout.h"
+#include "train/feed.h"
+#include "train/picture_batches.h"
+
 namespace brim::train {
 
 /// Two slots on the device and a stream of its own: while a step works on one slot, the next batch
 /// is copied to the other. Events keep a slot from being written before the step that reads it is
 /// done. On the CPU batches are handed through; virtual accelerators without a profile compute with
-/// the host's own CPUs, where nothing is gained by copying beside, so they copy in line.
-class DeviceFeed {
+/// the host's own CPUs, where nothing is gained by copying beside, so they copy in line. Raw
+/// batches cross as bytes, in one copy, and become floats on the stream of the loop.
+class DeviceFeed final : public Feed {
  public:
   DeviceFeed(data::Loader& loader, Device device);
 
-  /// The next batch of `epoch`, on the device, or null at its end; valid until the second call
-  /// after this one. The current stream waits for its copy. Rethrows what the loader threw for it.
-  const data::Batch* next(data::Epoch& epoch);
-  /// The step on the batch is queued: fetches the next one and queues its copy, where there is a
-  /// device to keep busy. Errors show at next().
-  void ahead(data::Epoch& epoch);
-
-  /// Samples that the loader has left out, up to the batch handed out last.
-  int64_t skipped() const { return skipped_; }
+  void start(int64_t epoch, int64_t first_batch) override;
+  const data::Batch* next() override;
+  void ahead() override;
+  void finish() override;
+  int64_t skipped() const override { return skipped_; }
 
  private:
   struct Slot {
-    data::Batch batch;  // on the device
+    data::Batch batch;  // on the device; of a raw one all but its number and samples is in bytes
+    Tensor bytes;
+    int64_t count = 0;
     Event copied, used;
   };
-  void fetch(data::Epoch& epoch);
+  /// Takes the next batch out of the loader; null at the end of the epoch.
+  const data::Batch* take();
+  /// Queues the copy of a batch to a slot.
+  void copy(const data::Batch& batch, Slot& slot);
+  /// What the loop sees of a slot whose copy is done or waited for.
+  const data::Batch* open(Slot& slot);
+  void fetch();
+  /// What is queued on the batch handed out last is all there will be.
+  void note_used();
 
   data::Loader& loader_;
   Device device_;
-  std::optional<Stream> copies_;  // where batches are copied ahead
+  std::optional<data::Epoch> epoch_;
+  std::optional<Stream> copies_;            // where batches are copied ahead
+  std::optional<PictureBatches> pictures_;  // of raw batches
+  data::RawLayout layout_;
+  Tensor position_;  // 0: the first window of a raw batch
   std::array<Slot, 2> slots_;
   size_t turn_ = 0;           // the slot that is filled next
   Slot* ready_ = nullptr;     // fetched and not handed out

@@ -10,6 +10,9 @@
 #include "core/check.h"
 #include "core/runtime.h"
 #include "train/build.h"
+#include "train/device_feed.h"
+#include "train/evaluate.h"
+#include "train/resident_feed.h"
 #include "train/trainer_state.h"
 #include "train/training_loop.h"
 
@@ -18,21 +21,35 @@ namespace brim::train {
 Trainer::State::State(const Recipe& r, TrainOptions o)
     : recipe(r),
       options(std::move(o)),
-      loader(make_loader(r, data::Split::train, true, options.workers, open_progress(),
-                         options.devices[0])) {
+      loader(make_loader(r, data::Split::train, true, options.workers, open_progress(), place())) {
   // Now, so that a damaged test split is not found out after hours of training.
   Recipe test = r;
   test.batch = std::max<int64_t>(r.batch, 100);
   try {
-    test_loader = make_loader(test, data::Split::test, false, options.workers, open_progress(),
-                              options.devices[0]);
+    test_loader =
+        make_loader(test, data::Split::test, false, options.workers, open_progress(), place());
   } catch (const data::NoSuchSplit&) {
   }
 }
 
-data::OpenProgress Trainer::State::open_progress() const {
-  return [this](double fraction) {
-    if (options.stage) options.stage("open", fraction);
+LoaderPlace Trainer::State::place() const {
+  AugmentOn augment_on = options.augment_on;
+  if (options.data_on_device) augment_on = AugmentOn::device;
+  // Replicas take their parts from the host.
+  if (options.devices.size() > 1) augment_on = AugmentOn::host;
+  return {options.devices[0], augment_on};
+}
+
+std::unique_ptr<Feed> Trainer::State::make_feed(data::Loader& from) const {
+  const Device device = options.devices.size() == 1 ? options.devices[0] : Device::cpu();
+  if (options.data_on_device)
+    return std::make_unique<ResidentFeed>(from, device, open_progress("upload"));
+  return std::make_unique<DeviceFeed>(from, device);
+}
+
+data::OpenProgress Trainer::State::open_progress(const char* stage) const {
+  return [this, stage](double fraction) {
+    if (options.stage) options.stage(stage, fraction);
     return !stop_asked();
   };
 }
@@ -48,6 +65,14 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
         device.str());
     check_available(device);
   }
+  BRIM_CHECK(options.devices.size() == 1 || options.augment_on != AugmentOn::device, ValueError,
+             "[train] pictures are augmented on one device, not on {}; leave --augment-on out",
+             options.devices.size());
+  BRIM_CHECK(options.devices.size() == 1 || !options.data_on_device, ValueError,
+             "[train] the data can lie on one device, not on {}; leave --data-on-device out",
+             options.devices.size());
+  BRIM_CHECK(options.augment_on != AugmentOn::host || !options.data_on_device, ValueError,
+             "[train] data on the device is augmented there; leave --augment-on out");
   state_ = std::make_unique<State>(recipe, std::move(options));
   State& s = *state_;
   manual_seed(recipe.seed);
@@ -64,12 +89,27 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   s.replicas.emplace(*s.model, s.options.devices, make);
   Generator::global().set_state(drawn);  // the copies' own initial weights are never used
   s.prepare_out();
+  s.feed = s.make_feed(s.loader);
+  if (!s.test_loader) return;
+  if (s.options.devices.size() == 1)
+    s.test_feed = s.make_feed(*s.test_loader);
+  else
+    s.test_feed = std::make_unique<DeviceFeed>(*s.test_loader, s.options.devices[0]);
 }
 
 Trainer::~Trainer() = default;
 nn::Module& Trainer::model() { return *state_->model; }
 const data::Loader& Trainer::loader() const { return state_->loader; }
 const std::string& Trainer::resumed_from() const { return state_->resumed_from; }
+std::string Trainer::input() const {
+  const State& s = *state_;
+  const std::string device = s.options.devices[0].str();
+  if (const auto* feed = dynamic_cast<const ResidentFeed*>(s.feed.get()))
+    return fmt::format("{} pictures ({} bytes) on {}, augmented there", s.loader.source().size(),
+                       feed->bytes(), device);
+  if (s.loader.options().raw) return fmt::format("pictures as bytes, augmented on {}", device);
+  return "pictures as floats, augmented on the host";
+}
 int64_t Trainer::steps_before() const { return state_->steps_before; }
 
 TrainResult Trainer::train() {
@@ -96,10 +136,11 @@ std::optional<Evaluation> Trainer::test() {
   const State& s = *state_;
   if (!s.test_loader) return std::nullopt;
   try {
-    return evaluate(*s.model, *s.test_loader, s.options.devices[0], [&](double fraction) {
-      if (s.options.stage) s.options.stage("evaluate", fraction);
-      return !s.stop_asked();
-    });
+    return evaluate(*s.model, *s.test_loader, *s.test_feed, s.options.devices[0],
+                    [&](double fraction) {
+                      if (s.options.stage) s.options.stage("evaluate", fraction);
+                      return !s.stop_asked();
+                    });
   } catch (const Error&) {
     if (!s.stop_asked()) throw;
     return std::nullopt;

@@ -16,6 +16,7 @@
 
 #include "data/file.h"
 #include "train/checkpoint.h"
+#include "train/feed.h"
 #include "train/replicas.h"
 #include "train/run_folder.h"
 
@@ -26,6 +27,7 @@ struct Trainer::State {
   TrainOptions options;
   data::Loader loader;
   std::optional<data::Loader> test_loader;  // empty: there is no such split
+  std::unique_ptr<Feed> feed, test_feed;    // from these loaders to the device
   std::unique_ptr<nn::Module> model;
   std::optional<Replicas> replicas;  // of model
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -46,8 +48,11 @@ struct Trainer::State {
   bool stop_asked() const {
     return options.stop && options.stop->load(std::memory_order_relaxed) != 0;
   }
-  /// For opening data: reports, and whether to go on.
-  data::OpenProgress open_progress() const;
+  /// For opening data and for its upload: reports, and whether to go on.
+  data::OpenProgress open_progress(const char* stage = "open") const;
+  /// Where the loaders' batches go.
+  LoaderPlace place() const;
+  std::unique_ptr<Feed> make_feed(data::Loader& from) const;
   /// Makes and locks `out`, and finds where to begin. Throws FileError, ValueError.
   void prepare_out();
   /// Takes everything over from a sound checkpoint, or throws FileError or ValueError.

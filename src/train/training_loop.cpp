@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/runtime.h"
 #include "diag/span.h"
+#include "train/resident_feed.h"
 
 namespace brim::train {
 namespace {
@@ -30,8 +31,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
           std::max<int64_t>(1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
       skipped_before_(state.at.skipped),
       losses_(state.options.devices[0]),
-      // Replicas take their parts from the host.
-      feed_(state.loader, state.options.devices.size() == 1 ? state.options.devices[0] : Device()),
+      feed_(*state.feed),
       checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
                     state.options.warn),
       progress_{.epochs = state.recipe.epochs, .loss = std::numeric_limits<double>::quiet_NaN()},
@@ -128,13 +128,10 @@ void TrainingLoop::save(std::optional<double> epoch_loss) {
 }
 
 bool TrainingLoop::run_epoch() {
-  data::Epoch batches = [&] {
-    const diag::Span span("loader", diag::Cause::input);
-    return s_.loader.epoch(at_.epoch, at_.batch);
-  }();
+  feed_.start(at_.epoch, at_.batch);
   progress_.epoch = at_.epoch;
   while (true) {
-    const data::Batch* batch = feed_.next(batches);
+    const data::Batch* batch = feed_.next();
     if (!batch) {  // the epoch's last batches were all corrupt
       BRIM_CHECK(
           at_.epoch_steps > 0, FileError,
@@ -152,7 +149,7 @@ bool TrainingLoop::run_epoch() {
     at_.images += batch->y.numel(), progress_.images += batch->y.numel();
     progress_.epoch_step = at_.epoch_steps;
     const bool whole = at_.batch == per_epoch_;
-    if (!whole && more()) feed_.ahead(batches);
+    if (!whole && more()) feed_.ahead();
 
     bool reported = whole || at_.epoch_steps % report_every_ == 0;
     if (reported) report();
@@ -185,6 +182,7 @@ void TrainingLoop::run(TrainResult& result) {
     if (progress_.step > 0) tell(true);
   }
   clock_.end();
+  feed_.finish();
   for (const Device device : s_.options.devices) synchronize(device);
   result.seconds = seconds(Clock::now() - begin_);
   result.steps = progress_.step;
@@ -196,6 +194,9 @@ void TrainingLoop::run(TrainResult& result) {
   result.us_per_step = clock_.median_us();
   result.final_loss = at_.last_loss;
   result.skipped = skipped_before_ + feed_.skipped();
+  result.augmented_on_device = s_.loader.options().raw;
+  if (const auto* feed = dynamic_cast<const ResidentFeed*>(&feed_))
+    result.resident_bytes = feed->bytes();
   if (s_.scaler) result.loss_scale = s_.scaler->get_scale();
   if (compiled_) {
     result.compile = compiled_->stats();

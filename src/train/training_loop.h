@@ -10,7 +10,7 @@
 #include <brim/plan/compile.h>
 
 #include "train/checkpointer.h"
-#include "train/device_feed.h"
+#include "train/feed.h"
 #include "train/metrics.h"
 #include "train/step_clock.h"
 #include "train/trainer_state.h"
@@ -43,7 +43,7 @@ class TrainingLoop {
   Position& at_;
   const int64_t per_epoch_, report_every_, skipped_before_;
   LossMeter losses_;
-  DeviceFeed feed_;
+  Feed& feed_;
   std::optional<CompiledStep<std::function<void(const Tensor&, const Tensor&)>>> compiled_;
   StepClock clock_;
   Checkpointer checkpointer_;

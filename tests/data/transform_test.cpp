@@ -297,7 +297,8 @@ std::vector<float> from_file(const std::vector<uint8_t>& bytes, const RandomResi
   const TransformPlan plan({.steps = {step, HorizontalFlip{}}, .normalize = kToUnit});
   TransformScratch scratch;
   std::vector<float> out(static_cast<size_t>(3 * step.height * step.height));
-  plan.apply_file(bytes, "x.jpg", key, {3, step.height, step.height}, out.data(), scratch);
+  plan.apply_file(bytes, "x.jpg", key,
+                  {.shape = {3, step.height, step.height}, .floats = out.data()}, scratch);
   return out;
 }
 

@@ -46,11 +46,11 @@ class DeviceFeedTest : public testing::Test {
 std::vector<double> sums(const data::Loader& loader, Device device, int64_t epoch,
                          DeviceFeed& feed) {
   std::vector<Tensor> steps;
-  data::Epoch batches = loader.epoch(epoch);
-  while (const data::Batch* batch = feed.next(batches)) {
+  feed.start(epoch, 0);
+  while (const data::Batch* batch = feed.next()) {
     EXPECT_EQ(batch->x.device(), device);
     steps.push_back(sum(batch->x * 2.0) + sum(batch->y.to(f32)));
-    if (batch->index + 1 < loader.batches()) feed.ahead(batches);
+    if (batch->index + 1 < loader.batches()) feed.ahead();
   }
   std::vector<double> result;
   for (const Tensor& t : steps) result.push_back(t.item());
@@ -101,14 +101,14 @@ TEST_F(DeviceFeedTest, AnErrorComesWithItsBatch) {
   data::Loader loader(std::make_shared<Numbers>(true), {},
                       {.batch = 4, .workers = 1, .shuffle = false});
   DeviceFeed feed(loader, device_);
-  data::Epoch batches = loader.epoch(0);
+  feed.start(0, 0);
   for (int64_t i = 0; i < 3; ++i) {
-    const data::Batch* batch = feed.next(batches);
+    const data::Batch* batch = feed.next();
     ASSERT_NE(batch, nullptr);
     EXPECT_EQ(batch->index, i);
-    feed.ahead(batches);  // the third call meets the broken picture, and keeps silent
+    feed.ahead();  // the third call meets the broken picture, and keeps silent
   }
-  EXPECT_THROW((void)feed.next(batches), FileError);
+  EXPECT_THROW((void)feed.next(), FileError);
 }
 
 TEST_F(DeviceFeedTest, CountsWhatIsLeftOutWithItsBatch) {
@@ -116,13 +116,13 @@ TEST_F(DeviceFeedTest, CountsWhatIsLeftOutWithItsBatch) {
       std::make_shared<Numbers>(true), {},
       {.batch = 4, .workers = 0, .shuffle = false, .on_error = data::OnError::skip});
   DeviceFeed feed(loader, device_);
-  data::Epoch batches = loader.epoch(0);
+  feed.start(0, 0);
   for (int64_t i = 0; i < 3; ++i) {
-    ASSERT_NE(feed.next(batches), nullptr);
-    feed.ahead(batches);
+    ASSERT_NE(feed.next(), nullptr);
+    feed.ahead();
     EXPECT_EQ(feed.skipped(), 0) << i;
   }
-  const data::Batch* batch = feed.next(batches);
+  const data::Batch* batch = feed.next();
   ASSERT_NE(batch, nullptr);
   EXPECT_EQ(batch->y.numel(), 3);
   EXPECT_EQ(feed.skipped(), 1);

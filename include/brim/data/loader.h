@@ -37,6 +37,10 @@ struct LoaderOptions {
   /// Where the batches will be copied to. They are made on the CPU in any case; for cuda and sim in
   /// pinned memory, so that copies to such a device go on while the loop does other things.
   Device target = Device::cpu();
+  /// Leave the last part of the transform to the device (crops and mirroring behind the last step
+  /// that resizes, and the way to floats): batches hold bytes, a quarter of the memory. Throws
+  /// ValueError where pictures have several sizes at that point.
+  bool raw = false;
   /// Told of every choice of `workers` and `ahead`, a line each: by the constructor, and between
   /// batches by the thread that runs the loop.
   std::function<void(const std::string&)> log;
@@ -45,9 +49,13 @@ struct LoaderOptions {
 /// The tensors belong to whoever holds them: a slot's memory is used again only when nobody does,
 /// and when copies out of it to LoaderOptions::target are done.
 struct Batch {
-  Tensor x;                      ///< (N, C, H, W) f32
-  Tensor y;                      ///< (N) i64
-  int64_t index = 0;             ///< number of the batch in its epoch
+  Tensor x;  ///< (N, C, H, W) f32; with LoaderOptions::raw u8, before crop and mirroring
+  Tensor y;  ///< (N) i64
+  /// With LoaderOptions::raw alone: (N, 4) i32, for each sample its number in x, the corner y, x of
+  /// its crop (which may lie outside), and whether it is mirrored.
+  Tensor windows;
+  Tensor packed;      ///< with raw alone: windows, y and x in one piece (u8), to be copied
+  int64_t index = 0;  ///< number of the batch in its epoch
   std::vector<int64_t> samples;  ///< which samples of the source, in order
 };
 
@@ -108,13 +116,24 @@ class Loader {
   /// The sample at `position` of this rank's epoch, 0 <= position < samples().
   int64_t sample_at(int64_t epoch, int64_t position) const;
 
+  /// Whether windows() can be asked for: no random choice before the last part of the transform
+  /// changes what there is to crop.
+  bool has_windows() const;
+  /// With LoaderOptions::raw: row p of (samples(), 4) i32 is what sample_at(epoch, p) shows, as in
+  /// Batch::windows but with the sample itself in front. Throws ValueError without has_windows().
+  Tensor windows(int64_t epoch) const;
+  /// The same pictures with LoaderOptions::raw, all of them, in the order of the source.
+  Loader in_order(int64_t batch) const;
+
   const Source& source() const;
   const LoaderOptions& options() const;  ///< with workers and ahead as chosen at first
   int workers() const;                   ///< threads of an epoch that starts now
   int slots() const;                     ///< batches that it holds memory for
   /// Why there are so many workers and slots: the lines that `LoaderOptions::log` gets.
   std::vector<std::string> decisions() const;
+  const Transform& transform() const;
   ImageShape sample_shape() const;  ///< after the transform
+  ImageShape raw_shape() const;     ///< before its last part; {0, 0, 0} if pictures differ there
   int64_t skipped() const;          ///< samples left out so far, over all epochs
   /// "1 worker (2 CPUs, source in memory), 18 slots of 48 KiB": for logs; as it is now.
   std::string describe() const;

@@ -46,6 +46,13 @@ struct Progress {
   bool report = false;  ///< the loss was just read; otherwise only the counts moved on
 };
 
+/// Where pictures are cropped (at random), mirrored and made floats; the numbers are the same.
+enum class AugmentOn : uint8_t {
+  automatic,  ///< on a single cuda device where that is possible, else on the host
+  host,       ///< by the loader's threads
+  device,     ///< there, from bytes: a quarter crosses the link
+};
+
 /// When a run with a folder writes checkpoints beside the one at the end of each epoch, and how
 /// many of them stay.
 struct CheckpointOptions {
@@ -58,7 +65,11 @@ struct TrainOptions {
   /// One, or several that share each batch: the network lives on the first one, and the others work
   /// on copies of it.
   std::vector<Device> devices = {Device::cpu()};
-  int workers = -1;       ///< loader threads; -1: chosen
+  int workers = -1;  ///< loader threads; -1: chosen
+  AugmentOn augment_on = AugmentOn::automatic;
+  /// Upload all pictures once, as bytes, and make batches there: nothing is read or copied per
+  /// step.
+  bool data_on_device = false;
   int64_t max_steps = 0;  ///< stop after so many steps of this run; 0: all epochs
   std::string out;        ///< folder of model.safetensors and checkpoints; "": write nothing
   /// Folder to go on from; "": begin anew. One that holds no checkpoint yet begins anew too.
@@ -73,8 +84,8 @@ struct TrainOptions {
   double tick_seconds = 0.1;  ///< between calls of `progress` without a report
   int64_t reports_per_epoch = 10;
   std::function<void(const Progress&)> progress;
-  /// How much is done of "open" (reading a tar), "measure layouts" (by a compiled step, once on a
-  /// machine) and "evaluate".
+  /// How much is done of "open" (reading a tar), "upload" (of data on the device), "measure
+  /// layouts" (by a compiled step, once on a machine) and "evaluate".
   std::function<void(const char* stage, double fraction)> stage;
   std::function<void()> first_step;  ///< called before the first step begins
   /// Told what went wrong and is no end of the run: damaged checkpoints, a full disk.
@@ -96,6 +107,8 @@ struct TrainResult {
   int64_t skipped = 0;     ///< corrupt samples left out, those before a resume included
   int64_t checkpoints = 0, checkpoint_failures = 0;  ///< written by this run; not written
   bool stopped = false;                              ///< by TrainOptions::stop
+  bool augmented_on_device = false;                  ///< what TrainOptions::augment_on came to
+  int64_t resident_bytes = 0;                        ///< of the data on the device
   CompileStats compile;            ///< `fell_back` says why the step ran eagerly, if it did
   std::string plan;                ///< the newest plan explained; "" for eager steps
   std::optional<Evaluation> test;  ///< by run(); empty if the data has no test split, or on a stop
@@ -133,6 +146,8 @@ class Trainer {
 
   nn::Module& model();
   const data::Loader& loader() const;
+  /// How batches come to be, in a line: "pictures as bytes, augmented on cuda:0".
+  std::string input() const;
   /// The checkpoint that this run goes on from; "" at the very beginning.
   const std::string& resumed_from() const;
   int64_t steps_before() const;  ///< trained before this run
@@ -152,9 +167,15 @@ Recipe checkpoint_recipe(const std::string& folder);
 Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device,
                     const std::function<bool(double fraction)>& progress = {});
 
+/// Where the batches of a loader will be used.
+struct LoaderPlace {
+  Device target = Device::cpu();
+  AugmentOn augment_on = AugmentOn::host;
+};
+
 /// The loader that a recipe describes for one split. `training` switches augmentation and shuffling
-/// on; `target` is where the batches will be copied to. Throws FileError and ValueError.
+/// on. With AugmentOn::device its batches are raw. Throws FileError and ValueError.
 data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers = -1,
-                         const data::OpenProgress& progress = {}, Device target = Device::cpu());
+                         const data::OpenProgress& progress = {}, const LoaderPlace& place = {});
 
 }  // namespace brim::train

@@ -21,7 +21,7 @@ namespace {
 // The shape of the batches: known from the options, or that of the first sample that can be
 // decoded.
 ImageShape find_shape(const Source& source, const TransformPlan& plan, OnError on_error) {
-  ImageShape shape = plan.output_shape(source.image_shape());
+  const ImageShape shape = plan.output_shape(source.image_shape());
   if (shape != ImageShape{}) return shape;
   Image image;
   for (int64_t i = 0;; ++i) {
@@ -64,9 +64,9 @@ Order::Order(int64_t total, const LoaderOptions& options, int64_t epoch)
       rank_(options.rank),
       world_size_(options.world_size) {}
 
-Loader::State::State(std::shared_ptr<const Source> from, const Transform& transform,
+Loader::State::State(std::shared_ptr<const Source> from, const Transform& how,
                      const LoaderOptions& wanted)
-    : source(std::move(from)), plan(transform), options(wanted) {
+    : source(std::move(from)), transform(how), plan(how), options(wanted) {
   BRIM_CHECK(source != nullptr, ValueError, "[loader] no source; open one with data::Source::open");
   BRIM_CHECK(source->size() > 0, ValueError, "[loader] the source has no samples");
   BRIM_CHECK(options.batch > 0, ValueError, "[loader] batch {}: must be at least 1", options.batch);
@@ -82,6 +82,11 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& transf
   BRIM_CHECK(shape.channels == 3, ShapeError,
              "[loader] pictures of {} channels; expected 3, sources expand grey ones",
              shape.channels);
+  raw_shape = plan.raw_shape(source->image_shape());
+  BRIM_CHECK(!options.raw || raw_shape != ImageShape{}, ValueError,
+             "[loader] raw batches need pictures of one size before the last crop, and {} has "
+             "several; put a Resize in front",
+             source->describe(0));
   samples = options.drop_last ? source->size() / options.world_size
                               : (source->size() + options.world_size - 1) / options.world_size;
   batches =
@@ -91,7 +96,7 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& transf
              samples, options.batch);
   if (options.drop_last) samples = batches * options.batch;
   const bool chosen_workers = options.workers < 0, chosen_ahead = options.ahead < 0;
-  const int64_t bytes = options.batch * shape.bytes() * 4;
+  const int64_t bytes = options.batch * sample_bytes();
   if (chosen_workers) options.workers = choose_workers(*source);
   if (chosen_ahead) options.ahead = choose_ahead(options.workers, bytes);
   const LoaderSizes start{options.workers, slots_at_first()};
@@ -178,6 +183,38 @@ int64_t Loader::sample_at(int64_t epoch, int64_t position) const {
   return Order(state_->source->size(), state_->options, epoch)[position];
 }
 
+Tensor Loader::windows(int64_t epoch) const {
+  const State& s = *state_;
+  BRIM_CHECK(s.options.raw, ValueError, "[loader] windows are known with LoaderOptions::raw");
+  BRIM_CHECK(has_windows(), ValueError,
+             "[loader] a random step before the last crop changes the pictures in every epoch, so "
+             "that they cannot be kept");
+  const Order order(s.source->size(), s.options, epoch);
+  Tensor rows = Tensor::empty_pinned({s.samples, 4}, DType::i32, s.options.target.kind);
+  auto* const row = static_cast<formula::PictureWindow*>(rows.raw());
+  for (int64_t p = 0; p < s.samples; ++p) {
+    const int64_t sample = order[p];
+    row[p] = s.plan.window(sample_key(s.options.seed, epoch, sample), s.raw_shape);
+    row[p].picture = static_cast<int32_t>(sample);
+  }
+  return rows;
+}
+
+bool Loader::has_windows() const { return !state_->plan.draws_before_raw(); }
+
+Loader Loader::in_order(int64_t batch) const {
+  LoaderOptions options = state_->options;
+  options.batch = batch;
+  options.shuffle = options.drop_last = false;
+  options.rank = 0, options.world_size = 1;
+  options.ahead = -1;
+  options.raw = true;
+  options.log = {};
+  return Loader(state_->source, state_->transform, options);
+}
+
+const Transform& Loader::transform() const { return state_->transform; }
+ImageShape Loader::raw_shape() const { return state_->raw_shape; }
 const Source& Loader::source() const { return *state_->source; }
 const LoaderOptions& Loader::options() const { return state_->options; }
 ImageShape Loader::sample_shape() const { return state_->shape; }
@@ -188,7 +225,7 @@ int Loader::slots() const { return state_->sizes().slots; }
 std::vector<std::string> Loader::decisions() const { return state_->decisions(); }
 
 std::string Loader::describe() const {
-  const int64_t kib = (options().batch * sample_shape().bytes() * 4 + 1023) / 1024;
+  const int64_t kib = (options().batch * state_->sample_bytes() + 1023) / 1024;
   return fmt::format("{} worker{} ({} CPUs, {}), {} slots of {} KiB", workers(),
                      workers() == 1 ? "" : "s", available_cpus(),
                      state_->source->in_memory() ? "source in memory" : "pictures to decode",

@@ -53,7 +53,7 @@ void Epoch::Pipeline::resize(LoaderSizes sizes) {
       recycle(slot);
     } catch (const Error&) {  // no memory: the tuner's wishes are none that must be met
       if (live_ < needed) throw;
-      slot.x = {}, slot.y = {};
+      clear(slot);
       break;
     }
     retired_.pop_back();
@@ -81,9 +81,18 @@ void Epoch::Pipeline::resize(LoaderSizes sizes) {
   }
 }
 
+void Epoch::Pipeline::let_go(Batch& batch) {
+  batch.x = {}, batch.y = {};
+  batch.windows = {}, batch.packed = {};
+}
+
+void Epoch::Pipeline::clear(Slot& slot) {
+  let_go(slot.batch);
+  slot.x = {}, slot.y = {}, slot.bytes = {};
+}
+
 void Epoch::Pipeline::recycle(Slot& slot) {
-  slot.batch.x = {};
-  slot.batch.y = {};
+  let_go(slot.batch);
   slot.ready = false;
   // The loop may have kept a tensor, or a view or a graph that holds one: then the memory is
   // theirs.
@@ -93,6 +102,11 @@ void Epoch::Pipeline::recycle(Slot& slot) {
   const ImageShape& shape = state_->shape;
   const int64_t n = std::min(state_->options.batch, state_->samples);
   const DeviceKind kind = state_->options.target.kind;
+  if (state_->options.raw) {
+    if (!ours(slot.bytes))
+      slot.bytes = Tensor::empty_pinned({state_->layout().bytes(n)}, DType::u8, kind);
+    return;
+  }
   if (!ours(slot.x))
     slot.x = Tensor::empty_pinned({n, shape.channels, shape.height, shape.width}, DType::f32, kind);
   if (!ours(slot.y)) slot.y = Tensor::empty_pinned({n}, DType::i64, kind);
@@ -101,8 +115,7 @@ void Epoch::Pipeline::recycle(Slot& slot) {
 void Epoch::Pipeline::give_back() {
   Slot& slot = *handed_;
   if (live_ > kept_) {
-    slot.batch.x = {}, slot.batch.y = {};
-    slot.x = {}, slot.y = {};
+    clear(slot);
     slot.ready = false;
     handed_ = nullptr;
     --live_;
@@ -119,21 +132,36 @@ void Epoch::Pipeline::add_sample(int64_t sample, Slot& slot, Scratch& scratch) {
   const Source& source = *state_->source;
   const uint64_t key = sample_key(state_->options.seed, epoch_, sample);
   const auto at = static_cast<int64_t>(slot.batch.samples.size());
-  float* const to = static_cast<float*>(slot.x.raw()) + at * state_->shape.bytes();
+  TransformPlan::Output to;
+  formula::PictureWindow window;
+  Tensor labels = slot.y;
+  if (state_->options.raw) {
+    const RawLayout layout = state_->layout();
+    labels = layout.labels(slot.bytes, layout.batch);
+    to.shape = state_->raw_shape;
+    to.planes = static_cast<uint8_t*>(layout.pixels(slot.bytes, 1).raw()) + at * to.shape.bytes();
+    to.window = &window;
+  } else {
+    to.shape = state_->shape;
+    to.floats = static_cast<float*>(slot.x.raw()) + at * to.shape.bytes();
+  }
   const auto apply = [&](const ImageView& view) {
     with_name([&] { return source.describe(sample); },
-              [&] { state_->plan.apply(view, key, state_->shape, to, scratch.transform); });
+              [&] { state_->plan.apply(view, key, to, scratch.transform); });
   };
   if (const ImageView view = source.view(sample)) {
     apply(view);
   } else if (const auto file = source.file(sample, scratch.file); !file.empty()) {
-    state_->plan.apply_file(file, source.describe(sample), key, state_->shape, to,
-                            scratch.transform);
+    state_->plan.apply_file(file, source.describe(sample), key, to, scratch.transform);
   } else {
     source.read(sample, scratch.image);
     apply(scratch.image);
   }
-  static_cast<int64_t*>(slot.y.raw())[at] = source.label(sample);
+  static_cast<int64_t*>(labels.raw())[at] = source.label(sample);
+  if (to.window) {
+    window.picture = static_cast<int32_t>(at);
+    static_cast<formula::PictureWindow*>(slot.bytes.raw())[at] = window;
+  }
   slot.batch.samples.push_back(sample);
 }
 
@@ -142,8 +170,8 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   slot.skipped = 0;
   slot.error = nullptr;
   try {
-    slot.x.storage()->finish_reads();
-    slot.y.storage()->finish_reads();
+    for (const Tensor* t : {&slot.x, &slot.y, &slot.bytes})
+      if (t->defined()) t->storage()->finish_reads();
     const int64_t first = number * state_->options.batch;
     const int64_t count = std::min(state_->options.batch, state_->samples - first);
     slot.batch.samples.reserve(static_cast<size_t>(count));
@@ -215,6 +243,14 @@ Batch* Epoch::Pipeline::hand_over(Slot& slot) {
   const auto n = static_cast<int64_t>(slot.batch.samples.size());
   if (n == 0) return nullptr;
   // Fresh handles: what the loop does to its tensors (requires_grad, hooks) ends with them.
+  if (state_->options.raw) {
+    const RawLayout layout = state_->layout();
+    slot.batch.x = layout.pixels(slot.bytes, n);
+    slot.batch.y = layout.labels(slot.bytes, n);
+    slot.batch.windows = layout.windows(slot.bytes, n);
+    slot.batch.packed = slot.bytes.alias({layout.bytes(n)}, {1}, 0);
+    return &slot.batch;
+  }
   const ImageShape& shape = state_->shape;
   slot.batch.x = slot.x.alias({n, shape.channels, shape.height, shape.width}, slot.x.strides(), 0);
   slot.batch.y = slot.y.alias({n}, slot.y.strides(), 0);
@@ -285,7 +321,7 @@ Batch* Epoch::Pipeline::next() {
     Batch* const batch = threads_.empty() ? next_inline() : next_from_workers();
     if (batch != nullptr) return batch;  // null: every sample was skipped
   }
-  if (handed_ != nullptr) handed_->batch.x = {}, handed_->batch.y = {};
+  if (handed_ != nullptr) let_go(handed_->batch);
   return nullptr;
 }
 

@@ -33,8 +33,9 @@ class Epoch::Pipeline {
   using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
   struct Slot {
-    Tensor x, y;  // memory for a full batch
-    Batch batch;  // what the loop sees: views of x and y
+    Tensor x, y;   // memory for a full batch
+    Tensor bytes;  // instead of them for a raw one
+    Batch batch;   // what the loop sees: views of these
     bool ready = false;
     int64_t skipped = 0;
     std::exception_ptr error;
@@ -52,6 +53,10 @@ class Epoch::Pipeline {
   /// Makes batch `number` in `slot`; keeps what was thrown in the slot.
   void fill(int64_t number, Slot& slot, Scratch& scratch) noexcept;
   void add_sample(int64_t sample, Slot& slot, Scratch& scratch);
+  /// Drops the views of a slot's memory.
+  static void let_go(Batch& batch);
+  /// Gives the slot's memory back.
+  static void clear(Slot& slot);
   /// Prepares the slot's memory for another batch.
   void recycle(Slot& slot);
   /// Makes the slot that the loop looked at free again, or ends it if there are too many.

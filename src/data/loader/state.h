@@ -3,6 +3,7 @@
 
 #include <brim/data/loader.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "data/keyed.h"
+#include "data/loader/raw_layout.h"
 #include "data/loader/tuner.h"
 #include "data/permutation.h"
 #include "data/transform/plan.h"
@@ -40,13 +42,14 @@ class Order {
 };
 
 struct Loader::State {
-  State(std::shared_ptr<const Source> from, const Transform& transform,
-        const LoaderOptions& wanted);
+  State(std::shared_ptr<const Source> from, const Transform& how, const LoaderOptions& wanted);
 
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
+  int64_t sample_bytes() const { return options.raw ? raw_shape.bytes() : 4 * shape.bytes(); }
+  RawLayout layout() const { return {std::min(options.batch, samples), raw_shape}; }
   /// Whether batches are made in pinned memory.
   bool pinned() const { return !options.target.is_cpu(); }
   int slots_at_first() const;
@@ -59,10 +62,12 @@ struct Loader::State {
   void keep_stretch(const Stretch& stretch);
 
   std::shared_ptr<const Source> source;
+  Transform transform;
   TransformPlan plan;
   LoaderOptions options;
-  ImageShape shape;
-  int64_t samples = 0;  // of this rank, per epoch
+  ImageShape shape;      // after the transform
+  ImageShape raw_shape;  // before its last part
+  int64_t samples = 0;   // of this rank, per epoch
   int64_t batches = 0;
   std::atomic<int64_t> skipped{0};
 

@@ -67,6 +67,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <cstring>
 
+#include "formula/picture.h"
+
 namespace brim::data {
 
 HWY_EXPORT(convert);
@@ -76,7 +78,7 @@ ByteScale::ByteScale(float mean, float std) : mean_(mean), std_(std) {
   std::array<uint8_t, 256> bytes{};
   for (int x = 0; x < 256; ++x) {
     bytes[static_cast<size_t>(x)] = static_cast<uint8_t>(x);
-    table_[static_cast<size_t>(x)] = (static_cast<float>(x) / 255.0f - mean) / std;
+    table_[static_cast<size_t>(x)] = formula::normalized(static_cast<uint8_t>(x), mean, std);
   }
   std::array<float, 256> tried{};
   HWY_DYNAMIC_DISPATCH(convert)(bytes.data(), 256, false, mean, std, tried.data());

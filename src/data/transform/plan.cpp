@@ -89,6 +89,28 @@ TransformPlan::TransformPlan(const Transform& transform) : steps_(transform.step
                std[c], c);
     scales_[c] = ByteScale(mean[c], std[c]);
   }
+  bool cropped = false;
+  for (last_part_ = steps_.size(); last_part_ > 0; --last_part_) {
+    const TransformStep& step = steps_[last_part_ - 1];
+    const bool crop = std::holds_alternative<RandomCrop>(step);
+    if (!crop && !std::holds_alternative<HorizontalFlip>(step)) break;
+    if (crop && cropped) break;
+    cropped = cropped || crop;
+  }
+}
+
+bool TransformPlan::draws_before_raw() const {
+  return std::any_of(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(last_part_),
+                     [](const TransformStep& step) {
+                       return !std::holds_alternative<Resize>(step) &&
+                              !std::holds_alternative<CenterCrop>(step);
+                     });
+}
+
+uint8_t TransformPlan::fill() const {
+  for (size_t i = last_part_; i < steps_.size(); ++i)
+    if (const auto* crop = std::get_if<RandomCrop>(&steps_[i])) return crop->fill;
+  return 0;
 }
 
 const CenterCrop* TransformPlan::crop_after(size_t step) const {
@@ -96,8 +118,12 @@ const CenterCrop* TransformPlan::crop_after(size_t step) const {
 }
 
 ImageShape TransformPlan::output_shape(ImageShape in) const {
+  return shape_after(steps_.size(), in);
+}
+
+ImageShape TransformPlan::shape_after(size_t end, ImageShape in) const {
   ImageShape shape = in;
-  for (size_t i = 0; i < steps_.size(); ++i) {
+  for (size_t i = 0; i < end; ++i) {
     const TransformStep& step = steps_[i];
     if (const auto* resize = std::get_if<Resize>(&step)) {
       if (resize->width == 0 && shape == ImageShape{}) continue;
@@ -117,18 +143,17 @@ ImageShape TransformPlan::output_shape(ImageShape in) const {
   return shape;
 }
 
-void TransformPlan::apply(const ImageView& image, uint64_t key, ImageShape expected, float* out,
+void TransformPlan::apply(const ImageView& image, uint64_t key, const Output& out,
                           TransformScratch& scratch) const {
-  run(0, Window(image), KeyedRandom(key), expected, out, scratch);
+  run(0, Window(image), KeyedRandom(key), out, scratch);
 }
 
 void TransformPlan::apply_file(std::span<const uint8_t> bytes, const std::string& name,
-                               uint64_t key, ImageShape expected, float* out,
-                               TransformScratch& scratch) const {
+                               uint64_t key, const Output& out, TransformScratch& scratch) const {
   const auto* crop = steps_.empty() ? nullptr : std::get_if<RandomResizedCrop>(&steps_[0]);
   if (crop == nullptr || !looks_like_jpeg(bytes)) {
     decode_image(bytes, name, scratch.decoded);
-    with_name([&] { return name; }, [&] { apply(scratch.decoded, key, expected, out, scratch); });
+    with_name([&] { return name; }, [&] { apply(scratch.decoded, key, out, scratch); });
     return;
   }
   KeyedRandom random(key);
@@ -143,12 +168,12 @@ void TransformPlan::apply_file(std::span<const uint8_t> bytes, const std::string
             [&] {
               const int height = crop->height, width = side_or(crop->width, height);
               resample(scratch.decoded, area, height, width, {0, 0, width, height}, scratch.first);
-              run(1, Window(scratch.first), random, expected, out, scratch);
+              run(1, Window(scratch.first), random, out, scratch);
             });
 }
 
-void TransformPlan::run(size_t first_step, Window window, KeyedRandom random, ImageShape expected,
-                        float* out, TransformScratch& scratch) const {
+Window TransformPlan::place(size_t first, size_t end, Window window, KeyedRandom& random,
+                            TransformScratch& scratch) const {
   const bool taken = window.image.pixels == scratch.first.pixels.data();
   Image* spare = taken ? &scratch.second : &scratch.first;
   // Makes the window a picture of its own, in the buffer that the window does not look at.
@@ -157,7 +182,7 @@ void TransformPlan::run(size_t first_step, Window window, KeyedRandom random, Im
     window = Window(*spare);
     spare = spare == &scratch.first ? &scratch.second : &scratch.first;
   };
-  for (size_t i = first_step; i < steps_.size(); ++i) {
+  for (size_t i = first; i < end; ++i) {
     const TransformStep& step = steps_[i];
     if (const auto* resize = std::get_if<Resize>(&step)) {
       const auto [height, width] = resized(*resize, window.box.height, window.box.width);
@@ -212,14 +237,34 @@ void TransformPlan::run(size_t first_step, Window window, KeyedRandom random, Im
       window.flip = window.flip != flip;
     }
   }
+  return window;
+}
 
+void TransformPlan::run(size_t first_step, Window window, KeyedRandom random, const Output& out,
+                        TransformScratch& scratch) const {
+  window = place(first_step, out.floats ? steps_.size() : last_part_, window, random, scratch);
   const int height = window.box.height, width = window.box.width;
   const ImageShape shape{window.image.shape.channels, height, width};
   BRIM_CHECK(
-      shape == expected, ShapeError,
+      shape == out.shape, ShapeError,
       "the picture is {} x {} x {} but the batch holds {} x {} x {}; add a Resize or CenterCrop",
-      shape.channels, height, width, expected.channels, expected.height, expected.width);
-  to_float(window, scales_, out);
+      shape.channels, height, width, out.shape.channels, out.shape.height, out.shape.width);
+  if (out.floats) return to_float(window, scales_, out.floats);
+  to_planes(window, out.planes);
+  *out.window = last_window(shape, random, scratch);
+}
+
+formula::PictureWindow TransformPlan::last_window(ImageShape raw, KeyedRandom& random,
+                                                  TransformScratch& scratch) const {
+  const ImageView nothing(nullptr, raw, PixelOrder::chw);  // crops and mirroring touch no pixel
+  const Window window = place(last_part_, steps_.size(), Window(nothing), random, scratch);
+  return {.y = window.box.y, .x = window.box.x, .mirrored = window.flip};
+}
+
+formula::PictureWindow TransformPlan::window(uint64_t key, ImageShape raw) const {
+  KeyedRandom random(key);
+  TransformScratch scratch;
+  return last_window(raw, random, scratch);
 }
 
 Tensor to_tensor(const ImageView& image, const Transform& transform, uint64_t key) {
@@ -229,7 +274,7 @@ Tensor to_tensor(const ImageView& image, const Transform& transform, uint64_t ke
   const ImageShape shape = plan.output_shape(image.shape);
   Tensor out = Tensor::empty({shape.channels, shape.height, shape.width});
   TransformScratch scratch;
-  plan.apply(image, key, shape, out.data<float>(), scratch);
+  plan.apply(image, key, {.shape = shape, .floats = out.data<float>()}, scratch);
   return out;
 }
 

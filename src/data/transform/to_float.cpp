@@ -37,4 +37,31 @@ void to_float(const Window& window, const std::array<ByteScale, 3>& scales, floa
   }
 }
 
+void to_planes(const Window& window, uint8_t* out) {
+  const int height = window.box.height, width = window.box.width;
+  const ImageView& image = window.image;
+  const int64_t plane = int64_t{height} * width;
+  int first, last;
+  window.span(first, last);
+  const int count = last - first;
+  for (int y = 0; y < height; ++y, out += width) {
+    std::array<uint8_t*, 3> to = {out, out + plane, out + 2 * plane};
+    const bool there = window.has_row(y) && count > 0;
+    for (size_t c = 0; c < 3 && (count < width || !there); ++c)
+      std::fill_n(to[c], width, window.fill);
+    if (!there) continue;
+    for (uint8_t*& row : to) row += window.flip ? width - last : first;
+    const int64_t at = int64_t{window.box.y + y} * image.shape.width + window.box.x + first;
+    if (image.order == PixelOrder::chw) {
+      const int64_t from = int64_t{image.shape.height} * image.shape.width;
+      for (int c = 0; c < 3; ++c)
+        std::copy_n(image.pixels + c * from + at, count, to[static_cast<size_t>(c)]);
+    } else {
+      split_rgb(image.pixels + 3 * at, count, to[0], to[1], to[2]);
+    }
+    if (window.flip)
+      for (uint8_t* row : to) std::reverse(row, row + count);
+  }
+}
+
 }  // namespace brim::data

@@ -1,0 +1,106 @@
+// picture_batch: a block row of the grid makes one sample; a thread makes four neighbouring pixels
+// of a row, so that what is written goes out in accesses of 16 bytes.
+#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/fault.cuh"
+#include "backend/picture_options.h"
+#include "formula/picture.h"
+
+namespace brim::cuda {
+namespace {
+
+using backend::PictureOptions;
+using formula::PictureWindow;
+
+struct Sizes {
+  int64_t pictures, windows, samples;
+  int height, width, rows, columns;
+};
+
+struct Scale {
+  float mean[3], std[3];
+  uint8_t fill;
+};
+
+/// `Width` divides the columns of a row.
+template <int Width>
+__global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, const uint8_t* pictures,
+                               const int64_t* labels, const PictureWindow* windows,
+                               const int64_t* position, float* x, int64_t* y, Fault* fault) {
+  using Result = Pack<float, Width>;
+  const int packs_of_row = size.columns / Width, packs = 3 * size.rows * packs_of_row;
+  const int64_t begin = position[0] + offset;
+  for (int64_t sample = blockIdx.y; sample < size.samples; sample += gridDim.y) {
+    if (begin + sample < 0 || begin + sample >= size.windows) {
+      note(fault, {.kind = FaultKind::index,
+                   .text = "picture_batch",
+                   .axis = 0,
+                   .value = begin + sample,
+                   .size = size.windows});
+      return;
+    }
+    const PictureWindow window = windows[begin + sample];
+    if (window.picture < 0 || window.picture >= size.pictures) {
+      note(fault, {.kind = FaultKind::index,
+                   .text = "picture_batch",
+                   .axis = 0,
+                   .value = window.picture,
+                   .size = size.pictures});
+      return;
+    }
+    const uint8_t* const from = pictures + window.picture * (int64_t{3} * size.height * size.width);
+    auto* const to = reinterpret_cast<Result*>(x) + sample * packs;
+    const int first = static_cast<int>(first_index());
+    if (first == 0) y[sample] = labels[window.picture];
+    for (int i = first; i < packs; i += static_cast<int>(gridDim.x * blockDim.x)) {
+      const int line = i / packs_of_row, column = i % packs_of_row * Width;
+      const int channel = line / size.rows, row = window.y + line % size.rows;
+      const bool row_there = row >= 0 && row < size.height;
+      const uint8_t* const source = from + (int64_t{channel} * size.height + row) * size.width;
+      Result result;
+#pragma unroll
+      for (int k = 0; k < Width; ++k) {
+        const int at = formula::source_column(window, size.columns, column + k);
+        const uint8_t byte = row_there && at >= 0 && at < size.width ? source[at] : scale.fill;
+        result.at[k] = formula::normalized(byte, scale.mean[channel], scale.std[channel]);
+      }
+      to[i] = result;
+    }
+  }
+}
+
+template <int Width>
+void run(const Context& context, const Sizes& size, const Scale& scale, int64_t offset,
+         const Tensor& pictures, const Tensor& labels, const Tensor& windows,
+         const Tensor& position, Tensor& x, Tensor& y) {
+  constexpr int64_t kMostRows = 65535;
+  Grid grid = grid_for(int64_t{3} * size.rows * (size.columns / Width));
+  grid.blocks.y = static_cast<unsigned>(std::min(size.samples, kMostRows));
+  launch(context, &picture_kernel<Width>, grid, size, scale, offset, data<const uint8_t>(pictures),
+         data<const int64_t>(labels), data<const PictureWindow>(windows),
+         data<const int64_t>(position), data<float>(x), data<int64_t>(y),
+         fault_of(context.device().index));
+}
+
+void picture_batch(const Context& context, const Tensor& pictures, const Tensor& labels,
+                   const Tensor& windows, const Tensor& position, Tensor& x, Tensor& y,
+                   const PictureOptions& options) {
+  if (y.numel() == 0) return;
+  const Shape &in = pictures.shape(), &out = x.shape();
+  const Sizes size{in[0],
+                   windows.shape()[0],
+                   out[0],
+                   static_cast<int>(in[2]),
+                   static_cast<int>(in[3]),
+                   static_cast<int>(out[2]),
+                   static_cast<int>(out[3])};
+  Scale scale{.fill = options.fill};
+  for (size_t c = 0; c < 3; ++c) scale.mean[c] = options.mean[c], scale.std[c] = options.std[c];
+  const auto make = size.columns % 4 == 0 && is_aligned(x.raw(), 16) ? &run<4> : &run<1>;
+  make(context, size, scale, options.offset, pictures, labels, windows, position, x, y);
+}
+
+const bool registered =
+    backend::register_kernel("picture_batch", DeviceKind::cuda, DType::f32, &picture_batch);
+
+}  // namespace
+}  // namespace brim::cuda

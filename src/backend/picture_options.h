@@ -1,0 +1,16 @@
+// What the kernel "picture_batch" is told beside its tensors.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace brim::backend {
+
+struct PictureOptions {
+  std::array<float, 3> mean{}, std{1, 1, 1};  ///< of the channels, in [0, 1]
+  uint8_t fill = 0;                           ///< instead of pixels, beyond a picture's edges
+  int64_t offset = 0;                         ///< added to the position
+  friend bool operator==(const PictureOptions&, const PictureOptions&) = default;
+};
+
+}  // namespace brim::backend

@@ -1,0 +1,170 @@
+// See resident_feed.h.
+#include "train/resident_feed.h"
+
+#include <brim/core/allocator.h>
+#include <brim/ops/create.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/check.h"
+#include "core/runtime.h"
+#include "diag/span.h"
+#include "formula/picture.h"
+
+namespace brim::train {
+namespace {
+
+formula::PictureWindow* rows_of(const Tensor& order) {
+  return static_cast<formula::PictureWindow*>(order.raw());
+}
+
+void check_room(const data::Loader& loader, Device device) {
+  const int64_t count = loader.source().size();
+  const data::ImageShape shape = loader.raw_shape();
+  const int64_t need = count * (shape.bytes() + 8) + 16 * loader.samples();
+  const MemoryStats stats = Allocator::of(device).stats();
+  int64_t room =
+      static_cast<int64_t>(runtime(device.kind).memory(device.index).free) + stats.cached;
+  if (stats.limit > 0) room = std::min(room, stats.limit - stats.live);
+  if (need <= room) return;
+  throw OutOfMemory(
+      fmt::format(
+          "[data] {} pictures of {} x {} x {} take {} bytes on {}, which has room for {}{}; "
+          "leave --data-on-device out, or make them smaller (input.size)",
+          count, shape.channels, shape.height, shape.width, need, device.str(),
+          std::max<int64_t>(room, 0),
+          stats.limit > 0 ? fmt::format(" under the limit of {}", stats.limit) : ""),
+      need, room, stats.cached);
+}
+
+}  // namespace
+
+ResidentFeed::ResidentFeed(const data::Loader& loader, Device device,
+                           const std::function<bool(double)>& progress)
+    : loader_(loader),
+      device_(device),
+      pictures_of_source_(loader.source().size()),
+      full_(std::min(loader.options().batch, loader.samples())),
+      batches_(loader, device) {
+  BRIM_CHECK(loader_.has_windows(), ValueError,
+             "[data] the pictures of {} change in every epoch before the last crop "
+             "(random_resized_crop), so that none can stay on {}; leave --data-on-device out",
+             loader_.source().describe(0), device_.str());
+  check_room(loader_, device_);
+  const data::ImageShape shape = loader_.raw_shape();
+  pictures_ = empty({pictures_of_source_, shape.channels, shape.height, shape.width},
+                    {.dtype = DType::u8, .device = device_});
+  windows_ = empty({loader_.samples(), 4}, {.dtype = DType::i32, .device = device_});
+  position_ = zeros({1}, {.dtype = DType::i64, .device = device_});
+  one_ = ones({1}, {.dtype = DType::i64, .device = device_});
+  upload(progress);
+}
+
+int64_t ResidentFeed::bytes() const {
+  return pictures_.numel() + 8 * labels_.numel() + 4 * windows_.numel();
+}
+
+void ResidentFeed::upload(const std::function<bool(double)>& progress) {
+  constexpr int64_t kPiece = int64_t{4} << 20;
+  const int64_t bytes = std::max<int64_t>(loader_.raw_shape().bytes(), 1);
+  const data::Loader all =
+      loader_.in_order(std::clamp<int64_t>(kPiece / bytes, 1, pictures_of_source_));
+  std::vector<int64_t> labels(static_cast<size_t>(pictures_of_source_), 0);
+  std::vector<bool> missing(labels.size(), true);
+  int64_t found = 0;
+  data::Epoch pieces = all.epoch(0);
+  while (const data::Batch* piece = pieces.next()) {
+    const int64_t* const label = piece->y.data<int64_t>();
+    const auto n = static_cast<int64_t>(piece->samples.size());
+    for (int64_t i = 0; i < n;) {  // what lies side by side goes in one copy
+      const int64_t sample = piece->samples[static_cast<size_t>(i)];
+      int64_t run = 0;
+      for (; i + run < n && piece->samples[static_cast<size_t>(i + run)] == sample + run; ++run) {
+        labels[static_cast<size_t>(sample + run)] = label[i + run];
+        missing[static_cast<size_t>(sample + run)] = false;
+      }
+      pictures_.slice(0, sample, sample + run).copy_(piece->x.slice(0, i, i + run));
+      i += run, found += run;
+    }
+    const double done = static_cast<double>(piece->index + 1);
+    if (progress && !progress(done / static_cast<double>(all.batches())))
+      raise<Error>("[data] stopped while the pictures were uploaded");
+  }
+  labels_ = Tensor::from(labels, {pictures_of_source_}, device_);
+  if (found < pictures_of_source_) missing_ = std::move(missing);
+}
+
+void ResidentFeed::leave_out_missing() {
+  const int64_t count = loader_.batches(), samples = loader_.samples();
+  first_rows_.assign(1, 0);
+  formula::PictureWindow* const row = rows_of(order_);
+  int64_t kept = 0;
+  for (int64_t batch = 0; batch < count; ++batch) {
+    const int64_t end = std::min((batch + 1) * loader_.options().batch, samples);
+    for (int64_t p = batch * loader_.options().batch; p < end; ++p)
+      if (missing_.empty() || !missing_[static_cast<size_t>(row[p].picture)]) row[kept++] = row[p];
+    first_rows_.push_back(kept);
+  }
+}
+
+void ResidentFeed::start(int64_t epoch, int64_t first_batch) {
+  const diag::Span span("order", diag::Cause::input);
+  at_ = first_batch;
+  if (epoch != epoch_) {
+    const auto order_of = [loader = loader_](int64_t e) { return loader.windows(e); };
+    const bool made = next_order_.valid() && epoch == epoch_ + 1;
+    order_ = made ? next_order_.get() : order_of(epoch);
+    epoch_ = epoch;
+    leave_out_missing();
+    windows_.copy_(order_);
+    if (loader_.options().shuffle)
+      next_order_ = std::async(std::launch::async, order_of, epoch + 1);
+  }
+  position_.fill_(static_cast<double>(first_row(first_batch)));
+}
+
+int64_t ResidentFeed::whole_batches(int64_t most) const {
+  int64_t n = 0;
+  while (n < most && at_ + n < loader_.batches() && rows(at_ + n) == full_) ++n;
+  return n;
+}
+
+const data::Batch& ResidentFeed::queue(int64_t ahead) {
+  const int64_t batch = at_ + ahead;
+  const int64_t n = rows(batch);
+  data::Batch& made = batches_.batch();
+  made.index = batch;
+  made.samples.resize(static_cast<size_t>(n));
+  const formula::PictureWindow* const row = rows_of(order_) + first_row(batch);
+  std::transform(row, row + n, made.samples.begin(),
+                 [](const formula::PictureWindow& w) { return w.picture; });
+  return batches_.make(pictures_, labels_, windows_, position_, n,
+                       first_row(batch) - first_row(at_));
+}
+
+void ResidentFeed::advance(int64_t batches) {
+  const int64_t before = first_row(at_);
+  at_ += batches;
+  position_.add_(one_, static_cast<double>(first_row(at_) - before));
+}
+
+const data::Batch* ResidentFeed::next() {
+  const diag::Span span("batch", diag::Cause::launch);
+  while (at_ < loader_.batches()) {
+    const int64_t begin = at_ * loader_.options().batch;
+    const int64_t all = std::min(loader_.options().batch, loader_.samples() - begin);
+    const int64_t n = rows(at_);
+    skipped_ += all - n;
+    if (n > 0) {
+      const data::Batch& batch = queue(0);
+      advance(1);
+      return &batch;
+    }
+    advance(1);
+  }
+  return nullptr;
+}
+
+}  // namespace brim::train
