@@ -39,6 +39,7 @@ std::string common_subexpressions(Program& program);
 std::string dead_code(Program& program);
 std::string fuse_conv(Program& program);
 std::string fuse_elementwise(Program& program);
+std::string fuse_head(Program& program);
 std::string fuse_linear(Program& program);
 std::string fuse_loss(Program& program);
 std::string fuse_norm(Program& program);

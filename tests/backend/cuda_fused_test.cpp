@@ -166,6 +166,86 @@ TEST_F(CudaFused, LossAndItsGradient) {
       }
 }
 
+/// A perceptron with its loss, compiled on a device; the results of a step: loss and gradients.
+struct Perceptron {
+  std::vector<Tensor> weights, biases;
+  Tensor class_weight;
+  CrossEntropyOptions options;
+  bool with_x_grad = true, with_logits = false;
+
+  Perceptron(const std::vector<int64_t>& sizes, bool with_bias, Device device) {
+    for (size_t k = 0; k + 1 < sizes.size(); ++k) {
+      const Tensor w = randn({sizes[k + 1], sizes[k]}) / 3, b = randn({sizes[k + 1]});
+      weights.push_back(w.to(device).set_requires_grad());
+      biases.push_back(with_bias ? b.to(device).set_requires_grad() : Tensor());
+    }
+  }
+  std::vector<Tensor> operator()(const Tensor& input, const Tensor& target) const {
+    const Tensor scale = full({}, 1.5, {.device = input.device()}).set_requires_grad(with_x_grad);
+    Tensor x = input * scale;
+    for (size_t k = 0; k < weights.size(); ++k) {
+      x = linear(x, weights[k], biases[k]);
+      if (k + 1 < weights.size()) x = relu(x);
+    }
+    const Tensor loss = cross_entropy(x, target, options);
+    std::vector<Tensor> leaves, results{loss};
+    if (with_logits) results.push_back(x);
+    if (with_x_grad) leaves.push_back(scale);
+    for (size_t k = 0; k < weights.size(); ++k) {
+      leaves.push_back(weights[k]);
+      if (biases[k].defined()) leaves.push_back(biases[k]);
+    }
+    for (const Tensor& g : autograd::grad(std::vector<Tensor>{loss}, leaves)) results.push_back(g);
+    return results;
+  }
+};
+
+struct HeadCase {
+  int64_t rows;
+  std::vector<int64_t> sizes;
+  bool bias = true, x_grad = true, logits = false;
+  Reduction reduction = Reduction::mean;
+  double smoothing = 0;
+  bool whole = true;  ///< all layers are in the head
+};
+
+TEST_F(CudaFused, HeadsOfClassifiers) {
+  const HeadCase cases[] = {
+      {.rows = 4, .sizes = {120, 84, 10}},
+      {.rows = 1, .sizes = {5, 3}, .x_grad = false},
+      {.rows = 7, .sizes = {33, 17, 9, 5, 3}, .bias = false},
+      {.rows = 3, .sizes = {8, 9, 7, 6, 5, 4}, .whole = false},
+      {.rows = 9, .sizes = {31, 2, 4}, .logits = true, .smoothing = 0.1},
+      {.rows = 40, .sizes = {6, 11}, .reduction = Reduction::sum},
+      {.rows = 4, .sizes = {400, 120, 6}, .whole = false},
+  };
+  for (const HeadCase& c : cases) {
+    std::vector<std::vector<Tensor>> results;
+    for (const auto& [device, passes] :
+         {std::pair{Device::cpu(), ""}, {cuda, "-fuse_head"}, {cuda, ""}}) {
+      manual_seed(7);
+      Perceptron net(c.sizes, c.bias, device);
+      net.with_x_grad = c.x_grad, net.with_logits = c.logits;
+      net.options = {.label_smoothing = c.smoothing, .reduction = c.reduction};
+      Tensor target = floor(rand({c.rows}) * static_cast<double>(c.sizes.back())).to(i64);
+      if (c.rows > 2) target.slice(0, 1, 2).fill_(-100);
+      const Tensor x = randn({c.rows, c.sizes[0]});
+      auto step =
+          compile([&](const Tensor& a, const Tensor& b) { return net(a, b); }, {.passes = passes});
+      (void)step(x.to(device), target.to(device));
+      results.push_back(step(x.to(device), target.to(device)));
+      const std::string plan = step.explain();
+      const bool fused = device != Device::cpu() && passes[0] == 0;
+      EXPECT_EQ(plan.find("classifier_head ") != std::string::npos, fused) << plan;
+      EXPECT_EQ(fused && plan.find("linear_grad ") == std::string::npos, fused && c.whole) << plan;
+    }
+    for (size_t device : {1, 2})
+      for (size_t i = 0; i < results[0].size(); ++i)
+        expect_close(results[device][i], results[0][i], 1e-5,
+                     std::to_string(c.rows) + " rows, result " + std::to_string(i));
+  }
+}
+
 struct Trained {
   std::vector<double> losses;
   std::string plan;
@@ -204,7 +284,7 @@ TEST_F(CudaFused, TheTutorialsStepIsOfFewLaunches) {
   for (size_t i = 0; i < here.losses.size(); ++i)
     EXPECT_NEAR(here.losses[i], there.losses[i], 2e-5) << "step " << i;
   for (const char* op : {"conv2d_relu_pool ", "conv2d_relu_pool_grad ", "linear_relu ",
-                         "softmax_cross_entropy ", "linear_grad ", "sgd_momentum "})
+                         "classifier_head ", "linear_grad ", "sgd_momentum "})
     EXPECT_NE(there.plan.find(op), std::string::npos) << op << there.plan;
   for (const char* op : {"matmul ", "max_pool2d ", "conv2d ", "sum "})
     EXPECT_EQ(there.plan.find(op), std::string::npos) << op << there.plan;

@@ -24,11 +24,17 @@ struct Rows {
   double smoothing;
 
   Rows(const Tensor& tx, const Tensor& target, const Tensor& tweight, const ClassLoss& options)
-      : x(data<const T>(tx)),
+      : Rows(tx.shape()[0], tx.shape()[1], target, tweight, options) {
+    x = data<const T>(tx);
+  }
+  /// Without logits: the kernel makes them.
+  Rows(int64_t rows, int64_t columns, const Tensor& target, const Tensor& tweight,
+       const ClassLoss& options)
+      : x(nullptr),
         label(data<const int64_t>(target)),
         weight(tweight.defined() ? data<const T>(tweight) : nullptr),
-        n(tx.shape()[0]),
-        classes(tx.shape()[1]),
+        n(rows),
+        classes(columns),
         ignore_index(options.ignore_index),
         smoothing(options.smoothing) {}
 

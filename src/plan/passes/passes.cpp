@@ -16,6 +16,7 @@ constexpr Pass kPasses[] = {
     {"fuse_norm", "batch norm, addition and ReLU in one launch", fuse_norm},
     {"fuse_loss", "a loss and its gradient in one launch", fuse_loss},
     {"fuse_linear", "linear with its relu, its gradients, its optimizer's step", fuse_linear},
+    {"fuse_head", "the last layers, the loss and their gradients in one launch", fuse_head},
     {"layout", "the memory format of activations, by measured times", layout},
     {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
     {"recompute", "make again what the backward pass needs, instead of keeping it", recompute},
