@@ -109,7 +109,9 @@ void fuse(Program& program, const Matcher& found, const Head& head) {
     dbiases.push_back(grad.operand(6));
   }
   const Launch& loss = found.at(head.loss);
-  Tensor value = loss.operand(3), dx = found.at(head.last).operand(4);
+  Tensor value, dx;
+  value = loss.operand(3);
+  dx = found.at(head.last).operand(4);
   auto fused = kernel.launch(loss.device(), loss.dtype(), found.at(head.first).operand(0), weights,
                              biases, loss.operand(1), loss.operand(2), outputs, value, dx, dweights,
                              dbiases, *loss.option<backend::ClassLoss>());
