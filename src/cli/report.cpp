@@ -56,6 +56,8 @@ Json to_json(const CompileStats& s) {
   json["launches"] = s.launches;
   json["eager_bytes"] = s.eager_bytes;
   json["arena_bytes"] = s.arena_bytes;
+  json["graph_replays"] = s.graph_replays;
+  json["graph_nodes"] = s.graph_nodes;
   return json;
 }
 

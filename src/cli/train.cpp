@@ -34,6 +34,7 @@ struct Options {
   std::string checkpoint_every = "60s";
   std::string compile = "on", passes, precision, augment_on = "auto";
   bool data_on_device = false;
+  int64_t steps_per_graph = 1;
   bool explain = false;
   std::optional<int64_t> epochs, batch, steps;
   std::optional<double> lr;
@@ -157,7 +158,7 @@ std::string repeated_options(const CLI::App& app) {
   std::string text;
   for (const char* name :
        {"--data", "--device", "--epochs", "--workers", "--threads", "--compile", "--passes",
-        "--checkpoint-every", "--keep", "--memory-limit", "--augment-on"})
+        "--checkpoint-every", "--keep", "--memory-limit", "--augment-on", "--steps-per-graph"})
     if (const CLI::Option* option = app.get_option(name); option->count() > 0)
       text += fmt::format(" {} {}", name, shell_word(option->results().back()));
   if (app.get_option("--data-on-device")->count() > 0) text += " --data-on-device";
@@ -202,6 +203,7 @@ int run(const Options& o) {
                                     .workers = workers,
                                     .augment_on = augment_on_of(o.augment_on),
                                     .data_on_device = o.data_on_device,
+                                    .steps_per_graph = o.steps_per_graph,
                                     .max_steps = o.steps.value_or(0),
                                     .out = o.out,
                                     .resume = o.resume,
@@ -312,6 +314,11 @@ const Register train_command(
            ->capture_default_str();
        app.add_flag("--data-on-device", o->data_on_device,
                     "upload all pictures once and make every batch there");
+       app.add_option("--steps-per-graph", o->steps_per_graph,
+                      "steps queued as one launch, with --data-on-device; reports, checkpoints and "
+                      "stops come after whole launches")
+           ->check(CLI::Range(1, 10000))
+           ->capture_default_str();
        app.add_option("--lr", o->lr, "learning rate")->check(CLI::Range(0.0, 1e9));
        app.add_option("--seed", o->seed, "of weights, order and augmentation")
            ->check(CLI::Range(int64_t{0}, int64_t{9'000'000'000'000'000'000}));

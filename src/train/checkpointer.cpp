@@ -22,9 +22,10 @@ Checkpointer::Checkpointer(std::string folder, const CheckpointOptions& options,
              options.every_seconds);
 }
 
-bool Checkpointer::due(int64_t steps) const {
+bool Checkpointer::due(int64_t steps, int64_t count) const {
   if (folder_.empty()) return false;
-  if (options_.every_steps > 0 && steps % options_.every_steps == 0) return true;
+  const int64_t every = options_.every_steps;
+  if (every > 0 && steps / every != (steps - count) / every) return true;
   return options_.every_seconds > 0 &&
          std::chrono::duration<double>(Clock::now() - last_try_).count() >= options_.every_seconds;
 }

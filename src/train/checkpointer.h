@@ -21,8 +21,8 @@ class Checkpointer {
   Checkpointer(std::string folder, const CheckpointOptions& options, int64_t steps,
                BestCheckpoint best, Warn warn);
 
-  /// Whether the interval is over after step `steps`.
-  bool due(int64_t steps) const;
+  /// Whether the interval is over after step `steps`, the last of `count` that were one launch.
+  bool due(int64_t steps, int64_t count) const;
 
   /// Writes the state, unless the one after the same step was written or this run began there.
   /// `make` takes the snapshot; `epoch_loss`: at the end of an epoch, its mean loss. A FileError of

@@ -150,6 +150,12 @@ void ResidentFeed::advance(int64_t batches) {
   position_.add_(one_, static_cast<double>(first_row(at_) - before));
 }
 
+const data::Batch& ResidentFeed::queue_next() {
+  const data::Batch& made = batches_.make(pictures_, labels_, windows_, position_, full_);
+  position_.add_(one_, static_cast<double>(full_));
+  return made;
+}
+
 const data::Batch* ResidentFeed::next() {
   const diag::Span span("batch", diag::Cause::launch);
   while (at_ < loader_.batches()) {

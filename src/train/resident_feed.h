@@ -45,6 +45,12 @@ class ResidentFeed final : public Feed {
   /// Queues that `batches` full ones are done.
   void advance(int64_t batches);
 
+  /// The device's part of next() for a full batch, and nothing else: for a step that is recorded,
+  /// and repeated while whole_batches() says so. After each time pass() counts on the host.
+  const data::Batch& queue_next();
+  void pass(int64_t batches) { at_ += batches; }
+  int64_t full_batch() const { return full_; }
+
   int64_t bytes() const;  ///< on the device
 
  private:

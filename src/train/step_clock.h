@@ -4,22 +4,24 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <vector>
 
 namespace brim::train {
 
 class StepClock {
  public:
-  void start_step() {
+  /// `count` steps start, as one launch: each counts as that part of the time to the next start.
+  void start_steps(int64_t count) {
     const auto now = Clock::now();
-    if (running_) add(now);
-    running_ = true;
+    if (steps_ > 0) add(now);
+    steps_ = count;
     last_ = now;
   }
   /// The last step ends here.
   void end() {
-    if (running_) add(Clock::now());
-    running_ = false;
+    if (steps_ > 0) add(Clock::now());
+    steps_ = 0;
   }
   /// 0 when there was no step.
   double median_us() const {
@@ -35,14 +37,16 @@ class StepClock {
   static constexpr size_t kHeld = 1 << 20;
 
   void add(Clock::time_point now) {
-    const float us = std::chrono::duration<float, std::micro>(now - last_).count();
-    if (us_.size() < kHeld)
-      us_.push_back(us);
-    else
-      us_[next_++ % kHeld] = us;
+    const float us =
+        std::chrono::duration<float, std::micro>(now - last_).count() / static_cast<float>(steps_);
+    for (int64_t i = 0; i < steps_; ++i)
+      if (us_.size() < kHeld)
+        us_.push_back(us);
+      else
+        us_[next_++ % kHeld] = us;
   }
 
-  bool running_ = false;
+  int64_t steps_ = 0;  // that run; 0 before the first
   Clock::time_point last_;
   std::vector<float> us_;
   size_t next_ = 0;

@@ -18,6 +18,12 @@
 
 namespace brim::train {
 
+namespace {
+
+constexpr int64_t kMostStepsPerGraph = 10000;
+
+}  // namespace
+
 Trainer::State::State(const Recipe& r, TrainOptions o)
     : recipe(r),
       options(std::move(o)),
@@ -73,6 +79,15 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
              options.devices.size());
   BRIM_CHECK(options.augment_on != AugmentOn::host || !options.data_on_device, ValueError,
              "[train] data on the device is augmented there; leave --augment-on out");
+  BRIM_CHECK(options.steps_per_graph >= 1 && options.steps_per_graph <= kMostStepsPerGraph,
+             ValueError, "[train] --steps-per-graph is {}; it must be 1 to {}",
+             options.steps_per_graph, kMostStepsPerGraph);
+  BRIM_CHECK(options.steps_per_graph == 1 || options.data_on_device, ValueError,
+             "[train] --steps-per-graph {} needs batches that no host brings: add --data-on-device",
+             options.steps_per_graph);
+  BRIM_CHECK(options.steps_per_graph == 1 || options.compile, ValueError,
+             "[train] --steps-per-graph {} works with compiled steps; leave --compile off out",
+             options.steps_per_graph);
   state_ = std::make_unique<State>(recipe, std::move(options));
   State& s = *state_;
   manual_seed(recipe.seed);

@@ -12,13 +12,17 @@
 #include "core/check.h"
 #include "core/runtime.h"
 #include "diag/span.h"
-#include "train/resident_feed.h"
 
 namespace brim::train {
 namespace {
 
 double seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
+}
+
+/// Whether the last `count` of so many steps reached a multiple of `every`.
+bool passes(int64_t steps, int64_t count, int64_t every) {
+  return steps / every != (steps - count) / every;
 }
 
 }  // namespace
@@ -32,6 +36,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
       skipped_before_(state.at.skipped),
       losses_(state.options.devices[0]),
       feed_(*state.feed),
+      resident_(dynamic_cast<ResidentFeed*>(state.feed.get())),
       checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
                     state.options.warn),
       progress_{.epochs = state.recipe.epochs, .loss = std::numeric_limits<double>::quiet_NaN()},
@@ -41,16 +46,25 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
   const int64_t all = (s_.recipe.epochs - at_.epoch) * per_epoch_ - at_.batch;
   progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
   losses_.reset(at_.unreported);
-  if (s_.options.compile && s_.options.devices.size() == 1)
-    compiled_.emplace([this](const Tensor& x, const Tensor& y) { update(x, y); },
-                      CompileOptions{.passes = s_.options.passes,
-                                     .fall_back = true,
-                                     .progress =
-                                         [this](double fraction) {
-                                           if (s_.options.stage)
-                                             s_.options.stage("measure layouts", fraction);
-                                         },
-                                     .warn = s_.options.warn});
+  if (!s_.options.compile || s_.options.devices.size() > 1) return;
+  compiled_.emplace([this](const Tensor& x, const Tensor& y) { update(x, y); }, compile_options());
+  if (!resident_) return;
+  resident_step_.emplace(
+      [this] {
+        const data::Batch& batch = resident_->queue_next();
+        update(batch.x, batch.y);
+      },
+      compile_options());
+}
+
+CompileOptions TrainingLoop::compile_options() {
+  return {.passes = s_.options.passes,
+          .fall_back = true,
+          .progress =
+              [this](double fraction) {
+                if (s_.options.stage) s_.options.stage("measure layouts", fraction);
+              },
+          .warn = s_.options.warn};
 }
 
 void TrainingLoop::update(const Tensor& x, const Tensor& y) {
@@ -84,6 +98,40 @@ void TrainingLoop::step(const data::Batch& batch) {
     update(batch.x, batch.y);
   losses_.count(1);
   s_.schedule->step();
+}
+
+int64_t TrainingLoop::resident_steps() const {
+  if (!resident_step_) return 0;
+  const int64_t most = s_.options.steps_per_graph;
+  const int64_t whole = resident_->whole_batches(most);
+  return whole == most && progress_.steps - progress_.step >= most ? most
+                                                                   : std::min<int64_t>(whole, 1);
+}
+
+int64_t TrainingLoop::queue_steps() {
+  int64_t count = resident_steps();
+  const data::Batch* batch = nullptr;
+  if (count == 0) {
+    batch = feed_.next();
+    if (!batch) return 0;
+    count = 1;
+  }
+  if (progress_.step == 0 && s_.options.first_step) s_.options.first_step();
+  clock_.start_steps(count);
+  const int64_t images = batch ? batch->y.numel() : count * resident_->full_batch();
+  if (batch) {
+    step(*batch);
+    at_.batch = batch->index + 1;
+  } else {
+    const diag::Span span("step", diag::Cause::launch);
+    resident_step_->repeat(static_cast<int>(count), [this] { s_.schedule->step(); });
+    resident_->pass(count);
+    losses_.count(count);
+    at_.batch += count;
+  }
+  at_.steps += count, at_.epoch_steps += count, progress_.step += count;
+  at_.images += images, progress_.images += images;
+  return count;
 }
 
 void TrainingLoop::check_loss(double loss) const {
@@ -131,8 +179,8 @@ bool TrainingLoop::run_epoch() {
   feed_.start(at_.epoch, at_.batch);
   progress_.epoch = at_.epoch;
   while (true) {
-    const data::Batch* batch = feed_.next();
-    if (!batch) {  // the epoch's last batches were all corrupt
+    const int64_t count = queue_steps();
+    if (count == 0) {  // the epoch's last batches were all corrupt
       BRIM_CHECK(
           at_.epoch_steps > 0, FileError,
           "[train] {}: not one of its {} pictures could be read; give other data (--data), or "
@@ -141,20 +189,14 @@ bool TrainingLoop::run_epoch() {
       report();
       return true;
     }
-    if (progress_.step == 0 && s_.options.first_step) s_.options.first_step();
-    clock_.start_step();
-    step(*batch);
-    at_.batch = batch->index + 1;
-    ++at_.steps, ++at_.epoch_steps, ++progress_.step;
-    at_.images += batch->y.numel(), progress_.images += batch->y.numel();
     progress_.epoch_step = at_.epoch_steps;
     const bool whole = at_.batch == per_epoch_;
     if (!whole && more()) feed_.ahead();
 
-    bool reported = whole || at_.epoch_steps % report_every_ == 0;
+    bool reported = whole || passes(at_.epoch_steps, count, report_every_);
     if (reported) report();
     const bool last = !more();
-    if (!whole && (last || checkpointer_.due(at_.steps))) save();
+    if (!whole && (last || checkpointer_.due(at_.steps, count))) save();
     if (last && !reported) {  // for the user; the run that goes on from here does not know of it
       report();
       reported = true;
@@ -195,21 +237,32 @@ void TrainingLoop::run(TrainResult& result) {
   result.final_loss = at_.last_loss;
   result.skipped = skipped_before_ + feed_.skipped();
   result.augmented_on_device = s_.loader.options().raw;
-  if (const auto* feed = dynamic_cast<const ResidentFeed*>(&feed_))
-    result.resident_bytes = feed->bytes();
+  if (resident_) result.resident_bytes = resident_->bytes();
   if (s_.scaler) result.loss_scale = s_.scaler->get_scale();
-  if (compiled_) {
-    result.compile = compiled_->stats();
-    result.plan = compiled_->explain();
-  } else {
-    result.compile = {.eager_steps = result.steps,
-                      .fell_back = s_.options.compile ? "a plan works on one device, not several"
-                                                      : "switched off"};
-  }
+  tell_compiled(result);
   result.checkpoints = checkpointer_.written();
   result.checkpoint_failures = checkpointer_.failures();
   result.stopped = s_.stop_asked() && at_.epoch < s_.recipe.epochs &&
                    (s_.options.max_steps == 0 || progress_.step < progress_.steps);
+}
+
+void TrainingLoop::tell_compiled(TrainResult& result) const {
+  if (!compiled_) {
+    result.compile = {.eager_steps = result.steps,
+                      .fell_back = s_.options.compile ? "a plan works on one device, not several"
+                                                      : "switched off"};
+    return;
+  }
+  result.compile = compiled_->stats();
+  result.plan = compiled_->explain();
+  if (!resident_step_) return;
+  const CompileStats others = result.compile;  // of batches that are no full ones
+  result.compile = resident_step_->stats();
+  result.compile.plans += others.plans;
+  result.compile.replays += others.replays;
+  result.compile.eager_steps += others.eager_steps;
+  result.compile.compile_ms += others.compile_ms;
+  result.plan = resident_step_->explain();
 }
 
 }  // namespace brim::train

@@ -1,6 +1,8 @@
 // The training loop. Per step it reads nothing from the device: the loss is summed there and read
-// once per report. What a step or a report changes that a resumed run must know is in
-// State::at or in the meter, and reports stand at places that only the recipe decides.
+// once per report. With the data on the device, several steps may be one launch; reports,
+// checkpoints and stops then come after whole launches. What a step or a report changes that a
+// resumed run must know is in State::at or in the meter, and reports stand at places that only the
+// recipe decides.
 #pragma once
 
 #include <chrono>
@@ -12,6 +14,7 @@
 #include "train/checkpointer.h"
 #include "train/feed.h"
 #include "train/metrics.h"
+#include "train/resident_feed.h"
 #include "train/step_clock.h"
 #include "train/trainer_state.h"
 
@@ -28,8 +31,15 @@ class TrainingLoop {
 
   /// Returns whether the epoch was finished.
   bool run_epoch();
+  /// Queues the steps of one launch. Returns how many: 0 at the end of the epoch.
+  int64_t queue_steps();
+  /// How many steps of the data on the device come next in one launch; 0: the next batch comes from
+  /// the feed, because it is no full one, or nothing is compiled.
+  int64_t resident_steps() const;
   /// Forward, backward, update, and the next learning rate.
   void step(const data::Batch& batch);
+  CompileOptions compile_options();
+  void tell_compiled(TrainResult& result) const;
   /// All of it but the learning rate, which a plan reads anew. Adds up the loss.
   void update(const Tensor& x, const Tensor& y);
   void report();
@@ -44,7 +54,9 @@ class TrainingLoop {
   const int64_t per_epoch_, report_every_, skipped_before_;
   LossMeter losses_;
   Feed& feed_;
+  ResidentFeed* const resident_;  // feed_, where the data lies on the device
   std::optional<CompiledStep<std::function<void(const Tensor&, const Tensor&)>>> compiled_;
+  std::optional<CompiledStep<std::function<void()>>> resident_step_;  // makes its batch, too
   StepClock clock_;
   Checkpointer checkpointer_;
   Progress progress_;

@@ -70,6 +70,10 @@ struct TrainOptions {
   /// Upload all pictures once, as bytes, and make batches there: nothing is read or copied per
   /// step.
   bool data_on_device = false;
+  /// So many steps are queued as one launch (on cuda: one graph), with data_on_device. Those at the
+  /// end of an epoch that do not fill it run singly; reports, checkpoints and stops come after
+  /// whole launches. The weights are the same, bit for bit.
+  int64_t steps_per_graph = 1;
   int64_t max_steps = 0;  ///< stop after so many steps of this run; 0: all epochs
   std::string out;        ///< folder of model.safetensors and checkpoints; "": write nothing
   /// Folder to go on from; "": begin anew. One that holds no checkpoint yet begins anew too.
