@@ -33,14 +33,15 @@ void arrange(Launch& launch, const Activations& activations, MemoryFormat format
 std::unique_ptr<Launch> conversion(const Tensor& from, Tensor& to);
 
 /// Measured times of launches, kept in a file between runs: `$XDG_CACHE_HOME/brim/layout.json`, or
-/// below `~/.cache`. Times of other machines, threads and versions stand beside them and are not
-/// used.
+/// below `~/.cache`. Times of other machines, GPUs, threads and versions stand beside them and are
+/// not used.
 class LayoutCosts {
  public:
-  /// Reads the file. A damaged one is left out of account with a warning, and written anew.
-  LayoutCosts();
+  /// For launches on `device`. Reads the file. A damaged one is left out of account with a warning,
+  /// and written anew.
+  explicit LayoutCosts(Device device = {});
   /// For tests: another file; "" for none.
-  explicit LayoutCosts(std::string path);
+  explicit LayoutCosts(std::string path, Device device = {});
 
   /// Seconds of a run, measured with zeros in memory of its own if the file does not have it.
   double of(Launch& launch, const Activations& activations, MemoryFormat format);

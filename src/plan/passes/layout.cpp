@@ -34,10 +34,11 @@ struct Node {
 };
 
 bool worth_it(const Program& program) {
-  return program.device.is_cpu() &&
+  // Virtual accelerators compute on the CPU, with a profile in times that are not theirs.
+  return program.device.kind != DeviceKind::sim &&
          std::any_of(program.launches.begin(), program.launches.end(), [](const auto& l) {
            const auto* g = l->template option<backend::ConvGeometry>();
-           return g && g->work() >= kWorth;
+           return g && (g->work() >= kWorth || forced_layout);
          });
 }
 
@@ -297,7 +298,7 @@ class Layouts {
   std::vector<Node> nodes_;
   std::map<const Storage*, size_t> index_;
   std::vector<std::array<double, kFormats.size()>> price_;
-  mutable LayoutCosts costs_;
+  mutable LayoutCosts costs_{program_.device};
   mutable std::map<std::array<size_t, 3>, double> copy_;  // node, from, to
 };
 

@@ -1,0 +1,79 @@
+// Memory formats that the layout pass chooses for CUDA: the same training in each of them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <optional>
+#include <vector>
+
+#include <brim/brim.h>
+
+#include "plan/layout.h"
+
+namespace brim {
+namespace {
+
+class CudaLayout : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
+  }
+  void TearDown() override { plan::forced_layout.reset(); }
+
+  /// Losses of some steps of a residual block with pooling, compiled in `format`.
+  static std::vector<double> losses(Device device, std::optional<MemoryFormat> format,
+                                    DType precision, std::string* explained = nullptr) {
+    manual_seed(5);
+    nn::Sequential net;
+    net.push<nn::Conv2d>({.in = 3, .out = 8, .kernel = 3, .padding = 1});
+    net.push<nn::BatchNorm2d>({.features = 8});
+    net.push<nn::ReLU>();
+    net.push<nn::MaxPool2d>({.kernel = 2});
+    net.push<nn::BasicBlock>({.in = 8, .out = 16, .stride = 2});
+    net.push<nn::AdaptiveAvgPool2d>({.output = 1});
+    net.push<nn::Flatten>();
+    net.push<nn::Linear>({.in = 16, .out = 5});
+    const Tensor x = randn({2, 3, 8, 8}).to(device), y = randint(0, 5, {2}).to(device);
+    net.to(device);
+    optim::SGD optimizer(net.named_parameters(), {.lr = 0.05, .momentum = 0.9});
+    auto step = compile([&](const Tensor& image, const Tensor& label) {
+      optimizer.zero_grad();
+      Tensor loss;
+      {
+        const Autocast scope(precision);
+        loss = cross_entropy(net(image), label);
+      }
+      loss.backward();
+      optimizer.step();
+      return loss;
+    });
+    plan::forced_layout = format;
+    std::vector<double> all;
+    for (int i = 0; i < 3; ++i) all.push_back(step(x, y).to(Device::cpu()).item());
+    plan::forced_layout.reset();
+    if (explained) *explained = step.explain();
+    return all;
+  }
+};
+
+TEST_F(CudaLayout, TrainsAsTheCpuInEachFormat) {
+  const std::vector<double> expected = losses(Device::cpu(), std::nullopt, f32);
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+    std::string explained;
+    const std::vector<double> actual = losses(Device::cuda(), format, f32, &explained);
+    EXPECT_NE(explained.find(plan::name(format)), std::string::npos) << explained;
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(actual[i], expected[i], 1e-4) << plan::name(format) << ", step " << i;
+  }
+}
+
+TEST_F(CudaLayout, SixteenBitsToo) {
+  const std::vector<double> expected = losses(Device::cpu(), std::nullopt, bf16);
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+    const std::vector<double> actual = losses(Device::cuda(), format, bf16);
+    for (size_t i = 0; i < expected.size(); ++i)
+      EXPECT_NEAR(actual[i], expected[i], 0.05) << plan::name(format) << ", step " << i;
+  }
+}
+
+}  // namespace
+}  // namespace brim
