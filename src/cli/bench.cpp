@@ -49,6 +49,7 @@ struct Options {
   std::vector<std::string> names;
   std::string json, mode = "eager", passes, weights, batches, save;
   std::string device = "cpu", precision = "fp32";
+  int steps_per_graph = 1;
   int threads = 0;  // 0: as many as there are
   int rounds = 3;
   double seconds = 1;
@@ -168,6 +169,14 @@ int run(const Options& options) {
       if (!bench.trains)
         throw UsageError(fmt::format("{} trains no network: it takes no --weights and no --batches",
                                      bench.name));
+  if (options.steps_per_graph > 1) {
+    if (options.mode != "compiled" || options.steps > 0)
+      throw UsageError("--steps-per-graph needs --mode compiled, and measures: leave out --steps");
+    for (const BenchCase& bench : cases)
+      if (!bench.trains)
+        throw UsageError(
+            fmt::format("{} trains no network: it takes no --steps-per-graph", bench.name));
+  }
   plan::check_passes(options.passes);
   if (options.threads > 0) set_num_threads(options.threads);
   check_json_path(options.json);
@@ -186,6 +195,7 @@ int run(const Options& options) {
   setup.batches = options.batches;
   setup.device = Device(options.device);
   setup.precision = options.precision;
+  setup.steps_per_graph = options.steps_per_graph;
   check_available(setup.device);
   return options.steps > 0 ? step_cases(cases, setup, options) : time_cases(cases, setup, options);
 }
@@ -220,6 +230,10 @@ std::function<int()> define(CLI::App& app) {
   app.add_option("--precision", options->precision,
                  "of products, as in `brim train`; the operands of single ops have its dtype")
       ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--steps-per-graph", options->steps_per_graph,
+                 "compiled training steps queued at once, on batches that they find on the device")
+      ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   app.add_option("--passes", options->passes,
                  "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");

@@ -100,6 +100,20 @@ TEST_F(Bench, OnTheEmulationOfCuda) {
   }
 }
 
+TEST_F(Bench, SeveralStepsAtOnce) {
+  const Ran ran =
+      run_brim({"bench", "mlp-784-128-10-b8", "--mode", "compiled", "--steps-per-graph", "4",
+                "--rounds", "1", "--seconds", "0.01", "--device", "sim:0", "--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json result = json::parse(ran.out);
+  EXPECT_EQ(result["steps_per_graph"], 4);
+  EXPECT_EQ(result["steps"].get<int64_t>() % 4, 0);
+  EXPECT_GE(result["compile"]["replays"], result["steps"]);
+  fails({"bench", "tutorial-b4", "--steps-per-graph", "4"}, 2, "needs --mode compiled");
+  fails({"bench", "relu-16", "--mode", "compiled", "--steps-per-graph", "4"}, 2,
+        "trains no network");
+}
+
 TEST_F(Bench, InSixteenBits) {
   for (const std::string precision : {"bf16", "fp16"})
     for (const std::string mode : {"eager", "compiled"}) {

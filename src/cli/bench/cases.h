@@ -21,6 +21,7 @@ struct BenchSetup {
   /// fp32, fp16 or bf16: networks train in it as in `brim train --precision`, the operands of
   /// single ops have its dtype.
   std::string precision = "fp32";
+  int steps_per_graph = 1;  ///< training steps that one call of a compiled step queues
 
   DType dtype() const {
     return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
@@ -31,6 +32,7 @@ struct BenchSetup {
 struct BenchRun {
   std::function<void()> step;
   std::function<CompileStats()> stats;  ///< empty where the step runs eagerly
+  int steps = 1;                        ///< in one call of `step`
   nn::Module* network = nullptr;        ///< what is trained; lives as long as `step`
   /// A plain copy of one operand where memory decides the time: the pace to compare with.
   std::function<void()> copy = {};

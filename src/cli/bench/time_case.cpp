@@ -24,10 +24,10 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// What a device did during so many steps, queued without a pause.
-Json account_of(const BenchRun& run, Device device, int64_t steps) {
+/// What a device did during so many calls of the step, queued without a pause.
+Json account_of(const BenchRun& run, Device device, int64_t calls) {
   const diag::Accountant accountant({device});
-  for (int64_t i = 0; i < steps; ++i) run.step();
+  for (int64_t i = 0; i < calls; ++i) run.step();
   synchronize(device);
   return to_json(accountant.read(device));
 }
@@ -42,7 +42,10 @@ Json time_case(const BenchCase& bench, const BenchSetup& setup, int round_count,
   int64_t steps = 0;
   for (int i = 0; i < round_count; ++i) {
     rounds.push_back(measure(run.step, seconds, setup.device));
-    steps += rounds.back().steps;
+    for (double* us :
+         {&rounds.back().median, &rounds.back().p10, &rounds.back().p90, &rounds.back().cpu})
+      *us /= run.steps;
+    steps += rounds.back().steps * run.steps;
     if (!run.copy) continue;
     const double copy = run.copy_bytes / measure(run.copy, seconds, setup.device).median;
     copies.push_back(copy);
@@ -74,9 +77,11 @@ Json time_case(const BenchCase& bench, const BenchSetup& setup, int round_count,
     json["copy_gb_per_s"] = median(copies) * 1e-3;
     json["share_of_copy"] = median(of_copy);
   }
+  json["steps_per_graph"] = run.steps;
   if (run.stats) json["compile"] = to_json(run.stats());
   if (!setup.device.is_cpu())
-    json["account"] = account_of(run, setup.device, std::max<int64_t>(1, steps / round_count));
+    json["account"] =
+        account_of(run, setup.device, std::max<int64_t>(1, steps / round_count / run.steps));
   json["threads"] = num_threads();
   json["device"] = setup.device.str();
   json["precision"] = setup.precision;

@@ -15,7 +15,9 @@
 #include <brim/nn/resnet.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
+#include <brim/ops/index.h>
 #include <brim/ops/loss.h>
+#include <brim/ops/shape.h>
 #include <brim/optim/grad_scaler.h>
 #include <brim/optim/sgd.h>
 #include <brim/train/weights.h>
@@ -69,6 +71,35 @@ Batches read_batches(const std::string& path, const Data& data) {
   return batches;
 }
 
+/// The batches as two tensors, (K, N, ...) and (K, N), from which a step takes the next one without
+/// the host.
+class DeviceBatches {
+ public:
+  explicit DeviceBatches(const Batches& batches) {
+    std::vector<Tensor> x, y;
+    std::vector<int64_t> following;
+    for (const auto& [images, labels] : batches) {
+      x.push_back(images);
+      y.push_back(labels);
+      following.push_back(static_cast<int64_t>(x.size() % batches.size()));
+    }
+    x_ = stack(x);
+    y_ = stack(y);
+    next_ = zeros({1}, {.dtype = i64, .device = x_.device()});
+    following_ =
+        Tensor::from<int64_t>(following, {static_cast<int64_t>(following.size())}).to(x_.device());
+  }
+  std::pair<Tensor, Tensor> next() {
+    std::pair<Tensor, Tensor> batch{index_select(x_, 0, next_).select(0, 0),
+                                    index_select(y_, 0, next_).select(0, 0)};
+    next_.copy_(index_select(following_, 0, next_));
+    return batch;
+  }
+
+ private:
+  Tensor x_, y_, next_, following_;
+};
+
 /// A network amid its training.
 class Training {
  public:
@@ -91,6 +122,7 @@ class Training {
     }
     return loss;
   }
+  const Batches& batches() const { return batches_; }
   const std::pair<Tensor, Tensor>& next_batch() {
     const size_t at = next_;
     next_ = (next_ + 1) % batches_.size();
@@ -111,6 +143,21 @@ class Training {
   size_t next_ = 0;
 };
 
+/// Several steps at once, which find their batches on the device.
+BenchRun train_by_graphs(const BenchSetup& setup, const std::shared_ptr<Training>& run) {
+  auto step = compile(
+      [run, data = DeviceBatches(run->batches())]() mutable {
+        const auto [x, y] = data.next();
+        return run->step(x, y);
+      },
+      setup.compile);
+  auto compiled = std::make_shared<decltype(step)>(std::move(step));
+  return {.step = [compiled, count = setup.steps_per_graph] { (void)compiled->repeat(count, {}); },
+          .stats = [compiled] { return compiled->stats(); },
+          .steps = setup.steps_per_graph,
+          .network = &run->network()};
+}
+
 BenchRun train(const BenchSetup& setup, const std::function<Network()>& make, const Data& data) {
   manual_seed(0);
   Network net = make();
@@ -130,6 +177,7 @@ BenchRun train(const BenchSetup& setup, const std::function<Network()>& make, co
     };
     return {.step = step, .network = &run->network()};
   }
+  if (setup.steps_per_graph > 1) return train_by_graphs(setup, run);
   auto step =
       compile([run](const Tensor& x, const Tensor& y) { return run->step(x, y); }, setup.compile);
   auto compiled = std::make_shared<decltype(step)>(std::move(step));
