@@ -153,6 +153,16 @@ std::string resume_hint(const Options& o, const train::Trainer& trainer,
                      o.repeated);
 }
 
+/// For the end of an error's line: the checkpoint that is kept, and how to go on from it.
+std::string kept_hint(const Options& o) {
+  const std::string& folder = o.out.empty() ? o.resume : o.out;
+  const std::vector<std::string> kept =
+      folder.empty() ? std::vector<std::string>{} : train::list_checkpoints(folder);
+  if (kept.empty()) return "";
+  return fmt::format("; {} is kept, to go on: brim train --resume {}{}", kept.front(),
+                     shell_word(folder), o.repeated);
+}
+
 /// Options whose values are not in a checkpoint, as they were given.
 std::string repeated_options(const CLI::App& app) {
   std::string text;
@@ -244,7 +254,14 @@ int run(const Options& o) {
   }
   std::optional<diag::Trace> trace;
   if (!o.trace.empty()) trace.emplace();
-  train::TrainResult result = trainer.train();
+  train::TrainResult result;
+  try {
+    result = trainer.train();
+  } catch (const OutOfMemory& e) {
+    throw Error(e.what() + kept_hint(o));
+  } catch (const DeviceError& e) {
+    throw Error(e.what() + kept_hint(o));
+  }
   display.finish();
   const bool trained = !result.stopped;
   // What the training cost, and how to go on, is told even if something cannot be written or the

@@ -183,6 +183,20 @@ TEST_F(CudaRuntime, OpsWithoutAKernelSaySo) {
   }
 }
 
+TEST_F(CudaRuntime, DtypesWithoutAKernelAreNamed) {
+  const backend::Kernel<void(const Context&, const Tensor&, Tensor&, int)> op("softmax");
+  const Tensor x = Tensor::empty({3}, i32, gpu);
+  Tensor y = Tensor::empty({3}, i32, gpu);
+  try {
+    op(gpu, i32, x, y, 0);
+    FAIL() << "no error";
+  } catch (const NotImplemented& e) {
+    const std::string what = e.what();
+    EXPECT_NE(what.find("[softmax] is not implemented on cuda for i32"), std::string::npos) << what;
+    EXPECT_EQ(what.find('\n'), std::string::npos);
+  }
+}
+
 TEST_F(CudaRuntime, TheMemoryLimitHoldsAndExplainsItself) {
   Allocator& memory = Allocator::of(gpu);
   memory.release_cached();
@@ -226,6 +240,12 @@ TEST_F(CudaRuntime, FailuresOfQueuedWorkNameTheOpsQueuedLast) {
     for (const char* part : {"work queued on cuda:0 failed", "relu", "Xid"})
       EXPECT_NE(what.find(part), std::string::npos) << part << " in " << what;
     EXPECT_EQ(what.find('\n'), std::string::npos);
+  }
+  try {  // every other call says the same
+    (void)counting(10).to(gpu);
+    FAIL() << "no error";
+  } catch (const DeviceError& e) {
+    EXPECT_NE(std::string(e.what()).find("work queued on cuda:0 failed"), std::string::npos);
   }
 }
 

@@ -88,6 +88,76 @@ TEST_F(OnCuda, IndicesAndMemory) {
   expect_has(limited, "--memory-limit");
 }
 
+/// The Xid of a real one: after so many pieces of work every call fails.
+TEST_F(OnCuda, AGpuLostAmidTrainingLeavesACheckpointToGoOnFrom) {
+  const std::string backend = emulation();
+  if (backend.empty()) GTEST_SKIP() << "the emulation is not built";
+  const auto train = [&](const std::string& environment, std::vector<std::string> more) {
+    more.insert(more.begin(), {"train", "--data", folder / "data", "--device", "cuda:0"});
+    return run_brim(more, "export " + environment + ";");
+  };
+  const std::vector<std::string> recipe = {"tutorial-cnn", "--epochs", "1", "--checkpoint-every",
+                                           "4"};
+  const auto into = [&](const std::string& out) {
+    std::vector<std::string> args = recipe;
+    args.insert(args.end(), {"--out", folder / out});
+    return args;
+  };
+  ASSERT_EQ(train(backend, into("whole")).code, 0);
+
+  const Ran lost = train(backend + " BRIM_EMULATED_LOST=200", into("lost"));
+  EXPECT_EQ(lost.code, 1);
+  EXPECT_EQ(std::count(lost.err.begin(), lost.err.end(), '\n'), 1) << lost.err;
+  expect_has(lost.err, "work queued on cuda:0 failed");
+  expect_has(lost.err, "Xid");
+  expect_has(lost.err, "is kept, to go on: brim train --resume " + (folder / "lost"));
+  EXPECT_FALSE(fs::exists(folder / "lost/model.safetensors"));
+
+  const Ran resumed = train(backend, {"--resume", folder / "lost"});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  expect_has(resumed.out, "going on from");
+  EXPECT_EQ(slurp(folder / "lost/model.safetensors"), slurp(folder / "whole/model.safetensors"));
+}
+
+TEST_F(OnCuda, OutOfMemoryAtTheEvaluationLeavesWhatWasTrained) {
+  const std::string backend = emulation();
+  if (backend.empty()) GTEST_SKIP() << "the emulation is not built";
+  write_tiny_cifar(folder / "data", 12, 100);  // tests go in batches of 100
+  const std::string text = error("cuda:0", backend + " BRIM_EMULATED_MEMORY=2500000",
+                                 {"--epochs", "1", "--out", folder / "run"});
+  expect_has(text, "[memory] cuda:0 has no room for");
+  expect_has(text, "largest live tensors");
+  expect_has(text, "smaller batch");
+  EXPECT_TRUE(fs::exists(folder / "run/model.safetensors"));
+}
+
+TEST_F(OnCuda, OutOfMemoryAmidTrainingNamesTheCheckpoint) {
+  const std::string backend = emulation();
+  if (backend.empty()) GTEST_SKIP() << "the emulation is not built";
+  const Ran first = run_brim({"train", "tutorial-cnn", "--data", folder / "data", "--steps", "2",
+                              "--out", folder / "run"});
+  ASSERT_EQ(first.code, 0) << first.err;
+  const Ran ran = run_brim({"train", "--resume", folder / "run", "--device", "cuda:0"},
+                           "export " + backend + " BRIM_EMULATED_MEMORY=800000;");
+  EXPECT_EQ(ran.code, 1);
+  expect_has(ran.err, "[memory] cuda:0 has no room for");
+  expect_has(ran.err, "is kept, to go on: brim train --resume " + (folder / "run"));
+}
+
+TEST_F(OnCuda, EnvironmentSaysWhatIsWrongWithCudnn) {
+  fs::create_directories(folder / "libraries");
+  std::ofstream(folder / "libraries/libcudnn.so.9") << "no library";
+  const Ran ran =
+      run_brim({"env"}, "export BRIM_CUDA_LIBRARIES=" + in_quotes(folder / "libraries") + ";");
+  EXPECT_EQ(ran.code, 0);
+  const size_t begin = ran.out.find("cuDNN");
+  ASSERT_NE(begin, std::string::npos) << ran.out;
+  const std::string line = ran.out.substr(begin, ran.out.find('\n', begin) - begin);
+  expect_has(line, "broken");
+  expect_has(line, "libraries/libcudnn.so.9");
+  expect_has(line, "does not open");
+}
+
 TEST_F(OnCuda, EnvironmentNamesTheDevices) {
   const std::string backend = emulation();
   if (backend.empty()) GTEST_SKIP() << "the emulation is not built";

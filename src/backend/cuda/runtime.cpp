@@ -2,6 +2,7 @@
 // own; nothing here waits for a whole device but synchronize(device) and cudaFree.
 #include "backend/cuda/runtime.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <iterator>
@@ -124,6 +125,23 @@ class Queued {
 Queued& queued() {
   static auto* all = new Queued;
   return *all;
+}
+
+/// Whether no call on the device succeeds any more in this process: a kernel went wrong, or the GPU
+/// is gone.
+bool ends_all(cudaError_t error) {
+  // cudaErrorDevicesUnavailable, ECCUncorrectable, IllegalAddress, LaunchTimeout, Assert,
+  // HardwareStackError to InvalidPc, LaunchFailure, Unknown.
+  constexpr int kErrors[] = {46, 214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999};
+  return std::find(std::begin(kErrors), std::end(kErrors), static_cast<int>(error)) !=
+         std::end(kErrors);
+}
+
+[[noreturn]] void work_failed(cudaError_t result, int device) {
+  raise<DeviceError>(
+      "[cuda] work queued on cuda:{} failed: {} ({}); queued last: {}; start again: dmesg shows an "
+      "Xid if the GPU was lost, else CUDA_LAUNCH_BLOCKING=1 shows which op it was",
+      device, cudaGetErrorString(result), cudaGetErrorName(result), queued().text(device));
 }
 
 struct NativeEvent {
@@ -292,10 +310,7 @@ class CudaRuntime final : public Runtime {
   static void waited(cudaError_t result, int device) {
     if (result == cudaSuccess) [[likely]]
       return rethrow_fault(device);
-    raise<DeviceError>(
-        "[cuda] work queued on cuda:{} failed: {} ({}); queued last: {}; CUDA_LAUNCH_BLOCKING=1 "
-        "shows which of them it was, dmesg shows an Xid if the GPU is gone",
-        device, cudaGetErrorString(result), cudaGetErrorName(result), queued().text(device));
+    work_failed(result, device);
   }
 };
 
@@ -309,6 +324,10 @@ const bool registered = [] {
 
 void failed(cudaError_t result, const char* call) {
   (void)cudaGetLastError();  // so that the next call does not report it again
+  if (int device = 0; ends_all(result)) {
+    (void)cudaGetDevice(&device);
+    work_failed(result, device);
+  }
   raise<DeviceError>("[cuda] {} failed: {} ({})", call, cudaGetErrorString(result),
                      cudaGetErrorName(result));
 }

@@ -1,6 +1,7 @@
 // The calls of CUDA's runtime that brim makes, on the CPU (see cuda_runtime.h). Errors can be
 // provoked: BRIM_EMULATED_MEMORY limits the bytes of a device, BRIM_EMULATED_COUNT is the number of
-// devices (-1: the driver is too old), and with BRIM_EMULATED_LOST waiting for a stream fails.
+// devices (-1: the driver is too old), and after BRIM_EMULATED_LOST pieces of
+// queued work the GPU is gone.
 #pragma once
 
 #include <cstddef>

@@ -55,6 +55,15 @@ namespace {
 thread_local EmulatedGraph* captured = nullptr;
 thread_local bool capture_failed = false;
 
+std::atomic<int64_t> queued{0};  // pieces of work
+
+/// Whether the GPU is gone: after BRIM_EMULATED_LOST pieces of work. As on a real one, every call
+/// then fails with the same error.
+bool is_lost() {
+  const char* after = std::getenv("BRIM_EMULATED_LOST");
+  return after && queued.load() >= std::atoll(after);
+}
+
 /// What would change the device's memory map ends a capture.
 bool refused_in_capture() {
   if (!captured) return false;
@@ -69,10 +78,12 @@ void release(EmulatedGraph* graph) {
 }  // namespace
 
 void brim::cuda::emulation::submit(std::function<void()> work) {
-  if (captured)
+  if (captured) {
     captured->work.push_back(std::move(work));
-  else
+  } else if (!is_lost()) {
+    ++queued;
     work();
+  }
 }
 
 const char* cudaGetErrorName(cudaError_t error) {
@@ -169,6 +180,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  if (is_lost()) return result(cudaErrorLaunchFailure);
   if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(memory().mutex);
   if (memory().used + bytes > capacity() || posix_memalign(data, kAlignment, bytes) != 0)
@@ -198,14 +210,17 @@ cudaError_t cudaFreeHost(void* data) {
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
                             cudaStream_t) {
+  if (is_lost()) return result(cudaErrorLaunchFailure);
   brim::cuda::emulation::submit([=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t) {
+  if (is_lost()) return result(cudaErrorLaunchFailure);
   brim::cuda::emulation::submit([=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
+  if (is_lost()) return result(cudaErrorLaunchFailure);
   brim::cuda::emulation::submit([=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }
@@ -216,7 +231,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t) {
-  if (std::getenv("BRIM_EMULATED_LOST")) return result(cudaErrorLaunchFailure);
+  if (is_lost()) return result(cudaErrorLaunchFailure);
   return refused_in_capture() ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
@@ -227,8 +242,12 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t) {
+  return is_lost() ? result(cudaErrorLaunchFailure) : cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  return is_lost() ? result(cudaErrorLaunchFailure) : cudaSuccess;
+}
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
   captured = new EmulatedGraph;
@@ -252,6 +271,8 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, EmulatedNode**, size_t* count) 
   return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+  if (is_lost()) return result(cudaErrorLaunchFailure);
+  ++queued;
   for (const auto& work : exec->work) work();
   return cudaSuccess;
 }
