@@ -54,9 +54,13 @@ class FeedTrainingTest : public ::testing::Test {
 TEST_F(FeedTrainingTest, EveryWayGivesTheSameBits) {
   for (const char* profile : {"", "h200"}) {
     for (const Device device : testing::feeding_devices()) {
-      if (device.kind == DeviceKind::sim) set_sim_options({.profile = profile, .check = true});
+      if (device.kind == DeviceKind::sim)
+        set_sim_options({.profile = profile, .check = true});
+      else if (*profile)
+        continue;
       for (const bool compile : {true, false}) {
-        const TrainOptions options{.devices = {device}, .compile = compile};
+        TrainOptions options{.devices = {device}, .compile = compile};
+        if (device.kind == DeviceKind::cuda) options.max_steps = 4;  // the emulation takes its time
         TrainOptions host = options, raw = options, resident = options;
         host.augment_on = AugmentOn::host;
         raw.augment_on = AugmentOn::device;
@@ -71,7 +75,7 @@ TEST_F(FeedTrainingTest, EveryWayGivesTheSameBits) {
 }
 
 TEST_F(FeedTrainingTest, GoesOnAmidAnEpochWhicheverWay) {
-  for (const Device device : testing::feeding_devices()) {
+  for (const Device device : {Device::cpu(), Device::sim(0)}) {
     const TrainOptions options{.devices = {device}, .augment_on = AugmentOn::host};
     const Result whole = train(options, false, 0);
     for (const bool first_resident : {true, false}) {

@@ -47,6 +47,7 @@ void picture_batch(const Tensor& pictures, const Tensor& labels, const Tensor& w
              "[{}] windows of shape {} and a position of shape {}: must be (T, 4) and (1)", kOp,
              windows.shape().str(), position.shape().str());
   kernel(device, DType::f32, pictures, labels, windows, position, x, y, options);
+  x.storage()->bump_version(), y.storage()->bump_version();
 }
 
 }  // namespace brim::ops
