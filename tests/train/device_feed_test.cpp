@@ -76,6 +76,25 @@ TEST_F(DeviceFeedTest, SlotsOfThePinnedRingAreReadBeforeTheyAreFilledAgain) {
   }
 }
 
+TEST_F(DeviceFeedTest, TheNextBatchArrivesWhileTheStepRuns) {
+  // The step takes about a second; to queue it and to copy takes a fraction of that.
+  set_sim_options({.profile = "h200", .slowdown = 8000, .check = true});
+  data::Loader loader(std::make_shared<Numbers>(false), {},
+                      {.batch = 2, .workers = 1, .ahead = 1, .seed = 5, .target = device_});
+  DeviceFeed feed(loader, device_);
+  feed.start(0, 0);
+  ASSERT_NE(feed.next(), nullptr);
+  const Tensor a = ones({1024, 1024}, {.device = device_});
+  for (int i = 0; i < 4; ++i) (void)matmul(a, a);
+  Event step;
+  step.record(Stream::current(device_));
+  feed.ahead();
+  const data::Batch* const batch = feed.next();
+  ASSERT_NE(batch, nullptr);
+  batch->x.storage()->last_write.synchronize();
+  EXPECT_FALSE(step.query()) << "the copy waited for the step";
+}
+
 TEST_F(DeviceFeedTest, BatchesThatAreDroppedMayStillBeRead) {
   set_sim_options({.profile = "h200", .slowdown = 200, .check = true});
   data::Loader loader(std::make_shared<Numbers>(false), {},

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,6 +13,7 @@
 
 #include "backend/cuda/fault.h"
 #include "backend/cuda/graphs.h"
+#include "backend/cuda/pinned_ranges.h"
 #include "backend/dispatch.h"
 #include "core/check.h"
 #include "core/runtime.h"
@@ -62,35 +61,6 @@ class Streams {
 /// Never destroyed: the driver may be gone before static objects are.
 Streams& streams() {
   static auto* all = new Streams;
-  return *all;
-}
-
-/// The host's memory that is page-locked.
-class Pinned {
- public:
-  void add(const void* data, size_t bytes) {
-    const std::lock_guard lock(mutex_);
-    bytes_[static_cast<const char*>(data)] = bytes;
-  }
-  void remove(const void* data) {
-    const std::lock_guard lock(mutex_);
-    bytes_.erase(static_cast<const char*>(data));
-  }
-  bool contains(const void* address) {
-    const std::lock_guard lock(mutex_);
-    const auto after = bytes_.upper_bound(static_cast<const char*>(address));
-    if (after == bytes_.begin()) return false;
-    const auto& [data, bytes] = *std::prev(after);
-    return static_cast<const char*>(address) < data + bytes;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<const char*, size_t> bytes_;
-};
-
-Pinned& pinned() {
-  static auto* all = new Pinned;
   return *all;
 }
 
@@ -220,7 +190,7 @@ class CudaRuntime final : public Runtime {
     } else if (from_device.is_cpu()) {
       // From pageable memory CUDA returns when the source has been read.
       BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, queue));
-      if (pinned().contains(from)) waited(cudaStreamSynchronize(queue), stream.device.index);
+      if (pinned_ranges().contains(from)) waited(cudaStreamSynchronize(queue), stream.device.index);
     } else if (to_device == from_device) {
       BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue));
     } else {
@@ -238,7 +208,7 @@ class CudaRuntime final : public Runtime {
     void* data = nullptr;
     const cudaError_t result = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
     if (result == cudaSuccess) {
-      pinned().add(data, bytes);
+      pinned_ranges().add(data, bytes);
       return data;
     }
     if (result != cudaErrorMemoryAllocation) check(result, "cudaHostAlloc");
@@ -246,7 +216,7 @@ class CudaRuntime final : public Runtime {
     return nullptr;
   }
   void deallocate_host(void* data, size_t) noexcept override {
-    pinned().remove(data);
+    pinned_ranges().remove(data);
     (void)cudaFreeHost(data);
   }
 
