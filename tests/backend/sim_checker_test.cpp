@@ -47,6 +47,21 @@ TEST_F(SimChecker, ReadingWhatIsStillWritten) {
   EXPECT_EQ((x + x).to_vector<float>(), std::vector<float>(64, 2));
 }
 
+// Its memory is one for all streams, so it waits by itself.
+TEST_F(SimChecker, APlanIsReplayedOnAnyStream) {
+  const Tensor w = full({64}, 3, {.device = device_}), x = ones({64}, {.device = device_});
+  auto step = compile([&](const Tensor& t) { return sum(relu(t * w) * exp(t)); });
+  const float expected = step(x).to_vector<float>()[0];
+  for (int i = 0; i < 3; ++i) {
+    {
+      const StreamGuard guard(side_);
+      (void)step(x);
+    }
+    (void)step(x);
+  }
+  EXPECT_EQ(step(x).to_vector<float>()[0], expected);
+}
+
 TEST_F(SimChecker, WritingWhatIsStillRead) {
   Tensor x = ones({64}, {.device = device_});
   after(main_).wait(side_);
