@@ -143,6 +143,7 @@ short=()
 [ $emulated -eq 0 ] || short=(--steps 2)
 [ -z "$data" ] || [ $quick -eq 1 ] || short+=(--data "$data")
 train cuda cuda:0 "${short[@]}"
+[ $emulated -eq 1 ] || train resident cuda:0 "${short[@]}" --data-on-device --steps-per-graph 100
 train cpu cpu "${short[@]}"
 
 on_gpu 0 'GPU tests' 120 "$tests" --gtest_brief=1 '--gtest_filter=Cuda*'
@@ -187,6 +188,7 @@ target 'tutorial-cnn b4, eager over PyTorch eager' "$(ratio "$eager" "$(us tutor
 target 'tutorial-cnn b4, compiled over PyTorch eager' "$(ratio "$eager" "$(us tutorial-b4-compiled)")" 20
 target 'tutorial-cnn b4, compiled over PyTorch with CUDA graphs' "$(ratio "$(number pytorch tutorial-b4-graph)" "$(us tutorial-b4-compiled)")" 3
 target 'tutorial-cnn b4, compiled: part of the time that the device is busy' "$(number tutorial-b4-compiled compute)" 0.99
+target 'tutorial-cnn b4, training, data on the device: busy part' "$(number train-resident compute)" 0.99
 for side in 32-b512 224-b128; do
   best=$(least "$(number pytorch "resnet18-$side-bf16-eager")" "$(number pytorch "resnet18-$side-bf16-fused")" "$(number pytorch "resnet18-$side-bf16-graph")")
   target "resnet18 ${side/-/ } bf16, rate over PyTorch's best" "$(ratio "$best" "$(us "resnet18-${side%-*}")")" 1
