@@ -16,7 +16,7 @@ left() { echo $((deadline - (SECONDS - began))); }
 step() {
   local name=$1 limit=$2 start=$SECONDS code log room
   shift 2
-  log=$logs/$(tr -c 'a-z0-9\n' '-' <<<"$name").log
+  log=$logs/$(tr -cs 'a-z0-9\n' '-' <<<"${name,,}").log
   room=$(left)
   if [ "$room" -lt 10 ]; then
     note "$name" skipped 0 'no time left'
