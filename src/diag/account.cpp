@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "diag/device_meter.h"
+#include "diag/ranges.h"
 #include "diag/span.h"
 #include "diag/trace_sink.h"
 
@@ -89,12 +90,15 @@ struct Accountant::State final : SpanListener {
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   uint64_t begin_ticks = ticks();
 
-  void opened(const char*, Cause cause, uint64_t at) override {
+  void opened(const char* name, Cause cause, uint64_t at) override {
+    if (const RangeSink* ranges = range_sink.load(std::memory_order_relaxed))
+      ranges->push(name, cause);
     if (timeline) timeline->add(cause, at);
   }
   void closed(const char* name, Cause cause, uint64_t from, uint64_t to, Cause around) override {
     if (timeline) timeline->add(around, to);
     if (tracing()) trace_host(name, cause, from, to);
+    if (const RangeSink* ranges = range_sink.load(std::memory_order_relaxed)) ranges->pop();
   }
 
   /// Ticks by cause in seconds; what is missing is `other`.
@@ -125,8 +129,10 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_un
     if (device.is_cpu()) continue;
     s.devices.push_back(device);
   }
+  // What was done so far is explained by the timeline that was kept so far.
+  for (const Device device : s.devices) DeviceMeter::of(device).collect();
   if (!s.devices.empty()) s.timeline = std::make_unique<HostTimeline>(s.begin_ticks);
-  if (!s.devices.empty() || tracing()) s.meter.listener = &s;
+  if (!s.devices.empty() || tracing() || range_sink.load()) s.meter.listener = &s;
   active_meter = &s.meter;
   active_timeline = s.timeline.get();
   for (const Device device : s.devices) s.before.push_back(DeviceMeter::of(device).start());

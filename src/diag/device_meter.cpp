@@ -16,7 +16,13 @@ std::array<std::array<DeviceMeter, kMostDevices>, kDeviceKindCount>& meters() {
 
 size_t place(Cause cause) { return static_cast<size_t>(cause); }
 
+std::array<std::atomic<RecordSource*>, kDeviceKindCount> sources{};
+
 }  // namespace
+
+void set_record_source(DeviceKind kind, RecordSource& source) {
+  sources[static_cast<size_t>(kind)].store(&source, std::memory_order_release);
+}
 
 DeviceMeter& DeviceMeter::of(Device device) {
   const size_t index = std::min(static_cast<size_t>(device.index), kMostDevices - 1);
@@ -28,12 +34,24 @@ DeviceMeter* DeviceMeter::active(Device device) {
   return meter.measuring_.load(std::memory_order_acquire) ? &meter : nullptr;
 }
 
+Device DeviceMeter::device() const {
+  const auto n = static_cast<size_t>(this - meters()[0].data());
+  return {static_cast<DeviceKind>(n / kMostDevices), static_cast<int32_t>(n % kMostDevices)};
+}
+
+RecordSource* DeviceMeter::source() const {
+  return sources[static_cast<size_t>(device().kind)].load(std::memory_order_acquire);
+}
+
 Shares DeviceMeter::start() {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard users(users_mutex_);
     if (users_++ == 0) {
+      if (RecordSource* from = source()) from->start(device().index);
+      const std::lock_guard lock(mutex_);
       std::fill(std::begin(running_), std::end(running_), 0);
       charged_until_ = ticks();
+      compute_before_ = shares_[place(Cause::compute)];
       idle_since_.store(charged_until_);
       measuring_.store(true, std::memory_order_release);
     }
@@ -42,8 +60,16 @@ Shares DeviceMeter::start() {
 }
 
 void DeviceMeter::stop() {
-  const std::lock_guard lock(mutex_);
-  if (--users_ == 0) measuring_.store(false, std::memory_order_release);
+  const std::lock_guard users(users_mutex_);
+  collect();
+  if (--users_ > 0) return;
+  measuring_.store(false, std::memory_order_release);
+  if (RecordSource* from = source()) from->stop(device().index);
+}
+
+void DeviceMeter::collect() const {
+  if (!measuring_.load(std::memory_order_acquire)) return;
+  if (RecordSource* from = source()) from->collect(device().index);
 }
 
 Reason DeviceMeter::queue_now() const {
@@ -68,9 +94,12 @@ void DeviceMeter::charge_until(uint64_t now) {
   charged_until_ = now;
 }
 
-void DeviceMeter::begin(Cause cause, const Reason& reason) {
+void DeviceMeter::begin(Cause cause, const Reason& reason) { begin_at(0, cause, reason); }
+void DeviceMeter::end(Cause cause, uint64_t throttled) { end_at(0, cause, throttled); }
+
+void DeviceMeter::begin_at(uint64_t now, Cause cause, const Reason& reason) {
   const std::lock_guard lock(mutex_);
-  const uint64_t now = ticks();
+  if (now == 0) now = ticks();  // under the lock, so that streams come in the order of time
   const uint64_t idle = idle_since_.exchange(0, std::memory_order_relaxed);
   if (idle && now > idle) {
     // Until it was queued: what the host did. The reason is about this gap only if the device was
@@ -94,11 +123,11 @@ void DeviceMeter::begin(Cause cause, const Reason& reason) {
   ++running_[place_of(cause)];
 }
 
-void DeviceMeter::end(Cause cause, uint64_t throttled) {
+void DeviceMeter::end_at(uint64_t now, Cause cause, uint64_t throttled) {
   const std::lock_guard lock(mutex_);
   int& running = running_[place_of(cause)];
   if (running == 0) return;  // it began before the measuring did
-  const uint64_t now = std::max(ticks(), charged_until_);
+  now = std::max(now == 0 ? ticks() : now, charged_until_);
   charge_until(now);
   const uint64_t slow = std::min(throttled, shares_[place(cause)]);
   shares_[place(cause)] -= slow;
@@ -108,7 +137,18 @@ void DeviceMeter::end(Cause cause, uint64_t throttled) {
     idle_since_.store(now, std::memory_order_release);
 }
 
+void DeviceMeter::throttled(double share) {
+  const std::lock_guard lock(mutex_);
+  uint64_t& compute = shares_[place(Cause::compute)];
+  const uint64_t since = compute - std::min(compute, compute_before_);
+  const auto lost = static_cast<uint64_t>(static_cast<double>(since) * std::clamp(share, 0.0, 1.0));
+  compute -= lost;
+  shares_[place(Cause::throttle)] += lost;
+  compute_before_ = compute;
+}
+
 Shares DeviceMeter::read() const {
+  collect();
   const std::lock_guard lock(mutex_);
   Shares shares = shares_;
   const uint64_t now = ticks();

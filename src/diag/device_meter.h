@@ -1,8 +1,14 @@
-// The account of one device, kept while it works. Each instant is charged once: to compute while
-// any kernel runs, else to communication, else to a copy, and when nothing runs to what the next
-// piece of work had to wait for.
+// The account of one device. Each instant is charged once: to compute while any kernel runs, else
+// to communication, else to a copy, and when nothing runs to what the next piece of work had to
+// wait for.
+//
+// A device whose streams are threads of ours (sim) calls begin() and end() while it works. The work
+// of a real one is seen afterwards, in records that a RecordSource gets; these are put in order of
+// time and told to the same begin_at() and end_at() (record_replay.h), so the rules stand in one
+// place. Such a meter is behind the present, and up to date only when read() has collected.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -19,6 +25,20 @@ struct Reason {
   Cause waited = Cause::other;  ///< what made the event that its stream waited for; other: none
   Shares host{};                ///< what the host did since the device ran dry, if it was then idle
 };
+
+/// Gets the records of devices whose work cannot be watched while it runs.
+class RecordSource {
+ public:
+  virtual ~RecordSource() = default;
+  /// Records what the device does from now on. It is idle.
+  virtual void start(int device) = 0;
+  virtual void stop(int device) = 0;
+  /// Tells the device's meter all that was recorded. The device is idle.
+  virtual void collect(int device) = 0;
+};
+
+/// From now on `source` sees what devices of `kind` do. It lives as long as the process.
+void set_record_source(DeviceKind kind, RecordSource& source);
 
 class DeviceMeter {
  public:
@@ -38,6 +58,17 @@ class DeviceMeter {
   /// spared.
   void begin(Cause cause, const Reason& reason);
   void end(Cause cause, uint64_t throttled = 0);
+  /// The same for work of the past, told in the order of time.
+  void begin_at(uint64_t now, Cause cause, const Reason& reason);
+  void end_at(uint64_t now, Cause cause, uint64_t throttled = 0);
+  /// Since when nothing runs; 0 while something does.
+  uint64_t idle_since() const { return idle_since_.load(std::memory_order_acquire); }
+
+  /// A share of the compute time since the last call (or the start) that lowered clocks have added;
+  /// at most 1.
+  void throttled(double share);
+  /// Has the source tell what it knows; read() and stop() do that first.
+  void collect() const;
 
   /// Ticks by cause since the process began to measure. What is not known is `other`.
   Shares read() const;
@@ -45,14 +76,18 @@ class DeviceMeter {
  private:
   static int place_of(Cause cause);
   void charge_until(uint64_t now);
+  Device device() const;
+  RecordSource* source() const;
 
   std::atomic<bool> measuring_{false};
   std::atomic<uint64_t> idle_since_{0};  // 0: busy
+  std::mutex users_mutex_;               // while the measuring begins and ends
   mutable std::mutex mutex_;
   int users_ = 0;
   Shares shares_{};
   int running_[3] = {};  // compute, communication, copy
   uint64_t charged_until_ = 0;
+  uint64_t compute_before_ = 0;  // when throttled() was called last
 };
 
 }  // namespace brim::diag

@@ -10,8 +10,11 @@ Shares HostTimeline::reasons(uint64_t from, uint64_t to) const {
   Shares shares{};
   if (to <= from) return shares;
   const size_t oldest = count_ > kPieces ? count_ - kPieces : 0;
-  size_t first = count_;
-  while (first > oldest && (first == count_ || pieces_[first % kPieces].begin > from)) --first;
+  size_t first = oldest, last = count_;  // the piece that `from` lies in, or the oldest one
+  while (last - first > 1) {
+    const size_t middle = first + (last - first) / 2;
+    (pieces_[middle % kPieces].begin > from ? last : first) = middle;
+  }
   Cause lately = Cause::launch;
   uint64_t at = from;
   for (size_t i = first; i < count_ && at < to; ++i) {
@@ -21,16 +24,7 @@ Shares HostTimeline::reasons(uint64_t from, uint64_t to) const {
     if (begin > at) shares[static_cast<size_t>(Cause::other)] += begin - at;  // forgotten
     at = std::max(at, begin);
     if (end <= at) continue;
-    switch (piece.cause) {
-      case Cause::input:
-      case Cause::host_read:
-      case Cause::allocator:
-      case Cause::checkpoint:
-        lately = piece.cause;
-        break;
-      default:
-        break;
-    }
+    if (is_reason(piece.cause)) lately = piece.cause;
     shares[static_cast<size_t>(lately)] += end - at;
     at = end;
   }

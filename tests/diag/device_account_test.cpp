@@ -47,10 +47,22 @@ TEST(HostTimeline, GapsAreSplitByWhatTheHostDid) {
 
 TEST(HostTimeline, WhatWasForgottenIsOther) {
   HostTimeline t(0);
-  for (uint64_t i = 1; i <= 5000; ++i) t.add(Cause::launch, i * 10);
-  const Shares s = t.reasons(0, 50'000);
+  for (uint64_t i = 1; i <= 100'000; ++i) t.add(i % 2 ? Cause::input : Cause::host_read, i * 10);
+  const Shares s = t.reasons(0, 1'000'000);
   EXPECT_GT(share(s, Cause::other), 0u);
-  EXPECT_EQ(share(s, Cause::other) + share(s, Cause::launch), 50'000u);
+  EXPECT_GT(share(s, Cause::input), 0u);
+  EXPECT_EQ(share(s, Cause::other) + share(s, Cause::input) + share(s, Cause::host_read),
+            1'000'000u);
+}
+
+TEST(HostTimeline, SpansThatAreNoReasonTakeNoRoom) {
+  HostTimeline t(0);
+  t.add(Cause::input, 5);
+  for (uint64_t i = 1; i <= 1'000'000; ++i) t.add(i % 3 ? Cause::launch : Cause::compute, i * 10);
+  const Shares s = t.reasons(0, 10'000'000);
+  EXPECT_EQ(share(s, Cause::launch), 5u);
+  EXPECT_EQ(share(s, Cause::input), 9'999'995u);
+  EXPECT_EQ(t.latest(), 10'000'000u);
 }
 
 class DeviceAccount : public SimTest {};
