@@ -1,6 +1,7 @@
 // `brim train RECIPE|FILE.toml`: trains, shows progress, then prints accuracy and the account.
 #include <brim/core/allocator.h>
 #include <brim/core/threads.h>
+#include <brim/diag/monitor.h>
 #include <brim/diag/trace.h>
 #include <brim/train/trainer.h>
 #include <fmt/ranges.h>
@@ -14,6 +15,7 @@
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/libraries.h"
+#include "cli/monitor_report.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/say.h"
@@ -36,6 +38,7 @@ struct Options {
   bool data_on_device = false;
   int64_t steps_per_graph = 1;
   bool explain = false;
+  double monitor = 1;
   std::optional<int64_t> epochs, batch, steps;
   std::optional<double> lr;
   std::optional<uint64_t> seed;
@@ -79,7 +82,8 @@ train::AugmentOn augment_on_of(const std::string& word) {
 }
 
 Json result_json(const Options& o, const train::Recipe& r, const train::TrainResult& result,
-                 double startup_ms, const train::Trainer& trainer) {
+                 double startup_ms, const train::Trainer& trainer,
+                 const std::optional<diag::MonitorSummary>& sensors) {
   const std::vector<Device> devices = Device::list(o.device);
   const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
   Json json;
@@ -103,6 +107,7 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
   json["account"] = to_json(result.account);
   for (const auto& [device, account] : result.accounts)
     json["accounts"][device.str()] = to_json(account);
+  json["monitor"] = sensors ? to_json(*sensors) : Json(nullptr);
   json["seed"] = r.seed;
   json["peak_memory"] = Allocator::of(devices[0]).stats().peak_live;
   json["seconds"] = result.seconds;
@@ -196,6 +201,9 @@ int run(const Options& o) {
   plan::check_passes(o.passes);
   check_json_path(o.json);
   check_output_path("trace", o.trace);
+  if (o.monitor > 0 && o.monitor < 0.01)
+    throw UsageError(
+        fmt::format("--monitor {} is too often; use 0.01 or more, or 0 for none", o.monitor));
   if (o.threads > 0) set_num_threads(o.threads);
   if (!o.memory_limit.empty())
     for (const Device device : devices)
@@ -209,6 +217,21 @@ int run(const Options& o) {
     display.finish();
     say(stderr, "brim: warning: {}\n", line);
   };
+  MonitorFile readings(o.out.empty() ? o.resume : o.out);
+  std::optional<diag::Monitor> monitor;
+  bool sensors_told = false;
+  const auto tell_sensors = [&](const diag::MonitorSummary& summary) {
+    if (quiet) return;
+    for (const std::string& line : sensor_lines(summary)) {
+      display.finish();
+      say(stdout, "{}\n", line);
+      sensors_told = true;
+    }
+  };
+  const auto show_progress = [&](const train::Progress& p) {
+    display.show(p);
+    if (p.epoch_done && monitor) tell_sensors(monitor->summary());
+  };
   const train::TrainOptions options{.devices = devices,
                                     .workers = workers,
                                     .augment_on = augment_on_of(o.augment_on),
@@ -221,7 +244,7 @@ int run(const Options& o) {
                                     .checkpoint = checkpoint,
                                     .compile = o.compile == "on",
                                     .passes = o.passes,
-                                    .progress = [&](const auto& p) { display.show(p); },
+                                    .progress = show_progress,
                                     .stage = [&](const char* s, double f) { display.show(s, f); },
                                     .first_step = [&] { startup_ms = milliseconds_since_start(); },
                                     .warn = warn,
@@ -254,6 +277,9 @@ int run(const Options& o) {
   }
   std::optional<diag::Trace> trace;
   if (!o.trace.empty()) trace.emplace();
+  if (o.monitor > 0)
+    monitor.emplace(devices,
+                    diag::MonitorOptions{o.monitor, [&](const auto& r) { readings.add(r); }});
   train::TrainResult result;
   try {
     result = trainer.train();
@@ -262,6 +288,14 @@ int run(const Options& o) {
   } catch (const DeviceError& e) {
     throw Error(e.what() + kept_hint(o));
   }
+  std::optional<diag::MonitorSummary> sensors;
+  if (monitor) {
+    monitor->read_now();
+    sensors = monitor->total();
+    if (!sensors_told) tell_sensors(*sensors);
+    monitor.reset();
+  }
+  if (!readings.error().empty()) warn(readings.error());
   display.finish();
   const bool trained = !result.stopped;
   // What the training cost, and how to go on, is told even if something cannot be written or the
@@ -302,7 +336,8 @@ int run(const Options& o) {
           how_steps_ran(result.compile), account.table());
   }
   if (!o.json.empty())
-    attempt([&] { write_json(result_json(o, recipe, result, startup_ms, trainer), o.json); });
+    attempt(
+        [&] { write_json(result_json(o, recipe, result, startup_ms, trainer, sensors), o.json); });
   const std::string& folder = o.out.empty() ? o.resume : o.out;
   if (result.stopped && trained)
     say(stderr, "brim: stopped during the evaluation, after the training was finished{}\n",
@@ -362,6 +397,11 @@ const Register train_command(
        app.add_flag("--explain", o->explain, "print the plan of the step at the end");
        app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");
        app.add_option("--trace", o->trace, "write a timeline that Perfetto opens");
+       app.add_option("--monitor", o->monitor,
+                      "seconds between readings of sensors (GPU, CPU load), kept in the --out "
+                      "folder; 0: none")
+           ->check(CLI::Range(0.0, 3600.0))
+           ->capture_default_str();
        app.add_option("--json", o->json, "write the result to a file, or - for standard output");
        return [o, &app] {
          o->repeated = repeated_options(app);

@@ -221,7 +221,9 @@ void TrainingLoop::run(TrainResult& result) {
     at_.batch = at_.epoch_steps = 0;
     at_.epoch_reported = {};
     save(epoch_loss);
+    progress_.epoch_done = true;
     if (progress_.step > 0) tell(true);
+    progress_.epoch_done = false;
   }
   clock_.end();
   feed_.finish();

@@ -43,7 +43,8 @@ struct Progress {
   double images_per_s = 0;        ///< since the report before
   double seconds_left = 0;
   double loss = 0;
-  bool report = false;  ///< the loss was just read; otherwise only the counts moved on
+  bool report = false;      ///< the loss was just read; otherwise only the counts moved on
+  bool epoch_done = false;  ///< and the epoch is over, its checkpoint kept
 };
 
 /// Where pictures are cropped (at random), mirrored and made floats; the numbers are the same.

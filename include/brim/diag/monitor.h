@@ -1,0 +1,85 @@
+// What the machine's sensors say while something runs: the CPU's load from /proc and, for cuda
+// devices, NVML. Read once a second by a thread of its own.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <brim/core/device.h>
+
+namespace brim::diag {
+
+/// What a GPU's sensors say. A sensor that it does not have, or does not show to us, is empty.
+struct GpuReading {
+  std::optional<double> utilisation;                 ///< share of the time that any kernel ran
+  std::optional<double> sm_active, tensor_active;    ///< shares of the SMs' time; Hopper and later
+  std::optional<int64_t> memory_used, memory_total;  ///< bytes, of all processes
+  std::optional<double> temperature;                 ///< degrees Celsius
+  std::optional<double> power, power_limit;          ///< watts
+  std::optional<double> sm_clock, memory_clock, most_sm_clock;  ///< MHz
+  std::vector<std::string> clocks_held_by;  ///< why clocks are not the highest: "power cap", ...
+  bool throttled = false;                   ///< one of these is heat, power or a fault
+  std::string error;                        ///< why nothing of it can be read; else empty
+
+  /// The share of the compute time that lowered clocks have added: 1 - clock / highest clock; 0 if
+  /// not throttled.
+  double slowdown() const;
+};
+
+/// What the host does. Shares are of the time since the reading before.
+struct HostReading {
+  std::vector<double> core_load;  ///< of each CPU that is online, in the kernel's order
+  double process_cores = 0;       ///< CPU time of this process: 2 is two cores all the time
+  int64_t resident = 0;           ///< bytes of memory of this process
+
+  double mean_load() const;
+};
+
+struct Reading {
+  double seconds = 0;  ///< since the monitor was made
+  HostReading host;
+  std::vector<std::pair<Device, GpuReading>> gpus;  ///< of cuda devices, in their order
+};
+
+/// Readings of a stretch of time. `mean` holds means, but: memory, temperature and power limit are
+/// the highest, `clocks_held_by` all that were met, `throttled` whether it ever was.
+struct MonitorSummary {
+  int64_t readings = 0;
+  Reading mean;
+  std::vector<double> throttled_share;  ///< of the readings, for each of mean.gpus
+};
+
+struct MonitorOptions {
+  double period = 1;  ///< seconds between two readings
+  /// Called with each reading, by the monitor's thread or that of read_now(). Must not throw.
+  std::function<void(const Reading&)> sink;
+};
+
+/// Reads sensors from its construction to its end. Time lost to lowered clocks is charged to the
+/// devices' accounts (Cause::throttle). Devices that are not cuda have no sensors.
+class Monitor {
+ public:
+  /// Throws ValueError for a period below 0.01 s.
+  explicit Monitor(const std::vector<Device>& devices, MonitorOptions options = {});
+  ~Monitor();
+  Monitor(const Monitor&) = delete;
+  Monitor& operator=(const Monitor&) = delete;
+
+  /// One more reading, now; before an account is read, so that it knows of the clocks.
+  void read_now();
+  /// Of the readings since the last call, or the start.
+  MonitorSummary summary();
+  /// Of all readings.
+  MonitorSummary total() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace brim::diag

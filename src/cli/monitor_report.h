@@ -1,0 +1,33 @@
+// What the sensors said, for people and for files.
+#pragma once
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <brim/diag/monitor.h>
+
+namespace brim::cli {
+
+/// One line for each cuda device whose sensors can be read: "cuda:0: busy 97 % (SMs 83 %, ...".
+std::vector<std::string> sensor_lines(const diag::MonitorSummary& summary);
+/// The same numbers and the host's, by name; null where there is no such sensor.
+nlohmann::ordered_json to_json(const diag::MonitorSummary& summary);
+
+/// FOLDER/monitor.jsonl: one JSON object a line for each reading, added to what is there. Begun
+/// with the first reading; when it cannot be written, it is given up and says so in `error()`.
+class MonitorFile {
+ public:
+  static constexpr const char* kName = "monitor.jsonl";
+
+  explicit MonitorFile(const std::string& folder) : folder_(folder) {}
+  void add(const diag::Reading& reading);
+  const std::string& error() const { return error_; }
+
+ private:
+  std::string folder_, error_;
+  std::ofstream out_;
+};
+
+}  // namespace brim::cli

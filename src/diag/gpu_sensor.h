@@ -1,0 +1,20 @@
+// Where a kind's readings come from: a backend registers what knows its sensors.
+#pragma once
+
+#include <brim/diag/monitor.h>
+
+namespace brim::diag {
+
+class GpuSensor {
+ public:
+  virtual ~GpuSensor() = default;
+  /// Does not throw: what goes wrong is in GpuReading::error.
+  virtual GpuReading read(int device) = 0;
+};
+
+/// From now on `sensor` reads the devices of `kind`. It lives as long as the process.
+void set_gpu_sensor(DeviceKind kind, GpuSensor& sensor);
+/// Null for kinds without sensors.
+GpuSensor* gpu_sensor(DeviceKind kind);
+
+}  // namespace brim::diag

@@ -1,0 +1,204 @@
+// See monitor.h. Means are kept as sums, so a monitor's memory does not grow.
+#include <brim/diag/monitor.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "core/check.h"
+#include "diag/device_meter.h"
+#include "diag/gpu_sensor.h"
+#include "diag/host_load.h"
+
+namespace brim::diag {
+namespace {
+
+std::array<std::atomic<GpuSensor*>, kDeviceKindCount> sensors{};
+
+/// A mean of the readings that have the sensor.
+struct Mean {
+  double sum = 0;
+  int64_t count = 0;
+  void add(const std::optional<double>& value) {
+    if (!value) return;
+    sum += *value;
+    ++count;
+  }
+  std::optional<double> value() const {
+    return count ? std::optional(sum / static_cast<double>(count)) : std::nullopt;
+  }
+};
+
+template <class T>
+void raise_to(std::optional<T>& highest, const std::optional<T>& value) {
+  if (value) highest = highest ? std::max(*highest, *value) : *value;
+}
+
+struct GpuSums {
+  GpuReading kept;  // what is no mean
+  Mean utilisation, sm_active, tensor_active, power, sm_clock, memory_clock;
+  int64_t throttled = 0;
+
+  void add(const GpuReading& r) {
+    utilisation.add(r.utilisation);
+    sm_active.add(r.sm_active);
+    tensor_active.add(r.tensor_active);
+    power.add(r.power);
+    sm_clock.add(r.sm_clock);
+    memory_clock.add(r.memory_clock);
+    raise_to(kept.memory_used, r.memory_used);
+    raise_to(kept.memory_total, r.memory_total);
+    raise_to(kept.temperature, r.temperature);
+    raise_to(kept.power_limit, r.power_limit);
+    raise_to(kept.most_sm_clock, r.most_sm_clock);
+    for (const std::string& reason : r.clocks_held_by)
+      if (std::ranges::find(kept.clocks_held_by, reason) == kept.clocks_held_by.end())
+        kept.clocks_held_by.push_back(reason);
+    kept.throttled |= r.throttled;
+    kept.error = r.error;
+    throttled += r.throttled ? 1 : 0;
+  }
+  GpuReading mean() const {
+    GpuReading m = kept;
+    m.utilisation = utilisation.value();
+    m.sm_active = sm_active.value();
+    m.tensor_active = tensor_active.value();
+    m.power = power.value();
+    m.sm_clock = sm_clock.value();
+    m.memory_clock = memory_clock.value();
+    return m;
+  }
+};
+
+struct Sums {
+  int64_t readings = 0;
+  double seconds = 0;
+  std::vector<double> core_load;
+  double process_cores = 0;
+  int64_t resident = 0;
+  std::vector<GpuSums> gpus;
+
+  void add(const Reading& r) {
+    ++readings;
+    seconds = r.seconds;
+    core_load.resize(r.host.core_load.size());
+    for (size_t i = 0; i < core_load.size(); ++i) core_load[i] += r.host.core_load[i];
+    process_cores += r.host.process_cores;
+    resident = std::max(resident, r.host.resident);
+    gpus.resize(r.gpus.size());
+    for (size_t i = 0; i < gpus.size(); ++i) gpus[i].add(r.gpus[i].second);
+  }
+  MonitorSummary summary(const std::vector<Device>& devices) const {
+    const double n = static_cast<double>(std::max<int64_t>(1, readings));
+    MonitorSummary s{.readings = readings};
+    s.mean.seconds = seconds;
+    s.mean.host = {core_load, process_cores / n, resident};
+    for (double& load : s.mean.host.core_load) load /= n;
+    for (size_t i = 0; i < gpus.size(); ++i) {
+      s.mean.gpus.emplace_back(devices[i], gpus[i].mean());
+      s.throttled_share.push_back(static_cast<double>(gpus[i].throttled) / n);
+    }
+    return s;
+  }
+};
+
+}  // namespace
+
+void set_gpu_sensor(DeviceKind kind, GpuSensor& sensor) {
+  sensors[static_cast<size_t>(kind)].store(&sensor);
+}
+GpuSensor* gpu_sensor(DeviceKind kind) { return sensors[static_cast<size_t>(kind)].load(); }
+
+double GpuReading::slowdown() const {
+  if (!throttled || !sm_clock || !most_sm_clock || *most_sm_clock <= 0) return 0;
+  return std::clamp(1 - *sm_clock / *most_sm_clock, 0.0, 1.0);
+}
+
+double HostReading::mean_load() const {
+  double sum = 0;
+  for (const double load : core_load) sum += load;
+  return core_load.empty() ? 0 : sum / static_cast<double>(core_load.size());
+}
+
+struct Monitor::State {
+  using Clock = std::chrono::steady_clock;
+  std::vector<Device> devices;  // with sensors
+  MonitorOptions options;
+  Clock::time_point begin = Clock::now();
+  std::mutex reading;  // while sensors are read
+  HostLoad host;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  bool stopping = false;
+  Sums window, all;
+  std::thread thread;
+
+  void read() {
+    const std::lock_guard one(reading);
+    Reading r;
+    r.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    r.host = host.read();
+    for (const Device device : devices) {
+      GpuReading gpu = gpu_sensor(device.kind)->read(device.index);
+      if (DeviceMeter* meter = DeviceMeter::active(device)) meter->throttled(gpu.slowdown());
+      r.gpus.emplace_back(device, std::move(gpu));
+    }
+    {
+      const std::lock_guard lock(mutex);
+      window.add(r);
+      all.add(r);
+    }
+    if (options.sink) options.sink(r);
+  }
+
+  void loop() {
+    const auto period = std::chrono::duration<double>(options.period);
+    auto next = Clock::now();
+    std::unique_lock lock(mutex);
+    while (!stopping) {
+      next += std::chrono::duration_cast<Clock::duration>(period);
+      if (changed.wait_until(lock, next, [&] { return stopping; })) return;
+      lock.unlock();
+      read();
+      lock.lock();
+      next = std::max(next, Clock::now() - std::chrono::duration_cast<Clock::duration>(period));
+    }
+  }
+};
+
+Monitor::Monitor(const std::vector<Device>& devices, MonitorOptions options)
+    : state_(std::make_unique<State>()) {
+  BRIM_CHECK(options.period >= 0.01, ValueError,
+             "[monitor] a period of {} s is too short; use 0.01 or more", options.period);
+  for (const Device device : devices)
+    if (device.available() && gpu_sensor(device.kind)) state_->devices.push_back(device);
+  state_->options = std::move(options);
+  state_->thread = std::thread([this] { state_->loop(); });
+}
+
+Monitor::~Monitor() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopping = true;
+  }
+  state_->changed.notify_all();
+  state_->thread.join();
+}
+
+void Monitor::read_now() { state_->read(); }
+
+MonitorSummary Monitor::summary() {
+  const std::lock_guard lock(state_->mutex);
+  return std::exchange(state_->window, Sums()).summary(state_->devices);
+}
+
+MonitorSummary Monitor::total() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->all.summary(state_->devices);
+}
+
+}  // namespace brim::diag
