@@ -13,6 +13,18 @@ file(GLOB_RECURSE brim_cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/
 file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)
 # What calls NVIDIA's libraries, which the emulation does without: emulation/libraries.cpp stands in for it.
 file(GLOB brim_cuda_libraries CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/*.cpp)
+# What observes devices opens NVIDIA's libraries too, but works over the emulation, where tests put fakes in their place.
+file(GLOB brim_cuda_observe CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/*.cpp)
+list(APPEND brim_cuda_host ${brim_cuda_observe})
+find_path(BRIM_CUPTI_INCLUDE cupti.h PATHS /usr/local/cuda/include /usr/local/cuda/extras/CUPTI/include)
+find_path(BRIM_NVTX_INCLUDE nvtx3/nvToolsExt.h PATHS /usr/local/cuda/include)
+mark_as_advanced(BRIM_CUPTI_INCLUDE BRIM_NVTX_INCLUDE)
+set(brim_cuda_observe_includes "")
+foreach(folder IN ITEMS ${BRIM_CUPTI_INCLUDE} ${BRIM_NVTX_INCLUDE})
+  if(folder)
+    list(APPEND brim_cuda_observe_includes ${folder})
+  endif()
+endforeach()
 
 set(brim_nvcc_least 13.0) # the first that knows the architectures above
 find_program(BRIM_NVCC NAMES $ENV{CUDACXX} nvcc PATHS /usr/local/cuda/bin)
@@ -45,7 +57,7 @@ if(brim_nvcc AND NOT BRIM_SANITIZE AND NOT BRIM_FUZZ)
   target_include_directories(brim_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated)
   # 186: integers without a sign compared with 0, in formulas for all types. 1835: initial-exec TLS.
   target_compile_options(brim_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall;-diag-suppress=186,1835>)
-  target_include_directories(brim_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  target_include_directories(brim_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${brim_cuda_observe_includes})
   target_link_libraries(brim_cuda PRIVATE brim fmt::fmt)
   set_target_properties(brim_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
                         INSTALL_RPATH "\$ORIGIN")
@@ -69,6 +81,7 @@ function(brim_add_emulated_cuda)
   file(GLOB emulation CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/*.cpp)
   add_library(brim_cuda_emulated MODULE ${wrappers} ${brim_cuda_host} ${emulation})
   target_include_directories(brim_cuda_emulated BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(brim_cuda_emulated SYSTEM PRIVATE ${brim_cuda_observe_includes})
   # Unrolled as for a GPU, a kernel under sanitizers would take clang many minutes.
   target_compile_options(
     brim_cuda_emulated PRIVATE -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>

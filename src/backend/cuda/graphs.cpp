@@ -166,9 +166,10 @@ void Graphs::run(Stream stream, const RepeatedWork& work) {
   Entry& entry = entries_.front();
   backend::queued_op = "a compiled step's graph";
   renew(entry, work);
-  note_queued(stream.device.index);
+  const cudaError_t launched = cudaGraphLaunch(entry.exec, native(stream));
+  note_queued(stream.device.index);  // which also marks where the graph ends
   backend::queued_op = nullptr;
-  BRIM_CUDA(cudaGraphLaunch(entry.exec, native(stream)));
+  check(launched, "cudaGraphLaunch");
   ++stats_.replayed;
 }
 

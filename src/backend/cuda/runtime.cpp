@@ -13,6 +13,8 @@
 
 #include "backend/cuda/fault.h"
 #include "backend/cuda/graphs.h"
+#include "backend/cuda/observe/measure.h"
+#include "backend/cuda/observe/runtime_api.h"
 #include "backend/cuda/pinned_ranges.h"
 #include "backend/dispatch.h"
 #include "core/check.h"
@@ -185,6 +187,12 @@ class CudaRuntime final : public Runtime {
     if (bytes == 0) return;
     const DeviceGuard guard(stream.device.index);
     const cudaStream_t queue = native(stream);
+    const bool by_link = to_device.is_cpu() || from_device.is_cpu();
+    const QueuedWork work(stream,
+                          by_link                    ? diag::Cause::copy
+                          : to_device == from_device ? diag::Cause::compute
+                                                     : diag::Cause::communication,
+                          "copy");
     if (to_device.is_cpu()) {
       BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, queue));
     } else if (from_device.is_cpu()) {
@@ -201,6 +209,7 @@ class CudaRuntime final : public Runtime {
   void copy_from_pinned(void* to, Device, const void* from, size_t bytes, Stream stream) override {
     if (bytes == 0) return;
     const DeviceGuard guard(stream.device.index);
+    const QueuedWork work(stream, diag::Cause::copy, "copy");
     BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, native(stream)));
   }
 
@@ -251,6 +260,7 @@ class CudaRuntime final : public Runtime {
   void wait(const std::shared_ptr<void>& event, Stream stream) override {
     const DeviceGuard guard(stream.device.index);
     BRIM_CUDA(cudaStreamWaitEvent(native(stream), event_of(event).event, 0));
+    stream_waits(stream);
   }
   bool query(const std::shared_ptr<void>& event) override {
     const cudaError_t result = cudaEventQuery(event_of(event).event);
@@ -278,8 +288,10 @@ class CudaRuntime final : public Runtime {
   }
   /// What queued work met shows when it is waited for.
   static void waited(cudaError_t result, int device) {
-    if (result == cudaSuccess) [[likely]]
+    if (result == cudaSuccess) [[likely]] {
+      device_waited(device);
       return rethrow_fault(device);
+    }
     work_failed(result, device);
   }
 };
@@ -304,6 +316,16 @@ void failed(cudaError_t result, const char* call) {
 
 void note_queued(int device) {
   if (const char* op = backend::queued_op) queued().add(device, op);
+  launch_queued(device, backend::queued_op);
+}
+
+bool all_streams_idle(int device) {
+  for (const cudaStream_t stream : streams().of(device)) {
+    if (cudaStreamQuery(stream) == cudaSuccess) continue;
+    (void)cudaGetLastError();
+    return false;
+  }
+  return true;
 }
 
 cudaStream_t native(Stream stream) { return streams().at(stream.device.index, stream.id); }

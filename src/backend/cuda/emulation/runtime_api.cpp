@@ -1,6 +1,7 @@
 // Devices that are host memory and streams that work at once.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include <cuda_runtime.h>
+#include <observed_api.h>
 
 namespace {
 
@@ -44,12 +46,18 @@ Memory& memory() {
 
 }  // namespace
 
+struct EmulatedEvent {
+  std::chrono::steady_clock::time_point at;
+};
+
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
   int owners = 1;
 };
 
 namespace {
+
+std::atomic<EmulationWatcher> watcher{nullptr};
 
 /// What this thread captures; null: nothing.
 thread_local EmulatedGraph* captured = nullptr;
@@ -75,9 +83,16 @@ void release(EmulatedGraph* graph) {
   if (--graph->owners == 0) delete graph;
 }
 
-}  // namespace
-
-void brim::cuda::emulation::submit(std::function<void()> work) {
+/// submit() for work of any kind (see EmulationWatcher).
+void submit_as(const char* kind, std::function<void()> work) {
+  if (const EmulationWatcher watch = watcher.load()) {
+    if (!captured) watch(kind, current_device, 0);
+    work = [watch, kind, device = current_device, unwatched = std::move(work)] {
+      watch(kind, device, 1);
+      unwatched();
+      watch(kind, device, 2);
+    };
+  }
   if (captured) {
     captured->work.push_back(std::move(work));
   } else if (!is_lost()) {
@@ -85,6 +100,14 @@ void brim::cuda::emulation::submit(std::function<void()> work) {
     work();
   }
 }
+
+}  // namespace
+
+void brim::cuda::emulation::submit(std::function<void()> work) {
+  submit_as("kernel", std::move(work));
+}
+
+extern "C" void brim_emulation_watch(EmulationWatcher wanted) { watcher.store(wanted); }
 
 const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
@@ -173,6 +196,12 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
+  if (device < 0 || device >= kDevices) return result(cudaErrorInvalidDevice);
+  std::snprintf(text, static_cast<size_t>(bytes), "0000:%02X:00.0", 0x10 + device);
+  return cudaSuccess;
+}
+
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const std::lock_guard lock(memory().mutex);
   *total = capacity();
@@ -208,20 +237,23 @@ cudaError_t cudaFreeHost(void* data) {
   std::free(data);
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  brim::cuda::emulation::submit([=] { std::memmove(to, from, bytes); });
+  submit_as(kind == cudaMemcpyHostToDevice   ? "to device"
+            : kind == cudaMemcpyDeviceToHost ? "to host"
+                                             : "on device",
+            [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  brim::cuda::emulation::submit([=] { std::memmove(to, from, bytes); });
+  submit_as("between", [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  brim::cuda::emulation::submit([=] { std::memset(data, value, bytes); });
+  submit_as("memset", [=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }
 
@@ -235,18 +267,32 @@ cudaError_t cudaStreamSynchronize(cudaStream_t) {
   return refused_in_capture() ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  static std::atomic<uintptr_t> next{1};
-  *event = reinterpret_cast<cudaEvent_t>(next++);
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  *event = new EmulatedEvent;
+  return cudaSuccess;
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  delete event;
+  return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  event->at = std::chrono::steady_clock::now();
+  return cudaSuccess;
+}
 cudaError_t cudaEventQuery(cudaEvent_t) {
   return is_lost() ? result(cudaErrorLaunchFailure) : cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
   return is_lost() ? result(cudaErrorLaunchFailure) : cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
+  return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
@@ -273,6 +319,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, EmulatedNode**, size_t* count) 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   ++queued;
+  if (const EmulationWatcher watch = watcher.load()) watch("graph", current_device, 0);
   for (const auto& work : exec->work) work();
   return cudaSuccess;
 }

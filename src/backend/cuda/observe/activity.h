@@ -1,0 +1,33 @@
+// What CUDA devices did, and when, as CUPTI's activity records tell it. These are records of time,
+// not counters of the hardware, so DCGM and the like keep working beside them.
+#pragma once
+
+#include <string>
+
+#include "diag/record_replay.h"
+
+namespace brim::cuda {
+
+/// Takes what the records say; called by several threads.
+class ActivitySink {
+ public:
+  virtual void work(int device, const diag::WorkRecord& record) = 0;
+  virtual void queued(uint64_t correlation, const diag::QueueNote& note) = 0;
+  /// Records that CUPTI had no room for; it does not say of which device.
+  virtual void dropped(int64_t count) = 0;
+
+ protected:
+  ~ActivitySink() = default;
+};
+
+/// A device without a driver is the emulation's; nobody need be warned about that.
+inline constexpr const char* kNoDriver = "there is no NVIDIA driver";
+
+/// Records kernels, copies and memsets of all devices. Returns why CUPTI does not, in a few words;
+/// empty when it does. Call it only where a device exists.
+std::string start_activity(ActivitySink& sink);
+void stop_activity();
+/// Hands over what is complete, in this thread or another; returns when it has been handed over.
+void flush_activity();
+
+}  // namespace brim::cuda

@@ -1,0 +1,224 @@
+// CUPTI, opened at run time (see activity.h). Its clock is made ours: CUPTI asks us for the time
+// when it relates the device's clock to the host's.
+#include "backend/cuda/observe/activity.h"
+
+#if __has_include(<cupti.h>)
+
+#include <cupti.h>
+#include <cxxabi.h>
+#include <dlfcn.h>
+
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "backend/cuda/libraries/dynamic_library.h"
+#include "backend/cuda/observe/kernel_name.h"
+#include "diag/span.h"
+
+namespace brim::cuda {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+constexpr uint32_t kLeastVersion = 130000;  // CUDA 13's first
+
+constexpr std::array kKinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                               CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
+
+/// The calls that queue work, in the runtime and, for NVIDIA's libraries, below it.
+constexpr std::array kRuntimeCalls = {CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,
+                                      CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernelExC_v11060,
+                                      CUPTI_RUNTIME_TRACE_CBID___cudaLaunchKernel_v13000,
+                                      CUPTI_RUNTIME_TRACE_CBID_cudaLaunchCooperativeKernel_v9000,
+                                      CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020,
+                                      CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyPeerAsync_v4000,
+                                      CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020,
+                                      CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000};
+constexpr std::array kDriverCalls = {
+    CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel,  CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx,
+    CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async, CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async,
+    CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync,   CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2,
+    CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch};
+
+struct Library : DynamicLibrary {
+  Library() : DynamicLibrary("libcupti.so.13") {}
+  decltype(&cuptiGetVersion) version = find("cuptiGetVersion");
+  decltype(&cuptiActivityRegisterCallbacks) register_callbacks =
+      find("cuptiActivityRegisterCallbacks");
+  decltype(&cuptiActivityRegisterTimestampCallback) register_clock =
+      find("cuptiActivityRegisterTimestampCallback");
+  decltype(&cuptiActivityEnable) enable = find("cuptiActivityEnable");
+  decltype(&cuptiActivityDisable) disable = find("cuptiActivityDisable");
+  decltype(&cuptiActivityEnableRuntimeApi) enable_runtime = find("cuptiActivityEnableRuntimeApi");
+  decltype(&cuptiActivityEnableDriverApi) enable_driver = find("cuptiActivityEnableDriverApi");
+  decltype(&cuptiActivityFlushAll) flush = find("cuptiActivityFlushAll");
+  decltype(&cuptiActivityGetNextRecord) next = find("cuptiActivityGetNextRecord");
+  decltype(&cuptiActivityGetNumDroppedRecords) dropped = find("cuptiActivityGetNumDroppedRecords");
+  decltype(&cuptiSetThreadIdType) set_thread_ids = find("cuptiSetThreadIdType");
+  decltype(&cuptiGetResultString) text = find("cuptiGetResultString");
+};
+
+const Library& library() {
+  static const Library cupti;
+  return cupti;
+}
+
+// Set once, before the first record. CUPTI's callbacks take no argument of ours.
+ActivitySink* sink = nullptr;
+double ns_per_tick = 0;
+
+uint64_t now_ns() {
+  return static_cast<uint64_t>(static_cast<double>(diag::ticks()) * ns_per_tick);
+}
+uint64_t to_ticks(uint64_t ns) {
+  return static_cast<uint64_t>(static_cast<double>(ns) / ns_per_tick);
+}
+
+/// A name that lives as long as the process.
+const char* kept_name(const char* mangled) {
+  static std::mutex mutex;
+  static auto* const names = new std::map<std::string, std::string>;
+  if (!mangled) return "kernel";
+  const std::lock_guard lock(mutex);
+  const auto [at, fresh] = names->try_emplace(mangled);
+  if (fresh) {
+    int status = 0;
+    char* const text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+    at->second = short_kernel_name(text ? text : mangled);
+    std::free(text);
+  }
+  return at->second.c_str();
+}
+
+/// Work that has a device and times of it.
+template <class Record>
+void report(const Record& r, diag::Cause cause, const char* name) {
+  if (r.start == 0 || r.end < r.start) return sink->dropped(1);  // CUPTI has no times for it
+  sink->work(static_cast<int>(r.deviceId), {.cause = cause,
+                                            .begin = to_ticks(r.start),
+                                            .end = to_ticks(r.end),
+                                            .correlation = r.correlationId,
+                                            .stream = static_cast<int>(r.streamId),
+                                            .name = name});
+}
+
+void report(const CUpti_Activity& record) {
+  switch (record.kind) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
+      const auto& r = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
+      return report(r, diag::Cause::compute, kept_name(r.name));
+    }
+    case CUPTI_ACTIVITY_KIND_MEMCPY: {
+      const auto& r = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
+      if (r.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD)
+        return report(r, diag::Cause::copy, "copy to the device");
+      if (r.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH)
+        return report(r, diag::Cause::copy, "copy to the host");
+      return report(r, diag::Cause::compute, "copy on the device");
+    }
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      return report(reinterpret_cast<const CUpti_ActivityMemcpyPtoP4&>(record),
+                    diag::Cause::communication, "copy between devices");
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      return report(reinterpret_cast<const CUpti_ActivityMemset4&>(record), diag::Cause::compute,
+                    "memset");
+    case CUPTI_ACTIVITY_KIND_RUNTIME:
+    case CUPTI_ACTIVITY_KIND_DRIVER: {
+      const auto& r = reinterpret_cast<const CUpti_ActivityAPI&>(record);
+      return sink->queued(r.correlationId,
+                          {.at = to_ticks(r.start), .thread = static_cast<int>(r.threadId)});
+    }
+    default:
+      return;
+  }
+}
+
+void CUPTIAPI buffer_requested(uint8_t** buffer, size_t* size, size_t* most_records) {
+  *buffer = static_cast<uint8_t*>(std::aligned_alloc(64, kBufferBytes));
+  *size = *buffer ? kBufferBytes : 0;  // without a buffer CUPTI drops records and counts them
+  *most_records = 0;
+}
+
+void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_t* buffer, size_t,
+                               size_t valid) {
+  CUpti_Activity* record = nullptr;
+  while (buffer && valid > 0 && library().next(buffer, valid, &record) == CUPTI_SUCCESS)
+    report(*record);
+  size_t dropped = 0;
+  if (library().dropped(context, stream, &dropped) == CUPTI_SUCCESS && dropped > 0)
+    sink->dropped(static_cast<int64_t>(dropped));
+  std::free(buffer);
+}
+
+std::string words_for(CUptiResult result, const char* call) {
+  const char* words = nullptr;
+  if (library().text(result, &words) != CUPTI_SUCCESS || !words) words = "no text";
+  return std::string(call) + " says " + words;
+}
+
+/// Once in a process. Returns why not.
+std::string prepare() {
+  const Library& cupti = library();
+  // Without a driver, some versions never return from cuptiGetVersion.
+  if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) return kNoDriver;
+  if (!cupti.is_there()) return "libcupti.so.13 was not found";
+  uint32_t version = 0;
+  if (cupti.version(&version) != CUPTI_SUCCESS || version < kLeastVersion)
+    return "libcupti.so.13 is older than CUDA 13";
+  ns_per_tick = 1000 / diag::ticks_per_us();
+  if (const CUptiResult r = cupti.register_clock(now_ns); r != CUPTI_SUCCESS)
+    return words_for(r, "cuptiActivityRegisterTimestampCallback");
+  if (const CUptiResult r = cupti.set_thread_ids(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
+      r != CUPTI_SUCCESS)
+    return words_for(r, "cuptiSetThreadIdType");
+  if (const CUptiResult r = cupti.register_callbacks(buffer_requested, buffer_completed);
+      r != CUPTI_SUCCESS)
+    return words_for(r, "cuptiActivityRegisterCallbacks");
+  return "";
+}
+
+/// Calls that this CUPTI does not know leave their work without a note, which is all they do.
+void enable_calls(uint8_t on) {
+  for (const CUpti_CallbackId call : kRuntimeCalls) (void)library().enable_runtime(call, on);
+  for (const CUpti_CallbackId call : kDriverCalls) (void)library().enable_driver(call, on);
+}
+
+}  // namespace
+
+std::string start_activity(ActivitySink& into) {
+  sink = &into;
+  static const std::string why_not = prepare();
+  if (!why_not.empty()) return why_not;
+  for (const CUpti_ActivityKind kind : kKinds) {
+    const CUptiResult result = library().enable(kind);
+    if (result == CUPTI_SUCCESS) continue;
+    for (const CUpti_ActivityKind enabled : kKinds) (void)library().disable(enabled);
+    return words_for(result, "cuptiActivityEnable");
+  }
+  enable_calls(1);
+  return "";
+}
+
+void stop_activity() {
+  for (const CUpti_ActivityKind kind : kKinds) (void)library().disable(kind);
+  enable_calls(0);
+  (void)library().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+}
+
+void flush_activity() { (void)library().flush(0); }
+
+}  // namespace brim::cuda
+
+#else
+
+namespace brim::cuda {
+
+std::string start_activity(ActivitySink&) { return "brim was built without CUPTI's headers"; }
+void stop_activity() {}
+void flush_activity() {}
+
+}  // namespace brim::cuda
+
+#endif

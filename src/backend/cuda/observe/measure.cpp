@@ -1,0 +1,182 @@
+#include "backend/cuda/observe/measure.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "backend/cuda/observe/activity.h"
+#include "backend/cuda/observe/event_records.h"
+#include "backend/cuda/runtime.h"
+#include "diag/host_timeline.h"
+#include "diag/span.h"
+
+namespace brim::cuda {
+namespace {
+
+constexpr size_t kDevices = 64;
+constexpr size_t kMostRecords = size_t{4} << 20;  // that wait to be told: 250 MiB
+constexpr double kCollectUs = 20'000;             // no more often, while nobody reads
+
+/// The source of all CUDA devices.
+class Records final : public diag::RecordSource, public ActivitySink {
+ public:
+  // What the meters ask:
+  void start(int device) override;
+  void stop(int device) override;
+  void collect(int device) override;
+
+  // What CUPTI says:
+  void work(int device, const diag::WorkRecord& record) override;
+  void queued(uint64_t correlation, const diag::QueueNote& note) override;
+  void dropped(int64_t count) override;
+
+  /// Where events measure this device; else null.
+  EventRecords* events(int device) {
+    Measured& m = at(device);
+    if (!m.on.load(std::memory_order_acquire) || !by_events_.load()) return nullptr;
+    return m.events.get();
+  }
+  void waited(int device);
+
+ private:
+  struct Measured {
+    std::atomic<bool> on{false};
+    std::atomic<int64_t> lost{0};
+    std::unique_ptr<diag::RecordReplay> replay;
+    std::unique_ptr<EventRecords> events;
+    uint64_t collected = 0;  // when
+  };
+  Measured& at(int device) { return devices_[static_cast<size_t>(device) % kDevices]; }
+
+  std::mutex control_;  // of start and stop
+  std::mutex mutex_;    // of the replays
+  std::array<Measured, kDevices> devices_;
+  int users_ = 0;
+  std::atomic<bool> by_events_{false};
+  bool warned_ = false;
+};
+
+/// Never destroyed: CUPTI's thread may call until the end.
+Records& records() {
+  static auto* all = new Records;
+  return *all;
+}
+
+void Records::start(int device) {
+  const std::lock_guard control(control_);
+  if (users_++ == 0) {
+    const std::string why_not = start_activity(*this);
+    by_events_.store(!why_not.empty());
+    if (!why_not.empty() && why_not != kNoDriver && !warned_) {
+      warned_ = true;
+      fmt::print(stderr,
+                 "brim: warning: [cuda] no activity records: {}; the account and traces show ops "
+                 "and graphs, by CUDA events, instead of kernels\n",
+                 why_not);
+    }
+  }
+  Measured& m = at(device);
+  {
+    const std::lock_guard lock(mutex_);
+    if (!m.replay) m.replay = std::make_unique<diag::RecordReplay>(Device::cuda(device));
+    m.replay->restart(diag::ticks());
+  }
+  if (by_events_) {
+    if (!m.events) m.events = std::make_unique<EventRecords>(device);
+    m.events->start();
+  }
+  m.on.store(true, std::memory_order_release);
+}
+
+void Records::stop(int device) {
+  const std::lock_guard control(control_);
+  Measured& m = at(device);
+  m.on.store(false);
+  if (by_events_) m.events->stop();
+  if (--users_ == 0 && !by_events_) stop_activity();
+  if (const int64_t lost = m.lost.exchange(0); lost > 0)
+    fmt::print(stderr,
+               "brim: warning: [cuda] {} pieces of work of cuda:{} left no record; the account "
+               "counts their time as if nothing had run, and the trace lacks them\n",
+               lost, device);
+}
+
+void Records::collect(int device) {
+  Measured& m = at(device);
+  if (!m.on.load(std::memory_order_acquire)) return;
+  if (!by_events_) flush_activity();  // which calls work(), queued() and dropped()
+  const std::lock_guard lock(mutex_);
+  if (by_events_) m.lost += m.events->collect(*m.replay);
+  m.collected = diag::ticks();
+  m.replay->replay(m.collected);
+}
+
+void Records::work(int device, const diag::WorkRecord& record) {
+  Measured& m = at(device);
+  if (!m.on.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  if (m.replay->size() < kMostRecords)
+    m.replay->add(record);
+  else
+    ++m.lost;
+}
+
+void Records::queued(uint64_t correlation, const diag::QueueNote& note) {
+  const std::lock_guard lock(mutex_);
+  for (Measured& m : devices_)
+    if (m.on.load(std::memory_order_acquire)) m.replay->note(correlation, note);
+}
+
+void Records::dropped(int64_t count) {
+  for (Measured& m : devices_)
+    if (m.on.load(std::memory_order_acquire)) m.lost += count;
+}
+
+void Records::waited(int device) {
+  Measured& m = at(device);
+  if (!m.on.load(std::memory_order_acquire) || !diag::active_timeline) return;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto since = static_cast<double>(diag::ticks() - m.collected);
+    if (since < kCollectUs * diag::ticks_per_us()) return;
+  }
+  if (all_streams_idle(device)) collect(device);
+}
+
+const bool registered = [] {
+  diag::set_record_source(DeviceKind::cuda, records());
+  return true;
+}();
+
+}  // namespace
+
+QueuedWork::QueuedWork(Stream stream, diag::Cause cause, const char* name)
+    : stream_(stream), events_(records().events(stream.device.index)) {
+  if (events_) events_->begun(stream, cause, name);
+}
+
+QueuedWork::~QueuedWork() {
+  if (events_) events_->ended(stream_, "", 0);
+}
+
+void launch_queued(int device, const char* op) {
+  EventRecords* const events = records().events(device);
+  if (!events) return;
+  const diag::HostTimeline* const timeline = diag::active_timeline;
+  events->ended(Stream::current(Device::cuda(device)), op ? op : "kernel",
+                timeline ? timeline->latest() : diag::ticks());
+}
+
+void stream_waits(Stream stream) {
+  if (EventRecords* const events = records().events(stream.device.index)) events->waits(stream);
+}
+
+void device_waited(int device) { records().waited(device); }
+
+}  // namespace brim::cuda

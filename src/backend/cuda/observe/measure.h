@@ -1,0 +1,39 @@
+// How the account sees CUDA devices (diag/device_meter.h: RecordSource). CUPTI's activity records
+// tell when each kernel, copy and memset ran; where CUPTI is missing or refuses, one warning says
+// so and CUDA events stand behind each launch, and around each copy and each graph. Either way
+// nothing is read before the host has waited for the device anyway, and nothing is recorded
+// while nobody measures.
+#pragma once
+
+#include <brim/core/stream.h>
+#include <brim/diag/account.h>
+
+namespace brim::cuda {
+
+class EventRecords;
+
+/// Work that is queued in the object's scope and is no launch: events around it, where they are
+/// what measures. `name` lives as long as the process.
+class QueuedWork {
+ public:
+  QueuedWork(Stream stream, diag::Cause cause, const char* name);
+  ~QueuedWork();
+  QueuedWork(const QueuedWork&) = delete;
+  QueuedWork& operator=(const QueuedWork&) = delete;
+
+ private:
+  Stream stream_;
+  EventRecords* events_;  // null: events do not measure
+};
+
+/// A kernel, or several, was queued for `op` on the current stream of `device`.
+void launch_queued(int device, const char* op);
+/// What is queued on `stream` from now on waits for an event.
+void stream_waits(Stream stream);
+/// Whether the device has done all it was asked to. Does not wait.
+bool all_streams_idle(int device);
+/// The host has just waited for work of the device: if it measures and all streams are idle, what
+/// was recorded is told to the meter.
+void device_waited(int device);
+
+}  // namespace brim::cuda

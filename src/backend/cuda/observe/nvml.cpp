@@ -1,0 +1,175 @@
+// The sensors of CUDA devices, by NVML. CUDA numbers the devices that a process sees
+// (CUDA_VISIBLE_DEVICES), NVML those of the machine, so a device is found by its PCI bus id.
+#include <dlfcn.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "backend/cuda/observe/nvml_api.h"
+#include "backend/cuda/observe/runtime_api.h"
+#include "core/cuda_libraries.h"
+#include "diag/gpu_sensor.h"
+
+namespace brim::cuda {
+namespace {
+
+constexpr const char* kLibrary = "libnvidia-ml.so.1";
+
+/// What is null is not in this driver's NVML.
+struct Nvml {
+  void* handle = open_cuda_library(kLibrary).handle;
+  template <class F>
+  F* find(const char* name) {
+    return handle ? reinterpret_cast<F*>(dlsym(handle, name)) : nullptr;
+  }
+  nvml::Init* init = find<nvml::Init>("nvmlInit_v2");
+  nvml::ErrorString* text = find<nvml::ErrorString>("nvmlErrorString");
+  nvml::HandleByPciBusId* by_bus_id =
+      find<nvml::HandleByPciBusId>("nvmlDeviceGetHandleByPciBusId_v2");
+  nvml::GetUtilization* utilization = find<nvml::GetUtilization>("nvmlDeviceGetUtilizationRates");
+  nvml::GetMemory* memory = find<nvml::GetMemory>("nvmlDeviceGetMemoryInfo");
+  nvml::GetTemperature* temperature = find<nvml::GetTemperature>("nvmlDeviceGetTemperature");
+  nvml::GetPower* power = find<nvml::GetPower>("nvmlDeviceGetPowerUsage");
+  nvml::GetPower* power_limit = find<nvml::GetPower>("nvmlDeviceGetEnforcedPowerLimit");
+  nvml::GetClock* clock = find<nvml::GetClock>("nvmlDeviceGetClockInfo");
+  nvml::GetClock* most_clock = find<nvml::GetClock>("nvmlDeviceGetMaxClockInfo");
+  nvml::GetReasons* reasons = find<nvml::GetReasons>("nvmlDeviceGetCurrentClocksEventReasons");
+  nvml::GpmQuerySupport* gpm_support = find<nvml::GpmQuerySupport>("nvmlGpmQueryDeviceSupport");
+  nvml::GpmAlloc* gpm_alloc = find<nvml::GpmAlloc>("nvmlGpmSampleAlloc");
+  nvml::GpmGet* gpm_get = find<nvml::GpmGet>("nvmlGpmSampleGet");
+  nvml::GpmMetrics* gpm_metrics = find<nvml::GpmMetrics>("nvmlGpmMetricsGet");
+};
+
+std::string words_for(const Nvml& n, nvml::Return result) {
+  const char* const text = n.text ? n.text(result) : nullptr;
+  return text ? text : "error " + std::to_string(result);
+}
+
+class NvmlSensor final : public diag::GpuSensor {
+ public:
+  diag::GpuReading read(int device) override;
+
+ private:
+  struct Opened {
+    nvml::Handle handle = nullptr;
+    std::string error;
+    nvml::Sample before = nullptr, now = nullptr;  // of GPM; null where there is none
+    bool sampled = false;                          // `before` holds something
+  };
+  Opened& open(int device);
+  void read_gpm(Opened& gpu, diag::GpuReading& reading);
+
+  std::mutex mutex_;
+  std::optional<Nvml> nvml_;  // opened when the first device is read
+  std::string error_;         // of NVML as a whole
+  std::map<int, Opened> devices_;
+  std::unique_ptr<nvml::GpmMetricsGet> metrics_ = std::make_unique<nvml::GpmMetricsGet>();
+};
+
+NvmlSensor::Opened& NvmlSensor::open(int device) {
+  const auto [at, fresh] = devices_.try_emplace(device);
+  Opened& gpu = at->second;
+  if (!fresh) return gpu;
+  if (!nvml_) {
+    nvml_.emplace();
+    if (!nvml_->handle)
+      error_ = std::string(kLibrary) + " was not found; it comes with the driver";
+    else if (!nvml_->init || !nvml_->by_bus_id)
+      error_ = std::string(kLibrary) + " is too old";
+    else if (const nvml::Return r = nvml_->init(); r != nvml::kSuccess)
+      error_ = "nvmlInit says " + words_for(*nvml_, r);
+  }
+  gpu.error = error_;
+  if (!gpu.error.empty()) return gpu;
+  std::array<char, 32> bus_id{};
+  if (cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), device) !=
+      cudaSuccess) {
+    (void)cudaGetLastError();
+    gpu.error = "CUDA does not tell the device's PCI bus id";
+    return gpu;
+  }
+  if (const nvml::Return r = nvml_->by_bus_id(bus_id.data(), &gpu.handle); r != nvml::kSuccess) {
+    gpu.error = "NVML does not show the device at " + std::string(bus_id.data()) + ": " +
+                words_for(*nvml_, r);
+    return gpu;
+  }
+  nvml::GpmSupport support{.version = nvml::kGpmVersion, .is_supported = 0};
+  if (nvml_->gpm_support && nvml_->gpm_alloc && nvml_->gpm_get && nvml_->gpm_metrics &&
+      nvml_->gpm_support(gpu.handle, &support) == nvml::kSuccess && support.is_supported &&
+      (nvml_->gpm_alloc(&gpu.before) != nvml::kSuccess ||
+       nvml_->gpm_alloc(&gpu.now) != nvml::kSuccess))
+    gpu.before = gpu.now = nullptr;
+  return gpu;
+}
+
+/// GPM's values are of the time between two samples.
+void NvmlSensor::read_gpm(Opened& gpu, diag::GpuReading& reading) {
+  if (!gpu.now || nvml_->gpm_get(gpu.handle, gpu.now) != nvml::kSuccess) return;
+  if (gpu.sampled) {
+    nvml::GpmMetricsGet& get = *metrics_;
+    get = {.version = nvml::kGpmVersion,
+           .count = 2,
+           .sample1 = gpu.before,
+           .sample2 = gpu.now,
+           .metrics = {}};
+    get.metrics[0].id = nvml::kGpmSmUtil;
+    get.metrics[1].id = nvml::kGpmAnyTensorUtil;
+    if (nvml_->gpm_metrics(&get) == nvml::kSuccess) {
+      if (get.metrics[0].result == nvml::kSuccess) reading.sm_active = get.metrics[0].value / 100;
+      if (get.metrics[1].result == nvml::kSuccess)
+        reading.tensor_active = get.metrics[1].value / 100;
+    }
+  }
+  std::swap(gpu.before, gpu.now);
+  gpu.sampled = true;
+}
+
+diag::GpuReading NvmlSensor::read(int device) {
+  const std::lock_guard lock(mutex_);
+  diag::GpuReading r;
+  Opened& gpu = open(device);
+  r.error = gpu.error;
+  if (!r.error.empty()) return r;
+  const nvml::Handle h = gpu.handle;
+  /// What a sensor's function says, as a number of another unit; empty if it has no such sensor.
+  const auto ask = [&](auto* function, double unit, auto... which) -> std::optional<double> {
+    unsigned value = 0;
+    if (!function || function(h, which..., &value) != nvml::kSuccess) return {};
+    return value * unit;
+  };
+  if (nvml::Utilization u{}; nvml_->utilization && nvml_->utilization(h, &u) == nvml::kSuccess)
+    r.utilisation = u.gpu / 100.0;
+  if (nvml::Memory m{}; nvml_->memory && nvml_->memory(h, &m) == nvml::kSuccess) {
+    r.memory_used = static_cast<int64_t>(m.used);
+    r.memory_total = static_cast<int64_t>(m.total);
+  }
+  r.temperature = ask(nvml_->temperature, 1, nvml::kTemperatureGpu);
+  r.power = ask(nvml_->power, 1e-3);
+  r.power_limit = ask(nvml_->power_limit, 1e-3);
+  r.sm_clock = ask(nvml_->clock, 1, nvml::kClockSm);
+  r.memory_clock = ask(nvml_->clock, 1, nvml::kClockMemory);
+  r.most_sm_clock = ask(nvml_->most_clock, 1, nvml::kClockSm);
+  if (unsigned long long reasons = 0;
+      nvml_->reasons && nvml_->reasons(h, &reasons) == nvml::kSuccess)
+    for (const nvml::ClockReason& reason : nvml::kClockReasons)
+      if (reasons & reason.bit) {
+        r.clocks_held_by.emplace_back(reason.words);
+        r.throttled |= reason.throttles;
+      }
+  read_gpm(gpu, r);
+  return r;
+}
+
+const bool registered = [] {
+  static auto* sensor = new NvmlSensor;  // the driver may be gone before static objects are
+  diag::set_gpu_sensor(DeviceKind::cuda, *sensor);
+  return true;
+}();
+
+}  // namespace
+}  // namespace brim::cuda

@@ -1,0 +1,78 @@
+// The functions of NVML that brim asks, declared as in NVIDIA's nvml.h, which not every toolkit
+// brings along. NVML comes with the driver and keeps these stable.
+#pragma once
+
+#include <cstdint>
+
+namespace brim::cuda::nvml {
+
+using Return = int;
+constexpr Return kSuccess = 0;
+using Handle = struct Device*;     // nvmlDevice_t
+using Sample = struct GpmSample*;  // nvmlGpmSample_t
+
+struct Utilization {  // nvmlUtilization_t; percent
+  unsigned gpu, memory;
+};
+struct Memory {  // nvmlMemory_t; bytes
+  unsigned long long total, free, used;
+};
+constexpr int kTemperatureGpu = 0;             // NVML_TEMPERATURE_GPU
+constexpr int kClockSm = 1, kClockMemory = 2;  // NVML_CLOCK_SM, NVML_CLOCK_MEM
+
+/// nvmlClocksEventReason...: a bit, what it says, and whether it is heat, power or a fault.
+struct ClockReason {
+  unsigned long long bit;
+  const char* words;
+  bool throttles;
+};
+constexpr ClockReason kClockReasons[] = {
+    {0x001, "idle", false},
+    {0x002, "clocks set by the user", false},
+    {0x004, "power cap", true},
+    {0x008, "hardware slowdown", true},
+    {0x010, "sync boost", false},
+    {0x020, "heat (driver)", true},
+    {0x040, "heat (hardware)", true},
+    {0x080, "power brake", true},
+    {0x100, "clocks of the display", false},
+};
+
+struct GpmSupport {  // nvmlGpmSupport_t
+  unsigned version, is_supported;
+};
+constexpr unsigned kGpmVersion = 1;        // NVML_GPM_SUPPORT_VERSION, NVML_GPM_METRICS_GET_VERSION
+constexpr unsigned kGpmSmUtil = 2;         // NVML_GPM_METRIC_SM_UTIL; percent
+constexpr unsigned kGpmAnyTensorUtil = 5;  // NVML_GPM_METRIC_ANY_TENSOR_UTIL; percent
+
+struct GpmMetric {  // nvmlGpmMetric_t
+  unsigned id;
+  Return result;
+  double value;
+  struct {
+    const char *short_name, *long_name, *unit;
+  } info;
+};
+struct GpmMetricsGet {  // nvmlGpmMetricsGet_t
+  unsigned version, count;
+  Sample sample1, sample2;
+  GpmMetric metrics[512];  // no fewer than NVML_GPM_METRIC_MAX of any driver so far
+};
+
+extern "C" {
+using Init = Return();                                  // nvmlInit_v2
+using ErrorString = const char*(Return);                // nvmlErrorString
+using HandleByPciBusId = Return(const char*, Handle*);  // nvmlDeviceGetHandleByPciBusId_v2
+using GetUtilization = Return(Handle, Utilization*);    // nvmlDeviceGetUtilizationRates
+using GetMemory = Return(Handle, Memory*);              // nvmlDeviceGetMemoryInfo
+using GetTemperature = Return(Handle, int, unsigned*);  // nvmlDeviceGetTemperature
+using GetPower = Return(Handle, unsigned*);  // nvmlDeviceGetPowerUsage, ...EnforcedPowerLimit: mW
+using GetClock = Return(Handle, int, unsigned*);  // nvmlDeviceGetClockInfo, ...MaxClockInfo: MHz
+using GetReasons = Return(Handle, unsigned long long*);  // nvmlDeviceGetCurrentClocksEventReasons
+using GpmQuerySupport = Return(Handle, GpmSupport*);     // nvmlGpmQueryDeviceSupport
+using GpmAlloc = Return(Sample*);                        // nvmlGpmSampleAlloc
+using GpmGet = Return(Handle, Sample);                   // nvmlGpmSampleGet
+using GpmMetrics = Return(GpmMetricsGet*);               // nvmlGpmMetricsGet
+}
+
+}  // namespace brim::cuda::nvml

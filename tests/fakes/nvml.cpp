@@ -1,0 +1,104 @@
+// An NVML of a machine with three GPUs, for tests: the emulation's two, after one that CUDA does
+// not show, so that numbers differ and PCI bus ids decide. The second has no sensors but a few.
+// Built as libnvidia-ml.so.1. BRIM_FAKE_NVML: "refuse" (nvmlInit fails).
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+#include "backend/cuda/observe/nvml_api.h"
+
+namespace {
+
+using namespace brim::cuda::nvml;
+
+constexpr Return kUninitialized = 1, kNotSupported = 3, kNotFound = 6, kDriverNotLoaded = 9;
+constexpr const char* kBusIds[] = {"00000000:01:00.0", "00000000:10:00.0", "00000000:11:00.0"};
+
+bool initialised = false;
+int samples_taken = 0;
+
+Handle handle_of(size_t index) { return reinterpret_cast<Handle>(index + 1); }
+/// Whether `device` is the emulation's first.
+bool first(Handle device) { return initialised && device == handle_of(1); }
+Return give(unsigned* to, unsigned value) {
+  *to = value;
+  return kSuccess;
+}
+
+}  // namespace
+
+extern "C" {
+
+Return nvmlInit_v2() {
+  const char* mode = std::getenv("BRIM_FAKE_NVML");
+  if (mode && std::string(mode) == "refuse") return kDriverNotLoaded;
+  initialised = true;
+  return kSuccess;
+}
+const char* nvmlErrorString(Return result) {
+  return result == kDriverNotLoaded ? "Driver Not Loaded" : "Unknown Error";
+}
+Return nvmlDeviceGetHandleByPciBusId_v2(const char* id, Handle* device) {
+  if (!initialised) return kUninitialized;
+  for (size_t i = 0; i < 3; ++i) {
+    // The domain may have four digits or eight.
+    if (std::strcmp(kBusIds[i] + 4, id) != 0 && std::strcmp(kBusIds[i], id) != 0) continue;
+    *device = handle_of(i);
+    return kSuccess;
+  }
+  return kNotFound;
+}
+Return nvmlDeviceGetUtilizationRates(Handle device, Utilization* u) {
+  *u = {first(device) ? 97U : 1U, 40};
+  return kSuccess;
+}
+Return nvmlDeviceGetMemoryInfo(Handle, Memory* m) {
+  *m = {80ULL << 30, 60ULL << 30, 20ULL << 30};
+  return kSuccess;
+}
+Return nvmlDeviceGetTemperature(Handle device, int sensor, unsigned* t) {
+  return sensor != kTemperatureGpu ? kNotSupported : give(t, first(device) ? 64 : 30);
+}
+Return nvmlDeviceGetPowerUsage(Handle device, unsigned* milliwatts) {
+  return first(device) ? give(milliwatts, 698'500) : kNotSupported;
+}
+Return nvmlDeviceGetEnforcedPowerLimit(Handle device, unsigned* milliwatts) {
+  return first(device) ? give(milliwatts, 700'000) : kNotSupported;
+}
+Return nvmlDeviceGetClockInfo(Handle device, int clock, unsigned* mhz) {
+  return first(device) ? give(mhz, clock == kClockSm ? 1485 : 2619) : kNotSupported;
+}
+Return nvmlDeviceGetMaxClockInfo(Handle device, int clock, unsigned* mhz) {
+  return first(device) ? give(mhz, clock == kClockSm ? 1980 : 2619) : kNotSupported;
+}
+Return nvmlDeviceGetCurrentClocksEventReasons(Handle device, unsigned long long* reasons) {
+  *reasons = first(device) ? 0x4 | 0x40 : 0x1;
+  return kSuccess;
+}
+Return nvmlGpmQueryDeviceSupport(Handle device, GpmSupport* support) {
+  if (support->version != kGpmVersion) return kNotSupported;
+  support->is_supported = first(device);
+  return kSuccess;
+}
+Return nvmlGpmSampleAlloc(Sample* sample) {
+  *sample = reinterpret_cast<Sample>(new int(0));
+  return kSuccess;
+}
+Return nvmlGpmSampleGet(Handle, Sample sample) {
+  *reinterpret_cast<int*>(sample) = ++samples_taken;
+  return kSuccess;
+}
+/// Right if the first sample is older than the second.
+Return nvmlGpmMetricsGet(GpmMetricsGet* get) {
+  if (get->version != kGpmVersion ||
+      *reinterpret_cast<int*>(get->sample1) + 1 != *reinterpret_cast<int*>(get->sample2))
+    return kNotSupported;
+  for (unsigned i = 0; i < get->count; ++i) {
+    GpmMetric& metric = get->metrics[i];
+    metric.result = kSuccess;
+    metric.value = metric.id == kGpmSmUtil ? 83.5 : metric.id == kGpmAnyTensorUtil ? 41.25 : -1;
+  }
+  return kSuccess;
+}
+
+}  // extern "C"
