@@ -84,8 +84,14 @@ struct Team {
   }
 };
 
+/// The bound of kernels that row_grid launches: without it the compiler may give a thread more
+/// registers than so many have.
+constexpr int kMostTeamThreads = 512;
+
 /// How many threads share a row of n elements: a warp for short rows, a block for long ones.
-inline int threads_per_row(int64_t n) { return n <= 1024 ? kWarpThreads : n <= 8192 ? 256 : 512; }
+inline int threads_per_row(int64_t n) {
+  return n <= 1024 ? kWarpThreads : n <= 8192 ? kThreads : kMostTeamThreads;
+}
 
 /// The grid for a kernel of Teams of `threads` over `rows` rows, which its teams step through:
 /// for (row = team.first_row; row < rows; row += team.rows_at_once).

@@ -8,8 +8,9 @@ namespace {
 
 /// stats: see ops/loss/class_loss.h; its last number is LossTotal's.
 template <class T>
-__global__ void cross_entropy_kernel(Rows<T> r, Losses<T> losses, Compute<T>* stats, Fault* fault,
-                                     const char* op, int threads) {
+__global__ void __launch_bounds__(kMostTeamThreads)
+    cross_entropy_kernel(Rows<T> r, Losses<T> losses, Compute<T>* stats, Fault* fault,
+                         const char* op, int threads) {
   const Team team(threads);
   for (int64_t row = team.first_row; row < r.n; row += team.rows_at_once) {
     Compute<T> m = 0, s = 0, loss = 0;
@@ -43,8 +44,9 @@ void cross_entropy(const Context& context, const Tensor& x, const Tensor& target
 
 /// dx = g (a softmax(x) - b), b: the smoothed and weighted target, a: its sum.
 template <class T>
-__global__ void cross_entropy_grad_kernel(Rows<T> r, const T* dy, bool single,
-                                          const Compute<T>* stats, T* dx, int threads) {
+__global__ void __launch_bounds__(kMostTeamThreads)
+    cross_entropy_grad_kernel(Rows<T> r, const T* dy, bool single, const Compute<T>* stats, T* dx,
+                              int threads) {
   using C = Compute<T>;
   const Team team(threads);
   for (int64_t row = team.first_row; row < r.n; row += team.rows_at_once) {

@@ -18,9 +18,9 @@ T* optional(const Tensor& t) {
 }
 
 template <class T>
-__global__ void layer_norm_kernel(const T* x, const T* weight, const T* bias, T* y,
-                                  Compute<T>* mean, Compute<T>* scale, int64_t rows, int64_t n,
-                                  double eps, int threads) {
+__global__ void __launch_bounds__(kMostTeamThreads)
+    layer_norm_kernel(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,
+                      Compute<T>* scale, int64_t rows, int64_t n, double eps, int threads) {
   using C = Compute<T>;
   const Team team(threads);
   for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {
@@ -66,9 +66,9 @@ struct GradSums {
 };
 
 template <class T>
-__global__ void layer_norm_grad_kernel(const T* dy, const T* x, const T* weight,
-                                       const Compute<T>* mean, const Compute<T>* scale, T* dx,
-                                       int64_t rows, int64_t n, int threads) {
+__global__ void __launch_bounds__(kMostTeamThreads)
+    layer_norm_grad_kernel(const T* dy, const T* x, const T* weight, const Compute<T>* mean,
+                           const Compute<T>* scale, T* dx, int64_t rows, int64_t n, int threads) {
   using C = Compute<T>;
   const Team team(threads);
   for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {

@@ -66,7 +66,8 @@ struct SoftmaxGrad {
 };
 
 template <class Op>
-__global__ void rows_kernel(Op op, int64_t rows, int64_t n, int threads) {
+__global__ void __launch_bounds__(kMostTeamThreads)
+    rows_kernel(Op op, int64_t rows, int64_t n, int threads) {
   const Team team(threads);
   const auto combine = [&](const auto& a, const auto& b) { return op.combine(a, b); };
   for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {
