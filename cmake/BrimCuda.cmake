@@ -11,7 +11,8 @@ set(BRIM_CUDA_ARCHITECTURES "${brim_cuda_architectures}" CACHE STRING "GPU archi
 # Kernels are .cu files; what runs on the host alone is .cpp, which spares it nvcc.
 file(GLOB_RECURSE brim_cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
 file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)
-# What calls NVIDIA's libraries, which the emulation does without: emulation/libraries.cpp stands in for it.
+# What calls NVIDIA's libraries. In the emulation it meets fakes of them (below); without their headers,
+# emulation/no_libraries.cpp stands in for it.
 file(GLOB brim_cuda_libraries CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/*.cpp)
 # What observes devices opens NVIDIA's libraries too, but works over the emulation, where tests put fakes in their place.
 file(GLOB brim_cuda_observe CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/*.cpp)
@@ -64,6 +65,31 @@ if(brim_nvcc AND NOT BRIM_SANITIZE AND NOT BRIM_FUZZ)
   install(TARGETS brim_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
+# libraries/*.cpp as the emulation has it, compiled with CUDA's own headers, and fakes of the libraries it calls
+# (tests/fakes): build/fakes, for BRIM_CUDA_LIBRARIES.
+function(brim_add_fakes)
+  set(sources ${brim_cuda_libraries})
+  list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/open.cpp) # emulation/libraries.cpp
+  add_library(brim_cuda_libraries OBJECT ${sources})
+  set_target_properties(brim_cuda_libraries PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  target_include_directories(brim_cuda_libraries PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
+                                                         ${PROJECT_BINARY_DIR}/generated)
+  target_include_directories(brim_cuda_libraries SYSTEM PRIVATE ${BRIM_CUBLASLT_INCLUDE})
+  target_link_libraries(brim_cuda_libraries PRIVATE brim_private)
+  add_custom_target(brim_fake_libraries)
+  foreach(fake IN ITEMS cublasLt.so.13 cudnn.so.9)
+    string(REGEX REPLACE "\\..*" "" name ${fake})
+    add_library(brim_fake_${name} MODULE ${PROJECT_SOURCE_DIR}/tests/fakes/${name}.cpp)
+    target_include_directories(brim_fake_${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include
+                                                         ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/generated)
+    target_include_directories(brim_fake_${name} SYSTEM PRIVATE ${BRIM_CUBLASLT_INCLUDE})
+    target_link_libraries(brim_fake_${name} PRIVATE brim brim_private)
+    set_target_properties(brim_fake_${name} PROPERTIES OUTPUT_NAME ${fake} SUFFIX "" PREFIX lib
+                                                       LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fakes)
+    add_dependencies(brim_fake_libraries brim_fake_${name})
+  endforeach()
+endfunction()
+
 # A source file has one language in a folder, so each .cu is included by a .cpp of its own.
 function(brim_add_emulated_cuda)
   find_package(Boost QUIET COMPONENTS context)
@@ -79,15 +105,27 @@ function(brim_add_emulated_cuda)
     list(APPEND wrappers ${wrapper})
   endforeach()
   file(GLOB emulation CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/*.cpp)
+  set(no_libraries ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/no_libraries.cpp)
+  # Unrolled as for a GPU, a kernel under sanitizers would take clang many minutes.
+  set(options -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
+              "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -pragma-unroll-threshold=1>")
+  get_filename_component(toolkit "${BRIM_NVCC}" DIRECTORY)
+  find_path(BRIM_CUBLASLT_INCLUDE cublasLt.h HINTS ${toolkit}/../include PATHS /usr/local/cuda/include)
+  mark_as_advanced(BRIM_CUBLASLT_INCLUDE)
+  if(BRIM_CUBLASLT_INCLUDE)
+    list(REMOVE_ITEM emulation ${no_libraries})
+    brim_add_fakes()
+  endif()
   add_library(brim_cuda_emulated MODULE ${wrappers} ${brim_cuda_host} ${emulation})
   target_include_directories(brim_cuda_emulated BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(brim_cuda_emulated SYSTEM PRIVATE ${brim_cuda_observe_includes})
-  # Unrolled as for a GPU, a kernel under sanitizers would take clang many minutes.
-  target_compile_options(
-    brim_cuda_emulated PRIVATE -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
-                               "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -pragma-unroll-threshold=1>")
+  target_compile_options(brim_cuda_emulated PRIVATE ${options})
   target_link_libraries(brim_cuda_emulated PRIVATE brim brim_private Boost::context)
   set_target_properties(brim_cuda_emulated PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulated)
+  if(BRIM_CUBLASLT_INCLUDE)
+    target_sources(brim_cuda_emulated PRIVATE $<TARGET_OBJECTS:brim_cuda_libraries>)
+    add_dependencies(brim_cuda_emulated brim_fake_libraries)
+  endif()
 endfunction()
 
 # ThreadSanitizer does not understand fibers, and nothing here has several threads.

@@ -15,6 +15,7 @@
 #include <brim/core/storage.h>
 #include <brim/core/stream.h>
 #include <brim/core/tensor.h>
+#include <brim/core/tf32.h>
 #include <brim/core/threads.h>
 #include <brim/data/convert.h>
 #include <brim/data/image.h>

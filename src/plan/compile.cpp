@@ -9,6 +9,7 @@
 
 #include <brim/autograd/autocast.h>
 #include <brim/autograd/autograd.h>
+#include <brim/core/tf32.h>
 
 #include "backend/kernel.h"
 #include "core/check.h"
@@ -33,10 +34,12 @@ struct Signature {
   uint64_t modes;  // of all modules, training or not
   bool gradients;
   DType autocast;
+  bool tf32;
 
   bool fits(std::span<const Tensor> tensors) const {
     if (modes != nn::training_modes() || gradients != grad_enabled() ||
-        autocast != Autocast::current() || tensors.size() != inputs.size())
+        autocast != Autocast::current() || tf32 != Tf32::allowed() ||
+        tensors.size() != inputs.size())
       return false;
     for (size_t i = 0; i < tensors.size(); ++i)
       if (tensors[i].shape() != inputs[i].shape || tensors[i].dtype() != inputs[i].dtype ||
@@ -47,7 +50,7 @@ struct Signature {
 };
 
 Signature signature_of(std::span<const Tensor> tensors) {
-  Signature s{{}, nn::training_modes(), grad_enabled(), Autocast::current()};
+  Signature s{{}, nn::training_modes(), grad_enabled(), Autocast::current(), Tf32::allowed()};
   for (const Tensor& t : tensors) s.inputs.push_back({t.shape(), t.dtype(), t.device()});
   return s;
 }

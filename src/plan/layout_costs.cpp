@@ -1,27 +1,22 @@
 // Times of launches in each memory format, and the file that keeps them.
 #include <brim/core/threads.h>
 #include <brim/version.h>
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #if BRIM_HAVE_DNNL
 #include <oneapi/dnnl/dnnl_version.h>
 #endif
 
 #include "backend/geometry.h"
+#include "core/cache_file.h"
 #include "core/context.h"
 #include "core/plugin.h"
 #include "core/runtime.h"
@@ -43,14 +38,6 @@ constexpr double kLongest = 3600;          // seconds; more is damage
 
 void warn(const std::string& line) {
   std::fputs(("brim: warning: [layout] " + line + "\n").c_str(), stderr);
-}
-
-std::string cache_path() {
-  if (const char* dir = std::getenv("XDG_CACHE_HOME"); dir && *dir == '/')
-    return std::string(dir) + "/brim/layout.json";
-  if (const char* home = std::getenv("HOME"); home && *home == '/')
-    return std::string(home) + "/.cache/brim/layout.json";
-  return {};
 }
 
 /// The processor as Linux describes it.
@@ -165,53 +152,9 @@ bool read_times(const std::string& path, Machines& all, std::string& why) {
   return true;
 }
 
-/// Keeps other threads and processes from writing the file at the same time. Where that cannot be,
-/// or somebody holds the lock for long, it does nothing: at worst times are measured again.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path)
-      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)) {
-    constexpr int kTries = 200;
-    for (int i = 0; file_ >= 0 && i < kTries; ++i) {
-      if (flock(file_, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return;
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    }
-  }
-  ~FileLock() {
-    if (file_ >= 0) close(file_);
-  }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-
- private:
-  int file_;
-};
-
-/// Written beside its place under a name of its own and renamed, so that readers see all of it or
-/// nothing. False if that failed.
-bool replace_file(const std::string& path, const std::string& text) {
-  std::string beside = path + ".XXXXXX";
-  const int file = mkstemp(beside.data());
-  if (file < 0) return false;
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t n = write(file, text.data() + done, text.size() - done);
-    if (n > 0)
-      done += static_cast<size_t>(n);
-    else if (n == 0 || errno != EINTR)
-      break;
-  }
-  std::error_code error;
-  const bool written = (close(file) == 0) && done == text.size();
-  if (written) fs::rename(beside, path, error);
-  if (written && !error) return true;
-  fs::remove(beside, error);
-  return false;
-}
-
 }  // namespace
 
-LayoutCosts::LayoutCosts(Device device) : LayoutCosts(cache_path(), device) {}
+LayoutCosts::LayoutCosts(Device device) : LayoutCosts(cache_path("layout.json"), device) {}
 
 LayoutCosts::LayoutCosts(std::string path, Device device)
     : path_(std::move(path)), machine_(machine(device)) {

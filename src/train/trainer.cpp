@@ -2,6 +2,7 @@
 #include <brim/train/trainer.h>
 
 #include <brim/core/random.h>
+#include <brim/core/tf32.h>
 #include <brim/nn/models.h>
 #include <brim/train/weights.h>
 
@@ -64,12 +65,13 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   check_recipe(recipe);
   BRIM_CHECK(!options.devices.empty(), ValueError, "[train] no device; name one or more");
   for (const Device device : options.devices) {
-    BRIM_CHECK(
-        recipe.precision != "tf32" || device.kind != DeviceKind::cuda, NotImplemented,
-        "[train] precision tf32 is not implemented on {}, whose products are computed in full "
-        "f32; use --precision fp32 or bf16",
-        device.str());
     check_available(device);
+    if (recipe.precision != "tf32") continue;
+    const std::string missing = Tf32::missing(device);
+    BRIM_CHECK(missing.empty(), DeviceError,
+               "[train] precision tf32 on {} needs NVIDIA's libraries, but {}; or use --precision "
+               "fp32",
+               device.str(), missing);
   }
   BRIM_CHECK(options.devices.size() == 1 || options.augment_on != AugmentOn::device, ValueError,
              "[train] pictures are augmented on one device, not on {}; leave --augment-on out",

@@ -2,6 +2,7 @@
 
 #include <brim/autograd/autocast.h>
 #include <brim/core/random.h>
+#include <brim/core/tf32.h>
 #include <brim/ops/loss.h>
 #include <brim/optim/clip.h>
 
@@ -214,6 +215,7 @@ bool TrainingLoop::run_epoch() {
 }
 
 void TrainingLoop::run(TrainResult& result) {
+  const Tf32 scope(s_.recipe.precision == "tf32");
   s_.model->train();
   while (more() && at_.epoch < s_.recipe.epochs && run_epoch()) {
     const double epoch_loss = at_.epoch_reported.mean();

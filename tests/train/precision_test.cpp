@@ -135,12 +135,6 @@ TEST_F(PrecisionTest, AnotherPrecisionIsRefusedUnlessAskedFor) {
   EXPECT_EQ(checkpoint_recipe(out).precision, "fp16");
 }
 
-TEST_F(PrecisionTest, Tf32OnCudaIsRefused) {
-  recipe.precision = "tf32";
-  const std::string error = error_of({.devices = {Device(DeviceKind::cuda, 0)}});
-  EXPECT_NE(error.find("precision tf32 is not implemented on cuda:0"), std::string::npos) << error;
-}
-
 TEST_F(PrecisionTest, TheRecipeSaysIt) {
   EXPECT_EQ(parse_recipe("precision = \"bf16\"", "r").precision, "bf16");
   EXPECT_EQ(parse_recipe("epochs = 1", "r").precision, "fp32");

@@ -77,8 +77,8 @@ Recipe parse_recipe(std::string_view toml, const std::string& name);
 std::vector<std::string> recipe_names();
 
 /// The dtype of a recipe's Autocast scope: f16, bf16, or f32 for fp32 and tf32. TF32 is the matrix
-/// units' way of multiplying f32 on cuda devices, where a Trainer refuses it so far; others compute
-/// in full f32.
+/// units' way of multiplying f32 on cuda devices (see <brim/core/tf32.h>); others compute in full
+/// f32.
 DType autocast_dtype(const Recipe& recipe);
 
 /// Checks a recipe that was changed after parsing: ranges, and that its texts are UTF-8. Throws

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include <cuda_runtime.h>
 #include "backend/cuda/fault.h"
 #include "backend/cuda/graphs.h"
 #include "backend/cuda/observe/measure.h"
-#include "backend/cuda/observe/runtime_api.h"
 #include "backend/cuda/pinned_ranges.h"
 #include "backend/dispatch.h"
 #include "core/check.h"

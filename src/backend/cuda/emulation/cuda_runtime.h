@@ -42,6 +42,11 @@ extern thread_local Position position;
 void submit(std::function<void()> work);
 /// What a GPU of compute capability 9.0 says of such a launch.
 cudaError_t check_launch(const void* kernel, dim3 blocks, dim3 threads, size_t shared_bytes);
+bool is_captured();
+/// Lets time pass, as events see it.
+void spend(double milliseconds);
+/// All of these bytes are memory of a device.
+bool is_memory(const void* data, size_t bytes);
 /// Runs `body` once for each thread, one after the other. A barrier in it throws.
 void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body);
 /// Runs `body` once for each thread; those of a block take turns at barriers. Throws

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-enum cudaError_t {
+enum cudaError {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
@@ -19,6 +19,7 @@ enum cudaError_t {
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901
 };
+using cudaError_t = cudaError;
 enum cudaMemcpyKind {
   cudaMemcpyHostToDevice = 1,
   cudaMemcpyDeviceToHost = 2,
@@ -26,13 +27,15 @@ enum cudaMemcpyKind {
   cudaMemcpyDefault = 4
 };
 
-using cudaStream_t = struct EmulatedStream*;
-using cudaEvent_t = struct EmulatedEvent*;
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct EmulatedGraph*;
 using cudaGraphExec_t = struct EmulatedGraph*;
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureStatus { cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1 };
 
 constexpr unsigned cudaStreamNonBlocking = 1;
+constexpr unsigned cudaEventDefault = 0;
 constexpr unsigned cudaEventDisableTiming = 2;
 constexpr unsigned cudaHostAllocPortable = 1;
 constexpr unsigned cudaHostAllocMapped = 2;
@@ -45,15 +48,19 @@ struct cudaDeviceProp {
 
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
 
+// As in CUDA, so that what is compiled with CUDA's own headers (libraries/) links to these.
+extern "C" {
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 /// Allows a kernel more dynamic shared memory than 48 KiB.
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value);
 cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
+cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device);
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
 cudaError_t cudaMalloc(void** data, size_t bytes);
 cudaError_t cudaFree(void* data);
@@ -65,6 +72,7 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int f
                                 size_t bytes, cudaStream_t stream);
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
@@ -72,8 +80,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+/// Real time, or, where fakes of libraries say how long their work takes (emulation::spend), that.
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 /// Counts the nodes; `nodes` must be null.
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, struct EmulatedNode** nodes, size_t* count);
@@ -82,3 +93,4 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+}  // extern "C"

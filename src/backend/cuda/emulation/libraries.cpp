@@ -1,10 +1,36 @@
-// On the CPU none of NVIDIA's libraries is there.
-#include "backend/cuda/libraries/blas.h"
-#include "backend/cuda/libraries/dnn.h"
+// Opens fakes of NVIDIA's libraries in their place: those in the folders of BRIM_CUDA_LIBRARIES.
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include <cuda_runtime.h>
+
+#include "backend/cuda/emulation/fake_library.h"
+#include "backend/cuda/libraries/open.h"
 
 namespace brim::cuda {
 
-bool blas_product(const Context&, const BlasProduct&) { return false; }
-bool dnn_conv(const Context&, const DnnConv&) { return false; }
+OpenedLibrary open_library(const std::string& soname) {
+  bool is_named = false;
+  for (const auto& folder : cuda_library_folders())
+    is_named = is_named || std::filesystem::exists(folder / soname);
+  if (!is_named) return {};
+  OpenedLibrary library = open_cuda_library(soname);
+  if (!library.handle) return library;
+  using Attach = void(const emulation::Machine*);
+  auto* attach = reinterpret_cast<Attach*>(dlsym(library.handle, "brim_fake_attach"));
+  if (!attach) return {nullptr, library.path, "it needs a GPU, and this is the emulation of one"};
+  static const emulation::Machine machine{&emulation::submit, &emulation::spend,
+                                          &emulation::is_captured, &emulation::is_memory};
+  attach(&machine);
+  emulation::spend(0);  // from here on fakes say how long work takes
+  return library;
+}
+
+int64_t small_work() {
+  const char* given = std::getenv("BRIM_EMULATED_SMALL");
+  return given ? std::atoll(given) : 0;  // so that small tests meet the libraries
+}
 
 }  // namespace brim::cuda

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <cuda_runtime.h>
-#include <observed_api.h>
+#include "backend/cuda/emulation/watcher.h"
 
 namespace {
 
@@ -46,8 +46,9 @@ Memory& memory() {
 
 }  // namespace
 
-struct EmulatedEvent {
+struct CUevent_st {
   std::chrono::steady_clock::time_point at;
+  double spent = 0;  // milliseconds
 };
 
 struct EmulatedGraph {
@@ -58,6 +59,14 @@ struct EmulatedGraph {
 namespace {
 
 std::atomic<EmulationWatcher> watcher{nullptr};
+
+/// Where fakes of libraries say how long their work takes, that is the time that events see.
+std::atomic<bool> time_is_spent{false};
+/// Milliseconds.
+double& spent() {
+  static thread_local double all = 0;
+  return all;
+}
 
 /// What this thread captures; null: nothing.
 thread_local EmulatedGraph* captured = nullptr;
@@ -85,6 +94,8 @@ void release(EmulatedGraph* graph) {
 
 /// submit() for work of any kind (see EmulationWatcher).
 void submit_as(const char* kind, std::function<void()> work) {
+  constexpr double kLaunch = 5;  // milliseconds
+  if (time_is_spent) spent() += kLaunch;
   if (const EmulationWatcher watch = watcher.load()) {
     if (!captured) watch(kind, current_device, 0);
     work = [watch, kind, device = current_device, unwatched = std::move(work)] {
@@ -100,12 +111,26 @@ void submit_as(const char* kind, std::function<void()> work) {
     work();
   }
 }
-
 }  // namespace
 
-void brim::cuda::emulation::submit(std::function<void()> work) {
-  submit_as("kernel", std::move(work));
+namespace brim::cuda::emulation {
+
+void submit(std::function<void()> work) { submit_as("kernel", std::move(work)); }
+bool is_captured() { return captured; }
+void spend(double milliseconds) {
+  time_is_spent = true;
+  spent() += milliseconds;
 }
+bool is_memory(const void* data, size_t bytes) {
+  const std::lock_guard lock(memory().mutex);
+  auto at = memory().blocks.upper_bound(const_cast<void*>(data));
+  if (at == memory().blocks.begin()) return false;
+  --at;
+  const auto* const begin = static_cast<const char*>(at->first);
+  return static_cast<const char*>(data) + bytes <= begin + at->second;
+}
+
+}  // namespace brim::cuda::emulation
 
 extern "C" void brim_emulation_watch(EmulationWatcher wanted) { watcher.store(wanted); }
 
@@ -176,6 +201,10 @@ cudaError_t cudaGetDeviceCount(int* count) {
   if (wanted > 0) return cudaSuccess;
   *count = 0;
   return result(wanted < 0 ? cudaErrorInsufficientDriver : cudaErrorNoDevice);
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = 13000;
+  return cudaSuccess;
 }
 cudaError_t cudaGetDevice(int* device) {
   *device = current_device;
@@ -268,12 +297,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  *event = new EmulatedEvent;
+  *event = new CUevent_st;
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -281,23 +306,30 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-  event->at = std::chrono::steady_clock::now();
+  *event = {std::chrono::steady_clock::now(), spent()};
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t) {
   return is_lost() ? result(cudaErrorLaunchFailure) : cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
-  return is_lost() ? result(cudaErrorLaunchFailure) : cudaSuccess;
+  if (is_lost()) return result(cudaErrorLaunchFailure);
+  return refused_in_capture() ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
-  *ms = std::chrono::duration<float, std::milli>(end->at - begin->at).count();
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  *milliseconds = time_is_spent
+                      ? static_cast<float>(to->spent - from->spent)
+                      : std::chrono::duration<float, std::milli>(to->at - from->at).count();
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
   captured = new EmulatedGraph;
   capture_failed = false;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
+  *status = captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {

@@ -3,6 +3,10 @@
 // products are channels, pixels (n, y, x) and taps (c, ky, kx). Activations may be of any strides;
 // where they are nhwc, taps have their channels innermost, so that neighbours in a sum are
 // neighbours in memory.
+#include <functional>
+
+#include <brim/core/tf32.h>
+
 #include "backend/cuda/gemm.cuh"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/geometry.h"
@@ -211,29 +215,32 @@ Patches<T, false> patches_of_input(const Activations<const T>& x, const ConvGeom
           g.padding, g.dilation, {g.c_per_group(), g.kh, g.kw, x.channels_last}};
 }
 
-/// Whether cuDNN has done the pass. `bias` may be undefined.
+/// Whether cuDNN has done the pass. `bias` may be undefined; `own` queues the pass by our kernels.
 template <class T>
 bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor& weight,
-            const Tensor& bias, const Tensor& y, const ConvGeometry& g) {
+            const Tensor& bias, const Tensor& y, const ConvGeometry& g,
+            const std::function<void()>& own) {
   const bool planes = x.is_contiguous() && y.is_contiguous();
   const bool pixels = x.is_contiguous(MemoryFormat::nhwc) && y.is_contiguous(MemoryFormat::nhwc);
   if (g.work() == 0 || !(planes || pixels) || (bias.defined() && !bias.is_contiguous()))
     return false;
-  return dnn_conv(context, {.pass = pass,
-                            .dtype = dtype_of<T>,
-                            .nhwc = !planes,
-                            .geometry = g,
-                            .x = x.raw(),
-                            .weight = weight.raw(),
-                            .y = y.raw(),
-                            .bias = bias.defined() ? bias.raw() : nullptr});
+  return dnn_conv(context,
+                  {.pass = pass,
+                   .dtype = dtype_of<T>,
+                   .tf32 = Tf32::allowed(),
+                   .nhwc = !planes,
+                   .geometry = g,
+                   .x = x.raw(),
+                   .weight = weight.raw(),
+                   .y = y.raw(),
+                   .bias = bias.defined() ? bias.raw() : nullptr},
+                  own);
 }
 
 /// y = x * weight + bias: (o x taps) (taps x pixels of y), for each group.
 template <class T>
-void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
-            Tensor& y, const ConvGeometry& g) {
-  if (by_dnn<T>(context, ConvPass::forward, x, weight, bias, y, g)) return;
+void own_conv2d(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                Tensor& y, const ConvGeometry& g) {
   const Activations<const T> from(x);
   const Activations<T> to(y);
   const Patches<T, false> patches = patches_of_input(from, g);
@@ -251,11 +258,17 @@ void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const
       groups(g, g.o_per_group() * to.c, g.o_per_group() * taps, g.c_per_group() * from.c));
 }
 
+template <class T>
+void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
+            Tensor& y, const ConvGeometry& g) {
+  const auto own = [&] { own_conv2d<T>(context, x, weight, bias, y, g); };
+  if (!by_dnn<T>(context, ConvPass::forward, x, weight, bias, y, g, own)) own();
+}
+
 /// dx: (c x taps of o) (taps x pixels of x), for each group.
 template <class T>
-void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weight, Tensor& dx,
-                   const ConvGeometry& g) {
-  if (by_dnn<T>(context, ConvPass::grad_x, dx, weight, {}, dy, g)) return;
+void own_conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weight, Tensor& dx,
+                       const ConvGeometry& g) {
   const Activations<const T> from(dy);
   const Activations<T> to(dx);
   const Taps taps{g.o_per_group(), g.kh, g.kw, from.channels_last};
@@ -270,11 +283,17 @@ void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weigh
       groups(g, g.c_per_group() * to.c, g.o_per_group() * of_output, g.o_per_group() * from.c));
 }
 
+template <class T>
+void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weight, Tensor& dx,
+                   const ConvGeometry& g) {
+  const auto own = [&] { own_conv2d_grad_x<T>(context, dy, weight, dx, g); };
+  if (!by_dnn<T>(context, ConvPass::grad_x, dx, weight, {}, dy, g, own)) own();
+}
+
 /// dw: (o x pixels of y) (pixels x taps), for each group.
 template <class T>
-void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& dy, Tensor& dw,
-                        const ConvGeometry& g) {
-  if (by_dnn<T>(context, ConvPass::grad_weight, x, dw, {}, dy, g)) return;
+void own_conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& dy, Tensor& dw,
+                            const ConvGeometry& g) {
   const Activations<const T> from(x), top(dy);
   const Patches<T, false> patches = patches_of_input(from, g);
   const int64_t taps = patches.taps.count();
@@ -283,6 +302,13 @@ void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& d
   gemm<Compute<T>>(
       context, rows, TapRows<T>(patches), out, g.o_per_group(), taps, g.n * g.oh * g.ow,
       groups(g, g.o_per_group() * taps, g.o_per_group() * top.c, g.c_per_group() * from.c));
+}
+
+template <class T>
+void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& dy, Tensor& dw,
+                        const ConvGeometry& g) {
+  const auto own = [&] { own_conv2d_grad_weight<T>(context, x, dy, dw, g); };
+  if (!by_dnn<T>(context, ConvPass::grad_weight, x, dw, {}, dy, g, own)) own();
 }
 
 template <class... T>

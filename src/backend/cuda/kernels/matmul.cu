@@ -2,8 +2,13 @@
 // own kernels. Layers of few rows have a kernel of their own.
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
+#include <utility>
 
+#include <brim/core/tf32.h>
+
+#include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/few_rows.cuh"
 #include "backend/cuda/gemm.cuh"
 #include "backend/cuda/libraries/blas.h"
@@ -77,25 +82,71 @@ std::optional<BlasMatrix> for_blas(const void* data, int64_t rows, int64_t colum
   return {};
 }
 
+/// Batches as stacks for the library: one axis of them is in a stack, over the others one goes.
+struct Stacks {
+  static constexpr int64_t kMost = 256;  // calls; more would take longer than they are worth
+
+  explicit Stacks(const DeviceLoop<3>& batches) : loop(batches) {
+    for (int i = 1; i < loop.rank; ++i)
+      if (loop.size[i] > loop.size[axis]) axis = i;
+    if (loop.rank > 0) count = loop.size[axis];
+  }
+  int64_t calls() const { return loop.numel / count; }
+  int64_t stride(int operand) const { return count > 1 ? loop.stride[operand][axis] : 0; }
+  /// Of the first matrix of a call's stack.
+  int64_t offset(int64_t call, int operand) const {
+    int64_t at = 0;
+    for (int i = 0; i < loop.rank; ++i) {
+      if (i == axis) continue;
+      at += call % loop.size[i] * loop.stride[operand][i];
+      call /= loop.size[i];
+    }
+    return at;
+  }
+
+  DeviceLoop<3> loop;
+  int axis = 0;
+  int64_t count = 1;
+};
+
+/// Whether the library has done the product; `own` queues it by our own kernels.
 template <class T>
 bool multiply_by_blas(const Context& context, const Matrix<T>& a, const Matrix<T>& b,
                       const Result<T>& y, int64_t m, int64_t n, int64_t k,
-                      const DeviceLoop<3>& batches) {
-  if (m == 0 || n == 0 || k == 0 || batches.numel == 0 || batches.rank > 1) return false;
-  const auto stack = [&](int operand) {
-    return batches.numel > 1 ? batches.stride[operand][0] : 0;
-  };
-  const auto left = for_blas(a.data, m, k, a.row_stride, a.stride, stack(1));
-  const auto right = for_blas(b.data, k, n, b.stride, b.row_stride, stack(2));
-  const auto result = for_blas(y.data, m, n, y.row_stride, y.stride, stack(0));
-  if (!left || !right || !result || result->transposed) return false;
-  BlasProduct product{dtype_of<T>, m, n, k, batches.numel, *left, *right, *result};
+                      const DeviceLoop<3>& batches, const std::function<void()>& own) {
+  if (m == 0 || n == 0 || k == 0 || batches.numel == 0) return false;
+  const Stacks stacks(batches);
+  if (stacks.calls() > Stacks::kMost) return false;
+  auto left = for_blas(a.data, m, k, a.row_stride, a.stride, stacks.stride(1));
+  auto right = for_blas(b.data, k, n, b.stride, b.row_stride, stacks.stride(2));
+  auto result = for_blas(y.data, m, n, y.row_stride, y.stride, stacks.stride(0));
+  if (!left || !right || !result) return false;
   const bool bias_fits = y.bias && y.bias_stride == 1 && !std::is_same_v<T, double> &&
-                         reinterpret_cast<uintptr_t>(y.bias) % 16 == 0;
-  if (bias_fits) product.bias = y.bias;
-  if (!blas_product(context, product)) return false;
+                         !result->transposed && is_aligned(y.bias, 16);
+  BlasProduct product{dtype_of<T>, Tf32::allowed(), m, n, k, stacks.count, *left, *right, *result};
+  if (result->transposed) {  // y^T = b^T a^T
+    std::swap(product.m, product.n);
+    std::swap(product.a, product.b);
+    for (BlasMatrix* matrix : {&product.a, &product.b, &product.y})
+      matrix->transposed = !matrix->transposed;
+  }
+  if (bias_fits) product.bias = y.bias, product.relu = y.relu;
+  BlasDone done = BlasDone::nothing;
+  const BlasProduct first = product;
+  for (int64_t call = 0; call < stacks.calls(); ++call) {
+    const auto shift = [&](const void* data, int operand) {
+      return static_cast<const T*>(data) + stacks.offset(call, operand);
+    };
+    product.y.data = shift(first.y.data, 0);
+    product.a.data = shift(first.a.data, result->transposed ? 2 : 1);
+    product.b.data = shift(first.b.data, result->transposed ? 1 : 2);
+    // Where one call is only a part of it, the two do not compare.
+    done = blas_product(context, product, stacks.calls() == 1 ? own : nullptr);
+    if (done == BlasDone::nothing) return false;
+  }
   Result<T> rest = y;
   if (bias_fits) rest.bias = nullptr;
+  if (bias_fits && done == BlasDone::all) rest.relu = false;
   if (rest.bias || rest.relu) launch(context, &finish_kernel<T>, grid_for(m * n), rest, m, n);
   return true;
 }
@@ -104,8 +155,8 @@ bool multiply_by_blas(const Context& context, const Matrix<T>& a, const Matrix<T
 template <class T>
 void multiply(const Context& context, const Matrix<T>& a, const Matrix<T>& b, const Result<T>& y,
               int64_t m, int64_t n, int64_t k, const DeviceLoop<3>& batches) {
-  if (!multiply_by_blas(context, a, b, y, m, n, k, batches))
-    gemm<Compute<T>>(context, a, b, y, m, n, k, batches);
+  const auto own = [&] { gemm<Compute<T>>(context, a, b, y, m, n, k, batches); };
+  if (!multiply_by_blas(context, a, b, y, m, n, k, batches, own)) own();
 }
 
 /// a: (B.., M, K), b: (B.., K, N), y: (B.., M, N), of any strides.

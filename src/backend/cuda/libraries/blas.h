@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include <brim/core/dtype.h>
 
@@ -18,18 +20,28 @@ struct BlasMatrix {
   bool transposed;
 };
 
-/// y = a b (+ bias of each column): a: (m, k), b: (k, n), y: (m, n), all sizes 1 or more, in a
-/// stack of `count`. y is not transposed. Floats of 32 bits are multiplied as such, not as TF32;
-/// those of 16 bits are added in f32.
+/// y = a b (+ bias of each column, then a ReLU): a: (m, k), b: (k, n), y: (m, n), all sizes 1 or
+/// more, in a stack of `count`. y is not transposed. Floats of 16 bits are added in f32.
 struct BlasProduct {
   DType dtype;  // f32, f64, f16 or bf16
+  bool tf32;    // floats of 32 bits may be multiplied as TF32
   int64_t m, n, k, count;
   BlasMatrix a, b, y;
-  const void* bias = nullptr;  // contiguous, aligned to 16 bytes, not for f64; or null
+  const void* bias = nullptr;  // contiguous, not for f64; or null
+  bool relu = false;           // only with a bias
 };
 
-/// Queues the product. False, with nothing queued, where cuBLASLt is not there or has no algorithm
-/// for it. Throws DeviceError if the library fails.
-bool blas_product(const Context& context, const BlasProduct& product);
+/// What of a product was queued.
+enum class BlasDone { nothing, without_relu, all };
+
+/// Queues the product. `nothing` where cuBLASLt is not there or has no algorithm for it, or `own`,
+/// which queues the product by brim's own kernels (may be null), was measured to be faster;
+/// `without_relu` where no algorithm's ReLU lets NaN through. Throws DeviceError if the library
+/// fails.
+BlasDone blas_product(const Context& context, const BlasProduct& product,
+                      const std::function<void()>& own);
+
+/// Why there is no cuBLASLt, and what to install; empty if there is.
+std::string blas_problem();
 
 }  // namespace brim::cuda

@@ -13,7 +13,7 @@
 #include <map>
 #include <mutex>
 
-#include "backend/cuda/libraries/dynamic_library.h"
+#include "backend/cuda/dynamic_library.h"
 #include "backend/cuda/observe/kernel_name.h"
 #include "diag/span.h"
 
@@ -42,7 +42,9 @@ constexpr std::array kDriverCalls = {
     CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch};
 
 struct Library : DynamicLibrary {
-  Library() : DynamicLibrary("libcupti.so.13") {}
+  Library()
+      : DynamicLibrary("CUPTI", "libcupti.so.13", open_cuda_library("libcupti.so.13"),
+                       "install the CUDA 13 toolkit, or pip's nvidia-cuda-cupti") {}
   decltype(&cuptiGetVersion) version = find("cuptiGetVersion");
   decltype(&cuptiActivityRegisterCallbacks) register_callbacks =
       find("cuptiActivityRegisterCallbacks");
@@ -163,7 +165,7 @@ std::string prepare() {
   const Library& cupti = library();
   // Without a driver, some versions never return from cuptiGetVersion.
   if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) return kNoDriver;
-  if (!cupti.is_there()) return "libcupti.so.13 was not found";
+  if (!cupti.problem().empty()) return cupti.problem();
   uint32_t version = 0;
   if (cupti.version(&version) != CUPTI_SUCCESS || version < kLeastVersion)
     return "libcupti.so.13 is older than CUDA 13";

@@ -12,7 +12,7 @@
 
 #include <brim/core/stream.h>
 
-#include "backend/cuda/observe/runtime_api.h"
+#include <cuda_runtime.h>
 #include "diag/record_replay.h"
 
 namespace brim::cuda {

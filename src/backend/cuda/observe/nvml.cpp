@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
+#include <cuda_runtime.h>
 #include "backend/cuda/observe/nvml_api.h"
-#include "backend/cuda/observe/runtime_api.h"
 #include "core/cuda_libraries.h"
 #include "diag/gpu_sensor.h"
 

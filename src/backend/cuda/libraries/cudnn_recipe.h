@@ -1,0 +1,141 @@
+// How cuDNN is told of a convolution: descriptors, precision, and what the choice of an algorithm
+// depends on.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "backend/cuda/libraries/cudnn_library.h"
+#include "backend/cuda/libraries/dnn.h"
+
+namespace brim::cuda::dnn {
+
+using backend::ConvGeometry;
+
+inline cudnnDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case DType::f64:
+      return CUDNN_DATA_DOUBLE;
+    case DType::f16:
+      return CUDNN_DATA_HALF;
+    case DType::bf16:
+      return CUDNN_DATA_BFLOAT16;
+    default:
+      return CUDNN_DATA_FLOAT;
+  }
+}
+
+inline bool uses_tf32(const DnnConv& c) { return c.dtype == DType::f32 && c.tf32; }
+
+/// The units that the heuristics may plan with. cuDNN's default allows TF32 for f32, so full f32
+/// has to be demanded.
+inline cudnnMathType_t math_of(const DnnConv& c) {
+  if (size_of(c.dtype) == 2) return CUDNN_TENSOR_OP_MATH;
+  return uses_tf32(c) ? CUDNN_DEFAULT_MATH : CUDNN_FMA_MATH;
+}
+/// The units of an algorithm that was proposed with `math`; nothing where it would round its
+/// operands to what was not asked for.
+inline std::optional<cudnnMathType_t> math_of(const DnnConv& c, cudnnMathType_t math) {
+  if (math == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) return {};
+  if (size_of(c.dtype) == 2 || uses_tf32(c)) return math;
+  if (math == CUDNN_TENSOR_OP_MATH) return {};
+  return CUDNN_FMA_MATH;
+}
+
+/// An algorithm of one of the three passes.
+struct Algorithm {
+  int number = 0;
+  cudnnMathType_t math = CUDNN_FMA_MATH;
+  size_t workspace = 0;
+};
+
+/// How a convolution is computed.
+struct Recipe {
+  TensorDesc x, y, bias;
+  TensorDesc weight_given, weight_used;  // row-major and nhwc
+  FilterDesc weight;
+  ConvDesc conv;
+  Algorithm algorithm;
+  bool possible = false;
+};
+
+using Key = std::array<int64_t, 19>;
+inline Key key_of(const DnnConv& c) {
+  const ConvGeometry& g = c.geometry;
+  return {static_cast<int64_t>(c.pass),
+          static_cast<int64_t>(c.dtype),
+          uses_tf32(c),
+          c.nhwc,
+          c.bias != nullptr,
+          g.n,
+          g.c,
+          g.h,
+          g.w,
+          g.o,
+          g.kh,
+          g.kw,
+          g.stride.h,
+          g.stride.w,
+          g.padding.h,
+          g.padding.w,
+          g.dilation.h,
+          g.dilation.w,
+          g.groups};
+}
+
+/// The key as text, for the file of choices.
+inline std::string problem_of(const DnnConv& c) {
+  std::string text = fmt::format("conv {}{} {}", name(c.dtype), uses_tf32(c) ? " tf32" : "",
+                                 c.pass == ConvPass::forward  ? "y"
+                                 : c.pass == ConvPass::grad_x ? "dx"
+                                                              : "dw");
+  for (const int64_t number : key_of(c)) text += fmt::format(" {}", number);
+  return text;
+}
+
+inline TensorDesc tensor(DType dtype, const Shape& s, bool nhwc) {
+  cudnnTensorDescriptor_t made = nullptr;
+  check(library().create_tensor(&made), "cudnnCreateTensorDescriptor");
+  TensorDesc result(made);
+  const auto n = static_cast<int>(s[0]), c = static_cast<int>(s[1]), h = static_cast<int>(s[2]),
+             w = static_cast<int>(s[3]);
+  const cudnnDataType_t type = type_of(dtype);
+  check(nhwc ? library().set_tensor(made, type, n, c, h, w, h * w * c, 1, w * c, c)
+             : library().set_tensor(made, type, n, c, h, w, c * h * w, h * w, w, 1),
+        "cudnnSetTensor4dDescriptorEx");
+  return result;
+}
+
+/// All of a recipe but the algorithm.
+inline Recipe describe(const DnnConv& c) {
+  const ConvGeometry& g = c.geometry;
+  const auto number = [](int64_t v) { return static_cast<int>(v); };
+  Recipe r;
+  r.x = tensor(c.dtype, g.x_shape(), c.nhwc);
+  r.y = tensor(c.dtype, g.y_shape(), c.nhwc);
+  r.bias = tensor(c.dtype, {1, g.o, 1, 1}, false);
+  r.weight_given = tensor(c.dtype, g.weight_shape(), false);
+  r.weight_used = tensor(c.dtype, g.weight_shape(), c.nhwc);
+  cudnnFilterDescriptor_t filter = nullptr;
+  check(library().create_filter(&filter), "cudnnCreateFilterDescriptor");
+  r.weight.reset(filter);
+  check(
+      library().set_filter(filter, type_of(c.dtype), c.nhwc ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW,
+                           number(g.o), number(g.c_per_group()), number(g.kh), number(g.kw)),
+      "cudnnSetFilter4dDescriptor");
+  cudnnConvolutionDescriptor_t conv = nullptr;
+  check(library().create_conv(&conv), "cudnnCreateConvolutionDescriptor");
+  r.conv.reset(conv);
+  check(library().set_conv(conv, number(g.padding.h), number(g.padding.w), number(g.stride.h),
+                           number(g.stride.w), number(g.dilation.h), number(g.dilation.w),
+                           CUDNN_CROSS_CORRELATION,
+                           c.dtype == DType::f64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT),
+        "cudnnSetConvolution2dDescriptor");
+  check(library().set_groups(conv, number(g.groups)), "cudnnSetConvolutionGroupCount");
+  check(library().set_math(conv, math_of(c)), "cudnnSetConvolutionMathType");
+  return r;
+}
+
+}  // namespace brim::cuda::dnn

@@ -1,0 +1,68 @@
+// Choosing what computes a problem by measuring, once: the choice stays in memory and in a file.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "core/cache_file.h"
+#include "core/context.h"
+
+namespace brim::cuda {
+
+/// Products and convolutions of fewer multiply-adds than this are also tried with brim's own
+/// kernels, and computed by them if they are faster than the library.
+inline constexpr double kMostForOwn = 1 << 26;
+
+/// Whether the stream's work goes into a graph. Then nothing may be measured, nor a library begun.
+bool is_captured(Stream stream);
+
+/// One way to compute a problem.
+struct Candidate {
+  std::string name;  ///< that finds it again in a later run
+  /// Queues it; false if it is refused after all.
+  std::function<bool()> queue;
+};
+
+/// The number of the fastest candidate, or of the one that an earlier run has found; -1 if all are
+/// refused. Waits for the stream. Where choices cannot be kept, nothing is measured, and the first
+/// that is not refused is taken: another choice in another run would change results in their last
+/// bits.
+int choose(ChoiceFile& choices, const std::string& problem, std::span<const Candidate> candidates,
+           Stream stream);
+
+/// The file of choices for a device; `library`: its name and version.
+ChoiceFile& choices_of(int device, const std::string& library);
+
+/// What is known of problems, the problem used last in front. Those used long ago are forgotten.
+template <class Key, class Recipe>
+class Recipes {
+ public:
+  /// nullptr: not known.
+  Recipe* find(const Key& key) {
+    const auto at = by_key_.find(key);
+    if (at == by_key_.end()) return nullptr;
+    all_.splice(all_.begin(), all_, at->second);
+    return &at->second->second;
+  }
+  Recipe& add(const Key& key, Recipe recipe) {
+    if (all_.size() == kMost) {
+      by_key_.erase(all_.back().first);
+      all_.pop_back();
+    }
+    all_.emplace_front(key, std::move(recipe));
+    by_key_[key] = all_.begin();
+    return all_.front().second;
+  }
+
+ private:
+  static constexpr size_t kMost = 4096;
+  using All = std::list<std::pair<Key, Recipe>>;
+  All all_;
+  std::map<Key, typename All::iterator> by_key_;
+};
+
+}  // namespace brim::cuda
