@@ -6,11 +6,13 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 
 namespace brim::cli {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr double kGiB = 1 << 30;
@@ -94,9 +96,24 @@ Json to_json(const diag::MonitorSummary& summary) {
   return json;
 }
 
+MonitorFile::MonitorFile(const std::string& folder) : folder_(folder) {
+  std::error_code error;
+  was_there_ = fs::exists(folder, error);
+}
+
+MonitorFile::~MonitorFile() {
+  if (was_there_ || !out_.is_open()) return;
+  out_.close();
+  std::error_code error;
+  const auto entries = std::distance(fs::directory_iterator(folder_, error), {});
+  if (entries > 1 || error) return;
+  fs::remove(fs::path(folder_) / kName, error);
+  fs::remove(folder_, error);
+}
+
 void MonitorFile::add(const diag::Reading& reading) {
   if (folder_.empty() || !error_.empty()) return;
-  const std::string path = (std::filesystem::path(folder_) / kName).string();
+  const std::string path = (fs::path(folder_) / kName).string();
   if (!out_.is_open()) out_.open(path, std::ios::app);
   Json json = {
       {"time",

@@ -17,16 +17,22 @@ nlohmann::ordered_json to_json(const diag::MonitorSummary& summary);
 
 /// FOLDER/monitor.jsonl: one JSON object a line for each reading, added to what is there. Begun
 /// with the first reading; when it cannot be written, it is given up and says so in `error()`.
+/// Where a run that failed leaves nothing else behind, it goes too.
 class MonitorFile {
  public:
   static constexpr const char* kName = "monitor.jsonl";
 
-  explicit MonitorFile(const std::string& folder) : folder_(folder) {}
+  /// Before the run makes the folder. Empty: readings are not kept.
+  explicit MonitorFile(const std::string& folder);
+  ~MonitorFile();
+  MonitorFile(const MonitorFile&) = delete;
+  MonitorFile& operator=(const MonitorFile&) = delete;
   void add(const diag::Reading& reading);
   const std::string& error() const { return error_; }
 
  private:
   std::string folder_, error_;
+  bool was_there_ = false;  // the folder
   std::ofstream out_;
 };
 

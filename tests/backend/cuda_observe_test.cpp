@@ -231,7 +231,7 @@ TEST_F(CudaObserve, SensorsAreThoseOfTheSamePciBusId) {
   const diag::GpuReading& r = s.mean.gpus[0].second;
   EXPECT_EQ(r.error, "");
   EXPECT_DOUBLE_EQ(*r.utilisation, 0.97);
-  EXPECT_DOUBLE_EQ(*r.sm_active, 0.835);  // between the two readings
+  EXPECT_DOUBLE_EQ(*r.sm_active, 0.8375);  // between the two readings
   EXPECT_DOUBLE_EQ(*r.tensor_active, 0.4125);
   EXPECT_EQ(*r.memory_used, int64_t{20} << 30);
   EXPECT_EQ(*r.memory_total, int64_t{80} << 30);

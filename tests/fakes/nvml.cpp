@@ -96,7 +96,7 @@ Return nvmlGpmMetricsGet(GpmMetricsGet* get) {
   for (unsigned i = 0; i < get->count; ++i) {
     GpmMetric& metric = get->metrics[i];
     metric.result = kSuccess;
-    metric.value = metric.id == kGpmSmUtil ? 83.5 : metric.id == kGpmAnyTensorUtil ? 41.25 : -1;
+    metric.value = metric.id == kGpmSmUtil ? 83.75 : metric.id == kGpmAnyTensorUtil ? 41.25 : -1;
   }
   return kSuccess;
 }
