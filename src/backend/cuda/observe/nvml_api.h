@@ -8,8 +8,8 @@ namespace brim::cuda::nvml {
 
 using Return = int;
 constexpr Return kSuccess = 0;
-using Handle = struct Device*;     // nvmlDevice_t
-using Sample = struct GpmSample*;  // nvmlGpmSample_t
+using Handle = struct NvmlDevice*;  // nvmlDevice_t
+using Sample = struct GpmSample*;   // nvmlGpmSample_t
 
 struct Utilization {  // nvmlUtilization_t; percent
   unsigned gpu, memory;
