@@ -56,6 +56,12 @@ head=$(printf ' "date": "%s",\n "commit": "%s",\n "quick": %d,\n "emulated": %d,
 if [ -z "${BRIM_CUDA_LIBRARIES:-}" ]; then
   packages=$("$python" -c 'import importlib.util as u; s = u.find_spec("nvidia"); print(":".join(s.submodule_search_locations) if s else "")' 2>/dev/null)
   [ -z "$packages" ] || export BRIM_CUDA_LIBRARIES=$packages
+  # Their headers, too, behind the toolkit's own: without cudnn.h the backend is built without cuDNN.
+  for folder in ${packages//:/ }; do
+    for include in "$folder"/cudnn/include "$folder"/cu13/include; do
+      [ ! -d "$include" ] || export CPLUS_INCLUDE_PATH=${CPLUS_INCLUDE_PATH:+$CPLUS_INCLUDE_PATH:}$include
+    done
+  done
 fi
 if [ -n "${BRIM_DEPS:-}" ]; then
   libraries=$(realpath "$BRIM_DEPS")/lib/$(uname -m)-linux-gnu
@@ -68,7 +74,8 @@ if [ $emulated -eq 1 ]; then
   options+=(-DBRIM_CUDA=OFF)
   targets+=(brim_cuda_emulated)
 else
-  options+=(-DBRIM_CUDA=ON "-DBRIM_CUDA_ARCHITECTURES=$architectures")
+  # Without Boost the emulation is left out.
+  options+=(-DBRIM_CUDA=ON "-DBRIM_CUDA_ARCHITECTURES=$architectures" -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON)
   targets+=(brim_cuda)
 fi
 step configure 60 cmake -S . -B "$build" "${options[@]}" || finish
@@ -100,6 +107,7 @@ contract_suite() {
     on_gpu "$1" 'contract suite' 120 "$contract" --gtest_brief=1
   fi
 }
+[ $emulated -eq 1 ] || step 'cuBLASLt and cuDNN are used' 60 "$brim" train tutorial-cnn --device cuda:0 --precision tf32 --steps 1 # refused without
 contract_suite 0
 # shellcheck disable=SC2016
 step 'loss curves' 60 bash -c 'out=$("$0" "--gtest_filter=CudaTraining.*"); code=$?; echo "$out"; grep "losses differ" <<<"$out"; exit $code' "$tests"
@@ -143,13 +151,19 @@ short=()
 [ $emulated -eq 0 ] || short=(--steps 2)
 [ -z "$data" ] || [ $quick -eq 1 ] || short+=(--data "$data")
 train cuda cuda:0 "${short[@]}"
-[ $emulated -eq 1 ] || train resident cuda:0 "${short[@]}" --data-on-device --steps-per-graph 100
 train cpu cpu "${short[@]}"
+# Long, for its account begins before the first graph is captured.
+[ $emulated -eq 1 ] ||
+  train resident cuda:0 "${short[@]}" --data-on-device --steps-per-graph 100 --epochs 1000 --steps $((quick ? 100000 : 400000))
 
-on_gpu 0 'GPU tests' $((emulated ? 1200 : 120)) "$tests" --gtest_brief=1 '--gtest_filter=Cuda*'
+on_gpu 0 'GPU tests' $((emulated ? 1200 : 120)) "$tests" --gtest_brief=1 '--gtest_filter=*Cuda*'
+if [ $emulated -eq 0 ] && [ $quick -eq 0 ]; then
+  on_gpu 0 'small products by libraries' 60 env BRIM_CUDA_SMALL=0 "$contract" --gtest_brief=1 '--gtest_filter=Contract.conv*:Contract.*matmul*:Contract.*linear*'
+  on_gpu 0 'small layers by libraries' 60 env BRIM_CUDA_SMALL=0 "$tests" --gtest_brief=1 '--gtest_filter=CudaProducts*:CudaLayout*'
+fi
 for ((i = 1; i < devices; ++i)); do
   contract_suite "$i"
-  on_gpu "$i" 'GPU tests' 120 "$tests" --gtest_brief=1 '--gtest_filter=Cuda*'
+  on_gpu "$i" 'GPU tests' 120 "$tests" --gtest_brief=1 '--gtest_filter=*Cuda*'
 done
 [ "$devices" -lt 2 ] || step 'GPU tests, all GPUs' 60 "$tests" --gtest_brief=1 '--gtest_filter=CudaRuntime.*'
 
@@ -163,7 +177,8 @@ elif [ -z "$sanitizer" ]; then
   note compute-sanitizer failed 0 'not found; it is part of the CUDA toolkit (cuda-sanitizer)'
 else
   for tool in memcheck racecheck; do
-    step "$tool" 100 "$sanitizer" --tool "$tool" --error-exitcode 9 "$contract" --gtest_brief=1 "--gtest_filter=$some"
+    step "$tool, fused kernels" 60 "$sanitizer" --tool "$tool" --error-exitcode 9 "$tests" --gtest_brief=1 '--gtest_filter=CudaFused*:*ConvPool*OnCuda*'
+    step "$tool" 60 "$sanitizer" --tool "$tool" --error-exitcode 9 "$contract" --gtest_brief=1 "--gtest_filter=$some"
   done
 fi
 if [ $emulated -eq 0 ] && [ $quick -eq 0 ]; then

@@ -227,8 +227,10 @@ std::function<int()> define(CLI::App& app) {
       ->check(CLI::IsMember({"eager", "compiled"}))
       ->capture_default_str();
   app.add_option("--device", options->device, "where: cpu, cuda:N or sim:N")->capture_default_str();
-  app.add_option("--precision", options->precision,
-                 "of products, as in `brim train`; the operands of single ops have its dtype")
+  app.add_option(
+         "--precision", options->precision,
+         "of products: fp32, fp16 or bf16, as `brim train` makes them; the operands of single "
+         "ops have its dtype")
       ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
       ->capture_default_str();
   app.add_option("--steps-per-graph", options->steps_per_graph,

@@ -171,9 +171,9 @@ std::string kept_hint(const Options& o) {
 /// Options whose values are not in a checkpoint, as they were given.
 std::string repeated_options(const CLI::App& app) {
   std::string text;
-  for (const char* name :
-       {"--data", "--device", "--epochs", "--workers", "--threads", "--compile", "--passes",
-        "--checkpoint-every", "--keep", "--memory-limit", "--augment-on", "--steps-per-graph"})
+  for (const char* name : {"--data", "--device", "--epochs", "--workers", "--threads", "--compile",
+                           "--passes", "--checkpoint-every", "--keep", "--memory-limit",
+                           "--augment-on", "--steps-per-graph", "--monitor"})
     if (const CLI::Option* option = app.get_option(name); option->count() > 0)
       text += fmt::format(" {} {}", name, shell_word(option->results().back()));
   if (app.get_option("--data-on-device")->count() > 0) text += " --data-on-device";

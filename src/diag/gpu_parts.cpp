@@ -142,11 +142,8 @@ GpuPart cublas(const GpuProbe& probe) {
 }
 
 GpuPart cudnn(const GpuProbe& probe) {
-  GpuPart part{
-      .name = "cuDNN",
-      .purpose =
-          "convolutions, pooling and normalisation. A package of its own, in neither driver "
-          "nor toolkit"};
+  GpuPart part{.name = "cuDNN",
+               .purpose = "convolutions. A package of its own, in neither driver nor toolkit"};
   const std::string install =
       "apt-get install cudnn9-cuda-13 (NVIDIA's repository), or pip install nvidia-cudnn-cu13";
   const OpenedLibrary library = look_for(probe, part, {"libcudnn.so.9", "libcudnn.so.8"}, install);

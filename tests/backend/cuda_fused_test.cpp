@@ -182,7 +182,7 @@ struct Perceptron {
   }
   std::vector<Tensor> operator()(const Tensor& input, const Tensor& target) const {
     const Tensor scale = full({}, 1.5, {.device = input.device()}).set_requires_grad(with_x_grad);
-    Tensor x = input * scale;
+    Tensor x = (input * scale).slice(1, 0, weights[0].shape()[1]);
     for (size_t k = 0; k < weights.size(); ++k) {
       x = linear(x, weights[k], biases[k]);
       if (k + 1 < weights.size()) x = relu(x);
@@ -207,6 +207,7 @@ struct HeadCase {
   Reduction reduction = Reduction::mean;
   double smoothing = 0;
   bool whole = true;  ///< all layers are in the head
+  int64_t more = 0;   ///< columns of the input that the first layer does not see
 };
 
 TEST_F(CudaFused, HeadsOfClassifiers) {
@@ -218,6 +219,7 @@ TEST_F(CudaFused, HeadsOfClassifiers) {
       {.rows = 9, .sizes = {31, 2, 4}, .logits = true, .smoothing = 0.1},
       {.rows = 40, .sizes = {6, 11}, .reduction = Reduction::sum},
       {.rows = 4, .sizes = {400, 120, 6}, .whole = false},
+      {.rows = 5, .sizes = {10, 6}, .more = 2},  // rows of x are aligned, their copies are not
   };
   for (const HeadCase& c : cases) {
     std::vector<std::vector<Tensor>> results;
@@ -229,7 +231,7 @@ TEST_F(CudaFused, HeadsOfClassifiers) {
       net.options = {.label_smoothing = c.smoothing, .reduction = c.reduction};
       Tensor target = floor(rand({c.rows}) * static_cast<double>(c.sizes.back())).to(i64);
       if (c.rows > 2) target.slice(0, 1, 2).fill_(-100);
-      const Tensor x = randn({c.rows, c.sizes[0]});
+      const Tensor x = randn({c.rows, c.sizes[0] + c.more});
       auto step =
           compile([&](const Tensor& a, const Tensor& b) { return net(a, b); }, {.passes = passes});
       (void)step(x.to(device), target.to(device));

@@ -7,7 +7,9 @@
 #if defined(__CUDACC__)
 #include <cuda_pipeline_primitives.h>
 #else
+#include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #endif
 
 namespace brim::cuda {
@@ -18,6 +20,8 @@ __device__ inline void copy_async(void* shared, const void* global) {
 #if defined(__CUDACC__)
   __pipeline_memcpy_async(shared, global, kBytes);
 #else
+  if ((reinterpret_cast<uintptr_t>(shared) | reinterpret_cast<uintptr_t>(global)) % kBytes != 0)
+    throw std::logic_error("[cuda emulation] copy_async between addresses that are not aligned");
   std::memcpy(shared, global, kBytes);
 #endif
 }

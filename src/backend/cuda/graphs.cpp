@@ -15,9 +15,11 @@
 namespace brim::cuda {
 namespace {
 
-constexpr int64_t kWarmUps = 2;     // first calls: libraries and scratch get their memory
-constexpr size_t kMostGraphs = 8;   // two slots, for whole launches and the rest of an epoch
-constexpr size_t kRemembered = 16;  // signatures
+constexpr int64_t kWarmUps = 2;  // first calls: libraries and scratch get their memory
+/// Training has two slots; `brim bench` takes turns with 16 batches.
+constexpr size_t kMostGraphs = 16;
+/// Signatures. If they were more than graphs, some would be captured in turns, for nothing.
+constexpr size_t kRemembered = kMostGraphs;
 
 uint64_t hash(Stream stream, int steps, const std::vector<uint64_t>& words) {
   uint64_t h = 0xcbf29ce484222325;  // FNV-1a

@@ -4,6 +4,7 @@
 #include <boost/context/fixedsize_stack.hpp>
 
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <stdexcept>
@@ -101,6 +102,7 @@ class Block {
  public:
   Block(Position first, const std::function<void()>& body, size_t shared_bytes)
       : body_(body), shared_(shared_bytes / sizeof(std::max_align_t) + 1) {
+    std::memset(shared_.data(), 0xff, shared_bytes);  // NaN: what was there before is no zero
     const dim3 n = first.threads;
     const int count = static_cast<int>(n.x * n.y * n.z);
     block_.expected = count;

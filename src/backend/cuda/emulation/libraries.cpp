@@ -29,7 +29,7 @@ OpenedLibrary open_library(const std::string& soname) {
 }
 
 int64_t small_work() {
-  const char* given = std::getenv("BRIM_EMULATED_SMALL");
+  const char* given = std::getenv("BRIM_CUDA_SMALL");
   return given ? std::atoll(given) : 0;  // so that small tests meet the libraries
 }
 

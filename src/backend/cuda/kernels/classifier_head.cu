@@ -48,7 +48,8 @@ __device__ inline float plus(float a, float b) { return a + b; }
 /// Starts copying `count` neighbouring numbers to shared memory.
 __device__ inline void load(const float* from, int count, float* to) {
   const int threads = static_cast<int>(blockDim.x), t = static_cast<int>(threadIdx.x);
-  const int packs = reinterpret_cast<uintptr_t>(from) % 16 == 0 ? count / 4 : 0;
+  const auto both = reinterpret_cast<uintptr_t>(from) | reinterpret_cast<uintptr_t>(to);
+  const int packs = both % 16 == 0 ? count / 4 : 0;
   for (int i = t; i < packs; i += threads) copy_async<16>(to + 4 * i, from + 4 * i);
   for (int i = 4 * packs + t; i < count; i += threads) copy_async<4>(to + i, from + i);
 }

@@ -83,8 +83,9 @@ void cross_entropy_grad(const Context& context, const Tensor& dy, const Tensor& 
 }
 
 template <class T>
-__global__ void softmax_cross_entropy_kernel(Rows<T> r, Losses<T> losses, const Compute<T>* divisor,
-                                             T* dx, Fault* fault, const char* op, int threads) {
+__global__ void __launch_bounds__(kMostTeamThreads)
+    softmax_cross_entropy_kernel(Rows<T> r, Losses<T> losses, const Compute<T>* divisor, T* dx,
+                                 Fault* fault, const char* op, int threads) {
   const Team team(threads);
   for (int64_t row = team.first_row; row < r.n; row += team.rows_at_once) {
     const Compute<T> loss = loss_and_grad(r, team, row, *divisor, dx, fault, op);
@@ -108,8 +109,8 @@ void softmax_cross_entropy(const Context& context, const Tensor& x, const Tensor
   using C = Compute<T>;
   const Rows<T> r(x, target, weight, options);
   Fault* const fault = fault_of(context.device().index);
-  constexpr int64_t kFewRows = 128, kFewClasses = 1024;
-  if (r.n <= kFewRows && r.classes <= kFewClasses) {
+  constexpr int64_t kFewRows = 128, kFewNumbers = 8192;
+  if (r.n <= kFewRows && r.n * r.classes <= kFewNumbers) {
     const auto warps =
         static_cast<unsigned>(std::clamp<int64_t>(r.n, 1, kLossThreads / kWarpThreads));
     const Grid grid{dim3(1), dim3(warps * kWarpThreads), warps * sizeof(double)};

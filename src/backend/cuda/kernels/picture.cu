@@ -25,14 +25,15 @@ struct Scale {
 template <int Width>
 __global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, const uint8_t* pictures,
                                const int64_t* labels, const PictureWindow* windows,
-                               const int64_t* position, float* x, int64_t* y, Fault* fault) {
+                               const int64_t* position, float* x, int64_t* y, Fault* fault,
+                               const char* op) {
   using Result = Pack<float, Width>;
   const int packs_of_row = size.columns / Width, packs = 3 * size.rows * packs_of_row;
   const int64_t begin = position[0] + offset;
   for (int64_t sample = blockIdx.y; sample < size.samples; sample += gridDim.y) {
     if (begin + sample < 0 || begin + sample >= size.windows) {
       note(fault, {.kind = FaultKind::index,
-                   .text = "picture_batch",
+                   .text = op,
                    .axis = 0,
                    .value = begin + sample,
                    .size = size.windows});
@@ -41,7 +42,7 @@ __global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, const ui
     const PictureWindow window = windows[begin + sample];
     if (window.picture < 0 || window.picture >= size.pictures) {
       note(fault, {.kind = FaultKind::index,
-                   .text = "picture_batch",
+                   .text = op,
                    .axis = 0,
                    .value = window.picture,
                    .size = size.pictures});
@@ -73,12 +74,13 @@ void run(const Context& context, const Sizes& size, const Scale& scale, int64_t 
          const Tensor& pictures, const Tensor& labels, const Tensor& windows,
          const Tensor& position, Tensor& x, Tensor& y) {
   constexpr int64_t kMostRows = 65535;
+  static constexpr const char* kOp = "picture_batch";  // the host's: the kernel hands it back to it
   Grid grid = grid_for(int64_t{3} * size.rows * (size.columns / Width));
   grid.blocks.y = static_cast<unsigned>(std::min(size.samples, kMostRows));
   launch(context, &picture_kernel<Width>, grid, size, scale, offset, data<const uint8_t>(pictures),
          data<const int64_t>(labels), data<const PictureWindow>(windows),
          data<const int64_t>(position), data<float>(x), data<int64_t>(y),
-         fault_of(context.device().index));
+         fault_of(context.device().index), kOp);
 }
 
 void picture_batch(const Context& context, const Tensor& pictures, const Tensor& labels,

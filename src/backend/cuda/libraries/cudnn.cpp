@@ -253,11 +253,23 @@ std::string dnn_problem() { return library().problem(); }
 
 #else
 
+#include <mutex>
+
+#include "backend/cuda/dynamic_library.h"
+
 namespace brim::cuda {
 
-bool dnn_conv(const Context&, const DnnConv&, const std::function<void()>&) { return false; }
+bool dnn_conv(const Context&, const DnnConv&, const std::function<void()>&) {
+  static std::once_flag warned;
+  std::call_once(warned, [] {
+    warn("brim's own, slower kernels compute convolutions, because " + dnn_problem());
+  });
+  return false;
+}
 
-std::string dnn_problem() { return "the backend was built without cuDNN's headers"; }
+std::string dnn_problem() {
+  return "the backend was built without cuDNN's headers (cudnn.h); build it where they are";
+}
 
 }  // namespace brim::cuda
 
