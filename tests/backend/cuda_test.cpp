@@ -136,6 +136,19 @@ TEST_F(CudaRuntime, StreamsAndEventsOrderWork) {
   synchronize(gpu);
 }
 
+TEST_F(CudaRuntime, WhatAKernelNotedIsForWhoWaitsForTheStream) {
+  const Device device = Device::cuda(0);
+  const Tensor wrong = Tensor::from<int64_t>({5}, {1}).to(device);
+  const Tensor taken = index_select(zeros({3, 2}, {.device = device}), 0, wrong);
+  Runtime& cuda = runtime(DeviceKind::cuda);
+  const Stream stream = Stream::current(device);
+  const auto event = cuda.record(stream);
+  EXPECT_NO_THROW(cuda.synchronize(event));
+  EXPECT_NO_THROW((void)cuda.query(event));
+  EXPECT_THROW(cuda.synchronize(stream), IndexError);
+  EXPECT_NO_THROW(cuda.synchronize(stream));
+}
+
 TEST_F(CudaRuntime, ManyStreamsAndEvents) {
   std::vector<Tensor> results;
   std::vector<Stream> streams;

@@ -268,11 +268,11 @@ class CudaRuntime final : public Runtime {
       (void)cudaGetLastError();
       return false;
     }
-    waited(result, event_of(event).device);
+    passed(result, event_of(event).device);
     return true;
   }
   void synchronize(const std::shared_ptr<void>& event) override {
-    waited(cudaEventSynchronize(event_of(event).event), event_of(event).device);
+    passed(cudaEventSynchronize(event_of(event).event), event_of(event).device);
   }
 
  private:
@@ -286,13 +286,16 @@ class CudaRuntime final : public Runtime {
     }();
     return result;
   }
-  /// What queued work met shows when it is waited for.
+  /// What queued work met shows when it is waited for. Who waits for an event, a worker of the
+  /// loader perhaps, is not told what kernels noted: that is for who waits for the stream.
+  static void passed(cudaError_t result, int device) {
+    if (result != cudaSuccess) [[unlikely]]
+      work_failed(result, device);
+    device_waited(device);
+  }
   static void waited(cudaError_t result, int device) {
-    if (result == cudaSuccess) [[likely]] {
-      device_waited(device);
-      return rethrow_fault(device);
-    }
-    work_failed(result, device);
+    passed(result, device);
+    rethrow_fault(device);
   }
 };
 

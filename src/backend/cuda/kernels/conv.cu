@@ -7,6 +7,7 @@
 
 #include <brim/core/tf32.h>
 
+#include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/gemm.cuh"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/geometry.h"
@@ -222,7 +223,9 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
             const std::function<void()>& own) {
   const bool planes = x.is_contiguous() && y.is_contiguous();
   const bool pixels = x.is_contiguous(MemoryFormat::nhwc) && y.is_contiguous(MemoryFormat::nhwc);
-  if (g.work() == 0 || !(planes || pixels) || (bias.defined() && !bias.is_contiguous()))
+  const bool aligned =
+      is_aligned(x.raw(), 16) && is_aligned(weight.raw(), 16) && is_aligned(y.raw(), 16);
+  if (g.work() == 0 || !(planes || pixels) || !aligned || (bias.defined() && !bias.is_contiguous()))
     return false;
   return dnn_conv(context,
                   {.pass = pass,

@@ -21,7 +21,7 @@ namespace brim::cuda {
 namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
-constexpr uint32_t kLeastVersion = 130000;  // CUDA 13's first
+constexpr uint32_t kLeastVersion = 130001;  // before it, disabling could deadlock
 
 constexpr std::array kKinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
@@ -168,7 +168,7 @@ std::string prepare() {
   if (!cupti.problem().empty()) return cupti.problem();
   uint32_t version = 0;
   if (cupti.version(&version) != CUPTI_SUCCESS || version < kLeastVersion)
-    return "libcupti.so.13 is older than CUDA 13";
+    return "libcupti.so.13 is older than that of CUDA 13.0 Update 1";
   ns_per_tick = 1000 / diag::ticks_per_us();
   if (const CUptiResult r = cupti.register_clock(now_ns); r != CUPTI_SUCCESS)
     return words_for(r, "cuptiActivityRegisterTimestampCallback");
