@@ -6,8 +6,8 @@
 
 namespace brim::cuda {
 
-constexpr int64_t kRun = 8192;  // elements of a tensor that a block takes
-constexpr int kRunThreads = 256;
+constexpr int64_t kListRun = 8192;  // elements of a tensor that a block takes
+constexpr int kListThreads = 256;
 constexpr int kListed = 64;  // tensors in a launch
 
 /// Some tensors, cut into runs, one block each.
@@ -22,7 +22,7 @@ struct List {
   bool add(T* values, int64_t n) {
     data[count] = values;
     numel[count] = n;
-    end[count] = runs() + (n + kRun - 1) / kRun;
+    end[count] = runs() + (n + kListRun - 1) / kListRun;
     ++count;
     return count == kListed;
   }
@@ -32,8 +32,8 @@ struct List {
   __device__ void run(int64_t block, const F& f) const {
     int i = 0;
     while (end[i] <= block) ++i;
-    const int64_t first = (block - (i > 0 ? end[i - 1] : 0)) * kRun, left = numel[i] - first;
-    f(data[i] + first, left < kRun ? left : kRun);
+    const int64_t first = (block - (i > 0 ? end[i - 1] : 0)) * kListRun, left = numel[i] - first;
+    f(data[i] + first, left < kListRun ? left : kListRun);
   }
 };
 
@@ -54,7 +54,7 @@ void in_lists(const Tensors& tensors, const Body& body) {
 
 template <class T>
 Grid grid_of(const List<T>& list) {
-  return {dim3(static_cast<unsigned>(list.runs())), dim3(kRunThreads), 1024};
+  return {dim3(static_cast<unsigned>(list.runs())), dim3(kListThreads), 1024};
 }
 
 /// x = f(x) for all elements of the list, unless that changes nothing; each thread makes its f.

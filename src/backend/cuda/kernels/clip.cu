@@ -62,7 +62,7 @@ struct NormOfParts {
 template <class T>
 void list_norm(const Context& context, std::span<const Tensor> tensors, Tensor& norm, double p) {
   int64_t runs = 0;
-  for (const Tensor& t : tensors) runs += (t.numel() + kRun - 1) / kRun;
+  for (const Tensor& t : tensors) runs += (t.numel() + kListRun - 1) / kListRun;
   const Workspace room = context.workspace(static_cast<size_t>(runs + 1) * sizeof(double));
   double* const parts = room.as<double>();
   in_lists<const T>(tensors, [&](const List<const T>& list, int64_t before) {
