@@ -1,9 +1,11 @@
 // The account of one thread or device: its meter's ticks, scaled by the steady clock over the same
 // time.
 #include <brim/diag/account.h>
+#include <brim/diag/detail.h>
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <numeric>
@@ -17,6 +19,13 @@
 namespace brim::diag {
 
 thread_local constinit Meter* active_meter = nullptr;
+
+namespace {
+std::atomic<int> node_details{0};
+}  // namespace
+
+NodeDetail::NodeDetail() { ++node_details; }
+NodeDetail::~NodeDetail() { --node_details; }
 
 double ticks_per_us() {
   static const double rate = [] {
@@ -89,7 +98,14 @@ struct Accountant::State final : SpanListener {
   std::unique_ptr<HostTimeline> timeline;  // kept for devices only
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   uint64_t begin_ticks = ticks();
+  const Detail detail = tracing() || node_details.load() > 0 ? Detail::nodes : Detail::graphs;
 
+  void stop() {
+    // As many as began: a device that is lost does not begin.
+    for (size_t i = 0; i < before.size(); ++i) DeviceMeter::of(devices[i]).stop(detail);
+    active_meter = outer;
+    set_active_timeline(outer_timeline);
+  }
   void opened(const char* name, Cause cause, uint64_t at) override {
     if (const RangeSink* ranges = range_sink.load(std::memory_order_relaxed))
       ranges->push(name, cause);
@@ -134,15 +150,17 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_un
   if (!s.devices.empty()) s.timeline = std::make_unique<HostTimeline>(s.begin_ticks);
   if (!s.devices.empty() || tracing() || range_sink.load()) s.meter.listener = &s;
   active_meter = &s.meter;
-  active_timeline = s.timeline.get();
-  for (const Device device : s.devices) s.before.push_back(DeviceMeter::of(device).start());
+  set_active_timeline(s.timeline.get());
+  try {
+    for (const Device device : s.devices)
+      s.before.push_back(DeviceMeter::of(device).start(s.detail));
+  } catch (...) {
+    s.stop();
+    throw;
+  }
 }
 
-Accountant::~Accountant() {
-  for (const Device device : state_->devices) DeviceMeter::of(device).stop();
-  active_meter = state_->outer;
-  active_timeline = state_->outer_timeline;
-}
+Accountant::~Accountant() { state_->stop(); }
 
 Account Accountant::read() const { return state_->finish(state_->meter.self); }
 

@@ -43,33 +43,50 @@ RecordSource* DeviceMeter::source() const {
   return sources[static_cast<size_t>(device().kind)].load(std::memory_order_acquire);
 }
 
-Shares DeviceMeter::start() {
+Shares DeviceMeter::start(Detail wanted) {
   {
     const std::lock_guard users(users_mutex_);
-    if (users_++ == 0) {
-      if (RecordSource* from = source()) from->start(device().index);
+    RecordSource* const from = source();
+    const bool more = wanted > detail();
+    if (users_ == 0) {
+      if (from) from->start(device().index, wanted);
       const std::lock_guard lock(mutex_);
       std::fill(std::begin(running_), std::end(running_), 0);
       charged_until_ = ticks();
       compute_before_ = shares_[place(Cause::compute)];
       idle_since_.store(charged_until_);
       measuring_.store(true, std::memory_order_release);
+    } else if (from && more) {
+      from->change(device().index, wanted);
     }
+    ++users_;
+    users_of_nodes_ += wanted == Detail::nodes ? 1 : 0;
   }
   return read();
 }
 
-void DeviceMeter::stop() {
+void DeviceMeter::stop(Detail wanted) {
   const std::lock_guard users(users_mutex_);
   collect();
-  if (--users_ > 0) return;
+  RecordSource* const from = source();
+  const Detail before = detail();
+  users_of_nodes_ -= wanted == Detail::nodes ? 1 : 0;
+  if (--users_ > 0) {
+    if (from && detail() != before) from->change(device().index, detail());
+    return;
+  }
   measuring_.store(false, std::memory_order_release);
-  if (RecordSource* from = source()) from->stop(device().index);
+  if (from) from->stop(device().index);
 }
 
 void DeviceMeter::collect() const {
   if (!measuring_.load(std::memory_order_acquire)) return;
   if (RecordSource* from = source()) from->collect(device().index);
+}
+
+void DeviceMeter::advance() const {
+  if (!measuring_.load(std::memory_order_acquire)) return;
+  if (RecordSource* from = source()) from->advance(device().index);
 }
 
 Reason DeviceMeter::queue_now() const {

@@ -14,6 +14,7 @@
 #include <mutex>
 
 #include <brim/core/device.h>
+#include <brim/diag/detail.h>
 
 #include "diag/host_timeline.h"
 
@@ -31,10 +32,14 @@ class RecordSource {
  public:
   virtual ~RecordSource() = default;
   /// Records what the device does from now on. It is idle.
-  virtual void start(int device) = 0;
+  virtual void start(int device, Detail detail) = 0;
+  /// Records it in another detail from now on. It is idle.
+  virtual void change(int device, Detail detail) = 0;
   virtual void stop(int device) = 0;
   /// Tells the device's meter all that was recorded. The device is idle.
   virtual void collect(int device) = 0;
+  /// Tells it what is certain by now. The device may work, and any thread may ask.
+  virtual void advance(int device) = 0;
 };
 
 /// From now on `source` sees what devices of `kind` do. It lives as long as the process.
@@ -47,10 +52,11 @@ class DeviceMeter {
   /// The meter of `device`, measuring or not. Lives as long as the process.
   static DeviceMeter& of(Device device);
 
-  /// Measures until as many stop()s as start()s were called. The device is idle at the first one.
+  /// Measures until as many stop()s as start()s were called, with the same details; nodes, while
+  /// anyone wants them. The device is idle at the first one.
   /// Returns what read() says now: the difference to later ones is what was measured since.
-  Shares start();
-  void stop();
+  Shares start(Detail detail = Detail::graphs);
+  void stop(Detail detail = Detail::graphs);
 
   /// Called by the host when it queues work.
   Reason queue_now() const;
@@ -69,6 +75,8 @@ class DeviceMeter {
   void throttled(double share);
   /// Has the source tell what it knows; read() and stop() do that first.
   void collect() const;
+  /// Has the source tell what is certain by now, for those who must not wait for the device.
+  void advance() const;
 
   /// Ticks by cause since the process began to measure. What is not known is `other`.
   Shares read() const;
@@ -77,13 +85,14 @@ class DeviceMeter {
   static int place_of(Cause cause);
   void charge_until(uint64_t now);
   Device device() const;
+  Detail detail() const { return users_of_nodes_ > 0 ? Detail::nodes : Detail::graphs; }
   RecordSource* source() const;
 
   std::atomic<bool> measuring_{false};
   std::atomic<uint64_t> idle_since_{0};  // 0: busy
   std::mutex users_mutex_;               // while the measuring begins and ends
   mutable std::mutex mutex_;
-  int users_ = 0;
+  int users_ = 0, users_of_nodes_ = 0;
   Shares shares_{};
   int running_[3] = {};  // compute, communication, copy
   uint64_t charged_until_ = 0;

@@ -1,30 +1,74 @@
 #include "diag/host_timeline.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <mutex>
+#include <utility>
+#include <vector>
 
 namespace brim::diag {
+namespace {
+
+struct Known {
+  int thread;
+  const HostTimeline* timeline;
+};
+
+/// The timelines of all threads, the newest last. Held while one is read, so that it cannot end.
+struct Timelines {
+  std::mutex mutex;
+  std::vector<Known> all;
+};
+
+/// Never destroyed: devices' threads may ask until the end.
+Timelines& timelines() {
+  static auto* const all = new Timelines;
+  return *all;
+}
+
+}  // namespace
 
 thread_local constinit HostTimeline* active_timeline = nullptr;
+
+HostTimeline* set_active_timeline(HostTimeline* timeline) {
+  static thread_local const int thread = gettid();
+  Timelines& t = timelines();
+  const std::lock_guard lock(t.mutex);
+  std::erase_if(t.all, [](const Known& known) { return known.thread == thread; });
+  if (timeline) t.all.push_back({thread, timeline});
+  return std::exchange(active_timeline, timeline);
+}
+
+Shares reasons_of_thread(int thread, uint64_t from, uint64_t to) {
+  Timelines& t = timelines();
+  const std::lock_guard lock(t.mutex);
+  const auto found = std::find_if(t.all.rbegin(), t.all.rend(), [&](const Known& known) {
+    return thread == 0 || known.thread == thread;
+  });
+  return found == t.all.rend() ? Shares{} : found->timeline->reasons(from, to);
+}
 
 Shares HostTimeline::reasons(uint64_t from, uint64_t to) const {
   Shares shares{};
   if (to <= from) return shares;
-  const size_t oldest = count_ > kPieces ? count_ - kPieces : 0;
-  size_t first = oldest, last = count_;  // the piece that `from` lies in, or the oldest one
+  const size_t count = count_.load(std::memory_order_acquire);
+  const size_t oldest = count > kPieces - kSpared ? count - (kPieces - kSpared) : 0;
+  size_t first = oldest, last = count;  // the piece that `from` lies in, or the oldest one
   while (last - first > 1) {
     const size_t middle = first + (last - first) / 2;
-    (pieces_[middle % kPieces].begin > from ? last : first) = middle;
+    (piece(middle).begin > from ? last : first) = middle;
   }
   Cause lately = Cause::launch;
   uint64_t at = from;
-  for (size_t i = first; i < count_ && at < to; ++i) {
-    const Piece& piece = pieces_[i % kPieces];
-    const uint64_t end = std::min(to, i + 1 < count_ ? pieces_[(i + 1) % kPieces].begin : to);
-    const uint64_t begin = std::max(at, piece.begin);
-    if (begin > at) shares[static_cast<size_t>(Cause::other)] += begin - at;  // forgotten
-    at = std::max(at, begin);
+  for (size_t i = first; i < count && at < to; ++i) {
+    const Piece p = piece(i);
+    const uint64_t end = std::min(to, i + 1 < count ? piece(i + 1).begin : to);
+    const uint64_t begin = std::clamp(p.begin, at, to);
+    shares[static_cast<size_t>(Cause::other)] += begin - at;  // forgotten
+    at = begin;
     if (end <= at) continue;
-    if (is_reason(piece.cause)) lately = piece.cause;
+    if (is_reason(p.cause)) lately = p.cause;
     shares[static_cast<size_t>(lately)] += end - at;
     at = end;
   }

@@ -1,7 +1,10 @@
-// What one thread of the host did lately, so that an idle device can tell what it waited for.
+// What one thread of the host did lately, so that an idle device can tell what it waited for. One
+// thread writes; others read meanwhile, as records of devices come late and in threads of their
+// own.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -20,36 +23,55 @@ class HostTimeline {
   void add(Cause cause, uint64_t at) {
     latest_ = at;
     if (!is_reason(cause)) cause = Cause::launch;
-    if (count_ > 0 && pieces_[(count_ - 1) % kPieces].cause == cause) return;
-    pieces_[count_ % kPieces] = {at, cause};
-    ++count_;
+    const size_t n = count_.load(std::memory_order_relaxed);
+    if (n > 0 && piece(n - 1).cause == cause) return;
+    pieces_[n % kPieces].store(at << kCauseBits | static_cast<uint64_t>(cause),
+                               std::memory_order_relaxed);
+    count_.store(n + 1, std::memory_order_release);
   }
 
-  /// When a span was opened or closed last. While an op is queued: when the op began.
+  /// When a span was opened or closed last. While an op is queued: when the op began. For the
+  /// thread that writes.
   uint64_t latest() const { return latest_; }
 
   /// Why a device had nothing to do from `from` until `to`, when this thread queued something.
   /// Time in spans of input, host reads, the allocator and checkpoints is theirs. Time between them
   /// is `launch`, but where one of them lies before it in the same gap: then the device ran dry
-  /// because of that one, and the time counts as its.
+  /// because of that one, and the time counts as its. For any thread.
   Shares reasons(uint64_t from, uint64_t to) const;
 
  private:
-  static constexpr size_t kPieces = 1 << 16;  // older ones are forgotten: some 10,000 steps
+  static constexpr size_t kPieces = 1 << 17;  // older ones are forgotten: some 20,000 steps
+  static constexpr size_t kSpared = 1 << 10;  // the oldest: the writer may be at them
+  static constexpr int kCauseBits = 4;        // ticks need no more than 60: twelve years
+  static_assert(kCauseCount <= 1 << kCauseBits);
+
   static constexpr bool is_reason(Cause cause) {
     return cause == Cause::input || cause == Cause::host_read || cause == Cause::allocator ||
            cause == Cause::checkpoint;
   }
   struct Piece {
-    uint64_t begin = 0;
-    Cause cause = Cause::other;
+    uint64_t begin;
+    Cause cause;
   };
-  std::array<Piece, kPieces> pieces_{};
-  size_t count_ = 0;
+  Piece piece(size_t i) const {
+    const uint64_t word = pieces_[i % kPieces].load(std::memory_order_relaxed);
+    return {word >> kCauseBits, static_cast<Cause>(word & ((1 << kCauseBits) - 1))};
+  }
+  std::array<std::atomic<uint64_t>, kPieces> pieces_{};
+  std::atomic<size_t> count_{0};
   uint64_t latest_ = 0;
 };
 
-/// The timeline of this thread, or null when no device is measured.
+/// The timeline of this thread, or null when it measures no device.
 extern thread_local constinit HostTimeline* active_timeline [[gnu::tls_model("initial-exec")]];
+
+/// From now on `timeline`, or none, tells what this thread does, also to other threads. Returns the
+/// one before. Must be called before a timeline that was given ends.
+HostTimeline* set_active_timeline(HostTimeline* timeline);
+
+/// HostTimeline::reasons of a thread (gettid), of whichever measured last for 0; nothing if it has
+/// no timeline.
+Shares reasons_of_thread(int thread, uint64_t from, uint64_t to);
 
 }  // namespace brim::diag

@@ -144,7 +144,10 @@ struct Monitor::State {
     r.host = host.read();
     for (const Device device : devices) {
       GpuReading gpu = gpu_sensor(device.kind)->read(device.index);
-      if (DeviceMeter* meter = DeviceMeter::active(device)) meter->throttled(gpu.slowdown());
+      if (DeviceMeter* meter = DeviceMeter::active(device)) {
+        meter->advance();
+        meter->throttled(gpu.slowdown());
+      }
       r.gpus.emplace_back(device, std::move(gpu));
     }
     {

@@ -1,13 +1,24 @@
 #include "diag/record_replay.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "diag/host_timeline.h"
 #include "diag/trace_sink.h"
 
 namespace brim::diag {
+namespace {
+
+/// More than a device's queues can be behind the host, so that later ones tell of work that was
+/// told, whatever its correlation's other records.
+constexpr uint32_t kKeptNotes = 1 << 14;
+
+}  // namespace
+
+void RecordReplay::note(uint64_t correlation, const QueueNote& note) {
+  const auto number = static_cast<uint32_t>(correlation);
+  if (notes_.empty() || static_cast<int32_t>(number - newest_note_) > 0) newest_note_ = number;
+  notes_[correlation] = note;
+}
 
 void RecordReplay::restart(uint64_t now) {
   records_.clear();
@@ -25,7 +36,7 @@ void RecordReplay::end_until(uint64_t until) {
   }
 }
 
-void RecordReplay::begin(const WorkRecord& record, int this_thread) {
+void RecordReplay::begin(const WorkRecord& record) {
   DeviceMeter& meter = DeviceMeter::of(device_);
   const uint64_t at = std::max(record.begin, from_);
   Reason reason;
@@ -37,9 +48,9 @@ void RecordReplay::begin(const WorkRecord& record, int this_thread) {
     reason.queued = at;
   }
   const uint64_t idle = meter.idle_since();
-  const bool known = found == notes_.end() || found->second.thread == this_thread;
-  if (idle && idle < reason.queued && known && active_timeline)
-    reason.host = active_timeline->reasons(idle, reason.queued);
+  if (idle && idle < reason.queued)
+    reason.host =
+        reasons_of_thread(found == notes_.end() ? 0 : found->second.thread, idle, reason.queued);
   meter.begin_at(at, record.cause, reason);
   running_.push_back({std::max(record.end, at), record.cause});
   std::push_heap(running_.begin(), running_.end(),
@@ -49,7 +60,6 @@ void RecordReplay::begin(const WorkRecord& record, int this_thread) {
 }
 
 void RecordReplay::replay(uint64_t until) {
-  static thread_local const int this_thread = gettid();
   const auto due = std::partition(records_.begin(), records_.end(),
                                   [&](const WorkRecord& r) { return r.begin < until; });
   std::sort(records_.begin(), due,
@@ -57,11 +67,14 @@ void RecordReplay::replay(uint64_t until) {
   for (auto record = records_.begin(); record != due; ++record) {
     if (record->end <= from_) continue;  // done before the measuring began
     end_until(record->begin);
-    begin(*record, this_thread);
+    begin(*record);
   }
   end_until(until);
   records_.erase(records_.begin(), due);
-  std::erase_if(notes_, [&](const auto& n) { return n.second.at < until; });
+  if (notes_.size() > 2 * size_t{kKeptNotes})
+    std::erase_if(notes_, [&](const auto& n) {
+      return newest_note_ - static_cast<uint32_t>(n.first) > kKeptNotes && n.second.at < until;
+    });
 }
 
 }  // namespace brim::diag

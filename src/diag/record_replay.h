@@ -5,7 +5,7 @@
 // and by which thread, so that the time before, when nothing ran, is charged to what that thread
 // did. Notes may come before their records or after them. What is told once is final: a record that
 // arrives when the meter is further on counts from there only, so replay() must not go beyond a
-// time when the device had done all it was asked to and its records are here.
+// time of which all records are here.
 #pragma once
 
 #include <cstdint>
@@ -40,12 +40,13 @@ class RecordReplay {
   explicit RecordReplay(Device device) : device_(device) {}
 
   void add(const WorkRecord& record) { records_.push_back(record); }
-  void note(uint64_t correlation, const QueueNote& note) { notes_[correlation] = note; }
+  void note(uint64_t correlation, const QueueNote& note);
   /// Records that were not told yet.
   size_t size() const { return records_.size(); }
 
-  /// Tells what began before `until`. Only the calling thread's doings are known. Work without a
-  /// note counts as queued by this thread when it began.
+  /// Tells what began before `until`. Of the threads that queued it, the doings of those that
+  /// measure are known. Work without a note counts as queued when it began, by the thread that
+  /// began to measure last.
   void replay(uint64_t until);
   /// Forgets everything; the meter begins at `now`, and what began earlier begins then.
   void restart(uint64_t now);
@@ -56,12 +57,13 @@ class RecordReplay {
     Cause cause;
   };
   void end_until(uint64_t until);
-  void begin(const WorkRecord& record, int this_thread);
+  void begin(const WorkRecord& record);
 
   Device device_;
   std::vector<WorkRecord> records_;
-  std::unordered_map<uint64_t, QueueNote> notes_;
-  std::vector<Running> running_;  // a heap, the earliest end first
+  std::unordered_map<uint64_t, QueueNote> notes_;  // by correlation
+  uint32_t newest_note_ = 0;                       // its correlation; they grow, and wrap
+  std::vector<Running> running_;                   // a heap, the earliest end first
   uint64_t from_ = 0;
 };
 

@@ -47,12 +47,12 @@ TEST(HostTimeline, GapsAreSplitByWhatTheHostDid) {
 
 TEST(HostTimeline, WhatWasForgottenIsOther) {
   HostTimeline t(0);
-  for (uint64_t i = 1; i <= 100'000; ++i) t.add(i % 2 ? Cause::input : Cause::host_read, i * 10);
-  const Shares s = t.reasons(0, 1'000'000);
+  for (uint64_t i = 1; i <= 200'000; ++i) t.add(i % 2 ? Cause::input : Cause::host_read, i * 10);
+  const Shares s = t.reasons(0, 2'000'000);
   EXPECT_GT(share(s, Cause::other), 0u);
   EXPECT_GT(share(s, Cause::input), 0u);
   EXPECT_EQ(share(s, Cause::other) + share(s, Cause::input) + share(s, Cause::host_read),
-            1'000'000u);
+            2'000'000u);
 }
 
 TEST(HostTimeline, SpansThatAreNoReasonTakeNoRoom) {
@@ -163,7 +163,7 @@ TEST_F(DeviceAccount, WhatTheHostDidExplainsOneGapOnly) {
   DeviceMeter& meter = DeviceMeter::of(Device::sim(63));
   const uint64_t start = ticks();
   HostTimeline timeline(start);
-  HostTimeline* const outer = std::exchange(active_timeline, &timeline);
+  HostTimeline* const outer = set_active_timeline(&timeline);
   const Shares before = meter.start();
   timeline.add(Cause::input, ticks());
   sleep_ms(20);
@@ -179,7 +179,7 @@ TEST_F(DeviceAccount, WhatTheHostDidExplainsOneGapOnly) {
   meter.end(Cause::compute);
   const Shares after = meter.read();
   meter.stop();
-  active_timeline = outer;
+  set_active_timeline(outer);
   const auto spent = [&](Cause c) { return share(after, c) - share(before, c); };
   EXPECT_GE(static_cast<double>(spent(Cause::input)), 0.019 * 1e6 * ticks_per_us());
   EXPECT_LE(spent(Cause::input), first.queued - start);

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,7 @@ namespace {
 class Replay : public ::testing::Test {
  protected:
   void SetUp() override {
-    outer_ = std::exchange(active_timeline, &timeline);
+    outer_ = set_active_timeline(&timeline);
     before_ = meter.start();
     begin = meter.idle_since();
     start = begin + 1'000'000'000'000;
@@ -33,7 +34,7 @@ class Replay : public ::testing::Test {
   }
   void TearDown() override {
     meter.stop();
-    active_timeline = outer_;
+    set_active_timeline(outer_);
   }
   void work(Cause cause, uint64_t from, uint64_t to, uint64_t correlation = 0) {
     replay.add({.cause = cause,
@@ -171,6 +172,29 @@ TEST_F(Replay, LoweredClocksTakeTheirShare) {
   meter.throttled(1);  // nothing was computed since
   EXPECT_EQ(charged(Cause::throttle), 250u);
   EXPECT_EQ(charged(Cause::compute), 850u);
+}
+
+TEST_F(Replay, WhatThreadsDidIsKnownToOthers) {
+  timeline.add(Cause::input, start + 10);
+  work(Cause::compute, 0, 100);
+  work(Cause::compute, 300, 400, 2);
+  queued(2, 300);
+  work(Cause::compute, 500, 600);  // without a note
+  std::thread([&] { replay.replay(start + 5000); }).join();
+  EXPECT_EQ(charged(Cause::input), 300u);
+}
+
+TEST_F(Replay, NotesAreKeptWhileQueuesMayBeBehind) {
+  timeline.add(Cause::input, start + 10);
+  work(Cause::compute, 0, 100);
+  queued(3, 50);  // behind what runs
+  for (int i = 0; i < 3; ++i) replay.replay(start + 200);
+  const uint64_t launch = charged(Cause::launch);
+  work(Cause::compute, 300, 400, 3);
+  replay.replay(start + 1000);
+  EXPECT_EQ(charged(Cause::input), 0u);
+  EXPECT_EQ(charged(Cause::launch) - launch, 200u);
+  EXPECT_EQ(charged(Cause::compute), 200u);
 }
 
 TEST_F(Replay, TracesHaveNamesAndStreams) {

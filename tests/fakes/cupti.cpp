@@ -1,6 +1,7 @@
 // A CUPTI over the emulation of CUDA, for tests: records what the emulation does and delivers it
 // when flushed, the last record first. Built as libcupti.so.13. BRIM_FAKE_CUPTI: "refuse" (another
-// tool has it), "old" (of CUDA 12), "dropped" (some records found no room).
+// tool has it), "old" (of CUDA 12), "dropped" (some records found no room), "small" (buffers are
+// full after a few records, which a thread of its own then delivers in their order).
 #include <cupti.h>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -11,13 +12,15 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
 namespace {
 
-using Record = std::variant<CUpti_ActivityKernel10, CUpti_ActivityMemcpy6,
-                            CUpti_ActivityMemcpyPtoP4, CUpti_ActivityMemset4, CUpti_ActivityAPI>;
+using Record =
+    std::variant<CUpti_ActivityKernel10, CUpti_ActivityMemcpy6, CUpti_ActivityMemcpyPtoP4,
+                 CUpti_ActivityMemset4, CUpti_ActivityGraphTrace2, CUpti_ActivityAPI>;
 
 struct State {
   std::mutex mutex;
@@ -25,7 +28,8 @@ struct State {
   std::set<unsigned> calls;
   std::vector<Record> records;
   uint32_t correlation = 0;
-  uint64_t begin = 0;
+  uint64_t begin = 0, graph_begin = 0;
+  bool in_graph = false;
   size_t dropped = 0;
   CUpti_TimestampCallbackFunc clock = nullptr;
   CUpti_BuffersCallbackRequestFunc requested = nullptr;
@@ -57,7 +61,15 @@ R filled(CUpti_ActivityKind kind, int device) {
 
 void add_work(const std::string& kind, int device) {
   State& s = state();
-  if (kind == "kernel") {
+  if (kind == "graph") {
+    if (!s.kinds.contains(CUPTI_ACTIVITY_KIND_GRAPH_TRACE)) return;
+    s.begin = s.graph_begin;
+    auto r = filled<CUpti_ActivityGraphTrace2>(CUPTI_ACTIVITY_KIND_GRAPH_TRACE, device);
+    r.endDeviceId = r.deviceId;
+    s.records.emplace_back(r);
+  } else if (s.in_graph && s.kinds.contains(CUPTI_ACTIVITY_KIND_GRAPH_TRACE)) {
+    return;  // one record tells of the graph
+  } else if (kind == "kernel") {
     auto r = filled<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, device);
     r.name = "_ZN4brim4cuda12_GLOBAL__N_112unary_kernelIfNS_7formula4ReluEEEvPKT_PS4_l";
     s.records.emplace_back(r);
@@ -74,11 +86,29 @@ void add_work(const std::string& kind, int device) {
   }
 }
 
-/// Told by the emulation (see its EmulationWatcher).
-void watch(const char* kind, int device, int phase) {
+/// Hands records over, in as many buffers as they need.
+void deliver(const std::vector<Record>& records) {
   State& s = state();
-  const std::lock_guard lock(s.mutex);
-  if (s.kinds.empty() || !s.clock) return;
+  for (size_t i = 0; i < records.size();) {
+    uint8_t* buffer = nullptr;
+    size_t size = 0, most = 0, valid = 0;
+    s.requested(&buffer, &size, &most);
+    for (; i < records.size(); ++i) {
+      const auto copy = [&](const auto& r) {
+        if (valid + sizeof r > size) return false;
+        std::memcpy(buffer + valid, static_cast<const void*>(&r), sizeof r);
+        valid += sizeof r;
+        return true;
+      };
+      if (!std::visit(copy, records[i])) break;
+    }
+    s.completed(nullptr, 0, buffer, size, valid);
+  }
+}
+
+void note(const char* kind, int device, int phase) {
+  State& s = state();
+  if (phase == 2 && std::string(kind) == "graph") s.in_graph = false;
   if (phase == 0) {
     ++s.correlation;
     CUpti_ActivityAPI r{};
@@ -90,11 +120,29 @@ void watch(const char* kind, int device, int phase) {
     if (!s.calls.empty()) s.records.emplace_back(r);
   } else if (phase == 1) {
     s.begin = s.clock();
+    if (std::string(kind) == "graph") {
+      s.in_graph = true;
+      s.graph_begin = s.begin;
+    }
   } else if (mode("dropped") && ++s.dropped % 2) {
     return;
   } else {
     add_work(kind, device);
   }
+}
+
+/// Told by the emulation (see its EmulationWatcher).
+void watch(const char* kind, int device, int phase) {
+  constexpr size_t kSmall = 8;
+  State& s = state();
+  std::vector<Record> full;
+  {
+    const std::lock_guard lock(s.mutex);
+    if (s.kinds.empty() || !s.clock) return;
+    note(kind, device, phase);
+    if (mode("small") && s.records.size() >= kSmall) full.swap(s.records);
+  }
+  if (!full.empty()) std::thread([&] { deliver(full); }).join();
 }
 
 /// CUPTI is only asked where a driver is loaded; the one beside this file will do.
@@ -114,6 +162,8 @@ size_t size_of(const CUpti_Activity& record) {
       return sizeof(CUpti_ActivityMemcpyPtoP4);
     case CUPTI_ACTIVITY_KIND_MEMSET:
       return sizeof(CUpti_ActivityMemset4);
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+      return sizeof(CUpti_ActivityGraphTrace2);
     case CUPTI_ACTIVITY_KIND_RUNTIME:
       return sizeof(CUpti_ActivityAPI);
     default:
@@ -192,22 +242,24 @@ CUptiResult cuptiActivityFlushAll(uint32_t) {
     records.swap(s.records);
   }
   std::reverse(records.begin(), records.end());
-  for (size_t i = 0; i < records.size();) {
-    uint8_t* buffer = nullptr;
-    size_t size = 0, most = 0, valid = 0;
-    s.requested(&buffer, &size, &most);
-    for (; i < records.size(); ++i) {
-      const auto copy = [&](const auto& r) {
-        if (valid + sizeof r > size) return false;
-        std::memcpy(buffer + valid, static_cast<const void*>(&r), sizeof r);
-        valid += sizeof r;
-        return true;
-      };
-      if (!std::visit(copy, records[i])) break;
-    }
-    s.completed(nullptr, 0, buffer, size, valid);
-  }
+  deliver(records);
   return CUPTI_SUCCESS;
+}
+
+/// For tests: what is recorded at this moment.
+const char* brim_fake_cupti_kinds();
+const char* brim_fake_cupti_kinds() {
+  static std::string words;
+  const std::lock_guard lock(state().mutex);
+  words.clear();
+  for (const int kind : state().kinds)
+    words += kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL ? "kernels "
+             : kind == CUPTI_ACTIVITY_KIND_MEMCPY          ? "copies "
+             : kind == CUPTI_ACTIVITY_KIND_MEMCPY2         ? "copies-between "
+             : kind == CUPTI_ACTIVITY_KIND_MEMSET          ? "memsets "
+             : kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE     ? "graphs "
+                                                           : "other ";
+  return words.c_str();
 }
 
 }  // extern "C"

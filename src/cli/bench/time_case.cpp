@@ -4,6 +4,7 @@
 #include <brim/core/stream.h>
 #include <brim/core/threads.h>
 #include <brim/diag/account.h>
+#include <brim/diag/detail.h>
 #include <brim/version.h>
 #include <fmt/core.h>
 
@@ -26,6 +27,7 @@ double median(std::vector<double> values) {
 
 /// What a device did during so many calls of the step, queued without a pause.
 Json account_of(const BenchRun& run, Device device, int64_t calls) {
+  const diag::NodeDetail nodes;
   const diag::Accountant accountant({device});
   for (int64_t i = 0; i < calls; ++i) run.step();
   synchronize(device);

@@ -351,8 +351,14 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, EmulatedNode**, size_t* count) 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   ++queued;
-  if (const EmulationWatcher watch = watcher.load()) watch("graph", current_device, 0);
+  const EmulationWatcher watch = watcher.load();
+  const auto tell = [&](int phase) {
+    if (watch) watch("graph", current_device, phase);
+  };
+  tell(0);
+  tell(1);
   for (const auto& work : exec->work) work();
+  tell(2);
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include <brim/diag/detail.h>
+
 #include "diag/record_replay.h"
 
 namespace brim::cuda {
@@ -15,6 +17,9 @@ class ActivitySink {
   virtual void queued(uint64_t correlation, const diag::QueueNote& note) = 0;
   /// Records that CUPTI had no room for; it does not say of which device.
   virtual void dropped(int64_t count) = 0;
+  /// A buffer of records ends here. While devices work, buffers come in the order in which CUPTI
+  /// filled them, or nearly.
+  virtual void delivered() = 0;
 
  protected:
   ~ActivitySink() = default;
@@ -23,11 +28,16 @@ class ActivitySink {
 /// A device without a driver is the emulation's; nobody need be warned about that.
 inline constexpr const char* kNoDriver = "there is no NVIDIA driver";
 
-/// Records kernels, copies and memsets of all devices. Returns why CUPTI does not, in a few words;
-/// empty when it does. Call it only where a device exists.
-std::string start_activity(ActivitySink& sink);
+/// Records kernels, copies and memsets of all devices, and graphs as wholes or, with
+/// Detail::nodes, what they consist of. Returns why CUPTI does not, in a few words; empty when it
+/// does. Call it only where a device exists.
+std::string start_activity(ActivitySink& sink, diag::Detail detail);
+/// Between start and stop. Devices are idle.
+void change_activity(diag::Detail detail);
 void stop_activity();
 /// Hands over what is complete, in this thread or another; returns when it has been handed over.
+/// All is complete where devices are idle; while they work, CUPTI keeps back buffers that hold
+/// something incomplete.
 void flush_activity();
 
 }  // namespace brim::cuda

@@ -9,6 +9,8 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <atomic>
+#include <climits>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -20,11 +22,15 @@
 namespace brim::cuda {
 namespace {
 
-constexpr size_t kBufferBytes = size_t{1} << 20;
+/// A buffer is handed over when it is full: some 5000 launches of graphs, or 2000 of kernels.
+constexpr size_t kBufferBytes = size_t{1} << 19;
 constexpr uint32_t kLeastVersion = 130001;  // before it, disabling could deadlock
 
 constexpr std::array kKinds = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
+
+/// Enabled with the others, it takes the place of the records of graphs' nodes.
+constexpr CUpti_ActivityKind kGraphKind = CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
 
 /// The calls that queue work, in the runtime and, for NVIDIA's libraries, below it.
 constexpr std::array kRuntimeCalls = {CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000,
@@ -126,6 +132,11 @@ void report(const CUpti_Activity& record) {
     case CUPTI_ACTIVITY_KIND_MEMSET:
       return report(reinterpret_cast<const CUpti_ActivityMemset4&>(record), diag::Cause::compute,
                     "memset");
+    case kGraphKind: {
+      auto r = reinterpret_cast<const CUpti_ActivityGraphTrace2&>(record);
+      if (r.deviceId == INT_MAX) r.deviceId = r.endDeviceId;  // its first node runs on the host
+      return report(r, diag::Cause::compute, "graph");
+    }
     case CUPTI_ACTIVITY_KIND_RUNTIME:
     case CUPTI_ACTIVITY_KIND_DRIVER: {
       const auto& r = reinterpret_cast<const CUpti_ActivityAPI&>(record);
@@ -143,15 +154,21 @@ void CUPTIAPI buffer_requested(uint8_t** buffer, size_t* size, size_t* most_reco
   *most_records = 0;
 }
 
+std::atomic<int> deliveries{0};  // under way
+
 void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_t* buffer, size_t,
                                size_t valid) {
+  ++deliveries;
   CUpti_Activity* record = nullptr;
   while (buffer && valid > 0 && library().next(buffer, valid, &record) == CUPTI_SUCCESS)
     report(*record);
   size_t dropped = 0;
   if (library().dropped(context, stream, &dropped) == CUPTI_SUCCESS && dropped > 0)
     sink->dropped(static_cast<int64_t>(dropped));
+  sink->delivered();
   std::free(buffer);
+  --deliveries;
+  deliveries.notify_all();
 }
 
 std::string words_for(CUptiResult result, const char* call) {
@@ -189,7 +206,7 @@ void enable_calls(uint8_t on) {
 
 }  // namespace
 
-std::string start_activity(ActivitySink& into) {
+std::string start_activity(ActivitySink& into, diag::Detail detail) {
   sink = &into;
   static const std::string why_not = prepare();
   if (!why_not.empty()) return why_not;
@@ -199,17 +216,31 @@ std::string start_activity(ActivitySink& into) {
     for (const CUpti_ActivityKind enabled : kKinds) (void)library().disable(enabled);
     return words_for(result, "cuptiActivityEnable");
   }
+  change_activity(detail);
   enable_calls(1);
   return "";
 }
 
+/// Where CUPTI refuses records of graphs there are those of nodes.
+void change_activity(diag::Detail detail) {
+  (void)(detail == diag::Detail::graphs ? library().enable(kGraphKind)
+                                        : library().disable(kGraphKind));
+}
+
 void stop_activity() {
+  (void)library().disable(kGraphKind);
   for (const CUpti_ActivityKind kind : kKinds) (void)library().disable(kind);
   enable_calls(0);
   (void)library().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
 }
 
-void flush_activity() { (void)library().flush(0); }
+void flush_activity() {
+  static std::mutex flushing;
+  const std::lock_guard lock(flushing);
+  (void)library().flush(0);
+  // CUPTI's own thread may still read a buffer that it took before.
+  while (const int under_way = deliveries.load()) deliveries.wait(under_way);
+}
 
 }  // namespace brim::cuda
 
@@ -217,7 +248,10 @@ void flush_activity() { (void)library().flush(0); }
 
 namespace brim::cuda {
 
-std::string start_activity(ActivitySink&) { return "brim was built without CUPTI's headers"; }
+std::string start_activity(ActivitySink&, diag::Detail) {
+  return "brim was built without CUPTI's headers";
+}
+void change_activity(diag::Detail) {}
 void stop_activity() {}
 void flush_activity() {}
 

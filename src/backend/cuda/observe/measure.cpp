@@ -3,12 +3,14 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "backend/cuda/observe/activity.h"
 #include "backend/cuda/observe/event_records.h"
@@ -21,20 +23,23 @@ namespace {
 
 constexpr size_t kDevices = 64;
 constexpr size_t kMostRecords = size_t{4} << 20;  // that wait to be told: 250 MiB
-constexpr double kCollectUs = 20'000;             // no more often, while nobody reads
+constexpr double kCollectUs = 200'000;            // no more often, while nobody reads
 
 /// The source of all CUDA devices.
 class Records final : public diag::RecordSource, public ActivitySink {
  public:
   // What the meters ask:
-  void start(int device) override;
+  void start(int device, diag::Detail detail) override;
+  void change(int device, diag::Detail detail) override;
   void stop(int device) override;
   void collect(int device) override;
+  void advance(int device) override;
 
   // What CUPTI says:
   void work(int device, const diag::WorkRecord& record) override;
   void queued(uint64_t correlation, const diag::QueueNote& note) override;
   void dropped(int64_t count) override;
+  void delivered() override;
 
   /// Where events measure this device; else null.
   EventRecords* events(int device) {
@@ -50,14 +55,26 @@ class Records final : public diag::RecordSource, public ActivitySink {
     std::atomic<int64_t> lost{0};
     std::unique_ptr<diag::RecordReplay> replay;
     std::unique_ptr<EventRecords> events;
-    uint64_t collected = 0;  // when
+    diag::Detail detail = diag::Detail::graphs;
+    uint64_t collected = 0;                          // when
+    uint64_t first = kNever, first_before = kNever;  // begins of work in the last two buffers
   };
+  static constexpr uint64_t kNever = ~uint64_t{0};
   Measured& at(int device) { return devices_[static_cast<size_t>(device) % kDevices]; }
 
-  std::mutex control_;  // of start and stop
+  /// Nodes, where anyone wants them: CUPTI does not tell devices apart.
+  diag::Detail detail() const {
+    return std::ranges::any_of(devices_,
+                               [](const Measured& m) { return m.detail > diag::Detail::graphs; })
+               ? diag::Detail::nodes
+               : diag::Detail::graphs;
+  }
+
+  std::mutex control_;  // of start, change and stop
   std::mutex mutex_;    // of the replays
   std::array<Measured, kDevices> devices_;
   int users_ = 0;
+  std::atomic<int> collecting_{0};
   std::atomic<bool> by_events_{false};
   bool warned_ = false;
 };
@@ -68,10 +85,12 @@ Records& records() {
   return *all;
 }
 
-void Records::start(int device) {
+void Records::start(int device, diag::Detail wanted) {
   const std::lock_guard control(control_);
-  if (users_++ == 0) {
-    const std::string why_not = start_activity(*this);
+  Measured& m = at(device);
+  m.detail = wanted;
+  if (users_ == 0) {
+    const std::string why_not = start_activity(*this, detail());
     by_events_.store(!why_not.empty());
     if (!why_not.empty() && why_not != kNoDriver && !warned_) {
       warned_ = true;
@@ -80,26 +99,41 @@ void Records::start(int device) {
                  "and graphs, by CUDA events, instead of kernels\n",
                  why_not);
     }
+  } else if (!by_events_) {
+    change_activity(detail());
   }
-  Measured& m = at(device);
   {
     const std::lock_guard lock(mutex_);
     if (!m.replay) m.replay = std::make_unique<diag::RecordReplay>(Device::cuda(device));
     m.replay->restart(diag::ticks());
+    m.first = m.first_before = kNever;
   }
   if (by_events_) {
     if (!m.events) m.events = std::make_unique<EventRecords>(device);
     m.events->start();
   }
+  ++users_;
   m.on.store(true, std::memory_order_release);
+}
+
+void Records::change(int device, diag::Detail wanted) {
+  const std::lock_guard control(control_);
+  at(device).detail = wanted;
+  if (!by_events_) change_activity(detail());
 }
 
 void Records::stop(int device) {
   const std::lock_guard control(control_);
   Measured& m = at(device);
   m.on.store(false);
-  if (by_events_) m.events->stop();
-  if (--users_ == 0 && !by_events_) stop_activity();
+  m.detail = diag::Detail::graphs;
+  --users_;
+  if (by_events_)
+    m.events->stop();
+  else if (users_ == 0)
+    stop_activity();
+  else
+    change_activity(detail());
   if (const int64_t lost = m.lost.exchange(0); lost > 0)
     fmt::print(stderr,
                "brim: warning: [cuda] {} pieces of work of cuda:{} left no record; the account "
@@ -110,17 +144,37 @@ void Records::stop(int device) {
 void Records::collect(int device) {
   Measured& m = at(device);
   if (!m.on.load(std::memory_order_acquire)) return;
-  if (!by_events_) flush_activity();  // which calls work(), queued() and dropped()
+  if (!by_events_) {
+    ++collecting_;
+    flush_activity();  // which calls what CUPTI says
+    --collecting_;
+  }
   const std::lock_guard lock(mutex_);
   if (by_events_) m.lost += m.events->collect(*m.replay);
   m.collected = diag::ticks();
+  m.first = m.first_before = kNever;
   m.replay->replay(m.collected);
+}
+
+void Records::advance(int device) {
+  if (at(device).on.load(std::memory_order_acquire) && !by_events_) flush_activity();
+}
+
+void Records::delivered() {
+  const std::lock_guard lock(mutex_);
+  for (Measured& m : devices_) {
+    if (m.first == kNever || !m.on.load(std::memory_order_acquire)) continue;
+    const uint64_t first = std::exchange(m.first, kNever);
+    const uint64_t until = std::min(first, std::exchange(m.first_before, first));
+    if (collecting_ == 0) m.replay->replay(until);  // else what comes in another order ends it
+  }
 }
 
 void Records::work(int device, const diag::WorkRecord& record) {
   Measured& m = at(device);
   if (!m.on.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
+  m.first = std::min(m.first, record.begin);
   if (m.replay->size() < kMostRecords)
     m.replay->add(record);
   else
@@ -140,7 +194,7 @@ void Records::dropped(int64_t count) {
 
 void Records::waited(int device) {
   Measured& m = at(device);
-  if (!m.on.load(std::memory_order_acquire) || !diag::active_timeline) return;
+  if (!by_events_ || !m.on.load(std::memory_order_acquire) || !diag::active_timeline) return;
   {
     const std::lock_guard lock(mutex_);
     const auto since = static_cast<double>(diag::ticks() - m.collected);

@@ -1,8 +1,12 @@
 // How the account sees CUDA devices (diag/device_meter.h: RecordSource). CUPTI's activity records
 // tell when each kernel, copy and memset ran; where CUPTI is missing or refuses, one warning says
-// so and CUDA events stand behind each launch, and around each copy and each graph. Either way
-// nothing is read before the host has waited for the device anyway, and nothing is recorded
-// while nobody measures.
+// so and CUDA events stand behind each launch, and around each copy and each graph. Nothing is
+// recorded while nobody measures.
+//
+// CUPTI's thread hands records over while the device works, buffer by buffer, and tells them to the
+// meter there: the host's threads do nothing for it, and no device has to be idle. What the
+// last two buffers hold is kept back, as streams may come in turns and a buffer of records is no
+// exact cut in time. Events are read when the host has waited for the device anyway and it is idle.
 #pragma once
 
 #include <brim/core/stream.h>
@@ -32,8 +36,8 @@ void launch_queued(int device, const char* op);
 void stream_waits(Stream stream);
 /// Whether the device has done all it was asked to. Does not wait.
 bool all_streams_idle(int device);
-/// The host has just waited for work of the device: if it measures and all streams are idle, what
-/// was recorded is told to the meter.
+/// The host has just waited for work of the device: if events measure it and all streams are idle,
+/// what they recorded is told to the meter.
 void device_waited(int device);
 
 }  // namespace brim::cuda
