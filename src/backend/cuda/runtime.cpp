@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <cuda_runtime.h>
+#include "backend/cuda/event_pool.h"
 #include "backend/cuda/fault.h"
 #include "backend/cuda/graphs.h"
 #include "backend/cuda/observe/measure.h"
@@ -116,21 +117,8 @@ bool ends_all(cudaError_t error) {
       device, cudaGetErrorString(result), cudaGetErrorName(result), queued().text(device));
 }
 
-struct NativeEvent {
-  int device;
-  cudaEvent_t event = nullptr;
-
-  explicit NativeEvent(int on) : device(on) {
-    const DeviceGuard guard(device);
-    BRIM_CUDA(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
-  }
-  ~NativeEvent() { (void)cudaEventDestroy(event); }
-  NativeEvent(const NativeEvent&) = delete;
-  NativeEvent& operator=(const NativeEvent&) = delete;
-};
-
-const NativeEvent& event_of(const std::shared_ptr<void>& handle) {
-  return *std::static_pointer_cast<NativeEvent>(handle);
+const PooledEvent& event_of(const std::shared_ptr<void>& handle) {
+  return *std::static_pointer_cast<PooledEvent>(handle);
 }
 
 class CudaRuntime final : public Runtime {
@@ -253,26 +241,26 @@ class CudaRuntime final : public Runtime {
   }
 
   std::shared_ptr<void> record(Stream stream) override {
-    auto event = std::make_shared<NativeEvent>(stream.device.index);
-    BRIM_CUDA(cudaEventRecord(event->event, native(stream)));
+    auto event = std::make_shared<PooledEvent>(stream.device.index);
+    BRIM_CUDA(cudaEventRecord(event->get(), native(stream)));
     return event;
   }
   void wait(const std::shared_ptr<void>& event, Stream stream) override {
     const DeviceGuard guard(stream.device.index);
-    BRIM_CUDA(cudaStreamWaitEvent(native(stream), event_of(event).event, 0));
+    BRIM_CUDA(cudaStreamWaitEvent(native(stream), event_of(event).get(), 0));
     stream_waits(stream);
   }
   bool query(const std::shared_ptr<void>& event) override {
-    const cudaError_t result = cudaEventQuery(event_of(event).event);
+    const cudaError_t result = cudaEventQuery(event_of(event).get());
     if (result == cudaErrorNotReady) {
       (void)cudaGetLastError();
       return false;
     }
-    passed(result, event_of(event).device);
+    passed(result, event_of(event).device());
     return true;
   }
   void synchronize(const std::shared_ptr<void>& event) override {
-    passed(cudaEventSynchronize(event_of(event).event), event_of(event).device);
+    passed(cudaEventSynchronize(event_of(event).get()), event_of(event).device());
   }
 
  private:

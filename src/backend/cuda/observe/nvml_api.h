@@ -1,8 +1,9 @@
 // The functions of NVML that brim asks, declared as in NVIDIA's nvml.h, which not every toolkit
-// brings along. NVML comes with the driver and keeps these stable.
+// brings along. NVML comes with the driver and keeps these stable. Compared with NVIDIA's Python
+// binding, nvidia-ml-py 13.615.71.
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 
 namespace brim::cuda::nvml {
 
@@ -56,8 +57,13 @@ struct GpmMetric {  // nvmlGpmMetric_t
 struct GpmMetricsGet {  // nvmlGpmMetricsGet_t
   unsigned version, count;
   Sample sample1, sample2;
-  GpmMetric metrics[512];  // no fewer than NVML_GPM_METRIC_MAX of any driver so far
+  GpmMetric metrics[512];  // no fewer than NVML_GPM_METRIC_MAX, which is 477 so far
 };
+
+// What the library reads and writes lies where it expects it (64-bit Linux).
+static_assert(sizeof(Utilization) == 8 && sizeof(Memory) == 24 && sizeof(GpmSupport) == 8);
+static_assert(sizeof(GpmMetric) == 40 && offsetof(GpmMetric, value) == 8);
+static_assert(offsetof(GpmMetricsGet, sample1) == 8 && offsetof(GpmMetricsGet, metrics) == 24);
 
 extern "C" {
 using Init = Return();                                  // nvmlInit_v2
