@@ -1,74 +1,21 @@
-// What the account, traces and sensors see of CUDA devices. Runs on GPUs, over the emulation with
-// CUDA events, and over the emulation with fakes of CUPTI and NVML (BRIM_CUDA_LIBRARIES), which
-// tests of these need.
-#include <dlfcn.h>
+// What the account, traces and sensors see of CUDA devices, whatever records it.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
-#include <functional>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include <brim/brim.h>
 #include <brim/diag/account.h>
-#include <brim/diag/detail.h>
 #include <brim/diag/monitor.h>
-#include <brim/diag/trace.h>
 
-#include "core/runtime.h"
+#include "backend/cuda_observe_fixture.h"
 #include "diag/span.h"
 
 namespace brim {
 namespace {
-
-using diag::Account;
-using diag::Accountant;
-using diag::Cause;
-
-double at(const Account& a, Cause cause) { return a.seconds[static_cast<size_t>(cause)]; }
-
-class CudaObserve : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (Device::count(DeviceKind::cuda) == 0)
-      GTEST_SKIP() << "no GPU: " << runtime(DeviceKind::cuda).why_absent();
-  }
-  void TearDown() override { unsetenv("BRIM_FAKE_CUPTI"); }
-  /// The fakes stand in the place of NVIDIA's libraries.
-  static bool faked(const char* soname) {
-    const char* folder = std::getenv("BRIM_CUDA_LIBRARIES");
-    return folder && std::filesystem::path(folder).filename() == "fakes" &&
-           std::filesystem::exists(std::filesystem::path(folder) / soname);
-  }
-  /// Some kernels and copies both ways.
-  void work() const {
-    Tensor x = zeros({1 << 16}).to(gpu);
-    for (int i = 0; i < 10; ++i) x = relu(x + 1);
-    EXPECT_EQ(sum(x).item(), 10 * (1 << 16));
-  }
-  /// The account of work().
-  Account measured() const {
-    synchronize(gpu);
-    const Accountant accountant({gpu});
-    work();
-    synchronize(gpu);
-    return accountant.read(gpu);
-  }
-  static void expect_whole(const Account& a) {
-    EXPECT_NEAR(std::accumulate(a.seconds.begin(), a.seconds.end(), 0.0), a.wall, 1e-6);
-    for (const double s : a.seconds) EXPECT_GE(s, 0);
-    const auto percent = a.percent();
-    EXPECT_NEAR(std::accumulate(percent.begin(), percent.end(), 0.0), 100, 1e-9);
-  }
-  const Device gpu = Device::cuda(0);
-};
 
 TEST_F(CudaObserve, AccountsAddUp) {
   const Account a = measured();
@@ -152,46 +99,6 @@ TEST_F(CudaObserve, GraphsAreCompute) {
   EXPECT_GT(at(a, Cause::compute), 0);
 }
 
-nlohmann::json json_of(const diag::Trace& trace) {
-  std::string text;
-  trace.write([&](std::string_view piece) { text += piece; });
-  return nlohmann::json::parse(text);
-}
-
-nlohmann::json traced(const std::function<void()>& work, Device device) {
-  const diag::Trace trace;
-  {
-    const Accountant accountant({device});
-    work();
-    synchronize(device);
-    (void)accountant.read(device);
-  }
-  return json_of(trace);
-}
-
-/// The names of what cuda:0 did.
-std::vector<std::string> work_in(const nlohmann::json& trace) {
-  int64_t process = -1;
-  for (const auto& e : trace["traceEvents"])
-    if (e["ph"] == "M" && e["name"] == "process_name" && e["args"]["name"] == "cuda:0")
-      process = e["pid"];
-  std::vector<std::string> names;
-  for (const auto& e : trace["traceEvents"])
-    if (e["ph"] == "X" && e["pid"] == process) names.push_back(e["name"]);
-  return names;
-}
-
-/// What the fake of CUPTI records at this moment.
-std::string kinds() {
-  const std::string path = std::string(std::getenv("BRIM_CUDA_LIBRARIES")) + "/libcupti.so.13";
-  void* const fake = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  if (!fake) return "the fake is not loaded";
-  auto* const ask = reinterpret_cast<const char* (*)()>(dlsym(fake, "brim_fake_cupti_kinds"));
-  const std::string result = ask ? ask() : "?";
-  (void)dlclose(fake);
-  return result;
-}
-
 TEST_F(CudaObserve, TracesHaveItsWork) {
   const auto json = traced([&] { work(); }, gpu);
   int kernels = 0, copies = 0;
@@ -209,115 +116,6 @@ TEST_F(CudaObserve, TracesHaveItsWork) {
   }
   EXPECT_GE(kernels, 21);
   EXPECT_GE(copies, 2);
-}
-
-TEST_F(CudaObserve, KernelsHaveTheirNamesByCupti) {
-  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
-  const auto json = traced([&] { work(); }, gpu);
-  const auto& events = json["traceEvents"];
-  EXPECT_TRUE(std::any_of(events.begin(), events.end(), [](const auto& e) {
-    return e["ph"] == "X" && e["name"] == "unary_kernel<float, Relu>";
-  }));
-  EXPECT_TRUE(std::any_of(events.begin(), events.end(), [](const auto& e) {
-    return e["ph"] == "X" && e["name"] == "copy to the device";
-  }));
-}
-
-TEST_F(CudaObserve, GraphsAreOneRecordUnlessNodesAreAskedFor) {
-  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
-  const std::string always = "copies memsets kernels copies-between ";
-  Tensor x = ones({256}, {.device = gpu}), y = zeros({256}, {.device = gpu});
-  auto step = compile([&](const Tensor& in) {
-    y.copy_(relu(in) * 2 + 1);
-    return y;
-  });
-  const auto steps = [&](int n) {
-    for (int i = 0; i < n; ++i) (void)step(x);
-    synchronize(gpu);
-  };
-  steps(6);
-  const auto account = std::make_unique<Accountant>(std::vector{gpu});
-  EXPECT_EQ(kinds(), always + "graphs ");
-  {
-    const diag::Trace trace;
-    steps(4);
-    const Account a = account->read(gpu);
-    expect_whole(a);
-    EXPECT_GT(at(a, Cause::compute), 0);
-    const auto names = work_in(json_of(trace));
-    EXPECT_EQ(std::count(names.begin(), names.end(), "graph"), 4);
-    EXPECT_EQ(names.size(), 4u);
-  }
-  const auto names = work_in(traced([&] { steps(4); }, gpu));  // beside the account
-  EXPECT_EQ(std::count(names.begin(), names.end(), "graph"), 0);
-  EXPECT_GE(names.size(), 4u);
-  EXPECT_EQ(kinds(), always + "graphs ");
-  {
-    const diag::NodeDetail nodes;
-    const Accountant inner({gpu});
-    EXPECT_EQ(kinds(), always);
-    const Accountant other({gpu});
-    EXPECT_EQ(kinds(), always);
-  }
-  EXPECT_EQ(kinds(), always + "graphs ");
-}
-
-TEST_F(CudaObserve, NothingIsRecordedWhileNobodyMeasures) {
-  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
-  (void)measured();
-  EXPECT_EQ(kinds(), "");
-}
-
-TEST_F(CudaObserve, RecordsAreToldWhileTheDeviceWorks) {
-  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
-  Tensor x = ones({16}, {.device = gpu});
-  const auto fill = [&] {
-    for (int i = 0; i < 100; ++i) x.fill_(i);
-  };
-  const size_t all = work_in(traced(fill, gpu)).size();
-  setenv("BRIM_FAKE_CUPTI", "small", 1);
-  const diag::Trace trace;
-  const Accountant accountant({gpu});
-  {
-    const diag::Span span("loader", Cause::input);
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  fill();
-  const size_t told = work_in(json_of(trace)).size();  // by a thread of CUPTI's
-  EXPECT_GT(told, all / 2);
-  EXPECT_LT(told, all);  // the last buffers are kept back
-  synchronize(gpu);
-  const Account a = accountant.read(gpu);
-  expect_whole(a);
-  EXPECT_EQ(work_in(json_of(trace)).size(), all);
-  EXPECT_GE(at(a, Cause::input), 0.0049);
-  EXPECT_GT(at(a, Cause::compute), 0);
-}
-
-TEST_F(CudaObserve, LostRecordsAreTold) {
-  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
-  setenv("BRIM_FAKE_CUPTI", "dropped", 1);
-  ::testing::internal::CaptureStderr();
-  const Account a = measured();
-  const std::string said = ::testing::internal::GetCapturedStderr();
-  expect_whole(a);
-  EXPECT_NE(said.find("pieces of work of cuda:0 left no record"), std::string::npos) << said;
-}
-
-TEST_F(CudaObserve, WithoutCuptiEventsMeasureAndAWarningSaysSo) {
-  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
-  setenv("BRIM_FAKE_CUPTI", "refuse", 1);
-  ::testing::internal::CaptureStderr();
-  const Account a = measured();
-  (void)measured();
-  const std::string said = ::testing::internal::GetCapturedStderr();
-  expect_whole(a);
-  EXPECT_GT(at(a, Cause::compute), 0);
-  EXPECT_NE(said.find("[cuda] no activity records: cuptiActivityEnable says "
-                      "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"),
-            std::string::npos)
-      << said;
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
 TEST_F(CudaObserve, SensorsAreThoseOfTheSamePciBusId) {

@@ -12,8 +12,10 @@
 #include <atomic>
 #include <climits>
 #include <cstdlib>
-#include <map>
+#include <functional>
 #include <mutex>
+#include <string_view>
+#include <unordered_map>
 
 #include "backend/cuda/dynamic_library.h"
 #include "backend/cuda/observe/kernel_name.h"
@@ -83,19 +85,24 @@ uint64_t to_ticks(uint64_t ns) {
   return static_cast<uint64_t>(static_cast<double>(ns) / ns_per_tick);
 }
 
+struct HashOfText {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+};
+
 /// A name that lives as long as the process.
 const char* kept_name(const char* mangled) {
   static std::mutex mutex;
-  static auto* const names = new std::map<std::string, std::string>;
+  static auto* const names =
+      new std::unordered_map<std::string, std::string, HashOfText, std::equal_to<>>;
   if (!mangled) return "kernel";
   const std::lock_guard lock(mutex);
-  const auto [at, fresh] = names->try_emplace(mangled);
-  if (fresh) {
-    int status = 0;
-    char* const text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
-    at->second = short_kernel_name(text ? text : mangled);
-    std::free(text);
-  }
+  if (const auto known = names->find(std::string_view(mangled)); known != names->end())
+    return known->second.c_str();
+  int status = 0;
+  char* const text = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+  const auto at = names->emplace(mangled, short_kernel_name(text ? text : mangled)).first;
+  std::free(text);
   return at->second.c_str();
 }
 
