@@ -33,7 +33,10 @@ class CudaObserve : public ::testing::Test {
     if (Device::count(DeviceKind::cuda) == 0)
       GTEST_SKIP() << "no GPU: " << runtime(DeviceKind::cuda).why_absent();
   }
-  void TearDown() override { unsetenv("BRIM_FAKE_CUPTI"); }
+  void TearDown() override {
+    unsetenv("BRIM_FAKE_CUPTI");
+    unsetenv("BRIM_EMULATED_LOST");
+  }
   /// The fakes stand in the place of NVIDIA's libraries.
   static bool faked(const char* soname) {
     const char* folder = std::getenv("BRIM_CUDA_LIBRARIES");

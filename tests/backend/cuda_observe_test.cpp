@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -116,6 +117,19 @@ TEST_F(CudaObserve, TracesHaveItsWork) {
   }
   EXPECT_GE(kernels, 21);
   EXPECT_GE(copies, 2);
+}
+
+TEST_F(CudaObserve, WhatCannotBeMeasuredLeavesNothingBehind) {
+  if (!runtime(DeviceKind::cuda).description(0).starts_with("emulated"))
+    GTEST_SKIP() << "a lost GPU can be had in the emulation only";
+  setenv("BRIM_FAKE_CUPTI", "refuse", 1);
+  setenv("BRIM_EMULATED_LOST", "0", 1);
+  EXPECT_THROW(Accountant({gpu}), DeviceError);
+  EXPECT_EQ(diag::active_meter, nullptr);
+  unsetenv("BRIM_EMULATED_LOST");
+  const Account a = measured();
+  expect_whole(a);
+  EXPECT_GT(at(a, Cause::compute), 0);
 }
 
 TEST_F(CudaObserve, SensorsAreThoseOfTheSamePciBusId) {
