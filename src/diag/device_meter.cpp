@@ -54,6 +54,7 @@ Shares DeviceMeter::start(Detail wanted) {
       std::fill(std::begin(running_), std::end(running_), 0);
       charged_until_ = ticks();
       compute_before_ = shares_[place(Cause::compute)];
+      slowed_ = 0;
       idle_since_.store(charged_until_);
       measuring_.store(true, std::memory_order_release);
     } else if (from && more) {
@@ -154,11 +155,17 @@ void DeviceMeter::end_at(uint64_t now, Cause cause, uint64_t throttled) {
     idle_since_.store(now, std::memory_order_release);
 }
 
+uint64_t DeviceMeter::throttled_part() const {
+  const uint64_t compute = shares_[place(Cause::compute)];
+  const uint64_t since = compute - std::min(compute, compute_before_);
+  return static_cast<uint64_t>(static_cast<double>(since) * slowed_);
+}
+
 void DeviceMeter::throttled(double share) {
   const std::lock_guard lock(mutex_);
+  slowed_ = std::clamp(share, 0.0, 1.0);
+  const uint64_t lost = throttled_part();
   uint64_t& compute = shares_[place(Cause::compute)];
-  const uint64_t since = compute - std::min(compute, compute_before_);
-  const auto lost = static_cast<uint64_t>(static_cast<double>(since) * std::clamp(share, 0.0, 1.0));
   compute -= lost;
   shares_[place(Cause::throttle)] += lost;
   compute_before_ = compute;
@@ -168,6 +175,9 @@ Shares DeviceMeter::read() const {
   collect();
   const std::lock_guard lock(mutex_);
   Shares shares = shares_;
+  const uint64_t lost = throttled_part();
+  shares[place(Cause::compute)] -= lost;
+  shares[place(Cause::throttle)] += lost;
   const uint64_t now = ticks();
   if (const uint64_t idle = idle_since_.load(); idle && now > idle && active_timeline) {
     const Shares tail = active_timeline->reasons(idle, now);

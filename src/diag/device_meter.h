@@ -71,7 +71,7 @@ class DeviceMeter {
   uint64_t idle_since() const { return idle_since_.load(std::memory_order_acquire); }
 
   /// A share of the compute time since the last call (or the start) that lowered clocks have added;
-  /// at most 1.
+  /// at most 1. What is told later counts alike in read(), until the next call says better.
   void throttled(double share);
   /// Has the source tell what it knows; read() and stop() do that first.
   void collect() const;
@@ -84,6 +84,8 @@ class DeviceMeter {
  private:
   static int place_of(Cause cause);
   void charge_until(uint64_t now);
+  /// Ticks of the compute time since the last call of throttled(), by what it said.
+  uint64_t throttled_part() const;
   Device device() const;
   Detail detail() const { return users_of_nodes_ > 0 ? Detail::nodes : Detail::graphs; }
   RecordSource* source() const;
@@ -97,6 +99,7 @@ class DeviceMeter {
   int running_[3] = {};  // compute, communication, copy
   uint64_t charged_until_ = 0;
   uint64_t compute_before_ = 0;  // when throttled() was called last
+  double slowed_ = 0;            // what it said
 };
 
 }  // namespace brim::diag

@@ -168,6 +168,8 @@ TEST_F(Replay, LoweredClocksTakeTheirShare) {
   EXPECT_EQ(charged(Cause::compute), 750u);
   work(Cause::compute, 3000, 3100);
   replay.replay(start + 4000);
+  EXPECT_EQ(charged(Cause::throttle), 275u);  // as the last reading, so far
+  EXPECT_EQ(charged(Cause::compute), 825u);
   meter.throttled(0);
   meter.throttled(1);  // nothing was computed since
   EXPECT_EQ(charged(Cause::throttle), 250u);
