@@ -10,6 +10,7 @@
 
 #include <brim/brim.h>
 #include <brim/diag/account.h>
+#include <brim/diag/detail.h>
 #include <brim/diag/monitor.h>
 
 #include "backend/cuda_observe_fixture.h"
@@ -92,12 +93,21 @@ TEST_F(CudaObserve, GraphsAreCompute) {
   });
   for (int i = 0; i < 6; ++i) (void)step(x);
   synchronize(gpu);
-  const Accountant accountant({gpu});
-  for (int i = 0; i < 6; ++i) (void)step(x);
-  synchronize(gpu);
-  const Account a = accountant.read(gpu);
-  expect_whole(a);
-  EXPECT_GT(at(a, Cause::compute), 0);
+  const auto expect_compute = [&](const char* detail) {
+    SCOPED_TRACE(detail);
+    const Accountant accountant({gpu});
+    for (int i = 0; i < 6; ++i) (void)step(x);
+    synchronize(gpu);
+    const Account a = accountant.read(gpu);
+    expect_whole(a);
+    EXPECT_GT(at(a, Cause::compute), 0);
+  };
+  expect_compute("graphs");
+  {
+    const diag::NodeDetail detail;
+    expect_compute("nodes");
+  }
+  expect_compute("graphs after nodes");
 }
 
 TEST_F(CudaObserve, TracesHaveItsWork) {
