@@ -1,5 +1,6 @@
 // `brim bench NAME`: times a training step or a single op on this machine. `brim bench compare`
 // runs it beside PyTorch doing the same work.
+#include <brim/core/tf32.h>
 #include <brim/core/threads.h>
 #include <brim/version.h>
 #include <fmt/core.h>
@@ -21,6 +22,7 @@
 #include "cli/command.h"
 #include "cli/report.h"
 #include "cli/suggest.h"
+#include "core/check.h"
 #include "core/runtime.h"
 
 namespace brim::cli {
@@ -197,6 +199,10 @@ int run(const Options& options) {
   setup.precision = options.precision;
   setup.steps_per_graph = options.steps_per_graph;
   check_available(setup.device);
+  const Tf32 scope(setup.precision == "tf32");
+  if (const std::string missing = Tf32::missing(setup.device); Tf32::allowed() && !missing.empty())
+    raise<DeviceError>("[bench] precision tf32 on {} needs NVIDIA's libraries, but {}",
+                       setup.device.str(), missing);
   return options.steps > 0 ? step_cases(cases, setup, options) : time_cases(cases, setup, options);
 }
 
@@ -227,11 +233,10 @@ std::function<int()> define(CLI::App& app) {
       ->check(CLI::IsMember({"eager", "compiled"}))
       ->capture_default_str();
   app.add_option("--device", options->device, "where: cpu, cuda:N or sim:N")->capture_default_str();
-  app.add_option(
-         "--precision", options->precision,
-         "of products: fp32, fp16 or bf16, as `brim train` makes them; the operands of single "
-         "ops have its dtype")
-      ->check(CLI::IsMember({"fp32", "fp16", "bf16"}))
+  app.add_option("--precision", options->precision,
+                 "of products: fp32, tf32 (on cuda), fp16 or bf16, as `brim train` makes them; the "
+                 "operands of single ops have its dtype")
+      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}))
       ->capture_default_str();
   app.add_option("--steps-per-graph", options->steps_per_graph,
                  "compiled training steps queued at once, on batches that they find on the device")

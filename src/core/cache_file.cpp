@@ -22,35 +22,39 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
-constexpr size_t kMostChoices = 100000;  // what a file may hold
-constexpr size_t kLongest = 500;         // characters of a problem or choice
+constexpr size_t kMost = 100000;                            // values that a file may hold
+constexpr size_t kLongestKey = 4000, kLongestChoice = 500;  // characters
+constexpr double kLongestTime = 3600;                       // seconds; more is damage
 
 void warn(const std::string& line) {
   std::fputs(("brim: warning: [cache] " + line + "\n").c_str(), stderr);
 }
 
-}  // namespace
-
-std::string cache_path(const std::string& file) {
-  if (const char* dir = std::getenv("XDG_CACHE_HOME"); dir && *dir == '/')
-    return std::string(dir) + "/brim/" + file;
-  if (const char* home = std::getenv("HOME"); home && *home == '/')
-    return std::string(home) + "/.cache/brim/" + file;
-  return {};
-}
-
-FileLock::FileLock(const std::string& path)
-    : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)) {
-  constexpr int kTries = 200;
-  for (int i = 0; file_ >= 0 && i < kTries; ++i) {
-    if (flock(file_, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+/// Keeps other threads and processes from writing a file at the same time, by a lock file of this
+/// path. Where that cannot be, or somebody holds the lock for long, it does nothing: at worst work
+/// is done again.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path)
+      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)) {
+    constexpr int kTries = 200;
+    for (int i = 0; file_ >= 0 && i < kTries; ++i) {
+      if (flock(file_, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
-}
-FileLock::~FileLock() {
-  if (file_ >= 0) close(file_);
-}
+  ~FileLock() {
+    if (file_ >= 0) close(file_);
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
 
+ private:
+  int file_;
+};
+
+/// Writes `text` beside its place under a name of its own and renames it, so that readers see all
+/// of it or nothing. False if that failed.
 bool replace_file(const std::string& path, const std::string& text) {
   std::string beside = path + ".XXXXXX";
   const int file = mkstemp(beside.data());
@@ -71,7 +75,29 @@ bool replace_file(const std::string& path, const std::string& text) {
   return false;
 }
 
-bool ChoiceFile::read(const std::string& path, Machines& all, std::string& why) {
+template <class Value>
+bool is_value(const Json& json);
+template <>
+bool is_value<double>(const Json& json) {
+  return json.is_number() && json.get<double>() >= 0 && json.get<double>() < kLongestTime;
+}
+template <>
+bool is_value<std::string>(const Json& json) {
+  return json.is_string() && json.get_ref<const std::string&>().size() <= kLongestChoice;
+}
+
+}  // namespace
+
+std::string cache_path(const std::string& file) {
+  if (const char* dir = std::getenv("XDG_CACHE_HOME"); dir && *dir == '/')
+    return std::string(dir) + "/brim/" + file;
+  if (const char* home = std::getenv("HOME"); home && *home == '/')
+    return std::string(home) + "/.cache/brim/" + file;
+  return {};
+}
+
+template <class Value>
+bool read_measured(const std::string& path, Measured<Value>& all, std::string& why) {
   std::error_code error;
   if (path.empty() || !fs::exists(path, error)) return true;
   constexpr uintmax_t kMostBytes = 32 << 20;
@@ -81,7 +107,7 @@ bool ChoiceFile::read(const std::string& path, Machines& all, std::string& why) 
     return false;
   };
   if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMostBytes || error)
-    return damaged("not a file of choices");
+    return damaged("not a file of measurements");
   std::ifstream file(path);
   const Json root = Json::parse(file, nullptr, false);
   if (!root.is_object()) return damaged("not JSON");
@@ -90,23 +116,43 @@ bool ChoiceFile::read(const std::string& path, Machines& all, std::string& why) 
     return damaged("of another version");
   if (machines == root.end() || !machines->is_object()) return damaged("has no machines");
   size_t count = 0;
-  for (const auto& [name, choices] : machines->items()) {
-    if (!choices.is_object()) return damaged("a machine has no choices");
-    for (const auto& [problem, choice] : choices.items()) {
-      if (!choice.is_string()) return damaged("a choice is no text");
-      const auto& text = choice.get_ref<const std::string&>();
-      if (text.size() > kLongest || problem.size() > kLongest || ++count > kMostChoices)
-        return damaged("a choice cannot be");
-      all[name][problem] = text;
+  for (const auto& [name, values] : machines->items()) {
+    if (!values.is_object()) return damaged("a machine has no values");
+    for (const auto& [key, value] : values.items()) {
+      if (key.size() > kLongestKey || !is_value<Value>(value) || ++count > kMost)
+        return damaged("a value cannot be");
+      all[name][key] = value.template get<Value>();
     }
   }
   return true;
 }
 
+template <class Value>
+bool write_measured(const std::string& path, Measured<Value>& all, const std::string& machine) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  const FileLock lock(path + ".lock");
+  Measured<Value> found;
+  std::string why;
+  (void)read_measured(path, found, why);
+  for (auto& [name, values] : found) all[name].merge(values);
+  size_t count = 0;
+  for (const auto& [name, values] : all) count += values.size();
+  if (count > kMost) std::erase_if(all, [&](const auto& entry) { return entry.first != machine; });
+  const Json root{{"version", kVersion}, {"machines", all}};
+  // Names of machines come from drivers, and may have odd characters.
+  return replace_file(path, root.dump(1, ' ', false, Json::error_handler_t::replace) + '\n');
+}
+
+template bool read_measured(const std::string&, Measured<double>&, std::string&);
+template bool read_measured(const std::string&, Measured<std::string>&, std::string&);
+template bool write_measured(const std::string&, Measured<double>&, const std::string&);
+template bool write_measured(const std::string&, Measured<std::string>&, const std::string&);
+
 ChoiceFile::ChoiceFile(std::string path, std::string machine)
     : path_(std::move(path)), machine_(std::move(machine)) {
   std::string why;
-  if (!read(path_, all_, why)) warn(fmt::format("{}: {}; measuring again", path_, why));
+  if (!read_measured(path_, all_, why)) warn(fmt::format("{}: {}; measuring again", path_, why));
 }
 
 std::optional<std::string> ChoiceFile::find(const std::string& problem) const {
@@ -122,20 +168,7 @@ void ChoiceFile::keep(const std::string& problem, const std::string& choice) {
   const std::lock_guard lock(mutex_);
   all_[machine_][problem] = choice;
   if (path_.empty()) return;
-  std::error_code error;
-  fs::create_directories(fs::path(path_).parent_path(), error);
-  const FileLock file_lock(path_ + ".lock");
-  Machines found;
-  std::string why;
-  (void)read(path_, found, why);
-  for (auto& [machine, choices] : found) all_[machine].merge(choices);
-  size_t count = 0;
-  for (const auto& [machine, choices] : all_) count += choices.size();
-  if (count > kMostChoices) all_ = {{machine_, {{problem, choice}}}};
-  const Json root{{"version", kVersion}, {"machines", all_}};
-  // Problems have no odd characters, but names of machines come from drivers.
-  const std::string text = root.dump(1, ' ', false, Json::error_handler_t::replace);
-  if (replace_file(path_, text + '\n') || warned_) return;
+  if (write_measured(path_, all_, machine_) || warned_) return;
   warned_ = true;
   warn(fmt::format("cannot write {}; the next run measures again", path_));
 }

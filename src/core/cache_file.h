@@ -13,23 +13,20 @@ namespace brim {
 /// The path of a cache file; empty where there is no home for it.
 std::string cache_path(const std::string& file);
 
-/// Keeps other threads and processes from writing a file at the same time, by a lock file of this
-/// path. Where that cannot be, or somebody holds the lock for long, it does nothing: at worst work
-/// is done again.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path);
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
+/// What was measured: values by what they are of, by the machine they were measured on.
+template <class Value>
+using Measured = std::map<std::string, std::map<std::string, Value>>;
 
- private:
-  int file_;
-};
+/// Adds what a JSON file has to `all`; a file that is not there, or "", has nothing. Value: a time
+/// in seconds (double) or a choice (text). False, and `why`, with nothing in `all`, if it cannot be
+/// trusted.
+template <class Value>
+bool read_measured(const std::string& path, Measured<Value>& all, std::string& why);
 
-/// Writes `text` beside its place under a name of its own and renames it, so that readers see all
-/// of it or nothing. False if that failed.
-bool replace_file(const std::string& path, const std::string& text);
+/// Adds to `all` what others have written to the file meanwhile, and writes it; only what is of
+/// `machine` if that were too much for a file. False if it cannot be written.
+template <class Value>
+bool write_measured(const std::string& path, Measured<Value>& all, const std::string& machine);
 
 /// Choices that were measured once, such as the fastest algorithm for a product: short texts by
 /// problem, kept in a JSON file. Choices of other machines and versions stand beside them and are
@@ -47,13 +44,9 @@ class ChoiceFile {
   void keep(const std::string& problem, const std::string& choice);
 
  private:
-  using Choices = std::map<std::string, std::string>;
-  using Machines = std::map<std::string, Choices>;
-  static bool read(const std::string& path, Machines& all, std::string& why);
-
   std::string path_, machine_;
   mutable std::mutex mutex_;
-  Machines all_;
+  Measured<std::string> all_;
   std::atomic<bool> warned_{false};
 };
 

@@ -13,7 +13,8 @@ class ScratchStack {
     data_ = static_cast<char*>(data);
     bytes_ = bytes;
   }
-  /// 64-byte aligned, or null where the block is too small. Either way give_back() follows.
+  /// Aligned as the block is, up to 256 bytes, which NVIDIA's libraries want; or null where the
+  /// block is too small. Either way give_back() follows.
   void* take(size_t bytes) {
     const size_t at = used_;
     used_ += rounded(bytes);
@@ -25,7 +26,7 @@ class ScratchStack {
   size_t most() const { return most_; }  ///< bytes that were wanted at one time
 
  private:
-  static size_t rounded(size_t bytes) { return (bytes + 63) / 64 * 64; }
+  static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
   char* data_ = nullptr;
   size_t bytes_ = 0, used_ = 0, most_ = 0;
 };

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cache_file.h"
 #include "plan/program.h"
 
 namespace brim::plan {
@@ -33,8 +34,8 @@ void arrange(Launch& launch, const Activations& activations, MemoryFormat format
 std::unique_ptr<Launch> conversion(const Tensor& from, Tensor& to);
 
 /// Measured times of launches, kept in a file between runs: `$XDG_CACHE_HOME/brim/layout.json`, or
-/// below `~/.cache`. Times of other machines, GPUs, threads and versions stand beside them and are
-/// not used.
+/// below `~/.cache`. Times of other machines, GPUs, threads, versions and precisions (TF32) stand
+/// beside them and are not used.
 class LayoutCosts {
  public:
   /// For launches on `device`. Reads the file. A damaged one is left out of account with a warning,
@@ -60,7 +61,7 @@ class LayoutCosts {
   double measure(Launch& launch);
 
   std::string path_, machine_;
-  std::map<std::string, Times> times_;  // by machine
+  Measured<double> times_;
   int measured_ = 0;
 };
 

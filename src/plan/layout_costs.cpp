@@ -1,4 +1,5 @@
 // Times of launches in each memory format, and the file that keeps them.
+#include <brim/core/tf32.h>
 #include <brim/core/threads.h>
 #include <brim/version.h>
 #include <fmt/core.h>
@@ -6,10 +7,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <limits>
+#include <memory>
 
 #if BRIM_HAVE_DNNL
 #include <oneapi/dnnl/dnnl_version.h>
@@ -18,6 +18,7 @@
 #include "backend/geometry.h"
 #include "core/cache_file.h"
 #include "core/context.h"
+#include "core/library_versions.h"
 #include "core/plugin.h"
 #include "core/runtime.h"
 #include "plan/layout.h"
@@ -25,16 +26,11 @@
 namespace brim::plan {
 namespace {
 
-namespace fs = std::filesystem;
-using Json = nlohmann::json;
-
-constexpr int kVersion = 1;                // of the file; the kernels' speed is part of it
 constexpr int kMostRounds = 4, kRuns = 2;  // the best run counts
 constexpr int kQueued = 10;                // launches of a run on a device,
 constexpr double kQueueBelow = 2e-3;       // if one is shorter than so many seconds
+constexpr int kUntilCaptured = 2;          // such runs make them one graph, where there are graphs
 constexpr double kSettled = 0.1;           // rounds that differ by less agree
-constexpr size_t kMostTimes = 100000;      // what a file may hold
-constexpr double kLongest = 3600;          // seconds; more is damage
 
 void warn(const std::string& line) {
   std::fputs(("brim: warning: [layout] " + line + "\n").c_str(), stderr);
@@ -54,10 +50,12 @@ std::string processor() {
 
 /// What the times depend on, apart from the launch.
 std::string machine(Device device) {
+  const std::string versions = library_versions(device.kind);
   if (!device.is_cpu())
     return fmt::format("{} {}; brim {}; {}", name(device.kind),
                        runtime(device.kind).description(device.index), BRIM_VERSION,
-                       plugin(device.kind).path);
+                       plugin(device.kind).path) +
+           (versions.empty() ? "" : "; " + versions) + (Tf32::allowed() ? "; tf32" : "");
   std::string libraries = "none";
 #if BRIM_HAVE_DNNL
   libraries =
@@ -115,43 +113,6 @@ class Borrowed {
   std::vector<Tensor> before_;
 };
 
-using Machines = std::map<std::string, std::map<std::string, double>>;
-
-/// Adds the file's times to `all`. False, and `why`, if it cannot be trusted; a file that is not
-/// there has none.
-bool read_times(const std::string& path, Machines& all, std::string& why) {
-  std::error_code error;
-  if (!fs::exists(path, error)) return true;
-  constexpr uintmax_t kMostBytes = 32 << 20;
-  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMostBytes || error) {
-    why = "not a file of times";
-    return false;
-  }
-  std::ifstream file(path);
-  const Json root = Json::parse(file, nullptr, false);
-  const auto damaged = [&](const char* what) {
-    why = what;
-    return false;
-  };
-  if (!root.is_object()) return damaged("not JSON");
-  const auto version = root.find("version"), machines = root.find("machines");
-  if (version == root.end() || !version->is_number_integer() || *version != kVersion)
-    return damaged("of another version");
-  if (machines == root.end() || !machines->is_object()) return damaged("has no machines");
-  size_t count = 0;
-  for (const auto& [name, times] : machines->items()) {
-    if (!times.is_object()) return damaged("a machine has no times");
-    for (const auto& [key, seconds] : times.items()) {
-      if (!seconds.is_number()) return damaged("a time is no number");
-      const double value = seconds.get<double>();
-      if (!(value >= 0 && value < kLongest) || ++count > kMostTimes)
-        return damaged("a time cannot be");
-      all[name][key] = value;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 LayoutCosts::LayoutCosts(Device device) : LayoutCosts(cache_path("layout.json"), device) {}
@@ -159,43 +120,51 @@ LayoutCosts::LayoutCosts(Device device) : LayoutCosts(cache_path("layout.json"),
 LayoutCosts::LayoutCosts(std::string path, Device device)
     : path_(std::move(path)), machine_(machine(device)) {
   std::string why;
-  if (path_.empty() || read_times(path_, times_, why)) return;
-  times_.clear();
+  if (read_measured(path_, times_, why)) return;
   warn(fmt::format("{}: {}; measuring again", path_, why));
 }
 
 void LayoutCosts::save() const {
   if (measured_ == 0 || path_.empty()) return;
-  std::error_code error;
-  fs::create_directories(fs::path(path_).parent_path(), error);
-  const FileLock lock(path_ + ".lock");
-  // What other runs have measured since the file was read stays.
-  Machines all = times_, found;
-  std::string why;
-  if (!read_times(path_, found, why)) found.clear();
-  for (auto& [machine, times] : found) all[machine].merge(times);
-  size_t count = 0;
-  for (const auto& [machine, times] : all) count += times.size();
-  const Json root{{"version", kVersion}, {"machines", count <= kMostTimes ? all : times_}};
-  if (!replace_file(path_, root.dump(1) + '\n'))
+  Measured<double> all = times_;
+  if (!write_measured(path_, all, machine_))
     warn(fmt::format("cannot write {}; the next run measures again", path_));
 }
 
 double LayoutCosts::measure(Launch& launch) {
   using Clock = std::chrono::steady_clock;
   const Borrowed memory(launch);
-  const Context context = Context::current(launch.device());
+  const Stream stream = Stream::current(launch.device());
+  // Scratch memory of its own, which stays where it is while a graph knows it.
+  ScratchStack scratch;
+  const Context context{stream, &scratch};
+  std::shared_ptr<void> kept;
   const auto seconds = [&](int runs) {
     const auto start = Clock::now();
-    for (int i = 0; i < runs; ++i) launch.run(context);
-    context.stream.synchronize();
+    runtime(stream.device.kind)
+        .launch_as_one(stream,
+                       {.steps = runs,
+                        .queue =
+                            [&](int) {
+                              launch.run(context);
+                              return true;
+                            }},
+                       kept);
+    stream.synchronize();
     return std::chrono::duration<double>(Clock::now() - start).count() / runs;
   };
-  double best = kLongest / 2;
   (void)seconds(1);  // the first one chooses algorithms, and waits for what was queued before
-  // A device's queue hides what the host does for a launch, as in a step.
-  const bool queue = !launch.device().is_cpu() && seconds(1) < kQueueBelow;
-  for (int i = 0; i < kRuns; ++i) best = std::min(best, seconds(queue ? kQueued : 1));
+  const size_t bytes = std::max<size_t>(scratch.most(), 1);
+  const Workspace room(bytes, stream, nullptr);
+  scratch.rebind(room.as<void>(), bytes);
+  // A device's queue hides what the host does for a launch, as in a step; a graph has next to none.
+  int runs = 1;
+  if (!stream.device.is_cpu() && seconds(1) < kQueueBelow) {
+    runs = kQueued;
+    for (int i = 0; i < kUntilCaptured; ++i) (void)seconds(runs);
+  }
+  double best = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRuns; ++i) best = std::min(best, seconds(runs));
   ++measured_;
   return best;
 }

@@ -172,11 +172,12 @@ std::string error_of(const std::function<void()>& f) {
 
 TEST_F(CudaLibraries, FailuresNameOpCallAndStatus) {
   const Tensor a = on(cuda, randn({6, 7})), b = on(cuda, randn({7, 6}));
+  const Tensor x = on(cuda, randn({1, 2, 5, 5})), w = on(cuda, randn({2, 2, 2, 2}));
   (void)matmul(a, b);
+  (void)conv2d(x, w);
   let("cublasLtMatmul cudnnConvolutionForward");
   EXPECT_EQ(error_of([&] { (void)matmul(a, b); }),
             "[matmul] cuBLASLt: cublasLtMatmul failed: the fake was told to fail (status 13)");
-  const Tensor x = on(cuda, randn({1, 2, 5, 5})), w = on(cuda, randn({2, 2, 2, 2}));
   EXPECT_EQ(error_of([&] { (void)conv2d(x, w); }),
             "[conv2d] cuDNN: cudnnConvolutionForward failed: CUDNN_STATUS_EXECUTION_FAILED: the "
             "fake says so");

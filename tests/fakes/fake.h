@@ -86,17 +86,3 @@ inline bool is_aligned(const void* data, int64_t bytes) {
 }
 
 }  // namespace brim::fake
-
-extern "C" {
-void brim_fake_attach(const brim::cuda::emulation::Machine* machine) {
-  brim::fake::machine = machine;
-}
-/// For tests: the calls noted since the last time.
-const char* brim_fake_calls();
-const char* brim_fake_calls() {
-  const std::lock_guard lock(brim::fake::mutex);
-  brim::fake::given.swap(brim::fake::calls);
-  brim::fake::calls.clear();
-  return brim::fake::given.c_str();
-}
-}

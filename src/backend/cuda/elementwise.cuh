@@ -66,6 +66,12 @@ T* data(const Tensor& t) {
   return static_cast<T*>(t.raw());
 }
 
+/// Null where an optional tensor is left out.
+template <class T>
+T* optional(const Tensor& t) {
+  return t.defined() ? data<T>(t) : nullptr;
+}
+
 inline bool is_aligned(const void* p, size_t bytes) {
   return reinterpret_cast<uintptr_t>(p) % bytes == 0;
 }

@@ -11,6 +11,7 @@
 #include "backend/cuda/numbers.h"
 #include "backend/cuda/runtime.h"
 #include "backend/dispatch.h"
+#include "core/fnv.h"
 
 namespace brim::cuda {
 namespace {
@@ -22,12 +23,11 @@ constexpr size_t kMostGraphs = 16;
 constexpr size_t kRemembered = kMostGraphs;
 
 uint64_t hash(Stream stream, int steps, const std::vector<uint64_t>& words) {
-  uint64_t h = 0xcbf29ce484222325;  // FNV-1a
-  const auto add = [&](uint64_t word) { h = (h ^ word) * 0x100000001b3; };
-  add(static_cast<uint64_t>(stream.id));
-  add(static_cast<uint64_t>(steps));
-  for (const uint64_t word : words) add(word);
-  return h;
+  Fnv1a all;
+  all.add(static_cast<uint64_t>(stream.id));
+  all.add(static_cast<uint64_t>(steps));
+  all.add(words);
+  return all.value();
 }
 
 bool queue_all(const RepeatedWork& work, NumberScope* scope = nullptr) {

@@ -18,7 +18,7 @@ struct BenchSetup {
   std::string weights;  ///< file of the network's first state; "": brim's own initialisation
   std::string batches;  ///< safetensors file of x (K, N, ...) f32 and y (K, N) i64; "": random ones
   Device device = {};   ///< where the data lies and the steps run
-  /// fp32, fp16 or bf16: networks train in it as in `brim train --precision`, the operands of
+  /// fp32, tf32, fp16 or bf16: networks train in it as in `brim train --precision`, the operands of
   /// single ops have its dtype.
   std::string precision = "fp32";
   int steps_per_graph = 1;  ///< training steps that one call of a compiled step queues

@@ -1,4 +1,9 @@
-// Average poolings: the mean of each window, and the spread of a gradient over the windows.
+// Average poolings: the mean of each window, by cuDNN where that is faster, and the spread of a
+// gradient over the windows.
+#include <optional>
+
+#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/libraries/dnn.h"
 #include "backend/cuda/pool.cuh"
 #include "backend/kernel.h"
 
@@ -79,11 +84,47 @@ struct Spread {
   }
 };
 
+/// Whether all windows of an axis lie within the padded image. cuDNN counts those that do not
+/// (ceil mode) in another way.
+bool lies_within(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding) {
+  return padding < kernel && (in + 2 * padding - kernel) / stride + 1 == out;
+}
+
+/// The same as windows of one size, which adaptive ones have where they share evenly.
+template <bool kAdaptive>
+std::optional<PoolGeometry> for_dnn(PoolGeometry g) {
+  if constexpr (kAdaptive) {
+    if (g.oh == 0 || g.ow == 0 || g.h % g.oh != 0 || g.w % g.ow != 0) return {};
+    g.kernel = g.stride = {g.h / g.oh, g.w / g.ow};
+    g.padding = {0, 0};
+    g.count_include_pad = true;
+  }
+  if (!lies_within(g.h, g.oh, g.kernel.h, g.stride.h, g.padding.h) ||
+      !lies_within(g.w, g.ow, g.kernel.w, g.stride.w, g.padding.w))
+    return {};
+  return g;
+}
+
+/// Whether cuDNN has done it.
+template <class T, bool kAdaptive>
+bool by_dnn(const Context& context, const Tensor& x, Tensor& y, const PoolGeometry& g,
+            const Work& own) {
+  const bool planes = x.is_contiguous() && y.is_contiguous();
+  const bool pixels = x.is_contiguous(MemoryFormat::nhwc) && y.is_contiguous(MemoryFormat::nhwc);
+  if (y.numel() == 0 || !(planes || pixels) || !is_aligned(x.raw(), 16) || !is_aligned(y.raw(), 16))
+    return false;
+  const std::optional<PoolGeometry> windows = for_dnn<kAdaptive>(g);
+  return windows && dnn_avg_pool(context, {dtype_of<T>, !planes, *windows, x.raw(), y.raw()}, own);
+}
+
 template <class T, bool kAdaptive>
 void mean(const Context& context, const Tensor& x, Tensor& y, const PoolGeometry& g) {
-  for_each_element(context, y,
-                   Mean<T, kAdaptive>{Images<const T>(x), Images<T>(y), rows<kAdaptive>(g),
-                                      columns<kAdaptive>(g)});
+  const Work own = [&](const Context& at) {
+    for_each_element(at, y,
+                     Mean<T, kAdaptive>{Images<const T>(x), Images<T>(y), rows<kAdaptive>(g),
+                                        columns<kAdaptive>(g)});
+  };
+  if (!by_dnn<T, kAdaptive>(context, x, y, g, own)) own(context);
 }
 
 template <class T, bool kAdaptive>

@@ -1,10 +1,12 @@
 // batch_norm, alone and with an addition and a ReLU behind it. Each way is a reduction of each
-// channel, then a pass over the elements. Activations are row-major, or all are nhwc.
+// channel, then a pass over the elements. Activations are row-major, or all are nhwc. In training,
+// batch_norm alone may be computed by cuDNN.
 #include "backend/fused_norm.h"
 
 #include <cmath>
 
 #include "backend/cuda/batch_norm.cuh"
+#include "backend/cuda/libraries/dnn.h"
 #include "backend/cuda/moments.cuh"
 
 namespace brim::cuda {
@@ -81,6 +83,45 @@ void forward(const Context& context, const Tensor& x, const Tensor& weight, cons
               Normalise<T>{p, data<const T>(x), optional<const T>(residual), relu, data<T>(y)}, v);
 }
 
+/// Whether cuDNN may be asked about these tensors: it has f32 and f64 parameters only, and wants
+/// both.
+template <class T>
+bool fits_dnn(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
+  return std::is_same_v<T, Compute<T>> && x.numel() > 0 && weight.defined() && bias.defined() &&
+         brim::cuda::is_aligned(x.raw(), 16) && brim::cuda::is_aligned(y.raw(), 16);
+}
+
+/// Whether cuDNN has done it.
+template <class T>
+bool forward_by_dnn(const Context& context, const Tensor& x, const Tensor& weight,
+                    const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+                    Tensor& y, Tensor& mean, Tensor& scale,
+                    const backend::BatchNormParams& params) {
+  if (!params.training || !fits_dnn<T>(x, y, weight, bias)) return false;
+  const int64_t n = x.shape()[0], c = x.shape()[1];
+  const Work own = [&](const Context& at) {
+    Tensor none;
+    forward<T>(at, x, weight, bias, {}, {}, {}, none, none, y, mean, scale, params, false);
+  };
+  return dnn_batch_norm(context,
+                        {.dtype = dtype_of<T>,
+                         .nhwc = !x.is_contiguous(),
+                         .n = n,
+                         .c = c,
+                         .pixels = x.numel() / (n * c),
+                         .x = x.raw(),
+                         .weight = weight.raw(),
+                         .bias = bias.raw(),
+                         .y = y.raw(),
+                         .mean = mean.raw(),
+                         .scale = scale.raw(),
+                         .running_mean = running_mean.defined() ? running_mean.raw() : nullptr,
+                         .running_var = running_var.defined() ? running_var.raw() : nullptr,
+                         .momentum = params.momentum,
+                         .eps = params.eps},
+                        own);
+}
+
 template <class T>
 struct BatchGradSums {
   using C = Compute<T>;
@@ -144,12 +185,42 @@ void backward(const Context& context, const Tensor& dy, const Tensor& x, const T
 }
 
 template <class T>
+bool backward_by_dnn(const Context& context, const Tensor& dy, const Tensor& x,
+                     const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
+                     Tensor& dweight, Tensor& dbias, bool training) {
+  if (!training || !fits_dnn<T>(x, dx, weight, dbias) || !brim::cuda::is_aligned(dy.raw(), 16))
+    return false;
+  const int64_t n = x.shape()[0], c = x.shape()[1];
+  const Work own = [&](const Context& at) {
+    Tensor none;
+    backward<T>(at, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, true, false);
+  };
+  return dnn_batch_norm_grad(context,
+                             {.dtype = dtype_of<T>,
+                              .nhwc = !x.is_contiguous(),
+                              .n = n,
+                              .c = c,
+                              .pixels = x.numel() / (n * c),
+                              .dy = dy.raw(),
+                              .x = x.raw(),
+                              .weight = weight.raw(),
+                              .mean = mean.raw(),
+                              .scale = scale.raw(),
+                              .dx = dx.raw(),
+                              .dweight = dweight.raw(),
+                              .dbias = dbias.raw()},
+                             own);
+}
+
+template <class T>
 void batch_norm(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
                 const Tensor& fixed_mean, const Tensor& fixed_var, Tensor& running_mean,
                 Tensor& running_var, Tensor& y, Tensor& mean, Tensor& scale,
                 const backend::BatchNormParams& params) {
-  forward<T>(context, x, weight, bias, fixed_mean, fixed_var, {}, running_mean, running_var, y,
-             mean, scale, params, false);
+  if (!forward_by_dnn<T>(context, x, weight, bias, running_mean, running_var, y, mean, scale,
+                         params))
+    forward<T>(context, x, weight, bias, fixed_mean, fixed_var, {}, running_mean, running_var, y,
+               mean, scale, params, false);
 }
 
 template <class T>
@@ -165,6 +236,7 @@ template <class T>
 void batch_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
                      Tensor& dweight, Tensor& dbias, bool training) {
+  if (backward_by_dnn<T>(context, dy, x, weight, mean, scale, dx, dweight, dbias, training)) return;
   Tensor none;
   backward<T>(context, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, training,
               false);

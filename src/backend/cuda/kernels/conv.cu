@@ -3,11 +3,10 @@
 // products are channels, pixels (n, y, x) and taps (c, ky, kx). Activations may be of any strides;
 // where they are nhwc, taps have their channels innermost, so that neighbours in a sum are
 // neighbours in memory.
-#include <functional>
 
 #include <brim/core/tf32.h>
 
-#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/channels.cuh"
 #include "backend/cuda/gemm.cuh"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/geometry.h"
@@ -216,17 +215,41 @@ Patches<T, false> patches_of_input(const Activations<const T>& x, const ConvGeom
           g.padding, g.dilation, {g.c_per_group(), g.kh, g.kw, x.channels_last}};
 }
 
+/// y += bias, for each channel.
+template <class T>
+struct AddBias {
+  using Of = Compute<T>;
+  const T* bias;
+  T* y;
+
+  __device__ Of of_channel(int64_t c) const { return widen(bias[c]); }
+  template <int Width>
+  __device__ void apply(int64_t i, const Of* of, int step) const {
+    using P = Pack<T, Width>;
+    P pack = reinterpret_cast<const P*>(y)[i];
+#pragma unroll
+    for (int k = 0; k < Width; ++k) pack.at[k] = narrow<T>(widen(pack.at[k]) + of[k * step]);
+    reinterpret_cast<P*>(y)[i] = pack;
+  }
+  template <int Width>
+  bool is_aligned() const {
+    return aligned<Width>(y);
+  }
+};
+
 /// Whether cuDNN has done the pass. `bias` may be undefined; `own` queues the pass by our kernels.
 template <class T>
 bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor& weight,
-            const Tensor& bias, const Tensor& y, const ConvGeometry& g,
-            const std::function<void()>& own) {
+            const Tensor& bias, const Tensor& y, const ConvGeometry& g, const Work& own) {
   const bool planes = x.is_contiguous() && y.is_contiguous();
   const bool pixels = x.is_contiguous(MemoryFormat::nhwc) && y.is_contiguous(MemoryFormat::nhwc);
   const bool aligned =
       is_aligned(x.raw(), 16) && is_aligned(weight.raw(), 16) && is_aligned(y.raw(), 16);
   if (g.work() == 0 || !(planes || pixels) || !aligned || (bias.defined() && !bias.is_contiguous()))
     return false;
+  const auto add_bias = [&](const Context& at) {
+    run_pass<T>(at, AddBias<T>{data<const T>(bias), static_cast<T*>(y.raw())}, Channels(y));
+  };
   return dnn_conv(context,
                   {.pass = pass,
                    .dtype = dtype_of<T>,
@@ -236,7 +259,7 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
                    .x = x.raw(),
                    .weight = weight.raw(),
                    .y = y.raw(),
-                   .bias = bias.defined() ? bias.raw() : nullptr},
+                   .add_bias = bias.defined() ? Work(add_bias) : Work()},
                   own);
 }
 
@@ -264,8 +287,8 @@ void own_conv2d(const Context& context, const Tensor& x, const Tensor& weight, c
 template <class T>
 void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
             Tensor& y, const ConvGeometry& g) {
-  const auto own = [&] { own_conv2d<T>(context, x, weight, bias, y, g); };
-  if (!by_dnn<T>(context, ConvPass::forward, x, weight, bias, y, g, own)) own();
+  const auto own = [&](const Context& at) { own_conv2d<T>(at, x, weight, bias, y, g); };
+  if (!by_dnn<T>(context, ConvPass::forward, x, weight, bias, y, g, own)) own(context);
 }
 
 /// dx: (c x taps of o) (taps x pixels of x), for each group.
@@ -289,8 +312,8 @@ void own_conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& w
 template <class T>
 void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weight, Tensor& dx,
                    const ConvGeometry& g) {
-  const auto own = [&] { own_conv2d_grad_x<T>(context, dy, weight, dx, g); };
-  if (!by_dnn<T>(context, ConvPass::grad_x, dx, weight, {}, dy, g, own)) own();
+  const auto own = [&](const Context& at) { own_conv2d_grad_x<T>(at, dy, weight, dx, g); };
+  if (!by_dnn<T>(context, ConvPass::grad_x, dx, weight, {}, dy, g, own)) own(context);
 }
 
 /// dw: (o x pixels of y) (pixels x taps), for each group.
@@ -310,8 +333,8 @@ void own_conv2d_grad_weight(const Context& context, const Tensor& x, const Tenso
 template <class T>
 void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& dy, Tensor& dw,
                         const ConvGeometry& g) {
-  const auto own = [&] { own_conv2d_grad_weight<T>(context, x, dy, dw, g); };
-  if (!by_dnn<T>(context, ConvPass::grad_weight, x, dw, {}, dy, g, own)) own();
+  const auto own = [&](const Context& at) { own_conv2d_grad_weight<T>(at, x, dy, dw, g); };
+  if (!by_dnn<T>(context, ConvPass::grad_weight, x, dw, {}, dy, g, own)) own(context);
 }
 
 template <class... T>

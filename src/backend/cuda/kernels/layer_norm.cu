@@ -11,12 +11,6 @@ namespace {
 
 constexpr int kRun = 32;  // elements that a thread sums in their own type
 
-/// Null where an optional tensor is left out.
-template <class T>
-T* optional(const Tensor& t) {
-  return t.defined() ? data<T>(t) : nullptr;
-}
-
 template <class T>
 __global__ void __launch_bounds__(kMostTeamThreads)
     layer_norm_kernel(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,

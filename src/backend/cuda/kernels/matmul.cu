@@ -2,7 +2,6 @@
 // own kernels. Layers of few rows have a kernel of their own.
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <optional>
 #include <utility>
 
@@ -113,7 +112,7 @@ struct Stacks {
 template <class T>
 bool multiply_by_blas(const Context& context, const Matrix<T>& a, const Matrix<T>& b,
                       const Result<T>& y, int64_t m, int64_t n, int64_t k,
-                      const DeviceLoop<3>& batches, const std::function<void()>& own) {
+                      const DeviceLoop<3>& batches, const Work& own) {
   if (m == 0 || n == 0 || k == 0 || batches.numel == 0) return false;
   const Stacks stacks(batches);
   if (stacks.calls() > Stacks::kMost) return false;
@@ -155,8 +154,8 @@ bool multiply_by_blas(const Context& context, const Matrix<T>& a, const Matrix<T
 template <class T>
 void multiply(const Context& context, const Matrix<T>& a, const Matrix<T>& b, const Result<T>& y,
               int64_t m, int64_t n, int64_t k, const DeviceLoop<3>& batches) {
-  const auto own = [&] { gemm<Compute<T>>(context, a, b, y, m, n, k, batches); };
-  if (!multiply_by_blas(context, a, b, y, m, n, k, batches, own)) own();
+  const auto own = [&](const Context& at) { gemm<Compute<T>>(at, a, b, y, m, n, k, batches); };
+  if (!multiply_by_blas(context, a, b, y, m, n, k, batches, own)) own(context);
 }
 
 /// a: (B.., M, K), b: (B.., K, N), y: (B.., M, N), of any strides.

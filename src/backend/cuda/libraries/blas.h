@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 
 #include <brim/core/dtype.h>
 
+#include "backend/cuda/libraries/work.h"
 #include "core/context.h"
 
 namespace brim::cuda {
@@ -38,10 +38,11 @@ enum class BlasDone { nothing, without_relu, all };
 /// which queues the product by brim's own kernels (may be null), was measured to be faster;
 /// `without_relu` where no algorithm's ReLU lets NaN through. Throws DeviceError if the library
 /// fails.
-BlasDone blas_product(const Context& context, const BlasProduct& product,
-                      const std::function<void()>& own);
+BlasDone blas_product(const Context& context, const BlasProduct& product, const Work& own);
 
 /// Why there is no cuBLASLt, and what to install; empty if there is.
 std::string blas_problem();
+/// "cuBLASLt 130100", or "no cuBLASLt".
+std::string blas_version();
 
 }  // namespace brim::cuda

@@ -1,5 +1,4 @@
-// Matrix products by cuBLASLt. Its matrices are column-major: the product asked for is
-// y^T = b^T a^T, whose operands are the row-major ones as they lie in memory.
+// Matrix products by cuBLASLt.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -7,11 +6,10 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backend/cuda/libraries/blas.h"
-#include "backend/cuda/libraries/cublas_lt_library.h"
+#include "backend/cuda/libraries/cublas_lt_recipe.h"
 #include "backend/cuda/libraries/measure.h"
 #include "backend/cuda/libraries/open.h"
 #include "backend/cuda/runtime.h"
@@ -19,112 +17,20 @@
 namespace brim::cuda {
 namespace {
 
-using blas::check;
-using blas::Layout;
-using blas::library;
-using blas::MatmulDesc;
-using blas::Preference;
-
-cudaDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return CUDA_R_64F;
-    case DType::f16:
-      return CUDA_R_16F;
-    case DType::bf16:
-      return CUDA_R_16BF;
-    default:
-      return CUDA_R_32F;
-  }
-}
-
-cublasComputeType_t compute_type(const BlasProduct& p) {
-  if (p.dtype == DType::f64) return CUBLAS_COMPUTE_64F;
-  // The default for f32 multiplies in full f32.
-  return p.dtype == DType::f32 && p.tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
-}
-
-/// The largest power of two that divides an address, up to 16: what the widest access needs, and
-/// no more, so that where a tensor happens to lie does not decide on its algorithm.
-uint32_t alignment(const void* data) {
-  const auto address = reinterpret_cast<uintptr_t>(data) | 16;
-  return static_cast<uint32_t>(address & (~address + 1));
-}
-
-/// All that an algorithm depends on.
-using Key = std::array<int64_t, 19>;
-Key key_of(const BlasProduct& p) {
-  return {static_cast<int64_t>(p.dtype),
-          static_cast<int64_t>(compute_type(p)),
-          p.m,
-          p.n,
-          p.k,
-          p.count,
-          p.a.leading,
-          p.a.stack,
-          p.a.transposed,
-          p.b.leading,
-          p.b.stack,
-          p.b.transposed,
-          p.y.leading,
-          p.y.stack,
-          alignment(p.a.data),
-          alignment(p.b.data),
-          alignment(p.y.data),
-          p.bias ? alignment(p.bias) : 0,
-          p.relu};
-}
-
-/// The key as text, for the file of choices.
-std::string problem_of(const BlasProduct& p) {
-  std::string text =
-      fmt::format("matmul {}{}", name(p.dtype), p.dtype == DType::f32 && p.tf32 ? " tf32" : "");
-  for (const int64_t number : key_of(p)) text += fmt::format(" {}", number);
-  return text;
-}
-
-/// Multiply-adds.
-double work_of(const BlasProduct& p) {
-  return static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
-         static_cast<double>(p.count);
-}
+using namespace blas;
 
 constexpr size_t kWorkspace = size_t{32} << 20;  // what NVIDIA advises for Hopper
 constexpr int kProposals = 8;
 
-/// An algorithm, and how to find it again in another run.
-struct Algorithm {
-  cublasLtMatmulAlgo_t algo{};
-  size_t workspace = 0;
-
-  std::string name() const {
-    uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
-    for (const uint64_t word : algo.data)
-      for (int shift = 0; shift < 64; shift += 8)
-        hash = (hash ^ (word >> shift & 0xff)) * 0x100000001b3;
-    return fmt::format("{:016x}", hash);
-  }
-};
-
-/// How a product is computed.
-struct Recipe {
-  MatmulDesc product;
-  Layout a, b, y;
-  Algorithm algorithm;
-  BlasDone done = BlasDone::nothing;  // by this recipe
-  bool relu = false;                  // in the epilogue
-};
-
 /// The library on one device.
 class Blas {
  public:
-  explicit Blas(int device)
-      : choices_(choices_of(device, fmt::format("cuBLASLt {}", library().version()))) {
+  explicit Blas(int device) : choices_(choices_of(device, blas_version())) {
     const DeviceGuard guard(device);
     check(library().create(&handle_), "cublasLtCreate");
   }
 
-  BlasDone run(const Context& context, const BlasProduct& p, const std::function<void()>& own) {
+  BlasDone run(const Context& context, const BlasProduct& p, const Work& own) {
     // A recipe holds the address of the bias: one product at a time is queued.
     const std::lock_guard lock(mutex_);
     const DeviceGuard guard(context.device().index);
@@ -143,55 +49,6 @@ class Blas {
   }
 
  private:
-  template <class V>
-  static void set(const MatmulDesc& desc, cublasLtMatmulDescAttributes_t what, const V& value) {
-    check(library().desc_set(desc.get(), what, &value, sizeof(value)),
-          "cublasLtMatmulDescSetAttribute");
-  }
-
-  /// The layout of a matrix as cuBLASLt sees it: its contiguous rows are columns.
-  static Layout layout(DType dtype, const BlasMatrix& m, int64_t rows, int64_t columns,
-                       int64_t count) {
-    if (m.transposed) std::swap(rows, columns);
-    cublasLtMatrixLayout_t made = nullptr;
-    check(library().layout_create(&made, type_of(dtype), static_cast<uint64_t>(columns),
-                                  static_cast<uint64_t>(rows), m.leading),
-          "cublasLtMatrixLayoutCreate");
-    Layout result(made);
-    const auto n = static_cast<int32_t>(count);
-    check(library().layout_set(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &n, sizeof(n)),
-          "cublasLtMatrixLayoutSetAttribute");
-    check(library().layout_set(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &m.stack,
-                               sizeof(m.stack)),
-          "cublasLtMatrixLayoutSetAttribute");
-    return result;
-  }
-
-  /// All of a recipe but the algorithm.
-  static Recipe describe(const BlasProduct& p) {
-    Recipe r;
-    cublasLtMatmulDesc_t made = nullptr;
-    check(library().desc_create(&made, compute_type(p),
-                                p.dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F),
-          "cublasLtMatmulDescCreate");
-    r.product.reset(made);
-    const auto operation = [](const BlasMatrix& m) {
-      return static_cast<int32_t>(m.transposed ? CUBLAS_OP_T : CUBLAS_OP_N);
-    };
-    set(r.product, CUBLASLT_MATMUL_DESC_TRANSA, operation(p.b));
-    set(r.product, CUBLASLT_MATMUL_DESC_TRANSB, operation(p.a));
-    if (p.bias) {
-      const auto epilogue = p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
-      set(r.product, CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<uint32_t>(epilogue));
-      set(r.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias);
-    }
-    r.relu = p.relu;
-    r.a = layout(p.dtype, p.a, p.m, p.k, p.count);
-    r.b = layout(p.dtype, p.b, p.k, p.n, p.count);
-    r.y = layout(p.dtype, p.y, p.m, p.n, p.count);
-    return r;
-  }
-
   /// The library's proposals, best first.
   std::vector<Algorithm> proposals(const BlasProduct& p, const Recipe& r) const {
     cublasLtMatmulPreference_t made = nullptr;
@@ -224,24 +81,27 @@ class Blas {
     return all;
   }
 
-  Recipe find(const Context& context, const BlasProduct& p, const std::function<void()>& own) {
+  Recipe find(const Context& context, const BlasProduct& p, const Work& own) {
     Recipe r = describe(p);
     const std::vector<Algorithm> all = proposals(p, r);
     std::vector<Candidate> candidates;
+    int tried = 0, queued = 0;  // proposals
     for (const Algorithm& algorithm : all)
-      candidates.push_back({algorithm.name(), [&, this] {
-                              const cublasStatus_t s = queue(context, p, r, algorithm, p.bias);
+      candidates.push_back({algorithm.name(), [&, this](const Context& at) {
+                              ++tried;
+                              const cublasStatus_t s = queue(at, p, r, algorithm, p.bias);
                               if (s == CUBLAS_STATUS_NOT_SUPPORTED) return false;
                               check(s, "cublasLtMatmul");
+                              ++queued;
                               return true;
                             }});
     if (own && work_of(p) < kMostForOwn)
-      candidates.push_back({"own", [&] {
-                              own();
+      candidates.push_back({"own", [&](const Context& at) {
+                              own(at);
                               return true;
                             }});
     const int best = choose(choices_, problem_of(p), candidates, context.stream);
-    if (best < 0 || all.empty()) no_algorithm(p);
+    if (best < 0 || all.empty() || (tried > 0 && queued == 0)) no_algorithm(p);
     if (best < 0 || best >= static_cast<int>(all.size())) return {};
     r.algorithm = all[static_cast<size_t>(best)];
     r.done = BlasDone::all;
@@ -311,8 +171,7 @@ Blas* blas_of(int device, bool may_begin) {
 
 }  // namespace
 
-BlasDone blas_product(const Context& context, const BlasProduct& p,
-                      const std::function<void()>& own) {
+BlasDone blas_product(const Context& context, const BlasProduct& p, const Work& own) {
   if (work_of(p) < static_cast<double>(small_work())) return BlasDone::nothing;
   if (!library().is_there("matrix products")) return BlasDone::nothing;
   const bool captured = is_captured(context.stream);
@@ -325,5 +184,9 @@ BlasDone blas_product(const Context& context, const BlasProduct& p,
 }
 
 std::string blas_problem() { return library().problem(); }
+std::string blas_version() {
+  return library().problem().empty() ? fmt::format("cuBLASLt {}", library().version())
+                                     : "no cuBLASLt";
+}
 
 }  // namespace brim::cuda

@@ -14,10 +14,9 @@
 #include <optional>
 #include <vector>
 
+#include "backend/cuda/libraries/cudnn_handle.h"
 #include "backend/cuda/libraries/cudnn_recipe.h"
-#include "backend/cuda/libraries/measure.h"
 #include "backend/cuda/libraries/open.h"
-#include "backend/cuda/runtime.h"
 
 namespace brim::cuda {
 namespace {
@@ -27,20 +26,15 @@ using namespace dnn;
 constexpr size_t kMostWorkspace = size_t{512} << 20;
 constexpr int kProposals = 8;
 
-/// The library on one device.
-class Dnn {
+/// The convolutions of one device.
+class Convolutions {
  public:
-  explicit Dnn(int device)
-      : choices_(choices_of(device, fmt::format("cuDNN {}", library().version()))) {
-    const DeviceGuard guard(device);
-    check(library().create(&handle_), "cudnnCreate");
-  }
+  explicit Convolutions(Handle& library) : library_(library), handle_(library.handle) {}
 
-  bool run(const Context& context, const DnnConv& c, const std::function<void()>& own) {
-    // The handle has one stream: one convolution at a time is queued.
-    const std::lock_guard lock(mutex_);
+  bool run(const Context& context, const DnnConv& c, const Work& own) {
+    const std::lock_guard lock(library_.mutex);
     const DeviceGuard guard(context.device().index);
-    check(library().set_stream(handle_, native(context.stream)), "cudnnSetStream");
+    library_.use(context.stream);
     Recipe* recipe = recipes_.find(key_of(c));
     if (!recipe) recipe = &recipes_.add(key_of(c), find(context, c, own));
     if (!recipe->possible) return false;
@@ -54,7 +48,7 @@ class Dnn {
 
   /// Whether the convolution was met before, so that it may be queued into a graph.
   bool knows(const DnnConv& c) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(library_.mutex);
     return recipes_.find(key_of(c)) != nullptr;
   }
 
@@ -117,21 +111,27 @@ class Dnn {
     return {};
   }
 
-  Recipe find(const Context& context, const DnnConv& c, const std::function<void()>& own) const {
+  Recipe find(const Context& context, const DnnConv& c, const Work& own) const {
     Recipe r = describe(c);
     const std::vector<Algorithm> all = proposals(c, r);
     std::vector<Candidate> candidates;
+    int tried = 0, queued = 0;  // proposals
     for (const Algorithm& algorithm : all)
       candidates.push_back(
           {fmt::format("{} {}", algorithm.number, static_cast<int>(algorithm.math)),
-           [&, this] { return queue(context, c, r, algorithm); }});
+           [&, this](const Context& at) {
+             ++tried;
+             const bool is_queued = queue(at, c, r, algorithm);
+             queued += is_queued;
+             return is_queued;
+           }});
     if (static_cast<double>(c.geometry.work()) < kMostForOwn)
-      candidates.push_back({"own", [&] {
-                              own();
+      candidates.push_back({"own", [&](const Context& at) {
+                              own(at);
                               return true;
                             }});
-    const int best = choose(choices_, problem_of(c), candidates, context.stream);
-    if (best < 0 || all.empty()) refused(c, r);
+    const int best = choose(library_.choices, problem_of(c), candidates, context.stream);
+    if (best < 0 || all.empty() || (tried > 0 && queued == 0)) refused(c, r);
     if (best < 0 || best >= static_cast<int>(all.size())) return r;
     r.algorithm = all[static_cast<size_t>(best)];
     r.possible = true;
@@ -142,8 +142,8 @@ class Dnn {
     recipe.possible = false;
     const ConvGeometry& g = c.geometry;
     warn(fmt::format(
-        "[{}] cuDNN has no algorithm whose results repeat themselves for x {}, weight {} in {} "
-        "{}: brim's own kernel computes it",
+        "[{}] cuDNN has no algorithm that works and whose results repeat themselves for x {}, "
+        "weight {} in {} {}: brim's own kernel computes it",
         op_name(), g.x_shape().str(), g.weight_shape().str(), name(c.dtype),
         c.nhwc ? "nhwc" : "nchw"));
   }
@@ -152,13 +152,7 @@ class Dnn {
   bool queue(const Context& context, const DnnConv& c, const Recipe& r,
              const Algorithm& algorithm) const {
     check(library().set_math(r.conv.get(), algorithm.math), "cudnnSetConvolutionMathType");
-    const float numbers[2] = {0, 1};
-    const double numbers64[2] = {0, 1};
-    const auto number = [&](int i) -> const void* {
-      if (c.dtype == DType::f64) return &numbers64[i];
-      return &numbers[i];
-    };
-    const void *zero = number(0), *one = number(1);
+    const void *one = dnn::one(c.dtype), *zero = dnn::zero(c.dtype);
     const Workspace room = context.workspace(std::max<size_t>(algorithm.workspace, 1));
     // Activations in nhwc want their weights so, too.
     std::optional<Workspace> turned;
@@ -178,9 +172,8 @@ class Dnn {
       return is_supported(library().transform(handle_, one, r.weight_used.get(), weight, zero,
                                               r.weight_given.get(), c.weight),
                           "cudnnTransformTensor");
-    return !c.bias ||
-           is_supported(library().add(handle_, one, r.bias.get(), c.bias, one, r.y.get(), c.y),
-                        "cudnnAddTensor");
+    if (c.add_bias) c.add_bias(context);
+    return true;
   }
 
   bool compute(const DnnConv& c, const Recipe& r, const Algorithm& algorithm, void* weight,
@@ -212,26 +205,26 @@ class Dnn {
     return false;
   }
 
-  cudnnHandle_t handle_ = nullptr;
-  ChoiceFile& choices_;
-  std::mutex mutex_;
+  Handle& library_;
+  cudnnHandle_t handle_;
   Recipes<Key, Recipe> recipes_;
 };
 
-/// The library on a device. nullptr where it was not used yet and may not be begun now. Never
-/// destroyed: the driver may be gone before static objects are.
-Dnn* dnn_of(int device, bool may_begin) {
+/// nullptr where the library was not used yet and may not be begun now. Never destroyed, as it.
+Convolutions* convolutions_of(int device, bool may_begin) {
   static std::mutex mutex;
-  static auto* all = new std::map<int, std::unique_ptr<Dnn>>;
+  static auto* all = new std::map<int, std::unique_ptr<Convolutions>>;
   const std::lock_guard lock(mutex);
-  auto& dnn = (*all)[device];
-  if (!dnn && may_begin) dnn = std::make_unique<Dnn>(device);
-  return dnn.get();
+  auto& convolutions = (*all)[device];
+  if (!convolutions)
+    if (Handle* const handle = handle_of(device, may_begin))
+      convolutions = std::make_unique<Convolutions>(*handle);
+  return convolutions.get();
 }
 
 }  // namespace
 
-bool dnn_conv(const Context& context, const DnnConv& c, const std::function<void()>& own) {
+bool dnn_conv(const Context& context, const DnnConv& c, const Work& own) {
   const ConvGeometry& g = c.geometry;
   if (g.work() < small_work()) return false;
   // cuDNN counts in int.
@@ -239,15 +232,18 @@ bool dnn_conv(const Context& context, const DnnConv& c, const std::function<void
     if (shape.numel() > INT32_MAX) return false;
   if (!library().is_there("convolutions")) return false;
   const bool captured = is_captured(context.stream);
-  Dnn* const dnn = dnn_of(context.device().index, !captured);
-  if (captured && (!dnn || !dnn->knows(c))) {
+  Convolutions* const known = convolutions_of(context.device().index, !captured);
+  if (captured && (!known || !known->knows(c))) {
     warn_of_capture();
     return false;
   }
-  return dnn->run(context, c, own);
+  return known->run(context, c, own);
 }
 
 std::string dnn_problem() { return library().problem(); }
+std::string dnn_version() {
+  return library().problem().empty() ? fmt::format("cuDNN {}", library().version()) : "no cuDNN";
+}
 
 }  // namespace brim::cuda
 
@@ -259,7 +255,7 @@ std::string dnn_problem() { return library().problem(); }
 
 namespace brim::cuda {
 
-bool dnn_conv(const Context&, const DnnConv&, const std::function<void()>&) {
+bool dnn_conv(const Context&, const DnnConv&, const Work&) {
   static std::once_flag warned;
   std::call_once(warned, [] {
     warn("brim's own, slower kernels compute convolutions, because " + dnn_problem());
@@ -267,9 +263,14 @@ bool dnn_conv(const Context&, const DnnConv&, const std::function<void()>&) {
   return false;
 }
 
+bool dnn_avg_pool(const Context&, const DnnAvgPool&, const Work&) { return false; }
+bool dnn_batch_norm(const Context&, const DnnBatchNorm&, const Work&) { return false; }
+bool dnn_batch_norm_grad(const Context&, const DnnBatchNormGrad&, const Work&) { return false; }
+
 std::string dnn_problem() {
   return "the backend was built without cuDNN's headers (cudnn.h); build it where they are";
 }
+std::string dnn_version() { return "no cuDNN"; }
 
 }  // namespace brim::cuda
 

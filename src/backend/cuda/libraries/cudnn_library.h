@@ -61,8 +61,15 @@ struct Library : DynamicLibrary {
   decltype(&cudnnConvolutionForward) forward = find("cudnnConvolutionForward");
   decltype(&cudnnConvolutionBackwardData) grad_x = find("cudnnConvolutionBackwardData");
   decltype(&cudnnConvolutionBackwardFilter) grad_weight = find("cudnnConvolutionBackwardFilter");
+  decltype(&cudnnCreatePoolingDescriptor) create_pooling = find("cudnnCreatePoolingDescriptor");
+  decltype(&cudnnDestroyPoolingDescriptor) destroy_pooling = find("cudnnDestroyPoolingDescriptor");
+  decltype(&cudnnSetPooling2dDescriptor) set_pooling = find("cudnnSetPooling2dDescriptor");
+  decltype(&cudnnPoolingForward) pool = find("cudnnPoolingForward");
+  decltype(&cudnnBatchNormalizationForwardTraining) batch_norm =
+      find("cudnnBatchNormalizationForwardTraining");
+  decltype(&cudnnBatchNormalizationBackward) batch_norm_grad =
+      find("cudnnBatchNormalizationBackward");
   decltype(&cudnnTransformTensor) transform = find("cudnnTransformTensor");
-  decltype(&cudnnAddTensor) add = find("cudnnAddTensor");
 };
 
 inline const Library& library() {
@@ -92,9 +99,11 @@ struct Destroy {
   void operator()(cudnnTensorStruct* d) const { (void)library().destroy_tensor(d); }
   void operator()(cudnnFilterStruct* d) const { (void)library().destroy_filter(d); }
   void operator()(cudnnConvolutionStruct* d) const { (void)library().destroy_conv(d); }
+  void operator()(cudnnPoolingStruct* d) const { (void)library().destroy_pooling(d); }
 };
 using TensorDesc = std::unique_ptr<cudnnTensorStruct, Destroy>;
 using FilterDesc = std::unique_ptr<cudnnFilterStruct, Destroy>;
 using ConvDesc = std::unique_ptr<cudnnConvolutionStruct, Destroy>;
+using PoolingDesc = std::unique_ptr<cudnnPoolingStruct, Destroy>;
 
 }  // namespace brim::cuda::dnn

@@ -7,25 +7,12 @@
 #include <optional>
 #include <string>
 
-#include "backend/cuda/libraries/cudnn_library.h"
+#include "backend/cuda/libraries/cudnn_tensor.h"
 #include "backend/cuda/libraries/dnn.h"
 
 namespace brim::cuda::dnn {
 
 using backend::ConvGeometry;
-
-inline cudnnDataType_t type_of(DType dtype) {
-  switch (dtype) {
-    case DType::f64:
-      return CUDNN_DATA_DOUBLE;
-    case DType::f16:
-      return CUDNN_DATA_HALF;
-    case DType::bf16:
-      return CUDNN_DATA_BFLOAT16;
-    default:
-      return CUDNN_DATA_FLOAT;
-  }
-}
 
 inline bool uses_tf32(const DnnConv& c) { return c.dtype == DType::f32 && c.tf32; }
 
@@ -53,7 +40,7 @@ struct Algorithm {
 
 /// How a convolution is computed.
 struct Recipe {
-  TensorDesc x, y, bias;
+  TensorDesc x, y;
   TensorDesc weight_given, weight_used;  // row-major and nhwc
   FilterDesc weight;
   ConvDesc conv;
@@ -68,7 +55,7 @@ inline Key key_of(const DnnConv& c) {
           static_cast<int64_t>(c.dtype),
           uses_tf32(c),
           c.nhwc,
-          c.bias != nullptr,
+          c.add_bias != nullptr,
           g.n,
           g.c,
           g.h,
@@ -95,19 +82,6 @@ inline std::string problem_of(const DnnConv& c) {
   return text;
 }
 
-inline TensorDesc tensor(DType dtype, const Shape& s, bool nhwc) {
-  cudnnTensorDescriptor_t made = nullptr;
-  check(library().create_tensor(&made), "cudnnCreateTensorDescriptor");
-  TensorDesc result(made);
-  const auto n = static_cast<int>(s[0]), c = static_cast<int>(s[1]), h = static_cast<int>(s[2]),
-             w = static_cast<int>(s[3]);
-  const cudnnDataType_t type = type_of(dtype);
-  check(nhwc ? library().set_tensor(made, type, n, c, h, w, h * w * c, 1, w * c, c)
-             : library().set_tensor(made, type, n, c, h, w, c * h * w, h * w, w, 1),
-        "cudnnSetTensor4dDescriptorEx");
-  return result;
-}
-
 /// All of a recipe but the algorithm.
 inline Recipe describe(const DnnConv& c) {
   const ConvGeometry& g = c.geometry;
@@ -115,7 +89,6 @@ inline Recipe describe(const DnnConv& c) {
   Recipe r;
   r.x = tensor(c.dtype, g.x_shape(), c.nhwc);
   r.y = tensor(c.dtype, g.y_shape(), c.nhwc);
-  r.bias = tensor(c.dtype, {1, g.o, 1, 1}, false);
   r.weight_given = tensor(c.dtype, g.weight_shape(), false);
   r.weight_used = tensor(c.dtype, g.weight_shape(), c.nhwc);
   cudnnFilterDescriptor_t filter = nullptr;

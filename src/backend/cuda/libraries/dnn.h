@@ -1,11 +1,12 @@
-// Convolution by NVIDIA's library. Opened at run time: without it, brim's own kernels compute.
+// Convolution, average pooling and batch normalisation by NVIDIA's library. Opened at run time:
+// without it, brim's own kernels compute.
 #pragma once
 
-#include <functional>
 #include <string>
 
 #include <brim/core/dtype.h>
 
+#include "backend/cuda/libraries/work.h"
 #include "backend/geometry.h"
 #include "core/context.h"
 
@@ -13,9 +14,8 @@ namespace brim::cuda {
 
 enum class ConvPass { forward, grad_x, grad_weight };
 
-/// A convolution y = x * weight + bias or a gradient of it (which of the three is written says the
-/// pass). Activations are row-major, or all nhwc; weight and bias (may be null) are contiguous. No
-/// size is 0.
+/// A convolution y = x * weight or a gradient of it (which of the three is written says the pass).
+/// Activations are row-major, or all nhwc; weight is contiguous. No size is 0.
 struct DnnConv {
   ConvPass pass;
   DType dtype;  // f32, f64, f16 or bf16
@@ -23,15 +23,53 @@ struct DnnConv {
   bool nhwc;
   backend::ConvGeometry geometry;
   void *x, *weight, *y;
-  const void* bias = nullptr;
+  Work add_bias = nullptr;  // what is to be queued behind it, if anything
 };
 
 /// Queues the convolution. False, with nothing queued that matters, where cuDNN is not there or has
 /// no algorithm for it whose result repeats itself, or `own`, which queues the convolution by
 /// brim's own kernels, was measured to be faster. Throws DeviceError if the library fails.
-bool dnn_conv(const Context& context, const DnnConv& conv, const std::function<void()>& own);
+bool dnn_conv(const Context& context, const DnnConv& conv, const Work& own);
+
+/// Average pooling: x and y are row-major, or both nhwc. Windows lie within the padded image.
+struct DnnAvgPool {
+  DType dtype;  // f32, f64, f16 or bf16
+  bool nhwc;
+  backend::PoolGeometry geometry;  // of no dilation
+  const void* x;
+  void* y;
+};
+
+/// Batch normalisation in training. Activations are n images of `pixels` and c channels, row-major
+/// or nhwc; the rest has c elements. `scale` is 1 / sqrt(variance + eps).
+struct DnnBatchNorm {
+  DType dtype;  // f32 or f64, of everything
+  bool nhwc;
+  int64_t n, c, pixels;
+  const void *x, *weight, *bias;
+  void *y, *mean, *scale, *running_mean, *running_var;  // the last two may be null
+  double momentum, eps;
+};
+/// Its gradient.
+struct DnnBatchNormGrad {
+  DType dtype;
+  bool nhwc;
+  int64_t n, c, pixels;
+  const void *dy, *x, *weight, *mean, *scale;
+  void *dx, *dweight, *dbias;
+};
+
+/// Queues the op. False, with nothing queued that matters, where `own`, which queues it by brim's
+/// own kernel but leaves running statistics alone, is to do it: cuDNN is not there, or its results
+/// differ by more than rounding, or it was not measured to be faster. Throws DeviceError if the
+/// library fails.
+bool dnn_avg_pool(const Context& context, const DnnAvgPool& pool, const Work& own);
+bool dnn_batch_norm(const Context& context, const DnnBatchNorm& norm, const Work& own);
+bool dnn_batch_norm_grad(const Context& context, const DnnBatchNormGrad& norm, const Work& own);
 
 /// Why there is no cuDNN, and what to install; empty if there is.
 std::string dnn_problem();
+/// "cuDNN 91900", or "no cuDNN".
+std::string dnn_version();
 
 }  // namespace brim::cuda

@@ -1,13 +1,13 @@
 // See measure.h.
 #include "backend/cuda/libraries/measure.h"
 
+#include <brim/core/error.h>
 #include <brim/version.h>
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
-#include <optional>
+#include <vector>
 
 #include "backend/cuda/runtime.h"
 #include "core/runtime.h"
@@ -15,9 +15,9 @@
 namespace brim::cuda {
 namespace {
 
-constexpr int kRounds = 3, kRuns = 4;  // the best round counts
-constexpr double kLong = 2;            // milliseconds: a run that takes longer is a round
-constexpr double kClearly = 0.97;      // of the time of those before: faster is no accident
+constexpr int kRounds = 3, kRuns = 8;
+constexpr double kLong = 2;        // milliseconds: of what takes longer, a graph has one run
+constexpr double kClearly = 0.97;  // of the time of those before: faster is no accident
 
 class Event {
  public:
@@ -38,20 +38,101 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Milliseconds of one run; nothing if it is refused.
-std::optional<double> time_of(const Candidate& candidate, Stream stream) {
+/// Milliseconds that the stream is busy with `work`.
+template <class F>
+double time_of(Stream stream, const F& work) {
   Event begin, end;
-  if (!candidate.queue()) return {};  // a library loads what it needs
-  double best = std::numeric_limits<double>::infinity();
-  int runs = 1;
-  for (int round = 0; round < kRounds; ++round) {
-    begin.record(stream);
-    for (int i = 0; i < runs; ++i)
-      if (!candidate.queue()) return {};
-    end.record(stream);
-    best = std::min(best, begin.until(end) / runs);
-    if (round == 0 && best < kLong) runs = kRuns;
+  begin.record(stream);
+  work();
+  end.record(stream);
+  return begin.until(end);
+}
+
+/// A candidate that can be queued, and its times.
+class Trial {
+ public:
+  Trial(int number, const Candidate& candidate) : number_(number), candidate_(candidate) {}
+  ~Trial() {
+    if (exec_) (void)cudaGraphExecDestroy(exec_);
   }
+  Trial(const Trial&) = delete;
+  Trial& operator=(const Trial&) = delete;
+
+  /// First runs: the library loads what it needs, and it shows how much scratch memory is wanted,
+  /// and how many runs a graph should have. False if the candidate cannot be used.
+  bool begin(Stream stream) {
+    const Context context{stream, &scratch_};
+    if (!can_queue(candidate_, context)) return false;
+    bool again = false;
+    runs_ = time_of(stream, [&] { again = can_queue(candidate_, context); }) < kLong ? kRuns : 1;
+    return again;
+  }
+  size_t scratch_bytes() const { return scratch_.most(); }
+
+  /// Captures the runs, with `room` as their scratch memory. False if they cannot be captured: then
+  /// they could not be part of a compiled step either.
+  bool capture(Stream stream, void* room, size_t bytes) {
+    scratch_.rebind(room, bytes);
+    const Context context{stream, &scratch_};
+    BRIM_CUDA(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
+    bool queued = true;
+    for (int i = 0; i < runs_ && queued; ++i) queued = can_queue(candidate_, context);
+    cudaGraph_t graph = nullptr;
+    if (cudaStreamEndCapture(native(stream), &graph) == cudaSuccess && queued)
+      (void)cudaGraphInstantiate(&exec_, graph, 0);
+    (void)cudaGetLastError();
+    if (graph) (void)cudaGraphDestroy(graph);
+    return exec_ != nullptr;
+  }
+
+  /// Takes the time of a round.
+  void round(Stream stream) {
+    times_.push_back(time_of(stream, [&] { BRIM_CUDA(cudaGraphLaunch(exec_, native(stream))); }) /
+                     runs_);
+  }
+  /// Milliseconds of a run: the median of the rounds.
+  double median() const {
+    std::vector<double> times = times_;
+    const auto middle = times.begin() + static_cast<ptrdiff_t>(times.size() / 2);
+    std::nth_element(times.begin(), middle, times.end());
+    return *middle;
+  }
+  int number() const { return number_; }
+
+ private:
+  int number_;
+  const Candidate& candidate_;
+  ScratchStack scratch_;
+  int runs_ = 1;
+  cudaGraphExec_t exec_ = nullptr;
+  std::vector<double> times_;
+};
+
+/// The fastest; -1 if none can be used.
+int fastest(std::span<const Candidate> candidates, Stream stream) {
+  std::vector<std::unique_ptr<Trial>> trials;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    auto trial = std::make_unique<Trial>(static_cast<int>(i), candidates[i]);
+    if (trial->begin(stream)) trials.push_back(std::move(trial));
+  }
+  // One block for all: they run one after the other. Held until the graphs are gone, as nobody may
+  // give back memory that a graph uses.
+  size_t bytes = 1;
+  for (const auto& trial : trials) bytes = std::max(bytes, trial->scratch_bytes());
+  const Workspace room(bytes, stream, nullptr);
+  std::erase_if(trials,
+                [&](const auto& trial) { return !trial->capture(stream, room.as<void>(), bytes); });
+  for (int round = 0; round < kRounds; ++round)
+    for (const auto& trial : trials) trial->round(stream);
+  int best = -1;
+  double least = 0;
+  for (const auto& trial : trials) {
+    const double time = trial->median();
+    if (best >= 0 && time >= kClearly * least) continue;
+    best = trial->number();
+    least = time;
+  }
+  trials.clear();
   return best;
 }
 
@@ -63,27 +144,29 @@ bool is_captured(Stream stream) {
   return status != cudaStreamCaptureStatusNone;
 }
 
+bool can_queue(const Candidate& candidate, const Context& context) {
+  try {
+    return candidate.queue(context);
+  } catch (const Error&) {
+    (void)cudaGetLastError();
+    return false;
+  }
+}
+
 int choose(ChoiceFile& choices, const std::string& problem, std::span<const Candidate> candidates,
            Stream stream) {
+  const auto number_of = [&](auto at) { return static_cast<int>(at - candidates.begin()); };
   if (const auto known = choices.find(problem)) {
     const auto found = std::ranges::find(candidates, *known, &Candidate::name);
-    if (found != candidates.end() && found->queue())
-      return static_cast<int>(found - candidates.begin());
+    if (found != candidates.end() && can_queue(*found, {stream})) return number_of(found);
   }
-  int best = -1;
-  double least = 0;
-  for (size_t i = 0; i < candidates.size(); ++i) {
-    if (!choices.are_kept()) {
-      if (candidates[i].queue()) return static_cast<int>(i);
-      continue;
-    }
-    const std::optional<double> time = time_of(candidates[i], stream);
-    if (!time || (best >= 0 && *time >= kClearly * least)) continue;
-    best = static_cast<int>(i);
-    least = *time;
+  if (!choices.are_kept()) {
+    const auto first = std::ranges::find_if(
+        candidates, [&](const Candidate& candidate) { return can_queue(candidate, {stream}); });
+    return first == candidates.end() ? -1 : number_of(first);
   }
-  if (best >= 0 && choices.are_kept())
-    choices.keep(problem, candidates[static_cast<size_t>(best)].name);
+  const int best = fastest(candidates, stream);
+  if (best >= 0) choices.keep(problem, candidates[static_cast<size_t>(best)].name);
   return best;
 }
 

@@ -23,14 +23,20 @@ bool is_captured(Stream stream);
 /// One way to compute a problem.
 struct Candidate {
   std::string name;  ///< that finds it again in a later run
-  /// Queues it; false if it is refused after all.
-  std::function<bool()> queue;
+  /// Queues it, as often as it is called; false if it is refused after all.
+  std::function<bool(const Context&)> queue;
 };
 
-/// The number of the fastest candidate, or of the one that an earlier run has found; -1 if all are
-/// refused. Waits for the stream. Where choices cannot be kept, nothing is measured, and the first
-/// that is not refused is taken: another choice in another run would change results in their last
-/// bits.
+/// Queues a candidate; false if it is refused or fails. An error that stays, as that of a lost GPU,
+/// is met again by the next call that waits.
+bool can_queue(const Candidate& candidate, const Context& context);
+
+/// The number of the fastest candidate, or of the one that an earlier run has found; -1 if none can
+/// be used. Measured is the time on the device, without what the host needs to launch it: runs are
+/// captured as a graph, all candidates take turns, and the median of the rounds counts. Candidates
+/// that are refused, that fail or have no room when queued or captured are passed over. Waits for
+/// the stream. Where choices cannot be kept, nothing is measured, and the first that can be queued
+/// is taken: another choice in another run would change results in their last bits.
 int choose(ChoiceFile& choices, const std::string& problem, std::span<const Candidate> candidates,
            Stream stream);
 

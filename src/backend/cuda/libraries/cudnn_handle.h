@@ -1,0 +1,99 @@
+// cuDNN on a device, and the choice between it and brim's own kernel where it has one way only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <brim/core/dtype.h>
+
+#include "backend/cuda/libraries/cudnn_library.h"
+#include "backend/cuda/libraries/measure.h"
+#include "backend/cuda/libraries/work.h"
+#include "backend/cuda/runtime.h"
+
+namespace brim::cuda::dnn {
+
+/// The library on one device. The handle has one stream: one problem at a time is queued.
+struct Handle {
+  explicit Handle(int device);
+  /// Lets the handle queue there. Call with the mutex held.
+  void use(Stream stream);
+
+  std::mutex mutex;
+  cudnnHandle_t handle = nullptr;
+  ChoiceFile& choices;
+};
+
+/// nullptr where the library was not used yet and may not be begun now. Never destroyed: the driver
+/// may be gone before static objects are.
+Handle* handle_of(int device, bool may_begin);
+
+/// A result of an op, so that two ways to compute it can be compared.
+struct Output {
+  const void* data;
+  int64_t count;
+  DType dtype;
+};
+
+/// Whether `library` computes what `own` does, as far as the first elements of the results show it,
+/// and is clearly faster. Also true where an earlier run has found it so. Waits for the stream.
+bool library_is_better(ChoiceFile& choices, const std::string& problem,
+                       std::span<const Output> outputs, const Candidate& library, const Work& own,
+                       Stream stream);
+
+/// Problems of one kind, for which cuDNN has no choice of algorithms. Key: numbers that tell
+/// problems apart, the device among them; Recipe: the descriptors.
+template <size_t kNumbers, class Recipe>
+class OneWay {
+ public:
+  using Key = std::array<int64_t, kNumbers>;
+
+  /// Queues the problem by cuDNN, whose call is queue(handle, recipe, measured): `measured` results
+  /// are thrown away. False, with nothing queued that matters, where brim's own kernel is to do it.
+  template <class Describe, class Queue>
+  bool run(const Context& context, const char* kind, const Key& key,
+           std::span<const Output> outputs, const Describe& describe, const Queue& queue,
+           const Work& own) {
+    const bool captured = is_captured(context.stream);
+    Handle* const handle = handle_of(context.device().index, !captured);
+    const std::lock_guard lock(mutex_);
+    Known* known = handle ? known_.find(key) : nullptr;
+    if (!known && captured) {
+      warn_of_capture();
+      return false;
+    }
+    const std::lock_guard one_at_a_time(handle->mutex);
+    const DeviceGuard guard(context.device().index);
+    handle->use(context.stream);
+    if (!known) {
+      known = &known_.add(key, {describe(), false});
+      std::string problem = kind;
+      for (const int64_t number : key) problem += fmt::format(" {}", number);
+      const Candidate library{"cudnn", [&](const Context&) {
+                                return is_supported(queue(handle->handle, known->recipe, true),
+                                                    kind);
+                              }};
+      known->by_library =
+          library_is_better(handle->choices, problem, outputs, library, own, context.stream);
+    }
+    if (!known->by_library) return false;
+    check(queue(handle->handle, known->recipe, false), kind);
+    note_queued(context.device().index);
+    return true;
+  }
+
+ private:
+  struct Known {
+    Recipe recipe;
+    bool by_library;
+  };
+  std::mutex mutex_;
+  Recipes<Key, Known> known_;
+};
+
+}  // namespace brim::cuda::dnn

@@ -1,0 +1,198 @@
+// What is chosen to compute a problem on CUDA devices: by time on the device, among what works.
+// Over the emulation and fakes of NVIDIA's libraries, which say how long their work takes.
+#include <brim/autograd/autograd.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "backend/cuda_libraries_fixture.h"
+#include "core/runtime.h"
+
+namespace brim {
+namespace {
+
+struct CudaLibrariesChoice : testing::CudaLibraries {
+  static Tensor cpu(const Tensor& t) { return t.detach().to(Device::cpu()); }
+  static void expect_near(const Tensor& y, const Tensor& expected, double tolerance = 1e-4) {
+    ASSERT_EQ(y.shape(), expected.shape());
+    const auto a = cpu(y).to(f64).contiguous().to_vector<double>();
+    const auto b = cpu(expected).to(f64).contiguous().to_vector<double>();
+    for (size_t i = 0; i < a.size(); ++i)
+      if (std::isnan(b[i]))
+        EXPECT_TRUE(std::isnan(a[i])) << i;
+      else
+        EXPECT_NEAR(a[i], b[i], tolerance) << i;
+  }
+  /// A product and a convolution of sizes that no other test has, twice: right each time, the last
+  /// ones by these algorithms of cuBLASLt and cuDNN.
+  void check(int64_t size, const std::string& product, const std::string& convolution) {
+    const Tensor a = randn({size, 9}).to(cuda), b = randn({9, 12}).to(cuda);
+    const Tensor x = randn({1, 2, size, 6}).to(cuda), w = randn({3, 2, 2, 2}).to(cuda);
+    for (int i = 0; i < 2; ++i) {
+      (void)asked();
+      expect_near(matmul(a, b), matmul(cpu(a), cpu(b)));
+      expect_near(conv2d(x, w), conv2d(cpu(x), cpu(w)));
+    }
+    const testing::Lines lines = asked();
+    EXPECT_EQ(lines.size(), 2u);
+    EXPECT_EQ(count(lines, "matmul compute 68 type 0 epilogue 1 algorithm " + product), 1);
+    EXPECT_EQ(count(lines, "Forward type 0 math 3 algorithm " + convolution), 1);
+  }
+};
+
+TEST_F(CudaLibrariesChoice, IsTheFastest) { check(41, "1", "1"); }
+
+TEST_F(CudaLibrariesChoice, IsNoneThatFails) {
+  let("1-fails");
+  check(42, "2", "0");
+}
+
+TEST_F(CudaLibrariesChoice, IsNoneThatCannotBePartOfAGraph) {
+  let("1-fails-in-graphs");
+  check(43, "2", "0");
+}
+
+TEST_F(CudaLibrariesChoice, IsNoneWithoutRoom) {
+  let("1-needs-much");
+  setenv("BRIM_EMULATED_MEMORY", "268435456", 1);
+  check(44, "1", "0");
+  unsetenv("BRIM_EMULATED_MEMORY");
+}
+
+TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereAllFail) {
+  let("cublasLtMatmul cudnnConvolutionForward");
+  const Tensor a = randn({45, 9}).to(cuda), b = randn({9, 12}).to(cuda);
+  const Tensor x = randn({1, 2, 45, 6}).to(cuda), w = randn({3, 2, 2, 2}).to(cuda);
+  for (const bool again : {false, true}) {
+    ::testing::internal::CaptureStderr();
+    expect_near(matmul(a, b), matmul(cpu(a), cpu(b)));
+    expect_near(conv2d(x, w), conv2d(cpu(x), cpu(w)));
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("[matmul] cuBLASLt has no algorithm") == std::string::npos, again) << said;
+    EXPECT_EQ(said.find("[conv2d] cuDNN has no algorithm") == std::string::npos, again) << said;
+  }
+}
+
+TEST_F(CudaLibrariesChoice, NewProblemsInAGraphAreComputedByOwnKernels) {
+  const Tensor a = randn({46, 9}).to(cuda), b = randn({9, 12}).to(cuda);
+  const Tensor x = randn({1, 2, 46, 6}).to(cuda), w = randn({3, 2, 2, 2}).to(cuda);
+  Tensor y = zeros({46, 12}, {.device = cuda}), z = zeros({1, 3, 45, 5}, {.device = cuda});
+  int calls = 0;
+  std::shared_ptr<void> kept;
+  const auto run = [&] {
+    runtime(DeviceKind::cuda)
+        .launch_as_one(Stream::current(cuda),
+                       {.queue =
+                            [&](int) {
+                              // New where the graph is captured.
+                              if (++calls < 3) return true;
+                              y.copy_(matmul(a, b));
+                              z.copy_(conv2d(x, w));
+                              return true;
+                            }},
+                       kept);
+  };
+  // Other problems leave the memory that these need, as none can be had in a capture.
+  (void)matmul(b.t(), a.t());
+  (void)conv2d(x, w, zeros({3}, {.device = cuda}));
+  (void)asked();
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < 4; ++i) run();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(calls, 3);
+  const RepeatedStats stats = runtime(DeviceKind::cuda).repeated(kept);
+  EXPECT_EQ(stats.graphs, 1) << stats.why_not;
+  EXPECT_TRUE(asked().empty());
+  const std::string warning = "[matmul] a problem is met for the first time while a graph";
+  EXPECT_NE(said.find(warning), std::string::npos) << said;
+  EXPECT_EQ(said.find("[conv2d]"), std::string::npos) << said;
+  expect_near(y, matmul(cpu(a), cpu(b)));
+  expect_near(z, conv2d(cpu(x), cpu(w)));
+}
+
+TEST_F(CudaLibrariesChoice, AveragesAreByCudnnWhereItsDefinitionIsBrims) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  for (const DType dtype : {f32, f64, f16, bf16})
+    for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+      Tensor x = randn({2, 5, 9, 8}).to(dtype);
+      x.slice(0, 0, 1).slice(1, 0, 1).slice(2, 4, 5).slice(3, 3, 4).fill_(nan);
+      const Tensor there = x.to(cuda).to(format);
+      const auto by_cudnn = [&](const auto& pool) {
+        (void)asked();
+        for (int i = 0; i < 2; ++i) expect_near(pool(there), pool(x), dtype == bf16 ? 0.02 : 2e-3);
+        return count(asked(), std::string("cudnnPoolingForward type ")) > 0;
+      };
+      for (const bool padded : {false, true})
+        EXPECT_TRUE(by_cudnn([&](const Tensor& t) {
+          return avg_pool2d(t, 3, {.stride = 2, .padding = 1, .count_include_pad = padded});
+        }));
+      // As the library counts windows beyond the padding in another way.
+      EXPECT_FALSE(by_cudnn(
+          [](const Tensor& t) { return avg_pool2d(t, 3, {.stride = 2, .ceil_mode = true}); }));
+      EXPECT_TRUE(by_cudnn([](const Tensor& t) { return adaptive_avg_pool2d(t, {3, 1}); }));
+      EXPECT_FALSE(by_cudnn([](const Tensor& t) { return adaptive_avg_pool2d(t, {2, 3}); }));
+    }
+}
+
+struct Normalised {
+  Tensor y, dx, dweight, dbias, mean, var;
+};
+Normalised normalised(Device device, const Tensor& given, MemoryFormat format) {
+  const int64_t c = given.shape()[1];
+  manual_seed(3);
+  Tensor x = given.to(device).to(format).set_requires_grad();
+  Tensor weight = randn({c}).to(given.dtype()).to(device).set_requires_grad();
+  Tensor bias = randn({c}).to(given.dtype()).to(device).set_requires_grad();
+  const Tensor dy = randn(given.shape()).to(given.dtype()).to(device).to(format);
+  Tensor mean = zeros({c}, {.dtype = given.dtype(), .device = device});
+  Tensor var = ones({c}, {.dtype = given.dtype(), .device = device});
+  Tensor y;
+  for (int i = 0; i < 3; ++i)
+    y = batch_norm(x, weight, bias, mean, var, {.training = true, .momentum = 0.3});
+  y.backward(dy);
+  return {y.detach(), x.grad(), weight.grad(), bias.grad(), mean, var};
+}
+
+TEST_F(CudaLibrariesChoice, NormalisationInTrainingMayBeCudnns) {
+  for (const DType dtype : {f32, f64})
+    for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+      const Tensor x = (randn({3, 5, 4, 6}) * 2.0 + 7.0).to(dtype);
+      const Normalised a = normalised(cuda, x, format);
+      const testing::Lines lines = asked();
+      const Normalised b = normalised(Device::cpu(), x, format);
+      EXPECT_GT(count(lines, "cudnnBatchNormalizationForwardTraining"), 3);
+      EXPECT_GT(count(lines, "cudnnBatchNormalizationBackward"), 0);
+      for (const auto field : {&Normalised::y, &Normalised::dx, &Normalised::dweight,
+                               &Normalised::dbias, &Normalised::mean, &Normalised::var})
+        expect_near(a.*field, b.*field, 1e-3);
+    }
+  (void)normalised(cuda, randn({3, 5, 4, 6}).to(f16), MemoryFormat::nchw);
+  EXPECT_TRUE(asked().empty());  // its parameters would have to be f32
+}
+
+TEST_F(CudaLibrariesChoice, NormalisationWithOtherStatisticsIsNotUsed) {
+  let("batch-norm-differs");
+  const Tensor x = randn({3, 7, 4, 6});
+  const Normalised a = normalised(cuda, x, MemoryFormat::nchw);
+  const Normalised b = normalised(Device::cpu(), x, MemoryFormat::nchw);
+  EXPECT_EQ(count(asked(), "cudnnBatchNormalizationForwardTraining"), 1);
+  expect_near(a.y, b.y);
+  expect_near(a.var, b.var);
+}
+
+TEST_F(CudaLibrariesChoice, BiasOfAConvolutionIsAddedInBothFormats) {
+  for (const DType dtype : {f32, f64, f16, bf16})
+    for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+      for (const int64_t channels : {3, 16}) {
+        const Tensor x = randn({2, 4, 5, 6}).to(dtype), w = randn({channels, 4, 3, 3}).to(dtype);
+        const Tensor b = randn({channels}).to(dtype);
+        expect_near(conv2d(x.to(cuda).to(format), w.to(cuda), b.to(cuda)), conv2d(x, w, b),
+                    dtype == bf16  ? 0.2
+                    : dtype == f16 ? 0.03
+                                   : 1e-4);
+      }
+}
+
+}  // namespace
+}  // namespace brim
