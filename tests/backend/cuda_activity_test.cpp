@@ -48,6 +48,7 @@ TEST_F(CudaObserve, KernelsHaveTheirNamesByCupti) {
 TEST_F(CudaObserve, GraphsAreOneRecordUnlessNodesAreAskedFor) {
   if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
   const std::string always = "copies memsets kernels copies-between ";
+  (void)measured();  // the fake sees nodes of graphs that are captured later
   Tensor x = ones({256}, {.device = gpu}), y = zeros({256}, {.device = gpu});
   auto step = compile([&](const Tensor& in) {
     y.copy_(relu(in) * 2 + 1);
@@ -82,6 +83,21 @@ TEST_F(CudaObserve, GraphsAreOneRecordUnlessNodesAreAskedFor) {
     EXPECT_EQ(kinds(), always);
   }
   EXPECT_EQ(kinds(), always + "graphs ");
+}
+
+TEST_F(CudaObserve, ACuptiWithoutRecordsOfGraphsIsToldOfOnce) {
+  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
+  setenv("BRIM_FAKE_CUPTI", "no graphs", 1);
+  ::testing::internal::CaptureStderr();
+  const Account a = measured();
+  (void)measured();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  expect_whole(a);
+  EXPECT_GT(at(a, Cause::compute), 0);
+  EXPECT_NE(said.find("cannot be chosen: cuptiActivityEnable says CUPTI_ERROR_NOT_COMPATIBLE"),
+            std::string::npos)
+      << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
 TEST_F(CudaObserve, NothingIsRecordedWhileNobodyMeasures) {

@@ -1,7 +1,8 @@
 // A CUPTI over the emulation of CUDA, for tests: records what the emulation does and delivers it
 // when flushed, the last record first. Built as libcupti.so.13. BRIM_FAKE_CUPTI: "refuse" (another
 // tool has it), "old" (of CUDA 12), "dropped" (some records found no room), "small" (buffers are
-// full after a few records, which a thread of its own then delivers in their order).
+// full after a few records, which a thread of its own then delivers in their order), "no graphs"
+// (no records of graphs as wholes).
 #include <cupti.h>
 #include <dlfcn.h>
 #include <unistd.h>
@@ -182,7 +183,8 @@ CUptiResult cuptiGetVersion(uint32_t* version) {
 CUptiResult cuptiGetResultString(CUptiResult result, const char** text) {
   *text = result == CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED
               ? "CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED"
-              : "CUPTI_ERROR";
+          : result == CUPTI_ERROR_NOT_COMPATIBLE ? "CUPTI_ERROR_NOT_COMPATIBLE"
+                                                 : "CUPTI_ERROR";
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc clock) {
@@ -201,6 +203,8 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requ
 }
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
   if (mode("refuse")) return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+  if (mode("no graphs") && kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE)
+    return CUPTI_ERROR_NOT_COMPATIBLE;
   using Watcher = void (*)(const char*, int, int);
   auto* attach = reinterpret_cast<void (*)(Watcher)>(dlsym(RTLD_DEFAULT, "brim_emulation_watch"));
   if (!attach) return CUPTI_ERROR_NOT_INITIALIZED;

@@ -28,12 +28,12 @@ class ActivitySink {
 /// A device without a driver is the emulation's; nobody need be warned about that.
 inline constexpr const char* kNoDriver = "there is no NVIDIA driver";
 
-/// Records kernels, copies and memsets of all devices, and graphs as wholes or, with
-/// Detail::nodes, what they consist of. Returns why CUPTI does not, in a few words; empty when it
-/// does. Call it only where a device exists.
-std::string start_activity(ActivitySink& sink, diag::Detail detail);
-/// Between start and stop. Devices are idle.
-void change_activity(diag::Detail detail);
+/// Records kernels, copies and memsets of all devices, and what graphs consist of. Returns why
+/// CUPTI does not, in a few words; empty when it does. Call it only where a device exists.
+std::string start_activity(ActivitySink& sink);
+/// After start_activity(): records graphs as wholes from now on or, with Detail::nodes, what they
+/// consist of. Returns why CUPTI does not; it then goes on as it did. Devices are idle.
+std::string change_activity(diag::Detail detail);
 void stop_activity();
 /// Hands over what is complete, in this thread or another; returns when it has been handed over.
 /// All is complete where devices are idle; while they work, CUPTI keeps back buffers that hold

@@ -77,6 +77,7 @@ const Library& library() {
 // Set once, before the first record. CUPTI's callbacks take no argument of ours.
 ActivitySink* sink = nullptr;
 double ns_per_tick = 0;
+bool whole_graphs = false;  // records of graphs are enabled
 
 uint64_t now_ns() {
   return static_cast<uint64_t>(static_cast<double>(diag::ticks()) * ns_per_tick);
@@ -213,7 +214,7 @@ void enable_calls(uint8_t on) {
 
 }  // namespace
 
-std::string start_activity(ActivitySink& into, diag::Detail detail) {
+std::string start_activity(ActivitySink& into) {
   sink = &into;
   static const std::string why_not = prepare();
   if (!why_not.empty()) return why_not;
@@ -223,19 +224,21 @@ std::string start_activity(ActivitySink& into, diag::Detail detail) {
     for (const CUpti_ActivityKind enabled : kKinds) (void)library().disable(enabled);
     return words_for(result, "cuptiActivityEnable");
   }
-  change_activity(detail);
   enable_calls(1);
   return "";
 }
 
-/// Where CUPTI refuses records of graphs there are those of nodes.
-void change_activity(diag::Detail detail) {
-  (void)(detail == diag::Detail::graphs ? library().enable(kGraphKind)
-                                        : library().disable(kGraphKind));
+std::string change_activity(diag::Detail detail) {
+  const bool graphs = detail == diag::Detail::graphs;
+  if (graphs == whole_graphs) return "";
+  const CUptiResult r = graphs ? library().enable(kGraphKind) : library().disable(kGraphKind);
+  if (r == CUPTI_SUCCESS) whole_graphs = graphs;
+  return r == CUPTI_SUCCESS ? ""
+                            : words_for(r, graphs ? "cuptiActivityEnable" : "cuptiActivityDisable");
 }
 
 void stop_activity() {
-  (void)library().disable(kGraphKind);
+  (void)change_activity(diag::Detail::nodes);
   for (const CUpti_ActivityKind kind : kKinds) (void)library().disable(kind);
   enable_calls(0);
   (void)library().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
@@ -255,10 +258,8 @@ void flush_activity() {
 
 namespace brim::cuda {
 
-std::string start_activity(ActivitySink&, diag::Detail) {
-  return "brim was built without CUPTI's headers";
-}
-void change_activity(diag::Detail) {}
+std::string start_activity(ActivitySink&) { return "brim was built without CUPTI's headers"; }
+std::string change_activity(diag::Detail) { return ""; }
 void stop_activity() {}
 void flush_activity() {}
 

@@ -70,13 +70,15 @@ class Records final : public diag::RecordSource, public ActivitySink {
                : diag::Detail::graphs;
   }
 
+  void apply_detail();
+
   std::mutex control_;  // of start, change and stop
   std::mutex mutex_;    // of the replays
   std::array<Measured, kDevices> devices_;
   int users_ = 0;
   std::atomic<int> collecting_{0};
   std::atomic<bool> by_events_{false};
-  bool warned_ = false;
+  bool warned_ = false, warned_of_detail_ = false;
 };
 
 /// Never destroyed: CUPTI's thread may call until the end.
@@ -85,12 +87,23 @@ Records& records() {
   return *all;
 }
 
+void Records::apply_detail() {
+  if (by_events_) return;
+  const std::string why_not = change_activity(detail());
+  if (why_not.empty() || warned_of_detail_) return;
+  warned_of_detail_ = true;
+  fmt::print(stderr,
+             "brim: warning: [cuda] activity records of graphs as wholes or of their nodes cannot "
+             "be chosen: {}; long runs may need more memory, traces may show less\n",
+             why_not);
+}
+
 void Records::start(int device, diag::Detail wanted) {
   const std::lock_guard control(control_);
   Measured& m = at(device);
   m.detail = wanted;
   if (users_ == 0) {
-    const std::string why_not = start_activity(*this, detail());
+    const std::string why_not = start_activity(*this);
     by_events_.store(!why_not.empty());
     if (!why_not.empty() && why_not != kNoDriver && !warned_) {
       warned_ = true;
@@ -99,9 +112,8 @@ void Records::start(int device, diag::Detail wanted) {
                  "and graphs, by CUDA events, instead of kernels\n",
                  why_not);
     }
-  } else if (!by_events_) {
-    change_activity(detail());
   }
+  apply_detail();
   {
     const std::lock_guard lock(mutex_);
     if (!m.replay) m.replay = std::make_unique<diag::RecordReplay>(Device::cuda(device));
@@ -119,7 +131,7 @@ void Records::start(int device, diag::Detail wanted) {
 void Records::change(int device, diag::Detail wanted) {
   const std::lock_guard control(control_);
   at(device).detail = wanted;
-  if (!by_events_) change_activity(detail());
+  apply_detail();
 }
 
 void Records::stop(int device) {
@@ -133,7 +145,7 @@ void Records::stop(int device) {
   else if (users_ == 0)
     stop_activity();
   else
-    change_activity(detail());
+    apply_detail();
   if (const int64_t lost = m.lost.exchange(0); lost > 0)
     fmt::print(stderr,
                "brim: warning: [cuda] {} pieces of work of cuda:{} left no record; the account "
