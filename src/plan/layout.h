@@ -44,7 +44,7 @@ class LayoutCosts {
   /// For tests: another file; "" for none.
   explicit LayoutCosts(std::string path, Device device = {});
 
-  /// Seconds of a run, measured with zeros in memory of its own if the file does not have it.
+  /// Seconds of a run, measured in memory of its own if the file does not have it.
   double of(Launch& launch, const Activations& activations, MemoryFormat format);
   /// Seconds of copying a tensor of this shape and dtype from one format to another.
   double of_conversion(const Shape& shape, DType dtype, Device device, MemoryFormat from,

@@ -1,6 +1,7 @@
 // Times of launches in each memory format, and the file that keeps them.
 #include <brim/core/tf32.h>
 #include <brim/core/threads.h>
+#include <brim/ops/create.h>
 #include <brim/version.h>
 #include <fmt/core.h>
 
@@ -81,13 +82,27 @@ std::string key_of(const Launch& launch, const char* format) {
   return key + " " + format;
 }
 
-Ref<Storage> zeros(size_t bytes, Device device) {
-  Tensor memory = Tensor::empty({static_cast<int64_t>(bytes)}, DType::u8, device);
-  memory.fill_(0);
+/// Memory as large as the tensor's, on its device. Zeros; but floats of devices are numbers around
+/// 1 that differ, for libraries there are only chosen where results show what they compute.
+Ref<Storage> memory_for(const Tensor& t) {
+  const size_t bytes = t.storage()->bytes(), size = size_of(t.dtype());
+  if (t.device().is_cpu() || !is_floating(t.dtype()) || bytes == 0) {
+    Tensor memory = Tensor::empty({static_cast<int64_t>(bytes)}, DType::u8, t.device());
+    memory.fill_(0);
+    return memory.storage();
+  }
+  const auto count = static_cast<int64_t>((bytes + size - 1) / size);
+  Tensor memory = Tensor::empty({count}, t.dtype(), t.device());
+  int64_t done = std::min<int64_t>(count, 4093);
+  memory.slice(0, 0, done).copy_(linspace(0.5, 1.5, done).to(t.dtype()));
+  for (; done < count; done *= 2) {
+    const int64_t more = std::min(done, count - done);
+    memory.slice(0, done, done + more).copy_(memory.slice(0, 0, more));
+  }
   return memory.storage();
 }
 
-/// Puts memory of zeros behind the launch's tensors, and takes it away again.
+/// Puts memory of its own behind the launch's tensors, and takes it away again.
 class Borrowed {
  public:
   explicit Borrowed(Launch& launch) : launch_(launch) {
@@ -97,7 +112,7 @@ class Borrowed {
       if (!o.tensor->defined()) continue;
       const Ref<Storage>& storage = o.tensor->storage();
       Ref<Storage>& own = memory[storage.get()];
-      if (!own) own = zeros(storage->bytes(), storage->device());
+      if (!own) own = memory_for(*o.tensor);
       *o.tensor = o.tensor->alias(o.tensor->shape(), o.tensor->strides(), o.tensor->offset());
       o.tensor->impl()->storage = own;
     }

@@ -181,6 +181,14 @@ TEST_F(CudaLibrariesChoice, NormalisationWithOtherStatisticsIsNotUsed) {
   expect_near(a.var, b.var);
 }
 
+TEST_F(CudaLibrariesChoice, NothingIsLearntFromZeros) {
+  const Tensor x = randn({2, 3, 11, 10}).to(cuda);
+  for (int i = 0; i < 2; ++i) (void)avg_pool2d(zeros({2, 3, 11, 10}, {.device = cuda}), 2);
+  EXPECT_TRUE(asked().empty());
+  (void)avg_pool2d(x, 2);
+  EXPECT_GT(count(asked(), "cudnnPoolingForward"), 1);
+}
+
 TEST_F(CudaLibrariesChoice, BiasOfAConvolutionIsAddedInBothFormats) {
   for (const DType dtype : {f32, f64, f16, bf16})
     for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})

@@ -2,17 +2,21 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <brim/brim.h>
 
 #include "plan/layout.h"
+#include "train/tiny_data.h"
 
 namespace brim {
 namespace {
 
-class CudaLayout : public testing::Test {
+class CudaLayout : public ::testing::Test {
  protected:
   void SetUp() override {
     if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
@@ -73,6 +77,31 @@ TEST_F(CudaLayout, SixteenBitsToo) {
     for (size_t i = 0; i < expected.size(); ++i)
       EXPECT_NEAR(actual[i], expected[i], 0.05) << plan::name(format) << ", step " << i;
   }
+}
+
+// Times are kept by what they depend on beside the device: NVIDIA's libraries, and TF32.
+TEST_F(CudaLayout, TimesAreKeptByLibrariesAndPrecision) {
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "layout.json";
+  const auto measured = [&] {
+    plan::LayoutCosts costs(path, Device::cuda());
+    (void)costs.of_conversion({1, 2, 3, 4}, f32, Device::cuda(), MemoryFormat::nchw,
+                              MemoryFormat::nhwc);
+    costs.save();
+    return costs.measured();
+  };
+  EXPECT_EQ(measured(), 1);
+  EXPECT_EQ(measured(), 0);
+  {
+    const Tf32 scope;
+    EXPECT_EQ(measured(), 1);
+  }
+  EXPECT_EQ(measured(), 0);
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_NE(text.find("cuBLASLt"), std::string::npos) << text;
+  EXPECT_NE(text.find("cuDNN"), std::string::npos) << text;
+  EXPECT_NE(text.find("; tf32\""), std::string::npos) << text;
 }
 
 }  // namespace

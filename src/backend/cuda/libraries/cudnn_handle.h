@@ -4,7 +4,9 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,10 +43,11 @@ struct Output {
 };
 
 /// Whether `library` computes what `own` does, as far as the first elements of the results show it,
-/// and is clearly faster. Also true where an earlier run has found it so. Waits for the stream.
-bool library_is_better(ChoiceFile& choices, const std::string& problem,
-                       std::span<const Output> outputs, const Candidate& library, const Work& own,
-                       Stream stream);
+/// and is clearly faster. Also true where an earlier run has found it so. Nothing where the results
+/// show nothing: all elements of the last one are equal. Waits for the stream.
+std::optional<bool> library_is_better(ChoiceFile& choices, const std::string& problem,
+                                      std::span<const Output> outputs, const Candidate& library,
+                                      const Work& own, Stream stream);
 
 /// Problems of one kind, for which cuDNN has no choice of algorithms. Key: numbers that tell
 /// problems apart, the device among them; Recipe: the descriptors.
@@ -71,15 +74,19 @@ class OneWay {
     const DeviceGuard guard(context.device().index);
     handle->use(context.stream);
     if (!known) {
-      known = &known_.add(key, {describe(), false});
+      Recipe recipe = describe();
       std::string problem = kind;
       for (const int64_t number : key) problem += fmt::format(" {}", number);
       const Candidate library{"cudnn", [&](const Context&) {
-                                return is_supported(queue(handle->handle, known->recipe, true),
-                                                    kind);
+                                return is_supported(queue(handle->handle, recipe, true), kind);
                               }};
-      known->by_library =
+      const std::optional<bool> better =
           library_is_better(handle->choices, problem, outputs, library, own, context.stream);
+      // Each look waits for the device, so that there may be few.
+      constexpr int kMostLooks = 4;
+      if (!better && ++looks_[key] < kMostLooks) return false;
+      looks_.erase(key);
+      known = &known_.add(key, {std::move(recipe), better.value_or(false)});
     }
     if (!known->by_library) return false;
     check(queue(handle->handle, known->recipe, false), kind);
@@ -94,6 +101,7 @@ class OneWay {
   };
   std::mutex mutex_;
   Recipes<Key, Known> known_;
+  std::map<Key, int> looks_;  // at problems that showed nothing yet
 };
 
 }  // namespace brim::cuda::dnn
