@@ -185,7 +185,7 @@ if [ $emulated -eq 0 ] && [ $quick -eq 0 ]; then
   bench tutorial-b4-replayed tutorial-b4 --mode compiled
   bench tutorial-b32-compiled tutorial-b32 --mode compiled --steps-per-graph 100
   bench tutorial-b128-compiled tutorial-b128 --mode compiled --steps-per-graph 100
-  for precision in fp16 fp32; do
+  for precision in fp16 fp32 tf32; do
     bench "matmul-$precision" matmul-8192 --precision "$precision"
   done
 fi

@@ -68,8 +68,10 @@ Handle::Handle(int device)
   check(library().create(&handle), "cudnnCreate");
 }
 
-void Handle::use(Stream stream) {
-  check(library().set_stream(handle, native(stream)), "cudnnSetStream");
+void Handle::use(Stream wanted) {
+  if (stream == native(wanted)) return;
+  check(library().set_stream(handle, native(wanted)), "cudnnSetStream");
+  stream = native(wanted);
 }
 
 Handle* handle_of(int device, bool may_begin) {

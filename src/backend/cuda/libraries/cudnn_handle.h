@@ -24,10 +24,11 @@ namespace brim::cuda::dnn {
 struct Handle {
   explicit Handle(int device);
   /// Lets the handle queue there. Call with the mutex held.
-  void use(Stream stream);
+  void use(Stream wanted);
 
   std::mutex mutex;
   cudnnHandle_t handle = nullptr;
+  cudaStream_t stream = nullptr;  // that the handle queues on
   ChoiceFile& choices;
 };
 
