@@ -3,12 +3,8 @@
 // products are channels, pixels (n, y, x) and taps (c, ky, kx). Activations may be of any strides;
 // where they are nhwc, taps have their channels innermost, so that neighbours in a sum are
 // neighbours in memory.
-
-#include <brim/core/tf32.h>
-
-#include "backend/cuda/channels.cuh"
+#include "backend/cuda/conv_dnn.cuh"
 #include "backend/cuda/gemm.cuh"
-#include "backend/cuda/libraries/dnn.h"
 #include "backend/geometry.h"
 #include "backend/kernel.h"
 
@@ -213,54 +209,6 @@ Patches<T, false> patches_of_input(const Activations<const T>& x, const ConvGeom
   return {x,         g.h,        g.w,
           g.oh,      g.ow,       g.stride,
           g.padding, g.dilation, {g.c_per_group(), g.kh, g.kw, x.channels_last}};
-}
-
-/// y += bias, for each channel.
-template <class T>
-struct AddBias {
-  using Of = Compute<T>;
-  const T* bias;
-  T* y;
-
-  __device__ Of of_channel(int64_t c) const { return widen(bias[c]); }
-  template <int Width>
-  __device__ void apply(int64_t i, const Of* of, int step) const {
-    using P = Pack<T, Width>;
-    P pack = reinterpret_cast<const P*>(y)[i];
-#pragma unroll
-    for (int k = 0; k < Width; ++k) pack.at[k] = narrow<T>(widen(pack.at[k]) + of[k * step]);
-    reinterpret_cast<P*>(y)[i] = pack;
-  }
-  template <int Width>
-  bool is_aligned() const {
-    return aligned<Width>(y);
-  }
-};
-
-/// Whether cuDNN has done the pass. `bias` may be undefined; `own` queues the pass by our kernels.
-template <class T>
-bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor& weight,
-            const Tensor& bias, const Tensor& y, const ConvGeometry& g, const Work& own) {
-  const bool planes = x.is_contiguous() && y.is_contiguous();
-  const bool pixels = x.is_contiguous(MemoryFormat::nhwc) && y.is_contiguous(MemoryFormat::nhwc);
-  const bool aligned =
-      is_aligned(x.raw(), 16) && is_aligned(weight.raw(), 16) && is_aligned(y.raw(), 16);
-  if (g.work() == 0 || !(planes || pixels) || !aligned || (bias.defined() && !bias.is_contiguous()))
-    return false;
-  const auto add_bias = [&](const Context& at) {
-    run_pass<T>(at, AddBias<T>{data<const T>(bias), static_cast<T*>(y.raw())}, Channels(y));
-  };
-  return dnn_conv(context,
-                  {.pass = pass,
-                   .dtype = dtype_of<T>,
-                   .tf32 = Tf32::allowed(),
-                   .nhwc = !planes,
-                   .geometry = g,
-                   .x = x.raw(),
-                   .weight = weight.raw(),
-                   .y = y.raw(),
-                   .add_bias = bias.defined() ? Work(add_bias) : Work()},
-                  own);
 }
 
 /// y = x * weight + bias: (o x taps) (taps x pixels of y), for each group.

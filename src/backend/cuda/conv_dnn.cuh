@@ -1,0 +1,60 @@
+// Convolutions by cuDNN, and the bias behind them.
+#pragma once
+
+#include <brim/core/tf32.h>
+
+#include "backend/cuda/channels.cuh"
+#include "backend/cuda/libraries/dnn.h"
+#include "backend/geometry.h"
+
+namespace brim::cuda {
+
+/// y += bias, for each channel.
+template <class T>
+struct AddBias {
+  using Of = Compute<T>;
+  const T* bias;
+  T* y;
+
+  __device__ Of of_channel(int64_t c) const { return widen(bias[c]); }
+  template <int Width>
+  __device__ void apply(int64_t i, const Of* of, int step) const {
+    using P = Pack<T, Width>;
+    P pack = reinterpret_cast<const P*>(y)[i];
+#pragma unroll
+    for (int k = 0; k < Width; ++k) pack.at[k] = narrow<T>(widen(pack.at[k]) + of[k * step]);
+    reinterpret_cast<P*>(y)[i] = pack;
+  }
+  template <int Width>
+  bool is_aligned() const {
+    return aligned<Width>(y);
+  }
+};
+
+/// Whether cuDNN has done the pass. `bias` may be undefined; `own` queues the pass by our kernels.
+template <class T>
+bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor& weight,
+            const Tensor& bias, const Tensor& y, const backend::ConvGeometry& g, const Work& own) {
+  const bool planes = x.is_contiguous() && y.is_contiguous();
+  const bool pixels = x.is_contiguous(MemoryFormat::nhwc) && y.is_contiguous(MemoryFormat::nhwc);
+  const bool aligned =
+      is_aligned(x.raw(), 16) && is_aligned(weight.raw(), 16) && is_aligned(y.raw(), 16);
+  if (g.work() == 0 || !(planes || pixels) || !aligned || (bias.defined() && !bias.is_contiguous()))
+    return false;
+  const auto add_bias = [&](const Context& at) {
+    run_pass<T>(at, AddBias<T>{data<const T>(bias), static_cast<T*>(y.raw())}, Channels(y));
+  };
+  return dnn_conv(context,
+                  {.pass = pass,
+                   .dtype = dtype_of<T>,
+                   .tf32 = Tf32::allowed(),
+                   .nhwc = !planes,
+                   .geometry = g,
+                   .x = x.raw(),
+                   .weight = weight.raw(),
+                   .y = y.raw(),
+                   .add_bias = bias.defined() ? Work(add_bias) : Work()},
+                  own);
+}
+
+}  // namespace brim::cuda
