@@ -143,7 +143,7 @@ int64_t EventRecords::collect(diag::RecordReplay& replay) {
     const DeviceGuard guard(device_);
     set_base();
   } catch (const Error&) {  // the device failed: no more records of it
-    base_ = nullptr;
+    free_.push_back(std::exchange(base_, nullptr));
   }
   return std::exchange(lost_, 0);
 }
