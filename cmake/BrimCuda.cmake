@@ -107,6 +107,8 @@ function(brim_add_emulated_cuda)
   endforeach()
   file(GLOB emulation CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/*.cpp)
   set(no_libraries ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/no_libraries.cpp)
+  # Its barriers are most of the time of a kernel in tests.
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/emulation.cpp PROPERTIES COMPILE_OPTIONS -O2)
   # Unrolled as for a GPU, a kernel under sanitizers would take clang many minutes.
   set(options -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
               "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -pragma-unroll-threshold=1>")

@@ -17,7 +17,7 @@
 #define __host__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
-#define __shared__ static thread_local
+#define __shared__ static  // one block at a time runs in the whole process
 
 struct dim3 {
   unsigned x = 1, y = 1, z = 1;
@@ -36,7 +36,7 @@ struct Position {
   uint3 thread, block;
   dim3 threads, blocks;
 };
-extern thread_local Position position;
+extern thread_local constinit Position position [[gnu::tls_model("initial-exec")]];
 
 /// Does `work` now, or, while a stream is captured, when the graph is launched.
 void submit(std::function<void()> work);
@@ -56,20 +56,20 @@ void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::funct
 void* shared_memory();  ///< dynamic, of the running block
 void block_barrier();
 void warp_barrier();
-/// The place where the running thread's warp exchanges values: 32 slots of 16 bytes.
-unsigned char* warp_slots();
 int lane();
 int warp_size();  ///< threads in the running thread's warp
+/// Waits for the running thread's warp, each of whose threads brings `bytes` <= 16 of its own;
+/// returns the warp's 32 slots of 16 bytes, which hold until the running thread's next call but
+/// one.
+const unsigned char* gather_warp(const void* value, size_t bytes);
 
 template <class T>
 T exchange(T value, int from) {
   static_assert(sizeof(T) <= 16);
-  std::memcpy(warp_slots() + 16 * lane(), &value, sizeof(T));
-  warp_barrier();
-  T result = value;
-  if (from >= 0 && from < warp_size()) std::memcpy(&result, warp_slots() + 16 * from, sizeof(T));
-  warp_barrier();
-  return result;
+  static_assert(sizeof(T) <= 16);
+  const unsigned char* const slots = gather_warp(&value, sizeof(T));
+  if (from >= 0 && from < warp_size()) std::memcpy(&value, slots + 16 * from, sizeof(T));
+  return value;
 }
 
 }  // namespace brim::cuda::emulation
@@ -103,9 +103,10 @@ T __shfl_xor_sync(unsigned, T value, int mask, int = 32) {
   return ::brim::cuda::emulation::exchange(value, ::brim::cuda::emulation::lane() ^ mask);
 }
 inline unsigned __ballot_sync(unsigned, bool vote) {
+  const unsigned char* const votes = ::brim::cuda::emulation::gather_warp(&vote, 1);
   unsigned result = 0;
   for (int i = 0; i < ::brim::cuda::emulation::warp_size(); ++i)
-    result |= static_cast<unsigned>(::brim::cuda::emulation::exchange(vote, i)) << i;
+    result |= static_cast<unsigned>(votes[16 * i]) << i;
   return result;
 }
 inline bool __any_sync(unsigned mask, bool vote) { return __ballot_sync(mask, vote) != 0; }

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -22,12 +22,13 @@
 #endif
 #endif
 #if BRIM_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
 namespace brim::cuda::emulation {
 
-thread_local Position position;
+thread_local constinit Position position;
 
 namespace {
 
@@ -57,8 +58,37 @@ struct Barrier {
 struct Warp {
   Barrier barrier;
   int size = 0;
-  alignas(16) unsigned char slots[kWarp * 16] = {};
+  alignas(16) unsigned char slots[2][kWarp * 16] = {};  // used in turns
 };
+
+/// Stacks are used again: in a new one, each page that a thread touches costs a page fault, which
+/// was most of the time of a small block. An allocator of Boost.Context's.
+class Stacks {
+ public:
+  context::stack_context allocate() {
+    if (free_.stacks.empty()) return context::fixedsize_stack(kStackBytes).allocate();
+    const context::stack_context stack = free_.stacks.back();
+    free_.stacks.pop_back();
+#if BRIM_ASAN
+    // Of the frames that the fiber before it never left.
+    __asan_unpoison_memory_region(static_cast<char*>(stack.sp) - stack.size, stack.size);
+#endif
+    return stack;
+  }
+  void deallocate(context::stack_context& stack) noexcept { free_.stacks.push_back(stack); }
+
+ private:
+  struct Free {
+    std::vector<context::stack_context> stacks;
+    ~Free() {
+      for (context::stack_context& stack : stacks)
+        context::fixedsize_stack(kStackBytes).deallocate(stack);
+    }
+  };
+  static thread_local Free free_;
+};
+
+thread_local Stacks::Free Stacks::free_;
 
 /// Where a fiber's stack lies, for AddressSanitizer, which has to be told of every switch.
 struct Stack {
@@ -92,6 +122,7 @@ struct Fiber {
   Stack stack;
   Barrier* waits_for = nullptr;
   int64_t opened = 0;  // of that barrier, when it was reached
+  int turn = 0;        // of the warp's slots
   bool ended = false;
 
   bool can_run() const { return !ended && (!waits_for || waits_for->opened != opened); }
@@ -106,35 +137,33 @@ class Block {
     const dim3 n = first.threads;
     const int count = static_cast<int>(n.x * n.y * n.z);
     block_.expected = count;
-    for (int i = 0; i < count; i += kWarp) {
-      warps_.push_back(std::make_unique<Warp>());
-      warps_.back()->size = warps_.back()->barrier.expected = std::min(kWarp, count - i);
-    }
+    warps_ = std::vector<Warp>(static_cast<size_t>((count + kWarp - 1) / kWarp));
+    fibers_ = std::vector<Fiber>(static_cast<size_t>(count));
     for (int i = 0; i < count; ++i) {
-      auto fiber = std::make_unique<Fiber>();
+      Fiber& fiber = fibers_[static_cast<size_t>(i)];
       const auto u = static_cast<unsigned>(i);
-      fiber->at = first;
-      fiber->at.thread = {u % n.x, u / n.x % n.y, u / n.x / n.y};
-      fiber->warp = warps_[static_cast<size_t>(i / kWarp)].get();
-      fibers_.push_back(std::move(fiber));
+      fiber.at = first;
+      fiber.at.thread = {u % n.x, u / n.x % n.y, u / n.x / n.y};
+      fiber.warp = &warps_[static_cast<size_t>(i / kWarp)];
+      fiber.warp->size = ++fiber.warp->barrier.expected;
     }
   }
 
   void run() {
-    for (auto& fiber : fibers_) start(*fiber);
+    for (Fiber& fiber : fibers_) start(fiber);
     // Backwards every other time: what depends on the order of threads has no barrier it needs.
     bool forward = !backwards();
     for (bool moved = true; moved; forward = !forward) {
       moved = false;
       for (size_t i = 0; i < fibers_.size(); ++i) {
-        Fiber& fiber = *fibers_[forward ? i : fibers_.size() - 1 - i];
+        Fiber& fiber = fibers_[forward ? i : fibers_.size() - 1 - i];
         if (!fiber.can_run()) continue;
         resume(fiber);
         moved = true;
       }
     }
     size_t stuck = 0;
-    for (auto& fiber : fibers_) stuck += !fiber->ended;
+    for (const Fiber& fiber : fibers_) stuck += !fiber.ended;
     if (error_) std::rethrow_exception(error_);
     if (stuck > 0)
       throw std::logic_error("[cuda emulation] " + std::to_string(stuck) +
@@ -157,7 +186,7 @@ class Block {
 
  private:
   void start(Fiber& fiber) {
-    context::fixedsize_stack allocator(kStackBytes);
+    Stacks allocator;
     context::stack_context stack = allocator.allocate();
     fiber.stack.bottom = static_cast<char*>(stack.sp) - stack.size;
     fiber.stack.size = stack.size;
@@ -202,15 +231,15 @@ class Block {
 
   const std::function<void()>& body_;
   std::vector<std::max_align_t> shared_;
-  std::vector<std::unique_ptr<Warp>> warps_;
-  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Warp> warps_;
+  std::vector<Fiber> fibers_;
   Barrier block_;
   Fiber* running_ = nullptr;
   Stack scheduler_;
   std::exception_ptr error_;
 };
 
-thread_local Block* block = nullptr;
+thread_local constinit Block* block [[gnu::tls_model("initial-exec")]] = nullptr;
 
 Block& running_block() {
   if (!block)
@@ -241,6 +270,8 @@ void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body) {
 }
 
 void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body) {
+  static std::mutex one;  // as the blocks of a kernel share its __shared__ variables
+  const std::lock_guard lock(one);
   for_each(blocks, [&](uint3 in_grid) {
     Block current({{}, in_grid, threads, blocks}, body, shared_bytes);
     block = &current;
@@ -257,7 +288,14 @@ void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::funct
 void* shared_memory() { return running_block().shared(); }
 void block_barrier() { running_block().wait(running_block().barrier()); }
 void warp_barrier() { running_block().wait(running_block().running().warp->barrier); }
-unsigned char* warp_slots() { return running_block().running().warp->slots; }
+const unsigned char* gather_warp(const void* value, size_t bytes) {
+  Fiber& me = running_block().running();
+  // With two sets of slots one barrier is enough: all have read this set when its next turn comes.
+  unsigned char* const slots = me.warp->slots[me.turn ^= 1];
+  std::memcpy(slots + size_t{16} * static_cast<size_t>(lane()), value, bytes);
+  running_block().wait(me.warp->barrier);
+  return slots;
+}
 int warp_size() { return running_block().running().warp->size; }
 int lane() {
   const Position& at = position;
