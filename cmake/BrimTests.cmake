@@ -86,7 +86,7 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   # The same through what calls NVIDIA's libraries, over fakes of them.
   if(TARGET brim_fake_libraries)
     set(fakes ${emulated} BRIM_CUDA_LIBRARIES=${PROJECT_BINARY_DIR}/fakes XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/fakes)
-    brim_add_test(backend_cuda_fakes backend_test --gtest_brief=1 --gtest_filter=CudaLibraries*:CudaProducts*)
+    brim_add_test(backend_cuda_fakes backend_test --gtest_brief=1 --gtest_filter=CudaLibraries*:CudaProducts*:-*LargeTiles)
     set_property(TEST backend_cuda_fakes APPEND PROPERTY ENVIRONMENT ${fakes})
     if(BRIM_PYTHON)
       brim_add_test(contract_cuda_fakes ${BRIM_PYTHON} tests/backend/cuda_contract.py $<TARGET_FILE:contract_test>
