@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <brim/autograd/autograd.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
 #include <brim/ops/matmul.h>
@@ -42,10 +43,11 @@ TEST_F(CudaProducts, LongSums) {
   EXPECT_EQ(matmul(a, b).to_vector<float>(), matmul(a, b).to_vector<float>());
 }
 
-// Enough whole tiles of 128 x 128 for the kernel that computes them, and edges.
+// Whole tiles of 128 x 64 for the kernel that computes them, and edges.
 TEST_F(CudaProducts, LargeTiles) {
-  check_matmul(randn({1, 130, 19}).expand({128, 130, 19}), randn({19, 133}), 1e-4);
-  check_matmul(randn({129, 8}), randn({128, 131, 8}).transpose(-1, -2), 1e-4);
+  check_matmul(randn({128, 64}), randn({64, 64}), 1e-4);
+  check_matmul(randn({1, 130, 19}).expand({2, 130, 19}), randn({19, 70}), 1e-4);
+  check_matmul(randn({129, 8}), randn({3, 131, 8}).transpose(-1, -2), 1e-4);
 }
 
 using Outputs = std::vector<Tensor>;
@@ -83,6 +85,39 @@ TEST_F(CudaProducts, Convolutions) {
   check_conv({3, 4, 13, 9}, {8, 1, 3, 3}, {.stride = 2, .dilation = 2, .groups = 4});
   check_conv({2, 40, 6, 5}, {36, 40, 1, 1}, {});
   check_conv({1, 3, 40, 33}, {2, 3, 7, 5}, {.stride = 3, .padding = 3});
+}
+
+// Many images and outputs for large tiles; and what lies far apart is counted in 64 bits (emulated
+// from 20000 elements on, so that these are enough).
+TEST_F(CudaProducts, LargeConvolutions) {
+  check_conv({1, 2, 9, 8}, {130, 2, 2, 3}, {.padding = 1});
+  check_conv({1, 70, 6, 5}, {129, 70, 1, 1}, {});
+  check_conv({1, 20, 36, 30}, {2, 20, 2, 3}, {.stride = {3, 2}, .padding = {1, 0}});
+}
+
+TEST_F(CudaProducts, FarApart) {
+  const Tensor far = randn({3, 160, 150});
+  const auto slice_of = [](const Tensor& t) { return t.slice(1, 0, 9).slice(2, 0, 7); };
+  const Tensor far_there = far.to(Device::cuda(0));
+  const Tensor b = randn({7, 5});
+  expect_near(matmul(slice_of(far_there), b.to(Device::cuda(0))), matmul(slice_of(far), b), 1e-5);
+  const Tensor c = far.permute({1, 0, 2}).slice(0, 0, 4).slice(2, 0, 6);  // (4, 3, 6)
+  const Tensor c_there = far_there.permute({1, 0, 2}).slice(0, 0, 4).slice(2, 0, 6);
+  expect_near(matmul(c_there, c_there.transpose(-1, -2)), matmul(c, c.transpose(-1, -2)), 1e-5);
+  expect_near(c_there + 1.0, c + 1.0, 0);
+  expect_near(far_there.transpose(0, 2) * 2.0, far.transpose(0, 2) * 2.0, 0);  // 72000 elements
+
+  const Tensor w0 = randn({4, 3, 2, 3});
+  const auto convolve = [&](const Tensor& images, Device device) -> Outputs {
+    const Tensor x = images.slice(2, 0, 6).slice(3, 0, 5).detach().set_requires_grad();
+    const Tensor w = w0.to(device).detach().set_requires_grad();
+    const Tensor y = conv2d(x, w, {}, {.stride = {2, 1}, .padding = 1});
+    y.backward(y.detach());
+    return {y, x.grad(), w.grad()};
+  };
+  const Outputs expected = convolve(far.reshape({1, 3, 160, 150}), Device::cpu());
+  const Outputs y = convolve(far_there.reshape({1, 3, 160, 150}), Device::cuda(0));
+  for (size_t i = 0; i < y.size(); ++i) expect_near(y[i], expected[i], 1e-4);
 }
 
 TEST_F(CudaProducts, Poolings) {

@@ -4,23 +4,32 @@
 // which are added in order: the result repeats itself, bit for bit, on every GPU.
 //
 // An operand:
-//   Row row(int64_t offset, int64_t i)    its row i; offset: of the product in a stack, in elements
-//   Column column(int64_t p)              its position p along the sum
-//   Compute<T> at(Row, Column)
+//   Index                                 what its positions and offsets are counted in
+//   const T* data
+//   Row row(Index i)                      its row i
+//   Column column(Index p)                its position p along the sum
+//   Compute<T> at(const T* data, Row, Column)
 //   bool along_sum                        neighbours in memory lie along p, not along i
 // The output:
-//   Column column(int64_t j)
-//   void store(int64_t product, int64_t offset, int64_t i, Column, Compute<T> sum)
+//   T* data
+//   Column column(Index j)
+//   void store(T* data, int64_t product, Index i, Column, Compute<T> sum)
+// `data` as they are given: that of the product in the stack. All three have one Index, 32 bits
+// wide wherever a product's sizes and operands allow it: it makes half the work and half the
+// registers of what a thread does for each number that it fetches.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/loop.cuh"
 #include "backend/cuda/number.cuh"
+#include "backend/cuda/parts.cuh"
 
 namespace brim::cuda {
 
@@ -34,8 +43,15 @@ struct Tile {
   static constexpr int kThreadColumns = Columns / (4 * ColumnPacks);
   static constexpr int kThreads = kThreadRows * kThreadColumns;
 };
-using LargeTile = Tile<128, 128, 8, 2, 2>;
+using LargeTile = Tile<128, 64, 8, 2, 1>;
 using SmallTile = Tile<32, 32, 16, 1, 1>;
+/// Where a product has so many large tiles, a GPU has enough to do with them. Emulated, all take
+/// them whose sizes allow it, so that tests need few.
+#if defined(__CUDACC__)
+constexpr int64_t kLargeFrom = 256;
+#else
+constexpr int64_t kLargeFrom = 1;
+#endif
 
 template <class C>
 struct alignas(16) Four {
@@ -59,30 +75,34 @@ class Share {
   static constexpr int kCount = Rows * kDepth / kThreads;
   static constexpr int kPitch = Rows + 4;  // rows of shared memory begin in different banks
   static_assert(kThreads % Rows == 0 && kThreads % kDepth == 0);
+  using Index = typename Operand::Index;
+  using Data = decltype(Operand::data);
+  using Row = decltype(std::declval<const Operand&>().row(0));
 
  public:
   static constexpr int kSize = kPitch * kDepth;
 
-  __device__ Share(const Operand& operand, int64_t offset, int64_t first, int64_t rows)
-      : operand_(operand) {
+  /// Rows beyond the last are read as the tile's first: their products are not stored.
+  __device__ Share(const Operand& operand, int64_t offset, Index first, Index rows)
+      : operand_(operand), data_(operand.data + offset) {
+#pragma unroll
     for (int s = 0; s < kCount; ++s) {
-      inside_[s] = first + row(s) < rows;
-      row_[s] = operand.row(offset, inside_[s] ? first + row(s) : first);
+      const Index i = first + row(s);
+      row_[s] = operand.row(i < rows ? i : first);
     }
   }
   /// Positions from `at`; zeros from `end`.
-  __device__ void fetch(int64_t at, int64_t end) {
+  __device__ void fetch(Index at, Index end) {
     if (operand_.along_sum) {
       const bool any = at + depth(0) < end;
       const auto column = operand_.column(any ? at + depth(0) : at);
 #pragma unroll
-      for (int s = 0; s < kCount; ++s)
-        value_[s] = any && inside_[s] ? operand_.at(row_[s], column) : C(0);
+      for (int s = 0; s < kCount; ++s) value_[s] = any ? operand_.at(data_, row_[s], column) : C(0);
     } else {
 #pragma unroll
       for (int s = 0; s < kCount; ++s) {
-        const int64_t p = at + depth(s);
-        value_[s] = p < end && inside_[s] ? operand_.at(row_[s], operand_.column(p)) : C(0);
+        const Index p = at + depth(s);
+        value_[s] = p < end ? operand_.at(data_, row_[0], operand_.column(p)) : C(0);
       }
     }
   }
@@ -105,47 +125,54 @@ class Share {
     return operand_.along_sum ? t % kDepth : t / Rows + s * (kThreads / Rows);
   }
 
-  using Row = decltype(std::declval<const Operand&>().row(0, 0));
   const Operand& operand_;
+  const Data data_;
   Row row_[kCount];
-  bool inside_[kCount];
   C value_[kCount];
 };
 
 template <class Tile, class C, class A, class B, class Out>
-__global__ void __launch_bounds__(Tile::kThreads, (sizeof(C) <= 4 ? 512 : 256) / Tile::kThreads)
+__global__ void __launch_bounds__(Tile::kThreads,
+                                  (sizeof(C) + sizeof(typename A::Index) <= 8 ? 512 : 256) /
+                                      Tile::kThreads)
     gemm_kernel(A a, B b, Out out, Products<C> products) {
   using ShareA = Share<Tile, Tile::kRows, A, C>;
   using ShareB = Share<Tile, Tile::kColumns, B, C>;
+  using Index = typename A::Index;
+  using Unsigned = std::make_unsigned_t<Index>;
+  static_assert(std::is_same_v<Index, typename B::Index>);
   constexpr int kRowPacks = Tile::kRowPacks, kColumnPacks = Tile::kColumnPacks;
   alignas(16) __shared__ C shared_a[2][ShareA::kSize];
   alignas(16) __shared__ C shared_b[2][ShareB::kSize];
   const int t = static_cast<int>(threadIdx.x);
   const int row = t / Tile::kThreadColumns * 4, column = t % Tile::kThreadColumns * 4;
 
-  const int64_t across = (products.n + Tile::kColumns - 1) / Tile::kColumns;
-  const int64_t down = (products.m + Tile::kRows - 1) / Tile::kRows;
-  const int64_t total = across * down * products.parts * products.batches.numel;
-  for (int64_t tile = blockIdx.x; tile < total; tile += gridDim.x) {
-    const int64_t first_column = tile % across * Tile::kColumns;
-    const int64_t first_row = tile / across % down * Tile::kRows;
-    const int64_t part = tile / (across * down) % products.parts;
-    const int64_t batch = tile / (across * down * products.parts);
+  const Index m = static_cast<Index>(products.m), n = static_cast<Index>(products.n);
+  const Unsigned across = static_cast<Unsigned>((n + Tile::kColumns - 1) / Tile::kColumns);
+  const Unsigned down = static_cast<Unsigned>((m + Tile::kRows - 1) / Tile::kRows);
+  const Unsigned parts = static_cast<Unsigned>(products.parts), total = across * down * parts;
+  const int64_t batches = products.batches.numel;
+  int64_t batch = blockIdx.y;
+  for (Unsigned tile = blockIdx.x; batch < batches;) {
+    const Index first_column = static_cast<Index>(tile % across * Tile::kColumns);
+    const Index first_row = static_cast<Index>(tile / across % down * Tile::kRows);
+    const int64_t part = tile / (across * down);
     int64_t offset[3];
     products.batches.offsets(batch, offset);
-    ShareA share_a(a, offset[1], first_row, products.m);
-    ShareB share_b(b, offset[2], first_column, products.n);
+    ShareA share_a(a, offset[1], first_row, m);
+    ShareB share_b(b, offset[2], first_column, n);
 
     Four<C> sum[4 * kRowPacks][kColumnPacks] = {};
-    const int64_t begin = part * products.part;
-    const int64_t end = begin + products.part < products.k ? begin + products.part : products.k;
+    const Index begin = static_cast<Index>(part * products.part);
+    const Index end =
+        static_cast<Index>(std::min(part * products.part + products.part, products.k));
     if (begin < end) {
       share_a.fetch(begin, end), share_b.fetch(begin, end);
       share_a.put(shared_a[0]), share_b.put(shared_b[0]);
     }
     __syncthreads();
     int buffer = 0;
-    for (int64_t at = begin; at < end; at += Tile::kDepth, buffer ^= 1) {
+    for (Index at = begin; at < end; at += Tile::kDepth, buffer ^= 1) {
       const bool more = at + Tile::kDepth < end;
       if (more) share_a.fetch(at + Tile::kDepth, end), share_b.fetch(at + Tile::kDepth, end);
 #pragma unroll
@@ -165,39 +192,45 @@ __global__ void __launch_bounds__(Tile::kThreads, (sizeof(C) <= 4 ? 512 : 256) /
       __syncthreads();
     }
 
+    const auto to_y = out.data + offset[0];
+    const int64_t at_part = (part * batches + batch) * products.m * n;
 #pragma unroll
     for (int c = 0; c < 4 * kColumnPacks; ++c) {
-      const int64_t j = first_column + c / 4 * 4 * Tile::kThreadColumns + column + c % 4;
-      if (j >= products.n) continue;
+      const Index j = first_column + c / 4 * 4 * Tile::kThreadColumns + column + c % 4;
+      if (j >= n) continue;
       const auto to = out.column(j);
 #pragma unroll
       for (int r = 0; r < 4 * kRowPacks; ++r) {
-        const int64_t i = first_row + r / 4 * 4 * Tile::kThreadRows + row + r % 4;
-        if (i >= products.m) continue;
+        const Index i = first_row + r / 4 * 4 * Tile::kThreadRows + row + r % 4;
+        if (i >= m) continue;
         const C value = sum[r][c / 4].at[c % 4];
-        if (products.parts == 1)
-          out.store(batch, offset[0], i, to, value);
+        if (parts == 1)
+          out.store(to_y, batch, i, to, value);
         else
-          products
-              .sums[((part * products.batches.numel + batch) * products.m + i) * products.n + j] =
-              value;
+          products.sums[at_part + static_cast<int64_t>(i) * n + j] = value;
       }
     }
+    tile += gridDim.x;  // at most as many as there are tiles and parts
+    if (tile >= total) tile = blockIdx.x, batch += gridDim.y;
   }
 }
 
-/// Adds the parts of each sum, first to last.
-template <class C, class Out>
-__global__ void add_parts_kernel(Out out, Products<C> products) {
-  const int64_t matrix = products.m * products.n, count = products.batches.numel * matrix;
-  for (int64_t at = first_index(); at < count; at += grid_size()) {
-    C sum = products.sums[at];
-    for (int64_t part = 1; part < products.parts; ++part) sum += products.sums[part * count + at];
+/// Stores a sum whose parts were added; the sums of a stack lie one after the other.
+template <class C, class Out, class Index>
+struct StoreSum {
+  Out out;
+  DeviceLoop<3> batches;
+  int64_t matrix, columns;
+
+  __device__ void operator()(int64_t at, C sum) const {
+    const int64_t batch = at / matrix;
     int64_t offset[3];
-    products.batches.offsets(at / matrix, offset);
-    out.store(at / matrix, offset[0], at % matrix / products.n, out.column(at % products.n), sum);
+    batches.offsets(batch, offset);
+    const int64_t i = at % matrix / columns, j = at % columns;
+    out.store(out.data + offset[0], batch, static_cast<Index>(i), out.column(static_cast<Index>(j)),
+              sum);
   }
-}
+};
 
 template <class Tile, class C, class A, class B, class Out>
 void gemm_tiles(const Context& context, const A& a, const B& b, const Out& out,
@@ -220,11 +253,29 @@ void gemm_tiles(const Context& context, const A& a, const B& b, const Out& out,
                  context.scratch);
     products.sums = sums->as<C>();
   }
-  const Grid grid{dim3(static_cast<unsigned>(std::min<int64_t>(tiles * products.parts, INT32_MAX))),
+  const int64_t blocks = tiles / products.batches.numel * products.parts;
+  const Grid grid{dim3(static_cast<unsigned>(std::min<int64_t>(blocks, INT32_MAX)),
+                       static_cast<unsigned>(std::min(products.batches.numel, kMostBlocks))),
                   dim3(Tile::kThreads)};
   launch_blocks(context, &gemm_kernel<Tile, C, A, B, Out>, grid, a, b, out, products);
+  using Index = typename A::Index;
   if (products.parts > 1)
-    launch(context, &add_parts_kernel<C, Out>, grid_for(numbers), out, products);
+    add_parts(context, static_cast<const C*>(products.sums), products.parts, numbers,
+              StoreSum<C, Out, Index>{out, products.batches, products.m * products.n, products.n});
+}
+
+/// Whether an operand or result of these sizes and strides, in elements, and any position of it,
+/// can be counted in 32 bits.
+inline bool fits_32_bits(std::initializer_list<int64_t> sizes,
+                         std::initializer_list<int64_t> strides) {
+  int64_t reach = 0, count = 1;
+  const int64_t* stride = strides.begin();
+  for (const int64_t size : sizes) {
+    count *= size;
+    if (size > 1) reach += (size - 1) * *stride;
+    ++stride;
+  }
+  return reach <= kMostIn32Bits && count <= kMostIn32Bits;
 }
 
 /// y(i, j) = sum over p of a(i, p) b(j, p), for i < m, j < n, p < k, once for each of `batches`,
@@ -234,11 +285,12 @@ void gemm(const Context& context, const A& a, const B& b, const Out& out, int64_
           int64_t k, const DeviceLoop<3>& batches) {
   if (m == 0 || n == 0 || batches.numel == 0) return;
   const Products<C> products{.m = m, .n = n, .k = k, .batches = batches};
-  const int64_t large = m / LargeTile::kRows * (n / LargeTile::kColumns) * batches.numel;
-  if (large >= 128)
-    gemm_tiles<LargeTile, C>(context, a, b, out, products);
-  else
-    gemm_tiles<SmallTile, C>(context, a, b, out, products);
+  // What takes 64 bits is rare: it has no large tile.
+  if constexpr (std::is_same_v<typename A::Index, int32_t>) {
+    const int64_t large = m / LargeTile::kRows * (n / LargeTile::kColumns) * batches.numel;
+    if (large >= kLargeFrom) return gemm_tiles<LargeTile, C>(context, a, b, out, products);
+  }
+  gemm_tiles<SmallTile, C>(context, a, b, out, products);
 }
 
 }  // namespace brim::cuda

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backend/cuda/divisor.cuh"
 #include "backend/loop.h"
 
 namespace brim::cuda {
@@ -13,13 +14,17 @@ namespace brim::cuda {
 template <int N>
 struct DeviceLoop {
   int rank = 0;
+  bool small = false;  // positions fit 32 bits
   int64_t numel = 0;
   int64_t size[kMaxRank] = {};  // [0] is the innermost
   int64_t stride[N][kMaxRank] = {};
+  Divisor by[kMaxRank];  // sizes, where small
 
-  explicit DeviceLoop(const backend::Loop<N>& loop) : rank(loop.rank), numel(loop.numel) {
+  explicit DeviceLoop(const backend::Loop<N>& loop)
+      : rank(loop.rank), small(loop.numel <= kMostIn32Bits), numel(loop.numel) {
     for (int d = 0; d < rank; ++d) {
       size[d] = loop.size[static_cast<size_t>(d)];
+      if (small && size[d] > 0) by[d] = Divisor(static_cast<uint32_t>(size[d]));
       for (int k = 0; k < N; ++k)
         stride[k][d] = loop.stride[static_cast<size_t>(k)][static_cast<size_t>(d)];
     }
@@ -29,8 +34,11 @@ struct DeviceLoop {
   __device__ void offsets(int64_t index, int64_t (&at)[N]) const {
     for (int k = 0; k < N; ++k) at[k] = 0;
     for (int d = 0; d < rank; ++d) {
-      const int64_t i = d + 1 < rank ? index % size[d] : index;
-      if (d + 1 < rank) index /= size[d];
+      int64_t i = index;
+      if (d + 1 < rank) {
+        index = small ? by[d].quotient(static_cast<uint32_t>(index)) : index / size[d];
+        i -= index * size[d];
+      }
       for (int k = 0; k < N; ++k) at[k] += i * stride[k][d];
     }
   }

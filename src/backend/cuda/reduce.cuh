@@ -18,24 +18,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "backend/cuda/divisor.cuh"
 #include "backend/cuda/team.cuh"
 #include "backend/kernel.h"
 #include "backend/loop.h"
 
 namespace brim::cuda {
-
-/// Division of numbers below 2^31 by a constant (Granlund and Montgomery, 1994).
-struct Divisor {
-  uint32_t divisor = 1, factor = 0, shift = 0;
-
-  Divisor() = default;
-  explicit Divisor(uint32_t d) : divisor(d), shift(std::bit_width(d - 1)) {
-    factor = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - d)) / d + 1);
-  }
-  __device__ uint32_t quotient(uint32_t n) const {
-    return (static_cast<uint32_t>((static_cast<uint64_t>(n) * factor) >> 32) + n) >> shift;
-  }
-};
 
 /// Some dimensions of a tensor; [0] is the innermost.
 struct DeviceDims {
@@ -49,7 +37,7 @@ struct DeviceDims {
     size[rank] = n;
     stride[rank] = step;
     numel *= n;
-    small = numel <= std::numeric_limits<int32_t>::max();
+    small = numel <= kMostIn32Bits;
     if (small && n > 0) by[rank] = Divisor(static_cast<uint32_t>(n));
     ++rank;
   }
@@ -134,7 +122,7 @@ struct ReduceShape {
 template <class Op>
 __device__ typename Op::Total gather(const Op& op, const ReduceShape& s, int64_t base,
                                      int64_t result, int64_t begin, int64_t end) {
-  constexpr int kUnrolled = 4, kRun = 8;  // elements summed in a Lane: their product
+  constexpr int kUnrolled = 8, kRun = 4;  // elements summed in a Lane: their product
   typename Op::Total total = op.start();
   const int64_t step = s.height;
   while (begin < end) {

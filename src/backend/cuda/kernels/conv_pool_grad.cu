@@ -6,7 +6,7 @@
 //   stay in registers and are added up in a fixed order at the end.
 // - dx: a block has some rows of an image and some channels. It lays the winners' gradients out as
 //   the convolution's gradient, in shared memory; its threads share pixels and output channels.
-// Where images are cut into parts, a second kernel adds the parts, first to last. How work is cut
+// Where images are cut into parts, a second kernel adds the parts (parts.cuh). How work is cut
 // depends on sizes alone, so results repeat themselves.
 //
 // The floor on an H200 is that of the launch (about 2 us) at batch 4, where the two layers of the
@@ -19,6 +19,7 @@
 
 #include "backend/cuda/conv_pool_image_grad.cuh"
 #include "backend/cuda/launch_error.h"
+#include "backend/cuda/parts.cuh"
 #include "backend/cuda/team.cuh"
 #include "backend/kernel.h"
 
@@ -121,15 +122,19 @@ __device__ void add_weights(const Incoming& in, const WeightJob& job, int block)
   }
 }
 
-/// Adds the parts of dw and db.
-__global__ void add_weight_parts(WeightJob job, int outputs) {
-  const int64_t count = job.dw_count + outputs;
-  for (int64_t i = first_index(); i < (job.db ? count : job.dw_count); i += grid_size()) {
-    float total = job.sums[i];
-    for (int part = 1; part < job.parts; ++part) total += job.sums[part * count + i];
-    (i < job.dw_count ? job.dw[i] : job.db[i - job.dw_count]) = total;
+/// Where the sums of dw and db go.
+struct StoreWeights {
+  float* dw;
+  float* db;  // may be null
+  int64_t dw_count;
+
+  __device__ void operator()(int64_t i, float sum) const {
+    if (i < dw_count)
+      dw[i] = sum;
+    else if (db)
+      db[i - dw_count] = sum;
   }
-}
+};
 
 /// The first `image_blocks` blocks make dx, the others dw and db.
 template <int kKernel>
@@ -191,7 +196,9 @@ void run(const Context& context, const Tensor& x, const Tensor& weight, const In
                   dim3(static_cast<unsigned>(threads)), static_cast<size_t>(shared) * 4};
   launch_blocks(context, &conv_pool_grad_kernel<kKernel>, grid, in, weights, image, image_blocks);
   if (weights.parts > 1)
-    launch(context, &add_weight_parts, grid_for(weights.dw_count), weights, s.groups * s.outputs);
+    add_parts(context, static_cast<const float*>(weights.sums), weights.parts,
+              weights.dw_count + s.groups * s.outputs,
+              StoreWeights{weights.dw, weights.db, weights.dw_count});
 }
 
 void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& weight,

@@ -18,10 +18,11 @@ namespace brim::cuda {
 namespace {
 
 /// An operand of any strides, in elements.
-template <class T>
+template <class T, class Index_ = int64_t>
 struct Matrix {
+  using Index = Index_;
   const T* data;
-  int64_t row_stride, stride;  // of rows, and along the sum
+  Index row_stride, stride;  // of rows, and along the sum
   bool along_sum;
 
   Matrix(const Tensor& x, int64_t of_rows, int64_t along)
@@ -29,35 +30,41 @@ struct Matrix {
         row_stride(of_rows),
         stride(along),
         along_sum(along <= of_rows) {}
+  /// Of another Index.
+  template <class Other>
+  explicit Matrix(const Matrix<T, Other>& x)
+      : data(x.data),
+        row_stride(static_cast<Index>(x.row_stride)),
+        stride(static_cast<Index>(x.stride)),
+        along_sum(x.along_sum) {}
 
-  __device__ const T* row(int64_t offset, int64_t i) const {
-    return data + offset + i * row_stride;
+  __device__ Index row(Index i) const { return i * row_stride; }
+  __device__ Index column(Index p) const { return p * stride; }
+  __device__ Compute<T> at(const T* from, Index row, Index column) const {
+    return widen(from[row + column]);
   }
-  __device__ int64_t column(int64_t p) const { return p * stride; }
-  __device__ Compute<T> at(const T* row, int64_t column) const { return widen(row[column]); }
 };
 
 /// y, with a bias for each column (may be null) and a ReLU.
-template <class T>
+template <class T, class Index = int64_t>
 struct Result {
   T* data;
-  int64_t row_stride, stride;
+  Index row_stride, stride;
   const T* bias;
   int64_t bias_stride;
   bool relu;
 
   struct Column {
-    int64_t offset;
+    Index offset;
     Compute<T> bias;
   };
-  __device__ Column column(int64_t j) const {
+  __device__ Column column(Index j) const {
     return {j * stride, bias ? widen(bias[j * bias_stride]) : Compute<T>(0)};
   }
-  __device__ void store(int64_t, int64_t offset, int64_t i, const Column& column,
-                        Compute<T> sum) const {
+  __device__ void store(T* to, int64_t, Index i, const Column& column, Compute<T> sum) const {
     if (bias) sum += column.bias;
     if (relu && sum < 0) sum = 0;  // NaN stays
-    data[offset + i * row_stride + column.offset] = narrow<T>(sum);
+    to[i * row_stride + column.offset] = narrow<T>(sum);
   }
 };
 
@@ -67,7 +74,7 @@ __global__ void finish_kernel(Result<T> y, int64_t rows, int64_t columns) {
   for (int64_t at = first_index(); at < rows * columns; at += grid_size()) {
     const int64_t i = at / columns;
     const auto column = y.column(at % columns);
-    y.store(0, 0, i, column, widen(y.data[i * y.row_stride + column.offset]));
+    y.store(y.data, 0, i, column, widen(y.data[i * y.row_stride + column.offset]));
   }
 }
 
@@ -150,11 +157,30 @@ bool multiply_by_blas(const Context& context, const Matrix<T>& a, const Matrix<T
   return true;
 }
 
-/// y(i, j) = sum over p of a(i, p) b(j, p), for each of `batches`.
+/// y(i, j) = sum over p of a(i, p) b(j, p), for each of `batches`, by our own kernels.
+template <class T>
+void own_multiply(const Context& context, const Matrix<T>& a, const Matrix<T>& b,
+                  const Result<T>& y, int64_t m, int64_t n, int64_t k,
+                  const DeviceLoop<3>& batches) {
+  if (!fits_32_bits({m, k}, {a.row_stride, a.stride}) ||
+      !fits_32_bits({n, k}, {b.row_stride, b.stride}) ||
+      !fits_32_bits({m, n}, {y.row_stride, y.stride}))
+    return gemm<Compute<T>>(context, a, b, y, m, n, k, batches);
+  using Short = Matrix<T, int32_t>;
+  const Result<T, int32_t> out{y.data,
+                               static_cast<int32_t>(y.row_stride),
+                               static_cast<int32_t>(y.stride),
+                               y.bias,
+                               y.bias_stride,
+                               y.relu};
+  gemm<Compute<T>>(context, Short(a), Short(b), out, m, n, k, batches);
+}
+
+/// As above, by the library where it can.
 template <class T>
 void multiply(const Context& context, const Matrix<T>& a, const Matrix<T>& b, const Result<T>& y,
               int64_t m, int64_t n, int64_t k, const DeviceLoop<3>& batches) {
-  const auto own = [&](const Context& at) { gemm<Compute<T>>(at, a, b, y, m, n, k, batches); };
+  const auto own = [&](const Context& at) { own_multiply(at, a, b, y, m, n, k, batches); };
   if (!multiply_by_blas(context, a, b, y, m, n, k, batches, own)) own(context);
 }
 
