@@ -7,6 +7,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -154,12 +155,6 @@ TEST_F(Cuda, SumsByIndexComeInOneOrder) {
     expect_same(index_add(to.to(device_), 0, ids.to(device_), dy.to(t).to(device_)),
                 index_add(to, 0, ids, dy.to(t)));
   }
-  const auto gradient = [&](Device d) {
-    Tensor w = ones({11, 3}, {.device = d}).set_requires_grad();
-    embedding(ids.to(d), w, 2).backward(dy.to(d));
-    return w.grad();
-  };
-  expect_same(gradient(device_), gradient(Device::cpu()));
 }
 
 using MakeOptimizer = std::function<std::unique_ptr<optim::Optimizer>(const std::vector<Tensor>&)>;
@@ -196,6 +191,33 @@ std::vector<Tensor> parameters(Device device, DType dtype) {
   for (int i = 0; i < 130; ++i) add(randn({1 + i % 9}, {}, &generator));
   for (Tensor& p : all) p.set_requires_grad();
   return all;
+}
+
+// A frequent id's rows are added in pieces, in one order; ids that are padding or rare between
+// them.
+TEST_F(Cuda, GradientsOfFrequentIdsRepeatThemselves) {
+  for (const int64_t count : {1, 32, 33, 1100})
+    for (const int64_t width : {3, 8}) {
+      SCOPED_TRACE(std::to_string(count) + " ids of " + std::to_string(width));
+      const Tensor ids = empty({count}, {.dtype = i64});
+      for (int64_t i = 0; i < count; ++i)
+        ids.data<int64_t>()[i] = i % 9 == 0 ? 40 : i % 7 == 0 ? i % 50 : i < count / 3 ? 2 : 13;
+      const Tensor dy = randn({count, width});
+      const auto gradient = [&](Device device, DType dtype, std::optional<int64_t> padding) {
+        const Tensor weight = randn({50, width}).to(device).to(dtype).set_requires_grad();
+        const Tensor y = embedding(ids.to(device), weight, padding);
+        y.backward(dy.to(device).to(dtype));
+        return weight.grad();
+      };
+      for (const std::optional<int64_t> padding :
+           {std::optional<int64_t>(), std::optional<int64_t>(40)}) {
+        const Tensor expected = gradient(Device::cpu(), f64, padding);
+        const Tensor found = gradient(device_, f32, padding);
+        expect_near(found.to(f64), expected, 2e-4);
+        expect_same(gradient(device_, f32, padding), found);
+        expect_near(gradient(device_, f16, padding).to(f64), expected, 0.4);
+      }
+    }
 }
 
 TEST_F(Cuda, StepsAreLeftOutAsOnTheCpuWhereGradientsOverflow) {
