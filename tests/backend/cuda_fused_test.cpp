@@ -2,7 +2,6 @@
 // made of them. (Those of convolutions: conv_pool_test.cpp.)
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include <brim/brim.h>
 #include <brim/nn/models.h>
 
+#include "backend/expect_close.h"
 #include "backend/fused_linear.h"
 #include "backend/fused_loss.h"
 
@@ -25,22 +25,6 @@ class CudaFused : public ::testing::Test {
   }
   const Device cuda = Device(DeviceKind::cuda, 0);
 };
-
-/// Equal to `tolerance` of the largest element; NaN where NaN is expected.
-void expect_close(const Tensor& actual, const Tensor& expected, double tolerance,
-                  const std::string& what) {
-  ASSERT_EQ(actual.shape(), expected.shape()) << what;
-  const auto a = actual.detach().to(Device::cpu()).to(f64).to_vector<double>();
-  const auto e = expected.detach().to(f64).to_vector<double>();
-  double largest = 1;
-  for (const double v : e)
-    if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(std::isnan(a[i]), std::isnan(e[i])) << what << " at " << i;
-    if (std::isnan(e[i])) continue;
-    ASSERT_NEAR(a[i], e[i], tolerance * largest) << what << " at " << i;
-  }
-}
 
 double tolerance(DType dtype) {
   return dtype == f64 ? 1e-12 : dtype == f32 ? 2e-6 : dtype == f16 ? 2e-3 : 1.6e-2;

@@ -69,6 +69,51 @@ TEST_F(CudaGraph, EachSignatureHasItsOwn) {
   EXPECT_EQ(queued_, 4);
 }
 
+// `brim bench` takes turns with up to 16 batches: each has its graph.
+TEST_F(CudaGraph, SixteenInputsInTurnsAreAllReplayed) {
+  const Device device = Device::cuda();
+  for (const int inputs : {9, 16}) {
+    SCOPED_TRACE(inputs);
+    kept_.reset();
+    queued_ = 0;
+    std::vector<Tensor> x;
+    for (int i = 0; i < inputs; ++i) x.push_back(full({4}, static_cast<float>(i)).to(device));
+    Tensor y = zeros({4}, {.device = device});
+    for (int turn = 0; turn < 5; ++turn)
+      for (int i = 0; i < inputs; ++i) {
+        run(x[static_cast<size_t>(i)], y, {static_cast<uint64_t>(i)});
+        EXPECT_EQ(values(y), std::vector<float>(4, static_cast<float>(i))) << turn;
+      }
+    EXPECT_EQ(stats().graphs, inputs);
+    EXPECT_EQ(queued_, 2 * inputs);  // once as it is, once to capture it
+    EXPECT_EQ(stats().replayed, 4 * inputs);
+  }
+}
+
+// A seventeenth takes the place of the graph that was used longest ago.
+TEST_F(CudaGraph, ASeventeenthTakesTheOldestGraphsPlace) {
+  const Device device = Device::cuda();
+  std::vector<Tensor> x;
+  for (int i = 0; i < 17; ++i) x.push_back(full({4}, static_cast<float>(i)).to(device));
+  Tensor y = zeros({4}, {.device = device});
+  const auto run_input = [&](size_t i) {
+    run(x[i], y, {i});
+    EXPECT_EQ(values(y), std::vector<float>(4, static_cast<float>(i))) << i;
+  };
+  for (int turn = 0; turn < 4; ++turn)
+    for (size_t i = 0; i < 16; ++i) run_input(i);
+  EXPECT_EQ(stats().graphs, 16);
+  run_input(0);  // number 1 is the oldest now
+  for (int k = 0; k < 4; ++k) run_input(16);
+  EXPECT_EQ(stats().graphs, 16);
+  int before = queued_;
+  for (size_t i = 0; i < 17; ++i)
+    if (i != 1) run_input(i);
+  EXPECT_EQ(queued_, before);
+  run_input(1);
+  EXPECT_GT(queued_, before);
+}
+
 TEST_F(CudaGraph, SignaturesThatNeverComeBackAreQueued) {
   Tensor x = ones({4}, {.device = Device::cuda()}), y = zeros({4}, {.device = Device::cuda()});
   for (uint64_t i = 0; i < 40; ++i) run(x, y, {i});

@@ -17,6 +17,7 @@
 #include <brim/ops/unary.h>
 #include <brim/optim/clip.h>
 
+#include "backend/expect_close.h"
 #include "backend/fused_loss.h"
 #include "backend/fused_norm.h"
 
@@ -39,22 +40,11 @@ double tolerance_of(DType dtype) {
   return dtype == f64 ? 1e-11 : dtype == f32 ? 3e-5 : dtype == f16 ? 4e-3 : 3e-2;
 }
 
-/// Both give NaN at the same places, and else what differs little.
 void expect_close(const Tensors& on_cuda, const Tensors& on_cpu, double tolerance,
                   const std::string& what) {
   ASSERT_EQ(on_cuda.size(), on_cpu.size()) << what;
-  for (size_t k = 0; k < on_cpu.size(); ++k) {
-    const auto got = on_cuda[k].to(Device::cpu()).to(f64).to_vector<double>(),
-               want = on_cpu[k].to(f64).to_vector<double>();
-    double scale = 1;
-    for (const double v : want)
-      if (std::isfinite(v)) scale = std::max(scale, std::abs(v));
-    for (size_t i = 0; i < want.size(); ++i)
-      ASSERT_TRUE((std::isnan(got[i]) && std::isnan(want[i])) || got[i] == want[i] ||
-                  std::abs(got[i] - want[i]) <= tolerance * scale)
-          << what << ", result " << k << ", element " << i << ": " << got[i] << ", on the CPU "
-          << want[i];
-  }
+  for (size_t k = 0; k < on_cpu.size(); ++k)
+    expect_close(on_cuda[k], on_cpu[k], tolerance, what + ", result " + std::to_string(k));
 }
 
 struct NormCase {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/expect_close.h"
 #include "backend/fused_linear.h"
 #include "backend/fused_loss.h"
 
@@ -35,20 +36,8 @@ std::string str(const Size& s) {
          std::to_string(s.outputs);
 }
 
-/// Equal to `tolerance` of the largest element; NaN where NaN is expected.
 void expect_close(const Tensor& actual, const Tensor& expected, const std::string& what) {
-  ASSERT_EQ(actual.shape(), expected.shape()) << what;
-  const double tolerance = actual.dtype() == DType::f32 ? 2e-5 : 1e-12;
-  const auto a = actual.detach().to(DType::f64).to_vector<double>();
-  const auto e = expected.detach().to(DType::f64).to_vector<double>();
-  double largest = 1;
-  for (const double v : e)
-    if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(std::isnan(a[i]), std::isnan(e[i])) << what << " at " << i;
-    if (std::isnan(e[i])) continue;
-    ASSERT_NEAR(a[i], e[i], tolerance * largest) << what << " at " << i;
-  }
+  expect_close(actual, expected, actual.dtype() == DType::f32 ? 2e-5 : 1e-12, what);
 }
 
 bool same_bits(const Tensor& a, const Tensor& b) {
