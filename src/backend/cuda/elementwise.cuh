@@ -29,18 +29,38 @@ __device__ inline Out apply(const F& f, In... in) {
     return static_cast<Out>(static_cast<Result>(f(widen(in)...)));
 }
 
-template <int Width, class F, class Out, class... In>
-__global__ void dense_kernel(F f, int64_t count, Out* y, const In*... in) {
-  using Result = Pack<Out, Width>;
-  const int64_t packs = count / Width;
-  for (int64_t i = first_index(); i < packs; i += grid_size()) {
-    const auto one = [&](const auto&... packed) {
-      Result result;
+/// The packs of a thread, all on their way at once; kThreads packs apart.
+constexpr int kPacksOfThread = 2;
+template <class T, int Width>
+struct Packs {
+  Pack<T, Width> at[kPacksOfThread];
+
+  __device__ Packs(const T* x, int64_t first, int64_t end) {
 #pragma unroll
-      for (int k = 0; k < Width; ++k) result.at[k] = apply<Out>(f, packed.at[k]...);
-      reinterpret_cast<Result*>(y)[i] = result;
+    for (int u = 0; u < kPacksOfThread; ++u)
+      if (first + u * kThreads < end)
+        at[u] = reinterpret_cast<const Pack<T, Width>*>(x)[first + u * kThreads];
+  }
+};
+
+template <int Width, class F, class Out, class... In>
+__global__ void __launch_bounds__(kThreads)
+    dense_kernel(F f, int64_t count, Out* y, const In*... in) {
+  using Result = Pack<Out, Width>;
+  constexpr int64_t kOfBlock = kThreads * kPacksOfThread;
+  const int64_t packs = count / Width;
+  for (int64_t at = blockIdx.x * kOfBlock + threadIdx.x; at < packs; at += gridDim.x * kOfBlock) {
+    const auto run = [&](const auto&... loaded) {
+#pragma unroll
+      for (int u = 0; u < kPacksOfThread; ++u) {
+        if (at + u * kThreads >= packs) break;
+        Result result;
+#pragma unroll
+        for (int k = 0; k < Width; ++k) result.at[k] = apply<Out>(f, loaded.at[u].at[k]...);
+        reinterpret_cast<Result*>(y)[at + u * kThreads] = result;
+      }
     };
-    one(reinterpret_cast<const Pack<In, Width>*>(in)[i]...);
+    run(Packs<In, Width>(in, at, packs)...);
   }
   for (int64_t i = packs * Width + first_index(); i < count; i += grid_size())
     y[i] = apply<Out>(f, in[i]...);
@@ -84,8 +104,9 @@ void elementwise(const Context& context, const F& f, Tensor& y, const Tensors&..
   const bool dense = y.is_contiguous() && ((in.is_contiguous() && in.shape() == y.shape()) && ...);
   if (dense && is_aligned(y.raw(), kWidth * sizeof(Out)) &&
       (is_aligned(in.raw(), kWidth * sizeof(In)) && ...)) {
-    launch(context, &dense_kernel<kWidth, F, Out, In...>, grid_for(y.numel() / kWidth + 1), f,
-           y.numel(), data<Out>(y), data<const In>(in)...);
+    launch(context, &dense_kernel<kWidth, F, Out, In...>,
+           card_grid(context, y.numel() / kWidth, kThreads * kPacksOfThread), f, y.numel(),
+           data<Out>(y), data<const In>(in)...);
     return;
   }
   const DeviceLoop<1 + sizeof...(In)> loop(backend::make_loop(y, in...));

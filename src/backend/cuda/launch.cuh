@@ -27,6 +27,14 @@ inline Grid grid_for(int64_t count) {
   return {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)};
 }
 
+/// For kernels whose blocks take `per_block` of `count` elements at a time and step through the
+/// rest: as many blocks as the card holds eight times over, so that the last ones to work are few.
+inline Grid card_grid(const Context& context, int64_t count, int64_t per_block) {
+  const int64_t most = 64 * int64_t{multiprocessors(context.device().index)};
+  const int64_t blocks = std::clamp<int64_t>((count + per_block - 1) / per_block, 1, most);
+  return {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)};
+}
+
 __device__ inline int64_t first_index() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }

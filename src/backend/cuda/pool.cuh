@@ -3,6 +3,7 @@
 
 #include <brim/core/tensor.h>
 
+#include "backend/cuda/divisor.cuh"
 #include "backend/cuda/launch.cuh"
 #include "backend/cuda/number.cuh"
 #include "backend/geometry.h"
@@ -32,25 +33,31 @@ struct PlaceInImages {
 
 /// Elements of images in an order in which neighbours are neighbours in memory.
 struct Walk {
-  int64_t count, channels, height, width;
+  int64_t count;
+  CountDivisor channels, height, width;
   bool channels_last;
 
   explicit Walk(const Tensor& t)
       : count(t.numel()),
-        channels(t.shape()[1]),
-        height(t.shape()[2]),
-        width(t.shape()[3]),
+        channels(t.shape()[1], count),
+        height(t.shape()[2], count),
+        width(t.shape()[3], count),
         channels_last(t.strides()[1] < t.strides()[3]) {}
 
   __device__ PlaceInImages operator()(int64_t i) const {
     int64_t c = 0;
-    if (channels_last) c = i % channels, i /= channels;
-    const int64_t x = i % width;
-    i /= width;
-    const int64_t y = i % height;
-    i /= height;
-    if (!channels_last) c = i % channels, i /= channels;
+    if (channels_last) c = next(channels, i);
+    const int64_t x = next(width, i), y = next(height, i);
+    if (!channels_last) c = next(channels, i);
     return {i, c, y, x};
+  }
+
+ private:
+  /// What is left of i, which becomes its quotient.
+  __device__ static int64_t next(const CountDivisor& by, int64_t& i) {
+    const int64_t quotient = by.quotient(i), rest = by.rest(i, quotient);
+    i = quotient;
+    return rest;
   }
 };
 

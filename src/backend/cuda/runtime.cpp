@@ -305,6 +305,17 @@ void failed(cudaError_t result, const char* call) {
                      cudaGetErrorName(result));
 }
 
+int multiprocessors(int device) {
+  static auto& known = *new std::array<std::atomic<int>, 64>;
+  std::atomic<int>& count = known[static_cast<size_t>(device) % known.size()];
+  if (count.load(std::memory_order_relaxed) == 0) {
+    cudaDeviceProp p{};
+    BRIM_CUDA(cudaGetDeviceProperties(&p, device));
+    count.store(p.multiProcessorCount, std::memory_order_relaxed);
+  }
+  return count.load(std::memory_order_relaxed);
+}
+
 void note_queued(int device) {
   if (const char* op = backend::queued_op) queued().add(device, op);
   launch_queued(device, backend::queued_op);

@@ -30,6 +30,9 @@ class DeviceGuard {
 /// CUDA's handle of a stream.
 cudaStream_t native(Stream stream);
 
+/// How many multiprocessors the device has; asked of CUDA once.
+int multiprocessors(int device);
+
 /// Notes that the op this thread runs was queued on the device: should its work fail, which shows
 /// at a later synchronisation, the error names the ops queued last.
 void note_queued(int device);

@@ -6,16 +6,24 @@
 namespace brim::cuda {
 namespace {
 
-/// Drops where a word's upper 24 bits are below `limit`.
-template <class T>
+/// Drops where a word's upper 24 bits are below `limit`. kPacked: four elements move at once.
+template <class T, bool kPacked>
 __global__ void dropout_kernel(const T* x, T* y, int64_t n, Changing<RandomKey> changing_key,
                                uint32_t limit, Compute<T> scale) {
   const RandomKey key = changing_key.get();
   for (int64_t block = first_index(); block * 4 < n; block += grid_size()) {
     const formula::Words words = formula::random_block(key, static_cast<uint64_t>(block));
-    for (int k = 0; k < 4; ++k) {
-      const int64_t i = block * 4 + k;
-      if (i < n) y[i] = (words.w[k] >> 8) < limit ? T{} : narrow<T>(widen(x[i]) * scale);
+    const auto kept = [&](int k, T v) {
+      return (words.w[k] >> 8) < limit ? T{} : narrow<T>(widen(v) * scale);
+    };
+    if (kPacked && block * 4 + 4 <= n) {
+      Pack<T, 4> four = reinterpret_cast<const Pack<T, 4>*>(x)[block];
+#pragma unroll
+      for (int k = 0; k < 4; ++k) four.at[k] = kept(k, four.at[k]);
+      reinterpret_cast<Pack<T, 4>*>(y)[block] = four;
+    } else {
+      for (int k = 0; k < 4; ++k)
+        if (block * 4 + k < n) y[block * 4 + k] = kept(k, x[block * 4 + k]);
     }
   }
 }
@@ -28,8 +36,11 @@ void dropout(const Context& context, const Tensor& x, Tensor& y, double p, const
   const uint32_t whole = static_cast<uint32_t>(exact);
   const uint32_t limit = whole + (static_cast<double>(whole) < exact ? 1 : 0);
   const Compute<T> scale = p < 1 ? static_cast<Compute<T>>(1 / (1 - p)) : Compute<T>(0);
-  launch(context, &dropout_kernel<T>, grid_for(x.numel() / 4 + 1), data<const T>(x), data<T>(y),
-         x.numel(), changing(key), limit, scale);
+  const bool packed =
+      is_aligned(x.raw(), sizeof(Pack<T, 4>)) && is_aligned(y.raw(), sizeof(Pack<T, 4>));
+  launch(context, packed ? &dropout_kernel<T, true> : &dropout_kernel<T, false>,
+         grid_for(x.numel() / 4 + 1), data<const T>(x), data<T>(y), x.numel(), changing(key), limit,
+         scale);
 }
 
 template <class... T>

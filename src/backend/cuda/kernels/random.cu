@@ -15,9 +15,11 @@ using backend::Drawn;
 using formula::kPerBlock;
 using formula::Params;
 
-/// y[i] = rule(i, number i); Rule::block makes the numbers of a block of the counter.
+/// y[i] = rule(i, number i); Rule::block makes the numbers of a block of the counter. `packed`:
+/// those of a block are stored at once.
 template <class T, class Rule>
-__global__ void fill_blocks_kernel(T* y, int64_t n, Changing<RandomKey> changing_key, Rule rule) {
+__global__ void fill_blocks_kernel(T* y, int64_t n, Changing<RandomKey> changing_key, Rule rule,
+                                   bool packed) {
   const RandomKey key = changing_key.get();
   using D = Drawn<T>;
   constexpr int kCount = kPerBlock<D>;
@@ -25,8 +27,15 @@ __global__ void fill_blocks_kernel(T* y, int64_t n, Changing<RandomKey> changing
     D drawn[kCount];
     Rule::block(key, static_cast<uint64_t>(j), drawn);
     const int64_t at = j * kCount;
-    for (int i = 0; i < kCount; ++i)
-      if (at + i < n) y[at + i] = rule(at + i, drawn[i]);
+    if (packed && at + kCount <= n) {
+      Pack<T, kCount> all;
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) all.at[i] = rule(at + i, drawn[i]);
+      reinterpret_cast<Pack<T, kCount>*>(y)[j] = all;
+    } else {
+      for (int i = 0; i < kCount; ++i)
+        if (at + i < n) y[at + i] = rule(at + i, drawn[i]);
+    }
   }
 }
 
@@ -34,7 +43,8 @@ template <class T, class Rule>
 void fill_blocks(const Context& context, Tensor& y, const RandomKey& key, const Rule& rule) {
   if (y.numel() == 0) return;
   launch(context, &fill_blocks_kernel<T, Rule>, grid_for(y.numel() / kPerBlock<Drawn<T>> + 1),
-         data<T>(y), y.numel(), changing(key), rule);
+         data<T>(y), y.numel(), changing(key), rule,
+         is_aligned(y.raw(), sizeof(Pack<T, kPerBlock<Drawn<T>>>)));
 }
 
 /// start + width * u, each step rounded as on the CPU, as T.
