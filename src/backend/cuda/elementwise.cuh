@@ -29,30 +29,29 @@ __device__ inline Out apply(const F& f, In... in) {
     return static_cast<Out>(static_cast<Result>(f(widen(in)...)));
 }
 
-/// The packs of a thread, all on their way at once; kThreads packs apart.
-constexpr int kPacksOfThread = 2;
-template <class T, int Width>
+/// `Count` packs of a thread, all on their way at once; kThreads packs apart.
+template <class T, int Width, int Count>
 struct Packs {
-  Pack<T, Width> at[kPacksOfThread];
+  Pack<T, Width> at[Count];
 
   __device__ Packs(const T* x, int64_t first, int64_t end) {
 #pragma unroll
-    for (int u = 0; u < kPacksOfThread; ++u)
+    for (int u = 0; u < Count; ++u)
       if (first + u * kThreads < end)
         at[u] = reinterpret_cast<const Pack<T, Width>*>(x)[first + u * kThreads];
   }
 };
 
-template <int Width, class F, class Out, class... In>
+template <int Width, int Count, class F, class Out, class... In>
 __global__ void __launch_bounds__(kThreads)
     dense_kernel(F f, int64_t count, Out* y, const In*... in) {
   using Result = Pack<Out, Width>;
-  constexpr int64_t kOfBlock = kThreads * kPacksOfThread;
+  constexpr int64_t kOfBlock = kThreads * Count;
   const int64_t packs = count / Width;
   for (int64_t at = blockIdx.x * kOfBlock + threadIdx.x; at < packs; at += gridDim.x * kOfBlock) {
     const auto run = [&](const auto&... loaded) {
 #pragma unroll
-      for (int u = 0; u < kPacksOfThread; ++u) {
+      for (int u = 0; u < Count; ++u) {
         if (at + u * kThreads >= packs) break;
         Result result;
 #pragma unroll
@@ -60,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
         reinterpret_cast<Result*>(y)[at + u * kThreads] = result;
       }
     };
-    run(Packs<In, Width>(in, at, packs)...);
+    run(Packs<In, Width, Count>(in, at, packs)...);
   }
   for (int64_t i = packs * Width + first_index(); i < count; i += grid_size())
     y[i] = apply<Out>(f, in[i]...);
@@ -100,13 +99,16 @@ inline bool is_aligned(const void* p, size_t bytes) {
 template <class Out, class... In, class F, class... Tensors>
 void elementwise(const Context& context, const F& f, Tensor& y, const Tensors&... in) {
   if (y.numel() == 0) return;
-  constexpr int kWidth = static_cast<int>(16 / std::max({sizeof(Out), sizeof(In)...}));
+  constexpr size_t kLargest = std::max({sizeof(Out), sizeof(In)...});
+  constexpr int kWidth = static_cast<int>(16 / kLargest);
+  // Two packs keep enough bytes on their way; of f64, formulas take too many registers for that.
+  constexpr int kCount = kLargest < 8 ? 2 : 1;
   const bool dense = y.is_contiguous() && ((in.is_contiguous() && in.shape() == y.shape()) && ...);
   if (dense && is_aligned(y.raw(), kWidth * sizeof(Out)) &&
       (is_aligned(in.raw(), kWidth * sizeof(In)) && ...)) {
-    launch(context, &dense_kernel<kWidth, F, Out, In...>,
-           card_grid(context, y.numel() / kWidth, kThreads * kPacksOfThread), f, y.numel(),
-           data<Out>(y), data<const In>(in)...);
+    launch(context, &dense_kernel<kWidth, kCount, F, Out, In...>,
+           card_grid(context, y.numel() / kWidth, kThreads * kCount), f, y.numel(), data<Out>(y),
+           data<const In>(in)...);
     return;
   }
   const DeviceLoop<1 + sizeof...(In)> loop(backend::make_loop(y, in...));

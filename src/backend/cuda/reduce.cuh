@@ -122,7 +122,7 @@ struct ReduceShape {
 template <class Op>
 __device__ typename Op::Total gather(const Op& op, const ReduceShape& s, int64_t base,
                                      int64_t result, int64_t begin, int64_t end) {
-  constexpr int kUnrolled = 8, kRun = 4;  // elements summed in a Lane: their product
+  constexpr int kUnrolled = 4, kRun = 8;  // elements summed in a Lane: their product
   typename Op::Total total = op.start();
   const int64_t step = s.height;
   while (begin < end) {
@@ -147,7 +147,7 @@ __device__ typename Op::Total gather(const Op& op, const ReduceShape& s, int64_t
 /// Block (g, p): group g of results, part p of the reduced space. Where there is one part the
 /// results are finished, else totals go to partial[part][result].
 template <class Op>
-__global__ void __launch_bounds__(kThreads, 4)
+__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Total) < 16 ? 4 : 3)
     reduce_kernel(Op op, ReduceShape s, typename Op::Total* partial) {
   using Total = typename Op::Total;
   const int t = static_cast<int>(threadIdx.x);
