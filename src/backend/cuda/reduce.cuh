@@ -147,7 +147,7 @@ __device__ typename Op::Total gather(const Op& op, const ReduceShape& s, int64_t
 /// Block (g, p): group g of results, part p of the reduced space. Where there is one part the
 /// results are finished, else totals go to partial[part][result].
 template <class Op>
-__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Total) < 16 ? 4 : 3)
+__global__ void __launch_bounds__(kThreads, sizeof(typename Op::Total) < 16 ? 4 : 2)
     reduce_kernel(Op op, ReduceShape s, typename Op::Total* partial) {
   using Total = typename Op::Total;
   const int t = static_cast<int>(threadIdx.x);

@@ -85,7 +85,8 @@ struct Team {
 };
 
 /// The bound of kernels that row_grid launches: without it the compiler may give a thread more
-/// registers than so many have.
+/// registers than so many have. With one block as the second bound it need not spill, which it does
+/// to keep 64 registers otherwise.
 constexpr int kMostTeamThreads = 512;
 
 /// How many threads share a row of n elements: a warp for short rows, a block for long ones.

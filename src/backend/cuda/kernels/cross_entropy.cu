@@ -8,7 +8,7 @@ namespace {
 
 /// stats: see ops/loss/class_loss.h; its last number is LossTotal's.
 template <class T>
-__global__ void __launch_bounds__(kMostTeamThreads)
+__global__ void __launch_bounds__(kMostTeamThreads, 1)
     cross_entropy_kernel(Rows<T> r, Losses<T> losses, Compute<T>* stats, Fault* fault,
                          const char* op, int threads) {
   const Team team(threads);
@@ -44,7 +44,7 @@ void cross_entropy(const Context& context, const Tensor& x, const Tensor& target
 
 /// dx = g (a softmax(x) - b), b: the smoothed and weighted target, a: its sum.
 template <class T>
-__global__ void __launch_bounds__(kMostTeamThreads)
+__global__ void __launch_bounds__(kMostTeamThreads, 1)
     cross_entropy_grad_kernel(Rows<T> r, const T* dy, bool single, const Compute<T>* stats, T* dx,
                               int threads) {
   using C = Compute<T>;
@@ -83,7 +83,7 @@ void cross_entropy_grad(const Context& context, const Tensor& dy, const Tensor& 
 }
 
 template <class T>
-__global__ void __launch_bounds__(kMostTeamThreads)
+__global__ void __launch_bounds__(kMostTeamThreads, 1)
     softmax_cross_entropy_kernel(Rows<T> r, Losses<T> losses, const Compute<T>* divisor, T* dx,
                                  Fault* fault, const char* op, int threads) {
   const Team team(threads);
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kMostTeamThreads)
 
 /// All of it in one block, for few rows, where every launch counts.
 template <class T>
-__global__ void __launch_bounds__(kLossThreads)
+__global__ void __launch_bounds__(kLossThreads, 1)
     softmax_cross_entropy_block(Rows<T> r, LossShape shape, T* loss, T* dx, Fault* fault,
                                 const char* op) {
   block_loss(r, shape, loss, dx, fault, op, shared_memory<double>());

@@ -12,7 +12,7 @@ namespace {
 constexpr int kRun = 32;  // elements that a thread sums in their own type
 
 template <class T>
-__global__ void __launch_bounds__(kMostTeamThreads)
+__global__ void __launch_bounds__(kMostTeamThreads, 1)
     layer_norm_kernel(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,
                       Compute<T>* scale, int64_t rows, int64_t n, double eps, int threads) {
   using C = Compute<T>;
@@ -60,7 +60,7 @@ struct GradSums {
 };
 
 template <class T>
-__global__ void __launch_bounds__(kMostTeamThreads)
+__global__ void __launch_bounds__(kMostTeamThreads, 1)
     layer_norm_grad_kernel(const T* dy, const T* x, const T* weight, const Compute<T>* mean,
                            const Compute<T>* scale, T* dx, int64_t rows, int64_t n, int threads) {
   using C = Compute<T>;

@@ -66,7 +66,7 @@ struct SoftmaxGrad {
 };
 
 template <class Op>
-__global__ void __launch_bounds__(kMostTeamThreads)
+__global__ void __launch_bounds__(kMostTeamThreads, 1)
     rows_kernel(Op op, int64_t rows, int64_t n, int threads) {
   const Team team(threads);
   const auto combine = [&](const auto& a, const auto& b) { return op.combine(a, b); };
