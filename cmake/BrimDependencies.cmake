@@ -35,6 +35,7 @@ function(brim_dependency id)
       target_link_libraries(brim_deps INTERFACE ${target})
       if(arg_SOURCES)
         set_property(SOURCE ${arg_SOURCES} APPEND PROPERTY COMPILE_DEFINITIONS BRIM_HAVE_${id}=1)
+        set_property(SOURCE ${arg_SOURCES} PROPERTY SKIP_PRECOMPILE_HEADERS ON) # made without that definition
       else()
         target_compile_definitions(brim_deps INTERFACE BRIM_HAVE_${id}=1)
       endif()
