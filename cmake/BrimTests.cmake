@@ -30,7 +30,7 @@ if(BRIM_TESTS AND GTest_FOUND)
     list(APPEND test_files_of_${name} ${file})
   endforeach()
   list(REMOVE_DUPLICATES test_folders)
-  # All test programs are compiled alike; this one has their headers.
+  # All test programs are compiled alike.
   function(brim_compile_test name)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(${name} PRIVATE brim brim_private GTest::gtest_main)
@@ -38,7 +38,7 @@ if(BRIM_TESTS AND GTest_FOUND)
   endfunction()
   if(BRIM_PCH)
     file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/test_headers.cpp CONTENT "")
-    add_library(brim_test_headers OBJECT ${PROJECT_BINARY_DIR}/generated/test_headers.cpp)
+    add_executable(brim_test_headers ${PROJECT_BINARY_DIR}/generated/test_headers.cpp) # code is compiled as for a program
     brim_compile_test(brim_test_headers)
     brim_precompile(brim_test_headers)
     target_precompile_headers(brim_test_headers PRIVATE <gtest/gtest.h>)
