@@ -199,10 +199,16 @@ int run(const Options& options) {
   setup.precision = options.precision;
   setup.steps_per_graph = options.steps_per_graph;
   check_available(setup.device);
+  if (setup.precision == "tf32" && setup.device.kind != DeviceKind::cuda)
+    throw UsageError(fmt::format(
+        "tf32 only changes the matrix units of cuda devices; on {} use --precision fp32",
+        setup.device.str()));
   const Tf32 scope(setup.precision == "tf32");
   if (const std::string missing = Tf32::missing(setup.device); Tf32::allowed() && !missing.empty())
-    raise<DeviceError>("[bench] precision tf32 on {} needs NVIDIA's libraries, but {}",
-                       setup.device.str(), missing);
+    raise<DeviceError>(
+        "[bench] precision tf32 on {} needs NVIDIA's libraries, but {}; or use "
+        "--precision fp32",
+        setup.device.str(), missing);
   return options.steps > 0 ? step_cases(cases, setup, options) : time_cases(cases, setup, options);
 }
 

@@ -182,6 +182,9 @@ TEST_F(Bench, RefusesWhatDoesNotFit) {
   fails({"bench", "relu-16", "--device", "sim:40"}, 1, "sim:40 does not exist");
   fails({"bench", "relu-16", "--device", "tpu"}, 1, "tpu");
   fails({"bench", "relu-16", "--precision", "fp8"}, 2, "--precision");
+  fails({"bench", "relu-16", "--precision", "tf32"}, 2, "on cpu use --precision fp32");
+  fails({"bench", "relu-16", "--precision", "tf32", "--device", "sim:0"}, 2,
+        "on sim:0 use --precision fp32");
   fails({"bench", "layout", "--device", "sim:0"}, 2, "it takes no --device");
   fails({"bench"}, 2, "name a benchmark");
 }
