@@ -93,6 +93,9 @@ struct Accountant::State final : SpanListener {
   std::vector<Device> devices;
   std::vector<Shares> before;  // of each device, when the measuring began
   Meter meter;
+  // What measured this thread before, and does again when this one ends.
+  static thread_local State* innermost;
+  State* around = innermost;
   Meter* outer = active_meter;
   HostTimeline* outer_timeline = active_timeline;
   std::unique_ptr<HostTimeline> timeline;  // kept for devices only
@@ -103,8 +106,19 @@ struct Accountant::State final : SpanListener {
   void stop() {
     // As many as began: a device that is lost does not begin.
     for (size_t i = 0; i < before.size(); ++i) DeviceMeter::of(devices[i]).stop(detail);
-    active_meter = outer;
-    set_active_timeline(outer_timeline);
+    if (innermost == this) {
+      innermost = around;
+      active_meter = outer;
+      set_active_timeline(outer_timeline);
+      return;
+    }
+    // Another one was made since and goes on: it must not return to this one.
+    for (State* s = innermost; s; s = s->around) {
+      if (s->around != this) continue;
+      s->around = around;
+      s->outer = outer;
+      s->outer_timeline = outer_timeline;
+    }
   }
   void opened(const char* name, Cause cause, uint64_t at) override {
     if (const RangeSink* ranges = range_sink.load(std::memory_order_relaxed))
@@ -137,6 +151,8 @@ struct Accountant::State final : SpanListener {
   }
 };
 
+thread_local Accountant::State* Accountant::State::innermost = nullptr;
+
 Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_unique<State>()) {
   State& s = *state_;
   for (const Device device : devices) {
@@ -149,6 +165,7 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_un
   for (const Device device : s.devices) DeviceMeter::of(device).collect();
   if (!s.devices.empty()) s.timeline = std::make_unique<HostTimeline>(s.begin_ticks);
   if (!s.devices.empty() || tracing() || range_sink.load()) s.meter.listener = &s;
+  State::innermost = &s;
   active_meter = &s.meter;
   set_active_timeline(s.timeline.get());
   try {

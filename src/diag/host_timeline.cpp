@@ -31,6 +31,15 @@ Timelines& timelines() {
 
 thread_local constinit HostTimeline* active_timeline = nullptr;
 
+HostTimeline::~HostTimeline() {
+  {
+    Timelines& t = timelines();
+    const std::lock_guard lock(t.mutex);
+    std::erase_if(t.all, [this](const Known& known) { return known.timeline == this; });
+  }
+  if (active_timeline == this) active_timeline = nullptr;
+}
+
 HostTimeline* set_active_timeline(HostTimeline* timeline) {
   static thread_local const int thread = gettid();
   Timelines& t = timelines();

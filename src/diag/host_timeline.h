@@ -18,6 +18,10 @@ using Shares = std::array<uint64_t, kCauseCount>;
 class HostTimeline {
  public:
   explicit HostTimeline(uint64_t now) { add(Cause::other, now); }
+  /// Other threads read it no more.
+  ~HostTimeline();
+  HostTimeline(const HostTimeline&) = delete;
+  HostTimeline& operator=(const HostTimeline&) = delete;
 
   /// From `at` on the thread works on `cause`. Causes that are no reason to wait are one: launch.
   void add(Cause cause, uint64_t at) {
@@ -67,7 +71,7 @@ class HostTimeline {
 extern thread_local constinit HostTimeline* active_timeline [[gnu::tls_model("initial-exec")]];
 
 /// From now on `timeline`, or none, tells what this thread does, also to other threads. Returns the
-/// one before. Must be called before a timeline that was given ends.
+/// one before. Call it from the thread that the timeline is about, also before the timeline ends.
 HostTimeline* set_active_timeline(HostTimeline* timeline);
 
 /// HostTimeline::reasons of a thread (gettid), of whichever measured last for 0; nothing if it has

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <random>
 
@@ -74,6 +75,18 @@ TEST(Account, TheInnermostAccountantMeasures) {
   EXPECT_EQ(outer.read().fraction(Cause::compute), 0);
   { const Span span("kernel", Cause::compute); }
   EXPECT_GT(outer.read().fraction(Cause::compute), 0);
+}
+
+TEST(Account, OneMayTakeThePlaceOfAnother) {
+  auto accountant = std::make_unique<Accountant>();
+  const Meter* const first = active_meter;
+  accountant = std::make_unique<Accountant>();  // made before the other one ends
+  EXPECT_NE(active_meter, first);
+  EXPECT_NE(active_meter, nullptr);
+  { const Span span("kernel", Cause::compute); }
+  EXPECT_GT(accountant->read().fraction(Cause::compute), 0);
+  accountant.reset();
+  EXPECT_EQ(active_meter, nullptr);
 }
 
 TEST(Account, OpsAreChargedAsCompute) {

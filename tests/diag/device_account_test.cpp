@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <brim/brim.h>
 #include <brim/diag/trace.h>
@@ -96,6 +98,23 @@ TEST_F(DeviceAccount, KernelsCopiesAndReasonsAddUp) {
   EXPECT_THROW(accountant.read(Device::sim(1)), ValueError);
   expect_whole(accountant.read());
   expect_whole(accountant.read(Device::cpu()));
+}
+
+TEST_F(DeviceAccount, OneAccountantMayTakeThePlaceOfAnother) {
+  const Device d = Device::sim(0);
+  auto accountant = std::make_unique<Accountant>(std::vector{d});
+  accountant = std::make_unique<Accountant>(std::vector{d});  // made before the other one ends
+  {
+    const Span span("loader", Cause::input);
+    sleep_ms(5);
+  }
+  EXPECT_EQ(ones({4}, {.device = d}).to_vector<float>()[0], 1);
+  const Account a = accountant->read(d);
+  expect_whole(a);
+  EXPECT_GE(at(a, Cause::input), 0.0049);
+  accountant.reset();
+  EXPECT_EQ(active_timeline, nullptr);
+  EXPECT_EQ(reasons_of_thread(0, 1, ticks()), Shares{});
 }
 
 TEST_F(DeviceAccount, WhatAHostReadDelaysIsCharged) {
