@@ -36,7 +36,8 @@ class RecordSource {
   /// Records it in another detail from now on. It is idle.
   virtual void change(int device, Detail detail) = 0;
   virtual void stop(int device) = 0;
-  /// Tells the device's meter all that was recorded. The device is idle.
+  /// Tells the device's meter all that was recorded. The device is idle. Where others of its kind
+  /// work, some of the latest may be told by a later call.
   virtual void collect(int device) = 0;
   /// Tells it what is certain by now. The device may work, and any thread may ask.
   virtual void advance(int device) = 0;

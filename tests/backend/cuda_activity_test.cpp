@@ -139,7 +139,63 @@ TEST_F(CudaObserve, LostRecordsAreTold) {
   const Account a = measured();
   const std::string said = ::testing::internal::GetCapturedStderr();
   expect_whole(a);
+  EXPECT_NE(said.find("[cuda] CUPTI dropped "), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+TEST_F(CudaObserve, WorkWithoutTimesIsLostByItsDevice) {
+  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
+  setenv("BRIM_FAKE_CUPTI", "untimed", 1);
+  ::testing::internal::CaptureStderr();
+  {
+    const Accountant accountant({gpu, Device::cuda(1)});
+    work();
+    synchronize(gpu);
+    expect_whole(accountant.read(gpu));
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("pieces of work of cuda:0 left no record"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+TEST_F(CudaObserve, CallsWithoutWorkAreTold) {
+  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
+  setenv("BRIM_FAKE_CUPTI", "no work", 1);
+  ::testing::internal::CaptureStderr();
+  expect_whole(measured());
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("but no work; the account of cuda:0 is not valid"), std::string::npos)
+      << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+TEST_F(CudaObserve, WhatCuptiKeepsBackWhileADeviceWorksCountsLater) {
+  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
+  synchronize(gpu);
+  const Accountant accountant({gpu, Device::cuda(1)});
+  setenv("BRIM_EMULATED_BUSY", "1", 1);
+  work();
+  synchronize(gpu);
+  const Account early = accountant.read(gpu);
+  expect_whole(early);
+  EXPECT_EQ(at(early, Cause::compute), 0);
+  unsetenv("BRIM_EMULATED_BUSY");
+  const Account a = accountant.read(gpu);
+  expect_whole(a);
+  EXPECT_GT(at(a, Cause::compute), 0);
+  EXPECT_GT(at(a, Cause::copy), 0);
+}
+
+TEST_F(CudaObserve, WhatCuptiStillHasAtTheEndIsInTraces) {
+  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
+  const size_t all = work_in(traced([&] { work(); }, gpu)).size();
+  const diag::Trace trace;
+  {
+    const Accountant accountant({gpu});
+    setenv("BRIM_EMULATED_BUSY", "1", 1);
+    work();
+  }
+  EXPECT_EQ(work_in(json_of(trace)).size(), all);
 }
 
 TEST_F(CudaObserve, WithoutCuptiEventsMeasureAndAWarningSaysSo) {

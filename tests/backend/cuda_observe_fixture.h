@@ -36,6 +36,7 @@ class CudaObserve : public ::testing::Test {
   void TearDown() override {
     unsetenv("BRIM_FAKE_CUPTI");
     unsetenv("BRIM_EMULATED_LOST");
+    unsetenv("BRIM_EMULATED_BUSY");
   }
   /// The fakes stand in the place of NVIDIA's libraries.
   static bool faked(const char* soname) {

@@ -323,7 +323,11 @@ void note_queued(int device) {
 
 bool all_streams_idle(int device) {
   for (const cudaStream_t stream : streams().of(device)) {
-    if (cudaStreamQuery(stream) == cudaSuccess) continue;
+    // Asking a stream that is being captured how far it is would end the capture.
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    if (cudaStreamIsCapturing(stream, &capture) == cudaSuccess &&
+        capture == cudaStreamCaptureStatusNone && cudaStreamQuery(stream) == cudaSuccess)
+      continue;
     (void)cudaGetLastError();
     return false;
   }

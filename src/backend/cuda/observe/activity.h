@@ -15,6 +15,8 @@ class ActivitySink {
  public:
   virtual void work(int device, const diag::WorkRecord& record) = 0;
   virtual void queued(uint64_t correlation, const diag::QueueNote& note) = 0;
+  /// A record of work of this device came without its times.
+  virtual void lost(int device) = 0;
   /// Records that CUPTI had no room for; it does not say of which device.
   virtual void dropped(int64_t count) = 0;
   /// A buffer of records ends here. While devices work, buffers come in the order in which CUPTI
@@ -34,10 +36,14 @@ std::string start_activity(ActivitySink& sink);
 /// After start_activity(): records graphs as wholes from now on or, with Detail::nodes, what they
 /// consist of. Returns why CUPTI does not; it then goes on as it did. Devices are idle.
 std::string change_activity(diag::Detail detail);
+/// Records no more and hands over all that was recorded. Devices are idle.
 void stop_activity();
-/// Hands over what is complete, in this thread or another; returns when it has been handed over.
-/// All is complete where devices are idle; while they work, CUPTI keeps back buffers that hold
-/// something incomplete.
-void flush_activity();
+/// What CUPTI is to hand over.
+enum class Flush {
+  complete,  ///< not the buffers that hold something incomplete, of any device: devices may work
+  all,       ///< every buffer: work that is not done yet will be lost, so all devices are idle
+};
+/// Hands records over, in this thread or another; returns when they have been handed over.
+void flush_activity(Flush what);
 
 }  // namespace brim::cuda

@@ -110,7 +110,8 @@ const char* kept_name(const char* mangled) {
 /// Work that has a device and times of it.
 template <class Record>
 void report(const Record& r, diag::Cause cause, const char* name) {
-  if (r.start == 0 || r.end < r.start) return sink->dropped(1);  // CUPTI has no times for it
+  if (r.start == 0 || r.end < r.start)  // CUPTI has no times for it
+    return sink->lost(static_cast<int>(r.deviceId));
   sink->work(static_cast<int>(r.deviceId), {.cause = cause,
                                             .begin = to_ticks(r.start),
                                             .end = to_ticks(r.end),
@@ -241,13 +242,13 @@ void stop_activity() {
   (void)change_activity(diag::Detail::nodes);
   for (const CUpti_ActivityKind kind : kKinds) (void)library().disable(kind);
   enable_calls(0);
-  (void)library().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  flush_activity(Flush::all);
 }
 
-void flush_activity() {
+void flush_activity(Flush what) {
   static std::mutex flushing;
   const std::lock_guard lock(flushing);
-  (void)library().flush(0);
+  (void)library().flush(what == Flush::all ? CUPTI_ACTIVITY_FLAG_FLUSH_FORCED : 0);
   // CUPTI's own thread may still read a buffer that it took before.
   while (const int under_way = deliveries.load()) deliveries.wait(under_way);
 }
@@ -261,7 +262,7 @@ namespace brim::cuda {
 std::string start_activity(ActivitySink&) { return "brim was built without CUPTI's headers"; }
 std::string change_activity(diag::Detail) { return ""; }
 void stop_activity() {}
-void flush_activity() {}
+void flush_activity(Flush) {}
 
 }  // namespace brim::cuda
 

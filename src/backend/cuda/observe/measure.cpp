@@ -38,6 +38,7 @@ class Records final : public diag::RecordSource, public ActivitySink {
   // What CUPTI says:
   void work(int device, const diag::WorkRecord& record) override;
   void queued(uint64_t correlation, const diag::QueueNote& note) override;
+  void lost(int device) override;
   void dropped(int64_t count) override;
   void delivered() override;
 
@@ -71,6 +72,10 @@ class Records final : public diag::RecordSource, public ActivitySink {
   }
 
   void apply_detail();
+  /// Whether no measured device works. Does not wait.
+  bool all_idle();
+  /// Warns of what the account of `device` lacks.
+  void warn_of_gaps(int device);
 
   std::mutex control_;  // of start, change and stop
   std::mutex mutex_;    // of the replays
@@ -78,6 +83,8 @@ class Records final : public diag::RecordSource, public ActivitySink {
   int users_ = 0;
   std::atomic<int> collecting_{0};
   std::atomic<bool> by_events_{false};
+  std::atomic<int64_t> dropped_{0};                       // since the first user
+  std::atomic<bool> saw_calls_{false}, saw_work_{false};  // the same
   bool warned_ = false, warned_of_detail_ = false;
 };
 
@@ -101,8 +108,9 @@ void Records::apply_detail() {
 void Records::start(int device, diag::Detail wanted) {
   const std::lock_guard control(control_);
   Measured& m = at(device);
-  m.detail = wanted;
   if (users_ == 0) {
+    dropped_ = 0;
+    saw_calls_ = saw_work_ = false;
     const std::string why_not = start_activity(*this);
     by_events_.store(!why_not.empty());
     if (!why_not.empty() && why_not != kNoDriver && !warned_) {
@@ -113,7 +121,6 @@ void Records::start(int device, diag::Detail wanted) {
                  why_not);
     }
   }
-  apply_detail();
   {
     const std::lock_guard lock(mutex_);
     if (!m.replay) m.replay = std::make_unique<diag::RecordReplay>(Device::cuda(device));
@@ -124,6 +131,8 @@ void Records::start(int device, diag::Detail wanted) {
     if (!m.events) m.events = std::make_unique<EventRecords>(device);
     m.events->start();
   }
+  m.detail = wanted;
+  apply_detail();
   ++users_;
   m.on.store(true, std::memory_order_release);
 }
@@ -137,31 +146,69 @@ void Records::change(int device, diag::Detail wanted) {
 void Records::stop(int device) {
   const std::lock_guard control(control_);
   Measured& m = at(device);
-  m.on.store(false);
   m.detail = diag::Detail::graphs;
   --users_;
-  if (by_events_)
+  if (by_events_) {
+    m.on.store(false);
     m.events->stop();
-  else if (users_ == 0)
-    stop_activity();
-  else
+  } else if (users_ == 0) {
+    ++collecting_;
+    stop_activity();  // what CUPTI still had is told, too: traces have it
+    --collecting_;
+    {
+      const std::lock_guard lock(mutex_);
+      m.replay->replay(diag::ticks());
+    }
+    m.on.store(false);
+  } else {
+    m.on.store(false);
     apply_detail();
-  if (const int64_t lost = m.lost.exchange(0); lost > 0)
+  }
+  warn_of_gaps(device);
+}
+
+void Records::warn_of_gaps(int device) {
+  if (const int64_t lost = at(device).lost.exchange(0); lost > 0)
     fmt::print(stderr,
                "brim: warning: [cuda] {} pieces of work of cuda:{} left no record; the account "
                "counts their time as if nothing had run, and the trace lacks them\n",
                lost, device);
+  if (users_ > 0) return;
+  if (const int64_t count = dropped_.exchange(0); count > 0)
+    fmt::print(stderr,
+               "brim: warning: [cuda] CUPTI dropped {} records, it does not say of which device; "
+               "accounts count their time as if nothing had run, and traces lack them\n",
+               count);
+  else if (saw_calls_ && !saw_work_)
+    fmt::print(stderr,
+               "brim: warning: [cuda] CUPTI recorded calls, but no work; the account of cuda:{} "
+               "is not valid\n",
+               device);
+}
+
+bool Records::all_idle() {
+  for (size_t i = 0; i < kDevices; ++i)
+    if (devices_[i].on.load(std::memory_order_acquire) && !all_streams_idle(static_cast<int>(i)))
+      return false;
+  return true;
 }
 
 void Records::collect(int device) {
   Measured& m = at(device);
   if (!m.on.load(std::memory_order_acquire)) return;
+  const bool all = by_events_ || all_idle();
   if (!by_events_) {
     ++collecting_;
-    flush_activity();  // which calls what CUPTI says
+    flush_activity(all ? Flush::all : Flush::complete);  // which calls what CUPTI says
     --collecting_;
   }
   const std::lock_guard lock(mutex_);
+  m.collected = diag::ticks();
+  if (!all) {
+    // CUPTI may keep back finished work that shares a buffer with another device's unfinished one.
+    if (m.first_before != kNever) m.replay->replay(m.first_before);
+    return;
+  }
   if (by_events_) m.lost += m.events->collect(*m.replay);
   m.collected = diag::ticks();
   m.first = m.first_before = kNever;
@@ -169,7 +216,7 @@ void Records::collect(int device) {
 }
 
 void Records::advance(int device) {
-  if (at(device).on.load(std::memory_order_acquire) && !by_events_) flush_activity();
+  if (at(device).on.load(std::memory_order_acquire) && !by_events_) flush_activity(Flush::complete);
 }
 
 void Records::delivered() {
@@ -177,13 +224,17 @@ void Records::delivered() {
   for (Measured& m : devices_) {
     if (m.first == kNever || !m.on.load(std::memory_order_acquire)) continue;
     const uint64_t first = std::exchange(m.first, kNever);
-    const uint64_t until = std::min(first, std::exchange(m.first_before, first));
-    if (collecting_ == 0) m.replay->replay(until);  // else what comes in another order ends it
+    if (collecting_ > 0) {  // in another order; what collects will tell
+      m.first_before = std::min(m.first_before, first);
+      continue;
+    }
+    m.replay->replay(std::min(first, std::exchange(m.first_before, first)));
   }
 }
 
 void Records::work(int device, const diag::WorkRecord& record) {
   Measured& m = at(device);
+  saw_work_.store(true, std::memory_order_relaxed);
   if (!m.on.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
   m.first = std::min(m.first, record.begin);
@@ -194,15 +245,19 @@ void Records::work(int device, const diag::WorkRecord& record) {
 }
 
 void Records::queued(uint64_t correlation, const diag::QueueNote& note) {
+  saw_calls_.store(true, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   for (Measured& m : devices_)
     if (m.on.load(std::memory_order_acquire)) m.replay->note(correlation, note);
 }
 
-void Records::dropped(int64_t count) {
-  for (Measured& m : devices_)
-    if (m.on.load(std::memory_order_acquire)) m.lost += count;
+void Records::lost(int device) {
+  saw_work_.store(true, std::memory_order_relaxed);
+  Measured& m = at(device);
+  if (m.on.load(std::memory_order_acquire)) ++m.lost;
 }
+
+void Records::dropped(int64_t count) { dropped_ += count; }
 
 void Records::waited(int device) {
   Measured& m = at(device);
