@@ -158,8 +158,8 @@ train cpu cpu "${short[@]}"
 
 on_gpu 0 'GPU tests' $((emulated ? 1200 : 120)) "$tests" --gtest_brief=1 '--gtest_filter=*Cuda*'
 if [ $emulated -eq 0 ] && [ $quick -eq 0 ]; then
-  on_gpu 0 'small products by libraries' 60 env BRIM_CUDA_SMALL=0 "$contract" --gtest_brief=1 '--gtest_filter=Contract.conv*:Contract.*matmul*:Contract.*linear*:Contract.*avg_pool*:Contract.*batch_norm*'
-  on_gpu 0 'small layers by libraries' 60 env BRIM_CUDA_SMALL=0 "$tests" --gtest_brief=1 '--gtest_filter=CudaProducts*:CudaLayout*'
+  on_gpu 0 'small products by libraries' 60 env BRIM_CUDA_SMALL=0 BRIM_CUDA_PREFER_CUDNN=1 "$contract" --gtest_brief=1 '--gtest_filter=Contract.conv*:Contract.*matmul*:Contract.*linear*:Contract.*avg_pool*:Contract.*batch_norm*'
+  on_gpu 0 'small layers by libraries' 60 env BRIM_CUDA_SMALL=0 BRIM_CUDA_PREFER_CUDNN=1 "$tests" --gtest_brief=1 '--gtest_filter=CudaProducts*:CudaLayout*'
 fi
 for ((i = 1; i < devices; ++i)); do
   contract_suite "$i"

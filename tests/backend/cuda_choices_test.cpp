@@ -1,12 +1,15 @@
 // What is chosen to compute a problem on CUDA devices: by time on the device, among what works.
 // Over the emulation and fakes of NVIDIA's libraries, which say how long their work takes.
 #include <brim/autograd/autograd.h>
+#include <fmt/core.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <memory>
 
 #include "backend/cuda_libraries_fixture.h"
+#include "core/cache_file.h"
 #include "core/runtime.h"
 
 namespace brim {
@@ -181,12 +184,61 @@ TEST_F(CudaLibrariesChoice, NormalisationWithOtherStatisticsIsNotUsed) {
   expect_near(a.var, b.var);
 }
 
-TEST_F(CudaLibrariesChoice, NothingIsLearntFromZeros) {
-  const Tensor x = randn({2, 3, 11, 10}).to(cuda);
-  for (int i = 0; i < 2; ++i) (void)avg_pool2d(zeros({2, 3, 11, 10}, {.device = cuda}), 2);
+TEST_F(CudaLibrariesChoice, WhatIsChosenFirstStaysAlsoFromZeros) {
+  const Tensor x = randn({2, 3, 11, 10});
+  (void)avg_pool2d(zeros({2, 3, 11, 10}, {.device = cuda}), 2);
+  for (int i = 0; i < 2; ++i) expect_near(avg_pool2d(x.to(cuda), 2), avg_pool2d(x, 2));
   EXPECT_TRUE(asked().empty());
-  (void)avg_pool2d(x, 2);
-  EXPECT_GT(count(asked(), "cudnnPoolingForward"), 1);
+  // NaN alone shows nothing, either.
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  (void)avg_pool2d(full({2, 3, 12, 10}, nan, {.device = cuda}), 2);
+  EXPECT_TRUE(asked().empty());
+}
+
+TEST_F(CudaLibrariesChoice, DifferencesAtTheEndOfLargeResultsAreSeen) {
+  let("batch-norm-differs-at-end");
+  const Tensor x = randn({1, 5, 40, 41});
+  const Normalised a = normalised(cuda, x, MemoryFormat::nchw);
+  const Normalised b = normalised(Device::cpu(), x, MemoryFormat::nchw);
+  EXPECT_EQ(count(asked(), "cudnnBatchNormalizationForwardTraining"), 1);
+  expect_near(a.y, b.y);
+}
+
+TEST_F(CudaLibrariesChoice, GradientsThatAreRoundingDoNotTellTheLibraryFromOwnKernels) {
+  Tensor x = (randn({3, 4, 5, 7}) + 2.0).to(cuda).set_requires_grad();
+  Tensor w = ones({4}, {.device = cuda}), b = zeros({4}, {.device = cuda});
+  const Tensor dy = randn({3, 4, 5, 7});
+  const Tensor centred = dy - mean(dy, {0, 2, 3}, true);  // dbias is 0
+  w.set_requires_grad();
+  b.set_requires_grad();
+  const Tensor y = batch_norm(x, w, b, {}, {}, {.training = true});
+  y.backward(centred.to(cuda));
+  EXPECT_GT(count(asked(), "cudnnBatchNormalizationBackward"), 1);
+}
+
+TEST_F(CudaLibrariesChoice, TimeDoesNotCountWhereCudnnIsPreferred) {
+  let("slow");
+  const auto calls = [&](int64_t size) {
+    const Tensor x = randn({2, 3, size, 10});
+    (void)avg_pool2d(x.to(cuda), 2);
+    (void)asked();
+    expect_near(avg_pool2d(x.to(cuda), 2), avg_pool2d(x, 2));
+    return asked().size();
+  };
+  EXPECT_EQ(calls(14), 0u);
+  setenv("BRIM_CUDA_PREFER_CUDNN", "1", 1);
+  EXPECT_EQ(calls(15), 1u);
+  unsetenv("BRIM_CUDA_PREFER_CUDNN");
+}
+
+TEST_F(CudaLibrariesChoice, DevicesOfAKindShareTheFile) {
+  (void)avg_pool2d(randn({2, 3, 13, 10}).to(cuda), 2);
+  std::ifstream file(cache_path("cuda_algorithms.json"));
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // dtype, format, padding counted, sizes: no number of the device.
+  const std::string problem = fmt::format(
+      "\"cudnnPoolingForward {} 0 1 2 3 13 10 6 5 2 2 2 2 0 0\"", static_cast<int>(f32));
+  EXPECT_NE(text.find(problem), std::string::npos) << text;
 }
 
 TEST_F(CudaLibrariesChoice, BiasOfAConvolutionIsAddedInBothFormats) {

@@ -23,7 +23,7 @@ void for_channel(const Tensor& t, int64_t c, const F& f) {
 cudnnStatus_t queue(const char* call, const Tensor& x, std::function<void()> work) {
   note(std::string(call) + " type " + std::to_string(x.type) +
        (x.stride[1] == 1 && x.size[1] > 1 ? " nhwc" : " nchw"));
-  machine->spend(kMilliseconds - 50);
+  machine->spend((wanted("slow") ? 1000 : kMilliseconds) - 50);
   machine->submit(std::move(work));
   return CUDNN_STATUS_SUCCESS;
 }
@@ -101,6 +101,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
   if (!is_tensor(x, of) || !is_tensor(y, of)) return bad(call, "a tensor leaves its memory");
   // Statistics of another kind than brim's.
   const double error = wanted("batch-norm-differs") ? 1.01 : 1;
+  const double last_error = wanted("batch-norm-differs-at-end") ? 1 : 0;
   return queue(call, of, [=] {
     const Elements e = elements(of.type);
     const auto count = static_cast<double>(of.size[0] * of.size[2] * of.size[3]);
@@ -122,6 +123,8 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
       blend(running_mean, m);
       blend(running_var, squares / (count - 1));
     }
+    const int64_t last = of.last() - 1;
+    e.store(y, last, e.load(y, last) + last_error);
   });
 }
 

@@ -3,10 +3,7 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -41,17 +38,19 @@ struct Output {
   const void* data;
   int64_t count;
   DType dtype;
+  bool like_next = false;  ///< of the next one's magnitude: both are measured by one scale
 };
 
-/// Whether `library` computes what `own` does, as far as the first elements of the results show it,
-/// and is clearly faster. Also true where an earlier run has found it so. Nothing where the results
-/// show nothing: all elements of the last one are equal. Waits for the stream.
-std::optional<bool> library_is_better(ChoiceFile& choices, const std::string& problem,
-                                      std::span<const Output> outputs, const Candidate& library,
-                                      const Work& own, Stream stream);
+/// Whether `library` computes what `own` does, as far as samples of the results show it, and is
+/// clearly faster (BRIM_CUDA_PREFER_CUDNN: or not). Also true where an earlier run has found it so.
+/// False where the results show nothing, as the last one's elements are all equal: what is decided
+/// first stays, so that runs repeat each other. Waits for the stream.
+bool library_is_better(ChoiceFile& choices, const std::string& problem,
+                       std::span<const Output> outputs, const Candidate& library, const Work& own,
+                       Stream stream);
 
 /// Problems of one kind, for which cuDNN has no choice of algorithms. Key: numbers that tell
-/// problems apart, the device among them; Recipe: the descriptors.
+/// problems apart, the first of them the device's; Recipe: the descriptors.
 template <size_t kNumbers, class Recipe>
 class OneWay {
  public:
@@ -77,17 +76,14 @@ class OneWay {
     if (!known) {
       Recipe recipe = describe();
       std::string problem = kind;
-      for (const int64_t number : key) problem += fmt::format(" {}", number);
+      // Devices of one kind share what the file has.
+      for (const int64_t number : std::span(key).subspan(1)) problem += fmt::format(" {}", number);
       const Candidate library{"cudnn", [&](const Context&) {
                                 return is_supported(queue(handle->handle, recipe, true), kind);
                               }};
-      const std::optional<bool> better =
+      const bool better =
           library_is_better(handle->choices, problem, outputs, library, own, context.stream);
-      // Each look waits for the device, so that there may be few.
-      constexpr int kMostLooks = 4;
-      if (!better && ++looks_[key] < kMostLooks) return false;
-      looks_.erase(key);
-      known = &known_.add(key, {std::move(recipe), better.value_or(false)});
+      known = &known_.add(key, {std::move(recipe), better});
     }
     if (!known->by_library) return false;
     check(queue(handle->handle, known->recipe, false), kind);
@@ -102,7 +98,6 @@ class OneWay {
   };
   std::mutex mutex_;
   Recipes<Key, Known> known_;
-  std::map<Key, int> looks_;  // at problems that showed nothing yet
 };
 
 }  // namespace brim::cuda::dnn

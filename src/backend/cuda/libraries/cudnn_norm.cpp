@@ -57,7 +57,8 @@ bool dnn_batch_norm(const Context& context, const DnnBatchNorm& b, const Work& o
 bool dnn_batch_norm_grad(const Context& context, const DnnBatchNormGrad& b, const Work& own) {
   if (!may_ask(b)) return false;
   static auto* const all = new Norms;
-  const std::array outputs{Output{b.dweight, b.c, b.dtype}, Output{b.dbias, b.c, b.dtype},
+  // One of them may be nothing but rounding, as dbias is where dy's sums are 0.
+  const std::array outputs{Output{b.dweight, b.c, b.dtype, true}, Output{b.dbias, b.c, b.dtype},
                            Output{b.dx, b.n * b.c * b.pixels, b.dtype}};
   return all->run(
       context, "cudnnBatchNormalizationBackward", key_of(context, b), outputs,
