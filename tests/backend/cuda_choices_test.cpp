@@ -1,6 +1,7 @@
 // What is chosen to compute a problem on CUDA devices: by time on the device, among what works.
 // Over the emulation and fakes of NVIDIA's libraries, which say how long their work takes.
 #include <brim/autograd/autograd.h>
+#include <brim/core/allocator.h>
 #include <fmt/core.h>
 
 #include <cmath>
@@ -63,6 +64,26 @@ TEST_F(CudaLibrariesChoice, IsNoneWithoutRoom) {
   unsetenv("BRIM_EMULATED_MEMORY");
 }
 
+TEST_F(CudaLibrariesChoice, IsNoneWithoutRoomInOneBlock) {
+  const auto convolve = [&](int64_t size) {
+    const Tensor x = randn({1, 2, size, 6}), w = randn({3, 2, 2, 2});
+    expect_near(conv2d(x.to(cuda).to(MemoryFormat::nhwc), w.to(cuda)), conv2d(x, w));
+  };
+  convolve(48);  // small blocks are there from now on
+  let("1-needs-much");
+  Allocator& allocator = Allocator::of(cuda);
+  const MemoryStats stats = allocator.stats();
+  // Enough for the workspace, but not with the turned weights in the same block.
+  allocator.set_limit(stats.live + stats.cached + (int64_t{513} << 20));
+  (void)asked();
+  convolve(49);
+  const testing::Lines lines = asked();
+  EXPECT_GT(count(lines, "algorithm 1"), 0);
+  EXPECT_NE(lines.back().find("algorithm 0"), std::string::npos) << lines.back();
+  allocator.set_limit(0);
+  allocator.release_cached();
+}
+
 TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereAllFail) {
   let("cublasLtMatmul cudnnConvolutionForward");
   const Tensor a = randn({45, 9}).to(cuda), b = randn({9, 12}).to(cuda);
@@ -75,6 +96,24 @@ TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereAllFail) {
     EXPECT_EQ(said.find("[matmul] cuBLASLt has no algorithm") == std::string::npos, again) << said;
     EXPECT_EQ(said.find("[conv2d] cuDNN has no algorithm") == std::string::npos, again) << said;
   }
+}
+
+TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereCudnnDoesNotKnowTheProblem) {
+  let("heuristics-refuse");
+  const Tensor x = randn({1, 2, 47, 6}), w = randn({3, 2, 2, 2});
+  ::testing::internal::CaptureStderr();
+  expect_near(conv2d(x.to(cuda), w.to(cuda)), conv2d(x, w));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("[conv2d] cuDNN has no algorithm"), std::string::npos) << said;
+}
+
+TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereIntIsTooShort) {
+  constexpr int64_t kStride = (int64_t{1} << 32) + 1;  // beyond x; 1, if it is cut
+  const Tensor x = randn({1, 2, 6, 7}), w = randn({3, 2, 2, 2});
+  expect_near(conv2d(x.to(cuda), w.to(cuda), {}, {.stride = kStride}),
+              conv2d(x, w, {}, {.stride = 7}));
+  expect_near(avg_pool2d(x.to(cuda), 2, {.stride = kStride}), avg_pool2d(x, 2, {.stride = 7}));
+  EXPECT_TRUE(asked().empty());
 }
 
 TEST_F(CudaLibrariesChoice, NewProblemsInAGraphAreComputedByOwnKernels) {

@@ -1,6 +1,7 @@
 // Matrix products by cuBLASLt.
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -173,6 +174,7 @@ Blas* blas_of(int device, bool may_begin) {
 
 BlasDone blas_product(const Context& context, const BlasProduct& p, const Work& own) {
   if (work_of(p) < static_cast<double>(small_work())) return BlasDone::nothing;
+  if (p.count > INT32_MAX) return BlasDone::nothing;  // cuBLASLt counts them in int32_t
   if (!library().is_there("matrix products")) return BlasDone::nothing;
   const bool captured = is_captured(context.stream);
   Blas* const blas = blas_of(context.device().index, !captured);

@@ -39,6 +39,7 @@ class Convolutions {
     if (!recipe) recipe = &recipes_.add(key_of(c), find(context, c, own));
     if (!recipe->possible) return false;
     if (!queue(context, c, *recipe, recipe->algorithm)) {
+      (void)cudaGetLastError();  // that the refusal may have left
       refused(c, *recipe);
       return false;
     }
@@ -59,7 +60,10 @@ class Convolutions {
                                 const Size& size) const {
     std::array<Perf, kProposals> all{};
     int count = 0;
-    if (!is_supported(get(kProposals, &count, all.data()), "cudnnGetConvolution*Algorithm_v7"))
+    const cudnnStatus_t asked = get(kProposals, &count, all.data());
+    // Means, too, that it cannot do it; the caller warns.
+    if (CUDNN_STATUS_CATEGORY(asked) == CUDNN_STATUS_BAD_PARAM ||
+        !is_supported(asked, "cudnnGetConvolution*Algorithm_v7"))
       return {};
     std::vector<Algorithm> result;
     for (const Perf& p : std::span(all).first(static_cast<size_t>(count))) {
@@ -230,6 +234,9 @@ bool dnn_conv(const Context& context, const DnnConv& c, const Work& own) {
   // cuDNN counts in int.
   for (const Shape& shape : {g.x_shape(), g.weight_shape(), g.y_shape()})
     if (shape.numel() > INT32_MAX) return false;
+  if (!are_ints({g.kh, g.kw, g.stride.h, g.stride.w, g.padding.h, g.padding.w, g.dilation.h,
+                 g.dilation.w}))
+    return false;
   if (!library().is_there("convolutions")) return false;
   const bool captured = is_captured(context.stream);
   Convolutions* const known = convolutions_of(context.device().index, !captured);

@@ -38,8 +38,9 @@ Recipe describe(const DnnAvgPool& p) {
 bool dnn_avg_pool(const Context& context, const DnnAvgPool& p, const Work& own) {
   const PoolGeometry& g = p.geometry;
   const int64_t elements = g.n * g.c * g.h * g.w, results = g.n * g.c * g.oh * g.ow;
-  // cuDNN counts in int.
-  if (elements < small_work() || elements > INT32_MAX || results > INT32_MAX) return false;
+  if (elements < small_work() || !are_ints({elements, results, g.kernel.h, g.kernel.w, g.stride.h,
+                                            g.stride.w, g.padding.h, g.padding.w}))
+    return false;
   if (!library().problem().empty()) return false;  // own kernels do not need it
   static auto* const all = new OneWay<16, Recipe>;
   const std::array outputs{Output{p.y, results, p.dtype}};

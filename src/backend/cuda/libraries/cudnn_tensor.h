@@ -1,6 +1,10 @@
 // How cuDNN is told of tensors.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+
 #include <brim/core/dtype.h>
 #include <brim/core/shape.h>
 
@@ -32,6 +36,11 @@ inline const void* zero(DType dtype) {
   static constexpr float f32_zero = 0;
   static constexpr double f64_zero = 0;
   return dtype == DType::f64 ? static_cast<const void*>(&f64_zero) : &f32_zero;
+}
+
+/// Whether cuDNN, which counts in int, can be told of these numbers.
+inline bool are_ints(std::initializer_list<int64_t> numbers) {
+  return std::ranges::all_of(numbers, [](int64_t number) { return number <= INT32_MAX; });
 }
 
 /// (n, c, h, w) elements, row-major or nhwc.

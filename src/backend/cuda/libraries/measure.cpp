@@ -6,7 +6,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/cuda/runtime.h"
@@ -85,10 +87,18 @@ class Trial {
     return exec_ != nullptr;
   }
 
-  /// Takes the time of a round.
-  void round(Stream stream) {
-    times_.push_back(time_of(stream, [&] { BRIM_CUDA(cudaGraphLaunch(exec_, native(stream))); }) /
-                     runs_);
+  /// Takes the time of a round. False if the graph cannot be launched, as where a kernel of it has
+  /// no room.
+  bool round(Stream stream) {
+    try {
+      const double time =
+          time_of(stream, [&] { BRIM_CUDA(cudaGraphLaunch(exec_, native(stream))); });
+      times_.push_back(time / runs_);
+      return true;
+    } catch (const Error&) {
+      (void)cudaGetLastError();
+      return false;
+    }
   }
   /// Milliseconds of a run: the median of the rounds.
   double median() const {
@@ -116,14 +126,23 @@ int fastest(std::span<const Candidate> candidates, Stream stream) {
     if (trial->begin(stream)) trials.push_back(std::move(trial));
   }
   // One block for all: they run one after the other. Held until the graphs are gone, as nobody may
-  // give back memory that a graph uses.
+  // give back memory that a graph uses. Those that want more than there is are passed over.
+  const auto wanted = [](const auto& trial) { return trial->scratch_bytes(); };
   size_t bytes = 1;
-  for (const auto& trial : trials) bytes = std::max(bytes, trial->scratch_bytes());
-  const Workspace room(bytes, stream, nullptr);
-  std::erase_if(trials,
-                [&](const auto& trial) { return !trial->capture(stream, room.as<void>(), bytes); });
+  std::optional<Workspace> room;
+  while (!room && !trials.empty()) {
+    const auto largest = std::ranges::max_element(trials, {}, wanted);
+    bytes = std::max<size_t>(wanted(*largest), 1);
+    try {
+      room.emplace(bytes, stream, nullptr);
+    } catch (const OutOfMemory&) {
+      trials.erase(largest);
+    }
+  }
+  std::erase_if(
+      trials, [&](const auto& trial) { return !trial->capture(stream, room->as<void>(), bytes); });
   for (int round = 0; round < kRounds; ++round)
-    for (const auto& trial : trials) trial->round(stream);
+    std::erase_if(trials, [&](const auto& trial) { return !trial->round(stream); });
   int best = -1;
   double least = 0;
   for (const auto& trial : trials) {
@@ -145,12 +164,15 @@ bool is_captured(Stream stream) {
 }
 
 bool can_queue(const Candidate& candidate, const Context& context) {
+  bool is_queued = false;
+  // Whatever was thrown: the stream may be in a capture, which has to be ended.
   try {
-    return candidate.queue(context);
-  } catch (const Error&) {
-    (void)cudaGetLastError();
-    return false;
+    is_queued = candidate.queue(context);
+  } catch (const std::exception&) {
+    is_queued = false;
   }
+  if (!is_queued) (void)cudaGetLastError();  // a library that refuses may leave one
+  return is_queued;
 }
 
 int choose(ChoiceFile& choices, const std::string& problem, std::span<const Candidate> candidates,
