@@ -23,6 +23,7 @@ using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
 constexpr size_t kMost = 100000;                            // values that a file may hold
+constexpr uintmax_t kMostBytes = 32 << 20;                  // of a file
 constexpr size_t kLongestKey = 4000, kLongestChoice = 500;  // characters
 constexpr double kLongestTime = 3600;                       // seconds; more is damage
 
@@ -86,6 +87,13 @@ bool is_value<std::string>(const Json& json) {
   return json.is_string() && json.get_ref<const std::string&>().size() <= kLongestChoice;
 }
 
+template <class Value>
+std::string text_of(const Measured<Value>& all) {
+  const Json root{{"version", kVersion}, {"machines", all}};
+  // Names of machines come from drivers, and may have odd characters.
+  return root.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
 }  // namespace
 
 std::string cache_path(const std::string& file) {
@@ -100,7 +108,6 @@ template <class Value>
 bool read_measured(const std::string& path, Measured<Value>& all, std::string& why) {
   std::error_code error;
   if (path.empty() || !fs::exists(path, error)) return true;
-  constexpr uintmax_t kMostBytes = 32 << 20;
   const auto damaged = [&](const char* what) {
     why = what;
     all.clear();
@@ -136,12 +143,25 @@ bool write_measured(const std::string& path, Measured<Value>& all, const std::st
   std::string why;
   (void)read_measured(path, found, why);
   for (auto& [name, values] : found) all[name].merge(values);
-  size_t count = 0;
-  for (const auto& [name, values] : all) count += values.size();
-  if (count > kMost) std::erase_if(all, [&](const auto& entry) { return entry.first != machine; });
-  const Json root{{"version", kVersion}, {"machines", all}};
-  // Names of machines come from drivers, and may have odd characters.
-  return replace_file(path, root.dump(1, ' ', false, Json::error_handler_t::replace) + '\n');
+  // No file that the next run would refuse: others' values go first, then one's own.
+  std::string text;
+  const auto fits = [&] {
+    size_t count = 0;
+    for (const auto& [name, values] : all) count += values.size();
+    if (count > kMost) return false;
+    text = text_of(all);
+    return text.size() <= kMostBytes;
+  };
+  bool is_short = fits();
+  if (!is_short) {
+    std::erase_if(all, [&](const auto& entry) { return entry.first != machine; });
+    is_short = fits();
+  }
+  if (!is_short) {
+    all.clear();
+    text = text_of(all);
+  }
+  return replace_file(path, text);
 }
 
 template bool read_measured(const std::string&, Measured<double>&, std::string&);

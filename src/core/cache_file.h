@@ -24,7 +24,8 @@ template <class Value>
 bool read_measured(const std::string& path, Measured<Value>& all, std::string& why);
 
 /// Adds to `all` what others have written to the file meanwhile, and writes it; only what is of
-/// `machine` if that were too much for a file. False if it cannot be written.
+/// `machine` if that were too much for a file (100000 values, 32 MiB), and nothing if that is too
+/// much, too: `all` begins anew then. False if it cannot be written.
 template <class Value>
 bool write_measured(const std::string& path, Measured<Value>& all, const std::string& machine);
 

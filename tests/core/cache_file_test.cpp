@@ -62,6 +62,19 @@ TEST_F(ChoiceFileTest, DamageIsLeftOutOfAccount) {
   }
 }
 
+TEST_F(ChoiceFileTest, TooManyValuesBeginAnew) {
+  Measured<double> all, found;
+  std::string why;
+  for (int i = 0; i <= 100000; ++i) all["a"].emplace_hint(all["a"].end(), std::to_string(i), 1);
+  EXPECT_TRUE(write_measured(path, all, "a"));
+  EXPECT_TRUE(read_measured(path, found, why)) << why;
+  EXPECT_TRUE(all.empty() && found.empty());
+  all["a"]["x"] = 2;
+  EXPECT_TRUE(write_measured(path, all, "a"));
+  EXPECT_TRUE(read_measured(path, found, why)) << why;
+  EXPECT_EQ(found["a"]["x"], 2);
+}
+
 TEST_F(ChoiceFileTest, AFileThatCannotBeWrittenIsToldOnce) {
   ChoiceFile file("/dev/null/choices.json", "a");
   EXPECT_TRUE(file.are_kept());
