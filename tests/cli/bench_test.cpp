@@ -115,7 +115,7 @@ TEST_F(Bench, SeveralStepsAtOnce) {
 }
 
 TEST_F(Bench, InOtherPrecisions) {
-  for (const std::string precision : {"tf32", "bf16", "fp16"})
+  for (const std::string precision : {"bf16", "fp16"})
     for (const std::string mode : {"eager", "compiled"}) {
       const Ran ran = run_brim({"bench", "mlp-784-128-10-b8", "matmul-32", "--precision", precision,
                                 "--mode", mode, "--steps", "3", "--json", "-"});
