@@ -59,7 +59,8 @@ class Accountant {
   /// The account of this thread since the start. Call it from the same thread.
   Account read() const;
   /// The account of a device since the start; the CPU's is this thread's. Call it from the same
-  /// thread, with the device idle. Throws ValueError for a device that was not named.
+  /// thread, with the device idle; while other cuda devices that are measured work, some of what it
+  /// did last may count in later calls only. Throws ValueError for a device that was not named.
   Account read(Device device) const;
 
  private:

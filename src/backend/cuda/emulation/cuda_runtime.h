@@ -66,7 +66,6 @@ const unsigned char* gather_warp(const void* value, size_t bytes);
 template <class T>
 T exchange(T value, int from) {
   static_assert(sizeof(T) <= 16);
-  static_assert(sizeof(T) <= 16);
   const unsigned char* const slots = gather_warp(&value, sizeof(T));
   if (from >= 0 && from < warp_size()) std::memcpy(&value, slots + 16 * from, sizeof(T));
   return value;
