@@ -19,7 +19,12 @@ class Workspace {
     if (scratch_) data_ = scratch_->take(bytes);
     if (data_) return;
     allocator_ = &Allocator::of(stream.device);
-    block_ = allocator_->allocate(bytes, stream);
+    try {
+      block_ = allocator_->allocate(bytes, stream);
+    } catch (...) {
+      if (scratch_) scratch_->give_back(bytes);
+      throw;
+    }
     data_ = Allocator::address(block_);
   }
   ~Workspace() {
