@@ -95,7 +95,7 @@ struct Accountant::State final : SpanListener {
   Meter meter;
   // What measured this thread before, and does again when this one ends.
   static thread_local State* innermost;
-  State* around = innermost;
+  State* enclosing = innermost;
   Meter* outer = active_meter;
   HostTimeline* outer_timeline = active_timeline;
   std::unique_ptr<HostTimeline> timeline;  // kept for devices only
@@ -107,15 +107,15 @@ struct Accountant::State final : SpanListener {
     // As many as began: a device that is lost does not begin.
     for (size_t i = 0; i < before.size(); ++i) DeviceMeter::of(devices[i]).stop(detail);
     if (innermost == this) {
-      innermost = around;
+      innermost = enclosing;
       active_meter = outer;
       set_active_timeline(outer_timeline);
       return;
     }
     // Another one was made since and goes on: it must not return to this one.
-    for (State* s = innermost; s; s = s->around) {
-      if (s->around != this) continue;
-      s->around = around;
+    for (State* s = innermost; s; s = s->enclosing) {
+      if (s->enclosing != this) continue;
+      s->enclosing = enclosing;
       s->outer = outer;
       s->outer_timeline = outer_timeline;
     }
