@@ -271,8 +271,10 @@ inline bool fits_32_bits(std::initializer_list<int64_t> sizes,
   int64_t reach = 0, count = 1;
   const int64_t* stride = strides.begin();
   for (const int64_t size : sizes) {
-    count *= size;
-    if (size > 1) reach += (size - 1) * *stride;
+    int64_t further = 0;
+    if (__builtin_mul_overflow(count, size, &count)) return false;
+    if (size > 1 && __builtin_mul_overflow(size - 1, *stride, &further)) return false;
+    if (__builtin_add_overflow(reach, further, &reach)) return false;
     ++stride;
   }
   return reach <= kMostIn32Bits && count <= kMostIn32Bits;
