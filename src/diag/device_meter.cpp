@@ -53,7 +53,8 @@ Shares DeviceMeter::start(Detail wanted) {
       const std::lock_guard lock(mutex_);
       std::fill(std::begin(running_), std::end(running_), 0);
       charged_until_ = ticks();
-      compute_before_ = shares_[place(Cause::compute)];
+      slowdowns_.clear();
+      unrated_ = 0;
       slowed_ = 0;
       idle_since_.store(charged_until_);
       measuring_.store(true, std::memory_order_release);
@@ -107,9 +108,30 @@ void DeviceMeter::charge_until(uint64_t now) {
   for (int i = 0; i < 3; ++i) {
     if (running_[i] == 0) continue;
     shares_[place(kRunning[i])] += now - charged_until_;
+    if (kRunning[i] == Cause::compute) rate(charged_until_, now);
     break;
   }
   charged_until_ = now;
+}
+
+void DeviceMeter::rate(uint64_t from, uint64_t to) {
+  while (from < to && !slowdowns_.empty()) {
+    const auto [until, share] = slowdowns_.front();
+    const uint64_t end = std::min(to, until);
+    if (from < end) {
+      slow_down(shares_, end - from, share);
+      from = end;
+    }
+    if (until <= to) slowdowns_.pop_front();
+  }
+  unrated_ += to - from;
+}
+
+void DeviceMeter::slow_down(Shares& shares, uint64_t compute, double share) {
+  const auto part = static_cast<uint64_t>(static_cast<double>(compute) * share);
+  const uint64_t lost = std::min(part, shares[place(Cause::compute)]);
+  shares[place(Cause::compute)] -= lost;
+  shares[place(Cause::throttle)] += lost;
 }
 
 void DeviceMeter::begin(Cause cause, const Reason& reason) { begin_at(0, cause, reason); }
@@ -155,29 +177,24 @@ void DeviceMeter::end_at(uint64_t now, Cause cause, uint64_t throttled) {
     idle_since_.store(now, std::memory_order_release);
 }
 
-uint64_t DeviceMeter::throttled_part() const {
-  const uint64_t compute = shares_[place(Cause::compute)];
-  const uint64_t since = compute - std::min(compute, compute_before_);
-  return static_cast<uint64_t>(static_cast<double>(since) * slowed_);
-}
-
-void DeviceMeter::throttled(double share) {
+void DeviceMeter::throttled(double share, uint64_t at) {
   const std::lock_guard lock(mutex_);
+  if (at == 0) at = ticks();
   slowed_ = std::clamp(share, 0.0, 1.0);
-  const uint64_t lost = throttled_part();
-  uint64_t& compute = shares_[place(Cause::compute)];
-  compute -= lost;
-  shares_[place(Cause::throttle)] += lost;
-  compute_before_ = compute;
+  slow_down(shares_, unrated_, slowed_);
+  unrated_ = 0;
+  if (at <= charged_until_) return;
+  if (!slowdowns_.empty() && slowdowns_.back().share == slowed_)
+    slowdowns_.back().until = at;
+  else
+    slowdowns_.push_back({at, slowed_});
 }
 
 Shares DeviceMeter::read() const {
   collect();
   const std::lock_guard lock(mutex_);
   Shares shares = shares_;
-  const uint64_t lost = throttled_part();
-  shares[place(Cause::compute)] -= lost;
-  shares[place(Cause::throttle)] += lost;
+  slow_down(shares, unrated_, slowed_);
   const uint64_t now = ticks();
   if (const uint64_t idle = idle_since_.load(); idle && now > idle && active_timeline) {
     const Shares tail = active_timeline->reasons(idle, now);

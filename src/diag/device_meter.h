@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <mutex>
 
 #include <brim/core/device.h>
@@ -71,9 +72,10 @@ class DeviceMeter {
   /// Since when nothing runs; 0 while something does.
   uint64_t idle_since() const { return idle_since_.load(std::memory_order_acquire); }
 
-  /// A share of the compute time since the last call (or the start) that lowered clocks have added;
-  /// at most 1. What is told later counts alike in read(), until the next call says better.
-  void throttled(double share);
+  /// A share, at most 1, that lowered clocks have added to the compute time between the last call
+  /// (or the start) and tick `at`; 0: now. It counts for what was told and for what will be told of
+  /// that time, and in read() for what came after it, until the next call says better.
+  void throttled(double share, uint64_t at = 0);
   /// Has the source tell what it knows; read() and stop() do that first.
   void collect() const;
   /// Has the source tell what is certain by now, for those who must not wait for the device.
@@ -84,9 +86,16 @@ class DeviceMeter {
 
  private:
   static int place_of(Cause cause);
+  /// What throttled() said of the time from the slowdown before until this one.
+  struct Slowdown {
+    uint64_t until = 0;
+    double share = 0;
+  };
   void charge_until(uint64_t now);
-  /// Ticks of the compute time since the last call of throttled(), by what it said.
-  uint64_t throttled_part() const;
+  /// Has the slowdowns take their shares of compute that was charged from `from` to `to`.
+  void rate(uint64_t from, uint64_t to);
+  /// Moves `share` of these ticks of compute to throttle.
+  static void slow_down(Shares& shares, uint64_t compute, double share);
   Device device() const;
   Detail detail() const { return users_of_nodes_ > 0 ? Detail::nodes : Detail::graphs; }
   RecordSource* source() const;
@@ -99,8 +108,9 @@ class DeviceMeter {
   Shares shares_{};
   int running_[3] = {};  // compute, communication, copy
   uint64_t charged_until_ = 0;
-  uint64_t compute_before_ = 0;  // when throttled() was called last
-  double slowed_ = 0;            // what it said
+  std::deque<Slowdown> slowdowns_;  // of times not told in full yet; the oldest first
+  uint64_t unrated_ = 0;            // ticks of compute after the last slowdown
+  double slowed_ = 0;               // by the last slowdown
 };
 
 }  // namespace brim::diag

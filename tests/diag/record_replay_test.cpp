@@ -163,17 +163,37 @@ TEST_F(Replay, WorkOfBeforeIsLeftOut) {
 TEST_F(Replay, LoweredClocksTakeTheirShare) {
   work(Cause::compute, 0, 1000);
   replay.replay(start + 2000);
-  meter.throttled(0.25);
+  meter.throttled(0.25, start + 2500);
   EXPECT_EQ(charged(Cause::throttle), 250u);
   EXPECT_EQ(charged(Cause::compute), 750u);
   work(Cause::compute, 3000, 3100);
   replay.replay(start + 4000);
   EXPECT_EQ(charged(Cause::throttle), 275u);  // as the last reading, so far
   EXPECT_EQ(charged(Cause::compute), 825u);
-  meter.throttled(0);
-  meter.throttled(1);  // nothing was computed since
+  meter.throttled(0, start + 4500);
+  meter.throttled(1, start + 5000);  // nothing was computed since
   EXPECT_EQ(charged(Cause::throttle), 250u);
   EXPECT_EQ(charged(Cause::compute), 850u);
+}
+
+TEST_F(Replay, LoweredClocksTakeTheirShareOfWhatIsToldLater) {
+  work(Cause::compute, 0, 100);
+  replay.replay(start + 150);
+  meter.throttled(0, start + 1000);
+  meter.throttled(0.5, start + 2000);
+  meter.throttled(0.5, start + 3000);  // one stretch with the one before
+  meter.throttled(0, start + 4000);
+  work(Cause::compute, 200, 300);    // cool
+  work(Cause::compute, 950, 1050);   // 50 of it hot
+  work(Cause::copy, 1100, 1200);     // nothing to take from
+  work(Cause::compute, 1980, 2080);  // hot
+  work(Cause::compute, 2990, 3030);  // 10 of it hot
+  work(Cause::compute, 5000, 5100);  // after the last reading
+  replay.replay(start + 6000);
+  EXPECT_EQ(charged(Cause::throttle), (50u + 100 + 10) / 2);
+  EXPECT_EQ(charged(Cause::compute), 540u - 80);
+  meter.throttled(1, start + 6000);
+  EXPECT_EQ(charged(Cause::throttle), 80u + 100);
 }
 
 TEST_F(Replay, WhatThreadsDidIsKnownToOthers) {
