@@ -2,11 +2,20 @@
 // when it relates the device's clock to the host's.
 #include "backend/cuda/observe/activity.h"
 
+#include <dlfcn.h>
+
+namespace brim::cuda {
+namespace {
+
+bool has_driver() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
+
+}  // namespace
+}  // namespace brim::cuda
+
 #if __has_include(<cupti.h>)
 
 #include <cupti.h>
 #include <cxxabi.h>
-#include <dlfcn.h>
 
 #include <array>
 #include <atomic>
@@ -190,7 +199,7 @@ std::string words_for(CUptiResult result, const char* call) {
 std::string prepare() {
   const Library& cupti = library();
   // Without a driver, some versions never return from cuptiGetVersion.
-  if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD)) return kNoDriver;
+  if (!has_driver()) return kNoDriver;
   if (!cupti.problem().empty()) return cupti.problem();
   uint32_t version = 0;
   if (cupti.version(&version) != CUPTI_SUCCESS || version < kLeastVersion)
@@ -259,7 +268,9 @@ void flush_activity(Flush what) {
 
 namespace brim::cuda {
 
-std::string start_activity(ActivitySink&) { return "brim was built without CUPTI's headers"; }
+std::string start_activity(ActivitySink&) {
+  return has_driver() ? "brim was built without CUPTI's headers" : kNoDriver;
+}
 std::string change_activity(diag::Detail) { return ""; }
 void stop_activity() {}
 void flush_activity(Flush) {}
