@@ -9,7 +9,7 @@ if(TARGET brim-cli)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/bench/compare DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench
           FILES_MATCHING PATTERN "*.py")
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ ${PROJECT_BINARY_DIR}/generated/
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/brim ${PROJECT_BINARY_DIR}/generated/brim
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
 set(brim_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/brim)
