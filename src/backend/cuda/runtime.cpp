@@ -16,7 +16,6 @@
 #include "backend/cuda/fault.h"
 #include "backend/cuda/graphs.h"
 #include "backend/cuda/observe/measure.h"
-#include "backend/cuda/pinned_ranges.h"
 #include "backend/dispatch.h"
 #include "core/check.h"
 #include "core/runtime.h"
@@ -184,9 +183,10 @@ class CudaRuntime final : public Runtime {
     if (to_device.is_cpu()) {
       BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, queue));
     } else if (from_device.is_cpu()) {
-      // From pageable memory CUDA returns when the source has been read.
       BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, queue));
-      if (pinned_ranges().contains(from)) waited(cudaStreamSynchronize(queue), stream.device.index);
+      // CUDA returns when it has staged the source, or at once where the GPU reads it by itself:
+      // page-locked memory, and with HMM or ATS any.
+      waited(cudaStreamSynchronize(queue), stream.device.index);
     } else if (to_device == from_device) {
       BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue));
     } else {
@@ -204,18 +204,12 @@ class CudaRuntime final : public Runtime {
   void* allocate_host(size_t bytes) override {
     void* data = nullptr;
     const cudaError_t result = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
-    if (result == cudaSuccess) {
-      pinned_ranges().add(data, bytes);
-      return data;
-    }
+    if (result == cudaSuccess) return data;
     if (result != cudaErrorMemoryAllocation) check(result, "cudaHostAlloc");
     (void)cudaGetLastError();
     return nullptr;
   }
-  void deallocate_host(void* data, size_t) noexcept override {
-    pinned_ranges().remove(data);
-    (void)cudaFreeHost(data);
-  }
+  void deallocate_host(void* data, size_t) noexcept override { (void)cudaFreeHost(data); }
 
   void launch_as_one(Stream stream, const RepeatedWork& work,
                      std::shared_ptr<void>& kept) override {

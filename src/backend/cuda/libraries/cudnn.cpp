@@ -4,7 +4,7 @@
 // non-deterministic.
 #include "backend/cuda/libraries/dnn.h"
 
-#if __has_include(<cudnn.h>)
+#if BRIM_HAVE_CUDNN
 #include <algorithm>
 #include <array>
 #include <cstdint>

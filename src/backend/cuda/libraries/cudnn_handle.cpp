@@ -1,5 +1,5 @@
 // See cudnn_handle.h.
-#if __has_include(<cudnn.h>)
+#if BRIM_HAVE_CUDNN
 #include "backend/cuda/libraries/cudnn_handle.h"
 
 #include <algorithm>

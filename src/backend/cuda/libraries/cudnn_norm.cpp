@@ -1,6 +1,6 @@
 // Batch normalisation in training by cuDNN 9. Its mode is SPATIAL: SPATIAL_PERSISTENT may overflow
 // where it adds in integers, as NVIDIA says.
-#if __has_include(<cudnn.h>)
+#if BRIM_HAVE_CUDNN
 #include "backend/cuda/libraries/cudnn_handle.h"
 #include "backend/cuda/libraries/cudnn_tensor.h"
 #include "backend/cuda/libraries/dnn.h"

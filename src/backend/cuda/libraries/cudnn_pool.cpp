@@ -1,5 +1,5 @@
 // Average pooling by cuDNN 9.
-#if __has_include(<cudnn.h>)
+#if BRIM_HAVE_CUDNN
 #include "backend/cuda/libraries/cudnn_handle.h"
 #include "backend/cuda/libraries/cudnn_tensor.h"
 #include "backend/cuda/libraries/dnn.h"

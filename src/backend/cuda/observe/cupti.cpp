@@ -12,7 +12,7 @@ bool has_driver() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nu
 }  // namespace
 }  // namespace brim::cuda
 
-#if __has_include(<cupti.h>)
+#if BRIM_HAVE_CUPTI
 
 #include <cupti.h>
 #include <cxxabi.h>

@@ -1,6 +1,6 @@
 // Spans as NVTX ranges, for Nsight Systems and other tools. NVTX is headers only; a tool puts
 // itself behind them, and without one there is no domain and nothing is done.
-#if __has_include(<nvtx3/nvToolsExt.h>)
+#if BRIM_HAVE_NVTX
 
 #include <nvtx3/nvToolsExt.h>
 
