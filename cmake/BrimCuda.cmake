@@ -61,10 +61,17 @@ if(brim_nvcc AND NOT BRIM_SANITIZE AND NOT BRIM_FUZZ)
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
     set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
   endif()
+  if(NOT BRIM_CUDNN_INCLUDE)
+    message(STATUS "brim: no cudnn.h (NVIDIA's cudnn9-cuda-13, pip's nvidia-cudnn-cu13): convolutions on GPUs run without cuDNN")
+  endif()
+  if(NOT BRIM_CUPTI_INCLUDE)
+    message(STATUS "brim: no cupti.h (part of the toolkit): traces of GPUs show ops instead of kernels")
+  endif()
   add_library(brim_cuda MODULE ${brim_cuda_kernels} ${brim_cuda_host} ${brim_cuda_libraries})
   target_include_directories(brim_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include ${PROJECT_BINARY_DIR}/generated)
   # 186: integers without a sign compared with 0, in formulas for all types. 1835: initial-exec TLS.
-  target_compile_options(brim_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall;-diag-suppress=186,1835>)
+  # Compressed for size, six architectures take a tenth of the room; every driver of CUDA 13 unpacks that.
+  target_compile_options(brim_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--extended-lambda;-Xcompiler=-Wall;-diag-suppress=186,1835;--compress-mode=size>)
   target_include_directories(brim_cuda SYSTEM PRIVATE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${brim_cuda_includes})
   target_link_libraries(brim_cuda PRIVATE brim fmt::fmt)
   set_target_properties(brim_cuda PROPERTIES CUDA_RUNTIME_LIBRARY Static LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
