@@ -17,10 +17,15 @@ file(GLOB brim_cuda_libraries CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backen
 # What observes devices opens NVIDIA's libraries too, but works over the emulation, where tests put fakes in their place.
 file(GLOB brim_cuda_observe CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/*.cpp)
 list(APPEND brim_cuda_host ${brim_cuda_observe})
+find_program(BRIM_NVCC NAMES $ENV{CUDACXX} nvcc PATHS /usr/local/cuda/bin)
+mark_as_advanced(BRIM_NVCC)
+get_filename_component(brim_toolkit "${BRIM_NVCC}" DIRECTORY)
 # Not every toolkit has these headers: what needs one sees BRIM_HAVE_<ID> where it was found.
-find_path(BRIM_CUPTI_INCLUDE cupti.h PATHS /usr/local/cuda/include /usr/local/cuda/extras/CUPTI/include)
-find_path(BRIM_NVTX_INCLUDE nvtx3/nvToolsExt.h PATHS /usr/local/cuda/include)
-find_path(BRIM_CUDNN_INCLUDE cudnn.h HINTS ENV CPLUS_INCLUDE_PATH PATHS /usr/local/cuda/include)
+set(brim_cuda_places PATHS ${brim_toolkit}/../include ${brim_toolkit}/../extras/CUPTI/include /usr/local/cuda/include
+                     /usr/local/cuda/extras/CUPTI/include ENV CPLUS_INCLUDE_PATH)
+find_path(BRIM_CUPTI_INCLUDE cupti.h ${brim_cuda_places})
+find_path(BRIM_NVTX_INCLUDE nvtx3/nvToolsExt.h ${brim_cuda_places})
+find_path(BRIM_CUDNN_INCLUDE cudnn.h ${brim_cuda_places})
 set(brim_cuda_includes "")
 function(brim_cuda_header id)
   mark_as_advanced(BRIM_${id}_INCLUDE)
@@ -35,8 +40,6 @@ brim_cuda_header(NVTX ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/nvtx.cpp)
 brim_cuda_header(CUDNN ${brim_cudnn})
 
 set(brim_nvcc_least 13.0) # the first that knows the architectures above
-find_program(BRIM_NVCC NAMES $ENV{CUDACXX} nvcc PATHS /usr/local/cuda/bin)
-mark_as_advanced(BRIM_NVCC)
 set(brim_nvcc "")
 set(brim_no_nvcc "nvcc was not found; install the CUDA ${brim_nvcc_least} toolkit or add its bin folder to PATH")
 if(BRIM_NVCC AND NOT BRIM_CUDA STREQUAL "OFF")
@@ -126,8 +129,7 @@ function(brim_add_emulated_cuda)
   # Unrolled as for a GPU, a kernel under sanitizers would take clang many minutes.
   set(options -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
               "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -pragma-unroll-threshold=1>")
-  get_filename_component(toolkit "${BRIM_NVCC}" DIRECTORY)
-  find_path(BRIM_CUBLASLT_INCLUDE cublasLt.h HINTS ${toolkit}/../include PATHS /usr/local/cuda/include)
+  find_path(BRIM_CUBLASLT_INCLUDE cublasLt.h ${brim_cuda_places})
   mark_as_advanced(BRIM_CUBLASLT_INCLUDE)
   if(BRIM_CUBLASLT_INCLUDE AND BRIM_CUDNN_INCLUDE)
     list(REMOVE_ITEM emulation ${no_libraries})

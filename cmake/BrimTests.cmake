@@ -118,6 +118,11 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   endif()
 endif()
 
+# What tools/gpu_check.sh says of its steps.
+if(BRIM_TESTS AND NOT BRIM_SANITIZE)
+  brim_add_test(gpu_steps ${PROJECT_SOURCE_DIR}/tests/tools/gpu_steps_test.sh)
+endif()
+
 # One binary serves machines with and without CUDA.
 if(BRIM_TESTS AND CMAKE_READELF)
   set(free_of_cuda $<TARGET_FILE:brim>)

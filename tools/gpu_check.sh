@@ -6,13 +6,17 @@
 # has it, trains tutorial-cnn there and on the CPU (--data CIFAR-10, else shapes10), and runs compute-sanitizer over some
 # cases. It ends within 9 minutes on 16 cores, --quick within 3: what matters most comes first, and what finds no time is
 # skipped. --quick also leaves out compute-sanitizer, ResNet-18, CIFAR-10 and CUDA architectures of other GPUs than the
-# first. Tables of steps and targets come last and the same in gpu-check.json. The exit code is 0 if no step failed,
-# 3 without a GPU; a target that is missed is no failure. --emulated: no GPU, the emulation of CUDA in its place and
-# tiny benchmarks, to test this script. cuDNN and NCCL inside Python's site-packages are found by themselves;
-# BRIM_CUDA_LIBRARIES names other folders. BRIM_PYTHON: the Python that has PyTorch.
+# first. Tables of steps and targets come last and the same in gpu-check.json. The exit code is 0 if no step failed, 3
+# without a GPU, 4 if the contract suite found no time; a target that is missed is no failure. --emulated: no GPU, the
+# emulation of CUDA in its place and tiny benchmarks, to test this script. cuDNN and NCCL inside Python's site-packages
+# are found by themselves; BRIM_CUDA_LIBRARIES names other folders. BRIM_PYTHON: the Python that has PyTorch.
 set -uo pipefail
+from=$PWD
 cd "$(dirname "$0")/.." || exit 2
-quick=0 emulated=0 data='' build=build/gpu-check json=gpu-check.json
+quick=0 emulated=0 data='' build=$PWD/build/gpu-check json=gpu-check.json
+# absolute PATH: as it is seen from where the caller is.
+absolute() { case $1 in /*) echo "$1" ;; *) echo "$from/$1" ;; esac; }
+[ -z "${BRIM_DEPS:-}" ] || BRIM_DEPS=$(absolute "$BRIM_DEPS")
 usage() { sed -n '2s/^# /usage: tools\//p' "$0"; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
@@ -20,7 +24,7 @@ while [ $# -gt 0 ]; do
     --emulated) emulated=1 ;;
     --data | --build | --json)
       [ $# -gt 1 ] || usage
-      declare "${1#--}=$2"
+      declare "${1#--}=$(absolute "$2")"
       shift
       ;;
     *) usage ;;
@@ -46,15 +50,21 @@ if [ $emulated -eq 0 ]; then
   architectures=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d . | sort -u | paste -sd';')
   [ $quick -eq 0 ] || architectures=${architectures%%;*}
 fi
+required=('build' 'devices are found')
+for ((i = 0; i < devices; ++i)); do required+=("contract suite, GPU $i"); done
 mkdir -p "$logs"
 rm -f "$logs"/*.json "$logs"/*.log
 commit=$(git rev-parse --verify -q HEAD 2>/dev/null)
 head=$(printf ' "date": "%s",\n "commit": "%s",\n "quick": %d,\n "emulated": %d,\n "cores": %d,\n "gpus": [%s]' "$(date -u +%FT%TZ)" \
   "$commit" $quick $emulated "$(nproc)" "${gpu_names[*]+$(printf '"%s", ' "${gpu_names[@]}" | sed 's/, $//')}")
 
-# cuDNN and NCCL may be there only as Python packages.
+# cuDNN and NCCL may be there only as Python packages; those for other CUDA versions would hide the right ones.
 if [ -z "${BRIM_CUDA_LIBRARIES:-}" ]; then
-  packages=$("$python" -c 'import importlib.util as u; s = u.find_spec("nvidia"); print(":".join(s.submodule_search_locations) if s else "")' 2>/dev/null)
+  packages=$(timeout 20 "$python" -c '
+import importlib.metadata as m, importlib.util as u
+names = {(d.metadata["Name"] or "").lower() for d in m.distributions()}
+spec = u.find_spec("nvidia") if names & {"nvidia-cudnn-cu13", "nvidia-nccl-cu13"} else None
+print(":".join(spec.submodule_search_locations) if spec else "")' 2>/dev/null)
   [ -z "$packages" ] || export BRIM_CUDA_LIBRARIES=$packages
   # Their headers, too, behind the toolkit's own: without cudnn.h the backend is built without cuDNN.
   for folder in ${packages//:/ }; do
@@ -80,9 +90,9 @@ else
 fi
 step configure 60 cmake -S . -B "$build" "${options[@]}" || finish
 step build $((emulated ? 3600 : 400)) ninja -C "$build" "${targets[@]}" || finish
-[ $emulated -eq 0 ] || export BRIM_BACKEND_PATH=$PWD/$build/emulated/libbrim_cuda_emulated.so
+[ $emulated -eq 0 ] || export BRIM_BACKEND_PATH=$build/emulated/libbrim_cuda_emulated.so
 brim=$build/bin/brim contract=$build/tests/contract_test tests=$build/tests/backend_test
-export BRIM_SOURCE_DIR=$PWD BRIM_BUILD_DIR=$PWD/$build
+export BRIM_SOURCE_DIR=$PWD BRIM_BUILD_DIR=$build
 # shellcheck disable=SC2016
 if step environment 30 bash -c '"$0" env && "$0" env | sed -n "s/.*\(cuda:0  *.*\)/\1/p"' "$brim"; then
   "$brim" env --json >"$logs/env.json"
@@ -133,12 +143,12 @@ else
 fi
 if [ $emulated -eq 1 ]; then
   note PyTorch skipped 0 'emulated'
-elif "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+elif [ "$(left)" -ge 60 ] && timeout 50 "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
   only=()
   [ $quick -eq 0 ] || only=(--only b4)
   step PyTorch 120 "$python" bench/gpu_torch.py --seconds 0.4 --budget 90 "${only[@]}" --json "$logs/result-pytorch.json"
 else
-  note PyTorch skipped 0 "$python has no torch with CUDA; BRIM_PYTHON names another Python"
+  note PyTorch skipped 0 "no time left, or $python has no torch with CUDA; BRIM_PYTHON names another Python"
 fi
 
 # train NAME DEVICE OPTIONS...
@@ -152,14 +162,14 @@ short=()
 [ -z "$data" ] || [ $quick -eq 1 ] || short+=(--data "$data")
 train cuda cuda:0 "${short[@]}"
 train cpu cpu "${short[@]}"
-# Long, for its account begins before the first graph is captured.
-[ $emulated -eq 1 ] ||
-  train resident cuda:0 "${short[@]}" --data-on-device --steps-per-graph 100 --epochs 1000 --steps $((quick ? 100000 : 400000))
+# Long, for its account begins before the first graph is captured, and a launch an epoch, for each is followed by a report.
+[ $((emulated + quick)) -gt 0 ] ||
+  train resident cuda:0 "${short[@]}" --data-on-device --steps-per-graph 2500 --epochs 1000 --steps 1000000
 
 on_gpu 0 'GPU tests' $((emulated ? 1200 : 120)) "$tests" --gtest_brief=1 '--gtest_filter=*Cuda*'
 if [ $emulated -eq 0 ] && [ $quick -eq 0 ]; then
-  on_gpu 0 'small products by libraries' 60 env BRIM_CUDA_SMALL=0 BRIM_CUDA_PREFER_CUDNN=1 "$contract" --gtest_brief=1 '--gtest_filter=Contract.conv*:Contract.*matmul*:Contract.*linear*:Contract.*avg_pool*:Contract.*batch_norm*'
-  on_gpu 0 'small layers by libraries' 60 env BRIM_CUDA_SMALL=0 BRIM_CUDA_PREFER_CUDNN=1 "$tests" --gtest_brief=1 '--gtest_filter=CudaProducts*:CudaLayout*'
+  slow=1 on_gpu 0 'small products by libraries' 90 env BRIM_CUDA_SMALL=0 BRIM_CUDA_PREFER_CUDNN=1 "$contract" --gtest_brief=1 '--gtest_filter=Contract.conv*:Contract.*matmul*:Contract.*linear*:Contract.*avg_pool*:Contract.*batch_norm*'
+  slow=1 on_gpu 0 'small layers by libraries' 60 env BRIM_CUDA_SMALL=0 BRIM_CUDA_PREFER_CUDNN=1 "$tests" --gtest_brief=1 '--gtest_filter=CudaProducts*:CudaLayout*'
 fi
 for ((i = 1; i < devices; ++i)); do
   contract_suite "$i"
@@ -176,9 +186,15 @@ elif [ $quick -eq 1 ]; then
 elif [ -z "$sanitizer" ]; then
   note compute-sanitizer failed 0 'not found; it is part of the CUDA toolkit (cuda-sanitizer)'
 else
-  for tool in memcheck racecheck; do
-    step "$tool, fused kernels" 60 "$sanitizer" --tool "$tool" --error-exitcode 9 "$tests" --gtest_brief=1 '--gtest_filter=CudaFused*:*ConvPool*OnCuda*'
-    step "$tool" 60 "$sanitizer" --tool "$tool" --error-exitcode 9 "$contract" --gtest_brief=1 "--gtest_filter=$some"
+  # sanitize NAME TOOL PROGRAM FILTER
+  sanitize() {
+    slow=1 step "$2, $1" 60 "$sanitizer" --tool "$2" --error-exitcode 9 "$3" --gtest_brief=1 "--gtest_filter=$4"
+  }
+  for tool in racecheck memcheck; do
+    sanitize 'fused kernels' $tool "$tests" 'CudaFused*:*ConvPool*OnCuda*'
+  done
+  for tool in racecheck memcheck; do
+    sanitize 'contract suite' $tool "$contract" "$some"
   done
 fi
 if [ $emulated -eq 0 ] && [ $quick -eq 0 ]; then
@@ -192,8 +208,7 @@ fi
 
 # The figures of docs/CUDA.md, in its order. PyTorch's best eager steps are those with or without the fused optimizer.
 us() { number "$1" us_per_step; }
-mapfile -t suites < <(for ((i = 0; i < devices; ++i)); do echo "contract suite, GPU $i"; done)
-passed 'contract suite on every GPU' "${suites[@]}"
+passed 'contract suite on every GPU' "${required[@]}"
 [ $emulated -eq 0 ] || finish
 passed 'losses on cuda and CPU within 1e-3 over 200 steps, f32' 'loss curves'
 target 'accuracy of tutorial-cnn, as a part of the CPU'"'"'s' "$(ratio "$(number train-cuda accuracy)" "$(number train-cpu accuracy)")" 0.97
@@ -203,8 +218,8 @@ eager=$(least "$(number pytorch tutorial-b4-eager)" "$(number pytorch tutorial-b
 target 'tutorial-cnn b4, eager over PyTorch eager' "$(ratio "$eager" "$(us tutorial-b4)")" 3
 target 'tutorial-cnn b4, compiled over PyTorch eager' "$(ratio "$eager" "$(us tutorial-b4-compiled)")" 20
 target 'tutorial-cnn b4, compiled over PyTorch with CUDA graphs' "$(ratio "$(number pytorch tutorial-b4-graph)" "$(us tutorial-b4-compiled)")" 3
-target 'tutorial-cnn b4, compiled: part of the time that the device is busy' "$(number tutorial-b4-compiled compute)" 0.99
-target 'tutorial-cnn b4, training, data on the device: busy part' "$(number train-resident compute)" 0.99
+target 'tutorial-cnn b4, compiled: busy part, kernel by kernel' "$(number tutorial-b4-compiled compute)" 0.99
+target 'tutorial-cnn b4, training, data on the device: busy part, by graphs' "$(number train-resident compute)" 0.99
 for side in 32-b512 224-b128; do
   best=$(least "$(number pytorch "resnet18-$side-bf16-eager")" "$(number pytorch "resnet18-$side-bf16-fused")" "$(number pytorch "resnet18-$side-bf16-graph")")
   target "resnet18 ${side/-/ } bf16, rate over PyTorch's best" "$(ratio "$best" "$(us "resnet18-${side%-*}")")" 1

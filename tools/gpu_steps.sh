@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What tools/gpu_check.sh is made of: steps with limits under one deadline, figures read from results, targets, and the
 # report. The script that sources this sets: began, deadline (seconds after it), logs, json, head (the JSON's first
-# lines).
+# lines), required (names of steps without which nothing was checked).
 # shellcheck disable=SC2154
 
 names=() states=() notes=() seconds=()
@@ -12,7 +12,7 @@ note() {
 }
 left() { echo $((deadline - (SECONDS - began))); }
 # step NAME LIMIT COMMAND...: runs it into a log of its own, for LIMIT seconds and not past the deadline; a failure shows
-# the log's end. The note is the last line.
+# the log's end. The note is the last line. `slow=1 step ...`: to be ended by its limit is no failure.
 step() {
   local name=$1 limit=$2 start=$SECONDS code log room
   shift 2
@@ -31,6 +31,10 @@ step() {
   fi
   if [ "$(left)" -lt 3 ]; then
     note "$name" skipped $((SECONDS - start)) 'no time left: it was ended'
+    return 1
+  fi
+  if [ $code -eq 124 ] && [ "${slow:-0}" -eq 1 ]; then
+    note "$name" skipped $((SECONDS - start)) "ended by its limit of $limit s"
     return 1
   fi
   tail -40 "$log"
@@ -74,9 +78,9 @@ passed() {
   target "$name" "$value" 1
 }
 
-# The JSON file, then the tables. Exits with 0 if no step failed.
+# The JSON file, then the tables. Exits with 1 if a step failed, else with 4 if a required one did not end well, else 0.
 finish() {
-  local i failed=0 file comma=''
+  local i failed=0 file comma='' name missing=()
   {
     printf '{\n%s,\n "seconds": %d,\n "env": %s,\n "steps": [' "$head" $((SECONDS - began)) \
       "$(cat "$logs/env.json" 2>/dev/null || echo null)"
@@ -110,7 +114,11 @@ finish() {
     printf '%-66s %10s %8s  %s\n' "${target_names[i]}" "${target_values[i]:--}" "${target_needs[i]}" "${target_states[i]}"
   done
   echo
+  for name in "${required[@]}"; do
+    [ "$(state_of "$name")" = ok ] || missing+=("$name")
+  done
   echo "$failed failed; $((SECONDS - began)) s; $json"
-  [ $failed -eq 0 ]
-  exit
+  [ $failed -eq 0 ] || exit 1
+  [ ${#missing[@]} -eq 0 ] || { printf 'not checked: %s\n' "${missing[@]}"; exit 4; }
+  exit 0
 }

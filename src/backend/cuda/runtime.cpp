@@ -174,24 +174,25 @@ class CudaRuntime final : public Runtime {
     if (bytes == 0) return;
     const DeviceGuard guard(stream.device.index);
     const cudaStream_t queue = native(stream);
-    const bool by_link = to_device.is_cpu() || from_device.is_cpu();
-    const QueuedWork work(stream,
-                          by_link                    ? diag::Cause::copy
-                          : to_device == from_device ? diag::Cause::compute
-                                                     : diag::Cause::communication,
-                          "copy");
-    if (to_device.is_cpu()) {
-      BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, queue));
-    } else if (from_device.is_cpu()) {
-      BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, queue));
-      // CUDA returns when it has staged the source, or at once where the GPU reads it by itself:
-      // page-locked memory, and with HMM or ATS any.
-      waited(cudaStreamSynchronize(queue), stream.device.index);
-    } else if (to_device == from_device) {
-      BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue));
-    } else {
-      BRIM_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, queue));
+    const bool to_host = to_device.is_cpu(), from_host = from_device.is_cpu();
+    {
+      const QueuedWork work(stream,
+                            to_host || from_host       ? diag::Cause::copy
+                            : to_device == from_device ? diag::Cause::compute
+                                                       : diag::Cause::communication,
+                            "copy");
+      if (to_host)
+        BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, queue));
+      else if (from_host)
+        BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, queue));
+      else if (to_device == from_device)
+        BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, queue));
+      else
+        BRIM_CUDA(cudaMemcpyPeerAsync(to, to_device.index, from, from_device.index, bytes, queue));
     }
+    // CUDA returns when it has staged the source, or at once where the GPU reads it by itself:
+    // page-locked memory, and with HMM or ATS any.
+    if (from_host) waited(cudaStreamSynchronize(queue), stream.device.index);
   }
 
   void copy_from_pinned(void* to, Device, const void* from, size_t bytes, Stream stream) override {

@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# tools/gpu_steps.sh: what counts as failed, skipped, met and checked, and what the report says.
+set -uo pipefail
+# shellcheck source=tools/gpu_steps.sh
+. "$(dirname "$0")/../../tools/gpu_steps.sh"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+failures=0
+# expect WHAT GOT WANTED
+expect() {
+  [ "$2" = "$3" ] && return
+  echo "$1: got '$2', not '$3'"
+  failures=$((failures + 1))
+}
+# fresh SECONDS: no steps yet, and so long until the deadline.
+fresh() {
+  names=() states=() notes=() seconds=() target_names=() target_values=() target_needs=() target_states=() required=(build)
+  began=$SECONDS deadline=$1 logs=$folder/logs json=$folder/report.json head=' "quick": 0'
+  rm -rf "$logs"
+  mkdir "$logs"
+}
+# exit_code: of a report on what ran so far.
+exit_code() { (finish >"$folder/table") && echo 0 || echo $?; }
+
+fresh 60
+step build 30 echo 'all of it' >"$folder/said"
+expect 'a step that ends well' "$(state_of build)" ok
+expect 'its note is its last line' "${notes[0]}" 'all of it'
+expect 'exit code' "$(exit_code)" 0
+step tests 30 false >"$folder/said"
+expect 'a step that fails' "$(state_of tests)" failed
+expect 'exit code after a failure' "$(exit_code)" 1
+
+fresh 60
+step build 30 true >"$folder/said"
+step tests 1 sleep 20 >"$folder/said"
+expect 'a step past its limit' "$(state_of tests)" failed
+slow=1 step sanitizer 1 sleep 20 >"$folder/said"
+expect 'a slow step past its limit' "$(state_of sanitizer)" skipped
+expect 'what was not run' "$(state_of nothing)" ''
+
+fresh 60
+left() { if [ -e "$folder/late" ]; then echo 0; else echo 60; fi; }
+step build 30 bash -c 'touch "$0"; exit 124' "$folder/late" >"$folder/said"
+expect 'a step that the deadline ends' "$(state_of build)" skipped
+expect 'exit code where nothing was checked' "$(exit_code)" 4
+expect 'it says so' "$(tail -1 "$folder/table")" 'not checked: build'
+fresh 60
+step build 30 true >"$folder/said"
+expect 'a step without time' "$(state_of build)" skipped
+rm "$folder/late"
+
+fresh 60
+step build 30 true >"$folder/said"
+printf '{\n  "name": "x",\n  "us_per_step": 12.5,\n  "compute": 0.995\n}\n' >"$logs/result-x.json"
+expect 'a number' "$(number x us_per_step)" 12.5
+expect 'the last number of an object' "$(number x compute)" 0.995
+expect 'a number that is not there' "$(number x none)" ''
+expect 'a result that is not there' "$(number y us_per_step)" ''
+expect 'a ratio' "$(ratio 25 "$(number x us_per_step)")" 2
+expect 'a ratio to nothing' "$(ratio 25 '')$(ratio '' 25)$(ratio 25 0)" ''
+expect 'the least of what is there' "$(least '' 9 10.5)" 9
+target fast "$(ratio 25 12.5)" 2
+target slow 1.9 2
+target unknown '' 2
+passed all build
+passed some build nothing
+step tests 30 false >"$folder/said"
+passed none build tests nothing
+expect 'states of targets' "${target_states[*]}" 'met missed not measured met not measured missed'
+expect 'exit code' "$(exit_code)" 1
+if command -v python3 >/dev/null; then
+  expect 'the JSON' "$(python3 -c '
+import json, sys
+report = json.load(open(sys.argv[1]))
+print([s["state"] for s in report["steps"]], [t["value"] for t in report["targets"]], report["results"]["x"]["compute"])
+' "$json")" "['ok', 'failed'] [2, 1.9, None, 1, None, 0] 0.995"
+fi
+[ $failures -eq 0 ]
