@@ -304,6 +304,10 @@ int run(const Options& o) {
   const auto attempt = [&](const auto& action) {
     try {
       action();
+    } catch (const OutOfMemory& e) {
+      if (!failure) failure = std::make_exception_ptr(Error(e.what() + kept_hint(o)));
+    } catch (const DeviceError& e) {
+      if (!failure) failure = std::make_exception_ptr(Error(e.what() + kept_hint(o)));
     } catch (const std::exception&) {
       if (!failure) failure = std::current_exception();
     }
@@ -354,7 +358,8 @@ const Register train_command(
        app.add_option("recipe", o->recipe,
                       "built-in recipe (tutorial-cnn, resnet18, resnet18-cifar) or FILE.toml");
        app.add_option("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
-       app.add_option("--device", o->device, "cpu, cuda:N, sim:N, a list of them, or sim:all")
+       app.add_option("--device", o->device,
+                      "cpu, cuda:N (or gpu:N), sim:N, a list of them, or cuda:all or sim:all")
            ->capture_default_str();
        app.add_option("--epochs", o->epochs, "passes over the data")->check(CLI::Range(1, 1000000));
        app.add_option("--batch", o->batch, "images per step")->check(CLI::Range(1, 1000000));

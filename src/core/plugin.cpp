@@ -42,7 +42,7 @@ Plugin open_cuda() {
     if (void* driver = dlopen(kDriver, RTLD_NOW | RTLD_LOCAL); !driver) {
       result.error =
           "no NVIDIA driver (libcuda.so.1) on this machine; with a GPU in it, install "
-          "the driver, for example apt-get install nvidia-driver";
+          "driver 580 or newer";
       return result;
     }
     path = library_folder() / kLibrary;

@@ -16,6 +16,7 @@ namespace brim::diag {
 namespace {
 
 constexpr int kCuda = 13000;            // 1000 * major + 10 * minor, as CUDA counts
+constexpr int kCupti = 130001;          // before, disabling its records could deadlock
 constexpr const char* kDriver = "580";  // the first driver with CUDA 13
 constexpr int kCudnn = 90000;           // 10000 * major + 100 * minor + patch, as cuDNN 9 counts
 
@@ -86,8 +87,10 @@ GpuPart driver(const GpuProbe& probe) {
                    "drives the GPU: a kernel module and libcuda.so.1. Belongs to the machine, "
                    "neither to the CUDA toolkit nor to pip"};
   const std::string install = fmt::format(
-      "apt-get install nvidia-driver-{}-server or NVIDIA's package for your system, then reboot; a "
-      "container gets it from its host (docker run --gpus all)",
+      "install driver {0} or newer (on Ubuntu apt-get install nvidia-driver-{0}-server, elsewhere "
+      "from "
+      "NVIDIA's repository), then reboot; a container gets it from its host (docker run --gpus "
+      "all)",
       kDriver);
   const OpenedLibrary library = look_for(probe, part, {"libcuda.so.1"}, install);
   part.version = module_version(probe.kernel_module);
@@ -216,7 +219,7 @@ GpuPart cupti(const GpuProbe& probe, bool has_driver) {
   const int64_t version = written_version(probe, library, "cuptiGetVersion");
   // Since CUDA 13 as 10000 * major; before, a number that only grew.
   part.version = version < 10 * kCuda ? fmt::format("API {}", version) : library_version(version);
-  if (version < 10 * kCuda) too_old(part, "13.0", install);
+  if (version < kCupti) too_old(part, "13.0 Update 1", install);
   return part;
 }
 

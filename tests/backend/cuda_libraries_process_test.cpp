@@ -126,6 +126,17 @@ TEST_F(CudaLibrariesProcess, OldOrMismatchedLibrariesAreNotUsed) {
   EXPECT_GT(occurrences(mismatched, "asked: matmul"), 0) << mismatched;
 }
 
+TEST_F(CudaLibrariesProcess, LibrariesThatCannotBeginAreToldOnce) {
+  const std::string said = run("BRIM_FAKE='cudnnCreate cublasLtCreate'");
+  EXPECT_EQ(occurrences(said, "warning"), 2) << said;
+  EXPECT_TRUE(has(said,
+                  "cannot begin (cudnnCreate: CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH), "
+                  "perhaps its parts are of several versions: apt-get"))
+      << said;
+  EXPECT_TRUE(has(said, "compute matrix products, because cuBLASLt")) << said;
+  EXPECT_EQ(occurrences(said, "asked"), 0) << said;
+}
+
 TEST_F(CudaLibrariesProcess, MissingLibrariesAreToldOnce) {
   const std::string said = run("-u BRIM_CUDA_LIBRARIES");
   EXPECT_EQ(occurrences(said, "warning"), 2) << said;

@@ -183,6 +183,20 @@ TEST_F(CudaLibraries, FailuresNameOpCallAndStatus) {
             "fake says so");
 }
 
+TEST_F(CudaLibraries, ALostGpuIsToldWhicheverLibraryMeetsItFirst) {
+  const Tensor a = on(cuda, randn({6, 7})), b = on(cuda, randn({7, 6}));
+  const Tensor x = on(cuda, randn({1, 2, 5, 5})), w = on(cuda, randn({2, 2, 2, 2}));
+  (void)matmul(a, b);
+  (void)conv2d(x, w);
+  let("cublasLtMatmul cudnnConvolutionForward");
+  setenv("BRIM_EMULATED_LOST", "0", 1);
+  const std::string product = error_of([&] { (void)matmul(a, b); });
+  const std::string convolution = error_of([&] { (void)conv2d(x, w); });
+  unsetenv("BRIM_EMULATED_LOST");
+  EXPECT_TRUE(product.starts_with("[cuda] work queued on cuda:0 failed")) << product;
+  EXPECT_TRUE(convolution.starts_with("[cuda] work queued on cuda:0 failed")) << convolution;
+}
+
 TEST_F(CudaLibraries, WithoutAnAlgorithmOwnKernelsComputeAndItIsSaid) {
   let("no-algorithm");
   const Tensor a = on(cuda, randn({8, 19})), x = on(cuda, randn({1, 3, 7, 7}));

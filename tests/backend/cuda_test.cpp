@@ -25,7 +25,10 @@ class CudaRuntime : public ::testing::Test {
     if (Device::count(DeviceKind::cuda) == 0)
       GTEST_SKIP() << "no GPU: " << runtime(DeviceKind::cuda).why_absent();
   }
-  void TearDown() override { unsetenv("BRIM_EMULATED_LOST"); }
+  void TearDown() override {
+    unsetenv("BRIM_EMULATED_LOST");
+    unsetenv("BRIM_EMULATED_REFUSAL");
+  }
   static bool emulated() {
     return runtime(DeviceKind::cuda).description(0).starts_with("emulated");
   }
@@ -239,6 +242,33 @@ TEST_F(CudaRuntime, MoreThanTheDeviceHasIsOutOfMemory) {
     EXPECT_NE(std::string(e.what()).find("[memory] cuda:0 has no room"), std::string::npos);
   }
   EXPECT_EQ(host(counting(10).to(gpu)), host(counting(10)));  // the device still works
+}
+
+TEST_F(CudaRuntime, RefusedLaunchesNameTheOpAndTheCure) {
+  if (!emulated()) GTEST_SKIP() << "a GPU refuses nothing on purpose";
+  const Tensor x = counting(10).to(gpu);
+  const auto refused_with = [&](const char* error) {
+    setenv("BRIM_EMULATED_REFUSAL", error, 1);
+    (void)relu(x);
+  };
+  try {
+    refused_with("209");  // cudaErrorNoKernelImageForDevice
+    FAIL() << "no error";
+  } catch (const DeviceError& e) {
+    const std::string what = e.what();
+    for (const char* part : {"[relu] this build of brim has no kernels for cuda:0",
+                             "of compute capability 9.0", "-DBRIM_CUDA_ARCHITECTURES=90"})
+      EXPECT_NE(what.find(part), std::string::npos) << part << " in " << what;
+  }
+  try {
+    refused_with("2");  // cudaErrorMemoryAllocation: no room to load the kernel
+    FAIL() << "no error";
+  } catch (const OutOfMemory& e) {
+    EXPECT_NE(std::string(e.what()).find("[relu] CUDA found no room on cuda:0"), std::string::npos)
+        << e.what();
+  }
+  unsetenv("BRIM_EMULATED_REFUSAL");
+  EXPECT_EQ(host(relu(x)), host(counting(10)));
 }
 
 TEST_F(CudaRuntime, FailuresOfQueuedWorkNameTheOpsQueuedLast) {

@@ -126,6 +126,9 @@ TEST_F(GpuParts, TooOld) {
   cupti_version = 28;
   EXPECT_EQ(part("CUPTI").state, "too old");
   EXPECT_EQ(part("CUPTI").version, "API 28");
+  there["libcupti.so.13"] = {this, "/lib/libcupti.so.13", ""};
+  cupti_version = 130000;  // records are not taken from it, either
+  EXPECT_EQ(part("CUPTI").state, "too old");
 }
 
 TEST_F(GpuParts, Mismatched) {

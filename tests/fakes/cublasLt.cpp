@@ -136,6 +136,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
     (void)wrong("cublasLtCreate", "in a capture");
     return CUBLAS_STATUS_NOT_INITIALIZED;
   }
+  if (wanted("cublasLtCreate")) return CUBLAS_STATUS_NOT_INITIALIZED;
   note("create");
   *handle = reinterpret_cast<cublasLtHandle_t>(&machine);
   return CUBLAS_STATUS_SUCCESS;

@@ -28,7 +28,11 @@ DynamicLibrary::Symbol DynamicLibrary::find(const char* name) {
 }
 
 void DynamicLibrary::reject(const std::string& why) {
-  if (problem_.empty()) problem_ = fmt::format("{} ({}) {}: {}", name_, path_, why, install_);
+  if (problem_.empty()) problem_ = told(why);
+}
+
+std::string DynamicLibrary::told(const std::string& why) const {
+  return fmt::format("{} ({}) {}: {}", name_, path_, why, install_);
 }
 
 bool DynamicLibrary::is_there(const char* what) const {
@@ -38,6 +42,11 @@ bool DynamicLibrary::is_there(const char* what) const {
     warn(fmt::format("brim's own, slower kernels compute {}, because {}", what, problem_));
   });
   return false;
+}
+
+void DynamicLibrary::warn_cannot_begin(const char* what, const std::string& why) const {
+  warn(fmt::format("brim's own, slower kernels compute {}, because {}", what,
+                   told("cannot begin (" + why + "), perhaps its parts are of several versions")));
 }
 
 void warn(const std::string& line) {

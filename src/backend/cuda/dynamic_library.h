@@ -14,6 +14,9 @@ class DynamicLibrary {
   /// Whether the library and all functions looked up so far are there. The first time that it is
   /// not, a warning says why brim's own, slower kernels compute `what`, and what to install.
   bool is_there(const char* what) const;
+  /// Warns that it is there and cannot begin, as where its parts do not fit together, so that
+  /// brim's own kernels compute `what`. Once for each device is the caller's part.
+  void warn_cannot_begin(const char* what, const std::string& why) const;
   /// Why it is not there, and what to install; empty if it is.
   const std::string& problem() const { return problem_; }
 
@@ -34,6 +37,9 @@ class DynamicLibrary {
   void reject(const std::string& why);
 
  private:
+  /// "cuDNN (its path) WHY: what to install".
+  std::string told(const std::string& why) const;
+
   std::string name_, install_, path_;
   void* handle_ = nullptr;
   std::string problem_;

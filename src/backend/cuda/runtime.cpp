@@ -15,6 +15,7 @@
 #include "backend/cuda/event_pool.h"
 #include "backend/cuda/fault.h"
 #include "backend/cuda/graphs.h"
+#include "backend/cuda/lost.h"
 #include "backend/cuda/observe/measure.h"
 #include "backend/dispatch.h"
 #include "core/check.h"
@@ -102,9 +103,11 @@ Queued& queued() {
 /// Whether no call on the device succeeds any more in this process: a kernel went wrong, or the GPU
 /// is gone.
 bool ends_all(cudaError_t error) {
-  // cudaErrorDevicesUnavailable, ECCUncorrectable, IllegalAddress, LaunchTimeout, Assert,
-  // HardwareStackError to InvalidPc, LaunchFailure, Unknown.
-  constexpr int kErrors[] = {46, 214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 999};
+  // cudaErrorDevicesUnavailable, ECCUncorrectable, NvlinkUncorrectable, Contained, IllegalAddress,
+  // LaunchTimeout, Assert, HardwareStackError to InvalidPc, LaunchFailure, TensorMemoryLeak,
+  // Unknown.
+  constexpr int kErrors[] = {46,  214, 220, 226, 700, 702, 710, 714,
+                             715, 716, 717, 718, 719, 721, 999};
   return std::find(std::begin(kErrors), std::end(kErrors), static_cast<int>(error)) !=
          std::end(kErrors);
 }
@@ -292,12 +295,37 @@ const bool registered = [] {
 
 void failed(cudaError_t result, const char* call) {
   (void)cudaGetLastError();  // so that the next call does not report it again
-  if (int device = 0; ends_all(result)) {
-    (void)cudaGetDevice(&device);
-    work_failed(result, device);
+  int device = 0;
+  (void)cudaGetDevice(&device);
+  if (ends_all(result)) work_failed(result, device);
+  const char* const op = backend::queued_op ? backend::queued_op : "cuda";
+  constexpr int kInvalidDeviceFunction = 98, kNoKernelImageForDevice = 209;
+  if (result == cudaErrorMemoryAllocation) {
+    const DeviceMemory m = runtime(DeviceKind::cuda).memory(device);
+    throw OutOfMemory(
+        fmt::format("[{}] CUDA found no room on cuda:{} for what it needs beside tensors: {} has "
+                    "{} bytes free; use a smaller batch or a lower --memory-limit",
+                    op, device, call, m.free),
+        0, static_cast<int64_t>(m.free), 0);
   }
-  raise<DeviceError>("[cuda] {} failed: {} ({})", call, cudaGetErrorString(result),
+  if (result == kInvalidDeviceFunction || result == kNoKernelImageForDevice) {
+    cudaDeviceProp p{};
+    (void)cudaGetDeviceProperties(&p, device);
+    raise<DeviceError>(
+        "[{}] this build of brim has no kernels for cuda:{}, of compute capability {}.{} ({}); "
+        "brim needs 8.0 or more: build it with -DBRIM_CUDA_ARCHITECTURES={}{}, or use another GPU",
+        op, device, p.major, p.minor, cudaGetErrorName(result), p.major, p.minor);
+  }
+  raise<DeviceError>("[{}] {} failed: {} ({})", op, call, cudaGetErrorString(result),
                      cudaGetErrorName(result));
+}
+
+void raise_if_lost(const char* call) {
+  int device = 0;
+  if (const cudaError_t result = cudaGetDevice(&device); ends_all(result)) failed(result, call);
+  const cudaError_t result = cudaStreamQuery(streams().of(device).front());
+  if (ends_all(result)) failed(result, call);
+  (void)cudaGetLastError();
 }
 
 int multiprocessors(int device) {

@@ -1,5 +1,6 @@
 // The sizes of a launch that GPUs refuse. CUDA C++ Programming Guide, "Technical Specifications per
-// Compute Capability".
+// Compute Capability". With BRIM_EMULATED_REFUSAL every launch is refused with that error.
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -39,6 +40,8 @@ cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute
 
 cudaError_t brim::cuda::emulation::check_launch(const void* kernel, dim3 blocks, dim3 threads,
                                                 size_t shared_bytes) {
+  if (const char* error = std::getenv("BRIM_EMULATED_REFUSAL"))
+    return static_cast<cudaError_t>(std::atoi(error));
   if (!within(blocks, {kMostBlocksX, kMostBlocks, kMostBlocks}) ||
       !within(threads, {kMostThreads, kMostThreads, kMostThreadsZ}) ||
       size_t{threads.x} * threads.y * threads.z > kMostThreads)

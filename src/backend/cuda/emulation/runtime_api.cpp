@@ -297,6 +297,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaStreamQuery(cudaStream_t) {
+  if (is_lost()) return result(cudaErrorLaunchFailure);
   return std::getenv("BRIM_EMULATED_BUSY") ? result(cudaErrorNotReady) : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {

@@ -28,8 +28,15 @@ class Blas {
  public:
   explicit Blas(int device) : choices_(choices_of(device, blas_version())) {
     const DeviceGuard guard(device);
-    check(library().create(&handle_), "cublasLtCreate");
+    const cublasStatus_t created = library().create(&handle_);
+    if (created == CUBLAS_STATUS_SUCCESS) return;
+    handle_ = nullptr;
+    raise_if_lost("cublasLtCreate");
+    library().warn_cannot_begin("matrix products",
+                                std::string("cublasLtCreate: ") + library().status_string(created));
   }
+  /// Not where the library could not begin, of which it has warned.
+  bool has_begun() const { return handle_ != nullptr; }
 
   BlasDone run(const Context& context, const BlasProduct& p, const Work& own) {
     // A recipe holds the address of the bias: one product at a time is queued.
@@ -159,15 +166,15 @@ class Blas {
   Recipes<Key, Recipe> recipes_;
 };
 
-/// The library on a device. nullptr where it was not used yet and may not be begun now. Never
-/// destroyed: the driver may be gone before static objects are.
+/// The library on a device. nullptr where it was not used yet and may not be begun now, and where
+/// it cannot begin. Never destroyed: the driver may be gone before static objects are.
 Blas* blas_of(int device, bool may_begin) {
   static std::mutex mutex;
   static auto* all = new std::map<int, std::unique_ptr<Blas>>;
   const std::lock_guard lock(mutex);
   auto& blas = (*all)[device];
   if (!blas && may_begin) blas = std::make_unique<Blas>(device);
-  return blas.get();
+  return blas && blas->has_begun() ? blas.get() : nullptr;
 }
 
 }  // namespace
@@ -182,7 +189,7 @@ BlasDone blas_product(const Context& context, const BlasProduct& p, const Work& 
     warn_of_capture();
     return BlasDone::nothing;
   }
-  return blas->run(context, p, own);
+  return blas ? blas->run(context, p, own) : BlasDone::nothing;
 }
 
 std::string blas_problem() { return library().problem(); }

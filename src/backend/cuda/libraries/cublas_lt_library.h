@@ -9,6 +9,7 @@
 
 #include "backend/cuda/dynamic_library.h"
 #include "backend/cuda/libraries/open.h"
+#include "backend/cuda/lost.h"
 #include "core/check.h"
 
 namespace brim::cuda::blas {
@@ -49,9 +50,11 @@ inline const Library& library() {
 
 /// Throws DeviceError with the call and the status, unless it succeeded.
 inline void check(cublasStatus_t result, const char* call) {
-  if (result != CUBLAS_STATUS_SUCCESS) [[unlikely]]
-    raise<DeviceError>("[{}] cuBLASLt: {} failed: {} (status {})", op_name(), call,
-                       library().status_string(result), static_cast<int>(result));
+  if (result == CUBLAS_STATUS_SUCCESS) [[likely]]
+    return;
+  raise_if_lost(call);
+  raise<DeviceError>("[{}] cuBLASLt: {} failed: {} (status {})", op_name(), call,
+                     library().status_string(result), static_cast<int>(result));
 }
 
 // Descriptors that go when their owner does.

@@ -244,7 +244,7 @@ bool dnn_conv(const Context& context, const DnnConv& c, const Work& own) {
     warn_of_capture();
     return false;
   }
-  return known->run(context, c, own);
+  return known && known->run(context, c, own);
 }
 
 std::string dnn_problem() { return library().problem(); }

@@ -111,7 +111,12 @@ bool is_preferred() {
 Handle::Handle(int device)
     : choices(choices_of(device, fmt::format("cuDNN {}", library().version()))) {
   const DeviceGuard guard(device);
-  check(library().create(&handle), "cudnnCreate");
+  const cudnnStatus_t created = library().create(&handle);
+  if (created == CUDNN_STATUS_SUCCESS) return;
+  handle = nullptr;
+  raise_if_lost("cudnnCreate");
+  library().warn_cannot_begin("convolutions",
+                              std::string("cudnnCreate: ") + library().error_string(created));
 }
 
 void Handle::use(Stream wanted) {
@@ -126,7 +131,7 @@ Handle* handle_of(int device, bool may_begin) {
   const std::lock_guard lock(mutex);
   auto& handle = (*all)[device];
   if (!handle && may_begin) handle = std::make_unique<Handle>(device);
-  return handle.get();
+  return handle && handle->handle ? handle.get() : nullptr;
 }
 
 bool library_is_better(ChoiceFile& choices, const std::string& problem,

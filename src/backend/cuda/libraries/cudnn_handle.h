@@ -19,6 +19,7 @@ namespace brim::cuda::dnn {
 
 /// The library on one device. The handle has one stream: one problem at a time is queued.
 struct Handle {
+  /// Without a handle, and with a warning, where the library cannot begin.
   explicit Handle(int device);
   /// Lets the handle queue there. Call with the mutex held.
   void use(Stream wanted);
@@ -29,8 +30,8 @@ struct Handle {
   ChoiceFile& choices;
 };
 
-/// nullptr where the library was not used yet and may not be begun now. Never destroyed: the driver
-/// may be gone before static objects are.
+/// nullptr where the library was not used yet and may not be begun now, and where it cannot begin.
+/// Never destroyed: the driver may be gone before static objects are.
 Handle* handle_of(int device, bool may_begin);
 
 /// A result of an op, so that two ways to compute it can be compared.
@@ -70,6 +71,7 @@ class OneWay {
       warn_of_capture();
       return false;
     }
+    if (!handle) return false;
     const std::lock_guard one_at_a_time(handle->mutex);
     const DeviceGuard guard(context.device().index);
     handle->use(context.stream);

@@ -9,6 +9,7 @@
 
 #include "backend/cuda/dynamic_library.h"
 #include "backend/cuda/libraries/open.h"
+#include "backend/cuda/lost.h"
 #include "core/check.h"
 
 namespace brim::cuda::dnn {
@@ -81,6 +82,7 @@ inline const Library& library() {
 inline void check(cudnnStatus_t result, const char* call) {
   if (result == CUDNN_STATUS_SUCCESS) [[likely]]
     return;
+  raise_if_lost(call);
   char detail[512] = "";
   library().last_error(detail, sizeof detail);
   raise<DeviceError>("[{}] cuDNN: {} failed: {}{}{}", op_name(), call,
