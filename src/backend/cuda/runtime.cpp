@@ -301,12 +301,13 @@ void failed(cudaError_t result, const char* call) {
   const char* const op = backend::queued_op ? backend::queued_op : "cuda";
   constexpr int kInvalidDeviceFunction = 98, kNoKernelImageForDevice = 209;
   if (result == cudaErrorMemoryAllocation) {
-    const DeviceMemory m = runtime(DeviceKind::cuda).memory(device);
+    size_t free = 0, total = 0;
+    (void)cudaMemGetInfo(&free, &total);
     throw OutOfMemory(
         fmt::format("[{}] CUDA found no room on cuda:{} for what it needs beside tensors: {} has "
                     "{} bytes free; use a smaller batch or a lower --memory-limit",
-                    op, device, call, m.free),
-        0, static_cast<int64_t>(m.free), 0);
+                    op, device, call, free),
+        0, static_cast<int64_t>(free), 0);
   }
   if (result == kInvalidDeviceFunction || result == kNoKernelImageForDevice) {
     cudaDeviceProp p{};
