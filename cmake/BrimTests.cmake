@@ -63,14 +63,14 @@ endif()
 # BRIM_BACKEND_PATH: tools/gpu_check.sh.
 find_program(BRIM_PYTHON python3)
 if(TARGET brim_cuda_emulated AND TARGET contract_test)
-  set(emulated "BRIM_BACKEND_PATH=$<TARGET_FILE:brim_cuda_emulated>")
+  # LeakSanitizer (clang 14) crashes at times while it reads thread-local memory at the end of these programs.
+  set(emulated "BRIM_BACKEND_PATH=$<TARGET_FILE:brim_cuda_emulated>"
+               "LSAN_OPTIONS=use_tls=0:suppressions=${PROJECT_SOURCE_DIR}/tools/lsan.supp")
   foreach(name IN ITEMS contract backend cli train)
     add_dependencies(${name}_test brim_cuda_emulated)
   endforeach()
   brim_add_test(backend_cuda_emulated backend_test --gtest_brief=1 --gtest_filter=*Cuda*)
-  # LeakSanitizer (clang 14) crashes while it reads thread-local memory at the end of this program.
-  set_property(TEST backend_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated}
-                                                          "LSAN_OPTIONS=use_tls=0:suppressions=${PROJECT_SOURCE_DIR}/tools/lsan.supp")
+  set_property(TEST backend_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   brim_add_test(feed_cuda_emulated train_test --gtest_brief=1 --gtest_filter=*Feed*)
   set_property(TEST feed_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   # Libraries of NVIDIA's that watch devices, as fakes over the emulation (tests/fakes).
