@@ -280,14 +280,18 @@ int run(const Options& o) {
   if (o.monitor > 0)
     monitor.emplace(devices,
                     diag::MonitorOptions{o.monitor, [&](const auto& r) { readings.add(r); }});
+  // Does it; where memory or a device gives out, the error names the checkpoint that is kept.
+  const auto with_hint = [&](const auto& action) {
+    try {
+      action();
+    } catch (const OutOfMemory& e) {
+      throw Error(e.what() + kept_hint(o));
+    } catch (const DeviceError& e) {
+      throw Error(e.what() + kept_hint(o));
+    }
+  };
   train::TrainResult result;
-  try {
-    result = trainer.train();
-  } catch (const OutOfMemory& e) {
-    throw Error(e.what() + kept_hint(o));
-  } catch (const DeviceError& e) {
-    throw Error(e.what() + kept_hint(o));
-  }
+  with_hint([&] { result = trainer.train(); });
   std::optional<diag::MonitorSummary> sensors;
   if (monitor) {
     monitor->read_now();
@@ -303,11 +307,7 @@ int run(const Options& o) {
   std::exception_ptr failure;
   const auto attempt = [&](const auto& action) {
     try {
-      action();
-    } catch (const OutOfMemory& e) {
-      if (!failure) failure = std::make_exception_ptr(Error(e.what() + kept_hint(o)));
-    } catch (const DeviceError& e) {
-      if (!failure) failure = std::make_exception_ptr(Error(e.what() + kept_hint(o)));
+      with_hint(action);
     } catch (const std::exception&) {
       if (!failure) failure = std::current_exception();
     }

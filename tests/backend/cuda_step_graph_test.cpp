@@ -7,12 +7,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "core/runtime.h"
 
 namespace brim {
 namespace {
@@ -163,9 +166,13 @@ TEST_F(CudaStepGraph, EachInputSlotHasItsGraph) {
   const Task task{.optimizer = "adam", .dropout = true};
   const Outcome compiled = train(task, Way::compiled, 2);
   EXPECT_EQ(compiled.numbers, train(task, Way::eager, 2).numbers);
-  // Libraries want scratch, which has its memory from the second step on; then the third one is the
-  // first with its addresses.
-  EXPECT_GE(compiled.stats.graph_replays, kSteps - 3);
+  // NVIDIA's libraries may want scratch, which has its memory from the second step on; then the
+  // third one is the first with its addresses.
+  const Device gpu = Device::cuda();
+  const bool alone = runtime(gpu.kind).description(gpu.index).starts_with("emulated") &&
+                     !std::getenv("BRIM_CUDA_LIBRARIES");
+  EXPECT_LE(compiled.stats.graph_replays, kSteps - 2);
+  EXPECT_GE(compiled.stats.graph_replays, kSteps - (alone ? 2 : 3));
   EXPECT_NE(compiled.explained.find("2 graphs"), std::string::npos) << compiled.explained;
 }
 
