@@ -35,9 +35,10 @@ function(brim_cuda_header id)
   endif()
 endfunction()
 file(GLOB brim_cudnn CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/cudnn*.cpp)
-brim_cuda_header(CUPTI ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/cupti.cpp)
+set(brim_cuda_build ${PROJECT_SOURCE_DIR}/src/backend/cuda/build.cpp) # which says what was found
+brim_cuda_header(CUPTI ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/cupti.cpp ${brim_cuda_build})
 brim_cuda_header(NVTX ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/nvtx.cpp)
-brim_cuda_header(CUDNN ${brim_cudnn})
+brim_cuda_header(CUDNN ${brim_cudnn} ${brim_cuda_build})
 
 set(brim_nvcc_least 13.0) # the first that knows the architectures above
 set(brim_nvcc "")

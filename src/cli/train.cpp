@@ -249,9 +249,19 @@ int run(const Options& o) {
                                     .first_step = [&] { startup_ms = milliseconds_since_start(); },
                                     .warn = warn,
                                     .stop = &stop};
+  // Does it; where memory or a device gives out, the error names the checkpoint that is kept.
+  const auto with_hint = [&](const auto& action) {
+    try {
+      action();
+    } catch (const OutOfMemory& e) {
+      throw Error(e.what() + kept_hint(o));
+    } catch (const DeviceError& e) {
+      throw Error(e.what() + kept_hint(o));
+    }
+  };
   std::optional<train::Trainer> opened;
   try {
-    opened.emplace(recipe, options);
+    with_hint([&] { opened.emplace(recipe, options); });
   } catch (const Error&) {
     if (stop.load() == 0) throw;
     display.finish();
@@ -280,16 +290,6 @@ int run(const Options& o) {
   if (o.monitor > 0)
     monitor.emplace(devices,
                     diag::MonitorOptions{o.monitor, [&](const auto& r) { readings.add(r); }});
-  // Does it; where memory or a device gives out, the error names the checkpoint that is kept.
-  const auto with_hint = [&](const auto& action) {
-    try {
-      action();
-    } catch (const OutOfMemory& e) {
-      throw Error(e.what() + kept_hint(o));
-    } catch (const DeviceError& e) {
-      throw Error(e.what() + kept_hint(o));
-    }
-  };
   train::TrainResult result;
   with_hint([&] { result = trainer.train(); });
   std::optional<diag::MonitorSummary> sensors;

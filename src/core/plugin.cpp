@@ -1,6 +1,7 @@
 // See plugin.h.
 #include "core/plugin.h"
 
+#include <brim/version.h>
 #include <dlfcn.h>
 #include <fmt/core.h>
 
@@ -9,6 +10,11 @@
 
 #include "core/cuda_libraries.h"
 
+extern "C" {
+extern const char BRIM_CUDA_INTERFACE;  // see cuda_build.h
+const char BRIM_CUDA_INTERFACE = 0;
+}
+
 namespace brim {
 namespace {
 
@@ -16,7 +22,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kDriver = "libcuda.so.1";
 constexpr const char* kLibrary = "libbrim_cuda.so";
-constexpr const char* kVersion = "brim_cuda_runtime_version";  // which only a backend has
+constexpr const char* kBuild = "brim_cuda_build";  // which only a backend has
+constexpr const char* kInterface = "undefined symbol: brim_cuda_interface_";
 
 /// The folder that libbrim was loaded from.
 fs::path library_folder() {
@@ -55,14 +62,19 @@ Plugin open_cuda() {
   }
   preload_cuda_libraries();
   if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
-    if (dlsym(library, kVersion))
+    if (dlsym(library, kBuild))
       result.path = path.string();
     else
-      result.error = fmt::format(
-          "{} is no CUDA backend of this version of brim; build both together", path.string());
+      result.error = fmt::format("{} is no CUDA backend of brim", path.string());
   } else {
-    const char* why = dlerror();
-    result.error = fmt::format("{} does not open: {}", path.string(), why ? why : "unknown error");
+    const char* error = dlerror();
+    const std::string why = error ? error : "unknown error";
+    if (why.find(kInterface) != std::string::npos)
+      result.error = fmt::format(
+          "{} was built with another version of brim than this {}; build and install both together",
+          path.string(), BRIM_VERSION);
+    else
+      result.error = fmt::format("{} does not open: {}", path.string(), why);
   }
   return result;
 }

@@ -81,6 +81,15 @@ void too_old(GpuPart& part, const std::string& needed, const std::string& instal
   part.advice = fmt::format("{} or newer is needed: {}", needed, install);
 }
 
+/// The library is there, but the backend was built where its header was not.
+void built_without(const GpuProbe& probe, GpuPart& part, bool has, const std::string& header,
+                   const std::string& install) {
+  if (part.state != "found" || probe.plugin.path.empty() || has) return;
+  part.state = "unused";
+  part.advice =
+      fmt::format("brim was built without {}: {}, then build brim again", header, install);
+}
+
 GpuPart driver(const GpuProbe& probe) {
   GpuPart part{.name = "NVIDIA driver",
                .purpose =
@@ -118,12 +127,12 @@ GpuPart cuda_runtime(const GpuProbe& probe) {
   if (part.path.empty()) {
     part.state = "missing";
     part.advice = probe.plugin.error;
-  } else if (probe.runtime_version == 0) {
+  } else if (probe.build.runtime == 0) {
     part.state = "found";
     part.version = "emulated";
   } else {
     part.state = "found";
-    part.version = cuda_version(probe.runtime_version);
+    part.version = cuda_version(probe.build.runtime);
   }
   if (!part.path.empty() && !probe.no_device.empty()) {
     part.state = "no GPU";
@@ -162,6 +171,9 @@ GpuPart cudnn(const GpuProbe& probe) {
     part.state = "mismatched";
     part.advice = fmt::format("it was built for CUDA {}: {}", cuda_version(cuda), install);
   }
+  built_without(probe, part, probe.build.cudnn, "cudnn.h",
+                "apt-get install cudnn9-cuda-13, or pip install nvidia-cudnn-cu13 with its include "
+                "folder in CPLUS_INCLUDE_PATH");
   return part;
 }
 
@@ -220,6 +232,7 @@ GpuPart cupti(const GpuProbe& probe, bool has_driver) {
   // Since CUDA 13 as 10000 * major; before, a number that only grew.
   part.version = version < 10 * kCuda ? fmt::format("API {}", version) : library_version(version);
   if (version < kCupti) too_old(part, "13.0 Update 1", install);
+  built_without(probe, part, probe.build.cupti, "cupti.h", "install the CUDA 13 toolkit");
   return part;
 }
 
@@ -234,8 +247,9 @@ GpuProbe gpu_probe() {
   if (probe.plugin.path.empty()) return probe;
   probe.no_device = runtime(DeviceKind::cuda).why_absent();
   if (void* handle = dlopen(probe.plugin.path.c_str(), RTLD_LAZY | RTLD_NOLOAD))
-    if (auto* version = reinterpret_cast<int (*)()>(dlsym(handle, "brim_cuda_runtime_version")))
-      probe.runtime_version = version();
+    if (auto* build =
+            reinterpret_cast<decltype(&brim_cuda_build)>(dlsym(handle, "brim_cuda_build")))
+      probe.build = *build();
   return probe;
 }
 

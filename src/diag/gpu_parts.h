@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/cuda_build.h"
 #include "core/cuda_libraries.h"
 #include "core/plugin.h"
 
@@ -13,8 +14,8 @@ namespace brim::diag {
 
 /// One part, and what is the matter with it.
 struct GpuPart {
-  std::string name;     ///< "cuDNN"
-  std::string state;    ///< "found", "too old", "mismatched", "broken", "no GPU" or "missing"
+  std::string name;   ///< "cuDNN"
+  std::string state;  ///< "found", "too old", "mismatched", "broken", "unused", "no GPU", "missing"
   std::string version;  ///< "9.13.0"; empty if unknown
   std::string path;     ///< of the library; empty if missing
   std::string purpose;  ///< what it is for, in plain words
@@ -27,7 +28,7 @@ struct GpuProbe {
   std::function<void*(void* handle, const char* symbol)> symbol;  ///< dlsym
   std::string kernel_module;  ///< the text of /proc/driver/nvidia/version; empty without driver
   Plugin plugin;              ///< of brim's CUDA backend
-  int runtime_version = 0;    ///< inside the backend: 13000; 0 in the emulation
+  CudaBuild build;            ///< what the backend says of itself
   std::string no_device;      ///< why the backend finds no GPU; empty if it does
 };
 

@@ -8,14 +8,19 @@
 
 namespace brim::ops {
 
-Tensor empty_as(const Tensor& x) { return empty_as(x, x.dtype()); }
+MemoryFormat format_of(const Tensor& x) {
+  if (x.is_contiguous() || x.rank() != 4) return MemoryFormat::nchw;
+  for (const MemoryFormat format : {MemoryFormat::nhwc, MemoryFormat::chwn})
+    if (x.is_contiguous(format)) return format;
+  return MemoryFormat::nchw;
+}
 
-Tensor empty_as(const Tensor& x, DType dtype) {
-  Tensor y = Tensor::empty(x.shape(), dtype, x.device());
-  if (x.is_contiguous() || x.rank() != 4) return y;
-  for (MemoryFormat format : {MemoryFormat::nhwc, MemoryFormat::chwn})
-    if (x.is_contiguous(format)) return y.alias(x.shape(), strides_of(x.shape(), format), 0);
-  return y;
+Tensor empty_as(const Tensor& x) { return empty_as(x, x.dtype()); }
+Tensor empty_as(const Tensor& x, DType dtype) { return empty_as(x, dtype, x.device()); }
+Tensor empty_as(const Tensor& x, DType dtype, Device device) {
+  const MemoryFormat format = format_of(x);
+  Tensor y = Tensor::empty(x.shape(), dtype, device);
+  return format == MemoryFormat::nchw ? y : y.alias(x.shape(), strides_of(x.shape(), format), 0);
 }
 
 namespace {

@@ -15,9 +15,13 @@ using UnaryKernel =
 using BinaryKernel = backend::Kernel<void(const Context&, const Tensor& a, const Tensor& b,
                                           Tensor& y, const formula::Params&)>;
 
+/// The memory format in which `x` is dense; nchw, row-major, if it is in none.
+MemoryFormat format_of(const Tensor& x);
+
 /// A new tensor like `x`, in its memory format where `x` is dense.
 Tensor empty_as(const Tensor& x);
 Tensor empty_as(const Tensor& x, DType dtype);
+Tensor empty_as(const Tensor& x, DType dtype, Device device);
 
 /// y = f(x), without a gradient.
 Tensor unary(const UnaryKernel& kernel, const Tensor& x, formula::Params params = {});

@@ -134,6 +134,8 @@ TEST_F(CudaGraph, WorkThatCannotBeCapturedIsQueuedWithAWarning) {
     });
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_NE(warning.find("is not captured as a graph"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("[cuda] waits for cuda:0 while a step is captured"), std::string::npos)
+      << warning;
   EXPECT_EQ(queued_, 5);  // the capture that failed counts too
   EXPECT_NE(stats().why_not, "");
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
 #include <brim/ops/dropout.h>
@@ -103,6 +104,30 @@ TEST_F(Cuda, RandomNumbersAreTheCpus) {
       expect_same(p.first, p.second);
     }
   }
+}
+
+TEST_F(Cuda, OperandsOfAnyOrderGiveTheCpusElements) {
+  manual_seed(2);
+  // 210 elements, no multiple of an access; a slice begins amid one.
+  const Tensor a = randn({3, 5, 2, 7}), b = randn({3, 5, 2, 7}), bias = randn({5, 1, 1});
+  const auto expect_all = [&](const std::function<Tensor(const Tensor&, const Tensor&)>& f) {
+    for (const MemoryFormat first : {MemoryFormat::nchw, MemoryFormat::nhwc, MemoryFormat::chwn})
+      for (const MemoryFormat second : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+        const Tensor x = a.to(first), y = b.to(second);
+        const Tensor actual = f(x.to(device_), y.to(device_)), expected = f(x, y);
+        expect_same(actual, expected);
+        EXPECT_EQ(actual.strides(), expected.strides());
+      }
+  };
+  for (const DType t : {f32, f64, bf16, i32})
+    expect_all([&](const Tensor& x, const Tensor& y) { return x.to(t) + y.to(t); });
+  expect_all([](const Tensor& x, const Tensor&) { return relu(x); });
+  expect_all([](const Tensor& x, const Tensor&) { return x.to(bf16).to(f64); });
+  expect_all([](const Tensor& x, const Tensor& y) { return x.slice(0, 1, 3) * y.slice(0, 1, 3); });
+  expect_all(
+      [](const Tensor& x, const Tensor& y) { return x.transpose(1, 3) + y.transpose(1, 3); });
+  expect_all([&](const Tensor& x, const Tensor&) { return x + bias.to(x.device()); });
+  expect_all([](const Tensor& x, const Tensor& y) { return eq(x, y); });
 }
 
 TEST_F(Cuda, PatternsAreTheCpus) {

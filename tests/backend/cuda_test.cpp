@@ -1,14 +1,17 @@
 // CUDA devices: copies, streams and events, memory, errors. Runs on GPUs, and over the emulation
 // when BRIM_BACKEND_PATH names it; elsewhere it is skipped.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <brim/brim.h>
 
+#include "backend/cuda/emulation/watcher.h"
 #include "backend/kernel.h"
 #include "core/pinned_memory.h"
 #include "core/plugin.h"
@@ -28,6 +31,7 @@ class CudaRuntime : public ::testing::Test {
   void TearDown() override {
     unsetenv("BRIM_EMULATED_LOST");
     unsetenv("BRIM_EMULATED_REFUSAL");
+    unsetenv("BRIM_EMULATED_LAUNCH_BYTES");
   }
   static bool emulated() {
     return runtime(DeviceKind::cuda).description(0).starts_with("emulated");
@@ -104,6 +108,18 @@ TEST_F(CudaRuntime, CopiesBetweenDevices) {
   EXPECT_EQ(host(second), host(x));
   EXPECT_EQ(host(second.to(gpu)), host(x));
   EXPECT_THROW((void)(x.to(gpu) + second), DeviceError);
+}
+
+TEST_F(CudaRuntime, CopiesBetweenDevicesDoNotGoThroughTheHost) {
+  if (!emulated()) GTEST_SKIP() << "a GPU does not tell which way a copy went";
+  using Watch = decltype(&brim_emulation_watch);
+  auto* const watch = reinterpret_cast<Watch>(dlsym(RTLD_DEFAULT, "brim_emulation_watch"));
+  ASSERT_NE(watch, nullptr);
+  static std::set<std::string> kinds;
+  watch([](const char* kind, int, int) { kinds.insert(kind); });
+  (void)counting(10).to(gpu).to(Device::cuda(1)).to(gpu);
+  watch(nullptr);
+  EXPECT_EQ(kinds, (std::set<std::string>{"to device", "between"}));
 }
 
 TEST_F(CudaRuntime, TheHostsMemoryMayChangeAfterACopy) {
@@ -269,6 +285,21 @@ TEST_F(CudaRuntime, RefusedLaunchesNameTheOpAndTheCure) {
   }
   unsetenv("BRIM_EMULATED_REFUSAL");
   EXPECT_EQ(host(relu(x)), host(counting(10)));
+}
+
+TEST_F(CudaRuntime, LaunchesThatFindNoRoomTakeWhatIsCached) {
+  if (!emulated()) GTEST_SKIP() << "how much a GPU needs for a launch is not known";
+  Allocator& memory = Allocator::of(gpu);
+  const Tensor x = counting(10).to(gpu);
+  memory.release_cached();
+  const size_t free = runtime(DeviceKind::cuda).memory(0).free;
+  (void)Tensor::empty({1 << 20}, u8, gpu);
+  ASSERT_GE(memory.stats().cached, 1 << 20);
+  setenv("BRIM_EMULATED_LAUNCH_BYTES", std::to_string(free - 4096).c_str(), 1);
+  EXPECT_EQ(host(relu(x)), host(counting(10)));
+  EXPECT_LT(memory.stats().cached, 1 << 20);
+  setenv("BRIM_EMULATED_LAUNCH_BYTES", std::to_string(free + 1).c_str(), 1);
+  EXPECT_THROW((void)relu(x), OutOfMemory);
 }
 
 TEST_F(CudaRuntime, FailuresOfQueuedWorkNameTheOpsQueuedLast) {

@@ -117,6 +117,23 @@ TEST_F(Sim, NothingIsCopiedBehindTheUsersBack) {
   EXPECT_EQ(host(a + b.to(Device::sim(0))), (std::vector<float>{2, 2}));
 }
 
+TEST_F(Sim, CopiesKeepTheMemoryFormat) {
+  const Tensor plain = arange(0, 24).to(f32).reshape({2, 3, 2, 2});
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc, MemoryFormat::chwn}) {
+    const Tensor x = plain.to(format), there = x.to(Device::sim(0));
+    EXPECT_EQ(there.strides(), x.strides());
+    EXPECT_EQ(there.to(Device::cpu()).strides(), x.strides());
+    EXPECT_EQ(host(there), host(plain));
+    Tensor target = zeros({2, 3, 2, 2}, {.device = Device::sim(0)}).to(format);
+    target.copy_(plain);
+    EXPECT_EQ(target.strides(), x.strides());
+    EXPECT_EQ(host(target), host(plain));
+    const Tensor part = x.slice(3, 0, 1);  // with gaps: packed on the way
+    EXPECT_TRUE(part.to(Device::sim(0)).is_contiguous());
+    EXPECT_EQ(host(part.to(Device::sim(0))), host(part));
+  }
+}
+
 TEST_F(Sim, WorkIsQueuedAndNotWaitedFor) {
   const Stream stream = Stream::current(Device::sim(0));
   Gate gate(stream);

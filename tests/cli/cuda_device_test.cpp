@@ -69,6 +69,21 @@ TEST_F(OnCuda, LibrariesThatAreNoBackend) {
   expect_has(error("cuda:0", "BRIM_BACKEND_PATH=" + library.string()), "is no CUDA backend");
 }
 
+TEST_F(OnCuda, BackendsOfAnotherBrim) {
+  const std::string backend = emulation();
+  if (backend.empty()) GTEST_SKIP() << "the emulation is not built";
+  std::string library = slurp(backend.substr(backend.find('=') + 1));
+  const std::string prefix = "brim_cuda_interface_";
+  const size_t at = library.find(prefix);
+  ASSERT_NE(at, std::string::npos);
+  library.replace(at + prefix.size(), 5, "9_9_9");
+  std::ofstream(folder / "libbrim_cuda.so", std::ios::binary) << library;
+  const std::string path = "BRIM_BACKEND_PATH=" + (folder / "libbrim_cuda.so");
+  expect_has(error("cuda:0", path), "libbrim_cuda.so was built with another version of brim than");
+  const Ran env = run_brim({"env"}, "export " + path + ";");
+  expect_has(env.out, "build and install both together");
+}
+
 TEST_F(OnCuda, DriversWithoutGpuOrTooOld) {
   const std::string backend = emulation();
   if (backend.empty()) GTEST_SKIP() << "the emulation is not built";
@@ -142,12 +157,14 @@ TEST_F(OnCuda, OutOfMemoryAmidTrainingNamesTheCheckpoint) {
   const Ran first = run_brim({"train", "tutorial-cnn", "--data", folder / "data", "--steps", "2",
                               "--out", folder / "run"});
   ASSERT_EQ(first.code, 0) << first.err;
-  const Ran ran =
-      run_brim({"train", "--resume", folder / "run", "--device", "cuda:0", "--epochs", "1"},
-               "export " + backend + " BRIM_EMULATED_MEMORY=1000000;");
-  EXPECT_EQ(ran.code, 1);
-  expect_has(ran.err, "[memory] cuda:0 has no room for");
-  expect_has(ran.err, "is kept, to go on: brim train --resume " + (folder / "run"));
+  for (const char* bytes : {"100000", "1000000"}) {  // not even the network fits, or all but a step
+    const Ran ran =
+        run_brim({"train", "--resume", folder / "run", "--device", "cuda:0", "--epochs", "1"},
+                 "export " + backend + " BRIM_EMULATED_MEMORY=" + bytes + ";");
+    EXPECT_EQ(ran.code, 1);
+    expect_has(ran.err, "[memory] cuda:0 has no room for");
+    expect_has(ran.err, "is kept, to go on: brim train --resume " + (folder / "run"));
+  }
 }
 
 TEST_F(OnCuda, EnvironmentSaysWhatIsWrongWithCudnn) {

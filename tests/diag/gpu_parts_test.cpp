@@ -62,7 +62,7 @@ class GpuParts : public ::testing::Test {
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"
         "GCC version:  gcc version 12.3.0\n";
     probe.plugin = {.path = "/lib/libbrim_cuda.so", .error = ""};
-    probe.runtime_version = 13000;
+    probe.build = {.runtime = 13000, .cudnn = true, .cupti = true};
   }
 
   GpuPart part(const std::string& name) const {
@@ -140,7 +140,7 @@ TEST_F(GpuParts, Mismatched) {
   EXPECT_NE(part("NVML").advice.find("reboot"), std::string::npos);
   nvml_result = 9;
   EXPECT_EQ(part("NVML").state, "broken");
-  probe.runtime_version = 0;
+  probe.build.runtime = 0;
   EXPECT_EQ(part("CUDA runtime").version, "emulated");
   probe.no_device = "the NVIDIA driver shows no GPU";
   EXPECT_EQ(part("CUDA runtime").state, "no GPU");
@@ -149,6 +149,19 @@ TEST_F(GpuParts, Mismatched) {
   EXPECT_EQ(part("NVIDIA driver").state, "missing");
   EXPECT_EQ(part("NVIDIA driver").version, "580.65.06");
   EXPECT_NE(part("NVIDIA driver").advice.find("--gpus all"), std::string::npos);
+}
+
+TEST_F(GpuParts, WhatTheBackendWasBuiltWithoutIsUnused) {
+  probe.build = {.runtime = 13000, .cudnn = false, .cupti = false};
+  EXPECT_EQ(part("cuDNN").state, "unused");
+  EXPECT_NE(part("cuDNN").advice.find("built without cudnn.h"), std::string::npos);
+  EXPECT_EQ(part("CUPTI").state, "unused");
+  EXPECT_NE(part("CUPTI").advice.find("built without cupti.h"), std::string::npos);
+  cudnn_cuda = 12090;  // first things first
+  EXPECT_EQ(part("cuDNN").state, "mismatched");
+  probe.plugin = {.path = "", .error = "there is no backend"};
+  cudnn_cuda = 13000;
+  EXPECT_EQ(part("cuDNN").state, "found");
 }
 
 TEST_F(GpuParts, FilesThatDoNotOpenAreBroken) {

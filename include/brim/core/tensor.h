@@ -103,7 +103,7 @@ class Tensor {
   std::string str() const;
 
   // --- devices, dtypes, layouts (differentiable)
-  /// This tensor if it already lives there, else a copy on `device`.
+  /// This tensor if it already lives there, else a copy on `device`, in the same memory format.
   Tensor to(Device device) const;
   Tensor to(DType dtype) const;
   Tensor to(MemoryFormat format) const;

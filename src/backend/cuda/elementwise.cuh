@@ -1,5 +1,5 @@
-// Elementwise kernels from formulas: y = f(in...) over any strides, or, where all operands are
-// dense and aligned, in accesses of 16 bytes.
+// Elementwise kernels from formulas: y = f(in...) over any strides, or, where all operands lie in
+// one order without gaps (row-major, nhwc) and are aligned, in accesses of 16 bytes.
 #pragma once
 
 #include <algorithm>
@@ -103,17 +103,16 @@ void elementwise(const Context& context, const F& f, Tensor& y, const Tensors&..
   constexpr int kWidth = static_cast<int>(16 / kLargest);
   // Two packs keep enough bytes on their way; of f64, formulas take too many registers for that.
   constexpr int kCount = kLargest < 8 ? 2 : 1;
-  const bool dense = y.is_contiguous() && ((in.is_contiguous() && in.shape() == y.shape()) && ...);
-  if (dense && is_aligned(y.raw(), kWidth * sizeof(Out)) &&
+  const auto loop = backend::make_loop(y, in...);
+  if (loop.all_contiguous() && is_aligned(y.raw(), kWidth * sizeof(Out)) &&
       (is_aligned(in.raw(), kWidth * sizeof(In)) && ...)) {
     launch(context, &dense_kernel<kWidth, kCount, F, Out, In...>,
            card_grid(context, y.numel() / kWidth, kThreads * kCount), f, y.numel(), data<Out>(y),
            data<const In>(in)...);
     return;
   }
-  const DeviceLoop<1 + sizeof...(In)> loop(backend::make_loop(y, in...));
-  launch(context, &strided_kernel<F, Out, In...>, grid_for(loop.numel), f, loop, data<Out>(y),
-         data<const In>(in)...);
+  launch(context, &strided_kernel<F, Out, In...>, grid_for(loop.numel), f,
+         DeviceLoop<1 + sizeof...(In)>(loop), data<Out>(y), data<const In>(in)...);
 }
 
 template <class F, class In, class Out>

@@ -115,7 +115,8 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
   cudaError_t made = cudaSuccess;
   if (own && !unread) {
     made = cudaGraphGetNodes(graph, nullptr, &entry.nodes);
-    if (made == cudaSuccess) made = cudaGraphInstantiate(&entry.exec, graph, 0);
+    if (made == cudaSuccess)
+      made = with_room(stream, [&] { return cudaGraphInstantiate(&entry.exec, graph, 0); });
   }
   (void)cudaGraphDestroy(graph);
   if (unread) {
@@ -168,7 +169,8 @@ void Graphs::run(Stream stream, const RepeatedWork& work) {
   Entry& entry = entries_.front();
   backend::queued_op = "a compiled step's graph";
   renew(entry, work);
-  const cudaError_t launched = cudaGraphLaunch(entry.exec, native(stream));
+  const cudaError_t launched =
+      with_room(stream, [&] { return cudaGraphLaunch(entry.exec, native(stream)); });
   note_queued(stream.device.index);  // which also marks where the graph ends
   backend::queued_op = nullptr;
   check(launched, "cudaGraphLaunch");

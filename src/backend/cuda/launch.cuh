@@ -47,8 +47,11 @@ template <class... Params, class... Args>
 void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid& grid,
                    const Args&... args) {
   const DeviceGuard guard(context.device().index);
-  kernel<<<grid.blocks, grid.threads, grid.shared_bytes, native(context.stream)>>>(args...);
-  BRIM_CUDA(cudaGetLastError());
+  const cudaError_t result = with_room(context.stream, [&] {
+    kernel<<<grid.blocks, grid.threads, grid.shared_bytes, native(context.stream)>>>(args...);
+    return cudaGetLastError();
+  });
+  check(result, "a kernel's launch");
   note_queued(context.device().index);
 }
 template <class... Params, class... Args>
@@ -57,11 +60,18 @@ void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
   launch_blocks(context, kernel, grid, args...);
 }
 #else
+template <class... Params>
+void check_launch(const Context& context, void (*kernel)(Params...), const Grid& grid) {
+  const cudaError_t result = with_room(context.stream, [&] {
+    return emulation::check_launch(reinterpret_cast<const void*>(kernel), grid.blocks, grid.threads,
+                                   grid.shared_bytes);
+  });
+  check(result, "a kernel's launch");
+}
 template <class... Params, class... Args>
 void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid& grid,
                    const Args&... args) {
-  BRIM_CUDA(emulation::check_launch(reinterpret_cast<const void*>(kernel), grid.blocks,
-                                    grid.threads, grid.shared_bytes));
+  check_launch(context, kernel, grid);
   emulation::submit([=] {
     emulation::run_blocks(grid.blocks, grid.threads, grid.shared_bytes, [=] { kernel(args...); });
   });
@@ -70,8 +80,7 @@ void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid
 template <class... Params, class... Args>
 void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
             const Args&... args) {
-  BRIM_CUDA(emulation::check_launch(reinterpret_cast<const void*>(kernel), grid.blocks,
-                                    grid.threads, grid.shared_bytes));
+  check_launch(context, kernel, grid);
   emulation::submit(
       [=] { emulation::run_threads(grid.blocks, grid.threads, [=] { kernel(args...); }); });
   note_queued(context.device().index);

@@ -7,10 +7,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <brim/core/allocator.h>
 #include <cuda_runtime.h>
 #include "backend/cuda/event_pool.h"
 #include "backend/cuda/fault.h"
@@ -100,6 +102,23 @@ Queued& queued() {
   return *all;
 }
 
+/// Lets two devices reach each other's memory where the machine can, so that copies between them do
+/// not go through the host. Where CUDA refuses, copies work all the same.
+void join_peers(int a, int b) {
+  static auto& joined = *new std::set<std::pair<int, int>>;
+  static auto& mutex = *new std::mutex;
+  const std::lock_guard lock(mutex);
+  if (!joined.insert(std::minmax(a, b)).second) return;
+  for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+    int can = 0;
+    if (cudaDeviceCanAccessPeer(&can, from, to) == cudaSuccess && can) {
+      const DeviceGuard guard(from);
+      (void)cudaDeviceEnablePeerAccess(to, 0);  // done before by others, or one peer too many
+    }
+    (void)cudaGetLastError();
+  }
+}
+
 /// Whether no call on the device succeeds any more in this process: a kernel went wrong, or the GPU
 /// is gone.
 bool ends_all(cudaError_t error) {
@@ -117,6 +136,17 @@ bool ends_all(cudaError_t error) {
       "[cuda] work queued on cuda:{} failed: {} ({}); queued last: {}; start again: dmesg shows an "
       "Xid if the GPU was lost, else CUDA_LAUNCH_BLOCKING=1 shows which op it was",
       device, cudaGetErrorString(result), cudaGetErrorName(result), queued().text(device));
+}
+
+/// What queued work met, or that nobody may wait here.
+[[noreturn]] void wait_failed(cudaError_t result, int device) {
+  constexpr int kCaptureUnsupported = 900, kLastOfCapture = 907;
+  if (result < kCaptureUnsupported || result > kLastOfCapture) work_failed(result, device);
+  (void)cudaGetLastError();
+  raise<DeviceError>(
+      "[{}] waits for cuda:{} while a step is captured as a graph, where nothing may wait: leave "
+      "reads of values on the host out of compiled steps",
+      backend::queued_op ? backend::queued_op : "cuda", device);
 }
 
 const PooledEvent& event_of(const std::shared_ptr<void>& handle) {
@@ -178,6 +208,8 @@ class CudaRuntime final : public Runtime {
     const DeviceGuard guard(stream.device.index);
     const cudaStream_t queue = native(stream);
     const bool to_host = to_device.is_cpu(), from_host = from_device.is_cpu();
+    if (!to_host && !from_host && to_device != from_device)
+      join_peers(to_device.index, from_device.index);
     {
       const QueuedWork work(stream,
                             to_host || from_host       ? diag::Cause::copy
@@ -276,7 +308,7 @@ class CudaRuntime final : public Runtime {
   /// loader perhaps, is not told what kernels noted: that is for who waits for the stream.
   static void passed(cudaError_t result, int device) {
     if (result != cudaSuccess) [[unlikely]]
-      work_failed(result, device);
+      wait_failed(result, device);
     device_waited(device);
   }
   static void waited(cudaError_t result, int device) {
@@ -304,8 +336,8 @@ void failed(cudaError_t result, const char* call) {
     size_t free = 0, total = 0;
     (void)cudaMemGetInfo(&free, &total);
     throw OutOfMemory(
-        fmt::format("[{}] CUDA found no room on cuda:{} for what it needs beside tensors: {} has "
-                    "{} bytes free; use a smaller batch or a lower --memory-limit",
+        fmt::format("[{}] CUDA found no room on cuda:{} for what {} needs beside tensors: {} bytes "
+                    "are free; use a smaller batch or a lower --memory-limit",
                     op, device, call, free),
         0, static_cast<int64_t>(free), 0);
   }
@@ -327,6 +359,16 @@ void raise_if_lost(const char* call) {
   const cudaError_t result = cudaStreamQuery(streams().of(device).front());
   if (ends_all(result)) failed(result, call);
   (void)cudaGetLastError();
+}
+
+bool made_room(Stream stream) {
+  (void)cudaGetLastError();
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  (void)cudaStreamIsCapturing(native(stream), &capture);
+  Allocator& allocator = Allocator::of(stream.device);
+  if (capture != cudaStreamCaptureStatusNone || allocator.stats().cached == 0) return false;
+  allocator.release_cached();
+  return true;
 }
 
 int multiprocessors(int device) {

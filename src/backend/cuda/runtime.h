@@ -33,6 +33,19 @@ cudaStream_t native(Stream stream);
 /// How many multiprocessors the device has; asked of CUDA once.
 int multiprocessors(int device);
 
+/// Gives cached memory of the stream's device back to CUDA; false if there was none, or giving it
+/// back would end a capture.
+bool made_room(Stream stream);
+
+/// Runs a CUDA call on `stream` that may need memory beside tensors (loading a kernel, uploading a
+/// graph), again if the allocator's cache was what took it. Returns what the last call returned.
+template <class F>
+cudaError_t with_room(Stream stream, const F& call) {
+  cudaError_t result = call();
+  while (result == cudaErrorMemoryAllocation && made_room(stream)) result = call();
+  return result;
+}
+
 /// Notes that the op this thread runs was queued on the device: should its work fail, which shows
 /// at a later synchronisation, the error names the ops queued last.
 void note_queued(int device);

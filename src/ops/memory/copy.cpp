@@ -85,11 +85,12 @@ Tensor& Tensor::copy_(const Tensor& source) {
     return *this;
   }
   // Cast and pack where the data is, so that one dense copy crosses the link.
-  const Tensor packed = source.detach().to(dtype()).expand(shape()).contiguous();
-  if (is_contiguous()) {
+  const MemoryFormat format = ops::format_of(*this);
+  const Tensor packed = source.detach().to(dtype()).expand(shape()).to(format);
+  if (is_contiguous(format)) {
     ops::copy_between_devices({&packed, 1}, {this, 1});
   } else {
-    Tensor landed = empty(shape(), dtype(), device());
+    Tensor landed = empty(shape(), dtype(), device());  // row-major, as packed is
     ops::copy_between_devices({&packed, 1}, {&landed, 1});
     ops::copy_elements(landed, *this);
   }
@@ -107,8 +108,8 @@ Tensor Tensor::copy_to(Device target) const {
   ops::check_defined("copy_to", *this);
   if (target == device()) return clone();
   check_available(target);
-  const Tensor packed = detach().contiguous();
-  Tensor y = empty(shape(), dtype(), target);
+  const Tensor packed = detach().to(ops::format_of(*this));
+  Tensor y = ops::empty_as(*this, dtype(), target);
   ops::copy_between_devices({&packed, 1}, {&y, 1});
   return autograd::with_grad("copy_to", y, {*this}, [from = device()](autograd::GradCall& g) {
     g.set(0, g.dy().to(from));

@@ -1,5 +1,6 @@
 // The sizes of a launch that GPUs refuse. CUDA C++ Programming Guide, "Technical Specifications per
-// Compute Capability". With BRIM_EMULATED_REFUSAL every launch is refused with that error.
+// Compute Capability". With BRIM_EMULATED_REFUSAL every launch is refused with that error; with
+// BRIM_EMULATED_LAUNCH_BYTES, if the device has fewer bytes free, as CUDA has to load a kernel.
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -42,6 +43,11 @@ cudaError_t brim::cuda::emulation::check_launch(const void* kernel, dim3 blocks,
                                                 size_t shared_bytes) {
   if (const char* error = std::getenv("BRIM_EMULATED_REFUSAL"))
     return static_cast<cudaError_t>(std::atoi(error));
+  if (const char* bytes = std::getenv("BRIM_EMULATED_LAUNCH_BYTES")) {
+    size_t free = 0, total = 0;
+    (void)cudaMemGetInfo(&free, &total);
+    if (free < std::strtoull(bytes, nullptr, 10)) return cudaErrorMemoryAllocation;
+  }
   if (!within(blocks, {kMostBlocksX, kMostBlocks, kMostBlocks}) ||
       !within(threads, {kMostThreads, kMostThreads, kMostThreadsZ}) ||
       size_t{threads.x} * threads.y * threads.z > kMostThreads)

@@ -60,6 +60,8 @@ struct EmulatedGraph {
 namespace {
 
 std::atomic<EmulationWatcher> watcher{nullptr};
+/// Whether the first device reaches the memory of the second.
+std::atomic<bool> can_access[kDevices][kDevices];
 
 /// Where fakes of libraries say how long their work takes, that is the time that events see.
 std::atomic<bool> time_is_spent{false};
@@ -148,6 +150,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorInvalidDevice";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
+    case cudaErrorPeerAccessAlreadyEnabled:
+      return "cudaErrorPeerAccessAlreadyEnabled";
     case cudaErrorStreamCaptureUnsupported:
       return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated:
@@ -175,6 +179,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "invalid device ordinal";
     case cudaErrorNotReady:
       return "device not ready";
+    case cudaErrorPeerAccessAlreadyEnabled:
+      return "peer access is already enabled";
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated:
@@ -231,6 +237,17 @@ cudaError_t cudaDeviceGetPCIBusId(char* text, int bytes, int device) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  if (std::max(device, peer) >= kDevices) return result(cudaErrorInvalidDevice);
+  *can = device != peer;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+  if (peer >= kDevices || peer == current_device) return result(cudaErrorInvalidDevice);
+  return can_access[current_device][peer].exchange(true) ? result(cudaErrorPeerAccessAlreadyEnabled)
+                                                         : cudaSuccess;
+}
+
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   const std::lock_guard lock(memory().mutex);
   *total = capacity();
@@ -275,9 +292,12 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
             [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
-cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, cudaStream_t) {
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                                size_t bytes, cudaStream_t) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  submit_as("between", [=] { std::memmove(to, from, bytes); });
+  submit_as(can_access[to_device][from_device] || can_access[from_device][to_device] ? "between"
+                                                                                     : "staged",
+            [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {

@@ -1,0 +1,17 @@
+// What libbrim_cuda.so was built with, asked through dlsym. Whether it belongs to this libbrim is
+// not asked: it needs the symbol BRIM_CUDA_INTERFACE, whose name holds brim's version and a hash of
+// the headers that both are compiled with (CMakeLists.txt). The dynamic linker finds it only in the
+// libbrim of the same sources, so a backend of another one does not open, before any of it runs.
+#pragma once
+
+namespace brim {
+
+struct CudaBuild {
+  int runtime = 0;     ///< the version of CUDA's runtime inside, such as 13000; 0 in the emulation
+  bool cudnn = false;  ///< whether cudnn.h was there: else convolutions are brim's own
+  bool cupti = false;  ///< whether cupti.h was there: else traces show ops instead of kernels
+};
+
+}  // namespace brim
+
+extern "C" const brim::CudaBuild* brim_cuda_build();
