@@ -45,7 +45,12 @@ bool plain(const Tensor& t) { return t.rank() == 4 && t.is_contiguous() && t.off
 Activations activations_of(const Launch& launch) {
   Activations a;
   const auto operands = launch.operands();
-  if (const std::vector<size_t>* listed = find_kernel(launch.name())) {
+  if (is(launch, "copy") && launch.operand(0).shape() == launch.operand(1).shape()) {
+    a = {.operands = {1},
+         .converted = {0},
+         .formats = {kFormats.begin(), kFormats.end()},
+         .elementwise = true};
+  } else if (const std::vector<size_t>* listed = find_kernel(launch.name())) {
     a.formats = {MemoryFormat::nchw, MemoryFormat::nhwc};
     for (const size_t i : *listed)
       if (launch.operand(i).defined()) a.operands.push_back(i);
@@ -59,16 +64,19 @@ Activations activations_of(const Launch& launch) {
       a.operands.push_back(i);
     }
   }
-  for (const size_t i : a.operands)
-    if (!plain(launch.operand(i))) return {};
+  for (const auto* list : {&a.operands, &a.converted})
+    for (const size_t i : *list)
+      if (!plain(launch.operand(i))) return {};
   return a;
 }
 
 void arrange(Launch& launch, const Activations& activations, MemoryFormat format) {
-  for (const size_t i : activations.operands) {
-    Tensor& t = *launch.operands()[i].tensor;
-    t = t.alias(t.shape(), strides_of(t.shape(), format), t.offset());
-  }
+  for (const auto* list : {&activations.operands, &activations.converted})
+    for (const size_t i : *list) arrange(*launch.operands()[i].tensor, format);
+}
+
+void arrange(Tensor& t, MemoryFormat format) {
+  t = t.alias(t.shape(), strides_of(t.shape(), format), t.offset());
 }
 
 std::unique_ptr<Launch> conversion(const Tensor& from, Tensor& to) {

@@ -17,18 +17,26 @@ inline constexpr std::array kFormats{MemoryFormat::nchw, MemoryFormat::nhwc, Mem
 
 const char* name(MemoryFormat format);
 
+/// How the elements of an activation lie in memory.
+struct Layout {
+  DType dtype;
+  MemoryFormat format;
+};
+
 /// Operands (by number) that must share one memory format, and the formats the kernel takes.
 struct Activations {
   std::vector<size_t> operands;
+  std::vector<size_t> converted;  ///< those that may have another: the kernel converts them
   std::vector<MemoryFormat> formats;
-  bool elementwise = false;  ///< equally fast in every format
+  bool elementwise = false;  ///< equally fast in every format that all operands share
 };
 
 /// Empty operands: the launch takes its tensors as they were recorded.
 Activations activations_of(const Launch& launch);
 
-/// Sets the strides of the launch's activations.
+/// Sets the strides of the launch's activations, converted ones too.
 void arrange(Launch& launch, const Activations& activations, MemoryFormat format);
+void arrange(Tensor& activation, MemoryFormat format);
 
 /// The launch that copies `from` to `to`, which has another memory format.
 std::unique_ptr<Launch> conversion(const Tensor& from, Tensor& to);
@@ -46,9 +54,8 @@ class LayoutCosts {
 
   /// Seconds of a run, measured in memory of its own if the file does not have it.
   double of(Launch& launch, const Activations& activations, MemoryFormat format);
-  /// Seconds of copying a tensor of this shape and dtype from one format to another.
-  double of_conversion(const Shape& shape, DType dtype, Device device, MemoryFormat from,
-                       MemoryFormat to);
+  /// Seconds of copying a tensor of this shape to another format, another dtype or both.
+  double of_conversion(const Shape& shape, Device device, Layout from, Layout to);
   /// Writes the file if something was measured, with what others have added to it meanwhile. No
   /// error: the next run measures again.
   void save() const;

@@ -208,14 +208,15 @@ double LayoutCosts::of(Launch& launch, const Activations& activations, MemoryFor
   return times[key(format)];
 }
 
-double LayoutCosts::of_conversion(const Shape& shape, DType dtype, Device device, MemoryFormat from,
-                                  MemoryFormat to) {
+double LayoutCosts::of_conversion(const Shape& shape, Device device, Layout from, Layout to) {
   Program scratch;
   scratch.device = device;
-  const Tensor source = scratch.make(shape, dtype, from);
-  Tensor target = scratch.make(shape, dtype, to);
+  const Tensor source = scratch.make(shape, from.dtype, from.format);
+  Tensor target = scratch.make(shape, to.dtype, to.format);
   const std::unique_ptr<Launch> copy = conversion(source, target);
-  const std::string key = key_of(*copy, fmt::format("{} to {}", name(from), name(to)).c_str());
+  const std::string way = fmt::format("{} to {}", name(from.format), name(to.format));
+  std::string key = key_of(*copy, way.c_str());
+  if (from.dtype != to.dtype) key += fmt::format(" of {}", name(from.dtype));
   Times& times = times_[machine_];
   if (const auto found = times.find(key); found != times.end()) return found->second;
   return times[key] = measure(*copy);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -12,6 +13,7 @@
 #include <brim/brim.h>
 
 #include "backend/geometry.h"
+#include "plan/pass.h"
 #include "plan/recorder.h"
 
 namespace brim::plan {
@@ -73,12 +75,18 @@ struct Net {
 };
 
 void expect_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b,
-                  const std::string& why) {
+                  const std::string& why, double tolerance = 1e-4) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i)
-    EXPECT_LT(max(abs(a[i] - b[i])).item(), 1e-4 * max(abs(b[i])).item() + 1e-7)
+    EXPECT_LT(max(abs(a[i] - b[i])).item(), tolerance * max(abs(b[i])).item() + 1e-7)
         << "result " << i << "\n"
         << why;
+}
+
+/// The operands of a convolution or of one of its gradients that are activations.
+std::vector<size_t> activations_of_conv(const Launch& launch) {
+  if (is(launch, "conv2d")) return {0, 3};
+  return is(launch, "conv2d_grad_x") ? std::vector<size_t>{0, 2} : std::vector<size_t>{0, 1};
 }
 
 TEST_F(LayoutTest, EveryFormatEqualsEager) {
@@ -93,6 +101,56 @@ TEST_F(LayoutTest, EveryFormatEqualsEager) {
     if (format == MemoryFormat::nhwc) {
       EXPECT_NE(explain.find(" copy "), std::string::npos) << explain;
     }
+  }
+}
+
+// Under Autocast casts stand around convolutions. They read any format, so nothing stays row-major
+// for their sake, and no launch does nothing but convert.
+TEST_F(LayoutTest, CastsConvertWhileTheyCast) {
+  Net net;
+  const Tensor x = randn({2, 3, 10, 10});
+  const Step step = [&](std::span<const Tensor> in) {
+    for (Tensor* t : {&net.w1, &net.w2, &net.scale, &net.shift}) t->zero_grad();
+    Tensor loss;
+    {
+      const Autocast scope(bf16);
+      Tensor y = conv2d(in[0], net.w1, {}, {.padding = 1});
+      y = relu(batch_norm(y, net.scale, net.shift, {}, {}, {.training = true}));
+      loss = mean(adaptive_avg_pool2d(conv2d(y, net.w2, {}, {.padding = 1}), 1));
+    }
+    loss.backward();
+    return std::vector<Tensor>{loss.detach()};
+  };
+  Program program = record(step, {&x, 1}, true).program;
+  const auto count = [&](std::string_view name) {
+    return std::count_if(program.launches.begin(), program.launches.end(),
+                         [&](const auto& l) { return is(*l, name); });
+  };
+  ASSERT_EQ(count("conv2d") + count("conv2d_grad_x") + count("conv2d_grad_weight"), 5);
+  const auto copies = count("copy");
+  EXPECT_GT(copies, 0);
+  forced_layout = MemoryFormat::nhwc;
+  const std::string text = layout(program);
+  EXPECT_EQ(count("copy"), copies) << text;
+  for (const auto& launch : program.launches) {
+    const bool is_conv = std::string_view(launch->name()).starts_with("conv2d");
+    for (const size_t i : is_conv ? activations_of_conv(*launch) : std::vector<size_t>{}) {
+      const Tensor& t = launch->operand(i);
+      EXPECT_TRUE(t.is_contiguous(MemoryFormat::nhwc) && !t.is_contiguous())
+          << launch->name() << ", operand " << i << "\n"
+          << text;
+    }
+  }
+}
+
+TEST_F(LayoutTest, EveryFormatEqualsEagerUnderAutocast) {
+  const Autocast scope(bf16);
+  const auto eager = Net().results(false);
+  for (const MemoryFormat format : kFormats) {
+    forced_layout = format;
+    std::string explain;
+    const auto compiled = Net().results(true, &explain);
+    expect_close(compiled, eager, explain, 0.03);
   }
 }
 
@@ -155,8 +213,8 @@ TEST_F(LayoutTest, WorksWithoutACache) {
 }
 
 double copy_time(LayoutCosts& costs, int64_t channels) {
-  return costs.of_conversion({1, channels, 2, 2}, f32, Device::cpu(), MemoryFormat::nchw,
-                             MemoryFormat::nhwc);
+  return costs.of_conversion({1, channels, 2, 2}, Device::cpu(), {f32, MemoryFormat::nchw},
+                             {f32, MemoryFormat::nhwc});
 }
 
 TEST_F(LayoutTest, RunsAtOnceKeepEachOthersTimes) {

@@ -1,6 +1,7 @@
 // Chooses the memory format of every activation: nchw, nhwc or chwn. Each launch has a format, in
 // which it wants its activations; a tensor has the format of the launch that writes it, and readers
-// that want another get a copy. What launches and copies cost is measured (layout.h). The choice
+// that want another get a copy; casts read any format, and convert while they cast. What launches
+// and copies cost is measured (layout.h). The choice
 // descends from the fixed formats, changing one launch after the other, so that it is never worse
 // than these by the measured times.
 #include <fmt/core.h>
@@ -102,14 +103,18 @@ class Layouts {
     return i;
   }
 
+  static bool contains(const std::vector<size_t>& operands, size_t k) {
+    return std::find(operands.begin(), operands.end(), k) != operands.end();
+  }
+
   void collect() {
     for (size_t i = 0; i < program_.launches.size(); ++i) {
       const Launch& launch = *program_.launches[i];
-      const std::vector<size_t>& mine = activations_[i].operands;
       for (size_t k = 0; k < launch.operands().size(); ++k) {
         const Operand& o = launch.operands()[k];
         if (!o.tensor->defined()) continue;
-        const bool activation = std::find(mine.begin(), mine.end(), k) != mine.end();
+        const bool activation =
+            contains(activations_[i].operands, k) || contains(activations_[i].converted, k);
         const auto [at, fresh] = index_.try_emplace(o.tensor->storage().get(), nodes_.size());
         if (fresh) {
           nodes_.push_back({*o.tensor, {}, {}, {}});
@@ -132,12 +137,14 @@ class Layouts {
     return t.rank() == 4 && (t.size(1) == 1 || t.size(2) * t.size(3) == 1);
   }
 
-  /// Launches that write one storage, and those that read it between, share their format.
+  /// Launches that write one storage, and those that read it between as it is, share their format.
   void join() {
     for (const Node& n : nodes_) {
       if (n.fixed || n.writers.size() < 2) continue;
       for (const std::vector<int>* list : {&n.writers, &n.readers})
-        for (const int i : *list) group_[static_cast<size_t>(find(i))] = find(n.writers[0]);
+        for (const int i : *list)
+          if (list == &n.writers || uses(i, n))
+            group_[static_cast<size_t>(find(i))] = find(n.writers[0]);
     }
   }
 
@@ -165,16 +172,33 @@ class Layouts {
     const auto [at, fresh] = copy_.try_emplace({node, from, to}, kNever);
     const Tensor& t = nodes_[node].tensor;
     if (fresh && (!nodes_[node].fixed || from == 0))
-      at->second =
-          costs_.of_conversion(t.shape(), t.dtype(), program_.device, kFormats[from], kFormats[to]);
+      at->second = costs_.of_conversion(t.shape(), program_.device, {t.dtype(), kFormats[from]},
+                                        {t.dtype(), kFormats[to]});
     return at->second;
   }
+
+  /// Seconds that a launch takes to convert what it reads or writes in another format.
+  double converting_price(size_t launch, const std::vector<int>& choice) const {
+    double total = 0;
+    const Launch& l = *program_.launches[launch];
+    const int mine = choice[static_cast<size_t>(find(static_cast<int>(launch)))];
+    for (const size_t k : activations_[launch].converted) {
+      const Tensor& t = l.operand(k);
+      const int other = format_of(node_of(t), choice);
+      if (other == mine || neutral(t)) continue;
+      Layout from{t.dtype(), kFormats[static_cast<size_t>(other)]};
+      Layout to{l.dtype(), kFormats[static_cast<size_t>(mine)]};
+      total += costs_.of_conversion(t.shape(), program_.device, from, to);
+    }
+    return total;
+  }
+  const Node& node_of(const Tensor& t) const { return nodes_[index_.at(t.storage().get())]; }
 
   /// Its results may leave nchw, and what it reads can be copied.
   bool can_be(int launch, MemoryFormat format) const {
     for (const size_t k : activations_[static_cast<size_t>(launch)].operands) {
       const Operand& o = program_.launches[static_cast<size_t>(launch)]->operands()[k];
-      const Node& n = nodes_[index_.at(o.tensor->storage().get())];
+      const Node& n = node_of(*o.tensor);
       if (neutral(*o.tensor)) {
         if (format == MemoryFormat::chwn) return false;
       } else if (n.fixed && (o.writes || !copies_hold(n) || !covers_storage(*o.tensor) ||
@@ -229,7 +253,8 @@ class Layouts {
     double total = 0;
     for (size_t i = 0; i < price_.size(); ++i)
       total +=
-          price_[i][static_cast<size_t>(choice[static_cast<size_t>(find(static_cast<int>(i)))])];
+          price_[i][static_cast<size_t>(choice[static_cast<size_t>(find(static_cast<int>(i)))])] +
+          converting_price(i, choice);
     for (size_t at = 0; at < nodes_.size(); ++at)
       for (const size_t to : wanted(nodes_[at], choice))
         total += copy_price(at, static_cast<size_t>(format_of(nodes_[at], choice)), to);
@@ -264,7 +289,13 @@ class Layouts {
     int copies = 0;
     for (size_t i = 0; i < program_.launches.size(); ++i) {
       const int f = choice[static_cast<size_t>(find(static_cast<int>(i)))];
-      if (f != 0) arrange(*program_.launches[i], activations_[i], kFormats[static_cast<size_t>(f)]);
+      const Activations& a = activations_[i];
+      const auto operands = program_.launches[i]->operands();
+      if (f != 0) arrange(*program_.launches[i], a, kFormats[static_cast<size_t>(f)]);
+      for (const size_t k : a.converted) {
+        Tensor& t = *operands[k].tensor;
+        arrange(t, kFormats[static_cast<size_t>(format_of(node_of(t), choice))]);
+      }
     }
     for (const Node& n : nodes_)
       for (const size_t f : wanted(n, choice)) {
