@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <initializer_list>
 #include <limits>
 
 namespace brim::cuda {
@@ -19,6 +20,22 @@ constexpr int64_t kMostIn32Bits = std::numeric_limits<int32_t>::max() - 4096;
 #else
 constexpr int64_t kMostIn32Bits = 20000;
 #endif
+
+/// Whether a tensor of these sizes and strides, in elements, and any position of it, can be counted
+/// in 32 bits.
+inline bool fits_32_bits(std::initializer_list<int64_t> sizes,
+                         std::initializer_list<int64_t> strides) {
+  int64_t reach = 0, count = 1;
+  const int64_t* stride = strides.begin();
+  for (const int64_t size : sizes) {
+    int64_t further = 0;
+    if (__builtin_mul_overflow(count, size, &count)) return false;
+    if (size > 1 && __builtin_mul_overflow(size - 1, *stride, &further)) return false;
+    if (__builtin_add_overflow(reach, further, &reach)) return false;
+    ++stride;
+  }
+  return reach <= kMostIn32Bits && count <= kMostIn32Bits;
+}
 
 /// Division of numbers below 2^31 by a constant, 1 or more (Granlund and Montgomery, 1994).
 struct Divisor {

@@ -21,7 +21,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -262,22 +261,6 @@ void gemm_tiles(const Context& context, const A& a, const B& b, const Out& out,
   if (products.parts > 1)
     add_parts(context, static_cast<const C*>(products.sums), products.parts, numbers,
               StoreSum<C, Out, Index>{out, products.batches, products.m * products.n, products.n});
-}
-
-/// Whether an operand or result of these sizes and strides, in elements, and any position of it,
-/// can be counted in 32 bits.
-inline bool fits_32_bits(std::initializer_list<int64_t> sizes,
-                         std::initializer_list<int64_t> strides) {
-  int64_t reach = 0, count = 1;
-  const int64_t* stride = strides.begin();
-  for (const int64_t size : sizes) {
-    int64_t further = 0;
-    if (__builtin_mul_overflow(count, size, &count)) return false;
-    if (size > 1 && __builtin_mul_overflow(size - 1, *stride, &further)) return false;
-    if (__builtin_add_overflow(reach, further, &reach)) return false;
-    ++stride;
-  }
-  return reach <= kMostIn32Bits && count <= kMostIn32Bits;
 }
 
 /// y(i, j) = sum over p of a(i, p) b(j, p), for i < m, j < n, p < k, once for each of `batches`,

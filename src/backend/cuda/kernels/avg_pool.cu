@@ -1,8 +1,8 @@
 // Average poolings: the mean of each window, by cuDNN where that is faster, and the spread of a
 // gradient over the windows.
 #include <optional>
+#include <type_traits>
 
-#include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/cuda/pool.cuh"
 #include "backend/kernel.h"
@@ -12,75 +12,123 @@ namespace {
 
 using backend::PoolGeometry;
 
-/// One axis of a pooling: windows of `kernel` elements each `stride`, or, where kAdaptive, `out`
-/// windows that share the elements evenly.
-template <bool kAdaptive>
-struct Axis {
-  int64_t in, out, kernel, stride, padding;
+/// Windows of one size, and how many elements the mean of each counts.
+template <class Index>
+struct FixedWindows : Windows<Index> {
   bool count_padding;
 
-  /// The elements that output i is the mean of.
-  __device__ Range window(int64_t i) const {
-    if constexpr (kAdaptive) return {i * in / out, ((i + 1) * in + out - 1) / out};
-    const int64_t begin = i * stride - padding;
-    return {larger(begin, 0), smaller(begin + kernel, in)};
-  }
-  /// How many elements that mean counts.
-  __device__ int64_t count(int64_t i) const {
-    if (!kAdaptive && count_padding) {
-      const int64_t begin = i * stride - padding;
-      return smaller(begin + kernel, in + padding) - begin;
+  FixedWindows(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
+               bool count_pad)
+      : Windows<Index>(in, out, kernel, stride, padding, 1), count_padding(count_pad) {}
+
+  __device__ Index count(Index o) const {
+    if (count_padding) {
+      const Index begin = o * this->stride - this->padding;
+      return smaller(begin + this->reach + 1, this->in + this->padding) - begin;
     }
-    const Range r = window(i);
+    const Range<Index> r = this->elements(o);
     return r.end - r.begin;
   }
-  /// The outputs whose windows hold element i.
-  __device__ Range outputs(int64_t i) const {
-    if constexpr (kAdaptive) return {i * out / in, ((i + 1) * out + in - 1) / in};
-    const int64_t past = i + padding - kernel;  // windows that begin here end before i
-    return {past < 0 ? 0 : past / stride + 1, smaller((i + padding) / stride + 1, out)};
+};
+
+/// `out` windows that share the elements of an axis evenly.
+template <class Index>
+struct AdaptiveWindows {
+  DivideBy<Index> in, out;
+
+  AdaptiveWindows(int64_t in_size, int64_t out_size) : in(in_size), out(out_size) {}
+
+  __device__ Range<Index> elements(Index o) const {
+    const Index begin = o * in.size();
+    return {out.quotient(begin), out.quotient(begin + in.size() + out.size() - 1)};
+  }
+  __device__ Range<Index> over(Index i) const {
+    const Index begin = i * out.size();
+    return {in.quotient(begin), in.quotient(begin + out.size() + in.size() - 1)};
+  }
+  __device__ Index count(Index o) const {
+    const Range<Index> r = elements(o);
+    return r.end - r.begin;
   }
 };
 
-template <bool kAdaptive>
-Axis<kAdaptive> rows(const PoolGeometry& g) {
-  return {g.h, g.oh, g.kernel.h, g.stride.h, g.padding.h, g.count_include_pad};
+template <bool kAdaptive, class Index>
+auto rows(const PoolGeometry& g) {
+  if constexpr (kAdaptive)
+    return AdaptiveWindows<Index>(g.h, g.oh);
+  else
+    return FixedWindows<Index>(g.h, g.oh, g.kernel.h, g.stride.h, g.padding.h, g.count_include_pad);
 }
-template <bool kAdaptive>
-Axis<kAdaptive> columns(const PoolGeometry& g) {
-  return {g.w, g.ow, g.kernel.w, g.stride.w, g.padding.w, g.count_include_pad};
+template <bool kAdaptive, class Index>
+auto columns(const PoolGeometry& g) {
+  if constexpr (kAdaptive)
+    return AdaptiveWindows<Index>(g.w, g.ow);
+  else
+    return FixedWindows<Index>(g.w, g.ow, g.kernel.w, g.stride.w, g.padding.w, g.count_include_pad);
 }
 
-template <class T, bool kAdaptive>
+template <bool kAdaptive>
+bool windows_fit(const PoolGeometry& g) {
+  if constexpr (!kAdaptive) return windows_fit_32_bits(g);
+  // Positions are products of both sizes.
+  return fits_32_bits({g.h + 1, g.oh + 1}, {0, 0}) && fits_32_bits({g.w + 1, g.ow + 1}, {0, 0});
+}
+
+template <class T, class Index, int Width, class Axis>
 struct Mean {
-  Images<const T> from;
-  Images<T> to;
-  Axis<kAdaptive> rows, columns;
+  Images<const T, Index> from;
+  Images<T, Index> to;
+  Axis rows, columns;
 
-  __device__ void operator()(const PlaceInImages& p) const {
-    const Range ys = rows.window(p.y), xs = columns.window(p.x);
-    Compute<T> sum = 0;
-    for (int64_t y = ys.begin; y < ys.end; ++y)
-      for (int64_t x = xs.begin; x < xs.end; ++x) sum += widen(from.at(p.n, p.c, y, x));
-    to.at(p.n, p.c, p.y, p.x) =
-        narrow<T>(sum / static_cast<Compute<T>>(rows.count(p.y) * columns.count(p.x)));
+  __device__ void operator()(const PlaceInImages<Index>& p) const {
+    const Range<Index> ys = rows.elements(p.y), xs = columns.elements(p.x);
+    Compute<T> sum[Width] = {};
+    const T* const plane = from.plane(p.n, p.c);
+    for (Index y = ys.begin; y < ys.end; ++y) {
+      const T* const row = plane + y * from.y;
+      for (Index x = xs.begin; x < xs.end; ++x) {
+        const Pack<T, Width> v = load<Width>(row + x * from.x);
+#pragma unroll
+        for (int k = 0; k < Width; ++k) sum[k] += widen(v.at[k]);
+      }
+    }
+    const auto count = static_cast<Compute<T>>(int64_t{rows.count(p.y)} * columns.count(p.x));
+    Pack<T, Width> result;
+#pragma unroll
+    for (int k = 0; k < Width; ++k) result.at[k] = narrow<T>(sum[k] / count);
+    store<Width>(to.at(p.n, p.c, p.y, p.x), result);
   }
 };
 
-template <class T, bool kAdaptive>
+/// dx: the sum of what windows over an element hand back, first to last. As on the CPU, each
+/// divides its dy by its count, or, in nhwc, multiplies by its share.
+template <class T, class Index, int Width, class Axis>
 struct Spread {
-  Images<const T> dy;
-  Images<T> dx;
-  Axis<kAdaptive> rows, columns;
+  Images<const T, Index> dy;
+  Images<T, Index> dx;
+  Axis rows, columns;
+  bool by_share;
 
-  __device__ void operator()(const PlaceInImages& p) const {
-    const Range ys = rows.outputs(p.y), xs = columns.outputs(p.x);
-    Compute<T> sum = 0;
-    for (int64_t y = ys.begin; y < ys.end; ++y)
-      for (int64_t x = xs.begin; x < xs.end; ++x)
-        sum += widen(dy.at(p.n, p.c, y, x)) /
-               static_cast<Compute<T>>(rows.count(y) * columns.count(x));
-    dx.at(p.n, p.c, p.y, p.x) = narrow<T>(sum);
+  __device__ void operator()(const PlaceInImages<Index>& p) const {
+    const Range<Index> ys = rows.over(p.y), xs = columns.over(p.x);
+    Compute<T> sum[Width] = {};
+    const T* const plane = dy.plane(p.n, p.c);
+    for (Index y = ys.begin; y < ys.end; ++y) {
+      const T* const row = plane + y * dy.y;
+      const int64_t in_column = rows.count(y);
+      for (Index x = xs.begin; x < xs.end; ++x) {
+        const Pack<T, Width> v = load<Width>(row + x * dy.x);
+        const auto count = static_cast<Compute<T>>(in_column * columns.count(x));
+        const Compute<T> share = 1 / count;
+#pragma unroll
+        for (int k = 0; k < Width; ++k)
+          sum[k] += by_share ? widen(v.at[k]) * share : widen(v.at[k]) / count;
+      }
+    }
+    Pack<T, Width> result;
+#pragma unroll
+    for (int k = 0; k < Width; ++k) result.at[k] = narrow<T>(sum[k]);
+    store<Width>(dx.at(p.n, p.c, p.y, p.x), result);
   }
 };
 
@@ -120,18 +168,27 @@ bool by_dnn(const Context& context, const Tensor& x, Tensor& y, const PoolGeomet
 template <class T, bool kAdaptive>
 void mean(const Context& context, const Tensor& x, Tensor& y, const PoolGeometry& g) {
   const Work own = [&](const Context& at) {
-    for_each_element(at, y,
-                     Mean<T, kAdaptive>{Images<const T>(x), Images<T>(y), rows<kAdaptive>(g),
-                                        columns<kAdaptive>(g)});
+    for_each_pack<T>(at, y, {&x, &y}, windows_fit<kAdaptive>(g), [&]<class Index, int Width>() {
+      const auto down = rows<kAdaptive, Index>(g);
+      return Mean<T, Index, Width, std::remove_const_t<decltype(down)>>{
+          Images<const T, Index>(x), Images<T, Index>(y), down, columns<kAdaptive, Index>(g)};
+    });
   };
   if (!by_dnn<T, kAdaptive>(context, x, y, g, own)) own(context);
 }
 
 template <class T, bool kAdaptive>
 void spread(const Context& context, const Tensor& dy, Tensor& dx, const PoolGeometry& g) {
-  for_each_element(context, dx,
-                   Spread<T, kAdaptive>{Images<const T>(dy), Images<T>(dx), rows<kAdaptive>(g),
-                                        columns<kAdaptive>(g)});
+  const bool by_share = dy.is_contiguous(MemoryFormat::nhwc) &&
+                        dx.is_contiguous(MemoryFormat::nhwc) &&
+                        !(dy.is_contiguous() && dx.is_contiguous());
+  for_each_pack<T>(context, dx, {&dy, &dx}, windows_fit<kAdaptive>(g),
+                   [&]<class Index, int Width>() {
+                     const auto down = rows<kAdaptive, Index>(g);
+                     return Spread<T, Index, Width, std::remove_const_t<decltype(down)>>{
+                         Images<const T, Index>(dy), Images<T, Index>(dx), down,
+                         columns<kAdaptive, Index>(g), by_share};
+                   });
 }
 
 template <class T>

@@ -9,94 +9,140 @@ namespace {
 
 using backend::PoolGeometry;
 
+template <class Index>
+Windows<Index> rows(const PoolGeometry& g) {
+  return {g.h, g.oh, g.kernel.h, g.stride.h, g.padding.h, g.dilation.h};
+}
+template <class Index>
+Windows<Index> columns(const PoolGeometry& g) {
+  return {g.w, g.ow, g.kernel.w, g.stride.w, g.padding.w, g.dilation.w};
+}
+
 /// The largest element of a window and its index in the plane; a NaN wins, as it must not be lost.
 /// Windows of nothing but padding: -infinity, -1.
-template <class T>
+template <class T, class Index, int Width>
 struct Largest {
-  Images<const T> from;
-  Images<T> to;
-  Images<int32_t> places;
-  PoolGeometry g;
+  Images<const T, Index> from;
+  Images<T, Index> to;
+  Images<int32_t, Index> places;
+  Windows<Index> rows, columns;
   Compute<T> lowest;
 
-  __device__ void operator()(const PlaceInImages& p) const {
-    Compute<T> best = lowest;
-    int64_t at = -1;
-    for (int64_t ky = 0; ky < g.kernel.h; ++ky) {
-      const int64_t y = p.y * g.stride.h - g.padding.h + ky * g.dilation.h;
-      if (y < 0 || y >= g.h) continue;
-      for (int64_t kx = 0; kx < g.kernel.w; ++kx) {
-        const int64_t x = p.x * g.stride.w - g.padding.w + kx * g.dilation.w;
-        if (x < 0 || x >= g.w) continue;
-        const Compute<T> v = widen(from.at(p.n, p.c, y, x));
-        if (at < 0 || v > best || v != v) best = v, at = y * g.w + x;
+  __device__ void operator()(const PlaceInImages<Index>& p) const {
+    const Range<Index> ys = rows.elements(p.y), xs = columns.elements(p.x);
+    const bool any = ys.begin < ys.end && xs.begin < xs.end;
+    Compute<T> best[Width];
+    Pack<int32_t, Width> at;
+#pragma unroll
+    for (int k = 0; k < Width; ++k) {
+      best[k] = lowest;
+      at.at[k] = any ? static_cast<int32_t>(ys.begin * columns.in + xs.begin) : -1;
+    }
+    const T* const plane = from.plane(p.n, p.c);
+    for (Index y = ys.begin; y < ys.end; y += rows.dilation) {
+      const T* const row = plane + y * from.y;
+      for (Index x = xs.begin; x < xs.end; x += columns.dilation) {
+        const Pack<T, Width> v = load<Width>(row + x * from.x);
+        const int32_t here = static_cast<int32_t>(y * columns.in + x);
+#pragma unroll
+        for (int k = 0; k < Width; ++k)
+          if (const Compute<T> wide = widen(v.at[k]); wide > best[k] || wide != wide)
+            best[k] = wide, at.at[k] = here;
       }
     }
-    to.at(p.n, p.c, p.y, p.x) = narrow<T>(best);
-    places.at(p.n, p.c, p.y, p.x) = static_cast<int32_t>(at);
+    Pack<T, Width> result;
+#pragma unroll
+    for (int k = 0; k < Width; ++k) result.at[k] = narrow<T>(best[k]);
+    store<Width>(to.at(p.n, p.c, p.y, p.x), result);
+    store<Width>(places.at(p.n, p.c, p.y, p.x), at);
   }
 };
 
 /// dx: the sum of the dy whose windows found their maximum here, first to last.
-template <class T>
+template <class T, class Index, int Width>
 struct Scatter {
-  Images<const T> dy;
-  Images<const int32_t> places;
-  Images<T> dx;
-  PoolGeometry g;
+  Images<const T, Index> dy;
+  Images<const int32_t, Index> places;
+  Images<T, Index> dx;
+  Windows<Index> rows, columns;
 
-  __device__ void operator()(const PlaceInImages& p) const {
-    const int64_t here = p.y * g.w + p.x;
-    Compute<T> sum = 0;
-    for (int64_t ky = g.kernel.h - 1; ky >= 0; --ky) {
-      const int64_t y = p.y + g.padding.h - ky * g.dilation.h;
-      if (y < 0 || y % g.stride.h != 0 || y / g.stride.h >= g.oh) continue;
-      for (int64_t kx = g.kernel.w - 1; kx >= 0; --kx) {
-        const int64_t x = p.x + g.padding.w - kx * g.dilation.w;
-        if (x < 0 || x % g.stride.w != 0 || x / g.stride.w >= g.ow) continue;
-        if (places.at(p.n, p.c, y / g.stride.h, x / g.stride.w) == here)
-          sum += widen(dy.at(p.n, p.c, y / g.stride.h, x / g.stride.w));
+  __device__ void operator()(const PlaceInImages<Index>& p) const {
+    const int32_t here = static_cast<int32_t>(p.y * columns.in + p.x);
+    const Range<Index> ys = rows.over(p.y), xs = columns.over(p.x);
+    Compute<T> sum[Width] = {};
+    const T* const plane = dy.plane(p.n, p.c);
+    const int32_t* const plane_of_places = places.plane(p.n, p.c);
+    for (Index y = ys.begin; y < ys.end; ++y) {
+      const T* const row = plane + y * dy.y;
+      const int32_t* const row_of_places = plane_of_places + y * places.y;
+      for (Index x = xs.begin; x < xs.end; ++x) {
+        const Pack<T, Width> v = load<Width>(row + x * dy.x);
+        const Pack<int32_t, Width> at = load<Width>(row_of_places + x * places.x);
+#pragma unroll
+        for (int k = 0; k < Width; ++k)
+          if (at.at[k] == here) sum[k] += widen(v.at[k]);
       }
     }
-    dx.at(p.n, p.c, p.y, p.x) = narrow<T>(sum);
+    Pack<T, Width> result;
+#pragma unroll
+    for (int k = 0; k < Width; ++k) result.at[k] = narrow<T>(sum[k]);
+    store<Width>(dx.at(p.n, p.c, p.y, p.x), result);
   }
 };
 
 /// y: the elements of x at the places.
-template <class T>
+template <class T, class Index, int Width>
 struct Gather {
-  Images<const T> from;
-  Images<const int32_t> places;
-  Images<T> to;
-  int64_t width;  // of x
+  Images<const T, Index> from;
+  Images<const int32_t, Index> places;
+  Images<T, Index> to;
+  DivideBy<int32_t> width;  // of x; a place has 31 bits
 
-  __device__ void operator()(const PlaceInImages& p) const {
-    const int32_t at = places.at(p.n, p.c, p.y, p.x);
-    to.at(p.n, p.c, p.y, p.x) = at < 0 ? narrow<T>(0) : from.at(p.n, p.c, at / width, at % width);
+  __device__ void operator()(const PlaceInImages<Index>& p) const {
+    const Pack<int32_t, Width> at = load<Width>(places.at(p.n, p.c, p.y, p.x));
+    Pack<T, Width> result;
+#pragma unroll
+    for (int k = 0; k < Width; ++k) {
+      const Split<int32_t> place(at.at[k] < 0 ? 0 : at.at[k], width);
+      result.at[k] =
+          at.at[k] < 0 ? narrow<T>(0) : *from.at(p.n, p.c + k, place.quotient, place.rest);
+    }
+    store<Width>(to.at(p.n, p.c, p.y, p.x), result);
   }
 };
 
 template <class T>
 void max_pool(const Context& context, const Tensor& x, Tensor& y, Tensor& places,
               const PoolGeometry& g) {
-  for_each_element(context, y,
-                   Largest<T>{Images<const T>(x), Images<T>(y), Images<int32_t>(places), g,
-                              -std::numeric_limits<Compute<T>>::infinity()});
+  for_each_pack<T>(context, y, {&x, &y, &places}, windows_fit_32_bits(g),
+                   [&]<class Index, int Width>() {
+                     return Largest<T, Index, Width>{Images<const T, Index>(x),
+                                                     Images<T, Index>(y),
+                                                     Images<int32_t, Index>(places),
+                                                     rows<Index>(g),
+                                                     columns<Index>(g),
+                                                     -std::numeric_limits<Compute<T>>::infinity()};
+                   });
 }
 
 template <class T>
 void scatter(const Context& context, const Tensor& dy, const Tensor& places, Tensor& dx,
              const PoolGeometry& g) {
-  for_each_element(
-      context, dx,
-      Scatter<T>{Images<const T>(dy), Images<const int32_t>(places), Images<T>(dx), g});
+  for_each_pack<T>(
+      context, dx, {&dy, &places, &dx}, windows_fit_32_bits(g), [&]<class Index, int Width>() {
+        return Scatter<T, Index, Width>{Images<const T, Index>(dy),
+                                        Images<const int32_t, Index>(places), Images<T, Index>(dx),
+                                        rows<Index>(g), columns<Index>(g)};
+      });
 }
 
 template <class T>
 void gather(const Context& context, const Tensor& x, const Tensor& places, Tensor& y,
             const PoolGeometry& g) {
-  for_each_element(context, y,
-                   Gather<T>{Images<const T>(x), Images<const int32_t>(places), Images<T>(y), g.w});
+  for_each_pack<T>(context, y, {&x, &places, &y}, true, [&]<class Index, int Width>() {
+    return Gather<T, Index, Width>{Images<const T, Index>(x), Images<const int32_t, Index>(places),
+                                   Images<T, Index>(y), DivideBy<int32_t>(g.w)};
+  });
 }
 
 template <class... T>
