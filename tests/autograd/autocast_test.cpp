@@ -75,13 +75,33 @@ TEST(Autocast, SensitiveOpsWorkInF32) {
       [&](const Tensor& t) { return layer_norm(t, {6}, ones6, ones6); },
       [&](const Tensor& t) { return rms_norm(t, {6}, ones6); },
       [&](const Tensor&) { return group_norm(image, 2, ones4); },
-      [&](const Tensor&) { return batch_norm(image, ones4, ones4, {}, {}, {.training = true}); },
   };
   const Autocast scope(f16);
   for (size_t i = 0; i < ops.size(); ++i) {
     EXPECT_EQ(ops[i](x).dtype(), f32) << "op " << i;
     EXPECT_EQ(ops[i](x.to(f32)).dtype(), f32) << "op " << i;
   }
+}
+
+TEST(Autocast, BatchNormGivesWhatItTakes) {
+  for (const DType dtype : {f16, bf16})
+    for (const DType given : {dtype, f32}) {
+      const Tensor x = rand({3, 4, 2, 2}).to(given).set_requires_grad();
+      const Tensor w = ones({4}).set_requires_grad(), b = zeros({4}).set_requires_grad();
+      Tensor mean = zeros({4}), var = ones({4});
+      Tensor y;
+      {
+        const Autocast scope(dtype);
+        y = batch_norm(x, w, b, mean, var, {.training = true});
+        EXPECT_EQ(batch_norm(x, w, b, mean, var).dtype(), given);
+      }
+      EXPECT_EQ(y.dtype(), given);
+      y.backward(ones({3, 4, 2, 2}, {.dtype = given}));
+      EXPECT_EQ(x.grad().dtype(), given);
+      EXPECT_EQ(w.grad().dtype(), f32);
+      EXPECT_EQ(b.grad().dtype(), f32);
+      EXPECT_EQ(b.grad().to_vector<float>(), std::vector<float>(4, 12));
+    }
 }
 
 TEST(Autocast, OthersTakeTheWiderDtype) {

@@ -180,15 +180,15 @@ TEST_F(CudaLibrariesChoice, AveragesAreByCudnnWhereItsDefinitionIsBrims) {
 struct Normalised {
   Tensor y, dx, dweight, dbias, mean, var;
 };
-Normalised normalised(Device device, const Tensor& given, MemoryFormat format) {
+Normalised normalised(Device device, const Tensor& given, MemoryFormat format, DType parameters) {
   const int64_t c = given.shape()[1];
   manual_seed(3);
   Tensor x = given.to(device).to(format).set_requires_grad();
-  Tensor weight = randn({c}).to(given.dtype()).to(device).set_requires_grad();
-  Tensor bias = randn({c}).to(given.dtype()).to(device).set_requires_grad();
+  Tensor weight = randn({c}).to(parameters).to(device).set_requires_grad();
+  Tensor bias = randn({c}).to(parameters).to(device).set_requires_grad();
   const Tensor dy = randn(given.shape()).to(given.dtype()).to(device).to(format);
-  Tensor mean = zeros({c}, {.dtype = given.dtype(), .device = device});
-  Tensor var = ones({c}, {.dtype = given.dtype(), .device = device});
+  Tensor mean = zeros({c}, {.dtype = parameters, .device = device});
+  Tensor var = ones({c}, {.dtype = parameters, .device = device});
   Tensor y;
   for (int i = 0; i < 3; ++i)
     y = batch_norm(x, weight, bias, mean, var, {.training = true, .momentum = 0.3});
@@ -196,17 +196,24 @@ Normalised normalised(Device device, const Tensor& given, MemoryFormat format) {
   return {y.detach(), x.grad(), weight.grad(), bias.grad(), mean, var};
 }
 
+Normalised normalised(Device device, const Tensor& given, MemoryFormat format) {
+  return normalised(device, given, format, given.dtype());
+}
+
 TEST_F(CudaLibrariesChoice, NormalisationInTrainingMayBeCudnns) {
-  for (const DType dtype : {f32, f64})
+  for (const DType dtype : {f32, f64, f16, bf16})
     for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
       const Tensor x = (randn({3, 5, 4, 6}) * 2.0 + 7.0).to(dtype);
-      const Normalised a = normalised(cuda, x, format);
+      const DType parameters = dtype == f64 ? f64 : f32;
+      const Normalised a = normalised(cuda, x, format, parameters);
       const testing::Lines lines = asked();
-      const Normalised b = normalised(Device::cpu(), x, format);
+      const Normalised b = normalised(Device::cpu(), x, format, parameters);
       EXPECT_GT(count(lines, "cudnnBatchNormalizationForwardTraining"), 3);
       EXPECT_GT(count(lines, "cudnnBatchNormalizationBackward"), 0);
-      for (const auto field : {&Normalised::y, &Normalised::dx, &Normalised::dweight,
-                               &Normalised::dbias, &Normalised::mean, &Normalised::var})
+      for (const auto field : {&Normalised::y, &Normalised::dx})
+        expect_near(a.*field, b.*field, dtype == bf16 ? 0.04 : dtype == f16 ? 5e-3 : 1e-3);
+      for (const auto field :
+           {&Normalised::dweight, &Normalised::dbias, &Normalised::mean, &Normalised::var})
         expect_near(a.*field, b.*field, 1e-3);
     }
   (void)normalised(cuda, randn({3, 5, 4, 6}).to(f16), MemoryFormat::nchw);

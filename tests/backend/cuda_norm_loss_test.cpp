@@ -51,7 +51,7 @@ struct NormCase {
   Shape shape;
   MemoryFormat format;
   bool residual, keep_y, training;
-  DType dtype;
+  DType dtype, parameters;
 };
 
 /// The operands of the fused kernels on one device.
@@ -67,9 +67,9 @@ struct FusedNorm {
     static const backend::BatchNormReluGrad backward("batch_norm_relu_grad");
     static const backend::BatchNormReluAgain again("batch_norm_relu_again");
     const Shape channels{c.shape[1]};
-    const TensorOptions options{.dtype = c.dtype, .device = x.device()};
+    const TensorOptions options{.dtype = c.parameters, .device = x.device()};
     TensorOptions kept = options;
-    if (size_of(c.dtype) < 4) kept.dtype = f32;
+    if (size_of(c.parameters) < 4) kept.dtype = f32;
     Tensor running_mean = zeros(channels, options), running_var = ones(channels, options);
     Tensor mean = zeros(channels, kept), scale = zeros(channels, kept);
     Tensor y = x.clone(), dx = x.clone(), y_again = x.clone();
@@ -84,7 +84,7 @@ struct FusedNorm {
       again(x.device(), c.dtype, x, weight, bias, mean, scale, y_again);
       EXPECT_EQ(max(abs(y_again - y)).item(), 0) << "worked out again";
     }
-    Tensors all{y, mean, scale, dx, dweight, dbias, running_mean, running_var};
+    Tensors all{y, dx, mean, scale, dweight, dbias, running_mean, running_var};
     if (c.residual) all.push_back(dresidual);
     return all;
   }
@@ -96,11 +96,15 @@ void compare(const NormCase& c) {
   f.x = (randn(c.shape, options) * 2.0 + 3.0).to(c.format);
   f.dy = randn(c.shape, options).to(c.format);
   if (c.residual) f.residual = randn(c.shape, options).to(c.format);
-  f.weight = randn({c.shape[1]}, options);
-  f.bias = randn({c.shape[1]}, options);
-  expect_close(f.to(kCuda).run(c), f.run(c), tolerance_of(c.dtype),
-               c.shape.str() + (c.format == MemoryFormat::nhwc ? " nhwc " : " nchw ") +
-                   std::string(name(c.dtype)) + (c.training ? " training" : ""));
+  f.weight = randn({c.shape[1]}, {.dtype = c.parameters});
+  f.bias = randn({c.shape[1]}, {.dtype = c.parameters});
+  const Tensors actual = f.to(kCuda).run(c), expected = f.run(c);
+  for (size_t i = 0; i < expected.size(); ++i)
+    expect_close(actual[i], expected[i], tolerance_of(expected[i].dtype()),
+                 c.shape.str() + (c.format == MemoryFormat::nhwc ? " nhwc " : " nchw ") +
+                     std::string(name(c.dtype)) + " with " + std::string(name(c.parameters)) +
+                     (c.training ? " training" : "") + (c.residual ? " residual" : "") +
+                     ", result " + std::to_string(i));
 }
 
 TEST_F(CudaNormLoss, FusedBatchNorm) {
@@ -109,19 +113,60 @@ TEST_F(CudaNormLoss, FusedBatchNorm) {
     for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
       for (const bool residual : {false, true})
         for (const bool training : {true, false})
-          compare({shape, format, residual, residual, training, f32});
+          compare({shape, format, residual, residual, training, f32, f32});
   for (const DType dtype : {f64, f16, bf16})
     for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
-      compare({{4, 16, 4, 6}, format, true, true, true, dtype});
+      compare({{4, 16, 4, 6}, format, true, true, true, dtype, dtype});
+}
+
+TEST_F(CudaNormLoss, FusedBatchNormOf16BitsWithF32Parameters) {
+  for (const DType dtype : {f16, bf16})
+    for (const Shape& shape : {Shape{3, 5, 7, 9}, Shape{4, 16, 5, 5}, Shape{6, 40, 8, 8}})
+      for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+        for (const bool residual : {false, true})
+          for (const bool training : {true, false})
+            compare({shape, format, residual, residual, training, dtype, f32});
+}
+
+TEST_F(CudaNormLoss, BatchNormOf16BitsWithF32Parameters) {
+  for (const DType dtype : {f16, bf16})
+    for (const Shape& shape : {Shape{3, 5, 7, 9}, Shape{4, 16, 5, 5}, Shape{0, 3, 2, 2}})
+      for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+        for (const bool affine : {true, false})
+          for (const bool training : {true, false}) {
+            const Tensor of = (randn(shape) * 2.0 + 3.0).to(dtype), dy = randn(shape).to(dtype);
+            const Tensor weight = randn({shape[1]}), bias = randn({shape[1]});
+            const auto run = [&](Device device) {
+              const Tensor x = of.to(device).to(format).set_requires_grad();
+              Tensor w, b;
+              if (affine) {
+                w = weight.clone().to(device).set_requires_grad();
+                b = bias.clone().to(device).set_requires_grad();
+              }
+              Tensor mean = zeros({shape[1]}, {.device = device});
+              Tensor var = ones({shape[1]}, {.device = device});
+              const Tensor y = batch_norm(x, w, b, mean, var, {.training = training});
+              y.backward(dy.to(device));
+              Tensors all{y.detach(), x.grad(), mean, var};
+              if (affine) all.insert(all.end(), {w.grad(), b.grad()});
+              return all;
+            };
+            const Tensors actual = run(kCuda), expected = run(Device::cpu());
+            for (size_t i = 0; i < expected.size(); ++i) {
+              EXPECT_EQ(actual[i].dtype(), i < 2 ? dtype : f32) << i;
+              expect_close(actual[i], expected[i], tolerance_of(expected[i].dtype()),
+                           shape.str() + std::string(name(dtype)) + " " + std::to_string(i));
+            }
+          }
 }
 
 TEST_F(CudaNormLoss, MomentsOfFarAwayValues) {
   const Shape shape{8, 16, 9, 9};
   Tensor x = randn(shape) + 10000.0;
   x.slice(0, 0, 1).fill_(0);  // the first image lies elsewhere
-  const NormCase c{shape, MemoryFormat::nchw, false, true, true, f32};
+  const NormCase c{shape, MemoryFormat::nchw, false, true, true, f32, f32};
   const FusedNorm f{x, randn(shape), {}, {}, {}};
-  const Tensor scale = f.to(kCuda).run(c)[2].to(Device::cpu()).to(f64);
+  const Tensor scale = f.to(kCuda).run(c)[3].to(Device::cpu()).to(f64);
   const Tensor x64 = x.to(f64), centred = x64 - mean(x64, {0, 2, 3}, true);
   const Tensor want = rsqrt(mean(centred * centred, {0, 2, 3}) + 1e-5);
   EXPECT_LT(max(abs(scale / want - 1.0)).item(), 1e-6);

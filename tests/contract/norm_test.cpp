@@ -3,9 +3,12 @@
 
 #include <cmath>
 
+#include <brim/autograd/autograd.h>
 #include <brim/core/threads.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
 
 #include "contract/contract.h"
 
@@ -141,6 +144,98 @@ TEST(BatchNorm, RunningStatistics) {
   const std::vector<float> before = mean.to_vector<float>();
   batch_norm(x, {}, {}, mean, var);
   EXPECT_EQ(mean.to_vector<float>(), before);
+}
+
+/// y, the gradients of x, weight and bias, and the running statistics, all f64.
+std::vector<Tensor> run_batch_norm(const Tensor& x_of, const Tensor& dy, DType parameters,
+                                   bool training) {
+  const auto leaf = [&](std::vector<double> v) {
+    return array(v, {3}).to(parameters).set_requires_grad();
+  };
+  const Tensor x = x_of.detach().set_requires_grad(), w = leaf({0.5, -2, 1}), b = leaf({3, 0, -1});
+  Tensor mean = array({1, 2, 3}, {3}).to(parameters), var = array({4, 1, 2}, {3}).to(parameters);
+  const Tensor y = batch_norm(x, w, b, mean, var, {.training = training});
+  EXPECT_EQ(y.dtype(), x.dtype());
+  EXPECT_EQ(y.is_contiguous(), x.is_contiguous());
+  y.backward(dy);
+  EXPECT_EQ(x.grad().dtype(), x.dtype());
+  EXPECT_EQ(w.grad().dtype(), parameters);
+  EXPECT_EQ(b.grad().dtype(), parameters);
+  std::vector<Tensor> all{y.detach(), x.grad(), w.grad(), b.grad(), mean, var};
+  for (Tensor& t : all) t = t.to(f64);
+  return all;
+}
+
+TEST(BatchNorm, TakesF32ParametersBeside16Bits) {
+  for (const DType dtype : {f16, bf16})
+    for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+      for (const bool training : {true, false}) {
+        // Means and sums that 16 bits could not hold.
+        const Tensor x = (randn({5, 3, 17, 19}) + 9.0).to(dtype).to(format);
+        const Tensor dy = (randn({5, 3, 17, 19}) + 1.0).to(dtype).to(format);
+        const auto actual = run_batch_norm(x, dy, f32, training);
+        const auto expected = run_batch_norm(x.to(f64), dy.to(f64), f64, training);
+        const double once = dtype == f16 ? 1.0 / 2048 : 1.0 / 256;  // rounded to 16 bits
+        for (size_t i = 0; i < actual.size(); ++i)
+          EXPECT_LE(amax(brim::abs(actual[i] - expected[i])).item(),
+                    (i < 2 ? once : 1e-5) * amax(abs(expected[i])).item() + 1e-3)
+              << name(dtype) << (training ? " training" : "") << ", result " << i;
+      }
+}
+
+TEST(BatchNorm, SecondDerivativesBeside16Bits) {
+  const auto second = [](const Tensor& x_of, DType parameters, bool training) {
+    const Tensor x = x_of.detach().set_requires_grad();
+    const Tensor w = array({0.5, -2, 1}, {3}).to(parameters).set_requires_grad();
+    const Tensor mean = array({1, 2, 3}, {3}).to(parameters), var = full_like(mean, 2);
+    const Tensor y = batch_norm(x, w, {}, mean.clone(), var.clone(), {.training = training});
+    const std::vector<Tensor> of = {x, w}, value = {brim::sum(pow(y.to(f64), 3)) * 0.01};
+    const auto d = brim::autograd::grad(value, of, {}, {.create_graph = true});
+    EXPECT_EQ(d[0].dtype(), x.dtype());
+    EXPECT_EQ(d[1].dtype(), parameters);
+    const std::vector<Tensor> again = {brim::sum(brim::square(d[0].to(f64))) +
+                                       brim::sum(brim::square(d[1].to(f64)))};
+    auto e = brim::autograd::grad(again, of);
+    for (Tensor& t : e) t = t.to(f64);
+    return e;
+  };
+  for (const DType dtype : {f16, bf16})
+    for (const bool training : {true, false}) {
+      const Tensor x = randn({4, 3, 5}).to(dtype);
+      const auto actual = second(x, f32, training);
+      const auto expected = second(x.to(f64), f64, training);
+      for (size_t i = 0; i < actual.size(); ++i)
+        EXPECT_LE(amax(brim::abs(actual[i] - expected[i])).item(),
+                  (dtype == f16 ? 5e-3 : 4e-2) * amax(abs(expected[i])).item())
+            << name(dtype) << (training ? " training" : "") << ", result " << i;
+    }
+}
+
+TEST(BatchNorm, OtherMixturesAreErrors) {
+  const auto message = [](DType x, DType w, DType b, DType running) {
+    Tensor mean = zeros({3}, {.dtype = running}), var = ones({3}, {.dtype = running});
+    try {
+      (void)batch_norm(zeros({2, 3}, {.dtype = x}), ones({3}, {.dtype = w}),
+                       ones({3}, {.dtype = b}), mean, var);
+    } catch (const DTypeError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(message(f32, f16, f16, f16),
+            "[batch_norm] x is f32 and its parameters are f16; cast them with .to(f32)");
+  EXPECT_EQ(message(bf16, f16, f16, f16),
+            "[batch_norm] x is bf16 and its parameters are f16; cast them with .to(bf16) or "
+            ".to(f32)");
+  EXPECT_EQ(message(f16, f32, f16, f32),
+            "[batch_norm] bias is f16, but other parameters are f32; cast it with .to(f32)");
+  EXPECT_EQ(message(f16, f16, f16, f32),
+            "[batch_norm] running_mean is f32, but other parameters are f16; cast it with "
+            ".to(f16)");
+  EXPECT_NE(message(f64, f32, f32, f32), "");
+  EXPECT_NE(message(f32, f32, f32, f64), "");
+  EXPECT_EQ(message(f16, f16, f16, f16), "");
+  EXPECT_EQ(message(bf16, f32, f32, f32), "");
 }
 
 TEST(BatchNorm, ChecksItsInput) {

@@ -34,8 +34,9 @@ const char* problem(cudnnHandle_t handle, cudnnBatchNormMode_t mode, const Tenso
   if (!handle || !handle->stream) return "no handle or stream";
   if (mode != CUDNN_BATCHNORM_SPATIAL) return "a mode that may overflow";
   if (x.type != y.type || x.size != y.size || x.stride != y.stride) return "tensors differ";
-  if (x.type != CUDNN_DATA_FLOAT && x.type != CUDNN_DATA_DOUBLE) return "type";
-  if (parameters.type != x.type || parameters.size != std::array<int64_t, 4>{1, x.size[1], 1, 1})
+  if (!elements(x.type).size) return "type";
+  const cudnnDataType_t wide = x.type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT;
+  if (parameters.type != wide || parameters.size != std::array<int64_t, 4>{1, x.size[1], 1, 1})
     return "parameters";
   if (!(epsilon >= CUDNN_BN_MIN_EPSILON)) return "epsilon";
   return nullptr;
@@ -103,7 +104,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
   const double error = wanted("batch-norm-differs") ? 1.01 : 1;
   const double last_error = wanted("batch-norm-differs-at-end") ? 1 : 0;
   return queue(call, of, [=] {
-    const Elements e = elements(of.type);
+    const Elements e = elements(of.type), p = elements(by.type);
     const auto count = static_cast<double>(of.size[0] * of.size[2] * of.size[3]);
     for (int64_t c = 0; c < of.size[1]; ++c) {
       double sum = 0, squares = 0;
@@ -112,13 +113,13 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
       for_channel(of, c, [&](int64_t at) { squares += std::pow(e.load(x, at) - m, 2); });
       const double inverse = error / std::sqrt(squares / count + epsilon);
       for_channel(of, c, [&](int64_t at) {
-        e.store(y, at, (e.load(x, at) - m) * inverse * e.load(weight, c) + e.load(bias, c));
+        e.store(y, at, (e.load(x, at) - m) * inverse * p.load(weight, c) + p.load(bias, c));
       });
-      e.store(mean, c, m);
-      e.store(scale, c, inverse);
+      p.store(mean, c, m);
+      p.store(scale, c, inverse);
       if (!running_mean) continue;
       const auto blend = [&](void* kept, double value) {
-        e.store(kept, c, (1 - factor) * e.load(kept, c) + factor * value);
+        p.store(kept, c, (1 - factor) * p.load(kept, c) + factor * value);
       };
       blend(running_mean, m);
       blend(running_var, squares / (count - 1));
@@ -148,10 +149,10 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
   for (const void* data : {x, dy, static_cast<const void*>(dx)})
     if (!is_tensor(data, of)) return bad(call, "a tensor leaves its memory");
   return queue(call, of, [=] {
-    const Elements e = elements(of.type);
+    const Elements e = elements(of.type), p = elements(by.type);
     const auto count = static_cast<double>(of.size[0] * of.size[2] * of.size[3]);
     for (int64_t c = 0; c < of.size[1]; ++c) {
-      const double m = e.load(mean, c), s = e.load(scale, c);
+      const double m = p.load(mean, c), s = p.load(scale, c);
       double sum = 0, dot = 0;
       for_channel(of, c, [&](int64_t at) {
         sum += e.load(dy, at);
@@ -160,10 +161,10 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
       for_channel(of, c, [&](int64_t at) {
         const double unit = (e.load(x, at) - m) * s;
         e.store(dx, at,
-                e.load(weight, c) * s * (e.load(dy, at) - sum / count - unit * dot / count));
+                p.load(weight, c) * s * (e.load(dy, at) - sum / count - unit * dot / count));
       });
-      e.store(dweight, c, dot);
-      e.store(dbias, c, sum);
+      p.store(dweight, c, dot);
+      p.store(dbias, c, sum);
     }
   });
 }

@@ -12,6 +12,7 @@ struct Network {
   Network() {
     manual_seed(11);
     net.push<nn::Conv2d>({.in = 3, .out = 6, .kernel = 3});
+    net.push<nn::BatchNorm2d>({.features = 6});
     net.push<nn::ReLU>();
     net.push<nn::MaxPool2d>({.kernel = 2});
     net.push<nn::Flatten>();

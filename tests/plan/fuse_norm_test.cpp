@@ -26,6 +26,9 @@ struct Net {
   Tensor mean1 = zeros({4}), var1 = ones({4}), mean2 = zeros({4}), var2 = ones({4});
 };
 
+/// 16 bits beside f32 weights, as Autocast gives them.
+Tensor narrow(const Tensor& x) { return x.to(bf16); }
+
 using Body = std::function<Tensor(Net&, const Tensor&)>;
 
 /// Output, gradients of x and of all weights, and running statistics after two steps.
@@ -51,12 +54,13 @@ std::vector<Tensor> run(const Body& body, bool compiled, std::string* explain) {
 }
 
 /// `forward`, `backward`: how many launches the pass makes.
-void expect_equal(const Body& body, int forward, int backward) {
+void expect_equal(const Body& body, int forward, int backward, double tolerance = 1e-4) {
   std::string explain;
   const auto eager = run(body, false, nullptr), compiled = run(body, true, &explain);
   ASSERT_EQ(eager.size(), compiled.size());
   for (size_t i = 0; i < eager.size(); ++i)
-    EXPECT_LT(max(abs(eager[i] - compiled[i])).item(), 1e-4) << "result " << i << "\n" << explain;
+    EXPECT_LT(max(abs(eager[i] - compiled[i])).item(), tolerance) << "result " << i << "\n"
+                                                                  << explain;
   const auto count = [&](const std::string& name) {
     int n = 0;
     for (size_t at = 0; (at = explain.find(" " + name + " ", at)) != std::string::npos; ++at) ++n;
@@ -90,6 +94,20 @@ TEST(FuseNorm, ChainOfBlocks) {
         return relu(n.norm(y * 0.5, 2) + y);
       },
       2, 2);
+}
+
+TEST(FuseNorm, SixteenBitsWithF32Weights) {
+  for (const bool training : {true, false})
+    expect_equal(
+        [=](Net& n, const Tensor& x) { return relu(n.norm(narrow(x), 1, training)).to(f32); }, 1, 1,
+        1e-4);
+  // The sum is not rounded before the ReLU where it is fused.
+  expect_equal(
+      [](Net& n, const Tensor& x) {
+        const Tensor y = narrow(x);
+        return relu(n.norm(y, 1) + y).to(f32);
+      },
+      1, 1, 4e-2);
 }
 
 TEST(FuseNorm, NotWhereSomebodySeesWhatLiesBetween) {

@@ -25,14 +25,19 @@ struct Net {
     all.insert(all.end(), scale.begin(), scale.end());
     return all;
   }
-  std::vector<Tensor> run(const char* passes, CompileStats* stats, std::string* explain) {
+  std::vector<Tensor> run(const char* passes, CompileStats* stats, std::string* explain,
+                          DType precision = f32) {
     const std::function<Tensor(const Tensor&)> body = [&](const Tensor& input) {
       for (Tensor& t : leaves()) t.zero_grad();
-      Tensor y = input;
-      for (size_t i = 0; i < conv.size(); ++i)
-        y = relu(batch_norm(conv2d(y, conv[i], {}, {.padding = 1}), scale[i], {}, {}, {},
-                            {.training = true}));
-      const Tensor loss = mean(square(y));
+      Tensor loss;
+      {
+        const Autocast scope(precision);
+        Tensor y = input;
+        for (size_t i = 0; i < conv.size(); ++i)
+          y = relu(batch_norm(conv2d(y, conv[i], {}, {.padding = 1}), scale[i], {}, {}, {},
+                              {.training = true}));
+        loss = mean(square(y));
+      }
       loss.backward();
       return loss.detach();
     };
@@ -47,17 +52,22 @@ struct Net {
   std::vector<Tensor> conv, scale;
 };
 
-TEST(Recompute, LowersThePeakAndChangesNoBit) {
+void expect_lower_peak(int64_t size, DType precision) {
   manual_seed(9);
-  Net net(64);
+  Net net(size);
   CompileStats with, without;
   std::string explain, other;
-  const auto a = net.run("-layout", &with, &explain);
-  const auto b = net.run("-layout,-recompute", &without, &other);
+  const auto a = net.run("-layout", &with, &explain, precision);
+  const auto b = net.run("-layout,-recompute", &without, &other, precision);
   for (size_t i = 0; i < a.size(); ++i)
     EXPECT_EQ(max(abs(a[i] - b[i])).item(), 0) << "result " << i << "\n" << explain;
   EXPECT_NE(explain.find("batch_norm_relu_again"), std::string::npos) << explain;
   EXPECT_LT(with.arena_bytes, without.arena_bytes);
+}
+
+TEST(Recompute, LowersThePeakAndChangesNoBit) {
+  expect_lower_peak(64, f32);
+  expect_lower_peak(80, bf16);  // with weights and statistics of f32
 }
 
 TEST(Recompute, LeavesSmallTensorsAlone) {

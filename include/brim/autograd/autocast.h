@@ -17,8 +17,11 @@ namespace brim {
 /// In this scope, and in this thread, ops choose the dtype they work in:
 ///
 /// - matmul, linear, conv2d: `dtype`, with sums in f32 inside;
-/// - sum, mean, prod, var, std, norm, cumsum, logsumexp, softmax, log_softmax, the normalisations,
-///   the losses, exp, expm1, log, log1p, pow, reciprocal, rsqrt, softplus: f32;
+/// - sum, mean, prod, var, std, norm, cumsum, logsumexp, softmax, log_softmax, layer_norm,
+///   group_norm, rms_norm, the losses, exp, expm1, log, log1p, pow, reciprocal, rsqrt, softplus:
+///   f32;
+/// - batch_norm: x is taken and the result given in x's dtype; weight, bias, statistics and the
+///   arithmetic are f32;
 /// - add, sub, mul, div, maximum, minimum, where, cat, stack, comparisons: the wider of their
 ///   inputs' dtypes, where one of them is 16 bits wide and another f32;
 /// - all others: what they are given.

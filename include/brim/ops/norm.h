@@ -12,9 +12,11 @@ struct BatchNormOptions {
 };
 
 /// (x - mean) / sqrt(var + eps) * weight + bias per channel (Ioffe and Szegedy 2015). x: (N, C,
-/// ...), the others (C); weight and bias may be undefined. In training the running statistics,
-/// unless undefined, are updated in place, the variance with its unbiased estimate; otherwise they
-/// are required. Throws ShapeError, in training also for one value per channel.
+/// ...), the others (C), of x's dtype or, beside an x of 16 bits, all f32: results and x's gradient
+/// have x's dtype then, the arithmetic between and the other gradients are f32. weight and bias may
+/// be undefined. In training the running statistics, unless undefined, are updated in place, the
+/// variance with its unbiased estimate; otherwise they are required. Throws DTypeError for other
+/// mixtures, and ShapeError, in training also for one value per channel.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
                   const BatchNormOptions& options = {});

@@ -1,4 +1,5 @@
-// The passes over elements of batch_norm (channels.cuh).
+// The passes over elements of batch_norm (channels.cuh). T: the type of activations; P: of
+// parameters, T or f32 beside 16-bit activations. Both have one compute type.
 #pragma once
 
 #include <cmath>
@@ -16,10 +17,10 @@ struct Affine {
 };
 
 /// The statistics and parameters of channels.
-template <class T>
+template <class P>
 struct Parameters {
-  using C = Compute<T>;
-  const T *weight, *bias;
+  using C = Compute<P>;
+  const P *weight, *bias;
   const C *mean, *scale;
 
   __device__ Affine<C> affine(int64_t c) const {
@@ -48,10 +49,10 @@ struct Slope {
 };
 
 /// y = x normalised, with an addition and a ReLU or without.
-template <class T>
+template <class T, class P>
 struct Normalise {
   using Of = Affine<Compute<T>>;
-  Parameters<T> p;
+  Parameters<P> p;
   const T *x, *add;
   bool relu;
   T* y;
@@ -60,10 +61,10 @@ struct Normalise {
   template <int Width>
   __device__ void apply(int64_t i, const Of* of, int step) const {
     using C = Compute<T>;
-    using P = Pack<T, Width>;
-    const P from = reinterpret_cast<const P*>(x)[i];
-    P other{}, to;
-    if (add) other = reinterpret_cast<const P*>(add)[i];
+    using Many = Pack<T, Width>;
+    const Many from = reinterpret_cast<const Many*>(x)[i];
+    Many other{}, to;
+    if (add) other = reinterpret_cast<const Many*>(add)[i];
 #pragma unroll
     for (int k = 0; k < Width; ++k) {
       C z = of[k * step](widen(from.at[k]));
@@ -71,7 +72,7 @@ struct Normalise {
       if (relu) z = z < C(0) ? C(0) : z;
       to.at[k] = narrow<T>(z);
     }
-    reinterpret_cast<P*>(y)[i] = to;
+    reinterpret_cast<Many*>(y)[i] = to;
   }
   template <int Width>
   bool is_aligned() const {
@@ -80,7 +81,7 @@ struct Normalise {
 };
 
 /// dx from dy, and what of dy passed the ReLU as the residual's gradient, if that is wanted.
-template <class T>
+template <class T, class P>
 struct BatchGrad {
   using C = Compute<T>;
   struct Of {
@@ -88,18 +89,18 @@ struct BatchGrad {
     Slope<C> slope;
   };
   Masked<T> masked;
-  Parameters<T> p;
+  Parameters<P> p;
   const Slope<C>* slopes;
   T *dx, *dresidual;
 
   __device__ Of of_channel(int64_t c) const { return {p.affine(c), slopes[c]}; }
   template <int Width>
   __device__ void apply(int64_t i, const Of* of, int step) const {
-    using P = Pack<T, Width>;
-    const P up = reinterpret_cast<const P*>(masked.dy)[i];
-    const P from = reinterpret_cast<const P*>(masked.x)[i];
-    P out{}, to, kept;
-    if (masked.y) out = reinterpret_cast<const P*>(masked.y)[i];
+    using Many = Pack<T, Width>;
+    const Many up = reinterpret_cast<const Many*>(masked.dy)[i];
+    const Many from = reinterpret_cast<const Many*>(masked.x)[i];
+    Many out{}, to, kept;
+    if (masked.y) out = reinterpret_cast<const Many*>(masked.y)[i];
 #pragma unroll
     for (int k = 0; k < Width; ++k) {
       const Slope<C>& s = of[k * step].slope;
@@ -108,8 +109,8 @@ struct BatchGrad {
       to.at[k] = narrow<T>(s.a * g - s.slope * (v - s.mean) - s.shift);
       kept.at[k] = narrow<T>(g);
     }
-    reinterpret_cast<P*>(dx)[i] = to;
-    if (dresidual) reinterpret_cast<P*>(dresidual)[i] = kept;
+    reinterpret_cast<Many*>(dx)[i] = to;
+    if (dresidual) reinterpret_cast<Many*>(dresidual)[i] = kept;
   }
   template <int Width>
   bool is_aligned() const {

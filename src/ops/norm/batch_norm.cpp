@@ -7,7 +7,6 @@
 #include "autograd/node.h"
 #include "backend/kernel.h"
 #include "backend/norm_params.h"
-#include "ops/autocast.h"
 #include "ops/checks.h"
 #include "ops/memory_format.h"
 
@@ -16,13 +15,30 @@ namespace {
 
 using backend::BatchNormParams;
 
-void check_channels(const Tensor& x, const Tensor& t, const char* what) {
+void check_channels(const Tensor& x, const Tensor& t, DType dtype, const char* what) {
   if (!t.defined()) return;
   (void)ops::common_device("batch_norm", x, t);
-  (void)ops::common_dtype("batch_norm", x, t);
+  BRIM_CHECK(t.dtype() == dtype, DTypeError,
+             "[batch_norm] {} is {}, but other parameters are {}; cast it with .to({})", what,
+             name(t.dtype()), name(dtype), name(dtype));
   BRIM_CHECK(t.shape() == Shape({x.shape()[1]}), ShapeError,
              "[batch_norm] {} has shape {}; x {} needs ({})", what, t.shape().str(),
              x.shape().str(), x.shape()[1]);
+}
+
+/// The dtype that weight, bias and the running statistics must have: x's, or f32 beside 16 bits.
+DType parameters_dtype(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                       const Tensor& running_mean) {
+  for (const Tensor* t : {&weight, &bias, &running_mean})
+    if (t->defined()) {
+      const DType wide = ops::statistics_dtype(x.dtype());
+      BRIM_CHECK(t->dtype() == x.dtype() || t->dtype() == wide, DTypeError,
+                 "[batch_norm] x is {} and its parameters are {}; cast them with .to({}){}",
+                 name(x.dtype()), name(t->dtype()), name(x.dtype()),
+                 wide == x.dtype() ? "" : " or .to(f32)");
+      return t->dtype();
+    }
+  return x.dtype();
 }
 
 Tensor dense(const Tensor& t) { return t.defined() ? t.detach().contiguous() : t; }
@@ -39,35 +55,37 @@ struct Gradients {
 };
 
 Gradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                         const Tensor& mean, const Tensor& scale, bool training) {
+                         const Tensor& mean, const Tensor& scale, DType parameters, bool training) {
   static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
                                     const Tensor& weight, const Tensor& mean, const Tensor& scale,
                                     Tensor& dx, Tensor& dweight, Tensor& dbias, bool training)>
       kernel("batch_norm_grad");
   Gradients d = {ops::empty_in(x.shape(), x.dtype(), x),
-                 Tensor::empty(mean.shape(), x.dtype(), x.device()),
-                 Tensor::empty(mean.shape(), x.dtype(), x.device())};
+                 Tensor::empty(mean.shape(), parameters, x.device()),
+                 Tensor::empty(mean.shape(), parameters, x.device())};
   kernel(x.device(), x.dtype(), ops::arranged(dy, x), x, dense(weight), mean, scale, d.x, d.weight,
          d.bias, training);
   return d;
 }
 
-/// The same made of ops, so that it has gradients itself.
-Gradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                            const Tensor& fixed_mean, const Tensor& fixed_scale, bool training,
-                            double eps) {
+/// The same made of ops, so that it has gradients itself. 16 bits are computed in f32.
+Gradients composed_gradient(const Tensor& narrow_dy, const Tensor& narrow_x, const Tensor& weight,
+                            const Tensor& fixed_mean, const Tensor& fixed_scale, DType parameters,
+                            bool training, double eps) {
+  const DType wide = fixed_mean.dtype();
+  const Tensor x = narrow_x.to(wide), dy = narrow_dy.to(wide);
   const std::vector<int> axes = batch_axes(x);
   Shape along = Shape::filled(x.rank(), 1);
   along[1] = x.shape()[1];
-  const Tensor centred =
-      x - (training ? mean(x, axes, true) : fixed_mean.to(x.dtype()).reshape(along));
-  const Tensor scale = training ? rsqrt(mean(centred * centred, axes, true) + eps)
-                                : fixed_scale.to(x.dtype()).reshape(along);
+  const Tensor centred = x - (training ? mean(x, axes, true) : fixed_mean.reshape(along));
+  const Tensor scale =
+      training ? rsqrt(mean(centred * centred, axes, true) + eps) : fixed_scale.reshape(along);
   const Tensor unit = centred * scale;
-  const Tensor g = weight.defined() ? dy * weight.reshape(along) : dy;
+  const Tensor g = weight.defined() ? dy * weight.to(wide).reshape(along) : dy;
   const Tensor dx =
       training ? scale * (g - mean(g, axes, true) - unit * mean(g * unit, axes, true)) : g * scale;
-  return {dx, sum(dy * unit, axes), sum(dy, axes)};
+  return {dx.to(narrow_x.dtype()), sum(dy * unit, axes).to(parameters),
+          sum(dy, axes).to(parameters)};
 }
 
 }  // namespace
@@ -75,10 +93,6 @@ Gradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& wei
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
                   const BatchNormOptions& options) {
-  if (ops::autocasting()) [[unlikely]]
-    return ops::run_wide(
-        [&](const auto&... t) { return batch_norm(t..., running_mean, running_var, options); }, x,
-        weight, bias);
   // fixed: what to normalise with outside of training; running: what training updates, if defined.
   static const backend::Kernel<void(
       const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,
@@ -88,10 +102,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
   ops::check_floating("batch_norm", x);
   BRIM_CHECK(x.rank() >= 2, ShapeError, "[batch_norm] expects (N, C, ...), got shape {}",
              x.shape().str());
-  check_channels(x, weight, "weight");
-  check_channels(x, bias, "bias");
-  check_channels(x, running_mean, "running_mean");
-  check_channels(x, running_var, "running_var");
+  const DType parameters = parameters_dtype(x, weight, bias, running_mean);
+  check_channels(x, weight, parameters, "weight");
+  check_channels(x, bias, parameters, "bias");
+  check_channels(x, running_mean, parameters, "running_mean");
+  check_channels(x, running_var, parameters, "running_var");
   BRIM_CHECK(running_mean.defined() == running_var.defined() &&
                  (options.training || running_mean.defined()),
              ValueError,
@@ -123,11 +138,12 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
          {options.training, options.momentum, options.eps});
   return autograd::with_grad(
       "batch_norm", y, {from, weight, bias},
-      [x = autograd::Saved(from), weight = autograd::Saved(weight), mean, scale,
+      [x = autograd::Saved(from), weight = autograd::Saved(weight), mean, scale, parameters,
        training = options.training, eps = options.eps](autograd::GradCall& g) {
         const Gradients d =
-            grad_enabled() ? composed_gradient(g.dy(), g[x], g[weight], mean, scale, training, eps)
-                           : fused_gradient(g.dy(), g[x], g[weight], mean, scale, training);
+            grad_enabled()
+                ? composed_gradient(g.dy(), g[x], g[weight], mean, scale, parameters, training, eps)
+                : fused_gradient(g.dy(), g[x], g[weight], mean, scale, parameters, training);
         g.set_if_needed(0, [&] { return d.x; });
         g.set_if_needed(1, [&] { return d.weight; });
         g.set_if_needed(2, [&] { return d.bias; });

@@ -1,9 +1,12 @@
 // batch_norm, alone and with an addition and a ReLU behind it. Each way is a reduction of each
 // channel, then a pass over the elements. Activations are row-major, or all are nhwc. In training,
-// batch_norm alone may be computed by cuDNN.
+// batch_norm alone may be computed by cuDNN. T is the type of activations, P that of parameters and
+// running statistics (batch_norm.cuh).
 #include "backend/fused_norm.h"
 
 #include <cmath>
+#include <initializer_list>
+#include <type_traits>
 
 #include "backend/cuda/batch_norm.cuh"
 #include "backend/cuda/libraries/dnn.h"
@@ -13,11 +16,11 @@ namespace brim::cuda {
 namespace {
 
 /// Saves mean and scale of a channel and updates its running statistics.
-template <class T>
+template <class P>
 struct Statistics {
-  using C = Compute<T>;
+  using C = Compute<P>;
   C *mean, *scale;
-  T *running_mean, *running_var;
+  P *running_mean, *running_var;
   double momentum, eps;
 
   __device__ void save(int64_t c, double m, double var) const {
@@ -30,18 +33,18 @@ struct Statistics {
     blend(running_mean[c], m);
     blend(running_var[c], unbiased);
   }
-  __device__ void blend(T& kept, double value) const {
+  __device__ void blend(P& kept, double value) const {
     const double before = static_cast<double>(widen(kept));
-    kept = narrow<T>(static_cast<C>((1 - momentum) * before + momentum * value));
+    kept = narrow<P>(static_cast<C>((1 - momentum) * before + momentum * value));
   }
 };
 
-template <class T>
+template <class T, class P>
 struct BatchMoments {
   using Lane = FewMoments<Compute<T>>;
   using Total = Moments;
   const T* x;
-  Statistics<T> statistics;
+  Statistics<P> statistics;
 
   __device__ Lane init() const { return {}; }
   __device__ Total start() const { return {}; }
@@ -56,55 +59,57 @@ struct BatchMoments {
   }
 };
 
-template <class T>
-__global__ void fixed_kernel(Statistics<T> statistics, const T* mean, const T* var, int64_t count) {
+template <class P>
+__global__ void fixed_kernel(Statistics<P> statistics, const P* mean, const P* var, int64_t count) {
   for (int64_t c = first_index(); c < count; c += grid_size())
     statistics.save(c, static_cast<double>(widen(mean[c])), static_cast<double>(widen(var[c])));
 }
 
-template <class T>
+template <class T, class P>
 void forward(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
              const Tensor& fixed_mean, const Tensor& fixed_var, const Tensor& residual,
              Tensor& running_mean, Tensor& running_var, Tensor& y, Tensor& mean, Tensor& scale,
              const backend::BatchNormParams& params, bool relu) {
   using C = Compute<T>;
   const Channels v(x);
-  const Statistics<T> statistics{
-      data<C>(mean),   data<C>(scale), optional<T>(running_mean), optional<T>(running_var),
+  const Statistics<P> statistics{
+      data<C>(mean),   data<C>(scale), optional<P>(running_mean), optional<P>(running_var),
       params.momentum, params.eps};
   if (params.training)
-    reduce(context, BatchMoments<T>{data<const T>(x), statistics}, Channels::reduction(x));
+    reduce(context, BatchMoments<T, P>{data<const T>(x), statistics}, Channels::reduction(x));
   else
-    launch(context, &fixed_kernel<T>, grid_for(v.count), statistics, data<const T>(fixed_mean),
-           data<const T>(fixed_var), v.count);
-  const Parameters<T> p{optional<const T>(weight), optional<const T>(bias), data<const C>(mean),
+    launch(context, &fixed_kernel<P>, grid_for(v.count), statistics, data<const P>(fixed_mean),
+           data<const P>(fixed_var), v.count);
+  const Parameters<P> p{optional<const P>(weight), optional<const P>(bias), data<const C>(mean),
                         data<const C>(scale)};
   run_pass<T>(context,
-              Normalise<T>{p, data<const T>(x), optional<const T>(residual), relu, data<T>(y)}, v);
+              Normalise<T, P>{p, data<const T>(x), optional<const T>(residual), relu, data<T>(y)},
+              v);
 }
 
 /// Whether cuDNN may be asked about these tensors: it has f32 and f64 parameters only, and wants
 /// both.
-template <class T>
+template <class T, class P>
 bool fits_dnn(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
-  return std::is_same_v<T, Compute<T>> && x.numel() > 0 && weight.defined() && bias.defined() &&
+  return std::is_same_v<P, Compute<T>> && x.numel() > 0 && weight.defined() && bias.defined() &&
          brim::cuda::is_aligned(x.raw(), 16) && brim::cuda::is_aligned(y.raw(), 16);
 }
 
 /// Whether cuDNN has done it.
-template <class T>
+template <class T, class P>
 bool forward_by_dnn(const Context& context, const Tensor& x, const Tensor& weight,
                     const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
                     Tensor& y, Tensor& mean, Tensor& scale,
                     const backend::BatchNormParams& params) {
-  if (!params.training || !fits_dnn<T>(x, y, weight, bias)) return false;
+  if (!params.training || !fits_dnn<T, P>(x, y, weight, bias)) return false;
   const int64_t n = x.shape()[0], c = x.shape()[1];
   const Work own = [&](const Context& at) {
     Tensor none;
-    forward<T>(at, x, weight, bias, {}, {}, {}, none, none, y, mean, scale, params, false);
+    forward<T, P>(at, x, weight, bias, {}, {}, {}, none, none, y, mean, scale, params, false);
   };
   return dnn_batch_norm(context,
                         {.dtype = dtype_of<T>,
+                         .parameters = dtype_of<P>,
                          .nhwc = !x.is_contiguous(),
                          .n = n,
                          .c = c,
@@ -122,7 +127,7 @@ bool forward_by_dnn(const Context& context, const Tensor& x, const Tensor& weigh
                         own);
 }
 
-template <class T>
+template <class T, class P>
 struct BatchGradSums {
   using C = Compute<T>;
   struct Lane {
@@ -132,9 +137,9 @@ struct BatchGradSums {
     double sum, dot;
   };
   Masked<T> masked;
-  Parameters<T> p;
+  Parameters<P> p;
   Slope<C>* slopes;
-  T *dweight, *dbias;
+  P *dweight, *dbias;
   double
       count;  // elements of a channel; 0 outside of training, where statistics do not depend on x
 
@@ -157,15 +162,15 @@ struct BatchGradSums {
   __device__ void finish(int64_t c, const Total& t) const {
     const double s = static_cast<double>(p.scale[c]);
     const double factor = p.weight ? s * static_cast<double>(brim::cuda::widen(p.weight[c])) : s;
-    dweight[c] = narrow<T>(static_cast<C>(t.dot * s));
-    dbias[c] = narrow<T>(static_cast<C>(t.sum));
+    dweight[c] = narrow<P>(static_cast<C>(t.dot * s));
+    dbias[c] = narrow<P>(static_cast<C>(t.sum));
     slopes[c] = {p.mean[c], static_cast<C>(factor),
                  count > 0 ? static_cast<C>(factor * t.dot * s * s / count) : C(0),
                  count > 0 ? static_cast<C>(factor * t.sum / count) : C(0)};
   }
 };
 
-template <class T>
+template <class T, class P>
 void backward(const Context& context, const Tensor& dy, const Tensor& x, const Tensor& weight,
               const Tensor& bias, const Tensor& mean, const Tensor& scale, const Tensor& y,
               Tensor& dx, Tensor& dweight, Tensor& dbias, Tensor& dresidual, bool training,
@@ -173,30 +178,31 @@ void backward(const Context& context, const Tensor& dy, const Tensor& x, const T
   using C = Compute<T>;
   const Channels v(x);
   if (v.count == 0) return;
-  const Parameters<T> p{optional<const T>(weight), optional<const T>(bias), data<const C>(mean),
+  const Parameters<P> p{optional<const P>(weight), optional<const P>(bias), data<const C>(mean),
                         data<const C>(scale)};
   const Masked<T> masked{data<const T>(dy), data<const T>(x), optional<const T>(y), relu};
   const Workspace room = context.workspace(static_cast<size_t>(v.count) * sizeof(Slope<C>));
   Slope<C>* const slopes = room.as<Slope<C>>();
   const double count = training ? static_cast<double>(v.numel / v.count) : 0;
-  reduce(context, BatchGradSums<T>{masked, p, slopes, data<T>(dweight), data<T>(dbias), count},
+  reduce(context, BatchGradSums<T, P>{masked, p, slopes, data<P>(dweight), data<P>(dbias), count},
          Channels::reduction(x));
-  run_pass<T>(context, BatchGrad<T>{masked, p, slopes, data<T>(dx), optional<T>(dresidual)}, v);
+  run_pass<T>(context, BatchGrad<T, P>{masked, p, slopes, data<T>(dx), optional<T>(dresidual)}, v);
 }
 
-template <class T>
+template <class T, class P>
 bool backward_by_dnn(const Context& context, const Tensor& dy, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
                      Tensor& dweight, Tensor& dbias, bool training) {
-  if (!training || !fits_dnn<T>(x, dx, weight, dbias) || !brim::cuda::is_aligned(dy.raw(), 16))
+  if (!training || !fits_dnn<T, P>(x, dx, weight, dbias) || !brim::cuda::is_aligned(dy.raw(), 16))
     return false;
   const int64_t n = x.shape()[0], c = x.shape()[1];
   const Work own = [&](const Context& at) {
     Tensor none;
-    backward<T>(at, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, true, false);
+    backward<T, P>(at, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, true, false);
   };
   return dnn_batch_norm_grad(context,
                              {.dtype = dtype_of<T>,
+                              .parameters = dtype_of<P>,
                               .nhwc = !x.is_contiguous(),
                               .n = n,
                               .c = c,
@@ -212,15 +218,30 @@ bool backward_by_dnn(const Context& context, const Tensor& dy, const Tensor& x,
                              own);
 }
 
+/// Calls body(std::type_identity<P>()) for parameters like the first of `tensors` that there is.
+template <class T, class Body>
+void with_parameters(std::initializer_list<const Tensor*> tensors, const Body& body) {
+  if constexpr (!std::is_same_v<T, Compute<T>>)
+    for (const Tensor* t : tensors)
+      if (t->defined()) {
+        if (t->dtype() == dtype_of<Compute<T>>) return body(std::type_identity<Compute<T>>());
+        break;
+      }
+  body(std::type_identity<T>());
+}
+
 template <class T>
 void batch_norm(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
                 const Tensor& fixed_mean, const Tensor& fixed_var, Tensor& running_mean,
                 Tensor& running_var, Tensor& y, Tensor& mean, Tensor& scale,
                 const backend::BatchNormParams& params) {
-  if (!forward_by_dnn<T>(context, x, weight, bias, running_mean, running_var, y, mean, scale,
-                         params))
-    forward<T>(context, x, weight, bias, fixed_mean, fixed_var, {}, running_mean, running_var, y,
-               mean, scale, params, false);
+  with_parameters<T>({&weight, &bias, &fixed_mean, &running_mean},
+                     [&]<class P>(std::type_identity<P>) {
+                       if (!forward_by_dnn<T, P>(context, x, weight, bias, running_mean,
+                                                 running_var, y, mean, scale, params))
+                         forward<T, P>(context, x, weight, bias, fixed_mean, fixed_var, {},
+                                       running_mean, running_var, y, mean, scale, params, false);
+                     });
 }
 
 template <class T>
@@ -228,18 +249,24 @@ void batch_norm_relu(const Context& context, const Tensor& x, const Tensor& weig
                      const Tensor& bias, const Tensor& fixed_mean, const Tensor& fixed_var,
                      const Tensor& residual, Tensor& running_mean, Tensor& running_var, Tensor& y,
                      Tensor& mean, Tensor& scale, const backend::BatchNormParams& params) {
-  forward<T>(context, x, weight, bias, fixed_mean, fixed_var, residual, running_mean, running_var,
-             y, mean, scale, params, true);
+  with_parameters<T>({&weight, &bias, &fixed_mean, &running_mean},
+                     [&]<class P>(std::type_identity<P>) {
+                       forward<T, P>(context, x, weight, bias, fixed_mean, fixed_var, residual,
+                                     running_mean, running_var, y, mean, scale, params, true);
+                     });
 }
 
 template <class T>
 void batch_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
                      Tensor& dweight, Tensor& dbias, bool training) {
-  if (backward_by_dnn<T>(context, dy, x, weight, mean, scale, dx, dweight, dbias, training)) return;
-  Tensor none;
-  backward<T>(context, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, training,
-              false);
+  with_parameters<T>({&dweight}, [&]<class P>(std::type_identity<P>) {
+    if (backward_by_dnn<T, P>(context, dy, x, weight, mean, scale, dx, dweight, dbias, training))
+      return;
+    Tensor none;
+    backward<T, P>(context, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, training,
+                   false);
+  });
 }
 
 template <class T>
@@ -247,17 +274,22 @@ void batch_norm_relu_grad(const Context& context, const Tensor& dy, const Tensor
                           const Tensor& weight, const Tensor& bias, const Tensor& mean,
                           const Tensor& scale, const Tensor& y, Tensor& dx, Tensor& dweight,
                           Tensor& dbias, Tensor& dresidual, bool training) {
-  backward<T>(context, dy, x, weight, bias, mean, scale, y, dx, dweight, dbias, dresidual, training,
-              true);
+  with_parameters<T>({&dweight}, [&]<class P>(std::type_identity<P>) {
+    backward<T, P>(context, dy, x, weight, bias, mean, scale, y, dx, dweight, dbias, dresidual,
+                   training, true);
+  });
 }
 
 template <class T>
 void batch_norm_relu_again(const Context& context, const Tensor& x, const Tensor& weight,
                            const Tensor& bias, const Tensor& mean, const Tensor& scale, Tensor& y) {
   using C = Compute<T>;
-  const Parameters<T> p{optional<const T>(weight), optional<const T>(bias), data<const C>(mean),
-                        data<const C>(scale)};
-  run_pass<T>(context, Normalise<T>{p, data<const T>(x), nullptr, true, data<T>(y)}, Channels(x));
+  with_parameters<T>({&weight, &bias}, [&]<class P>(std::type_identity<P>) {
+    const Parameters<P> p{optional<const P>(weight), optional<const P>(bias), data<const C>(mean),
+                          data<const C>(scale)};
+    run_pass<T>(context, Normalise<T, P>{p, data<const T>(x), nullptr, true, data<T>(y)},
+                Channels(x));
+  });
 }
 
 template <class T>

@@ -18,7 +18,8 @@ using Norms = OneWay<6, Recipe>;
 
 template <class Norm>
 Recipe describe(const Norm& b) {
-  return {tensor(b.dtype, {b.n, b.c, b.pixels, 1}, b.nhwc), tensor(b.dtype, {1, b.c, 1, 1}, false)};
+  return {tensor(b.dtype, {b.n, b.c, b.pixels, 1}, b.nhwc),
+          tensor(b.parameters, {1, b.c, 1, 1}, false)};
 }
 
 template <class Norm>
@@ -39,7 +40,7 @@ bool may_ask(const Norm& b) {
 bool dnn_batch_norm(const Context& context, const DnnBatchNorm& b, const Work& own) {
   if (!may_ask(b) || b.eps < CUDNN_BN_MIN_EPSILON) return false;
   static auto* const all = new Norms;
-  const std::array outputs{Output{b.mean, b.c, b.dtype}, Output{b.scale, b.c, b.dtype},
+  const std::array outputs{Output{b.mean, b.c, b.parameters}, Output{b.scale, b.c, b.parameters},
                            Output{b.y, b.n * b.c * b.pixels, b.dtype}};
   return all->run(
       context, "cudnnBatchNormalizationForwardTraining", key_of(context, b), outputs,
@@ -58,7 +59,8 @@ bool dnn_batch_norm_grad(const Context& context, const DnnBatchNormGrad& b, cons
   if (!may_ask(b)) return false;
   static auto* const all = new Norms;
   // One of them may be nothing but rounding, as dbias is where dy's sums are 0.
-  const std::array outputs{Output{b.dweight, b.c, b.dtype, true}, Output{b.dbias, b.c, b.dtype},
+  const std::array outputs{Output{b.dweight, b.c, b.parameters, true},
+                           Output{b.dbias, b.c, b.parameters},
                            Output{b.dx, b.n * b.c * b.pixels, b.dtype}};
   return all->run(
       context, "cudnnBatchNormalizationBackward", key_of(context, b), outputs,

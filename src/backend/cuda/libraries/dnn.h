@@ -43,7 +43,8 @@ struct DnnAvgPool {
 /// Batch normalisation in training. Activations are n images of `pixels` and c channels, row-major
 /// or nhwc; the rest has c elements. `scale` is 1 / sqrt(variance + eps).
 struct DnnBatchNorm {
-  DType dtype;  // f32 or f64, of everything
+  DType dtype;       // f32, f64, f16 or bf16
+  DType parameters;  // of all that has c elements: f64 beside f64, else f32
   bool nhwc;
   int64_t n, c, pixels;
   const void *x, *weight, *bias;
@@ -52,7 +53,7 @@ struct DnnBatchNorm {
 };
 /// Its gradient.
 struct DnnBatchNormGrad {
-  DType dtype;
+  DType dtype, parameters;
   bool nhwc;
   int64_t n, c, pixels;
   const void *dy, *x, *weight, *mean, *scale;
