@@ -77,4 +77,7 @@ function(brim_precompile target)
       ${target} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory>
       <mutex> <optional> <span> <string> <string_view> <unordered_map> <utility> <vector> <fmt/core.h>)
   endif()
+  if(BRIM_PCH AND CMAKE_CXX_COMPILER_ID MATCHES Clang) # without its time, ccache knows it again
+    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
+  endif()
 endfunction()

@@ -12,6 +12,18 @@ namespace brim::backend {
 /// The op whose kernel this thread is queueing on a device that works asynchronously; else null.
 extern thread_local constinit const char* queued_op [[gnu::tls_model("initial-exec")]];
 
+/// Names it in a scope; kernels of one op may call another's.
+class QueuedOp {
+ public:
+  explicit QueuedOp(const char* name) : before_(queued_op) { queued_op = name; }
+  ~QueuedOp() { queued_op = before_; }
+  QueuedOp(const QueuedOp&) = delete;
+  QueuedOp& operator=(const QueuedOp&) = delete;
+
+ private:
+  const char* before_;
+};
+
 /// `operations` may be null (see Kernel). Virtual accelerators compute with the CPU's `function`.
 template <class... Args>
 void dispatch(const Context& context, const char* name, DType dtype,
@@ -24,9 +36,8 @@ void dispatch(const Context& context, const char* name, DType dtype,
                 args...);
   } else if (context.stream.device.kind == DeviceKind::cuda) [[unlikely]] {
     const diag::Span span(name, diag::Cause::launch);
-    queued_op = name;
+    const QueuedOp op(name);
     function(context, args...);
-    queued_op = nullptr;
   } else {
     const diag::Span span(name, diag::Cause::compute);
     function(context, args...);

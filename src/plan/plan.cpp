@@ -131,12 +131,22 @@ bool Plan::writes_into(std::span<const Tensor> inputs) const {
   return false;
 }
 
+/// A caller who keeps every loss would have it at a new address each time, where no graph of the
+/// device can be replayed: the plan then writes to memory of its own, and hands out copies.
+bool Plan::is_copied(const Result& r) const {
+  constexpr int kOften = 3;
+  return r.held >= kOften && r.handles == 1 && program_.device.kind == DeviceKind::cuda;
+}
+
 /// Results that somebody still holds keep their values; others are overwritten.
 void Plan::renew_results() {
+  copies_.clear();
   for (Result& r : result_storages_) {
+    if (is_copied(r)) continue;
     bool held = r.memory->use_count() != r.handles + 1;
     for (const Tensor& t : results_)
       held |= t.defined() && t.storage() == r.memory && t.impl()->use_count() != 1;
+    r.held = held ? r.held + 1 : 0;
     if (held) {
       const Ref<Storage> fresh = Storage::allocate(r.storage->bytes(), program_.device);
       for (size_t i = 0; i < results_.size(); ++i)
@@ -149,6 +159,17 @@ void Plan::renew_results() {
   // What a caller did to a handle (requires_grad) is not for the next one.
   for (Tensor& t : results_)
     if (t.defined() && t.impl()->autograd) t = over(t, t.storage());
+}
+
+std::span<const Tensor> Plan::handed_out() {
+  const NoGrad guard;
+  for (const Result& r : result_storages_) {
+    if (!is_copied(r)) continue;
+    if (copies_.empty()) copies_ = results_;
+    for (Tensor& t : copies_)
+      if (t.defined() && t.storage() == r.memory) t = t.clone();
+  }
+  return copies_.empty() ? results_ : copies_;
 }
 
 /// Addresses that the launches of this replay are made with. Everything else but the numbers is as
@@ -279,7 +300,7 @@ Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,
     if (after_each) after_each();
   }
   finish();
-  return {results_, taken};
+  return {handed_out(), taken};
 }
 
 RepeatedStats Plan::launched() const { return runtime(program_.device.kind).repeated(graphs_); }

@@ -55,6 +55,7 @@ class Plan {
  private:
   void allocate(bool share);
   void renew_results();
+  std::span<const Tensor> handed_out();
   void sign(std::span<const Tensor> inputs);
   void list_numbers();
   void draw_keys();
@@ -85,8 +86,11 @@ class Plan {
   struct Result {  // a storage behind some of the results
     Ref<Storage> storage, memory;
     uint32_t handles;  // among results_
+    int held = 0;      // times in a row that the caller still held it at the next replay
   };
+  bool is_copied(const Result& r) const;
   std::vector<Result> result_storages_;
+  std::vector<Tensor> copies_;  // results_, but copies of those that are
 };
 
 }  // namespace brim::plan

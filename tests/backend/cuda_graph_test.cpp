@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "core/runtime.h"
@@ -138,6 +139,29 @@ TEST_F(CudaGraph, WorkThatCannotBeCapturedIsQueuedWithAWarning) {
       << warning;
   EXPECT_EQ(queued_, 5);  // the capture that failed counts too
   EXPECT_NE(stats().why_not, "");
+}
+
+// Threads share a device's default stream: while one captures a step, another works on.
+TEST_F(CudaGraph, AnotherThreadsWorkIsNoPartOfIt) {
+  const Device device = Device::cuda();
+  Tensor x = ones({4}, {.device = device}), y = zeros({4}, {.device = device});
+  Tensor others = zeros({4}, {.device = device});
+  synchronize(device);
+  for (int i = 0; i < 6; ++i)
+    run({}, [&](int) {
+      if (++queued_ == 3)  // the one that is captured
+        std::thread([&] {
+          others.add_(x);
+          EXPECT_EQ(values(others), std::vector<float>(4, 1.0f));
+        }).join();
+      y.add_(x);
+      return true;
+    });
+  EXPECT_EQ(values(y), std::vector<float>(4, 6.0f));
+  EXPECT_EQ(values(others), std::vector<float>(4, 1.0f));
+  EXPECT_EQ(stats().nodes, 1);
+  EXPECT_EQ(stats().replayed, 4);
+  EXPECT_EQ(stats().why_not, "");
 }
 
 TEST_F(CudaGraph, WorkInMemoryThatIsNotItsOwnIsQueued) {

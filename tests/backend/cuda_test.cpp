@@ -12,6 +12,7 @@
 #include <brim/brim.h>
 
 #include "backend/cuda/emulation/watcher.h"
+#include "backend/dispatch.h"
 #include "backend/kernel.h"
 #include "core/pinned_memory.h"
 #include "core/plugin.h"
@@ -185,6 +186,13 @@ TEST_F(CudaRuntime, ManyStreamsAndEvents) {
     EXPECT_EQ(host(results[i]).front(), 1 + static_cast<float>(i));
 }
 
+TEST_F(CudaRuntime, StreamsComeInTurnsWhenThereAreMany) {
+  std::set<int32_t> ids;
+  for (int i = 0; i < 100; ++i) ids.insert(Stream::create(gpu).id);
+  EXPECT_LE(ids.size(), 32U);
+  EXPECT_FALSE(ids.contains(0));  // the default stream is nobody's own
+}
+
 TEST_F(CudaRuntime, MissingDevicesAndStreams) {
   const int count = Device::count(DeviceKind::cuda);
   const Device beyond = Device::cuda(count);
@@ -300,6 +308,15 @@ TEST_F(CudaRuntime, LaunchesThatFindNoRoomTakeWhatIsCached) {
   EXPECT_LT(memory.stats().cached, 1 << 20);
   setenv("BRIM_EMULATED_LAUNCH_BYTES", std::to_string(free + 1).c_str(), 1);
   EXPECT_THROW((void)relu(x), OutOfMemory);
+}
+
+TEST_F(CudaRuntime, ErrorsDoNotNameAnOpThatFailedBefore) {
+  if (!emulated()) GTEST_SKIP() << "a GPU refuses nothing on purpose";
+  const Tensor x = counting(10).to(gpu);
+  setenv("BRIM_EMULATED_REFUSAL", "209", 1);
+  EXPECT_THROW((void)relu(x), DeviceError);
+  unsetenv("BRIM_EMULATED_REFUSAL");
+  EXPECT_EQ(backend::queued_op, nullptr);
 }
 
 TEST_F(CudaRuntime, FailuresOfQueuedWorkNameTheOpsQueuedLast) {

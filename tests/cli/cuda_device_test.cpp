@@ -93,6 +93,16 @@ TEST_F(OnCuda, DriversWithoutGpuOrTooOld) {
   expect_has(old, "install driver 580");
 }
 
+TEST_F(OnCuda, OtherGpusMayBeTaken) {
+  const std::string backend = emulation();
+  if (backend.empty()) GTEST_SKIP() << "the emulation is not built";
+  const Ran ran = run_brim({"train", "tutorial-cnn", "--data", folder / "data", "--device",
+                            "cuda:1", "--steps", "3", "--workers", "2"},
+                           "export " + backend + " BRIM_EMULATED_TAKEN=0;");
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  expect_has(error("cuda:0", backend + " BRIM_EMULATED_TAKEN=0"), "cudaErrorDevicesUnavailable");
+}
+
 TEST_F(OnCuda, IndicesAndMemory) {
   const std::string backend = emulation();
   if (backend.empty()) GTEST_SKIP() << "the emulation is not built";

@@ -8,6 +8,7 @@
 #include <functional>
 #include <utility>
 
+#include "backend/cuda/capture.h"
 #include "backend/cuda/numbers.h"
 #include "backend/cuda/runtime.h"
 #include "backend/dispatch.h"
@@ -78,19 +79,15 @@ bool Graphs::comes_back(Stream stream, int steps, const std::vector<uint64_t>& s
 }
 
 cudaGraph_t Graphs::captured(Stream stream, const std::function<void()>& queue) {
-  BRIM_CUDA(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
-  cudaGraph_t graph = nullptr;
   try {
+    Capture capture(stream);
     queue();
+    cudaError_t ended = cudaSuccess;
+    if (const cudaGraph_t graph = capture.end(ended)) return graph;
+    give_up(cudaGetErrorString(ended));
   } catch (const std::exception& error) {
-    (void)cudaStreamEndCapture(native(stream), &graph);
-    if (graph) (void)cudaGraphDestroy(graph);
     give_up(error.what());
-    return nullptr;
   }
-  const cudaError_t ended = cudaStreamEndCapture(native(stream), &graph);
-  if (ended == cudaSuccess) return graph;
-  give_up(cudaGetErrorString(ended));
   return nullptr;
 }
 
@@ -167,12 +164,11 @@ void Graphs::run(Stream stream, const RepeatedWork& work) {
     }
   }
   Entry& entry = entries_.front();
-  backend::queued_op = "a compiled step's graph";
+  const backend::QueuedOp op("a compiled step's graph");
   renew(entry, work);
   const cudaError_t launched =
       with_room(stream, [&] { return cudaGraphLaunch(entry.exec, native(stream)); });
   note_queued(stream.device.index);  // which also marks where the graph ends
-  backend::queued_op = nullptr;
   check(launched, "cudaGraphLaunch");
   ++stats_.replayed;
 }

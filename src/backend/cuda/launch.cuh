@@ -72,7 +72,7 @@ template <class... Params, class... Args>
 void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid& grid,
                    const Args&... args) {
   check_launch(context, kernel, grid);
-  emulation::submit([=] {
+  emulation::submit(native(context.stream), [=] {
     emulation::run_blocks(grid.blocks, grid.threads, grid.shared_bytes, [=] { kernel(args...); });
   });
   note_queued(context.device().index);
@@ -81,8 +81,9 @@ template <class... Params, class... Args>
 void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
             const Args&... args) {
   check_launch(context, kernel, grid);
-  emulation::submit(
-      [=] { emulation::run_threads(grid.blocks, grid.threads, [=] { kernel(args...); }); });
+  emulation::submit(native(context.stream), [=] {
+    emulation::run_threads(grid.blocks, grid.threads, [=] { kernel(args...); });
+  });
   note_queued(context.device().index);
 }
 #endif

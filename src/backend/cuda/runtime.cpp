@@ -2,6 +2,8 @@
 // own; nothing here waits for a whole device but synchronize(device) and cudaFree.
 #include "backend/cuda/runtime.h"
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -14,6 +16,7 @@
 
 #include <brim/core/allocator.h>
 #include <cuda_runtime.h>
+#include "backend/cuda/capture.h"
 #include "backend/cuda/event_pool.h"
 #include "backend/cuda/fault.h"
 #include "backend/cuda/graphs.h"
@@ -38,13 +41,20 @@ class Streams {
       raise<DeviceError>("[cuda] cuda:{} has no stream {}", device, id);
     return streams[static_cast<size_t>(id)];
   }
+  /// A new one, or, when there are kMost beside the default stream, these in turns.
   int32_t add(int device) {
     (void)at(device, 0);
-    const cudaStream_t stream = create(device);
     const std::lock_guard lock(mutex_);
     auto& streams = all_[static_cast<size_t>(device)];
-    streams.push_back(stream);
+    if (streams.size() > kMost) return 1 + static_cast<int32_t>(turn_++ % kMost);
+    streams.push_back(create(device));
     return static_cast<int32_t>(streams.size()) - 1;
+  }
+  /// The lowest device that anything was queued on, 0 if none.
+  int first_device() {
+    const std::lock_guard lock(mutex_);
+    const auto used = std::ranges::find_if(all_, [](const auto& s) { return !s.empty(); });
+    return used == all_.end() ? 0 : static_cast<int>(used - all_.begin());
   }
   std::vector<cudaStream_t> of(int device) {
     (void)at(device, 0);
@@ -59,8 +69,10 @@ class Streams {
     BRIM_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
   }
+  static constexpr size_t kMost = 32;
   std::mutex mutex_;
   std::vector<std::vector<cudaStream_t>> all_;  // by device and id
+  size_t turn_ = 0;
 };
 
 /// Never destroyed: the driver may be gone before static objects are.
@@ -124,9 +136,10 @@ void join_peers(int a, int b) {
 bool ends_all(cudaError_t error) {
   // cudaErrorDevicesUnavailable, ECCUncorrectable, NvlinkUncorrectable, Contained, IllegalAddress,
   // LaunchTimeout, Assert, HardwareStackError to InvalidPc, LaunchFailure, TensorMemoryLeak,
+  // MpsConnectionFailed, MpsRpcFailure, MpsServerNotReady, MpsClientTerminated, ExternalDevice,
   // Unknown.
-  constexpr int kErrors[] = {46,  214, 220, 226, 700, 702, 710, 714,
-                             715, 716, 717, 718, 719, 721, 999};
+  constexpr int kErrors[] = {46,  214, 220, 226, 700, 702, 710, 714, 715, 716,
+                             717, 718, 719, 721, 805, 806, 807, 810, 911, 999};
   return std::find(std::begin(kErrors), std::end(kErrors), static_cast<int>(error)) !=
          std::end(kErrors);
 }
@@ -157,11 +170,19 @@ class CudaRuntime final : public Runtime {
  public:
   int device_count() const override { return counted().first; }
   std::string why_absent() const override {
-    switch (counted().second) {
+    switch (static_cast<int>(counted().second)) {
       case cudaSuccess:
         return "";
       case cudaErrorInsufficientDriver:
         return "the NVIDIA driver is older than brim's CUDA runtime; install driver 580 or newer";
+      case kSystemNotReady:
+        return "the GPUs are not ready; where they are joined by NVSwitch, start the fabric "
+               "manager "
+               "(systemctl start nvidia-fabricmanager) of the driver's version";
+      case kSystemDriverMismatch:
+        return "libcuda.so.1 and the NVIDIA driver's kernel module are of different versions; "
+               "reboot, "
+               "or in a container use the host's driver libraries (--gpus all)";
       case cudaErrorNoDevice:
         return "the NVIDIA driver shows no GPU; see what nvidia-smi and CUDA_VISIBLE_DEVICES say";
       default:
@@ -197,9 +218,9 @@ class CudaRuntime final : public Runtime {
   void deallocate(int device, void* data, size_t) noexcept override {
     int before = 0;
     (void)cudaGetDevice(&before);
-    (void)cudaSetDevice(device);
+    if (before != device) (void)cudaSetDevice(device);
     (void)cudaFree(data);
-    (void)cudaSetDevice(before);
+    if (before != device) go_back(before);
   }
 
   void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes,
@@ -238,6 +259,7 @@ class CudaRuntime final : public Runtime {
   }
 
   void* allocate_host(size_t bytes) override {
+    const DeviceGuard guard(streams().first_device());
     void* data = nullptr;
     const cudaError_t result = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
     if (result == cudaSuccess) return data;
@@ -245,7 +267,14 @@ class CudaRuntime final : public Runtime {
     (void)cudaGetLastError();
     return nullptr;
   }
-  void deallocate_host(void* data, size_t) noexcept override { (void)cudaFreeHost(data); }
+  void deallocate_host(void* data, size_t) noexcept override {
+    int before = 0;
+    (void)cudaGetDevice(&before);
+    const int device = streams().first_device();
+    if (before != device) (void)cudaSetDevice(device);
+    (void)cudaFreeHost(data);
+    if (before != device) go_back(before);
+  }
 
   void launch_as_one(Stream stream, const RepeatedWork& work,
                      std::shared_ptr<void>& kept) override {
@@ -266,11 +295,14 @@ class CudaRuntime final : public Runtime {
   }
   void synchronize(int device) override {
     const DeviceGuard guard(device);
-    for (const cudaStream_t stream : streams().of(device))
-      waited(cudaStreamSynchronize(stream), device);
+    const size_t count = streams().of(device).size();
+    for (size_t id = 0; id < count; ++id)
+      waited(cudaStreamSynchronize(native({Device::cuda(device), static_cast<int32_t>(id)})),
+             device);
   }
 
   std::shared_ptr<void> record(Stream stream) override {
+    const DeviceGuard guard(stream.device.index);
     auto event = std::make_shared<PooledEvent>(stream.device.index);
     BRIM_CUDA(cudaEventRecord(event->get(), native(stream)));
     return event;
@@ -281,6 +313,7 @@ class CudaRuntime final : public Runtime {
     stream_waits(stream);
   }
   bool query(const std::shared_ptr<void>& event) override {
+    const DeviceGuard guard(event_of(event).device());
     const cudaError_t result = cudaEventQuery(event_of(event).get());
     if (result == cudaErrorNotReady) {
       (void)cudaGetLastError();
@@ -290,10 +323,12 @@ class CudaRuntime final : public Runtime {
     return true;
   }
   void synchronize(const std::shared_ptr<void>& event) override {
+    const DeviceGuard guard(event_of(event).device());
     passed(cudaEventSynchronize(event_of(event).get()), event_of(event).device());
   }
 
  private:
+  static constexpr int kSystemNotReady = 802, kSystemDriverMismatch = 803;
   /// The number of devices, and what asking for it met.
   static const std::pair<int, cudaError_t>& counted() {
     static const std::pair<int, cudaError_t> result = [] {
@@ -389,17 +424,30 @@ void note_queued(int device) {
 
 bool all_streams_idle(int device) {
   for (const cudaStream_t stream : streams().of(device)) {
-    // Asking a stream that is being captured how far it is would end the capture.
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    if (cudaStreamIsCapturing(stream, &capture) == cudaSuccess &&
-        capture == cudaStreamCaptureStatusNone && cudaStreamQuery(stream) == cudaSuccess)
-      continue;
+    if (cudaStreamQuery(stream) == cudaSuccess) continue;
     (void)cudaGetLastError();
     return false;
   }
   return true;
 }
 
-cudaStream_t native(Stream stream) { return streams().at(stream.device.index, stream.id); }
+cudaStream_t native(Stream stream) {
+  if (const cudaStream_t captured = Capture::native(stream)) return captured;
+  return streams().at(stream.device.index, stream.id);
+}
+
+void go_back(int device) noexcept {
+  // Of the driver, which CUDA's runtime has opened; CUDA Driver API, "Primary Context Management".
+  using State = int (*)(int device, unsigned* flags, int* active);
+  static const State state = [] {
+    void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    return reinterpret_cast<State>(
+        dlsym(driver ? driver : RTLD_DEFAULT, "cuDevicePrimaryCtxGetState"));
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  if (state && state(device, &flags, &active) == 0 && !active) return;
+  (void)cudaSetDevice(device);
+}
 
 }  // namespace brim::cuda

@@ -8,6 +8,10 @@
 
 namespace brim::cuda {
 
+/// Makes `device` CUDA's current one in this thread again, if this process uses it: else
+/// cudaSetDevice would make a context there, some hundred MiB on a GPU that nobody asked for.
+void go_back(int device) noexcept;
+
 /// Makes a device CUDA's current one in this thread, until the guard's end.
 class DeviceGuard {
  public:
@@ -17,7 +21,7 @@ class DeviceGuard {
     changed_ = before_ != device;
   }
   ~DeviceGuard() {
-    if (changed_) (void)cudaSetDevice(before_);
+    if (changed_) go_back(before_);
   }
   DeviceGuard(const DeviceGuard&) = delete;
   DeviceGuard& operator=(const DeviceGuard&) = delete;
@@ -27,7 +31,8 @@ class DeviceGuard {
   bool changed_ = false;
 };
 
-/// CUDA's handle of a stream.
+/// CUDA's handle of a stream; in a thread that captures what is queued on it, of what stands for it
+/// (capture.h).
 cudaStream_t native(Stream stream);
 
 /// How many multiprocessors the device has; asked of CUDA once.

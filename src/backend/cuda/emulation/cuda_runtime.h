@@ -38,7 +38,9 @@ struct Position {
 };
 extern thread_local constinit Position position [[gnu::tls_model("initial-exec")]];
 
-/// Does `work` now, or, while a stream is captured, when the graph is launched.
+/// Does `work` now, or, while `stream` is captured, when the graph is launched.
+void submit(cudaStream_t stream, std::function<void()> work);
+/// The same on the stream that this thread captures, if it does.
 void submit(std::function<void()> work);
 /// What a GPU of compute capability 9.0 says of such a launch.
 cudaError_t check_launch(const void* kernel, dim3 blocks, dim3 threads, size_t shared_bytes);

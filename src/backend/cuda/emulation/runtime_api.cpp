@@ -53,7 +53,8 @@ struct CUevent_st {
 
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
-  double spent = 0;  // milliseconds of a launch
+  double spent = 0;     // milliseconds of a launch
+  bool failed = false;  // the capture: it has seen what it must not
   int owners = 1;
 };
 
@@ -67,13 +68,31 @@ std::atomic<bool> can_access[kDevices][kDevices];
 std::atomic<bool> time_is_spent{false};
 /// What this thread captures; null: nothing.
 thread_local EmulatedGraph* captured = nullptr;
+
+/// The streams that are captured, by whatever thread.
+struct Captures {
+  std::mutex mutex;
+  std::map<cudaStream_t, EmulatedGraph*> of;
+
+  /// Calls f(graph) and returns true if the stream is captured.
+  template <class F>
+  bool with(cudaStream_t stream, const F& f) {
+    const std::lock_guard lock(mutex);
+    const auto found = of.find(stream);
+    if (found == of.end()) return false;
+    f(*found->second);
+    return true;
+  }
+};
+Captures& captures() {
+  static auto* all = new Captures;
+  return *all;
+}
 /// Milliseconds, of the thread's streams or of what it captures.
 double& spent() {
   static thread_local double all = 0;
   return captured ? captured->spent : all;
 }
-thread_local bool capture_failed = false;
-
 std::atomic<int64_t> queued{0};  // pieces of work
 
 /// Whether the GPU is gone: after BRIM_EMULATED_LOST pieces of work. As on a real one, every call
@@ -83,30 +102,52 @@ bool is_lost() {
   return after && queued.load() >= std::atoll(after);
 }
 
-/// What would change the device's memory map ends a capture.
+/// What would change the device's memory map ends the capture of this thread.
 bool refused_in_capture() {
   if (!captured) return false;
-  capture_failed = true;
+  const std::lock_guard lock(captures().mutex);
+  captured->failed = true;
   return true;
+}
+/// Waiting for a stream ends its capture, whoever waits.
+bool is_refused(cudaStream_t stream) {
+  return captures().with(stream, [](EmulatedGraph& graph) { graph.failed = true; });
+}
+
+/// Devices that this process has a context on.
+std::atomic<bool> contexts[kDevices];
+
+/// Makes the context of this thread's device, as most calls do. Refused on a device that is taken
+/// by another process alone: BRIM_EMULATED_TAKEN.
+bool is_taken() {
+  const char* taken = std::getenv("BRIM_EMULATED_TAKEN");
+  if (taken && std::atoi(taken) == current_device) return true;
+  contexts[current_device] = true;
+  return false;
 }
 
 void release(EmulatedGraph* graph) {
   if (--graph->owners == 0) delete graph;
 }
 
-/// submit() for work of any kind (see EmulationWatcher).
-void submit_as(const char* kind, std::function<void()> work) {
+/// submit() for work of any kind (see EmulationWatcher); stream null: that which this thread
+/// captures.
+void submit_as(const char* kind, cudaStream_t stream, std::function<void()> work) {
   constexpr double kLaunch = 50;  // milliseconds: long, so that measuring repeats little
   if (time_is_spent) spent() += kLaunch;
+  const bool is_captured =
+      stream ? captures().with(stream, [](const auto&) {}) : captured != nullptr;
   if (const EmulationWatcher watch = watcher.load()) {
-    if (!captured) watch(kind, current_device, 0);
+    if (!is_captured) watch(kind, current_device, 0);
     work = [watch, kind, device = current_device, unwatched = std::move(work)] {
       watch(kind, device, 1);
       unwatched();
       watch(kind, device, 2);
     };
   }
-  if (captured) {
+  if (is_captured && stream) {
+    captures().with(stream, [&](EmulatedGraph& graph) { graph.work.push_back(std::move(work)); });
+  } else if (is_captured) {
     captured->work.push_back(std::move(work));
   } else if (!is_lost()) {
     ++queued;
@@ -117,7 +158,10 @@ void submit_as(const char* kind, std::function<void()> work) {
 
 namespace brim::cuda::emulation {
 
-void submit(std::function<void()> work) { submit_as("kernel", std::move(work)); }
+void submit(cudaStream_t stream, std::function<void()> work) {
+  submit_as("kernel", stream, std::move(work));
+}
+void submit(std::function<void()> work) { submit(nullptr, std::move(work)); }
 bool is_captured() { return captured; }
 void spend(double milliseconds) {
   time_is_spent = true;
@@ -134,6 +178,13 @@ bool is_memory(const void* data, size_t bytes) {
 
 }  // namespace brim::cuda::emulation
 
+/// Of the driver: whether the process uses the device.
+extern "C" int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
+  *flags = 0;
+  *active = contexts[device];
+  return 0;
+}
+
 extern "C" void brim_emulation_watch(EmulationWatcher wanted) { watcher.store(wanted); }
 
 const char* cudaGetErrorName(cudaError_t error) {
@@ -146,6 +197,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorMemoryAllocation";
     case cudaErrorInvalidConfiguration:
       return "cudaErrorInvalidConfiguration";
+    case cudaErrorDevicesUnavailable:
+      return "cudaErrorDevicesUnavailable";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
     case cudaErrorNotReady:
@@ -175,6 +228,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorInvalidConfiguration:
       return "invalid configuration argument";
+    case cudaErrorDevicesUnavailable:
+      return "CUDA-capable device(s) is/are busy or unavailable";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
     case cudaErrorNotReady:
@@ -219,7 +274,7 @@ cudaError_t cudaGetDevice(int* device) {
 cudaError_t cudaSetDevice(int device) {
   if (device < 0 || device >= kDevices) return result(cudaErrorInvalidDevice);
   current_device = device;
-  return cudaSuccess;
+  return is_taken() ? result(cudaErrorDevicesUnavailable) : cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= kDevices) return result(cudaErrorInvalidDevice);
@@ -249,12 +304,14 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
 }
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   const std::lock_guard lock(memory().mutex);
   *total = capacity();
   *free = *total - std::min(memory().used, *total);
   return cudaSuccess;
 }
 cudaError_t cudaMalloc(void** data, size_t bytes) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
   if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(memory().mutex);
@@ -266,6 +323,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaFree(void* data) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(memory().mutex);
   if (const auto at = memory().blocks.find(data); at != memory().blocks.end()) {
@@ -276,51 +334,58 @@ cudaError_t cudaFree(void* data) {
   return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   return posix_memalign(data, kAlignment, bytes) == 0 ? cudaSuccess
                                                       : result(cudaErrorMemoryAllocation);
 }
 cudaError_t cudaFreeHost(void* data) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   std::free(data);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
-                            cudaStream_t) {
+                            cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   submit_as(kind == cudaMemcpyHostToDevice   ? "to device"
             : kind == cudaMemcpyDeviceToHost ? "to host"
                                              : "on device",
-            [=] { std::memmove(to, from, bytes); });
+            stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
-                                size_t bytes, cudaStream_t) {
+                                size_t bytes, cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   submit_as(can_access[to_device][from_device] || can_access[from_device][to_device] ? "between"
                                                                                      : "staged",
-            [=] { std::memmove(to, from, bytes); });
+            stream, [=] { std::memmove(to, from, bytes); });
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t) {
+cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  submit_as("memset", [=] { std::memset(data, value, bytes); });
+  submit_as("memset", stream, [=] { std::memset(data, value, bytes); });
   return cudaSuccess;
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   static std::atomic<uintptr_t> next{1};
   *stream = reinterpret_cast<cudaStream_t>(next++);
   return cudaSuccess;
 }
-cudaError_t cudaStreamSynchronize(cudaStream_t) {
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  return refused_in_capture() ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
+  return is_refused(stream) ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaStreamQuery(cudaStream_t) {
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
+  if (is_refused(stream)) return result(cudaErrorStreamCaptureUnsupported);
   return std::getenv("BRIM_EMULATED_BUSY") ? result(cudaErrorNotReady) : cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   *event = new CUevent_st;
   return cudaSuccess;
 }
@@ -329,13 +394,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   *event = {std::chrono::steady_clock::now(), spent()};
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   return is_lost() ? result(cudaErrorLaunchFailure) : cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
   return refused_in_capture() ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
@@ -346,18 +414,23 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  captured = new EmulatedGraph;
-  capture_failed = false;
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
+  const std::lock_guard lock(captures().mutex);
+  EmulatedGraph*& graph = captures().of[stream];
+  if (graph) return result(cudaErrorStreamCaptureUnsupported);
+  captured = graph = new EmulatedGraph;
   return cudaSuccess;
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = captured ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = captures().with(stream, [](const auto&) {}) ? cudaStreamCaptureStatusActive
+                                                        : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
-cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const std::lock_guard lock(captures().mutex);
   *graph = std::exchange(captured, nullptr);
-  if (!capture_failed) return cudaSuccess;
+  captures().of.erase(stream);
+  if (!(*graph)->failed) return cudaSuccess;
   release(*graph);
   *graph = nullptr;
   return result(cudaErrorStreamCaptureInvalidated);

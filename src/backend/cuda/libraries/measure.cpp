@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/capture.h"
 #include "core/runtime.h"
 
 namespace brim::cuda {
@@ -76,12 +76,12 @@ class Trial {
   bool capture(Stream stream, void* room, size_t bytes) {
     scratch_.rebind(room, bytes);
     const Context context{stream, &scratch_};
-    BRIM_CUDA(cudaStreamBeginCapture(native(stream), cudaStreamCaptureModeThreadLocal));
+    cuda::Capture capture(stream);
     bool queued = true;
     for (int i = 0; i < runs_ && queued; ++i) queued = can_queue(candidate_, context);
-    cudaGraph_t graph = nullptr;
-    if (cudaStreamEndCapture(native(stream), &graph) == cudaSuccess && queued)
-      (void)cudaGraphInstantiate(&exec_, graph, 0);
+    cudaError_t ended = cudaSuccess;
+    const cudaGraph_t graph = capture.end(ended);
+    if (graph && queued) (void)cudaGraphInstantiate(&exec_, graph, 0);
     (void)cudaGetLastError();
     if (graph) (void)cudaGraphDestroy(graph);
     return exec_ != nullptr;

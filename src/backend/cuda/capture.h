@@ -1,0 +1,35 @@
+// Stream capture that other threads do not notice.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/cuda/runtime.h"
+
+namespace brim::cuda {
+
+/// While it lives, what this thread queues on `stream` is captured, not run. The capture is that of
+/// a stream of its own: whatever another thread queues on `stream` at the same time runs as ever,
+/// as launches on a stream that is being captured would become part of the graph, whoever makes
+/// them. CUDA C++ Programming Guide, "CUDA Graphs", stream capture.
+class Capture {
+ public:
+  explicit Capture(Stream stream);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  /// Ends it. The graph is then the caller's; null, and `result` says why, if there is none.
+  cudaGraph_t end(cudaError_t& result);
+
+  /// What stands for `stream` in this thread; null: itself.
+  static cudaStream_t native(Stream stream) {
+    return current_ && current_->stream_ == stream ? current_->own_ : nullptr;
+  }
+
+ private:
+  static thread_local constinit const Capture* current_;
+  Stream stream_;
+  cudaStream_t own_ = nullptr;
+};
+
+}  // namespace brim::cuda
