@@ -67,7 +67,8 @@ class AccumulateGrad final : public Node {
     } else if (meta.grad.defined()) {
       meta.grad = meta.grad + g;
     } else {
-      const bool own = is_exclusive(g) && g.is_contiguous();
+      const bool own =
+          is_exclusive(g) && (g.is_contiguous() || g.is_contiguous(MemoryFormat::nhwc));
       meta.grad = own ? std::move(g) : g.clone();
     }
   }

@@ -159,6 +159,11 @@ Module& Module::to(DType dtype) {
   return *this;
 }
 
+Module& Module::to(MemoryFormat format) {
+  replace_all([&](const Tensor& t) { return t.rank() == 4 ? t.to(format) : t; });
+  return *this;
+}
+
 Module& Module::train(bool on) {
   refuse_in_recording("train()",
                       "the mode would be set once, when the plan is made; set it before "

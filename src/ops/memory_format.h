@@ -1,4 +1,5 @@
-// Activations in their memory format: kernels take them row-major or nhwc, and give the same.
+// Activations and weights in their memory format: kernels take them row-major or nhwc, and give the
+// same.
 #pragma once
 
 #include <brim/core/tensor.h>
@@ -13,10 +14,10 @@ inline bool is_nhwc(const Tensor& t) {
 /// Row-major elements without a history.
 inline Tensor packed(const Tensor& t) { return t.is_contiguous() ? t : t.detach().contiguous(); }
 
-/// Activations as they are where they are row-major or nhwc, else row-major.
+/// As it is where it is row-major or nhwc, else row-major.
 inline Tensor dense(const Tensor& t) { return is_nhwc(t) ? t : packed(t); }
 
-/// A new tensor in the memory format of `like`, which is dense.
+/// A new tensor in the memory format of `like`: nhwc, or else row-major.
 inline Tensor empty_in(const Shape& shape, DType dtype, const Tensor& like) {
   Tensor y = Tensor::empty(shape, dtype, like.device());
   return is_nhwc(like) ? y.alias(shape, strides_of(shape, MemoryFormat::nhwc), 0) : y;

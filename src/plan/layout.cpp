@@ -38,6 +38,15 @@ const std::vector<size_t>* find_kernel(std::string_view kernel) {
   return found == kernels.end() ? nullptr : &found->second;
 }
 
+/// Weights, or their gradient, of convolutions whose kernels like them in the activations' format,
+/// and turn them where they are not.
+std::optional<size_t> find_weight(const Launch& launch) {
+  if (launch.device().kind != DeviceKind::cuda) return {};  // the CPU's want row-major ones
+  if (is(launch, "conv2d") || is(launch, "conv2d_grad_x")) return 1;
+  if (is(launch, "conv2d_grad_weight")) return 2;
+  return {};
+}
+
 bool plain(const Tensor& t) { return t.rank() == 4 && t.is_contiguous() && t.offset() == 0; }
 
 }  // namespace
@@ -54,6 +63,8 @@ Activations activations_of(const Launch& launch) {
     a.formats = {MemoryFormat::nchw, MemoryFormat::nhwc};
     for (const size_t i : *listed)
       if (launch.operand(i).defined()) a.operands.push_back(i);
+    const auto weight = find_weight(launch);
+    if (weight && plain(launch.operand(*weight))) a.converted.push_back(*weight);
   } else if (backend::find_elementwise(launch.name(), launch.dtype())) {
     a.formats.assign(kFormats.begin(), kFormats.end());
     a.elementwise = true;

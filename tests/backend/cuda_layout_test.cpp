@@ -6,11 +6,14 @@
 #include <iterator>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <brim/brim.h>
 
 #include "plan/layout.h"
+#include "plan/pass.h"
+#include "plan/recorder.h"
 #include "train/tiny_data.h"
 
 namespace brim {
@@ -23,9 +26,11 @@ class CudaLayout : public ::testing::Test {
   }
   void TearDown() override { plan::forced_layout.reset(); }
 
-  /// Losses of some steps of a residual block with pooling, compiled in `format`.
+  /// Losses of some steps of a residual block with pooling, compiled in `format`. The user has the
+  /// input and the weights in the format `own`.
   static std::vector<double> losses(Device device, std::optional<MemoryFormat> format,
-                                    DType precision, std::string* explained = nullptr) {
+                                    DType precision, std::string* explained = nullptr,
+                                    MemoryFormat own = MemoryFormat::nchw) {
     manual_seed(5);
     nn::Sequential net;
     net.push<nn::Conv2d>({.in = 3, .out = 8, .kernel = 3, .padding = 1});
@@ -36,8 +41,8 @@ class CudaLayout : public ::testing::Test {
     net.push<nn::AdaptiveAvgPool2d>({.output = 1});
     net.push<nn::Flatten>();
     net.push<nn::Linear>({.in = 16, .out = 5});
-    const Tensor x = randn({2, 3, 8, 8}).to(device), y = randint(0, 5, {2}).to(device);
-    net.to(device);
+    const Tensor x = randn({2, 3, 8, 8}).to(device).to(own), y = randint(0, 5, {2}).to(device);
+    net.to(device).to(own);
     optim::SGD optimizer(net.named_parameters(), {.lr = 0.05, .momentum = 0.9});
     auto step = compile([&](const Tensor& image, const Tensor& label) {
       optimizer.zero_grad();
@@ -86,6 +91,59 @@ TEST_F(CudaLayout, SixteenBitsToo) {
     EXPECT_TRUE(all_are(format, explained)) << explained;
     for (size_t i = 0; i < expected.size(); ++i)
       EXPECT_NEAR(actual[i], expected[i], 0.05) << plan::name(format) << ", step " << i;
+  }
+}
+
+TEST_F(CudaLayout, WeightsAndInputsOfTheUsersFormat) {
+  for (const DType precision : {f32, bf16}) {
+    const std::vector<double> expected = losses(Device::cpu(), std::nullopt, precision);
+    for (const Device device : {Device::cpu(), Device::cuda()}) {
+      const std::vector<double> actual =
+          losses(device, std::nullopt, precision, nullptr, MemoryFormat::nhwc);
+      for (size_t i = 0; i < expected.size(); ++i)
+        EXPECT_NEAR(actual[i], expected[i], precision == f32 ? 1e-4 : 0.05)
+            << device.str() << " " << name(precision) << ", step " << i;
+    }
+  }
+}
+
+// The cast of a weight, which runs anyway, turns it, and that of its gradient turns it back: no
+// convolution does. Nor does any where the layouts it is given cannot be had.
+TEST_F(CudaLayout, WeightsAreTurnedByTheirCasts) {
+  manual_seed(7);
+  nn::Sequential net;
+  net.push<nn::Conv2d>({.in = 8, .out = 16, .kernel = 3, .bias = false});
+  net.push<nn::Conv2d>({.in = 16, .out = 8, .kernel = 3, .groups = 2, .bias = false});
+  net.push<nn::AdaptiveAvgPool2d>({.output = 1});
+  net.to(Device::cuda());
+  optim::SGD optimizer(net.named_parameters(), {.lr = 0.05});
+  const Tensor x = randn({2, 8, 8, 8}).to(Device::cuda());
+  const plan::Step step = [&](std::span<const Tensor> in) {
+    optimizer.zero_grad();
+    Tensor loss;
+    {
+      const Autocast scope(bf16);
+      loss = mean(net(in[0]));
+    }
+    loss.backward();
+    optimizer.step();
+    return std::vector<Tensor>{loss.detach()};
+  };
+  for (const MemoryFormat format : plan::kFormats) {
+    plan::Program program = plan::record(step, {&x, 1}, false).program;
+    plan::forced_layout = format;
+    const std::string text = plan::layout(program);
+    int weights = 0;
+    for (const auto& launch : program.launches) {
+      const std::string_view name = launch->name();
+      if (!name.starts_with("conv2d")) continue;
+      const Tensor& weight = launch->operand(name == "conv2d_grad_weight" ? 2 : 1);
+      EXPECT_TRUE(weight.is_contiguous(format == MemoryFormat::nhwc ? format : MemoryFormat::nchw))
+          << name << "\n"
+          << text;
+      ++weights;
+    }
+    EXPECT_EQ(weights, 5);
   }
 }
 

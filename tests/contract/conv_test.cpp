@@ -4,6 +4,10 @@
 #include <brim/core/threads.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
+
+#include <cmath>
 
 #include "contract/contract.h"
 
@@ -85,6 +89,40 @@ TEST(Conv2d, NonContiguousFormatsGiveTheSame) {
   const std::vector<float> y = conv2d(x, w).to_vector<float>();
   EXPECT_EQ(conv2d(x.to(MemoryFormat::nhwc), w.to(MemoryFormat::nhwc)).to_vector<float>(), y);
   EXPECT_EQ(conv2d(x.to(MemoryFormat::chwn), w).to_vector<float>(), y);
+}
+
+// Weights may be nhwc, whatever the input is, and give their format to their gradient.
+TEST(Conv2d, WeightsOfAnyFormatGiveTheSame) {
+  for (const Conv2dOptions& o :
+       {Conv2dOptions{.padding = 1}, Conv2dOptions{.stride = {2, 1}, .groups = 2}}) {
+    const Tensor x = randn({2, 4, 7, 6}), w = randn({6, 4 / o.groups, 3, 2});
+    const auto run = [&](const Tensor& input, const Tensor& weight, Device device, DType dtype) {
+      const Tensor a = input.to(device).to(dtype).clone().set_requires_grad();
+      const Tensor b = weight.to(device).to(dtype).clone().set_requires_grad();
+      EXPECT_EQ(b.is_contiguous(), weight.is_contiguous());
+      const Tensor y = conv2d(a, b, {}, o);
+      sum(square(y)).backward();
+      EXPECT_EQ(b.grad().is_contiguous(), weight.is_contiguous());
+      std::vector<std::vector<double>> all;
+      for (const Tensor& t : {y.detach(), a.grad(), b.grad()}) all.push_back(values(t));
+      return all;
+    };
+    for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda, DeviceKind::sim})
+      for (const DType dtype : {f32, f64, f16, bf16})
+        for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+          if (Device::count(kind) == 0) continue;
+          const Device device(kind, 0);
+          const auto want = run(x.to(format), w, Device::cpu(), f64);
+          const auto got = run(x.to(format), w.to(MemoryFormat::nhwc), device, dtype);
+          const double tolerance = size_of(dtype) == 2 ? 0.05 : 1e-4;
+          for (size_t k = 0; k < want.size(); ++k) {
+            ASSERT_EQ(got[k].size(), want[k].size());
+            for (size_t i = 0; i < want[k].size(); ++i)
+              EXPECT_NEAR(got[k][i], want[k][i], tolerance * (10 + std::abs(want[k][i])))
+                  << device.str() << " " << name(dtype) << ", result " << k << " at " << i;
+          }
+        }
+  }
 }
 
 TEST(Conv2d, OutOfMemoryInAnyPlaceIsThrown) {

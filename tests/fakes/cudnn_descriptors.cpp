@@ -97,23 +97,3 @@ cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t d, cudnnPooli
   *d = {mode, nan, h, w, pad_h, pad_w, stride_h, stride_w};
   return CUDNN_STATUS_SUCCESS;
 }
-
-cudnnStatus_t cudnnTransformTensor(cudnnHandle_t handle, const void*,
-                                   const cudnnTensorDescriptor_t x_desc, const void* x, const void*,
-                                   const cudnnTensorDescriptor_t y_desc, void* y) {
-  const char* const call = "cudnnTransformTensor";
-  const Tensor from = *x_desc, to = *y_desc;
-  if (from.type != to.type || from.size != to.size) return bad(call, "tensors differ");
-  const Elements e = elements(from.type);
-  if (!handle->stream || !is_memory(x, from.last() * e.size) || !is_memory(y, to.last() * e.size))
-    return bad(call, "memory");
-  machine->submit([=] {
-    for (int64_t n = 0; n < to.size[0]; ++n)
-      for (int64_t c = 0; c < to.size[1]; ++c)
-        for (int64_t h = 0; h < to.size[2]; ++h)
-          for (int64_t w = 0; w < to.size[3]; ++w)
-            e.store(y, to.at(n, c, h, w), e.load(x, from.at(n, c, h, w)));
-  });
-  machine->spend(-50);
-  return CUDNN_STATUS_SUCCESS;
-}

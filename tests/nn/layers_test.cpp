@@ -11,6 +11,8 @@
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/softmax.h>
+#include <brim/ops/unary.h>
+#include <brim/optim/sgd.h>
 
 namespace brim {
 namespace {
@@ -78,6 +80,40 @@ TEST(Conv2d, BadOptionsAreErrors) {
   EXPECT_THROW(nn::Conv2d({.in = 3, .out = 6, .kernel = 3, .padding = -1}), ValueError);
   EXPECT_EQ(message([] { nn::Conv2d({.in = 3, .out = 6, .kernel = 3, .groups = 2}); }),
             "[Conv2d] 2 groups do not divide in = 3 and out = 6");
+}
+
+// As PyTorch's to(memory_format=torch.channels_last).
+TEST(Conv2d, LearnsTheSameWithWeightsInNhwc) {
+  const Tensor x = randn({3, 4, 6, 5});
+  const auto trained = [&](MemoryFormat weights, MemoryFormat input) {
+    manual_seed(3);
+    nn::Sequential net;
+    net.push<nn::Conv2d>({.in = 4, .out = 6, .kernel = 3});
+    net.push<nn::ReLU>();
+    net.push<nn::Conv2d>({.in = 6, .out = 6, .kernel = {1, 2}, .groups = 3});
+    net.push<nn::Flatten>();
+    net.push<nn::Linear>({.in = 6 * 4 * 2, .out = 2});
+    optim::SGD optimizer(net.named_parameters(), {.lr = 0.1, .momentum = 0.9});
+    const Tensor filters = net.parameters()[0], last = net.parameters()[4];
+    for (int step = 0; step < 3; ++step) {
+      if (step == 1) net.to(weights);  // the optimizer's state stays as it was
+      const bool is_turned = step > 0 && weights == MemoryFormat::nhwc;
+      EXPECT_EQ(filters.is_contiguous(), !is_turned);
+      EXPECT_EQ(filters.is_contiguous(MemoryFormat::nhwc), is_turned);
+      EXPECT_TRUE(last.is_contiguous());
+      optimizer.zero_grad();
+      mean(square(net(x.to(input)))).backward();
+      EXPECT_EQ(filters.grad().strides(), filters.strides());
+      optimizer.step();
+    }
+    return net.parameters();
+  };
+  const auto want = trained(MemoryFormat::nchw, MemoryFormat::nchw);
+  for (const MemoryFormat input : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+    const auto got = trained(MemoryFormat::nhwc, input);
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_LT(max(abs(got[i].detach() - want[i].detach())).item(), 1e-5) << i;
+  }
 }
 
 TEST(Pools, PassTheirOptionsOn) {

@@ -54,6 +54,23 @@ std::string message(const std::function<void()>& f) {
   return "no error";
 }
 
+// Others have no memory format, and a handle that was taken before sees the change.
+TEST(Module, MemoryFormatsAreForRankFour) {
+  struct Filters : nn::Module {
+    Tensor& weight = parameter("weight", ones({2, 3, 4, 5}));
+    Tensor& mask = buffer("mask", ones({2, 3, 4, 5}));
+    Tensor& bias = parameter("bias", ones({2}));
+  } net;
+  const Tensor handle = net.weight;
+  sum(net.weight * 2).backward();
+  net.to(MemoryFormat::nhwc);
+  for (const Tensor& t : {handle, net.mask, handle.grad()})
+    EXPECT_TRUE(t.is_contiguous(MemoryFormat::nhwc) && !t.is_contiguous());
+  EXPECT_TRUE(net.bias.is_contiguous() && handle.requires_grad());
+  net.to(MemoryFormat::nchw);
+  EXPECT_TRUE(handle.is_contiguous() && handle.grad().is_contiguous());
+}
+
 TEST(Module, NamesFollowRegistration) {
   const Net net;
   EXPECT_EQ(

@@ -85,6 +85,9 @@ class Module {
   // --- changing all of them. Parameters keep their identity, so optimizers and handles stay valid.
   Module& to(Device device);  ///< moves parameters, their gradients and buffers
   Module& to(DType dtype);    ///< casts those of floating dtype
+  /// Lays out those of rank 4 (weights of convolutions) so: nhwc saves convolutions of nhwc
+  /// activations a copy of them. Activations follow the input: `net(x.to(MemoryFormat::nhwc))`.
+  Module& to(MemoryFormat format);
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool training() const { return training_; }

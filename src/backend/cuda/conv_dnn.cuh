@@ -1,9 +1,13 @@
-// Convolutions by cuDNN, and the bias behind them.
+// Convolutions by cuDNN, and what is queued around them: copies of weights, the bias.
 #pragma once
 
 #include <brim/core/tf32.h>
 
+#include <utility>
+
+#include "backend/cuda/cast.cuh"
 #include "backend/cuda/channels.cuh"
+#include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/geometry.h"
 
@@ -31,6 +35,15 @@ struct AddBias {
   }
 };
 
+/// Copies weights between row-major and nhwc.
+template <class T>
+void turn_weights(const Context& context, const Shape& shape, const T* from,
+                  const Strides& from_strides, T* to, const Strides& to_strides) {
+  const auto loop = backend::make_loop<2>(shape, {to_strides, from_strides});
+  launch(context, &strided_kernel<Cast<T>, T, T>, grid_for(loop.numel), Cast<T>{},
+         DeviceLoop<2>(loop), to, from);
+}
+
 /// Whether cuDNN has done the pass. `bias` may be undefined; `own` queues the pass by our kernels.
 template <class T>
 bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor& weight,
@@ -41,6 +54,13 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
       is_aligned(x.raw(), 16) && is_aligned(weight.raw(), 16) && is_aligned(y.raw(), 16);
   if (g.work() == 0 || !(planes || pixels) || !aligned || (bias.defined() && !bias.is_contiguous()))
     return false;
+  const MemoryFormat format = planes ? MemoryFormat::nchw : MemoryFormat::nhwc;
+  const auto turn = [&](const Context& at, const void* from, void* to) {
+    Strides read = weight.strides(), written = strides_of(weight.shape(), format);
+    if (pass == ConvPass::grad_weight) std::swap(read, written);
+    turn_weights<T>(at, weight.shape(), static_cast<const T*>(from), read, static_cast<T*>(to),
+                    written);
+  };
   const auto add_bias = [&](const Context& at) {
     run_pass<T>(at, AddBias<T>{data<const T>(bias), static_cast<T*>(y.raw())}, Channels(y));
   };
@@ -53,6 +73,7 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
                    .x = x.raw(),
                    .weight = weight.raw(),
                    .y = y.raw(),
+                   .turn = weight.is_contiguous(format) ? nullptr : TurnWeights(turn),
                    .add_bias = bias.defined() ? Work(add_bias) : Work()},
                   own);
 }

@@ -13,7 +13,7 @@
 
 namespace brim::cuda {
 
-/// Activations (n, c, y, x) by their strides, in elements.
+/// Activations (n, c, y, x), or weights (o, c, ky, kx), by their strides, in elements.
 template <class T, class Index>
 struct Activations {
   T* data;
@@ -159,20 +159,29 @@ struct TapRows {
   }
 };
 
-/// Weights (o, c, kh, kw), contiguous, as an operand: a row for each channel of one side, the sum
-/// over the taps of the other's.
+/// Weights (o, c, kh, kw) as an operand: a row for each channel of one side, the sum over the taps
+/// of the other's.
 template <class T, class Index_>
 struct Weights {
   using Index = Index_;
   const T* data;
-  Index row_stride, channel_stride;
+  Index row_stride, channel_stride, y_stride, x_stride;
   Taps<Index> taps;
   bool along_sum;
 
+  /// `rows`: the axis of weight that has the rows, 0 or 1.
+  Weights(const Tensor& weight, int rows, const Taps<Index>& order)
+      : data(static_cast<const T*>(weight.raw())),
+        row_stride(static_cast<Index>(weight.strides()[rows])),
+        channel_stride(static_cast<Index>(weight.strides()[1 - rows])),
+        y_stride(static_cast<Index>(weight.strides()[2])),
+        x_stride(static_cast<Index>(weight.strides()[3])),
+        taps(order),
+        along_sum(row_stride != 1) {}
   __device__ Index row(Index i) const { return i * row_stride; }
   __device__ Index column(Index p) const {
     const auto t = taps(p);
-    return t.c * channel_stride + t.ky * taps.kw.size() + t.kx;
+    return t.c * channel_stride + t.ky * y_stride + t.kx * x_stride;
   }
   __device__ Compute<T> at(const T* from, Index row, Index column) const {
     return widen(from[row + column]);
@@ -221,15 +230,15 @@ struct ToActivations {
 template <class T, class Index>
 struct ToWeights {
   T* data;
+  Activations<T, Index> to;
   Taps<Index> taps;
-  Index row_stride;
 
   __device__ Index column(Index p) const {
     const auto t = taps(p);
-    return (t.c * taps.kh.size() + t.ky) * taps.kw.size() + t.kx;
+    return t.c * to.c + t.ky * to.y + t.kx * to.x;
   }
   __device__ void store(T* y, int64_t, Index i, Index column, Compute<T> sum) const {
-    y[i * row_stride + column] = narrow<T>(sum);
+    y[i * to.n + column] = narrow<T>(sum);
   }
 };
 

@@ -33,22 +33,23 @@ double conv_grad_operations(const Tensor&, const Tensor&, const Tensor&, const C
   return operations(g);
 }
 
-using ops::arranged, ops::dense, ops::empty_in, ops::packed;
+using ops::arranged, ops::dense, ops::empty_in;
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& g);
 Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& g);
-Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& g);
+/// In the memory format of `weight`.
+Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& g, const Tensor& weight);
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geo) {
   static const ConvKernel kernel("conv2d", &conv_operations);
   const Tensor from = dense(x);
   Tensor y = empty_in(geo.y_shape(), x.dtype(), from);
-  kernel(x.device(), x.dtype(), from, packed(weight), bias, y, geo);
+  kernel(x.device(), x.dtype(), from, dense(weight), bias, y, geo);
   return autograd::with_grad(
       "conv2d", y, {x, weight, bias},
       [x = autograd::Saved(x), w = autograd::Saved(weight), geo](autograd::GradCall& g) {
         g.set_if_needed(0, [&] { return grad_x(g.dy(), g[w], geo); });
-        g.set_if_needed(1, [&] { return grad_weight(g[x], g.dy(), geo); });
+        g.set_if_needed(1, [&] { return grad_weight(g[x], g.dy(), geo, g[w]); });
         g.set_if_needed(2, [&] { return sum(g.dy(), {0, 2, 3}); });
       });
 }
@@ -57,18 +58,19 @@ Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& geo) {
   static const ConvGradKernel kernel("conv2d_grad_x", &conv_grad_operations);
   const Tensor from = dense(dy);
   Tensor dx = empty_in(geo.x_shape(), dy.dtype(), from);
-  kernel(dy.device(), dy.dtype(), from, packed(weight), dx, geo);
+  kernel(dy.device(), dy.dtype(), from, dense(weight), dx, geo);
   return autograd::with_grad(
       "conv2d_grad_x", dx, {dy, weight},
       [dy = autograd::Saved(dy), w = autograd::Saved(weight), geo](autograd::GradCall& g) {
         g.set_if_needed(0, [&] { return forward(g.dy(), g[w], {}, geo); });
-        g.set_if_needed(1, [&] { return grad_weight(g.dy(), g[dy], geo); });
+        g.set_if_needed(1, [&] { return grad_weight(g.dy(), g[dy], geo, g[w]); });
       });
 }
 
-Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& geo) {
+Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& geo,
+                   const Tensor& weight) {
   static const ConvGradKernel kernel("conv2d_grad_weight", &conv_grad_operations);
-  Tensor dw = Tensor::empty(geo.weight_shape(), x.dtype(), x.device());
+  Tensor dw = empty_in(geo.weight_shape(), x.dtype(), weight);
   const Tensor from = dense(x);
   kernel(x.device(), x.dtype(), from, arranged(dy, from), dw, geo);
   return autograd::with_grad(

@@ -1,7 +1,7 @@
 // Chooses the memory format of every activation: nchw, nhwc or chwn. Each launch has a format, in
 // which it wants its activations; a tensor has the format of the launch that writes it, and readers
-// that want another get a copy; casts read any format, and convert while they cast. What launches
-// and copies cost is measured (layout.h). The choice
+// that want another get a copy. Some launches convert by themselves: casts what they read, CUDA's
+// convolutions their weights. What launches and copies cost is measured (layout.h). The choice
 // descends from the fixed formats, changing one launch after the other, so that it is never worse
 // than these by the measured times.
 #include <fmt/core.h>
@@ -201,12 +201,24 @@ class Layouts {
       const Node& n = node_of(*o.tensor);
       if (neutral(*o.tensor)) {
         if (format == MemoryFormat::chwn) return false;
+      } else if (o.writes && !converters_take(n, format)) {
+        return false;
       } else if (n.fixed && (o.writes || !copies_hold(n) || !covers_storage(*o.tensor) ||
                              o.tensor->shape() != n.tensor.shape())) {
         return false;
       }
     }
     return true;
+  }
+  /// Launches that convert what they read of a node can do so from this format.
+  bool converters_take(const Node& n, MemoryFormat format) const {
+    return std::all_of(n.readers.begin(), n.readers.end(), [&](int r) {
+      const Activations& a = activations_[static_cast<size_t>(r)];
+      const Launch& l = *program_.launches[static_cast<size_t>(r)];
+      return std::find(a.formats.begin(), a.formats.end(), format) != a.formats.end() ||
+             std::none_of(a.converted.begin(), a.converted.end(),
+                          [&](size_t k) { return l.operand(k).storage() == n.tensor.storage(); });
+    });
   }
   /// A copy made before the first reader is right for the later ones.
   static bool copies_hold(const Node& n) {

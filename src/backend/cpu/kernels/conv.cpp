@@ -1,6 +1,8 @@
 // conv2d and its two gradients on the CPU. Strides decide: activations are either all row-major or
-// all nhwc.
+// all nhwc. Weights that are nhwc are turned to row-major first, and their gradient back.
 #include <brim/core/tensor.h>
+
+#include <optional>
 
 #include "backend/cpu/conv_direct.h"
 #include "backend/cpu/conv_dnnl.h"
@@ -93,6 +95,23 @@ void run(const Context& context, bool nhwc, ConvPass pass, const ConvGeometry& g
   run_turned(context, pass, g, a, b, bias, out);
 }
 
+/// Room for weights in row-major order, where they are nhwc.
+template <class T>
+std::optional<Workspace> room_for(const Context& context, const Tensor& weight) {
+  if (weight.is_contiguous()) return {};
+  return std::optional<Workspace>(std::in_place, static_cast<size_t>(weight.numel()) * sizeof(T),
+                                  context.stream, context.scratch);
+}
+
+/// The row-major elements of weights: their own, or those in `room`.
+template <class T>
+const T* row_major(const Tensor& weight, const std::optional<Workspace>& room,
+                   const ConvGeometry& g) {
+  if (!room) return address<T>(weight);
+  turn(address<T>(weight), g.o, g.kh * g.kw, g.c_per_group(), room->as<T>());
+  return room->as<T>();
+}
+
 template <class T>
 bool set_zero_if_empty(Tensor& y, const ConvGeometry& g) {
   if (g.work() != 0) return false;
@@ -105,24 +124,29 @@ void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const
             Tensor& y, const ConvGeometry& g) {
   if (y.numel() == 0) return;
   const Tensor dense = bias.defined() ? bias.contiguous() : bias;
-  run<T>(context, are_nhwc(x, y), ConvPass::forward, g, address<T>(x), address<T>(weight),
-         address<T>(dense), static_cast<T*>(y.raw()));
+  const auto room = room_for<T>(context, weight);
+  run<T>(context, are_nhwc(x, y), ConvPass::forward, g, address<T>(x),
+         row_major<T>(weight, room, g), address<T>(dense), static_cast<T*>(y.raw()));
 }
 
 template <class T>
 void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weight, Tensor& dx,
                    const ConvGeometry& g) {
   if (set_zero_if_empty<T>(dx, g)) return;
-  run<T>(context, are_nhwc(dy, dx), ConvPass::grad_x, g, address<T>(dy), address<T>(weight),
-         nullptr, static_cast<T*>(dx.raw()));
+  const auto room = room_for<T>(context, weight);
+  run<T>(context, are_nhwc(dy, dx), ConvPass::grad_x, g, address<T>(dy),
+         row_major<T>(weight, room, g), nullptr, static_cast<T*>(dx.raw()));
 }
 
 template <class T>
 void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& dy, Tensor& dw,
                         const ConvGeometry& g) {
   if (set_zero_if_empty<T>(dw, g)) return;
+  const auto room = room_for<T>(context, dw);
+  T* const out = room ? room->template as<T>() : static_cast<T*>(dw.raw());
   run<T>(context, are_nhwc(x, dy), ConvPass::grad_weight, g, address<T>(x), address<T>(dy), nullptr,
-         static_cast<T*>(dw.raw()));
+         out);
+  if (room) turn<T>(out, g.o, g.c_per_group(), g.kh * g.kw, static_cast<T*>(dw.raw()));
 }
 
 template <class T>

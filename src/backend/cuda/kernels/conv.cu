@@ -1,5 +1,5 @@
-// conv2d and its two gradients: by cuDNN where it is there and can, else as matrix products whose
-// operands are read where they lie (conv_operands.cuh).
+// conv2d and its two gradients, of weights that are row-major or nhwc: by cuDNN where it is there
+// and can, else as matrix products whose operands are read where they lie (conv_operands.cuh).
 #include "backend/cuda/conv_dnn.cuh"
 #include "backend/cuda/conv_operands.cuh"
 #include "backend/geometry.h"
@@ -27,8 +27,7 @@ void own_conv2d(const Context& context, const Tensor& x, const Tensor& weight, c
     using Index = decltype(index);
     const Patches<T, Index, false> patches(x, g);
     const int64_t taps = g.c_per_group() * g.kh * g.kw;
-    const Weights<T, Index> weights{static_cast<const T*>(weight.raw()), static_cast<Index>(taps),
-                                    static_cast<Index>(g.kh * g.kw), patches.taps, true};
+    const Weights<T, Index> weights(weight, 0, patches.taps);
     const ToActivations<T, Index> out{static_cast<T*>(y.raw()),
                                       Activations<T, Index>(y),
                                       patches.pixels,
@@ -57,9 +56,7 @@ void own_conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& w
     using Index = decltype(index);
     const Patches<T, Index, true> patches(dy, g);
     const int64_t of_output = g.c_per_group() * g.kh * g.kw;  // weights of one output channel
-    const Weights<T, Index> weights{static_cast<const T*>(weight.raw()),
-                                    static_cast<Index>(g.kh * g.kw), static_cast<Index>(of_output),
-                                    patches.taps, g.kh * g.kw > 1};
+    const Weights<T, Index> weights(weight, 1, patches.taps);
     const ToActivations<T, Index> out{static_cast<T*>(dx.raw()),
                                       Activations<T, Index>(dx),
                                       patches.pixels,
@@ -90,8 +87,8 @@ void own_conv2d_grad_weight(const Context& context, const Tensor& x, const Tenso
     const Activations<const T, Index> top(dy);
     const int64_t taps = g.c_per_group() * g.kh * g.kw;
     const ChannelRows<T, Index> rows{top.data, top, patches.pixels, !top.channels_last};
-    const ToWeights<T, Index> out{static_cast<T*>(dw.raw()), patches.taps,
-                                  static_cast<Index>(taps)};
+    const ToWeights<T, Index> out{static_cast<T*>(dw.raw()), Activations<T, Index>(dw),
+                                  patches.taps};
     gemm<Compute<T>>(context, rows, TapRows<T, Index>(patches), out, g.o_per_group(), taps,
                      g.n * g.oh * g.ow,
                      groups(g, g.o_per_group() * taps, g.o_per_group() * dy.strides()[1],

@@ -158,24 +158,16 @@ class Convolutions {
     check(library().set_math(r.conv.get(), algorithm.math), "cudnnSetConvolutionMathType");
     const void *one = dnn::one(c.dtype), *zero = dnn::zero(c.dtype);
     const Workspace room = context.workspace(std::max<size_t>(algorithm.workspace, 1));
-    // Activations in nhwc want their weights so, too.
     std::optional<Workspace> turned;
     void* weight = c.weight;
-    if (c.nhwc) {
+    if (c.turn) {
       const auto bytes = static_cast<size_t>(c.geometry.weight_shape().numel()) * size_of(c.dtype);
       turned.emplace(bytes, context.stream, context.scratch);
       weight = turned->as<void>();
-      if (c.pass != ConvPass::grad_weight &&
-          !is_supported(library().transform(handle_, one, r.weight_given.get(), c.weight, zero,
-                                            r.weight_used.get(), weight),
-                        "cudnnTransformTensor"))
-        return false;
+      if (c.pass != ConvPass::grad_weight) c.turn(context, c.weight, weight);
     }
     if (!compute(c, r, algorithm, weight, room.as<void>(), one, zero)) return false;
-    if (c.nhwc && c.pass == ConvPass::grad_weight)
-      return is_supported(library().transform(handle_, one, r.weight_used.get(), weight, zero,
-                                              r.weight_given.get(), c.weight),
-                          "cudnnTransformTensor");
+    if (c.turn && c.pass == ConvPass::grad_weight) c.turn(context, weight, c.weight);
     if (c.add_bias) c.add_bias(context);
     return true;
   }

@@ -70,7 +70,6 @@ struct Library : DynamicLibrary {
       find("cudnnBatchNormalizationForwardTraining");
   decltype(&cudnnBatchNormalizationBackward) batch_norm_grad =
       find("cudnnBatchNormalizationBackward");
-  decltype(&cudnnTransformTensor) transform = find("cudnnTransformTensor");
 };
 
 inline const Library& library() {

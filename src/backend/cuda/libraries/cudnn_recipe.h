@@ -41,20 +41,20 @@ struct Algorithm {
 /// How a convolution is computed.
 struct Recipe {
   TensorDesc x, y;
-  TensorDesc weight_given, weight_used;  // row-major and nhwc
   FilterDesc weight;
   ConvDesc conv;
   Algorithm algorithm;
   bool possible = false;
 };
 
-using Key = std::array<int64_t, 19>;
+using Key = std::array<int64_t, 20>;
 inline Key key_of(const DnnConv& c) {
   const ConvGeometry& g = c.geometry;
   return {static_cast<int64_t>(c.pass),
           static_cast<int64_t>(c.dtype),
           uses_tf32(c),
           c.nhwc,
+          c.turn != nullptr,
           c.add_bias != nullptr,
           g.n,
           g.c,
@@ -89,8 +89,6 @@ inline Recipe describe(const DnnConv& c) {
   Recipe r;
   r.x = tensor(c.dtype, g.x_shape(), c.nhwc);
   r.y = tensor(c.dtype, g.y_shape(), c.nhwc);
-  r.weight_given = tensor(c.dtype, g.weight_shape(), false);
-  r.weight_used = tensor(c.dtype, g.weight_shape(), c.nhwc);
   cudnnFilterDescriptor_t filter = nullptr;
   check(library().create_filter(&filter), "cudnnCreateFilterDescriptor");
   r.weight.reset(filter);

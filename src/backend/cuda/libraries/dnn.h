@@ -2,6 +2,7 @@
 // without it, brim's own kernels compute.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include <brim/core/dtype.h>
@@ -14,8 +15,13 @@ namespace brim::cuda {
 
 enum class ConvPass { forward, grad_x, grad_weight };
 
+/// Queues a copy of weights in another memory format.
+using TurnWeights = std::function<void(const Context&, const void* from, void* to)>;
+
 /// A convolution y = x * weight or a gradient of it (which of the three is written says the pass).
-/// Activations are row-major, or all nhwc; weight is contiguous. No size is 0.
+/// Activations are row-major, or all nhwc, and cuDNN wants weights in the same format. Where they
+/// have the other one there is `turn`: to cuDNN's format or, of their gradient, from it. No size is
+/// 0.
 struct DnnConv {
   ConvPass pass;
   DType dtype;  // f32, f64, f16 or bf16
@@ -23,6 +29,7 @@ struct DnnConv {
   bool nhwc;
   backend::ConvGeometry geometry;
   void *x, *weight, *y;
+  TurnWeights turn = nullptr;
   Work add_bias = nullptr;  // what is to be queued behind it, if anything
 };
 
