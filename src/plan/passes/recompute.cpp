@@ -1,6 +1,7 @@
 // Makes the result of a normalisation with its ReLU a second time where the backward pass reads it,
 // instead of keeping it meanwhile: what it is made of is kept anyway. Only as long as that lowers
-// the memory that the plan takes.
+// the memory that the plan takes, and on GPUs, where it costs time, only if memory is short.
+#include <brim/core/allocator.h>
 #include <fmt/core.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 
 #include "backend/fused_norm.h"
 #include "backend/has_kernel.h"
+#include "core/runtime.h"
 #include "plan/memory.h"
 #include "plan/pass.h"
 
@@ -16,6 +18,7 @@ namespace brim::plan {
 namespace {
 
 constexpr size_t kLeast = size_t{1} << 20;  // bytes worth a launch
+constexpr double kAmple = 0.5;              // of a GPU's memory may be taken without this pass
 
 /// A launch whose result nobody reads from `from` up to `to`.
 struct Candidate {
@@ -74,6 +77,25 @@ std::optional<Candidate> candidate(const Program& program, const Uses& uses, int
   return c;
 }
 
+/// The largest one that bridges the peak.
+std::optional<Candidate> largest(const Program& program, const MemoryPlan& memory) {
+  const Uses uses(program);
+  const int peak = peak_of(memory, program.launches.size());
+  std::optional<Candidate> best;
+  for (size_t i = 0; i < program.launches.size(); ++i)
+    if (const auto c = candidate(program, uses, static_cast<int>(i), peak))
+      if (!best || c->bytes > best->bytes) best = c;
+  return best;
+}
+
+/// Bytes that a plan could have: free ones and those that the allocator keeps, within its limit.
+int64_t room_on(Device device) {
+  const MemoryStats stats = Allocator::of(device).stats();
+  const auto free = static_cast<int64_t>(runtime(device.kind).memory(device.index).free);
+  const int64_t room = free + stats.cached;
+  return stats.limit > 0 ? std::min(room, stats.limit - stats.live) : room;
+}
+
 /// A launch that was made a second time, and whose result was read before.
 struct Repeat {
   const Launch* again;
@@ -112,17 +134,17 @@ void take_back(Program& program, const Repeat& r) {
 std::string recompute(Program& program) {
   MemoryPlan memory = plan_memory(program, true);
   const size_t before = memory.bytes;
+  std::optional<Candidate> next = largest(program, memory);
+  if (next && program.device.kind == DeviceKind::cuda) {
+    const auto room = static_cast<double>(room_on(program.device));
+    if (static_cast<double>(before) <= kAmple * room)
+      return fmt::format("not needed, {:.1f} MB of the {:.1f} there are",
+                         1e-6 * static_cast<double>(before), 1e-6 * room);
+  }
   size_t least = before, kept = 0;
   std::vector<Repeat> repeats;
-  while (true) {
-    const Uses uses(program);
-    const int peak = peak_of(memory, program.launches.size());
-    std::optional<Candidate> best;
-    for (size_t i = 0; i < program.launches.size(); ++i)
-      if (const auto c = candidate(program, uses, static_cast<int>(i), peak))
-        if (!best || c->bytes > best->bytes) best = c;
-    if (!best) break;
-    repeats.push_back(repeat(program, *best));
+  for (; next; next = largest(program, memory)) {
+    repeats.push_back(repeat(program, *next));
     memory = plan_memory(program, true);
     if (memory.bytes >= least) continue;  // it may take several, where peaks are equally high
     least = memory.bytes;
