@@ -48,14 +48,17 @@ if [ $emulated -eq 0 ]; then
   else
     mapfile -t gpus < <(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null)
   fi
-  # property NAME GPU
-  property() { nvidia-smi -i "$2" "--query-gpu=$1" --format=csv,noheader 2>/dev/null; }
-  capabilities=()
+  capabilities=() missing=()
   for gpu in "${gpus[@]}"; do
-    gpu_names+=("$(property name "$gpu")")
-    capabilities+=("$(property compute_cap "$gpu" | tr -d .)")
+    of=(-i "$gpu")
+    [ "${gpu#MIG-}" = "$gpu" ] || of=() # a part of a GPU is not to be had by its name: the first one's properties
+    if facts=$(nvidia-smi "${of[@]}" --query-gpu=compute_cap,name --format=csv,noheader 2>/dev/null | head -1) && [[ $facts =~ ^([0-9]+)\.([0-9]+),\ (.*)$ ]]; then
+      capabilities+=("${BASH_REMATCH[1]}${BASH_REMATCH[2]}") gpu_names+=("${BASH_REMATCH[3]}")
+    else
+      missing+=("$gpu")
+    fi
   done
-  if [ -z "${gpu_names[0]:-}" ]; then
+  if [ ${#gpus[@]} -eq 0 ] || [ ${#missing[@]} -gt 0 ]; then
     echo "no GPU: nvidia-smi shows none${CUDA_VISIBLE_DEVICES+ of CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES} (a driver belongs to the machine: install it, or start the container with --gpus all); --emulated checks without" >&2
     exit 3
   fi
