@@ -95,6 +95,20 @@ TEST_F(CudaLibraries, SixteenBitsAreForTensorCores) {
     }
 }
 
+// Images of one pixel are row-major and nhwc at once: as the latter, weights need no copy.
+TEST_F(CudaLibraries, WeightsDecideForImagesOfOnePixel) {
+  const Tensor x = on(cuda, randn({4, 32, 1, 1})), w = on(cuda, randn({32, 32, 3, 3}));
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+    const Tensor y = conv2d(x, w.to(format), {}, {.padding = 1});
+    const std::string where = format == MemoryFormat::nhwc ? " nhwc" : " nchw";
+    const Lines lines = asked();
+    EXPECT_GE(count(lines, "cudnnConvolutionForward"), 1);
+    EXPECT_EQ(count(lines, "cudnnConvolutionForward"), count(lines, where));
+    EXPECT_LT(difference(y, conv2d(x.to(Device::cpu()), w.to(Device::cpu()), {}, {.padding = 1})),
+              1e-4);
+  }
+}
+
 TEST_F(CudaLibraries, ProblemsAreMeasuredOnce) {
   const Tensor a = on(cuda, randn({33, 17})), b = on(cuda, randn({17, 24}));
   (void)matmul(a, b);

@@ -54,7 +54,9 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
       is_aligned(x.raw(), 16) && is_aligned(weight.raw(), 16) && is_aligned(y.raw(), 16);
   if (g.work() == 0 || !(planes || pixels) || !aligned || (bias.defined() && !bias.is_contiguous()))
     return false;
-  const MemoryFormat format = planes ? MemoryFormat::nchw : MemoryFormat::nhwc;
+  // Where activations have one channel or one pixel, they are both: then weights decide.
+  const bool nhwc = pixels && !(planes && weight.is_contiguous());
+  const MemoryFormat format = nhwc ? MemoryFormat::nhwc : MemoryFormat::nchw;
   const auto turn = [&](const Context& at, const void* from, void* to) {
     Strides read = weight.strides(), written = strides_of(weight.shape(), format);
     if (pass == ConvPass::grad_weight) std::swap(read, written);
@@ -68,7 +70,7 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
                   {.pass = pass,
                    .dtype = dtype_of<T>,
                    .tf32 = Tf32::allowed(),
-                   .nhwc = !planes,
+                   .nhwc = nhwc,
                    .geometry = g,
                    .x = x.raw(),
                    .weight = weight.raw(),
