@@ -160,6 +160,17 @@ TEST_F(CudaNormLoss, BatchNormOf16BitsWithF32Parameters) {
           }
 }
 
+TEST_F(CudaNormLoss, BatchNormWithParametersThatPacksDoNotFit) {
+  const Tensor x = randn({4, 16, 5, 5}), weight = randn({17}), bias = randn({18});
+  const auto run = [&](Device device) {
+    const Tensor y =
+        batch_norm(x.to(device).to(MemoryFormat::nhwc), weight.to(device).slice(0, 1, 17),
+                   bias.to(device).slice(0, 2, 18), {}, {}, {.training = true});
+    return Tensors{y};
+  };
+  expect_close(run(kCuda), run(Device::cpu()), 3e-5, "views");
+}
+
 TEST_F(CudaNormLoss, MomentsOfFarAwayValues) {
   const Shape shape{8, 16, 9, 9};
   Tensor x = randn(shape) + 10000.0;

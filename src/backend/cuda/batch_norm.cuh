@@ -24,7 +24,27 @@ struct Parameters {
   const C *mean, *scale;
 
   __device__ Affine<C> affine(int64_t c) const {
-    return {mean[c], weight ? scale[c] * widen(weight[c]) : scale[c], bias ? widen(bias[c]) : C(0)};
+    Affine<C> f;
+    affines<1>(c, &f);
+    return f;
+  }
+  /// Of N channels from c on.
+  template <int N>
+  __device__ void affines(int64_t c, Affine<C>* f) const {
+    C m[N], a[N];
+    P w[N] = {}, b[N] = {};
+    load(mean + c, m);
+    load(scale + c, a);
+    if (weight) load(weight + c, w);
+    if (bias) load(bias + c, b);
+#pragma unroll
+    for (int k = 0; k < N; ++k)
+      f[k] = {m[k], weight ? a[k] * widen(w[k]) : a[k], bias ? widen(b[k]) : C(0)};
+  }
+  template <int N>
+  bool loadable() const {
+    return cuda::loadable<N>(weight) && cuda::loadable<N>(bias) && cuda::loadable<N>(mean) &&
+           cuda::loadable<N>(scale);
   }
 };
 
@@ -42,10 +62,10 @@ struct Masked {
   }
 };
 
-/// dx = a g - slope (x - mean) - shift
+/// dx = a g - slope (x - mean) - shift, mean and a as they are in y's map
 template <class C>
 struct Slope {
-  C mean, a, slope, shift;
+  C slope, shift;
 };
 
 /// y = x normalised, with an addition and a ReLU or without.
@@ -57,7 +77,10 @@ struct Normalise {
   bool relu;
   T* y;
 
-  __device__ Of of_channel(int64_t c) const { return p.affine(c); }
+  template <int N>
+  __device__ void of_channels(int64_t c, Of* of) const {
+    p.template affines<N>(c, of);
+  }
   template <int Width>
   __device__ void apply(int64_t i, const Of* of, int step) const {
     using C = Compute<T>;
@@ -78,6 +101,10 @@ struct Normalise {
   bool is_aligned() const {
     return aligned<Width>(x) && aligned<Width>(add) && aligned<Width>(y);
   }
+  template <int N>
+  bool loadable() const {
+    return p.template loadable<N>();
+  }
 };
 
 /// dx from dy, and what of dy passed the ReLU as the residual's gradient, if that is wanted.
@@ -90,10 +117,20 @@ struct BatchGrad {
   };
   Masked<T> masked;
   Parameters<P> p;
-  const Slope<C>* slopes;
+  const C* slopes;  // of all channels, then their shifts
+  int64_t channels;
   T *dx, *dresidual;
 
-  __device__ Of of_channel(int64_t c) const { return {p.affine(c), slopes[c]}; }
+  template <int N>
+  __device__ void of_channels(int64_t c, Of* of) const {
+    Affine<C> f[N];
+    C slope[N], shift[N];
+    p.template affines<N>(c, f);
+    load(slopes + c, slope);
+    load(slopes + channels + c, shift);
+#pragma unroll
+    for (int k = 0; k < N; ++k) of[k] = {f[k], {slope[k], shift[k]}};
+  }
   template <int Width>
   __device__ void apply(int64_t i, const Of* of, int step) const {
     using Many = Pack<T, Width>;
@@ -103,10 +140,11 @@ struct BatchGrad {
     if (masked.y) out = reinterpret_cast<const Many*>(masked.y)[i];
 #pragma unroll
     for (int k = 0; k < Width; ++k) {
+      const Affine<C>& f = of[k * step].affine;
       const Slope<C>& s = of[k * step].slope;
       const C v = widen(from.at[k]);
-      const C g = masked.passed(widen(up.at[k]), v, widen(out.at[k]), of[k * step].affine);
-      to.at[k] = narrow<T>(s.a * g - s.slope * (v - s.mean) - s.shift);
+      const C g = masked.passed(widen(up.at[k]), v, widen(out.at[k]), f);
+      to.at[k] = narrow<T>(f.a * g - s.slope * (v - f.mean) - s.shift);
       kept.at[k] = narrow<T>(g);
     }
     reinterpret_cast<Many*>(dx)[i] = to;
@@ -116,6 +154,11 @@ struct BatchGrad {
   bool is_aligned() const {
     return aligned<Width>(masked.dy) && aligned<Width>(masked.x) && aligned<Width>(masked.y) &&
            aligned<Width>(dx) && aligned<Width>(dresidual);
+  }
+  template <int N>
+  bool loadable() const {
+    return p.template loadable<N>() && cuda::loadable<N>(slopes) &&
+           cuda::loadable<N>(slopes + channels);
   }
 };
 

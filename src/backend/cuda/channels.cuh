@@ -45,8 +45,25 @@ bool aligned(const T* t) {
   return is_aligned(t, Width * sizeof(T));
 }
 
+/// Reads N neighbours, in accesses of 16 bytes.
+template <int N, class T>
+__device__ void load(const T* from, T (&to)[N]) {
+  constexpr int kEach = std::min(N, static_cast<int>(16 / sizeof(T)));
+#pragma unroll
+  for (int i = 0; i < N; i += kEach) {
+    const auto pack = *reinterpret_cast<const Pack<T, kEach>*>(from + i);
+#pragma unroll
+    for (int k = 0; k < kEach; ++k) to[i + k] = pack.at[k];
+  }
+}
+/// Whether N may be read from any multiple of N on; also true of what is left out.
+template <int N, class T>
+bool loadable(const T* from) {
+  return is_aligned(from, std::min<size_t>(N * sizeof(T), 16));
+}
+
 /// Threads take `Width` neighbours at a time. kByPixels: these are of channels in a row, else of
-/// one. What belongs to a channel is only loaded when it changes: by pixels a thread mostly keeps
+/// one. What belongs to channels is only loaded when these change: by pixels a thread mostly keeps
 /// its own.
 template <int Width, bool kByPixels, class Pass>
 __global__ void pass_kernel(Pass pass, Channels v) {
@@ -55,8 +72,7 @@ __global__ void pass_kernel(Pass pass, Channels v) {
   for (int64_t i = first_index(); i < v.numel / Width; i += grid_size()) {
     const int64_t c = v.of(i * Width);
     if (c != loaded) {
-#pragma unroll
-      for (int k = 0; k < (kByPixels ? Width : 1); ++k) of[k] = pass.of_channel(c + k);
+      pass.template of_channels<kByPixels ? Width : 1>(c, of);
       loaded = c;
     }
     pass.template apply<Width>(i, of, kByPixels ? 1 : 0);
@@ -67,12 +83,16 @@ __global__ void pass_kernel(Pass pass, Channels v) {
 template <class T, class Pass>
 void run_pass(const Context& context, const Pass& pass, const Channels& v) {
   constexpr int kWidth = static_cast<int>(16 / sizeof(T));
-  constexpr int64_t kMostThreads = int64_t{2048} * kThreads;
   if (v.numel == 0) return;
-  const auto grid = [&](int width) { return grid_for(std::min(v.numel / width, kMostThreads)); };
-  if (!v.fits(kWidth) || !pass.template is_aligned<kWidth>())
+  const bool by_pixels = v.run == 1;
+  // By pixels a thread loads much before it begins, so it is to have many.
+  const int64_t most =
+      by_pixels ? 8 * int64_t{multiprocessors(context.device().index)} : int64_t{2048};
+  const auto grid = [&](int width) { return grid_for(std::min(v.numel / width, most * kThreads)); };
+  if (!v.fits(kWidth) || !pass.template is_aligned<kWidth>() ||
+      (by_pixels && !pass.template loadable<kWidth>()))
     launch(context, &pass_kernel<1, false, Pass>, grid(1), pass, v);
-  else if (v.run == 1)
+  else if (by_pixels)
     launch(context, &pass_kernel<kWidth, true, Pass>, grid(kWidth), pass, v);
   else
     launch(context, &pass_kernel<kWidth, false, Pass>, grid(kWidth), pass, v);

@@ -20,7 +20,13 @@ struct AddBias {
   const T* bias;
   T* y;
 
-  __device__ Of of_channel(int64_t c) const { return widen(bias[c]); }
+  template <int N>
+  __device__ void of_channels(int64_t c, Of* of) const {
+    T b[N];
+    load(bias + c, b);
+#pragma unroll
+    for (int k = 0; k < N; ++k) of[k] = widen(b[k]);
+  }
   template <int Width>
   __device__ void apply(int64_t i, const Of* of, int step) const {
     using P = Pack<T, Width>;
@@ -32,6 +38,10 @@ struct AddBias {
   template <int Width>
   bool is_aligned() const {
     return aligned<Width>(y);
+  }
+  template <int N>
+  bool loadable() const {
+    return cuda::loadable<N>(bias);
   }
 };
 

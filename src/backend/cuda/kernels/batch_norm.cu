@@ -138,7 +138,8 @@ struct BatchGradSums {
   };
   Masked<T> masked;
   Parameters<P> p;
-  Slope<C>* slopes;
+  C* slopes;  // of all channels, then their shifts
+  int64_t channels;
   P *dweight, *dbias;
   double
       count;  // elements of a channel; 0 outside of training, where statistics do not depend on x
@@ -164,9 +165,8 @@ struct BatchGradSums {
     const double factor = p.weight ? s * static_cast<double>(brim::cuda::widen(p.weight[c])) : s;
     dweight[c] = narrow<P>(static_cast<C>(t.dot * s));
     dbias[c] = narrow<P>(static_cast<C>(t.sum));
-    slopes[c] = {p.mean[c], static_cast<C>(factor),
-                 count > 0 ? static_cast<C>(factor * t.dot * s * s / count) : C(0),
-                 count > 0 ? static_cast<C>(factor * t.sum / count) : C(0)};
+    slopes[c] = count > 0 ? static_cast<C>(factor * t.dot * s * s / count) : C(0);
+    slopes[channels + c] = count > 0 ? static_cast<C>(factor * t.sum / count) : C(0);
   }
 };
 
@@ -181,12 +181,14 @@ void backward(const Context& context, const Tensor& dy, const Tensor& x, const T
   const Parameters<P> p{optional<const P>(weight), optional<const P>(bias), data<const C>(mean),
                         data<const C>(scale)};
   const Masked<T> masked{data<const T>(dy), data<const T>(x), optional<const T>(y), relu};
-  const Workspace room = context.workspace(static_cast<size_t>(v.count) * sizeof(Slope<C>));
-  Slope<C>* const slopes = room.as<Slope<C>>();
+  const Workspace room = context.workspace(static_cast<size_t>(2 * v.count) * sizeof(C));
+  C* const slopes = room.as<C>();
   const double count = training ? static_cast<double>(v.numel / v.count) : 0;
-  reduce(context, BatchGradSums<T, P>{masked, p, slopes, data<P>(dweight), data<P>(dbias), count},
+  reduce(context,
+         BatchGradSums<T, P>{masked, p, slopes, v.count, data<P>(dweight), data<P>(dbias), count},
          Channels::reduction(x));
-  run_pass<T>(context, BatchGrad<T, P>{masked, p, slopes, data<T>(dx), optional<T>(dresidual)}, v);
+  run_pass<T>(context,
+              BatchGrad<T, P>{masked, p, slopes, v.count, data<T>(dx), optional<T>(dresidual)}, v);
 }
 
 template <class T, class P>
