@@ -160,6 +160,16 @@ TEST_F(CudaNormLoss, BatchNormOf16BitsWithF32Parameters) {
           }
 }
 
+// Channels in packs: several parts of the pixels, rows of packs that fill no warp, and several
+// groups of them.
+TEST_F(CudaNormLoss, BatchNormOfManyPixels) {
+  for (const Shape& shape : {Shape{4, 24, 40, 41}, Shape{3, 520, 9, 7}, Shape{300, 64, 1, 1}})
+    for (const DType dtype : {f32, bf16})
+      for (const bool residual : {false, true})
+        compare({shape, MemoryFormat::nhwc, residual, residual, true, dtype, f32});
+  compare({{4, 24, 20, 21}, MemoryFormat::nhwc, true, true, true, f64, f64});
+}
+
 TEST_F(CudaNormLoss, BatchNormWithParametersThatPacksDoNotFit) {
   const Tensor x = randn({4, 16, 5, 5}), weight = randn({17}), bias = randn({18});
   const auto run = [&](Device device) {
@@ -175,12 +185,14 @@ TEST_F(CudaNormLoss, MomentsOfFarAwayValues) {
   const Shape shape{8, 16, 9, 9};
   Tensor x = randn(shape) + 10000.0;
   x.slice(0, 0, 1).fill_(0);  // the first image lies elsewhere
-  const NormCase c{shape, MemoryFormat::nchw, false, true, true, f32, f32};
-  const FusedNorm f{x, randn(shape), {}, {}, {}};
-  const Tensor scale = f.to(kCuda).run(c)[3].to(Device::cpu()).to(f64);
   const Tensor x64 = x.to(f64), centred = x64 - mean(x64, {0, 2, 3}, true);
   const Tensor want = rsqrt(mean(centred * centred, {0, 2, 3}) + 1e-5);
-  EXPECT_LT(max(abs(scale / want - 1.0)).item(), 1e-6);
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+    const NormCase c{shape, format, false, true, true, f32, f32};
+    const FusedNorm f{x.to(format), randn(shape).to(format), {}, {}, {}};
+    const Tensor scale = f.to(kCuda).run(c)[3].to(Device::cpu()).to(f64);
+    EXPECT_LT(max(abs(scale / want - 1.0)).item(), 1e-6);
+  }
 }
 
 TEST_F(CudaNormLoss, LargeLosses) {

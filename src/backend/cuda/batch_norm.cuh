@@ -48,6 +48,12 @@ struct Parameters {
   }
 };
 
+/// What all kernels of gradients read of `Width` neighbours.
+template <class T, int Width>
+struct MaskedPacks {
+  Pack<T, Width> dy, x, y;
+};
+
 /// What of dy passes the ReLU: all where there is none, what belongs to positive outputs, which are
 /// given or worked out again.
 template <class T>
@@ -56,6 +62,18 @@ struct Masked {
   const T *dy, *x, *y;
   bool relu;
 
+  template <int Width>
+  __device__ MaskedPacks<T, Width> read(int64_t i) const {
+    using Many = Pack<T, Width>;
+    MaskedPacks<T, Width> packs{reinterpret_cast<const Many*>(dy)[i],
+                                reinterpret_cast<const Many*>(x)[i]};
+    if (y) packs.y = reinterpret_cast<const Many*>(y)[i];
+    return packs;
+  }
+  template <int Width>
+  bool is_aligned() const {
+    return aligned<Width>(dy) && aligned<Width>(x) && aligned<Width>(y);
+  }
   __device__ C passed(C g, C from, C to, const Affine<C>& f) const {
     if (!relu) return g;
     return (y ? to : f(from)) > C(0) ? g : C(0);
@@ -134,16 +152,14 @@ struct BatchGrad {
   template <int Width>
   __device__ void apply(int64_t i, const Of* of, int step) const {
     using Many = Pack<T, Width>;
-    const Many up = reinterpret_cast<const Many*>(masked.dy)[i];
-    const Many from = reinterpret_cast<const Many*>(masked.x)[i];
-    Many out{}, to, kept;
-    if (masked.y) out = reinterpret_cast<const Many*>(masked.y)[i];
+    const MaskedPacks<T, Width> in = masked.template read<Width>(i);
+    Many to, kept;
 #pragma unroll
     for (int k = 0; k < Width; ++k) {
       const Affine<C>& f = of[k * step].affine;
       const Slope<C>& s = of[k * step].slope;
-      const C v = widen(from.at[k]);
-      const C g = masked.passed(widen(up.at[k]), v, widen(out.at[k]), f);
+      const C v = widen(in.x.at[k]);
+      const C g = masked.passed(widen(in.dy.at[k]), v, widen(in.y.at[k]), f);
       to.at[k] = narrow<T>(f.a * g - s.slope * (v - f.mean) - s.shift);
       kept.at[k] = narrow<T>(g);
     }
@@ -152,8 +168,7 @@ struct BatchGrad {
   }
   template <int Width>
   bool is_aligned() const {
-    return aligned<Width>(masked.dy) && aligned<Width>(masked.x) && aligned<Width>(masked.y) &&
-           aligned<Width>(dx) && aligned<Width>(dresidual);
+    return masked.template is_aligned<Width>() && aligned<Width>(dx) && aligned<Width>(dresidual);
   }
   template <int N>
   bool loadable() const {

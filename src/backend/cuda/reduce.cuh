@@ -89,6 +89,14 @@ struct ReduceShape {
     return {Shape({count, results}), Strides({results, 1}), Strides({0, 1})};
   }
 
+  /// Gives results more threads, half as many in a block each time: where there is little to do,
+  /// and that in f64, what counts is how much of it a thread does in a row.
+  void narrow() {
+    for (; by_columns && width > 8 && width % 2 == 0 && height * kOfThread < reduced.numel;
+         height *= 2)
+      width /= 2;
+  }
+
   int threads() const { return (width * height + kWarpThreads - 1) / kWarpThreads * kWarpThreads; }
   int64_t groups() const { return (kept.numel + width - 1) / width; }
 
@@ -211,6 +219,17 @@ void launch_reduction(const Context& context, const Op& op, const ReduceShape& s
                 op, s, partial);
 }
 
+/// Queues what makes results of their parts' totals: partial[part][result].
+template <class Op>
+void put_together(const Context& context, const Op& op, const typename Op::Total* partial,
+                  int64_t parts, int64_t results) {
+  ReduceShape shape = ReduceShape::columns(parts, results);
+  shape.parts = 1;
+  shape.narrow();
+  launch_reduction(context, Together<Op>{op, partial}, shape,
+                   static_cast<typename Op::Total*>(nullptr));
+}
+
 /// Queues the reduction. One of nothing finishes start().
 template <class Op>
 void reduce(const Context& context, const Op& op, const ReduceShape& s) {
@@ -219,10 +238,8 @@ void reduce(const Context& context, const Op& op, const ReduceShape& s) {
   if (s.parts == 1) return launch_reduction(context, op, s, static_cast<Total*>(nullptr));
   const Workspace room =
       context.workspace(static_cast<size_t>(s.parts * s.kept.numel) * sizeof(Total));
-  ReduceShape rest = ReduceShape::columns(s.parts, s.kept.numel);
-  rest.parts = 1;
   launch_reduction(context, op, s, room.as<Total>());
-  launch_reduction(context, Together<Op>{op, room.as<Total>()}, rest, static_cast<Total*>(nullptr));
+  put_together(context, op, room.as<Total>(), s.parts, s.kept.numel);
 }
 
 }  // namespace brim::cuda

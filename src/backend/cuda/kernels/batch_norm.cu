@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "backend/cuda/batch_norm.cuh"
+#include "backend/cuda/channel_sums.cuh"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/cuda/moments.cuh"
 
@@ -51,6 +52,29 @@ struct BatchMoments {
   __device__ void step(Lane& lane, int64_t at, int64_t, int64_t) const {
     lane.add(brim::cuda::widen(x[at]));
   }
+  static constexpr int kUnrolled = 4;
+  struct Of {};
+  template <int Width>
+  using Many = Pack<T, Width>;
+  template <int N>
+  __device__ void of_channels(int64_t, Of*) const {}
+  template <int Width>
+  __device__ Many<Width> read(int64_t i) const {
+    return reinterpret_cast<const Many<Width>*>(x)[i];
+  }
+  template <int Width>
+  __device__ void step(Lane* lanes, const Many<Width>& many, const Of*) const {
+#pragma unroll
+    for (int k = 0; k < Width; ++k) lanes[k].add(brim::cuda::widen(many.at[k]));
+  }
+  template <int Width>
+  bool is_aligned() const {
+    return aligned<Width>(x);
+  }
+  template <int N>
+  bool loadable() const {
+    return true;
+  }
   __device__ Total widen(const Lane& lane) const { return lane.moments(); }
   __device__ Total combine(const Total& a, const Total& b) const { return Moments::merged(a, b); }
   __device__ void finish(int64_t c, const Total& m) const {
@@ -76,7 +100,7 @@ void forward(const Context& context, const Tensor& x, const Tensor& weight, cons
       data<C>(mean),   data<C>(scale), optional<P>(running_mean), optional<P>(running_var),
       params.momentum, params.eps};
   if (params.training)
-    reduce(context, BatchMoments<T, P>{data<const T>(x), statistics}, Channels::reduction(x));
+    reduce_channels<T>(context, BatchMoments<T, P>{data<const T>(x), statistics}, x, v);
   else
     launch(context, &fixed_kernel<P>, grid_for(v.count), statistics, data<const P>(fixed_mean),
            data<const P>(fixed_var), v.count);
@@ -147,11 +171,38 @@ struct BatchGradSums {
   __device__ Lane init() const { return {}; }
   __device__ Total start() const { return {}; }
   __device__ void step(Lane& a, int64_t at, int64_t, int64_t c) const {
-    const Affine<C> f = p.affine(c);
-    const C v = brim::cuda::widen(masked.x[at]), up = brim::cuda::widen(masked.dy[at]);
-    const C g = masked.passed(up, v, masked.y ? brim::cuda::widen(masked.y[at]) : C(0), f);
+    add(a, masked.dy[at], masked.x[at], masked.y ? masked.y[at] : T{}, p.affine(c));
+  }
+  __device__ void add(Lane& a, T dy, T x, T y, const Affine<C>& f) const {
+    const C v = brim::cuda::widen(x);
+    const C g = masked.passed(brim::cuda::widen(dy), v, brim::cuda::widen(y), f);
     a.sum += g;
     a.dot += g * (v - f.mean);
+  }
+  static constexpr int kUnrolled = 2;
+  using Of = Affine<C>;
+  template <int Width>
+  using Many = MaskedPacks<T, Width>;
+  template <int N>
+  __device__ void of_channels(int64_t c, Of* of) const {
+    p.template affines<N>(c, of);
+  }
+  template <int Width>
+  __device__ Many<Width> read(int64_t i) const {
+    return masked.template read<Width>(i);
+  }
+  template <int Width>
+  __device__ void step(Lane* lanes, const Many<Width>& many, const Of* of) const {
+#pragma unroll
+    for (int k = 0; k < Width; ++k) add(lanes[k], many.dy.at[k], many.x.at[k], many.y.at[k], of[k]);
+  }
+  template <int Width>
+  bool is_aligned() const {
+    return masked.template is_aligned<Width>();
+  }
+  template <int N>
+  bool loadable() const {
+    return p.template loadable<N>();
   }
   __device__ Total widen(const Lane& a) const {
     return {static_cast<double>(a.sum), static_cast<double>(a.dot)};
@@ -184,9 +235,10 @@ void backward(const Context& context, const Tensor& dy, const Tensor& x, const T
   const Workspace room = context.workspace(static_cast<size_t>(2 * v.count) * sizeof(C));
   C* const slopes = room.as<C>();
   const double count = training ? static_cast<double>(v.numel / v.count) : 0;
-  reduce(context,
-         BatchGradSums<T, P>{masked, p, slopes, v.count, data<P>(dweight), data<P>(dbias), count},
-         Channels::reduction(x));
+  reduce_channels<T>(
+      context,
+      BatchGradSums<T, P>{masked, p, slopes, v.count, data<P>(dweight), data<P>(dbias), count}, x,
+      v);
   run_pass<T>(context,
               BatchGrad<T, P>{masked, p, slopes, v.count, data<T>(dx), optional<T>(dresidual)}, v);
 }
