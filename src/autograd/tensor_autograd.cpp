@@ -1,6 +1,9 @@
 // The members of Tensor that belong to autograd, and autograd::grad.
 #include <atomic>
+#include <mutex>
+#include <vector>
 
+#include <brim/core/stream.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 
@@ -18,6 +21,49 @@ void check_defined(const char* op, const Tensor& t) {
              "[{}] a tensor is undefined (default-constructed); give it a value first", op);
 }
 
+/// A one of each cuda device and dtype, where a launch for each backward() costs too much. It is
+/// lent while nobody else holds its memory, and made anew where somebody wrote into it, or where
+/// work is queued on another stream. On other devices, whose memory the host writes without
+/// notice, a one costs next to nothing.
+class ConstantOnes {
+ public:
+  Tensor like(const Tensor& output) {
+    const Stream stream = Stream::current(output.device());
+    const std::lock_guard lock(mutex_);
+    One& one = of(stream.device, output.dtype());
+    if (!one.value.defined() || one.stream != stream || one.value.storage()->use_count() > 1 ||
+        one.value.storage()->version() != one.version) {
+      one.value = ones({}, {.dtype = output.dtype(), .device = stream.device});
+      one.stream = stream;
+      one.version = one.value.storage()->version();
+    }
+    return one.value.alias(output.shape(), Shape::filled(output.rank(), 1), 0);
+  }
+
+ private:
+  struct One {
+    Device device;
+    DType dtype;
+    Tensor value;
+    Stream stream;
+    uint32_t version = 0;
+  };
+  One& of(Device device, DType dtype) {
+    for (One& one : all_)
+      if (one.device == device && one.dtype == dtype) return one;
+    return all_.emplace_back(One{device, dtype, {}, {}});
+  }
+  std::mutex mutex_;
+  std::vector<One> all_;
+};
+
+Tensor one_like(const Tensor& output) {
+  if (output.device().kind != DeviceKind::cuda || recording)
+    return ones(output.shape(), {.dtype = output.dtype(), .device = output.device()});
+  static auto& constants = *new ConstantOnes;  // not ended: the device may be gone by then
+  return constants.like(output);
+}
+
 /// `gradient`, or a one for a tensor of one element.
 Tensor seed_gradient(const Tensor& output, const Tensor& gradient, const char* op) {
   check_defined(op, output);
@@ -30,7 +76,7 @@ Tensor seed_gradient(const Tensor& output, const Tensor& gradient, const char* o
                "[{}] a tensor of shape {} needs a gradient to start from; reduce it to one number "
                "(a loss) or pass one of its shape",
                op, output.shape().str());
-    return ones(output.shape(), {.dtype = output.dtype(), .device = output.device()});
+    return one_like(output);
   }
   BRIM_CHECK(gradient.shape() == output.shape(), ShapeError,
              "[{}] the gradient's shape {} is not the tensor's {}", op, gradient.shape().str(),

@@ -1,5 +1,5 @@
 // Kernels of fully connected layers that do the work of several ops; the passes of the compiled
-// step put them in the place of those.
+// step put them in the place of those. linear's gradient takes linear_grad outside of plans, too.
 #pragma once
 
 #include <span>

@@ -146,8 +146,8 @@ TEST_F(CudaLibrariesProcess, MissingLibrariesAreToldOnce) {
 
 TEST_F(CudaLibrariesProcess, TrainsInTf32WhereTheLibrariesAre) {
   const std::string said = run("", "TrainInTf32");
-  EXPECT_GT(occurrences(said, "matmul compute 77 type 0"), 0) << said;
-  EXPECT_EQ(occurrences(said, "matmul compute 68"), 0) << said;
+  // Of so few rows brim's own kernels make the layers and their gradients.
+  EXPECT_EQ(occurrences(said, "matmul compute"), 0) << said;
   EXPECT_GT(occurrences(said, "cudnnConvolutionBackwardFilter type 0 math 0"), 0) << said;
   EXPECT_EQ(occurrences(said, "math 3"), 0) << said;
   const std::string without = run("-u BRIM_CUDA_LIBRARIES", "TrainInTf32");

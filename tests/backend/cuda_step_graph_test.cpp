@@ -94,7 +94,8 @@ class CudaStepGraph : public testing::Test {
       total.add_(loss.detach());
       return loss;
     };
-    auto compiled = compile(step, {.passes = "dead_code,memory"});
+    // fuse_linear: eager steps have linear's gradient from the same kernel.
+    auto compiled = compile(step, {.passes = "dead_code,fuse_linear,memory"});
     Outcome outcome;
     Generator data(11);
     const auto next = [&] {

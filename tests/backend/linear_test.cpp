@@ -13,6 +13,7 @@
 #include "backend/expect_close.h"
 #include "backend/fused_linear.h"
 #include "backend/fused_loss.h"
+#include "backend/launches.h"
 
 namespace brim {
 namespace {
@@ -130,6 +131,18 @@ TEST(FusedLinear, Gradients) {
       expect_grads(fused_grads(l, Tensor()), eager_grads(l, Tensor()), str(s));
       expect_grads(fused_grads(l, y), eager_grads(l, y), str(s) + " with relu");
       expect_grads(fused_grads(l, y, false, false), eager_grads(l, y), str(s) + ", dw alone");
+    }
+}
+
+TEST(FusedLinear, EagerStepsTakeIt) {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const Size& s : kSizes) {
+      Layer l(s, dtype);
+      for (Tensor* t : {&l.x, &l.weight, &l.bias}) t->set_requires_grad();
+      const Tensor y = linear(l.x, l.weight, l.bias);
+      EXPECT_EQ(launches([&] { y.backward(l.dy); }), std::vector<std::string>{"linear_grad"});
+      const NoGrad scope;
+      expect_grads({l.x.grad(), l.weight.grad(), l.bias.grad()}, eager_grads(l, Tensor()), str(s));
     }
 }
 

@@ -1,14 +1,49 @@
 // linear: y = x W^T + b
+#include <utility>
+
 #include <brim/ops/matmul.h>
 #include <brim/ops/reduce.h>
 
 #include "autograd/node.h"
+#include "backend/fused_linear.h"
+#include "backend/has_kernel.h"
+#include "core/recording.h"
 #include "ops/autocast.h"
 #include "ops/checks.h"
 
-#include "backend/kernel.h"
-
 namespace brim {
+namespace {
+
+/// Whether one launch makes the gradients: where it is fast, of the weight and something else, and
+/// nobody wants to see the ops, as a second gradient and the passes of a plan do.
+bool in_one_launch(const autograd::GradCall& g, const Tensor& dy, int64_t rows, int64_t in,
+                   int64_t out) {
+  return g.needs(1) && (g.needs(0) || g.needs(2)) && !grad_enabled() && !recording &&
+         backend::linear_grad_is_fast(dy.device().kind, rows, in, out) &&
+         backend::has_kernel("linear_grad", dy.device(), dy.dtype());
+}
+
+/// x: (N, I), weight: (O, I), dy: (N, O).
+void fused_gradient(autograd::GradCall& g, const Tensor& x, const Tensor& weight, const Tensor& dy,
+                    const Shape& x_shape) {
+  static const backend::LinearGradKernel kernel("linear_grad");
+  const Device device = dy.device();
+  const DType dtype = dy.dtype();
+  const int64_t in = x.shape()[1], out = dy.shape()[1];
+  Tensor dw = Tensor::empty({out, in}, dtype, device), dx, flat, db;
+  if (g.needs(0)) {
+    dx = Tensor::empty(x_shape, dtype, device);
+    flat = dx.alias(x.shape(), {in, 1}, 0);
+  }
+  if (g.needs(2)) db = Tensor::empty({out}, dtype, device);
+  kernel(device, dtype, x, weight, dy, Tensor(), flat, dw, db);
+  flat = {};  // dx is its memory's only owner, so that it may be summed in place
+  g.set_if_needed(0, [&] { return std::move(dx); });
+  g.set(1, std::move(dw));
+  g.set_if_needed(2, [&] { return std::move(db); });
+}
+
+}  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (ops::autocasting()) [[unlikely]]
@@ -43,6 +78,9 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
       [x = autograd::Saved(x), w = autograd::Saved(weight), in, out, rows](autograd::GradCall& g) {
         const Tensor& dy = g.dy();
         const Tensor tall = dy.rank() == 2 ? dy : dy.reshape({rows, out});
+        if (in_one_launch(g, dy, rows, in, out))
+          return fused_gradient(g, g[x].reshape({rows, in}), g.needs(0) ? g[w] : Tensor(), tall,
+                                g[x].shape());
         g.set_if_needed(0, [&] { return matmul(dy, g[w]); });
         g.set_if_needed(1, [&] { return matmul(tall.t(), g[x].reshape({rows, in})); });
         g.set_if_needed(2, [&] { return sum(tall, {0}); });
