@@ -294,7 +294,7 @@ int run(const Options& o) {
   with_hint([&] { result = trainer.train(); });
   std::optional<diag::MonitorSummary> sensors;
   if (monitor) {
-    monitor->read_now();
+    monitor->stop();
     sensors = monitor->total();
     if (!sensors_told) tell_sensors(*sensors);
     monitor.reset();

@@ -158,6 +158,17 @@ struct Monitor::State {
     if (options.sink) options.sink(r);
   }
 
+  /// The thread reads no more.
+  void end() {
+    if (!thread.joinable()) return;
+    {
+      const std::lock_guard lock(mutex);
+      stopping = true;
+    }
+    changed.notify_all();
+    thread.join();
+  }
+
   void loop() {
     const auto period = std::chrono::duration<double>(options.period);
     auto next = Clock::now();
@@ -183,13 +194,12 @@ Monitor::Monitor(const std::vector<Device>& devices, MonitorOptions options)
   state_->thread = std::thread([this] { state_->loop(); });
 }
 
-Monitor::~Monitor() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopping = true;
-  }
-  state_->changed.notify_all();
-  state_->thread.join();
+Monitor::~Monitor() { state_->end(); }
+
+void Monitor::stop() {
+  if (!state_->thread.joinable()) return;
+  state_->end();
+  state_->read();
 }
 
 void Monitor::read_now() { state_->read(); }

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -68,6 +70,22 @@ Sensor& sensor() {
 
 MonitorOptions by_hand(std::function<void(const Reading&)> sink = {}) {
   return {.period = 3600, .sink = std::move(sink)};
+}
+
+TEST(Monitor, TotalsAreOfWhatTheSinkWasTold) {
+  (void)sensor();
+  for (int i = 0; i < 20; ++i) {
+    int told = 0;
+    Monitor monitor({Device::sim(0)}, {.period = 0.01, .sink = [&](const Reading&) { ++told; }});
+    std::this_thread::sleep_for(std::chrono::milliseconds(9 + i % 3));
+    monitor.stop();
+    const int64_t total = monitor.total().readings;
+    EXPECT_GE(total, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));
+    EXPECT_EQ(told, total);
+    monitor.stop();
+    EXPECT_EQ(monitor.total().readings, total);
+  }
 }
 
 TEST(Monitor, KeepsMeansAndExtremes) {

@@ -72,6 +72,9 @@ class Monitor {
 
   /// One more reading, now; before an account is read, so that it knows of the clocks.
   void read_now();
+  /// One more reading, the last: what total() says and the sink was told are of the same readings
+  /// from then on. Not with read_now() at the same time.
+  void stop();
   /// Of the readings since the last call, or the start.
   MonitorSummary summary();
   /// Of all readings.
