@@ -124,6 +124,7 @@ TEST_F(CudaAutograd, ManyRowsAndSecondGradientsKeepTheOps) {
   sum(l.weight.grad()).backward();  // d/dx of the sum of dy^T x: the sum of each row of dy
   const Tensor dx = l.x.grad().detach() - matmul(l.dy, l.weight).detach();
   expect_close(dx, sum(l.dy, {1}, true).expand({6, 30}), 1e-12, "second gradient");
+  for (Tensor t : {l.x, l.weight, l.bias}) t.set_grad({});  // whose graph holds them
 }
 
 // The layer's step gives what a plan gives, whose pass puts the same kernel in place.
