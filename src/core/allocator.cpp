@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
@@ -34,6 +35,8 @@ struct Allocator::Block {
   size_t requested = 0;  // what the tensor asked for
   int size_class = 0;
   Stream stream;
+  std::vector<Stream> users;  // streams beside its own that tensors in it were used on
+  std::vector<Event> uses;    // of a cached block: what its next use waits for
   Block* previous = nullptr;  // neighbours in the list of live blocks
   Block* next = nullptr;
 };
@@ -140,15 +143,13 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
              "[memory] {} bytes are more than any device has; check the tensor's shape", bytes);
   size_t capacity = bytes;
   const int size_class = round_up(capacity);
-  const std::lock_guard lock(s.mutex);
+  std::unique_lock lock(s.mutex);
   Block* block = nullptr;
   auto& list = s.free_blocks[static_cast<size_t>(size_class)];
   // A block freed on another stream may still be in use there; it waits for release_cached().
   for (size_t i = list.size(); i-- > 0;) {
     if (list[i]->stream == stream) {
       block = list[i];
-      if (!s.device.is_cpu())
-        runtime(s.device.kind).check_reuse(block->data, block->capacity, stream);
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
       s.stats.cached -= static_cast<int64_t>(capacity);
       break;
@@ -175,12 +176,40 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
   if (s.device.is_cpu()) {
     ASAN_UNPOISON_MEMORY_REGION(block->data, capacity);
     ASAN_POISON_MEMORY_REGION(static_cast<char*>(block->data) + bytes, capacity - bytes);
+    return block;
   }
+  lock.unlock();  // a stream that is full is waited for
+  try {
+    for (const Event& use : block->uses) use.wait(stream);
+    runtime(s.device.kind).check_reuse(block->data, capacity, stream);
+  } catch (...) {
+    release(block);
+    throw;
+  }
+  block->uses.clear();
   return block;
+}
+
+void Allocator::used_on(Block* block, Stream stream) {
+  BRIM_CHECK(stream.device.kind == state_->device.kind, ValueError,
+             "[record_stream] a tensor on {} is not used on a stream of {}; copy it there",
+             state_->device.str(), stream.device.str());
+  if (state_->device.is_cpu()) return;  // what was queued there is done
+  const std::lock_guard lock(state_->mutex);
+  auto& users = block->users;
+  if (stream != block->stream && std::find(users.begin(), users.end(), stream) == users.end())
+    users.push_back(stream);
 }
 
 void Allocator::release(Block* block) noexcept {
   State& s = *state_;
+  for (const Stream user : std::exchange(block->users, {})) {
+    try {
+      block->uses.emplace_back().record(user);
+    } catch (const std::exception&) {
+      block->stream = {s.device, -1};  // nobody's: it stays cached until release_cached()
+    }
+  }
   const std::lock_guard lock(s.mutex);
   s.unlink(block);
   s.stats.live -= static_cast<int64_t>(block->capacity);

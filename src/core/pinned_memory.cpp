@@ -32,7 +32,7 @@ void* PinnedMemory::allocate(size_t bytes) {
     const std::lock_guard lock(mutex_);
     const auto [first, last] = free_.equal_range(size);
     for (auto at = first; at != last; ++at) {
-      if (!at->second.last_read.query()) continue;
+      if (!at->second.last_copy.query()) continue;
       void* const data = at->second.data;
       free_.erase(at);
       return data;
@@ -56,9 +56,9 @@ void* PinnedMemory::allocate(size_t bytes) {
   return data;
 }
 
-void PinnedMemory::release(void* data, size_t bytes, Event last_read) noexcept {
+void PinnedMemory::release(void* data, size_t bytes, Event last_copy) noexcept {
   const std::lock_guard lock(mutex_);
-  free_.emplace(rounded(bytes), Block{data, std::move(last_read)});
+  free_.emplace(rounded(bytes), Block{data, std::move(last_copy)});
 }
 
 void PinnedMemory::release_cached() noexcept {
@@ -70,7 +70,7 @@ void PinnedMemory::release_cached() noexcept {
   }
   for (const auto& [size, block] : blocks) {
     try {
-      block.last_read.synchronize();
+      block.last_copy.synchronize();
     } catch (const Error&) {  // what failed on the device shows where somebody waits for it
     }
     runtime(kind_).deallocate_host(block.data, size);

@@ -20,9 +20,9 @@ class PinnedMemory {
 
   /// At least `bytes` bytes, 64-byte aligned. Throws OutOfMemory.
   void* allocate(size_t bytes);
-  /// `bytes` as asked for; the memory serves again when `last_read` is complete.
-  void release(void* data, size_t bytes, Event last_read) noexcept;
-  /// Returns what nobody holds to the system, once copies out of it are done.
+  /// `bytes` as asked for; the memory serves again when `last_copy` is complete.
+  void release(void* data, size_t bytes, Event last_copy) noexcept;
+  /// Returns what nobody holds to the system, once copies out of and into it are done.
   void release_cached() noexcept;
 
   /// Requests that reached the runtime so far.
@@ -33,7 +33,7 @@ class PinnedMemory {
  private:
   struct Block {
     void* data;
-    Event last_read;
+    Event last_copy;
   };
   explicit PinnedMemory(DeviceKind kind) : kind_(kind) {}
 

@@ -27,10 +27,13 @@ class NoRuntime final : public Runtime {
   Stream create_stream(int) override { absent(); }
   void synchronize(Stream) override { absent(); }
   void synchronize(int) override { absent(); }
-  std::shared_ptr<void> record(Stream) override { absent(); }
+  std::shared_ptr<void> record(Stream, bool) override { absent(); }
   void wait(const std::shared_ptr<void>&, Stream) override { absent(); }
   bool query(const std::shared_ptr<void>&) override { absent(); }
   void synchronize(const std::shared_ptr<void>&) override { absent(); }
+  double elapsed_ms(const std::shared_ptr<void>&, const std::shared_ptr<void>&) override {
+    absent();
+  }
 
  private:
   [[noreturn]] void absent() const {

@@ -111,10 +111,14 @@ class Runtime {
   virtual Stream create_stream(int device) = 0;
   virtual void synchronize(Stream stream) = 0;
   virtual void synchronize(int device) = 0;
-  virtual std::shared_ptr<void> record(Stream stream) = 0;
+  /// An event; `timed`: for elapsed_ms, and then not null.
+  virtual std::shared_ptr<void> record(Stream stream, bool timed) = 0;
   virtual void wait(const std::shared_ptr<void>& event, Stream stream) = 0;
   virtual bool query(const std::shared_ptr<void>& event) = 0;
   virtual void synchronize(const std::shared_ptr<void>& event) = 0;
+  /// Between timed events of one device that are complete.
+  virtual double elapsed_ms(const std::shared_ptr<void>& begin,
+                            const std::shared_ptr<void>& end) = 0;
 };
 
 /// The runtime of a kind; one that throws DeviceError ("cuda is not available; ...") if absent.

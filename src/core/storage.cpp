@@ -39,18 +39,22 @@ Ref<Storage> Storage::pinned(size_t bytes, DeviceKind kind) {
   return s;
 }
 
-void Storage::finish_reads() { std::exchange(last_read, {}).synchronize(); }
+void Storage::finish_copies() { std::exchange(last_copy, {}).synchronize(); }
 
-void Storage::keep_alive(Ref<Storage> memory) {
-  release_ = [memory = std::move(memory)] {};
+void Storage::record_stream(const Stream& stream) {
+  refuse_in_recording("record_stream", "a plan runs on one stream; mark tensors around the step");
+  if (block_) allocator_->used_on(block_, stream);
+  if (kept_) kept_->record_stream(stream);
 }
+
+void Storage::keep_alive(Ref<Storage> memory) { kept_ = std::move(memory); }
 
 Storage::~Storage() {
   if (recorded && recording) [[unlikely]]
     recording->storage_ends(*this);
   if (block_) allocator_->release(block_);
   if (data_ && pinned_for_ != DeviceKind::cpu)
-    PinnedMemory::of(pinned_for_).release(data_, bytes_, std::move(last_read));
+    PinnedMemory::of(pinned_for_).release(data_, bytes_, std::move(last_copy));
   if (release_) release_();
 }
 

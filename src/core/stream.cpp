@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "core/check.h"
 #include "core/runtime.h"
 
 namespace brim {
@@ -42,7 +43,7 @@ StreamGuard::~StreamGuard() { make_current(previous_); }
 
 void Event::record(const Stream& stream) {
   device_ = stream.device;
-  handle_ = runtime(device_.kind).record(stream);
+  handle_ = runtime(device_.kind).record(stream, options_.timed);
 }
 void Event::wait(const Stream& stream) const {
   if (handle_) runtime(device_.kind).wait(handle_, stream);
@@ -50,6 +51,21 @@ void Event::wait(const Stream& stream) const {
 bool Event::query() const { return !handle_ || runtime(device_.kind).query(handle_); }
 void Event::synchronize() const {
   if (handle_) runtime(device_.kind).synchronize(handle_);
+}
+double Event::elapsed_ms(const Event& end) const {
+  for (const Event* event : {this, &end})
+    BRIM_CHECK(event->options_.timed && event->handle_, ValueError,
+               "[event] elapsed_ms() between events of which one {}; make both with "
+               "Event({{.timed = true}}) and record them",
+               event->options_.timed ? "was not recorded" : "is not timed");
+  BRIM_CHECK(
+      device_ == end.device_, ValueError,
+      "[event] elapsed_ms() from an event of {} to one of {}: each has its own clock; record "
+      "both on one device",
+      device_.str(), end.device_.str());
+  synchronize();
+  end.synchronize();
+  return runtime(device_.kind).elapsed_ms(handle_, end.handle_);
 }
 
 void synchronize(Device device) {

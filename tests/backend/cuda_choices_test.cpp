@@ -84,6 +84,54 @@ TEST_F(CudaLibrariesChoice, IsNoneWithoutRoomInOneBlock) {
   allocator.release_cached();
 }
 
+TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhileThereIsNoRoom) {
+  const Tensor x = randn({1, 2, 50, 6}), w = randn({3, 2, 2, 2});
+  const Tensor a = randn({50, 9}), b = randn({9, 12});
+  const Tensor x_there = x.to(cuda), w_there = w.to(cuda);
+  const Tensor a_there = a.to(cuda), b_there = b.to(cuda);
+  const auto compute = [&] {
+    ::testing::internal::CaptureStderr();
+    expect_near(conv2d(x_there, w_there), conv2d(x, w));
+    expect_near(matmul(a_there, b_there), matmul(a, b));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  (void)compute();  // chosen are algorithms 1, which work in a MiB
+  Allocator& allocator = Allocator::of(cuda);
+  allocator.release_cached();
+  allocator.set_limit(allocator.stats().live + (int64_t{1} << 19));
+  (void)asked();
+  const std::string said = compute();
+  for (const char* part :
+       {"[conv2d] cuDNN's algorithm for x (1, 2, 50, 6) has no room for the 1048576 bytes",
+        "[matmul] cuBLASLt's algorithm for 50 x 9 x 12 has no room for the 1048576 bytes",
+        "are free)", "--memory-limit"})
+    EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
+  EXPECT_EQ(compute(), "");
+  EXPECT_EQ(asked(), testing::Lines());
+  allocator.set_limit(0);
+  EXPECT_EQ(compute(), "");
+  const testing::Lines lines = asked();
+  EXPECT_EQ(count(lines, "Forward type 0 math 3 algorithm 1"), 1);
+  EXPECT_EQ(count(lines, "matmul compute 68 type 0 epilogue 1 algorithm 1"), 1);
+}
+
+TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelForAddressesThatCudnnDoesNotTake) {
+  const Tensor x = randn({2, 2, 51, 6}), w = randn({3, 2, 2, 2});
+  const Tensor flat = cat({zeros({1}), x.reshape({x.numel()})}, 0).to(cuda);
+  const Tensor odd = flat.slice(0, 1, flat.numel()).reshape(x.shape());
+  const auto convolve = [&] {
+    ::testing::internal::CaptureStderr();
+    expect_near(conv2d(odd, w.to(cuda)), conv2d(x, w));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  (void)asked();
+  const std::string said = convolve();
+  EXPECT_NE(said.find("multiple of 16 bytes"), std::string::npos) << said;
+  EXPECT_NE(said.find("clone()"), std::string::npos) << said;
+  EXPECT_EQ(convolve(), "");
+  EXPECT_EQ(count(asked(), "Forward"), 0);
+}
+
 TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereAllFail) {
   let("cublasLtMatmul cudnnConvolutionForward");
   const Tensor a = randn({45, 9}).to(cuda), b = randn({9, 12}).to(cuda);

@@ -69,7 +69,7 @@ TEST_F(CudaRuntime, PinnedMemoryIsReadAndServesAgain) {
     Tensor x = Tensor::empty_pinned({1001}, f32, DeviceKind::cuda);
     x.copy_(counting(1001));
     const Tensor y = x.to(gpu);
-    x.storage()->finish_reads();
+    x.storage()->finish_copies();
     x.zero_();
     EXPECT_EQ(host(y), host(counting(1001)));
     // Without an event behind it, a copy has read its source when the call returns.
@@ -156,13 +156,62 @@ TEST_F(CudaRuntime, StreamsAndEventsOrderWork) {
   synchronize(gpu);
 }
 
+TEST_F(CudaRuntime, TimedEventsTellHowLongWorkTook) {
+  const Stream stream = Stream::current(gpu);
+  const Tensor x = counting(1 << 20).to(gpu);
+  Event begin({.timed = true}), middle({.timed = true}), end({.timed = true});
+  begin.record(stream);
+  Tensor y = x + 1;
+  middle.record(stream);
+  for (int i = 0; i < 20; ++i) y = y + 1;
+  end.record(stream);
+  EXPECT_GT(begin.elapsed_ms(end), 0);
+  EXPECT_GE(begin.elapsed_ms(end), middle.elapsed_ms(end));
+  EXPECT_LE(end.elapsed_ms(begin), 0);
+  Event untimed;
+  untimed.record(stream);
+  EXPECT_THROW((void)begin.elapsed_ms(untimed), ValueError);
+}
+
+TEST_F(CudaRuntime, MemoryOfARecordedStreamServesAgainBehindItsWork) {
+  const Stream side = Stream::create(gpu);
+  for (int round = 0; round < 5; ++round) {
+    Tensor x = full({1 << 20}, round, {.device = gpu});
+    Event made;
+    made.record(Stream::current(gpu));
+    Tensor y;
+    {
+      const StreamGuard guard(side);
+      made.wait(side);
+      y = Tensor::empty({1 << 20}, f32, gpu).fill_(0);
+      for (int i = 0; i < 20; ++i) y.add_(x);
+    }
+    x.record_stream(side);
+    const void* const address = x.raw();
+    x = {};
+    const Tensor next = full({1 << 20}, -1, {.device = gpu});
+    EXPECT_EQ(next.raw(), address);
+    const StreamGuard guard(side);
+    EXPECT_EQ(host(y).back(), 20.0F * static_cast<float>(round));
+  }
+}
+
+TEST_F(CudaRuntime, ResultsComeIntoPinnedMemoryWithoutWaiting) {
+  Tensor t = Tensor::empty_pinned({1 << 20}, f32, DeviceKind::cuda);
+  const Tensor x = counting(1 << 20).to(gpu);
+  t.copy_(x + 1, {.non_blocking = true});
+  t.storage()->finish_copies();
+  EXPECT_EQ(t.data<float>()[0], 2);
+  EXPECT_EQ(t.data<float>()[(1 << 20) - 1], (1 << 20) + 1);
+}
+
 TEST_F(CudaRuntime, WhatAKernelNotedIsForWhoWaitsForTheStream) {
   const Device device = Device::cuda(0);
   const Tensor wrong = Tensor::from<int64_t>({5}, {1}).to(device);
   const Tensor taken = index_select(zeros({3, 2}, {.device = device}), 0, wrong);
   Runtime& cuda = runtime(DeviceKind::cuda);
   const Stream stream = Stream::current(device);
-  const auto event = cuda.record(stream);
+  const auto event = cuda.record(stream, false);
   EXPECT_NO_THROW(cuda.synchronize(event));
   EXPECT_NO_THROW((void)cuda.query(event));
   EXPECT_THROW(cuda.synchronize(stream), IndexError);

@@ -107,6 +107,58 @@ TEST_F(SimChecker, MemoryThatIsHandedOutTooEarly) {
   (void)Tensor::empty({64}, f32, device_);
 }
 
+TEST_F(SimChecker, MemoryOfARecordedStreamIsHandedOutBehindItsWork) {
+  const Stream third = Stream::create(device_);
+  for (int round = 0; round < 3; ++round) {
+    Tensor x = full({64}, round, {.device = device_});
+    const void* const address = x.raw();
+    const Event made = after(main_);
+    std::vector<Tensor> sums;
+    for (const Stream& stream : {side_, third}) {
+      made.wait(stream);
+      x.record_stream(stream);
+      const StreamGuard guard(stream);
+      sums.push_back(x + x);
+    }
+    x = {};
+    const Tensor next = full({64}, -1, {.device = device_});
+    EXPECT_EQ(next.raw(), address);
+    for (const Stream& stream : {side_, third}) {
+      const StreamGuard guard(stream);
+      EXPECT_EQ(sums.front().to_vector<float>(), std::vector<float>(64, 2.0F * round));
+      sums.erase(sums.begin());
+    }
+  }
+}
+
+TEST_F(SimChecker, ARecordedStreamIsOfTheTensorsDevice) {
+  const Tensor x = ones({64}, {.device = device_});
+  const auto message = [](const Tensor& t, const Stream& stream) -> std::string {
+    try {
+      t.record_stream(stream);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message(x, main_), "");
+  EXPECT_NE(message(x, Stream::current(Device::cpu())).find("[record_stream] a tensor on sim:0"),
+            std::string::npos);
+  EXPECT_NE(message(ones({64}), main_), "");
+  EXPECT_EQ(message(ones({64}), Stream::create(Device::cpu())), "");
+  auto step = compile([&](const Tensor& t) {
+    Tensor y = t + t;
+    y.record_stream(side_);
+    return y;
+  });
+  try {
+    (void)step(x);
+    ADD_FAILURE() << "no error";
+  } catch (const CompileError& e) {
+    EXPECT_NE(std::string(e.what()).find("record_stream"), std::string::npos) << e.what();
+  }
+}
+
 TEST_F(SimChecker, WaitingOnTheHostCounts) {
   const Tensor x = ones({64}, {.device = device_});
   main_.synchronize();

@@ -206,6 +206,19 @@ TEST_F(Sim, AFailedStreamStillWaits) {
   EXPECT_THROW(synchronize(a), IndexError);
 }
 
+TEST_F(Sim, TimedEventsTellHowLongWorkTook) {
+  const Stream stream = Stream::current(Device::sim(0));
+  Event begin({.timed = true}), end({.timed = true});
+  begin.record(stream);
+  begin.synchronize();
+  Gate gate(stream);
+  end.record(stream);
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  gate.open();
+  EXPECT_GE(begin.elapsed_ms(end), 5);
+  EXPECT_LE(end.elapsed_ms(begin), -5);
+}
+
 TEST_F(Sim, ThousandsOfStreamsShareSomeThreads) {
   for (int i = 0; i < 1000; ++i) {
     const Stream stream = Stream::create(Device::sim(3));

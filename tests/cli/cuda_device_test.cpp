@@ -93,6 +93,17 @@ TEST_F(OnCuda, DriversWithoutGpuOrTooOld) {
   expect_has(old, "install driver 580");
 }
 
+TEST_F(OnCuda, GpusThatAreNotReady) {
+  const std::string backend = emulation();
+  if (backend.empty()) GTEST_SKIP() << "the emulation is not built";
+  const auto meets = [&](const char* count) {
+    return error("cuda:0", backend + " BRIM_EMULATED_COUNT=" + count);
+  };
+  expect_has(meets("-802"), "systemctl start nvidia-fabricmanager");
+  expect_has(meets("-803"), "reboot, or in a container use the host's driver libraries");
+  expect_has(meets("-805"), "see what nvidia-smi and dmesg say");
+}
+
 TEST_F(OnCuda, OtherGpusMayBeTaken) {
   const std::string backend = emulation();
   if (backend.empty()) GTEST_SKIP() << "the emulation is not built";

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include <brim/ops/create.h>
 #include <brim/ops/matmul.h>
 
+#include "backend/sim_fixture.h"
 #include "core/runtime.h"
 
 namespace brim {
@@ -67,7 +70,7 @@ TEST_F(PinnedMemoryTest, IsWrittenAgainOnlyWhenItWasRead) {
   Tensor t = numbers(1000, 1);
   keep_busy();
   const Tensor first = t.copy_to(device_);
-  t.storage()->finish_reads();
+  t.storage()->finish_copies();
   t.fill_(2);
   const Tensor second = t.copy_to(device_);
   EXPECT_EQ(first.to_vector<float>(), std::vector<float>(1000, 1));
@@ -103,12 +106,81 @@ TEST_F(PinnedMemoryTest, TwoStreamsMayReadAtOnce) {
     const StreamGuard guard(other);
     b = t.copy_to(device_);
   }
-  t.storage()->finish_reads();
+  t.storage()->finish_copies();
   t.fill_(2);
   synchronize(device_);
   EXPECT_EQ(a.to_vector<float>(), std::vector<float>(1000, 1));
   const StreamGuard guard(other);
   EXPECT_EQ(b.to_vector<float>(), std::vector<float>(1000, 1));
+}
+
+TEST_F(PinnedMemoryTest, ResultsComeWithoutWaiting) {
+  const Stream stream = Stream::current(device_), other = Stream::create(device_);
+  Tensor t = numbers(1000, 0);
+  const Tensor x = full({1000}, 5, {.device = device_});
+  Gate first(stream);
+  t.copy_(x, {.non_blocking = true});
+  EXPECT_EQ(t.to_vector<float>(), std::vector<float>(1000, 0));
+  first.open();
+  t.storage()->finish_copies();
+  EXPECT_EQ(t.to_vector<float>(), std::vector<float>(1000, 5));
+
+  // Cast and broadcast on the device, as any copy; then straight back, on another stream.
+  const Tensor y = full({1}, 7, {.dtype = f64, .device = device_});
+  Gate second(stream);
+  t.copy_(y, {.non_blocking = true});
+  const StreamGuard guard(other);
+  const Tensor back = t.copy_to(device_);
+  second.open();
+  EXPECT_EQ(back.to_vector<float>(), std::vector<float>(1000, 7));
+}
+
+TEST_F(PinnedMemoryTest, IsNotHandedOutBeforeItWasWritten) {
+  const Tensor x = full({1000}, 5, {.device = device_});
+  Gate gate(Stream::current(device_));
+  const void* address = nullptr;
+  {
+    Tensor t = numbers(1000, 0);
+    address = t.raw();
+    t.copy_(x, {.non_blocking = true});
+  }
+  EXPECT_NE(numbers(1000, 1).raw(), address);
+  gate.open();
+  synchronize(device_);
+}
+
+TEST_F(PinnedMemoryTest, IsWrittenByTheNextStreamOnlyWhenItWasRead) {
+  const Stream other = Stream::create(device_);
+  const Tensor x = full({1000}, 5, {.device = device_});
+  synchronize(device_);
+  Tensor t = numbers(1000, 1);
+  Gate gate(Stream::current(device_));
+  const Tensor read = t.copy_to(device_);
+  {
+    const StreamGuard guard(other);
+    t.copy_(x, {.non_blocking = true});
+    Event written;
+    written.record(other);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(written.query());
+  }
+  gate.open();
+  t.storage()->finish_copies();
+  EXPECT_EQ(t.to_vector<float>(), std::vector<float>(1000, 5));
+  EXPECT_EQ(read.to_vector<float>(), std::vector<float>(1000, 1));
+}
+
+TEST_F(PinnedMemoryTest, CopiesIntoOtherMemoryOfTheHostAreWaitedFor) {
+  const Tensor x = full({4, 6}, 5, {.device = device_});
+  Tensor plain = zeros({4, 6});
+  keep_busy();
+  plain.copy_(x, {.non_blocking = true});
+  EXPECT_EQ(plain.to_vector<float>(), std::vector<float>(24, 5));
+  Tensor pinned = Tensor::empty_pinned({6, 4}, f32, DeviceKind::sim);
+  Tensor turned = pinned.t();  // no dense target: packed on the way
+  keep_busy();
+  turned.copy_(x, {.non_blocking = true});
+  EXPECT_EQ(pinned.to_vector<float>(), std::vector<float>(24, 5));
 }
 
 TEST_F(PinnedMemoryTest, ValuesOfTheHostAreReadAtOnce) {

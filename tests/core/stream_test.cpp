@@ -1,6 +1,8 @@
 // Streams, events and guards, as far as the CPU shows them.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <string>
 #include <thread>
 
 #include <brim/core/error.h>
@@ -39,6 +41,37 @@ TEST(Stream, CpuEventsAreComplete) {
   EXPECT_TRUE(event.query());
   s.synchronize();
   synchronize(Device::cpu());
+}
+
+TEST(Stream, TimedEventsOfTheCpu) {
+  const Stream s = Stream::current(Device::cpu());
+  Event begin({.timed = true}), end({.timed = true});
+  begin.record(s);
+  std::this_thread::sleep_for(std::chrono::milliseconds(3));
+  end.record(s);
+  EXPECT_GE(begin.elapsed_ms(end), 3);
+  EXPECT_EQ(begin.elapsed_ms(end), -end.elapsed_ms(begin));
+}
+
+TEST(Stream, TimesBetweenWhatHasNone) {
+  const Stream s = Stream::current(Device::cpu());
+  Event timed({.timed = true}), untimed, idle({.timed = true});
+  timed.record(s);
+  untimed.record(s);
+  const auto error_of = [](const Event& begin, const Event& end) -> std::string {
+    try {
+      (void)begin.elapsed_ms(end);
+    } catch (const ValueError& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_NE(error_of(timed, untimed).find("is not timed"), std::string::npos);
+  EXPECT_NE(error_of(untimed, timed).find("Event({.timed = true})"), std::string::npos);
+  EXPECT_NE(error_of(timed, idle).find("was not recorded"), std::string::npos);
+  Event far({.timed = true});
+  far.record(Stream::current(Device::sim(0)));
+  EXPECT_NE(error_of(timed, far).find("from an event of cpu to one of sim:0"), std::string::npos);
 }
 
 TEST(Stream, MissingDevices) {

@@ -31,7 +31,11 @@ class Allocator {
   /// At least `bytes` bytes, 64-byte aligned, for use on `stream`. Throws OutOfMemory, which names
   /// what was asked, free and cached, and the largest live blocks.
   Block* allocate(size_t bytes, Stream stream);
+  /// The block is cached. Work that is queued by then comes before what uses the memory next, on
+  /// its own stream and on those that it was used on.
   void release(Block* block) noexcept;
+  /// The block is used on another stream, too.
+  void used_on(Block* block, Stream stream);
   static void* address(const Block* block);
 
   /// Limits live + cached bytes; 0 lifts the limit.

@@ -29,9 +29,11 @@ class Storage final : public RefCounted {
 
   /// The kind of device that pinned memory is for; cpu: this is none.
   DeviceKind pinned_for() const { return pinned_for_; }
-  /// Waits on the host until copies out of pinned memory are done: it may be written then. Throws
-  /// what the work before them met.
-  void finish_reads();
+  /// Waits on the host until asynchronous copies out of and into pinned memory are done: it may be
+  /// written, and read, then. Throws what the work before them met.
+  void finish_copies();
+  /// See Tensor::record_stream. Memory that is not brim's own is its owner's to keep.
+  void record_stream(const Stream& stream);
 
   /// Puts other memory behind all tensors of a wrapped storage.
   void rebind(void* data) { data_ = data; }
@@ -45,7 +47,7 @@ class Storage final : public RefCounted {
   /// True for storages made by a step that is recorded; set by the recorder alone.
   bool recorded = false;
   Event last_write;  ///< complete by default; set by asynchronous copies
-  Event last_read;   ///< the same, of copies out of pinned memory
+  Event last_copy;   ///< the same, of copies out of and into pinned memory
 
  private:
   Storage() = default;
@@ -56,6 +58,7 @@ class Storage final : public RefCounted {
   uint32_t version_ = 0;
   Allocator::Block* block_ = nullptr;
   Allocator* allocator_ = nullptr;
+  Ref<Storage> kept_;
   std::function<void()> release_;
 };
 

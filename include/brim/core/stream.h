@@ -37,17 +37,28 @@ class StreamGuard {
   Stream previous_;
 };
 
-/// A point in a stream's order. Default-constructed: nothing recorded, always complete.
+struct EventOptions {
+  bool timed = false;  ///< notes when the device came to it, for elapsed_ms()
+};
+
+/// A point in a stream's order. Nothing recorded: always complete. Copies share what was recorded.
 class Event {
  public:
+  Event() = default;
+  explicit Event(const EventOptions& options) : options_(options) {}
   void record(const Stream& stream);
   /// Work queued on `stream` after this call starts only when the event is complete.
   void wait(const Stream& stream) const;
   bool query() const;  ///< true when complete
   /// Waits on the host. Throws what the work before it met.
   void synchronize() const;
+  /// Milliseconds from this event to `end` by the device's own clock, negative if `end` came first.
+  /// Waits on the host for both. Throws ValueError unless both are timed and were recorded on one
+  /// device, and what the work before them met.
+  double elapsed_ms(const Event& end) const;
 
  private:
+  EventOptions options_;
   std::shared_ptr<void> handle_;
   Device device_;
 };

@@ -39,6 +39,12 @@ struct TensorOptions {
   bool requires_grad = false;
 };
 
+struct CopyOptions {
+  /// The call does not wait for a copy from a device into pinned memory (Tensor::empty_pinned):
+  /// read that after `storage()->finish_copies()`. Into other memory of the host it waits always.
+  bool non_blocking = false;
+};
+
 /// What the handles of one tensor share.
 struct TensorImpl final : RefCounted {
   Shape shape;
@@ -64,7 +70,7 @@ class Tensor {
   static Tensor empty(const Shape& shape, DType dtype, Device device);
   /// The same on the host, in memory that devices of `kind` read by themselves (page-locked for
   /// cuda): a copy to one goes on when its call has returned, so write to the tensor only after
-  /// `storage()->finish_reads()`. For the CPU's own kind: plain memory.
+  /// `storage()->finish_copies()`. For the CPU's own kind: plain memory.
   static Tensor empty_pinned(const Shape& shape, DType dtype, DeviceKind kind);
   /// Row-major values copied from host memory. Throws ShapeError when counts differ.
   template <class T>
@@ -111,6 +117,9 @@ class Tensor {
   Tensor copy_to(Device device) const;
   Tensor clone() const;
   Tensor contiguous() const;
+  /// For a tensor that is used on another stream of its device than the one it was made on: when
+  /// it ends, its memory serves again only behind the work that is queued on `stream` by then.
+  void record_stream(const Stream& stream) const { impl_->storage->record_stream(stream); }
 
   // --- host access. Throws DeviceError unless on the CPU, DTypeError unless T fits.
   template <class T>
@@ -169,7 +178,8 @@ class Tensor {
   // --- in place. A leaf that requires a gradient may only be written under NoGrad.
   Tensor& fill_(double value);
   Tensor& zero_() { return fill_(0); }
-  Tensor& copy_(const Tensor& source);  ///< broadcasts, casts and copies between devices
+  /// Broadcasts, casts and copies between devices.
+  Tensor& copy_(const Tensor& source, const CopyOptions& options = {});
   Tensor& add_(const Tensor& other, double alpha = 1);
   Tensor& sub_(const Tensor& other, double alpha = 1) { return add_(other, -alpha); }
   Tensor& mul_(const Tensor& other);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -52,12 +53,19 @@ class CpuRuntime final : public Runtime {
   Stream create_stream(int) override { return {Device::cpu(), ++streams_}; }
   void synchronize(Stream) override {}
   void synchronize(int) override {}
-  std::shared_ptr<void> record(Stream) override { return nullptr; }
+  std::shared_ptr<void> record(Stream, bool timed) override {
+    return timed ? std::make_shared<Clock::time_point>(Clock::now()) : nullptr;
+  }
   void wait(const std::shared_ptr<void>&, Stream) override {}
   bool query(const std::shared_ptr<void>&) override { return true; }
   void synchronize(const std::shared_ptr<void>&) override {}
+  double elapsed_ms(const std::shared_ptr<void>& begin, const std::shared_ptr<void>& end) override {
+    const auto at = [](const auto& e) { return *std::static_pointer_cast<Clock::time_point>(e); };
+    return std::chrono::duration<double, std::milli>(at(end) - at(begin)).count();
+  }
 
  private:
+  using Clock = std::chrono::steady_clock;
   std::atomic<int32_t> streams_{0};
 };
 

@@ -60,9 +60,7 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
             const Tensor& bias, const Tensor& y, const backend::ConvGeometry& g, const Work& own) {
   const bool planes = x.is_contiguous() && y.is_contiguous();
   const bool pixels = x.is_contiguous(MemoryFormat::nhwc) && y.is_contiguous(MemoryFormat::nhwc);
-  const bool aligned =
-      is_aligned(x.raw(), 16) && is_aligned(weight.raw(), 16) && is_aligned(y.raw(), 16);
-  if (g.work() == 0 || !(planes || pixels) || !aligned || (bias.defined() && !bias.is_contiguous()))
+  if (g.work() == 0 || !(planes || pixels) || (bias.defined() && !bias.is_contiguous()))
     return false;
   // Where activations have one channel or one pixel, they are both: then weights decide.
   const bool nhwc = pixels && !(planes && weight.is_contiguous());

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/runtime.h"
@@ -9,23 +10,23 @@
 namespace brim::cuda {
 namespace {
 
-constexpr size_t kMostKept = 1024;  // of a device
+constexpr size_t kMostKept = 1024;  // of a device, timed or not
 
 class Pools {
  public:
   /// Null if there is none.
-  cudaEvent_t take(int device) {
+  cudaEvent_t take(int device, bool timed) {
     const std::lock_guard lock(mutex_);
-    std::vector<cudaEvent_t>& free = free_[device];
+    std::vector<cudaEvent_t>& free = free_[{device, timed}];
     if (free.empty()) return nullptr;
     const cudaEvent_t event = free.back();
     free.pop_back();
     return event;
   }
   /// Whether there is room for it.
-  bool keep(int device, cudaEvent_t event) {
+  bool keep(int device, bool timed, cudaEvent_t event) {
     const std::lock_guard lock(mutex_);
-    std::vector<cudaEvent_t>& free = free_[device];
+    std::vector<cudaEvent_t>& free = free_[{device, timed}];
     if (free.size() >= kMostKept) return false;
     free.push_back(event);
     return true;
@@ -33,7 +34,7 @@ class Pools {
 
  private:
   std::mutex mutex_;
-  std::map<int, std::vector<cudaEvent_t>> free_;
+  std::map<std::pair<int, bool>, std::vector<cudaEvent_t>> free_;  // by device, and whether timed
 };
 
 /// Never destroyed, nor are its events: the driver may be gone before static objects are.
@@ -44,14 +45,15 @@ Pools& pools() {
 
 }  // namespace
 
-PooledEvent::PooledEvent(int device) : device_(device), event_(pools().take(device)) {
+PooledEvent::PooledEvent(int device, bool timed)
+    : device_(device), timed_(timed), event_(pools().take(device, timed)) {
   if (event_) return;
   const DeviceGuard guard(device);
-  BRIM_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+  BRIM_CUDA(cudaEventCreateWithFlags(&event_, timed ? cudaEventDefault : cudaEventDisableTiming));
 }
 
 PooledEvent::~PooledEvent() {
-  if (!pools().keep(device_, event_)) (void)cudaEventDestroy(event_);
+  if (!pools().keep(device_, timed_, event_)) (void)cudaEventDestroy(event_);
 }
 
 }  // namespace brim::cuda

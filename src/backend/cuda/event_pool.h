@@ -6,13 +6,13 @@
 
 namespace brim::cuda {
 
-/// An event of a device, without times, from the device's pool; goes back there at its end. It may
+/// An event of a device, from the device's pool; goes back there at its end. It may
 /// go while work waits for it: CUDA has noted then what that work waits for, and recording the
 /// event anew does not change it. For any thread.
 class PooledEvent {
  public:
-  /// Throws DeviceError where CUDA has none.
-  explicit PooledEvent(int device);
+  /// `timed`: for cudaEventElapsedTime. Throws DeviceError where CUDA has none.
+  PooledEvent(int device, bool timed);
   ~PooledEvent();
   PooledEvent(const PooledEvent&) = delete;
   PooledEvent& operator=(const PooledEvent&) = delete;
@@ -22,6 +22,7 @@ class PooledEvent {
 
  private:
   int device_;
+  bool timed_;
   cudaEvent_t event_ = nullptr;
 };
 

@@ -181,8 +181,7 @@ class CudaRuntime final : public Runtime {
                "(systemctl start nvidia-fabricmanager) of the driver's version";
       case kSystemDriverMismatch:
         return "libcuda.so.1 and the NVIDIA driver's kernel module are of different versions; "
-               "reboot, "
-               "or in a container use the host's driver libraries (--gpus all)";
+               "reboot, or in a container use the host's driver libraries (--gpus all)";
       case cudaErrorNoDevice:
         return "the NVIDIA driver shows no GPU; see what nvidia-smi and CUDA_VISIBLE_DEVICES say";
       default:
@@ -301,9 +300,9 @@ class CudaRuntime final : public Runtime {
              device);
   }
 
-  std::shared_ptr<void> record(Stream stream) override {
+  std::shared_ptr<void> record(Stream stream, bool timed) override {
     const DeviceGuard guard(stream.device.index);
-    auto event = std::make_shared<PooledEvent>(stream.device.index);
+    auto event = std::make_shared<PooledEvent>(stream.device.index, timed);
     BRIM_CUDA(cudaEventRecord(event->get(), native(stream)));
     return event;
   }
@@ -325,6 +324,12 @@ class CudaRuntime final : public Runtime {
   void synchronize(const std::shared_ptr<void>& event) override {
     const DeviceGuard guard(event_of(event).device());
     passed(cudaEventSynchronize(event_of(event).get()), event_of(event).device());
+  }
+  double elapsed_ms(const std::shared_ptr<void>& begin, const std::shared_ptr<void>& end) override {
+    const DeviceGuard guard(event_of(begin).device());
+    float milliseconds = 0;
+    BRIM_CUDA(cudaEventElapsedTime(&milliseconds, event_of(begin).get(), event_of(end).get()));
+    return static_cast<double>(milliseconds);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include "backend/sim/device.h"
 #include "backend/sim/launch.h"
 #include "core/check.h"
+#include "diag/span.h"
 
 namespace brim::sim {
 namespace {
@@ -98,13 +99,13 @@ class SimRuntime final : public Runtime {
   Stream create_stream(int device) override { return Devices::all().create_stream(device); }
 
   void synchronize(Stream stream) override {
-    wait_on_host(*event_of(record(stream)));
+    wait_on_host(*event_of(record(stream, false)));
     if (const std::exception_ptr error = Devices::all().stream(stream).take_error())
       std::rethrow_exception(error);
   }
   void synchronize(int device) override { Devices::all().synchronize(device); }
 
-  std::shared_ptr<void> record(Stream stream) override {
+  std::shared_ptr<void> record(Stream stream, bool) override {
     return Devices::all().record(Devices::all().stream(stream));
   }
   void wait(const std::shared_ptr<void>& event, Stream stream) override {
@@ -121,6 +122,10 @@ class SimRuntime final : public Runtime {
   void synchronize(const std::shared_ptr<void>& event) override {
     wait_on_host(*event_of(event));
     if (event_of(event)->error) std::rethrow_exception(event_of(event)->error);
+  }
+  double elapsed_ms(const std::shared_ptr<void>& begin, const std::shared_ptr<void>& end) override {
+    const auto ticks = static_cast<int64_t>(event_of(end)->at - event_of(begin)->at);
+    return static_cast<double>(ticks) / (diag::ticks_per_us() * 1e3);
   }
 };
 

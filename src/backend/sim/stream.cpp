@@ -91,6 +91,7 @@ void SimStream::loop() {
     if (task.record) {
       task.record->cause = last_;
       task.record->error = error;
+      task.record->at = diag::ticks();
       task.record->done.store(true, std::memory_order_release);
       task.record->done.notify_all();
     } else if (task.wait) {

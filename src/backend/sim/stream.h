@@ -21,6 +21,7 @@ namespace brim::sim {
 /// A point in a stream's order.
 struct StreamEvent {
   std::atomic<bool> done{false};
+  uint64_t at = 0;  ///< when it was done, in diag::ticks()
   Device device;
   diag::Cause cause = diag::Cause::other;  ///< what its stream did last before it
   std::exception_ptr error;                ///< what its stream met and nobody has asked for yet

@@ -171,7 +171,7 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   slot.error = nullptr;
   try {
     for (const Tensor* t : {&slot.x, &slot.y, &slot.bytes})
-      if (t->defined()) t->storage()->finish_reads();
+      if (t->defined()) t->storage()->finish_copies();
     const int64_t first = number * state_->options.batch;
     const int64_t count = std::min(state_->options.batch, state_->samples - first);
     slot.batch.samples.reserve(static_cast<size_t>(count));

@@ -1,6 +1,8 @@
 // copy_ and clone: elements from one tensor into another, across dtypes, layouts and devices
 #include "ops/memory/copy.h"
 
+#include <algorithm>
+
 #include "autograd/node.h"
 #include "core/recording.h"
 #include "core/runtime.h"
@@ -20,7 +22,8 @@ void fill_elements(Tensor& y, double value) {
   kernel(y.device(), y.dtype(), y, value);
 }
 
-void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> to) {
+void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> to,
+                          bool non_blocking) {
   if (from.empty()) return;
   refuse_in_recording("copy between devices",
                       "a plan works on one device; move tensors there before the step");
@@ -30,10 +33,11 @@ void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> 
   BRIM_CHECK(!peers || source.kind == target.kind, NotImplemented,
              "[copy] {} to {} is not implemented; copy to the CPU first", source.str(),
              target.str());
-  const diag::Span span("copy", to_host ? diag::Cause::host_read
+  const auto is_pinned = [&](const Tensor& t) { return t.storage()->pinned_for() == device.kind; };
+  const bool waits = to_host && !(non_blocking && std::ranges::all_of(to, is_pinned));
+  const diag::Span span("copy", waits   ? diag::Cause::host_read
                                 : peers ? diag::Cause::communication
                                         : diag::Cause::copy);
-  const auto is_pinned = [&](const Tensor& t) { return t.storage()->pinned_for() == device.kind; };
   const Stream stream = Stream::current(device), other = Stream::current(source);
   if (peers) {
     Event made;
@@ -44,22 +48,25 @@ void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> 
     Storage& storage = *from[i].storage();
     const size_t bytes = static_cast<size_t>(to[i].numel()) * size_of(to[i].dtype());
     storage.last_write.wait(stream);
+    // So that the event behind this copy stands for those before it, too.
+    for (const Tensor* t : {&from[i], &to[i]})
+      if (is_pinned(*t)) t->storage()->last_copy.wait(stream);
     if (is_pinned(from[i])) {
-      storage.last_read.wait(stream);  // so that the event behind this copy stands for both
       runtime(device.kind).copy_from_pinned(to[i].raw(), target, from[i].raw(), bytes, stream);
     } else {
       runtime(device.kind).copy(to[i].raw(), target, from[i].raw(), source, bytes, stream);
     }
   }
-  if (to_host) {
+  if (waits) {
     stream.synchronize();
     return;
   }
   Event done;
   done.record(stream);
   for (const Tensor& t : to) t.storage()->last_write = done;
-  for (const Tensor& t : from)
-    if (is_pinned(t)) t.storage()->last_read = done;
+  for (const auto& tensors : {from, to})
+    for (const Tensor& t : tensors)
+      if (is_pinned(t)) t.storage()->last_copy = done;
   if (peers) done.wait(other);
 }
 
@@ -72,7 +79,7 @@ Tensor& Tensor::fill_(double value) {
   return *this;
 }
 
-Tensor& Tensor::copy_(const Tensor& source) {
+Tensor& Tensor::copy_(const Tensor& source, const CopyOptions& options) {
   ops::check_defined("copy_", *this);
   ops::check_defined("copy_", source);
   BRIM_CHECK(broadcast_shapes(shape(), source.shape(), "copy_") == shape(), ShapeError,
@@ -88,7 +95,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
   const MemoryFormat format = ops::format_of(*this);
   const Tensor packed = source.detach().to(dtype()).expand(shape()).to(format);
   if (is_contiguous(format)) {
-    ops::copy_between_devices({&packed, 1}, {this, 1});
+    ops::copy_between_devices({&packed, 1}, {this, 1}, options.non_blocking);
   } else {
     Tensor landed = empty(shape(), dtype(), device());  // row-major, as packed is
     ops::copy_between_devices({&packed, 1}, {&landed, 1});

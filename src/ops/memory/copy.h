@@ -17,7 +17,9 @@ void fill_elements(Tensor& y, double value);
 /// device that it goes to, or of the one that is not the CPU. Between accelerators the streams of
 /// both wait for each other, once for all: the copies for what makes `from`, and the later work on
 /// its device, which may overwrite or free it, for the copies. Waits on the host only for copies to
-/// the CPU. Throws NotImplemented between accelerators of two kinds.
-void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> to);
+/// the CPU, and with `non_blocking` not for those into pinned memory. Throws NotImplemented between
+/// accelerators of two kinds.
+void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> to,
+                          bool non_blocking = false);
 
 }  // namespace brim::ops

@@ -1,6 +1,6 @@
 // The calls of CUDA's runtime that brim makes, on the CPU (see cuda_runtime.h). Errors can be
 // provoked: BRIM_EMULATED_MEMORY limits the bytes of a device, BRIM_EMULATED_COUNT is the number of
-// devices (-1: the driver is too old), and after BRIM_EMULATED_LOST pieces of
+// devices (-1: the driver is too old; less: that error), and after BRIM_EMULATED_LOST pieces of
 // queued work the GPU is gone.
 #pragma once
 
@@ -15,6 +15,7 @@ enum cudaError {
   cudaErrorDevicesUnavailable = 46,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorLaunchFailure = 719,

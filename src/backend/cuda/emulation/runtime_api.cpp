@@ -47,7 +47,8 @@ Memory& memory() {
 }  // namespace
 
 struct CUevent_st {
-  std::chrono::steady_clock::time_point at;
+  bool timed = true;
+  std::chrono::steady_clock::time_point at{};
   double spent = 0;  // milliseconds
 };
 
@@ -201,6 +202,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorDevicesUnavailable";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidResourceHandle:
+      return "cudaErrorInvalidResourceHandle";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
     case cudaErrorPeerAccessAlreadyEnabled:
@@ -232,6 +235,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "CUDA-capable device(s) is/are busy or unavailable";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorInvalidResourceHandle:
+      return "invalid resource handle";
     case cudaErrorNotReady:
       return "device not ready";
     case cudaErrorPeerAccessAlreadyEnabled:
@@ -261,7 +266,9 @@ cudaError_t cudaGetDeviceCount(int* count) {
   *count = wanted < kDevices ? wanted : kDevices;
   if (wanted > 0) return cudaSuccess;
   *count = 0;
-  return result(wanted < 0 ? cudaErrorInsufficientDriver : cudaErrorNoDevice);
+  return result(wanted == 0    ? cudaErrorNoDevice
+                : wanted == -1 ? cudaErrorInsufficientDriver
+                               : static_cast<cudaError>(-wanted));
 }
 cudaError_t cudaDriverGetVersion(int* version) {
   *version = 13000;
@@ -384,9 +391,9 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (is_refused(stream)) return result(cudaErrorStreamCaptureUnsupported);
   return std::getenv("BRIM_EMULATED_BUSY") ? result(cudaErrorNotReady) : cudaSuccess;
 }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
-  *event = new CUevent_st;
+  *event = new CUevent_st{.timed = flags != cudaEventDisableTiming};
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -395,7 +402,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
-  *event = {std::chrono::steady_clock::now(), spent()};
+  event->at = std::chrono::steady_clock::now();
+  event->spent = spent();
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t) {
@@ -408,6 +416,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t) {
   return refused_in_capture() ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
+  if (!from->timed || !to->timed) return result(cudaErrorInvalidResourceHandle);
   *milliseconds = time_is_spent
                       ? static_cast<float>(to->spent - from->spent)
                       : std::chrono::duration<float, std::milli>(to->at - from->at).count();

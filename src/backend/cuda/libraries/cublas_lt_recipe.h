@@ -97,6 +97,7 @@ struct Recipe {
   Algorithm algorithm;
   BlasDone done = BlasDone::nothing;  // by this recipe
   bool relu = false;                  // in the epilogue
+  bool lacked_room = false;           // of which was warned
 };
 
 template <class V>

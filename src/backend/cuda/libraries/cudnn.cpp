@@ -12,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/libraries/cudnn_handle.h"
@@ -38,9 +39,16 @@ class Convolutions {
     Recipe* recipe = recipes_.find(key_of(c));
     if (!recipe) recipe = &recipes_.add(key_of(c), find(context, c, own));
     if (!recipe->possible) return false;
-    if (!queue(context, c, *recipe, recipe->algorithm)) {
-      (void)cudaGetLastError();  // that the refusal may have left
-      refused(c, *recipe);
+    try {
+      if (!queue(context, c, *recipe, recipe->algorithm)) {
+        (void)cudaGetLastError();  // that the refusal may have left
+        refused(c, *recipe);
+        return false;
+      }
+    } catch (const OutOfMemory& e) {
+      if (recipe->algorithm.workspace == 0) throw;
+      if (!std::exchange(recipe->lacked_room, true))
+        warn_no_room("cuDNN", "x " + c.geometry.x_shape().str(), recipe->algorithm.workspace, e);
       return false;
     }
     note_queued(context.device().index);
@@ -223,6 +231,18 @@ Convolutions* convolutions_of(int device, bool may_begin) {
 bool dnn_conv(const Context& context, const DnnConv& c, const Work& own) {
   const ConvGeometry& g = c.geometry;
   if (g.work() < small_work()) return false;
+  const auto starts_badly = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 != 0; };
+  if (starts_badly(c.x) || starts_badly(c.weight) || starts_badly(c.y)) {
+    static std::once_flag warned;
+    std::call_once(warned, [&] {
+      warn(
+          fmt::format("[{}] x {}, weight {} or y is a view that does not begin at a multiple of 16 "
+                      "bytes, where cuDNN could compute: brim's own, slower kernel does; clone() "
+                      "the view before",
+                      op_name(), g.x_shape().str(), g.weight_shape().str()));
+    });
+    return false;
+  }
   // cuDNN counts in int.
   for (const Shape& shape : {g.x_shape(), g.weight_shape(), g.y_shape()})
     if (shape.numel() > INT32_MAX) return false;

@@ -45,6 +45,7 @@ struct Recipe {
   ConvDesc conv;
   Algorithm algorithm;
   bool possible = false;
+  bool lacked_room = false;  ///< of which was warned
 };
 
 using Key = std::array<int64_t, 20>;

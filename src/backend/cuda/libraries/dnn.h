@@ -35,7 +35,8 @@ struct DnnConv {
 
 /// Queues the convolution. False, with nothing queued that matters, where cuDNN is not there or has
 /// no algorithm for it whose result repeats itself, or `own`, which queues the convolution by
-/// brim's own kernels, was measured to be faster. Throws DeviceError if the library fails.
+/// brim's own kernels, was measured to be faster, or there is no room for what cuDNN works in, or
+/// an address is no multiple of 16. Throws DeviceError if the library fails.
 bool dnn_conv(const Context& context, const DnnConv& conv, const Work& own);
 
 /// Average pooling: x and y are row-major, or both nhwc. Windows lie within the padded image.
