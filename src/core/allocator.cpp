@@ -36,8 +36,8 @@ struct Allocator::Block {
   int size_class = 0;
   Stream stream;
   std::vector<Stream> users;  // streams beside its own that tensors in it were used on
-  std::vector<Event> uses;    // of a cached block: what its next use waits for
-  Block* previous = nullptr;  // neighbours in the list of live blocks
+  std::vector<std::shared_ptr<void>> uses;  // of a cached block: events its next use waits for
+  Block* previous = nullptr;                // neighbours in the list of live blocks
   Block* next = nullptr;
 };
 
@@ -45,6 +45,7 @@ namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr int kClasses = 4 * 64;
+constexpr int32_t kNobodys = -1;  // a stream: the block stays cached until release_cached()
 
 /// Rounds up to 1, 1.25, 1.5 or 1.75 times a power of two, at least kAlignment; returns the class.
 int round_up(size_t& bytes) {
@@ -148,7 +149,8 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
   auto& list = s.free_blocks[static_cast<size_t>(size_class)];
   // A block freed on another stream may still be in use there; it waits for release_cached().
   for (size_t i = list.size(); i-- > 0;) {
-    if (list[i]->stream == stream) {
+    if (list[i]->stream == stream &&
+        (list[i]->uses.empty() || runtime(s.device.kind).may_wait(stream))) {
       block = list[i];
       list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
       s.stats.cached -= static_cast<int64_t>(capacity);
@@ -180,7 +182,13 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
   }
   lock.unlock();  // a stream that is full is waited for
   try {
-    for (const Event& use : block->uses) use.wait(stream);
+    for (const auto& use : block->uses) runtime(s.device.kind).wait_until_done(use, stream);
+  } catch (...) {
+    block->stream = {s.device, kNobodys};
+    release(block);
+    throw;
+  }
+  try {
     runtime(s.device.kind).check_reuse(block->data, capacity, stream);
   } catch (...) {
     release(block);
@@ -191,9 +199,6 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
 }
 
 void Allocator::used_on(Block* block, Stream stream) {
-  BRIM_CHECK(stream.device.kind == state_->device.kind, ValueError,
-             "[record_stream] a tensor on {} is not used on a stream of {}; copy it there",
-             state_->device.str(), stream.device.str());
   if (state_->device.is_cpu()) return;  // what was queued there is done
   const std::lock_guard lock(state_->mutex);
   auto& users = block->users;
@@ -201,13 +206,18 @@ void Allocator::used_on(Block* block, Stream stream) {
     users.push_back(stream);
 }
 
+bool Allocator::is_used_elsewhere(const Block* block) const {
+  const std::lock_guard lock(state_->mutex);
+  return !block->users.empty();
+}
+
 void Allocator::release(Block* block) noexcept {
   State& s = *state_;
   for (const Stream user : std::exchange(block->users, {})) {
     try {
-      block->uses.emplace_back().record(user);
+      block->uses.push_back(runtime(s.device.kind).record(user, false));
     } catch (const std::exception&) {
-      block->stream = {s.device, -1};  // nobody's: it stays cached until release_cached()
+      block->stream = {s.device, kNobodys};
     }
   }
   const std::lock_guard lock(s.mutex);

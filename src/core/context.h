@@ -22,7 +22,7 @@ class Workspace {
     try {
       block_ = allocator_->allocate(bytes, stream);
     } catch (...) {
-      if (scratch_) scratch_->give_back(bytes);
+      if (scratch_) scratch_->take_back(bytes);
       throw;
     }
     data_ = Allocator::address(block_);

@@ -67,7 +67,7 @@ class Runtime {
 
   /// 64-byte aligned memory of the host for copy_from_pinned, or nullptr when there is none left.
   /// Page-locked where devices read the host's memory by themselves, and then slow to get. Giving
-  /// it back waits for copies out of it.
+  /// it back waits for copies out of it and into it.
   virtual void* allocate_host(size_t bytes) {
     return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
   }
@@ -114,6 +114,19 @@ class Runtime {
   /// An event; `timed`: for elapsed_ms, and then not null.
   virtual std::shared_ptr<void> record(Stream stream, bool timed) = 0;
   virtual void wait(const std::shared_ptr<void>& event, Stream stream) = 0;
+  /// The same for memory that is to serve again: what the work before the event met is no concern
+  /// of the stream's.
+  virtual void wait_until_done(const std::shared_ptr<void>& event, Stream stream) {
+    wait(event, stream);
+  }
+  /// False while what is queued on `stream` goes into a graph: it cannot wait for work outside.
+  virtual bool may_wait(Stream stream) {
+    (void)stream;
+    return true;
+  }
+  /// Throws what kernels of the device noted, where a backend has them note it and only who waits
+  /// for a stream is told: for who waited for an event and reads what the work before it made.
+  virtual void rethrow_noted(int device) { (void)device; }
   virtual bool query(const std::shared_ptr<void>& event) = 0;
   virtual void synchronize(const std::shared_ptr<void>& event) = 0;
   /// Between timed events of one device that are complete.

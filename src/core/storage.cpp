@@ -3,8 +3,10 @@
 
 #include <utility>
 
+#include "core/check.h"
 #include "core/pinned_memory.h"
 #include "core/recording.h"
+#include "core/runtime.h"
 
 namespace brim {
 
@@ -39,12 +41,25 @@ Ref<Storage> Storage::pinned(size_t bytes, DeviceKind kind) {
   return s;
 }
 
-void Storage::finish_copies() { std::exchange(last_copy, {}).synchronize(); }
+void Storage::finish_copies() {
+  std::exchange(last_copy, {}).synchronize();
+  const Device from = std::exchange(copied_from, {});
+  if (!from.is_cpu()) runtime(from.kind).rethrow_noted(from.index);
+}
 
 void Storage::record_stream(const Stream& stream) {
   refuse_in_recording("record_stream", "a plan runs on one stream; mark tensors around the step");
+  if (pinned_for_ == stream.device.kind && pinned_for_ != DeviceKind::cpu)
+    return;  // copies guard it
+  BRIM_CHECK(stream.device == device_, ValueError,
+             "[record_stream] a tensor on {} is not used on a stream of {}; copy it there",
+             device_.str(), stream.device.str());
   if (block_) allocator_->used_on(block_, stream);
   if (kept_) kept_->record_stream(stream);
+}
+
+bool Storage::is_used_elsewhere() const {
+  return (block_ && allocator_->is_used_elsewhere(block_)) || (kept_ && kept_->is_used_elsewhere());
 }
 
 void Storage::keep_alive(Ref<Storage> memory) { kept_ = std::move(memory); }

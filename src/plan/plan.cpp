@@ -138,12 +138,13 @@ bool Plan::is_copied(const Result& r) const {
   return r.held >= kOften && r.handles == 1 && program_.device.kind == DeviceKind::cuda;
 }
 
-/// Results that somebody still holds keep their values; others are overwritten.
+/// Results that somebody still holds, or that another stream may still read, keep their values;
+/// others are overwritten.
 void Plan::renew_results() {
   copies_.clear();
   for (Result& r : result_storages_) {
     if (is_copied(r)) continue;
-    bool held = r.memory->use_count() != r.handles + 1;
+    bool held = r.memory->use_count() != r.handles + 1 || r.memory->is_used_elsewhere();
     for (const Tensor& t : results_)
       held |= t.defined() && t.storage() == r.memory && t.impl()->use_count() != 1;
     r.held = held ? r.held + 1 : 0;

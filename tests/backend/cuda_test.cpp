@@ -205,6 +205,27 @@ TEST_F(CudaRuntime, ResultsComeIntoPinnedMemoryWithoutWaiting) {
   EXPECT_EQ(t.data<float>()[(1 << 20) - 1], (1 << 20) + 1);
 }
 
+TEST_F(CudaRuntime, WhoReadsResultsInPinnedMemoryIsToldOfBadIndices) {
+  const Tensor wrong = Tensor::from<int64_t>({5}, {1}).to(gpu);
+  Tensor t = Tensor::empty_pinned({1, 2}, f32, DeviceKind::cuda);
+  t.copy_(index_select(zeros({3, 2}, {.device = gpu}), 0, wrong), {.non_blocking = true});
+  EXPECT_THROW(t.storage()->finish_copies(), IndexError);
+  EXPECT_NO_THROW(t.storage()->finish_copies());
+  EXPECT_NO_THROW(synchronize(gpu));
+}
+
+TEST_F(CudaRuntime, MemoryOfALostGpuIsNotHandedOutAgain) {
+  if (!emulated()) GTEST_SKIP() << "needs a GPU that can be lost";
+  Tensor x = zeros({12345}, {.device = gpu});
+  const void* const address = x.raw();
+  x.record_stream(Stream::create(gpu));
+  setenv("BRIM_EMULATED_LOST", "0", 1);
+  x = {};
+  unsetenv("BRIM_EMULATED_LOST");
+  EXPECT_NE(zeros({12345}, {.device = gpu}).raw(), address);
+  Allocator::of(gpu).release_cached();
+}
+
 TEST_F(CudaRuntime, WhatAKernelNotedIsForWhoWaitsForTheStream) {
   const Device device = Device::cuda(0);
   const Tensor wrong = Tensor::from<int64_t>({5}, {1}).to(device);

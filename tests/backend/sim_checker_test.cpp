@@ -131,6 +131,55 @@ TEST_F(SimChecker, MemoryOfARecordedStreamIsHandedOutBehindItsWork) {
   }
 }
 
+TEST_F(SimChecker, ResultsOfPlansThatAnotherStreamReadsAreNotOverwritten) {
+  const Tensor x = ones({64}, {.device = device_});
+  auto step = compile([](const Tensor& t) { return t * 2 + 1; });
+  Tensor sum;
+  for (int i = 0; i < 4; ++i) {
+    Tensor y = step(x);
+    after(main_).wait(side_);
+    y.record_stream(side_);
+    const StreamGuard guard(side_);
+    sum = y + y;
+  }
+  const StreamGuard guard(side_);
+  EXPECT_EQ(sum.to_vector<float>(), std::vector<float>(64, 6));
+}
+
+TEST_F(SimChecker, MemoryOfARecordedStreamGoesBackToTheDevice) {
+  Tensor x = ones({64}, {.device = device_});
+  after(main_).wait(side_);
+  x.record_stream(side_);
+  Tensor y;
+  {
+    const StreamGuard guard(side_);
+    y = x + x;
+  }
+  x = {};
+  Allocator::of(device_).release_cached();
+  (void)ones({64}, {.device = device_});
+  const StreamGuard guard(side_);
+  EXPECT_EQ(y.to_vector<float>(), std::vector<float>(64, 2));
+}
+
+// Who gets the memory has nothing to do with what went wrong where it was used before.
+TEST_F(SimChecker, ErrorsOfARecordedStreamStayThere) {
+  const Tensor wrong = Tensor::from<int64_t>({99}, {1}, device_);
+  Tensor x = ones({64}, {.device = device_});
+  x.record_stream(side_);
+  after(main_).wait(side_);
+  {
+    const StreamGuard guard(side_);
+    (void)index_select(x, 0, wrong);
+  }
+  const void* const address = x.raw();
+  x = {};
+  EXPECT_THROW(side_.synchronize(), IndexError);
+  const Tensor next = full({64}, 3, {.device = device_});
+  EXPECT_EQ(next.raw(), address);
+  EXPECT_EQ(next.to_vector<float>(), std::vector<float>(64, 3));
+}
+
 TEST_F(SimChecker, ARecordedStreamIsOfTheTensorsDevice) {
   const Tensor x = ones({64}, {.device = device_});
   const auto message = [](const Tensor& t, const Stream& stream) -> std::string {
@@ -144,7 +193,9 @@ TEST_F(SimChecker, ARecordedStreamIsOfTheTensorsDevice) {
   EXPECT_EQ(message(x, main_), "");
   EXPECT_NE(message(x, Stream::current(Device::cpu())).find("[record_stream] a tensor on sim:0"),
             std::string::npos);
+  EXPECT_NE(message(x, Stream::current(Device::sim(1))), "");
   EXPECT_NE(message(ones({64}), main_), "");
+  EXPECT_EQ(message(Tensor::empty_pinned({64}, f32, DeviceKind::sim), main_), "");
   EXPECT_EQ(message(ones({64}), Stream::create(Device::cpu())), "");
   auto step = compile([&](const Tensor& t) {
     Tensor y = t + t;

@@ -34,8 +34,10 @@ class Allocator {
   /// The block is cached. Work that is queued by then comes before what uses the memory next, on
   /// its own stream and on those that it was used on.
   void release(Block* block) noexcept;
-  /// The block is used on another stream, too.
+  /// The block is used on `stream` of its device, too.
   void used_on(Block* block, Stream stream);
+  /// Whether it is used on another stream than its own.
+  bool is_used_elsewhere(const Block* block) const;
   static void* address(const Block* block);
 
   /// Limits live + cached bytes; 0 lifts the limit.

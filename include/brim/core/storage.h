@@ -30,10 +30,13 @@ class Storage final : public RefCounted {
   /// The kind of device that pinned memory is for; cpu: this is none.
   DeviceKind pinned_for() const { return pinned_for_; }
   /// Waits on the host until asynchronous copies out of and into pinned memory are done: it may be
-  /// written, and read, then. Throws what the work before them met.
+  /// written, and read, then. Throws what the work before them met, and for copies into it what
+  /// kernels of that device noted, such as an index out of range.
   void finish_copies();
   /// See Tensor::record_stream. Memory that is not brim's own is its owner's to keep.
   void record_stream(const Stream& stream);
+  /// Whether a stream was recorded.
+  bool is_used_elsewhere() const;
 
   /// Puts other memory behind all tensors of a wrapped storage.
   void rebind(void* data) { data_ = data; }
@@ -46,8 +49,9 @@ class Storage final : public RefCounted {
 
   /// True for storages made by a step that is recorded; set by the recorder alone.
   bool recorded = false;
-  Event last_write;  ///< complete by default; set by asynchronous copies
-  Event last_copy;   ///< the same, of copies out of and into pinned memory
+  Event last_write;    ///< complete by default; set by asynchronous copies
+  Event last_copy;     ///< the same, of copies out of and into pinned memory
+  Device copied_from;  ///< the device of an asynchronous copy into it, until finish_copies()
 
  private:
   Storage() = default;

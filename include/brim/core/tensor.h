@@ -41,7 +41,8 @@ struct TensorOptions {
 
 struct CopyOptions {
   /// The call does not wait for a copy from a device into pinned memory (Tensor::empty_pinned):
-  /// read that after `storage()->finish_copies()`. Into other memory of the host it waits always.
+  /// read that after `storage()->finish_copies()`. Into other memory of the host, and into a view
+  /// that is not dense, it waits always. Copies to a device do not wait, with it or without.
   bool non_blocking = false;
 };
 
@@ -119,6 +120,7 @@ class Tensor {
   Tensor contiguous() const;
   /// For a tensor that is used on another stream of its device than the one it was made on: when
   /// it ends, its memory serves again only behind the work that is queued on `stream` by then.
+  /// Throws ValueError for a stream of another device, CompileError in a step that is compiled.
   void record_stream(const Stream& stream) const { impl_->storage->record_stream(stream); }
 
   // --- host access. Throws DeviceError unless on the CPU, DTypeError unless T fits.

@@ -63,15 +63,6 @@ void warn_of_capture() {
   });
 }
 
-void warn_no_room(const char* library, const std::string& problem, size_t workspace,
-                  const OutOfMemory& error) {
-  warn(
-      fmt::format("[{}] {}'s algorithm for {} has no room for the {} bytes it works in ({} are "
-                  "free): brim's own kernel computes it while that is so; use a smaller batch or "
-                  "a higher --memory-limit",
-                  op_name(), library, problem, workspace, error.free));
-}
-
 const char* op_name() { return backend::queued_op ? backend::queued_op : "cuda"; }
 
 }  // namespace brim::cuda

@@ -4,8 +4,6 @@
 #include <mutex>
 #include <string>
 
-#include <brim/core/error.h>
-
 #include "core/cuda_libraries.h"
 
 namespace brim::cuda {
@@ -54,11 +52,6 @@ void warn(const std::string& line);
 /// Warns, once, that a problem is met for the first time while a graph is captured, when libraries
 /// must not begin nor measure, so that brim's own kernels compute it.
 void warn_of_capture();
-
-/// Warns that brim's own kernel computes `problem` as long as what an algorithm of `library`,
-/// chosen when there was room, works in finds none.
-void warn_no_room(const char* library, const std::string& problem, size_t workspace,
-                  const OutOfMemory& error);
 
 /// The op whose kernel this thread is queueing, for messages.
 const char* op_name();

@@ -311,6 +311,8 @@ class CudaRuntime final : public Runtime {
     BRIM_CUDA(cudaStreamWaitEvent(native(stream), event_of(event).get(), 0));
     stream_waits(stream);
   }
+  bool may_wait(Stream stream) override { return !is_captured(stream); }
+  void rethrow_noted(int device) override { rethrow_fault(device); }
   bool query(const std::shared_ptr<void>& event) override {
     const DeviceGuard guard(event_of(event).device());
     const cudaError_t result = cudaEventQuery(event_of(event).get());
@@ -401,12 +403,16 @@ void raise_if_lost(const char* call) {
   (void)cudaGetLastError();
 }
 
+bool is_captured(Stream stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  BRIM_CUDA(cudaStreamIsCapturing(native(stream), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 bool made_room(Stream stream) {
   (void)cudaGetLastError();
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  (void)cudaStreamIsCapturing(native(stream), &capture);
   Allocator& allocator = Allocator::of(stream.device);
-  if (capture != cudaStreamCaptureStatusNone || allocator.stats().cached == 0) return false;
+  if (is_captured(stream) || allocator.stats().cached == 0) return false;
   allocator.release_cached();
   return true;
 }

@@ -35,6 +35,9 @@ class DeviceGuard {
 /// (capture.h).
 cudaStream_t native(Stream stream);
 
+/// Whether the stream's work goes into a graph. Then nothing may be measured, nor a library begun.
+bool is_captured(Stream stream);
+
 /// How many multiprocessors the device has; asked of CUDA once.
 int multiprocessors(int device);
 

@@ -114,6 +114,12 @@ class SimRuntime final : public Runtime {
       checker->wait(s.number(), event_of(event)->clock);
     s.wait(event_of(event));
   }
+  void wait_until_done(const std::shared_ptr<void>& event, Stream stream) override {
+    SimStream& s = Devices::all().stream(stream);
+    if (StreamChecker* checker = Devices::all().checker())
+      checker->wait(s.number(), event_of(event)->clock);
+    s.wait_until_done(event_of(event));
+  }
   bool query(const std::shared_ptr<void>& event) override {
     if (!event_of(event)->done.load(std::memory_order_acquire)) return false;
     wait_on_host(*event_of(event));  // so that the checker knows, too

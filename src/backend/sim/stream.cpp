@@ -67,6 +67,10 @@ void SimStream::wait(std::shared_ptr<StreamEvent> event) {
     push(Task{.wait = std::move(event)});
 }
 
+void SimStream::wait_until_done(std::shared_ptr<StreamEvent> event) {
+  if (!event->done.load(std::memory_order_acquire)) push(Task{.done = std::move(event)});
+}
+
 std::exception_ptr SimStream::take_error() {
   const std::lock_guard lock(mutex_);
   failed_ = false;
@@ -95,7 +99,12 @@ void SimStream::loop() {
       task.record->done.store(true, std::memory_order_release);
       task.record->done.notify_all();
     } else if (task.wait) {
-      if (!stopping) run_wait(*task.wait);
+      if (!stopping) {
+        run_wait(*task.wait);
+        if (task.wait->error) fail(task.wait->error);
+      }
+    } else if (task.done) {
+      if (!stopping) run_wait(*task.done);
     } else if (!failed && !stopping) {
       run(task);
     }
@@ -113,7 +122,6 @@ void SimStream::run_wait(const StreamEvent& event) {
     event.done.wait(false, std::memory_order_acquire);
     waited_ = event.cause;
   }
-  if (event.error) fail(event.error);
 }
 
 void SimStream::run(Task& task) {

@@ -47,6 +47,8 @@ class SimStream {
   void push(std::vector<Work> works);
   std::shared_ptr<StreamEvent> record();
   void wait(std::shared_ptr<StreamEvent> event);
+  /// The same, but what its stream met stays there.
+  void wait_until_done(std::shared_ptr<StreamEvent> event);
   /// The first error of the work so far, which is then forgotten. After an error the stream does
   /// nothing but wait for events until somebody asks, and streams that wait for it fail, too.
   std::exception_ptr take_error();
@@ -55,7 +57,7 @@ class SimStream {
   struct Task {
     Work work;
     diag::Reason reason;
-    std::shared_ptr<StreamEvent> record, wait;  // at most one of them, and then no work
+    std::shared_ptr<StreamEvent> record, wait, done;  // at most one of them, and then no work
   };
   void push(Task task);
   void loop();

@@ -50,7 +50,7 @@ void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> 
     storage.last_write.wait(stream);
     // So that the event behind this copy stands for those before it, too.
     for (const Tensor* t : {&from[i], &to[i]})
-      if (is_pinned(*t)) t->storage()->last_copy.wait(stream);
+      if (is_pinned(*t) && !t->storage()->last_copy.query()) t->storage()->last_copy.wait(stream);
     if (is_pinned(from[i])) {
       runtime(device.kind).copy_from_pinned(to[i].raw(), target, from[i].raw(), bytes, stream);
     } else {
@@ -63,10 +63,12 @@ void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> 
   }
   Event done;
   done.record(stream);
-  for (const Tensor& t : to) t.storage()->last_write = done;
-  for (const auto& tensors : {from, to})
-    for (const Tensor& t : tensors)
-      if (is_pinned(t)) t.storage()->last_copy = done;
+  for (const Tensor& t : from)
+    if (is_pinned(t)) t.storage()->last_copy = done;
+  for (const Tensor& t : to) {
+    (to_host ? t.storage()->last_copy : t.storage()->last_write) = done;
+    if (to_host) t.storage()->copied_from = source;
+  }
   if (peers) done.wait(other);
 }
 

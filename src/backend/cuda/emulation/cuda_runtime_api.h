@@ -1,6 +1,6 @@
 // The calls of CUDA's runtime that brim makes, on the CPU (see cuda_runtime.h). Errors can be
 // provoked: BRIM_EMULATED_MEMORY limits the bytes of a device, BRIM_EMULATED_COUNT is the number of
-// devices (-1: the driver is too old; less: that error), and after BRIM_EMULATED_LOST pieces of
+// devices (-1: the driver is too old; -802: that error), and after BRIM_EMULATED_LOST pieces of
 // queued work the GPU is gone.
 #pragma once
 
@@ -20,6 +20,7 @@ enum cudaError {
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
+  cudaErrorStreamCaptureIsolation = 905,
   cudaErrorStreamCaptureInvalidated = 901
 };
 using cudaError_t = cudaError;

@@ -48,6 +48,7 @@ Memory& memory() {
 
 struct CUevent_st {
   bool timed = true;
+  bool captured = false;
   std::chrono::steady_clock::time_point at{};
   double spent = 0;  // milliseconds
 };
@@ -208,6 +209,8 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNotReady";
     case cudaErrorPeerAccessAlreadyEnabled:
       return "cudaErrorPeerAccessAlreadyEnabled";
+    case cudaErrorStreamCaptureIsolation:
+      return "cudaErrorStreamCaptureIsolation";
     case cudaErrorStreamCaptureUnsupported:
       return "cudaErrorStreamCaptureUnsupported";
     case cudaErrorStreamCaptureInvalidated:
@@ -241,6 +244,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "device not ready";
     case cudaErrorPeerAccessAlreadyEnabled:
       return "peer access is already enabled";
+    case cudaErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
     case cudaErrorStreamCaptureUnsupported:
       return "operation not permitted when stream is capturing";
     case cudaErrorStreamCaptureInvalidated:
@@ -385,7 +390,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   return is_refused(stream) ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const bool ends = !event->captured && is_refused(stream);
+  return ends ? result(cudaErrorStreamCaptureIsolation) : cudaSuccess;
+}
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   if (is_refused(stream)) return result(cudaErrorStreamCaptureUnsupported);
@@ -400,8 +408,10 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   delete event;
   return cudaSuccess;
 }
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
+  if (is_lost()) return result(cudaErrorLaunchFailure);
+  event->captured = captures().with(stream, [](const auto&) {});
   event->at = std::chrono::steady_clock::now();
   event->spent = spent();
   return cudaSuccess;

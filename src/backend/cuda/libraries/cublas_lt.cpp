@@ -7,7 +7,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backend/cuda/libraries/blas.h"
@@ -45,14 +44,12 @@ class Blas {
     const DeviceGuard guard(context.device().index);
     Recipe* recipe = recipes_.find(key_of(p));
     if (!recipe) recipe = &recipes_.add(key_of(p), find(context, p, own));
-    if (recipe->done == BlasDone::nothing) return BlasDone::nothing;
+    if (recipe->done == BlasDone::nothing || recipe->no_room.lasts()) return BlasDone::nothing;
     try {
       check(queue(context, p, *recipe, recipe->algorithm, p.bias), "cublasLtMatmul");
     } catch (const OutOfMemory& e) {
       if (recipe->algorithm.workspace == 0) throw;
-      if (!std::exchange(recipe->lacked_room, true))
-        warn_no_room("cuBLASLt", fmt::format("{} x {} x {}", p.m, p.k, p.n),
-                     recipe->algorithm.workspace, e);
+      recipe->no_room.begins("cuBLASLt", fmt::format("{} x {} x {}", p.m, p.k, p.n), e);
       return BlasDone::nothing;
     }
     note_queued(context.device().index);

@@ -10,6 +10,7 @@
 
 #include "backend/cuda/libraries/blas.h"
 #include "backend/cuda/libraries/cublas_lt_library.h"
+#include "backend/cuda/libraries/measure.h"
 #include "core/fnv.h"
 
 namespace brim::cuda::blas {
@@ -97,7 +98,7 @@ struct Recipe {
   Algorithm algorithm;
   BlasDone done = BlasDone::nothing;  // by this recipe
   bool relu = false;                  // in the epilogue
-  bool lacked_room = false;           // of which was warned
+  NoRoom no_room;
 };
 
 template <class V>

@@ -12,7 +12,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "backend/cuda/libraries/cudnn_handle.h"
@@ -38,7 +37,7 @@ class Convolutions {
     library_.use(context.stream);
     Recipe* recipe = recipes_.find(key_of(c));
     if (!recipe) recipe = &recipes_.add(key_of(c), find(context, c, own));
-    if (!recipe->possible) return false;
+    if (!recipe->possible || recipe->no_room.lasts()) return false;
     try {
       if (!queue(context, c, *recipe, recipe->algorithm)) {
         (void)cudaGetLastError();  // that the refusal may have left
@@ -46,9 +45,8 @@ class Convolutions {
         return false;
       }
     } catch (const OutOfMemory& e) {
-      if (recipe->algorithm.workspace == 0) throw;
-      if (!std::exchange(recipe->lacked_room, true))
-        warn_no_room("cuDNN", "x " + c.geometry.x_shape().str(), recipe->algorithm.workspace, e);
+      if (recipe->algorithm.workspace == 0 && !c.turn) throw;
+      recipe->no_room.begins("cuDNN", "x " + c.geometry.x_shape().str(), e);
       return false;
     }
     note_queued(context.device().index);
@@ -231,6 +229,13 @@ Convolutions* convolutions_of(int device, bool may_begin) {
 bool dnn_conv(const Context& context, const DnnConv& c, const Work& own) {
   const ConvGeometry& g = c.geometry;
   if (g.work() < small_work()) return false;
+  // cuDNN counts in int.
+  for (const Shape& shape : {g.x_shape(), g.weight_shape(), g.y_shape()})
+    if (shape.numel() > INT32_MAX) return false;
+  if (!are_ints({g.kh, g.kw, g.stride.h, g.stride.w, g.padding.h, g.padding.w, g.dilation.h,
+                 g.dilation.w}))
+    return false;
+  if (!library().is_there("convolutions")) return false;
   const auto starts_badly = [](const void* p) { return reinterpret_cast<uintptr_t>(p) % 16 != 0; };
   if (starts_badly(c.x) || starts_badly(c.weight) || starts_badly(c.y)) {
     static std::once_flag warned;
@@ -243,13 +248,6 @@ bool dnn_conv(const Context& context, const DnnConv& c, const Work& own) {
     });
     return false;
   }
-  // cuDNN counts in int.
-  for (const Shape& shape : {g.x_shape(), g.weight_shape(), g.y_shape()})
-    if (shape.numel() > INT32_MAX) return false;
-  if (!are_ints({g.kh, g.kw, g.stride.h, g.stride.w, g.padding.h, g.padding.w, g.dilation.h,
-                 g.dilation.w}))
-    return false;
-  if (!library().is_there("convolutions")) return false;
   const bool captured = is_captured(context.stream);
   Convolutions* const known = convolutions_of(context.device().index, !captured);
   if (captured && (!known || !known->knows(c))) {

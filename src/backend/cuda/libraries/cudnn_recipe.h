@@ -9,6 +9,7 @@
 
 #include "backend/cuda/libraries/cudnn_tensor.h"
 #include "backend/cuda/libraries/dnn.h"
+#include "backend/cuda/libraries/measure.h"
 
 namespace brim::cuda::dnn {
 
@@ -45,7 +46,7 @@ struct Recipe {
   ConvDesc conv;
   Algorithm algorithm;
   bool possible = false;
-  bool lacked_room = false;  ///< of which was warned
+  NoRoom no_room;
 };
 
 using Key = std::array<int64_t, 20>;

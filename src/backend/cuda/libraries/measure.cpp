@@ -9,9 +9,11 @@
 #include <exception>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "backend/cuda/capture.h"
+#include "backend/cuda/dynamic_library.h"
 #include "core/runtime.h"
 
 namespace brim::cuda {
@@ -157,12 +159,6 @@ int fastest(std::span<const Candidate> candidates, Stream stream) {
 
 }  // namespace
 
-bool is_captured(Stream stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  BRIM_CUDA(cudaStreamIsCapturing(native(stream), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 bool can_queue(const Candidate& candidate, const Context& context) {
   bool is_queued = false;
   // Whatever was thrown: the stream may be in a capture, which has to be ended.
@@ -190,6 +186,16 @@ int choose(ChoiceFile& choices, const std::string& problem, std::span<const Cand
   const int best = fastest(candidates, stream);
   if (best >= 0) choices.keep(problem, candidates[static_cast<size_t>(best)].name);
   return best;
+}
+
+void NoRoom::begins(const char* library, const std::string& problem, const OutOfMemory& error) {
+  calls_ = kCalls;
+  if (std::exchange(warned_, true)) return;
+  warn(
+      fmt::format("[{}] {}'s algorithm for {} has no room for the {} bytes it works in ({} are "
+                  "free): brim's own kernel computes it while that is so; use a smaller batch or "
+                  "a higher --memory-limit",
+                  op_name(), library, problem, error.requested, error.free));
 }
 
 ChoiceFile& choices_of(int device, const std::string& library) {

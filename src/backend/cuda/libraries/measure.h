@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include <brim/core/error.h>
+
 #include "core/cache_file.h"
 #include "core/context.h"
 
@@ -16,9 +18,6 @@ namespace brim::cuda {
 /// Products and convolutions of fewer multiply-adds than this are also tried with brim's own
 /// kernels, and computed by them if they are faster than the library.
 inline constexpr double kMostForOwn = 1 << 26;
-
-/// Whether the stream's work goes into a graph. Then nothing may be measured, nor a library begun.
-bool is_captured(Stream stream);
 
 /// One way to compute a problem.
 struct Candidate {
@@ -39,6 +38,22 @@ bool can_queue(const Candidate& candidate, const Context& context);
 /// is taken: another choice in another run would change results in their last bits.
 int choose(ChoiceFile& choices, const std::string& problem, std::span<const Candidate> candidates,
            Stream stream);
+
+/// What becomes of an algorithm that was chosen when there was room for what it works in, and finds
+/// none later: brim's own kernel computes the problem for some calls before it is tried again, as
+/// trying gives all cached memory back.
+class NoRoom {
+ public:
+  /// Warns the first time.
+  void begins(const char* library, const std::string& problem, const OutOfMemory& error);
+  /// Whether this call is one of those.
+  bool lasts() { return calls_ > 0 && calls_-- > 0; }
+
+ private:
+  static constexpr int kCalls = 100;
+  bool warned_ = false;
+  int calls_ = 0;
+};
 
 /// The file of choices for a device; `library`: its name and version.
 ChoiceFile& choices_of(int device, const std::string& library);
