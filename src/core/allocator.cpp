@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <mutex>
 #include <utility>
@@ -35,6 +36,7 @@ struct Allocator::Block {
   size_t requested = 0;  // what the tensor asked for
   int size_class = 0;
   Stream stream;
+  std::atomic<bool> has_users = false;
   std::vector<Stream> users;  // streams beside its own that tensors in it were used on
   std::vector<std::shared_ptr<void>> uses;  // of a cached block: events its next use waits for
   Block* previous = nullptr;                // neighbours in the list of live blocks
@@ -204,15 +206,16 @@ void Allocator::used_on(Block* block, Stream stream) {
   auto& users = block->users;
   if (stream != block->stream && std::find(users.begin(), users.end(), stream) == users.end())
     users.push_back(stream);
+  block->has_users.store(!users.empty(), std::memory_order_release);
 }
 
 bool Allocator::is_used_elsewhere(const Block* block) const {
-  const std::lock_guard lock(state_->mutex);
-  return !block->users.empty();
+  return block->has_users.load(std::memory_order_acquire);  // plans ask in each step
 }
 
 void Allocator::release(Block* block) noexcept {
   State& s = *state_;
+  block->has_users.store(false, std::memory_order_relaxed);
   for (const Stream user : std::exchange(block->users, {})) {
     try {
       block->uses.push_back(runtime(s.device.kind).record(user, false));
