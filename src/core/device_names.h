@@ -11,7 +11,7 @@ namespace brim {
 /// "sim:0,sim:1"
 inline std::string names_of(const std::vector<Device>& devices) {
   std::string text;
-  for (const Device device : devices) text += (text.empty() ? "" : ",") + device.str();
+  for (const Device device : devices) text.append(text.empty() ? "" : ",").append(device.str());
   return text;
 }
 

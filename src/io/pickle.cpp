@@ -410,7 +410,7 @@ class Machine {
   // --- the result
   std::string text_of(Ref ref) const {
     return objects_[ref].kind == Kind::text
-               ? "'" + shortened(objects_[ref].text) + "'"
+               ? fmt::format("'{}'", shortened(objects_[ref].text))
                : std::string(kKindName[static_cast<size_t>(objects_[ref].kind)]);
   }
 
@@ -455,7 +455,7 @@ class Machine {
     if (found < entries.size()) return entries[found + 1];
     std::string keys;
     for (size_t i = 0; i < std::min<size_t>(entries.size(), 10); i += 2)
-      keys += (keys.empty() ? "" : ", ") + text_of(entries[i]);
+      keys.append(keys.empty() ? "" : ", ").append(text_of(entries[i]));
     raise<FileError>("[pth] {} holds no dict of tensors, but {}{}; save model.state_dict()", path_,
                      keys, entries.size() > 10 ? ", ..." : "");
   }

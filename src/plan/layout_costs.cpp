@@ -45,7 +45,7 @@ std::string processor() {
     for (const char* field : {"cpu family", "model", "stepping", "cache size"})
       if (line.starts_with(field))
         if (const size_t colon = line.find(':'); colon != std::string::npos)
-          text += (text.empty() ? "" : " ") + line.substr(std::min(colon + 2, line.size()));
+          text.append(text.empty() ? "" : " ").append(line, std::min(colon + 2, line.size()));
   return text.empty() ? "unknown" : text;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <brim/brim.h>
+#include <fmt/core.h>
 
 #include <cmath>
 #include <limits>
@@ -229,8 +230,7 @@ void check_steps() {
       const auto expected = after_steps<F>(s, dtype, false, true);
       const auto actual = after_steps<F>(s, dtype, true, true);
       for (size_t i = 0; i < expected.size(); ++i)
-        expect_close(actual[i], expected[i],
-                     std::string(F::kName) + " " + str(s) + ", tensor " + std::to_string(i));
+        expect_close(actual[i], expected[i], fmt::format("{} {}, tensor {}", F::kName, str(s), i));
     }
 }
 

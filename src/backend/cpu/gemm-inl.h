@@ -198,9 +198,10 @@ HWY_INLINE void store_sums(D d, hn::Vec<D> v0, hn::Vec<D> v1, hn::Vec<D> v2, hn:
 
 /// sums[r * S + s] = A's row r times B's column s along contiguous k, for R rows and S columns.
 /// `sums` has room for a multiple of four.
-template <class T, int R, int S>
+template <class T, int R, int S, size_t kRoom>
 HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b,
-                         int64_t ldb, T* HWY_RESTRICT sums) {
+                         int64_t ldb, T (&sums)[kRoom]) {
+  static_assert((R * S + 3) / 4 * 4 <= kRoom);
   const hn::ScalableTag<T> d;
   using Vec = hn::Vec<decltype(d)>;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -244,7 +245,7 @@ HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const 
 template <int R, class T, class Store>
 HWY_INLINE void dot_row_block(int64_t begin, int64_t end, int64_t k, const T* a, int64_t lda,
                               const T* b, int64_t ldb, const Store& store) {
-  HWY_ALIGN T sums[R * kDotCols + HWY_MAX_BYTES / sizeof(T)] = {};
+  HWY_ALIGN T sums[(R * kDotCols + 3) / 4 * 4 + HWY_MAX_BYTES / sizeof(T)] = {};
   int64_t j = begin;
   const auto tiles = [&]<int S>(std::integral_constant<int, S> columns) {
     for (; j + S <= end; j += S) {
