@@ -14,7 +14,7 @@
 #include "plan/layout.h"
 #include "plan/pass.h"
 #include "plan/recorder.h"
-#include "train/tiny_data.h"
+#include "temporary_folder.h"
 
 namespace brim {
 namespace {

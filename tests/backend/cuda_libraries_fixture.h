@@ -12,8 +12,6 @@
 
 #include <brim/brim.h>
 
-#include "train/tiny_data.h"
-
 namespace brim::testing {
 
 using Lines = std::vector<std::string>;

@@ -9,6 +9,8 @@
 #include <brim/train/trainer.h>
 
 #include "backend/cuda_libraries_fixture.h"
+#include "temporary_folder.h"
+#include "train/tiny_data.h"
 
 namespace brim {
 namespace {

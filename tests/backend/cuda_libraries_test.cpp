@@ -3,9 +3,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "backend/cuda_libraries_fixture.h"
 #include "backend/fused_linear.h"
+#include "temporary_folder.h"
 
 namespace brim {
 namespace {
@@ -18,11 +20,11 @@ class OwnCache : public ::testing::Environment {
  public:
   void SetUp() override {
     if (std::getenv("BRIM_CUDA_LIBRARIES") && !std::getenv("BRIM_TEST_CACHE"))
-      setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1);
+      setenv("XDG_CACHE_HOME", folder_.emplace().path().c_str(), 1);
   }
 
  private:
-  testing::TemporaryFolder folder_;
+  std::optional<testing::TemporaryFolder> folder_;
 };
 [[maybe_unused]] const auto* const own_cache = ::testing::AddGlobalTestEnvironment(new OwnCache);
 

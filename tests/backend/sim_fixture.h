@@ -3,11 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <semaphore>
 #include <string>
 
@@ -16,6 +14,7 @@
 #include <brim/core/tensor.h>
 
 #include "backend/sim/launch.h"
+#include "temporary_folder.h"
 
 namespace brim {
 
@@ -63,15 +62,14 @@ class SimTest : public ::testing::Test {
       } catch (const Error&) {
       }
     set_sim_options({.devices = kDevices});
-    if (!profile_.empty()) std::filesystem::remove(profile_);
   }
 
   /// A profile with these lines in place of the defaults, which are fast and cool.
   void use_profile(const std::string& lines, double slowdown = 1, bool check = false) {
-    profile_ = ::testing::TempDir() + "/sim_profile_" + std::to_string(getpid()) + ".toml";
-    std::ofstream(profile_) << profile(lines);
-    set_sim_options(
-        {.devices = kDevices, .profile = profile_, .slowdown = slowdown, .check = check});
+    if (!folder_) folder_.emplace();
+    const std::string file = *folder_ / "profile.toml";
+    std::ofstream(file) << profile(lines);
+    set_sim_options({.devices = kDevices, .profile = file, .slowdown = slowdown, .check = check});
   }
 
   static std::string profile(const std::string& lines) {
@@ -101,7 +99,7 @@ class SimTest : public ::testing::Test {
   }
 
  private:
-  std::string profile_;
+  std::optional<testing::TemporaryFolder> folder_;  // made late: a death test would leave it
 };
 
 }  // namespace brim

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "train/tiny_data.h"
+#include "temporary_folder.h"
 
 namespace brim {
 namespace {

@@ -21,7 +21,7 @@ namespace brim {
 namespace {
 
 /// Virtual accelerators, slow enough that the host is far ahead of them.
-class PinnedMemoryTest : public testing::Test {
+class PinnedMemoryTest : public ::testing::Test {
  protected:
   void SetUp() override {
     set_sim_options({.profile = "h200", .slowdown = 1000, .check = true});

@@ -39,7 +39,7 @@ class ArraysTest : public ::testing::Test {
   std::string error_of(const io::TensorMap& tensors, const io::Metadata& metadata = {}) {
     return message_of<FileError>([&] { open(tensors, Split::train, metadata); });
   }
-  ScratchFolder folder;
+  TemporaryFolder folder;
   const std::string path = folder / "x.safetensors";
   const Tensor two = labels_of<int64_t>(DType::i64, {1, 0});
 };

@@ -44,7 +44,7 @@ class ConvertFormats : public ::testing::Test {
   std::string where(const std::string& out, DataFormat format) const {
     return format == DataFormat::shards ? out + "/train-{000000..000000}.tar" : out;
   }
-  ScratchFolder folder;
+  TemporaryFolder folder;
 };
 
 TEST_F(ConvertFormats, EveryFormatKeepsEveryPixel) {

@@ -41,7 +41,7 @@ void fill(TarWriter& tar, int count, int side = 32) {
 }
 
 TEST(Convert, ArchiveRoundTrip) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   {
     TarWriter tar(folder / "set.tar.gz", "gzip");
     fill(tar, 120);
@@ -76,7 +76,7 @@ TEST(Convert, ArchiveRoundTrip) {
 }
 
 TEST(Convert, SourceRoundTrip) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto result = convert_to_cifar10("shapes10", folder / "out");
   EXPECT_EQ(result.train, 10000);
   EXPECT_EQ(result.test, 2000);
@@ -87,7 +87,7 @@ TEST(Convert, SourceRoundTrip) {
 }
 
 TEST(Convert, BadInputLeavesNothing) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   {
     TarWriter tar(folder / "big.tar");
     fill(tar, 3, 40);
@@ -124,7 +124,7 @@ TEST(Convert, BadInputLeavesNothing) {
 }
 
 TEST(Convert, DamagedTestSplitIsNotTakenForAMissingOne) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "in/data_batch_1.bin", cifar_records({1, 2}));
   EXPECT_EQ(convert_to_cifar10(folder / "in", folder / "out").test, 0);
   write_bytes(folder / "in/test_batch.bin", {1, 2, 3});

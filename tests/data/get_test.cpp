@@ -65,7 +65,7 @@ class GetTest : public ::testing::Test {
   }
   std::vector<std::string> requests() { return server->requests(); }
 
-  ScratchFolder folder;
+  TemporaryFolder folder;
   std::vector<uint8_t> content;
   std::optional<HttpServer> server;
   RemoteSet set;

@@ -47,7 +47,7 @@ class Idx : public ::testing::Test {
     write_filtered(folder / "train-images-idx3-ubyte.gz", "gzip", bytes);
     return open_error();
   }
-  ScratchFolder folder;
+  TemporaryFolder folder;
 };
 
 TEST_F(Idx, SplitsLabelsAndGreyAsRgb) {
@@ -74,7 +74,7 @@ TEST_F(Idx, SplitsLabelsAndGreyAsRgb) {
 }
 
 TEST_F(Idx, EverySpellingPlainAndPacked) {
-  const ScratchFolder other;
+  const TemporaryFolder other;
   const auto same = [&](const std::string& where) {
     const auto a = Source::open(folder.path(), Split::all), b = Source::open(where, Split::all);
     ASSERT_EQ(a->size(), b->size());

@@ -185,7 +185,7 @@ TEST(Image, ManyScansAreRefused) {
 }
 
 TEST(Image, LoadNamesThePath) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   EXPECT_NE(
       message_of<FileError>([&] { load_image(folder / "none.png"); }).find("none.png: cannot open"),
       std::string::npos);

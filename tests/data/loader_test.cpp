@@ -420,7 +420,7 @@ TEST(Loader, BadOptionsSayWhatIsWrong) {
 }
 
 TEST(Loader, OblongPictureIsNamed) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "a/wide.png", encode_png(gradient(200'000, 1, 3, 1), 200'000, 1, 3));
   const auto source = Source::open(folder.path(), Split::train);
   const auto text = message_of<FileError>(

@@ -1,10 +1,9 @@
-// Helpers of the data tests: a temporary folder, small files, and pictures made in code.
+// Helpers of the data tests: small files, and pictures made in code.
 #pragma once
 
 #include <gtest/gtest.h>
 #include <jpeglib.h>
 #include <png.h>
-#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
@@ -14,29 +13,13 @@
 #include <string>
 #include <vector>
 
+#include "temporary_folder.h"
+
 namespace brim::data::testing {
 
 namespace fs = std::filesystem;
 
-/// A folder that is removed with everything in it.
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (fs::temp_directory_path() / "brim_data_XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
+using brim::testing::TemporaryFolder;
 
 inline void write_bytes(const std::string& path, const std::vector<uint8_t>& bytes) {
   fs::create_directories(fs::path(path).parent_path());

@@ -38,7 +38,7 @@ TEST(Shards, NamesOfARange) {
 class ShardFilters : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(ShardFilters, SamplesAreGroupedByName) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   {
     TarWriter tar(folder / "t-00.tar", GetParam());
     tar.file("./b/7.cls", text(" 2\r\n"));
@@ -81,7 +81,7 @@ TEST_P(ShardFilters, SamplesAreGroupedByName) {
 INSTANTIATE_TEST_SUITE_P(Filters, ShardFilters, ::testing::Values("", "gzip", "xz", "zstd"));
 
 TEST(Shards, BadShards) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const std::string pattern = folder / "t-{0..1}.tar";
   const auto error = [&](const std::vector<std::pair<std::string, std::vector<uint8_t>>>& files) {
     fs::remove(folder / "t-1.tar");

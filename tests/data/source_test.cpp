@@ -66,7 +66,7 @@ TEST(Shapes10, IsBalancedAndComplete) {
 // --- CIFAR-10
 
 TEST(Cifar10, FolderWithSplits) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "data_batch_2.bin", cifar_records({2, 3}));
   write_bytes(folder / "data_batch_10.bin", cifar_records({4}));
   write_bytes(folder / "data_batch_1.bin", cifar_records({0, 1, 9}));
@@ -90,7 +90,7 @@ TEST(Cifar10, FolderWithSplits) {
 }
 
 TEST(Cifar10, OfficialFolderInside) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "cifar-10-batches-bin/test_batch.bin", cifar_records({5}));
   EXPECT_EQ(Source::open(folder.path(), Split::test)->size(), 1);
   EXPECT_EQ(Source::open(folder.path(), Split::all)->size(), 1);
@@ -98,7 +98,7 @@ TEST(Cifar10, OfficialFolderInside) {
 }
 
 TEST(Cifar10, BadFilesAreNamed) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   auto bytes = cifar_records({0, 1, 2});
   bytes.resize(bytes.size() - 10);
   write_bytes(folder / "data_batch_1.bin", bytes);
@@ -115,7 +115,7 @@ TEST(Cifar10, BadFilesAreNamed) {
 }
 
 TEST(Cifar10, ClassNamesComeFromTheMetaFile) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "data_batch_1.bin", cifar_records({0, 2}));
   const std::string meta = "ant\r\nbee\n\ncow\n\n";
   write_bytes(folder / "batches.meta.txt", {meta.begin(), meta.end()});
@@ -126,7 +126,7 @@ TEST(Cifar10, ClassNamesComeFromTheMetaFile) {
 }
 
 TEST(Cifar10, ClassNamesThatCannotBeReadAreAnError) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "data_batch_1.bin", cifar_records({0, 2}));
   write_bytes(folder / "batches.meta.txt", {'\n'});
   EXPECT_TRUE(has(open_error(folder.path()), "batches.meta.txt: holds no class names"));
@@ -138,7 +138,7 @@ TEST(Cifar10, ClassNamesThatCannotBeReadAreAnError) {
 // --- image folder
 
 TEST(ImageFolder, ClassesAreSortedAndSharedBySplits) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "train/dog/1.jpg", jpeg(8, 8, 1));
   write_bytes(folder / "train/cat/deep/2.JPEG", jpeg(9, 8, 2));
   write_bytes(folder / "train/cat/1.png", encode_png(gradient(4, 4, 3, 1), 4, 4, 3));
@@ -162,7 +162,7 @@ TEST(ImageFolder, ClassesAreSortedAndSharedBySplits) {
 }
 
 TEST(ImageFolder, WithoutSplit) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "cat/1.jpg", jpeg(8, 8, 1));
   write_bytes(folder / "train/1.jpg", jpeg(8, 8, 1));  // a class of railway pictures
   EXPECT_EQ(Source::open(folder.path(), Split::train)->classes(),
@@ -171,7 +171,7 @@ TEST(ImageFolder, WithoutSplit) {
 }
 
 TEST(ImageFolder, BadFolders) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   EXPECT_TRUE(has(open_error(folder / "none"), "no such file or folder; accepted are: shapes10"));
   fs::create_directories(folder / "empty");
   EXPECT_TRUE(has(open_error(folder / "empty"), "no pictures"));
@@ -193,7 +193,7 @@ TEST(ImageFolder, BadFolders) {
 }
 
 TEST(ImageFolder, DamagedPictureIsNamedWhenItIsRead) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   auto bytes = jpeg(32, 32, 1);
   bytes.resize(bytes.size() / 2);
   write_bytes(folder / "cat/bad.jpg", bytes);
@@ -211,7 +211,7 @@ TEST(ImageFolder, DamagedPictureIsNamedWhenItIsRead) {
 class Tar : public Test, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(Tar, EveryCompressionGivesTheSamePictures) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "set.tar";
   {
     TarWriter tar(path, GetParam());
@@ -250,7 +250,7 @@ TEST_P(Tar, EveryCompressionGivesTheSamePictures) {
 }
 
 TEST_P(Tar, CutBetweenTwoEntries) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   {
     TarWriter tar(folder / "plain.tar");
     for (int i = 0; i < 3; ++i) tar.file("a/" + std::to_string(i) + ".jpg", jpeg(8, 8, i));
@@ -272,7 +272,7 @@ TEST_P(Tar, CutBetweenTwoEntries) {
 }
 
 TEST_P(Tar, OpeningTellsHowFarItIsAndCanBeStopped) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   {
     TarWriter tar(folder / "set.tar", GetParam());
     for (int i = 0; i < 5; ++i) tar.file("a/" + std::to_string(i) + ".jpg", jpeg(8, 8, i));
@@ -292,7 +292,7 @@ TEST_P(Tar, OpeningTellsHowFarItIsAndCanBeStopped) {
 }
 
 TEST_P(Tar, PicturesThatCrossTheBlocksOfTheDecoder) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto noise = [](int i) {
     KeyedRandom random(static_cast<uint64_t>(i));
     std::vector<uint8_t> pixels(72 * 72 * 3);
@@ -314,7 +314,7 @@ TEST_P(Tar, PicturesThatCrossTheBlocksOfTheDecoder) {
 }
 
 TEST(ImageTar, ReplacedFileIsReadAgain) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const auto write = [&](int count) {
     fs::remove(folder / "set.tar");
     TarWriter tar(folder / "set.tar");
@@ -330,7 +330,7 @@ TEST(ImageTar, ReplacedFileIsReadAgain) {
 INSTANTIATE_TEST_SUITE_P(Filters, Tar, ::testing::Values("", "gzip", "xz", "zstd"));
 
 TEST(ImageTar, HostileEntriesAreRefused) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "bad.tar";
   const auto refused = [&](auto&& fill) {
     {
@@ -359,7 +359,7 @@ TEST(ImageTar, HostileEntriesAreRefused) {
 }
 
 TEST(ImageTar, FalseSizeTakesNoMemory) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   const std::string path = folder / "bad.tar";
   {
     TarWriter tar(path);

@@ -21,7 +21,7 @@ void write_folder(const std::string& path, int count, bool damaged) {
 }
 
 TEST(Verify, EveryKindOfSource) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_folder(folder / "pictures", 10, false);
   write_bytes(folder / "cifar/data_batch_1.bin", cifar_records({0, 3, 3}));
   write_bytes(folder / "cifar/test_batch.bin", cifar_records({9}));
@@ -58,7 +58,7 @@ TEST(Verify, EveryKindOfSource) {
 }
 
 TEST(Verify, DamagedPicturesAreListedInOrderForAnyNumberOfWorkers) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_folder(folder.path() + "/train", 100, true);
   write_folder(folder.path() + "/test", 7, true);
   for (const int workers : {0, 1, 3}) {
@@ -81,7 +81,7 @@ TEST(Verify, DamagedPicturesAreListedInOrderForAnyNumberOfWorkers) {
 }
 
 TEST(Verify, SplitThatCannotBeOpened) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_bytes(folder / "data_batch_1.bin", cifar_records({0, 3, 3}));
   write_bytes(folder / "test_batch.bin", {1, 2, 3});
   const VerifyReport r = verify(folder.path());
@@ -102,7 +102,7 @@ TEST(Verify, SplitThatCannotBeOpened) {
 }
 
 TEST(Verify, ProgressRisesAndCanStop) {
-  const ScratchFolder folder;
+  const TemporaryFolder folder;
   write_folder(folder.path(), 60, true);
   for (const int workers : {0, 2}) {
     double last = 0;

@@ -8,6 +8,8 @@
 #include <fstream>
 #include <map>
 
+#include "temporary_folder.h"
+
 namespace brim::diag {
 namespace {
 
@@ -187,8 +189,8 @@ TEST_F(GpuParts, LibrariesWithoutTheFunctionDoNotCrash) {
 }
 
 TEST(CudaLibraries, FoldersAndThoseOfPythonPackages) {
-  const fs::path folder = fs::path(::testing::TempDir()) / "brim_cuda_libraries";
-  fs::remove_all(folder);
+  const testing::TemporaryFolder temporary;
+  const fs::path folder = temporary.path();
   fs::create_directories(folder / "cudnn/lib");
   fs::create_directories(folder / "cu13/lib");
   fs::create_directories(folder / "cudnn/include");
@@ -206,7 +208,6 @@ TEST(CudaLibraries, FoldersAndThoseOfPythonPackages) {
   EXPECT_TRUE(absent.error.empty()) << absent.error;
   unsetenv("BRIM_CUDA_LIBRARIES");
   EXPECT_TRUE(cuda_library_folders().empty());
-  fs::remove_all(folder);
 }
 
 }  // namespace

@@ -1,37 +1,22 @@
 // Fuzz target: any bytes as a safetensors file of pictures and labels.
 #include <brim/core/error.h>
 #include <brim/data/source.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
-namespace {
-
-// A file for this process, removed at its end.
-struct File {
-  std::string path;
-  File() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "brim_fuzz_XXXXXX").string();
-    ::close(::mkstemp(pattern.data()));
-    path = pattern;
-  }
-  ~File() { std::filesystem::remove(path); }
-};
-
-}  // namespace
+#include "temporary_folder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace brim::data;
-  static const File file;
-  std::ofstream(file.path, std::ios::binary | std::ios::trunc)
+  static const brim::testing::TemporaryFolder folder;
+  static const std::string file = folder / "arrays";
+  std::ofstream(file, std::ios::binary | std::ios::trunc)
       .write(reinterpret_cast<const char*>(data), static_cast<std::streamsize>(size));
   try {
-    const auto source = open_arrays(file.path, Split::all);
+    const auto source = open_arrays(file, Split::all);
     const auto classes = static_cast<int64_t>(source->classes().size());
     Image image;
     for (int64_t i = 0; i < source->size(); ++i) {

@@ -2,40 +2,25 @@
 // names.
 #include <brim/core/error.h>
 #include <brim/data/source.h>
-#include <unistd.h>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 
-namespace {
-
-// A folder for this process, removed at its end.
-struct Folder {
-  std::string path;
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "brim_fuzz_XXXXXX").string();
-    path = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
-
-}  // namespace
+#include "temporary_folder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace brim::data;
-  static const Folder folder;
+  static const brim::testing::TemporaryFolder folder;
   if (size == 0) return 0;
-  std::ofstream(folder.path + "/data_batch_1.bin", std::ios::binary)
+  std::ofstream(folder / "data_batch_1.bin", std::ios::binary)
       .write(reinterpret_cast<const char*>(data + 1), static_cast<std::streamsize>(size - 1));
   {
-    std::ofstream meta(folder.path + "/batches.meta.txt");
+    std::ofstream meta(folder / "batches.meta.txt");
     for (int i = 0; i < data[0]; ++i) meta << i << '\n';
   }
   try {
-    const auto source = Source::open(folder.path, Split::train);
+    const auto source = Source::open(folder.path(), Split::train);
     Image image;
     for (int64_t i = 0; i < source->size(); ++i) {
       source->read(i, image);

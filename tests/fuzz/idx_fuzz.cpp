@@ -2,40 +2,26 @@
 // are; byte 1: the length of the labels; then the labels' file and the images' file.
 #include <brim/core/error.h>
 #include <brim/data/source.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <span>
 #include <string>
 
-namespace {
-
-// A folder for this process, removed at its end.
-struct Folder {
-  std::string path;
-  Folder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "brim_fuzz_XXXXXX").string();
-    path = ::mkdtemp(pattern.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-};
-
-}  // namespace
+#include "temporary_folder.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace brim::data;
-  static const Folder folder;
+  static const brim::testing::TemporaryFolder folder;
   if (size < 2) return 0;
   const std::string split = data[0] & 4 ? "t10k" : "train";
   const std::span<const uint8_t> rest(data + 2, size - 2);
   const size_t labels = std::min<size_t>(data[1], rest.size());
-  std::string paths[2] = {folder.path + "/" + split + "-labels-idx1-ubyte",
-                          folder.path + "/" + split + "-images-idx3-ubyte"};
+  std::string paths[2] = {folder / (split + "-labels-idx1-ubyte"),
+                          folder / (split + "-images-idx3-ubyte")};
   const std::span<const uint8_t> bytes[2] = {rest.first(labels), rest.subspan(labels)};
   for (int k = 0; k < 2; ++k) {
     if (data[0] >> k & 1) paths[k] += ".gz";
@@ -44,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                static_cast<std::streamsize>(bytes[k].size()));
   }
   try {
-    const auto source = Source::open(folder.path, Split::all);
+    const auto source = Source::open(folder.path(), Split::all);
     const auto classes = static_cast<int64_t>(source->classes().size());
     Image image;
     for (int64_t i = 0; i < source->size(); ++i) {

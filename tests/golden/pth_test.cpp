@@ -8,6 +8,7 @@
 #include <brim/io/pth.h>
 
 #include "golden/golden_file.h"
+#include "temporary_folder.h"
 
 namespace golden {
 namespace {
@@ -32,11 +33,10 @@ brim::io::TensorMap check(const std::string& file) {
   const File golden("pth");
   const brim::io::Pth pth(pth_path(file));
   const brim::io::TensorMap tensors = pth.load_all();
-  const auto copy =
-      std::filesystem::temp_directory_path() / ("brim-" + std::to_string(getpid()) + ".pth");
+  const brim::testing::TemporaryFolder folder;
+  const std::string copy = folder / "copy.pth";
   brim::io::save_pth(copy, tensors);
   const brim::io::TensorMap again = brim::io::load_pth(copy);
-  std::filesystem::remove(copy);
   size_t count = 0;
   for (const auto& [key, expected] : golden.tensors) {
     if (!key.starts_with(file + "/")) continue;

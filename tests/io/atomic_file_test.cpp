@@ -11,25 +11,22 @@
 
 #include <brim/core/error.h>
 
+#include "temporary_folder.h"
+
 namespace brim::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-class AtomicFileTest : public testing::Test {
+class AtomicFileTest : public ::testing::Test {
  protected:
-  AtomicFileTest() {
-    std::string name = (fs::temp_directory_path() / "brim-io-XXXXXX").string();
-    folder = mkdtemp(name.data());
-    path = folder + "/file";
-  }
-  ~AtomicFileTest() override { fs::remove_all(folder); }
   std::string content() const {
     std::ifstream in(path);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  std::ptrdiff_t files() const { return std::distance(fs::directory_iterator(folder), {}); }
-  std::string folder, path;
+  std::ptrdiff_t files() const { return std::distance(fs::directory_iterator(folder.path()), {}); }
+  testing::TemporaryFolder folder;
+  const std::string path = folder / "file";
 };
 
 TEST_F(AtomicFileTest, AppearsOnCommit) {
@@ -43,9 +40,9 @@ TEST_F(AtomicFileTest, AppearsOnCommit) {
 
 TEST_F(AtomicFileTest, LinkStaysALink) {
   write_file_atomically(path, "old");
-  fs::create_symlink("file", folder + "/link");
-  write_file_atomically(folder + "/link", "new");
-  EXPECT_TRUE(fs::is_symlink(folder + "/link"));
+  fs::create_symlink("file", folder / "link");
+  write_file_atomically(folder / "link", "new");
+  EXPECT_TRUE(fs::is_symlink(folder / "link"));
   EXPECT_EQ(content(), "new");
 }
 
@@ -87,8 +84,8 @@ TEST_F(AtomicFileTest, DevicesAreWrittenToAndNotReplaced) {
 }
 
 TEST_F(AtomicFileTest, UnusableFolders) {
-  EXPECT_THROW(AtomicFile(folder + "/no/file"), FileError);
-  EXPECT_THROW(AtomicFile{folder}, FileError);
+  EXPECT_THROW(AtomicFile(folder / "no/file"), FileError);
+  EXPECT_THROW(AtomicFile{folder.path()}, FileError);
   EXPECT_THROW(AtomicFile{""}, FileError);
 }
 
@@ -96,7 +93,7 @@ TEST_F(AtomicFileTest, NamesOfTemporaryFiles) {
   std::string name;
   {
     const AtomicFile open(path);
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
       name = entry.path().filename();
   }
   const std::string of = std::filesystem::path(path).filename();

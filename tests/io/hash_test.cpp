@@ -8,6 +8,8 @@
 
 #include <brim/core/error.h>
 
+#include "temporary_folder.h"
+
 namespace brim::io {
 namespace {
 
@@ -20,7 +22,8 @@ TEST(Hash, KnownValues) {
 }
 
 TEST(Hash, FileEqualsMemory) {
-  const auto path = std::filesystem::temp_directory_path() / "brim-hash-test";
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "file";
   for (const size_t size : {0, 1, 31, 32, 33, 262143, 262144, 262145, 600001}) {
     std::string bytes(size, '\0');
     for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<char>(i * 7 + i / 256);

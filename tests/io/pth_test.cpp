@@ -12,6 +12,7 @@
 #include "io/atomic_file.h"
 #include "io/crc32.h"
 #include "io/zip_writer.h"
+#include "temporary_folder.h"
 
 namespace brim::io {
 namespace {
@@ -51,14 +52,9 @@ std::string floats(int64_t offset, const std::vector<int64_t>& shape,
 std::string dict(const std::string& items) { return "\x80\x02}(" + items + "u."; }
 const std::string kGood = floats(0, {8}, {1});
 
-class PthTest : public testing::Test {
+class PthTest : public ::testing::Test {
  protected:
-  PthTest() {
-    std::string name = (fs::temp_directory_path() / "brim-io-XXXXXX").string();
-    folder = mkdtemp(name.data());
-  }
-  ~PthTest() override { fs::remove_all(folder); }
-  std::string path(const char* name) const { return folder + "/" + name; }
+  std::string path(const char* name) const { return folder / name; }
 
   using Entries = std::vector<std::pair<std::string, std::string>>;
   std::string zip(const Entries& entries, uint64_t zip64_from = 0xffffffff) const {
@@ -74,7 +70,7 @@ class PthTest : public testing::Test {
     return zip({{"a/data.pkl", pickle}, {"a/data/0", std::string(32, '\0')}, {"a/version", "3\n"}});
   }
 
-  std::string folder;
+  testing::TemporaryFolder folder;
 };
 
 std::string error_of(const std::string& bytes) {
@@ -139,7 +135,7 @@ TEST_F(PthTest, WritingIsRepeatableAndAtomic) {
   EXPECT_THROW(save_pth(path("a"), {{"\xff", ones({1})}}), ValueError);
   EXPECT_THROW(save_pth(path("no/such/folder"), tensors), FileError);
   EXPECT_EQ(load_pth(path("a")).size(), 2U);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 2);
   save_pth(path("none"), {});
   EXPECT_TRUE(load_pth(path("none")).empty());
 }
@@ -367,7 +363,7 @@ TEST_F(PthTest, DeclaredSizesTakeNoMemory) {
 
 TEST_F(PthTest, PathsThatCannotBeUsed) {
   EXPECT_THROW(Pth(path("missing")), FileError);
-  EXPECT_THROW(Pth{folder}, FileError);
+  EXPECT_THROW(Pth{folder.path()}, FileError);
 }
 
 }  // namespace

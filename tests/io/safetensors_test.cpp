@@ -10,22 +10,17 @@
 #include <brim/ops/create.h>
 
 #include "core/check.h"
+#include "temporary_folder.h"
 
 namespace brim::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A folder of its own for each test, removed at its end.
-class SafeTensorsTest : public testing::Test {
+class SafeTensorsTest : public ::testing::Test {
  protected:
-  SafeTensorsTest() {
-    std::string name = (fs::temp_directory_path() / "brim-io-XXXXXX").string();
-    folder = mkdtemp(name.data());
-  }
-  ~SafeTensorsTest() override { fs::remove_all(folder); }
-  std::string path(const char* name) const { return folder + "/" + name; }
-  std::string folder;
+  std::string path(const char* name) const { return folder / name; }
+  testing::TemporaryFolder folder;
 };
 
 std::string file_of(std::string header, const std::string& data) {
@@ -95,14 +90,14 @@ TEST_F(SafeTensorsTest, ReplacesTheOldFileOnlyWhenComplete) {
   EXPECT_EQ(load_safetensors(path("a")).at("x").numel(), 3);
   save_safetensors(path("a"), {{"x", ones({4})}});
   EXPECT_EQ(load_safetensors(path("a")).at("x").numel(), 4);
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), {}), 1);
 }
 
 TEST_F(SafeTensorsTest, PathsThatCannotBeUsed) {
   EXPECT_THROW(SafeTensors(path("missing")), FileError);
-  EXPECT_THROW(SafeTensors{folder}, FileError);
+  EXPECT_THROW(SafeTensors{folder.path()}, FileError);
   EXPECT_THROW(save_safetensors(path("no/such/folder"), {{"x", ones({1})}}), FileError);
-  EXPECT_THROW(save_safetensors(folder, {{"x", ones({1})}}), FileError);
+  EXPECT_THROW(save_safetensors(folder.path(), {{"x", ones({1})}}), FileError);
 }
 
 TEST_F(SafeTensorsTest, AnyOrderAndForeignTypesAreRead) {

@@ -15,27 +15,23 @@
 #include "backend/geometry.h"
 #include "plan/pass.h"
 #include "plan/recorder.h"
+#include "temporary_folder.h"
 
 namespace brim::plan {
 namespace {
 
 namespace fs = std::filesystem;
 
-class LayoutTest : public testing::Test {
+class LayoutTest : public ::testing::Test {
  protected:
-  LayoutTest() : folder_(fs::path(testing::TempDir()) / "brim_layout") {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
-  }
+  LayoutTest() { setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
   ~LayoutTest() override {
     forced_layout.reset();
-    fs::remove_all(folder_);
     unsetenv("XDG_CACHE_HOME");
   }
-  fs::path file() const { return folder_ / "brim" / "layout.json"; }
+  fs::path file() const { return folder_ / "brim/layout.json"; }
 
-  fs::path folder_;
+  testing::TemporaryFolder folder_;
 };
 
 /// Convolutions, pooling, normalisation, a residual, and a view that needs row-major elements.
@@ -179,17 +175,17 @@ TEST_F(LayoutTest, DistrustsDamagedFiles) {
                                "{\"version\": 1, \"machines\": {\"a\": {\"k\": 1e300}}}"};
   for (const std::string& text : bad) {
     std::ofstream(file()) << text;
-    testing::internal::CaptureStderr();
+    ::testing::internal::CaptureStderr();
     const LayoutCosts costs;
-    EXPECT_NE(testing::internal::GetCapturedStderr().find("measuring again"), std::string::npos)
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("measuring again"), std::string::npos)
         << text;
   }
   std::string explain;
   (void)Net().results(true, &explain);  // the last of the bad ones lies there
   EXPECT_EQ(explain.find("; 0 measured now"), std::string::npos);
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const LayoutCosts costs;
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
 TEST_F(LayoutTest, TimesOfOtherMachinesAreNotUsed) {
@@ -206,9 +202,9 @@ TEST_F(LayoutTest, TimesOfOtherMachinesAreNotUsed) {
 TEST_F(LayoutTest, WorksWithoutACache) {
   std::ofstream(folder_ / "brim") << "a file where the folder should be";
   std::string explain;
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   const auto compiled = Net().results(true, &explain);
-  (void)testing::internal::GetCapturedStderr();
+  (void)::testing::internal::GetCapturedStderr();
   expect_close(compiled, Net().results(false), explain);
 }
 
@@ -244,7 +240,7 @@ TEST_F(LayoutTest, DamageMeanwhileIsNotTakenOver) {
 
 TEST_F(LayoutTest, ThreadsWriteTheFileAtOnce) {
   constexpr int kThreads = 8;
-  testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStderr();
   std::vector<std::thread> threads;
   for (int i = 0; i < kThreads; ++i)
     threads.emplace_back([i] {
@@ -255,7 +251,7 @@ TEST_F(LayoutTest, ThreadsWriteTheFileAtOnce) {
       }
     });
   for (std::thread& t : threads) t.join();
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   LayoutCosts costs;
   for (int64_t c = 1; c <= kThreads * 5; ++c) (void)copy_time(costs, c);
   EXPECT_EQ(costs.measured(), 0);

@@ -11,6 +11,7 @@
 
 #include "plan/pass.h"
 #include "sanitized.h"
+#include "temporary_folder.h"
 
 namespace brim {
 namespace {
@@ -57,10 +58,13 @@ std::pair<Weights, Weights> train(const Case& c, DType dtype, bool compiled,
 }
 
 /// Measured times of layouts go to a folder of the test.
-class Zoo : public testing::TestWithParam<Case> {
+class Zoo : public ::testing::TestWithParam<Case> {
  protected:
-  Zoo() { setenv("XDG_CACHE_HOME", (testing::TempDir() + "brim_zoo").c_str(), 1); }
+  Zoo() { setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
   ~Zoo() override { unsetenv("XDG_CACHE_HOME"); }
+
+ private:
+  testing::TemporaryFolder folder_;
 };
 
 TEST_P(Zoo, CompiledEqualsEager) {
@@ -85,10 +89,10 @@ TEST_P(Zoo, CompiledEqualsEager) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, Zoo,
-                         testing::Values(Case{"tutorial-cnn", {4, 3, 32, 32}, 8},
-                                         Case{"tutorial-cnn", {33, 3, 32, 32}, 3},
-                                         Case{"resnet18-cifar", {3, 3, 16, 16}, 2},
-                                         Case{"resnet18", {2, 3, 64, 64}, 2}),
+                         ::testing::Values(Case{"tutorial-cnn", {4, 3, 32, 32}, 8},
+                                           Case{"tutorial-cnn", {33, 3, 32, 32}, 3},
+                                           Case{"resnet18-cifar", {3, 3, 16, 16}, 2},
+                                           Case{"resnet18", {2, 3, 64, 64}, 2}),
                          [](const auto& c) {
                            std::string name = c.param.model;
                            for (char& letter : name)

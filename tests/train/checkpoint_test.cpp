@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "temporary_folder.h"
 #include "train/tiny_data.h"
 
 namespace brim::train {

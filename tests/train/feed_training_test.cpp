@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "temporary_folder.h"
 #include "train/pictures.h"
 #include "train/tiny_data.h"
 

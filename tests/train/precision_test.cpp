@@ -7,6 +7,7 @@
 
 #include <brim/train/trainer.h>
 
+#include "temporary_folder.h"
 #include "train/run_folder.h"
 #include "train/tiny_data.h"
 

@@ -3,8 +3,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "temporary_folder.h"
 
 namespace brim::train {
 namespace {
@@ -102,31 +103,30 @@ TEST(Recipe, NamesAndFiles) {
   }
   EXPECT_THROW((void)load_recipe("/no/such/file.toml"), FileError);
   EXPECT_THROW((void)load_recipe("./"), FileError);
-  const auto path = std::filesystem::temp_directory_path() / "brim-recipe-test.toml";
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "recipe.toml";
   std::ofstream(path) << "epochs = 7\n";
-  EXPECT_EQ(load_recipe(path.string()).epochs, 7);
+  EXPECT_EQ(load_recipe(path).epochs, 7);
   std::ofstream(path) << std::string(2 << 20, '#');
-  EXPECT_THROW((void)load_recipe(path.string()), FileError);
-  std::filesystem::remove(path);
+  EXPECT_THROW((void)load_recipe(path), FileError);
 }
 
 TEST(Recipe, PipeIsRefusedAndNotWaitedFor) {
-  const auto path = std::filesystem::temp_directory_path() / "brim-recipe-pipe";
-  std::filesystem::remove(path);
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "pipe";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
-  EXPECT_THROW((void)load_recipe(path.string()), FileError);
-  std::filesystem::remove(path);
+  EXPECT_THROW((void)load_recipe(path), FileError);
 }
 
 TEST(Recipe, NamesThatNoCheckpointCouldKeep) {
   Recipe r;
   r.data = "caf\xe9";
   EXPECT_THROW(check_recipe(r), ValueError);
-  const auto path = std::filesystem::temp_directory_path() / "brim-recipe-\xe9.toml";
+  const testing::TemporaryFolder folder;
+  const std::string path = folder / "caf\xe9.toml";
   std::ofstream(path) << "epochs = 7\n";
-  EXPECT_THROW((void)load_recipe(path.string()), ValueError);
-  std::filesystem::remove(path);
-  EXPECT_EQ(parse_recipe("epochs = 7", path.string()).epochs, 7) << "only a name for messages";
+  EXPECT_THROW((void)load_recipe(path), ValueError);
+  EXPECT_EQ(parse_recipe("epochs = 7", path).epochs, 7) << "only a name for messages";
 }
 
 TEST(Recipe, ChangedValuesAreCheckedToo) {

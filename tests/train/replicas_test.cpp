@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "temporary_folder.h"
 #include "train/replicas.h"
 #include "train/tiny_data.h"
 

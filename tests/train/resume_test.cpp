@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "temporary_folder.h"
 #include "train/run_folder.h"
 #include "train/tiny_data.h"
 

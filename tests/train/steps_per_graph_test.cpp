@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "temporary_folder.h"
 #include "train/run_folder.h"
 #include "train/tiny_data.h"
 

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "temporary_folder.h"
 #include "train/build.h"
 #include "train/run_folder.h"
 #include "train/tiny_data.h"
