@@ -96,6 +96,9 @@ brim_dependency(FMT TARGETS fmt::fmt APT libfmt-dev VERSION "${fmt_VERSION}" REQ
 find_package(nlohmann_json CONFIG QUIET)
 brim_dependency(JSON TARGETS nlohmann_json::nlohmann_json APT nlohmann-json3-dev VERSION "${nlohmann_json_VERSION}" REQUIRED)
 
+find_package(ZLIB QUIET)
+brim_dependency(ZLIB TARGETS ZLIB::ZLIB APT zlib1g-dev VERSION "${ZLIB_VERSION_STRING}" REQUIRED)
+
 find_package(CLI11 CONFIG QUIET)
 brim_dependency(CLI11 TARGETS CLI11::CLI11 APT libcli11-dev VERSION "${CLI11_VERSION}")
 
@@ -108,10 +111,6 @@ brim_dependency(PNG TARGETS PNG::PNG APT libpng-dev VERSION "${PNG_VERSION_STRIN
 
 find_package(LibArchive QUIET)
 brim_dependency(ARCHIVE TARGETS LibArchive::LibArchive APT libarchive-dev VERSION "${LibArchive_VERSION}")
-
-find_package(ZLIB QUIET)
-brim_dependency(ZLIB TARGETS ZLIB::ZLIB APT zlib1g-dev VERSION "${ZLIB_VERSION_STRING}"
-                SOURCES src/data/gzip.cpp src/cli/libraries.cpp)
 
 # Opened at run time, so only its headers are needed: linked, it would load two dozen libraries at every start.
 find_package(CURL QUIET)

@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 #include <oneapi/dnnl/dnnl_version.h>
 #include <toml++/toml.h>
+#include <zlib.h>
 #include <CLI/Version.hpp>
 #include <nlohmann/json.hpp>
 #if BRIM_HAVE_JPEG
@@ -18,9 +19,6 @@
 #endif
 #if BRIM_HAVE_ARCHIVE
 #include <archive.h>
-#endif
-#if BRIM_HAVE_ZLIB
-#include <zlib.h>
 #endif
 #if BRIM_HAVE_CURL
 #include <curl/curlver.h>
@@ -48,6 +46,8 @@ std::vector<Library> libraries() {
        "safetensors headers, --json", "nlohmann-json3-dev"},
       {"toml++", true, fmt::format("{}.{}.{}", TOML_LIB_MAJOR, TOML_LIB_MINOR, TOML_LIB_PATCH),
        "recipes", "libtomlplusplus-dev"},
+      {"zlib", true, ZLIB_VERSION, "checksums of .pth files, MNIST files that end in .gz",
+       "zlib1g-dev"},
       {"CLI11", true, CLI11_VERSION, "this command", "libcli11-dev"}};
   const auto optional = [&](const char* name, const char* version, const char* purpose,
                             const char* package) {
@@ -72,11 +72,6 @@ std::vector<Library> libraries() {
   optional("libarchive", ARCHIVE_VERSION_ONLY_STRING, "tar archives of images", "libarchive-dev");
 #else
   optional("libarchive", "", "tar archives of images", "libarchive-dev");
-#endif
-#if BRIM_HAVE_ZLIB
-  optional("zlib", ZLIB_VERSION, "MNIST files that end in .gz", "zlib1g-dev");
-#else
-  optional("zlib", "", "MNIST files that end in .gz", "zlib1g-dev");
 #endif
 #if BRIM_HAVE_CURL
   optional("libcurl", LIBCURL_VERSION, "brim data get", "libcurl4-openssl-dev");

@@ -1,21 +1,17 @@
 // zlib behind gzip.h. Unlike libarchive's reader it compares the checksum at the end.
 #include "data/gzip.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 
 #include "core/check.h"
-
-#if BRIM_HAVE_ZLIB
-#include <zlib.h>
-#endif
 
 namespace brim::data {
 
 bool looks_like_gzip(std::span<const uint8_t> bytes) {
   return bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
 }
-
-#if BRIM_HAVE_ZLIB
 
 struct GzipReader::Impl {
   z_stream stream{};
@@ -53,21 +49,6 @@ size_t GzipReader::inflate_some(uint8_t* out, size_t size) {
   }
   return 0;
 }
-
-#else
-
-struct GzipReader::Impl {};
-
-GzipReader::GzipReader(std::span<const uint8_t>, std::string name) : name_(std::move(name)) {
-  raise<FileError>(
-      "{}: this build of brim cannot read gzip; unpack it with gunzip, or install zlib1g-dev and "
-      "rebuild",
-      name_);
-}
-GzipReader::~GzipReader() = default;
-size_t GzipReader::inflate_some(uint8_t*, size_t) { return 0; }
-
-#endif
 
 void GzipReader::read(std::span<uint8_t> out) {
   while (!out.empty()) {

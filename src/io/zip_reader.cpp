@@ -2,13 +2,14 @@
 // torch.save leaves their sizes empty.
 #include "io/zip_reader.h"
 
+#include <zlib.h>
+
 #include <algorithm>
 #include <optional>
 #include <tuple>
 #include <vector>
 
 #include "core/check.h"
-#include "io/crc32.h"
 #include "io/text.h"
 
 namespace brim::io {
@@ -188,7 +189,8 @@ void ZipReader::read(const std::string& name, const ZipEntry& entry, void* to) c
              input_.path(), shortened(name));
   input_.read(to, entry.bytes, entry.offset);
   // 0 stands for "not computed" (torch.serialization.set_crc32_options(False)).
-  BRIM_CHECK(entry.crc == 0 || crc32(to, entry.bytes) == entry.crc, FileError,
+  BRIM_CHECK(entry.crc == 0 || crc32_z(0, static_cast<const Bytef*>(to), entry.bytes) == entry.crc,
+             FileError,
              "[pth] {}: the {} bytes of '{}' do not have their checksum; the file is damaged",
              input_.path(), entry.bytes, shortened(name));
 }

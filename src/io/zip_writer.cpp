@@ -2,7 +2,7 @@
 // input gives equal bytes.
 #include "io/zip_writer.h"
 
-#include "io/crc32.h"
+#include <zlib.h>
 
 namespace brim::io {
 namespace {
@@ -20,7 +20,8 @@ void put(std::string& out, T... values) {
 
 void ZipWriter::add(std::string_view name, const void* data, uint64_t bytes) {
   const bool wide = bytes >= zip64_from_, wide_offset = at_ >= zip64_from_;
-  const uint32_t crc = crc32(data, bytes), size = wide ? kFull32 : static_cast<uint32_t>(bytes);
+  const auto crc = static_cast<uint32_t>(crc32_z(0, static_cast<const Bytef*>(data), bytes));
+  const uint32_t size = wide ? kFull32 : static_cast<uint32_t>(bytes);
   const auto name_bytes = static_cast<uint16_t>(name.size());
   const uint16_t version = wide || wide_offset ? 45 : 20;
 

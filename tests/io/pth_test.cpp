@@ -10,7 +10,6 @@
 
 #include "core/check.h"
 #include "io/atomic_file.h"
-#include "io/crc32.h"
 #include "io/zip_writer.h"
 #include "temporary_folder.h"
 
@@ -91,11 +90,15 @@ void expect_error(const std::string& bytes, const std::string& expected) {
       << "expected '" << expected << "', got: " << error;
 }
 
-TEST(Crc32, KnownValues) {
-  EXPECT_EQ(crc32("", 0), 0U);
-  EXPECT_EQ(crc32("123456789", 9), 0xCBF43926U);
-  const std::string fox = "The quick brown fox jumps over the lazy dog";
-  EXPECT_EQ(crc32(fox.data(), fox.size()), 0x414FA339U);
+TEST_F(PthTest, EntriesHaveTheirCrc32) {
+  const auto crc = [this](const std::string& bytes) {
+    uint32_t value = 0;
+    std::memcpy(&value, zip({{"a", bytes}}).data() + 14, sizeof value);  // of the local header
+    return value;
+  };
+  EXPECT_EQ(crc(""), 0U);
+  EXPECT_EQ(crc("123456789"), 0xCBF43926U);
+  EXPECT_EQ(crc("The quick brown fox jumps over the lazy dog"), 0x414FA339U);
 }
 
 TEST_F(PthTest, RoundTripOfEveryDType) {
