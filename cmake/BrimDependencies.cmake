@@ -99,6 +99,18 @@ brim_dependency(JSON TARGETS nlohmann_json::nlohmann_json APT nlohmann-json3-dev
 find_package(ZLIB QUIET)
 brim_dependency(ZLIB TARGETS ZLIB::ZLIB APT zlib1g-dev VERSION "${ZLIB_VERSION_STRING}" REQUIRED)
 
+# Only its header: the functions are compiled in.
+find_path(XXHASH_INCLUDE_DIR xxhash.h)
+mark_as_advanced(XXHASH_INCLUDE_DIR)
+if(XXHASH_INCLUDE_DIR)
+  file(STRINGS ${XXHASH_INCLUDE_DIR}/xxhash.h lines REGEX "define XXH_VERSION_(MAJOR|MINOR|RELEASE) ")
+  list(TRANSFORM lines REPLACE ".* ([0-9]+)$" "\\1" OUTPUT_VARIABLE digits)
+  list(JOIN digits "." xxhash_VERSION)
+  add_library(brim_xxhash INTERFACE)
+  target_include_directories(brim_xxhash SYSTEM INTERFACE ${XXHASH_INCLUDE_DIR})
+endif()
+brim_dependency(XXHASH TARGETS brim_xxhash APT libxxhash-dev VERSION "${xxhash_VERSION}" REQUIRED)
+
 find_package(CLI11 CONFIG QUIET)
 brim_dependency(CLI11 TARGETS CLI11::CLI11 APT libcli11-dev VERSION "${CLI11_VERSION}")
 

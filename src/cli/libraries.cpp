@@ -6,6 +6,7 @@
 #include <hwy/highway.h>
 #include <oneapi/dnnl/dnnl_version.h>
 #include <toml++/toml.h>
+#include <xxhash.h>
 #include <zlib.h>
 #include <CLI/Version.hpp>
 #include <nlohmann/json.hpp>
@@ -48,6 +49,9 @@ std::vector<Library> libraries() {
        "recipes", "libtomlplusplus-dev"},
       {"zlib", true, ZLIB_VERSION, "checksums of .pth files, MNIST files that end in .gz",
        "zlib1g-dev"},
+      {"xxHash", true,
+       fmt::format("{}.{}.{}", XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE),
+       "checksums of checkpoints", "libxxhash-dev"},
       {"CLI11", true, CLI11_VERSION, "this command", "libcli11-dev"}};
   const auto optional = [&](const char* name, const char* version, const char* purpose,
                             const char* package) {

@@ -1,14 +1,10 @@
-// XXH64 (Collet, github.com/Cyan4973/xxHash, doc/xxhash_spec.md): finds damage, does not stop
-// forgery. `xxhsum -H64` prints the same.
+// Hashes of files: XXH64 (core/hash.h), as `xxhsum -H64` prints it.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace brim::io {
-
-uint64_t xxh64(const void* data, size_t bytes, uint64_t seed = 0);
 
 /// The hash of a file as 16 hexadecimal digits, and its size. Throws FileError.
 struct FileHash {

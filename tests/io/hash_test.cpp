@@ -8,6 +8,7 @@
 
 #include <brim/core/error.h>
 
+#include "core/hash.h"
 #include "temporary_folder.h"
 
 namespace brim::io {
