@@ -5,23 +5,16 @@
 
 #include <cstdint>
 
-namespace brim::data {
+#include "core/hash.h"
 
-/// Finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection of 64-bit words with full
-/// avalanche.
-constexpr uint64_t mix64(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
+namespace brim::data {
 
 /// Folds up to four words into one key; each word passes through its own round.
 constexpr uint64_t key64(uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64_t d = 0) {
-  constexpr uint64_t kGolden = 0x9e3779b97f4a7c15ULL;
-  uint64_t k = mix64(a + kGolden);
-  k = mix64(k + b + kGolden);
-  k = mix64(k + c + kGolden);
-  return mix64(k + d + kGolden);
+  uint64_t k = splitmix64(a);
+  k = splitmix64(k + b);
+  k = splitmix64(k + c);
+  return splitmix64(k + d);
 }
 
 /// A short stream of random words under one key (splitmix64). Cheap to make: one per sample.
@@ -29,7 +22,7 @@ class KeyedRandom {
  public:
   explicit constexpr KeyedRandom(uint64_t key) : state_(key) {}
 
-  constexpr uint64_t next() { return mix64(state_ += 0x9e3779b97f4a7c15ULL); }
+  constexpr uint64_t next() { return mix64(state_ += kSplitMixStep); }
 
   /// Uniform integer in [lo, hi] (bias below 2^-32 per unit of range).
   constexpr int uniform(int lo, int hi) {

@@ -13,6 +13,7 @@
 #include <brim/autograd/autograd.h>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "core/recording.h"
 #include "nn/modes.h"
 
@@ -21,12 +22,7 @@ namespace {
 
 std::atomic<uint64_t> modes{0};  // exclusive or over the modules in eval mode
 
-void flip_mode(const Module& m) {
-  uint64_t bits = reinterpret_cast<uintptr_t>(&m);  // spread by SplitMix64
-  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9u;
-  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBu;
-  modes.fetch_xor(bits ^ (bits >> 31));
-}
+void flip_mode(const Module& m) { modes.fetch_xor(splitmix64(reinterpret_cast<uintptr_t>(&m))); }
 
 }  // namespace
 

@@ -7,14 +7,11 @@
 
 #include <brim/core/tensor.h>
 
+#include "core/hash.h"
+
 namespace golden {
 
-inline uint64_t splitmix64(uint64_t x) {
-  x += 0x9E3779B97F4A7C15u;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
+using brim::splitmix64;
 
 /// Images (size, 3, 32, 32) f32 in [-1, 1] and labels (size) i64.
 inline std::pair<brim::Tensor, brim::Tensor> tutorial_batch(uint64_t seed, int64_t number,
