@@ -12,7 +12,7 @@
 #include "backend/cuda/numbers.h"
 #include "backend/cuda/runtime.h"
 #include "backend/dispatch.h"
-#include "core/fnv.h"
+#include "core/hash.h"
 
 namespace brim::cuda {
 namespace {
@@ -24,11 +24,8 @@ constexpr size_t kMostGraphs = 16;
 constexpr size_t kRemembered = kMostGraphs;
 
 uint64_t hash(Stream stream, int steps, const std::vector<uint64_t>& words) {
-  Fnv1a all;
-  all.add(static_cast<uint64_t>(stream.id));
-  all.add(static_cast<uint64_t>(steps));
-  all.add(words);
-  return all.value();
+  const uint64_t seed = splitmix64(static_cast<uint64_t>(stream.id)) + static_cast<uint64_t>(steps);
+  return xxh64(words.data(), words.size() * sizeof(uint64_t), seed);
 }
 
 bool queue_all(const RepeatedWork& work, NumberScope* scope = nullptr) {

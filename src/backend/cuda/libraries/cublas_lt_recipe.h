@@ -11,7 +11,7 @@
 #include "backend/cuda/libraries/blas.h"
 #include "backend/cuda/libraries/cublas_lt_library.h"
 #include "backend/cuda/libraries/measure.h"
-#include "core/fnv.h"
+#include "core/hash.h"
 
 namespace brim::cuda::blas {
 
@@ -84,11 +84,7 @@ struct Algorithm {
   cublasLtMatmulAlgo_t algo{};
   size_t workspace = 0;
 
-  std::string name() const {
-    Fnv1a hash;
-    hash.add(algo.data);
-    return fmt::format("{:016x}", hash.value());
-  }
+  std::string name() const { return fmt::format("{:016x}", xxh64(algo.data, sizeof(algo.data))); }
 };
 
 /// How a product is computed.
