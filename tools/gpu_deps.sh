@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 to=${1:-build/gpu-deps}
-packages=(libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libxxhash-dev
+packages=(libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libxxhash-dev libmd-dev
           libcli11-dev libgtest-dev)
 
 fail() {

@@ -7,7 +7,7 @@ set -euo pipefail
 # "command" is satisfied by any program of that name, not only by the package.
 commands=(g++:g++ cmake:cmake ninja:ninja-build ccache:ccache pkg-config:pkg-config)
 packages=(
-  libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libxxhash-dev libcli11-dev
+  libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libxxhash-dev libmd-dev libcli11-dev
   libjpeg-dev libpng-dev libarchive-dev libcurl4-openssl-dev libboost-context-dev libgtest-dev libbenchmark-dev
 )
 case "${1:-}" in

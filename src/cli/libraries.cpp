@@ -1,4 +1,4 @@
-// Versions come from the libraries' headers, so asking for them loads nothing.
+// Versions come from the libraries' headers, so asking for them loads nothing. libmd's has none.
 #include "cli/libraries.h"
 
 #include <brim/version.h>
@@ -52,6 +52,7 @@ std::vector<Library> libraries() {
       {"xxHash", true,
        fmt::format("{}.{}.{}", XXH_VERSION_MAJOR, XXH_VERSION_MINOR, XXH_VERSION_RELEASE),
        "checksums of checkpoints", "libxxhash-dev"},
+      {"libmd", true, "-", "checksums of data sets", "libmd-dev"},
       {"CLI11", true, CLI11_VERSION, "this command", "libcli11-dev"}};
   const auto optional = [&](const char* name, const char* version, const char* purpose,
                             const char* package) {
