@@ -1,7 +1,9 @@
 // Sorting lines of distinct keys in scratch memory: blocks sort chunks in shared memory (Batcher's
 // bitonic network), then runs are merged in pairs, each element finding its place by a binary
 // search in the other run. Keys are distinct because each holds its position, so the order is the
-// one stable order, however threads share the work.
+// one stable order, however threads share the work. Under nvcc, CUB sorts one long line. Many lines
+// are not left to it: its segmented sort waits for the device to count them, which a stream capture
+// forbids, and its segmented radix sort gives a line to one block, however long it is.
 #pragma once
 
 #include <algorithm>
@@ -95,10 +97,28 @@ inline int64_t sort_scratch(int64_t lines, int64_t length) {
   return lines * length * (length > kSortChunk ? 2 : 1);
 }
 
+#if defined(__CUDACC__)
+template <class Key, class Make>
+__global__ void make_keys_kernel(Make make, Key* to, int64_t length) {
+  for (int64_t i = first_index(); i < length; i += grid_size()) to[i] = make(0, i);
+}
+
+/// Sorts `length` keys, whose positions ascend, with as much scratch memory behind them; returns
+/// where they lie then.
+const uint64_t* radix_sort(const Context& context, uint64_t* scratch, int64_t length);
+const WideKey* radix_sort(const Context& context, WideKey* scratch, int64_t length);
+#endif
+
 /// Sorts every line; returns where in `scratch` the sorted keys lie, line after line.
 template <class Key, class Make>
 const Key* sort_keys(const Context& context, const Make& make, Key* scratch, int64_t lines,
                      int64_t length) {
+#if defined(__CUDACC__)
+  if (lines == 1 && length > kSortChunk) {
+    launch(context, &make_keys_kernel<Key, Make>, grid_for(length), make, scratch, length);
+    return radix_sort(context, scratch, length);
+  }
+#endif
   int64_t width = 2;
   while (width < length && width < kSortChunk) width *= 2;
   const int64_t chunks = (length + width - 1) / width;
