@@ -118,7 +118,7 @@ int time_cases(const std::vector<BenchCase>& cases, const BenchSetup& setup,
   }
   if (peak && !quiet)
     fmt::print("peak: {:.0f} GFLOP/s of fused multiply-adds ({}, {} threads)\n", peak->all_threads,
-               peak->simd, num_threads());
+               peak->isa, num_threads());
   write_results(results, options);
   return 0;
 }
@@ -147,10 +147,13 @@ Json show_fma_peak(int /*rounds*/, bool print) {
   const FmaPeak peak = fma_peak();
   if (print)
     fmt::print("{:.1f} GFLOP/s by one thread, {:.1f} by {} threads ({})\n", peak.one_thread,
-               peak.all_threads, num_threads(), peak.simd);
-  return {{"case", "fma-peak"},         {"gflops_one_thread", peak.one_thread},
-          {"gflops", peak.all_threads}, {"threads", num_threads()},
-          {"simd", peak.simd},          {"version", BRIM_VERSION}};
+               peak.all_threads, num_threads(), peak.isa);
+  return {{"case", "fma-peak"},
+          {"gflops_one_thread", peak.one_thread},
+          {"gflops", peak.all_threads},
+          {"threads", num_threads()},
+          {"isa", peak.isa},
+          {"version", BRIM_VERSION}};
 }
 
 int run(const Options& options) {

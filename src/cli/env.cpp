@@ -1,16 +1,15 @@
 // `brim env`: what this machine offers and what this build of brim can use of it.
 #include <brim/core/device.h>
 #include <brim/core/threads.h>
-#include <fmt/core.h>
-#include <hwy/targets.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <bit>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "backend/cpu/isa.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/libraries.h"
@@ -53,14 +52,6 @@ int64_t cgroup_memory_limit() {
   return 0;
 }
 
-/// The best of the instruction sets that this build was compiled for and this CPU has.
-std::string simd_target() {
-  const int64_t usable = hwy::SupportedTargets() & HWY_TARGETS;
-  return usable == 0
-             ? "none"
-             : hwy::TargetName(int64_t{1} << std::countr_zero(static_cast<uint64_t>(usable)));
-}
-
 std::string cpu_model() {
   std::string model = proc_value("/proc/cpuinfo", "model name");
   return model.empty() ? "unknown" : model;
@@ -72,7 +63,8 @@ Json facts() {
   env["cpu"] = {{"model", cpu_model()},
                 {"online", sysconf(_SC_NPROCESSORS_ONLN)},
                 {"available", available_cpus()},
-                {"simd", simd_target()}};
+                {"isa", cpu::isa()},
+                {"isas", cpu::available_isas()}};
   env["memory"] = {{"total", meminfo_bytes("MemTotal")},
                    {"available", meminfo_bytes("MemAvailable")},
                    {"cgroup_limit", cgroup_memory_limit()}};
@@ -105,9 +97,11 @@ void print(const Json& env) {
   const auto text = [](const Json& value) { return value.get<std::string>(); };
   fmt::print("brim     {}\n", text(env["version"]));
   fmt::print("cpu      {}\n", text(env["cpu"]["model"]));
-  fmt::print("         {} of {} CPUs may be used (affinity and cgroup), instruction set {}\n",
-             env["cpu"]["available"].get<int>(), env["cpu"]["online"].get<int>(),
-             text(env["cpu"]["simd"]));
+  fmt::print(
+      "         {} of {} CPUs may be used (affinity and cgroup), instruction set {} of {} "
+      "(BRIM_CPU_ISA)\n",
+      env["cpu"]["available"].get<int>(), env["cpu"]["online"].get<int>(), text(env["cpu"]["isa"]),
+      fmt::join(env["cpu"]["isas"].get<std::vector<std::string>>(), ", "));
   const int64_t limit = env["memory"]["cgroup_limit"];
   fmt::print("memory   {}, {} available{}\n", format_bytes(env["memory"]["total"]),
              format_bytes(env["memory"]["available"]),

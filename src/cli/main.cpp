@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <new>
 
+#include "backend/cpu/isa.h"
 #include "cli/command.h"
 #include "cli/say.h"
 #include "cli/start.h"
@@ -86,6 +87,7 @@ int run(int argc, char** argv) {
     std::fputs(app.help().c_str(), stdout);
     return wanted.empty() ? 2 : 0;
   }
+  if (wanted != "env") cpu::check_isa();  // env helps to mend it
   return action();
 }
 

@@ -12,12 +12,15 @@
 
 #include <brim/core/threads.h>
 
+#include "backend/cpu/isa.h"
 #include "core/check.h"
 
 namespace brim {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+
+using cpu::check_isa;
 
 class CpuRuntime final : public Runtime {
  public:
@@ -38,6 +41,7 @@ class CpuRuntime final : public Runtime {
   }
 
   void* allocate(int, size_t bytes) override {
+    check_isa();  // here, because nothing can be thrown when the library is loaded
     const size_t alignment = bytes >= kHugePage ? kHugePage : 64;
     void* data = nullptr;
     if (posix_memalign(&data, alignment, bytes) != 0) return nullptr;

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "backend/cpu/isa.h"
 #include "backend/sim/device.h"
 #include "backend/sim/launch.h"
 #include "core/check.h"
@@ -36,6 +37,7 @@ class SimRuntime final : public Runtime {
   }
 
   void* allocate(int device, size_t bytes) override {
+    cpu::check_isa();
     return Devices::all().memory(device).allocate(bytes);
   }
 

@@ -11,6 +11,7 @@
 #include <ctime>
 #include <vector>
 
+#include "backend/cpu/isa.h"
 #include "backend/cpu/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,8 +50,6 @@ void chains(int64_t rounds, float* sum) {
 /// Operations of one round.
 int64_t round_flops() { return 2 * 12 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
 
-const char* simd_name() { return hwy::TargetName(HWY_TARGET); }
-
 }  // namespace
 }  // namespace brim::cli::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -61,7 +60,6 @@ namespace {
 
 HWY_EXPORT(chains);
 HWY_EXPORT(round_flops);
-HWY_EXPORT(simd_name);
 
 constexpr int64_t kRounds = 100'000;
 constexpr double kSeconds = 0.1;
@@ -110,7 +108,7 @@ FmaPeak fma_peak() {
   const int threads = std::min(num_threads(), available_cpus());
   peak.one_thread = gflops(1);
   peak.all_threads = threads == 1 ? peak.one_thread : gflops(threads);
-  peak.simd = HWY_DYNAMIC_DISPATCH(simd_name)();
+  peak.isa = cpu::isa();
   return peak;
 }
 

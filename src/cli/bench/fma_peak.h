@@ -9,7 +9,7 @@ namespace brim::cli {
 struct FmaPeak {
   double one_thread = 0;
   double all_threads = 0;  ///< of num_threads() together, CPUs permitting
-  std::string simd;        ///< the instruction set, as Highway calls it
+  std::string isa;         ///< that it was measured with
 };
 
 /// Measures for about 0.2 s and keeps the fastest moment. Counts CPU time, so other work on the
