@@ -24,6 +24,7 @@
 #include <brim/data/transform.h>
 #include <brim/data/verify.h>
 #include <brim/diag/account.h>
+#include <brim/diag/best_device.h>
 #include <brim/diag/trace.h>
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>

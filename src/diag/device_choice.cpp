@@ -1,0 +1,109 @@
+// See best_device.h. Each round keeps the candidates that are within a tolerance of the best one:
+// compared in pairs, "about equal" would depend on the order.
+#include "diag/device_choice.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/runtime.h"
+#include "diag/gpu_sensor.h"
+
+namespace brim::diag {
+namespace {
+
+constexpr double kMemoryTolerance = 0.05;  // of the most free memory: idle cards differ by some MiB
+constexpr double kLoadTolerance = 0.05;    // five points: loads are means over a moment
+
+using Candidates = std::vector<const GpuFacts*>;
+
+std::optional<double> free_memory(const GpuFacts& gpu) {
+  if (!gpu.free_memory || *gpu.free_memory < 0) return {};
+  return static_cast<double>(*gpu.free_memory);
+}
+std::optional<double> load(const GpuFacts& gpu) {
+  return gpu.load && std::isfinite(*gpu.load) && *gpu.load >= 0 ? gpu.load : std::nullopt;
+}
+std::optional<double> temperature(const GpuFacts& gpu) {
+  return gpu.temperature && std::isfinite(*gpu.temperature) ? gpu.temperature : std::nullopt;
+}
+
+/// Those whose value is at most `limit(best)`, best being the least; all if no value is known.
+template <class Value, class Limit>
+Candidates least(const Candidates& from, const Value& value, const Limit& limit) {
+  std::optional<double> best;
+  for (const GpuFacts* gpu : from)
+    if (const auto v = value(*gpu)) best = std::min(best.value_or(*v), *v);
+  if (!best) return from;
+  Candidates kept;
+  for (const GpuFacts* gpu : from)
+    if (const auto v = value(*gpu); v && *v <= limit(*best)) kept.push_back(gpu);
+  return kept;
+}
+
+std::string gib(double bytes) {
+  return fmt::format("{:.1f} GiB", bytes / static_cast<double>(int64_t{1} << 30));
+}
+
+GpuFacts facts_of(Device device, GpuSensor* sensor) {
+  if (!sensor) return {.device = device, .error = "it has no sensors"};
+  const GpuReading r = sensor->read(device.index);
+  GpuFacts facts{
+      .device = device, .load = r.utilisation, .temperature = r.temperature, .error = r.error};
+  if (r.memory_total && r.memory_used) facts.free_memory = *r.memory_total - *r.memory_used;
+  return facts;
+}
+
+}  // namespace
+
+DeviceChoice choose_device(const std::vector<GpuFacts>& gpus, const std::string& why_none) {
+  if (gpus.empty())
+    return {Device::cpu(), why_none.empty() ? "no usable GPU" : "no usable GPU: " + why_none};
+  if (gpus.size() == 1) return {gpus[0].device, "the only GPU"};
+
+  Candidates all;
+  for (const GpuFacts& gpu : gpus) all.push_back(&gpu);
+  const Candidates roomy = least(
+      all,
+      [](const GpuFacts& gpu) -> std::optional<double> {
+        const auto bytes = free_memory(gpu);
+        return bytes ? std::optional(-*bytes) : std::nullopt;
+      },
+      [](double best) { return best * (1 - kMemoryTolerance); });
+  const Candidates idle = least(roomy, load, [](double best) { return best + kLoadTolerance; });
+  const Candidates cool = least(idle, temperature, [](double best) { return best; });
+  const GpuFacts& chosen = *cool.front();
+
+  const auto bytes = free_memory(chosen);
+  if (roomy.size() == 1)
+    return {chosen.device,
+            fmt::format("most free memory of {} GPUs ({})", gpus.size(), gib(bytes.value_or(0)))};
+  const std::string among =
+      bytes ? fmt::format("of {} GPUs with the most free memory ({})", roomy.size(), gib(*bytes))
+            : fmt::format("of {} GPUs whose free memory is unknown{}", roomy.size(),
+                          chosen.error.empty() ? "" : ": " + chosen.error);
+  if (idle.size() == 1)
+    return {chosen.device,
+            fmt::format("least busy ({:.0f} %) {}", 100 * load(chosen).value_or(0), among)};
+  if (cool.size() == 1)
+    return {chosen.device, fmt::format("coolest ({:.0f} C) {}, equally busy",
+                                       temperature(chosen).value_or(0), among)};
+  return {chosen.device, "first " + among};
+}
+
+}  // namespace brim::diag
+
+namespace brim {
+
+DeviceChoice best_device() {
+  const std::vector<Device> gpus = Device::all(DeviceKind::cuda);
+  if (gpus.empty()) return diag::choose_device({}, runtime(DeviceKind::cuda).why_absent());
+  if (gpus.size() == 1) return diag::choose_device({{.device = gpus[0]}}, "");  // NVML takes time
+  std::vector<diag::GpuFacts> facts;
+  for (const Device gpu : gpus)
+    facts.push_back(diag::facts_of(gpu, diag::gpu_sensor(DeviceKind::cuda)));
+  return diag::choose_device(facts, "");
+}
+
+}  // namespace brim
