@@ -30,11 +30,23 @@ inline std::string in_quotes(const std::string& text) {
   return result + "'";
 }
 
+/// Whether the command chooses its device: it names none, or "auto".
+inline bool chooses_device(const std::vector<std::string>& args) {
+  if (args.empty() || (args[0] != "train" && args[0] != "eval" && args[0] != "predict"))
+    return false;
+  const auto device = std::find(args.begin(), args.end(), "--device");
+  return device == args.end() || device + 1 == args.end() || device[1] == "auto";
+}
+
 /// `before`: shell text in front, such as "ulimit -f 1;". `after`: behind, such as "2>/dev/full".
+/// A command that chooses its device finds no GPU, whatever this machine has, unless `before` names
+/// a backend.
 inline Ran run_brim(const std::vector<std::string>& args, const std::string& before = "",
                     const std::string& after = "") {
   const TemporaryFolder scratch;
   std::string line = before + " exec " + in_quotes(brim_path());
+  if (chooses_device(args) && before.find("BRIM_BACKEND_PATH") == std::string::npos)
+    line = "unset BRIM_BACKEND_PATH; export CUDA_VISIBLE_DEVICES=; " + line;
   for (const std::string& arg : args) line += " " + in_quotes(arg);
   line += " >" + in_quotes(scratch / "out") + " 2>" + in_quotes(scratch / "err") + " </dev/null " +
           after;

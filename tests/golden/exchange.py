@@ -54,7 +54,8 @@ def run(*command):
 
 
 def brim_accuracy(brim, model, weights, data):
-    return json.loads(run(brim, "eval", model, "--weights", weights, "--data", data, "--json", "-"))["accuracy"]
+    result = run(brim, "eval", model, "--weights", weights, "--data", data, "--device", "cpu", "--json", "-")
+    return json.loads(result)["accuracy"]
 
 
 def main():
@@ -91,7 +92,7 @@ def main():
 
         steps = ["--steps", options.steps] if options.steps else []
         run(options.brim, "train", options.model, "--data", data, "--epochs", options.epochs, "--batch", batch, "--lr", lr,
-            "--out", scratch / "run", *steps)  # fmt: skip
+            "--device", "cpu", "--out", scratch / "run", *steps)  # fmt: skip
         run(options.brim, "convert", scratch / "run/model.safetensors", scratch / "brim.pth")
         back = make_network(options.model)
         back.load_state_dict(torch.load(scratch / "brim.pth", weights_only=True))

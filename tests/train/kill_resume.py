@@ -46,7 +46,7 @@ class Runs:
     def start(self, out, workers):
         return subprocess.Popen(
             [self.brim, "train", str(self.folder / "recipe.toml"), "--out", str(out), "--resume", str(out),
-             "--checkpoint-every", str(EVERY), "--workers", str(workers)],
+             "--checkpoint-every", str(EVERY), "--workers", str(workers), "--device", "cpu"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
