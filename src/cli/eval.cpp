@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
+#include "cli/device_option.h"
 #include "cli/format.h"
 #include "cli/libraries.h"
 #include "cli/progress.h"
@@ -20,7 +21,7 @@ namespace brim::cli {
 namespace {
 
 struct Options {
-  std::string recipe, weights, data, device = "cpu", split = "test", memory_limit, json;
+  std::string recipe, weights, data, device = "auto", split = "test", memory_limit, json;
   int64_t batch = 100;
   int threads = 0;
 };
@@ -45,9 +46,8 @@ train::Recipe chosen_recipe(const Options& o, const train::WeightsInfo& info) {
   return r;
 }
 
-int run(const Options& o) {
-  const Device device(o.device);
-  check_json_path(o.json);
+int evaluate(const Options& o, const ChosenDevices& chosen) {
+  const Device device = chosen.devices[0];
   if (o.threads > 0) set_num_threads(o.threads);
   if (!o.memory_limit.empty())
     Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
@@ -85,6 +85,7 @@ int run(const Options& o) {
                 {"split", o.split},
                 {"weights", o.weights},
                 {"device", device.str()},
+                {"device_choice", chosen.json()},
                 {"samples", result.samples},
                 {"skipped", loader.skipped()},
                 {"images_per_s", static_cast<double>(result.samples) / seconds.count()},
@@ -96,6 +97,13 @@ int run(const Options& o) {
   return 0;
 }
 
+int run(const Options& o) {
+  check_json_path(o.json);
+  const ChosenDevices chosen = choose_one(o.device);
+  tell_choice(chosen, is_stdout(o.json));
+  return on_chosen(chosen, [&] { return evaluate(o, chosen); });
+}
+
 const Register eval_command(
     {"eval", "measure the accuracy of trained weights", [](CLI::App& app) -> std::function<int()> {
        auto o = std::make_shared<Options>();
@@ -104,7 +112,9 @@ const Register eval_command(
        app.add_option("--weights", o->weights, "a .safetensors, .pth or .pt file")->required();
        app.add_option("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
        app.add_option("--split", o->split, "test, train or all")->capture_default_str();
-       app.add_option("--device", o->device, "cpu, cuda:N or sim:N")->capture_default_str();
+       app.add_option("--device", o->device,
+                      "auto (the GPU with the most free memory, or the CPU), cpu, cuda:N or sim:N")
+           ->capture_default_str();
        app.add_option("--batch", o->batch, "images at once")->check(CLI::Range(1, 1000000));
        app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));
        app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "cli/command.h"
+#include "cli/device_option.h"
 #include "cli/report.h"
 #include "core/check.h"
 
@@ -21,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string weights, recipe, device = "cpu", json;
+  std::string weights, recipe, device = "auto", json;
   std::vector<std::string> images;
   int top = 1;
   int threads = 0;
@@ -61,10 +62,9 @@ int64_t class_count(const train::WeightsInfo& info, const train::WeightsFile& fi
       file.path());
 }
 
-int run(const Options& o) {
-  check_json_path(o.json);
+int predict(const Options& o, const ChosenDevices& chosen) {
   if (o.threads > 0) set_num_threads(o.threads);
-  const Device device(o.device);
+  const Device device = chosen.devices[0];
   const train::WeightsFile file(o.weights);
   const train::WeightsInfo info = train::read_weights_info(file);
   BRIM_CHECK(info.recipe || !o.recipe.empty(), ValueError,
@@ -96,8 +96,20 @@ int run(const Options& o) {
     if (!is_stdout(o.json)) fmt::print("{}: {}\n", path, line);
     all.push_back({{"image", path}, {"classes", found}});
   }
-  if (!o.json.empty()) write_json({{"weights", o.weights}, {"images", all}}, o.json);
+  if (!o.json.empty())
+    write_json({{"weights", o.weights},
+                {"device", device.str()},
+                {"device_choice", chosen.json()},
+                {"images", all}},
+               o.json);
   return 0;
+}
+
+int run(const Options& o) {
+  check_json_path(o.json);
+  const ChosenDevices chosen = choose_one(o.device);
+  tell_choice(chosen, is_stdout(o.json));
+  return on_chosen(chosen, [&] { return predict(o, chosen); });
 }
 
 const Register predict_command(
@@ -107,7 +119,9 @@ const Register predict_command(
        app.add_option("image", o->images, "JPEG or PNG files")->required();
        app.add_option("--recipe", o->recipe, "for weights that do not name their recipe");
        app.add_option("--top", o->top, "how many classes to show")->check(CLI::Range(1, 1000));
-       app.add_option("--device", o->device, "cpu, cuda:N or sim:N")->capture_default_str();
+       app.add_option("--device", o->device,
+                      "auto (the GPU with the most free memory, or the CPU), cpu, cuda:N or sim:N")
+           ->capture_default_str();
        app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));
        app.add_option("--json", o->json, "write the result to a file, or - for standard output");
        return [o] { return run(*o); };

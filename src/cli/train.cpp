@@ -13,6 +13,7 @@
 
 #include "cli/checkpoint_every.h"
 #include "cli/command.h"
+#include "cli/device_option.h"
 #include "cli/format.h"
 #include "cli/libraries.h"
 #include "cli/monitor_report.h"
@@ -31,7 +32,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string recipe, data, device = "cpu", workers = "auto", out, resume, memory_limit, json,
+  std::string recipe, data, device = "auto", workers = "auto", out, resume, memory_limit, json,
                             trace;
   std::string checkpoint_every = "60s";
   std::string compile = "on", passes, precision, augment_on = "auto";
@@ -81,15 +82,15 @@ train::AugmentOn augment_on_of(const std::string& word) {
   return word == "device" ? train::AugmentOn::device : train::AugmentOn::automatic;
 }
 
-Json result_json(const Options& o, const train::Recipe& r, const train::TrainResult& result,
-                 double startup_ms, const train::Trainer& trainer,
+Json result_json(const ChosenDevices& chosen, const train::Recipe& r,
+                 const train::TrainResult& result, double startup_ms, const train::Trainer& trainer,
                  const std::optional<diag::MonitorSummary>& sensors) {
-  const std::vector<Device> devices = Device::list(o.device);
   const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
   Json json;
   json["recipe"] = r.name;
   json["data"] = r.data;
-  json["device"] = names_of(devices);
+  json["device"] = names_of(chosen.devices);
+  json["device_choice"] = chosen.json();
   json["precision"] = r.precision;
   json["loss_scale"] = result.loss_scale > 0 ? Json(result.loss_scale) : Json(nullptr);
   json["images_per_s"] = result.images_per_s;
@@ -109,7 +110,7 @@ Json result_json(const Options& o, const train::Recipe& r, const train::TrainRes
     json["accounts"][device.str()] = to_json(account);
   json["monitor"] = sensors ? to_json(*sensors) : Json(nullptr);
   json["seed"] = r.seed;
-  json["peak_memory"] = Allocator::of(devices[0]).stats().peak_live;
+  json["peak_memory"] = Allocator::of(chosen.devices[0]).stats().peak_live;
   json["seconds"] = result.seconds;
   json["startup_ms"] = startup_ms;
   json["threads"] = num_threads();
@@ -197,7 +198,9 @@ int run(const Options& o) {
   train::CheckpointOptions checkpoint{.keep = o.keep};
   parse_checkpoint_every(o.checkpoint_every, checkpoint);
   const train::Recipe recipe = chosen_recipe(o);
-  const std::vector<Device> devices = Device::list(o.device);
+  const ChosenDevices chosen =
+      choose_devices(o.device, o.resume.empty() ? "" : train::checkpoint_devices(o.resume));
+  const std::vector<Device>& devices = chosen.devices;
   plan::check_passes(o.passes);
   check_json_path(o.json);
   check_output_path("trace", o.trace);
@@ -205,11 +208,17 @@ int run(const Options& o) {
     throw UsageError(
         fmt::format("--monitor {} is too often; use 0.01 or more, or 0 for none", o.monitor));
   if (o.threads > 0) set_num_threads(o.threads);
-  if (!o.memory_limit.empty())
-    for (const Device device : devices)
-      Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
 
   const bool quiet = is_stdout(o.json);
+  if (!quiet && !chosen.reason.empty()) {
+    say(stdout, "{}\n", chosen.line());
+    std::fflush(stdout);
+  }
+  if (!o.memory_limit.empty())
+    on_chosen(chosen, [&] {
+      for (const Device device : devices)
+        Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
+    });
   ProgressDisplay display(quiet);
   double startup_ms = 0;
   const std::atomic<int>& stop = watch_signals();
@@ -256,7 +265,7 @@ int run(const Options& o) {
     } catch (const OutOfMemory& e) {
       throw Error(e.what() + kept_hint(o));
     } catch (const DeviceError& e) {
-      throw Error(e.what() + kept_hint(o));
+      throw Error(e.what() + kept_hint(o) + chosen.hint());
     }
   };
   std::optional<train::Trainer> opened;
@@ -340,8 +349,9 @@ int run(const Options& o) {
           how_steps_ran(result.compile), account.table());
   }
   if (!o.json.empty())
-    attempt(
-        [&] { write_json(result_json(o, recipe, result, startup_ms, trainer, sensors), o.json); });
+    attempt([&] {
+      write_json(result_json(chosen, recipe, result, startup_ms, trainer, sensors), o.json);
+    });
   const std::string& folder = o.out.empty() ? o.resume : o.out;
   if (result.stopped && trained)
     say(stderr, "brim: stopped during the evaluation, after the training was finished{}\n",
@@ -358,8 +368,11 @@ const Register train_command(
        app.add_option("recipe", o->recipe,
                       "built-in recipe (tutorial-cnn, resnet18, resnet18-cifar) or FILE.toml");
        app.add_option("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
-       app.add_option("--device", o->device,
-                      "cpu, cuda:N (or gpu:N), sim:N, a list of them, or cuda:all or sim:all")
+       app.add_option(
+              "--device", o->device,
+              "auto (the GPU with the most free memory, or the CPU; a resumed run stays "
+              "where it was), cpu, cuda:N (or gpu:N), sim:N, a list of them, or cuda:all or "
+              "sim:all")
            ->capture_default_str();
        app.add_option("--epochs", o->epochs, "passes over the data")->check(CLI::Range(1, 1000000));
        app.add_option("--batch", o->batch, "images per step")->check(CLI::Range(1, 1000000));

@@ -14,6 +14,10 @@ DeviceKind parse_kind(std::string_view text) {
   if (text == "cpu") return DeviceKind::cpu;
   if (text == "cuda" || text == "gpu") return DeviceKind::cuda;
   if (text == "sim") return DeviceKind::sim;
+  if (text == "auto")
+    raise<DeviceError>(
+        "[device] 'auto' names no device: `brim train`, `eval` and `predict` take --device auto, "
+        "alone, and programs call best_device(); here use cpu, cuda:N (alias gpu:N) or sim:N");
   raise<DeviceError>("[device] '{}' names no device; use cpu, cuda:N (alias gpu:N) or sim:N", text);
 }
 

@@ -174,6 +174,15 @@ FoundCheckpoint find_checkpoint(const std::string& folder) {
   return found;
 }
 
+std::string checkpoint_devices(const std::string& folder) {
+  try {
+    const std::vector<std::string> paths = list_checkpoints(folder);
+    return paths.empty() ? "" : load_checkpoint_state(paths.front()).devices;
+  } catch (const Error&) {  // who loads the checkpoint reports it
+    return "";
+  }
+}
+
 void set_aside(const std::string& path) {
   std::error_code error;
   fs::remove_all(path + ".damaged", error);

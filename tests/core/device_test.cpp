@@ -35,6 +35,20 @@ TEST(Device, Lists) {
     EXPECT_THROW(Device::list(text), DeviceError) << text;
 }
 
+/// A choice that only commands make, so the error names where it may stand.
+TEST(Device, AutoIsNoDevice) {
+  for (const char* text : {"auto", "auto,cuda:1", "sim:0,auto", "auto:0", "auto:all"}) {
+    try {
+      (void)Device::list(text);
+      FAIL() << text;
+    } catch (const DeviceError& e) {
+      const std::string what = e.what();
+      EXPECT_NE(what.find("'auto' names no device"), std::string::npos) << what;
+      EXPECT_NE(what.find("best_device()"), std::string::npos) << what;
+    }
+  }
+}
+
 TEST(Device, NamesRoundTrip) {
   for (const Device d : {Device::cpu(), Device::cuda(0), Device::cuda(7), Device::sim(2)})
     EXPECT_EQ(Device(d.str()), d);

@@ -1,6 +1,7 @@
 // An NVML of a machine with three GPUs, for tests: the emulation's two, after one that CUDA does
 // not show, so that numbers differ and PCI bus ids decide. The second has no sensors but a few.
-// Built as libnvidia-ml.so.1. BRIM_FAKE_NVML: "refuse" (nvmlInit fails).
+// Built as libnvidia-ml.so.1. BRIM_FAKE_NVML: "refuse" (nvmlInit fails). BRIM_FAKE_NVML_USED (GiB),
+// _LOAD (percent) and _TEMPERATURE hold values of the emulation's two, "20,-": "-" is no sensor.
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -20,6 +21,18 @@ int samples_taken = 0;
 Handle handle_of(size_t index) { return reinterpret_cast<Handle>(index + 1); }
 /// Whether `device` is the emulation's first.
 bool first(Handle device) { return initialised && device == handle_of(1); }
+/// What `variable` says of `device`, `otherwise` without it; kNotSupported for "-".
+Return say(const char* variable, Handle device, unsigned otherwise, unsigned* value) {
+  *value = otherwise;
+  const char* list = std::getenv(variable);
+  if (!list) return kSuccess;
+  std::string text = list;
+  const size_t comma = text.find(',');
+  text = device == handle_of(1) ? text.substr(0, comma) : text.substr(comma + 1);
+  if (text == "-") return kNotSupported;
+  *value = static_cast<unsigned>(std::stoul(text));
+  return kSuccess;
+}
 Return give(unsigned* to, unsigned value) {
   *to = value;
   return kSuccess;
@@ -49,15 +62,19 @@ Return nvmlDeviceGetHandleByPciBusId_v2(const char* id, Handle* device) {
   return kNotFound;
 }
 Return nvmlDeviceGetUtilizationRates(Handle device, Utilization* u) {
-  *u = {first(device) ? 97U : 1U, 40};
-  return kSuccess;
+  u->memory = 40;
+  return say("BRIM_FAKE_NVML_LOAD", device, first(device) ? 97 : 1, &u->gpu);
 }
-Return nvmlDeviceGetMemoryInfo(Handle, Memory* m) {
-  *m = {80ULL << 30, 60ULL << 30, 20ULL << 30};
-  return kSuccess;
+Return nvmlDeviceGetMemoryInfo(Handle device, Memory* m) {
+  unsigned used = 0;
+  const Return result = say("BRIM_FAKE_NVML_USED", device, 20, &used);
+  *m = {80ULL << 30, (80ULL - used) << 30, static_cast<unsigned long long>(used) << 30};
+  return result;
 }
 Return nvmlDeviceGetTemperature(Handle device, int sensor, unsigned* t) {
-  return sensor != kTemperatureGpu ? kNotSupported : give(t, first(device) ? 64 : 30);
+  return sensor != kTemperatureGpu
+             ? kNotSupported
+             : say("BRIM_FAKE_NVML_TEMPERATURE", device, first(device) ? 64 : 30, t);
 }
 Return nvmlDeviceGetPowerUsage(Handle device, unsigned* milliwatts) {
   return first(device) ? give(milliwatts, 698'500) : kNotSupported;
