@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -195,6 +196,24 @@ TEST_F(DeviceAuto, EvalAndPredictChooseTooAndKeepTheirOutputClean) {
                  "export " + gpus("BRIM_EMULATED_TAKEN=1") + ";");
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(ran.err.ends_with("; to do without the GPU: --device cpu\n")) << ran.err;
+}
+
+/// Standard error is a terminal that script(1) makes; standard output is a file all the same.
+TEST_F(DeviceAuto, TerminalsShowWhatPredictChose) {
+  if (std::system("script --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no script(1)";
+  const auto typed = [&](const std::string& options) {
+    const std::string command = "export " + std::string(kNoGpu) + "; " + in_quotes(brim_path()) +
+                                " predict --weights absent.pth x.png " + options + " >" +
+                                in_quotes(folder / "out");
+    const std::string line = "script -qec " + in_quotes(command) + " /dev/null >" +
+                             in_quotes(folder / "terminal") + " </dev/null";
+    EXPECT_NE(std::system(line.c_str()), 0) << "there are no such weights";
+    EXPECT_EQ(slurp(folder / "out"), "");
+    return slurp(folder / "terminal");
+  };
+  EXPECT_TRUE(typed("").starts_with("device cpu: no usable GPU: "));
+  EXPECT_TRUE(typed("--device cpu").starts_with("brim: error: "));
+  EXPECT_TRUE(typed("--json -").starts_with("brim: error: "));
 }
 
 TEST_F(DeviceAuto, AResumedRunStaysWhereItWas) {
