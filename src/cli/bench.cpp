@@ -216,65 +216,59 @@ int run(const Options& options) {
 }
 
 /// Defines `brim bench compare` under `app`.
-CLI::App* define_compare(CLI::App& app, CompareArguments& c) {
-  CLI::App* compare = app.add_subcommand("compare", "brim beside PyTorch doing the same work");
-  compare->add_option("cases", c.cases, "benchmarks (default: all that both sides have)");
-  compare->add_option("--python", c.python,
-                      "a Python that has PyTorch (default: $BRIM_PYTHON, then python3)");
-  compare->add_option("--part", c.parts, "time, equality, memory or startup (default: all)")
-      ->allow_extra_args(false)
-      ->check(CLI::IsMember({"time", "equality", "memory", "startup"}));
-  compare->add_option("--rounds", c.rounds, "alternating rounds")->check(CLI::Range(1, 10000));
-  compare->add_option("--seconds", c.seconds, "length of a measurement")
-      ->check(CLI::Range(0.001, 3600.0));
-  compare->add_option("--threads", c.threads, "CPU threads of each side (default: all)")
-      ->check(CLI::Range(1, 4096));
-  compare->add_option("--json", c.json, "write the report to FILE (- for standard output)")
-      ->type_name("FILE");
-  compare->add_option("--svg", c.svg, "draw the report as bars")->type_name("FILE");
+Arguments define_compare(Arguments args, CompareArguments& c) {
+  Arguments compare = args.subcommand("compare", "brim beside PyTorch doing the same work");
+  compare.add("cases", c.cases, "benchmarks (default: all that both sides have)");
+  compare.add("--python", c.python,
+              "a Python that has PyTorch (default: $BRIM_PYTHON, then python3)");
+  compare.add("--part", c.parts, "time, equality, memory or startup (default: all)")
+      .one_each()
+      .one_of({"time", "equality", "memory", "startup"});
+  compare.add("--rounds", c.rounds, "alternating rounds").range(1, 10000);
+  compare.add("--seconds", c.seconds, "length of a measurement").range(0.001, 3600.0);
+  compare.add("--threads", c.threads, "CPU threads of each side (default: all)").range(1, 4096);
+  compare.add("--json", c.json, "write the report to FILE (- for standard output)").file();
+  compare.add("--svg", c.svg, "draw the report as bars").file();
   return compare;
 }
 
-std::function<int()> define(CLI::App& app) {
+std::function<int()> define(Arguments args) {
   auto options = std::make_shared<Options>();
-  app.add_option("names", options->names, "benchmarks, `all`, or `list` for their names");
-  app.add_option("--mode", options->mode, "how steps run: eager or compiled")
-      ->check(CLI::IsMember({"eager", "compiled"}))
-      ->capture_default_str();
-  app.add_option("--device", options->device, "where: cpu, cuda:N or sim:N")->capture_default_str();
-  app.add_option("--precision", options->precision,
-                 "of products: fp32, tf32 (on cuda), fp16 or bf16, as `brim train` makes them; the "
-                 "operands of single ops have its dtype")
-      ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--steps-per-graph", options->steps_per_graph,
-                 "compiled training steps queued at once, on batches that they find on the device")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  app.add_option("--passes", options->passes,
-                 "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");
-  app.add_option("--json", options->json, "write one JSON object to FILE (- for standard output)")
-      ->type_name("FILE");
-  app.add_option("--threads", options->threads, "CPU threads per op (default: all)")
-      ->check(CLI::Range(1, 4096));
-  app.add_option("--rounds", options->rounds, "measurements; the middle one is reported")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  app.add_option("--seconds", options->seconds, "length of a measurement")
-      ->check(CLI::Range(0.001, 3600.0))
-      ->capture_default_str();
-  app.add_option("--steps", options->steps, "run so many steps instead of measuring")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
-  app.add_option("--weights", options->weights, "the network's first weights")->type_name("FILE");
-  app.add_option("--batches", options->batches,
-                 "safetensors with x (K, N, ...) and y (K, N): what it trains on, in turns")
-      ->type_name("FILE");
-  app.add_option("--save", options->save, "after --steps: write the network's state")
-      ->type_name("FILE");
+  args.add("names", options->names, "benchmarks, `all`, or `list` for their names");
+  args.add("--mode", options->mode, "how steps run: eager or compiled")
+      .one_of({"eager", "compiled"})
+      .show_default();
+  args.add("--device", options->device, "where: cpu, cuda:N or sim:N").show_default();
+  args.add("--precision", options->precision,
+           "of products: fp32, tf32 (on cuda), fp16 or bf16, as `brim train` makes them; the "
+           "operands of single ops have its dtype")
+      .one_of({"fp32", "tf32", "fp16", "bf16"})
+      .show_default();
+  args.add("--steps-per-graph", options->steps_per_graph,
+           "compiled training steps queued at once, on batches that they find on the device")
+      .range(1, 10000)
+      .show_default();
+  args.add("--passes", options->passes,
+           "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");
+  args.add("--json", options->json, "write one JSON object to FILE (- for standard output)").file();
+  args.add("--threads", options->threads, "CPU threads per op (default: all)").range(1, 4096);
+  args.add("--rounds", options->rounds, "measurements; the middle one is reported")
+      .range(1, 10000)
+      .show_default();
+  args.add("--seconds", options->seconds, "length of a measurement")
+      .range(0.001, 3600.0)
+      .show_default();
+  args.add("--steps", options->steps, "run so many steps instead of measuring")
+      .range(int64_t{1}, int64_t{1} << 40);
+  args.add("--weights", options->weights, "the network's first weights").file();
+  args.add("--batches", options->batches,
+           "safetensors with x (K, N, ...) and y (K, N): what it trains on, in turns")
+      .file();
+  args.add("--save", options->save, "after --steps: write the network's state").file();
   auto c = std::make_shared<CompareArguments>();
-  CLI::App* compare = define_compare(app, *c);
+  const Arguments compare = define_compare(args, *c);
   return [options, c, compare] {
-    if (compare->parsed()) run_compare(*c);
+    if (compare.chosen()) run_compare(*c);
     return run(*options);
   };
 }

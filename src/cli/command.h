@@ -2,21 +2,22 @@
 // one touches no other file.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include <brim/core/error.h>
 
+#include "cli/arguments.h"
+
 namespace brim::cli {
 
 struct Command {
   std::string name;
   std::string help;
-  /// Adds the options to `app` and returns what to run once they are parsed; that returns the exit
+  /// Adds the options to `args` and returns what to run once they are parsed; that returns the exit
   /// code. Called only for the command that was asked for.
-  std::function<std::function<int()>(CLI::App& app)> define;
+  std::function<std::function<int()>(Arguments args)> define;
 };
 
 /// In the order of their names.

@@ -54,11 +54,11 @@ int run(const Options& o) {
 
 const Register convert_command(
     {"convert", "convert weights between .pth and .safetensors",
-     [](CLI::App& app) -> std::function<int()> {
+     [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<Options>();
-       app.add_option("in", o->in, "a .pth, .pt or .safetensors file")->required();
-       app.add_option("out", o->out, "the file to write, of one of these kinds")->required();
-       app.add_flag("--overwrite", o->overwrite, "replace the file that is there");
+       args.add("in", o->in, "a .pth, .pt or .safetensors file").required();
+       args.add("out", o->out, "the file to write, of one of these kinds").required();
+       args.flag("--overwrite", o->overwrite, "replace the file that is there");
        return [o] { return run(*o); };
      }});
 

@@ -49,45 +49,42 @@ int run(const std::string& input, const Options& o) {
 }
 
 const Register data_command(
-    {"data", "get, make, convert or verify data sets", [](CLI::App& app) -> std::function<int()> {
+    {"data", "get, make, convert or verify data sets", [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<Options>();
-       app.require_subcommand(1);
-       CLI::App* make =
-           app.add_subcommand("make", "write the drawn set shapes10 as CIFAR-10 binary");
-       make->add_option("out", o->out, "folder to write to")->required();
-       const CLI::Range seeds(int64_t{0}, std::numeric_limits<int64_t>::max());
-       make->add_option("--seed", o->seed, "of the drawings")->check(seeds);
-       CLI::App* convert = app.add_subcommand("convert", "write any data set in another format");
-       convert->add_option("input", o->input, "any data set that can be trained on")->required();
-       convert->add_option("out", o->out, "file or folder to write to")->required();
-       convert->add_option("--to", o->to, "cifar10, idx, folder, tar, shards or safetensors")
-           ->capture_default_str();
-       convert->add_option("--size", o->size, "resize pictures to SIZE x SIZE")
-           ->check(CLI::Range(1, 8192));
-       convert->add_flag("--resize", o->resize, "the same as --size 32");
-       convert->add_option("--seed", o->seed, "of the order of the images")->check(seeds);
-       convert->add_option("--workers", o->workers, "decoding threads; 0: none beside the main one")
-           ->check(CLI::Range(0, 1024));
-       for (CLI::App* sub : {make, convert})
-         sub->add_flag("--overwrite", o->overwrite, "replace files of an earlier conversion");
+       args.require_subcommand();
+       Arguments make = args.subcommand("make", "write the drawn set shapes10 as CIFAR-10 binary");
+       make.add("out", o->out, "folder to write to").required();
+       make.add("--seed", o->seed, "of the drawings")
+           .range(int64_t{0}, std::numeric_limits<int64_t>::max());
+       Arguments convert = args.subcommand("convert", "write any data set in another format");
+       convert.add("input", o->input, "any data set that can be trained on").required();
+       convert.add("out", o->out, "file or folder to write to").required();
+       convert.add("--to", o->to, "cifar10, idx, folder, tar, shards or safetensors")
+           .show_default();
+       convert.add("--size", o->size, "resize pictures to SIZE x SIZE").range(1, 8192);
+       convert.flag("--resize", o->resize, "the same as --size 32");
+       convert.add("--seed", o->seed, "of the order of the images")
+           .range(int64_t{0}, std::numeric_limits<int64_t>::max());
+       convert.add("--workers", o->workers, "decoding threads; 0: none beside the main one")
+           .range(0, 1024);
+       for (Arguments sub : {make, convert})
+         sub.flag("--overwrite", o->overwrite, "replace files of an earlier conversion");
        auto v = std::make_shared<VerifyArguments>();
-       CLI::App* verify =
-           app.add_subcommand("verify", "read a data set once and tell what is damaged");
-       verify->add_option("input", v->input, "any data set that can be trained on")->required();
-       verify->add_option("--workers", v->workers, "decoding threads; 0: none beside the main one")
-           ->check(CLI::Range(0, 1024));
-       verify->add_option("--json", v->json,
-                          "write the report to a file, or - for standard output");
+       Arguments verify =
+           args.subcommand("verify", "read a data set once and tell what is damaged");
+       verify.add("input", v->input, "any data set that can be trained on").required();
+       verify.add("--workers", v->workers, "decoding threads; 0: none beside the main one")
+           .range(0, 1024);
+       verify.add("--json", v->json, "write the report to a file, or - for standard output");
        auto g = std::make_shared<GetArguments>();
-       CLI::App* get =
-           app.add_subcommand("get", "download a data set from where its authors put it");
-       get->add_option("name", g->name, "cifar10, mnist or fashion-mnist")->required();
-       get->add_option("out", g->out, "folder to write to (default: the name)");
-       get->add_option("--mirror", g->mirror, "address of a folder to look in first");
+       Arguments get = args.subcommand("get", "download a data set from where its authors put it");
+       get.add("name", g->name, "cifar10, mnist or fashion-mnist").required();
+       get.add("out", g->out, "folder to write to (default: the name)");
+       get.add("--mirror", g->mirror, "address of a folder to look in first");
        return [o, v, g, make, verify, get] {
-         if (verify->parsed()) return run_verify(*v);
-         if (get->parsed()) return run_get(*g);
-         return run(make->parsed() ? fmt::format("shapes10:{}", o->seed) : o->input, *o);
+         if (verify.chosen()) return run_verify(*v);
+         if (get.chosen()) return run_get(*g);
+         return run(make.chosen() ? fmt::format("shapes10:{}", o->seed) : o->input, *o);
        };
      }});
 

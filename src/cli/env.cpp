@@ -143,9 +143,9 @@ void print(const Json& env) {
 }
 
 const Register env({"env", "show CPU, memory, devices and libraries, and what to install",
-                    [](CLI::App& app) -> std::function<int()> {
+                    [](Arguments args) -> std::function<int()> {
                       auto json = std::make_shared<bool>(false);
-                      app.add_flag("--json", *json, "print one JSON object");
+                      args.flag("--json", *json, "print one JSON object");
                       return [json] {
                         const Json env = facts();
                         if (*json)

@@ -105,20 +105,19 @@ int run(const Options& o) {
 }
 
 const Register eval_command(
-    {"eval", "measure the accuracy of trained weights", [](CLI::App& app) -> std::function<int()> {
+    {"eval", "measure the accuracy of trained weights", [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<Options>();
-       app.add_option("recipe", o->recipe,
-                      "built-in recipe or FILE.toml; default: the weights' own");
-       app.add_option("--weights", o->weights, "a .safetensors, .pth or .pt file")->required();
-       app.add_option("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
-       app.add_option("--split", o->split, "test, train or all")->capture_default_str();
-       app.add_option("--device", o->device,
-                      "auto (the GPU with the most free memory, or the CPU), cpu, cuda:N or sim:N")
-           ->capture_default_str();
-       app.add_option("--batch", o->batch, "images at once")->check(CLI::Range(1, 1000000));
-       app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));
-       app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");
-       app.add_option("--json", o->json, "write the result to a file, or - for standard output");
+       args.add("recipe", o->recipe, "built-in recipe or FILE.toml; default: the weights' own");
+       args.add("--weights", o->weights, "a .safetensors, .pth or .pt file").required();
+       args.add("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
+       args.add("--split", o->split, "test, train or all").show_default();
+       args.add("--device", o->device,
+                "auto (the GPU with the most free memory, or the CPU), cpu, cuda:N or sim:N")
+           .show_default();
+       args.add("--batch", o->batch, "images at once").range(1, 1000000);
+       args.add("--threads", o->threads, "CPU threads per op").range(1, 4096);
+       args.add("--memory-limit", o->memory_limit, "of the device, for example 2G");
+       args.add("--json", o->json, "write the result to a file, or - for standard output");
        return [o] { return run(*o); };
      }});
 

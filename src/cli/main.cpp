@@ -3,6 +3,8 @@
 #include <brim/version.h>
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
@@ -71,7 +73,7 @@ int run(int argc, char** argv) {
   std::function<int()> action;
   for (const Command& command : commands()) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
-    if (command.name == wanted) action = command.define(*sub);
+    if (command.name == wanted) action = command.define(Arguments(sub));
   }
   allow_leftovers(app);
   try {

@@ -113,17 +113,17 @@ int run(const Options& o) {
 }
 
 const Register predict_command(
-    {"predict", "tell the class of pictures", [](CLI::App& app) -> std::function<int()> {
+    {"predict", "tell the class of pictures", [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<Options>();
-       app.add_option("--weights", o->weights, "a .safetensors, .pth or .pt file")->required();
-       app.add_option("image", o->images, "JPEG or PNG files")->required();
-       app.add_option("--recipe", o->recipe, "for weights that do not name their recipe");
-       app.add_option("--top", o->top, "how many classes to show")->check(CLI::Range(1, 1000));
-       app.add_option("--device", o->device,
-                      "auto (the GPU with the most free memory, or the CPU), cpu, cuda:N or sim:N")
-           ->capture_default_str();
-       app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));
-       app.add_option("--json", o->json, "write the result to a file, or - for standard output");
+       args.add("--weights", o->weights, "a .safetensors, .pth or .pt file").required();
+       args.add("image", o->images, "JPEG or PNG files").required();
+       args.add("--recipe", o->recipe, "for weights that do not name their recipe");
+       args.add("--top", o->top, "how many classes to show").range(1, 1000);
+       args.add("--device", o->device,
+                "auto (the GPU with the most free memory, or the CPU), cpu, cuda:N or sim:N")
+           .show_default();
+       args.add("--threads", o->threads, "CPU threads per op").range(1, 4096);
+       args.add("--json", o->json, "write the result to a file, or - for standard output");
        return [o] { return run(*o); };
      }});
 

@@ -170,14 +170,14 @@ std::string kept_hint(const Options& o) {
 }
 
 /// Options whose values are not in a checkpoint, as they were given.
-std::string repeated_options(const CLI::App& app) {
+std::string repeated_options(const Arguments& args) {
   std::string text;
   for (const char* name : {"--data", "--device", "--epochs", "--workers", "--threads", "--compile",
                            "--passes", "--checkpoint-every", "--keep", "--memory-limit",
                            "--augment-on", "--steps-per-graph", "--monitor"})
-    if (const CLI::Option* option = app.get_option(name); option->count() > 0)
-      text += fmt::format(" {} {}", name, shell_word(option->results().back()));
-  if (app.get_option("--data-on-device")->count() > 0) text += " --data-on-device";
+    if (const std::vector<std::string> given = args.given(name); !given.empty())
+      text += fmt::format(" {} {}", name, shell_word(given.back()));
+  if (!args.given("--data-on-device").empty()) text += " --data-on-device";
   return text;
 }
 
@@ -363,66 +363,65 @@ int run(const Options& o) {
 }
 
 const Register train_command(
-    {"train", "train a network from a recipe", [](CLI::App& app) -> std::function<int()> {
+    {"train", "train a network from a recipe", [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<Options>();
-       app.add_option("recipe", o->recipe,
-                      "built-in recipe (tutorial-cnn, resnet18, resnet18-cifar) or FILE.toml");
-       app.add_option("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
-       app.add_option(
-              "--device", o->device,
-              "auto (the GPU with the most free memory, or the CPU; a resumed run stays "
-              "where it was), cpu, cuda:N (or gpu:N), sim:N, a list of them, or cuda:all or "
-              "sim:all")
-           ->capture_default_str();
-       app.add_option("--epochs", o->epochs, "passes over the data")->check(CLI::Range(1, 1000000));
-       app.add_option("--batch", o->batch, "images per step")->check(CLI::Range(1, 1000000));
-       app.add_option("--workers", o->workers, "loader threads, or auto")->capture_default_str();
-       app.add_option("--augment-on", o->augment_on,
-                      "where pictures are cropped, mirrored and made floats: host, device (from "
-                      "bytes; the same numbers), or auto: the device if it is one GPU")
-           ->check(CLI::IsMember({"auto", "host", "device"}))
-           ->capture_default_str();
-       app.add_flag("--data-on-device", o->data_on_device,
-                    "upload all pictures once and make every batch there");
-       app.add_option("--steps-per-graph", o->steps_per_graph,
-                      "steps queued as one launch, with --data-on-device; reports, checkpoints and "
-                      "stops come after whole launches")
-           ->check(CLI::Range(1, 10000))
-           ->capture_default_str();
-       app.add_option("--lr", o->lr, "learning rate")->check(CLI::Range(0.0, 1e9));
-       app.add_option("--seed", o->seed, "of weights, order and augmentation")
-           ->check(CLI::Range(int64_t{0}, int64_t{9'000'000'000'000'000'000}));
-       app.add_option("--precision", o->precision,
-                      "of matrix products: fp32, tf32 (as fp32, but for matrix units of cuda), "
-                      "fp16 (with a loss scale) or bf16; weights stay fp32")
-           ->check(CLI::IsMember({"fp32", "tf32", "fp16", "bf16"}));
-       app.add_option("--threads", o->threads, "CPU threads per op")->check(CLI::Range(1, 4096));
-       app.add_option("--steps", o->steps, "stop after so many steps")
-           ->check(CLI::Range(int64_t{1}, int64_t{1} << 60));
-       app.add_option("--out", o->out, "folder for model.safetensors and checkpoints");
-       app.add_option("--resume", o->resume, "folder of a run to go on with");
-       app.add_option("--checkpoint-every", o->checkpoint_every,
-                      "steps (100), seconds (60s), or epoch: only at its end")
-           ->capture_default_str();
-       app.add_option("--keep", o->keep, "newest checkpoints that stay, beside the best one")
-           ->check(CLI::Range(1, 1000000))
-           ->capture_default_str();
-       app.add_option("--compile", o->compile, "replay the step as an optimised plan: on or off")
-           ->check(CLI::IsMember({"on", "off"}))
-           ->capture_default_str();
-       app.add_option("--passes", o->passes,
-                      "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");
-       app.add_flag("--explain", o->explain, "print the plan of the step at the end");
-       app.add_option("--memory-limit", o->memory_limit, "of the device, for example 2G");
-       app.add_option("--trace", o->trace, "write a timeline that Perfetto opens");
-       app.add_option("--monitor", o->monitor,
-                      "seconds between readings of sensors (GPU, CPU load), kept in the --out "
-                      "folder; 0: none")
-           ->check(CLI::Range(0.0, 3600.0))
-           ->capture_default_str();
-       app.add_option("--json", o->json, "write the result to a file, or - for standard output");
-       return [o, &app] {
-         o->repeated = repeated_options(app);
+       args.add("recipe", o->recipe,
+                "built-in recipe (tutorial-cnn, resnet18, resnet18-cifar) or FILE.toml");
+       args.add("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
+       args.add("--device", o->device,
+                "auto (the GPU with the most free memory, or the CPU; a resumed run stays "
+                "where it was), cpu, cuda:N (or gpu:N), sim:N, a list of them, or cuda:all or "
+                "sim:all")
+           .show_default();
+       args.add("--epochs", o->epochs, "passes over the data").range(1, 1000000);
+       args.add("--batch", o->batch, "images per step").range(1, 1000000);
+       args.add("--workers", o->workers, "loader threads, or auto").show_default();
+       args.add("--augment-on", o->augment_on,
+                "where pictures are cropped, mirrored and made floats: host, device (from "
+                "bytes; the same numbers), or auto: the device if it is one GPU")
+           .one_of({"auto", "host", "device"})
+           .show_default();
+       args.flag("--data-on-device", o->data_on_device,
+                 "upload all pictures once and make every batch there");
+       args.add("--steps-per-graph", o->steps_per_graph,
+                "steps queued as one launch, with --data-on-device; reports, checkpoints and "
+                "stops come after whole launches")
+           .range(1, 10000)
+           .show_default();
+       args.add("--lr", o->lr, "learning rate").range(0.0, 1e9);
+       args.add("--seed", o->seed, "of weights, order and augmentation")
+           .range(int64_t{0}, int64_t{9'000'000'000'000'000'000});
+       args.add("--precision", o->precision,
+                "of matrix products: fp32, tf32 (as fp32, but for matrix units of cuda), "
+                "fp16 (with a loss scale) or bf16; weights stay fp32")
+           .one_of({"fp32", "tf32", "fp16", "bf16"});
+       args.add("--threads", o->threads, "CPU threads per op").range(1, 4096);
+       args.add("--steps", o->steps, "stop after so many steps")
+           .range(int64_t{1}, int64_t{1} << 60);
+       args.add("--out", o->out, "folder for model.safetensors and checkpoints");
+       args.add("--resume", o->resume, "folder of a run to go on with");
+       args.add("--checkpoint-every", o->checkpoint_every,
+                "steps (100), seconds (60s), or epoch: only at its end")
+           .show_default();
+       args.add("--keep", o->keep, "newest checkpoints that stay, beside the best one")
+           .range(1, 1000000)
+           .show_default();
+       args.add("--compile", o->compile, "replay the step as an optimised plan: on or off")
+           .one_of({"on", "off"})
+           .show_default();
+       args.add("--passes", o->passes,
+                "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");
+       args.flag("--explain", o->explain, "print the plan of the step at the end");
+       args.add("--memory-limit", o->memory_limit, "of the device, for example 2G");
+       args.add("--trace", o->trace, "write a timeline that Perfetto opens");
+       args.add("--monitor", o->monitor,
+                "seconds between readings of sensors (GPU, CPU load), kept in the --out "
+                "folder; 0: none")
+           .range(0.0, 3600.0)
+           .show_default();
+       args.add("--json", o->json, "write the result to a file, or - for standard output");
+       return [o, args] {
+         o->repeated = repeated_options(args);
          return run(*o);
        };
      }});
