@@ -1,6 +1,5 @@
 // Compiled training equals eager training for every model in the zoo, with all passes and with
-// each one left out: it is no farther from training in f64 than eager training in f32 is. (Rounding
-// flips a ReLU here and there, which deep networks that normalise few values amplify.)
+// each one left out: in f64, where rounding hides nothing, and in f32.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
@@ -33,11 +32,26 @@ Weights copies(const nn::Module& net) {
 
 double norm_of(const Tensor& t) { return std::sqrt(sum(t * t).item()); }
 
+/// Moves what batch normalisation gives away from 0, by 6 of its standard deviations: up in even
+/// channels, down in odd ones. Both sides of ReLU are met, and no rounding takes a value across.
+/// Where one does, deep networks that normalise few values amplify it: eager f32 steps of a ResNet
+/// at batch 2 were between 2e-4 and 2e-1 away from f64, by seed and instruction set.
+void keep_away_from_kinks(const nn::Module& net) {
+  const NoGrad no_grad;
+  for (const auto& [name, p] : net.named_parameters()) {
+    if (!name.ends_with("bias") || name.starts_with("fc")) continue;
+    Tensor bias = p.detach();
+    bias.fill_(-6);
+    bias.slice(0, 0, bias.numel(), 2).fill_(6);
+  }
+}
+
 /// Trains from the same weights on the same batches; gives the weights before and after.
 std::pair<Weights, Weights> train(const Case& c, DType dtype, bool compiled,
                                   const std::string& passes) {
   manual_seed(11);
   const auto net = nn::make_model(c.model, {.classes = 10});
+  if (c.model != std::string("tutorial-cnn")) keep_away_from_kinks(*net);
   optim::SGD optimizer(net->named_parameters(), {.lr = 0.01, .momentum = 0.9});
   const auto body = [&](const Tensor& x, const Tensor& y) {
     optimizer.zero_grad();
@@ -67,23 +81,39 @@ class Zoo : public ::testing::TestWithParam<Case> {
   testing::TemporaryFolder folder_;
 };
 
+/// Every pass, none but the memory plan, and each pass left out.
+std::vector<std::string> pass_selections(const Case& c) {
+  std::vector<std::string> selections{"", "memory"};
+  if (BRIM_SANITIZED && c.model != std::string("tutorial-cnn")) return selections;  // slow there
+  for (const plan::Pass& pass : plan::all_passes())
+    selections.push_back("-" + std::string(pass.name));
+  return selections;
+}
+
+/// How far the i-th tensor is from `want`, as a share of how far training moved it.
+double distance(const Weights& got, const Weights& want, const Weights& before, size_t i) {
+  return norm_of(got[i] - want[i]) / (norm_of(want[i] - before[i]) + 1e-3);
+}
+
+/// In f64, rounding stays far below what any mistake of a pass would do.
+TEST_P(Zoo, CompiledEqualsEagerInF64) {
+  const auto [before, eager] = train(GetParam(), f64, false, "");
+  for (const std::string& passes : pass_selections(GetParam())) {
+    const Weights compiled = train(GetParam(), f64, true, passes).second;
+    for (size_t i = 0; i < eager.size(); ++i)
+      EXPECT_LE(distance(compiled, eager, before, i), 1e-10)
+          << "tensor " << i << " with --passes '" << passes << "'";
+  }
+}
+
+/// f32 has kernels of its own: each tensor is as near to f64 as eager steps bring it.
 TEST_P(Zoo, CompiledEqualsEager) {
   const auto [before, exact] = train(GetParam(), f64, false, "");
   const Weights eager = train(GetParam(), f32, false, "").second;
-  const auto distance = [&, &first = before, &want = exact](const Weights& got, size_t i) {
-    return norm_of(got[i] - want[i]) / (norm_of(want[i] - first[i]) + 1e-3);
-  };
-  double rounding = 0;  // of the eager step, in the worst tensor
-  for (size_t i = 0; i < eager.size(); ++i) rounding = std::max(rounding, distance(eager, i));
-  std::vector<std::string> selections{"", "memory"};
-  const bool slow = BRIM_SANITIZED && GetParam().model != std::string("tutorial-cnn");
-  if (!slow)
-    for (const plan::Pass& pass : plan::all_passes())
-      selections.push_back("-" + std::string(pass.name));
-  for (const std::string& passes : selections) {
+  for (const std::string& passes : pass_selections(GetParam())) {
     const Weights compiled = train(GetParam(), f32, true, passes).second;
     for (size_t i = 0; i < eager.size(); ++i)
-      EXPECT_LE(distance(compiled, i), 1e-5 + 4 * rounding)
+      EXPECT_LE(distance(compiled, exact, before, i), 1e-4 + 4 * distance(eager, exact, before, i))
           << "tensor " << i << " with --passes '" << passes << "'";
   }
 }
