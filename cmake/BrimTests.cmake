@@ -59,18 +59,6 @@ if(BRIM_TESTS AND GTest_FOUND)
   endforeach()
 endif()
 
-# Kernels as a CPU without AVX2 runs them; this one has it, so a library that is preloaded hides it.
-if(TARGET backend_test AND NOT BRIM_SANITIZE AND BRIM_HWY_LINK_LIBRARIES MATCHES "libhwy\\.so")
-  add_library(fake_old_cpu MODULE ${PROJECT_SOURCE_DIR}/tests/fakes/old_cpu.cpp)
-  set_target_properties(fake_old_cpu PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fakes)
-  target_link_libraries(fake_old_cpu PRIVATE PkgConfig::BRIM_HWY)
-  foreach(name IN ITEMS autograd backend contract ops)
-    add_dependencies(${name}_test fake_old_cpu)
-    brim_add_test(${name}_old_cpu ${name}_test --gtest_brief=1 --gtest_filter=-*Cuda*)
-    set_property(TEST ${name}_old_cpu APPEND PROPERTY ENVIRONMENT LD_PRELOAD=$<TARGET_FILE:fake_old_cpu>)
-  endforeach()
-endif()
-
 # What a kind of device must do, on the emulation of CUDA (see BrimCuda.cmake). On a GPU the same programs do it without
 # BRIM_BACKEND_PATH: tools/gpu_check.sh.
 find_program(BRIM_PYTHON python3)
