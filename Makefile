@@ -2,10 +2,11 @@
 # CMake and Ninja do the work; see docs/BUILDING.md for presets and options.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
-.PHONY: help setup build run test bench format lint clean
+.PHONY: help setup configure build run cuda package test bench format lint clean
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RUN_ARGS ?=
+CMAKE_ARGS ?=
 SOURCES = $(shell find include src tests bench examples cmake lab -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 
 help: ## show this list
@@ -14,14 +15,27 @@ help: ## show this list
 setup:
 	@tools/setup.sh
 
-build: setup ## build the library, the command, the tests and the examples
+configure: setup
 	@mkdir -p build
-	@cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@cmake --preset release $(CMAKE_ARGS) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	@grep -E '^-- (brim|  (found|missing))' build/configure.log
+
+build: configure ## build the library, the command, the tests and the examples
 	@ninja -C build -j $(JOBS)
 
-run: build ## train the tutorial network on the embedded data set (RUN_ARGS="--epochs 1" adds options)
+run: configure ## build the command and train the tutorial network (RUN_ARGS="--epochs 1" adds options)
+	@ninja -C build -j $(JOBS) brim-cli
 	@build/bin/brim train tutorial-cnn $(RUN_ARGS)
+
+cuda: CMAKE_ARGS += -DBRIM_CUDA=ON
+cuda: configure ## build the command and the CUDA backend, for the GPU of this machine or else for all
+	@ninja -C build -j $(JOBS) brim-cli brim_cuda
+
+package: configure ## build a .deb of the command, the library and its headers in build/package/
+	@tools/setup.sh package
+	@ninja -C build -j $(JOBS) brim-cli
+	@cd build && cpack -B package >package.log || { cat package.log; exit 1; }
+	@ls -lh build/package/*.deb
 
 test: build ## run the tests
 	@ctest --test-dir build --output-on-failure -j $(JOBS)

@@ -1,9 +1,12 @@
-# The CUDA backend: libbrim_cuda.so, opened at run time. Built where the CUDA toolkit is (BRIM_CUDA: AUTO, ON or
-# OFF) for the architectures in BRIM_CUDA_ARCHITECTURES. Its sources are also compiled for the CPU over a small emulation
+# The CUDA backend: libbrim_cuda.so, opened at run time. Built where it is asked for (BRIM_CUDA=ON) or, by default, where the
+# machine has a GPU and the CUDA toolkit; for that GPU alone, or without one for the architectures of a package. Its sources are also compiled for the CPU over a small emulation
 # of CUDA (src/backend/cuda/emulation), as libbrim_cuda_emulated.so, which tests open in its place.
-set(BRIM_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (if the toolkit is there), ON or OFF")
+set(BRIM_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where a GPU and the toolkit are), ON or OFF")
+file(GLOB brim_gpus /proc/driver/nvidia/gpus/* /dev/nvidia[0-9]*)
 if(DEFINED ENV{BRIM_CUDA_ARCHITECTURES})
   set(brim_cuda_architectures $ENV{BRIM_CUDA_ARCHITECTURES})
+elseif(brim_gpus)
+  set(brim_cuda_architectures native)
 else()
   set(brim_cuda_architectures 80 86 89 90 100 120)
 endif()
@@ -42,8 +45,13 @@ brim_cuda_header(CUDNN ${brim_cudnn} ${brim_cuda_build})
 
 set(brim_nvcc_least 13.0) # the first that knows the architectures above
 set(brim_nvcc "")
+if(BRIM_CUDA STREQUAL "AUTO" AND NOT brim_gpus)
+  set(brim_use_cuda OFF)
+else()
+  set(brim_use_cuda ${BRIM_CUDA})
+endif()
 set(brim_no_nvcc "nvcc was not found; install the CUDA ${brim_nvcc_least} toolkit or add its bin folder to PATH")
-if(BRIM_NVCC AND NOT BRIM_CUDA STREQUAL "OFF")
+if(BRIM_NVCC AND NOT brim_use_cuda STREQUAL "OFF")
   execute_process(COMMAND ${BRIM_NVCC} --version OUTPUT_VARIABLE brim_nvcc_says ERROR_QUIET)
   if(brim_nvcc_says MATCHES "release ([0-9.]+)" AND CMAKE_MATCH_1 VERSION_GREATER_EQUAL brim_nvcc_least)
     set(brim_nvcc ${BRIM_NVCC})
@@ -53,7 +61,7 @@ if(BRIM_NVCC AND NOT BRIM_CUDA STREQUAL "OFF")
 endif()
 if(BRIM_CUDA STREQUAL "ON" AND NOT brim_nvcc)
   message(FATAL_ERROR "BRIM_CUDA is ON, but ${brim_no_nvcc}")
-elseif(BRIM_CUDA STREQUAL "AUTO" AND NOT brim_nvcc)
+elseif(brim_use_cuda STREQUAL "AUTO" AND NOT brim_nvcc)
   message(STATUS "brim: no CUDA backend: ${brim_no_nvcc}")
 endif()
 # Sanitizers do not see device code; the emulation is what they check.

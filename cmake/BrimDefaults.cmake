@@ -21,11 +21,13 @@ file(RELATIVE_PATH brim_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_
 set(brim_command_rpath "$ORIGIN/../lib" "$ORIGIN/${brim_bin_to_lib}")
 list(REMOVE_DUPLICATES brim_command_rpath)
 
+# Paths below the source folder are told to ccache as relative ones, so that another clone finds what this one compiled;
+# the sloppiness is what ccache asks for with precompiled headers.
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(BRIM_CCACHE ccache)
   mark_as_advanced(BRIM_CCACHE)
   if(BRIM_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${BRIM_CCACHE})
-    set(CMAKE_CUDA_COMPILER_LAUNCHER ${BRIM_CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_SLOPPINESS=pch_defines,time_macros ${BRIM_CCACHE})
+    set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   endif()
 endif()

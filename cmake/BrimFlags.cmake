@@ -35,11 +35,13 @@ if(BRIM_WERROR)
   target_compile_options(brim_flags INTERFACE -Werror)
 endif()
 
-# Kernels are compiled once per instruction set: the baseline, AVX2 and AVX-512 (NEON, SVE on Arm).
-# SSSE3 and SSE4 gain little over the baseline. Sanitizers get one set with vectors, to see the tails.
+# Kernels are compiled once per instruction set: the baseline, AVX2 and AVX-512 (NEON, SVE on Arm), and SSE4 with BRIM_SSE4.
+# Sanitizers get one set with vectors, to see the tails.
 if((BRIM_SANITIZE OR BRIM_FUZZ) AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
   target_compile_options(brim_flags INTERFACE -march=x86-64-v3 -maes -mpclmul)
   target_compile_definitions(brim_flags INTERFACE HWY_COMPILE_ONLY_STATIC)
+elseif(BRIM_SSE4)
+  target_compile_definitions(brim_flags INTERFACE HWY_DISABLED_TARGETS=HWY_SSSE3)
 else()
   target_compile_definitions(brim_flags INTERFACE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
 endif()
@@ -66,18 +68,21 @@ else()
   target_link_options(brim_flags INTERFACE LINKER:-Bsymbolic-functions LINKER:--as-needed LINKER:--no-undefined)
 endif()
 
-# brim_precompile(TARGET [REUSE_FROM other]): what many files include of the standard library and fmt, parsed once, takes
-# a third off a build from nothing. Off by default, as it hides a missing #include, and ccache needs
-# CCACHE_SLOPPINESS=pch_defines,time_macros with it. Nothing of brim's own: a change there rebuilds what includes it.
+# brim_precompile(TARGET [header...] | TARGET REUSE_FROM other): what most of a target's files include, parsed once, which is
+# most of the time of a file that only has code (an op, a module). A change of one of these headers rebuilds the target;
+# nearly all of its files would be rebuilt anyway. It hides a missing #include: CI builds without it, too.
+set(brim_standard_headers <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <map>
+    <memory> <mutex> <optional> <span> <string> <string_view> <unordered_map> <utility> <vector> <fmt/core.h>)
 function(brim_precompile target)
-  if(BRIM_PCH AND ARGN)
-    target_precompile_headers(${target} ${ARGN})
-  elseif(BRIM_PCH)
-    target_precompile_headers(
-      ${target} PRIVATE <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory>
-      <mutex> <optional> <span> <string> <string_view> <unordered_map> <utility> <vector> <fmt/core.h>)
+  if(NOT BRIM_PCH)
+    return()
   endif()
-  if(BRIM_PCH AND CMAKE_CXX_COMPILER_ID MATCHES Clang) # without its time, ccache knows it again
+  if(ARGV1 STREQUAL "REUSE_FROM")
+    target_precompile_headers(${target} REUSE_FROM ${ARGV2})
+  else()
+    target_precompile_headers(${target} PRIVATE ${brim_standard_headers} ${ARGN})
+  endif()
+  if(CMAKE_CXX_COMPILER_ID MATCHES Clang) # without its time, ccache knows it again
     target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
   endif()
 endfunction()

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what brim needs on Debian 12 or Ubuntu 24.04 (apt). Says nothing and takes no time when
 # nothing is missing. `tools/setup.sh dev` adds what CI and contributors use: clang, its formatter and
-# tidy, libFuzzer, python3.
+# tidy, libFuzzer, python3; `tools/setup.sh package` what `make package` uses.
 set -euo pipefail
 
 # "command" is satisfied by any program of that name, not only by the package.
@@ -16,8 +16,9 @@ case "${1:-}" in
     commands+=(clang++:clang clang-format:clang-format clang-tidy:clang-tidy python3:python3)
     packages+=(libomp-dev libclang-rt-dev)
     ;;
+  package) commands+=(dpkg-shlibdeps:dpkg-dev file:file) ;;
   *)
-    echo "usage: tools/setup.sh [dev]" >&2
+    echo "usage: tools/setup.sh [dev|package]" >&2
     exit 2
     ;;
 esac
