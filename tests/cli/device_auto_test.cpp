@@ -153,7 +153,12 @@ TEST_F(DeviceAuto, AGpuThatFailsIsAnErrorAndNoFallback) {
   for (const char* trouble : {"BRIM_EMULATED_TAKEN=1", "BRIM_EMULATED_LOST=20"}) {
     const Ran ran = train({"--compile", "off"}, gpus(trouble));
     EXPECT_EQ(ran.code, 1) << trouble;
-    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    // Without CUPTI, work that the lost GPU left without a record is warned of before.
+    const size_t error = ran.err.find("brim: error: ");
+    ASSERT_NE(error, std::string::npos) << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin() + static_cast<std::ptrdiff_t>(error), ran.err.end(), '\n'),
+              1)
+        << ran.err;
     EXPECT_TRUE(ran.err.ends_with("; to do without the GPU: --device cpu\n")) << ran.err;
     const Ran named = train({"--compile", "off", "--device", "cuda:1"}, gpus(trouble));
     EXPECT_EQ(named.code, 1);
