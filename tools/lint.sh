@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 check_format() {
   local script
-  for script in .ci/run tools/*.sh tests/tools/*.sh; do bash -n "$script"; done
+  for script in .ci/run .ci/full tools/*.sh tests/tools/*.sh; do bash -n "$script"; done
   local folders=()
   for folder in include src tests bench examples cmake lab; do [ ! -d $folder ] || folders+=("$folder"); done
   find "${folders[@]}" \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
