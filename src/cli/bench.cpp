@@ -47,7 +47,7 @@ constexpr Table kTables[] = {
     {"fma-peak", "what the vector units do at most; not in `all`", show_fma_peak},
 };
 
-struct Options {
+struct BenchOptions {
   std::vector<std::string> names;
   std::string json, mode = "eager", passes, weights, batches, save;
   std::string device = "cpu", precision = "fp32";
@@ -71,7 +71,7 @@ void list(const std::vector<BenchCase>& cases) {
 }
 
 /// The cases of the given names, in their order.
-std::vector<BenchCase> chosen(const Options& options) {
+std::vector<BenchCase> chosen(const BenchOptions& options) {
   const std::vector<BenchCase> cases = all_cases();
   std::vector<std::string> known = {"all", "list", "compare"};
   for (const Table& table : kTables) known.emplace_back(table.name);
@@ -97,13 +97,13 @@ std::vector<BenchCase> chosen(const Options& options) {
   return result;
 }
 
-void write_results(const Json& results, const Options& options) {
+void write_results(const Json& results, const BenchOptions& options) {
   if (options.json.empty()) return;
   write_json(results.size() == 1 ? results[0] : Json{{"results", results}}, options.json);
 }
 
 int time_cases(const std::vector<BenchCase>& cases, const BenchSetup& setup,
-               const Options& options) {
+               const BenchOptions& options) {
   const bool quiet = is_stdout(options.json);
   const bool products =
       std::any_of(cases.begin(), cases.end(), [](const BenchCase& c) { return c.flops > 0; });
@@ -124,7 +124,7 @@ int time_cases(const std::vector<BenchCase>& cases, const BenchSetup& setup,
 }
 
 int step_cases(const std::vector<BenchCase>& cases, const BenchSetup& setup,
-               const Options& options) {
+               const BenchOptions& options) {
   const bool quiet = is_stdout(options.json);
   if (!quiet)
     fmt::print("{:<24}{:>8}{:>16}{:>16}{:>16}\n", "case", "steps", "first step ms", "peak RSS MiB",
@@ -156,7 +156,7 @@ Json show_fma_peak(int /*rounds*/, bool print) {
           {"version", BRIM_VERSION}};
 }
 
-int run(const Options& options) {
+int run(const BenchOptions& options) {
   if (options.names.empty()) throw UsageError("name a benchmark, `all`, or `list` for their names");
   const std::string only = options.names.size() == 1 ? options.names[0] : "";
   if (only == "list") {
@@ -233,7 +233,7 @@ Arguments define_compare(Arguments args, CompareArguments& c) {
 }
 
 std::function<int()> define(Arguments args) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchOptions>();
   args.add("names", options->names, "benchmarks, `all`, or `list` for their names");
   args.add("--mode", options->mode, "how steps run: eager or compiled")
       .one_of({"eager", "compiled"})

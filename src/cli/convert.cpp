@@ -13,7 +13,7 @@
 namespace brim::cli {
 namespace {
 
-struct Options {
+struct ConvertOptions {
   std::string in, out;
   bool overwrite = false;
 };
@@ -26,7 +26,7 @@ void check_extension(const std::string& path) {
         path));
 }
 
-int run(const Options& o) {
+int run(const ConvertOptions& o) {
   check_extension(o.in);
   check_extension(o.out);
   std::error_code error;
@@ -55,7 +55,7 @@ int run(const Options& o) {
 const Register convert_command(
     {"convert", "convert weights between .pth and .safetensors",
      [](Arguments args) -> std::function<int()> {
-       auto o = std::make_shared<Options>();
+       auto o = std::make_shared<ConvertOptions>();
        args.add("in", o->in, "a .pth, .pt or .safetensors file").required();
        args.add("out", o->out, "the file to write, of one of these kinds").required();
        args.flag("--overwrite", o->overwrite, "replace the file that is there");

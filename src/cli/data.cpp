@@ -14,7 +14,7 @@
 namespace brim::cli {
 namespace {
 
-struct Options {
+struct DataOptions {
   std::string input, out, to = "cifar10";
   uint64_t seed = 0;
   int size = 0;
@@ -22,7 +22,7 @@ struct Options {
   int workers = -1;
 };
 
-int run(const std::string& input, const Options& o) {
+int run(const std::string& input, const DataOptions& o) {
   ProgressDisplay display;
   const std::atomic<int>& stop = watch_signals();
   try {
@@ -50,7 +50,7 @@ int run(const std::string& input, const Options& o) {
 
 const Register data_command(
     {"data", "get, make, convert or verify data sets", [](Arguments args) -> std::function<int()> {
-       auto o = std::make_shared<Options>();
+       auto o = std::make_shared<DataOptions>();
        args.require_subcommand();
        Arguments make = args.subcommand("make", "write the drawn set shapes10 as CIFAR-10 binary");
        make.add("out", o->out, "folder to write to").required();

@@ -68,7 +68,7 @@ void print_report(const std::string& input, const data::VerifyReport& r) {
   if (more > 0) fmt::print("... and {} more\n", more);
 }
 
-Json to_json(const std::string& input, const data::VerifyReport& r) {
+Json report_json(const std::string& input, const data::VerifyReport& r) {
   constexpr size_t kSizes = 100;
   Json splits = Json::object(), sizes = Json::array(), damage = Json::array();
   for (const data::SplitReport& s : r.splits)
@@ -119,7 +119,7 @@ int run_verify(const VerifyArguments& arguments) {
   }
   display.finish();
   if (!quiet) print_report(arguments.input, report);
-  if (!arguments.json.empty()) write_json(to_json(arguments.input, report), arguments.json);
+  if (!arguments.json.empty()) write_json(report_json(arguments.input, report), arguments.json);
   for (const data::Damage& d : report.damage)
     BRIM_CHECK(d.index >= 0, FileError, "[data] {}: its {} split cannot be opened: {}",
                arguments.input, to_string(d.split), d.reason);

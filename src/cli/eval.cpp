@@ -20,14 +20,14 @@
 namespace brim::cli {
 namespace {
 
-struct Options {
+struct EvalOptions {
   std::string recipe, weights, data, device = "auto", split = "test", memory_limit, json;
   int64_t batch = 100;
   int threads = 0;
 };
 
 /// The asked recipe, which must prepare pictures as the weights' own one did.
-train::Recipe chosen_recipe(const Options& o, const train::WeightsInfo& info) {
+train::Recipe chosen_recipe(const EvalOptions& o, const train::WeightsInfo& info) {
   BRIM_CHECK(
       !o.recipe.empty() || info.recipe, ValueError,
       "[eval] {} does not say which recipe made it; name one: brim eval RECIPE --weights ...",
@@ -46,7 +46,7 @@ train::Recipe chosen_recipe(const Options& o, const train::WeightsInfo& info) {
   return r;
 }
 
-int evaluate(const Options& o, const ChosenDevices& chosen) {
+int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
   const Device device = chosen.devices[0];
   if (o.threads > 0) set_num_threads(o.threads);
   if (!o.memory_limit.empty())
@@ -97,7 +97,7 @@ int evaluate(const Options& o, const ChosenDevices& chosen) {
   return 0;
 }
 
-int run(const Options& o) {
+int run(const EvalOptions& o) {
   check_json_path(o.json);
   const ChosenDevices chosen = choose_one(o.device);
   tell_choice(chosen, is_stdout(o.json));
@@ -106,7 +106,7 @@ int run(const Options& o) {
 
 const Register eval_command(
     {"eval", "measure the accuracy of trained weights", [](Arguments args) -> std::function<int()> {
-       auto o = std::make_shared<Options>();
+       auto o = std::make_shared<EvalOptions>();
        args.add("recipe", o->recipe, "built-in recipe or FILE.toml; default: the weights' own");
        args.add("--weights", o->weights, "a .safetensors, .pth or .pt file").required();
        args.add("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");

@@ -27,7 +27,7 @@ Json share(const std::optional<double>& value) {
   return value ? Json(rounded(*value)) : Json(nullptr);
 }
 
-Json to_json(const diag::GpuReading& r) {
+Json reading_json(const diag::GpuReading& r) {
   if (!r.error.empty()) return {{"error", r.error}};
   return {{"utilisation", share(r.utilisation)},
           {"sm_active", share(r.sm_active)},
@@ -44,7 +44,7 @@ Json to_json(const diag::GpuReading& r) {
           {"throttled", r.throttled}};
 }
 
-Json to_json(const diag::Reading& r) {
+Json reading_json(const diag::Reading& r) {
   Json cores = Json::array();
   for (const double load : r.host.core_load) cores.push_back(rounded(load));
   Json json = {{"seconds", rounded(r.seconds)},
@@ -53,7 +53,7 @@ Json to_json(const diag::Reading& r) {
                  {"core_load", cores},
                  {"process_cores", rounded(r.host.process_cores)},
                  {"resident", r.host.resident}}}};
-  for (const auto& [device, gpu] : r.gpus) json[device.str()] = to_json(gpu);
+  for (const auto& [device, gpu] : r.gpus) json[device.str()] = reading_json(gpu);
   return json;
 }
 
@@ -87,7 +87,7 @@ std::vector<std::string> sensor_lines(const diag::MonitorSummary& summary) {
 }
 
 Json to_json(const diag::MonitorSummary& summary) {
-  Json json = to_json(summary.mean);
+  Json json = reading_json(summary.mean);
   for (size_t i = 0; i < summary.mean.gpus.size(); ++i) {
     Json& gpu = json[summary.mean.gpus[i].first.str()];
     if (!gpu.contains("error")) gpu["throttled_share"] = rounded(summary.throttled_share[i]);
@@ -118,7 +118,7 @@ void MonitorFile::add(const diag::Reading& reading) {
   Json json = {
       {"time",
        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()}};
-  json.update(to_json(reading));
+  json.update(reading_json(reading));
   out_ << json.dump() << '\n' << std::flush;
   if (!out_) error_ = fmt::format("{} cannot be written; readings are not kept there", path);
 }

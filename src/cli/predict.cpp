@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct PredictOptions {
   std::string weights, recipe, device = "auto", json;
   std::vector<std::string> images;
   int top = 1;
@@ -62,7 +62,7 @@ int64_t class_count(const train::WeightsInfo& info, const train::WeightsFile& fi
       file.path());
 }
 
-int predict(const Options& o, const ChosenDevices& chosen) {
+int predict(const PredictOptions& o, const ChosenDevices& chosen) {
   if (o.threads > 0) set_num_threads(o.threads);
   const Device device = chosen.devices[0];
   const train::WeightsFile file(o.weights);
@@ -105,7 +105,7 @@ int predict(const Options& o, const ChosenDevices& chosen) {
   return 0;
 }
 
-int run(const Options& o) {
+int run(const PredictOptions& o) {
   check_json_path(o.json);
   const ChosenDevices chosen = choose_one(o.device);
   tell_choice(chosen, is_stdout(o.json));
@@ -114,7 +114,7 @@ int run(const Options& o) {
 
 const Register predict_command(
     {"predict", "tell the class of pictures", [](Arguments args) -> std::function<int()> {
-       auto o = std::make_shared<Options>();
+       auto o = std::make_shared<PredictOptions>();
        args.add("--weights", o->weights, "a .safetensors, .pth or .pt file").required();
        args.add("image", o->images, "JPEG or PNG files").required();
        args.add("--recipe", o->recipe, "for weights that do not name their recipe");

@@ -31,7 +31,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct TrainOptions {
   std::string recipe, data, device = "auto", workers = "auto", out, resume, memory_limit, json,
                             trace;
   std::string checkpoint_every = "60s";
@@ -49,7 +49,7 @@ struct Options {
 };
 
 /// The recipe with the options over it. A resumed run takes its recipe from the checkpoint.
-train::Recipe chosen_recipe(const Options& o) {
+train::Recipe chosen_recipe(const TrainOptions& o) {
   if (o.recipe.empty() && o.resume.empty())
     throw UsageError(fmt::format("which recipe? Give a FILE.toml or a built-in one: {}",
                                  fmt::join(train::recipe_names(), ", ")));
@@ -132,7 +132,7 @@ Json result_json(const ChosenDevices& chosen, const train::Recipe& r,
 }
 
 /// Where the run stands after a stop, and what to type to go on.
-std::string resume_hint(const Options& o, const train::Trainer& trainer,
+std::string resume_hint(const TrainOptions& o, const train::Trainer& trainer,
                         const train::TrainResult& result) {
   const std::string folder = o.out.empty() ? o.resume : o.out;
   if (folder.empty())
@@ -160,7 +160,7 @@ std::string resume_hint(const Options& o, const train::Trainer& trainer,
 }
 
 /// For the end of an error's line: the checkpoint that is kept, and how to go on from it.
-std::string kept_hint(const Options& o) {
+std::string kept_hint(const TrainOptions& o) {
   const std::string& folder = o.out.empty() ? o.resume : o.out;
   const std::vector<std::string> kept =
       folder.empty() ? std::vector<std::string>{} : train::list_checkpoints(folder);
@@ -193,7 +193,7 @@ void save_trace(const diag::Trace& trace, const std::string& path, bool quiet) {
     say(stdout, "trace of {} events in {}; open it in ui.perfetto.dev\n", trace.events(), path);
 }
 
-int run(const Options& o) {
+int run(const TrainOptions& o) {
   const int workers = workers_of(o.workers);
   train::CheckpointOptions checkpoint{.keep = o.keep};
   parse_checkpoint_every(o.checkpoint_every, checkpoint);
@@ -364,7 +364,7 @@ int run(const Options& o) {
 
 const Register train_command(
     {"train", "train a network from a recipe", [](Arguments args) -> std::function<int()> {
-       auto o = std::make_shared<Options>();
+       auto o = std::make_shared<TrainOptions>();
        args.add("recipe", o->recipe,
                 "built-in recipe (tutorial-cnn, resnet18, resnet18-cifar) or FILE.toml");
        args.add("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");

@@ -12,7 +12,7 @@ namespace {
 thread_local constinit bool tf32_allowed = false;
 
 using Missing = std::string (*)(int device);
-std::array<std::atomic<Missing>, kDeviceKindCount>& backends() {
+std::array<std::atomic<Missing>, kDeviceKindCount>& tf32_backends() {
   static std::array<std::atomic<Missing>, kDeviceKindCount> all{};
   return all;
 }
@@ -25,12 +25,12 @@ bool Tf32::allowed() { return tf32_allowed; }
 
 std::string Tf32::missing(Device device) {
   check_available(device);
-  const Missing missing = backends()[static_cast<size_t>(device.kind)];
+  const Missing missing = tf32_backends()[static_cast<size_t>(device.kind)];
   return missing ? missing(device.index) : "";
 }
 
 bool register_tf32(DeviceKind kind, Missing missing) {
-  backends()[static_cast<size_t>(kind)] = missing;
+  tf32_backends()[static_cast<size_t>(kind)] = missing;
   return true;
 }
 

@@ -19,18 +19,18 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 /// In the order of DType, then those that brim has not got.
-constexpr std::array<StorageType, 12> kTypes = {{{"FloatStorage", 4, f32},
-                                                 {"DoubleStorage", 8, f64},
-                                                 {"HalfStorage", 2, f16},
-                                                 {"BFloat16Storage", 2, bf16},
-                                                 {"LongStorage", 8, i64},
-                                                 {"IntStorage", 4, i32},
-                                                 {"CharStorage", 1, i8},
-                                                 {"ByteStorage", 1, u8},
-                                                 {"BoolStorage", 1, bool_},
-                                                 {"ShortStorage", 2, {}},
-                                                 {"ComplexFloatStorage", 8, {}},
-                                                 {"ComplexDoubleStorage", 16, {}}}};
+constexpr std::array<StorageType, 12> kStorageTypes = {{{"FloatStorage", 4, f32},
+                                                        {"DoubleStorage", 8, f64},
+                                                        {"HalfStorage", 2, f16},
+                                                        {"BFloat16Storage", 2, bf16},
+                                                        {"LongStorage", 8, i64},
+                                                        {"IntStorage", 4, i32},
+                                                        {"CharStorage", 1, i8},
+                                                        {"ByteStorage", 1, u8},
+                                                        {"BoolStorage", 1, bool_},
+                                                        {"ShortStorage", 2, {}},
+                                                        {"ComplexFloatStorage", 8, {}},
+                                                        {"ComplexDoubleStorage", 16, {}}}};
 
 enum class Kind : uint8_t {
   none,
@@ -312,8 +312,8 @@ class Machine {
       return;
     }
     if (module == "torch")
-      for (size_t i = 0; i < kTypes.size(); ++i)
-        if (kTypes[i].name == name) {
+      for (size_t i = 0; i < kStorageTypes.size(); ++i)
+        if (kStorageTypes[i].name == name) {
           push(Kind::storage_type, static_cast<int64_t>(i));
           return;
         }
@@ -329,7 +329,7 @@ class Machine {
         !is(3, Kind::text) || !is(4, Kind::integer) || objects_[items[4]].number < 0)
       fail("a reference to no storage");
     const std::string key(objects_[items[2]].text);
-    const StorageType* type = &kTypes[static_cast<size_t>(objects_[items[1]].number)];
+    const StorageType* type = &kStorageTypes[static_cast<size_t>(objects_[items[1]].number)];
     const int64_t count = objects_[items[4]].number;
     const auto [it, fresh] = storages_.emplace(key, state_.storages.size());
     if (fresh) state_.storages.push_back({type, key, count});
@@ -474,12 +474,12 @@ class Machine {
 
 }  // namespace
 
-const StorageType& storage_type(DType dtype) { return kTypes[static_cast<size_t>(dtype)]; }
+const StorageType& storage_type(DType dtype) { return kStorageTypes[static_cast<size_t>(dtype)]; }
 
 PickledState parse_pickle(std::string_view pickle, const std::string& path) {
   static_assert([] {
     for (int i = 0; i < kDTypeCount; ++i)
-      if (kTypes[static_cast<size_t>(i)].dtype != static_cast<DType>(i)) return false;
+      if (kStorageTypes[static_cast<size_t>(i)].dtype != static_cast<DType>(i)) return false;
     return true;
   }());
   return Machine(pickle, path).run();

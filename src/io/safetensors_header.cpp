@@ -23,7 +23,7 @@ constexpr FormatType of(std::string_view name, DType t) {
   return {name, static_cast<int>(size_of(t)) * 8, static_cast<int>(t)};
 }
 
-constexpr std::array kTypes = {
+constexpr std::array kFormatTypes = {
     of("F32", f32),
     of("F64", f64),
     of("F16", f16),
@@ -47,9 +47,9 @@ constexpr std::array kTypes = {
 };
 
 const FormatType* find_type(std::string_view name) {
-  const auto it = std::find_if(kTypes.begin(), kTypes.end(),
+  const auto it = std::find_if(kFormatTypes.begin(), kFormatTypes.end(),
                                [&](const FormatType& t) { return t.name == name; });
-  return it == kTypes.end() ? nullptr : &*it;
+  return it == kFormatTypes.end() ? nullptr : &*it;
 }
 
 /// Events of the JSON parser. Depth 0 is outside the object, 1 inside it, 2 inside a tensor's entry
@@ -212,13 +212,15 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
-std::string_view safetensors_name(DType dtype) { return kTypes[static_cast<size_t>(dtype)].name; }
+std::string_view safetensors_name(DType dtype) {
+  return kFormatTypes[static_cast<size_t>(dtype)].name;
+}
 
 SafeTensorsHeader parse_header(std::string_view json, uint64_t data_start, uint64_t data_bytes,
                                const std::string& path) {
   static_assert([] {
     for (int i = 0; i < kDTypeCount; ++i)
-      if (kTypes[static_cast<size_t>(i)].dtype != i) return false;
+      if (kFormatTypes[static_cast<size_t>(i)].dtype != i) return false;
     return true;
   }());
   SafeTensorsHeader header;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kAlign = 64;
 constexpr uint16_t kUtf8 = 1 << 11, kDate = 1 << 5 | 1;
-constexpr uint32_t kFull32 = 0xffffffff;
+constexpr uint32_t kInZip64 = 0xffffffff;  // the value is in the zip64 record
 
 template <class... T>
 void put(std::string& out, T... values) {
@@ -21,7 +21,7 @@ void put(std::string& out, T... values) {
 void ZipWriter::add(std::string_view name, const void* data, uint64_t bytes) {
   const bool wide = bytes >= zip64_from_, wide_offset = at_ >= zip64_from_;
   const auto crc = static_cast<uint32_t>(crc32_z(0, static_cast<const Bytef*>(data), bytes));
-  const uint32_t size = wide ? kFull32 : static_cast<uint32_t>(bytes);
+  const uint32_t size = wide ? kInZip64 : static_cast<uint32_t>(bytes);
   const auto name_bytes = static_cast<uint16_t>(name.size());
   const uint16_t version = wide || wide_offset ? 45 : 20;
 
@@ -40,7 +40,7 @@ void ZipWriter::add(std::string_view name, const void* data, uint64_t bytes) {
   const auto extra = static_cast<uint16_t>((wide ? 16 : 0) + (wide_offset ? 8 : 0));
   put(directory_, uint32_t{0x02014b50}, version, version, kUtf8, uint16_t{0}, uint16_t{0}, kDate,
       crc, size, size, name_bytes, static_cast<uint16_t>(extra ? extra + 4 : 0), uint16_t{0},
-      uint16_t{0}, uint16_t{0}, uint32_t{0}, wide_offset ? kFull32 : static_cast<uint32_t>(at_));
+      uint16_t{0}, uint16_t{0}, uint32_t{0}, wide_offset ? kInZip64 : static_cast<uint32_t>(at_));
   directory_ += name;
   if (extra) put(directory_, uint16_t{1}, extra);
   if (wide) put(directory_, bytes, bytes);
@@ -60,7 +60,7 @@ void ZipWriter::finish() {
   }
   const auto count = static_cast<uint16_t>(wide ? 0xffff : count_);
   put(tail, uint32_t{0x06054b50}, uint16_t{0}, uint16_t{0}, count, count,
-      wide ? kFull32 : static_cast<uint32_t>(size), wide ? kFull32 : static_cast<uint32_t>(at_),
+      wide ? kInZip64 : static_cast<uint32_t>(size), wide ? kInZip64 : static_cast<uint32_t>(at_),
       uint16_t{0});
   file_.write(directory_);
   file_.write(tail);

@@ -17,6 +17,7 @@
 #include <brim/optim/sgd.h>
 #include <brim/plan/compile.h>
 
+#include "cli/bench/measure.h"
 #include "plan/layout.h"
 
 namespace brim::cli {
@@ -29,11 +30,6 @@ Shape input_of(const std::string& model) {
   if (model == "resnet18") return {16, 3, 224, 224};
   if (model == "resnet18-cifar") return {64, 3, 32, 32};
   return {128, 3, 32, 32};
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
 }
 
 struct Candidate {

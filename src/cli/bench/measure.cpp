@@ -81,4 +81,9 @@ Timing measure(const std::function<void()>& step, double seconds, Device device)
   return timing;
 }
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
 }  // namespace brim::cli

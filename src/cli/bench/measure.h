@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include <brim/core/device.h>
 
@@ -22,5 +23,8 @@ struct Timing {
 /// queue of its own gets blocks of 20 ms, queued at once and waited for at their ends only. Throws
 /// what the steps met, then or earlier.
 Timing measure(const std::function<void()>& step, double seconds, Device device = {});
+
+/// Of at least one value; of an even number the upper one of the middle.
+double median(std::vector<double> values);
 
 }  // namespace brim::cli

@@ -20,11 +20,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 /// What a device did during so many calls of the step, queued without a pause. The step is made
 /// anew: CUPTI may not see what is in graphs that were instantiated before it began to record.
 Json account_of(const BenchCase& bench, const BenchSetup& setup, int64_t calls) {

@@ -117,9 +117,10 @@ struct Gathered {
   std::vector<Sample> train, test;
 };
 
-class Conversion {
+class Cifar10Conversion {
  public:
-  Conversion(const ConvertOptions& options, int workers) : options_(options), workers_(workers) {}
+  Cifar10Conversion(const ConvertOptions& options, int workers)
+      : options_(options), workers_(workers) {}
 
   void report(int64_t images, double fraction, const char* stage) const {
     if (options_.progress && !options_.progress({images, std::min(fraction, 1.0), stage})) {
@@ -296,7 +297,8 @@ ConvertResult convert_to_cifar10(const std::string& input, const std::string& ou
   ConvertResult result;
   Scratch scratch;
   std::vector<std::pair<std::string, std::string>> renames;
-  const Conversion conversion(options, options.workers < 0 ? available_cpus() : options.workers);
+  const Cifar10Conversion conversion(options,
+                                     options.workers < 0 ? available_cpus() : options.workers);
   const std::string records_path = scratch.add((folder / "records").string());
   const Gathered found = archive ? conversion.from_archive(input, records_path)
                                  : conversion.from_sources(sources, records_path);

@@ -30,7 +30,7 @@ int batch_number(const std::string& name) {
 }
 
 // Where the files lie: the folder itself or the one that the official archive unpacks to.
-std::string data_folder(const std::string& path) {
+std::string cifar10_folder(const std::string& path) {
   for (const fs::path& folder : {fs::path(path), fs::path(path) / "cifar-10-batches-bin"}) {
     std::error_code error;
     if (fs::exists(folder / "test_batch.bin", error) ||
@@ -140,7 +140,7 @@ std::vector<std::string> cifar10_train_files(const std::string& folder) {
   return paths;
 }
 
-bool is_cifar10_folder(const std::string& path) { return !data_folder(path).empty(); }
+bool is_cifar10_folder(const std::string& path) { return !cifar10_folder(path).empty(); }
 
 std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split) {
   std::error_code error;
@@ -154,7 +154,7 @@ std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split)
                path, to_string(held), to_string(split));
     return std::make_shared<Cifar10>(std::vector<std::string>{path}, fs::path(path).parent_path());
   }
-  const fs::path folder = data_folder(path);
+  const fs::path folder = cifar10_folder(path);
   BRIM_CHECK(!folder.empty(), FileError,
              "{}: no data_batch_1.bin ... data_batch_5.bin and test_batch.bin in it", path);
   std::vector<std::string> paths;

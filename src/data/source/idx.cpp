@@ -52,7 +52,7 @@ std::array<Files, 2> find_files(const fs::path& folder) {
   return files;
 }
 
-std::string data_folder(const std::string& path) {
+std::string idx_folder(const std::string& path) {
   for (const fs::path& folder : {fs::path(path), fs::path(path) / "raw"}) {
     for (const Files& files : find_files(folder))
       if (files.exists()) return folder.string();
@@ -247,7 +247,7 @@ class Idx final : public Source {
 
 }  // namespace
 
-bool is_idx_folder(const std::string& path) { return !data_folder(path).empty(); }
+bool is_idx_folder(const std::string& path) { return !idx_folder(path).empty(); }
 
 bool is_idx_file(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
@@ -257,7 +257,7 @@ bool is_idx_file(const std::string& path) {
 
 std::shared_ptr<const Source> open_idx(const std::string& path, Split split,
                                        const OpenProgress& progress) {
-  const std::string folder = data_folder(path);
+  const std::string folder = idx_folder(path);
   BRIM_CHECK(!folder.empty(), FileError,
              "{}: no train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte or "
              "t10k-labels-idx1-ubyte in it (.gz or not)",

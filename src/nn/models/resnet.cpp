@@ -104,8 +104,8 @@ ModelFactory with_stem(ResNet18::Stem stem) {
   };
 }
 
-const bool registered = register_model("resnet18", with_stem(ResNet18::Stem::imagenet)) &&
-                        register_model("resnet18-cifar", with_stem(ResNet18::Stem::small));
+const bool registered_resnet = register_model("resnet18", with_stem(ResNet18::Stem::imagenet)) &&
+                               register_model("resnet18-cifar", with_stem(ResNet18::Stem::small));
 
 }  // namespace
 

@@ -27,7 +27,7 @@ Tensor TutorialCnn::forward(const Tensor& x) {
 }
 
 namespace {
-const bool registered = register_model(
+const bool registered_tutorial_cnn = register_model(
     "tutorial-cnn", [](const ModelOptions& o) { return std::make_unique<TutorialCnn>(o); });
 }  // namespace
 

@@ -9,6 +9,7 @@
 #include "backend/norm_params.h"
 #include "ops/checks.h"
 #include "ops/memory_format.h"
+#include "ops/norm/operands.h"
 
 namespace brim {
 namespace {
@@ -41,8 +42,6 @@ DType parameters_dtype(const Tensor& x, const Tensor& weight, const Tensor& bias
   return x.dtype();
 }
 
-Tensor dense(const Tensor& t) { return t.defined() ? t.detach().contiguous() : t; }
-
 /// All axes but the channels'.
 std::vector<int> batch_axes(const Tensor& x) {
   std::vector<int> axes = {0};
@@ -50,28 +49,26 @@ std::vector<int> batch_axes(const Tensor& x) {
   return axes;
 }
 
-struct Gradients {
-  Tensor x, weight, bias;
-};
-
-Gradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                         const Tensor& mean, const Tensor& scale, DType parameters, bool training) {
+ops::NormGradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                  const Tensor& mean, const Tensor& scale, DType parameters,
+                                  bool training) {
   static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
                                     const Tensor& weight, const Tensor& mean, const Tensor& scale,
                                     Tensor& dx, Tensor& dweight, Tensor& dbias, bool training)>
       kernel("batch_norm_grad");
-  Gradients d = {ops::empty_in(x.shape(), x.dtype(), x),
-                 Tensor::empty(mean.shape(), parameters, x.device()),
-                 Tensor::empty(mean.shape(), parameters, x.device())};
-  kernel(x.device(), x.dtype(), ops::arranged(dy, x), x, dense(weight), mean, scale, d.x, d.weight,
-         d.bias, training);
+  ops::NormGradients d = {ops::empty_in(x.shape(), x.dtype(), x),
+                          Tensor::empty(mean.shape(), parameters, x.device()),
+                          Tensor::empty(mean.shape(), parameters, x.device())};
+  kernel(x.device(), x.dtype(), ops::arranged(dy, x), x, ops::as_operand(weight), mean, scale, d.x,
+         d.weight, d.bias, training);
   return d;
 }
 
 /// The same made of ops, so that it has gradients itself. 16 bits are computed in f32.
-Gradients composed_gradient(const Tensor& narrow_dy, const Tensor& narrow_x, const Tensor& weight,
-                            const Tensor& fixed_mean, const Tensor& fixed_scale, DType parameters,
-                            bool training, double eps) {
+ops::NormGradients composed_gradient(const Tensor& narrow_dy, const Tensor& narrow_x,
+                                     const Tensor& weight, const Tensor& fixed_mean,
+                                     const Tensor& fixed_scale, DType parameters, bool training,
+                                     double eps) {
   const DType wide = fixed_mean.dtype();
   const Tensor x = narrow_x.to(wide), dy = narrow_dy.to(wide);
   const std::vector<int> axes = batch_axes(x);
@@ -132,15 +129,15 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
   const bool fixed = !options.training;
   Tensor written_mean = fixed ? Tensor() : running_mean;
   Tensor written_var = fixed ? Tensor() : running_var;
-  kernel(x.device(), x.dtype(), from, dense(weight), dense(bias),
-         fixed ? dense(running_mean) : Tensor(), fixed ? dense(running_var) : Tensor(),
-         written_mean, written_var, y, mean, scale,
+  kernel(x.device(), x.dtype(), from, ops::as_operand(weight), ops::as_operand(bias),
+         fixed ? ops::as_operand(running_mean) : Tensor(),
+         fixed ? ops::as_operand(running_var) : Tensor(), written_mean, written_var, y, mean, scale,
          {options.training, options.momentum, options.eps});
   return autograd::with_grad(
       "batch_norm", y, {from, weight, bias},
       [x = autograd::Saved(from), weight = autograd::Saved(weight), mean, scale, parameters,
        training = options.training, eps = options.eps](autograd::GradCall& g) {
-        const Gradients d =
+        const ops::NormGradients d =
             grad_enabled()
                 ? composed_gradient(g.dy(), g[x], g[weight], mean, scale, parameters, training, eps)
                 : fused_gradient(g.dy(), g[x], g[weight], mean, scale, parameters, training);

@@ -8,11 +8,10 @@
 #include "backend/kernel.h"
 #include "ops/autocast.h"
 #include "ops/checks.h"
+#include "ops/norm/operands.h"
 
 namespace brim {
 namespace {
-
-Tensor dense(const Tensor& t) { return t.defined() ? t.detach().contiguous() : t; }
 
 /// Throws unless x ends in `shape` and the parameters have it. Returns the number of rows.
 int64_t check(const char* op, const Tensor& x, const Shape& shape, const Tensor& weight,
@@ -44,27 +43,23 @@ std::vector<int> axes_of(const Tensor& x, int count, bool last) {
   return axes;
 }
 
-struct Gradients {
-  Tensor x, weight, bias;
-};
-
-Gradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                         const Tensor& mean, const Tensor& scale, const Shape& shape) {
+ops::NormGradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                  const Tensor& mean, const Tensor& scale, const Shape& shape) {
   static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
                                     const Tensor& weight, const Tensor& mean, const Tensor& scale,
                                     Tensor& dx, Tensor& dweight, Tensor& dbias)>
       kernel("layer_norm_grad");
-  Gradients d = {Tensor::empty(x.shape(), x.dtype(), x.device()),
-                 Tensor::empty(shape, x.dtype(), x.device()),
-                 Tensor::empty(shape, x.dtype(), x.device())};
-  kernel(x.device(), x.dtype(), dy.contiguous(), x, dense(weight), mean, scale, d.x, d.weight,
-         d.bias);
+  ops::NormGradients d = {Tensor::empty(x.shape(), x.dtype(), x.device()),
+                          Tensor::empty(shape, x.dtype(), x.device()),
+                          Tensor::empty(shape, x.dtype(), x.device())};
+  kernel(x.device(), x.dtype(), dy.contiguous(), x, ops::as_operand(weight), mean, scale, d.x,
+         d.weight, d.bias);
   return d;
 }
 
 /// The same made of ops, so that it has gradients itself.
-Gradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                            const Shape& shape, double eps) {
+ops::NormGradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                     const Shape& shape, double eps) {
   const std::vector<int> axes = axes_of(x, shape.rank(), true);
   const Tensor centred = x - mean(x, axes, true);
   const Tensor scale = rsqrt(mean(centred * centred, axes, true) + eps);
@@ -97,14 +92,15 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
   const DType kept = ops::statistics_dtype(x.dtype());
   Tensor mean = Tensor::empty({rows}, kept, x.device());
   Tensor scale = Tensor::empty({rows}, kept, x.device());
-  kernel(x.device(), x.dtype(), from.detach(), dense(weight), dense(bias), y, mean, scale, eps);
+  kernel(x.device(), x.dtype(), from.detach(), ops::as_operand(weight), ops::as_operand(bias), y,
+         mean, scale, eps);
   return autograd::with_grad(
       "layer_norm", y, {from, weight, bias},
       [x = autograd::Saved(from), weight = autograd::Saved(weight), mean, scale,
        shape = normalized_shape, eps](autograd::GradCall& g) {
-        const Gradients d = grad_enabled()
-                                ? composed_gradient(g.dy(), g[x], g[weight], shape, eps)
-                                : fused_gradient(g.dy(), g[x], g[weight], mean, scale, shape);
+        const ops::NormGradients d =
+            grad_enabled() ? composed_gradient(g.dy(), g[x], g[weight], shape, eps)
+                           : fused_gradient(g.dy(), g[x], g[weight], mean, scale, shape);
         g.set_if_needed(0, [&] { return d.x; });
         g.set_if_needed(1, [&] { return d.weight; });
         g.set_if_needed(2, [&] { return d.bias; });

@@ -26,9 +26,9 @@ struct Match {
   bool has_gradient() const { return scatter >= 0; }
 };
 
-class Matcher {
+class ConvMatcher {
  public:
-  explicit Matcher(const Program& program) : program_(program), uses_(program) {}
+  explicit ConvMatcher(const Program& program) : program_(program), uses_(program) {}
 
   /// Fills `m` if launch `index` is a convolution that can be fused with what follows.
   bool match(int index, Match& m) const {
@@ -186,7 +186,7 @@ double grad_operations(const Tensor&, const Tensor&, const Tensor&, const Tensor
   return (dx.defined() ? 4.0 : 2.0) * static_cast<double>(g.conv.work());
 }
 
-void fuse(Program& program, const Matcher& found, const Match& m) {
+void fuse(Program& program, const ConvMatcher& found, const Match& m) {
   static const backend::ConvPoolKernel forward("conv2d_relu_pool", &operations);
   static const backend::ConvPoolGradKernel backward("conv2d_relu_pool_grad", &grad_operations);
   const ConvPool g = found.geometry(m);
@@ -225,7 +225,7 @@ std::string fuse_conv(Program& program) {
     if (!backend::has_kernel(name, program.device, DType::f32)) return "";
   int fused = 0, gradients = 0;
   for (int i = 0; i < static_cast<int>(program.launches.size()); ++i) {
-    const Matcher matcher(program);
+    const ConvMatcher matcher(program);
     Match m;
     if (!matcher.match(i, m)) continue;
     fuse(program, matcher, m);

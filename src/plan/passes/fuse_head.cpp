@@ -18,9 +18,9 @@ struct Head {
   int layers() const { return loss - first; }
 };
 
-class Matcher {
+class HeadMatcher {
  public:
-  explicit Matcher(const Program& program) : program_(program), uses_(program) {}
+  explicit HeadMatcher(const Program& program) : program_(program), uses_(program) {}
 
   /// The longest head around the loss that launch `index` computes; without layers if there is
   /// none.
@@ -96,7 +96,7 @@ double operations(const Tensor& x, const std::span<const Tensor>& weights,
   return sum;
 }
 
-void fuse(Program& program, const Matcher& found, const Head& head) {
+void fuse(Program& program, const HeadMatcher& found, const Head& head) {
   static const backend::ClassifierHeadKernel kernel("classifier_head", &operations);
   std::vector<Tensor> weights, biases, outputs, dweights, dbiases;
   for (int k = 0; k < head.layers(); ++k) {
@@ -126,7 +126,7 @@ std::string fuse_head(Program& program) {
   if (!backend::has_kernel("classifier_head", program.device, DType::f32)) return "";
   int heads = 0, layers = 0;
   for (int i = 0; i < static_cast<int>(program.launches.size()); ++i) {
-    const Matcher matcher(program);
+    const HeadMatcher matcher(program);
     const Head head = matcher.match(i);
     if (head.layers() == 0) continue;
     fuse(program, matcher, head);

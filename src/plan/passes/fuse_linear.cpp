@@ -161,10 +161,10 @@ const Rule* rule_of(const Launch& launch) {
 }
 
 /// The arguments of an optimizer's launch.
-struct Step {
+struct OptimStep {
   std::vector<Tensor> params, grads, states;
 
-  Step(const Launch& launch, const Rule& rule) {
+  OptimStep(const Launch& launch, const Rule& rule) {
     const size_t total = launch.operands().size();
     const size_t count = total / static_cast<size_t>(2 + rule.states);
     for (size_t i = 0; i < total; ++i)
@@ -201,7 +201,7 @@ Folded find_step(const Program& program, const Uses& uses, const Layer& layer) {
   const Launch& launch = at(program, index);
   const Rule* rule = rule_of(launch);
   if (!rule || !backend::has_kernel(rule->fused, launch.device(), launch.dtype())) return {};
-  const Step step(launch, *rule);
+  const OptimStep step(launch, *rule);
   Folded folded{index, step.find(dw), -1};
   if (folded.weight < 0) return {};
   if (layer.db >= 0) {
@@ -241,7 +241,7 @@ std::unique_ptr<Launch> with_step(Program& program, const Folded& folded, const 
                                   const Tensor& dy, const Tensor& y, Tensor& dx) {
   std::unique_ptr<Launch>& old = program.launches[static_cast<size_t>(folded.launch)];
   const Rule& rule = *rule_of(*old);
-  Step step(*old, rule);
+  OptimStep step(*old, rule);
   Tensor weight = step.params[static_cast<size_t>(folded.weight)], bias;
   std::vector<Tensor> states(step.states_of(folded.weight, rule).begin(),
                              step.states_of(folded.weight, rule).end());

@@ -52,14 +52,16 @@ bool written_between(const Uses& uses, const Tensor& t, int first, int last) {
 }
 
 /// Operands of batch_norm_relu.
-constexpr size_t kX = 0, kWeight = 1, kBias = 2, kResidual = 5, kY = 8, kMean = 9, kScale = 10;
+struct Fused {
+  enum : size_t { x, weight, bias, residual = 5, y = 8, mean, scale };
+};
 
 std::optional<Candidate> candidate(const Program& program, const Uses& uses, int index, int peak) {
   const Launch& l = *program.launches[static_cast<size_t>(index)];
-  if (!is(l, "batch_norm_relu") || l.operand(kResidual).defined() ||
+  if (!is(l, "batch_norm_relu") || l.operand(Fused::residual).defined() ||
       !backend::has_kernel("batch_norm_relu_again", l.device(), l.dtype()))
     return std::nullopt;
-  const Tensor &x = l.operand(kX), &y = l.operand(kY);
+  const Tensor &x = l.operand(Fused::x), &y = l.operand(Fused::y);
   if (!program.temporary(y) || uses.writer(y) != index || !covers_storage(y)) return std::nullopt;
   Candidate c{index, index, -1, y.storage()->bytes()};
   for (const int r : uses.readers(y)) {
@@ -72,7 +74,7 @@ std::optional<Candidate> candidate(const Program& program, const Uses& uses, int
   const std::vector<int>& needs = uses.readers(x);
   if (c.to < 0 || c.from >= peak || c.bytes < kLeast || needs.empty() || needs.back() < c.to)
     return std::nullopt;
-  for (const size_t i : {kX, kWeight, kBias, kMean, kScale})
+  for (const size_t i : {Fused::x, Fused::weight, Fused::bias, Fused::mean, Fused::scale})
     if (written_between(uses, l.operand(i), index, c.to)) return std::nullopt;
   return c;
 }
@@ -113,14 +115,15 @@ void redirect(Program& program, size_t first, const Tensor& from, const Tensor& 
 Repeat repeat(Program& program, const Candidate& c) {
   static const backend::BatchNormReluAgain kernel("batch_norm_relu_again");
   const Launch& l = *program.launches[static_cast<size_t>(c.launch)];
-  const Tensor y = l.operand(kY);
+  const Tensor y = l.operand(Fused::y);
   Tensor again = program.make(y.shape(), y.dtype());
   again = again.alias(y.shape(), y.strides(), 0);
   redirect(program, static_cast<size_t>(c.to), y, again);
   const auto made = program.launches.insert(
       program.launches.begin() + c.to,
-      kernel.launch(program.device, l.dtype(), l.operand(kX), l.operand(kWeight), l.operand(kBias),
-                    l.operand(kMean), l.operand(kScale), again));
+      kernel.launch(program.device, l.dtype(), l.operand(Fused::x), l.operand(Fused::weight),
+                    l.operand(Fused::bias), l.operand(Fused::mean), l.operand(Fused::scale),
+                    again));
   return {made->get(), again, y};
 }
 
