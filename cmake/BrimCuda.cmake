@@ -136,7 +136,8 @@ function(brim_add_emulated_cuda)
   file(GLOB emulation CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/*.cpp)
   set(no_libraries ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/no_libraries.cpp)
   # Its barriers are most of the time of a kernel in tests.
-  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/emulation.cpp PROPERTIES COMPILE_OPTIONS -O2)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/emulation.cpp PROPERTIES COMPILE_OPTIONS -O2
+                              SKIP_PRECOMPILE_HEADERS ON)
   # Unrolled as for a GPU, a kernel under sanitizers would take clang many minutes.
   set(options -O1 -Wno-unknown-pragmas $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>
               "$<$<CXX_COMPILER_ID:Clang>:SHELL:-mllvm -pragma-unroll-threshold=1>")
@@ -152,6 +153,7 @@ function(brim_add_emulated_cuda)
   target_include_directories(brim_cuda_emulated BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(brim_cuda_emulated SYSTEM PRIVATE ${brim_cuda_includes})
   target_compile_options(brim_cuda_emulated PRIVATE ${options})
+  brim_precompile(brim_cuda_emulated ${PROJECT_SOURCE_DIR}/src/backend/kernel.h)
   target_link_libraries(brim_cuda_emulated PRIVATE brim brim_private Boost::context)
   set_target_properties(brim_cuda_emulated PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulated)
   if(TARGET brim_fake_libraries)

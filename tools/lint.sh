@@ -19,7 +19,7 @@ check_tidy() {
   # clang's own compile commands, gcc's name warnings that clang-tidy does not know; and one instruction
   # set, for the others are the same text.
   mkdir -p build/tidy
-  cmake --preset clang -B build/tidy -DBRIM_BENCH=OFF -DBRIM_WERROR=OFF -DBRIM_PCH=OFF -DCMAKE_CXX_FLAGS=-DHWY_COMPILE_ONLY_STATIC \
+  cmake --preset clang -B build/tidy -DBRIM_BENCH=OFF -DBRIM_WERROR=OFF -DBRIM_PCH=OFF -DBRIM_UNITY=OFF -DCMAKE_CXX_FLAGS=-DHWY_COMPILE_ONLY_STATIC \
     >build/tidy/configure.log 2>&1 || { cat build/tidy/configure.log; return 1; }
   # Biggest files first, so that the cores finish together.
   if [ -n "${TIDY_FILES:-}" ]; then printf '%s\n' $TIDY_FILES; else find src -name '*.cpp' -printf '%s %p\n' | sort -rn | cut -d' ' -f2-; fi |
