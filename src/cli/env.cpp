@@ -60,11 +60,9 @@ std::string cpu_model() {
 Json facts() {
   Json env;
   env["version"] = build_versions()["brim"];
-  env["cpu"] = {{"model", cpu_model()},
-                {"online", sysconf(_SC_NPROCESSORS_ONLN)},
-                {"available", available_cpus()},
-                {"isa", cpu::isa()},
-                {"isas", cpu::available_isas()}};
+  env["cpu"] = {{"model", cpu_model()},          {"online", sysconf(_SC_NPROCESSORS_ONLN)},
+                {"available", available_cpus()}, {"isa", cpu::isa()},
+                {"isas", cpu::available_isas()}, {"isa_error", cpu::isa_error()}};
   env["memory"] = {{"total", meminfo_bytes("MemTotal")},
                    {"available", meminfo_bytes("MemAvailable")},
                    {"cgroup_limit", cgroup_memory_limit()}};
@@ -102,6 +100,8 @@ void print(const Json& env) {
       "(BRIM_CPU_ISA)\n",
       env["cpu"]["available"].get<int>(), env["cpu"]["online"].get<int>(), text(env["cpu"]["isa"]),
       fmt::join(env["cpu"]["isas"].get<std::vector<std::string>>(), ", "));
+  if (const std::string error = text(env["cpu"]["isa_error"]); !error.empty())
+    fmt::print("         {}\n", error);
   const int64_t limit = env["memory"]["cgroup_limit"];
   fmt::print("memory   {}, {} available{}\n", format_bytes(env["memory"]["total"]),
              format_bytes(env["memory"]["available"]),

@@ -80,8 +80,9 @@ const Choice& choice() {
 
 const std::vector<std::string>& available_isas() { return choice().available; }
 const std::string& isa() { return choice().isa; }
+const std::string& isa_error() { return choice().error; }
 void check_isa() {
-  if (!choice().error.empty()) throw ValueError(choice().error);
+  if (!isa_error().empty()) throw ValueError(isa_error());
 }
 
 }  // namespace brim::cpu

@@ -14,7 +14,10 @@ const std::vector<std::string>& available_isas();
 /// The one in use.
 const std::string& isa();
 
-/// Throws ValueError where BRIM_CPU_ISA names none of available_isas().
+/// What is wrong with BRIM_CPU_ISA, as a line with the cure; empty where nothing is.
+const std::string& isa_error();
+
+/// Throws isa_error() as ValueError where there is one.
 void check_isa();
 
 }  // namespace brim::cpu
