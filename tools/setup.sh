@@ -28,17 +28,16 @@ for entry in "${commands[@]}"; do
   command -v "${entry%%:*}" >/dev/null || missing+=("${entry##*:}")
 done
 
+# fail WHY PACKAGE...: one line that says what and how to go on.
 fail() {
-  echo "setup: $1" >&2
-  echo "setup: missing packages (Debian and Ubuntu names): ${*:2}" >&2
+  echo "setup: error: $1 install these packages (names of Debian and Ubuntu): ${*:2}" >&2
   exit 1
 }
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   # Not Debian: CMake finds the libraries or names the missing ones.
   [ ${#missing[@]} -eq 0 ] && exit 0
-  fail "apt is not available here; install these with your system's package manager." \
-    "${missing[@]}" "${packages[@]}"
+  fail "there is no apt here to install what may be missing:" "${missing[@]}" "${packages[@]}"
 fi
 
 installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true)
@@ -53,11 +52,15 @@ elif command -v sudo >/dev/null; then
   # Without a terminal nobody can type a password: fail instead of waiting for one.
   if [ -t 0 ]; then as_root=(sudo env); else as_root=(sudo -n env); fi
 else
-  fail "installing needs root or sudo, and this user has neither; ask for these packages." "${missing[@]}"
+  fail "installing needs root or sudo, and this user has neither: have somebody" "${missing[@]}"
 fi
 
 echo "setup: installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 apt=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -q)
-"${apt[@]}" update >/dev/null || echo "setup: apt-get update failed; trying with the package lists at hand" >&2
-"${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null ||
-  fail "apt-get install failed (see above)." "${missing[@]}"
+"${apt[@]}" update >"$log" 2>&1 || true # the lists at hand may do
+"${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >>"$log" 2>&1 || {
+  why=$(grep -m1 -oE '(Temporary failure|Could not (resolve|connect)).*' "$log" || grep -m1 -E '^E: ' "$log" || tail -1 "$log")
+  fail "apt-get failed (${why:0:200}); connect to the network or mend the package sources and try again, or" "${missing[@]}"
+}
