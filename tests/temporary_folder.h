@@ -9,7 +9,7 @@
 #include <string>
 #include <system_error>
 
-namespace brim::testing {
+namespace brim::tests {
 
 /// A new folder below the system's temporary one, which no other test, run or user has; removed
 /// with everything in it. Throws std::runtime_error where it cannot be made.
@@ -46,4 +46,4 @@ class TemporaryFolder {
   std::string path_;
 };
 
-}  // namespace brim::testing
+}  // namespace brim::tests

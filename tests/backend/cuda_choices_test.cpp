@@ -16,7 +16,7 @@
 namespace brim {
 namespace {
 
-struct CudaLibrariesChoice : testing::CudaLibraries {
+struct CudaLibrariesChoice : tests::CudaLibraries {
   static Tensor cpu(const Tensor& t) { return t.detach().to(Device::cpu()); }
   static void expect_near(const Tensor& y, const Tensor& expected, double tolerance = 1e-4) {
     ASSERT_EQ(y.shape(), expected.shape());
@@ -38,7 +38,7 @@ struct CudaLibrariesChoice : testing::CudaLibraries {
       expect_near(matmul(a, b), matmul(cpu(a), cpu(b)));
       expect_near(conv2d(x, w), conv2d(cpu(x), cpu(w)));
     }
-    const testing::Lines lines = asked();
+    const tests::Lines lines = asked();
     EXPECT_EQ(lines.size(), 2u);
     EXPECT_EQ(count(lines, "matmul compute 68 type 0 epilogue 1 algorithm " + product), 1);
     EXPECT_EQ(count(lines, "Forward type 0 math 3 algorithm " + convolution), 1);
@@ -77,7 +77,7 @@ TEST_F(CudaLibrariesChoice, IsNoneWithoutRoomInOneBlock) {
   allocator.set_limit(stats.live + stats.cached + (int64_t{513} << 20));
   (void)asked();
   convolve(49);
-  const testing::Lines lines = asked();
+  const tests::Lines lines = asked();
   EXPECT_GT(count(lines, "algorithm 1"), 0);
   EXPECT_NE(lines.back().find("algorithm 0"), std::string::npos) << lines.back();
   allocator.set_limit(0);
@@ -107,9 +107,9 @@ TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhileThereIsNoRoom) {
         "are free)", "--memory-limit"})
     EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
   EXPECT_EQ(compute(), "");
-  EXPECT_EQ(asked(), testing::Lines());
+  EXPECT_EQ(asked(), tests::Lines());
   allocator.set_limit(0);
-  testing::Lines lines;
+  tests::Lines lines;
   int calls = 0;  // until it is tried again
   for (; lines.empty() && calls < 1000; ++calls) {
     EXPECT_EQ(compute(), "");
@@ -276,7 +276,7 @@ TEST_F(CudaLibrariesChoice, NormalisationInTrainingMayBeCudnns) {
       const Tensor x = (randn({3, 5, 4, 6}) * 2.0 + 7.0).to(dtype);
       const DType parameters = dtype == f64 ? f64 : f32;
       const Normalised a = normalised(cuda, x, format, parameters);
-      const testing::Lines lines = asked();
+      const tests::Lines lines = asked();
       const Normalised b = normalised(Device::cpu(), x, format, parameters);
       EXPECT_GT(count(lines, "cudnnBatchNormalizationForwardTraining"), 3);
       EXPECT_GT(count(lines, "cudnnBatchNormalizationBackward"), 0);

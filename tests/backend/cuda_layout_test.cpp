@@ -149,7 +149,7 @@ TEST_F(CudaLayout, WeightsAreTurnedByTheirCasts) {
 
 // Times are kept by what they depend on beside the device: NVIDIA's libraries, and TF32.
 TEST_F(CudaLayout, TimesAreKeptByLibrariesAndPrecision) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder / "layout.json";
   const auto measured = [&] {
     plan::LayoutCosts costs(path, Device::cuda());

@@ -12,7 +12,7 @@
 
 #include <brim/brim.h>
 
-namespace brim::testing {
+namespace brim::tests {
 
 using Lines = std::vector<std::string>;
 
@@ -64,4 +64,4 @@ class CudaLibraries : public ::testing::Test {
   Calls* dnn = nullptr;
 };
 
-}  // namespace brim::testing
+}  // namespace brim::tests

@@ -15,7 +15,7 @@
 namespace brim {
 namespace {
 
-using testing::CudaLibraries;
+using tests::CudaLibraries;
 
 /// Run in a process of its own; prints what was asked for.
 struct CudaLibrariesChild : CudaLibraries {
@@ -36,8 +36,8 @@ TEST_F(CudaLibrariesChild, DISABLED_Products) {
 }
 
 TEST_F(CudaLibrariesChild, DISABLED_TrainInTf32) {
-  testing::TemporaryFolder folder;
-  testing::write_tiny_cifar(folder / "data", 20);
+  tests::TemporaryFolder folder;
+  tests::write_tiny_cifar(folder / "data", 20);
   train::Recipe recipe = train::load_recipe("tutorial-cnn");
   recipe.data = folder / "data";
   recipe.precision = "tf32";
@@ -77,7 +77,7 @@ class CudaLibrariesProcess : public CudaLibraries {
   static bool has(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
   }
-  testing::TemporaryFolder cache;
+  tests::TemporaryFolder cache;
 };
 
 TEST_F(CudaLibrariesProcess, ChoicesAreKept) {

@@ -12,8 +12,8 @@
 namespace brim {
 namespace {
 
-using testing::CudaLibraries;
-using testing::Lines;
+using tests::CudaLibraries;
+using tests::Lines;
 
 /// Choices are kept in a folder of the test's own, so that each run measures.
 class OwnCache : public ::testing::Environment {
@@ -24,7 +24,7 @@ class OwnCache : public ::testing::Environment {
   }
 
  private:
-  std::optional<testing::TemporaryFolder> folder_;
+  std::optional<tests::TemporaryFolder> folder_;
 };
 [[maybe_unused]] const auto* const own_cache = ::testing::AddGlobalTestEnvironment(new OwnCache);
 

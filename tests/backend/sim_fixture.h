@@ -99,7 +99,7 @@ class SimTest : public ::testing::Test {
   }
 
  private:
-  std::optional<testing::TemporaryFolder> folder_;  // made late: a death test would leave it
+  std::optional<tests::TemporaryFolder> folder_;  // made late: a death test would leave it
 };
 
 }  // namespace brim

@@ -9,7 +9,7 @@
 
 #include "cli/run_brim.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -321,4 +321,4 @@ TEST_F(BadInput, Resume) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

@@ -12,7 +12,7 @@
 #include "cli/bench/flops.h"
 #include "cli/run_brim.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
 using cli::mlp_flops;
@@ -203,4 +203,4 @@ TEST_F(Bench, CompareSaysWhatIsMissing) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

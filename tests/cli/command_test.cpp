@@ -12,7 +12,7 @@
 #include "cli/run_brim.h"
 #include "data/idx_files.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -454,4 +454,4 @@ TEST_F(Command, DataVerify) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

@@ -8,7 +8,7 @@
 
 #include "cli/run_brim.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -212,4 +212,4 @@ TEST_F(OnCuda, EnvironmentNamesTheDevices) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

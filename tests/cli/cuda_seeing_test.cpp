@@ -12,7 +12,7 @@
 
 #include "cli/run_brim.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -134,4 +134,4 @@ TEST_F(CudaSeeing, ProfilersSeeRangesOfOpsAndSteps) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

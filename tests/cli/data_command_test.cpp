@@ -6,10 +6,10 @@
 #include "cli/run_brim.h"
 #include "data/scratch.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
-namespace dt = data::testing;
+namespace dt = data::tests;
 
 class DataCommand : public ::testing::Test {
  protected:
@@ -74,4 +74,4 @@ TEST_F(DataCommand, RandomPartsOfDamagedPicturesAreSkippedAndCounted) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

@@ -11,7 +11,7 @@
 
 #include "cli/run_brim.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
 namespace fs = std::filesystem;
@@ -249,4 +249,4 @@ TEST_F(DeviceAuto, AResumedRunStaysWhereItWas) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

@@ -6,7 +6,7 @@
 
 #include "cli/run_brim.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
 using nlohmann::json;
@@ -112,4 +112,4 @@ TEST_F(OnDevices, EnvironmentNamesThem) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

@@ -6,7 +6,7 @@
 
 #include "cli/run_brim.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
 using nlohmann::json;
@@ -68,4 +68,4 @@ TEST_F(FeedingCommand, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

@@ -6,7 +6,7 @@
 
 #include "cli/run_brim.h"
 
-namespace brim::testing {
+namespace brim::tests {
 namespace {
 
 using nlohmann::json;
@@ -52,4 +52,4 @@ TEST_F(PrecisionCommand, OthersAreRefused) {
 }
 
 }  // namespace
-}  // namespace brim::testing
+}  // namespace brim::tests

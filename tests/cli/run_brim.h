@@ -12,7 +12,7 @@
 #include "temporary_folder.h"
 #include "train/tiny_data.h"
 
-namespace brim::testing {
+namespace brim::tests {
 
 struct Ran {
   int code = -1;  ///< exit code; 128 + signal where a signal ended it
@@ -58,4 +58,4 @@ inline Ran run_brim(const std::vector<std::string>& args, const std::string& bef
   return ran;
 }
 
-}  // namespace brim::testing
+}  // namespace brim::tests

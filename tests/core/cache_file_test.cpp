@@ -19,7 +19,7 @@ class ChoiceFileTest : public ::testing::Test {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), {}};
   }
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   const std::string path = folder / "cache/choices.json";
 };
 

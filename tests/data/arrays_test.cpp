@@ -12,7 +12,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 
 // Bytes 0, 1, 2 ... of a shape.
 Tensor counting(const Shape& shape) {

@@ -13,7 +13,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 
 // What a split holds, whatever the order: class name and pixels of each sample.
 using Contents = std::vector<std::pair<std::string, std::vector<uint8_t>>>;

@@ -12,7 +12,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 
 using Pictures = std::map<std::vector<uint8_t>, std::string>;  // pixels -> class
 

@@ -25,7 +25,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 
 TEST(Md5, EqualsTheRfcsExamples) {
   const auto hex = [](const std::string& text) {

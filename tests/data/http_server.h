@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace brim::data::testing {
+namespace brim::data::tests {
 
 class HttpServer {
  public:
@@ -104,4 +104,4 @@ class HttpServer {
   std::thread thread_;
 };
 
-}  // namespace brim::data::testing
+}  // namespace brim::data::tests

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace brim::testing {
+namespace brim::tests {
 
 /// The file of a magic number, dimensions and what follows them.
 inline std::vector<uint8_t> idx_file(uint32_t magic, const std::vector<uint32_t>& dimensions,
@@ -32,4 +32,4 @@ inline std::vector<uint8_t> idx_images(uint32_t count, uint32_t height = 28, uin
   return idx_file(0x803, {count, height, width}, pixels);
 }
 
-}  // namespace brim::testing
+}  // namespace brim::tests

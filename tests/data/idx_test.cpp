@@ -11,8 +11,8 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
-using namespace brim::testing;
+using namespace tests;
+using namespace brim::tests;
 
 ::testing::AssertionResult has(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();

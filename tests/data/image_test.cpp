@@ -12,7 +12,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 
 double mean_difference(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b) {
   double sum = 0;

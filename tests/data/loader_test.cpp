@@ -17,7 +17,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 
 // A source of small gradients; chosen samples throw.
 class FakeSource final : public Source {

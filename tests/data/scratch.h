@@ -15,11 +15,11 @@
 
 #include "temporary_folder.h"
 
-namespace brim::data::testing {
+namespace brim::data::tests {
 
 namespace fs = std::filesystem;
 
-using brim::testing::TemporaryFolder;
+using brim::tests::TemporaryFolder;
 
 inline void write_bytes(const std::string& path, const std::vector<uint8_t>& bytes) {
   fs::create_directories(fs::path(path).parent_path());
@@ -166,4 +166,4 @@ inline std::vector<uint8_t> cifar_records(const std::vector<int>& labels) {
   return bytes;
 }
 
-}  // namespace brim::data::testing
+}  // namespace brim::data::tests

@@ -11,7 +11,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 
 ::testing::AssertionResult has(const std::string& text, const std::string& part) {
   if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();

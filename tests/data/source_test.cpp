@@ -11,7 +11,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 using ::testing::Test;
 
 ::testing::AssertionResult has(const std::string& text, const std::string& part) {

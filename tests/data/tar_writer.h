@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace brim::data::testing {
+namespace brim::data::tests {
 
 class TarWriter {
  public:
@@ -64,4 +64,4 @@ inline void write_filtered(const std::string& path, const std::string& filter,
   archive_write_free(handle);
 }
 
-}  // namespace brim::data::testing
+}  // namespace brim::data::tests

@@ -16,7 +16,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 
 Image picture(int width, int height, int seed) {
   return {width, height, 3, gradient(width, height, 3, seed)};

@@ -9,7 +9,7 @@
 namespace brim::data {
 namespace {
 
-using namespace testing;
+using namespace tests;
 
 /// `count` pictures in two classes, every third one cut in half.
 void write_folder(const std::string& path, int count, bool damaged) {
@@ -25,8 +25,8 @@ TEST(Verify, EveryKindOfSource) {
   write_folder(folder / "pictures", 10, false);
   write_bytes(folder / "cifar/data_batch_1.bin", cifar_records({0, 3, 3}));
   write_bytes(folder / "cifar/test_batch.bin", cifar_records({9}));
-  write_bytes(folder / "mnist/t10k-images-idx3-ubyte", brim::testing::idx_images(2));
-  write_bytes(folder / "mnist/t10k-labels-idx1-ubyte", brim::testing::idx_labels({4, 4}));
+  write_bytes(folder / "mnist/t10k-images-idx3-ubyte", brim::tests::idx_images(2));
+  write_bytes(folder / "mnist/t10k-labels-idx1-ubyte", brim::tests::idx_labels({4, 4}));
   {
     TarWriter tar(folder / "set.tar.gz", "gzip");
     for (int i = 0; i < 4; ++i) tar.file("train/a/" + std::to_string(i) + ".jpg", jpeg(8, 8, i));

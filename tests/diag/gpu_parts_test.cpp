@@ -189,7 +189,7 @@ TEST_F(GpuParts, LibrariesWithoutTheFunctionDoNotCrash) {
 }
 
 TEST(CudaLibraries, FoldersAndThoseOfPythonPackages) {
-  const testing::TemporaryFolder temporary;
+  const tests::TemporaryFolder temporary;
   const fs::path folder = temporary.path();
   fs::create_directories(folder / "cudnn/lib");
   fs::create_directories(folder / "cu13/lib");

@@ -11,7 +11,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace brim::data;
-  static const brim::testing::TemporaryFolder folder;
+  static const brim::tests::TemporaryFolder folder;
   if (size == 0) return 0;
   std::ofstream(folder / "data_batch_1.bin", std::ios::binary)
       .write(reinterpret_cast<const char*>(data + 1), static_cast<std::streamsize>(size - 1));

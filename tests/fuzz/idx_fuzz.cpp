@@ -15,7 +15,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace brim::data;
-  static const brim::testing::TemporaryFolder folder;
+  static const brim::tests::TemporaryFolder folder;
   if (size < 2) return 0;
   const std::string split = data[0] & 4 ? "t10k" : "train";
   const std::span<const uint8_t> rest(data + 2, size - 2);

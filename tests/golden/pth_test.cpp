@@ -33,7 +33,7 @@ brim::io::TensorMap check(const std::string& file) {
   const File golden("pth");
   const brim::io::Pth pth(pth_path(file));
   const brim::io::TensorMap tensors = pth.load_all();
-  const brim::testing::TemporaryFolder folder;
+  const brim::tests::TemporaryFolder folder;
   const std::string copy = folder / "copy.pth";
   brim::io::save_pth(copy, tensors);
   const brim::io::TensorMap again = brim::io::load_pth(copy);

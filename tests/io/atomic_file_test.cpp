@@ -25,7 +25,7 @@ class AtomicFileTest : public ::testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   std::ptrdiff_t files() const { return std::distance(fs::directory_iterator(folder.path()), {}); }
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   const std::string path = folder / "file";
 };
 

@@ -23,7 +23,7 @@ TEST(Hash, KnownValues) {
 }
 
 TEST(Hash, FileEqualsMemory) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder / "file";
   for (const size_t size : {0, 1, 31, 32, 33, 262143, 262144, 262145, 600001}) {
     std::string bytes(size, '\0');

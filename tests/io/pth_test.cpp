@@ -69,7 +69,7 @@ class PthTest : public ::testing::Test {
     return zip({{"a/data.pkl", pickle}, {"a/data/0", std::string(32, '\0')}, {"a/version", "3\n"}});
   }
 
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
 };
 
 std::string error_of(const std::string& bytes) {

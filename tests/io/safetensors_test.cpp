@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 class SafeTensorsTest : public ::testing::Test {
  protected:
   std::string path(const char* name) const { return folder / name; }
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
 };
 
 std::string file_of(std::string header, const std::string& data) {

@@ -31,7 +31,7 @@ class LayoutTest : public ::testing::Test {
   }
   fs::path file() const { return folder_ / "brim/layout.json"; }
 
-  testing::TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
 };
 
 /// Convolutions, pooling, normalisation, a residual, and a view that needs row-major elements.

@@ -78,7 +78,7 @@ class Zoo : public ::testing::TestWithParam<Case> {
   ~Zoo() override { unsetenv("XDG_CACHE_HOME"); }
 
  private:
-  testing::TemporaryFolder folder_;
+  tests::TemporaryFolder folder_;
 };
 
 /// Every pass, none but the memory plan, and each pass left out.

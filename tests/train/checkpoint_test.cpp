@@ -17,7 +17,7 @@ namespace brim::train {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::slurp;
+using tests::slurp;
 
 Checkpoint sample(int64_t steps) {
   Checkpoint c{.random = {.seed = 7, .offset = ~uint64_t{0}}};
@@ -62,7 +62,7 @@ std::vector<std::string> names_in(const std::string& folder) {
 using Names = std::vector<std::string>;
 
 TEST(Checkpoint, RoundTrip) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string run = folder / "run";
   EXPECT_EQ(find_checkpoint(run).path, "");
   save_checkpoint(run, sample(42), 1);
@@ -92,7 +92,7 @@ TEST(Checkpoint, RoundTrip) {
 }
 
 TEST(Checkpoint, NewestAndBestStay) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const int64_t steps : {1, 2, 3, 10, 100}) {
     Checkpoint c = sample(steps);
     if (steps >= 2) c.best = {.steps = 2, .loss = 0.5};
@@ -110,7 +110,7 @@ TEST(Checkpoint, NewestAndBestStay) {
 }
 
 TEST(Checkpoint, SomeoneElsesBestIsLeftAlone) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   std::ofstream(folder / "best") << "mine";
   Checkpoint c = sample(1);
   c.best = {.steps = 1, .loss = 0.5};
@@ -119,7 +119,7 @@ TEST(Checkpoint, SomeoneElsesBestIsLeftAlone) {
 }
 
 TEST(Checkpoint, FailureLeavesTheOldOnesAlone) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   save_checkpoint(folder.path(), sample(1), 1);
   Checkpoint bad = sample(2);
   bad.schedule["undefined"] = Tensor();
@@ -131,7 +131,7 @@ TEST(Checkpoint, FailureLeavesTheOldOnesAlone) {
 }
 
 TEST(Checkpoint, OnlyWhatAKilledRunLeftIsRemoved) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   save_checkpoint(folder.path(), sample(1), 1);
   const Names ours = {".best.12.tmp", ".checkpoint-00000002.12.tmp", "model.safetensors.12-3.tmp"};
   const Names others = {".checkpoint-.12.tmp",   ".checkpoint-2.tmp", ".checkpoint-2.x.tmp",
@@ -150,7 +150,7 @@ TEST(Checkpoint, OnlyWhatAKilledRunLeftIsRemoved) {
 }
 
 TEST(Checkpoint, FolderHasOneUser) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   {
     const FolderLock lock(folder.path());
     EXPECT_TRUE(lock.held());
@@ -160,7 +160,7 @@ TEST(Checkpoint, FolderHasOneUser) {
 }
 
 TEST(Checkpoint, DamagedOnesArePassedOver) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   for (const int64_t steps : {1, 2, 3, 4}) save_checkpoint(folder.path(), sample(steps), 9);
   const auto name = [&](int64_t steps) { return checkpoint_path(folder.path(), steps); };
   fs::remove(name(4) + "/manifest.json");
@@ -189,7 +189,7 @@ TEST(Checkpoint, DamagedOnesArePassedOver) {
 }
 
 TEST(Checkpoint, OtherFormatIsNamed) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   save_checkpoint(folder.path(), sample(1), 1);
   const std::string path = folder / "checkpoint-00000001";
   std::ofstream(path + "/state.json") << R"({"epochs": 1, "steps": 10})";
@@ -202,7 +202,7 @@ TEST(Checkpoint, OtherFormatIsNamed) {
 }
 
 TEST(Checkpoint, DamageIsFoundAndNamed) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder / "checkpoint-00000001";
   const auto fresh = [&] {
     fs::remove_all(path);
@@ -225,7 +225,7 @@ TEST(Checkpoint, DamageIsFoundAndNamed) {
 }
 
 TEST(Checkpoint, FoldersThatCannotBeUsed) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   std::ofstream(folder / "file") << "x";
   EXPECT_THROW(make_folder(folder / "file"), FileError);
   EXPECT_THROW(save_checkpoint(folder / "file/below", sample(1), 1), FileError);
@@ -233,7 +233,7 @@ TEST(Checkpoint, FoldersThatCannotBeUsed) {
 }
 
 TEST(Checkpoint, ManyClassesAreReadBack) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   Checkpoint c = sample(3);
   for (int i = 0; i < 20'000; ++i) c.classes.push_back(std::string(100, 'c') + std::to_string(i));
   save_checkpoint(folder / "run", c, 2);  // state.json has 2 MB
@@ -241,7 +241,7 @@ TEST(Checkpoint, ManyClassesAreReadBack) {
 }
 
 TEST(Checkpoint, BestNeverLeadsToAnotherOne) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string run = folder / "run";
   Checkpoint c = sample(1);
   c.best = {.steps = 1, .loss = 2};
@@ -257,7 +257,7 @@ TEST(Checkpoint, BestNeverLeadsToAnotherOne) {
 }
 
 TEST(Checkpoint, PipesAndDevicesAreNotWaitedFor) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   save_checkpoint(folder / "run", sample(1), 2);
   const std::string file = folder / "run/checkpoint-00000001/optimizer.safetensors";
   fs::remove(file);
@@ -272,7 +272,7 @@ TEST(Checkpoint, PipesAndDevicesAreNotWaitedFor) {
 
 TEST(Checkpoint, AFolderThatCannotBeReadIsNotEmpty) {
   if (geteuid() == 0) GTEST_SKIP() << "root may read everything";
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   save_checkpoint(folder / "run", sample(1), 2);
   fs::permissions(folder / "run", fs::perms::owner_write | fs::perms::owner_exec);
   EXPECT_THROW(list_checkpoints(folder / "run"), FileError);

@@ -19,7 +19,7 @@
 namespace brim::train {
 namespace {
 
-using testing::RandomPictures;
+using tests::RandomPictures;
 
 struct Seen {
   int64_t index;
@@ -88,7 +88,7 @@ class FeedTest : public ::testing::TestWithParam<const char*> {
 TEST_P(FeedTest, RawBatchesBecomeTheLoadersFloats) {
   for (const data::Transform& transform : transforms()) {
     const data::Loader host(pictures_, transform, {.batch = 4, .workers = 1, .seed = 5});
-    for (const Device device : testing::feeding_devices()) {
+    for (const Device device : tests::feeding_devices()) {
       for (const int workers : {0, 2}) {
         data::Loader loader(
             pictures_, transform,
@@ -106,7 +106,7 @@ TEST_P(FeedTest, RawBatchesBecomeTheLoadersFloats) {
 TEST_P(FeedTest, DataOnTheDeviceIsTheLoadersData) {
   for (const data::Transform& transform : transforms()) {
     const data::Loader host(pictures_, transform, {.batch = 4, .workers = 1, .seed = 5});
-    for (const Device device : testing::feeding_devices()) {
+    for (const Device device : tests::feeding_devices()) {
       const data::Loader loader(
           pictures_, transform,
           {.batch = 4, .workers = 1, .seed = 5, .target = device, .raw = true});
@@ -130,7 +130,7 @@ TEST_P(FeedTest, BrokenPicturesAreLeftOutEverywhere) {
   data::LoaderOptions options{.batch = 2, .workers = 1, .seed = 3};
   options.on_error = data::OnError::skip;
   const data::Loader host(broken, transform, options);
-  for (const Device device : testing::feeding_devices()) {
+  for (const Device device : tests::feeding_devices()) {
     options.target = device, options.raw = true;
     data::Loader loader(broken, transform, options);
     DeviceFeed raw(loader, device);
@@ -147,7 +147,7 @@ TEST_P(FeedTest, BrokenPicturesAreLeftOutEverywhere) {
 }
 
 TEST_P(FeedTest, BatchesOfSeveralStepsAreQueuedAtOnce) {
-  for (const Device device : testing::feeding_devices()) {
+  for (const Device device : tests::feeding_devices()) {
     const data::Loader loader(pictures_, {{data::HorizontalFlip{}}, {}},
                               {.batch = 4, .workers = 1, .seed = 5, .target = device, .raw = true});
     ResidentFeed feed(loader, device);
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(AtOnceAndPaced, FeedTest, ::testing::Values("", "h200")
 
 TEST(FeedRoom, IsAskedForBeforeAnythingIsUploaded) {
   const auto pictures = std::make_shared<RandomPictures>(100, 32, 32);
-  for (const Device device : testing::feeding_devices()) {
+  for (const Device device : tests::feeding_devices()) {
     const data::Loader loader(pictures, {}, {.batch = 4, .target = device, .raw = true});
     Allocator& allocator = Allocator::of(device);
     allocator.release_cached();

@@ -16,12 +16,12 @@
 namespace brim::train {
 namespace {
 
-using testing::slurp;
+using tests::slurp;
 
 class FeedTrainingTest : public ::testing::Test {
  protected:
   FeedTrainingTest() {
-    testing::write_tiny_cifar(folder / "data");
+    tests::write_tiny_cifar(folder / "data");
     recipe = load_recipe("tutorial-cnn");
     recipe.data = folder / "data";
     recipe.epochs = 2;
@@ -45,7 +45,7 @@ class FeedTrainingTest : public ::testing::Test {
     return {slurp(options.out + "/model.safetensors"), r.final_loss, r.test ? r.test->loss : -1};
   }
   static constexpr int64_t kBytes = 60 * (3072 + 8 + 16);
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   Recipe recipe;
 
  private:
@@ -54,7 +54,7 @@ class FeedTrainingTest : public ::testing::Test {
 
 TEST_F(FeedTrainingTest, EveryWayGivesTheSameBits) {
   for (const char* profile : {"", "h200"}) {
-    for (const Device device : testing::feeding_devices()) {
+    for (const Device device : tests::feeding_devices()) {
       if (device.kind == DeviceKind::sim)
         set_sim_options({.profile = profile, .check = true});
       else if (*profile)

@@ -11,7 +11,7 @@
 
 #include "data/keyed.h"
 
-namespace brim::testing {
+namespace brim::tests {
 
 /// `count` pictures of height x width; those of `broken` cannot be read.
 class RandomPictures final : public data::Source {
@@ -46,4 +46,4 @@ inline std::vector<Device> feeding_devices() {
   return devices;
 }
 
-}  // namespace brim::testing
+}  // namespace brim::tests

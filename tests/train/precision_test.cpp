@@ -14,12 +14,12 @@
 namespace brim::train {
 namespace {
 
-using testing::slurp;
+using tests::slurp;
 
 class PrecisionTest : public ::testing::Test {
  protected:
   PrecisionTest() {
-    testing::write_tiny_cifar(folder / "data", 200);
+    tests::write_tiny_cifar(folder / "data", 200);
     recipe = load_recipe("tutorial-cnn");
     recipe.data = folder / "data";
     recipe.epochs = 1;  // of 50 steps
@@ -55,7 +55,7 @@ class PrecisionTest : public ::testing::Test {
       most = std::max(most, std::abs(got[i] - want[i]) / want[i]);
     return most;
   }
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   Recipe recipe;
   TrainResult result;
 };

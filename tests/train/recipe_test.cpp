@@ -103,7 +103,7 @@ TEST(Recipe, NamesAndFiles) {
   }
   EXPECT_THROW((void)load_recipe("/no/such/file.toml"), FileError);
   EXPECT_THROW((void)load_recipe("./"), FileError);
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder / "recipe.toml";
   std::ofstream(path) << "epochs = 7\n";
   EXPECT_EQ(load_recipe(path).epochs, 7);
@@ -112,7 +112,7 @@ TEST(Recipe, NamesAndFiles) {
 }
 
 TEST(Recipe, PipeIsRefusedAndNotWaitedFor) {
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder / "pipe";
   ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
   EXPECT_THROW((void)load_recipe(path), FileError);
@@ -122,7 +122,7 @@ TEST(Recipe, NamesThatNoCheckpointCouldKeep) {
   Recipe r;
   r.data = "caf\xe9";
   EXPECT_THROW(check_recipe(r), ValueError);
-  const testing::TemporaryFolder folder;
+  const tests::TemporaryFolder folder;
   const std::string path = folder / "caf\xe9.toml";
   std::ofstream(path) << "epochs = 7\n";
   EXPECT_THROW((void)load_recipe(path), ValueError);

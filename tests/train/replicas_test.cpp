@@ -95,7 +95,7 @@ TEST(Replicas, FrozenParametersStayFrozen) {
 class SharedTraining : public ::testing::Test {
  protected:
   SharedTraining() {
-    testing::write_tiny_cifar(folder / "data");
+    tests::write_tiny_cifar(folder / "data");
     recipe = load_recipe("tutorial-cnn");
     recipe.data = folder / "data";
     recipe.batch = 7;  // a part of 4 and one of 3; the last batch is smaller
@@ -112,7 +112,7 @@ class SharedTraining : public ::testing::Test {
     }
     return all;
   }
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   Recipe recipe;
 };
 

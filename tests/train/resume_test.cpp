@@ -21,7 +21,7 @@ namespace brim::train {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::slurp;
+using tests::slurp;
 
 /// Random numbers in every step, and buffers that change in every step.
 struct NoisyNet : nn::Module {
@@ -43,7 +43,7 @@ const bool registered = nn::register_model(
 class ResumeTest : public ::testing::Test {
  protected:
   ResumeTest() {
-    testing::write_tiny_cifar(folder / "data");
+    tests::write_tiny_cifar(folder / "data");
     recipe.model = "noisy-net";
     recipe.data = folder / "data";
     recipe.epochs = 3;
@@ -100,7 +100,7 @@ class ResumeTest : public ::testing::Test {
     return path;
   }
 
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   Recipe recipe;
   std::vector<std::string> warnings;
 };
@@ -314,7 +314,7 @@ TEST_F(ResumeTest, NoSoundCheckpointIsAnError) {
 TEST_F(ResumeTest, AmidAnEpochTheDataMustBeTheSame) {
   const std::string run = folder / "run";
   train_part((fs::create_directories(run), run), 5);
-  testing::write_tiny_cifar(folder / "data", 70);
+  tests::write_tiny_cifar(folder / "data", 70);
   const std::string text = error_of({.resume = run});
   EXPECT_NE(text.find("amid an epoch of 60 samples"), std::string::npos) << text;
 }

@@ -15,12 +15,12 @@
 namespace brim::train {
 namespace {
 
-using testing::slurp;
+using tests::slurp;
 
 class StepsPerGraph : public ::testing::Test {
  protected:
   StepsPerGraph() {
-    testing::write_tiny_cifar(folder / "data", 60, 10);
+    tests::write_tiny_cifar(folder / "data", 60, 10);
     recipe = load_recipe("tutorial-cnn");
     recipe.data = folder / "data";
     recipe.epochs = 2;
@@ -47,7 +47,7 @@ class StepsPerGraph : public ::testing::Test {
     }
     return "no error";
   }
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   Recipe recipe;
 
  private:

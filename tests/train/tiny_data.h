@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-namespace brim::testing {
+namespace brim::tests {
 
 inline void write_cifar_file(const std::string& path, int records, unsigned seed) {
   std::mt19937 random(seed);
@@ -45,4 +45,4 @@ inline std::string slurp(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-}  // namespace brim::testing
+}  // namespace brim::tests

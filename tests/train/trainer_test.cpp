@@ -17,12 +17,12 @@ namespace brim::train {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::slurp;
+using tests::slurp;
 
 class TrainerTest : public ::testing::Test {
  protected:
   TrainerTest() {
-    testing::write_tiny_cifar(folder / "data");
+    tests::write_tiny_cifar(folder / "data");
     recipe = load_recipe("tutorial-cnn");
     recipe.data = folder / "data";
     recipe.epochs = 3;
@@ -40,7 +40,7 @@ class TrainerTest : public ::testing::Test {
     }
     return "no error";
   }
-  testing::TemporaryFolder folder;
+  tests::TemporaryFolder folder;
   Recipe recipe;
 };
 
@@ -206,7 +206,7 @@ TEST_F(TrainerTest, FinishedNetworkIsNotOverwritten) {
 }
 
 TEST_F(TrainerTest, DataWithoutTestSplitHasNoAccuracy) {
-  testing::write_tiny_cifar(folder / "train-only", 20, 0);
+  tests::write_tiny_cifar(folder / "train-only", 20, 0);
   recipe.data = folder / "train-only";
   EXPECT_FALSE(Trainer(recipe, {.max_steps = 1}).run().test);
 }
