@@ -30,6 +30,8 @@
 #include <brim/optim/optim.h>
 #include <brim/plan/compile.h>
 
+#include "message_of.h"
+
 namespace brim {
 namespace {
 
@@ -363,13 +365,8 @@ TEST_F(Cuda, CompiledNetworksTrainAsOnTheCpu) {
 }
 
 TEST_F(Cuda, BadIndicesShowAtTheNextSynchronisation) {
-  const auto message = [](const std::function<Tensor()>& f) -> std::string {
-    try {
-      (void)f().to(Device::cpu());
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+  const auto message = [](const std::function<Tensor()>& f) {
+    return tests::message_of([&] { (void)f().to(Device::cpu()); });
   };
   const auto id = [&](int64_t v) { return Tensor::from<int64_t>({1, v}, {2}, device_); };
   const Tensor x = ones({3, 2}, {.device = device_});

@@ -1,12 +1,12 @@
 // What is asked of cuBLASLt and cuDNN: precision, epilogues, algorithms, graphs, errors. That the
 // results are right the contract suite says over the same fakes.
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <optional>
 
 #include "backend/cuda_libraries_fixture.h"
 #include "backend/fused_linear.h"
+#include "message_of.h"
 #include "temporary_folder.h"
 
 namespace brim {
@@ -14,6 +14,7 @@ namespace {
 
 using tests::CudaLibraries;
 using tests::Lines;
+using tests::message_of;
 
 /// Choices are kept in a folder of the test's own, so that each run measures.
 class OwnCache : public ::testing::Environment {
@@ -177,24 +178,15 @@ TEST_F(CudaLibraries, BatchesThatDoNotMergeAreStacksInTurn) {
   EXPECT_GE(count(asked(), "batches 7"), 2);
 }
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const DeviceError& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST_F(CudaLibraries, FailuresNameOpCallAndStatus) {
   const Tensor a = on(cuda, randn({6, 7})), b = on(cuda, randn({7, 6}));
   const Tensor x = on(cuda, randn({1, 2, 5, 5})), w = on(cuda, randn({2, 2, 2, 2}));
   (void)matmul(a, b);
   (void)conv2d(x, w);
   let("cublasLtMatmul cudnnConvolutionForward");
-  EXPECT_EQ(error_of([&] { (void)matmul(a, b); }),
+  EXPECT_EQ(message_of<DeviceError>([&] { (void)matmul(a, b); }),
             "[matmul] cuBLASLt: cublasLtMatmul failed: the fake was told to fail (status 13)");
-  EXPECT_EQ(error_of([&] { (void)conv2d(x, w); }),
+  EXPECT_EQ(message_of<DeviceError>([&] { (void)conv2d(x, w); }),
             "[conv2d] cuDNN: cudnnConvolutionForward failed: CUDNN_STATUS_EXECUTION_FAILED: the "
             "fake says so");
 }
@@ -206,8 +198,8 @@ TEST_F(CudaLibraries, ALostGpuIsToldWhicheverLibraryMeetsItFirst) {
   (void)conv2d(x, w);
   let("cublasLtMatmul cudnnConvolutionForward");
   setenv("BRIM_EMULATED_LOST", "0", 1);
-  const std::string product = error_of([&] { (void)matmul(a, b); });
-  const std::string convolution = error_of([&] { (void)conv2d(x, w); });
+  const std::string product = message_of<DeviceError>([&] { (void)matmul(a, b); });
+  const std::string convolution = message_of<DeviceError>([&] { (void)conv2d(x, w); });
   unsetenv("BRIM_EMULATED_LOST");
   EXPECT_TRUE(product.starts_with("[cuda] work queued on cuda:0 failed")) << product;
   EXPECT_TRUE(convolution.starts_with("[cuda] work queued on cuda:0 failed")) << convolution;

@@ -10,6 +10,7 @@
 #include "backend/sim/pacer.h"
 #include "backend/sim/profile.h"
 #include "backend/sim_fixture.h"
+#include "message_of.h"
 
 namespace brim::sim {
 namespace {
@@ -37,13 +38,8 @@ TEST_F(SimProfile, BuiltInOnesAreWhole) {
 TEST_F(SimProfile, BadFilesNameLineAndKey) {
   const std::string good = profile("");
   EXPECT_NO_THROW(made(good));
-  const auto error = [&](const std::string& text) -> std::string {
-    try {
-      made(text);
-    } catch (const ValueError& e) {
-      return e.what();
-    }
-    return "no error";
+  const auto error = [&](const std::string& text) {
+    return tests::message_of<ValueError>([&] { made(text); });
   };
   const auto changed = [&](const std::string& from, const std::string& to) {
     std::string text = good;

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "contract/contract.h"
+#include "message_of.h"
 
 namespace brim::contract {
 namespace {
@@ -155,12 +156,7 @@ TEST(Conv2d, OutOfMemoryInAnyPlaceIsThrown) {
 TEST(Conv2d, ErrorsSayWhatDoesNotFit) {
   const Tensor x = zeros({1, 3, 4, 4}), w = zeros({2, 3, 5, 5});
   const auto message = [&](const Tensor& a, const Tensor& b, const Conv2dOptions& o) {
-    try {
-      conv2d(a, b, {}, o);
-    } catch (const Error& e) {
-      return std::string(e.what());
-    }
-    return std::string("no error");
+    return tests::message_of([&] { conv2d(a, b, {}, o); });
   };
   EXPECT_NE(message(x, w, {}).find("spans 5 elements in height, but x has 4"), std::string::npos);
   EXPECT_NE(message(x, zeros({2, 4, 3, 3}), {}).find("x (1, 3, 4, 4) has 3 channels"),

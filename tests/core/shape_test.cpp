@@ -7,18 +7,12 @@
 #include <brim/core/error.h>
 #include <brim/core/shape.h>
 
+#include "message_of.h"
+
 namespace brim {
 namespace {
 
-template <class F>
-std::string message(const F& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using tests::message_of;
 
 TEST(Shape, IsAShortArray) {
   Shape s = {2, 3};
@@ -46,7 +40,7 @@ TEST(Shape, RankIsLimited) {
   EXPECT_THROW(s.push_back(1), ShapeError);
   EXPECT_THROW(s.insert(0, 1), ShapeError);
   EXPECT_THROW((Shape{1, 2, 3, 4, 5, 6, 7, 8, 9}), ShapeError);
-  EXPECT_EQ(message([&] { s.push_back(1); }), "[shape] rank 9 is above the limit of 8");
+  EXPECT_EQ(message_of([&] { s.push_back(1); }), "[shape] rank 9 is above the limit of 8");
 }
 
 TEST(Shape, ContiguousStrides) {
@@ -61,11 +55,11 @@ TEST(Shape, Broadcasting) {
   EXPECT_EQ(broadcast_shapes({}, {5}, "op"), (Shape{5}));
   EXPECT_EQ(broadcast_shapes({0, 3}, {1, 1}, "op"), (Shape{0, 3}));
   EXPECT_EQ(broadcast_shapes({1}, {0}, "op"), (Shape{0}));
-  EXPECT_EQ(message([] {
+  EXPECT_EQ(message_of([] {
               broadcast_shapes({2, 3}, {4, 2, 5}, "add");
             }),
             "[add] shapes (2, 3) and (4, 2, 5) do not broadcast: sizes 3 and 5 differ in axis 2");
-  EXPECT_EQ(message([] {
+  EXPECT_EQ(message_of([] {
               broadcast_shapes({4, 2, 5}, {2, 3}, "add");
             }),
             "[add] shapes (4, 2, 5) and (2, 3) do not broadcast: sizes 5 and 3 differ in axis 2");
@@ -75,7 +69,7 @@ TEST(Shape, Broadcasting) {
 TEST(Shape, Axes) {
   EXPECT_EQ(normalize_axis(-1, 3, "op"), 2);
   EXPECT_EQ(normalize_axis(2, 3, "op"), 2);
-  EXPECT_EQ(message([] { normalize_axis(3, 3, "sum"); }),
+  EXPECT_EQ(message_of([] { normalize_axis(3, 3, "sum"); }),
             "[sum] axis 3 is out of range for rank 3");
   EXPECT_THROW(normalize_axis(-4, 3, "op"), IndexError);
   EXPECT_THROW(normalize_axis(0, 0, "op"), IndexError);

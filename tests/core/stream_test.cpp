@@ -9,6 +9,8 @@
 #include <brim/core/stream.h>
 #include <brim/core/threads.h>
 
+#include "message_of.h"
+
 namespace brim {
 namespace {
 
@@ -58,13 +60,8 @@ TEST(Stream, TimesBetweenWhatHasNone) {
   Event timed({.timed = true}), untimed, idle({.timed = true});
   timed.record(s);
   untimed.record(s);
-  const auto error_of = [](const Event& begin, const Event& end) -> std::string {
-    try {
-      (void)begin.elapsed_ms(end);
-    } catch (const ValueError& e) {
-      return e.what();
-    }
-    return "";
+  const auto error_of = [](const Event& begin, const Event& end) {
+    return tests::message_of<ValueError>([&] { (void)begin.elapsed_ms(end); });
   };
   EXPECT_NE(error_of(timed, untimed).find("is not timed"), std::string::npos);
   EXPECT_NE(error_of(untimed, timed).find("Event({.timed = true})"), std::string::npos);

@@ -9,18 +9,13 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 
+#include "message_of.h"
+
 namespace brim {
 namespace {
 
-template <class F>
-std::string message(const F& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using tests::message_of;
+
 std::vector<float> values(const Tensor& x) { return x.to_vector<float>(); }
 
 TEST(Tensor, From) {
@@ -28,7 +23,7 @@ TEST(Tensor, From) {
             (std::vector<float>{1, 2, 3, 4}));
   EXPECT_EQ(Tensor::from(std::vector<int64_t>{5}, {}).item<int64_t>(), 5);
   EXPECT_EQ(Tensor::from(std::vector<float>(), {0, 3}).numel(), 0);
-  EXPECT_EQ(message([] {
+  EXPECT_EQ(message_of([] {
               Tensor::from<float>({1, 2, 3}, {2, 2});
             }),
             "[from] 3 values do not fill shape (2, 2)");
@@ -94,7 +89,7 @@ TEST(Tensor, ItemIsTheOnlyElement) {
     EXPECT_EQ(x.item<float>(), 1);
   }
   EXPECT_EQ(Tensor::from<int64_t>({INT64_MAX}, {}).item<int64_t>(), INT64_MAX);
-  EXPECT_EQ(message([] {
+  EXPECT_EQ(message_of([] {
               zeros({2, 3}).item();
             }),
             "[item] a tensor of shape (2, 3) has 6 elements, not one; index or reduce it first");
@@ -104,7 +99,7 @@ TEST(Tensor, ItemIsTheOnlyElement) {
 TEST(Tensor, HostAccessIsTyped) {
   const Tensor x = ones({2});
   EXPECT_EQ(x.data<float>()[1], 1);
-  EXPECT_EQ(message([&] { x.data<double>(); }),
+  EXPECT_EQ(message_of([&] { x.data<double>(); }),
             "[data] the tensor is f32, not f64; cast with x.to(f64)");
   EXPECT_THROW(x.to_vector<int64_t>(), DTypeError);
 }
@@ -165,7 +160,7 @@ TEST(Tensor, CopyBroadcastsAndCasts) {
   Tensor x = zeros({2, 3}, {.dtype = i64});
   x.copy_(Tensor::from<double>({1.9, 2, 3}, {3}));
   EXPECT_EQ(x.to_vector<int64_t>(), (std::vector<int64_t>{1, 2, 3, 1, 2, 3}));
-  EXPECT_EQ(message([&] { x.copy_(zeros({2})); }).substr(0, 7), "[copy_]");
+  EXPECT_EQ(message_of([&] { x.copy_(zeros({2})); }).substr(0, 7), "[copy_]");
   EXPECT_THROW(x.copy_(zeros({4, 2, 3})), ShapeError);
   EXPECT_THROW(x.copy_(Tensor()), ValueError);
 }

@@ -13,12 +13,14 @@
 #include <string>
 #include <vector>
 
+#include "message_of.h"
 #include "temporary_folder.h"
 
 namespace brim::data::tests {
 
 namespace fs = std::filesystem;
 
+using brim::tests::message_of;
 using brim::tests::TemporaryFolder;
 
 inline void write_bytes(const std::string& path, const std::vector<uint8_t>& bytes) {
@@ -31,21 +33,6 @@ inline void write_bytes(const std::string& path, const std::vector<uint8_t>& byt
 inline std::vector<uint8_t> read_bytes(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-/// What `run` throws, as text; fails the test if it throws nothing or something else.
-template <class E, class F>
-std::string message_of(F&& run) {
-  try {
-    run();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "wrong type of exception: " << error.what();
-    return "";
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
 }
 
 /// A smooth picture that differs with `seed`; interleaved, 1 or 3 channels.

@@ -11,6 +11,7 @@
 
 #include <brim/core/error.h>
 
+#include "message_of.h"
 #include "temporary_folder.h"
 
 namespace brim::io {
@@ -63,12 +64,8 @@ TEST_F(AtomicFileTest, NoRoomLeavesTheOldOne) {
   const rlimit small = {.rlim_cur = 100000, .rlim_max = before.rlim_max};
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &small);
-  std::string message;
-  try {
-    write_file_atomically(path, std::string(200000, 'x'));
-  } catch (const FileError& e) {
-    message = e.what();
-  }
+  const std::string message =
+      tests::message_of<FileError>([&] { write_file_atomically(path, std::string(200000, 'x')); });
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   EXPECT_NE(message.find(path), std::string::npos) << message;

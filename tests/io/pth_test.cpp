@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "io/atomic_file.h"
+#include "io/file_error.h"
 #include "io/zip_writer.h"
 #include "temporary_folder.h"
 
@@ -72,20 +73,15 @@ class PthTest : public ::testing::Test {
   tests::TemporaryFolder folder;
 };
 
-std::string error_of(const std::string& bytes) {
-  try {
+std::string pth_error(const std::string& bytes) {
+  return tests::file_error([&] {
     const Pth file({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "some.file");
     for (const std::string& name : file.names()) (void)file.load(name).contiguous();
-  } catch (const FileError& e) {
-    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("some.file"), std::string::npos) << e.what();
-    return e.what();
-  }
-  return "no error";
+  });
 }
 
 void expect_error(const std::string& bytes, const std::string& expected) {
-  const std::string error = error_of(bytes);
+  const std::string error = pth_error(bytes);
   EXPECT_NE(error.find(expected), std::string::npos)
       << "expected '" << expected << "', got: " << error;
 }
@@ -144,19 +140,19 @@ TEST_F(PthTest, WritingIsRepeatableAndAtomic) {
 }
 
 TEST_F(PthTest, HandMadeFilesThatAreGood) {
-  EXPECT_EQ(error_of(with_pickle(dict(text("x") + kGood))), "no error");
-  EXPECT_EQ(error_of(with_pickle(dict(""))), "no error");
+  EXPECT_EQ(pth_error(with_pickle(dict(text("x") + kGood))), "no error");
+  EXPECT_EQ(pth_error(with_pickle(dict(""))), "no error");
   // Newer records, and an integer of a protocol's other sizes.
-  EXPECT_EQ(error_of(zip({{"a/data.pkl", dict(text("x") + kGood)},
-                          {"a/.format_version", "7"},
-                          {"a/byteorder", "little"},
-                          {"a/data/0", std::string(32, 'x')}})),
+  EXPECT_EQ(pth_error(zip({{"a/data.pkl", dict(text("x") + kGood)},
+                           {"a/.format_version", "7"},
+                           {"a/byteorder", "little"},
+                           {"a/data/0", std::string(32, 'x')}})),
             "no error");
-  EXPECT_EQ(error_of(with_pickle(dict(text("x") + floats(6, {2, 1}, {1, 900}) + text("y") +
-                                      floats(0, {0, 5}, {7, 7})))),
+  EXPECT_EQ(pth_error(with_pickle(dict(text("x") + floats(6, {2, 1}, {1, 900}) + text("y") +
+                                       floats(0, {0, 5}, {7, 7})))),
             "no error");
   // zip64 records where small values would have done.
-  EXPECT_EQ(error_of(zip(
+  EXPECT_EQ(pth_error(zip(
                 {{"a/data.pkl", dict(text("x") + kGood)}, {"a/data/0", std::string(32, 'x')}}, 1)),
             "no error");
 }
@@ -286,9 +282,9 @@ TEST_F(PthTest, HostilePickles) {
 TEST_F(PthTest, HostileZips) {
   const std::string pickle = dict(text("x") + kGood), data(32, 'x');
   const std::string good = zip({{"a/data.pkl", pickle}, {"a/data/0", data}});
-  ASSERT_EQ(error_of(good), "no error");
+  ASSERT_EQ(pth_error(good), "no error");
   for (size_t n = 0; n < good.size(); n += 7)
-    EXPECT_NE(error_of(good.substr(0, n)), "no error") << n;
+    EXPECT_NE(pth_error(good.substr(0, n)), "no error") << n;
   expect_error("", "0 bytes");
   expect_error("hello, world", "no zip file");
   expect_error("\x80\x02\x8a\x0al\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", "PyTorch 1.6 or newer");
@@ -315,7 +311,7 @@ TEST_F(PthTest, HostileZips) {
   expect_error(changed(second + 42, uint32_t{0}), "inside the one before it");
   expect_error(changed(directory + 16, uint32_t{1}), "checksum");
   expect_error(changed(good.find(data), 'y'), "checksum");
-  EXPECT_EQ(error_of(changed(second + 16, uint32_t{0})), "no error") << "no checksum is given";
+  EXPECT_EQ(pth_error(changed(second + 16, uint32_t{0})), "no error") << "no checksum is given";
   expect_error(changed(end + 10, uint16_t{1}), "follow the 1 entries");
   expect_error(changed(end + 10, uint16_t{3}), "does not fit");
   expect_error(changed(end + 10, uint16_t{0xfffe}), "does not fit");

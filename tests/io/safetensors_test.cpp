@@ -10,6 +10,7 @@
 #include <brim/ops/create.h>
 
 #include "core/check.h"
+#include "io/file_error.h"
 #include "temporary_folder.h"
 
 namespace brim::io {
@@ -34,16 +35,11 @@ SafeTensors parse(const std::string& bytes) {
   return SafeTensors({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "some.file");
 }
 
-std::string error_of(const std::string& bytes) {
-  try {
+std::string safetensors_error(const std::string& bytes) {
+  return tests::file_error([&] {
     const SafeTensors file = parse(bytes);
     for (const std::string& name : file.names()) (void)file.load(name);
-  } catch (const FileError& e) {
-    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
-    EXPECT_NE(std::string(e.what()).find("some.file"), std::string::npos) << e.what();
-    return e.what();
-  }
-  return "no error";
+  });
 }
 
 std::string slurp(const std::string& path) {
@@ -121,7 +117,7 @@ TEST_F(SafeTensorsTest, NoTensorsAtAll) { EXPECT_TRUE(parse(file_of("{}", "")).n
 TEST_F(SafeTensorsTest, DamagedFiles) {
   const std::string good = R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})";
   const std::string data(8, '\0');
-  EXPECT_EQ(error_of(file_of(good, data)), "no error");
+  EXPECT_EQ(safetensors_error(file_of(good, data)), "no error");
 
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "0 bytes"},
@@ -175,8 +171,8 @@ TEST_F(SafeTensorsTest, DamagedFiles) {
       {file_of("{\"x\":" + std::string(100000, '['), ""), "an array"},
   };
   for (const auto& [bytes, expected] : cases)
-    EXPECT_NE(error_of(bytes).find(expected), std::string::npos)
-        << "expected '" << expected << "', got: " << error_of(bytes);
+    EXPECT_NE(safetensors_error(bytes).find(expected), std::string::npos)
+        << "expected '" << expected << "', got: " << safetensors_error(bytes);
 }
 
 TEST_F(SafeTensorsTest, PipeIsRefusedAndNotWaitedFor) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 
 #include <brim/autograd/autograd.h>
 #include <brim/nn/nn.h>
@@ -14,17 +13,12 @@
 #include <brim/ops/unary.h>
 #include <brim/optim/sgd.h>
 
+#include "message_of.h"
+
 namespace brim {
 namespace {
 
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using tests::message_of;
 
 void expect_uniform(const Tensor& t, double bound) {
   const std::vector<float> values = t.to_vector<float>();
@@ -51,7 +45,7 @@ TEST(Linear, OptionsChooseBiasAndDtype) {
   EXPECT_FALSE(fc.bias.defined());
   EXPECT_EQ(fc.parameters().size(), 1u);
   EXPECT_EQ(fc.weight.dtype(), f64);
-  EXPECT_EQ(message([] { nn::Linear({.in = 3}); }), "[Linear] out is 0; it must be 1 or more");
+  EXPECT_EQ(message_of([] { nn::Linear({.in = 3}); }), "[Linear] out is 0; it must be 1 or more");
   EXPECT_THROW(nn::Linear({.in = 3, .out = 2, .device = "cuda:0"}), DeviceError);
 }
 
@@ -78,7 +72,7 @@ TEST(Conv2d, BadOptionsAreErrors) {
   EXPECT_THROW(nn::Conv2d({.in = 3, .out = 6}), ValueError);
   EXPECT_THROW(nn::Conv2d({.in = 3, .out = 6, .kernel = 3, .stride = 0}), ValueError);
   EXPECT_THROW(nn::Conv2d({.in = 3, .out = 6, .kernel = 3, .padding = -1}), ValueError);
-  EXPECT_EQ(message([] { nn::Conv2d({.in = 3, .out = 6, .kernel = 3, .groups = 2}); }),
+  EXPECT_EQ(message_of([] { nn::Conv2d({.in = 3, .out = 6, .kernel = 3, .groups = 2}); }),
             "[Conv2d] 2 groups do not divide in = 3 and out = 6");
 }
 
@@ -157,7 +151,7 @@ TEST(BatchNorm2d, EvalUsesTheRunningStatistics) {
   plain.eval();
   EXPECT_EQ(plain(full({2, 2, 1, 2}, 7)).to_vector<float>(), std::vector<float>(8, 0));
   EXPECT_THROW(plain(zeros({2, 2})), ShapeError);
-  EXPECT_EQ(message([] { nn::BatchNorm2d({}); }),
+  EXPECT_EQ(message_of([] { nn::BatchNorm2d({}); }),
             "[BatchNorm2d] features is 0; it must be 1 or more");
 }
 
@@ -334,7 +328,7 @@ TEST(Models, ResNet18BeginsAsTorchvisions) {
 }
 
 TEST(Models, UnknownNamesGetTheNearest) {
-  EXPECT_EQ(message([] {
+  EXPECT_EQ(message_of([] {
               nn::make_model("tutorial_cnn");
             }).find("[models] there is no network 'tutorial_cnn'; did you mean 'tutorial-cnn'?"),
             0u);

@@ -7,8 +7,12 @@
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
 
+#include "message_of.h"
+
 namespace brim {
 namespace {
+
+using tests::message_of;
 
 struct Scale : nn::Module {
   struct Options {
@@ -43,15 +47,6 @@ std::vector<std::string> names(const NamedTensors& list) {
   std::vector<std::string> found;
   for (const auto& [name, value] : list) found.push_back(name);
   return found;
-}
-
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // Others have no memory format, and a handle that was taken before sees the change.
@@ -100,7 +95,7 @@ TEST(Module, CallsForwardAndTrains) {
 TEST(Module, BadNamesAreErrors) {
   nn::Module m;
   m.parameter("weight", zeros({1}));
-  EXPECT_NE(message([&] { m.buffer("weight", zeros({1})); }).find("two parts called 'weight'"),
+  EXPECT_NE(message_of([&] { m.buffer("weight", zeros({1})); }).find("two parts called 'weight'"),
             std::string::npos);
   EXPECT_THROW(m.add<Scale>("weight"), ValueError);
   EXPECT_THROW(m.add<Scale>(""), ValueError);
@@ -111,7 +106,7 @@ TEST(Module, BadNamesAreErrors) {
 
 TEST(Module, WithoutForwardSaysSo) {
   nn::Module m;
-  EXPECT_EQ(message([&] { m(zeros({1})); }),
+  EXPECT_EQ(message_of([&] { m(zeros({1})); }),
             "[Module] has no forward(const Tensor&); override it, or call the one it has");
 }
 
@@ -188,7 +183,7 @@ TEST(Module, LoadNamesEveryFaultAndChangesNothing) {
   state["head.weight"] = zeros({1});
   state["first.bias"] = zeros({3});
   state["first.calls"] = zeros({});
-  EXPECT_EQ(message([&] { net.load_state_dict(state); }),
+  EXPECT_EQ(message_of([&] { net.load_state_dict(state); }),
             "[Net] the state dict does not fit: missing: gain; unexpected: head.weight; first.bias "
             "is (3) instead of (2), first.calls is f32 instead of i64; is it of another model?");
   EXPECT_EQ(net.first.weight.to_vector<float>(), (std::vector<float>{1, 1}));

@@ -13,26 +13,20 @@
 #include <brim/ops/shape.h>
 #include <brim/ops/sort.h>
 
+#include "message_of.h"
+
 namespace brim {
 namespace {
 
-template <class F>
-std::string message(const F& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
+using tests::message_of;
 
 TEST(Index, OutOfRangeNamesOpIndexAndAxis) {
   const Tensor x = zeros({3, 5});
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(message_of([&] {
               index_select(x, 1, Tensor::from<int64_t>({4, 5}, {2}));
             }),
             "[index_select] index 5 is out of range for axis 1 of size 5");
-  EXPECT_EQ(message([&] {
+  EXPECT_EQ(message_of([&] {
               gather(x, 0, Tensor::from<int64_t>({-1}, {1, 1}));
             }),
             "[gather] index -1 is out of range for axis 0 of size 3");
@@ -165,7 +159,7 @@ TEST(Sort, BadArguments) {
 }
 
 TEST(Join, BadArguments) {
-  EXPECT_EQ(message([] {
+  EXPECT_EQ(message_of([] {
               cat({zeros({2, 3}), zeros({2, 4})});
             }),
             "[cat] tensor 1 has shape (2, 4), the first (2, 3); only axis 0 may differ");

@@ -1,31 +1,23 @@
 // What all optimizers share: groups, options, state dicts, errors. SGD stands for the others.
 #include <gtest/gtest.h>
 
-#include <functional>
-
 #include <brim/autograd/autograd.h>
 #include <brim/ops/create.h>
 #include <brim/optim/sgd.h>
+
+#include "message_of.h"
 
 namespace brim {
 namespace {
 
 using optim::SGD;
+using tests::message_of;
 
 Tensor param(std::initializer_list<float> values, const Shape& shape) {
   return Tensor::from<float>(values, shape).set_requires_grad();
 }
 
 void set_grad(Tensor& p, double value) { p.set_grad(full_like(p, value)); }
-
-std::string message(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Optimizer, StepsOnlyParametersWithGradients) {
   Tensor a = param({1, 2}, {2}), b = param({3}, {1});
@@ -169,7 +161,7 @@ TEST(Optimizer, LoadNamesEveryFaultAndChangesNothing) {
   SGD sgd({{"a", a}}, {.lr = 0.1, .momentum = 0.9}), other({{"b", b}}, {.lr = 0.2});
   set_grad(a, 1);
   sgd.step();
-  EXPECT_EQ(message([&] { other.load_state_dict(sgd.state_dict()); }),
+  EXPECT_EQ(message_of([&] { other.load_state_dict(sgd.state_dict()); }),
             "[SGD] the state dict does not fit: unexpected: state.a.momentum_buffer, unexpected: "
             "state.a.step; is it of another optimizer or model?");
   EXPECT_EQ(other.lr(), 0.2);
@@ -178,7 +170,7 @@ TEST(Optimizer, LoadNamesEveryFaultAndChangesNothing) {
   state["state.a.momentum_buffer"] = zeros({5});
   state.erase("group.0.lr");
   EXPECT_EQ(
-      message([&] { sgd.load_state_dict(state); }),
+      message_of([&] { sgd.load_state_dict(state); }),
       "[SGD] the state dict does not fit: missing: group.0.lr, state.a.momentum_buffer is (5) "
       "f32 instead of (2) f32; is it of another optimizer or model?");
   EXPECT_EQ(sgd.lr(), 0.1);
@@ -187,7 +179,7 @@ TEST(Optimizer, LoadNamesEveryFaultAndChangesNothing) {
 TEST(Optimizer, OptionsByNameAreChecked) {
   Tensor a = param({1}, {1});
   SGD sgd({a}, {.lr = 0.1});
-  EXPECT_EQ(message([&] { sgd.option("momentm"); }),
+  EXPECT_EQ(message_of([&] { sgd.option("momentm"); }),
             "[SGD] there is no option 'momentm'; did you mean 'momentum'?");
   EXPECT_THROW(sgd.set_lr(-1), ValueError);
   EXPECT_THROW(sgd.set_option("nesterov", 1), ValueError);
@@ -203,7 +195,7 @@ TEST(Optimizer, UnsuitableParametersAreErrors) {
   EXPECT_THROW(SGD({Tensor()}), ValueError);
   EXPECT_THROW(SGD({a, a}), ValueError);
   EXPECT_THROW(SGD({zeros({1}, {.dtype = i64})}), DTypeError);
-  EXPECT_NE(message([&] { SGD({a.clone()}); }).find("made by an op"), std::string::npos);
+  EXPECT_NE(message_of([&] { SGD({a.clone()}); }).find("made by an op"), std::string::npos);
   EXPECT_THROW(SGD({a}, {.lr = -1}), ValueError);
   EXPECT_THROW(SGD({a}, {.momentum = 0.9, .dampening = 0.1, .nesterov = true}), ValueError);
   SGD sgd({a});
@@ -219,8 +211,9 @@ TEST(Optimizer, MovedParametersNeedTheirStateMoved) {
   a.zero_grad();
   a.set_data(a.detach().to(f64));
   set_grad(a, 1);
-  EXPECT_NE(message([&] { sgd.step(); }).find("parameter 0 is f64 on cpu, its momentum_buffer f32"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of([&] { sgd.step(); }).find("parameter 0 is f64 on cpu, its momentum_buffer f32"),
+      std::string::npos);
 }
 
 }  // namespace

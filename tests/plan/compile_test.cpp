@@ -7,8 +7,12 @@
 #include <brim/autograd/autograd.h>
 #include <brim/brim.h>
 
+#include "message_of.h"
+
 namespace brim {
 namespace {
+
+using tests::message_of;
 
 /// A small network with its optimizer, and a step over both.
 struct Training {
@@ -268,15 +272,6 @@ TEST(Compile, TensorsLeftBehindAreWritten) {
 
 // --- what a plan cannot repeat
 
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const CompileError& e) {
-    return e.what();
-  }
-  return "no CompileError";
-}
-
 TEST(CompileError, NamesWhatCannotBeRecorded) {
   const Tensor x = ones({3});
   Tensor kept = ones({3});
@@ -288,8 +283,8 @@ TEST(CompileError, NamesWhatCannotBeRecorded) {
       f(t);
       return t + 1;
     });
-    EXPECT_NE(error_of([&] { step(x); }).find(part), std::string::npos)
-        << part << ": " << error_of([&] { step(x); });
+    EXPECT_NE(message_of<CompileError>([&] { step(x); }).find(part), std::string::npos)
+        << part << ": " << message_of<CompileError>([&] { step(x); });
   };
   says([](const Tensor& t) { (void)sum(t).item(); }, "host read");
   says([](const Tensor& t) { (void)(t + 1).data<float>(); }, "data");
@@ -306,14 +301,15 @@ TEST(CompileError, NamesWhatCannotBeRecorded) {
 TEST(CompileError, NumbersThatChangeAreNoticed) {
   int calls = 0;
   auto step = compile([&](const Tensor& t) { return t * ++calls; });
-  EXPECT_NE(error_of([&] { step(ones({3})); }).find("'mul"), std::string::npos)
-      << error_of([&] { step(ones({3})); });
+  EXPECT_NE(message_of<CompileError>([&] { step(ones({3})); }).find("'mul"), std::string::npos)
+      << message_of<CompileError>([&] { step(ones({3})); });
   bool flip = false;
   auto branch = compile([&](const Tensor& t) {
     flip = !flip;
     return flip ? t + 1 : exp(t);
   });
-  EXPECT_NE(error_of([&] { branch(ones({3})); }).find("same twice"), std::string::npos);
+  EXPECT_NE(message_of<CompileError>([&] { branch(ones({3})); }).find("same twice"),
+            std::string::npos);
 }
 
 TEST(CompileError, FallsBackIfAsked) {

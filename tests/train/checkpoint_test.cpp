@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "message_of.h"
 #include "temporary_folder.h"
 #include "train/tiny_data.h"
 
@@ -42,13 +43,8 @@ Checkpoint sample(int64_t steps) {
   return c;
 }
 
-std::string error_of(const std::string& path) {
-  try {
-    (void)load_checkpoint(path);
-  } catch (const FileError& e) {
-    return e.what();
-  }
-  return "no error";
+std::string load_error(const std::string& path) {
+  return tests::message_of<FileError>([&] { (void)load_checkpoint(path); });
 }
 
 /// Names in the folder, sorted.
@@ -127,7 +123,7 @@ TEST(Checkpoint, FailureLeavesTheOldOnesAlone) {
   EXPECT_EQ(names_in(folder.path()), Names{"checkpoint-00000001"});
   EXPECT_THROW(save_checkpoint(folder.path(), sample(1), 1), FileError) << "it is there already";
   EXPECT_EQ(names_in(folder.path()), Names{"checkpoint-00000001"});
-  EXPECT_EQ(error_of(folder / "checkpoint-00000001"), "no error");
+  EXPECT_EQ(load_error(folder / "checkpoint-00000001"), "no error");
 }
 
 TEST(Checkpoint, OnlyWhatAKilledRunLeftIsRemoved) {
@@ -213,14 +209,14 @@ TEST(Checkpoint, DamageIsFoundAndNamed) {
                            "state.json", "manifest.json"}) {
     const std::string file = fresh() + "/" + name;
     fs::remove(file);
-    EXPECT_NE(error_of(path).find(name), std::string::npos) << name;
+    EXPECT_NE(load_error(path).find(name), std::string::npos) << name;
     fresh();
     fs::resize_file(file, fs::file_size(file) - 2);
-    EXPECT_NE(error_of(path).find(name), std::string::npos) << name;
+    EXPECT_NE(load_error(path).find(name), std::string::npos) << name;
     std::string bytes = slurp((fresh() + "/" + name));
     bytes[bytes.size() / 2] ^= 1;
     std::ofstream(file, std::ios::binary) << bytes;
-    EXPECT_NE(error_of(path), "no error") << name;
+    EXPECT_NE(load_error(path), "no error") << name;
   }
 }
 
@@ -262,11 +258,11 @@ TEST(Checkpoint, PipesAndDevicesAreNotWaitedFor) {
   const std::string file = folder / "run/checkpoint-00000001/optimizer.safetensors";
   fs::remove(file);
   ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
-  EXPECT_NE(error_of(folder / "run/checkpoint-00000001").find("not a regular file"),
+  EXPECT_NE(load_error(folder / "run/checkpoint-00000001").find("not a regular file"),
             std::string::npos);
   fs::remove(file);
   fs::create_symlink("/dev/zero", file);
-  EXPECT_NE(error_of(folder / "run/checkpoint-00000001").find("not a regular file"),
+  EXPECT_NE(load_error(folder / "run/checkpoint-00000001").find("not a regular file"),
             std::string::npos);
 }
 

@@ -5,10 +5,10 @@
 #include <brim/train/trainer.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
+#include "message_of.h"
 #include "temporary_folder.h"
 #include "train/pictures.h"
 #include "train/tiny_data.h"
@@ -107,13 +107,8 @@ TEST_F(FeedTrainingTest, AutomaticIsTheHostWithoutAGpu) {
 }
 
 TEST_F(FeedTrainingTest, WhatCannotBeSaysWhy) {
-  const auto error_of = [&](const TrainOptions& options) -> std::string {
-    try {
-      Trainer(recipe, options).run();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+  const auto error_of = [&](const TrainOptions& options) {
+    return tests::message_of([&] { Trainer(recipe, options).run(); });
   };
   const std::vector<Device> two = {Device::sim(0), Device::sim(1)};
   const auto says = [&](const TrainOptions& options, const char* words) {

@@ -7,6 +7,7 @@
 
 #include <brim/train/trainer.h>
 
+#include "message_of.h"
 #include "temporary_folder.h"
 #include "train/run_folder.h"
 #include "train/tiny_data.h"
@@ -39,12 +40,7 @@ class PrecisionTest : public ::testing::Test {
     return all;
   }
   std::string error_of(const TrainOptions& options) {
-    try {
-      Trainer(recipe, options).run();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return tests::message_of([&] { Trainer(recipe, options).run(); });
   }
   /// Relative, of all steps.
   static double largest_difference(const std::vector<double>& got,

@@ -5,19 +5,16 @@
 
 #include <fstream>
 
+#include "message_of.h"
 #include "temporary_folder.h"
 
 namespace brim::train {
 namespace {
 
-std::string error_of(std::string_view toml) {
-  try {
-    (void)parse_recipe(toml, "r.toml");
-  } catch (const Error& e) {
-    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << e.what();
-    return e.what();
-  }
-  return "no error";
+std::string parse_error(std::string_view toml) {
+  const std::string error = tests::message_of([&] { (void)parse_recipe(toml, "r.toml"); });
+  EXPECT_EQ(error.find('\n'), std::string::npos) << error;
+  return error;
 }
 
 TEST(Recipe, TutorialCnnIsThePyTorchTutorial) {
@@ -90,8 +87,8 @@ TEST(Recipe, ErrorsNameTheLineAndTheNearestKey) {
       {"a = \xff", "not TOML"},
   };
   for (const auto& [text, expected] : cases)
-    EXPECT_NE(error_of(text).find(expected), std::string::npos)
-        << text << "\nexpected: " << expected << "\ngot: " << error_of(text);
+    EXPECT_NE(parse_error(text).find(expected), std::string::npos)
+        << text << "\nexpected: " << expected << "\ngot: " << parse_error(text);
 }
 
 TEST(Recipe, NamesAndFiles) {

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "message_of.h"
 #include "temporary_folder.h"
 #include "train/run_folder.h"
 #include "train/tiny_data.h"
@@ -67,13 +68,8 @@ class ResumeTest : public ::testing::Test {
     o.workers = workers;
     return train(o);
   }
-  std::string error_of(TrainOptions o) {
-    try {
-      train(std::move(o));
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+  std::string error_of(const TrainOptions& o) {
+    return tests::message_of([&] { train(o); });
   }
   void expect_same_end(const std::string& a, const std::string& b) {
     EXPECT_FALSE(slurp(a + "/model.safetensors").empty());

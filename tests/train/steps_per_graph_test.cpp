@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "message_of.h"
 #include "temporary_folder.h"
 #include "train/run_folder.h"
 #include "train/tiny_data.h"
@@ -40,12 +41,7 @@ class StepsPerGraph : public ::testing::Test {
     return slurp(options.out + "/model.safetensors");
   }
   std::string error_of(const TrainOptions& options) {
-    try {
-      const Trainer trainer(recipe, options);
-    } catch (const ValueError& e) {
-      return e.what();
-    }
-    return "no error";
+    return tests::message_of<ValueError>([&] { const Trainer trainer(recipe, options); });
   }
   tests::TemporaryFolder folder;
   Recipe recipe;

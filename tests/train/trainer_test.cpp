@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "message_of.h"
 #include "temporary_folder.h"
 #include "train/build.h"
 #include "train/run_folder.h"
@@ -33,12 +34,7 @@ class TrainerTest : public ::testing::Test {
     recipe.schedule.name = "cosine";
   }
   std::string error_of(const TrainOptions& options) {
-    try {
-      Trainer(recipe, options).run();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "no error";
+    return tests::message_of([&] { Trainer(recipe, options).run(); });
   }
   tests::TemporaryFolder folder;
   Recipe recipe;
