@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 
-#include <brim/core/threads.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
@@ -15,6 +14,7 @@
 
 #include "backend/fused_conv.h"
 #include "ops/pool/geometry.h"
+#include "threads.h"
 
 namespace brim::backend {
 namespace {
@@ -275,12 +275,11 @@ TEST_P(ConvPoolTest, ThreadsDoNotChangeABit) {
   const ConvPool g = geometry(c);
   const Inputs in = {randn(g.conv.x_shape()), randn(g.conv.weight_shape()),
                      c.bias ? randn({c.o}) : Tensor(), randn({c.n, c.o, g.pool.oh, g.pool.ow})};
-  const int before = num_threads();
-  set_num_threads(1);
-  const Results one = fused(c, in, MemoryFormat::nchw);
-  set_num_threads(4);
-  expect_equal(fused(c, in, MemoryFormat::nchw), one);
-  set_num_threads(before);
+  const auto fused_on = [&](int threads) {
+    const tests::Threads guard(threads);
+    return fused(c, in, MemoryFormat::nchw);
+  };
+  expect_equal(fused_on(4), fused_on(1));
 }
 
 TEST_P(ConvPoolTest, KeepsNanAndInfinity) {

@@ -6,7 +6,6 @@
 #include <limits>
 #include <string>
 
-#include <brim/core/threads.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
@@ -16,6 +15,7 @@
 #include "backend/cpu/conv_dnnl.h"
 #include "backend/cpu/conv_nhwc.h"
 #include "backend/cpu/conv_winograd.h"
+#include "threads.h"
 
 namespace brim::cpu {
 namespace {
@@ -132,7 +132,6 @@ TEST(Conv, NhwcEqualsDirect) {
 }
 
 TEST(Conv, NhwcDoesNotDependOnThreads) {
-  const int threads = num_threads();
   for (const ConvGeometry& g : kNhwcGeometries)
     for (const Pass& p : passes(g))
       for (const bool winograd : {false, true}) {
@@ -140,14 +139,13 @@ TEST(Conv, NhwcDoesNotDependOnThreads) {
         const Tensor a = randn(p.a), b = randn(p.b);
         std::vector<std::vector<float>> results;
         for (const int count : {1, 2, 3}) {
-          set_num_threads(count);
+          const tests::Threads guard(count);
           results.push_back(
               run_nhwc(winograd ? &conv_winograd : &conv_nhwc, p, g, a, b).to_vector<float>());
         }
         EXPECT_EQ(results[0], results[1]) << name(p, g);
         EXPECT_EQ(results[0], results[2]) << name(p, g);
       }
-  set_num_threads(threads);
 }
 
 TEST(Conv, NhwcAddsBias) {
@@ -225,21 +223,20 @@ TEST(Conv, OneDnnAddsTheBias) {
 
 TEST(Conv, ThreadsDoNotChangeABit) {
   manual_seed(3);
-  const int before = num_threads();
   for (const ConvGeometry& g : {geometry(32, 16, 20, 32, 3, 1, 1), geometry(24, 16, 20, 32, 3, 2)})
     for (const Pass& p : passes(g)) {
       const Tensor a = randn(p.a), b = randn(p.b);
-      set_num_threads(1);
-      const auto direct = run_direct(p, g, a, b).to_vector<float>();
-      set_num_threads(4);
-      EXPECT_EQ(run_direct(p, g, a, b).to_vector<float>(), direct);
+      const auto on_threads = [](int threads, const auto& run) {
+        const tests::Threads guard(threads);
+        return run().template to_vector<float>();
+      };
+      const auto direct = [&] { return run_direct(p, g, a, b); };
+      EXPECT_EQ(on_threads(4, direct), on_threads(1, direct));
 #if BRIM_HAVE_DNNL
-      const auto four = run_dnnl(p, g, a, b).to_vector<float>();
-      set_num_threads(1);
-      EXPECT_EQ(run_dnnl(p, g, a, b).to_vector<float>(), four);
+      const auto dnnl = [&] { return run_dnnl(p, g, a, b); };
+      EXPECT_EQ(on_threads(4, dnnl), on_threads(1, dnnl));
 #endif
     }
-  set_num_threads(before);
 }
 
 TEST(Conv, TheChoiceFollowsTheShape) {

@@ -8,12 +8,13 @@
 #include <string>
 
 #include <brim/autograd/autograd.h>
-#include <brim/core/threads.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/norm.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
+
+#include "threads.h"
 
 namespace brim {
 namespace {
@@ -147,22 +148,22 @@ TEST(FusedNorm, AgainIsTheSameToTheBit) {
 }
 
 TEST(FusedNorm, DoesNotDependOnThreads) {
-  const int threads = num_threads();
   for (const Case& c : cases()) {
     manual_seed(5);
     Fused one(c);
     manual_seed(5);
     Fused two(c);
-    set_num_threads(1);
-    one.run(c);
-    set_num_threads(2);
-    two.run(c);
+    const auto run_on = [&](int threads, Fused& fused) {
+      const tests::Threads guard(threads);
+      fused.run(c);
+    };
+    run_on(1, one);
+    run_on(2, two);
     for (size_t i = 0; i < one.results().size(); ++i)
       EXPECT_EQ(one.results()[i].to(DType::f64).to_vector<double>(),
                 two.results()[i].to(DType::f64).to_vector<double>())
           << c.str() << ", result " << i;
   }
-  set_num_threads(threads);
 }
 
 TEST(FusedNorm, MomentsOfFarAwayValues) {

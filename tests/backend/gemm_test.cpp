@@ -3,8 +3,6 @@
 // number of threads.
 #include <gtest/gtest.h>
 
-#include <brim/core/threads.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,16 +11,12 @@
 #include <vector>
 
 #include "backend/cpu/gemm_kernels.h"
+#include "threads.h"
 
 namespace brim::cpu {
 namespace {
 
-/// Sets the number of threads and restores it.
-struct Threads {
-  int before = num_threads();
-  explicit Threads(int count) { set_num_threads(count); }
-  ~Threads() { set_num_threads(before); }
-};
+using tests::Threads;
 
 struct Size {
   int64_t m, n, k;

@@ -15,16 +15,12 @@
 #include "backend/fused_linear.h"
 #include "backend/fused_loss.h"
 #include "backend/launches.h"
+#include "threads.h"
 
 namespace brim {
 namespace {
 
-/// Sets the number of threads and restores it.
-struct Threads {
-  int before = num_threads();
-  explicit Threads(int count) { set_num_threads(count); }
-  ~Threads() { set_num_threads(before); }
-};
+using tests::Threads;
 
 struct Size {
   int64_t rows, inputs, outputs;

@@ -11,16 +11,12 @@
 #include <vector>
 
 #include "backend/cpu/parallel.h"
+#include "threads.h"
 
 namespace brim::cpu {
 namespace {
 
-/// Sets the number of threads and restores it.
-struct Threads {
-  int before = num_threads();
-  explicit Threads(int count) { set_num_threads(count); }
-  ~Threads() { set_num_threads(before); }
-};
+using tests::Threads;
 
 std::vector<int> visits(int64_t n, int64_t grain) {
   std::vector<int> seen(static_cast<size_t>(n));

@@ -1,7 +1,6 @@
 // Contract cases of convolution, by the definition.
 #include <brim/autograd/autograd.h>
 #include <brim/core/allocator.h>
-#include <brim/core/threads.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
@@ -11,6 +10,7 @@
 
 #include "contract/contract.h"
 #include "message_of.h"
+#include "threads.h"
 
 namespace brim::contract {
 namespace {
@@ -127,8 +127,7 @@ TEST(Conv2d, WeightsOfAnyFormatGiveTheSame) {
 }
 
 TEST(Conv2d, OutOfMemoryInAnyPlaceIsThrown) {
-  const int threads = num_threads();
-  set_num_threads(2);
+  const tests::Threads guard(2);
   const Tensor x = randn({16, 16, 32, 32});
   Tensor w = randn({16, 16, 3, 3}).set_requires_grad();
   const Conv2dOptions options{.padding = 1};
@@ -143,14 +142,13 @@ TEST(Conv2d, OutOfMemoryInAnyPlaceIsThrown) {
   // Enough for the result, then for ever more of the scratch memory.
   for (int64_t scratch : {0, 20'000, 100'000, 150'000})
     with_room(y.numel() * 4 + scratch, [&] {
-      const NoGrad guard;
+      const NoGrad none;
       conv2d(x, w, {}, options);
     });
   for (int64_t scratch : {0, 40'000, 150'000, 400'000})
     with_room(w.numel() * 4 + scratch, [&] { y.backward(dy, {.retain_graph = true}); });
   y.backward(dy);
   EXPECT_TRUE(w.grad().defined());
-  set_num_threads(threads);
 }
 
 TEST(Conv2d, ErrorsSayWhatDoesNotFit) {

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
-#include <brim/core/threads.h>
 #include <brim/ops/create.h>
 
 #include "contract/contract.h"
+#include "threads.h"
 
 namespace brim::contract {
 namespace {
@@ -45,16 +45,14 @@ TEST(Dropout, DropsTheRightShare) {
 
 TEST(Dropout, SameSeedSameMask) {
   const auto mask = [](int threads, DType dtype) {
-    set_num_threads(threads);
+    const tests::Threads guard(threads);
     manual_seed(7);
     return values(dropout(ones({50001}, {.dtype = dtype}), 0.5));
   };
-  const int before = num_threads();
   const std::vector<double> one = mask(1, f32);
   EXPECT_EQ(one, mask(3, f32));
   EXPECT_EQ(one, mask(1, f64));
   EXPECT_NE(one, values(dropout(ones({50001}), 0.5)));  // the next draw differs
-  set_num_threads(before);
 }
 
 TEST(Dropout, OffAndChecked) {

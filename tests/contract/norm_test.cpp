@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include <brim/autograd/autograd.h>
-#include <brim/core/threads.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
@@ -12,6 +11,7 @@
 
 #include "contract/contract.h"
 #include "message_of.h"
+#include "threads.h"
 
 namespace brim::contract {
 namespace {
@@ -244,12 +244,11 @@ TEST(BatchNorm, ChecksItsInput) {
 }
 
 TEST(Norms, ThreadsDoNotChangeBits) {
-  const int before = num_threads();
   const Tensor x = randn({40, 6, 30, 30}).set_requires_grad();
   const Tensor rows = randn({600, 200}).set_requires_grad(), w = ones({200}).set_requires_grad();
   std::vector<std::vector<float>> results[3];
   for (int threads = 1; threads <= 3; ++threads) {
-    set_num_threads(threads);
+    const tests::Threads guard(threads);
     Tensor a = x, b = rows, c = w;
     a.zero_grad();
     b.zero_grad();
@@ -263,7 +262,6 @@ TEST(Norms, ThreadsDoNotChangeBits) {
   }
   EXPECT_EQ(results[0], results[1]);
   EXPECT_EQ(results[0], results[2]);
-  set_num_threads(before);
 }
 
 }  // namespace

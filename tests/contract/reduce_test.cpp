@@ -7,13 +7,13 @@
 #include <numeric>
 
 #include <brim/autograd/autograd.h>
-#include <brim/core/threads.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 #include <brim/ops/unary.h>
 
 #include "contract/contract.h"
+#include "threads.h"
 
 namespace brim::contract {
 namespace {
@@ -392,13 +392,12 @@ TEST(Reduce, AxesAreChecked) {
 }
 
 TEST(Reduce, ThreadsDoNotChangeBits) {
-  const int before = num_threads();
   const Shape shapes[] = {{100003}, {3, 70001}, {70001, 3}, {300, 700}, {40, 6, 28, 28}};
   for (const Shape& shape : shapes) {
     const Tensor x = randn(shape);
     std::vector<std::vector<float>> results[4];
     for (int threads = 1; threads <= 4; ++threads) {
-      set_num_threads(threads);
+      const tests::Threads guard(threads);
       auto& r = results[threads - 1];
       r.push_back(sum(x).to_vector<float>());
       r.push_back(sum(x, {0}).to_vector<float>());
@@ -407,7 +406,6 @@ TEST(Reduce, ThreadsDoNotChangeBits) {
     }
     for (int k = 1; k < 4; ++k) EXPECT_EQ(results[0], results[k]) << shape.str();
   }
-  set_num_threads(before);
 }
 
 TEST(Reduce, LongSumsStayExact) {

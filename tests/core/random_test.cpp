@@ -6,10 +6,10 @@
 #include <set>
 
 #include <brim/core/random.h>
-#include <brim/core/threads.h>
 #include <brim/ops/create.h>
 
 #include "formula/philox.h"
+#include "threads.h"
 
 namespace brim {
 namespace {
@@ -65,14 +65,12 @@ TEST(Random, ElementsDependOnlyOnKeyAndPosition) {
 }
 
 TEST(Random, ThreadsDoNotChangeValues) {
-  const int before = num_threads();
   std::vector<std::vector<float>> draws;
   for (int threads : {1, 3}) {
-    set_num_threads(threads);
+    const tests::Threads guard(threads);
     Generator g(5);
     draws.push_back(rand({50001}, {}, &g).to_vector<float>());
   }
-  set_num_threads(before);
   EXPECT_EQ(draws[0], draws[1]);
 }
 

@@ -10,6 +10,7 @@
 #include <brim/core/threads.h>
 
 #include "message_of.h"
+#include "threads.h"
 
 namespace brim {
 namespace {
@@ -78,12 +79,10 @@ TEST(Stream, MissingDevices) {
 
 TEST(Threads, CountIsChecked) {
   EXPECT_GE(available_cpus(), 1);
-  const int before = num_threads();
-  set_num_threads(3);
+  const tests::Threads guard(3);
   EXPECT_EQ(num_threads(), 3);
   EXPECT_THROW(set_num_threads(0), ValueError);
   EXPECT_EQ(num_threads(), 3);
-  set_num_threads(before);
 }
 
 }  // namespace

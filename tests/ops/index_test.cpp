@@ -5,7 +5,6 @@
 #include <cmath>
 #include <limits>
 
-#include <brim/core/threads.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/index.h>
@@ -14,6 +13,7 @@
 #include <brim/ops/sort.h>
 
 #include "message_of.h"
+#include "threads.h"
 
 namespace brim {
 namespace {
@@ -62,18 +62,16 @@ TEST(Index, ScatterKeepsTheLastOfRepeats) {
 }
 
 TEST(Index, RepeatsAddUpInTheSameOrderOnAnyNumberOfThreads) {
-  const int before = num_threads();
   Generator g(1);
   const Tensor i = randint(0, 7, {400}, {.dtype = i64}, &g), s = randn({400, 300}, {}, &g);
   const Tensor wide = i.unsqueeze(1).expand(s.shape());
   std::vector<std::vector<float>> rows, columns, single;
   for (int threads : {1, 2, 3}) {
-    set_num_threads(threads);
+    const tests::Threads guard(threads);
     rows.push_back(index_add(zeros({7, 300}), 0, i, s).to_vector<float>());
     columns.push_back(scatter_add(zeros({300, 7}), 1, wide.t(), s.t()).to_vector<float>());
     single.push_back(scatter_add(zeros({7, 300}), 0, wide.contiguous(), s).to_vector<float>());
   }
-  set_num_threads(before);
   EXPECT_EQ(rows[0], rows[1]);
   EXPECT_EQ(rows[0], rows[2]);
   EXPECT_EQ(columns[0], columns[1]);

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <limits>
 
-#include <brim/core/threads.h>
 #include <brim/ops/create.h>
 #include <brim/optim/clip.h>
+
+#include "threads.h"
 
 namespace brim {
 namespace {
@@ -48,12 +49,11 @@ TEST(ClipGradNorm, DoesNotDependOnThreads) {
   manual_seed(1);
   Tensor p = zeros({200001}).set_requires_grad();
   p.set_grad(randn(p.shape()));
-  const int threads = num_threads();
-  set_num_threads(1);
-  const float one = optim::clip_grad_norm_({p}, 1e9).item<float>();
-  set_num_threads(3);
-  EXPECT_EQ(optim::clip_grad_norm_({p}, 1e9).item<float>(), one);
-  set_num_threads(threads);
+  const auto norm_on = [&](int threads) {
+    const tests::Threads guard(threads);
+    return optim::clip_grad_norm_({p}, 1e9).item<float>();
+  };
+  EXPECT_EQ(norm_on(3), norm_on(1));
 }
 
 TEST(ClipGradNorm, Errors) {
