@@ -7,16 +7,14 @@
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
+#include "autograd/leaf.h"
 #include "autograd/node.h"
 
 namespace brim {
 namespace {
 
 using Tensors = std::vector<Tensor>;
-
-Tensor leaf(std::initializer_list<double> values, const Shape& shape) {
-  return Tensor::from<double>(values, shape).set_requires_grad();
-}
+using tests::leaf;
 
 TEST(Gradcheck, AcceptsRightGradients) {
   const Tensors in = {leaf({1, 2, 3, 4, 5, 6}, {2, 3}), leaf({3, 2, 5}, {3})};

@@ -10,12 +10,12 @@
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
+#include "autograd/leaf.h"
+
 namespace brim {
 namespace {
 
-Tensor leaf(std::initializer_list<double> values) {
-  return Tensor::from<double>(values, {static_cast<int64_t>(values.size())}).set_requires_grad();
-}
+using tests::leaf;
 
 TEST(Hooks, MayAddAndRemoveHooks) {
   for (bool of_leaf : {true, false}) {

@@ -8,12 +8,12 @@
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
 
+#include "autograd/leaf.h"
+
 namespace brim {
 namespace {
 
-Tensor leaf(std::initializer_list<double> values, const Shape& shape) {
-  return Tensor::from<double>(values, shape).set_requires_grad();
-}
+using tests::leaf;
 
 TEST(Tape, BroadcastGradientIsSummed) {
   Tensor a = leaf({1, 2, 3, 4, 5, 6}, {2, 3}), b = leaf({10, 20, 30}, {3});

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/account.h"
 #include "cli/run_brim.h"
 
 namespace brim::tests {
@@ -45,12 +46,6 @@ class CudaSeeing : public ::testing::Test {
   TemporaryFolder folder;
   fs::path build;
 };
-
-double sum_of(const nlohmann::json& account) {
-  double sum = 0;
-  for (const auto& [cause, share] : account.items()) sum += share.get<double>();
-  return sum;
-}
 
 TEST_F(CudaSeeing, AccountsAddUpByEventsAndByCupti) {
   for (const std::string& environment : {std::string(), fakes()}) {

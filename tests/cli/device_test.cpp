@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/account.h"
 #include "cli/run_brim.h"
 
 namespace brim::tests {
@@ -26,12 +27,6 @@ class OnDevices : public ::testing::Test {
   static json result(const std::string& path) { return json::parse(slurp(path)); }
   TemporaryFolder folder;
 };
-
-double sum_of(const json& account) {
-  double sum = 0;
-  for (const auto& [cause, fraction] : account.items()) sum += fraction.get<double>();
-  return sum;
-}
 
 TEST_F(OnDevices, OneVirtualAcceleratorTrainsAsTheCpuDoes) {
   ASSERT_EQ(train({"--json", folder / "cpu.json"}).code, 0);

@@ -14,11 +14,6 @@ namespace {
 using namespace tests;
 using namespace brim::tests;
 
-::testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
-}
-
 /// Three training pictures and two test pictures.
 class Idx : public ::testing::Test {
  protected:

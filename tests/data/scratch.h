@@ -35,6 +35,12 @@ inline std::vector<uint8_t> read_bytes(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
 }
 
+/// Whether `part` is in `text`.
+inline ::testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
+}
+
 /// A smooth picture that differs with `seed`; interleaved, 1 or 3 channels.
 inline std::vector<uint8_t> gradient(int width, int height, int channels, int seed) {
   std::vector<uint8_t> pixels;

@@ -13,11 +13,6 @@ namespace {
 
 using namespace tests;
 
-::testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
-}
-
 std::vector<uint8_t> text(const std::string& t) { return {t.begin(), t.end()}; }
 
 TEST(Shards, NamesOfARange) {

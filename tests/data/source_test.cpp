@@ -14,11 +14,6 @@ namespace {
 using namespace tests;
 using ::testing::Test;
 
-::testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "\"" << part << "\" is not in: " << text;
-}
-
 template <class E = FileError>
 std::string open_error(const std::string& where, Split split = Split::train) {
   return message_of<E>([&] { Source::open(where, split); });

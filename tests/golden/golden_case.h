@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -54,6 +55,10 @@ struct Call {
     if (attrs.at(key).is_array()) return get<std::vector<int>>(key);
     return {integer(key)};
   }
+  /// One axis, or none.
+  std::optional<int> axis() const {
+    return has("dim") ? std::optional(integer("dim")) : std::nullopt;
+  }
   Shape shape(const char* key) const {
     const auto dims = get<std::vector<int64_t>>(key);
     return Shape(std::span<const int64_t>(dims));
@@ -66,6 +71,12 @@ struct Outputs : std::vector<Tensor> {
   Outputs(std::vector<Tensor> many) : std::vector<Tensor>(std::move(many)) {}
   Outputs(std::initializer_list<Tensor> many) : std::vector<Tensor>(many) {}
 };
+
+/// Of an op that gives values and where they are.
+template <class T>
+Outputs both(const T& found) {
+  return {found.values, found.indices};
+}
 
 using Table = std::map<std::string, std::function<Outputs(const Call&)>>;
 

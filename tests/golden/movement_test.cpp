@@ -10,10 +10,6 @@
 namespace golden {
 namespace {
 
-std::optional<int> axis(const Call& c) {
-  return c.has("dim") ? std::optional(c.integer("dim")) : std::nullopt;
-}
-
 Outputs split(const Call& c) {
   if (c.attrs.at("split_size").is_array())
     return brim::split(c[0], c.get<std::vector<int64_t>>("split_size"), c.integer("dim"));
@@ -29,7 +25,7 @@ const Table kShape = {
     {"repeat", [](const Call& c) { return brim::repeat(c[0], c.shape("repeats")); }},
     {"repeat_interleave",
      [](const Call& c) {
-       return brim::repeat_interleave(c[0], c.get<int64_t>("repeats"), axis(c));
+       return brim::repeat_interleave(c[0], c.get<int64_t>("repeats"), c.axis());
      }},
     {"squeeze",
      [](const Call& c) { return c.has("dim") ? c[0].squeeze(c.integer("dim")) : c[0].squeeze(); }},
@@ -63,8 +59,6 @@ const Table kIndex = {
     {"scatter_add",
      [](const Call& c) { return brim::scatter_add(c[0], c.integer("dim"), c[1], c[2]); }},
 };
-
-Outputs both(const brim::Sorted& sorted) { return {sorted.values, sorted.indices}; }
 
 Outputs arange(const Call& c) {
   const brim::TensorOptions options{.dtype = brim::parse_dtype(c.text("dtype"))};

@@ -29,7 +29,7 @@ void expect_equal(const Tensor& x, const Tensor& expected, const std::string& na
 }
 
 /// Names, dtypes, strides and values of one file, as read and after save_pth.
-brim::io::TensorMap check(const std::string& file) {
+brim::io::TensorMap check_pth(const std::string& file) {
   const File golden("pth");
   const brim::io::Pth pth(pth_path(file));
   const brim::io::TensorMap tensors = pth.load_all();
@@ -64,21 +64,21 @@ brim::io::TensorMap check(const std::string& file) {
 }
 
 TEST(GoldenPth, StateDictOfANetwork) {
-  const brim::io::TensorMap tensors = check("pth_network");
+  const brim::io::TensorMap tensors = check_pth("pth_network");
   EXPECT_EQ(tensors.size(), 7U);
   EXPECT_EQ(brim::io::Pth(pth_path("pth_network")).names().front(), "conv.weight");
 }
 
 TEST(GoldenPth, ViewsShareTheirStorageAgain) {
   for (const char* file : {"pth_views", "pth_protocol4"}) {
-    const brim::io::TensorMap tensors = check(file);
+    const brim::io::TensorMap tensors = check_pth(file);
     for (const char* name : {"rows", "column", "turned", "every_second", "last", "frozen"})
       EXPECT_EQ(tensors.at(name).storage(), tensors.at("base").storage()) << name;
     EXPECT_NE(tensors.at("parameter").storage(), tensors.at("base").storage());
   }
 }
 
-TEST(GoldenPth, StateDictAmongOtherThings) { check("pth_training"); }
+TEST(GoldenPth, StateDictAmongOtherThings) { check_pth("pth_training"); }
 
 }  // namespace
 }  // namespace golden

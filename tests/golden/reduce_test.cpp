@@ -1,18 +1,10 @@
 // Reductions against PyTorch: one line per op says how a case becomes a call.
 #include <brim/ops/reduce.h>
 
-#include <optional>
-
 #include "golden/golden_case.h"
 
 namespace golden {
 namespace {
-
-std::optional<int> axis(const Call& c) {
-  return c.has("dim") ? std::optional(c.integer("dim")) : std::nullopt;
-}
-
-Outputs both(const brim::Extremum& found) { return {found.values, found.indices}; }
 
 const Table kReduce = {
     {"max",
@@ -32,8 +24,8 @@ const Table kReduce = {
      [](const Call& c) {
        return brim::var(c[0], c.axes(), c.integer("correction"), c.flag("keepdim"));
      }},
-    {"argmax", [](const Call& c) { return brim::argmax(c[0], axis(c), c.flag("keepdim")); }},
-    {"argmin", [](const Call& c) { return brim::argmin(c[0], axis(c), c.flag("keepdim")); }},
+    {"argmax", [](const Call& c) { return brim::argmax(c[0], c.axis(), c.flag("keepdim")); }},
+    {"argmin", [](const Call& c) { return brim::argmin(c[0], c.axis(), c.flag("keepdim")); }},
 };
 
 TEST(Golden, Reduce) { run_family("reduce", kReduce); }

@@ -55,7 +55,7 @@ void expect_near(const std::vector<double>& got, const Tensor& golden, const std
 
 std::vector<double> values(const Tensor& x) { return x.to(brim::f64).to_vector<double>(); }
 
-double norm(const Tensor& x) {
+double norm_of(const Tensor& x) {
   double sum = 0;
   for (const double v : values(x)) sum += v * v;
   return std::sqrt(sum);
@@ -63,7 +63,7 @@ double norm(const Tensor& x) {
 
 /// torchvision computed in f64. In f32 rounding flips a ReLU here and there, which normalisation
 /// over two pictures amplifies in the gradients.
-void check(const std::string& stem, ResNet18::Stem kind, int64_t size, brim::DType dtype) {
+void check_resnet(const std::string& stem, ResNet18::Stem kind, int64_t size, brim::DType dtype) {
   const bool exact = dtype == brim::f64;
   const double values_within = exact ? 1e-6 : 1e-4, gradients_within = exact ? 1e-6 : 1e-3;
   const File golden("resnet");
@@ -93,17 +93,19 @@ void check(const std::string& stem, ResNet18::Stem kind, int64_t size, brim::DTy
   expect_near(values(loss), golden.at(stem + "/loss"), "loss", values_within);
   loss.backward();
   std::vector<double> grads, running;
-  for (const Tensor& p : net.parameters()) grads.push_back(norm(p.grad()));
+  for (const Tensor& p : net.parameters()) grads.push_back(norm_of(p.grad()));
   expect_near(grads, golden.at(stem + "/grad_norms"), "gradient norm", gradients_within);
   for (const auto& [name, buffer] : net.named_buffers())
-    if (name.find("running") != std::string::npos) running.push_back(norm(buffer));
+    if (name.find("running") != std::string::npos) running.push_back(norm_of(buffer));
   expect_near(running, golden.at(stem + "/running_norms"), "running statistics", values_within);
 }
 
 class GoldenResNet : public testing::TestWithParam<brim::DType> {};
 
-TEST_P(GoldenResNet, ImageNetStem) { check("imagenet", ResNet18::Stem::imagenet, 64, GetParam()); }
-TEST_P(GoldenResNet, SmallStem) { check("small", ResNet18::Stem::small, 32, GetParam()); }
+TEST_P(GoldenResNet, ImageNetStem) {
+  check_resnet("imagenet", ResNet18::Stem::imagenet, 64, GetParam());
+}
+TEST_P(GoldenResNet, SmallStem) { check_resnet("small", ResNet18::Stem::small, 32, GetParam()); }
 INSTANTIATE_TEST_SUITE_P(DTypes, GoldenResNet, testing::Values(brim::f32, brim::f64),
                          [](const auto& dtype) { return std::string(brim::name(dtype.param)); });
 
