@@ -76,11 +76,15 @@ struct Input {
   bool gradient = true;             ///< false: not differentiated
 };
 
+inline const std::vector<DType> kFloats = {f32, f64, f16, bf16};
+inline const std::vector<DType> kSigned = {f32, f64, f16, bf16, i64, i32, i8};
+inline const std::vector<DType> kNumbers = {f32, f64, f16, bf16, i64, i32, i8, u8};
+
 struct Case {
   Function op;
   std::vector<std::vector<Input>> inputs;  ///< situations: the inputs of one call each
   Function reference;
-  std::vector<DType> dtypes = {f32, f64, f16, bf16};
+  std::vector<DType> dtypes = kFloats;
   double tolerance = 1e-5;         ///< in f32: |y - r| <= tolerance * (1 + |r|)
   double tolerance_f64 = 1e-12;    ///< in f64
   double tolerance_f16 = 2e-3;     ///< two units in the last place; at least `tolerance`
@@ -116,5 +120,9 @@ inline std::vector<std::vector<Input>> binary_shapes(double low = -2, double hig
 /// References that apply f to each element; the second form broadcasts (NumPy's rule).
 Function each(std::function<double(double)> f, DType dtype = f64);
 Function each2(std::function<double(double, double)> f, DType dtype = f64);
+
+/// The sum and the largest of a list; 0 and -infinity where it is empty.
+double total(const std::vector<double>& v);
+double largest(const std::vector<double>& v);
 
 }  // namespace brim::contract

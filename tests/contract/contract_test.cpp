@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -39,7 +40,7 @@ std::vector<double> spread(int64_t n, double low, double high, size_t seed) {
   return v;
 }
 
-Tensor make(const Input& in, DType dtype, size_t seed) {
+Tensor make_input(const Input& in, DType dtype, size_t seed) {
   std::vector<double> v = spread(in.shape.numel(), in.low, in.high, seed);
   if (in.dtype) dtype = *in.dtype;
   if (!is_floating(dtype))
@@ -175,7 +176,7 @@ void check_derivatives(const Case& c, const std::vector<Input>& inputs) {
   const std::vector<size_t> which = differentiable(inputs);
   if (which.empty()) return;
   Tensors all, x;
-  for (size_t i = 0; i < inputs.size(); ++i) all.push_back(make(inputs[i], f64, i));
+  for (size_t i = 0; i < inputs.size(); ++i) all.push_back(make_input(inputs[i], f64, i));
   for (size_t i : which) x.push_back(all[i]);
   auto f = [&](const Tensors& varied) {
     Tensors args = all;
@@ -203,7 +204,7 @@ void check_values(const Case& c, const std::vector<Input>& inputs, DType dtype, 
   Tensors args, exact;
   bool changed = layout == Layout::contiguous;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const Tensor x = make(inputs[i], dtype, i).to(device);
+    const Tensor x = make_input(inputs[i], dtype, i).to(device);
     const Tensor arranged = arrange(x, layout);
     changed |= arranged.defined();
     args.push_back(arranged.defined() ? arranged : x);
@@ -321,6 +322,14 @@ Function each2(std::function<double(double, double)> f, DType dtype) {
     for (size_t i = 0; i < y.size(); ++i) y[i] = f(va[at(a.shape(), i)], vb[at(b.shape(), i)]);
     return array(y, shape, dtype);
   };
+}
+
+double total(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); }
+
+double largest(const std::vector<double>& v) {
+  double best = -std::numeric_limits<double>::infinity();
+  for (const double x : v) best = std::max(best, x);
+  return best;
 }
 
 }  // namespace brim::contract

@@ -7,7 +7,8 @@ namespace brim::contract {
 namespace {
 
 /// (m, k) x (k, n) by the definition.
-std::vector<double> product(const double* a, const double* b, int64_t m, int64_t k, int64_t n) {
+std::vector<double> matrix_product(const double* a, const double* b, int64_t m, int64_t k,
+                                   int64_t n) {
   std::vector<double> y(static_cast<size_t>(m * n));
   for (int64_t i = 0; i < m; ++i)
     for (int64_t p = 0; p < k; ++p)
@@ -26,9 +27,9 @@ CONTRACT(matmul) {
                      {{.shape = {2, 0}}, {.shape = {0, 3}}}},
           .reference =
               [](Tensor a, Tensor b) {
-                return array(
-                    product(values(a).data(), values(b).data(), a.size(0), a.size(1), b.size(1)),
-                    {a.size(0), b.size(1)});
+                return array(matrix_product(values(a).data(), values(b).data(), a.size(0),
+                                            a.size(1), b.size(1)),
+                             {a.size(0), b.size(1)});
               },
           .tolerance = 1e-4};
 }
@@ -38,7 +39,8 @@ CONTRACT(matmul_through_onednn) {
           .inputs = {{{.shape = {96, 128}}, {.shape = {128, 100}}}},
           .reference =
               [](Tensor a, Tensor b) {
-                return array(product(values(a).data(), values(b).data(), 96, 128, 100), {96, 100});
+                return array(matrix_product(values(a).data(), values(b).data(), 96, 128, 100),
+                             {96, 100});
               },
           .tolerance = 1e-3,
           .gradient = false};
@@ -85,7 +87,7 @@ Tensor batched(const Tensor& a, const Tensor& b) {
   std::vector<double> y;
   const int64_t m = a.size(-2), k = a.size(-1), n = b.size(-1);
   for (int64_t i = 0; i < lead.numel(); ++i) {
-    const auto part = product(va.data() + i * m * k, vb.data() + i * k * n, m, k, n);
+    const auto part = matrix_product(va.data() + i * m * k, vb.data() + i * k * n, m, k, n);
     y.insert(y.end(), part.begin(), part.end());
   }
   return array(y, sy);
@@ -115,8 +117,9 @@ CONTRACT(linear) {
                 const std::vector<double> vb = values(b);
                 Shape shape = x.shape();
                 shape[x.rank() - 1] = w.size(0);
-                std::vector<double> y = product(values(x).data(), values(w.t()).data(),
-                                                shape.numel() / w.size(0), w.size(1), w.size(0));
+                std::vector<double> y =
+                    matrix_product(values(x).data(), values(w.t()).data(),
+                                   shape.numel() / w.size(0), w.size(1), w.size(0));
                 for (size_t i = 0; i < y.size(); ++i) y[i] += vb[i % vb.size()];
                 return array(y, shape);
               },

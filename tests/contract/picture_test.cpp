@@ -60,8 +60,8 @@ struct Made {
   std::vector<int64_t> y;
 };
 
-Made make(const Pictures& p, Device d, int64_t n, int64_t h, int64_t w, int64_t position,
-          const PictureOptions& options) {
+Made make_batch(const Pictures& p, Device d, int64_t n, int64_t h, int64_t w, int64_t position,
+                const PictureOptions& options) {
   Tensor x = full({n, 3, h, w}, -1, {.device = d});
   Tensor y = full({n}, -1, {.dtype = i64, .device = d});
   ops::picture_batch(p.pictures(d), Tensor::from(p.labels, {5}, d), p.rows(d),
@@ -77,7 +77,7 @@ TEST(Contract, picture_batch) {
       for (const int64_t offset : {0, 2}) {
         options.offset = offset;
         const int64_t position = 1, n = 4;
-        const Made made = make(p, device, n, h, w, position, options);
+        const Made made = make_batch(p, device, n, h, w, position, options);
         for (int64_t i = 0, at = 0; i < n; ++i) {
           const int64_t row = position + offset + i;
           const int32_t picture = p.windows[static_cast<size_t>(row)].picture;
@@ -95,19 +95,21 @@ TEST(Contract, picture_batch) {
 
 TEST(PictureBatch, MayBeEmpty) {
   for (const Device device : devices()) {
-    EXPECT_TRUE(make(Pictures(6, 8), device, 0, 5, 5, 7, {}).x.empty());
-    EXPECT_EQ(make(Pictures(6, 8), device, 2, 0, 5, 0, {}).y, (std::vector<int64_t>{4, 3}));
+    EXPECT_TRUE(make_batch(Pictures(6, 8), device, 0, 5, 5, 7, {}).x.empty());
+    EXPECT_EQ(make_batch(Pictures(6, 8), device, 2, 0, 5, 0, {}).y, (std::vector<int64_t>{4, 3}));
   }
 }
 
 TEST(PictureBatch, RowsAndPicturesMustExist) {
   for (const Device device : devices()) {
-    EXPECT_THROW((void)make(Pictures(6, 8), device, 4, 5, 5, 4, {}), IndexError) << device.str();
-    EXPECT_THROW((void)make(Pictures(6, 8), device, 1, 5, 5, -1, {}), IndexError) << device.str();
+    EXPECT_THROW((void)make_batch(Pictures(6, 8), device, 4, 5, 5, 4, {}), IndexError)
+        << device.str();
+    EXPECT_THROW((void)make_batch(Pictures(6, 8), device, 1, 5, 5, -1, {}), IndexError)
+        << device.str();
     Pictures wrong(6, 8);
     wrong.windows[1].picture = 5;
-    EXPECT_THROW((void)make(wrong, device, 2, 5, 5, 0, {}), IndexError) << device.str();
-    EXPECT_EQ(make(wrong, device, 1, 5, 5, 0, {}).y, std::vector<int64_t>{4}) << device.str();
+    EXPECT_THROW((void)make_batch(wrong, device, 2, 5, 5, 0, {}), IndexError) << device.str();
+    EXPECT_EQ(make_batch(wrong, device, 1, 5, 5, 0, {}).y, std::vector<int64_t>{4}) << device.str();
   }
 }
 

@@ -3,7 +3,6 @@
 #include <brim/ops/pool.h>
 
 #include <cmath>
-#include <limits>
 
 #include "contract/contract.h"
 
@@ -31,17 +30,6 @@ Tensor windows(const Tensor& x, Pair kernel, Pair stride, Pair padding, Pair dil
         y.push_back(reduce(window));
       }
   return array(y, {x.size(0), x.size(1), oh, ow});
-}
-
-double largest(const std::vector<double>& window) {
-  double best = -std::numeric_limits<double>::infinity();
-  for (double v : window) best = std::max(best, v);
-  return best;
-}
-double total(const std::vector<double>& window) {
-  double sum = 0;
-  for (double v : window) sum += v;
-  return sum;
 }
 
 CONTRACT(max_pool2d) {

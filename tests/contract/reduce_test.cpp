@@ -50,12 +50,10 @@ Function folded(Axes axes, bool keepdim, Fold fold, DType dtype = f64) {
   };
 }
 
-double total(const std::vector<double>& v) { return std::accumulate(v.begin(), v.end(), 0.0); }
 double average(const std::vector<double>& v) { return total(v) / static_cast<double>(v.size()); }
 double product(const std::vector<double>& v) {
   return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>());
 }
-double largest(const std::vector<double>& v) { return *std::max_element(v.begin(), v.end()); }
 double smallest(const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); }
 double length(const std::vector<double>& v) {
   double s = 0;

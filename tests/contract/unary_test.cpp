@@ -11,10 +11,6 @@
 namespace brim::contract {
 namespace {
 
-const std::vector<DType> kFloats = {f32, f64, f16, bf16};
-const std::vector<DType> kSigned = {f32, f64, f16, bf16, i64, i32, i8};
-const std::vector<DType> kNumbers = {f32, f64, f16, bf16, i64, i32, i8, u8};
-
 /// A case from the op, its scalar reference and the range of its inputs.
 Case floats(Function op, std::function<double(double)> reference, double low = -2,
             double high = 2) {
