@@ -19,7 +19,7 @@
 namespace brim::backend {
 namespace {
 
-struct Case {
+struct ConvPoolCase {
   int64_t n, c;
   Pair size;  // of x
   int64_t o;
@@ -30,7 +30,7 @@ struct Case {
   bool relu = true, bias = true;
 };
 
-const Case kCases[] = {
+const ConvPoolCase kCases[] = {
     // The networks' usual ones: by positions and by channels.
     {.n = 3, .c = 3, .size = 32, .o = 6, .kernel = 5, .window = 2},
     {.n = 3, .c = 6, .size = 14, .o = 16, .kernel = 5, .window = 2},
@@ -126,7 +126,7 @@ Tensor integers(const Shape& shape, int64_t low, int64_t high) {
   return floor(rand(shape) * static_cast<double>(high - low + 1)) + static_cast<double>(low);
 }
 
-ConvPool geometry(const Case& c) {
+ConvPool conv_pool_of(const ConvPoolCase& c) {
   const auto out = [](int64_t in, int64_t kernel, int64_t stride, int64_t padding,
                       int64_t dilation) {
     return (in + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
@@ -155,18 +155,18 @@ struct Inputs {
   Tensor x, weight, bias, dy;
 };
 
-Inputs inputs(const Case& c) {
-  const ConvPool g = geometry(c);
+Inputs inputs(const ConvPoolCase& c) {
+  const ConvPool g = conv_pool_of(c);
   return {integers(g.conv.x_shape(), -3, 3), integers(g.conv.weight_shape(), -2, 2),
           c.bias ? integers({c.o}, -4, 4) : Tensor(),
           integers({c.n, c.o, g.pool.oh, g.pool.ow}, -2, 2)};
 }
 
-struct Results {
+struct ConvPoolResults {
   Tensor y, dx, dw, db;
 };
 
-Results eager(const Case& c, Inputs in) {
+ConvPoolResults eager(const ConvPoolCase& c, Inputs in) {
   in.x = in.x.clone().set_requires_grad();
   in.weight = in.weight.clone().set_requires_grad();
   if (c.bias) in.bias = in.bias.clone().set_requires_grad();
@@ -182,11 +182,11 @@ Tensor formatted(const Shape& shape, DType dtype, MemoryFormat format) {
 }
 
 /// All tensors but the weights in `format`; outputs begin as something else than their results.
-Results fused(const Case& c, const Inputs& in, MemoryFormat format, bool want_all = true,
-              Device device = Device::cpu()) {
+ConvPoolResults fused(const ConvPoolCase& c, const Inputs& in, MemoryFormat format,
+                      bool want_all = true, Device device = Device::cpu()) {
   static const ConvPoolKernel forward("conv2d_relu_pool");
   static const ConvPoolGradKernel backward("conv2d_relu_pool_grad");
-  const ConvPool g = geometry(c);
+  const ConvPool g = conv_pool_of(c);
   const auto there = [&](const Tensor& t) { return t.defined() ? t.to(device) : t; };
   const Tensor x = there(in.x.to(format)), dy = there(in.dy.to(format));
   const Tensor weight = there(in.weight), bias = there(in.bias);
@@ -214,21 +214,21 @@ void expect_equal(const Tensor& a, const Tensor& b, const char* what) {
     }
 }
 
-void expect_equal(const Results& got, const Results& want) {
+void expect_equal(const ConvPoolResults& got, const ConvPoolResults& want) {
   expect_equal(got.y, want.y, "y");
   expect_equal(got.dx, want.dx, "dx");
   expect_equal(got.dw, want.dw, "dw");
   expect_equal(got.db, want.db, "db");
 }
 
-class ConvPoolTest : public testing::TestWithParam<Case> {};
+class ConvPoolTest : public testing::TestWithParam<ConvPoolCase> {};
 INSTANTIATE_TEST_SUITE_P(Geometries, ConvPoolTest, testing::ValuesIn(kCases));
 
 TEST_P(ConvPoolTest, EqualsTheOps) {
   manual_seed(1);
-  const Case& c = GetParam();
+  const ConvPoolCase& c = GetParam();
   const Inputs in = inputs(c);
-  const Results want = eager(c, in);
+  const ConvPoolResults want = eager(c, in);
   for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
     expect_equal(fused(c, in, format), want);
 }
@@ -236,9 +236,9 @@ TEST_P(ConvPoolTest, EqualsTheOps) {
 TEST_P(ConvPoolTest, EqualsTheOpsOnCuda) {
   if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
   manual_seed(5);
-  const Case& c = GetParam();
+  const ConvPoolCase& c = GetParam();
   const Inputs in = inputs(c);
-  const Results want = eager(c, in);
+  const ConvPoolResults want = eager(c, in);
   for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
     expect_equal(fused(c, in, format, true, Device::cuda(0)), want);
 }
@@ -247,12 +247,12 @@ TEST(ConvPool, RepeatsItselfOnCuda) {
   if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
   const Device cuda = Device::cuda(0);
   manual_seed(6);
-  const Case c{.n = 13, .c = 2, .size = 20, .o = 3, .kernel = 3, .window = 2};
+  const ConvPoolCase c{.n = 13, .c = 2, .size = 20, .o = 3, .kernel = 3, .window = 2};
   Inputs in = inputs(c);
   in.x = randn(in.x.shape());
-  const Results one = fused(c, in, MemoryFormat::nchw, true, cuda);
+  const ConvPoolResults one = fused(c, in, MemoryFormat::nchw, true, cuda);
   expect_equal(fused(c, in, MemoryFormat::nchw, true, cuda), one);
-  const Results some = fused(c, in, MemoryFormat::nchw, false, cuda);
+  const ConvPoolResults some = fused(c, in, MemoryFormat::nchw, false, cuda);
   EXPECT_FALSE(some.dx.defined() || some.db.defined());
   expect_equal(some.dw, one.dw, "dw");
   in.x.data<float>()[in.x.numel() / 2] = std::nanf("");
@@ -262,17 +262,17 @@ TEST(ConvPool, RepeatsItselfOnCuda) {
 
 TEST_P(ConvPoolTest, GivesOnlyTheGradientsAskedFor) {
   manual_seed(2);
-  const Case& c = GetParam();
+  const ConvPoolCase& c = GetParam();
   const Inputs in = inputs(c);
-  const Results some = fused(c, in, MemoryFormat::nchw, false);
+  const ConvPoolResults some = fused(c, in, MemoryFormat::nchw, false);
   EXPECT_FALSE(some.dx.defined() || some.db.defined());
   expect_equal(some.dw, eager(c, in).dw, "dw");
 }
 
 TEST_P(ConvPoolTest, ThreadsDoNotChangeABit) {
   manual_seed(3);
-  const Case& c = GetParam();
-  const ConvPool g = geometry(c);
+  const ConvPoolCase& c = GetParam();
+  const ConvPool g = conv_pool_of(c);
   const Inputs in = {randn(g.conv.x_shape()), randn(g.conv.weight_shape()),
                      c.bias ? randn({c.o}) : Tensor(), randn({c.n, c.o, g.pool.oh, g.pool.ow})};
   const auto fused_on = [&](int threads) {
@@ -284,7 +284,7 @@ TEST_P(ConvPoolTest, ThreadsDoNotChangeABit) {
 
 TEST_P(ConvPoolTest, KeepsNanAndInfinity) {
   manual_seed(4);
-  const Case& c = GetParam();
+  const ConvPoolCase& c = GetParam();
   Inputs in = inputs(c);
   const float special[] = {std::nanf(""), std::numeric_limits<float>::infinity()};
   float* x = in.x.data<float>();
@@ -301,11 +301,11 @@ TEST(ConvPool, PlacesCountInTheWindow) {
                                         1, 2, NAN, 1,  //
                                         3, 4, 1, 1},
                                        {1, 1, 4, 4});
-  const Case c{.n = 1, .c = 1, .size = 4, .o = 1, .kernel = 1, .window = 2};
+  const ConvPoolCase c{.n = 1, .c = 1, .size = 4, .o = 1, .kernel = 1, .window = 2};
   Tensor y = zeros({1, 1, 2, 2}), places = zeros({1, 1, 2, 2}, {.dtype = DType::u8});
-  forward(Device::cpu(), DType::f32, x, ones({1, 1, 1, 1}), Tensor(), y, places, geometry(c));
+  forward(Device::cpu(), DType::f32, x, ones({1, 1, 1, 1}), Tensor(), y, places, conv_pool_of(c));
   EXPECT_EQ(places.to_vector<uint8_t>(), (std::vector<uint8_t>{1, kNoPlace, 3, kNoPlace}));
-  ConvPool plain = geometry(c);
+  ConvPool plain = conv_pool_of(c);
   plain.relu = false;
   forward(Device::cpu(), DType::f32, x, ones({1, 1, 1, 1}), Tensor(), y, places, plain);
   EXPECT_EQ(places.to_vector<uint8_t>(), (std::vector<uint8_t>{1, 3, 3, 0}));

@@ -107,7 +107,7 @@ std::string name(const Pass& p, const ConvGeometry& g) {
 }
 
 /// Largest difference over the largest number.
-double difference(const Tensor& a, const Tensor& b) {
+double relative_difference(const Tensor& a, const Tensor& b) {
   const auto x = a.to_vector<float>(), y = b.to_vector<float>();
   double worst = 0, scale = 1e-30;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -123,10 +123,12 @@ TEST(Conv, NhwcEqualsDirect) {
       const Tensor a = randn(p.a), b = randn(p.b);
       const Tensor expected = run_direct(p, g, a, b);
       if (winograd_wins(p.kind, g)) {
-        EXPECT_LT(difference(run_nhwc(&conv_winograd, p, g, a, b), expected), 2e-5) << name(p, g);
+        EXPECT_LT(relative_difference(run_nhwc(&conv_winograd, p, g, a, b), expected), 2e-5)
+            << name(p, g);
       }
       if (conv_nhwc_supports(p.kind, g)) {
-        EXPECT_LT(difference(run_nhwc(&conv_nhwc, p, g, a, b), expected), 2e-6) << name(p, g);
+        EXPECT_LT(relative_difference(run_nhwc(&conv_nhwc, p, g, a, b), expected), 2e-6)
+            << name(p, g);
       }
     }
 }
@@ -156,7 +158,7 @@ TEST(Conv, NhwcAddsBias) {
     options.padding = g.padding;
     const Tensor y = conv2d(x.to(MemoryFormat::nhwc), w, bias, options);
     EXPECT_TRUE(y.is_contiguous(MemoryFormat::nhwc));
-    EXPECT_LT(difference(y, conv2d(x, w, bias, options)), 2e-5);
+    EXPECT_LT(relative_difference(y, conv2d(x, w, bias, options)), 2e-5);
   }
 }
 
@@ -190,7 +192,8 @@ TEST(Conv, NhwcGradientsOfAnyGeometry) {
         results[nhwc] = {y.detach(), from.grad(), weight.grad()};
       }
       for (size_t i = 0; i < 3; ++i)
-        EXPECT_LT(difference(results[1][i].to(DType::f32), results[0][i].to(DType::f32)), 2e-5);
+        EXPECT_LT(relative_difference(results[1][i].to(DType::f32), results[0][i].to(DType::f32)),
+                  2e-5);
     }
 }
 
@@ -202,7 +205,7 @@ TEST(Conv, OneDnnEqualsDirect) {
   for (const ConvGeometry& g : kGeometries)
     for (const Pass& p : passes(g)) {
       const Tensor a = randn(p.a), b = randn(p.b);
-      EXPECT_LT(difference(run_dnnl(p, g, a, b), run_direct(p, g, a, b)), 2e-6)
+      EXPECT_LT(relative_difference(run_dnnl(p, g, a, b), run_direct(p, g, a, b)), 2e-6)
           << "pass " << static_cast<int>(p.kind) << " x " << g.x_shape().str() << " weight "
           << g.weight_shape().str();
     }
@@ -218,7 +221,7 @@ TEST(Conv, OneDnnAddsTheBias) {
   const Tensor a = randn(p.a), b = randn(p.b), bias = randn({g.o});
   Tensor expected = run_direct(p, g, a, b);
   expected.add_(bias.reshape({1, g.o, 1, 1}));
-  EXPECT_LT(difference(run_dnnl(p, g, a, b, bias), expected), 2e-6);
+  EXPECT_LT(relative_difference(run_dnnl(p, g, a, b, bias), expected), 2e-6);
 }
 
 TEST(Conv, ThreadsDoNotChangeABit) {

@@ -27,14 +27,14 @@ class CudaAutograd : public testing::Test {
 
 using Names = std::vector<std::string>;
 
-double tolerance(DType dtype) {
+double gradient_tolerance(DType dtype) {
   return dtype == f64 ? 1e-12 : dtype == f32 ? 4e-6 : dtype == f16 ? 4e-3 : 3e-2;
 }
 
 /// A layer on a device, the gradient of its result, and what wants a gradient.
-struct Layer {
+struct DifferentiatedLayer {
   Tensor x, weight, bias, dy;
-  Layer(const Shape& image, int64_t outputs, DType dtype, Device device) {
+  DifferentiatedLayer(const Shape& image, int64_t outputs, DType dtype, Device device) {
     const auto leaf = [&](const Shape& shape) {
       return randn(shape).to(dtype).to(device).detach().set_requires_grad();
     };
@@ -56,7 +56,8 @@ struct Layer {
     const auto expect = [&](const Tensor& t, const Tensor& t0, const char* name) {
       if (!t.defined()) return;
       EXPECT_EQ(t.grad().defined(), t0.requires_grad()) << what << name;
-      if (t.grad().defined()) expect_close(t.grad(), t0.grad(), tolerance(t.dtype()), what + name);
+      if (t.grad().defined())
+        expect_close(t.grad(), t0.grad(), gradient_tolerance(t.dtype()), what + name);
     };
     expect(x, x0, ", dx"), expect(weight, w0, ", dw"), expect(bias, b0, ", db");
   }
@@ -66,7 +67,7 @@ TEST_F(CudaAutograd, ASmallLayersGradientsAreOneLaunch) {
   for (const DType dtype : {f32, f64, f16, bf16})
     for (const Shape& image : {Shape{4, 400}, Shape{1, 7}, Shape{5, 3, 20}, Shape{13}, Shape{0, 6}})
       for (const int64_t outputs : {1, 10, 33}) {
-        const Layer l(image, outputs, dtype, cuda);
+        const DifferentiatedLayer l(image, outputs, dtype, cuda);
         const std::string what = std::string(name(dtype)) + " " + image.str();
         const Tensor y = l.y();
         EXPECT_EQ(launches([&] { y.backward(l.dy); }), Names{"linear_grad"}) << what;
@@ -77,7 +78,7 @@ TEST_F(CudaAutograd, ASmallLayersGradientsAreOneLaunch) {
 TEST_F(CudaAutograd, OnlyTheGradientsThatAreWanted) {
   for (const bool wants_x : {true, false})
     for (const bool wants_bias : {true, false}) {
-      Layer l({6, 30}, 8, f32, cuda);
+      DifferentiatedLayer l({6, 30}, 8, f32, cuda);
       l.x.set_requires_grad(wants_x);
       if (!wants_bias) l.bias = {};
       const Tensor y = l.y();
@@ -87,7 +88,7 @@ TEST_F(CudaAutograd, OnlyTheGradientsThatAreWanted) {
       EXPECT_EQ(names.size(), 1u);
       l.expect_gradients("some");
     }
-  Layer l({6, 30}, 8, f32, cuda);  // a frozen weight
+  DifferentiatedLayer l({6, 30}, 8, f32, cuda);  // a frozen weight
   l.weight.set_requires_grad(false);
   const Tensor y = l.y();
   const Names names = launches([&] { y.backward(l.dy); });
@@ -97,7 +98,7 @@ TEST_F(CudaAutograd, OnlyTheGradientsThatAreWanted) {
 
 // dy of sum() is one number in memory; operands that lie across.
 TEST_F(CudaAutograd, StridedOperands) {
-  Layer l({6, 30}, 8, f32, cuda);
+  DifferentiatedLayer l({6, 30}, 8, f32, cuda);
   l.x = randn({30, 6}).to(cuda).t().detach().set_requires_grad();
   l.weight = randn({30, 8}).to(cuda).t().detach().set_requires_grad();
   l.dy = ones({1}, {.device = cuda}).expand({6, 8});
@@ -109,14 +110,14 @@ TEST_F(CudaAutograd, StridedOperands) {
 }
 
 TEST_F(CudaAutograd, ManyRowsAndSecondGradientsKeepTheOps) {
-  const Layer many({65, 30}, 8, f32, cuda);
+  const DifferentiatedLayer many({65, 30}, 8, f32, cuda);
   const Tensor y = many.y();
   const Names names = launches([&] { y.backward(many.dy); });
   EXPECT_EQ(std::count(names.begin(), names.end(), "linear_grad"), 0);
   EXPECT_EQ(std::count(names.begin(), names.end(), "matmul"), 2);
   many.expect_gradients("many rows");
 
-  const Layer l({6, 30}, 8, f64, cuda);
+  const DifferentiatedLayer l({6, 30}, 8, f64, cuda);
   const Tensor z = l.y();
   const Names twice = launches([&] { z.backward(l.dy, {.create_graph = true}); });
   EXPECT_EQ(std::count(twice.begin(), twice.end(), "linear_grad"), 0);
@@ -131,7 +132,7 @@ TEST_F(CudaAutograd, ManyRowsAndSecondGradientsKeepTheOps) {
 TEST_F(CudaAutograd, EagerLayersTrainAsCompiledOnes) {
   const auto trained = [&](bool compiled) {
     manual_seed(3);
-    Layer l({4, 84}, 10, f32, cuda);
+    DifferentiatedLayer l({4, 84}, 10, f32, cuda);
     const auto step = [&](const Tensor& dy) {
       l.x.set_grad({}), l.weight.set_grad({}), l.bias.set_grad({});
       l.y().backward(dy);

@@ -12,9 +12,13 @@
 #include "backend/expect_close.h"
 #include "backend/fused_linear.h"
 #include "backend/fused_loss.h"
+#include "backend/linear_layer.h"
 
 namespace brim {
 namespace {
+
+using tests::LinearLayer;
+using tests::LinearSize;
 
 /// Skipped where no CUDA device (nor its emulation) is.
 class CudaFused : public ::testing::Test {
@@ -26,33 +30,19 @@ class CudaFused : public ::testing::Test {
   const Device cuda = Device(DeviceKind::cuda, 0);
 };
 
-double tolerance(DType dtype) {
+double fused_tolerance(DType dtype) {
   return dtype == f64 ? 1e-12 : dtype == f32 ? 2e-6 : dtype == f16 ? 2e-3 : 1.6e-2;
 }
 
-struct Size {
-  int64_t rows, inputs, outputs;
-};
-constexpr Size kSizes[] = {{0, 5, 3},    {1, 1, 1},    {1, 7, 1},   {3, 0, 4},   {3, 5, 0},
-                           {4, 400, 33}, {5, 65, 13},  {4, 84, 10}, {9, 300, 7}, {64, 36, 5},
-                           {67, 20, 9},  {2, 3, 1100}, {130, 70, 6}};
-
-/// A layer and its gradients in f64 on the CPU, from what T can hold.
-struct Layer {
-  Tensor x, weight, bias, dy;
-  Layer(const Size& s, DType dtype)
-      : x(randn({s.rows, s.inputs}).to(dtype)),
-        weight(randn({s.outputs, s.inputs}).to(dtype)),
-        bias(randn({s.outputs}).to(dtype)),
-        dy(randn({s.rows, s.outputs}).to(dtype)) {}
-};
+constexpr LinearSize kCudaLinearSizes[] = {
+    {0, 5, 3},   {1, 1, 1},   {1, 7, 1},   {3, 0, 4},   {3, 5, 0},    {4, 400, 33}, {5, 65, 13},
+    {4, 84, 10}, {9, 300, 7}, {64, 36, 5}, {67, 20, 9}, {2, 3, 1100}, {130, 70, 6}};
 
 TEST_F(CudaFused, Linear) {
   for (const DType dtype : {f32, f64, f16, bf16})
-    for (const Size& s : kSizes) {
-      const std::string what = std::string(name(dtype)) + " " + std::to_string(s.rows) + " x " +
-                               std::to_string(s.inputs) + " -> " + std::to_string(s.outputs);
-      const Layer l(s, dtype);
+    for (const LinearSize& s : kCudaLinearSizes) {
+      const std::string what = std::string(name(dtype)) + " " + s.str();
+      const LinearLayer l(s, dtype);
       const Tensor product = matmul(l.x.to(f64), l.weight.to(f64).t());
       for (const char* op : {"linear", "linear_relu"}) {
         const bool relus = std::string(op) == "linear_relu";
@@ -60,7 +50,7 @@ TEST_F(CudaFused, Linear) {
         Tensor y = full({s.rows, s.outputs}, 7, {.dtype = dtype}).to(cuda);
         const backend::LinearKernel kernel(op);
         kernel(cuda, dtype, l.x.to(cuda), l.weight.to(cuda), relus ? l.bias.to(cuda) : Tensor(), y);
-        expect_close(y, relus ? relu(sum) : sum, tolerance(dtype), what);
+        expect_close(y, relus ? relu(sum) : sum, fused_tolerance(dtype), what);
       }
     }
 }
@@ -68,11 +58,10 @@ TEST_F(CudaFused, Linear) {
 TEST_F(CudaFused, LinearGradient) {
   static const backend::LinearGradKernel kernel("linear_grad");
   for (const DType dtype : {f32, f64, f16, bf16})
-    for (const Size& s : kSizes)
+    for (const LinearSize& s : kCudaLinearSizes)
       for (const bool with_relu : {false, true}) {
-        const std::string what = std::string(name(dtype)) + " " + std::to_string(s.rows) + " x " +
-                                 std::to_string(s.inputs) + " -> " + std::to_string(s.outputs);
-        const Layer l(s, dtype);
+        const std::string what = std::string(name(dtype)) + " " + s.str();
+        const LinearLayer l(s, dtype);
         Tensor y;
         if (with_relu) y = relu(randn(l.dy.shape())).to(dtype);
         Tensor dz = l.dy.to(f64);
@@ -84,15 +73,15 @@ TEST_F(CudaFused, LinearGradient) {
         }
         kernel(cuda, dtype, l.x.to(cuda), l.weight.to(cuda), l.dy.to(cuda),
                y.defined() ? y.to(cuda) : y, dx, dw, db);
-        expect_close(dw, matmul(dz.t(), l.x.to(f64)), tolerance(dtype), what + ", dw");
+        expect_close(dw, matmul(dz.t(), l.x.to(f64)), fused_tolerance(dtype), what + ", dw");
         if (!dx.defined()) continue;
-        expect_close(dx, matmul(dz, l.weight.to(f64)), tolerance(dtype), what + ", dx");
-        expect_close(db, sum(dz, {0}), tolerance(dtype), what + ", db");
+        expect_close(dx, matmul(dz, l.weight.to(f64)), fused_tolerance(dtype), what + ", dx");
+        expect_close(db, sum(dz, {0}), fused_tolerance(dtype), what + ", db");
       }
 }
 
 TEST_F(CudaFused, LinearOfStridedOperands) {
-  const Layer l({6, 40, 9}, f32);
+  const LinearLayer l({6, 40, 9}, f32);
   const auto columns = [](const Tensor& t) { return t.t().contiguous().t(); };
   const Tensor wide = randn({6, 80}).to(cuda), x = wide.slice(1, 10, 50);
   Tensor y = zeros({6, 9}).to(cuda);
@@ -113,7 +102,7 @@ TEST_F(CudaFused, LinearOfStridedOperands) {
 }
 
 TEST_F(CudaFused, LinearPassesNaNOn) {
-  Layer l({5, 30, 8}, f32);
+  LinearLayer l({5, 30, 8}, f32);
   l.x.slice(0, 1, 2).fill_(std::numeric_limits<double>::quiet_NaN());
   Tensor y = zeros({5, 8}).to(cuda), db;
   const backend::LinearKernel forward("linear_relu");

@@ -30,6 +30,7 @@
 #include <brim/optim/optim.h>
 #include <brim/plan/compile.h>
 
+#include "backend/expect_close.h"
 #include "message_of.h"
 
 namespace brim {
@@ -42,12 +43,6 @@ class Cuda : public testing::Test {
   }
   const Device device_ = Device::cuda(0);
 };
-
-/// Elements in row-major order.
-std::vector<double> numbers(const Tensor& x) {
-  const Tensor y = x.detach().to(Device::cpu()).to(f64).contiguous();
-  return {y.data<double>(), y.data<double>() + y.numel()};
-}
 
 void expect_same(const Tensor& actual, const Tensor& expected) {
   ASSERT_EQ(actual.shape(), expected.shape());

@@ -6,6 +6,7 @@
 
 #include "backend/cuda_libraries_fixture.h"
 #include "backend/fused_linear.h"
+#include "distance.h"
 #include "message_of.h"
 #include "temporary_folder.h"
 
@@ -13,6 +14,7 @@ namespace brim {
 namespace {
 
 using tests::CudaLibraries;
+using tests::distance;
 using tests::Lines;
 using tests::message_of;
 
@@ -30,14 +32,6 @@ class OwnCache : public ::testing::Environment {
 [[maybe_unused]] const auto* const own_cache = ::testing::AddGlobalTestEnvironment(new OwnCache);
 
 Tensor on(Device device, const Tensor& x, DType dtype = f32) { return x.to(dtype).to(device); }
-double difference(const Tensor& a, const Tensor& b) {
-  const auto x = a.to(Device::cpu()).to(f64).contiguous().to_vector<double>();
-  const auto y = b.to(Device::cpu()).to(f64).contiguous().to_vector<double>();
-  EXPECT_EQ(a.shape(), b.shape());
-  double most = 0;
-  for (size_t i = 0; i < x.size(); ++i) most = std::max(most, std::abs(x[i] - y[i]));
-  return most;
-}
 bool all_nan(const Tensor& t) {
   for (const float x : t.to(Device::cpu()).to(f32).to_vector<float>())
     if (!std::isnan(x)) return false;
@@ -49,8 +43,8 @@ TEST_F(CudaLibraries, Tf32IsOffUnlessAskedFor) {
   const Tensor x = on(cuda, full({20, 20}, 1 + 0x1p-12)), id = on(cuda, eye(20));
   const Tensor image = x.reshape({1, 1, 20, 20}), one = on(cuda, ones({1, 1, 1, 1}));
   const auto compute = [&] {
-    EXPECT_EQ(difference(matmul(x, id), x), Tf32::allowed() ? 0x1p-12 : 0);
-    EXPECT_EQ(difference(conv2d(image, one), image), Tf32::allowed() ? 0x1p-12 : 0);
+    EXPECT_EQ(distance(matmul(x, id), x), Tf32::allowed() ? 0x1p-12 : 0);
+    EXPECT_EQ(distance(conv2d(image, one), image), Tf32::allowed() ? 0x1p-12 : 0);
     return asked();
   };
   Lines lines = compute();
@@ -107,7 +101,7 @@ TEST_F(CudaLibraries, WeightsDecideForImagesOfOnePixel) {
     const Lines lines = asked();
     EXPECT_GE(count(lines, "cudnnConvolutionForward"), 1);
     EXPECT_EQ(count(lines, "cudnnConvolutionForward"), count(lines, where));
-    EXPECT_LT(difference(y, conv2d(x.to(Device::cpu()), w.to(Device::cpu()), {}, {.padding = 1})),
+    EXPECT_LT(distance(y, conv2d(x.to(Device::cpu()), w.to(Device::cpu()), {}, {.padding = 1})),
               1e-4);
   }
 }
@@ -126,7 +120,7 @@ TEST_F(CudaLibraries, ProblemsAreMeasuredOnce) {
   EXPECT_NE(lines[0].find("algorithm 1"), std::string::npos) << lines[0];
   // Not aligned to 16 bytes: algorithm 1 cannot.
   const Tensor odd = on(cuda, randn({33 * 17 + 1})).slice(0, 1, 33 * 17 + 1).reshape({33, 17});
-  EXPECT_LT(difference(matmul(odd, b), matmul(odd.to(Device::cpu()), b.to(Device::cpu()))), 1e-4);
+  EXPECT_LT(distance(matmul(odd, b), matmul(odd.to(Device::cpu()), b.to(Device::cpu()))), 1e-4);
   lines = asked();
   EXPECT_EQ(count(lines, "algorithm 1"), 0);
   EXPECT_NE(lines.back().find("algorithm 2"), std::string::npos) << lines.back();
@@ -144,7 +138,7 @@ TEST_F(CudaLibraries, BiasAndReluAreEpilogues) {
     rectified(cuda, dtype, x, w, bias, y);
     EXPECT_NE(asked().back().find("epilogue 6"), std::string::npos);
     const Tensor want = relu(linear(x, w, bias));
-    EXPECT_EQ(difference(y, want), 0);
+    EXPECT_EQ(distance(y, want), 0);
     const Tensor nan = full({16}, std::numeric_limits<float>::quiet_NaN());
     rectified(cuda, dtype, x, w, on(cuda, nan, dtype), y);
     EXPECT_TRUE(all_nan(y));
@@ -174,7 +168,7 @@ TEST_F(CudaLibraries, BatchesThatDoNotMergeAreStacksInTurn) {
   const Tensor b = on(cuda, randn({2, 1, 4, 6})).expand({2, 7, 4, 6});
   const Tensor want = matmul(a.to(Device::cpu()), b.to(Device::cpu()));
   (void)asked();
-  EXPECT_LT(difference(matmul(a, b), want), 1e-5);
+  EXPECT_LT(distance(matmul(a, b), want), 1e-5);
   EXPECT_GE(count(asked(), "batches 7"), 2);
 }
 
@@ -216,8 +210,8 @@ TEST_F(CudaLibraries, WithoutAnAlgorithmOwnKernelsComputeAndItIsSaid) {
     EXPECT_EQ(said.find("[matmul] cuBLASLt has no algorithm") == std::string::npos, again) << said;
     EXPECT_EQ(said.find("[conv2d] cuDNN has no algorithm") == std::string::npos, again) << said;
     const Device cpu = Device::cpu();
-    EXPECT_LT(difference(y, matmul(a.to(cpu), a.to(cpu).t())), 1e-4);
-    EXPECT_LT(difference(z, conv2d(x.to(cpu), w.to(cpu))), 1e-4);
+    EXPECT_LT(distance(y, matmul(a.to(cpu), a.to(cpu).t())), 1e-4);
+    EXPECT_LT(distance(z, conv2d(x.to(cpu), w.to(cpu))), 1e-4);
   }
 }
 

@@ -40,8 +40,8 @@ double tolerance_of(DType dtype) {
   return dtype == f64 ? 1e-11 : dtype == f32 ? 3e-5 : dtype == f16 ? 4e-3 : 3e-2;
 }
 
-void expect_close(const Tensors& on_cuda, const Tensors& on_cpu, double tolerance,
-                  const std::string& what) {
+void expect_all_close(const Tensors& on_cuda, const Tensors& on_cpu, double tolerance,
+                      const std::string& what) {
   ASSERT_EQ(on_cuda.size(), on_cpu.size()) << what;
   for (size_t k = 0; k < on_cpu.size(); ++k)
     expect_close(on_cuda[k], on_cpu[k], tolerance, what + ", result " + std::to_string(k));
@@ -178,7 +178,7 @@ TEST_F(CudaNormLoss, BatchNormWithParametersThatPacksDoNotFit) {
                    bias.to(device).slice(0, 2, 18), {}, {}, {.training = true});
     return Tensors{y};
   };
-  expect_close(run(kCuda), run(Device::cpu()), 3e-5, "views");
+  expect_all_close(run(kCuda), run(Device::cpu()), 3e-5, "views");
 }
 
 TEST_F(CudaNormLoss, MomentsOfFarAwayValues) {
@@ -213,7 +213,7 @@ TEST_F(CudaNormLoss, LargeLosses) {
             sum(loss).backward();
             return Tensors{loss.detach(), leaf.grad()};
           };
-          expect_close(run(kCuda), run(Device::cpu()), 3e-5, shape.str());
+          expect_all_close(run(kCuda), run(Device::cpu()), 3e-5, shape.str());
 
           static const backend::FusedLossKernel fused("softmax_cross_entropy");
           const auto run_fused = [&](Device device) {
@@ -228,7 +228,8 @@ TEST_F(CudaNormLoss, LargeLosses) {
                                                            : backend::LossShape::sum});
             return Tensors{loss, dx};
           };
-          expect_close(run_fused(kCuda), run_fused(Device::cpu()), 3e-5, "fused " + shape.str());
+          expect_all_close(run_fused(kCuda), run_fused(Device::cpu()), 3e-5,
+                           "fused " + shape.str());
         }
 }
 
@@ -266,8 +267,8 @@ TEST_F(CudaNormLoss, Clipping) {
           for (const Tensor& t : parameters) results.push_back(t.grad());
           return results;
         };
-        expect_close(run(kCuda), run(Device::cpu()), tolerance_of(dtype),
-                     "norm " + std::to_string(p));
+        expect_all_close(run(kCuda), run(Device::cpu()), tolerance_of(dtype),
+                         "norm " + std::to_string(p));
       }
 }
 

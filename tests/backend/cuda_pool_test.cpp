@@ -15,6 +15,8 @@
 #include <brim/ops/pool.h>
 #include <brim/ops/reduce.h>
 
+#include "backend/expect_close.h"
+
 namespace brim {
 namespace {
 
@@ -29,11 +31,11 @@ class CudaPool : public testing::Test {
 using Pooling = std::function<Tensor(const Tensor&)>;
 
 /// What pooling gives, its gradient, and the gradient of that by dy.
-struct Results {
+struct PoolResults {
   Tensor y, dx, ddy;
 };
 
-Results results(const Pooling& pool, const Tensor& images, const Tensor& dy0, const Tensor& v) {
+PoolResults results(const Pooling& pool, const Tensor& images, const Tensor& dy0, const Tensor& v) {
   const Tensor x = images.detach().set_requires_grad();
   const Tensor dy = dy0.detach().set_requires_grad();
   const Tensor y = pool(x);
@@ -42,12 +44,9 @@ Results results(const Pooling& pool, const Tensor& images, const Tensor& dy0, co
   return {y.detach(), dx.detach(), dy.grad()};
 }
 
-std::vector<double> numbers(const Tensor& t) {
-  return t.to(Device::cpu()).contiguous().to(f64).to_vector<double>();
-}
-
 /// Elements that differ by more than `tolerance` of the CPU's; 0: in a bit, but for those of NaN.
-void expect_close(const Tensor& found, const Tensor& expected, double tolerance, const char* what) {
+void expect_same_pooling(const Tensor& found, const Tensor& expected, double tolerance,
+                         const char* what) {
   ASSERT_EQ(found.shape(), expected.shape()) << what;
   ASSERT_EQ(found.strides(), expected.strides()) << what;
   const std::vector<double> a = numbers(found), b = numbers(expected);
@@ -78,31 +77,31 @@ constexpr MemoryFormat kFormats[] = {MemoryFormat::nchw, MemoryFormat::nhwc};
 
 /// y and the gradients there as here, where they repeat the CPU's arithmetic (`exactly`) or round
 /// sums in another place.
-void check(const Pooling& pool, const Tensor& x, bool exactly) {
+void check_pooling(const Pooling& pool, const Tensor& x, bool exactly) {
   const Tensor v = randn(x.shape()).to(x.dtype());
   const Tensor dy = randn(pool(x).shape()).to(x.dtype());
   const double rounding = x.dtype() == f64 ? 1e-14 : x.dtype() == f32 ? 1e-6 : 1e-2;
   for (const MemoryFormat format : kFormats) {
     const Tensor here = x.to(format);
-    const Results expected = results(pool, here, dy, v);
+    const PoolResults expected = results(pool, here, dy, v);
     const Device cuda = Device::cuda(0);
-    const Results found = results(pool, here.to(cuda), dy.to(cuda), v.to(cuda));
+    const PoolResults found = results(pool, here.to(cuda), dy.to(cuda), v.to(cuda));
     const std::string what = std::string(name(x.dtype())) + " " + x.shape().str() +
                              (format == MemoryFormat::nhwc ? " nhwc" : " nchw");
     SCOPED_TRACE(what);
-    expect_close(found.y, expected.y, exactly ? 0 : rounding, "y");
-    expect_close(found.dx, expected.dx, exactly ? 0 : rounding, "dx");
-    expect_close(found.ddy, expected.ddy, exactly ? 0 : rounding, "ddy");
+    expect_same_pooling(found.y, expected.y, exactly ? 0 : rounding, "y");
+    expect_same_pooling(found.dx, expected.dx, exactly ? 0 : rounding, "dx");
+    expect_same_pooling(found.ddy, expected.ddy, exactly ? 0 : rounding, "ddy");
   }
 }
 
-const Shape kShapes[] = {{2, 8, 9, 8},
-                         {1, 16, 7, 9},
-                         {3, 5, 8, 7},
-                         {2, 40, 17, 19} /* 64 bits */,
-                         {1, 1, 150, 140} /* too */,
-                         {4, 24, 6, 6},
-                         {0, 8, 9, 8}};
+const Shape kPoolShapes[] = {{2, 8, 9, 8},
+                             {1, 16, 7, 9},
+                             {3, 5, 8, 7},
+                             {2, 40, 17, 19} /* 64 bits */,
+                             {1, 1, 150, 140} /* too */,
+                             {4, 24, 6, 6},
+                             {0, 8, 9, 8}};
 
 const Pooling kMax[] = {
     [](const Tensor& x) { return max_pool2d(x, 3, {.stride = 2, .padding = 1}); },
@@ -126,19 +125,20 @@ const Pooling kMax[] = {
 
 TEST_F(CudaPool, LargestElementsAndTheirGradients) {
   for (const Pooling& pool : kMax)
-    for (const Shape& shape : kShapes)
+    for (const Shape& shape : kPoolShapes)
       for (const DType dtype : kDTypes) {
-        check(pool, images(shape, dtype), true);
+        check_pooling(pool, images(shape, dtype), true);
         if (HasFailure()) return;
       }
 }
 
 TEST_F(CudaPool, LargestOfNaNAndInfinity) {
   for (const Pooling& pool : kMax)
-    for (const DType dtype : kDTypes) check(pool, with_odd_ones(images({2, 8, 9, 8}, dtype)), true);
+    for (const DType dtype : kDTypes)
+      check_pooling(pool, with_odd_ones(images({2, 8, 9, 8}, dtype)), true);
   const double lowest = -std::numeric_limits<double>::infinity();
   for (const DType dtype : kDTypes)
-    check(kMax[0], full({1, 8, 5, 5}, lowest, {.dtype = dtype}), true);
+    check_pooling(kMax[0], full({1, 8, 5, 5}, lowest, {.dtype = dtype}), true);
 }
 
 struct AvgCase {
@@ -173,9 +173,9 @@ const AvgCase kAvg[] = {
 
 TEST_F(CudaPool, MeansAndTheirGradients) {
   for (const AvgCase& c : kAvg)
-    for (const Shape& shape : kShapes)
+    for (const Shape& shape : kPoolShapes)
       for (const DType dtype : kDTypes) {
-        check(c.pool, images(shape, dtype), false);
+        check_pooling(c.pool, images(shape, dtype), false);
         if (HasFailure()) return;
       }
 }
@@ -184,7 +184,7 @@ TEST_F(CudaPool, MeansAndTheirGradients) {
 TEST_F(CudaPool, SharesOfGradientsAreTheCpus) {
   const Device cuda = Device::cuda(0);
   for (const AvgCase& c : kAvg)
-    for (const Shape& shape : kShapes)
+    for (const Shape& shape : kPoolShapes)
       for (const DType dtype : kDTypes)
         for (const MemoryFormat format : kFormats) {
           if (c.overlaps) continue;
@@ -194,7 +194,7 @@ TEST_F(CudaPool, SharesOfGradientsAreTheCpus) {
           const Tensor y = c.pool(here), dy = randn(y.shape()).to(dtype);
           y.backward(dy);
           c.pool(there).backward(dy.to(cuda));
-          expect_close(there.grad(), here.grad(), 0, shape.str().c_str());
+          expect_same_pooling(there.grad(), here.grad(), 0, shape.str().c_str());
           if (HasFailure()) return;
         }
 }
@@ -209,8 +209,8 @@ TEST_F(CudaPool, ImagesThatBeginAmidAnAccess) {
         return t.alias(shape, strides_of(shape, MemoryFormat::nhwc), 1);
       };
       const Tensor there = all.to(Device::cuda(0));
-      expect_close(pool(amid(there)), pool(amid(all)), dtype == f64 || dtype == f32 ? 1e-6 : 1e-2,
-                   name(dtype).data());
+      expect_same_pooling(pool(amid(there)), pool(amid(all)),
+                          dtype == f64 || dtype == f32 ? 1e-6 : 1e-2, name(dtype).data());
     }
 }
 

@@ -11,6 +11,8 @@
 #include <brim/ops/matmul.h>
 #include <brim/ops/pool.h>
 
+#include "backend/expect_close.h"
+
 namespace brim {
 namespace {
 
@@ -22,17 +24,16 @@ class CudaProducts : public ::testing::Test {
   }
 };
 
-void expect_near(const Tensor& y, const Tensor& expected, double tolerance) {
+void expect_within(const Tensor& y, const Tensor& expected, double tolerance) {
   ASSERT_EQ(y.shape(), expected.shape());
-  const auto a = y.detach().to(Device::cpu()).contiguous().to(f64).to_vector<double>();
-  const auto b = expected.detach().contiguous().to(f64).to_vector<double>();
+  const std::vector<double> a = numbers(y), b = numbers(expected);
   for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], tolerance) << i;
 }
 
 /// The product there and here.
 void check_matmul(const Tensor& a, const Tensor& b, double tolerance) {
   const Device cuda = Device::cuda(0);
-  expect_near(matmul(a.to(cuda), b.to(cuda)), matmul(a, b), tolerance);
+  expect_within(matmul(a.to(cuda), b.to(cuda)), matmul(a, b), tolerance);
 }
 
 // Sums in several parts, which are added in order.
@@ -61,7 +62,7 @@ void check_formats(const Shape& shape, double tolerance, const Formula& f) {
   for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
     SCOPED_TRACE(format == MemoryFormat::nhwc ? "nhwc" : "nchw");
     const Outputs y = f(x.to(cuda).to(format), cuda);
-    for (size_t i = 0; i < y.size(); ++i) expect_near(y[i], expected[i], tolerance);
+    for (size_t i = 0; i < y.size(); ++i) expect_within(y[i], expected[i], tolerance);
   }
 }
 
@@ -100,12 +101,12 @@ TEST_F(CudaProducts, FarApart) {
   const auto slice_of = [](const Tensor& t) { return t.slice(1, 0, 9).slice(2, 0, 7); };
   const Tensor far_there = far.to(Device::cuda(0));
   const Tensor b = randn({7, 5});
-  expect_near(matmul(slice_of(far_there), b.to(Device::cuda(0))), matmul(slice_of(far), b), 1e-5);
+  expect_within(matmul(slice_of(far_there), b.to(Device::cuda(0))), matmul(slice_of(far), b), 1e-5);
   const Tensor c = far.permute({1, 0, 2}).slice(0, 0, 4).slice(2, 0, 6);  // (4, 3, 6)
   const Tensor c_there = far_there.permute({1, 0, 2}).slice(0, 0, 4).slice(2, 0, 6);
-  expect_near(matmul(c_there, c_there.transpose(-1, -2)), matmul(c, c.transpose(-1, -2)), 1e-5);
-  expect_near(c_there + 1.0, c + 1.0, 0);
-  expect_near(far_there.transpose(0, 2) * 2.0, far.transpose(0, 2) * 2.0, 0);  // 72000 elements
+  expect_within(matmul(c_there, c_there.transpose(-1, -2)), matmul(c, c.transpose(-1, -2)), 1e-5);
+  expect_within(c_there + 1.0, c + 1.0, 0);
+  expect_within(far_there.transpose(0, 2) * 2.0, far.transpose(0, 2) * 2.0, 0);  // 72000 elements
 
   const Tensor w0 = randn({4, 3, 2, 3});
   const auto convolve = [&](const Tensor& images, Device device) -> Outputs {
@@ -117,7 +118,7 @@ TEST_F(CudaProducts, FarApart) {
   };
   const Outputs expected = convolve(far.reshape({1, 3, 160, 150}), Device::cpu());
   const Outputs y = convolve(far_there.reshape({1, 3, 160, 150}), Device::cuda(0));
-  for (size_t i = 0; i < y.size(); ++i) expect_near(y[i], expected[i], 1e-4);
+  for (size_t i = 0; i < y.size(); ++i) expect_within(y[i], expected[i], 1e-4);
 }
 
 TEST_F(CudaProducts, Poolings) {

@@ -62,10 +62,10 @@ std::vector<std::vector<int>> axes_of(const Shape& shape) {
   return all;
 }
 
-const Shape kShapes[] = {{9001}, {3, 4099}, {2500, 3}, {300, 40}, {3, 700}, {4, 6, 9, 11}};
+const Shape kReduceShapes[] = {{9001}, {3, 4099}, {2500, 3}, {300, 40}, {3, 700}, {4, 6, 9, 11}};
 
 TEST_F(CudaReduce, LargeShapes) {
-  for (const Shape& shape : kShapes) {
+  for (const Shape& shape : kReduceShapes) {
     const Tensor x = randn(shape);
     for (const std::vector<int>& axes : axes_of(shape)) {
       const std::string what =

@@ -14,6 +14,7 @@
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
+#include "backend/expect_close.h"
 #include "threads.h"
 
 namespace brim {
@@ -22,7 +23,7 @@ namespace {
 bool is_16_bits(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 /// Parameters and statistics are f32 where the dtype, which is the activations', has 16 bits.
-struct Case {
+struct FusedNormCase {
   Shape shape;
   MemoryFormat format;
   bool residual, keep_y, training;
@@ -36,8 +37,8 @@ struct Case {
   }
 };
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<FusedNormCase> cases() {
+  std::vector<FusedNormCase> all;
   for (const Shape& shape : {Shape{3, 5, 7, 9}, Shape{2, 16, 4, 4}, Shape{1, 80, 30, 25},
                              Shape{2, 70, 1, 1}, Shape{130, 3, 5, 5}, Shape{4, 1, 3, 3}})
     for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
@@ -55,7 +56,7 @@ struct Fused {
   Tensor x, weight, bias, residual, dy;
   Tensor running_mean, running_var, y, mean, scale, dx, dweight, dbias, dresidual;
 
-  explicit Fused(const Case& c) {
+  explicit Fused(const FusedNormCase& c) {
     const TensorOptions options{.dtype = c.dtype}, kept{.dtype = c.parameters()};
     const Shape channels{c.shape[1]};
     x = (randn(c.shape, options) * 2 + 3).to(c.format);
@@ -73,7 +74,7 @@ struct Fused {
     dweight = zeros(channels, kept);
     dbias = zeros(channels, kept);
   }
-  void run(const Case& c) {
+  void run(const FusedNormCase& c) {
     static const backend::BatchNormRelu forward("batch_norm_relu");
     static const backend::BatchNormReluGrad backward("batch_norm_relu_grad");
     const Tensor fixed_mean = c.training ? Tensor() : running_mean,
@@ -93,7 +94,7 @@ struct Fused {
 };
 
 /// The same by ops, which would round more often in 16 bits: in f64 there.
-std::vector<Tensor> composed(const Fused& f, const Case& c) {
+std::vector<Tensor> composed(const Fused& f, const FusedNormCase& c) {
   const DType dtype = is_16_bits(c.dtype) ? DType::f64 : c.dtype;
   const auto leaf = [&](const Tensor& t) {
     return t.defined() ? t.detach().clone().to(dtype).set_requires_grad() : Tensor();
@@ -112,14 +113,9 @@ std::vector<Tensor> composed(const Fused& f, const Case& c) {
   return all;
 }
 
-double difference(const Tensor& a, const Tensor& b) {
-  const double scale = max(abs(b)).item();
-  return max(abs(a.to(b.dtype()) - b)).item() / std::max(scale, 1.0);
-}
-
 TEST(FusedNorm, EqualsTheOps) {
   manual_seed(3);
-  for (const Case& c : cases()) {
+  for (const FusedNormCase& c : cases()) {
     if (c.training && c.shape.numel() == c.shape[1]) continue;
     Fused fused(c);
     fused.run(c);
@@ -130,14 +126,14 @@ TEST(FusedNorm, EqualsTheOps) {
                                : dtype == DType::f32 ? 2e-5
                                : dtype == DType::f16 ? 1.0 / 2000
                                                      : 1.0 / 250;
-      EXPECT_LT(difference(results[i], expected[i]), tolerance) << c.str() << ", result " << i;
+      expect_close(results[i], expected[i], tolerance, c.str() + ", result " + std::to_string(i));
     }
   }
 }
 
 TEST(FusedNorm, AgainIsTheSameToTheBit) {
   static const backend::BatchNormReluAgain kernel("batch_norm_relu_again");
-  for (const Case& c : cases()) {
+  for (const FusedNormCase& c : cases()) {
     if (c.residual) continue;
     Fused f(c);
     f.run(c);
@@ -148,7 +144,7 @@ TEST(FusedNorm, AgainIsTheSameToTheBit) {
 }
 
 TEST(FusedNorm, DoesNotDependOnThreads) {
-  for (const Case& c : cases()) {
+  for (const FusedNormCase& c : cases()) {
     manual_seed(5);
     Fused one(c);
     manual_seed(5);
@@ -167,7 +163,7 @@ TEST(FusedNorm, DoesNotDependOnThreads) {
 }
 
 TEST(FusedNorm, MomentsOfFarAwayValues) {
-  const Case c{{8, 16, 9, 9}, MemoryFormat::nhwc, false, false, true, DType::f32};
+  const FusedNormCase c{{8, 16, 9, 9}, MemoryFormat::nhwc, false, false, true, DType::f32};
   Fused f(c);
   f.x = (randn(c.shape) + 10000).to(c.format);
   // The first image lies elsewhere: sums about its values would lose the others' digits.
@@ -176,12 +172,12 @@ TEST(FusedNorm, MomentsOfFarAwayValues) {
   const Tensor x = f.x.to(DType::f64);
   const Tensor centred = x - mean(x, {0, 2, 3}, true);
   const Tensor scale = rsqrt(mean(centred * centred, {0, 2, 3}) + 1e-5);
-  EXPECT_LT(difference(f.scale.to(DType::f64) / scale, ones({16}, {.dtype = DType::f64})), 1e-6);
+  expect_close(f.scale.to(DType::f64) / scale, ones({16}), 1e-6, "scale");
 }
 
 TEST(FusedNorm, KeepsNaN) {
   for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
-    const Case c{{2, 3, 4, 4}, format, false, false, true, DType::f32};
+    const FusedNormCase c{{2, 3, 4, 4}, format, false, false, true, DType::f32};
     Fused f(c);
     f.x.slice(1, 1, 2).fill_(std::numeric_limits<float>::quiet_NaN());
     f.run(c);

@@ -18,13 +18,13 @@ namespace {
 
 using tests::Threads;
 
-struct Size {
+struct GemmSize {
   int64_t m, n, k;
 };
 
 /// Numbers in [-1, 1) that depend on the index only.
 template <class T>
-std::vector<T> numbers(int64_t count, uint32_t seed) {
+std::vector<T> random_numbers(int64_t count, uint32_t seed) {
   std::vector<T> v(static_cast<size_t>(count));
   for (T& x : v) {
     seed = seed * 1664525u + 1013904223u;
@@ -38,7 +38,8 @@ using Kernel = void(int64_t, int64_t, int64_t, Matrix<T>, Matrix<T>, bool, T*, i
 
 /// What `kernel` makes of C, whose rows are n + 3 apart; all that it must not touch holds -7.
 template <class T>
-std::vector<T> run(Kernel<T>* kernel, const Size& s, Matrix<T> a, Matrix<T> b, bool accumulate) {
+std::vector<T> run(Kernel<T>* kernel, const GemmSize& s, Matrix<T> a, Matrix<T> b,
+                   bool accumulate) {
   const int64_t ldc = s.n + 3;
   std::vector<T> c(static_cast<size_t>((s.m + 1) * ldc), T(-7));
   for (int64_t i = 0; i < s.m; ++i)
@@ -49,7 +50,7 @@ std::vector<T> run(Kernel<T>* kernel, const Size& s, Matrix<T> a, Matrix<T> b, b
 }
 
 template <class T>
-void expect_product(const std::vector<T>& c, const Size& s, Matrix<T> a, Matrix<T> b,
+void expect_product(const std::vector<T>& c, const GemmSize& s, Matrix<T> a, Matrix<T> b,
                     bool accumulate, const std::string& what) {
   const int64_t ldc = s.n + 3;
   // k roundings of products and sums, and one of what C held.
@@ -82,7 +83,8 @@ bool same_bits(const std::vector<T>& x, const std::vector<T>& y) {
 
 /// `kernel` in one thread and in three, whose results must have the same bits.
 template <class T>
-void check(Kernel<T>* kernel, const Size& s, Matrix<T> a, Matrix<T> b, const std::string& what) {
+void check_kernel(Kernel<T>* kernel, const GemmSize& s, Matrix<T> a, Matrix<T> b,
+                  const std::string& what) {
   for (const bool accumulate : {false, true}) {
     std::vector<T> alone, together;
     {
@@ -101,8 +103,8 @@ void check(Kernel<T>* kernel, const Size& s, Matrix<T> a, Matrix<T> b, const std
 
 /// gemm and all kernels that take the operands, for all four combinations of transposes.
 template <class T>
-void check_forms(const Size& s) {
-  const auto a = numbers<T>(s.m * s.k + 1, 1), b = numbers<T>(s.k * s.n + 1, 2);
+void check_forms(const GemmSize& s) {
+  const auto a = random_numbers<T>(s.m * s.k + 1, 1), b = random_numbers<T>(s.k * s.n + 1, 2);
   for (const bool ta : {false, true})
     for (const bool tb : {false, true}) {
       const auto of = [](const std::vector<T>& v, bool t, int64_t rows, int64_t columns) {
@@ -111,10 +113,10 @@ void check_forms(const Size& s) {
       };
       const Matrix<T> ma = of(a, ta, s.m, s.k), mb = of(b, tb, s.k, s.n);
       const std::string form = std::string(ta ? "T" : "N") + (tb ? "T" : "N");
-      check(&gemm<T>, s, ma, mb, "gemm " + form);
-      check(&gemm_packed<T>, s, ma, mb, "packed " + form);
-      if (!tb) check(&gemm_broadcast<T>, s, ma, mb, "broadcast " + form);
-      if (!ta && tb) check(&gemm_dot<T>, s, ma, mb, "dot " + form);
+      check_kernel(&gemm<T>, s, ma, mb, "gemm " + form);
+      check_kernel(&gemm_packed<T>, s, ma, mb, "packed " + form);
+      if (!tb) check_kernel(&gemm_broadcast<T>, s, ma, mb, "broadcast " + form);
+      if (!ta && tb) check_kernel(&gemm_dot<T>, s, ma, mb, "dot " + form);
     }
 }
 
@@ -132,23 +134,26 @@ TYPED_TEST(Gemm, SizesAroundTheTiles) {
 }
 
 TYPED_TEST(Gemm, SeveralStretchesAndBlocks) {
-  for (const Size& s :
-       {Size{50, 70, 900}, Size{7, 300, 385}, Size{1030, 20, 390}, Size{260, 260, 130},
-        Size{1, 3000, 1000}, Size{3, 2000, 1100}, Size{1100, 9, 400}, Size{2100, 260, 64}})
+  for (const GemmSize& s :
+       {GemmSize{50, 70, 900}, GemmSize{7, 300, 385}, GemmSize{1030, 20, 390},
+        GemmSize{260, 260, 130}, GemmSize{1, 3000, 1000}, GemmSize{3, 2000, 1100},
+        GemmSize{1100, 9, 400}, GemmSize{2100, 260, 64}})
     check_forms<TypeParam>(s);
 }
 
 TYPED_TEST(Gemm, WithoutSum) {
-  for (const Size& s : {Size{5, 70, 0}, Size{130, 20, 0}, Size{1, 1, 0}}) check_forms<TypeParam>(s);
+  for (const GemmSize& s : {GemmSize{5, 70, 0}, GemmSize{130, 20, 0}, GemmSize{1, 1, 0}})
+    check_forms<TypeParam>(s);
   const TypeParam none{};
-  for (const Size& s : {Size{0, 5, 3}, Size{5, 0, 3}, Size{0, 0, 0}})
+  for (const GemmSize& s : {GemmSize{0, 5, 3}, GemmSize{5, 0, 3}, GemmSize{0, 0, 0}})
     run(&gemm<TypeParam>, s, Matrix<TypeParam>{&none, 0, 0}, Matrix<TypeParam>{&none, 0, 0}, false);
 }
 
 TYPED_TEST(Gemm, Strides) {
   using T = TypeParam;
-  const auto a = numbers<T>(1 << 17, 3), b = numbers<T>(1 << 17, 4);
-  for (const Size& s : {Size{5, 7, 9}, Size{70, 90, 40}, Size{30, 200, 130}, Size{200, 33, 70}}) {
+  const auto a = random_numbers<T>(1 << 17, 3), b = random_numbers<T>(1 << 17, 4);
+  for (const GemmSize& s :
+       {GemmSize{5, 7, 9}, GemmSize{70, 90, 40}, GemmSize{30, 200, 130}, GemmSize{200, 33, 70}}) {
     // Steps in both axes, rows that lie apart, backwards, and views that repeat a row, a column or
     // one number.
     const Matrix<T> of_a[] = {{a.data(), 3 * s.k, 3},
@@ -167,16 +172,16 @@ TYPED_TEST(Gemm, Strides) {
                               {b.data() + s.n - 1, s.n, -1}};
     for (const Matrix<T>& x : of_a)
       for (const Matrix<T>& y : of_b)
-        check(&gemm<T>, s, x, y,
-              "strides " + std::to_string(x.row) + ", " + std::to_string(x.col) + " and " +
-                  std::to_string(y.row) + ", " + std::to_string(y.col));
+        check_kernel(&gemm<T>, s, x, y,
+                     "strides " + std::to_string(x.row) + ", " + std::to_string(x.col) + " and " +
+                         std::to_string(y.row) + ", " + std::to_string(y.col));
   }
 }
 
 TEST(GemmNan, StaysInItsRowsAndColumns) {
-  const Size s{70, 90, 100};
-  auto a = numbers<float>(s.m * s.k, 5);
-  const auto b = numbers<float>(s.k * s.n, 6);
+  const GemmSize s{70, 90, 100};
+  auto a = random_numbers<float>(s.m * s.k, 5);
+  const auto b = random_numbers<float>(s.k * s.n, 6);
   a[33 * s.k + 50] = std::numeric_limits<float>::quiet_NaN();
   for (const bool tb : {false, true}) {
     const Matrix<float> mb = tb ? Matrix<float>{b.data(), 1, s.k} : Matrix<float>{b.data(), s.n, 1};

@@ -10,12 +10,14 @@
 #include <brim/ops/create.h>
 #include <brim/ops/pool.h>
 #include <brim/ops/reduce.h>
-#include <brim/ops/unary.h>
+
+#include "distance.h"
 
 namespace brim {
 namespace {
 
 using Pooling = std::function<Tensor(const Tensor&)>;
+using tests::distance;
 
 const Pooling kPoolings[] = {
     [](const Tensor& x) { return max_pool2d(x, 3, {.stride = 2, .padding = 1}); },
@@ -32,8 +34,6 @@ const Pooling kPoolings[] = {
       return adaptive_avg_pool2d(x, {3, 2});
     },
 };
-
-double distance(const Tensor& a, const Tensor& b) { return max(abs(a - b)).item(); }
 
 TEST(PoolFormat, NhwcEqualsRowMajor) {
   manual_seed(1);

@@ -17,7 +17,7 @@ namespace {
 
 using Sim = SimTest;
 
-std::vector<float> host(const Tensor& t) { return t.to_vector<float>(); }
+std::vector<float> on_host(const Tensor& t) { return t.to_vector<float>(); }
 
 TEST_F(Sim, DevicesAreCounted) {
   EXPECT_EQ(Device::count("sim"), kDevices);
@@ -43,11 +43,11 @@ TEST_F(Sim, ResultsEqualTheCpusBitForBit) {
   const Tensor x = randn({4, 3, 17, 17}), w = randn({5, 3, 3, 3}), a = randn({33, 65}),
                b = randn({65, 9});
   const Device d = Device::sim(0);
-  EXPECT_EQ(host(conv2d(x.to(d), w.to(d), {}, {.padding = 1})),
-            host(conv2d(x, w, {}, {.padding = 1})));
-  EXPECT_EQ(host(matmul(a.to(d), b.to(d))), host(matmul(a, b)));
-  EXPECT_EQ(host(softmax(a.to(d), 1)), host(softmax(a, 1)));
-  EXPECT_EQ(host(sum(a.to(d), {0})), host(sum(a, {0})));
+  EXPECT_EQ(on_host(conv2d(x.to(d), w.to(d), {}, {.padding = 1})),
+            on_host(conv2d(x, w, {}, {.padding = 1})));
+  EXPECT_EQ(on_host(matmul(a.to(d), b.to(d))), on_host(matmul(a, b)));
+  EXPECT_EQ(on_host(softmax(a.to(d), 1)), on_host(softmax(a, 1)));
+  EXPECT_EQ(on_host(sum(a.to(d), {0})), on_host(sum(a, {0})));
 }
 
 TEST_F(Sim, TrainingEqualsTheCpusBitForBit) {
@@ -68,7 +68,7 @@ TEST_F(Sim, TrainingEqualsTheCpusBitForBit) {
     }
     std::vector<float> all;
     for (const Tensor& p : net.parameters())
-      for (const float v : host(p.detach())) all.push_back(v);
+      for (const float v : on_host(p.detach())) all.push_back(v);
     return all;
   };
   EXPECT_EQ(train(Device::cpu()), train(Device::sim(1)));
@@ -79,7 +79,7 @@ TEST_F(Sim, RandomNumbersAreTheSameOnEveryDevice) {
   const Tensor a = randn({100});
   manual_seed(5);
   const Tensor b = randn({100}, {.device = Device::sim(0)});
-  EXPECT_EQ(host(a), host(b));
+  EXPECT_EQ(on_host(a), on_host(b));
 }
 
 TEST_F(Sim, TheHostCannotReadItsMemory) {
@@ -114,7 +114,7 @@ TEST_F(Sim, NothingIsCopiedBehindTheUsersBack) {
   }
   EXPECT_TRUE(a.to(Device::sim(0)).is_same(a));
   EXPECT_FALSE(a.copy_to(Device::sim(0)).is_same(a));
-  EXPECT_EQ(host(a + b.to(Device::sim(0))), (std::vector<float>{2, 2}));
+  EXPECT_EQ(on_host(a + b.to(Device::sim(0))), (std::vector<float>{2, 2}));
 }
 
 TEST_F(Sim, CopiesKeepTheMemoryFormat) {
@@ -123,14 +123,14 @@ TEST_F(Sim, CopiesKeepTheMemoryFormat) {
     const Tensor x = plain.to(format), there = x.to(Device::sim(0));
     EXPECT_EQ(there.strides(), x.strides());
     EXPECT_EQ(there.to(Device::cpu()).strides(), x.strides());
-    EXPECT_EQ(host(there), host(plain));
+    EXPECT_EQ(on_host(there), on_host(plain));
     Tensor target = zeros({2, 3, 2, 2}, {.device = Device::sim(0)}).to(format);
     target.copy_(plain);
     EXPECT_EQ(target.strides(), x.strides());
-    EXPECT_EQ(host(target), host(plain));
+    EXPECT_EQ(on_host(target), on_host(plain));
     const Tensor part = x.slice(3, 0, 1);  // with gaps: packed on the way
     EXPECT_TRUE(part.to(Device::sim(0)).is_contiguous());
-    EXPECT_EQ(host(part.to(Device::sim(0))), host(part));
+    EXPECT_EQ(on_host(part.to(Device::sim(0))), on_host(part));
   }
 }
 
@@ -144,7 +144,7 @@ TEST_F(Sim, WorkIsQueuedAndNotWaitedFor) {
   gate.open();
   done.synchronize();
   EXPECT_TRUE(done.query());
-  EXPECT_EQ(host(x), std::vector<float>(4, 1));
+  EXPECT_EQ(on_host(x), std::vector<float>(4, 1));
 }
 
 TEST_F(Sim, HostMemoryMayChangeAsSoonAsACopyReturns) {
@@ -157,8 +157,8 @@ TEST_F(Sim, HostMemoryMayChangeAsSoonAsACopyReturns) {
   const Tensor y = source.to(d);
   source.fill_(4);
   gate.open();
-  EXPECT_EQ(host(x), std::vector<float>(1000, 1));
-  EXPECT_EQ(host(y), std::vector<float>(1000, 3));
+  EXPECT_EQ(on_host(x), std::vector<float>(1000, 1));
+  EXPECT_EQ(on_host(y), std::vector<float>(1000, 3));
 }
 
 TEST_F(Sim, AnErrorComesWithTheNextSynchronisation) {
@@ -173,7 +173,7 @@ TEST_F(Sim, AnErrorComesWithTheNextSynchronisation) {
     EXPECT_NE(std::string(e.what()).find("[index_select]"), std::string::npos) << e.what();
   }
   synchronize(d);  // once is enough
-  EXPECT_EQ(host(x + x), std::vector<float>(6, 2));
+  EXPECT_EQ(on_host(x + x), std::vector<float>(6, 2));
   (void)index_select(x, 0, bad);
   EXPECT_THROW((void)x.to_vector<float>(), IndexError);  // a host read is a synchronisation, too
 }
@@ -185,7 +185,7 @@ TEST_F(Sim, AnErrorReachesWhoeverWaitsForTheWork) {
   const Tensor y = index_select(x, 0, bad).to(b);
   EXPECT_THROW((void)y.to_vector<float>(), IndexError);
   EXPECT_THROW(synchronize(a), IndexError);
-  EXPECT_EQ(host(x.to(b)), std::vector<float>(6, 1));  // both go on
+  EXPECT_EQ(on_host(x.to(b)), std::vector<float>(6, 1));  // both go on
   (void)index_select(x, 0, bad);
   Event event;
   event.record(Stream::current(a));
@@ -226,7 +226,7 @@ TEST_F(Sim, ThousandsOfStreamsShareSomeThreads) {
     EXPECT_LE(stream.id, 32);
     const StreamGuard guard(stream);
     if (i % 100 == 0) {
-      EXPECT_EQ(host(ones({2}, {.device = Device::sim(3)}))[1], 1);
+      EXPECT_EQ(on_host(ones({2}, {.device = Device::sim(3)}))[1], 1);
     }
   }
 }
@@ -255,18 +255,18 @@ TEST_F(Sim, PeersWaitForEachOther) {
     Tensor z = y + y;
     z = z.to(a);
     const float want = 2.0F * static_cast<float>(round * round);
-    EXPECT_EQ(host(z), std::vector<float>(20000, want));
-    EXPECT_EQ(host(x), std::vector<float>(20000, -1));
+    EXPECT_EQ(on_host(z), std::vector<float>(20000, want));
+    EXPECT_EQ(on_host(x), std::vector<float>(20000, -1));
   }
 }
 
 TEST_F(Sim, CopiesOfViewsAndOtherDtypes) {
   const Device a = Device::sim(0), b = Device::sim(1);
   const Tensor x = arange(12).to(f32).reshape({3, 4}).to(a);
-  EXPECT_EQ(host(x.t().to(b)), host(x.t().to(Device::cpu())));
+  EXPECT_EQ(on_host(x.t().to(b)), on_host(x.t().to(Device::cpu())));
   Tensor y = zeros({4, 3}, {.dtype = f64, .device = b});
   y.copy_(x.t());
-  EXPECT_EQ(y.to(f32).to_vector<float>(), host(x.t()));
+  EXPECT_EQ(y.to(f32).to_vector<float>(), on_host(x.t()));
   EXPECT_EQ(ones({0, 3}).to(a).to(b).to(Device::cpu()).shape(), (Shape{0, 3}));
 }
 
@@ -275,7 +275,7 @@ TEST_F(Sim, GradientsCrossDevices) {
   const Tensor y = (x * 2.0).to(Device::sim(0)) * 3.0;
   sum(y.to(Device::sim(1)) * 5.0).backward();
   EXPECT_EQ(x.grad().device(), Device::cpu());
-  EXPECT_EQ(host(x.grad()), std::vector<float>(3, 30));
+  EXPECT_EQ(on_host(x.grad()), std::vector<float>(3, 30));
 }
 
 TEST_F(Sim, MemoryEndsAndSaysHow) {
@@ -295,7 +295,7 @@ TEST_F(Sim, MemoryEndsAndSaysHow) {
   }
   kept.resize(2);
   EXPECT_EQ(floats(4 << 20).numel(), 1 << 20);  // cached blocks make room
-  EXPECT_EQ(host(kept[1]), std::vector<float>(1 << 18, 0));
+  EXPECT_EQ(on_host(kept[1]), std::vector<float>(1 << 18, 0));
   const DeviceMemory memory = runtime(DeviceKind::sim).memory(kSmall);
   EXPECT_EQ(memory.total, size_t{8} << 20);
   EXPECT_GE(memory.free, size_t{1} << 20);
@@ -314,7 +314,7 @@ TEST_F(Sim, StreamsRunSideBySide) {
     y = x + x;
   }
   side.synchronize();
-  EXPECT_EQ(host(y), std::vector<float>(8, 2));
+  EXPECT_EQ(on_host(y), std::vector<float>(8, 2));
   EXPECT_THROW(Stream({d, 99}).synchronize(), DeviceError);
 }
 
@@ -326,7 +326,7 @@ TEST_F(Sim, ManyHostThreadsMayQueue) {
       const StreamGuard guard(Stream::create(d));
       for (int i = 0; i < 50; ++i) {
         const Tensor x = full({100}, i, {.device = d});
-        EXPECT_EQ(host(x + x), std::vector<float>(100, 2.0F * static_cast<float>(i)));
+        EXPECT_EQ(on_host(x + x), std::vector<float>(100, 2.0F * static_cast<float>(i)));
       }
     });
   for (std::thread& t : threads) t.join();

@@ -36,7 +36,7 @@ struct Network {
   std::optional<optim::SGD> sgd;
 };
 
-void expect_close(const Network& a, const Network& b, double tolerance) {
+void expect_close_networks(const Network& a, const Network& b, double tolerance) {
   const auto pa = a.net.parameters(), pb = b.net.parameters();
   for (size_t i = 0; i < pa.size(); ++i)
     EXPECT_LE(amax(abs(pa[i].detach() - pb[i].detach())).item(), tolerance) << "parameter " << i;
@@ -53,7 +53,7 @@ TEST(CompiledAutocast, EqualsEager) {
       // Fused kernels round some intermediate results in another place.
       EXPECT_NEAR(step(x, y).item(), want, (dtype == f16 ? 1e-3 : 8e-3) * want) << "step " << i;
     }
-    expect_close(eager, compiled, dtype == f16 ? 1e-3 : 8e-3);
+    expect_close_networks(eager, compiled, dtype == f16 ? 1e-3 : 8e-3);
     EXPECT_EQ(step.stats().plans, 1);
   }
 }
@@ -64,7 +64,7 @@ TEST(CompiledAutocast, EqualsEagerBitForBitWithoutPasses) {
                       {.passes = "dead_code,memory"});
   const Tensor x = randn({4, 3, 8, 8}), y = randint(0, 4, {4});
   for (int i = 0; i < 4; ++i) EXPECT_EQ(step(x, y).item(), eager.step(x, y, bf16).item());
-  expect_close(eager, compiled, 0);
+  expect_close_networks(eager, compiled, 0);
 }
 
 TEST(CompiledAutocast, AScopeAroundTheStepIsPartOfThePlan) {

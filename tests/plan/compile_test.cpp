@@ -7,11 +7,13 @@
 #include <brim/autograd/autograd.h>
 #include <brim/brim.h>
 
+#include "distance.h"
 #include "message_of.h"
 
 namespace brim {
 namespace {
 
+using tests::distance;
 using tests::message_of;
 
 /// A small network with its optimizer, and a step over both.
@@ -47,10 +49,6 @@ struct Training {
 
 std::pair<Tensor, Tensor> batch(int64_t n, Device device = {}) {
   return {randn({n, 12}, {.device = device}), randint(0, 4, {n}, {.dtype = i64, .device = device})};
-}
-
-double distance(const Tensor& a, const Tensor& b) {
-  return max(abs(a.to(Device::cpu()) - b.to(Device::cpu()))).item();
 }
 
 TEST(Compile, EqualsTheEagerStep) {

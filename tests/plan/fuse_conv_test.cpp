@@ -10,13 +10,13 @@ namespace {
 
 enum class Order : uint8_t { relu_pool, pool_relu, pool };
 
-struct Net {
+struct ConvNet {
   Tensor weight, bias;
   Order order = Order::relu_pool;
   Pair window = 2;
   bool bias_used = true, x_grad = true;
 
-  explicit Net(int64_t channels = 3, int64_t out = 6)
+  explicit ConvNet(int64_t channels = 3, int64_t out = 6)
       : weight(randn({out, channels, 3, 3}).set_requires_grad()),
         bias(randn({out}).set_requires_grad()) {}
 
@@ -40,7 +40,7 @@ struct Net {
   }
 };
 
-Program program_of(const Step& step, const Tensor& x) {
+Program program_of_step(const Step& step, const Tensor& x) {
   return record(step, {&x, 1}, false).program;
 }
 
@@ -59,7 +59,7 @@ void expect_fused(const Program& p, int gradients) {
 }
 
 /// The step's results with the pass and without any.
-void expect_equal(const Step& step, const Tensor& x) {
+void expect_equal_steps(const Step& step, const Tensor& x) {
   const std::vector<Tensor> want = step({&x, 1});
   for (const char* passes : {"", "fuse_conv"}) {
     auto compiled = compile([&](const Tensor& t) { return step({&t, 1}); }, {.passes = passes});
@@ -79,36 +79,36 @@ TEST(FuseConv, ForwardAndGradient) {
   for (const Order order : {Order::relu_pool, Order::pool_relu, Order::pool})
     for (const bool bias : {true, false})
       for (const bool x_grad : {true, false}) {
-        Net net;
+        ConvNet net;
         net.order = order;
         net.bias_used = bias;
         net.x_grad = x_grad;
         const Tensor x = randn({5, 3, 13, 12});
         const Step step = [&](std::span<const Tensor> in) { return net.step(in[0]); };
-        Program p = program_of(step, x);
+        Program p = program_of_step(step, x);
         EXPECT_FALSE(fuse_conv(p).empty());
         expect_fused(p, 1);
         EXPECT_EQ(fuse_conv(p), "");
-        expect_equal(step, x);
+        expect_equal_steps(step, x);
       }
 }
 
 TEST(FuseConv, ForwardAlone) {
-  Net net;
+  ConvNet net;
   const Step step = [&](std::span<const Tensor> in) {
     const NoGrad guard;
     return std::vector<Tensor>{net.forward(in[0])};
   };
   const Tensor x = randn({2, 3, 9, 9});
-  Program p = program_of(step, x);
+  Program p = program_of_step(step, x);
   EXPECT_FALSE(fuse_conv(p).empty());
   expect_fused(p, 0);
-  expect_equal(step, x);
+  expect_equal_steps(step, x);
 }
 
 TEST(FuseConv, OneAfterTheOther) {
   manual_seed(2);
-  Net first, second(6, 16);
+  ConvNet first, second(6, 16);
   const Step step = [&](std::span<const Tensor> in) {
     const Tensor loss = sum(second.forward(first.forward(in[0])));
     std::vector<Tensor> results{loss};
@@ -117,16 +117,16 @@ TEST(FuseConv, OneAfterTheOther) {
     return results;
   };
   const Tensor x = randn({3, 3, 20, 20});
-  Program p = program_of(step, x);
+  Program p = program_of_step(step, x);
   EXPECT_FALSE(fuse_conv(p).empty());
   EXPECT_EQ(count(p, "conv2d_relu_pool"), 2);
   EXPECT_EQ(count(p, "conv2d_relu_pool_grad"), 2);
-  expect_equal(step, x);
+  expect_equal_steps(step, x);
 }
 
 TEST(FuseConv, LeavesAloneWhatOthersSee) {
   manual_seed(3);
-  Net net;
+  ConvNet net;
   const std::vector<std::function<Tensor(const Tensor&)>> bodies{
       [&](const Tensor& x) {  // the convolution's result is used twice
         const Tensor y = conv2d(x, net.weight, net.bias);
@@ -153,9 +153,9 @@ TEST(FuseConv, LeavesAloneWhatOthersSee) {
       return results;
     };
     const Tensor x = randn({2, 3, 10, 10});
-    Program p = program_of(step, x);
+    Program p = program_of_step(step, x);
     EXPECT_EQ(fuse_conv(p), "");
-    expect_equal(step, x);
+    expect_equal_steps(step, x);
   }
 }
 

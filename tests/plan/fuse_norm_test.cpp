@@ -10,8 +10,8 @@ namespace brim {
 namespace {
 
 /// Weights of two normalisations over four channels.
-struct Net {
-  Net() {
+struct NormNet {
+  NormNet() {
     manual_seed(2);
     for (Tensor* t : {&w1, &b1, &w2, &b2}) {
       *t = randn({4});
@@ -29,11 +29,11 @@ struct Net {
 /// 16 bits beside f32 weights, as Autocast gives them.
 Tensor narrow(const Tensor& x) { return x.to(bf16); }
 
-using Body = std::function<Tensor(Net&, const Tensor&)>;
+using NormBody = std::function<Tensor(NormNet&, const Tensor&)>;
 
 /// Output, gradients of x and of all weights, and running statistics after two steps.
-std::vector<Tensor> run(const Body& body, bool compiled, std::string* explain) {
-  Net net;
+std::vector<Tensor> run(const NormBody& body, bool compiled, std::string* explain) {
+  NormNet net;
   Tensor leaf = randn({3, 4, 5, 6}).set_requires_grad();
   const Tensor dy = randn({3, 4, 5, 6});
   const std::vector<Tensor*> leaves{&leaf, &net.w1, &net.b1, &net.w2, &net.b2};
@@ -54,7 +54,7 @@ std::vector<Tensor> run(const Body& body, bool compiled, std::string* explain) {
 }
 
 /// `forward`, `backward`: how many launches the pass makes.
-void expect_equal(const Body& body, int forward, int backward, double tolerance = 1e-4) {
+void expect_fused_norms(const NormBody& body, int forward, int backward, double tolerance = 1e-4) {
   std::string explain;
   const auto eager = run(body, false, nullptr), compiled = run(body, true, &explain);
   ASSERT_EQ(eager.size(), compiled.size());
@@ -71,25 +71,26 @@ void expect_equal(const Body& body, int forward, int backward, double tolerance 
 }
 
 TEST(FuseNorm, Relu) {
-  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1)); }, 1, 1);
+  expect_fused_norms([](NormNet& n, const Tensor& x) { return relu(n.norm(x, 1)); }, 1, 1);
 }
 
 TEST(FuseNorm, ReluOfFixedStatistics) {
-  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1, false)); }, 1, 1);
+  expect_fused_norms([](NormNet& n, const Tensor& x) { return relu(n.norm(x, 1, false)); }, 1, 1);
 }
 
 TEST(FuseNorm, ResidualOnEitherSide) {
-  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1) + x); }, 1, 1);
-  expect_equal([](Net& n, const Tensor& x) { return relu(x + n.norm(x, 1)); }, 1, 1);
+  expect_fused_norms([](NormNet& n, const Tensor& x) { return relu(n.norm(x, 1) + x); }, 1, 1);
+  expect_fused_norms([](NormNet& n, const Tensor& x) { return relu(x + n.norm(x, 1)); }, 1, 1);
 }
 
 TEST(FuseNorm, ResidualThatIsNormalisedToo) {
-  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1) + n.norm(x * x, 2)); }, 1, 1);
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) { return relu(n.norm(x, 1) + n.norm(x * x, 2)); }, 1, 1);
 }
 
 TEST(FuseNorm, ChainOfBlocks) {
-  expect_equal(
-      [](Net& n, const Tensor& x) {
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) {
         const Tensor y = relu(n.norm(x, 1));
         return relu(n.norm(y * 0.5, 2) + y);
       },
@@ -98,12 +99,12 @@ TEST(FuseNorm, ChainOfBlocks) {
 
 TEST(FuseNorm, SixteenBitsWithF32Weights) {
   for (const bool training : {true, false})
-    expect_equal(
-        [=](Net& n, const Tensor& x) { return relu(n.norm(narrow(x), 1, training)).to(f32); }, 1, 1,
-        1e-4);
+    expect_fused_norms(
+        [=](NormNet& n, const Tensor& x) { return relu(n.norm(narrow(x), 1, training)).to(f32); },
+        1, 1, 1e-4);
   // The sum is not rounded before the ReLU where it is fused.
-  expect_equal(
-      [](Net& n, const Tensor& x) {
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) {
         const Tensor y = narrow(x);
         return relu(n.norm(y, 1) + y).to(f32);
       },
@@ -111,14 +112,14 @@ TEST(FuseNorm, SixteenBitsWithF32Weights) {
 }
 
 TEST(FuseNorm, NotWhereSomebodySeesWhatLiesBetween) {
-  expect_equal(
-      [](Net& n, const Tensor& x) {
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) {
         const Tensor y = n.norm(x, 1);
         return relu(y) + y;
       },
       0, 0);
-  expect_equal(
-      [](Net& n, const Tensor& x) {
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) {
         const Tensor y = n.norm(x, 1) + x;
         return relu(y) * sigmoid(y);
       },
@@ -126,14 +127,15 @@ TEST(FuseNorm, NotWhereSomebodySeesWhatLiesBetween) {
 }
 
 TEST(FuseNorm, NotAScaledOrBroadcastResidual) {
-  expect_equal([](Net& n, const Tensor& x) { return relu(add(n.norm(x, 1), x, 2)); }, 0, 1);
-  expect_equal([](Net& n, const Tensor& x) { return relu(n.norm(x, 1) + mean(x, {0}, true)); }, 0,
-               1);
+  expect_fused_norms([](NormNet& n, const Tensor& x) { return relu(add(n.norm(x, 1), x, 2)); }, 0,
+                     1);
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) { return relu(n.norm(x, 1) + mean(x, {0}, true)); }, 0, 1);
 }
 
 TEST(FuseNorm, SumWithItself) {
-  expect_equal(
-      [](Net& n, const Tensor& x) {
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) {
         const Tensor y = n.norm(x, 1);
         return relu(y + y);
       },
@@ -141,24 +143,24 @@ TEST(FuseNorm, SumWithItself) {
 }
 
 TEST(FuseNorm, BiasWrittenBeforeTheGradient) {
-  expect_equal(
-      [](Net& n, const Tensor& x) {
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) {
         const Tensor y = relu(n.norm(x, 1));
         const NoGrad guard;
         n.b1.detach().mul_(full({4}, -3));
         return y;
       },
       1, 1);
-  expect_equal(
-      [](Net& n, const Tensor& x) {
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) {
         const Tensor y = relu(n.norm(x, 1) + x);
         const NoGrad guard;
         n.b1.detach().mul_(full({4}, -3));
         return y;
       },
       1, 1);
-  expect_equal(
-      [](Net& n, const Tensor& x) {
+  expect_fused_norms(
+      [](NormNet& n, const Tensor& x) {
         const Tensor y = n.norm(x, 1);
         {
           const NoGrad guard;

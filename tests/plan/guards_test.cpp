@@ -6,10 +6,12 @@
 
 #include <brim/brim.h>
 
+#include "distance.h"
+
 namespace brim {
 namespace {
 
-double distance(const Tensor& a, const Tensor& b) { return max(abs(a - b)).item(); }
+using tests::distance;
 
 /// The same on both: `eager(i)` and `compiled(i)` give what step i leaves.
 template <class Eager, class Compiled>

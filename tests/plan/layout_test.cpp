@@ -35,8 +35,8 @@ class LayoutTest : public ::testing::Test {
 };
 
 /// Convolutions, pooling, normalisation, a residual, and a view that needs row-major elements.
-struct Net {
-  Net() {
+struct ConvNormNet {
+  ConvNormNet() {
     manual_seed(4);
     const auto leaf = [](const Shape& shape) { return (randn(shape) * 0.1).set_requires_grad(); };
     w1 = leaf({32, 3, 3, 3});
@@ -86,13 +86,13 @@ std::vector<size_t> activations_of_conv(const Launch& launch) {
 }
 
 TEST_F(LayoutTest, EveryFormatEqualsEager) {
-  const auto eager = Net().results(false);
+  const auto eager = ConvNormNet().results(false);
   for (const std::optional<MemoryFormat> format :
        {std::optional<MemoryFormat>(), std::optional(MemoryFormat::nchw),
         std::optional(MemoryFormat::nhwc), std::optional(MemoryFormat::chwn)}) {
     forced_layout = format;
     std::string explain;
-    const auto compiled = Net().results(true, &explain);
+    const auto compiled = ConvNormNet().results(true, &explain);
     expect_close(compiled, eager, explain);
     if (format == MemoryFormat::nhwc) {
       EXPECT_NE(explain.find(" copy "), std::string::npos) << explain;
@@ -103,7 +103,7 @@ TEST_F(LayoutTest, EveryFormatEqualsEager) {
 // Under Autocast casts stand around convolutions. They read any format, so nothing stays row-major
 // for their sake, and no launch does nothing but convert.
 TEST_F(LayoutTest, CastsConvertWhileTheyCast) {
-  Net net;
+  ConvNormNet net;
   const Tensor x = randn({2, 3, 10, 10});
   const Step step = [&](std::span<const Tensor> in) {
     for (Tensor* t : {&net.w1, &net.w2, &net.scale, &net.shift}) t->zero_grad();
@@ -141,26 +141,26 @@ TEST_F(LayoutTest, CastsConvertWhileTheyCast) {
 
 TEST_F(LayoutTest, EveryFormatEqualsEagerUnderAutocast) {
   const Autocast scope(bf16);
-  const auto eager = Net().results(false);
+  const auto eager = ConvNormNet().results(false);
   for (const MemoryFormat format : kFormats) {
     forced_layout = format;
     std::string explain;
-    const auto compiled = Net().results(true, &explain);
+    const auto compiled = ConvNormNet().results(true, &explain);
     expect_close(compiled, eager, explain, 0.03);
   }
 }
 
 TEST_F(LayoutTest, MeasuresOnce) {
   std::string first, second;
-  (void)Net().results(true, &first);
+  (void)ConvNormNet().results(true, &first);
   ASSERT_TRUE(fs::exists(file()));
-  (void)Net().results(true, &second);
+  (void)ConvNormNet().results(true, &second);
   EXPECT_EQ(first.find("; 0 measured now"), std::string::npos) << first;
   EXPECT_NE(second.find("; 0 measured now"), std::string::npos) << second;
 }
 
 TEST_F(LayoutTest, DistrustsDamagedFiles) {
-  (void)Net().results(true);
+  (void)ConvNormNet().results(true);
   std::ifstream in(file());
   const std::string good((std::istreambuf_iterator<char>(in)), {});
   std::vector<std::string> bad{"",
@@ -181,7 +181,7 @@ TEST_F(LayoutTest, DistrustsDamagedFiles) {
         << text;
   }
   std::string explain;
-  (void)Net().results(true, &explain);  // the last of the bad ones lies there
+  (void)ConvNormNet().results(true, &explain);  // the last of the bad ones lies there
   EXPECT_EQ(explain.find("; 0 measured now"), std::string::npos);
   ::testing::internal::CaptureStderr();
   const LayoutCosts costs;
@@ -192,7 +192,7 @@ TEST_F(LayoutTest, TimesOfOtherMachinesAreNotUsed) {
   fs::create_directories(file().parent_path());
   std::ofstream(file()) << R"({"version": 1, "machines": {"elsewhere": {"conv2d f32": 0.5}}})";
   std::string explain;
-  (void)Net().results(true, &explain);
+  (void)ConvNormNet().results(true, &explain);
   EXPECT_EQ(explain.find("; 0 measured now"), std::string::npos);
   std::ifstream in(file());
   const std::string text((std::istreambuf_iterator<char>(in)), {});
@@ -203,9 +203,9 @@ TEST_F(LayoutTest, WorksWithoutACache) {
   std::ofstream(folder_ / "brim") << "a file where the folder should be";
   std::string explain;
   ::testing::internal::CaptureStderr();
-  const auto compiled = Net().results(true, &explain);
+  const auto compiled = ConvNormNet().results(true, &explain);
   (void)::testing::internal::GetCapturedStderr();
-  expect_close(compiled, Net().results(false), explain);
+  expect_close(compiled, ConvNormNet().results(false), explain);
 }
 
 double copy_time(LayoutCosts& costs, int64_t channels) {

@@ -13,8 +13,8 @@ namespace brim {
 namespace {
 
 /// Convolutions, each normalised: what lies between them is kept for the backward pass.
-struct Net {
-  explicit Net(int64_t size) : x(randn({8, 16, size, size})) {
+struct DeepNet {
+  explicit DeepNet(int64_t size) : x(randn({8, 16, size, size})) {
     for (int i = 0; i < 4; ++i) {
       conv.push_back((randn({16, 16, 3, 3}) * 0.1).set_requires_grad());
       scale.push_back(randn({16}).set_requires_grad());
@@ -54,7 +54,7 @@ struct Net {
 
 void expect_lower_peak(int64_t size, DType precision) {
   manual_seed(9);
-  Net net(size);
+  DeepNet net(size);
   CompileStats with, without;
   std::string explain, other;
   const auto a = net.run("-layout", &with, &explain, precision);
@@ -72,7 +72,7 @@ TEST(Recompute, LowersThePeakAndChangesNoBit) {
 
 TEST(Recompute, LeavesSmallTensorsAlone) {
   manual_seed(9);
-  Net net(6);
+  DeepNet net(6);
   CompileStats stats;
   std::string explain;
   (void)net.run("-layout", &stats, &explain);

@@ -91,7 +91,8 @@ std::vector<std::string> pass_selections(const Case& c) {
 }
 
 /// How far the i-th tensor is from `want`, as a share of how far training moved it.
-double distance(const Weights& got, const Weights& want, const Weights& before, size_t i) {
+double distance_of_change(const Weights& got, const Weights& want, const Weights& before,
+                          size_t i) {
   return norm_of(got[i] - want[i]) / (norm_of(want[i] - before[i]) + 1e-3);
 }
 
@@ -101,7 +102,7 @@ TEST_P(Zoo, CompiledEqualsEagerInF64) {
   for (const std::string& passes : pass_selections(GetParam())) {
     const Weights compiled = train(GetParam(), f64, true, passes).second;
     for (size_t i = 0; i < eager.size(); ++i)
-      EXPECT_LE(distance(compiled, eager, before, i), 1e-10)
+      EXPECT_LE(distance_of_change(compiled, eager, before, i), 1e-10)
           << "tensor " << i << " with --passes '" << passes << "'";
   }
 }
@@ -113,7 +114,8 @@ TEST_P(Zoo, CompiledEqualsEager) {
   for (const std::string& passes : pass_selections(GetParam())) {
     const Weights compiled = train(GetParam(), f32, true, passes).second;
     for (size_t i = 0; i < eager.size(); ++i)
-      EXPECT_LE(distance(compiled, exact, before, i), 1e-4 + 4 * distance(eager, exact, before, i))
+      EXPECT_LE(distance_of_change(compiled, exact, before, i),
+                1e-4 + 4 * distance_of_change(eager, exact, before, i))
           << "tensor " << i << " with --passes '" << passes << "'";
   }
 }
