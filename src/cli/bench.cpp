@@ -273,7 +273,7 @@ std::function<int()> define(Arguments args) {
   };
 }
 
-const Register bench({"bench", "time a training step or a single op", define});
+const Register bench_command({"bench", "time a training step or a single op", define});
 
 }  // namespace
 }  // namespace brim::cli

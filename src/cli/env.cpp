@@ -142,19 +142,19 @@ void print(const Json& env) {
     fmt::print("to install all of them: apt-get install{}, then build again\n", packages);
 }
 
-const Register env({"env", "show CPU, memory, devices and libraries, and what to install",
-                    [](Arguments args) -> std::function<int()> {
-                      auto json = std::make_shared<bool>(false);
-                      args.flag("--json", *json, "print one JSON object");
-                      return [json] {
-                        const Json env = facts();
-                        if (*json)
-                          fmt::print("{}\n", env.dump(2));
-                        else
-                          print(env);
-                        return 0;
-                      };
-                    }});
+const Register env_command({"env", "show CPU, memory, devices and libraries, and what to install",
+                            [](Arguments args) -> std::function<int()> {
+                              auto json = std::make_shared<bool>(false);
+                              args.flag("--json", *json, "print one JSON object");
+                              return [json] {
+                                const Json env = facts();
+                                if (*json)
+                                  fmt::print("{}\n", env.dump(2));
+                                else
+                                  print(env);
+                                return 0;
+                              };
+                            }});
 
 }  // namespace
 }  // namespace brim::cli

@@ -6,19 +6,15 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 
 #include "cli/format.h"
 #include "cli/say.h"
+#include "core/clock.h"
 
 namespace brim::cli {
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 int terminal_width() {
   winsize size{};
@@ -28,7 +24,7 @@ int terminal_width() {
 }  // namespace
 
 ProgressDisplay::ProgressDisplay(bool quiet)
-    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), last_line_(now()) {}
+    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), last_line_(steady_seconds()) {}
 
 void ProgressDisplay::draw(double fraction, const std::string& text) {
   const int width = std::clamp(terminal_width() - static_cast<int>(text.size()) - 4, 0, 40);
@@ -40,7 +36,7 @@ void ProgressDisplay::draw(double fraction, const std::string& text) {
   say(stderr, "\r{}{}\x1b[K", bar, text);
   std::fflush(stderr);
   open_ = true;
-  last_draw_ = now();
+  last_draw_ = steady_seconds();
 }
 
 void ProgressDisplay::show(const train::Progress& p) {
@@ -53,7 +49,7 @@ void ProgressDisplay::show(const train::Progress& p) {
   const std::string numbers =
       known ? fmt::format("  {:.0f} img/s  loss {:.4f}", images_per_s_, loss_) : "";
   if (terminal_) {
-    if (p.step < p.steps && now() - last_draw_ < 0.1) return;
+    if (p.step < p.steps && steady_seconds() - last_draw_ < 0.1) return;
     draw(static_cast<double>(p.step) / static_cast<double>(p.steps),
          fmt::format("epoch {}/{}  step {}/{}{}  {} left", p.epoch + 1, p.epochs, p.step, p.steps,
                      numbers, format_duration(p.seconds_left)));
@@ -68,11 +64,11 @@ void ProgressDisplay::show(const std::string& what, double fraction) {
   if (quiet_) return;
   const int percent = static_cast<int>(std::clamp(fraction, 0.0, 1.0) * 100);
   if (terminal_) {
-    if (fraction < 1 && now() - last_draw_ < 0.1) return;
+    if (fraction < 1 && steady_seconds() - last_draw_ < 0.1) return;
     draw(fraction, fmt::format("{} {} %", what, percent));
-  } else if (percent / 10 > last_tenth_ && now() - last_line_ >= 1) {
+  } else if (percent / 10 > last_tenth_ && steady_seconds() - last_line_ >= 1) {
     last_tenth_ = percent / 10;
-    last_line_ = now();
+    last_line_ = steady_seconds();
     say(stdout, "{} {} %\n", what, percent);
     std::fflush(stdout);
   }
@@ -82,7 +78,7 @@ void ProgressDisplay::finish() {
   if (open_) std::fputc('\n', stderr);
   open_ = false;
   last_tenth_ = -1;
-  last_line_ = now();
+  last_line_ = steady_seconds();
 }
 
 }  // namespace brim::cli

@@ -13,7 +13,11 @@
 
 namespace brim::cli {
 
+namespace {
+
 using Json = nlohmann::ordered_json;
+
+}  // namespace
 
 std::string accuracy_table(const train::Evaluation& e) {
   size_t width = 8;

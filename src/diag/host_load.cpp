@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <iterator>
 #include <sstream>
 #include <string>
+
+#include "core/clock.h"
 
 namespace brim::diag {
 namespace {
@@ -25,10 +26,6 @@ double process_seconds() {
     return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
@@ -63,14 +60,16 @@ std::vector<double> loads(const std::vector<CoreTime>& before, const std::vector
 }
 
 HostLoad::HostLoad()
-    : cores_(core_times(text_of("/proc/stat"))), process_seconds_(process_seconds()), at_(now()) {}
+    : cores_(core_times(text_of("/proc/stat"))),
+      process_seconds_(process_seconds()),
+      at_(steady_seconds()) {}
 
 HostReading HostLoad::read() {
   HostReading reading;
   std::vector<CoreTime> cores = core_times(text_of("/proc/stat"));
   reading.core_load = loads(cores_, cores);
   cores_ = std::move(cores);
-  const double at = now(), process = process_seconds();
+  const double at = steady_seconds(), process = process_seconds();
   reading.process_cores = (process - process_seconds_) / std::max(at - at_, 1e-9);
   at_ = at;
   process_seconds_ = process;

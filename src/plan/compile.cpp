@@ -21,8 +21,6 @@
 namespace brim::plan {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 /// What a plan is made for.
 struct Signature {
   struct Input {
@@ -117,6 +115,7 @@ struct Compiler::State {
   std::unique_ptr<Plan> make(std::span<const Tensor> inputs, const Step& step) {
     constexpr int kMost = 4;
     const diag::Span span("compile", diag::Cause::launch);
+    using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
     Recording last = record(step, inputs, options.keep_gradients);
     std::string differs = "nothing";

@@ -26,7 +26,6 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors",
                                   "schedule.safetensors", "state.json"};
 constexpr uint64_t kFormat = 2;  // 1 knew only ends of epochs
-constexpr int64_t kMany = int64_t{1} << 60;
 
 constexpr uint64_t kMostText = uint64_t{256} << 20;  // a million classes have room
 
@@ -61,6 +60,7 @@ T field(const Json& json, const char* key, const std::string& path) {
 }
 
 int64_t count(const Json& json, const char* key, const std::string& path) {
+  constexpr int64_t kMany = int64_t{1} << 60;
   const auto value = field<uint64_t>(json, key, path);
   BRIM_CHECK(value <= kMany, FileError,
              "[checkpoint] {}: '{}' is out of range; the checkpoint is damaged", path, key);

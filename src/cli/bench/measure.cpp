@@ -5,9 +5,10 @@
 #include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <vector>
+
+#include "core/clock.h"
 
 namespace brim::cli {
 namespace {
@@ -15,10 +16,6 @@ namespace {
 constexpr double kWarmUpSeconds = 0.3;
 constexpr double kBlockSeconds = 1e-3, kQueuedSeconds = 20e-3;
 constexpr int64_t kMinBlocks = 5, kWarmUpQueue = 16;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// CPU seconds of all threads of this process.
 double cpu_now() {
@@ -37,10 +34,10 @@ double quantile(const std::vector<double>& sorted, double q) {
 /// As many steps as last about `seconds`, queued and waited for.
 int64_t block_of(const std::function<void()>& step, double seconds, Device device) {
   for (int64_t count = 1;; count *= 4) {
-    const double start = now();
+    const double start = steady_seconds();
     for (int64_t i = 0; i < count; ++i) step();
     synchronize(device);
-    const double took = now() - start;
+    const double took = steady_seconds() - start;
     if (took >= seconds / 8)
       return std::max<int64_t>(1, std::llround(seconds / took * static_cast<double>(count)));
   }
@@ -50,27 +47,27 @@ int64_t block_of(const std::function<void()>& step, double seconds, Device devic
 
 Timing measure(const std::function<void()>& step, double seconds, Device device) {
   const bool queues = !device.is_cpu();
-  const double begin = now();
+  const double begin = steady_seconds();
   int64_t warm_up = 0;
-  while (now() - begin < kWarmUpSeconds || warm_up < 3) {
+  while (steady_seconds() - begin < kWarmUpSeconds || warm_up < 3) {
     step();
     ++warm_up;
     // The queue is not to run ahead of the warm-up.
     if (queues && warm_up % kWarmUpQueue == 0) synchronize(device);
   }
   if (queues) synchronize(device);
-  const double each = (now() - begin) / static_cast<double>(warm_up);
+  const double each = (steady_seconds() - begin) / static_cast<double>(warm_up);
   const int64_t block = queues ? block_of(step, kQueuedSeconds, device)
                                : std::max<int64_t>(1, std::llround(kBlockSeconds / each));
 
   Timing timing;
   std::vector<double> samples;
-  const double end = now() + seconds, cpu_begin = cpu_now();
-  while (now() < end || static_cast<int64_t>(samples.size()) < kMinBlocks) {
-    const double start = now();
+  const double end = steady_seconds() + seconds, cpu_begin = cpu_now();
+  while (steady_seconds() < end || static_cast<int64_t>(samples.size()) < kMinBlocks) {
+    const double start = steady_seconds();
     for (int64_t i = 0; i < block; ++i) step();
     if (queues) synchronize(device);
-    samples.push_back((now() - start) / static_cast<double>(block) * 1e6);
+    samples.push_back((steady_seconds() - start) / static_cast<double>(block) * 1e6);
     timing.steps += block;
   }
   timing.cpu = (cpu_now() - cpu_begin) / static_cast<double>(timing.steps) * 1e6;

@@ -104,7 +104,7 @@ class Decoder {
   std::deque<std::future<std::vector<Record>>> running_;
 };
 
-constexpr size_t kChunk = 256;
+constexpr size_t kChunkPictures = 256;
 
 // What stage 1 leaves: pixel records in a file, and for each split the label of every record it
 // has.
@@ -157,7 +157,7 @@ class Cifar10Conversion {
         entries.push_back({name, static_cast<int64_t>(entries.size())});
         chunk.push_back({path + ": " + name, {bytes.begin(), bytes.end()}});
         held += bytes.size();
-        if (chunk.size() < kChunk && held < (size_t{32} << 20)) continue;
+        if (chunk.size() < kChunkPictures && held < (size_t{32} << 20)) continue;
         flush();
         held = 0;
         report(static_cast<int64_t>(entries.size()), reader.fraction() * 0.9, "decode");
@@ -190,8 +190,8 @@ class Cifar10Conversion {
     for (const auto& source : sources) total += source->size();
     for (size_t s = 0; s < sources.size(); ++s) {
       const auto& source = sources[s];
-      for (int64_t first = 0; first < source->size(); first += kChunk) {
-        const int64_t last = std::min<int64_t>(first + kChunk, source->size());
+      for (int64_t first = 0; first < source->size(); first += kChunkPictures) {
+        const int64_t last = std::min<int64_t>(first + kChunkPictures, source->size());
         for (int64_t i = first; i < last; ++i, ++done) {
           (s == 0 ? found.train : found.test).push_back({done, source->label(i)});
         }
