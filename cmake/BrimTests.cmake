@@ -52,6 +52,7 @@ if(BRIM_TESTS AND GTest_FOUND)
     set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
     brim_compile_test(${name}_test)
     brim_precompile(${name}_test REUSE_FROM brim_test_headers)
+    brim_group(${name}_test)
     if(TARGET brim-cli)
       add_dependencies(${name}_test brim-cli) # some tests run the command
     endif()

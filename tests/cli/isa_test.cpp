@@ -12,7 +12,7 @@
 namespace brim::cli {
 namespace {
 
-using namespace brim::testing;
+using namespace brim::tests;
 
 TEST(CpuIsa, EachThatIsListedIsTaken) {
   for (const std::string& isa : cpu::available_isas()) {
