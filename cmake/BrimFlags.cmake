@@ -27,7 +27,9 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
               -Wno-error=array-bounds
               -Wno-error=stringop-overflow
               -Wno-error=stringop-overread
-              -Wno-error=free-nonheap-object)
+              -Wno-error=free-nonheap-object
+              # Less garbage collection: 100 MB more for a compiler, a tenth less time.
+              "SHELL:--param ggc-min-heapsize=524288")
 else()
   target_compile_options(brim_flags INTERFACE -Wshadow -Wno-unused-command-line-argument -Wno-pass-failed)
 endif()
