@@ -7,6 +7,8 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RUN_ARGS ?=
 CMAKE_ARGS ?=
+CUDA ?= AUTO
+CUDA_ARCHITECTURES ?=
 SOURCES = $(shell find include src tests bench examples cmake lab -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 
 help: ## show this list
@@ -17,23 +19,25 @@ setup:
 
 configure: setup
 	@mkdir -p build
-	@cmake --preset release $(CMAKE_ARGS) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
+	@cmake --preset release -DBRIM_CUDA=$(CUDA) "-DBRIM_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)" $(CMAKE_ARGS) >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	@grep -E '^-- (brim|  (found|missing))' build/configure.log
 
 build: configure ## build the library, the command, the tests and the examples
 	@ninja -C build -j $(JOBS)
 
 run: configure ## build the command and train the tutorial network (RUN_ARGS="--epochs 1" adds options)
-	@ninja -C build -j $(JOBS) brim-cli
+	@ninja -C build -j $(JOBS) command
 	@build/bin/brim train tutorial-cnn $(RUN_ARGS)
 
-cuda: CMAKE_ARGS += -DBRIM_CUDA=ON
+cuda: CUDA = ON
 cuda: configure ## build the command and the CUDA backend, for the GPU of this machine or else for all
-	@ninja -C build -j $(JOBS) brim-cli brim_cuda
+	@ninja -C build -j $(JOBS) command
 
+package: CUDA_ARCHITECTURES = 80;86;89;90;100;120
 package: configure ## build a .deb of the command, the library and its headers in build/package/
 	@tools/setup.sh package
-	@ninja -C build -j $(JOBS) brim-cli
+	@ninja -C build -j $(JOBS) command
+	@rm -rf build/package
 	@cd build && cpack -B package >package.log || { cat package.log; exit 1; }
 	@ls -lh build/package/*.deb
 

@@ -1,16 +1,36 @@
 # The CUDA backend: libbrim_cuda.so, opened at run time. Built where it is asked for (BRIM_CUDA=ON) or, by default, where the
-# machine has a GPU and the CUDA toolkit; for that GPU alone, or without one for the architectures of a package. Its sources are also compiled for the CPU over a small emulation
-# of CUDA (src/backend/cuda/emulation), as libbrim_cuda_emulated.so, which tests open in its place.
+# machine has a GPU and the CUDA toolkit; for that GPU alone, or without one for the architectures of a package. Its sources are
+# also compiled for the CPU over a small emulation of CUDA (src/backend/cuda/emulation), as libbrim_cuda_emulated.so, which tests
+# open in its place.
 set(BRIM_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where a GPU and the toolkit are), ON or OFF")
-file(GLOB brim_gpus /proc/driver/nvidia/gpus/* /dev/nvidia[0-9]*)
-if(DEFINED ENV{BRIM_CUDA_ARCHITECTURES})
+# The GPUs that the driver can use, by compute capability; nvidia-smi is part of the driver, under WSL and in containers, too.
+set(brim_gpus "")
+find_program(BRIM_NVIDIA_SMI nvidia-smi PATHS /usr/lib/wsl/lib)
+mark_as_advanced(BRIM_NVIDIA_SMI)
+if(BRIM_NVIDIA_SMI)
+  execute_process(COMMAND ${BRIM_NVIDIA_SMI} --query-gpu=compute_cap --format=csv,noheader TIMEOUT 30 OUTPUT_VARIABLE brim_smi_says
+                  RESULT_VARIABLE brim_smi_failed ERROR_QUIET)
+  if(NOT brim_smi_failed)
+    string(REGEX MATCHALL "[0-9]+\\.[0-9]" brim_capabilities "${brim_smi_says}")
+    foreach(capability IN LISTS brim_capabilities)
+      string(REPLACE "." "" capability ${capability})
+      if(capability GREATER_EQUAL 80) # the least that brim is written for
+        list(APPEND brim_gpus ${capability})
+      endif()
+    endforeach()
+    list(REMOVE_DUPLICATES brim_gpus)
+  endif()
+endif()
+set(BRIM_CUDA_ARCHITECTURES "" CACHE STRING "GPU architectures to compile for; empty: those of this machine's GPUs, without one those of a package")
+if(BRIM_CUDA_ARCHITECTURES)
+  set(brim_cuda_architectures ${BRIM_CUDA_ARCHITECTURES})
+elseif(DEFINED ENV{BRIM_CUDA_ARCHITECTURES})
   set(brim_cuda_architectures $ENV{BRIM_CUDA_ARCHITECTURES})
 elseif(brim_gpus)
-  set(brim_cuda_architectures native)
+  set(brim_cuda_architectures ${brim_gpus})
 else()
   set(brim_cuda_architectures 80 86 89 90 100 120)
 endif()
-set(BRIM_CUDA_ARCHITECTURES "${brim_cuda_architectures}" CACHE STRING "GPU architectures to compile for")
 # Kernels are .cu files; what runs on the host alone is .cpp, which spares it nvcc.
 file(GLOB_RECURSE brim_cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
 file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)
@@ -62,14 +82,14 @@ endif()
 if(BRIM_CUDA STREQUAL "ON" AND NOT brim_nvcc)
   message(FATAL_ERROR "BRIM_CUDA is ON, but ${brim_no_nvcc}")
 elseif(BRIM_CUDA STREQUAL "AUTO" AND NOT brim_gpus)
-  message(STATUS "brim: no CUDA backend: no GPU here; `make cuda` or -DBRIM_CUDA=ON builds it all the same")
+  message(STATUS "brim: no CUDA backend: no GPU of compute capability 8.0 or more here; `make cuda` or -DBRIM_CUDA=ON builds it all the same")
 elseif(brim_use_cuda STREQUAL "AUTO" AND NOT brim_nvcc)
   message(STATUS "brim: no CUDA backend: ${brim_no_nvcc}")
 endif()
 # Sanitizers do not see device code; the emulation is what they check.
 if(brim_nvcc AND NOT BRIM_SANITIZE AND NOT BRIM_FUZZ)
   set(CMAKE_CUDA_COMPILER ${brim_nvcc})
-  set(CMAKE_CUDA_ARCHITECTURES ${BRIM_CUDA_ARCHITECTURES})
+  set(CMAKE_CUDA_ARCHITECTURES ${brim_cuda_architectures})
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION) # CMake 3.25 does not know yet that nvcc has it
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
