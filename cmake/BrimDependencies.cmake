@@ -30,6 +30,9 @@ set(brim_missing_required "")
 # Takes the first of TARGETS that exists. With SOURCES only those files see BRIM_HAVE_<ID>.
 function(brim_dependency id)
   cmake_parse_arguments(arg "REQUIRED" "APT;VERSION;TARGET_OUT" "TARGETS;SOURCES" ${ARGN})
+  if(arg_SOURCES) # alone whether the library is there or not
+    set_property(SOURCE ${arg_SOURCES} PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+  endif()
   foreach(target IN LISTS arg_TARGETS)
     if(TARGET ${target})
       target_link_libraries(brim_deps INTERFACE ${target})

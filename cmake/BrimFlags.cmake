@@ -91,7 +91,7 @@ endfunction()
 
 # brim_group(TARGET): compiles the files of a folder (with the folders in it) together, up to ten at a time: most of the time of
 # a short file goes into what it includes. Names in anonymous namespaces are therefore unique within a folder of src/ or tests/.
-# Kernels of the CPU stay alone. A missing #include is hidden, as by BRIM_PCH.
+# What includes Highway stays alone: its macros say which instruction sets a file is for. A missing #include is hidden, as by BRIM_PCH.
 function(brim_group target)
   if(NOT BRIM_UNITY)
     return()
@@ -100,8 +100,8 @@ function(brim_group target)
   set(groups "")
   foreach(source IN LISTS sources)
     file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
-    file(STRINGS ${source} per_isa REGEX "hwy/foreach_target.h" LIMIT_COUNT 1)
-    if(per_isa OR path MATCHES "^src/backend/cpu/kernels/" OR NOT path MATCHES "^(src|tests)/([a-z]+)/")
+    file(STRINGS ${source} vectors REGEX "#include <hwy/" LIMIT_COUNT 1)
+    if(vectors OR path MATCHES "^src/backend/cpu/kernels/" OR NOT path MATCHES "^(src|tests)/([a-z]+)/")
       continue()
     endif()
     set(group ${CMAKE_MATCH_2})
