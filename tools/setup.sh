@@ -57,10 +57,16 @@ fi
 
 echo "setup: installing ${missing[*]}"
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
 apt=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -q)
 "${apt[@]}" update >"$log" 2>&1 || true # the lists at hand may do
-"${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >>"$log" 2>&1 || {
-  why=$(grep -m1 -oE '(Temporary failure|Could not (resolve|connect)).*' "$log" || grep -m1 -E '^E: ' "$log" || tail -1 "$log")
-  fail "apt-get failed (${why:0:200}); connect to the network or mend the package sources and try again, or" "${missing[@]}"
-}
+if "${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >"$log.install" 2>&1; then
+  rm -f "$log" "$log.install"
+else
+  cat "$log.install" >>"$log"
+  why=$(grep -m1 -E '^E: ' "$log.install" || tail -1 "$log.install")
+  case $why in *Unable\ to\ locate* | *no\ installation\ candidate*) # for want of package lists?
+    why=$(grep -m1 -oE '(Temporary failure|Could not (resolve|connect)).*' "$log" || echo "$why") ;;
+  esac
+  rm -f "$log.install"
+  fail "apt-get failed (${why:0:200}; all it said is in $log); see to the network or the package sources and try again, or" "${missing[@]}"
+fi

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the suites that depend on the CPU's kernels once for each instruction set that is named, or for all that this CPU
-# and the build in build/ have: tools/test_isas.sh [avx512|avx2|sse4|scalar ...]. One that is missing here is skipped, aloud.
+# and the build in build/ have: tools/test_isas.sh [avx512|avx2|sse4|baseline ...]; baseline is the least of them. One that is
+# missing here is skipped, aloud.
 # SUITES="ops|plan" runs these alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,6 +10,10 @@ available=$(build/bin/brim env --json | python3 -c 'import json, sys; print(*jso
 chosen=("$@")
 [ ${#chosen[@]} -gt 0 ] || read -ra chosen <<<"$available"
 for isa in "${chosen[@]}"; do
+  [ "$isa" = baseline ] && isa=${available##* }
+  case $isa in avx512 | avx2 | sse4 | scalar) ;; *)
+    [[ " $available " == *" $isa "* ]] || { echo "test_isas: error: no instruction set is called '$isa'; here are $available" >&2; exit 2; } ;;
+  esac
   if [[ " $available " != *" $isa "* ]]; then
     echo "$isa: skipped, this CPU or this build has $available"
     continue
