@@ -12,6 +12,7 @@
 #include "backend/cuda_libraries_fixture.h"
 #include "core/cache_file.h"
 #include "core/runtime.h"
+#include "environment.h"
 
 namespace brim {
 namespace {
@@ -59,9 +60,8 @@ TEST_F(CudaLibrariesChoice, IsNoneThatCannotBePartOfAGraph) {
 
 TEST_F(CudaLibrariesChoice, IsNoneWithoutRoom) {
   let("1-needs-much");
-  setenv("BRIM_EMULATED_MEMORY", "268435456", 1);
+  const tests::Environment memory("BRIM_EMULATED_MEMORY", "268435456");
   check(44, "1", "0");
-  unsetenv("BRIM_EMULATED_MEMORY");
 }
 
 TEST_F(CudaLibrariesChoice, IsNoneWithoutRoomInOneBlock) {
@@ -342,9 +342,8 @@ TEST_F(CudaLibrariesChoice, TimeDoesNotCountWhereCudnnIsPreferred) {
     return asked().size();
   };
   EXPECT_EQ(calls(14), 0u);
-  setenv("BRIM_CUDA_PREFER_CUDNN", "1", 1);
+  const tests::Environment prefer("BRIM_CUDA_PREFER_CUDNN", "1");
   EXPECT_EQ(calls(15), 1u);
-  unsetenv("BRIM_CUDA_PREFER_CUDNN");
 }
 
 TEST_F(CudaLibrariesChoice, DevicesOfAKindShareTheFile) {

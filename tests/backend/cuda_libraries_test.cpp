@@ -7,6 +7,7 @@
 #include "backend/cuda_libraries_fixture.h"
 #include "backend/fused_linear.h"
 #include "distance.h"
+#include "environment.h"
 #include "message_of.h"
 #include "temporary_folder.h"
 
@@ -23,11 +24,12 @@ class OwnCache : public ::testing::Environment {
  public:
   void SetUp() override {
     if (std::getenv("BRIM_CUDA_LIBRARIES") && !std::getenv("BRIM_TEST_CACHE"))
-      setenv("XDG_CACHE_HOME", folder_.emplace().path().c_str(), 1);
+      cache_.emplace("XDG_CACHE_HOME", folder_.emplace().path());
   }
 
  private:
   std::optional<tests::TemporaryFolder> folder_;
+  std::optional<tests::Environment> cache_;
 };
 [[maybe_unused]] const auto* const own_cache = ::testing::AddGlobalTestEnvironment(new OwnCache);
 
@@ -191,10 +193,9 @@ TEST_F(CudaLibraries, ALostGpuIsToldWhicheverLibraryMeetsItFirst) {
   (void)matmul(a, b);
   (void)conv2d(x, w);
   let("cublasLtMatmul cudnnConvolutionForward");
-  setenv("BRIM_EMULATED_LOST", "0", 1);
+  const tests::Environment lost("BRIM_EMULATED_LOST", "0");
   const std::string product = message_of<DeviceError>([&] { (void)matmul(a, b); });
   const std::string convolution = message_of<DeviceError>([&] { (void)conv2d(x, w); });
-  unsetenv("BRIM_EMULATED_LOST");
   EXPECT_TRUE(product.starts_with("[cuda] work queued on cuda:0 failed")) << product;
   EXPECT_TRUE(convolution.starts_with("[cuda] work queued on cuda:0 failed")) << convolution;
 }

@@ -15,6 +15,7 @@
 
 #include "backend/cuda_observe_fixture.h"
 #include "diag/span.h"
+#include "environment.h"
 
 namespace brim {
 namespace {
@@ -134,10 +135,11 @@ TEST_F(CudaObserve, WhatCannotBeMeasuredLeavesNothingBehind) {
   if (!runtime(DeviceKind::cuda).description(0).starts_with("emulated"))
     GTEST_SKIP() << "a lost GPU can be had in the emulation only";
   if (faked("libcupti.so.13")) GTEST_SKIP() << "CUPTI begins whatever the device does";
-  setenv("BRIM_EMULATED_LOST", "0", 1);
-  EXPECT_THROW(Accountant({gpu}), DeviceError);
-  EXPECT_EQ(diag::active_meter, nullptr);
-  unsetenv("BRIM_EMULATED_LOST");
+  {
+    const tests::Environment lost("BRIM_EMULATED_LOST", "0");
+    EXPECT_THROW(Accountant({gpu}), DeviceError);
+    EXPECT_EQ(diag::active_meter, nullptr);
+  }
   const Account a = measured();
   expect_whole(a);
   EXPECT_GT(at(a, Cause::compute), 0);

@@ -17,6 +17,7 @@
 #include "core/pinned_memory.h"
 #include "core/plugin.h"
 #include "core/runtime.h"
+#include "environment.h"
 
 namespace brim {
 namespace {
@@ -28,11 +29,6 @@ class CudaRuntime : public ::testing::Test {
   void SetUp() override {
     if (Device::count(DeviceKind::cuda) == 0)
       GTEST_SKIP() << "no GPU: " << runtime(DeviceKind::cuda).why_absent();
-  }
-  void TearDown() override {
-    unsetenv("BRIM_EMULATED_LOST");
-    unsetenv("BRIM_EMULATED_REFUSAL");
-    unsetenv("BRIM_EMULATED_LAUNCH_BYTES");
   }
   static bool emulated() {
     return runtime(DeviceKind::cuda).description(0).starts_with("emulated");
@@ -219,9 +215,10 @@ TEST_F(CudaRuntime, MemoryOfALostGpuIsNotHandedOutAgain) {
   Tensor x = zeros({12345}, {.device = gpu});
   const void* const address = x.raw();
   x.record_stream(Stream::create(gpu));
-  setenv("BRIM_EMULATED_LOST", "0", 1);
-  x = {};
-  unsetenv("BRIM_EMULATED_LOST");
+  {
+    const tests::Environment lost("BRIM_EMULATED_LOST", "0");
+    x = {};
+  }
   EXPECT_NE(zeros({12345}, {.device = gpu}).raw(), address);
   Allocator::of(gpu).release_cached();
 }
@@ -342,7 +339,7 @@ TEST_F(CudaRuntime, RefusedLaunchesNameTheOpAndTheCure) {
   if (!emulated()) GTEST_SKIP() << "a GPU refuses nothing on purpose";
   const Tensor x = counting(10).to(gpu);
   const auto refused_with = [&](const char* error) {
-    setenv("BRIM_EMULATED_REFUSAL", error, 1);
+    const tests::Environment refusal("BRIM_EMULATED_REFUSAL", error);
     (void)relu(x);
   };
   try {
@@ -361,7 +358,6 @@ TEST_F(CudaRuntime, RefusedLaunchesNameTheOpAndTheCure) {
     EXPECT_NE(std::string(e.what()).find("[relu] CUDA found no room on cuda:0"), std::string::npos)
         << e.what();
   }
-  unsetenv("BRIM_EMULATED_REFUSAL");
   EXPECT_EQ(host(relu(x)), host(counting(10)));
 }
 
@@ -373,26 +369,27 @@ TEST_F(CudaRuntime, LaunchesThatFindNoRoomTakeWhatIsCached) {
   const size_t free = runtime(DeviceKind::cuda).memory(0).free;
   (void)Tensor::empty({1 << 20}, u8, gpu);
   ASSERT_GE(memory.stats().cached, 1 << 20);
-  setenv("BRIM_EMULATED_LAUNCH_BYTES", std::to_string(free - 4096).c_str(), 1);
+  tests::Environment needed("BRIM_EMULATED_LAUNCH_BYTES", std::to_string(free - 4096));
   EXPECT_EQ(host(relu(x)), host(counting(10)));
   EXPECT_LT(memory.stats().cached, 1 << 20);
-  setenv("BRIM_EMULATED_LAUNCH_BYTES", std::to_string(free + 1).c_str(), 1);
+  needed.set(std::to_string(free + 1));
   EXPECT_THROW((void)relu(x), OutOfMemory);
 }
 
 TEST_F(CudaRuntime, ErrorsDoNotNameAnOpThatFailedBefore) {
   if (!emulated()) GTEST_SKIP() << "a GPU refuses nothing on purpose";
   const Tensor x = counting(10).to(gpu);
-  setenv("BRIM_EMULATED_REFUSAL", "209", 1);
-  EXPECT_THROW((void)relu(x), DeviceError);
-  unsetenv("BRIM_EMULATED_REFUSAL");
+  {
+    const tests::Environment refusal("BRIM_EMULATED_REFUSAL", "209");
+    EXPECT_THROW((void)relu(x), DeviceError);
+  }
   EXPECT_EQ(backend::queued_op, nullptr);
 }
 
 TEST_F(CudaRuntime, FailuresOfQueuedWorkNameTheOpsQueuedLast) {
   if (!emulated()) GTEST_SKIP() << "a GPU is not broken on purpose";
   const Tensor x = relu(counting(10).to(gpu));
-  ASSERT_EQ(setenv("BRIM_EMULATED_LOST", "1", 1), 0);
+  const tests::Environment lost("BRIM_EMULATED_LOST", "1");
   try {
     synchronize(gpu);
     FAIL() << "no error";

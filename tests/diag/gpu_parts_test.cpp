@@ -8,6 +8,7 @@
 #include <fstream>
 #include <map>
 
+#include "environment.h"
 #include "temporary_folder.h"
 
 namespace brim::diag {
@@ -195,7 +196,7 @@ TEST(CudaLibraries, FoldersAndThoseOfPythonPackages) {
   fs::create_directories(folder / "cu13/lib");
   fs::create_directories(folder / "cudnn/include");
   std::ofstream(folder / "cudnn/lib/libcudnn_of_brims_test.so.9") << "no library";
-  ASSERT_EQ(setenv("BRIM_CUDA_LIBRARIES", ("/nowhere:" + folder.string()).c_str(), 1), 0);
+  tests::Environment folders("BRIM_CUDA_LIBRARIES", "/nowhere:" + folder.string());
   const std::vector<fs::path> want = {"/nowhere", folder, folder / "cu13/lib",
                                       folder / "cudnn/lib"};
   EXPECT_EQ(cuda_library_folders(), want);
@@ -206,7 +207,7 @@ TEST(CudaLibraries, FoldersAndThoseOfPythonPackages) {
   const OpenedLibrary absent = open_cuda_library("libabsent_of_brims_test.so.9");
   EXPECT_EQ(absent.handle, nullptr);
   EXPECT_TRUE(absent.error.empty()) << absent.error;
-  unsetenv("BRIM_CUDA_LIBRARIES");
+  folders.set("");
   EXPECT_TRUE(cuda_library_folders().empty());
 }
 

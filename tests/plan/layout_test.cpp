@@ -3,7 +3,6 @@
 #include "plan/layout.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -13,6 +12,7 @@
 #include <brim/brim.h>
 
 #include "backend/geometry.h"
+#include "environment.h"
 #include "plan/pass.h"
 #include "plan/recorder.h"
 #include "temporary_folder.h"
@@ -24,14 +24,11 @@ namespace fs = std::filesystem;
 
 class LayoutTest : public ::testing::Test {
  protected:
-  LayoutTest() { setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
-  ~LayoutTest() override {
-    forced_layout.reset();
-    unsetenv("XDG_CACHE_HOME");
-  }
+  ~LayoutTest() override { forced_layout.reset(); }
   fs::path file() const { return folder_ / "brim/layout.json"; }
 
   tests::TemporaryFolder folder_;
+  const tests::Environment cache_{"XDG_CACHE_HOME", folder_.path()};
 };
 
 /// Convolutions, pooling, normalisation, a residual, and a view that needs row-major elements.

@@ -1,13 +1,13 @@
 // Compiled training equals eager training for every model in the zoo, with all passes and with
 // each one left out: in f64, where rounding hides nothing, and in f32.
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include <brim/brim.h>
 
+#include "environment.h"
 #include "plan/pass.h"
 #include "sanitized.h"
 #include "temporary_folder.h"
@@ -73,12 +73,9 @@ std::pair<Weights, Weights> train(const Case& c, DType dtype, bool compiled,
 
 /// Measured times of layouts go to a folder of the test.
 class Zoo : public ::testing::TestWithParam<Case> {
- protected:
-  Zoo() { setenv("XDG_CACHE_HOME", folder_.path().c_str(), 1); }
-  ~Zoo() override { unsetenv("XDG_CACHE_HOME"); }
-
  private:
-  tests::TemporaryFolder folder_;
+  const tests::TemporaryFolder folder_;
+  const tests::Environment cache_{"XDG_CACHE_HOME", folder_.path()};
 };
 
 /// Every pass, none but the memory plan, and each pass left out.
