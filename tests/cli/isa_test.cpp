@@ -1,9 +1,22 @@
-// BRIM_CPU_ISA: what it may name, and what is said where it names anything else.
+// BRIM_CPU_ISA: what it may name, that kernels and oneDNN keep to it, and what is said where it
+// names anything else.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
+#if BRIM_HAVE_DNNL
+#include <oneapi/dnnl/dnnl.hpp>
+#endif
 
+#include <brim/core/random.h>
 #include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
 
 #include "backend/cpu/isa.h"
 #include "cli/run_brim.h"
@@ -13,6 +26,16 @@ namespace brim::cli {
 namespace {
 
 using namespace brim::tests;
+
+/// Runs a disabled test in a process of its own, as `environment` says in shell; its exit code.
+int run_child(const std::string& environment, const std::string& test) {
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string line = environment + " " + in_quotes(self) +
+                           " --gtest_also_run_disabled_tests --gtest_brief=1 "
+                           "--gtest_filter=CpuIsaChild.DISABLED_" +
+                           test;
+  return std::system(line.c_str());
+}
 
 TEST(CpuIsa, EachThatIsListedIsTaken) {
   for (const std::string& isa : cpu::available_isas()) {
@@ -63,11 +86,84 @@ TEST(CpuIsaChild, DISABLED_Allocates) {
 
 // A program of one's own hears of it at its first tensor; before that nothing could be thrown.
 TEST(CpuIsa, AWrongOneIsAnErrorAtTheFirstTensor) {
-  const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string line = "BRIM_CPU_ISA=none " + in_quotes(self) +
-                           " --gtest_also_run_disabled_tests --gtest_brief=1 "
-                           "--gtest_filter=CpuIsaChild.DISABLED_Allocates";
-  EXPECT_EQ(std::system(line.c_str()), 0);
+  EXPECT_EQ(run_child("BRIM_CPU_ISA=none", "Allocates"), 0);
+}
+
+/// Run by the next test: writes what depends on the instruction set into the file that
+/// BRIM_TEST_OUT names.
+TEST(CpuIsaChild, DISABLED_Computes) {
+  nlohmann::json made;
+  Generator generator(1);
+  const Tensor sums = sum(randn({64, 1000}, {}, &generator), {1});
+  for (const float each : sums.to_vector<float>())
+    made["sums"].push_back(std::bit_cast<uint32_t>(each));
+  // Only a shared Highway knows here what the library chose.
+  if (dlopen("libhwy.so.1", RTLD_LAZY | RTLD_NOLOAD)) {
+    const int64_t targets = HWY_TARGETS & (hwy::SupportedTargets() | HWY_STATIC_TARGET);
+    made["target"] = targets & -targets;
+  }
+#if BRIM_HAVE_DNNL
+  made["dnnl"] = static_cast<int>(dnnl::get_effective_cpu_isa());
+#endif
+  const char* out = std::getenv("BRIM_TEST_OUT");
+  ASSERT_NE(out, nullptr);
+  std::ofstream(out) << made;
+}
+
+nlohmann::json computed(const std::string& isa) {
+  const TemporaryFolder folder;
+  const std::string environment = "unset ONEDNN_MAX_CPU_ISA DNNL_MAX_CPU_ISA; BRIM_CPU_ISA=" + isa +
+                                  " BRIM_TEST_OUT=" + in_quotes(folder / "out");
+  EXPECT_EQ(run_child(environment, "Computes"), 0) << isa;
+  return nlohmann::json::parse(slurp(folder / "out"), nullptr, false);
+}
+
+/// How many floats a vector holds, on which the order of a sum depends; 0 where that is not known.
+int floats_of([[maybe_unused]] const std::string& isa) {
+#if HWY_ARCH_X86
+  return isa.starts_with("avx512") || isa.starts_with("avx3") ? 16 : isa == "avx2" ? 8 : 4;
+#else
+  return 0;
+#endif
+}
+
+TEST(CpuIsa, EachHasKernelsOfItsOwn) {
+  const std::vector<std::string>& isas = cpu::available_isas();
+  std::vector<nlohmann::json> all;
+  for (const std::string& isa : isas) {
+    all.push_back(computed(isa));
+    ASSERT_TRUE(all.back().contains("sums")) << isa;
+  }
+  for (size_t i = 1; i < isas.size(); ++i) {
+    const nlohmann::json &better = all[i - 1], &lesser = all[i];
+    const std::string both = isas[i - 1] + " and " + isas[i];
+    if (floats_of(isas[i - 1]) != floats_of(isas[i])) {
+      EXPECT_NE(better["sums"], lesser["sums"]) << both;
+    }
+    if (lesser.contains("target")) {
+      EXPECT_LT(better["target"], lesser["target"]) << both;
+    }
+  }
+  EXPECT_EQ(computed("baseline"), all.back());
+#if BRIM_HAVE_DNNL && HWY_ARCH_X86
+  using dnnl::cpu_isa;
+  for (size_t i = 0; i < isas.size(); ++i) {
+    const auto held = static_cast<cpu_isa>(all[i]["dnnl"].get<int>());
+    if (floats_of(isas[i]) == 16) {
+      EXPECT_GT(held, cpu_isa::avx2) << isas[i];
+    } else {
+      EXPECT_EQ(held, isas[i] == "avx2" ? cpu_isa::avx2 : cpu_isa::sse41) << isas[i];
+    }
+  }
+#endif
+}
+
+TEST(CpuIsa, BaselineIsTheLeast) {
+  const Ran ran = run_brim({"env", "--json"}, "export BRIM_CPU_ISA=baseline;");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const auto cpu = nlohmann::json::parse(ran.out)["cpu"];
+  EXPECT_EQ(cpu["isa"], cpu::available_isas().back());
+  EXPECT_EQ(cpu["isa_error"], "");
 }
 
 }  // namespace

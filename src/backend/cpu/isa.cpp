@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <string_view>
 #if BRIM_HAVE_DNNL
 #include <oneapi/dnnl/dnnl.hpp>
 #endif
@@ -16,6 +17,8 @@
 
 namespace brim::cpu {
 namespace {
+
+constexpr const char* kBaseline = "baseline";
 
 std::string name_of(int64_t target) {
   if (target == HWY_SCALAR || target == HWY_EMU128) return "scalar";
@@ -53,12 +56,14 @@ struct Choice {
     isa = available.front();
     const char* wanted = std::getenv("BRIM_CPU_ISA");  // NOLINT(concurrency-mt-unsafe)
     if (!wanted || !*wanted) return;
-    const auto found = std::find(available.begin(), available.end(), wanted);
+    const auto found = wanted == std::string_view(kBaseline)
+                           ? available.end() - 1
+                           : std::find(available.begin(), available.end(), wanted);
     if (found == available.end()) {
       error = fmt::format(
           "[cpu] BRIM_CPU_ISA is '{}', which this CPU or this build lacks; unset it, or choose of: "
-          "{}",
-          wanted, fmt::join(available, ", "));
+          "{}, {}",
+          wanted, fmt::join(available, ", "), kBaseline);
       return;
     }
     isa = *found;

@@ -8,7 +8,8 @@
 namespace brim::cpu {
 
 /// Those that this build was compiled for and this CPU has, best first: "avx512", "avx2", "sse4",
-/// "scalar" on x86-64.
+/// "scalar" on x86-64. The last is the least, which every CPU has: BRIM_CPU_ISA takes "baseline"
+/// for it, whose own name depends on the CPU's kind and on the version of Highway ("sse2", "neon").
 const std::vector<std::string>& available_isas();
 
 /// The one in use.
