@@ -149,7 +149,8 @@ const Register env_command({"env", "show CPU, memory, devices and libraries, and
                               return [json] {
                                 const Json env = facts();
                                 if (*json)
-                                  fmt::print("{}\n", env.dump(2));
+                                  fmt::print("{}\n", env.dump(2, ' ', false,
+                                                              Json::error_handler_t::replace));
                                 else
                                   print(env);
                                 return 0;

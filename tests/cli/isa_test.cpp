@@ -166,5 +166,12 @@ TEST(CpuIsa, BaselineIsTheLeast) {
   EXPECT_EQ(cpu["isa_error"], "");
 }
 
+TEST(CpuIsa, TextThatIsNoUtf8IsToldAllTheSame) {
+  const Ran ran = run_brim({"env", "--json"}, "export BRIM_CPU_ISA='\xff';");
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const std::string error = nlohmann::json::parse(ran.out)["cpu"]["isa_error"];
+  EXPECT_NE(error.find("BRIM_CPU_ISA is '\xEF\xBF\xBD'"), std::string::npos) << error;
+}
+
 }  // namespace
 }  // namespace brim::cli
