@@ -144,19 +144,23 @@ TEST_F(Cuda, PatternsAreTheCpus) {
 TEST_F(Cuda, SortsAsTheCpuDoes) {
   const double nan = std::numeric_limits<double>::quiet_NaN(),
                inf = std::numeric_limits<double>::infinity();
-  // Longer than a block sorts, with ties; the last size needs two rounds of merging.
-  for (const int64_t n : {1, 2, 33, 1024, 1025, 4500}) {
+  // Longer than a block sorts, with ties; the last size needs two rounds of merging. One long line
+  // is CUB's on a GPU.
+  for (const Shape& shape : {Shape{2, 1}, Shape{2, 2}, Shape{2, 33}, Shape{2, 1024}, Shape{2, 1025},
+                             Shape{2, 4500}, Shape{1, 1025}, Shape{1, 4500}}) {
+    const int64_t n = shape[1];
     for (const DType t : {f32, f64, f16, bf16, i64, i32, i8, u8, bool_}) {
       Generator generator(3);
-      Tensor x = randint(-50, 50, {2, n}, {.dtype = is_floating(t) ? f64 : i64}, &generator).to(t);
+      Tensor x = randint(-50, 50, shape, {.dtype = is_floating(t) ? f64 : i64}, &generator).to(t);
       if (is_floating(t)) {
         Tensor wide = x.to(f64);
         double* v = wide.data<double>();
-        for (int64_t i = 0; i < 2 * n; i += 7) v[i] = i % 3 == 0 ? nan : i % 3 == 1 ? -inf : -0.0;
+        for (int64_t i = 0; i < x.numel(); i += 7)
+          v[i] = i % 3 == 0 ? nan : i % 3 == 1 ? -inf : -0.0;
         x = wide.to(t);
       }
       for (const bool descending : {false, true}) {
-        SCOPED_TRACE(std::string(name(t)) + ", " + std::to_string(n));
+        SCOPED_TRACE(std::string(name(t)) + ", " + shape.str());
         const Sorted here = sort(x, 1, descending), there = sort(x.to(device_), 1, descending);
         expect_same(there.values, here.values);
         expect_same(there.indices, here.indices);
