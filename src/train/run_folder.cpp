@@ -176,11 +176,15 @@ FoundCheckpoint find_checkpoint(const std::string& folder) {
 
 std::string checkpoint_devices(const std::string& folder) {
   try {
-    const std::vector<std::string> paths = list_checkpoints(folder);
-    return paths.empty() ? "" : load_checkpoint_state(paths.front()).devices;
-  } catch (const Error&) {  // who loads the checkpoint reports it
-    return "";
+    for (const std::string& path : list_checkpoints(folder)) {
+      try {
+        return load_checkpoint_state(path).devices;
+      } catch (const Error&) {  // who loads the checkpoint reports it
+      }
+    }
+  } catch (const FileError&) {  // of the folder: likewise
   }
+  return "";
 }
 
 void set_aside(const std::string& path) {

@@ -235,6 +235,14 @@ TEST_F(DeviceAuto, AResumedRunStaysWhereItWas) {
   expect_first_line(resume("cpu", ""), "device cpu: where the run was before");
   begin("sim", "sim:0,sim:1");
   expect_first_line(resume("sim", ""), "device sim:0,sim:1: where the run was before");
+  // A damaged checkpoint is passed over, for its devices too.
+  std::vector<fs::path> checkpoints;
+  for (const auto& entry : fs::directory_iterator(folder / "sim"))
+    if (entry.is_directory() && !entry.is_symlink()) checkpoints.push_back(entry.path());
+  std::sort(checkpoints.begin(), checkpoints.end());
+  ASSERT_EQ(checkpoints.size(), 2U);
+  fs::resize_file(checkpoints.back() / "state.json", 20);
+  expect_first_line(resume("sim", ""), "device sim:0,sim:1: where the run was before");
   begin("gpu", "cuda:0");
   Ran ran = resume("gpu", "BRIM_FAKE_NVML_USED=70,10");
   expect_first_line(ran, "device cuda:1: most free memory of 2 GPUs (70.0 GiB)");

@@ -184,6 +184,27 @@ TEST(Checkpoint, DamagedOnesArePassedOver) {
   }
 }
 
+TEST(Checkpoint, DevicesAreThoseOfTheNewestStateThatCanBeRead) {
+  const tests::TemporaryFolder folder;
+  EXPECT_EQ(checkpoint_devices(folder.path()), "");
+  EXPECT_EQ(checkpoint_devices(folder / "absent"), "");
+  const auto state = [&](int64_t steps) {
+    return checkpoint_path(folder.path(), steps) + "/state.json";
+  };
+  for (const int64_t steps : {1, 2, 3}) {
+    Checkpoint c = sample(steps);
+    c.devices = "sim:0,sim:" + std::to_string(steps);
+    save_checkpoint(folder.path(), c, 9);
+  }
+  EXPECT_EQ(checkpoint_devices(folder.path()), "sim:0,sim:3");
+  fs::resize_file(state(3), 20);
+  EXPECT_EQ(checkpoint_devices(folder.path()), "sim:0,sim:2");
+  fs::remove(state(2));
+  EXPECT_EQ(checkpoint_devices(folder.path()), "sim:0,sim:1");
+  fs::resize_file(state(1), 0);
+  EXPECT_EQ(checkpoint_devices(folder.path()), "");
+}
+
 TEST(Checkpoint, OtherFormatIsNamed) {
   const tests::TemporaryFolder folder;
   save_checkpoint(folder.path(), sample(1), 1);
