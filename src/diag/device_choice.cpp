@@ -29,17 +29,32 @@ std::optional<double> temperature(const GpuFacts& gpu) {
   return gpu.temperature && std::isfinite(*gpu.temperature) ? gpu.temperature : std::nullopt;
 }
 
+struct Round {
+  Candidates kept;
+  size_t from, known;  ///< how many there were, and of how many the value is known
+
+  bool one() const { return kept.size() == 1; }
+  bool all() const { return kept.size() == from; }
+  /// "least busy", as far as that is known.
+  std::string what(const char* superlative, const char* value) const {
+    if (known == 1) return fmt::format("the only one whose {} is known", value);
+    return (known < from ? "known to be " : "") + std::string(superlative);
+  }
+};
+
 /// Those whose value is at most `limit(best)`, best being the least; all if no value is known.
 template <class Value, class Limit>
-Candidates least(const Candidates& from, const Value& value, const Limit& limit) {
+Round least(const Candidates& from, const Value& value, const Limit& limit) {
+  Round round{.kept = {}, .from = from.size(), .known = 0};
   std::optional<double> best;
   for (const GpuFacts* gpu : from)
-    if (const auto v = value(*gpu)) best = std::min(best.value_or(*v), *v);
-  if (!best) return from;
-  Candidates kept;
+    if (const auto v = value(*gpu)) {
+      best = std::min(best.value_or(*v), *v);
+      ++round.known;
+    }
   for (const GpuFacts* gpu : from)
-    if (const auto v = value(*gpu); v && *v <= limit(*best)) kept.push_back(gpu);
-  return kept;
+    if (const auto v = value(*gpu); !best || (v && *v <= limit(*best))) round.kept.push_back(gpu);
+  return round;
 }
 
 std::string gib(double bytes) {
@@ -64,31 +79,44 @@ DeviceChoice choose_device(const std::vector<GpuFacts>& gpus, const std::string&
 
   Candidates all;
   for (const GpuFacts& gpu : gpus) all.push_back(&gpu);
-  const Candidates roomy = least(
+  const Round most_free = least(
       all,
       [](const GpuFacts& gpu) -> std::optional<double> {
         const auto bytes = free_memory(gpu);
         return bytes ? std::optional(-*bytes) : std::nullopt;
       },
       [](double best) { return best * (1 - kMemoryTolerance); });
-  const Candidates idle = least(roomy, load, [](double best) { return best + kLoadTolerance; });
-  const Candidates cool = least(idle, temperature, [](double best) { return best; });
-  const GpuFacts& chosen = *cool.front();
+  const Round least_busy =
+      least(most_free.kept, load, [](double best) { return best + kLoadTolerance; });
+  const Round coolest = least(least_busy.kept, temperature, [](double best) { return best; });
+  const GpuFacts& chosen = *coolest.kept.front();
 
   const auto bytes = free_memory(chosen);
-  if (roomy.size() == 1)
+  const char* const known = most_free.known < gpus.size() ? "known " : "";
+  if (most_free.known == 1)
+    return {chosen.device, fmt::format("the only one of {} GPUs whose free memory is known ({})",
+                                       gpus.size(), gib(bytes.value_or(0)))};
+  if (most_free.one())
+    return {chosen.device, fmt::format("most {}free memory of {} GPUs ({})", known, gpus.size(),
+                                       gib(bytes.value_or(0)))};
+  std::string among = bytes ? fmt::format("of {} GPUs with the most {}free memory ({})",
+                                          most_free.kept.size(), known, gib(*bytes))
+                            : fmt::format("of {} GPUs whose free memory is unknown{}", gpus.size(),
+                                          chosen.error.empty() ? "" : ": " + chosen.error);
+  const std::string busy = least_busy.what("least busy", "load");
+  if (least_busy.one())
     return {chosen.device,
-            fmt::format("most free memory of {} GPUs ({})", gpus.size(), gib(bytes.value_or(0)))};
-  const std::string among =
-      bytes ? fmt::format("of {} GPUs with the most free memory ({})", roomy.size(), gib(*bytes))
-            : fmt::format("of {} GPUs whose free memory is unknown{}", roomy.size(),
-                          chosen.error.empty() ? "" : ": " + chosen.error);
-  if (idle.size() == 1)
+            fmt::format("{} ({:.0f} %) {}", busy, 100 * load(chosen).value_or(0), among)};
+  if (!least_busy.all())
+    among = fmt::format("of the {} {} {}", least_busy.kept.size(), busy, among);
+  const std::string cool = coolest.what("coolest", "temperature");
+  if (coolest.one())
     return {chosen.device,
-            fmt::format("least busy ({:.0f} %) {}", 100 * load(chosen).value_or(0), among)};
-  if (cool.size() == 1)
-    return {chosen.device, fmt::format("coolest ({:.0f} C) {}, equally busy",
-                                       temperature(chosen).value_or(0), among)};
+            fmt::format("{} ({:.0f} C) {}{}", cool, temperature(chosen).value_or(0), among,
+                        least_busy.known == 0 ? ", load unknown"
+                        : least_busy.all()    ? ", equally busy"
+                                              : "")};
+  if (!coolest.all()) among = fmt::format("of the {} {} {}", coolest.kept.size(), cool, among);
   return {chosen.device, "first " + among};
 }
 

@@ -128,7 +128,7 @@ TEST_F(DeviceAuto, WithoutNvmlTheFirst) {
                     "device cuda:0: first of 2 GPUs whose free memory is unknown: nvmlInit says "
                     "Driver Not Loaded");
   expect_first_line(train({}, gpus("BRIM_FAKE_NVML_USED=20,-")),
-                    "device cuda:0: most free memory of 2 GPUs (60.0 GiB)");
+                    "device cuda:0: the only one of 2 GPUs whose free memory is known (60.0 GiB)");
 }
 
 TEST_F(DeviceAuto, TheOnlyGpuIsTaken) {

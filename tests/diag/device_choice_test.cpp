@@ -86,6 +86,12 @@ TEST(DeviceChoice, WhatIsAlikeIsDecidedByTheIndex) {
          "first of 3 GPUs with the most free memory (79.0 GiB)");
   expect({{20, 0, 40}, {79, 0, 40}, {79, 0, 40}}, 1,
          "first of 2 GPUs with the most free memory (79.0 GiB)");
+  expect({{79, 0.9, 40}, {79, 0, 40}, {79, 0, 40}}, 1,
+         "first of the 2 least busy of 3 GPUs with the most free memory (79.0 GiB)");
+  expect({{79, 0, 50}, {79, 0, 40}, {79, 0, 40}}, 1,
+         "first of the 2 coolest of 3 GPUs with the most free memory (79.0 GiB)");
+  expect({{79, 0, 40}, {79, 0, 40}, {79, kUnknown, 30}}, 0,
+         "first of the 2 known to be least busy of 3 GPUs with the most free memory (79.0 GiB)");
 }
 
 TEST(DeviceChoice, TheOrderOfGpusChangesNothing) {
@@ -93,18 +99,29 @@ TEST(DeviceChoice, TheOrderOfGpusChangesNothing) {
   std::vector<Gpu> gpus{full, busy, hot, best};
   for (size_t turn = 0; turn < gpus.size(); ++turn) {
     const int at = static_cast<int>((3 + turn) % gpus.size());
-    expect(gpus, at, "coolest (40 C) of 3 GPUs with the most free memory (78.5 GiB), equally busy");
+    expect(gpus, at,
+           "coolest (40 C) of the 2 least busy of 3 GPUs with the most free memory (78.5 GiB)");
     gpus.insert(gpus.begin(), gpus.back());
     gpus.pop_back();
   }
 }
 
 TEST(DeviceChoice, WhatIsUnknownCountsAsTheWorst) {
-  expect({{kUnknown, 0, 30}, {1, 1, 90}}, 1, "most free memory of 2 GPUs (1.0 GiB)");
+  expect({{kUnknown, 0, 30}, {1, 1, 90}}, 1,
+         "the only one of 2 GPUs whose free memory is known (1.0 GiB)");
+  expect({{kUnknown, 0, 30}, {1, 1, 90}, {2, 1, 90}}, 2,
+         "most known free memory of 3 GPUs (2.0 GiB)");
+  expect({{kUnknown, 0, 30}, {79, 1, 90}, {79, 1, 80}}, 2,
+         "coolest (80 C) of 2 GPUs with the most known free memory (79.0 GiB), equally busy");
   expect({{79, kUnknown, 30}, {79, 0.9, 90}}, 1,
-         "least busy (90 %) of 2 GPUs with the most free memory (79.0 GiB)");
+         "the only one whose load is known (90 %) of 2 GPUs with the most free memory (79.0 GiB)");
+  expect({{79, kUnknown, 30}, {79, 0.9, 90}, {79, 0.5, 90}}, 2,
+         "known to be least busy (50 %) of 3 GPUs with the most free memory (79.0 GiB)");
   expect({{79, 0, kUnknown}, {79, 0, 90}}, 1,
-         "coolest (90 C) of 2 GPUs with the most free memory (79.0 GiB), equally busy");
+         "the only one whose temperature is known (90 C) of 2 GPUs with the most free memory (79.0 "
+         "GiB), equally busy");
+  expect({{79, kUnknown, 50}, {79, kUnknown, 41}}, 1,
+         "coolest (41 C) of 2 GPUs with the most free memory (79.0 GiB), load unknown");
   expect({{79, kUnknown, kUnknown}, {79, kUnknown, kUnknown}}, 0,
          "first of 2 GPUs with the most free memory (79.0 GiB)");
   expect({{kUnknown, 0.5, 30}, {kUnknown, 0.1, 30}}, 1,
@@ -117,20 +134,22 @@ TEST(DeviceChoice, WithoutNvmlTheFirstAndWhy) {
          "first of 2 GPUs whose free memory is unknown: libnvidia-ml.so.1 was not found");
   // One that NVML has lost is the last to take.
   expect({{kUnknown, kUnknown, kUnknown, "GPU is lost"}, {3, 0.2, 30}}, 1,
-         "most free memory of 2 GPUs (3.0 GiB)");
+         "the only one of 2 GPUs whose free memory is known (3.0 GiB)");
 }
 
 TEST(DeviceChoice, NanAndImpossibleValuesAreUnknown) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
-  expect({{79, nan, 30}, {79, 0.9, 30}}, 1,
-         "least busy (90 %) of 2 GPUs with the most free memory (79.0 GiB)");
-  expect({{79, -1, 30}, {79, 0.9, 30}}, 1,
-         "least busy (90 %) of 2 GPUs with the most free memory (79.0 GiB)");
+  for (const double unknown : {nan, -1.0})
+    expect(
+        {{79, unknown, 30}, {79, 0.9, 30}}, 1,
+        "the only one whose load is known (90 %) of 2 GPUs with the most free memory (79.0 GiB)");
   for (const double unknown : {nan, -infinity, infinity})
     expect({{79, 0, unknown}, {79, 0, 50}}, 1,
-           "coolest (50 C) of 2 GPUs with the most free memory (79.0 GiB), equally busy");
-  expect({{-3, 0, 30}, {0, 0, 30}}, 1, "most free memory of 2 GPUs (0.0 GiB)");
+           "the only one whose temperature is known (50 C) of 2 GPUs with the most free memory "
+           "(79.0 GiB), equally busy");
+  expect({{-3, 0, 30}, {0, 0, 30}}, 1,
+         "the only one of 2 GPUs whose free memory is known (0.0 GiB)");
 }
 
 /// Of the machine that runs this test.
