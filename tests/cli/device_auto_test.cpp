@@ -205,7 +205,8 @@ TEST_F(DeviceAuto, EvalAndPredictChooseTooAndKeepTheirOutputClean) {
 
 /// Standard error is a terminal that script(1) makes; standard output is a file all the same.
 TEST_F(DeviceAuto, TerminalsShowWhatPredictChose) {
-  if (std::system("script --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "there is no script(1)";
+  if (std::system("script -qec true /dev/null >/dev/null 2>&1 </dev/null") != 0)
+    GTEST_SKIP() << "there is no script(1), or it has no terminal to give";
   const auto typed = [&](const std::string& options) {
     const std::string command = "export " + std::string(kNoGpu) + "; " + in_quotes(brim_path()) +
                                 " predict --weights absent.pth x.png " + options + " >" +
