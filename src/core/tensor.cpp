@@ -22,9 +22,12 @@ size_t checked_bytes(const Shape& shape, DType dtype) {
   return static_cast<size_t>(bytes);
 }
 
+[[noreturn]] void raise_undefined(const char* op) {
+  raise<ValueError>("[{}] a tensor is undefined (default-constructed); give it a value first", op);
+}
+
 void check_defined(const char* op, const Tensor& t) {
-  BRIM_CHECK(t.defined(), ValueError,
-             "[{}] a tensor is undefined (default-constructed); give it a value first", op);
+  if (!t.defined()) raise_undefined(op);
 }
 
 bool is_row_major(const Shape& shape, const Strides& strides) {
@@ -39,6 +42,8 @@ bool is_row_major(const Shape& shape, const Strides& strides) {
 }
 
 }  // namespace
+
+void Tensor::throw_undefined() { raise_undefined("tensor"); }
 
 Tensor Tensor::empty(const Shape& shape, const TensorOptions& options) {
   Tensor t = empty(shape, options.dtype, options.device);

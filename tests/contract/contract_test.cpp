@@ -241,11 +241,27 @@ void check_values(const Case& c, const std::vector<Input>& inputs, DType dtype, 
         expect_near(g[i], g64[i], (size_of(dtype) < 4 ? 4 : 10) * tolerance, "gradient"));
 }
 
+/// Each input left out in turn: an error, or none where it may be left out.
+void check_undefined(const Case& c) {
+  const std::vector<Input>& inputs = c.inputs.front();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    Tensors args;
+    for (size_t k = 0; k < inputs.size(); ++k)
+      args.push_back(k == i ? Tensor() : make_input(inputs[k], c.dtypes.front(), k));
+    try {
+      (void)c.op(args);
+    } catch (const ValueError& error) {
+      EXPECT_NE(std::string(error.what()).find("undefined"), std::string::npos) << error.what();
+    }
+  }
+}
+
 }  // namespace
 
 void run(const Case& c) {
   ASSERT_TRUE(c.op && c.reference) << "a case needs an op and a reference";
   ASSERT_FALSE(c.inputs.empty()) << "a case needs inputs";
+  check_undefined(c);
   for (const std::vector<Input>& inputs : c.inputs) {
     std::string shapes;
     for (const Input& in : inputs) shapes += in.shape.str();

@@ -91,19 +91,20 @@ class Tensor {
     return from(std::span<const T>(values.begin(), values.size()), shape, device);
   }
 
-  // --- facts; of an undefined tensor only defined(), is_same() and str(): the rest is not checked
+  // --- facts; an undefined tensor has only defined(), is_same() and str(): the rest throws
+  // ValueError
   bool defined() const { return static_cast<bool>(impl_); }
-  const Shape& shape() const { return impl_->shape; }
-  const Strides& strides() const { return impl_->strides; }
+  const Shape& shape() const { return checked().shape; }
+  const Strides& strides() const { return checked().strides; }
   int64_t size(int axis) const;  ///< axis in [-rank, rank)
-  int rank() const { return impl_->shape.rank(); }
-  int64_t numel() const { return impl_->shape.numel(); }
-  int64_t offset() const { return impl_->offset; }
-  DType dtype() const { return impl_->dtype; }
-  Device device() const { return impl_->storage->device(); }
-  bool is_contiguous() const { return impl_->contiguous; }
+  int rank() const { return checked().shape.rank(); }
+  int64_t numel() const { return checked().shape.numel(); }
+  int64_t offset() const { return checked().offset; }
+  DType dtype() const { return checked().dtype; }
+  Device device() const { return checked().storage->device(); }
+  bool is_contiguous() const { return checked().contiguous; }
   bool is_contiguous(MemoryFormat format) const;
-  const Ref<Storage>& storage() const { return impl_->storage; }
+  const Ref<Storage>& storage() const { return checked().storage; }
   TensorImpl* impl() const { return impl_.get(); }
   bool is_same(const Tensor& other) const { return impl_ == other.impl_; }
   /// Shape, dtype, device and, for small tensors, the values.
@@ -121,7 +122,7 @@ class Tensor {
   /// For a tensor that is used on another stream of its device than the one it was made on: when
   /// it ends, its memory serves again only behind the work that is queued on `stream` by then.
   /// Throws ValueError for a stream of another device, CompileError in a step that is compiled.
-  void record_stream(const Stream& stream) const { impl_->storage->record_stream(stream); }
+  void record_stream(const Stream& stream) const { storage()->record_stream(stream); }
 
   // --- host access. Throws DeviceError unless on the CPU, DTypeError unless T fits.
   template <class T>
@@ -130,7 +131,7 @@ class Tensor {
   }
   /// Address of the first element, unchecked: for kernels and runtimes.
   void* raw() const {
-    return static_cast<char*>(impl_->storage->data()) +
+    return static_cast<char*>(storage()->data()) +
            impl_->offset * static_cast<int64_t>(size_of(impl_->dtype));
   }
   /// The only element, converted to T. Waits for the device; charged as a host read.
@@ -210,6 +211,12 @@ class Tensor {
   void set_data(const Tensor& source);
 
  private:
+  const TensorImpl& checked() const {
+    if (!impl_) [[unlikely]]
+      throw_undefined();
+    return *impl_;
+  }
+  [[noreturn]] static void throw_undefined();
   static Tensor from_bits(const std::vector<bool>& values, const Shape& shape, Device device);
   static Tensor from_host(const void* values, int64_t count, DType dtype, const Shape& shape,
                           Device device);

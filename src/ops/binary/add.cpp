@@ -20,7 +20,8 @@ Tensor add(const Tensor& a, const Tensor& b, double alpha) {
   if (ops::autocast_mixes(a, b)) [[unlikely]]
     return ops::run_wide([&](const auto&... t) { return add(t..., alpha); }, a, b);
   if (alpha != 1) ops::check_number("add", a, alpha);
-  return autograd::with_grad("add", ops::binary(add_kernel(), "add", a, b, {.a = alpha}), {a, b},
+  Tensor y = ops::binary(add_kernel(), "add", a, b, {.a = alpha});  // before a and b are looked at
+  return autograd::with_grad("add", std::move(y), {a, b},
                              [sa = a.shape(), sb = b.shape(), alpha](autograd::GradCall& g) {
                                g.set_if_needed(0, [&] { return ops::sum_to(g.dy(), sa); });
                                g.set_if_needed(1, [&] {

@@ -85,6 +85,7 @@ Tensor Tensor::squeeze(int axis) const {
 }
 
 Tensor Tensor::squeeze() const {
+  ops::check_defined("squeeze", *this);
   Tensor y = *this;
   for (int i = rank() - 1; i >= 0; --i) y = y.squeeze(i);
   return y;
