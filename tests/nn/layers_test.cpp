@@ -272,6 +272,28 @@ TEST(ModuleList, HoldsModulesOfOneKind) {
   EXPECT_EQ(layers.state_dict().count("2.bias"), 1u);
 }
 
+TEST(ModuleList, HoldsModulesWithoutOptions) {
+  struct Block : nn::Module {
+    explicit Block(int64_t width = 4)
+        : linear(add<nn::Linear>("linear", {.in = 4, .out = width})) {}
+    Tensor forward(const Tensor& x) override { return relu(linear(x)); }
+    nn::Linear& linear;
+  };
+  struct Net : nn::Module {
+    nn::ModuleList<Block>& blocks = add<nn::ModuleList<Block>>("blocks");
+    Tensor forward(const Tensor& input) override {
+      Tensor x = input;
+      for (Block& block : blocks) x = block(x);
+      return x;
+    }
+  } net;
+  net.blocks.push();
+  net.blocks.push(std::make_unique<Block>(4));
+  net.blocks.push(7);
+  EXPECT_EQ(net(zeros({1, 4})).shape(), Shape({1, 7}));
+  EXPECT_EQ(net.state_dict().count("blocks.2.linear.bias"), 1u);
+}
+
 TEST(Init, BoundsFollowTheFans) {
   manual_seed(3);
   Tensor w = zeros({50, 20, 2, 2});

@@ -48,11 +48,12 @@ class ModuleList : public Module {
   M& push(std::unique_ptr<M> module) {
     return items_.emplace_back(add(std::to_string(size()), std::move(module)));
   }
-  M& push(typename M::Options options) requires HasOptions<M> {
+  template <HasOptions Made = M>
+  M& push(typename Made::Options options) {
     return push(std::make_unique<M>(std::move(options)));
   }
   template <class... Args>
-  requires(!HasOptions<M>) M& push(Args&&... args) {
+  requires(!HasOptions<M> && std::is_constructible_v<M, Args...>) M& push(Args&&... args) {
     return push(std::make_unique<M>(std::forward<Args>(args)...));
   }
   size_t size() const { return items_.size(); }
