@@ -47,6 +47,13 @@ void Storage::finish_copies() {
   if (!from.is_cpu()) runtime(from.kind).rethrow_noted(from.index);
 }
 
+void Storage::check_computed() const {
+  BRIM_CHECK(!uncomputed, CompileError,
+             "[compile] a tensor that '{}' made while a step was recorded is used, but no plan "
+             "computes it; make it before the first step, or let the step return it",
+             uncomputed);
+}
+
 void Storage::record_stream(const Stream& stream) {
   refuse_in_recording("record_stream", "a plan runs on one stream; mark tensors around the step");
   if (pinned_for_ == stream.device.kind && pinned_for_ != DeviceKind::cpu)

@@ -16,6 +16,7 @@
 #include "diag/span.h"
 #include "nn/modes.h"
 #include "ops/memory/copy.h"
+#include "plan/first_use.h"
 #include "plan/plan.h"
 
 namespace brim::plan {
@@ -62,6 +63,16 @@ void check_inputs(std::span<const Tensor> inputs) {
         "or detach() it",
         i);
   }
+}
+
+/// A recording that failed may have left tensors behind that the step finds now.
+void check_computed(const Program& program) {
+  for (const auto& launch : program.launches)
+    for (const Operand& o : launch->operands())
+      BRIM_CHECK(!o.tensor->defined() || !o.tensor->storage()->uncomputed, CompileError,
+                 "[compile] '{}' uses a tensor that '{}' made while the step was recorded, and "
+                 "that no plan computes; make it before the first step",
+                 launch->name(), o.tensor->storage()->uncomputed);
 }
 
 }  // namespace
@@ -111,24 +122,29 @@ struct Compiler::State {
     return *entries.back().plan;
   }
 
-  /// Records until two recordings agree: what differs from one to the next is no constant.
+  /// Records until two recordings agree: what differs from one to the next is no constant. Tensors
+  /// that the ones before them made, and they find, are computed first.
   std::unique_ptr<Plan> make(std::span<const Tensor> inputs, const Step& step) {
     constexpr int kMost = 4;
     const diag::Span span("compile", diag::Cause::launch);
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
+    std::vector<Recording> before;
     Recording last = record(step, inputs, options.keep_gradients);
     std::string differs = "nothing";
     for (int i = 1; i < kMost && !differs.empty(); ++i) {
-      Recording next = record(step, inputs, options.keep_gradients);
-      differs = difference(last.program, next.program);
-      last = std::move(next);
+      before.push_back(std::exchange(last, record(step, inputs, options.keep_gradients)));
+      differs = difference(before.back().program, last.program);
     }
     BRIM_CHECK(
         differs.empty(), CompileError,
         "[compile] the step does not do the same twice: {}; give what changes to the step as "
         "an input, or keep it in a tensor",
         differs);
+    before.pop_back();
+    for (Recording& first : before)
+      compute_first_use(std::move(first), last.program, inputs, passes);
+    check_computed(last.program);
     last.program.progress = options.progress;
     auto plan = std::make_unique<Plan>(std::move(last), passes);
     BRIM_CHECK(plan->prepare() == Plan::Fit::fits, CompileError,

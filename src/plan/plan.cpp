@@ -75,6 +75,10 @@ void Plan::allocate(bool share) {
     for (const Block& b : memory_.blocks)
       const_cast<Storage*>(b.storage)->rebind(static_cast<char*>(arena_->data()) + b.offset);
   }
+  for (const auto& [storage, twin] : kept_) {
+    give_memory(*storage);
+    twin->rebind(storage->data());
+  }
   std::map<const Storage*, size_t> places;
   for (const Tensor& t : program_.outputs) {
     const Role role = program_.role(*t.storage());

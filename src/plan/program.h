@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -67,8 +68,10 @@ class Uses {
   explicit Uses(const Program& program);
   /// Launches that may write it, in order; the same for those that read it. A written operand is
   /// not counted as read, though a kernel may (see reads_own_output()).
-  const std::vector<int>& writers(const Tensor& t) const;
-  const std::vector<int>& readers(const Tensor& t) const;
+  const std::vector<int>& writers(const Storage& storage) const;
+  const std::vector<int>& readers(const Storage& storage) const;
+  const std::vector<int>& writers(const Tensor& t) const { return writers(*t.storage()); }
+  const std::vector<int>& readers(const Tensor& t) const { return readers(*t.storage()); }
   /// The only launch that writes it, or -1.
   int writer(const Tensor& t) const;
   /// The only launch that reads it, or -1.
@@ -88,7 +91,8 @@ bool same_view(const Tensor& a, const Tensor& b);
 bool covers_storage(const Tensor& t);
 /// True if the launch is `name`.
 bool is(const Launch& launch, std::string_view name);
-/// "" if both do the same with the same memory, else what differs first.
-std::string difference(const Program& a, const Program& b);
+/// "" if both do the same with the same memory, else what differs first. `without`: launches of
+/// `a`, by their place, that do not count.
+std::string difference(const Program& a, const Program& b, const std::set<size_t>& without = {});
 
 }  // namespace brim::plan

@@ -1,7 +1,6 @@
 #include "plan/recorder.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "autograd/autocast.h"
 #include "autograd/node.h"
@@ -45,12 +44,7 @@ class Recorder final : public backend::LaunchRecorder {
     restore();
     inputs_.clear();
     recording = nullptr;
-    // Whoever still holds a tensor of the step must not read memory that is not there.
-    try {
-      for (const auto& [storage, twin] : twins_) back(*storage);
-    } catch (
-        const Error&) {  // out of memory: the error that ended the recording is the one to tell
-    }
+    for (const auto& [storage, twin] : twins_) leave_behind(*storage, *twin);
   }
 
   std::span<const Tensor> inputs() const { return inputs_; }
@@ -146,8 +140,7 @@ class Recorder final : public backend::LaunchRecorder {
     inputs_.clear();  // their storages end
     recording = nullptr;
     for (const auto& [storage, twin] : twins_) {
-      back(*storage);
-      twin->rebind(storage->data());
+      leave_behind(*storage, *twin);
       p.set_role(*twin, Role::kept);
       result_.kept.emplace_back(Ref<Storage>(storage), twin);
     }
@@ -211,14 +204,17 @@ class Recorder final : public backend::LaunchRecorder {
     for (const Drawn& d : drawn_) d.generator->set_state(d.first);
   }
 
-  /// Gives memory to a storage that outlives the recording: NaN, for floating types, until a plan
-  /// writes it.
-  static void back(Storage& storage) {
-    Ref<Storage> memory = Storage::allocate(storage.bytes(), storage.device());
-    if (storage.device().is_cpu()) std::memset(memory->data(), 0xFF, storage.bytes());
-    storage.rebind(memory->data());
+  /// Whoever still holds a tensor of the step is told, should nobody compute it.
+  void leave_behind(Storage& storage, const Storage& twin) const {
     storage.recorded = false;
-    storage.keep_alive(std::move(memory));
+    if (storage.bytes() == 0) return;
+    storage.uncomputed = "empty";
+    for (const auto& launch : result_.program.launches)
+      for (const Operand& o : launch->operands())
+        if (o.writes && o.tensor->defined() && o.tensor->storage().get() == &twin) {
+          storage.uncomputed = launch->name();
+          return;
+        }
   }
 
   Recording result_;
@@ -239,6 +235,13 @@ Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gra
   std::vector<Tensor> results = step(recorder.inputs());
   autograd::OwnCasts::drop();  // they end with the step
   return recorder.finish(std::move(results), keep_gradients);
+}
+
+void give_memory(Storage& storage) {
+  Ref<Storage> memory = Storage::allocate(storage.bytes(), storage.device());
+  storage.rebind(memory->data());
+  storage.uncomputed = nullptr;
+  storage.keep_alive(std::move(memory));
 }
 
 }  // namespace brim::plan

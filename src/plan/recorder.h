@@ -32,7 +32,8 @@ struct Recording {
   Program program;
   std::vector<LeafGradient> gradients;  ///< of leaves whose gradient the step read or changed
   std::vector<Seen> seen;
-  /// Storages of Role::kept: the one that others hold, and the program's name for it.
+  /// Storages of Role::kept, without memory: the one that others hold, and the program's name for
+  /// it.
   std::vector<std::pair<Ref<Storage>, Ref<Storage>>> kept;
 };
 
@@ -43,5 +44,8 @@ using Step = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 /// anew is gone after the step, unless `keep_gradients`. Throws CompileError if it does what a plan
 /// cannot repeat, and whatever the step throws.
 Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients);
+
+/// Memory for what a recording left behind, where somebody computes it after all.
+void give_memory(Storage& storage);
 
 }  // namespace brim::plan

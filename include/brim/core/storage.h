@@ -49,6 +49,11 @@ class Storage final : public RefCounted {
 
   /// True for storages made by a step that is recorded; set by the recorder alone.
   bool recorded = false;
+  /// The op that would have computed it, where a step was recorded and nothing came of it; else
+  /// null.
+  const char* uncomputed = nullptr;
+  /// Throws CompileError if it is that.
+  void check_computed() const;
   Event last_write;    ///< complete by default; set by asynchronous copies
   Event last_copy;     ///< the same, of copies out of and into pinned memory
   Device copied_from;  ///< the device of an asynchronous copy into it, until finish_copies()

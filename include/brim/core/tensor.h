@@ -129,10 +129,13 @@ class Tensor {
   T* data() const {
     return static_cast<T*>(host_data(dtype_of<T>));
   }
-  /// Address of the first element, unchecked: for kernels and runtimes.
+  /// Address of the first element, unchecked: for kernels and runtimes. Throws CompileError for
+  /// what a recording of a step left behind and no plan computes.
   void* raw() const {
-    return static_cast<char*>(storage()->data()) +
-           impl_->offset * static_cast<int64_t>(size_of(impl_->dtype));
+    void* const data = storage()->data();
+    if (!data) [[unlikely]]
+      impl_->storage->check_computed();
+    return static_cast<char*>(data) + impl_->offset * static_cast<int64_t>(size_of(impl_->dtype));
   }
   /// The only element, converted to T. Waits for the device; charged as a host read.
   template <class T = double>

@@ -83,6 +83,7 @@ Tensor shadow(const Tensor& t) {
   impl->dtype = t.dtype();
   impl->contiguous = t.is_contiguous();
   const Storage& storage = *t.storage();
+  storage.check_computed();  // here, not on the stream's thread
   impl->storage = Storage::wrap(
       storage.device().is_cpu() ? storage.data() : real_address(storage.data(), storage.device()),
       storage.bytes(), Device::cpu(), {});
