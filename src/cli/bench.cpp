@@ -249,7 +249,8 @@ std::function<int()> define(Arguments args) {
       .range(1, 10000)
       .show_default();
   args.add("--passes", options->passes,
-           "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");
+           "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone, exact those "
+           "that keep every bit");
   args.add("--json", options->json, "write one JSON object to FILE (- for standard output)").file();
   args.add("--threads", options->threads, "CPU threads per op (default: all)").range(1, 4096);
   args.add("--rounds", options->rounds, "measurements; the middle one is reported")

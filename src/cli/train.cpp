@@ -410,7 +410,8 @@ const Register train_command(
            .one_of({"on", "off"})
            .show_default();
        args.add("--passes", o->passes,
-                "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone");
+                "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone, exact "
+                "those that keep every bit");
        args.flag("--explain", o->explain, "print the plan of the step at the end");
        args.add("--memory-limit", o->memory_limit, "of the device, for example 2G");
        args.add("--trace", o->trace, "write a timeline that Perfetto opens");

@@ -17,6 +17,10 @@ std::string readable(size_t bytes) {
 std::string Plan::explain() const {
   std::string text = "passes\n";
   for (const std::string& note : notes_) text += "  " + note + "\n";
+  text += "results\n";
+  for (const Pass* pass : inexact_)
+    text += fmt::format("  within {} ulp of the eager ops' ({})\n", pass->ulp, pass->name);
+  if (inexact_.empty()) text += "  bit for bit those of the eager step\n";
   text += fmt::format(
       "memory\n  {} temporaries, {} of them in place of others, in an arena of {}; {} live at one "
       "time, {} if nothing were shared, "

@@ -14,6 +14,10 @@ struct Pass {
   const char* what;  ///< one line for people
   /// Rewrites the program. Returns what it did in one line, "" for nothing.
   std::string (*run)(Program& program);
+  /// 0: exact, its launches give the bits that the launches they replace give. Else how many units
+  /// in the last place of the largest element their f32 results may be away, as they add up in
+  /// another order.
+  int ulp = 0;
 };
 
 /// Not a pass over launches, but switched like one (memory.h).
@@ -22,8 +26,11 @@ inline constexpr const char* kMemoryPass = "memory";
 /// In the order in which they run.
 std::span<const Pass> all_passes();
 
+/// Stands for all passes that are exact.
+inline constexpr const char* kExactPasses = "exact";
+
 /// Which passes run: "" all of them, "-layout,-fuse_conv" all but these, "memory,dead_code" these
-/// alone. Throws ValueError for unknown names.
+/// alone, "exact" those that keep every bit of the eager step. Throws ValueError for unknown names.
 class PassSelection {
  public:
   explicit PassSelection(std::string_view text);

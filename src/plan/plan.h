@@ -71,6 +71,7 @@ class Plan {
   std::vector<Seen> seen_;
   std::vector<std::pair<Ref<Storage>, Ref<Storage>>> kept_;
   std::vector<std::string> notes_;    // what each pass did
+  std::vector<const Pass*> inexact_;  // that did something
   MemoryPlan memory_;
   Ref<Storage> arena_;
   std::vector<Ref<Storage>> written_;  // that others see

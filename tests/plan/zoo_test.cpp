@@ -158,6 +158,16 @@ TEST_P(Zoo, CompiledEqualsEager) {
   train_compiled(GetParam(), f32, GetParam().f32_passes, compare);
 }
 
+/// What `--passes exact` promises.
+TEST_P(Zoo, ExactPassesKeepEveryBit) {
+  for (const DType dtype : {f32, f64}) {
+    const Weights eager = train(GetParam(), dtype, false, "").after;
+    const Weights exact = train(GetParam(), dtype, true, plan::kExactPasses).after;
+    for (size_t i = 0; i < eager.size(); ++i)
+      EXPECT_EQ(sum(ne(exact[i], eager[i])).item<int64_t>(), 0) << name(dtype) << " tensor " << i;
+  }
+}
+
 /// So that no pass is left out of the comparison unseen.
 TEST(ZooPasses, EachDoesSomethingSomewhere) {
   PassNames named{"dead_code", "fuse_elementwise", "recompute"};  // passes_test, recompute_test

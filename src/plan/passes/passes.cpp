@@ -12,12 +12,12 @@ namespace {
 constexpr Pass kPasses[] = {
     {"dead_code", "leave out what nobody reads", dead_code},
     {"common_subexpressions", "compute the same thing once", common_subexpressions},
-    {"fuse_conv", "convolution, relu and max pooling in one launch", fuse_conv},
+    {"fuse_conv", "convolution, relu and max pooling in one launch", fuse_conv, 8},
     {"fuse_norm", "batch norm, addition and ReLU in one launch", fuse_norm},
-    {"fuse_loss", "a loss and its gradient in one launch", fuse_loss},
+    {"fuse_loss", "a loss and its gradient in one launch", fuse_loss, 2},
     {"fuse_linear", "linear with its relu, its gradients, its optimizer's step", fuse_linear},
-    {"fuse_head", "the last layers, the loss and their gradients in one launch", fuse_head},
-    {"layout", "the memory format of activations, by measured times", layout},
+    {"fuse_head", "the last layers, the loss and their gradients in one launch", fuse_head, 16},
+    {"layout", "the memory format of activations, by measured times", layout, 64},
     {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
     {"recompute", "make again what the backward pass needs, instead of keeping it", recompute},
 };
@@ -27,8 +27,11 @@ constexpr Pass kPasses[] = {
 std::span<const Pass> all_passes() { return kPasses; }
 
 PassSelection::PassSelection(std::string_view text) {
-  std::vector<std::string> known{kMemoryPass};
-  for (const Pass& pass : kPasses) known.emplace_back(pass.name);
+  std::vector<std::string> known{kMemoryPass, kExactPasses}, exact{kMemoryPass};
+  for (const Pass& pass : kPasses) {
+    known.emplace_back(pass.name);
+    if (pass.ulp == 0) exact.emplace_back(pass.name);
+  }
   bool first = true;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
@@ -42,7 +45,10 @@ PassSelection::PassSelection(std::string_view text) {
                "[passes] there is no pass '{}'{}", name, suggestion(name, known));
     without_ = minus;
     first = false;
-    names_.emplace_back(name);
+    if (name == kExactPasses)
+      names_.insert(names_.end(), exact.begin(), exact.end());
+    else
+      names_.emplace_back(name);
   }
 }
 
