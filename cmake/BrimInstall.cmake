@@ -12,6 +12,8 @@ endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/brim ${PROJECT_BINARY_DIR}/generated/brim
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME copyright) # as Debian calls it
+
 set(brim_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/brim)
 install(EXPORT brimTargets NAMESPACE brim:: DESTINATION ${brim_package_dir})
 configure_package_config_file(cmake/brimConfig.cmake.in ${PROJECT_BINARY_DIR}/brimConfig.cmake INSTALL_DESTINATION ${brim_package_dir})
