@@ -56,7 +56,7 @@ else
 fi
 
 echo "setup: installing ${missing[*]}"
-log=$(mktemp)
+log=$(mktemp 2>/dev/null) || fail "no temporary file can be made in ${TMPDIR:-/tmp}: set TMPDIR to a folder that can be written, or have somebody" "${missing[@]}"
 apt=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -q)
 "${apt[@]}" update >"$log" 2>&1 || true # the lists at hand may do
 if "${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >"$log.install" 2>&1; then
