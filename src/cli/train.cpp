@@ -329,7 +329,7 @@ int run(const TrainOptions& o) {
   if (trained) result.stopped = !result.test && !failure && stop.load() != 0;
 
   if (!quiet) {
-    say(stdout, "{} steps in {:.1f} s: {:.0f} img/s, {:.0f} us per step\n", result.steps,
+    say(stdout, "{} steps in {:.1f} s: {:.0f} img/s, {:.0f} us for the median step\n", result.steps,
         result.seconds, result.images_per_s, result.us_per_step);
     if (trained && result.steps == 0)
       say(stdout, "all {} epochs were trained before; --epochs N goes on\n", recipe.epochs);
