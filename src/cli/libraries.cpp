@@ -10,6 +10,8 @@
 #include <zlib.h>
 #include <CLI/Version.hpp>
 #include <nlohmann/json.hpp>
+
+#include "backend/cpu/isa.h"
 #if BRIM_HAVE_JPEG
 #include <cstdio>
 // jpeglib.h uses FILE without including it.
@@ -94,6 +96,7 @@ nlohmann::ordered_json build_versions() {
 #else
   versions["compiler"] = fmt::format("gcc {}", __VERSION__);
 #endif
+  versions["isa"] = cpu::isa();  // of the CPU's kernels: results differ by it in the last bits
   for (const Library& l : libraries())
     if (l.found) versions[l.name] = l.version;
   return versions;

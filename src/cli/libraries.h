@@ -17,7 +17,7 @@ struct Library {
 
 std::vector<Library> libraries();
 
-/// {"brim": "0.1.0", "compiler": "gcc 12.2.0", "onednn": "2.7", ...}: for --json.
+/// {"brim": "0.1.0", "compiler": "gcc 12.2.0", "isa": "avx2", "onednn": "2.7", ...}: for --json.
 nlohmann::ordered_json build_versions();
 
 }  // namespace brim::cli

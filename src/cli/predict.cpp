@@ -13,6 +13,7 @@
 
 #include "cli/command.h"
 #include "cli/device_option.h"
+#include "cli/libraries.h"
 #include "cli/report.h"
 #include "core/check.h"
 
@@ -100,7 +101,8 @@ int predict(const PredictOptions& o, const ChosenDevices& chosen) {
     write_json({{"weights", o.weights},
                 {"device", device.str()},
                 {"device_choice", chosen.json()},
-                {"images", all}},
+                {"images", all},
+                {"versions", build_versions()}},
                o.json);
   return 0;
 }

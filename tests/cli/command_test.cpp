@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "backend/cpu/isa.h"
 #include "cli/run_brim.h"
 #include "data/idx_files.h"
 
@@ -77,6 +78,7 @@ TEST_F(Command, TrainWritesOneJsonObject) {
   for (const auto& [cause, fraction] : r["account"].items()) sum += fraction.get<double>();
   EXPECT_NEAR(sum, 1, 1e-9);
   EXPECT_TRUE(r["versions"].contains("brim"));
+  EXPECT_EQ(r["versions"]["isa"], cpu::isa());
 }
 
 TEST_F(Command, JsonOnStandardOutputIsAlone) {
