@@ -10,11 +10,11 @@
 #include <brim/autograd/autograd.h>
 #include <brim/ops/create.h>
 
+#include "contract/harness.h"
+#include "contract/layouts.h"
+
 namespace brim::contract {
 namespace {
-
-enum class Layout { contiguous, transposed, sliced, expanded };
-constexpr const char* kLayoutName[] = {"contiguous", "transposed", "sliced", "expanded"};
 
 double tolerance_of(const Case& c, DType dtype) {
   switch (dtype) {
@@ -40,6 +40,15 @@ std::vector<double> spread(int64_t n, double low, double high, size_t seed) {
   return v;
 }
 
+}  // namespace
+
+std::vector<Device> devices() {
+  std::vector<Device> all;
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda, DeviceKind::sim})
+    if (Device::count(kind) > 0) all.emplace_back(kind, 0);
+  return all;
+}
+
 Tensor make_input(const Input& in, DType dtype, size_t seed) {
   std::vector<double> v = spread(in.shape.numel(), in.low, in.high, seed);
   if (in.dtype) dtype = *in.dtype;
@@ -50,46 +59,6 @@ Tensor make_input(const Input& in, DType dtype, size_t seed) {
   if (dtype == DType::bool_)
     for (double& x : v) x = x > (in.low + in.high) / 2;
   return array(v, in.shape, dtype);
-}
-
-Tensor reversed(const Tensor& x) {
-  std::vector<int> axes(static_cast<size_t>(x.rank()));
-  std::iota(axes.rbegin(), axes.rend(), 0);
-  return x.permute(axes);
-}
-
-/// `x` in memory as `layout` says; its values change only where expanded. Undefined if impossible.
-Tensor arrange(const Tensor& x, Layout layout) {
-  switch (layout) {
-    case Layout::contiguous:
-      return x;
-    case Layout::transposed:
-      return x.rank() < 2 ? Tensor() : reversed(reversed(x).contiguous());
-    case Layout::sliced: {
-      if (x.rank() == 0) return {};
-      Shape wide = x.shape();
-      for (int64_t& d : wide) d = 2 * d + 1;
-      // What lies between the elements must not be read.
-      const double filler = is_floating(x.dtype()) ? std::nan("") : 77;
-      Tensor base = full(wide, filler, {.dtype = x.dtype(), .device = x.device()});
-      Strides strides = base.strides();
-      const int64_t first = std::accumulate(strides.begin(), strides.end(), int64_t{0});
-      for (int64_t& s : strides) s *= 2;
-      Tensor view = base.alias(x.shape(), strides, first);
-      view.copy_(x);
-      return view;
-    }
-    case Layout::expanded:
-      if (x.rank() == 0 || x.shape()[0] < 2) return {};
-      return x.slice(0, 0, 1).expand(x.shape());
-  }
-  return {};
-}
-
-Tensors to_all(const Tensors& x, DType dtype, Device device) {
-  Tensors y;
-  for (const Tensor& t : x) y.push_back((is_floating(t.dtype()) ? t.to(dtype) : t).to(device));
-  return y;
 }
 
 void expect_near(const Tensor& got, const Tensor& want, double tolerance, const std::string& what) {
@@ -103,7 +72,6 @@ void expect_near(const Tensor& got, const Tensor& want, double tolerance, const 
   }
 }
 
-/// Weights that turn outputs into one number; the same for every dtype and device.
 Tensors cotangents(const Tensors& outputs) {
   Tensors w;
   for (size_t k = 0; k < outputs.size(); ++k)
@@ -113,7 +81,6 @@ Tensors cotangents(const Tensors& outputs) {
   return w;
 }
 
-/// Only what carries a gradient.
 Tensors recorded(const Tensors& outputs) {
   Tensors kept;
   for (const Tensor& y : outputs)
@@ -128,13 +95,20 @@ std::vector<size_t> differentiable(const std::vector<Input>& inputs) {
   return which;
 }
 
-/// The gradients of `outputs` weighted by `w`; zeros where an input has no influence.
-Tensors gradients(const Tensors& outputs, const Tensors& x, const Tensors& w, bool create = false) {
+Tensors gradients(const Tensors& outputs, const Tensors& x, const Tensors& w, bool create) {
   Tensors g =
       outputs.empty() ? Tensors(x.size()) : autograd::grad(outputs, x, w, {.create_graph = create});
   for (size_t i = 0; i < x.size(); ++i)
     if (!g[i].defined()) g[i] = zeros_like(x[i]);
   return g;
+}
+
+namespace {
+
+Tensors to_all(const Tensors& x, DType dtype, Device device) {
+  Tensors y;
+  for (const Tensor& t : x) y.push_back((is_floating(t.dtype()) ? t.to(dtype) : t).to(device));
+  return y;
 }
 
 /// Central differences of the weighted sum of f's outputs, against its gradients, in f64.
@@ -265,18 +239,16 @@ void run(const Case& c) {
   for (const std::vector<Input>& inputs : c.inputs) {
     std::string shapes;
     for (const Input& in : inputs) shapes += in.shape.str();
-    for (DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda, DeviceKind::sim}) {
-      if (Device::count(kind) == 0) continue;
+    for (const Device device : devices())
       for (DType dtype : c.dtypes)
         for (Layout layout :
-             {Layout::contiguous, Layout::transposed, Layout::sliced, Layout::expanded}) {
+             {Layout::contiguous, Layout::transposed, Layout::strided, Layout::expanded}) {
           if (!c.views && layout != Layout::contiguous) continue;
           if (!c.expanded && layout == Layout::expanded) continue;
           SCOPED_TRACE(shapes + " " + std::string(name(dtype)) + " " +
-                       kLayoutName[static_cast<int>(layout)] + " on " + std::string(name(kind)));
-          ASSERT_NO_FATAL_FAILURE(check_values(c, inputs, dtype, layout, Device(kind, 0)));
+                       kLayoutName[static_cast<int>(layout)] + " on " + device.str());
+          ASSERT_NO_FATAL_FAILURE(check_values(c, inputs, dtype, layout, device));
         }
-    }
     SCOPED_TRACE(shapes);
     if (c.gradient) {
       ASSERT_NO_FATAL_FAILURE(check_derivatives(c, inputs));

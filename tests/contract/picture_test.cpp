@@ -10,6 +10,7 @@
 
 #include <brim/brim.h>
 
+#include "contract/harness.h"
 #include "formula/picture.h"
 
 namespace brim {
@@ -18,11 +19,7 @@ namespace {
 using backend::PictureOptions;
 using formula::PictureWindow;
 
-std::vector<Device> devices() {
-  std::vector<Device> all = {Device::cpu(), Device::sim(0)};
-  if (Device::count(DeviceKind::cuda) > 0) all.push_back(Device::cuda(0));
-  return all;
-}
+using contract::devices;
 
 /// Five pictures of height x width, their labels, and windows that reach over every edge.
 struct Pictures {
