@@ -13,6 +13,7 @@
 #include <brim/ops/unary.h>
 
 #include "contract/contract.h"
+#include "contract/harness.h"
 #include "threads.h"
 
 namespace brim::contract {
@@ -375,46 +376,85 @@ TEST(Reduce, IntegersAndBoolSumToI64) {
   EXPECT_THROW(mean(x), DTypeError);
 }
 
+/// A reduction along the last axis, and what it gives for one row.
+struct RowCase {
+  const char* name;
+  std::function<Tensor(const Tensor&)> op;
+  Fold fold;
+  bool exact = true;    // for numbers as below
+  bool floats = false;  // of floating dtypes only
+};
+
+std::vector<RowCase> row_cases() {
+  const auto root = [](const auto& v) { return std::sqrt(variance(1)(v)); };
+  const auto place = [](double (*extreme)(const std::vector<double>&)) {
+    return [extreme](const std::vector<double>& v) {
+      return static_cast<double>(std::find(v.begin(), v.end(), extreme(v)) - v.begin());
+    };
+  };
+  return {
+      {"sum", [](const Tensor& x) { return sum(x, {1}); }, total},
+      {"prod", [](const Tensor& x) { return prod(x, {1}); }, product},
+      {"amax", [](const Tensor& x) { return amax(x, {1}); }, largest},
+      {"amin", [](const Tensor& x) { return amin(x, {1}); }, smallest},
+      {"max", [](const Tensor& x) { return max(x, 1).values; }, largest},
+      {"min", [](const Tensor& x) { return min(x, 1).values; }, smallest},
+      {"argmax", [](const Tensor& x) { return argmax(x, 1); }, place(largest)},
+      {"argmin", [](const Tensor& x) { return argmin(x, 1); }, place(smallest)},
+      {"any", [](const Tensor& x) { return any(x, {1}); },
+       [](const auto& v) { return largest(v) != 0; }},
+      {"all", [](const Tensor& x) { return all(x, {1}); },
+       [](const auto& v) { return smallest(v) != 0; }},
+      {"cumsum", [](const Tensor& x) { return cumsum(x, 1).select(1, -1); }, total},
+      {"norm of 1", [](const Tensor& x) { return norm(x, 1, {1}); }, total, true, true},
+      {"mean", [](const Tensor& x) { return mean(x, {1}); }, average, false, true},
+      {"norm", [](const Tensor& x) { return norm(x, 2, {1}); }, length, false, true},
+      {"var", [](const Tensor& x) { return var(x, {1}); }, variance(1), false, true},
+      {"std", [](const Tensor& x) { return std(x, {1}); }, root, false, true},
+      {"logsumexp", [](const Tensor& x) { return logsumexp(x, {1}); }, log_sum_exp, false, true}};
+}
+
+/// Three rows of ones, with a few twos and zeros; bool: ones and zeros.
+std::vector<double> ones_and_few_others(int64_t columns, DType dtype) {
+  std::vector<double> v(static_cast<size_t>(3 * columns), 1);
+  for (size_t i = 0; i < v.size(); ++i) {
+    if (i % 43 == 5 && dtype != bool_) v[i] = 2;
+    if (i % 97 == 11) v[i] = 0;
+  }
+  return v;
+}
+
 // Lengths around those of vectors and unrolled loops. GCC 12.2 at -O3 gave sum(ones({32})) of u8 as
 // 8.
 TEST(Reduce, RowsOfEveryLengthAndDtype) {
-  const DType all_types[] = {f32, f64, f16, bf16, i64, i32, i8, u8, bool_};
-  for (const DType dtype : all_types)
-    for (const int64_t n : {15, 16, 17, 31, 32, 33, 64, 100, 1024})
-      for (const int64_t step : {1, 2}) {
-        // Ones, with a few twos and zeros.
-        std::vector<double> numbers(static_cast<size_t>(3 * n * step), 1);
-        for (size_t i = 0; i < numbers.size(); ++i)
-          if (i % 43 == 5) numbers[i] = dtype == bool_ ? 1 : 2;
-        for (size_t i = 0; i < numbers.size(); ++i)
-          if (i % 97 == 11) numbers[i] = 0;
-        const Tensor x =
-            Tensor::from<double>(numbers, {3, n * step}).to(dtype).slice(1, 0, n * step, step);
-        const auto reference = [&](const Fold& fold) {
-          std::vector<double> y;
-          for (int64_t row = 0; row < 3; ++row) {
-            std::vector<double> v;
-            for (int64_t i = 0; i < n; ++i)
-              v.push_back(numbers[static_cast<size_t>((row * n + i) * step)]);
-            y.push_back(fold(v));
+  const std::pair<DType, double> tolerances[] = {{f32, 1e-5},    {f64, 1e-12}, {f16, 2e-3},
+                                                 {bf16, 1.6e-2}, {i64, 0},     {i32, 0},
+                                                 {i8, 0},        {u8, 0},      {bool_, 0}};
+  for (const Device device : devices())
+    for (const auto& [dtype, tolerance] : tolerances)
+      for (const int64_t n : {15, 16, 17, 31, 32, 33, 64, 100, 1024})
+        for (const int64_t step : {1, 2}) {
+          const std::vector<double> v = ones_and_few_others(n * step, dtype);
+          const Tensor x = array(v, {3, n * step}, dtype).to(device).slice(1, 0, n * step, step);
+          std::vector<std::vector<double>> rows(3);
+          for (size_t i = 0; i < v.size(); i += static_cast<size_t>(step))
+            rows[i / static_cast<size_t>(n * step)].push_back(v[i]);
+          for (const RowCase& c : row_cases()) {
+            if (c.floats && !is_floating(dtype)) continue;
+            SCOPED_TRACE(std::string(c.name) + " of " + std::string(name(dtype)) + " on " +
+                         device.str() + ", " + std::to_string(n) + " elements, every " +
+                         std::to_string(step));
+            const Tensor want = array({c.fold(rows[0]), c.fold(rows[1]), c.fold(rows[2])}, {3});
+            for (const Tensor& from : {x, x.t().contiguous().t()}) {  // along rows, down columns
+              const Tensor y = c.op(from);
+              const double allowed = c.exact ? 0 : tolerance;
+              ASSERT_NO_FATAL_FAILURE(expect_near(y, want.to(y.dtype()), allowed, c.name));
+            }
           }
-          return y;
-        };
-        const auto check = [&](const char* what, const Tensor& y, const Fold& fold) {
-          const Tensor want = Tensor::from<double>(reference(fold), {3}).to(y.dtype());
-          EXPECT_EQ(y.to(f64).to_vector<double>(), want.to(f64).to_vector<double>())
-              << what << " of " << name(dtype) << ", " << n << " elements, every " << step;
-        };
-        check("sum", sum(x, {1}), total);
-        check("prod", prod(x, {1}), product);
-        check("amax", amax(x, {1}), largest);
-        check("amin", amin(x, {1}), smallest);
-        check("any", any(x, {1}), [](const auto& v) { return largest(v) != 0; });
-        check("all", all(x, {1}), [](const auto& v) { return smallest(v) != 0; });
-        check("sum of the transpose", sum(x.t(), {0}), total);
-        check("sum of all", sum(x).expand({3}),
-              [&](const auto&) { return total(reference(total)); });
-      }
+          const double all = total(rows[0]) + total(rows[1]) + total(rows[2]);
+          const Tensor y = sum(x);
+          EXPECT_EQ(values(y), values(array({all}, {}).to(y.dtype()))) << name(dtype) << " " << n;
+        }
 }
 
 TEST(Reduce, NothingAndNan) {
