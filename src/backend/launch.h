@@ -16,6 +16,7 @@
 
 #include "backend/dispatch.h"
 #include "core/recording.h"
+#include "core/same_bits.h"
 
 namespace brim::backend {
 
@@ -176,6 +177,8 @@ class TypedLaunch final : public Launch {
       return true;
     } else if constexpr (std::is_same_v<K, std::vector<Tensor>>) {
       return a.size() == b.size();
+    } else if constexpr (std::is_floating_point_v<K>) {
+      return same_bits(a, b);
     } else {
       return a == b;
     }

@@ -15,7 +15,10 @@ struct LossScaleRule {
   double growth = 2;     // factor after `interval` good steps in a row
   double backoff = 0.5;  // factor after an overflow
   int32_t interval = 2000;
-  friend bool operator==(const LossScaleRule&, const LossScaleRule&) = default;
+  friend bool operator==(const LossScaleRule& x, const LossScaleRule& y) {
+    return same_bits(x.growth, y.growth) && same_bits(x.backoff, y.backoff) &&
+           x.interval == y.interval;
+  }
 };
 
 /// "list_unscale", by the gradients' dtype: divides all of them by `scale` (f32 scalar), and sets

@@ -5,6 +5,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/same_bits.h"
+
 #if defined(__CUDACC__)
 #define BRIM_FORMULA __host__ __device__ inline
 #else
@@ -17,7 +19,7 @@ namespace brim::formula {
 struct Params {
   double a = 0;
   double b = 0;
-  friend bool operator==(const Params&, const Params&) = default;
+  friend bool operator==(const Params& x, const Params& y) { return same_bits(x, y); }
 };
 
 template <class... F>

@@ -33,7 +33,7 @@ struct StepParams {
     k.correction2 = 1 - std::pow(decay, k.step);
     return k;
   }
-  friend bool operator==(const StepParams&, const StepParams&) = default;
+  friend bool operator==(const StepParams& x, const StepParams& y) { return same_bits(x, y); }
 };
 
 struct Sgd {

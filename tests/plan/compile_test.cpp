@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <brim/autograd/autograd.h>
 #include <brim/brim.h>
 
@@ -268,6 +270,43 @@ TEST(Compile, TensorsLeftBehindAreWritten) {
   }
 }
 
+// NaN is a number like others, though it does not equal itself.
+TEST(Compile, NumbersMayBeNan) {
+  const Tensor x = Tensor::from<float>({1, -2, 3, 0.5}, {2, 2});
+  using Op = std::function<Tensor(const Tensor&)>;
+  const std::pair<const char*, Op> ops[] = {
+      {"add", [](const Tensor& t) { return t + NAN; }},
+      {"mul", [](const Tensor& t) { return t * NAN; }},
+      {"div", [](const Tensor& t) { return t / NAN; }},
+      {"pow", [](const Tensor& t) { return pow(t, NAN); }},
+      {"clamp", [](const Tensor& t) { return clamp(t, NAN, 1); }},
+      {"masked_fill", [](const Tensor& t) { return masked_fill(t, t > 0, NAN); }},
+      {"compare", [](const Tensor& t) { return (t > NAN).to(f32); }},
+      {"full", [](const Tensor& t) { return t + full({2}, NAN); }},
+      {"elu", [](const Tensor& t) { return elu(t, NAN); }},
+      {"leaky_relu", [](const Tensor& t) { return leaky_relu(t, NAN); }},
+      {"pad",
+       [](const Tensor& t) {
+         return pad(t, {1, 0}, PadMode::constant, NAN);
+       }},
+      {"var", [](const Tensor& t) { return var(t, {0}, NAN); }},
+      {"layer_norm", [](const Tensor& t) { return layer_norm(t, {2}, {}, {}, NAN); }},
+      {"batch_norm",
+       [](const Tensor& t) {
+         return batch_norm(t, {}, {}, {}, {}, {.training = true, .eps = NAN});
+       }},
+      {"chain", [](const Tensor& t) { return exp(masked_fill(t, t > 0, NAN) * 2 + NAN); }}};
+  for (const auto& op : ops) {
+    auto step = compile([&](const Tensor& t) { return op.second(t); });
+    const std::vector<double> want = op.second(x).to(f64).to_vector<double>(),
+                              got = step(x).to(f64).to_vector<double>();
+    ASSERT_EQ(got.size(), want.size()) << op.first;
+    for (size_t i = 0; i < got.size(); ++i)
+      EXPECT_TRUE(got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i])))
+          << op.first << " " << got[i] << " for " << want[i];
+  }
+}
+
 // --- what a plan cannot repeat
 
 TEST(CompileError, NamesWhatCannotBeRecorded) {
@@ -301,6 +340,9 @@ TEST(CompileError, NumbersThatChangeAreNoticed) {
   auto step = compile([&](const Tensor& t) { return t * ++calls; });
   EXPECT_NE(message_of<CompileError>([&] { step(ones({3})); }).find("'mul"), std::string::npos)
       << message_of<CompileError>([&] { step(ones({3})); });
+  double zero = 0;
+  auto signs = compile([&](const Tensor& t) { return t * (zero = -zero); });
+  EXPECT_NE(message_of<CompileError>([&] { signs(ones({3})); }).find("'mul"), std::string::npos);
   bool flip = false;
   auto branch = compile([&](const Tensor& t) {
     flip = !flip;

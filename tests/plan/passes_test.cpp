@@ -1,6 +1,8 @@
 // Each pass does what it says, and changes no result.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <brim/brim.h>
 
 #include "plan/plan.h"
@@ -66,6 +68,13 @@ TEST(CommonSubexpressions, ComputesOnce) {
   EXPECT_FALSE(common_subexpressions(p).empty());
   EXPECT_EQ(names(p), (std::vector<std::string>{"exp", "sin", "add", "mul"}));
   expect_equal(body, rand({4}));
+}
+
+TEST(CommonSubexpressions, TellsZeroFromMinusZero) {
+  const Body body = [](const Tensor& x) { return 1 / (x * 0.0) + 1 / (x * -0.0); };
+  auto step = compile(Body(body), {.passes = "common_subexpressions"});
+  EXPECT_TRUE(std::isnan(body(ones({1})).item()));  // infinity - infinity
+  EXPECT_TRUE(std::isnan(step(ones({1})).item()));
 }
 
 TEST(CommonSubexpressions, MindsWritesBetween) {
