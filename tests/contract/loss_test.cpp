@@ -6,6 +6,7 @@
 #include <brim/autograd/autograd.h>
 #include <brim/ops/create.h>
 #include <brim/ops/softmax.h>
+#include <brim/ops/unary.h>
 
 #include "contract/contract.h"
 
@@ -176,6 +177,13 @@ CONTRACT(bce_with_logits_weights) {
       [](double x, double t) {
         return 2 * (3 * t * std::log1p(std::exp(-x)) + (1 - t) * std::log1p(std::exp(x)));
       });
+}
+
+TEST(Losses, OneDimensionalLogitsMayBeAnyView) {
+  const Tensor x = neg(arange(0., 6., 1.)).slice(0, 0, 6, 2);
+  EXPECT_EQ(nll_loss(x, full({}, 2, {.dtype = i64})).item(), 4);
+  EXPECT_EQ(cross_entropy(x, full({}, 2, {.dtype = i64})).item(),
+            cross_entropy(x.clone(), full({}, 2, {.dtype = i64})).item());
 }
 
 TEST(Losses, ReductionsAndExtremes) {

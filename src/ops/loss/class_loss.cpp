@@ -39,7 +39,7 @@ ClassRows::ClassRows(const char* op, const Tensor& input, const Tensor& labels,
   }
   Shape rows = {shape.numel(), classes};
   if (input.rank() == 1) {
-    x = input.reshape(rows);
+    x = input.contiguous().reshape(rows);
   } else {
     std::vector<int> order = {0};
     for (int i = 2; i < input.rank(); ++i) order.push_back(i);
