@@ -23,22 +23,31 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kBlock = 4096;  // elements of a row gathered before widening
 inline constexpr int64_t kDepth = 128;   // elements of a column gathered before widening
 
+/// A vector of elements in the type that they are gathered in.
+template <class D, class In>
+HWY_INLINE hn::Vec<D> load(D d, const In* x) {
+  if constexpr (std::is_same_v<In, hn::TFromD<D>>)
+    return hn::LoadU(d, x);
+  else
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<In, D>(), x));
+}
+
 /// One dense row, in four vectors.
 template <class Op>
 typename Op::Lane reduce_dense(const typename Op::In* x, int64_t n, typename Op::Lane center) {
-  using T = typename Op::In;
+  using T = typename Op::Lane;
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto c = hn::Set(d, center);
   auto a0 = hn::Set(d, Op::init()), a1 = a0, a2 = a0, a3 = a0;
   int64_t i = 0;
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
-    a0 = Op::step(d, a0, hn::LoadU(d, x + i), c);
-    a1 = Op::step(d, a1, hn::LoadU(d, x + i + lanes), c);
-    a2 = Op::step(d, a2, hn::LoadU(d, x + i + 2 * lanes), c);
-    a3 = Op::step(d, a3, hn::LoadU(d, x + i + 3 * lanes), c);
+    a0 = Op::step(d, a0, load(d, x + i), c);
+    a1 = Op::step(d, a1, load(d, x + i + lanes), c);
+    a2 = Op::step(d, a2, load(d, x + i + 2 * lanes), c);
+    a3 = Op::step(d, a3, load(d, x + i + 3 * lanes), c);
   }
-  for (; i + lanes <= n; i += lanes) a0 = Op::step(d, a0, hn::LoadU(d, x + i), c);
+  for (; i + lanes <= n; i += lanes) a0 = Op::step(d, a0, load(d, x + i), c);
   a0 = Op::join(d, Op::join(d, a0, a1), Op::join(d, a2, a3));
   HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
   hn::Store(a0, d, lane);
@@ -99,7 +108,7 @@ struct Runs {
 
 template <class Op>
 void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width, int64_t begin,
-          int64_t end, const void* centers, void* totals) {
+          int64_t end, const double* centers, void* totals) {
   using Lane = typename Op::Lane;
   const auto* x = static_cast<const typename Op::In*>(data);
   auto* total = static_cast<typename Op::Total*>(totals);
@@ -108,7 +117,7 @@ void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width
   for (int64_t j = 0; j < width; ++j, result.next(plan.kept, 0)) {
     Lane center = 0;
     if constexpr (Op::kCentered)
-      if (centers) center = static_cast<const Lane*>(centers)[first + j];
+      if (centers) center = centers[first + j];
     total[j] = Op::start();
     Runs runs(plan.reduced, begin);
     for (int64_t at = begin; at < end;) {
@@ -149,13 +158,13 @@ void add_rows(const typename Op::In* x, int64_t count, int64_t row_stride, int64
 
 template <class Op>
 void columns(const ReducePlan& plan, const void* data, int64_t first, int64_t width, int64_t begin,
-             int64_t end, const void* centers, void* totals) {
+             int64_t end, const double* centers, void* totals) {
   using Lane = typename Op::Lane;
   auto* total = static_cast<typename Op::Total*>(totals);
   Lane lane[kReduceTile], center[Op::kCentered ? kReduceTile : 1] = {};
   for (int64_t j = 0; j < width; ++j) total[j] = Op::start();
   if constexpr (Op::kCentered)
-    if (centers) std::copy_n(static_cast<const Lane*>(centers) + first, width, center);
+    if (centers) std::copy_n(centers + first, width, center);
   ReduceDims::Walk result;
   result.seek(plan.kept, 0, first);
   const auto* x = static_cast<const typename Op::In*>(data) + result.offset;

@@ -29,13 +29,17 @@ ReducePlan ReducePlan::make(const Tensor& x, const Tensor& y) {
 }
 
 void reduce(const ReduceSteps& steps, const Context& context, const Tensor& x, Tensor& y,
-            const Tensor* center, double param) {
-  if (x.numel() == 0) return steps.nothing(param, y.numel(), y.raw());
+            double param) {
+  reduce_to(y.raw(), steps, context, x, y, nullptr, param);
+}
+
+void reduce_to(void* to, const ReduceSteps& steps, const Context& context, const Tensor& x,
+               const Tensor& y, const double* center, double param) {
+  if (x.numel() == 0) return steps.nothing(param, y.numel(), to);
   const ReducePlan plan = ReducePlan::make(x, y);
   const int64_t count = plan.reduced.numel, parts = plan.parts, tile = plan.tile;
   const int64_t run = plan.by_columns ? plan.kept.size[0] : plan.kept.numel;
   const int64_t tiles = (run + tile - 1) / tile;
-  const void* around = center ? center->raw() : nullptr;
   const auto accumulate = plan.by_columns ? steps.columns : steps.rows;
   const auto place = [&](int64_t unit, int64_t& first, int64_t& width) {
     if (tiles == 1) {
@@ -55,8 +59,8 @@ void reduce(const ReduceSteps& steps, const Context& context, const Tensor& x, T
       for (; begin < end; ++begin) {
         int64_t first, width;
         place(begin, first, width);
-        accumulate(plan, x.raw(), first, width, 0, count, around, total);
-        steps.finish(total, first, width, param, y.raw());
+        accumulate(plan, x.raw(), first, width, 0, count, center, total);
+        steps.finish(total, first, width, param, to);
       }
     });
     return;
@@ -70,7 +74,7 @@ void reduce(const ReduceSteps& steps, const Context& context, const Tensor& x, T
       place(begin / parts, first, width);
       const int64_t part = begin % parts;
       accumulate(plan, x.raw(), first, width, count * part / parts, count * (part + 1) / parts,
-                 around, partial + begin * tile);
+                 center, partial + begin * tile);
     }
   });
   for (int64_t unit = 0; unit < plan.units; ++unit) {
@@ -78,7 +82,7 @@ void reduce(const ReduceSteps& steps, const Context& context, const Tensor& x, T
     place(unit, first, width);
     double* total = partial + unit * parts * tile;
     for (int64_t p = 1; p < parts; ++p) steps.combine(total, total + p * tile, width);
-    steps.finish(total, first, width, param, y.raw());
+    steps.finish(total, first, width, param, to);
   }
 }
 

@@ -67,10 +67,10 @@ struct ReduceSteps {
   /// Totals of results [first, first + width) over elements [begin, end) of the reduced space.
   /// `center`, laid out as the results, is what a centred reduction takes off each element.
   void (*rows)(const ReducePlan&, const void* x, int64_t first, int64_t width, int64_t begin,
-               int64_t end, const void* center, void* total);
+               int64_t end, const double* center, void* total);
   /// The same down columns; the results lie in one run of the innermost kept dimension.
   void (*columns)(const ReducePlan&, const void* x, int64_t first, int64_t width, int64_t begin,
-                  int64_t end, const void* center, void* total);
+                  int64_t end, const double* center, void* total);
   void (*combine)(void* total, const void* other, int64_t width);
   void (*finish)(const void* total, int64_t first, int64_t width, double param, void* y);
   void (*nothing)(double param, int64_t count, void* y);  // results of empty reductions
@@ -78,6 +78,9 @@ struct ReduceSteps {
 
 /// y = reduction of x.
 void reduce(const ReduceSteps& steps, const Context& context, const Tensor& x, Tensor& y,
-            const Tensor* center, double param);
+            double param);
+/// The same with the results at `to`, in y's order, and with a centre for each of them, or none.
+void reduce_to(void* to, const ReduceSteps& steps, const Context& context, const Tensor& x,
+               const Tensor& y, const double* center, double param);
 
 }  // namespace brim::cpu

@@ -22,12 +22,12 @@ namespace {
 
 // Elements are gathered in Lanes, a bounded number of them, and Lanes in a Total, which for f32 is
 // wider. step takes an element, join two lanes, widen a lane into a total, combine two totals.
-template <class T>
+template <class T, class L = std::conditional_t<std::is_floating_point_v<T>, T, int64_t>>
 struct Sum {
   static constexpr bool kFloat = std::is_floating_point_v<T>;
   static constexpr bool kVector = kFloat, kCentered = false;
   using In = T;
-  using Lane = std::conditional_t<kFloat, T, int64_t>;
+  using Lane = L;
   using Total = std::conditional_t<kFloat, double, int64_t>;
   using Out = Lane;
   static Lane init() { return 0; }
@@ -56,18 +56,20 @@ struct Sum {
   }
 };
 
-/// Squares of distances from a centre (0 without one). A negative divisor asks for the root.
-template <class T>
-struct Squares : Sum<T> {
+/// Squares of distances from a centre (0 without one), in f64, which holds the squares of all f32
+/// numbers. A divisor with the sign of minus, which -0 has too, asks for the root.
+template <class T, class L = double>
+struct Squares : Sum<T, L> {
   static constexpr bool kCentered = true;
-  static T step(T a, T x, T c) { return a + (x - c) * (x - c); }
+  using Out = T;
+  static L step(L a, T x, L c) { return a + (x - c) * (x - c); }
   template <class D, class V>
   static V step(D, V a, V x, V c) {
     const V centred = hn::Sub(x, c);
     return hn::MulAdd(centred, centred, a);
   }
   static T finish(double t, double divisor) {
-    return static_cast<T>(divisor < 0 ? std::sqrt(t) : t / divisor);
+    return static_cast<T>(std::signbit(divisor) ? std::sqrt(t / -divisor) : t / divisor);
   }
 };
 
@@ -141,7 +143,7 @@ struct Logical {
 
 template <class Op>
 void plain(const Context& context, const Tensor& x, Tensor& y) {
-  reduce(kSteps<Op>, context, x, y, nullptr, 1);
+  reduce(kSteps<Op>, context, x, y, 1);
 }
 
 template <class T>

@@ -22,21 +22,24 @@ Tensor norm(const Tensor& x, double p, const std::vector<int>& axes, bool keepdi
   if (p == 0) return sum(ne(x, 0.0).to(x.dtype()), axes, keepdim);
   if (std::isinf(p)) return p > 0 ? amax(abs(x), axes, keepdim) : amin(abs(x), axes, keepdim);
   const ops::Reduction r("norm", x, axes);
-  const Tensor from = x.detach();
-  const Tensor y = p == 2 ? ops::reduce(kernel, x, r, keepdim, x.dtype())
-                          : pow(sum(pow(abs(from), p), axes, keepdim), 1 / p);
+  // Powers leave the range of f32 soon.
+  const Tensor y =
+      p == 2 ? ops::reduce(kernel, x, r, keepdim, x.dtype())
+             : pow(sum(pow(abs(x.detach().to(f64)), p), axes, keepdim), 1 / p).to(x.dtype());
   return autograd::with_grad(
       "norm", y, {x},
       [x = autograd::Saved(x), y = autograd::Saved::output(y), r, p](autograd::GradCall& g) {
-        // dx = dy x |x|^(p-2) / y^(p-1). Where y or x is 0 the subgradient 0 is chosen; zeros are
+        // dx = dy sign(x) (|x| / y)^(p-1). Where y or x is 0 the subgradient 0 is chosen; zeros are
         // filled before the powers, whose own gradients would be NaN.
-        const Tensor x0 = g[x], length = g[y], is_zero = eq(length, 0.0);
+        const Tensor from = g[x];
+        const DType wide = ops::statistics_dtype(from.dtype());
+        const Tensor tx = from.to(wide), length = g[y].to(wide).reshape(r.kept),
+                     dy = g.dy().to(wide).reshape(r.kept), is_zero = eq(length, 0.0);
         const Tensor filled = masked_fill(length, is_zero, 1);
-        const Tensor rate =
-            masked_fill(g.dy() / (p == 2 ? filled : pow(filled, p - 1)), is_zero, 0);
-        const Tensor direction =
-            p == 2 ? x0 : sign(x0) * pow(masked_fill(abs(x0), eq(x0, 0.0), 1), p - 1);
-        g.set(0, rate.reshape(r.kept) * direction);
+        const Tensor dx = p == 2 ? masked_fill(dy / filled, is_zero, 0) * tx
+                                 : masked_fill(dy, is_zero, 0) * sign(tx) *
+                                       pow(masked_fill(abs(tx), eq(tx, 0.0), 1) / filled, p - 1);
+        g.set(0, dx.to(from.dtype()));
       });
 }
 

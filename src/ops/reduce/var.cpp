@@ -26,15 +26,16 @@ Tensor spread(const Tensor& x, const ops::Reduction& r, double correction) {
   return div(x - mean(x, list(r), /*keepdim=*/true), divisor);
 }
 
-/// Shape r.kept, without a gradient.
-Tensor variance(const char* op, const Tensor& x, const ops::Reduction& r, double correction) {
-  static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& mean, Tensor& y,
-                                    double correction)>
-      kernel("var");
-  ops::check_floating(op, x);
-  const Tensor centre = mean(x.detach(), list(r), /*keepdim=*/true);
+using VarianceKernel =
+    backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, double correction)>;
+
+/// kernel(x), without a gradient.
+Tensor reduce(const VarianceKernel& kernel, const Tensor& x, const ops::Reduction& r, bool keepdim,
+              double correction) {
+  ops::check_floating(kernel.name(), x);
   Tensor y = Tensor::empty(r.kept, x.dtype(), x.device());
-  kernel(x.device(), x.dtype(), x, centre, y, correction);
+  kernel(x.device(), x.dtype(), x, y, correction);
+  if (!keepdim) ops::reshape_fresh(y, r.dropped);
   return y;
 }
 
@@ -43,34 +44,34 @@ Tensor variance(const char* op, const Tensor& x, const ops::Reduction& r, double
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, bool keepdim) {
   if (ops::autocasting()) [[unlikely]]
     return ops::run_wide([&](const Tensor& t) { return var(t, axes, correction, keepdim); }, x);
+  static const VarianceKernel kernel("var");
   const ops::Reduction r("var", x, axes);
-  Tensor y = variance("var", x, r, correction);
-  if (!keepdim) ops::reshape_fresh(y, r.dropped);
   return autograd::with_grad(
-      "var", y, {x}, [x = autograd::Saved(x), r, correction](autograd::GradCall& g) {
-        g.set(0, mul(g.dy().reshape(r.kept), 2) * spread(g[x], r, correction));
+      "var", reduce(kernel, x, r, keepdim, correction), {x},
+      [x = autograd::Saved(x), r, correction](autograd::GradCall& g) {
+        const Tensor from = g[x], dy = g.dy().reshape(r.kept);
+        const DType wide = ops::statistics_dtype(from.dtype());
+        g.set(0, (mul(dy.to(wide), 2) * spread(from.to(wide), r, correction)).to(from.dtype()));
       });
 }
 
 Tensor std(const Tensor& x, const std::vector<int>& axes, double correction, bool keepdim) {
   if (ops::autocasting()) [[unlikely]]
     return ops::run_wide([&](const Tensor& t) { return std(t, axes, correction, keepdim); }, x);
+  static const VarianceKernel kernel("std");
   const ops::Reduction r("std", x, axes);
-  Tensor y = variance("std", x, r, correction);
-  {
-    const NoGrad guard;
-    y = sqrt(y);
-  }
-  if (!keepdim) ops::reshape_fresh(y, r.dropped);
-  return autograd::with_grad("std", y, {x},
-                             [x = autograd::Saved(x), y = autograd::Saved::output(y), r,
-                              correction](autograd::GradCall& g) {
-                               // Where all are equal the gradient is 0, not 0 / 0.
-                               const Tensor s = g[y], is_zero = eq(s, 0.0);
-                               const Tensor rate =
-                                   masked_fill(g.dy() / masked_fill(s, is_zero, 1), is_zero, 0);
-                               g.set(0, rate.reshape(r.kept) * spread(g[x], r, correction));
-                             });
+  const Tensor y = reduce(kernel, x, r, keepdim, correction);
+  return autograd::with_grad(
+      "std", y, {x},
+      [x = autograd::Saved(x), y = autograd::Saved::output(y), r,
+       correction](autograd::GradCall& g) {
+        const Tensor from = g[x];
+        const DType wide = ops::statistics_dtype(from.dtype());
+        // Where all are equal the gradient is 0, not 0 / 0.
+        const Tensor s = g[y].to(wide), is_zero = eq(s, 0.0);
+        const Tensor rate = masked_fill(g.dy().to(wide) / masked_fill(s, is_zero, 1), is_zero, 0);
+        g.set(0, (rate.reshape(r.kept) * spread(from.to(wide), r, correction)).to(from.dtype()));
+      });
 }
 
 }  // namespace brim

@@ -65,7 +65,7 @@ void layer_norm(const Context&, const Tensor& tx, const Tensor& weight, const Te
                      sum += reduce_row<Sum<T>>(from + i, std::min(kBlock, n - i), 1, 0);
                    const T m = static_cast<T>(sum / static_cast<double>(n));
                    for (int64_t i = 0; i < n; i += kBlock)
-                     squares += reduce_row<Squares<T>>(from + i, std::min(kBlock, n - i), 1, m);
+                     squares += reduce_row<Squares<T, T>>(from + i, std::min(kBlock, n - i), 1, m);
                    const T s =
                        static_cast<T>(1 / std::sqrt(squares / static_cast<double>(n) + eps));
                    mean[begin] = m;

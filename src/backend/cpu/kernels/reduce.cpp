@@ -18,19 +18,23 @@ int64_t elements_per_result(const Tensor& x, const Tensor& y) {
 template <class T>
 void mean(const Context& context, const Tensor& x, Tensor& y) {
   const double count = static_cast<double>(elements_per_result(x, y));
-  reduce(kSteps<Sum<T>>, context, x, y, nullptr, count);
+  reduce(kSteps<Sum<T>>, context, x, y, count);
 }
 
 template <class T>
 void norm(const Context& context, const Tensor& x, Tensor& y) {
-  reduce(kSteps<Squares<T>>, context, x, y, nullptr, -1);
+  reduce(kSteps<Squares<T>>, context, x, y, -1);
 }
 
-template <class T>
-void var(const Context& context, const Tensor& x, const Tensor& around, Tensor& y,
-         double correction) {
+/// Two passes: means in f64, then distances to them.
+template <class T, bool kRoot>
+void variance(const Context& context, const Tensor& x, Tensor& y, double correction) {
   const double count = static_cast<double>(elements_per_result(x, y));
-  reduce(kSteps<Squares<T>>, context, x, y, &around, std::max(0.0, count - correction));
+  const double divisor = std::max(0.0, count - correction);
+  const Workspace room = context.workspace(static_cast<size_t>(y.numel()) * sizeof(double));
+  double* const means = room.as<double>();
+  reduce_to(means, kSteps<Sum<T, double>>, context, x, y, nullptr, count);
+  reduce_to(y.raw(), kSteps<Squares<T>>, context, x, y, means, kRoot ? -divisor : divisor);
 }
 
 template <class T>
@@ -38,7 +42,8 @@ void register_floating() {
   register_ordered<T>();
   add<T>("mean", &mean<T>);
   add<T>("norm", &norm<T>);
-  backend::register_kernel("var", DeviceKind::cpu, dtype_of<T>, &var<T>);
+  backend::register_kernel("var", DeviceKind::cpu, dtype_of<T>, &variance<T, false>);
+  backend::register_kernel("std", DeviceKind::cpu, dtype_of<T>, &variance<T, true>);
 }
 
 void register_reduce() {
@@ -49,7 +54,8 @@ void register_reduce() {
   register_through_f32<&plain<Extreme<float, false>>>("min");
   register_through_f32<&mean<float>>("mean");
   register_through_f32<&norm<float>>("norm");
-  register_through_f32<&var<float>>("var");
+  register_through_f32<&variance<float, false>>("var");
+  register_through_f32<&variance<float, true>>("std");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/moments.cuh"
 #include "backend/cuda/reduce.cuh"
 
 namespace brim::cuda {
@@ -46,27 +47,46 @@ struct Sum {
   }
 };
 
-/// Squares of distances from a centre for each result (0 without one). A negative divisor asks for
-/// the root.
+/// The root of the sum of squares, in f64, which holds the squares of all f32 numbers.
 template <class T>
-struct Squares {
-  using Lane = Compute<T>;
+struct RootOfSquares {
+  using Lane = double;
   using Total = double;
-  const T *x, *center;
+  const T* x;
   T* y;
-  double divisor;
 
   __device__ Lane init() const { return 0; }
   __device__ Total start() const { return 0; }
-  __device__ void step(Lane& a, int64_t at, int64_t, int64_t result) const {
-    const Lane c = center ? brim::cuda::widen(center[result]) : Lane(0);
-    const Lane d = brim::cuda::widen(x[at]) - c;
-    a += d * d;
+  __device__ void step(Lane& a, int64_t at, int64_t, int64_t) const {
+    const double v = static_cast<double>(brim::cuda::widen(x[at]));
+    a += v * v;
   }
-  __device__ Total widen(const Lane& a) const { return static_cast<double>(a); }
+  __device__ Total widen(const Lane& a) const { return a; }
   __device__ Total combine(const Total& a, const Total& b) const { return a + b; }
   __device__ void finish(int64_t result, const Total& t) const {
-    y[result] = narrow<T>(static_cast<Lane>(divisor < 0 ? std::sqrt(t) : t / divisor));
+    y[result] = narrow<T>(static_cast<Compute<T>>(std::sqrt(t)));
+  }
+};
+
+/// The variance or its root, in f64 as well.
+template <class T, bool kRoot>
+struct Variance {
+  using Lane = FewMoments<double>;
+  using Total = Moments;
+  const T* x;
+  T* y;
+  double divisor;
+
+  __device__ Lane init() const { return {}; }
+  __device__ Total start() const { return {}; }
+  __device__ void step(Lane& lane, int64_t at, int64_t, int64_t) const {
+    lane.add(static_cast<double>(brim::cuda::widen(x[at])));
+  }
+  __device__ Total widen(const Lane& lane) const { return lane.moments(); }
+  __device__ Total combine(const Total& a, const Total& b) const { return Moments::merged(a, b); }
+  __device__ void finish(int64_t result, const Total& m) const {
+    const double var = m.squares / divisor;
+    y[result] = narrow<T>(static_cast<Compute<T>>(kRoot ? std::sqrt(var) : var));
   }
 };
 
@@ -152,14 +172,12 @@ void mean(const Context& context, const Tensor& x, Tensor& y) {
 }
 template <class T>
 void norm(const Context& context, const Tensor& x, Tensor& y) {
-  reduce(context, Squares<T>{data<const T>(x), nullptr, data<T>(y), -1}, ReduceShape(x, y));
+  reduce(context, RootOfSquares<T>{data<const T>(x), data<T>(y)}, ReduceShape(x, y));
 }
-template <class T>
-void var(const Context& context, const Tensor& x, const Tensor& around, Tensor& y,
-         double correction) {
+template <class T, bool kRoot>
+void variance(const Context& context, const Tensor& x, Tensor& y, double correction) {
   const double count = static_cast<double>(elements_per_result(x, y));
-  const Squares<T> op{data<const T>(x), data<const T>(around), data<T>(y),
-                      std::max(0.0, count - correction)};
+  const Variance<T, kRoot> op{data<const T>(x), data<T>(y), std::max(0.0, count - correction)};
   reduce(context, op, ReduceShape(x, y));
 }
 template <class T, bool kLargest>
@@ -188,7 +206,8 @@ void register_for() {
   if constexpr (is_float<T>) {
     backend::register_kernel("mean", cuda, kType, &mean<T>);
     backend::register_kernel("norm", cuda, kType, &norm<T>);
-    backend::register_kernel("var", cuda, kType, &var<T>);
+    backend::register_kernel("var", cuda, kType, &variance<T, false>);
+    backend::register_kernel("std", cuda, kType, &variance<T, true>);
   }
 }
 

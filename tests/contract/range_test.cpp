@@ -1,0 +1,60 @@
+// Numbers near the ends of their dtypes, and nothing at all: what must not become infinity or NaN
+// in between. PyTorch gives the same, or infinity where its sums are f32.
+#include <cmath>
+
+#include <brim/autograd/autograd.h>
+#include <brim/brim.h>
+
+#include "contract/contract.h"
+#include "contract/harness.h"
+
+namespace brim::contract {
+namespace {
+
+TEST(Range, DeviationsAndNormsDoNotOverflowOnTheWay) {
+  for (const Device device : devices())
+    for (const auto& of :
+         {std::pair{f16, 1e3}, {bf16, 1e38}, {f32, 1e19}, {f32, 1e38}, {f32, 1e-30}}) {
+      const DType dtype = of.first;
+      const double unit = of.second;
+      // Both along rows and down columns, long enough for vectors.
+      std::vector<double> v(64);
+      for (size_t i = 0; i < v.size(); ++i) v[i] = unit * static_cast<double>(i % 3);
+      const Tensor x = array(v, {32, 2}, dtype).to(device);
+      for (const Tensor& rows : {x.t().contiguous(), x.t(), x.t().slice(1, 0, 3)}) {
+        SCOPED_TRACE(std::string(name(dtype)) + " on " + device.str());
+        const auto expect = [&](const Tensor& y, const Tensor& want) {
+          expect_near(y.to(f64) / unit, want / unit, size_of(dtype) == 2 ? 0.01 : 1e-6, "result");
+        };
+        const Tensor wide = rows.to(Device::cpu()).to(f64);
+        expect(std(rows, {1}), std(wide, {1}));
+        for (const double p : {1.5, 2.0, 3.0}) {
+          const Tensor length = norm(wide, p, {1});
+          if (max(length).item() < (dtype == f16 ? 65504 : 3.3e38))
+            expect(norm(rows, p, {1}), length);
+        }
+      }
+    }
+  // Means that f32 does not hold.
+  EXPECT_NEAR(std(Tensor::from<float>({0x1p24f, 0x1p24f + 2}, {2})).item(), std::sqrt(2), 1e-6);
+  EXPECT_EQ(var(Tensor::from<float>({256, 258}, {2}).to(bf16)).item(), 2);
+}
+
+TEST(Range, GradientsOfDeviationsAndNorms) {
+  for (const DType dtype : {f16, f32}) {
+    const double unit = dtype == f16 ? 1e3 : 1e25;
+    const auto gradient = [&](const auto& f, DType in) {
+      Tensor x = array({0, unit, 2 * unit, 5 * unit}, {4}).to(in).set_requires_grad();
+      f(x).backward();
+      return x.grad();
+    };
+    const auto check = [&](const auto& f) {
+      expect_near(gradient(f, dtype), gradient(f, f64), dtype == f16 ? 2e-3 : 1e-6, "gradient");
+    };
+    check([](const Tensor& x) { return std(x); });
+    for (const double p : {1.5, 2.0, 3.0, 7.0}) check([=](const Tensor& x) { return norm(x, p); });
+  }
+}
+
+}  // namespace
+}  // namespace brim::contract
