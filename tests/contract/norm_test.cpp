@@ -10,6 +10,7 @@
 #include <brim/ops/unary.h>
 
 #include "contract/contract.h"
+#include "contract/harness.h"
 #include "message_of.h"
 #include "threads.h"
 
@@ -145,6 +146,28 @@ TEST(BatchNorm, RunningStatistics) {
   const std::vector<float> before = mean.to_vector<float>();
   batch_norm(x, {}, {}, mean, var);
   EXPECT_EQ(mean.to_vector<float>(), before);
+}
+
+TEST(BatchNorm, AnEmptyBatchChangesNothing) {
+  for (const Device device : devices())
+    for (const DType dtype : {f32, f64, f16})
+      for (const Shape& shape : {Shape{0, 3, 2, 2}, Shape{0, 3}, Shape{2, 3, 0}}) {
+        const TensorOptions like{.dtype = dtype, .device = device};
+        Tensor x = zeros(shape, like).set_requires_grad(), w = ones({3}, like).set_requires_grad(),
+               b = zeros({3}, like).set_requires_grad();
+        Tensor mean = full({3}, 5, like), var = full({3}, 7, like);
+        const Tensor y = batch_norm(x, w, b, mean, var, {.training = true});
+        y.backward(zeros(shape, like), {.create_graph = true});
+        SCOPED_TRACE(shape.str() + " " + std::string(name(dtype)) + " on " + device.str());
+        EXPECT_EQ(x.grad().shape(), shape);
+        EXPECT_EQ(values(w.grad()), std::vector<double>(3, 0));
+        EXPECT_EQ(values(b.grad()), std::vector<double>(3, 0));
+        for (Tensor* t : {&x, &w, &b}) t->zero_grad();  // their graph holds them
+        batch_norm(x, w, b, mean, var, {.training = true}).backward(zeros(shape, like));
+        EXPECT_EQ(values(w.grad()), std::vector<double>(3, 0));
+        EXPECT_EQ(values(mean), std::vector<double>(3, 5));
+        EXPECT_EQ(values(var), std::vector<double>(3, 7));
+      }
 }
 
 /// y, the gradients of x, weight and bias, and the running statistics, all f64.

@@ -51,7 +51,8 @@ struct Moments {
     mean += step * o.count / total;
     count = total;
   }
-  double var() const { return squares / count; }
+  /// 0 of nothing, so that 1 / sqrt(var + eps) of an empty batch is a number.
+  double var() const { return count > 0 ? squares / count : 0; }
 };
 
 /// What lets dy pass: everything, positive outputs, or positive outputs worked out again from x.

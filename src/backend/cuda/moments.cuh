@@ -20,7 +20,8 @@ struct Moments {
     m.squares = a.squares + b.squares + step * step * a.count * share;
     return m;
   }
-  __device__ double var() const { return squares / count; }
+  /// 0 of nothing, so that 1 / sqrt(var + eps) of an empty batch is a number.
+  __device__ double var() const { return count > 0 ? squares / count : 0; }
 };
 
 /// Up to some dozens of elements. The origin is one of them, so that little is lost when their mean
