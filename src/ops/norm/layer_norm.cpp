@@ -13,6 +13,17 @@
 namespace brim {
 namespace {
 
+void check_parameters(const char* op, const Tensor& x, const Shape& shape, const Tensor& weight,
+                      const Tensor& bias) {
+  for (const Tensor& t : {weight, bias}) {
+    if (!t.defined()) continue;
+    (void)ops::common_device(op, x, t);
+    (void)ops::common_dtype(op, x, t);
+    BRIM_CHECK(t.shape() == shape, ShapeError, "[{}] weight or bias has shape {}; expected {}", op,
+               t.shape().str(), shape.str());
+  }
+}
+
 /// Throws unless x ends in `shape` and the parameters have it. Returns the number of rows.
 int64_t check(const char* op, const Tensor& x, const Shape& shape, const Tensor& weight,
               const Tensor& bias) {
@@ -22,14 +33,7 @@ int64_t check(const char* op, const Tensor& x, const Shape& shape, const Tensor&
   for (int i = 0; fits && i < shape.rank(); ++i) fits = x.shape()[from + i] == shape[i];
   BRIM_CHECK(fits, ShapeError, "[{}] x has shape {}, which does not end in normalized_shape {}", op,
              x.shape().str(), shape.str());
-  for (const Tensor& t : {weight, bias}) {
-    if (!t.defined()) continue;
-    (void)ops::common_device(op, x, t);
-    (void)ops::common_dtype(op, x, t);
-    BRIM_CHECK(t.shape() == shape, ShapeError,
-               "[{}] weight or bias has shape {}; normalized_shape is {}", op, t.shape().str(),
-               shape.str());
-  }
+  check_parameters(op, x, shape, weight, bias);
   int64_t rows = 1;
   for (int i = 0; i < from; ++i) rows *= x.shape()[i];
   return rows;
@@ -57,19 +61,21 @@ ops::NormGradients fused_gradient(const Tensor& dy, const Tensor& x, const Tenso
   return d;
 }
 
-/// The same made of ops, so that it has gradients itself.
-ops::NormGradients composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                                     const Shape& shape, double eps) {
+/// The same made of ops, so that it has gradients itself. 16 bits are computed in f32.
+ops::NormGradients composed_gradient(const Tensor& narrow_dy, const Tensor& narrow_x,
+                                     const Tensor& weight, const Shape& shape, double eps) {
+  const DType dtype = narrow_x.dtype(), wide = ops::statistics_dtype(dtype);
+  const Tensor x = narrow_x.to(wide), dy = narrow_dy.to(wide);
   const std::vector<int> axes = axes_of(x, shape.rank(), true);
   const Tensor centred = x - mean(x, axes, true);
   const Tensor scale = rsqrt(mean(centred * centred, axes, true) + eps);
-  const Tensor unit = centred * scale, g = weight.defined() ? dy * weight : dy;
+  const Tensor unit = centred * scale, g = weight.defined() ? dy * weight.to(wide) : dy;
   const auto over_rows = [&](const Tensor& t) {
     const std::vector<int> rows = axes_of(t, shape.rank(), false);
     return rows.empty() ? t : sum(t, rows);
   };
-  return {scale * (g - mean(g, axes, true) - unit * mean(g * unit, axes, true)),
-          over_rows(dy * unit), over_rows(dy)};
+  const Tensor dx = scale * (g - mean(g, axes, true) - unit * mean(g * unit, axes, true));
+  return {dx.to(dtype), over_rows(dy * unit).to(dtype), over_rows(dy).to(dtype)};
 }
 
 }  // namespace
@@ -118,13 +124,16 @@ Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const T
              "[group_norm] {} groups do not divide the channels of shape {}, which is (N, C, ...)",
              groups, x.shape().str());
   const int64_t n = x.shape()[0], channels = x.shape()[1];
+  check_parameters("group_norm", x, {channels}, weight, bias);
   const int64_t size = n > 0 ? x.numel() / (n * groups) : 0;
-  Tensor y = layer_norm(x.reshape({n * groups, size}), {size}, {}, {}, eps).reshape(x.shape());
+  const DType wide = ops::statistics_dtype(x.dtype());  // 16 bits are rounded once, at the end
+  Tensor y = layer_norm(x.to(wide).reshape({n * groups, size}), {size}, {}, {}, eps);
+  y = y.reshape(x.shape());
   Shape along = Shape::filled(x.rank(), 1);
   along[1] = channels;
-  if (weight.defined()) y = y * weight.reshape(along);
-  if (bias.defined()) y = y + bias.reshape(along);
-  return y;
+  if (weight.defined()) y = y * weight.to(wide).reshape(along);
+  if (bias.defined()) y = y + bias.to(wide).reshape(along);
+  return y.to(x.dtype());
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {
@@ -134,8 +143,9 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& we
         weight);
   check("rms_norm", x, normalized_shape, weight, {});
   const std::vector<int> axes = axes_of(x, normalized_shape.rank(), true);
-  const Tensor y = x * rsqrt(mean(x * x, axes, /*keepdim=*/true) + eps);
-  return weight.defined() ? y * weight : y;
+  const Tensor wide = x.to(ops::statistics_dtype(x.dtype()));  // rounded once, at the end
+  const Tensor y = wide * rsqrt(mean(wide * wide, axes, /*keepdim=*/true) + eps);
+  return (weight.defined() ? y * weight.to(wide.dtype()) : y).to(x.dtype());
 }
 
 }  // namespace brim
