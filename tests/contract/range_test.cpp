@@ -94,5 +94,29 @@ TEST(Range, SecondGradientsIn16Bits) {
   check("norm", [&](const Tensor& t, DType) { return norm(t, 3, {1}); });
 }
 
+// A product that leaves the range before it meets a 0 is 0, not infinity times 0.
+TEST(Range, GradientsOfProductsWithAZero) {
+  for (const Device device : devices())
+    for (const auto& [dtype, big] : {std::pair{f16, 3e2}, {bf16, 1e30}, {f32, 1e30}, {f64, 1e200}})
+      for (size_t zero = 0; zero < 5; ++zero) {
+        std::vector<double> v(5, big), want(5, 0);
+        v[zero] = 0;
+        want[zero] = INFINITY;
+        Tensor x = array(v, {1, 5}, dtype).to(device).set_requires_grad();
+        prod(x, {1}).backward(ones({1}, {.dtype = dtype, .device = device}));
+        EXPECT_EQ(values(x.grad()), want) << name(dtype) << " on " << device.str() << " " << zero;
+      }
+  // Infinity itself times 0 is NaN.
+  Tensor x = Tensor::from<float>({0, INFINITY, 2}, {3}).set_requires_grad();
+  prod(x).backward();
+  EXPECT_TRUE(std::isnan(values(x.grad())[2]));
+  // Of the second order where f32 has no room.
+  Tensor y = Tensor::from<float>({0, 1e25f, 1e25f}, {3}).set_requires_grad();
+  const Tensors product = {prod(y)};
+  const Tensors first = autograd::grad(product, {&y, 1}, {}, {.create_graph = true});
+  sum(first[0].slice(0, 1, 3)).backward();  // y[0] y[2] + y[0] y[1]
+  EXPECT_EQ(y.grad().to_vector<float>(), (std::vector<float>{2e25f, 0, 0}));
+}
+
 }  // namespace
 }  // namespace brim::contract

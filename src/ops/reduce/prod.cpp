@@ -1,5 +1,6 @@
 // prod over any axes
 #include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
@@ -22,6 +23,7 @@ Tensor others_of_rows(const Tensor& x) {
   return cat({rest * right, rest * left}, 1);
 }
 
+/// The same for each element of x.
 Tensor others(const Tensor& x, const ops::Reduction& r) {
   std::vector<int> order, reduced;
   for (int i = 0; i < x.rank(); ++i)
@@ -31,7 +33,11 @@ Tensor others(const Tensor& x, const ops::Reduction& r) {
   std::vector<int> back(order.size());
   for (size_t i = 0; i < order.size(); ++i)
     back[static_cast<size_t>(order[i])] = static_cast<int>(i);
-  return others_of_rows(moved.reshape({r.dropped.numel(), r.count}))
+  const Tensor rows = moved.reshape({r.dropped.numel(), r.count});
+  const Tensor products = others_of_rows(rows);
+  // Numbers whose product overflows before it meets a 0 give NaN; it is 0.
+  const Tensor numbers = all(isfinite(rows), {1}, /*keepdim=*/true);
+  return masked_fill(products, logical_and(isnan(products), numbers), 0)
       .reshape(moved.shape())
       .permute(back);
 }
@@ -47,7 +53,10 @@ Tensor prod(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
   const Tensor y = ops::reduce(kernel, x, r, keepdim, dtype);
   return autograd::with_grad("prod", y, {x}, [x = autograd::Saved(x), r](autograd::GradCall& g) {
     const Tensor from = g[x];
-    g.set(0, from.numel() == 0 ? zeros_like(from) : g.dy().reshape(r.kept) * others(from, r));
+    if (from.numel() == 0) return g.set(0, zeros_like(from));
+    // In f64, as the kernel multiplies: few numbers have a product beyond f32.
+    const Tensor dx = g.dy().to(f64).reshape(r.kept) * others(from.to(f64), r);
+    g.set(0, dx.to(from.dtype()));
   });
 }
 
