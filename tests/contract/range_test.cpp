@@ -118,5 +118,38 @@ TEST(Range, GradientsOfProductsWithAZero) {
   EXPECT_EQ(y.grad().to_vector<float>(), (std::vector<float>{2e25f, 0, 0}));
 }
 
+// The gradients of no elements are no elements, and what flows into them is not NaN.
+TEST(Range, SecondGradientsOfNothing) {
+  const Tensor labels = zeros({0}, {.dtype = i64});
+  using Op = std::function<Tensor(const Tensor&)>;
+  const std::pair<const char*, Op> ops[] = {
+      {"mean", [](const Tensor& x) { return mean(x); }},
+      {"mean of rows", [](const Tensor& x) { return mean(x, {0}); }},
+      {"sum", [](const Tensor& x) { return sum(x); }},
+      {"prod", [](const Tensor& x) { return prod(x); }},
+      {"var", [](const Tensor& x) { return var(x); }},
+      {"norm", [](const Tensor& x) { return norm(x); }},
+      {"logsumexp", [](const Tensor& x) { return logsumexp(x); }},
+      {"mse_loss",
+       [](const Tensor& x) {
+         return mse_loss(x, zeros({0, 3}, {.dtype = f64}));
+       }},
+      {"cross_entropy", [&](const Tensor& x) { return cross_entropy(x, labels); }},
+      {"cross_entropy of probabilities", [](const Tensor& x) {
+         return cross_entropy(x, zeros({0, 3}, {.dtype = f64}));
+       }}};
+  for (const auto& [what, op] : ops) {
+    Tensor x = zeros({0, 3}, {.dtype = f64}).set_requires_grad();
+    const Tensors y = {op(x)};
+    const Tensors w = {ones(y[0].shape(), {.dtype = f64}).set_requires_grad()};
+    const Tensors first = autograd::grad(y, {&x, 1}, w, {.create_graph = true});
+    EXPECT_EQ(first[0].shape(), x.shape()) << what;
+    if (!first[0].requires_grad()) continue;
+    sum(first[0] * 2).backward();
+    if (!w[0].grad().defined()) continue;
+    for (const double g : values(w[0].grad())) EXPECT_EQ(g, 0) << what;
+  }
+}
+
 }  // namespace
 }  // namespace brim::contract

@@ -62,9 +62,7 @@ Tensor soft_cross_entropy(const Tensor& logits, const Tensor& target,
   }
   const Tensor loss = mul(sum(log_softmax(logits, axis) * t, {axis}), -1);
   if (options.reduction == Reduction::none) return loss;
-  const Tensor total = sum(loss);
-  return options.reduction == Reduction::sum ? total
-                                             : total * (1.0 / static_cast<double>(loss.numel()));
+  return options.reduction == Reduction::sum ? sum(loss) : mean(loss);
 }
 
 }  // namespace

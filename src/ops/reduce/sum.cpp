@@ -29,8 +29,10 @@ Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
   const Tensor y = ops::reduce(kernel, x, r, keepdim, x.dtype());
   return autograd::with_grad(
       "mean", y, {x}, [from = r.from, kept = r.kept, n = r.count](autograd::GradCall& g) {
-        // Scaled before it is expanded: the small tensor is the cheap one.
-        g.set(0, mul(g.dy(), 1.0 / static_cast<double>(n)).reshape(kept).expand(from));
+        // Scaled before it is expanded: the small tensor is the cheap one. Nothing gets no
+        // gradient; a factor of infinity would be NaN in the second one.
+        const double share = 1.0 / static_cast<double>(std::max<int64_t>(n, 1));
+        g.set(0, mul(g.dy(), share).reshape(kept).expand(from));
       });
 }
 
