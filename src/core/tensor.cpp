@@ -210,7 +210,10 @@ static R read_item(const Tensor& t) {
 }
 
 double Tensor::item_f64() const { return read_item<double>(*this); }
-int64_t Tensor::item_i64() const { return read_item<int64_t>(*this); }
+int64_t Tensor::item_i64() const {
+  // A cast in the tensor saturates; one of C++ is undefined for NaN and numbers beyond i64.
+  return read_item<int64_t>(defined() && is_floating(dtype()) ? detach().to(DType::i64) : *this);
+}
 
 /// Nested brackets around the elements, from `at` on.
 template <class T, class Format>

@@ -40,17 +40,27 @@ BRIM_FORMULA T number(double value) {
     return static_cast<T>(static_cast<long long>(value));
 }
 
-/// A parameter as T; values beyond T's range become its ends.
-template <class T>
-BRIM_FORMULA T saturate(double value) {
+/// A float as T; in integers values beyond T's range become its ends, and NaN 0.
+template <class T, class From>
+BRIM_FORMULA T saturate(From value) {
   if constexpr (std::is_floating_point_v<T>) {
     return static_cast<T>(value);
   } else {
     using Limits = std::numeric_limits<T>;
-    return value <= static_cast<double>(Limits::min())   ? Limits::min()
-           : value >= static_cast<double>(Limits::max()) ? Limits::max()
-                                                         : static_cast<T>(value);
+    return value <= static_cast<From>(Limits::min())   ? Limits::min()
+           : value >= static_cast<From>(Limits::max()) ? Limits::max()
+           : value == value                            ? static_cast<T>(value)
+                                                       : T(0);
   }
+}
+
+/// A float as an integer: i8 and u8 wrap by way of i64, as PyTorch's do, the others saturate.
+template <class T, class From>
+BRIM_FORMULA T to_integer(From value) {
+  if constexpr (sizeof(T) == 1)
+    return static_cast<T>(saturate<long long>(value));
+  else
+    return saturate<T>(value);
 }
 
 }  // namespace brim::formula

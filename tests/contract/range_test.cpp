@@ -151,5 +151,41 @@ TEST(Range, SecondGradientsOfNothing) {
   }
 }
 
+TEST(Range, FloatsBecomeIntegersAsOnAGpu) {
+  const std::vector<double> few = {NAN, INFINITY, -INFINITY, 3e9,  -3e9,   1e30, -1e30, 0x1p31,
+                                   300, 1.7,      -1.7,      -0.5, -129.5, 255,  1e18,  -0x1p31};
+  std::vector<double> many;  // for vectors and tails
+  for (int i = 0; i < 3; ++i) many.insert(many.end(), few.begin(), few.end());
+  const auto within = [](double least, double most) {
+    return [=](double v) {
+      return std::isnan(v) ? 0 : std::trunc(std::min(std::max(v, least), most));
+    };
+  };
+  const auto as_i64 = within(-0x1p63, 0x1p63);
+  const auto wrapped = [&](double v) {
+    const double whole = as_i64(v);
+    return whole >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(whole);
+  };
+  for (const Device device : devices())
+    for (const DType dtype : {f32, f64, bf16}) {
+      const Tensor x = array(many, {48}, dtype).to(device);
+      for (const Tensor& from : {x, x.slice(0, 1, 48, 2)}) {
+        const std::vector<double> numbers = values(from);
+        const auto check = [&](DType to, const auto& want) {
+          const std::vector<double> got = values(from.to(to));
+          for (size_t i = 0; i < got.size(); ++i)
+            EXPECT_EQ(got[i], want(numbers[i]))
+                << numbers[i] << " " << name(dtype) << " to " << name(to) << " on " << device.str();
+        };
+        check(i32, within(INT32_MIN, INT32_MAX));
+        check(i64, as_i64);
+        check(i8, [&](double v) { return static_cast<double>(static_cast<int8_t>(wrapped(v))); });
+        check(u8, [&](double v) { return static_cast<double>(static_cast<uint8_t>(wrapped(v))); });
+      }
+    }
+  EXPECT_EQ(full({}, NAN).item<int64_t>(), 0);
+  EXPECT_EQ(full({}, 1e30).item<int64_t>(), INT64_MAX);
+}
+
 }  // namespace
 }  // namespace brim::contract

@@ -113,6 +113,9 @@ class Tensor {
   // --- devices, dtypes, layouts (differentiable)
   /// This tensor if it already lives there, else a copy on `device`, in the same memory format.
   Tensor to(Device device) const;
+  /// This tensor if it has that dtype, else a cast copy. Floats lose their fraction in integers: in
+  /// i32 and i64 NaN is 0 and what lies beyond the range becomes its end, as PyTorch has it on a
+  /// GPU; i8 and u8 wrap. Integers wrap in smaller ones. True is what is not 0.
   Tensor to(DType dtype) const;
   Tensor to(MemoryFormat format) const;
   /// Always a copy.

@@ -5,10 +5,12 @@
 #include <type_traits>
 
 #include "backend/cuda/number.cuh"
+#include "formula/formula.h"
 
 namespace brim::cuda {
 
-/// Integers wrap, whatever is not 0 is true. The result is Compute<To>.
+/// Integers wrap, floats become integers by formula::to_integer, whatever is not 0 is true. The
+/// result is Compute<To>.
 template <class To>
 struct Cast {
   template <class From>
@@ -17,8 +19,8 @@ struct Cast {
       return static_cast<float>(v);
     else if constexpr (std::is_same_v<To, bool>)
       return v != From(0);
-    else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 8)
-      return static_cast<To>(static_cast<int64_t>(v));
+    else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>)
+      return formula::to_integer<To>(v);
     else
       return static_cast<To>(v);
   }

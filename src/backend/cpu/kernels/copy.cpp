@@ -4,6 +4,7 @@
 #include "backend/cpu/convert16.h"
 #include "backend/cpu/loop.h"
 #include "backend/kernel.h"
+#include "formula/formula.h"
 
 namespace brim::cpu {
 namespace {
@@ -20,8 +21,8 @@ To cast(From v) {
     return To(static_cast<float>(v));
   else if constexpr (std::is_same_v<To, bool>)
     return v != From(0);
-  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To> && sizeof(To) < 8)
-    return static_cast<To>(static_cast<int64_t>(v));  // wraps, as PyTorch does
+  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>)
+    return formula::to_integer<To>(v);
   else
     return static_cast<To>(v);
 }
