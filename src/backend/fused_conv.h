@@ -20,8 +20,8 @@ inline constexpr uint8_t kNoPlace = 255;
 
 /// "conv2d_relu_pool". x: (N, C, H, W), weight: (O, C / groups, KH, KW) row-major, bias: (O) or
 /// undefined, y: (N, O, PH, PW), places: u8 of y's shape: ky * kernel.w + kx of the window's
-/// largest element, or kNoPlace where relu cuts it off (or is NaN) or the window holds padding
-/// only. x, y and places may have any strides (nchw and nhwc are fast).
+/// largest element, or kNoPlace where relu cuts it off or the window holds padding only. x, y and
+/// places may have any strides (nchw and nhwc are fast).
 using ConvPoolKernel = Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
                                    const Tensor& bias, Tensor& y, Tensor& places, const ConvPool&)>;
 

@@ -16,7 +16,7 @@ using LinearKernel = Kernel<void(const Context&, const Tensor& x, const Tensor& 
                                  const Tensor& bias, Tensor& y)>;
 
 /// "linear_grad": dw = dz^T x, db = the sum of dz's rows, dx = dz W; dz is dy, or, where y is
-/// given, dy where y > 0 and 0 elsewhere: the gradient of linear_relu. x: (N, I), weight: (O, I),
+/// given, 0 where y <= 0 and dy elsewhere: the gradient of linear_relu. x: (N, I), weight: (O, I),
 /// dy: (N, O), y: (N, O) or undefined, of any strides; dx: (N, I) or undefined, dw: (O, I), db: (O)
 /// or undefined, contiguous.
 using LinearGradKernel =

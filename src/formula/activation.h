@@ -18,8 +18,8 @@ struct ReluGrad {
   explicit ReluGrad(Params) {}
   template <class T>
   BRIM_FORMULA T operator()(T dy, T y) const {
-    return y > T(0) ? dy : T(0);
-  }
+    return y <= T(0) ? T(0) : dy;
+  }  // at NaN dy, as in PyTorch
 };
 
 struct LeakyRelu {  // a: slope below 0
@@ -58,8 +58,8 @@ struct EluGrad {
   template <class T>
   BRIM_FORMULA T operator()(T dy, T x) const {
     const T below = dy * static_cast<T>(p.a) * exp(x);
-    return x > T(0) ? dy : below;
-  }
+    return x <= T(0) ? below : dy;
+  }  // at NaN dy, like relu's
 };
 
 struct Sigmoid {

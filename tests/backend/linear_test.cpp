@@ -84,7 +84,7 @@ struct Grads {
 
 Grads eager_grads(const LinearLayer& l, const Tensor& y) {
   Tensor dz = l.dy;
-  if (y.defined()) dz = where(y > 0, l.dy, zeros({1}, {.dtype = l.dy.dtype()}));
+  if (y.defined()) dz = where(y <= 0, zeros({1}, {.dtype = l.dy.dtype()}), l.dy);
   return {matmul(dz, l.weight), matmul(dz.t(), l.x), sum(dz, {0})};
 }
 

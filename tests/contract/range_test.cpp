@@ -187,5 +187,29 @@ TEST(Range, FloatsBecomeIntegersAsOnAGpu) {
   EXPECT_EQ(full({}, 1e30).item<int64_t>(), INT64_MAX);
 }
 
+// Piecewise functions: dy passes at NaN as above 0 (PyTorch).
+TEST(Range, GradientsAtNan) {
+  const auto gradient = [](const Tensor& x0, const auto& f) {
+    Tensor x = x0.detach().set_requires_grad();
+    const Tensor y = f(x);
+    y.backward(ones(y.shape(), {.dtype = y.dtype(), .device = y.device()}));
+    return values(x.grad())[0];
+  };
+  for (const Device device : devices())
+    for (const DType dtype : {f32, f64, f16})
+      for (const int64_t n : {1, 37}) {
+        const Tensor x = full({n}, NAN, {.dtype = dtype, .device = device});
+        SCOPED_TRACE(std::string(name(dtype)) + " on " + device.str());
+        EXPECT_EQ(gradient(x, [](const Tensor& t) { return relu(t); }), 1);
+        EXPECT_EQ(gradient(x, [](const Tensor& t) { return elu(t); }), 1);
+        EXPECT_EQ(gradient(x, [](const Tensor& t) { return leaky_relu(t, 0.5); }), 0.5);
+        EXPECT_EQ(gradient(x, [](const Tensor& t) { return clamp(t, -1, 1); }), 0);
+        EXPECT_EQ(gradient(x, [](const Tensor& t) { return abs(t); }), 0);
+        for (const auto& f : {smooth_l1_loss, huber_loss})
+          EXPECT_TRUE(std::isnan(gradient(
+              x, [&](const Tensor& t) { return f(t, zeros_like(t), 1, Reduction::none); })));
+      }
+}
+
 }  // namespace
 }  // namespace brim::contract

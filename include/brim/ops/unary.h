@@ -33,7 +33,7 @@ Tensor ceil(const Tensor& x);
 Tensor round(const Tensor& x);  ///< half to even
 
 Tensor sigmoid(const Tensor& x);
-Tensor relu(const Tensor& x);  ///< max(x, 0); the gradient at 0 is 0
+Tensor relu(const Tensor& x);  ///< max(x, 0); the gradient at 0 is 0, and at NaN 1 like elu's
 Tensor leaky_relu(const Tensor& x, double slope = 0.01);
 Tensor elu(const Tensor& x, double alpha = 1);  ///< Clevert et al. 2016
 enum class GeluForm { exact, tanh };

@@ -62,7 +62,7 @@ template <Mask kMask, class T>
 HWY_INLINE T masked(T dy, T x, T y, T mean, T a, T shift) {
   if constexpr (kMask == Mask::none) return dy;
   const T z = kMask == Mask::by_y ? y : (x - mean) * a + shift;
-  return z > T(0) ? dy : T(0);
+  return z <= T(0) ? T(0) : dy;
 }
 
 /// Calls body(constant of Mask) for the mask.

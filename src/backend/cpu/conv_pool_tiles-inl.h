@@ -62,13 +62,13 @@ struct RunningMax {
     any = true;
   }
 
-  /// Through relu, which sends no gradient to what is not above 0.
+  /// Through relu, which sends no gradient to what is 0 or below.
   HWY_INLINE void store(bool relu, float* y, uint8_t* marks) const {
     auto value = best, at = index;
     if (relu && any) {
       const auto zero = hn::Zero(d);
       value = hn::IfThenElse(hn::Lt(best, zero), zero, best);  // NaN stays
-      at = hn::IfThenElse(hn::Gt(best, zero), index, hn::Set(d, backend::kNoPlace));
+      at = hn::IfThenElse(hn::Le(best, zero), hn::Set(d, backend::kNoPlace), index);
     }
     hn::StoreU(value, d, y);
     const hn::RebindToUnsigned<F32> du;

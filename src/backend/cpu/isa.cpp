@@ -61,7 +61,8 @@ struct Choice {
                            : std::find(available.begin(), available.end(), wanted);
     if (found == available.end()) {
       error = fmt::format(
-          "[cpu] BRIM_CPU_ISA is '{}', which this CPU or this build lacks; unset it, or choose one of: "
+          "[cpu] BRIM_CPU_ISA is '{}', which this CPU or this build lacks; unset it, or choose one "
+          "of: "
           "{}, {}",
           wanted, fmt::join(available, ", "), kBaseline);
       return;

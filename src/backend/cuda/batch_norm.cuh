@@ -76,7 +76,7 @@ struct Masked {
   }
   __device__ C passed(C g, C from, C to, const Affine<C>& f) const {
     if (!relu) return g;
-    return (y ? to : f(from)) > C(0) ? g : C(0);
+    return (y ? to : f(from)) <= C(0) ? C(0) : g;
   }
 };
 

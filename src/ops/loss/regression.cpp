@@ -47,7 +47,8 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, Reduction r
   BRIM_CHECK(beta > 0, ValueError, "[smooth_l1_loss] beta {} is not above 0; use l1_loss for 0",
              beta);
   const Tensor d = difference("smooth_l1_loss", x, y), size = abs(d);
-  return reduced(where(size < beta, d * d * (0.5 / beta), size - 0.5 * beta), reduction);
+  // At NaN the squares have a gradient of NaN, size has none.
+  return reduced(where(size >= beta, size - 0.5 * beta, d * d * (0.5 / beta)), reduction);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& y, double delta, Reduction reduction) {

@@ -16,7 +16,7 @@ Tensor elu(const Tensor& x, double alpha) {
     g.set(0, ops::fused_grad(grad_kernel, dy, tx, {.a = alpha}, [&] {
             // The clamp keeps exp finite where it is not used: infinity times 0 would be NaN.
             const Tensor below = mul(exp(clamp(tx, {}, 0)), alpha);
-            return where(gt(tx, 0), dy, mul(dy, below));
+            return where(le(tx, 0), mul(dy, below), dy);
           }));
   });
 }

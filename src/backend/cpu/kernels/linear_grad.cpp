@@ -105,10 +105,10 @@ void prepare(const Job<T>& job, T* dz, int64_t begin, int64_t end) {
       T* to = dz + n * job.outputs;
       row = to;
       if (job.dy.col == 1 && job.y.col == 1) {
-        for (int64_t o = begin; o < end; ++o) to[o] = y[o] > T(0) ? from[o] : T(0);
+        for (int64_t o = begin; o < end; ++o) to[o] = y[o] <= T(0) ? T(0) : from[o];
       } else {
         for (int64_t o = begin; o < end; ++o)
-          to[o] = !job.y.data || y[o * job.y.col] > T(0) ? from[o * job.dy.col] : T(0);
+          to[o] = job.y.data && y[o * job.y.col] <= T(0) ? T(0) : from[o * job.dy.col];
       }
     }
     if (job.db)

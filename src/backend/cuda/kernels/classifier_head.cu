@@ -125,7 +125,7 @@ __device__ inline void grad_x(const Head& head, int k, float* shared) {
     if (k == 0)
       head.dx[item] = value;
     else  // through the ReLU that made x
-      shared[head.at.gradients[k - 1] + item] = x[item] > 0 ? value : 0.0f;
+      shared[head.at.gradients[k - 1] + item] = x[item] <= 0 ? 0.0f : value;
   };
   const int splits = items > 0 ? std::min(4, kHeadThreads / items) : 0;
   if (splits <= 1) {

@@ -57,7 +57,7 @@ struct Winner {
   }
   __device__ void pass_relu() {
     if (place == kNoPlace) return;
-    if (!(best > 0)) place = kNoPlace;
+    if (best <= 0) place = kNoPlace;
     if (best < 0) best = 0;  // NaN stays
   }
 };

@@ -48,7 +48,7 @@ struct LinearGrad {
   int64_t column_blocks, weight_blocks;  // of dw
 
   __device__ Compute<T> dz(int64_t n, int64_t o) const {
-    return !y.data || widen(y.at(n, o)) > 0 ? widen(dy.at(n, o)) : Compute<T>(0);
+    return y.data && widen(y.at(n, o)) <= 0 ? Compute<T>(0) : widen(dy.at(n, o));
   }
 };
 
