@@ -115,6 +115,32 @@ CONTRACT(adaptive_avg_pool2d_to_one) {
           }};
 }
 
+// Windows larger than a padded side, which ceil_mode lets reach beyond it by less than the stride.
+CONTRACT(avg_pool2d_beyond_the_end) {
+  return {
+      .op =
+          [](Tensor x) {
+            const AvgPool2dOptions options{.stride = {2, 3}, .padding = {0, 1}, .ceil_mode = true};
+            AvgPool2dOptions inside = options;
+            inside.count_include_pad = false;
+            return Tensors{avg_pool2d(x, {4, 7}, options), avg_pool2d(x, {4, 7}, inside)};
+          },
+      .inputs = {{{.shape = {2, 3, 3, 3}}}},
+      .reference =
+          [](Tensor x) {
+            const auto mean_of = [&](double count) {
+              return windows(x, {4, 7}, {2, 3}, {0, 1}, 1, 1, 1,
+                             [=](const auto& w) { return total(w) / count; });
+            };
+            return Tensors{mean_of(3 * 5), mean_of(9)};  // padding counts, what is beyond not
+          }};
+}
+CONTRACT(max_pool2d_beyond_the_end) {
+  return {.op = [](Tensor x) { return max_pool2d(x, 4, {.stride = 2, .ceil_mode = true}); },
+          .inputs = {{{.shape = {2, 3, 3, 3}}}},
+          .reference = [](Tensor x) { return windows(x, 4, 2, 0, 1, 1, 1, largest); }};
+}
+
 TEST(MaxPool2d, KeepsNaN) {
   Tensor x = zeros({1, 1, 2, 32});
   x.slice(3, 5, 6).fill_(std::nan(""));
@@ -132,6 +158,7 @@ TEST(MaxPool2d, TheFirstOfEqualsCarriesTheGradient) {
 TEST(Pool, ErrorsSayWhatDoesNotFit) {
   const Tensor x = zeros({1, 1, 3, 3});
   EXPECT_THROW(max_pool2d(x, 4), ShapeError);
+  EXPECT_THROW(max_pool2d(x, 5, {.stride = 2, .ceil_mode = true}), ShapeError);
   EXPECT_THROW(max_pool2d(x, 2, {.padding = 2}), ValueError);
   EXPECT_THROW(avg_pool2d(x, 2, {.stride = -1}), ValueError);
   EXPECT_THROW(max_pool2d(zeros({3, 3}), 2), ShapeError);

@@ -15,11 +15,13 @@ int64_t output_size(const char* op, const char* axis, int64_t in, int64_t kernel
              kernel);
   BRIM_CHECK(in >= 1, ShapeError, "[{}] x {} has no {}; only N and C may be 0", op, x.shape().str(),
              axis);
-  const int64_t room = in + 2 * padding - dilation * (kernel - 1) - 1;
+  const int64_t room =
+      in + 2 * padding - dilation * (kernel - 1) - 1 + (ceil_mode ? stride - 1 : 0);
   BRIM_CHECK(room >= 0, ShapeError,
-             "[{}] x {}: the window of {} (dilation {}) is larger than its {} of {} with padding",
-             op, x.shape().str(), kernel, dilation, axis, in + 2 * padding);
-  int64_t out = (room + (ceil_mode ? stride - 1 : 0)) / stride + 1;
+             "[{}] x {}: the window of {} (dilation {}) is larger than its {} of {} with padding{}",
+             op, x.shape().str(), kernel, dilation, axis, in + 2 * padding,
+             ceil_mode ? ", beyond which it may reach by less than the stride" : "");
+  int64_t out = room / stride + 1;
   // A window must start inside the image or its left padding.
   if (ceil_mode && (out - 1) * stride >= in + padding) --out;
   return out;

@@ -135,7 +135,8 @@ struct Spread {
 /// Whether all windows of an axis lie within the padded image. cuDNN counts those that do not
 /// (ceil mode) in another way.
 bool lies_within(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding) {
-  return padding < kernel && (in + 2 * padding - kernel) / stride + 1 == out;
+  const int64_t room = in + 2 * padding - kernel;
+  return padding < kernel && room >= 0 && room / stride + 1 == out;
 }
 
 /// The same as windows of one size, which adaptive ones have where they share evenly.
