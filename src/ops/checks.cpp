@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "core/recording.h"
+
 namespace brim::ops {
 
 void throw_devices(const char* op, Device a, Device b) {
@@ -17,6 +19,12 @@ void throw_dtypes(const char* op, DType a, DType b) {
 
 void throw_undefined(const char* op) {
   raise<ValueError>("[{}] a tensor is undefined (default-constructed); give it a value first", op);
+}
+
+void refuse_shape_of_values(const char* op) {
+  refuse_in_recording(op,
+                      "the shape of its result depends on values that are not computed yet; call "
+                      "it before the step, or work with masks (where, masked_fill)");
 }
 
 void check_whole(const char* op, double value) {

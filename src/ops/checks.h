@@ -38,6 +38,9 @@ inline DType statistics_dtype(DType dtype) {
   return dtype == DType::f16 || dtype == DType::bf16 ? DType::f32 : dtype;
 }
 
+/// For ops whose result's shape depends on values: throws CompileError in a recorded step.
+void refuse_shape_of_values(const char* op);
+
 /// Throws ValueError unless a double holds the whole number `value` and its neighbours exactly.
 void check_whole(const char* op, double value);
 

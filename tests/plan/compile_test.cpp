@@ -328,6 +328,15 @@ TEST(CompileError, NamesWhatCannotBeRecorded) {
   says([](const Tensor&) { (void)Tensor::from<float>({1}, {1}); }, "before the step");
   says([](const Tensor& t) { (void)t.to("sim:0"); }, "one device");
   says([](const Tensor& t) { Tensor(t).add_(t); }, "clone()");
+  says([](const Tensor& t) { (void)nonzero(t); }, "nonzero inside");
+  says([](const Tensor& t) { (void)masked_select(t, t > 0); }, "masked_select inside");
+  says([](const Tensor& t) { (void)one_hot(t.to(i64)); }, "one_hot inside");
+  says(
+      [](const Tensor& t) {
+        (void)repeat_interleave(t, std::vector<int64_t>{1, 2, 0});
+      },
+      "repeat_interleave inside");
+  says([](const Tensor& t) { (void)repeat_interleave(t, t.to(i64)); }, "repeat_interleave inside");
   says([&](const Tensor&) { schedule.step(); }, "after the compiled step");
   says([&](const Tensor&) { net.eval(); }, "train()");
   says([](const Tensor&) { manual_seed(1); }, "seed");

@@ -11,8 +11,9 @@
 namespace brim {
 namespace {
 
-/// Row-major positions of the elements that are not zero.
-std::vector<int64_t> true_positions(const Tensor& mask) {
+/// Row-major positions of the elements that are not zero, for `op`.
+std::vector<int64_t> true_positions(const char* op, const Tensor& mask) {
+  ops::refuse_shape_of_values(op);
   const std::vector<uint8_t> values = mask.detach().to(bool_).to(u8).to_vector<uint8_t>();
   std::vector<int64_t> positions;
   for (size_t i = 0; i < values.size(); ++i)
@@ -28,7 +29,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
              "[masked_select] the mask is {}, not bool; compare first, e.g. x > 0",
              name(mask.dtype()));
   const Shape shape = broadcast_shapes(x.shape(), mask.shape(), "masked_select");
-  const std::vector<int64_t> positions = true_positions(mask.expand(shape));
+  const std::vector<int64_t> positions = true_positions("masked_select", mask.expand(shape));
   const Shape count = {static_cast<int64_t>(positions.size())};
   return index_select(x.expand(shape).reshape({shape.numel()}), 0,
                       Tensor::from(positions, count, x.device()));
@@ -36,7 +37,7 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
 
 Tensor nonzero(const Tensor& x) {
   ops::check_defined("nonzero", x);
-  const std::vector<int64_t> positions = true_positions(x);
+  const std::vector<int64_t> positions = true_positions("nonzero", x);
   const size_t rank = static_cast<size_t>(x.rank());
   std::vector<int64_t> index(positions.size() * rank);
   for (size_t i = 0; i < positions.size(); ++i) {
@@ -57,6 +58,7 @@ Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
   if (classes == -1) {
     BRIM_CHECK(ids.numel() > 0, ValueError,
                "[one_hot] no ids to find the number of classes from; pass it");
+    ops::refuse_shape_of_values("one_hot");
     const std::vector<int64_t> values = index.to_vector<int64_t>();
     classes = *std::max_element(values.begin(), values.end()) + 1;
   }

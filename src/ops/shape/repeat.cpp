@@ -4,6 +4,7 @@
 #include <brim/ops/index.h>
 #include <brim/ops/shape.h>
 
+#include "core/recording.h"
 #include "ops/checks.h"
 
 namespace brim {
@@ -56,6 +57,9 @@ Tensor repeat_interleave(const Tensor& x, int64_t repeats, std::optional<int> ax
 Tensor repeat_interleave(const Tensor& x, const std::vector<int64_t>& repeats,
                          std::optional<int> axis) {
   ops::check_defined("repeat_interleave", x);
+  refuse_in_recording("repeat_interleave",
+                      "a plan would never copy the repeats again; make an index of them before the "
+                      "step, and use index_select");
   if (!axis) return repeat_interleave(x.reshape({x.numel()}), repeats, 0);
   const int at = normalize_axis(*axis, x.rank(), "repeat_interleave");
   BRIM_CHECK(static_cast<int64_t>(repeats.size()) == x.shape()[at], ShapeError,
@@ -81,6 +85,7 @@ Tensor repeat_interleave(const Tensor& x, const Tensor& repeats, std::optional<i
   ops::check_rank("repeat_interleave", repeats, 1, "repeats (n)");
   BRIM_CHECK(is_integral(repeats.dtype()), DTypeError,
              "[repeat_interleave] repeats are {}; use i64", name(repeats.dtype()));
+  ops::refuse_shape_of_values("repeat_interleave");
   return repeat_interleave(x, repeats.to(i64).to_vector<int64_t>(), axis);
 }
 
