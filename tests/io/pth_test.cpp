@@ -157,6 +157,16 @@ TEST_F(PthTest, HandMadeFilesThatAreGood) {
             "no error");
 }
 
+// torch.save("epoch:3.pth") names the archive's folder "epoch:3", torch.save("...pth") "..".
+TEST_F(PthTest, TheFolderHasTheNameOfTheFile) {
+  for (const std::string name : {"epoch:3", "2026-01-01T10:20:30", "..", ".", "a b"})
+    EXPECT_EQ(pth_error(zip({{name + "/data.pkl", dict(text("x") + kGood)},
+                             {name + "/data/0", std::string(32, '\0')},
+                             {name + "/.data/serialization_id", "7"}})),
+              "no error")
+        << name;
+}
+
 TEST_F(PthTest, HostilePickles) {
   const std::string x = text("x");
   std::string deep = "\x80\x02";
@@ -329,7 +339,7 @@ TEST_F(PthTest, HostileZips) {
   }
   expect_error(terabytes, "declares 219902325555200 bytes");
 
-  for (const char* name : {"../x", "a/../../x", "a/..", "/x", "a\\x", "c:x"})
+  for (const char* name : {"a/../../x", "a/..", "/x", "a\\x"})
     expect_error(zip({{"a/data.pkl", pickle}, {name, "x"}}), "outside the archive");
   expect_error(zip({{"a/data.pkl", pickle}, {"a/data.pkl", pickle}}), "appears twice");
   expect_error(zip({{"a/data.pkl", pickle}, {"b/data.pkl", pickle}}), "both there");
