@@ -26,14 +26,14 @@ GzipReader::GzipReader(std::span<const uint8_t> bytes, std::string name)
 
 GzipReader::~GzipReader() = default;
 
-size_t GzipReader::inflate_some(uint8_t* out, size_t size) {
+size_t GzipReader::read_some(std::span<uint8_t> out) {
   constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
   z_stream& stream = impl_->stream;
   while (!ended_) {
     stream.next_in = const_cast<Bytef*>(left_.data());
     stream.avail_in = static_cast<uInt>(std::min(left_.size(), kMost));
-    stream.next_out = out;
-    stream.avail_out = static_cast<uInt>(std::min(size, kMost));
+    stream.next_out = out.data();
+    stream.avail_out = static_cast<uInt>(std::min(out.size(), kMost));
     const uInt in = stream.avail_in, room = stream.avail_out;
     const int status = inflate(&stream, Z_NO_FLUSH);
     left_ = left_.subspan(in - stream.avail_in);
@@ -42,9 +42,15 @@ size_t GzipReader::inflate_some(uint8_t* out, size_t size) {
     BRIM_CHECK(status == Z_OK || status == Z_STREAM_END || status == Z_BUF_ERROR, FileError,
                "{}: damaged gzip file ({}); copy or download it again", name_,
                stream.msg != nullptr ? stream.msg : "unknown error");
-    ended_ = status == Z_STREAM_END;
+    if (status == Z_STREAM_END) {  // gzip files may be joined (RFC 1952, section 2.2)
+      ended_ = left_.empty();
+      BRIM_CHECK(ended_ || looks_like_gzip(left_), FileError,
+                 "{}: {} bytes follow the end of the gzip file; copy or download it again", name_,
+                 left_.size());
+      if (!ended_ && inflateReset(&stream) != Z_OK) throw std::bad_alloc();
+    }
     if (made > 0) return made;
-    BRIM_CHECK(ended_ || stream.avail_in < in, FileError,
+    BRIM_CHECK(status == Z_STREAM_END || stream.avail_in < in, FileError,
                "{}: truncated gzip file; copy or download it again", name_);
   }
   return 0;
@@ -52,7 +58,7 @@ size_t GzipReader::inflate_some(uint8_t* out, size_t size) {
 
 void GzipReader::read(std::span<uint8_t> out) {
   while (!out.empty()) {
-    const size_t made = inflate_some(out.data(), out.size());
+    const size_t made = read_some(out);
     BRIM_CHECK(made > 0, FileError,
                "{}: ends {} bytes too early once it is unpacked; copy or download it again", name_,
                out.size());
@@ -62,11 +68,8 @@ void GzipReader::read(std::span<uint8_t> out) {
 
 void GzipReader::finish() {
   uint8_t extra = 0;
-  BRIM_CHECK(inflate_some(&extra, 1) == 0, FileError,
+  BRIM_CHECK(read_some({&extra, 1}) == 0, FileError,
              "{}: holds more bytes than its header declares; copy or download it again", name_);
-  BRIM_CHECK(left_.empty(), FileError,
-             "{}: {} bytes follow the end of the gzip file; copy or download it again", name_,
-             left_.size());
 }
 
 }  // namespace brim::data

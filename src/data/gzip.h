@@ -12,13 +12,17 @@ namespace brim::data {
 /// beyond that is false.
 inline constexpr int64_t kMostGzipRatio = 1032;
 
-/// Inflates a gzip file that lies in memory, into memory of the caller: it allocates no more than
-/// zlib's window, whatever the file holds.
+/// Inflates a gzip file that lies in memory, or several joined, into memory of the caller: it
+/// allocates no more than zlib's window, whatever the file holds.
 class GzipReader {
  public:
   /// `bytes` must outlive the reader; `name` begins its errors.
   GzipReader(std::span<const uint8_t> bytes, std::string name);
   ~GzipReader();
+
+  /// Fills a part of `out` and returns its size: 0 at the end, where the checksum is right and
+  /// nothing follows. Throws FileError for damage.
+  size_t read_some(std::span<uint8_t> out);
 
   /// Fills `out`. Throws FileError if the data are damaged or end before.
   void read(std::span<uint8_t> out);
@@ -26,9 +30,11 @@ class GzipReader {
   /// Throws FileError unless the data end here, with the right checksum and nothing behind them.
   void finish();
 
+  /// The packed bytes that are left.
+  size_t left() const { return left_.size(); }
+
  private:
   struct Impl;
-  size_t inflate_some(uint8_t* out, size_t size);  // 0 at the end
 
   std::span<const uint8_t> left_;
   std::string name_;

@@ -6,10 +6,14 @@
 
 #include <brim/data/image.h>
 #include "core/check.h"
+#include "data/source/unpacker.h"
 
 #if BRIM_HAVE_ARCHIVE
 #include <archive.h>
 #include <archive_entry.h>
+
+#include <algorithm>
+#include <exception>
 #endif
 
 namespace brim::data {
@@ -29,8 +33,39 @@ bool looks_like_archive(std::span<const uint8_t> bytes) {
 #if BRIM_HAVE_ARCHIVE
 
 struct ArchiveReader::Impl {
+  Unpacker unpacker;
+  std::span<const uint8_t> block;  // the last one that libarchive got
+  int64_t taken = 0;               // bytes that libarchive got
+  std::exception_ptr error;        // of the unpacker
   archive* handle = archive_read_new();
+
+  Impl(std::span<const uint8_t> bytes, const std::string& name) : unpacker(bytes, name) {}
   ~Impl() { archive_read_free(handle); }
+
+  std::span<const uint8_t> next() {
+    block = unpacker.next();
+    taken += static_cast<int64_t>(block.size());
+    return block;
+  }
+
+  // libarchive's reader; no exception passes through its C.
+  static la_ssize_t read(archive*, void* self, const void** to) {
+    auto& impl = *static_cast<Impl*>(self);
+    try {
+      *to = impl.next().data();
+      return static_cast<la_ssize_t>(impl.block.size());
+    } catch (...) {
+      impl.error = std::current_exception();
+      return ARCHIVE_FATAL;
+    }
+  }
+
+  // What libarchive gives as its reason, which it does not always do.
+  const char* reason() const {
+    if (error) std::rethrow_exception(error);
+    const char* const text = archive_error_string(handle);
+    return text != nullptr ? text : "unknown error";
+  }
 };
 
 namespace {
@@ -48,12 +83,6 @@ std::string_view safe_name(std::string_view name, const std::string& path) {
   return name;
 }
 
-// libarchive's reason, which it does not always give.
-const char* reason(archive* handle) {
-  const char* const text = archive_error_string(handle);
-  return text != nullptr ? text : "unknown error";
-}
-
 bool hidden(std::string_view name) {
   return name.starts_with(".") || name.find("/.") != std::string_view::npos;
 }
@@ -61,18 +90,15 @@ bool hidden(std::string_view name) {
 }  // namespace
 
 void ArchiveReader::open() {
-  impl_ = std::make_unique<Impl>();
+  impl_ = std::make_unique<Impl>(input_, path_);
   archive* const handle = impl_->handle;
   if (handle == nullptr) throw std::bad_alloc();
-  archive_read_support_filter_gzip(handle);
-  archive_read_support_filter_xz(handle);
-  archive_read_support_filter_zstd(handle);
   archive_read_support_format_tar(handle);
-  if (archive_read_open_memory(handle, input_.data(), input_.size()) != ARCHIVE_OK) {
+  if (archive_read_open(handle, impl_.get(), nullptr, Impl::read, nullptr) != ARCHIVE_OK) {
     raise<FileError>("{}: {} ({})", path_,
                      looks_like_archive(input_) ? "damaged or truncated archive"
                                                 : "not a tar (plain, gz, xz or zst)",
-                     reason(handle));
+                     impl_->reason());
   }
 }
 
@@ -80,15 +106,28 @@ ArchiveReader::~ArchiveReader() = default;
 
 double ArchiveReader::fraction() const {
   if (input_.empty()) return 1;
-  return static_cast<double>(archive_filter_bytes(impl_->handle, -1)) /
+  if (!impl_->unpacker.plain()) return impl_->unpacker.fraction();
+  return static_cast<double>(archive_filter_bytes(impl_->handle, 0)) /
          static_cast<double>(input_.size());
+}
+
+// Checksums come last; and behind the end mark tar writes nothing but zeros, which a second tar
+// that was appended is not.
+void ArchiveReader::check_end() {
+  const auto left = static_cast<size_t>(impl_->taken - archive_filter_bytes(impl_->handle, 0));
+  auto rest = impl_->block.last(std::min(left, impl_->block.size()));
+  do {
+    BRIM_CHECK(std::all_of(rest.begin(), rest.end(), [](uint8_t b) { return b == 0; }), FileError,
+               "{}: something follows the end mark of the tar; unpack it and pack it again", path_);
+    rest = impl_->next();
+  } while (!rest.empty());
 }
 
 bool ArchiveReader::next(std::string& name, std::span<const uint8_t>& bytes) {
   archive* const handle = impl_->handle;
   const auto damaged = [&](const char* what) {
     raise<FileError>("{}: damaged or truncated archive{}{} ({})", path_, what, name,
-                     reason(handle));
+                     impl_->reason());
   };
   archive_entry* entry = nullptr;
   while (true) {
@@ -103,6 +142,7 @@ bool ArchiveReader::next(std::string& name, std::span<const uint8_t>& bytes) {
       BRIM_CHECK(archive_filter_bytes(handle, 0) - begin >= kBlock, FileError,
                  "{}: truncated archive: it has no end mark{}{}; copy or download it again", path_,
                  name.empty() ? "" : " after ", name);
+      check_end();
       return false;
     }
     if (status < ARCHIVE_WARN) damaged(name.empty() ? "" : " after ");

@@ -42,6 +42,7 @@ class ArchiveReader {
  private:
   struct Impl;
   void open();
+  void check_end();
 
   std::shared_ptr<const MappedFile> file_;
   std::span<const uint8_t> input_;
