@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <numeric>
 #include <set>
 #include <thread>
@@ -33,9 +34,11 @@ class FakeSource final : public Source {
     if (broken_.count(i) != 0) throw FileError(describe(i) + ": broken");
     const int side = i == odd_one ? 7 : 6;
     out = {side, 5, 3, gradient(side, 5, 3, static_cast<int>(i))};
+    if (change) change(i, out);
   }
   mutable std::atomic<int> reads{0};
   int64_t odd_one = -1;
+  std::function<void(int64_t, Image&)> change;
 
  private:
   int64_t size_;
@@ -401,6 +404,32 @@ TEST(Loader, AnotherSizeIsNamed) {
       text,
       "fake 9: the picture is 3 x 5 x 7 but the batch holds 3 x 5 x 6; add a Resize or CenterCrop");
   run(Loader(source, {.steps = {Resize{4, 4}}}, {.batch = 4}), 0);
+}
+
+TEST(Loader, PicturesThatAreNotWhatTheyDeclareAreNamed) {
+  const auto source = std::make_shared<FakeSource>(12);
+  const auto text = [&](const Transform& transform, const auto& change) {
+    source->change = [&](int64_t i, Image& image) {
+      if (i == 9) change(image);
+    };
+    const LoaderOptions options{.batch = 4, .workers = 1, .on_error = OnError::skip};
+    return message_of<ShapeError>([&] { run(Loader(source, transform, options), 0); });
+  };
+  for (const Transform& transform : {Transform{}, Transform{.steps = {Resize{4}}}, kAugment}) {
+    for (const size_t bytes : {size_t{0}, size_t{89}, size_t{91}, size_t{1} << 20}) {
+      EXPECT_EQ(text(transform, [&](Image& image) { image.pixels.resize(bytes); }),
+                "fake 9: an Image of width 6, height 5 and 3 channels with " +
+                    std::to_string(bytes) + " bytes of pixels; expected 90");
+    }
+    EXPECT_TRUE(has(text(transform, [](Image& image) { image.channels = 4; }), "expected 120"));
+    EXPECT_TRUE(has(text(transform, [](Image& image) { image.width = 4096, image.height = 4096; }),
+                    "expected 50331648"));
+    EXPECT_TRUE(has(text(transform, [](Image& image) { image = {}; }), "fake 9: a picture of"));
+    EXPECT_TRUE(has(text(transform, [](Image& image) { image.width = -6, image.height = -5; }),
+                    "fake 9: a picture of width -6"));
+  }
+  Image image{8, 8, 3, std::vector<uint8_t>(100)};
+  EXPECT_THROW((void)to_tensor(image), ShapeError);
 }
 
 TEST(Loader, BadOptionsSayWhatIsWrong) {

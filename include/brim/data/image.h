@@ -40,7 +40,8 @@ struct ImageView {
 
   ImageView() = default;
   ImageView(const uint8_t* data, ImageShape s, PixelOrder o) : pixels(data), shape(s), order(o) {}
-  ImageView(const Image& image) : pixels(image.pixels.data()), shape(image.shape()) {}  // NOLINT
+  /// Throws ShapeError where the image has more or fewer pixels than its sizes say.
+  ImageView(const Image& image);  // NOLINT
 
   explicit operator bool() const { return pixels != nullptr; }
   uint8_t at(int c, int y, int x) const {

@@ -51,7 +51,8 @@ class Source {
   /// The shape of every sample, or {0, 0, 0} where it is known only after decoding.
   virtual ImageShape image_shape() const { return {}; }
 
-  /// Decodes sample i into `out`, whose memory is reused. Throws FileError with the sample's name.
+  /// Decodes sample i into `out`, whose memory is reused: width, height, 3 channels and that many
+  /// pixels. Throws FileError with the sample's name.
   virtual void read(int64_t i, Image& out) const = 0;
 
   /// The pixels of sample i without a copy, valid while the source lives; null where they are not

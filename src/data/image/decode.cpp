@@ -11,6 +11,12 @@
 
 namespace brim::data {
 
+ImageView::ImageView(const Image& image) : pixels(image.pixels.data()), shape(image.shape()) {
+  BRIM_CHECK(shape.bytes() == static_cast<int64_t>(image.pixels.size()), ShapeError,
+             "an Image of width {}, height {} and {} channels with {} bytes of pixels; expected {}",
+             image.width, image.height, image.channels, image.pixels.size(), shape.bytes());
+}
+
 void check_image_size(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
                       int64_t max_pixels) {
   if (width <= 0 || height <= 0)

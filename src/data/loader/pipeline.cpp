@@ -145,9 +145,9 @@ void Epoch::Pipeline::add_sample(int64_t sample, Slot& slot, Scratch& scratch) {
     to.shape = state_->shape;
     to.floats = static_cast<float*>(slot.x.raw()) + at * to.shape.bytes();
   }
-  const auto apply = [&](const ImageView& view) {
+  const auto apply = [&](const auto& picture) {
     with_name([&] { return source.describe(sample); },
-              [&] { state_->plan.apply(view, key, to, scratch.transform); });
+              [&] { state_->plan.apply(picture, key, to, scratch.transform); });
   };
   if (const ImageView view = source.view(sample)) {
     apply(view);

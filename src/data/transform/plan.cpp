@@ -23,6 +23,8 @@ int side_or(int width, int height) { return width == 0 ? height : width; }
 // Height and width after a Resize, which may be more than an int holds.
 std::pair<int64_t, int64_t> resized(const Resize& step, int64_t height, int64_t width) {
   if (step.width != 0) return {step.height, step.width};
+  BRIM_CHECK(height > 0 && width > 0, ShapeError,
+             "a picture of width {} and height {} cannot be resized", width, height);
   const int64_t side = step.height;
   if (height <= width) return {side, side * width / height};
   return {side * height / width, side};
@@ -145,6 +147,9 @@ ImageShape TransformPlan::shape_after(size_t end, ImageShape in) const {
 
 void TransformPlan::apply(const ImageView& image, uint64_t key, const Output& out,
                           TransformScratch& scratch) const {
+  BRIM_CHECK(image && image.shape.height > 0 && image.shape.width > 0 && image.shape.channels > 0,
+             ShapeError, "a picture of width {}, height {} and {} channels is empty",
+             image.shape.width, image.shape.height, image.shape.channels);
   run(0, Window(image), KeyedRandom(key), out, scratch);
 }
 
