@@ -11,7 +11,9 @@
 
 #include "core/check.h"
 #include "core/nearest.h"
+#include "core/toml_limits.h"
 #include "io/regular_file.h"
+#include "io/text.h"
 #include "train/builtin_recipes.h"
 #include "train/recipe_fields.h"
 
@@ -101,14 +103,11 @@ class Reader {
       const std::string text(key.str());
       BRIM_CHECK(std::find(known_.begin(), known_.end(), text) != known_.end(), ValueError,
                  "[recipe] {}:{}: unknown key '{}{}'{}", name_, node.source().begin.line, prefix_,
-                 shortened(text), suggestion(text, known_));
+                 io::shortened(text), suggestion(text, known_));
     }
   }
 
  private:
-  static std::string shortened(const std::string& text) {
-    return text.size() > 64 ? text.substr(0, 64) + "..." : text;
-  }
   const toml::node* find(const char* key) {
     known_.emplace_back(key);
     return table_->get(key);
@@ -257,6 +256,9 @@ void check_recipe(const Recipe& r) {
 
 Recipe parse_recipe(std::string_view document, const std::string& name) {
   Recipe recipe{.name = name};
+  const std::string objection = beyond_toml_limits(document, kMaxFile);
+  BRIM_CHECK(objection.empty(), FileError, "[recipe] {} has {}; this is no recipe", name,
+             objection);
   try {
     const toml::table table = toml::parse(document);
     Reader reader(table, name);
@@ -264,7 +266,7 @@ Recipe parse_recipe(std::string_view document, const std::string& name) {
     reader.finish();
   } catch (const toml::parse_error& e) {
     raise<FileError>("[recipe] {}:{}:{}: not TOML: {}", name, e.source().begin.line,
-                     e.source().begin.column, e.description());
+                     e.source().begin.column, io::shortened(e.description(), 200));
   }
   check_values(recipe);  // `name` may be a path of any bytes here
   return recipe;

@@ -59,6 +59,10 @@ TEST_F(SimProfile, BadFilesNameLineAndKey) {
   EXPECT_NE(error(changed("f32 = 1", "f32 = 1\nf23 = 2")).find("did you mean"), std::string::npos);
   EXPECT_NE(error(changed("[thermal]", "[termal]")).find("[thermal] is missing"),
             std::string::npos);
+  std::string deep = "a";
+  while (deep.size() < 65000) deep += ".a";
+  EXPECT_NE(error(deep + " = 1").find("dots, more than the limit"), std::string::npos);
+  EXPECT_NE(error(std::string(1 << 17, '#')).find("bytes, more than"), std::string::npos);
   EXPECT_THROW(load_profile("no-such-profile"), FileError);
   EXPECT_THROW(load_profile("/dev/zero"), FileError);
   EXPECT_THROW(load_profile("/"), FileError);

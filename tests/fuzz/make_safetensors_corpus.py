@@ -18,6 +18,8 @@ def entry(shape, begin, end, dtype="U8"):
 
 
 def main():
+    dotted = b".".join([b"a"] * 40000) + b" = 1"
+    recipe = "epochs = 2\n[optimizer]\nname = 'adam'\nlr = 0.001\n"
     two = b'{"a":' + json.dumps(entry([2], 0, 2)).encode() + b',"a":' + json.dumps(entry([2], 2, 4)).encode() + b"}"
     seeds = {
         "terabytes": file_of({"a": entry([1 << 42], 0, 1 << 42)}, bytes(8)),
@@ -30,13 +32,16 @@ def main():
         "deep_objects": file_of(b'{"a":' * 3000 + b"1" + b"}" * 3000),
         "zero": file_of({"a": entry([0, 1 << 62, 1 << 62], 0, 0)}),
         "rank": file_of({"a": entry([1] * 100, 0, 1)}, b"x"),
+        "recipe": file_of({"__metadata__": {"format": "pt", "brim.recipe": recipe, "brim.name": "r"}, "a": entry([1], 0, 1)}, b"x"),
+        "deep_recipe": file_of({"__metadata__": {"brim.recipe": dotted.decode()}}),
     }
     for name, data in seeds.items():
         (CORPUS / "safetensors" / name).write_bytes(data)
     recipes = {
         "deep.toml": b"mean = " + b"[" * 3000 + b"]" * 3000,
         "deep_tables.toml": b"a = " + b"{a = " * 1000 + b"1" + b"}" * 1000,
-        "dotted.toml": b".".join([b"a"] * 3000) + b" = 1",
+        "dotted.toml": dotted,
+        "dotted_header.toml": b"[" + dotted[:1999] + b"]",
         "twice.toml": b"epochs = 1\nepochs = 2\n",
     }
     for name, data in recipes.items():

@@ -91,6 +91,25 @@ TEST(Recipe, ErrorsNameTheLineAndTheNearestKey) {
         << text << "\nexpected: " << expected << "\ngot: " << parse_error(text);
 }
 
+// toml++ would overflow the stack over keys of that many parts.
+TEST(Recipe, DepthAndLengthAreBounded) {
+  std::string key = "a", lists;
+  for (int i = 0; i < 100'000; ++i) key += ".a";
+  for (int i = 0; i < 200; ++i) lists += "[{" + key.substr(0, 1000) + " = \n";
+  for (const std::string& text : {key + " = 1", "[" + key + "]", "[[" + key + "]]",
+                                  "x = {" + key + " = 1}", "x = " + lists, "x = '" + key + "'"})
+    EXPECT_NE(parse_error(text).find("dots, more than the limit of 1000; this is no recipe"),
+              std::string::npos)
+        << parse_error(text);
+  EXPECT_NE(parse_error(key.substr(0, 2001) + " = 1").find("unknown key 'a'"), std::string::npos);
+  EXPECT_NE(parse_error(std::string(2 << 20, '#')).find("2097152 bytes, more than"),
+            std::string::npos);
+  EXPECT_LT(parse_error("a = 1\n" + std::string(1 << 19, 'a') + " = 1").size(), 200U);
+  EXPECT_LT(
+      parse_error(std::string(1 << 19, 'a') + " = 1\n" + std::string(1 << 19, 'a') + " = 1").size(),
+      300U);
+}
+
 TEST(Recipe, NamesAndFiles) {
   try {
     (void)load_recipe("tutorial-cn");

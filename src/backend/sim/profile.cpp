@@ -12,6 +12,7 @@
 #include "backend/sim/builtin_profiles.h"
 #include "core/check.h"
 #include "core/nearest.h"
+#include "core/toml_limits.h"
 
 namespace brim::sim {
 namespace {
@@ -71,6 +72,9 @@ class Section {
 };
 
 toml::table parse_toml(std::string_view text, const std::string& name) {
+  const std::string objection = beyond_toml_limits(text, kMaxFile);
+  BRIM_CHECK(objection.empty(), ValueError, "[profile] {} has {}; this is no profile", name,
+             objection);
   try {
     return toml::parse(text);
   } catch (const toml::parse_error& e) {
