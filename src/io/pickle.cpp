@@ -328,11 +328,14 @@ class Machine {
         objects_[items[0]].text != "storage" || !is(1, Kind::storage_type) || !is(2, Kind::text) ||
         !is(3, Kind::text) || !is(4, Kind::integer) || objects_[items[4]].number < 0)
       fail("a reference to no storage");
-    const std::string key(objects_[items[2]].text);
+    const std::string_view key = objects_[items[2]].text;
+    // torch.save counts them. A long one could be remembered and hashed for every tensor.
+    constexpr size_t kMaxKey = 255;
+    if (key.size() > kMaxKey) fail(fmt::format("a storage's key of {} bytes", key.size()));
     const StorageType* type = &kStorageTypes[static_cast<size_t>(objects_[items[1]].number)];
     const int64_t count = objects_[items[4]].number;
     const auto [it, fresh] = storages_.emplace(key, state_.storages.size());
-    if (fresh) state_.storages.push_back({type, key, count});
+    if (fresh) state_.storages.push_back({type, std::string(key), count});
     const PickledStorage& known = state_.storages[it->second];
     if (known.type != type || known.count != count)
       fail(fmt::format("the storage '{}' with a second type or size", shortened(key)));
@@ -467,7 +470,7 @@ class Machine {
   std::vector<Ref> stack_;
   std::vector<size_t> marks_;
   std::unordered_map<uint32_t, Ref> memo_;
-  std::unordered_map<std::string, size_t> storages_;
+  std::unordered_map<std::string_view, size_t> storages_;
   std::vector<PickledTensor> tensors_;
   PickledState state_;
 };

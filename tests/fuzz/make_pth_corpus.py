@@ -74,6 +74,19 @@ def laughs(levels):
     return out + b"."
 
 
+def shared(count):
+    """`count` names of one tensor of 4 KiB."""
+    wide = b"M" + struct.pack("<H", 1024)
+    names = b"".join(text(b"%03d" % i) + b"h\1" for i in range(1, count))
+    return archive(b"\x80\x02}(" + text(b"000") + tensor(wide, wide + b"\x85", b"K\1\x85") + b"q\1" + names + b"u.", bytes(4096))
+
+
+def long_key(tensors):
+    """A key of 64 KiB that each tensor's storage names."""
+    storage = b"(" + text(b"storage") + b"ctorch\nFloatStorage\nh\1" + text(b"cpu") + b"K\x08tQ"
+    return b"\x80\x02" + text(b"7" * 65536) + b"q\1" + storage * tensors + b"."
+
+
 def main():
     eight = tensor(b"K\x08", b"K\x08\x85", b"K\x01\x85")
     view = tensor(b"K\x08", b"K\x02K\x03\x86", b"K\x01K\x02\x86")
@@ -106,6 +119,8 @@ def main():
         "deep_dicts.pkl": b"\x80\x02" + (b"}" + text(b"a")) * 2000 + b"}" + b"s" * 2000 + b".",
         "laughs.pkl": laughs(60),
         "laughs.pth": archive(laughs(60)),
+        "shared.pth": shared(300),
+        "long_key.pkl": long_key(200),
         "cycle.pkl": b"\x80\x02}q\1" + text(b"x") + b"h\1s]q\2h\2a(K\1K\2e0.",
     }
     CORPUS.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 // .pth files: round trips, and pickles and zips that no torch.save would write.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -273,6 +274,8 @@ TEST_F(PthTest, HostilePickles) {
       {dict(x + floats(INT64_MAX, {2}, {INT64_MAX})), "leaves its storage"},
       {dict(x + floats(0, {1, 1, 1, 1, 1, 1, 1, 1, 8}, {8, 8, 8, 8, 8, 8, 8, 8, 1})), "axes"},
       {dict(x + tensor(storage("FloatStorage", "7", 8), 0, {8}, {1})), "no entry data/7"},
+      {dict(x + tensor(storage("FloatStorage", std::string(256, '0'), 8), 0, {8}, {1})),
+       "key of 256 bytes"},
       {dict(x + tensor(storage("FloatStorage", "../0", 8), 0, {8}, {1})), "no entry data/../0"},
       {dict(x + tensor(storage("FloatStorage", "0", 50'000'000'000), 0, {50'000'000'000}, {1})),
        "50000000000 elements of 4 bytes but holds 32"},
@@ -348,6 +351,16 @@ TEST_F(PthTest, HostileZips) {
   expect_error(zip({{"a/data.pkl", pickle}, {"a/byteorder", "big"}}), "little-endian");
   expect_error(zip({{"a/data.pkl", pickle}, {"a/byteorder", std::string(99, 'x')}}), "limit");
   expect_error(zip({{"a/data.pkl", std::string((16 << 20) + 1, 'N')}}), "limit");
+}
+
+// A key of a MiB, remembered once and looked up for each of 20,000 tensors.
+TEST_F(PthTest, LongKeysTakeNoTime) {
+  std::string pickle = "\x80\x02" + text(std::string(1 << 20, '7')) + "q\1";
+  for (int i = 0; i < 20000; ++i)
+    pickle += "(" + text("storage") + "ctorch\nFloatStorage\nh\1" + text("cpu") + "K\x08tQ";
+  const auto begin = std::chrono::steady_clock::now();
+  expect_error(with_pickle(pickle + "."), "a storage's key of 1048576 bytes");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
 }
 
 /// Peak resident memory in bytes since the last reset_peak().
