@@ -4,6 +4,7 @@
 #include <brim/train/weights.h>
 #include <fmt/core.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "cli/command.h"
@@ -16,6 +17,7 @@ namespace {
 struct ConvertOptions {
   std::string in, out;
   bool overwrite = false;
+  double max_growth = 4;
 };
 
 void check_extension(const std::string& path) {
@@ -26,6 +28,19 @@ void check_extension(const std::string& path) {
         path));
 }
 
+/// Thousands of tensors may view one storage of a .pth file; written, each has its own.
+void check_growth(const train::WeightsFile& file, double most) {
+  double bytes = 0;
+  for (const std::string& name : file.names()) bytes += static_cast<double>(file.info(name).bytes);
+  std::error_code error;
+  const auto size = static_cast<double>(std::filesystem::file_size(file.path(), error));
+  BRIM_CHECK(bytes <= most * size, FileError,
+             "[convert] {}: its tensors share memory; one by one they take {}, {:.0f} times the "
+             "file; give --max-growth {:.0f} if they shall",
+             file.path(), format_bytes(static_cast<int64_t>(bytes)), bytes / size,
+             std::ceil(bytes / size));
+}
+
 int run(const ConvertOptions& o) {
   check_extension(o.in);
   check_extension(o.out);
@@ -33,6 +48,7 @@ int run(const ConvertOptions& o) {
   BRIM_CHECK(o.overwrite || !std::filesystem::exists(o.out, error), FileError,
              "[convert] {} exists; give --overwrite to replace it", o.out);
   const train::WeightsFile file(o.in);
+  check_growth(file, o.max_growth);
   const io::TensorMap tensors = file.load_all();
   io::Metadata metadata = file.metadata();
   const bool loses = train::is_pth(o.out) && metadata.contains("brim.recipe");
@@ -58,6 +74,10 @@ const Register convert_command(
        auto o = std::make_shared<ConvertOptions>();
        args.add("in", o->in, "a .pth, .pt or .safetensors file").required();
        args.add("out", o->out, "the file to write, of one of these kinds").required();
+       args.add("--max-growth", o->max_growth,
+                "times the size of IN that tensors may take which share memory there")
+           .range(1.0, 1e9)
+           .show_default();
        args.flag("--overwrite", o->overwrite, "replace the file that is there");
        return [o] { return run(*o); };
      }});

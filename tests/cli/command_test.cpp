@@ -194,6 +194,21 @@ TEST_F(Command, ConvertsResNet18BothWays) {
   EXPECT_EQ(slurp(weights), slurp(folder / "b.safetensors"));
 }
 
+TEST_F(Command, ConvertLimitsWhatSharedTensorsGrowTo) {
+  const char* root = std::getenv("BRIM_SOURCE_DIR");
+  const std::string pth = std::string(root ? root : ".") + "/tests/fuzz/corpus/pth/shared.pth";
+  const std::string out = folder / "a.safetensors";
+  Ran ran = run_brim({"convert", pth, out});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find("share memory"), std::string::npos) << ran.err;
+  const size_t flag = ran.err.find("--max-growth ");
+  ASSERT_NE(flag, std::string::npos) << ran.err;
+  ran = run_brim(
+      {"convert", pth, out, "--max-growth", std::to_string(std::stoi(ran.err.substr(flag + 13)))});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("300 tensors"), std::string::npos) << ran.out;
+}
+
 TEST_F(Command, PredictFindsTheNumberOfClasses) {
   const auto net = nn::make_model("resnet18-cifar", {.classes = 7});
   const std::string weights = folder / "a.safetensors", pth = folder / "a.pth";
