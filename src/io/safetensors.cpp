@@ -107,22 +107,26 @@ void write_safetensors(AtomicFile& file, const TensorMap& tensors, const Metadat
     return size_of(a.second.dtype()) > size_of(b.second.dtype());
   });
 
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  if (!metadata.empty()) header["__metadata__"] = metadata;
-  uint64_t at = 0;
-  for (const auto& [name, x] : order) {
-    const uint64_t end = at + static_cast<uint64_t>(x.numel()) * size_of(x.dtype());
-    header[name] = {{"dtype", safetensors_name(x.dtype())},
-                    {"shape", std::vector<int64_t>(x.shape().begin(), x.shape().end())},
-                    {"data_offsets", {at, end}}};
-    at = end;
-  }
-  std::string json;
+  // Put together as text: an ordered_json looks through all its keys for each new one.
+  std::string json = "{";
+  const auto add = [&](const std::string& key, const auto& value) {
+    json += (json.size() > 1 ? "," : "") + nlohmann::json(key).dump() + ":" + value.dump();
+  };
   try {
-    json = header.dump();
+    if (!metadata.empty()) add("__metadata__", nlohmann::json(metadata));
+    uint64_t at = 0;
+    for (const auto& [name, x] : order) {
+      const uint64_t end = at + static_cast<uint64_t>(x.numel()) * size_of(x.dtype());
+      add(name, nlohmann::ordered_json{
+                    {"dtype", safetensors_name(x.dtype())},
+                    {"shape", std::vector<int64_t>(x.shape().begin(), x.shape().end())},
+                    {"data_offsets", {at, end}}});
+      at = end;
+    }
   } catch (const nlohmann::json::exception&) {
     raise<ValueError>("[safetensors] {}: a name or a metadata string is not UTF-8", path);
   }
+  json += '}';
   while ((8 + json.size()) % 64 != 0) json += ' ';
   const uint64_t length = json.size();
   BRIM_CHECK(length <= kMaxHeader, ValueError,

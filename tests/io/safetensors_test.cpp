@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -77,6 +78,27 @@ TEST_F(SafeTensorsTest, EqualInputGivesEqualBytes) {
   save_safetensors(path("b"), tensors, {{"k", "v"}});
   EXPECT_EQ(slurp(path("a")), slurp(path("b")));
   EXPECT_EQ(SafeTensors(path("a")).names(), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(SafeTensorsTest, HeaderIsCompactAndInOrder) {
+  save_safetensors(path("a"), {{"b", ones({1, 2})}, {"a\"", zeros({}, {.dtype = i64})}},
+                   {{"k", "v"}});
+  const std::string header =
+      R"({"__metadata__":{"k":"v"},"a\"":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)"
+      R"("b":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]}})";
+  EXPECT_EQ(slurp(path("a")).substr(8, header.size()), header);
+  save_safetensors(path("a"), {});
+  EXPECT_EQ(slurp(path("a")).substr(8, 3), "{} ");
+}
+
+TEST_F(SafeTensorsTest, WritingTakesTimeInProportion) {
+  TensorMap tensors;
+  const Tensor x = ones({1});
+  for (int i = 0; i < 50000; ++i) tensors.emplace("layers." + std::to_string(i) + ".weight", x);
+  const auto begin = std::chrono::steady_clock::now();
+  save_safetensors(path("a"), tensors);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_EQ(SafeTensors(path("a")).names().size(), tensors.size());
 }
 
 TEST_F(SafeTensorsTest, ReplacesTheOldFileOnlyWhenComplete) {
