@@ -1,9 +1,8 @@
-// Files for the data layer: a read-only map and a whole-file read, with errors that name the path.
+// Files for the data layer: a whole-file read with errors that name the path, and folders.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -31,24 +30,6 @@ class EmptyFolders {
 
  private:
   std::vector<std::filesystem::path> missing_;  // from the inside out
-};
-
-/// A file mapped read-only. Movable; the bytes stay where they are.
-class MappedFile {
- public:
-  MappedFile() = default;
-  explicit MappedFile(const std::string& path);
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-  ~MappedFile();
-
-  std::span<const uint8_t> bytes() const { return {data_, size_}; }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-  const uint8_t* data_ = nullptr;
-  size_t size_ = 0;
 };
 
 }  // namespace brim::data

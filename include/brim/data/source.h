@@ -63,6 +63,10 @@ class Source {
   /// as the source. Empty where samples are no files. Throws FileError.
   virtual std::span<const uint8_t> file(int64_t i, std::vector<uint8_t>& buffer) const;
 
+  /// Throws FileError where what `view` and `file` gave may have been lost while it was used: their
+  /// file became shorter. To be called afterwards; the loader does, once a batch.
+  virtual void check() const {}
+
   /// True when `view` gives every sample, so that reading one costs next to nothing.
   virtual bool in_memory() const { return false; }
 
@@ -91,8 +95,7 @@ std::shared_ptr<const Source> open_shapes10(Split split, uint64_t seed = 0);
 
 /// CIFAR-10 binary (Krizhevsky 2009, cs.toronto.edu/~kriz/cifar.html): records of one label byte
 /// and 3,072 pixel bytes in three planes. Class names come from batches.meta.txt where there is
-/// one; it may name up to 256 classes. Files are mapped, so they must not shrink while the source
-/// lives.
+/// one; it may name up to 256 classes. Files are mapped.
 std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split);
 
 /// MNIST and sets made like it (LeCun, Cortes, Burges, yann.lecun.com/exdb/mnist): {train,t10k}-

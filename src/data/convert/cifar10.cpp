@@ -22,6 +22,7 @@
 #include "data/convert/output_file.h"
 #include "data/file.h"
 #include "data/keyed.h"
+#include "data/mapped_file.h"
 #include "data/permutation.h"
 #include "data/source/archive_reader.h"
 #include "data/source/cifar10.h"

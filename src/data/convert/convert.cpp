@@ -20,6 +20,7 @@
 #include "data/image/decode.h"
 #include "data/image/jpeg.h"
 #include "data/keyed.h"
+#include "data/mapped_file.h"
 #include "data/permutation.h"
 #include "data/transform/resample.h"
 #include "io/atomic_file.h"
@@ -135,9 +136,11 @@ class Conversion {
       running.push_back(std::async(
           when, [&samples, begin, end, side = options_.side, files = sink.takes_files()] {
             std::vector<SinkSample> run;
-            for (int64_t i = begin; i < end; ++i)
-              run.push_back(
-                  prepare(*samples.source, samples.order[static_cast<size_t>(i)], side, files));
+            with_check(*samples.source, [&] {
+              for (int64_t i = begin; i < end; ++i)
+                run.push_back(
+                    prepare(*samples.source, samples.order[static_cast<size_t>(i)], side, files));
+            });
             return run;
           }));
     }

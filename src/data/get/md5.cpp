@@ -2,7 +2,7 @@
 
 #include <md5.h>
 
-#include "data/file.h"
+#include "data/mapped_file.h"
 
 namespace brim::data {
 
@@ -11,6 +11,11 @@ std::string md5_of(std::span<const uint8_t> bytes) {
   return MD5Data(bytes.data(), bytes.size(), digits);
 }
 
-std::string md5_of_file(const std::string& path) { return md5_of(MappedFile(path).bytes()); }
+std::string md5_of_file(const std::string& path) {
+  const MappedFile file(path);
+  const std::string sum = md5_of(file.bytes());
+  file.check();
+  return sum;
+}
 
 }  // namespace brim::data

@@ -191,6 +191,11 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   } catch (...) {
     slot.error = std::current_exception();
   }
+  try {  // what looks damaged, or was skipped, may have been cut off
+    state_->source->check();
+  } catch (...) {
+    slot.error = std::current_exception();
+  }
 }
 
 void Epoch::Pipeline::note_idle(int change) {

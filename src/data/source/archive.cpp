@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "core/check.h"
+#include "data/file.h"
 #include "data/source/archive_reader.h"
 
 namespace brim::data {
@@ -32,13 +33,13 @@ std::span<const uint8_t> Arena::copy(std::span<const uint8_t> bytes) {
 
 Archive::Archive(const std::string& path, bool labels, const OpenProgress& progress) {
   ArchiveReader reader(path, labels);
-  file = reader.file();
   std::string name;
   std::span<const uint8_t> bytes;
   const int64_t budget = memory_budget();
   while (reader.next(name, bytes)) {
     entries.push_back({name, static_cast<int64_t>(blobs.size())});
     blobs.push_back(reader.mapped() ? bytes : arena.copy(bytes));
+    if (reader.mapped()) file = reader.file();
     BRIM_CHECK(arena.total() <= budget, FileError,
                "{}: its pictures take more than half of the memory ({} MiB); unpack it to a folder",
                path, budget >> 20);
@@ -46,6 +47,14 @@ Archive::Archive(const std::string& path, bool labels, const OpenProgress& progr
       raise<Error>("{}: stopped before all of it was read", path);
   }
   if (progress) progress(1);
+}
+
+void Archive::decode(size_t blob, const std::string& name, Image& out) const {
+  with_check(*this, [&] { decode_image(blobs[blob], name, out); });
+}
+
+void Archive::check() const {
+  if (file) file->check();
 }
 
 std::shared_ptr<const Archive> load_archive(const std::string& path, bool labels,

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <brim/data/source.h>
-#include "data/file.h"
+#include "data/mapped_file.h"
 #include "data/source/listing.h"
 
 namespace brim::data {
@@ -33,7 +33,12 @@ struct Archive {
   /// pictures that take more than half of the memory.
   Archive(const std::string& path, bool labels, const OpenProgress& progress);
 
-  std::shared_ptr<const MappedFile> file;
+  /// Decodes a picture. Throws FileError that begins with `name`.
+  void decode(size_t blob, const std::string& name, Image& out) const;
+  /// As Source::check.
+  void check() const;
+
+  std::shared_ptr<const MappedFile> file;  // where blobs lie in it
   Arena arena;
   std::vector<Entry> entries;  // payload: place in `blobs`
   std::vector<std::span<const uint8_t>> blobs;

@@ -6,6 +6,7 @@
 
 #include <brim/data/image.h>
 #include "core/check.h"
+#include "data/file.h"
 #include "data/source/unpacker.h"
 
 #if BRIM_HAVE_ARCHIVE
@@ -123,7 +124,7 @@ void ArchiveReader::check_end() {
   } while (!rest.empty());
 }
 
-bool ArchiveReader::next(std::string& name, std::span<const uint8_t>& bytes) {
+bool ArchiveReader::read_next(std::string& name, std::span<const uint8_t>& bytes) {
   archive* const handle = impl_->handle;
   const auto damaged = [&](const char* what) {
     raise<FileError>("{}: damaged or truncated archive{}{} ({})", path_, what, name,
@@ -210,10 +211,21 @@ void ArchiveReader::open() {
       path_);
 }
 ArchiveReader::~ArchiveReader() = default;
-bool ArchiveReader::next(std::string&, std::span<const uint8_t>&) { return false; }
+bool ArchiveReader::read_next(std::string&, std::span<const uint8_t>&) { return false; }
 double ArchiveReader::fraction() const { return 1; }
 
 #endif
+
+bool ArchiveReader::next(std::string& name, std::span<const uint8_t>& bytes) {
+  try {
+    if (read_next(name, bytes)) return true;
+  } catch (const FileError&) {
+    if (file_) file_->check();
+    throw;
+  }
+  if (file_) file_->check();
+  return false;
+}
 
 ArchiveReader::ArchiveReader(std::span<const uint8_t> bytes, std::string name, bool labels)
     : input_(bytes), path_(std::move(name)), labels_(labels) {

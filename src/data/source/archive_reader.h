@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "data/file.h"
+#include "data/mapped_file.h"
 
 namespace brim::data {
 
@@ -42,6 +42,7 @@ class ArchiveReader {
  private:
   struct Impl;
   void open();
+  bool read_next(std::string& name, std::span<const uint8_t>& bytes);
   void check_end();
 
   std::shared_ptr<const MappedFile> file_;

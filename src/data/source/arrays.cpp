@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "core/check.h"
-#include "data/file.h"
+#include "data/mapped_file.h"
 
 namespace brim::data {
 namespace {
@@ -80,6 +80,7 @@ class Arrays final : public Source {
                "{}: has no {}_images, so there is no {} split; take what there is with --split all",
                path, to_string(split), to_string(split));
     name_classes(tensors, path, classes);
+    check();
   }
 
   int64_t size() const override { return size_; }
@@ -112,7 +113,9 @@ class Arrays final : public Source {
         for (int c = 0; c < 3; ++c) *to++ = view.at(std::min(c, part.stored.channels - 1), y, x);
       }
     }
+    check();
   }
+  void check() const override { file_.check(); }
   std::string describe(int64_t i) const override {
     const Part& part = part_of(i);
     return fmt::format("{}[{}]", part.name, i - part.first);

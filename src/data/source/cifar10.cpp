@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "data/file.h"
+#include "data/mapped_file.h"
 
 namespace brim::data {
 namespace {
@@ -71,7 +72,7 @@ class Cifar10 final : public Source {
 
   int64_t size() const override { return static_cast<int64_t>(records_.size()); }
   const std::vector<std::string>& classes() const override { return classes_; }
-  int64_t label(int64_t i) const override { return *records_[static_cast<size_t>(i)]; }
+  int64_t label(int64_t i) const override { return labels_[static_cast<size_t>(i)]; }
   ImageShape image_shape() const override { return {3, kCifarSide, kCifarSide}; }
   bool in_memory() const override { return true; }
   ImageView view(int64_t i) const override {
@@ -88,20 +89,27 @@ class Cifar10 final : public Source {
       for (int64_t c = 0; c < 3; ++c)
         out.pixels[static_cast<size_t>(3 * p + c)] = planes[c * kPlane + p];
     }
+    file_of(i).check();
+  }
+  void check() const override {
+    for (const MappedFile& file : files_) file.check();
   }
 
   std::string describe(int64_t i) const override {
-    const uint8_t* const record = records_[static_cast<size_t>(i)];
-    for (const MappedFile& file : files_) {
-      const auto bytes = file.bytes();
-      if (record >= bytes.data() && record < bytes.data() + bytes.size()) {
-        return fmt::format("{} record {}", file.path(), (record - bytes.data()) / kCifarRecord);
-      }
-    }
-    return fmt::format("record {}", i);
+    const MappedFile& file = file_of(i);
+    const int64_t at = records_[static_cast<size_t>(i)] - file.bytes().data();
+    return fmt::format("{} record {}", file.path(), at / kCifarRecord);
   }
 
  private:
+  const MappedFile& file_of(int64_t i) const {
+    const uint8_t* const record = records_[static_cast<size_t>(i)];
+    return *std::find_if(files_.begin(), files_.end(), [&](const MappedFile& file) {
+      const auto bytes = file.bytes();
+      return record >= bytes.data() && record < bytes.data() + bytes.size();
+    });
+  }
+
   void add(const std::string& path) {
     MappedFile file(path);
     const auto bytes = file.bytes();
@@ -116,13 +124,16 @@ class Cifar10 final : public Source {
                  "{}: record {} has label {}; expected 0 to {}", path, at / kCifarRecord, *record,
                  classes_.size() - 1);
       records_.push_back(record);
+      labels_.push_back(*record);
     }
+    file.check();
     files_.push_back(std::move(file));
   }
 
   std::vector<std::string> classes_;
   std::vector<MappedFile> files_;
   std::vector<const uint8_t*> records_;
+  std::vector<uint8_t> labels_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "data/file.h"
 #include "data/gzip.h"
+#include "data/mapped_file.h"
 
 namespace brim::data {
 namespace {
@@ -85,12 +86,14 @@ class IdxFile {
                "{}: declares {}, which take {} bytes, but {} follow the header; copy or download "
                "it again",
                path, declared(), size, data_.size());
+    check();
   }
 
   const std::string& path() const { return path_; }
   int64_t count() const { return count_; }
   ImageShape shape() const { return {3, static_cast<int>(height_), static_cast<int>(width_)}; }
   std::span<const uint8_t> data() const { return data_; }
+  void check() const { file_.check(); }
   std::span<const uint8_t> image(int64_t i) const {
     const auto size = static_cast<size_t>(height_ * width_);
     return data_.subspan(static_cast<size_t>(i) * size, size);
@@ -170,6 +173,7 @@ class Idx final : public Source {
       if (wanted) add(IdxFile(f.images, Kind::images, progress), all_labels.back());
     }
     name_classes(all_labels);
+    for (const IdxFile& labels : all_labels) labels.check();
   }
 
   int64_t size() const override { return size_; }
@@ -193,6 +197,10 @@ class Idx final : public Source {
     uint8_t* to = out.pixels.data();
     for (const uint8_t grey : part.images.image(i - part.first))
       for (int c = 0; c < 3; ++c) *to++ = grey;
+    part.images.check();
+  }
+  void check() const override {
+    for (const Part& part : parts_) part.images.check();
   }
 
   std::string describe(int64_t i) const override {

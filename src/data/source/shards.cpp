@@ -8,6 +8,7 @@
 #include <map>
 
 #include "core/check.h"
+#include "data/file.h"
 #include "data/source/archive.h"
 
 namespace brim::data {
@@ -71,6 +72,7 @@ class Shards final : public Source {
       const Archive& archive = *archives_.back();
       for (const ShardSample& sample : pair_samples(archive.entries, archive.blobs, name))
         samples_.push_back({sample, archives_.size() - 1});
+      archive.check();
     }
     int32_t classes = 0;
     for (const Sample& sample : samples_) classes = std::max(classes, sample.label + 1);
@@ -84,20 +86,22 @@ class Shards final : public Source {
     const Sample& sample = samples_[static_cast<size_t>(i)];
     return names_[sample.shard] + ": " + archives_[sample.shard]->entries[sample.picture].path;
   }
-  void read(int64_t i, Image& out) const override { decode_image(bytes_of(i), describe(i), out); }
+  void read(int64_t i, Image& out) const override {
+    const Sample& sample = samples_[static_cast<size_t>(i)];
+    archives_[sample.shard]->decode(sample.picture, describe(i), out);
+  }
   std::span<const uint8_t> file(int64_t i, std::vector<uint8_t>&) const override {
-    return bytes_of(i);
+    const Sample& sample = samples_[static_cast<size_t>(i)];
+    return archives_[sample.shard]->blobs[sample.picture];
+  }
+  void check() const override {
+    for (const auto& archive : archives_) archive->check();
   }
 
  private:
   struct Sample : ShardSample {
     size_t shard;
   };
-
-  std::span<const uint8_t> bytes_of(int64_t i) const {
-    const Sample& sample = samples_[static_cast<size_t>(i)];
-    return archives_[sample.shard]->blobs[sample.picture];
-  }
 
   std::vector<std::string> names_;
   std::vector<std::shared_ptr<const Archive>> archives_;

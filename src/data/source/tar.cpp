@@ -27,14 +27,17 @@ class ImageTar final : public Source {
   std::string describe(int64_t i) const override {
     return path_ + ": " + listing_.entries[static_cast<size_t>(i)].path;
   }
-  void read(int64_t i, Image& out) const override { decode_image(bytes_of(i), describe(i), out); }
+  void read(int64_t i, Image& out) const override {
+    archive_->decode(blob_of(i), describe(i), out);
+  }
+  void check() const override { archive_->check(); }
   std::span<const uint8_t> file(int64_t i, std::vector<uint8_t>&) const override {
-    return bytes_of(i);
+    return archive_->blobs[blob_of(i)];
   }
 
  private:
-  std::span<const uint8_t> bytes_of(int64_t i) const {
-    return archive_->blobs[static_cast<size_t>(listing_.entries[static_cast<size_t>(i)].payload)];
+  size_t blob_of(int64_t i) const {
+    return static_cast<size_t>(listing_.entries[static_cast<size_t>(i)].payload);
   }
 
   std::string path_;
