@@ -227,6 +227,10 @@ SafeTensorsHeader parse_header(std::string_view json, uint64_t data_start, uint6
   BRIM_CHECK(!json.empty() && json.front() == '{', FileError,
              "[safetensors] {}: the header does not begin with '{{'; this is no safetensors file",
              path);
+  const size_t nul = json.find('\0');  // nlohmann takes it for the end of the text
+  BRIM_CHECK(nul == std::string_view::npos, FileError,
+             "[safetensors] {}: the header is not JSON at byte {}; the file is damaged", path,
+             8 + nul);
   Handler handler(header, path);
   nlohmann::json::sax_parse(json.begin(), json.end(), &handler);
 

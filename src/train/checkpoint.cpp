@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/json_text.h"
 #include "io/atomic_file.h"
 #include "io/hash.h"
 #include "io/regular_file.h"
@@ -36,7 +37,7 @@ Json read_json(const std::string& path) {
              path, file.bytes(), kMostText);
   std::string text(file.bytes(), '\0');
   file.read(text.data(), text.size(), 0);
-  Json json = Json::parse(text, nullptr, false);
+  Json json = parse_json<Json>(text);
   BRIM_CHECK(json.is_object(), FileError,
              "[checkpoint] {} is no JSON object; the checkpoint is damaged", path);
   return json;

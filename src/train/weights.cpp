@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/json_text.h"
 #include "train/weights_metadata.h"
 
 namespace brim::train {
@@ -67,7 +68,7 @@ WeightsInfo read_weights_info(const WeightsFile& file) {
     if (name != metadata.end()) info.recipe->name = name->second;
   }
   if (const auto it = metadata.find("brim.classes"); it != metadata.end()) {
-    const auto list = nlohmann::json::parse(it->second, nullptr, false);
+    const auto list = parse_json(it->second);
     bool good = list.is_array() && list.size() <= 1'000'000;
     for (const auto& entry : list) good = good && entry.is_string();
     BRIM_CHECK(good, FileError,

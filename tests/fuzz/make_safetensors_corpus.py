@@ -32,6 +32,7 @@ def main():
         "deep_objects": file_of(b'{"a":' * 3000 + b"1" + b"}" * 3000),
         "zero": file_of({"a": entry([0, 1 << 62, 1 << 62], 0, 0)}),
         "rank": file_of({"a": entry([1] * 100, 0, 1)}, b"x"),
+        "nul": file_of(b"{}\0garbage"),
         "recipe": file_of({"__metadata__": {"format": "pt", "brim.recipe": recipe, "brim.name": "r"}, "a": entry([1], 0, 1)}, b"x"),
         "deep_recipe": file_of({"__metadata__": {"brim.recipe": dotted.decode()}}),
     }

@@ -152,6 +152,8 @@ TEST_F(SafeTensorsTest, DamagedFiles) {
       {file_of("", ""), "begin with '{'"},
       {file_of("{\"x\":", ""), "not JSON"},
       {file_of("{} {}", ""), "not JSON"},
+      {file_of(std::string("{}\0garbage", 10), ""), "not JSON at byte 10"},
+      {file_of(std::string("{}\0", 3), ""), "not JSON"},
       {file_of("{\"\xff\":1}", ""), "not JSON"},
       {file_of(R"({"x":1})", ""), "a number"},
       {file_of(R"({"x":[]})", ""), "an array"},

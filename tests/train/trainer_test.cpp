@@ -116,6 +116,13 @@ TEST_F(TrainerTest, WeightsFileKnowsItsRecipeAndClasses) {
   EXPECT_EQ(info.recipe->toml(), recipe.toml());
   EXPECT_EQ(info.recipe->name, "tutorial-cnn");
   EXPECT_EQ(info.classes, trainer.loader().source().classes());
+
+  const std::string other = folder / "other.safetensors";
+  for (const std::string& classes : {"[\"a\"]" + std::string(1, '\0') + "junk", std::string("[[]]"),
+                                     std::string("[1]"), std::string("{}"), std::string("")}) {
+    io::save_safetensors(other, {}, {{"brim.classes", classes}});
+    EXPECT_THROW((void)read_weights_info(WeightsFile(other)), FileError) << classes;
+  }
 }
 
 TEST_F(TrainerTest, StopFinishesTheStepAndWritesACheckpointButNoModel) {
