@@ -41,7 +41,7 @@ struct PickledState {
   std::vector<PickledTensor> tensors;  // in the order of the state dict
 };
 
-/// The state dict in `pickle` (protocols 2 to 5). A dict without tensors that holds exactly one
+/// The state dict in `pickle` (protocols 1 to 5). A dict without tensors that holds exactly one
 /// state dict stands for that one. Throws FileError naming `path` for whatever is not allowed,
 /// damaged, or no state dict.
 PickledState parse_pickle(std::string_view pickle, const std::string& path);

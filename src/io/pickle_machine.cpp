@@ -4,6 +4,7 @@
 #include "io/pickle_machine.h"
 
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -119,6 +120,20 @@ void PickleMachine::push_long(std::string_view bytes) {
   push(Kind::integer, static_cast<int64_t>(value));
 }
 
+/// "I00" and "I01" are False and True; "I8" is 8, and so is "L8L".
+void PickleMachine::push_decimal(std::string_view text, uint8_t op) {
+  if (op == 'I' && (text == "00" || text == "01")) {
+    push(Kind::boolean, text == "01");
+    return;
+  }
+  if (op == 'L' && text.ends_with('L')) text.remove_suffix(1);
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size())
+    fail("an integer that is none or beyond 64 bits");
+  push(Kind::integer, value);
+}
+
 /// Carries out one opcode; true at the end.
 bool PickleMachine::step(uint8_t op) {
   op_at_ = at_ - 1;
@@ -126,6 +141,7 @@ bool PickleMachine::step(uint8_t op) {
     case 0x80:  // PROTO
       if (const int version = take_byte(); version < 2 || version > 5)
         fail(fmt::format("the unknown pickle protocol {}", version));
+      has_protocol_ = true;
       break;
     case 0x95:
       take(8);
@@ -155,6 +171,10 @@ bool PickleMachine::step(uint8_t op) {
       break;
     case 0x8a:
       push_long(take(take_byte()));
+      break;
+    case 'I':  // this and the next are protocol 1's, which has no bools
+    case 'L':
+      push_decimal(take_line(), op);
       break;
     case 'G':
       take(8), push(Kind::real);
@@ -246,6 +266,12 @@ bool PickleMachine::step(uint8_t op) {
       break;
     }
     default:
+      BRIM_CHECK(has_protocol_ || std::string_view("pgPVSFdl").find(static_cast<char>(op)) ==
+                                      std::string_view::npos,
+                 FileError,
+                 "[pth] {} has pickle protocol 0, whose storages PyTorch cannot read back either; "
+                 "save it again without pickle_protocol=0",
+                 path_);
       fail(fmt::format("the opcode 0x{:02x}, which is not on the list,", op));
   }
   return false;

@@ -83,10 +83,12 @@ class PickleMachine {
   void add_to_dict(const std::vector<Ref>& items);
   Ref remembered(uint32_t index) const;
   void push_long(std::string_view bytes);
+  void push_decimal(std::string_view text, uint8_t op);
   bool step(uint8_t op);
 
   std::string_view all_;
   size_t at_ = 0, op_at_ = 0;
+  bool has_protocol_ = false;  // protocols 0 and 1 do not name themselves
   std::vector<Object> objects_;
   std::vector<Ref> stack_;
   std::vector<size_t> marks_;

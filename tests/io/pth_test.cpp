@@ -168,6 +168,27 @@ TEST_F(PthTest, TheFolderHasTheNameOfTheFile) {
         << name;
 }
 
+// As torch.save(..., pickle_protocol=1) writes it: no PROTO, bools and wide integers in decimal.
+TEST_F(PthTest, ProtocolOne) {
+  const std::string storage =
+      "(" + text("storage") + "ctorch\nFloatStorage\n" + text("0") + text("cpu") + "L8L\ntQ";
+  const std::string tensor = kRebuild + "(" + storage + "I2\n(K\x03t(L1L\ntI00\n" + kOrdered + "tR";
+  const std::string state = kOrdered + "q\1(" + text("x") + tensor + "u.";
+  const std::string bytes = with_pickle(state);
+  EXPECT_EQ(pth_error(bytes), "no error");
+  const Pth file({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()}, "some.file");
+  EXPECT_EQ(file.info("x").shape, Shape({3}));
+
+  for (const char* integer : {"I\n", "I8L\n", "Ix\n", "L9223372036854775808L\n", "I-\n", "I 1\n"})
+    expect_error(with_pickle(integer + std::string(".")), "an integer that is none");
+  expect_error(with_pickle("I8"), "cut off");
+  // Protocol 0: torch.load's own storages are broken there.
+  for (const std::string pickle : {"ccollections\nOrderedDict\np0\n(tRp1\n.", "(dp0\nVx\np1\n.",
+                                   "(lp0\n.", "(P('storage', 8)\n."})
+    expect_error(with_pickle(pickle), "pickle protocol 0");
+  expect_error(with_pickle("\x80\x02(dp0\n."), "0x64");
+}
+
 TEST_F(PthTest, HostilePickles) {
   const std::string x = text("x");
   std::string deep = "\x80\x02";
