@@ -5,6 +5,13 @@
 #include <optional>
 
 namespace brim::cli {
+namespace {
+
+/// Against `--out "$UNSET"`, which would mean: no --out at all.
+const CLI::Validator not_empty(
+    [](const std::string& text) { return text.empty() ? kEmptyValue : std::string(); }, "");
+
+}  // namespace
 
 Argument Argument::required() {
   option_->required();
@@ -42,7 +49,7 @@ Argument Argument::file() {
 
 template <class T>
 Argument Arguments::add(const char* name, T& value, const char* help) {
-  return Argument(app_->add_option(name, value, help));
+  return Argument(app_->add_option(name, value, help)->check(not_empty));
 }
 template Argument Arguments::add(const char*, std::string&, const char*);
 template Argument Arguments::add(const char*, std::vector<std::string>&, const char*);

@@ -13,6 +13,9 @@ class Option;
 
 namespace brim::cli {
 
+inline constexpr const char* kEmptyValue =
+    "an empty value; give one, or leave it out (is a shell variable unset?)";
+
 /// One option or positional argument.
 class Argument {
  public:
@@ -36,8 +39,8 @@ class Arguments {
   explicit Arguments(CLI::App* app) : app_(app) {}
 
   /// `--name` or, without dashes, a positional one; `value` is written when the command line is
-  /// parsed. T: std::string, std::vector<std::string>, int, int64_t, uint64_t, double, or
-  /// std::optional of int64_t, uint64_t and double.
+  /// parsed, where an empty word is an error. T: std::string, std::vector<std::string>, int,
+  /// int64_t, uint64_t, double, or std::optional of int64_t, uint64_t and double.
   template <class T>
   Argument add(const char* name, T& value, const char* help);
   Argument flag(const char* name, bool& value, const char* help);

@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <new>
+#include <string_view>
 
 #include "backend/cpu/isa.h"
 #include "cli/command.h"
@@ -48,6 +49,16 @@ void check_leftovers(const CLI::App& app) {
       fmt::format("unexpected argument '{}'; see `brim {} --help`", word, app.get_name()));
 }
 
+/// CLI11 takes the next word for the value of `--json=`: it would write to the picture that
+/// follows.
+void check_values(int argc, char** argv) {
+  for (int i = 1; i < argc && std::string_view(argv[i]) != "--"; ++i) {
+    const std::string_view word = argv[i];
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      throw UsageError(fmt::format("{}: {}", word.substr(0, word.size() - 1), kEmptyValue));
+  }
+}
+
 std::string one_line(std::string text) {
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   std::replace(text.begin(), text.end(), '\n', ' ');
@@ -76,6 +87,7 @@ int run(int argc, char** argv) {
     if (command.name == wanted) action = command.define(Arguments(sub));
   }
   allow_leftovers(app);
+  check_values(argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

@@ -93,7 +93,7 @@ TEST_F(BadInput, CommandsAndOptions) {
   train_fails({"--steps", "0"}, 2, {"--steps"});
   train_fails({"--workers", "many"}, 2, {"--workers", "many"});
   train_fails({"--memory-limit", "lots"}, 2, {"--memory-limit", "lots"});
-  for (const char* every : {"0", "-3", "0s", "-1s", "s", "", "nans", "infs", "1e3", "5m", "5 s",
+  for (const char* every : {"0", "-3", "0s", "-1s", "s", "nans", "infs", "1e3", "5m", "5 s",
                             "99999999999999999999", "often"})
     train_fails({"--checkpoint-every", every}, 2, {"--checkpoint-every", "60s"});
   train_fails({"--keep", "0"}, 2, {"--keep"});
@@ -101,6 +101,49 @@ TEST_F(BadInput, CommandsAndOptions) {
   fails({"bench", "relu-16", "--json", folder / "no/such/r.json"}, 1, {"no/such"});
   EXPECT_LT(run_brim({"data", "make", "x", "--seed", "-1"}).err.size(), 150U);
   EXPECT_LT(run_brim({"train", "--lr", "-1"}).err.size(), 150U);
+}
+
+TEST_F(BadInput, EmptyValues) {
+  const auto empty = [&](std::vector<std::string> args, const std::string& name) {
+    const std::vector<std::string> words = {name + ": an empty value", "shell variable unset"};
+    std::vector<std::string> apart = args, together = args;
+    apart.insert(apart.end(), {name, ""});
+    together.push_back(name + "=");
+    fails(apart, 2, words);
+    fails(together, 2, words);
+  };
+  for (const char* name :
+       {"--data", "--device", "--epochs", "--batch", "--workers", "--lr", "--seed", "--threads",
+        "--steps", "--out", "--resume", "--checkpoint-every", "--passes", "--memory-limit",
+        "--trace", "--monitor", "--json"})
+    empty({"train", "tutorial-cnn"}, name);
+  for (const char* name : {"--weights", "--data", "--split", "--memory-limit", "--json"})
+    empty({"eval", "tutorial-cnn"}, name);
+  for (const char* name : {"--weights", "--recipe", "--json"}) empty({"predict", "x.png"}, name);
+  for (const char* name : {"--json", "--weights", "--batches", "--save"})
+    empty({"bench", "relu-16"}, name);
+  for (const char* name : {"--python", "--json", "--svg"}) empty({"bench", "compare"}, name);
+  for (const char* name : {"--to", "--size"}) empty({"data", "convert", "a", "b"}, name);
+  empty({"data", "verify", "a"}, "--json");
+  empty({"data", "get", "mnist"}, "--mirror");
+  for (const std::vector<std::string>& args :
+       std::vector<std::vector<std::string>>{{"train", ""},
+                                             {"eval", ""},
+                                             {"bench", ""},
+                                             {"bench", "compare", ""},
+                                             {"convert", "", "b"},
+                                             {"convert", "a", ""},
+                                             {"data", "make", ""},
+                                             {"data", "convert", "", "b"},
+                                             {"data", "convert", "a", ""},
+                                             {"data", "get", ""},
+                                             {"data", "get", "mnist", ""},
+                                             {"data", "verify", ""},
+                                             {"predict", "--weights", "a", ""}})
+    fails(args, 2, {"an empty value"});
+  // The next word is not taken for the value.
+  const std::string picture = file("cat.png", "precious");
+  fails({"predict", "--weights", "a", "--json=", picture, picture}, 2, {"--json: an empty value"});
 }
 
 TEST_F(BadInput, Devices) {
