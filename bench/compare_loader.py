@@ -16,6 +16,7 @@ build/bench/loader_rate_bench (`ninja -C build loader_rate_bench`).
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -23,6 +24,8 @@ import sys
 import tarfile
 import tempfile
 import time
+
+from compare.files import file_name, write_text
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RECORD = 3073  # bytes of a CIFAR-10 record: a label and 32 x 32 pixels in three planes
@@ -167,14 +170,14 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--pictures", metavar="TAR", help="a tar of JPEGs, CLASS/x.jpg")
     parser.add_argument("--memory", metavar="FOLDER", help="CIFAR-10 binary (`brim data convert` makes it)")
-    parser.add_argument("--json", metavar="FILE", help="write the report there (- for standard output)")
+    parser.add_argument("--json", type=file_name, metavar="FILE", help="write the report there (- for standard output)")
     bench = os.path.join(root, "build", "bench", "loader_rate_bench")
     parser.add_argument("--brim", default=bench, help="the program that measures brim")
     parser.add_argument("--threads", type=int, default=2, help="threads or workers of each side")
     parser.add_argument("--rounds", type=int, default=7, help="alternating rounds")
     parser.add_argument("--seconds", type=float, default=4.0, help="seconds of one measurement")
     options = parser.parse_args()
-    if options.threads < 1 or options.rounds < 1 or options.seconds <= 0:
+    if options.threads < 1 or options.rounds < 1 or not 0 < options.seconds < math.inf:
         fail("--threads and --rounds must be at least 1, and --seconds above 0")
     if not os.access(options.brim, os.X_OK):
         fail(f"no program at {options.brim}; run `ninja -C build loader_rate_bench` or name it with --brim PATH")
@@ -209,14 +212,7 @@ def main():
             "load_average": os.getloadavg(),
             "results": results,
         }
-        if options.json == "-":
-            print(json.dumps(report))
-            return
-        temporary = f"{options.json}.tmp{os.getpid()}"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(report, file, indent=1)
-            file.write("\n")
-        os.replace(temporary, options.json)
+        write_text(options.json, json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,12 +9,14 @@ import argparse
 import importlib.util
 import json
 import logging
+import math
 import os
 import platform
 import re
 import sys
 
 from compare.command import Brim, fail
+from compare.files import file_name, write_text
 
 PARTS = ("time", "equality", "memory", "startup")
 MEMORY_CASES = ("resnet18-32-b64", "resnet18-224-b16")
@@ -34,24 +36,13 @@ def cpu_model():
         return platform.processor()
 
 
-def write_text(path, text):
-    """Atomically; to standard output for "-"."""
-    if path == "-":
-        print(text, end="")
-        return
-    temporary = f"{path}.tmp{os.getpid()}"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
-
-
 def parse():
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("cases", nargs="*", help="cases to run (default: all; `--list` names them)")
     parser.add_argument("--part", action="append", choices=PARTS, help="what to compare (default: all parts)")
-    parser.add_argument("--json", metavar="FILE", help="write the report there (- for standard output)")
-    parser.add_argument("--svg", metavar="FILE", help="draw the report as bars")
+    parser.add_argument("--json", type=file_name, metavar="FILE", help="write the report there (- for standard output)")
+    parser.add_argument("--svg", type=file_name, metavar="FILE", help="draw the report as bars")
     parser.add_argument("--brim", default=os.path.join(root, "build", "bin", "brim"), help="brim's command")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads of each side")
     parser.add_argument("--rounds", type=int, default=5, help="alternating rounds")
@@ -59,7 +50,7 @@ def parse():
     parser.add_argument("--torch-only", action="store_true", help="time PyTorch alone")
     parser.add_argument("--list", action="store_true", help="name the cases and end")
     options = parser.parse_args()
-    if options.threads < 1 or options.rounds < 1 or options.seconds <= 0:
+    if options.threads < 1 or options.rounds < 1 or not 0 < options.seconds < math.inf:
         fail("--threads and --rounds must be at least 1, and --seconds above 0")
     options.part = options.part or list(PARTS)
     if options.torch_only:

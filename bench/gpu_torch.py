@@ -22,6 +22,7 @@ from torch import nn
 from torch.nn import functional
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from compare.files import file_name, write_text
 from compare.networks import LEARNING_RATE, MOMENTUM, TutorialNet
 
 BLOCK_SECONDS, WARM_UP_SECONDS = 20e-3, 0.2
@@ -185,7 +186,7 @@ def cases_of(bench, small, with_compile):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json")
+    parser.add_argument("--json", type=file_name)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--seconds", type=float, default=0.5, help="length of a measurement")
     parser.add_argument("--budget", type=float, default=math.inf, help="no case begins after so many seconds")
@@ -204,8 +205,7 @@ def main():
 
     def save():
         if options.json:
-            with open(options.json, "w", encoding="utf-8") as file:
-                json.dump(result, file, indent=1)
+            write_text(options.json, json.dumps(result, indent=1) + "\n")
 
     for name, run in cases_of(bench, options.small, options.compile):
         if options.only not in name:

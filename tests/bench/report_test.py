@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""What bench/compare_torch.py makes of its measurements: verdicts, tables and the chart. Needs no PyTorch."""
+"""What bench/compare_torch.py makes of its measurements: verdicts, tables, the chart and files. Needs no PyTorch."""
 
+import argparse
 import os
 import sys
+import tempfile
 import unittest
 import xml.etree.ElementTree
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench"))
 
-from compare import chart, tables, targets  # noqa: E402
+from compare import chart, files, tables, targets  # noqa: E402
 
 
 def timed(case, torch_us, brim_us, others=0.0):
@@ -82,6 +84,18 @@ class ReportTest(unittest.TestCase):
             self.assertGreater(float(box.get("width")), 0)
             self.assertLessEqual(float(box.get("x", 0)) + float(box.get("width")), chart.WIDTH)
         self.assertTrue(chart.svg({"torch": "9.9", "threads": 1, "cpu": ""}))
+
+    def test_files(self):
+        self.assertEqual(files.file_name("a.json"), "a.json")
+        with self.assertRaisesRegex(argparse.ArgumentTypeError, "an empty value"):
+            files.file_name("")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.json")
+            for text in ("one", "two"):
+                files.write_text(path, text)
+                with open(path, encoding="utf-8") as file:
+                    self.assertEqual(file.read(), text)
+            self.assertEqual(os.listdir(folder), ["a.json"])
 
 
 if __name__ == "__main__":
