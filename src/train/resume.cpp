@@ -7,6 +7,8 @@
 
 #include "core/check.h"
 #include "core/device_names.h"
+#include "data/source/image_folder.h"
+#include "io/paths.h"
 #include "train/trainer_state.h"
 
 namespace brim::train {
@@ -77,22 +79,12 @@ bool check_same_devices(const std::vector<Device>& now, const std::string& saved
   return true;
 }
 
-/// The same folder, whether it is there yet or not.
-bool same_folder(const std::string& a, const std::string& b) {
-  std::error_code error;
-  const auto absolute = [&](const std::string& path) {
-    const fs::path full = fs::weakly_canonical(path, error);
-    return full.has_filename() ? full : full.parent_path();  // "a/b/"
-  };
-  return fs::equivalent(a, b, error) || absolute(a) == absolute(b);
-}
-
 }  // namespace
 
 void Trainer::State::prepare_out() {
   const std::string& from = options.resume;
   out = options.out.empty() ? from : options.out;
-  const bool goes_on = !from.empty() && same_folder(out, from);
+  const bool goes_on = !from.empty() && io::real_path(out) == io::real_path(from);
   std::error_code ignored;
   BRIM_CHECK(
       from.empty() || !fs::exists(from + "/manifest.json", ignored), FileError,
@@ -106,6 +98,7 @@ void Trainer::State::prepare_out() {
                from, from);
   }
   if (!out.empty()) {
+    data::check_outside(recipe.data, out);
     made.emplace(out);
     make_folder(out);
     lock.emplace(out);

@@ -292,6 +292,24 @@ TEST_F(BadInput, OutputThatCannotBeWritten) {
   fails({"data", "convert", folder / "absent", folder / "new"}, 1, {"absent"});
 }
 
+TEST_F(BadInput, FoldersInAnImageFolder) {
+  const std::string pictures = folder / "pictures";
+  for (const std::string name : {"/train/a", "/train/b", "/test/a", "/test/b"}) {
+    fs::create_directories(pictures + name);
+    write_pixel_png(pictures + name + "/0.png");
+  }
+  fs::create_directory_symlink(pictures, folder / "link");
+  for (const std::string& out : {pictures + "/new", folder / "link/new/deep", pictures}) {
+    for (const char* format : {"cifar10", "idx", "folder", "shards"})
+      fails({"data", "convert", pictures, out, "--size", "32", "--to", format}, 1,
+            {out, "elsewhere"});
+    fails({"train", "tutorial-cnn", "--data", pictures, "--out", out}, 1, {out, "elsewhere"});
+  }
+  EXPECT_EQ(run_brim({"data", "convert", pictures, pictures + "/a.tar", "--to", "tar"}).code, 0);
+  EXPECT_EQ(run_brim({"data", "convert", data(), data() + "/copy"}).code, 0) << "no image folder";
+  EXPECT_EQ(run_brim({"data", "verify", pictures}).code, 0);
+}
+
 TEST_F(BadInput, FullDisk) {
   // No file may grow above 100 kB (ulimit counts in 512 bytes); the weights need 250 kB. The
   // training goes on, and only weights that cannot be kept at its end are an error.

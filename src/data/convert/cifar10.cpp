@@ -26,6 +26,7 @@
 #include "data/permutation.h"
 #include "data/source/archive_reader.h"
 #include "data/source/cifar10.h"
+#include "data/source/image_folder.h"
 #include "data/source/listing.h"
 #include "data/transform/resample.h"
 #include "io/atomic_file.h"
@@ -285,6 +286,7 @@ ConvertResult convert_to_cifar10(const std::string& input, const std::string& ou
 
   BRIM_CHECK(options.workers >= -1 && options.workers <= 1024, ValueError,
              "[data] workers {}: must be 0 to 1024, or -1 for one per CPU", options.workers);
+  check_outside(input, out_dir);
   const fs::path folder = out_dir;
   const EmptyFolders made(out_dir);
   std::error_code error;

@@ -22,6 +22,7 @@
 #include "data/keyed.h"
 #include "data/mapped_file.h"
 #include "data/permutation.h"
+#include "data/source/image_folder.h"
 #include "data/transform/resample.h"
 #include "io/atomic_file.h"
 
@@ -204,6 +205,7 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code error;
   const bool one_file = format == DataFormat::tar || format == DataFormat::safetensors;
+  if (!one_file) check_outside(input, path);
   const bool exists = fs::exists(path, error);
   const bool empty =
       exists && !one_file && fs::is_directory(path, error) && fs::is_empty(path, error);

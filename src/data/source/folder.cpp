@@ -5,7 +5,11 @@
 
 #include "core/check.h"
 #include "data/file.h"
+#include "data/source/cifar10.h"
+#include "data/source/idx.h"
+#include "data/source/image_folder.h"
 #include "data/source/listing.h"
+#include "io/paths.h"
 
 namespace brim::data {
 namespace {
@@ -76,6 +80,15 @@ class ImageFolder final : public Source {
 
 std::shared_ptr<const Source> open_image_folder(const std::string& path, Split split) {
   return std::make_shared<ImageFolder>(path, split);
+}
+
+void check_outside(const std::string& where, const std::string& out) {
+  std::error_code error;
+  if (!fs::is_directory(where, error) || is_cifar10_folder(where) || is_idx_folder(where)) return;
+  BRIM_CHECK(
+      !io::lies_in(io::real_path(out), io::real_path(where)), FileError,
+      "[data] {} lies in {}, all of whose folders are read as pictures; choose one elsewhere", out,
+      where);
 }
 
 }  // namespace brim::data
