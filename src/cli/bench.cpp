@@ -186,6 +186,8 @@ int run(const BenchOptions& options) {
   if (options.threads > 0) set_num_threads(options.threads);
   check_json_path(options.json);
   check_output_path("save", options.save);
+  check_outputs({{"--json", options.json}, {"--save", options.save}},
+                {{"the weights", options.weights}, {"the batches", options.batches}});
   if (is_table && options.device != "cpu")
     throw UsageError(fmt::format("{} measures the CPU; it takes no --device", only));
   if (is_table) {

@@ -99,6 +99,7 @@ Json report_json(const std::string& input, const data::VerifyReport& r) {
 
 int run_verify(const VerifyArguments& arguments) {
   check_json_path(arguments.json);
+  check_outputs({{"--json", arguments.json}}, {{"the data", arguments.input}});
   const bool quiet = is_stdout(arguments.json);
   const std::atomic<int>& stop = watch_signals();
   ProgressDisplay display(quiet);

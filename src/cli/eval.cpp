@@ -99,6 +99,8 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
 
 int run(const EvalOptions& o) {
   check_json_path(o.json);
+  check_outputs({{"--json", o.json}},
+                {{"the recipe", o.recipe}, {"the weights", o.weights}, {"the data", o.data}});
   const ChosenDevices chosen = choose_one(o.device);
   tell_choice(chosen, is_stdout(o.json));
   return on_chosen(chosen, [&] { return evaluate(o, chosen); });

@@ -9,6 +9,8 @@
 #include <iterator>
 #include <optional>
 
+#include "train/run_folder.h"
+
 namespace brim::cli {
 namespace {
 
@@ -107,13 +109,13 @@ MonitorFile::~MonitorFile() {
   std::error_code error;
   const auto entries = std::distance(fs::directory_iterator(folder_, error), {});
   if (entries > 1 || error) return;
-  fs::remove(fs::path(folder_) / kName, error);
+  fs::remove(fs::path(folder_) / train::kMonitorFile, error);
   fs::remove(folder_, error);
 }
 
 void MonitorFile::add(const diag::Reading& reading) {
   if (folder_.empty() || !error_.empty()) return;
-  const std::string path = (fs::path(folder_) / kName).string();
+  const std::string path = (fs::path(folder_) / train::kMonitorFile).string();
   if (!out_.is_open()) out_.open(path, std::ios::app);
   Json json = {
       {"time",

@@ -15,13 +15,11 @@ std::vector<std::string> sensor_lines(const diag::MonitorSummary& summary);
 /// The same numbers and the host's, by name; null where there is no such sensor.
 nlohmann::ordered_json to_json(const diag::MonitorSummary& summary);
 
-/// FOLDER/monitor.jsonl: one JSON object a line for each reading, added to what is there. Begun
-/// with the first reading; when it cannot be written, it is given up and says so in `error()`.
-/// Where a run that failed leaves nothing else behind, it goes too.
+/// FOLDER/monitor.jsonl (train::kMonitorFile): one JSON object a line for each reading, added to
+/// what is there. Begun with the first reading; when it cannot be written, it is given up and says
+/// so in `error()`. Where a run that failed leaves nothing else behind, it goes too.
 class MonitorFile {
  public:
-  static constexpr const char* kName = "monitor.jsonl";
-
   /// Before the run makes the folder. Empty: readings are not kept.
   explicit MonitorFile(const std::string& folder);
   ~MonitorFile();

@@ -109,6 +109,9 @@ int predict(const PredictOptions& o, const ChosenDevices& chosen) {
 
 int run(const PredictOptions& o) {
   check_json_path(o.json);
+  std::vector<NamedPath> inputs = {{"the recipe", o.recipe}, {"the weights", o.weights}};
+  for (const std::string& path : o.images) inputs.push_back({"a picture", path});
+  check_outputs({{"--json", o.json}}, inputs);
   const ChosenDevices chosen = choose_one(o.device);
   tell_choice(chosen, is_stdout(o.json));
   return on_chosen(chosen, [&] { return predict(o, chosen); });

@@ -8,14 +8,24 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/command.h"
 #include "core/check.h"
 #include "io/atomic_file.h"
+#include "io/paths.h"
 
 namespace brim::cli {
 
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+/// Whether writing to `path` would replace what `other` names. A device or pipe is not replaced.
+bool replaces(const std::string& path, const std::string& other) {
+  struct stat info {};
+  if (path.empty() || other.empty() || is_stdout(path)) return false;
+  if (stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) return false;
+  return io::real_path(path) == io::real_path(other);
+}
 
 }  // namespace
 
@@ -91,6 +101,19 @@ void check_output_path(const char* option, const std::string& path) {
 
 void check_json_path(const std::string& path) {
   if (!is_stdout(path)) check_output_path("json", path);
+}
+
+void check_outputs(const std::vector<NamedPath>& outputs, const std::vector<NamedPath>& inputs) {
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    for (auto other = outputs.begin(); other != output; ++other)
+      if (replaces(output->path, other->path))
+        throw UsageError(fmt::format("{} and {} both name {}; give each a file of its own",
+                                     other->name, output->name, output->path));
+    for (const NamedPath& input : inputs)
+      if (replaces(output->path, input.path))
+        throw UsageError(fmt::format("{} {} would replace {}; give it a file of its own",
+                                     output->name, output->path, input.name));
+  }
 }
 
 void write_json(const Json& json, const std::string& path) {

@@ -3,6 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include <brim/train/trainer.h>
 
@@ -26,6 +27,13 @@ void write_json(const nlohmann::ordered_json& json, const std::string& path);
 void check_output_path(const char* option, const std::string& path);
 /// The same for --json, where "-" is good too.
 void check_json_path(const std::string& path);
+
+/// A path on the command line, and how messages call it: "--json", "the weights".
+struct NamedPath {
+  std::string name, path;
+};
+/// Throws UsageError if an output would replace another one, or one of the inputs. "" is none.
+void check_outputs(const std::vector<NamedPath>& outputs, const std::vector<NamedPath>& inputs);
 
 /// Whether the JSON goes to standard output, which then carries nothing else: "-" or "/dev/stdout".
 bool is_stdout(const std::string& path);

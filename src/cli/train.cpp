@@ -193,6 +193,18 @@ void save_trace(const diag::Trace& trace, const std::string& path, bool quiet) {
     say(stdout, "trace of {} events in {}; open it in ui.perfetto.dev\n", trace.events(), path);
 }
 
+/// Throws UsageError if --json or --trace would replace what the run reads, or what it writes.
+void check_outputs_of_run(const TrainOptions& o, const std::string& data) {
+  const std::vector<NamedPath> outputs = {{"--json", o.json}, {"--trace", o.trace}};
+  check_outputs(outputs, {{"the recipe", o.recipe}, {"the data", data}});
+  for (const NamedPath& output : outputs)
+    for (const std::string& folder : {o.out, o.resume})
+      if (!output.path.empty() && !folder.empty() && train::belongs_to_run(folder, output.path))
+        throw UsageError(
+            fmt::format("{} {} is in the way of what the run keeps in {}; give another name",
+                        output.name, output.path, folder));
+}
+
 int run(const TrainOptions& o) {
   const int workers = workers_of(o.workers);
   train::CheckpointOptions checkpoint{.keep = o.keep};
@@ -204,6 +216,7 @@ int run(const TrainOptions& o) {
   plan::check_passes(o.passes);
   check_json_path(o.json);
   check_output_path("trace", o.trace);
+  check_outputs_of_run(o, recipe.data);
   if (o.monitor > 0 && o.monitor < 0.01)
     throw UsageError(
         fmt::format("--monitor {} is too often; use 0.01 or more, or 0 for none", o.monitor));

@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "io/atomic_file.h"
+#include "io/paths.h"
 
 namespace brim::train {
 namespace {
@@ -110,6 +111,14 @@ void link_best(const fs::path& root, int64_t steps) {
 }
 
 }  // namespace
+
+bool belongs_to_run(const std::string& folder, const std::string& path) {
+  const fs::path root = io::real_path(folder), real = io::real_path(path);
+  if (io::lies_in(root, real)) return true;
+  if (!io::lies_in(real, root)) return false;
+  const std::string name = *real.lexically_relative(root).begin();
+  return name == kWeightsFile || name == kMonitorFile || name == kBest || number_of(name) >= 0;
+}
 
 void make_folder(const std::string& folder) {
   std::error_code error;

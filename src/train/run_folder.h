@@ -15,6 +15,12 @@ namespace brim::train {
 
 /// The network that a finished run leaves in its folder.
 inline constexpr const char* kWeightsFile = "model.safetensors";
+/// What its sensors said.
+inline constexpr const char* kMonitorFile = "monitor.jsonl";
+
+/// Whether a run in `folder` makes `path`: the folder itself, its weights, its readings, its
+/// checkpoints, what lies in them, or a folder above.
+bool belongs_to_run(const std::string& folder, const std::string& path);
 
 /// Makes a folder and those above it. Throws FileError.
 void make_folder(const std::string& folder);

@@ -292,6 +292,47 @@ TEST_F(BadInput, OutputThatCannotBeWritten) {
   fails({"data", "convert", folder / "absent", folder / "new"}, 1, {"absent"});
 }
 
+TEST_F(BadInput, OutputsThatCollide) {
+  const std::string run = trained(), weights = run + "/model.safetensors", other = folder / "o";
+  const std::string recipe = file("r.toml", "epochs = 1\n"), picture = file("p.png", "precious");
+  fs::create_directory(other);
+  fs::create_directory_symlink(run, folder / "link");
+  for (const std::string name : {"--json", "--trace"}) {
+    for (const std::string path : {"model.safetensors", "monitor.jsonl", "best",
+                                   "checkpoint-00000002", "../o/./model.safetensors"})
+      train_fails({"--out", other, name, other + "/" + path}, 2, {name, path, "another name"});
+    train_fails({"--out", folder / "new", name, folder / "new"}, 2, {name, "another name"});
+    train_fails({"--out", folder / "new/run", name, folder / "new"}, 2, {name, "another name"});
+    for (const std::string path : {"run", "link"})
+      fails({"train", "--resume", run, name,
+             folder / (path + "/checkpoint-00000015/model.safetensors")},
+            2, {name, "another name"});
+    fails({"train", recipe, name, folder / "./r.toml"}, 2, {name, "the recipe"});
+    fails({"train", "tutorial-cnn", name, data() + "/../data/test_batch.bin", "--data",
+           data() + "/test_batch.bin"},
+          2, {name, "the data"});
+  }
+  train_fails({"--json", folder / "r", "--trace", folder / "data/../r"}, 2, {"--json", "--trace"});
+  fails({"eval", "--weights", weights, "--json", weights}, 2, {"--json", "the weights"});
+  fails({"predict", "--weights", weights, "--json", weights, picture}, 2, {"the weights"});
+  fails({"predict", "--weights", weights, "--json", picture, picture}, 2, {"a picture"});
+  fails({"data", "verify", picture, "--json", picture}, 2, {"the data"});
+  const std::vector<std::string> bench = {"bench", "mlp-784-128-10-b8", "--steps", "1"};
+  const auto bench_fails = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), bench.begin(), bench.end());
+    fails(more, 2, {"of its own"});
+  };
+  bench_fails({"--json", other + "/x", "--save", other + "/x"});
+  bench_fails({"--json", weights, "--weights", weights});
+  bench_fails({"--save", weights, "--batches", weights});
+  fails({"bench", "compare", "--json", other + "/x", "--svg", other + "/x"}, 2, {"of its own"});
+  // What is no file is not replaced.
+  EXPECT_EQ(run_brim({"train", "tutorial-cnn", "--data", data(), "--steps", "1", "--json",
+                      "/dev/null", "--trace", "/dev/null"})
+                .code,
+            0);
+}
+
 TEST_F(BadInput, FoldersInAnImageFolder) {
   const std::string pictures = folder / "pictures";
   for (const std::string name : {"/train/a", "/train/b", "/test/a", "/test/b"}) {

@@ -41,6 +41,7 @@ std::string find_python(const std::string& named) {
 void run_compare(const CompareArguments& a) {
   check_json_path(a.json);
   check_output_path("svg", a.svg);
+  check_outputs({{"--json", a.json}, {"--svg", a.svg}}, {});
   const fs::path self = fs::read_symlink("/proc/self/exe");
   std::vector<std::string> words{find_python(a.python), find_script(self), "--brim", self};
   const auto option = [&](const char* name, const std::string& value) {
