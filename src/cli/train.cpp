@@ -35,7 +35,7 @@ struct TrainOptions {
   std::string recipe, data, device = "auto", workers = "auto", out, resume, memory_limit, json,
                             trace;
   std::string checkpoint_every = "60s";
-  std::string compile = "on", passes, precision, augment_on = "auto";
+  std::string compile, passes, precision, augment_on = "auto";
   bool data_on_device = false;
   int64_t steps_per_graph = 1;
   bool explain = false;
@@ -63,6 +63,16 @@ train::Recipe chosen_recipe(const TrainOptions& o) {
   if (!o.precision.empty()) r.precision = o.precision;
   train::check_recipe(r);
   return r;
+}
+
+/// How steps are compiled. A resumed run does it as before, but for what is named.
+train::StepMode chosen_mode(const TrainOptions& o, const std::optional<train::Checkpoint>& before) {
+  train::StepMode mode;
+  if (before && before->mode) mode = *before->mode;
+  if (!o.compile.empty()) mode.compile = o.compile == "on";
+  if (!o.passes.empty()) mode.passes = o.passes;
+  plan::check_passes(mode.passes);
+  return mode;
 }
 
 int workers_of(const std::string& text) {
@@ -169,12 +179,13 @@ std::string kept_hint(const TrainOptions& o) {
                      shell_word(folder), o.repeated);
 }
 
-/// Options whose values are not in a checkpoint, as they were given.
+/// Options whose values are not in a checkpoint, or not in the one that was resumed, as they were
+/// given.
 std::string repeated_options(const Arguments& args) {
   std::string text;
-  for (const char* name : {"--data", "--device", "--epochs", "--workers", "--threads", "--compile",
-                           "--passes", "--checkpoint-every", "--keep", "--memory-limit",
-                           "--augment-on", "--steps-per-graph", "--monitor"})
+  for (const char* name : {"--data", "--device", "--epochs", "--workers", "--threads",
+                           "--precision", "--compile", "--passes", "--checkpoint-every", "--keep",
+                           "--memory-limit", "--augment-on", "--steps-per-graph", "--monitor"})
     if (const std::vector<std::string> given = args.given(name); !given.empty())
       text += fmt::format(" {} {}", name, shell_word(given.back()));
   if (!args.given("--data-on-device").empty()) text += " --data-on-device";
@@ -210,10 +221,11 @@ int run(const TrainOptions& o) {
   train::CheckpointOptions checkpoint{.keep = o.keep};
   parse_checkpoint_every(o.checkpoint_every, checkpoint);
   const train::Recipe recipe = chosen_recipe(o);
-  const ChosenDevices chosen =
-      choose_devices(o.device, o.resume.empty() ? "" : train::checkpoint_devices(o.resume));
+  std::optional<train::Checkpoint> before;
+  if (!o.resume.empty()) before = train::newest_state(o.resume);
+  const train::StepMode mode = chosen_mode(o, before);
+  const ChosenDevices chosen = choose_devices(o.device, before ? before->devices : "");
   const std::vector<Device>& devices = chosen.devices;
-  plan::check_passes(o.passes);
   check_json_path(o.json);
   check_output_path("trace", o.trace);
   check_outputs_of_run(o, recipe.data);
@@ -263,9 +275,10 @@ int run(const TrainOptions& o) {
                                     .out = o.out,
                                     .resume = o.resume,
                                     .change_precision = !o.precision.empty(),
+                                    .change_compile = !o.compile.empty() || !o.passes.empty(),
                                     .checkpoint = checkpoint,
-                                    .compile = o.compile == "on",
-                                    .passes = o.passes,
+                                    .compile = mode.compile,
+                                    .passes = mode.passes,
                                     .progress = show_progress,
                                     .stage = [&](const char* s, double f) { display.show(s, f); },
                                     .first_step = [&] { startup_ms = milliseconds_since_start(); },
@@ -419,9 +432,10 @@ const Register train_command(
        args.add("--keep", o->keep, "newest checkpoints that stay, beside the best one")
            .range(1, 1000000)
            .show_default();
-       args.add("--compile", o->compile, "replay the step as an optimised plan: on or off")
-           .one_of({"on", "off"})
-           .show_default();
+       args.add("--compile", o->compile,
+                "replay the step as an optimised plan: on or off (default: on, or as the resumed "
+                "run did)")
+           .one_of({"on", "off"});
        args.add("--passes", o->passes,
                 "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone, exact "
                 "those that keep every bit");

@@ -35,6 +35,8 @@ class PassSelection {
  public:
   explicit PassSelection(std::string_view text);
   bool contains(std::string_view name) const;
+  /// Whether the same passes run, however they are named.
+  bool operator==(const PassSelection& other) const;
 
  private:
   std::vector<std::string> names_;

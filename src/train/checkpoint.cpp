@@ -97,32 +97,43 @@ StateDict scaler_state(const Json& json, const std::string& path) {
   return scaler;
 }
 
+/// Checkpoints of before it was kept say nothing.
+std::optional<StepMode> step_mode(const Json& json, const std::string& path) {
+  const auto compile = json.find("compile");
+  if (compile == json.end()) return {};
+  BRIM_CHECK(compile->is_boolean(), FileError,
+             "[checkpoint] {} has no valid 'compile'; the checkpoint is damaged", path);
+  return StepMode{compile->get<bool>(), field<std::string>(json, "passes", path)};
+}
+
 /// Numbers are written so that they read back to the same bits; NaN becomes null.
 Json state_json(const Checkpoint& c) {
   const Position& at = c.at;
-  return {{"format", kFormat},
-          {"version", BRIM_VERSION},
-          {"name", c.recipe.name},
-          {"epochs", at.epoch},
-          {"batch", at.batch},
-          {"epoch_steps", at.epoch_steps},
-          {"steps", at.steps},
-          {"images", at.images},
-          {"skipped", at.skipped},
-          {"loss_sum", at.unreported.sum},
-          {"loss_steps", at.unreported.steps},
-          {"epoch_loss_sum", at.epoch_reported.sum},
-          {"epoch_loss_steps", at.epoch_reported.steps},
-          {"last_loss", std::isfinite(at.last_loss) ? Json(at.last_loss) : Json(nullptr)},
-          {"best_steps", c.best.steps},
-          {"best_loss", c.best.loss},
-          {"random_seed", c.random.seed},
-          {"random_offset", c.random.offset},
-          {"samples", c.samples},
-          {"scaler", scaler_json(c.scaler)},
-          {"devices", c.devices},
-          {"recipe", c.recipe.toml()},
-          {"classes", c.classes}};
+  Json json = {{"format", kFormat},
+               {"version", BRIM_VERSION},
+               {"name", c.recipe.name},
+               {"epochs", at.epoch},
+               {"batch", at.batch},
+               {"epoch_steps", at.epoch_steps},
+               {"steps", at.steps},
+               {"images", at.images},
+               {"skipped", at.skipped},
+               {"loss_sum", at.unreported.sum},
+               {"loss_steps", at.unreported.steps},
+               {"epoch_loss_sum", at.epoch_reported.sum},
+               {"epoch_loss_steps", at.epoch_reported.steps},
+               {"last_loss", std::isfinite(at.last_loss) ? Json(at.last_loss) : Json(nullptr)},
+               {"best_steps", c.best.steps},
+               {"best_loss", c.best.loss},
+               {"random_seed", c.random.seed},
+               {"random_offset", c.random.offset},
+               {"samples", c.samples},
+               {"scaler", scaler_json(c.scaler)},
+               {"devices", c.devices},
+               {"recipe", c.recipe.toml()},
+               {"classes", c.classes}};
+  if (c.mode) json.update({{"compile", c.mode->compile}, {"passes", c.mode->passes}});
+  return json;
 }
 
 }  // namespace
@@ -196,6 +207,7 @@ Checkpoint load_checkpoint_state(const std::string& path) {
   c.samples = count(json, "samples", file);
   c.scaler = scaler_state(json, file);
   c.devices = field<std::string>(json, "devices", file);
+  c.mode = step_mode(json, file);
   c.recipe = parse_recipe(field<std::string>(json, "recipe", file), file);
   c.recipe.name = field<std::string>(json, "name", file);
   const auto classes = json.find("classes");

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,12 @@ struct Position {
   double last_loss = std::numeric_limits<double>::quiet_NaN();  ///< of the last report
 };
 
+/// TrainOptions::compile and passes: they change the order of sums, and so the last bits.
+struct StepMode {
+  bool compile = true;
+  std::string passes;
+};
+
 struct Checkpoint {
   Position at;
   BestCheckpoint best;
@@ -48,6 +55,7 @@ struct Checkpoint {
   Recipe recipe;
   int64_t samples = 0;               ///< of an epoch
   std::string devices;               ///< that the run used: "sim:0,sim:1"
+  std::optional<StepMode> mode;      ///< empty in checkpoints of before it was kept
   std::vector<std::string> classes;  ///< of the training data, by label
   StateDict model;
   StateDict optimizer;

@@ -9,6 +9,7 @@
 #include "core/device_names.h"
 #include "data/source/image_folder.h"
 #include "io/paths.h"
+#include "plan/pass.h"
 #include "train/trainer_state.h"
 
 namespace brim::train {
@@ -79,6 +80,27 @@ bool check_same_devices(const std::vector<Device>& now, const std::string& saved
   return true;
 }
 
+/// As options of the command.
+std::string words(const StepMode& mode) {
+  if (!mode.compile) return "--compile off";
+  return "--compile on" + (mode.passes.empty() ? "" : " --passes " + mode.passes);
+}
+
+/// Whether steps are computed as before; what they were before this was kept is unknown.
+bool check_same_mode(const StepMode& now, const std::optional<StepMode>& saved, bool any,
+                     const std::string& path) {
+  if (!saved || (!now.compile && !saved->compile)) return true;
+  if (now.compile == saved->compile &&
+      plan::PassSelection(now.passes) == plan::PassSelection(saved->passes))
+    return true;
+  BRIM_CHECK(
+      any, ValueError,
+      "[resume] {} was trained with {}, and now it is {}, whose sums round otherwise; resume "
+      "with the same, or start anew",
+      path, words(*saved), words(now));
+  return false;
+}
+
 }  // namespace
 
 void Trainer::State::prepare_out() {
@@ -142,6 +164,11 @@ void Trainer::State::load(const std::string& path) {
     options.warn(fmt::format("{} was trained in {} and goes on in {}", path, c.recipe.precision,
                              recipe.precision));
   check_same_classes(loader.source().classes(), c.classes, recipe.data, path);
+  if (!check_same_mode(mode(), c.mode, options.change_compile, path) && options.warn)
+    options.warn(fmt::format(
+        "{} was trained with {} and goes on with {}: its weights will differ in the last bits from "
+        "those of a run that was not stopped",
+        path, words(*c.mode), words(mode())));
   if (!check_same_devices(options.devices, c.devices, path) && options.warn)
     options.warn(fmt::format("{} was trained on {} and goes on on {}; to stay there: --device {}",
                              path, c.devices, names_of(options.devices), c.devices));
@@ -178,6 +205,7 @@ Checkpoint Trainer::State::snapshot() const {
           .recipe = recipe,
           .samples = loader.samples(),
           .devices = names_of(options.devices),
+          .mode = mode(),
           .classes = loader.source().classes(),
           .model = model->state_dict(),
           .optimizer = optimizer->state_dict(),

@@ -183,17 +183,17 @@ FoundCheckpoint find_checkpoint(const std::string& folder) {
   return found;
 }
 
-std::string checkpoint_devices(const std::string& folder) {
+std::optional<Checkpoint> newest_state(const std::string& folder) {
   try {
     for (const std::string& path : list_checkpoints(folder)) {
       try {
-        return load_checkpoint_state(path).devices;
-      } catch (const Error&) {  // who loads the checkpoint reports it
+        return load_checkpoint_state(path);
+      } catch (const Error&) {
       }
     }
-  } catch (const FileError&) {  // of the folder: likewise
+  } catch (const FileError&) {  // of the folder
   }
-  return "";
+  return {};
 }
 
 void set_aside(const std::string& path) {

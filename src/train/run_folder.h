@@ -48,9 +48,9 @@ struct FoundCheckpoint {
 /// Verifies until one is sound. Throws FileError if there are checkpoints and all are damaged.
 FoundCheckpoint find_checkpoint(const std::string& folder);
 
-/// The devices that the newest checkpoint below `folder` whose state can be read was trained on,
-/// "sim:0,sim:1", unverified; "" if there is none.
-std::string checkpoint_devices(const std::string& folder);
+/// What state.json of the newest checkpoint below `folder` says that can be read, unverified; who
+/// loads a checkpoint reports the others. Empty if there is none.
+std::optional<Checkpoint> newest_state(const std::string& folder);
 
 /// Renames a damaged checkpoint to NAME.damaged, so that it is out of the way and not lost. Throws
 /// FileError.

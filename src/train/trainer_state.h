@@ -48,6 +48,7 @@ struct Trainer::State {
   bool stop_asked() const {
     return options.stop && options.stop->load(std::memory_order_relaxed) != 0;
   }
+  StepMode mode() const { return {options.compile, options.passes}; }
   /// For opening data and for its upload: reports, and whether to go on.
   data::OpenProgress open_progress(const char* stage = "open") const;
   /// Where the loaders' batches go.

@@ -61,6 +61,32 @@ TEST_F(CompileCommand, ExplainsThePlan) {
     EXPECT_NE(ran.out.find(part), std::string::npos) << part << "\n" << ran.out;
 }
 
+TEST_F(CompileCommand, ResumedRunsAreCompiledAsTheyBegan) {
+  const TemporaryFolder folder;
+  const std::string whole = folder / "whole", parts = folder / "parts";
+  const std::vector<std::string> train = {"train", "tutorial-cnn", "--workers", "0"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), train.begin(), train.end());
+    const Ran ran = run_brim(more);
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran;
+  };
+  with({"--steps", "9", "--out", whole, "--compile", "off"});
+  with({"--steps", "4", "--out", parts, "--compile", "off"});
+  Ran ran = run_brim({"train", "--resume", parts, "--steps", "5", "--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  EXPECT_EQ(json::parse(ran.out)["compile"]["mode"], "eager");
+  EXPECT_EQ(slurp(parts + "/model.safetensors"), slurp(whole + "/model.safetensors"));
+  for (const std::vector<std::string>& other :
+       {std::vector<std::string>{"--compile", "on"}, {"--passes", "-fuse_loss"}}) {
+    ran = run_brim({"train", "--resume", parts, "--steps", "1", other[0], other[1]});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    EXPECT_NE(ran.err.find("brim: warning: "), std::string::npos) << ran.err;
+    EXPECT_NE(ran.err.find("goes on with --compile on"), std::string::npos) << ran.err;
+  }
+}
+
 TEST_F(CompileCommand, SeveralDevicesRunEagerlyAndSaySo) {
   const json r = result_of({"--device", "sim:0,sim:1"});
   EXPECT_EQ(r["compile"]["mode"], "eager");

@@ -200,6 +200,9 @@ TEST(PassSelection, TakesAllSomeOrAllButSome) {
   EXPECT_TRUE(PassSelection("-dead_code,-memory").contains("fuse_elementwise"));
   EXPECT_FALSE(PassSelection("memory").contains("dead_code"));
   EXPECT_THROW(PassSelection("-dead_cod"), ValueError);
+  EXPECT_TRUE(PassSelection("-layout,-memory") == PassSelection("-memory,-layout"));
+  EXPECT_FALSE(PassSelection("") == PassSelection("-memory"));
+  EXPECT_FALSE(PassSelection("layout") == PassSelection("-layout"));
 }
 
 }  // namespace

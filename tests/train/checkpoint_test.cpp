@@ -34,6 +34,7 @@ Checkpoint sample(int64_t steps) {
   c.recipe.optimizer.lr = 0.1234567890123;
   c.samples = 60;
   c.devices = "cpu";
+  c.mode = {.compile = false, .passes = "-layout"};
   c.classes = {"ant",
                "b\xe9"
                "e"};
@@ -41,6 +42,11 @@ Checkpoint sample(int64_t steps) {
   c.optimizer = {{"state.w.momentum", ones({2, 2})}, {"lr", full({}, 0.1, {.dtype = f64})}};
   c.schedule = {{"step", full({}, 3, {.dtype = i64})}};
   return c;
+}
+
+std::string devices_in(const std::string& folder) {
+  const auto state = newest_state(folder);
+  return state ? state->devices : "";
 }
 
 std::string load_error(const std::string& path) {
@@ -81,6 +87,9 @@ TEST(Checkpoint, RoundTrip) {
   EXPECT_EQ(c.recipe.optimizer.lr, 0.1234567890123);
   EXPECT_EQ(c.samples, 60);
   EXPECT_EQ(c.devices, "cpu");
+  ASSERT_TRUE(c.mode);
+  EXPECT_FALSE(c.mode->compile);
+  EXPECT_EQ(c.mode->passes, "-layout");
   EXPECT_EQ(c.classes, (Names{"ant", "b\ufffde"}));
   EXPECT_EQ(c.model.at("w").to_vector<float>(), std::vector<float>(4, 42));
   EXPECT_EQ(c.optimizer.size(), 2U);
@@ -186,8 +195,8 @@ TEST(Checkpoint, DamagedOnesArePassedOver) {
 
 TEST(Checkpoint, DevicesAreThoseOfTheNewestStateThatCanBeRead) {
   const tests::TemporaryFolder folder;
-  EXPECT_EQ(checkpoint_devices(folder.path()), "");
-  EXPECT_EQ(checkpoint_devices(folder / "absent"), "");
+  EXPECT_EQ(devices_in(folder.path()), "");
+  EXPECT_EQ(devices_in(folder / "absent"), "");
   const auto state = [&](int64_t steps) {
     return checkpoint_path(folder.path(), steps) + "/state.json";
   };
@@ -196,13 +205,21 @@ TEST(Checkpoint, DevicesAreThoseOfTheNewestStateThatCanBeRead) {
     c.devices = "sim:0,sim:" + std::to_string(steps);
     save_checkpoint(folder.path(), c, 9);
   }
-  EXPECT_EQ(checkpoint_devices(folder.path()), "sim:0,sim:3");
+  EXPECT_EQ(devices_in(folder.path()), "sim:0,sim:3");
   fs::resize_file(state(3), 20);
-  EXPECT_EQ(checkpoint_devices(folder.path()), "sim:0,sim:2");
+  EXPECT_EQ(devices_in(folder.path()), "sim:0,sim:2");
   fs::remove(state(2));
-  EXPECT_EQ(checkpoint_devices(folder.path()), "sim:0,sim:1");
+  EXPECT_EQ(devices_in(folder.path()), "sim:0,sim:1");
   fs::resize_file(state(1), 0);
-  EXPECT_EQ(checkpoint_devices(folder.path()), "");
+  EXPECT_EQ(devices_in(folder.path()), "");
+}
+
+TEST(Checkpoint, HowStepsWereCompiledMayBeUnknown) {
+  const tests::TemporaryFolder folder;
+  Checkpoint before_it_was_kept = sample(1);
+  before_it_was_kept.mode = {};
+  save_checkpoint(folder.path(), before_it_was_kept, 1);
+  EXPECT_FALSE(load_checkpoint(folder / "checkpoint-00000001").mode);
 }
 
 TEST(Checkpoint, OtherFormatIsNamed) {

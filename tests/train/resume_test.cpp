@@ -400,6 +400,38 @@ TEST_F(ResumeTest, AnotherKindOfDeviceIsTold) {
   EXPECT_NE(warnings[0].find("was trained on sim:0 and goes on on cpu"), std::string::npos);
 }
 
+TEST_F(ResumeTest, StepsCompiledOtherwiseAreRefusedOrTold) {
+  const auto go_on = [&](const std::string& run, bool compile, const std::string& passes) {
+    TrainOptions o = options(run);
+    o.resume = run;
+    o.max_steps = 1;
+    o.compile = compile;
+    o.passes = passes;
+    return o;
+  };
+  const std::string run = folder / "run";
+  fs::create_directories(run);
+  train(go_on(run, true, "-layout,-fuse_loss"));
+  for (TrainOptions& o : std::vector{go_on(run, false, ""), go_on(run, true, "-layout"),
+                                     go_on(run, true, "layout,fuse_loss")}) {
+    const std::string text = error_of(o);
+    EXPECT_NE(text.find("was trained with --compile on --passes -layout,-fuse_loss, and now it is"),
+              std::string::npos)
+        << text;
+  }
+  train(go_on(run, true, "-fuse_loss,-layout"));
+  EXPECT_TRUE(warnings.empty()) << warnings[0];
+  TrainOptions eager = go_on(run, false, "");
+  eager.change_compile = true;
+  EXPECT_EQ(train(eager).total_steps, 3);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("goes on with --compile off: its weights will differ"),
+            std::string::npos)
+      << warnings[0];
+  train(go_on(run, false, "-layout"));  // passes are of plans
+  EXPECT_EQ(warnings.size(), 1U);
+}
+
 TEST_F(ResumeTest, ACheckpointIsNoRun) {
   const std::string run = folder / "run";
   fs::create_directories(run);

@@ -82,6 +82,9 @@ struct TrainOptions {
   /// Go on from a checkpoint of another precision: its weights and optimizer are f32 in all of
   /// them.
   bool change_precision = false;
+  /// Go on with steps that are compiled otherwise (`compile`, `passes`) than the checkpoint's: its
+  /// sums are then taken in another order.
+  bool change_compile = false;
   CheckpointOptions checkpoint;
   bool compile = true;        ///< record the step and replay it as a plan; several devices: eagerly
   std::string passes;         ///< of the plan, see CompileOptions::passes
@@ -130,7 +133,8 @@ class Trainer {
  public:
   /// Throws ValueError, FileError, DeviceError. With `options.resume`, `recipe` must agree with the
   /// checkpoint's in everything that changes results but the number of epochs, the data's place
-  /// and, with TrainOptions::change_precision, the precision; damaged checkpoints are told
+  /// and, with TrainOptions::change_precision, the precision, and its steps must be compiled alike
+  /// unless TrainOptions::change_compile is set; damaged checkpoints are told
   /// (TrainOptions::warn) and an older one is taken; it is a FileError when all are damaged, or
   /// when there is no such folder and `options.out` is another.
   Trainer(const Recipe& recipe, TrainOptions options);

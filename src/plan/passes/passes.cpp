@@ -57,4 +57,10 @@ bool PassSelection::contains(std::string_view name) const {
   return named != without_;
 }
 
+bool PassSelection::operator==(const PassSelection& other) const {
+  const auto same = [&](std::string_view name) { return contains(name) == other.contains(name); };
+  return same(kMemoryPass) && std::all_of(std::begin(kPasses), std::end(kPasses),
+                                          [&](const Pass& pass) { return same(pass.name); });
+}
+
 }  // namespace brim::plan
