@@ -1,8 +1,10 @@
 #include "cli/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
 
 namespace brim::cli {
 namespace {
@@ -10,6 +12,14 @@ namespace {
 /// Against `--out "$UNSET"`, which would mean: no --out at all.
 const CLI::Validator not_empty(
     [](const std::string& text) { return text.empty() ? kEmptyValue : std::string(); }, "");
+
+const CLI::Validator not_nan(
+    [](const std::string& text) {
+      double value = 0;
+      return CLI::detail::lexical_cast(text, value) && std::isnan(value) ? "nan is no number"
+                                                                         : std::string();
+    },
+    "");
 
 }  // namespace
 
@@ -25,6 +35,7 @@ Argument Argument::show_default() {
 
 template <class T>
 Argument Argument::range(T low, T high) {
+  if constexpr (std::is_floating_point_v<T>) option_->check(not_nan);  // which no bound excludes
   option_->check(CLI::Range(low, high));
   return *this;
 }

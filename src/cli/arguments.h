@@ -24,7 +24,7 @@ class Argument {
   Argument required();
   Argument show_default();  ///< in --help
   template <class T>
-  Argument range(T low, T high);  ///< both are allowed; int, int64_t or double
+  Argument range(T low, T high);  ///< both are allowed, NaN is not; int, int64_t or double
   Argument one_of(std::initializer_list<const char*> words);
   Argument one_each();  ///< each use takes one word: `--part time --part memory`
   Argument file();      ///< FILE stands for it in --help

@@ -186,8 +186,8 @@ struct Monitor::State {
 
 Monitor::Monitor(const std::vector<Device>& devices, MonitorOptions options)
     : state_(std::make_unique<State>()) {
-  BRIM_CHECK(options.period >= 0.01, ValueError,
-             "[monitor] a period of {} s is too short; use 0.01 or more", options.period);
+  BRIM_CHECK(options.period >= 0.01 && options.period <= 1e9, ValueError,
+             "[monitor] a period of {} s cannot be kept; use 0.01 to 1e9", options.period);
   for (const Device device : devices)
     if (device.available() && gpu_sensor(device.kind)) state_->devices.push_back(device);
   state_->options = std::move(options);

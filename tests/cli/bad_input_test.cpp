@@ -87,7 +87,11 @@ TEST_F(BadInput, CommandsAndOptions) {
   train_fails({"--batch", "-4"}, 2, {"--batch"});
   train_fails({"--batch"}, 2, {"--batch"});
   train_fails({"--lr", "-1"}, 2, {"--lr"});
-  train_fails({"--lr", "nan"}, 1, {"lr"});
+  for (const char* number : {"nan", "-NAN", "inf"})
+    for (const char* name : {"--lr", "--monitor"}) train_fails({name, number}, 2, {name});
+  for (const std::vector<std::string>& bench :
+       {std::vector<std::string>{"bench", "relu-16"}, {"bench", "compare"}})
+    fails({bench[0], bench[1], "--seconds", "nan"}, 2, {"--seconds", "nan"});
   train_fails({"--seed", "-1"}, 2, {"--seed"});
   train_fails({"--threads", "0"}, 2, {"--threads"});
   train_fails({"--steps", "0"}, 2, {"--steps"});

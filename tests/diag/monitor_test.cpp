@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <string>
 #include <thread>
 #include <utility>
@@ -135,7 +136,8 @@ TEST(Monitor, ReadsByItself) {
                              }});
   for (int n = 0; n < 3; n = told) told.wait(n);
   EXPECT_GE(monitor.total().readings, 2);
-  EXPECT_THROW(Monitor({}, {.period = 0}), ValueError);
+  for (const double period : {0.0, -1.0, double{NAN}, double{INFINITY}})
+    EXPECT_THROW(Monitor({}, {.period = period}), ValueError) << period;
 }
 
 TEST(Monitor, LoweredClocksAreChargedToTheAccount) {

@@ -64,7 +64,7 @@ struct MonitorOptions {
 /// devices' accounts (Cause::throttle). Devices that are not cuda have no sensors.
 class Monitor {
  public:
-  /// Throws ValueError for a period below 0.01 s.
+  /// Throws ValueError for a period below 0.01 s or above 1e9 s.
   explicit Monitor(const std::vector<Device>& devices, MonitorOptions options = {});
   ~Monitor();
   Monitor(const Monitor&) = delete;
