@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
@@ -75,6 +76,10 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
   const train::Evaluation result = train::evaluate(*model, loader, device, show("evaluate"));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   display.finish();
+  BRIM_CHECK(std::isfinite(result.loss), ValueError,
+             "[eval] the loss on {} is {}: {} holds weights that are no numbers, or too large; use "
+             "others",
+             recipe.data, result.loss, o.weights);
   if (!is_stdout(o.json)) {
     if (loader.skipped() > 0) fmt::print("{} corrupt samples were left out\n", loader.skipped());
     fmt::print("{}", accuracy_table(result));

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
@@ -83,6 +84,11 @@ int predict(const PredictOptions& o, const ChosenDevices& chosen) {
     const data::Image image = data::load_image(path);
     const Tensor x = data::to_tensor(image, transform).unsqueeze(0).to(device);
     const std::vector<float> p = softmax((*model)(x), 1).to_vector<float>();
+    BRIM_CHECK(
+        std::all_of(p.begin(), p.end(), [](float v) { return std::isfinite(v); }), ValueError,
+        "[predict] {}: its probabilities are NaN: {} holds weights that are no numbers, or too "
+        "large; use others",
+        path, o.weights);
     std::vector<size_t> order(p.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });

@@ -256,6 +256,17 @@ TEST_F(BadInput, Weights) {
         1, {"absent"});
 }
 
+TEST_F(BadInput, WeightsThatAreNoNumbers) {
+  std::string bytes = slurp(trained() + "/model.safetensors");
+  bytes.replace(bytes.size() - 4, 4, "\xff\xff\xff\x7f");  // the last number: a NaN
+  const std::string weights = file("nan.safetensors", bytes), picture = folder / "p.png";
+  write_pixel_png(picture);
+  fails({"predict", "--weights", weights, picture, "--json", folder / "r.json"}, 1,
+        {"p.png", "NaN", "nan.safetensors"});
+  fails({"eval", "--weights", weights, "--data", data(), "--json", folder / "r.json"}, 1,
+        {"loss", "nan", "nan.safetensors"});
+}
+
 TEST_F(BadInput, PyTorchWeights) {
   const std::string good = folder / "m.pth";
   ASSERT_EQ(run_brim({"convert", trained() + "/model.safetensors", good}).code, 0);
