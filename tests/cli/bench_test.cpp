@@ -192,6 +192,9 @@ TEST_F(Bench, RefusesWhatDoesNotFit) {
 TEST_F(Bench, CompareSaysWhatIsMissing) {
   fails({"bench", "compare", "--python", "/no/such/python"}, 1,
         "/no/such/python cannot be started (No such file or directory); name a Python");
+  for (const std::string program : {"/bin/true", "/bin/false", "/bin/echo", "/bin/sh"})
+    fails({"bench", "compare", "--python", program}, 1,
+          program + " does not run Python's code; name a Python");
   fails({"bench", "compare"}, 1, "/no/python cannot be started", "export BRIM_PYTHON=/no/python;");
   fails({"bench", "compare", "--svg", folder / "no/such.svg"}, 1, "must exist");
   fails({"bench", "compare", "--part", "nothing"}, 2, "nothing");
