@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "core/check.h"
+#include "core/start_thread.h"
 
 namespace brim::data {
 namespace {
@@ -50,7 +51,8 @@ class Verification {
       std::vector<std::future<Tally>> running;  // its end waits for the threads
       try {
         for (int w = 0; w < workers; ++w)
-          running.push_back(std::async(std::launch::async, [this] { return work(false); }));
+          running.push_back(start_thread(
+              [this] { return std::async(std::launch::async, [this] { return work(false); }); }));
         for (auto& tally : running) {
           while (tally.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready)
             report();

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/check.h"
+#include "core/start_thread.h"
 #include "diag/device_meter.h"
 #include "diag/gpu_sensor.h"
 #include "diag/host_load.h"
@@ -191,7 +192,7 @@ Monitor::Monitor(const std::vector<Device>& devices, MonitorOptions options)
   for (const Device device : devices)
     if (device.available() && gpu_sensor(device.kind)) state_->devices.push_back(device);
   state_->options = std::move(options);
-  state_->thread = std::thread([this] { state_->loop(); });
+  state_->thread = start_thread([this] { return std::thread([this] { state_->loop(); }); });
 }
 
 Monitor::~Monitor() { state_->end(); }

@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/runtime.h"
+#include "core/start_thread.h"
 #include "diag/span.h"
 #include "formula/picture.h"
 
@@ -120,7 +121,8 @@ void ResidentFeed::start(int64_t epoch, int64_t first_batch) {
     leave_out_missing();
     windows_.copy_(order_);
     if (loader_.options().shuffle)
-      next_order_ = std::async(std::launch::async, order_of, epoch + 1);
+      next_order_ =
+          start_thread([&] { return std::async(std::launch::async, order_of, epoch + 1); });
   }
   position_.fill_(static_cast<double>(first_row(first_batch)));
 }

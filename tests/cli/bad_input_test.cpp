@@ -8,6 +8,7 @@
 #include <set>
 
 #include "cli/run_brim.h"
+#include "sanitized.h"
 
 namespace brim::tests {
 namespace {
@@ -419,6 +420,27 @@ TEST_F(BadInput, FullDiskThatTakesNoWordEither) {
 TEST_F(BadInput, MemoryLimitTooSmall) {
   train_fails({"--memory-limit", "100K", "--out", folder / "new"}, 1,
               {"[memory]", "--memory-limit", "102400"});
+}
+
+TEST_F(BadInput, ThreadsThatTheSystemRefuses) {
+  if (BRIM_SANITIZED) GTEST_SKIP() << "sanitizers set the sizes of stacks";
+  const std::string before = "ulimit -s 100000000000 || exit 77;";  // KiB that no address space has
+  if (run_brim({"--version"}, before).code == 77) GTEST_SKIP() << "stacks have a hard limit here";
+  const std::vector<std::string> words = {"[threads]", "ulimit -u", "--threads, --workers"};
+  train_fails({"--workers", "2"}, 1, words, before);
+  train_fails({"--workers", "0", "--threads", "1"}, 1, words, before);  // the monitor's
+  train_fails({"--workers", "0", "--device", "sim:0", "--monitor", "0"}, 1, words, before);
+  train_fails({"--workers", "0", "--threads", "1", "--monitor", "0", "--data-on-device"}, 1, words,
+              before);
+  fails({"bench", "matmul-1024", "--steps", "1", "--threads", "2"}, 1, words, before);
+  fails({"data", "verify", data(), "--workers", "2"}, 1, words, before);
+  for (const char* format : {"cifar10", "folder"})
+    fails({"data", "convert", data(), folder / "new", "--workers", "2", "--to", format}, 1, words,
+          before);
+  const Ran alone = run_brim({"train", "tutorial-cnn", "--data", data(), "--steps", "1",
+                              "--workers", "0", "--threads", "1", "--monitor", "0"},
+                             before);
+  EXPECT_EQ(alone.code, 0) << alone.err;
 }
 
 TEST_F(BadInput, Resume) {

@@ -13,6 +13,8 @@
 
 #include <hwy/base.h>
 
+#include "core/start_thread.h"
+
 namespace brim::cpu {
 namespace {
 
@@ -36,7 +38,12 @@ class Pool {
  public:
   void run(int64_t parts, int threads, void (*body)(const void*, int64_t), const void* context) {
     if (busy_.exchange(true, std::memory_order_acquire)) return run_alone(parts, body, context);
-    while (static_cast<int>(workers_.size()) < threads - 1) start_worker();
+    try {
+      while (static_cast<int>(workers_.size()) < threads - 1) start_worker();
+    } catch (...) {
+      busy_.store(false, std::memory_order_release);
+      throw;
+    }
     body_ = body;
     context_ = context;
     parts_ = parts;
@@ -108,14 +115,20 @@ class Pool {
   void start_worker() {
     const int index = static_cast<int>(workers_.size());
     Worker& self = workers_.emplace_back();
-    std::thread([this, index, &self] {
+    const auto loop = [this, index, &self] {
       inside_pool = true;
       omp_set_num_threads(1);  // libraries called from a part must not fork again
       for (int64_t part = 0;;) {
         wait_for_part(index, self, part);
         work(part, [] {});
       }
-    }).detach();
+    };
+    try {
+      start_thread([&] { return std::thread(loop); }).detach();
+    } catch (...) {
+      workers_.pop_back();
+      throw;
+    }
   }
 
   void wait_for_part(int index, Worker& self, int64_t& part) {

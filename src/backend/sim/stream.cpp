@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/start_thread.h"
 #include "diag/trace_sink.h"
 
 namespace brim::sim {
@@ -12,7 +13,11 @@ constexpr size_t kMostQueued = 1024;  // as deep as a CUDA stream
 }  // namespace
 
 SimStream::SimStream(Device device, int id, int number, Pacer& pacer)
-    : device_(device), id_(id), number_(number), pacer_(pacer), thread_([this] { loop(); }) {}
+    : device_(device),
+      id_(id),
+      number_(number),
+      pacer_(pacer),
+      thread_(start_thread([this] { return std::thread([this] { loop(); }); })) {}
 
 SimStream::~SimStream() {
   stop();

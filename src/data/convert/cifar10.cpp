@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/start_thread.h"
 #include "data/convert/output_file.h"
 #include "data/file.h"
 #include "data/keyed.h"
@@ -83,10 +84,12 @@ class Decoder {
   void add(Job job) {
     if (running_.size() >= workers_ + 1) take();
     const auto when = workers_ > 0 ? std::launch::async : std::launch::deferred;
-    running_.push_back(std::async(when, [job = std::move(job)] {
-      std::vector<Record> records;
-      job(records);
-      return records;
+    running_.push_back(start_thread([&] {
+      return std::async(when, [job = std::move(job)] {
+        std::vector<Record> records;
+        job(records);
+        return records;
+      });
     }));
   }
   void finish() {

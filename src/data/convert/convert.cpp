@@ -15,6 +15,7 @@
 
 #include "core/check.h"
 #include "core/nearest.h"
+#include "core/start_thread.h"
 #include "data/convert/sink.h"
 #include "data/file.h"
 #include "data/image/decode.h"
@@ -134,16 +135,16 @@ class Conversion {
     for (int64_t begin = 0; begin < n; begin += kRun) {
       if (running.size() >= workers_ + 1) take();
       const int64_t end = std::min(begin + kRun, n);
-      running.push_back(std::async(
-          when, [&samples, begin, end, side = options_.side, files = sink.takes_files()] {
-            std::vector<SinkSample> run;
-            with_check(*samples.source, [&] {
-              for (int64_t i = begin; i < end; ++i)
-                run.push_back(
-                    prepare(*samples.source, samples.order[static_cast<size_t>(i)], side, files));
-            });
-            return run;
-          }));
+      const auto job = [&samples, begin, end, side = options_.side, files = sink.takes_files()] {
+        std::vector<SinkSample> run;
+        with_check(*samples.source, [&] {
+          for (int64_t i = begin; i < end; ++i)
+            run.push_back(
+                prepare(*samples.source, samples.order[static_cast<size_t>(i)], side, files));
+        });
+        return run;
+      };
+      running.push_back(start_thread([&] { return std::async(when, job); }));
     }
     while (!running.empty()) take();
   }

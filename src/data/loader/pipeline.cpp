@@ -2,10 +2,10 @@
 #include "data/loader/pipeline.h"
 
 #include <algorithm>
-#include <system_error>
 #include <utility>
 
 #include "core/check.h"
+#include "core/start_thread.h"
 #include "data/transform/resample.h"
 #include "diag/span.h"
 
@@ -71,8 +71,8 @@ void Epoch::Pipeline::resize(LoaderSizes sizes) {
   }
   for (; missing > 0; --missing) {
     try {
-      threads_.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {  // no more threads: the same
+      threads_.push_back(start_thread([this] { return std::thread([this] { work(); }); }));
+    } catch (const Error&) {  // no more threads: the same
       if (threads_.empty()) throw;
       const Lock lock(mutex_);
       running_ -= missing;
