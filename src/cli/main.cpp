@@ -1,5 +1,5 @@
 // The command `brim`. Exit codes: 0 done, 1 an error (one line on stderr), 2 wrong usage (one
-// line), 130 and 143 stopped by SIGINT and SIGTERM.
+// line), 129, 130 and 143 stopped by SIGHUP, SIGINT and SIGTERM.
 #include <brim/version.h>
 #include <fmt/core.h>
 

@@ -1,4 +1,5 @@
-// The handler is reset on entry, so the second signal has its default effect.
+// The handler is reset on entry, so the second signal has its default effect; but SIGHUP comes
+// twice where a terminal closes, from the shell and from the kernel.
 #include "cli/signals.h"
 
 #include <csignal>
@@ -20,6 +21,11 @@ const std::atomic<int>& watch_signals() {
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
   sigemptyset(&action.sa_mask);
   for (const int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
+  struct sigaction before {};
+  if (sigaction(SIGHUP, nullptr, &before) != 0 || before.sa_handler == SIG_IGN)
+    return received;  // under nohup
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGHUP, &action, nullptr);
   return received;
 }
 

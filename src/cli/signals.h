@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM ask for a clean stop; a second one ends the process at once.
+// SIGINT, SIGTERM and SIGHUP (the terminal or the connection is gone) ask for a clean stop; a
+// second SIGINT or SIGTERM ends the process at once.
 #pragma once
 
 #include <atomic>

@@ -234,7 +234,8 @@ std::string signal_when(const std::string& condition, const std::string& signal)
 }
 
 TEST_F(Command, SignalsWriteACheckpointAndTellHowToGoOn) {
-  for (const auto& [signal, code] : {std::pair("INT", 130), std::pair("TERM", 143)}) {
+  for (const auto& [signal, code] :
+       {std::pair("INT", 130), std::pair("TERM", 143), std::pair("HUP", 129)}) {
     const std::string out = folder / (std::string(signal) + " run"), other = folder / signal;
     Ran ran = run_brim(train({"--epochs", "100000", "--workers", "1", "--out", out}),
                        signal_when("ls " + in_quotes(out) + " 2>/dev/null | grep -q ^ch", signal));
@@ -264,6 +265,23 @@ TEST_F(Command, SecondSignalEndsAtOnceWithoutHarm) {
                            signal_when(begun, "INT $p; kill -INT"));
   EXPECT_EQ(ran.code, 130) << ran.err;
   EXPECT_EQ(run_brim({"train", "--resume", out, "--steps", "1"}).err, "") << "nothing is damaged";
+}
+
+TEST_F(Command, ClosedTerminalsHangUpTwice) {
+  const std::string out = folder / "run";
+  const std::string begun = "ls " + in_quotes(out) + " 2>/dev/null | grep -q ^ch";
+  const Ran ran = run_brim(train({"--epochs", "100000", "--out", out}),
+                           signal_when(begun, "HUP $p; kill -HUP"));
+  EXPECT_EQ(ran.code, 129) << ran.err;
+  EXPECT_NE(ran.err.find("to go on: brim train --resume " + out), std::string::npos) << ran.err;
+}
+
+TEST_F(Command, NohupIsRespected) {
+  const std::string out = folder / "run";
+  const std::string begun = "ls " + in_quotes(out) + " 2>/dev/null | grep -q ^ch";
+  const Ran ran = run_brim(train({"--epochs", "100000", "--out", out}),
+                           "trap '' HUP; " + signal_when(begun, "HUP $p; sleep 0.2; kill -INT"));
+  EXPECT_EQ(ran.code, 130) << ran.err;
 }
 
 /// Shell text that makes a pipe whose reader ends after one byte.
