@@ -1,45 +1,25 @@
-// Temporary files are named PATH.PID-N.tmp and opened exclusively, so writers never share one.
+// Temporary files are opened exclusively, so writers never share one.
 #include "io/atomic_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "core/check.h"
+#include "io/temporary.h"
 
 namespace brim::io {
 namespace {
 
 constexpr size_t kBuffer = 1 << 16;
 
-std::string temporary_name(const std::string& path) {
-  static std::atomic<int> count{0};
-  return fmt::format("{}.{}-{}.tmp", path, getpid(), ++count);
-}
-
-bool all_digits(std::string_view text) {
-  return !text.empty() &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 }  // namespace
-
-bool is_temporary_name(std::string_view name, std::string_view of) {
-  if (name.size() < of.size() + 8 || !name.starts_with(of) || name[of.size()] != '.' ||
-      !name.ends_with(".tmp"))
-    return false;
-  name = name.substr(of.size() + 1, name.size() - of.size() - 5);
-  const size_t dash = name.find('-');
-  return dash != std::string_view::npos && all_digits(name.substr(0, dash)) &&
-         all_digits(name.substr(dash + 1));
-}
 
 std::string error_text(int error) { return std::generic_category().message(error); }
 
@@ -75,18 +55,29 @@ AtomicFile::AtomicFile(const std::string& path) : path_(without_links(path)) {
   const bool exists = stat(path_.c_str(), &info) == 0;
   BRIM_CHECK(!exists || !S_ISDIR(info.st_mode), FileError,
              "[file] {} is a folder; give the name of a file", path_);
-  const bool in_place = exists && !S_ISREG(info.st_mode);
-  // A killed process of this number may have left such a name behind.
-  for (int attempt = 0; fd_ < 0 && attempt < 100; ++attempt) {
-    temporary_ = in_place ? path_ : temporary_name(path_);
-    fd_ = open(temporary_.c_str(),
-               in_place ? O_WRONLY | O_CLOEXEC : O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd_ < 0 && errno != EEXIST) break;
+  if (exists && !S_ISREG(info.st_mode)) {
+    temporary_ = path_;
+    fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  } else {
+    remove_leftovers(parent_folder(path_), path_.substr(path_.find_last_of('/') + 1));
+    open_temporary();
   }
   if (fd_ < 0) {
     const int error = errno;
     raise<FileError>("[file] {} cannot be written: {}; the folder {} must exist and be writable",
                      path_, error_text(error), parent_folder(path_));
+  }
+}
+
+void AtomicFile::open_temporary() {
+  // Names may be taken: on another machine, or by a process of this number where there are no
+  // locks.
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    temporary_ = temporary_name(path_);
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && errno != EEXIST) return;
+    if (fd_ >= 0 && lock_temporary(fd_, temporary_)) return;
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
   }
 }
 
@@ -146,16 +137,15 @@ void AtomicFile::commit(FolderSync folder) {
   flush();
   const bool replaces = temporary_ != path_;
   if (replaces && fsync(fd_) != 0) fail("synced", errno);
+  const int lock = fcntl(fd_, F_DUPFD_CLOEXEC, 0);  // until it has its name
   // close() may be the first to report a full disk (NFS).
-  const int closed = close(fd_);
-  const int close_error = errno;
-  fd_ = -1;
+  const int closed = close(std::exchange(fd_, -1));
+  int error = closed != 0 ? errno : 0;
+  if (replaces && error == 0 && std::rename(temporary_.c_str(), path_.c_str()) != 0) error = errno;
+  if (replaces && error != 0) unlink(temporary_.c_str());
+  if (lock >= 0) close(lock);
   if (!replaces) return;
-  if (closed != 0 || std::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int error = closed != 0 ? close_error : errno;
-    unlink(temporary_.c_str());
-    fail("put in place", error);
-  }
+  if (error != 0) fail("put in place", error);
   if (folder == FolderSync::now) sync_folder(parent_folder(path_));
 }
 

@@ -14,7 +14,8 @@ enum class FolderSync : uint8_t { now, later };
 
 class AtomicFile {
  public:
-  /// Opens a temporary file in the folder of `path`. Throws FileError naming `path`.
+  /// Opens a temporary file in the folder of `path`, and removes those that killed processes left
+  /// of the same path. Throws FileError naming `path`.
   explicit AtomicFile(const std::string& path);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
@@ -32,6 +33,7 @@ class AtomicFile {
   const std::string& path() const { return path_; }
 
  private:
+  void open_temporary();
   [[noreturn]] void fail(const char* what, int error);
   void discard() noexcept;
   void flush();
@@ -44,10 +46,6 @@ class AtomicFile {
 
 /// Writes `text` as the whole content of `path`, atomically. Throws FileError.
 void write_file_atomically(const std::string& path, std::string_view text);
-
-/// Whether `name` is what an AtomicFile of the file name `of` is written under, in any process:
-/// what a killed one leaves behind.
-bool is_temporary_name(std::string_view name, std::string_view of);
 
 /// Makes what was renamed into `folder` durable. Throws FileError.
 void sync_folder(const std::string& folder);

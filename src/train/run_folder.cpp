@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "io/atomic_file.h"
 #include "io/paths.h"
+#include "io/temporary.h"
 
 namespace brim::train {
 namespace {

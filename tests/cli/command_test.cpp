@@ -226,13 +226,6 @@ TEST_F(Command, PredictFindsTheNumberOfClasses) {
   EXPECT_NE(ran.err.find("a.pth holds no fc3."), std::string::npos) << ran.err;
 }
 
-/// Shell text that sends `signal` to the command, which `exec` puts in the shell's place, once
-/// `condition` holds.
-std::string signal_when(const std::string& condition, const std::string& signal) {
-  return "p=$$; ( for i in $(seq 900); do " + condition + " && break; sleep 0.02; done; kill -" +
-         signal + " $p ) & ";
-}
-
 TEST_F(Command, SignalsWriteACheckpointAndTellHowToGoOn) {
   for (const auto& [signal, code] :
        {std::pair("INT", 130), std::pair("TERM", 143), std::pair("HUP", 129)}) {

@@ -1,6 +1,7 @@
 // `brim data` from one format to the next, and damaged pictures on their way through training.
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "cli/run_brim.h"
@@ -43,6 +44,17 @@ TEST_F(DataCommand, EveryFormatPassesVerification) {
   const Ran unknown = run_brim({"data", "convert", pictures, folder / "x", "--to", "zip"});
   EXPECT_EQ(unknown.code, 1);
   EXPECT_NE(unknown.err.find("unknown format 'zip'"), std::string::npos) << unknown.err;
+}
+
+TEST_F(DataCommand, WhatAKilledConversionLeftGoesWithTheNext) {
+  const std::string out = folder / "out", left = folder / ".out.*.tmp";
+  const Ran killed = run_brim({"data", "convert", "shapes10", out, "--to", "folder"},
+                              signal_when("ls -d " + left + " >/dev/null 2>&1", "KILL"));
+  ASSERT_EQ(killed.code, 128 + SIGKILL) << killed.err;
+  ASSERT_EQ(std::system(("ls -d " + left + " >/dev/null 2>&1").c_str()), 0);
+  const Ran ran = run_brim({"data", "convert", pictures, out, "--to", "folder"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(std::system(("ls -d " + left + " >/dev/null 2>&1").c_str()), 0);
 }
 
 TEST_F(DataCommand, GetSaysWhatWentWrong) {

@@ -38,6 +38,13 @@ inline bool chooses_device(const std::vector<std::string>& args) {
   return device == args.end() || device + 1 == args.end() || device[1] == "auto";
 }
 
+/// Shell text that sends `signal` to the command, which `exec` puts in the shell's place, once
+/// `condition` holds.
+inline std::string signal_when(const std::string& condition, const std::string& signal) {
+  return "p=$$; ( for i in $(seq 900); do " + condition + " && break; sleep 0.02; done; kill -" +
+         signal + " $p ) & ";
+}
+
 /// `before`: shell text in front, such as "ulimit -f 1;". `after`: behind, such as "2>/dev/full".
 /// A command that chooses its device finds no GPU, whatever this machine has, unless `before` names
 /// a backend.

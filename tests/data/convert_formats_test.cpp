@@ -2,7 +2,9 @@
 #include <brim/core/error.h>
 #include <brim/data/convert.h>
 #include <brim/data/source.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -118,16 +120,23 @@ TEST_F(ConvertFormats, NothingIsLeftOfAFailure) {
   }
 }
 
-TEST_F(ConvertFormats, WhatAKilledCommandLeftIsNotTakenOver) {
-  for (const DataFormat format : {DataFormat::folder, DataFormat::shards, DataFormat::tar}) {
-    const std::string out = folder / (std::string("k-") + to_string(format));
-    const std::string stale = out + ".tmp" + std::to_string(::getpid());
-    write_bytes(stale + "/train/dog/old.jpg", jpeg(32, 32, 9));
-    for (const std::string& file : convert(folder / "rgb", out, format).files)
-      EXPECT_EQ(file.find("dog"), std::string::npos) << file;
+TEST_F(ConvertFormats, WhatAKilledCommandLeftIsRemoved) {
+  for (const DataFormat format :
+       {DataFormat::cifar10, DataFormat::folder, DataFormat::shards, DataFormat::tar}) {
+    const std::string name = std::string("k-") + to_string(format), out = folder / name;
+    const std::string hidden =
+        format == DataFormat::cifar10 ? out + "/.cifar10" : folder / ("." + name);
+    const std::string dead = hidden + ".4194304-1.tmp", running = hidden + ".4194304-2.tmp";
+    write_bytes(dead + "/out/train/dog/old.jpg", jpeg(32, 32, 9));
+    fs::create_directories(running);
+    const int lock = ::open(running.c_str(), O_RDONLY | O_DIRECTORY);
+    ASSERT_EQ(::flock(lock, LOCK_EX), 0);
+    convert(folder / "rgb", out, format);
+    EXPECT_FALSE(fs::exists(dead)) << dead;
+    EXPECT_TRUE(fs::exists(running)) << running;
     EXPECT_EQ(contents_of(where(out, format), Split::train),
               contents_of(folder / "rgb", Split::train));
-    EXPECT_FALSE(fs::exists(stale));
+    ::close(lock);
   }
 }
 

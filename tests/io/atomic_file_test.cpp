@@ -11,6 +11,7 @@
 
 #include <brim/core/error.h>
 
+#include "io/temporary.h"
 #include "message_of.h"
 #include "temporary_folder.h"
 
@@ -98,6 +99,40 @@ TEST_F(AtomicFileTest, NamesOfTemporaryFiles) {
   for (const std::string& other : {of, of + ".tmp", of + ".1-.tmp", of + ".-1.tmp", of + ".1-2",
                                    of + ".x-2.tmp", of + "1-2.tmp", "x" + name, name + "x"})
     EXPECT_FALSE(is_temporary_name(other, of)) << other;
+}
+
+TEST_F(AtomicFileTest, WhatKilledProcessesLeftIsRemoved) {
+  const std::string dead = path + ".4194304-1.tmp", other = folder / "other.4194304-1.tmp";
+  for (const std::string& name : {dead, other}) std::ofstream(name) << "half";
+  fs::create_symlink(other, path + ".4194304-2.tmp");
+  AtomicFile first(path);
+  EXPECT_FALSE(fs::exists(dead));
+  EXPECT_TRUE(fs::exists(other)) << "of another file";
+  first.write("first");
+  AtomicFile second(path);
+  second.write("second");
+  first.commit();
+  EXPECT_EQ(content(), "first") << "it was being written";
+  second.commit();
+  EXPECT_EQ(content(), "second");
+}
+
+TEST_F(AtomicFileTest, ScratchFolders) {
+  const std::string dead = folder / ".set.4194304-1.tmp";
+  fs::create_directories(dead + "/below");
+  {
+    const ScratchFolder scratch(folder.path(), "set");
+    EXPECT_FALSE(fs::exists(dead));
+    std::ofstream(scratch / "a") << "a";
+    struct stat info {};
+    ASSERT_EQ(stat((scratch / ".").c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700U);
+    const ScratchFolder second(folder.path(), "set");
+    EXPECT_TRUE(fs::exists(scratch / "a")) << "it is in use";
+    EXPECT_NE(scratch / "a", second / "a");
+  }
+  EXPECT_EQ(files(), 0);
+  EXPECT_THROW(ScratchFolder(folder / "no", "set"), FileError);
 }
 
 TEST_F(AtomicFileTest, ParentFolder) {

@@ -31,6 +31,7 @@
 #include "data/source/listing.h"
 #include "data/transform/resample.h"
 #include "io/atomic_file.h"
+#include "io/temporary.h"
 
 namespace brim::data {
 namespace {
@@ -38,21 +39,6 @@ namespace {
 namespace fs = std::filesystem;
 
 using Record = std::array<uint8_t, kCifarPixels>;
-
-// Names of temporary files; what still exists at the end is removed.
-class Scratch {
- public:
-  std::string add(const std::string& path) {
-    paths_.push_back(fmt::format("{}.tmp{}", path, ::getpid()));
-    return paths_.back();
-  }
-  ~Scratch() {
-    for (const std::string& path : paths_) ::unlink(path.c_str());
-  }
-
- private:
-  std::vector<std::string> paths_;
-};
 
 // Interleaved pixels to planes, resized if the options allow it.
 void to_record(const Image& image, const std::string& name, int side, Record& out) {
@@ -216,19 +202,16 @@ class Cifar10Conversion {
     return found;
   }
 
-  // Writes the samples in permuted order, kCifarRecordsPerFile a file; returns what to rename to
-  // what.
+  // Writes the samples in permuted order, kCifarRecordsPerFile a file; adds the names of the files.
   void write_files(const std::vector<Gathered::Sample>& samples, const MappedFile& records,
-                   bool test, const fs::path& folder, Scratch& scratch,
-                   std::vector<std::pair<std::string, std::string>>& renames) const {
+                   bool test, const io::ScratchFolder& scratch,
+                   std::vector<std::string>& names) const {
     const auto n = static_cast<int64_t>(samples.size());
     const Permutation order(std::max<int64_t>(n, 1),
                             key64(options_.seed, 0x636f6e76, test ? 1 : 0));
     for (int64_t first = 0, number = 1; first < n; first += kCifarRecordsPerFile, ++number) {
-      const fs::path path =
-          folder / (test ? "test_batch.bin" : fmt::format("data_batch_{}.bin", number));
-      const std::string temporary = scratch.add(path.string());
-      OutputFile out(temporary);
+      names.push_back(test ? "test_batch.bin" : fmt::format("data_batch_{}.bin", number));
+      OutputFile out(scratch / names.back());
       const int64_t last = test ? n : std::min(first + kCifarRecordsPerFile, n);
       for (int64_t i = first; i < last; ++i) {
         const Gathered::Sample& sample = samples[static_cast<size_t>(order[i])];
@@ -237,7 +220,6 @@ class Cifar10Conversion {
         out.write(records.bytes().data() + sample.record * kCifarPixels, kCifarPixels);
       }
       out.close();
-      renames.emplace_back(temporary, path.string());
       report(last, 0.95, "write");
       if (test) break;
     }
@@ -301,31 +283,31 @@ ConvertResult convert_to_cifar10(const std::string& input, const std::string& ou
              old.empty() ? "" : old[0]);
 
   ConvertResult result;
-  Scratch scratch;
-  std::vector<std::pair<std::string, std::string>> renames;
+  const io::ScratchFolder scratch(out_dir, "cifar10");
+  std::vector<std::string> names;
   const Cifar10Conversion conversion(options,
                                      options.workers < 0 ? available_cpus() : options.workers);
-  const std::string records_path = scratch.add((folder / "records").string());
+  const std::string records_path = scratch / "records";
   const Gathered found = archive ? conversion.from_archive(input, records_path)
                                  : conversion.from_sources(sources, records_path);
   BRIM_CHECK(found.classes.size() <= 256, FileError,
              "{}: has {} classes; the CIFAR-10 format has one byte for the label, so at most 256",
              input, found.classes.size());
   const MappedFile records(records_path);
-  conversion.write_files(found.train, records, false, folder, scratch, renames);
-  conversion.write_files(found.test, records, true, folder, scratch, renames);
+  conversion.write_files(found.train, records, false, scratch, names);
+  conversion.write_files(found.test, records, true, scratch, names);
 
-  const std::string meta = (folder / kCifarMeta).string();
-  renames.emplace_back(scratch.add(meta), meta);
-  OutputFile names(renames.back().first);
+  names.emplace_back(kCifarMeta);
+  OutputFile meta(scratch / kCifarMeta);
   for (const std::string& name : found.classes) {
     BRIM_CHECK(name.find('\n') == std::string::npos, FileError,
                "{}: a class name holds a line break", input);
-    names.write((name + "\n").data(), name.size() + 1);
+    meta.write((name + "\n").data(), name.size() + 1);
   }
-  names.close();
+  meta.close();
 
-  for (const auto& [from, to] : renames) {
+  for (const std::string& name : names) {
+    const std::string from = scratch / name, to = (folder / name).string();
     BRIM_CHECK(::rename(from.c_str(), to.c_str()) == 0, FileError, "{}: cannot rename {} to it: {}",
                to, from, std::strerror(errno));
     result.files.push_back(to);

@@ -3,7 +3,6 @@
 #include <brim/core/threads.h>
 #include <brim/data/convert.h>
 #include <brim/data/source.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,6 +25,7 @@
 #include "data/source/image_folder.h"
 #include "data/transform/resample.h"
 #include "io/atomic_file.h"
+#include "io/temporary.h"
 
 namespace brim::data {
 namespace {
@@ -35,33 +35,6 @@ namespace fs = std::filesystem;
 constexpr DataFormat kFormats[] = {DataFormat::cifar10, DataFormat::idx,
                                    DataFormat::folder,  DataFormat::tar,
                                    DataFormat::shards,  DataFormat::safetensors};
-
-// A file or folder that is removed unless it got its name.
-class Temporary {
- public:
-  explicit Temporary(const std::string& path)
-      : path_(path), name_(fmt::format("{}.tmp{}", path, ::getpid())) {
-    std::error_code error;
-    fs::remove_all(name_, error);  // of a killed command that had this number
-    BRIM_CHECK(!error, FileError, "{}: cannot remove: {}; remove it", name_, error.message());
-  }
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-  ~Temporary() {
-    std::error_code ignored;
-    fs::remove_all(name_, ignored);
-  }
-  const std::string& name() const { return name_; }
-  void commit() const {
-    BRIM_CHECK(::rename(name_.c_str(), path_.c_str()) == 0, FileError,
-               "{}: cannot rename {} to it: {}", path_, name_, std::strerror(errno));
-    const std::string parent = fs::absolute(path_).parent_path().string();
-    io::sync_folder(parent);
-  }
-
- private:
-  std::string path_, name_;
-};
 
 // One split in the order in which it is written.
 struct Samples {
@@ -235,10 +208,11 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
   const EmptyFolders made(parent.string());
   fs::create_directories(parent, error);
   BRIM_CHECK(!error, FileError, "{}: cannot make the folder: {}", parent.string(), error.message());
-  const Temporary temporary(path);
+  const io::ScratchFolder scratch(parent.string(), fs::path(path).filename().string());
+  const std::string made_there = scratch / "out";
   const int64_t total = static_cast<int64_t>(plan.train_labels.size() + plan.test_labels.size());
   try {
-    const auto sink = make_sink(format, temporary.name(), plan);
+    const auto sink = make_sink(format, made_there, plan);
     Conversion conversion(options, total);
     conversion.run(train, false, *sink);
     if (test) conversion.run(*test, true, *sink);
@@ -246,7 +220,9 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
   } catch (const fs::filesystem_error& failure) {
     raise<FileError>("{}: cannot write: {}", path, failure.code().message());
   }
-  temporary.commit();
+  BRIM_CHECK(::rename(made_there.c_str(), path.c_str()) == 0, FileError,
+             "{}: cannot rename {} to it: {}", path, made_there, std::strerror(errno));
+  io::sync_folder(parent.string());
   return {static_cast<int64_t>(plan.train_labels.size()),
           static_cast<int64_t>(plan.test_labels.size()), plan.classes, files_of(path)};
 }
