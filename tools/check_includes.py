@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Include-direction check: a folder includes only folders below it, and public headers stand alone.
+"""Include-direction check: a folder includes only folders below it, and public headers stand alone. Files are opened
+for writing in one place.
 
 Prints `file:line: what; rule` for each violation and exits 1 when there is one.
 """
@@ -33,6 +34,8 @@ ALLOWED = {
 }
 
 RANK = {folder: rank for rank, row in enumerate(LAYERS) for folder in row}
+OPENING = "core/open_to_write"  # .h and .cpp
+OPENS = re.compile(r"\b(?:o?fstream|fopen|O_CREAT|archive_write_open_filename)\b")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 
@@ -56,6 +59,8 @@ def check(path):
     if path.suffix == ".h" and not path.name.endswith("-inl.h") and "#pragma once" not in text:
         yield f"{name}:1: no '#pragma once'; each header has it (but *-inl.h, compiled once per instruction set)"
     for number, line in enumerate(text.splitlines(), 1):
+        if OPENS.search(line) and f"src/{OPENING}" != str(name.with_suffix("")) and not INCLUDE.match(line):
+            yield f"{name}:{number}: {line.strip()}; files are opened for writing by {OPENING}.h, which follows no link"
         match = INCLUDE.match(line)
         if not match:
             continue

@@ -1,14 +1,17 @@
 #include "cli/monitor_report.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <iterator>
 #include <optional>
 
+#include "io/atomic_file.h"
 #include "train/run_folder.h"
 
 namespace brim::cli {
@@ -104,8 +107,8 @@ MonitorFile::MonitorFile(const std::string& folder) : folder_(folder) {
 }
 
 MonitorFile::~MonitorFile() {
-  if (was_there_ || !out_.is_open()) return;
-  out_.close();
+  if (was_there_ || !out_) return;
+  out_.reset();
   std::error_code error;
   const auto entries = std::distance(fs::directory_iterator(folder_, error), {});
   if (entries > 1 || error) return;
@@ -116,13 +119,16 @@ MonitorFile::~MonitorFile() {
 void MonitorFile::add(const diag::Reading& reading) {
   if (folder_.empty() || !error_.empty()) return;
   const std::string path = (fs::path(folder_) / train::kMonitorFile).string();
-  if (!out_.is_open()) out_.open(path, std::ios::app);
+  if (!out_) out_ = open_stream(path, O_WRONLY | O_APPEND);
   Json json = {
       {"time",
        std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()}};
   json.update(reading_json(reading));
-  out_ << json.dump() << '\n' << std::flush;
-  if (!out_) error_ = fmt::format("{} cannot be written; readings are not kept there", path);
+  const std::string line = json.dump() + '\n';
+  if (!out_ || std::fwrite(line.data(), 1, line.size(), out_.get()) != line.size() ||
+      std::fflush(out_.get()) != 0)
+    error_ = fmt::format("{} cannot be written: {}; readings are not kept there", path,
+                         io::error_text(errno));
 }
 
 }  // namespace brim::cli

@@ -1,12 +1,13 @@
 // What the sensors said, for people and for files.
 #pragma once
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include <brim/diag/monitor.h>
+
+#include "core/open_to_write.h"
 
 namespace brim::cli {
 
@@ -31,7 +32,7 @@ class MonitorFile {
  private:
   std::string folder_, error_;
   bool was_there_ = false;  // the folder
-  std::ofstream out_;
+  OwnedStream out_{nullptr, nullptr};
 };
 
 }  // namespace brim::cli

@@ -15,6 +15,8 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/open_to_write.h"
+
 namespace brim {
 namespace {
 
@@ -36,8 +38,7 @@ void warn(const std::string& line) {
 /// is done again.
 class FileLock {
  public:
-  explicit FileLock(const std::string& path)
-      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600)) {
+  explicit FileLock(const std::string& path) : file_(open_to_write(path, O_RDWR, 0600)) {
     constexpr int kTries = 200;
     for (int i = 0; file_ >= 0 && i < kTries; ++i) {
       if (flock(file_, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return;

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/open_to_write.h"
 #include "io/temporary.h"
 
 namespace brim::io {
@@ -48,14 +49,14 @@ void sync_folder(const std::string& folder) {
              error_text(error));
 }
 
-// A link stays what it is, and the file it leads to is replaced.
-AtomicFile::AtomicFile(const std::string& path) : path_(without_links(path)) {
+AtomicFile::AtomicFile(const std::string& path, Links links)
+    : path_(links == Links::follow ? without_links(path) : path) {
   BRIM_CHECK(!path_.empty(), FileError, "[file] an empty path names no file; give one");
   struct stat info {};
-  const bool exists = stat(path_.c_str(), &info) == 0;
+  const bool exists = (links == Links::follow ? stat : lstat)(path_.c_str(), &info) == 0;
   BRIM_CHECK(!exists || !S_ISDIR(info.st_mode), FileError,
              "[file] {} is a folder; give the name of a file", path_);
-  if (exists && !S_ISREG(info.st_mode)) {
+  if (exists && !S_ISREG(info.st_mode) && !(links == Links::replace && S_ISLNK(info.st_mode))) {
     temporary_ = path_;
     fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
@@ -74,7 +75,7 @@ void AtomicFile::open_temporary() {
   // locks.
   for (int attempt = 0; attempt < 100; ++attempt) {
     temporary_ = temporary_name(path_);
-    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    fd_ = open_to_write(temporary_, O_WRONLY | O_EXCL);
     if (fd_ < 0 && errno != EEXIST) return;
     if (fd_ >= 0 && lock_temporary(fd_, temporary_)) return;
     if (fd_ >= 0) close(std::exchange(fd_, -1));

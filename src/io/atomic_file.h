@@ -12,11 +12,15 @@ namespace brim::io {
 /// Who makes the name durable: commit(), or the caller, after several files, with sync_folder().
 enum class FolderSync : uint8_t { now, later };
 
+/// What happens where a link lies at the path. To follow it is for paths that a user gave: the link
+/// stays what it is, and the file it leads to is replaced.
+enum class Links : uint8_t { follow, replace };
+
 class AtomicFile {
  public:
   /// Opens a temporary file in the folder of `path`, and removes those that killed processes left
   /// of the same path. Throws FileError naming `path`.
-  explicit AtomicFile(const std::string& path);
+  explicit AtomicFile(const std::string& path, Links links = Links::follow);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;

@@ -4,18 +4,19 @@
 #include <brim/core/random.h>
 #include <brim/core/tf32.h>
 #include <brim/nn/models.h>
-#include <brim/train/weights.h>
-
 #include <algorithm>
 
 #include "core/check.h"
 #include "core/runtime.h"
+#include "io/atomic_file.h"
+#include "io/safetensors_writer.h"
 #include "train/build.h"
 #include "train/device_feed.h"
 #include "train/evaluate.h"
 #include "train/resident_feed.h"
 #include "train/trainer_state.h"
 #include "train/training_loop.h"
+#include "train/weights_metadata.h"
 
 namespace brim::train {
 
@@ -146,7 +147,10 @@ TrainResult Trainer::train() {
 void Trainer::save() {
   const State& s = *state_;
   if (s.out.empty()) return;
-  save_weights(s.out + "/" + kWeightsFile, *s.model, s.recipe, s.loader.source().classes());
+  io::AtomicFile file(s.out + "/" + kWeightsFile, io::Links::replace);
+  io::write_safetensors(file, s.model->state_dict(),
+                        weights_metadata(s.recipe, s.loader.source().classes()));
+  file.commit();
 }
 
 std::optional<Evaluation> Trainer::test() {

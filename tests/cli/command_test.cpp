@@ -368,6 +368,17 @@ TEST_F(Command, StopBeforeTheFirstStepNamesTheFolderThatHasACheckpoint) {
       << ran.err;
 }
 
+TEST_F(Command, ReadingsOfSensorsFollowNoLink) {
+  const std::string out = folder / "run", victim = folder / "victim";
+  fs::create_directory(out);
+  std::ofstream(victim) << "precious";
+  fs::create_symlink(victim, out + "/monitor.jsonl");
+  const Ran ran = run_brim(train({"--steps", "1", "--out", out}));
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.err.find("monitor.jsonl cannot be written"), std::string::npos) << ran.err;
+  EXPECT_EQ(slurp(victim), "precious");
+}
+
 TEST_F(Command, DamagedCheckpointIsTold) {
   const std::string out = folder / "run";
   ASSERT_EQ(run_brim(train({"--epochs", "2", "--out", out})).code, 0);

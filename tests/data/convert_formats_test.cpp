@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <map>
 
+#include "data/convert/output_file.h"
+#include "data/convert/sink.h"
 #include "data/scratch.h"
 
 namespace brim::data {
@@ -138,6 +140,22 @@ TEST_F(ConvertFormats, WhatAKilledCommandLeftIsRemoved) {
               contents_of(folder / "rgb", Split::train));
     ::close(lock);
   }
+}
+
+TEST_F(ConvertFormats, WritesThroughNoLink) {
+  write_bytes(folder / "victim", {1, 2, 3});
+  fs::create_symlink(folder / "victim", folder / "link");
+  EXPECT_THROW(OutputFile{folder / "link"}, FileError);
+  EXPECT_THROW(make_tar_sink(folder / "link", {}), FileError);
+  EXPECT_EQ(read_bytes(folder / "victim"), (std::vector<uint8_t>{1, 2, 3}));
+  // Under the names of the set, links are replaced.
+  for (const char* name : {"data_batch_1.bin", "test_batch.bin", "batches.meta.txt"}) {
+    fs::create_directories(folder / "out");
+    fs::create_symlink(folder / "victim", folder / (std::string("out/") + name));
+  }
+  convert(folder / "rgb", folder / "out", DataFormat::cifar10, {.overwrite = true});
+  EXPECT_EQ(read_bytes(folder / "victim"), (std::vector<uint8_t>{1, 2, 3}));
+  EXPECT_EQ(contents_of(folder / "out", Split::train), contents_of(folder / "rgb", Split::train));
 }
 
 TEST_F(ConvertFormats, WhatDoesNotFitSaysSo) {

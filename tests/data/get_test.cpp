@@ -83,6 +83,17 @@ TEST_F(GetTest, FetchesOnceAndTellsHowFar) {
   EXPECT_EQ(read_bytes(path), content);
 }
 
+TEST_F(GetTest, FollowsNoLink) {
+  write_bytes(folder / "victim", {1, 2, 3});
+  fs::create_directories(out);
+  fs::create_symlink(folder / "victim", part);
+  fs::create_symlink(folder / "absent", out + "/.brim-get.lock");
+  const auto text = message_of<FileError>([&] { get_files(set, out, options); });
+  EXPECT_TRUE(has(text, part));
+  EXPECT_EQ(read_bytes(folder / "victim"), (std::vector<uint8_t>{1, 2, 3}));
+  EXPECT_FALSE(fs::exists(folder / "absent"));
+}
+
 TEST_F(GetTest, GoesOnAfterEveryCut) {
   server->cut_after = 100'001;
   get_files(set, out, options);

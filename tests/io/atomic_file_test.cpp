@@ -48,6 +48,19 @@ TEST_F(AtomicFileTest, LinkStaysALink) {
   EXPECT_EQ(content(), "new");
 }
 
+TEST_F(AtomicFileTest, LinkIsReplacedWhereItMayNotLead) {
+  for (const std::string& target : {path, folder / "absent", std::string("/dev/null")}) {
+    write_file_atomically(path, "precious");
+    fs::create_symlink(target, folder / "link");
+    AtomicFile file(folder / "link", Links::replace);
+    file.write("new");
+    file.commit();
+    EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(folder / "link")));
+    EXPECT_EQ(content(), "precious");
+    fs::remove(folder / "link");
+  }
+}
+
 TEST_F(AtomicFileTest, AbandonedLeavesTheOldOne) {
   write_file_atomically(path, "old");
   {

@@ -259,6 +259,17 @@ TEST_F(ResumeTest, TrainedNetworkWithoutCheckpointIsNotOverwritten) {
   EXPECT_NE(text.find("holds a trained network already"), std::string::npos) << text;
 }
 
+TEST_F(ResumeTest, WeightsReplaceALink) {
+  const std::string run = folder / "run";
+  train_part((fs::create_directories(run), run), 3);
+  fs::remove(run + "/model.safetensors");
+  std::ofstream(folder / "victim") << "precious";
+  fs::create_symlink(folder / "victim", run + "/model.safetensors");
+  train_part(run, 1);
+  EXPECT_EQ(slurp(folder / "victim"), "precious");
+  EXPECT_NO_THROW(WeightsFile{run + "/model.safetensors"});
+}
+
 TEST_F(ResumeTest, WhatAKilledRunLeftIsRemoved) {
   const std::string run = folder / "run";
   train_part((fs::create_directories(run), run), 3);

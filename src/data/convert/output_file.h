@@ -1,44 +1,38 @@
 // Writing the files of a conversion.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "core/check.h"
+#include "core/open_to_write.h"
 
 namespace brim::data {
 
-/// A file written front to back, with errors that name it.
+/// A new file written front to back, with errors that name it.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path)
-      : path_(path), file_(std::fopen(path.c_str(), "wbe")) {
-    if (file_ == nullptr) fail();
-  }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-  ~OutputFile() {
-    if (file_ != nullptr) std::fclose(file_);
+      : path_(path), file_(open_stream(path, O_WRONLY | O_EXCL)) {
+    if (!file_) fail();
   }
   void write(const void* data, size_t bytes) {
-    if (std::fwrite(data, 1, bytes, file_) != bytes) fail();
+    if (std::fwrite(data, 1, bytes, file_.get()) != bytes) fail();
   }
   /// Makes sure that all of it was taken by the system.
   void flush() {
-    if (std::fflush(file_) != 0) fail();
+    if (std::fflush(file_.get()) != 0) fail();
   }
   /// Flushes and syncs. Without it the file is left as it is.
   void close() {
-    const bool flushed = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;
-    const int error = errno;
-    std::fclose(std::exchange(file_, nullptr));
-    errno = error;
-    if (!flushed) fail();
+    flush();
+    if (::fsync(::fileno(file_.get())) != 0) fail();
+    file_.reset();
   }
 
  private:
@@ -47,7 +41,7 @@ class OutputFile {
   }
 
   std::string path_;
-  std::FILE* file_;
+  OwnedStream file_;
 };
 
 }  // namespace brim::data

@@ -2,11 +2,17 @@
 #include <filesystem>
 
 #include "core/check.h"
+#include "core/open_to_write.h"
 #include "data/convert/sink.h"
 
 #if BRIM_HAVE_ARCHIVE
 #include <archive.h>
 #include <archive_entry.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #endif
 
 namespace brim::data {
@@ -17,13 +23,14 @@ namespace {
 
 class TarFile {
  public:
-  explicit TarFile(const std::string& path) : path_(path), handle_(archive_write_new()) {
-    check(archive_write_set_format_pax_restricted(handle_));
-    check(archive_write_open_filename(handle_, path.c_str()));
+  explicit TarFile(const std::string& path)
+      : path_(path),
+        file_(open_stream(path, O_WRONLY | O_EXCL)),
+        handle_(archive_write_new(), &archive_write_free) {
+    if (!file_) fail(std::strerror(errno));
+    check(archive_write_set_format_pax_restricted(handle_.get()));
+    check(archive_write_open_fd(handle_.get(), ::fileno(file_.get())));
   }
-  TarFile(const TarFile&) = delete;
-  TarFile& operator=(const TarFile&) = delete;
-  ~TarFile() { archive_write_free(handle_); }
 
   void add(const std::string& name, const void* data, size_t bytes) {
     const std::unique_ptr<archive_entry, void (*)(archive_entry*)> entry(archive_entry_new(),
@@ -32,21 +39,28 @@ class TarFile {
     archive_entry_set_filetype(entry.get(), AE_IFREG);
     archive_entry_set_perm(entry.get(), 0644);
     archive_entry_set_size(entry.get(), static_cast<la_int64_t>(bytes));
-    check(archive_write_header(handle_, entry.get()));
-    if (archive_write_data(handle_, data, bytes) != static_cast<la_ssize_t>(bytes))
+    check(archive_write_header(handle_.get(), entry.get()));
+    if (archive_write_data(handle_.get(), data, bytes) != static_cast<la_ssize_t>(bytes))
       check(ARCHIVE_FATAL);
   }
-  void close() { check(archive_write_close(handle_)); }
+  void close() {
+    check(archive_write_close(handle_.get()));
+    if (::fsync(::fileno(file_.get())) != 0) fail(std::strerror(errno));
+  }
 
  private:
   void check(int status) {
     if (status >= ARCHIVE_WARN) return;
-    const char* const reason = archive_error_string(handle_);
-    raise<FileError>("{}: cannot write: {}", path_, reason != nullptr ? reason : "unknown error");
+    const char* const reason = archive_error_string(handle_.get());
+    fail(reason != nullptr ? reason : "unknown error");
+  }
+  [[noreturn]] void fail(const char* reason) const {
+    raise<FileError>("{}: cannot write: {}", path_, reason);
   }
 
   std::string path_;
-  archive* handle_;
+  OwnedStream file_;
+  std::unique_ptr<archive, int (*)(archive*)> handle_;
 };
 
 class TarSink final : public Sink {

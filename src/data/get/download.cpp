@@ -7,6 +7,7 @@
 
 #include <curl/curl.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +16,8 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
+
+#include "core/open_to_write.h"
 
 namespace brim::data {
 namespace {
@@ -114,8 +117,7 @@ void download(const std::string& url, const std::string& part, const DownloadPro
     raise<FileError>("{}: cannot write: {}; what came is kept, and getting it again goes on there",
                      part, std::strerror(error));
   };
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(part.c_str(), "abe"),
-                                                             &std::fclose);
+  const OwnedStream file = open_stream(part, O_WRONLY | O_APPEND);
   if (!file) cannot_write(errno);
   const std::unique_ptr<CURL, decltype(curl.cleanup)> handle(curl.init(), curl.cleanup);
   if (!handle) throw std::bad_alloc();

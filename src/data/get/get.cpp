@@ -18,6 +18,7 @@
 
 #include "core/check.h"
 #include "core/nearest.h"
+#include "core/open_to_write.h"
 #include "data/file.h"
 #include "data/get/download.h"
 #include "data/get/md5.h"
@@ -88,7 +89,7 @@ class FolderLock {
   bool try_lock(const std::string& folder) {
     std::error_code error;
     fs::create_directories(folder, error);  // one that failed may just have removed it
-    const int file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int file = open_to_write(path_, O_RDWR);
     if (file < 0) return errno != ENOENT || error;
     if (::flock(file, LOCK_EX | LOCK_NB) != 0) {
       const bool other = errno == EWOULDBLOCK || errno == EINTR;
@@ -189,7 +190,7 @@ void unpack(const std::string& archive, const std::vector<std::string>& wanted,
     const auto found =
         std::find(missing.begin(), missing.end(), fs::path(name).filename().string());
     if (found == missing.end()) continue;
-    io::AtomicFile out((folder / *found).string());
+    io::AtomicFile out((folder / *found).string(), io::Links::replace);
     out.write(bytes.data(), bytes.size());
     out.commit();
     missing.erase(found);
