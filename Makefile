@@ -2,13 +2,18 @@
 # CMake and Ninja do the work; see docs/BUILDING.md for presets and options.
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := build
+.NOTPARALLEL: # all targets build in build/, with JOBS at a time
 .PHONY: help setup configure build run cuda package test bench format lint clean
 
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 RUN_ARGS ?=
 CMAKE_ARGS ?=
-CUDA ?= AUTO
-CUDA_ARCHITECTURES ?=
+# From the command line only: elsewhere CUDA is where a toolkit is.
+CUDA = AUTO
+CUDA_ARCHITECTURES =
+ifeq ($(filter-out 0,$(JOBS)),)
+$(error JOBS is '$(JOBS)'; use 1 or more)
+endif
 SOURCES = $(shell find include src tests bench examples cmake lab -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 
 help: ## show this list
@@ -29,12 +34,13 @@ run: configure ## build the command and train the tutorial network (RUN_ARGS="--
 	@ninja -C build -j $(JOBS) command
 	@build/bin/brim train tutorial-cnn $(RUN_ARGS)
 
-cuda: CUDA = ON
-cuda: configure ## build the command and the CUDA backend, for the GPU of this machine or else for all
+# These configure anew, whatever was configured for another target before.
+cuda: ## build the command and the CUDA backend, for the GPU of this machine or else for all
+	@$(MAKE) CUDA=ON configure
 	@ninja -C build -j $(JOBS) command
 
-package: CUDA_ARCHITECTURES = 80;86;89;90;100;120
-package: configure ## build a .deb of the command, the library and its headers in build/package/
+package: ## build a .deb of the command, the library and its headers in build/package/
+	@$(MAKE) "CUDA_ARCHITECTURES=80;86;89;90;100;120" configure
 	@tools/setup.sh package
 	@ninja -C build -j $(JOBS) command
 	@rm -rf build/package

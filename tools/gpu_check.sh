@@ -12,7 +12,7 @@
 # are found by themselves; BRIM_CUDA_LIBRARIES names other folders. BRIM_PYTHON: the Python that has PyTorch.
 set -uo pipefail
 from=$PWD
-cd "$(dirname "$0")/.." || exit 2
+CDPATH= cd "$(dirname "$0")/.." || exit 2
 quick=0 emulated=0 data='' build=$PWD/build/gpu-check json=gpu-check.json
 # absolute PATH: as it is seen from where the caller is.
 absolute() { case $1 in /*) echo "$1" ;; *) echo "$from/$1" ;; esac; }

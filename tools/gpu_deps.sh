@@ -3,8 +3,10 @@
 # FOLDER (build/gpu-deps), laid out as under /usr. Carry it to a GPU host that has no packages, and build there with
 # BRIM_DEPS=FOLDER. That host needs a C library at least as new as this machine's. Optional parts stay behind.
 set -euo pipefail
-cd "$(dirname "$0")/.."
-to=${1:-build/gpu-deps}
+from=$PWD
+CDPATH= cd "$(dirname "$0")/.."
+to=$PWD/build/gpu-deps
+case ${1:-} in '') ;; /*) to=$1 ;; *) to=$from/$1 ;; esac
 packages=(libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libxxhash-dev libmd-dev
           libcli11-dev libgtest-dev)
 
@@ -19,6 +21,7 @@ done
 [ ! -e "$to" ] || [ -f "$to/glibc" ] || fail "$to is there and was not made by this script; name another folder"
 rm -rf "$to"
 mkdir -p "$to"
+touch "$to/glibc" # it is this script's, whatever happens below
 
 # take FILE: to the same place under the folder; a link becomes the file it names.
 take() { install -D -m 644 "$1" "$to/${1#/usr/}"; }

@@ -2,7 +2,7 @@
 # Static checks: `tools/lint.sh [format|includes|tidy]...`, all three by default.
 # clang-tidy runs over every file of src/ (or those given in TIDY_FILES), one process per core.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH= cd "$(dirname "$0")/.."
 
 check_format() {
   local script

@@ -4,7 +4,7 @@
 # missing here is skipped, aloud.
 # SUITES="ops|plan" runs these alone.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+CDPATH= cd "$(dirname "$0")/.."
 [ -x build/bin/brim ] || { echo "test_isas: error: build/bin/brim is not there; run \`make test\` first" >&2; exit 2; }
 suites="^(${SUITES:-ops|contract|plan|backend|train|golden|autograd})\$"
 available=$(build/bin/brim env --json | python3 -c 'import json, sys; print(*json.load(sys.stdin)["cpu"]["isas"])')
