@@ -2,13 +2,13 @@
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
 #include <brim/train/weights.h>
-#include <fmt/core.h>
 
 #include <cmath>
 #include <filesystem>
 
 #include "cli/command.h"
 #include "cli/format.h"
+#include "cli/say.h"
 #include "core/check.h"
 
 namespace brim::cli {
@@ -61,9 +61,9 @@ int run(const ConvertOptions& o) {
   int64_t bytes = 0;
   for (const auto& [name, x] : tensors)
     bytes += x.numel() * static_cast<int64_t>(size_of(x.dtype()));
-  fmt::print("{}: {} tensors, {}\n", o.out, tensors.size(), format_bytes(bytes));
+  say(stdout, "{}: {} tensors, {}\n", o.out, tensors.size(), format_bytes(bytes));
   if (loses)
-    fmt::print(
+    say(stdout,
         "it does not keep the recipe and the names of the classes: name the recipe to use it\n");
   return 0;
 }

@@ -1,7 +1,6 @@
 // `brim data make DIR` and `brim data convert INPUT OUT`: data sets from one format to another.
 // `brim data verify PATH` is in data_verify.cpp, `brim data get NAME` in data_get.cpp.
 #include <brim/data/convert.h>
-#include <fmt/core.h>
 
 #include <limits>
 
@@ -9,6 +8,7 @@
 #include "cli/data_get.h"
 #include "cli/data_verify.h"
 #include "cli/progress.h"
+#include "cli/say.h"
 #include "cli/signals.h"
 
 namespace brim::cli {
@@ -37,12 +37,12 @@ int run(const std::string& input, const DataOptions& o) {
                          return stop.load() == 0;
                        }});
     display.finish();
-    fmt::print("{}: {} training and {} test images of {} classes in {} files\n", o.out,
-               result.train, result.test, result.classes.size(), result.files.size());
+    say(stdout, "{}: {} training and {} test images of {} classes in {} files\n", o.out,
+        result.train, result.test, result.classes.size(), result.files.size());
   } catch (const Error&) {
     display.finish();
     if (stop.load() == 0) throw;
-    fmt::print(stderr, "brim: stopped; nothing was written to {}\n", o.out);
+    say(stderr, "brim: stopped; nothing was written to {}\n", o.out);
     return 128 + stop.load();
   }
   return 0;

@@ -2,10 +2,10 @@
 #include "cli/data_get.h"
 
 #include <brim/data/get.h>
-#include <fmt/core.h>
 
 #include "cli/format.h"
 #include "cli/progress.h"
+#include "cli/say.h"
 #include "cli/signals.h"
 
 namespace brim::cli {
@@ -27,17 +27,17 @@ int run_get(const GetArguments& arguments) {
       .warn =
           [&](const std::string& reason) {
             display.finish();
-            fmt::print(stderr, "brim: {}\n", reason);
+            say(stderr, "brim: {}\n", reason);
           }};
   try {
     const auto files = data::get_data_set(arguments.name, folder, options);
     display.finish();
-    fmt::print("{}: {} files of {}\n", folder, files.size(), arguments.name);
+    say(stdout, "{}: {} files of {}\n", folder, files.size(), arguments.name);
   } catch (const Error&) {
     display.finish();
     if (stop.load() == 0) throw;
-    fmt::print(stderr, "brim: stopped; `brim data get {} {}` goes on where it ended\n",
-               shell_word(arguments.name), shell_word(folder));
+    say(stderr, "brim: stopped; `brim data get {} {}` goes on where it ended\n",
+        shell_word(arguments.name), shell_word(folder));
     return 128 + stop.load();
   }
   return 0;

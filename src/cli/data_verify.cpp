@@ -2,14 +2,13 @@
 #include "cli/data_verify.h"
 
 #include <brim/data/verify.h>
-#include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
 #include <nlohmann/json.hpp>
 
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/say.h"
 #include "cli/signals.h"
 #include "core/check.h"
 
@@ -31,14 +30,14 @@ void print_report(const std::string& input, const data::VerifyReport& r) {
   for (const data::SplitReport& s : r.splits)
     splits += fmt::format("{}{} {}", splits.empty() ? "" : " and ", s.images,
                           s.split == data::Split::train ? "training" : "test");
-  fmt::print("{}: {} images of {} classes\n", input, splits, r.classes.size());
+  say(stdout, "{}: {} images of {} classes\n", input, splits, r.classes.size());
   if (r.classes.size() <= kClasses) {
     size_t width = 8;
-    for (const std::string& name : r.classes) width = std::max(width, name.size());
+    for (const std::string& name : r.classes) width = std::max(width, printable(name).size());
     for (size_t c = 0; c < r.classes.size(); ++c) {
-      fmt::print("  {:<{}}", r.classes[c], width);
-      for (const data::SplitReport& s : r.splits) fmt::print(" {:>8}", s.per_class[c]);
-      fmt::print("\n");
+      say(stdout, "  {:<{}}", r.classes[c], width);
+      for (const data::SplitReport& s : r.splits) say(stdout, " {:>8}", s.per_class[c]);
+      say(stdout, "\n");
     }
   }
   std::string sizes;
@@ -47,25 +46,21 @@ void print_report(const std::string& input, const data::VerifyReport& r) {
     sizes += fmt::format("{}{} x {} ({})", i > 0 ? ", " : "", shape.width, shape.height, count);
   }
   if (r.sizes.size() > kSizes) sizes += fmt::format(", {} others", r.sizes.size() - kSizes);
-  fmt::print("sizes, width x height: {}\n", sizes.empty() ? "none" : sizes);
-  fmt::print("read in {:.2f} s: {:.0f} images/s, {:.1f} MB/s of pixels\n", r.seconds,
-             per_second(static_cast<double>(r.images), r.seconds),
-             per_second(static_cast<double>(r.pixel_bytes) * 1e-6, r.seconds));
+  say(stdout, "sizes, width x height: {}\n", sizes.empty() ? "none" : sizes);
+  say(stdout, "read in {:.2f} s: {:.0f} images/s, {:.1f} MB/s of pixels\n", r.seconds,
+      per_second(static_cast<double>(r.images), r.seconds),
+      per_second(static_cast<double>(r.pixel_bytes) * 1e-6, r.seconds));
   if (r.sound()) {
-    fmt::print("no damage was found\n");
+    say(stdout, "no damage was found\n");
     return;
   }
-  const size_t shown = std::min(kDamage, r.damage.size());
-  for (size_t i = 0; i < shown; ++i) {
-    std::string reason = r.damage[i].reason;  // may hold names from an archive: one line each
-    std::replace_if(
-        reason.begin(), reason.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
-    fmt::print("damaged: {}: {}\n", where_in_split(r.damage[i]), reason);
-  }
+  const size_t listed = std::min(kDamage, r.damage.size());
+  for (size_t i = 0; i < listed; ++i)
+    say(stdout, "damaged: {}: {}\n", where_in_split(r.damage[i]), r.damage[i].reason);
   const auto broken_splits = std::count_if(r.damage.begin(), r.damage.end(),
                                            [](const data::Damage& d) { return d.index < 0; });
-  const int64_t more = r.damaged + broken_splits - static_cast<int64_t>(shown);
-  if (more > 0) fmt::print("... and {} more\n", more);
+  const int64_t more = r.damaged + broken_splits - static_cast<int64_t>(listed);
+  if (more > 0) say(stdout, "... and {} more\n", more);
 }
 
 Json report_json(const std::string& input, const data::VerifyReport& r) {
@@ -115,7 +110,7 @@ int run_verify(const VerifyArguments& arguments) {
   } catch (const Error&) {
     display.finish();
     if (stop.load() == 0) throw;
-    fmt::print(stderr, "brim: stopped before all of {} was read\n", arguments.input);
+    say(stderr, "brim: stopped before all of {} was read\n", arguments.input);
     return 128 + stop.load();
   }
   display.finish();

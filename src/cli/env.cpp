@@ -13,6 +13,8 @@
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/libraries.h"
+#include "cli/report.h"
+#include "cli/say.h"
 #include "core/runtime.h"
 #include "diag/gpu_parts.h"
 
@@ -93,22 +95,22 @@ Json facts() {
 
 void print(const Json& env) {
   const auto text = [](const Json& value) { return value.get<std::string>(); };
-  fmt::print("brim     {}\n", text(env["version"]));
-  fmt::print("cpu      {}\n", text(env["cpu"]["model"]));
-  fmt::print(
+  say(stdout, "brim     {}\n", text(env["version"]));
+  say(stdout, "cpu      {}\n", text(env["cpu"]["model"]));
+  say(stdout,
       "         {} of {} CPUs may be used (affinity and cgroup), instruction set {} of {} "
       "(BRIM_CPU_ISA)\n",
       env["cpu"]["available"].get<int>(), env["cpu"]["online"].get<int>(), text(env["cpu"]["isa"]),
-      fmt::join(env["cpu"]["isas"].get<std::vector<std::string>>(), ", "));
+      fmt::format("{}", fmt::join(env["cpu"]["isas"].get<std::vector<std::string>>(), ", ")));
   if (const std::string error = text(env["cpu"]["isa_error"]); !error.empty())
-    fmt::print("         {}\n", error);
+    say(stdout, "         {}\n", error);
   const int64_t limit = env["memory"]["cgroup_limit"];
-  fmt::print("memory   {}, {} available{}\n", format_bytes(env["memory"]["total"]),
-             format_bytes(env["memory"]["available"]),
-             limit ? fmt::format(", cgroup limit {}", format_bytes(limit)) : "");
+  say(stdout, "memory   {}, {} available{}\n", format_bytes(env["memory"]["total"]),
+      format_bytes(env["memory"]["available"]),
+      limit ? fmt::format(", cgroup limit {}", format_bytes(limit)) : "");
   const char* head = "devices";
   for (const Json& device : env["devices"]) {
-    fmt::print("{:<8} {:<8} {}\n", head, text(device["name"]), text(device["description"]));
+    say(stdout, "{:<8} {:<8} {}\n", head, text(device["name"]), text(device["description"]));
     head = "";
   }
   head = "gpu";
@@ -116,30 +118,30 @@ void print(const Json& env) {
     std::string facts = part.value("version", "");
     for (const char* key : {"path", "advice"})
       if (part.contains(key)) facts += (facts.empty() ? "" : "; ") + text(part[key]);
-    fmt::print("{:<8} {:<14} {:<10} {} [{}]\n", head, text(part["name"]), text(part["state"]),
-               facts, text(part["for"]));
+    say(stdout, "{:<8} {:<14} {:<10} {} [{}]\n", head, text(part["name"]), text(part["state"]),
+        facts, text(part["for"]));
     head = "";
   }
   head = "found";
   for (const Json& l : env["libraries"]) {
     if (!l["found"]) continue;
-    fmt::print("{:<8} {:<16} {:<10} {}\n", head, text(l["name"]), text(l["version"]),
-               text(l["for"]));
+    say(stdout, "{:<8} {:<16} {:<10} {}\n", head, text(l["name"]), text(l["version"]),
+        text(l["for"]));
     head = "";
   }
   head = "missing";
   std::string packages;
   for (const Json& l : env["libraries"]) {
     if (l["found"]) continue;
-    fmt::print("{:<8} {:<16} {:<10} {}; apt-get install {}\n", head, text(l["name"]), "-",
-               text(l["for"]), text(l["install"]));
+    say(stdout, "{:<8} {:<16} {:<10} {}; apt-get install {}\n", head, text(l["name"]), "-",
+        text(l["for"]), text(l["install"]));
     packages += " " + text(l["install"]);
     head = "";
   }
   if (packages.empty())
-    fmt::print("missing  nothing\n");
+    say(stdout, "missing  nothing\n");
   else
-    fmt::print("to install all of them: apt-get install{}, then build again\n", packages);
+    say(stdout, "to install all of them: apt-get install{}, then build again\n", packages);
 }
 
 const Register env_command({"env", "show CPU, memory, devices and libraries, and what to install",
@@ -149,8 +151,7 @@ const Register env_command({"env", "show CPU, memory, devices and libraries, and
                               return [json] {
                                 const Json env = facts();
                                 if (*json)
-                                  fmt::print("{}\n", env.dump(2, ' ', false,
-                                                              Json::error_handler_t::replace));
+                                  write_json(env, "-");
                                 else
                                   print(env);
                                 return 0;

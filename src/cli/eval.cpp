@@ -4,7 +4,6 @@
 #include <brim/nn/models.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>
-#include <fmt/core.h>
 
 #include <chrono>
 #include <cmath>
@@ -16,6 +15,7 @@
 #include "cli/libraries.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/say.h"
 #include "core/check.h"
 
 namespace brim::cli {
@@ -81,8 +81,8 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
              "others",
              recipe.data, result.loss, o.weights);
   if (!is_stdout(o.json)) {
-    if (loader.skipped() > 0) fmt::print("{} corrupt samples were left out\n", loader.skipped());
-    fmt::print("{}", accuracy_table(result));
+    if (loader.skipped() > 0) say(stdout, "{} corrupt samples were left out\n", loader.skipped());
+    say(stdout, "{}", Lines{accuracy_table(result)});
   }
   if (!o.json.empty())
     write_json({{"recipe", recipe.name},

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "cli/command.h"
+#include "core/printable.h"
 
 namespace brim::cli {
 
@@ -32,6 +33,15 @@ std::string shell_word(const std::string& text) {
            std::string_view("_@%+=:,./-").find(static_cast<char>(c)) != std::string_view::npos;
   };
   if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  if (printable(text) != text) {  // which no message shows as it is: bash's and zsh's quotes
+    std::string escaped = "$'";
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      const bool is_plain = byte >= 0x20 && byte < 0x7f && c != '\'' && c != '\\';
+      escaped += is_plain ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+    }
+    return escaped + "'";
+  }
   std::string quoted = "'";
   for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return quoted + "'";

@@ -5,7 +5,6 @@
 #include <brim/nn/models.h>
 #include <brim/ops/softmax.h>
 #include <brim/train/weights.h>
-#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
@@ -16,6 +15,7 @@
 #include "cli/device_option.h"
 #include "cli/libraries.h"
 #include "cli/report.h"
+#include "cli/say.h"
 #include "core/check.h"
 
 namespace brim::cli {
@@ -100,7 +100,7 @@ int predict(const PredictOptions& o, const ChosenDevices& chosen) {
       line += fmt::format("{}{} {:.1f} %", line.empty() ? "" : ", ", name, 100.0 * p[i]);
       found.push_back({{"class", name}, {"probability", p[i]}});
     }
-    if (!is_stdout(o.json)) fmt::print("{}: {}\n", path, line);
+    if (!is_stdout(o.json)) say(stdout, "{}: {}\n", path, line);
     all.push_back({{"image", path}, {"classes", found}});
   }
   if (!o.json.empty())

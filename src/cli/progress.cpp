@@ -33,7 +33,8 @@ void ProgressDisplay::draw(double fraction, const std::string& text) {
   if (width >= 8)
     bar = fmt::format("[{}{}] ", std::string(static_cast<size_t>(full), '#'),
                       std::string(static_cast<size_t>(width - full), '.'));
-  say(stderr, "\r{}{}\x1b[K", bar, text);
+  const std::string line = fmt::format("\r{}{}\x1b[K", bar, printable(text));
+  std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
   open_ = true;
   last_draw_ = steady_seconds();

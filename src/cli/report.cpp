@@ -6,10 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "cli/command.h"
 #include "core/check.h"
+#include "core/printable.h"
 #include "io/atomic_file.h"
 #include "io/paths.h"
 
@@ -31,13 +33,13 @@ bool replaces(const std::string& path, const std::string& other) {
 
 std::string accuracy_table(const train::Evaluation& e) {
   size_t width = 8;
-  for (const auto& c : e.classes) width = std::max(width, c.name.size());
+  for (const auto& c : e.classes) width = std::max(width, printable(c.name).size());
   std::string text = fmt::format("accuracy on {} test images: {:.2f} %, loss {:.4f}\n", e.samples,
                                  100 * e.accuracy, e.loss);
   if (e.classes.size() > 100) return text;
   for (const auto& c : e.classes)
-    text += fmt::format("  {:<{}} {:>6.1f} %  {:>6} of {}\n", c.name, width, 100 * c.accuracy(),
-                        c.correct, c.samples);
+    text += fmt::format("  {:<{}} {:>6.1f} %  {:>6} of {}\n", printable(c.name), width,
+                        100 * c.accuracy(), c.correct, c.samples);
   return text;
 }
 
@@ -120,7 +122,7 @@ void write_json(const Json& json, const std::string& path) {
   // A class name from a folder may be no UTF-8.
   const std::string text = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   if (is_stdout(path))
-    fmt::print("{}", text);
+    std::fputs(isatty(STDOUT_FILENO) == 1 ? printable(text, "\n").c_str() : text.c_str(), stdout);
   else
     io::write_file_atomically(path, text);
 }

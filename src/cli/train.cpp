@@ -365,14 +365,14 @@ int run(const TrainOptions& o) {
       say(stdout, "{} checkpoints could not be written, {} were\n", result.checkpoint_failures,
           result.checkpoints);
     if (result.test)
-      say(stdout, "{}", accuracy_table(*result.test));
+      say(stdout, "{}", Lines{accuracy_table(*result.test)});
     else if (!result.stopped && !failure)
       say(stdout, "{} has no test split, so the accuracy is unknown\n", recipe.data);
-    if (o.explain) say(stdout, "{}", result.plan);
+    if (o.explain) say(stdout, "{}", Lines{result.plan});
     for (const std::string& line : trainer.loader().decisions()) say(stdout, "loader: {}\n", line);
     for (const auto& [device, account] : result.accounts)
       say(stdout, "where the time of training went on {}, {}\n{}", device.str(),
-          how_steps_ran(result.compile), account.table());
+          how_steps_ran(result.compile), Lines{account.table()});
   }
   if (!o.json.empty())
     attempt([&] {

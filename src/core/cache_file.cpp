@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "core/open_to_write.h"
+#include "core/printable.h"
 
 namespace brim {
 namespace {
@@ -29,9 +30,7 @@ constexpr uintmax_t kMostBytes = 32 << 20;                  // of a file
 constexpr size_t kLongestKey = 4000, kLongestChoice = 500;  // characters
 constexpr double kLongestTime = 3600;                       // seconds; more is damage
 
-void warn(const std::string& line) {
-  std::fputs(("brim: warning: [cache] " + line + "\n").c_str(), stderr);
-}
+void warn(const std::string& line) { warn_on_stderr("[cache] " + line); }
 
 /// Keeps other threads and processes from writing a file at the same time, by a lock file of this
 /// path. Where that cannot be, or somebody holds the lock for long, it does nothing: at worst work

@@ -4,13 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include "core/printable.h"
+
 namespace brim::io {
 
-/// At most `limit` bytes of `text`, without control characters.
+/// At most `limit` bytes of `text`, printable.
 inline std::string shortened(std::string_view text, size_t limit = 60) {
-  std::string out;
-  for (const char c : text.substr(0, limit)) out += (c >= 0 && c < 32) || c == 127 ? '?' : c;
-  return text.size() > limit ? out + "..." : out;
+  return printable(text.substr(0, limit)) + (text.size() > limit ? "..." : "");
 }
 
 }  // namespace brim::io

@@ -13,6 +13,7 @@
 
 #include "backend/kernel.h"
 #include "core/check.h"
+#include "core/printable.h"
 #include "diag/span.h"
 #include "nn/modes.h"
 #include "ops/memory/copy.h"
@@ -95,7 +96,7 @@ struct Compiler::State {
     if (options.warn)
       options.warn(line);
     else
-      std::fputs(("brim: warning: " + line + "\n").c_str(), stderr);
+      warn_on_stderr(line);
   }
 
   /// A plan that fits and is prepared; made where there is none.

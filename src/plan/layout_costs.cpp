@@ -22,6 +22,7 @@
 #include "core/context.h"
 #include "core/library_versions.h"
 #include "core/plugin.h"
+#include "core/printable.h"
 #include "core/runtime.h"
 #include "plan/layout.h"
 
@@ -34,9 +35,7 @@ constexpr double kQueueBelow = 2e-3;       // if one is shorter than so many sec
 constexpr int kUntilCaptured = 2;          // such runs make them one graph, where there are graphs
 constexpr double kSettled = 0.1;           // rounds that differ by less agree
 
-void warn(const std::string& line) {
-  std::fputs(("brim: warning: [layout] " + line + "\n").c_str(), stderr);
-}
+void warn(const std::string& line) { warn_on_stderr("[layout] " + line); }
 
 /// The processor as Linux describes it.
 std::string processor() {

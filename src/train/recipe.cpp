@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "core/check.h"
 #include "core/nearest.h"
+#include "core/printable.h"
 #include "core/toml_limits.h"
 #include "io/regular_file.h"
 #include "io/text.h"
@@ -182,15 +182,6 @@ std::string read_file(const std::string& path) {
   std::string text(file.bytes(), '\0');
   file.read(text.data(), text.size(), 0);
   return text;
-}
-
-bool is_utf8(const std::string& text) {
-  try {
-    (void)nlohmann::json(text).dump();
-    return true;
-  } catch (const nlohmann::json::exception&) {
-    return false;
-  }
 }
 
 /// Ranges through the same list of keys, for recipes that were changed by options.

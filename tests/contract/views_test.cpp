@@ -128,7 +128,7 @@ TEST_P(ViewsOf, GiveWhatDenseCopiesGive) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, ViewsOf, ::testing::ValuesIn(view_cases()),
-                         [](const auto& info) { return std::string(info.param.op); });
+                         [](const auto& viewed) { return std::string(viewed.param.op); });
 
 TEST(Views, EveryOpHasACase) {
   // Ops without inputs, or that only look at shape and dtype.

@@ -1,4 +1,6 @@
-// Every exception that brim throws. what() is one line: [op or place] what, where; what to do.
+// Every exception that brim throws. what() is one line: [op or place] what, where; what to do. Text
+// from files in it can do a terminal no harm: control characters, and bytes that are no UTF-8, are
+// shown as '?'.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +11,7 @@ namespace brim {
 
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(const std::string& what);
 };
 
 class ShapeError : public Error {

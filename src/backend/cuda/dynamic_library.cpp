@@ -4,10 +4,10 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
-#include <cstdio>
 #include <utility>
 
 #include "backend/dispatch.h"
+#include "core/printable.h"
 
 namespace brim::cuda {
 
@@ -49,9 +49,7 @@ void DynamicLibrary::warn_cannot_begin(const char* what, const std::string& why)
                    told("cannot begin (" + why + "), perhaps its parts are of several versions")));
 }
 
-void warn(const std::string& line) {
-  std::fputs(("brim: warning: [cuda] " + line + "\n").c_str(), stderr);
-}
+void warn(const std::string& line) { warn_on_stderr("[cuda] " + line); }
 
 void warn_of_capture() {
   static std::once_flag warned;
