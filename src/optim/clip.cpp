@@ -3,6 +3,7 @@
 #include <brim/autograd/autograd.h>
 #include <brim/ops/create.h>
 
+#include <algorithm>
 #include <span>
 
 #include "backend/kernel.h"
@@ -12,21 +13,28 @@
 namespace brim::optim {
 namespace {
 
-/// The gradients there are, row-major, so that kernels may write them in place.
-std::vector<Tensor> gradients(const char* op, const std::vector<Tensor>& parameters) {
-  std::vector<Tensor> found;
+/// Gradients that lie on one device.
+struct OnDevice {
+  Device device;
+  std::vector<Tensor> grads;
+};
+
+/// The gradients there are, row-major, so that kernels may write them in place; the first device's
+/// first.
+std::vector<OnDevice> gradients(const char* op, const std::vector<Tensor>& parameters) {
+  std::vector<OnDevice> groups;
   for (Tensor p : parameters) {
     ops::check_defined(op, p);
     Tensor grad = p.grad();
     if (!grad.defined()) continue;
     if (!grad.is_contiguous()) p.set_grad(grad = grad.detach().contiguous());
-    if (!found.empty()) {
-      ops::common_device(op, found.front(), grad);
-      ops::common_dtype(op, found.front(), grad);
-    }
-    found.push_back(std::move(grad));
+    if (!groups.empty()) ops::common_dtype(op, groups.front().grads.front(), grad);
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const OnDevice& g) { return g.device == grad.device(); });
+    if (group == groups.end()) group = groups.insert(group, {grad.device(), {}});
+    group->grads.push_back(std::move(grad));
   }
-  return found;
+  return groups;
 }
 
 void count_write(const std::vector<Tensor>& tensors) {
@@ -44,14 +52,23 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
   BRIM_CHECK(norm_type > 0, ValueError, "[clip_grad_norm_] norm_type is {}; it must be above 0",
              norm_type);
   const NoGrad guard;
-  std::vector<Tensor> grads = gradients("clip_grad_norm_", parameters);
-  if (grads.empty()) return zeros({});
-  const Device device = grads.front().device();
-  const DType dtype = grads.front().dtype();
-  Tensor norm = Tensor::empty({}, dtype, device);
-  norm_kernel(device, dtype, grads, norm, norm_type);
-  count_write(grads);
-  clip_kernel(device, dtype, grads, norm, max_norm);
+  std::vector<OnDevice> groups = gradients("clip_grad_norm_", parameters);
+  if (groups.empty()) return zeros({});
+  const Device first = groups.front().device;
+  const DType dtype = groups.front().grads.front().dtype();
+  const auto norm_of = [&](Device device, const std::vector<Tensor>& tensors) {
+    Tensor norm = Tensor::empty({}, dtype, device);
+    norm_kernel(device, dtype, tensors, norm, norm_type);
+    return norm;
+  };
+  std::vector<Tensor> norms;
+  for (const OnDevice& group : groups)
+    norms.push_back(norm_of(group.device, group.grads).to(first));
+  const Tensor norm = norms.size() == 1 ? norms.front() : norm_of(first, norms);
+  for (OnDevice& group : groups) {
+    count_write(group.grads);
+    clip_kernel(group.device, dtype, group.grads, norm.to(group.device), max_norm);
+  }
   return norm;
 }
 
@@ -60,10 +77,10 @@ void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) 
       "list_clamp");
   check_not_negative("clip_grad_value_", "clip_value", clip_value);
   const NoGrad guard;
-  std::vector<Tensor> grads = gradients("clip_grad_value_", parameters);
-  if (grads.empty()) return;
-  count_write(grads);
-  kernel(grads.front().device(), grads.front().dtype(), grads, clip_value);
+  for (OnDevice& group : gradients("clip_grad_value_", parameters)) {
+    count_write(group.grads);
+    kernel(group.device, group.grads.front().dtype(), group.grads, clip_value);
+  }
 }
 
 }  // namespace brim::optim

@@ -1,10 +1,13 @@
 // Gradient clipping.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
 #include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
 #include <brim/optim/clip.h>
 
 #include "threads.h"
@@ -54,6 +57,36 @@ TEST(ClipGradNorm, DoesNotDependOnThreads) {
     return optim::clip_grad_norm_({p}, 1e9).item<float>();
   };
   EXPECT_EQ(norm_on(3), norm_on(1));
+}
+
+TEST(ClipGradNorm, OverParametersOnSeveralDevices) {
+  if (Device::count("sim") < 2) GTEST_SKIP() << "needs two virtual accelerators";
+  const auto on = [](Device device, const Tensor& p) {
+    Tensor moved = p.detach().to(device).set_requires_grad();
+    moved.set_grad(p.grad().to(device));
+    return moved;
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const double type : {2.0, 1.0, 3.0, inf}) {
+    const auto make = [] {
+      return std::array{with_grad({3, 0, -2}), with_grad({0, -4}), with_grad({1, 5}),
+                        with_grad({-2})};
+    };
+    const auto alone = make(), parts = make();
+    const std::vector<Tensor> spread = {on(Device::sim(1), parts[0]), parts[1],
+                                        on(Device::sim(0), parts[2]), on(Device::sim(1), parts[3])};
+    const Tensor want = optim::clip_grad_norm_({alone[0], alone[1], alone[2], alone[3]}, 1, type);
+    const Tensor norm = optim::clip_grad_norm_(spread, 1, type);
+    EXPECT_EQ(norm.device(), Device::sim(1));
+    EXPECT_NEAR(norm.item(), want.item(), 1e-5);
+    for (size_t i = 0; i < spread.size(); ++i) {
+      const auto clipped = spread[i].grad().to_vector<float>();
+      const auto expected = alone[i].grad().to_vector<float>();
+      for (size_t k = 0; k < clipped.size(); ++k) EXPECT_NEAR(clipped[k], expected[k], 1e-6);
+    }
+    optim::clip_grad_value_(spread, 0.01);
+    for (const Tensor& p : spread) EXPECT_LE(max(abs(p.grad())).item(), 0.0101);
+  }
 }
 
 TEST(ClipGradNorm, Errors) {
