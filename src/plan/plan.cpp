@@ -110,6 +110,10 @@ Plan::Fit Plan::prepare() {
     if (s.impl->storage != s.storage ||
         (s.impl->autograd && s.impl->autograd->requires_grad) != s.requires_grad)
       return Fit::never;
+  // The variable it was assigned to holds another tensor by now (of another plan's, for one): only
+  // the function itself can assign to it again.
+  for (const auto& [storage, twin] : kept_)
+    if (storage->use_count() == 1) return Fit::never;
   for (const LeafGradient& g : gradients_) {
     if (g.cleared) continue;  // one that the step throws away may be any
     const Tensor now = g.leaf->autograd ? g.leaf->autograd->grad : Tensor();

@@ -156,6 +156,20 @@ TEST(Guards, ResultsAreTheCallers) {
   EXPECT_FALSE(doubled(ones({2})).requires_grad());
 }
 
+TEST(Guards, VariablesOutsideHoldTheNewestOfAllPlans) {
+  Tensor last;
+  auto step = compile([&](const Tensor& x) { last = sum(x); });
+  for (int i = 1; i <= 3; ++i)
+    for (const int64_t size : {4, 4, 2}) {  // as the last batch of an epoch
+      step(full({size}, i));
+      EXPECT_EQ(last.item(), i * size);
+    }
+  last = {};
+  step(full({2}, 7));
+  ASSERT_TRUE(last.defined());
+  EXPECT_EQ(last.item(), 14);
+}
+
 TEST(Guards, GeneratorsThatCannotBeToldApart) {
   Generator a(4), b(4), c(5);
   auto same = compile(
