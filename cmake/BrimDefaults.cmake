@@ -30,7 +30,7 @@ if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(BRIM_CCACHE ccache)
   mark_as_advanced(BRIM_CCACHE)
   if(BRIM_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${BRIM_CCACHE})
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_CURRENT_LIST_DIR}/ccache.sh ${BRIM_CCACHE})
     foreach(setting IN ITEMS SLOPPINESS=pch_defines,time_macros BASEDIR=${PROJECT_SOURCE_DIR})
       string(REGEX REPLACE "=.*" "" name ${setting})
       if(NOT DEFINED ENV{CCACHE_${name}}) # the user's own goes first

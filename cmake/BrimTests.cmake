@@ -124,6 +124,11 @@ if(BRIM_TESTS AND NOT BRIM_SANITIZE)
   brim_add_test(gpu_steps ${PROJECT_SOURCE_DIR}/tests/tools/gpu_steps_test.sh)
 endif()
 
+# What cmake/BrimDefaults.cmake has ccache do.
+if(BRIM_TESTS AND BRIM_CCACHE AND NOT BRIM_SANITIZE)
+  brim_add_test(ccache ${PROJECT_SOURCE_DIR}/tests/tools/ccache_test.sh ${CMAKE_CXX_COMPILER})
+endif()
+
 # One binary serves machines with and without CUDA.
 if(BRIM_TESTS AND CMAKE_READELF)
   set(free_of_cuda $<TARGET_FILE:brim>)
