@@ -35,9 +35,10 @@ TEST(Range, DeviationsAndNormsDoNotOverflowOnTheWay) {
         }
       }
     }
-  // Means that f32 does not hold.
+  // Means that f32 does not hold, and one that f64 does not.
   EXPECT_NEAR(std(Tensor::from<float>({0x1p24f, 0x1p24f + 2}, {2})).item(), std::sqrt(2), 1e-6);
   EXPECT_EQ(var(Tensor::from<float>({256, 258}, {2}).to(bf16)).item(), 2);
+  EXPECT_EQ(std(full({7}, 0.1, {.dtype = f64})).item(), 0);
 }
 
 TEST(Range, GradientsOfDeviationsAndNorms) {

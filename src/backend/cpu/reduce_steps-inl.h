@@ -56,6 +56,17 @@ struct Sum {
   }
 };
 
+/// Distances from a centre, in f64.
+template <class T>
+struct Distances : Sum<T, double> {
+  static constexpr bool kCentered = true;
+  static double step(double a, T x, double c) { return a + (x - c); }
+  template <class D, class V>
+  static V step(D, V a, V x, V c) {
+    return hn::Add(a, hn::Sub(x, c));
+  }
+};
+
 /// Squares of distances from a centre (0 without one), in f64, which holds the squares of all f32
 /// numbers. A divisor with the sign of minus, which -0 has too, asks for the root.
 template <class T, class L = double>

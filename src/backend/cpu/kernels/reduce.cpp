@@ -21,19 +21,32 @@ void mean(const Context& context, const Tensor& x, Tensor& y) {
   reduce(kSteps<Sum<T>>, context, x, y, count);
 }
 
+/// Of each result, its first element.
+template <class T>
+void first_elements(const Tensor& x, const Tensor& y, double* to) {
+  const ReducePlan plan = ReducePlan::make(x, y);
+  ReduceDims::Walk result;
+  for (int64_t i = 0; i < plan.kept.numel; ++i, result.next(plan.kept, 0))
+    to[i] = static_cast<const T*>(x.raw())[result.offset];
+}
+
 template <class T>
 void norm(const Context& context, const Tensor& x, Tensor& y) {
   reduce(kSteps<Squares<T>>, context, x, y, -1);
 }
 
-/// Two passes: means in f64, then distances to them.
+/// Two passes: distances to the first element, which give the means in f64, then to those. So equal
+/// elements have a variance of 0, whatever their mean rounds to otherwise.
 template <class T, bool kRoot>
 void variance(const Context& context, const Tensor& x, Tensor& y, double correction) {
   const double count = static_cast<double>(elements_per_result(x, y));
   const double divisor = std::max(0.0, count - correction);
-  const Workspace room = context.workspace(static_cast<size_t>(y.numel()) * sizeof(double));
-  double* const means = room.as<double>();
-  reduce_to(means, kSteps<Sum<T, double>>, context, x, y, nullptr, count);
+  const size_t results = static_cast<size_t>(y.numel());
+  const Workspace room = context.workspace(2 * results * sizeof(double));
+  double *const first = room.as<double>(), *const means = first + results;
+  if (x.numel() > 0) first_elements<T>(x, y, first);
+  reduce_to(means, kSteps<Distances<T>>, context, x, y, first, count);
+  for (size_t i = 0; i < results; ++i) means[i] += first[i];
   reduce_to(y.raw(), kSteps<Squares<T>>, context, x, y, means, kRoot ? -divisor : divisor);
 }
 
