@@ -57,42 +57,43 @@ TEST(Range, GradientsOfDeviationsAndNorms) {
   }
 }
 
-/// The gradients of sum(f(x)^2), and the gradient of the sum of their squares.
-Tensors two_orders(const std::function<Tensor(const Tensor&)>& f, const Tensor& values) {
+/// f(x), the gradient of sum(c f(x)), and the gradient of that one's sum weighted by c^2.
+Tensors two_orders(const std::function<Tensor(const Tensor&)>& f, const Tensor& values,
+                   const Tensor& c) {
   Tensor x = values.detach().set_requires_grad();
-  const Tensors y = {sum(square(f(x)))};
-  const Tensors first = autograd::grad(y, {&x, 1}, {}, {.create_graph = true});
-  sum(square(first[0].to(x.dtype() == f64 ? f64 : f32))).backward();
-  return {first[0].detach(), x.grad()};
+  const Tensor y = f(x);
+  const Tensors of = {sum(y.to(f64) * c)};
+  const Tensors first = autograd::grad(of, {&x, 1}, {}, {.create_graph = true});
+  sum(first[0].to(f64) * square(c)).backward();
+  return {y.detach(), first[0].detach(), x.grad()};
 }
 
-// Rounded to 16 bits once, not between the ops that they are made of.
-TEST(Range, SecondGradientsIn16Bits) {
-  manual_seed(3);
-  const Tensor x = randn({4, 6, 5}), w = rand({6}) + 0.5, b = randn({6}), rows = rand({5}) + 0.5;
-  const auto check = [&](const char* what, const auto& f) {
-    for (const DType dtype : {f16, bf16}) {
-      const Tensor narrow = x.to(dtype);
-      const auto in = [&](DType d) { return [&, d](const Tensor& t) { return f(t, d); }; };
-      const Tensors got = two_orders([&](const Tensor& t) { return in(dtype)(t).to(f32); }, narrow);
-      const Tensors want =
-          two_orders([&](const Tensor& t) { return in(f64)(t).to(dtype).to(f64); }, narrow.to(f64));
-      for (size_t i = 0; i < 2; ++i)
-        EXPECT_LE(max(abs(got[i].to(f64) - want[i])).item(),
-                  (dtype == f16 ? 4e-3 : 3e-2) * max(abs(want[i])).item())
-            << what << " " << name(dtype) << ", order " << i + 1;
+// Of 16 bits, what is made of ops is rounded at its ends, not between the ops: results are off by
+// one rounding of the largest at most, the gradients, which go through two and three, by little
+// more.
+TEST(Range, NormsIn16BitsAreRoundedOnce) {
+  const double allowed[] = {1, 1.75, 2.5};  // roundings
+  for (const DType dtype : {f16, bf16})
+    for (int seed = 0; seed < 20; ++seed) {
+      manual_seed(static_cast<uint64_t>(seed));
+      const Tensor x = randn({4, 6, 5}).to(dtype), c = randn({4, 6, 5}).to(f64);
+      const Tensor w = (rand({6}) + 0.5).to(dtype), b = randn({6}).to(dtype);
+      const Tensor rows = (rand({5}) + 0.5).to(dtype);
+      const auto check = [&](const char* what, const auto& f) {
+        const Tensors got = two_orders(f, x, c), want = two_orders(f, x.to(f64), c);
+        const double rounding = dtype == f16 ? 0x1p-11 : 0x1p-8;
+        for (size_t i = 0; i < got.size(); ++i)
+          EXPECT_LE(max(abs(got[i].to(f64) - want[i])).item(),
+                    allowed[i] * rounding * max(abs(want[i])).item())
+              << what << " " << name(dtype) << " " << seed << ", order " << i;
+      };
+      check("group_norm",
+            [&](const Tensor& t) { return group_norm(t, 2, w.to(t.dtype()), b.to(t.dtype())); });
+      check("layer_norm", [&](const Tensor& t) {
+        return layer_norm(t, {5}, rows.to(t.dtype()), rows.to(t.dtype()));
+      });
+      check("rms_norm", [&](const Tensor& t) { return rms_norm(t, {5}, rows.to(t.dtype())); });
     }
-  };
-  const auto rounded = [&](const Tensor& t, DType d) { return t.to(f16).to(d); };
-  check("group_norm",
-        [&](const Tensor& t, DType d) { return group_norm(t, 2, rounded(w, d), rounded(b, d)); });
-  check("layer_norm", [&](const Tensor& t, DType d) {
-    return layer_norm(t, {5}, rounded(rows, d), rounded(rows, d));
-  });
-  check("rms_norm", [&](const Tensor& t, DType d) { return rms_norm(t, {5}, rounded(rows, d)); });
-  check("std", [&](const Tensor& t, DType) { return std(t, {1}); });
-  check("var", [&](const Tensor& t, DType) { return var(t, {1}); });
-  check("norm", [&](const Tensor& t, DType) { return norm(t, 3, {1}); });
 }
 
 // A product that leaves the range before it meets a 0 is 0, not infinity times 0.
