@@ -23,7 +23,7 @@ while [ $# -gt 0 ]; do
     --quick) quick=1 ;;
     --emulated) emulated=1 ;;
     --data | --build | --json)
-      [ $# -gt 1 ] || usage
+      [ -n "${2:-}" ] || usage
       declare "${1#--}=$(absolute "$2")"
       shift
       ;;
