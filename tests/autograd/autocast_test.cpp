@@ -47,7 +47,7 @@ TEST(Autocast, SensitiveOpsWorkInF32) {
       [](const Tensor& t) { return mean(t, {1}); },
       [](const Tensor& t) { return prod(t); },
       [](const Tensor& t) { return var(t); },
-      [](const Tensor& t) { return std(t); },
+      [](const Tensor& t) { return stddev(t); },
       [](const Tensor& t) { return norm(t); },
       [](const Tensor& t) { return norm(t, 1); },
       [](const Tensor& t) { return cumsum(t, 0); },

@@ -27,7 +27,7 @@ TEST(Range, DeviationsAndNormsDoNotOverflowOnTheWay) {
           expect_near(y.to(f64) / unit, want / unit, size_of(dtype) == 2 ? 0.01 : 1e-6, "result");
         };
         const Tensor wide = rows.to(Device::cpu()).to(f64);
-        expect(std(rows, {1}), std(wide, {1}));
+        expect(stddev(rows, {1}), stddev(wide, {1}));
         for (const double p : {1.5, 2.0, 3.0}) {
           const Tensor length = norm(wide, p, {1});
           if (max(length).item() < (dtype == f16 ? 65504 : 3.3e38))
@@ -36,9 +36,9 @@ TEST(Range, DeviationsAndNormsDoNotOverflowOnTheWay) {
       }
     }
   // Means that f32 does not hold, and one that f64 does not.
-  EXPECT_NEAR(std(Tensor::from<float>({0x1p24f, 0x1p24f + 2}, {2})).item(), std::sqrt(2), 1e-6);
+  EXPECT_NEAR(stddev(Tensor::from<float>({0x1p24f, 0x1p24f + 2}, {2})).item(), std::sqrt(2), 1e-6);
   EXPECT_EQ(var(Tensor::from<float>({256, 258}, {2}).to(bf16)).item(), 2);
-  EXPECT_EQ(std(full({7}, 0.1, {.dtype = f64})).item(), 0);
+  EXPECT_EQ(stddev(full({7}, 0.1, {.dtype = f64})).item(), 0);
 }
 
 TEST(Range, GradientsOfDeviationsAndNorms) {
@@ -52,7 +52,7 @@ TEST(Range, GradientsOfDeviationsAndNorms) {
     const auto check = [&](const auto& f) {
       expect_near(gradient(f, dtype), gradient(f, f64), dtype == f16 ? 2e-3 : 1e-6, "gradient");
     };
-    check([](const Tensor& x) { return std(x); });
+    check([](const Tensor& x) { return stddev(x); });
     for (const double p : {1.5, 2.0, 3.0, 7.0}) check([=](const Tensor& x) { return norm(x, p); });
   }
 }

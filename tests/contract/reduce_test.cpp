@@ -191,7 +191,7 @@ CONTRACT(var_population) {
           .reference = folded({0}, true, variance(0))};
 }
 CONTRACT(std) {
-  return {.op = [](Tensor x) { return std(x, {-1}); },
+  return {.op = [](Tensor x) { return stddev(x, {-1}); },
           .inputs = {{{{3, 5}}}, {{{2, 67}}}},
           .reference = folded(
               {-1}, false, [](const std::vector<double>& v) { return std::sqrt(variance(1)(v)); })};
@@ -362,7 +362,7 @@ TEST(Reduce, EdgesAsInPyTorch) {
   norm(x).backward();
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
   x.zero_grad();
-  std(x).backward();
+  stddev(x).backward();
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 0, 0}));
   EXPECT_EQ(cumsum(ones({3}, {.dtype = bool_}), 0).to_vector<int64_t>(),
             (std::vector<int64_t>{1, 2, 3}));
@@ -410,7 +410,7 @@ std::vector<RowCase> row_cases() {
       {"mean", [](const Tensor& x) { return mean(x, {1}); }, average, false, true},
       {"norm", [](const Tensor& x) { return norm(x, 2, {1}); }, length, false, true},
       {"var", [](const Tensor& x) { return var(x, {1}); }, variance(1), false, true},
-      {"std", [](const Tensor& x) { return std(x, {1}); }, root, false, true},
+      {"stddev", [](const Tensor& x) { return stddev(x, {1}); }, root, false, true},
       {"logsumexp", [](const Tensor& x) { return logsumexp(x, {1}); }, log_sum_exp, false, true}};
 }
 

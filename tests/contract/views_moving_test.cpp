@@ -102,12 +102,7 @@ std::vector<ViewCase> moving_views() {
       REDUCTION(amax),
       REDUCTION(amin),
       REDUCTION(var),
-      {"std", over_axes([](const Tensor& x, const auto& axes) {
-         // Of equal elements the root has no slope, and rounding decides.
-         const TensorOptions options{.dtype = x.dtype(), .device = x.device()};
-         return std(x + arange(x.numel(), options).reshape(x.shape()), axes);
-       }),
-       ranks()},
+      REDUCTION(stddev),
       REDUCTION(logsumexp),
       REDUCTION(any),
       REDUCTION(all),

@@ -17,7 +17,7 @@ namespace brim {
 /// In this scope, and in this thread, ops choose the dtype they work in:
 ///
 /// - matmul, linear, conv2d: `dtype`, with sums in f32 inside;
-/// - sum, mean, prod, var, std, norm, cumsum, logsumexp, softmax, log_softmax, layer_norm,
+/// - sum, mean, prod, var, stddev, norm, cumsum, logsumexp, softmax, log_softmax, layer_norm,
 ///   group_norm, rms_norm, the losses, exp, expm1, log, log1p, pow, reciprocal, rsqrt, softplus:
 ///   f32;
 /// - batch_norm: x is taken and the result given in x's dtype; weight, bias, statistics and the

@@ -38,8 +38,9 @@ Tensor argmin(const Tensor& x, std::optional<int> axis = {}, bool keepdim = fals
 /// sum((x - mean)^2) / (n - correction): 1 is the unbiased estimate, 0 the population's variance.
 Tensor var(const Tensor& x, const std::vector<int>& axes = {}, double correction = 1,
            bool keepdim = false);
-Tensor std(const Tensor& x, const std::vector<int>& axes = {}, double correction = 1,
-           bool keepdim = false);
+/// sqrt(var(x)): PyTorch's std, whose name `using namespace brim` would confuse with the standard library's.
+Tensor stddev(const Tensor& x, const std::vector<int>& axes = {}, double correction = 1,
+              bool keepdim = false);
 
 /// (sum |x|^p)^(1/p); 2 is Euclidean (Frobenius over two axes), infinity the largest |x|.
 Tensor norm(const Tensor& x, double p = 2, const std::vector<int>& axes = {}, bool keepdim = false);

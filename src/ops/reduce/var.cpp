@@ -1,4 +1,4 @@
-// var and std over any axes
+// var and stddev over any axes
 #include <brim/ops/binary.h>
 #include <brim/ops/compare.h>
 #include <brim/ops/reduce.h>
@@ -55,14 +55,14 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, boo
       });
 }
 
-Tensor std(const Tensor& x, const std::vector<int>& axes, double correction, bool keepdim) {
+Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, bool keepdim) {
   if (ops::autocasting()) [[unlikely]]
-    return ops::run_wide([&](const Tensor& t) { return std(t, axes, correction, keepdim); }, x);
-  static const VarianceKernel kernel("std");
-  const ops::Reduction r("std", x, axes);
+    return ops::run_wide([&](const Tensor& t) { return stddev(t, axes, correction, keepdim); }, x);
+  static const VarianceKernel kernel("stddev");
+  const ops::Reduction r("stddev", x, axes);
   const Tensor y = reduce(kernel, x, r, keepdim, correction);
   return autograd::with_grad(
-      "std", y, {x},
+      "stddev", y, {x},
       [x = autograd::Saved(x), y = autograd::Saved::output(y), r,
        correction](autograd::GradCall& g) {
         const Tensor from = g[x];

@@ -56,7 +56,7 @@ void register_floating() {
   add<T>("mean", &mean<T>);
   add<T>("norm", &norm<T>);
   backend::register_kernel("var", DeviceKind::cpu, dtype_of<T>, &variance<T, false>);
-  backend::register_kernel("std", DeviceKind::cpu, dtype_of<T>, &variance<T, true>);
+  backend::register_kernel("stddev", DeviceKind::cpu, dtype_of<T>, &variance<T, true>);
 }
 
 void register_reduce() {
@@ -68,7 +68,7 @@ void register_reduce() {
   register_through_f32<&mean<float>>("mean");
   register_through_f32<&norm<float>>("norm");
   register_through_f32<&variance<float, false>>("var");
-  register_through_f32<&variance<float, true>>("std");
+  register_through_f32<&variance<float, true>>("stddev");
 }
 
 }  // namespace

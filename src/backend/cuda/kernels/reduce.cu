@@ -207,7 +207,7 @@ void register_for() {
     backend::register_kernel("mean", cuda, kType, &mean<T>);
     backend::register_kernel("norm", cuda, kType, &norm<T>);
     backend::register_kernel("var", cuda, kType, &variance<T, false>);
-    backend::register_kernel("std", cuda, kType, &variance<T, true>);
+    backend::register_kernel("stddev", cuda, kType, &variance<T, true>);
   }
 }
 
