@@ -38,7 +38,7 @@ Tensor argmin(const Tensor& x, std::optional<int> axis = {}, bool keepdim = fals
 /// sum((x - mean)^2) / (n - correction): 1 is the unbiased estimate, 0 the population's variance.
 Tensor var(const Tensor& x, const std::vector<int>& axes = {}, double correction = 1,
            bool keepdim = false);
-/// sqrt(var(x)): PyTorch's std, whose name `using namespace brim` would confuse with the standard library's.
+/// sqrt(var(x)), PyTorch's std: under `using namespace brim` that name would be ambiguous.
 Tensor stddev(const Tensor& x, const std::vector<int>& axes = {}, double correction = 1,
               bool keepdim = false);
 
