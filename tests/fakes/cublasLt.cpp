@@ -132,7 +132,7 @@ const char* cublasLtGetStatusString(cublasStatus_t status) {
   return status == CUBLAS_STATUS_EXECUTION_FAILED ? "the fake was told to fail" : "bad argument";
 }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
-  if (machine->is_captured()) {
+  if (machine->is_capturing()) {
     (void)wrong("cublasLtCreate", "in a capture");
     return CUBLAS_STATUS_NOT_INITIALIZED;
   }
@@ -261,7 +261,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (one != 1 || zero != 0 || c != y) return invalid("alpha, beta or c");
   if (!algo || algo->data[0] != kMagic) return invalid("an algorithm of nobody");
   if (algo->data[1] == 1 &&
-      (wanted("1-fails") || (wanted("1-fails-in-graphs") && machine->is_captured())))
+      (wanted("1-fails") || (wanted("1-fails-in-graphs") && machine->is_captured(stream))))
     return CUBLAS_STATUS_EXECUTION_FAILED;
   const Kind& kind = kKinds[algo->data[1]];
   if (bytes < kind.workspace || bytes > size_t{32} << 20) return invalid("size of the workspace");
@@ -278,8 +278,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   note("matmul compute " + std::to_string(d.compute) + " type " + std::to_string(ly.type) +
        " epilogue " + std::to_string(d.epilogue) + " algorithm " + std::to_string(algo->data[1]) +
        " batches " + std::to_string(ly.batches));
-  machine->spend(kind.milliseconds - 50);  // a launch costs 50
+  machine->spend(stream, kind.milliseconds - 50);  // a launch costs 50
   const bool drops_nan = wanted("relu-drops-nan");
-  machine->submit([=] { compute(d, la, a, lb, b, ly, y, drops_nan); });
+  machine->submit(stream, [=] { compute(d, la, a, lb, b, ly, y, drops_nan); });
   return CUBLAS_STATUS_SUCCESS;
 }

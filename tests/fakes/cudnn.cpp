@@ -110,7 +110,7 @@ cudnnStatus_t run(const char* call, cudnnHandle_t handle, const Kinds& kinds, in
                   const void* alpha, const void* beta, void* workspace, size_t bytes, Part x,
                   Part w, const Conv& conv, Part y, const F& compute) {
   if (wanted(call) || (number == 1 && wanted("1-fails")) ||
-      (number == 1 && wanted("1-fails-in-graphs") && machine->is_captured()))
+      (number == 1 && wanted("1-fails-in-graphs") && machine->is_captured(handle->stream)))
     return CUDNN_STATUS_EXECUTION_FAILED;
   if (!handle || !handle->stream) return bad(call, "no handle or stream");
   if (!fits(call, *x.desc, static_cast<const Filter&>(*w.desc), conv, *y.desc))
@@ -127,10 +127,9 @@ cudnnStatus_t run(const char* call, cudnnHandle_t handle, const Kinds& kinds, in
   note(std::string(call) + " type " + std::to_string(x.desc->type) + " math " +
        std::to_string(conv.math) + " algorithm " + std::to_string(number) +
        (static_cast<const Filter&>(*w.desc).format == CUDNN_TENSOR_NHWC ? " nhwc" : " nchw"));
-  machine->spend(kind->milliseconds - 50);  // a launch costs 50
-  machine->submit([=, x = *x.desc, w = static_cast<const Filter&>(*w.desc), y = *y.desc] {
-    compute(x, w, conv, y);
-  });
+  machine->spend(handle->stream, kind->milliseconds - 50);  // a launch costs 50
+  machine->submit(handle->stream, [=, x = *x.desc, w = static_cast<const Filter&>(*w.desc),
+                                   y = *y.desc] { compute(x, w, conv, y); });
   return CUDNN_STATUS_SUCCESS;
 }
 

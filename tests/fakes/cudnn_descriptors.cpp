@@ -16,7 +16,7 @@ void cudnnGetLastErrorString(char* message, size_t size) {
   std::snprintf(message, size, "the fake says so");
 }
 cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
-  if (machine->is_captured()) return bad("cudnnCreate", "in a capture");
+  if (machine->is_capturing()) return bad("cudnnCreate", "in a capture");
   if (wanted("cudnnCreate")) return CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH;
   note("create");
   *handle = new cudnnContext;

@@ -20,11 +20,12 @@ void for_channel(const Tensor& t, int64_t c, const F& f) {
       for (int64_t w = 0; w < t.size[3]; ++w) f(t.at(n, c, h, w));
 }
 
-cudnnStatus_t queue(const char* call, const Tensor& x, std::function<void()> work) {
+cudnnStatus_t queue(const char* call, cudnnHandle_t handle, const Tensor& x,
+                    std::function<void()> work) {
   note(std::string(call) + " type " + std::to_string(x.type) +
        (x.stride[1] == 1 && x.size[1] > 1 ? " nhwc" : " nchw"));
-  machine->spend((wanted("slow") ? 1000 : kMilliseconds) - 50);
-  machine->submit(std::move(work));
+  machine->spend(handle->stream, (wanted("slow") ? 1000 : kMilliseconds) - 50);
+  machine->submit(handle->stream, std::move(work));
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -63,7 +64,7 @@ cudnnStatus_t cudnnPoolingForward(cudnnHandle_t handle, const cudnnPoolingDescri
                                     (from.size[3] + 2 * p.pad_w - p.w) / p.stride_w + 1};
   if (to.size != want || p.pad_h >= p.h || p.pad_w >= p.w) return bad(call, "sizes");
   if (!is_tensor(x, from) || !is_tensor(y, to)) return bad(call, "a tensor leaves its memory");
-  return queue(call, from, [=] {
+  return queue(call, handle, from, [=] {
     const Elements e = elements(from.type);
     for (int64_t n = 0; n < to.size[0]; ++n)
       for (int64_t c = 0; c < to.size[1]; ++c)
@@ -103,7 +104,7 @@ cudnnStatus_t cudnnBatchNormalizationForwardTraining(
   // Statistics of another kind than brim's.
   const double error = wanted("batch-norm-differs") ? 1.01 : 1;
   const double last_error = wanted("batch-norm-differs-at-end") ? 1 : 0;
-  return queue(call, of, [=] {
+  return queue(call, handle, of, [=] {
     const Elements e = elements(of.type), p = elements(by.type);
     const auto count = static_cast<double>(of.size[0] * of.size[2] * of.size[3]);
     for (int64_t c = 0; c < of.size[1]; ++c) {
@@ -148,7 +149,7 @@ cudnnStatus_t cudnnBatchNormalizationBackward(
     if (!is_tensor(data, by)) return bad(call, "a parameter leaves its memory");
   for (const void* data : {x, dy, static_cast<const void*>(dx)})
     if (!is_tensor(data, of)) return bad(call, "a tensor leaves its memory");
-  return queue(call, of, [=] {
+  return queue(call, handle, of, [=] {
     const Elements e = elements(of.type), p = elements(by.type);
     const auto count = static_cast<double>(of.size[0] * of.size[2] * of.size[3]);
     for (int64_t c = 0; c < of.size[1]; ++c) {

@@ -40,13 +40,12 @@ extern thread_local constinit Position position [[gnu::tls_model("initial-exec")
 
 /// Does `work` now, or, while `stream` is captured, when the graph is launched.
 void submit(cudaStream_t stream, std::function<void()> work);
-/// The same on the stream that this thread captures, if it does.
-void submit(std::function<void()> work);
 /// What a GPU of compute capability 9.0 says of such a launch.
 cudaError_t check_launch(const void* kernel, dim3 blocks, dim3 threads, size_t shared_bytes);
-bool is_captured();
-/// Lets time pass, as events see it.
-void spend(double milliseconds);
+bool is_captured(cudaStream_t stream);
+bool is_capturing();  ///< whether this thread captures a stream
+/// Lets time pass on the stream, as events see it.
+void spend(cudaStream_t stream, double milliseconds);
 /// All of these bytes are memory of a device.
 bool is_memory(const void* data, size_t bytes);
 /// Runs `body` once for each thread, one after the other. A barrier in it throws.

@@ -5,14 +5,19 @@
 #include <cstddef>
 #include <functional>
 
+#include <cuda_runtime_api.h>
+
 namespace brim::cuda::emulation {
 
 struct Machine {
-  /// Queues work as a kernel: it is done now, or when a captured graph is launched.
-  void (*submit)(std::function<void()> work);
-  /// Lets milliseconds pass, as events see them.
-  void (*spend)(double milliseconds);
-  bool (*is_captured)();
+  /// Queues work as a kernel: it is done now, or, if the stream is captured, when the graph is
+  /// launched.
+  void (*submit)(cudaStream_t stream, std::function<void()> work);
+  /// Lets milliseconds pass on the stream, as events see them.
+  void (*spend)(cudaStream_t stream, double milliseconds);
+  bool (*is_captured)(cudaStream_t stream);
+  /// Whether this thread captures a stream.
+  bool (*is_capturing)();
   /// All of these bytes are memory of a device.
   bool (*is_memory)(const void* data, size_t bytes);
 };

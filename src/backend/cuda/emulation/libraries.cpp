@@ -21,11 +21,11 @@ OpenedLibrary open_library(const std::string& soname) {
   using Attach = void(const emulation::Machine*);
   auto* attach = reinterpret_cast<Attach*>(dlsym(library.handle, "brim_fake_attach"));
   if (!attach) return {nullptr, library.path, "it needs a GPU, and this is the emulation of one"};
-  static const emulation::Machine machine{
-      [](std::function<void()> work) { emulation::submit(std::move(work)); }, &emulation::spend,
-      &emulation::is_captured, &emulation::is_memory};
+  static const emulation::Machine machine{&emulation::submit, &emulation::spend,
+                                          &emulation::is_captured, &emulation::is_capturing,
+                                          &emulation::is_memory};
   attach(&machine);
-  emulation::spend(0);  // from here on fakes say how long work takes
+  emulation::spend(nullptr, 0);  // from here on fakes say how long work takes
   return library;
 }
 

@@ -90,10 +90,13 @@ Captures& captures() {
   static auto* all = new Captures;
   return *all;
 }
-/// Milliseconds, of the thread's streams or of what it captures.
-double& spent() {
+/// Lets milliseconds pass in what the stream is captured as, or for all that this thread queues;
+/// returns the sum of the latter.
+double spend_on(cudaStream_t stream, double milliseconds) {
   static thread_local double all = 0;
-  return captured ? captured->spent : all;
+  if (!captures().with(stream, [&](EmulatedGraph& graph) { graph.spent += milliseconds; }))
+    all += milliseconds;
+  return all;
 }
 std::atomic<int64_t> queued{0};  // pieces of work
 
@@ -132,13 +135,11 @@ void release(EmulatedGraph* graph) {
   if (--graph->owners == 0) delete graph;
 }
 
-/// submit() for work of any kind (see EmulationWatcher); stream null: that which this thread
-/// captures.
+/// submit() for work of any kind (see EmulationWatcher).
 void submit_as(const char* kind, cudaStream_t stream, std::function<void()> work) {
   constexpr double kLaunch = 50;  // milliseconds: long, so that measuring repeats little
-  if (time_is_spent) spent() += kLaunch;
-  const bool is_captured =
-      stream ? captures().with(stream, [](const auto&) {}) : captured != nullptr;
+  if (time_is_spent) spend_on(stream, kLaunch);
+  const bool is_captured = brim::cuda::emulation::is_captured(stream);
   if (const EmulationWatcher watch = watcher.load()) {
     if (!is_captured) watch(kind, current_device, 0);
     work = [watch, kind, device = current_device, unwatched = std::move(work)] {
@@ -147,10 +148,8 @@ void submit_as(const char* kind, cudaStream_t stream, std::function<void()> work
       watch(kind, device, 2);
     };
   }
-  if (is_captured && stream) {
+  if (is_captured) {
     captures().with(stream, [&](EmulatedGraph& graph) { graph.work.push_back(std::move(work)); });
-  } else if (is_captured) {
-    captured->work.push_back(std::move(work));
   } else if (!is_lost()) {
     ++queued;
     work();
@@ -163,11 +162,13 @@ namespace brim::cuda::emulation {
 void submit(cudaStream_t stream, std::function<void()> work) {
   submit_as("kernel", stream, std::move(work));
 }
-void submit(std::function<void()> work) { submit(nullptr, std::move(work)); }
-bool is_captured() { return captured; }
-void spend(double milliseconds) {
+bool is_captured(cudaStream_t stream) {
+  return captures().with(stream, [](const auto&) {});
+}
+bool is_capturing() { return captured; }
+void spend(cudaStream_t stream, double milliseconds) {
   time_is_spent = true;
-  spent() += milliseconds;
+  spend_on(stream, milliseconds);
 }
 bool is_memory(const void* data, size_t bytes) {
   const std::lock_guard lock(memory().mutex);
@@ -411,9 +412,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  event->captured = captures().with(stream, [](const auto&) {});
+  event->captured = brim::cuda::emulation::is_captured(stream);
   event->at = std::chrono::steady_clock::now();
-  event->spent = spent();
+  event->spent = spend_on(stream, 0);
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t) {
@@ -441,8 +442,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  *status = captures().with(stream, [](const auto&) {}) ? cudaStreamCaptureStatusActive
-                                                        : cudaStreamCaptureStatusNone;
+  *status = brim::cuda::emulation::is_captured(stream) ? cudaStreamCaptureStatusActive
+                                                       : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -463,7 +464,7 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, EmulatedNode**, size_t* count) 
   *count = graph->work.size();
   return cudaSuccess;
 }
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   ++queued;
   const EmulationWatcher watch = watcher.load();
@@ -474,7 +475,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
   tell(1);
   for (const auto& work : exec->work) work();
   tell(2);
-  spent() += exec->spent;
+  spend_on(stream, exec->spent);
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

@@ -29,12 +29,11 @@ constexpr int kProposals = 8;
 /// The convolutions of one device.
 class Convolutions {
  public:
-  explicit Convolutions(Handle& library) : library_(library), handle_(library.handle) {}
+  explicit Convolutions(Handle& library) : library_(library) {}
 
   bool run(const Context& context, const DnnConv& c, const Work& own) {
     const std::lock_guard lock(library_.mutex);
     const DeviceGuard guard(context.device().index);
-    library_.use(context.stream);
     Recipe* recipe = recipes_.find(key_of(c));
     if (!recipe) recipe = &recipes_.add(key_of(c), find(context, c, own));
     if (!recipe->possible || recipe->no_room.lasts()) return false;
@@ -89,33 +88,34 @@ class Convolutions {
     const auto x = r.x.get(), y = r.y.get();
     const auto weight = r.weight.get();
     const auto conv = r.conv.get();
+    const cudnnHandle_t handle = library_.get();
     switch (c.pass) {
       case ConvPass::forward:
         return usable<cudnnConvolutionFwdAlgoPerf_t>(
             c, r,
             [&](int most, int* count, auto* all) {
-              return library().forward_algorithm(handle_, x, weight, conv, y, most, count, all);
+              return library().forward_algorithm(handle, x, weight, conv, y, most, count, all);
             },
             [&](auto algo, size_t* bytes) {
-              return library().forward_workspace(handle_, x, weight, conv, y, algo, bytes);
+              return library().forward_workspace(handle, x, weight, conv, y, algo, bytes);
             });
       case ConvPass::grad_x:
         return usable<cudnnConvolutionBwdDataAlgoPerf_t>(
             c, r,
             [&](int most, int* count, auto* all) {
-              return library().grad_x_algorithm(handle_, weight, y, conv, x, most, count, all);
+              return library().grad_x_algorithm(handle, weight, y, conv, x, most, count, all);
             },
             [&](auto algo, size_t* bytes) {
-              return library().grad_x_workspace(handle_, weight, y, conv, x, algo, bytes);
+              return library().grad_x_workspace(handle, weight, y, conv, x, algo, bytes);
             });
       case ConvPass::grad_weight:
         return usable<cudnnConvolutionBwdFilterAlgoPerf_t>(
             c, r,
             [&](int most, int* count, auto* all) {
-              return library().grad_weight_algorithm(handle_, x, y, conv, weight, most, count, all);
+              return library().grad_weight_algorithm(handle, x, y, conv, weight, most, count, all);
             },
             [&](auto algo, size_t* bytes) {
-              return library().grad_weight_workspace(handle_, x, y, conv, weight, algo, bytes);
+              return library().grad_weight_workspace(handle, x, y, conv, weight, algo, bytes);
             });
     }
     return {};
@@ -172,14 +172,15 @@ class Convolutions {
       weight = turned->as<void>();
       if (c.pass != ConvPass::grad_weight) c.turn(context, c.weight, weight);
     }
-    if (!compute(c, r, algorithm, weight, room.as<void>(), one, zero)) return false;
+    if (!compute(library_.on(context.stream), c, r, algorithm, weight, room.as<void>(), one, zero))
+      return false;
     if (c.turn && c.pass == ConvPass::grad_weight) c.turn(context, weight, c.weight);
     if (c.add_bias) c.add_bias(context);
     return true;
   }
 
-  bool compute(const DnnConv& c, const Recipe& r, const Algorithm& algorithm, void* weight,
-               void* room, const void* one, const void* zero) const {
+  bool compute(cudnnHandle_t handle, const DnnConv& c, const Recipe& r, const Algorithm& algorithm,
+               void* weight, void* room, const void* one, const void* zero) const {
     const auto x = r.x.get(), y = r.y.get();
     const auto filter = r.weight.get();
     const auto conv = r.conv.get();
@@ -187,19 +188,19 @@ class Convolutions {
     switch (c.pass) {
       case ConvPass::forward:
         return is_supported(
-            library().forward(handle_, one, x, c.x, filter, weight, conv,
+            library().forward(handle, one, x, c.x, filter, weight, conv,
                               static_cast<cudnnConvolutionFwdAlgo_t>(algorithm.number), room, bytes,
                               zero, y, c.y),
             "cudnnConvolutionForward");
       case ConvPass::grad_x:
         return is_supported(
-            library().grad_x(handle_, one, filter, weight, y, c.y, conv,
+            library().grad_x(handle, one, filter, weight, y, c.y, conv,
                              static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm.number), room,
                              bytes, zero, x, c.x),
             "cudnnConvolutionBackwardData");
       case ConvPass::grad_weight:
         return is_supported(
-            library().grad_weight(handle_, one, x, c.x, y, c.y, conv,
+            library().grad_weight(handle, one, x, c.x, y, c.y, conv,
                                   static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm.number),
                                   room, bytes, zero, filter, weight),
             "cudnnConvolutionBackwardFilter");
@@ -208,7 +209,6 @@ class Convolutions {
   }
 
   Handle& library_;
-  cudnnHandle_t handle_;
   Recipes<Key, Recipe> recipes_;
 };
 

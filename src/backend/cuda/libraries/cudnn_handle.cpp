@@ -111,18 +111,21 @@ bool is_preferred() {
 Handle::Handle(int device)
     : choices(choices_of(device, fmt::format("cuDNN {}", library().version()))) {
   const DeviceGuard guard(device);
-  const cudnnStatus_t created = library().create(&handle);
+  const cudnnStatus_t created = library().create(&handle_);
   if (created == CUDNN_STATUS_SUCCESS) return;
-  handle = nullptr;
+  handle_ = nullptr;
   raise_if_lost("cudnnCreate");
   library().warn_cannot_begin("convolutions",
                               std::string("cudnnCreate: ") + library().error_string(created));
 }
 
-void Handle::use(Stream wanted) {
-  if (stream == native(wanted)) return;
-  check(library().set_stream(handle, native(wanted)), "cudnnSetStream");
-  stream = native(wanted);
+cudnnHandle_t Handle::on(Stream stream) {
+  const cudaStream_t wanted = native(stream);
+  if (stream_ != wanted) {
+    check(library().set_stream(handle_, wanted), "cudnnSetStream");
+    stream_ = wanted;
+  }
+  return handle_;
 }
 
 Handle* handle_of(int device, bool may_begin) {
@@ -131,7 +134,7 @@ Handle* handle_of(int device, bool may_begin) {
   const std::lock_guard lock(mutex);
   auto& handle = (*all)[device];
   if (!handle && may_begin) handle = std::make_unique<Handle>(device);
-  return handle && handle->handle ? handle.get() : nullptr;
+  return handle && handle->has_begun() ? handle.get() : nullptr;
 }
 
 bool library_is_better(ChoiceFile& choices, const std::string& problem,

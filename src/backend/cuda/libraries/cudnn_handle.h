@@ -17,17 +17,24 @@
 
 namespace brim::cuda::dnn {
 
-/// The library on one device. The handle has one stream: one problem at a time is queued.
-struct Handle {
-  /// Without a handle, and with a warning, where the library cannot begin.
+/// The library on one device. cuDNN's handle has one stream: one problem at a time is queued.
+class Handle {
+ public:
+  /// Without cuDNN's handle, and with a warning, where the library cannot begin.
   explicit Handle(int device);
-  /// Lets the handle queue there. Call with the mutex held.
-  void use(Stream wanted);
+  bool has_begun() const { return handle_ != nullptr; }
+  /// For what asks and queues nothing.
+  cudnnHandle_t get() const { return handle_; }
+  /// For a call that queues: on `stream`, or, while this thread captures it, in its graph. To be
+  /// asked for each call, with the mutex held.
+  cudnnHandle_t on(Stream stream);
 
   std::mutex mutex;
-  cudnnHandle_t handle = nullptr;
-  cudaStream_t stream = nullptr;  // that the handle queues on
   ChoiceFile& choices;
+
+ private:
+  cudnnHandle_t handle_ = nullptr;
+  cudaStream_t stream_ = nullptr;  // that the handle queues on
 };
 
 /// nullptr where the library was not used yet and may not be begun now, and where it cannot begin.
@@ -74,21 +81,21 @@ class OneWay {
     if (!handle) return false;
     const std::lock_guard one_at_a_time(handle->mutex);
     const DeviceGuard guard(context.device().index);
-    handle->use(context.stream);
     if (!known) {
       Recipe recipe = describe();
       std::string problem = kind;
       // Devices of one kind share what the file has.
       for (const int64_t number : std::span(key).subspan(1)) problem += fmt::format(" {}", number);
-      const Candidate library{"cudnn", [&](const Context&) {
-                                return is_supported(queue(handle->handle, recipe, true), kind);
+      const Candidate library{"cudnn", [&](const Context& at) {
+                                return is_supported(queue(handle->on(at.stream), recipe, true),
+                                                    kind);
                               }};
       const bool better =
           library_is_better(handle->choices, problem, outputs, library, own, context.stream);
       known = &known_.add(key, {std::move(recipe), better});
     }
     if (!known->by_library) return false;
-    check(queue(handle->handle, known->recipe, false), kind);
+    check(queue(handle->on(context.stream), known->recipe, false), kind);
     note_queued(context.device().index);
     return true;
   }
