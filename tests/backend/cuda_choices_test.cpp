@@ -177,6 +177,26 @@ TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereCudnnDoesNotKnowTheProblem) {
   EXPECT_NE(said.find("[conv2d] cuDNN has no algorithm"), std::string::npos) << said;
 }
 
+TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereALibraryFailsWhenAsked) {
+  let("workspace-fails heuristic-fails pooling-descriptor-fails");
+  const Tensor a = randn({71, 9}).to(cuda), b = randn({9, 12}).to(cuda);
+  const Tensor x = randn({1, 2, 71, 6}), w = randn({3, 2, 2, 2});
+  for (const bool again : {false, true}) {
+    ::testing::internal::CaptureStderr();
+    expect_near(conv2d(x.to(cuda), w.to(cuda)), conv2d(x, w));
+    expect_near(matmul(a, b), matmul(cpu(a), cpu(b)));
+    expect_near(avg_pool2d(x.to(cuda), 2), avg_pool2d(x, 2));
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    for (const char* warning :
+         {"[conv2d] cuDNN: cudnnGetConvolution*WorkspaceSize failed: CUDNN_STATUS_BAD_PARAM: the "
+          "fake says so: brim's own kernel computes x (1, 2, 71, 6), weight (3, 2, 2, 2) in f32 "
+          "nchw",
+          "[matmul] cuBLASLt: cublasLtMatmulAlgoGetHeuristic failed: ",
+          "[avg_pool2d] cuDNN: cudnnSetPooling2dDescriptor failed: "})
+      EXPECT_EQ(said.find(warning) == std::string::npos, again) << said;
+  }
+}
+
 TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereIntIsTooShort) {
   constexpr int64_t kStride = (int64_t{1} << 32) + 1;  // beyond x; 1, if it is cut
   const Tensor x = randn({1, 2, 6, 7}), w = randn({3, 2, 2, 2});

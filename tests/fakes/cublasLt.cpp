@@ -208,6 +208,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const char* const call = "cublasLtMatmulAlgoGetHeuristic";
   *count = 0;
   if (wanted("no-algorithm")) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (wanted("heuristic-fails")) return CUBLAS_STATUS_INTERNAL_ERROR;
   if (!handle || !fits(call, of(desc), of(a), of(b), of(c), of(y)))
     return CUBLAS_STATUS_INVALID_VALUE;
   auto& prefer = of(preference).values;

@@ -94,6 +94,7 @@ const Kind* find(const Kinds& kinds, int number) {
 template <class Kinds>
 cudnnStatus_t workspace_of(const Kinds& kinds, int number, size_t* bytes) {
   const Kind* kind = find(kinds, number);
+  if (wanted("workspace-fails")) return CUDNN_STATUS_INTERNAL_ERROR;
   if (!kind || !kind->supported) return CUDNN_STATUS_NOT_SUPPORTED;
   *bytes = number == 1 && wanted("1-needs-much") ? size_t{512} << 20 : kind->workspace;
   return CUDNN_STATUS_SUCCESS;

@@ -94,6 +94,7 @@ cudnnStatus_t cudnnDestroyPoolingDescriptor(cudnnPoolingDescriptor_t d) {
 cudnnStatus_t cudnnSetPooling2dDescriptor(cudnnPoolingDescriptor_t d, cudnnPoolingMode_t mode,
                                           cudnnNanPropagation_t nan, int h, int w, int pad_h,
                                           int pad_w, int stride_h, int stride_w) {
+  if (wanted("pooling-descriptor-fails")) return CUDNN_STATUS_INTERNAL_ERROR;
   *d = {mode, nan, h, w, pad_h, pad_w, stride_h, stride_w};
   return CUDNN_STATUS_SUCCESS;
 }

@@ -43,7 +43,9 @@ class Blas {
     const std::lock_guard lock(mutex_);
     const DeviceGuard guard(context.device().index);
     Recipe* recipe = recipes_.find(key_of(p));
-    if (!recipe) recipe = &recipes_.add(key_of(p), find(context, p, own));
+    if (!recipe)
+      recipe = &recipes_.add(key_of(p),
+                             found_or(Recipe(), text_of(p), [&] { return find(context, p, own); }));
     if (recipe->done == BlasDone::nothing || recipe->no_room.lasts()) return BlasDone::nothing;
     try {
       check(queue(context, p, *recipe, recipe->algorithm, p.bias), "cublasLtMatmul");
@@ -145,10 +147,11 @@ class Blas {
   }
 
   static void no_algorithm(const BlasProduct& p) {
-    warn(
-        fmt::format("[{}] cuBLASLt has no algorithm for {} x {} x {} ({} of them) in {}: brim's "
-                    "own kernel computes it",
-                    op_name(), p.m, p.k, p.n, p.count, name(p.dtype)));
+    warn(fmt::format("[{}] cuBLASLt has no algorithm for {}: brim's own kernel computes it",
+                     op_name(), text_of(p)));
+  }
+  static std::string text_of(const BlasProduct& p) {
+    return fmt::format("{} x {} x {} ({} of them) in {}", p.m, p.k, p.n, p.count, name(p.dtype));
   }
 
   cublasStatus_t queue(const Context& context, const BlasProduct& p, const Recipe& r,

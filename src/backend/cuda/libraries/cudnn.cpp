@@ -35,7 +35,9 @@ class Convolutions {
     const std::lock_guard lock(library_.mutex);
     const DeviceGuard guard(context.device().index);
     Recipe* recipe = recipes_.find(key_of(c));
-    if (!recipe) recipe = &recipes_.add(key_of(c), find(context, c, own));
+    if (!recipe)
+      recipe = &recipes_.add(key_of(c),
+                             found_or(Recipe(), text_of(c), [&] { return find(context, c, own); }));
     if (!recipe->possible || recipe->no_room.lasts()) return false;
     try {
       if (!queue(context, c, *recipe, recipe->algorithm)) {
@@ -150,12 +152,14 @@ class Convolutions {
 
   static void refused(const DnnConv& c, Recipe& recipe) {
     recipe.possible = false;
-    const ConvGeometry& g = c.geometry;
     warn(fmt::format(
-        "[{}] cuDNN has no algorithm that works and whose results repeat themselves for x {}, "
-        "weight {} in {} {}: brim's own kernel computes it",
-        op_name(), g.x_shape().str(), g.weight_shape().str(), name(c.dtype),
-        c.nhwc ? "nhwc" : "nchw"));
+        "[{}] cuDNN has no algorithm that works and whose results repeat themselves for "
+        "{}: brim's own kernel computes it",
+        op_name(), text_of(c)));
+  }
+  static std::string text_of(const DnnConv& c) {
+    return fmt::format("x {}, weight {} in {} {}", c.geometry.x_shape().str(),
+                       c.geometry.weight_shape().str(), name(c.dtype), c.nhwc ? "nhwc" : "nchw");
   }
 
   /// False where cuDNN does not support it; what was queued by then is of no use, and no harm.

@@ -81,19 +81,22 @@ class OneWay {
     if (!handle) return false;
     const std::lock_guard one_at_a_time(handle->mutex);
     const DeviceGuard guard(context.device().index);
-    if (!known) {
-      Recipe recipe = describe();
-      std::string problem = kind;
-      // Devices of one kind share what the file has.
-      for (const int64_t number : std::span(key).subspan(1)) problem += fmt::format(" {}", number);
-      const Candidate library{"cudnn", [&](const Context& at) {
-                                return is_supported(queue(handle->on(at.stream), recipe, true),
-                                                    kind);
-                              }};
-      const bool better =
-          library_is_better(handle->choices, problem, outputs, library, own, context.stream);
-      known = &known_.add(key, {std::move(recipe), better});
-    }
+    if (!known)
+      known =
+          &known_.add(key, found_or(Known(), "it", [&] {
+                        Recipe recipe = describe();
+                        std::string problem = kind;
+                        // Devices of one kind share what the file has.
+                        for (const int64_t number : std::span(key).subspan(1))
+                          problem += fmt::format(" {}", number);
+                        const Candidate library{
+                            "cudnn", [&](const Context& at) {
+                              return is_supported(queue(handle->on(at.stream), recipe, true), kind);
+                            }};
+                        const bool better = library_is_better(handle->choices, problem, outputs,
+                                                              library, own, context.stream);
+                        return Known{std::move(recipe), better};
+                      }));
     if (!known->by_library) return false;
     check(queue(handle->on(context.stream), known->recipe, false), kind);
     note_queued(context.device().index);
@@ -103,7 +106,7 @@ class OneWay {
  private:
   struct Known {
     Recipe recipe;
-    bool by_library;
+    bool by_library = false;
   };
   std::mutex mutex_;
   Recipes<Key, Known> known_;

@@ -14,6 +14,7 @@
 
 #include "backend/cuda/capture.h"
 #include "backend/cuda/dynamic_library.h"
+#include "backend/cuda/lost.h"
 #include "core/runtime.h"
 
 namespace brim::cuda {
@@ -189,6 +190,12 @@ int choose(ChoiceFile& choices, const std::string& problem, std::span<const Cand
   const int best = fastest(candidates, stream);
   if (best >= 0) choices.keep(problem, candidates[static_cast<size_t>(best)].name);
   return best;
+}
+
+void leave_to_own(const std::string& problem, const DeviceError& error) {
+  raise_if_lost("choosing an algorithm");
+  (void)cudaGetLastError();
+  warn(fmt::format("{}: brim's own kernel computes {}", error.what(), problem));
 }
 
 void NoRoom::begins(const char* library, const std::string& problem, const OutOfMemory& error) {

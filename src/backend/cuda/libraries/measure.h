@@ -39,6 +39,20 @@ bool can_queue(const Candidate& candidate, const Context& context);
 int choose(ChoiceFile& choices, const std::string& problem, std::span<const Candidate> candidates,
            Stream stream);
 
+/// Warns that brim's own kernel computes the problem because the library fails; throws `error` if
+/// the GPU is lost.
+void leave_to_own(const std::string& problem, const DeviceError& error);
+/// What `find` finds; `nothing`, where the library fails when it is asked how it would compute the
+/// problem (leave_to_own).
+template <class Recipe, class Find>
+Recipe found_or(Recipe nothing, const std::string& problem, const Find& find) {
+  try {
+    return find();
+  } catch (const DeviceError& error) {
+    leave_to_own(problem, error);
+    return nothing;
+  }
+}
 /// What becomes of an algorithm that was chosen when there was room for what it works in, and finds
 /// none later: brim's own kernel computes the problem for some calls before it is tried again, as
 /// trying gives all cached memory back.
