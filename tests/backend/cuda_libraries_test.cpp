@@ -94,6 +94,22 @@ TEST_F(CudaLibraries, SixteenBitsAreForTensorCores) {
     }
 }
 
+TEST_F(CudaLibraries, WinogradIsForNumbersWiderThan16Bits) {
+  let("winograd");
+  const Tensor image = randn({2, 8, 7, 6}), weight = randn({8, 8, 3, 3});
+  for (const DType dtype : {f32, f16, bf16}) {
+    Tensor x = on(cuda, image, dtype).set_requires_grad();
+    conv2d(x, on(cuda, weight, dtype).set_requires_grad())
+        .backward(ones({2, 8, 5, 4}, {.dtype = dtype, .device = cuda}));
+    const Lines lines = asked();
+    const int wide = dtype == f32;
+    EXPECT_EQ(count(lines, "Forward type 0 math 3 algorithm 7") > 0, wide) << name(dtype);
+    EXPECT_EQ(count(lines, " algorithm 7") > 0, wide) << name(dtype);
+    EXPECT_EQ(count(lines, " algorithm 4") > 0, wide) << name(dtype);
+    EXPECT_GT(count(lines, "cudnnConvolutionBackwardFilter"), 0);
+  }
+}
+
 // Images of one pixel are row-major and nhwc at once: as the latter, weights need no copy.
 TEST_F(CudaLibraries, WeightsDecideForImagesOfOnePixel) {
   const Tensor x = on(cuda, randn({4, 32, 1, 1})), w = on(cuda, randn({32, 32, 3, 3}));

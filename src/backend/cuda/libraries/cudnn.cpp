@@ -1,7 +1,7 @@
 // Convolutions by cuDNN 9. Of the algorithms that its heuristics propose those are tried whose
 // results repeat themselves, bit for bit: that excludes CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 and _3
 // and CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, which add with atomics, and whatever else cuDNN calls
-// non-deterministic.
+// non-deterministic. For 16 bits those only that add products of the operands themselves.
 #include "backend/cuda/libraries/dnn.h"
 
 #if BRIM_HAVE_CUDNN
@@ -77,6 +77,7 @@ class Convolutions {
       const auto math = math_of(c, p.mathType);
       if (p.status != CUDNN_STATUS_SUCCESS || p.determinism != CUDNN_DETERMINISTIC || !math)
         continue;
+      if (size_of(c.dtype) == 2 && !adds_products(p.algo)) continue;
       check(library().set_math(r.conv.get(), *math), "cudnnSetConvolutionMathType");
       Algorithm algorithm{static_cast<int>(p.algo), *math, 0};
       if (is_supported(size(p.algo, &algorithm.workspace), "cudnnGetConvolution*WorkspaceSize") &&

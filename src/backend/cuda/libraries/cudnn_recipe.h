@@ -39,6 +39,24 @@ struct Algorithm {
   size_t workspace = 0;
 };
 
+/// Whether an algorithm only adds products of the operands themselves. FFT and Winograd transform
+/// them first, and cuDNN does not say how much accuracy that costs in 16 bits.
+inline bool adds_products(cudnnConvolutionFwdAlgo_t algorithm) {
+  return algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ||
+         algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM ||
+         algorithm == CUDNN_CONVOLUTION_FWD_ALGO_GEMM ||
+         algorithm == CUDNN_CONVOLUTION_FWD_ALGO_DIRECT;
+}
+inline bool adds_products(cudnnConvolutionBwdDataAlgo_t algorithm) {
+  return algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 ||
+         algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1;
+}
+inline bool adds_products(cudnnConvolutionBwdFilterAlgo_t algorithm) {
+  return algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 ||
+         algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 ||
+         algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3;
+}
+
 /// How a convolution is computed.
 struct Recipe {
   TensorDesc x, y;
