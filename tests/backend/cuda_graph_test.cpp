@@ -141,6 +141,48 @@ TEST_F(CudaGraph, WorkThatCannotBeCapturedIsQueuedWithAWarning) {
   EXPECT_NE(stats().why_not, "");
 }
 
+// A graph that could not be made may be possible later; the warning is not repeated.
+TEST_F(CudaGraph, IsTriedAgainAfterAPause) {
+  const Device device = Device::cuda();
+  Tensor x = ones({4}, {.device = device}), y = zeros({4}, {.device = device});
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 400; ++i)
+    run({}, [&](int) {
+      ++queued_;
+      if (i < 150) synchronize(device);  // the captures at calls 2 and 103
+      y.add_(x);
+      return true;
+    });
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(warning.find("is not captured as a graph"),
+            warning.rfind("is not captured as a graph"));
+  EXPECT_NE(warning.find("after 100 steps it is tried again"), std::string::npos) << warning;
+  EXPECT_EQ(values(y), std::vector<float>(4, 400.0f));
+  EXPECT_EQ(stats().graphs, 1);
+  EXPECT_EQ(stats().queued, 304);  // 100 and 200 calls after the failures
+  EXPECT_EQ(stats().replayed, 96);
+  EXPECT_EQ(stats().why_not, "");
+}
+
+// What is then found to be too little memory of the work's own is more the next time.
+TEST_F(CudaGraph, MemoryCanBeHadWhileAStepIsCaptured) {
+  const Device device = Device::cuda();
+  Tensor x = ones({4}, {.device = device}), y = zeros({4}, {.device = device});
+  Allocator::of(device).release_cached();
+  for (int i = 0; i < 6; ++i)
+    run({}, [&](int) {
+      if (++queued_ == 3) {  // the first that is captured
+        (void)Tensor::empty({int64_t{7} << 20}, f32, device);
+        return false;
+      }
+      y.add_(x);
+      return true;
+    });
+  EXPECT_EQ(stats().why_not, "");
+  EXPECT_EQ(stats().graphs, 1);
+  EXPECT_EQ(values(y), std::vector<float>(4, 6.0f));
+}
+
 // Threads share a device's default stream: while one captures a step, another works on.
 TEST_F(CudaGraph, AnotherThreadsWorkIsNoPartOfIt) {
   const Device device = Device::cuda();

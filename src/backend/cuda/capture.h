@@ -32,4 +32,16 @@ class Capture {
   cudaStream_t own_ = nullptr;
 };
 
+/// Runs a call that a capture of this thread would refuse, although it has no part in it: of
+/// memory, as a plan that found too little of it gives the graph up and has more for the next one.
+/// cudaThreadExchangeStreamCaptureMode in CUDA's runtime API.
+template <class F>
+cudaError_t outside_captures(const F& call) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  BRIM_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  const cudaError_t result = call();
+  BRIM_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  return result;
+}
+
 }  // namespace brim::cuda

@@ -18,6 +18,8 @@ namespace brim::cuda {
 namespace {
 
 constexpr int64_t kWarmUps = 2;  // first calls: libraries and scratch get their memory
+constexpr int64_t kPause = 100;  // calls after a failure; twice as many after each further one
+constexpr int kMostDoublings = 20;
 /// Training has two slots; `brim bench` takes turns with 16 batches.
 constexpr size_t kMostGraphs = 16;
 /// Signatures. If they were more than graphs, some would be captured in turns, for nothing.
@@ -51,14 +53,16 @@ RepeatedStats Graphs::stats() const {
   return s;
 }
 
-void Graphs::give_up(const std::string& why) {
+void Graphs::put_off(const std::string& why) {
   (void)cudaGetLastError();
-  impossible_ = true;
+  pause_ = kPause << std::min(failures_, kMostDoublings);
+  if (failures_++ == 0)
+    fmt::print(
+        stderr,
+        "brim: warning: [cuda] a step is not captured as a graph: {}; its launches are queued "
+        "one by one, and after {} steps it is tried again\n",
+        why, pause_);
   stats_.why_not = why;
-  fmt::print(stderr,
-             "brim: warning: [cuda] a step is not captured as a graph: {}; its launches are queued "
-             "one by one\n",
-             why);
 }
 
 std::vector<uint64_t> Graphs::signature_of(const RepeatedWork& work) const {
@@ -81,9 +85,9 @@ cudaGraph_t Graphs::captured(Stream stream, const std::function<void()>& queue) 
     queue();
     cudaError_t ended = cudaSuccess;
     if (const cudaGraph_t graph = capture.end(ended)) return graph;
-    give_up(cudaGetErrorString(ended));
+    put_off(cudaGetErrorString(ended));
   } catch (const std::exception& error) {
-    give_up(error.what());
+    put_off(error.what());
   }
   return nullptr;
 }
@@ -117,13 +121,14 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
     values_sign_ = true;
     stats_.why_not = fmt::format("'{}' takes a number that changes from the host", unread);
   }
-  if (made != cudaSuccess) give_up(cudaGetErrorString(made));
+  if (made != cudaSuccess) put_off(cudaGetErrorString(made));
   if (!entry.exec) return false;
   if (entries_.size() == kMostGraphs) {
     (void)cudaGraphExecDestroy(entries_.back().exec);
     entries_.pop_back();
   }
   entries_.push_front(std::move(entry));
+  if (std::exchange(failures_, 0) > 0) stats_.why_not.clear();
   return true;
 }
 
@@ -153,7 +158,8 @@ void Graphs::run(Stream stream, const RepeatedWork& work) {
     entries_.splice(entries_.begin(), entries_, found);
   } else {
     const bool seen = comes_back(stream, work.steps, signature);
-    if (impossible_ || !seen || stats_.queued < kWarmUps ||
+    const bool pauses = pause_ > 0 && pause_-- > 0;
+    if (pauses || !seen || stats_.queued < kWarmUps ||
         !capture(stream, work, std::move(signature))) {
       ++stats_.queued;
       (void)queue_all(work);

@@ -62,14 +62,16 @@ class Graphs {
   bool capture(Stream stream, const RepeatedWork& work, std::vector<uint64_t> signature);
   /// What the stream captured, or null, once with a warning.
   cudaGraph_t captured(Stream stream, const std::function<void()>& queue);
-  void give_up(const std::string& why);
+  /// Notes and says why there is no graph: that may pass, so after a while it is tried again.
+  void put_off(const std::string& why);
   void renew(Entry& entry, const RepeatedWork& work);
 
   std::list<Entry> entries_;    // the one used last in front
   std::vector<uint64_t> seen_;  // hashes of signatures, the newest last
   RepeatedStats stats_;
   bool values_sign_ = false;  // some numbers are no kernel's to read
-  bool impossible_ = false;
+  int failures_ = 0;          // since the last graph that was made
+  int64_t pause_ = 0;         // calls until the next try
 };
 
 }  // namespace brim::cuda

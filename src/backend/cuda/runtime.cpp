@@ -208,7 +208,7 @@ class CudaRuntime final : public Runtime {
   void* allocate(int device, size_t bytes) override {
     const DeviceGuard guard(device);
     void* data = nullptr;
-    const cudaError_t result = cudaMalloc(&data, bytes);
+    const cudaError_t result = outside_captures([&] { return cudaMalloc(&data, bytes); });
     if (result == cudaSuccess) return data;
     if (result != cudaErrorMemoryAllocation) check(result, "cudaMalloc");
     (void)cudaGetLastError();
@@ -260,7 +260,8 @@ class CudaRuntime final : public Runtime {
   void* allocate_host(size_t bytes) override {
     const DeviceGuard guard(streams().first_device());
     void* data = nullptr;
-    const cudaError_t result = cudaHostAlloc(&data, bytes, cudaHostAllocPortable);
+    const cudaError_t result =
+        outside_captures([&] { return cudaHostAlloc(&data, bytes, cudaHostAllocPortable); });
     if (result == cudaSuccess) return data;
     if (result != cudaErrorMemoryAllocation) check(result, "cudaHostAlloc");
     (void)cudaGetLastError();

@@ -107,9 +107,11 @@ bool is_lost() {
   return after && queued.load() >= std::atoll(after);
 }
 
+thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeThreadLocal;
+
 /// What would change the device's memory map ends the capture of this thread.
 bool refused_in_capture() {
-  if (!captured) return false;
+  if (!captured || capture_mode == cudaStreamCaptureModeRelaxed) return false;
   const std::lock_guard lock(captures().mutex);
   captured->failed = true;
   return true;
@@ -348,6 +350,7 @@ cudaError_t cudaFree(void* data) {
 }
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
+  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   return posix_memalign(data, kAlignment, bytes) == 0 ? cudaSuccess
                                                       : result(cudaErrorMemoryAllocation);
 }
@@ -439,6 +442,10 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   EmulatedGraph*& graph = captures().of[stream];
   if (graph) return result(cudaErrorStreamCaptureUnsupported);
   captured = graph = new EmulatedGraph;
+  return cudaSuccess;
+}
+cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
+  std::swap(*mode, capture_mode);
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
