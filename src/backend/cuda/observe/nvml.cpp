@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <cuda_runtime.h>
+#include <fmt/core.h>
 #include "backend/cuda/observe/nvml_api.h"
 #include "core/cuda_libraries.h"
 #include "diag/gpu_sensor.h"
@@ -78,9 +79,9 @@ NvmlSensor::Opened& NvmlSensor::open(int device) {
   if (!nvml_) {
     nvml_.emplace();
     if (!nvml_->handle)
-      error_ = std::string(kLibrary) + " was not found; it comes with the driver";
+      error_ = fmt::format("{} was not found; it comes with the driver", kLibrary);
     else if (!nvml_->init || !nvml_->by_bus_id)
-      error_ = std::string(kLibrary) + " is too old";
+      error_ = fmt::format("{} is too old", kLibrary);
     else if (const nvml::Return r = nvml_->init(); r != nvml::kSuccess)
       error_ = "nvmlInit says " + words_for(*nvml_, r);
   }
