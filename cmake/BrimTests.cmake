@@ -124,6 +124,10 @@ if(BRIM_TESTS AND NOT BRIM_SANITIZE)
   brim_add_test(gpu_steps ${PROJECT_SOURCE_DIR}/tests/tools/gpu_steps_test.sh)
 endif()
 
+if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)
+  brim_add_test(cuda_contract_driver ${BRIM_PYTHON} tests/backend/cuda_contract_test.py)
+endif()
+
 # What cmake/BrimDefaults.cmake has ccache do.
 if(BRIM_TESTS AND BRIM_CCACHE AND NOT BRIM_SANITIZE)
   brim_add_test(ccache ${PROJECT_SOURCE_DIR}/tests/tools/ccache_test.sh ${CMAKE_CXX_COMPILER})

@@ -129,7 +129,7 @@ on_gpu() {
 }
 contract_suite() {
   if command -v "$python" >/dev/null; then
-    on_gpu "$1" 'contract suite' 120 "$python" tests/backend/cuda_contract.py "$contract"
+    on_gpu "$1" 'contract suite' 120 "$python" tests/backend/cuda_contract.py --shards 4 --timeout 60 "$contract"
   else
     on_gpu "$1" 'contract suite' 120 "$contract" --gtest_brief=1
   fi

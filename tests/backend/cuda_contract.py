@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """Runs the contract suite, and says how it went on cuda.
 
-    cuda_contract.py build/tests/contract_test [--gtest_filter=...]
+    cuda_contract.py [--shards N] [--timeout SECONDS] build/tests/contract_test [--gtest_filter=...]
 
-A test may fail only by asking for an op listed in cuda_missing.txt beside this file, on cuda. Exit code 77 (ctest:
+N processes share the tests; what failed is printed at once. A test that fails, ends its process or takes longer than
+--timeout costs that test alone: the others go on in a new process, as an error of CUDA's may stay with the old one. A
+test may fail only by asking for an op listed in cuda_missing.txt beside this file, on cuda. Exit code 77 (ctest:
 skipped) where there is no CUDA device, which BRIM_BACKEND_PATH can be: the emulation.
 """
-import json
+import argparse
 import os
 import re
 import subprocess
 import sys
-import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 MISSING = re.compile(r"\[(\w+)\] is not implemented on cuda for (\w+)")
+RUN, PASSED, FAILED, SKIPPED = "[ RUN      ] ", "[       OK ] ", "[  FAILED  ] ", "[  SKIPPED ] "
 
 
 def allowed():
@@ -34,43 +38,106 @@ def has_cuda(program):
     sys.exit(f"cuda_contract: {program} does not run:\n{out.stdout}{out.stderr}")
 
 
+def tests_of(program, options):
+    listed = subprocess.run([program, "--gtest_list_tests", *options], capture_output=True, text=True, check=True)
+    tests, suite = [], ""
+    for line in listed.stdout.splitlines():
+        name = line.split("#")[0].rstrip()
+        if line.startswith("  "):
+            tests.append(suite + name.strip())
+        elif name.endswith("."):
+            suite = name
+    return [test for test in tests if "DISABLED_" not in test]
+
+
+def run_process(program, tests, seconds):
+    """Runs tests in one process until one of them fails; yields (test, why it failed or None) for each that ended."""
+    process = subprocess.Popen([program, "--gtest_filter=" + ":".join(tests), "--gtest_color=no"],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    late = threading.Event()
+
+    def stop():
+        late.set()
+        process.kill()
+
+    test, said, clock = None, [], None
+    try:
+        for line in process.stdout:
+            if line.startswith(RUN):
+                test, said = line[len(RUN):].strip(), []
+                clock = threading.Timer(seconds, stop)
+                clock.start()
+            elif test and line.startswith((PASSED, FAILED, SKIPPED)):
+                clock.cancel()
+                if line.startswith(FAILED):
+                    yield test, "".join(said) or "it says nothing"
+                    return
+                yield test, None
+                test = None
+            else:
+                said.append(line)
+        process.wait()
+        if test:
+            how = (f"took longer than {seconds:g} s" if late.is_set() else
+                   f"ended its process with code {process.returncode}")
+            yield test, f"{how}:\n" + "".join(said[-40:])
+        elif process.returncode not in (0, 1):
+            yield tests[-1], f"the process ended with code {process.returncode} behind it:\n" + "".join(said[-40:])
+    finally:
+        if clock:
+            clock.cancel()
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def run_all(program, tests, seconds, tell):
+    """Runs tests in as many processes as it takes; returns {test: why it failed or None}."""
+    results = {}
+    while tests:
+        ended = dict(run_process(program, tests, seconds))
+        if not ended:
+            ended = {tests[0]: "its process ended before it"}
+        for test, why in ended.items():
+            if why:
+                tell(test, why)
+        results.update(ended)
+        tests = [test for test in tests if test not in results]
+    return results
+
+
 def main():
-    program, options = sys.argv[1], sys.argv[2:]
-    if not has_cuda(program):
+    parser = argparse.ArgumentParser(usage=__doc__)
+    parser.add_argument("--shards", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=300)
+    parser.add_argument("program")
+    given, options = parser.parse_known_args()
+    if not has_cuda(given.program):
         return 77
-    with tempfile.TemporaryDirectory() as folder:
-        report = os.path.join(folder, "report.json")
-        run = subprocess.run([program, "--gtest_brief=1", f"--gtest_output=json:{report}", *options],
-                             capture_output=True, text=True)
-        if not os.path.exists(report):
-            print(run.stdout[-4000:] + run.stderr[-4000:])
-            print(f"cuda_contract: it ended with code {run.returncode} before the last test")
-            return 1
-        with open(report) as file:
-            suites = json.load(file)["testsuites"]
-    missing, asked, waiting, failed, tests = allowed(), set(), [], [], 0
-    for test in (test for suite in suites for test in suite["testsuite"]):
-        tests += 1
-        failures = [f["failure"] for f in test.get("failures", [])]
-        names = [MISSING.search(f) for f in failures]
-        if not failures:
-            continue
-        if all(n and n.group(1) in missing for n in names):
-            asked |= {n.group(1) for n in names}
-            waiting.append(f'{test["classname"]}.{test["name"]}')
-        else:
-            failed.append(f'{test["classname"]}.{test["name"]}')
-            print(f"FAILED {failed[-1]}\n" + "\n".join(failures))
-    stale = missing - asked if not options else set()
-    print(f"{tests} tests: {tests - len(waiting) - len(failed)} pass, {len(failed)} fail, "
+    missing, asked, waiting, failed = allowed(), set(), [], []
+    lock = threading.Lock()
+
+    def tell(test, why):
+        names = MISSING.findall(why)
+        with lock:
+            if names and all(op in missing for op, _ in names) and why.count("Failure\n") <= len(names):
+                asked.update(op for op, _ in names)
+                waiting.append(test)
+            else:
+                failed.append(test)
+                print(f"FAILED {test}\n{why}", flush=True)
+
+    tests = tests_of(given.program, options)
+    shares = [tests[i::given.shards] for i in range(given.shards)]
+    with ThreadPoolExecutor(given.shards) as pool:
+        for share in [pool.submit(run_all, given.program, share, given.timeout, tell) for share in shares]:
+            share.result()
+    print(f"{len(tests)} tests: {len(tests) - len(waiting) - len(failed)} pass, {len(failed)} fail, "
           f"{len(waiting)} ask for an op without a CUDA kernel ({', '.join(sorted(asked)) or 'none'})")
-    if stale:
+    if missing - asked and not options:
         print("listed in cuda_missing.txt, but no test ended there (perhaps another op came first): " +
-              ", ".join(sorted(stale)))
-    if not failed and not waiting and run.returncode != 0:
-        print(run.stdout[-4000:] + run.stderr[-4000:])
-        return 1
-    return 1 if failed or tests == 0 else 0
+              ", ".join(sorted(missing - asked)))
+    return 1 if failed or not tests else 0
 
 
 if __name__ == "__main__":

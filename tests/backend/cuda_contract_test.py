@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""What cuda_contract.py makes of tests that fail, spoil their process, end it or hang: a program that behaves so stands in
+for contract_test."""
+import os
+import subprocess
+import sys
+import tempfile
+
+PROGRAM = r'''#!/usr/bin/env python3
+import os, sys, time
+TESTS = ["Fine/a", "Wrong", "Fine/b", "Dies", "Fine/c", "Hangs", "Sticky", "Fine/d"]
+if "--gtest_list_tests" in sys.argv:
+    print("Contract.")
+    for test in TESTS:
+        print(f"  {test}  # GetParam() = 1.5")
+    sys.exit()
+wanted = [o for o in sys.argv if o.startswith("--gtest_filter=")][0].split("=")[1].split(":")
+if wanted == ["ContractDevices.Cuda"]:
+    print("[  PASSED  ] 1 test.")
+    sys.exit()
+spoilt = False
+for test in wanted:
+    print("[ RUN      ]", test, flush=True)
+    name = test.split(".")[1]
+    if name == "Dies":
+        print("about to die", flush=True)
+        os.abort()
+    if name == "Hangs":
+        time.sleep(60)
+    if name in ("Wrong", "Sticky") or spoilt:
+        print(f"x.cpp:1: Failure\n{name} is wrong")
+        print("[  FAILED  ]", test, flush=True)
+        spoilt = True
+    else:
+        print("[       OK ]", test, "(0 ms)", flush=True)
+sys.exit(spoilt)
+'''
+
+
+def main():
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "cuda_contract.py")
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "contract_test")
+        with open(program, "w") as file:
+            file.write(PROGRAM)
+        os.chmod(program, 0o755)
+        for shards in (1, 3):
+            run = subprocess.run([sys.executable, script, "--shards", str(shards), "--timeout", "2", program],
+                                 capture_output=True, text=True, timeout=50)
+            assert run.returncode == 1, run
+            failed = sorted(line.split()[1] for line in run.stdout.splitlines() if line.startswith("FAILED"))
+            assert failed == ["Contract.Dies", "Contract.Hangs", "Contract.Sticky", "Contract.Wrong"], run.stdout
+            assert "8 tests: 4 pass, 4 fail" in run.stdout, run.stdout
+            for said in ("Wrong is wrong", "ended its process with code -6:\nabout to die", "took longer than 2 s"):
+                assert said in run.stdout, run.stdout
+
+
+if __name__ == "__main__":
+    main()
