@@ -34,6 +34,9 @@ if(BRIM_TESTS AND GTest_FOUND)
     list(APPEND test_files_of_${name} ${file})
   endforeach()
   list(REMOVE_DUPLICATES test_folders)
+  if(NOT TARGET brim_cuda_emulated)
+    list(REMOVE_ITEM test_folders emulation)
+  endif()
   # All test programs are compiled alike.
   function(brim_compile_test name)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
@@ -64,6 +67,9 @@ endif()
 # BRIM_BACKEND_PATH: tools/gpu_check.sh.
 find_program(BRIM_PYTHON python3)
 if(TARGET brim_cuda_emulated AND TARGET contract_test)
+  target_sources(emulation_test PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation/emulation.cpp)
+  target_include_directories(emulation_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation)
+  target_link_libraries(emulation_test PRIVATE Boost::context)
   # LeakSanitizer (clang 14) crashes at times while it reads thread-local memory at the end of these programs.
   set(emulated "BRIM_BACKEND_PATH=$<TARGET_FILE:brim_cuda_emulated>"
                "LSAN_OPTIONS=use_tls=0:suppressions=${PROJECT_SOURCE_DIR}/tools/lsan.supp")

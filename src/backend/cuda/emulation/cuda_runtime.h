@@ -61,13 +61,14 @@ int lane();
 int warp_size();  ///< threads in the running thread's warp
 /// Waits for the running thread's warp, each of whose threads brings `bytes` <= 16 of its own;
 /// returns the warp's 32 slots of 16 bytes, which hold until the running thread's next call but
-/// one.
-const unsigned char* gather_warp(const void* value, size_t bytes);
+/// one. Throws std::logic_error where the thread of a lane in `mask` has ended: what a GPU reads
+/// there is undefined.
+const unsigned char* gather_warp(unsigned mask, const void* value, size_t bytes);
 
 template <class T>
-T exchange(T value, int from) {
+T exchange(unsigned mask, T value, int from) {
   static_assert(sizeof(T) <= 16);
-  const unsigned char* const slots = gather_warp(&value, sizeof(T));
+  const unsigned char* const slots = gather_warp(mask, &value, sizeof(T));
   if (from >= 0 && from < warp_size()) std::memcpy(&value, slots + 16 * from, sizeof(T));
   return value;
 }
@@ -85,25 +86,25 @@ inline void __syncthreads() { ::brim::cuda::emulation::block_barrier(); }
 inline void __syncwarp(unsigned = 0xffffffffu) { ::brim::cuda::emulation::warp_barrier(); }
 
 template <class T>
-T __shfl_sync(unsigned, T value, int from, int = 32) {
-  return ::brim::cuda::emulation::exchange(value, from);
+T __shfl_sync(unsigned mask, T value, int from, int = 32) {
+  return ::brim::cuda::emulation::exchange(mask, value, from);
 }
 template <class T>
-T __shfl_down_sync(unsigned, T value, unsigned delta, int = 32) {
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int = 32) {
   return ::brim::cuda::emulation::exchange(
-      value, ::brim::cuda::emulation::lane() + static_cast<int>(delta));
+      mask, value, ::brim::cuda::emulation::lane() + static_cast<int>(delta));
 }
 template <class T>
-T __shfl_up_sync(unsigned, T value, unsigned delta, int = 32) {
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int = 32) {
   return ::brim::cuda::emulation::exchange(
-      value, ::brim::cuda::emulation::lane() - static_cast<int>(delta));
+      mask, value, ::brim::cuda::emulation::lane() - static_cast<int>(delta));
 }
 template <class T>
-T __shfl_xor_sync(unsigned, T value, int mask, int = 32) {
-  return ::brim::cuda::emulation::exchange(value, ::brim::cuda::emulation::lane() ^ mask);
+T __shfl_xor_sync(unsigned mask, T value, int bits, int = 32) {
+  return ::brim::cuda::emulation::exchange(mask, value, ::brim::cuda::emulation::lane() ^ bits);
 }
-inline unsigned __ballot_sync(unsigned, bool vote) {
-  const unsigned char* const votes = ::brim::cuda::emulation::gather_warp(&vote, 1);
+inline unsigned __ballot_sync(unsigned mask, bool vote) {
+  const unsigned char* const votes = ::brim::cuda::emulation::gather_warp(mask, &vote, 1);
   unsigned result = 0;
   for (int i = 0; i < ::brim::cuda::emulation::warp_size(); ++i)
     result |= static_cast<unsigned>(votes[16 * i]) << i;

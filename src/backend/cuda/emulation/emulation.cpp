@@ -3,6 +3,7 @@
 #include <boost/context/fiber.hpp>
 #include <boost/context/fixedsize_stack.hpp>
 
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -47,10 +48,12 @@ bool backwards() {
 struct Barrier {
   int expected = 0, arrived = 0;
   int64_t opened = 0;
+  unsigned left = 0, left_when_opened = 0;  // of a warp's: the lanes whose threads have ended
 
   void open_if_all_are_here() {
     if (arrived == 0 || arrived < expected) return;
     arrived = 0;
+    left_when_opened = left;
     ++opened;
   }
 };
@@ -223,6 +226,7 @@ class Block {
   /// Nobody waits for a thread that has ended.
   void end(Fiber& fiber) {
     fiber.ended = true;
+    fiber.warp->barrier.left |= 1u << lane();
     for (Barrier* barrier : {&block_, &fiber.warp->barrier}) {
       --barrier->expected;
       barrier->open_if_all_are_here();
@@ -288,12 +292,16 @@ void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::funct
 void* shared_memory() { return running_block().shared(); }
 void block_barrier() { running_block().wait(running_block().barrier()); }
 void warp_barrier() { running_block().wait(running_block().running().warp->barrier); }
-const unsigned char* gather_warp(const void* value, size_t bytes) {
+const unsigned char* gather_warp(unsigned mask, const void* value, size_t bytes) {
   Fiber& me = running_block().running();
   // With two sets of slots one barrier is enough: all have read this set when its next turn comes.
   unsigned char* const slots = me.warp->slots[me.turn ^= 1];
   std::memcpy(slots + size_t{16} * static_cast<size_t>(lane()), value, bytes);
   running_block().wait(me.warp->barrier);
+  if (const unsigned left = mask & me.warp->barrier.left_when_opened)
+    throw std::logic_error("[cuda emulation] a shuffle names lane " +
+                           std::to_string(std::countr_zero(left)) +
+                           " of its warp, whose thread has ended");
   return slots;
 }
 int warp_size() { return running_block().running().warp->size; }
