@@ -110,7 +110,8 @@ void write_safetensors(AtomicFile& file, const TensorMap& tensors, const Metadat
   // Put together as text: an ordered_json looks through all its keys for each new one.
   std::string json = "{";
   const auto add = [&](const std::string& key, const auto& value) {
-    json += (json.size() > 1 ? "," : "") + nlohmann::json(key).dump() + ":" + value.dump();
+    json += fmt::format("{}{}:{}", json.size() > 1 ? "," : "", nlohmann::json(key).dump(),
+                        value.dump());
   };
   try {
     if (!metadata.empty()) add("__metadata__", nlohmann::json(metadata));
