@@ -125,9 +125,10 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   endif()
 endif()
 
-# What tools/gpu_check.sh says of its steps.
+# What tools/gpu_check.sh says of its steps, and of archives that it cannot check.
 if(BRIM_TESTS AND NOT BRIM_SANITIZE)
   brim_add_test(gpu_steps ${PROJECT_SOURCE_DIR}/tests/tools/gpu_steps_test.sh)
+  brim_add_test(gpu_prebuilt ${PROJECT_SOURCE_DIR}/tests/tools/gpu_prebuilt_test.sh)
 endif()
 
 if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# gpu_check.sh [--quick] [--emulated] [--data FOLDER] [--build FOLDER] [--json FILE]: checks brim on a host with GPUs.
+# gpu_check.sh [--quick] [--emulated | --prebuilt ARCHIVE] [--data FOLDER] [--build FOLDER] [--json FILE]: checks brim on a host with GPUs.
 #
 # Builds brim (C++20 compiler, CMake, Ninja, CUDA 13 toolkit; libraries of brim's own from BRIM_DEPS, which
 # tools/gpu_deps.sh prepares), runs contract suite and GPU tests on every GPU, the benchmarks, and PyTorch's where Python
@@ -8,12 +8,13 @@
 # skipped. --quick also leaves out compute-sanitizer, ResNet-18, CIFAR-10 and CUDA architectures of other GPUs than the
 # first. Tables of steps and targets come last and the same in gpu-check.json. The exit code is 0 if no step failed, 3
 # without a GPU, 4 if the contract suites found no time; a target that is missed is no failure. --emulated: no GPU, the
-# emulation of CUDA in its place and tiny benchmarks, to test this script. cuDNN and NCCL inside Python's site-packages
-# are found by themselves; BRIM_CUDA_LIBRARIES names other folders. BRIM_PYTHON: the Python that has PyTorch.
+# emulation of CUDA in its place and tiny benchmarks, to test this script. --prebuilt: what tools/gpu_pack.sh has packed,
+# or the folder that was in it, is checked; no compiler and no toolkit are needed. cuDNN and NCCL inside Python's
+# site-packages are found by themselves; BRIM_CUDA_LIBRARIES names other folders. BRIM_PYTHON: the Python that has PyTorch.
 set -uo pipefail
 from=$PWD
 CDPATH= cd "$(dirname "$0")/.." || exit 2
-quick=0 emulated=0 data='' build=$PWD/build/gpu-check json=gpu-check.json
+quick=0 emulated=0 prebuilt='' data='' build=$PWD/build/gpu-check json=gpu-check.json
 # absolute PATH: as it is seen from where the caller is.
 absolute() { case $1 in /*) echo "$1" ;; *) echo "$from/$1" ;; esac; }
 [ -z "${BRIM_DEPS:-}" ] || BRIM_DEPS=$(absolute "$BRIM_DEPS")
@@ -22,7 +23,7 @@ while [ $# -gt 0 ]; do
   case $1 in
     --quick) quick=1 ;;
     --emulated) emulated=1 ;;
-    --data | --build | --json)
+    --prebuilt | --data | --build | --json)
       [ -n "${2:-}" ] || usage
       declare "${1#--}=$(absolute "$2")"
       shift
@@ -31,14 +32,41 @@ while [ $# -gt 0 ]; do
   esac
   shift
 done
-began=$SECONDS deadline=520
-[ $quick -eq 0 ] || deadline=172
-[ $emulated -eq 0 ] || deadline=36000
+[ $emulated -eq 0 ] || [ -z "$prebuilt" ] || usage # the archive says whether it is of the emulation
+began=$SECONDS
 python=${BRIM_PYTHON:-python3}
 logs=$build/check
 # shellcheck source=tools/gpu_steps.sh
 . tools/gpu_steps.sh
 
+# Unpacked first: the archive says what it is of.
+if [ -n "$prebuilt" ]; then
+  no_archive() {
+    echo "gpu_check: $prebuilt $1" >&2
+    exit 2
+  }
+  [ -e "$prebuilt" ] || no_archive 'is not there; tools/gpu_pack.sh makes it'
+  if [ -d "$prebuilt" ]; then
+    packed=$prebuilt
+  else
+    packed=$build/brim-gpu
+    rm -rf "$packed"
+    mkdir -p "$build"
+    tar -xzf "$prebuilt" -C "$build" 2>/dev/null || no_archive 'is damaged, or the disk is full; carry it over again'
+  fi
+  # about WHAT: what the archive says of itself.
+  about() { sed -n "s/^$1=//p" "$packed/about" 2>/dev/null; }
+  emulated=$(about emulated)
+  [[ $emulated =~ ^[01]$ ]] || no_archive 'is not what tools/gpu_pack.sh makes'
+  [ "$(about machine)" = "$(uname -m)" ] || no_archive "is for $(about machine), and this host is $(uname -m)"
+  printf '%s\n%s\n' "$(about glibc)" "$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -CV ||
+    no_archive "needs a C library of version $(about glibc), and this host's is older; pack it on an older system"
+  export LD_LIBRARY_PATH=$packed/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+fi
+
+deadline=520
+[ $quick -eq 0 ] || deadline=172
+[ $emulated -eq 0 ] || deadline=36000
 gpus=() gpu_names=() devices=1 architectures=''
 if [ $emulated -eq 0 ]; then
   # The GPUs that this process may use, cuda:0 first; by index in nvidia-smi's order, or by UUID.
@@ -66,12 +94,17 @@ if [ $emulated -eq 0 ]; then
   architectures=$(printf '%s\n' "${capabilities[@]}" | sort -u | paste -sd';')
   [ $quick -eq 0 ] || architectures=${capabilities[0]}
 fi
-required=('build' 'devices are found')
+for capability in "${capabilities[@]:-}"; do
+  [ -z "$prebuilt" ] || [ -z "$capability" ] || [[ ";$(about architectures);" == *";$capability;"* ]] ||
+    no_archive "has kernels for GPUs of compute capability $(about architectures) (without the point), and one here is $capability; pack with --architectures $capability"
+done
+required=('devices are found')
+[ -n "$prebuilt" ] || required+=('build')
 for ((i = 0; i < devices; ++i)); do required+=("contract suite, GPU $i"); done
 [ $emulated -eq 1 ] || required+=('products by libraries, GPU 0' 'layers by libraries, GPU 0')
 mkdir -p "$logs"
 rm -f "$logs"/*.json "$logs"/*.log
-commit=$(git rev-parse --verify -q HEAD 2>/dev/null)
+if [ -n "$prebuilt" ]; then commit=$(about commit); else commit=$(git rev-parse --verify -q HEAD 2>/dev/null); fi
 head=$(printf ' "date": "%s",\n "commit": "%s",\n "quick": %d,\n "emulated": %d,\n "cores": %d,\n "gpus": [%s]' "$(date -u +%FT%TZ)" \
   "$commit" $quick $emulated "$(nproc)" "${gpu_names[*]+$(printf '"%s", ' "${gpu_names[@]}" | sed 's/, $//')}")
 
@@ -95,21 +128,27 @@ if [ -n "${BRIM_DEPS:-}" ]; then
   export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 
-options=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DBRIM_EXAMPLES=OFF -DBRIM_BENCH=OFF)
-targets=(brim brim-cli contract_test backend_test)
-if [ $emulated -eq 1 ]; then
-  options+=(-DBRIM_CUDA=OFF)
-  targets+=(brim_cuda_emulated)
+if [ -n "$prebuilt" ]; then
+  brim=$packed/bin/brim contract=$packed/tests/contract_test tests=$packed/tests/backend_test
+  export BRIM_SOURCE_DIR=$packed/source BRIM_BUILD_DIR=$packed
+  [ $emulated -eq 0 ] || export BRIM_BACKEND_PATH=$packed/lib/libbrim_cuda_emulated.so
 else
-  # Without Boost the emulation is left out.
-  options+=(-DBRIM_CUDA=ON "-DBRIM_CUDA_ARCHITECTURES=$architectures" -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON)
-  targets+=(brim_cuda)
+  options=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DBRIM_EXAMPLES=OFF -DBRIM_BENCH=OFF)
+  targets=(brim brim-cli contract_test backend_test)
+  if [ $emulated -eq 1 ]; then
+    options+=(-DBRIM_CUDA=OFF)
+    targets+=(brim_cuda_emulated)
+  else
+    # Without Boost the emulation is left out.
+    options+=(-DBRIM_CUDA=ON "-DBRIM_CUDA_ARCHITECTURES=$architectures" -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON)
+    targets+=(brim_cuda)
+  fi
+  step configure 60 cmake -S . -B "$build" "${options[@]}" || finish
+  step build $((emulated ? 3600 : 400)) ninja -C "$build" "${targets[@]}" || finish
+  [ $emulated -eq 0 ] || export BRIM_BACKEND_PATH=$build/emulated/libbrim_cuda_emulated.so
+  brim=$build/bin/brim contract=$build/tests/contract_test tests=$build/tests/backend_test
+  export BRIM_SOURCE_DIR=$PWD BRIM_BUILD_DIR=$build
 fi
-step configure 60 cmake -S . -B "$build" "${options[@]}" || finish
-step build $((emulated ? 3600 : 400)) ninja -C "$build" "${targets[@]}" || finish
-[ $emulated -eq 0 ] || export BRIM_BACKEND_PATH=$build/emulated/libbrim_cuda_emulated.so
-brim=$build/bin/brim contract=$build/tests/contract_test tests=$build/tests/backend_test
-export BRIM_SOURCE_DIR=$PWD BRIM_BUILD_DIR=$build
 # shellcheck disable=SC2016
 if step environment 30 bash -c '"$0" env && "$0" env | sed -n "s/.*\(cuda:0  *.*\)/\1/p"' "$brim"; then
   "$brim" env --json >"$logs/env.json"
