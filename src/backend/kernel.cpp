@@ -47,6 +47,9 @@ bool has_kernel(std::string_view name, Device device, DType dtype) {
 }
 
 void missing_kernel(const char* name, DeviceKind kind, DType dtype) {
+  BRIM_CHECK(is_computed(dtype), NotImplemented,
+             "[{}] {} is stored only: it can be kept, moved and saved, but no op computes with it",
+             name, brim::name(dtype));
   raise<NotImplemented>(
       "[{}] is not implemented on {} for {}; cast with x.to(...) or choose "
       "another device",

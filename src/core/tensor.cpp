@@ -26,6 +26,16 @@ size_t checked_bytes(const Shape& shape, DType dtype) {
   raise<ValueError>("[{}] a tensor is undefined (default-constructed); give it a value first", op);
 }
 
+/// For readings of `t` as numbers of another type.
+void check_dtype(const char* op, const Tensor& t, DType expected) {
+  if (t.dtype() == expected) return;
+  BRIM_CHECK(is_computed(t.dtype()), DTypeError,
+             "[{}] the tensor is {}, not {}, and stored only; read its own type, or bytes at raw()",
+             op, name(t.dtype()), name(expected));
+  raise<DTypeError>("[{}] the tensor is {}, not {}; cast with x.to({})", op, name(t.dtype()),
+                    name(expected), name(expected));
+}
+
 void check_defined(const char* op, const Tensor& t) {
   if (!t.defined()) raise_undefined(op);
 }
@@ -154,8 +164,7 @@ void* Tensor::host_data(DType expected) const {
   BRIM_CHECK(device().is_cpu(), DeviceError,
              "[data] the tensor is on {}; the host cannot read it, use copy_to(Device::cpu())",
              device().str());
-  BRIM_CHECK(dtype() == expected, DTypeError, "[data] the tensor is {}, not {}; cast with x.to({})",
-             name(dtype()), name(expected), name(expected));
+  check_dtype("data", *this, expected);
   return raw();
 }
 
@@ -165,9 +174,7 @@ int64_t Tensor::host_count() const {
 }
 
 void Tensor::read_host(void* values, DType dtype) const {
-  BRIM_CHECK(dtype == this->dtype(), DTypeError,
-             "[to_vector] the tensor is {}, not {}; cast with x.to({})", name(this->dtype()),
-             name(dtype), name(dtype));
+  check_dtype("to_vector", *this, dtype);
   refuse_in_recording("host read",
                       "item() and to_vector() read a value that is not computed yet; return the "
                       "tensor and read it after the step");
@@ -205,8 +212,10 @@ static R read_item(const Tensor& t) {
       return static_cast<R>(t.to_vector<uint8_t>()[0]);
     case DType::bool_:
       return static_cast<R>(t.to(DType::u8).to_vector<uint8_t>()[0] != 0);
+    default:
+      raise<DTypeError>("[item] {} is stored only; read it with to_vector(), or bytes at raw()",
+                        name(t.dtype()));
   }
-  __builtin_unreachable();
 }
 
 double Tensor::item_f64() const { return read_item<double>(*this); }
@@ -237,7 +246,7 @@ std::string Tensor::str() const {
   std::string s = fmt::format("Tensor({} {} on {}", shape().str(), name(dtype()), device().str());
   int64_t brackets = 1;
   for (int64_t d : shape()) brackets = std::min(kMost + 1, brackets * std::max<int64_t>(d, 1));
-  if (brackets <= kMost) {
+  if (brackets <= kMost && is_computed(dtype())) {
     s += ": ";
     int64_t at = 0;
     if (is_floating(dtype())) {

@@ -14,19 +14,32 @@
 namespace brim::io {
 namespace {
 
-/// In the order of DType, then those that brim has not got.
-constexpr std::array<StorageType, 12> kStorageTypes = {{{"FloatStorage", 4, f32},
-                                                        {"DoubleStorage", 8, f64},
-                                                        {"HalfStorage", 2, f16},
-                                                        {"BFloat16Storage", 2, bf16},
-                                                        {"LongStorage", 8, i64},
-                                                        {"IntStorage", 4, i32},
-                                                        {"CharStorage", 1, i8},
-                                                        {"ByteStorage", 1, u8},
-                                                        {"BoolStorage", 1, bool_},
-                                                        {"ShortStorage", 2, {}},
-                                                        {"ComplexFloatStorage", 8, {}},
-                                                        {"ComplexDoubleStorage", 16, {}}}};
+/// In the order of DType, then those that brim has not got, and last the storage of bytes.
+constexpr auto kElementTypes =
+    std::to_array<ElementType>({{"FloatStorage", 4, f32},
+                                {"DoubleStorage", 8, f64},
+                                {"HalfStorage", 2, f16},
+                                {"BFloat16Storage", 2, bf16},
+                                {"LongStorage", 8, i64},
+                                {"IntStorage", 4, i32},
+                                {"CharStorage", 1, i8},
+                                {"ByteStorage", 1, u8},
+                                {"BoolStorage", 1, bool_},
+                                {"ShortStorage", 2, DType::i16},
+                                {"uint16", 2, DType::u16},
+                                {"uint32", 4, DType::u32},
+                                {"uint64", 8, DType::u64},
+                                {"ComplexFloatStorage", 8, DType::c64},
+                                {"ComplexDoubleStorage", 16, DType::c128},
+                                {"float8_e4m3fn", 1, DType::f8_e4m3fn},
+                                {"float8_e5m2", 1, DType::f8_e5m2},
+                                {"float8_e4m3fnuz", 1, DType::f8_e4m3fnuz},
+                                {"float8_e5m2fnuz", 1, DType::f8_e5m2fnuz},
+                                {"float8_e8m0fnu", 1, DType::f8_e8m0fnu},
+                                {"float4_e2m1fn_x2", 1, {}},
+                                {"complex32", 4, {}},
+                                {"UntypedStorage", 1, {}}});
+constexpr const ElementType& kUntyped = kElementTypes.back();
 
 class StateDictReader final : public PickleMachine {
  public:
@@ -43,20 +56,21 @@ class StateDictReader final : public PickleMachine {
       push(Kind::ordered_dict);
       return;
     }
-    if (module == "torch._utils" && name == "_rebuild_tensor_v2") {
-      push(Kind::rebuild_tensor);
+    if (module == "torch._utils" &&
+        (name == "_rebuild_tensor_v2" || name == "_rebuild_tensor_v3")) {
+      push(Kind::rebuild_tensor, name.back() - '0');
       return;
     }
     if (module == "torch._utils" && name == "_rebuild_parameter") {
       push(Kind::rebuild_parameter);
       return;
     }
-    if (module == "torch")
-      for (size_t i = 0; i < kStorageTypes.size(); ++i)
-        if (kStorageTypes[i].name == name) {
-          push(Kind::storage_type, static_cast<int64_t>(i));
-          return;
-        }
+    for (size_t i = 0; i < kElementTypes.size(); ++i) {
+      const ElementType& type = kElementTypes[i];
+      if (type.name != name || module != (&type == &kUntyped ? "torch.storage" : "torch")) continue;
+      push(type.has_class() ? Kind::storage_type : Kind::dtype, static_cast<int64_t>(i));
+      return;
+    }
     refuse(fmt::format("the name '{}.{}'", shortened(module), shortened(name)));
   }
 
@@ -72,14 +86,17 @@ class StateDictReader final : public PickleMachine {
     // torch.save counts them. A long one could be remembered and hashed for every tensor.
     constexpr size_t kMaxKey = 255;
     if (key.size() > kMaxKey) fail(fmt::format("a storage's key of {} bytes", key.size()));
-    const StorageType* type = &kStorageTypes[static_cast<size_t>(at(items[1]).number)];
+    const ElementType* type = &kElementTypes[static_cast<size_t>(at(items[1]).number)];
+    const bool untyped = type == &kUntyped;
+    // PyTorch takes a storage of bytes for one of uint8: both may name the same.
+    if (untyped) type = &element_type(u8);
     const int64_t count = at(items[4]).number;
     const auto [it, fresh] = storages_.emplace(key, state_.storages.size());
     if (fresh) state_.storages.push_back({type, std::string(key), count});
     const PickledStorage& known = state_.storages[it->second];
     if (known.type != type || known.count != count)
       fail(fmt::format("the storage '{}' with a second type or size", shortened(key)));
-    push(Kind::storage, static_cast<int64_t>(it->second));
+    push(untyped ? Kind::untyped_storage : Kind::storage, static_cast<int64_t>(it->second));
   }
 
   void call(Ref callee, Ref arguments) override {
@@ -95,16 +112,24 @@ class StateDictReader final : public PickleMachine {
         fail("a parameter of something else than a tensor");
       push(items[0]);
     } else if (function == Kind::rebuild_tensor) {
-      if (items.size() < 6 || items.size() > 7 || !is(0, Kind::storage) || !is(1, Kind::integer) ||
-          !is(2, Kind::tuple) || !is(3, Kind::tuple) || !is(4, Kind::boolean) || !is(5, Kind::dict))
-        fail("a tensor with other than a storage, offset, sizes, strides, a flag and hooks");
+      // Version 3 is of storages of bytes, and has the dtype before the metadata.
+      const bool typed = at(callee).number == 2;
+      const size_t most = typed ? 7 : 8;
+      if (items.size() + 1 < most || items.size() > most ||
+          !is(0, typed ? Kind::storage : Kind::untyped_storage) || !is(1, Kind::integer) ||
+          !is(2, Kind::tuple) || !is(3, Kind::tuple) || !is(4, Kind::boolean) ||
+          !is(5, Kind::dict) || (!typed && !is(6, Kind::dtype)))
+        fail("a tensor with other than a storage, offset, sizes, strides, a flag, hooks and dtype");
       // A bit in the metadata says that the tensor is the negative or the conjugate of what is
       // stored.
-      if (items.size() == 7 && (!is(6, Kind::dict) || !at(items[6]).items.empty()))
-        refuse("a tensor with its negation or conjugation put off (call resolve_neg())");
-      const Ref sizes = items[2], strides = items[3];
-      push_tensor(static_cast<size_t>(at(items[0]).number), at(items[1]).number, integers(sizes),
-                  integers(strides));
+      if (items.size() == most && (!is(most - 1, Kind::dict) || !at(items.back()).items.empty()))
+        refuse(
+            "a tensor with its negation or conjugation put off (call resolve_neg() or "
+            "resolve_conj())");
+      const auto storage = static_cast<size_t>(at(items[0]).number);
+      const ElementType* type = typed ? state_.storages[storage].type
+                                      : &kElementTypes[static_cast<size_t>(at(items[6]).number)];
+      push_tensor(storage, type, at(items[1]).number, integers(items[2]), integers(items[3]));
     } else {
       refuse(fmt::format("a call of {}", kind_name(callee)));
     }
@@ -123,8 +148,10 @@ class StateDictReader final : public PickleMachine {
     return shape;
   }
 
-  void push_tensor(size_t storage, int64_t offset, const Shape& shape, const Strides& strides) {
-    const int64_t count = state_.storages[storage].count;
+  void push_tensor(size_t storage, const ElementType* type, int64_t offset, const Shape& shape,
+                   const Strides& strides) {
+    int64_t count = state_.storages[storage].count;
+    if (state_.storages[storage].type != type) count /= static_cast<int64_t>(type->bytes);
     if (shape.rank() != strides.rank() || offset < 0) fail("a tensor with impossible strides");
     bool overflow = false, empty = false;
     int64_t numel = 1, last = offset;
@@ -146,6 +173,7 @@ class StateDictReader final : public PickleMachine {
                path_, shape.str(), count);
     push(Kind::tensor, static_cast<int64_t>(tensors_.size()));
     tensors_.push_back({.storage = storage,
+                        .type = type,
                         .offset = empty ? 0 : offset,
                         .shape = shape,
                         .strides = empty ? contiguous_strides(shape) : strides});
@@ -209,12 +237,12 @@ class StateDictReader final : public PickleMachine {
 
 }  // namespace
 
-const StorageType& storage_type(DType dtype) { return kStorageTypes[static_cast<size_t>(dtype)]; }
+const ElementType& element_type(DType dtype) { return kElementTypes[static_cast<size_t>(dtype)]; }
 
 PickledState parse_pickle(std::string_view pickle, const std::string& path) {
   static_assert([] {
     for (int i = 0; i < kDTypeCount; ++i)
-      if (kStorageTypes[static_cast<size_t>(i)].dtype != static_cast<DType>(i)) return false;
+      if (kElementTypes[static_cast<size_t>(i)].dtype != static_cast<DType>(i)) return false;
     return true;
   }());
   return StateDictReader(pickle, path).read();

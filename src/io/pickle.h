@@ -13,16 +13,19 @@
 
 namespace brim::io {
 
-/// A class of torch that names what a storage holds: "FloatStorage".
-struct StorageType {
+/// What an element is, by torch's name for it: the class of a storage ("FloatStorage"), or a dtype
+/// ("uint16"), which stands beside each tensor over an UntypedStorage.
+struct ElementType {
   std::string_view name;
-  uint64_t bytes;              // of an element
+  uint64_t bytes;
   std::optional<DType> dtype;  // empty for types that brim has not got
+
+  constexpr bool has_class() const { return name.ends_with("Storage"); }
 };
 
-/// Elements of one type in the zip entry data/KEY.
+/// Elements of one type in the zip entry data/KEY; an UntypedStorage is one of uint8.
 struct PickledStorage {
-  const StorageType* type = nullptr;
+  const ElementType* type = nullptr;
   std::string key;
   int64_t count = 0;
 };
@@ -31,6 +34,7 @@ struct PickledStorage {
 struct PickledTensor {
   std::string name;
   size_t storage = 0;  // index into PickledState::storages
+  const ElementType* type = nullptr;
   int64_t offset = 0;  // in elements, as the strides
   Shape shape;
   Strides strides;
@@ -46,7 +50,6 @@ struct PickledState {
 /// damaged, or no state dict.
 PickledState parse_pickle(std::string_view pickle, const std::string& path);
 
-/// The storage class of a dtype.
-const StorageType& storage_type(DType dtype);
+const ElementType& element_type(DType dtype);
 
 }  // namespace brim::io

@@ -15,9 +15,10 @@ namespace brim::io {
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
 const char* PickleMachine::kind_name(Ref ref) const {
-  static constexpr const char* kName[] = {
-      "None",   "a bool",  "an int",  "a float",    "a string",   "a tuple",   "a list",
-      "a dict", "a class", "a class", "a function", "a function", "a storage", "a tensor"};
+  static constexpr const char* kName[] = {"None",       "a bool",    "an int",    "a float",
+                                          "a string",   "a tuple",   "a list",    "a dict",
+                                          "a class",    "a dtype",   "a class",   "a function",
+                                          "a function", "a storage", "a storage", "a tensor"};
   return kName[static_cast<size_t>(objects_[ref].kind)];
 }
 

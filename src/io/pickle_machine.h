@@ -29,10 +29,12 @@ class PickleMachine {
     list,
     dict,
     storage_type,
+    dtype,
     ordered_dict,       // the class
-    rebuild_tensor,     // the function
+    rebuild_tensor,     // the function, of a version
     rebuild_parameter,  // the function
     storage,
+    untyped_storage,
     tensor
   };
 
@@ -41,7 +43,7 @@ class PickleMachine {
   struct Object {
     Kind kind = Kind::none;
     bool only_tensors = true;  // of a dict: strings to tensors
-    int64_t number = 0;        // an integer's value; a storage's, tensor's or storage type's index
+    int64_t number = 0;        // an integer's value, a version, the index of what it stands for
     std::string_view text;
     std::vector<Ref> items;  // of a dict: key, value, key, value, ...
   };

@@ -52,14 +52,14 @@ struct Pth::State {
     PickledState pickled = parse_pickle(pickle, input.path());
     for (const PickledStorage& s : pickled.storages) storages.push_back({s, find_storage(s)});
     for (PickledTensor& t : pickled.tensors) {
-      const auto& [storage, entry] = storages[t.storage];
-      const uint64_t size = storage.type->bytes;
+      const uint64_t size = t.type->bytes;
       names.push_back(t.name);
-      infos[t.name] = {.dtype_name = std::string(storage.type->name),
-                       .dtype = storage.type->dtype,
-                       .shape = t.shape,
-                       .offset = entry->offset + static_cast<uint64_t>(t.offset) * size,
-                       .bytes = static_cast<uint64_t>(t.shape.numel()) * size};
+      infos[t.name] = {
+          .dtype_name = std::string(t.type->name),
+          .dtype = t.type->dtype,
+          .shape = t.shape,
+          .offset = storages[t.storage].second->offset + static_cast<uint64_t>(t.offset) * size,
+          .bytes = static_cast<uint64_t>(t.shape.numel()) * size};
       tensors.emplace(names.back(), std::move(t));
     }
   }
@@ -127,15 +127,16 @@ struct Pth::State {
   /// The whole storage that `t` views, as a row of elements on `device`.
   Tensor read_storage(const PickledTensor& t, Device device) const {
     const auto& [storage, entry] = storages[t.storage];
-    BRIM_CHECK(storage.type->dtype, FileError,
+    BRIM_CHECK(t.type->dtype, FileError,
                "[pth] {}: tensor '{}' is a {}, which brim has no dtype for; convert it in PyTorch",
-               input.path(), shortened(t.name), storage.type->name);
-    Tensor x = Tensor::empty({storage.count}, *storage.type->dtype, Device::cpu());
+               input.path(), shortened(t.name), t.type->name);
+    // Rounded up, for what may follow the last whole element; no tensor reaches it.
+    const auto count = static_cast<int64_t>((entry->bytes + t.type->bytes - 1) / t.type->bytes);
+    Tensor x = Tensor::empty({count}, *t.type->dtype, Device::cpu());
     zip.read("data/" + storage.key, *entry, x.raw());
     if (x.dtype() == bool_) {
       const auto* values = static_cast<const uint8_t*>(x.raw());
-      BRIM_CHECK(std::all_of(values, values + storage.count, [](uint8_t v) { return v <= 1; }),
-                 FileError,
+      BRIM_CHECK(std::all_of(values, values + count, [](uint8_t v) { return v <= 1; }), FileError,
                  "[pth] {}: tensor '{}' is bool but its storage holds bytes other than 0 and 1; "
                  "the file is damaged",
                  input.path(), shortened(t.name));
@@ -174,10 +175,10 @@ Tensor Pth::load(const std::string& name, Device device) const {
 
 TensorMap Pth::load_all(Device device) const {
   TensorMap tensors;
-  std::map<size_t, Tensor> storages;
+  std::map<std::pair<size_t, const ElementType*>, Tensor> storages;
   for (const std::string& name : names()) {
     const PickledTensor& t = state_->tensor(name);
-    Tensor& storage = storages[t.storage];
+    Tensor& storage = storages[{t.storage, t.type}];
     if (!storage.defined()) storage = state_->read_storage(t, device);
     tensors.emplace(name, storage.alias(t.shape, t.strides, t.offset));
   }
@@ -221,18 +222,21 @@ std::string pickle_of(const TensorMap& tensors) {
   size_t key = 0;
   for (const auto& [name, x] : tensors) {
     put_text(out, name);
-    out += "ctorch._utils\n_rebuild_tensor_v2\n((";
+    const ElementType& type = element_type(x.dtype());
+    out += fmt::format("ctorch._utils\n_rebuild_tensor_v{}\n((", type.has_class() ? 2 : 3);
     put_text(out, "storage");
-    out += fmt::format("ctorch\n{}\n", storage_type(x.dtype()).name);
+    out += type.has_class() ? fmt::format("ctorch\n{}\n", type.name)
+                            : "ctorch.storage\nUntypedStorage\n";
     put_text(out, std::to_string(key++));
     put_text(out, "cpu");
-    put_integer(out, x.numel());
+    put_integer(out, type.has_class() ? x.numel() : x.numel() * static_cast<int64_t>(type.bytes));
     out += "tQ";
     put_integer(out, 0);
     put_integers(out, x.shape());
     put_integers(out, contiguous_strides(x.shape()));
     out += '\x89';  // requires_grad: a state dict holds values
     out += kOrderedDict;
+    if (!type.has_class()) out += fmt::format("ctorch\n{}\n", type.name);
     out += "tR";
   }
   return out + "u.";

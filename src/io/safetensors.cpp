@@ -102,6 +102,10 @@ void write_safetensors(AtomicFile& file, const TensorMap& tensors, const Metadat
     BRIM_CHECK(x.defined(), ValueError, "[safetensors] {}: tensor '{}' is undefined", path, name);
     BRIM_CHECK(name != "__metadata__", ValueError,
                "[safetensors] {}: '__metadata__' cannot name a tensor; rename it", path);
+    BRIM_CHECK(
+        !safetensors_name(x.dtype()).empty(), ValueError,
+        "[safetensors] {}: tensor '{}' is {}, which the format has not got; save a .pth file", path,
+        name, brim::name(x.dtype()));
   }
   std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     return size_of(a.second.dtype()) > size_of(b.second.dtype());

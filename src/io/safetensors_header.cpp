@@ -33,22 +33,26 @@ constexpr std::array kFormatTypes = {
     of("I8", i8),
     of("U8", u8),
     of("BOOL", bool_),
-    FormatType{"I16", 16, -1},
-    FormatType{"U16", 16, -1},
-    FormatType{"U32", 32, -1},
-    FormatType{"U64", 64, -1},
-    FormatType{"C64", 64, -1},
-    FormatType{"F8_E4M3", 8, -1},
-    FormatType{"F8_E5M2", 8, -1},
-    FormatType{"F8_E8M0", 8, -1},
+    of("I16", DType::i16),
+    of("U16", DType::u16),
+    of("U32", DType::u32),
+    of("U64", DType::u64),
+    of("C64", DType::c64),
+    of("", DType::c128),  // which the format has not got
+    of("F8_E4M3", DType::f8_e4m3fn),
+    of("F8_E5M2", DType::f8_e5m2),
+    of("F8_E4M3FNUZ", DType::f8_e4m3fnuz),
+    of("F8_E5M2FNUZ", DType::f8_e5m2fnuz),
+    of("F8_E8M0", DType::f8_e8m0fnu),
     FormatType{"F6_E2M3", 6, -1},
     FormatType{"F6_E3M2", 6, -1},
     FormatType{"F4", 4, -1},
 };
 
 const FormatType* find_type(std::string_view name) {
-  const auto it = std::find_if(kFormatTypes.begin(), kFormatTypes.end(),
-                               [&](const FormatType& t) { return t.name == name; });
+  const auto it = std::find_if(kFormatTypes.begin(), kFormatTypes.end(), [&](const FormatType& t) {
+    return t.name == name && !name.empty();
+  });
   return it == kFormatTypes.end() ? nullptr : &*it;
 }
 
@@ -175,8 +179,8 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
                path_, tensor);
     const FormatType* type = find_type(entry_.dtype_name);
     BRIM_CHECK(type, FileError,
-               "[safetensors] {}: tensor '{}' has the unknown dtype '{}'; expected F32, F64, F16, "
-               "BF16, I64, I32, I8, U8 or BOOL",
+               "[safetensors] {}: tensor '{}' has the unknown dtype '{}'; expected F32, BF16, I64, "
+               "U8 or another of the format's",
                path_, tensor, shortened(entry_.dtype_name));
     if (type->dtype >= 0) entry_.dtype = static_cast<DType>(type->dtype);
     BRIM_CHECK(entry_.offset <= end_, FileError,

@@ -26,7 +26,7 @@ struct SafeTensorsHeader {
 SafeTensorsHeader parse_header(std::string_view json, uint64_t data_start, uint64_t data_bytes,
                                const std::string& path);
 
-/// The format's name of a dtype: "F32".
+/// The format's name of a dtype: "F32"; empty for c128.
 std::string_view safetensors_name(DType dtype);
 
 }  // namespace brim::io

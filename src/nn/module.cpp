@@ -217,7 +217,8 @@ LoadResult Module::load_state_dict(const StateDict& state, LoadOptions options) 
     if (from.shape() != to.shape())
       wrong.push_back(
           fmt::format("{} is {} instead of {}", name, from.shape().str(), to.shape().str()));
-    else if (is_floating(from.dtype()) != is_floating(to.dtype()))
+    else if (from.dtype() != to.dtype() && (is_floating(from.dtype()) != is_floating(to.dtype()) ||
+                                            !is_computed(from.dtype()) || !is_computed(to.dtype())))
       wrong.push_back(fmt::format("{} is {} instead of {}", name, brim::name(from.dtype()),
                                   brim::name(to.dtype())));
     else

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "backend/kernel.h"
 #include "core/recording.h"
 
 namespace brim::ops {
@@ -12,13 +13,25 @@ void throw_devices(const char* op, Device a, Device b) {
       a.str(), b.str(), a.str());
 }
 
-void throw_dtypes(const char* op, DType a, DType b) {
-  raise<DTypeError>("[{}] dtypes {} and {} differ; cast one of them with x.to({})", op, name(a),
-                    name(b), name(promote(a, b)));
+void throw_dtypes(const char* op, const Tensor& a, const Tensor& b) {
+  check_computed(op, a);
+  check_computed(op, b);
+  raise<DTypeError>("[{}] dtypes {} and {} differ; cast one of them with x.to({})", op,
+                    name(a.dtype()), name(b.dtype()), name(promote(a.dtype(), b.dtype())));
+}
+
+void throw_not_floating(const char* op, const Tensor& x) {
+  check_computed(op, x);
+  raise<DTypeError>("[{}] needs a floating dtype, got {}; cast with x.to(f32)", op,
+                    name(x.dtype()));
 }
 
 void throw_undefined(const char* op) {
   raise<ValueError>("[{}] a tensor is undefined (default-constructed); give it a value first", op);
+}
+
+void check_computed(const char* op, const Tensor& x) {
+  if (!is_computed(x.dtype())) backend::missing_kernel(op, x.device().kind, x.dtype());
 }
 
 void refuse_shape_of_values(const char* op) {

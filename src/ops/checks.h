@@ -8,7 +8,8 @@
 namespace brim::ops {
 
 [[noreturn]] void throw_devices(const char* op, Device a, Device b);
-[[noreturn]] void throw_dtypes(const char* op, DType a, DType b);
+[[noreturn]] void throw_dtypes(const char* op, const Tensor& a, const Tensor& b);
+[[noreturn]] void throw_not_floating(const char* op, const Tensor& x);
 [[noreturn]] void throw_undefined(const char* op);
 
 inline void check_defined(const char* op, const Tensor& x) {
@@ -26,10 +27,13 @@ inline Device common_device(const char* op, const Tensor& a, const Tensor& b) {
   return da;
 }
 
+/// Throws NotImplemented where no op computes with the dtype of `x`.
+void check_computed(const char* op, const Tensor& x);
+
 /// The dtype of both; throws DTypeError naming the two.
 inline DType common_dtype(const char* op, const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype()) [[unlikely]]
-    throw_dtypes(op, a.dtype(), b.dtype());
+    throw_dtypes(op, a, b);
   return a.dtype();
 }
 
@@ -46,8 +50,8 @@ void check_whole(const char* op, double value);
 
 inline void check_floating(const char* op, const Tensor& x) {
   check_defined(op, x);
-  BRIM_CHECK(is_floating(x.dtype()), DTypeError,
-             "[{}] needs a floating dtype, got {}; cast with x.to(f32)", op, name(x.dtype()));
+  if (!is_floating(x.dtype())) [[unlikely]]
+    throw_not_floating(op, x);
 }
 
 inline void check_rank(const char* op, const Tensor& x, int rank, const char* layout) {

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
-#include <brim/core/dtype.h>
-#include <brim/core/error.h>
-#include <brim/ops/create.h>
+#include <brim/brim.h>
+
+#include "any_bits.h"
+#include "message_of.h"
 
 namespace brim {
 namespace {
@@ -82,7 +84,7 @@ TEST(DType, NamesAndSizes) {
   for (int i = 0; i < kDTypeCount; ++i) {
     const DType t = static_cast<DType>(i);
     EXPECT_EQ(parse_dtype(name(t)), t);
-    EXPECT_NE(is_floating(t), is_integral(t));
+    EXPECT_EQ(is_floating(t) + is_integral(t), is_computed(t));
   }
   EXPECT_EQ(size_of(f64), 8u);
   EXPECT_EQ(size_of(bf16), 2u);
@@ -92,8 +94,8 @@ TEST(DType, NamesAndSizes) {
 }
 
 TEST(DType, Promotion) {  // as torch.promote_types, but u8 with i8, which is i32 here
-  for (int i = 0; i < kDTypeCount; ++i)
-    for (int j = 0; j < kDTypeCount; ++j) {
+  for (int i = 0; is_computed(static_cast<DType>(i)); ++i)
+    for (int j = 0; is_computed(static_cast<DType>(j)); ++j) {
       const DType a = static_cast<DType>(i), b = static_cast<DType>(j), c = promote(a, b);
       EXPECT_EQ(c, promote(b, a));
       EXPECT_EQ(promote(c, a), c);
@@ -108,6 +110,50 @@ TEST(DType, Promotion) {  // as torch.promote_types, but u8 with i8, which is i3
   EXPECT_EQ(promote(u8, i8), i32);
   EXPECT_EQ(promote(i32, i64), i64);
   EXPECT_EQ(promote(bool_, u8), u8);
+  EXPECT_EQ(promote(DType::u16, DType::u16), DType::u16);
+  EXPECT_THROW(promote(DType::u16, f32), DTypeError);
+}
+
+// What no op computes with is kept, packed and moved bit for bit, and says so to everything else.
+TEST(DType, StoredOnly) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const DType t = static_cast<DType>(i);
+    if (is_computed(t)) continue;
+    const std::string what(name(t));
+    const Tensor x = tests::any_bits(t), turned = x.t();
+    const auto bits = tests::bytes_of(x);
+    EXPECT_EQ(tests::bytes_of(x.clone()), bits) << what;
+    EXPECT_NE(tests::bytes_of(turned), bits) << what;
+    EXPECT_EQ(tests::bytes_of(turned.contiguous().t()), bits) << what;
+    EXPECT_EQ(tests::bytes_of(turned.to(Device::sim(0)).t()), bits) << what;
+    EXPECT_EQ(tests::bytes_of(x.to(Device::sim(0)).t().contiguous().t()), bits) << what;
+    Tensor y = Tensor::empty({3, 2}, t, Device::cpu());
+    EXPECT_EQ(tests::bytes_of(y.copy_(turned).t()), bits) << what;
+    EXPECT_EQ(x.str(), "Tensor((2, 3) " + what + " on cpu)");
+
+    for (const std::function<void()>& use : std::vector<std::function<void()>>{
+             [&] { (void)(x + x); }, [&] { (void)(x + 1); }, [&] { (void)sum(x); },
+             [&] { (void)x.to(f32); }, [&] { (void)zeros({2}).to(t); }, [&] { y.zero_(); },
+             [&] { (void)x.to(Device::sim(0)).to(f32); }, [&] { (void)relu(x); },
+             [&] {
+               (void)(x + ones({2, 3}));
+             },
+             [&] { (void)mean(x); }}) {
+      const std::string error = tests::message_of([&] { use(); });
+      EXPECT_NE(error.find(what + " is stored only"), std::string::npos) << error;
+    }
+    for (const std::function<void()>& read : std::vector<std::function<void()>>{
+             [&] { (void)x[0][0].item(); }, [&] { (void)x.to_vector<float>(); },
+             [&] { (void)x.data<float>(); }}) {
+      const std::string error = tests::message_of<DTypeError>([&] { read(); });
+      EXPECT_NE(error.find(what), std::string::npos) << error;
+      EXPECT_NE(error.find("stored only"), std::string::npos) << error;
+    }
+    EXPECT_THROW((void)ones({2}, {.dtype = t, .requires_grad = true}), Error) << what;
+  }
+  EXPECT_EQ(Tensor::from<uint16_t>({1, 65535}, {2}).to_vector<uint16_t>()[1], 65535);
+  using Complex = std::complex<float>;
+  EXPECT_EQ(Tensor::from<Complex>({{1, 2}, {3, 4}}, {2}).to_vector<Complex>()[1], Complex(3, 4));
 }
 
 }  // namespace

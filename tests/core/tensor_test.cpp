@@ -113,7 +113,7 @@ TEST(Tensor, UndefinedOnesAreErrors) {
 }
 
 TEST(Tensor, ItemIsTheOnlyElement) {
-  for (int i = 0; i < kDTypeCount; ++i) {
+  for (int i = 0; is_computed(static_cast<DType>(i)); ++i) {
     const Tensor x = ones({1, 1}, {.dtype = static_cast<DType>(i)});
     EXPECT_EQ(x.item(), 1);
     EXPECT_EQ(x.item<int64_t>(), 1);

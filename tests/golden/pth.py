@@ -1,5 +1,5 @@
 """Files as torch.save writes them (data/*.pth), and in pth.safetensors what they hold: `<file>/<name>` in float64 or
-int64, with dtype and strides in the metadata entry of that name."""
+int64 (bytes, where brim only stores the dtype), with dtype and strides in the metadata entry of that name."""
 
 import json
 from collections import OrderedDict
@@ -18,6 +18,19 @@ NAMES = {
     torch.int8: "i8",
     torch.uint8: "u8",
     torch.bool: "bool",
+}
+STORED = {
+    torch.int16: "i16",
+    torch.uint16: "u16",
+    torch.uint32: "u32",
+    torch.uint64: "u64",
+    torch.complex64: "c64",
+    torch.complex128: "c128",
+    torch.float8_e4m3fn: "f8_e4m3fn",
+    torch.float8_e5m2: "f8_e5m2",
+    torch.float8_e4m3fnuz: "f8_e4m3fnuz",
+    torch.float8_e5m2fnuz: "f8_e5m2fnuz",
+    torch.float8_e8m0fnu: "f8_e8m0fnu",
 }
 
 
@@ -55,6 +68,23 @@ def views():
     return state
 
 
+def stored():
+    """Dtypes that no op of brim computes with, of any bits, and a view of each; and one's bytes."""
+    state = OrderedDict()
+    for dtype, name in STORED.items():
+        data = random(f"pth/{name}").integers(0, 256, 6 * dtype.itemsize, dtype="uint8")
+        state[name] = torch.from_numpy(data).view(dtype).reshape(2, 3)
+        state[f"{name}_turned"] = state[name].t()
+    state["f8_e5m2_bytes"] = state["f8_e5m2"].view(torch.uint8)  # one storage, by two types
+    return state
+
+
+def wide(value):
+    if value.dtype in STORED:
+        return value.contiguous().view(torch.uint8).long()
+    return value.double() if value.is_floating_point() else value.long()
+
+
 def training():
     """What training scripts save: one state dict among other things."""
     net = network()
@@ -70,7 +100,9 @@ def write(folder):
         "pth_network": (network().state_dict(), {}),
         "pth_views": (views(), {}),
         "pth_training": (training(), {}),
+        "pth_protocol1": (views(), {"pickle_protocol": 1}),
         "pth_protocol4": (views(), {"pickle_protocol": 4}),
+        "pth_stored": (stored(), {}),
     }
     tensors, metadata, paths = {}, {}, []
     for file, (state, options) in files.items():
@@ -78,9 +110,9 @@ def write(folder):
         torch.save(state, paths[-1], **options)
         for name, value in state.get("state_dict", state).items():
             value = value.detach()
-            wide = value.double() if value.is_floating_point() else value.long()
-            tensors[f"{file}/{name}"] = wide.contiguous().numpy()
-            metadata[f"{file}/{name}"] = json.dumps({"dtype": NAMES[value.dtype], "strides": value.stride()})
+            tensors[f"{file}/{name}"] = wide(value).contiguous().numpy()
+            dtype = (NAMES | STORED)[value.dtype]
+            metadata[f"{file}/{name}"] = json.dumps({"dtype": dtype, "strides": value.stride()})
     paths.append(folder / "pth.safetensors")
     write_safetensors(paths[-1], tensors, metadata)
     return paths

@@ -20,7 +20,15 @@ std::string pth_path(const std::string& name) {
   return std::filesystem::path(path_of(name)).replace_extension(".pth").string();
 }
 
+/// `expected`: values, or bytes where `x` is stored only.
 void expect_equal(const Tensor& x, const Tensor& expected, const std::string& name) {
+  if (!brim::is_computed(x.dtype())) {
+    const Tensor packed = x.contiguous();
+    const auto* bytes = static_cast<const uint8_t*>(packed.raw());
+    const size_t count = static_cast<size_t>(x.numel()) * brim::size_of(x.dtype());
+    EXPECT_EQ(std::vector<int64_t>(bytes, bytes + count), expected.to_vector<int64_t>()) << name;
+    return;
+  }
   ASSERT_EQ(x.shape(), expected.shape()) << name;
   if (expected.dtype() == brim::f64)
     EXPECT_EQ(x.to(brim::f64).to_vector<double>(), expected.to_vector<double>()) << name;
@@ -70,11 +78,21 @@ TEST(GoldenPth, StateDictOfANetwork) {
 }
 
 TEST(GoldenPth, ViewsShareTheirStorageAgain) {
-  for (const char* file : {"pth_views", "pth_protocol4"}) {
+  for (const char* file : {"pth_views", "pth_protocol1", "pth_protocol4"}) {
     const brim::io::TensorMap tensors = check_pth(file);
     for (const char* name : {"rows", "column", "turned", "every_second", "last", "frozen"})
       EXPECT_EQ(tensors.at(name).storage(), tensors.at("base").storage()) << name;
     EXPECT_NE(tensors.at("parameter").storage(), tensors.at("base").storage());
+  }
+}
+
+TEST(GoldenPth, DTypesThatAreStoredOnly) {
+  const brim::io::TensorMap tensors = check_pth("pth_stored");
+  for (int i = 0; i < brim::kDTypeCount; ++i) {
+    const auto dtype = static_cast<brim::DType>(i);
+    if (brim::is_computed(dtype)) continue;
+    const std::string name(brim::name(dtype));
+    EXPECT_EQ(tensors.at(name + "_turned").storage(), tensors.at(name).storage()) << name;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <brim/io/pth.h>
 #include <brim/ops/create.h>
 
+#include "any_bits.h"
 #include "core/check.h"
 #include "io/atomic_file.h"
 #include "io/file_error.h"
@@ -43,6 +44,13 @@ std::string tensor(const std::string& of, int64_t offset, const std::vector<int6
                    const std::vector<int64_t>& strides) {
   return kRebuild + "(" + of + integer(offset) + integers(shape) + integers(strides) + "\x89" +
          kOrdered + "tR";
+}
+/// A tensor of a dtype that has no storage class, over `bytes` bytes in data/0.
+std::string bytes_tensor(int64_t bytes, const std::string& dtype, const std::vector<int64_t>& shape,
+                         const std::string& type = "ctorch.storage\nUntypedStorage\n") {
+  return "ctorch._utils\n_rebuild_tensor_v3\n((" + text("storage") + type + text("0") +
+         text("cpu") + integer(bytes) + "tQ" + integer(0) + integers(shape) + integers({1}) +
+         "\x89" + kOrdered + "ctorch\n" + dtype + "\ntR";
 }
 /// Eight floats in data/0.
 std::string floats(int64_t offset, const std::vector<int64_t>& shape,
@@ -101,11 +109,11 @@ TEST_F(PthTest, RoundTripOfEveryDType) {
   TensorMap tensors;
   for (int i = 0; i < kDTypeCount; ++i) {
     const DType t = static_cast<DType>(i);
-    tensors["t" + std::string(name(t))] = full({2, 3}, 1, {.dtype = t});
+    tensors["t" + std::string(name(t))] = tests::any_bits(t);
+    tensors["turned " + std::string(name(t))] = tests::any_bits(t).t();
   }
   tensors["scalar"] = full({}, 2.5);
   tensors["empty"] = zeros({0, 4});
-  tensors["turned"] = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}).t();
   save_pth(path("a.pth"), tensors);
   const Pth file(path("a.pth"));
   EXPECT_EQ(file.names().size(), tensors.size());
@@ -116,9 +124,9 @@ TEST_F(PthTest, RoundTripOfEveryDType) {
     EXPECT_EQ(back.at(name).dtype(), x.dtype()) << name;
     EXPECT_EQ(file.info(name).dtype, x.dtype()) << name;
     EXPECT_EQ(file.info(name).offset % 64, 0U) << name;
-    EXPECT_EQ(back.at(name).to(f64).to_vector<double>(), x.to(f64).to_vector<double>()) << name;
+    EXPECT_EQ(tests::bytes_of(back.at(name)), tests::bytes_of(x)) << name;
+    EXPECT_TRUE(back.at(name).is_contiguous()) << name;
   }
-  EXPECT_TRUE(back.at("turned").is_contiguous());
   EXPECT_THROW((void)file.load("absent"), FileError);
   EXPECT_THROW((void)file.info("absent"), FileError);
 }
@@ -300,16 +308,42 @@ TEST_F(PthTest, HostilePickles) {
       {dict(x + tensor(storage("FloatStorage", "0", 50'000'000'000), 0, {50'000'000'000}, {1})),
        "50000000000 elements of 4 bytes but holds 32"},
       {dict(x + tensor(storage("DoubleStorage", "0", INT64_MAX), 0, {2}, {1})), "but holds 32"},
+      {dict(x + tensor(storage("ComplexDoubleStorage", "0", int64_t{1} << 60), 0, {2}, {1})),
+       "elements of 16 bytes but holds 32"},
       {dict(x + tensor(storage("ByteStorage", "0", 31), 0, {2}, {1})), "but holds 32"},
       {dict(x + kGood + text("y") + tensor(storage("IntStorage", "0", 8), 0, {8}, {1})),
        "second type"},
-      {dict(x + tensor(storage("ShortStorage", "0", 16), 0, {16}, {1})),
-       "ShortStorage, which brim"},
+      {dict(x + bytes_tensor(32, "float4_e2m1fn_x2", {32})), "float4_e2m1fn_x2, which brim"},
+      // Storages of bytes, whose tensors have a dtype each.
+      {dict(x + bytes_tensor(32, "uint32", {9})), "leaves its storage of 8"},
+      {dict(x + bytes_tensor(32, "uint8", {8})), "'torch.uint8'"},
+      {dict(x + tensor("(" + text("storage") + "ctorch.storage\nUntypedStorage\n" + text("0") +
+                           text("cpu") + integer(32) + "tQ",
+                       0, {8}, {1})),
+       "other than a storage"},
+      {dict(x + bytes_tensor(16, "uint16", {8}, "ctorch\nShortStorage\n")), "other than a storage"},
+      {dict(x + kGood + text("y") + bytes_tensor(32, "uint16", {8})), "second type"},
   };
   for (const auto& [pickle, expected] : cases) expect_error(with_pickle(pickle), expected);
   expect_error(zip({{"a/data.pkl", dict(x + tensor(storage("BoolStorage", "0", 4), 0, {4}, {1}))},
                     {"a/data/0", "\0\1\2\0"s}}),
                "other than 0 and 1");
+}
+
+TEST_F(PthTest, StoragesOfBytes) {
+  // PyTorch gives a float8 tensor and its view(torch.uint8) one storage, of two names.
+  const std::string shared =
+      zip({{"a/data.pkl", dict(text("x") + bytes_tensor(5, "float8_e5m2", {4}) + text("y") +
+                               tensor(storage("ByteStorage", "0", 5), 1, {4}, {1}) + text("z") +
+                               bytes_tensor(5, "uint16", {2}))},
+           {"a/data/0", "\1\2\3\4\5"}});
+  const Pth file(std::span(reinterpret_cast<const uint8_t*>(shared.data()), shared.size()), "it");
+  const TensorMap tensors = file.load_all();
+  EXPECT_EQ(tensors.at("x").dtype(), DType::f8_e5m2);
+  EXPECT_EQ(tests::bytes_of(tensors.at("x")), (std::vector<uint8_t>{1, 2, 3, 4}));
+  EXPECT_EQ(tensors.at("y").to_vector<uint8_t>(), (std::vector<uint8_t>{2, 3, 4, 5}));
+  EXPECT_EQ(tensors.at("z").to_vector<uint16_t>(), (std::vector<uint16_t>{0x201, 0x403}));
+  EXPECT_EQ(file.load("z").to_vector<uint16_t>()[1], 0x403);
 }
 
 TEST_F(PthTest, HostileZips) {

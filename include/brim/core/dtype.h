@@ -2,14 +2,38 @@
 #pragma once
 
 #include <bit>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 namespace brim {
 
-enum class DType : uint8_t { f32, f64, f16, bf16, i64, i32, i8, u8, bool_ };
-inline constexpr int kDTypeCount = 9;
+/// Ops compute with those up to bool. The others are stored only: read from files, kept, moved
+/// between devices, packed and written back bit for bit.
+enum class DType : uint8_t {
+  f32,
+  f64,
+  f16,
+  bf16,
+  i64,
+  i32,
+  i8,
+  u8,
+  bool_,
+  i16,
+  u16,
+  u32,
+  u64,
+  c64,   ///< two f32
+  c128,  ///< two f64
+  f8_e4m3fn,
+  f8_e5m2,
+  f8_e4m3fnuz,
+  f8_e5m2fnuz,
+  f8_e8m0fnu
+};
+inline constexpr int kDTypeCount = 20;
 
 inline constexpr DType f32 = DType::f32, f64 = DType::f64, f16 = DType::f16, bf16 = DType::bf16,
                        i64 = DType::i64, i32 = DType::i32, i8 = DType::i8, u8 = DType::u8,
@@ -33,22 +57,29 @@ struct BFloat16 {
 
 /// Bytes of one element.
 constexpr size_t size_of(DType t) {
-  constexpr uint8_t kSize[kDTypeCount] = {4, 8, 2, 2, 8, 4, 1, 1, 1};
+  constexpr uint8_t kSize[kDTypeCount] = {4, 8, 2, 2, 8,  4, 1, 1, 1, 2,
+                                          2, 4, 8, 8, 16, 1, 1, 1, 1, 1};
   return kSize[static_cast<int>(t)];
 }
 constexpr std::string_view name(DType t) {
-  constexpr std::string_view kName[kDTypeCount] = {"f32", "f64", "f16", "bf16", "i64",
-                                                   "i32", "i8",  "u8",  "bool"};
+  constexpr std::string_view kName[kDTypeCount] = {
+      "f32",  "f64",       "f16",     "bf16",        "i64",         "i32",       "i8",
+      "u8",   "bool",      "i16",     "u16",         "u32",         "u64",       "c64",
+      "c128", "f8_e4m3fn", "f8_e5m2", "f8_e4m3fnuz", "f8_e5m2fnuz", "f8_e8m0fnu"};
   return kName[static_cast<int>(t)];
 }
 /// The dtype called `text` ("f32", "bool", ...). Throws DTypeError.
 DType parse_dtype(std::string_view text);
 
+/// Whether ops compute with `t`.
+constexpr bool is_computed(DType t) { return t <= DType::bool_; }
+/// Of those that ops compute with; bool is integral.
 constexpr bool is_floating(DType t) { return t <= DType::bf16; }
-constexpr bool is_integral(DType t) { return t > DType::bf16; }  // bool included
+constexpr bool is_integral(DType t) { return is_computed(t) && !is_floating(t); }
 
 /// The dtype of `a op b`: the wider of the two in the order bool < integers < floats (PyTorch's
-/// type promotion; f16 with bf16 gives f32, u8 with i8 gives i32).
+/// type promotion; f16 with bf16 gives f32, u8 with i8 gives i32). Throws DTypeError for two of
+/// which one is stored only.
 DType promote(DType a, DType b);
 
 template <class T>
@@ -88,6 +119,30 @@ struct DTypeOf<uint8_t> {
 template <>
 struct DTypeOf<bool> {
   static constexpr DType value = DType::bool_;
+};
+template <>
+struct DTypeOf<int16_t> {
+  static constexpr DType value = DType::i16;
+};
+template <>
+struct DTypeOf<uint16_t> {
+  static constexpr DType value = DType::u16;
+};
+template <>
+struct DTypeOf<uint32_t> {
+  static constexpr DType value = DType::u32;
+};
+template <>
+struct DTypeOf<uint64_t> {
+  static constexpr DType value = DType::u64;
+};
+template <>
+struct DTypeOf<std::complex<float>> {
+  static constexpr DType value = DType::c64;
+};
+template <>
+struct DTypeOf<std::complex<double>> {
+  static constexpr DType value = DType::c128;
 };
 template <class T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;

@@ -33,7 +33,8 @@ class Pth {
   /// All tensors in the order of the state dict.
   const std::vector<std::string>& names() const;
   bool contains(const std::string& name) const;
-  /// `dtype_name` is the storage's class, "FloatStorage"; `offset` that of the first element.
+  /// `dtype_name` is the storage's class, "FloatStorage", or where there is none torch's dtype,
+  /// "uint16"; `offset` that of the first element.
   /// Throws FileError when there is no such tensor.
   const TensorInfo& info(const std::string& name) const;
 

@@ -109,7 +109,7 @@ DeviceProfile parse_profile(std::string_view toml, const std::string& name) {
   p.launch = top.number("launch_us", 0, 1e6, 1e-6);
   p.kernel = top.number("kernel_us", 0, 1e6, 1e-6);
   Section peak = top.section("peak_tflops");
-  for (int i = 0; i < kDTypeCount; ++i) {
+  for (int i = 0; is_computed(static_cast<DType>(i)); ++i) {
     const std::string key(brim::name(static_cast<DType>(i)));
     p.peak[static_cast<size_t>(i)] = i == static_cast<int>(DType::f32)
                                          ? peak.number(key.c_str(), 1e-6, 1e6, 1e12)

@@ -13,6 +13,10 @@ namespace ops {
 
 void copy_elements(const Tensor& x, Tensor& y) {
   static const backend::Kernel<void(const Context&, const Tensor&, Tensor&)> kernel("copy");
+  if (x.dtype() != y.dtype()) {
+    check_computed("to", x);
+    check_computed("to", y);
+  }
   kernel(y.device(), y.dtype(), x, y);
 }
 

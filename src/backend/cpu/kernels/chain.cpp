@@ -62,7 +62,7 @@ void chain(const Context&, std::span<const Tensor> in, std::span<Tensor> out, co
 }
 
 const bool registered = [] {
-  for (int d = 0; d < kDTypeCount; ++d)
+  for (int d = 0; is_computed(static_cast<DType>(d)); ++d)
     backend::register_kernel("elementwise_chain", DeviceKind::cpu, static_cast<DType>(d), &chain);
   return true;
 }();

@@ -1,4 +1,5 @@
-// copy (with a cast between any two dtypes) and fill on the CPU.
+// copy (with a cast between any two dtypes that ops compute with) and fill on the CPU.
+#include <array>
 #include <cstring>
 
 #include "backend/cpu/convert16.h"
@@ -49,8 +50,26 @@ void copy_as(const Tensor& x, Tensor& y) {
   });
 }
 
+/// Within one dtype, and so in the one way for those that are stored only: bit for bit.
+void copy_bits(const Context&, const Tensor& x, Tensor& y) {
+  switch (size_of(x.dtype())) {
+    case 1:
+      return copy_as<uint8_t, uint8_t>(x, y);
+    case 2:
+      return copy_as<uint16_t, uint16_t>(x, y);
+    case 4:
+      return copy_as<uint32_t, uint32_t>(x, y);
+    case 8:
+      return copy_as<uint64_t, uint64_t>(x, y);
+    default:
+      using Wide = std::array<uint64_t, 2>;
+      return copy_as<Wide, Wide>(x, y);
+  }
+}
+
 template <class To>
-void copy(const Context&, const Tensor& x, Tensor& y) {
+void copy(const Context& context, const Tensor& x, Tensor& y) {
+  if (x.dtype() == y.dtype()) return copy_bits(context, x, y);
   switch (x.dtype()) {
     case DType::f32:
       return copy_as<To, float>(x, y);
@@ -70,6 +89,8 @@ void copy(const Context&, const Tensor& x, Tensor& y) {
       return copy_as<To, uint8_t>(x, y);
     case DType::bool_:
       return copy_as<To, bool>(x, y);
+    default:
+      backend::missing_kernel("to", DeviceKind::cpu, x.dtype());
   }
 }
 
@@ -95,8 +116,16 @@ bool register_all() {
   return true;
 }
 
+bool register_stored_only() {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (const auto dtype = static_cast<DType>(i); !is_computed(dtype))
+      backend::register_kernel("copy", DeviceKind::cpu, dtype, &copy_bits);
+  return true;
+}
+
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>() &&
+    register_stored_only();
 
 }  // namespace
 }  // namespace brim::cpu

@@ -1,4 +1,5 @@
 // Copies between strides and dtypes, and filling.
+#include <cstdint>
 #include <type_traits>
 
 #include "backend/cuda/cast.cuh"
@@ -7,8 +8,36 @@
 namespace brim::cuda {
 namespace {
 
+struct Keep {
+  template <class T>
+  __device__ T operator()(T v) const {
+    return v;
+  }
+};
+
+struct Wide {
+  uint64_t low, high;
+};
+
+/// Within one dtype, and so in the one way for those that are stored only: bit for bit.
+void copy_bits(const Context& context, const Tensor& x, Tensor& y) {
+  switch (size_of(x.dtype())) {
+    case 1:
+      return elementwise<uint8_t, uint8_t>(context, Keep{}, y, x);
+    case 2:
+      return elementwise<uint16_t, uint16_t>(context, Keep{}, y, x);
+    case 4:
+      return elementwise<uint32_t, uint32_t>(context, Keep{}, y, x);
+    case 8:
+      return elementwise<uint64_t, uint64_t>(context, Keep{}, y, x);
+    default:
+      return elementwise<Wide, Wide>(context, Keep{}, y, x);
+  }
+}
+
 template <class To>
 void copy(const Context& context, const Tensor& x, Tensor& y) {
+  if (x.dtype() == y.dtype()) return copy_bits(context, x, y);
   const auto from = [&]<class From>(std::type_identity<From>) {
     elementwise<To, From>(context, Cast<To>{}, y, x);
   };
@@ -31,6 +60,8 @@ void copy(const Context& context, const Tensor& x, Tensor& y) {
       return from(std::type_identity<uint8_t>{});
     case DType::bool_:
       return from(std::type_identity<bool>{});
+    default:
+      backend::missing_kernel("to", DeviceKind::cuda, x.dtype());
   }
 }
 
@@ -52,8 +83,16 @@ bool register_all() {
   return true;
 }
 
+bool register_stored_only() {
+  for (int i = 0; i < kDTypeCount; ++i)
+    if (const auto dtype = static_cast<DType>(i); !is_computed(dtype))
+      backend::register_kernel("copy", DeviceKind::cuda, dtype, &copy_bits);
+  return true;
+}
+
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>() &&
+    register_stored_only();
 
 }  // namespace
 }  // namespace brim::cuda
