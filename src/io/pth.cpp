@@ -105,11 +105,9 @@ struct Pth::State {
     BRIM_CHECK(it != zip.entries().end(), FileError,
                "[pth] {}: the storage '{}' has no entry data/{}; the file is damaged", input.path(),
                shortened(storage.key), shortened(storage.key));
-    uint64_t bytes = 0;
-    BRIM_CHECK(!__builtin_mul_overflow(static_cast<uint64_t>(storage.count), storage.type->bytes,
-                                       &bytes) &&
-                   bytes == it->second.bytes,
-               FileError,
+    // What is less than an element may follow the last: PyTorch lets tensors view bytes.
+    const uint64_t whole = it->second.bytes / storage.type->bytes;
+    BRIM_CHECK(whole == static_cast<uint64_t>(storage.count), FileError,
                "[pth] {}: the storage '{}' should hold {} elements of {} bytes but holds {} bytes; "
                "the file is damaged",
                input.path(), shortened(storage.key), storage.count, storage.type->bytes,

@@ -335,8 +335,10 @@ TEST_F(PthTest, StoragesOfBytes) {
   const std::string shared =
       zip({{"a/data.pkl", dict(text("x") + bytes_tensor(5, "float8_e5m2", {4}) + text("y") +
                                tensor(storage("ByteStorage", "0", 5), 1, {4}, {1}) + text("z") +
-                               bytes_tensor(5, "uint16", {2}))},
-           {"a/data/0", "\1\2\3\4\5"}});
+                               bytes_tensor(5, "uint16", {2}) + text("w") +
+                               tensor(storage("ShortStorage", "1", 1), 0, {1}, {1}))},
+           {"a/data/0", "\1\2\3\4\5"},
+           {"a/data/1", "\1\2\3"}});
   const Pth file(std::span(reinterpret_cast<const uint8_t*>(shared.data()), shared.size()), "it");
   const TensorMap tensors = file.load_all();
   EXPECT_EQ(tensors.at("x").dtype(), DType::f8_e5m2);
@@ -344,6 +346,7 @@ TEST_F(PthTest, StoragesOfBytes) {
   EXPECT_EQ(tensors.at("y").to_vector<uint8_t>(), (std::vector<uint8_t>{2, 3, 4, 5}));
   EXPECT_EQ(tensors.at("z").to_vector<uint16_t>(), (std::vector<uint16_t>{0x201, 0x403}));
   EXPECT_EQ(file.load("z").to_vector<uint16_t>()[1], 0x403);
+  EXPECT_EQ(tensors.at("w").to_vector<int16_t>()[0], 0x201);
 }
 
 TEST_F(PthTest, HostileZips) {
