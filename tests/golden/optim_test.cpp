@@ -141,7 +141,7 @@ std::vector<Tensor> with_gradients(const Call& c) {
   return params;
 }
 
-const Table kClip = {
+const OpTable kClip = {
     {"clip_grad_norm",
      [](const Call& c) -> Outputs {
        const auto params = with_gradients(c);
@@ -156,7 +156,7 @@ const Table kClip = {
      }},
 };
 
-TEST(Golden, Clipping) { run_family("clip", kClip); }
+TEST(Golden, Clipping) { run_family("clip", {}, kClip); }
 
 }  // namespace
 }  // namespace golden

@@ -1,0 +1,124 @@
+// Products, convolution, pooling, normalisation and losses.
+#include <brim/ops/conv.h>
+#include <brim/ops/loss.h>
+#include <brim/ops/matmul.h>
+#include <brim/ops/norm.h>
+#include <brim/ops/pool.h>
+
+#include "op_table/op_table.h"
+
+namespace brim::tests {
+namespace {
+
+Reduction reduction(const Call& c) {
+  const std::string text = c.text("reduction");
+  return text == "mean" ? Reduction::mean : text == "sum" ? Reduction::sum : Reduction::none;
+}
+
+Outputs linear_of(const Call& c) { return linear(c[0], c[1], c.optional_inputs(2)("bias")); }
+
+Outputs conv2d_of(const Call& c) {
+  return conv2d(c[0], c[1], c.optional_inputs(2)("bias"),
+                {.stride = c.pair("stride"),
+                 .padding = c.pair("padding"),
+                 .dilation = c.pair("dilation"),
+                 .groups = c.get<int64_t>("groups")});
+}
+
+/// Inputs: x, [weight], [bias], [running_mean, running_var]; outputs: y, [both after the call].
+Outputs batch_norm_of(const Call& c) {
+  auto next = c.optional_inputs(1);
+  const bool affine = c.flag("affine");  // both
+  const Tensor weight = next(affine ? "affine" : "weight"), bias = next(affine ? "affine" : "bias");
+  Tensor mean = next("running"), var = next("running");
+  if (mean.defined()) {
+    mean = mean.clone();
+    var = var.clone();
+  }
+  const Tensor y = batch_norm(
+      c[0], weight, bias, mean, var,
+      {.training = c.flag("training"), .momentum = c.number("momentum"), .eps = c.number("eps")});
+  return mean.defined() ? Outputs{y, mean, var} : Outputs(y);
+}
+
+Outputs layer_norm_of(const Call& c) {
+  auto next = c.optional_inputs(1);
+  const Tensor weight = next("weight"), bias = next("bias");
+  return layer_norm(c[0], c.shape("normalized_shape"), weight, bias, c.number("eps"));
+}
+
+Outputs group_norm_of(const Call& c) {
+  auto next = c.optional_inputs(1);
+  const Tensor weight = next("weight"), bias = next("bias");
+  return group_norm(c[0], c.get<int64_t>("num_groups"), weight, bias, c.number("eps"));
+}
+
+Outputs rms_norm_of(const Call& c) {
+  return rms_norm(c[0], c.shape("normalized_shape"), c.optional_inputs(1)("weight"),
+                  c.number("eps"));
+}
+
+Outputs cross_entropy_of(const Call& c) {
+  return cross_entropy(c[0], c[1],
+                       {.weight = c.optional_inputs(2)("weight"),
+                        .ignore_index = c.get<int64_t>("ignore_index", -100),
+                        .label_smoothing = c.number("label_smoothing", 0),
+                        .reduction = reduction(c)});
+}
+
+Outputs nll_loss_of(const Call& c) {
+  return nll_loss(c[0], c[1],
+                  {.weight = c.optional_inputs(2)("weight"),
+                   .ignore_index = c.get<int64_t>("ignore_index", -100),
+                   .reduction = reduction(c)});
+}
+
+Outputs bce_with_logits_of(const Call& c) {
+  auto next = c.optional_inputs(2);
+  const Tensor weight = next("weight"), pos_weight = next("pos_weight");
+  return bce_with_logits(c[0], c[1],
+                         {.weight = weight, .pos_weight = pos_weight, .reduction = reduction(c)});
+}
+
+}  // namespace
+
+OpTable layer_ops() {
+  return {
+      {"matmul", [](const Call& c) { return matmul(c[0], c[1]); }},
+      {"linear", linear_of},
+      {"conv2d", conv2d_of},
+      {"max_pool2d",
+       [](const Call& c) {
+         return max_pool2d(c[0], c.pair("kernel_size"),
+                           {.stride = c.pair("stride"),
+                            .padding = c.pair("padding"),
+                            .dilation = c.pair("dilation", 1),
+                            .ceil_mode = c.flag("ceil_mode")});
+       }},
+      {"avg_pool2d",
+       [](const Call& c) {
+         return avg_pool2d(c[0], c.pair("kernel_size"),
+                           {.stride = c.pair("stride"),
+                            .padding = c.pair("padding"),
+                            .ceil_mode = c.flag("ceil_mode"),
+                            .count_include_pad = c.flag("count_include_pad")});
+       }},
+      {"adaptive_avg_pool2d",
+       [](const Call& c) { return adaptive_avg_pool2d(c[0], c.pair("output_size")); }},
+      {"batch_norm", batch_norm_of},
+      {"layer_norm", layer_norm_of},
+      {"group_norm", group_norm_of},
+      {"rms_norm", rms_norm_of},
+      {"cross_entropy", cross_entropy_of},
+      {"nll_loss", nll_loss_of},
+      {"bce_with_logits", bce_with_logits_of},
+      {"mse_loss", [](const Call& c) { return mse_loss(c[0], c[1], reduction(c)); }},
+      {"l1_loss", [](const Call& c) { return l1_loss(c[0], c[1], reduction(c)); }},
+      {"smooth_l1_loss",
+       [](const Call& c) { return smooth_l1_loss(c[0], c[1], c.number("beta"), reduction(c)); }},
+      {"huber_loss",
+       [](const Call& c) { return huber_loss(c[0], c[1], c.number("delta"), reduction(c)); }},
+  };
+}
+
+}  // namespace brim::tests
