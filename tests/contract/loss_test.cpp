@@ -203,6 +203,15 @@ TEST(Losses, ReductionsAndExtremes) {
   EXPECT_EQ(zero.grad().item(), -0.5);
 }
 
+TEST(Losses, SmoothL1OfAnInfiniteDifference) {
+  Tensor x = Tensor::from<float>({INFINITY, -INFINITY, 0.25, NAN}, {4}).set_requires_grad();
+  const Tensor y = smooth_l1_loss(x, zeros({4}), 0.5, Reduction::none);
+  y.backward(ones({4}));
+  const std::vector<double> g = values(x.grad());
+  EXPECT_EQ(std::vector<double>(g.begin(), g.begin() + 3), (std::vector<double>{1, -1, 0.5}));
+  EXPECT_TRUE(std::isnan(g[3]));
+}
+
 TEST(CrossEntropy, LabelOutOfRangeNamesTheLabel) {
   const Tensor x = zeros({3, 5});
   for (const int64_t wrong : {int64_t{5}, int64_t{-1}, int64_t{1} << 40}) {

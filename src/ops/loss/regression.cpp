@@ -47,8 +47,10 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, Reduction r
   BRIM_CHECK(beta > 0, ValueError, "[smooth_l1_loss] beta {} is not above 0; use l1_loss for 0",
              beta);
   const Tensor d = difference("smooth_l1_loss", x, y), size = abs(d);
-  // At NaN the squares have a gradient of NaN, size has none.
-  return reduced(where(size >= beta, size - 0.5 * beta, d * d * (0.5 / beta)), reduction);
+  // At NaN the squares have a gradient of NaN, size has none. An infinite difference is kept out of
+  // them: it would give 0 * inf.
+  const Tensor far = size >= beta, near = masked_fill(d, far, 0);
+  return reduced(where(far, size - 0.5 * beta, near * near * (0.5 / beta)), reduction);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& y, double delta, Reduction reduction) {
