@@ -121,6 +121,28 @@ TEST(Range, GradientsOfProductsWithAZero) {
 }
 
 // The gradients of no elements are no elements, and what flows into them is not NaN.
+TEST(Range, GradientsOfQuotients) {
+  // -dy a / b^2 is in range, dy a / b is not.
+  for (const Device device : devices())
+    for (const int64_t n : {1, 37}) {
+      SCOPED_TRACE(device.str());
+      const TensorOptions half{.dtype = f16, .device = device};
+      const Tensor a = full({n}, 32768, half), b = full({n}, 32, half).set_requires_grad();
+      div(a, b).backward(full({n}, 128, half));
+      EXPECT_EQ(values(b.grad())[0], -4096);
+      // -dy y^3 / 2 and -dy y^2, where y is 64 and 1024.
+      for (const auto& [f, x0, dy, want] :
+           {std::tuple(
+                +[](const Tensor& t) { return rsqrt(t); }, 0x1p-12, 0x1p-4, -0x1p13),
+            std::tuple(
+                +[](const Tensor& t) { return reciprocal(t); }, 0x1p-10, 0x1p-6, -0x1p14)}) {
+        const Tensor x = full({n}, x0, half).set_requires_grad();
+        f(x).backward(full({n}, dy, half));
+        EXPECT_EQ(values(x.grad())[0], want);
+      }
+    }
+}
+
 TEST(Range, SecondGradientsOfNothing) {
   const Tensor labels = zeros({0}, {.dtype = i64});
   using Op = std::function<Tensor(const Tensor&)>;

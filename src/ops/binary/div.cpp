@@ -27,7 +27,7 @@ Tensor div(const Tensor& a, const Tensor& b) {
         const Tensor ta = g[a], tb = g[b];
         g.set_if_needed(0, [&] { return ops::sum_to(div(g.dy(), tb), ta.shape()); });
         g.set_if_needed(
-            1, [&] { return ops::sum_to(neg(div(mul(g.dy(), div(ta, tb)), tb)), tb.shape()); });
+            1, [&] { return ops::sum_to(neg(mul(g.dy(), div(div(ta, tb), tb))), tb.shape()); });
       });
 }
 

@@ -14,7 +14,8 @@ Tensor reciprocal(const Tensor& x) {
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("reciprocal", y, {x},
                              [y = autograd::Saved::output(y)](autograd::GradCall& g) {
-                               g.set(0, neg(mul(g.dy(), square(g[y]))));
+                               const Tensor ty = g[y];  // whose square may overflow
+                               g.set(0, neg(mul(mul(g.dy(), ty), ty)));
                              });
 }
 

@@ -23,7 +23,9 @@ Tensor rsqrt(const Tensor& x) {
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("rsqrt", y, {x},
                              [y = autograd::Saved::output(y)](autograd::GradCall& g) {
-                               g.set(0, mul(mul(g.dy(), mul(g[y], square(g[y]))), -0.5));
+                               // From left to right, for y^3 alone overflows where dx does not.
+                               const Tensor ty = g[y];
+                               g.set(0, mul(mul(mul(mul(g.dy(), -0.5), ty), ty), ty));
                              });
 }
 
