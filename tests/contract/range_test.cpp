@@ -55,6 +55,19 @@ TEST(Range, GradientsOfDeviationsAndNorms) {
     check([](const Tensor& x) { return stddev(x); });
     for (const double p : {1.5, 2.0, 3.0, 7.0}) check([=](const Tensor& x) { return norm(x, p); });
   }
+  const auto gradient = [](DType dtype) {  // of the quotient's power, which is no number of f32
+    Tensor x = array({1.2345e-38, 0x1p20}, {2}).to(dtype).set_requires_grad();
+    norm(x, 0.5).backward();
+    return x.grad();
+  };
+  expect_near(gradient(f32), gradient(f64), 1e-6, "p = 0.5");
+  // 1 / norm and 1 / deviation are infinite.
+  Tensor x = Tensor::from<float>({0, 0x1p-130f}, {2}).set_requires_grad();
+  norm(x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 1}));
+  x.zero_grad();
+  stddev(x).backward();
+  expect_near(x.grad(), array({-std::sqrt(0.5), std::sqrt(0.5)}, {2}), 1e-5, "stddev");
 }
 
 /// f(x), the gradient of sum(c f(x)), and the gradient of that one's sum weighted by c^2.

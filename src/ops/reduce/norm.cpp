@@ -29,14 +29,15 @@ Tensor norm(const Tensor& x, double p, const std::vector<int>& axes, bool keepdi
   return autograd::with_grad(
       "norm", y, {x},
       [x = autograd::Saved(x), y = autograd::Saved::output(y), r, p](autograd::GradCall& g) {
-        // dx = dy sign(x) (|x| / y)^(p-1). Where y or x is 0 the subgradient 0 is chosen; zeros are
-        // filled before the powers, whose own gradients would be NaN.
+        // dx = dy sign(x) (|x| / y)^(p-1), of which dy / y may overflow. Where y or x is 0 the
+        // subgradient 0 is chosen; zeros are filled before the powers, whose own gradients would be
+        // NaN.
         const Tensor from = g[x];
-        const DType wide = ops::statistics_dtype(from.dtype());
+        const DType wide = p == 2 ? ops::statistics_dtype(from.dtype()) : f64;
         const Tensor tx = from.to(wide), length = g[y].to(wide).reshape(r.kept),
                      dy = g.dy().to(wide).reshape(r.kept), is_zero = eq(length, 0.0);
         const Tensor filled = masked_fill(length, is_zero, 1);
-        const Tensor dx = p == 2 ? masked_fill(dy / filled, is_zero, 0) * tx
+        const Tensor dx = p == 2 ? masked_fill(dy, is_zero, 0) * (tx / filled)
                                  : masked_fill(dy, is_zero, 0) * sign(tx) *
                                        pow(masked_fill(abs(tx), eq(tx, 0.0), 1) / filled, p - 1);
         g.set(0, dx.to(from.dtype()));

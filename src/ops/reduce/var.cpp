@@ -67,10 +67,11 @@ Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, 
        correction](autograd::GradCall& g) {
         const Tensor from = g[x];
         const DType wide = ops::statistics_dtype(from.dtype());
-        // Where all are equal the gradient is 0, not 0 / 0.
-        const Tensor s = g[y].to(wide), is_zero = eq(s, 0.0);
-        const Tensor rate = masked_fill(g.dy().to(wide) / masked_fill(s, is_zero, 1), is_zero, 0);
-        g.set(0, (rate.reshape(r.kept) * spread(from.to(wide), r, correction)).to(from.dtype()));
+        // Where all are equal the gradient is 0, not 0 / 0. Elsewhere dy / s may overflow.
+        const Tensor s = g[y].to(wide).reshape(r.kept), is_zero = eq(s, 0.0);
+        const Tensor dy = masked_fill(g.dy().to(wide).reshape(r.kept), is_zero, 0);
+        const Tensor deviations = spread(from.to(wide), r, correction) / masked_fill(s, is_zero, 1);
+        g.set(0, (dy * deviations).to(from.dtype()));
       });
 }
 
