@@ -41,11 +41,14 @@ void binary_in_place(const BinaryKernel& kernel, const char* op, Tensor& x, cons
 void check_number(const char* op, const Tensor& x, double value);
 
 /// dx of a unary op from dy and its input or output `s`: by the fused kernel, or where the gradient
-/// is itself recorded by composed(), which is the same written with ops.
+/// is itself recorded by composed(dy, s), which is the same written with ops; 16 bits, whose
+/// squares soon overflow, as f32.
 template <class F>
 Tensor fused_grad(const BinaryKernel& kernel, const Tensor& dy, const Tensor& s,
                   formula::Params params, F&& composed) {
-  return grad_enabled() ? composed() : binary(kernel, kernel.name(), dy, s, params);
+  if (!grad_enabled()) return binary(kernel, kernel.name(), dy, s, params);
+  const DType wide = statistics_dtype(s.dtype());
+  return composed(dy.to(wide), s.to(wide)).to(s.dtype());
 }
 /// The same for piecewise linear ops: linear in dy and constant in s, so its gradient is itself.
 Tensor linear_grad(const BinaryKernel& kernel, const Tensor& dy, const Tensor& s,

@@ -156,6 +156,21 @@ TEST(Range, GradientsOfQuotients) {
     }
 }
 
+TEST(Range, SecondGradientsOfActivationsIn16Bits) {
+  // They saturate at 2000; its square times what flows in is above 65504.
+  for (const Device device : devices())
+    for (const auto& f :
+         {+[](const Tensor& x) { return gelu(x); },
+          +[](const Tensor& x) { return gelu(x, GeluForm::tanh); },
+          +[](const Tensor& x) { return silu(x); }, +[](const Tensor& x) { return tanh(x); }}) {
+      Tensor x = full({3}, 2000, {.dtype = f16, .device = device}).set_requires_grad();
+      const Tensors y = {f(x)}, weights = {full_like(x, 100)};
+      const Tensors first = autograd::grad(y, {&x, 1}, weights, {.create_graph = true});
+      mul(first[0], 100).backward(ones_like(x));
+      EXPECT_EQ(values(x.grad())[0], 0) << device.str();
+    }
+}
+
 TEST(Range, SecondGradientsOfNothing) {
   const Tensor labels = zeros({0}, {.dtype = i64});
   using Op = std::function<Tensor(const Tensor&)>;

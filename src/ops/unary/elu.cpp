@@ -12,12 +12,13 @@ Tensor elu(const Tensor& x, double alpha) {
   static const ops::BinaryKernel grad_kernel("elu_grad");
   const Tensor y = ops::unary(kernel, x, {.a = alpha});
   return autograd::with_grad("elu", y, {x}, [x = autograd::Saved(x), alpha](autograd::GradCall& g) {
-    const Tensor dy = g.dy(), tx = g[x];
-    g.set(0, ops::fused_grad(grad_kernel, dy, tx, {.a = alpha}, [&] {
-            // The clamp keeps exp finite where it is not used: infinity times 0 would be NaN.
-            const Tensor below = mul(exp(clamp(tx, {}, 0)), alpha);
-            return where(le(tx, 0), mul(dy, below), dy);
-          }));
+    g.set(0, ops::fused_grad(grad_kernel, g.dy(), g[x], {.a = alpha},
+                             [&](const Tensor& dy, const Tensor& tx) {
+                               // The clamp keeps exp finite where it is not used: infinity times 0
+                               // would be NaN.
+                               const Tensor below = mul(exp(clamp(tx, {}, 0)), alpha);
+                               return where(le(tx, 0), mul(dy, below), dy);
+                             }));
   });
 }
 

@@ -13,8 +13,7 @@ Tensor gelu_exact(const Tensor& x) {
   static const ops::BinaryKernel grad_kernel("gelu_grad");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("gelu", y, {x}, [x = autograd::Saved(x)](autograd::GradCall& g) {
-    const Tensor dy = g.dy(), tx = g[x];
-    g.set(0, ops::fused_grad(grad_kernel, dy, tx, {}, [&] {
+    g.set(0, ops::fused_grad(grad_kernel, g.dy(), g[x], {}, [](const Tensor& dy, const Tensor& tx) {
             const Tensor cdf = mul(erf(mul(tx, formula::kSqrtHalf)) + 1, 0.5);
             const Tensor pdf = mul(exp(mul(square(tx), -0.5)), formula::kInvSqrt2Pi);
             return mul(dy, cdf + mul(tx, pdf));
@@ -27,8 +26,7 @@ Tensor gelu_tanh(const Tensor& x) {
   static const ops::BinaryKernel grad_kernel("gelu_tanh_grad");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("gelu_tanh", y, {x}, [x = autograd::Saved(x)](autograd::GradCall& g) {
-    const Tensor dy = g.dy(), tx = g[x];
-    g.set(0, ops::fused_grad(grad_kernel, dy, tx, {}, [&] {
+    g.set(0, ops::fused_grad(grad_kernel, g.dy(), g[x], {}, [](const Tensor& dy, const Tensor& tx) {
             const Tensor x2 = square(tx);
             const Tensor u = mul(mul(tx, mul(x2, formula::kGeluCubic) + 1), formula::kSqrt2OverPi);
             const Tensor du = mul(mul(x2, 3 * formula::kGeluCubic) + 1, formula::kSqrt2OverPi);

@@ -12,9 +12,9 @@ Tensor sigmoid(const Tensor& x) {
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad(
       "sigmoid", y, {x}, [y = autograd::Saved::output(y)](autograd::GradCall& g) {
-        const Tensor dy = g.dy(), ty = g[y];
-        g.set(0,
-              ops::fused_grad(grad_kernel, dy, ty, {}, [&] { return mul(dy, mul(ty, 1 - ty)); }));
+        g.set(0, ops::fused_grad(
+                     grad_kernel, g.dy(), g[y], {},
+                     [](const Tensor& dy, const Tensor& ty) { return mul(dy, mul(ty, 1 - ty)); }));
       });
 }
 

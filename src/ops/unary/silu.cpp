@@ -11,8 +11,7 @@ Tensor silu(const Tensor& x) {
   static const ops::BinaryKernel grad_kernel("silu_grad");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("silu", y, {x}, [x = autograd::Saved(x)](autograd::GradCall& g) {
-    const Tensor dy = g.dy(), tx = g[x];
-    g.set(0, ops::fused_grad(grad_kernel, dy, tx, {}, [&] {
+    g.set(0, ops::fused_grad(grad_kernel, g.dy(), g[x], {}, [](const Tensor& dy, const Tensor& tx) {
             const Tensor s = sigmoid(tx);
             return mul(dy, mul(s, mul(tx, 1 - s) + 1));
           }));

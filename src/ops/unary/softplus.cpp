@@ -17,10 +17,11 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
   const Tensor y = ops::unary(kernel, x, {.a = beta, .b = threshold});
   return autograd::with_grad(
       "softplus", y, {x}, [x = autograd::Saved(x), beta, threshold](autograd::GradCall& g) {
-        const Tensor dy = g.dy(), tx = g[x];
-        g.set(0, ops::fused_grad(grad_kernel, dy, tx, {.a = beta, .b = threshold}, [&] {
-                return where(gt(tx, threshold / beta), dy, mul(dy, sigmoid(mul(tx, beta))));
-              }));
+        g.set(0, ops::fused_grad(grad_kernel, g.dy(), g[x], {.a = beta, .b = threshold},
+                                 [&](const Tensor& dy, const Tensor& tx) {
+                                   return where(gt(tx, threshold / beta), dy,
+                                                mul(dy, sigmoid(mul(tx, beta))));
+                                 }));
       });
 }
 

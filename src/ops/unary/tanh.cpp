@@ -12,8 +12,9 @@ Tensor tanh(const Tensor& x) {
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad(
       "tanh", y, {x}, [y = autograd::Saved::output(y)](autograd::GradCall& g) {
-        const Tensor dy = g.dy(), ty = g[y];
-        g.set(0, ops::fused_grad(grad_kernel, dy, ty, {}, [&] { return mul(dy, 1 - square(ty)); }));
+        g.set(0, ops::fused_grad(
+                     grad_kernel, g.dy(), g[y], {},
+                     [](const Tensor& dy, const Tensor& ty) { return mul(dy, 1 - square(ty)); }));
       });
 }
 
