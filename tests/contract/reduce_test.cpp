@@ -492,6 +492,7 @@ TEST(Reduce, LongSumsStayExact) {
   // One at a time in f32 this stops at 2^24.
   EXPECT_EQ(sum(ones({(1 << 24) + 1000})).item(), (1 << 24) + 1000);
   EXPECT_EQ(sum(ones({1 << 25, 1}).expand({1 << 25, 2}), {0}).to_vector<float>()[1], 1 << 25);
+  EXPECT_NEAR(sum(full({1}, -0.2842).expand({4099})).item() / -1164.9358, 1, 2e-6);
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-inline constexpr int64_t kBlock = 4096;  // elements of a row gathered before widening
-inline constexpr int64_t kDepth = 128;   // elements of a column gathered before widening
+inline constexpr int64_t kBlock = 4096;  // elements of a dense row gathered before widening
+inline constexpr int64_t kDepth = 128;   // of a column, or a quarter of a row that is not dense
 
 /// A vector of elements in the type that they are gathered in.
 template <class D, class In>
@@ -112,6 +112,7 @@ void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width
   using Lane = typename Op::Lane;
   const auto* x = static_cast<const typename Op::In*>(data);
   auto* total = static_cast<typename Op::Total*>(totals);
+  const int64_t block = plan.reduced.stride[0] == 1 ? kBlock : 4 * kDepth;
   ReduceDims::Walk result;
   result.seek(plan.kept, 0, first);
   for (int64_t j = 0; j < width; ++j, result.next(plan.kept, 0)) {
@@ -121,7 +122,7 @@ void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width
     total[j] = Op::start();
     Runs runs(plan.reduced, begin);
     for (int64_t at = begin; at < end;) {
-      const int64_t n = std::min(runs.left(end - at), kBlock);
+      const int64_t n = std::min(runs.left(end - at), block);
       total[j] = Op::widen(total[j], reduce_row<Op>(x + result.offset + runs.offset(), n,
                                                     plan.reduced.stride[0], center));
       at += n;
