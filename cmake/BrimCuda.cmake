@@ -201,6 +201,7 @@ function(brim_add_emulated_cuda)
   target_include_directories(brim_cuda_emulated BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation ${PROJECT_SOURCE_DIR}/src)
   target_include_directories(brim_cuda_emulated SYSTEM PRIVATE ${brim_cuda_includes})
   target_compile_options(brim_cuda_emulated PRIVATE ${options})
+  target_compile_definitions(brim_cuda_emulated PRIVATE BRIM_STANDARD_MATH) # as nvcc's; brim's own is for the CPU's loops
   brim_precompile(brim_cuda_emulated ${PROJECT_SOURCE_DIR}/src/backend/kernel.h)
   target_link_libraries(brim_cuda_emulated PRIVATE brim brim_private Boost::context)
   set_target_properties(brim_cuda_emulated PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulated)

@@ -15,7 +15,7 @@
 
 namespace brim::formula {
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) || defined(BRIM_STANDARD_MATH)
 template <class T>
 inline constexpr bool kOwnMath = false;
 #else
