@@ -21,7 +21,7 @@ Tensor sub(const Tensor& x, double value);
 Tensor sub(double value, const Tensor& x);
 Tensor mul(const Tensor& x, double value);
 Tensor div(const Tensor& x, double value);
-Tensor div(double value, const Tensor& x);
+Tensor div(double value, const Tensor& x);  ///< value * (1 / x), as in PyTorch
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }

@@ -15,8 +15,9 @@ struct BatchNormOptions {
 /// ...), the others (C), of x's dtype or, beside an x of 16 bits, all f32: results and x's gradient
 /// have x's dtype then, the arithmetic between and the other gradients are f32. weight and bias may
 /// be undefined. In training the running statistics, unless undefined, are updated in place, the
-/// variance with its unbiased estimate; otherwise they are required. Throws DTypeError for other
-/// mixtures, and ShapeError, in training also for one value per channel.
+/// variance with its unbiased estimate, and are NaN once x is not finite; otherwise they are
+/// required. Throws DTypeError for other mixtures, and ShapeError, in training also for one value
+/// per channel.
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
                   const BatchNormOptions& options = {});
