@@ -11,10 +11,14 @@
 #include <brim/ops/create.h>
 
 #include "contract/harness.h"
-#include "contract/layouts.h"
+#include "layouts.h"
 
 namespace brim::contract {
 namespace {
+
+using tests::arrange;
+using tests::kLayoutName;
+using tests::Layout;
 
 double tolerance_of(const Case& c, DType dtype) {
   switch (dtype) {
