@@ -1,0 +1,48 @@
+// The stored draws, in every mode that is here: needs neither Python nor PyTorch.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "differential/draw.h"
+#include "public_ops.h"
+
+namespace brim::differential {
+namespace {
+
+const std::vector<Draw>& stored_draws() {
+  static const std::vector<Draw> draws =
+      read_draws(tests::source_folder() / "tests/differential/stored.safetensors");
+  return draws;
+}
+
+void check(const std::string& mode) {
+  const std::vector<std::string> here = modes();
+  if (std::find(here.begin(), here.end(), mode) == here.end()) GTEST_SKIP() << "no such device";
+  ASSERT_GE(stored_draws().size(), 2000u);
+  for (const Draw& draw : stored_draws())
+    for (const Mismatch& m : run(draw, mode))
+      ADD_FAILURE() << "draw " << draw.id << ", " << draw.op << " " << draw.attrs.dump() << ", "
+                    << m.what << ": " << m.text;
+}
+
+TEST(StoredDraws, HaveEveryOp) {
+  // What has no values to compare, draws random numbers, or is another name of one that is there.
+  const std::set<std::string> left_out = {"bernoulli", "empty", "empty_like", "rand",
+                                          "randint",   "randn", "randperm",   "swapaxes"};
+  std::set<std::string> drawn;
+  for (const Draw& draw : stored_draws()) drawn.insert(draw.op);
+  for (const std::string& name : tests::public_ops())
+    EXPECT_EQ(drawn.count(name) + left_out.count(name), 1u) << name;
+  for (const auto& [name, function] : tests::op_table()) EXPECT_EQ(drawn.count(name), 1u) << name;
+}
+
+TEST(StoredDraws, Eager) { check("eager"); }
+TEST(StoredDraws, Compiled) { check("compiled"); }
+TEST(StoredDraws, Sim) { check("sim"); }
+TEST(StoredDraws, SimCompiled) { check("sim_compiled"); }
+TEST(StoredDraws, Cuda) { check("cuda"); }
+TEST(StoredDraws, CudaCompiled) { check("cuda_compiled"); }
+
+}  // namespace
+}  // namespace brim::differential
