@@ -162,9 +162,10 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
   if (!block) {
     const diag::Span span("allocate", diag::Cause::allocator);
     Runtime& r = runtime(s.device.kind);
-    if (s.over_limit(capacity)) s.release_cached();
+    const bool may_give_back = r.may_wait(stream);  // to free memory is to wait for the device
+    if (s.over_limit(capacity) && may_give_back) s.release_cached();
     void* data = s.over_limit(capacity) ? nullptr : r.allocate(s.device.index, capacity);
-    if (!data && s.stats.cached > 0) {
+    if (!data && s.stats.cached > 0 && may_give_back) {
       s.release_cached();
       data = s.over_limit(capacity) ? nullptr : r.allocate(s.device.index, capacity);
     }

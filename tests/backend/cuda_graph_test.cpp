@@ -156,7 +156,7 @@ TEST_F(CudaGraph, IsTriedAgainAfterAPause) {
   const std::string warning = testing::internal::GetCapturedStderr();
   EXPECT_EQ(warning.find("is not captured as a graph"),
             warning.rfind("is not captured as a graph"));
-  EXPECT_NE(warning.find("after 100 steps it is tried again"), std::string::npos) << warning;
+  EXPECT_NE(warning.find("after 100 launches it is tried again"), std::string::npos) << warning;
   EXPECT_EQ(values(y), std::vector<float>(4, 400.0f));
   EXPECT_EQ(stats().graphs, 1);
   EXPECT_EQ(stats().queued, 304);  // 100 and 200 calls after the failures
@@ -181,6 +181,33 @@ TEST_F(CudaGraph, MemoryCanBeHadWhileAStepIsCaptured) {
   EXPECT_EQ(stats().why_not, "");
   EXPECT_EQ(stats().graphs, 1);
   EXPECT_EQ(values(y), std::vector<float>(4, 6.0f));
+}
+
+// CUDA refuses to free memory then: blocks that went from the cache would be lost.
+TEST_F(CudaGraph, NoMemoryIsGivenBackWhileAStepIsCaptured) {
+  const Device device = Device::cuda();
+  Tensor x = ones({4}, {.device = device}), y = zeros({4}, {.device = device});
+  Allocator& allocator = Allocator::of(device);
+  allocator.release_cached();
+  const auto free = [] { return runtime(DeviceKind::cuda).memory(0).free; };
+  const auto free_before = free();
+  (void)Tensor::empty({int64_t{2} << 20}, f32, device);
+  const MemoryStats stats_before = allocator.stats();
+  allocator.set_limit(stats_before.live + stats_before.cached);
+  testing::internal::CaptureStderr();
+  for (int i = 0; i < 6; ++i)
+    run({}, [&](int) {
+      if (++queued_ >= 3) (void)Tensor::empty({int64_t{1} << 20}, f32, device);
+      y.add_(x);
+      return true;
+    });
+  const std::string warning = testing::internal::GetCapturedStderr();
+  allocator.set_limit(0);
+  EXPECT_NE(warning.find("is not captured as a graph: [memory]"), std::string::npos) << warning;
+  EXPECT_EQ(queued_, 7);  // the capture that failed, and what was queued in its place
+  EXPECT_EQ(values(y), std::vector<float>(4, 6.0f));
+  allocator.release_cached();
+  EXPECT_EQ(free(), free_before);
 }
 
 // Threads share a device's default stream: while one captures a step, another works on.

@@ -47,6 +47,7 @@ Graphs::~Graphs() {
 
 RepeatedStats Graphs::stats() const {
   RepeatedStats s = stats_;
+  s.why_not = failure_.empty() ? unread_ : failure_;
   s.graphs = static_cast<int64_t>(entries_.size());
   if (!entries_.empty())
     s.nodes = static_cast<int64_t>(entries_.front().nodes) / entries_.front().steps;
@@ -60,9 +61,9 @@ void Graphs::put_off(const std::string& why) {
     fmt::print(
         stderr,
         "brim: warning: [cuda] a step is not captured as a graph: {}; its launches are queued "
-        "one by one, and after {} steps it is tried again\n",
+        "one by one, and after {} launches it is tried again\n",
         why, pause_);
-  stats_.why_not = why;
+  failure_ = why;
 }
 
 std::vector<uint64_t> Graphs::signature_of(const RepeatedWork& work) const {
@@ -119,7 +120,7 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
   (void)cudaGraphDestroy(graph);
   if (unread) {
     values_sign_ = true;
-    stats_.why_not = fmt::format("'{}' takes a number that changes from the host", unread);
+    unread_ = fmt::format("'{}' takes a number that changes from the host", unread);
   }
   if (made != cudaSuccess) put_off(cudaGetErrorString(made));
   if (!entry.exec) return false;
@@ -128,7 +129,8 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
     entries_.pop_back();
   }
   entries_.push_front(std::move(entry));
-  if (std::exchange(failures_, 0) > 0) stats_.why_not.clear();
+  failures_ = 0;
+  failure_.clear();
   return true;
 }
 

@@ -68,10 +68,12 @@ class Graphs {
 
   std::list<Entry> entries_;    // the one used last in front
   std::vector<uint64_t> seen_;  // hashes of signatures, the newest last
-  RepeatedStats stats_;
-  bool values_sign_ = false;  // some numbers are no kernel's to read
-  int failures_ = 0;          // since the last graph that was made
-  int64_t pause_ = 0;         // calls until the next try
+  RepeatedStats stats_;         // but for why_not
+  std::string failure_;         // why there is no graph now
+  std::string unread_;          // the number that is no kernel's to read
+  bool values_sign_ = false;    // some numbers are no kernel's to read
+  int failures_ = 0;            // since the last graph that was made
+  int64_t pause_ = 0;           // calls until the next try
 };
 
 }  // namespace brim::cuda
