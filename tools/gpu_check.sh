@@ -18,7 +18,7 @@ quick=0 emulated=0 prebuilt='' data='' build=$PWD/build/gpu-check json=gpu-check
 # absolute PATH: as it is seen from where the caller is.
 absolute() { case $1 in /*) echo "$1" ;; *) echo "$from/$1" ;; esac; }
 [ -z "${BRIM_DEPS:-}" ] || BRIM_DEPS=$(absolute "$BRIM_DEPS")
-usage() { sed -n '2s/^# /usage: tools\//p' "$0"; exit 2; }
+usage() { sed -n '2s/^# /usage: tools\//p' "tools/${0##*/}"; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
     --quick) quick=1 ;;
@@ -61,7 +61,6 @@ if [ -n "$prebuilt" ]; then
   [ "$(about machine)" = "$(uname -m)" ] || no_archive "is for $(about machine), and this host is $(uname -m)"
   printf '%s\n%s\n' "$(about glibc)" "$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -CV ||
     no_archive "needs a C library of version $(about glibc), and this host's is older; pack it on an older system"
-  export LD_LIBRARY_PATH=$packed/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 
 deadline=520

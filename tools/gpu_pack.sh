@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# gpu_pack.sh [--out FILE] [--build FOLDER] [--architectures 'N;N'] [--emulated]: what tools/gpu_check.sh --prebuilt needs on
-# a host that has a GPU and its driver, but no compiler: library, CUDA backend, command and tests, compiled here for
-# release and stripped, with the libraries they need, scripts, and a list of what it is, in FILE (build/brim-gpu.tar.gz).
+# gpu_pack.sh [--out FILE] [--build FOLDER] [--architectures 'N;N'] [--emulated]: packs brim for GPU hosts without compilers.
+#
+# What tools/gpu_check.sh --prebuilt needs on a host that has a GPU and its driver: library, CUDA backend, command and
+# tests, compiled here for release and stripped, with the libraries they need, scripts, and a list of what it is, in FILE
+# (build/brim-gpu.tar.gz).
 #
 # The host needs Linux on the same kind of CPU and a C library at least as new as this machine's: Debian 12's serves
 # Ubuntu 24.04, too. NVIDIA's libraries are never packed; what the host has of them is found there. --architectures: the
@@ -12,7 +14,7 @@ from=$PWD
 CDPATH= cd "$(dirname "$0")/.."
 out=$PWD/build/brim-gpu.tar.gz build=$PWD/build/gpu-pack architectures=90 emulated=0
 most=$((40 << 20)) # bytes of the archive: what is carried to a GPU is to be there in seconds
-usage() { sed -n '2s/^# /usage: tools\//p' "$0"; exit 2; }
+usage() { sed -n '2s/^# /usage: tools\//p' "tools/${0##*/}"; exit 2; }
 while [ $# -gt 0 ]; do
   case $1 in
     --emulated) emulated=1 ;;
@@ -40,6 +42,9 @@ else
   options+=(-DBRIM_CUDA=ON "-DBRIM_CUDA_ARCHITECTURES=$architectures" -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON)
   backend=brim_cuda plugin=$build/lib/libbrim_cuda.so
 fi
+# What is packed finds its libraries beside itself, those of libraries, too (DT_RPATH is inherited); nothing else that
+# runs on the host, as its Python, is given them.
+for kind in EXE SHARED MODULE; do options+=("-DCMAKE_${kind}_LINKER_FLAGS=-Wl,--disable-new-dtags"); done
 # Readers of archives and downloads would bring libraries larger than brim.
 options+=(-DCMAKE_DISABLE_FIND_PACKAGE_LibArchive=ON -DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON)
 mkdir -p "$build" "$(dirname "$out")"
@@ -49,7 +54,7 @@ ninja -C "$build" --quiet brim brim-cli contract_test backend_test "$backend"
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 to=$stage/brim-gpu
-mkdir -p "$to"/{bin,lib,tests,include/brim,source}
+mkdir -p "$to"/{bin,lib,tests,source}
 take() { install -s -m 755 "$1" "$to/$2"; }
 take "$build/bin/brim" bin/
 take "$build/tests/contract_test" tests/
@@ -57,7 +62,9 @@ take "$build/tests/backend_test" tests/
 take "$plugin" lib/
 take "$(readlink -f "$build/lib/libbrim.so")" "lib/$(readelf -d "$build/lib/libbrim.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')"
 # Not the C library, which belongs to the host, with its loader; nothing of NVIDIA's.
-ldd "$build/bin/brim" "$build/tests/contract_test" "$build/tests/backend_test" "$plugin" | sed -n 's/.* => \(\/.*\) (.*/\1/p' | sort -u |
+needs=$(ldd "$build/bin/brim" "$build/tests/contract_test" "$build/tests/backend_test" "$plugin")
+! lost=$(grep 'not found' <<<"$needs" | grep -v 'lib\(cu\|nv\|nccl\)') || fail "a library that brim is linked to is missing here:$lost"
+sed -n 's/.* => \(\/.*\) (.*/\1/p' <<<"$needs" | sort -u |
   while read -r needed; do
     case $(basename "$needed") in
       libc.so* | libm.so* | libdl.so* | libpthread.so* | librt.so* | ld-linux* | libbrim*) ;;
@@ -68,7 +75,6 @@ ldd "$build/bin/brim" "$build/tests/contract_test" "$build/tests/backend_test" "
 # What the scripts and tests read, in a tree like the project's.
 tar -cf - tools/gpu_check.sh tools/gpu_steps.sh tests/backend/cuda_contract.py tests/backend/cuda_missing.txt bench/gpu_torch.py \
   bench/compare include/brim/ops | tar -xf - -C "$to/source"
-rmdir "$to/include/brim" "$to/include"
 commit=$(git rev-parse --verify -q HEAD 2>/dev/null || true)
 [ -z "$commit" ] || git diff --quiet HEAD 2>/dev/null || commit=$commit-changed
 cat >"$to/about" <<ABOUT

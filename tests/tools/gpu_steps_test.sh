@@ -22,7 +22,7 @@ fresh() {
 # exit_code: of a report on what ran so far.
 exit_code() { (finish >"$folder/table") && echo 0 || echo $?; }
 
-for option in --data --build --json; do
+for option in --prebuilt --data --build --json; do
   expect "$option of an unset variable" "$(timeout 10 "$(dirname "$0")/../../tools/gpu_check.sh" $option '' >/dev/null 2>&1 || echo $?)" 2
 done
 
