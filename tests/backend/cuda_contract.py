@@ -17,7 +17,8 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 MISSING = re.compile(r"\[(\w+)\] is not implemented on cuda for (\w+)")
-RUN, PASSED, FAILED, SKIPPED = "[ RUN      ] ", "[       OK ] ", "[  FAILED  ] ", "[  SKIPPED ] "
+RUN = "[ RUN      ] "
+END = re.compile(r"(\[       OK \]|\[  FAILED  \]|\[  SKIPPED \]) \w+[./]")
 
 
 def allowed():
@@ -60,29 +61,29 @@ def run_process(program, tests, seconds):
         late.set()
         process.kill()
 
-    test, said, clock = None, [], None
+    test, last, said, clock = None, None, [], None
     try:
         for line in process.stdout:
-            if line.startswith(RUN):
-                test, said = line[len(RUN):].strip(), []
+            if RUN in line:
+                if clock:
+                    clock.cancel()
+                test, said = line.split(RUN)[1].strip(), []
                 clock = threading.Timer(seconds, stop)
                 clock.start()
-            elif test and line.startswith((PASSED, FAILED, SKIPPED)):
+            elif test and (end := END.search(line)):  # behind what the test may have left of a line
                 clock.cancel()
-                if line.startswith(FAILED):
+                if end[1] == "[  FAILED  ]":
                     yield test, "".join(said) or "it says nothing"
                     return
                 yield test, None
-                test = None
+                test, last, said = None, test, []
             else:
                 said.append(line)
         process.wait()
-        if test:
-            how = (f"took longer than {seconds:g} s" if late.is_set() else
-                   f"ended its process with code {process.returncode}")
-            yield test, f"{how}:\n" + "".join(said[-40:])
-        elif process.returncode not in (0, 1):
-            yield tests[-1], f"the process ended with code {process.returncode} behind it:\n" + "".join(said[-40:])
+        how = (f"took longer than {seconds:g} s" if late.is_set() else
+               f"ended its process with code {process.returncode}")
+        if test or (last and process.returncode != 0):
+            yield test or last, f"{how}:\n" + "".join(said[-40:])
     finally:
         if clock:
             clock.cancel()
@@ -109,7 +110,7 @@ def run_all(program, tests, seconds, tell):
 def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--shards", type=int, default=1)
-    parser.add_argument("--timeout", type=float, default=300)
+    parser.add_argument("--timeout", type=float, default=100)
     parser.add_argument("program")
     given, options = parser.parse_known_args()
     if not has_cuda(given.program):

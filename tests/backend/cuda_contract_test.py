@@ -8,7 +8,7 @@ import tempfile
 
 PROGRAM = r'''#!/usr/bin/env python3
 import os, sys, time
-TESTS = ["Fine/a", "Wrong", "Fine/b", "Dies", "Fine/c", "Hangs", "Sticky", "Fine/d"]
+TESTS = ["Fine/a", "Wrong", "Fine/b", "Dies", "Fine/c", "Hangs", "Sticky", "Fine/d", "Behind", "Fine/e"]
 if "--gtest_list_tests" in sys.argv:
     print("Contract.")
     for test in TESTS:
@@ -32,7 +32,14 @@ for test in wanted:
         print("[  FAILED  ]", test, flush=True)
         spoilt = True
     else:
+        print("no end of line", end="")
         print("[       OK ]", test, "(0 ms)", flush=True)
+    if name == "Behind":
+        print("a thread goes wrong", flush=True)
+        os.abort()
+if wanted[-1].endswith("Fine/e"):
+    print("leaks")
+    sys.exit(1)
 sys.exit(spoilt)
 '''
 
@@ -49,9 +56,11 @@ def main():
                                  capture_output=True, text=True, timeout=50)
             assert run.returncode == 1, run
             failed = sorted(line.split()[1] for line in run.stdout.splitlines() if line.startswith("FAILED"))
-            assert failed == ["Contract.Dies", "Contract.Hangs", "Contract.Sticky", "Contract.Wrong"], run.stdout
-            assert "8 tests: 4 pass, 4 fail" in run.stdout, run.stdout
-            for said in ("Wrong is wrong", "ended its process with code -6:\nabout to die", "took longer than 2 s"):
+            # A process that only passes and then ends badly: its last test is named.
+            assert failed == [f"Contract.{name}" for name in ("Behind", "Dies", "Fine/e", "Hangs", "Sticky", "Wrong")], run.stdout
+            assert "10 tests: 4 pass, 6 fail" in run.stdout, run.stdout
+            for said in ("Wrong is wrong", "ended its process with code -6:\nabout to die", "took longer than 2 s",
+                         "ended its process with code -6:\na thread goes wrong", "ended its process with code 1:\nleaks"):
                 assert said in run.stdout, run.stdout
 
 
