@@ -49,11 +49,11 @@ DType parse_dtype(std::string_view text) {
 
 DType promote(DType a, DType b) {
   if (a == b) return a;
-  // Rank inside each category; the wider wins, mixed 16-bit floats and mixed bytes widen.
   BRIM_CHECK(is_computed(a) && is_computed(b), DTypeError,
              "[dtype] {} and {}: ops compute with f32, f64, f16, bf16, i64, i32, i8, u8 and bool; "
              "others are stored only",
              name(a), name(b));
+  // Rank inside each category; the wider wins, mixed 16-bit floats and mixed bytes widen.
   constexpr int kRank[] = {6, 7, 5, 5, 4, 3, 2, 2, 0};
   const int ra = kRank[static_cast<int>(a)], rb = kRank[static_cast<int>(b)];
   if (ra != rb) return ra > rb ? a : b;

@@ -133,7 +133,6 @@ TEST(Range, GradientsOfProductsWithAZero) {
   EXPECT_EQ(y.grad().to_vector<float>(), (std::vector<float>{2e25f, 0, 0}));
 }
 
-// The gradients of no elements are no elements, and what flows into them is not NaN.
 TEST(Range, GradientsOfQuotients) {
   // -dy a / b^2 is in range, dy a / b is not.
   for (const Device device : devices())
@@ -171,6 +170,7 @@ TEST(Range, SecondGradientsOfActivationsIn16Bits) {
     }
 }
 
+// The gradients of no elements are no elements, and what flows into them is not NaN.
 TEST(Range, SecondGradientsOfNothing) {
   const Tensor labels = zeros({0}, {.dtype = i64});
   using Op = std::function<Tensor(const Tensor&)>;

@@ -190,7 +190,7 @@ CONTRACT(var_population) {
           .inputs = {{{{4, 13}}}, {{{1, 2}}}},
           .reference = folded({0}, true, variance(0))};
 }
-CONTRACT(std) {
+CONTRACT(stddev) {
   return {.op = [](Tensor x) { return stddev(x, {-1}); },
           .inputs = {{{{3, 5}}}, {{{2, 67}}}},
           .reference = folded(

@@ -38,7 +38,7 @@ TEST(EmulatedWarp, RefusesShufflesThatNameALaneThatHasLeft) {
     });
   };
   EXPECT_EQ(shuffle(kAll),
-            "[cuda emulation] a shuffle names lane 3 of its warp, whose thread has ended");
+            "[cuda emulation] a shuffle or vote names lane 3 of its warp, whose thread has ended");
   EXPECT_EQ(shuffle(kAll & ~(1u << 3)), "no error");
 }
 

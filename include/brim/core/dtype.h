@@ -39,7 +39,7 @@ inline constexpr DType f32 = DType::f32, f64 = DType::f64, f16 = DType::f16, bf1
                        i64 = DType::i64, i32 = DType::i32, i8 = DType::i8, u8 = DType::u8,
                        bool_ = DType::bool_;
 
-/// IEEE 754 binary16, stored only: arithmetic happens in f32.
+/// IEEE 754 binary16: arithmetic happens in f32.
 struct Half {
   uint16_t bits = 0;
   Half() = default;
@@ -47,7 +47,8 @@ struct Half {
   explicit operator float() const;
 };
 
-/// bfloat16 (the upper half of an IEEE binary32), stored only; rounds to nearest even.
+/// bfloat16 (the upper half of an IEEE binary32): arithmetic happens in f32; rounds to nearest
+/// even.
 struct BFloat16 {
   uint16_t bits = 0;
   BFloat16() = default;

@@ -299,7 +299,7 @@ const unsigned char* gather_warp(unsigned mask, const void* value, size_t bytes)
   std::memcpy(slots + size_t{16} * static_cast<size_t>(lane()), value, bytes);
   running_block().wait(me.warp->barrier);
   if (const unsigned left = mask & me.warp->barrier.left_when_opened)
-    throw std::logic_error("[cuda emulation] a shuffle names lane " +
+    throw std::logic_error("[cuda emulation] a shuffle or vote names lane " +
                            std::to_string(std::countr_zero(left)) +
                            " of its warp, whose thread has ended");
   return slots;
