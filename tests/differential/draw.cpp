@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <limits>
@@ -253,6 +254,9 @@ Tensor result_of(const Results& results, const Expected& e) {
 
 std::vector<std::string> modes() {
   std::vector<std::string> list{"eager", "compiled"};
+  // A backend that somebody named has to open: what fails to says why here.
+  if (const char* const named = std::getenv("BRIM_BACKEND_PATH"); named && *named)
+    Tensor::empty({}, f32, Device::cuda(0));
   for (const char* kind : {"sim", "cuda"})
     if (Device::count(kind) > 0) list.insert(list.end(), {kind, std::string(kind) + "_compiled"});
   return list;

@@ -51,7 +51,8 @@ struct Mismatch {
 };
 
 /// Ways to compute: "eager", "compiled" on the CPU; "sim" and "cuda" eagerly on such a device,
-/// "sim_compiled" and "cuda_compiled". Those whose device is here.
+/// "sim_compiled" and "cuda_compiled". Those whose device is here. Throws DeviceError where
+/// BRIM_BACKEND_PATH names a backend that gives no cuda device: its modes would go unnoticed.
 std::vector<std::string> modes();
 
 /// All draws of a file. Throws FileError or a JSON error.

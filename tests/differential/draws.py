@@ -4,7 +4,7 @@
     draws.py --runner build/tests/differential_run [--seed N] [--cases 15000] [--draw N] [--op NAME] [--jobs N]
     draws.py --store tests/differential/stored.safetensors
 
-Exit code 1 when there is a mismatch, 77 (ctest: skipped) where there is no PyTorch.
+Exit code 1 when there is a mismatch, or the runner fails, 77 (ctest: skipped) where there is no PyTorch.
 """
 
 import argparse
@@ -45,8 +45,21 @@ def write(path, seed, numbers, samples):
     write_draws(path, (describe(*make(seed, number, samples), number) for number in numbers))
 
 
+def modes_of(runner):
+    """The modes that the runner will compute in, which it says at the end of a file without draws."""
+    from storing import write_draws
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "none.safetensors")
+        write_draws(path, [])
+        child = subprocess.run([runner, path], capture_output=True, text=True, timeout=SECONDS)
+    if child.returncode:
+        raise ChildProcessError(f"{runner} ended with code {child.returncode}: {child.stderr.strip()}")
+    return json.loads(child.stdout)["modes"]
+
+
 def run(runner, path, numbers):
-    """Mismatches of brim's: (number, mode, what, text). A draw that ends the process, or hangs, is one, too. The modes that ran."""
+    """Mismatches of brim's: (number, mode, what, text). A draw that ends the process, or hangs, is one, too."""
     found, start = [], 0
     while start < len(numbers):
         with tempfile.TemporaryFile("w+") as output:
@@ -62,13 +75,13 @@ def run(runner, path, numbers):
             lines = [json.loads(line) for line in output if line.endswith("\n")]
         found += [(numbers[m["mismatch"]], m["mode"], m["what"], m["text"]) for m in lines if "mismatch" in m]
         if lines and "end" in lines[-1]:
-            return found, lines[-1]["modes"]
+            return found
         begun = [m for m in lines if "begin" in m]
         if not begun:
             raise RuntimeError(f"{runner} {path}: {ended}")
         found.append((numbers[begun[-1]["begin"]], begun[-1]["mode"], "", ended))
         start = begun[-1]["begin"] + 1
-    return found, []
+    return found
 
 
 def look(runner, seed, numbers):
@@ -79,12 +92,11 @@ def look(runner, seed, numbers):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "draws.safetensors")
         write(path, seed, numbers, LOOK)
-        found, modes = run(runner, path, numbers)
-        suspects = sorted({number for number, *_ in found})
+        suspects = sorted({number for number, *_ in run(runner, path, numbers)})
         if not suspects:
-            return [], modes
+            return []
         write(path, seed, suspects, CONFIRM)
-        return run(runner, path, suspects)[0], modes
+        return run(runner, path, suspects)
 
 
 def small(key, count, limit=12, largest=800):
@@ -158,6 +170,10 @@ def main():
         return 0
     begin, seed = time.monotonic(), arguments.seed
     runner = str(pathlib.Path(arguments.runner).resolve())
+    try:
+        modes = modes_of(runner)
+    except ChildProcessError as error:
+        sys.exit(str(error))
     numbers = list(range(arguments.cases)) if arguments.draw is None else [arguments.draw]
     if arguments.op:
         numbers = [n for n in numbers if make(seed, n, 0)[0].op.name == arguments.op]
@@ -165,10 +181,9 @@ def main():
         show(seed, arguments.draw)
     os.environ["OMP_NUM_THREADS"] = "1"
     slices = [numbers[i : i + SLICE] for i in range(0, len(numbers), SLICE)]
-    counts, modes = collections.Counter(), set()
+    counts = collections.Counter()
     with concurrent.futures.ProcessPoolExecutor(arguments.jobs, multiprocessing.get_context("spawn")) as pool:
-        for found, ran in pool.map(look, [runner] * len(slices), [seed] * len(slices), slices):
-            modes.update(ran)
+        for found in pool.map(look, [runner] * len(slices), [seed] * len(slices), slices):
             for number, mismatches in itertools.groupby(found, lambda m: m[0]):
                 op, described = name_of(seed, number)
                 counts[op] += 1
@@ -176,7 +191,7 @@ def main():
                 for _, mode, what, text in mismatches:
                     print(f"    {mode} {what}: {text}")
                 print(f"    alone: {sys.executable} {sys.argv[0]} --runner {arguments.runner} --seed {seed} --draw {number}", flush=True)
-    print(f"seed {seed}: {len(numbers)} cases ({', '.join(sorted(modes))}) in {time.monotonic() - begin:.0f} s, {counts.total()} with mismatches"
+    print(f"seed {seed}: {len(numbers)} cases ({', '.join(modes)}) in {time.monotonic() - begin:.0f} s, {counts.total()} with mismatches"
           + (f": {', '.join(f'{op} {n}' for op, n in counts.most_common())}" if counts else ""))
     return 1 if counts else 0
 
