@@ -4,7 +4,8 @@
     draws.py --runner build/tests/differential_run [--seed N] [--cases 15000] [--draw N] [--op NAME] [--jobs N]
     draws.py --store tests/differential/stored.safetensors
 
-Exit code 1 when there is a mismatch, or the runner fails, 77 (ctest: skipped) where there is no PyTorch.
+Exit code 1 when there is a mismatch, or the runner fails, 2 when there is nothing to compare, 77 (ctest: skipped) where there is no
+PyTorch or no numpy.
 """
 
 import argparse
@@ -24,6 +25,13 @@ import time
 SLICE = 250
 SECONDS = 120  # of a child process for a slice
 LOOK, CONFIRM = 2, 40  # samples of the tolerance (expect.py)
+
+
+def drawn_ops():
+    import cases  # noqa: F401, fills OPS
+    from drawing import OPS
+
+    return OPS
 
 
 def make(seed, number, samples, **options):
@@ -75,10 +83,12 @@ def run(runner, path, numbers):
             lines = [json.loads(line) for line in output if line.endswith("\n")]
         found += [(numbers[m["mismatch"]], m["mode"], m["what"], m["text"]) for m in lines if "mismatch" in m]
         if lines and "end" in lines[-1]:
+            if child.returncode:
+                raise ChildProcessError(f"{runner} {path}: after its last draw it {ended}")
             return found
         begun = [m for m in lines if "begin" in m]
         if not begun:
-            raise RuntimeError(f"{runner} {path}: {ended}")
+            raise ChildProcessError(f"{runner} {path}: {ended}")
         found.append((numbers[begun[-1]["begin"]], begun[-1]["mode"], "", ended))
         start = begun[-1]["begin"] + 1
     return found
@@ -116,11 +126,9 @@ def small(key, count, limit=12, largest=800):
 
 def store(path, jobs, count=2000):
     """As many draws of each op."""
-    import cases  # noqa: F401
-    from drawing import OPS
     from storing import write_draws
 
-    keys = sorted(OPS)
+    keys = sorted(drawn_ops())
     with concurrent.futures.ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
         kept = [draw for part in pool.map(small, keys, [-(-count // len(keys))] * len(keys)) for draw in part]
     write_draws(path, (({**text, "id": i}, data) for i, (text, data) in enumerate(kept)))
@@ -161,9 +169,10 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     arguments = parser.parse_args()
     try:
+        import numpy  # noqa: F401
         import torch  # noqa: F401
-    except ImportError:
-        print(f"{sys.executable} has no PyTorch: skipped")
+    except ImportError as error:
+        print(f"{sys.executable}: {error}: skipped")
         return 77
     if arguments.store:
         store(arguments.store, arguments.jobs)
@@ -176,7 +185,12 @@ def main():
         sys.exit(str(error))
     numbers = list(range(arguments.cases)) if arguments.draw is None else [arguments.draw]
     if arguments.op:
+        names = sorted({op.name for op in drawn_ops().values()})
+        if arguments.op not in names:
+            parser.error(f"--op {arguments.op} is not drawn; these are: {' '.join(names)}")
         numbers = [n for n in numbers if make(seed, n, 0)[0].op.name == arguments.op]
+    if not numbers:
+        parser.error("there is no such draw: nothing would be compared; give more --cases, or another --draw or --op")
     if arguments.draw is not None:
         show(seed, arguments.draw)
     os.environ["OMP_NUM_THREADS"] = "1"
