@@ -25,6 +25,7 @@ import time
 SLICE = 250
 SECONDS = 120  # of a child process for a slice
 LOOK, CONFIRM = 2, 40  # samples of the tolerance (expect.py)
+TRIES = 3000  # draws of an op to look for those to store
 
 
 def drawn_ops():
@@ -109,19 +110,41 @@ def look(runner, seed, numbers):
         return run(runner, path, suspects)
 
 
+def compares(expectation):
+    """Whether most elements of each result are compared. Where none of them is a finite number, nothing more can be asked."""
+    from expect import finite_share
+
+    return all(finite_share(r) >= 0.75 or not bool(r.values.isfinite().any()) for r in expectation.stored())
+
+
+def order_compared(expectation):
+    """The order of the draw's derivatives, 0 where the last of them have no element to compare."""
+    from expect import finite_share
+
+    last = {1: expectation.g, 2: expectation.h}.get(expectation.order, ())
+    return expectation.order if any(r.compared and r.values.numel() and finite_share(r) for r in last) else 0
+
+
 def small(key, count, limit=12, largest=800):
-    """The first small draws of an op, which do not depend on which others there are."""
+    """The first small draws of an op that compare something, which do not depend on which others there are. The last ones are for
+    the orders of derivatives that no other has."""
     import torch
 
     from expect import describe
 
     torch.set_num_threads(1)
-    kept, number = [], 0
-    while len(kept) < count:
-        if len(describe(*make(0, number, 0, limit=limit, key=key), 0)[1]) <= largest:
-            kept.append(describe(*make(0, number, CONFIRM, limit=limit, key=key), 0))
-        number += 1
-    return kept
+    kept, missing = [], set(range(1, drawn_ops()[key].order + 1))
+    for number in range(TRIES):
+        if len(describe(*make(0, number, 0, limit=limit, key=key), 0)[1]) > largest:
+            continue
+        draw, expectation = make(0, number, CONFIRM, limit=limit, key=key)
+        order = order_compared(expectation)
+        if compares(expectation) and (count - len(kept) > len(missing) or order in missing):
+            kept.append(describe(draw, expectation, 0))
+            missing -= {order}
+        if len(kept) == count:
+            return kept
+    raise ValueError(f"{key}: of {TRIES} draws, {len(kept)} can be stored; {count} are wanted, derivatives of orders {missing} among them")
 
 
 def store(path, jobs, count=2000):

@@ -165,6 +165,10 @@ class Expectation:
         part = getattr(self, name)
         return [part[leaves.index(i)]] if part and i in leaves else []
 
+    def stored(self):
+        """The results that a file of draws has."""
+        return [result for part in (self.y, self.g, self.h) for result in part if result.compared]
+
     def skip(self):
         """Brim may give anything, or refuse."""
         self.free, self.refused, self.order, self.sources, self.w, self.v = True, None, 0, [], [], []
@@ -193,6 +197,13 @@ def stored_bytes(t):
 def upwards(tolerance):
     """As bfloat16, not below what it was."""
     return (tolerance.to(torch.float32) * (1 + 2.0**-7) + 2.0**-130).to(torch.bfloat16)
+
+
+def finite_share(result):
+    """The share of a result's elements that may not be anything, once stored; 1 if it has none."""
+    if result.tolerance is None or result.tolerance.numel() == 0:
+        return 1.0
+    return float(upwards(result.tolerance).isfinite().double().mean())
 
 
 def describe(draw, expectation, number):

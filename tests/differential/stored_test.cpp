@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
 #include "differential/draw.h"
 #include "public_ops.h"
@@ -35,6 +38,27 @@ TEST(StoredDraws, HaveEveryOp) {
   for (const std::string& name : tests::public_ops())
     EXPECT_EQ(drawn.count(name) + left_out.count(name), 1u) << name;
   for (const auto& [name, function] : tests::op_table()) EXPECT_EQ(drawn.count(name), 1u) << name;
+}
+
+/// Whether there is an element that may not be anything.
+bool compares(const Expected& e) {
+  if (e.tolerance.empty()) return e.shape.numel() > 0;
+  return std::any_of(e.tolerance.begin(), e.tolerance.end(),
+                     [](double tolerance) { return std::isfinite(tolerance); });
+}
+
+TEST(StoredDraws, CompareGradientsOfEveryOp) {
+  std::set<std::string> differentiated;
+  std::map<std::string, std::set<char>> compared;  // op: 'g' and 'h', see Expected::name
+  for (const Draw& draw : stored_draws()) {
+    if (draw.order > 0) differentiated.insert(draw.op);
+    for (const Expected& e : draw.expected)
+      if (compares(e)) compared[draw.op].insert(e.name[0]);
+  }
+  for (const std::string& op : differentiated) {
+    EXPECT_TRUE(compared[op].contains('g')) << op << ": any gradient would pass";
+    EXPECT_TRUE(compared[op].contains('h')) << op << ": any second gradient would pass";
+  }
 }
 
 TEST(StoredDraws, Eager) { check("eager"); }

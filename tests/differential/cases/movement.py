@@ -393,14 +393,13 @@ def masked_select(d):
     return torch.masked_select
 
 
-@_move("nonzero", reads_host=True)
+@_move("nonzero", order=0, reads_host=True)
 def nonzero(d):
-    d.order = 0
     d.input(d.shape())
     return torch.nonzero
 
 
-@op("one_hot", dtypes=("i64", "i32"), perturb="none", reads_host=True)
+@op("one_hot", dtypes=("i64", "i32"), order=0, perturb="none", reads_host=True)
 def one_hot(d):
     classes = d.int(1, 6)
     known = d.attr("num_classes", classes if d.chance(0.6) else -1)
