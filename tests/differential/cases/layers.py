@@ -353,7 +353,10 @@ def conv_relu_pool(d):
     kernel, padding = d.pick([1, 3, 5]), d.attr("padding", [d.int(0, 1)] * 2)
     size = [kernel + d.int(1, 8), kernel + d.int(1, 8)]
     c, o = d.pick([1, 3, 6]), d.pick([1, 4, 6, 16])
-    d.input([d.int(1, 3), c, *size]), d.input([o, c, kernel, kernel], -1, 1), d.input([o])
+    images = [d.int(1, 3), c, *size]
+    layout = d.layout(images)
+    repeats = layout.startswith("expanded") or layout == "windows"  # then rounding decides which of equal results is the largest
+    d.input(images, layout="" if repeats else layout), d.input([o, c, kernel, kernel], -1, 1), d.input([o])
     return lambda x, w, b: F.max_pool2d(torch.relu(F.conv2d(x, w, b, padding=padding)), 2)
 
 

@@ -138,7 +138,7 @@ _extreme("max", torch.amax)
 _extreme("min", torch.amin)
 
 
-@op("cumsum", dtypes=ALL, specials="sums")
+@op("cumsum", dtypes=ALL, specials="sums", factor=SUMS)
 def cumsum(d):
     shape = d.shape(low=1)
     dim = d.axis(len(shape))
