@@ -81,22 +81,20 @@ class OneWay {
     if (!handle) return false;
     const std::lock_guard one_at_a_time(handle->mutex);
     const DeviceGuard guard(context.device().index);
-    if (!known)
-      known =
-          &known_.add(key, found_or(Known(), "it", [&] {
-                        Recipe recipe = describe();
-                        std::string problem = kind;
-                        // Devices of one kind share what the file has.
-                        for (const int64_t number : std::span(key).subspan(1))
-                          problem += fmt::format(" {}", number);
-                        const Candidate library{
-                            "cudnn", [&](const Context& at) {
-                              return is_supported(queue(handle->on(at.stream), recipe, true), kind);
-                            }};
-                        const bool better = library_is_better(handle->choices, problem, outputs,
-                                                              library, own, context.stream);
-                        return Known{std::move(recipe), better};
-                      }));
+    const auto find = [&] {
+      Recipe recipe = describe();
+      std::string problem = kind;
+      // Devices of one kind share what the file has.
+      for (const int64_t number : std::span(key).subspan(1)) problem += fmt::format(" {}", number);
+      const Candidate library{"cudnn", [&](const Context& at) {
+                                return is_supported(queue(handle->on(at.stream), recipe, true),
+                                                    kind);
+                              }};
+      const bool better =
+          library_is_better(handle->choices, problem, outputs, library, own, context.stream);
+      return Known{std::move(recipe), better};
+    };
+    if (!known) known = &known_.add(key, found_or(Known(), "it", find));
     if (!known->by_library) return false;
     check(queue(handle->on(context.stream), known->recipe, false), kind);
     note_queued(context.device().index);
