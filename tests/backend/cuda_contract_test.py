@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 
-PROGRAM = r'''#!/usr/bin/env python3
+PROGRAM = r'''
 import os, sys, time
 TESTS = ["Fine/a", "Wrong", "Fine/b", "Dies", "Fine/c", "Hangs", "Sticky", "Fine/d", "Behind", "Fine/e"]
 if "--gtest_list_tests" in sys.argv:
@@ -49,7 +49,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         program = os.path.join(folder, "contract_test")
         with open(program, "w") as file:
-            file.write(PROGRAM)
+            file.write(f"#!{sys.executable}" + PROGRAM)
         os.chmod(program, 0o755)
         for shards in (1, 3):
             run = subprocess.run([sys.executable, script, "--shards", str(shards), "--timeout", "2", program],

@@ -6,7 +6,7 @@ command -v ccache >/dev/null || { echo "skipped: no ccache"; exit 0; }
 defaults=$(cd "$(dirname "$0")/../../cmake" && pwd)/BrimDefaults.cmake
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-unset "${!CCACHE_@}"
+unset "${!CCACHE_@}" CMAKE_CXX_COMPILER_LAUNCHER CXXFLAGS
 export CCACHE_DIR=$folder/cache
 mkdir -p "$folder/one/src"
 cat >"$folder/one/CMakeLists.txt" <<CMAKE

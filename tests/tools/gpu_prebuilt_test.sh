@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # tools/gpu_check.sh --prebuilt: archives that cannot be checked here are refused before anything runs, in one line that says why.
 set -uo pipefail
+unset CUDA_VISIBLE_DEVICES BRIM_DEPS # of the machine that this runs on
 check=$(cd "$(dirname "$0")/../../tools" && pwd)/gpu_check.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
