@@ -259,6 +259,40 @@ TEST(BatchNorm, OtherMixturesAreErrors) {
   EXPECT_EQ(message(bf16, f32, f32, f32), "no error");
 }
 
+// Their sums round, and 1 / sqrt(eps) makes much of what is left of them.
+TEST(Norms, EqualElementsComeOutAsTheBias) {
+  for (const Device device : devices())
+    for (const DType dtype : {f32, f16})
+      for (const Shape& shape : {Shape{64, 3}, Shape{4, 3, 70}, Shape{3, 3, 25, 31}})
+        for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+          if (format == MemoryFormat::nhwc && shape.rank() != 4) continue;
+          SCOPED_TRACE(shape.str() + " " + std::string(name(dtype)) + " on " + device.str());
+          const TensorOptions like{.dtype = dtype, .device = device};
+          const Tensor x = full(shape, 99.833, like).to(format).set_requires_grad();
+          const Tensor bias = full({3}, 0.5, like), mean = zeros({3}, like), var = ones({3}, like);
+          const auto is_the_bias = [](const Tensor& y) {
+            EXPECT_EQ(amax(abs(y.to(f64) - 0.5)).item(), 0);
+          };
+          const Tensor w = ones({3}, like).set_requires_grad();
+          const Tensor y = batch_norm(x, w, bias, mean, var, {.training = true, .momentum = 1});
+          is_the_bias(y);
+          EXPECT_EQ(values(var), std::vector<double>(3, 0));
+          EXPECT_EQ(values(mean), values(full({3}, 99.833, like)));
+          const int64_t last = shape[shape.rank() - 1];
+          const Tensor v = ones({last}, like).set_requires_grad();
+          const Tensor z = layer_norm(x, {last}, v, full({last}, 0.5, like));
+          is_the_bias(z);
+          is_the_bias(group_norm(x, 1, {}, bias));
+          for (const bool create_graph : {false, true}) {
+            const std::vector<Tensor> sums = {sum(y.to(f64)), sum(z.to(f64))}, of = {w, v};
+            const auto d = brim::autograd::grad(
+                sums, of, {}, {.retain_graph = true, .create_graph = create_graph});
+            EXPECT_EQ(values(d[0]), std::vector<double>(3, 0));
+            EXPECT_EQ(values(d[1]), std::vector<double>(static_cast<size_t>(last), 0));
+          }
+        }
+}
+
 TEST(BatchNorm, ChecksItsInput) {
   EXPECT_THROW(batch_norm(zeros({1, 3}), {}, {}, {}, {}, {.training = true}), ShapeError);
   EXPECT_THROW(batch_norm(zeros({2, 3}), {}, {}, {}, {}), ValueError);

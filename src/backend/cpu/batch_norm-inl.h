@@ -14,6 +14,7 @@
 #include <brim/core/tensor.h>
 
 #include "backend/cpu/loop.h"
+#include "backend/cpu/moments-inl.h"
 #include "backend/cpu/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,8 +23,7 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr int64_t kRun = 512;      // values of a channel summed in the tensor's own type
-constexpr int64_t kPixels = 64;    // the same for pixels
+constexpr int64_t kPixels = 64;    // summed in the tensor's own type
 constexpr int64_t kChannels = 64;  // of pixels, that are summed together
 
 /// y = (x - mean) * a + shift
@@ -38,21 +38,6 @@ struct Slope {
 };
 struct GradSums {
   double sum = 0, dot = 0;  // of g and g (x - mean)
-};
-
-/// Count, mean and squared distances to it (Chan, Golub and LeVeque, 1979).
-struct Moments {
-  double count = 0, mean = 0, squares = 0;
-
-  void merge(const Moments& o) {
-    if (o.count == 0) return;
-    const double total = count + o.count, step = o.mean - mean;
-    squares += o.squares + step * step * count * o.count / total;
-    mean += step * o.count / total;
-    count = total;
-  }
-  /// 0 of nothing, so that 1 / sqrt(var + eps) of an empty batch is a number.
-  double var() const { return count > 0 ? squares / count : 0; }
 };
 
 /// What lets dy pass: everything, positive outputs, or positive outputs worked out again from x.
@@ -155,44 +140,6 @@ struct SlopeColumns {
   }
 };
 
-/// Sum over [0, n) of term(index) as vectors plus tail; term has a vector and a scalar form.
-template <class T, class VecTerm, class Term>
-HWY_INLINE T sum_run(int64_t n, const VecTerm& vec_term, const Term& term) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  auto even = hn::Zero(d), odd = hn::Zero(d);
-  int64_t i = 0;
-  for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    even = hn::Add(even, vec_term(i));
-    odd = hn::Add(odd, vec_term(i + lanes));
-  }
-  T sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
-  for (; i < n; ++i) sum += term(i);
-  return sum;
-}
-
-template <class T>
-void run_moments(const T* x, int64_t n, Moments& m) {
-  const hn::ScalableTag<T> d;
-  for (int64_t at = 0; at < n; at += kRun) {
-    const int64_t count = std::min(kRun, n - at);
-    const T* from = x + at;
-    const T sum = sum_run<T>(
-        count, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, from + i); },
-        [&](int64_t i) { return from[i]; });
-    const double c = static_cast<double>(count), mean = static_cast<double>(sum) / c;
-    const T centre = static_cast<T>(mean);
-    const T squares = sum_run<T>(
-        count,
-        [&](int64_t i) HWY_ATTR {
-          const auto e = hn::Sub(hn::LoadU(d, from + i), hn::Set(d, centre));
-          return hn::Mul(e, e);
-        },
-        [&](int64_t i) { return (from[i] - centre) * (from[i] - centre); });
-    m.merge({c, mean, static_cast<double>(squares)});
-  }
-}
-
 template <bool kAdd, bool kRelu, class T>
 void normalise_loop(const T* x, int64_t n, const T* mean, const T* a, const T* shift, int64_t step,
                     const T* add, T* y) {
@@ -229,7 +176,7 @@ void normalise_pixels(const T* x, int64_t channels, int64_t begin, int64_t end, 
   }
 }
 
-/// Moments of each channel over the pixels [begin, end).
+/// Moments of each channel over the pixels [begin, end), gathered as run_moments does.
 template <class T>
 void pixel_moments(const T* x, int64_t channels, int64_t begin, int64_t end, Moments* moments) {
   std::fill_n(moments, channels, Moments());
@@ -238,15 +185,20 @@ void pixel_moments(const T* x, int64_t channels, int64_t begin, int64_t end, Mom
     const double count = static_cast<double>(last - first);
     for (int64_t c = 0; c < channels; c += kChannels) {
       const int64_t width = std::min(kChannels, channels - c);
-      T sum[kChannels] = {}, squares[kChannels] = {}, centre[kChannels] = {};
+      T centre[kChannels] = {}, sum[kChannels] = {}, squares[kChannels] = {};
       const T* block = x + first * channels + c;
       const auto add = [&](int64_t w) {
-        for (int64_t p = 0; p < last - first; ++p)
-          for (int64_t k = 0; k < w; ++k) sum[k] += block[p * channels + k];
-        for (int64_t k = 0; k < w; ++k) centre[k] = sum[k] / static_cast<T>(last - first);
+        if (first > begin) {
+          for (int64_t k = 0; k < w; ++k) centre[k] = static_cast<T>(moments[c + k].mean);
+        } else {
+          for (int64_t p = 0; p < last - first; ++p)
+            for (int64_t k = 0; k < w; ++k) centre[k] += block[p * channels + k];
+          for (int64_t k = 0; k < w; ++k) centre[k] /= static_cast<T>(last - first);
+        }
         for (int64_t p = 0; p < last - first; ++p)
           for (int64_t k = 0; k < w; ++k) {
             const T e = block[p * channels + k] - centre[k];
+            sum[k] += e;
             squares[k] += e * e;
           }
       };
@@ -255,8 +207,7 @@ void pixel_moments(const T* x, int64_t channels, int64_t begin, int64_t end, Mom
       else
         add(width);
       for (int64_t k = 0; k < width; ++k)
-        moments[c + k].merge(
-            {count, static_cast<double>(sum[k]) / count, static_cast<double>(squares[k])});
+        moments[c + k].merge(Moments::about(centre[k], sum[k], squares[k], count));
     }
   }
 }

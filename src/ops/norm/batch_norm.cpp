@@ -74,7 +74,7 @@ ops::NormGradients composed_gradient(const Tensor& narrow_dy, const Tensor& narr
   const std::vector<int> axes = batch_axes(x);
   Shape along = Shape::filled(x.rank(), 1);
   along[1] = x.shape()[1];
-  const Tensor centred = x - (training ? mean(x, axes, true) : fixed_mean.reshape(along));
+  const Tensor centred = training ? ops::centred(x, axes) : x - fixed_mean.reshape(along);
   const Tensor scale =
       training ? rsqrt(mean(centred * centred, axes, true) + eps) : fixed_scale.reshape(along);
   const Tensor unit = centred * scale;

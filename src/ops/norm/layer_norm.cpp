@@ -67,7 +67,7 @@ ops::NormGradients composed_gradient(const Tensor& narrow_dy, const Tensor& narr
   const DType dtype = narrow_x.dtype(), wide = ops::statistics_dtype(dtype);
   const Tensor x = narrow_x.to(wide), dy = narrow_dy.to(wide);
   const std::vector<int> axes = axes_of(x, shape.rank(), true);
-  const Tensor centred = x - mean(x, axes, true);
+  const Tensor centred = ops::centred(x, axes);
   const Tensor scale = rsqrt(mean(centred * centred, axes, true) + eps);
   const Tensor unit = centred * scale, g = weight.defined() ? dy * weight.to(wide) : dy;
   const auto over_rows = [&](const Tensor& t) {

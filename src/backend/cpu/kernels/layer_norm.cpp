@@ -6,7 +6,7 @@
 #include <hwy/highway.h>
 
 #include "backend/cpu/loop.h"
-#include "backend/cpu/reduce_steps-inl.h"
+#include "backend/cpu/moments-inl.h"
 #include "backend/cpu/through_f32.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,7 +30,7 @@ void grad_sums(const T* dy, const T* x, int64_t n, T mean, double& sum, double& 
   const auto m = hn::Set(d, mean);
   int64_t i = 0;
   while (i + lanes <= n) {
-    const int64_t end = std::min(n, i + kBlock);
+    const int64_t end = std::min(n, i + kRun);
     auto s = hn::Zero(d), p = hn::Zero(d);
     for (; i + lanes <= end; i += lanes) {
       const auto g = hn::LoadU(d, dy + i);
@@ -60,14 +60,10 @@ void layer_norm(const Context&, const Tensor& tx, const Tensor& weight, const Te
                  for (; begin < end; ++begin) {
                    const T* from = x + begin * n;
                    T* to = y + begin * n;
-                   double sum = 0, squares = 0;
-                   for (int64_t i = 0; i < n; i += kBlock)
-                     sum += reduce_row<Sum<T>>(from + i, std::min(kBlock, n - i), 1, 0);
-                   const T m = static_cast<T>(sum / static_cast<double>(n));
-                   for (int64_t i = 0; i < n; i += kBlock)
-                     squares += reduce_row<Squares<T, T>>(from + i, std::min(kBlock, n - i), 1, m);
-                   const T s =
-                       static_cast<T>(1 / std::sqrt(squares / static_cast<double>(n) + eps));
+                   Moments moments;
+                   run_moments(from, n, moments);
+                   const T m = static_cast<T>(moments.mean);
+                   const T s = static_cast<T>(1 / std::sqrt(moments.var() + eps));
                    mean[begin] = m;
                    scale[begin] = s;
                    if (w && b)

@@ -1,0 +1,99 @@
+// Mean and variance of runs of values. Include it inside a foreach_target file only.
+#if defined(BRIM_BACKEND_CPU_MOMENTS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRIM_BACKEND_CPU_MOMENTS_INL_H
+#undef BRIM_BACKEND_CPU_MOMENTS_INL_H
+#else
+#define BRIM_BACKEND_CPU_MOMENTS_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstdint>
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+constexpr int64_t kRun = 512;  // values summed in the tensor's own type
+
+/// Count, mean and squared distances to it (Chan, Golub and LeVeque, 1979).
+struct Moments {
+  double count = 0, mean = 0, squares = 0;
+
+  void merge(const Moments& o) {
+    if (o.count == 0) return;
+    const double total = count + o.count, step = o.mean - mean;
+    squares += o.squares + step * step * count * o.count / total;
+    mean += step * o.count / total;
+    count = total;
+  }
+  /// Of values whose distances to `centre`, and the squares of these, have these sums (the
+  /// corrected two-pass algorithm of the same paper, if the centre is roughly their mean).
+  static Moments about(double centre, double sum, double squares, double count) {
+    return {count, centre + sum / count, std::max(squares - sum * sum / count, 0.0)};
+  }
+  /// 0 of nothing, so that 1 / sqrt(var + eps) of an empty batch is a number.
+  double var() const { return count > 0 ? squares / count : 0; }
+};
+
+/// Sum over [0, n) of term(index) as vectors plus tail; term has a vector and a scalar form.
+template <class T, class VecTerm, class Term>
+HWY_INLINE T sum_run(int64_t n, const VecTerm& vec_term, const Term& term) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  auto even = hn::Zero(d), odd = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    even = hn::Add(even, vec_term(i));
+    odd = hn::Add(odd, vec_term(i + lanes));
+  }
+  T sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  for (; i < n; ++i) sum += term(i);
+  return sum;
+}
+
+/// Adds n values to m. Distances are taken to the mean of what m holds; at first, and of short
+/// runs, which would wait for that, to a rough mean of their own. Equal values have a variance of
+/// 0, whatever their sum rounds to.
+template <class T>
+void run_moments(const T* x, int64_t n, Moments& m) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t at = 0; at < n; at += kRun) {
+    const int64_t count = std::min(kRun, n - at);
+    const T* from = x + at;
+    T centre = static_cast<T>(m.mean);
+    if (m.count == 0 || n < kRun)
+      centre = sum_run<T>(
+                   count, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, from + i); },
+                   [&](int64_t i) { return from[i]; }) /
+               static_cast<T>(count);
+    const auto c = hn::Set(d, centre);
+    auto sums = hn::Zero(d), even = sums, odd = sums;
+    int64_t i = 0;
+    for (; i + 2 * lanes <= count; i += 2 * lanes) {
+      const auto e = hn::Sub(hn::LoadU(d, from + i), c);
+      const auto o = hn::Sub(hn::LoadU(d, from + i + lanes), c);
+      sums = hn::Add(sums, hn::Add(e, o));
+      even = hn::MulAdd(e, e, even);
+      odd = hn::MulAdd(o, o, odd);
+    }
+    T sum = hn::GetLane(hn::SumOfLanes(d, sums));
+    T squares = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+    for (; i < count; ++i) {
+      const T e = from[i] - centre;
+      sum += e;
+      squares += e * e;
+    }
+    m.merge(Moments::about(centre, sum, squares, static_cast<double>(count)));
+  }
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
