@@ -263,5 +263,17 @@ TEST(Range, GradientsAtNan) {
       }
 }
 
+// Less one, such exponents are an integer, to the power of which -2 has a slope.
+TEST(Range, RootsOfNegativeNumbersHaveNoSlope) {
+  for (const Device device : devices())
+    for (const DType dtype : {f16, bf16, f32, f64}) {
+      const double tiny = dtype == f16 ? 0x1p-14 : 0x1p-60;
+      const Tensor b = array({tiny, 0, 2, -1}, {4}).to(dtype).to(device);
+      const Tensor x = full({4}, -2, {.dtype = dtype, .device = device}).set_requires_grad();
+      sum(pow(x, b)).backward();
+      expect_near(x.grad(), array({NAN, 0, -4, -0.25}, {4}), 0, "gradient");
+    }
+}
+
 }  // namespace
 }  // namespace brim::contract
