@@ -77,14 +77,14 @@ def max_pool2d(d):
     return lambda x: F.max_pool2d(x, kernel, stride, padding, dilation, ceil)
 
 
-@op("avg_pool2d", specials="sums")
+@op("avg_pool2d", specials="sums", factor=SUMS)
 def avg_pool2d(d):
     kernel, stride, padding, ceil = _windows(d)
     counted = d.attr("count_include_pad", d.chance(0.5))
     return lambda x: F.avg_pool2d(x, kernel, stride, padding, ceil, counted)
 
 
-@op("adaptive_avg_pool2d", specials="sums")
+@op("adaptive_avg_pool2d", specials="sums", factor=SUMS)
 def adaptive_avg_pool2d(d):
     size = _pair(d, "output_size", 1, 6)
     d.input([d.pick([1, 2, 3, 0]), d.pick([1, 2, 3, 16]), d.int(1, 9), d.int(1, 9)])
