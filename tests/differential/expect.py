@@ -185,7 +185,8 @@ class Expectation:
         if values.dtype != torch.float64 or dtype not in FLOATS or (name == "y" and self.draw.op.perturb == "none"):
             return Result(dtype, values, None)
         magnitude = torch.where(torch.isfinite(values), values.abs(), 0.0)
-        factor = FACTOR[name] * self.draw.factor * (2 if dtype == "f64" else 1)
+        # What f64 is compared with is f64 itself, and adds up in another order.
+        factor = FACTOR[name] * self.draw.factor * (8 if dtype == "f64" else 1)
         return Result(dtype, values, factor * (spread + ROUNDOFF[dtype] * magnitude + self.smallest(dtype)))
 
 

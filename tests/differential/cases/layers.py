@@ -376,7 +376,7 @@ def conv_batch_norm_relu(d):
     return lambda x, w, g, b: torch.relu(F.batch_norm(F.conv2d(x, w, None, stride, 1), None, None, g, b, True))
 
 
-@op("mul_add_tanh", specials="", flushes=True)
+@op("mul_add_tanh", specials="", flushes=True, factor=2)
 def mul_add_tanh(d):
     shape = d.shape()
     d.input(shape), d.input(d.broadcast(shape)), d.input(shape)
