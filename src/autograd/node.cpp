@@ -122,15 +122,9 @@ bool is_expanded(const Tensor& t) {
 }
 
 void check_in_place(const char* op, const Tensor& t, Inputs sources) {
-  if (!t.is_contiguous())
-    for (int i = 0; i < t.rank(); ++i)
-      BRIM_CHECK(t.strides()[i] != 0 || t.shape()[i] <= 1, ValueError,
-                 "[{}] writes into an expanded tensor of shape {}, whose elements share memory; "
-                 "clone() it first",
-                 op, t.shape().str());
   BRIM_CHECK(!is_expanded(t), ValueError,
-             "[{}] writes into an expanded tensor of shape {}, whose elements share memory; clone "
-             "it first",
+             "[{}] writes into an expanded tensor of shape {}, whose elements share memory; "
+             "clone() it first",
              op, t.shape().str());
   if (recording) {
     bool history = t.requires_grad();

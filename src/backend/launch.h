@@ -29,12 +29,22 @@ struct Operand {
 };
 
 /// Listens to launches too. The only kind of listener there is.
+/// What a step reads and changes on the host without a launch of its own to tell of it.
+struct HostState {
+  std::function<bool()> unchanged;  ///< whether what was read is as the recording met it
+  std::function<void()> commit;     ///< changes it as one step does
+  std::function<void()> undo;       ///< puts it back to before the recording
+};
+
 class LaunchRecorder : public RecordingListener {
  public:
   virtual void launched(std::unique_ptr<Launch> launch) = 0;
   virtual Launch& last_launch() = 0;
   /// Has the host's state put back when the recording ends, in whatever way.
   virtual void at_end(std::function<void()> undo) = 0;
+  /// Has the plan look at it before each step. It is put back when the plan is made: until then
+  /// each recording goes on where the last one ended, so that what depends on it differs.
+  virtual void uses(HostState state) = 0;
   /// What a launch keeps of one of its tensors.
   virtual Tensor kept(const Tensor& t) = 0;
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "autograd/node.h"
 #include "backend/loss_scale.h"
 #include "core/check.h"
 #include "core/nearest.h"
@@ -41,6 +42,11 @@ void Optimizer::append_group(const ParameterList& params) {
                "[{}] parameter {} was made by an op and would not be trained; pass the leaf it was "
                "made from, or detach it",
                kind_, name);
+    BRIM_CHECK(
+        !autograd::is_expanded(tensor), ValueError,
+        "[{}] parameter {} is expanded to shape {}, so its elements share memory; clone() it "
+        "first",
+        kind_, name, tensor.shape().str());
     auto same = [&name, &tensor = tensor](const Parameter& p) {
       return p.name == name || p.tensor.is_same(tensor);
     };
@@ -154,7 +160,57 @@ const backend::GuardedStepKernel& guarded(const StepKernel& kernel) {
 }  // namespace
 
 Optimizer::Rule Optimizer::rule(size_t, int64_t) const {
-  raise<NotImplemented>("[{}] has neither a step() nor a rule() of its own", kind_);
+  raise<NotImplemented>(
+      "[{}] has no step of its own for this: override step(), and step_if_finite() for a "
+      "GradScaler",
+      kind_);
+}
+
+std::vector<Optimizer::Parameter>& Optimizer::group(size_t index) {
+  if (recording && !noted_) [[unlikely]]
+    note_use();
+  return groups_[index];
+}
+
+void Optimizer::note_use() {
+  noted_ = true;
+  struct Use {
+    std::vector<double> options;
+    std::vector<int64_t> before, after;  // steps of all parameters
+  };
+  const auto options_now = [this] {
+    std::vector<double> values;
+    for (size_t g = 0; g < groups_.size(); ++g)
+      for (const Field& field : all_fields(g)) values.push_back(option(field.name, g));
+    return values;
+  };
+  const auto each = [this](const auto& body) {
+    size_t i = 0;
+    for (auto& group : groups_)
+      for (Parameter& p : group) body(p.steps, i++);
+  };
+  const auto use = std::make_shared<Use>();
+  use->options = options_now();
+  each([&](int64_t steps, size_t) { use->before.push_back(steps); });
+  use->after = use->before;
+  backend::LaunchRecorder& recorder = *backend::launch_recorder();
+  recorder.at_end([this, use, each] {
+    each([&](int64_t steps, size_t i) { use->after[i] = steps; });
+    noted_ = false;
+  });
+  const std::weak_ptr<char> life = life_;
+  recorder.uses(
+      {.unchanged = [life, use,
+                     options_now] { return !life.expired() && options_now() == use->options; },
+       .commit =
+           [use, each] {
+             each([&](int64_t& steps, size_t i) { steps += use->after[i] - use->before[i]; });
+           },
+       .undo =
+           [life, use, each] {
+             if (life.expired()) return;
+             each([&](int64_t& steps, size_t i) { steps = use->before[i]; });
+           }});
 }
 
 Optimizer::Bucket& Optimizer::bucket(const Parameter& p, size_t& used) {

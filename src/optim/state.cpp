@@ -23,11 +23,14 @@ StateDict Optimizer::state_dict() const {
         read = p.skipped;
         skipped = read.defined() ? static_cast<int64_t>(read.item()) : 0;
       }
-      if (p.steps == skipped) continue;
+      BRIM_CHECK(p.state.size() <= names.size(), ValueError,
+                 "[{}] parameter {} has {} state tensors, but state_names() gives {} names", kind_,
+                 p.name, p.state.size(), names.size());
+      const bool has_begun = p.steps != skipped || (p.steps == 0 && !p.state.empty());
+      if (!has_begun) continue;
       const std::string prefix = "state." + p.name + ".";
       state[prefix + "step"] = Tensor::from<int64_t>({p.steps - skipped}, {});
-      for (size_t k = 0; k < p.state.size() && k < names.size(); ++k)
-        state[prefix + names[k]] = p.state[k];
+      for (size_t k = 0; k < p.state.size(); ++k) state[prefix + names[k]] = p.state[k];
     }
   }
   return state;

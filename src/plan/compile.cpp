@@ -4,7 +4,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <optional>
 
 #include <brim/autograd/autocast.h>
@@ -130,11 +132,18 @@ struct Compiler::State {
     const diag::Span span("compile", diag::Cause::launch);
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
+    struct Undo {
+      std::vector<std::function<void()>> all;
+      ~Undo() {
+        for (auto i = all.rbegin(); i != all.rend(); ++i) (*i)();
+      }
+    } undo;
     std::vector<Recording> before;
-    Recording last = record(step, inputs, options.keep_gradients);
+    Recording last = record(step, inputs, options.keep_gradients, &undo.all);
     std::string differs = "nothing";
     for (int i = 1; i < kMost && !differs.empty(); ++i) {
-      before.push_back(std::exchange(last, record(step, inputs, options.keep_gradients)));
+      before.push_back(
+          std::exchange(last, record(step, inputs, options.keep_gradients, &undo.all)));
       differs = difference(before.back().program, last.program);
     }
     BRIM_CHECK(
@@ -170,9 +179,16 @@ struct Compiler::State {
     return eager_results;
   }
 
+  struct Running {
+    explicit Running(std::atomic<bool>& flag) : flag(flag) { flag = true; }
+    ~Running() { flag = false; }
+    std::atomic<bool>& flag;
+  };
+
   /// Up to `count` steps by the plan that fits now.
   Plan::Repeated replay(std::span<const Tensor> inputs, const Step& step, int count,
                         const std::function<void()>& after_each) {
+    const Running guard(running);
     Plan& plan = plan_for(inputs, step);
     const bool dense = std::all_of(inputs.begin(), inputs.end(),
                                    [](const Tensor& t) { return t.is_contiguous(); });
@@ -195,6 +211,7 @@ struct Compiler::State {
   bool told_many = false;
   CompileStats stats;
   std::vector<Tensor> eager_results;
+  std::atomic<bool> running = false;
 };
 
 Compiler::Compiler(CompileOptions options) : state_(std::make_unique<State>(std::move(options))) {}
@@ -206,6 +223,9 @@ std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step
                                       const std::function<void()>& after_each) {
   State& s = *state_;
   BRIM_CHECK(count >= 1, ValueError, "[compile] repeat() of {} steps; use 1 or more", count);
+  BRIM_CHECK(
+      !s.running, ValueError,
+      "[compile] the step is called while it runs: not from after_each(), nor by two threads");
   // Inside another compiled step this one is a part of it; anomalies are looked for op by op.
   if (recording || backend::anomaly_mode || !s.stats.fell_back.empty())
     return s.run_eagerly(inputs, step, count, after_each);

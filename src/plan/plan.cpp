@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <map>
+#include <set>
 
 #include <brim/autograd/autograd.h>
 
@@ -41,7 +43,8 @@ Plan::Plan(Recording recording, const PassSelection& passes)
     : program_(std::move(recording.program)),
       gradients_(std::move(recording.gradients)),
       seen_(std::move(recording.seen)),
-      kept_(std::move(recording.kept)) {
+      kept_(std::move(recording.kept)),
+      host_(std::move(recording.host)) {
   drop_repeats(seen_);
   for (const Pass& pass : all_passes()) {
     if (!passes.contains(pass.name)) {
@@ -66,6 +69,50 @@ Plan::Plan(Recording recording, const PassSelection& passes)
     }
   }
   list_numbers();
+  list_externals();
+}
+
+bool Plan::External::is_held_by_others() const {
+  return storage->use_count() > handles ||
+         std::any_of(tensors.begin(), tensors.end(),
+                     [](const auto& t) { return t.first->use_count() > t.second; });
+}
+
+/// Those that others hold, too. A constant that the step makes anew each time is not among them,
+/// nor are gradients, which prepare() knows.
+void Plan::list_externals() {
+  std::map<TensorImpl*, uint32_t> tensors;
+  std::map<Storage*, External> found;
+  const auto count = [&](const Tensor& t) {
+    if (t.defined()) ++tensors[t.impl()];
+  };
+  std::set<const Tensor*> met;
+  for (const auto& launch : program_.launches)
+    for (const Operand& o : launch->operands())
+      if (met.insert(o.tensor).second) count(*o.tensor);
+  for (const Tensor& t : program_.outputs) count(t);
+  for (const Seen& s : seen_) {
+    ++tensors[s.impl.get()];
+    ++found[s.storage.get()].handles;
+  }
+  for (const Ref<Storage>& s : written_) ++found[s.get()].handles;
+  for (const LeafGradient& g : gradients_) ++tensors[g.leaf.get()];
+  for (const auto& [tensor, handles] : tensors) {
+    External& e = found[tensor->storage.get()];
+    ++e.handles;
+    e.tensors.emplace_back(tensor, handles);
+  }
+  for (const Tensor& t : results_)  // made anew now and then, over the same storage
+    if (const auto at = found.find(t.defined() ? t.storage().get() : nullptr); at != found.end())
+      ++at->second.handles;
+  for (const LeafGradient& g : gradients_)
+    for (const Tensor& t : {g.before, g.after})
+      if (t.defined()) found.erase(t.storage().get());
+  for (auto& [storage, e] : found) {
+    e.storage = storage;
+    if (program_.role(*storage) == Role::external && e.is_held_by_others())
+      externals_.push_back(std::move(e));
+  }
 }
 
 void Plan::allocate(bool share) {
@@ -114,6 +161,11 @@ Plan::Fit Plan::prepare() {
   // the function itself can assign to it again.
   for (const auto& [storage, twin] : kept_)
     if (storage->use_count() == 1) return Fit::never;
+  // So did that of a tensor that was there before.
+  for (const External& e : externals_)
+    if (!e.is_held_by_others()) return Fit::never;
+  for (const backend::HostState& state : host_)
+    if (!state.unchanged()) return Fit::never;
   for (const LeafGradient& g : gradients_) {
     if (g.cleared) continue;  // one that the step throws away may be any
     const Tensor now = g.leaf->autograd ? g.leaf->autograd->grad : Tensor();
@@ -253,6 +305,7 @@ void Plan::leave(const Stream& stream) {
 /// What the host does after each step.
 void Plan::count_step() {
   for (Launch* launch : committed_) launch->commit();
+  for (const backend::HostState& state : host_) state.commit();
   for (const LeafGradient& g : gradients_)
     if (g.leaf->autograd && !g.leaf->autograd->grad.is_same(g.after))
       g.leaf->autograd->grad = g.after;
@@ -284,14 +337,23 @@ Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,
         results_[i] = inputs[k].alias(t.shape(), t.strides(), inputs[k].offset() + t.offset());
       }
   values_.clear();
-  int taken = 0;  // steps whose numbers are known
+  int taken = 0;             // steps whose numbers are known
+  std::exception_ptr error;  // of the caller's; the steps that are counted are done before it flies
+  const auto called_back = [&] {
+    try {
+      if (after_each) after_each();
+      return taken == steps || prepare() == Fit::fits;
+    } catch (...) {
+      error = std::current_exception();
+      return false;
+    }
+  };
   while (true) {
     draw_keys();
     take_numbers();
     if (++taken == steps) break;
     count_step();
-    after_each();
-    if (prepare() != Fit::fits) break;
+    if (!called_back()) break;
   }
   const Context context{Stream::current(program_.device), &scratch_};
   sign(inputs);
@@ -307,9 +369,10 @@ Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,
   leave(context.stream);
   if (taken == steps) {
     count_step();
-    if (after_each) after_each();
+    (void)called_back();
   }
   finish();
+  if (error) std::rethrow_exception(error);
   return {handed_out(), taken};
 }
 

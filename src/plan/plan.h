@@ -58,6 +58,7 @@ class Plan {
   std::span<const Tensor> handed_out();
   void sign(std::span<const Tensor> inputs);
   void list_numbers();
+  void list_externals();
   void draw_keys();
   void take_numbers();
   bool queue(int step, const Context& context);
@@ -70,6 +71,17 @@ class Plan {
   std::vector<LeafGradient> gradients_;
   std::vector<Seen> seen_;
   std::vector<std::pair<Ref<Storage>, Ref<Storage>>> kept_;
+  std::vector<backend::HostState> host_;
+  /// A storage that was there before, and how many handles of the plan's own it has: to itself, and
+  /// to tensors over it.
+  struct External {
+    Storage* storage;
+    uint32_t handles;
+    std::vector<std::pair<TensorImpl*, uint32_t>> tensors;
+
+    bool is_held_by_others() const;
+  };
+  std::vector<External> externals_;
   std::vector<std::string> notes_;    // what each pass did
   std::vector<const Pass*> inexact_;  // that did something
   MemoryPlan memory_;

@@ -27,7 +27,8 @@ Tensor gradient_of(const TensorImpl& leaf) {
 
 class Recorder final : public backend::LaunchRecorder {
  public:
-  explicit Recorder(std::span<const Tensor> inputs) {
+  Recorder(std::span<const Tensor> inputs, std::vector<std::function<void()>>* undo_host)
+      : undo_host_(undo_host) {
     Program& p = result_.program;
     if (!inputs.empty()) p.device = inputs[0].device();
     recording = this;
@@ -86,6 +87,10 @@ class Recorder final : public backend::LaunchRecorder {
 
   void viewed(TensorImpl& base) override { note_seen(base); }
   void at_end(std::function<void()> undo) override { undo_.push_back(std::move(undo)); }
+  void uses(backend::HostState state) override {
+    (undo_host_ ? *undo_host_ : undo_).push_back(state.undo);
+    result_.host.push_back(std::move(state));
+  }
 
   void refuse(const char* op, const char* why) override {
     raise<CompileError>("[compile] {} inside a compiled step: {}", op, why);
@@ -224,14 +229,16 @@ class Recorder final : public backend::LaunchRecorder {
   std::unordered_map<TensorImpl*, size_t> leaves_;
   std::vector<LeafGradient> gradients_;
   std::vector<std::function<void()>> undo_;
+  std::vector<std::function<void()>>* undo_host_;
   std::vector<Drawn> drawn_;
 };
 
 }  // namespace
 
-Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients) {
+Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients,
+                 std::vector<std::function<void()>>* undo) {
   const autograd::OwnCasts casts;
-  Recorder recorder(inputs);
+  Recorder recorder(inputs, undo);
   std::vector<Tensor> results = step(recorder.inputs());
   autograd::OwnCasts::drop();  // they end with the step
   return recorder.finish(std::move(results), keep_gradients);

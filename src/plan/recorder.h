@@ -32,6 +32,7 @@ struct Recording {
   Program program;
   std::vector<LeafGradient> gradients;  ///< of leaves whose gradient the step read or changed
   std::vector<Seen> seen;
+  std::vector<backend::HostState> host;
   /// Storages of Role::kept, without memory: the one that others hold, and the program's name for
   /// it.
   std::vector<std::pair<Ref<Storage>, Ref<Storage>>> kept;
@@ -42,8 +43,10 @@ using Step = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
 /// Records `step` for inputs of these shapes. A gradient that the step clears before it makes it
 /// anew is gone after the step, unless `keep_gradients`. Throws CompileError if it does what a plan
-/// cannot repeat, and whatever the step throws.
-Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients);
+/// cannot repeat, and whatever the step throws. The host's state is put back at once, or by what
+/// `undo` gets, called in reverse.
+Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients,
+                 std::vector<std::function<void()>>* undo = nullptr);
 
 /// Memory for what a recording left behind, where somebody computes it after all.
 void give_memory(Storage& storage);

@@ -32,6 +32,14 @@ TEST(Optimizer, StepsOnlyParametersWithGradients) {
   EXPECT_EQ(a.to_vector<float>(), (std::vector<float>{0.5, 1.5}));
 }
 
+TEST(Optimizer, ElementsThatShareMemoryAreRefused) {
+  Tensor a = param({1}, {1, 1}).expand({2, 3}).detach().set_requires_grad();
+  EXPECT_EQ(
+      message_of<ValueError>([&] { SGD({a}, {.lr = 1}); }),
+      "[SGD] parameter 0 is expanded to shape (2, 3), so its elements share memory; clone() it "
+      "first");
+}
+
 TEST(Optimizer, StepAfterOneThatThrewUpdatesOnce) {
   Tensor a = param({1}, {1}), b = param({1}, {1});
   SGD sgd({a, b}, {.lr = 0.25, .momentum = 0.5});

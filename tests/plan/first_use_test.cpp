@@ -92,6 +92,32 @@ TEST_P(FirstUse, AnOptimizerOfOnesOwn) {
   for (size_t i = 0; i < eager.size(); ++i) EXPECT_NEAR(compiled[i], eager[i], 1e-6) << i;
 }
 
+TEST_P(FirstUse, WhatOnesOwnHandsLetGoIsMadeAgain) {
+  const auto run = [&](bool compiled) {
+    Tensor m;
+    const auto step = [&](const Tensor& x) {
+      if (!m.defined() || m.shape() != x.shape()) m = zeros_like(x);
+      m.add_(x);
+      return sum(m);
+    };
+    auto plan = compile(step);
+    std::vector<double> seen;
+    for (const int64_t n : {3, 3, 5, 3, 5, 5}) {
+      const Tensor x = ones_({n});
+      seen.push_back((compiled ? plan(x) : step(x)).item());
+    }
+    m = Tensor();
+    for (int i = 0; i < 2; ++i)
+      seen.push_back((compiled ? plan(ones_({5})) : step(ones_({5}))).item());
+    m = ones_({5}) * 7;
+    for (int i = 0; i < 2; ++i)
+      seen.push_back((compiled ? plan(ones_({5})) : step(ones_({5}))).item());
+    EXPECT_EQ(m.to_vector<float>(), std::vector<float>(5, 9));
+    return seen;
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
 TEST_P(FirstUse, AMaskOfRandomNumbersIsDrawnInTheOrderOfTheEagerStep) {
   const auto run = [&](bool compiled) {
     manual_seed(11);

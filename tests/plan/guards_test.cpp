@@ -3,15 +3,18 @@
 
 #include <memory>
 #include <optional>
+#include <stdexcept>
 
 #include <brim/brim.h>
 
 #include "distance.h"
+#include "message_of.h"
 
 namespace brim {
 namespace {
 
 using tests::distance;
+using tests::message_of;
 
 /// The same on both: `eager(i)` and `compiled(i)` give what step i leaves.
 template <class Eager, class Compiled>
@@ -135,6 +138,34 @@ TEST(Guards, AnInputOverMemoryThatTheStepWrites) {
     const Tensor before = reference.clone();
     EXPECT_EQ(distance(step(state.detach()), body(reference, before)), 0);
   }
+}
+
+TEST(Guards, AStepIsNotCalledFromWithin) {
+  Tensor w = ones({1}).set_requires_grad();
+  optim::Adam adam({w}, {.lr = 0.1});
+  auto step = compile([&](const Tensor& x) {
+    const Tensor loss = sum(w * x);
+    loss.backward();
+    adam.step();
+    adam.zero_grad();
+    return loss;
+  });
+  const Tensor x = ones({1});
+  step(x);
+  EXPECT_EQ(
+      message_of<ValueError>([&] {
+        step.repeat(
+            5, [&] { step(x); }, x);
+      }),
+      "[compile] the step is called while it runs: not from after_each(), nor by two threads");
+  EXPECT_NEAR(w.item(), 0.8, 1e-5);  // the step before it is done
+  EXPECT_THROW(step.repeat(
+                   5, [] { throw std::runtime_error("stop"); }, x),
+               std::runtime_error);
+  EXPECT_NEAR(w.item(), 0.7, 1e-5);
+  EXPECT_EQ(adam.state_dict().at("state.0.step").item<int64_t>(), 3);
+  step(x);
+  EXPECT_NEAR(w.item(), 0.6, 1e-5);
 }
 
 TEST(Guards, ResultsAreTheCallers) {

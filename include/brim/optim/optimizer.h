@@ -89,7 +89,9 @@ class Optimizer {
 
   /// Appends a group. Throws ValueError for no, undefined, doubled or unsuitable parameters.
   void append_group(const ParameterList& params);
-  std::vector<Parameter>& group(size_t index) { return groups_[index]; }
+  /// Parameters for a step() of one's own, which counts `steps` and keeps `state`. Inside a
+  /// compiled step the plan then holds for these options and states; others have a new one made.
+  std::vector<Parameter>& group(size_t index);
 
   /// The options of a group, for state dicts, schedules and option().
   virtual std::vector<Field> fields(size_t group) = 0;
@@ -116,6 +118,8 @@ class Optimizer {
   Field find_field(const std::string& name, size_t group) const;
   /// Zeros for the state tensors that a parameter lacks.
   static void make_states(Parameter& p, size_t count);
+  /// Tells the recording that a step() of one's own reads and counts.
+  void note_use();
   /// Tells the launch just recorded how to go on from step to step.
   void repeat_in_plan(size_t group, const Bucket& bucket);
   Bucket& bucket(const Parameter& p, size_t& used);
@@ -126,6 +130,7 @@ class Optimizer {
   const char* kind_;
   std::vector<std::vector<Parameter>> groups_;
   std::vector<Bucket> buckets_;                            // kept between steps for their memory
+  bool noted_ = false;                                     // by the recording that is going on
   std::shared_ptr<char> life_ = std::make_shared<char>();  // plans see by it that this one ended
 };
 
