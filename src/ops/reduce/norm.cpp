@@ -1,6 +1,7 @@
 // norm: the p-norm over any axes, with a kernel of its own for p = 2
 #include <brim/ops/binary.h>
 #include <brim/ops/compare.h>
+#include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
@@ -19,7 +20,13 @@ Tensor norm(const Tensor& x, double p, const std::vector<int>& axes, bool keepdi
   ops::check_floating("norm", x);
   BRIM_CHECK(!std::isnan(p), ValueError, "[norm] p is NaN; use a number or infinity");
   if (p == 1) return sum(abs(x), axes, keepdim);
-  if (p == 0) return sum(ne(x, 0.0).to(x.dtype()), axes, keepdim);
+  if (p == 0)  // constant but for jumps
+    return autograd::with_grad("norm", sum(ne(x.detach(), 0.0).to(x.dtype()), axes, keepdim), {x},
+                               [shape = x.shape()](autograd::GradCall& g) {
+                                 const Tensor dy = g.dy();
+                                 g.set(0,
+                                       zeros(shape, {.dtype = dy.dtype(), .device = dy.device()}));
+                               });
   if (std::isinf(p)) return p > 0 ? amax(abs(x), axes, keepdim) : amin(abs(x), axes, keepdim);
   const ops::Reduction r("norm", x, axes);
   // Powers leave the range of f32 soon.
