@@ -60,7 +60,8 @@ AtomicFile::AtomicFile(const std::string& path, Links links)
     temporary_ = path_;
     fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    remove_leftovers(parent_folder(path_), path_.substr(path_.find_last_of('/') + 1));
+    remove_leftovers(parent_folder(path_), path_.substr(path_.find_last_of('/') + 1),
+                     std::filesystem::file_type::regular);
     open_temporary();
   }
   if (fd_ < 0) {

@@ -25,21 +25,28 @@ bool all_digits(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+constexpr std::string_view kTemporaryMark = ".brim-", kTemporaryEnd = ".tmp";
+
 }  // namespace
 
 std::string temporary_name(const std::string& path) {
   static std::atomic<int> count{0};
-  return fmt::format("{}.{}-{}.tmp", path, getpid(), ++count);
+  const size_t name = path.find_last_of('/') + 1;
+  return fmt::format("{}.{}{}{}-{}{}", path.substr(0, name), path.substr(name), kTemporaryMark,
+                     getpid(), ++count, kTemporaryEnd);
 }
 
-bool is_temporary_name(std::string_view name, std::string_view of) {
-  if (name.size() < of.size() + 8 || !name.starts_with(of) || name[of.size()] != '.' ||
-      !name.ends_with(".tmp"))
-    return false;
-  name = name.substr(of.size() + 1, name.size() - of.size() - 5);
-  const size_t dash = name.find('-');
-  return dash != std::string_view::npos && all_digits(name.substr(0, dash)) &&
-         all_digits(name.substr(dash + 1));
+std::optional<std::string_view> temporary_of(std::string_view name) {
+  const size_t mark = name.rfind(kTemporaryMark);
+  if (mark == std::string_view::npos || !name.starts_with('.') || !name.ends_with(kTemporaryEnd))
+    return {};
+  std::string_view numbers = name.substr(mark + kTemporaryMark.size());
+  numbers.remove_suffix(kTemporaryEnd.size());
+  const size_t dash = numbers.find('-');
+  const bool ours = mark > 1 && dash != std::string_view::npos &&
+                    all_digits(numbers.substr(0, dash)) && all_digits(numbers.substr(dash + 1));
+  if (!ours) return {};
+  return name.substr(1, mark - 1);
 }
 
 bool lock_temporary(int fd, const std::string& path) {
@@ -49,22 +56,29 @@ bool lock_temporary(int fd, const std::string& path) {
   return fstat(fd, &mine) == 0 && lstat(path.c_str(), &there) == 0 && mine.st_ino == there.st_ino;
 }
 
-void remove_leftovers(const std::string& folder, std::string_view of) {
+void remove_leftovers(const std::string& folder, std::string_view of, fs::file_type type) {
   std::vector<fs::path> found;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (is_temporary_name(it->path().filename().string(), of)) found.push_back(it->path());
+    if (temporary_of(it->path().filename().string()) == of &&
+        it->symlink_status(error).type() == type)
+      found.push_back(it->path());
   for (const fs::path& path : found) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd < 0) continue;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) fs::remove_all(path, error);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+      if (type == fs::file_type::directory)
+        fs::remove_all(path, error);
+      else
+        fs::remove(path, error);
+    }
     close(fd);
   }
 }
 
 ScratchFolder::ScratchFolder(const std::string& folder, const std::string& name) {
-  remove_leftovers(folder, "." + name);
-  const std::string base = (fs::path(folder) / ("." + name)).string();
+  remove_leftovers(folder, name, fs::file_type::directory);
+  const std::string base = (fs::path(folder) / name).string();
   for (int attempt = 0; attempt < 100; ++attempt) {
     path_ = temporary_name(base);
     if (mkdir(path_.c_str(), 0700) != 0) {

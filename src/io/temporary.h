@@ -2,25 +2,28 @@
 // leave under such names. A running process holds a lock on what it writes.
 #pragma once
 
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace brim::io {
 
-/// A name beside `path`, PATH.PID-N.tmp, that this process has not used yet.
+/// A name beside `path`, .NAME.brim-PID-N.tmp, that this process has not used yet. Nobody else
+/// gives such names: what has one may be removed.
 std::string temporary_name(const std::string& path);
 
-/// Whether `name` is what temporary_name() makes, in any process, of a path whose last part is
-/// `of`.
-bool is_temporary_name(std::string_view name, std::string_view of);
+/// The NAME in what temporary_name() makes, in any process; nothing for any other name.
+std::optional<std::string_view> temporary_of(std::string_view name);
 
 /// Marks the open file or folder `path`, just made, as one that is written, for as long as `fd` or
 /// a duplicate of it is open. False if another process took it for a leftover before: it is gone.
 bool lock_temporary(int fd, const std::string& path);
 
-/// Removes from `folder` what has a temporary name of `of` and belongs to no running process. Where
-/// the file system has no locks, nothing.
-void remove_leftovers(const std::string& folder, std::string_view of);
+/// Removes from `folder` what has a temporary name of `of`, is of this type (regular or directory)
+/// and belongs to no running process. Where the file system has no locks, nothing.
+void remove_leftovers(const std::string& folder, std::string_view of,
+                      std::filesystem::file_type type);
 
 /// A new folder that only this user may look into, for what is to be renamed to its place; removed
 /// with all that is still in it.

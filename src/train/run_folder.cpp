@@ -37,21 +37,21 @@ int64_t number_of(const std::string& name) {
   return all_digits(digits) ? std::stoll(digits) : -1;
 }
 
-/// ".NAME.PID.tmp": where NAME is made or unmade.
-std::string scratch_name(const std::string& name) {
-  return fmt::format(".{}.{}.tmp", name, getpid());
-}
-
-/// Whether scratch_name() of a checkpoint or of the link made `name`, in any process, or the
-/// writing of the final weights did.
-bool is_scratch_name(std::string name) {
-  if (io::is_temporary_name(name, kWeightsFile)) return true;
-  if (!name.starts_with('.') || !name.ends_with(".tmp")) return false;
-  name = name.substr(1, name.size() - 5);
-  const size_t dot = name.rfind('.');
-  if (dot == std::string::npos || !all_digits(std::string_view(name).substr(dot + 1))) return false;
-  name.resize(dot);
-  return name == kBest || number_of(name) >= 0;
+/// Whether this is a checkpoint, the link or the final weights, half made or half unmade.
+bool is_leftover(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  const std::string of(io::temporary_of(name).value_or(""));
+  std::error_code ignored;
+  switch (entry.symlink_status(ignored).type()) {
+    case fs::file_type::directory:
+      return number_of(of) >= 0;
+    case fs::file_type::symlink:
+      return of == kBest;
+    case fs::file_type::regular:
+      return of == kWeightsFile;
+    default:
+      return false;
+  }
 }
 
 /// What lies in a folder; nothing in one that is not there. Throws FileError: a folder that cannot
@@ -89,7 +89,7 @@ struct Scratch {
 
 /// By a rename first: a kill amid the removal leaves no half checkpoint under its name.
 void remove_checkpoint(const fs::path& path) {
-  const fs::path scratch = path.parent_path() / scratch_name(path.filename().string());
+  const fs::path scratch = io::temporary_name(path.string());
   std::error_code error;
   fs::rename(path, scratch, error);
   if (!error) fs::remove_all(scratch, error);
@@ -104,7 +104,7 @@ void link_best(const fs::path& root, int64_t steps) {
   const fs::file_status there = fs::symlink_status(link, error);
   if (fs::exists(there) && !fs::is_symlink(there)) return;
   if (fs::is_symlink(there) && fs::read_symlink(link, error) == target) return;
-  const fs::path scratch = root / scratch_name(std::string(kBest));
+  const fs::path scratch = io::temporary_name(link.string());
   fs::remove(scratch, error);
   fs::create_symlink(target, scratch, error);
   if (!error) fs::rename(scratch, link, error);
@@ -147,7 +147,7 @@ void save_checkpoint(const std::string& folder, const Checkpoint& c, int64_t kee
   make_folder(folder);
   const fs::path root(folder);
   const std::string name = name_of(c.at.steps);
-  Scratch scratch{root / scratch_name(name)};
+  Scratch scratch{io::temporary_name((root / name).string())};
   std::error_code error;
   fs::remove_all(scratch.path, error);
   BRIM_CHECK(fs::create_directory(scratch.path, error), FileError,
@@ -230,7 +230,7 @@ void remove_leftovers(const std::string& folder) {
   std::vector<fs::path> leftovers;
   std::error_code error;
   for (const fs::directory_entry& entry : entries(folder))
-    if (is_scratch_name(entry.path().filename().string())) leftovers.push_back(entry.path());
+    if (is_leftover(entry)) leftovers.push_back(entry.path());
   for (const fs::path& path : leftovers) fs::remove_all(path, error);
 }
 

@@ -1,7 +1,7 @@
 // The checkpoints in a run's folder: `DIR/checkpoint-00000042` is the state after step 42. One is
-// complete or not there: written under another name (".checkpoint-00000042.PID.tmp"), every file
-// and folder synced, renamed, the parent synced; old ones are removed only after that. `DIR/best`
-// links to the best one that is kept.
+// complete or not there: written under another name (".checkpoint-00000042.brim-PID-N.tmp"), every
+// file and folder synced, renamed, the parent synced; old ones are removed only after that.
+// `DIR/best` links to the best one that is kept.
 #pragma once
 
 #include <cstdint>
@@ -71,8 +71,9 @@ class FolderLock {
   int fd_ = -1;
 };
 
-/// Removes what killed runs left half written or half removed: only names that save_checkpoint and
-/// the writing of the final weights make. The caller holds the folder's lock.
+/// Removes what killed runs left half written or half removed: only what has a name that
+/// save_checkpoint or the writing of the final weights gives, and is what they make under it. The
+/// caller holds the folder's lock.
 void remove_leftovers(const std::string& folder);
 
 }  // namespace brim::train

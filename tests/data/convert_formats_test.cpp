@@ -128,7 +128,8 @@ TEST_F(ConvertFormats, WhatAKilledCommandLeftIsRemoved) {
     const std::string name = std::string("k-") + to_string(format), out = folder / name;
     const std::string hidden =
         format == DataFormat::cifar10 ? out + "/.cifar10" : folder / ("." + name);
-    const std::string dead = hidden + ".4194304-1.tmp", running = hidden + ".4194304-2.tmp";
+    const std::string dead = hidden + ".brim-4194304-1.tmp";
+    const std::string running = hidden + ".brim-4194304-2.tmp";
     write_bytes(dead + "/out/train/dog/old.jpg", jpeg(32, 32, 9));
     fs::create_directories(running);
     const int lock = ::open(running.c_str(), O_RDONLY | O_DIRECTORY);

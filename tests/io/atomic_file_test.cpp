@@ -107,17 +107,19 @@ TEST_F(AtomicFileTest, NamesOfTemporaryFiles) {
     for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
       name = entry.path().filename();
   }
-  const std::string of = std::filesystem::path(path).filename();
-  EXPECT_TRUE(is_temporary_name(name, of)) << name;
-  for (const std::string& other : {of, of + ".tmp", of + ".1-.tmp", of + ".-1.tmp", of + ".1-2",
-                                   of + ".x-2.tmp", of + "1-2.tmp", "x" + name, name + "x"})
-    EXPECT_FALSE(is_temporary_name(other, of)) << other;
+  EXPECT_EQ(temporary_of(name), "file") << name;
+  EXPECT_EQ(temporary_of(".a.brim-1-2.tmp.brim-12-345.tmp"), "a.brim-1-2.tmp");
+  for (const char* other :
+       {"file", "file.1-2.tmp", ".file.1-2.tmp", "file.brim-1-2.tmp", ".file.brim-1-.tmp",
+        ".file.brim--1.tmp", ".file.brim-1-2", ".file.brim-x-2.tmp", ".filebrim-1-2.tmp",
+        ".file.brim-1-2.tmpx", ".brim-1-2.tmp", "..brim-1-2.tmp", "x.file.brim-1-2.tmp"})
+    EXPECT_FALSE(temporary_of(other)) << other;
 }
 
 TEST_F(AtomicFileTest, WhatKilledProcessesLeftIsRemoved) {
-  const std::string dead = path + ".4194304-1.tmp", other = folder / "other.4194304-1.tmp";
+  const std::string dead = folder / ".file.brim-4194304-1.tmp";
+  const std::string other = folder / ".other.brim-4194304-1.tmp";
   for (const std::string& name : {dead, other}) std::ofstream(name) << "half";
-  fs::create_symlink(other, path + ".4194304-2.tmp");
   AtomicFile first(path);
   EXPECT_FALSE(fs::exists(dead));
   EXPECT_TRUE(fs::exists(other)) << "of another file";
@@ -130,8 +132,23 @@ TEST_F(AtomicFileTest, WhatKilledProcessesLeftIsRemoved) {
   EXPECT_EQ(content(), "second");
 }
 
+TEST_F(AtomicFileTest, NothingElseIsRemoved) {
+  std::ofstream(path + ".2024-11.tmp") << "the user's";
+  fs::create_directory(folder / "precious");
+  fs::create_directory_symlink("precious", folder / ".file.brim-4194304-2.tmp");
+  for (const char* name : {"file.2024-12.tmp", ".file.2024-12.tmp", ".file.brim-4194304-1.tmp"})
+    fs::create_directory(folder / name);
+  write_file_atomically(path, "new");
+  EXPECT_EQ(files(), 7);
+  { const ScratchFolder scratch(folder.path(), "file"); }
+  EXPECT_EQ(files(), 6) << "all but the folder with a name of brim's";
+  std::ofstream(folder / ".set.brim-4194304-1.tmp") << "no folder";
+  const ScratchFolder set(folder.path(), "set");
+  EXPECT_TRUE(fs::exists(folder / ".set.brim-4194304-1.tmp"));
+}
+
 TEST_F(AtomicFileTest, ScratchFolders) {
-  const std::string dead = folder / ".set.4194304-1.tmp";
+  const std::string dead = folder / ".set.brim-4194304-1.tmp";
   fs::create_directories(dead + "/below");
   {
     const ScratchFolder scratch(folder.path(), "set");

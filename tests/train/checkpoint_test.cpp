@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "io/temporary.h"
 #include "message_of.h"
 #include "temporary_folder.h"
 #include "train/tiny_data.h"
@@ -138,15 +139,26 @@ TEST(Checkpoint, FailureLeavesTheOldOnesAlone) {
 TEST(Checkpoint, OnlyWhatAKilledRunLeftIsRemoved) {
   const tests::TemporaryFolder folder;
   save_checkpoint(folder.path(), sample(1), 1);
-  const Names ours = {".best.12.tmp", ".checkpoint-00000002.12.tmp", "model.safetensors.12-3.tmp"};
-  const Names others = {".checkpoint-.12.tmp",   ".checkpoint-2.tmp", ".checkpoint-2.x.tmp",
-                        ".checkpoint-00000003",  ".bests.12.tmp",     "checkpoint-00000002.12.tmp",
-                        "model.safetensors.tmp", "model.safetensors", "model.safetensors.1-.tmp"};
-  for (const Names& names : {ours, others})
-    for (const std::string& name : names) {
-      fs::create_directories(folder / name);
-      std::ofstream(folder / (name + "/file")) << "x";
-    }
+  const std::string ours = ".checkpoint-00000002.brim-12-3.tmp";
+  const std::string file = ".model.safetensors.brim-12-3.tmp", link = ".best.brim-12-3.tmp";
+  const Names others = {".best.12.tmp",
+                        ".best.brim-12-4.tmp",
+                        ".bests.brim-12-3.tmp",
+                        ".checkpoint-.brim-12-3.tmp",
+                        ".checkpoint-00000002.12.tmp",
+                        ".checkpoint-00000003",
+                        ".checkpoint-2.brim-x-3.tmp",
+                        ".model.safetensors.brim-12-4.tmp",
+                        "checkpoint-00000002.brim-12-3.tmp",
+                        "model.safetensors",
+                        "model.safetensors.12-3.tmp"};
+  for (const std::string& name : others) {
+    fs::create_directories(folder / name);
+    std::ofstream(folder / (name + "/file")) << "x";
+  }
+  fs::create_directories(folder / (ours + "/below"));
+  std::ofstream(folder / file) << "x";
+  fs::create_symlink("checkpoint-00000001", folder / link);
   remove_leftovers(folder.path());
   Names expected = others;
   expected.emplace_back("checkpoint-00000001");
@@ -281,8 +293,11 @@ TEST(Checkpoint, BestNeverLeadsToAnotherOne) {
   c.best = {.steps = 1, .loss = 2};
   save_checkpoint(run, c, 1);
   EXPECT_EQ(fs::read_symlink(run + "/best"), "checkpoint-00000001");
-  // A folder has the name under which the new link would be made, and something lies in it.
-  fs::create_directories(run + "/.best." + std::to_string(getpid()) + ".tmp/x");
+  // Folders have the names under which the new link may be made, and something lies in them.
+  const std::string used = io::temporary_name(run + "/best");
+  const size_t dash = used.rfind('-') + 1;
+  for (int next = std::stoi(used.substr(dash)), i = 1; i < 50; ++i)
+    fs::create_directories(used.substr(0, dash) + std::to_string(next + i) + ".tmp/x");
   c = sample(2);
   c.best = {.steps = 2, .loss = 1};
   save_checkpoint(run, c, 1);

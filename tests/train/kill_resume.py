@@ -117,7 +117,7 @@ def main():
                 trained = max(trained, begun + (reports[-1] if reports else 0))
             if out.is_dir():
                 check_folder(out)
-            half = [p.name for p in out.glob(".*")] + [p.name for p in out.glob("*.tmp")] if out.is_dir() else []
+            half = [p.name for p in out.glob(".*")] if out.is_dir() else []
             pending = not ended
             if pending:
                 kills += 1

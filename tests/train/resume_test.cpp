@@ -273,10 +273,8 @@ TEST_F(ResumeTest, WeightsReplaceALink) {
 TEST_F(ResumeTest, WhatAKilledRunLeftIsRemoved) {
   const std::string run = folder / "run";
   train_part((fs::create_directories(run), run), 3);
-  for (const char* name : {"/.checkpoint-00000005.99.tmp", "/model.safetensors.99-1.tmp"}) {
-    fs::create_directories(run + name);
-    std::ofstream(run + name + "/x") << "x";
-  }
+  fs::create_directories(run + "/.checkpoint-00000005.brim-99-1.tmp/x");
+  std::ofstream(run + "/.model.safetensors.brim-99-2.tmp") << "x";
   train_part(run, 1);
   EXPECT_EQ(names_in(run), (std::vector<std::string>{"checkpoint-00000003", "checkpoint-00000004",
                                                      "model.safetensors"}));
