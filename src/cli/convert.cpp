@@ -45,7 +45,7 @@ int run(const ConvertOptions& o) {
   check_extension(o.in);
   check_extension(o.out);
   std::error_code error;
-  BRIM_CHECK(o.overwrite || !std::filesystem::exists(o.out, error), FileError,
+  BRIM_CHECK(o.overwrite || !exists(std::filesystem::symlink_status(o.out, error)), FileError,
              "[convert] {} exists; give --overwrite to replace it", o.out);
   const train::WeightsFile file(o.in);
   check_growth(file, o.max_growth);

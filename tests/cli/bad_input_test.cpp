@@ -285,6 +285,11 @@ TEST_F(BadInput, PyTorchWeights) {
   fails({"eval", "--weights", good, "--data", data()}, 1, {"m.pth", "recipe"});
   fails({"predict", "--weights", good, "x.png"}, 1, {"m.pth", "--recipe"});
   fails({"convert", good, trained() + "/model.safetensors"}, 1, {"exists", "--overwrite"});
+  for (const char* target : {"/nonexistent/x", "link.pth"}) {  // nowhere, and to itself
+    fs::create_symlink(target, folder / "link.pth");
+    fails({"convert", good, folder / "link.pth"}, 1, {"link.pth", "exists", "--overwrite"});
+    EXPECT_TRUE(fs::remove(folder / "link.pth"));
+  }
   fails({"convert", good, folder / "new.onnx"}, 2, {"new.onnx", ".pth, .pt and .safetensors"});
   fails({"convert", file("weights.bin", bytes), folder / "new.pth"}, 2, {"weights.bin", ".pth"});
   fails({"convert", good}, 2, {"out"});

@@ -178,6 +178,17 @@ TEST_F(ConvertFormats, WhatDoesNotFitSaysSo) {
               convert(folder / "rgb", folder / "grey", DataFormat::tar, {.overwrite = true});
             }),
             (folder / "grey") + ": exists already and is not a file; choose another name");
+  fs::create_symlink("/nonexistent/x", folder / "nowhere");
+  EXPECT_NE(message_of<FileError>([&] {
+              convert(folder / "rgb", folder / "nowhere", DataFormat::tar);
+            }).find("exists already"),
+            std::string::npos);
+  fs::create_directory(folder / "half");
+  fs::create_symlink("/nonexistent/x", folder / "half/test_batch.bin");
+  EXPECT_NE(message_of<FileError>([&] {
+              convert(folder / "rgb", folder / "half", DataFormat::cifar10);
+            }).find("test_batch.bin: exists already"),
+            std::string::npos);
   EXPECT_THROW(convert(folder / "rgb", folder / "rgb", DataFormat::folder, {.overwrite = true}),
                FileError);
   EXPECT_THROW(convert(folder / "rgb", folder / "x", DataFormat::tar, {.side = -1}), ValueError);

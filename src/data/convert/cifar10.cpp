@@ -235,7 +235,8 @@ std::vector<std::string> existing_files(const fs::path& folder) {
   std::vector<std::string> paths = cifar10_train_files(folder.string());
   for (const char* name : {"test_batch.bin", kCifarMeta}) {
     std::error_code error;
-    if (fs::exists(folder / name, error)) paths.push_back((folder / name).string());
+    if (fs::exists(fs::symlink_status(folder / name, error)))
+      paths.push_back((folder / name).string());
   }
   return paths;
 }

@@ -180,7 +180,7 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
   std::error_code error;
   const bool one_file = format == DataFormat::tar || format == DataFormat::safetensors;
   if (!one_file) check_outside(input, path);
-  const bool exists = fs::exists(path, error);
+  const bool exists = fs::exists(fs::symlink_status(path, error));
   const bool empty =
       exists && !one_file && fs::is_directory(path, error) && fs::is_empty(path, error);
   const bool replaceable = one_file && fs::is_regular_file(path, error);
