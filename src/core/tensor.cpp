@@ -13,12 +13,18 @@ namespace {
 
 /// Bytes of a new tensor; throws before an overflow can turn into a small allocation.
 size_t checked_bytes(const Shape& shape, DType dtype) {
-  int64_t bytes = static_cast<int64_t>(size_of(dtype));
-  for (int64_t d : shape) {
+  // Sizes beside a 0 must fit together too: strides are made of them.
+  int64_t bytes = 1;
+  bool overflow = false, empty = false;
+  for (const int64_t d : shape) {
     BRIM_CHECK(d >= 0, ShapeError, "[tensor] shape {} has a negative size", shape.str());
-    BRIM_CHECK(!__builtin_mul_overflow(bytes, d, &bytes), ShapeError,
-               "[tensor] shape {} has more elements than memory can hold", shape.str());
+    empty |= d == 0;
+    overflow |= __builtin_mul_overflow(bytes, std::max<int64_t>(d, 1), &bytes);
   }
+  if (empty) bytes = 0;
+  overflow |= __builtin_mul_overflow(bytes, static_cast<int64_t>(size_of(dtype)), &bytes);
+  BRIM_CHECK(!overflow, ShapeError, "[tensor] shape {} has more elements than memory can hold",
+             shape.str());
   return static_cast<size_t>(bytes);
 }
 

@@ -189,13 +189,14 @@ class Handler : public nlohmann::json_sax<nlohmann::json> {
                path_, tensor, end_, entry_.offset);
     entry_.bytes = end_ - entry_.offset;
     // Sizes beside a 0 must fit together too: strides are made of them.
-    int64_t bits = type->bits;
+    int64_t bits = 1;
     bool overflow = false, empty = false;
     for (const int64_t n : entry_.shape) {
       empty |= n == 0;
       overflow |= __builtin_mul_overflow(bits, std::max<int64_t>(n, 1), &bits);
     }
     if (empty) bits = 0;
+    overflow |= __builtin_mul_overflow(bits, int64_t{type->bits}, &bits);
     BRIM_CHECK(!overflow && bits % 8 == 0 && static_cast<uint64_t>(bits / 8) == entry_.bytes,
                FileError,
                "[safetensors] {}: tensor '{}' is {} {} but holds {} bytes; the file is damaged",

@@ -116,6 +116,8 @@ TEST_F(AllocatorTest, LoweringTheLimitReleasesTheCache) {
 TEST_F(AllocatorTest, AbsurdSizesAreErrors) {
   EXPECT_THROW(Tensor::empty({int64_t{1} << 62, 4}, f32, Device::cpu()), ShapeError);
   EXPECT_THROW(Tensor::empty({int64_t{1} << 57}, u8, Device::cpu()), ValueError);
+  EXPECT_THROW(Tensor::empty({0, int64_t{1} << 62, 4}, f32, Device::cpu()), ShapeError);
+  EXPECT_EQ(Tensor::empty({int64_t{1} << 62, 0}, f32, Device::cpu()).numel(), 0);
   EXPECT_THROW(Tensor::empty({-1}, f32, Device::cpu()), ShapeError);
   EXPECT_EQ(live(), 0);
 }

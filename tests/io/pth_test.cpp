@@ -114,6 +114,7 @@ TEST_F(PthTest, RoundTripOfEveryDType) {
   }
   tensors["scalar"] = full({}, 2.5);
   tensors["empty"] = zeros({0, 4});
+  tensors["vast"] = zeros({int64_t{1} << 62, 0});
   save_pth(path("a.pth"), tensors);
   const Pth file(path("a.pth"));
   EXPECT_EQ(file.names().size(), tensors.size());

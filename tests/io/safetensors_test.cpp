@@ -56,6 +56,7 @@ TEST_F(SafeTensorsTest, RoundTripOfEveryDType) {
   }
   tensors["scalar"] = full({}, 2.5);
   tensors["empty"] = zeros({0, 4});
+  tensors["vast"] = zeros({int64_t{1} << 62, 0});
   tensors["turned"] = Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}).t();
   save_safetensors(path("a"), tensors, {{"who", "me\n\"quoted\""}});
   const SafeTensors file(path("a"));
