@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <system_error>
 #include <vector>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "io/atomic_file.h"
 
 namespace brim::io {
@@ -25,6 +27,13 @@ bool all_digits(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
+/// What stands for a name in its temporary ones, which would be too long with a long one.
+std::string short_name(std::string_view name) {
+  constexpr size_t kLongest = 200;  // of 255 bytes
+  return name.size() <= kLongest ? std::string(name)
+                                 : fmt::format("{:016x}", xxh64(name.data(), name.size()));
+}
+
 constexpr std::string_view kTemporaryMark = ".brim-", kTemporaryEnd = ".tmp";
 
 }  // namespace
@@ -32,8 +41,10 @@ constexpr std::string_view kTemporaryMark = ".brim-", kTemporaryEnd = ".tmp";
 std::string temporary_name(const std::string& path) {
   static std::atomic<int> count{0};
   const size_t name = path.find_last_of('/') + 1;
-  return fmt::format("{}.{}{}{}-{}{}", path.substr(0, name), path.substr(name), kTemporaryMark,
-                     getpid(), ++count, kTemporaryEnd);
+  BRIM_CHECK(path.size() - name <= NAME_MAX, FileError,
+             "[file] {}: its name has more than {} bytes; give a shorter one", path, NAME_MAX);
+  return fmt::format("{}.{}{}{}-{}{}", path.substr(0, name), short_name(path.substr(name)),
+                     kTemporaryMark, getpid(), ++count, kTemporaryEnd);
 }
 
 std::optional<std::string_view> temporary_of(std::string_view name) {
@@ -57,10 +68,11 @@ bool lock_temporary(int fd, const std::string& path) {
 }
 
 void remove_leftovers(const std::string& folder, std::string_view of, fs::file_type type) {
+  const std::string name = short_name(of);
   std::vector<fs::path> found;
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
-    if (temporary_of(it->path().filename().string()) == of &&
+    if (temporary_of(it->path().filename().string()) == name &&
         it->symlink_status(error).type() == type)
       found.push_back(it->path());
   for (const fs::path& path : found) {

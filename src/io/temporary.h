@@ -10,7 +10,8 @@
 namespace brim::io {
 
 /// A name beside `path`, .NAME.brim-PID-N.tmp, that this process has not used yet. Nobody else
-/// gives such names: what has one may be removed.
+/// gives such names: what has one may be removed. Where NAME is long, its hash stands for it.
+/// Throws FileError if no file can have this name.
 std::string temporary_name(const std::string& path);
 
 /// The NAME in what temporary_name() makes, in any process; nothing for any other name.

@@ -147,6 +147,22 @@ TEST_F(AtomicFileTest, NothingElseIsRemoved) {
   EXPECT_TRUE(fs::exists(folder / ".set.brim-4194304-1.tmp"));
 }
 
+TEST_F(AtomicFileTest, NamesMayHaveTheGreatestLength) {
+  for (const size_t length : {200U, 201U, 244U, 255U}) {
+    const std::string name(length, 'n'), full = folder / name;
+    const std::string dead = temporary_name(full);
+    std::ofstream(dead) << "half";
+    write_file_atomically(full, "whole");
+    EXPECT_EQ(fs::file_size(full), 5U);
+    EXPECT_FALSE(fs::exists(dead));
+    EXPECT_NO_THROW(ScratchFolder(folder.path(), name));
+  }
+  EXPECT_EQ(files(), 4);
+  const std::string name(256, 'n');
+  EXPECT_THROW(AtomicFile(folder / name), FileError);
+  EXPECT_THROW(ScratchFolder(folder.path(), name), FileError);
+}
+
 TEST_F(AtomicFileTest, ScratchFolders) {
   const std::string dead = folder / ".set.brim-4194304-1.tmp";
   fs::create_directories(dead + "/below");
