@@ -62,7 +62,8 @@ AtomicFile::AtomicFile(const std::string& path, Links links)
   } else {
     remove_leftovers(parent_folder(path_), path_.substr(path_.find_last_of('/') + 1),
                      std::filesystem::file_type::regular);
-    open_temporary();
+    open_temporary(exists && S_ISREG(info.st_mode) ? std::optional(info.st_mode & 0777)
+                                                   : std::nullopt);
   }
   if (fd_ < 0) {
     const int error = errno;
@@ -71,14 +72,18 @@ AtomicFile::AtomicFile(const std::string& path, Links links)
   }
 }
 
-void AtomicFile::open_temporary() {
+void AtomicFile::open_temporary(std::optional<unsigned> old_mode) {
   // Names may be taken: on another machine, or by a process of this number where there are no
   // locks.
   for (int attempt = 0; attempt < 100; ++attempt) {
     temporary_ = temporary_name(path_);
-    fd_ = open_to_write(temporary_, O_WRONLY | O_EXCL);
+    fd_ = open_to_write(temporary_, O_WRONLY | O_EXCL, old_mode.value_or(0666));
     if (fd_ < 0 && errno != EEXIST) return;
-    if (fd_ >= 0 && lock_temporary(fd_, temporary_)) return;
+    if (fd_ >= 0 && lock_temporary(fd_, temporary_)) {
+      // What the umask took away; some file systems have no permissions.
+      if (old_mode) (void)fchmod(fd_, *old_mode);
+      return;
+    }
     if (fd_ >= 0) close(std::exchange(fd_, -1));
   }
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,7 +20,8 @@ enum class Links : uint8_t { follow, replace };
 class AtomicFile {
  public:
   /// Opens a temporary file in the folder of `path`, and removes those that killed processes left
-  /// of the same path. Throws FileError naming `path`.
+  /// of the same path. A file that is replaced leaves its permissions to the new one. Throws
+  /// FileError naming `path`.
   explicit AtomicFile(const std::string& path, Links links = Links::follow);
   /// Removes the temporary file unless it was committed.
   ~AtomicFile();
@@ -37,7 +39,7 @@ class AtomicFile {
   const std::string& path() const { return path_; }
 
  private:
-  void open_temporary();
+  void open_temporary(std::optional<unsigned> old_mode);
   [[noreturn]] void fail(const char* what, int error);
   void discard() noexcept;
   void flush();

@@ -87,6 +87,23 @@ TEST_F(AtomicFileTest, NoRoomLeavesTheOldOne) {
   EXPECT_EQ(files(), 1);
 }
 
+TEST_F(AtomicFileTest, PermissionsStay) {
+  const auto permissions = [&] {
+    struct stat info {};
+    EXPECT_EQ(stat(path.c_str(), &info), 0);
+    return info.st_mode & 0777;
+  };
+  const mode_t before = umask(027);
+  write_file_atomically(path, "new");
+  EXPECT_EQ(permissions(), 0640U);
+  for (const mode_t mode : {0600, 0666, 0444, 0755}) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+    write_file_atomically(path, "newer");
+    EXPECT_EQ(permissions(), mode);
+  }
+  umask(before);
+}
+
 TEST_F(AtomicFileTest, DevicesAreWrittenToAndNotReplaced) {
   write_file_atomically("/dev/null", "gone");
   struct stat info {};
