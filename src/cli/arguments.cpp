@@ -1,6 +1,9 @@
 #include "cli/arguments.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -13,13 +16,32 @@ namespace {
 const CLI::Validator not_empty(
     [](const std::string& text) { return text.empty() ? kEmptyValue : std::string(); }, "");
 
-const CLI::Validator not_nan(
-    [](const std::string& text) {
-      double value = 0;
-      return CLI::detail::lexical_cast(text, value) && std::isnan(value) ? "nan is no number"
-                                                                         : std::string();
-    },
-    "");
+/// Decimal numbers alone: CLI11 takes 010 for 8, 0x10 for 16 and the nearest number that fits for
+/// one that does not. What follows reads whole numbers without leading zeros.
+template <class T>
+std::string to_decimal(std::string& text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  if (error == std::errc::result_out_of_range) return fmt::format("'{}' is out of range", text);
+  if (error != std::errc() || at != end)
+    return fmt::format("'{}' is no {} in decimal digits", text,
+                       std::is_integral_v<T> ? "whole number" : "number");
+  if constexpr (std::is_integral_v<T>)
+    text = std::to_string(value);
+  else if (std::isnan(value))  // which no bound excludes
+    return "nan is no number";
+  return {};
+}
+
+template <class T>
+struct NumberIn {
+  using type = T;
+};
+template <class T>
+struct NumberIn<std::optional<T>> {
+  using type = T;
+};
 
 }  // namespace
 
@@ -35,7 +57,6 @@ Argument Argument::show_default() {
 
 template <class T>
 Argument Argument::range(T low, T high) {
-  if constexpr (std::is_floating_point_v<T>) option_->check(not_nan);  // which no bound excludes
   option_->check(CLI::Range(low, high));
   return *this;
 }
@@ -60,7 +81,14 @@ Argument Argument::file() {
 
 template <class T>
 Argument Arguments::add(const char* name, T& value, const char* help) {
-  return Argument(app_->add_option(name, value, help)->check(not_empty));
+  CLI::Option* const option = app_->add_option(name, value, help);
+  using Number = typename NumberIn<T>::type;
+  if constexpr (std::is_floating_point_v<Number>)
+    option->transform(CLI::Validator(to_decimal<double>, ""));
+  else if constexpr (std::is_integral_v<Number>)  // ranges are of int64_t at most
+    option->transform(CLI::Validator(to_decimal<int64_t>, ""));
+  option->transform(not_empty);  // looked at first
+  return Argument(option);
 }
 template Argument Arguments::add(const char*, std::string&, const char*);
 template Argument Arguments::add(const char*, std::vector<std::string>&, const char*);

@@ -24,7 +24,7 @@ class Argument {
   Argument required();
   Argument show_default();  ///< in --help
   template <class T>
-  Argument range(T low, T high);  ///< both are allowed, NaN is not; int, int64_t or double
+  Argument range(T low, T high);  ///< both are allowed; int, int64_t or double
   Argument one_of(std::initializer_list<const char*> words);
   Argument one_each();  ///< each use takes one word: `--part time --part memory`
   Argument file();      ///< FILE stands for it in --help
@@ -39,8 +39,9 @@ class Arguments {
   explicit Arguments(CLI::App* app) : app_(app) {}
 
   /// `--name` or, without dashes, a positional one; `value` is written when the command line is
-  /// parsed, where an empty word is an error. T: std::string, std::vector<std::string>, int,
-  /// int64_t, uint64_t, double, or std::optional of int64_t, uint64_t and double.
+  /// parsed, where an empty word is an error, and a number that is not written in decimal. T:
+  /// std::string, std::vector<std::string>, int, int64_t, uint64_t, double, or std::optional of
+  /// int64_t, uint64_t and double.
   template <class T>
   Argument add(const char* name, T& value, const char* help);
   Argument flag(const char* name, bool& value, const char* help);
@@ -49,7 +50,7 @@ class Arguments {
   void require_subcommand();
   bool chosen() const;  ///< after parsing: this subcommand was named
 
-  /// What was given for an option, as typed; empty where it was not.
+  /// What was given for an option, numbers without leading zeros; empty where it was not.
   std::vector<std::string> given(const char* name) const;
 
  private:

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 
 #include "cli/command.h"
 #include "core/printable.h"
@@ -48,17 +48,17 @@ std::string shell_word(const std::string& text) {
 }
 
 int64_t parse_bytes(std::string_view text, std::string_view option) {
-  const std::string copy(text);
-  char* end = nullptr;
-  double value = std::strtod(copy.c_str(), &end);
-  std::string unit(end);
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  std::string unit(at, end);
   for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const size_t power = unit.empty() ? 0 : std::string_view("bkmgt").find(unit[0]);
   const bool known =
       unit.empty() || (power != std::string_view::npos &&
                        (unit.size() == 1 || unit.substr(1) == "b" || unit.substr(1) == "ib"));
   if (known) value *= std::pow(1024.0, static_cast<double>(power));
-  if (!known || end == copy.c_str() || !(value >= 1 && value < 9e18))
+  if (error != std::errc() || !known || !(value >= 1 && value < 9e18))
     throw UsageError(fmt::format("{} '{}' is no size; write for example 512M or 2G", option, text));
   return static_cast<int64_t>(value);
 }

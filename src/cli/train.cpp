@@ -6,6 +6,7 @@
 #include <brim/train/trainer.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
 #include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
@@ -78,10 +79,9 @@ train::StepMode chosen_mode(const TrainOptions& o, const std::optional<train::Ch
 int workers_of(const std::string& text) {
   if (text == "auto") return -1;
   int workers = -1;
-  const bool digits = !text.empty() && text.size() <= 4 &&
-                      text.find_first_not_of("0123456789") == std::string::npos;
-  if (digits) workers = std::stoi(text);
-  if (workers < 0 || workers > 1024)
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, workers);
+  if (error != std::errc() || at != end || workers < 0 || workers > 1024)
     throw UsageError(
         fmt::format("--workers '{}' is neither a number from 0 to 1024 nor auto", text));
   return workers;

@@ -108,6 +108,21 @@ TEST_F(BadInput, CommandsAndOptions) {
   EXPECT_LT(run_brim({"train", "--lr", "-1"}).err.size(), 150U);
 }
 
+TEST_F(BadInput, NumbersThatAreNotDecimal) {
+  for (const char* text : {"0x10", "0b11", "1'000", "1_000", "1,000", "1e1", "2.0", " 2", "+2",
+                           "true", "99999999999999999999"}) {
+    for (const char* name : {"--epochs", "--batch", "--workers", "--checkpoint-every", "--seed",
+                             "--steps", "--keep", "--threads", "--steps-per-graph"})
+      train_fails({name, text}, 2, {name, text});
+    fails({"data", "make", folder / "x", "--seed", text}, 2, {"--seed", text});
+    fails({"data", "convert", "a", "b", "--size", text}, 2, {"--size", text});
+    fails({"bench", "compare", "--rounds", text}, 2, {"--rounds", text});
+  }
+  for (const char* text : {"0x1p3", "1'0", "1_0", " 2", "+2"})
+    for (const char* name : {"--lr", "--monitor", "--memory-limit"})
+      train_fails({name, text}, 2, {name, text});
+}
+
 TEST_F(BadInput, EmptyValues) {
   const auto empty = [&](std::vector<std::string> args, const std::string& name) {
     const std::vector<std::string> words = {name + ": an empty value", "shell variable unset"};

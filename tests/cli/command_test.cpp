@@ -111,11 +111,12 @@ TEST_F(Command, FailedEvaluationStillTellsWhatTheTrainingCost) {
 TEST_F(Command, OptionsOverrideTheRecipe) {
   std::ofstream(folder / "mine.toml") << "epochs = 9\nbatch = 5\n[optimizer]\nlr = 0.5\n";
   const Ran ran =
-      run_brim({"train", folder / "mine.toml", "--data", folder / "data", "--epochs", "1", "--lr",
-                "0.01", "--threads", "1", "--workers", "0", "--json", "-"});
+      run_brim({"train", folder / "mine.toml", "--data", folder / "data", "--epochs", "01", "--lr",
+                "0.01", "--batch", "010", "--threads", "1", "--workers", "00", "--json", "-"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   const json r = json::parse(ran.out);
-  EXPECT_EQ(r["steps"], 12);
+  EXPECT_EQ(r["batch"], 10) << "decimal";
+  EXPECT_EQ(r["steps"], 6);
   EXPECT_EQ(r["threads"], 1);
   EXPECT_EQ(r["workers"], 0);
 }

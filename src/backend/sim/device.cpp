@@ -42,9 +42,9 @@ SimOptions from_environment() {
     options.memory = parse_bytes(text);
   options.profile = get("BRIM_SIM_PROFILE");
   if (const std::string text = get("BRIM_SIM_SLOWDOWN"); !text.empty()) {
-    char* end = nullptr;
-    options.slowdown = std::strtod(text.c_str(), &end);
-    BRIM_CHECK(*end == 0, ValueError,
+    const auto [end, error] =
+        std::from_chars(text.data(), text.data() + text.size(), options.slowdown);
+    BRIM_CHECK(error == std::errc() && end == text.data() + text.size(), ValueError,
                "[sim] BRIM_SIM_SLOWDOWN='{}' is no number; use for example 100", text);
   }
   const std::string check = get("BRIM_SIM_CHECK");
