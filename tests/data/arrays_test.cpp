@@ -134,6 +134,12 @@ TEST_F(ArraysTest, WhatDoesNotFitSaysSo) {
   EXPECT_NE(error_of({{"images", images}, {"labels", two}}, {{"classes", "cat"}})
                 .find("names 1 classes, but there is a label 1"),
             std::string::npos);
+  const io::TensorMap good = {{"images", images}, {"labels", two}};
+  EXPECT_NE(error_of(good, {{"classes", "cat\ndog\ncat"}})
+                .find("labels 0 and 2 both name their class 'cat'; rename one"),
+            std::string::npos);
+  EXPECT_NE(error_of(good, {{"classes", "cat\n\ndog"}}).find("label 1 has an empty name; name it"),
+            std::string::npos);
   write_bytes(path, {1, 2, 3});
   EXPECT_THROW(Source::open(path, Split::train), FileError);
 }

@@ -218,6 +218,16 @@ TEST_F(ConvertFormats, HostileClassNamesMakeNoPaths) {
   EXPECT_NE(text.find("empty name"), std::string::npos) << text;
 }
 
+TEST_F(ConvertFormats, NamesThatCifar10WouldMergeAreRefused) {
+  for (const char* name : {"a", "a "})
+    write_bytes(folder / ("spaces/" + std::string(name) + "/1.jpg"), jpeg(32, 32, 1));
+  const auto text =
+      message_of<FileError>([&] { convert(folder / "spaces", folder / "x", DataFormat::cifar10); });
+  EXPECT_NE(text.find("the class 'a ' holds a line break or ends in a space"), std::string::npos)
+      << text;
+  EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
 TEST_F(ConvertFormats, Stops) {
   const auto stop = [](const ConvertProgress& p) { return p.images == 0; };
   EXPECT_THROW(convert(folder / "rgb", folder / "x.tar", DataFormat::tar, {.progress = stop}),

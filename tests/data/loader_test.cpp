@@ -26,7 +26,7 @@ class FakeSource final : public Source {
   explicit FakeSource(int64_t size, std::set<int64_t> broken = {})
       : size_(size), broken_(std::move(broken)) {}
   int64_t size() const override { return size_; }
-  const std::vector<std::string>& classes() const override { return classes_; }
+  const std::vector<std::string>& classes() const override { return names; }
   int64_t label(int64_t i) const override { return i % 3; }
   std::string describe(int64_t i) const override { return "fake " + std::to_string(i); }
   void read(int64_t i, Image& out) const override {
@@ -39,11 +39,11 @@ class FakeSource final : public Source {
   mutable std::atomic<int> reads{0};
   int64_t odd_one = -1;
   std::function<void(int64_t, Image&)> change;
+  std::vector<std::string> names{"a", "b", "c"};
 
  private:
   int64_t size_;
   std::set<int64_t> broken_;
-  std::vector<std::string> classes_{"a", "b", "c"};
 };
 
 const Transform kAugment{
@@ -446,6 +446,14 @@ TEST(Loader, BadOptionsSayWhatIsWrong) {
       0u);
   EXPECT_THROW(Loader(nullptr), ValueError);
   EXPECT_THROW(Loader(std::make_shared<FakeSource>(2, std::set<int64_t>{0, 1})), FileError);
+}
+
+TEST(Loader, ClassesOfOneNameAreRefused) {
+  const auto source = std::make_shared<FakeSource>(3);
+  source->names = {"a", "b", "a"};
+  EXPECT_EQ(message_of<ValueError>([&] { Loader{source}; }),
+            "[loader] the source's classes: labels 0 and 2 both name their class 'a'; rename one, "
+            "or give both the same label");
 }
 
 TEST(Loader, OblongPictureIsNamed) {

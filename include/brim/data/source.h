@@ -42,7 +42,7 @@ class Source {
   /// Number of samples; at least 1.
   virtual int64_t size() const = 0;
 
-  /// Class names by label, the same for every split of one data set.
+  /// Class names by label, the same for every split of one data set; each there once, none empty.
   virtual const std::vector<std::string>& classes() const = 0;
 
   /// Label of sample i, 0 <= label < classes().size().
@@ -81,8 +81,8 @@ class Source {
   ///  - a tar of the same layout: plain, gzip, xz or zstd
   ///  - a safetensors file with pictures and labels
   ///  - "shards/train-{000000..000009}.tar": tars with WebDataset's naming
-  /// Data without a split is all train. Throws FileError for what is missing, damaged or empty, and
-  /// its child NoSuchSplit when only the split is missing.
+  /// Data without a split is all train. Throws FileError for what is missing, damaged or empty, or
+  /// has two classes of one name, and its child NoSuchSplit when only the split is missing.
   /// `progress` is called while a tar or gzip file is read; everything else opens at once.
   static std::shared_ptr<const Source> open(const std::string& where, Split split,
                                             const OpenProgress& progress = {});

@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/printable.h"
 #include "core/start_thread.h"
 #include "data/convert/output_file.h"
 #include "data/file.h"
@@ -301,8 +302,12 @@ ConvertResult convert_to_cifar10(const std::string& input, const std::string& ou
   names.emplace_back(kCifarMeta);
   OutputFile meta(scratch / kCifarMeta);
   for (const std::string& name : found.classes) {
-    BRIM_CHECK(name.find('\n') == std::string::npos, FileError,
-               "{}: a class name holds a line break", input);
+    BRIM_CHECK(
+        name.find('\n') == std::string::npos && !name.ends_with(' ') && !name.ends_with('\r'),
+        FileError,
+        "{}: the class '{}' holds a line break or ends in a space, which {} cannot keep; "
+        "rename it",
+        input, printable(name), kCifarMeta);
     meta.write((name + "\n").data(), name.size() + 1);
   }
   meta.close();

@@ -110,8 +110,6 @@ class SafeTensorsSink final : public Sink {
     nlohmann::ordered_json header = nlohmann::ordered_json::object();
     std::string names;
     for (const std::string& name : plan.classes) {
-      BRIM_CHECK(!name.empty(), FileError,
-                 "[data] a class has an empty name, which the metadata cannot hold; name it");
       BRIM_CHECK(name.find('\n') == std::string::npos, FileError,
                  "[data] a class name holds a line break, which separates names in the metadata");
       names += (names.empty() ? "" : "\n") + name;

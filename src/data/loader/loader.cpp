@@ -13,6 +13,7 @@
 #include "data/keyed.h"
 #include "data/loader/pipeline.h"
 #include "data/loader/state.h"
+#include "data/source/class_names.h"
 #include "data/transform/resample.h"
 
 namespace brim::data {
@@ -69,6 +70,8 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& how,
     : source(std::move(from)), transform(how), plan(how), options(wanted) {
   BRIM_CHECK(source != nullptr, ValueError, "[loader] no source; open one with data::Source::open");
   BRIM_CHECK(source->size() > 0, ValueError, "[loader] the source has no samples");
+  const std::string wrong = wrong_class_names(source->classes());
+  BRIM_CHECK(wrong.empty(), ValueError, "[loader] the source's classes: {}", wrong);
   BRIM_CHECK(options.batch > 0, ValueError, "[loader] batch {}: must be at least 1", options.batch);
   BRIM_CHECK(options.workers >= -1 && options.workers <= 1024, ValueError,
              "[loader] workers {}: must be 0 to 1024, or -1 to choose", options.workers);

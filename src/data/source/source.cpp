@@ -9,6 +9,7 @@
 #include "data/source/archive_reader.h"
 #include "data/source/arrays.h"
 #include "data/source/cifar10.h"
+#include "data/source/class_names.h"
 #include "data/source/idx.h"
 #include "data/source/shards.h"
 
@@ -36,33 +37,8 @@ bool parse_shapes10(const std::string& where, uint64_t& seed) {
   return true;
 }
 
-}  // namespace
-
-ImageView Source::view(int64_t) const { return {}; }
-
-std::span<const uint8_t> Source::file(int64_t, std::vector<uint8_t>&) const { return {}; }
-
-const char* to_string(Split split) {
-  switch (split) {
-    case Split::train:
-      return "train";
-    case Split::test:
-      return "test";
-    case Split::all:
-      return "all";
-  }
-  return "?";
-}
-
-Split parse_split(const std::string& word) {
-  for (const Split split : {Split::train, Split::test, Split::all}) {
-    if (word == to_string(split)) return split;
-  }
-  raise<ValueError>("[data] unknown split \"{}\"; expected train, test or all", word);
-}
-
-std::shared_ptr<const Source> Source::open(const std::string& where, Split split,
-                                           const OpenProgress& progress) {
+std::shared_ptr<const Source> open_by_content(const std::string& where, Split split,
+                                              const OpenProgress& progress) {
   std::error_code error;
   const fs::file_status status = fs::status(where, error);
   uint64_t seed = 0;
@@ -95,6 +71,39 @@ std::shared_ptr<const Source> Source::open(const std::string& where, Split split
   if (extension == ".bin") return open_cifar10(where, split);
   if (extension == ".safetensors" || is_safetensors(where)) return open_arrays(where, split);
   raise<FileError>("[data] {}: not a data set; {}", where, kAccepted);
+}
+
+}  // namespace
+
+ImageView Source::view(int64_t) const { return {}; }
+
+std::span<const uint8_t> Source::file(int64_t, std::vector<uint8_t>&) const { return {}; }
+
+const char* to_string(Split split) {
+  switch (split) {
+    case Split::train:
+      return "train";
+    case Split::test:
+      return "test";
+    case Split::all:
+      return "all";
+  }
+  return "?";
+}
+
+Split parse_split(const std::string& word) {
+  for (const Split split : {Split::train, Split::test, Split::all}) {
+    if (word == to_string(split)) return split;
+  }
+  raise<ValueError>("[data] unknown split \"{}\"; expected train, test or all", word);
+}
+
+std::shared_ptr<const Source> Source::open(const std::string& where, Split split,
+                                           const OpenProgress& progress) {
+  std::shared_ptr<const Source> source = open_by_content(where, split, progress);
+  const std::string wrong = wrong_class_names(source->classes());
+  BRIM_CHECK(wrong.empty(), FileError, "[data] {}: {}", where, wrong);
+  return source;
 }
 
 }  // namespace brim::data
