@@ -218,6 +218,21 @@ TEST_F(ConvertFormats, HostileClassNamesMakeNoPaths) {
   EXPECT_NE(text.find("empty name"), std::string::npos) << text;
 }
 
+TEST_F(ConvertFormats, ClassesNamedLikeSplits) {
+  for (const auto& [first, second] : {std::pair{"train", "test"}, {"val", "cat"}}) {
+    const std::string input = folder / ("rgb-" + std::string(first));
+    for (int i = 0; i < 4; ++i)
+      write_bytes(input + "/train/" + (i % 2 ? first : second) + "/" + std::to_string(i) + ".jpg",
+                  jpeg(32, 32, i));
+    for (const DataFormat format : {DataFormat::folder, DataFormat::tar}) {
+      const std::string out = input + to_string(format);
+      EXPECT_EQ(convert(input, out, format).test, 0);
+      EXPECT_EQ(contents_of(out, Split::train), contents_of(input, Split::train));
+      EXPECT_THROW(Source::open(out, Split::test), NoSuchSplit);
+    }
+  }
+}
+
 TEST_F(ConvertFormats, NamesThatCifar10WouldMergeAreRefused) {
   for (const char* name : {"a", "a "})
     write_bytes(folder / ("spaces/" + std::string(name) + "/1.jpg"), jpeg(32, 32, 1));

@@ -23,6 +23,7 @@
 #include "data/mapped_file.h"
 #include "data/permutation.h"
 #include "data/source/image_folder.h"
+#include "data/source/listing.h"
 #include "data/transform/resample.h"
 #include "io/atomic_file.h"
 #include "io/temporary.h"
@@ -203,6 +204,7 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
   SinkPlan plan{
       train.source->classes(), train.labels, test ? test->labels : std::vector<int64_t>{}, {}};
   plan.shape = prepare(*train.source, train.order[0], options.side, false).image.shape();
+  plan.split_up = test || std::any_of(plan.classes.begin(), plan.classes.end(), names_split);
 
   const fs::path parent = fs::absolute(path).parent_path();
   const EmptyFolders made(parent.string());

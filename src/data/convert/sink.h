@@ -26,6 +26,9 @@ struct SinkPlan {
   std::vector<std::string> classes;
   std::vector<int64_t> train_labels, test_labels;  ///< in the order in which samples will come
   ImageShape shape;  ///< of the first sample; sinks of pixels need all to be like it
+  /// Whether folders of classes lie below train/ and test/: there is a test split, or a class whose
+  /// folder would be taken for one.
+  bool split_up = false;
 };
 
 /// Takes all training samples, then all test samples.
@@ -44,8 +47,8 @@ std::unique_ptr<Sink> make_sink(DataFormat format, const std::string& path, cons
 std::unique_ptr<Sink> make_tar_sink(const std::string& path, const SinkPlan& plan);
 std::unique_ptr<Sink> make_shards_sink(const std::string& path);
 
-/// "train/cat/000012.jpg"; "cat/000012.jpg" if there is no test split. Throws FileError for a class
-/// that cannot be the name of a folder.
+/// "train/cat/000012.jpg"; "cat/000012.jpg" where the plan is not split up. Throws FileError for a
+/// class that cannot be the name of a folder.
 std::string name_in_folder(const SinkPlan& plan, const SinkSample& sample, bool test,
                            int64_t number);
 

@@ -168,7 +168,7 @@ std::string name_in_folder(const SinkPlan& plan, const SinkSample& sample, bool 
                  name.find('\0') == std::string::npos,
              FileError, "{}: its class \"{}\" cannot be the name of a folder; rename it",
              sample.name, name);
-  const char* const split = plan.test_labels.empty() ? "" : test ? "test/" : "train/";
+  const char* const split = !plan.split_up ? "" : test ? "test/" : "train/";
   return fmt::format("{}{}/{:06}.{}", split, name, number, sample.extension);
 }
 

@@ -18,10 +18,6 @@ std::string_view first_part(std::string_view path) {
 
 std::string_view after_first(std::string_view path) { return path.substr(path.find('/') + 1); }
 
-bool names_split(std::string_view part) {
-  return part == "train" || part == "test" || part == "val";
-}
-
 struct Layout {
   size_t skip = 0;  // length of the outer folders that everything shares
   bool split = false;
@@ -64,6 +60,10 @@ Layout find_layout(const std::vector<Entry>& entries) {
 }
 
 }  // namespace
+
+bool names_split(std::string_view part) {
+  return part == "train" || part == "test" || part == "val";
+}
 
 bool has_split(const std::vector<Entry>& entries, Split split) {
   const Layout layout = find_layout(entries);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <brim/data/source.h>
@@ -28,6 +29,9 @@ struct Listing {
 /// splits, so a label means the same in each. Throws FileError, naming `where`, if there are no
 /// pictures, a picture lies in no class folder, or the split does not exist.
 Listing make_listing(std::vector<Entry> entries, const std::string& where, Split split);
+
+/// Whether a folder of this name is a split and no class: train, test or val.
+bool names_split(std::string_view part);
 
 /// Whether `make_listing` would find the split (Split::all: any picture at all).
 bool has_split(const std::vector<Entry>& entries, Split split);
