@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <climits>
 #include <functional>
 #include <numeric>
 #include <set>
@@ -39,7 +40,9 @@ class FakeSource final : public Source {
   mutable std::atomic<int> reads{0};
   int64_t odd_one = -1;
   std::function<void(int64_t, Image&)> change;
+  ImageShape image_shape() const override { return shape; }
   std::vector<std::string> names{"a", "b", "c"};
+  ImageShape shape;  // known only after decoding
 
  private:
   int64_t size_;
@@ -454,6 +457,21 @@ TEST(Loader, ClassesOfOneNameAreRefused) {
   EXPECT_EQ(message_of<ValueError>([&] { Loader{source}; }),
             "[loader] the source's classes: labels 0 and 2 both name their class 'a'; rename one, "
             "or give both the same label");
+}
+
+TEST(Loader, ShapesThatNoMemoryHoldsAreRefused) {
+  const auto source = std::make_shared<FakeSource>(3);
+  for (const auto& [height, width] : {std::pair{1 << 30, 1 << 30}, {INT_MAX, INT_MAX}, {8, -1}}) {
+    source->shape = {3, height, width};
+    for (const bool raw : {false, true})
+      EXPECT_EQ(message_of<ShapeError>([&] { Loader(source, {}, {.raw = raw}); }),
+                "[loader] batches of 3 pictures of " + std::to_string(width) + " x " +
+                    std::to_string(height) +
+                    " pixels fit no memory; is the shape that the source "
+                    "tells right?");
+  }
+  source->shape = {};
+  EXPECT_EQ(run(Loader(source, {}, {.batch = INT64_MAX, .workers = 0}), 0).samples.size(), 3u);
 }
 
 TEST(Loader, OblongPictureIsNamed) {

@@ -36,6 +36,21 @@ ImageShape find_shape(const Source& source, const TransformPlan& plan, OnError o
   }
 }
 
+// Throws ShapeError where a batch has no bytes, or more than can be counted: 4 a number, and 24 for
+// each picture's label and window.
+void check_bytes(int64_t batch, const ImageShape& shape) {
+  int64_t bytes = 4 + 24;
+  bool counted = true;
+  for (const int64_t size :
+       {batch, int64_t{shape.channels}, int64_t{shape.height}, int64_t{shape.width}})
+    counted = counted && size > 0 && !__builtin_mul_overflow(bytes, size, &bytes);
+  BRIM_CHECK(
+      counted, ShapeError,
+      "[loader] batches of {} pictures of {} x {} pixels fit no memory; is the shape that the "
+      "source tells right?",
+      batch, shape.width, shape.height);
+}
+
 // Pictures in memory keep one thread less than busy; decoding leaves one CPU to the training loop.
 int choose_workers(const Source& source) {
   const int cpus = available_cpus();
@@ -91,15 +106,16 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& how,
              "several; put a Resize in front",
              source->describe(0));
   samples = options.drop_last ? source->size() / options.world_size
-                              : (source->size() + options.world_size - 1) / options.world_size;
-  batches =
-      options.drop_last ? samples / options.batch : (samples + options.batch - 1) / options.batch;
+                              : (source->size() - 1) / options.world_size + 1;
+  batches = options.drop_last ? samples / options.batch : (samples - 1) / options.batch + 1;
   BRIM_CHECK(batches > 0, ValueError,
              "[loader] {} samples make no full batch of {}; make it smaller or keep the last one",
              samples, options.batch);
   if (options.drop_last) samples = batches * options.batch;
   const bool chosen_workers = options.workers < 0, chosen_ahead = options.ahead < 0;
-  const int64_t bytes = options.batch * sample_bytes();
+  check_bytes(full_batch(), shape);
+  if (options.raw) check_bytes(full_batch(), raw_shape);
+  const int64_t bytes = full_batch() * sample_bytes();
   if (chosen_workers) options.workers = choose_workers(*source);
   if (chosen_ahead) options.ahead = choose_ahead(options.workers, bytes);
   const LoaderSizes start{options.workers, slots_at_first()};
@@ -228,7 +244,7 @@ int Loader::slots() const { return state_->sizes().slots; }
 std::vector<std::string> Loader::decisions() const { return state_->decisions(); }
 
 std::string Loader::describe() const {
-  const int64_t kib = (options().batch * state_->sample_bytes() + 1023) / 1024;
+  const int64_t kib = (state_->full_batch() * state_->sample_bytes() + 1023) / 1024;
   return fmt::format("{} worker{} ({} CPUs, {}), {} slots of {} KiB", workers(),
                      workers() == 1 ? "" : "s", available_cpus(),
                      state_->source->in_memory() ? "source in memory" : "pictures to decode",

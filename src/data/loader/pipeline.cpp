@@ -100,7 +100,7 @@ void Epoch::Pipeline::recycle(Slot& slot) {
     return tensor.defined() && tensor.storage()->use_count() == 1;
   };
   const ImageShape& shape = state_->shape;
-  const int64_t n = std::min(state_->options.batch, state_->samples);
+  const int64_t n = state_->full_batch();
   const DeviceKind kind = state_->options.target.kind;
   if (state_->options.raw) {
     if (!ours(slot.bytes))

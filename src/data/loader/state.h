@@ -48,8 +48,9 @@ struct Loader::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
+  int64_t full_batch() const { return std::min(options.batch, samples); }
   int64_t sample_bytes() const { return options.raw ? raw_shape.bytes() : 4 * shape.bytes(); }
-  RawLayout layout() const { return {std::min(options.batch, samples), raw_shape}; }
+  RawLayout layout() const { return {full_batch(), raw_shape}; }
   /// Whether batches are made in pinned memory.
   bool pinned() const { return !options.target.is_cpu(); }
   int slots_at_first() const;
