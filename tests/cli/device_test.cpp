@@ -95,6 +95,7 @@ TEST_F(OnDevices, BadDevicesAndOptions) {
   EXPECT_TRUE(has(error({"--device", "sim:0"}, "BRIM_SIM_PROFILE=h20"), "did you mean 'h200'"));
   EXPECT_TRUE(has(error({"--device", "sim:0"}, "BRIM_SIM_SLOWDOWN=-1"), "slowdown"));
   EXPECT_TRUE(has(error({"--device", "sim:0"}, "BRIM_SIM_SLOWDOWN=0x2"), "'0x2' is no number"));
+  EXPECT_TRUE(has(error({"--device", "sim:0"}, "BRIM_SIM_CHECK=zzz"), "'zzz' is no switch; use 1"));
   EXPECT_TRUE(has(error({"--device", "sim:0"}, "BRIM_SIM_MEMORY=100K"), "[memory] sim:0"));
   EXPECT_TRUE(has(error({"--trace", folder.path()}), "is a folder"));
   EXPECT_TRUE(has(error({"--trace", folder / "no/such/t.json"}), "cannot be written"));

@@ -11,7 +11,8 @@
 namespace brim {
 
 /// How virtual accelerators behave. Defaults come from the environment: BRIM_SIM_DEVICES,
-/// BRIM_SIM_MEMORY (bytes, or 512M, 16G), BRIM_SIM_PROFILE, BRIM_SIM_SLOWDOWN, BRIM_SIM_CHECK (1).
+/// BRIM_SIM_MEMORY (bytes, or 512M, 16G), BRIM_SIM_PROFILE, BRIM_SIM_SLOWDOWN, BRIM_SIM_CHECK (0 or
+/// 1).
 struct SimOptions {
   int devices = 2;     ///< how many there are; may grow, but not shrink, once they are in use
   int64_t memory = 0;  ///< bytes of each; 0: as the profile says, 4 GiB without one. Fixed with the

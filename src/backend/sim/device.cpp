@@ -48,7 +48,9 @@ SimOptions from_environment() {
                "[sim] BRIM_SIM_SLOWDOWN='{}' is no number; use for example 100", text);
   }
   const std::string check = get("BRIM_SIM_CHECK");
-  options.check = !check.empty() && check != "0";
+  BRIM_CHECK(check.empty() || check == "0" || check == "1", ValueError,
+             "[sim] BRIM_SIM_CHECK='{}' is no switch; use 1 or 0", check);
+  options.check = check == "1";
   return options;
 }
 
