@@ -45,11 +45,13 @@ void Checkpointer::save(int64_t steps, const std::function<Checkpoint()>& make,
   if (epoch_loss && (best_.steps == 0 || *epoch_loss < best_.loss))
     c.best = {.steps = steps, .loss = *epoch_loss};
   try {
-    save_checkpoint(folder_, c, options_.keep);
+    const std::string no_link = save_checkpoint(folder_, c, options_.keep);
     best_ = c.best;
     saved_steps_ = steps;
     ++written_;
     if (failing_) warn(fmt::format("checkpoints are written again (step {})", steps));
+    if (!no_link.empty() && !without_link_) warn(no_link);
+    without_link_ = !no_link.empty();
     failing_ = false;
   } catch (const FileError& e) {
     ++failures_;

@@ -26,8 +26,8 @@ class Checkpointer {
 
   /// Writes the state, unless the one after the same step was written or this run began there.
   /// `make` takes the snapshot; `epoch_loss`: at the end of an epoch, its mean loss. A FileError of
-  /// the disk is counted and told once until it is over; training goes on and the next interval
-  /// tries again.
+  /// the disk is counted and told once until it is over, as is a DIR/best that cannot be linked;
+  /// training goes on and the next interval tries again.
   void save(int64_t steps, const std::function<Checkpoint()>& make,
             std::optional<double> epoch_loss = {});
 
@@ -44,7 +44,7 @@ class Checkpointer {
   int64_t saved_steps_;  // the step whose state needs no writing
   Clock::time_point last_try_ = Clock::now();
   int64_t written_ = 0, failures_ = 0;
-  bool failing_ = false;
+  bool failing_ = false, without_link_ = false;
 };
 
 }  // namespace brim::train

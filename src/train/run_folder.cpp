@@ -96,19 +96,28 @@ void remove_checkpoint(const fs::path& path) {
 }
 
 /// Lets DIR/best lead to the checkpoint. It is a convenience: where links cannot be made, or
-/// something else has that name, there is none; it never leads to another one.
-void link_best(const fs::path& root, int64_t steps) {
+/// something else has that name, there is none, and the line that is returned says why; it never
+/// leads to another one.
+std::string link_best(const fs::path& root, int64_t steps) {
   const fs::path link = root / kBest;
   const std::string target = name_of(steps);
   std::error_code error;
   const fs::file_status there = fs::symlink_status(link, error);
-  if (fs::exists(there) && !fs::is_symlink(there)) return;
-  if (fs::is_symlink(there) && fs::read_symlink(link, error) == target) return;
+  if (fs::exists(there) && !fs::is_symlink(there))
+    return fmt::format(
+        "{} is no link and stays, so it does not name the best checkpoint, {}; move "
+        "it away",
+        link.string(), target);
+  if (fs::is_symlink(there) && fs::read_symlink(link, error) == target) return "";
   const fs::path scratch = io::temporary_name(link.string());
   fs::remove(scratch, error);
   fs::create_symlink(target, scratch, error);
   if (!error) fs::rename(scratch, link, error);
-  if (error && fs::is_symlink(there)) fs::remove(link, error);
+  if (!error) return "";
+  const std::string reason = error.message();
+  if (fs::is_symlink(there)) fs::remove(link, error);
+  return fmt::format("{} cannot be made a link to the best checkpoint, {}: {}; check the folder",
+                     link.string(), target, reason);
 }
 
 }  // namespace
@@ -143,7 +152,7 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
   return paths;
 }
 
-void save_checkpoint(const std::string& folder, const Checkpoint& c, int64_t keep) {
+std::string save_checkpoint(const std::string& folder, const Checkpoint& c, int64_t keep) {
   make_folder(folder);
   const fs::path root(folder);
   const std::string name = name_of(c.at.steps);
@@ -161,10 +170,11 @@ void save_checkpoint(const std::string& folder, const Checkpoint& c, int64_t kee
   io::sync_folder(folder);
 
   const auto all = numbered(folder);
-  if (all.contains(c.best.steps)) link_best(root, c.best.steps);
+  std::string no_link = all.contains(c.best.steps) ? link_best(root, c.best.steps) : "";
   int64_t newer = 0;
   for (auto it = all.rbegin(); it != all.rend(); ++it, ++newer)
     if (newer >= keep && it->first != c.best.steps) remove_checkpoint(it->second);
+  return no_link;
 }
 
 FoundCheckpoint find_checkpoint(const std::string& folder) {

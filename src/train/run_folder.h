@@ -33,9 +33,9 @@ std::vector<std::string> list_checkpoints(const std::string& folder);
 std::string checkpoint_path(const std::string& folder, int64_t steps);
 
 /// Writes the checkpoint below `folder` (made if needed), which may hold none of this step, then
-/// removes all but the newest `keep` and checkpoint.best. Throws FileError; then the earlier ones
-/// are untouched.
-void save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int64_t keep);
+/// removes all but the newest `keep` and checkpoint.best. Returns why DIR/best does not link to the
+/// best one, or "". Throws FileError; then the earlier ones are untouched.
+std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int64_t keep);
 
 /// The newest checkpoint that is sound, and the newer ones that are not.
 struct FoundCheckpoint {

@@ -13,6 +13,7 @@
 #include "io/temporary.h"
 #include "message_of.h"
 #include "temporary_folder.h"
+#include "train/checkpointer.h"
 #include "train/tiny_data.h"
 
 namespace brim::train {
@@ -122,6 +123,28 @@ TEST(Checkpoint, SomeoneElsesBestIsLeftAlone) {
   c.best = {.steps = 1, .loss = 0.5};
   save_checkpoint(folder.path(), c, 1);
   EXPECT_EQ(slurp(folder / "best"), "mine");
+}
+
+TEST(Checkpoint, BestThatCannotBeLinkedIsToldOnce) {
+  const tests::TemporaryFolder folder;
+  fs::create_directories(folder / "best/notes");
+  std::vector<std::string> warnings;
+  Checkpointer checkpointer(folder.path(), {}, 0, {},
+                            [&](const std::string& line) { warnings.push_back(line); });
+  for (const int64_t steps : {1, 2, 3})
+    checkpointer.save(
+        steps, [&] { return sample(steps); }, 1.0 / static_cast<double>(steps));
+  EXPECT_EQ(checkpointer.written(), 3);
+  EXPECT_TRUE(fs::is_directory(folder / "best/notes"));
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_EQ(warnings[0], (folder / "best") +
+                             " is no link and stays, so it does not name the best checkpoint, "
+                             "checkpoint-00000001; move it away");
+  fs::remove_all(folder / "best");
+  checkpointer.save(
+      4, [] { return sample(4); }, 0.1);
+  EXPECT_EQ(fs::read_symlink(folder / "best"), "checkpoint-00000004");
+  EXPECT_EQ(warnings.size(), 1U);
 }
 
 TEST(Checkpoint, FailureLeavesTheOldOnesAlone) {
