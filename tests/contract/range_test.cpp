@@ -155,6 +155,14 @@ TEST(Range, GradientsOfQuotients) {
     }
 }
 
+TEST(Range, GradientsOfRootsReachTheLargestNumbers) {
+  for (const Device device : devices()) {
+    Tensor x = full({3}, 0.25, {.dtype = f16, .device = device}).set_requires_grad();
+    sqrt(x).backward(full({3}, 60000, {.dtype = f16, .device = device}));
+    EXPECT_EQ(values(x.grad()), std::vector<double>(3, 60000));
+  }
+}
+
 TEST(Range, SecondGradientsOfActivationsIn16Bits) {
   // They saturate at 2000; its square times what flows in is above 65504.
   for (const Device device : devices())

@@ -93,12 +93,12 @@ def elu_at_nan(draw, expectation):
 @difference("norm")
 def second_gradient_at_zero(draw, expectation):
     """Where x is 0, the second gradient of norms is infinite or unknown: 0 in brim, as the first one is; NaN in PyTorch, also that of
-    an x without elements."""
+    what flows into a norm of 0, or of nothing."""
     if draw.attrs["p"] == "inf":
         return
     for result in expectation.of("h", 0):
         result.ignore(torch.isnan(result.values) & (draw.inputs[0] == 0))
-    if draw.inputs[0].numel() == 0:
+    if bool((expectation.y[0].values == 0).any()) or draw.inputs[0].numel() == 0:
         for result in expectation.h:
             result.ignore(torch.isnan(result.values))
 
@@ -109,6 +109,14 @@ def absolute_value_and_nan(draw, expectation):
     if draw.attrs["p"] in ("inf", 1.0):
         for result in expectation.of("g", 0):
             result.ignore(torch.isnan(result.values) & ((draw.inputs[0] == 0) | torch.isnan(draw.inputs[0])))
+
+
+@difference("pow_scalar")
+def root_of_minus_infinity(draw, expectation):
+    """Roots of minus infinity are NaN, and so are their gradients; PyTorch's are those of powers, 0 or infinite."""
+    for result in [*expectation.of("g", 0), *expectation.h]:
+        if result.values.shape == draw.inputs[0].shape:
+            result.ignore(draw.inputs[0] == -math.inf)
 
 
 @difference("pad")

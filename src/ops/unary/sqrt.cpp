@@ -12,7 +12,7 @@ Tensor sqrt(const Tensor& x) {
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("sqrt", y, {x},
                              [y = autograd::Saved::output(y)](autograd::GradCall& g) {
-                               g.set(0, mul(div(g.dy(), g[y]), 0.5));
+                               g.set(0, div(mul(g.dy(), 0.5), g[y]));
                              });
 }
 

@@ -120,7 +120,7 @@ def batch_norm_steps(x, weight=None, bias=None, eps=1e-5):
     return normalised_steps(x, [i for i in range(x.dim()) if i != 1], weight, bias, eps)
 
 
-@op("batch_norm", factor=2, specials="sums")
+@op("batch_norm", factor=4, specials="sums")
 def batch_norm(d):
     shape = list(d.shape(low=2, high=4))
     training, eps = d.attr("training", d.chance(0.7)), d.attr("eps", d.pick([1e-5, 1e-3]))
@@ -151,7 +151,7 @@ def batch_norm(d):
     return reference
 
 
-@op("layer_norm", factor=2, specials="sums")
+@op("layer_norm", factor=4, specials="sums")
 def layer_norm(d):
     shape = d.shape(low=1, min_size=1 if d.chance(0.8) else 0)
     normalized = d.attr("normalized_shape", list(shape[d.int(0, len(shape) - 1) :]))
@@ -170,7 +170,7 @@ def layer_norm(d):
     return reference
 
 
-@op("group_norm", factor=2, specials="sums")
+@op("group_norm", factor=4, specials="sums")
 def group_norm(d):
     groups = d.attr("num_groups", d.pick([1, 2, 3]))
     channels = groups * d.int(1, 4)
@@ -188,7 +188,7 @@ def group_norm(d):
     return lambda x, *rest: F.group_norm(x, groups, *_given(d, rest, "weight", "bias"), eps)
 
 
-@op("rms_norm", factor=2, specials="sums")
+@op("rms_norm", factor=4, specials="sums")
 def rms_norm(d):
     shape = d.shape(low=1, min_size=1)
     normalized = d.attr("normalized_shape", list(shape[d.int(0, len(shape) - 1) :]))
@@ -357,6 +357,11 @@ def conv_relu_pool(d):
     layout = d.layout(images)
     repeats = layout.startswith("expanded") or layout == "windows"  # then rounding decides which of equal results is the largest
     d.input(images, layout="" if repeats else layout), d.input([o, c, kernel, kernel], -1, 1), d.input([o])
+
+    def imprecise(x, w, b):  # Winograd's transforms cancel as this difference does, and choose among near results
+        return F.max_pool2d(torch.relu(F.conv2d(x, 5 * w, b, padding=padding) - F.conv2d(x, 4 * w, padding=padding)), 2)
+
+    d.steps = imprecise
     return lambda x, w, b: F.max_pool2d(torch.relu(F.conv2d(x, w, b, padding=padding)), 2)
 
 
