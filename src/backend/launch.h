@@ -28,7 +28,6 @@ struct Operand {
   bool writes;     ///< it may be read as well
 };
 
-/// Listens to launches too. The only kind of listener there is.
 /// What a step reads and changes on the host without a launch of its own to tell of it.
 struct HostState {
   std::function<bool()> unchanged;  ///< whether what was read is as the recording met it
@@ -36,6 +35,7 @@ struct HostState {
   std::function<void()> undo;       ///< puts it back to before the recording
 };
 
+/// Listens to launches too. The only kind of listener there is.
 class LaunchRecorder : public RecordingListener {
  public:
   virtual void launched(std::unique_ptr<Launch> launch) = 0;

@@ -4,6 +4,7 @@
 #include <brim/autograd/autograd.h>
 #include <brim/ops/create.h>
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
@@ -12,6 +13,7 @@
 #include "core/check.h"
 #include "core/nearest.h"
 #include "core/recording.h"
+#include "core/same_bits.h"
 #include "ops/elementwise.h"
 #include "ops/memory/copy.h"
 #include "optim/rule.h"
@@ -177,39 +179,60 @@ void Optimizer::note_use() {
   struct Use {
     std::vector<double> options;
     std::vector<int64_t> before, after;  // steps of all parameters
+    std::vector<const Storage*> states;  // held by the plan
   };
-  const auto options_now = [this] {
+  const auto options = [this] {
     std::vector<double> values;
     for (size_t g = 0; g < groups_.size(); ++g)
       for (const Field& field : all_fields(g)) values.push_back(option(field.name, g));
     return values;
   };
-  const auto each = [this](const auto& body) {
+  const auto steps = [this] {
+    std::vector<int64_t> counts;
+    for (const auto& group : groups_)
+      for (const Parameter& p : group) counts.push_back(p.steps);
+    return counts;
+  };
+  const auto states = [this] {
+    std::vector<const Storage*> storages;
+    for (const auto& group : groups_)
+      for (const Parameter& p : group)
+        for (const Tensor& t : p.state)
+          storages.push_back(t.defined() ? t.storage().get() : nullptr);
+    return storages;
+  };
+  // Of as many parameters as there were: a group may have been added since.
+  const auto set_steps = [this](const auto& value) {
     size_t i = 0;
     for (auto& group : groups_)
-      for (Parameter& p : group) body(p.steps, i++);
+      for (Parameter& p : group) p.steps = value(p.steps, i++);
   };
-  const auto use = std::make_shared<Use>();
-  use->options = options_now();
-  each([&](int64_t steps, size_t) { use->before.push_back(steps); });
-  use->after = use->before;
+  const auto use = std::make_shared<Use>(Use{options(), steps(), {}, {}});
+  const std::weak_ptr<char> life = life_;
   backend::LaunchRecorder& recorder = *backend::launch_recorder();
-  recorder.at_end([this, use, each] {
-    each([&](int64_t steps, size_t i) { use->after[i] = steps; });
+  recorder.at_end([this, life, use, steps, states] {
+    if (life.expired()) return;
+    use->after = steps();
+    use->states = states();
     noted_ = false;
   });
-  const std::weak_ptr<char> life = life_;
   recorder.uses(
-      {.unchanged = [life, use,
-                     options_now] { return !life.expired() && options_now() == use->options; },
+      {.unchanged =
+           [life, use, options, steps, states] {
+             return !life.expired() &&
+                    std::ranges::equal(options(), use->options, same_bits<double>) &&
+                    steps().size() == use->before.size() && states() == use->states;
+           },
        .commit =
-           [use, each] {
-             each([&](int64_t& steps, size_t i) { steps += use->after[i] - use->before[i]; });
+           [use, set_steps] {
+             set_steps([&](int64_t now, size_t i) { return now + use->after[i] - use->before[i]; });
            },
        .undo =
-           [life, use, each] {
+           [life, use, set_steps] {
              if (life.expired()) return;
-             each([&](int64_t& steps, size_t i) { steps = use->before[i]; });
+             set_steps([&](int64_t now, size_t i) {
+               return i < use->before.size() ? use->before[i] : now;
+             });
            }});
 }
 
@@ -257,11 +280,12 @@ void Optimizer::repeat_in_plan(size_t g, const Bucket& b) {
     for (const Tensor& t : p.state) s.states.push_back(t.storage().get());
     seen.push_back(std::move(s));
   }
-  recorder.at_end([this, g, members = b.members] {
+  const std::weak_ptr<char> life = life_;
+  recorder.at_end([this, life, g, members = b.members] {
+    if (life.expired()) return;
     for (const size_t k : members) groups_[g][k].recorded = 0;
   });
   const StepKernel* kernel = &rule(g, b.step).kernel;
-  const std::weak_ptr<char> life = life_;
   launch.refresh = [this, life, g, seen, kernel](backend::Launch& l) {
     if (life.expired()) return false;
     const auto& group = groups_[g];

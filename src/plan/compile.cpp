@@ -103,11 +103,17 @@ struct Compiler::State {
 
   /// A plan that fits and is prepared; made where there is none.
   Plan& plan_for(std::span<const Tensor> inputs, const Step& step) {
-    std::erase_if(entries, [&](Entry& e) {
+    outdated += static_cast<int64_t>(std::erase_if(entries, [&](Entry& e) {
       if (!e.signature.fits(inputs)) return false;
       e.fit = e.plan->prepare();
       return e.fit == Plan::Fit::never;
-    });
+    }));
+    if (outdated >= kOften && outdated * 4 > stats.replays && !std::exchange(told_outdated, true))
+      warn(fmt::format(
+          "[compile] plans of a step were made anew {} times: tensors that they use were replaced "
+          "(write them with copy_()), or options of an optimizer with a step() of its own; that "
+          "runs no faster than eagerly",
+          outdated));
     for (Entry& e : entries)
       if (e.signature.fits(inputs) && e.fit == Plan::Fit::fits) return *e.plan;
     std::unique_ptr<Plan> made = make(inputs, step);
@@ -125,13 +131,26 @@ struct Compiler::State {
     return *entries.back().plan;
   }
 
-  /// Records until two recordings agree: what differs from one to the next is no constant. Tensors
-  /// that the ones before them made, and they find, are computed first.
   std::unique_ptr<Plan> make(std::span<const Tensor> inputs, const Step& step) {
-    constexpr int kMost = 4;
     const diag::Span span("compile", diag::Cause::launch);
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
+    std::unique_ptr<Plan> plan = plan_of(inputs, step);
+    BRIM_CHECK(plan->prepare() == Plan::Fit::fits, CompileError,
+               "[compile] the step changes the optimizer it uses; do so outside of it");
+    ++stats.plans;
+    stats.compile_ms += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    stats.recorded_launches = static_cast<int64_t>(plan->program().recorded_launches);
+    stats.launches = static_cast<int64_t>(plan->program().launches.size());
+    stats.eager_bytes = plan->program().eager_peak;
+    stats.arena_bytes = static_cast<int64_t>(plan->memory().bytes);
+    return plan;
+  }
+
+  /// Records until two recordings agree: what differs from one to the next is no constant. Tensors
+  /// that the ones before them made, and they find, are computed first.
+  std::unique_ptr<Plan> plan_of(std::span<const Tensor> inputs, const Step& step) {
+    constexpr int kMost = 4;
     struct Undo {
       std::vector<std::function<void()>> all;
       ~Undo() {
@@ -156,16 +175,7 @@ struct Compiler::State {
       compute_first_use(std::move(first), last.program, inputs, passes);
     check_computed(last.program);
     last.program.progress = options.progress;
-    auto plan = std::make_unique<Plan>(std::move(last), passes);
-    BRIM_CHECK(plan->prepare() == Plan::Fit::fits, CompileError,
-               "[compile] the step changes the optimizer it uses; do so outside of it");
-    ++stats.plans;
-    stats.compile_ms += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-    stats.recorded_launches = static_cast<int64_t>(plan->program().recorded_launches);
-    stats.launches = static_cast<int64_t>(plan->program().launches.size());
-    stats.eager_bytes = plan->program().eager_peak;
-    stats.arena_bytes = static_cast<int64_t>(plan->memory().bytes);
-    return plan;
+    return std::make_unique<Plan>(std::move(last), passes);
   }
 
   std::span<const Tensor> run_eagerly(std::span<const Tensor> inputs, const Step& step, int count,
@@ -180,16 +190,18 @@ struct Compiler::State {
   }
 
   struct Running {
-    explicit Running(std::atomic<bool>& flag) : flag(flag) { flag = true; }
+    explicit Running(std::atomic<bool>& flag) : flag(flag) {
+      BRIM_CHECK(!flag.exchange(true), ValueError,
+                 "[compile] the step is called while it runs: not from after_each(), nor by two "
+                 "threads");
+    }
     ~Running() { flag = false; }
     std::atomic<bool>& flag;
   };
 
-  /// Up to `count` steps by the plan that fits now.
-  Plan::Repeated replay(std::span<const Tensor> inputs, const Step& step, int count,
+  /// Up to `count` steps by the plan.
+  Plan::Repeated replay(Plan& plan, std::span<const Tensor> inputs, int count,
                         const std::function<void()>& after_each) {
-    const Running guard(running);
-    Plan& plan = plan_for(inputs, step);
     const bool dense = std::all_of(inputs.begin(), inputs.end(),
                                    [](const Tensor& t) { return t.is_contiguous(); });
     const Plan::Repeated done = [&] {
@@ -208,7 +220,9 @@ struct Compiler::State {
   CompileOptions options;
   PassSelection passes;
   std::vector<Entry> entries;
-  bool told_many = false;
+  static constexpr int64_t kOften = 8;
+  int64_t outdated = 0;  // plans that were dropped
+  bool told_many = false, told_outdated = false;
   CompileStats stats;
   std::vector<Tensor> eager_results;
   std::atomic<bool> running = false;
@@ -223,23 +237,22 @@ std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step
                                       const std::function<void()>& after_each) {
   State& s = *state_;
   BRIM_CHECK(count >= 1, ValueError, "[compile] repeat() of {} steps; use 1 or more", count);
-  BRIM_CHECK(
-      !s.running, ValueError,
-      "[compile] the step is called while it runs: not from after_each(), nor by two threads");
   // Inside another compiled step this one is a part of it; anomalies are looked for op by op.
   if (recording || backend::anomaly_mode || !s.stats.fell_back.empty())
     return s.run_eagerly(inputs, step, count, after_each);
   check_inputs(inputs);
+  const State::Running guard(s.running);
   while (true) {
-    Plan::Repeated done;
+    Plan* plan = nullptr;
     try {
-      done = s.replay(inputs, step, count, after_each);
+      plan = &s.plan_for(inputs, step);
     } catch (const CompileError& error) {
       if (!s.options.fall_back) throw;
       s.stats.fell_back = error.what();
       s.warn(s.stats.fell_back + "; the step runs eagerly");
       return s.run_eagerly(inputs, step, count, after_each);
     }
+    const Plan::Repeated done = s.replay(*plan, inputs, count, after_each);
     count -= done.steps;
     if (count == 0) return done.results;
   }

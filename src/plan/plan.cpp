@@ -69,50 +69,46 @@ Plan::Plan(Recording recording, const PassSelection& passes)
     }
   }
   list_numbers();
-  list_externals();
+  list_holdings();
 }
 
-bool Plan::External::is_held_by_others() const {
-  return storage->use_count() > handles ||
-         std::any_of(tensors.begin(), tensors.end(),
-                     [](const auto& t) { return t.first->use_count() > t.second; });
-}
-
-/// Those that others hold, too. A constant that the step makes anew each time is not among them,
-/// nor are gradients, which prepare() knows.
-void Plan::list_externals() {
-  std::map<TensorImpl*, uint32_t> tensors;
-  std::map<Storage*, External> found;
-  const auto count = [&](const Tensor& t) {
-    if (t.defined()) ++tensors[t.impl()];
+/// What was there before and others hold as well, and what the step gives to others. A constant
+/// that it makes anew each time is not among that, nor are gradients, which prepare() knows.
+void Plan::list_holdings() {
+  struct Handles {
+    uint32_t own = 0;
+    std::map<TensorImpl*, uint32_t> shared;
   };
-  std::set<const Tensor*> met;
-  for (const auto& launch : program_.launches)
-    for (const Operand& o : launch->operands())
-      if (met.insert(o.tensor).second) count(*o.tensor);
-  for (const Tensor& t : program_.outputs) count(t);
+  std::map<Storage*, Handles> found;
   for (const Seen& s : seen_) {
-    ++tensors[s.impl.get()];
-    ++found[s.storage.get()].handles;
+    Handles& h = found[s.storage.get()];
+    ++h.own;  // that of the list itself
+    ++h.shared[s.impl.get()];
   }
-  for (const Ref<Storage>& s : written_) ++found[s.get()].handles;
-  for (const LeafGradient& g : gradients_) ++tensors[g.leaf.get()];
-  for (const auto& [tensor, handles] : tensors) {
-    External& e = found[tensor->storage.get()];
-    ++e.handles;
-    e.tensors.emplace_back(tensor, handles);
-  }
-  for (const Tensor& t : results_)  // made anew now and then, over the same storage
-    if (const auto at = found.find(t.defined() ? t.storage().get() : nullptr); at != found.end())
-      ++at->second.handles;
+  for (const LeafGradient& g : gradients_)
+    for (auto& [storage, h] : found)
+      if (const auto at = h.shared.find(g.leaf.get()); at != h.shared.end()) ++at->second;
+  std::set<const TensorImpl*> met;  // of the plan alone
+  const auto count = [&](const Tensor& t) {
+    if (t.defined() && met.insert(t.impl()).second)
+      if (const auto at = found.find(t.storage().get()); at != found.end()) ++at->second.own;
+  };
+  for (const auto& launch : program_.launches)
+    for (const Operand& o : launch->operands()) count(*o.tensor);
+  for (const Tensor& t : program_.outputs) count(t);
+  for (const Tensor& t : results_) count(t);  // made anew now and then, over the same storage
+  for (const Ref<Storage>& s : written_)
+    if (const auto at = found.find(s.get()); at != found.end()) ++at->second.own;
   for (const LeafGradient& g : gradients_)
     for (const Tensor& t : {g.before, g.after})
       if (t.defined()) found.erase(t.storage().get());
-  for (auto& [storage, e] : found) {
-    e.storage = storage;
-    if (program_.role(*storage) == Role::external && e.is_held_by_others())
-      externals_.push_back(std::move(e));
+  for (auto& [storage, h] : found) {
+    if (program_.role(*storage) != Role::external) continue;
+    Holding holding(Ref<Storage>(storage), h.own, std::move(h.shared));
+    if (holding.is_held_by_others()) holdings_.push_back(std::move(holding));
   }
+  for (const auto& [storage, twin] : kept_)
+    holdings_.emplace_back(storage, 1, std::map<TensorImpl*, uint32_t>());
 }
 
 void Plan::allocate(bool share) {
@@ -157,13 +153,10 @@ Plan::Fit Plan::prepare() {
     if (s.impl->storage != s.storage ||
         (s.impl->autograd && s.impl->autograd->requires_grad) != s.requires_grad)
       return Fit::never;
-  // The variable it was assigned to holds another tensor by now (of another plan's, for one): only
-  // the function itself can assign to it again.
-  for (const auto& [storage, twin] : kept_)
-    if (storage->use_count() == 1) return Fit::never;
-  // So did that of a tensor that was there before.
-  for (const External& e : externals_)
-    if (!e.is_held_by_others()) return Fit::never;
+  // A variable holds another tensor by now (of another plan's, for one): only the function itself
+  // can find it, or assign to it again.
+  for (const Holding& h : holdings_)
+    if (!h.is_held_by_others()) return Fit::never;
   for (const backend::HostState& state : host_)
     if (!state.unchanged()) return Fit::never;
   for (const LeafGradient& g : gradients_) {

@@ -10,6 +10,7 @@
 
 #include "core/runtime.h"
 #include "core/scratch_stack.h"
+#include "plan/holding.h"
 #include "plan/memory.h"
 #include "plan/pass.h"
 #include "plan/recorder.h"
@@ -26,7 +27,7 @@ class Plan {
   enum class Fit : uint8_t {
     fits,     ///< and what changes from step to step is renewed
     not_now,  ///< gradients are not as the step met them: summed into, or not there yet
-    never     ///< parameters or the optimizer's state are no longer those
+    never     ///< tensors, the optimizer's state or options of its own are no longer those
   };
   /// Whether what the plan was made for holds.
   Fit prepare();
@@ -58,7 +59,7 @@ class Plan {
   std::span<const Tensor> handed_out();
   void sign(std::span<const Tensor> inputs);
   void list_numbers();
-  void list_externals();
+  void list_holdings();
   void draw_keys();
   void take_numbers();
   bool queue(int step, const Context& context);
@@ -72,16 +73,7 @@ class Plan {
   std::vector<Seen> seen_;
   std::vector<std::pair<Ref<Storage>, Ref<Storage>>> kept_;
   std::vector<backend::HostState> host_;
-  /// A storage that was there before, and how many handles of the plan's own it has: to itself, and
-  /// to tensors over it.
-  struct External {
-    Storage* storage;
-    uint32_t handles;
-    std::vector<std::pair<TensorImpl*, uint32_t>> tensors;
-
-    bool is_held_by_others() const;
-  };
-  std::vector<External> externals_;
+  std::vector<Holding> holdings_;
   std::vector<std::string> notes_;    // what each pass did
   std::vector<const Pass*> inexact_;  // that did something
   MemoryPlan memory_;

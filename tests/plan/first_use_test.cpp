@@ -113,6 +113,7 @@ TEST_P(FirstUse, WhatOnesOwnHandsLetGoIsMadeAgain) {
     for (int i = 0; i < 2; ++i)
       seen.push_back((compiled ? plan(ones_({5})) : step(ones_({5}))).item());
     EXPECT_EQ(m.to_vector<float>(), std::vector<float>(5, 9));
+    EXPECT_EQ(plan.stats().plans, compiled ? 6 : 0);
     return seen;
   };
   EXPECT_EQ(run(true), run(false));

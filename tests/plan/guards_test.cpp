@@ -168,6 +168,85 @@ TEST(Guards, AStepIsNotCalledFromWithin) {
   EXPECT_NEAR(w.item(), 0.6, 1e-5);
 }
 
+TEST(Guards, ATensorThatTwoPlansUseIsReplaced) {
+  Tensor scale = full({1}, 2);
+  auto step = compile([&](const Tensor& x) { return sum(x * scale); });
+  EXPECT_EQ(step(ones({3})).item(), 6);
+  EXPECT_EQ(step(ones({5})).item(), 10);
+  EXPECT_EQ(step.stats().plans, 2);
+  scale = full({1}, 7);
+  EXPECT_EQ(step(ones({3})).item(), 21);
+  EXPECT_EQ(step(ones({5})).item(), 35);
+  EXPECT_EQ(step(ones({3})).item(), 21);
+  EXPECT_EQ(step.stats().plans, 4);
+
+  Tensor h;
+  auto writer = compile([&](const Tensor& x) {
+    h = x * 2;
+    return sum(h);
+  });
+  auto reader = compile([&](const Tensor& x) { return sum(h + x); });
+  for (int i = 0; i < 3; ++i) {
+    writer(ones({2}) * i);
+    EXPECT_EQ(reader(ones({2})).item(), 4 * i + 2);
+  }
+  EXPECT_EQ(writer.stats().plans + reader.stats().plans, 2);
+  h = full({2}, 7);
+  EXPECT_EQ(reader(ones({2})).item(), 16);
+  EXPECT_EQ(writer(ones({2})).item(), 4);
+  EXPECT_EQ(reader(ones({2})).item(), 6);
+}
+
+TEST(Guards, AParameterThatNoLaunchUsesMayMove) {
+  Tensor w = ones({1}).set_requires_grad();
+  const auto unused = std::make_shared<nn::Linear>(nn::Linear::Options{.in = 2, .out = 2});
+  optim::SGD sgd({w, unused->weight}, {.lr = 0.5});
+  auto step = compile([&](const Tensor& x) {
+    sgd.zero_grad();
+    const Tensor loss = sum(w * x);
+    loss.backward();
+    sgd.step();
+    return loss;
+  });
+  step(ones({1}));
+  unused->to(f64);
+  step(ones({1}));
+  EXPECT_EQ(w.item(), 0);
+}
+
+TEST(Guards, WhatTheCallerThrowsIsNoReasonToRunEagerly) {
+  Tensor w = zeros({1});
+  auto step = compile(
+      [&](const Tensor& x) {
+        const NoGrad guard;
+        w.add_(x);
+        return sum(w);
+      },
+      {.fall_back = true});
+  int calls = 0;
+  const auto stop = [&] {
+    if (++calls == 2) throw CompileError("of another step");
+  };
+  EXPECT_THROW(step.repeat(4, stop, ones({1})), CompileError);
+  EXPECT_EQ(w.item(), 2);
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(step.stats().fell_back, "");
+}
+
+TEST(Guards, PlansThatAreMadeAnewAgainAndAgainAreTold) {
+  std::vector<std::string> warnings;
+  Tensor c;
+  auto step = compile([&](const Tensor& x) { return sum(x * c); },
+                      {.warn = [&](const std::string& line) { warnings.push_back(line); }});
+  for (int i = 0; i < 20; ++i) {
+    c = full({1}, i);
+    EXPECT_EQ(step(ones({2})).item(), 2 * i);
+  }
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("made anew 8 times: tensors that they use were replaced"),
+            std::string::npos);
+}
+
 TEST(Guards, ResultsAreTheCallers) {
   Tensor last;
   auto step = std::make_unique<decltype(compile(std::function<Tensor(const Tensor&)>()))>(

@@ -37,6 +37,22 @@ class OwnOptimizer : public optim::Optimizer {
   bool counts_;
 };
 
+/// Without options and states, in any number of groups.
+class Growing : public optim::Optimizer {
+ public:
+  explicit Growing(const optim::ParameterList& params) : Optimizer("Growing") { add(params); }
+  void add(const optim::ParameterList& params) { append_group(params); }
+  void step() override {
+    const NoGrad guard;
+    for (size_t g = 0; g < num_groups(); ++g)
+      for (Parameter& p : group(g))
+        if (p.tensor.grad().defined()) p.tensor.add_(p.tensor.grad(), -1);
+  }
+
+ protected:
+  std::vector<Field> fields(size_t) override { return {}; }
+};
+
 class OwnOptimizers : public testing::TestWithParam<const char*> {
  protected:
   Device device = GetParam();
@@ -53,7 +69,7 @@ class OwnOptimizers : public testing::TestWithParam<const char*> {
       optimizer.zero_grad();
       return loss;
     };
-    auto plan = compile(step);
+    auto plan = compile(step, {.passes = "exact"});
     const Tensor x = ones({1}, {.device = device});
     std::vector<float> seen;
     for (int i = 0; i < steps; ++i) {
@@ -61,10 +77,11 @@ class OwnOptimizers : public testing::TestWithParam<const char*> {
       compiled ? plan(x) : step(x);
       seen.push_back(static_cast<float>(w.item()));
     }
+    plans_ = plan.stats().plans;
     steps_ = optimizer.state_dict().at("state.0.step").item<int64_t>();
     return seen;
   }
-  int64_t steps_ = 0;
+  int64_t steps_ = 0, plans_ = 0;
 };
 
 INSTANTIATE_TEST_SUITE_P(Devices, OwnOptimizers, testing::Values("cpu", "sim:0"),
@@ -79,6 +96,19 @@ TEST_P(OwnOptimizers, FollowTheirScheduleInPlans) {
   EXPECT_EQ(compiled, eager);
   EXPECT_EQ(eager[5], eager[7]);
   EXPECT_EQ(steps_, 8);
+  EXPECT_EQ(plans_, 3);
+}
+
+TEST_P(OwnOptimizers, GoOnThoughTheOldStateIsStillHeld) {
+  StateDict saved, old;
+  const auto load = [&](int i, optim::Optimizer& optimizer, Tensor&) {
+    if (i == 2)
+      for (const auto& [name, t] : optimizer.state_dict()) saved[name] = t.clone();
+    if (i != 4) return;
+    old = optimizer.state_dict();
+    optimizer.load_state_dict(saved);
+  };
+  EXPECT_EQ(train(true, 6, load), train(false, 6, load));
 }
 
 TEST_P(OwnOptimizers, GoOnFromAStateThatWasLoadedBetweenSteps) {
@@ -100,6 +130,40 @@ TEST_P(OwnOptimizers, GoOnFromAStateThatWasLoadedBetweenSteps) {
   EXPECT_EQ(compiled[5], compiled[2]);
   EXPECT_EQ(compiled[7], compiled[4]);
   EXPECT_EQ(steps_, 5);
+  EXPECT_EQ(plans_, 2);
+}
+
+TEST(OwnOptimizer, MayNotEndWithTheStep) {
+  Tensor w = ones({1}).set_requires_grad();
+  auto own = compile([&](const Tensor& x) {
+    sum(w * x).backward();
+    OwnOptimizer(std::vector<Tensor>{w}, 0.5).step();
+    return sum(w);
+  });
+  EXPECT_THROW(own(ones({1})), CompileError);
+  auto sgd = compile([&](const Tensor& x) {
+    sum(w * x).backward();
+    optim::SGD(std::vector<Tensor>{w}, {.lr = 0.5}).step();
+    return sum(w);
+  });
+  EXPECT_THROW(sgd(ones({1})), CompileError);
+}
+
+TEST(OwnOptimizer, AGroupThatIsAddedIsTrained) {
+  Tensor a = zeros({1}).set_requires_grad(), b = zeros({1}).set_requires_grad();
+  Growing optimizer(std::vector<Tensor>{a});
+  auto step = compile([&](const Tensor& x) {
+    optimizer.zero_grad();
+    const Tensor loss = sum((a + b) * x);
+    loss.backward();
+    optimizer.step();
+    return loss;
+  });
+  step(ones({1}));
+  optimizer.add(std::vector<Tensor>{b});
+  step(ones({1}));
+  EXPECT_EQ(a.item(), -2);
+  EXPECT_EQ(b.item(), -1);
 }
 
 TEST(OwnOptimizer, StatesAreSavedWhoeverCounts) {

@@ -33,6 +33,35 @@ struct Group {
   O options;
 };
 
+/// What all optimizers share. One of one's own overrides step(), fields() and, where it keeps
+/// state, state_names():
+///
+///   class Momentum : public optim::Optimizer {
+///    public:
+///     Momentum(const optim::ParameterList& params, double lr) : Optimizer("Momentum"), lr_(lr) {
+///       append_group(params);
+///     }
+///     void step() override {
+///       const NoGrad guard;
+///       for (Parameter& p : group(0)) {
+///         if (!p.tensor.grad().defined()) continue;
+///         if (p.state.empty()) p.state.push_back(zeros_like(p.tensor));
+///         p.state[0].mul_(0.9).add_(p.tensor.grad());
+///         p.tensor.add_(p.state[0], -lr_);
+///         ++p.steps;  // state_dict() saves it
+///       }
+///     }
+///
+///    protected:
+///     std::vector<Field> fields(size_t) override { return {{"lr", &lr_}}; }
+///     std::vector<const char*> state_names(size_t) const override { return {"momentum"}; }
+///
+///    private:
+///     double lr_;
+///   };
+///
+/// Numbers of the host (options, `steps`) are constants of a compiled step: a change of options has
+/// a new plan made, and steps that compute with `p.steps` cannot be compiled.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;

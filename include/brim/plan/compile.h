@@ -13,9 +13,9 @@
 // modules, autocast) runs the function to record it, without computing anything; that call and all
 // later ones replay the plan. So what the function does besides (counting, printing) happens only
 // then, numbers of the host that it passes to ops are constants of the plan, and tensors it reaches
-// through its captures are taken as they were: write them with copy_(). Learning rates and other
-// options of optimizers are read anew at each step; dropout goes on drawing. One thread at a time
-// may call it.
+// through its captures are taken as they were: write them with copy_(); one that is replaced has a
+// new plan made. Learning rates and other options of brim's optimizers are read anew at each step;
+// dropout goes on drawing. One thread at a time may call it.
 #pragma once
 
 #include <array>
