@@ -87,6 +87,11 @@ bool computes_on_cpu(const std::vector<Device>& devices) {
                      [](const Device& d) { return d.kind != DeviceKind::cuda; });
 }
 
+bool has_isa(const std::string& name) {
+  const std::vector<std::string>& isas = cpu::available_isas();
+  return std::find(isas.begin(), isas.end(), name) != isas.end();
+}
+
 /// As options of the command.
 std::string words(const StepMode& mode) {
   if (!mode.compile) return "--compile off";
@@ -183,9 +188,8 @@ void Trainer::State::load(const std::string& path) {
            options.warn)
     options.warn(fmt::format(
         "{} was trained with the instruction set {} and goes on with {}: its weights will differ "
-        "in "
-        "the last bits from those of a run that was not stopped; to stay with it: BRIM_CPU_ISA={}",
-        path, c.isa, cpu::isa(), c.isa));
+        "in the last bits from those of a run that was not stopped{}",
+        path, c.isa, cpu::isa(), has_isa(c.isa) ? "; to stay with it: BRIM_CPU_ISA=" + c.isa : ""));
   BRIM_CHECK(recipe.epochs >= c.at.epoch + (c.at.batch > 0), ValueError,
              "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
              "more than {} (--epochs)",

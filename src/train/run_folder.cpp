@@ -105,16 +105,15 @@ std::string link_best(const fs::path& root, int64_t steps) {
   const fs::file_status there = fs::symlink_status(link, error);
   if (fs::exists(there) && !fs::is_symlink(there))
     return fmt::format(
-        "{} is no link and stays, so it does not name the best checkpoint, {}; move "
-        "it away",
+        "{} is no link and stays, so it does not name the best checkpoint, {}; move it away",
         link.string(), target);
   if (fs::is_symlink(there) && fs::read_symlink(link, error) == target) return "";
   const fs::path scratch = io::temporary_name(link.string());
-  fs::remove(scratch, error);
   fs::create_symlink(target, scratch, error);
   if (!error) fs::rename(scratch, link, error);
   if (!error) return "";
   const std::string reason = error.message();
+  fs::remove(scratch, error);
   if (fs::is_symlink(there)) fs::remove(link, error);
   return fmt::format("{} cannot be made a link to the best checkpoint, {}: {}; check the folder",
                      link.string(), target, reason);

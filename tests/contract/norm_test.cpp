@@ -8,6 +8,7 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
+#include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
 
 #include "contract/contract.h"
@@ -293,6 +294,15 @@ TEST(Norms, EqualElementsComeOutAsTheBias) {
             EXPECT_EQ(values(d[1]), std::vector<double>(static_cast<size_t>(last), 0));
           }
         }
+}
+
+// The squares of distances between its parts are no numbers of f32; the variance is one of f64.
+TEST(BatchNorm, PartsMayLieFarApart) {
+  const Tensor x = cat({zeros({1, 2, 1024}), full({1, 2, 1024}, 1e20)}, 0);
+  for (const Tensor& of : {x, x.reshape({2, 2, 32, 32}).to(MemoryFormat::nhwc)}) {
+    const Tensor y = batch_norm(of, {}, {}, {}, {}, {.training = true});
+    EXPECT_EQ(amax(abs(abs(y) - 1)).item(), 0);
+  }
 }
 
 TEST(BatchNorm, ChecksItsInput) {

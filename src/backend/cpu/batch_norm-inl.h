@@ -176,7 +176,7 @@ void normalise_pixels(const T* x, int64_t channels, int64_t begin, int64_t end, 
   }
 }
 
-/// Moments of each channel over the pixels [begin, end), gathered as run_moments does.
+/// Moments of each channel over the pixels [begin, end); see run_moments.
 template <class T>
 void pixel_moments(const T* x, int64_t channels, int64_t begin, int64_t end, Moments* moments) {
   std::fill_n(moments, channels, Moments());
@@ -188,13 +188,9 @@ void pixel_moments(const T* x, int64_t channels, int64_t begin, int64_t end, Mom
       T centre[kChannels] = {}, sum[kChannels] = {}, squares[kChannels] = {};
       const T* block = x + first * channels + c;
       const auto add = [&](int64_t w) {
-        if (first > begin) {
-          for (int64_t k = 0; k < w; ++k) centre[k] = static_cast<T>(moments[c + k].mean);
-        } else {
-          for (int64_t p = 0; p < last - first; ++p)
-            for (int64_t k = 0; k < w; ++k) centre[k] += block[p * channels + k];
-          for (int64_t k = 0; k < w; ++k) centre[k] /= static_cast<T>(last - first);
-        }
+        for (int64_t p = 0; p < last - first; ++p)
+          for (int64_t k = 0; k < w; ++k) centre[k] += block[p * channels + k];
+        for (int64_t k = 0; k < w; ++k) centre[k] /= static_cast<T>(last - first);
         for (int64_t p = 0; p < last - first; ++p)
           for (int64_t k = 0; k < w; ++k) {
             const T e = block[p * channels + k] - centre[k];

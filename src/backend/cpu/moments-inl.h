@@ -9,6 +9,7 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
@@ -55,40 +56,51 @@ HWY_INLINE T sum_run(int64_t n, const VecTerm& vec_term, const Term& term) {
   return sum;
 }
 
-/// Adds n values to m. Distances are taken to the mean of what m holds; at first, and of short
-/// runs, which would wait for that, to a rough mean of their own. Equal values have a variance of
-/// 0, whatever their sum rounds to.
+/// Of n values, at most kRun, by their distances to `centre`.
+template <class T>
+Moments moments_about(T centre, const T* x, int64_t n) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto c = hn::Set(d, centre);
+  auto sums = hn::Zero(d), even = sums, odd = sums;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= n; i += 2 * lanes) {
+    const auto e = hn::Sub(hn::LoadU(d, x + i), c);
+    const auto o = hn::Sub(hn::LoadU(d, x + i + lanes), c);
+    sums = hn::Add(sums, hn::Add(e, o));
+    even = hn::MulAdd(e, e, even);
+    odd = hn::MulAdd(o, o, odd);
+  }
+  T sum = hn::GetLane(hn::SumOfLanes(d, sums));
+  T squares = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
+  for (; i < n; ++i) {
+    const T e = x[i] - centre;
+    sum += e;
+    squares += e * e;
+  }
+  return Moments::about(centre, sum, squares, static_cast<double>(n));
+}
+
+/// Adds n values to m. Distances are taken to the mean of what m holds; at first, of short runs,
+/// which would wait for that, and where squares leave the range of T, to a rough mean of their own.
+/// Equal values have a variance of 0, whatever their sum rounds to.
 template <class T>
 void run_moments(const T* x, int64_t n, Moments& m) {
   const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t at = 0; at < n; at += kRun) {
     const int64_t count = std::min(kRun, n - at);
     const T* from = x + at;
-    T centre = static_cast<T>(m.mean);
-    if (m.count == 0 || n < kRun)
-      centre = sum_run<T>(
-                   count, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, from + i); },
-                   [&](int64_t i) { return from[i]; }) /
-               static_cast<T>(count);
-    const auto c = hn::Set(d, centre);
-    auto sums = hn::Zero(d), even = sums, odd = sums;
-    int64_t i = 0;
-    for (; i + 2 * lanes <= count; i += 2 * lanes) {
-      const auto e = hn::Sub(hn::LoadU(d, from + i), c);
-      const auto o = hn::Sub(hn::LoadU(d, from + i + lanes), c);
-      sums = hn::Add(sums, hn::Add(e, o));
-      even = hn::MulAdd(e, e, even);
-      odd = hn::MulAdd(o, o, odd);
+    if (m.count > 0 && n >= kRun) {
+      const Moments near = moments_about(static_cast<T>(m.mean), from, count);
+      if (std::isfinite(near.squares)) {
+        m.merge(near);
+        continue;
+      }
     }
-    T sum = hn::GetLane(hn::SumOfLanes(d, sums));
-    T squares = hn::GetLane(hn::SumOfLanes(d, hn::Add(even, odd)));
-    for (; i < count; ++i) {
-      const T e = from[i] - centre;
-      sum += e;
-      squares += e * e;
-    }
-    m.merge(Moments::about(centre, sum, squares, static_cast<double>(count)));
+    const T sum = sum_run<T>(
+        count, [&](int64_t i) HWY_ATTR { return hn::LoadU(d, from + i); },
+        [&](int64_t i) { return from[i]; });
+    m.merge(moments_about(sum / static_cast<T>(count), from, count));
   }
 }
 
