@@ -1,14 +1,26 @@
 #!/usr/bin/env bash
 # What tools/gpu_check.sh is made of: steps with limits under one deadline, figures read from results, targets, and the
-# report. The script that sources this sets: began, deadline (seconds after it), logs, json, head (the JSON's first
-# lines), required (names of steps without which nothing was checked).
+# report. The script that sources this sets: parts (all that there are), part (the one that it runs), began, deadline
+# (seconds after it), out (the folder of what is found), head (the JSON's first lines), required (names of steps without
+# which the part checked nothing), and defines targets(), which calls target and passed.
+#
+# In the folder: PART.steps, a line for each step that ended: name, state, seconds and note, between tabs; logs/, what
+# each step said, line by line, and its result; gpu-check.json, written anew after every step, of all parts that were run
+# into the folder; logs.tar.gz, once a part ends.
 # shellcheck disable=SC2154
 
-names=() states=() notes=() seconds=()
+# begin: the folder, without what an earlier run of this part left.
+begin() {
+  logs=$out/logs
+  mkdir -p "$logs" && : >"$out/$part.steps"
+}
 # note NAME ok|failed|skipped SECONDS TEXT
 note() {
-  names+=("$1") states+=("$2") seconds+=("$3") notes+=("$4")
-  printf '%-34s %-8s %4s s  %s\n' "$1" "$2" "$3" "$4"
+  local text
+  text=$(tr -d '"\\\t\r\n' <<<"$4")
+  printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$text" >>"$out/$part.steps"
+  printf '%-34s %-8s %4s s  %s\n' "$1" "$2" "$3" "$text"
+  report
 }
 left() { echo $((deadline - (SECONDS - began))); }
 # step NAME LIMIT COMMAND...: runs it into a log of its own, for LIMIT seconds and not past the deadline; a failure shows
@@ -16,7 +28,7 @@ left() { echo $((deadline - (SECONDS - began))); }
 step() {
   local name=$1 limit=$2 start=$SECONDS code log room
   shift 2
-  log=$logs/$(tr -cs 'a-z0-9\n' '-' <<<"${name,,}").log
+  log=$logs/$part-$(tr -cs 'a-z0-9\n' '-' <<<"${name,,}").log
   room=$(left)
   if [ "$room" -lt 10 ]; then
     note "$name" skipped 0 'no time left'
@@ -26,7 +38,7 @@ step() {
   timeout -k 5 "$limit" "$@" >"$log" 2>&1
   code=$?
   if [ $code -eq 0 ]; then
-    note "$name" ok $((SECONDS - start)) "$(grep -v '^$' "$log" | tail -1 | tr -d '"\\\t\r' | cut -c1-110)"
+    note "$name" ok $((SECONDS - start)) "$(grep -v '^$' "$log" | tail -1 | cut -c1-110)"
     return 0
   fi
   if [ "$(left)" -lt 3 ]; then
@@ -42,12 +54,22 @@ step() {
   note "$name" failed $((SECONDS - start)) "exit code $code; see $log"
   return 1
 }
-# state_of NAME: of a step; empty if there was none.
-state_of() {
-  local i
-  for i in "${!names[@]}"; do
-    [ "${names[i]}" != "$1" ] || echo "${states[i]}"
+# each_step BODY [PART...]: BODY for every step of these parts (of all), which finds p, name, state, spent and text.
+each_step() {
+  local body=$1 p name state spent text
+  shift
+  for p in ${*:-$parts}; do
+    [ -f "$out/$p.steps" ] || continue
+    while IFS=$'\t' read -r name state spent text; do "$body"; done <"$out/$p.steps"
   done
+}
+# state_of NAME [PART...]: of the last step of that name; empty if there was none.
+state_of() {
+  local wanted=$1 found=''
+  shift
+  look() { [ "$name" != "$wanted" ] || found=$state; }
+  each_step look "$@"
+  echo "$found"
 }
 
 # number RESULT KEY: the first of that name in result-RESULT.json.
@@ -57,7 +79,6 @@ ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (a != "" && b != "" && b > 0) prin
 # least NUMBER...: the smallest of those that are there.
 least() { printf '%s\n' "$@" | grep . | sort -g | head -1; }
 
-target_names=() target_values=() target_needs=() target_states=()
 # target NAME VALUE NEEDED: met if VALUE, empty where it was not measured, is at least NEEDED.
 target() {
   local state='not measured'
@@ -78,16 +99,18 @@ passed() {
   target "$name" "$value" 1
 }
 
-# The JSON file, then the tables. Exits with 1 if a step failed, else with 4 if a required one did not end well, else 0.
-finish() {
-  local i failed=0 file comma='' name missing=()
+# report: gpu-check.json, which is whole at any time.
+report() {
+  local i file comma=''
+  target_names=() target_values=() target_needs=() target_states=()
+  targets
+  one_step() {
+    printf '%s\n  {"part": "%s", "name": "%s", "state": "%s", "seconds": %s, "note": "%s"}' "$comma" "$p" "$name" "$state" "$spent" "$text"
+    comma=','
+  }
   {
-    printf '{\n%s,\n "seconds": %d,\n "env": %s,\n "steps": [' "$head" $((SECONDS - began)) \
-      "$(cat "$logs/env.json" 2>/dev/null || echo null)"
-    for i in "${!names[@]}"; do
-      printf '%s\n  {"name": "%s", "state": "%s", "seconds": %s, "note": "%s"}' "$comma" "${names[i]}" "${states[i]}" "${seconds[i]}" "${notes[i]}"
-      comma=','
-    done
+    printf '{\n "schema": 1,\n%s,\n "env": %s,\n "steps": [' "$head" "$(cat "$logs/env.json" 2>/dev/null || echo null)"
+    each_step one_step
     printf '\n ],\n "targets": ['
     comma=''
     for i in "${!target_names[@]}"; do
@@ -103,21 +126,39 @@ finish() {
       comma=','
     done
     printf '\n }\n}\n'
-  } >"$json"
-  printf '\n%-34s %-8s %6s  %s\n' step state time note
-  for i in "${!names[@]}"; do
-    printf '%-34s %-8s %4s s  %s\n' "${names[i]}" "${states[i]}" "${seconds[i]}" "${notes[i]}"
-    [ "${states[i]}" != failed ] || failed=$((failed + 1))
-  done
+  } >"$out/gpu-check.json.new" && mv "$out/gpu-check.json.new" "$out/gpu-check.json"
+}
+
+# pack_logs: what was found, in one file to carry back; of a long log, the end.
+pack_logs() {
+  local stage file
+  stage=$(mktemp -d) || return
+  mkdir "$stage/logs"
+  for file in "$logs"/*; do [ ! -f "$file" ] || tail -c 200000 "$file" >"$stage/logs/$(basename "$file")"; done
+  cp "$out"/*.steps "$out/gpu-check.json" "$stage/"
+  tar -czf "$out/logs.tar.gz.new" -C "$stage" . && mv "$out/logs.tar.gz.new" "$out/logs.tar.gz"
+  rm -rf "$stage"
+}
+
+# finish: the tables. Exits with 1 if a step of this part failed, else with 4 if a required one did not end well, else 0.
+finish() {
+  local i failed=0 missing=()
+  report
+  row() { printf '%-8s %-34s %-8s %4s s  %s\n' "$p" "$name" "$state" "$spent" "$text"; }
+  printf '\n%-8s %-34s %-8s %6s  %s\n' part step state time note
+  each_step row
+  count_failed() { [ "$state" != failed ] || failed=$((failed + 1)); }
+  each_step count_failed "$part"
   [ ${#target_names[@]} -eq 0 ] || printf '\n%-66s %10s %8s  %s\n' target value needed state
   for i in "${!target_names[@]}"; do
     printf '%-66s %10s %8s  %s\n' "${target_names[i]}" "${target_values[i]:--}" "${target_needs[i]}" "${target_states[i]}"
   done
+  pack_logs
   echo
-  for name in "${required[@]}"; do
-    [ "$(state_of "$name")" = ok ] || missing+=("$name")
+  for i in "${required[@]}"; do
+    [ "$(state_of "$i" "$part")" = ok ] || missing+=("$i")
   done
-  echo "$failed failed; $((SECONDS - began)) s; $json"
+  echo "$part: $failed failed; $((SECONDS - began)) s; $out/gpu-check.json"
   [ $failed -eq 0 ] || exit 1
   [ ${#missing[@]} -eq 0 ] || { printf 'not checked: %s\n' "${missing[@]}"; exit 4; }
   exit 0

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tools/gpu_check.sh --prebuilt: archives that cannot be checked here are refused before anything runs, in one line that says why.
+# tools/gpu_check.sh --prebuilt: archives that cannot be checked here, and folders of other results, are refused before anything
+# runs, in one line that says why.
 set -uo pipefail
 unset CUDA_VISIBLE_DEVICES BRIM_DEPS # of the machine that this runs on
 check=$(cd "$(dirname "$0")/../../tools" && pwd)/gpu_check.sh
@@ -39,6 +40,15 @@ packed other.tar.gz emulated=1 machine=vax glibc=2.0
 refuses other.tar.gz "is for vax, and this host is $machine"
 packed new.tar.gz emulated=1 "machine=$machine" glibc=99.1
 refuses new.tar.gz 'needs a C library of version 99.1'
+# A folder of results that are of something else.
+mkdir results
+echo 'another commit' >results/about
+said=$(timeout 20 "$check" correct --prebuilt whole.tar.gz --build "$folder/build" --out results 2>&1)
+code=$?
+if [ $code -ne 2 ] || [ "$said" != "gpu_check: $folder/results holds results of another commit or host; give another folder (--out), or remove it" ]; then
+  echo "results of another commit: exit code $code: $said"
+  failures=$((failures + 1))
+fi
 # A GPU that the archive has no kernels for.
 mkdir bin
 printf '#!/bin/sh\ncase "$*" in *compute_cap,name*) echo "8.0, A Card" ;; *) echo 0 ;; esac\n' >bin/nvidia-smi

@@ -14,22 +14,23 @@ expect() {
 }
 # fresh SECONDS: no steps yet, and so long until the deadline.
 fresh() {
-  names=() states=() notes=() seconds=() target_names=() target_values=() target_needs=() target_states=() required=(build)
-  began=$SECONDS deadline=$1 logs=$folder/logs json=$folder/report.json head=' "quick": 0'
-  rm -rf "$logs"
-  mkdir "$logs"
+  parts='correct fast rest' part=correct out=$folder/out required=(build)
+  began=$SECONDS deadline=$1 head=' "cores": 2'
+  targets() { :; }
+  rm -rf "$out"
+  begin
 }
 # exit_code: of a report on what ran so far.
 exit_code() { (finish >"$folder/table") && echo 0 || echo $?; }
 
-for option in --prebuilt --data --build --json; do
+for option in --prebuilt --data --build --out; do
   expect "$option of an unset variable" "$(timeout 10 "$(dirname "$0")/../../tools/gpu_check.sh" $option '' >/dev/null 2>&1 || echo $?)" 2
 done
 
 fresh 60
 step build 30 echo 'all of it' >"$folder/said"
 expect 'a step that ends well' "$(state_of build)" ok
-expect 'its note is its last line' "${notes[0]}" 'all of it'
+expect 'its note is its last line' "$(cut -f 4 "$out/correct.steps")" 'all of it'
 expect 'exit code' "$(exit_code)" 0
 step tests 30 false >"$folder/said"
 expect 'a step that fails' "$(state_of tests)" failed
@@ -64,20 +65,38 @@ expect 'a result that is not there' "$(number y us_per_step)" ''
 expect 'a ratio' "$(ratio 25 "$(number x us_per_step)")" 2
 expect 'a ratio to nothing' "$(ratio 25 '')$(ratio '' 25)$(ratio 25 0)" ''
 expect 'the least of what is there' "$(least '' 9 10.5)" 9
-target fast "$(ratio 25 12.5)" 2
-target slow 1.9 2
-target unknown '' 2
-passed all build
-passed some build nothing
+targets() {
+  target fast "$(ratio 25 12.5)" 2
+  target slow 1.9 2
+  target unknown '' 2
+  passed all build
+  passed some build nothing
+  passed none build tests nothing
+}
 step tests 30 false >"$folder/said"
-passed none build tests nothing
 expect 'states of targets' "${target_states[*]}" 'met missed not measured met not measured missed'
 expect 'exit code' "$(exit_code)" 1
+# report WHAT: of gpu-check.json, as it is between two steps.
+report_of() { python3 -c "import json, sys; report = json.load(open(sys.argv[1])); print($1)" "$out/gpu-check.json"; }
 if command -v python3 >/dev/null; then
-  expect 'the JSON' "$(python3 -c '
-import json, sys
-report = json.load(open(sys.argv[1]))
-print([s["state"] for s in report["steps"]], [t["value"] for t in report["targets"]], report["results"]["x"]["compute"])
-' "$json")" "['ok', 'failed'] [2, 1.9, None, 1, None, 0] 0.995"
+  expect 'the JSON' "$(report_of '[s["state"] for s in report["steps"]], [t["value"] for t in report["targets"]], report["results"]["x"]["compute"]')" \
+    "['ok', 'failed'] [2, 1.9, None, 1, None, 0] 0.995"
 fi
+
+# Another part goes into the same folder, and this one again.
+part=fast required=(bench)
+begin
+note bench ok 3 $'a "quoted"\ttext' >"$folder/said"
+expect 'exit code of a part of its own' "$(exit_code)" 0
+expect 'the table has all parts' "$(awk '$2 == "build" || $2 == "bench"' "$folder/table" | wc -l)" 2
+expect 'a step of all parts, and of one' "$(state_of tests) $(state_of tests fast)" 'failed '
+part=correct required=(build)
+begin
+note build ok 1 again >"$folder/said"
+expect 'what an earlier run left is gone' "$(state_of tests)" ''
+if command -v python3 >/dev/null; then
+  expect 'the JSON of two parts' "$(report_of '[(s["part"], s["note"]) for s in report["steps"]]')" "[('correct', 'again'), ('fast', 'a quotedtext')]"
+fi
+expect 'logs to carry back' "$(exit_code; tar -tzf "$out/logs.tar.gz" | sort | tr '\n' ' ')" \
+  $'0\n./ ./correct.steps ./fast.steps ./gpu-check.json ./logs/ ./logs/correct-build.log ./logs/correct-tests.log ./logs/result-x.json '
 [ $failures -eq 0 ]
