@@ -4,8 +4,8 @@
 # In three parts, one after the other unless some are named; each may be run alone, and again. correct (4 minutes): the
 # contract suite on every GPU, what libraries can compute of it, 200 losses beside the CPU's, the GPU tests. fast (8
 # minutes): the benchmarks, and PyTorch's where Python has it. rest (9 minutes): tutorial-cnn trained there and on the CPU
-# (--data CIFAR-10, else shapes10), compute-sanitizer over some cases, more benchmarks. What matters most comes first, and
-# what finds no time is skipped. The first part builds brim before its time begins (C++20 compiler, CMake, Ninja, CUDA 13
+# (--data CIFAR-10, else shapes10), compute-sanitizer over some cases. What matters most comes first, and what finds no time
+# is skipped. The first part builds brim before its time begins (C++20 compiler, CMake, Ninja, CUDA 13
 # toolkit; libraries of brim's own from BRIM_DEPS, which tools/gpu_deps.sh prepares). Tables of steps and targets come
 # last. --out (gpu-check) gets gpu-check.json after every step, the logs line by line, and both in logs.tar.gz; parts run
 # later into the same folder are added. The exit code is 0 if no step failed, 3 without a GPU, 4 if what a part is about

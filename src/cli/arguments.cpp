@@ -25,7 +25,7 @@ std::string to_decimal(std::string& text) {
   const auto [at, error] = std::from_chars(text.data(), end, value);
   if (error == std::errc::result_out_of_range) return fmt::format("'{}' is out of range", text);
   if (error != std::errc() || at != end)
-    return fmt::format("'{}' is no {}; write decimal digits, without a sign +", text,
+    return fmt::format("'{}' is no {}; write decimal digits, without a plus sign", text,
                        std::is_integral_v<T> ? "whole number" : "number");
   if constexpr (std::is_integral_v<T>)
     text = std::to_string(value);

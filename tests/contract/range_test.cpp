@@ -81,9 +81,6 @@ Tensors two_orders(const std::function<Tensor(const Tensor&)>& f, const Tensor& 
   return {y.detach(), first[0].detach(), x.grad()};
 }
 
-// Of 16 bits, what is made of ops is rounded at its ends, not between the ops: results are off by
-// one rounding of the largest at most, the gradients, which go through two and three, by little
-// more.
 TEST(Range, TheCountOfWhatIsNot0HasNoSlope) {
   Tensor x = Tensor::from<float>({3, 0, -7}, {3}).set_requires_grad();
   const Tensor count = norm(x, 0);
@@ -92,6 +89,9 @@ TEST(Range, TheCountOfWhatIsNot0HasNoSlope) {
   EXPECT_EQ(values(x.grad()), std::vector<double>(3, 0));
 }
 
+// Of 16 bits, what is made of ops is rounded at its ends, not between the ops: results are off by
+// one rounding of the largest at most, the gradients, which go through two and three, by little
+// more.
 TEST(Range, NormsIn16BitsAreRoundedOnce) {
   const double allowed[] = {1, 1.75, 2.5};  // roundings
   for (const DType dtype : {f16, bf16})

@@ -176,7 +176,8 @@ void normalise_pixels(const T* x, int64_t channels, int64_t begin, int64_t end, 
   }
 }
 
-/// Moments of each channel over the pixels [begin, end); see run_moments.
+/// Moments of each channel over the pixels [begin, end). Distances are taken to a rough mean of
+/// each block of pixels.
 template <class T>
 void pixel_moments(const T* x, int64_t channels, int64_t begin, int64_t end, Moments* moments) {
   std::fill_n(moments, channels, Moments());
