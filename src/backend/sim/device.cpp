@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 
 #include "core/check.h"
+#include "core/environment.h"
 
 namespace brim::sim {
 namespace {
@@ -28,29 +28,22 @@ int64_t parse_bytes(const std::string& text) {
 
 SimOptions from_environment() {
   SimOptions options;
-  const auto get = [](const char* name) {
-    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
-    return std::string(value ? value : "");
-  };
-  if (const std::string text = get("BRIM_SIM_DEVICES"); !text.empty()) {
+  if (const std::string text = environment("BRIM_SIM_DEVICES"); !text.empty()) {
     const auto [end, error] =
         std::from_chars(text.data(), text.data() + text.size(), options.devices);
     BRIM_CHECK(error == std::errc() && end == text.data() + text.size(), ValueError,
                "[sim] BRIM_SIM_DEVICES='{}' is no number; use 0 to {}", text, kMostDevices);
   }
-  if (const std::string text = get("BRIM_SIM_MEMORY"); !text.empty())
+  if (const std::string text = environment("BRIM_SIM_MEMORY"); !text.empty())
     options.memory = parse_bytes(text);
-  options.profile = get("BRIM_SIM_PROFILE");
-  if (const std::string text = get("BRIM_SIM_SLOWDOWN"); !text.empty()) {
+  options.profile = environment("BRIM_SIM_PROFILE");
+  if (const std::string text = environment("BRIM_SIM_SLOWDOWN"); !text.empty()) {
     const auto [end, error] =
         std::from_chars(text.data(), text.data() + text.size(), options.slowdown);
     BRIM_CHECK(error == std::errc() && end == text.data() + text.size(), ValueError,
                "[sim] BRIM_SIM_SLOWDOWN='{}' is no number; use for example 100", text);
   }
-  const std::string check = get("BRIM_SIM_CHECK");
-  BRIM_CHECK(check.empty() || check == "0" || check == "1", ValueError,
-             "[sim] BRIM_SIM_CHECK='{}' is no switch; use 1 or 0", check);
-  options.check = check == "1";
+  options.check = environment_switch("BRIM_SIM_CHECK");
   return options;
 }
 

@@ -1,13 +1,13 @@
 // Opens fakes of NVIDIA's libraries in their place: those in the folders of BRIM_CUDA_LIBRARIES.
 #include <dlfcn.h>
 
-#include <cstdlib>
 #include <filesystem>
 
 #include <cuda_runtime.h>
 
 #include "backend/cuda/emulation/fake_library.h"
 #include "backend/cuda/libraries/open.h"
+#include "core/environment.h"
 
 namespace brim::cuda {
 
@@ -30,8 +30,7 @@ OpenedLibrary open_library(const std::string& soname) {
 }
 
 int64_t small_work() {
-  const char* given = std::getenv("BRIM_CUDA_SMALL");
-  return given ? std::atoll(given) : 0;  // so that small tests meet the libraries
+  return environment_number("BRIM_CUDA_SMALL", 0);  // so that small tests meet the libraries
 }
 
 }  // namespace brim::cuda

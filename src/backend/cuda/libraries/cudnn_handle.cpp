@@ -1,10 +1,10 @@
 // See cudnn_handle.h.
 #if BRIM_HAVE_CUDNN
 #include "backend/cuda/libraries/cudnn_handle.h"
+#include "core/environment.h"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <map>
 #include <memory>
@@ -101,10 +101,7 @@ bool is_same(std::span<const Output> outputs, const Candidate& library, const Wo
 }
 
 /// Whether time is not to count, so that tests meet the library: BRIM_CUDA_PREFER_CUDNN=1.
-bool is_preferred() {
-  const char* const given = std::getenv("BRIM_CUDA_PREFER_CUDNN");
-  return given && *given == '1';
-}
+bool is_preferred() { return environment_switch("BRIM_CUDA_PREFER_CUDNN"); }
 
 }  // namespace
 
