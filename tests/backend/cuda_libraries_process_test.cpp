@@ -56,6 +56,19 @@ class CudaLibrariesProcess : public CudaLibraries {
  protected:
   /// What a child says, in this environment ("A=b C=d").
   std::string run(const std::string& environment, const std::string& test = "Products") const {
+    int code = 0;
+    const std::string text = run(environment, test, code);
+    EXPECT_EQ(code, 0) << text;
+    return text;
+  }
+  /// What a child says that has to fail.
+  std::string fails(const std::string& environment) const {
+    int code = 0;
+    const std::string text = run(environment, "Products", code);
+    EXPECT_NE(code, 0) << text;
+    return text;
+  }
+  std::string run(const std::string& environment, const std::string& test, int& code) const {
     const std::string command = "BRIM_TEST_CACHE=own XDG_CACHE_HOME=" + cache.path() + " env " +
                                 environment + " '" +
                                 std::filesystem::read_symlink("/proc/self/exe").string() +
@@ -66,7 +79,7 @@ class CudaLibrariesProcess : public CudaLibraries {
     std::string text;
     std::array<char, 4096> buffer{};
     while (fgets(buffer.data(), buffer.size(), pipe)) text += buffer.data();
-    EXPECT_EQ(pclose(pipe), 0) << text;
+    code = pclose(pipe);
     return text;
   }
   static int occurrences(const std::string& text, const std::string& part) {
@@ -89,6 +102,31 @@ TEST_F(CudaLibrariesProcess, ChoicesAreKept) {
   EXPECT_EQ(occurrences(second, "algorithm 1"), 4) << second;
   EXPECT_EQ(occurrences(second, "asked: cudnnConvolutionForward"), 2) << second;
   EXPECT_FALSE(has(first + second, "warning")) << first << second;
+}
+
+TEST_F(CudaLibrariesProcess, ChoicesAreExplained) {
+  EXPECT_FALSE(has(run("BRIM_CUDA_EXPLAIN=0"), "choice: "));
+  std::filesystem::remove_all(cache / "brim");
+  const std::string first = run("BRIM_CUDA_EXPLAIN=1"), second = run("BRIM_CUDA_EXPLAIN=1");
+  EXPECT_EQ(occurrences(first, "brim: choice: [matmul] "), 1) << first;
+  EXPECT_EQ(occurrences(first, "brim: choice: [conv2d] "), 1) << first;
+  EXPECT_TRUE(has(first, " of 4 candidates; '")) << first;
+  EXPECT_TRUE(has(first, " us (eager ")) << first;
+  EXPECT_TRUE(has(first, ", nodes 1)")) << first;
+  EXPECT_FALSE(has(first, ", nodes 0)")) << first;
+  EXPECT_EQ(occurrences(second, "as an earlier run has measured"), 2) << second;
+  const std::string unkept = run("-u HOME -u XDG_CACHE_HOME BRIM_CUDA_EXPLAIN=1");
+  EXPECT_EQ(occurrences(unkept, "as nothing is kept from run to run"), 2) << unkept;
+}
+
+TEST_F(CudaLibrariesProcess, SettingsThatAreNoneAreRefused) {
+  for (const char* setting : {"BRIM_CUDA_SMALL=some", "BRIM_CUDA_EXPLAIN=yes"}) {
+    const std::string said = fails(setting);
+    EXPECT_TRUE(has(said, setting == std::string("BRIM_CUDA_SMALL=some")
+                              ? "BRIM_CUDA_SMALL='some' is no number; use 0 or more"
+                              : "BRIM_CUDA_EXPLAIN='yes' is no switch; use 1 or 0"))
+        << said;
+  }
 }
 
 TEST_F(CudaLibrariesProcess, ADamagedFileIsMeasuredAnew) {

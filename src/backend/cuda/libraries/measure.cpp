@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -15,6 +16,7 @@
 #include "backend/cuda/capture.h"
 #include "backend/cuda/dynamic_library.h"
 #include "backend/cuda/lost.h"
+#include "core/environment.h"
 #include "core/runtime.h"
 
 namespace brim::cuda {
@@ -70,7 +72,8 @@ class Trial {
     const Context context{stream, &scratch_};
     if (!can_queue(candidate_, context)) return false;
     bool again = false;
-    runs_ = time_of(stream, [&] { again = can_queue(candidate_, context); }) < kLong ? kRuns : 1;
+    eager_ = time_of(stream, [&] { again = can_queue(candidate_, context); });
+    runs_ = eager_ < kLong ? kRuns : 1;
     return again;
   }
   size_t scratch_bytes() const { return scratch_.most(); }
@@ -85,9 +88,9 @@ class Trial {
     for (int i = 0; i < runs_ && queued; ++i) queued = can_queue(candidate_, context);
     cudaError_t ended = cudaSuccess;
     const cudaGraph_t graph = capture.end(ended);
-    size_t nodes = 0;  // none: what was queued went past the capture, and the graph's time is none
-    if (graph && queued) (void)cudaGraphGetNodes(graph, nullptr, &nodes);
-    if (nodes > 0) (void)cudaGraphInstantiate(&exec_, graph, 0);
+    // No nodes: what was queued went past the capture, and the graph's time is none.
+    if (graph && queued) (void)cudaGraphGetNodes(graph, nullptr, &nodes_);
+    if (nodes_ > 0) (void)cudaGraphInstantiate(&exec_, graph, 0);
     (void)cudaGetLastError();
     if (graph) (void)cudaGraphDestroy(graph);
     return exec_ != nullptr;
@@ -114,18 +117,24 @@ class Trial {
     return *middle;
   }
   int number() const { return number_; }
+  std::string str() const {
+    return fmt::format("'{}' {:.2f} us (eager {:.2f}, nodes {})", candidate_.name, 1e3 * median(),
+                       1e3 * eager_, nodes_);
+  }
 
  private:
   int number_;
   const Candidate& candidate_;
   ScratchStack scratch_;
+  double eager_ = 0;
   int runs_ = 1;
+  size_t nodes_ = 0;
   cudaGraphExec_t exec_ = nullptr;
   std::vector<double> times_;
 };
 
-/// The fastest; -1 if none can be used.
-int fastest(std::span<const Candidate> candidates, Stream stream) {
+/// The fastest; -1 if none can be used. `timed` gets what was measured, for people.
+int fastest(std::span<const Candidate> candidates, Stream stream, std::string& timed) {
   std::vector<std::unique_ptr<Trial>> trials;
   for (size_t i = 0; i < candidates.size(); ++i) {
     auto trial = std::make_unique<Trial>(static_cast<int>(i), candidates[i]);
@@ -152,6 +161,7 @@ int fastest(std::span<const Candidate> candidates, Stream stream) {
   int best = -1;
   double least = 0;
   for (const auto& trial : trials) {
+    timed += (timed.empty() ? "" : ", ") + trial->str();
     const double time = trial->median();
     if (best >= 0 && time >= kClearly * least) continue;
     best = trial->number();
@@ -159,6 +169,17 @@ int fastest(std::span<const Candidate> candidates, Stream stream) {
   }
   trials.clear();
   return best;
+}
+
+/// BRIM_CUDA_EXPLAIN=1: a line about each choice on standard error.
+void explain(const std::string& problem, std::span<const Candidate> candidates, int best,
+             const std::string& how) {
+  static const bool is_wanted = environment_switch("BRIM_CUDA_EXPLAIN");
+  if (!is_wanted) return;
+  const std::string chosen =
+      best < 0 ? "none" : fmt::format("'{}'", candidates[static_cast<size_t>(best)].name);
+  fmt::print(stderr, "brim: choice: [{}] {}: {} of {} candidates; {}\n", op_name(), problem, chosen,
+             candidates.size(), how.empty() ? "none could be timed" : how);
 }
 
 }  // namespace
@@ -180,14 +201,21 @@ int choose(ChoiceFile& choices, const std::string& problem, std::span<const Cand
   const auto number_of = [&](auto at) { return static_cast<int>(at - candidates.begin()); };
   if (const auto known = choices.find(problem)) {
     const auto found = std::ranges::find(candidates, *known, &Candidate::name);
-    if (found != candidates.end() && can_queue(*found, {stream})) return number_of(found);
+    if (found != candidates.end() && can_queue(*found, {stream})) {
+      explain(problem, candidates, number_of(found), "as an earlier run has measured");
+      return number_of(found);
+    }
   }
   if (!choices.are_kept()) {
     const auto first = std::ranges::find_if(
         candidates, [&](const Candidate& candidate) { return can_queue(candidate, {stream}); });
-    return first == candidates.end() ? -1 : number_of(first);
+    const int chosen = first == candidates.end() ? -1 : number_of(first);
+    explain(problem, candidates, chosen, "the first, as nothing is kept from run to run");
+    return chosen;
   }
-  const int best = fastest(candidates, stream);
+  std::string timed;
+  const int best = fastest(candidates, stream, timed);
+  explain(problem, candidates, best, timed);
   if (best >= 0) choices.keep(problem, candidates[static_cast<size_t>(best)].name);
   return best;
 }
