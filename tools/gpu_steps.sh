@@ -11,8 +11,23 @@
 
 # begin: the folder, without what an earlier run of this part left.
 begin() {
-  logs=$out/logs
+  logs=$out/logs job='' watch='' hung='' running=''
   mkdir -p "$logs" && : >"$out/$part.steps"
+  trap 'stopped INT 2' INT
+  trap 'stopped TERM 15' TERM
+  trap 'stopped HUP 1' HUP
+}
+# stopped SIGNAL NUMBER: what was found until then is kept.
+stopped() {
+  trap '' INT TERM HUP
+  if [ -n "$job" ]; then
+    disown "$job" "$watch" # the shell says nothing of their end
+    kill -KILL -- "-$job" "$job" "$watch" 2>/dev/null
+  fi
+  [ -z "$running" ] || note "$running" failed $((SECONDS - start)) "stopped by SIG$1; see $log"
+  echo "gpu_check: stopped by SIG$1; what was found is in $out"
+  (finish)
+  exit $((128 + $2))
 }
 # note NAME ok|failed|skipped SECONDS TEXT
 note() {
@@ -20,11 +35,34 @@ note() {
   text=$(tr -d '"\\\t\r\n' <<<"$4")
   printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$text" >>"$out/$part.steps"
   printf '%-34s %-8s %4s s  %s\n' "$1" "$2" "$3" "$text"
-  report
+  report || echo "gpu_check: $out/gpu-check.json cannot be written; is the disk full?" >&2
 }
 left() { echo $((deadline - (SECONDS - began))); }
+# run_within LIMIT COMMAND...: into $log; ends it after LIMIT seconds. Its exit code. What stays even when it is killed, as a
+# program whose call the GPU's driver never answers, becomes `hung`.
+run_within() {
+  local limit=$1 ended code
+  shift
+  timeout -k 5 "$limit" "$@" >"$log" 2>&1 &
+  job=$!
+  sleep $((limit + ${grace:-15})) >/dev/null 2>&1 &
+  watch=$!
+  wait -n -p ended "$job" "$watch"
+  code=$?
+  if [ "${ended:-}" = "$watch" ]; then
+    disown "$job"
+    kill -KILL "$job" 2>/dev/null
+    hung=$name code=137
+  else
+    kill "$watch"
+    wait "$watch" 2>/dev/null
+  fi
+  job='' watch=''
+  return $code
+}
 # step NAME LIMIT COMMAND...: runs it into a log of its own, for LIMIT seconds and not past the deadline; a failure shows
-# the log's end. The note is the last line. `slow=1 step ...`: to be ended by its limit is no failure.
+# the log's end. The note is the last line. `slow=1 step ...`: to be ended by its limit is no failure. Where a command hangs
+# and cannot be killed, those after it are skipped: they would hang, too.
 step() {
   local name=$1 limit=$2 start=$SECONDS code log room
   shift 2
@@ -33,13 +71,22 @@ step() {
   if [ "$room" -lt 10 ]; then
     note "$name" skipped 0 'no time left'
     return 1
+  elif [ -n "$hung" ]; then
+    note "$name" skipped 0 "$hung hangs and cannot be killed: restart the machine, or reset the GPU"
+    return 1
   fi
   [ "$room" -ge "$limit" ] || limit=$room
-  timeout -k 5 "$limit" "$@" >"$log" 2>&1
+  running=$name
+  run_within "$limit" "$@"
   code=$?
+  running=''
   if [ $code -eq 0 ]; then
     note "$name" ok $((SECONDS - start)) "$(grep -v '^$' "$log" | tail -1 | cut -c1-110)"
     return 0
+  fi
+  if [ -n "$hung" ]; then
+    note "$name" failed $((SECONDS - start)) "hangs, and cannot be killed: restart the machine, or reset the GPU; see $log"
+    return 1
   fi
   if [ "$(left)" -lt 3 ]; then
     note "$name" skipped $((SECONDS - start)) 'no time left: it was ended'
@@ -126,7 +173,7 @@ report() {
       comma=','
     done
     printf '\n }\n}\n'
-  } >"$out/gpu-check.json.new" && mv "$out/gpu-check.json.new" "$out/gpu-check.json"
+  } 2>/dev/null >"$out/gpu-check.json.new" && [ "$(tail -c 2 "$out/gpu-check.json.new")" = '}' ] && mv "$out/gpu-check.json.new" "$out/gpu-check.json"
 }
 
 # pack_logs: what was found, in one file to carry back; of a long log, the end.
@@ -136,6 +183,7 @@ pack_logs() {
   mkdir "$stage/logs"
   for file in "$logs"/*; do [ ! -f "$file" ] || tail -c 200000 "$file" >"$stage/logs/$(basename "$file")"; done
   cp "$out"/*.steps "$out/gpu-check.json" "$stage/"
+  [ ! -d "$out/cache" ] || cp -r "$out/cache" "$stage/"
   tar -czf "$out/logs.tar.gz.new" -C "$stage" . && mv "$out/logs.tar.gz.new" "$out/logs.tar.gz"
   rm -rf "$stage"
 }

@@ -44,6 +44,46 @@ slow=1 step sanitizer 1 sleep 20 >"$folder/said"
 expect 'a slow step past its limit' "$(state_of sanitizer)" skipped
 expect 'what was not run' "$(state_of nothing)" ''
 
+# What cannot be killed: here a program that its limit does not end, since timeout only watches.
+fresh 60
+timeout() { shift 3; exec "$@"; }
+grace=1 step tests 1 bash -c 'trap "" TERM; sleep 6' >"$folder/said"
+unset -f timeout
+expect 'a step that hangs' "$(state_of tests)" failed
+step more 30 true >"$folder/said"
+expect 'a step behind it' "$(state_of more)" skipped
+expect 'why' "$(cut -f 4 "$out/correct.steps" | tail -1)" 'tests hangs and cannot be killed: restart the machine, or reset the GPU'
+expect 'exit code of a part that hangs' "$(exit_code)" 1
+# A call that is stopped: what was found by then is there, and the step's program has ended.
+cat >"$folder/stopped.sh" <<'STOPPED'
+. "$1/gpu_steps.sh"
+parts=correct part=correct out=$2/out required=() began=$SECONDS deadline=60 head=' "cores": 2'
+targets() { :; }
+rm -rf "$out"
+begin
+step build 30 true
+step tests 30 bash -c 'echo $$ >"$0"; sleep 20' "$2/id"
+step more 30 true
+STOPPED
+for signal in TERM INT; do
+  command -v python3 >/dev/null || break
+  rm -f "$folder/id"
+  # Not in the background by &, where a shell ignores SIGINT.
+  python3 - "$signal" "$folder" bash "$folder/stopped.sh" "$(dirname "$0")/../../tools" "$folder" >"$folder/said" <<'PYTHON'
+import os, signal, subprocess, sys, time
+child = subprocess.Popen(sys.argv[3:], preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+while not os.path.exists(sys.argv[2] + "/id"):
+    time.sleep(0.05)
+child.send_signal(signal.Signals["SIG" + sys.argv[1]])
+sys.exit(child.wait())
+PYTHON
+  expect "exit code when stopped by SIG$signal" $? $([ $signal = TERM ] && echo 143 || echo 130)
+  expect 'the step' "$(tail -1 "$folder/out/correct.steps" | cut -f 1,2)" $'tests\tfailed'
+  expect 'it says so' "$(grep -c "^gpu_check: stopped by SIG$signal; what was found is in $folder/out" "$folder/said")" 1
+  expect 'the logs are packed' "$(tar -tzf "$folder/out/logs.tar.gz" | grep -c correct-tests.log)" 1
+  expect 'the program of the step' "$(sed -n 's/^State:\t\([^Z]\).*/\1/p' "/proc/$(cat "$folder/id")/status" 2>/dev/null)" ''
+done
+
 fresh 60
 left() { if [ -e "$folder/late" ]; then echo 0; else echo 60; fi; }
 step build 30 bash -c 'touch "$0"; exit 124' "$folder/late" >"$folder/said"
