@@ -117,7 +117,7 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   set_property(TEST backend_cuda_observed APPEND PROPERTY ENVIRONMENT ${emulated}
                                                           "BRIM_CUDA_LIBRARIES=${PROJECT_BINARY_DIR}/fakes")
   if(BRIM_PYTHON)
-    brim_add_test(contract_cuda_emulated ${BRIM_PYTHON} tests/backend/cuda_contract.py $<TARGET_FILE:contract_test>)
+    brim_add_test(contract_cuda_emulated ${BRIM_PYTHON} tests/backend/cuda_tests.py $<TARGET_FILE:contract_test>)
     set_property(TEST contract_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   endif()
   # The same through what calls NVIDIA's libraries, over fakes of them.
@@ -126,13 +126,13 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
     brim_add_test(backend_cuda_fakes backend_test --gtest_brief=1 --gtest_filter=CudaLibraries*:CudaProducts*:-*LargeTiles)
     set_property(TEST backend_cuda_fakes APPEND PROPERTY ENVIRONMENT ${fakes})
     if(BRIM_PYTHON)
-      brim_add_test(contract_cuda_fakes ${BRIM_PYTHON} tests/backend/cuda_contract.py $<TARGET_FILE:contract_test>
+      brim_add_test(contract_cuda_fakes ${BRIM_PYTHON} tests/backend/cuda_tests.py $<TARGET_FILE:contract_test>
                     --gtest_filter=*conv*:*matmul*:*linear*:*avg_pool*:*batch_norm*)
       set_property(TEST contract_cuda_fakes APPEND PROPERTY ENVIRONMENT ${fakes})
     endif()
   endif()
   if(BRIM_PYTHON AND NOT BRIM_SANITIZE)
-    brim_add_test(contract_cuda_backwards ${BRIM_PYTHON} tests/backend/cuda_contract.py $<TARGET_FILE:contract_test>)
+    brim_add_test(contract_cuda_backwards ${BRIM_PYTHON} tests/backend/cuda_tests.py $<TARGET_FILE:contract_test>)
     set_property(TEST contract_cuda_backwards APPEND PROPERTY ENVIRONMENT ${emulated} BRIM_EMULATED_BACKWARDS=1)
   endif()
 endif()
@@ -153,7 +153,8 @@ if(BRIM_TESTS AND NOT BRIM_SANITIZE)
 endif()
 
 if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)
-  brim_add_test(cuda_contract_driver ${BRIM_PYTHON} tests/backend/cuda_contract_test.py)
+  brim_add_test(cuda_tests ${BRIM_PYTHON} tests/backend/cuda_tests_test.py)
+  brim_add_test(ncu_table ${BRIM_PYTHON} tests/tools/ncu_table_test.py)
 endif()
 
 # What cmake/BrimDefaults.cmake has ccache do.

@@ -2,17 +2,19 @@
 # gpu_check.sh [correct] [fast] [rest] [--emulated | --prebuilt ARCHIVE] [--data FOLDER] [--build FOLDER] [--out FOLDER]: checks brim on a host with GPUs.
 #
 # In three parts, one after the other unless some are named; each may be run alone, and again. correct (4 minutes): the
-# contract suite on every GPU, what libraries can compute of it, 200 losses beside the CPU's, the GPU tests. fast (8
-# minutes): the benchmarks, and PyTorch's where Python has it. rest (9 minutes): tutorial-cnn trained there and on the CPU
-# (--data CIFAR-10, else shapes10), compute-sanitizer over some cases. What matters most comes first, and what finds no time
-# is skipped. The first part builds brim before its time begins (C++20 compiler, CMake, Ninja, CUDA 13
+# contract suite and the GPU tests on every GPU, each failure again by itself, what libraries can compute and how they are
+# timed, 200 losses beside the CPU's. fast (8 minutes): the benchmarks, in turns with PyTorch where Python has it, what ncu
+# says of the dearest kernels. rest (9 minutes): tutorial-cnn trained there and on the CPU (--data CIFAR-10, else shapes10),
+# streams, memory, a lost GPU and the watching libraries by themselves, compute-sanitizer. What matters most comes first,
+# and what finds no time is skipped. The first part builds brim before its time begins (C++20 compiler, CMake, Ninja, CUDA 13
 # toolkit; libraries of brim's own from BRIM_DEPS, which tools/gpu_deps.sh prepares). Tables of steps and targets come
-# last. --out (gpu-check) gets gpu-check.json after every step, the logs line by line, and both in logs.tar.gz; parts run
-# later into the same folder are added. The exit code is 0 if no step failed, 3 without a GPU, 4 if what a part is about
-# found no time; a target that is missed is no failure. --emulated: no GPU, the emulation of CUDA in its place and tiny
-# benchmarks, to test this script. --prebuilt: what tools/gpu_pack.sh has packed, or the folder that was in it, is checked;
-# no compiler and no toolkit are needed. cuDNN and NCCL inside Python's site-packages are found by themselves;
-# BRIM_CUDA_LIBRARIES names other folders. BRIM_PYTHON: the Python that has PyTorch.
+# last. --out (gpu-check) gets gpu-check.json after every step, the logs line by line, what was measured of algorithms in
+# cache/, and all of it in logs.tar.gz; parts run later into the same folder are added. The exit code is 0 if no step
+# failed, 3 without a GPU, 4 if what a part is about found no time, 128 and more if a signal stopped it; a target that is
+# missed is no failure. --emulated: no GPU, the emulation of CUDA in its place and tiny benchmarks, to test this script.
+# --prebuilt: what tools/gpu_pack.sh has packed, or the folder that was in it, is checked; no compiler and no toolkit are
+# needed. cuDNN and NCCL inside Python's site-packages are found by themselves; BRIM_CUDA_LIBRARIES names other folders.
+# BRIM_PYTHON: the Python that has PyTorch.
 set -uo pipefail
 from=$PWD
 CDPATH= cd "$(dirname "$0")/.." || exit 2
@@ -44,8 +46,11 @@ done
 if [ ${#chosen[@]} -ne 1 ]; then
   worst=0
   [ ${#chosen[@]} -gt 0 ] || read -ra chosen <<<"$parts"
+  trap 'kill $child; wait $child; exit' INT TERM HUP # a part in the background does not hear SIGINT
   for part in "${chosen[@]}"; do
-    bash "tools/${0##*/}" "$part" "${given[@]}" --out "$out"
+    bash "tools/${0##*/}" "$part" "${given[@]}" --out "$out" &
+    child=$!
+    wait $child
     code=$?
     [ $code -eq 0 ] || [ $worst -eq 1 ] || worst=$code
     [ $code -lt 2 ] || [ $code -eq 4 ] || break # no archive, no GPU
@@ -157,27 +162,29 @@ if [ -n "${BRIM_DEPS:-}" ]; then
   export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 
-# The figures of docs/CUDA.md, in its order. PyTorch's best eager steps are those with or without the fused optimizer.
+# The figures of docs/CUDA.md, in its order.
 targets() {
-  local eager best side steps=()
-  us() { number "$1" us_per_step; }
+  local case steps=()
+  # paired NAME OURS OVER NEEDED: PyTorch's time over brim's, the median of the rounds.
+  paired() { target "$1" "$(number pytorch "$2-over-$3")" "$4"; }
   for ((i = 0; i < devices; ++i)); do steps+=("contract suite, GPU $i"); done
   [ $emulated -eq 1 ] || steps+=('products by libraries, GPU 0' 'layers by libraries, GPU 0')
   passed 'contract suite on every GPU' "${steps[@]}"
   [ $emulated -eq 0 ] || return 0
   passed 'losses on cuda and CPU within 1e-3 over 200 steps, f32' 'loss curves'
   target 'accuracy of tutorial-cnn, as a part of the CPU'"'"'s' "$(ratio "$(number train-cuda accuracy)" "$(number train-cpu accuracy)")" 0.97
-  target 'matmul 8192 bf16, rate over PyTorch'"'"'s' "$(ratio "$(number pytorch matmul-8192-bf16)" "$(us matmul-bf16)")" 0.95
-  target 'add of 256 MiB, bandwidth over a copy'"'"'s' "$(number add share_of_copy)" 0.85
-  eager=$(least "$(number pytorch tutorial-b4-eager)" "$(number pytorch tutorial-b4-fused)")
-  target 'tutorial-cnn b4, eager over PyTorch eager' "$(ratio "$eager" "$(us tutorial-b4)")" 3
-  target 'tutorial-cnn b4, compiled over PyTorch eager' "$(ratio "$eager" "$(us tutorial-b4-compiled)")" 20
-  target 'tutorial-cnn b4, compiled over PyTorch with CUDA graphs' "$(ratio "$(number pytorch tutorial-b4-graph)" "$(us tutorial-b4-compiled)")" 3
-  target 'tutorial-cnn b4, compiled: busy part, kernel by kernel' "$(number tutorial-b4-compiled compute)" 0.99
-  target 'tutorial-cnn b4, training, data on the device: busy part, by graphs' "$(number train-resident compute)" 0.99
-  for side in 32-b512 224-b128; do
-    best=$(least "$(number pytorch "resnet18-$side-bf16-eager")" "$(number pytorch "resnet18-$side-bf16-fused")" "$(number pytorch "resnet18-$side-bf16-graph")")
-    target "resnet18 ${side/-/ } bf16, rate over PyTorch's best" "$(ratio "$best" "$(us "resnet18-${side%-*}")")" 1
+  paired 'tutorial-cnn b4, eager over PyTorch eager' tutorial-b4-eager eager 3
+  paired 'tutorial-cnn b4, compiled over PyTorch eager' tutorial-b4-compiled eager 8
+  paired 'tutorial-cnn b4, compiled over PyTorch with CUDA graphs' tutorial-b4-compiled graph 2.5
+  target 'tutorial-cnn b4, training, data on the device: busy part' "$(number train-resident compute)" 0.99
+  target 'tutorial-cnn b4: part of its graphs in which kernels run' "$(number tutorial-b4-compiled compute)" 0.85
+  paired 'matmul 8192 bf16, rate over PyTorch'"'"'s' matmul-8192-bf16-eager eager 0.98
+  target 'add of 256 MiB, bandwidth over a copy'"'"'s' "$(number add share_of_copy)" 0.95
+  for case in 18-32-b512 18-224-b128 50-224-b128; do
+    paired "resnet${case//-/ } bf16, over PyTorch's torch.compile" "resnet$case-bf16-compiled" compile 1.1
+  done
+  for case in softmax layer-norm batch-norm chain; do
+    target "$case of 64 MiB, bandwidth over a copy's" "$(number $case share_of_copy)" 0.85
   done
 }
 begin
@@ -205,6 +212,8 @@ else
   brim=$build/bin/brim contract=$build/tests/contract_test tests=$build/tests/backend_test
   export BRIM_SOURCE_DIR=$PWD BRIM_BUILD_DIR=$build
 fi
+# What is measured of algorithms stays with the results, and serves the parts that come later.
+export XDG_CACHE_HOME=$out/cache
 began=$SECONDS
 if [ $emulated -eq 0 ]; then
   case $part in correct) deadline=235 ;; fast) deadline=475 ;; rest) deadline=530 ;; esac
@@ -213,6 +222,7 @@ fi
 if step environment 30 bash -c '"$0" env && "$0" env | sed -n "s/.*\(cuda:0  *.*\)/\1/p"' "$brim"; then
   "$brim" env --json >"$logs/env.json"
 fi
+[ $emulated -eq 1 ] || step 'who uses the GPUs' 20 nvidia-smi --query-gpu=index,memory.used,memory.total,temperature.gpu,power.draw,clocks.sm --format=csv,noheader
 # Tests that are all skipped would look like success.
 if ! step 'devices are found' 30 bash -c "'$contract' --gtest_filter=ContractDevices.Cuda | grep -F '[  PASSED  ] 1 test'"; then
   "$brim" env | grep -A 6 '^gpu'
@@ -226,12 +236,30 @@ on_gpu() {
   [ $emulated -eq 1 ] || set -- env "CUDA_VISIBLE_DEVICES=${gpus[i]}" "$@"
   step "$name, GPU $i" "$limit" "$@"
 }
-contract_suite() {
+# suite I NAME PROGRAM ASK LIMIT OPTIONS...: its tests in shards on a GPU; what failed goes to failed-NAME.txt.
+suite() {
+  local i=$1 name=$2 program=$3 ask=$4 limit=$5
+  shift 5
   if command -v "$python" >/dev/null; then
-    on_gpu "$1" 'contract suite' $((emulated ? 1200 : 120)) "$python" tests/backend/cuda_contract.py --shards 4 --timeout 60 "$contract"
+    on_gpu "$i" "$name" "$limit" "$python" tests/backend/cuda_tests.py --shards 4 --timeout 60 --ask "$ask" --failed "$logs/failed-$name.txt" "$program" "$@"
   else
-    on_gpu "$1" 'contract suite' $((emulated ? 1200 : 120)) "$contract" --gtest_brief=1
+    on_gpu "$i" "$name" "$limit" "$program" --gtest_brief=1 "$@"
   fi
+}
+contract_suite() { suite "$1" 'contract suite' "$contract" ContractDevices.Cuda $((emulated ? 1200 : 120)); }
+finds_device=CudaRuntime.TheBackendIsThePluginsAndDescribesItsDevices
+gpu_tests() { suite "$1" 'GPU tests' "$tests" $finds_device $((emulated ? 1200 : 120)) '--gtest_filter=*Cuda*'; }
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+# again NAME PROGRAM: the first tests of a suite that failed, each by itself with launches that wait for their kernel, so that
+# the call that fails is the one that is to blame; and under compute-sanitizer.
+again() {
+  local test
+  [ -s "$logs/failed-$1.txt" ] || return 0
+  head -3 "$logs/failed-$1.txt" >"$logs/again.txt"
+  while read -r test; do
+    step "again $test" 30 env CUDA_LAUNCH_BLOCKING=1 "$2" "--gtest_filter=$test"
+    [ $emulated -eq 1 ] || [ -z "$sanitizer" ] || slow=1 step "memcheck $test" 40 "$sanitizer" --tool memcheck --error-exitcode 9 "$2" "--gtest_filter=$test"
+  done <"$logs/again.txt"
 }
 # bench NAME CASE OPTIONS...: the result goes to result-NAME.json.
 bench() {
@@ -252,7 +280,14 @@ train() {
 }
 
 part_correct() {
-  [ $emulated -eq 1 ] || step 'cuBLASLt and cuDNN are used' 60 "$brim" train tutorial-cnn --device cuda:0 --precision tf32 --steps 1 # refused without
+  if [ $emulated -eq 0 ]; then
+    step 'cuBLASLt and cuDNN are used' 60 "$brim" train tutorial-cnn --device cuda:0 --precision tf32 --steps 1 # refused without
+    # What is timed has to be in the graph that is timed; and the first measuring of ResNet-18's layers is done.
+    # shellcheck disable=SC2016
+    step 'libraries are timed as graphs' 90 env BRIM_CUDA_EXPLAIN=1 bash -c '"$0" bench resnet18-32-b512 --precision bf16 --mode compiled --steps 3 --device cuda:0 2>&1 |
+      awk "{ print } /choice: / { if (/ us \(eager /) ++timed; if (/nodes 0\)/) ++empty }
+           END { print timed + 0 \" choices timed, \" empty + 0 \" with an empty graph\"; exit !(timed > 0 && !empty) }"' "$brim"
+  fi
   contract_suite 0
   # Without a folder for what was measured, libraries take products and layers of any size, whatever is faster.
   if [ $emulated -eq 0 ]; then
@@ -262,10 +297,12 @@ part_correct() {
   fi
   # shellcheck disable=SC2016
   step 'loss curves' 60 bash -c 'out=$("$0" "--gtest_filter=CudaTraining.*"); code=$?; echo "$out"; grep "losses differ" <<<"$out"; exit $code' "$tests"
-  on_gpu 0 'GPU tests' $((emulated ? 1200 : 120)) "$tests" --gtest_brief=1 '--gtest_filter=*Cuda*'
+  gpu_tests 0
+  again 'contract suite' "$contract"
+  again 'GPU tests' "$tests"
   for ((i = 1; i < devices; ++i)); do
     contract_suite "$i"
-    on_gpu "$i" 'GPU tests' 120 "$tests" --gtest_brief=1 '--gtest_filter=*Cuda*'
+    gpu_tests "$i"
   done
   [ "$devices" -lt 2 ] || step 'GPU tests, all GPUs' 60 "$tests" --gtest_brief=1 '--gtest_filter=CudaRuntime.*'
 }
@@ -281,16 +318,21 @@ part_fast() {
   bench tutorial-b4-compiled tutorial-b4 --mode compiled --steps-per-graph 100
   bench matmul-bf16 matmul-8192 --precision bf16
   bench add add-64m
-  bench resnet18-32 resnet18-32-b512 --precision bf16 --mode compiled
+  # Their first runs measure algorithms, which the pairs with PyTorch find then.
+  bench resnet50-224 resnet50-224-b128 --precision bf16 --mode compiled
   bench resnet18-224 resnet18-224-b128 --precision bf16 --mode compiled
+  bench resnet18-32 resnet18-32-b512 --precision bf16 --mode compiled
+  for case in softmax layer-norm batch-norm; do bench $case $case-16m; done
+  bench chain chain-16m --mode compiled
   rm -f "$logs/result-pytorch.json"
-  if [ "$(left)" -ge 60 ] && timeout 50 "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
-    step PyTorch 120 "$python" bench/gpu_torch.py --seconds 0.4 --budget 90 --json "$logs/result-pytorch.json"
+  if [ "$(left)" -ge 90 ] && timeout 50 "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+    step PyTorch 290 "$python" bench/gpu_torch.py --brim "$brim" --rounds 3 --compile --seconds 0.3 --budget $(($(left) < 290 ? $(left) - 80 : 200)) --json "$logs/result-pytorch.json"
   else
     note PyTorch skipped 0 "no time left, or $python has no torch with CUDA; BRIM_PYTHON names another Python"
   fi
   # Long, for its account begins before the first graph is captured, and a launch an epoch, for each is followed by a report.
   train resident cuda:0 --data-on-device --steps-per-graph 2500 --epochs 1000 --steps 1000000
+  profile_kernels
   bench tutorial-b4-replayed tutorial-b4 --mode compiled
   bench tutorial-b32-compiled tutorial-b32 --mode compiled --steps-per-graph 100
   bench tutorial-b128-compiled tutorial-b128 --mode compiled --steps-per-graph 100
@@ -298,12 +340,31 @@ part_fast() {
     bench "matmul-$precision" matmul-8192 --precision "$precision"
   done
 }
+# profile_kernels: the dearest kernels of a few steps, and how near they come to what memory and units could do.
+profile_kernels() {
+  local ncu case
+  ncu=$(command -v ncu || ls /usr/local/cuda/bin/ncu 2>/dev/null)
+  if [ -z "$ncu" ]; then
+    note ncu skipped 0 'not found; it is part of the CUDA toolkit (nsight-compute)'
+    return
+  fi
+  for case in tutorial-b4 resnet50-224-b128; do
+    # shellcheck disable=SC2016
+    slow=1 step "ncu $case" 50 bash -c '"$1" --csv --print-units base --graph-profiling node --launch-skip 200 --launch-count 300 --metrics gpu__time_duration.sum,gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed \
+      "$2" bench "$3" --precision "$4" --mode compiled --steps 8 --device cuda:0 >"$5" && "$0" tools/ncu_table.py "$5"' \
+      "$python" "$ncu" "$brim" "$case" "$([ $case = tutorial-b4 ] && echo fp32 || echo bf16)" "$logs/ncu-$case.csv"
+  done
+}
 
 part_rest() {
   train cuda cuda:0
   train cpu cpu
-  local sanitizer tool some='Contract.softmax*:Contract.sum*:Contract.layer_norm*:Contract.batch_norm*:Contract.matmul*:Contract.conv2d*:Contract.gather*'
-  sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+  # Each by itself, so that what one of them spoils is its own.
+  by_itself() { suite 0 "$1" "$tests" $finds_device $((emulated ? 600 : 60)) "--gtest_filter=$2"; }
+  by_itself 'several streams' 'CudaStreams*:CudaRuntime.*Stream*'
+  by_itself 'out of memory' 'CudaRuntime.*Memory*:CudaRuntime.*Room*:CudaRecompute*:CudaGraph.*Memory*'
+  by_itself 'a lost GPU' '*Lost*'
+  by_itself 'CUPTI and NVML' 'CudaObserve*'
   if [ $emulated -eq 1 ]; then
     note compute-sanitizer skipped 0 'emulated; the sanitizers of the compiler see the kernels'
     return
@@ -311,15 +372,14 @@ part_rest() {
     note compute-sanitizer skipped 0 'not found; it is part of the CUDA toolkit (cuda-sanitizer)'
     return
   fi
-  # sanitize NAME TOOL PROGRAM FILTER
+  local tool some='Contract.softmax*:Contract.sum*:Contract.layer_norm*:Contract.batch_norm*:Contract.matmul*:Contract.conv2d*:Contract.gather*'
+  # sanitize NAME PROGRAM ASK FILTER: in shards, as each tool slows a kernel down many times.
   sanitize() {
-    slow=1 step "$2, $1" 60 "$sanitizer" --tool "$2" --error-exitcode 9 "$3" --gtest_brief=1 "--gtest_filter=$4"
+    slow=1 step "$tool, $1" 75 "$python" tests/backend/cuda_tests.py --shards 8 --timeout 70 --ask "$3" --under "$sanitizer --tool $tool --error-exitcode 9" "$2" "--gtest_filter=$4"
   }
-  for tool in racecheck memcheck; do
-    sanitize 'fused kernels' $tool "$tests" 'CudaFused*:*ConvPool*OnCuda*'
-  done
-  for tool in racecheck memcheck; do
-    sanitize 'contract suite' $tool "$contract" "$some"
+  for tool in racecheck memcheck initcheck; do
+    sanitize 'fused kernels' "$tests" $finds_device 'CudaFused*:*ConvPool*OnCuda*'
+    sanitize 'contract suite' "$contract" ContractDevices.Cuda "$some"
   done
 }
 

@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
-"""Runs the contract suite, and says how it went on cuda.
+"""Runs a test program such as the contract suite, and says how it went on cuda.
 
-    cuda_contract.py [--shards N] [--timeout SECONDS] build/tests/contract_test [--gtest_filter=...]
+    cuda_tests.py [--shards N] [--timeout SECONDS] [--ask TEST] [--failed FILE] [--under COMMAND] PROGRAM [--gtest_filter=...]
 
-N processes share the tests; what failed is printed at once. A test that fails, ends its process or takes longer than
---timeout costs that test alone: the others go on in a new process, as an error of CUDA's may stay with the old one. A
-test may fail only by asking for an op listed in cuda_missing.txt beside this file, on cuda. Exit code 77 (ctest:
-skipped) where there is no CUDA device, which BRIM_BACKEND_PATH can be: the emulation.
+N processes share the tests; what failed is printed at once, and its names go to FILE, a line each. A test that fails,
+ends its process or takes longer than --timeout costs that test alone: the others go on in a new process, as an error of
+CUDA's may stay with the old one. A test may fail only by asking for an op listed in cuda_missing.txt beside this file, on
+cuda. Exit code 77 (ctest: skipped) where there is no CUDA device, which BRIM_BACKEND_PATH can be: the emulation; --ask:
+the test that is skipped then, ContractDevices.Cuda unless told. --under: what runs the program, such as compute-sanitizer
+with its options.
 """
 import argparse
 import os
 import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -18,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 MISSING = re.compile(r"\[(\w+)\] is not implemented on cuda for (\w+)")
 RUN = "[ RUN      ] "
+SKIPPED = "skipped"
 END = re.compile(r"(\[       OK \]|\[  FAILED  \]|\[  SKIPPED \]) \w+[./]")
 
 
@@ -27,16 +31,16 @@ def allowed():
         return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
 
 
-def has_cuda(program):
-    """Whether contract_test finds a device: the test of this name is skipped where it does not."""
-    out = subprocess.run([program, "--gtest_filter=ContractDevices.Cuda"], capture_output=True, text=True)
+def has_cuda(program, ask):
+    """Whether the program finds a device: this test is skipped where it does not."""
+    out = subprocess.run([program, "--gtest_filter=" + ask], capture_output=True, text=True)
     if "[  PASSED  ] 1 test" in out.stdout:
         return True
     if "SKIPPED" in out.stdout:
         why = re.search(r"no GPU: .*", out.stdout)
         print(why.group(0) if why else "no GPU")
         return False
-    sys.exit(f"cuda_contract: {program} does not run:\n{out.stdout}{out.stderr}")
+    sys.exit(f"cuda_tests: {program} does not run:\n{out.stdout}{out.stderr}")
 
 
 def tests_of(program, options):
@@ -52,8 +56,9 @@ def tests_of(program, options):
 
 
 def run_process(program, tests, seconds):
-    """Runs tests in one process until one of them fails; yields (test, why it failed or None) for each that ended."""
-    process = subprocess.Popen([program, "--gtest_filter=" + ":".join(tests), "--gtest_color=no"],
+    """Runs tests in one process until one of them fails; yields (test, why it failed, None, or SKIPPED) for each that
+    ended."""
+    process = subprocess.Popen([*program, "--gtest_filter=" + ":".join(tests), "--gtest_color=no"],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     late = threading.Event()
 
@@ -75,7 +80,7 @@ def run_process(program, tests, seconds):
                 if end[1] == "[  FAILED  ]":
                     yield test, "".join(said) or "it says nothing"
                     return
-                yield test, None
+                yield test, SKIPPED if end[1] == "[  SKIPPED ]" else None
                 test, last, said = None, test, []
             else:
                 said.append(line)
@@ -93,14 +98,14 @@ def run_process(program, tests, seconds):
 
 
 def run_all(program, tests, seconds, tell):
-    """Runs tests in as many processes as it takes; returns {test: why it failed or None}."""
+    """Runs tests in as many processes as it takes; returns {test: why it failed, None, or SKIPPED}."""
     results = {}
     while tests:
         ended = dict(run_process(program, tests, seconds))
         if not ended:
             ended = {tests[0]: "its process ended before it"}
         for test, why in ended.items():
-            if why:
+            if why and why != SKIPPED:
                 tell(test, why)
         results.update(ended)
         tests = [test for test in tests if test not in results]
@@ -111,11 +116,14 @@ def main():
     parser = argparse.ArgumentParser(usage=__doc__)
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=100)
+    parser.add_argument("--ask", default="ContractDevices.Cuda")
+    parser.add_argument("--failed")
+    parser.add_argument("--under", default="", type=shlex.split)
     parser.add_argument("program")
     given, options = parser.parse_known_args()
-    if not has_cuda(given.program):
+    if not has_cuda(given.program, given.ask):
         return 77
-    missing, asked, waiting, failed = allowed(), set(), [], []
+    missing, asked, waiting, failed, skipped = allowed(), set(), [], [], 0
     lock = threading.Lock()
 
     def tell(test, why):
@@ -127,14 +135,19 @@ def main():
             else:
                 failed.append(test)
                 print(f"FAILED {test}\n{why}", flush=True)
+                if given.failed:
+                    with open(given.failed, "a") as file:
+                        file.write(test + "\n")
 
+    if given.failed:
+        open(given.failed, "w").close()
     tests = tests_of(given.program, options)
     shares = [tests[i::given.shards] for i in range(given.shards)]
     with ThreadPoolExecutor(given.shards) as pool:
-        for share in [pool.submit(run_all, given.program, share, given.timeout, tell) for share in shares]:
-            share.result()
-    print(f"{len(tests)} tests: {len(tests) - len(waiting) - len(failed)} pass, {len(failed)} fail, "
-          f"{len(waiting)} ask for an op without a CUDA kernel ({', '.join(sorted(asked)) or 'none'})")
+        for share in [pool.submit(run_all, [*given.under, given.program], share, given.timeout, tell) for share in shares]:
+            skipped += sum(why == SKIPPED for why in share.result().values())
+    print(f"{len(tests)} tests: {len(tests) - len(waiting) - len(failed) - skipped} pass, {len(failed)} fail, "
+          f"{skipped} skipped, {len(waiting)} ask for an op without a CUDA kernel ({', '.join(sorted(asked)) or 'none'})")
     if missing - asked and not options:
         print("listed in cuda_missing.txt, but no test ended there (perhaps another op came first): " +
               ", ".join(sorted(missing - asked)))
