@@ -10,8 +10,7 @@
 namespace brim::cuda::emulation {
 
 struct Machine {
-  /// Queues work as a kernel: it is done now, or, if the stream is captured, when the graph is
-  /// launched.
+  /// Queues work as a kernel (queues.h), or, if the stream is captured, as a node of the graph.
   void (*submit)(cudaStream_t stream, std::function<void()> work);
   /// Lets milliseconds pass on the stream, as events see them.
   void (*spend)(cudaStream_t stream, double milliseconds);

@@ -1,4 +1,4 @@
-// Devices that are host memory and streams that work at once.
+// Devices that are host memory, and streams that are queues (queues.h).
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -8,12 +8,16 @@
 #include <cstring>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include <cuda_runtime.h>
+#include "backend/cuda/emulation/queues.h"
 #include "backend/cuda/emulation/watcher.h"
+
+namespace emulation = brim::cuda::emulation;
 
 namespace {
 
@@ -36,12 +40,23 @@ size_t capacity() {
 /// The bytes of each allocation, so that a device's capacity can be exhausted.
 struct Memory {
   std::mutex mutex;
-  std::map<void*, size_t> blocks;
+  std::map<void*, size_t> blocks, pinned;  // of devices, of the host
   size_t used = 0;
 };
 Memory& memory() {
   static auto* all = new Memory;
   return *all;
+}
+bool is_in(const std::map<void*, size_t>& blocks, const void* data, size_t bytes) {
+  auto at = blocks.upper_bound(const_cast<void*>(data));
+  if (at == blocks.begin()) return false;
+  --at;
+  return static_cast<const char*>(data) + bytes <= static_cast<const char*>(at->first) + at->second;
+}
+/// Memory of the host that devices do not reach by themselves.
+bool is_pageable(const void* data, size_t bytes) {
+  const std::lock_guard lock(memory().mutex);
+  return !is_in(memory().blocks, data, bytes) && !is_in(memory().pinned, data, bytes);
 }
 
 }  // namespace
@@ -49,15 +64,15 @@ Memory& memory() {
 struct CUevent_st {
   bool timed = true;
   bool captured = false;
-  std::chrono::steady_clock::time_point at{};
-  double spent = 0;  // milliseconds
+  std::shared_ptr<emulation::Mark> mark;  // where it was recorded last; null: nowhere yet
+  double spent = 0;                       // milliseconds
 };
 
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
   double spent = 0;     // milliseconds of a launch
   bool failed = false;  // the capture: it has seen what it must not
-  int owners = 1;
+  std::atomic<int> owners = 1;
 };
 
 namespace {
@@ -121,6 +136,14 @@ bool is_refused(cudaStream_t stream) {
   return captures().with(stream, [](EmulatedGraph& graph) { graph.failed = true; });
 }
 
+/// Before memory is given back: what may use it is done.
+void finish_before_free() {
+  if (is_lost())
+    emulation::discard_all();
+  else
+    emulation::finish_all();
+}
+
 /// Devices that this process has a context on.
 std::atomic<bool> contexts[kDevices];
 
@@ -141,7 +164,7 @@ void release(EmulatedGraph* graph) {
 void submit_as(const char* kind, cudaStream_t stream, std::function<void()> work) {
   constexpr double kLaunch = 50;  // milliseconds: long, so that measuring repeats little
   if (time_is_spent) spend_on(stream, kLaunch);
-  const bool is_captured = brim::cuda::emulation::is_captured(stream);
+  const bool is_captured = emulation::is_captured(stream);
   if (const EmulationWatcher watch = watcher.load()) {
     if (!is_captured) watch(kind, current_device, 0);
     work = [watch, kind, device = current_device, unwatched = std::move(work)] {
@@ -154,8 +177,22 @@ void submit_as(const char* kind, cudaStream_t stream, std::function<void()> work
     captures().with(stream, [&](EmulatedGraph& graph) { graph.work.push_back(std::move(work)); });
   } else if (!is_lost()) {
     ++queued;
-    work();
+    emulation::enqueue(stream, current_device, std::move(work));
   }
+}
+void submit_copy(const char* kind, cudaStream_t stream, void* to, const void* from, size_t bytes) {
+  const bool is_captured = emulation::is_captured(stream);
+  if (!is_captured && is_pageable(from, bytes)) {
+    // Read before the call returns, by way of a buffer of the driver's.
+    const auto* const begin = static_cast<const char*>(from);
+    submit_as(kind, stream, [to, staged = std::vector<char>(begin, begin + bytes)] {
+      std::memcpy(to, staged.data(), staged.size());
+    });
+  } else {
+    submit_as(kind, stream, [=] { std::memmove(to, from, bytes); });
+  }
+  // Written before the call returns.
+  if (!is_captured && is_pageable(to, bytes)) emulation::finish(stream, current_device);
 }
 }  // namespace
 
@@ -174,11 +211,7 @@ void spend(cudaStream_t stream, double milliseconds) {
 }
 bool is_memory(const void* data, size_t bytes) {
   const std::lock_guard lock(memory().mutex);
-  auto at = memory().blocks.upper_bound(const_cast<void*>(data));
-  if (at == memory().blocks.begin()) return false;
-  --at;
-  const auto* const begin = static_cast<const char*>(at->first);
-  return static_cast<const char*>(data) + bytes <= begin + at->second;
+  return is_in(memory().blocks, data, bytes);
 }
 
 }  // namespace brim::cuda::emulation
@@ -192,76 +225,6 @@ extern "C" int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* acti
 
 extern "C" void brim_emulation_watch(EmulationWatcher wanted) { watcher.store(wanted); }
 
-const char* cudaGetErrorName(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "cudaSuccess";
-    case cudaErrorInvalidValue:
-      return "cudaErrorInvalidValue";
-    case cudaErrorMemoryAllocation:
-      return "cudaErrorMemoryAllocation";
-    case cudaErrorInvalidConfiguration:
-      return "cudaErrorInvalidConfiguration";
-    case cudaErrorDevicesUnavailable:
-      return "cudaErrorDevicesUnavailable";
-    case cudaErrorInvalidDevice:
-      return "cudaErrorInvalidDevice";
-    case cudaErrorInvalidResourceHandle:
-      return "cudaErrorInvalidResourceHandle";
-    case cudaErrorNotReady:
-      return "cudaErrorNotReady";
-    case cudaErrorPeerAccessAlreadyEnabled:
-      return "cudaErrorPeerAccessAlreadyEnabled";
-    case cudaErrorStreamCaptureIsolation:
-      return "cudaErrorStreamCaptureIsolation";
-    case cudaErrorStreamCaptureUnsupported:
-      return "cudaErrorStreamCaptureUnsupported";
-    case cudaErrorStreamCaptureInvalidated:
-      return "cudaErrorStreamCaptureInvalidated";
-    case cudaErrorInsufficientDriver:
-      return "cudaErrorInsufficientDriver";
-    case cudaErrorNoDevice:
-      return "cudaErrorNoDevice";
-    case cudaErrorLaunchFailure:
-      return "cudaErrorLaunchFailure";
-  }
-  return "unknown";
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  switch (error) {
-    case cudaSuccess:
-      return "no error";
-    case cudaErrorInvalidValue:
-      return "invalid argument";
-    case cudaErrorMemoryAllocation:
-      return "out of memory";
-    case cudaErrorInvalidConfiguration:
-      return "invalid configuration argument";
-    case cudaErrorDevicesUnavailable:
-      return "CUDA-capable device(s) is/are busy or unavailable";
-    case cudaErrorInvalidDevice:
-      return "invalid device ordinal";
-    case cudaErrorInvalidResourceHandle:
-      return "invalid resource handle";
-    case cudaErrorNotReady:
-      return "device not ready";
-    case cudaErrorPeerAccessAlreadyEnabled:
-      return "peer access is already enabled";
-    case cudaErrorStreamCaptureIsolation:
-      return "dependency created on uncaptured work in another stream";
-    case cudaErrorStreamCaptureUnsupported:
-      return "operation not permitted when stream is capturing";
-    case cudaErrorStreamCaptureInvalidated:
-      return "operation failed due to a previous error during capture";
-    case cudaErrorInsufficientDriver:
-      return "CUDA driver version is insufficient for CUDA runtime version";
-    case cudaErrorNoDevice:
-      return "no CUDA-capable device is detected";
-    case cudaErrorLaunchFailure:
-      return "unspecified launch failure";
-  }
-  return "unknown";
-}
 cudaError_t cudaGetLastError() {
   const cudaError_t error = last_error;
   last_error = cudaSuccess;
@@ -340,6 +303,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 cudaError_t cudaFree(void* data) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
+  finish_before_free();
   const std::lock_guard lock(memory().mutex);
   if (const auto at = memory().blocks.find(data); at != memory().blocks.end()) {
     memory().used -= at->second;
@@ -351,11 +315,16 @@ cudaError_t cudaFree(void* data) {
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
-  return posix_memalign(data, kAlignment, bytes) == 0 ? cudaSuccess
-                                                      : result(cudaErrorMemoryAllocation);
+  if (posix_memalign(data, kAlignment, bytes) != 0) return result(cudaErrorMemoryAllocation);
+  const std::lock_guard lock(memory().mutex);
+  memory().pinned[*data] = bytes;
+  return cudaSuccess;
 }
 cudaError_t cudaFreeHost(void* data) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
+  finish_before_free();
+  const std::lock_guard lock(memory().mutex);
+  memory().pinned.erase(data);
   std::free(data);
   return cudaSuccess;
 }
@@ -363,18 +332,18 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
                             cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
-  submit_as(kind == cudaMemcpyHostToDevice   ? "to device"
-            : kind == cudaMemcpyDeviceToHost ? "to host"
-                                             : "on device",
-            stream, [=] { std::memmove(to, from, bytes); });
+  submit_copy(kind == cudaMemcpyHostToDevice   ? "to device"
+              : kind == cudaMemcpyDeviceToHost ? "to host"
+                                               : "on device",
+              stream, to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
                                 size_t bytes, cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  submit_as(can_access[to_device][from_device] || can_access[from_device][to_device] ? "between"
-                                                                                     : "staged",
-            stream, [=] { std::memmove(to, from, bytes); });
+  submit_copy(can_access[to_device][from_device] || can_access[from_device][to_device] ? "between"
+                                                                                       : "staged",
+              stream, to, from, bytes);
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
@@ -392,20 +361,26 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
-  return is_refused(stream) ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+  if (is_refused(stream)) return result(cudaErrorStreamCaptureUnsupported);
+  emulation::finish(stream, current_device);
+  return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const bool ends = !event->captured && is_refused(stream);
-  return ends ? result(cudaErrorStreamCaptureIsolation) : cudaSuccess;
+  if (ends) return result(cudaErrorStreamCaptureIsolation);
+  if (!event->captured && event->mark) emulation::enqueue_wait(stream, current_device, event->mark);
+  return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   if (is_refused(stream)) return result(cudaErrorStreamCaptureUnsupported);
-  return std::getenv("BRIM_EMULATED_BUSY") ? result(cudaErrorNotReady) : cudaSuccess;
+  if (std::getenv("BRIM_EMULATED_BUSY")) return result(cudaErrorNotReady);
+  emulation::finish(stream, current_device);
+  return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
-  *event = new CUevent_st{.timed = flags != cudaEventDisableTiming};
+  *event = new CUevent_st{.timed = flags != cudaEventDisableTiming, .mark = {}};
   return cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
@@ -415,25 +390,32 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  event->captured = brim::cuda::emulation::is_captured(stream);
-  event->at = std::chrono::steady_clock::now();
+  event->captured = emulation::is_captured(stream);
+  event->mark = event->captured ? nullptr : emulation::enqueue_mark(stream, current_device);
   event->spent = spend_on(stream, 0);
   return cudaSuccess;
 }
-cudaError_t cudaEventQuery(cudaEvent_t) {
-  if (is_taken()) return result(cudaErrorDevicesUnavailable);
-  return is_lost() ? result(cudaErrorLaunchFailure) : cudaSuccess;
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t) {
+cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  return refused_in_capture() ? result(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+  if (event->mark) emulation::reach(*event->mark);
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (is_taken()) return result(cudaErrorDevicesUnavailable);
+  if (is_lost()) return result(cudaErrorLaunchFailure);
+  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
+  if (event->mark) emulation::reach(*event->mark);
+  return cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to) {
-  if (!from->timed || !to->timed) return result(cudaErrorInvalidResourceHandle);
-  *milliseconds = time_is_spent
-                      ? static_cast<float>(to->spent - from->spent)
-                      : std::chrono::duration<float, std::milli>(to->at - from->at).count();
+  if (!from->timed || !to->timed || !from->mark || !to->mark)
+    return result(cudaErrorInvalidResourceHandle);
+  if (!from->mark->is_reached || !to->mark->is_reached) return result(cudaErrorNotReady);
+  *milliseconds =
+      time_is_spent
+          ? static_cast<float>(to->spent - from->spent)
+          : std::chrono::duration<float, std::milli>(to->mark->at - from->mark->at).count();
   return cudaSuccess;
 }
 
@@ -449,8 +431,8 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
-  *status = brim::cuda::emulation::is_captured(stream) ? cudaStreamCaptureStatusActive
-                                                       : cudaStreamCaptureStatusNone;
+  *status =
+      emulation::is_captured(stream) ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
@@ -474,14 +456,17 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, EmulatedNode**, size_t* count) 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   ++queued;
-  const EmulationWatcher watch = watcher.load();
-  const auto tell = [&](int phase) {
-    if (watch) watch("graph", current_device, phase);
+  const auto tell = [watch = watcher.load(), device = current_device](int phase) {
+    if (watch) watch("graph", device, phase);
   };
   tell(0);
-  tell(1);
-  for (const auto& work : exec->work) work();
-  tell(2);
+  // It may be destroyed before it is done.
+  const std::shared_ptr<EmulatedGraph> graph((++exec->owners, exec), &release);
+  emulation::enqueue(stream, current_device, [graph, tell] {
+    tell(1);
+    for (const auto& work : graph->work) work();
+    tell(2);
+  });
   spend_on(stream, exec->spent);
   return cudaSuccess;
 }
