@@ -90,8 +90,8 @@ BRIM_FORMULA void normal_block(const RandomKey& key, uint64_t block, T* out) {
 /// 64 random bits for element i.
 BRIM_FORMULA uint64_t random_bits(const RandomKey& key, uint64_t i) {
   const Words r = random_block(key, i / 2);
-  const int at = static_cast<int>(i % 2) * 2;
-  return (uint64_t{r.w[at]} << 32) | r.w[at + 1];
+  const bool is_second = i % 2 != 0;  // not an index: an array that is indexed lies in memory
+  return (uint64_t{is_second ? r.w[2] : r.w[0]} << 32) | (is_second ? r.w[3] : r.w[1]);
 }
 
 }  // namespace brim::formula

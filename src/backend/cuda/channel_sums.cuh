@@ -58,24 +58,27 @@ __global__ void __launch_bounds__(kThreads, 2)
   if (works) {
     typename Op::Of of[Width];
     op.template of_channels<Width>(pack * Width, of);
-    const int64_t end = s.pixels * (part + 1) / s.parts, step = s.rows * s.packs;
-    int64_t pixel = s.pixels * part / s.parts + row, at = pixel * s.packs + pack;
-    while (pixel < end) {
+    const int64_t first = s.pixels * part / s.parts + row, end = s.pixels * (part + 1) / s.parts;
+    const int64_t step = s.rows * s.packs;
+    int64_t at = first * s.packs + pack;
+    // Of this thread: fewer than 2^31 in any memory. One register instead of four.
+    int left = first < end ? static_cast<int>((end - first + s.rows - 1) / s.rows) : 0;
+    while (left > 0) {
       typename Op::Lane lane[Width];
 #pragma unroll
       for (int k = 0; k < Width; ++k) lane[k] = op.init();
       int run = 0;
-      for (; run < kRun && pixel + (kUnrolled - 1) * s.rows < end; ++run) {
+      for (; run < kRun && left >= kUnrolled; ++run) {
         typename Op::template Many<Width> many[kUnrolled];  // all are read first
 #pragma unroll
         for (int u = 0; u < kUnrolled; ++u) many[u] = op.template read<Width>(at + u * step);
 #pragma unroll
         for (int u = 0; u < kUnrolled; ++u) op.template step<Width>(lane, many[u], of);
-        pixel += kUnrolled * s.rows;
+        left -= kUnrolled;
         at += kUnrolled * step;
       }
       if (run < kRun)
-        for (; pixel < end; pixel += s.rows, at += step)
+        for (; left > 0; --left, at += step)
           op.template step<Width>(lane, op.template read<Width>(at), of);
 #pragma unroll
       for (int k = 0; k < Width; ++k) total[k] = op.combine(total[k], op.widen(lane[k]));

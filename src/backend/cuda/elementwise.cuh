@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "backend/cuda/launch.cuh"
@@ -42,8 +43,13 @@ struct Packs {
   }
 };
 
+/// Blocks that a multiprocessor should hold at once; 0: as the compiler thinks best, which spills
+/// registers in formulas of f64.
+template <class Out>
+constexpr int kDenseBlocks = std::is_same_v<Out, double> ? 2 : 0;
+
 template <int Width, int Count, class F, class Out, class... In>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kDenseBlocks<Out>)
     dense_kernel(F f, int64_t count, Out* y, const In*... in) {
   using Result = Pack<Out, Width>;
   constexpr int64_t kOfBlock = kThreads * Count;

@@ -145,9 +145,20 @@ __device__ void store(T* at, const Pack<T, Width>& pack) {
   *reinterpret_cast<Pack<T, Width>*>(at) = pack;
 }
 
+/// Blocks that a multiprocessor should hold at once; 0: as the compiler thinks best, which spills
+/// registers around the divisions of means.
+template <class F>
+constexpr int blocks_at_once() {
+  if constexpr (requires { F::kBlocksAtOnce; })
+    return F::kBlocksAtOnce;
+  else
+    return 0;
+}
+
 /// Calls f(place) for each element, or pack, of `walk`.
 template <class Index, class F>
-__global__ void __launch_bounds__(kThreads) for_each_kernel(Walk<Index> walk, F f) {
+__global__ void __launch_bounds__(kThreads, blocks_at_once<F>())
+    for_each_kernel(Walk<Index> walk, F f) {
   for (int64_t i = first_index(); i < walk.count; i += grid_size()) f(walk(static_cast<Index>(i)));
 }
 

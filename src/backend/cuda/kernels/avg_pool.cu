@@ -76,6 +76,7 @@ bool windows_fit(const PoolGeometry& g) {
 
 template <class T, class Index, int Width, class Axis>
 struct Mean {
+  static constexpr int kBlocksAtOnce = 3;
   Images<const T, Index> from;
   Images<T, Index> to;
   Axis rows, columns;
@@ -104,6 +105,7 @@ struct Mean {
 /// divides its dy by its count, or, in nhwc, multiplies by its share.
 template <class T, class Index, int Width, class Axis>
 struct Spread {
+  static constexpr int kBlocksAtOnce = 3;
   Images<const T, Index> dy;
   Images<T, Index> dx;
   Axis rows, columns;
