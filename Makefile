@@ -40,7 +40,7 @@ cuda: ## build the command and the CUDA backend, for the GPU of this machine or 
 	@ninja -C build -j $(JOBS) command
 
 package: ## build a .deb of the command, the library and its headers in build/package/
-	@$(MAKE) "CUDA_ARCHITECTURES=80;86;89;90;100;120" configure
+	@$(MAKE) "CUDA_ARCHITECTURES=75;80;86;87;89;90;100;120" configure
 	@tools/setup.sh package
 	@ninja -C build -j $(JOBS) command
 	@rm -rf build/package

@@ -387,10 +387,14 @@ void failed(cudaError_t result, const char* call) {
   if (result == kInvalidDeviceFunction || result == kNoKernelImageForDevice) {
     cudaDeviceProp p{};
     (void)cudaGetDeviceProperties(&p, device);
+    const int capability = 10 * p.major + p.minor;
     raise<DeviceError>(
-        "[{}] this build of brim has no kernels for cuda:{}, of compute capability {}.{} ({}); "
-        "brim needs 8.0 or more: build it with -DBRIM_CUDA_ARCHITECTURES={}{}, or use another GPU",
-        op, device, p.major, p.minor, cudaGetErrorName(result), p.major, p.minor);
+        "[{}] this build of brim has no kernels for cuda:{}, of compute capability {}.{} ({}); {}",
+        op, device, p.major, p.minor, cudaGetErrorName(result),
+        capability < 75
+            ? "brim needs 7.5 or more, as CUDA 13 does: use another GPU"
+            : fmt::format("build it with -DBRIM_CUDA_ARCHITECTURES={}, or use another GPU",
+                          capability));
   }
   raise<DeviceError>("[{}] {} failed: {} ({})", op, call, cudaGetErrorString(result),
                      cudaGetErrorName(result));
