@@ -37,7 +37,7 @@ class CudaLayout : public ::testing::Test {
     net.push<nn::BatchNorm2d>({.features = 8});
     net.push<nn::ReLU>();
     net.push<nn::MaxPool2d>({.kernel = 2});
-    net.push<nn::BasicBlock>({.in = 8, .out = 16, .stride = 2});
+    net.push<nn::BasicBlock>({.in = 8, .channels = 16, .stride = 2});
     net.push<nn::AdaptiveAvgPool2d>({.output = 1});
     net.push<nn::Flatten>();
     net.push<nn::Linear>({.in = 16, .out = 5});

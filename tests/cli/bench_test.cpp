@@ -16,7 +16,7 @@ namespace brim::tests {
 namespace {
 
 using cli::mlp_flops;
-using cli::resnet18_flops;
+using cli::resnet_flops;
 using cli::tutorial_flops;
 
 using nlohmann::json;
@@ -135,8 +135,9 @@ TEST_F(Bench, FmaPeak) {
 TEST_F(Bench, UsefulOperations) {
   EXPECT_EQ(tutorial_flops(), 3204720);
   EXPECT_EQ(mlp_flops({784, 128, 10}), 2 * (3 * (784 * 128 + 128 * 10) - 784 * 128));
-  // torchvision tells 1.814 billion products for a forward pass.
-  EXPECT_NEAR(resnet18_flops(224, 1000, false) / 2, 3 * 1.814e9 - 118e6, 2e6);
+  // torchvision tells so many products for a forward pass.
+  for (const auto& [depth, products] : {std::pair{18, 1.814e9}, {34, 3.664e9}, {50, 4.089e9}})
+    EXPECT_NEAR(resnet_flops(depth, 224, 1000, false) / 2, 3 * products - 118e6, 2e6) << depth;
 }
 
 TEST_F(Bench, StepsFromGivenWeightsOnGivenBatches) {

@@ -1,9 +1,9 @@
-"""torchvision's ResNet-18 with computed weights: logits, gradient norms and the names of its state.
+"""torchvision's ResNets with computed weights: logits, gradient norms and the names of their state.
 
-resnet.safetensors holds, for each stem (`imagenet` on 64x64 pictures, `small` on 32x32), from a float64 run: `eval` and
-`train`, the logits in both modes; `loss` (cross-entropy in training mode), `grad_norms` (one per parameter) and
-`running_norms` (one per running mean and variance, after that one pass). The metadata entry `state/<stem>` lists name and
-shape of every entry of the state dict.
+resnet.safetensors holds, for each of MODELS (on 64x64 pictures, or 32x32 where its name ends in -cifar, which stands for
+a 3x3 stem), from a float64 run: `<model>/eval` and `<model>/train`, the logits in both modes; `loss` (cross-entropy in
+training mode), `grad_norms` (one per parameter) and `running_norms` (one per running mean and variance, after that one
+pass). The metadata entry `state/<model>` lists name and shape of every entry of the state dict.
 
 Weights and pictures are computed, never stored. With u(t, i) = (splitmix64(t * 2^32 + i) >> 40) / 2^24, entry i of tensor
 number t (in the order of the state dict; the pictures are number 1000) is in float64, then rounded to float32:
@@ -26,7 +26,7 @@ from training import splitmix64
 
 CLASSES = 10
 PICTURES = 1000
-SIZES = {"imagenet": 64, "small": 32}
+MODELS = ("resnet18", "resnet18-cifar", "resnet50")
 
 
 def uniform(number, shape):
@@ -43,9 +43,9 @@ def value(number, name, shape):
     return (u - 0.5) * 0.2
 
 
-def network(stem):
-    net = torchvision.models.resnet18(num_classes=CLASSES)
-    if stem == "small":
+def network(model):
+    net = getattr(torchvision.models, model.removesuffix("-cifar"))(num_classes=CLASSES)
+    if model.endswith("-cifar"):
         net.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
         net.maxpool = nn.Identity()
     state = net.state_dict()
@@ -62,21 +62,22 @@ def norms(tensors):
 
 def write(folder):
     tensors, metadata = {}, {}
-    for stem, size in SIZES.items():
-        net = network(stem)
-        metadata[f"state/{stem}"] = json.dumps([[name, list(t.shape)] for name, t in net.state_dict().items()])
+    for model in MODELS:
+        size = 32 if model.endswith("-cifar") else 64
+        net = network(model)
+        metadata[f"state/{model}"] = json.dumps([[name, list(t.shape)] for name, t in net.state_dict().items()])
         net.double()
         x = torch.from_numpy(((uniform(PICTURES, (2, 3, size, size)) - 0.5) * 4).astype(np.float32)).double()
         net.eval()
-        tensors[f"{stem}/eval"] = net(x).detach().numpy()
+        tensors[f"{model}/eval"] = net(x).detach().numpy()
         net.train()
         logits = net(x)
         loss = F.cross_entropy(logits, torch.tensor([3, 7]))
         loss.backward()
-        tensors[f"{stem}/train"] = logits.detach().numpy()
-        tensors[f"{stem}/loss"] = loss.detach().numpy()
-        tensors[f"{stem}/grad_norms"] = norms(p.grad for p in net.parameters())
-        tensors[f"{stem}/running_norms"] = norms(b for name, b in net.named_buffers() if "running" in name)
+        tensors[f"{model}/train"] = logits.detach().numpy()
+        tensors[f"{model}/loss"] = loss.detach().numpy()
+        tensors[f"{model}/grad_norms"] = norms(p.grad for p in net.parameters())
+        tensors[f"{model}/running_norms"] = norms(b for name, b in net.named_buffers() if "running" in name)
     path = folder / "resnet.safetensors"
     write_safetensors(path, tensors, metadata)
     return [path]

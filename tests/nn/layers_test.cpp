@@ -1,8 +1,11 @@
 // Layers: names and shapes of their parameters, initial values, options, errors.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 
 #include <brim/autograd/autograd.h>
 #include <brim/nn/nn.h>
@@ -347,6 +350,30 @@ TEST(Models, ResNet18BeginsAsTorchvisions) {
   EXPECT_THROW((*net)(rand({1, 1, 32, 32})), ShapeError);
   EXPECT_EQ(nn::make_model("resnet18-cifar")->state_dict().at("conv1.weight").shape(),
             Shape({64, 3, 3, 3}));
+}
+
+TEST(Models, ResNetsHaveTheParametersOfTorchvisions) {
+  for (const auto& [depth, count] : {std::pair{34, 21797672}, {50, 25557032}}) {
+    const auto net = nn::make_model(fmt::format("resnet{}", depth), {.classes = 1000});
+    EXPECT_EQ(net->num_parameters(), count) << depth;
+  }
+  const auto small = nn::make_model("resnet50-cifar", {.classes = 1000});
+  EXPECT_EQ(small->num_parameters(), 25557032 - 64 * 3 * (49 - 9));  // 7x7 becomes 3x3
+  EXPECT_EQ(nn::ResNet::blocks(101), (std::array<int64_t, 4>{3, 4, 23, 3}));
+  EXPECT_EQ(nn::ResNet::blocks(152), (std::array<int64_t, 4>{3, 8, 36, 3}));
+  for (const char* name : {"resnet101", "resnet101-cifar", "resnet152", "resnet152-cifar"})
+    EXPECT_EQ(std::ranges::count(nn::model_names(), name), 1) << name;
+  EXPECT_EQ(message_of([] { nn::ResNet({.depth = 20}); }),
+            "[ResNet] there is none of depth 20; use one of 18, 34, 50, 101, 152");
+}
+
+TEST(Models, ABottleneckStridesInItsMiddle) {
+  nn::Bottleneck block({.in = 16, .channels = 8, .stride = 2});
+  EXPECT_EQ(block.conv1(rand({1, 16, 6, 6})).shape(), Shape({1, 8, 6, 6}));
+  EXPECT_EQ(block.conv2(rand({1, 8, 6, 6})).shape(), Shape({1, 8, 3, 3}));
+  EXPECT_EQ(block(rand({1, 16, 6, 6})).shape(), Shape({1, 32, 3, 3}));
+  EXPECT_NE(block.downsample, nullptr);
+  EXPECT_EQ(nn::Bottleneck({.in = 32, .channels = 8}).downsample, nullptr);
 }
 
 TEST(Models, UnknownNamesGetTheNearest) {

@@ -1,7 +1,8 @@
-// ResNet-18 (He et al., "Deep residual learning for image recognition", CVPR 2016) as torchvision
-// builds it: the names and shapes of the state are the same, so its files can be exchanged.
+// ResNets (He et al., "Deep residual learning for image recognition", CVPR 2016) as torchvision
+// builds them: the names and shapes of the state are the same, so files can be exchanged.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include <brim/nn/container.h>
@@ -12,16 +13,22 @@
 
 namespace brim::nn {
 
-/// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)). The shortcut is x itself, or `downsample`
-/// (a 1x1 convolution and a BatchNorm2d) where sizes change.
+/// What a residual block is made of: `channels` in its 3x3 convolutions, of which the first
+/// strides.
+struct ResidualOptions {
+  int64_t in = 0, channels = 0;
+  int64_t stride = 1;
+  DType dtype = DType::f32;
+  Device device = {};
+};
+
+/// relu(bn2(conv2(relu(bn1(conv1(x))))) + shortcut(x)), of two 3x3 convolutions. The shortcut is x
+/// itself, or `downsample` (a 1x1 convolution and a BatchNorm2d) where sizes change.
 class BasicBlock : public Module {
  public:
-  struct Options {
-    int64_t in = 0, out = 0;
-    int64_t stride = 1;
-    DType dtype = DType::f32;
-    Device device = {};
-  };
+  using Options = ResidualOptions;
+  static constexpr int64_t kExpansion =
+      1;  ///< channels of the result for each of Options::channels
   explicit BasicBlock(Options options);
   Tensor forward(const Tensor& x) override;
 
@@ -32,9 +39,27 @@ class BasicBlock : public Module {
   Sequential* downsample;  ///< null where the shortcut is x
 };
 
+/// The same of convolutions of 1x1, 3x3 and 1x1, the last of which has four times the channels. The
+/// 3x3 strides, as in torchvision ("ResNet v1.5"), not the first 1x1 as in the paper.
+class Bottleneck : public Module {
+ public:
+  using Options = ResidualOptions;
+  static constexpr int64_t kExpansion = 4;
+  explicit Bottleneck(Options options);
+  Tensor forward(const Tensor& x) override;
+
+  Conv2d& conv1;
+  BatchNorm2d& bn1;
+  Conv2d& conv2;
+  BatchNorm2d& bn2;
+  Conv2d& conv3;
+  BatchNorm2d& bn3;
+  Sequential* downsample;  ///< null where the shortcut is x
+};
+
 /// x: (N, 3, H, W), H and W at least 1 -> logits (N, classes). Convolutions begin as torchvision's
 /// (kaiming_normal_ by fan_out), the rest as its layers do.
-class ResNet18 : public Module {
+class ResNet : public Module {
  public:
   /// How the first layers look at a picture.
   enum class Stem : uint8_t {
@@ -42,19 +67,25 @@ class ResNet18 : public Module {
     small,     ///< a 3x3 convolution of stride 1, for 32x32; only conv1.weight differs in shape
   };
   struct Options {
+    int depth = 18;  ///< 18 or 34, of BasicBlocks; 50, 101 or 152, of Bottlenecks
     int64_t classes = 1000;
     Stem stem = Stem::imagenet;
     DType dtype = DType::f32;
     Device device = {};
   };
-  explicit ResNet18(Options options);
-  ResNet18() : ResNet18(Options{}) {}
+  /// The blocks of each of the four layers. Throws ValueError for another depth.
+  static std::array<int64_t, 4> blocks(int depth);
+  static bool has_bottlenecks(int depth) { return depth >= 50; }
+
+  /// Throws ValueError for a depth that there is not.
+  explicit ResNet(Options options);
+  ResNet() : ResNet(Options{}) {}
   Tensor forward(const Tensor& x) override;
 
   const Options options;
   Conv2d& conv1;
   BatchNorm2d& bn1;
-  Sequential &layer1, &layer2, &layer3, &layer4;  ///< two BasicBlocks each
+  Sequential &layer1, &layer2, &layer3, &layer4;
   Linear& fc;
 };
 

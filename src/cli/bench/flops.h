@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <brim/nn/resnet.h>
+
 namespace brim::cli {
 
 /// Multiplications of a forward pass, layer by layer -> operations of a step.
@@ -27,19 +29,32 @@ inline double mlp_flops(const std::vector<int64_t>& widths) {
   return step_flops(layers);
 }
 
-/// ResNet-18 on 3 x side x side. `small_stem`: 3x3 of stride 1, without pooling.
-inline double resnet18_flops(int64_t side, int64_t classes, bool small_stem) {
+/// A ResNet on 3 x side x side. `small_stem`: 3x3 of stride 1, without pooling.
+inline double resnet_flops(int depth, int64_t side, int64_t classes, bool small_stem) {
   int64_t size = small_stem ? side : side / 2;
   std::vector<int64_t> layers{size * size * 64 * 3 * (small_stem ? 9 : 49)};
   if (!small_stem) size /= 2;
-  for (int64_t in = 64, out = 64; out <= 512; in = out, out *= 2) {
-    if (out > 64) size /= 2;
-    const int64_t pixels = size * size;
-    layers.push_back(pixels * out * in * 9);
-    if (in != out) layers.push_back(pixels * out * in);  // the shortcut
-    for (int i = 0; i < 3; ++i) layers.push_back(pixels * out * out * 9);
+  const bool bottlenecks = nn::ResNet::has_bottlenecks(depth);
+  int64_t in = 64;
+  for (int64_t channels = 64; const int64_t blocks : nn::ResNet::blocks(depth)) {
+    const int64_t out = channels * (bottlenecks ? nn::Bottleneck::kExpansion : 1);
+    for (int64_t i = 0; i < blocks; ++i, in = out) {
+      const int64_t before = size * size;
+      if (i == 0 && channels > 64) size /= 2;
+      const int64_t pixels = size * size;
+      if (in != out) layers.push_back(pixels * out * in);  // the shortcut
+      if (bottlenecks) {
+        layers.push_back(before * channels * in);
+        layers.push_back(pixels * channels * channels * 9);
+        layers.push_back(pixels * out * channels);
+      } else {
+        layers.push_back(pixels * out * in * 9);
+        layers.push_back(pixels * out * out * 9);
+      }
+    }
+    channels *= 2;
   }
-  layers.push_back(512 * classes);
+  layers.push_back(in * classes);
   return step_flops(layers);
 }
 

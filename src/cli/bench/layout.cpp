@@ -27,9 +27,9 @@ using Json = nlohmann::ordered_json;
 
 /// Sizes at which the models are usually trained.
 Shape input_of(const std::string& model) {
-  if (model == "resnet18") return {16, 3, 224, 224};
-  if (model == "resnet18-cifar") return {64, 3, 32, 32};
-  return {128, 3, 32, 32};
+  if (!model.starts_with("resnet")) return {128, 3, 32, 32};
+  if (model.ends_with("-cifar")) return {64, 3, 32, 32};
+  return {16, 3, 224, 224};
 }
 
 struct Candidate {

@@ -228,24 +228,26 @@ BenchCase mlp(const std::vector<int64_t>& widths, int64_t batch) {
 
 /// torchvision's network for 224x224 pictures of 1000 classes, or with a 3x3 stem for 32x32 ones of
 /// ten.
-BenchCase resnet18(int64_t side, int64_t batch, int64_t batches, bool large = false) {
+BenchCase resnet(int depth, int64_t side, int64_t batch, int64_t batches, bool large = false) {
   const bool small = side == 32;
   const Data data{
       .sample = {3, side, side}, .batch = batch, .classes = small ? 10 : 1000, .batches = batches};
-  return {.name = fmt::format("resnet18-{}-b{}", side, batch),
-          .about = fmt::format("training step of ResNet-18 on {0}x{0}, batch {1}", side, batch),
-          .flops = static_cast<double>(batch) * resnet18_flops(side, data.classes, small),
-          .make =
-              [small, data](const BenchSetup& setup) {
-                const auto make = [&] {
-                  return std::make_unique<nn::ResNet18>(nn::ResNet18::Options{
-                      .classes = data.classes,
-                      .stem = small ? nn::ResNet18::Stem::small : nn::ResNet18::Stem::imagenet});
-                };
-                return train(setup, make, data);
-              },
-          .trains = true,
-          .large = large};
+  return {
+      .name = fmt::format("resnet{}-{}-b{}", depth, side, batch),
+      .about = fmt::format("training step of ResNet-{0} on {1}x{1}, batch {2}", depth, side, batch),
+      .flops = static_cast<double>(batch) * resnet_flops(depth, side, data.classes, small),
+      .make =
+          [depth, small, data](const BenchSetup& setup) {
+            const auto make = [&] {
+              return std::make_unique<nn::ResNet>(nn::ResNet::Options{
+                  .depth = depth,
+                  .classes = data.classes,
+                  .stem = small ? nn::ResNet::Stem::small : nn::ResNet::Stem::imagenet});
+            };
+            return train(setup, make, data);
+          },
+      .trains = true,
+      .large = large};
 }
 
 }  // namespace
@@ -257,10 +259,11 @@ std::vector<BenchCase> training_cases() {
           mlp({784, 128, 10}, 8),
           mlp({784, 512, 512, 10}, 32),
           mlp({784, 512, 512, 10}, 256),
-          resnet18(32, 64, 4),
-          resnet18(224, 16, 4),
-          resnet18(32, 512, 4, true),
-          resnet18(224, 128, 2, true)};
+          resnet(18, 32, 64, 4),
+          resnet(18, 224, 16, 4),
+          resnet(18, 32, 512, 4, true),
+          resnet(18, 224, 128, 2, true),
+          resnet(50, 224, 128, 2, true)};
 }
 
 }  // namespace brim::cli
