@@ -84,6 +84,29 @@ TEST_F(Bench, OnAVirtualAccelerator) {
   }
 }
 
+TEST_F(Bench, OpsThatMemoryDecidesAreToldBesideACopy) {
+  for (const char* precision : {"fp32", "bf16"}) {
+    const Ran ran =
+        run_brim({"bench", "softmax-16m", "layer-norm-16m", "batch-norm-16m", "chain-16m",
+                  "--rounds", "1", "--seconds", "0.001", "--precision", precision, "--json", "-"});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    const json results = json::parse(ran.out)["results"];
+    ASSERT_EQ(results.size(), 4);
+    const double element = precision == std::string("fp32") ? 4 : 2;
+    // x and the result; in batch norm x twice; in the chain three operands.
+    const std::vector<double> accesses{2, 2, 3, 4};
+    for (size_t i = 0; i < results.size(); ++i) {
+      const json& result = results[i];
+      EXPECT_NEAR(result["gb_per_s"].get<double>() * result["us_per_step"].get<double>() * 1e3,
+                  accesses[i] * element * (1 << 24), 1)
+          << result;
+      EXPECT_NEAR(result["share_of_copy"].get<double>(),
+                  result["gb_per_s"].get<double>() / result["copy_gb_per_s"].get<double>(), 1e-6)
+          << result;
+    }
+  }
+}
+
 TEST_F(Bench, OnTheEmulationOfCuda) {
   const std::string build = std::filesystem::path(brim_path()).parent_path().parent_path();
   const std::string backend = build + "/emulated/libbrim_cuda_emulated.so";

@@ -16,6 +16,7 @@ namespace brim::cli {
 namespace {
 
 constexpr double kNoProducts = 0;
+constexpr int64_t kMany = 1 << 24;  // elements: 64 MiB of f32, more than caches hold
 
 BenchCase op(std::string name, std::string about, double flops,
              std::function<BenchRun(const BenchSetup&)> make) {
@@ -36,7 +37,22 @@ BenchCase add_16() {
   });
 }
 
-/// Bound by memory: told in bytes a second, beside a copy of one operand.
+/// For what memory decides: told in bytes a second, beside a copy of `x` on its device. `bytes`:
+/// the least that is read and written, each operand and result once.
+BenchRun beside_copy(BenchRun run, const Tensor& x, double bytes) {
+  const size_t size = static_cast<size_t>(x.numel()) * size_of(x.dtype());
+  run.bytes = bytes;
+  run.copy_bytes = 2 * static_cast<double>(size);
+  run.copy = [x, to = Tensor::empty(x.shape(), x.dtype(), x.device()), size] {
+    const Device device = x.device();
+    runtime(device.kind).copy(to.raw(), device, x.raw(), device, size, Stream::current(device));
+  };
+  return run;
+}
+double bytes_of(const Tensor& x) {
+  return static_cast<double>(x.numel()) * static_cast<double>(size_of(x.dtype()));
+}
+
 BenchCase large_add(const std::string& size, int64_t count) {
   BenchCase result =
       op("add-" + size, fmt::format("add two tensors of {} elements", count), kNoProducts,
@@ -44,15 +60,7 @@ BenchCase large_add(const std::string& size, int64_t count) {
            const Tensor a = operand(setup, {count}), b = operand(setup, {count});
            BenchRun run = repeat(
                setup, [](const Tensor& x, const Tensor& y) { return add(x, y); }, a, b);
-           const size_t bytes = static_cast<size_t>(count) * size_of(setup.dtype());
-           run.bytes = 3 * static_cast<double>(bytes);
-           run.copy_bytes = 2 * static_cast<double>(bytes);
-           run.copy = [a, to = Tensor::empty({count}, setup.dtype(), setup.device), bytes] {
-             const Device device = a.device();
-             runtime(device.kind)
-                 .copy(to.raw(), device, a.raw(), device, bytes, Stream::current(device));
-           };
-           return run;
+           return beside_copy(std::move(run), a, 3 * bytes_of(a));
          });
   result.large = count > (1 << 20);
   return result;
@@ -150,15 +158,76 @@ BenchCase layer_norm_rows(int64_t rows, int64_t columns) {
 }
 
 BenchCase chain(const std::string& size, int64_t count) {
-  return op("chain-" + size, fmt::format("sigmoid(relu(a * b + c)) * a of {} elements", count),
-            kNoProducts, [count](const BenchSetup& setup) {
-              return repeat(
-                  setup,
-                  [](const Tensor& a, const Tensor& b, const Tensor& c) {
-                    return sigmoid(relu(a * b + c)) * a;
-                  },
-                  operand(setup, {count}), operand(setup, {count}), operand(setup, {count}));
-            });
+  BenchCase result =
+      op("chain-" + size, fmt::format("sigmoid(relu(a * b + c)) * a of {} elements", count),
+         kNoProducts, [count](const BenchSetup& setup) {
+           const Tensor x = operand(setup, {count});
+           BenchRun run = repeat(
+               setup,
+               [](const Tensor& a, const Tensor& b, const Tensor& c) {
+                 return sigmoid(relu(a * b + c)) * a;
+               },
+               x, operand(setup, {count}), operand(setup, {count}));
+           return count < kMany ? run : beside_copy(std::move(run), x, 4 * bytes_of(x));
+         });
+  result.large = count >= kMany;
+  return result;
+}
+
+/// (16384, 1024): rows as attention has them.
+constexpr int64_t kRows = 1 << 14, kColumns = 1 << 10;
+static_assert(kRows * kColumns == kMany);
+
+BenchCase large_softmax() {
+  BenchCase result =
+      op("softmax-16m", fmt::format("softmax over the rows of ({}, {})", kRows, kColumns),
+         kNoProducts, [](const BenchSetup& setup) {
+           const Tensor x = operand(setup, {kRows, kColumns});
+           BenchRun run = repeat(
+               setup, [](const Tensor& in) { return softmax(in, 1); }, x);
+           return beside_copy(std::move(run), x, 2 * bytes_of(x));
+         });
+  result.large = true;
+  return result;
+}
+
+BenchCase large_layer_norm() {
+  BenchCase result =
+      op("layer-norm-16m", fmt::format("layer norm over the rows of ({}, {})", kRows, kColumns),
+         kNoProducts, [](const BenchSetup& setup) {
+           const Tensor x = operand(setup, {kRows, kColumns});
+           BenchRun run = repeat(
+               setup,
+               [](const Tensor& in, const Tensor& w, const Tensor& b) {
+                 return layer_norm(in, {kColumns}, w, b);
+               },
+               x, operand(setup, {kColumns}), operand(setup, {kColumns}));
+           return beside_copy(std::move(run), x, 2 * bytes_of(x));
+         });
+  result.large = true;
+  return result;
+}
+
+/// In training x is read twice, since its moments are of all of it before any result is.
+BenchCase large_batch_norm() {
+  const Shape shape{32, 128, 64, 64};
+  BenchCase result =
+      op("batch-norm-16m", fmt::format("batch norm in training of {}, nhwc", shape.str()),
+         kNoProducts, [shape](const BenchSetup& setup) {
+           const Tensor x = operand(setup, shape).to(MemoryFormat::nhwc);
+           const int64_t channels = shape[1];
+           const TensorOptions of{.device = setup.device};
+           BenchRun run = repeat(
+               setup,
+               [mean = zeros({channels}, of), var = ones({channels}, of)](
+                   const Tensor& in, const Tensor& w, const Tensor& b) {
+                 return batch_norm(in, w, b, mean, var, {.training = true});
+               },
+               x, ones({channels}, of), zeros({channels}, of));
+           return beside_copy(std::move(run), x, 3 * bytes_of(x));
+         });
+  result.large = true;
+  return result;
 }
 
 BenchCase total() {
@@ -189,6 +258,10 @@ std::vector<BenchCase> op_cases() {
           layer_norm_rows(1024, 768),
           chain("1k", 1 << 10),
           chain("256k", 1 << 18),
+          chain("16m", kMany),
+          large_softmax(),
+          large_layer_norm(),
+          large_batch_norm(),
           total()};
 }
 
