@@ -90,6 +90,9 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   set_property(TEST differential_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   brim_add_test(backend_cuda_emulated backend_test --gtest_brief=1 --gtest_filter=*Cuda*)
   set_property(TEST backend_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
+  # With the stream checker, which no correct program meets.
+  brim_add_test(backend_cuda_checked backend_test --gtest_brief=1 --gtest_filter=*Cuda*:-CudaStreams.AWaitThatIsMissingShows:CudaStreams.AnEventIs*)
+  set_property(TEST backend_cuda_checked APPEND PROPERTY ENVIRONMENT ${emulated} BRIM_CUDA_CHECK=1)
   brim_add_test(feed_cuda_emulated train_test --gtest_brief=1 --gtest_filter=*Feed*)
   set_property(TEST feed_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   # Libraries of NVIDIA's that watch devices, as fakes over the emulation (tests/fakes).

@@ -1,9 +1,13 @@
 // Runs a kernel that was found for its device, or queues it, and measures it.
 #pragma once
 
+#include <span>
 #include <type_traits>
 
+#include <brim/core/stream.h>
+
 #include "backend/sim/launch.h"
+#include "backend/touches.h"
 #include "core/context.h"
 #include "diag/span.h"
 
@@ -24,6 +28,11 @@ class QueuedOp {
   const char* before_;
 };
 
+/// Looks at what an op is about to do on a CUDA stream.
+using CheckWork = void (*)(const Stream& stream, const char* name, std::span<const Touch> touches);
+/// Null while nobody checks.
+extern CheckWork check_cuda_work;
+
 /// `operations` may be null (see Kernel). Virtual accelerators compute with the CPU's `function`.
 template <class... Args>
 void dispatch(const Context& context, const char* name, DType dtype,
@@ -37,6 +46,8 @@ void dispatch(const Context& context, const char* name, DType dtype,
   } else if (context.stream.device.kind == DeviceKind::cuda) [[unlikely]] {
     const diag::Span span(name, diag::Cause::launch);
     const QueuedOp op(name);
+    if (check_cuda_work) [[unlikely]]
+      check_cuda_work(context.stream, name, touches_of<Args...>(args...));
     function(context, args...);
   } else {
     const diag::Span span(name, diag::Cause::compute);

@@ -10,6 +10,7 @@
 namespace brim::backend {
 
 thread_local constinit const char* queued_op = nullptr;
+constinit CheckWork check_cuda_work = nullptr;
 thread_local constinit bool anomaly_mode = false;
 
 namespace {

@@ -153,7 +153,7 @@ class TypedLaunch final : public Launch {
   static typename KeptArgument<A>::Type take(const Keep& keep, const A& argument) {
     if constexpr (std::is_same_v<A, Tensor>) {
       return argument.defined() ? keep(argument) : Tensor();
-    } else if constexpr (sim::IsTensorSpan<A>::value) {
+    } else if constexpr (IsTensorSpan<A>::value) {
       std::vector<Tensor> tensors;
       for (const Tensor& t : argument) tensors.push_back(t.defined() ? keep(t) : Tensor());
       return tensors;
@@ -171,7 +171,7 @@ class TypedLaunch final : public Launch {
     using Plain = std::remove_cvref_t<A>;
     if constexpr (std::is_same_v<Plain, Tensor>) {
       operands_.push_back({&kept, !std::is_const_v<std::remove_reference_t<A>>});
-    } else if constexpr (sim::IsTensorSpan<Plain>::value) {
+    } else if constexpr (IsTensorSpan<Plain>::value) {
       for (Tensor& t : kept)
         operands_.push_back({&t, !std::is_const_v<typename Plain::element_type>});
     }

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime.h>
 
+#include "backend/stream_checker.h"
+
 namespace brim::cuda {
 
 /// An event of a device, from the device's pool; goes back there at its end. It may
@@ -19,6 +21,8 @@ class PooledEvent {
 
   int device() const { return device_; }
   cudaEvent_t get() const { return event_; }
+
+  backend::StreamChecker::Clock clock;  ///< for the stream checker
 
  private:
   int device_;

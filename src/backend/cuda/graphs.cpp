@@ -11,6 +11,7 @@
 #include "backend/cuda/capture.h"
 #include "backend/cuda/numbers.h"
 #include "backend/cuda/runtime.h"
+#include "backend/cuda/stream_check.h"
 #include "backend/dispatch.h"
 #include "core/hash.h"
 
@@ -101,6 +102,7 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
   }
   bool own = false;
   const char* unread = nullptr;
+  TouchCollection collected;
   const cudaGraph_t graph = captured(stream, [&] {
     if (!entry.numbers) {
       own = queue_all(work);
@@ -128,6 +130,7 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
     (void)cudaGraphExecDestroy(entries_.back().exec);
     entries_.pop_back();
   }
+  entry.touches = std::move(collected.touches);
   entries_.push_front(std::move(entry));
   failures_ = 0;
   failure_.clear();
@@ -170,6 +173,7 @@ void Graphs::run(Stream stream, const RepeatedWork& work) {
   }
   Entry& entry = entries_.front();
   const backend::QueuedOp op("a compiled step's graph");
+  if (checker()) check_work(stream, backend::queued_op, entry.touches);
   renew(entry, work);
   const cudaError_t launched =
       with_room(stream, [&] { return cudaGraphLaunch(entry.exec, native(stream)); });

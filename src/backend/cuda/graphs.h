@@ -25,6 +25,7 @@
 
 #include <brim/core/storage.h>
 
+#include "backend/touches.h"
 #include "core/runtime.h"
 
 namespace brim::cuda {
@@ -53,6 +54,7 @@ class Graphs {
     std::vector<uint64_t> written;  // what stands there
     cudaGraphExec_t exec = nullptr;
     size_t nodes = 0;
+    std::vector<backend::Touch> touches;  // for the stream checker
   };
   /// The signature, and the values too where kernels do not read them from a graph's numbers.
   std::vector<uint64_t> signature_of(const RepeatedWork& work) const;

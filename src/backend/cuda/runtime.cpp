@@ -22,6 +22,7 @@
 #include "backend/cuda/graphs.h"
 #include "backend/cuda/lost.h"
 #include "backend/cuda/observe/measure.h"
+#include "backend/cuda/stream_check.h"
 #include "backend/dispatch.h"
 #include "core/check.h"
 #include "core/runtime.h"
@@ -206,6 +207,7 @@ class CudaRuntime final : public Runtime {
   }
 
   void* allocate(int device, size_t bytes) override {
+    (void)checker();  // looks from the first memory on
     const DeviceGuard guard(device);
     void* data = nullptr;
     const cudaError_t result = outside_captures([&] { return cudaMalloc(&data, bytes); });
@@ -214,7 +216,8 @@ class CudaRuntime final : public Runtime {
     (void)cudaGetLastError();
     return nullptr;
   }
-  void deallocate(int device, void* data, size_t) noexcept override {
+  void deallocate(int device, void* data, size_t bytes) noexcept override {
+    if (backend::StreamChecker* c = checker()) c->forget(data, bytes);
     int before = 0;
     (void)cudaGetDevice(&before);
     if (before != device) (void)cudaSetDevice(device);
@@ -222,9 +225,19 @@ class CudaRuntime final : public Runtime {
     if (before != device) go_back(before);
   }
 
+  void check_reuse(const void* data, size_t bytes, Stream stream) override {
+    if (backend::StreamChecker* c = checker()) c->reuse(checked_number(stream), data, bytes);
+  }
+
   void copy(void* to, Device to_device, const void* from, Device from_device, size_t bytes,
             Stream stream) override {
     if (bytes == 0) return;
+    if (checker()) {
+      std::vector<backend::Touch> touches;
+      if (!from_device.is_cpu()) touches.push_back({from, bytes, false});
+      if (!to_device.is_cpu()) touches.push_back({to, bytes, true});
+      check_work(stream, "copy", touches);
+    }
     const DeviceGuard guard(stream.device.index);
     const cudaStream_t queue = native(stream);
     const bool to_host = to_device.is_cpu(), from_host = from_device.is_cpu();
@@ -247,11 +260,12 @@ class CudaRuntime final : public Runtime {
     }
     // CUDA returns when it has staged the source, or at once where the GPU reads it by itself:
     // page-locked memory, and with HMM or ATS any.
-    if (from_host) waited(cudaStreamSynchronize(queue), stream.device.index);
+    if (from_host) waited(cudaStreamSynchronize(queue), stream);
   }
 
   void copy_from_pinned(void* to, Device, const void* from, size_t bytes, Stream stream) override {
     if (bytes == 0) return;
+    if (checker()) check_work(stream, "copy", {{{to, bytes, true}}});
     const DeviceGuard guard(stream.device.index);
     const QueuedWork work(stream, diag::Cause::copy, "copy");
     BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, native(stream)));
@@ -291,24 +305,29 @@ class CudaRuntime final : public Runtime {
 
   void synchronize(Stream stream) override {
     const DeviceGuard guard(stream.device.index);
-    waited(cudaStreamSynchronize(native(stream)), stream.device.index);
+    waited(cudaStreamSynchronize(native(stream)), stream);
   }
   void synchronize(int device) override {
     const DeviceGuard guard(device);
     const size_t count = streams().of(device).size();
-    for (size_t id = 0; id < count; ++id)
-      waited(cudaStreamSynchronize(native({Device::cuda(device), static_cast<int32_t>(id)})),
-             device);
+    for (size_t id = 0; id < count; ++id) {
+      const Stream stream{Device::cuda(device), static_cast<int32_t>(id)};
+      waited(cudaStreamSynchronize(native(stream)), stream);
+    }
   }
 
   std::shared_ptr<void> record(Stream stream, bool timed) override {
     const DeviceGuard guard(stream.device.index);
     auto event = std::make_shared<PooledEvent>(stream.device.index, timed);
+    // Taken first: what is queued in between is not covered.
+    if (backend::StreamChecker* c = checker()) event->clock = c->record(checked_number(stream));
     BRIM_CUDA(cudaEventRecord(event->get(), native(stream)));
     return event;
   }
   void wait(const std::shared_ptr<void>& event, Stream stream) override {
     const DeviceGuard guard(stream.device.index);
+    if (backend::StreamChecker* c = checker())
+      c->wait(checked_number(stream), event_of(event).clock);
     BRIM_CUDA(cudaStreamWaitEvent(native(stream), event_of(event).get(), 0));
     stream_waits(stream);
   }
@@ -322,11 +341,13 @@ class CudaRuntime final : public Runtime {
       return false;
     }
     passed(result, event_of(event).device());
+    host_waited(event_of(event).clock);
     return true;
   }
   void synchronize(const std::shared_ptr<void>& event) override {
     const DeviceGuard guard(event_of(event).device());
     passed(cudaEventSynchronize(event_of(event).get()), event_of(event).device());
+    host_waited(event_of(event).clock);
   }
   double elapsed_ms(const std::shared_ptr<void>& begin, const std::shared_ptr<void>& end) override {
     const DeviceGuard guard(event_of(begin).device());
@@ -354,9 +375,13 @@ class CudaRuntime final : public Runtime {
       wait_failed(result, device);
     device_waited(device);
   }
-  static void waited(cudaError_t result, int device) {
-    passed(result, device);
-    rethrow_fault(device);
+  static void waited(cudaError_t result, Stream stream) {
+    passed(result, stream.device.index);
+    if (backend::StreamChecker* c = checker()) host_waited(c->record(checked_number(stream)));
+    rethrow_fault(stream.device.index);
+  }
+  static void host_waited(const backend::StreamChecker::Clock& clock) {
+    if (backend::StreamChecker* c = checker()) c->wait_on_host(clock);
   }
 };
 

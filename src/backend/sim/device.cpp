@@ -181,8 +181,8 @@ void Devices::drain(int device) {
 }
 
 std::shared_ptr<StreamEvent> Devices::record(SimStream& stream) {
-  StreamChecker::Clock clock;  // taken first: what is queued in between is not covered
-  if (StreamChecker* c = checker()) clock = c->record(stream.number());
+  backend::StreamChecker::Clock clock;  // taken first: what is queued in between is not covered
+  if (backend::StreamChecker* c = checker()) clock = c->record(stream.number());
   auto event = stream.record();
   event->clock = std::move(clock);
   return event;
@@ -198,13 +198,13 @@ void Devices::synchronize(int device) {
   if (error) std::rethrow_exception(error);
 }
 
-StreamChecker* Devices::checker() {
+backend::StreamChecker* Devices::checker() {
   return checking_.load(std::memory_order_relaxed) ? &checker_ : nullptr;
 }
 
 void wait_on_host(StreamEvent& event) {
   event.done.wait(false, std::memory_order_acquire);
-  if (StreamChecker* c = Devices::all().checker()) c->wait_on_host(event.clock);
+  if (backend::StreamChecker* c = Devices::all().checker()) c->wait_on_host(event.clock);
 }
 
 }  // namespace brim::sim

@@ -10,9 +10,9 @@
 #include <brim/core/stream.h>
 
 #include "backend/sim/address_space.h"
-#include "backend/sim/checker.h"
 #include "backend/sim/pacer.h"
 #include "backend/sim/stream.h"
+#include "backend/stream_checker.h"
 
 namespace brim::sim {
 
@@ -45,7 +45,7 @@ class Devices {
   void drain(int device);
   /// drain(), then throws the first error that any of them met.
   void synchronize(int device);
-  StreamChecker* checker();  ///< null while it is off
+  backend::StreamChecker* checker();  ///< null while it is off
   /// Ends all streams after what they do now. For the end of the process.
   void stop();
 
@@ -59,7 +59,7 @@ class Devices {
   SimOptions options_;
   std::optional<DeviceProfile> profile_;
   std::vector<std::unique_ptr<SimDevice>> devices_;
-  StreamChecker checker_;
+  backend::StreamChecker checker_;
   std::atomic<bool> checking_{false};
   int streams_ = 0;
 };

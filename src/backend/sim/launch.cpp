@@ -41,7 +41,7 @@ void enqueue(const Stream& stream, Work work) {
   (void)stop.main_thread;  // makes it
   Devices& devices = Devices::all();
   SimStream& target = devices.stream(stream);
-  if (StreamChecker* checker = devices.checker())
+  if (backend::StreamChecker* checker = devices.checker())
     checker->work(target.number(), work.name, work.touches);
   if (collection && collection->stream == stream) {
     collection->works.push_back(std::move(work));

@@ -15,6 +15,7 @@
 #include <brim/core/tensor.h>
 
 #include "backend/sim/work.h"
+#include "backend/touches.h"
 #include "core/context.h"
 
 namespace brim::sim {
@@ -30,35 +31,17 @@ Tensor shadow(const Tensor& t);
 /// Adds the storage of `t`, if it is defined, to what work touches.
 void touch(Work& work, const Tensor& t, bool writes);
 
-template <class A>
-struct IsTensorSpan : std::false_type {};
-template <class T>
-requires std::is_same_v<std::remove_const_t<T>, Tensor>
-struct IsTensorSpan<std::span<T>> : std::true_type {
-};
-
 /// What a launch keeps of an argument until it runs.
 template <class A>
 auto captured(const A& argument) {
   if constexpr (std::is_same_v<A, Tensor>) {
     return shadow(argument);
-  } else if constexpr (IsTensorSpan<A>::value) {
+  } else if constexpr (backend::IsTensorSpan<A>::value) {
     std::vector<Tensor> shadows;
     for (const Tensor& t : argument) shadows.push_back(shadow(t));
     return shadows;
   } else {
     return argument;
-  }
-}
-
-/// `A` is the type of the parameter: a Tensor& is written, a const Tensor& is read.
-template <class A>
-void note(Work& work, const std::remove_cvref_t<A>& argument) {
-  using Plain = std::remove_cvref_t<A>;
-  if constexpr (std::is_same_v<Plain, Tensor>) {
-    touch(work, argument, !std::is_const_v<std::remove_reference_t<A>>);
-  } else if constexpr (IsTensorSpan<Plain>::value) {
-    for (const Tensor& t : argument) touch(work, t, !std::is_const_v<typename Plain::element_type>);
   }
 }
 
@@ -68,7 +51,9 @@ template <class... Args>
 void launch(const char* name, const Stream& stream, DType dtype, double operations,
             void (*function)(const Context&, Args...), std::type_identity_t<Args>... args) {
   Work work{.name = name, .dtype = dtype, .operations = operations};
-  (note<Args>(work, args), ...);
+  (backend::for_each_tensor<Args>(args,
+                                  [&](const Tensor& t, bool writes) { touch(work, t, writes); }),
+   ...);
   work.run = [function,
               kept = std::make_tuple(captured<std::remove_cvref_t<Args>>(args)...)]() mutable {
     std::apply(

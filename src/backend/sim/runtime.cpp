@@ -44,12 +44,12 @@ class SimRuntime final : public Runtime {
   void deallocate(int device, void* data, size_t bytes) noexcept override {
     // Like cudaFree: work that still uses the memory comes first. Its errors stay with the stream.
     Devices::all().drain(device);
-    if (StreamChecker* checker = Devices::all().checker()) checker->forget(data, bytes);
+    if (backend::StreamChecker* checker = Devices::all().checker()) checker->forget(data, bytes);
     Devices::all().memory(device).deallocate(data, bytes);
   }
 
   void check_reuse(const void* data, size_t bytes, Stream stream) override {
-    if (StreamChecker* checker = Devices::all().checker())
+    if (backend::StreamChecker* checker = Devices::all().checker())
       checker->reuse(Devices::all().stream(stream).number(), data, bytes);
   }
 
@@ -112,13 +112,13 @@ class SimRuntime final : public Runtime {
   }
   void wait(const std::shared_ptr<void>& event, Stream stream) override {
     SimStream& s = Devices::all().stream(stream);
-    if (StreamChecker* checker = Devices::all().checker())
+    if (backend::StreamChecker* checker = Devices::all().checker())
       checker->wait(s.number(), event_of(event)->clock);
     s.wait(event_of(event));
   }
   void wait_until_done(const std::shared_ptr<void>& event, Stream stream) override {
     SimStream& s = Devices::all().stream(stream);
-    if (StreamChecker* checker = Devices::all().checker())
+    if (backend::StreamChecker* checker = Devices::all().checker())
       checker->wait(s.number(), event_of(event)->clock);
     s.wait_until_done(event_of(event));
   }

@@ -11,9 +11,9 @@
 
 #include <brim/core/device.h>
 
-#include "backend/sim/checker.h"
 #include "backend/sim/pacer.h"
 #include "backend/sim/work.h"
+#include "backend/stream_checker.h"
 #include "diag/device_meter.h"
 
 namespace brim::sim {
@@ -25,7 +25,7 @@ struct StreamEvent {
   Device device;
   diag::Cause cause = diag::Cause::other;  ///< what its stream did last before it
   std::exception_ptr error;                ///< what its stream met and nobody has asked for yet
-  StreamChecker::Clock clock;              ///< for the stream checker
+  backend::StreamChecker::Clock clock;     ///< for the stream checker
 };
 
 class SimStream {

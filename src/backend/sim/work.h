@@ -8,26 +8,21 @@
 #include <brim/core/dtype.h>
 #include <brim/diag/account.h>
 
+#include "backend/touches.h"
+
 namespace brim::sim {
 
 /// The part of a device that does the work; each does one thing at a time.
 enum class Engine : uint8_t { compute, copy_in, copy_out, peer };
 inline constexpr int kEngineCount = 4;
 
-/// A storage that work uses.
-struct Touch {
-  const void* address = nullptr;  ///< of the storage on the device
-  size_t bytes = 0;
-  bool writes = false;
-};
-
 struct Work {
   const char* name = "";
   Engine engine = Engine::compute;
   DType dtype = DType::f32;
-  double operations = 0;       ///< multiplications and additions
-  double bytes = 0;            ///< read and written
-  std::vector<Touch> touches;  ///< for the stream checker
+  double operations = 0;                ///< multiplications and additions
+  double bytes = 0;                     ///< read and written
+  std::vector<backend::Touch> touches;  ///< for the stream checker
   std::function<void()> run;
 
   diag::Cause cause() const {

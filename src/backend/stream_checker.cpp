@@ -1,10 +1,11 @@
-#include "backend/sim/checker.h"
+#include "backend/stream_checker.h"
 
 #include <algorithm>
 
 #include "core/check.h"
 
-namespace brim::sim {
+namespace brim::backend {
+
 namespace {
 
 void join(StreamChecker::Clock& into, const StreamChecker::Clock& from) {
@@ -121,4 +122,4 @@ void StreamChecker::wait_on_host(const Clock& event) {
   join(host_, event);
 }
 
-}  // namespace brim::sim
+}  // namespace brim::backend

@@ -1,6 +1,7 @@
 // The stream checker: vector clocks over streams, kept by the host while it queues work, so that a
 // missing wait is found on every run and not only when the timing is bad (Lamport 1978; FastTrack,
-// Flanagan and Freund 2009).
+// Flanagan and Freund 2009). Virtual accelerators have one (SimOptions::check), and CUDA devices
+// another (BRIM_CUDA_CHECK).
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "backend/sim/work.h"
+#include "backend/touches.h"
 
-namespace brim::sim {
+namespace brim::backend {
 
 class StreamChecker {
  public:
@@ -56,4 +57,4 @@ class StreamChecker {
   std::map<const void*, History> histories_;
 };
 
-}  // namespace brim::sim
+}  // namespace brim::backend
