@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include <brim/train/trainer.h>
 
@@ -120,12 +121,13 @@ TEST_F(CudaLibrariesProcess, ChoicesAreExplained) {
 }
 
 TEST_F(CudaLibrariesProcess, SettingsThatAreNoneAreRefused) {
-  for (const char* setting : {"BRIM_CUDA_SMALL=some", "BRIM_CUDA_EXPLAIN=yes"}) {
+  for (const auto& [setting, why] :
+       {std::pair{"BRIM_CUDA_SMALL=some", "BRIM_CUDA_SMALL='some' is no number; use 0 or more"},
+        {"BRIM_CUDA_EXPLAIN=yes", "BRIM_CUDA_EXPLAIN='yes' is no switch; use 1 or 0"},
+        {"BRIM_CUDA_CHECK=on", "BRIM_CUDA_CHECK='on' is no switch; use 1 or 0"},
+        {"BRIM_EMULATED_AT_ONCE=2", "BRIM_EMULATED_AT_ONCE='2' is no switch; use 1 or 0"}}) {
     const std::string said = fails(setting);
-    EXPECT_TRUE(has(said, setting == std::string("BRIM_CUDA_SMALL=some")
-                              ? "BRIM_CUDA_SMALL='some' is no number; use 0 or more"
-                              : "BRIM_CUDA_EXPLAIN='yes' is no switch; use 1 or 0"))
-        << said;
+    EXPECT_TRUE(has(said, why)) << said;
   }
 }
 
