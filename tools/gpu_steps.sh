@@ -81,7 +81,7 @@ step() {
   code=$?
   running=''
   if [ $code -eq 0 ]; then
-    note "$name" ok $((SECONDS - start)) "$(grep -v '^$' "$log" | tail -1 | cut -c1-110)"
+    note "$name" ok $((SECONDS - start)) "$(grep -vE '^$|DISABLED TEST' "$log" | tail -1 | cut -c1-110)"
     return 0
   fi
   if [ -n "$hung" ]; then
