@@ -4,6 +4,7 @@
 
 #include "backend/cuda/cast.cuh"
 #include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/transpose.cuh"
 
 namespace brim::cuda {
 namespace {
@@ -19,19 +20,28 @@ struct Wide {
   uint64_t low, high;
 };
 
+/// y = f(x), by tiles where x is read across what is written.
+template <class To, class From, class F>
+void copy_elements(const Context& context, const F& f, Tensor& y, const Tensor& x) {
+  if (const auto across = Transposition::of(backend::make_loop(y, x)))
+    transpose<To, From>(context, f, *across, y, x);
+  else
+    elementwise<To, From>(context, f, y, x);
+}
+
 /// Within one dtype, and so in the one way for those that are stored only: bit for bit.
 void copy_bits(const Context& context, const Tensor& x, Tensor& y) {
   switch (size_of(x.dtype())) {
     case 1:
-      return elementwise<uint8_t, uint8_t>(context, Keep{}, y, x);
+      return copy_elements<uint8_t, uint8_t>(context, Keep{}, y, x);
     case 2:
-      return elementwise<uint16_t, uint16_t>(context, Keep{}, y, x);
+      return copy_elements<uint16_t, uint16_t>(context, Keep{}, y, x);
     case 4:
-      return elementwise<uint32_t, uint32_t>(context, Keep{}, y, x);
+      return copy_elements<uint32_t, uint32_t>(context, Keep{}, y, x);
     case 8:
-      return elementwise<uint64_t, uint64_t>(context, Keep{}, y, x);
+      return copy_elements<uint64_t, uint64_t>(context, Keep{}, y, x);
     default:
-      return elementwise<Wide, Wide>(context, Keep{}, y, x);
+      return copy_elements<Wide, Wide>(context, Keep{}, y, x);
   }
 }
 
@@ -39,7 +49,7 @@ template <class To>
 void copy(const Context& context, const Tensor& x, Tensor& y) {
   if (x.dtype() == y.dtype()) return copy_bits(context, x, y);
   const auto from = [&]<class From>(std::type_identity<From>) {
-    elementwise<To, From>(context, Cast<To>{}, y, x);
+    copy_elements<To, From>(context, Cast<To>{}, y, x);
   };
   switch (x.dtype()) {
     case DType::f32:
