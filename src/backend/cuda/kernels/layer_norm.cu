@@ -5,26 +5,37 @@
 #include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/moments.cuh"
 #include "backend/cuda/reduce.cuh"
+#include "backend/cuda/row_packs.cuh"
 
 namespace brim::cuda {
 namespace {
 
 constexpr int kRun = 32;  // elements that a thread sums in their own type
 
-template <class T>
+template <int Width, class T>
 __global__ void __launch_bounds__(kMostTeamThreads, 1)
     layer_norm_kernel(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,
-                      Compute<T>* scale, int64_t rows, int64_t n, double eps, int threads) {
+                      Compute<T>* scale, int64_t rows, int64_t n, double eps, int threads,
+                      bool whole) {
   using C = Compute<T>;
+  using Loaded = Pack<T, Width>;
   const Team team(threads);
   for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {
-    const T* from = x + row * n;
+    const auto load = [&](int64_t i) { return read_pack<Width>(x + row * n + i, whole); };
+    RowShare<Width, Loaded> share(team, n);
+    share.read(load);
     Moments moments;
-    for (int64_t i = team.rank; i < n;) {
-      FewMoments<C> few;
-      for (int k = 0; k < kRun && i < n; ++k, i += team.size) few.add(widen(from[i]));
-      moments = Moments::merged(moments, few.moments());
-    }
+    FewMoments<C> few;
+    share.template each<kRun / Width>(
+        load,
+        [&](const Loaded& in, int64_t) {
+#pragma unroll
+          for (int k = 0; k < Width; ++k) few.add(widen(in.at[k]));
+        },
+        [&] {
+          moments = Moments::merged(moments, few.moments());
+          few = {};
+        });
     moments = team.combined(moments, Moments::merged);
     const C m = static_cast<C>(moments.mean);
     const C s = static_cast<C>(1 / std::sqrt(moments.var() + eps));
@@ -32,12 +43,19 @@ __global__ void __launch_bounds__(kMostTeamThreads, 1)
       mean[row] = m;
       scale[row] = s;
     }
-    for (int64_t i = team.rank; i < n; i += team.size) {
-      C unit = (widen(from[i]) - m) * s;
-      if (weight) unit *= widen(weight[i]);
-      if (bias) unit += widen(bias[i]);
-      y[row * n + i] = narrow<T>(unit);
-    }
+    share.each(load, [&](const Loaded& in, int64_t i) {
+      const Loaded w = weight ? read_pack<Width>(weight + i, whole) : Loaded{};
+      const Loaded b = bias ? read_pack<Width>(bias + i, whole) : Loaded{};
+      Loaded out;
+#pragma unroll
+      for (int k = 0; k < Width; ++k) {
+        C unit = (widen(in.at[k]) - m) * s;
+        if (weight) unit *= widen(w.at[k]);
+        if (bias) unit += widen(b.at[k]);
+        out.at[k] = narrow<T>(unit);
+      }
+      write_pack<Width>(y + row * n + i, out, whole);
+    });
   }
 }
 
@@ -47,9 +65,12 @@ void layer_norm(const Context& context, const Tensor& x, const Tensor& weight, c
   const int64_t rows = mean.numel(), n = rows > 0 ? x.numel() / rows : 0;
   if (rows == 0) return;
   const int threads = threads_per_row(n);
-  launch_blocks(context, &layer_norm_kernel<T>, row_grid(rows, threads), data<const T>(x),
-                optional<const T>(weight), optional<const T>(bias), data<T>(y),
-                data<Compute<T>>(mean), data<Compute<T>>(scale), rows, n, eps, threads);
+  const auto *w = optional<const T>(weight), *b = optional<const T>(bias);
+  with_row_packs<T>(n, {x.raw(), w, b, y.raw()}, [&]<int Width>(bool whole) {
+    launch_blocks(context, &layer_norm_kernel<Width, T>, row_grid(rows, threads), data<const T>(x),
+                  w, b, data<T>(y), data<Compute<T>>(mean), data<Compute<T>>(scale), rows, n, eps,
+                  threads, whole);
+  });
 }
 
 struct GradSums {
@@ -59,34 +80,60 @@ struct GradSums {
   }
 };
 
-template <class T>
+/// What a row's gradient reads of a pack.
+template <class T, int Width>
+struct NormGradPack {
+  Pack<T, Width> dy, x;
+};
+
+template <int Width, class T>
 __global__ void __launch_bounds__(kMostTeamThreads, 1)
     layer_norm_grad_kernel(const T* dy, const T* x, const T* weight, const Compute<T>* mean,
-                           const Compute<T>* scale, T* dx, int64_t rows, int64_t n, int threads) {
+                           const Compute<T>* scale, T* dx, int64_t rows, int64_t n, int threads,
+                           bool whole) {
   using C = Compute<T>;
+  using Loaded = NormGradPack<T, Width>;
   const Team team(threads);
   for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {
-    const T *up = dy + row * n, *from = x + row * n;
+    const auto load = [&](int64_t i) {
+      return Loaded{read_pack<Width>(dy + row * n + i, whole),
+                    read_pack<Width>(x + row * n + i, whole)};
+    };
+    RowShare<Width, Loaded> share(team, n);
+    share.read(load);
     const C m = mean[row], s = scale[row];
-    const auto weighted = [&](int64_t i) {
-      return weight ? widen(up[i]) * widen(weight[i]) : widen(up[i]);
+    // Calls f(k, the weighted gradient, x - mean) for the elements of a pack.
+    const auto for_each = [&](const Loaded& in, int64_t i, const auto& f) {
+      const Pack<T, Width> w = weight ? read_pack<Width>(weight + i, whole) : Pack<T, Width>{};
+#pragma unroll
+      for (int k = 0; k < Width; ++k) {
+        const C g = widen(in.dy.at[k]);
+        f(k, weight ? g * widen(w.at[k]) : g, widen(in.x.at[k]) - m);
+      }
     };
     GradSums total{};
-    for (int64_t i = team.rank; i < n;) {
-      C sum = 0, dot = 0;
-      for (int k = 0; k < kRun && i < n; ++k, i += team.size) {
-        const C g = weighted(i);
-        sum += g;
-        dot += g * (widen(from[i]) - m);
-      }
-      total = GradSums::added(total, {static_cast<double>(sum), static_cast<double>(dot)});
-    }
+    C sum = 0, dot = 0;
+    share.template each<kRun / Width>(
+        load,
+        [&](const Loaded& in, int64_t i) {
+          for_each(in, i, [&](int, C g, C d) {
+            sum += g;
+            dot += g * d;
+          });
+        },
+        [&] {
+          total = GradSums::added(total, {static_cast<double>(sum), static_cast<double>(dot)});
+          sum = dot = 0;
+        });
     total = team.combined(total, GradSums::added);
     const double count = static_cast<double>(n), sd = static_cast<double>(s);
     const C shift = static_cast<C>(sd * total.sum / count);
     const C slope = static_cast<C>(sd * sd * sd * total.dot / count);
-    for (int64_t i = team.rank; i < n; i += team.size)
-      dx[row * n + i] = narrow<T>(s * weighted(i) - slope * (widen(from[i]) - m) - shift);
+    share.each(load, [&](const Loaded& in, int64_t i) {
+      Pack<T, Width> out;
+      for_each(in, i, [&](int k, C g, C d) { out.at[k] = narrow<T>(s * g - slope * d - shift); });
+      write_pack<Width>(dx + row * n + i, out, whole);
+    });
   }
 }
 
@@ -130,9 +177,12 @@ void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
   const int64_t rows = mean.numel(), n = dweight.numel();
   if (rows > 0 && n > 0) {
     const int threads = threads_per_row(n);
-    launch_blocks(context, &layer_norm_grad_kernel<T>, row_grid(rows, threads), data<const T>(dy),
-                  data<const T>(x), optional<const T>(weight), data<C>(mean), data<C>(scale),
-                  data<T>(dx), rows, n, threads);
+    const auto* w = optional<const T>(weight);
+    with_row_packs<T>(n, {dy.raw(), x.raw(), w, dx.raw()}, [&]<int Width>(bool whole) {
+      launch_blocks(context, &layer_norm_grad_kernel<Width, T>, row_grid(rows, threads),
+                    data<const T>(dy), data<const T>(x), w, data<C>(mean), data<C>(scale),
+                    data<T>(dx), rows, n, threads, whole);
+    });
   }
   const ParameterGrad<T> op{data<const T>(dy), data<const T>(x), data<C>(mean),
                             data<C>(scale),    data<T>(dweight), data<T>(dbias)};

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/axis.cuh"
 #include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/row_packs.cuh"
 
 namespace brim::cuda {
 namespace {
@@ -33,9 +34,33 @@ struct Softmax {
     total.sum = kLog ? std::log(total.sum) : 1 / total.sum;
     return total;
   }
-  __device__ void write(int64_t at, const Total& total) const {
-    const C d = brim::cuda::widen(x[at]) - total.largest;
-    y[at] = narrow<T>(kLog ? d - total.sum : std::exp(d) * total.sum);
+  __device__ T result(T v, const Total& total) const {
+    const C d = brim::cuda::widen(v) - total.largest;
+    return narrow<T>(kLog ? d - total.sum : std::exp(d) * total.sum);
+  }
+  __device__ void write(int64_t at, const Total& total) const { y[at] = result(x[at], total); }
+
+  template <int Width>
+  using Loaded = Pack<T, Width>;
+  template <int Width>
+  __device__ Loaded<Width> load(int64_t at, bool whole) const {
+    return read_pack<Width>(x + at, whole);
+  }
+  template <int Width>
+  __device__ void step(Lane& lane, const Loaded<Width>& in) const {
+#pragma unroll
+    for (int k = 0; k < Width; ++k) lane.add(brim::cuda::widen(in.at[k]));
+  }
+  template <int Width>
+  __device__ void write(int64_t at, const Loaded<Width>& in, const Total& total, bool whole) const {
+    Pack<T, Width> out;
+#pragma unroll
+    for (int k = 0; k < Width; ++k) out.at[k] = result(in.at[k], total);
+    write_pack<Width>(y + at, out, whole);
+  }
+  template <class Run>
+  void with_packs(int64_t n, const Run& run) const {
+    with_row_packs<T>(n, {x, y}, run);
   }
 };
 
@@ -51,30 +76,65 @@ struct SoftmaxGrad {
 
   __device__ Lane init() const { return 0; }
   __device__ Total start() const { return 0; }
-  __device__ void step(Lane& sum, int64_t at, int64_t, int64_t) const {
-    const C g = brim::cuda::widen(dy[at]);
-    sum += kLog ? g : g * brim::cuda::widen(y[at]);
+  __device__ void add(Lane& sum, T dy_at, T y_at) const {
+    const C g = brim::cuda::widen(dy_at);
+    sum += kLog ? g : g * brim::cuda::widen(y_at);
   }
+  __device__ void step(Lane& sum, int64_t at, int64_t, int64_t) const { add(sum, dy[at], y[at]); }
   __device__ Total widen(const Lane& sum) const { return sum; }
   __device__ Total combine(const Total& a, const Total& b) const { return a + b; }
   __device__ void finish(int64_t line, Total total) const { totals[line] = total; }
   __device__ Total prepared(Total total) const { return total; }
+  __device__ T result(T dy_at, T y_at, const Total& total) const {
+    const C g = brim::cuda::widen(dy_at), p = brim::cuda::widen(y_at);
+    return narrow<T>(kLog ? g - std::exp(p) * total : p * (g - total));
+  }
   __device__ void write(int64_t at, const Total& total) const {
-    const C g = brim::cuda::widen(dy[at]), p = brim::cuda::widen(y[at]);
-    dx[at] = narrow<T>(kLog ? g - std::exp(p) * total : p * (g - total));
+    dx[at] = result(dy[at], y[at], total);
+  }
+
+  template <int Width>
+  struct Loaded {
+    Pack<T, Width> dy, y;
+  };
+  template <int Width>
+  __device__ Loaded<Width> load(int64_t at, bool whole) const {
+    return {read_pack<Width>(dy + at, whole), read_pack<Width>(y + at, whole)};
+  }
+  template <int Width>
+  __device__ void step(Lane& sum, const Loaded<Width>& in) const {
+#pragma unroll
+    for (int k = 0; k < Width; ++k) add(sum, in.dy.at[k], in.y.at[k]);
+  }
+  template <int Width>
+  __device__ void write(int64_t at, const Loaded<Width>& in, const Total& total, bool whole) const {
+    Pack<T, Width> out;
+#pragma unroll
+    for (int k = 0; k < Width; ++k) out.at[k] = result(in.dy.at[k], in.y.at[k], total);
+    write_pack<Width>(dx + at, out, whole);
+  }
+  template <class Run>
+  void with_packs(int64_t n, const Run& run) const {
+    with_row_packs<T>(n, {dy, y, dx}, run);
   }
 };
 
-template <class Op>
+template <int Width, class Op>
 __global__ void __launch_bounds__(kMostTeamThreads, 1)
-    rows_kernel(Op op, int64_t rows, int64_t n, int threads) {
+    rows_kernel(Op op, int64_t rows, int64_t n, int threads, bool whole) {
+  using Loaded = typename Op::template Loaded<Width>;
   const Team team(threads);
   const auto combine = [&](const auto& a, const auto& b) { return op.combine(a, b); };
   for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {
+    const auto load = [&](int64_t i) { return op.template load<Width>(row * n + i, whole); };
+    RowShare<Width, Loaded> share(team, n);
+    share.read(load);
     typename Op::Lane lane = op.init();
-    for (int64_t i = team.rank; i < n; i += team.size) op.step(lane, row * n + i, i, row);
+    share.each(load, [&](const Loaded& in, int64_t) { op.template step<Width>(lane, in); });
     const typename Op::Total total = op.prepared(team.combined(op.widen(lane), combine));
-    for (int64_t i = team.rank; i < n; i += team.size) op.write(row * n + i, total);
+    share.each(load, [&](const Loaded& in, int64_t i) {
+      op.template write<Width>(row * n + i, in, total, whole);
+    });
   }
 }
 
@@ -93,8 +153,10 @@ void along_axis(const Context& context, Op op, const AxisView& v) {
   if (v.lines() * v.n == 0) return;
   if (v.inner == 1) {
     const int threads = threads_per_row(v.n);
-    launch_blocks(context, &rows_kernel<Op>, row_grid(v.outer, threads), op, v.outer, v.n, threads);
-    return;
+    return op.with_packs(v.n, [&]<int Width>(bool whole) {
+      launch_blocks(context, &rows_kernel<Width, Op>, row_grid(v.outer, threads), op, v.outer, v.n,
+                    threads, whole);
+    });
   }
   constexpr int64_t kBlocks = 2048;
   using Total = typename Op::Total;
