@@ -70,6 +70,8 @@ Json to_json(const CompileStats& s) {
   json["compile_ms"] = s.compile_ms;
   json["launches_recorded"] = s.recorded_launches;
   json["launches"] = s.launches;
+  json["operand_bytes_recorded"] = s.recorded_operand_bytes;
+  json["operand_bytes"] = s.operand_bytes;
   json["eager_bytes"] = s.eager_bytes;
   json["arena_bytes"] = s.arena_bytes;
   json["graph_replays"] = s.graph_replays;

@@ -25,6 +25,10 @@ class RecordingListener {
   /// Something that a plan could not repeat. Throws CompileError, which names it and the cure.
   [[noreturn]] virtual void refuse(const char* op, const char* why) = 0;
 
+  /// Where one kernel can do what several do, ops launch the several, and passes fuse as suits the
+  /// whole step. False: ops launch what they launch eagerly.
+  bool for_passes = true;
+
  protected:
   ~RecordingListener() = default;
 };

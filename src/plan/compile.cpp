@@ -21,6 +21,7 @@
 #include "ops/memory/copy.h"
 #include "plan/first_use.h"
 #include "plan/plan.h"
+#include "plan/traffic.h"
 
 namespace brim::plan {
 namespace {
@@ -142,6 +143,8 @@ struct Compiler::State {
     stats.compile_ms += std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
     stats.recorded_launches = static_cast<int64_t>(plan->program().recorded_launches);
     stats.launches = static_cast<int64_t>(plan->program().launches.size());
+    stats.recorded_operand_bytes = plan->program().recorded_bytes;
+    stats.operand_bytes = traffic_of(plan->program()).bytes;
     stats.eager_bytes = plan->program().eager_peak;
     stats.arena_bytes = static_cast<int64_t>(plan->memory().bytes);
     return plan;

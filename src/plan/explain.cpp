@@ -1,10 +1,33 @@
 // A plan in words: what each pass did, its memory, what the device made of it, its launches.
 #include <fmt/core.h>
 
+#include <array>
+#include <string>
+#include <unordered_map>
+
 #include "plan/plan.h"
+#include "plan/traffic.h"
 
 namespace brim::plan {
 namespace {
+
+/// Of the memory behind tensors: what it is to the step, and a number.
+class Names {
+ public:
+  explicit Names(const Program& program) : program_(program) {}
+  std::string of(const Tensor& t) {
+    const Role role = program_.role(*t.storage());
+    const auto [at, fresh] = numbers_.try_emplace(t.storage().get(), 0);
+    if (fresh) at->second = ++count_[static_cast<size_t>(role)];
+    constexpr std::array<const char*, 5> kKinds = {"t", "in", "out", "kept", "own"};
+    return fmt::format("{}{}", kKinds[static_cast<size_t>(role)], at->second);
+  }
+
+ private:
+  const Program& program_;
+  std::unordered_map<const Storage*, int> numbers_;
+  std::array<int, 5> count_{};
+};
 
 std::string readable(size_t bytes) {
   if (bytes < 10000) return fmt::format("{} B", bytes);
@@ -34,16 +57,28 @@ std::string Plan::explain() const {
         "queued launch by launch {} times{}{}\n",
         r.graphs, r.nodes, r.replayed, r.renewed, r.queued, r.why_not.empty() ? "" : ": ",
         r.why_not);
-  text += fmt::format("launches ({} recorded)\n", program_.recorded_launches);
+  const Traffic now = traffic_of(program_);
+  text += fmt::format("launches: {} instead of {}, {} instead of {} of operands\n", now.launches,
+                      program_.recorded_launches, readable(static_cast<size_t>(now.bytes)),
+                      readable(static_cast<size_t>(program_.recorded_bytes)));
+  text +=
+      "  t: a temporary; in, out: of the caller; kept, own: seen by others, made by the step or\n"
+      "  before it; * transposed or with gaps\n";
+  Names names(program_);
   for (size_t i = 0; i < program_.launches.size(); ++i) {
     const Launch& l = *program_.launches[i];
     std::string reads, writes;
     for (const Operand& o : l.operands())
       if (o.tensor->defined()) {
         std::string& side = o.writes ? writes : reads;
-        if (side.size() < 60) side += o.tensor->shape().str();
+        if (side.size() < 90)
+          side += fmt::format(" {}{}{}", names.of(*o.tensor), o.tensor->shape().str(),
+                              o.tensor->is_contiguous() ? "" : "*");
+        else if (!side.ends_with("..."))
+          side += " ...";
       }
-    text += fmt::format("  {:>3} {:<26} {} -> {}\n", i, l.name(), reads, writes);
+    text += fmt::format("  {:>3} {:<26}{:>10} {} ->{}\n", i, l.name(),
+                        readable(static_cast<size_t>(bytes_of(program_, l))), reads, writes);
   }
   return text;
 }

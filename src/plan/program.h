@@ -36,6 +36,7 @@ struct Program {
   Device device;
   int64_t eager_peak = 0;  ///< bytes of live temporaries while the step was recorded
   size_t recorded_launches = 0;
+  int64_t recorded_bytes = 0;  ///< of these launches' operands (traffic.h)
 
   /// How many numbers a generator draws in one step.
   struct Draws {

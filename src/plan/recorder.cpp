@@ -6,6 +6,7 @@
 #include "autograd/node.h"
 #include "core/check.h"
 #include "core/runtime.h"
+#include "plan/traffic.h"
 
 namespace brim::plan {
 namespace {
@@ -27,8 +28,10 @@ Tensor gradient_of(const TensorImpl& leaf) {
 
 class Recorder final : public backend::LaunchRecorder {
  public:
-  Recorder(std::span<const Tensor> inputs, std::vector<std::function<void()>>* undo_host)
+  Recorder(std::span<const Tensor> inputs, std::vector<std::function<void()>>* undo_host,
+           bool passes)
       : undo_host_(undo_host) {
+    for_passes = passes;
     Program& p = result_.program;
     if (!inputs.empty()) p.device = inputs[0].device();
     recording = this;
@@ -155,6 +158,7 @@ class Recorder final : public backend::LaunchRecorder {
     p.outputs = std::move(outputs);
     p.eager_peak = peak_;
     p.recorded_launches = p.launches.size();
+    p.recorded_bytes = traffic_of(p).bytes;
     for (const Drawn& d : drawn_) p.draws.push_back({d.generator, d.count});
     return std::move(result_);
   }
@@ -236,9 +240,9 @@ class Recorder final : public backend::LaunchRecorder {
 }  // namespace
 
 Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients,
-                 std::vector<std::function<void()>>* undo) {
+                 std::vector<std::function<void()>>* undo, bool for_passes) {
   const autograd::OwnCasts casts;
-  Recorder recorder(inputs, undo);
+  Recorder recorder(inputs, undo, for_passes);
   std::vector<Tensor> results = step(recorder.inputs());
   autograd::OwnCasts::drop();  // they end with the step
   return recorder.finish(std::move(results), keep_gradients);

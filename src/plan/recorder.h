@@ -44,9 +44,9 @@ using Step = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 /// Records `step` for inputs of these shapes. A gradient that the step clears before it makes it
 /// anew is gone after the step, unless `keep_gradients`. Throws CompileError if it does what a plan
 /// cannot repeat, and whatever the step throws. The host's state is put back at once, or by what
-/// `undo` gets, called in reverse.
+/// `undo` gets, called in reverse. `for_passes`: see RecordingListener.
 Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients,
-                 std::vector<std::function<void()>>* undo = nullptr);
+                 std::vector<std::function<void()>>* undo = nullptr, bool for_passes = true);
 
 /// Memory for what a recording left behind, where somebody computes it after all.
 void give_memory(Storage& storage);

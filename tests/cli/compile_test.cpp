@@ -57,7 +57,7 @@ TEST_F(CompileCommand, ExplainsThePlan) {
   const Ran ran =
       run_brim({"train", "tutorial-cnn", "--steps", "3", "--explain", "--passes", "-dead_code"});
   ASSERT_EQ(ran.code, 0) << ran.err;
-  for (const char* part : {"dead_code: off", "arena", "launches (", "compiled steps ("})
+  for (const char* part : {"dead_code: off", "arena", "launches: ", "compiled steps ("})
     EXPECT_NE(ran.out.find(part), std::string::npos) << part << "\n" << ran.out;
 }
 

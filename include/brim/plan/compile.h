@@ -58,7 +58,9 @@ struct CompileStats {
   std::string fell_back;    ///< why; "": it did not
   double compile_ms = 0;    ///< spent on recording and passes
   int64_t recorded_launches = 0, launches = 0;  ///< of the newest plan, before and after passes
-  int64_t eager_bytes = 0, arena_bytes = 0;     ///< its temporaries' peak, eagerly and in the arena
+  /// What these read and write: the bytes of their operands, each counted once a launch.
+  int64_t recorded_operand_bytes = 0, operand_bytes = 0;
+  int64_t eager_bytes = 0, arena_bytes = 0;  ///< its temporaries' peak, eagerly and in the arena
   /// Launches of a CUDA graph, and kernels, copies and fills in a step of the newest plan's one: of
   /// the plans that are kept; 0 on other devices.
   int64_t graph_replays = 0, graph_nodes = 0;

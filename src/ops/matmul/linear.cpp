@@ -18,7 +18,8 @@ namespace {
 /// nobody wants to see the ops, as a second gradient and the passes of a plan do.
 bool in_one_launch(const autograd::GradCall& g, const Tensor& dy, int64_t rows, int64_t in,
                    int64_t out) {
-  return g.needs(1) && (g.needs(0) || g.needs(2)) && !grad_enabled() && !recording &&
+  return g.needs(1) && (g.needs(0) || g.needs(2)) && !grad_enabled() &&
+         !(recording && recording->for_passes) &&
          backend::linear_grad_is_fast(dy.device().kind, rows, in, out) &&
          backend::has_kernel("linear_grad", dy.device(), dy.dtype());
 }
