@@ -52,6 +52,7 @@ struct BenchOptions {
   std::string json, mode = "eager", passes, weights, batches, save;
   std::string device = "cpu", precision = "fp32";
   int steps_per_graph = 1;
+  bool explain = false;
   int threads = 0;  // 0: as many as there are
   int rounds = 3;
   double seconds = 1;
@@ -66,8 +67,8 @@ std::vector<BenchCase> all_cases() {
 }
 
 void list(const std::vector<BenchCase>& cases) {
-  for (const BenchCase& bench : cases) fmt::print("{:<24}{}\n", bench.name, bench.about);
-  for (const Table& table : kTables) fmt::print("{:<24}{}\n", table.name, table.about);
+  for (const BenchCase& bench : cases) fmt::print("{:<28}{}\n", bench.name, bench.about);
+  for (const Table& table : kTables) fmt::print("{:<28}{}\n", table.name, table.about);
 }
 
 /// The cases of the given names, in their order.
@@ -127,7 +128,7 @@ int step_cases(const std::vector<BenchCase>& cases, const BenchSetup& setup,
                const BenchOptions& options) {
   const bool quiet = is_stdout(options.json);
   if (!quiet)
-    fmt::print("{:<24}{:>8}{:>16}{:>16}{:>16}\n", "case", "steps", "first step ms", "peak RSS MiB",
+    fmt::print("{:<28}{:>8}{:>16}{:>16}{:>16}\n", "case", "steps", "first step ms", "peak RSS MiB",
                "tensors MiB");
   Json results = Json::array();
   for (const BenchCase& bench : cases) {
@@ -135,7 +136,7 @@ int step_cases(const std::vector<BenchCase>& cases, const BenchSetup& setup,
     const Json& r = results.back();
     constexpr double kMiB = 1 << 20;
     if (!quiet)
-      fmt::print("{:<24}{:>8}{:>16.1f}{:>16.1f}{:>16.1f}\n", bench.name, options.steps,
+      fmt::print("{:<28}{:>8}{:>16.1f}{:>16.1f}{:>16.1f}\n", bench.name, options.steps,
                  r["first_step_ms"].get<double>(), r["peak_rss"].get<double>() / kMiB,
                  r["peak_memory"].get<double>() / kMiB);
   }
@@ -182,6 +183,8 @@ int run(const BenchOptions& options) {
         throw UsageError(
             fmt::format("{} trains no network: it takes no --steps-per-graph", bench.name));
   }
+  if (options.explain && (options.mode != "compiled" || options.steps > 0))
+    throw UsageError("--explain needs --mode compiled, and measures: leave out --steps");
   plan::check_passes(options.passes);
   if (options.threads > 0) set_num_threads(options.threads);
   check_json_path(options.json);
@@ -203,6 +206,7 @@ int run(const BenchOptions& options) {
   setup.device = Device(options.device);
   setup.precision = options.precision;
   setup.steps_per_graph = options.steps_per_graph;
+  setup.explain = options.explain;
   check_available(setup.device);
   if (setup.precision == "tf32" && setup.device.kind != DeviceKind::cuda)
     throw UsageError(fmt::format(
@@ -253,6 +257,7 @@ std::function<int()> define(Arguments args) {
   args.add("--passes", options->passes,
            "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone, exact those "
            "that keep every bit");
+  args.flag("--explain", options->explain, "print the plan of a compiled step below its line");
   args.add("--json", options->json, "write one JSON object to FILE (- for standard output)").file();
   args.add("--threads", options->threads, "CPU threads per op (default: all)").range(1, 4096);
   args.add("--rounds", options->rounds, "measurements; the middle one is reported")

@@ -52,6 +52,8 @@ TEST_F(Bench, MeasuresEagerAndCompiled) {
     EXPECT_GT(mlp["share_of_peak"], 0);
     EXPECT_EQ(mlp["flops"], 8 * mlp_flops({784, 128, 10}));
     EXPECT_EQ(mlp.contains("compile"), mode == "compiled");
+    EXPECT_EQ(results[1]["launches"], mode == "compiled" ? 1 : 5)
+        << "a * b + c, two activations, * a";
     EXPECT_FALSE(results[1].contains("flops")) << "elementwise ops have no products";
   }
 }
@@ -121,6 +123,14 @@ TEST_F(Bench, OnTheEmulationOfCuda) {
     EXPECT_EQ(result["compile"]["replays"], 3);
     EXPECT_GT(result["peak_memory"], 0);
   }
+}
+
+TEST_F(Bench, ExplainsThePlan) {
+  const Ran ran = run_brim({"bench", "mlp-784-128-10-b8", "--mode", "compiled", "--explain",
+                            "--rounds", "1", "--seconds", "0.01"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  for (const char* part : {"launches", "fuse_linear: ", " of operands\n", " in1(8, 784) own"})
+    EXPECT_NE(ran.out.find(part), std::string::npos) << part << "\n" << ran.out;
 }
 
 TEST_F(Bench, SeveralStepsAtOnce) {
@@ -203,6 +213,7 @@ TEST_F(Bench, RefusesWhatDoesNotFit) {
   fails({"bench", "add-16-grad", "--mode", "compiled"}, 2, "--mode eager");
   fails({"bench", "relu-16", "list"}, 2, "`brim bench list` stands alone");
   fails({"bench", "tutorial-b4", "--passes", "-no_such_pass"}, 1, "no_such_pass");
+  fails({"bench", "relu-16", "--explain"}, 2, "--explain needs --mode compiled");
   fails({"bench", "relu-16", "--device", "sim:40"}, 1, "sim:40 does not exist");
   fails({"bench", "relu-16", "--device", "tpu"}, 1, "tpu");
   fails({"bench", "relu-16", "--precision", "fp8"}, 2, "--precision");

@@ -9,6 +9,8 @@
 #include <brim/nn/module.h>
 #include <brim/plan/compile.h>
 
+#include "plan/traffic.h"
+
 namespace brim::cli {
 
 /// How a case is to be run.
@@ -22,6 +24,7 @@ struct BenchSetup {
   /// single ops have its dtype.
   std::string precision = "fp32";
   int steps_per_graph = 1;  ///< training steps that one call of a compiled step queues
+  bool explain = false;     ///< tell the plan as well
 
   DType dtype() const {
     return precision == "bf16" ? DType::bf16 : precision == "fp16" ? DType::f16 : DType::f32;
@@ -32,8 +35,11 @@ struct BenchSetup {
 struct BenchRun {
   std::function<void()> step;
   std::function<CompileStats()> stats;  ///< empty where the step runs eagerly
-  int steps = 1;                        ///< in one call of `step`
-  nn::Module* network = nullptr;        ///< what is trained; lives as long as `step`
+  /// Where it does, what it launches and moves; takes the next batch.
+  std::function<plan::Traffic()> traffic = {};
+  std::function<std::string()> explain = {};  ///< the newest plan in words; empty as well
+  int steps = 1;                              ///< in one call of `step`
+  nn::Module* network = nullptr;              ///< what is trained; lives as long as `step`
   /// A plain copy of one operand where memory decides the time: the pace to compare with.
   std::function<void()> copy = {};
   double bytes = 0, copy_bytes = 0;  ///< read and written by `step` and by `copy`
@@ -56,13 +62,33 @@ struct BenchCase {
 std::vector<BenchCase> training_cases();
 std::vector<BenchCase> op_cases();
 
+/// What `step` launches and moves, eagerly. Throws CompileError if it reads values on the host.
+inline plan::Traffic eager_traffic(const std::function<void()>& step) {
+  const auto recorded = [&](std::span<const Tensor>) {
+    step();
+    return std::vector<Tensor>();
+  };
+  return plan::eager_traffic(recorded, {});
+}
+
+/// What one step of `run` launches and moves, after one call at least.
+inline plan::Traffic traffic_of(const BenchRun& run) {
+  if (run.traffic) return run.traffic();
+  const CompileStats stats = run.stats();
+  return {stats.launches, stats.operand_bytes};
+}
+
 /// `step` called with `inputs` again and again, as it is or compiled.
 template <class Step, class... Inputs>
 BenchRun repeat(const BenchSetup& setup, Step step, Inputs... inputs) {
-  if (!setup.compiled) return {.step = [step, inputs...]() mutable { step(inputs...); }};
+  if (!setup.compiled) {
+    const auto eager = [step, inputs...]() mutable { step(inputs...); };
+    return {.step = eager, .traffic = [eager] { return eager_traffic(eager); }};
+  }
   auto compiled = std::make_shared<CompiledStep<Step>>(compile(std::move(step), setup.compile));
   return {.step = [compiled, inputs...] { (*compiled)(inputs...); },
-          .stats = [compiled] { return compiled->stats(); }};
+          .stats = [compiled] { return compiled->stats(); },
+          .explain = [compiled] { return compiled->explain(); }};
 }
 
 }  // namespace brim::cli

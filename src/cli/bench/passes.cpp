@@ -33,6 +33,7 @@ struct Variant {
   BenchRun run;
   int64_t block = 1;
   std::vector<double> us;
+  plan::Traffic traffic;
 
   double median() {
     std::sort(us.begin(), us.end());
@@ -52,8 +53,9 @@ Json measure_case(const BenchCase& bench, int rounds, bool print) {
   const auto add = [&](const std::string& left_out) {
     BenchSetup setup{.compiled = true};
     if (!left_out.empty()) setup.compile.passes = "-" + left_out;
-    Variant v{left_out, bench.make(setup), 1, {}};
+    Variant v{left_out, bench.make(setup), 1, {}, {}};
     v.run.step();  // makes the plan
+    v.traffic = traffic_of(v.run);
     v.block = std::max<int64_t>(1, static_cast<int64_t>(kBlockUs / microseconds(v.run.step, 3)));
     variants.push_back(std::move(v));
   };
@@ -62,16 +64,22 @@ Json measure_case(const BenchCase& bench, int rounds, bool print) {
   for (int round = 0; round < rounds; ++round)
     for (Variant& v : variants) v.us.push_back(microseconds(v.run.step, v.block));
   const double all = variants[0].median();
-  Json json{{"case", bench.name}, {"us_per_step", all}};
+  Json json{{"case", bench.name},
+            {"us_per_step", all},
+            {"launches", variants[0].traffic.launches},
+            {"operand_bytes", variants[0].traffic.bytes}};
   for (Variant& v : variants)
     if (!v.left_out.empty())
-      json["without"][v.left_out] = {{"us_per_step", v.median()}, {"times", v.median() / all}};
+      json["without"][v.left_out] = {{"us_per_step", v.median()},
+                                     {"times", v.median() / all},
+                                     {"launches", v.traffic.launches},
+                                     {"operand_bytes", v.traffic.bytes}};
   if (print) {
-    fmt::print("{:<24}{:>12.1f} us with all passes\n", bench.name, all);
+    fmt::print("{:<28}{:>12}{:>8}{:>10}{:>12}\n", bench.name, "us", "times", "launches", "MB");
     for (Variant& v : variants)
-      if (!v.left_out.empty())
-        fmt::print("  {:<22}{:>12.1f} {:>8.2f} times\n", "-" + v.left_out, v.median(),
-                   v.median() / all);
+      fmt::print("  {:<26}{:>12.1f}{:>8.2f}{:>10}{:>12.3f}\n",
+                 v.left_out.empty() ? "all passes" : "-" + v.left_out, v.median(), v.median() / all,
+                 v.traffic.launches, static_cast<double>(v.traffic.bytes) * 1e-6);
     std::fflush(stdout);
   }
   return json;
@@ -82,7 +90,7 @@ Json measure_case(const BenchCase& bench, int rounds, bool print) {
 Json run_passes_bench(int rounds, bool print) {
   Json results = Json::array();
   for (const BenchCase& bench : training_cases())
-    results.push_back(measure_case(bench, rounds, print));
+    if (!bench.large) results.push_back(measure_case(bench, rounds, print));
   return {{"results", results}};
 }
 

@@ -53,6 +53,9 @@ nlohmann::ordered_json run_steps(const BenchCase& bench, const BenchSetup& setup
   json["first_step_ms"] = first;
   json["peak_rss"] = peak_resident();
   json["peak_memory"] = Allocator::of(setup.device).stats().peak_live;
+  const plan::Traffic traffic = traffic_of(run);
+  json["launches"] = traffic.launches;
+  json["operand_bytes"] = traffic.bytes;
   if (run.stats) json["compile"] = to_json(run.stats());
   json["threads"] = num_threads();
   json["device"] = setup.device.str();

@@ -80,8 +80,12 @@ Json time_case(const BenchCase& bench, const BenchSetup& setup, int round_count,
     json["copy_gb_per_s"] = median(copies) * 1e-3;
     json["share_of_copy"] = median(of_copy);
   }
+  const plan::Traffic traffic = traffic_of(run);
+  json["launches"] = traffic.launches;
+  json["operand_bytes"] = traffic.bytes;
   json["steps_per_graph"] = run.steps;
   if (run.stats) json["compile"] = to_json(run.stats());
+  if (setup.explain) json["plan"] = run.explain();
   if (!setup.device.is_cpu()) {
     const int64_t calls = std::max<int64_t>(1, steps / round_count / run.steps);
     run = {};  // two of a large network may not fit
@@ -95,20 +99,23 @@ Json time_case(const BenchCase& bench, const BenchSetup& setup, int round_count,
 }
 
 void print_timing_head() {
-  fmt::print("{:<24}{:>12}{:>12}{:>12}{:>12}{:>10}{:>10}\n", "case", "us/step", "p10", "p90",
-             "CPU us", "GFLOP/s", "of peak");
+  fmt::print("{:<28}{:>12}{:>12}{:>12}{:>12}{:>10}{:>12}{:>10}{:>10}\n", "case", "us/step", "p10",
+             "p90", "CPU us", "launches", "MB", "GFLOP/s", "of peak");
 }
 
 void print_timing(const Json& r) {
   const auto number = [&](const char* key) { return r[key].get<double>(); };
-  fmt::print("{:<24}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}", r["case"].get<std::string>(),
-             number("us_per_step"), number("us_p10"), number("us_p90"), number("cpu_us_per_step"));
+  fmt::print("{:<28}{:>12.2f}{:>12.2f}{:>12.2f}{:>12.2f}{:>10}{:>12.3f}",
+             r["case"].get<std::string>(), number("us_per_step"), number("us_p10"),
+             number("us_p90"), number("cpu_us_per_step"), r["launches"].get<int64_t>(),
+             number("operand_bytes") * 1e-6);
   if (r.contains("gflops")) fmt::print("{:>10.1f}", number("gflops"));
   if (r.contains("share_of_peak")) fmt::print("{:>8.1f} %", 100 * number("share_of_peak"));
   if (r.contains("gb_per_s"))
     fmt::print("  {:.1f} GB/s, {:.1f} % of a copy's {:.1f}", number("gb_per_s"),
                100 * number("share_of_copy"), number("copy_gb_per_s"));
   fmt::print("\n");
+  if (r.contains("plan")) fmt::print("{}", r["plan"].get<std::string>());
   std::fflush(stdout);
 }
 

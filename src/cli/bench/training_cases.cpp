@@ -154,6 +154,7 @@ BenchRun train_by_graphs(const BenchSetup& setup, const std::shared_ptr<Training
   auto compiled = std::make_shared<decltype(step)>(std::move(step));
   return {.step = [compiled, count = setup.steps_per_graph] { (void)compiled->repeat(count, {}); },
           .stats = [compiled] { return compiled->stats(); },
+          .explain = [compiled] { return compiled->explain(); },
           .steps = setup.steps_per_graph,
           .network = &run->network()};
 }
@@ -175,7 +176,9 @@ BenchRun train(const BenchSetup& setup, const std::function<Network()>& make, co
       const auto& [x, y] = run->next_batch();
       run->step(x, y);
     };
-    return {.step = step, .network = &run->network()};
+    return {.step = step,
+            .traffic = [step] { return eager_traffic(step); },
+            .network = &run->network()};
   }
   if (setup.steps_per_graph > 1) return train_by_graphs(setup, run);
   auto step =
@@ -187,6 +190,7 @@ BenchRun train(const BenchSetup& setup, const std::function<Network()>& make, co
   };
   return {.step = replay,
           .stats = [compiled] { return compiled->stats(); },
+          .explain = [compiled] { return compiled->explain(); },
           .network = &run->network()};
 }
 
