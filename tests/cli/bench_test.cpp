@@ -58,6 +58,31 @@ TEST_F(Bench, MeasuresEagerAndCompiled) {
   }
 }
 
+/// What blocks launch eagerly; a plan may only do with less.
+TEST_F(Bench, CountsLaunchesAndBytesOfBlocks) {
+  struct Eager {
+    const char* name;
+    int64_t launches, bytes;
+  };
+  for (const Eager& want : {Eager{"transformer-block", 41, 203'611'156},
+                            {"transformer-block-dropout", 47, 220'388'372},
+                            {"convnext-block", 24, 132'387'604},
+                            {"mlp-block", 43, 319'127'572}}) {
+    const auto ran = [&](const char* mode) {
+      const Ran done =
+          run_brim({"bench", want.name, "--mode", mode, "--steps", "2", "--json", "-"});
+      EXPECT_EQ(done.code, 0) << done.err;
+      return json::parse(done.out);
+    };
+    const json eager = ran("eager"), compiled = ran("compiled");
+    EXPECT_EQ(eager["launches"], want.launches) << want.name;
+    EXPECT_EQ(eager["operand_bytes"], want.bytes) << want.name;
+    EXPECT_LE(compiled["launches"], want.launches) << want.name;
+    EXPECT_LT(compiled["operand_bytes"], want.bytes) << want.name;
+    EXPECT_EQ(compiled["launches"], compiled["compile"]["launches"]);
+  }
+}
+
 TEST_F(Bench, EveryOpRunsCompiled) {
   const Ran ran =
       run_brim({"bench", "add-16", "relu-16", "matmul-32", "conv-8x14x14", "softmax-8x100",

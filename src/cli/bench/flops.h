@@ -8,6 +8,8 @@
 
 #include <brim/nn/resnet.h>
 
+#include "cli/bench/blocks.h"
+
 namespace brim::cli {
 
 /// Multiplications of a forward pass, layer by layer -> operations of a step.
@@ -27,6 +29,21 @@ inline double mlp_flops(const std::vector<int64_t>& widths) {
   std::vector<int64_t> layers;
   for (size_t i = 0; i + 1 < widths.size(); ++i) layers.push_back(widths[i] * widths[i + 1]);
   return step_flops(layers);
+}
+
+/// Blocks. Where a layer norm comes first, the gradient of the first product's input is asked for.
+inline double transformer_block_flops() {
+  constexpr int64_t t = kBlockTokens, c = kBlockWidth;
+  return 6.0 * t * (3 * c * c + 2 * t * c + c * c + 2 * kBlockExpansion * c * c);
+}
+inline double convnext_block_flops() {
+  constexpr int64_t pixels = kBlockSide * kBlockSide, c = kBlockWidth;
+  constexpr int64_t linear = pixels * kBlockExpansion * c * c;
+  return step_flops({pixels * c * 7 * 7, linear, linear});
+}
+inline double mlp_block_flops() {
+  constexpr int64_t c = kBlockWidth;
+  return 6.0 * kBlockLayers * kBlockTokens * (2 * kBlockExpansion * c * c);
 }
 
 /// A ResNet on 3 x side x side. `small_stem`: 3x3 of stride 1, without pooling.

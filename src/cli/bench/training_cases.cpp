@@ -1,5 +1,5 @@
-// Training steps of networks: forward, loss, backward and an update by SGD with momentum. The
-// batches are in memory; a step takes the next one.
+// Training steps of networks: forward, loss, backward and an update by SGD with momentum, or of
+// blocks by AdamW. The batches are in memory; a step takes the next one.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -18,10 +18,12 @@
 #include <brim/ops/index.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/shape.h>
+#include <brim/optim/adam.h>
 #include <brim/optim/grad_scaler.h>
 #include <brim/optim/sgd.h>
 #include <brim/train/weights.h>
 
+#include "cli/bench/blocks.h"
 #include "cli/bench/cases.h"
 #include "cli/bench/flops.h"
 #include "core/check.h"
@@ -37,13 +39,14 @@ struct Data {
   int64_t batch;
   int64_t classes = 10;
   int64_t batches = 16;
+  Shape labels = {};   ///< of one sample; those of a text have one for each token
+  bool adamw = false;  ///< how blocks are trained, instead of SGD
 };
 
 using Batches = std::vector<std::pair<Tensor, Tensor>>;
 
-/// (N, ...) of a batch.
-Shape batch_shape(const Data& data) {
-  Shape shape = data.sample;
+/// (N, ...) of a batch's samples or labels.
+Shape batch_of(const Data& data, Shape shape) {
   shape.insert(0, data.batch);
   return shape;
 }
@@ -51,7 +54,8 @@ Shape batch_shape(const Data& data) {
 Batches random_batches(const Data& data) {
   Batches batches;
   for (int64_t i = 0; i < data.batches; ++i)
-    batches.emplace_back(rand(batch_shape(data)) * 2 - 1, randint(0, data.classes, {data.batch}));
+    batches.emplace_back(rand(batch_of(data, data.sample)) * 2 - 1,
+                         randint(0, data.classes, batch_of(data, data.labels)));
   return batches;
 }
 
@@ -59,12 +63,15 @@ Batches read_batches(const std::string& path, const Data& data) {
   const io::SafeTensors file(path);
   const Tensor x = file.load("x"), y = file.load("y");
   const int64_t count = x.rank() == 0 ? 0 : x.size(0);
-  BRIM_CHECK(count > 0 && x.dtype() == DType::f32 && x.select(0, 0).shape() == batch_shape(data),
-             FileError, "[bench] x of {} is {} {}; this case takes f32 batches of {}", path,
-             name(x.dtype()), x.shape().str(), batch_shape(data).str());
-  BRIM_CHECK(y.dtype() == DType::i64 && y.shape() == Shape({count, data.batch}), FileError,
-             "[bench] y of {} is {} {}; x asks for i64 ({}, {})", path, name(y.dtype()),
-             y.shape().str(), count, data.batch);
+  const Shape one = batch_of(data, data.sample);
+  BRIM_CHECK(count > 0 && x.dtype() == DType::f32 && x.select(0, 0).shape() == one, FileError,
+             "[bench] x of {} is {} {}; this case takes f32 batches of {}", path, name(x.dtype()),
+             x.shape().str(), one.str());
+  Shape labels = batch_of(data, data.labels);
+  labels.insert(0, count);
+  BRIM_CHECK(y.dtype() == DType::i64 && y.shape() == labels, FileError,
+             "[bench] y of {} is {} {}; x asks for i64 {}", path, name(y.dtype()), y.shape().str(),
+             labels.str());
   Batches batches;
   for (int64_t i = 0; i < count; ++i)
     batches.emplace_back(x.select(0, i).clone(), y.select(0, i).clone());
@@ -103,22 +110,29 @@ class DeviceBatches {
 /// A network amid its training.
 class Training {
  public:
-  Training(Network net, Batches batches, const BenchSetup& setup)
+  Training(Network net, Batches batches, const BenchSetup& setup, bool adamw)
       : net_(std::move(net)), batches_(std::move(batches)), autocast_(setup.dtype()) {
+    const NamedTensors parameters = net_->named_parameters();
+    if (adamw)
+      optimizer_ =
+          std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 0.001, .eps = 1e-6});
+    else
+      optimizer_ =
+          std::make_unique<optim::SGD>(parameters, optim::SGDOptions{.lr = 0.001, .momentum = 0.9});
     if (autocast_ == DType::f16) scaler_.emplace(setup.device);
   }
 
   nn::Module& network() { return *net_; }
   Tensor step(const Tensor& x, const Tensor& y) {
-    optimizer_.zero_grad();
+    optimizer_->zero_grad();
     Tensor loss = forward(x, y);
     if (scaler_) {
       scaler_->scale(loss).backward();
-      scaler_->step(optimizer_);
+      scaler_->step(*optimizer_);
       scaler_->update();
     } else {
       loss.backward();
-      optimizer_.step();
+      optimizer_->step();
     }
     return loss;
   }
@@ -132,11 +146,14 @@ class Training {
  private:
   Tensor forward(const Tensor& x, const Tensor& y) {
     const Autocast scope(autocast_);
-    return cross_entropy((*net_)(x), y);
+    const Tensor logits = (*net_)(x);
+    // Each token is a sample of its own.
+    return y.rank() == 1 ? cross_entropy(logits, y)
+                         : cross_entropy(logits.flatten(0, -2), y.flatten());
   }
 
   Network net_;
-  optim::SGD optimizer_{net_->named_parameters(), {.lr = 0.001, .momentum = 0.9}};
+  std::unique_ptr<optim::Optimizer> optimizer_;
   Batches batches_;
   DType autocast_;
   std::optional<optim::GradScaler> scaler_;
@@ -170,7 +187,7 @@ BenchRun train(const BenchSetup& setup, const std::function<Network()>& make, co
     x = x.to(setup.device);
     y = y.to(setup.device);
   }
-  auto run = std::make_shared<Training>(std::move(net), std::move(batches), setup);
+  auto run = std::make_shared<Training>(std::move(net), std::move(batches), setup, data.adamw);
   if (!setup.compiled) {
     const auto step = [run] {
       const auto& [x, y] = run->next_batch();
@@ -254,20 +271,51 @@ BenchCase resnet(int depth, int64_t side, int64_t batch, int64_t batches, bool l
       .large = large};
 }
 
+/// `forward`: multiplications of a forward pass of one sample, layer by layer.
+BenchCase block(const char* name, const char* about, double flops, const Data& data,
+                const std::function<Network()>& make) {
+  return {.name = name,
+          .about = fmt::format("training step of {}, batch {}", about, data.batch),
+          .flops = static_cast<double>(data.batch) * flops,
+          .make = [=](const BenchSetup& setup) { return train(setup, make, data); },
+          .trains = true};
+}
+
+std::vector<BenchCase> blocks() {
+  const Data tokens{.sample = {kBlockTokens, kBlockWidth},
+                    .batch = 8,
+                    .classes = kBlockWidth,
+                    .labels = {kBlockTokens},
+                    .adamw = true};
+  const Data pictures{.sample = {kBlockWidth, kBlockSide, kBlockSide},
+                      .batch = 8,
+                      .classes = kBlockWidth,
+                      .adamw = true};
+  return {block("transformer-block", "a transformer's block, 128 tokens of 256",
+                transformer_block_flops(), tokens, [] { return transformer_block(0); }),
+          block("transformer-block-dropout", "the same with dropout 0.1", transformer_block_flops(),
+                tokens, [] { return transformer_block(0.1); }),
+          block("convnext-block", "a block of ConvNeXt, 256 channels on 14x14",
+                convnext_block_flops(), pictures, convnext_block),
+          block("mlp-block", "4 layers of layer norm, linear, GELU, linear, 128 tokens of 256",
+                mlp_block_flops(), tokens, mlp_block)};
+}
+
 }  // namespace
 
 std::vector<BenchCase> training_cases() {
-  return {tutorial(4),
-          tutorial(32),
-          tutorial(128),
-          mlp({784, 128, 10}, 8),
-          mlp({784, 512, 512, 10}, 32),
-          mlp({784, 512, 512, 10}, 256),
-          resnet(18, 32, 64, 4),
-          resnet(18, 224, 16, 4),
-          resnet(18, 32, 512, 4, true),
-          resnet(18, 224, 128, 2, true),
-          resnet(50, 224, 128, 2, true)};
+  std::vector<BenchCase> cases = {tutorial(4),
+                                  tutorial(32),
+                                  tutorial(128),
+                                  mlp({784, 128, 10}, 8),
+                                  mlp({784, 512, 512, 10}, 32),
+                                  mlp({784, 512, 512, 10}, 256),
+                                  resnet(18, 32, 64, 4),
+                                  resnet(18, 224, 16, 4)};
+  for (BenchCase& bench : blocks()) cases.push_back(std::move(bench));
+  cases.insert(cases.end(), {resnet(18, 32, 512, 4, true), resnet(18, 224, 128, 2, true),
+                             resnet(50, 224, 128, 2, true)});
+  return cases;
 }
 
 }  // namespace brim::cli
