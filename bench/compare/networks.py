@@ -5,9 +5,12 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import nn, optim
+
+from compare import blocks
 
 LEARNING_RATE, MOMENTUM = 0.001, 0.9
+ADAMW_EPS = 1e-6
 
 
 class TutorialNet(nn.Module):
@@ -61,6 +64,9 @@ class TrainingCase:
     batch: int
     classes: int = 10
     batches: int = 16
+    labels: tuple = ()  # shape of one sample's labels; those of a text have one for each token
+    adamw: bool = False  # how blocks are trained, instead of SGD
+    draws_dropout: bool = False  # both sides draw their own: results differ
 
     def is_cnn(self):
         return len(self.sample) == 3
@@ -74,8 +80,15 @@ class TrainingCase:
         """Random batches (x, y); the same at each call with the same `draw`."""
         generator = torch.Generator().manual_seed(2 * draw + 1)
         x = torch.rand(self.batches, self.batch, *self.sample, generator=generator) * 2 - 1
-        y = torch.randint(0, self.classes, (self.batches, self.batch), generator=generator)
+        y = torch.randint(0, self.classes, (self.batches, self.batch, *self.labels), generator=generator)
         return x, y
+
+    def optimizer(self, parameters, fused):
+        """`fused`: by one kernel; else as its users write it."""
+        options = {"fused": True} if fused else {}
+        if self.adamw:
+            return optim.AdamW(parameters, lr=LEARNING_RATE, eps=ADAMW_EPS, **options)
+        return optim.SGD(parameters, lr=LEARNING_RATE, momentum=MOMENTUM, **options)
 
 
 def training_cases():
@@ -86,4 +99,13 @@ def training_cases():
     for side, batch, classes in ((32, 64, 10), (224, 16, 1000)):
         name = f"resnet18-{side}-b{batch}"
         cases.append(TrainingCase(name, lambda side=side: resnet18(side), (3, side, side), batch, classes, 4))
+    tokens = {"sample": (blocks.TOKENS, blocks.WIDTH), "labels": (blocks.TOKENS,)}
+    pictures = {"sample": (blocks.WIDTH, blocks.SIDE, blocks.SIDE)}
+    for name, network, options in (
+        ("transformer-block", lambda: blocks.TransformerBlock(0), tokens),
+        ("transformer-block-dropout", lambda: blocks.TransformerBlock(0.1), {**tokens, "draws_dropout": True}),
+        ("convnext-block", blocks.ConvNextBlock, pictures),
+        ("mlp-block", blocks.mlp_block, tokens),
+    ):
+        cases.append(TrainingCase(name, network, batch=8, classes=blocks.WIDTH, adamw=True, **options))
     return {case.name: case for case in cases}

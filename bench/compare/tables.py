@@ -9,7 +9,7 @@ MIB = 1 << 20
 def time_header():
     columns = ("torch eager", "torch compile", "brim eager", "brim compiled", "speedup", "range", "of peak")
     widths = (13, 15, 12, 15, 9, 14, 9)
-    return f"{'us per step':<24}" + "".join(f"{c:>{w}}" for c, w in zip(columns, widths))
+    return f"{'us per step':<28}" + "".join(f"{c:>{w}}" for c, w in zip(columns, widths))
 
 
 def time_line(result):
@@ -19,7 +19,7 @@ def time_line(result):
     def cell(key, width):
         return f"{us[key]['median']:>{width}.2f}" if key in us else f"{'-':>{width}}"
 
-    line = f"{result['case']:<24}{cell(result['torch_eager_best'], 13)}{cell(result.get('torch_compile_best'), 15)}"
+    line = f"{result['case']:<28}{cell(result['torch_eager_best'], 13)}{cell(result.get('torch_compile_best'), 15)}"
     line += f"{cell('brim eager', 12)}{cell('brim compiled', 15)}"
     speedup = result.get("speedup_compiled") or result.get("speedup_eager")
     if speedup:
@@ -36,12 +36,12 @@ def time_line(result):
 
 def memory_line(result):
     cells = (f"{way} {'-' if value is None else f'{value / MIB:.0f} MiB'}" for way, value in result["peak_rss"].items())
-    return f"{result['case']:<24}{', '.join(cells)}"
+    return f"{result['case']:<28}{', '.join(cells)}"
 
 
 def startup_line(result):
     cells = (f"{way} {'-' if value is None else f'{value:.3f} s'}" for way, value in result["seconds"].items())
-    return f"{result['case']:<24}{'; '.join(cells)}"
+    return f"{result['case']:<28}{'; '.join(cells)}"
 
 
 def equality_line(result):
@@ -49,7 +49,7 @@ def equality_line(result):
         return " ".join(f"{distance:.1e}" for distance in result[way]["worst_of_draws"])
 
     ways = f"eager {cell('eager')}; compiled {cell('compiled')}; PyTorch on other threads {cell('torch_itself')}"
-    return f"{result['case']:<24}{result['steps']} steps: {ways}"
+    return f"{result['case']:<28}{result['steps']} steps: {ways}"
 
 
 def verdict_table(report):
