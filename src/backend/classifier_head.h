@@ -1,5 +1,5 @@
 // The last layers of a classifier, its loss and their gradients as one kernel: for networks so
-// small that launches take longer than what they compute. A pass of the compiled step puts it where
+// small that launches take longer than what they compute. A rewrite of plans puts it where
 // it finds them in a row.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace brim::backend {
 
-constexpr int kMostHeadLayers = 4;
+constexpr int kMaxHeadLayers = 4;
 constexpr int kHeadThreads = 512;
 /// Every GPU from sm_80 on grants that when asked: 99 KiB sm_86, 89 and 120, others more.
 constexpr int64_t kHeadSharedBytes = 96 << 10;
@@ -29,11 +29,11 @@ using ClassifierHeadKernel =
 /// Where the kernel keeps what it computes with, in floats from the start of a block's shared
 /// memory: weights, biases, activations and their gradients, labels.
 struct HeadMemory {
-  int weights[kMostHeadLayers], biases[kMostHeadLayers];
-  int activations[kMostHeadLayers + 1], gradients[kMostHeadLayers];
+  int weights[kMaxHeadLayers], biases[kMaxHeadLayers];
+  int activations[kMaxHeadLayers + 1], gradients[kMaxHeadLayers];
   int labels, room, total;
 
-  /// weights: the shapes of the layers' weights, kMostHeadLayers at most.
+  /// weights: the shapes of the layers' weights, kMaxHeadLayers at most.
   HeadMemory(int64_t rows, std::span<const Shape> weights);
 };
 

@@ -1,5 +1,5 @@
-// conv2d + bias + relu + max_pool2d as one kernel, and its gradient as another. A pass of the
-// compiled step puts them where it finds the eager ops in a row; no op launches them by itself.
+// conv2d + bias + relu + max_pool2d as one kernel, and its gradient as another. A rewrite of
+// plans puts them where it finds the eager ops; no op launches them by itself.
 #pragma once
 
 #include "backend/geometry.h"
@@ -15,27 +15,21 @@ struct ConvPool {
   friend bool operator==(const ConvPool&, const ConvPool&) = default;
 };
 
-/// In `places`: no gradient flows through this window.
+/// In `indices`: no gradient flows through this window.
 inline constexpr uint8_t kNoPlace = 255;
 
 /// "conv2d_relu_pool". x: (N, C, H, W), weight: (O, C / groups, KH, KW) row-major, bias: (O) or
-/// undefined, y: (N, O, PH, PW), places: u8 of y's shape: ky * kernel.w + kx of the window's
+/// undefined, y: (N, O, PH, PW), indices: u8 of y's shape: ky * kernel.w + kx of the window's
 /// largest element, or kNoPlace where relu cuts it off or the window holds padding only. x, y and
-/// places may have any strides (nchw and nhwc are fast).
-using ConvPoolKernel = Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
-                                   const Tensor& bias, Tensor& y, Tensor& places, const ConvPool&)>;
+/// indices may have any strides (nchw and nhwc are fast).
+using ConvPoolKernel =
+    Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,
+                Tensor& y, Tensor& indices, const ConvPool&)>;
 
 /// "conv2d_relu_pool_grad", from the gradient of y. dx and db may be undefined: not wanted. dw is
 /// row-major. Where dy is zero nothing is added, not even 0 * infinity.
 using ConvPoolGradKernel =
     Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& dy,
-                const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db, const ConvPool&)>;
-
-/// Whether the two kernels of a device can, and are expected to, beat the eager ops. On all: the
-/// pool keeps a quarter of the elements or fewer, and the convolution has one group. Beyond that,
-/// on the CPU and virtual accelerators (few channels leave vectors empty): half a million weights
-/// at most. On CUDA, whose kernels keep image and weights in a block's shared memory: that they
-/// fit, and 16384 weights at most; where there are more, products on whole tiles are faster.
-bool conv_pool_is_fast(DeviceKind kind, const ConvPool& g);
+                const Tensor& indices, Tensor& dx, Tensor& dw, Tensor& db, const ConvPool&)>;
 
 }  // namespace brim::backend

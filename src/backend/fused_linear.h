@@ -23,9 +23,11 @@ using LinearGradKernel =
     Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& dy,
                 const Tensor& y, Tensor& dx, Tensor& dw, Tensor& db)>;
 
-/// Whether linear_grad can be expected to beat the ops: always, but on CUDA, where products of many
-/// rows belong to cuBLAS, for few rows only.
-bool linear_grad_is_fast(DeviceKind kind, int64_t rows, int64_t inputs, int64_t outputs);
+/// What linear_grad has to do, for is_fast().
+struct LinearSize {
+  int64_t rows, inputs, outputs;
+};
+
 /// Whether CUDA's kernels for few rows (few_rows.cuh) are the ones to take: no more than 64 rows,
 /// and 4 million multiply-adds, which take a GPU about as long as launching two kernels.
 bool few_rows_are_fast(int64_t rows, int64_t inputs, int64_t outputs);

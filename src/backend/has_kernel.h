@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string_view>
+#include <typeinfo>
 
 #include <brim/core/device.h>
 #include <brim/core/dtype.h>
@@ -11,5 +12,38 @@ namespace brim::backend {
 /// Whether the device's backend has the kernel `name` for the dtype. Virtual accelerators have
 /// those of the CPU.
 bool has_kernel(std::string_view name, Device device, DType dtype);
+
+/// What a backend says of problems of type P that one of its kernels may be given.
+template <class P>
+using Limit = bool (*)(const P& problem);
+
+/// For backends: where the kernel cannot do it, or is slower than what it stands for.
+template <class P>
+bool register_limit(const char* name, DeviceKind kind, Limit<P> limit);
+
+/// Whether the device's kernel can do this, and is expected to be faster than the ops apart. True
+/// where its backend says nothing.
+template <class P>
+bool is_fast(std::string_view name, Device device, const P& problem);
+
+namespace detail {
+
+using AnyLimit = void (*)();
+void set_limit(const char* name, DeviceKind kind, const std::type_info& problem, AnyLimit limit);
+AnyLimit find_limit(std::string_view name, Device device, const std::type_info& problem);
+
+}  // namespace detail
+
+template <class P>
+bool register_limit(const char* name, DeviceKind kind, Limit<P> limit) {
+  detail::set_limit(name, kind, typeid(P), reinterpret_cast<detail::AnyLimit>(limit));
+  return true;
+}
+
+template <class P>
+bool is_fast(std::string_view name, Device device, const P& problem) {
+  const auto limit = reinterpret_cast<Limit<P>>(detail::find_limit(name, device, typeid(P)));
+  return !limit || limit(problem);
+}
 
 }  // namespace brim::backend

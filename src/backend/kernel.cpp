@@ -1,16 +1,19 @@
 #include "backend/kernel.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <string_view>
 
 #include "backend/has_kernel.h"
+#include "backend/queued_op.h"
 #include "core/check.h"
 
 namespace brim::backend {
 
 thread_local constinit const char* queued_op = nullptr;
-constinit CheckWork check_cuda_work = nullptr;
+constinit std::array<LaunchPolicy, kDeviceKindCount> launch_policies{
+    {{nullptr, DeviceKind::cpu}, {nullptr, DeviceKind::cuda}, {nullptr, DeviceKind::sim}}};
 thread_local constinit bool anomaly_mode = false;
 
 namespace {
@@ -38,13 +41,85 @@ KernelSlot& kernel_slot(const char* name, const std::type_info& signature) {
   return slot;
 }
 
+namespace {
+
+/// "a, b" as its words.
+std::vector<std::string_view> words(std::string_view list) {
+  std::vector<std::string_view> all;
+  while (!list.empty()) {
+    const size_t end = std::min(list.find(','), list.size());
+    std::string_view word = list.substr(0, end);
+    list.remove_prefix(std::min(end + 1, list.size()));
+    while (word.starts_with(' ')) word.remove_prefix(1);
+    all.push_back(word);
+  }
+  return all;
+}
+
+}  // namespace
+
+void declare_traits(KernelSlot& slot, const KernelTraits& traits,
+                    std::initializer_list<Argument> arguments) {
+  std::vector<OperandTraits> operands;
+  const std::vector<std::string_view> names = words(traits.operands);
+  for (const Argument a : arguments) {
+    if (a == Argument::option) continue;
+    BRIM_CHECK(operands.size() < names.size(), Error,
+               "[kernel] '{}' has more tensors than the names '{}'", slot.name, traits.operands);
+    std::string_view name = names[operands.size()];
+    const bool rw = name.starts_with("rw ");
+    if (rw) name.remove_prefix(3);
+    const bool writes = a == Argument::written;
+    BRIM_CHECK(writes || !rw, Error, "[kernel] '{}' does not write its operand '{}'", slot.name,
+               name);
+    operands.push_back({std::string(name), rw || !writes, writes, false});
+  }
+  BRIM_CHECK(operands.size() == names.size(), Error,
+             "[kernel] '{}' has fewer tensors than the names '{}'", slot.name, traits.operands);
+  for (const std::string_view name : words(traits.activations)) {
+    const auto at = std::find_if(operands.begin(), operands.end(),
+                                 [&](const OperandTraits& o) { return o.name == name; });
+    BRIM_CHECK(at != operands.end(), Error, "[kernel] '{}' has no operand '{}'", slot.name, name);
+    at->activation = true;
+  }
+  const std::lock_guard lock(table().mutex);
+  BRIM_CHECK(slot.operands.empty() || (slot.operands == operands && slot.work == traits.work),
+             Error, "[kernel] '{}' is declared twice, with other traits", slot.name);
+  if (!slot.operands.empty()) return;
+  slot.work = traits.work;
+  slot.operands = std::move(operands);
+}
+
+bool register_converted(const char* name, DeviceKind kind, const char* operand) {
+  const std::lock_guard lock(table().mutex);
+  table().slots[name].converted[static_cast<size_t>(kind)] = operand;
+  return true;
+}
+
 bool has_kernel(std::string_view name, Device device, DType dtype) {
-  const DeviceKind kind = device.kind == DeviceKind::sim ? DeviceKind::cpu : device.kind;
+  const DeviceKind kind = launch_policy(device.kind).kernels;
   const std::lock_guard lock(table().mutex);
   const auto slot = table().slots.find(name);
   return slot != table().slots.end() &&
          slot->second.functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
              std::memory_order_acquire) != nullptr;
+}
+
+void detail::set_limit(const char* name, DeviceKind kind, const std::type_info& problem,
+                       AnyLimit limit) {
+  const std::lock_guard lock(table().mutex);
+  table().slots[name].limits[static_cast<size_t>(kind)] = {limit, &problem};
+}
+
+detail::AnyLimit detail::find_limit(std::string_view name, Device device,
+                                    const std::type_info& problem) {
+  const auto kind = static_cast<size_t>(launch_policy(device.kind).kernels);
+  const std::lock_guard lock(table().mutex);
+  const auto slot = table().slots.find(name);
+  if (slot == table().slots.end() || !slot->second.limits[kind].function) return nullptr;
+  BRIM_CHECK(*slot->second.limits[kind].problem == problem, Error,
+             "[kernel] the limit of '{}' is about another kind of problem", name);
+  return slot->second.limits[kind].function;
 }
 
 void missing_kernel(const char* name, DeviceKind kind, DType dtype) {

@@ -3,26 +3,17 @@
 // launches are measured, checked for NaN in anomaly mode, and (by later layers) recorded.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <type_traits>
-#include <typeinfo>
 
 #include <brim/core/tensor.h>
 
 #include "backend/dispatch.h"
+#include "backend/kernel_slot.h"
 #include "backend/launch.h"
 
 namespace brim::backend {
 
-/// One op's functions, by kind of device and dtype. Created on first use of its name, never freed.
-struct KernelSlot {
-  const char* name;
-  const std::type_info* signature;
-  std::array<std::array<std::atomic<void*>, kDTypeCount>, kDeviceKindCount> functions{};
-};
-
-KernelSlot& kernel_slot(const char* name, const std::type_info& signature);
 [[noreturn]] void missing_kernel(const char* name, DeviceKind kind, DType dtype);
 
 /// Set per thread by AnomalyMode; check_anomaly throws AutogradError naming the op.
@@ -41,8 +32,12 @@ class Kernel<void(const Context&, Args...)> {
   /// Multiplications and additions of one call; null: one per element of the largest tensor.
   using Operations = double (*)(const std::remove_reference_t<Args>&...);
 
-  explicit Kernel(const char* name, Operations operations = nullptr)
-      : slot_(kernel_slot(name, typeid(Function))), operations_(operations) {}
+  /// `traits`: once, where the op or the fused kernel is declared; others only name it.
+  explicit Kernel(const char* name, const KernelTraits& traits = {},
+                  Operations operations = nullptr)
+      : slot_(kernel_slot(name, typeid(Function))), operations_(operations) {
+    if (*traits.operands) declare_traits(slot_, traits, {argument_of<Args>()...});
+  }
   const char* name() const { return slot_.name; }
 
   /// Runs the kernel of `device`'s backend for `dtype`. Throws NotImplemented when there is none.
@@ -66,8 +61,7 @@ class Kernel<void(const Context&, Args...)> {
 
  private:
   Function* find(Device device, DType dtype) const {
-    // Virtual accelerators compute with the CPU's kernels.
-    const DeviceKind kind = device.kind == DeviceKind::sim ? DeviceKind::cpu : device.kind;
+    const DeviceKind kind = launch_policy(device.kind).kernels;
     void* found = slot_.functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
         std::memory_order_acquire);
     if (!found) [[unlikely]]
@@ -77,8 +71,8 @@ class Kernel<void(const Context&, Args...)> {
   template <class Keep>
   std::unique_ptr<Launch> make_launch(Device device, DType dtype, Function* function,
                                       const Keep& keep, std::type_identity_t<Args>... args) const {
-    return std::make_unique<TypedLaunch<Args...>>(slot_.name, device, dtype, function, operations_,
-                                                  keep, args...);
+    return std::make_unique<TypedLaunch<Args...>>(slot_, device, dtype, function, operations_, keep,
+                                                  args...);
   }
   [[gnu::noinline, gnu::cold]] void record(Device device, DType dtype, Function* function,
                                            std::type_identity_t<Args>... args) const {
@@ -95,6 +89,10 @@ class Kernel<void(const Context&, Args...)> {
   KernelSlot& slot_;
   Operations operations_;
 };
+
+/// Says that the kernel `name` of such devices takes `operand` in another memory format than its
+/// activations, at the price of a copy.
+bool register_converted(const char* name, DeviceKind kind, const char* operand);
 
 /// Registers `function` as the kernel `name` for devices of `kind` and the dtype.
 template <class... Args>

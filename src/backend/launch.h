@@ -15,6 +15,7 @@
 #include <brim/core/tensor.h>
 
 #include "backend/dispatch.h"
+#include "backend/kernel_slot.h"
 #include "core/recording.h"
 #include "core/same_bits.h"
 
@@ -24,8 +25,10 @@ class Launch;
 
 /// One tensor among a launch's arguments. Those of a span stand one after the other.
 struct Operand {
-  Tensor* tensor;  ///< the launch's own handle; undefined for an argument left out
-  bool writes;     ///< it may be read as well
+  Tensor* tensor;    ///< the launch's own handle; undefined for an argument left out
+  bool writes;       ///< it may be read as well
+  uint8_t argument;  ///< which name of the kernel's declaration it has
+  bool listed;       ///< it is one of a span
 };
 
 /// What a step reads and changes on the host without a launch of its own to tell of it.
@@ -60,13 +63,23 @@ class Launch {
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
 
-  const char* name() const { return name_; }
+  const char* name() const { return slot_.name; }
   Device device() const { return device_; }
   DType dtype() const { return dtype_; }
+  Work work() const { return slot_.work; }
 
   /// The tensors among the arguments, in their order.
   std::span<const Operand> operands() const { return operands_; }
+  /// Those of one name of the kernel's declaration: one, or as many as a span has. Throws Error if
+  /// there is no such name.
+  std::span<const Operand> operands(std::string_view name) const;
+  /// The tensor of that name.
+  const Tensor& operand(std::string_view name) const { return *operands(name)[0].tensor; }
   const Tensor& operand(size_t i) const { return *operands_[i].tensor; }
+  /// What the declaration says of an operand.
+  const OperandTraits& traits(const Operand& o) const;
+  /// The name of the operand that the device's kernel converts; "" for none.
+  std::string_view converted() const { return slot_.converted[static_cast<size_t>(device_.kind)]; }
 
   /// The first argument of type T that is no tensor, or null.
   template <class T>
@@ -78,10 +91,20 @@ class Launch {
     return const_cast<Launch*>(this)->option<T>();
   }
 
+  /// How many elements the lists of a launch have that does the same with each: an optimizer's
+  /// step. Its spans are as long, or several times as long. 0 without lists.
+  size_t elements() const;
+  /// The tensors of element `i`, and those that all elements share.
+  std::vector<Operand> element(size_t i) const;
+  /// Takes elements, in rising order, out of all lists.
+  virtual void drop_elements(std::span<const size_t> gone) = 0;
+
   /// Runs the kernel, or queues it where the device has queues.
   virtual void run(const Context& context) = 0;
   /// Whether kernel, dtype, device and all arguments but the tensors are equal.
   virtual bool same_options(const Launch& other) const = 0;
+  /// Multiplications and additions; negative where the kernel does not declare them.
+  virtual double operations() const = 0;
 
   /// Renews options that change from step to step (learning rate, keys of random numbers). Called
   /// before each replay; returns false where the plan no longer fits and must be made anew.
@@ -96,25 +119,15 @@ class Launch {
   std::function<void()> commit;
 
  protected:
-  Launch(const char* name, Device device, DType dtype)
-      : name_(name), device_(device), dtype_(dtype) {}
+  Launch(const KernelSlot& slot, Device device, DType dtype)
+      : slot_(slot), device_(device), dtype_(dtype) {}
   virtual void* find_option(const std::type_info& type) = 0;
   std::vector<Operand> operands_;
 
  private:
-  const char* name_;
+  const KernelSlot& slot_;
   Device device_;
   DType dtype_;
-};
-
-/// What a launch keeps of an argument of type A.
-template <class A>
-struct KeptArgument {
-  using Type = A;
-};
-template <class T>
-struct KeptArgument<std::span<T>> {
-  using Type = std::vector<std::remove_const_t<T>>;
 };
 
 template <class... Args>
@@ -125,12 +138,12 @@ class TypedLaunch final : public Launch {
 
   /// `keep(tensor)` gives the handle that the launch holds.
   template <class Keep>
-  TypedLaunch(const char* name, Device device, DType dtype, Function* function,
+  TypedLaunch(const KernelSlot& slot, Device device, DType dtype, Function* function,
               Operations operations, const Keep& keep, std::type_identity_t<Args>... args)
-      : Launch(name, device, dtype),
+      : Launch(slot, device, dtype),
         function_(function),
         operations_(operations),
-        kept_(take<std::remove_cvref_t<Args>>(keep, args)...) {
+        kept_(kept_argument<std::remove_cvref_t<Args>>(args, keep)...) {
     list(std::index_sequence_for<Args...>());
   }
 
@@ -149,19 +162,6 @@ class TypedLaunch final : public Launch {
   }
 
  private:
-  template <class A, class Keep>
-  static typename KeptArgument<A>::Type take(const Keep& keep, const A& argument) {
-    if constexpr (std::is_same_v<A, Tensor>) {
-      return argument.defined() ? keep(argument) : Tensor();
-    } else if constexpr (IsTensorSpan<A>::value) {
-      std::vector<Tensor> tensors;
-      for (const Tensor& t : argument) tensors.push_back(t.defined() ? keep(t) : Tensor());
-      return tensors;
-    } else {
-      return argument;
-    }
-  }
-
   template <size_t... I>
   void list(std::index_sequence<I...>) {
     (list_one<Args>(std::get<I>(kept_)), ...);
@@ -170,10 +170,11 @@ class TypedLaunch final : public Launch {
   void list_one(K& kept) {
     using Plain = std::remove_cvref_t<A>;
     if constexpr (std::is_same_v<Plain, Tensor>) {
-      operands_.push_back({&kept, !std::is_const_v<std::remove_reference_t<A>>});
+      operands_.push_back({&kept, argument_of<A>() == Argument::written, arguments_++, false});
     } else if constexpr (IsTensorSpan<Plain>::value) {
       for (Tensor& t : kept)
-        operands_.push_back({&t, !std::is_const_v<typename Plain::element_type>});
+        operands_.push_back({&t, argument_of<A>() == Argument::written, arguments_, true});
+      ++arguments_;
     }
   }
 
@@ -194,6 +195,42 @@ class TypedLaunch final : public Launch {
     }
   }
 
+  void drop_elements(std::span<const size_t> gone) override {
+    const size_t count = elements();
+    std::apply([&](auto&... values) { (drop_from(values, gone, count), ...); }, kept_);
+    operands_.clear();
+    arguments_ = 0;
+    list(std::index_sequence_for<Args...>());
+  }
+  template <class K>
+  static void drop_from(K& kept, std::span<const size_t> gone, size_t count) {
+    if constexpr (std::is_same_v<K, std::vector<Tensor>>) {
+      const size_t each = kept.size() / count;
+      for (size_t i = gone.size(); i-- > 0;) {
+        const auto first = kept.begin() + static_cast<std::ptrdiff_t>(gone[i] * each);
+        kept.erase(first, first + static_cast<std::ptrdiff_t>(each));
+      }
+    }
+  }
+
+  double operations() const override {
+    if (!operations_) return -1;
+    return std::apply(
+        [&](const auto&... values) {
+          return operations_(as_argument<std::remove_cvref_t<Args>>(values)...);
+        },
+        kept_);
+  }
+
+  /// The argument that was kept: spans again, as the kernel has them.
+  template <class A, class K>
+  static decltype(auto) as_argument(const K& kept) {
+    if constexpr (IsTensorSpan<A>::value)
+      return A(const_cast<K&>(kept));
+    else
+      return (kept);
+  }
+
   void* find_option(const std::type_info& type) override {
     void* found = nullptr;
     std::apply([&](auto&... values) { (match(values, type, found), ...); }, kept_);
@@ -205,6 +242,7 @@ class TypedLaunch final : public Launch {
       if (!found && typeid(K) == type) found = const_cast<std::remove_const_t<K>*>(&kept);
   }
 
+  uint8_t arguments_ = 0;  // met so far
   Function* function_;
   Operations operations_;
   std::tuple<typename KeptArgument<std::remove_cvref_t<Args>>::Type...> kept_;

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <span>
 #include <type_traits>
-#include <vector>
 
 #include <brim/core/tensor.h>
 
@@ -34,17 +33,6 @@ void for_each_tensor(const std::remove_cvref_t<A>& argument, const F& f) {
   } else if constexpr (IsTensorSpan<Plain>::value) {
     for (const Tensor& t : argument) f(t, !std::is_const_v<typename Plain::element_type>);
   }
-}
-
-/// The storages of what a kernel is given.
-template <class... Args>
-std::vector<Touch> touches_of(const std::remove_cvref_t<Args>&... args) {
-  std::vector<Touch> touches;
-  const auto add = [&](const Tensor& t, bool writes) {
-    if (t.defined()) touches.push_back({t.storage()->data(), t.storage()->bytes(), writes});
-  };
-  (for_each_tensor<Args>(args, add), ...);
-  return touches;
 }
 
 }  // namespace brim::backend

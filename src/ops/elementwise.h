@@ -10,10 +10,16 @@
 
 namespace brim::ops {
 
-using UnaryKernel =
-    backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, const formula::Params&)>;
-using BinaryKernel = backend::Kernel<void(const Context&, const Tensor& a, const Tensor& b,
-                                          Tensor& y, const formula::Params&)>;
+struct UnaryKernel
+    : backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, const formula::Params&)> {
+  explicit UnaryKernel(const char* name)
+      : Kernel(name, {.operands = "x, y", .work = backend::Work::pointwise}) {}
+};
+struct BinaryKernel : backend::Kernel<void(const Context&, const Tensor& a, const Tensor& b,
+                                           Tensor& y, const formula::Params&)> {
+  explicit BinaryKernel(const char* name, const char* operands = "a, b, y")
+      : Kernel(name, {.operands = operands, .work = backend::Work::pointwise}) {}
+};
 
 /// The memory format in which `x` is dense; nchw, row-major, if it is in none.
 MemoryFormat format_of(const Tensor& x);

@@ -45,9 +45,9 @@ void count_write(const std::vector<Tensor>& tensors) {
 
 Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, double norm_type) {
   static const backend::Kernel<void(const Context&, std::span<const Tensor>, Tensor& norm, double)>
-      norm_kernel("list_norm");
+      norm_kernel("list_norm", {.operands = "tensors, norm"});
   static const backend::Kernel<void(const Context&, std::span<Tensor>, const Tensor& norm, double)>
-      clip_kernel("list_clip");
+      clip_kernel("list_clip", {.operands = "rw tensors, norm"});
   check_not_negative("clip_grad_norm_", "max_norm", max_norm);
   BRIM_CHECK(norm_type > 0, ValueError, "[clip_grad_norm_] norm_type is {}; it must be above 0",
              norm_type);
@@ -74,7 +74,7 @@ Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm, d
 
 void clip_grad_value_(const std::vector<Tensor>& parameters, double clip_value) {
   static const backend::Kernel<void(const Context&, std::span<Tensor>, double)> kernel(
-      "list_clamp");
+      "list_clamp", {.operands = "rw tensors"});
   check_not_negative("clip_grad_value_", "clip_value", clip_value);
   const NoGrad guard;
   for (OnDevice& group : gradients("clip_grad_value_", parameters)) {

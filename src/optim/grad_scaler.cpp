@@ -43,7 +43,8 @@ Tensor GradScaler::scale(const Tensor& loss) const {
 }
 
 void GradScaler::unscale_(Optimizer& optimizer) {
-  static const backend::UnscaleKernel kernel("list_unscale");
+  static const backend::UnscaleKernel kernel("list_unscale",
+                                             {.operands = "rw grads, scale, rw found_inf"});
   const auto use = uses_.find(&optimizer);
   BRIM_CHECK(use == uses_.end() || !use->second.unscaled, ValueError,
              "[GradScaler] the optimizer's gradients are unscaled already; call update() after its "
@@ -84,7 +85,8 @@ void GradScaler::step(Optimizer& optimizer) {
 }
 
 void GradScaler::update() {
-  static const backend::ScaleUpdateKernel kernel("update_loss_scale");
+  static const backend::ScaleUpdateKernel kernel(
+      "update_loss_scale", {.operands = "found_inf, rw scale, rw good_steps"});
   const NoGrad guard;
   Tensor found_inf;
   for (auto& [optimizer, use] : uses_) {

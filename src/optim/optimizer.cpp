@@ -156,7 +156,11 @@ const backend::GuardedStepKernel& guarded(const StepKernel& kernel) {
   if (known != kernels.end()) return known->second;
   const std::string& name =
       names.emplace(&kernel, backend::guarded_step_name(kernel.name())).first->second;
-  return kernels.emplace(&kernel, backend::GuardedStepKernel(name.c_str())).first->second;
+  return kernels
+      .emplace(&kernel, backend::GuardedStepKernel(
+                            name.c_str(),
+                            {.operands = "rw params, grads, rw states, found_inf, rw skipped"}))
+      .first->second;
 }
 
 }  // namespace

@@ -11,9 +11,12 @@
 namespace brim::optim {
 
 /// Updates all `params` in place; states[i * n + k] is the k-th of n states of parameter i.
-using StepKernel =
-    backend::Kernel<void(const Context&, std::span<Tensor> params, std::span<const Tensor> grads,
-                         std::span<Tensor> states, const formula::StepParams&)>;
+struct StepKernel
+    : backend::Kernel<void(const Context&, std::span<Tensor> params, std::span<const Tensor> grads,
+                           std::span<Tensor> states, const formula::StepParams&)> {
+  explicit StepKernel(const char* name)
+      : Kernel(name, {.operands = "rw params, grads, rw states"}) {}
+};
 
 struct Optimizer::Rule {
   const StepKernel& kernel;

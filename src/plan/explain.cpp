@@ -41,8 +41,8 @@ std::string Plan::explain() const {
   std::string text = "passes\n";
   for (const std::string& note : notes_) text += "  " + note + "\n";
   text += "results\n";
-  for (const Pass* pass : inexact_)
-    text += fmt::format("  within {} ulp of the eager ops' ({})\n", pass->ulp, pass->name);
+  for (const Pass& pass : inexact_)
+    text += fmt::format("  within {} ulp of the eager ops' ({})\n", pass.ulp, pass.name);
   if (inexact_.empty()) text += "  bit for bit those of the eager step\n";
   text += fmt::format(
       "memory\n  {} temporaries, {} of them in place of others, in an arena of {}; {} live at one "
@@ -78,7 +78,7 @@ std::string Plan::explain() const {
           side += " ...";
       }
     text += fmt::format("  {:>3} {:<26}{:>10} {} ->{}\n", i, l.name(),
-                        readable(static_cast<size_t>(bytes_of(program_, l))), reads, writes);
+                        readable(static_cast<size_t>(bytes_of(l))), reads, writes);
   }
   return text;
 }

@@ -1,19 +1,20 @@
 // The passes of a plan. One file each in passes/; their order is in passes.cpp.
 #pragma once
 
-#include <span>
+#include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "plan/program.h"
 
 namespace brim::plan {
 
 struct Pass {
-  const char* name;  ///< for --passes: "fuse_conv"
-  const char* what;  ///< one line for people
+  std::string name;  ///< for --passes: "layout"
+  std::string what;  ///< one line for people
   /// Rewrites the program. Returns what it did in one line, "" for nothing.
-  std::string (*run)(Program& program);
+  std::function<std::string(Program& program)> run;
   /// 0: exact, its launches give the bits that the launches they replace give. Else how many units
   /// in the last place of the largest element their f32 results may be away, as they add up in
   /// another order.
@@ -23,14 +24,19 @@ struct Pass {
 /// Not a pass over launches, but switched like one (memory.h).
 inline constexpr const char* kMemoryPass = "memory";
 
-/// In the order in which they run.
-std::span<const Pass> all_passes();
+/// In the order in which they run: those of passes/, and one for each fused kernel's rewrite.
+std::vector<Pass> all_passes();
+/// Runs one of them, or those that kRewrites stands for. Returns what it did.
+std::string run_pass(std::string_view name, Program& program);
 
 /// Stands for all passes that are exact.
 inline constexpr const char* kExactPasses = "exact";
+/// Stands for the rewrites of all fused kernels.
+inline constexpr const char* kRewrites = "rewrites";
 
-/// Which passes run: "" all of them, "-layout,-fuse_conv" all but these, "memory,dead_code" these
-/// alone, "exact" those that keep every bit of the eager step. Throws ValueError for unknown names.
+/// Which passes run: "" all of them, "-layout,-linear_relu" all but these, "memory,dead_code" these
+/// alone, "exact" those that keep every bit of the eager step, "rewrites" those of fused kernels.
+/// Throws ValueError for unknown names.
 class PassSelection {
  public:
   explicit PassSelection(std::string_view text);
@@ -43,15 +49,10 @@ class PassSelection {
   bool without_ = true;  // names_ are left out
 };
 
-// The passes themselves, in alphabetical order.
+// Those of passes/, in alphabetical order.
 std::string common_subexpressions(Program& program);
 std::string dead_code(Program& program);
-std::string fuse_conv(Program& program);
 std::string fuse_elementwise(Program& program);
-std::string fuse_head(Program& program);
-std::string fuse_linear(Program& program);
-std::string fuse_loss(Program& program);
-std::string fuse_norm(Program& program);
 std::string layout(Program& program);
 std::string recompute(Program& program);
 

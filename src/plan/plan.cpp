@@ -52,7 +52,7 @@ Plan::Plan(Recording recording, const PassSelection& passes)
       continue;
     }
     const std::string note = pass.run(program_);
-    if (pass.ulp > 0 && !note.empty()) inexact_.push_back(&pass);
+    if (pass.ulp > 0 && !note.empty()) inexact_.push_back(pass);
     notes_.push_back(fmt::format("{}: {}", pass.name, note.empty() ? "nothing to do" : note));
   }
   allocate(passes.contains(kMemoryPass));

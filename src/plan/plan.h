@@ -74,8 +74,8 @@ class Plan {
   std::vector<std::pair<Ref<Storage>, Ref<Storage>>> kept_;
   std::vector<backend::HostState> host_;
   std::vector<Holding> holdings_;
-  std::vector<std::string> notes_;    // what each pass did
-  std::vector<const Pass*> inexact_;  // that did something
+  std::vector<std::string> notes_;  // what each pass did
+  std::vector<Pass> inexact_;       // that did something
   MemoryPlan memory_;
   Ref<Storage> arena_;
   std::vector<Ref<Storage>> written_;  // that others see

@@ -68,21 +68,6 @@ int Uses::reader(const Tensor& t) const {
   return list.size() == 1 ? list[0] : -1;
 }
 
-bool same_view(const Tensor& a, const Tensor& b) {
-  return a.storage() == b.storage() && a.shape() == b.shape() && a.strides() == b.strides() &&
-         a.offset() == b.offset() && a.dtype() == b.dtype();
-}
-
-bool covers_storage(const Tensor& t) {
-  if (static_cast<size_t>(t.numel()) * size_of(t.dtype()) != t.storage()->bytes()) return false;
-  int64_t last = t.offset();  // dense if the farthest element is the last one and none repeats
-  for (int i = 0; i < t.rank(); ++i) {
-    if (t.shape()[i] > 1 && t.strides()[i] <= 0) return false;
-    last += (t.shape()[i] - 1) * t.strides()[i];
-  }
-  return t.offset() == 0 && last == t.numel() - 1;
-}
-
 bool is(const Launch& launch, std::string_view name) { return launch.name() == name; }
 
 std::string difference(const Program& a, const Program& b, const std::set<size_t>& without) {

@@ -15,6 +15,7 @@
 #include <brim/core/tensor.h>
 
 #include "backend/launch.h"
+#include "core/same_elements.h"
 
 namespace brim::plan {
 
@@ -86,10 +87,6 @@ class Uses {
   Entry none_;
 };
 
-/// True if both see the same elements of the same storage in the same order.
-bool same_view(const Tensor& a, const Tensor& b);
-/// True if `t` is dense, in whatever order, and fills its storage.
-bool covers_storage(const Tensor& t);
 /// True if the launch is `name`.
 bool is(const Launch& launch, std::string_view name);
 /// "" if both do the same with the same memory, else what differs first. `without`: launches of

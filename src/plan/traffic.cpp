@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "formula/optim.h"
-
 namespace brim::plan {
 namespace {
 
@@ -18,8 +16,7 @@ int64_t bytes_in_memory(const Tensor& t) {
 
 }  // namespace
 
-int64_t bytes_of(const Program& program, const Launch& launch) {
-  const bool updates = launch.option<formula::StepParams>() != nullptr;
+int64_t bytes_of(const Launch& launch) {
   std::vector<const Operand*> counted;
   int64_t bytes = 0;
   for (const Operand& o : launch.operands()) {
@@ -28,8 +25,7 @@ int64_t bytes_of(const Program& program, const Launch& launch) {
         }))
       continue;
     counted.push_back(&o);
-    const bool updated =
-        updates && o.writes && program.role(*o.tensor->storage()) == Role::external;
+    const bool updated = o.writes && launch.traits(o).reads;
     bytes += (updated ? 2 : 1) * bytes_in_memory(*o.tensor);
   }
   return bytes;
@@ -39,7 +35,7 @@ Traffic traffic_of(const Program& program) {
   Traffic traffic;
   for (const auto& launch : program.launches) {
     ++traffic.launches;
-    traffic.bytes += bytes_of(program, *launch);
+    traffic.bytes += bytes_of(*launch);
   }
   return traffic;
 }

@@ -9,12 +9,11 @@
 
 namespace brim::plan {
 
-/// Bytes that a launch of the program reads and writes: of each tensor among its operands the
-/// elements, once for reading and once for writing. What is broadcast counts as it lies in memory;
-/// an operand that is given twice counts once; parameters and state that an optimizer updates are
-/// read, too. How often a kernel reads an operand, and whether it reads its results, does not
-/// count.
-int64_t bytes_of(const Program& program, const Launch& launch);
+/// Bytes that a launch reads and writes, by its kernel's declaration: of each tensor among its
+/// operands the elements, once for reading and once for writing. What is broadcast counts as it
+/// lies in memory; an operand that is given twice counts once. How often a kernel reads an operand
+/// does not count.
+int64_t bytes_of(const Launch& launch);
 
 struct Traffic {
   int64_t launches = 0;

@@ -197,7 +197,7 @@ TEST_F(CudaFused, HeadsOfClassifiers) {
   for (const HeadCase& c : cases) {
     std::vector<std::vector<Tensor>> results;
     for (const auto& [device, passes] :
-         {std::pair{Device::cpu(), ""}, {cuda, "-fuse_head"}, {cuda, ""}}) {
+         {std::pair{Device::cpu(), ""}, {cuda, "-classifier_head"}, {cuda, ""}}) {
       manual_seed(7);
       Perceptron net(c.sizes, c.bias, device);
       net.with_x_grad = c.x_grad, net.with_logits = c.logits;

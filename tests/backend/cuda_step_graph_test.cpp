@@ -94,8 +94,8 @@ class CudaStepGraph : public testing::Test {
       total.add_(loss.detach());
       return loss;
     };
-    // fuse_linear: eager steps have linear's gradient from the same kernel.
-    auto compiled = compile(step, {.passes = "dead_code,fuse_linear,memory"});
+    // linear_grad: eager steps have linear's gradient from the same kernel.
+    auto compiled = compile(step, {.passes = "dead_code,linear_relu,linear_grad,memory"});
     Outcome outcome;
     Generator data(11);
     const auto next = [&] {

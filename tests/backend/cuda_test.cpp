@@ -12,8 +12,8 @@
 #include <brim/brim.h>
 
 #include "backend/cuda/emulation/watcher.h"
-#include "backend/dispatch.h"
 #include "backend/kernel.h"
+#include "backend/queued_op.h"
 #include "core/pinned_memory.h"
 #include "core/plugin.h"
 #include "core/runtime.h"

@@ -79,7 +79,7 @@ TEST_F(CompileCommand, ResumedRunsAreCompiledAsTheyBegan) {
   EXPECT_EQ(json::parse(ran.out)["compile"]["mode"], "eager");
   EXPECT_EQ(slurp(parts + "/model.safetensors"), slurp(whole + "/model.safetensors"));
   for (const std::vector<std::string>& other :
-       {std::vector<std::string>{"--compile", "on"}, {"--passes", "-fuse_loss"}}) {
+       {std::vector<std::string>{"--compile", "on"}, {"--passes", "-softmax_cross_entropy"}}) {
     ran = run_brim({"train", "--resume", parts, "--steps", "1", other[0], other[1]});
     EXPECT_EQ(ran.code, 0) << ran.err;
     EXPECT_NE(ran.err.find("brim: warning: "), std::string::npos) << ran.err;

@@ -55,13 +55,13 @@ std::vector<Work> works() {
     const Tensor y = relu(conv2d(x, heavy, {}, {.padding = 1}));
     return with_gradients(mean(square(y)), y, {heavy});
   };
-  return {{"fuse_loss",
+  return {{"softmax_cross_entropy",
            {64, 10},
            [=](const Tensor& x) {
              const Tensor y = x * logits;
              return with_gradients(cross_entropy(y, labels), y, {logits});
            }},
-          {"fuse_conv",
+          {"conv2d_relu_pool",
            {8, 3, 32, 32},
            [=](const Tensor& x) {
              const Tensor y = max_pool2d(relu(conv2d(x, images, shift)), 2);
@@ -94,14 +94,14 @@ TEST(ExactPasses, TheOthersStayWithinWhatTheySay) {
 }
 
 TEST(ExactPasses, AreAGroupAmongTheNames) {
-  const PassSelection exact(kExactPasses), more("exact,fuse_loss"), others("-exact");
+  const PassSelection exact(kExactPasses), more("exact,softmax_cross_entropy"), others("-exact");
   EXPECT_TRUE(exact.contains(kMemoryPass));
   EXPECT_FALSE(others.contains(kMemoryPass));
   for (const Pass& pass : all_passes()) {
     EXPECT_EQ(exact.contains(pass.name), pass.ulp == 0) << pass.name;
     EXPECT_EQ(others.contains(pass.name), pass.ulp != 0) << pass.name;
   }
-  EXPECT_TRUE(more.contains("fuse_loss"));
+  EXPECT_TRUE(more.contains("softmax_cross_entropy"));
   EXPECT_FALSE(more.contains("layout"));
 }
 
@@ -113,7 +113,7 @@ TEST(ExactPasses, ExplanationsTell) {
   };
   for (const auto& [passes, expected] :
        {std::pair("exact", "bit for bit those of the eager step"),
-        std::pair("", "within 2 ulp of the eager ops' (fuse_loss)")}) {
+        std::pair("", "within 2 ulp of the eager ops' (softmax_cross_entropy)")}) {
     auto step = compile(Body(body), {.passes = passes});
     step(ones({4, 10}));
     EXPECT_NE(step.explain().find(expected), std::string::npos) << step.explain();

@@ -61,7 +61,7 @@ void expect_fused(const Program& p, int gradients) {
 /// The step's results with the pass and without any.
 void expect_equal_steps(const Step& step, const Tensor& x) {
   const std::vector<Tensor> want = step({&x, 1});
-  for (const char* passes : {"", "fuse_conv"}) {
+  for (const char* passes : {"", "conv2d_relu_pool"}) {
     auto compiled = compile([&](const Tensor& t) { return step({&t, 1}); }, {.passes = passes});
     for (int repeat = 0; repeat < 2; ++repeat) {
       const auto got = compiled(x);
@@ -86,9 +86,9 @@ TEST(FuseConv, ForwardAndGradient) {
         const Tensor x = randn({5, 3, 13, 12});
         const Step step = [&](std::span<const Tensor> in) { return net.step(in[0]); };
         Program p = program_of_step(step, x);
-        EXPECT_FALSE(fuse_conv(p).empty());
+        EXPECT_FALSE(run_pass("conv2d_relu_pool", p).empty());
         expect_fused(p, 1);
-        EXPECT_EQ(fuse_conv(p), "");
+        EXPECT_EQ(run_pass("conv2d_relu_pool", p), "");
         expect_equal_steps(step, x);
       }
 }
@@ -101,7 +101,7 @@ TEST(FuseConv, ForwardAlone) {
   };
   const Tensor x = randn({2, 3, 9, 9});
   Program p = program_of_step(step, x);
-  EXPECT_FALSE(fuse_conv(p).empty());
+  EXPECT_FALSE(run_pass("conv2d_relu_pool", p).empty());
   expect_fused(p, 0);
   expect_equal_steps(step, x);
 }
@@ -118,7 +118,7 @@ TEST(FuseConv, OneAfterTheOther) {
   };
   const Tensor x = randn({3, 3, 20, 20});
   Program p = program_of_step(step, x);
-  EXPECT_FALSE(fuse_conv(p).empty());
+  EXPECT_FALSE(run_pass("conv2d_relu_pool", p).empty());
   EXPECT_EQ(count(p, "conv2d_relu_pool"), 2);
   EXPECT_EQ(count(p, "conv2d_relu_pool_grad"), 2);
   expect_equal_steps(step, x);
@@ -154,7 +154,7 @@ TEST(FuseConv, LeavesAloneWhatOthersSee) {
     };
     const Tensor x = randn({2, 3, 10, 10});
     Program p = program_of_step(step, x);
-    EXPECT_EQ(fuse_conv(p), "");
+    EXPECT_EQ(run_pass("conv2d_relu_pool", p), "");
     expect_equal_steps(step, x);
   }
 }

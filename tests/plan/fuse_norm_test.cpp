@@ -1,4 +1,4 @@
-// fuse_norm puts batch_norm, add and relu into one launch where nobody else sees what lies between,
+// batch_norm, add and relu become one launch where nobody else sees what lies between,
 // and changes no result.
 #include <gtest/gtest.h>
 
@@ -159,6 +159,7 @@ TEST(FuseNorm, BiasWrittenBeforeTheGradient) {
         return y;
       },
       1, 1);
+  // One launch before the bias is written.
   expect_fused_norms(
       [](NormNet& n, const Tensor& x) {
         const Tensor y = n.norm(x, 1);
@@ -168,7 +169,7 @@ TEST(FuseNorm, BiasWrittenBeforeTheGradient) {
         }
         return relu(y);
       },
-      0, 1);
+      1, 1);
 }
 
 }  // namespace

@@ -87,7 +87,7 @@ std::string recomputed(const std::function<Tensor(const Tensor&)>& body, const T
     return std::vector<Tensor>{body(in[0])};
   };
   plan::Program program = plan::record(step, {&x, 1}, false).program;
-  plan::fuse_norm(program);
+  (void)plan::run_pass("batch_norm_relu,batch_norm_relu_grad", program);
   *before = plan_memory(program, true).bytes;
   const size_t launches = program.launches.size();
   const std::string text = plan::recompute(program);

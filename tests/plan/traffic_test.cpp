@@ -26,7 +26,7 @@ std::vector<int64_t> bytes(const Body& body, const Tensor& x) {
   const Recording recording = record(step_of(body), {&x, 1}, false);
   std::vector<int64_t> list;
   for (const auto& launch : recording.program.launches)
-    list.push_back(bytes_of(recording.program, *launch));
+    list.push_back(bytes_of(*launch));
   return list;
 }
 

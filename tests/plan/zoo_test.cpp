@@ -1,6 +1,7 @@
 // Compiled training equals eager training for every model in the zoo, with all passes and with each
-// that does something there left out: in f64, where rounding hides nothing, and in f32. fuse_conv
-// is for f32 only, so only the coarser comparison sees it; fuse_conv_test.cpp looks closer.
+// that does something there left out: in f64, where rounding hides nothing, and in f32.
+// conv2d_relu_pool is for f32 only, so only the coarser comparison sees it; fuse_conv_test.cpp
+// looks closer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,10 +29,11 @@ struct Case {
 };
 
 const std::vector<Case>& cases() {
-  static const PassNames cnn{"fuse_linear", "fuse_loss"};
-  static const PassNames cnn32{"fuse_conv", "fuse_linear", "fuse_loss"};
-  static const PassNames resnet{"common_subexpressions", "fuse_linear", "fuse_loss", "fuse_norm",
-                                "layout"};
+  static const PassNames cnn{"linear_relu", "linear_step", "softmax_cross_entropy"};
+  static const PassNames cnn32{"conv2d_relu_pool", "linear_relu", "linear_step",
+                               "softmax_cross_entropy"};
+  static const PassNames resnet{"batch_norm_relu", "batch_norm_relu_grad", "common_subexpressions",
+                                "layout",          "linear_step",          "softmax_cross_entropy"};
   static const std::vector<Case> all{{"tutorial-cnn", {4, 3, 32, 32}, 8, cnn, cnn32},
                                      {"tutorial-cnn", {33, 3, 32, 32}, 3, cnn, cnn32},
                                      {"resnet18-cifar", {3, 3, 16, 16}, 2, resnet, resnet},
@@ -171,7 +173,8 @@ TEST_P(Zoo, ExactPassesKeepEveryBit) {
 /// So that no pass is left out of the comparison unseen.
 TEST(ZooPasses, EachDoesSomethingSomewhere) {
   PassNames named{"dead_code", "fuse_elementwise", "recompute"};  // passes_test, recompute_test
-  named.insert("fuse_head");                                      // CUDA's: cuda_fused_test
+  named.insert("classifier_head");                                // CUDA's: cuda_fused_test
+  named.insert("linear_grad");                                    // fuse_linear_test
   for (const Case& c : cases())
     for (const PassNames& passes : {c.f64_passes, c.f32_passes})
       named.insert(passes.begin(), passes.end());

@@ -420,15 +420,17 @@ TEST_F(ResumeTest, StepsCompiledOtherwiseAreRefusedOrTold) {
   };
   const std::string run = folder / "run";
   fs::create_directories(run);
-  train(go_on(run, true, "-layout,-fuse_loss"));
+  train(go_on(run, true, "-layout,-softmax_cross_entropy"));
   for (TrainOptions& o : std::vector{go_on(run, false, ""), go_on(run, true, "-layout"),
-                                     go_on(run, true, "layout,fuse_loss")}) {
+                                     go_on(run, true, "layout,softmax_cross_entropy")}) {
     const std::string text = error_of(o);
-    EXPECT_NE(text.find("was trained with --compile on --passes -layout,-fuse_loss, and now it is"),
-              std::string::npos)
+    EXPECT_NE(
+        text.find(
+            "was trained with --compile on --passes -layout,-softmax_cross_entropy, and now it is"),
+        std::string::npos)
         << text;
   }
-  train(go_on(run, true, "-fuse_loss,-layout"));
+  train(go_on(run, true, "-softmax_cross_entropy,-layout"));
   EXPECT_TRUE(warnings.empty()) << warnings[0];
   TrainOptions eager = go_on(run, false, "");
   eager.change_compile = true;

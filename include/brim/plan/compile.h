@@ -33,8 +33,8 @@
 namespace brim {
 
 struct CompileOptions {
-  /// "": all passes; "-layout,-fuse_conv": all but these; "dead_code,memory": these alone; "exact":
-  /// those with which the step has the bits of the eager one.
+  /// "": all passes; "-layout,-linear_relu": all but these; "dead_code,memory": these alone;
+  /// "exact": those with which the step has the bits of the eager one.
   std::string passes;
   /// Gradients that the step clears and makes anew stay in .grad() afterwards. Otherwise they live
   /// inside the step only, which lets the plan fold their use into their making.

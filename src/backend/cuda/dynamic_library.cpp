@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "backend/dispatch.h"
+#include "backend/queued_op.h"
 #include "core/printable.h"
 
 namespace brim::cuda {

@@ -12,7 +12,7 @@
 #include "backend/cuda/numbers.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/stream_check.h"
-#include "backend/dispatch.h"
+#include "backend/queued_op.h"
 #include "core/hash.h"
 
 namespace brim::cuda {

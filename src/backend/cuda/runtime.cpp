@@ -23,7 +23,7 @@
 #include "backend/cuda/lost.h"
 #include "backend/cuda/observe/measure.h"
 #include "backend/cuda/stream_check.h"
-#include "backend/dispatch.h"
+#include "backend/queued_op.h"
 #include "core/check.h"
 #include "core/runtime.h"
 

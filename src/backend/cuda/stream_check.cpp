@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include "backend/dispatch.h"
 #include "core/environment.h"
 
 namespace brim::cuda {
@@ -16,7 +15,6 @@ thread_local constinit TouchCollection* collection = nullptr;
 backend::StreamChecker* checker() {
   static backend::StreamChecker* const one = []() -> backend::StreamChecker* {
     if (!environment_switch("BRIM_CUDA_CHECK")) return nullptr;
-    backend::check_cuda_work = &check_work;
     return new backend::StreamChecker;  // never destroyed, as streams
   }();
   return one;

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
+#include "backend/launch_policy.h"
 #include "backend/sim/device.h"
 #include "core/check.h"
+#include "diag/span.h"
 
 namespace brim::sim {
 namespace {
@@ -90,6 +93,9 @@ Tensor shadow(const Tensor& t) {
   return Tensor(std::move(impl));
 }
 
+namespace {
+
+/// Adds a tensor's storage to what work touches.
 void touch(Work& work, const Tensor& t, bool writes) {
   if (!t.defined()) return;
   const Storage& storage = *t.storage();
@@ -100,4 +106,19 @@ void touch(Work& work, const Tensor& t, bool writes) {
   if (work.operations < 0) work.operations = std::min(work.operations, -elements);
 }
 
+/// Queues the CPU's kernel. Where nothing is declared, an operation for each element of the largest
+/// tensor is counted.
+void launch(const Context& context, const char* name, DType dtype, backend::Call& call) {
+  const diag::Span span(name, diag::Cause::launch);
+  Work work{.name = name, .dtype = dtype, .operations = call.operations()};
+  call.for_each_tensor([&](const Tensor& t, bool writes) { touch(work, t, writes); });
+  work.run = [kept = call.kept(&shadow)]() mutable { kept(Context{Stream{Device::cpu(), 0}}); };
+  work.operations = std::abs(work.operations);
+  enqueue(context.stream, std::move(work));
+}
+
+const bool policy_registered =
+    backend::register_launch_policy(DeviceKind::sim, {&launch, DeviceKind::cpu});
+
+}  // namespace
 }  // namespace brim::sim

@@ -16,7 +16,7 @@ void check_mask(const char* op, const Tensor& mask) {
 
 /// `x` with `value` where the mask is true; where it is false if `invert`.
 Tensor fill(const Tensor& x, const Tensor& mask, double value, bool invert) {
-  static const ops::BinaryKernel kernel("masked_fill");
+  static const ops::BinaryKernel kernel("masked_fill", "x, mask, y");
   const Device device = ops::common_device("masked_fill", x, mask);
   check_mask("masked_fill", mask);
   const Shape shape = broadcast_shapes(x.shape(), mask.shape(), "masked_fill");
@@ -41,7 +41,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
     return ops::run_wide([&](const auto&... t) { return where(condition, t...); }, a, b);
   static const backend::Kernel<void(const Context&, const Tensor& condition, const Tensor& a,
                                     const Tensor& b, Tensor& y)>
-      kernel("where");
+      kernel("where", {.operands = "condition, a, b, y", .work = backend::Work::pointwise});
   const Device device = ops::common_device("where", a, b);
   ops::common_device("where", condition, a);
   const DType dtype = ops::common_dtype("where", a, b);

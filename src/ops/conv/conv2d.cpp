@@ -41,7 +41,8 @@ Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& g);
 Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& g, const Tensor& weight);
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geo) {
-  static const ConvKernel kernel("conv2d", &conv_operations);
+  static const ConvKernel kernel(
+      "conv2d", {.operands = "x, weight, bias, y", .activations = "x, y"}, &conv_operations);
   const Tensor from = dense(x);
   Tensor y = empty_in(geo.y_shape(), x.dtype(), from);
   kernel(x.device(), x.dtype(), from, dense(weight), bias, y, geo);
@@ -55,7 +56,9 @@ Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
 }
 
 Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& geo) {
-  static const ConvGradKernel kernel("conv2d_grad_x", &conv_grad_operations);
+  static const ConvGradKernel kernel("conv2d_grad_x",
+                                     {.operands = "dy, weight, dx", .activations = "dy, dx"},
+                                     &conv_grad_operations);
   const Tensor from = dense(dy);
   Tensor dx = empty_in(geo.x_shape(), dy.dtype(), from);
   kernel(dy.device(), dy.dtype(), from, dense(weight), dx, geo);
@@ -69,7 +72,9 @@ Tensor grad_x(const Tensor& dy, const Tensor& weight, const ConvGeometry& geo) {
 
 Tensor grad_weight(const Tensor& x, const Tensor& dy, const ConvGeometry& geo,
                    const Tensor& weight) {
-  static const ConvGradKernel kernel("conv2d_grad_weight", &conv_grad_operations);
+  static const ConvGradKernel kernel("conv2d_grad_weight",
+                                     {.operands = "x, dy, dweight", .activations = "x, dy"},
+                                     &conv_grad_operations);
   Tensor dw = empty_in(geo.weight_shape(), x.dtype(), weight);
   const Tensor from = dense(x);
   kernel(x.device(), x.dtype(), from, arranged(dy, from), dw, geo);

@@ -49,14 +49,14 @@ bool holds(DType dtype, int64_t v) {
 }
 
 void draw_uniform(Tensor& y, double low, double high, Generator* generator) {
-  static const RandomKernel kernel("uniform");
+  static const RandomKernel kernel("uniform", {.operands = "y"});
   BRIM_CHECK(low <= high, ValueError, "[uniform] low {} is above high {}; swap them", low, high);
   ops::check_floating("uniform", y);
   draw(kernel, y, {.a = low, .b = high}, generator);
 }
 
 void draw_normal(Tensor& y, double mean, double std, Generator* generator) {
-  static const RandomKernel kernel("normal");
+  static const RandomKernel kernel("normal", {.operands = "y"});
   BRIM_CHECK(std >= 0, ValueError, "[normal] standard deviation {} is negative", std);
   ops::check_floating("normal", y);
   draw(kernel, y, {.a = mean, .b = std}, generator);
@@ -95,7 +95,7 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator* genera
 Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options,
                Generator* generator) {
   static const backend::Kernel<void(const Context&, Tensor&, const RandomKey&, int64_t, int64_t)>
-      kernel("randint");
+      kernel("randint", {.operands = "y"});
   BRIM_CHECK(low < high, ValueError,
              "[randint] the range [{}, {}) is empty; high must be above low", low, high);
   BRIM_CHECK(holds(options.dtype, low) && holds(options.dtype, high - 1), ValueError,
@@ -108,7 +108,8 @@ Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOption
 }
 
 Tensor randperm(int64_t n, const TensorOptions& options, Generator* generator) {
-  static const backend::Kernel<void(const Context&, Tensor&, const RandomKey&)> kernel("randperm");
+  static const backend::Kernel<void(const Context&, Tensor&, const RandomKey&)> kernel(
+      "randperm", {.operands = "y"});
   BRIM_CHECK(n >= 0, ValueError, "[randperm] {} elements; use 0 or more", n);
   Tensor y = Tensor::empty({n}, options.dtype, options.device);
   kernel(y.device(), y.dtype(), y, next_key(generator));
@@ -117,7 +118,7 @@ Tensor randperm(int64_t n, const TensorOptions& options, Generator* generator) {
 
 Tensor bernoulli(const Tensor& p, Generator* generator) {
   static const backend::Kernel<void(const Context&, const Tensor&, Tensor&, const RandomKey&)>
-      kernel("bernoulli");
+      kernel("bernoulli", {.operands = "p, y"});
   ops::check_floating("bernoulli", p);
   const Tensor dense = p.detach().contiguous();
   Tensor y = Tensor::empty(p.shape(), p.dtype(), p.device());

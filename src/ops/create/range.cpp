@@ -14,7 +14,7 @@ namespace brim {
 using RangeKernel = backend::Kernel<void(const Context&, Tensor& y, const formula::Params&)>;
 
 Tensor detail::arange(double start, double end, double step, const TensorOptions& options) {
-  static const RangeKernel kernel("arange");
+  static const RangeKernel kernel("arange", {.operands = "y"});
   BRIM_CHECK(std::isfinite(start) && std::isfinite(end) && std::isfinite(step) && step != 0,
              ValueError,
              "[arange] start {}, end {}, step {}: use finite numbers and a step that is "
@@ -34,7 +34,7 @@ Tensor detail::arange(double start, double end, double step, const TensorOptions
 }
 
 Tensor linspace(double start, double end, int64_t steps, const TensorOptions& options) {
-  static const RangeKernel kernel("linspace");
+  static const RangeKernel kernel("linspace", {.operands = "y"});
   BRIM_CHECK(steps >= 0, ValueError, "[linspace] {} steps; use 0 or more", steps);
   Tensor y = Tensor::empty({steps}, options.dtype, options.device);
   kernel(y.device(), y.dtype(), y, {.a = start, .b = end});

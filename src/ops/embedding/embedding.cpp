@@ -16,7 +16,7 @@ Tensor scatter_rows(const Tensor& dy, const Tensor& ids, int64_t rows, int64_t s
 Tensor gather_rows(const Tensor& weight, const Tensor& ids, int64_t zero, int64_t skip) {
   static const backend::Kernel<void(const Context&, const Tensor& weight, const Tensor& ids,
                                     Tensor& y, int64_t zero)>
-      kernel("embedding");
+      kernel("embedding", {.operands = "weight, ids, y"});
   Shape shape = ids.shape();
   shape.push_back(weight.shape()[1]);
   Tensor y = Tensor::empty(shape, weight.dtype(), weight.device());
@@ -32,7 +32,7 @@ Tensor gather_rows(const Tensor& weight, const Tensor& ids, int64_t zero, int64_
 Tensor scatter_rows(const Tensor& dy, const Tensor& ids, int64_t rows, int64_t skip) {
   static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& ids,
                                     Tensor& dweight, int64_t skip)>
-      kernel("embedding_grad");
+      kernel("embedding_grad", {.operands = "dy, ids, dweight"});
   Tensor dw = Tensor::empty({rows, dy.shape().back()}, dy.dtype(), dy.device());
   kernel(dy.device(), dy.dtype(), dy.detach().contiguous(), ids, dw, skip);
   return autograd::with_grad("embedding_grad", dw, {dy},

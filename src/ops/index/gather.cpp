@@ -22,7 +22,7 @@ void check_index(const char* op, const Tensor& x, const Tensor& index, int axis)
 }
 
 Tensor gather_as(const char* op, const Tensor& x, int axis, const Tensor& wide_index) {
-  static const ops::GatherKernel kernel("gather");
+  static const ops::GatherKernel kernel("gather", {.operands = "x, index, y"});
   const Tensor index = ops::as_index(op, wide_index, x);
   axis = normalize_axis(axis, x.rank(), op);
   check_index(op, x, index, axis);
@@ -90,7 +90,7 @@ Tensor take_along(const Tensor& x, const Tensor& index, int axis) {
 }
 
 Tensor scatter_add(const Tensor& x, int axis, const Tensor& wide_index, const Tensor& source) {
-  static const ops::ScatterKernel kernel("scatter_add");
+  static const ops::ScatterKernel kernel("scatter_add", {.operands = "index, source, rw y"});
   const Tensor index = ops::as_index("scatter_add", wide_index, x);
   ops::check_defined("scatter_add", source);
   if (x.rank() == 0)
@@ -106,7 +106,7 @@ Tensor scatter_add(const Tensor& x, int axis, const Tensor& wide_index, const Te
 }
 
 Tensor scatter(const Tensor& x, int axis, const Tensor& wide_index, const Tensor& source) {
-  static const ops::ScatterKernel kernel("scatter");
+  static const ops::ScatterKernel kernel("scatter", {.operands = "index, source, rw y"});
   const Tensor index = ops::as_index("scatter", wide_index, x);
   ops::check_defined("scatter", source);
   if (x.rank() == 0)

@@ -22,7 +22,7 @@ Tensor index_vector(const char* op, const Tensor& wide_index, const Tensor& x) {
 }  // namespace
 
 Tensor index_select(const Tensor& x, int axis, const Tensor& wide_index) {
-  static const ops::GatherKernel kernel("gather");
+  static const ops::GatherKernel kernel("gather", {.operands = "x, index, y"});
   const Tensor index = index_vector("index_select", wide_index, x);
   if (x.rank() == 0) {
     BRIM_CHECK(index.numel() == 1, ShapeError,
@@ -45,7 +45,7 @@ Tensor index_select(const Tensor& x, int axis, const Tensor& wide_index) {
 
 Tensor index_add(const Tensor& x, int axis, const Tensor& wide_index, const Tensor& source,
                  double alpha) {
-  static const ops::ScatterKernel kernel("scatter_add");
+  static const ops::ScatterKernel kernel("scatter_add", {.operands = "index, source, rw y"});
   const Tensor index = index_vector("index_add", wide_index, x);
   ops::common_device("index_add", x, source);
   ops::common_dtype("index_add", x, source);

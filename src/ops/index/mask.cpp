@@ -51,7 +51,7 @@ Tensor nonzero(const Tensor& x) {
 }
 
 Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
-  static const ops::ScatterKernel kernel("scatter");
+  static const ops::ScatterKernel kernel("scatter", {.operands = "index, source, rw y"});
   ops::check_defined("one_hot", ids);
   const Tensor index = ops::as_index("one_hot", ids, ids).unsqueeze(-1);
   BRIM_CHECK(classes >= -1, ValueError, "[one_hot] {} classes; use 1 or more, or -1", classes);

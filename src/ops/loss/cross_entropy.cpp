@@ -18,7 +18,8 @@ using ops::ClassLoss;
 
 Tensor fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                       const Tensor& stats, const ClassLoss& options) {
-  static const ops::ClassLossGradKernel kernel("cross_entropy_grad");
+  static const ops::ClassLossGradKernel kernel("cross_entropy_grad",
+                                               {.operands = "dy, x, target, weight, stats, dx"});
   Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernel(x.device(), x.dtype(), dy.contiguous(), x, target, weight, stats, dx, options);
   return dx;
@@ -77,7 +78,8 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
           return cross_entropy(t, y, wide);
         },
         logits, target, options.weight);
-  static const ops::ClassLossKernel kernel("cross_entropy");
+  static const ops::ClassLossKernel kernel("cross_entropy",
+                                           {.operands = "x, target, weight, loss, stats"});
   ops::check_floating("cross_entropy", logits);
   (void)ops::common_device("cross_entropy", logits, target);
   BRIM_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, ValueError,

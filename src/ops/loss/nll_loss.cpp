@@ -17,7 +17,8 @@ Tensor nll_rows(const Tensor& x, const Tensor& target, const Tensor& weight,
 /// Linear in dy, and the transpose of nll_rows, which therefore is its gradient.
 Tensor nll_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                 const Tensor& stats, const ClassLoss& params) {
-  static const ops::ClassLossGradKernel kernel("nll_loss_grad");
+  static const ops::ClassLossGradKernel kernel("nll_loss_grad",
+                                               {.operands = "dy, x, target, weight, stats, dx"});
   Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernel(x.device(), x.dtype(), dy.contiguous(), x, target, weight, stats, dx, params);
   return autograd::with_grad("nll_loss_grad", dx, {dy},
@@ -28,7 +29,8 @@ Tensor nll_grad(const Tensor& dy, const Tensor& x, const Tensor& target, const T
 
 Tensor nll_rows(const Tensor& x, const Tensor& target, const Tensor& weight,
                 const ClassLoss& params) {
-  static const ops::ClassLossKernel kernel("nll_loss");
+  static const ops::ClassLossKernel kernel("nll_loss",
+                                           {.operands = "x, target, weight, loss, stats"});
   const bool single = params.shape == ops::LossShape::single;
   Tensor loss = Tensor::empty(single ? Shape{x.shape()[0]} : Shape{}, x.dtype(), x.device());
   Tensor stats = Tensor::empty({1}, ops::statistics_dtype(x.dtype()), x.device());

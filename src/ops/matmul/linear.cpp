@@ -20,7 +20,7 @@ bool in_one_launch(const autograd::GradCall& g, const Tensor& dy, int64_t rows, 
                    int64_t out) {
   return g.needs(1) && (g.needs(0) || g.needs(2)) && !grad_enabled() &&
          !(recording && recording->for_passes) &&
-         backend::linear_grad_is_fast(dy.device().kind, rows, in, out) &&
+         backend::is_fast("linear_grad", dy.device(), backend::LinearSize{rows, in, out}) &&
          backend::has_kernel("linear_grad", dy.device(), dy.dtype());
 }
 
@@ -51,7 +51,10 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return ops::run_low([](const auto&... t) { return linear(t...); }, x, weight, bias);
   static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
                                     const Tensor& bias, Tensor& y)>
-      kernel("linear");
+      kernel("linear", {.operands = "x, weight, bias, y"},
+             [](const Tensor& rows_of_x, const Tensor& w, const Tensor&, const Tensor&) {
+               return 2.0 * static_cast<double>(rows_of_x.size(0)) * static_cast<double>(w.numel());
+             });
   const Device device = ops::common_device("linear", x, weight);
   const DType dtype = ops::common_dtype("linear", x, weight);
   ops::check_rank("linear", weight, 2, "weight (out, in)");

@@ -12,7 +12,8 @@ namespace brim {
 namespace ops {
 
 void copy_elements(const Tensor& x, Tensor& y) {
-  static const backend::Kernel<void(const Context&, const Tensor&, Tensor&)> kernel("copy");
+  static const backend::Kernel<void(const Context&, const Tensor&, Tensor&)> kernel(
+      "copy", {.operands = "x, y", .work = backend::Work::copy});
   if (x.dtype() != y.dtype()) {
     check_computed("to", x);
     check_computed("to", y);
@@ -21,7 +22,8 @@ void copy_elements(const Tensor& x, Tensor& y) {
 }
 
 void fill_elements(Tensor& y, double value) {
-  static const backend::Kernel<void(const Context&, Tensor&, double)> kernel("fill");
+  static const backend::Kernel<void(const Context&, Tensor&, double)> kernel("fill",
+                                                                             {.operands = "y"});
   if (is_integral(y.dtype()) && y.dtype() != DType::bool_) check_whole("fill", value);
   kernel(y.device(), y.dtype(), y, value);
 }

@@ -55,7 +55,8 @@ ops::NormGradients fused_gradient(const Tensor& dy, const Tensor& x, const Tenso
   static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
                                     const Tensor& weight, const Tensor& mean, const Tensor& scale,
                                     Tensor& dx, Tensor& dweight, Tensor& dbias, bool training)>
-      kernel("batch_norm_grad");
+      kernel("batch_norm_grad", {.operands = "dy, x, weight, mean, scale, dx, dweight, dbias",
+                                 .activations = "dy, x, dx"});
   ops::NormGradients d = {ops::empty_in(x.shape(), x.dtype(), x),
                           Tensor::empty(mean.shape(), parameters, x.device()),
                           Tensor::empty(mean.shape(), parameters, x.device())};
@@ -95,7 +96,9 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
       const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,
       const Tensor& fixed_mean, const Tensor& fixed_var, Tensor& running_mean, Tensor& running_var,
       Tensor& y, Tensor& mean, Tensor& scale, const BatchNormParams&)>
-      kernel("batch_norm");
+      kernel("batch_norm", {.operands = "x, weight, bias, fixed_mean, fixed_var, rw running_mean, "
+                                        "rw running_var, y, mean, scale",
+                            .activations = "x, y"});
   ops::check_floating("batch_norm", x);
   BRIM_CHECK(x.rank() >= 2, ShapeError, "[batch_norm] expects (N, C, ...), got shape {}",
              x.shape().str());

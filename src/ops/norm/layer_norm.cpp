@@ -52,7 +52,7 @@ ops::NormGradients fused_gradient(const Tensor& dy, const Tensor& x, const Tenso
   static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
                                     const Tensor& weight, const Tensor& mean, const Tensor& scale,
                                     Tensor& dx, Tensor& dweight, Tensor& dbias)>
-      kernel("layer_norm_grad");
+      kernel("layer_norm_grad", {.operands = "dy, x, weight, mean, scale, dx, dweight, dbias"});
   ops::NormGradients d = {Tensor::empty(x.shape(), x.dtype(), x.device()),
                           Tensor::empty(shape, x.dtype(), x.device()),
                           Tensor::empty(shape, x.dtype(), x.device())};
@@ -91,7 +91,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
   static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
                                     const Tensor& bias, Tensor& y, Tensor& mean, Tensor& scale,
                                     double eps)>
-      kernel("layer_norm");
+      kernel("layer_norm", {.operands = "x, weight, bias, y, mean, scale"});
   const int64_t rows = check("layer_norm", x, normalized_shape, weight, bias);
   const Tensor from = x.contiguous();
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());

@@ -28,7 +28,7 @@ void picture_batch(const Tensor& pictures, const Tensor& labels, const Tensor& w
   static const backend::Kernel<void(const Context&, const Tensor& pictures, const Tensor& labels,
                                     const Tensor& windows, const Tensor& position, Tensor& x,
                                     Tensor& y, const backend::PictureOptions&)>
-      kernel(kOp);
+      kernel(kOp, {.operands = "pictures, labels, windows, position, x, y"});
   check_defined(kOp, pictures);
   const Device device = pictures.device();
   check("pictures", pictures, DType::u8, 4, device);

@@ -45,7 +45,8 @@ Tensor spread(const Pooling& pooling, const Tensor& dy, const PoolGeometry& geo)
 }  // namespace
 
 Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options) {
-  static const PoolKernel forward("avg_pool2d"), backward("avg_pool2d_spread");
+  static const PoolKernel forward("avg_pool2d", {.operands = "x, y", .activations = "x, y"}),
+      backward("avg_pool2d_spread", {.operands = "dy, dx", .activations = "dy, dx"});
   static const Pooling pooling{forward, backward, "avg_pool2d"};
   PoolGeometry geo = ops::pool_geometry("avg_pool2d", x, kernel,
                                         options.stride == Pair(0) ? kernel : options.stride,
@@ -55,7 +56,9 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair output) {
-  static const PoolKernel forward("adaptive_avg_pool2d"), backward("adaptive_avg_pool2d_spread");
+  static const PoolKernel forward("adaptive_avg_pool2d",
+                                  {.operands = "x, y", .activations = "x, y"}),
+      backward("adaptive_avg_pool2d_spread", {.operands = "dy, dx", .activations = "dy, dx"});
   static const Pooling pooling{forward, backward, "adaptive_avg_pool2d"};
   ops::check_rank("adaptive_avg_pool2d", x, 4, "x (N, C, H, W)");
   ops::check_floating("adaptive_avg_pool2d", x);

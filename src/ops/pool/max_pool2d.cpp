@@ -20,7 +20,8 @@ using PlaceKernel = backend::Kernel<void(const Context&, const Tensor& from, con
 Tensor gather(const Tensor& x, const Tensor& places, const PoolGeometry& geo);
 
 Tensor scatter(const Tensor& dy, const Tensor& places, const PoolGeometry& geo) {
-  static const PlaceKernel kernel("max_pool2d_scatter");
+  static const PlaceKernel kernel(
+      "max_pool2d_scatter", {.operands = "dy, indices, dx", .activations = "dy, indices, dx"});
   Tensor dx = ops::empty_in({geo.n, geo.c, geo.h, geo.w}, dy.dtype(), places);
   kernel(dy.device(), dy.dtype(), ops::arranged(dy, places), places, dx, geo);
   return autograd::with_grad("max_pool2d_scatter", dx, {dy}, [places, geo](autograd::GradCall& g) {
@@ -29,7 +30,8 @@ Tensor scatter(const Tensor& dy, const Tensor& places, const PoolGeometry& geo) 
 }
 
 Tensor gather(const Tensor& x, const Tensor& places, const PoolGeometry& geo) {
-  static const PlaceKernel kernel("max_pool2d_gather");
+  static const PlaceKernel kernel("max_pool2d_gather",
+                                  {.operands = "x, indices, y", .activations = "x, indices, y"});
   Tensor y = ops::empty_in({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), places);
   kernel(x.device(), x.dtype(), ops::arranged(x, places), places, y, geo);
   return autograd::with_grad("max_pool2d_gather", y, {x}, [places, geo](autograd::GradCall& g) {
@@ -42,7 +44,7 @@ Tensor gather(const Tensor& x, const Tensor& places, const PoolGeometry& geo) {
 Tensor max_pool2d(const Tensor& x, Pair kernel, const MaxPool2dOptions& options) {
   static const backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, Tensor& places,
                                     const PoolGeometry&)>
-      max_kernel("max_pool2d");
+      max_kernel("max_pool2d", {.operands = "x, y, indices", .activations = "x, y, indices"});
   const PoolGeometry geo = ops::pool_geometry("max_pool2d", x, kernel,
                                               options.stride == Pair(0) ? kernel : options.stride,
                                               options.padding, options.dilation, options.ceil_mode);

@@ -52,11 +52,13 @@ Extremum extremum(const IndexKernel& kernel, const char* op, const Tensor& x, in
 }
 
 const IndexKernel& max_kernel() {
-  static const IndexKernel kernel("max_index");
+  static const IndexKernel kernel(
+      "max_index", {.operands = "x, values, indices", .work = backend::Work::reduction});
   return kernel;
 }
 const IndexKernel& min_kernel() {
-  static const IndexKernel kernel("min_index");
+  static const IndexKernel kernel(
+      "min_index", {.operands = "x, values, indices", .work = backend::Work::reduction});
   return kernel;
 }
 

@@ -13,7 +13,7 @@ namespace {
 Tensor running_sum(const Tensor& x, int axis, bool reverse) {
   static const backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, int axis,
                                     bool reverse)>
-      kernel("cumsum");
+      kernel("cumsum", {.operands = "x, y"});
   const DType dtype = is_integral(x.dtype()) ? DType::i64 : x.dtype();
   Tensor y = Tensor::empty(x.shape(), dtype, x.device());
   if (x.rank() == 0) {

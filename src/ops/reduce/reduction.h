@@ -11,7 +11,10 @@
 
 namespace brim::ops {
 
-using ReduceKernel = backend::Kernel<void(const Context&, const Tensor& x, Tensor& y)>;
+struct ReduceKernel : backend::Kernel<void(const Context&, const Tensor& x, Tensor& y)> {
+  explicit ReduceKernel(const char* name)
+      : Kernel(name, {.operands = "x, y", .work = backend::Work::reduction}) {}
+};
 
 /// Axes resolved against a shape. No axes means all.
 struct Reduction {

@@ -44,7 +44,7 @@ Tensor reduce(const VarianceKernel& kernel, const Tensor& x, const ops::Reductio
 Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, bool keepdim) {
   if (ops::autocasting()) [[unlikely]]
     return ops::run_wide([&](const Tensor& t) { return var(t, axes, correction, keepdim); }, x);
-  static const VarianceKernel kernel("var");
+  static const VarianceKernel kernel("var", {.operands = "x, y", .work = backend::Work::reduction});
   const ops::Reduction r("var", x, axes);
   return autograd::with_grad(
       "var", reduce(kernel, x, r, keepdim, correction), {x},
@@ -58,7 +58,8 @@ Tensor var(const Tensor& x, const std::vector<int>& axes, double correction, boo
 Tensor stddev(const Tensor& x, const std::vector<int>& axes, double correction, bool keepdim) {
   if (ops::autocasting()) [[unlikely]]
     return ops::run_wide([&](const Tensor& t) { return stddev(t, axes, correction, keepdim); }, x);
-  static const VarianceKernel kernel("stddev");
+  static const VarianceKernel kernel("stddev",
+                                     {.operands = "x, y", .work = backend::Work::reduction});
   const ops::Reduction r("stddev", x, axes);
   const Tensor y = reduce(kernel, x, r, keepdim, correction);
   return autograd::with_grad(

@@ -12,7 +12,7 @@ namespace {
 Tensor masked(const Tensor& x, double p, const RandomKey& key) {
   static const backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, double p,
                                     const RandomKey& key)>
-      kernel("dropout");
+      kernel("dropout", {.operands = "x, y", .work = backend::Work::pointwise});
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y, p, key);
   return autograd::with_grad("dropout", y, {x},

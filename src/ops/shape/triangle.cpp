@@ -10,7 +10,7 @@ namespace {
 
 Tensor triangle(const char* op, const Tensor& x, int64_t diagonal, bool upper) {
   static const backend::Kernel<void(const Context&, const Tensor&, Tensor&, int64_t, bool)> kernel(
-      "triangle");
+      "triangle", {.operands = "x, y"});
   ops::check_defined(op, x);
   BRIM_CHECK(x.rank() >= 2, ShapeError, "[{}] expects (.., rows, columns), got shape {}", op,
              x.shape().str());

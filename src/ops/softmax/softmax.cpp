@@ -48,8 +48,8 @@ std::vector<int> sum_axes(const Tensor& y, int axis) {
 Tensor softmax(const Tensor& x, int axis) {
   if (ops::autocasting()) [[unlikely]]
     return ops::run_wide([&](const Tensor& t) { return softmax(t, axis); }, x);
-  static const SoftmaxKernel kernel("softmax");
-  static const SoftmaxGradKernel grad_kernel("softmax_grad");
+  static const SoftmaxKernel kernel("softmax", {.operands = "x, y"});
+  static const SoftmaxGradKernel grad_kernel("softmax_grad", {.operands = "dy, y, dx"});
   const Tensor y = launch(kernel, "softmax", x, axis);
   return autograd::with_grad(
       "softmax", y, {x}, [y = autograd::Saved::output(y), axis](autograd::GradCall& g) {
@@ -64,8 +64,8 @@ Tensor softmax(const Tensor& x, int axis) {
 Tensor log_softmax(const Tensor& x, int axis) {
   if (ops::autocasting()) [[unlikely]]
     return ops::run_wide([&](const Tensor& t) { return log_softmax(t, axis); }, x);
-  static const SoftmaxKernel kernel("log_softmax");
-  static const SoftmaxGradKernel grad_kernel("log_softmax_grad");
+  static const SoftmaxKernel kernel("log_softmax", {.operands = "x, y"});
+  static const SoftmaxGradKernel grad_kernel("log_softmax_grad", {.operands = "dy, y, dx"});
   const Tensor y = launch(kernel, "log_softmax", x, axis);
   return autograd::with_grad(
       "log_softmax", y, {x},

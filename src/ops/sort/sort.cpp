@@ -14,7 +14,7 @@ namespace {
 Sorted launch(const char* op, const Tensor& x, const backend::SortOptions& options) {
   static const backend::Kernel<void(const Context&, const Tensor& x, Tensor& values,
                                     Tensor& indices, const backend::SortOptions&)>
-      kernel("sort");
+      kernel("sort", {.operands = "x, values, indices"});
   Shape shape = x.shape();
   shape[options.axis] = options.count;
   Tensor values = Tensor::empty(shape, x.dtype(), x.device());

@@ -8,7 +8,7 @@ namespace brim {
 
 Tensor abs(const Tensor& x) {
   static const ops::UnaryKernel kernel("abs");
-  static const ops::BinaryKernel grad_kernel("abs_grad");
+  static const ops::BinaryKernel grad_kernel("abs_grad", "dy, s, dx");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("abs", y, {x}, [x = autograd::Saved(x)](autograd::GradCall& g) {
     g.set(0, ops::linear_grad(grad_kernel, g.dy(), g[x]));

@@ -12,7 +12,7 @@ namespace brim {
 
 Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max) {
   static const ops::UnaryKernel kernel("clamp");
-  static const ops::BinaryKernel grad_kernel("clamp_grad");
+  static const ops::BinaryKernel grad_kernel("clamp_grad", "dy, s, dx");
   for (const std::optional<double>& bound : {min, max})  // infinity is no bound
     if (bound && !std::isinf(*bound)) ops::check_number("clamp", x, *bound);
   if (std::isnan(min.value_or(0)) || std::isnan(max.value_or(0)))

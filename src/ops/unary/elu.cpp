@@ -9,7 +9,7 @@ namespace brim {
 
 Tensor elu(const Tensor& x, double alpha) {
   static const ops::UnaryKernel kernel("elu");
-  static const ops::BinaryKernel grad_kernel("elu_grad");
+  static const ops::BinaryKernel grad_kernel("elu_grad", "dy, s, dx");
   const Tensor y = ops::unary(kernel, x, {.a = alpha});
   return autograd::with_grad("elu", y, {x}, [x = autograd::Saved(x), alpha](autograd::GradCall& g) {
     g.set(0, ops::fused_grad(grad_kernel, g.dy(), g[x], {.a = alpha},

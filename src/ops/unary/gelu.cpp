@@ -10,7 +10,7 @@ namespace {
 
 Tensor gelu_exact(const Tensor& x) {
   static const ops::UnaryKernel kernel("gelu");
-  static const ops::BinaryKernel grad_kernel("gelu_grad");
+  static const ops::BinaryKernel grad_kernel("gelu_grad", "dy, s, dx");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("gelu", y, {x}, [x = autograd::Saved(x)](autograd::GradCall& g) {
     g.set(0, ops::fused_grad(grad_kernel, g.dy(), g[x], {}, [](const Tensor& dy, const Tensor& tx) {
@@ -23,7 +23,7 @@ Tensor gelu_exact(const Tensor& x) {
 
 Tensor gelu_tanh(const Tensor& x) {
   static const ops::UnaryKernel kernel("gelu_tanh");
-  static const ops::BinaryKernel grad_kernel("gelu_tanh_grad");
+  static const ops::BinaryKernel grad_kernel("gelu_tanh_grad", "dy, s, dx");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("gelu_tanh", y, {x}, [x = autograd::Saved(x)](autograd::GradCall& g) {
     g.set(0, ops::fused_grad(grad_kernel, g.dy(), g[x], {}, [](const Tensor& dy, const Tensor& tx) {

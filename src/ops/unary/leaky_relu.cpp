@@ -8,7 +8,7 @@ namespace brim {
 
 Tensor leaky_relu(const Tensor& x, double slope) {
   static const ops::UnaryKernel kernel("leaky_relu");
-  static const ops::BinaryKernel grad_kernel("leaky_relu_grad");
+  static const ops::BinaryKernel grad_kernel("leaky_relu_grad", "dy, s, dx");
   const Tensor y = ops::unary(kernel, x, {.a = slope});
   return autograd::with_grad("leaky_relu", y, {x},
                              [x = autograd::Saved(x), slope](autograd::GradCall& g) {

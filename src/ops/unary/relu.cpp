@@ -8,7 +8,7 @@ namespace brim {
 
 Tensor relu(const Tensor& x) {
   static const ops::UnaryKernel kernel("relu");
-  static const ops::BinaryKernel grad_kernel("relu_grad");
+  static const ops::BinaryKernel grad_kernel("relu_grad", "dy, s, dx");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("relu", y, {x},
                              [y = autograd::Saved::output(y)](autograd::GradCall& g) {

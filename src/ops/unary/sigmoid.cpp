@@ -8,7 +8,7 @@ namespace brim {
 
 Tensor sigmoid(const Tensor& x) {
   static const ops::UnaryKernel kernel("sigmoid");
-  static const ops::BinaryKernel grad_kernel("sigmoid_grad");
+  static const ops::BinaryKernel grad_kernel("sigmoid_grad", "dy, s, dx");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad(
       "sigmoid", y, {x}, [y = autograd::Saved::output(y)](autograd::GradCall& g) {

@@ -8,7 +8,7 @@ namespace brim {
 
 Tensor silu(const Tensor& x) {
   static const ops::UnaryKernel kernel("silu");
-  static const ops::BinaryKernel grad_kernel("silu_grad");
+  static const ops::BinaryKernel grad_kernel("silu_grad", "dy, s, dx");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad("silu", y, {x}, [x = autograd::Saved(x)](autograd::GradCall& g) {
     g.set(0, ops::fused_grad(grad_kernel, g.dy(), g[x], {}, [](const Tensor& dy, const Tensor& tx) {

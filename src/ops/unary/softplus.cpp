@@ -12,7 +12,7 @@ Tensor softplus(const Tensor& x, double beta, double threshold) {
   if (ops::autocasting()) [[unlikely]]
     return ops::run_wide([&](const Tensor& t) { return softplus(t, beta, threshold); }, x);
   static const ops::UnaryKernel kernel("softplus");
-  static const ops::BinaryKernel grad_kernel("softplus_grad");
+  static const ops::BinaryKernel grad_kernel("softplus_grad", "dy, s, dx");
   BRIM_CHECK(beta > 0, ValueError, "[softplus] beta is {}; it must be above 0", beta);
   const Tensor y = ops::unary(kernel, x, {.a = beta, .b = threshold});
   return autograd::with_grad(

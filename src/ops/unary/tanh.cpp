@@ -8,7 +8,7 @@ namespace brim {
 
 Tensor tanh(const Tensor& x) {
   static const ops::UnaryKernel kernel("tanh");
-  static const ops::BinaryKernel grad_kernel("tanh_grad");
+  static const ops::BinaryKernel grad_kernel("tanh_grad", "dy, s, dx");
   const Tensor y = ops::unary(kernel, x);
   return autograd::with_grad(
       "tanh", y, {x}, [y = autograd::Saved::output(y)](autograd::GradCall& g) {

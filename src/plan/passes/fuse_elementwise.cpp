@@ -66,7 +66,7 @@ class Group {
   const std::vector<int>& members() const { return members_; }
 
   std::unique_ptr<Launch> fused() const {
-    static const backend::ChainKernel kernel("elementwise_chain");
+    static const backend::ChainKernel kernel("elementwise_chain", {.operands = "in, out"});
     std::vector<Tensor> in, out, inner;
     for (const int m : members_) {
       const auto operands = program_.launches[static_cast<size_t>(m)]->operands();

@@ -1,37 +1,59 @@
 // The order of the passes, and the choice among them.
+#include <fmt/core.h>
+
 #include <algorithm>
-#include <array>
 
 #include "core/check.h"
 #include "core/nearest.h"
 #include "plan/pass.h"
+#include "plan/rewriter.h"
 
 namespace brim::plan {
 namespace {
 
-constexpr Pass kPasses[] = {
-    {"dead_code", "leave out what nobody reads", dead_code},
-    {"common_subexpressions", "compute the same thing once", common_subexpressions},
-    {"fuse_conv", "convolution, relu and max pooling in one launch", fuse_conv, 8},
-    {"fuse_norm", "batch norm, addition and ReLU in one launch", fuse_norm},
-    {"fuse_loss", "a loss and its gradient in one launch", fuse_loss, 2},
-    {"fuse_linear", "linear with its relu, its gradients, its optimizer's step", fuse_linear},
-    {"fuse_head", "the last layers, the loss and their gradients in one launch", fuse_head, 16},
-    {"layout", "the memory format of activations, by measured times", layout, 64},
-    {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
-    {"recompute", "make again what the backward pass needs, instead of keeping it", recompute},
-};
+Pass pass_of(const backend::Rewrite& rewrite) {
+  return {rewrite.name, rewrite.what,
+          [&rewrite](Program& program) {
+            const int count = apply_rewrite(rewrite, program);
+            return count ? fmt::format("{} times", count) : "";
+          },
+          rewrite.ulp};
+}
 
 }  // namespace
 
-std::span<const Pass> all_passes() { return kPasses; }
+std::vector<Pass> all_passes() {
+  std::vector<Pass> passes{
+      {"dead_code", "leave out what nobody reads", dead_code},
+      {"common_subexpressions", "compute the same thing once", common_subexpressions},
+  };
+  for (const backend::Rewrite* rewrite : rewrites_in_order()) passes.push_back(pass_of(*rewrite));
+  passes.insert(
+      passes.end(),
+      {{"layout", "the memory format of activations, by measured times", layout, 64},
+       {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
+       {"recompute", "make again what the backward pass needs, instead of keeping it", recompute}});
+  return passes;
+}
+
+std::string run_pass(std::string_view name, Program& program) {
+  const PassSelection chosen(name);
+  std::string notes;
+  for (const Pass& pass : all_passes())
+    if (chosen.contains(pass.name))
+      if (const std::string note = pass.run(program); !note.empty())
+        notes += (notes.empty() ? "" : "; ") + pass.name + ": " + note;
+  return notes;
+}
 
 PassSelection::PassSelection(std::string_view text) {
-  std::vector<std::string> known{kMemoryPass, kExactPasses}, exact{kMemoryPass};
-  for (const Pass& pass : kPasses) {
-    known.emplace_back(pass.name);
-    if (pass.ulp == 0) exact.emplace_back(pass.name);
+  std::vector<std::string> known{kMemoryPass, kExactPasses, kRewrites}, exact{kMemoryPass},
+      rewrites;
+  for (const Pass& pass : all_passes()) {
+    known.push_back(pass.name);
+    if (pass.ulp == 0) exact.push_back(pass.name);
   }
+  for (const backend::Rewrite* r : backend::rewrites()) rewrites.push_back(r->name);
   bool first = true;
   while (!text.empty()) {
     const size_t comma = std::min(text.find(','), text.size());
@@ -45,10 +67,9 @@ PassSelection::PassSelection(std::string_view text) {
                "[passes] there is no pass '{}'{}", name, suggestion(name, known));
     without_ = minus;
     first = false;
-    if (name == kExactPasses)
-      names_.insert(names_.end(), exact.begin(), exact.end());
-    else
-      names_.emplace_back(name);
+    const std::vector<std::string> one{std::string(name)};
+    const auto& named = name == kExactPasses ? exact : name == kRewrites ? rewrites : one;
+    names_.insert(names_.end(), named.begin(), named.end());
   }
 }
 
@@ -59,7 +80,8 @@ bool PassSelection::contains(std::string_view name) const {
 
 bool PassSelection::operator==(const PassSelection& other) const {
   const auto same = [&](std::string_view name) { return contains(name) == other.contains(name); };
-  return same(kMemoryPass) && std::all_of(std::begin(kPasses), std::end(kPasses),
+  const std::vector<Pass> passes = all_passes();
+  return same(kMemoryPass) && std::all_of(passes.begin(), passes.end(),
                                           [&](const Pass& pass) { return same(pass.name); });
 }
 

@@ -51,17 +51,12 @@ bool written_between(const Uses& uses, const Tensor& t, int first, int last) {
   return std::any_of(writers.begin(), writers.end(), [&](int w) { return w > first && w <= last; });
 }
 
-/// Operands of batch_norm_relu.
-struct Fused {
-  enum : size_t { x, weight, bias, residual = 5, y = 8, mean, scale };
-};
-
 std::optional<Candidate> candidate(const Program& program, const Uses& uses, int index, int peak) {
   const Launch& l = *program.launches[static_cast<size_t>(index)];
-  if (!is(l, "batch_norm_relu") || l.operand(Fused::residual).defined() ||
+  if (!is(l, "batch_norm_relu") || l.operand("residual").defined() ||
       !backend::has_kernel("batch_norm_relu_again", l.device(), l.dtype()))
     return std::nullopt;
-  const Tensor &x = l.operand(Fused::x), &y = l.operand(Fused::y);
+  const Tensor &x = l.operand("x"), &y = l.operand("y");
   if (!program.temporary(y) || uses.writer(y) != index || !covers_storage(y)) return std::nullopt;
   Candidate c{index, index, -1, y.storage()->bytes()};
   for (const int r : uses.readers(y)) {
@@ -74,8 +69,8 @@ std::optional<Candidate> candidate(const Program& program, const Uses& uses, int
   const std::vector<int>& needs = uses.readers(x);
   if (c.to < 0 || c.from >= peak || c.bytes < kLeast || needs.empty() || needs.back() < c.to)
     return std::nullopt;
-  for (const size_t i : {Fused::x, Fused::weight, Fused::bias, Fused::mean, Fused::scale})
-    if (written_between(uses, l.operand(i), index, c.to)) return std::nullopt;
+  for (const char* name : {"x", "weight", "bias", "mean", "scale"})
+    if (written_between(uses, l.operand(name), index, c.to)) return std::nullopt;
   return c;
 }
 
@@ -115,15 +110,14 @@ void redirect(Program& program, size_t first, const Tensor& from, const Tensor& 
 Repeat repeat(Program& program, const Candidate& c) {
   static const backend::BatchNormReluAgain kernel("batch_norm_relu_again");
   const Launch& l = *program.launches[static_cast<size_t>(c.launch)];
-  const Tensor y = l.operand(Fused::y);
+  const Tensor y = l.operand("y");
   Tensor again = program.make(y.shape(), y.dtype());
   again = again.alias(y.shape(), y.strides(), 0);
   redirect(program, static_cast<size_t>(c.to), y, again);
   const auto made = program.launches.insert(
       program.launches.begin() + c.to,
-      kernel.launch(program.device, l.dtype(), l.operand(Fused::x), l.operand(Fused::weight),
-                    l.operand(Fused::bias), l.operand(Fused::mean), l.operand(Fused::scale),
-                    again));
+      kernel.launch(program.device, l.dtype(), l.operand("x"), l.operand("weight"),
+                    l.operand("bias"), l.operand("mean"), l.operand("scale"), again));
   return {made->get(), again, y};
 }
 

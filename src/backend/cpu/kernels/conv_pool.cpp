@@ -19,6 +19,7 @@
 #include "backend/cpu/image_layout.h"
 #include "backend/cpu/parallel.h"
 #include "backend/cpu/scratch.h"
+#include "backend/has_kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -284,6 +285,12 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace brim::cpu {
 HWY_EXPORT(register_conv_pool);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_conv_pool)(), true);
+// Few channels leave vectors empty; beyond half a million weights oneDNN and Winograd were faster.
+static const bool registered =
+    (HWY_DYNAMIC_DISPATCH(register_conv_pool)(), true) &&
+    backend::register_limit<backend::ConvPool>(
+        "conv2d_relu_pool", DeviceKind::cpu, [](const backend::ConvPool& g) {
+          return g.conv.weight_shape().numel() <= int64_t{1} << 19;
+        });
 }  // namespace brim::cpu
 #endif

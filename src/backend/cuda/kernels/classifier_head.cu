@@ -22,7 +22,7 @@ namespace {
 
 using backend::HeadMemory;
 using backend::kHeadThreads;
-using backend::kMostHeadLayers;
+using backend::kMaxHeadLayers;
 
 struct HeadLayer {
   const float *weight, *bias;  // bias: may be null
@@ -36,7 +36,7 @@ struct Head {
   int64_t x_row;
   float* dx;  // may be null
   int rows, layers;
-  HeadLayer layer[kMostHeadLayers];
+  HeadLayer layer[kMaxHeadLayers];
   HeadMemory at;
   Rows<float> loss_rows;
   LossShape shape;

@@ -109,6 +109,10 @@ bool register_all() {
   (backend::register_kernel("conv2d", cuda, dtype_of<T>, &conv2d<T>), ...);
   (backend::register_kernel("conv2d_grad_x", cuda, dtype_of<T>, &conv2d_grad_x<T>), ...);
   (backend::register_kernel("conv2d_grad_weight", cuda, dtype_of<T>, &conv2d_grad_weight<T>), ...);
+  // Fastest in the activations' format, whatever they have.
+  backend::register_converted("conv2d", cuda, "weight");
+  backend::register_converted("conv2d_grad_x", cuda, "weight");
+  backend::register_converted("conv2d_grad_weight", cuda, "dweight");
   return true;
 }
 

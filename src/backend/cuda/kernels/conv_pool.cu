@@ -16,11 +16,13 @@
 #include "backend/cuda/conv_pool.cuh"
 #include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/launch_error.h"
+#include "backend/has_kernel.h"
 #include "backend/kernel.h"
 
 namespace brim::cuda {
 namespace {
 
+using backend::ConvGeometry;
 using backend::ConvPool;
 using backend::kNoPlace;
 
@@ -235,8 +237,23 @@ void conv_relu_pool(const Context& context, const Tensor& x, const Tensor& weigh
                 grid, f);
 }
 
+/// Image and weights are kept in the 48 KiB of shared memory that every GPU has: what one row of
+/// windows sees, with the weights of one output channel; and a plane of the input. Beyond 16384
+/// weights, an estimate, products on whole tiles are faster.
+bool is_small(const ConvPool& g) {
+  const ConvGeometry& c = g.conv;
+  const int64_t rows =
+      (g.pool.kernel.h - 1) * g.pool.dilation.h * c.stride.h + (c.kh - 1) * c.dilation.h + 1;
+  const int64_t columns = c.w + 2 * c.padding.w + 1;
+  constexpr int64_t kFloats = 12 << 10, kMaxColumns = 256, kMaxWeights = 1 << 14;
+  return c.weight_shape().numel() <= kMaxWeights &&
+         c.c * (rows * columns + c.kh * c.kw + 3) + 8 <= kFloats &&
+         (c.h + 2 * c.padding.h) * columns <= kFloats && columns <= kMaxColumns;
+}
+
 const bool registered =
-    backend::register_kernel("conv2d_relu_pool", DeviceKind::cuda, DType::f32, &conv_relu_pool);
+    backend::register_kernel("conv2d_relu_pool", DeviceKind::cuda, DType::f32, &conv_relu_pool) &&
+    backend::register_limit<ConvPool>("conv2d_relu_pool", DeviceKind::cuda, &is_small);
 
 }  // namespace
 }  // namespace brim::cuda

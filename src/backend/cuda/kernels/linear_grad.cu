@@ -15,6 +15,7 @@
 #include "backend/cuda/launch_error.h"
 #include "backend/cuda/team.cuh"
 #include "backend/fused_linear.h"
+#include "backend/has_kernel.h"
 #include "backend/kernel.h"
 
 namespace brim::cuda {
@@ -179,7 +180,11 @@ void linear_grad(const Context& context, const Tensor& x, const Tensor& weight, 
 template <class... T>
 bool register_all() {
   (backend::register_kernel("linear_grad", DeviceKind::cuda, dtype_of<T>, &linear_grad<T>), ...);
-  return true;
+  // Products of many rows belong to cuBLAS.
+  return backend::register_limit<backend::LinearSize>(
+      "linear_grad", DeviceKind::cuda, [](const backend::LinearSize& l) {
+        return backend::few_rows_are_fast(l.rows, l.inputs, l.outputs);
+      });
 }
 
 const bool registered = register_all<float, double, Half, BFloat16>();

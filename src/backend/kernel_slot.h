@@ -1,0 +1,58 @@
+// One row of the kernel table: what is known under a kernel's name.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <typeinfo>
+#include <vector>
+
+#include <brim/core/device.h>
+#include <brim/core/dtype.h>
+
+#include "backend/kernel_traits.h"
+#include "backend/touches.h"
+
+namespace brim::backend {
+
+/// One op's functions, by kind of device and dtype. Created on first use of its name, never freed.
+struct KernelSlot {
+  const char* name;
+  const std::type_info* signature;
+  std::array<std::array<std::atomic<void*>, kDTypeCount>, kDeviceKindCount> functions{};
+
+  Work work = Work::other;
+  std::vector<OperandTraits> operands;  ///< empty until declared
+  /// By kind of device, what is_fast() asks.
+  struct Limit {
+    void (*function)() = nullptr;  // as another type
+    const std::type_info* problem = nullptr;
+  };
+  std::array<Limit, kDeviceKindCount> limits{};
+  /// By kind of device, the operand that its kernels convert; "" for none.
+  std::array<std::string_view, kDeviceKindCount> converted{};
+};
+
+KernelSlot& kernel_slot(const char* name, const std::type_info& signature);
+
+/// Whether a kernel's argument of type A is a tensor, or a span of them, and written.
+enum class Argument : uint8_t { option, read, written };
+template <class A>
+constexpr Argument argument_of() {
+  using Plain = std::remove_cvref_t<A>;
+  if constexpr (std::is_same_v<Plain, Tensor>)
+    return std::is_const_v<std::remove_reference_t<A>> ? Argument::read : Argument::written;
+  else if constexpr (IsTensorSpan<Plain>::value)
+    return std::is_const_v<typename Plain::element_type> ? Argument::read : Argument::written;
+  else
+    return Argument::option;
+}
+
+/// Throws Error where the names do not fit the signature, or differ from those declared before.
+void declare_traits(KernelSlot& slot, const KernelTraits& traits,
+                    std::initializer_list<Argument> arguments);
+
+}  // namespace brim::backend

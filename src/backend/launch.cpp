@@ -1,0 +1,46 @@
+#include "backend/launch.h"
+
+#include "core/check.h"
+
+namespace brim::backend {
+
+std::span<const Operand> Launch::operands(std::string_view name) const {
+  for (size_t argument = 0; argument < slot_.operands.size(); ++argument) {
+    if (slot_.operands[argument].name != name) continue;
+    size_t first = 0;
+    while (first < operands_.size() && operands_[first].argument < argument) ++first;
+    size_t last = first;
+    while (last < operands_.size() && operands_[last].argument == argument) ++last;
+    return operands().subspan(first, last - first);
+  }
+  raise<Error>("[{}] the kernel has no operand '{}'", slot_.name, name);
+}
+
+const OperandTraits& Launch::traits(const Operand& o) const {
+  static const OperandTraits undeclared;
+  return o.argument < slot_.operands.size() ? slot_.operands[o.argument] : undeclared;
+}
+
+size_t Launch::elements() const {
+  size_t count = 0;
+  for (const Operand& o : operands_)
+    if (o.listed && o.argument == operands_[0].argument) ++count;
+  return count;
+}
+
+std::vector<Operand> Launch::element(size_t i) const {
+  const size_t count = elements();
+  std::vector<Operand> found;
+  for (size_t first = 0; first < operands_.size();) {
+    size_t last = first;
+    while (last < operands_.size() && operands_[last].argument == operands_[first].argument) ++last;
+    const size_t each = operands_[first].listed ? (last - first) / count : 1;
+    const size_t from = operands_[first].listed ? first + i * each : first;
+    found.insert(found.end(), operands_.begin() + static_cast<std::ptrdiff_t>(from),
+                 operands_.begin() + static_cast<std::ptrdiff_t>(from + each));
+    first = last;
+  }
+  return found;
+}
+
+}  // namespace brim::backend
