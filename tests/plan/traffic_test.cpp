@@ -25,8 +25,7 @@ Step step_of(const Body& body) {
 std::vector<int64_t> bytes(const Body& body, const Tensor& x) {
   const Recording recording = record(step_of(body), {&x, 1}, false);
   std::vector<int64_t> list;
-  for (const auto& launch : recording.program.launches)
-    list.push_back(bytes_of(*launch));
+  for (const auto& launch : recording.program.launches) list.push_back(bytes_of(*launch));
   return list;
 }
 
@@ -59,6 +58,23 @@ TEST(Traffic, CountsWhatIsWrittenInPlace) {
     return t;
   };
   EXPECT_EQ(bytes(add, rand({3, 5})), Bytes{3 * 60});
+}
+
+/// The gradient of what was taken apart is put together once, without zeros to add to.
+TEST(Traffic, GradientsOfPartsAreJoinedOnce) {
+  Tensor x = rand({3, 4, 5}).set_requires_grad();
+  const auto gradient_bytes = [&](const auto& parts_of) {
+    const Body body = [&](const Tensor& dy) {
+      const std::vector<Tensor> parts = parts_of(x);
+      return autograd::grad(std::vector<Tensor>{parts[0], parts[1], parts[2]},
+                            std::vector<Tensor>{x}, std::vector<Tensor>{dy, dy, dy})[0];
+    };
+    return bytes(body, rand({4, 5}));
+  };
+  const Bytes copies(3, 2 * 4 * 5 * 4);
+  EXPECT_EQ(gradient_bytes([](const Tensor& t) { return unbind(t); }), copies);
+  x = rand({12, 5}).set_requires_grad();
+  EXPECT_EQ(gradient_bytes([](const Tensor& t) { return split(t, 4); }), copies);
 }
 
 TEST(Traffic, AnOptimizerReadsWhatItUpdates) {

@@ -3,9 +3,31 @@
 
 #include <brim/ops/shape.h>
 
+#include "autograd/node.h"
 #include "ops/checks.h"
 
 namespace brim {
+namespace {
+
+/// Views of x with one history: its gradient is join(the gradients of all), written once. Were each
+/// a slice of its own, every one would give zeros as large as x, to be added up.
+template <class Join>
+std::vector<Tensor> with_parts(const char* name, const Tensor& x, std::vector<Tensor> parts,
+                               Join join) {
+  if (!is_floating(x.dtype()) || parts.empty() || !autograd::needs_grad({x})) return parts;
+  const auto gradient = [join, count = parts.size()](autograd::GradCall& g) {
+    std::vector<Tensor> gradients;
+    for (size_t i = 0; i < count; ++i) gradients.push_back(g.dy(static_cast<uint32_t>(i)));
+    g.set(0, join(gradients));
+  };
+  Ref<autograd::Node> node(new autograd::OpNode<std::decay_t<decltype(gradient)>>(
+      name, std::decay_t<decltype(gradient)>(gradient)));
+  autograd::connect(*node, x);
+  for (Tensor& part : parts) autograd::attach(node, part);
+  return parts;
+}
+
+}  // namespace
 
 Tensor narrow(const Tensor& x, int axis, int64_t start, int64_t length) {
   ops::check_defined("narrow", x);
@@ -34,10 +56,14 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
   std::vector<Tensor> parts;
   int64_t start = 0;
   for (int64_t s : sizes) {
-    parts.push_back(x.slice(axis, start, start + s));
+    Shape shape = x.shape();
+    shape[axis] = s;
+    parts.push_back(
+        x.alias(shape, x.strides(), x.offset() + (s > 0 ? start * x.strides()[axis] : 0)));
     start += s;
   }
-  return parts;
+  return with_parts("split", x, std::move(parts),
+                    [axis](const std::vector<Tensor>& dy) { return cat(dy, axis); });
 }
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int axis) {
@@ -63,9 +89,15 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int axis) {
 std::vector<Tensor> unbind(const Tensor& x, int axis) {
   ops::check_defined("unbind", x);
   axis = normalize_axis(axis, x.rank(), "unbind");
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  shape.erase(axis);
+  strides.erase(axis);
   std::vector<Tensor> parts;
-  for (int64_t i = 0; i < x.shape()[axis]; ++i) parts.push_back(x.select(axis, i));
-  return parts;
+  for (int64_t i = 0; i < x.shape()[axis]; ++i)
+    parts.push_back(x.alias(shape, strides, x.offset() + i * x.strides()[axis]));
+  return with_parts("unbind", x, std::move(parts),
+                    [axis](const std::vector<Tensor>& dy) { return stack(dy, axis); });
 }
 
 }  // namespace brim
