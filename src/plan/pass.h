@@ -50,6 +50,7 @@ class PassSelection {
 };
 
 // Those of passes/, in alphabetical order.
+std::string batch_casts(Program& program);
 std::string common_subexpressions(Program& program);
 std::string dead_code(Program& program);
 std::string fuse_elementwise(Program& program);

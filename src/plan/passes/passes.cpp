@@ -31,6 +31,7 @@ std::vector<Pass> all_passes() {
   passes.insert(
       passes.end(),
       {{"layout", "the memory format of activations, by measured times", layout, 64},
+       {"batch_casts", "casts of weights and of gradients in few launches", batch_casts},
        {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
        {"recompute", "make again what the backward pass needs, instead of keeping it", recompute}});
   return passes;
