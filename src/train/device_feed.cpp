@@ -31,7 +31,7 @@ DeviceFeed::DeviceFeed(data::Loader& loader, Device device) : loader_(loader), d
   if (!loader.options().raw) return;
   layout_ = {std::min(loader.options().batch, loader.samples()), loader.raw_shape()};
   pictures_.emplace(loader, device);
-  position_ = zeros({1}, {.dtype = DType::i64, .device = device});
+  position_ = zeros({2}, {.dtype = DType::i64, .device = device});
 }
 
 void DeviceFeed::start(int64_t epoch, int64_t first_batch) {

@@ -19,14 +19,14 @@ PictureBatches::PictureBatches(const data::Loader& loader, Device device) {
 }
 
 const data::Batch& PictureBatches::make(const Tensor& pictures, const Tensor& labels,
-                                        const Tensor& windows, const Tensor& position, int64_t n,
-                                        int64_t offset) {
+                                        const Tensor& windows, Tensor& position, int64_t n,
+                                        int64_t advance) {
   // Fresh handles: what the loop does to them (requires_grad, hooks) ends with the batch.
   Shape shape = x_.shape();
   shape[0] = n;
   batch_.x = x_.alias(shape, x_.strides(), 0);
   batch_.y = y_.alias({n}, y_.strides(), 0);
-  options_.offset = offset;
+  options_.advance = advance;
   ops::picture_batch(pictures, labels, windows, position, batch_.x, batch_.y, options_);
   return batch_;
 }

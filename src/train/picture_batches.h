@@ -12,10 +12,10 @@ class PictureBatches {
   /// For full batches of the loader, whose LoaderOptions::raw is set.
   PictureBatches(const data::Loader& loader, Device device);
 
-  /// Queues the making of a batch of `n` (see ops::picture_batch) on the current stream. Its
-  /// tensors are those of the batch before it.
+  /// Queues the making of a batch of `n` (see ops::picture_batch) on the current stream, which
+  /// moves the position on by `advance`. Its tensors are those of the batch before it.
   const data::Batch& make(const Tensor& pictures, const Tensor& labels, const Tensor& windows,
-                          const Tensor& position, int64_t n, int64_t offset = 0);
+                          Tensor& position, int64_t n, int64_t advance = 0);
   data::Batch& batch() { return batch_; }
 
  private:

@@ -58,8 +58,7 @@ ResidentFeed::ResidentFeed(const data::Loader& loader, Device device,
   pictures_ = empty({pictures_of_source_, shape.channels, shape.height, shape.width},
                     {.dtype = DType::u8, .device = device_});
   windows_ = empty({loader_.samples(), 4}, {.dtype = DType::i32, .device = device_});
-  position_ = zeros({1}, {.dtype = DType::i64, .device = device_});
-  one_ = ones({1}, {.dtype = DType::i64, .device = device_});
+  position_ = zeros({2}, {.dtype = DType::i64, .device = device_});
   upload(progress);
 }
 
@@ -124,7 +123,7 @@ void ResidentFeed::start(int64_t epoch, int64_t first_batch) {
       next_order_ =
           start_thread([&] { return std::async(std::launch::async, order_of, epoch + 1); });
   }
-  position_.fill_(static_cast<double>(first_row(first_batch)));
+  position_.slice(0, 0, 1).fill_(static_cast<double>(first_row(first_batch)));
 }
 
 int64_t ResidentFeed::whole_batches(int64_t most) const {
@@ -133,29 +132,8 @@ int64_t ResidentFeed::whole_batches(int64_t most) const {
   return n;
 }
 
-const data::Batch& ResidentFeed::queue(int64_t ahead) {
-  const int64_t batch = at_ + ahead;
-  const int64_t n = rows(batch);
-  data::Batch& made = batches_.batch();
-  made.index = batch;
-  made.samples.resize(static_cast<size_t>(n));
-  const formula::PictureWindow* const row = rows_of(order_) + first_row(batch);
-  std::transform(row, row + n, made.samples.begin(),
-                 [](const formula::PictureWindow& w) { return w.picture; });
-  return batches_.make(pictures_, labels_, windows_, position_, n,
-                       first_row(batch) - first_row(at_));
-}
-
-void ResidentFeed::advance(int64_t batches) {
-  const int64_t before = first_row(at_);
-  at_ += batches;
-  position_.add_(one_, static_cast<double>(first_row(at_) - before));
-}
-
 const data::Batch& ResidentFeed::queue_next() {
-  const data::Batch& made = batches_.make(pictures_, labels_, windows_, position_, full_);
-  position_.add_(one_, static_cast<double>(full_));
-  return made;
+  return batches_.make(pictures_, labels_, windows_, position_, full_, full_);
 }
 
 const data::Batch* ResidentFeed::next() {
@@ -165,12 +143,15 @@ const data::Batch* ResidentFeed::next() {
     const int64_t all = std::min(loader_.options().batch, loader_.samples() - begin);
     const int64_t n = rows(at_);
     skipped_ += all - n;
-    if (n > 0) {
-      const data::Batch& batch = queue(0);
-      advance(1);
-      return &batch;
-    }
-    advance(1);
+    const int64_t batch = at_++;
+    if (n == 0) continue;
+    data::Batch& made = batches_.batch();
+    made.index = batch;
+    made.samples.resize(static_cast<size_t>(n));
+    const formula::PictureWindow* const row = rows_of(order_) + first_row(batch);
+    std::transform(row, row + n, made.samples.begin(),
+                   [](const formula::PictureWindow& w) { return w.picture; });
+    return &batches_.make(pictures_, labels_, windows_, position_, n, n);
   }
   return nullptr;
 }

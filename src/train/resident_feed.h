@@ -2,13 +2,12 @@
 // once, as bytes; then a batch is one launch, and nothing crosses the link but the order of an
 // epoch, in one copy at its start.
 //
-// How a step that is captured (in a CUDA graph, say) gets its batch: queue() launches
-// "picture_batch", which reads where it stands from one number on the device and writes x and y,
-// which stay where they are. All addresses are the same from step to step and from epoch to epoch.
-// advance() moves the number on, on the device as well. One step is {queue(0), step, advance(1)};
-// K steps are {queue(0), step, queue(1), step ... advance(K)}; both may be captured whole and
-// replayed while whole_batches(K) is K. The order of the next epoch is queued by start(),
-// outside of what was captured.
+// How a step that is captured (in a CUDA graph, say) gets its batch: queue_next() launches
+// "picture_batch", which reads where it stands from one number on the device, writes x and y, which
+// stay where they are, and moves the number on. All addresses are the same from step to step and
+// from epoch to epoch. K steps are {queue_next(), step} K times; they may be captured whole and
+// replayed while whole_batches(K) is K. The order of the next epoch is queued by start(), outside
+// of what was captured.
 #pragma once
 
 #include <cstdint>
@@ -39,14 +38,9 @@ class ResidentFeed final : public Feed {
 
   /// How many batches of full size come next, one after the other; counts to `most`.
   int64_t whole_batches(int64_t most) const;
-  /// Queues the making of the batch `ahead` full ones behind the next one. The tensors are those of
-  /// the batch before it.
-  const data::Batch& queue(int64_t ahead);
-  /// Queues that `batches` full ones are done.
-  void advance(int64_t batches);
-
-  /// The device's part of next() for a full batch, and nothing else: for a step that is recorded,
-  /// and repeated while whole_batches() says so. After each time pass() counts on the host.
+  /// The device's part of next() for a full batch, in one launch, and nothing else: for a step that
+  /// is recorded, and repeated while whole_batches() says so. After each time pass() counts on the
+  /// host. The tensors are those of the batch before it.
   const data::Batch& queue_next();
   void pass(int64_t batches) { at_ += batches; }
   int64_t full_batch() const { return full_; }
@@ -64,7 +58,7 @@ class ResidentFeed final : public Feed {
   const Device device_;
   int64_t pictures_of_source_ = 0, full_ = 0;  // all there are; samples of a full batch
   Tensor pictures_, labels_;                   // (M, C, H, W) u8, (M) i64
-  Tensor windows_, position_, one_;            // see ops::picture_batch
+  Tensor windows_, position_;                  // see ops::picture_batch
   std::vector<bool> missing_;                  // by sample; empty: none
   PictureBatches batches_;
   Tensor order_;                    // what windows_ holds, on the host

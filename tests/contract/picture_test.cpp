@@ -61,8 +61,9 @@ Made make_batch(const Pictures& p, Device d, int64_t n, int64_t h, int64_t w, in
                 const PictureOptions& options) {
   Tensor x = full({n, 3, h, w}, -1, {.device = d});
   Tensor y = full({n}, -1, {.dtype = i64, .device = d});
-  ops::picture_batch(p.pictures(d), Tensor::from(p.labels, {5}, d), p.rows(d),
-                     Tensor::from({position}, {1}, d), x, y, options);
+  Tensor position_at = Tensor::from<int64_t>({position, 0}, {2}, d);
+  ops::picture_batch(p.pictures(d), Tensor::from(p.labels, {5}, d), p.rows(d), position_at, x, y,
+                     options);
   return {x.to_vector<float>(), y.to_vector<int64_t>()};
 }
 
@@ -90,6 +91,33 @@ TEST(Contract, picture_batch) {
     }
 }
 
+TEST(PictureBatch, MovesThePositionOnInItsLaunch) {
+  const Pictures p(6, 40);  // several blocks a sample
+  PictureOptions options;
+  options.advance = 3;
+  for (const Device device : devices()) {
+    const Tensor pictures = p.pictures(device), labels = Tensor::from(p.labels, {5}, device),
+                 rows = p.rows(device);
+    Tensor position = Tensor::from<int64_t>({1, 0}, {2}, device);
+    Tensor x = zeros({3, 3, 60, 40}, {.device = device});
+    Tensor y = zeros({3}, {.dtype = i64, .device = device});
+    for (const int64_t begin : {1, 4}) {
+      const uint32_t before = position.storage()->version();
+      ops::picture_batch(pictures, labels, rows, position, x, y, options);
+      const Made made = make_batch(p, device, 3, 60, 40, begin, {});
+      EXPECT_EQ(x.to_vector<float>(), made.x) << device.str();
+      EXPECT_EQ(y.to_vector<int64_t>(), made.y) << device.str();
+      EXPECT_EQ(position.to_vector<int64_t>(), (std::vector<int64_t>{begin + 3, 0}))
+          << device.str();
+      EXPECT_GT(position.storage()->version(), before);
+    }
+    Tensor nothing_x = zeros({0, 3, 6, 4}, {.device = device});
+    Tensor nothing_y = zeros({0}, {.dtype = i64, .device = device});
+    ops::picture_batch(pictures, labels, rows, position, nothing_x, nothing_y, options);
+    EXPECT_EQ(position.to_vector<int64_t>(), (std::vector<int64_t>{10, 0})) << device.str();
+  }
+}
+
 TEST(PictureBatch, MayBeEmpty) {
   for (const Device device : devices()) {
     EXPECT_TRUE(make_batch(Pictures(6, 8), device, 0, 5, 5, 7, {}).x.empty());
@@ -114,9 +142,9 @@ TEST(PictureBatch, ChecksItsTensors) {
   const Pictures p(6, 8);
   const Device cpu = Device::cpu();
   const Tensor pictures = p.pictures(cpu), labels = Tensor::from(p.labels, {5}), rows = p.rows(cpu),
-               position = Tensor::from<int64_t>({0}, {1});
+               position = Tensor::from<int64_t>({0, 0}, {2});
   Tensor x = zeros({2, 3, 6, 8}), y = zeros({2}, {.dtype = i64});
-  const auto call = [&](const Tensor& a, const Tensor& b, const Tensor& c, const Tensor& d) {
+  const auto call = [&](const Tensor& a, const Tensor& b, const Tensor& c, Tensor d) {
     ops::picture_batch(a, b, c, d, x, y, {});
   };
   EXPECT_NO_THROW(call(pictures, labels, rows, position));
@@ -124,7 +152,7 @@ TEST(PictureBatch, ChecksItsTensors) {
   EXPECT_THROW(call(pictures.to(f32), labels, rows, position), DTypeError);
   EXPECT_THROW(call(pictures, labels.slice(0, 0, 4), rows, position), ShapeError);
   EXPECT_THROW(call(pictures, labels, rows.slice(1, 0, 3), position), ShapeError);
-  EXPECT_THROW(call(pictures, labels, rows, zeros({2}, {.dtype = i64})), ShapeError);
+  EXPECT_THROW(call(pictures, labels, rows, zeros({1}, {.dtype = i64})), ShapeError);
   EXPECT_THROW(call(pictures, labels.to(Device::sim(0)), rows, position), DeviceError);
   x = zeros({2, 1, 6, 8});
   EXPECT_THROW(call(pictures, labels, rows, position), ShapeError);

@@ -11,6 +11,7 @@
 #include <brim/brim.h>
 #include <brim/core/sim.h>
 
+#include "backend/launches.h"
 #include "core/pinned_memory.h"
 #include "train/device_feed.h"
 #include "train/pictures.h"
@@ -155,12 +156,35 @@ TEST_P(FeedTest, BatchesOfSeveralStepsAreQueuedAtOnce) {
     feed.start(3, 1);
     EXPECT_EQ(feed.whole_batches(3), 3);
     EXPECT_EQ(feed.whole_batches(100), 4);  // 23 = 5 x 4 + 3
-    for (int64_t i = 0; i < 4; ++i)
-      EXPECT_EQ(seen(feed.queue(i)), all[static_cast<size_t>(i + 1)]) << device.str();
-    feed.advance(4);
+    for (size_t i = 1; i <= 4; ++i) {
+      const data::Batch& batch = feed.queue_next();
+      EXPECT_EQ(batch.x.to_vector<float>(), all[i].x) << device.str();
+      EXPECT_EQ(batch.y.to_vector<int64_t>(), all[i].y) << device.str();
+    }
+    feed.pass(4);
     EXPECT_EQ(feed.whole_batches(1), 0);
     EXPECT_EQ(seen(*feed.next()), all.back());
     EXPECT_EQ(feed.next(), nullptr);
+  }
+}
+
+TEST_P(FeedTest, ABatchOfDataOnTheDeviceIsOneLaunch) {
+  using Names = std::vector<std::string>;
+  for (const Device device : tests::feeding_devices()) {
+    const data::Loader loader(pictures_, {{data::HorizontalFlip{}}, {}},
+                              {.batch = 4, .workers = 1, .seed = 5, .target = device, .raw = true});
+    ResidentFeed feed(loader, device);
+    feed.start(0, 0);
+    synchronize(device);
+    Names names = launches([&] { (void)feed.queue_next(); });
+    feed.pass(1);
+    for (const std::string& name : launches([&] { (void)feed.next(); }))
+      if (name != "batch") names.push_back(name);  // the span around it
+    // Where a thread of ours is the device, its work may show beside its launch.
+    if (device.kind != DeviceKind::sim) {
+      EXPECT_EQ(names.size(), 2U) << device.str();
+    }
+    for (const std::string& name : names) EXPECT_EQ(name, "picture_batch") << device.str();
   }
 }
 

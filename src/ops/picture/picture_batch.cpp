@@ -23,12 +23,11 @@ void check(const char* what, const Tensor& t, DType dtype, int rank, Device devi
 }  // namespace
 
 void picture_batch(const Tensor& pictures, const Tensor& labels, const Tensor& windows,
-                   const Tensor& position, Tensor& x, Tensor& y,
-                   const backend::PictureOptions& options) {
+                   Tensor& position, Tensor& x, Tensor& y, const backend::PictureOptions& options) {
   static const backend::Kernel<void(const Context&, const Tensor& pictures, const Tensor& labels,
-                                    const Tensor& windows, const Tensor& position, Tensor& x,
-                                    Tensor& y, const backend::PictureOptions&)>
-      kernel(kOp, {.operands = "pictures, labels, windows, position, x, y"});
+                                    const Tensor& windows, Tensor& position, Tensor& x, Tensor& y,
+                                    const backend::PictureOptions&)>
+      kernel(kOp, {.operands = "pictures, labels, windows, rw position, x, y"});
   check_defined(kOp, pictures);
   const Device device = pictures.device();
   check("pictures", pictures, DType::u8, 4, device);
@@ -43,11 +42,12 @@ void picture_batch(const Tensor& pictures, const Tensor& labels, const Tensor& w
   BRIM_CHECK(labels.numel() == pictures.shape()[0] && y.numel() == x.shape()[0], ShapeError,
              "[{}] {} labels of {} pictures, {} for a batch of {}: there must be one for each", kOp,
              labels.numel(), pictures.shape()[0], y.numel(), x.shape()[0]);
-  BRIM_CHECK(windows.shape()[1] == 4 && position.numel() == 1, ShapeError,
-             "[{}] windows of shape {} and a position of shape {}: must be (T, 4) and (1)", kOp,
+  BRIM_CHECK(windows.shape()[1] == 4 && position.numel() == 2, ShapeError,
+             "[{}] windows of shape {} and a position of shape {}: must be (T, 4) and (2)", kOp,
              windows.shape().str(), position.shape().str());
   kernel(device, DType::f32, pictures, labels, windows, position, x, y, options);
   x.storage()->bump_version(), y.storage()->bump_version();
+  if (options.advance != 0) position.storage()->bump_version();
 }
 
 }  // namespace brim::ops

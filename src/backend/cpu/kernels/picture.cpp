@@ -42,13 +42,14 @@ void convert_row(const uint8_t* from, const PictureWindow& window, int columns, 
 }
 
 void picture_batch(const Context&, const Tensor& pictures, const Tensor& labels,
-                   const Tensor& windows, const Tensor& position, Tensor& x, Tensor& y,
+                   const Tensor& windows, Tensor& position, Tensor& x, Tensor& y,
                    const PictureOptions& options) {
   const int64_t count = pictures.shape()[0], n = x.shape()[0];
   const int height = static_cast<int>(pictures.shape()[2]);
   const int width = static_cast<int>(pictures.shape()[3]);
   const int rows = static_cast<int>(x.shape()[2]), columns = static_cast<int>(x.shape()[3]);
-  const int64_t begin = *static_cast<const int64_t*>(position.raw()) + options.offset;
+  auto& row_of_batch = *static_cast<int64_t*>(position.raw());
+  const int64_t begin = row_of_batch + options.offset;
   BRIM_CHECK(begin >= 0 && begin + n <= windows.shape()[0], IndexError,
              "[picture_batch] rows {} to {} of {} windows", begin, begin + n, windows.shape()[0]);
   const auto* const window = static_cast<const PictureWindow*>(windows.raw()) + begin;
@@ -77,6 +78,7 @@ void picture_batch(const Context&, const Tensor& pictures, const Tensor& labels,
   for (int64_t i = 0; i < n; ++i)
     static_cast<int64_t*>(y.raw())[i] =
         static_cast<const int64_t*>(labels.raw())[window[i].picture];
+  row_of_batch += options.advance;
 }
 
 const bool registered =

@@ -1,5 +1,6 @@
 // picture_batch: a block row of the grid makes one sample; a thread makes four neighbouring pixels
-// of a row, so that what is written goes out in accesses of 16 bytes.
+// of a row, so that what is written goes out in accesses of 16 bytes. The last block to end moves
+// the position on, which every block has read by then: position[1] counts those that are done.
 #include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/fault.cuh"
 #include "backend/picture_options.h"
@@ -21,12 +22,23 @@ struct Scale {
   uint8_t fill;
 };
 
-/// `Width` divides the columns of a row.
+/// For the blocks of a grid, each once all its threads have read the position.
+__device__ inline void move_on(int64_t* position, int64_t advance) {
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  using Count = unsigned long long;  // atomicAdd has no signed one of 64 bits
+  const Count blocks = static_cast<Count>(gridDim.x) * gridDim.y;
+  if (atomicAdd(reinterpret_cast<Count*>(position + 1), Count{1}) != blocks - 1) return;
+  position[0] += advance;
+  position[1] = 0;
+}
+
+/// `Width` divides the columns of a row. A barrier only where the position moves.
 template <int Width>
-__global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, const uint8_t* pictures,
-                               const int64_t* labels, const PictureWindow* windows,
-                               const int64_t* position, float* x, int64_t* y, Fault* fault,
-                               const char* op) {
+__global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, int64_t advance,
+                               const uint8_t* pictures, const int64_t* labels,
+                               const PictureWindow* windows, int64_t* position, float* x,
+                               int64_t* y, Fault* fault, const char* op) {
   using Result = Pack<float, Width>;
   const int packs_of_row = size.columns / Width, packs = 3 * size.rows * packs_of_row;
   const int64_t begin = position[0] + offset;
@@ -37,7 +49,7 @@ __global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, const ui
                    .axis = 0,
                    .value = begin + sample,
                    .size = size.windows});
-      return;
+      break;
     }
     const PictureWindow window = windows[begin + sample];
     if (window.picture < 0 || window.picture >= size.pictures) {
@@ -46,7 +58,7 @@ __global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, const ui
                    .axis = 0,
                    .value = window.picture,
                    .size = size.pictures});
-      return;
+      break;
     }
     const uint8_t* const from = pictures + window.picture * (int64_t{3} * size.height * size.width);
     auto* const to = reinterpret_cast<Result*>(x) + sample * packs;
@@ -67,26 +79,33 @@ __global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, const ui
       to[i] = result;
     }
   }
+  if (advance != 0) move_on(position, advance);
 }
 
 template <int Width>
-void run(const Context& context, const Sizes& size, const Scale& scale, int64_t offset,
-         const Tensor& pictures, const Tensor& labels, const Tensor& windows,
-         const Tensor& position, Tensor& x, Tensor& y) {
+void run(const Context& context, const Sizes& size, const Scale& scale,
+         const PictureOptions& options, const Tensor& pictures, const Tensor& labels,
+         const Tensor& windows, Tensor& position, Tensor& x, Tensor& y) {
   constexpr int64_t kMostRows = 65535;
   static constexpr const char* kOp = "picture_batch";  // the host's: the kernel hands it back to it
   Grid grid = grid_for(int64_t{3} * size.rows * (size.columns / Width));
-  grid.blocks.y = static_cast<unsigned>(std::min(size.samples, kMostRows));
-  launch(context, &picture_kernel<Width>, grid, size, scale, offset, data<const uint8_t>(pictures),
-         data<const int64_t>(labels), data<const PictureWindow>(windows),
-         data<const int64_t>(position), data<float>(x), data<int64_t>(y),
-         fault_of(context.device().index), kOp);
+  grid.blocks.y = static_cast<unsigned>(std::clamp<int64_t>(size.samples, 1, kMostRows));
+  const auto queue = [&](auto launcher) {
+    launcher(context, &picture_kernel<Width>, grid, size, scale, options.offset, options.advance,
+             data<const uint8_t>(pictures), data<const int64_t>(labels),
+             data<const PictureWindow>(windows), data<int64_t>(position), data<float>(x),
+             data<int64_t>(y), fault_of(context.device().index), kOp);
+  };
+  if (options.advance != 0)
+    queue([](const auto&... args) { launch_blocks(args...); });
+  else
+    queue([](const auto&... args) { launch(args...); });
 }
 
 void picture_batch(const Context& context, const Tensor& pictures, const Tensor& labels,
-                   const Tensor& windows, const Tensor& position, Tensor& x, Tensor& y,
+                   const Tensor& windows, Tensor& position, Tensor& x, Tensor& y,
                    const PictureOptions& options) {
-  if (y.numel() == 0) return;
+  if (y.numel() == 0 && options.advance == 0) return;
   const Shape &in = pictures.shape(), &out = x.shape();
   const Sizes size{in[0],
                    windows.shape()[0],
@@ -98,7 +117,7 @@ void picture_batch(const Context& context, const Tensor& pictures, const Tensor&
   Scale scale{.fill = options.fill};
   for (size_t c = 0; c < 3; ++c) scale.mean[c] = options.mean[c], scale.std[c] = options.std[c];
   const auto make = size.columns % 4 == 0 && is_aligned(x.raw(), 16) ? &run<4> : &run<1>;
-  make(context, size, scale, options.offset, pictures, labels, windows, position, x, y);
+  make(context, size, scale, options, pictures, labels, windows, position, x, y);
 }
 
 const bool registered =
