@@ -116,8 +116,10 @@ Json result_json(const ChosenDevices& chosen, const train::Recipe& r,
   json["test_loss"] = result.test ? number(result.test->loss) : Json(nullptr);
   json["compile"] = to_json(result.compile);
   json["account"] = to_json(result.account);
-  for (const auto& [device, account] : result.accounts)
+  for (const auto& [device, account, recorded] : result.accounts) {
     json["accounts"][device.str()] = to_json(account);
+    json["recorded"][device.str()] = recorded;
+  }
   json["monitor"] = sensors ? to_json(*sensors) : Json(nullptr);
   json["seed"] = r.seed;
   json["peak_memory"] = Allocator::of(chosen.devices[0]).stats().peak_live;
@@ -370,9 +372,13 @@ int run(const TrainOptions& o) {
       say(stdout, "{} has no test split, so the accuracy is unknown\n", recipe.data);
     if (o.explain) say(stdout, "{}", Lines{result.plan});
     for (const std::string& line : trainer.loader().decisions()) say(stdout, "loader: {}\n", line);
-    for (const auto& [device, account] : result.accounts)
+    for (const auto& [device, account, recorded] : result.accounts) {
       say(stdout, "where the time of training went on {}, {}\n{}", device.str(),
           how_steps_ran(result.compile), Lines{account.table()});
+      if (recorded < 1)
+        say(stdout, "  of {:.1f} % of this time there are records, the rest is charged alike\n",
+            100 * recorded);
+    }
   }
   if (!o.json.empty())
     attempt([&] {

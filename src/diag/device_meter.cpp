@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace brim::diag {
 namespace {
@@ -48,9 +49,13 @@ Shares DeviceMeter::start(Detail wanted) {
     const std::lock_guard users(users_mutex_);
     RecordSource* const from = source();
     const bool more = wanted > detail();
+    if (is_paused()) resume_paused();
     if (users_ == 0) {
       if (from) from->start(device().index, wanted);
       const std::lock_guard lock(mutex_);
+      shares_ = with_pauses(shares_, resumed_at_);
+      was_paused_ = false;
+      in_pauses_ = in_windows_ = 0;
       std::fill(std::begin(running_), std::end(running_), 0);
       charged_until_ = ticks();
       slowdowns_.clear();
@@ -77,8 +82,79 @@ void DeviceMeter::stop(Detail wanted) {
     if (from && detail() != before) from->change(device().index, detail());
     return;
   }
+  if (const uint64_t paused_at = paused_at_.exchange(0)) {
+    const std::lock_guard lock(mutex_);
+    in_pauses_ += ticks() - paused_at;
+    resumed_at_ = ticks();
+    return;
+  }
   measuring_.store(false, std::memory_order_release);
   if (from) from->stop(device().index);
+  const std::lock_guard lock(mutex_);
+  if (was_paused_) in_windows_ += ticks() - std::exchange(resumed_at_, ticks());
+}
+
+void DeviceMeter::pause() {
+  const std::lock_guard users(users_mutex_);
+  RecordSource* const from = source();
+  if (!from || users_ != 1 || users_of_nodes_ > 0 || is_paused()) return;
+  collect();
+  measuring_.store(false, std::memory_order_release);
+  from->stop(device().index);
+  const std::lock_guard lock(mutex_);
+  const uint64_t now = ticks();
+  const Shares idle = idle_until(now);
+  for (size_t i = 0; i < kCauseCount; ++i) shares_[i] += idle[i];
+  idle_since_.store(0, std::memory_order_release);
+  if (was_paused_)
+    in_windows_ += now - resumed_at_;
+  else
+    before_pauses_ = shares_;
+  was_paused_ = true;
+  paused_at_.store(now);
+}
+
+void DeviceMeter::resume() {
+  const std::lock_guard users(users_mutex_);
+  if (is_paused()) resume_paused();
+}
+
+void DeviceMeter::resume_paused() {
+  source()->start(device().index, detail());
+  const std::lock_guard lock(mutex_);
+  const uint64_t now = ticks();
+  in_pauses_ += now - paused_at_.exchange(0);
+  std::fill(std::begin(running_), std::end(running_), 0);
+  slowdowns_.clear();  // of times that are not told
+  resumed_at_ = charged_until_ = now;
+  idle_since_.store(now);
+  measuring_.store(true, std::memory_order_release);
+}
+
+uint64_t DeviceMeter::unrecorded() const {
+  const std::lock_guard lock(mutex_);
+  return unrecorded_until(ticks());
+}
+
+uint64_t DeviceMeter::unrecorded_until(uint64_t now) const {
+  return in_pauses_ + (is_paused() ? now - paused_at_.load() : 0);
+}
+
+Shares DeviceMeter::idle_until(uint64_t now) const {
+  const uint64_t idle = idle_since_.load();
+  return idle && now > idle && active_timeline ? active_timeline->reasons(idle, now) : Shares{};
+}
+
+Shares DeviceMeter::with_pauses(Shares charged, uint64_t now) const {
+  const uint64_t missing = unrecorded_until(now);
+  const uint64_t seen = in_windows_ + (was_paused_ && !is_paused() ? now - resumed_at_ : 0);
+  if (missing == 0 || seen == 0) return charged;
+  const double more = static_cast<double>(missing) / static_cast<double>(seen);
+  for (size_t i = 0; i < kCauseCount; ++i) {
+    const uint64_t sampled = charged[i] - std::min(charged[i], before_pauses_[i]);
+    charged[i] += static_cast<uint64_t>(static_cast<double>(sampled) * more);
+  }
+  return charged;
 }
 
 void DeviceMeter::collect() const {
@@ -196,11 +272,9 @@ Shares DeviceMeter::read() const {
   Shares shares = shares_;
   slow_down(shares, unrated_, slowed_);
   const uint64_t now = ticks();
-  if (const uint64_t idle = idle_since_.load(); idle && now > idle && active_timeline) {
-    const Shares tail = active_timeline->reasons(idle, now);
-    for (size_t i = 0; i < kCauseCount; ++i) shares[i] += tail[i];
-  }
-  return shares;
+  const Shares tail = idle_until(now);
+  for (size_t i = 0; i < kCauseCount; ++i) shares[i] += tail[i];
+  return with_pauses(shares, now);
 }
 
 }  // namespace brim::diag

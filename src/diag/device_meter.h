@@ -5,7 +5,8 @@
 // A device whose streams are threads of ours (sim) calls begin() and end() while it works. The work
 // of a real one is seen afterwards, in records that a RecordSource gets; these are put in order of
 // time and told to the same begin_at() and end_at() (record_replay.h), so the rules stand in one
-// place. Such a meter is behind the present, and up to date only when read() has collected.
+// place. Such a meter is behind the present, and up to date only when read() has collected. It may
+// pause, as records cost the host something: see pause().
 #pragma once
 
 #include <array>
@@ -42,6 +43,8 @@ class RecordSource {
   virtual void collect(int device) = 0;
   /// Tells it what is certain by now. The device may work, and any thread may ask.
   virtual void advance(int device) = 0;
+  /// How many records of work, and of calls that queued it, were taken so far, of all devices.
+  virtual int64_t taken() const = 0;
 };
 
 /// From now on `source` sees what devices of `kind` do. It lives as long as the process.
@@ -59,6 +62,18 @@ class DeviceMeter {
   /// Returns what read() says now: the difference to later ones is what was measured since.
   Shares start(Detail detail = Detail::graphs);
   void stop(Detail detail = Detail::graphs);
+
+  bool has_records() const { return source() != nullptr; }
+  int64_t records_taken() const { return has_records() ? source()->taken() : 0; }
+  /// From now on, until resume(), no records are taken, and the device's work is not seen. read()
+  /// charges this time in the proportions of what is recorded after the first pause; while nothing
+  /// was yet, it does not charge it. Nothing happens where there are no records, where a second
+  /// user measures, or one wants nodes. The device is idle; for the thread that measures.
+  void pause();
+  void resume();
+  bool is_paused() const { return paused_at_.load(std::memory_order_relaxed) != 0; }
+  /// Ticks in pauses since the first start().
+  uint64_t unrecorded() const;
 
   /// Called by the host when it queues work.
   Reason queue_now() const;
@@ -99,6 +114,12 @@ class DeviceMeter {
   Device device() const;
   Detail detail() const { return users_of_nodes_ > 0 ? Detail::nodes : Detail::graphs; }
   RecordSource* source() const;
+  void resume_paused();
+  /// What nobody has explained since the device ran dry, until `now`.
+  Shares idle_until(uint64_t now) const;
+  /// `charged`, and what pauses until `now` are taken to have been.
+  Shares with_pauses(Shares charged, uint64_t now) const;
+  uint64_t unrecorded_until(uint64_t now) const;
 
   std::atomic<bool> measuring_{false};
   std::atomic<uint64_t> idle_since_{0};  // 0: busy
@@ -108,9 +129,14 @@ class DeviceMeter {
   Shares shares_{};
   int running_[3] = {};  // compute, communication, copy
   uint64_t charged_until_ = 0;
-  std::deque<Slowdown> slowdowns_;  // of times not told in full yet; the oldest first
-  uint64_t unrated_ = 0;            // ticks of compute after the last slowdown
-  double slowed_ = 0;               // by the last slowdown
+  std::atomic<uint64_t> paused_at_{0};  // 0: no pause
+  bool was_paused_ = false;
+  uint64_t in_pauses_ = 0;                    // ticks, without the pause that goes on
+  uint64_t resumed_at_ = 0, in_windows_ = 0;  // ticks recorded after the first pause
+  Shares before_pauses_{};                    // what was charged by then
+  std::deque<Slowdown> slowdowns_;            // of times not told in full yet; the oldest first
+  uint64_t unrated_ = 0;                      // ticks of compute after the last slowdown
+  double slowed_ = 0;                         // by the last slowdown
 };
 
 }  // namespace brim::diag

@@ -3,6 +3,7 @@
 
 #include <brim/core/random.h>
 #include <brim/core/tf32.h>
+#include <brim/diag/sampling.h>
 #include <brim/nn/models.h>
 #include <algorithm>
 
@@ -134,12 +135,16 @@ TrainResult Trainer::train() {
   State& s = *state_;
   TrainResult result;
   std::unique_ptr<diag::Accountant> accountant;
+  std::optional<diag::Sampling> sampling;
   for (const Device device : s.options.devices) synchronize(device);  // initial weights
-  if (s.options.account) accountant = std::make_unique<diag::Accountant>(s.options.devices);
-  TrainingLoop(s).run(result);
+  if (s.options.account) {
+    accountant = std::make_unique<diag::Accountant>(s.options.devices);
+    sampling.emplace(s.options.devices);
+  }
+  TrainingLoop(s, sampling ? &*sampling : nullptr).run(result);
   if (!accountant) return result;
   for (const Device device : s.options.devices)
-    result.accounts.push_back({device, accountant->read(device)});
+    result.accounts.push_back({device, accountant->read(device), sampling->recorded(device)});
   result.account = result.accounts[0].account;
   return result;
 }

@@ -28,7 +28,7 @@ bool passes(int64_t steps, int64_t count, int64_t every) {
 
 }  // namespace
 
-TrainingLoop::TrainingLoop(Trainer::State& state)
+TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
     : s_(state),
       at_(state.at),
       per_epoch_(state.loader.batches()),
@@ -36,6 +36,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state)
           std::max<int64_t>(1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
       skipped_before_(state.at.skipped),
       losses_(state.options.devices[0]),
+      sampling_(sampling),
       feed_(*state.feed),
       resident_(dynamic_cast<ResidentFeed*>(state.feed.get())),
       checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
@@ -155,6 +156,7 @@ void TrainingLoop::report() {
                            std::max(seconds(now - last_report_), 1e-9);
   last_report_ = last_tick_ = now;
   reported_images_ = progress_.images;
+  if (sampling_) sampling_->border();
 }
 
 void TrainingLoop::tell(bool is_report) {

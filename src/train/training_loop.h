@@ -9,6 +9,7 @@
 #include <functional>
 #include <optional>
 
+#include <brim/diag/sampling.h>
 #include <brim/plan/compile.h>
 
 #include "train/checkpointer.h"
@@ -22,7 +23,8 @@ namespace brim::train {
 
 class TrainingLoop {
  public:
-  explicit TrainingLoop(Trainer::State& state);
+  /// `sampling`: told where windows of records may begin and end, at reports; may be null.
+  TrainingLoop(Trainer::State& state, diag::Sampling* sampling);
   /// Trains to the end or until it is stopped, and fills in `result`.
   void run(TrainResult& result);
 
@@ -53,6 +55,7 @@ class TrainingLoop {
   Position& at_;
   const int64_t per_epoch_, report_every_, skipped_before_;
   LossMeter losses_;
+  diag::Sampling* const sampling_;
   Feed& feed_;
   ResidentFeed* const resident_;  // feed_, where the data lies on the device
   std::optional<CompiledStep<std::function<void(const Tensor&, const Tensor&)>>> compiled_;

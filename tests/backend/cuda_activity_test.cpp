@@ -14,6 +14,7 @@
 #include <brim/brim.h>
 #include <brim/diag/account.h>
 #include <brim/diag/detail.h>
+#include <brim/diag/sampling.h>
 #include <brim/diag/trace.h>
 
 #include "backend/cuda_observe_fixture.h"
@@ -103,6 +104,64 @@ TEST_F(CudaObserve, ACuptiWithoutRecordsOfGraphsIsToldOfOnce) {
 TEST_F(CudaObserve, NothingIsRecordedWhileNobodyMeasures) {
   if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
   (void)measured();
+  EXPECT_EQ(kinds(), "");
+}
+
+TEST_F(CudaObserve, RecordsOfLongRunsAreTakenInWindows) {
+  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
+  work();
+  synchronize(gpu);
+  const Accountant accountant({gpu});
+  diag::Sampling sampling({gpu});
+  const std::string all = kinds();
+  EXPECT_NE(all, "");
+  const auto part = [&](double most) {
+    {
+      const diag::Span span("loader", Cause::input);
+      std::this_thread::sleep_for(std::chrono::milliseconds(25));
+    }
+    work();
+    sampling.border(most);
+  };
+  part(1);
+  EXPECT_EQ(kinds(), all);  // it costs no more than that
+  part(0);
+  EXPECT_EQ(kinds(), "");
+  part(0);
+  part(1);
+  EXPECT_EQ(kinds(), all);
+  part(1);
+  synchronize(gpu);
+  const double recorded = sampling.recorded(gpu);
+  EXPECT_GT(recorded, 0.2);
+  EXPECT_LT(recorded, 0.8);
+  const Account a = accountant.read(gpu);
+  expect_whole(a);
+  EXPECT_GT(at(a, Cause::compute), 0);
+  EXPECT_GE(at(a, Cause::input), 0.075 + 0.9 * 0.05);  // two of five parts are charged as the last
+  {
+    const Accountant inner({gpu});  // wants all
+    sampling.border(0);
+    EXPECT_EQ(kinds(), all);
+  }
+  sampling.border(0);
+  EXPECT_EQ(kinds(), "");
+}
+
+TEST_F(CudaObserve, RecordsThatCostLittleAreAllTaken) {
+  if (!faked("libcupti.so.13")) GTEST_SKIP() << "needs the fake of CUPTI";
+  const Accountant accountant({gpu});
+  diag::Sampling sampling({gpu});
+  Tensor x = ones({16}, {.device = gpu});
+  x.fill_(2);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  sampling.border();
+  EXPECT_NE(kinds(), "");
+  EXPECT_EQ(sampling.recorded(gpu), 1);
+  for (int i = 0; i < 20'000; ++i) x.fill_(i);  // 40,000 records, 40 ms, of some 100
+  synchronize(gpu);
+  (void)accountant.read(gpu);
+  sampling.border();
   EXPECT_EQ(kinds(), "");
 }
 
@@ -216,6 +275,24 @@ TEST_F(CudaObserve, WithoutCuptiEventsMeasureAndAWarningSaysSo) {
             std::string::npos)
       << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+TEST_F(CudaObserve, EventsAreRecordedInWindowsToo) {
+  setenv("BRIM_FAKE_CUPTI", "refuse", 1);  // told before, by the test above
+  work();
+  synchronize(gpu);
+  const Accountant accountant({gpu});
+  diag::Sampling sampling({gpu});
+  work();
+  sampling.border(0);
+  work();
+  sampling.border(1);
+  work();
+  synchronize(gpu);
+  EXPECT_LT(sampling.recorded(gpu), 1);
+  const Account a = accountant.read(gpu);
+  expect_whole(a);
+  EXPECT_GT(at(a, Cause::compute), 0);
 }
 
 }  // namespace

@@ -58,6 +58,11 @@ TEST_F(CudaSeeing, AccountsAddUpByEventsAndByCupti) {
     const auto& account = json["accounts"]["cuda:0"];
     EXPECT_NEAR(sum_of(account), 1, 1e-6) << account;
     EXPECT_GT(account["compute"].get<double>(), 0);
+    const double recorded = json["recorded"]["cuda:0"];
+    EXPECT_GT(recorded, 0);
+    EXPECT_LE(recorded, 1);
+    EXPECT_EQ(ran.out.find("of this time there are records") == std::string::npos, recorded == 1)
+        << ran.out;
   }
 }
 

@@ -50,6 +50,7 @@ TEST_F(OnDevices, SeveralShareEachBatch) {
   ASSERT_EQ(r["accounts"].size(), 3U);
   for (const auto& [device, account] : r["accounts"].items()) {
     EXPECT_NEAR(sum_of(account), 1, 1e-9) << device;
+    EXPECT_EQ(r["recorded"][device], 1) << device;
     EXPECT_NE(ran.out.find("where the time of training went on " + device), std::string::npos);
   }
 }

@@ -130,7 +130,8 @@ TEST_F(SharedTraining, TwoDevicesLearnTheSame) {
   const TrainResult a = one.run(), b = two.run();
   EXPECT_NEAR(a.final_loss, b.final_loss, 1e-3);
   ASSERT_EQ(b.accounts.size(), 2u);
-  for (const auto& [device, account] : b.accounts) {
+  for (const auto& [device, account, recorded] : b.accounts) {
+    EXPECT_EQ(recorded, 1);
     EXPECT_EQ(device.kind, DeviceKind::sim);
     EXPECT_GT(account.fraction(diag::Cause::compute), 0) << device.str();
     EXPECT_GT(account.fraction(diag::Cause::communication), 0) << device.str();

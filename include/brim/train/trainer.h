@@ -123,6 +123,7 @@ struct TrainResult {
   struct DeviceAccount {
     Device device;
     diag::Account account;
+    double recorded = 1;  ///< share of the time with records of its work; see diag::Sampling
   };
   diag::Account account;                ///< of the training loop, on the first device
   std::vector<DeviceAccount> accounts;  ///< on all of them

@@ -34,6 +34,7 @@ class Records final : public diag::RecordSource, public ActivitySink {
   void stop(int device) override;
   void collect(int device) override;
   void advance(int device) override;
+  int64_t taken() const override { return taken_.load(std::memory_order_relaxed); }
 
   // What CUPTI says:
   void work(int device, const diag::WorkRecord& record) override;
@@ -46,6 +47,7 @@ class Records final : public diag::RecordSource, public ActivitySink {
   EventRecords* events(int device) {
     Measured& m = at(device);
     if (!m.on.load(std::memory_order_acquire) || !by_events_.load()) return nullptr;
+    taken_.fetch_add(1, std::memory_order_relaxed);  // an event will be recorded
     return m.events.get();
   }
   void waited(int device);
@@ -82,10 +84,11 @@ class Records final : public diag::RecordSource, public ActivitySink {
   std::array<Measured, kDevices> devices_;
   int users_ = 0;
   std::atomic<int> collecting_{0};
+  std::atomic<int64_t> taken_{0};
   std::atomic<bool> by_events_{false};
   std::atomic<int64_t> dropped_{0};                       // since the first user
   std::atomic<bool> saw_calls_{false}, saw_work_{false};  // the same
-  bool warned_ = false, warned_of_detail_ = false;
+  bool warned_ = false, warned_of_detail_ = false, warned_of_work_ = false;
 };
 
 /// Never destroyed: CUPTI's thread may call until the end.
@@ -179,7 +182,7 @@ void Records::warn_of_gaps(int device) {
                "brim: warning: [cuda] CUPTI dropped {} records, it does not say of which device; "
                "accounts count their time as if nothing had run, and traces lack them\n",
                count);
-  else if (saw_calls_ && !saw_work_)
+  else if (saw_calls_ && !saw_work_ && !std::exchange(warned_of_work_, true))
     fmt::print(stderr,
                "brim: warning: [cuda] CUPTI recorded calls, but no work; the account of cuda:{} "
                "is not valid\n",
@@ -235,6 +238,7 @@ void Records::delivered() {
 void Records::work(int device, const diag::WorkRecord& record) {
   Measured& m = at(device);
   saw_work_.store(true, std::memory_order_relaxed);
+  taken_.fetch_add(1, std::memory_order_relaxed);
   if (!m.on.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
   m.first = std::min(m.first, record.begin);
@@ -246,6 +250,7 @@ void Records::work(int device, const diag::WorkRecord& record) {
 
 void Records::queued(uint64_t correlation, const diag::QueueNote& note) {
   saw_calls_.store(true, std::memory_order_relaxed);
+  taken_.fetch_add(1, std::memory_order_relaxed);
   const std::lock_guard lock(mutex_);
   for (Measured& m : devices_)
     if (m.on.load(std::memory_order_acquire)) m.replay->note(correlation, note);
