@@ -132,6 +132,10 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
       brim_add_test(contract_cuda_fakes ${BRIM_PYTHON} tests/backend/cuda_tests.py $<TARGET_FILE:contract_test>
                     --gtest_filter=*conv*:*matmul*:*linear*:*avg_pool*:*batch_norm*)
       set_property(TEST contract_cuda_fakes APPEND PROPERTY ENVIRONMENT ${fakes})
+      # By execution plans of cuDNN's, which the fake then has faster than its algorithms.
+      brim_add_test(contract_cuda_plans ${BRIM_PYTHON} tests/backend/cuda_tests.py $<TARGET_FILE:contract_test> --gtest_filter=*conv*)
+      set_property(TEST contract_cuda_plans APPEND PROPERTY ENVIRONMENT ${fakes} XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/fakes/plans
+                                                            BRIM_FAKE=fast-plans)
     endif()
   endif()
   if(BRIM_PYTHON AND NOT BRIM_SANITIZE)

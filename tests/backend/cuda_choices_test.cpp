@@ -70,7 +70,7 @@ TEST_F(CudaLibrariesChoice, IsNoneWithoutRoomInOneBlock) {
     expect_near(conv2d(x.to(cuda).to(MemoryFormat::nhwc), w.to(cuda)), conv2d(x, w));
   };
   convolve(48);  // small blocks are there from now on
-  let("1-needs-much");
+  let("1-needs-much no-plans");
   Allocator& allocator = Allocator::of(cuda);
   const MemoryStats stats = allocator.stats();
   // Enough for the workspace, but not with the turned weights in the same block.
@@ -155,7 +155,7 @@ TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelForAddressesThatCudnnDoesNotTake) {
 }
 
 TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereAllFail) {
-  let("cublasLtMatmul cudnnConvolutionForward");
+  let("cublasLtMatmul cudnnConvolutionForward no-plans");
   const Tensor a = randn({45, 9}).to(cuda), b = randn({9, 12}).to(cuda);
   const Tensor x = randn({1, 2, 45, 6}).to(cuda), w = randn({3, 2, 2, 2}).to(cuda);
   for (const bool again : {false, true}) {
@@ -169,7 +169,7 @@ TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereAllFail) {
 }
 
 TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereCudnnDoesNotKnowTheProblem) {
-  let("heuristics-refuse");
+  let("heuristics-refuse no-plans");
   const Tensor x = randn({1, 2, 47, 6}), w = randn({3, 2, 2, 2});
   ::testing::internal::CaptureStderr();
   expect_near(conv2d(x.to(cuda), w.to(cuda)), conv2d(x, w));

@@ -84,7 +84,8 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
                    .weight = weight.raw(),
                    .y = y.raw(),
                    .turn = weight.is_contiguous(format) ? nullptr : TurnWeights(turn),
-                   .add_bias = bias.defined() ? Work(add_bias) : Work()},
+                   .add_bias = bias.defined() ? Work(add_bias) : Work(),
+                   .bias = bias.defined() ? bias.raw() : nullptr},
                   own);
 }
 

@@ -1,7 +1,8 @@
 // Convolutions by cuDNN 9. Of the algorithms that its heuristics propose those are tried whose
 // results repeat themselves, bit for bit: that excludes CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 and _3
 // and CUDNN_CONVOLUTION_BWD_DATA_ALGO_0, which add with atomics, and whatever else cuDNN calls
-// non-deterministic. For 16 bits those only that add products of the operands themselves.
+// non-deterministic. For 16 bits those only that add products of the operands themselves. Beside
+// them, the engines of the backend API are tried (cudnn_plan.h).
 #include "backend/cuda/libraries/dnn.h"
 
 #if BRIM_HAVE_CUDNN
@@ -40,13 +41,14 @@ class Convolutions {
                              found_or(Recipe(), text_of(c), [&] { return find(context, c, own); }));
     if (!recipe->possible || recipe->no_room.lasts()) return false;
     try {
-      if (!queue(context, c, *recipe, recipe->algorithm)) {
+      if (!(recipe->plan ? queue(context, c, *recipe->plan)
+                         : queue(context, c, *recipe, recipe->algorithm))) {
         (void)cudaGetLastError();  // that the refusal may have left
         refused(c, *recipe);
         return false;
       }
     } catch (const OutOfMemory& e) {
-      if (recipe->algorithm.workspace == 0 && !c.turn) throw;
+      if (recipe->workspace() == 0 && !c.turn) throw;
       recipe->no_room.begins("cuDNN", "x " + c.geometry.x_shape().str(), e);
       return false;
     }
@@ -138,15 +140,28 @@ class Convolutions {
              queued += is_queued;
              return is_queued;
            }});
+    std::vector<ConvPlan> plans = conv_plans(library_.get(), c);
+    for (ConvPlan& plan : plans)
+      candidates.push_back({plan.name(), [&, this](const Context& at) {
+                              ++tried;
+                              const bool is_queued = queue(at, c, plan);
+                              queued += is_queued;
+                              return is_queued;
+                            }});
     if (static_cast<double>(c.geometry.work()) < kMostForOwn)
       candidates.push_back({"own", [&](const Context& at) {
                               own(at);
                               return true;
                             }});
     const int best = choose(library_.choices, problem_of(c), candidates, context.stream);
-    if (best < 0 || all.empty() || (tried > 0 && queued == 0)) refused(c, r);
-    if (best < 0 || best >= static_cast<int>(all.size())) return r;
-    r.algorithm = all[static_cast<size_t>(best)];
+    const size_t proposed = all.size() + plans.size();
+    if (best < 0 || proposed == 0 || (tried > 0 && queued == 0)) refused(c, r);
+    const auto chosen = static_cast<size_t>(best);
+    if (best < 0 || chosen >= proposed) return r;
+    if (chosen < all.size())
+      r.algorithm = all[chosen];
+    else
+      r.plan = std::move(plans[chosen - all.size()]);
     r.possible = true;
     return r;
   }
@@ -168,7 +183,23 @@ class Convolutions {
              const Algorithm& algorithm) const {
     check(library().set_math(r.conv.get(), algorithm.math), "cudnnSetConvolutionMathType");
     const void *one = dnn::one(c.dtype), *zero = dnn::zero(c.dtype);
-    const Workspace room = context.workspace(std::max<size_t>(algorithm.workspace, 1));
+    return queue(context, c, algorithm.workspace, false,
+                 [&](cudnnHandle_t handle, void* weight, void* room) {
+                   return compute(handle, c, r, algorithm, weight, room, one, zero);
+                 });
+  }
+  bool queue(const Context& context, const DnnConv& c, ConvPlan& plan) const {
+    if (!plan.make(library_.get(), kMostWorkspace)) return false;
+    return queue(context, c, plan.workspace(), plan.adds_bias(),
+                 [&](cudnnHandle_t handle, void* weight, void* room) {
+                   return plan.queue(handle, c, weight, room);
+                 });
+  }
+  /// What both have around `compute(handle, weight, room)`.
+  template <class Compute>
+  bool queue(const Context& context, const DnnConv& c, size_t workspace, bool has_bias,
+             const Compute& compute) const {
+    const Workspace room = context.workspace(std::max<size_t>(workspace, 1));
     std::optional<Workspace> turned;
     void* weight = c.weight;
     if (c.turn) {
@@ -177,10 +208,9 @@ class Convolutions {
       weight = turned->as<void>();
       if (c.pass != ConvPass::grad_weight) c.turn(context, c.weight, weight);
     }
-    if (!compute(library_.on(context.stream), c, r, algorithm, weight, room.as<void>(), one, zero))
-      return false;
+    if (!compute(library_.on(context.stream), weight, room.as<void>())) return false;
     if (c.turn && c.pass == ConvPass::grad_weight) c.turn(context, weight, c.weight);
-    if (c.add_bias) c.add_bias(context);
+    if (c.add_bias && !has_bias) c.add_bias(context);
     return true;
   }
 

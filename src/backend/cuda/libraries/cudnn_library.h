@@ -62,6 +62,12 @@ struct Library : DynamicLibrary {
   decltype(&cudnnConvolutionForward) forward = find("cudnnConvolutionForward");
   decltype(&cudnnConvolutionBackwardData) grad_x = find("cudnnConvolutionBackwardData");
   decltype(&cudnnConvolutionBackwardFilter) grad_weight = find("cudnnConvolutionBackwardFilter");
+  decltype(&cudnnBackendCreateDescriptor) create_backend = find("cudnnBackendCreateDescriptor");
+  decltype(&cudnnBackendDestroyDescriptor) destroy_backend = find("cudnnBackendDestroyDescriptor");
+  decltype(&cudnnBackendFinalize) finalize_backend = find("cudnnBackendFinalize");
+  decltype(&cudnnBackendSetAttribute) set_backend = find("cudnnBackendSetAttribute");
+  decltype(&cudnnBackendGetAttribute) get_backend = find("cudnnBackendGetAttribute");
+  decltype(&cudnnBackendExecute) execute_backend = find("cudnnBackendExecute");
   decltype(&cudnnCreatePoolingDescriptor) create_pooling = find("cudnnCreatePoolingDescriptor");
   decltype(&cudnnDestroyPoolingDescriptor) destroy_pooling = find("cudnnDestroyPoolingDescriptor");
   decltype(&cudnnSetPooling2dDescriptor) set_pooling = find("cudnnSetPooling2dDescriptor");

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "backend/cuda/libraries/cudnn_plan.h"
 #include "backend/cuda/libraries/cudnn_tensor.h"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/cuda/libraries/measure.h"
@@ -57,14 +58,22 @@ inline bool adds_products(cudnnConvolutionBwdFilterAlgo_t algorithm) {
          algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3;
 }
 
-/// How a convolution is computed.
+/// Whether the bias may be part of a graph of cuDNN's, which is told that all begins at a multiple
+/// of 16 bytes.
+inline bool can_fuse_bias(const DnnConv& c) {
+  return c.bias && reinterpret_cast<uintptr_t>(c.bias) % 16 == 0;
+}
+
+/// How a convolution is computed: by the plan, else by the algorithm.
 struct Recipe {
   TensorDesc x, y;
   FilterDesc weight;
   ConvDesc conv;
   Algorithm algorithm;
+  std::optional<ConvPlan> plan;
   bool possible = false;
   NoRoom no_room;
+  size_t workspace() const { return plan ? plan->workspace() : algorithm.workspace; }
 };
 
 using Key = std::array<int64_t, 20>;
@@ -75,7 +84,7 @@ inline Key key_of(const DnnConv& c) {
           uses_tf32(c),
           c.nhwc,
           c.turn != nullptr,
-          c.add_bias != nullptr,
+          (c.add_bias != nullptr) + can_fuse_bias(c),
           g.n,
           g.c,
           g.h,

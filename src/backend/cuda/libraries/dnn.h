@@ -30,7 +30,8 @@ struct DnnConv {
   backend::ConvGeometry geometry;
   void *x, *weight, *y;
   TurnWeights turn = nullptr;
-  Work add_bias = nullptr;  // what is to be queued behind it, if anything
+  Work add_bias = nullptr;     // what is to be queued behind it, if anything
+  const void* bias = nullptr;  // what it adds, o elements side by side, where cuDNN may instead
 };
 
 /// Queues the convolution. False, with nothing queued that matters, where cuDNN is not there or has
