@@ -83,7 +83,7 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   # LeakSanitizer (clang 14) crashes at times while it reads thread-local memory at the end of these programs.
   set(emulated "BRIM_BACKEND_PATH=$<TARGET_FILE:brim_cuda_emulated>"
                "LSAN_OPTIONS=use_tls=0:suppressions=${PROJECT_SOURCE_DIR}/tools/lsan.supp")
-  foreach(name IN ITEMS contract backend cli train differential)
+  foreach(name IN ITEMS contract backend cli data train differential)
     add_dependencies(${name}_test brim_cuda_emulated)
   endforeach()
   brim_add_test(differential_cuda_emulated differential_test --gtest_brief=1 --gtest_filter=*Cuda*)
@@ -93,8 +93,9 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   # With the stream checker, which no correct program meets.
   brim_add_test(backend_cuda_checked backend_test --gtest_brief=1 --gtest_filter=*Cuda*:-CudaStreams.AWaitThatIsMissingShows:CudaStreams.AnEventIs*)
   set_property(TEST backend_cuda_checked APPEND PROPERTY ENVIRONMENT ${emulated} BRIM_CUDA_CHECK=1)
-  brim_add_test(feed_cuda_emulated train_test --gtest_brief=1 --gtest_filter=*Feed*)
-  set_property(TEST feed_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
+  brim_add_test(feed_cuda_emulated data_test --gtest_brief=1 --gtest_filter=*DeviceLoader*)
+  brim_add_test(feed_training_cuda_emulated train_test --gtest_brief=1 --gtest_filter=*Feed*)
+  set_property(TEST feed_cuda_emulated feed_training_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   # Libraries of NVIDIA's that watch devices, as fakes over the emulation (tests/fakes).
   function(brim_add_fake name file)
     add_library(fake_${name} MODULE ${PROJECT_SOURCE_DIR}/tests/fakes/${name}.cpp)

@@ -1,10 +1,11 @@
 // PyTorch's tutorial "Training a classifier" in brim, step by step as there:
 // https://pytorch.org/tutorials/beginner/blitz/cifar10_tutorial.html
 //
-//   cifar10_tutorial [DATA]
+//   cifar10_tutorial [DATA [DEVICE]]
 //
 // DATA is a folder with CIFAR-10's binary files, a folder or tar of one folder per class, or
-// shapes10 (the default), a set of drawn shapes that needs no download.
+// shapes10 (the default), a set of drawn shapes that needs no download. DEVICE is the first GPU, or
+// the CPU if there is none, unless named: cpu, cuda:1, sim:0.
 #include <cstdio>
 #include <exception>
 #include <string>
@@ -35,7 +36,7 @@ struct Net : nn::Module {
 
 int main(int argc, char** argv) try {
   const std::string where = argc > 1 ? argv[1] : "shapes10";
-  const Device device = try_gpu();  // the first GPU, or the CPU if there is none
+  const Device device = argc > 2 ? Device(argv[2]) : try_gpu();
   std::printf("training on %s\n", device.str().c_str());
   manual_seed(0);
 
@@ -46,6 +47,8 @@ int main(int argc, char** argv) try {
                                  {.batch = 4, .shuffle = true});
   const data::Loader testloader(data::Source::open(where, data::Split::test), transform,
                                 {.batch = 4, .shuffle = false});
+  // Batches come to the device while it works on the ones before.
+  data::DeviceLoader trainfeed(trainloader, device), testfeed(testloader, device);
   const std::vector<std::string>& classes = testloader.source().classes();
 
   Net net;
@@ -56,10 +59,11 @@ int main(int argc, char** argv) try {
   optim::SGD optimizer(net.parameters(), {.lr = 0.001, .momentum = 0.9});
 
   // 4. Train the network
+  const diag::Accountant accountant({device});            // tells where the time goes
   for (int epoch = 0; epoch < 2; ++epoch) {               // loop over the dataset multiple times
     Tensor running_loss = zeros({}, {.device = device});  // stays on the device until printed
-    for (data::Batch& batch : trainloader.epoch(epoch)) {
-      const Tensor inputs = batch.x.to(device), labels = batch.y.to(device);
+    for (const data::Batch& batch : trainfeed.epoch(epoch)) {
+      const Tensor &inputs = batch.x, &labels = batch.y;
 
       // zero the parameter gradients
       optimizer.zero_grad();
@@ -79,7 +83,9 @@ int main(int argc, char** argv) try {
       }
     }
   }
-  std::puts("Finished Training");
+  synchronize(device);
+  std::printf("Finished Training; the time of %s went into\n%s\n", device.str().c_str(),
+              accountant.read(device).table().c_str());
 
   // Save the trained model, and load it back into a new one
   const std::string path = "cifar_net.safetensors";
@@ -91,8 +97,8 @@ int main(int argc, char** argv) try {
   // 5. Test the network on the test data
   std::vector<int64_t> correct(classes.size()), total(classes.size());
   const NoGrad guard;  // since we're not training, we don't need gradients
-  for (data::Batch& batch : testloader.epoch(0)) {
-    const Tensor outputs = trained(batch.x.to(device));
+  for (const data::Batch& batch : testfeed.epoch(0)) {
+    const Tensor outputs = trained(batch.x);
     // the class with the highest energy is what we choose as prediction
     const std::vector<int64_t> predicted =
         topk(outputs, 1, 1).indices.flatten().to_vector<int64_t>();

@@ -18,6 +18,7 @@
 #include <brim/core/tf32.h>
 #include <brim/core/threads.h>
 #include <brim/data/convert.h>
+#include <brim/data/device_loader.h>
 #include <brim/data/image.h>
 #include <brim/data/loader.h>
 #include <brim/data/source.h>

@@ -1,22 +1,24 @@
 // How well a network does on a data set.
-#include "train/evaluate.h"
 #include <brim/autograd/autograd.h>
+#include <brim/train/trainer.h>
 
 #include "core/check.h"
-#include "train/device_feed.h"
+#include "core/device_names.h"
 #include "train/metrics.h"
 
 namespace brim::train {
 
 Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device,
                     const std::function<bool(double)>& progress) {
-  data::Loader shared = loader;
-  DeviceFeed feed(shared, device);
-  return evaluate(model, loader, feed, device, progress);
+  data::DeviceLoader feed(loader, device);
+  return evaluate(model, feed, progress);
 }
 
-Evaluation evaluate(nn::Module& model, const data::Loader& loader, Feed& feed, Device device,
+Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed,
                     const std::function<bool(double)>& progress) {
+  BRIM_CHECK(feed.devices().size() == 1, ValueError,
+             "[eval] the loader feeds {}; a network is evaluated on one device",
+             names_of(feed.devices()));
   const NoGrad guard;
   struct EvalMode {
     nn::Module& model;
@@ -24,16 +26,14 @@ Evaluation evaluate(nn::Module& model, const data::Loader& loader, Feed& feed, D
     ~EvalMode() { model.train(training); }
   } const mode{model};
   model.eval();
-  AccuracyMeter meter(static_cast<int64_t>(loader.source().classes().size()), device);
-  feed.start(0, 0);
-  while (const data::Batch* batch = feed.next()) {
-    meter.add(model(batch->x), batch->y);
-    feed.ahead();
-    const double done = static_cast<double>(batch->index + 1);
+  const data::Loader& loader = feed.loader();
+  AccuracyMeter meter(static_cast<int64_t>(loader.source().classes().size()), feed.devices()[0]);
+  for (const data::Batch& batch : feed.epoch(0)) {
+    meter.add(model(batch.x), batch.y);
+    const double done = static_cast<double>(batch.index + 1);
     if (progress && !progress(done / static_cast<double>(loader.batches())))
       raise<Error>("[eval] stopped before the end");
   }
-  feed.finish();
   const Evaluation result = meter.read(loader.source().classes());
   BRIM_CHECK(result.samples > 0, FileError,
              "[eval] not one of the {} pictures could be read, the first being {}; give other data",

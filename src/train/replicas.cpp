@@ -55,29 +55,26 @@ void Replicas::gather() {
   }
 }
 
-Tensor Replicas::forward_backward(const Tensor& x, const Tensor& y, const Loss& loss,
+Tensor Replicas::forward_backward(const data::Batch& batch, const Loss& loss,
                                   const optim::GradScaler* scaler) {
   const auto backward = [&](const Tensor& value) {
     scaler ? scaler->scale(value).backward() : value.backward();
   };
-  const int64_t n = y.numel(), count = static_cast<int64_t>(devices_.size());
-  if (count == 1) {
-    const Tensor whole = loss(*networks_[0], x.to(devices_[0]), y.to(devices_[0]));
+  if (devices_.size() == 1) {
+    const Tensor whole = loss(*networks_[0], batch.x, batch.y);
     backward(whole);
     return whole;
   }
   spread();
+  int64_t n = 0;
+  for (const data::Batch& part : batch.parts) n += part.y.numel();
   std::vector<Tensor> losses;
-  int64_t begin = 0;
-  for (int64_t k = 0; k < count && begin < n; ++k) {
-    const int64_t end = begin + n / count + (k < n % count);
-    const Device device = devices_[static_cast<size_t>(k)];
-    const Tensor part = loss(*networks_[static_cast<size_t>(k)], x.slice(0, begin, end).to(device),
-                             y.slice(0, begin, end).to(device)) *
-                        (static_cast<double>(end - begin) / static_cast<double>(n));
-    backward(part);
-    losses.push_back(part.detach());
-    begin = end;
+  for (size_t k = 0; k < batch.parts.size(); ++k) {
+    const data::Batch& part = batch.parts[k];
+    const double share = static_cast<double>(part.y.numel()) / static_cast<double>(n);
+    const Tensor value = loss(*networks_[k], part.x, part.y) * share;
+    backward(value);
+    losses.push_back(value.detach());
   }
   gather();
   Tensor sum = losses[0];

@@ -8,6 +8,7 @@
 
 #include <brim/core/device.h>
 #include <brim/core/tensor.h>
+#include <brim/data/loader.h>
 #include <brim/nn/module.h>
 #include <brim/optim/grad_scaler.h>
 
@@ -23,12 +24,12 @@ class Replicas {
   /// `first` lives on devices[0]. With one device nothing is copied.
   Replicas(nn::Module& first, std::vector<Device> devices, const Make& make);
 
-  /// Forward and backward of a batch on the CPU: x (N, ...), y (N). Leaves the gradient of the mean
-  /// loss in the first network's parameters, and returns that loss on the first device. Device k
-  /// takes the k-th of equal parts of the samples (the first ones are larger by one where they do
-  /// not divide). Waits for no device. Statistics of batch normalisation are each device's own; the
-  /// first one's are kept. With a `scaler` the gradient is that of the scaled loss.
-  Tensor forward_backward(const Tensor& x, const Tensor& y, const Loss& loss,
+  /// Forward and backward of a batch of a data::DeviceLoader over these devices: x (N, ...) and y
+  /// (N), or a part of them for each device. Leaves the gradient of the mean loss in the first
+  /// network's parameters, and returns that loss on the first device. Waits for no device.
+  /// Statistics of batch normalisation are each device's own; the first one's are kept. With a
+  /// `scaler` the gradient is that of the scaled loss.
+  Tensor forward_backward(const data::Batch& batch, const Loss& loss,
                           const optim::GradScaler* scaler = nullptr);
 
  private:

@@ -12,9 +12,6 @@
 #include "io/atomic_file.h"
 #include "io/safetensors_writer.h"
 #include "train/build.h"
-#include "train/device_feed.h"
-#include "train/evaluate.h"
-#include "train/resident_feed.h"
 #include "train/trainer_state.h"
 #include "train/training_loop.h"
 #include "train/weights_metadata.h"
@@ -49,11 +46,13 @@ LoaderPlace Trainer::State::place() const {
   return {options.devices[0], augment_on};
 }
 
-std::unique_ptr<Feed> Trainer::State::make_feed(data::Loader& from) const {
-  const Device device = options.devices.size() == 1 ? options.devices[0] : Device::cpu();
-  if (options.data_on_device)
-    return std::make_unique<ResidentFeed>(from, device, open_progress("upload"));
-  return std::make_unique<DeviceFeed>(from, device);
+data::DeviceLoader Trainer::State::make_feed(const data::Loader& from,
+                                             const std::vector<Device>& to) const {
+  return {from,
+          to,
+          {.augment_on = place().augment_on,
+           .resident = options.data_on_device,
+           .progress = open_progress("upload")}};
 }
 
 data::OpenProgress Trainer::State::open_progress(const char* stage) const {
@@ -108,27 +107,15 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   s.replicas.emplace(*s.model, s.options.devices, make);
   Generator::global().set_state(drawn);  // the copies' own initial weights are never used
   s.prepare_out();
-  s.feed = s.make_feed(s.loader);
-  if (!s.test_loader) return;
-  if (s.options.devices.size() == 1)
-    s.test_feed = s.make_feed(*s.test_loader);
-  else
-    s.test_feed = std::make_unique<DeviceFeed>(*s.test_loader, s.options.devices[0]);
+  s.feed = s.make_feed(s.loader, s.options.devices);
+  if (s.test_loader) s.test_feed = s.make_feed(*s.test_loader, {s.options.devices[0]});
 }
 
 Trainer::~Trainer() = default;
 nn::Module& Trainer::model() { return *state_->model; }
 const data::Loader& Trainer::loader() const { return state_->loader; }
 const std::string& Trainer::resumed_from() const { return state_->resumed_from; }
-std::string Trainer::input() const {
-  const State& s = *state_;
-  const std::string device = s.options.devices[0].str();
-  if (const auto* feed = dynamic_cast<const ResidentFeed*>(s.feed.get()))
-    return fmt::format("{} pictures ({} bytes) on {}, augmented there", s.loader.source().size(),
-                       feed->bytes(), device);
-  if (s.loader.options().raw) return fmt::format("pictures as bytes, augmented on {}", device);
-  return "pictures as floats, augmented on the host";
-}
+std::string Trainer::input() const { return state_->feed->describe(); }
 int64_t Trainer::steps_before() const { return state_->steps_before; }
 
 TrainResult Trainer::train() {
@@ -159,14 +146,13 @@ void Trainer::save() {
 }
 
 std::optional<Evaluation> Trainer::test() {
-  const State& s = *state_;
-  if (!s.test_loader) return std::nullopt;
+  State& s = *state_;
+  if (!s.test_feed) return std::nullopt;
   try {
-    return evaluate(*s.model, *s.test_loader, *s.test_feed, s.options.devices[0],
-                    [&](double fraction) {
-                      if (s.options.stage) s.options.stage("evaluate", fraction);
-                      return !s.stop_asked();
-                    });
+    return evaluate(*s.model, *s.test_feed, [&](double fraction) {
+      if (s.options.stage) s.options.stage("evaluate", fraction);
+      return !s.stop_asked();
+    });
   } catch (const Error&) {
     if (!s.stop_asked()) throw;
     return std::nullopt;

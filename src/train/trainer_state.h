@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <brim/data/device_loader.h>
 #include <brim/data/loader.h>
 #include <brim/nn/module.h>
 #include <brim/optim/grad_scaler.h>
@@ -16,7 +17,6 @@
 
 #include "data/file.h"
 #include "train/checkpoint.h"
-#include "train/feed.h"
 #include "train/replicas.h"
 #include "train/run_folder.h"
 
@@ -26,8 +26,8 @@ struct Trainer::State {
   Recipe recipe;
   TrainOptions options;
   data::Loader loader;
-  std::optional<data::Loader> test_loader;  // empty: there is no such split
-  std::unique_ptr<Feed> feed, test_feed;    // from these loaders to the device
+  std::optional<data::Loader> test_loader;            // empty: there is no such split
+  std::optional<data::DeviceLoader> feed, test_feed;  // of these loaders
   std::unique_ptr<nn::Module> model;
   std::optional<Replicas> replicas;  // of model
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -53,7 +53,7 @@ struct Trainer::State {
   data::OpenProgress open_progress(const char* stage = "open") const;
   /// Where the loaders' batches go.
   LoaderPlace place() const;
-  std::unique_ptr<Feed> make_feed(data::Loader& from) const;
+  data::DeviceLoader make_feed(const data::Loader& from, const std::vector<Device>& to) const;
   /// Makes and locks `out`, and finds where to begin. Throws FileError, ValueError.
   void prepare_out();
   /// Takes everything over from a sound checkpoint, or throws FileError or ValueError.

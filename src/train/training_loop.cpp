@@ -38,7 +38,6 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
       losses_(state.options.devices[0]),
       sampling_(sampling),
       feed_(*state.feed),
-      resident_(dynamic_cast<ResidentFeed*>(state.feed.get())),
       checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
                     state.options.warn),
       progress_{.epochs = state.recipe.epochs, .loss = std::numeric_limits<double>::quiet_NaN()},
@@ -49,12 +48,13 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
   progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
   losses_.reset(at_.unreported);
   if (!s_.options.compile || s_.options.devices.size() > 1) return;
-  compiled_.emplace([this](const Tensor& x, const Tensor& y) { update(x, y); }, compile_options());
-  if (!resident_) return;
+  compiled_.emplace([this](const Tensor& x, const Tensor& y) { update({.x = x, .y = y}); },
+                    compile_options());
+  if (!s_.options.data_on_device) return;
   resident_step_.emplace(
       [this] {
-        const data::Batch& batch = resident_->queue_next();
-        update(batch.x, batch.y);
+        const data::Batch batch = feed_.next_in_step();
+        update(batch);
       },
       compile_options());
 }
@@ -69,11 +69,11 @@ CompileOptions TrainingLoop::compile_options() {
           .warn = s_.options.warn};
 }
 
-void TrainingLoop::update(const Tensor& x, const Tensor& y) {
+void TrainingLoop::update(const data::Batch& batch) {
   optim::GradScaler* const scaler = s_.scaler ? &*s_.scaler : nullptr;
   s_.optimizer->zero_grad();
   const Tensor loss = s_.replicas->forward_backward(
-      x, y,
+      batch,
       [&](nn::Module& network, const Tensor& part, const Tensor& labels) {
         const Autocast scope(autocast_dtype(s_.recipe));
         return cross_entropy(network(part), labels, {.label_smoothing = s_.recipe.label_smoothing});
@@ -97,37 +97,36 @@ void TrainingLoop::step(const data::Batch& batch) {
   if (compiled_)
     (*compiled_)(batch.x, batch.y);
   else
-    update(batch.x, batch.y);
+    update(batch);
   losses_.count(1);
   s_.schedule->step();
 }
 
-int64_t TrainingLoop::resident_steps() const {
+int64_t TrainingLoop::take_steps(data::DeviceEpoch& epoch) {
   if (!resident_step_) return 0;
-  const int64_t most = s_.options.steps_per_graph;
-  const int64_t whole = resident_->whole_batches(most);
-  return whole == most && progress_.steps - progress_.step >= most ? most
-                                                                   : std::min<int64_t>(whole, 1);
+  const int64_t count = s_.options.steps_per_graph;
+  if (progress_.steps - progress_.step >= count && epoch.take(count)) return count;
+  return epoch.take(1) ? 1 : 0;
 }
 
-int64_t TrainingLoop::queue_steps() {
-  int64_t count = resident_steps();
+int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
+  int64_t count = take_steps(epoch);
   const data::Batch* batch = nullptr;
   if (count == 0) {
-    batch = feed_.next();
+    batch = epoch.next();
     if (!batch) return 0;
     count = 1;
   }
   if (progress_.step == 0 && s_.options.first_step) s_.options.first_step();
   clock_.start_steps(count);
-  const int64_t images = batch ? batch->y.numel() : count * resident_->full_batch();
+  const int64_t full = std::min(s_.loader.options().batch, s_.loader.samples());
+  const int64_t images = batch ? static_cast<int64_t>(batch->samples.size()) : count * full;
   if (batch) {
     step(*batch);
     at_.batch = batch->index + 1;
   } else {
     const diag::Span span("step", diag::Cause::launch);
     resident_step_->repeat(static_cast<int>(count), [this] { s_.schedule->step(); });
-    resident_->pass(count);
     losses_.count(count);
     at_.batch += count;
   }
@@ -179,10 +178,10 @@ void TrainingLoop::save(std::optional<double> epoch_loss) {
 }
 
 bool TrainingLoop::run_epoch() {
-  feed_.start(at_.epoch, at_.batch);
+  data::DeviceEpoch epoch = feed_.epoch(at_.epoch, at_.batch);
   progress_.epoch = at_.epoch;
   while (true) {
-    const int64_t count = queue_steps();
+    const int64_t count = queue_steps(epoch);
     if (count == 0) {  // the epoch's last batches were all corrupt
       BRIM_CHECK(
           at_.epoch_steps > 0, FileError,
@@ -194,7 +193,7 @@ bool TrainingLoop::run_epoch() {
     }
     progress_.epoch_step = at_.epoch_steps;
     const bool whole = at_.batch == per_epoch_;
-    if (!whole && more()) feed_.ahead();
+    if (!whole && more()) epoch.prefetch();
 
     bool reported = whole || passes(at_.epoch_steps, count, report_every_);
     if (reported) report();
@@ -230,7 +229,6 @@ void TrainingLoop::run(TrainResult& result) {
     progress_.epoch_done = false;
   }
   clock_.end();
-  feed_.finish();
   for (const Device device : s_.options.devices) synchronize(device);
   result.seconds = seconds(Clock::now() - begin_);
   result.steps = progress_.step;
@@ -242,8 +240,8 @@ void TrainingLoop::run(TrainResult& result) {
   result.us_per_step = clock_.median_us();
   result.final_loss = at_.last_loss;
   result.skipped = skipped_before_ + feed_.skipped();
-  result.augmented_on_device = s_.loader.options().raw;
-  if (resident_) result.resident_bytes = resident_->bytes();
+  result.augmented_on_device = feed_.loader().options().raw;
+  result.resident_bytes = feed_.resident_bytes();
   if (s_.scaler) result.loss_scale = s_.scaler->get_scale();
   tell_compiled(result);
   result.checkpoints = checkpointer_.written();

@@ -13,9 +13,7 @@
 #include <brim/plan/compile.h>
 
 #include "train/checkpointer.h"
-#include "train/feed.h"
 #include "train/metrics.h"
-#include "train/resident_feed.h"
 #include "train/step_clock.h"
 #include "train/trainer_state.h"
 
@@ -34,16 +32,16 @@ class TrainingLoop {
   /// Returns whether the epoch was finished.
   bool run_epoch();
   /// Queues the steps of one launch. Returns how many: 0 at the end of the epoch.
-  int64_t queue_steps();
-  /// How many steps of the data on the device come next in one launch; 0: the next batch comes from
-  /// the feed, because it is no full one, or nothing is compiled.
-  int64_t resident_steps() const;
+  int64_t queue_steps(data::DeviceEpoch& epoch);
+  /// How many steps come next in one launch, making their batches themselves; 0: the next batch
+  /// comes from the epoch, because it is no full one, or nothing of the kind is compiled.
+  int64_t take_steps(data::DeviceEpoch& epoch);
   /// Forward, backward, update, and the next learning rate.
   void step(const data::Batch& batch);
   CompileOptions compile_options();
   void tell_compiled(TrainResult& result) const;
   /// All of it but the learning rate, which a plan reads anew. Adds up the loss.
-  void update(const Tensor& x, const Tensor& y);
+  void update(const data::Batch& batch);
   void report();
   void tell(bool is_report);
   void save(std::optional<double> epoch_loss = {});
@@ -56,8 +54,7 @@ class TrainingLoop {
   const int64_t per_epoch_, report_every_, skipped_before_;
   LossMeter losses_;
   diag::Sampling* const sampling_;
-  Feed& feed_;
-  ResidentFeed* const resident_;  // feed_, where the data lies on the device
+  data::DeviceLoader& feed_;
   std::optional<CompiledStep<std::function<void(const Tensor&, const Tensor&)>>> compiled_;
   std::optional<CompiledStep<std::function<void()>>> resident_step_;  // makes its batch, too
   StepClock clock_;

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "data/pictures.h"
 #include "message_of.h"
 #include "temporary_folder.h"
-#include "train/pictures.h"
 #include "train/tiny_data.h"
 
 namespace brim::train {

@@ -22,6 +22,21 @@ std::vector<Device> sims(int count) {
   return devices;
 }
 
+/// A batch as a DeviceLoader hands it out.
+data::Batch spread(const Tensor& x, const Tensor& y, const std::vector<Device>& devices) {
+  if (devices.size() == 1) return {.x = x.to(devices[0]), .y = y.to(devices[0])};
+  data::Batch batch;
+  const int64_t n = y.numel(), count = static_cast<int64_t>(devices.size());
+  for (int64_t k = 0, first = 0; k < count && first < n; ++k) {
+    const int64_t end = first + n / count + (k < n % count);
+    const Device device = devices[static_cast<size_t>(k)];
+    batch.parts.push_back(
+        {.x = x.slice(0, first, end).to(device), .y = y.slice(0, first, end).to(device)});
+    first = end;
+  }
+  return batch;
+}
+
 Tensor mean_loss(nn::Module& network, const Tensor& x, const Tensor& y) {
   return cross_entropy(network(x), y);
 }
@@ -38,7 +53,7 @@ std::vector<float> gradients(const std::vector<Device>& devices, int64_t samples
   const Tensor x = rand({samples, 3, 32, 32});
   Tensor y = zeros({samples}, {.dtype = i64});
   for (int64_t i = 0; i < samples; ++i) y[i].fill_(static_cast<double>(i * 7 % 10));
-  const Tensor loss = replicas.forward_backward(x, y, mean_loss);
+  const Tensor loss = replicas.forward_backward(spread(x, y, devices), mean_loss);
   EXPECT_EQ(loss.device(), devices[0]);
   std::vector<float> all = {loss.item<float>()};
   for (const Tensor& p : network->parameters()) {
@@ -68,6 +83,7 @@ struct TwoDevices {
   Replicas replicas{*first, devices, make};
   Tensor x = rand({4, 3, 32, 32}), y = zeros({4}, {.dtype = i64});
 
+  data::Batch batch() const { return spread(x, y, devices); }
   static std::unique_ptr<nn::Module> make(Device device) {
     return nn::make_model("tutorial-cnn", {.device = device});
   }
@@ -77,7 +93,7 @@ TEST(Replicas, AnErrorOnAnyDeviceIsThrown) {
   if (Device::count("sim") < 2) GTEST_SKIP() << "needs two virtual accelerators";
   TwoDevices two;
   two.y[3].fill_(77);  // in the part of the second device
-  const Tensor loss = two.replicas.forward_backward(two.x, two.y, mean_loss);
+  const Tensor loss = two.replicas.forward_backward(two.batch(), mean_loss);
   EXPECT_THROW((void)loss.item(), IndexError);
   EXPECT_THROW(synchronize(two.devices[1]), IndexError);
 }
@@ -87,7 +103,7 @@ TEST(Replicas, FrozenParametersStayFrozen) {
   TwoDevices two;
   Tensor frozen = two.first->parameters()[0];
   frozen.set_requires_grad(false);
-  (void)two.replicas.forward_backward(two.x, two.y, mean_loss);
+  (void)two.replicas.forward_backward(two.batch(), mean_loss);
   EXPECT_FALSE(frozen.grad().defined());
   EXPECT_TRUE(two.first->parameters()[1].grad().defined());
 }

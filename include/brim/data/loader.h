@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <brim/core/device.h>
@@ -57,6 +58,40 @@ struct Batch {
   Tensor packed;      ///< with raw alone: windows, y and x in one piece (u8), to be copied
   int64_t index = 0;  ///< number of the batch in its epoch
   std::vector<int64_t> samples;  ///< which samples of the source, in order
+  /// With a DeviceLoader over several devices alone: the part of each, in its own x, y and samples,
+  /// while x and y of the whole are undefined. Fewer than devices where the samples are fewer.
+  std::vector<Batch> parts;
+};
+
+/// Goes through the batches of an epoch E, by its next().
+template <class E>
+class BatchIterator {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = Batch;
+  using difference_type = std::ptrdiff_t;
+  using pointer = Batch*;
+  using reference = Batch&;
+
+  BatchIterator(E* epoch, Batch* batch) : epoch_(epoch), batch_(batch) {}
+  /// Owns the epoch and begins it; the epoch ends with the last copy of the iterator.
+  explicit BatchIterator(E epoch)
+      : owned_(std::make_shared<E>(std::move(epoch))),
+        epoch_(owned_.get()),
+        batch_(epoch_->next()) {}
+
+  Batch& operator*() const { return *batch_; }
+  Batch* operator->() const { return batch_; }
+  BatchIterator& operator++() {
+    batch_ = epoch_->next();
+    return *this;
+  }
+  bool operator==(const BatchIterator& other) const { return batch_ == other.batch_; }
+
+ private:
+  std::shared_ptr<E> owned_;
+  E* epoch_;
+  Batch* batch_;
 };
 
 /// One pass over the samples. Move-only; going out of scope early stops the workers at once.
@@ -72,27 +107,10 @@ class Epoch {
   /// Rethrows what a worker threw for this batch; after that the epoch is at its end.
   Batch* next();
 
-  class Iterator {
-   public:
-    using iterator_category = std::input_iterator_tag;
-    using value_type = Batch;
-    using difference_type = std::ptrdiff_t;
-    using pointer = Batch*;
-    using reference = Batch&;
+  /// Whether next() would neither wait for a worker nor work itself.
+  bool ready() const;
 
-    Iterator(Epoch* epoch, Batch* batch) : epoch_(epoch), batch_(batch) {}
-    Batch& operator*() const { return *batch_; }
-    Batch* operator->() const { return batch_; }
-    Iterator& operator++() {
-      batch_ = epoch_->next();
-      return *this;
-    }
-    bool operator==(const Iterator& other) const { return batch_ == other.batch_; }
-
-   private:
-    Epoch* epoch_;
-    Batch* batch_;
-  };
+  using Iterator = BatchIterator<Epoch>;
   Iterator begin() { return {this, next()}; }
   Iterator end() { return {this, nullptr}; }
 
@@ -100,7 +118,8 @@ class Epoch {
   std::unique_ptr<Pipeline> pipeline_;
 };
 
-/// Cuts a source into batches. `for (data::Batch& b : loader.epoch(e)) ...`
+/// Cuts a source into batches: `for (data::Batch& b : loader.epoch(e)) ...`. A handle: copies are
+/// the same loader.
 class Loader {
  public:
   /// Throws ValueError for impossible options; FileError if no sample can be decoded to learn the
@@ -110,6 +129,14 @@ class Loader {
 
   /// Starts epoch `epoch` at batch `first_batch`; equal to a full epoch from there on, bit for bit.
   Epoch epoch(int64_t epoch, int64_t first_batch = 0) const;
+  /// Throws ValueError where epoch() would.
+  void check_epoch(int64_t epoch, int64_t first_batch) const;
+
+  /// Each pass over the loader itself is the next epoch: the one after that begun last, here or by
+  /// epoch(); at first 0.
+  Epoch::Iterator begin() const { return Epoch::Iterator(epoch(next_epoch())); }
+  Epoch::Iterator end() const { return {nullptr, nullptr}; }
+  int64_t next_epoch() const;  ///< that begin() would begin
 
   int64_t batches() const;  ///< in an epoch of this rank
   int64_t samples() const;  ///< in an epoch of this rank
@@ -124,6 +151,9 @@ class Loader {
   Tensor windows(int64_t epoch) const;
   /// The same pictures with LoaderOptions::raw, all of them, in the order of the source.
   Loader in_order(int64_t batch) const;
+  /// The same batches made for another place: LoaderOptions::target and raw. It is this loader
+  /// where nothing is to be changed. Throws ValueError, DeviceError.
+  Loader placed(Device target, bool raw) const;
 
   const Source& source() const;
   const LoaderOptions& options() const;  ///< with workers and ahead as chosen at first

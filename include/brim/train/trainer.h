@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <brim/core/device.h>
+#include <brim/data/device_loader.h>
 #include <brim/data/loader.h>
 #include <brim/diag/account.h>
 #include <brim/nn/module.h>
@@ -47,12 +48,7 @@ struct Progress {
   bool epoch_done = false;  ///< and the epoch is over, its checkpoint kept
 };
 
-/// Where pictures are cropped (at random), mirrored and made floats; the numbers are the same.
-enum class AugmentOn : uint8_t {
-  automatic,  ///< on a single cuda device where that is possible, else on the host
-  host,       ///< by the loader's threads
-  device,     ///< there, from bytes: a quarter crosses the link
-};
+using data::AugmentOn;
 
 /// When a run with a folder writes checkpoints beside the one at the end of each epoch, and how
 /// many of them stay.
@@ -171,9 +167,11 @@ class Trainer {
 /// The recipe stored in the last sound checkpoint of a run's folder. Throws FileError.
 Recipe checkpoint_recipe(const std::string& folder);
 
-/// Evaluates on every sample of the loader. Each class's count stays on the device until the end.
-/// `progress` is told the fraction done; returning false stops with an Error. Throws FileError for
-/// a damaged picture, and when not one could be read.
+/// Evaluates on every sample of the loader, which feeds one device. Each class's count stays there
+/// until the end. `progress` is told the fraction done; returning false stops with an Error. Throws
+/// FileError for a damaged picture, and when not one could be read; ValueError for several devices.
+Evaluation evaluate(nn::Module& model, data::DeviceLoader& loader,
+                    const std::function<bool(double fraction)>& progress = {});
 Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device,
                     const std::function<bool(double fraction)>& progress = {});
 

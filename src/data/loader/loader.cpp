@@ -81,8 +81,8 @@ Order::Order(int64_t total, const LoaderOptions& options, int64_t epoch)
       world_size_(options.world_size) {}
 
 Loader::State::State(std::shared_ptr<const Source> from, const Transform& how,
-                     const LoaderOptions& wanted)
-    : source(std::move(from)), transform(how), plan(how), options(wanted) {
+                     const LoaderOptions& asked)
+    : source(std::move(from)), transform(how), plan(how), wanted(asked), options(asked) {
   BRIM_CHECK(source != nullptr, ValueError, "[loader] no source; open one with data::Source::open");
   BRIM_CHECK(source->size() > 0, ValueError, "[loader] the source has no samples");
   const std::string wrong = wrong_class_names(source->classes());
@@ -184,14 +184,21 @@ Loader::Loader(std::shared_ptr<const Source> source, const Transform& transform,
                const LoaderOptions& options)
     : state_(std::make_shared<State>(std::move(source), transform, options)) {}
 
-Epoch Loader::epoch(int64_t epoch, int64_t first_batch) const {
+void Loader::check_epoch(int64_t epoch, int64_t first_batch) const {
   BRIM_CHECK(epoch >= 0 && first_batch >= 0 && first_batch <= batches(), ValueError,
              "[loader] epoch {} from batch {}: an epoch has {} batches", epoch, first_batch,
              batches());
+}
+
+Epoch Loader::epoch(int64_t epoch, int64_t first_batch) const {
+  check_epoch(epoch, first_batch);
   auto pipeline = std::make_unique<Epoch::Pipeline>(state_, epoch, first_batch);
   pipeline->start();
+  state_->next_epoch.store(epoch + 1, std::memory_order_relaxed);
   return Epoch(std::move(pipeline));
 }
+
+int64_t Loader::next_epoch() const { return state_->next_epoch.load(std::memory_order_relaxed); }
 
 int64_t Loader::batches() const { return state_->batches; }
 int64_t Loader::samples() const { return state_->samples; }
@@ -229,6 +236,14 @@ Loader Loader::in_order(int64_t batch) const {
   options.ahead = -1;
   options.raw = true;
   options.log = {};
+  return Loader(state_->source, state_->transform, options);
+}
+
+Loader Loader::placed(Device target, bool raw) const {
+  LoaderOptions options = state_->wanted;
+  if (options.target.kind == target.kind && options.raw == raw) return *this;
+  options.target = target;
+  options.raw = raw;
   return Loader(state_->source, state_->transform, options);
 }
 

@@ -330,11 +330,19 @@ Batch* Epoch::Pipeline::next() {
   return nullptr;
 }
 
+bool Epoch::Pipeline::ready() {
+  if (position_ >= last_) return true;
+  if (threads_.empty()) return false;
+  const Lock lock(mutex_);
+  return !line_.empty() && line_.front()->ready;
+}
+
 Epoch::Epoch(std::unique_ptr<Pipeline> pipeline) : pipeline_(std::move(pipeline)) {}
 Epoch::Epoch(Epoch&&) noexcept = default;
 Epoch& Epoch::operator=(Epoch&&) noexcept = default;
 Epoch::~Epoch() = default;
 
 Batch* Epoch::next() { return pipeline_->next(); }
+bool Epoch::ready() const { return pipeline_->ready(); }
 
 }  // namespace brim::data

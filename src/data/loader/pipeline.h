@@ -28,6 +28,7 @@ class Epoch::Pipeline {
   /// others.
   void start();
   Batch* next();
+  bool ready();
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -42,7 +42,7 @@ class Order {
 };
 
 struct Loader::State {
-  State(std::shared_ptr<const Source> from, const Transform& how, const LoaderOptions& wanted);
+  State(std::shared_ptr<const Source> from, const Transform& how, const LoaderOptions& asked);
 
   ~State();
   State(const State&) = delete;
@@ -65,12 +65,14 @@ struct Loader::State {
   std::shared_ptr<const Source> source;
   Transform transform;
   TransformPlan plan;
-  LoaderOptions options;
-  ImageShape shape;      // after the transform
-  ImageShape raw_shape;  // before its last part
-  int64_t samples = 0;   // of this rank, per epoch
+  const LoaderOptions wanted;  // as asked for
+  LoaderOptions options;       // with what was left open chosen
+  ImageShape shape;            // after the transform
+  ImageShape raw_shape;        // before its last part
+  int64_t samples = 0;         // of this rank, per epoch
   int64_t batches = 0;
   std::atomic<int64_t> skipped{0};
+  std::atomic<int64_t> next_epoch{0};  // after the one begun last
 
   // What a running epoch asks after each batch; a test may put its own rules here.
   std::function<bool(const Stretch&)> telling = [](const Stretch& s) { return s.telling(); };

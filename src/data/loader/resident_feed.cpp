@@ -1,5 +1,5 @@
 // See resident_feed.h.
-#include "train/resident_feed.h"
+#include "data/loader/resident_feed.h"
 
 #include <brim/core/allocator.h>
 #include <brim/ops/create.h>
@@ -14,16 +14,16 @@
 #include "diag/span.h"
 #include "formula/picture.h"
 
-namespace brim::train {
+namespace brim::data {
 namespace {
 
 formula::PictureWindow* rows_of(const Tensor& order) {
   return static_cast<formula::PictureWindow*>(order.raw());
 }
 
-void check_room(const data::Loader& loader, Device device) {
+void check_room(const Loader& loader, Device device) {
   const int64_t count = loader.source().size();
-  const data::ImageShape shape = loader.raw_shape();
+  const ImageShape shape = loader.raw_shape();
   const int64_t need = count * (shape.bytes() + 8) + 16 * loader.samples();
   const MemoryStats stats = Allocator::of(device).stats();
   int64_t room =
@@ -33,7 +33,9 @@ void check_room(const data::Loader& loader, Device device) {
   throw OutOfMemory(
       fmt::format(
           "[data] {} pictures of {} x {} x {} take {} bytes on {}, which has room for {}{}; "
-          "leave --data-on-device out, or make them smaller (input.size)",
+          "leave DeviceLoaderOptions::resident (--data-on-device) out, or make them smaller "
+          "(Resize, "
+          "input.size)",
           count, shape.channels, shape.height, shape.width, need, device.str(),
           std::max<int64_t>(room, 0),
           stats.limit > 0 ? fmt::format(" under the limit of {}", stats.limit) : ""),
@@ -42,7 +44,7 @@ void check_room(const data::Loader& loader, Device device) {
 
 }  // namespace
 
-ResidentFeed::ResidentFeed(const data::Loader& loader, Device device,
+ResidentFeed::ResidentFeed(const Loader& loader, Device device,
                            const std::function<bool(double)>& progress)
     : loader_(loader),
       device_(device),
@@ -51,10 +53,11 @@ ResidentFeed::ResidentFeed(const data::Loader& loader, Device device,
       batches_(loader, device) {
   BRIM_CHECK(loader_.has_windows(), ValueError,
              "[data] the pictures of {} change in every epoch before the last crop "
-             "(random_resized_crop), so that none can stay on {}; leave --data-on-device out",
+             "(RandomResizedCrop, random_resized_crop), so that none can stay on {}; leave "
+             "DeviceLoaderOptions::resident (--data-on-device) out",
              loader_.source().describe(0), device_.str());
   check_room(loader_, device_);
-  const data::ImageShape shape = loader_.raw_shape();
+  const ImageShape shape = loader_.raw_shape();
   pictures_ = empty({pictures_of_source_, shape.channels, shape.height, shape.width},
                     {.dtype = DType::u8, .device = device_});
   windows_ = empty({loader_.samples(), 4}, {.dtype = DType::i32, .device = device_});
@@ -62,20 +65,19 @@ ResidentFeed::ResidentFeed(const data::Loader& loader, Device device,
   upload(progress);
 }
 
-int64_t ResidentFeed::bytes() const {
+int64_t ResidentFeed::resident_bytes() const {
   return pictures_.numel() + 8 * labels_.numel() + 4 * windows_.numel();
 }
 
 void ResidentFeed::upload(const std::function<bool(double)>& progress) {
   constexpr int64_t kPiece = int64_t{4} << 20;
   const int64_t bytes = std::max<int64_t>(loader_.raw_shape().bytes(), 1);
-  const data::Loader all =
-      loader_.in_order(std::clamp<int64_t>(kPiece / bytes, 1, pictures_of_source_));
+  const Loader all = loader_.in_order(std::clamp<int64_t>(kPiece / bytes, 1, pictures_of_source_));
   std::vector<int64_t> labels(static_cast<size_t>(pictures_of_source_), 0);
   std::vector<bool> missing(labels.size(), true);
   int64_t found = 0;
-  data::Epoch pieces = all.epoch(0);
-  while (const data::Batch* piece = pieces.next()) {
+  Epoch pieces = all.epoch(0);
+  while (const Batch* piece = pieces.next()) {
     const int64_t* const label = piece->y.data<int64_t>();
     const auto n = static_cast<int64_t>(piece->samples.size());
     for (int64_t i = 0; i < n;) {  // what lies side by side goes in one copy
@@ -111,6 +113,8 @@ void ResidentFeed::leave_out_missing() {
 
 void ResidentFeed::start(int64_t epoch, int64_t first_batch) {
   const diag::Span span("order", diag::Cause::input);
+  loader_.check_epoch(epoch, first_batch);
+  finish();
   at_ = first_batch;
   if (epoch != epoch_) {
     const auto order_of = [loader = loader_](int64_t e) { return loader.windows(e); };
@@ -126,18 +130,25 @@ void ResidentFeed::start(int64_t epoch, int64_t first_batch) {
   position_.slice(0, 0, 1).fill_(static_cast<double>(first_row(first_batch)));
 }
 
-int64_t ResidentFeed::whole_batches(int64_t most) const {
-  int64_t n = 0;
-  while (n < most && at_ + n < loader_.batches() && rows(at_ + n) == full_) ++n;
-  return n;
+void ResidentFeed::finish() { batch_.x = batch_.y = {}; }
+
+bool ResidentFeed::take(int64_t count) {
+  if (count > loader_.batches() - at_) return false;
+  for (int64_t i = 0; i < count; ++i)
+    if (rows(at_ + i) != full_) return false;
+  at_ += count;
+  return true;
 }
 
-const data::Batch& ResidentFeed::queue_next() {
-  return batches_.make(pictures_, labels_, windows_, position_, full_, full_);
+Batch ResidentFeed::next_in_step() {
+  Batch batch;
+  batches_.make(pictures_, labels_, windows_, position_, full_, full_, batch);
+  return batch;
 }
 
-const data::Batch* ResidentFeed::next() {
+Batch* ResidentFeed::next() {
   const diag::Span span("batch", diag::Cause::launch);
+  finish();
   while (at_ < loader_.batches()) {
     const int64_t begin = at_ * loader_.options().batch;
     const int64_t all = std::min(loader_.options().batch, loader_.samples() - begin);
@@ -145,15 +156,15 @@ const data::Batch* ResidentFeed::next() {
     skipped_ += all - n;
     const int64_t batch = at_++;
     if (n == 0) continue;
-    data::Batch& made = batches_.batch();
-    made.index = batch;
-    made.samples.resize(static_cast<size_t>(n));
+    batch_.index = batch;
+    batch_.samples.resize(static_cast<size_t>(n));
     const formula::PictureWindow* const row = rows_of(order_) + first_row(batch);
-    std::transform(row, row + n, made.samples.begin(),
+    std::transform(row, row + n, batch_.samples.begin(),
                    [](const formula::PictureWindow& w) { return w.picture; });
-    return &batches_.make(pictures_, labels_, windows_, position_, n, n);
+    batches_.make(pictures_, labels_, windows_, position_, n, n, batch_);
+    return &batch_;
   }
   return nullptr;
 }
 
-}  // namespace brim::train
+}  // namespace brim::data
