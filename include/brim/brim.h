@@ -48,6 +48,7 @@
 #include <brim/ops/unary.h>
 #include <brim/optim/optim.h>
 #include <brim/plan/compile.h>
+#include <brim/train/checkpoint.h>
 #include <brim/train/recipe.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>

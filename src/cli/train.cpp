@@ -67,7 +67,7 @@ train::Recipe chosen_recipe(const TrainOptions& o) {
 }
 
 /// How steps are compiled. A resumed run does it as before, but for what is named.
-train::StepMode chosen_mode(const TrainOptions& o, const std::optional<train::Checkpoint>& before) {
+train::StepMode chosen_mode(const TrainOptions& o, const std::optional<train::RunState>& before) {
   train::StepMode mode;
   if (before && before->mode) mode = *before->mode;
   if (!o.compile.empty()) mode.compile = o.compile == "on";
@@ -223,7 +223,7 @@ int run(const TrainOptions& o) {
   train::CheckpointOptions checkpoint{.keep = o.keep};
   parse_checkpoint_every(o.checkpoint_every, checkpoint);
   const train::Recipe recipe = chosen_recipe(o);
-  std::optional<train::Checkpoint> before;
+  std::optional<train::RunState> before;
   if (!o.resume.empty()) before = train::newest_state(o.resume);
   const train::StepMode mode = chosen_mode(o, before);
   const ChosenDevices chosen = choose_devices(o.device, before ? before->devices : "");

@@ -1,231 +1,417 @@
-// A checkpoint holds model.safetensors, optimizer.safetensors, schedule.safetensors, state.json and
-// manifest.json, which lists size and XXH64 of the others. The model is a weights file like any
-// other: recipe and classes are in its metadata.
-#include "train/checkpoint.h"
+// Checkpoints of loops of one's own. state.json names the objects and says where the loop is;
+// values.safetensors has the values: numbers as scalars, text as bytes, so that nothing is rounded.
+#include <brim/train/checkpoint.h>
 
-#include <brim/io/safetensors.h>
+#include <brim/autograd/autograd.h>
 #include <brim/version.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <deque>
-#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
 
-#include "core/check.h"
-#include "core/json_text.h"
-#include "io/atomic_file.h"
-#include "io/hash.h"
-#include "io/regular_file.h"
-#include "io/safetensors_writer.h"
-#include "train/weights_metadata.h"
+#include "backend/cpu/isa.h"
+#include "core/printable.h"
+#include "train/checkpoint_files.h"
+#include "train/checkpoint_json.h"
+#include "train/checkpointer.h"
+#include "train/run_folder.h"
 
 namespace brim::train {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr uint64_t kFormat = 2;  // as a Trainer's
+constexpr const char* kValues = "values";
 
-constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors",
-                                  "schedule.safetensors", "state.json"};
-constexpr uint64_t kFormat = 2;  // 1 knew only ends of epochs
+/// An object or a value.
+struct Entry {
+  std::string name;
+  const char* kind;
+  Checkpoint::State state;
+};
 
-constexpr uint64_t kMostText = uint64_t{256} << 20;  // a million classes have room
+StateDict text_state(const std::string& text) {
+  const auto* const bytes = reinterpret_cast<const uint8_t*>(text.data());
+  const std::vector<uint8_t> copy(bytes, bytes + text.size());
+  return {{"", Tensor::from(copy, {static_cast<int64_t>(copy.size())})}};
+}
 
-Json read_json(const std::string& path) {
-  const io::RegularFile file(path, "checkpoint", "a file of the checkpoint, which is damaged");
-  BRIM_CHECK(file.bytes() <= kMostText, FileError,
-             "[checkpoint] {} holds {} bytes, more than the {} it may; the checkpoint is damaged",
-             path, file.bytes(), kMostText);
-  std::string text(file.bytes(), '\0');
-  file.read(text.data(), text.size(), 0);
-  Json json = parse_json<Json>(text);
-  BRIM_CHECK(json.is_object(), FileError,
-             "[checkpoint] {} is no JSON object; the checkpoint is damaged", path);
-  return json;
+/// The one tensor of a value.
+const Tensor& value_of(const StateDict& state, DType dtype, int rank) {
+  const Tensor& t = state.at("");
+  BRIM_CHECK(t.dtype() == dtype && t.rank() == rank, ValueError,
+             "it is a tensor of {}, and now {} of rank {}", t.shape().str(), name(dtype), rank);
+  return t;
 }
 
 template <class T>
-T field(const Json& json, const char* key, const std::string& path) {
-  const auto it = json.find(key);
-  bool good = it != json.end();
-  if constexpr (std::is_same_v<T, std::string>)
-    good = good && it->is_string();
-  else if constexpr (std::is_same_v<T, double>)
-    good = good && (it->is_number() || it->is_null());
-  else
-    good = good && it->is_number_unsigned();
-  BRIM_CHECK(good, FileError, "[checkpoint] {} has no valid '{}'; the checkpoint is damaged", path,
-             key);
-  if constexpr (std::is_same_v<T, double>)
-    if (it->is_null()) return std::numeric_limits<double>::quiet_NaN();
-  return it->get<T>();
+Checkpoint::State number_state(T& value) {
+  return {.save =
+              [&value] {
+                return StateDict{{"", Tensor::from<T>({value}, {})}};
+              },
+          .load =
+              [&value](const StateDict& state) {
+                value = value_of(state, dtype_of<T>, 0).template item<T>();
+              }};
 }
 
-int64_t count(const Json& json, const char* key, const std::string& path) {
-  constexpr int64_t kMany = int64_t{1} << 60;
-  const auto value = field<uint64_t>(json, key, path);
-  BRIM_CHECK(value <= kMany, FileError,
-             "[checkpoint] {}: '{}' is out of range; the checkpoint is damaged", path, key);
-  return static_cast<int64_t>(value);
-}
-
-LossSum loss_sum(const Json& json, const char* sum, const char* steps, const std::string& path) {
-  return {field<double>(json, sum, path), count(json, steps, path)};
-}
-
-bool is_list_of_names(const Json& json) {
-  return json.is_array() &&
-         std::all_of(json.begin(), json.end(), [](const Json& entry) { return entry.is_string(); });
-}
-
-Json scaler_json(const StateDict& scaler) {
-  if (scaler.empty()) return nullptr;
-  Json json = Json::object();
-  for (const auto& [name, value] : scaler) json[name] = value.item<double>();
-  return json;
-}
-
-/// Checkpoints of before there was a scaler say nothing.
-StateDict scaler_state(const Json& json, const std::string& path) {
-  StateDict scaler;
-  const auto at = json.find("scaler");
-  if (at == json.end() || at->is_null()) return scaler;
-  for (const auto& [name, value] : at->items()) {
-    BRIM_CHECK(value.is_number(), FileError,
-               "[checkpoint] {} has no valid 'scaler'; the checkpoint is damaged", path);
-    scaler[name] = Tensor::from<double>({value.get<double>()}, {});
+void load_tensor(Tensor& value, const StateDict& state) {
+  const NoGrad guard;
+  const Tensor& saved = state.at("");
+  if (!value.defined()) {
+    value = saved;
+    return;
   }
-  return scaler;
+  BRIM_CHECK(value.shape() == saved.shape() && value.dtype() == saved.dtype(), ValueError,
+             "it is {} {}, and now {} {}", saved.shape().str(), name(saved.dtype()),
+             value.shape().str(), name(value.dtype()));
+  value.copy_(saved);
 }
 
-/// Checkpoints of before it was kept say nothing.
-std::optional<StepMode> step_mode(const Json& json, const std::string& path) {
-  const auto compile = json.find("compile");
-  if (compile == json.end()) return {};
-  BRIM_CHECK(compile->is_boolean(), FileError,
-             "[checkpoint] {} has no valid 'compile'; the checkpoint is damaged", path);
-  return StepMode{compile->get<bool>(), field<std::string>(json, "passes", path)};
+/// What a loader's order and batches depend on, but for its rank.
+StateDict loader_state(const data::Loader& loader) {
+  const data::LoaderOptions& o = loader.options();
+  const auto number = [](int64_t value) { return Tensor::from<int64_t>({value}, {}); };
+  return {{"samples", number(loader.samples())},
+          {"batch", number(o.batch)},
+          {"seed", number(std::bit_cast<int64_t>(o.seed))},
+          {"shuffle", number(o.shuffle)},
+          {"drop_last", number(o.drop_last)},
+          {"world_size", number(o.world_size)}};
 }
 
-/// Numbers are written so that they read back to the same bits; NaN becomes null.
-Json state_json(const Checkpoint& c) {
-  const Position& at = c.at;
-  Json json = {{"format", kFormat},
-               {"version", BRIM_VERSION},
-               {"name", c.recipe.name},
-               {"epochs", at.epoch},
-               {"batch", at.batch},
-               {"epoch_steps", at.epoch_steps},
-               {"steps", at.steps},
-               {"images", at.images},
-               {"skipped", at.skipped},
-               {"loss_sum", at.unreported.sum},
-               {"loss_steps", at.unreported.steps},
-               {"epoch_loss_sum", at.epoch_reported.sum},
-               {"epoch_loss_steps", at.epoch_reported.steps},
-               {"last_loss", std::isfinite(at.last_loss) ? Json(at.last_loss) : Json(nullptr)},
-               {"best_steps", c.best.steps},
-               {"best_loss", c.best.loss},
-               {"random_seed", c.random.seed},
-               {"random_offset", c.random.offset},
-               {"samples", c.samples},
-               {"scaler", scaler_json(c.scaler)},
-               {"devices", c.devices},
-               {"isa", c.isa},
-               {"recipe", c.recipe.toml()},
-               {"classes", c.classes}};
-  if (c.mode) json.update({{"compile", c.mode->compile}, {"passes", c.mode->passes}});
-  return json;
+void check_same_loader(const data::Loader& loader, const LoopPosition& at, const StateDict& saved) {
+  BRIM_CHECK(at.batch <= loader.batches(), ValueError,
+             "it lies after batch {} of an epoch, and the loader has {}", at.batch,
+             loader.batches());
+  if (at.batch == 0) return;
+  for (const auto& [what, now] : loader_state(loader)) {
+    const auto before = saved.find(what);
+    BRIM_CHECK(before != saved.end() && before->second.numel() == 1, ValueError,
+               "it does not tell the loader's {}", what);
+    BRIM_CHECK(
+        before->second.item<int64_t>() == now.item<int64_t>(), ValueError,
+        "it lies amid an epoch of a loader whose {} was {}, and now it is {}; give the loader it "
+        "was trained with",
+        what, before->second.item<int64_t>(), now.item<int64_t>());
+  }
+}
+
+bool is_name(const std::string& name) {
+  const auto good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-' || c == '.';
+  };
+  return !name.empty() && name.size() <= 100 && name[0] != '.' && name != kValues &&
+         std::ranges::all_of(name, good);
+}
+
+bool is_value(const Entry& entry) { return std::string_view(entry.kind) == "value"; }
+
+std::string state_text(const LoopPosition& at, const BestCheckpoint& best, const RandomKey& random,
+                       const std::vector<Entry>& entries) {
+  Json objects = Json::object();
+  for (const Entry& entry : entries) objects[entry.name] = entry.kind;
+  const Json json = {{"format", kFormat},
+                     {"version", BRIM_VERSION},
+                     {"epochs", at.epoch},
+                     {"batch", at.batch},
+                     {"steps", at.steps},
+                     {"best_steps", best.steps},
+                     {"best_loss", std::isfinite(best.loss) ? Json(best.loss) : Json(nullptr)},
+                     {"random_seed", random.seed},
+                     {"random_offset", random.offset},
+                     {"isa", cpu::isa()},
+                     {"objects", std::move(objects)}};
+  return json.dump(2) + "\n";
 }
 
 }  // namespace
 
-void write_checkpoint(const std::string& path, const Checkpoint& c) {
-  const std::string at = path + "/";
-  std::deque<io::AtomicFile> files;
-  for (const char* name : kFiles) files.emplace_back(at + name);
-  io::write_safetensors(files[0], c.model, weights_metadata(c.recipe, c.classes));
-  io::write_safetensors(files[1], c.optimizer);
-  io::write_safetensors(files[2], c.schedule);
-  // A class that is named after a folder may be no UTF-8.
-  const std::string state = state_json(c).dump(2, ' ', false, Json::error_handler_t::replace);
-  BRIM_CHECK(
-      state.size() < kMostText, FileError,
-      "[checkpoint] {}state.json would hold {} bytes, more than the {} that are read back; use "
-      "shorter class names",
-      at, state.size() + 1, kMostText);
-  files[3].write(state + "\n");
-  for (io::AtomicFile& file : files) file.start_writeback();
-  for (io::AtomicFile& file : files) file.commit(io::FolderSync::later);
-  Json manifest = Json::object();
-  for (const char* name : kFiles) {
-    const io::FileHash hash = io::hash_file(at + name);
-    manifest[name] = {{"bytes", hash.bytes}, {"xxh64", hash.hex}};
+struct Checkpoint::Impl {
+  Impl(const std::string& to, const CheckpointOptions& o, Warn w)
+      : folder(to),
+        options(o),
+        warn(w ? std::move(w) : warn_on_stderr),
+        lock((make_folder(folder), folder)) {
+    checkpointer.emplace(folder, options, -1, BestCheckpoint{}, warn);  // checks the options
+    if (!lock.held())
+      warn(fmt::format(
+          "the file system of {} has no locks; make sure that no other run uses this folder",
+          folder));
   }
-  io::write_file_atomically(at + "manifest.json", manifest.dump(2) + "\n");
+
+  void add(const std::string& name, const char* kind, State state);
+  /// Throws FileError where what was added is not what the checkpoint holds.
+  void check_objects(const Json& objects, const std::string& path) const;
+  LoopPosition load(const std::string& path);
+  CheckpointWriter snapshot(const LoopPosition& at) const;
+  void begin(int64_t steps, const BestCheckpoint& best);
+
+  const std::string folder;
+  const CheckpointOptions options;
+  const Warn warn;
+  const FolderLock lock;
+  std::optional<Checkpointer> checkpointer;
+  std::vector<Entry> entries;
+  std::vector<data::Loader> loaders;
+  LoopPosition loading;  // what a loader is checked against
+  std::string resumed_from;
+  bool begun = false;
+  int64_t due_steps = 0;  // when due() was asked last
+};
+
+void Checkpoint::Impl::add(const std::string& name, const char* kind, State state) {
+  BRIM_CHECK(is_name(name), ValueError,
+             "[checkpoint] '{}' is no name for a part of a checkpoint; use letters, digits, '_', "
+             "'-' and '.', and not \"{}\"",
+             printable(name), kValues);
+  BRIM_CHECK(std::ranges::none_of(entries, [&](const Entry& e) { return e.name == name; }),
+             ValueError, "[checkpoint] '{}' was added before; give each part a name of its own",
+             name);
+  BRIM_CHECK(!begun, ValueError,
+             "[checkpoint] '{}' is added after resume() or save(); add everything before", name);
+  entries.push_back({name, kind, std::move(state)});
 }
 
-void verify_checkpoint(const std::string& path) {
-  const std::string manifest_path = path + "/manifest.json";
-  const Json manifest = read_json(manifest_path);
-  for (const char* name : kFiles) {
-    const std::string file = path + "/" + name;
-    const auto entry = manifest.find(name);
-    BRIM_CHECK(entry != manifest.end() && entry->is_object(), FileError,
-               "[checkpoint] {} does not list {}; the checkpoint is damaged", manifest_path, name);
-    const io::FileHash hash = io::hash_file(file);
-    const auto bytes = field<uint64_t>(*entry, "bytes", manifest_path);
-    BRIM_CHECK(
-        hash.bytes == bytes, FileError,
-        "[checkpoint] {} holds {} bytes, but the manifest says {}; the checkpoint is damaged", file,
-        hash.bytes, bytes);
-    BRIM_CHECK(hash.hex == field<std::string>(*entry, "xxh64", manifest_path), FileError,
-               "[checkpoint] {} differs from the manifest's hash; the checkpoint is damaged", file);
+void Checkpoint::Impl::check_objects(const Json& objects, const std::string& path) const {
+  BRIM_CHECK(objects.is_object(), FileError,
+             "[checkpoint] {} has no valid 'objects'; the checkpoint is damaged", path);
+  for (const auto& [name, kind] : objects.items()) {
+    const auto entry = std::ranges::find(entries, name, &Entry::name);
+    BRIM_CHECK(entry != entries.end(), FileError,
+               "[resume] {} holds '{}', which was not added; add all that the loop which wrote it "
+               "had, or begin in another folder",
+               path, printable(name));
+    BRIM_CHECK(kind == entry->kind, FileError,
+               "[resume] '{}' is a {} in {}, and now a {}; add what the loop which wrote it had",
+               name, kind.is_string() ? printable(kind.get<std::string>()) : "?", path,
+               entry->kind);
   }
+  for (const Entry& entry : entries)
+    BRIM_CHECK(objects.contains(entry.name), FileError,
+               "[resume] {} does not hold '{}', which was added; add all that the loop which wrote "
+               "it had, and no more, or begin in another folder",
+               path, entry.name);
 }
 
-Checkpoint load_checkpoint_state(const std::string& path) {
-  const std::string file = path + "/state.json";
-  const Json json = read_json(file);
-  const uint64_t format = json.contains("format") ? field<uint64_t>(json, "format", file) : 1;
+LoopPosition Checkpoint::Impl::load(const std::string& path) {
+  const std::string file = path + "/" + kStateFile;
+  const Json json = read_checkpoint_json(file);
+  const auto objects = json.find("objects");
+  BRIM_CHECK(objects != json.end(), FileError,
+             "[resume] {} was written by brim train, or a Trainer; go on with that, or begin in "
+             "another folder",
+             path);
+  const auto format = json_field<uint64_t>(json, "format", file);
   BRIM_CHECK(format == kFormat, FileError,
              "[checkpoint] {} is of format {}, and this brim reads format {}; go on with the brim "
              "that wrote it, or start anew",
              file, format, kFormat);
-  Checkpoint c;
-  c.at = {.epoch = count(json, "epochs", file),
-          .batch = count(json, "batch", file),
-          .epoch_steps = count(json, "epoch_steps", file),
-          .steps = count(json, "steps", file),
-          .images = count(json, "images", file),
-          .skipped = count(json, "skipped", file),
-          .unreported = loss_sum(json, "loss_sum", "loss_steps", file),
-          .epoch_reported = loss_sum(json, "epoch_loss_sum", "epoch_loss_steps", file),
-          .last_loss = field<double>(json, "last_loss", file)};
-  c.best = {.steps = count(json, "best_steps", file),
-            .loss = field<double>(json, "best_loss", file)};
-  c.random = {.seed = field<uint64_t>(json, "random_seed", file),
-              .offset = field<uint64_t>(json, "random_offset", file)};
-  c.samples = count(json, "samples", file);
-  c.scaler = scaler_state(json, file);
-  c.devices = field<std::string>(json, "devices", file);
-  if (json.contains("isa")) c.isa = field<std::string>(json, "isa", file);
-  c.mode = step_mode(json, file);
-  c.recipe = parse_recipe(field<std::string>(json, "recipe", file), file);
-  c.recipe.name = field<std::string>(json, "name", file);
-  const auto classes = json.find("classes");
-  BRIM_CHECK(classes != json.end() && is_list_of_names(*classes), FileError,
-             "[checkpoint] {} has no valid 'classes'; the checkpoint is damaged", file);
-  c.classes = classes->get<std::vector<std::string>>();
-  return c;
+  const LoopPosition at = {.epoch = json_count(json, "epochs", file),
+                           .batch = json_count(json, "batch", file),
+                           .steps = json_count(json, "steps", file)};
+  const BestCheckpoint best = {.steps = json_count(json, "best_steps", file),
+                               .loss = json_field<double>(json, "best_loss", file)};
+  check_objects(*objects, path);
+  const StateDict values = io::load_safetensors(path + "/" + kValues + ".safetensors");
+  loading = at;
+  bool on_cpu = false;
+  for (const Entry& entry : entries) {
+    try {
+      if (is_value(entry)) {
+        const auto value = values.find(entry.name);
+        BRIM_CHECK(value != values.end(), ValueError, "the value is not there");
+        entry.state.load({{"", value->second}});
+      } else {
+        entry.state.load(io::load_safetensors(path + "/" + entry.name + ".safetensors"));
+      }
+    } catch (const FileError&) {
+      throw;
+    } catch (const Error& e) {
+      raise<FileError>("[resume] '{}' of {} does not fit: {}", entry.name, path, e.what());
+    }
+    if (std::string_view(entry.kind) != "Module") continue;
+    for (const auto& [_, tensor] : entry.state.save())
+      on_cpu = on_cpu || tensor.device().kind != DeviceKind::cuda;
+  }
+  Generator::global().set_state({.seed = json_field<uint64_t>(json, "random_seed", file),
+                                 .offset = json_field<uint64_t>(json, "random_offset", file)});
+  const auto isa = json_field<std::string>(json, "isa", file);
+  if (on_cpu && isa != cpu::isa())
+    warn(fmt::format(
+        "{} was trained with the instruction set {} and goes on with {}: its weights will differ "
+        "in the last bits from those of a run that was not stopped",
+        path, printable(isa), cpu::isa()));
+  const bool best_is_there =
+      best.steps > 0 &&
+      std::ranges::count(list_checkpoints(folder), checkpoint_path(folder, best.steps)) > 0;
+  begin(at.steps, best_is_there ? best : BestCheckpoint{});
+  resumed_from = path;
+  return at;
 }
 
-Checkpoint load_checkpoint(const std::string& path) {
-  verify_checkpoint(path);
-  Checkpoint c = load_checkpoint_state(path);
-  c.model = io::load_safetensors(path + "/model.safetensors");
-  c.optimizer = io::load_safetensors(path + "/optimizer.safetensors");
-  c.schedule = io::load_safetensors(path + "/schedule.safetensors");
-  return c;
+CheckpointWriter Checkpoint::Impl::snapshot(const LoopPosition& at) const {
+  std::vector<TensorFile> files;
+  StateDict values;
+  for (const Entry& entry : entries) {
+    StateDict state = entry.state.save();
+    if (is_value(entry))
+      values[entry.name] = state.at("");
+    else
+      files.push_back({entry.name, std::move(state), {}});
+  }
+  files.push_back({kValues, std::move(values), {}});
+  const RandomKey random = Generator::global().state();
+  return [this, at, random, files = std::move(files)](const std::string& path,
+                                                      const BestCheckpoint& best) {
+    write_checkpoint_files(path, files, state_text(at, best, random, entries));
+  };
 }
+
+void Checkpoint::Impl::begin(int64_t steps, const BestCheckpoint& best) {
+  if (lock.held()) remove_leftovers(folder);
+  checkpointer.emplace(folder, options, steps, best, warn);
+  due_steps = std::max<int64_t>(steps, 0);
+  begun = true;
+}
+
+Checkpoint::Checkpoint(const std::string& folder, const CheckpointOptions& options, Warn warn)
+    : impl_(std::make_unique<Impl>(folder, options, std::move(warn))) {}
+Checkpoint::~Checkpoint() = default;
+
+void Checkpoint::add(const std::string& name, nn::Module& module) {
+  impl_->add(name, "Module",
+             {.save = [&module] { return module.state_dict(); },
+              .load = [&module](const StateDict& state) { module.load_state_dict(state); }});
+}
+
+void Checkpoint::add(const std::string& name, optim::Optimizer& optimizer) {
+  impl_->add(name, "Optimizer",
+             {.save = [&optimizer] { return optimizer.state_dict(); },
+              .load = [&optimizer](const StateDict& state) { optimizer.load_state_dict(state); }});
+}
+
+void Checkpoint::add(const std::string& name, optim::Schedule& schedule) {
+  impl_->add(name, "Schedule",
+             {.save = [&schedule] { return schedule.state_dict(); },
+              .load = [&schedule](const StateDict& state) { schedule.load_state_dict(state); }});
+}
+
+void Checkpoint::add(const std::string& name, optim::GradScaler& scaler) {
+  impl_->add(name, "GradScaler",
+             {.save = [&scaler] { return scaler.state_dict(); },
+              .load = [&scaler](const StateDict& state) { scaler.load_state_dict(state); }});
+}
+
+void Checkpoint::add(const std::string& name, Generator& generator) {
+  const auto save = [&generator] {
+    const RandomKey key = generator.state();
+    return StateDict{{"seed", Tensor::from<int64_t>({std::bit_cast<int64_t>(key.seed)}, {})},
+                     {"offset", Tensor::from<int64_t>({std::bit_cast<int64_t>(key.offset)}, {})}};
+  };
+  const auto load = [&generator](const StateDict& state) {
+    const auto number = [&](const char* what) {
+      const auto at = state.find(what);
+      BRIM_CHECK(at != state.end() && at->second.dtype() == DType::i64 && at->second.numel() == 1,
+                 ValueError, "it has no {}", what);
+      return std::bit_cast<uint64_t>(at->second.item<int64_t>());
+    };
+    generator.set_state({.seed = number("seed"), .offset = number("offset")});
+  };
+  impl_->add(name, "Generator", {.save = save, .load = load});
+}
+
+void Checkpoint::add(const std::string& name, const data::Loader& loader) {
+  impl_->add(name, "Loader",
+             {.save = [loader] { return loader_state(loader); },
+              .load = [loader, &at = impl_->loading](
+                          const StateDict& state) { check_same_loader(loader, at, state); }});
+  impl_->loaders.push_back(loader);
+}
+
+void Checkpoint::add(const std::string& name, State state) {
+  impl_->add(name, "State", std::move(state));
+}
+
+void Checkpoint::add(const std::string& name, Tensor& value) {
+  const auto save = [&value, name] {
+    BRIM_CHECK(value.defined(), ValueError,
+               "[checkpoint] the tensor '{}' is undefined when it is saved; give it a value", name);
+    return StateDict{{"", value.detach()}};
+  };
+  impl_->add(name, "value", {.save = save, .load = [&value](const StateDict& state) {
+                               load_tensor(value, state);
+                             }});
+}
+
+void Checkpoint::add(const std::string& name, int64_t& value) {
+  impl_->add(name, "value", number_state(value));
+}
+
+void Checkpoint::add(const std::string& name, double& value) {
+  impl_->add(name, "value", number_state(value));
+}
+
+void Checkpoint::add(const std::string& name, std::string& value) {
+  impl_->add(name, "value",
+             {.save = [&value] { return text_state(value); },
+              .load =
+                  [&value](const StateDict& state) {
+                    const auto bytes = value_of(state, DType::u8, 1).to_vector<uint8_t>();
+                    value.assign(bytes.begin(), bytes.end());
+                  }});
+}
+
+LoopPosition Checkpoint::resume() {
+  Impl& s = *impl_;
+  BRIM_CHECK(!s.begun, ValueError,
+             "[resume] {} is in use by this loop already; resume() comes first, and once",
+             s.folder);
+  const FoundCheckpoint found = find_checkpoint(s.folder);
+  for (const auto& damaged : found.damaged)
+    s.warn(fmt::format("{} is damaged and not used: {}", damaged.path, damaged.reason));
+  LoopPosition at;
+  if (found.path.empty()) {
+    s.begin(-1, {});
+  } else {
+    if (!found.damaged.empty())
+      s.warn(fmt::format("going on from the older checkpoint {}", found.path));
+    at = s.load(found.path);
+  }
+  for (const auto& damaged : found.damaged) set_aside(damaged.path);
+  return at;
+}
+
+bool Checkpoint::due(const LoopPosition& at) {
+  Impl& s = *impl_;
+  for (const data::Loader& loader : s.loaders)
+    if (at.batch == loader.batches()) return false;
+  return s.checkpointer->due(at.steps, at.steps - std::exchange(s.due_steps, at.steps));
+}
+
+bool Checkpoint::save(const LoopPosition& at, std::optional<double> loss) {
+  Impl& s = *impl_;
+  BRIM_CHECK(at.epoch >= 0 && at.batch >= 0 && at.steps >= 0, ValueError,
+             "[checkpoint] epoch {}, batch {}, step {}: none may be below 0", at.epoch, at.batch,
+             at.steps);
+  if (!s.begun) {
+    BRIM_CHECK(list_checkpoints(s.folder).empty(), FileError,
+               "[checkpoint] {} holds a checkpoint already; go on from it with resume(), or choose "
+               "another folder",
+               s.folder);
+    s.begin(-1, {});
+  }
+  return s.checkpointer->save(
+      at.steps, [&] { return s.snapshot(at); }, loss);
+}
+
+const std::string& Checkpoint::resumed_from() const { return impl_->resumed_from; }
+int64_t Checkpoint::written() const { return impl_->checkpointer->written(); }
+int64_t Checkpoint::failures() const { return impl_->checkpointer->failures(); }
+
+std::string Checkpoint::newest(const std::string& folder) { return find_checkpoint(folder).path; }
 
 }  // namespace brim::train

@@ -30,9 +30,10 @@ bool Checkpointer::due(int64_t steps, int64_t count) const {
          std::chrono::duration<double>(Clock::now() - last_try_).count() >= options_.every_seconds;
 }
 
-void Checkpointer::save(int64_t steps, const std::function<Checkpoint()>& make,
+bool Checkpointer::save(int64_t steps, const std::function<CheckpointWriter()>& make,
                         std::optional<double> epoch_loss) {
-  if (folder_.empty() || steps == saved_steps_) return;
+  if (folder_.empty()) return false;
+  if (steps == saved_steps_) return true;
   const diag::Span span("checkpoint", diag::Cause::checkpoint);
   const auto warn = [&](const std::string& line) {
     try {
@@ -40,13 +41,15 @@ void Checkpointer::save(int64_t steps, const std::function<Checkpoint()>& make,
     } catch (...) {  // training goes on though nobody could be told
     }
   };
-  Checkpoint c = make();
-  c.best = best_;
+  const CheckpointWriter write = make();
+  BestCheckpoint best = best_;
   if (epoch_loss && (best_.steps == 0 || *epoch_loss < best_.loss))
-    c.best = {.steps = steps, .loss = *epoch_loss};
+    best = {.steps = steps, .loss = *epoch_loss};
+  bool kept = false;
   try {
-    const std::string no_link = save_checkpoint(folder_, c, options_.keep);
-    best_ = c.best;
+    const std::string no_link = save_checkpoint(folder_, steps, best, options_.keep, write);
+    kept = true;
+    best_ = best;
     saved_steps_ = steps;
     ++written_;
     if (failing_) warn(fmt::format("checkpoints are written again (step {})", steps));
@@ -63,6 +66,7 @@ void Checkpointer::save(int64_t steps, const std::function<Checkpoint()>& make,
     failing_ = true;
   }
   last_try_ = Clock::now();
+  return kept;
 }
 
 }  // namespace brim::train

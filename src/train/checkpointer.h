@@ -8,9 +8,16 @@
 
 #include <brim/train/trainer.h>
 
-#include "train/checkpoint.h"
-
 namespace brim::train {
+
+/// The epoch end with the lowest mean loss over its epoch.
+struct BestCheckpoint {
+  int64_t steps = 0;  ///< 0: there is none yet
+  double loss = 0;
+};
+
+/// Writes the files of a checkpoint into an empty folder. Throws FileError.
+using CheckpointWriter = std::function<void(const std::string& path, const BestCheckpoint& best)>;
 
 class Checkpointer {
  public:
@@ -27,8 +34,8 @@ class Checkpointer {
   /// Writes the state, unless the one after the same step was written or this run began there.
   /// `make` takes the snapshot; `epoch_loss`: at the end of an epoch, its mean loss. A FileError of
   /// the disk is counted and told once until it is over, as is a DIR/best that cannot be linked;
-  /// training goes on and the next interval tries again.
-  void save(int64_t steps, const std::function<Checkpoint()>& make,
+  /// training goes on and the next interval tries again. Returns whether the state is kept.
+  bool save(int64_t steps, const std::function<CheckpointWriter()>& make,
             std::optional<double> epoch_loss = {});
 
   int64_t written() const { return written_; }

@@ -4,7 +4,7 @@
 #include <brim/core/tensor.h>
 #include <brim/train/trainer.h>
 
-#include "train/checkpoint.h"
+#include "train/run_state.h"
 
 namespace brim::train {
 

@@ -170,7 +170,7 @@ void Trainer::State::prepare_out() {
 }
 
 void Trainer::State::load(const std::string& path) {
-  const Checkpoint c = load_checkpoint(path);
+  const RunState c = load_checkpoint(path);
   check_same_recipe(recipe, c.recipe, options.change_precision, path);
   if (recipe.precision != c.recipe.precision && options.warn)
     options.warn(fmt::format("{} was trained in {} and goes on in {}", path, c.recipe.precision,
@@ -216,7 +216,7 @@ void Trainer::State::load(const std::string& path) {
   steps_before = c.at.steps;
 }
 
-Checkpoint Trainer::State::snapshot() const {
+RunState Trainer::State::snapshot() const {
   return {.at = at,
           .best = {},
           .random = Generator::global().state(),

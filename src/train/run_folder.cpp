@@ -14,6 +14,7 @@
 #include "io/atomic_file.h"
 #include "io/paths.h"
 #include "io/temporary.h"
+#include "train/checkpoint_files.h"
 
 namespace brim::train {
 namespace {
@@ -151,17 +152,18 @@ std::vector<std::string> list_checkpoints(const std::string& folder) {
   return paths;
 }
 
-std::string save_checkpoint(const std::string& folder, const Checkpoint& c, int64_t keep) {
+std::string save_checkpoint(const std::string& folder, int64_t steps, const BestCheckpoint& best,
+                            int64_t keep, const CheckpointWriter& write) {
   make_folder(folder);
   const fs::path root(folder);
-  const std::string name = name_of(c.at.steps);
+  const std::string name = name_of(steps);
   Scratch scratch{io::temporary_name((root / name).string())};
   std::error_code error;
   fs::remove_all(scratch.path, error);
   BRIM_CHECK(fs::create_directory(scratch.path, error), FileError,
              "[checkpoint] {} cannot be made: {}; check the disk", scratch.path.string(),
              error.message());
-  write_checkpoint(scratch.path, c);
+  write(scratch.path, best);
   fs::rename(scratch.path, root / name, error);
   BRIM_CHECK(!error, FileError, "[checkpoint] {} cannot be put in place: {}; check the disk",
              (root / name).string(), error.message());
@@ -169,10 +171,10 @@ std::string save_checkpoint(const std::string& folder, const Checkpoint& c, int6
   io::sync_folder(folder);
 
   const auto all = numbered(folder);
-  std::string no_link = all.contains(c.best.steps) ? link_best(root, c.best.steps) : "";
+  std::string no_link = all.contains(best.steps) ? link_best(root, best.steps) : "";
   int64_t newer = 0;
   for (auto it = all.rbegin(); it != all.rend(); ++it, ++newer)
-    if (newer >= keep && it->first != c.best.steps) remove_checkpoint(it->second);
+    if (newer >= keep && it->first != best.steps) remove_checkpoint(it->second);
   return no_link;
 }
 
@@ -193,7 +195,7 @@ FoundCheckpoint find_checkpoint(const std::string& folder) {
   return found;
 }
 
-std::optional<Checkpoint> newest_state(const std::string& folder) {
+std::optional<RunState> newest_state(const std::string& folder) {
   try {
     for (const std::string& path : list_checkpoints(folder)) {
       try {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "train/checkpoint.h"
+#include "train/run_state.h"
 
 namespace brim::train {
 
@@ -32,10 +32,11 @@ std::vector<std::string> list_checkpoints(const std::string& folder);
 /// The path of the checkpoint after step `steps`.
 std::string checkpoint_path(const std::string& folder, int64_t steps);
 
-/// Writes the checkpoint below `folder` (made if needed), which may hold none of this step, then
-/// removes all but the newest `keep` and checkpoint.best. Returns why DIR/best does not link to the
-/// best one, or "". Throws FileError; then the earlier ones are untouched.
-std::string save_checkpoint(const std::string& folder, const Checkpoint& checkpoint, int64_t keep);
+/// Writes the checkpoint after step `steps` below `folder` (made if needed), which may hold none of
+/// this step, then removes all but the newest `keep` and the best. Returns why DIR/best does not
+/// link to the best one, or "". Throws FileError; then the earlier ones are untouched.
+std::string save_checkpoint(const std::string& folder, int64_t steps, const BestCheckpoint& best,
+                            int64_t keep, const CheckpointWriter& write);
 
 /// The newest checkpoint that is sound, and the newer ones that are not.
 struct FoundCheckpoint {
@@ -50,7 +51,7 @@ FoundCheckpoint find_checkpoint(const std::string& folder);
 
 /// What state.json of the newest checkpoint below `folder` says that can be read, unverified; who
 /// loads a checkpoint reports the others. Empty if there is none.
-std::optional<Checkpoint> newest_state(const std::string& folder);
+std::optional<RunState> newest_state(const std::string& folder);
 
 /// Renames a damaged checkpoint to NAME.damaged, so that it is out of the way and not lost. Throws
 /// FileError.

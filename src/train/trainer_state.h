@@ -16,9 +16,9 @@
 #include <brim/train/trainer.h>
 
 #include "data/file.h"
-#include "train/checkpoint.h"
 #include "train/replicas.h"
 #include "train/run_folder.h"
+#include "train/run_state.h"
 
 namespace brim::train {
 
@@ -59,7 +59,7 @@ struct Trainer::State {
   /// Takes everything over from a sound checkpoint, or throws FileError or ValueError.
   void load(const std::string& path);
   /// The whole state between two steps. Throws ValueError if the loss is not finite.
-  Checkpoint snapshot() const;
+  RunState snapshot() const;
 };
 
 }  // namespace brim::train

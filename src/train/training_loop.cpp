@@ -172,7 +172,7 @@ void TrainingLoop::save(std::optional<double> epoch_loss) {
     at_.unreported = losses_.read();
     if (at_.unreported.steps > 0) check_loss(at_.unreported.mean());
     at_.skipped = skipped_before_ + feed_.skipped();
-    return s_.snapshot();
+    return writer_of(s_.snapshot());
   };
   checkpointer_.save(at_.steps, make, epoch_loss);
 }

@@ -22,8 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 using tests::slurp;
 
-Checkpoint sample(int64_t steps) {
-  Checkpoint c{.random = {.seed = 7, .offset = ~uint64_t{0}}};
+RunState sample(int64_t steps) {
+  RunState c{.random = {.seed = 7, .offset = ~uint64_t{0}}};
   c.at = {.epoch = 2,
           .batch = 3,
           .epoch_steps = 2,
@@ -44,6 +44,10 @@ Checkpoint sample(int64_t steps) {
   c.optimizer = {{"state.w.momentum", ones({2, 2})}, {"lr", full({}, 0.1, {.dtype = f64})}};
   c.schedule = {{"step", full({}, 3, {.dtype = i64})}};
   return c;
+}
+
+std::string save_checkpoint(const std::string& folder, const RunState& state, int64_t keep) {
+  return save_checkpoint(folder, state.at.steps, state.best, keep, writer_of(state));
 }
 
 std::string devices_in(const std::string& folder) {
@@ -71,7 +75,7 @@ TEST(Checkpoint, RoundTrip) {
   EXPECT_EQ(find_checkpoint(run).path, "");
   save_checkpoint(run, sample(42), 1);
   EXPECT_EQ(find_checkpoint(run).path, run + "/checkpoint-00000042");
-  const Checkpoint c = load_checkpoint(run + "/checkpoint-00000042");
+  const RunState c = load_checkpoint(run + "/checkpoint-00000042");
   EXPECT_EQ(c.at.epoch, 2);
   EXPECT_EQ(c.at.batch, 3);
   EXPECT_EQ(c.at.epoch_steps, 2);
@@ -101,7 +105,7 @@ TEST(Checkpoint, RoundTrip) {
 TEST(Checkpoint, NewestAndBestStay) {
   const tests::TemporaryFolder folder;
   for (const int64_t steps : {1, 2, 3, 10, 100}) {
-    Checkpoint c = sample(steps);
+    RunState c = sample(steps);
     if (steps >= 2) c.best = {.steps = 2, .loss = 0.5};
     save_checkpoint(folder.path(), c, 2);
   }
@@ -109,7 +113,7 @@ TEST(Checkpoint, NewestAndBestStay) {
             (Names{"best", "checkpoint-00000002", "checkpoint-00000010", "checkpoint-00000100"}));
   EXPECT_EQ(fs::read_symlink(folder / "best"), "checkpoint-00000002");
   EXPECT_EQ(load_checkpoint(folder / "best").at.steps, 2);
-  Checkpoint c = sample(101);
+  RunState c = sample(101);
   c.best = {.steps = 101, .loss = 0.25};
   save_checkpoint(folder.path(), c, 1);
   EXPECT_EQ(names_in(folder.path()), (Names{"best", "checkpoint-00000101"}));
@@ -119,7 +123,7 @@ TEST(Checkpoint, NewestAndBestStay) {
 TEST(Checkpoint, SomeoneElsesBestIsLeftAlone) {
   const tests::TemporaryFolder folder;
   std::ofstream(folder / "best") << "mine";
-  Checkpoint c = sample(1);
+  RunState c = sample(1);
   c.best = {.steps = 1, .loss = 0.5};
   save_checkpoint(folder.path(), c, 1);
   EXPECT_EQ(slurp(folder / "best"), "mine");
@@ -133,7 +137,7 @@ TEST(Checkpoint, BestThatCannotBeLinkedIsToldOnce) {
                             [&](const std::string& line) { warnings.push_back(line); });
   for (const int64_t steps : {1, 2, 3})
     checkpointer.save(
-        steps, [&] { return sample(steps); }, 1.0 / static_cast<double>(steps));
+        steps, [&] { return writer_of(sample(steps)); }, 1.0 / static_cast<double>(steps));
   EXPECT_EQ(checkpointer.written(), 3);
   EXPECT_TRUE(fs::is_directory(folder / "best/notes"));
   ASSERT_EQ(warnings.size(), 1U);
@@ -142,7 +146,7 @@ TEST(Checkpoint, BestThatCannotBeLinkedIsToldOnce) {
                              "checkpoint-00000001; move it away");
   fs::remove_all(folder / "best");
   checkpointer.save(
-      4, [] { return sample(4); }, 0.1);
+      4, [] { return writer_of(sample(4)); }, 0.1);
   EXPECT_EQ(fs::read_symlink(folder / "best"), "checkpoint-00000004");
   EXPECT_EQ(warnings.size(), 1U);
 }
@@ -150,7 +154,7 @@ TEST(Checkpoint, BestThatCannotBeLinkedIsToldOnce) {
 TEST(Checkpoint, FailureLeavesTheOldOnesAlone) {
   const tests::TemporaryFolder folder;
   save_checkpoint(folder.path(), sample(1), 1);
-  Checkpoint bad = sample(2);
+  RunState bad = sample(2);
   bad.schedule["undefined"] = Tensor();
   EXPECT_THROW(save_checkpoint(folder.path(), bad, 1), Error);
   EXPECT_EQ(names_in(folder.path()), Names{"checkpoint-00000001"});
@@ -236,7 +240,7 @@ TEST(Checkpoint, DevicesAreThoseOfTheNewestStateThatCanBeRead) {
     return checkpoint_path(folder.path(), steps) + "/state.json";
   };
   for (const int64_t steps : {1, 2, 3}) {
-    Checkpoint c = sample(steps);
+    RunState c = sample(steps);
     c.devices = "sim:0,sim:" + std::to_string(steps);
     save_checkpoint(folder.path(), c, 9);
   }
@@ -251,7 +255,7 @@ TEST(Checkpoint, DevicesAreThoseOfTheNewestStateThatCanBeRead) {
 
 TEST(Checkpoint, HowStepsWereCompiledMayBeUnknown) {
   const tests::TemporaryFolder folder;
-  Checkpoint before_it_was_kept = sample(1);
+  RunState before_it_was_kept = sample(1);
   before_it_was_kept.mode = {};
   save_checkpoint(folder.path(), before_it_was_kept, 1);
   EXPECT_FALSE(load_checkpoint(folder / "checkpoint-00000001").mode);
@@ -303,7 +307,7 @@ TEST(Checkpoint, FoldersThatCannotBeUsed) {
 
 TEST(Checkpoint, ManyClassesAreReadBack) {
   const tests::TemporaryFolder folder;
-  Checkpoint c = sample(3);
+  RunState c = sample(3);
   for (int i = 0; i < 20'000; ++i) c.classes.push_back(std::string(100, 'c') + std::to_string(i));
   save_checkpoint(folder / "run", c, 2);  // state.json has 2 MB
   EXPECT_EQ(load_checkpoint(folder / "run/checkpoint-00000003").classes.size(), c.classes.size());
@@ -312,7 +316,7 @@ TEST(Checkpoint, ManyClassesAreReadBack) {
 TEST(Checkpoint, BestNeverLeadsToAnotherOne) {
   const tests::TemporaryFolder folder;
   const std::string run = folder / "run";
-  Checkpoint c = sample(1);
+  RunState c = sample(1);
   c.best = {.steps = 1, .loss = 2};
   save_checkpoint(run, c, 1);
   EXPECT_EQ(fs::read_symlink(run + "/best"), "checkpoint-00000001");

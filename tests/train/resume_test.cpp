@@ -8,13 +8,12 @@
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <csignal>
 
 #include "message_of.h"
 #include "temporary_folder.h"
+#include "train/full_disk.h"
 #include "train/run_folder.h"
 #include "train/tiny_data.h"
 
@@ -22,6 +21,7 @@ namespace brim::train {
 namespace {
 
 namespace fs = std::filesystem;
+using tests::FullDisk;
 using tests::slurp;
 
 /// Random numbers in every step, and buffers that change in every step.
@@ -99,26 +99,6 @@ class ResumeTest : public ::testing::Test {
   tests::TemporaryFolder folder;
   Recipe recipe;
   std::vector<std::string> warnings;
-};
-
-/// A file-size limit that no checkpoint fits in, as a full disk would refuse it.
-class FullDisk {
- public:
-  FullDisk() : handler_(std::signal(SIGXFSZ, SIG_IGN)) { getrlimit(RLIMIT_FSIZE, &before_); }
-  ~FullDisk() {
-    set(false);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FullDisk(const FullDisk&) = delete;
-  FullDisk& operator=(const FullDisk&) = delete;
-  void set(bool full) {
-    const rlimit limit{full ? 1000 : before_.rlim_cur, before_.rlim_max};
-    ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  }
-
- private:
-  void (*handler_)(int);
-  rlimit before_{};
 };
 
 TEST_F(ResumeTest, ResumedRunEqualsTheUninterruptedOne) {
@@ -221,7 +201,7 @@ TEST_F(ResumeTest, BestIsTheEpochOfTheLowestLoss) {
   train(o);
   const auto best = std::min_element(sums.begin(), sums.end()) - sums.begin();
   ASSERT_LT(best, 3) << "the last epoch would stay in any case";
-  const Checkpoint c = load_checkpoint(folder / "run/best");
+  const RunState c = load_checkpoint(folder / "run/best");
   EXPECT_EQ(c.at.epoch, best + 1);
   EXPECT_NEAR(c.best.loss, sums[static_cast<size_t>(best)] / 9, 1e-6);
   EXPECT_EQ(WeightsFile(folder / "run/best/model.safetensors").metadata().count("brim.recipe"), 1U);

@@ -15,6 +15,7 @@
 #include <brim/diag/account.h>
 #include <brim/nn/module.h>
 #include <brim/plan/compile.h>
+#include <brim/train/checkpoint.h>
 #include <brim/train/recipe.h>
 
 namespace brim::train {
@@ -49,14 +50,6 @@ struct Progress {
 };
 
 using data::AugmentOn;
-
-/// When a run with a folder writes checkpoints beside the one at the end of each epoch, and how
-/// many of them stay.
-struct CheckpointOptions {
-  int64_t every_steps = 0;    ///< counted since the very start; 0: not by steps
-  double every_seconds = 60;  ///< after the one before, at the end of a step; 0: not by time
-  int64_t keep = 2;           ///< so many of the newest stay, 1 or more, and the best one
-};
 
 struct TrainOptions {
   /// One, or several that share each batch: the network lives on the first one, and the others work

@@ -1,5 +1,4 @@
-// What one checkpoint holds and how it is written: a folder of files, with a manifest of their
-// sizes and hashes. How checkpoints come and go in a run's folder: run_folder.h.
+// What a Trainer's checkpoint holds (see checkpoint_files.h).
 #pragma once
 
 #include <cstdint>
@@ -12,6 +11,8 @@
 #include <brim/core/state_dict.h>
 #include <brim/train/recipe.h>
 
+#include "train/checkpointer.h"
+
 namespace brim::train {
 
 /// A sum of losses and how many steps are in it.
@@ -22,12 +23,6 @@ struct LossSum {
   double mean() const {
     return steps ? sum / static_cast<double>(steps) : std::numeric_limits<double>::quiet_NaN();
   }
-};
-
-/// The epoch end with the lowest mean loss over its epoch.
-struct BestCheckpoint {
-  int64_t steps = 0;  ///< 0: there is none yet
-  double loss = 0;
 };
 
 /// Where a run is between two steps. Counts are since the very start.
@@ -48,7 +43,7 @@ struct StepMode {
   std::string passes;
 };
 
-struct Checkpoint {
+struct RunState {
   Position at;
   BestCheckpoint best;
   RandomKey random;  ///< state of Generator::global()
@@ -66,16 +61,15 @@ struct Checkpoint {
 
 /// Writes all files into the empty folder `path`, each of them and the folder synced. Throws
 /// FileError.
-void write_checkpoint(const std::string& path, const Checkpoint& checkpoint);
+void write_checkpoint(const std::string& path, const RunState& checkpoint);
 
-/// Checks the folder against its manifest: every byte is read. Throws FileError naming the file
-/// that is missing or damaged.
-void verify_checkpoint(const std::string& path);
+/// For Checkpointer::save().
+CheckpointWriter writer_of(RunState state);
 
 /// Reads one, verified. Throws FileError.
-Checkpoint load_checkpoint(const std::string& path);
+RunState load_checkpoint(const std::string& path);
 
 /// Only what state.json says, not verified. Throws FileError.
-Checkpoint load_checkpoint_state(const std::string& path);
+RunState load_checkpoint_state(const std::string& path);
 
 }  // namespace brim::train

@@ -1,0 +1,87 @@
+// See checkpoint_files.h.
+#include "train/checkpoint_files.h"
+
+#include <deque>
+
+#include "core/json_text.h"
+#include "io/atomic_file.h"
+#include "io/hash.h"
+#include "io/regular_file.h"
+#include "io/safetensors_writer.h"
+#include "train/checkpoint_json.h"
+
+namespace brim::train {
+
+Json read_checkpoint_json(const std::string& path) {
+  const io::RegularFile file(path, "checkpoint", "a file of the checkpoint, which is damaged");
+  BRIM_CHECK(file.bytes() <= kMaxStateBytes, FileError,
+             "[checkpoint] {} holds {} bytes, more than the {} it may; the checkpoint is damaged",
+             path, file.bytes(), kMaxStateBytes);
+  std::string text(file.bytes(), '\0');
+  file.read(text.data(), text.size(), 0);
+  Json json = parse_json<Json>(text);
+  BRIM_CHECK(json.is_object(), FileError,
+             "[checkpoint] {} is no JSON object; the checkpoint is damaged", path);
+  return json;
+}
+
+int64_t json_count(const Json& json, const char* key, const std::string& path) {
+  constexpr int64_t kMany = int64_t{1} << 60;
+  const auto value = json_field<uint64_t>(json, key, path);
+  BRIM_CHECK(value <= kMany, FileError,
+             "[checkpoint] {}: '{}' is out of range; the checkpoint is damaged", path, key);
+  return static_cast<int64_t>(value);
+}
+
+void write_checkpoint_files(const std::string& path, const std::vector<TensorFile>& files,
+                            const std::string& state) {
+  BRIM_CHECK(state.size() < kMaxStateBytes, FileError,
+             "[checkpoint] {}/{} would hold {} bytes, more than the {} that are read back; use "
+             "shorter class names",
+             path, kStateFile, state.size(), kMaxStateBytes);
+  std::deque<io::AtomicFile> open;
+  std::vector<std::string> names;
+  for (const TensorFile& file : files) {
+    names.push_back(file.name + ".safetensors");
+    open.emplace_back(path + "/" + names.back());
+    io::write_safetensors(open.back(), file.tensors, file.metadata);
+  }
+  names.emplace_back(kStateFile);
+  open.emplace_back(path + "/" + names.back());
+  open.back().write(state);
+  for (io::AtomicFile& file : open) file.start_writeback();
+  for (io::AtomicFile& file : open) file.commit(io::FolderSync::later);
+  Json manifest = Json::object();
+  for (const std::string& name : names) {
+    const io::FileHash hash = io::hash_file(path + "/" + name);
+    manifest[name] = {{"bytes", hash.bytes}, {"xxh64", hash.hex}};
+  }
+  io::write_file_atomically(path + "/" + kManifestFile, manifest.dump(2) + "\n");
+}
+
+void verify_checkpoint(const std::string& path, std::span<const char* const> required) {
+  const std::string manifest_path = path + "/" + kManifestFile;
+  const Json manifest = read_checkpoint_json(manifest_path);
+  const auto check_listed = [&](const char* name) {
+    BRIM_CHECK(manifest.contains(name), FileError,
+               "[checkpoint] {} does not list {}; the checkpoint is damaged", manifest_path, name);
+  };
+  check_listed(kStateFile);
+  for (const char* name : required) check_listed(name);
+  for (const auto& [name, entry] : manifest.items()) {
+    BRIM_CHECK(entry.is_object() && name.find('/') == std::string::npos, FileError,
+               "[checkpoint] {} lists no valid '{}'; the checkpoint is damaged", manifest_path,
+               name);
+    const std::string file = path + "/" + name;
+    const io::FileHash hash = io::hash_file(file);
+    const auto bytes = json_field<uint64_t>(entry, "bytes", manifest_path);
+    BRIM_CHECK(
+        hash.bytes == bytes, FileError,
+        "[checkpoint] {} holds {} bytes, but the manifest says {}; the checkpoint is damaged", file,
+        hash.bytes, bytes);
+    BRIM_CHECK(hash.hex == json_field<std::string>(entry, "xxh64", manifest_path), FileError,
+               "[checkpoint] {} differs from the manifest's hash; the checkpoint is damaged", file);
+  }
+}
+
+}  // namespace brim::train

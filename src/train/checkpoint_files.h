@@ -1,0 +1,35 @@
+// A checkpoint is a folder: files of tensors, state.json, and manifest.json, which lists size and
+// XXH64 of the others. What is in them: run_state.h (of a Trainer), checkpoint.cpp (of a loop of
+// one's own). How checkpoints come and go in a run's folder: run_folder.h.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <brim/core/state_dict.h>
+#include <brim/io/safetensors.h>
+
+namespace brim::train {
+
+inline constexpr const char* kStateFile = "state.json";
+inline constexpr const char* kManifestFile = "manifest.json";
+
+/// One file of tensors, `name`.safetensors.
+struct TensorFile {
+  std::string name;
+  StateDict tensors;
+  io::Metadata metadata;
+};
+
+/// Writes all files into the empty folder `path`, each of them and the folder synced; `state` is
+/// the text of state.json. Throws FileError.
+void write_checkpoint_files(const std::string& path, const std::vector<TensorFile>& files,
+                            const std::string& state);
+
+/// Checks the folder against its manifest, which must list state.json and `required`: every byte is
+/// read. Throws FileError naming the file that is missing or damaged.
+void verify_checkpoint(const std::string& path, std::span<const char* const> required = {});
+
+}  // namespace brim::train

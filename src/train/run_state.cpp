@@ -1,0 +1,160 @@
+// A Trainer's checkpoint holds model.safetensors, optimizer.safetensors, schedule.safetensors and
+// state.json. The model is a weights file like any other: recipe and classes are in its metadata.
+#include "train/run_state.h"
+
+#include <brim/io/safetensors.h>
+#include <brim/version.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "train/checkpoint_files.h"
+#include "train/checkpoint_json.h"
+#include "train/weights_metadata.h"
+
+namespace brim::train {
+namespace {
+
+constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors",
+                                  "schedule.safetensors"};
+constexpr uint64_t kFormat = 2;  // 1 knew only ends of epochs
+
+LossSum loss_sum(const Json& json, const char* sum, const char* steps, const std::string& path) {
+  return {json_field<double>(json, sum, path), json_count(json, steps, path)};
+}
+
+bool is_list_of_names(const Json& json) {
+  return json.is_array() &&
+         std::all_of(json.begin(), json.end(), [](const Json& entry) { return entry.is_string(); });
+}
+
+Json scaler_json(const StateDict& scaler) {
+  if (scaler.empty()) return nullptr;
+  Json json = Json::object();
+  for (const auto& [name, value] : scaler) json[name] = value.item<double>();
+  return json;
+}
+
+/// Checkpoints of before there was a scaler say nothing.
+StateDict scaler_state(const Json& json, const std::string& path) {
+  StateDict scaler;
+  const auto at = json.find("scaler");
+  if (at == json.end() || at->is_null()) return scaler;
+  for (const auto& [name, value] : at->items()) {
+    BRIM_CHECK(value.is_number(), FileError,
+               "[checkpoint] {} has no valid 'scaler'; the checkpoint is damaged", path);
+    scaler[name] = Tensor::from<double>({value.get<double>()}, {});
+  }
+  return scaler;
+}
+
+/// Checkpoints of before it was kept say nothing.
+std::optional<StepMode> step_mode(const Json& json, const std::string& path) {
+  const auto compile = json.find("compile");
+  if (compile == json.end()) return {};
+  BRIM_CHECK(compile->is_boolean(), FileError,
+             "[checkpoint] {} has no valid 'compile'; the checkpoint is damaged", path);
+  return StepMode{compile->get<bool>(), json_field<std::string>(json, "passes", path)};
+}
+
+/// Numbers are written so that they read back to the same bits; NaN becomes null.
+Json state_json(const RunState& c) {
+  const Position& at = c.at;
+  Json json = {{"format", kFormat},
+               {"version", BRIM_VERSION},
+               {"name", c.recipe.name},
+               {"epochs", at.epoch},
+               {"batch", at.batch},
+               {"epoch_steps", at.epoch_steps},
+               {"steps", at.steps},
+               {"images", at.images},
+               {"skipped", at.skipped},
+               {"loss_sum", at.unreported.sum},
+               {"loss_steps", at.unreported.steps},
+               {"epoch_loss_sum", at.epoch_reported.sum},
+               {"epoch_loss_steps", at.epoch_reported.steps},
+               {"last_loss", std::isfinite(at.last_loss) ? Json(at.last_loss) : Json(nullptr)},
+               {"best_steps", c.best.steps},
+               {"best_loss", c.best.loss},
+               {"random_seed", c.random.seed},
+               {"random_offset", c.random.offset},
+               {"samples", c.samples},
+               {"scaler", scaler_json(c.scaler)},
+               {"devices", c.devices},
+               {"isa", c.isa},
+               {"recipe", c.recipe.toml()},
+               {"classes", c.classes}};
+  if (c.mode) json.update({{"compile", c.mode->compile}, {"passes", c.mode->passes}});
+  return json;
+}
+
+}  // namespace
+
+void write_checkpoint(const std::string& path, const RunState& c) {
+  // A class that is named after a folder may be no UTF-8.
+  const std::string state = state_json(c).dump(2, ' ', false, Json::error_handler_t::replace);
+  write_checkpoint_files(path,
+                         {{"model", c.model, weights_metadata(c.recipe, c.classes)},
+                          {"optimizer", c.optimizer, {}},
+                          {"schedule", c.schedule, {}}},
+                         state + "\n");
+}
+
+CheckpointWriter writer_of(RunState state) {
+  return [c = std::move(state)](const std::string& path, const BestCheckpoint& best) mutable {
+    c.best = best;
+    write_checkpoint(path, c);
+  };
+}
+
+RunState load_checkpoint_state(const std::string& path) {
+  const std::string file = path + "/state.json";
+  const Json json = read_checkpoint_json(file);
+  BRIM_CHECK(!json.contains("objects"), FileError,
+             "[checkpoint] {} was written by a program's own loop (train::Checkpoint); go on with "
+             "that program",
+             file);
+  const uint64_t format = json.contains("format") ? json_field<uint64_t>(json, "format", file) : 1;
+  BRIM_CHECK(format == kFormat, FileError,
+             "[checkpoint] {} is of format {}, and this brim reads format {}; go on with the brim "
+             "that wrote it, or start anew",
+             file, format, kFormat);
+  RunState c;
+  c.at = {.epoch = json_count(json, "epochs", file),
+          .batch = json_count(json, "batch", file),
+          .epoch_steps = json_count(json, "epoch_steps", file),
+          .steps = json_count(json, "steps", file),
+          .images = json_count(json, "images", file),
+          .skipped = json_count(json, "skipped", file),
+          .unreported = loss_sum(json, "loss_sum", "loss_steps", file),
+          .epoch_reported = loss_sum(json, "epoch_loss_sum", "epoch_loss_steps", file),
+          .last_loss = json_field<double>(json, "last_loss", file)};
+  c.best = {.steps = json_count(json, "best_steps", file),
+            .loss = json_field<double>(json, "best_loss", file)};
+  c.random = {.seed = json_field<uint64_t>(json, "random_seed", file),
+              .offset = json_field<uint64_t>(json, "random_offset", file)};
+  c.samples = json_count(json, "samples", file);
+  c.scaler = scaler_state(json, file);
+  c.devices = json_field<std::string>(json, "devices", file);
+  if (json.contains("isa")) c.isa = json_field<std::string>(json, "isa", file);
+  c.mode = step_mode(json, file);
+  c.recipe = parse_recipe(json_field<std::string>(json, "recipe", file), file);
+  c.recipe.name = json_field<std::string>(json, "name", file);
+  const auto classes = json.find("classes");
+  BRIM_CHECK(classes != json.end() && is_list_of_names(*classes), FileError,
+             "[checkpoint] {} has no valid 'classes'; the checkpoint is damaged", file);
+  c.classes = classes->get<std::vector<std::string>>();
+  return c;
+}
+
+RunState load_checkpoint(const std::string& path) {
+  verify_checkpoint(path, kFiles);
+  RunState c = load_checkpoint_state(path);
+  c.model = io::load_safetensors(path + "/model.safetensors");
+  c.optimizer = io::load_safetensors(path + "/optimizer.safetensors");
+  c.schedule = io::load_safetensors(path + "/schedule.safetensors");
+  return c;
+}
+
+}  // namespace brim::train
