@@ -113,7 +113,7 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
 
 Trainer::~Trainer() = default;
 nn::Module& Trainer::model() { return *state_->model; }
-const data::Loader& Trainer::loader() const { return state_->loader; }
+const data::Loader& Trainer::loader() const { return state_->feed->loader(); }
 const std::string& Trainer::resumed_from() const { return state_->resumed_from; }
 std::string Trainer::input() const { return state_->feed->describe(); }
 int64_t Trainer::steps_before() const { return state_->steps_before; }
