@@ -11,7 +11,7 @@
 namespace brim::backend {
 namespace {
 
-constexpr int64_t kMostFloats = kHeadSharedBytes / 4;
+constexpr int64_t kMaxFloats = kHeadSharedBytes / 4;
 
 }  // namespace
 
@@ -30,23 +30,23 @@ HeadMemory::HeadMemory(int64_t rows, std::span<const Shape> shapes) {
   }
   activations[shapes.size()] = take(rows * shapes.back()[0]);
   labels = take(2 * rows);
-  room = take(kHeadThreads);
+  scratch = take(kHeadThreads);
   total = next;
 }
 
 bool classifier_head_is_fast(int64_t rows, std::span<const Shape> weights) {
   // One multiprocessor of some 130 computes: 2^17 multiply-adds a pass take it about as long as
   // three launches.
-  constexpr int64_t kMostWork = int64_t{1} << 17;
-  if (rows == 0 || rows > kMostFloats || weights.empty() || weights.size() > kMaxHeadLayers)
+  constexpr int64_t kMaxWork = int64_t{1} << 17;
+  if (rows == 0 || rows > kMaxFloats || weights.empty() || weights.size() > kMaxHeadLayers)
     return false;
   int64_t floats = 0;
   for (const Shape& w : weights) {
-    if (w.numel() == 0 || w.numel() > kMostFloats) return false;
+    if (w.numel() == 0 || w.numel() > kMaxFloats) return false;
     floats += w.numel();
   }
-  return floats <= kMostFloats && rows * floats <= kMostWork &&
-         HeadMemory(rows, weights).total <= kMostFloats;
+  return floats <= kMaxFloats && rows * floats <= kMaxWork &&
+         HeadMemory(rows, weights).total <= kMaxFloats;
 }
 
 namespace classifier_head {

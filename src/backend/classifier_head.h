@@ -31,7 +31,7 @@ using ClassifierHeadKernel =
 struct HeadMemory {
   int weights[kMaxHeadLayers], biases[kMaxHeadLayers];
   int activations[kMaxHeadLayers + 1], gradients[kMaxHeadLayers];
-  int labels, room, total;
+  int labels, scratch, total;
 
   /// weights: the shapes of the layers' weights, kMaxHeadLayers at most.
   HeadMemory(int64_t rows, std::span<const Shape> weights);

@@ -35,11 +35,11 @@ struct ChainLink {
 
 /// Registers are numbered: the inputs, then the outputs, then those inside the chain.
 struct Chain {
-  static constexpr int kMostInner = 8;
-  static constexpr int kMostRegisters = 24;
+  static constexpr int kMaxInner = 8;
+  static constexpr int kMaxRegisters = 24;
 
   std::vector<ChainLink> links;
-  int inner = 0;  ///< registers inside, at most kMostInner
+  int inner = 0;  ///< registers inside, at most kMaxInner
   friend bool operator==(const Chain&, const Chain&) = default;
 };
 

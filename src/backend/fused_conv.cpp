@@ -69,7 +69,7 @@ bool pays(const Match& m) {
   const ConvPool g = geometry(m);
   // Indices are bytes. The gradient follows the windows' maxima: there must be few of them.
   return m["y"].numel() > 0 && m["weight"].is_contiguous() && g.conv.groups == 1 &&
-         g.pool.kernel.h * g.pool.kernel.w < kNoPlace && g.pool.stride.h * g.pool.stride.w >= 4 &&
+         g.pool.kernel.h * g.pool.kernel.w < kNoIndex && g.pool.stride.h * g.pool.stride.w >= 4 &&
          is_fast("conv2d_relu_pool", m.device(), g) &&
          (!m.find("max_pool2d_scatter") || gradients_fit(m, g));
 }

@@ -16,11 +16,11 @@ struct ConvPool {
 };
 
 /// In `indices`: no gradient flows through this window.
-inline constexpr uint8_t kNoPlace = 255;
+inline constexpr uint8_t kNoIndex = 255;
 
 /// "conv2d_relu_pool". x: (N, C, H, W), weight: (O, C / groups, KH, KW) row-major, bias: (O) or
 /// undefined, y: (N, O, PH, PW), indices: u8 of y's shape: ky * kernel.w + kx of the window's
-/// largest element, or kNoPlace where relu cuts it off or the window holds padding only. x, y and
+/// largest element, or kNoIndex where relu cuts it off or the window holds padding only. x, y and
 /// indices may have any strides (nchw and nhwc are fast).
 using ConvPoolKernel =
     Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,

@@ -9,8 +9,8 @@
 namespace brim::backend {
 
 bool few_rows_are_fast(int64_t rows, int64_t inputs, int64_t outputs) {
-  constexpr int64_t kMostRows = 64, kMostOutputs = 4096, kMostWork = int64_t{1} << 22;
-  return rows <= kMostRows && outputs <= kMostOutputs && rows * inputs * outputs <= kMostWork;
+  constexpr int64_t kMaxRows = 64, kMaxOutputs = 4096, kMaxWork = int64_t{1} << 22;
+  return rows <= kMaxRows && outputs <= kMaxOutputs && rows * inputs * outputs <= kMaxWork;
 }
 
 namespace fused_linear {

@@ -13,7 +13,7 @@ namespace brim::backend {
 
 thread_local constinit const char* queued_op = nullptr;
 constinit std::array<LaunchPolicy, kDeviceKindCount> launch_policies{
-    {{nullptr, DeviceKind::cpu}, {nullptr, DeviceKind::cuda}, {nullptr, DeviceKind::sim}}};
+    {{.kernels = DeviceKind::cpu}, {.kernels = DeviceKind::cuda}, {.kernels = DeviceKind::sim}}};
 thread_local constinit bool anomaly_mode = false;
 
 namespace {

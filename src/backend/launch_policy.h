@@ -33,6 +33,13 @@ struct LaunchPolicy {
   void (*launch)(const Context& context, const char* name, DType dtype, Call& call) = nullptr;
   /// The kind of device whose kernels are taken.
   DeviceKind kernels;
+  /// Repeated work is kept as a graph, which knows addresses: they have to come back.
+  bool keeps_addresses = false;
+  /// Plans compute again what they would keep wherever that saves memory, not only where it is
+  /// short.
+  bool trades_time_for_memory = true;
+  /// What a launch is measured to take is what it takes in a step.
+  bool can_be_measured = true;
 };
 
 /// By kind of device. For the static initialisation of backends.

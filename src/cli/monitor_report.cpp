@@ -43,7 +43,7 @@ Json reading_json(const diag::GpuReading& r) {
           {"power_w", known(r.power)},
           {"power_limit_w", known(r.power_limit)},
           {"sm_clock_mhz", known(r.sm_clock)},
-          {"most_sm_clock_mhz", known(r.most_sm_clock)},
+          {"max_sm_clock_mhz", known(r.max_sm_clock)},
           {"memory_clock_mhz", known(r.memory_clock)},
           {"clocks_held_by", r.clocks_held_by},
           {"throttled", r.throttled}};

@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 constexpr int kVersion = 1;
-constexpr size_t kMostValues = 100000;                      // values that a file may hold
-constexpr uintmax_t kMostBytes = 32 << 20;                  // of a file
+constexpr size_t kMaxValues = 100000;                       // values that a file may hold
+constexpr uintmax_t kMaxBytes = 32 << 20;                   // of a file
 constexpr size_t kLongestKey = 4000, kLongestChoice = 500;  // characters
 constexpr double kLongestTime = 3600;                       // seconds; more is damage
 
@@ -113,7 +113,7 @@ bool read_measured(const std::string& path, Measured<Value>& all, std::string& w
     all.clear();
     return false;
   };
-  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMostBytes || error)
+  if (!fs::is_regular_file(path, error) || fs::file_size(path, error) > kMaxBytes || error)
     return damaged("not a file of measurements");
   std::ifstream file(path);
   const Json root = Json::parse(file, nullptr, false);
@@ -126,7 +126,7 @@ bool read_measured(const std::string& path, Measured<Value>& all, std::string& w
   for (const auto& [name, values] : machines->items()) {
     if (!values.is_object()) return damaged("a machine has no values");
     for (const auto& [key, value] : values.items()) {
-      if (key.size() > kLongestKey || !is_value<Value>(value) || ++count > kMostValues)
+      if (key.size() > kLongestKey || !is_value<Value>(value) || ++count > kMaxValues)
         return damaged("a value cannot be");
       all[name][key] = value.template get<Value>();
     }
@@ -148,9 +148,9 @@ bool write_measured(const std::string& path, Measured<Value>& all, const std::st
   const auto fits = [&] {
     size_t count = 0;
     for (const auto& [name, values] : all) count += values.size();
-    if (count > kMostValues) return false;
+    if (count > kMaxValues) return false;
     text = text_of(all);
-    return text.size() <= kMostBytes;
+    return text.size() <= kMaxBytes;
   };
   bool is_short = fits();
   if (!is_short) {

@@ -23,7 +23,7 @@ struct DeviceMemory {
 /// Work on one stream that is repeated, such as the step of a plan, or several steps of it.
 struct RepeatedWork {
   /// An argument of a kernel that may differ each time: a key of random numbers, a learning rate.
-  struct Number {
+  struct Parameter {
     const void* argument;  ///< where the kernel gets it from; the same each time
     size_t words;          ///< of 8 bytes
     const char* op;        ///< whose argument it is
@@ -31,8 +31,8 @@ struct RepeatedWork {
 
   /// What else may differ, addresses above all.
   std::span<const uint64_t> signature;
-  std::span<const Number> numbers;
-  /// The words of the numbers in their order, for each step: steps * all their words.
+  std::span<const Parameter> parameters;
+  /// The words of the parameters in their order, for each step: steps * all their words.
   std::span<const uint64_t> values;
   int steps = 1;
   /// Puts the values of a step (0, 1, ...) where its kernels get them from, and queues it; waits
@@ -46,7 +46,7 @@ struct RepeatedStats {
   int64_t graphs = 0;    ///< that are kept
   int64_t nodes = 0;     ///< kernels, copies and fills in one step of the one used last
   int64_t replayed = 0;  ///< times that a graph was launched
-  int64_t renewed = 0;   ///< times that numbers were written for it before
+  int64_t renewed = 0;   ///< times that parameters were written for it before
   int64_t queued = 0;    ///< times that the work was queued launch by launch
   std::string why_not;   ///< empty, or what keeps it from being a graph
 };
@@ -124,9 +124,10 @@ class Runtime {
     (void)stream;
     return true;
   }
-  /// Throws what kernels of the device noted, where a backend has them note it and only who waits
-  /// for a stream is told: for who waited for an event and reads what the work before it made.
-  virtual void rethrow_noted(int device) { (void)device; }
+  /// Throws the deferred errors of kernels of the device, where a backend has them and only who
+  /// waits for a stream is told: for who waited for an event and reads what the work before it
+  /// made.
+  virtual void rethrow_deferred(int device) { (void)device; }
   virtual bool query(const std::shared_ptr<void>& event) = 0;
   virtual void synchronize(const std::shared_ptr<void>& event) = 0;
   /// Between timed events of one device that are complete.

@@ -17,24 +17,24 @@ class ScratchStack {
   /// block is too small. Either way give_back() follows.
   void* take(size_t bytes) {
     const size_t at = used_;
-    most_before_ = most_;
+    max_before_ = max_;
     used_ += rounded(bytes);
-    most_ = std::max(most_, used_);
+    max_ = std::max(max_, used_);
     return used_ <= bytes_ ? data_ + at : nullptr;
   }
   void give_back(size_t bytes) { used_ -= rounded(bytes); }
   /// In place of give_back(), right behind take(): there is no such memory, so nobody wants it.
   void take_back(size_t bytes) {
     give_back(bytes);
-    most_ = most_before_;
+    max_ = max_before_;
   }
   size_t bytes() const { return bytes_; }
-  size_t most() const { return most_; }  ///< bytes that were wanted at one time
+  size_t most() const { return max_; }  ///< bytes that were wanted at one time
 
  private:
   static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }
   char* data_ = nullptr;
-  size_t bytes_ = 0, used_ = 0, most_ = 0, most_before_ = 0;
+  size_t bytes_ = 0, used_ = 0, max_ = 0, max_before_ = 0;
 };
 
 }  // namespace brim

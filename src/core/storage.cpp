@@ -44,7 +44,7 @@ Ref<Storage> Storage::pinned(size_t bytes, DeviceKind kind) {
 void Storage::finish_copies() {
   std::exchange(last_copy, {}).synchronize();
   const Device from = std::exchange(copied_from, {});
-  if (!from.is_cpu()) runtime(from.kind).rethrow_noted(from.index);
+  if (!from.is_cpu()) runtime(from.kind).rethrow_deferred(from.index);
 }
 
 void Storage::check_computed() const {

@@ -248,11 +248,11 @@ static void print_values(std::string& s, const T* values, const Shape& shape, in
 
 std::string Tensor::str() const {
   if (!defined()) return "Tensor(undefined)";
-  constexpr int64_t kMost = 64;  // elements worth printing
+  constexpr int64_t kMax = 64;  // elements worth printing
   std::string s = fmt::format("Tensor({} {} on {}", shape().str(), name(dtype()), device().str());
   int64_t brackets = 1;
-  for (int64_t d : shape()) brackets = std::min(kMost + 1, brackets * std::max<int64_t>(d, 1));
-  if (brackets <= kMost && is_computed(dtype())) {
+  for (int64_t d : shape()) brackets = std::min(kMax + 1, brackets * std::max<int64_t>(d, 1));
+  if (brackets <= kMax && is_computed(dtype())) {
     s += ": ";
     int64_t at = 0;
     if (is_floating(dtype())) {

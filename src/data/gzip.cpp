@@ -27,13 +27,13 @@ GzipReader::GzipReader(std::span<const uint8_t> bytes, std::string name)
 GzipReader::~GzipReader() = default;
 
 size_t GzipReader::read_some(std::span<uint8_t> out) {
-  constexpr size_t kMost = size_t{1} << 30;  // zlib counts in 32 bits
+  constexpr size_t kMax = size_t{1} << 30;  // zlib counts in 32 bits
   z_stream& stream = impl_->stream;
   while (!ended_) {
     stream.next_in = const_cast<Bytef*>(left_.data());
-    stream.avail_in = static_cast<uInt>(std::min(left_.size(), kMost));
+    stream.avail_in = static_cast<uInt>(std::min(left_.size(), kMax));
     stream.next_out = out.data();
-    stream.avail_out = static_cast<uInt>(std::min(out.size(), kMost));
+    stream.avail_out = static_cast<uInt>(std::min(out.size(), kMax));
     const uInt in = stream.avail_in, room = stream.avail_out;
     const int status = inflate(&stream, Z_NO_FLUSH);
     left_ = left_.subspan(in - stream.avail_in);

@@ -10,7 +10,7 @@ namespace brim::data {
 
 /// The most bytes that deflate makes of one (zlib.net/zlib_tech.html): what a gzip file declares
 /// beyond that is false.
-inline constexpr int64_t kMostGzipRatio = 1032;
+inline constexpr int64_t kMaxGzipRatio = 1032;
 
 /// Inflates a gzip file that lies in memory, or several joined, into memory of the caller: it
 /// allocates no more than zlib's window, whatever the file holds.

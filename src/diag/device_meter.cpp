@@ -8,10 +8,10 @@ namespace brim::diag {
 namespace {
 
 constexpr Cause kRunning[3] = {Cause::compute, Cause::communication, Cause::copy};
-constexpr size_t kMostDevices = 64;  // of a kind; more are not measured
+constexpr size_t kMaxDevices = 64;  // of a kind; more are not measured
 
-std::array<std::array<DeviceMeter, kMostDevices>, kDeviceKindCount>& meters() {
-  static auto* all = new std::array<std::array<DeviceMeter, kMostDevices>, kDeviceKindCount>;
+std::array<std::array<DeviceMeter, kMaxDevices>, kDeviceKindCount>& meters() {
+  static auto* all = new std::array<std::array<DeviceMeter, kMaxDevices>, kDeviceKindCount>;
   return *all;
 }
 
@@ -26,7 +26,7 @@ void set_record_source(DeviceKind kind, RecordSource& source) {
 }
 
 DeviceMeter& DeviceMeter::of(Device device) {
-  const size_t index = std::min(static_cast<size_t>(device.index), kMostDevices - 1);
+  const size_t index = std::min(static_cast<size_t>(device.index), kMaxDevices - 1);
   return meters()[static_cast<size_t>(device.kind)][index];
 }
 
@@ -37,7 +37,7 @@ DeviceMeter* DeviceMeter::active(Device device) {
 
 Device DeviceMeter::device() const {
   const auto n = static_cast<size_t>(this - meters()[0].data());
-  return {static_cast<DeviceKind>(n / kMostDevices), static_cast<int32_t>(n % kMostDevices)};
+  return {static_cast<DeviceKind>(n / kMaxDevices), static_cast<int32_t>(n % kMaxDevices)};
 }
 
 RecordSource* DeviceMeter::source() const {

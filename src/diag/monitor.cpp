@@ -55,7 +55,7 @@ struct GpuSums {
     raise_to(kept.memory_total, r.memory_total);
     raise_to(kept.temperature, r.temperature);
     raise_to(kept.power_limit, r.power_limit);
-    raise_to(kept.most_sm_clock, r.most_sm_clock);
+    raise_to(kept.max_sm_clock, r.max_sm_clock);
     for (const std::string& reason : r.clocks_held_by)
       if (std::ranges::find(kept.clocks_held_by, reason) == kept.clocks_held_by.end())
         kept.clocks_held_by.push_back(reason);
@@ -115,8 +115,8 @@ void set_gpu_sensor(DeviceKind kind, GpuSensor& sensor) {
 GpuSensor* gpu_sensor(DeviceKind kind) { return sensors[static_cast<size_t>(kind)].load(); }
 
 double GpuReading::slowdown() const {
-  if (!throttled || !sm_clock || !most_sm_clock || *most_sm_clock <= 0) return 0;
-  return std::clamp(1 - *sm_clock / *most_sm_clock, 0.0, 1.0);
+  if (!throttled || !sm_clock || !max_sm_clock || *max_sm_clock <= 0) return 0;
+  return std::clamp(1 - *sm_clock / *max_sm_clock, 0.0, 1.0);
 }
 
 double HostReading::mean_load() const {

@@ -153,7 +153,7 @@ struct Compiler::State {
   /// Records until two recordings agree: what differs from one to the next is no constant. Tensors
   /// that the ones before them made, and they find, are computed first.
   std::unique_ptr<Plan> plan_of(std::span<const Tensor> inputs, const Step& step) {
-    constexpr int kMost = 4;
+    constexpr int kMax = 4;
     struct Undo {
       std::vector<std::function<void()>> all;
       ~Undo() {
@@ -163,7 +163,7 @@ struct Compiler::State {
     std::vector<Recording> before;
     Recording last = record(step, inputs, options.keep_gradients, &undo.all);
     std::string differs = "nothing";
-    for (int i = 1; i < kMost && !differs.empty(); ++i) {
+    for (int i = 1; i < kMax && !differs.empty(); ++i) {
       before.push_back(
           std::exchange(last, record(step, inputs, options.keep_gradients, &undo.all)));
       differs = difference(before.back().program, last.program);

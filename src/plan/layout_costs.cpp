@@ -29,11 +29,11 @@
 namespace brim::plan {
 namespace {
 
-constexpr int kMostRounds = 4, kRuns = 2;  // the best run counts
-constexpr int kQueued = 10;                // launches of a run on a device,
-constexpr double kQueueBelow = 2e-3;       // if one is shorter than so many seconds
-constexpr int kUntilCaptured = 2;          // such runs make them one graph, where there are graphs
-constexpr double kSettled = 0.1;           // rounds that differ by less agree
+constexpr int kMaxRounds = 4, kRuns = 2;  // the best run counts
+constexpr int kQueued = 10;               // launches of a run on a device,
+constexpr double kQueueBelow = 2e-3;      // if one is shorter than so many seconds
+constexpr int kUntilCaptured = 2;         // such runs make them one graph, where there are graphs
+constexpr double kSettled = 0.1;          // rounds that differ by less agree
 
 void warn(const std::string& line) { warn_on_stderr("[layout] " + line); }
 
@@ -193,7 +193,7 @@ double LayoutCosts::of(Launch& launch, const Activations& activations, MemoryFor
     // repeat themselves: what else runs on the machine must not decide.
     for (const MemoryFormat f : activations.formats) times.erase(key(f));
     bool settled = false;
-    for (int round = 0; round < kMostRounds && !settled; ++round) {
+    for (int round = 0; round < kMaxRounds && !settled; ++round) {
       settled = round > 0;
       for (const MemoryFormat f : activations.formats) {
         arrange(launch, activations, f);

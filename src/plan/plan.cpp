@@ -68,7 +68,7 @@ Plan::Plan(Recording recording, const PassSelection& passes)
         written_.push_back(s);
     }
   }
-  list_numbers();
+  list_parameters();
   list_holdings();
 }
 
@@ -189,7 +189,8 @@ bool Plan::writes_into(std::span<const Tensor> inputs) const {
 /// device can be replayed: the plan then writes to memory of its own, and hands out copies.
 bool Plan::is_copied(const Result& r) const {
   constexpr int kOften = 3;
-  return r.held >= kOften && r.handles == 1 && program_.device.kind == DeviceKind::cuda;
+  return r.held >= kOften && r.handles == 1 &&
+         backend::launch_policy(program_.device.kind).keeps_addresses;
 }
 
 /// Results that somebody still holds, or that another stream may still read, keep their values;
@@ -240,10 +241,10 @@ void Plan::sign(std::span<const Tensor> inputs) {
 }
 
 /// Where the launches keep what changes from step to step.
-void Plan::list_numbers() {
+void Plan::list_parameters() {
   const auto add = [&](const auto* option, const Launch& launch) {
     static_assert(sizeof(*option) % sizeof(uint64_t) == 0);
-    numbers_.push_back({option, sizeof(*option) / sizeof(uint64_t), launch.name()});
+    parameters_.push_back({option, sizeof(*option) / sizeof(uint64_t), launch.name()});
   };
   for (Launch* launch : drawing_) add(launch->option<RandomKey>(), *launch);
   for (Launch* launch : refreshed_)
@@ -260,8 +261,8 @@ void Plan::draw_keys() {
   }
 }
 
-void Plan::take_numbers() {
-  for (const RepeatedWork::Number& n : numbers_) {
+void Plan::take_parameters() {
+  for (const RepeatedWork::Parameter& n : parameters_) {
     const size_t at = values_.size();
     values_.resize(at + n.words);
     std::memcpy(&values_[at], n.argument, n.words * sizeof(uint64_t));
@@ -270,9 +271,9 @@ void Plan::take_numbers() {
 
 bool Plan::queue(int step, const Context& context) {
   size_t words = 0;
-  for (const RepeatedWork::Number& n : numbers_) words += n.words;
+  for (const RepeatedWork::Parameter& n : parameters_) words += n.words;
   const uint64_t* from = values_.data() + static_cast<size_t>(step) * words;
-  for (const RepeatedWork::Number& n : numbers_) {
+  for (const RepeatedWork::Parameter& n : parameters_) {
     std::memcpy(const_cast<void*>(n.argument), from, n.words * sizeof(uint64_t));
     from += n.words;
   }
@@ -330,7 +331,7 @@ Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,
         results_[i] = inputs[k].alias(t.shape(), t.strides(), inputs[k].offset() + t.offset());
       }
   values_.clear();
-  int taken = 0;             // steps whose numbers are known
+  int taken = 0;             // steps whose parameters are known
   std::exception_ptr error;  // of the caller's; the steps that are counted are done before it flies
   const auto called_back = [&] {
     try {
@@ -343,7 +344,7 @@ Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,
   };
   while (true) {
     draw_keys();
-    take_numbers();
+    take_parameters();
     if (++taken == steps) break;
     count_step();
     if (!called_back()) break;
@@ -354,7 +355,7 @@ Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,
   runtime(program_.device.kind)
       .launch_as_one(context.stream,
                      {.signature = signature_,
-                      .numbers = numbers_,
+                      .parameters = parameters_,
                       .values = values_,
                       .steps = taken,
                       .queue = [&](int step) { return queue(step, context); }},

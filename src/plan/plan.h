@@ -43,7 +43,7 @@ class Plan {
     int steps;
   };
   /// Up to `steps` of them, queued as one, all with the same inputs: fewer where the plan no longer
-  /// fits. `after_each` is called on the host when the numbers of a step are taken.
+  /// fits. `after_each` is called on the host when the parameters of a step are read.
   Repeated replay(std::span<const Tensor> inputs, int steps,
                   const std::function<void()>& after_each);
 
@@ -58,10 +58,10 @@ class Plan {
   void renew_results();
   std::span<const Tensor> handed_out();
   void sign(std::span<const Tensor> inputs);
-  void list_numbers();
+  void list_parameters();
   void list_holdings();
   void draw_keys();
-  void take_numbers();
+  void take_parameters();
   bool queue(int step, const Context& context);
   void enter(const Stream& stream);
   void leave(const Stream& stream);
@@ -82,11 +82,11 @@ class Plan {
   std::vector<Launch*> refreshed_, committed_, drawing_;
   ScratchStack scratch_;
   Ref<Storage> scratch_memory_;
-  Stream home_;                                // where the plan's memory is given back
-  std::vector<uint64_t> signature_;            // addresses that may differ from replay to replay
-  std::vector<RepeatedWork::Number> numbers_;  // that differ from step to step
-  std::vector<uint64_t> values_;               // of these, step after step
-  std::shared_ptr<void> graphs_;               // the backend's
+  Stream home_;                      // where the plan's memory is given back
+  std::vector<uint64_t> signature_;  // addresses that may differ from replay to replay
+  std::vector<RepeatedWork::Parameter> parameters_;  // that differ from step to step
+  std::vector<uint64_t> values_;                     // of these, step after step
+  std::shared_ptr<void> graphs_;                     // the backend's
   std::vector<Tensor> results_;
   struct Result {  // a storage behind some of the results
     Ref<Storage> storage, memory;

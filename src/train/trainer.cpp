@@ -20,7 +20,7 @@ namespace brim::train {
 
 namespace {
 
-constexpr int64_t kMostStepsPerGraph = 10000;
+constexpr int64_t kMaxStepsPerGraph = 10000;
 
 }  // namespace
 
@@ -82,9 +82,9 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
              options.devices.size());
   BRIM_CHECK(options.augment_on != AugmentOn::host || !options.data_on_device, ValueError,
              "[train] data on the device is augmented there; leave --augment-on out");
-  BRIM_CHECK(options.steps_per_graph >= 1 && options.steps_per_graph <= kMostStepsPerGraph,
+  BRIM_CHECK(options.steps_per_graph >= 1 && options.steps_per_graph <= kMaxStepsPerGraph,
              ValueError, "[train] --steps-per-graph is {}; it must be 1 to {}",
-             options.steps_per_graph, kMostStepsPerGraph);
+             options.steps_per_graph, kMaxStepsPerGraph);
   BRIM_CHECK(options.steps_per_graph == 1 || options.data_on_device, ValueError,
              "[train] --steps-per-graph {} needs batches that no host brings: add --data-on-device",
              options.steps_per_graph);

@@ -304,7 +304,7 @@ TEST(ConvPool, PlacesCountInTheWindow) {
   const ConvPoolCase c{.n = 1, .c = 1, .size = 4, .o = 1, .kernel = 1, .window = 2};
   Tensor y = zeros({1, 1, 2, 2}), places = zeros({1, 1, 2, 2}, {.dtype = DType::u8});
   forward(Device::cpu(), DType::f32, x, ones({1, 1, 1, 1}), Tensor(), y, places, conv_pool_of(c));
-  EXPECT_EQ(places.to_vector<uint8_t>(), (std::vector<uint8_t>{1, kNoPlace, 3, 0}));  // NaN wins
+  EXPECT_EQ(places.to_vector<uint8_t>(), (std::vector<uint8_t>{1, kNoIndex, 3, 0}));  // NaN wins
   ConvPool plain = conv_pool_of(c);
   plain.relu = false;
   forward(Device::cpu(), DType::f32, x, ones({1, 1, 1, 1}), Tensor(), y, places, plain);

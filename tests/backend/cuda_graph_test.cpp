@@ -265,11 +265,11 @@ TEST_F(CudaGraph, HoldsSeveralSteps) {
 
 TEST_F(CudaGraph, NumbersThatNoKernelReadsFromTheDeviceAreConstants) {
   Tensor y = zeros({4}, {.device = Device::cuda()});
-  const RepeatedWork::Number number{&queued_, 1, "fill"};
+  const RepeatedWork::Parameter number{&queued_, 1, "fill"};
   for (const uint64_t value : {1, 1, 1, 1, 1, 2, 2, 2}) {
     runtime(DeviceKind::cuda)
         .launch_as_one(Stream::current(y.device()),
-                       {.numbers = {&number, 1},
+                       {.parameters = {&number, 1},
                         .values = {&value, 1},
                         .queue =
                             [&](int) {

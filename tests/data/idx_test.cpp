@@ -157,12 +157,12 @@ TEST_F(Idx, DamagedPlainFiles) {
 }
 
 TEST_F(Idx, FalseDimensionsTakeNoMemory) {
-  constexpr uint32_t kMost = 0xffffffff;
-  EXPECT_TRUE(has(with_images(idx_file(0x803, {kMost, kMost, kMost}, {1})), "the limit is"));
-  EXPECT_TRUE(has(with_images(idx_file(0x803, {kMost, 1 << 14, 1 << 13}, {1})), "but 1 follow"));
-  EXPECT_TRUE(has(with_labels(idx_file(0x801, {kMost}, {1})), "but 1 follow"));
+  constexpr uint32_t kMax = 0xffffffff;
+  EXPECT_TRUE(has(with_images(idx_file(0x803, {kMax, kMax, kMax}, {1})), "the limit is"));
+  EXPECT_TRUE(has(with_images(idx_file(0x803, {kMax, 1 << 14, 1 << 13}, {1})), "but 1 follow"));
+  EXPECT_TRUE(has(with_labels(idx_file(0x801, {kMax}, {1})), "but 1 follow"));
   write_bytes(folder / "train-labels-idx1-ubyte", idx_labels({7, 0, 9}));
-  EXPECT_TRUE(has(with_packed_images(idx_file(0x803, {kMost, 1 << 14, 1 << 13}, {1})),
+  EXPECT_TRUE(has(with_packed_images(idx_file(0x803, {kMax, 1 << 14, 1 << 13}, {1})),
                   "bytes cannot hold them"));
 }
 

@@ -101,11 +101,11 @@ TEST(LoaderTuning, ChangesNoBitWhileItRuns) {
   const auto state = std::make_shared<Loader::State>(source, kAugment, tuned);
   if (!state->tunes()) GTEST_SKIP() << "one CPU: nothing to tune";
   int changes = 0;
-  state->telling = [](const Stretch&) { return true; };
-  state->observe = [&changes](const Stretch& stretch) {
-    EXPECT_EQ(stretch.batches, 1);
-    EXPECT_GE(stretch.seconds, stretch.waited);
-    EXPECT_GE(stretch.idle, 0);
+  state->has_enough_samples = [](const MeasurementWindow&) { return true; };
+  state->observe = [&changes](const MeasurementWindow& window) {
+    EXPECT_EQ(window.batches, 1);
+    EXPECT_GE(window.seconds, window.waited);
+    EXPECT_GE(window.idle, 0);
     const int workers[] = {1, 4, 2, 6, 1, 3};
     ++changes;
     return LoaderSizes{workers[changes % 6], 2 + changes % 40};
@@ -131,10 +131,10 @@ TEST(LoaderTuning, AStretchSpansShortEpochs) {
   const auto state = std::make_shared<Loader::State>(source, kAugment, LoaderOptions{.batch = 4});
   if (!state->tunes()) GTEST_SKIP() << "one CPU: nothing to tune";
   std::vector<int64_t> observed;
-  state->telling = [](const Stretch& stretch) { return stretch.batches >= 20; };
-  state->observe = [&](const Stretch& stretch) {
-    observed.push_back(stretch.batches);
-    EXPECT_GE(stretch.seconds, stretch.waited);
+  state->has_enough_samples = [](const MeasurementWindow& window) { return window.batches >= 20; };
+  state->observe = [&](const MeasurementWindow& window) {
+    observed.push_back(window.batches);
+    EXPECT_GE(window.seconds, window.waited);
     return state->sizes();
   };
   for (int64_t e = 0; e < 5; ++e) {  // of ten batches, the first of which is not counted
@@ -152,8 +152,8 @@ TEST(LoaderTuning, GoesOnWithTheSlotsThatTheMemoryHolds) {
   Allocator& allocator = Allocator::of(Device::cpu());
   const auto state = std::make_shared<Loader::State>(source, kAugment, LoaderOptions{.batch = 2});
   if (!state->tunes()) GTEST_SKIP() << "one CPU: nothing to tune";
-  state->telling = [](const Stretch&) { return true; };
-  state->observe = [](const Stretch&) { return LoaderSizes{2, 1'000'000}; };
+  state->has_enough_samples = [](const MeasurementWindow&) { return true; };
+  state->observe = [](const MeasurementWindow&) { return LoaderSizes{2, 1'000'000}; };
   auto pipeline = std::make_unique<Epoch::Pipeline>(state, 0, 0);
   pipeline->start();
   Epoch epoch(std::move(pipeline));
@@ -170,8 +170,10 @@ TEST(LoaderTuning, SlotsTakenBackGiveTheirMemoryBack) {
   const auto state = std::make_shared<Loader::State>(source, kAugment, LoaderOptions{.batch = 4});
   if (!state->tunes()) GTEST_SKIP() << "one CPU: nothing to tune";
   int changes = 0;
-  state->telling = [](const Stretch&) { return true; };
-  state->observe = [&](const Stretch&) { return LoaderSizes{2, ++changes % 50 == 1 ? 48 : 3}; };
+  state->has_enough_samples = [](const MeasurementWindow&) { return true; };
+  state->observe = [&](const MeasurementWindow&) {
+    return LoaderSizes{2, ++changes % 50 == 1 ? 48 : 3};
+  };
   const auto before = allocator.stats().live;
   const auto used = [&] { return allocator.stats().live - before; };
   auto pipeline = std::make_unique<Epoch::Pipeline>(state, 0, 0);
@@ -219,8 +221,10 @@ TEST(LoaderTuning, StopsInTheMiddleOfAChange) {
     LoaderOptions options{.batch = 2};
     const auto state = std::make_shared<Loader::State>(source, kAugment, options);
     int turn = 0;
-    state->telling = [](const Stretch&) { return true; };
-    state->observe = [&turn](const Stretch&) { return LoaderSizes{1 + ++turn % 5, 8 + turn}; };
+    state->has_enough_samples = [](const MeasurementWindow&) { return true; };
+    state->observe = [&turn](const MeasurementWindow&) {
+      return LoaderSizes{1 + ++turn % 5, 8 + turn};
+    };
     auto pipeline = std::make_unique<Epoch::Pipeline>(state, 0, 0);
     pipeline->start();
     Epoch epoch(std::move(pipeline));

@@ -1,4 +1,4 @@
-// The tuner's rules, on stretches made up for it.
+// The tuner's rules, on windows made up for it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ struct Machine {
   double work, step;
   int cpus;
 
-  Stretch run(const LoaderSizes& sizes) const {
+  MeasurementWindow run(const LoaderSizes& sizes) const {
     const double made = std::min(sizes.workers, cpus) / work;
     const double rate = std::min(made, 1 / step);
     const double seconds = 100 / rate;
@@ -97,14 +97,16 @@ TEST(Tuner, KeepsWithinItsLimits) {
   EXPECT_FALSE(Tuner({0, 1}, {1, 8, 64}).active());
   EXPECT_TRUE(Tuner({2, 4}, {2, 2, 8}).active());
   Tuner fixed({2, 4}, {2, 2, 4});
-  for (const Stretch& s : {Stretch{100, 1, 0.9, 0}, Stretch{100, 1, 0.9, 2}, Stretch{100, 1, 0, 2}})
+  for (const MeasurementWindow& s :
+       {MeasurementWindow{100, 1, 0.9, 0}, MeasurementWindow{100, 1, 0.9, 2},
+        MeasurementWindow{100, 1, 0, 2}})
     EXPECT_EQ(fixed.observe(s), (LoaderSizes{2, 4}));
 }
 
 TEST(Tuner, ShortStretchesTellNothing) {
-  EXPECT_FALSE((Stretch{1000, 0.1, 0, 0}.telling()));
-  EXPECT_FALSE((Stretch{3, 10, 0, 0}.telling()));
-  EXPECT_TRUE((Stretch{16, 0.5, 0, 0}.telling()));
+  EXPECT_FALSE((MeasurementWindow{1000, 0.1, 0, 0}.has_enough_samples()));
+  EXPECT_FALSE((MeasurementWindow{3, 10, 0, 0}.has_enough_samples()));
+  EXPECT_TRUE((MeasurementWindow{16, 0.5, 0, 0}.has_enough_samples()));
 }
 
 }  // namespace

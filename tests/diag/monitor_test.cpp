@@ -142,7 +142,7 @@ TEST(Monitor, ReadsByItself) {
 
 TEST(Monitor, LoweredClocksAreChargedToTheAccount) {
   EXPECT_EQ(GpuReading().slowdown(), 0);
-  const GpuReading slow = {.sm_clock = 1500, .most_sm_clock = 2000, .throttled = true};
+  const GpuReading slow = {.sm_clock = 1500, .max_sm_clock = 2000, .throttled = true};
   EXPECT_EQ(slow.slowdown(), 0.25);
   GpuReading chosen = slow;
   chosen.throttled = false;  // somebody wanted it

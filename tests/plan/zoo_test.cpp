@@ -174,6 +174,7 @@ TEST_P(Zoo, ExactPassesKeepEveryBit) {
 TEST(ZooPasses, EachDoesSomethingSomewhere) {
   PassNames named{"dead_code", "fuse_elementwise", "recompute"};  // passes_test, recompute_test
   named.insert("classifier_head");                                // CUDA's: cuda_fused_test
+  named.insert("batch_casts");                                    // CUDA's: cuda_list_cast_test
   named.insert("linear_grad");                                    // fuse_linear_test
   for (const Case& c : cases())
     for (const PassNames& passes : {c.f64_passes, c.f32_passes})

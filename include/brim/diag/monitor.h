@@ -21,7 +21,7 @@ struct GpuReading {
   std::optional<int64_t> memory_used, memory_total;  ///< bytes, of all processes
   std::optional<double> temperature;                 ///< degrees Celsius
   std::optional<double> power, power_limit;          ///< watts
-  std::optional<double> sm_clock, memory_clock, most_sm_clock;  ///< MHz
+  std::optional<double> sm_clock, memory_clock, max_sm_clock;  ///< MHz
   std::vector<std::string> clocks_held_by;  ///< why clocks are not the highest: "power cap", ...
   bool throttled = false;                   ///< one of these is heat, power or a fault
   std::string error;                        ///< why nothing of it can be read; else empty

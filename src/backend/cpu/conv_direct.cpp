@@ -194,17 +194,17 @@ void correlate(const Context& context, const WideLayout& layout, int64_t n, int6
 }
 
 /// Weights in the order in which tiles read them. Weight (out channel, channel, k) of a group is at
-/// from[out * out_step + channel * channel_step + k], or, `turned`, with its k in reverse.
+/// from[out * out_step + channel * channel_step + k], or, `flipped`, with its k in reverse.
 template <class T>
 void pack_weights(int64_t groups, int64_t out, int64_t channels, int64_t area, const T* from,
-                  int64_t out_step, int64_t channel_step, bool turned, T* packed) {
+                  int64_t out_step, int64_t channel_step, bool flipped, T* packed) {
   const Blocks blocks(out);
-  const int64_t step = turned ? -1 : 1;
+  const int64_t step = flipped ? -1 : 1;
   for (int64_t group = 0; group < groups; ++group, from += out * channels * area)
     for (int64_t first = 0; first < out; first += blocks.size) {
       const int64_t count = std::min(blocks.size, out - first);
       for (int64_t c = 0; c < channels; ++c) {
-        const T* w = from + first * out_step + c * channel_step + (turned ? area - 1 : 0);
+        const T* w = from + first * out_step + c * channel_step + (flipped ? area - 1 : 0);
         for (int64_t k = 0; k < area; ++k, w += step)
           for (int64_t b = 0; b < count; ++b) *packed++ = w[b * out_step];
       }
@@ -227,7 +227,7 @@ void grad_x(const Context& context, const T* dy, const T* weight, T* dx, const C
   const WideLayout layout = layout_of_dy(g);
   const int64_t c = g.c_per_group(), o = g.o_per_group(), area = g.kh * g.kw;
   const Workspace packed = context.workspace(static_cast<size_t>(g.o * c * area) * sizeof(T));
-  // Output channel c, tap (o, ky, kx) is weight (o, c) turned by 180 degrees.
+  // Output channel c, tap (o, ky, kx) is weight (o, c) flipped by 180 degrees.
   pack_weights(g.groups, c, o, area, weight, area, c * area, true, packed.as<T>());
   correlate<T>(context, layout, g.n, g.groups, c, dy, packed.as<T>(), nullptr, dx);
 }

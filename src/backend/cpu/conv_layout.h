@@ -108,7 +108,8 @@ inline WideLayout layout_of_x(const backend::ConvGeometry& g) {
           .ow = g.ow};
 }
 
-/// How the gradient of x reads dy: strides become zeros between its elements, the kernel is turned.
+/// How the gradient of x reads dy: strides become zeros between its elements, the kernel is
+/// flipped.
 inline WideLayout layout_of_dy(const backend::ConvGeometry& g) {
   return {.channels = g.o_per_group(),
           .h = g.oh,

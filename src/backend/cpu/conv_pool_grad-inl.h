@@ -111,7 +111,7 @@ inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base
   const auto append = [&](const float* g, const uint8_t* m, int64_t i) HWY_ATTR {
     const auto number = hn::PromoteTo(di, hn::LoadU(d8, m));
     const auto value = hn::LoadU(d, g);
-    auto live = hn::And(hn::RebindMask(d, hn::Ne(number, hn::Set(di, backend::kNoPlace))),
+    auto live = hn::And(hn::RebindMask(d, hn::Ne(number, hn::Set(di, backend::kNoIndex))),
                         hn::Ne(value, hn::Zero(d)));
     if (count - i < kLanes) live = hn::And(live, hn::FirstN(d, static_cast<size_t>(count - i)));
     sum = hn::Add(sum, hn::IfThenElseZero(live, value));
@@ -193,12 +193,12 @@ struct Groups {
   /// one can load while they are still on their way to the cache.
   void list_places(const int32_t* base, int64_t rows, int64_t columns, const int32_t* element,
                    int64_t numbers) {
-    constexpr int32_t kMost = 8;  // counts from here on are not told apart
-    int64_t next[kMost + 1] = {};
+    constexpr int32_t kMax = 8;  // counts from here on are not told apart
+    int64_t next[kMax + 1] = {};
     for (int64_t place = 0; place < rows * columns * numbers; ++place)
-      ++next[std::min(counts[place], kMost)];
+      ++next[std::min(counts[place], kMax)];
     count = 0;
-    for (int32_t most = 1; most <= kMost; ++most) {
+    for (int32_t most = 1; most <= kMax; ++most) {
       count += next[most];
       next[most] = count - next[most];
     }
@@ -207,7 +207,7 @@ struct Groups {
       for (int64_t x = 0; x < columns; ++x)
         for (int64_t y = 0; y < rows; ++y) {
           const int64_t window = y * columns + x, place = window * numbers + number;
-          const int64_t at = next[std::min(counts[place], kMost)]++;
+          const int64_t at = next[std::min(counts[place], kMax)]++;
           places[at] = static_cast<int32_t>(place);
           offsets[at] = base[window] + element[number];
         }

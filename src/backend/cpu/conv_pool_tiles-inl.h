@@ -29,7 +29,7 @@ using V32 = hn::Vec<F32>;
 constexpr int64_t kLanes = hn::MaxLanes(F32());
 
 #if HWY_TARGET <= HWY_AVX3
-constexpr int kPositionChannels = 6;  // times four places of a window: 24 sums
+constexpr int kPositionChannels = 6;  // times four indices of a window: 24 sums
 constexpr int kTileColumns = 12;      // times two rows: 24 sums
 #else
 constexpr int kPositionChannels = 3;
@@ -52,7 +52,7 @@ struct RunningMax {
 
   HWY_INLINE RunningMax()  // the implicit one would not be compiled for the instruction set
       : best(hn::Set(d, -std::numeric_limits<float>::infinity())),
-        index(hn::Set(d, backend::kNoPlace)) {}
+        index(hn::Set(d, backend::kNoIndex)) {}
 
   HWY_INLINE void consider(V32 v, int64_t number) {
     const auto at = hn::Set(d, static_cast<float>(number));
@@ -68,7 +68,7 @@ struct RunningMax {
     if (relu && any) {
       const auto zero = hn::Zero(d);
       value = hn::IfThenElse(hn::Lt(best, zero), zero, best);  // NaN stays
-      at = hn::IfThenElse(hn::Le(best, zero), hn::Set(d, backend::kNoPlace), index);
+      at = hn::IfThenElse(hn::Le(best, zero), hn::Set(d, backend::kNoIndex), index);
     }
     hn::StoreU(value, d, y);
     const hn::RebindToUnsigned<F32> du;
@@ -90,13 +90,13 @@ struct Ahead {
 };
 
 /// Pooled windows of `B` output channels of one image: vectors hold neighbouring windows, four
-/// places of the window at a time.
+/// indices of the window at a time.
 struct PositionTile {
   const float* image;      // phased planes
   const float* weights;    // (taps, B)
   const float* bias;       // (B)
   const int64_t* offsets;  // (quads, taps, 4): where a tap of each place of the window lies
-  int64_t taps, quads, places;
+  int64_t taps, quads, indices;
   int64_t windows, ld;
   bool relu;
   float* y;        // (B, ld)
@@ -127,7 +127,7 @@ struct PositionTile {
         }
         BRIM_UNROLL
         for (int i = 0; i < kSums; ++i)
-          best[i / 4].consider(acc[i], std::min<int64_t>(4 * q + i % 4, places - 1));
+          best[i / 4].consider(acc[i], std::min<int64_t>(4 * q + i % 4, indices - 1));
       }
       BRIM_UNROLL
       for (int b = 0; b < B; ++b) best[b].store(relu, y + b * ld + p, marks + b * ld + p);

@@ -105,10 +105,10 @@ struct Problem {
 struct Weights {
   const float* data;
   int64_t in, out;
-  bool turned;  // the last tap first
+  bool flipped;  // the last tap first
 
   Weights(const float* w, const ConvGeometry& g, bool to_x)
-      : data(w), in(to_x ? g.c * kTaps : kTaps), out(to_x ? kTaps : g.c * kTaps), turned(to_x) {}
+      : data(w), in(to_x ? g.c * kTaps : kTaps), out(to_x ? kTaps : g.c * kTaps), flipped(to_x) {}
 
   /// Input channels [begin, end) and outputs [at, at + width) to u[point * step + i * width].
   void transform(int64_t begin, int64_t end, int64_t at, int64_t width, float* u,
@@ -124,7 +124,7 @@ struct Weights {
           VecF column[3];
           for (int y = 0; y < 3; ++y) {
             const int tap = y * 3 + x;
-            column[y] = hn::GatherIndex(d, from + (turned ? kTaps - 1 - tap : tap), index);
+            column[y] = hn::GatherIndex(d, from + (flipped ? kTaps - 1 - tap : tap), index);
           }
           weight_line(column, half + x, 3);
         }

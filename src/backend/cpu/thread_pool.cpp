@@ -22,7 +22,7 @@ constexpr int kSpins = 2000;  // of about 10-40 ns, before a thread sleeps or yi
 // The shared word: parts left in the upper half, parts at work in the lower.
 constexpr uint64_t kLeft = uint64_t{1} << 32;
 constexpr uint64_t kAtWork = 1;
-constexpr int64_t kMostParts = int64_t{1} << 31;
+constexpr int64_t kMaxParts = int64_t{1} << 31;
 
 thread_local bool inside_pool = false;
 
@@ -181,7 +181,7 @@ void run_parts(int64_t parts, int threads, void (*body)(const void* context, int
                const void* context) {
   // Never destroyed: its threads wait on it until the process ends.
   static auto* pool = new Pool;
-  if (inside_pool || threads <= 1 || parts <= 1 || parts > kMostParts)
+  if (inside_pool || threads <= 1 || parts <= 1 || parts > kMaxParts)
     return Pool::run_alone(parts, body, context);
   pool->run(parts, threads, body, context);
 }

@@ -112,13 +112,14 @@ void reduce_channels(const Context& context, const Op& op, const Tensor& x, cons
       !op.template loadable<kWidth>())
     return reduce(context, op, Channels::reduction(x));
   const PixelShape s(v.count / kWidth, v.numel / v.count);
-  const Workspace room = context.workspace(static_cast<size_t>(s.parts * v.count) * sizeof(Total));
+  const Workspace scratch =
+      context.workspace(static_cast<size_t>(s.parts * v.count) * sizeof(Total));
   launch_blocks(context, &pixel_sums_kernel<kWidth, Op>,
                 Grid{dim3(static_cast<unsigned>(s.groups()), static_cast<unsigned>(s.parts)),
                      dim3(static_cast<unsigned>(s.threads())),
                      static_cast<size_t>(s.rows / 2 * s.columns * kWidth) * sizeof(Total)},
-                op, s, room.as<Total>());
-  put_together(context, op, room.as<Total>(), s.parts, v.count);
+                op, s, scratch.as<Total>());
+  put_together(context, op, scratch.as<Total>(), s.parts, v.count);
 }
 
 }  // namespace brim::cuda

@@ -18,7 +18,7 @@ struct Channels {
   Divisor by_count, by_run;
 
   explicit Channels(const Tensor& x)
-      : count(x.shape()[1]), numel(x.numel()), small(numel > 0 && numel <= kMostIn32Bits) {
+      : count(x.shape()[1]), numel(x.numel()), small(numel > 0 && numel <= kMaxIn32Bits) {
     for (int i = 2; i < x.rank() && x.is_contiguous(); ++i) run *= x.shape()[i];
     if (!small) return;
     by_count = Divisor(static_cast<uint32_t>(count));

@@ -1,5 +1,5 @@
 // What cross_entropy and nll_loss share. Each row leaves a loss; a reduction over rows makes the
-// sum or the mean, in f64 and always in the same order. A label out of range is noted (fault.h);
+// sum or the mean, in f64 and always in the same order. A label out of range is reported (fault.h);
 // its row counts as ignored.
 #pragma once
 
@@ -50,12 +50,12 @@ struct Rows {
   __device__ void check(int64_t row, const char* op, Fault* fault) const {
     const int64_t l = label[row];
     if ((l < 0 || l >= classes) && l != ignore_index)
-      note(fault, {.kind = FaultKind::label,
-                   .text = op,
-                   .axis = ignore_index,
-                   .value = l,
-                   .position = row,
-                   .size = classes});
+      report(fault, {.kind = FaultKind::label,
+                     .text = op,
+                     .axis = ignore_index,
+                     .value = l,
+                     .position = row,
+                     .size = classes});
   }
 };
 
@@ -115,9 +115,9 @@ template <class T, class Kernel>
 void with_losses(const Context& context, const Rows<T>& r, Tensor& loss, Compute<T>* divisor,
                  LossShape shape, const Kernel& rows_kernel) {
   const bool single = shape == LossShape::single;
-  const Workspace room =
+  const Workspace scratch =
       context.workspace(static_cast<size_t>(single ? 1 : r.n + 1) * sizeof(Compute<T>));
-  Compute<T>* const losses = room.as<Compute<T>>();
+  Compute<T>* const losses = scratch.as<Compute<T>>();
   if (r.n > 0) rows_kernel(Losses<T>{single ? data<T>(loss) : nullptr, losses});
   total(context, LossTotal<T>{r, single ? nullptr : losses, shape, single ? nullptr : data<T>(loss),
                               divisor});

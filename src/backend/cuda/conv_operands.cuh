@@ -256,7 +256,7 @@ void with_index(const backend::ConvGeometry& g, const Tensor& x, const Tensor& y
     return fits_32_bits({g.n, channels, rows, columns}, {s[0], s[1], s[2], s[3]});
   };
   if (fits(x, g.c_per_group(), h, w) && fits(y, g.o_per_group(), g.oh, g.ow) &&
-      g.weight_shape().numel() <= kMostIn32Bits)
+      g.weight_shape().numel() <= kMaxIn32Bits)
     f(int32_t{});
   else
     f(int64_t{});

@@ -1,4 +1,4 @@
-// dx of the fused convolution + bias + relu + max pooling: a block lays the winners' gradients out
+// dx of the fused convolution + bias + relu + max pooling: a block lays the maxima' gradients out
 // as the convolution's gradient, in shared memory; its threads share pixels and output channels.
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace brim::cuda {
 
-constexpr int kMostThreads = 512;
+constexpr int kMaxThreads = 512;
 
 /// What both kinds of blocks read.
 struct Incoming {
   ImageView<const float> dy;
-  ImageView<const uint8_t> places;
+  ImageView<const uint8_t> indices;
   ConvPoolSizes s;
 };
 
@@ -52,7 +52,7 @@ __device__ inline float gradient_at(const Incoming& in, int n, int o, int oy, in
     for (int wx = 0; wx < s.window.w; ++wx) {
       const int x = ox + s.margin.w - wx * s.spread.w;
       if (x < 0 || x % s.step.w != 0 || x / s.step.w >= s.pw) continue;
-      if (in.places.at(n, o, y / s.step.h, x / s.step.w) == wy * s.window.w + wx)
+      if (in.indices.at(n, o, y / s.step.h, x / s.step.w) == wy * s.window.w + wx)
         sum += in.dy.at(n, o, y / s.step.h, x / s.step.w);
     }
   }
@@ -70,7 +70,7 @@ __device__ void lay_out(const Incoming& in, const ImageJob& job, int n, int o, i
   const int left = s.padding.w - (s.kw - 1) * s.dilation.w;
   const int count = outputs * job.positions;
   if constexpr (kKernel > 0) {
-    // Each window has places of its own: zeros everywhere, then one number for each window.
+    // Each window has indices of its own: zeros everywhere, then one number for each window.
     for (int i = t; i < count; i += threads) tile[i] = 0;
     __syncthreads();
     const int py0 = std::max(0, top / 2);
@@ -78,10 +78,10 @@ __device__ void lay_out(const Incoming& in, const ImageJob& job, int n, int o, i
     for (int i = t; i < outputs * rows * s.pw; i += threads) {
       const int own = i / (rows * s.pw), window = i % (rows * s.pw);
       const int py = py0 + window / s.pw, px = window % s.pw;
-      const int place = in.places.at(n, o + own, py, px);
+      const int place = in.indices.at(n, o + own, py, px);
       const float g = in.dy.at(n, o + own, py, px);
       const int y = 2 * py + place / 2 - top, x = 2 * px + place % 2 - left;
-      if (place != backend::kNoPlace && y >= 0 && y < job.tile_rows && x >= 0 && x < job.pitch)
+      if (place != backend::kNoIndex && y >= 0 && y < job.tile_rows && x >= 0 && x < job.pitch)
         tile[own * job.positions + y * job.pitch + x] = g;
     }
   } else {
@@ -184,7 +184,7 @@ inline void share(const ConvPoolSizes& s, ImageJob& job) {
   job.pitch = s.w + (s.kw - 1) * s.dilation.w;
   job.columns = Divisor(static_cast<uint32_t>(s.w));
   set(s.h, s.channels);
-  const auto fits = [&] { return job.items() <= kMostThreads && job.outputs > 0; };
+  const auto fits = [&] { return job.items() <= kMaxThreads && job.outputs > 0; };
   while (job.band > 1 && (job.blocks(s) < kEnough || !fits()))
     set(static_cast<int>(ceil_div(job.band, 2)), job.channels);
   while (job.channels > 2 && !fits()) set(1, static_cast<int>(ceil_div(job.channels, 2)));

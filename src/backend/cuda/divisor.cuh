@@ -16,9 +16,9 @@ namespace brim::cuda {
 /// The most that kernels count in 32 bits, with room for the last step of a loop. Low in the
 /// emulation, where small tensors test the code for large ones, too.
 #if defined(__CUDACC__)
-constexpr int64_t kMostIn32Bits = std::numeric_limits<int32_t>::max() - 4096;
+constexpr int64_t kMaxIn32Bits = std::numeric_limits<int32_t>::max() - 4096;
 #else
-constexpr int64_t kMostIn32Bits = 20000;
+constexpr int64_t kMaxIn32Bits = 20000;
 #endif
 
 /// Whether a tensor of these sizes and strides, in elements, and any position of it, can be counted
@@ -34,7 +34,7 @@ inline bool fits_32_bits(std::initializer_list<int64_t> sizes,
     if (__builtin_add_overflow(reach, further, &reach)) return false;
     ++stride;
   }
-  return reach <= kMostIn32Bits && count <= kMostIn32Bits;
+  return reach <= kMaxIn32Bits && count <= kMaxIn32Bits;
 }
 
 /// Division of numbers below 2^31 by a constant, 1 or more (Granlund and Montgomery, 1994).
@@ -77,7 +77,7 @@ struct DivideBy<int64_t> {
 class CountDivisor {
  public:
   CountDivisor(int64_t d, int64_t count)
-      : small_(count <= kMostIn32Bits && d <= count), divisor_(d) {
+      : small_(count <= kMaxIn32Bits && d <= count), divisor_(d) {
     if (small_) by_ = Divisor(static_cast<uint32_t>(std::max<int64_t>(d, 1)));
   }
   __device__ int64_t quotient(int64_t n) const {

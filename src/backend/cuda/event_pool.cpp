@@ -10,7 +10,7 @@
 namespace brim::cuda {
 namespace {
 
-constexpr size_t kMostKept = 1024;  // of a device, timed or not
+constexpr size_t kMaxKept = 1024;  // of a device, timed or not
 
 class Pools {
  public:
@@ -27,7 +27,7 @@ class Pools {
   bool keep(int device, bool timed, cudaEvent_t event) {
     const std::lock_guard lock(mutex_);
     std::vector<cudaEvent_t>& free = free_[{device, timed}];
-    if (free.size() >= kMostKept) return false;
+    if (free.size() >= kMaxKept) return false;
     free.push_back(event);
     return true;
   }

@@ -1,4 +1,4 @@
-// How kernels note a fault.
+// How kernels report an error, which is deferred to the next wait.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +8,7 @@
 namespace brim::cuda {
 
 /// Notes `fault` unless there is one already.
-__device__ inline void note(Fault* at, Fault fault) {
+__device__ inline void report(Fault* at, Fault fault) {
   if (atomicCAS(&at->taken, 0, 1) != 0) return;
   fault.taken = 1;
   const FaultKind kind = fault.kind;

@@ -1,5 +1,5 @@
 // Bad values that only kernels see: an index out of range, a probability of 2. A kernel may not
-// stop the program, so it notes the first of them in memory that the host reads at the next
+// stop the program, so it keeps the first of them in memory that the host reads at the next
 // synchronisation, and goes on without touching memory it must not.
 #pragma once
 
@@ -21,9 +21,9 @@ struct Fault {
   double number = 0;           ///< probability
 };
 
-/// Where kernels on `device` note a fault: pinned memory that the device sees.
+/// Where kernels on `device` report a fault: pinned memory that the device sees.
 Fault* fault_of(int device);
-/// Throws IndexError or ValueError if a kernel has noted one since it was last asked. The device
+/// Throws IndexError or ValueError if a kernel has reported one since it was last asked. The device
 /// has been waited for.
 void rethrow_fault(int device);
 

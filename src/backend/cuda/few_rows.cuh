@@ -10,7 +10,7 @@
 #include <cstdint>
 
 #include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/team.cuh"
+#include "backend/cuda/thread_group.cuh"
 
 namespace brim::cuda {
 
@@ -71,7 +71,7 @@ void queue_few_rows(const Context& context, const FewRows<T>& l) {
       l.inputs % kWide == 0 && aligned(l.x, l.x_row) && aligned(l.weight, l.weight_row);
   const int64_t warps = (l.rows + kFewRows - 1) / kFewRows * l.outputs;
   const int64_t blocks = (warps * kWarpThreads + kBlock - 1) / kBlock;
-  const Grid grid{dim3(static_cast<unsigned>(std::min(blocks, kMostBlocks))), dim3(kBlock)};
+  const Grid grid{dim3(static_cast<unsigned>(std::min(blocks, kMaxBlocks))), dim3(kBlock)};
   launch_blocks(context, wide ? &few_rows_kernel<T, kWide> : &few_rows_kernel<T, 1>, grid, l);
 }
 

@@ -254,7 +254,7 @@ void gemm_tiles(const Context& context, const A& a, const B& b, const Out& out,
   }
   const int64_t blocks = tiles / products.batches.numel * products.parts;
   const Grid grid{dim3(static_cast<unsigned>(std::min<int64_t>(blocks, INT32_MAX)),
-                       static_cast<unsigned>(std::min(products.batches.numel, kMostBlocks))),
+                       static_cast<unsigned>(std::min(products.batches.numel, kMaxBlocks))),
                   dim3(Tile::kThreads)};
   launch_blocks(context, &gemm_kernel<Tile, C, A, B, Out>, grid, a, b, out, products);
   using Index = typename A::Index;

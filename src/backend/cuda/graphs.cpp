@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "backend/cuda/capture.h"
-#include "backend/cuda/numbers.h"
+#include "backend/cuda/graph_parameters.h"
 #include "backend/cuda/runtime.h"
 #include "backend/cuda/stream_check.h"
 #include "backend/queued_op.h"
@@ -20,18 +20,18 @@ namespace {
 
 constexpr int64_t kWarmUps = 2;  // first calls: libraries and scratch get their memory
 constexpr int64_t kPause = 100;  // calls after a failure; twice as many after each further one
-constexpr int kMostDoublings = 20;
+constexpr int kMaxDoublings = 20;
 /// Training has two slots; `brim bench` takes turns with 16 batches.
-constexpr size_t kMostGraphs = 16;
+constexpr size_t kMaxGraphs = 16;
 /// Signatures. If they were more than graphs, some would be captured in turns, for nothing.
-constexpr size_t kRemembered = kMostGraphs;
+constexpr size_t kRemembered = kMaxGraphs;
 
 uint64_t hash(Stream stream, int steps, const std::vector<uint64_t>& words) {
   const uint64_t seed = splitmix64(static_cast<uint64_t>(stream.id)) + static_cast<uint64_t>(steps);
   return xxh64(words.data(), words.size() * sizeof(uint64_t), seed);
 }
 
-bool queue_all(const RepeatedWork& work, NumberScope* scope = nullptr) {
+bool queue_all(const RepeatedWork& work, GraphParameterScope* scope = nullptr) {
   bool own = true;
   for (int step = 0; step < work.steps; ++step) {
     if (scope) scope->begin_step(step);
@@ -57,7 +57,7 @@ RepeatedStats Graphs::stats() const {
 
 void Graphs::put_off(const std::string& why) {
   (void)cudaGetLastError();
-  pause_ = kPause << std::min(failures_, kMostDoublings);
+  pause_ = kPause << std::min(failures_, kMaxDoublings);
   if (failures_++ == 0)
     fmt::print(
         stderr,
@@ -98,17 +98,17 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
   Entry entry{stream, work.steps, std::move(signature)};
   if (!values_sign_ && !work.values.empty()) {
     const StreamGuard guard(stream);
-    entry.numbers = Storage::allocate(work.values.size_bytes(), stream.device);
+    entry.parameters = Storage::allocate(work.values.size_bytes(), stream.device);
   }
   bool own = false;
   const char* unread = nullptr;
   TouchCollection collected;
   const cudaGraph_t graph = captured(stream, [&] {
-    if (!entry.numbers) {
+    if (!entry.parameters) {
       own = queue_all(work);
       return;
     }
-    NumberScope scope(work, static_cast<uint64_t*>(entry.numbers->data()));
+    GraphParameterScope scope(work, static_cast<uint64_t*>(entry.parameters->data()));
     own = queue_all(work, &scope);
     unread = scope.unread();
   });
@@ -126,7 +126,7 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
   }
   if (made != cudaSuccess) put_off(cudaGetErrorString(made));
   if (!entry.exec) return false;
-  if (entries_.size() == kMostGraphs) {
+  if (entries_.size() == kMaxGraphs) {
     (void)cudaGraphExecDestroy(entries_.back().exec);
     entries_.pop_back();
   }
@@ -139,7 +139,7 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
 
 /// Writes from the first number that differs to the last.
 void Graphs::renew(Entry& entry, const RepeatedWork& work) {
-  if (!entry.numbers) return;
+  if (!entry.parameters) return;
   const bool fresh = entry.written.empty();
   size_t begin = 0, end = work.values.size();
   if (!fresh) {
@@ -147,7 +147,7 @@ void Graphs::renew(Entry& entry, const RepeatedWork& work) {
     while (end > begin && entry.written[end - 1] == work.values[end - 1]) --end;
   }
   if (begin == end) return;
-  write_words(entry.stream, static_cast<uint64_t*>(entry.numbers->data()) + begin,
+  write_words(entry.stream, static_cast<uint64_t*>(entry.parameters->data()) + begin,
               work.values.subspan(begin, end - begin));
   entry.written.assign(work.values.begin(), work.values.end());
   ++stats_.renewed;

@@ -3,10 +3,10 @@
 //
 // Addresses decide which graph is replayed; numbers that change from step to step (learning rate,
 // bias corrections, keys of random numbers) do not. Each graph owns a small block of device memory,
-// its kernels read such numbers there (changing.cuh), and where they differ from those of the last
-// time, one small kernel queued before the graph writes them, as its arguments. The other way,
-// cudaGraphExecKernelNodeSetParams, would cost the host a call, and up to 4 KiB of arguments, for
-// each kernel that reads one and for each step of a graph. Neither waits for anything.
+// its kernels read such numbers there (graph_parameter.cuh), and where they differ from those of
+// the last time, one small kernel queued before the graph writes them, as its arguments. The other
+// way, cudaGraphExecKernelNodeSetParams, would cost the host a call, and up to 4 KiB of arguments,
+// for each kernel that reads one and for each step of a graph. Neither waits for anything.
 //
 // Input slots are not copied into one: as many graphs as there are slots (two in training) cost
 // memory, a copy would cost every step a launch.
@@ -50,13 +50,13 @@ class Graphs {
     Stream stream;
     int steps;
     std::vector<uint64_t> signature;
-    Ref<Storage> numbers;           // on the device; null where there are none
+    Ref<Storage> parameters;        // on the device; null where there are none
     std::vector<uint64_t> written;  // what stands there
     cudaGraphExec_t exec = nullptr;
     size_t nodes = 0;
     std::vector<backend::Touch> touches;  // for the stream checker
   };
-  /// The signature, and the values too where kernels do not read them from a graph's numbers.
+  /// The signature, and the values too where kernels do not read them from a graph's parameters.
   std::vector<uint64_t> signature_of(const RepeatedWork& work) const;
   /// Whether the signature came by before, so that it may come again.
   bool comes_back(Stream stream, int steps, const std::vector<uint64_t>& signature);
@@ -73,7 +73,7 @@ class Graphs {
   RepeatedStats stats_;         // but for why_not
   std::string failure_;         // why there is no graph now
   std::string unread_;          // the number that is no kernel's to read
-  bool values_sign_ = false;    // some numbers are no kernel's to read
+  bool values_sign_ = false;    // some parameters are no kernel's to read
   int failures_ = 0;            // since the last graph that was made
   int64_t pause_ = 0;           // calls until the next try
 };

@@ -17,13 +17,13 @@ struct Grid {
   size_t shared_bytes = 0;  ///< of dynamic shared memory
 };
 
-constexpr int kThreads = 256;           // of a block, where nothing asks for another number
-constexpr int64_t kMostBlocks = 65535;  // kernels loop over what is left
+constexpr int kThreads = 256;          // of a block, where nothing asks for another number
+constexpr int64_t kMaxBlocks = 65535;  // kernels loop over what is left
 
 /// Blocks of kThreads, one thread for each of `count` elements as far as the grid goes; kernels
 /// step through the rest: for (i = first_index(); i < count; i += grid_size()).
 inline Grid grid_for(int64_t count) {
-  const int64_t blocks = std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, kMostBlocks);
+  const int64_t blocks = std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, kMaxBlocks);
   return {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)};
 }
 

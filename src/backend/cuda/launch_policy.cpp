@@ -25,7 +25,10 @@ void launch(const Context& context, const char* name, DType, backend::Call& call
 }
 
 const bool registered =
-    backend::register_launch_policy(DeviceKind::cuda, {&launch, DeviceKind::cuda});
+    backend::register_launch_policy(DeviceKind::cuda, {.launch = &launch,
+                                                       .kernels = DeviceKind::cuda,
+                                                       .keeps_addresses = true,
+                                                       .trades_time_for_memory = false});
 
 }  // namespace
 }  // namespace brim::cuda

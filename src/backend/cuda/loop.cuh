@@ -21,7 +21,7 @@ struct DeviceLoop {
   Divisor by[kMaxRank];  // sizes, where small
 
   explicit DeviceLoop(const backend::Loop<N>& loop)
-      : rank(loop.rank), small(loop.numel <= kMostIn32Bits), numel(loop.numel) {
+      : rank(loop.rank), small(loop.numel <= kMaxIn32Bits), numel(loop.numel) {
     for (int d = 0; d < rank; ++d) {
       size[d] = loop.size[static_cast<size_t>(d)];
       if (small && size[d] > 0) by[d] = Divisor(static_cast<uint32_t>(size[d]));

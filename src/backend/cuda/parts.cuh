@@ -16,7 +16,7 @@ namespace brim::cuda {
 template <class C, class Finish>
 __global__ void __launch_bounds__(kThreads)
     add_parts_kernel(const C* sums, int64_t parts, int64_t count, int rows, Finish finish) {
-  __shared__ C room[kThreads];
+  __shared__ C shared[kThreads];
   const int t = static_cast<int>(threadIdx.x);
   const int width = kThreads / rows, row = t / width, column = t % width;
   for (int64_t first = static_cast<int64_t>(blockIdx.x) * width; first < count;
@@ -28,9 +28,9 @@ __global__ void __launch_bounds__(kThreads)
       for (int64_t part = row; part < parts; part += rows) sum += sums[part * count + i];
     }
     if (rows > 1) {
-      room[t] = sum;
+      shared[t] = sum;
       __syncthreads();
-      for (int k = 1; row == 0 && k < rows; ++k) sum += room[k * width + column];
+      for (int k = 1; row == 0 && k < rows; ++k) sum += shared[k * width + column];
       __syncthreads();
     }
     if (row == 0 && i < count) finish(i, sum);
@@ -45,7 +45,7 @@ void add_parts(const Context& context, const C* sums, int64_t parts, int64_t cou
   const int rows = static_cast<int>(
       std::bit_floor(static_cast<uint64_t>(std::clamp<int64_t>(parts / 4, 1, 32))));
   const int64_t width = kThreads / rows;
-  const Grid grid{dim3(static_cast<unsigned>(std::min((count + width - 1) / width, kMostBlocks))),
+  const Grid grid{dim3(static_cast<unsigned>(std::min((count + width - 1) / width, kMaxBlocks))),
                   dim3(kThreads)};
   launch_blocks(context, &add_parts_kernel<C, Finish>, grid, sums, parts, count, rows, finish);
 }

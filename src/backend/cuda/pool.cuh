@@ -127,8 +127,8 @@ struct Windows {
 inline bool windows_fit_32_bits(int64_t in, int64_t kernel, int64_t stride, int64_t padding,
                                 int64_t dilation) {
   for (const int64_t n : {in, kernel, stride, padding, dilation})
-    if (n > kMostIn32Bits) return false;
-  return in + 2 * padding + stride + kernel * dilation <= kMostIn32Bits;
+    if (n > kMaxIn32Bits) return false;
+  return in + 2 * padding + stride + kernel * dilation <= kMaxIn32Bits;
 }
 inline bool windows_fit_32_bits(const backend::PoolGeometry& g) {
   return windows_fit_32_bits(g.h, g.kernel.h, g.stride.h, g.padding.h, g.dilation.h) &&

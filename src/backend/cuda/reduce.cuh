@@ -19,7 +19,7 @@
 #include <limits>
 
 #include "backend/cuda/divisor.cuh"
-#include "backend/cuda/team.cuh"
+#include "backend/cuda/thread_group.cuh"
 #include "backend/kernel.h"
 #include "backend/loop.h"
 
@@ -37,7 +37,7 @@ struct DeviceDims {
     size[rank] = n;
     stride[rank] = step;
     numel *= n;
-    small = numel <= kMostIn32Bits;
+    small = numel <= kMaxIn32Bits;
     if (small && n > 0) by[rank] = Divisor(static_cast<uint32_t>(n));
     ++rank;
   }
@@ -171,11 +171,11 @@ __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Total) < 16 ? 4 
     Total total = op.start();
     if (works) total = gather(op, s, s.kept.offset(result), result, first + row, end);
     if (s.by_columns) {
-      Total* const room = shared_memory<Total>();
+      Total* const shared = shared_memory<Total>();
       for (int half = s.height / 2; half > 0; half /= 2) {
-        if (row >= half && row < 2 * half) room[(row - half) * s.width + column] = total;
+        if (row >= half && row < 2 * half) shared[(row - half) * s.width + column] = total;
         __syncthreads();
-        if (row < half) total = op.combine(total, room[row * s.width + column]);
+        if (row < half) total = op.combine(total, shared[row * s.width + column]);
         __syncthreads();
       }
     } else {
@@ -236,10 +236,10 @@ void reduce(const Context& context, const Op& op, const ReduceShape& s) {
   using Total = typename Op::Total;
   if (s.kept.numel == 0) return;
   if (s.parts == 1) return launch_reduction(context, op, s, static_cast<Total*>(nullptr));
-  const Workspace room =
+  const Workspace scratch =
       context.workspace(static_cast<size_t>(s.parts * s.kept.numel) * sizeof(Total));
-  launch_reduction(context, op, s, room.as<Total>());
-  put_together(context, op, room.as<Total>(), s.parts, s.kept.numel);
+  launch_reduction(context, op, s, scratch.as<Total>());
+  put_together(context, op, scratch.as<Total>(), s.parts, s.kept.numel);
 }
 
 }  // namespace brim::cuda

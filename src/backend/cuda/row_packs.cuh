@@ -1,5 +1,5 @@
-// Rows that a team of threads reads in packs of 16 bytes, and holds in registers between two passes
-// where they are short enough, so that memory is read once.
+// Rows that a group of threads reads in packs of 16 bytes, and holds in registers between two
+// passes where they are short enough, so that memory is read once.
 //
 // A thread takes packs number rank, rank + size, ... of a row, each from its first element on.
 // Packs are taken where a row's length is a multiple of theirs, which the shape decides; where
@@ -12,7 +12,7 @@
 #include <initializer_list>
 
 #include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/team.cuh"
+#include "backend/cuda/thread_group.cuh"
 
 namespace brim::cuda {
 
@@ -40,10 +40,10 @@ template <int Width, class Loaded>
 class RowShare {
  public:
   /// Packs of a thread that stay in registers: those of rows of up to 32 elements a thread in f32
-  /// and 16 bits, which are 1024, 8192 and 16384 with the teams of threads_per_row; of 8 in f64.
+  /// and 16 bits, which are 1024, 8192 and 16384 with the groups of threads_per_row; of 8 in f64.
   static constexpr int kHeld = Width == 8 || Width == 2 ? 4 : 8;
 
-  __device__ RowShare(const Team& team, int64_t n) : team_(team), packs_(n / Width) {}
+  __device__ RowShare(const ThreadGroup& group, int64_t n) : group_(group), packs_(n / Width) {}
 
   /// Reads what is held; load(i) -> Loaded reads the pack from element i of the row on.
   template <class Load>
@@ -65,7 +65,7 @@ class RowShare {
       return;
     }
     int run = 0;
-    for (int64_t pack = team_.rank; pack < packs_; pack += team_.size) {
+    for (int64_t pack = group_.rank; pack < packs_; pack += group_.size) {
       f(load(pack * Width), pack * Width);
       if (++run % Run == 0) end();
     }
@@ -77,10 +77,10 @@ class RowShare {
   }
 
  private:
-  __device__ bool is_held() const { return packs_ <= int64_t{team_.size} * kHeld; }
-  __device__ int64_t place(int j) const { return team_.rank + int64_t{j} * team_.size; }
+  __device__ bool is_held() const { return packs_ <= int64_t{group_.size} * kHeld; }
+  __device__ int64_t place(int j) const { return group_.rank + int64_t{j} * group_.size; }
 
-  const Team& team_;
+  const ThreadGroup& group_;
   int64_t packs_;
   Loaded held_[kHeld];
 };

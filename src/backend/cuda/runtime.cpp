@@ -42,12 +42,12 @@ class Streams {
       raise<DeviceError>("[cuda] cuda:{} has no stream {}", device, id);
     return streams[static_cast<size_t>(id)];
   }
-  /// A new one, or, when there are kMost beside the default stream, these in turns.
+  /// A new one, or, when there are kMax beside the default stream, these in turns.
   int32_t add(int device) {
     (void)at(device, 0);
     const std::lock_guard lock(mutex_);
     auto& streams = all_[static_cast<size_t>(device)];
-    if (streams.size() > kMost) return 1 + static_cast<int32_t>(turn_++ % kMost);
+    if (streams.size() > kMax) return 1 + static_cast<int32_t>(turn_++ % kMax);
     streams.push_back(create(device));
     return static_cast<int32_t>(streams.size()) - 1;
   }
@@ -70,7 +70,7 @@ class Streams {
     BRIM_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
   }
-  static constexpr size_t kMost = 32;
+  static constexpr size_t kMax = 32;
   std::mutex mutex_;
   std::vector<std::vector<cudaStream_t>> all_;  // by device and id
   size_t turn_ = 0;
@@ -332,7 +332,7 @@ class CudaRuntime final : public Runtime {
     stream_waits(stream);
   }
   bool may_wait(Stream stream) override { return !is_captured(stream); }
-  void rethrow_noted(int device) override { rethrow_fault(device); }
+  void rethrow_deferred(int device) override { rethrow_fault(device); }
   bool query(const std::shared_ptr<void>& event) override {
     const DeviceGuard guard(event_of(event).device());
     const cudaError_t result = cudaEventQuery(event_of(event).get());
@@ -369,7 +369,7 @@ class CudaRuntime final : public Runtime {
     return result;
   }
   /// What queued work met shows when it is waited for. Who waits for an event, a worker of the
-  /// loader perhaps, is not told what kernels noted: that is for who waits for the stream.
+  /// loader perhaps, is not told what kernels reported: that is for who waits for the stream.
   static void passed(cudaError_t result, int device) {
     if (result != cudaSuccess) [[unlikely]]
       wait_failed(result, device);

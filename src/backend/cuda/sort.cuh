@@ -122,7 +122,7 @@ const Key* sort_keys(const Context& context, const Make& make, Key* scratch, int
   int64_t width = 2;
   while (width < length && width < kSortChunk) width *= 2;
   const int64_t chunks = (length + width - 1) / width;
-  Grid grid{dim3(static_cast<unsigned>(std::min(lines * chunks, kMostBlocks))),
+  Grid grid{dim3(static_cast<unsigned>(std::min(lines * chunks, kMaxBlocks))),
             dim3(static_cast<unsigned>(std::clamp<int64_t>(width / 2, 32, kThreads))),
             static_cast<size_t>(width) * sizeof(Key)};
   launch_blocks(context, &sort_chunks_kernel<Key, Make>, grid, make, scratch, lines, length,

@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class Out, class In, class F>
 void transpose(const Context& context, const F& f, const Transposition& t, Tensor& y,
                const Tensor& x) {
-  const auto blocks = static_cast<unsigned>(std::min(t.tiles, kMostBlocks));
+  const auto blocks = static_cast<unsigned>(std::min(t.tiles, kMaxBlocks));
   launch_blocks(context, &transpose_kernel<F, Out, In>, Grid{dim3(blocks), dim3(kThreads)}, f, t,
                 data<Out>(y), data<const In>(x));
 }

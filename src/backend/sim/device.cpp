@@ -10,8 +10,8 @@
 namespace brim::sim {
 namespace {
 
-constexpr int kMostDevices = 64;
-constexpr int kMostStreams = 32;  // of a device beside its default one; then they serve in turn
+constexpr int kMaxDevices = 64;
+constexpr int kMaxStreams = 32;  // of a device beside its default one; then they serve in turn
 constexpr int64_t kDefaultMemory = int64_t{4} << 30;
 
 /// "512M", "16G", "1000": a count of bytes.
@@ -32,7 +32,7 @@ SimOptions from_environment() {
     const auto [end, error] =
         std::from_chars(text.data(), text.data() + text.size(), options.devices);
     BRIM_CHECK(error == std::errc() && end == text.data() + text.size(), ValueError,
-               "[sim] BRIM_SIM_DEVICES='{}' is no number; use 0 to {}", text, kMostDevices);
+               "[sim] BRIM_SIM_DEVICES='{}' is no number; use 0 to {}", text, kMaxDevices);
   }
   if (const std::string text = environment("BRIM_SIM_MEMORY"); !text.empty())
     options.memory = parse_bytes(text);
@@ -48,8 +48,8 @@ SimOptions from_environment() {
 }
 
 void check_options(const SimOptions& o) {
-  BRIM_CHECK(o.devices >= 0 && o.devices <= kMostDevices, ValueError,
-             "[sim] {} devices; use 0 to {}", o.devices, kMostDevices);
+  BRIM_CHECK(o.devices >= 0 && o.devices <= kMaxDevices, ValueError,
+             "[sim] {} devices; use 0 to {}", o.devices, kMaxDevices);
   BRIM_CHECK(o.memory >= 0 && o.memory < (int64_t{1} << 46), ValueError,
              "[sim] {} bytes of memory; use fewer than 2^46, or 0 for the profile's", o.memory);
   BRIM_CHECK(std::isfinite(o.slowdown) && o.slowdown > 0 && o.slowdown <= 1e9, ValueError,
@@ -156,11 +156,11 @@ Stream Devices::create_stream(int device) {
   const std::lock_guard lock(mutex_);
   SimDevice& d = at(device);
   if (d.streams.empty()) add_stream(d);
-  if (d.streams.size() <= kMostStreams) {
+  if (d.streams.size() <= kMaxStreams) {
     add_stream(d);
     return {Device::sim(device), static_cast<int32_t>(d.streams.size() - 1)};
   }
-  d.next_stream = d.next_stream % kMostStreams + 1;
+  d.next_stream = d.next_stream % kMaxStreams + 1;
   return {Device::sim(device), d.next_stream};
 }
 

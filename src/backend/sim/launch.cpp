@@ -118,7 +118,9 @@ void launch(const Context& context, const char* name, DType dtype, backend::Call
 }
 
 const bool policy_registered =
-    backend::register_launch_policy(DeviceKind::sim, {&launch, DeviceKind::cpu});
+    // They compute on the CPU, at a pace that is not the CPU's.
+    backend::register_launch_policy(
+        DeviceKind::sim, {.launch = &launch, .kernels = DeviceKind::cpu, .can_be_measured = false});
 
 }  // namespace
 }  // namespace brim::sim

@@ -8,7 +8,7 @@
 namespace brim::sim {
 namespace {
 
-constexpr size_t kMostQueued = 1024;  // as deep as a CUDA stream
+constexpr size_t kMaxQueued = 1024;  // as deep as a CUDA stream
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void SimStream::stop() {
 void SimStream::push(Task task) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return tasks_.size() < kMostQueued; });
+    changed_.wait(lock, [&] { return tasks_.size() < kMaxQueued; });
     tasks_.push_back(std::move(task));
   }
   changed_.notify_all();
@@ -54,7 +54,7 @@ void SimStream::push(std::vector<Work> works) {
     reason = meter->queue_now();
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return tasks_.size() < kMostQueued; });
+    changed_.wait(lock, [&] { return tasks_.size() < kMaxQueued; });
     for (Work& work : works) tasks_.push_back(Task{.work = std::move(work), .reason = reason});
   }
   changed_.notify_all();

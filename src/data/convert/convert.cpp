@@ -172,10 +172,10 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
   if (format == DataFormat::cifar10) return convert_to_cifar10(input, out, options);
   BRIM_CHECK(options.workers >= -1 && options.workers <= 1024, ValueError,
              "[data] workers {}: must be 0 to 1024, or -1 for one per CPU", options.workers);
-  constexpr int kMostSide = 1 << 13;
-  BRIM_CHECK(options.side >= 0 && options.side <= kMostSide, ValueError,
+  constexpr int kMaxSide = 1 << 13;
+  BRIM_CHECK(options.side >= 0 && options.side <= kMaxSide, ValueError,
              "[data] size {}: must be 1 to {}, or 0 for pictures as they are", options.side,
-             kMostSide);
+             kMaxSide);
   std::string path = out;
   while (path.size() > 1 && path.ends_with('/')) path.pop_back();
   std::error_code error;

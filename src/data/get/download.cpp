@@ -22,7 +22,7 @@
 namespace brim::data {
 namespace {
 
-constexpr int64_t kMostBytes = int64_t{8} << 30;  // no data set here is nearly as large
+constexpr int64_t kMaxBytes = int64_t{8} << 30;  // no data set here is nearly as large
 
 // The functions of libcurl that are used.
 struct Curl {
@@ -90,7 +90,7 @@ size_t on_data(const char* data, size_t, size_t bytes, void* user) {
     }
     t.start = t.done;
   }
-  if (t.done + static_cast<int64_t>(bytes) > kMostBytes) return t.write_error = EFBIG, 0;
+  if (t.done + static_cast<int64_t>(bytes) > kMaxBytes) return t.write_error = EFBIG, 0;
   if (std::fwrite(data, 1, bytes, t.file) != bytes) return t.write_error = errno, 0;
   t.done += static_cast<int64_t>(bytes);
   return bytes;

@@ -115,7 +115,7 @@ class FolderLock {
 // Fetches from one address; goes on for as long as broken transfers bring something.
 void fetch(const std::string& url, const std::string& part, const RemoteFile& file,
            const GetOptions& options) {
-  constexpr int kMostAttempts = 20;
+  constexpr int kMaxAttempts = 20;
   for (int attempt = 1;; ++attempt) {
     const int64_t before = size_of(part);
     try {
@@ -123,7 +123,7 @@ void fetch(const std::string& url, const std::string& part, const RemoteFile& fi
         return !options.progress || options.progress({file.name, done, total});
       });
     } catch (const TransferError&) {
-      if (attempt == kMostAttempts || size_of(part) <= before) throw;
+      if (attempt == kMaxAttempts || size_of(part) <= before) throw;
     }
   }
 }

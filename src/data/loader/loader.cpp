@@ -67,7 +67,7 @@ int choose_ahead(int workers, int64_t batch_bytes) {
 }
 
 // As many slots as an eighth of the memory holds, within reason.
-int most_slots(int64_t batch_bytes) {
+int max_slots(int64_t batch_bytes) {
   return static_cast<int>(
       std::clamp<int64_t>(memory_budget() / 4 / std::max<int64_t>(batch_bytes, 1), 2, 64));
 }
@@ -120,15 +120,15 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& how,
   if (chosen_ahead) options.ahead = choose_ahead(options.workers, bytes);
   const LoaderSizes start{options.workers, slots_at_first()};
   Tuner::Limits limits{start.workers, start.workers, start.slots};
-  if (chosen_workers) limits.least_workers = 1, limits.most_workers = available_cpus();
-  if (chosen_ahead) limits.most_slots = std::max(start.slots, most_slots(bytes));
+  if (chosen_workers) limits.least_workers = 1, limits.max_workers = available_cpus();
+  if (chosen_ahead) limits.max_slots = std::max(start.slots, max_slots(bytes));
   tuner_.emplace(start, limits, [this](const std::string& line) { untold_.push_back(line); });
   tunes_ = tuner_->active();
-  observe = [this](const Stretch& stretch) {
+  observe = [this](const MeasurementWindow& window) {
     LoaderSizes sizes;
     {
       const std::lock_guard lock(mutex_);
-      sizes = tuner_->observe(stretch);
+      sizes = tuner_->observe(window);
     }
     tell();
     return sizes;
@@ -165,14 +165,14 @@ void Loader::State::tell() {
     if (options.log) options.log(line);
 }
 
-Stretch Loader::State::take_stretch() {
+MeasurementWindow Loader::State::take_window() {
   const std::lock_guard lock(mutex_);
-  return std::exchange(stretch_, {});
+  return std::exchange(window_, {});
 }
 
-void Loader::State::keep_stretch(const Stretch& stretch) {
+void Loader::State::keep_window(const MeasurementWindow& window) {
   const std::lock_guard lock(mutex_);
-  stretch_ = stretch;
+  window_ = window;
 }
 
 std::vector<std::string> Loader::State::decisions() const {

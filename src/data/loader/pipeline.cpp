@@ -19,7 +19,7 @@ Epoch::Pipeline::Pipeline(std::shared_ptr<Loader::State> state, int64_t epoch, i
       position_(first_batch),
       next_(first_batch),
       idle_noted_(Clock::now()) {
-  if (state_->tunes()) stretch_ = state_->take_stretch();
+  if (state_->tunes()) window_ = state_->take_window();
 }
 
 Epoch::Pipeline::~Pipeline() {
@@ -29,8 +29,8 @@ Epoch::Pipeline::~Pipeline() {
   }
   can_work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
-  if (measuring_) stretch_.idle += idle_seconds_;
-  if (state_->tunes()) state_->keep_stretch(stretch_);
+  if (measuring_) window_.idle += idle_seconds_;
+  if (state_->tunes()) state_->keep_window(window_);
 }
 
 void Epoch::Pipeline::start() {
@@ -300,22 +300,22 @@ Batch* Epoch::Pipeline::next_from_workers() {
 
 void Epoch::Pipeline::tune(Clock::time_point now, double waited) {
   if (measuring_) {
-    ++stretch_.batches;
-    stretch_.waited += waited;
-    stretch_.seconds =
-        carried_seconds_ + std::chrono::duration<double>(now - stretch_begin_).count() + waited;
-    if (!state_->telling(stretch_)) return;
+    ++window_.batches;
+    window_.waited += waited;
+    window_.seconds =
+        carried_seconds_ + std::chrono::duration<double>(now - window_begin_).count() + waited;
+    if (!state_->has_enough_samples(window_)) return;
     {
       const Lock lock(mutex_);
       note_idle(0);
-      stretch_.idle += idle_seconds_;
+      window_.idle += idle_seconds_;
     }
-    resize(state_->observe(stretch_));
-    stretch_ = {};
+    resize(state_->observe(window_));
+    window_ = {};
   }
   measuring_ = true;
-  carried_seconds_ = stretch_.seconds;
-  stretch_begin_ = Clock::now();
+  carried_seconds_ = window_.seconds;
+  window_begin_ = Clock::now();
   const Lock lock(mutex_);
   note_idle(0);
   idle_seconds_ = 0;

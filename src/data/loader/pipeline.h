@@ -68,7 +68,8 @@ class Epoch::Pipeline {
   /// Starts or ends workers, adds slots, and says how many give_back is to leave; only the loop's
   /// thread calls it.
   void resize(LoaderSizes sizes);
-  /// Counts a batch and, where a stretch is telling, lets the tuner choose. `waited` in seconds.
+  /// Counts a batch and, where a window has enough samples, lets the tuner choose. `waited` in
+  /// seconds.
   void tune(Clock::time_point now, double waited);
   /// Notes how many more or fewer workers are idle; the mutex is held.
   void note_idle(int change);
@@ -89,9 +90,9 @@ class Epoch::Pipeline {
   size_t inline_turn_ = 0;      // the slot that is filled next where there are no workers
   std::vector<Slot*> retired_;  // slots without memory
   int live_ = 0, kept_ = 0;     // slots with memory, and how many are to have it
-  Stretch stretch_;             // goes on from epoch to epoch
-  double carried_seconds_ = 0;  // of it, before stretch_begin_
-  Clock::time_point stretch_begin_;
+  MeasurementWindow window_;    // goes on from epoch to epoch
+  double carried_seconds_ = 0;  // of it, before window_begin_
+  Clock::time_point window_begin_;
   bool measuring_ = false;  // the first batch of an epoch tells nothing
 
   std::mutex mutex_;

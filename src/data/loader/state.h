@@ -59,8 +59,8 @@ struct Loader::State {
   bool tunes() const { return tunes_; }
   std::vector<std::string> decisions() const;
   /// What epochs that ended have measured since the last choice, for the next one to add to.
-  Stretch take_stretch();
-  void keep_stretch(const Stretch& stretch);
+  MeasurementWindow take_window();
+  void keep_window(const MeasurementWindow& window);
 
   std::shared_ptr<const Source> source;
   Transform transform;
@@ -75,8 +75,9 @@ struct Loader::State {
   std::atomic<int64_t> next_epoch{0};  // after the one begun last
 
   // What a running epoch asks after each batch; a test may put its own rules here.
-  std::function<bool(const Stretch&)> telling = [](const Stretch& s) { return s.telling(); };
-  std::function<LoaderSizes(const Stretch&)> observe;
+  std::function<bool(const MeasurementWindow&)> has_enough_samples =
+      [](const MeasurementWindow& s) { return s.has_enough_samples(); };
+  std::function<LoaderSizes(const MeasurementWindow&)> observe;
 
  private:
   /// Keeps new decisions and passes them on.
@@ -85,7 +86,7 @@ struct Loader::State {
   mutable std::mutex mutex_;  // of what follows: epochs may overlap
   std::optional<Tuner> tuner_;
   std::vector<std::string> decisions_, untold_;
-  Stretch stretch_;
+  MeasurementWindow window_;
   bool tunes_ = false;
 };
 

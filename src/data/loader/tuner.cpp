@@ -30,9 +30,9 @@ bool Tuner::judge(double rate) {
   if (smaller)
     limits_.least_workers = trial.before.workers;
   else if (sizes_.workers > trial.before.workers)
-    limits_.most_workers = trial.before.workers;
+    limits_.max_workers = trial.before.workers;
   else
-    limits_.most_slots = trial.before.slots;
+    limits_.max_slots = trial.before.slots;
   if (log_)
     log_(fmt::format("back to {}: {:.1f} batches/s with {}, {:.1f} before", name(trial.before),
                      rate, name(sizes_), trial.rate));
@@ -46,19 +46,19 @@ void Tuner::change(LoaderSizes to, double rate, const std::string& why) {
   sizes_ = to;
 }
 
-LoaderSizes Tuner::observe(const Stretch& stretch) {
-  const double rate = static_cast<double>(stretch.batches) / stretch.seconds;
+LoaderSizes Tuner::observe(const MeasurementWindow& window) {
+  const double rate = static_cast<double>(window.batches) / window.seconds;
   if (trial_ && judge(rate)) return sizes_;
-  const double waits = stretch.waited / stretch.seconds;
-  const double spare = stretch.idle / stretch.seconds;  // in workers
+  const double waits = window.waited / window.seconds;
+  const double spare = window.idle / window.seconds;  // in workers
   const std::string waited = fmt::format("the loop waited {:.0f} % of the time", 100 * waits);
   LoaderSizes next = sizes_;
   if (waits > kWaits && spare > kIdle * sizes_.workers) {
-    next.slots = std::min(2 * sizes_.slots, limits_.most_slots);
+    next.slots = std::min(2 * sizes_.slots, limits_.max_slots);
     if (next != sizes_) change(next, rate, waited + " although workers had nothing to do");
-  } else if (waits > kWaits && sizes_.workers < limits_.most_workers) {
+  } else if (waits > kWaits && sizes_.workers < limits_.max_workers) {
     ++next.workers;
-    next.slots = std::max(next.slots, std::min(2 * next.workers + 2, limits_.most_slots));
+    next.slots = std::max(next.slots, std::min(2 * next.workers + 2, limits_.max_slots));
     change(next, rate, waited);
   } else if (waits < kHardly && spare > kSpare && sizes_.workers > limits_.least_workers) {
     --next.workers;

@@ -20,21 +20,21 @@ struct LoaderSizes {
   bool operator==(const LoaderSizes&) const = default;
 };
 
-/// What happened in a stretch of an epoch.
-struct Stretch {
+/// What happened in a window of an epoch.
+struct MeasurementWindow {
   int64_t batches = 0;
   double seconds = 0;
   double waited = 0;  ///< seconds in which the loop waited for a batch
   double idle = 0;    ///< seconds in which workers waited for a slot, summed over them
 
   /// Long enough to judge by.
-  bool telling() const { return batches >= 16 && seconds >= 0.5; }
+  bool has_enough_samples() const { return batches >= 16 && seconds >= 0.5; }
 };
 
 class Tuner {
  public:
   struct Limits {
-    int least_workers, most_workers, most_slots;
+    int least_workers, max_workers, max_slots;
   };
 
   Tuner(LoaderSizes start, Limits limits, std::function<void(const std::string&)> log = {})
@@ -44,11 +44,11 @@ class Tuner {
   /// Whether there is anything to choose.
   bool active() const {
     return sizes_.workers > 0 &&
-           (limits_.least_workers < limits_.most_workers || sizes_.slots < limits_.most_slots);
+           (limits_.least_workers < limits_.max_workers || sizes_.slots < limits_.max_slots);
   }
 
-  /// Takes a stretch at `sizes()` and returns what to go on with.
-  LoaderSizes observe(const Stretch& stretch);
+  /// Takes a window at `sizes()` and returns what to go on with.
+  LoaderSizes observe(const MeasurementWindow& window);
 
  private:
   struct Trial {

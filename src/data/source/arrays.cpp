@@ -132,7 +132,7 @@ class Arrays final : public Source {
   // `classes` becomes one more than the largest label, if it was less.
   Part open(const io::SafeTensors& tensors, const std::string& path, const ArrayNames& names,
             int64_t& classes) const {
-    constexpr int64_t kMostClasses = 100000;  // they have names in memory
+    constexpr int64_t kMaxClasses = 100000;  // they have names in memory
     for (const std::string& name : {names.images, names.labels})
       BRIM_CHECK(tensors.contains(name), FileError, "{}: has no {}; {}", path, name, kExpected);
     const io::TensorInfo& images = tensors.info(names.images);
@@ -158,9 +158,8 @@ class Arrays final : public Source {
     part.labels.reserve(static_cast<size_t>(labels.shape[0]));
     for (int64_t i = 0; i < labels.shape[0]; ++i) {
       const int64_t label = label_at(bytes.data() + labels.offset, *labels.dtype, i);
-      BRIM_CHECK(label >= 0 && label < kMostClasses, FileError,
-                 "{}: {}[{}] is {}; expected 0 to {}", path, names.labels, i, label,
-                 kMostClasses - 1);
+      BRIM_CHECK(label >= 0 && label < kMaxClasses, FileError, "{}: {}[{}] is {}; expected 0 to {}",
+                 path, names.labels, i, label, kMaxClasses - 1);
       classes = std::max(classes, label + 1);
       part.labels.push_back(static_cast<int32_t>(label));
     }

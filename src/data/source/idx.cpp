@@ -127,7 +127,7 @@ class IdxFile {
 
   void inflate(GzipReader& reader, int64_t size, const OpenProgress& progress) {
     const auto packed = static_cast<int64_t>(file_.bytes().size());
-    BRIM_CHECK(size / kMostGzipRatio <= packed, FileError,
+    BRIM_CHECK(size / kMaxGzipRatio <= packed, FileError,
                "{}: declares {}, which take {} bytes, but a gzip file of {} bytes cannot hold them",
                path_, declared(), size, packed);
     BRIM_CHECK(size <= memory_budget(), FileError,

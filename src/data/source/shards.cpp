@@ -42,14 +42,14 @@ std::pair<std::string_view, std::string_view> split_name(std::string_view path) 
 }
 
 int32_t parse_label(std::span<const uint8_t> bytes, const std::string& name) {
-  constexpr int64_t kMost = 100000;  // classes have names in memory
+  constexpr int64_t kMax = 100000;  // classes have names in memory
   std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   constexpr std::string_view kSpace = " \t\r\n";
   text.remove_prefix(std::min(text.find_first_not_of(kSpace), text.size()));
   text = text.substr(0, text.find_last_not_of(kSpace) + 1);
   int64_t label = -1;
-  BRIM_CHECK(parse_number(text, label) && label < kMost, FileError,
-             "{}: holds no class number from 0 to {}; {}", name, kMost - 1, kNaming);
+  BRIM_CHECK(parse_number(text, label) && label < kMax, FileError,
+             "{}: holds no class number from 0 to {}; {}", name, kMax - 1, kNaming);
   return static_cast<int32_t>(label);
 }
 
@@ -117,17 +117,17 @@ bool is_shard_pattern(const std::string& where) {
 }
 
 std::vector<std::string> shard_names(const std::string& pattern) {
-  constexpr int64_t kMost = 100000;
+  constexpr int64_t kMax = 100000;
   size_t open = 0, dots = 0, close = 0;
   int64_t first = -1, last = -1;
   const bool range =
       find_range(pattern, open, dots, close) && pattern.find('{', open + 1) == std::string::npos &&
       parse_number(std::string_view(pattern).substr(open + 1, dots - open - 1), first) &&
       parse_number(std::string_view(pattern).substr(dots + 2, close - dots - 2), last);
-  BRIM_CHECK(range && first <= last && last - first < kMost, FileError,
+  BRIM_CHECK(range && first <= last && last - first < kMax, FileError,
              "[data] {}: not a range of shards; write one like train-{{000000..000009}}.tar, with "
              "at most {} numbers",
-             pattern, kMost);
+             pattern, kMax);
   std::vector<std::string> names;
   for (int64_t number = first; number <= last; ++number)
     names.push_back(fmt::format("{}{:0{}}{}", pattern.substr(0, open), number, dots - open - 1,

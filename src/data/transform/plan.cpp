@@ -45,11 +45,11 @@ void check_pixels(int64_t height, int64_t width) {
 }
 
 void check_step(const TransformStep& step) {
-  constexpr int kMost = 1 << 15;
+  constexpr int kMax = 1 << 15;
   const auto side = [&](const char* name, int height, int width) {
-    BRIM_CHECK(height > 0 && width >= 0 && height <= kMost && width <= kMost, ValueError,
+    BRIM_CHECK(height > 0 && width >= 0 && height <= kMax && width <= kMax, ValueError,
                "[{}] height {} and width {}: must be 1 to {} (width 0: as height)", name, height,
-               width, kMost);
+               width, kMax);
   };
   if (const auto* resize = std::get_if<Resize>(&step))
     side("Resize", resize->height, resize->width);
@@ -57,8 +57,8 @@ void check_step(const TransformStep& step) {
     side("CenterCrop", crop->height, crop->width);
   if (const auto* crop = std::get_if<RandomCrop>(&step)) {
     side("RandomCrop", crop->height, crop->width);
-    BRIM_CHECK(crop->padding >= 0 && crop->padding <= kMost, ValueError,
-               "[RandomCrop] padding {}: must be 0 to {}", crop->padding, kMost);
+    BRIM_CHECK(crop->padding >= 0 && crop->padding <= kMax, ValueError,
+               "[RandomCrop] padding {}: must be 0 to {}", crop->padding, kMax);
   }
   if (const auto* crop = std::get_if<RandomResizedCrop>(&step)) {
     side("RandomResizedCrop", crop->height, crop->width);

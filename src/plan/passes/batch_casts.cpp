@@ -37,14 +37,16 @@ class Casts {
  public:
   explicit Casts(Program& program) : program_(program) {}
 
-  /// Joins them, going forward to the first or backward to the last. Returns how many were joined.
+  /// Joins those of what was there before the step at the first of them, or the others at the last.
+  /// Returns how many were joined.
   int join(bool forward) {
+    const Uses uses(program_);
     std::vector<Batch> batches;
     const int count = static_cast<int>(program_.launches.size());
     for (int step = 0; step < count; ++step) {
       const int i = forward ? step : count - 1 - step;
       const Launch* l = at(i);
-      if (!l || !is_cast(*l)) continue;
+      if (!l || !is_cast(*l) || forward != was_there(uses, l->operand("x"), i)) continue;
       const auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& b) {
         return alike(*at(b.place), *l) && can_move(program_, i, b.place);
       });
@@ -69,6 +71,10 @@ class Casts {
   Launch* at(int i) const { return program_.launches[static_cast<size_t>(i)].get(); }
   static bool alike(const Launch& a, const Launch& b) {
     return a.operand("x").dtype() == b.operand("x").dtype() && a.dtype() == b.dtype();
+  }
+  static bool was_there(const Uses& uses, const Tensor& t, int i) {
+    const std::vector<int>& writers = uses.writers(t);
+    return writers.empty() || writers.front() > i;
   }
   void replace(const Batch& b) {
     static const backend::ListCastKernel kernel("list_cast", {.operands = "x, y"});

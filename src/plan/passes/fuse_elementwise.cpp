@@ -49,7 +49,7 @@ class Group {
     if (!members_.empty() &&
         (y.shape() != shape_ || y.strides() != strides_ || l.dtype() != dtype_))
       return false;
-    if (members_.size() >= static_cast<size_t>(Chain::kMostRegisters / 3)) return false;
+    if (members_.size() >= static_cast<size_t>(Chain::kMaxRegisters / 3)) return false;
     // What the chain writes may be read as just that: another view of it (a single element, spread
     // over all) would have to be read before or after as a whole.
     if (!agrees(l, l)) return false;
@@ -76,8 +76,8 @@ class Group {
       const Tensor& y = *operands.back().tensor;
       if (!find(out, y) && !find(inner, y)) (stays_inside(y) ? inner : out).push_back(y);
     }
-    if (out.empty() || inner.size() > Chain::kMostInner ||
-        in.size() + out.size() + inner.size() > static_cast<size_t>(Chain::kMostRegisters))
+    if (out.empty() || inner.size() > Chain::kMaxInner ||
+        in.size() + out.size() + inner.size() > static_cast<size_t>(Chain::kMaxRegisters))
       return nullptr;
     Chain chain{{}, static_cast<int>(inner.size())};
     const auto number = [&](const Tensor& t) {

@@ -35,8 +35,7 @@ struct Node {
 };
 
 bool worth_it(const Program& program) {
-  // Virtual accelerators compute on the CPU, with a profile in times that are not theirs.
-  return program.device.kind != DeviceKind::sim &&
+  return backend::launch_policy(program.device.kind).can_be_measured &&
          std::any_of(program.launches.begin(), program.launches.end(), [](const auto& l) {
            const auto* g = l->template option<backend::ConvGeometry>();
            return g && (g->work() >= kWorth || forced_layout);

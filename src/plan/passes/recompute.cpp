@@ -132,7 +132,7 @@ std::string recompute(Program& program) {
   MemoryPlan memory = plan_memory(program, true);
   const size_t before = memory.bytes;
   std::optional<Candidate> next = largest(program, memory);
-  if (next && program.device.kind == DeviceKind::cuda) {
+  if (next && !backend::launch_policy(program.device.kind).trades_time_for_memory) {
     const auto room = static_cast<double>(room_on(program.device));
     if (static_cast<double>(before) <= kAmple * room)
       return fmt::format("not needed, {:.1f} MB of the {:.1f} there are",

@@ -30,10 +30,10 @@ void chain(const Context&, std::span<const Tensor> in, std::span<Tensor> out, co
   const int64_t run = kRunBytes / bytes;
   const size_t inner = in.size() + out.size();  // the first of the registers inside
   parallel_for(n, kElementwiseGrain, [&](int64_t begin, int64_t end) {
-    alignas(64) char inside[Chain::kMostInner][kRunBytes];
-    alignas(64) char single[Chain::kMostRegisters][kRunBytes];
-    std::array<char*, Chain::kMostRegisters> base{};
-    std::array<bool, Chain::kMostRegisters> moves{};
+    alignas(64) char inside[Chain::kMaxInner][kRunBytes];
+    alignas(64) char single[Chain::kMaxRegisters][kRunBytes];
+    std::array<char*, Chain::kMaxRegisters> base{};
+    std::array<bool, Chain::kMaxRegisters> moves{};
     for (size_t i = 0; i < in.size(); ++i) {
       moves[i] = in[i].numel() == n;
       base[i] = moves[i] ? static_cast<char*>(in[i].raw()) : single[i];

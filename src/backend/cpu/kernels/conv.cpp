@@ -1,5 +1,5 @@
 // conv2d and its two gradients on the CPU. Strides decide: activations are either all row-major or
-// all nhwc. Weights that are nhwc are turned to row-major first, and their gradient back.
+// all nhwc. Weights that are nhwc are copied to row-major first, and their gradient back.
 #include <brim/core/tensor.h>
 
 #include <optional>
@@ -28,9 +28,9 @@ bool are_nhwc(const Tensor& a, const Tensor& b) {
          !(a.is_contiguous() && b.is_contiguous());
 }
 
-/// Each image a matrix of (rows x columns), turned.
+/// Each image a matrix of (rows x columns), transposed.
 template <class T>
-void turn(const T* from, int64_t images, int64_t rows, int64_t columns, T* to) {
+void transpose(const T* from, int64_t images, int64_t rows, int64_t columns, T* to) {
   constexpr int64_t kTile = 16;
   const int64_t size = rows * columns;
   parallel_for(images, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, size)),
@@ -64,19 +64,19 @@ template <class T>
 void run_turned(const Context& context, ConvPass pass, const ConvGeometry& g, const T* a,
                 const T* b, const T* bias, T* out) {
   const int64_t x_size = g.x_shape().numel(), y_size = g.y_shape().numel();
-  const Workspace room = context.workspace(static_cast<size_t>(x_size + y_size) * sizeof(T));
-  T *x = room.as<T>(), *y = x + x_size;
-  const auto planes_of_x = [&](const T* from) { turn(from, g.n, g.h * g.w, g.c, x); };
-  const auto planes_of_y = [&](const T* from) { turn(from, g.n, g.oh * g.ow, g.o, y); };
+  const Workspace scratch = context.workspace(static_cast<size_t>(x_size + y_size) * sizeof(T));
+  T *x = scratch.as<T>(), *y = x + x_size;
+  const auto planes_of_x = [&](const T* from) { transpose(from, g.n, g.h * g.w, g.c, x); };
+  const auto planes_of_y = [&](const T* from) { transpose(from, g.n, g.oh * g.ow, g.o, y); };
   switch (pass) {
     case ConvPass::forward:
       planes_of_x(a);
       run_planes<T>(context, pass, g, x, b, bias, y);
-      return turn<T>(y, g.n, g.o, g.oh * g.ow, out);
+      return transpose<T>(y, g.n, g.o, g.oh * g.ow, out);
     case ConvPass::grad_x:
       planes_of_y(a);
       run_planes<T>(context, pass, g, y, b, bias, x);
-      return turn<T>(x, g.n, g.c, g.h * g.w, out);
+      return transpose<T>(x, g.n, g.c, g.h * g.w, out);
     case ConvPass::grad_weight:
       planes_of_x(a);
       planes_of_y(b);
@@ -103,13 +103,13 @@ std::optional<Workspace> room_for(const Context& context, const Tensor& weight) 
                                   context.stream, context.scratch);
 }
 
-/// The row-major elements of weights: their own, or those in `room`.
+/// The row-major elements of weights: their own, or those in `scratch`.
 template <class T>
-const T* row_major(const Tensor& weight, const std::optional<Workspace>& room,
+const T* row_major(const Tensor& weight, const std::optional<Workspace>& scratch,
                    const ConvGeometry& g) {
-  if (!room) return address<T>(weight);
-  turn(address<T>(weight), g.o, g.kh * g.kw, g.c_per_group(), room->as<T>());
-  return room->as<T>();
+  if (!scratch) return address<T>(weight);
+  transpose(address<T>(weight), g.o, g.kh * g.kw, g.c_per_group(), scratch->as<T>());
+  return scratch->as<T>();
 }
 
 template <class T>
@@ -124,29 +124,29 @@ void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const
             Tensor& y, const ConvGeometry& g) {
   if (y.numel() == 0) return;
   const Tensor dense = bias.defined() ? bias.contiguous() : bias;
-  const auto room = room_for<T>(context, weight);
+  const auto scratch = room_for<T>(context, weight);
   run<T>(context, are_nhwc(x, y), ConvPass::forward, g, address<T>(x),
-         row_major<T>(weight, room, g), address<T>(dense), static_cast<T*>(y.raw()));
+         row_major<T>(weight, scratch, g), address<T>(dense), static_cast<T*>(y.raw()));
 }
 
 template <class T>
 void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weight, Tensor& dx,
                    const ConvGeometry& g) {
   if (set_zero_if_empty<T>(dx, g)) return;
-  const auto room = room_for<T>(context, weight);
+  const auto scratch = room_for<T>(context, weight);
   run<T>(context, are_nhwc(dy, dx), ConvPass::grad_x, g, address<T>(dy),
-         row_major<T>(weight, room, g), nullptr, static_cast<T*>(dx.raw()));
+         row_major<T>(weight, scratch, g), nullptr, static_cast<T*>(dx.raw()));
 }
 
 template <class T>
 void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& dy, Tensor& dw,
                         const ConvGeometry& g) {
   if (set_zero_if_empty<T>(dw, g)) return;
-  const auto room = room_for<T>(context, dw);
-  T* const out = room ? room->template as<T>() : static_cast<T*>(dw.raw());
+  const auto scratch = room_for<T>(context, dw);
+  T* const out = scratch ? scratch->template as<T>() : static_cast<T*>(dw.raw());
   run<T>(context, are_nhwc(x, dy), ConvPass::grad_weight, g, address<T>(x), address<T>(dy), nullptr,
          out);
-  if (room) turn<T>(out, g.o, g.c_per_group(), g.kh * g.kw, static_cast<T*>(dw.raw()));
+  if (scratch) transpose<T>(out, g.o, g.c_per_group(), g.kh * g.kw, static_cast<T*>(dw.raw()));
 }
 
 template <class T>

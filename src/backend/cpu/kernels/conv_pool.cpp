@@ -76,7 +76,7 @@ float bias_at(const Tensor& bias, int64_t o) {
 }
 
 void by_positions(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                  Tensor& y, Tensor& places, const ConvPool& g) {
+                  Tensor& y, Tensor& indices, const ConvPool& g) {
   const ConvGeometry& c = g.conv;
   const PoolGeometry& p = g.pool;
   const PhasedPlanes planes = windowed_planes(g);
@@ -140,9 +140,9 @@ void by_positions(const Context& context, const Tensor& x, const Tensor& weight,
       const WidePlanes<float> values{rows, ld, planes.wide, count, p.oh, p.ow};
       const WidePlanes<uint8_t> numbers{marks, ld, planes.wide, count, p.oh, p.ow};
       const Image<float> to = image_of<float>(y, n, o);
-      const Image<uint8_t> to_marks = image_of<uint8_t>(places, n, o);
+      const Image<uint8_t> to_marks = image_of<uint8_t>(indices, n, o);
       y.is_contiguous() ? values.pack(to.at) : values.scatter(to);
-      places.is_contiguous() ? numbers.pack(to_marks.at) : numbers.scatter(to_marks);
+      indices.is_contiguous() ? numbers.pack(to_marks.at) : numbers.scatter(to_marks);
     }
   });
 }
@@ -154,7 +154,7 @@ struct Band {
   int64_t first, channels;
 };
 
-/// One window: vectors of `count` channels into `y` and `marks` (in the window, kNoPlace: none).
+/// One window: vectors of `count` channels into `y` and `marks` (in the window, kNoIndex: none).
 void pool_window(const Band& band, const ConvPool& g, int64_t py, int64_t px, float* y,
                  uint8_t* marks) {
   const PoolGeometry& p = g.pool;
@@ -177,7 +177,7 @@ void pool_window(const Band& band, const ConvPool& g, int64_t py, int64_t px, fl
 }
 
 void by_channels(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                 Tensor& y, Tensor& places, const ConvPool& g) {
+                 Tensor& y, Tensor& indices, const ConvPool& g) {
   const ConvGeometry& c = g.conv;
   const PoolGeometry& p = g.pool;
   const int64_t out = c.o_per_group(), channels = c.c_per_group();
@@ -259,18 +259,18 @@ void by_channels(const Context& context, const Tensor& x, const Tensor& weight, 
       const int64_t o = group * out + in_group * block;
       const int64_t count = std::min(block, out - in_group * block);
       write_channels(pooled, block, count, py1 - py0, p.ow, image_of<float>(y, n, o), py0);
-      write_channels(marks, block, count, py1 - py0, p.ow, image_of<uint8_t>(places, n, o), py0);
+      write_channels(marks, block, count, py1 - py0, p.ow, image_of<uint8_t>(indices, n, o), py0);
     }
   });
 }
 
 void conv_relu_pool(const Context& context, const Tensor& x, const Tensor& weight,
-                    const Tensor& bias, Tensor& y, Tensor& places, const ConvPool& g) {
+                    const Tensor& bias, Tensor& y, Tensor& indices, const ConvPool& g) {
   if (y.numel() == 0) return;
   if (by_positions_is_cheaper(g))
-    by_positions(context, x, weight, bias, y, places, g);
+    by_positions(context, x, weight, bias, y, indices, g);
   else
-    by_channels(context, x, weight, bias, y, places, g);
+    by_channels(context, x, weight, bias, y, indices, g);
 }
 
 void register_conv_pool() {

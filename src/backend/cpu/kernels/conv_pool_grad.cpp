@@ -24,7 +24,7 @@ namespace {
 
 using backend::ConvGeometry;
 using backend::ConvPool;
-using backend::kNoPlace;
+using backend::kNoIndex;
 using backend::PoolGeometry;
 
 /// Places times channels of a band, whose groups then stay in the cache.
@@ -147,10 +147,10 @@ struct Incoming {
   Image<const uint8_t> marks;
   int64_t readable;  // numbers up to the end of both, where they are row-major; else 0
 
-  Incoming(const GradPlan& p, const Tensor& grads, const Tensor& places, int64_t n, int64_t o)
+  Incoming(const GradPlan& p, const Tensor& grads, const Tensor& indices, int64_t n, int64_t o)
       : dy(image_of<const float>(grads, n, o)),
-        marks(image_of<const uint8_t>(places, n, o)),
-        readable(grads.is_contiguous() && places.is_contiguous()
+        marks(image_of<const uint8_t>(indices, n, o)),
+        readable(grads.is_contiguous() && indices.is_contiguous()
                      ? ((p.g.conv.n - n) * p.g.conv.o - o) * p.windows
                      : 0) {}
 };
@@ -217,8 +217,8 @@ void add_slices(const GradPlan& p, float* sums, int64_t slice_size, float* dw, T
 }
 
 void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& weight,
-                         const Tensor& dy, const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db,
-                         const ConvPool& g) {
+                         const Tensor& dy, const Tensor& indices, Tensor& dx, Tensor& dw,
+                         Tensor& db, const ConvPool& g) {
   const bool with_image = dx.defined();
   const GradPlan p(g, with_image);
   const ConvGeometry& c = g.conv;
@@ -258,7 +258,7 @@ void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& 
       std::fill_n(slice_dw, p.out * p.runs.size(), 0.0f);
       std::fill_n(slice_db, p.out, 0.0f);
       for (int64_t n = first; n < std::min(c.n, first + p.slice); ++n) {
-        const Incoming in(p, dy, places, n, o);
+        const Incoming in(p, dy, indices, n, o);
         p.image.load(image_of<const float>(x, n, channel), room.image);
         const float* weights = with_image ? packed + o * p.runs.size() : nullptr;
         add_one(p, in, tables, weights, room, slice_dw, slice_db);

@@ -31,7 +31,7 @@ using formula::StepParams;
 constexpr int64_t kWork = int64_t{1} << 17;  // multiply-adds of a thread's part at least
 constexpr int64_t kFewRows = 16;
 constexpr int64_t kGemmRows = 64;  // of W, whose gradient stays in the L2 cache
-constexpr int kMostStates = 3;
+constexpr int kMaxStates = 3;
 
 template <class T>
 constexpr int64_t kWidth = kVecs* static_cast<int64_t>(hn::MaxLanes(hn::ScalableTag<T>()));
@@ -76,7 +76,7 @@ struct View {
 /// Updates `rows` x `columns` numbers by their gradients; states[k] are laid out as p is.
 template <class T>
 using Update = void (*)(const StepParams&, int64_t rows, int64_t columns, T* p,
-                        std::array<T*, kMostStates> states, int64_t ld, const T* grad,
+                        std::array<T*, kMaxStates> states, int64_t ld, const T* grad,
                         int64_t ld_grad);
 
 template <class T>
@@ -90,7 +90,7 @@ struct Job {
   Update<T> update = nullptr;
   const StepParams* params = nullptr;
   T* p = nullptr;
-  std::array<T*, kMostStates> states{};
+  std::array<T*, kMaxStates> states{};
 };
 
 /// Columns [begin, end) of dz and their sums; dz is written unless it is null, where it is dy.
@@ -276,7 +276,7 @@ void linear_grad(const Context& context, const Tensor& x, const Tensor& weight, 
 
 template <class T, class F>
 void update(const StepParams& params, int64_t rows, int64_t columns, T* p,
-            std::array<T*, kMostStates> states, int64_t ld, const T* grad, int64_t ld_grad) {
+            std::array<T*, kMaxStates> states, int64_t ld, const T* grad, int64_t ld_grad) {
   constexpr size_t N = F::kStates;
   F f;
   f.k = params;
@@ -313,7 +313,7 @@ void linear_step(const Context& context, const Tensor& x, Tensor& weight, Tensor
   for (size_t k = 0; k < F::kStates; ++k) job.states[k] = address<T>(states[k]);
   run(context, job);
   if (!bias.defined()) return;
-  std::array<T*, kMostStates> own{};
+  std::array<T*, kMaxStates> own{};
   for (size_t k = 0; k < F::kStates; ++k) own[k] = address<T>(states[F::kStates + k]);
   const FlushDenormals guard;
   update<T, F>(params, 1, job.outputs, address<T>(bias), own, job.outputs, job.db, job.outputs);

@@ -49,7 +49,7 @@ void pool_one(const T* plane, const PoolGeometry& g, int64_t oy, int64_t ox, T* 
 /// `count` outputs (a multiple of the vector's length) of a row; the window is 2 x 2.
 template <class D>
 HWY_INLINE void pool_2x2_row(D d, const float* row, int64_t width, int32_t first, int64_t count,
-                             float* y, int32_t* places) {
+                             float* y, int32_t* indices) {
   const hn::RebindToSigned<D> di;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto w = hn::Set(di, static_cast<int32_t>(width));
@@ -70,32 +70,32 @@ HWY_INLINE void pool_2x2_row(D d, const float* row, int64_t width, int32_t first
     consider(c, hn::Add(base, w));
     consider(e, hn::Add(hn::Add(base, w), one));
     hn::StoreU(best, d, y + x);
-    hn::StoreU(place, di, places + x);
+    hn::StoreU(place, di, indices + x);
   }
 }
 
 /// A whole row of at least one vector; the last vector overlaps what is done already.
 template <class D>
 HWY_INLINE void pool_2x2(D d, const float* plane, const PoolGeometry& g, int64_t oy, float* y,
-                         int32_t* places) {
+                         int32_t* indices) {
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t first = 2 * oy * g.w, count = g.ow / lanes * lanes, last = g.ow - lanes;
-  pool_2x2_row(d, plane + first, g.w, static_cast<int32_t>(first), count, y, places);
+  pool_2x2_row(d, plane + first, g.w, static_cast<int32_t>(first), count, y, indices);
   if (count < g.ow)
     pool_2x2_row(d, plane + first + 2 * last, g.w, static_cast<int32_t>(first + 2 * last), lanes,
-                 y + last, places + last);
+                 y + last, indices + last);
 }
 
 /// Does a row of outputs with vectors, if it is long enough; returns how many are done.
 template <class T>
-int64_t pool_row_fast(const T* plane, const PoolGeometry& g, int64_t oy, T* y, int32_t* places) {
+int64_t pool_row_fast(const T* plane, const PoolGeometry& g, int64_t oy, T* y, int32_t* indices) {
   if constexpr (sizeof(T) == 4) {
     const hn::CappedTag<float, 8> wide;
     const hn::CappedTag<float, 4> narrow;
     if (g.ow >= static_cast<int64_t>(hn::Lanes(wide)))
-      pool_2x2(wide, plane, g, oy, y, places);
+      pool_2x2(wide, plane, g, oy, y, indices);
     else if (g.ow >= static_cast<int64_t>(hn::Lanes(narrow)))
-      pool_2x2(narrow, plane, g, oy, y, places);
+      pool_2x2(narrow, plane, g, oy, y, indices);
     else
       return 0;
     return g.ow;
@@ -128,13 +128,13 @@ HWY_INLINE void for_each_tap(const PoolGeometry& g, int64_t image, int64_t oy, i
 }
 
 template <class T>
-void max_pool_pixels(const T* x, T* y, int32_t* places, const PoolGeometry& g) {
+void max_pool_pixels(const T* x, T* y, int32_t* indices, const PoolGeometry& g) {
   const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, g.ow * g.c * 4));
   parallel_for(g.n * g.oh, grain, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row)
       for (int64_t ox = 0; ox < g.ow; ++ox) {
         T* HWY_RESTRICT best = y + (row * g.ow + ox) * g.c;
-        int32_t* HWY_RESTRICT at = places + (row * g.ow + ox) * g.c;
+        int32_t* HWY_RESTRICT at = indices + (row * g.ow + ox) * g.c;
         std::fill_n(best, g.c, -std::numeric_limits<T>::infinity());
         std::fill_n(at, g.c, -1);
         for_each_tap(g, row / g.oh, row % g.oh, ox, [&](int64_t from, int32_t place) {
@@ -150,7 +150,7 @@ void max_pool_pixels(const T* x, T* y, int32_t* places, const PoolGeometry& g) {
 }
 
 template <class T>
-void scatter_pixels(const T* dy, const int32_t* places, T* dx, const PoolGeometry& g) {
+void scatter_pixels(const T* dy, const int32_t* indices, T* dx, const PoolGeometry& g) {
   const int64_t image = g.h * g.w * g.c;
   parallel_for(g.n, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, image)),
                [&](int64_t begin, int64_t end) {
@@ -158,7 +158,7 @@ void scatter_pixels(const T* dy, const int32_t* places, T* dx, const PoolGeometr
                  for (int64_t row = begin * g.oh; row < end * g.oh; ++row)
                    for (int64_t ox = 0; ox < g.ow; ++ox) {
                      const T* HWY_RESTRICT from = dy + (row * g.ow + ox) * g.c;
-                     const int32_t* HWY_RESTRICT at = places + (row * g.ow + ox) * g.c;
+                     const int32_t* HWY_RESTRICT at = indices + (row * g.ow + ox) * g.c;
                      for_each_tap(g, row / g.oh, row % g.oh, ox, [&](int64_t to, int32_t place) {
                        T* HWY_RESTRICT d = dx + to;
                        for (int64_t c = 0; c < g.c; ++c) d[c] += at[c] == place ? from[c] : T(0);
@@ -168,20 +168,20 @@ void scatter_pixels(const T* dy, const int32_t* places, T* dx, const PoolGeometr
 }
 
 template <class T>
-void gather_pixels(const T* x, const int32_t* places, T* y, const PoolGeometry& g) {
+void gather_pixels(const T* x, const int32_t* indices, T* y, const PoolGeometry& g) {
   const int64_t in = g.h * g.w, out = g.oh * g.ow;
   for (int64_t i = 0; i < g.n * out; ++i)
     for (int64_t c = 0; c < g.c; ++c) {
-      const int32_t at = places[i * g.c + c];
+      const int32_t at = indices[i * g.c + c];
       y[i * g.c + c] = at >= 0 ? x[(i / out * in + at) * g.c + c] : T(0);
     }
 }
 
 template <class T>
-void max_pool(const Context&, const Tensor& x, Tensor& y, Tensor& places, const PoolGeometry& g) {
+void max_pool(const Context&, const Tensor& x, Tensor& y, Tensor& indices, const PoolGeometry& g) {
   const T* px = static_cast<const T*>(x.raw());
   T* py = static_cast<T*>(y.raw());
-  int32_t* pp = static_cast<int32_t*>(places.raw());
+  int32_t* pp = static_cast<int32_t*>(indices.raw());
   if (by_pixels(x, y)) return max_pool_pixels(px, py, pp, g);
   const bool is_2x2 = g.kernel == Pair(2) && g.stride == Pair(2) && g.padding == Pair(0) &&
                       g.dilation == Pair(1) && 2 * g.oh <= g.h && 2 * g.ow <= g.w;
@@ -198,10 +198,10 @@ void max_pool(const Context&, const Tensor& x, Tensor& y, Tensor& places, const 
 }
 
 template <class T>
-void scatter(const Context&, const Tensor& dy, const Tensor& places, Tensor& dx,
+void scatter(const Context&, const Tensor& dy, const Tensor& indices, Tensor& dx,
              const PoolGeometry& g) {
   const T* py = static_cast<const T*>(dy.raw());
-  const int32_t* pp = static_cast<const int32_t*>(places.raw());
+  const int32_t* pp = static_cast<const int32_t*>(indices.raw());
   T* px = static_cast<T*>(dx.raw());
   if (by_pixels(dy, dx)) return scatter_pixels(py, pp, px, g);
   const int64_t in = g.h * g.w, out = g.oh * g.ow;
@@ -215,10 +215,10 @@ void scatter(const Context&, const Tensor& dy, const Tensor& places, Tensor& dx,
 }
 
 template <class T>
-void gather(const Context&, const Tensor& x, const Tensor& places, Tensor& y,
+void gather(const Context&, const Tensor& x, const Tensor& indices, Tensor& y,
             const PoolGeometry& g) {
   const T* px = static_cast<const T*>(x.raw());
-  const int32_t* pp = static_cast<const int32_t*>(places.raw());
+  const int32_t* pp = static_cast<const int32_t*>(indices.raw());
   T* py = static_cast<T*>(y.raw());
   if (by_pixels(x, y)) return gather_pixels(px, pp, py, g);
   const int64_t in = g.h * g.w, out = g.oh * g.ow;

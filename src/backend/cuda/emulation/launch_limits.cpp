@@ -9,10 +9,10 @@
 
 namespace {
 
-constexpr size_t kSharedBytes = size_t{48} << 10;       // without asking
-constexpr size_t kMostSharedBytes = size_t{227} << 10;  // of compute capability 9.0
-constexpr unsigned kMostThreads = 1024, kMostThreadsZ = 64;
-constexpr unsigned kMostBlocksX = 0x7fffffff, kMostBlocks = 65535;
+constexpr size_t kSharedBytes = size_t{48} << 10;      // without asking
+constexpr size_t kMaxSharedBytes = size_t{227} << 10;  // of compute capability 9.0
+constexpr unsigned kMaxThreads = 1024, kMaxThreadsZ = 64;
+constexpr unsigned kMaxBlocksX = 0x7fffffff, kMaxBlocks = 65535;
 
 /// Dynamic shared memory that kernels may ask for.
 struct SharedLimits {
@@ -32,7 +32,7 @@ bool within(dim3 n, dim3 most) {
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-      static_cast<size_t>(value) > kMostSharedBytes)
+      static_cast<size_t>(value) > kMaxSharedBytes)
     return cudaErrorInvalidValue;
   const std::lock_guard lock(shared_limits().mutex);
   shared_limits().of[kernel] = static_cast<size_t>(value);
@@ -48,9 +48,9 @@ cudaError_t brim::cuda::emulation::check_launch(const void* kernel, dim3 blocks,
     (void)cudaMemGetInfo(&free, &total);
     if (free < std::strtoull(bytes, nullptr, 10)) return cudaErrorMemoryAllocation;
   }
-  if (!within(blocks, {kMostBlocksX, kMostBlocks, kMostBlocks}) ||
-      !within(threads, {kMostThreads, kMostThreads, kMostThreadsZ}) ||
-      size_t{threads.x} * threads.y * threads.z > kMostThreads)
+  if (!within(blocks, {kMaxBlocksX, kMaxBlocks, kMaxBlocks}) ||
+      !within(threads, {kMaxThreads, kMaxThreads, kMaxThreadsZ}) ||
+      size_t{threads.x} * threads.y * threads.z > kMaxThreads)
     return cudaErrorInvalidConfiguration;
   if (shared_bytes <= kSharedBytes) return cudaSuccess;
   const std::lock_guard lock(shared_limits().mutex);

@@ -232,8 +232,8 @@ void backward(const Context& context, const Tensor& dy, const Tensor& x, const T
   const Parameters<P> p{optional<const P>(weight), optional<const P>(bias), data<const C>(mean),
                         data<const C>(scale)};
   const Masked<T> masked{data<const T>(dy), data<const T>(x), optional<const T>(y), relu};
-  const Workspace room = context.workspace(static_cast<size_t>(2 * v.count) * sizeof(C));
-  C* const slopes = room.as<C>();
+  const Workspace scratch = context.workspace(static_cast<size_t>(2 * v.count) * sizeof(C));
+  C* const slopes = scratch.as<C>();
   const double count = training ? static_cast<double>(v.numel / v.count) : 0;
   reduce_channels<T>(
       context,

@@ -41,9 +41,9 @@ struct Links {
   };
   enum Place : int { kSingle, kMoves, kInside };
   int count = 0;
-  Link link[Chain::kMostRegisters];
-  void* base[Chain::kMostRegisters];
-  Place place[Chain::kMostRegisters];
+  Link link[Chain::kMaxRegisters];
+  void* base[Chain::kMaxRegisters];
+  Place place[Chain::kMaxRegisters];
   int first_inside = 0;
 };
 
@@ -81,7 +81,7 @@ template <class T, int Width>
 __global__ void chain_kernel(Links links, int64_t n) {
   using Packed = Pack<T, Width>;
   constexpr int kOne = count_of(OneNumber<T>{});
-  Packed inside[Chain::kMostInner] = {};
+  Packed inside[Chain::kMaxInner] = {};
   for (int64_t i = first_index(); i < n; i += grid_size()) {
     const auto load = [&](int r) {
       if (links.place[r] == Links::kInside) return inside[r - links.first_inside];
@@ -142,8 +142,8 @@ void chain(const Context& context, std::span<const Tensor> in, std::span<Tensor>
   if (n == 0) return;
   Links links;
   links.first_inside = static_cast<int>(in.size() + out.size());
-  if (static_cast<size_t>(links.first_inside + chain.inner) > Chain::kMostRegisters ||
-      chain.links.size() > Chain::kMostRegisters)
+  if (static_cast<size_t>(links.first_inside + chain.inner) > Chain::kMaxRegisters ||
+      chain.links.size() > Chain::kMaxRegisters)
     cannot_launch("elementwise_chain", "the chain has more links or registers than a kernel takes");
   constexpr int kWidth = static_cast<int>(16 / sizeof(T));
   bool packs = n % kWidth == 0;

@@ -131,13 +131,13 @@ __device__ inline void grad_x(const Head& head, int k, float* shared) {
   if (splits <= 1) {
     for (int item = t; item < items; item += kHeadThreads) store(item, part(item, 0, 1));
   } else {
-    float* const room = shared + head.at.room;
+    float* const partial = shared + head.at.scratch;
     const int split = t / items;
-    if (split < splits) room[t] = part(t - split * items, split, splits);
+    if (split < splits) partial[t] = part(t - split * items, split, splits);
     __syncthreads();
     if (t < items) {
-      float sum = room[t];
-      for (int i = 1; i < splits; ++i) sum += room[t + i * items];
+      float sum = partial[t];
+      for (int i = 1; i < splits; ++i) sum += partial[t + i * items];
       store(t, sum);
     }
   }
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(kHeadThreads)
   rows.x = shared + head.at.activations[head.layers];
   rows.label = labels;
   block_loss(rows, head.shape, head.loss, shared + head.at.gradients[last], fault, op,
-             reinterpret_cast<double*>(shared + head.at.room));
+             reinterpret_cast<double*>(shared + head.at.scratch));
   __syncthreads();
   for (int k = last; k >= 0; --k) {
     grad_weight(head, k, shared);

@@ -63,8 +63,8 @@ template <class T>
 void list_norm(const Context& context, std::span<const Tensor> tensors, Tensor& norm, double p) {
   int64_t runs = 0;
   for (const Tensor& t : tensors) runs += (t.numel() + kListRun - 1) / kListRun;
-  const Workspace room = context.workspace(static_cast<size_t>(runs + 1) * sizeof(double));
-  double* const parts = room.as<double>();
+  const Workspace scratch = context.workspace(static_cast<size_t>(runs + 1) * sizeof(double));
+  double* const parts = scratch.as<double>();
   in_lists<const T>(tensors, [&](const List<const T>& list, int64_t before) {
     launch_blocks(context, &run_norms<T>, grid_of(list), list, Power{p}, parts + before);
   });

@@ -24,7 +24,7 @@ namespace {
 
 using backend::ConvGeometry;
 using backend::ConvPool;
-using backend::kNoPlace;
+using backend::kNoIndex;
 
 struct Forward {
   ImageView<const float> x;
@@ -32,7 +32,7 @@ struct Forward {
   const float* bias;  // may be null
   int64_t bias_stride;
   ImageView<float> y;
-  ImageView<uint8_t> places;
+  ImageView<uint8_t> indices;
   ConvPoolSizes s;
   TileRows rows;
   int block_outputs, blocks_of_outputs;
@@ -50,16 +50,16 @@ struct Forward {
 
 /// The largest element of a window, as max_pool2d and relu leave it: the first of equal ones, a NaN
 /// before all others.
-struct Winner {
+struct WindowMax {
   float best = -std::numeric_limits<float>::infinity();
-  int place = kNoPlace;
+  int place = kNoIndex;
 
   __device__ void consider(float v, int number) {
-    if (place == kNoPlace || v > best || v != v) best = v, place = number;
+    if (place == kNoIndex || v > best || v != v) best = v, place = number;
   }
   __device__ void pass_relu() {
-    if (place == kNoPlace) return;
-    if (best <= 0) place = kNoPlace;
+    if (place == kNoIndex) return;
+    if (best <= 0) place = kNoIndex;
     if (best < 0) best = 0;  // NaN stays
   }
 };
@@ -67,8 +67,8 @@ struct Winner {
 /// A 2 x 2 window of a convolution by a kKernel x kKernel kernel with steps of 1. `in` is aligned
 /// to pairs, `weights` to fours.
 template <int kKernel>
-__device__ inline Winner window_of(const Forward& f, const float* in, const float* weights,
-                                   float bias) {
+__device__ inline WindowMax window_of(const Forward& f, const float* in, const float* weights,
+                                      float bias) {
   constexpr int kPatch = kKernel + 1, kTaps = kKernel * kKernel, kPitch = (kTaps + 3) / 4 * 4;
   static_assert(kPatch % 2 == 0);
   float sum[4] = {};
@@ -93,17 +93,17 @@ __device__ inline Winner window_of(const Forward& f, const float* in, const floa
       }
     }
   }
-  Winner winner;
+  WindowMax window_max;
 #pragma unroll
-  for (int i = 0; i < 4; ++i) winner.consider(sum[i] + bias, i);
-  return winner;
+  for (int i = 0; i < 4; ++i) window_max.consider(sum[i] + bias, i);
+  return window_max;
 }
 
 /// Any window. `in` is the tile, whose first row is row `y0` of the padded image.
-__device__ inline Winner any_window(const Forward& f, const float* in, int y0, int py, int px,
-                                    const float* weights, float bias) {
+__device__ inline WindowMax any_window(const Forward& f, const float* in, int y0, int py, int px,
+                                       const float* weights, float bias) {
   const ConvPoolSizes& s = f.s;
-  Winner winner;
+  WindowMax window_max;
   for (int wy = 0; wy < s.window.h; ++wy) {
     const int oy = py * s.step.h - s.margin.h + wy * s.spread.h;
     if (oy < 0 || oy >= s.oh) continue;
@@ -118,10 +118,10 @@ __device__ inline Winner any_window(const Forward& f, const float* in, int y0, i
           const float* w = weights + c * f.taps_pitch + ky * s.kw;
           for (int kx = 0; kx < s.kw; ++kx) sum += w[kx] * from[kx * s.dilation.w];
         }
-      winner.consider(sum + bias, wy * s.window.w + wx);
+      window_max.consider(sum + bias, wy * s.window.w + wx);
     }
   }
-  return winner;
+  return window_max;
 }
 
 /// kKernel: see ConvPoolSizes::fast_kernel.
@@ -161,14 +161,14 @@ __global__ void __launch_bounds__(kThreads, 1) conv_pool_kernel(Forward f) {
     const int y = static_cast<int>(f.windows_of_row.quotient(static_cast<uint32_t>(window)));
     const int px = window - y * s.pw, py = py0 + y;
     const float* const w = weights + own * s.channels * f.taps_pitch;
-    Winner winner;
+    WindowMax window_max;
     if constexpr (kKernel > 0)
-      winner = window_of<kKernel>(f, tile + (2 * y) * f.rows.pitch + 2 * px, w, biases[own]);
+      window_max = window_of<kKernel>(f, tile + (2 * y) * f.rows.pitch + 2 * px, w, biases[own]);
     else
-      winner = any_window(f, tile, y0, py, px, w, biases[own]);
-    if (s.relu) winner.pass_relu();
-    f.y.at(n, o + own, py, px) = winner.best;
-    f.places.at(n, o + own, py, px) = static_cast<uint8_t>(winner.place);
+      window_max = any_window(f, tile, y0, py, px, w, biases[own]);
+    if (s.relu) window_max.pass_relu();
+    f.y.at(n, o + own, py, px) = window_max.best;
+    f.indices.at(n, o + own, py, px) = static_cast<uint8_t>(window_max.place);
   }
 }
 
@@ -208,7 +208,7 @@ void share(Forward& f) {
 }
 
 void conv_relu_pool(const Context& context, const Tensor& x, const Tensor& weight,
-                    const Tensor& bias, Tensor& y, Tensor& places, const ConvPool& g) {
+                    const Tensor& bias, Tensor& y, Tensor& indices, const ConvPool& g) {
   if (y.numel() == 0) return;
   const ConvPoolSizes s(g);
   Forward f{.x = ImageView<const float>(x),
@@ -216,7 +216,7 @@ void conv_relu_pool(const Context& context, const Tensor& x, const Tensor& weigh
             .bias = bias.defined() ? static_cast<const float*>(bias.raw()) : nullptr,
             .bias_stride = bias.defined() ? bias.strides()[0] : 0,
             .y = ImageView<float>(y),
-            .places = ImageView<uint8_t>(places),
+            .indices = ImageView<uint8_t>(indices),
             .s = s,
             .rows = TileRows(s, x),
             .taps_pitch = static_cast<int>(round_up(s.taps(), 4)),

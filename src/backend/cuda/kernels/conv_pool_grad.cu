@@ -1,10 +1,10 @@
 // The gradient of conv2d + bias + relu + max_pool2d in one launch (see fused_conv.h), for
 // convolutions of few channels. Two kinds of blocks:
 // - dw and db: a block has one output channel, one input channel and a part of the images. Its
-//   threads go through the windows: only a window's winner has a gradient, a quarter of the
+//   threads go through the windows: only a window's maximum has a gradient, a quarter of the
 //   convolution's outputs, and what it read lies in shared memory. A thread's sums over the taps
 //   stay in registers and are added up in a fixed order at the end.
-// - dx: a block has some rows of an image and some channels. It lays the winners' gradients out as
+// - dx: a block has some rows of an image and some channels. It lays the maxima' gradients out as
 //   the convolution's gradient, in shared memory; its threads share pixels and output channels.
 // Where images are cut into parts, a second kernel adds the parts (parts.cuh). How work is cut
 // depends on sizes alone, so results repeat themselves.
@@ -20,14 +20,14 @@
 #include "backend/cuda/conv_pool_image_grad.cuh"
 #include "backend/cuda/launch_error.h"
 #include "backend/cuda/parts.cuh"
-#include "backend/cuda/team.cuh"
+#include "backend/cuda/thread_group.cuh"
 #include "backend/kernel.h"
 
 namespace brim::cuda {
 namespace {
 
 using backend::ConvPool;
-using backend::kNoPlace;
+using backend::kNoIndex;
 
 struct WeightJob {
   ImageView<const float> x;
@@ -87,9 +87,9 @@ __device__ void add_weights(const Incoming& in, const WeightJob& job, int block)
       const int window = i - image * s.ph * s.pw;
       const int py = static_cast<int>(job.windows_of_row.quotient(static_cast<uint32_t>(window)));
       const int px = window - py * s.pw;
-      const int place = in.places.at(n + image, o, py, px);
+      const int place = in.indices.at(n + image, o, py, px);
       const float g = in.dy.at(n + image, o, py, px);
-      if (place == kNoPlace || g == 0) continue;
+      if (place == kNoIndex || g == 0) continue;
       const int wy = kKernel > 0 ? place / 2 : place / s.window.w;
       const int wx = kKernel > 0 ? place % 2 : place - wy * s.window.w;
       const int oy = py * s.step.h - s.margin.h + wy * s.spread.h;
@@ -138,7 +138,7 @@ struct StoreWeights {
 
 /// The first `image_blocks` blocks make dx, the others dw and db.
 template <int kKernel>
-__global__ void __launch_bounds__(kMostThreads)
+__global__ void __launch_bounds__(kMaxThreads)
     conv_pool_grad_kernel(Incoming in, WeightJob weights, ImageJob image, int image_blocks) {
   const int block = static_cast<int>(blockIdx.x);
   if (block < image_blocks)
@@ -177,7 +177,7 @@ void run(const Context& context, const Tensor& x, const Tensor& weight, const In
   int64_t threads = std::clamp<int64_t>(round_up(int64_t{weights.part} * s.windows(), 32), 32, 256);
   int64_t shared =
       std::max<int64_t>(int64_t{weights.images} * (s.h + 2 * s.padding.h) * weights.rows.pitch,
-                        (kTapsAtOnce<kKernel> + 1) * (kMostThreads / 32));
+                        (kTapsAtOnce<kKernel> + 1) * (kMaxThreads / 32));
   int image_blocks = 0;
   if (dx.defined() && dx.numel() > 0) {
     share(s, image);
@@ -202,9 +202,10 @@ void run(const Context& context, const Tensor& x, const Tensor& weight, const In
 }
 
 void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& weight,
-                         const Tensor& dy, const Tensor& places, Tensor& dx, Tensor& dw, Tensor& db,
-                         const ConvPool& g) {
-  const Incoming in{ImageView<const float>(dy), ImageView<const uint8_t>(places), ConvPoolSizes(g)};
+                         const Tensor& dy, const Tensor& indices, Tensor& dx, Tensor& dw,
+                         Tensor& db, const ConvPool& g) {
+  const Incoming in{ImageView<const float>(dy), ImageView<const uint8_t>(indices),
+                    ConvPoolSizes(g)};
   if (dw.numel() == 0) return;
   const int fast = in.s.fast_kernel();
   (fast == 5 ? &run<5> : fast == 3 ? &run<3> : &run<0>)(context, x, weight, in, dx, dw, db);

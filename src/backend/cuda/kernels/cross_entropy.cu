@@ -8,19 +8,19 @@ namespace {
 
 /// stats: see ops/loss/class_loss.h; its last number is LossTotal's.
 template <class T>
-__global__ void __launch_bounds__(kMostTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxTeamThreads, 1)
     cross_entropy_kernel(Rows<T> r, Losses<T> losses, Compute<T>* stats, Fault* fault,
                          const char* op, int threads) {
-  const Team team(threads);
-  for (int64_t row = team.first_row; row < r.n; row += team.rows_at_once) {
+  const ThreadGroup group(threads);
+  for (int64_t row = group.first_row; row < r.n; row += group.rows_at_once) {
     Compute<T> m = 0, s = 0, loss = 0;
     if (r.counts(row)) {
-      const auto sum = exp_sum(r, team, row);
+      const auto sum = exp_sum(r, group, row);
       m = sum.largest;
       s = std::log(sum.sum);
-      loss = row_loss(r, team, row, m, s);
+      loss = row_loss(r, group, row, m, s);
     }
-    if (team.rank != 0) continue;
+    if (group.rank != 0) continue;
     r.check(row, op, fault);
     stats[row] = m;
     stats[r.n + row] = s;
@@ -44,24 +44,24 @@ void cross_entropy(const Context& context, const Tensor& x, const Tensor& target
 
 /// dx = g (a softmax(x) - b), b: the smoothed and weighted target, a: its sum.
 template <class T>
-__global__ void __launch_bounds__(kMostTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxTeamThreads, 1)
     cross_entropy_grad_kernel(Rows<T> r, const T* dy, bool single, const Compute<T>* stats, T* dx,
                               int threads) {
   using C = Compute<T>;
-  const Team team(threads);
-  for (int64_t row = team.first_row; row < r.n; row += team.rows_at_once) {
+  const ThreadGroup group(threads);
+  for (int64_t row = group.first_row; row < r.n; row += group.rows_at_once) {
     const T* x = r.x + row * r.classes;
     T* out = dx + row * r.classes;
     if (!r.counts(row)) {
-      for (int64_t k = team.rank; k < r.classes; k += team.size) out[k] = narrow<T>(C(0));
+      for (int64_t k = group.rank; k < r.classes; k += group.size) out[k] = narrow<T>(C(0));
       continue;
     }
     const C smooth = static_cast<C>(r.smooth());
-    const C spread = smooth * static_cast<C>(total_weight(r, team));
+    const C spread = smooth * static_cast<C>(total_weight(r, group));
     const C g = widen(dy[single ? row : 0]) / stats[2 * r.n];
     const C w = static_cast<C>(1 - r.smoothing) * r.factor(row), m = stats[row],
             s = stats[r.n + row];
-    for (int64_t k = team.rank; k < r.classes; k += team.size) {
+    for (int64_t k = group.rank; k < r.classes; k += group.size) {
       C d = g * (w + spread) * std::exp((widen(x[k]) - m) - s);
       if (smooth > 0) d -= g * smooth * r.of_class(k);
       if (k == r.label[row]) d -= g * w;
@@ -83,13 +83,13 @@ void cross_entropy_grad(const Context& context, const Tensor& dy, const Tensor& 
 }
 
 template <class T>
-__global__ void __launch_bounds__(kMostTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxTeamThreads, 1)
     softmax_cross_entropy_kernel(Rows<T> r, Losses<T> losses, const Compute<T>* divisor, T* dx,
                                  Fault* fault, const char* op, int threads) {
-  const Team team(threads);
-  for (int64_t row = team.first_row; row < r.n; row += team.rows_at_once) {
-    const Compute<T> loss = loss_and_grad(r, team, row, *divisor, dx, fault, op);
-    if (team.rank == 0) losses.write(row, loss);
+  const ThreadGroup group(threads);
+  for (int64_t row = group.first_row; row < r.n; row += group.rows_at_once) {
+    const Compute<T> loss = loss_and_grad(r, group, row, *divisor, dx, fault, op);
+    if (group.rank == 0) losses.write(row, loss);
   }
 }
 
@@ -118,8 +118,8 @@ void softmax_cross_entropy(const Context& context, const Tensor& x, const Tensor
                          data<T>(loss), data<T>(dx), fault, kCrossEntropy);
   }
   const int threads = threads_per_row(r.classes);
-  const Workspace room = context.workspace(sizeof(C));
-  C* const divisor = room.as<C>();
+  const Workspace scratch = context.workspace(sizeof(C));
+  C* const divisor = scratch.as<C>();
   total(context, LossTotal<T>{r, nullptr, options.shape, nullptr, divisor});
   with_losses(context, r, loss, static_cast<C*>(nullptr), options.shape,
               [&](const Losses<T>& losses) {

@@ -1,6 +1,6 @@
 // dropout: element i is decided by word i % 4 of Philox block i / 4, in every dtype.
-#include "backend/cuda/changing.cuh"
 #include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/graph_parameter.cuh"
 #include "formula/philox.h"
 
 namespace brim::cuda {
@@ -8,9 +8,9 @@ namespace {
 
 /// Drops where a word's upper 24 bits are below `limit`. kPacked: four elements move at once.
 template <class T, bool kPacked>
-__global__ void dropout_kernel(const T* x, T* y, int64_t n, Changing<RandomKey> changing_key,
+__global__ void dropout_kernel(const T* x, T* y, int64_t n, GraphParameter<RandomKey> key_parameter,
                                uint32_t limit, Compute<T> scale) {
-  const RandomKey key = changing_key.get();
+  const RandomKey key = key_parameter.get();
   for (int64_t block = first_index(); block * 4 < n; block += grid_size()) {
     const formula::Words words = formula::random_block(key, static_cast<uint64_t>(block));
     const auto kept = [&](int k, T v) {
@@ -39,8 +39,8 @@ void dropout(const Context& context, const Tensor& x, Tensor& y, double p, const
   const bool packed =
       is_aligned(x.raw(), sizeof(Pack<T, 4>)) && is_aligned(y.raw(), sizeof(Pack<T, 4>));
   launch(context, packed ? &dropout_kernel<T, true> : &dropout_kernel<T, false>,
-         grid_for(x.numel() / 4 + 1), data<const T>(x), data<T>(y), x.numel(), changing(key), limit,
-         scale);
+         grid_for(x.numel() / 4 + 1), data<const T>(x), data<T>(y), x.numel(), graph_parameter(key),
+         limit, scale);
 }
 
 template <class... T>

@@ -2,7 +2,7 @@
 // rows of one id stand next to each other. The sorted list is cut into pieces, which are added at
 // once; what an id's pieces come to is a list again, shorter, and is added in the same way, until
 // one piece is left. All this depends on the ids alone: a gradient is the same bits each time. An
-// id out of range is noted (fault.cuh) and gives zeros.
+// id out of range is reported (fault.cuh) and gives zeros.
 //
 // Of n ids, however they are distributed, log16(n) launches follow the sorting, and no thread adds
 // more than 32 rows in each.
@@ -27,7 +27,7 @@ __global__ void embedding_kernel(const T* weight, const int64_t* ids, T* y, int6
     const int64_t position = width.quotient(i), id = ids[position];
     const bool inside = id >= 0 && id < rows;
     if (!inside)
-      note(fault, {.kind = FaultKind::id, .value = id, .position = position, .size = rows});
+      report(fault, {.kind = FaultKind::id, .value = id, .position = position, .size = rows});
     Packed row{};
     if (inside && id != zero)
       row = reinterpret_cast<const Packed*>(weight)[id * width.divisor() + width.rest(i, position)];
@@ -184,9 +184,10 @@ void embedding_grad_by(const Context& context, const Tensor& dy, const Tensor& i
     return of > kPiece ? 2 * ((of + kPiece - 1) / kPiece) : 0;
   };
   const int64_t first = open_of(n), second = open_of(first), numbers = (first + second) * width;
-  const Workspace room = context.workspace(static_cast<size_t>(first + second) * sizeof(uint64_t) +
-                                           static_cast<size_t>(numbers) * sizeof(C));
-  uint64_t* const open_ids = room.as<uint64_t>();
+  const Workspace scratch =
+      context.workspace(static_cast<size_t>(first + second) * sizeof(uint64_t) +
+                        static_cast<size_t>(numbers) * sizeof(C));
+  uint64_t* const open_ids = scratch.as<uint64_t>();
   C* const sums = reinterpret_cast<C*>(open_ids + first + second);
   add_rows<T>(context, SortedRows<T, Key>{keys, data<const T>(dy), width}, n, width,
               data<T>(dweight),
@@ -203,8 +204,8 @@ void embedding_grad(const Context& context, const Tensor& dy, const Tensor& ids,
                               native(context.stream)));
   }
   if (ids.numel() == 0) return;
-  constexpr int64_t kMost = std::numeric_limits<uint32_t>::max() - 1;
-  if (dweight.shape()[0] <= kMost && ids.numel() <= kMost)
+  constexpr int64_t kMax = std::numeric_limits<uint32_t>::max() - 1;
+  if (dweight.shape()[0] <= kMax && ids.numel() <= kMax)
     embedding_grad_by<T, uint64_t>(context, dy, ids, dweight, skip);
   else
     embedding_grad_by<T, WideKey>(context, dy, ids, dweight, skip);

@@ -1,4 +1,4 @@
-// gather, scatter and scatter_add. An index out of range is noted (fault.cuh) and skipped.
+// gather, scatter and scatter_add. An index out of range is reported (fault.cuh) and skipped.
 #include "backend/cuda/cast.cuh"
 #include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/fault.cuh"
@@ -18,7 +18,8 @@ struct Bounds {
 
   __device__ bool hold(int64_t index) const {
     if (index >= 0 && index < size) return true;
-    note(fault, {.kind = FaultKind::index, .text = op, .axis = axis, .value = index, .size = size});
+    report(fault,
+           {.kind = FaultKind::index, .text = op, .axis = axis, .value = index, .size = size});
     return false;
   }
 };

@@ -13,16 +13,16 @@ namespace {
 constexpr int kRun = 32;  // elements that a thread sums in their own type
 
 template <int Width, class T>
-__global__ void __launch_bounds__(kMostTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxTeamThreads, 1)
     layer_norm_kernel(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,
                       Compute<T>* scale, int64_t rows, int64_t n, double eps, int threads,
                       bool whole) {
   using C = Compute<T>;
   using Loaded = Pack<T, Width>;
-  const Team team(threads);
-  for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {
+  const ThreadGroup group(threads);
+  for (int64_t row = group.first_row; row < rows; row += group.rows_at_once) {
     const auto load = [&](int64_t i) { return read_pack<Width>(x + row * n + i, whole); };
-    RowShare<Width, Loaded> share(team, n);
+    RowShare<Width, Loaded> share(group, n);
     share.read(load);
     Moments moments;
     FewMoments<C> few;
@@ -36,10 +36,10 @@ __global__ void __launch_bounds__(kMostTeamThreads, 1)
           moments = Moments::merged(moments, few.moments());
           few = {};
         });
-    moments = team.combined(moments, Moments::merged);
+    moments = group.combined(moments, Moments::merged);
     const C m = static_cast<C>(moments.mean);
     const C s = static_cast<C>(1 / std::sqrt(moments.var() + eps));
-    if (team.rank == 0) {
+    if (group.rank == 0) {
       mean[row] = m;
       scale[row] = s;
     }
@@ -87,19 +87,19 @@ struct NormGradPack {
 };
 
 template <int Width, class T>
-__global__ void __launch_bounds__(kMostTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxTeamThreads, 1)
     layer_norm_grad_kernel(const T* dy, const T* x, const T* weight, const Compute<T>* mean,
                            const Compute<T>* scale, T* dx, int64_t rows, int64_t n, int threads,
                            bool whole) {
   using C = Compute<T>;
   using Loaded = NormGradPack<T, Width>;
-  const Team team(threads);
-  for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {
+  const ThreadGroup group(threads);
+  for (int64_t row = group.first_row; row < rows; row += group.rows_at_once) {
     const auto load = [&](int64_t i) {
       return Loaded{read_pack<Width>(dy + row * n + i, whole),
                     read_pack<Width>(x + row * n + i, whole)};
     };
-    RowShare<Width, Loaded> share(team, n);
+    RowShare<Width, Loaded> share(group, n);
     share.read(load);
     const C m = mean[row], s = scale[row];
     // Calls f(k, the weighted gradient, x - mean) for the elements of a pack.
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(kMostTeamThreads, 1)
           total = GradSums::added(total, {static_cast<double>(sum), static_cast<double>(dot)});
           sum = dot = 0;
         });
-    total = team.combined(total, GradSums::added);
+    total = group.combined(total, GradSums::added);
     const double count = static_cast<double>(n), sd = static_cast<double>(s);
     const C shift = static_cast<C>(sd * total.sum / count);
     const C slope = static_cast<C>(sd * sd * sd * total.dot / count);

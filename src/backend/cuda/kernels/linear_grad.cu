@@ -13,7 +13,7 @@
 #include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/few_rows.cuh"
 #include "backend/cuda/launch_error.h"
-#include "backend/cuda/team.cuh"
+#include "backend/cuda/thread_group.cuh"
 #include "backend/fused_linear.h"
 #include "backend/has_kernel.h"
 #include "backend/kernel.h"
@@ -125,14 +125,14 @@ __device__ void grad_x(const LinearGrad<T>& g, int64_t block) {
     }
   }
   __syncthreads();
-  C* const room = dz;
+  C* const shared = dz;
 #pragma unroll
-  for (int r = 0; r < kFewRows; ++r) room[(warp * kFewRows + r) * kWarpThreads + lane] = sum[r];
+  for (int r = 0; r < kFewRows; ++r) shared[(warp * kFewRows + r) * kWarpThreads + lane] = sum[r];
   __syncthreads();
   const int r = warp;
   if (r >= kFewRows || n0 + r >= g.rows || i >= g.inputs) return;
-  C total = room[r * kWarpThreads + lane];
-  for (int k = 1; k < kWarps; ++k) total += room[(k * kFewRows + r) * kWarpThreads + lane];
+  C total = shared[r * kWarpThreads + lane];
+  for (int k = 1; k < kWarps; ++k) total += shared[(k * kFewRows + r) * kWarpThreads + lane];
   g.dx[(n0 + r) * g.inputs + i] = narrow<T>(total);
 }
 

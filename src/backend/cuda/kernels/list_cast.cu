@@ -56,7 +56,7 @@ __global__ void list_cast_kernel(Casts casts) {
       from += at * one.from[d];
       to += at * one.to[d];
     }
-    y[to] = element<To>(x[from]);
+    y[to] = element<To>(widen(x[from]));
   }
 }
 

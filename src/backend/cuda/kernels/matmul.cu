@@ -90,7 +90,7 @@ std::optional<BlasMatrix> for_blas(const void* data, int64_t rows, int64_t colum
 
 /// Batches as stacks for the library: one axis of them is in a stack, over the others one goes.
 struct Stacks {
-  static constexpr int64_t kMost = 256;  // calls; more would take longer than they are worth
+  static constexpr int64_t kMax = 256;  // calls; more would take longer than they are worth
 
   explicit Stacks(const DeviceLoop<3>& batches) : loop(batches) {
     for (int i = 1; i < loop.rank; ++i)
@@ -122,7 +122,7 @@ bool multiply_by_blas(const Context& context, const Matrix<T>& a, const Matrix<T
                       const DeviceLoop<3>& batches, const Work& own) {
   if (m == 0 || n == 0 || k == 0 || batches.numel == 0) return false;
   const Stacks stacks(batches);
-  if (stacks.calls() > Stacks::kMost) return false;
+  if (stacks.calls() > Stacks::kMax) return false;
   auto left = for_blas(a.data, m, k, a.row_stride, a.stride, stacks.stride(1));
   auto right = for_blas(b.data, k, n, b.stride, b.row_stride, stacks.stride(2));
   auto result = for_blas(y.data, m, n, y.row_stride, y.stride, stacks.stride(0));

@@ -1,4 +1,4 @@
-// Max pooling with the places of the maxima, and both ways along those places.
+// Max pooling with the indices of the maxima, and both ways along those indices.
 #include <limits>
 
 #include "backend/cuda/pool.cuh"
@@ -24,7 +24,7 @@ template <class T, class Index, int Width>
 struct Largest {
   Images<const T, Index> from;
   Images<T, Index> to;
-  Images<int32_t, Index> places;
+  Images<int32_t, Index> indices;
   Windows<Index> rows, columns;
   Compute<T> lowest;
 
@@ -54,7 +54,7 @@ struct Largest {
 #pragma unroll
     for (int k = 0; k < Width; ++k) result.at[k] = narrow<T>(best[k]);
     store<Width>(to.at(p.n, p.c, p.y, p.x), result);
-    store<Width>(places.at(p.n, p.c, p.y, p.x), at);
+    store<Width>(indices.at(p.n, p.c, p.y, p.x), at);
   }
 };
 
@@ -62,7 +62,7 @@ struct Largest {
 template <class T, class Index, int Width>
 struct Scatter {
   Images<const T, Index> dy;
-  Images<const int32_t, Index> places;
+  Images<const int32_t, Index> indices;
   Images<T, Index> dx;
   Windows<Index> rows, columns;
 
@@ -71,13 +71,13 @@ struct Scatter {
     const Range<Index> ys = rows.over(p.y), xs = columns.over(p.x);
     Compute<T> sum[Width] = {};
     const T* const plane = dy.plane(p.n, p.c);
-    const int32_t* const plane_of_places = places.plane(p.n, p.c);
+    const int32_t* const plane_of_indices = indices.plane(p.n, p.c);
     for (Index y = ys.begin; y < ys.end; ++y) {
       const T* const row = plane + y * dy.y;
-      const int32_t* const row_of_places = plane_of_places + y * places.y;
+      const int32_t* const row_of_indices = plane_of_indices + y * indices.y;
       for (Index x = xs.begin; x < xs.end; ++x) {
         const Pack<T, Width> v = load<Width>(row + x * dy.x);
-        const Pack<int32_t, Width> at = load<Width>(row_of_places + x * places.x);
+        const Pack<int32_t, Width> at = load<Width>(row_of_indices + x * indices.x);
 #pragma unroll
         for (int k = 0; k < Width; ++k)
           if (at.at[k] == here) sum[k] += widen(v.at[k]);
@@ -90,16 +90,16 @@ struct Scatter {
   }
 };
 
-/// y: the elements of x at the places.
+/// y: the elements of x at the indices.
 template <class T, class Index, int Width>
 struct Gather {
   Images<const T, Index> from;
-  Images<const int32_t, Index> places;
+  Images<const int32_t, Index> indices;
   Images<T, Index> to;
   DivideBy<int32_t> width;  // of x; a place has 31 bits
 
   __device__ void operator()(const PlaceInImages<Index>& p) const {
-    const Pack<int32_t, Width> at = load<Width>(places.at(p.n, p.c, p.y, p.x));
+    const Pack<int32_t, Width> at = load<Width>(indices.at(p.n, p.c, p.y, p.x));
     Pack<T, Width> result;
 #pragma unroll
     for (int k = 0; k < Width; ++k) {
@@ -112,13 +112,13 @@ struct Gather {
 };
 
 template <class T>
-void max_pool(const Context& context, const Tensor& x, Tensor& y, Tensor& places,
+void max_pool(const Context& context, const Tensor& x, Tensor& y, Tensor& indices,
               const PoolGeometry& g) {
-  for_each_pack<T>(context, y, {&x, &y, &places}, windows_fit_32_bits(g),
+  for_each_pack<T>(context, y, {&x, &y, &indices}, windows_fit_32_bits(g),
                    [&]<class Index, int Width>() {
                      return Largest<T, Index, Width>{Images<const T, Index>(x),
                                                      Images<T, Index>(y),
-                                                     Images<int32_t, Index>(places),
+                                                     Images<int32_t, Index>(indices),
                                                      rows<Index>(g),
                                                      columns<Index>(g),
                                                      -std::numeric_limits<Compute<T>>::infinity()};
@@ -126,21 +126,21 @@ void max_pool(const Context& context, const Tensor& x, Tensor& y, Tensor& places
 }
 
 template <class T>
-void scatter(const Context& context, const Tensor& dy, const Tensor& places, Tensor& dx,
+void scatter(const Context& context, const Tensor& dy, const Tensor& indices, Tensor& dx,
              const PoolGeometry& g) {
   for_each_pack<T>(
-      context, dx, {&dy, &places, &dx}, windows_fit_32_bits(g), [&]<class Index, int Width>() {
+      context, dx, {&dy, &indices, &dx}, windows_fit_32_bits(g), [&]<class Index, int Width>() {
         return Scatter<T, Index, Width>{Images<const T, Index>(dy),
-                                        Images<const int32_t, Index>(places), Images<T, Index>(dx),
+                                        Images<const int32_t, Index>(indices), Images<T, Index>(dx),
                                         rows<Index>(g), columns<Index>(g)};
       });
 }
 
 template <class T>
-void gather(const Context& context, const Tensor& x, const Tensor& places, Tensor& y,
+void gather(const Context& context, const Tensor& x, const Tensor& indices, Tensor& y,
             const PoolGeometry& g) {
-  for_each_pack<T>(context, y, {&x, &places, &y}, true, [&]<class Index, int Width>() {
-    return Gather<T, Index, Width>{Images<const T, Index>(x), Images<const int32_t, Index>(places),
+  for_each_pack<T>(context, y, {&x, &indices, &y}, true, [&]<class Index, int Width>() {
+    return Gather<T, Index, Width>{Images<const T, Index>(x), Images<const int32_t, Index>(indices),
                                    Images<T, Index>(y), DivideBy<int32_t>(g.w)};
   });
 }

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "backend/cuda/changing.cuh"
 #include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/graph_parameter.cuh"
 #include "backend/loss_scale.h"
 #include "formula/optim.h"
 
@@ -36,13 +36,13 @@ struct IfFinite {
 /// Parameters of one launch. By default as many as 4 KiB of arguments hold.
 template <class T, int N, int Most = 3800 / (8 * (N + 5))>
 struct Table {
-  static constexpr int kMost = Most;
+  static constexpr int kMax = Most;
   int count = 0;
-  T* p[kMost];
-  const T* g[kMost];
-  T* s[N + 1][kMost];
-  int64_t numel[kMost];
-  int64_t end[kMost];  ///< the first block that no longer belongs to it
+  T* p[kMax];
+  const T* g[kMax];
+  T* s[N + 1][kMax];
+  int64_t numel[kMax];
+  int64_t end[kMax];  ///< the first block that no longer belongs to it
 };
 
 template <class F, class T>
@@ -56,7 +56,7 @@ __device__ inline void update(const F& f, T& p, T g, T* const (&s)[F::kStates + 
 
 /// A block updates kPerBlock neighbouring numbers of one parameter.
 template <class F, class T, class Guard>
-__global__ void dense_step_kernel(Changing<StepParams> numbers, Guard guard,
+__global__ void dense_step_kernel(GraphParameter<StepParams> numbers, Guard guard,
                                   Table<T, F::kStates> table) {
   if (guard.skips()) return;
   F f;
@@ -84,7 +84,7 @@ __global__ void dense_step_kernel(Changing<StepParams> numbers, Guard guard,
 
 /// One parameter of any strides. Operands: the parameter, its gradient, the states.
 template <class F, class T, class Guard>
-__global__ void strided_step_kernel(Changing<StepParams> numbers, Guard guard,
+__global__ void strided_step_kernel(GraphParameter<StepParams> numbers, Guard guard,
                                     DeviceLoop<F::kStates + 2> loop,
                                     Table<T, F::kStates, 1> table) {
   if (guard.skips()) return;
@@ -113,7 +113,7 @@ template <class F, class T, class Guard>
 class Step {
  public:
   Step(const Context& context, const StepParams& params, Guard guard)
-      : context_(context), numbers_(changing(params)), guard_(guard) {}
+      : context_(context), numbers_(graph_parameter(params)), guard_(guard) {}
 
   void add(Tensor& p, const Tensor& g, std::span<Tensor> states) {
     if (p.numel() == 0) return;
@@ -121,7 +121,7 @@ class Step {
     const int64_t before = table_.count > 0 ? table_.end[table_.count - 1] : 0;
     enter(table_, p, g, states);
     table_.end[table_.count - 1] = before + (p.numel() + kPerBlock - 1) / kPerBlock;
-    if (table_.count == table_.kMost) flush();
+    if (table_.count == table_.kMax) flush();
   }
   void flush() {
     if (table_.count == 0) return;
@@ -151,7 +151,7 @@ class Step {
   }
 
   const Context& context_;
-  Changing<StepParams> numbers_;
+  GraphParameter<StepParams> numbers_;
   Guard guard_;
   Table<T, F::kStates> table_;
 };

@@ -44,20 +44,20 @@ __global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, int64_t 
   const int64_t begin = position[0] + offset;
   for (int64_t sample = blockIdx.y; sample < size.samples; sample += gridDim.y) {
     if (begin + sample < 0 || begin + sample >= size.windows) {
-      note(fault, {.kind = FaultKind::index,
-                   .text = op,
-                   .axis = 0,
-                   .value = begin + sample,
-                   .size = size.windows});
+      report(fault, {.kind = FaultKind::index,
+                     .text = op,
+                     .axis = 0,
+                     .value = begin + sample,
+                     .size = size.windows});
       break;
     }
     const PictureWindow window = windows[begin + sample];
     if (window.picture < 0 || window.picture >= size.pictures) {
-      note(fault, {.kind = FaultKind::index,
-                   .text = op,
-                   .axis = 0,
-                   .value = window.picture,
-                   .size = size.pictures});
+      report(fault, {.kind = FaultKind::index,
+                     .text = op,
+                     .axis = 0,
+                     .value = window.picture,
+                     .size = size.pictures});
       break;
     }
     const uint8_t* const from = pictures + window.picture * (int64_t{3} * size.height * size.width);
@@ -86,10 +86,10 @@ template <int Width>
 void run(const Context& context, const Sizes& size, const Scale& scale,
          const PictureOptions& options, const Tensor& pictures, const Tensor& labels,
          const Tensor& windows, Tensor& position, Tensor& x, Tensor& y) {
-  constexpr int64_t kMostRows = 65535;
+  constexpr int64_t kMaxRows = 65535;
   static constexpr const char* kOp = "picture_batch";  // the host's: the kernel hands it back to it
   Grid grid = grid_for(int64_t{3} * size.rows * (size.columns / Width));
-  grid.blocks.y = static_cast<unsigned>(std::clamp<int64_t>(size.samples, 1, kMostRows));
+  grid.blocks.y = static_cast<unsigned>(std::clamp<int64_t>(size.samples, 1, kMaxRows));
   const auto queue = [&](auto launcher) {
     launcher(context, &picture_kernel<Width>, grid, size, scale, options.offset, options.advance,
              data<const uint8_t>(pictures), data<const int64_t>(labels),

@@ -1,9 +1,9 @@
 // Random numbers by the formulas of formula/philox.h: the same as on the CPU for the same key.
 // normal is computed with the device's sin, cos and log, and may differ in the last digit.
 #include "backend/cuda/cast.cuh"
-#include "backend/cuda/changing.cuh"
 #include "backend/cuda/elementwise.cuh"
 #include "backend/cuda/fault.cuh"
+#include "backend/cuda/graph_parameter.cuh"
 #include "backend/cuda/sort.cuh"
 #include "backend/random_range.h"
 #include "formula/philox.h"
@@ -18,9 +18,9 @@ using formula::Params;
 /// y[i] = rule(i, number i); Rule::block makes the numbers of a block of the counter. `packed`:
 /// those of a block are stored at once.
 template <class T, class Rule>
-__global__ void fill_blocks_kernel(T* y, int64_t n, Changing<RandomKey> changing_key, Rule rule,
-                                   bool packed) {
-  const RandomKey key = changing_key.get();
+__global__ void fill_blocks_kernel(T* y, int64_t n, GraphParameter<RandomKey> key_parameter,
+                                   Rule rule, bool packed) {
+  const RandomKey key = key_parameter.get();
   using D = Drawn<T>;
   constexpr int kCount = kPerBlock<D>;
   for (int64_t j = first_index(); j * kCount < n; j += grid_size()) {
@@ -43,7 +43,7 @@ template <class T, class Rule>
 void fill_blocks(const Context& context, Tensor& y, const RandomKey& key, const Rule& rule) {
   if (y.numel() == 0) return;
   launch(context, &fill_blocks_kernel<T, Rule>, grid_for(y.numel() / kPerBlock<Drawn<T>> + 1),
-         data<T>(y), y.numel(), changing(key), rule,
+         data<T>(y), y.numel(), graph_parameter(key), rule,
          is_aligned(y.raw(), sizeof(Pack<T, kPerBlock<Drawn<T>>>)));
 }
 
@@ -89,7 +89,7 @@ struct Bernoulli {
   __device__ T operator()(int64_t i, D u) const {
     const D p = widen(probability[i]);
     if (!(p >= 0 && p <= 1))
-      note(fault, {.kind = FaultKind::probability, .position = i, .number = p});
+      report(fault, {.kind = FaultKind::probability, .position = i, .number = p});
     return narrow<T>(u < p ? Compute<T>(1) : Compute<T>(0));
   }
 };
@@ -110,9 +110,9 @@ void bernoulli(const Context& context, const Tensor& p, Tensor& y, const RandomK
 
 /// The high half of a 128-bit product maps 64 random bits to the range.
 template <class T>
-__global__ void randint_kernel(T* y, int64_t n, Changing<RandomKey> changing_key, uint64_t low,
-                               uint64_t range) {
-  const RandomKey key = changing_key.get();
+__global__ void randint_kernel(T* y, int64_t n, GraphParameter<RandomKey> key_parameter,
+                               uint64_t low, uint64_t range) {
+  const RandomKey key = key_parameter.get();
   for (int64_t i = first_index(); i < n; i += grid_size()) {
     const uint64_t bits = formula::random_bits(key, static_cast<uint64_t>(i));
     const int64_t v = static_cast<int64_t>(low + __umul64hi(bits, range));
@@ -124,12 +124,12 @@ template <class T>
 void randint(const Context& context, Tensor& y, const RandomKey& key, int64_t low, int64_t high) {
   if (y.numel() == 0) return;
   const uint64_t from = static_cast<uint64_t>(low), range = static_cast<uint64_t>(high) - from;
-  launch(context, &randint_kernel<T>, grid_for(y.numel()), data<T>(y), y.numel(), changing(key),
-         from, range);
+  launch(context, &randint_kernel<T>, grid_for(y.numel()), data<T>(y), y.numel(),
+         graph_parameter(key), from, range);
 }
 
 struct RandomOrder {
-  Changing<RandomKey> key;
+  GraphParameter<RandomKey> key;
   __device__ WideKey operator()(int64_t, int64_t i) const {
     return {formula::random_bits(key.get(), static_cast<uint64_t>(i)), static_cast<uint64_t>(i)};
   }
@@ -148,7 +148,7 @@ void randperm(const Context& context, Tensor& y, const RandomKey& key) {
   const Workspace workspace =
       context.workspace(static_cast<size_t>(sort_scratch(1, n)) * sizeof(WideKey));
   const WideKey* keys =
-      sort_keys(context, RandomOrder{changing(key)}, workspace.as<WideKey>(), 1, n);
+      sort_keys(context, RandomOrder{graph_parameter(key)}, workspace.as<WideKey>(), 1, n);
   launch(context, &positions_kernel<T>, grid_for(n), keys, data<T>(y), n);
 }
 

@@ -120,18 +120,18 @@ struct SoftmaxGrad {
 };
 
 template <int Width, class Op>
-__global__ void __launch_bounds__(kMostTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxTeamThreads, 1)
     rows_kernel(Op op, int64_t rows, int64_t n, int threads, bool whole) {
   using Loaded = typename Op::template Loaded<Width>;
-  const Team team(threads);
+  const ThreadGroup group(threads);
   const auto combine = [&](const auto& a, const auto& b) { return op.combine(a, b); };
-  for (int64_t row = team.first_row; row < rows; row += team.rows_at_once) {
+  for (int64_t row = group.first_row; row < rows; row += group.rows_at_once) {
     const auto load = [&](int64_t i) { return op.template load<Width>(row * n + i, whole); };
-    RowShare<Width, Loaded> share(team, n);
+    RowShare<Width, Loaded> share(group, n);
     share.read(load);
     typename Op::Lane lane = op.init();
     share.each(load, [&](const Loaded& in, int64_t) { op.template step<Width>(lane, in); });
-    const typename Op::Total total = op.prepared(team.combined(op.widen(lane), combine));
+    const typename Op::Total total = op.prepared(group.combined(op.widen(lane), combine));
     share.each(load, [&](const Loaded& in, int64_t i) {
       op.template write<Width>(row * n + i, in, total, whole);
     });
@@ -160,8 +160,8 @@ void along_axis(const Context& context, Op op, const AxisView& v) {
   }
   constexpr int64_t kBlocks = 2048;
   using Total = typename Op::Total;
-  const Workspace room = context.workspace(static_cast<size_t>(v.lines()) * sizeof(Total));
-  op.totals = room.as<Total>();
+  const Workspace scratch = context.workspace(static_cast<size_t>(v.lines()) * sizeof(Total));
+  op.totals = scratch.as<Total>();
   reduce(context, op, v.reduction());
   Grid grid = grid_for(v.lines());
   grid.blocks.y = static_cast<unsigned>(std::clamp<int64_t>(kBlocks / grid.blocks.x, 1, v.n));

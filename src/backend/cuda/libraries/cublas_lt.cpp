@@ -111,7 +111,7 @@ class Blas {
                               ++queued;
                               return true;
                             }});
-    if (own && work_of(p) < kMostForOwn)
+    if (own && work_of(p) < kMaxForOwn)
       candidates.push_back({"own", [&](const Context& at) {
                               own(at);
                               return true;

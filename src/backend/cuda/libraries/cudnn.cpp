@@ -24,7 +24,7 @@ namespace {
 
 using namespace dnn;
 
-constexpr size_t kMostWorkspace = size_t{512} << 20;
+constexpr size_t kMaxWorkspace = size_t{512} << 20;
 constexpr int kProposals = 8;
 
 /// The convolutions of one device.
@@ -83,7 +83,7 @@ class Convolutions {
       check(library().set_math(r.conv.get(), *math), "cudnnSetConvolutionMathType");
       Algorithm algorithm{static_cast<int>(p.algo), *math, 0};
       if (is_supported(size(p.algo, &algorithm.workspace), "cudnnGetConvolution*WorkspaceSize") &&
-          algorithm.workspace <= kMostWorkspace)
+          algorithm.workspace <= kMaxWorkspace)
         result.push_back(algorithm);
     }
     return result;
@@ -148,7 +148,7 @@ class Convolutions {
                               queued += is_queued;
                               return is_queued;
                             }});
-    if (static_cast<double>(c.geometry.work()) < kMostForOwn)
+    if (static_cast<double>(c.geometry.work()) < kMaxForOwn)
       candidates.push_back({"own", [&](const Context& at) {
                               own(at);
                               return true;
@@ -189,7 +189,7 @@ class Convolutions {
                  });
   }
   bool queue(const Context& context, const DnnConv& c, ConvPlan& plan) const {
-    if (!plan.make(library_.get(), kMostWorkspace)) return false;
+    if (!plan.make(library_.get(), kMaxWorkspace)) return false;
     return queue(context, c, plan.workspace(), plan.adds_bias(),
                  [&](cudnnHandle_t handle, void* weight, void* room) {
                    return plan.queue(handle, c, weight, room);

@@ -62,15 +62,15 @@ class Maker {
   BackendDesc made_;
 };
 
-/// All values of an attribute, of at most kMost.
-template <class T, size_t kMost>
+/// All values of an attribute, of at most kMax.
+template <class T, size_t kMax>
 std::vector<T> values_of(const BackendDesc& from, cudnnBackendAttributeName_t name,
                          cudnnBackendAttributeType_t type) {
-  std::array<T, kMost> all{};
+  std::array<T, kMax> all{};
   int64_t count = 0;
-  check(library().get_backend(from.get(), name, type, kMost, &count, all.data()),
+  check(library().get_backend(from.get(), name, type, kMax, &count, all.data()),
         "cudnnBackendGetAttribute");
-  return {all.begin(), all.begin() + std::clamp<int64_t>(count, 0, kMost)};
+  return {all.begin(), all.begin() + std::clamp<int64_t>(count, 0, kMax)};
 }
 template <class T>
 T value_of(const BackendDesc& from, cudnnBackendAttributeName_t name,
@@ -262,7 +262,7 @@ bool is_allowed(const DnnConv& c, cudnnBackendNumericalNote_t note) {
 
 /// The numbers of an engine's configuration; nothing where it is not allowed.
 std::optional<std::string> name_of(const DnnConv& c, const BackendDesc& config) {
-  constexpr int64_t kMostKnobs = 64;
+  constexpr int64_t kMaxKnobs = 64;
   const auto engines =
       descriptors_of(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, 1);
   if (engines.empty()) return {};
@@ -272,7 +272,7 @@ std::optional<std::string> name_of(const DnnConv& c, const BackendDesc& config) 
   std::string name = fmt::format(
       "{}", value_of<int64_t>(engines[0], CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64));
   for (const BackendDesc& knob : descriptors_of(config, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES,
-                                                CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, kMostKnobs))
+                                                CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, kMaxKnobs))
     name +=
         fmt::format(" {}={}",
                     static_cast<int>(value_of<cudnnBackendKnobType_t>(

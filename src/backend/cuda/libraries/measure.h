@@ -17,7 +17,7 @@ namespace brim::cuda {
 
 /// Products and convolutions of fewer multiply-adds than this are also tried with brim's own
 /// kernels, and computed by them if they are faster than the library.
-inline constexpr double kMostForOwn = 1 << 26;
+inline constexpr double kMaxForOwn = 1 << 26;
 
 /// One way to compute a problem.
 struct Candidate {
@@ -84,7 +84,7 @@ class Recipes {
     return &at->second->second;
   }
   Recipe& add(const Key& key, Recipe recipe) {
-    if (all_.size() == kMost) {
+    if (all_.size() == kMax) {
       by_key_.erase(all_.back().first);
       all_.pop_back();
     }
@@ -94,7 +94,7 @@ class Recipes {
   }
 
  private:
-  static constexpr size_t kMost = 4096;
+  static constexpr size_t kMax = 4096;
   using All = std::list<std::pair<Key, Recipe>>;
   All all_;
   std::map<Key, typename All::iterator> by_key_;

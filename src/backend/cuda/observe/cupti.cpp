@@ -166,10 +166,10 @@ void report(const CUpti_Activity& record) {
   }
 }
 
-void CUPTIAPI buffer_requested(uint8_t** buffer, size_t* size, size_t* most_records) {
+void CUPTIAPI buffer_requested(uint8_t** buffer, size_t* size, size_t* max_records) {
   *buffer = static_cast<uint8_t*>(std::aligned_alloc(64, kBufferBytes));
   *size = *buffer ? kBufferBytes : 0;  // without a buffer CUPTI drops records and counts them
-  *most_records = 0;
+  *max_records = 0;
 }
 
 std::atomic<int> deliveries{0};  // under way

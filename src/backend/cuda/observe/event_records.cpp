@@ -12,7 +12,7 @@
 namespace brim::cuda {
 namespace {
 
-constexpr size_t kMostPoints = 1 << 19;  // that wait to be collected
+constexpr size_t kMaxPoints = 1 << 19;  // that wait to be collected
 
 int thread_id() {
   static thread_local const int id = gettid();
@@ -67,7 +67,7 @@ void EventRecords::stop() {
 /// Does not throw, as callers are in the middle of queueing: what is wrong shows when they wait.
 void EventRecords::add(Stream stream, Point point) {
   if (!base_ || is_captured(native(stream))) return;
-  if (points_.size() >= kMostPoints) {
+  if (points_.size() >= kMaxPoints) {
     lost_ += point.work ? 1 : 0;
     return;
   }

@@ -5,7 +5,7 @@
 namespace brim::cuda {
 
 std::string short_kernel_name(std::string_view demangled) {
-  constexpr size_t kMost = 96;
+  constexpr size_t kMax = 96;
   constexpr std::string_view kAnonymous = "(anonymous namespace)::";
   std::string text;
   int depth = 0;  // of <>
@@ -31,7 +31,7 @@ std::string short_kernel_name(std::string_view demangled) {
     text += c;
   }
   if (text.empty()) text = demangled;
-  if (text.size() > kMost) text = text.substr(0, kMost - 3) + "...";
+  if (text.size() > kMax) text = text.substr(0, kMax - 3) + "...";
   return text;
 }
 

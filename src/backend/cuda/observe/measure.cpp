@@ -22,8 +22,8 @@ namespace brim::cuda {
 namespace {
 
 constexpr size_t kDevices = 64;
-constexpr size_t kMostRecords = size_t{4} << 20;  // that wait to be told: 250 MiB
-constexpr double kCollectUs = 200'000;            // no more often, while nobody reads
+constexpr size_t kMaxRecords = size_t{4} << 20;  // that wait to be told: 250 MiB
+constexpr double kCollectUs = 200'000;           // no more often, while nobody reads
 
 /// The source of all CUDA devices.
 class Records final : public diag::RecordSource, public ActivitySink {
@@ -242,7 +242,7 @@ void Records::work(int device, const diag::WorkRecord& record) {
   if (!m.on.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
   m.first = std::min(m.first, record.begin);
-  if (m.replay->size() < kMostRecords)
+  if (m.replay->size() < kMaxRecords)
     m.replay->add(record);
   else
     ++m.lost;

@@ -38,7 +38,7 @@ struct Nvml {
   nvml::GetPower* power = find<nvml::GetPower>("nvmlDeviceGetPowerUsage");
   nvml::GetPower* power_limit = find<nvml::GetPower>("nvmlDeviceGetEnforcedPowerLimit");
   nvml::GetClock* clock = find<nvml::GetClock>("nvmlDeviceGetClockInfo");
-  nvml::GetClock* most_clock = find<nvml::GetClock>("nvmlDeviceGetMaxClockInfo");
+  nvml::GetClock* max_clock = find<nvml::GetClock>("nvmlDeviceGetMaxClockInfo");
   nvml::GetReasons* reasons = find<nvml::GetReasons>("nvmlDeviceGetCurrentClocksEventReasons");
   nvml::GpmQuerySupport* gpm_support = find<nvml::GpmQuerySupport>("nvmlGpmQueryDeviceSupport");
   nvml::GpmAlloc* gpm_alloc = find<nvml::GpmAlloc>("nvmlGpmSampleAlloc");
@@ -154,7 +154,7 @@ diag::GpuReading NvmlSensor::read(int device) {
   r.power_limit = ask(nvml_->power_limit, 1e-3);
   r.sm_clock = ask(nvml_->clock, 1, nvml::kClockSm);
   r.memory_clock = ask(nvml_->clock, 1, nvml::kClockMemory);
-  r.most_sm_clock = ask(nvml_->most_clock, 1, nvml::kClockSm);
+  r.max_sm_clock = ask(nvml_->max_clock, 1, nvml::kClockSm);
   if (unsigned long long reasons = 0;
       nvml_->reasons && nvml_->reasons(h, &reasons) == nvml::kSuccess)
     for (const nvml::ClockReason& reason : nvml::kClockReasons)

@@ -5,13 +5,13 @@
 
 #include <type_traits>
 
-#include "backend/cuda/numbers.h"
+#include "backend/cuda/graph_parameters.h"
 
 namespace brim::cuda {
 
-/// A kernel takes a Changing<T> by value in place of a T, and reads it with get().
+/// A kernel takes a GraphParameter<T> by value in place of a T, and reads it with get().
 template <class T>
-struct Changing {
+struct GraphParameter {
   static_assert(std::is_trivially_copyable_v<T> && alignof(T) <= 8);
   T value;
   const T* at;  ///< in a graph: where it stands on the device
@@ -23,7 +23,7 @@ struct Changing {
 /// its address. Every key of random numbers and the numbers of an optimizer's step must go through
 /// here; a graph of work where one does not is only replayed while that number stays the same.
 template <class T>
-Changing<T> changing(const T& argument) {
+GraphParameter<T> graph_parameter(const T& argument) {
   return {argument, static_cast<const T*>(place_of(&argument, sizeof(T)))};
 }
 

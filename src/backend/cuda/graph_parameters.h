@@ -13,14 +13,14 @@
 
 namespace brim::cuda {
 
-/// While it lives, arguments that this thread's kernels are given are looked for among the numbers
-/// of `work`, whose copies on the device begin at `block`.
-class NumberScope {
+/// While it lives, arguments that this thread's kernels are given are looked for among the
+/// parameters of `work`, whose copies on the device begin at `block`.
+class GraphParameterScope {
  public:
-  NumberScope(const RepeatedWork& work, uint64_t* block);
-  ~NumberScope();
-  NumberScope(const NumberScope&) = delete;
-  NumberScope& operator=(const NumberScope&) = delete;
+  GraphParameterScope(const RepeatedWork& work, uint64_t* block);
+  ~GraphParameterScope();
+  GraphParameterScope(const GraphParameterScope&) = delete;
+  GraphParameterScope& operator=(const GraphParameterScope&) = delete;
 
   void begin_step(int step) { step_ = static_cast<size_t>(step); }
   /// The op of a number that no kernel asked for, so that it would be a constant of the graph; null
