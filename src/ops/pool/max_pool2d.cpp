@@ -14,8 +14,8 @@ namespace {
 using backend::PoolGeometry;
 
 /// `indices`: (N, C, OH, OW) i32, index into the H x W plane.
-using IndexedKernel = backend::Kernel<void(const Context&, const Tensor& from, const Tensor& indices,
-                                         Tensor& to, const PoolGeometry&)>;
+using IndexedKernel = backend::Kernel<void(const Context&, const Tensor& from,
+                                           const Tensor& indices, Tensor& to, const PoolGeometry&)>;
 
 Tensor gather(const Tensor& x, const Tensor& indices, const PoolGeometry& geo);
 
@@ -31,7 +31,7 @@ Tensor scatter(const Tensor& dy, const Tensor& indices, const PoolGeometry& geo)
 
 Tensor gather(const Tensor& x, const Tensor& indices, const PoolGeometry& geo) {
   static const IndexedKernel kernel("max_pool2d_gather",
-                                  {.operands = "x, indices, y", .activations = "x, indices, y"});
+                                    {.operands = "x, indices, y", .activations = "x, indices, y"});
   Tensor y = ops::empty_in({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), indices);
   kernel(x.device(), x.dtype(), ops::arranged(x, indices), indices, y, geo);
   return autograd::with_grad("max_pool2d_gather", y, {x}, [indices, geo](autograd::GradCall& g) {
