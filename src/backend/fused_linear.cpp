@@ -172,6 +172,7 @@ const bool step_registered =
                       .what = "the gradients of a fully connected layer, and the optimizer's step "
                               "with them, in one launch",
                       .patterns = {with_step()},
+                      .kernels = {linear_step_name<formula::Sgd>()},  // where that is, all are
                       .pays = step_pays,
                       .build = build_step});
 

@@ -19,6 +19,10 @@ Rewrites& all_rewrites() {
 
 }  // namespace
 
+void Match::missing_option(std::string_view label) {
+  raise<Error>("[rewrite] the launch '{}' is missing, or has no options of that type", label);
+}
+
 bool register_rewrite(Rewrite rewrite) {
   const std::lock_guard lock(all_rewrites().mutex);
   std::string name = rewrite.name;

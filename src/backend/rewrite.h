@@ -9,7 +9,7 @@
 // that occurs twice is the same elements, unchanged in between. In front of a line
 //   ?   the launch may be missing: what it alone names is undefined then;
 //   ~   it may be missing, and the first tensor it names then is the last as well;
-//   @   it is looked at and stays.
+//   @   it is looked at, and goes only if nobody else looks at it.
 // `label = kernel(...)` names the launch where its kernel does not; `a|b(...)` is either; `sgd[]`
 // one element of the lists that a launch works on. Behind a name, `.T` is the transposed matrix,
 // `?` the operand may be left out; `-` must be left out. `---` divides a pattern into parts which
@@ -30,7 +30,7 @@ namespace brim::backend {
 class Match {
  public:
   /// The tensor of that name; undefined where the operand is, or the launch is missing. Throws
-  /// Error for names that the pattern does not have.
+  /// Error for names, and find() for labels, that no pattern of the rewrite has.
   virtual const Tensor& operator[](std::string_view name) const = 0;
   /// Those of a name that `kernel[]` has, where an element has several.
   virtual std::span<const Tensor> list(std::string_view name) const = 0;
@@ -47,14 +47,20 @@ class Match {
   /// Of the launches that go.
   virtual DType dtype() const = 0;
 
-  /// The options of the launch `label`, which is there.
+  /// The options of the launch `label`. Throws Error if it is missing, or has none of this type.
   template <class T>
   const T& option(std::string_view label) const {
-    return *find(label)->template option<T>();
+    const Launch* launch = find(label);
+    const T* option = launch ? launch->template option<T>() : nullptr;
+    if (!option) missing_option(label);
+    return *option;
   }
 
  protected:
   ~Match() = default;
+
+ private:
+  [[noreturn]] static void missing_option(std::string_view label);
 };
 
 using Launches = std::vector<std::unique_ptr<Launch>>;
@@ -67,7 +73,8 @@ struct Rewrite {
   int ulp = 0;
   /// The first that is found is taken.
   std::vector<std::string> patterns;
-  /// The device needs these for the dtype of what is found.
+  /// The device needs all of these for the dtype of what is found. Rewrites whose patterns have one
+  /// come behind this one.
   std::vector<std::string> kernels;
   /// Whether the kernels can do it, and it pays, at these sizes.
   std::function<bool(const Match&)> pays;

@@ -66,7 +66,8 @@ void arrange(Tensor& t, MemoryFormat format) {
 }
 
 std::unique_ptr<Launch> conversion(const Tensor& from, Tensor& to) {
-  static const backend::Kernel<void(const Context&, const Tensor&, Tensor&)> kernel("copy");
+  static const backend::Kernel<void(const Context&, const Tensor&, Tensor&)> kernel(
+      "copy", {.operands = "x, y", .work = Work::copy});
   return kernel.launch(from.device(), to.dtype(), from, to);
 }
 

@@ -69,7 +69,7 @@ class Uses {
  public:
   explicit Uses(const Program& program);
   /// Launches that may write it, in order; the same for those that read it. A written operand is
-  /// not counted as read, though a kernel may (see reads_own_output()).
+  /// not counted as read, though a kernel may (Launch::traits).
   const std::vector<int>& writers(const Storage& storage) const;
   const std::vector<int>& readers(const Storage& storage) const;
   const std::vector<int>& writers(const Tensor& t) const { return writers(*t.storage()); }

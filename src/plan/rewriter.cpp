@@ -17,6 +17,10 @@ using backend::Launches;
 using backend::Rewrite;
 using Kind = PatternLaunch::Kind;
 using Names = std::set<std::string, std::less<>>;
+/// What the patterns of a rewrite call tensors and launches.
+struct Words {
+  Names names, labels;
+};
 
 bool is_plain(const Launch& launch) { return !launch.refresh && !launch.commit && !launch.draw; }
 
@@ -27,10 +31,10 @@ bool is_one_of(const Launch& launch, const std::vector<std::string>& kernels) {
 /// Looks for one pattern around one launch, trying what may be there before what may be missing.
 class Matcher final : public backend::Match {
  public:
-  Matcher(const Rewrite& rewrite, const Names& names, const Pattern& pattern, Program& program,
+  Matcher(const Rewrite& rewrite, const Words& words, const Pattern& pattern, Program& program,
           const Uses& uses)
       : rewrite_(rewrite),
-        names_(names),
+        words_(words),
         pattern_(pattern),
         program_(program),
         uses_(uses),
@@ -48,12 +52,14 @@ class Matcher final : public backend::Match {
 
   const Tensor& operator[](std::string_view name) const override {
     static const Tensor none;
-    BRIM_CHECK(names_.contains(name), Error, "[rewrite] {}: no pattern has '{}'", rewrite_.name,
-               name);
+    BRIM_CHECK(words_.names.contains(name), Error, "[rewrite] {}: no pattern has '{}'",
+               rewrite_.name, name);
     const auto at = bound_.find(name);
     return at == bound_.end() ? none : at->second.tensor;
   }
   std::span<const Tensor> list(std::string_view name) const override {
+    BRIM_CHECK(words_.names.contains(name), Error, "[rewrite] {}: no pattern has '{}'",
+               rewrite_.name, name);
     const auto at = lists_.find(name);
     return at == lists_.end() ? std::span<const Tensor>() : at->second;
   }
@@ -94,6 +100,8 @@ class Matcher final : public backend::Match {
   const Launch& at(int i) const { return *program_.launches[static_cast<size_t>(i)]; }
 
   int index_of(std::string_view label) const {
+    BRIM_CHECK(words_.labels.contains(label), Error, "[rewrite] {}: no pattern has a launch '{}'",
+               rewrite_.name, label);
     for (size_t k = 0; k < pattern_.launches.size(); ++k)
       if (pattern_.launches[k].label == label) return found_[k].launch;
     return -1;
@@ -107,8 +115,8 @@ class Matcher final : public backend::Match {
     if (wanted.kind != Kind::witness && !wanted.element &&
         (launch.dtype() != dtype_ || !is_plain(launch)))
       return false;
-    const size_t elements = wanted.element ? launch.elements() : 1;
-    for (size_t element = 0; element < elements; ++element) {
+    for (const size_t element :
+         wanted.element ? possible_elements(wanted, launch) : std::vector<size_t>{0}) {
       const Bound bound = bound_;
       const Lists lists = lists_;
       if (wanted.element ? bind_element(wanted, launch, element) : bind(wanted, launch)) {
@@ -120,6 +128,21 @@ class Matcher final : public backend::Match {
       lists_ = lists;
     }
     return false;
+  }
+
+  /// Those whose tensor is the one that is known already.
+  std::vector<size_t> possible_elements(const PatternLaunch& wanted, const Launch& launch) const {
+    std::vector<size_t> found;
+    const PatternOperand* known = known_operand(wanted);
+    if (!known) return found;
+    const Tensor& tensor = (*this)[known->name];
+    const auto list = launch.operands(known->operand);
+    const size_t each = std::max<size_t>(list.size() / std::max<size_t>(launch.elements(), 1), 1);
+    for (size_t i = 0; i < list.size(); ++i)
+      if (list[i].tensor->defined() && list[i].tensor->storage() == tensor.storage() &&
+          (found.empty() || found.back() != i / each))
+        found.push_back(i / each);
+    return found;
   }
 
   bool is_taken(int index, const PatternLaunch& wanted) const {
@@ -247,26 +270,29 @@ class Matcher final : public backend::Match {
   }
   Replacement replacement() const { return {program_, uses_, removed()}; }
 
-  /// What a name stands for is the same from its first launch to its last.
+  /// What a name stands for is the same from its first launch to its last: written before it is
+  /// read, updated by an optimizer after that, and by nobody else in between.
   bool names_hold(const Replacement& r) const {
     for (const auto& [name, named] : bound_) {
       if (!named.tensor.defined()) continue;
-      int first = -1, last = -1, written = -1, read = -1;
+      int first = -1, last = -1, written = -1, read = -1, last_read = -1, updated = -1;
       for (size_t k = 0; k < found_.size(); ++k) {
         const int i = found_[k].launch;
         const PatternOperand* o = i < 0 ? nullptr : operand_of(pattern_.launches[k], name);
         if (!o) continue;
         first = first < 0 ? i : std::min(first, i);
         last = std::max(last, i);
-        if (pattern_.launches[k].element) continue;  // updates what was read before
         const Launch& launch = at(i);
         const auto& traits = launch.traits(launch.operands(o->operand)[0]);
-        if (!traits.reads)
+        if (pattern_.launches[k].element && traits.writes)
+          updated = updated < 0 ? i : std::min(updated, i);
+        else if (!traits.reads)
           written = std::max(written, i);
         else
-          read = read < 0 ? i : std::min(read, i);
+          read = read < 0 ? i : std::min(read, i), last_read = std::max(last_read, i);
       }
       if (written >= 0 && read >= 0 && read < written) return false;
+      if (updated >= 0 && updated < last_read) return false;  // an optimizer's step comes last
       if (r.written_by_others(*named.tensor.storage(), first, last)) return false;
     }
     return true;
@@ -301,10 +327,11 @@ class Matcher final : public backend::Match {
   }
   /// Those that nobody else looked at.
   void drop_witnesses() {
+    const Uses now(program_);
     for (size_t k = 0; k < found_.size(); ++k) {
       const int i = found_[k].launch;
       if (pattern_.launches[k].kind != Kind::witness || i < 0 || !is_plain(at(i))) continue;
-      const Replacement alone(program_, uses_, {{i, {}, 0}});
+      const Replacement alone(program_, now, {{i, {}, 0}});
       const auto operands = at(i).operands();
       if (std::none_of(operands.begin(), operands.end(), [&](const Operand& o) {
             return o.writes && o.tensor->defined() &&
@@ -316,7 +343,7 @@ class Matcher final : public backend::Match {
   }
 
   const Rewrite& rewrite_;
-  const Names& names_;
+  const Words& words_;
   const Pattern& pattern_;
   Program& program_;
   const Uses& uses_;
@@ -327,7 +354,7 @@ class Matcher final : public backend::Match {
 };
 
 /// Looks around every launch of the program, again where something was found.
-int apply_pattern(const Rewrite& rewrite, const Names& names, const Pattern& pattern,
+int apply_pattern(const Rewrite& rewrite, const Words& words, const Pattern& pattern,
                   Program& program) {
   const PatternLaunch& root =
       *std::find_if(pattern.launches.begin(), pattern.launches.end(),
@@ -342,7 +369,7 @@ int apply_pattern(const Rewrite& rewrite, const Names& names, const Pattern& pat
           return backend::has_kernel(name, program.device, launch->dtype());
         });
     if (possible && !uses) uses.emplace(program);
-    if (!possible || !Matcher(rewrite, names, pattern, program, *uses).match(i)) {
+    if (!possible || !Matcher(rewrite, words, pattern, program, *uses).match(i)) {
       ++i;
       continue;
     }
@@ -373,14 +400,16 @@ bool needs(const Rewrite& r, const Rewrite& other) {
 
 int apply_rewrite(const Rewrite& rewrite, Program& program) {
   std::vector<Pattern> patterns;
-  Names names;
+  Words words;
   for (const std::string& text : rewrite.patterns) {
     patterns.push_back(read_pattern(text));
-    for (const PatternLaunch& l : patterns.back().launches)
-      for (const PatternOperand& o : l.operands) names.insert(o.name);
+    for (const PatternLaunch& l : patterns.back().launches) {
+      words.labels.insert(l.label);
+      for (const PatternOperand& o : l.operands) words.names.insert(o.name);
+    }
   }
   int count = 0;
-  for (const Pattern& pattern : patterns) count += apply_pattern(rewrite, names, pattern, program);
+  for (const Pattern& pattern : patterns) count += apply_pattern(rewrite, words, pattern, program);
   return count;
 }
 

@@ -325,6 +325,11 @@ void Checkpoint::add(const std::string& name, Generator& generator) {
 }
 
 void Checkpoint::add(const std::string& name, const data::Loader& loader) {
+  BRIM_CHECK(
+      impl_->loaders.empty(), ValueError,
+      "[checkpoint] '{}' is a second loader, and there is one place in an epoch; add the one "
+      "that the loop trains with",
+      name);
   impl_->add(name, "Loader",
              {.save = [loader] { return loader_state(loader); },
               .load = [loader, &at = impl_->loading](
@@ -404,8 +409,10 @@ bool Checkpoint::save(const LoopPosition& at, std::optional<double> loss) {
                s.folder);
     s.begin(-1, {});
   }
-  return s.checkpointer->save(
+  const bool kept = s.checkpointer->save(
       at.steps, [&] { return s.snapshot(at); }, loss);
+  if (kept) s.due_steps = at.steps;  // every_steps counts from here
+  return kept;
 }
 
 const std::string& Checkpoint::resumed_from() const { return impl_->resumed_from; }

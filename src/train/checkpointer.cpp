@@ -1,5 +1,6 @@
 #include "train/checkpointer.h"
 
+#include <cmath>
 #include <utility>
 
 #include "core/check.h"
@@ -43,7 +44,7 @@ bool Checkpointer::save(int64_t steps, const std::function<CheckpointWriter()>& 
   };
   const CheckpointWriter write = make();
   BestCheckpoint best = best_;
-  if (epoch_loss && (best_.steps == 0 || *epoch_loss < best_.loss))
+  if (epoch_loss && std::isfinite(*epoch_loss) && (best_.steps == 0 || *epoch_loss < best_.loss))
     best = {.steps = steps, .loss = *epoch_loss};
   bool kept = false;
   try {

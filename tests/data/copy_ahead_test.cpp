@@ -91,6 +91,26 @@ TEST_F(DeviceLoaderAhead, ALoopMayUseStreamsOfItsOwn) {
   }
 }
 
+/// Work on a batch that is queued after its turn, by who kept it, and is still running when the
+/// memory is given back.
+TEST_F(DeviceLoaderAhead, WhatIsHeldBeyondItsTurnIsNotWrittenUnderLateWork) {
+  set_sim_options({.profile = "h200", .slowdown = 200, .check = true});
+  const Loader loader(std::make_shared<Numbers>(false), {},
+                      {.batch = 4, .workers = 1, .ahead = 1, .seed = 5});
+  DeviceLoader feed(loader, device_), again(loader, Device::cpu());
+  for (int64_t epoch = 0; epoch < 4; ++epoch) {
+    Tensor last, want;
+    for (const Batch& batch : feed.epoch(epoch)) last = batch.x;
+    for (const Batch& batch : again.epoch(epoch)) want = batch.x.clone();
+    Tensor late = sum(last);
+    for (int i = 0; i < 20; ++i) late = late + sum(last);
+    last = {};
+    DeviceEpoch next = feed.epoch(epoch + 1);
+    ASSERT_NE(next.next(), nullptr);
+    EXPECT_NEAR(late.item(), 21 * sum(want).item(), 1e-2) << epoch;
+  }
+}
+
 TEST_F(DeviceLoaderAhead, TheNextBatchArrivesWhileTheStepRuns) {
   // The step takes about a second; to queue it and to copy takes a fraction of that.
   set_sim_options({.profile = "h200", .slowdown = 8000, .check = true});

@@ -131,6 +131,29 @@ TEST(FuseLinear, AWeightThatIsItsLayersInputIsNotUpdatedEarly) {
     EXPECT_LT(max(abs(stepped(losses[i], true) - stepped(losses[i], false))).item(), 1e-5) << i;
 }
 
+/// A product with the gradient of a layer that comes behind the optimizer's step sees the weight
+/// after it.
+TEST(FuseLinear, AProductWithTheUpdatedWeightStaysBehindTheUpdate) {
+  const auto product = [](bool compiled) {
+    manual_seed(6);
+    Tensor weight = randn({8, 5}).set_requires_grad();
+    optim::SGD optimizer({weight}, {.lr = 0.5});
+    const auto body = [&](const Tensor& x) {
+      optimizer.zero_grad();
+      Tensor z = linear(x, weight);
+      z.retain_grad();
+      sum(square(z)).backward();
+      optimizer.step();
+      const NoGrad guard;
+      return matmul(z.grad(), weight);
+    };
+    auto step = compile(body);
+    const Tensor x = randn({4, 5});
+    return compiled ? step(x).clone() : body(x);
+  };
+  EXPECT_LT(max(abs(product(true) - product(false))).item(), 1e-3);
+}
+
 TEST(FuseLoss, LeavesAnotherIncomingGradientAlone) {
   Mlp net;
   optim::SGD optimizer(net.named_parameters(), {.lr = 0.1});

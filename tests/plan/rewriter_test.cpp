@@ -10,6 +10,7 @@
 
 #include "backend/kernel.h"
 #include "backend/rewrite.h"
+#include "formula/formula.h"
 #include "plan/pattern.h"
 #include "plan/plan.h"
 #include "plan/replace.h"
@@ -222,6 +223,24 @@ TEST(Rewriter, WitnessesGoWhereNobodyElseLooks) {
               return neg(m) + m;
             }),
             (LaunchNames{"abs", "copy", "add"}));
+}
+
+/// What the new launch reads of a witness is read at another place than before.
+TEST(Rewriter, WitnessesStayWhereTheNewLaunchLooks) {
+  using AddKernel = backend::Kernel<void(const Context&, const Tensor&, const Tensor&, Tensor&,
+                                         const formula::Params&)>;
+  const backend::Rewrite r{
+      .name = "moves_an_add",
+      .what = "",
+      .patterns = {"@abs(x: a, y: m) \n sin(x: b, y: s) \n add(a: m, b: s, y)"},
+      .build = [](backend::Match& m) {
+        Tensor y = m["y"];
+        return backend::one(
+            AddKernel("add").launch(m.device(), m.dtype(), m["m"], m["b"], y, {.a = 1}));
+      }};
+  Program program = recorded([](const Tensor& x) { return abs(x) + sin(x); }, ones({4}));
+  EXPECT_EQ(apply_rewrite(r, program), 1);
+  EXPECT_EQ(names_of(program), (LaunchNames{"abs", "add"}));
 }
 
 TEST(Rewriter, KernelsThatOthersMakeComeBehindThose) {

@@ -77,6 +77,19 @@ TEST(Traffic, GradientsOfPartsAreJoinedOnce) {
   EXPECT_EQ(gradient_bytes([](const Tensor& t) { return split(t, 4); }), copies);
 }
 
+/// Where most parts have no gradient, only those that have one are written.
+TEST(Traffic, PartsWithoutAGradientAreZeros) {
+  Tensor x = rand({3, 4, 5}).set_requires_grad();
+  for (const bool bound : {true, false}) {
+    const Body body = [&](const Tensor& dy) {
+      const Tensor part = bound ? unbind(x)[2] : split(x, 1)[2];
+      return autograd::grad(std::vector<Tensor>{part}, std::vector<Tensor>{x},
+                            std::vector<Tensor>{dy})[0];
+    };
+    EXPECT_EQ(bytes(body, rand(bound ? Shape{4, 5} : Shape{1, 4, 5})), (Bytes{240, 160}));
+  }
+}
+
 TEST(Traffic, AnOptimizerReadsWhatItUpdates) {
   Tensor weight = rand({3, 5}).set_requires_grad();
   optim::AdamW optimizer({weight}, {});

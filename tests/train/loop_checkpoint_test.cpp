@@ -333,6 +333,16 @@ TEST_F(LoopCheckpoint, TheBestStays) {
             (std::vector<std::string>{checkpoint_path(run, 4), checkpoint_path(run, 2)}));
 }
 
+TEST_F(LoopCheckpoint, ALossThatIsNoNumberIsNotTheBest) {
+  Checkpoint checkpoint(run, {.every_steps = 0, .every_seconds = 0, .keep = 1});
+  int64_t step = 0;
+  for (const double loss : {std::nan(""), HUGE_VAL, 5.0, std::nan(""), 7.0}) {
+    ++step;
+    EXPECT_TRUE(checkpoint.save({step, 0, step}, loss));
+  }
+  EXPECT_EQ(fs::read_symlink(run + "/best"), "checkpoint-00000003");
+}
+
 TEST_F(LoopCheckpoint, IsDueByStepsOfAllLaunches) {
   const data::Loader loader = make_loader();  // 9 batches
   Checkpoint checkpoint(run, {.every_steps = 4, .every_seconds = 0});
@@ -344,6 +354,9 @@ TEST_F(LoopCheckpoint, IsDueByStepsOfAllLaunches) {
   EXPECT_TRUE(checkpoint.due({0, 8, 8}));
   EXPECT_FALSE(checkpoint.due({1, 9, 12})) << "the epoch's end has its own";
   EXPECT_TRUE(checkpoint.due({1, 4, 14})) << "12 was passed";
+  EXPECT_TRUE(checkpoint.save({2, 0, 18}));
+  EXPECT_FALSE(checkpoint.due({2, 1, 19})) << "16 was passed, and the epoch's end has been kept";
+  EXPECT_TRUE(checkpoint.due({2, 2, 20}));
 }
 
 TEST_F(LoopCheckpoint, WhatDoesNotFitSaysWhy) {
@@ -414,6 +427,8 @@ TEST_F(LoopCheckpoint, BadUseSaysWhy) {
       EXPECT_THROW(checkpoint.add(name, net), ValueError) << name;
     checkpoint.add("net", net);
     EXPECT_THROW(checkpoint.add("net", net), ValueError);
+    checkpoint.add("data", make_loader());
+    EXPECT_THROW(checkpoint.add("more data", make_loader()), ValueError) << "one place, one loader";
     EXPECT_THROW((void)checkpoint.save({-1, 0, 0}), ValueError);
     EXPECT_THROW(Checkpoint{run}, FileError) << "in use";
     EXPECT_TRUE(checkpoint.save({0, 1, 1}));

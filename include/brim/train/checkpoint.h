@@ -78,7 +78,8 @@ class Checkpoint {
   void add(const std::string& name, optim::Schedule& schedule);
   void add(const std::string& name, optim::GradScaler& scaler);
   void add(const std::string& name, Generator& generator);
-  /// Nothing of it is loaded; a loop that goes on amid an epoch must have the same one.
+  /// Nothing of it is loaded; a loop that goes on amid an epoch must have the same one. Throws
+  /// ValueError for a second loader: there is one place in an epoch.
   void add(const std::string& name, const data::Loader& loader);
   void add(const std::string& name, State state);
   /// Values: a tensor on any device, which is written in place (one that is undefined is replaced),

@@ -57,12 +57,19 @@ void CopyFeed::let_go() {
   batch_.x = batch_.y = {};
   for (Batch& part : batch_.parts) part.x = part.y = {};
   if (!current_) return;
+  // What is held beyond its turn may be read by work that is queued later still: its memory goes to
+  // whoever holds it, and the slot gets another.
+  const auto leave = [](Tensor& t) {
+    if (t.defined() && t.storage()->use_count() > 1) t = {};
+  };
   for (size_t k = 0; k < lanes_.size(); ++k) {
     Part& part = current_->parts[k];
     if (lanes_[k].device.is_cpu())
       part.x = part.y = part.bytes = {};  // the loader's own
     else if (!pictures_)                  // of which bytes were read when they became floats
       part.used.record(Stream::current(lanes_[k].device));
+    leave(part.x);
+    leave(part.y);
   }
   current_ = nullptr;
 }
@@ -229,7 +236,14 @@ Batch* CopyFeed::next() {
     count_skipped_at_end();
     return nullptr;
   }
-  Batch* const batch = open(*slot);
+  Batch* batch = nullptr;
+  try {
+    batch = open(*slot);
+  } catch (...) {  // the epoch is at its end, so that no batch is missing in its middle
+    epoch_.reset();
+    current_ = nullptr;
+    throw;
+  }
   if (ahead_ && epoch_ && epoch_->ready()) prefetch();
   return batch;
 }

@@ -62,7 +62,10 @@ ResidentFeed::ResidentFeed(const Loader& loader, Device device,
                     {.dtype = DType::u8, .device = device_});
   windows_ = empty({loader_.samples(), 4}, {.dtype = DType::i32, .device = device_});
   position_ = zeros({2}, {.dtype = DType::i64, .device = device_});
+  // Behind the last window, until an epoch begins: nobody has filled them yet.
+  position_.slice(0, 0, 1).fill_(static_cast<double>(loader_.samples()));
   upload(progress);
+  used_.record(Stream::current(device_));
 }
 
 int64_t ResidentFeed::resident_bytes() const {
@@ -115,6 +118,7 @@ void ResidentFeed::start(int64_t epoch, int64_t first_batch) {
   const diag::Span span("order", diag::Cause::input);
   loader_.check_epoch(epoch, first_batch);
   finish();
+  used_.wait(Stream::current(device_));  // which may be another one than before
   at_ = first_batch;
   if (epoch != epoch_) {
     const auto order_of = [loader = loader_](int64_t e) { return loader.windows(e); };
@@ -130,7 +134,10 @@ void ResidentFeed::start(int64_t epoch, int64_t first_batch) {
   position_.slice(0, 0, 1).fill_(static_cast<double>(first_row(first_batch)));
 }
 
-void ResidentFeed::finish() { batch_.x = batch_.y = {}; }
+void ResidentFeed::finish() {
+  if (batch_.x.defined()) used_.record(Stream::current(device_));
+  batch_.x = batch_.y = {};
+}
 
 bool ResidentFeed::take(int64_t count) {
   if (count > loader_.batches() - at_) return false;
@@ -161,7 +168,12 @@ Batch* ResidentFeed::next() {
     const formula::PictureWindow* const row = rows_of(order_) + first_row(batch);
     std::transform(row, row + n, batch_.samples.begin(),
                    [](const formula::PictureWindow& w) { return w.picture; });
-    batches_.make(pictures_, labels_, windows_, position_, n, n, batch_);
+    try {
+      batches_.make(pictures_, labels_, windows_, position_, n, n, batch_);
+    } catch (...) {  // the epoch is at its end, so that no batch is missing in its middle
+      at_ = loader_.batches();
+      throw;
+    }
     return &batch_;
   }
   return nullptr;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include <brim/core/stream.h>
 #include <brim/data/loader.h>
 
 #include "data/loader/device_feed.h"
@@ -52,6 +53,7 @@ class ResidentFeed final : public DeviceFeed {
   std::vector<bool> missing_;                  // by sample; empty: none
   PictureBatches batches_;
   Batch batch_;                     // as the loop sees it
+  Event used_;                      // the last work on all of these, of whatever stream
   Tensor order_;                    // what windows_ holds, on the host
   std::future<Tensor> next_order_;  // of the epoch after this one
   std::vector<int64_t> first_rows_;

@@ -1,29 +1,46 @@
 // split, chunk, unbind, narrow: parts of an axis, as views
 #include <algorithm>
 
+#include <brim/ops/create.h>
 #include <brim/ops/shape.h>
 
 #include "autograd/node.h"
 #include "ops/checks.h"
+#include "ops/memory/copy.h"
 
 namespace brim {
 namespace {
 
 /// Views of x with one history: its gradient is join(the gradients of all), written once. Were each
-/// a slice of its own, every one would give zeros as large as x, to be added up.
-template <class Join>
+/// a slice of its own, every one would give zeros as large as x, to be added up. Where some parts
+/// have no gradient, the others are written into zeros, at part(dx, i).
+template <class Join, class Part>
 std::vector<Tensor> with_parts(const char* name, const Tensor& x, std::vector<Tensor> parts,
-                               Join join) {
+                               Join join, Part part) {
   if (!is_floating(x.dtype()) || parts.empty() || !autograd::needs_grad({x})) return parts;
-  const auto gradient = [join, count = parts.size()](autograd::GradCall& g) {
-    std::vector<Tensor> gradients;
-    for (size_t i = 0; i < count; ++i) gradients.push_back(g.dy(static_cast<uint32_t>(i)));
-    g.set(0, join(gradients));
-  };
-  Ref<autograd::Node> node(new autograd::OpNode<std::decay_t<decltype(gradient)>>(
-      name, std::decay_t<decltype(gradient)>(gradient)));
+  autograd::SavesNothing gradient{
+      [join, part, shape = x.shape(),
+       count = static_cast<uint32_t>(parts.size())](autograd::GradCall& g) {
+        bool all = true;
+        for (uint32_t i = 0; i < count; ++i) all &= g.has_dy(i);
+        if (!all && !grad_enabled()) {
+          Tensor dx;
+          for (uint32_t i = 0; i < count; ++i) {
+            if (!g.has_dy(i)) continue;
+            const Tensor& dy = g.dy(i);
+            if (!dx.defined()) dx = zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});
+            Tensor to = part(dx, i);
+            ops::copy_elements(dy, to);
+          }
+          return g.set(0, std::move(dx));
+        }
+        std::vector<Tensor> gradients;
+        for (uint32_t i = 0; i < count; ++i) gradients.push_back(g.dy(i));
+        g.set(0, join(gradients));
+      }};
+  Ref<autograd::Node> node(new autograd::OpNode<decltype(gradient)>(name, std::move(gradient)));
   autograd::connect(*node, x);
-  for (Tensor& part : parts) autograd::attach(node, part);
+  for (Tensor& view : parts) autograd::attach(node, view);
   return parts;
 }
 
@@ -62,8 +79,13 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<int64_t>& sizes, in
         x.alias(shape, x.strides(), x.offset() + (s > 0 ? start * x.strides()[axis] : 0)));
     start += s;
   }
-  return with_parts("split", x, std::move(parts),
-                    [axis](const std::vector<Tensor>& dy) { return cat(dy, axis); });
+  return with_parts(
+      "split", x, std::move(parts), [axis](const std::vector<Tensor>& dy) { return cat(dy, axis); },
+      [axis, sizes](const Tensor& dx, uint32_t i) {
+        int64_t from = 0;
+        for (uint32_t k = 0; k < i; ++k) from += sizes[k];
+        return dx.slice(axis, from, from + sizes[i]);
+      });
 }
 
 std::vector<Tensor> split(const Tensor& x, int64_t size, int axis) {
@@ -96,8 +118,10 @@ std::vector<Tensor> unbind(const Tensor& x, int axis) {
   std::vector<Tensor> parts;
   for (int64_t i = 0; i < x.shape()[axis]; ++i)
     parts.push_back(x.alias(shape, strides, x.offset() + i * x.strides()[axis]));
-  return with_parts("unbind", x, std::move(parts),
-                    [axis](const std::vector<Tensor>& dy) { return stack(dy, axis); });
+  return with_parts(
+      "unbind", x, std::move(parts),
+      [axis](const std::vector<Tensor>& dy) { return stack(dy, axis); },
+      [axis](const Tensor& dx, uint32_t i) { return dx.select(axis, i); });
 }
 
 }  // namespace brim

@@ -18,12 +18,16 @@ namespace {
 
 using backend::Work;
 
+constexpr int64_t kMaxBytes = int64_t{64} << 20;  // of a launch: beyond, its cost is nothing
+
+bool is_dense(const Tensor& t) { return t.is_contiguous() || t.is_contiguous(MemoryFormat::nhwc); }
+
 bool is_cast(const Launch& l) {
   if (l.work() != Work::copy || l.refresh || l.commit || l.draw) return false;
   const Tensor &x = l.operand("x"), &y = l.operand("y");
   return x.dtype() != y.dtype() && is_floating(x.dtype()) && is_floating(y.dtype()) &&
-         x.shape() == y.shape() && x.storage() != y.storage() && y.numel() > 0 &&
-         y.numel() <= backend::kMaxListCast &&
+         x.shape() == y.shape() && x.storage() != y.storage() && y.numel() > 0 && x.rank() <= 4 &&
+         is_dense(x) && is_dense(y) && y.numel() <= backend::kMaxListCast &&
          backend::has_kernel("list_cast", l.device(), y.dtype());
 }
 
@@ -31,6 +35,7 @@ bool is_cast(const Launch& l) {
 struct Batch {
   int place;
   std::vector<int> casts;
+  int64_t bytes = 0;
 };
 
 class Casts {
@@ -47,13 +52,15 @@ class Casts {
       const int i = forward ? step : count - 1 - step;
       const Launch* l = at(i);
       if (!l || !is_cast(*l) || forward != was_there(uses, l->operand("x"), i)) continue;
-      const auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& b) {
-        return alike(*at(b.place), *l) && can_move(program_, i, b.place);
+      const Tensor& y = l->operand("y");
+      const int64_t bytes = y.numel() * static_cast<int64_t>(size_of(y.dtype()));
+      auto batch = std::find_if(batches.begin(), batches.end(), [&](const Batch& b) {
+        return b.bytes + bytes <= kMaxBytes && alike(*at(b.place), *l) &&
+               can_move(program_, i, b.place);
       });
-      if (batch != batches.end())
-        batch->casts.push_back(i);
-      else
-        batches.push_back({i, {i}});
+      if (batch == batches.end()) batch = batches.insert(batches.end(), Batch{i, {}});
+      batch->casts.push_back(i);
+      batch->bytes += bytes;
     }
     int joined = 0;
     for (const Batch& b : batches) {

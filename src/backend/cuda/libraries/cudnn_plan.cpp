@@ -19,7 +19,7 @@ namespace {
 
 // Of each mode's proposals so many at most are looked at, and so many at most are kept. Most of
 // those for f32 are for TF32: of the 37 that cuDNN 9.19 has for a 3 x 3 convolution of 32 channels
-// to 64 on an H100, six are not.
+// to 64 on an H100 that was described to it, six are not.
 constexpr int64_t kAsked = 128;
 constexpr int kKept = 4;
 enum Id : int64_t { kX = 1, kWeight, kY, kBias, kSum };  // of tensors, in a graph
