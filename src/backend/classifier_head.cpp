@@ -119,7 +119,7 @@ Launches build(Match& m) {
     dweights.push_back(m[name("dw", k)]);
     dbiases.push_back(m[name("db", k)]);
   }
-  Tensor loss = m["loss"], dx = m["g0"];
+  Tensor loss = m.target("loss"), dx = m.target("g0");
   return one(kernel.launch(m.device(), m.dtype(), m["a0"], weights, biases, m["target"],
                            m["class_weight"], outputs, loss, dx, dweights, dbiases,
                            m.option<ClassLoss>("softmax_cross_entropy")));

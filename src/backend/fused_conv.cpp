@@ -76,13 +76,13 @@ bool pays(const Match& m) {
 
 Launches build(Match& m) {
   const ConvPool g = geometry(m);
-  Tensor y = m["y"];
+  Tensor y = m.target("y");
   const bool nhwc = !y.is_contiguous() && y.is_contiguous(MemoryFormat::nhwc);
   Tensor indices = m.make(y.shape(), DType::u8, nhwc ? MemoryFormat::nhwc : MemoryFormat::nchw);
   Launches launches =
       one(kernel.launch(m.device(), m.dtype(), m["x"], m["weight"], m["bias"], y, indices, g));
   if (!m.find("max_pool2d_scatter")) return launches;
-  Tensor dx = m["dx"], dweight = m["dweight"], dbias = m["dbias"];
+  Tensor dx = m.target("dx"), dweight = m.target("dweight"), dbias = m.target("dbias");
   if (dbias.defined()) dbias = dbias.alias({g.conv.o}, {1}, dbias.offset());
   launches.push_back(grad_kernel.launch(m.device(), m.dtype(), m["x"], m["weight"], m["dy"],
                                         indices, dx, dweight, dbias, g));

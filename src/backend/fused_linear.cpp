@@ -119,7 +119,7 @@ bool grad_pays(const Match& m) {
 
 Launches build_grad(Match& m) {
   const Incoming in(m);
-  Tensor dx = m["dx"], dweight = m["dweight"], dbias = m["dbias"];
+  Tensor dx = m.target("dx"), dweight = m.target("dweight"), dbias = m.target("dbias");
   if (dbias.defined()) dbias = dbias.squeeze(0);
   return one(grad_kernel.launch(m.device(), m.dtype(), m["x"],
                                 dx.defined() ? m["weight"] : Tensor(), in.dy, in.y, dx, dweight,
@@ -151,7 +151,7 @@ bool step_pays(const Match& m) {
 Launches build_step(Match& m) {
   const Incoming in(m);
   const Launch& step = *m.find("step");
-  Tensor weight = m["weight"], bias = m["bias"], dx = m["dx"];
+  Tensor weight = m.target("weight"), bias = m.target("bias"), dx = m.target("dx");
   std::vector<Tensor> states;
   for (const char* name : {"weight_states", "bias_states"})
     for (const Tensor& state : m.list(name)) states.push_back(state);

@@ -26,7 +26,7 @@ const bool registered = register_rewrite(
          },
      .build =
          [](Match& m) {
-           Tensor loss = m["loss"], dx = m["dx"];
+           Tensor loss = m.target("loss"), dx = m.target("dx");
            return one(kernel.launch(m.device(), m.dtype(), m["x"], m["target"], m["weight"], loss,
                                     dx, m.option<ClassLoss>("cross_entropy")));
          }});

@@ -33,8 +33,8 @@ bool pays(const Match& m) {
 }
 
 Launches build(Match& m) {
-  Tensor running_mean = m["running_mean"], running_var = m["running_var"], y = m["y"],
-         mean = m["mean"], scale = m["scale"];
+  Tensor running_mean = m.target("running_mean"), running_var = m.target("running_var"),
+         y = m.target("y"), mean = m.target("mean"), scale = m.target("scale");
   return one(kernel.launch(m.device(), m.dtype(), m["x"], m["weight"], m["bias"], m["fixed_mean"],
                            m["fixed_var"], m["residual"], running_mean, running_var, y, mean, scale,
                            m.option<BatchNormParams>("batch_norm")));
@@ -57,7 +57,7 @@ bool mask_is_in_x(const Match& m) {
 }
 
 Launches build_grad(Match& m) {
-  Tensor dx = m["dx"], dweight = m["dweight"], dbias = m["dbias"],
+  Tensor dx = m.target("dx"), dweight = m.target("dweight"), dbias = m.target("dbias"),
          dresidual = m.seen_by_others("masked") ? m["masked"] : Tensor();
   return one(grad_kernel.launch(m.device(), m.dtype(), m["dy"], m["x"], m["weight"], m["bias"],
                                 m["mean"], m["scale"], mask_is_in_x(m) ? Tensor() : m["y"], dx,

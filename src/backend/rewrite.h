@@ -32,6 +32,8 @@ class Match {
   /// The tensor of that name; undefined where the operand is, or the launch is missing. Throws
   /// Error for names, and find() for labels, that no pattern of the rewrite has.
   virtual const Tensor& operator[](std::string_view name) const = 0;
+  /// The same as a handle of one's own, for what a launch writes.
+  Tensor target(std::string_view name) const { return (*this)[name]; }
   /// Those of a name that `kernel[]` has, where an element has several.
   virtual std::span<const Tensor> list(std::string_view name) const = 0;
   /// The launch of that label, or kernel; null where it is missing.
