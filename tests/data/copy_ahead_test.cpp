@@ -11,8 +11,6 @@
 #include <brim/brim.h>
 #include <brim/core/sim.h>
 
-#include "data/pictures.h"
-
 namespace brim::data {
 namespace {
 
@@ -127,35 +125,6 @@ TEST_F(DeviceLoaderAhead, TheNextBatchArrivesWhileTheStepRuns) {
   ASSERT_NE(batch, nullptr);
   batch->x.storage()->last_write.synchronize();
   EXPECT_FALSE(step.query()) << "the copy waited for the step";
-}
-
-TEST_F(DeviceLoaderAhead, ALoopIdlesNeitherForInputNorForCopies) {
-  // Steps that take the device longer than the host; epochs that follow each other without a stop.
-  set_sim_options({.profile = "t4", .slowdown = 20, .check = true});
-  const Loader loader(std::make_shared<brim::tests::RandomPictures>(32, 64, 64), {},
-                      {.batch = 8, .workers = 1});
-  DeviceLoader feed(loader, device_);
-  const Tensor a = ones({512, 512}, {.device = device_});
-  const auto share_of = [&](const std::function<Tensor(const Batch&)>& x_of, auto& batches) {
-    synchronize(device_);
-    const diag::Accountant accountant({device_});
-    for (int64_t e = 0; e < 8; ++e) {
-      for (const Batch& batch : batches.epoch(e)) {
-        (void)sum(x_of(batch));
-        for (int i = 0; i < 4; ++i) (void)matmul(a, a);
-      }
-    }
-    synchronize(device_);
-    return accountant.read(device_);
-  };
-  const diag::Account fed = share_of([](const Batch& batch) { return batch.x; }, feed);
-  // Of 32 steps only the first one waits for its batch.
-  EXPECT_LT(fed.fraction(diag::Cause::input), 0.03) << fed.table();
-  const diag::Account in_line =
-      share_of([&](const Batch& batch) { return batch.x.to(device_); }, loader);
-  EXPECT_LT(2 * fed.seconds[static_cast<size_t>(diag::Cause::copy)],
-            in_line.seconds[static_cast<size_t>(diag::Cause::copy)])
-      << fed.table() << in_line.table();
 }
 
 TEST_F(DeviceLoaderAhead, PartsOfSeveralDevicesArriveWhileTheStepRuns) {
