@@ -1,6 +1,5 @@
 // The last layers of a classifier, its loss and their gradients as one kernel: for networks so
-// small that launches take longer than what they compute. A rewrite of plans puts it where
-// it finds them in a row.
+// small that launches take longer than what they compute. A rewrite puts it into plans.
 #pragma once
 
 #include <span>

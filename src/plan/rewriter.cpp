@@ -380,20 +380,27 @@ int apply_pattern(const Rewrite& rewrite, const Words& words, const Pattern& pat
   return count;
 }
 
-/// How many launches a rewrite may replace at most.
-size_t length(const Rewrite& r) {
-  size_t most = 0;
-  for (const std::string& text : r.patterns)
-    most = std::max(most, read_pattern(text).launches.size());
-  return most;
+/// A rewrite with its patterns, read.
+struct Readable {
+  const Rewrite* rewrite;
+  std::set<std::string> kernels;  ///< that its patterns have
+  size_t launches = 0;            ///< that it may replace at most
+};
+
+Readable read(const Rewrite& rewrite) {
+  Readable r{&rewrite, {}};
+  for (const std::string& text : rewrite.patterns) {
+    const Pattern pattern = read_pattern(text);
+    r.launches = std::max(r.launches, pattern.launches.size());
+    for (const PatternLaunch& l : pattern.launches)
+      r.kernels.insert(l.kernels.begin(), l.kernels.end());
+  }
+  return r;
 }
 
-bool needs(const Rewrite& r, const Rewrite& other) {
-  for (const std::string& text : r.patterns)
-    for (const PatternLaunch& l : read_pattern(text).launches)
-      for (const std::string& kernel : other.kernels)
-        if (std::find(l.kernels.begin(), l.kernels.end(), kernel) != l.kernels.end()) return true;
-  return false;
+bool needs(const Readable& r, const Readable& other) {
+  return std::any_of(other.rewrite->kernels.begin(), other.rewrite->kernels.end(),
+                     [&](const std::string& kernel) { return r.kernels.contains(kernel); });
 }
 
 }  // namespace
@@ -414,17 +421,20 @@ int apply_rewrite(const Rewrite& rewrite, Program& program) {
 }
 
 std::vector<const Rewrite*> rewrites_in_order() {
-  std::vector<const Rewrite*> waiting = backend::rewrites(), order;
+  std::vector<Readable> waiting;
+  for (const Rewrite* rewrite : backend::rewrites()) waiting.push_back(read(*rewrite));
   std::stable_sort(waiting.begin(), waiting.end(),
-                   [](const Rewrite* a, const Rewrite* b) { return length(*a) > length(*b); });
+                   [](const Readable& a, const Readable& b) { return a.launches > b.launches; });
+  std::vector<const Rewrite*> order;
   while (!waiting.empty()) {
-    const auto next = std::find_if(waiting.begin(), waiting.end(), [&](const Rewrite* r) {
-      return std::none_of(waiting.begin(), waiting.end(),
-                          [&](const Rewrite* other) { return other != r && needs(*r, *other); });
+    const auto next = std::find_if(waiting.begin(), waiting.end(), [&](const Readable& r) {
+      return std::none_of(waiting.begin(), waiting.end(), [&](const Readable& other) {
+        return other.rewrite != r.rewrite && needs(r, other);
+      });
     });
     BRIM_CHECK(next != waiting.end(), Error, "[rewrite] '{}' and others need each other's kernels",
-               waiting[0]->name);
-    order.push_back(*next);
+               waiting[0].rewrite->name);
+    order.push_back(next->rewrite);
     waiting.erase(next);
   }
   return order;

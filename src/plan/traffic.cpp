@@ -1,7 +1,7 @@
 #include "plan/traffic.h"
 
 #include <algorithm>
-#include <vector>
+#include <unordered_map>
 
 namespace brim::plan {
 namespace {
@@ -17,14 +17,17 @@ int64_t bytes_in_memory(const Tensor& t) {
 }  // namespace
 
 int64_t bytes_of(const Launch& launch) {
-  std::vector<const Operand*> counted;
+  std::unordered_multimap<const Storage*, const Operand*> counted;  // an optimizer has thousands
   int64_t bytes = 0;
   for (const Operand& o : launch.operands()) {
-    if (!o.tensor->defined() || std::any_of(counted.begin(), counted.end(), [&](const Operand* c) {
-          return c->writes == o.writes && same_view(*c->tensor, *o.tensor);
+    if (!o.tensor->defined()) continue;
+    const Storage* const storage = o.tensor->storage().get();
+    const auto [begin, end] = counted.equal_range(storage);
+    if (std::any_of(begin, end, [&](const auto& c) {
+          return c.second->writes == o.writes && same_view(*c.second->tensor, *o.tensor);
         }))
       continue;
-    counted.push_back(&o);
+    counted.emplace(storage, &o);
     const bool updated = o.writes && launch.traits(o).reads;
     bytes += (updated ? 2 : 1) * bytes_in_memory(*o.tensor);
   }

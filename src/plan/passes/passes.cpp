@@ -15,7 +15,7 @@ Pass pass_of(const backend::Rewrite& rewrite) {
   return {rewrite.name, rewrite.what,
           [&rewrite](Program& program) {
             const int count = apply_rewrite(rewrite, program);
-            return count ? fmt::format("{} times", count) : "";
+            return count == 0 ? "" : count == 1 ? "once" : fmt::format("{} times", count);
           },
           rewrite.ulp};
 }
