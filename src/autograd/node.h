@@ -177,6 +177,17 @@ Tensor with_grad(const char* name, Tensor y, std::span<const Tensor> inputs, F&&
   return y;
 }
 
+/// The same for an op with several outputs of one input: `gradient` sees dy(i) of the i-th.
+template <class F>
+std::vector<Tensor> with_grad(const char* name, std::vector<Tensor> outputs, const Tensor& input,
+                              F&& gradient) {
+  if (!is_floating(input.dtype()) || !needs_grad({input})) return outputs;
+  Ref<Node> node(new OpNode<std::decay_t<F>>(name, std::forward<F>(gradient)));
+  connect(*node, input);
+  for (Tensor& output : outputs) attach(node, output);
+  return outputs;
+}
+
 /// True when several elements of `t` share memory through a stride of 0.
 bool is_expanded(const Tensor& t);
 /// Throws AutogradError when `t` may not be written in place (it, or what is written into it,

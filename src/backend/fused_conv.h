@@ -26,10 +26,10 @@ using ConvPoolKernel =
     Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& bias,
                 Tensor& y, Tensor& indices, const ConvPool&)>;
 
-/// "conv2d_relu_pool_grad", from the gradient of y. dx and db may be undefined: not wanted. dw is
-/// row-major. Where dy is zero nothing is added, not even 0 * infinity.
-using ConvPoolGradKernel =
-    Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& dy,
-                const Tensor& indices, Tensor& dx, Tensor& dw, Tensor& db, const ConvPool&)>;
+/// "conv2d_relu_pool_grad", from the gradient of y. dx and dbias may be undefined: not wanted.
+/// dweight is row-major. Where dy is zero nothing is added, not even 0 * infinity.
+using ConvPoolGradKernel = Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
+                                       const Tensor& dy, const Tensor& indices, Tensor& dx,
+                                       Tensor& dweight, Tensor& dbias, const ConvPool&)>;
 
 }  // namespace brim::backend

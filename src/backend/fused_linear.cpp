@@ -13,12 +13,13 @@ bool few_rows_are_fast(int64_t rows, int64_t inputs, int64_t outputs) {
   return rows <= kMaxRows && outputs <= kMaxOutputs && rows * inputs * outputs <= kMaxWork;
 }
 
+double linear_operations(const Tensor& x, const Tensor& weight, const Tensor&, const Tensor&) {
+  return 2.0 * static_cast<double>(x.size(0)) * static_cast<double>(weight.numel());
+}
+
 namespace fused_linear {
 namespace {
 
-double operations(const Tensor& x, const Tensor& weight, const Tensor&, const Tensor&) {
-  return 2.0 * static_cast<double>(x.size(0)) * static_cast<double>(weight.numel());
-}
 double grad_operations(const Tensor& x, const Tensor&, const Tensor&, const Tensor&,
                        const Tensor& dx, const Tensor& dweight, const Tensor&) {
   return (dx.defined() ? 4.0 : 2.0) * static_cast<double>(x.size(0)) *
@@ -31,7 +32,8 @@ double step_operations(const Tensor& x, const Tensor& weight, const Tensor&, con
          static_cast<double>(weight.numel());
 }
 
-const LinearKernel relu_kernel("linear_relu", {.operands = "x, weight, bias, y"}, &operations);
+const LinearKernel relu_kernel("linear_relu", {.operands = "x, weight, bias, y"},
+                               &linear_operations);
 const LinearGradKernel grad_kernel("linear_grad",
                                    {.operands = "x, weight, dy, y, dx, dweight, dbias"},
                                    &grad_operations);

@@ -10,18 +10,22 @@
 
 namespace brim::backend {
 
+/// Multiplications and additions of a layer: those of "linear" and "linear_relu".
+double linear_operations(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                         const Tensor& y);
+
 /// "linear" and "linear_relu": y = x W^T + b, y = relu(x W^T + b).
 /// x: (N, I), weight: (O, I), bias: (O) or undefined, y: (N, O) contiguous.
 using LinearKernel = Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
                                  const Tensor& bias, Tensor& y)>;
 
-/// "linear_grad": dw = dz^T x, db = the sum of dz's rows, dx = dz W; dz is dy, or, where y is
-/// given, 0 where y <= 0 and dy elsewhere: the gradient of linear_relu. x: (N, I), weight: (O, I),
-/// dy: (N, O), y: (N, O) or undefined, of any strides; dx: (N, I) or undefined, dw: (O, I), db: (O)
-/// or undefined, contiguous.
+/// "linear_grad": dweight = dz^T x, dbias = the sum of dz's rows, dx = dz W; dz is dy, or, where y
+/// is given, 0 where y <= 0 and dy elsewhere: the gradient of linear_relu. x: (N, I), weight: (O,
+/// I), dy: (N, O), y: (N, O) or undefined, of any strides; dx: (N, I) or undefined, dweight: (O,
+/// I), dbias: (O) or undefined, contiguous.
 using LinearGradKernel =
     Kernel<void(const Context&, const Tensor& x, const Tensor& weight, const Tensor& dy,
-                const Tensor& y, Tensor& dx, Tensor& dw, Tensor& db)>;
+                const Tensor& y, Tensor& dx, Tensor& dweight, Tensor& dbias)>;
 
 /// What linear_grad has to do, for is_fast().
 struct LinearSize {
@@ -33,9 +37,10 @@ struct LinearSize {
 bool few_rows_are_fast(int64_t rows, int64_t inputs, int64_t outputs);
 
 /// "linear_grad_sgd", "linear_grad_adam", ... ("linear_grad_" and the name of one of
-/// formula::OptimFormulas): as above, but dw and db are used at once to update weight and bias, and
-/// not kept; dx is that of the weight before the update. Weight and bias (which may be undefined)
-/// are contiguous, as are `states`: the formula's states of the weight, then those of the bias.
+/// formula::OptimFormulas): as above, but dweight and dbias are used at once to update weight and
+/// bias, and not kept; dx is that of the weight before the update. Weight and bias (which may be
+/// undefined) are contiguous, as are `states`: the formula's states of the weight, then those of
+/// the bias.
 using LinearStepKernel = Kernel<void(const Context&, const Tensor& x, Tensor& weight, Tensor& bias,
                                      const Tensor& dy, const Tensor& y, Tensor& dx,
                                      std::span<Tensor> states, const formula::StepParams& params)>;

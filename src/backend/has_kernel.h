@@ -7,6 +7,8 @@
 #include <brim/core/device.h>
 #include <brim/core/dtype.h>
 
+#include "backend/kernel_slot.h"
+
 namespace brim::backend {
 
 /// Whether the device's backend has the kernel `name` for the dtype. Virtual accelerators have
@@ -26,11 +28,18 @@ bool register_limit(const char* name, DeviceKind kind, Limit<P> limit);
 template <class P>
 bool is_fast(std::string_view name, Device device, const P& problem);
 
+/// The same of a kernel that was found.
+template <class P>
+bool is_fast(const KernelSlot& slot, Device device, const P& problem);
+
 namespace detail {
 
 using AnyLimit = void (*)();
 void set_limit(const char* name, DeviceKind kind, const std::type_info& problem, AnyLimit limit);
-AnyLimit find_limit(std::string_view name, Device device, const std::type_info& problem);
+/// Null where there is none.
+AnyLimit find_limit(const KernelSlot& slot, Device device, const std::type_info& problem);
+/// Null for a name that no kernel has.
+const KernelSlot* find_slot(std::string_view name);
 
 }  // namespace detail
 
@@ -41,9 +50,15 @@ bool register_limit(const char* name, DeviceKind kind, Limit<P> limit) {
 }
 
 template <class P>
-bool is_fast(std::string_view name, Device device, const P& problem) {
-  const auto limit = reinterpret_cast<Limit<P>>(detail::find_limit(name, device, typeid(P)));
+bool is_fast(const KernelSlot& slot, Device device, const P& problem) {
+  const auto limit = reinterpret_cast<Limit<P>>(detail::find_limit(slot, device, typeid(P)));
   return !limit || limit(problem);
+}
+
+template <class P>
+bool is_fast(std::string_view name, Device device, const P& problem) {
+  const KernelSlot* const slot = detail::find_slot(name);
+  return !slot || is_fast(*slot, device, problem);
 }
 
 }  // namespace brim::backend

@@ -8,6 +8,7 @@
 #include "backend/has_kernel.h"
 #include "backend/queued_op.h"
 #include "core/check.h"
+#include "core/take_word.h"
 
 namespace brim::backend {
 
@@ -46,13 +47,7 @@ namespace {
 /// "a, b" as its words.
 std::vector<std::string_view> words(std::string_view list) {
   std::vector<std::string_view> all;
-  while (!list.empty()) {
-    const size_t end = std::min(list.find(','), list.size());
-    std::string_view word = list.substr(0, end);
-    list.remove_prefix(std::min(end + 1, list.size()));
-    while (word.starts_with(' ')) word.remove_prefix(1);
-    all.push_back(word);
-  }
+  while (!list.empty()) all.push_back(take_word(list, ','));
   return all;
 }
 
@@ -111,15 +106,19 @@ void detail::set_limit(const char* name, DeviceKind kind, const std::type_info& 
   table().slots[name].limits[static_cast<size_t>(kind)] = {limit, &problem};
 }
 
-detail::AnyLimit detail::find_limit(std::string_view name, Device device,
+detail::AnyLimit detail::find_limit(const KernelSlot& slot, Device device,
                                     const std::type_info& problem) {
   const auto kind = static_cast<size_t>(launch_policy(device.kind).kernels);
+  const KernelSlot::Limit& limit = slot.limits[kind];
+  BRIM_CHECK(!limit.function || *limit.problem == problem, Error,
+             "[kernel] the limit of '{}' is about another kind of problem", slot.name);
+  return limit.function;
+}
+
+const KernelSlot* detail::find_slot(std::string_view name) {
   const std::lock_guard lock(table().mutex);
   const auto slot = table().slots.find(name);
-  if (slot == table().slots.end() || !slot->second.limits[kind].function) return nullptr;
-  BRIM_CHECK(*slot->second.limits[kind].problem == problem, Error,
-             "[kernel] the limit of '{}' is about another kind of problem", name);
-  return slot->second.limits[kind].function;
+  return slot == table().slots.end() ? nullptr : &slot->second;
 }
 
 void missing_kernel(const char* name, DeviceKind kind, DType dtype) {

@@ -9,6 +9,7 @@
 #include <brim/core/tensor.h>
 
 #include "backend/dispatch.h"
+#include "backend/has_kernel.h"
 #include "backend/kernel_slot.h"
 #include "backend/launch.h"
 
@@ -49,6 +50,17 @@ class Kernel<void(const Context&, Args...)> {
     dispatch<Args...>(Context::current(device), slot_.name, dtype, function, operations_, args...);
     if (anomaly_mode) [[unlikely]]
       (check_output<Args>(args), ...);
+  }
+
+  /// As has_kernel() and is_fast(), without looking the name up.
+  bool exists(Device device, DType dtype) const {
+    const DeviceKind kind = launch_policy(device.kind).kernels;
+    return slot_.functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
+               std::memory_order_acquire) != nullptr;
+  }
+  template <class P>
+  bool is_fast(Device device, const P& problem) const {
+    return backend::is_fast(slot_, device, problem);
   }
 
   /// A launch for a plan: runs when it is told to. The tensors' storages are taken as they are.

@@ -103,8 +103,6 @@ class Launch {
   virtual void run(const Context& context) = 0;
   /// Whether kernel, dtype, device and all arguments but the tensors are equal.
   virtual bool same_options(const Launch& other) const = 0;
-  /// Multiplications and additions; negative where the kernel does not declare them.
-  virtual double operations() const = 0;
 
   /// Renews options that change from step to step (learning rate, keys of random numbers). Called
   /// before each replay; returns false where the plan no longer fits and must be made anew.
@@ -211,24 +209,6 @@ class TypedLaunch final : public Launch {
         kept.erase(first, first + static_cast<std::ptrdiff_t>(each));
       }
     }
-  }
-
-  double operations() const override {
-    if (!operations_) return -1;
-    return std::apply(
-        [&](const auto&... values) {
-          return operations_(as_argument<std::remove_cvref_t<Args>>(values)...);
-        },
-        kept_);
-  }
-
-  /// The argument that was kept: spans again, as the kernel has them.
-  template <class A, class K>
-  static decltype(auto) as_argument(const K& kept) {
-    if constexpr (IsTensorSpan<A>::value)
-      return A(const_cast<K&>(kept));
-    else
-      return (kept);
   }
 
   void* find_option(const std::type_info& type) override {

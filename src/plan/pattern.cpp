@@ -3,23 +3,10 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "core/take_word.h"
 
 namespace brim::plan {
 namespace {
-
-std::string_view trimmed(std::string_view s) {
-  while (s.starts_with(' ')) s.remove_prefix(1);
-  while (s.ends_with(' ')) s.remove_suffix(1);
-  return s;
-}
-
-/// Takes what stands before `mark`, and the mark; all of it where there is none.
-std::string_view take(std::string_view& rest, char mark) {
-  const size_t end = std::min(rest.find(mark), rest.size());
-  const std::string_view front = trimmed(rest.substr(0, end));
-  rest.remove_prefix(std::min(end + 1, rest.size()));
-  return front;
-}
 
 bool is_word(std::string_view s) {
   return !s.empty() && std::all_of(s.begin(), s.end(), [](char c) {
@@ -32,8 +19,8 @@ PatternOperand read_operand(std::string_view text, std::string_view line) {
   std::string_view rest = text;
   o.may_be_left_out = rest.ends_with('?');
   if (o.may_be_left_out) rest.remove_suffix(1);
-  o.operand = take(rest, ':');
-  std::string_view name = rest.empty() ? std::string_view(o.operand) : trimmed(rest);
+  o.operand = take_word(rest, ':');
+  std::string_view name = rest.empty() ? std::string_view(o.operand) : without_blanks_around(rest);
   o.left_out = name == "-";
   if (name.ends_with(".T")) {
     o.transposed = true;
@@ -53,22 +40,22 @@ PatternLaunch read_launch(std::string_view line) {
        {std::pair('?', Kind::optional), {'~', Kind::bridged}, {'@', Kind::witness}})
     if (rest.starts_with(mark)) {
       l.kind = kind;
-      rest = trimmed(rest.substr(1));
+      rest = without_blanks_around(rest.substr(1));
       break;
     }
-  std::string_view head = take(rest, '(');
-  if (head.find('=') != std::string_view::npos) l.label = take(head, '=');
-  head = trimmed(head);
+  std::string_view head = take_word(rest, '(');
+  if (head.find('=') != std::string_view::npos) l.label = take_word(head, '=');
+  head = without_blanks_around(head);
   if (head.ends_with("[]")) {
     l.element = true;
     head.remove_suffix(2);
   }
-  while (!head.empty()) l.kernels.emplace_back(take(head, '|'));
+  while (!head.empty()) l.kernels.emplace_back(take_word(head, '|'));
   BRIM_CHECK(rest.ends_with(')') && !l.kernels.empty() &&
                  std::all_of(l.kernels.begin(), l.kernels.end(), is_word),
              Error, "[pattern] '{}' is no launch", line);
   rest.remove_suffix(1);
-  while (!rest.empty()) l.operands.push_back(read_operand(take(rest, ','), line));
+  while (!rest.empty()) l.operands.push_back(read_operand(take_word(rest, ','), line));
   if (l.label.empty()) l.label = l.kernels[0];
   return l;
 }
@@ -78,7 +65,7 @@ PatternLaunch read_launch(std::string_view line) {
 Pattern read_pattern(std::string_view text) {
   Pattern p;
   while (!text.empty()) {
-    const std::string_view line = take(text, '\n');
+    const std::string_view line = take_word(text, '\n');
     if (line.empty()) continue;
     if (line == "---") {
       ++p.parts;

@@ -6,7 +6,6 @@
 
 #include "autograd/node.h"
 #include "backend/fused_linear.h"
-#include "backend/has_kernel.h"
 #include "core/recording.h"
 #include "ops/autocast.h"
 #include "ops/checks.h"
@@ -14,20 +13,24 @@
 namespace brim {
 namespace {
 
+const backend::LinearGradKernel& grad_kernel() {
+  static const backend::LinearGradKernel kernel("linear_grad");
+  return kernel;
+}
+
 /// Whether one launch makes the gradients: where it is fast, of the weight and something else, and
 /// nobody wants to see the ops, as a second gradient and the passes of a plan do.
 bool in_one_launch(const autograd::GradCall& g, const Tensor& dy, int64_t rows, int64_t in,
                    int64_t out) {
   return g.needs(1) && (g.needs(0) || g.needs(2)) && !grad_enabled() &&
          !(recording && recording->for_passes) &&
-         backend::is_fast("linear_grad", dy.device(), backend::LinearSize{rows, in, out}) &&
-         backend::has_kernel("linear_grad", dy.device(), dy.dtype());
+         grad_kernel().is_fast(dy.device(), backend::LinearSize{rows, in, out}) &&
+         grad_kernel().exists(dy.device(), dy.dtype());
 }
 
 /// x: (N, I), weight: (O, I), dy: (N, O).
 void fused_gradient(autograd::GradCall& g, const Tensor& x, const Tensor& weight, const Tensor& dy,
                     const Shape& x_shape) {
-  static const backend::LinearGradKernel kernel("linear_grad");
   const Device device = dy.device();
   const DType dtype = dy.dtype();
   const int64_t in = x.shape()[1], out = dy.shape()[1];
@@ -37,7 +40,7 @@ void fused_gradient(autograd::GradCall& g, const Tensor& x, const Tensor& weight
     flat = dx.alias(x.shape(), {in, 1}, 0);
   }
   if (g.needs(2)) db = Tensor::empty({out}, dtype, device);
-  kernel(device, dtype, x, weight, dy, Tensor(), flat, dw, db);
+  grad_kernel()(device, dtype, x, weight, dy, Tensor(), flat, dw, db);
   flat = {};  // dx is its memory's only owner, so that it may be summed in place
   g.set_if_needed(0, [&] { return std::move(dx); });
   g.set(1, std::move(dw));
@@ -51,10 +54,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     return ops::run_low([](const auto&... t) { return linear(t...); }, x, weight, bias);
   static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
                                     const Tensor& bias, Tensor& y)>
-      kernel("linear", {.operands = "x, weight, bias, y"},
-             [](const Tensor& rows_of_x, const Tensor& w, const Tensor&, const Tensor&) {
-               return 2.0 * static_cast<double>(rows_of_x.size(0)) * static_cast<double>(w.numel());
-             });
+      kernel("linear", {.operands = "x, weight, bias, y"}, &backend::linear_operations);
   const Device device = ops::common_device("linear", x, weight);
   const DType dtype = ops::common_dtype("linear", x, weight);
   ops::check_rank("linear", weight, 2, "weight (out, in)");

@@ -17,31 +17,26 @@ namespace {
 template <class Join, class Part>
 std::vector<Tensor> with_parts(const char* name, const Tensor& x, std::vector<Tensor> parts,
                                Join join, Part part) {
-  if (!is_floating(x.dtype()) || parts.empty() || !autograd::needs_grad({x})) return parts;
-  autograd::SavesNothing gradient{
-      [join, part, shape = x.shape(),
-       count = static_cast<uint32_t>(parts.size())](autograd::GradCall& g) {
+  const auto count = static_cast<uint32_t>(parts.size());
+  return autograd::with_grad(
+      name, std::move(parts), x,
+      autograd::SavesNothing{[join, part, count, shape = x.shape(), dtype = x.dtype(),
+                              device = x.device()](autograd::GradCall& g) {
         bool all = true;
         for (uint32_t i = 0; i < count; ++i) all &= g.has_dy(i);
         if (!all && !grad_enabled()) {
-          Tensor dx;
+          Tensor dx = zeros(shape, {.dtype = dtype, .device = device});
           for (uint32_t i = 0; i < count; ++i) {
             if (!g.has_dy(i)) continue;
-            const Tensor& dy = g.dy(i);
-            if (!dx.defined()) dx = zeros(shape, {.dtype = dy.dtype(), .device = dy.device()});
             Tensor to = part(dx, i);
-            ops::copy_elements(dy, to);
+            ops::copy_elements(g.dy(i), to);
           }
           return g.set(0, std::move(dx));
         }
         std::vector<Tensor> gradients;
         for (uint32_t i = 0; i < count; ++i) gradients.push_back(g.dy(i));
         g.set(0, join(gradients));
-      }};
-  Ref<autograd::Node> node(new autograd::OpNode<decltype(gradient)>(name, std::move(gradient)));
-  autograd::connect(*node, x);
-  for (Tensor& view : parts) autograd::attach(node, view);
-  return parts;
+      }});
 }
 
 }  // namespace

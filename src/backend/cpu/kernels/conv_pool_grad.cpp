@@ -1,7 +1,7 @@
 // The gradient of conv2d + bias + relu + max_pool2d in one kernel (see fused_conv.h). Only the
-// windows' winners carry a gradient, a quarter of the convolution's outputs or fewer, so it goes
+// windows' maxima carry a gradient, a quarter of the convolution's outputs or fewer, so it goes
 // through lists of them (conv_pool_grad-inl.h) instead of through planes that are mostly zeros:
-// each winner adds its gradient times what it has read to the weights, and times its weights to
+// each maximum adds its gradient times what it has read to the weights, and times its weights to
 // what it has read. In a channel-last image that is one run of numbers per row of the kernel.
 #include "backend/fused_conv.h"
 
