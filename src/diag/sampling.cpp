@@ -28,7 +28,7 @@ Sampling::~Sampling() {
   }
 }
 
-void Sampling::border(double most) {
+void Sampling::border(double max_share) {
   if (devices_.empty()) return;
   const uint64_t now = ticks();
   if (static_cast<double>(now - advanced_) > kAdvanceUs * ticks_per_us()) {
@@ -39,7 +39,7 @@ void Sampling::border(double most) {
   const double cost =
       kRecordUs * static_cast<double>(taken) + kWindowUs * static_cast<double>(windows_);
   const double passed = static_cast<double>(now - begin_) / ticks_per_us();
-  const bool record = tracing() || cost <= most * passed;
+  const bool record = tracing() || cost <= max_share * passed;
   const auto paused = [](Device device) { return DeviceMeter::of(device).is_paused(); };
   if (std::ranges::none_of(devices_, [&](Device d) { return paused(d) == record; })) return;
   for (const Device device : devices_) synchronize(device);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,6 @@
 namespace brim::train {
 namespace {
 
-constexpr uint64_t kFormat = 2;  // as a Trainer's
 constexpr const char* kValues = "values";
 
 /// An object or a value.
@@ -30,6 +30,12 @@ struct Entry {
   const char* kind;
   Checkpoint::State state;
 };
+
+template <class T>
+Checkpoint::State state_of(T& object) {
+  return {.save = [&object] { return object.state_dict(); },
+          .load = [&object](const StateDict& state) { object.load_state_dict(state); }};
+}
 
 StateDict text_state(const std::string& text) {
   const auto* const bytes = reinterpret_cast<const uint8_t*>(text.data());
@@ -114,7 +120,7 @@ std::string state_text(const LoopPosition& at, const BestCheckpoint& best, const
                        const std::vector<Entry>& entries) {
   Json objects = Json::object();
   for (const Entry& entry : entries) objects[entry.name] = entry.kind;
-  const Json json = {{"format", kFormat},
+  const Json json = {{"format", kCheckpointFormat},
                      {"version", BRIM_VERSION},
                      {"epochs", at.epoch},
                      {"batch", at.batch},
@@ -156,7 +162,7 @@ struct Checkpoint::Impl {
   const FolderLock lock;
   std::optional<Checkpointer> checkpointer;
   std::vector<Entry> entries;
-  std::vector<data::Loader> loaders;
+  std::optional<data::Loader> loader;
   LoopPosition loading;  // what a loader is checked against
   std::string resumed_from;
   bool begun = false;
@@ -205,16 +211,11 @@ LoopPosition Checkpoint::Impl::load(const std::string& path) {
              "[resume] {} was written by brim train, or a Trainer; go on with that, or begin in "
              "another folder",
              path);
-  const auto format = json_field<uint64_t>(json, "format", file);
-  BRIM_CHECK(format == kFormat, FileError,
-             "[checkpoint] {} is of format {}, and this brim reads format {}; go on with the brim "
-             "that wrote it, or start anew",
-             file, format, kFormat);
+  check_format(json_field<uint64_t>(json, "format", file), file);
   const LoopPosition at = {.epoch = json_count(json, "epochs", file),
                            .batch = json_count(json, "batch", file),
                            .steps = json_count(json, "steps", file)};
-  const BestCheckpoint best = {.steps = json_count(json, "best_steps", file),
-                               .loss = json_field<double>(json, "best_loss", file)};
+  const BestCheckpoint best = read_best(json, file);
   check_objects(*objects, path);
   const StateDict values = io::load_safetensors(path + "/" + kValues + ".safetensors");
   loading = at;
@@ -237,8 +238,7 @@ LoopPosition Checkpoint::Impl::load(const std::string& path) {
     for (const auto& [_, tensor] : entry.state.save())
       on_cpu = on_cpu || tensor.device().kind != DeviceKind::cuda;
   }
-  Generator::global().set_state({.seed = json_field<uint64_t>(json, "random_seed", file),
-                                 .offset = json_field<uint64_t>(json, "random_offset", file)});
+  Generator::global().set_state(read_random(json, file));
   const auto isa = json_field<std::string>(json, "isa", file);
   if (on_cpu && isa != cpu::isa())
     warn(fmt::format(
@@ -283,27 +283,16 @@ Checkpoint::Checkpoint(const std::string& folder, const CheckpointOptions& optio
 Checkpoint::~Checkpoint() = default;
 
 void Checkpoint::add(const std::string& name, nn::Module& module) {
-  impl_->add(name, "Module",
-             {.save = [&module] { return module.state_dict(); },
-              .load = [&module](const StateDict& state) { module.load_state_dict(state); }});
+  impl_->add(name, "Module", state_of(module));
 }
-
 void Checkpoint::add(const std::string& name, optim::Optimizer& optimizer) {
-  impl_->add(name, "Optimizer",
-             {.save = [&optimizer] { return optimizer.state_dict(); },
-              .load = [&optimizer](const StateDict& state) { optimizer.load_state_dict(state); }});
+  impl_->add(name, "Optimizer", state_of(optimizer));
 }
-
 void Checkpoint::add(const std::string& name, optim::Schedule& schedule) {
-  impl_->add(name, "Schedule",
-             {.save = [&schedule] { return schedule.state_dict(); },
-              .load = [&schedule](const StateDict& state) { schedule.load_state_dict(state); }});
+  impl_->add(name, "Schedule", state_of(schedule));
 }
-
 void Checkpoint::add(const std::string& name, optim::GradScaler& scaler) {
-  impl_->add(name, "GradScaler",
-             {.save = [&scaler] { return scaler.state_dict(); },
-              .load = [&scaler](const StateDict& state) { scaler.load_state_dict(state); }});
+  impl_->add(name, "GradScaler", state_of(scaler));
 }
 
 void Checkpoint::add(const std::string& name, Generator& generator) {
@@ -326,7 +315,7 @@ void Checkpoint::add(const std::string& name, Generator& generator) {
 
 void Checkpoint::add(const std::string& name, const data::Loader& loader) {
   BRIM_CHECK(
-      impl_->loaders.empty(), ValueError,
+      !impl_->loader, ValueError,
       "[checkpoint] '{}' is a second loader, and there is one place in an epoch; add the one "
       "that the loop trains with",
       name);
@@ -334,7 +323,7 @@ void Checkpoint::add(const std::string& name, const data::Loader& loader) {
              {.save = [loader] { return loader_state(loader); },
               .load = [loader, &at = impl_->loading](
                           const StateDict& state) { check_same_loader(loader, at, state); }});
-  impl_->loaders.push_back(loader);
+  impl_->loader = loader;
 }
 
 void Checkpoint::add(const std::string& name, State state) {
@@ -392,8 +381,7 @@ LoopPosition Checkpoint::resume() {
 
 bool Checkpoint::due(const LoopPosition& at) {
   Impl& s = *impl_;
-  for (const data::Loader& loader : s.loaders)
-    if (at.batch == loader.batches()) return false;
+  if (s.loader && at.batch == s.loader->batches()) return false;
   return s.checkpointer->due(at.steps, at.steps - std::exchange(s.due_steps, at.steps));
 }
 

@@ -25,6 +25,23 @@ Json read_checkpoint_json(const std::string& path) {
   return json;
 }
 
+void check_format(uint64_t format, const std::string& path) {
+  BRIM_CHECK(format == kCheckpointFormat, FileError,
+             "[checkpoint] {} is of format {}, and this brim reads format {}; go on with the brim "
+             "that wrote it, or start anew",
+             path, format, kCheckpointFormat);
+}
+
+BestCheckpoint read_best(const Json& json, const std::string& path) {
+  return {.steps = json_count(json, "best_steps", path),
+          .loss = json_field<double>(json, "best_loss", path)};
+}
+
+RandomKey read_random(const Json& json, const std::string& path) {
+  return {.seed = json_field<uint64_t>(json, "random_seed", path),
+          .offset = json_field<uint64_t>(json, "random_offset", path)};
+}
+
 int64_t json_count(const Json& json, const char* key, const std::string& path) {
   constexpr int64_t kMany = int64_t{1} << 60;
   const auto value = json_field<uint64_t>(json, key, path);

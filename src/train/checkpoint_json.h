@@ -9,7 +9,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <brim/core/random.h>
+
 #include "core/check.h"
+#include "train/checkpointer.h"
 
 namespace brim::train {
 
@@ -37,6 +40,14 @@ T json_field(const Json& json, const char* key, const std::string& path) {
     if (it->is_null()) return std::numeric_limits<double>::quiet_NaN();
   return it->get<T>();
 }
+
+/// What a trainer's checkpoints and those of loops of one's own have in common.
+inline constexpr uint64_t kCheckpointFormat = 2;  // 1 knew only ends of epochs
+/// Throws FileError where a checkpoint is of another format.
+void check_format(uint64_t format, const std::string& path);
+BestCheckpoint read_best(const Json& json, const std::string& path);
+/// Of the global generator.
+RandomKey read_random(const Json& json, const std::string& path);
 
 /// A count that leaves room to go on counting. Throws FileError.
 int64_t json_count(const Json& json, const char* key, const std::string& path);

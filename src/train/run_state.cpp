@@ -18,7 +18,6 @@ namespace {
 
 constexpr const char* kFiles[] = {"model.safetensors", "optimizer.safetensors",
                                   "schedule.safetensors"};
-constexpr uint64_t kFormat = 2;  // 1 knew only ends of epochs
 
 LossSum loss_sum(const Json& json, const char* sum, const char* steps, const std::string& path) {
   return {json_field<double>(json, sum, path), json_count(json, steps, path)};
@@ -61,7 +60,7 @@ std::optional<StepMode> step_mode(const Json& json, const std::string& path) {
 /// Numbers are written so that they read back to the same bits; NaN becomes null.
 Json state_json(const RunState& c) {
   const Position& at = c.at;
-  Json json = {{"format", kFormat},
+  Json json = {{"format", kCheckpointFormat},
                {"version", BRIM_VERSION},
                {"name", c.recipe.name},
                {"epochs", at.epoch},
@@ -116,10 +115,7 @@ RunState load_checkpoint_state(const std::string& path) {
              "that program",
              file);
   const uint64_t format = json.contains("format") ? json_field<uint64_t>(json, "format", file) : 1;
-  BRIM_CHECK(format == kFormat, FileError,
-             "[checkpoint] {} is of format {}, and this brim reads format {}; go on with the brim "
-             "that wrote it, or start anew",
-             file, format, kFormat);
+  check_format(format, file);
   RunState c;
   c.at = {.epoch = json_count(json, "epochs", file),
           .batch = json_count(json, "batch", file),
@@ -130,10 +126,8 @@ RunState load_checkpoint_state(const std::string& path) {
           .unreported = loss_sum(json, "loss_sum", "loss_steps", file),
           .epoch_reported = loss_sum(json, "epoch_loss_sum", "epoch_loss_steps", file),
           .last_loss = json_field<double>(json, "last_loss", file)};
-  c.best = {.steps = json_count(json, "best_steps", file),
-            .loss = json_field<double>(json, "best_loss", file)};
-  c.random = {.seed = json_field<uint64_t>(json, "random_seed", file),
-              .offset = json_field<uint64_t>(json, "random_offset", file)};
+  c.best = read_best(json, file);
+  c.random = read_random(json, file);
   c.samples = json_count(json, "samples", file);
   c.scaler = scaler_state(json, file);
   c.devices = json_field<std::string>(json, "devices", file);

@@ -29,8 +29,8 @@ class Sampling {
   Sampling& operator=(const Sampling&) = delete;
 
   /// Between two steps, and where the host has waited for the devices anyway: they are waited for
-  /// if a window begins or ends here. Call it from the thread of the Accountant. `most`: the share.
-  void border(double most = 0.01);
+  /// if a window begins or ends here. Call it from the thread of the Accountant.
+  void border(double max_share = 0.01);
   /// The share of the time so far that was recorded.
   double recorded(Device device) const;
 

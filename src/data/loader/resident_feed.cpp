@@ -34,8 +34,7 @@ void check_room(const Loader& loader, Device device) {
       fmt::format(
           "[data] {} pictures of {} x {} x {} take {} bytes on {}, which has room for {}{}; "
           "leave DeviceLoaderOptions::resident (--data-on-device) out, or make them smaller "
-          "(Resize, "
-          "input.size)",
+          "(Resize, input.size)",
           count, shape.channels, shape.height, shape.width, need, device.str(),
           std::max<int64_t>(room, 0),
           stats.limit > 0 ? fmt::format(" under the limit of {}", stats.limit) : ""),
