@@ -351,10 +351,10 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
       break;
     case CUDNN_TYPE_BACKEND_DESCRIPTOR:
       for (int64_t i = 0; i < count; ++i) {
-        Node* const given = static_cast<Node* const*>(values)[i];
-        if (!given || !given->finalized)
+        Node* const node = static_cast<Node* const*>(values)[i];
+        if (!node || !node->finalized)
           return bad("cudnnBackendSetAttribute", "a descriptor is not finalized");
-        v.nodes.push_back(given);
+        v.nodes.push_back(node);
       }
       break;
     default:
