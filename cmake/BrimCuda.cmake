@@ -36,7 +36,7 @@ else()
 endif()
 # Kernels are .cu files; what runs on the host alone is .cpp, which spares it nvcc.
 file(GLOB_RECURSE brim_cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
-file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cpp)
+file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/runtime/*.cpp ${PROJECT_SOURCE_DIR}/src/backend/cuda/graph/*.cpp)
 # What calls NVIDIA's libraries. In the emulation it meets fakes of them (below); without their headers,
 # emulation/no_libraries.cpp stands in for it.
 file(GLOB brim_cuda_libraries CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/*.cpp)
@@ -61,7 +61,7 @@ function(brim_cuda_header id)
   endif()
 endfunction()
 file(GLOB brim_cudnn CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/cudnn*.cpp)
-set(brim_cuda_build ${PROJECT_SOURCE_DIR}/src/backend/cuda/build.cpp) # which says what was found
+set(brim_cuda_build ${PROJECT_SOURCE_DIR}/src/backend/cuda/runtime/build.cpp) # which says what was found
 brim_cuda_header(CUPTI ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/cupti.cpp ${brim_cuda_build})
 brim_cuda_header(NVTX ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/nvtx.cpp)
 brim_cuda_header(CUDNN ${brim_cudnn} ${brim_cuda_build})

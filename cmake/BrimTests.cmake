@@ -121,7 +121,7 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   set_property(TEST backend_cuda_observed APPEND PROPERTY ENVIRONMENT ${emulated}
                                                           "BRIM_CUDA_LIBRARIES=${PROJECT_BINARY_DIR}/fakes")
   if(BRIM_PYTHON)
-    brim_add_test(contract_cuda_emulated ${BRIM_PYTHON} tests/backend/cuda_tests.py $<TARGET_FILE:contract_test>)
+    brim_add_test(contract_cuda_emulated ${BRIM_PYTHON} tests/backend/cuda/cuda_tests.py $<TARGET_FILE:contract_test>)
     set_property(TEST contract_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
   endif()
   # The same through what calls NVIDIA's libraries, over fakes of them.
@@ -130,17 +130,17 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
     brim_add_test(backend_cuda_fakes backend_test --gtest_brief=1 --gtest_filter=CudaLibraries*:CudaProducts*:-*LargeTiles)
     set_property(TEST backend_cuda_fakes APPEND PROPERTY ENVIRONMENT ${fakes})
     if(BRIM_PYTHON)
-      brim_add_test(contract_cuda_fakes ${BRIM_PYTHON} tests/backend/cuda_tests.py $<TARGET_FILE:contract_test>
+      brim_add_test(contract_cuda_fakes ${BRIM_PYTHON} tests/backend/cuda/cuda_tests.py $<TARGET_FILE:contract_test>
                     --gtest_filter=*conv*:*matmul*:*linear*:*avg_pool*:*batch_norm*)
       set_property(TEST contract_cuda_fakes APPEND PROPERTY ENVIRONMENT ${fakes})
       # By execution plans of cuDNN's, which the fake then has faster than its algorithms.
-      brim_add_test(contract_cuda_plans ${BRIM_PYTHON} tests/backend/cuda_tests.py $<TARGET_FILE:contract_test> --gtest_filter=*conv*)
+      brim_add_test(contract_cuda_plans ${BRIM_PYTHON} tests/backend/cuda/cuda_tests.py $<TARGET_FILE:contract_test> --gtest_filter=*conv*)
       set_property(TEST contract_cuda_plans APPEND PROPERTY ENVIRONMENT ${fakes} XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/fakes/plans
                                                             BRIM_FAKE=fast-plans)
     endif()
   endif()
   if(BRIM_PYTHON AND NOT BRIM_SANITIZE)
-    brim_add_test(contract_cuda_backwards ${BRIM_PYTHON} tests/backend/cuda_tests.py $<TARGET_FILE:contract_test>)
+    brim_add_test(contract_cuda_backwards ${BRIM_PYTHON} tests/backend/cuda/cuda_tests.py $<TARGET_FILE:contract_test>)
     set_property(TEST contract_cuda_backwards APPEND PROPERTY ENVIRONMENT ${emulated} BRIM_EMULATED_BACKWARDS=1)
   endif()
 endif()
@@ -161,7 +161,7 @@ if(BRIM_TESTS AND NOT BRIM_SANITIZE)
 endif()
 
 if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)
-  brim_add_test(cuda_tests ${BRIM_PYTHON} tests/backend/cuda_tests_test.py)
+  brim_add_test(cuda_tests ${BRIM_PYTHON} tests/backend/cuda/cuda_tests_test.py)
   brim_add_test(kernel_table ${BRIM_PYTHON} tests/tools/kernel_table_test.py)
   brim_add_test(ncu_table ${BRIM_PYTHON} tests/tools/ncu_table_test.py)
 endif()
@@ -177,7 +177,7 @@ if(BRIM_TESTS AND CMAKE_READELF)
   if(TARGET brim-cli)
     list(APPEND free_of_cuda $<TARGET_FILE:brim-cli>)
   endif()
-  brim_add_test(cuda_free tests/backend/cuda_free.sh ${CMAKE_READELF} ${free_of_cuda})
+  brim_add_test(cuda_free tests/backend/cuda/cuda_free.sh ${CMAKE_READELF} ${free_of_cuda})
 endif()
 
 # `kill -9` at random moments of a training run, each followed by --resume; by hand with --kills 50.

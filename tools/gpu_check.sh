@@ -241,7 +241,7 @@ suite() {
   local i=$1 name=$2 program=$3 ask=$4 limit=$5
   shift 5
   if command -v "$python" >/dev/null; then
-    on_gpu "$i" "$name" "$limit" "$python" tests/backend/cuda_tests.py --shards 4 --timeout 60 --ask "$ask" --failed "$logs/failed-$name.txt" "$program" "$@"
+    on_gpu "$i" "$name" "$limit" "$python" tests/backend/cuda/cuda_tests.py --shards 4 --timeout 60 --ask "$ask" --failed "$logs/failed-$name.txt" "$program" "$@"
   else
     on_gpu "$i" "$name" "$limit" "$program" --gtest_brief=1 "$@"
   fi
@@ -375,7 +375,7 @@ part_rest() {
   local tool some='Contract.softmax*:Contract.sum*:Contract.layer_norm*:Contract.batch_norm*:Contract.matmul*:Contract.conv2d*:Contract.gather*'
   # sanitize NAME PROGRAM ASK FILTER: in shards, as each tool slows a kernel down many times.
   sanitize() {
-    slow=1 step "$tool, $1" 75 "$python" tests/backend/cuda_tests.py --shards 8 --timeout 70 --ask "$3" --under "$sanitizer --tool $tool --error-exitcode 9" "$2" "--gtest_filter=$4"
+    slow=1 step "$tool, $1" 75 "$python" tests/backend/cuda/cuda_tests.py --shards 8 --timeout 70 --ask "$3" --under "$sanitizer --tool $tool --error-exitcode 9" "$2" "--gtest_filter=$4"
   }
   for tool in racecheck memcheck initcheck; do
     sanitize 'fused kernels' "$tests" $finds_device 'CudaFused*:*ConvPool*OnCuda*'

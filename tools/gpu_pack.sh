@@ -73,7 +73,7 @@ sed -n 's/.* => \(\/.*\) (.*/\1/p' <<<"$needs" | sort -u |
     esac
   done
 # What the scripts and tests read, in a tree like the project's.
-tar -cf - tools/gpu_check.sh tools/gpu_steps.sh tests/backend/cuda_tests.py tests/backend/cuda_missing.txt tools/ncu_table.py bench/gpu_torch.py \
+tar -cf - tools/gpu_check.sh tools/gpu_steps.sh tests/backend/cuda/cuda_tests.py tests/backend/cuda/cuda_missing.txt tools/ncu_table.py bench/gpu_torch.py \
   bench/compare include/brim/ops | tar -xf - -C "$to/source"
 commit=$(git rev-parse --verify -q HEAD 2>/dev/null || true)
 [ -z "$commit" ] || git diff --quiet HEAD 2>/dev/null || commit=$commit-changed

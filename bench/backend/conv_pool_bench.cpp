@@ -13,7 +13,7 @@
 #include <brim/ops/pool.h>
 #include <brim/ops/unary.h>
 
-#include "backend/fused_conv.h"
+#include "backend/fused/fused_conv.h"
 
 namespace brim::backend {
 namespace {

@@ -18,8 +18,8 @@
 
 #include <brim/core/threads.h>
 
-#include "backend/cpu/gemm_kernels.h"
-#include "backend/cpu/parallel.h"
+#include "backend/cpu/gemm/gemm_kernels.h"
+#include "backend/cpu/runtime/parallel.h"
 
 namespace brim::cpu {
 namespace {

@@ -14,8 +14,8 @@
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
-#include "backend/fused_linear.h"
-#include "backend/fused_loss.h"
+#include "backend/fused/fused_linear.h"
+#include "backend/fused/fused_loss.h"
 
 namespace brim {
 namespace {

@@ -12,7 +12,7 @@
 
 #include <brim/core/threads.h>
 
-#include "backend/cpu/parallel.h"
+#include "backend/cpu/runtime/parallel.h"
 
 namespace brim::cpu {
 namespace {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "backend/cpu/isa.h"
+#include "backend/cpu/runtime/isa.h"
 #include "cli/command.h"
 #include "cli/format.h"
 #include "cli/libraries.h"

@@ -11,7 +11,7 @@
 #include <CLI/Version.hpp>
 #include <nlohmann/json.hpp>
 
-#include "backend/cpu/isa.h"
+#include "backend/cpu/runtime/isa.h"
 #if BRIM_HAVE_JPEG
 #include <cstdio>
 // jpeglib.h uses FILE without including it.

@@ -11,7 +11,7 @@
 #include <new>
 #include <string_view>
 
-#include "backend/cpu/isa.h"
+#include "backend/cpu/runtime/isa.h"
 #include "cli/command.h"
 #include "cli/say.h"
 #include "cli/start.h"

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <span>
 
-#include "backend/loss_scale.h"
+#include "backend/options/loss_scale.h"
 #include "core/recording.h"
 #include "ops/checks.h"
 #include "ops/memory/copy.h"

@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "autograd/node.h"
-#include "backend/loss_scale.h"
+#include "backend/options/loss_scale.h"
 #include "core/check.h"
 #include "core/nearest.h"
 #include "core/recording.h"

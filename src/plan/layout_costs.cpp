@@ -16,8 +16,8 @@
 #include <oneapi/dnnl/dnnl_version.h>
 #endif
 
-#include "backend/cpu/isa.h"
-#include "backend/geometry.h"
+#include "backend/cpu/runtime/isa.h"
+#include "backend/options/geometry.h"
 #include "core/cache_file.h"
 #include "core/context.h"
 #include "core/library_versions.h"

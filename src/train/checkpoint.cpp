@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cpu/isa.h"
+#include "backend/cpu/runtime/isa.h"
 #include "core/printable.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_json.h"

@@ -5,7 +5,7 @@
 
 #include <brim/train/weights.h>
 
-#include "backend/cpu/isa.h"
+#include "backend/cpu/runtime/isa.h"
 #include "core/check.h"
 #include "core/device_names.h"
 #include "data/source/image_folder.h"

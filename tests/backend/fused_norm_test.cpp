@@ -1,5 +1,5 @@
 // The fused normalisation kernels against the ops that they stand for, and their gradients.
-#include "backend/fused_norm.h"
+#include "backend/fused/fused_norm.h"
 
 #include <gtest/gtest.h>
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "backend/expect_close.h"
-#include "backend/fused_linear.h"
-#include "backend/fused_loss.h"
+#include "backend/fused/fused_linear.h"
+#include "backend/fused/fused_loss.h"
 #include "backend/launches.h"
 #include "backend/linear_layer.h"
 #include "threads.h"

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "backend/cpu/isa.h"
+#include "backend/cpu/runtime/isa.h"
 #include "cli/run_brim.h"
 #include "data/idx_files.h"
 

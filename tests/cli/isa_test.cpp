@@ -18,7 +18,7 @@
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
 
-#include "backend/cpu/isa.h"
+#include "backend/cpu/runtime/isa.h"
 #include "cli/run_brim.h"
 #include "core/check.h"
 

@@ -1,4 +1,4 @@
-// Which devices the contract suite runs on; tests/backend/cuda_tests.py asks.
+// Which devices the contract suite runs on; tests/backend/cuda/cuda_tests.py asks.
 #include <gtest/gtest.h>
 
 #include <brim/core/device.h>

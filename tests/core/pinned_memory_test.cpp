@@ -14,7 +14,7 @@
 #include <brim/ops/create.h>
 #include <brim/ops/matmul.h>
 
-#include "backend/sim_fixture.h"
+#include "backend/sim/sim_fixture.h"
 #include "core/runtime.h"
 
 namespace brim {

@@ -12,7 +12,7 @@
 #include <brim/brim.h>
 #include <brim/diag/trace.h>
 
-#include "backend/sim_fixture.h"
+#include "backend/sim/sim_fixture.h"
 #include "diag/device_meter.h"
 #include "diag/host_timeline.h"
 

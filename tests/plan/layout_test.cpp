@@ -11,7 +11,7 @@
 
 #include <brim/brim.h>
 
-#include "backend/geometry.h"
+#include "backend/options/geometry.h"
 #include "environment.h"
 #include "plan/pass.h"
 #include "plan/recorder.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include "backend/cpu/isa.h"
+#include "backend/cpu/runtime/isa.h"
 #include "backend/sim/device.h"
 #include "backend/sim/launch.h"
 #include "core/check.h"

@@ -11,8 +11,8 @@
 #include <ctime>
 #include <vector>
 
-#include "backend/cpu/isa.h"
-#include "backend/cpu/parallel.h"
+#include "backend/cpu/runtime/isa.h"
+#include "backend/cpu/runtime/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cli::HWY_NAMESPACE {

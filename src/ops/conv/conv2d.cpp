@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "autograd/node.h"
-#include "backend/geometry.h"
 #include "backend/kernel.h"
+#include "backend/options/geometry.h"
 #include "ops/autocast.h"
 #include "ops/checks.h"
 #include "ops/memory_format.h"

@@ -4,8 +4,8 @@
 
 #include <brim/core/tensor.h>
 
-#include "backend/index_options.h"
 #include "backend/kernel.h"
+#include "backend/options/index_options.h"
 
 namespace brim::ops {
 

@@ -3,8 +3,8 @@
 
 #include <brim/ops/loss.h>
 
-#include "backend/class_loss.h"
 #include "backend/kernel.h"
+#include "backend/options/class_loss.h"
 
 namespace brim::ops {
 

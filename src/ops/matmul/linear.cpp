@@ -5,7 +5,7 @@
 #include <brim/ops/reduce.h>
 
 #include "autograd/node.h"
-#include "backend/fused_linear.h"
+#include "backend/fused/fused_linear.h"
 #include "core/recording.h"
 #include "ops/autocast.h"
 #include "ops/checks.h"

@@ -6,7 +6,7 @@
 
 #include "autograd/node.h"
 #include "backend/kernel.h"
-#include "backend/norm_params.h"
+#include "backend/options/norm_params.h"
 #include "ops/checks.h"
 #include "ops/memory_format.h"
 #include "ops/norm/operands.h"

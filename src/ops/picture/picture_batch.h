@@ -3,7 +3,7 @@
 
 #include <brim/core/tensor.h>
 
-#include "backend/picture_options.h"
+#include "backend/options/picture_options.h"
 
 namespace brim::ops {
 

@@ -3,7 +3,7 @@
 
 #include <brim/core/tensor.h>
 
-#include "backend/geometry.h"
+#include "backend/options/geometry.h"
 
 namespace brim::ops {
 

@@ -5,7 +5,7 @@
 
 #include "autograd/node.h"
 #include "backend/kernel.h"
-#include "backend/sort_options.h"
+#include "backend/options/sort_options.h"
 #include "ops/checks.h"
 
 namespace brim {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "backend/fused/list_cast.h"
 #include "backend/has_kernel.h"
-#include "backend/list_cast.h"
 #include "plan/pass.h"
 #include "plan/replace.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "backend/elementwise_chain.h"
+#include "backend/fused/elementwise_chain.h"
 #include "backend/has_kernel.h"
 #include "plan/pass.h"
 

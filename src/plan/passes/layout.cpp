@@ -13,7 +13,7 @@
 
 #include <brim/core/allocator.h>
 
-#include "backend/geometry.h"
+#include "backend/options/geometry.h"
 #include "plan/layout.h"
 #include "plan/pass.h"
 

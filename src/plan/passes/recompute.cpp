@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "backend/fused_norm.h"
+#include "backend/fused/fused_norm.h"
 #include "backend/has_kernel.h"
 #include "core/runtime.h"
 #include "plan/memory.h"

@@ -1,10 +1,10 @@
 // Average poolings on the CPU: a window of each output, its mean or the spread of its gradient.
 #include <algorithm>
 
-#include "backend/cpu/parallel.h"
-#include "backend/cpu/through_f32.h"
-#include "backend/geometry.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
+#include "backend/options/geometry.h"
 
 namespace brim::cpu {
 namespace {

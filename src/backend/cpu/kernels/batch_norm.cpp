@@ -1,7 +1,7 @@
 // batch_norm on the CPU, alone and with an addition and a ReLU behind it. Two passes over memory
 // each way: one for sums, one for results. Sums are f64 sums of short blocks in a fixed order, so
 // the number of threads does not change them.
-#include "backend/fused_norm.h"
+#include "backend/fused/fused_norm.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/batch_norm.cpp"
@@ -10,8 +10,8 @@
 
 #include <cmath>
 
-#include "backend/cpu/batch_norm-inl.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/reduce/batch_norm-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {

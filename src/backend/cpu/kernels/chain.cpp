@@ -2,8 +2,8 @@
 // applies all links to one run before it goes on to the next.
 #include <cstring>
 
-#include "backend/cpu/loop.h"
-#include "backend/elementwise_chain.h"
+#include "backend/cpu/elementwise/loop.h"
+#include "backend/fused/elementwise_chain.h"
 
 namespace brim::cpu {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "backend/cpu/loop.h"
+#include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {

@@ -4,12 +4,12 @@
 
 #include <optional>
 
-#include "backend/cpu/conv_direct.h"
-#include "backend/cpu/conv_dnnl.h"
-#include "backend/cpu/conv_nhwc.h"
-#include "backend/cpu/conv_winograd.h"
-#include "backend/cpu/parallel.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/conv/conv_direct.h"
+#include "backend/cpu/conv/conv_dnnl.h"
+#include "backend/cpu/conv/conv_nhwc.h"
+#include "backend/cpu/conv/conv_winograd.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {

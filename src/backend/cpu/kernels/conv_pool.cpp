@@ -5,7 +5,7 @@
 //   planes fill their vectors too.
 // - by channels (many): vectors hold output channels, the input is broadcast. Any pool geometry:
 //   a band of the convolution's rows goes through the cache into the pool.
-#include "backend/fused_conv.h"
+#include "backend/fused/fused_conv.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/conv_pool.cpp"
@@ -14,11 +14,11 @@
 
 #include <limits>
 
-#include "backend/cpu/conv_pool_copy-inl.h"
-#include "backend/cpu/conv_pool_tiles-inl.h"
-#include "backend/cpu/image_layout.h"
-#include "backend/cpu/parallel.h"
-#include "backend/cpu/scratch.h"
+#include "backend/cpu/conv/conv_pool_copy-inl.h"
+#include "backend/cpu/conv/conv_pool_tiles-inl.h"
+#include "backend/cpu/conv/image_layout.h"
+#include "backend/cpu/runtime/parallel.h"
+#include "backend/cpu/runtime/scratch.h"
 #include "backend/has_kernel.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -3,7 +3,7 @@
 // through lists of them (conv_pool_grad-inl.h) instead of through planes that are mostly zeros:
 // each maximum adds its gradient times what it has read to the weights, and times its weights to
 // what it has read. In a channel-last image that is one run of numbers per row of the kernel.
-#include "backend/fused_conv.h"
+#include "backend/fused/fused_conv.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/conv_pool_grad.cpp"
@@ -12,11 +12,11 @@
 
 #include <atomic>
 
-#include "backend/cpu/conv_pool_copy-inl.h"
-#include "backend/cpu/conv_pool_grad-inl.h"
-#include "backend/cpu/image_layout.h"
-#include "backend/cpu/parallel.h"
-#include "backend/cpu/scratch.h"
+#include "backend/cpu/conv/conv_pool_copy-inl.h"
+#include "backend/cpu/conv/conv_pool_grad-inl.h"
+#include "backend/cpu/conv/image_layout.h"
+#include "backend/cpu/runtime/parallel.h"
+#include "backend/cpu/runtime/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {

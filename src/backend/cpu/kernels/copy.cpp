@@ -2,8 +2,8 @@
 #include <array>
 #include <cstring>
 
-#include "backend/cpu/convert16.h"
-#include "backend/cpu/loop.h"
+#include "backend/cpu/elementwise/convert16.h"
+#include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
 #include "formula/formula.h"
 

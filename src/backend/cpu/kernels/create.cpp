@@ -1,5 +1,5 @@
 // Regular patterns on the CPU: arange, linspace, and the triangles of matrices.
-#include "backend/cpu/loop.h"
+#include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
 #include "formula/formula.h"
 

@@ -4,8 +4,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "backend/cpu/parallel.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
 #include "formula/philox.h"
 

@@ -8,7 +8,7 @@
 #endif
 #include <hwy/highway.h>
 
-#include "backend/cpu/dense-inl.h"
+#include "backend/cpu/elementwise/dense-inl.h"
 
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {

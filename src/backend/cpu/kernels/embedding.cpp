@@ -1,8 +1,8 @@
 // embedding and its gradient on the CPU.
 #include <algorithm>
 
-#include "backend/cpu/loop.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/through_f32.h"
 #include "backend/kernel.h"
 #include "core/check.h"
 

@@ -1,9 +1,9 @@
 // gather, scatter and scatter_add on the CPU. Indices are checked before anything is written.
 #include <cstring>
 
-#include "backend/cpu/loop.h"
-#include "backend/index_options.h"
+#include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
+#include "backend/options/index_options.h"
 #include "core/check.h"
 
 namespace brim::cpu {

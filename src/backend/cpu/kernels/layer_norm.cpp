@@ -5,9 +5,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "backend/cpu/loop.h"
-#include "backend/cpu/moments-inl.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/reduce/moments-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {

@@ -1,7 +1,7 @@
 // Fully connected layers on the CPU: y = x W^T + b, with or without a ReLU, in one pass. Tiles of
 // dot products keep a few rows of W in the L1 cache while the rows of x go by, so that W is read
 // once; large products go to oneDNN, a tile of y at a time.
-#include "backend/fused_linear.h"
+#include "backend/fused/fused_linear.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/linear.cpp"
@@ -10,10 +10,10 @@
 
 #include <type_traits>
 
-#include "backend/cpu/gemm-inl.h"
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/parallel.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/gemm/gemm-inl.h"
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -5,7 +5,7 @@
 // dx, and updated while it is in the cache, and the gradient of W never goes to memory. With many
 // rows the products take nearly all the time: they go to gemm, a block of W's rows at a time where
 // a step follows.
-#include "backend/fused_linear.h"
+#include "backend/fused/fused_linear.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/linear_grad.cpp"
@@ -14,12 +14,12 @@
 
 #include <array>
 
-#include "backend/cpu/denormals.h"
-#include "backend/cpu/gemm-inl.h"
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/parallel.h"
-#include "backend/cpu/scratch.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/gemm/gemm-inl.h"
+#include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/runtime/denormals.h"
+#include "backend/cpu/runtime/parallel.h"
+#include "backend/cpu/runtime/scratch.h"
 #include "core/check.h"
 
 HWY_BEFORE_NAMESPACE();

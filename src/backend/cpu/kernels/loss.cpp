@@ -4,11 +4,11 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "backend/class_loss.h"
-#include "backend/cpu/parallel.h"
-#include "backend/cpu/softmax-inl.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/reduce/softmax-inl.h"
+#include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
+#include "backend/options/class_loss.h"
 #include "core/check.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,10 +1,10 @@
 // Unscaling gradients and moving the loss scale, on the CPU.
-#include "backend/loss_scale.h"
+#include "backend/options/loss_scale.h"
 
 #include <atomic>
 #include <cmath>
 
-#include "backend/cpu/loop.h"
+#include "backend/cpu/elementwise/loop.h"
 
 namespace brim::cpu {
 namespace {

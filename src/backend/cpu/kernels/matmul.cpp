@@ -1,7 +1,7 @@
 // matmul on the CPU: products of strided matrices through gemm.
-#include "backend/cpu/gemm.h"
-#include "backend/cpu/loop.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/gemm/gemm.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {

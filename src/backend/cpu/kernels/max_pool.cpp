@@ -12,9 +12,9 @@
 #include <cmath>
 #include <limits>
 
-#include "backend/cpu/parallel.h"
-#include "backend/cpu/through_f32.h"
-#include "backend/geometry.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/runtime/parallel.h"
+#include "backend/options/geometry.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {

@@ -11,9 +11,9 @@
 #include <span>
 #include <string>
 
-#include "backend/cpu/denormals.h"
-#include "backend/cpu/loop.h"
-#include "backend/loss_scale.h"
+#include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/runtime/denormals.h"
+#include "backend/options/loss_scale.h"
 #include "formula/optim.h"
 
 HWY_BEFORE_NAMESPACE();

@@ -1,9 +1,9 @@
 // picture_batch on the CPU: rows of pictures, as normalised floats.
 #include <algorithm>
 
-#include "backend/cpu/loop.h"
+#include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
-#include "backend/picture_options.h"
+#include "backend/options/picture_options.h"
 #include "core/check.h"
 #include "formula/picture.h"
 

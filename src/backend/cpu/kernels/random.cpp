@@ -2,9 +2,9 @@
 // gives the same values.
 #include <algorithm>
 
-#include "backend/cpu/parallel.h"
+#include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
-#include "backend/random_range.h"
+#include "backend/options/random_range.h"
 #include "core/check.h"
 #include "formula/philox.h"
 

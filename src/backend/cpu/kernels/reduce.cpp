@@ -4,8 +4,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "backend/cpu/reduce_steps-inl.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/reduce/reduce_steps-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {

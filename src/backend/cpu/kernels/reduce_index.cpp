@@ -2,8 +2,8 @@
 // row-major, seen as (outer, n, inner).
 #include <algorithm>
 
-#include "backend/cpu/loop.h"
-#include "backend/cpu/through_f32.h"
+#include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/through_f32.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 
-#include "backend/cpu/loop.h"
+#include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
-#include "backend/sort_options.h"
+#include "backend/options/sort_options.h"
 
 namespace brim::cpu {
 namespace {

@@ -3,8 +3,8 @@
 #include <optional>
 #include <type_traits>
 
+#include "backend/cuda/conv/pool.cuh"
 #include "backend/cuda/libraries/dnn.h"
-#include "backend/cuda/pool.cuh"
 #include "backend/kernel.h"
 
 namespace brim::cuda {

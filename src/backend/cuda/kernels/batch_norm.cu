@@ -2,16 +2,16 @@
 // channel, then a pass over the elements. Activations are row-major, or all are nhwc. In training,
 // batch_norm alone may be computed by cuDNN. T is the type of activations, P that of parameters and
 // running statistics (batch_norm.cuh).
-#include "backend/fused_norm.h"
+#include "backend/fused/fused_norm.h"
 
 #include <cmath>
 #include <initializer_list>
 #include <type_traits>
 
-#include "backend/cuda/batch_norm.cuh"
-#include "backend/cuda/channel_sums.cuh"
 #include "backend/cuda/libraries/dnn.h"
-#include "backend/cuda/moments.cuh"
+#include "backend/cuda/reduce/batch_norm.cuh"
+#include "backend/cuda/reduce/channel_sums.cuh"
+#include "backend/cuda/reduce/moments.cuh"
 
 namespace brim::cuda {
 namespace {

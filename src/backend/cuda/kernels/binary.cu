@@ -1,7 +1,7 @@
 // Every formula of two numbers, for all dtypes that have it.
 #include "formula/binary.h"
 
-#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
 
 namespace brim::cuda {
 namespace {

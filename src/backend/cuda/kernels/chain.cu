@@ -5,9 +5,9 @@
 #include <span>
 #include <type_traits>
 
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/launch_error.h"
-#include "backend/elementwise_chain.h"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/runtime/launch_error.h"
+#include "backend/fused/elementwise_chain.h"
 #include "formula/binary.h"
 #include "formula/unary.h"
 

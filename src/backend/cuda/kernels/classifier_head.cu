@@ -1,5 +1,5 @@
 // The last layers of a classifier, its loss and their gradients in one block (see
-// backend/classifier_head.h). All weights are loaded into shared memory at once, beside the
+// backend/fused/classifier_head.h). All weights are loaded into shared memory at once, beside the
 // activations and their gradients; from there on the block waits for nothing but its barriers.
 //
 // The floor on an H200 for 120 -> 84 -> 10 at batch 4: 44 KB in and out by one multiprocessor, at
@@ -10,11 +10,11 @@
 #include <cstdint>
 #include <vector>
 
-#include "backend/classifier_head.h"
-#include "backend/cuda/async_copy.cuh"
-#include "backend/cuda/class_loss_rows.cuh"
-#include "backend/cuda/few_rows.cuh"
-#include "backend/cuda/launch_error.h"
+#include "backend/cuda/device/async_copy.cuh"
+#include "backend/cuda/gemm/few_rows.cuh"
+#include "backend/cuda/reduce/class_loss_rows.cuh"
+#include "backend/cuda/runtime/launch_error.h"
+#include "backend/fused/classifier_head.h"
 #include "backend/kernel.h"
 
 namespace brim::cuda {

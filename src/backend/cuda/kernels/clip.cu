@@ -3,8 +3,8 @@
 #include <cmath>
 #include <span>
 
-#include "backend/cuda/list.cuh"
-#include "backend/cuda/reduce.cuh"
+#include "backend/cuda/elementwise/list.cuh"
+#include "backend/cuda/reduce/reduce.cuh"
 
 namespace brim::cuda {
 namespace {

@@ -1,7 +1,7 @@
 // Comparisons, and selection by a mask.
 #include "formula/compare.h"
 
-#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
 
 namespace brim::cuda {
 namespace {

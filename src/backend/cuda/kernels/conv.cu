@@ -1,9 +1,9 @@
 // conv2d and its two gradients, of weights that are row-major or nhwc: by cuDNN where it is there
 // and can, else as matrix products whose operands are read where they lie (conv_operands.cuh).
-#include "backend/cuda/conv_dnn.cuh"
-#include "backend/cuda/conv_operands.cuh"
-#include "backend/geometry.h"
+#include "backend/cuda/conv/conv_dnn.cuh"
+#include "backend/cuda/conv/conv_operands.cuh"
 #include "backend/kernel.h"
+#include "backend/options/geometry.h"
 
 namespace brim::cuda {
 namespace {

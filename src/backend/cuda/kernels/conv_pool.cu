@@ -13,9 +13,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "backend/cuda/conv_pool.cuh"
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/launch_error.h"
+#include "backend/cuda/conv/conv_pool.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/runtime/launch_error.h"
 #include "backend/has_kernel.h"
 #include "backend/kernel.h"
 

@@ -17,10 +17,10 @@
 #include <limits>
 #include <optional>
 
-#include "backend/cuda/conv_pool_image_grad.cuh"
-#include "backend/cuda/launch_error.h"
-#include "backend/cuda/parts.cuh"
-#include "backend/cuda/thread_group.cuh"
+#include "backend/cuda/conv/conv_pool_image_grad.cuh"
+#include "backend/cuda/device/thread_group.cuh"
+#include "backend/cuda/reduce/parts.cuh"
+#include "backend/cuda/runtime/launch_error.h"
 #include "backend/kernel.h"
 
 namespace brim::cuda {

@@ -2,9 +2,9 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "backend/cuda/cast.cuh"
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/transpose.cuh"
+#include "backend/cuda/elementwise/cast.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/elementwise/transpose.cuh"
 
 namespace brim::cuda {
 namespace {

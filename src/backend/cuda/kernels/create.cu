@@ -1,6 +1,6 @@
 // Regular patterns: arange, linspace, and the triangles of matrices.
-#include "backend/cuda/cast.cuh"
-#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/elementwise/cast.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
 #include "formula/formula.h"
 
 namespace brim::cuda {

@@ -1,7 +1,7 @@
 // cross_entropy, its gradient, and both at once. A warp or a block works on each row.
 #include <cmath>
 
-#include "backend/cuda/class_loss_rows.cuh"
+#include "backend/cuda/reduce/class_loss_rows.cuh"
 
 namespace brim::cuda {
 namespace {

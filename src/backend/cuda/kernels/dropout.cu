@@ -1,6 +1,6 @@
 // dropout: element i is decided by word i % 4 of Philox block i / 4, in every dtype.
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/graph_parameter.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/graph/graph_parameter.cuh"
 #include "formula/philox.h"
 
 namespace brim::cuda {

@@ -10,10 +10,10 @@
 #include <array>
 #include <limits>
 
-#include "backend/cuda/divisor.cuh"
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/fault.cuh"
-#include "backend/cuda/sort.cuh"
+#include "backend/cuda/device/divisor.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/kernels/sort.cuh"
+#include "backend/cuda/runtime/fault.cuh"
 
 namespace brim::cuda {
 namespace {

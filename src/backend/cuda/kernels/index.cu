@@ -1,8 +1,8 @@
 // gather, scatter and scatter_add. An index out of range is reported (fault.cuh) and skipped.
-#include "backend/cuda/cast.cuh"
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/fault.cuh"
-#include "backend/index_options.h"
+#include "backend/cuda/elementwise/cast.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/runtime/fault.cuh"
+#include "backend/options/index_options.h"
 
 namespace brim::cuda {
 namespace {

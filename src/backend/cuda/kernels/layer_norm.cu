@@ -2,10 +2,10 @@
 // a reduction down the columns.
 #include <cmath>
 
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/moments.cuh"
-#include "backend/cuda/reduce.cuh"
-#include "backend/cuda/row_packs.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/reduce/moments.cuh"
+#include "backend/cuda/reduce/reduce.cuh"
+#include "backend/cuda/reduce/row_packs.cuh"
 
 namespace brim::cuda {
 namespace {

@@ -10,11 +10,11 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/few_rows.cuh"
-#include "backend/cuda/launch_error.h"
-#include "backend/cuda/thread_group.cuh"
-#include "backend/fused_linear.h"
+#include "backend/cuda/device/thread_group.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/gemm/few_rows.cuh"
+#include "backend/cuda/runtime/launch_error.h"
+#include "backend/fused/fused_linear.h"
 #include "backend/has_kernel.h"
 #include "backend/kernel.h"
 

@@ -2,9 +2,9 @@
 #include <span>
 #include <type_traits>
 
-#include "backend/cuda/cast.cuh"
-#include "backend/cuda/elementwise.cuh"
-#include "backend/list_cast.h"
+#include "backend/cuda/elementwise/cast.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/fused/list_cast.h"
 
 namespace brim::cuda {
 namespace {

@@ -1,9 +1,9 @@
 // Unscaling gradients and moving the loss scale: what is decided stays on the device.
-#include "backend/loss_scale.h"
+#include "backend/options/loss_scale.h"
 
 #include <vector>
 
-#include "backend/cuda/list.cuh"
+#include "backend/cuda/elementwise/list.cuh"
 
 namespace brim::cuda {
 namespace {

@@ -7,11 +7,11 @@
 
 #include <brim/core/tf32.h>
 
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/few_rows.cuh"
-#include "backend/cuda/gemm.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/gemm/few_rows.cuh"
+#include "backend/cuda/gemm/gemm.cuh"
 #include "backend/cuda/libraries/blas.h"
-#include "backend/fused_linear.h"
+#include "backend/fused/fused_linear.h"
 #include "backend/kernel.h"
 
 namespace brim::cuda {

@@ -1,7 +1,7 @@
 // Max pooling with the indices of the maxima, and both ways along those indices.
 #include <limits>
 
-#include "backend/cuda/pool.cuh"
+#include "backend/cuda/conv/pool.cuh"
 #include "backend/kernel.h"
 
 namespace brim::cuda {

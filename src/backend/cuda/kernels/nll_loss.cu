@@ -1,5 +1,5 @@
 // nll_loss and its gradient.
-#include "backend/cuda/class_loss.cuh"
+#include "backend/cuda/reduce/class_loss.cuh"
 
 namespace brim::cuda {
 namespace {

@@ -1,8 +1,8 @@
 // Writes the numbers of a graph: they travel as arguments of the kernel, which CUDA keeps until it
 // has run, so that no memory of the host must stay as it is.
-#include "backend/cuda/graph_parameters.h"
+#include "backend/cuda/graph/graph_parameters.h"
 
-#include "backend/cuda/launch.cuh"
+#include "backend/cuda/device/launch.cuh"
 
 namespace brim::cuda {
 namespace {

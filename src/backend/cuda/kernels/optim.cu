@@ -5,9 +5,9 @@
 #include <span>
 #include <string>
 
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/graph_parameter.cuh"
-#include "backend/loss_scale.h"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/graph/graph_parameter.cuh"
+#include "backend/options/loss_scale.h"
 #include "formula/optim.h"
 
 namespace brim::cuda {
@@ -23,7 +23,7 @@ struct Always {
   __device__ StepParams numbers(const StepParams& k) const { return k; }
 };
 
-/// Those of a step that is left out where gradients overflowed (backend/loss_scale.h).
+/// Those of a step that is left out where gradients overflowed (backend/options/loss_scale.h).
 struct IfFinite {
   const float* found_inf;
   float* skipped;

@@ -1,9 +1,9 @@
 // picture_batch: a block row of the grid makes one sample; a thread makes four neighbouring pixels
 // of a row, so that what is written goes out in accesses of 16 bytes. The last block to end moves
 // the position on, which every block has read by then: position[1] counts those that are done.
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/fault.cuh"
-#include "backend/picture_options.h"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/runtime/fault.cuh"
+#include "backend/options/picture_options.h"
 #include "formula/picture.h"
 
 namespace brim::cuda {

@@ -1,7 +1,7 @@
 // CUB's radix sort of one line of keys (see sort.cuh). Positions are no digits of it: keys come in
 // the order of their positions, and the sort is stable. It neither waits for the device nor reads
 // from it, so a stream capture may hold it. The emulation, which has no CUB, merges runs instead.
-#include "backend/cuda/sort.cuh"
+#include "backend/cuda/kernels/sort.cuh"
 
 #if defined(__CUDACC__)
 #include <cub/device/device_radix_sort.cuh>

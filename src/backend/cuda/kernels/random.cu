@@ -1,11 +1,11 @@
 // Random numbers by the formulas of formula/philox.h: the same as on the CPU for the same key.
 // normal is computed with the device's sin, cos and log, and may differ in the last digit.
-#include "backend/cuda/cast.cuh"
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/fault.cuh"
-#include "backend/cuda/graph_parameter.cuh"
-#include "backend/cuda/sort.cuh"
-#include "backend/random_range.h"
+#include "backend/cuda/elementwise/cast.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/graph/graph_parameter.cuh"
+#include "backend/cuda/kernels/sort.cuh"
+#include "backend/cuda/runtime/fault.cuh"
+#include "backend/options/random_range.h"
 #include "formula/philox.h"
 
 namespace brim::cuda {

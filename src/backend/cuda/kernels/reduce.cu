@@ -3,9 +3,9 @@
 #include <limits>
 #include <type_traits>
 
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/moments.cuh"
-#include "backend/cuda/reduce.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/reduce/moments.cuh"
+#include "backend/cuda/reduce/reduce.cuh"
 
 namespace brim::cuda {
 namespace {

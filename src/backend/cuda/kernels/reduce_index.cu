@@ -3,8 +3,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "backend/cuda/axis.cuh"
-#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/reduce/axis.cuh"
 
 namespace brim::cuda {
 namespace {

@@ -1,12 +1,12 @@
 // softmax, log_softmax, their gradients and logsumexp. Tensors are row-major. Along the last axis a
 // warp or a block takes a row; along others sums are made by a reduction, then applied.
-#include "backend/cuda/softmax.cuh"
+#include "backend/cuda/reduce/softmax.cuh"
 
 #include <type_traits>
 
-#include "backend/cuda/axis.cuh"
-#include "backend/cuda/elementwise.cuh"
-#include "backend/cuda/row_packs.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/reduce/axis.cuh"
+#include "backend/cuda/reduce/row_packs.cuh"
 
 namespace brim::cuda {
 namespace {

@@ -1,11 +1,11 @@
 // Sorting: every element becomes a number without a sign, its order-preserving key above its
 // position, so that equal elements keep their order.
-#include "backend/cuda/sort.cuh"
+#include "backend/cuda/kernels/sort.cuh"
 
 #include <bit>
 
-#include "backend/cuda/elementwise.cuh"
-#include "backend/sort_options.h"
+#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/options/sort_options.h"
 
 namespace brim::cuda {
 namespace {

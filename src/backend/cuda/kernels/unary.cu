@@ -1,7 +1,7 @@
 // Every formula of one number, for all dtypes that have it.
 #include "formula/unary.h"
 
-#include "backend/cuda/elementwise.cuh"
+#include "backend/cuda/elementwise/elementwise.cuh"
 
 namespace brim::cuda {
 namespace {

@@ -13,7 +13,7 @@
 #include "backend/cuda/libraries/cublas_lt_recipe.h"
 #include "backend/cuda/libraries/measure.h"
 #include "backend/cuda/libraries/open.h"
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/runtime/runtime.h"
 
 namespace brim::cuda {
 namespace {

@@ -303,7 +303,7 @@ std::string dnn_version() {
 
 #include <mutex>
 
-#include "backend/cuda/dynamic_library.h"
+#include "backend/cuda/runtime/dynamic_library.h"
 
 namespace brim::cuda {
 

@@ -13,7 +13,7 @@
 #include "backend/cuda/libraries/cudnn_library.h"
 #include "backend/cuda/libraries/measure.h"
 #include "backend/cuda/libraries/work.h"
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/runtime/runtime.h"
 
 namespace brim::cuda::dnn {
 

@@ -7,9 +7,9 @@
 #include <memory>
 #include <string>
 
-#include "backend/cuda/dynamic_library.h"
 #include "backend/cuda/libraries/open.h"
-#include "backend/cuda/lost.h"
+#include "backend/cuda/runtime/dynamic_library.h"
+#include "backend/cuda/runtime/lost.h"
 #include "core/check.h"
 
 namespace brim::cuda::dnn {

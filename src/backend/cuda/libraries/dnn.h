@@ -8,7 +8,7 @@
 #include <brim/core/dtype.h>
 
 #include "backend/cuda/libraries/work.h"
-#include "backend/geometry.h"
+#include "backend/options/geometry.h"
 #include "core/context.h"
 
 namespace brim::cuda {

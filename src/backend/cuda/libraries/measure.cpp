@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "backend/cuda/capture.h"
-#include "backend/cuda/dynamic_library.h"
-#include "backend/cuda/lost.h"
+#include "backend/cuda/graph/capture.h"
+#include "backend/cuda/runtime/dynamic_library.h"
+#include "backend/cuda/runtime/lost.h"
 #include "core/environment.h"
 #include "core/runtime.h"
 

@@ -26,8 +26,8 @@ bool has_driver() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) != nu
 #include <string_view>
 #include <unordered_map>
 
-#include "backend/cuda/dynamic_library.h"
 #include "backend/cuda/observe/kernel_name.h"
+#include "backend/cuda/runtime/dynamic_library.h"
 #include "diag/span.h"
 
 namespace brim::cuda {

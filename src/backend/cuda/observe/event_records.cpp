@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/runtime/runtime.h"
 #include "core/check.h"
 #include "diag/span.h"
 

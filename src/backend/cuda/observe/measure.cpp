@@ -14,7 +14,7 @@
 
 #include "backend/cuda/observe/activity.h"
 #include "backend/cuda/observe/event_records.h"
-#include "backend/cuda/runtime.h"
+#include "backend/cuda/runtime/runtime.h"
 #include "diag/host_timeline.h"
 #include "diag/span.h"
 

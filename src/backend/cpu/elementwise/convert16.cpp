@@ -1,0 +1,91 @@
+#include "backend/cpu/elementwise/convert16.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "backend/cpu/elementwise/convert16.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <bit>
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Wide = hn::ScalableTag<float>;
+using Narrow = hn::Rebind<hwy::float16_t, Wide>;
+using NarrowBits = hn::RebindToUnsigned<Narrow>;
+
+// What Highway computes in place of missing instructions cuts off digits and knows no infinities.
+#if HWY_TARGET != HWY_SCALAR && \
+    (HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)))
+constexpr bool kConvertsHalf = true;
+#else
+constexpr bool kConvertsHalf = false;
+#endif
+
+void half_to_float(const Half* from, float* to, int64_t n) {
+  const Wide d;
+  const Narrow d16;
+  const NarrowBits bits;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const uint16_t* const p = reinterpret_cast<const uint16_t*>(from);
+  int64_t i = 0;
+  for (; kConvertsHalf && i + lanes <= n; i += lanes)
+    hn::StoreU(hn::PromoteTo(d, hn::BitCast(d16, hn::LoadU(bits, p + i))), d, to + i);
+  for (; i < n; ++i) to[i] = static_cast<float>(from[i]);
+}
+
+void float_to_half(const float* from, Half* to, int64_t n) {
+  const Wide d;
+  const Narrow d16;
+  const NarrowBits bits;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  uint16_t* const p = reinterpret_cast<uint16_t*>(to);
+  int64_t i = 0;
+  for (; kConvertsHalf && i + lanes <= n; i += lanes)
+    hn::StoreU(hn::BitCast(bits, hn::DemoteTo(d16, hn::LoadU(d, from + i))), bits, p + i);
+  for (; i < n; ++i) to[i] = Half(from[i]);
+}
+
+void bfloat_to_float(const BFloat16* from, float* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
+}
+
+// No branches, so that compilers vectorise it; the same bits as BFloat16(float).
+void float_to_bfloat(const float* from, BFloat16* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const uint32_t x = std::bit_cast<uint32_t>(from[i]);
+    const uint32_t nan = (x >> 16) | 0x40, rounded = (x + 0x7fff + ((x >> 16) & 1)) >> 16;
+    to[i].bits = static_cast<uint16_t>((x & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+  }
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace brim::cpu {
+
+HWY_EXPORT(half_to_float);
+HWY_EXPORT(float_to_half);
+HWY_EXPORT(bfloat_to_float);
+HWY_EXPORT(float_to_bfloat);
+
+void convert_run(const Half* from, float* to, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(half_to_float)(from, to, n);
+}
+void convert_run(const BFloat16* from, float* to, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(bfloat_to_float)(from, to, n);
+}
+void convert_run(const float* from, Half* to, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(float_to_half)(from, to, n);
+}
+void convert_run(const float* from, BFloat16* to, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(float_to_bfloat)(from, to, n);
+}
+
+}  // namespace brim::cpu
+#endif

@@ -1,0 +1,98 @@
+// Loops over dense elements, one per formula; included once per instruction set.
+#include "backend/cpu/elementwise/elementwise.h"
+#include "backend/fused/elementwise_chain.h"
+
+#if defined(BRIM_CPU_DENSE_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRIM_CPU_DENSE_INL_H
+#undef BRIM_CPU_DENSE_INL_H
+#else
+#define BRIM_CPU_DENSE_INL_H
+#endif
+
+// Operands may be the same memory, element by element; they never overlap in another way.
+#if defined(__clang__)
+#define BRIM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define BRIM_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+using formula::Params;
+
+/// 16-bit floats are computed in f32.
+template <class T>
+using Arithmetic =
+    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
+
+/// y = f(x)
+template <class T, class F, class R = T>
+void dense_unary(char* const* p, int64_t n, const Params& params) {
+  using A = Arithmetic<T>;
+  const F f(params);
+  const T* x = reinterpret_cast<const T*>(p[1]);
+  R* y = reinterpret_cast<R*>(p[0]);
+  if constexpr (std::is_same_v<A, float> && requires { F::kFastLimit; }) {
+    constexpr int64_t kBlock = 256;
+    for (int64_t begin = 0; begin < n; begin += kBlock) {
+      const int64_t end = std::min(n, begin + kBlock);
+      int beyond = 0;
+      for (int64_t i = begin; i < end; ++i)
+        beyond |= std::fabs(static_cast<A>(x[i])) > F::kFastLimit;
+      if (beyond) {
+        for (int64_t i = begin; i < end; ++i) y[i] = static_cast<R>(f.slow(static_cast<A>(x[i])));
+      } else {
+        BRIM_INDEPENDENT
+        for (int64_t i = begin; i < end; ++i) y[i] = static_cast<R>(f(static_cast<A>(x[i])));
+      }
+    }
+  } else {
+    BRIM_INDEPENDENT
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<R>(f(static_cast<A>(x[i])));
+  }
+}
+
+/// y = f(a, b)
+template <class T, class F, class R = T>
+void dense_binary(char* const* p, int64_t n, const Params& params) {
+  using A = Arithmetic<T>;
+  const F f(params);
+  const T* a = reinterpret_cast<const T*>(p[1]);
+  const T* b = reinterpret_cast<const T*>(p[2]);
+  R* y = reinterpret_cast<R*>(p[0]);
+  BRIM_INDEPENDENT
+  for (int64_t i = 0; i < n; ++i)
+    y[i] = static_cast<R>(f(static_cast<A>(a[i]), static_cast<A>(b[i])));
+}
+
+template <class T, class F, class R = T>
+void unary(const Context&, const Tensor& x, Tensor& y, const Params& params) {
+  elementwise(&dense_unary<T, F, R>, params, y, x);
+}
+
+template <class T, class F, class R = T>
+void binary(const Context&, const Tensor& a, const Tensor& b, Tensor& y, const Params& params) {
+  elementwise(&dense_binary<T, F, R>, params, y, a, b);
+}
+
+template <class T, class R = T, class... F>
+void register_unary(formula::List<F...>) {
+  (backend::register_kernel(F::kName, DeviceKind::cpu, dtype_of<T>, &unary<T, F, R>), ...);
+  if constexpr (std::is_same_v<T, R>)
+    (backend::register_elementwise(F::kName, 1, dtype_of<T>, &dense_unary<T, F>), ...);
+}
+
+template <class T, class R = T, class... F>
+void register_binary(formula::List<F...>) {
+  (backend::register_kernel(F::kName, DeviceKind::cpu, dtype_of<T>, &binary<T, F, R>), ...);
+  if constexpr (std::is_same_v<T, R>)
+    (backend::register_elementwise(F::kName, 2, dtype_of<T>, &dense_binary<T, F>), ...);
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

@@ -1,0 +1,80 @@
+#include "backend/cpu/elementwise/through_f32.h"
+
+#include <algorithm>
+
+#include "backend/cpu/elementwise/convert16.h"
+#include "backend/cpu/elementwise/loop.h"
+
+namespace brim::cpu {
+namespace {
+
+/// Dense strides for the axes in the order of `t`'s; 0 where it is expanded.
+Strides wide_strides(const Tensor& t) {
+  if (t.is_contiguous()) return t.strides();
+  std::array<int, kMaxRank> order{};
+  for (int i = 0; i < t.rank(); ++i) order[static_cast<size_t>(i)] = i;
+  std::stable_sort(order.begin(), order.begin() + t.rank(),
+                   [&](int a, int b) { return t.strides()[a] > t.strides()[b]; });
+  Strides strides = Shape::filled(t.rank(), 0);
+  int64_t step = 1;
+  for (int i = t.rank(); i-- > 0;) {
+    const int axis = order[static_cast<size_t>(i)];
+    if (t.strides()[axis] == 0) continue;
+    strides[axis] = step;
+    step *= std::max<int64_t>(t.shape()[axis], 1);
+  }
+  return strides;
+}
+
+/// Elements that lie in memory: those of expanded axes once.
+int64_t count(const Tensor& t, const Strides& strides) {
+  int64_t n = 1;
+  for (int i = 0; i < t.rank(); ++i)
+    if (strides[i] != 0) n *= t.shape()[i];
+  return n;
+}
+
+template <class To, class From>
+void convert(const Tensor& from, const Tensor& to) {
+  Shape shape = to.shape();  // an expanded axis is converted once
+  for (int i = 0; i < shape.rank(); ++i)
+    if (to.strides()[i] == 0) shape[i] = std::min<int64_t>(shape[i], 1);
+  const Loop<2> loop = make_loop<2>(shape, {to.strides(), from.strides()});
+  const From* const px = static_cast<const From*>(from.raw());
+  To* const py = static_cast<To*>(to.raw());
+  const int64_t sy = loop.stride[0][0], sx = loop.stride[1][0];
+  for_each_row(loop, kElementwiseGrain, [&](const std::array<int64_t, 2>& at, int64_t n) {
+    if (sx == 1 && sy == 1) return convert_run(px + at[1], py + at[0], n);
+    for (int64_t i = 0; i < n; ++i) py[at[0] + i * sy] = To(static_cast<float>(px[at[1] + i * sx]));
+  });
+}
+
+}  // namespace
+
+WideCopy::WideCopy(const Context& context, const Tensor& narrow, bool read)
+    : memory_(context.workspace(static_cast<size_t>(count(narrow, wide_strides(narrow))) *
+                                sizeof(float))) {
+  Ref<TensorImpl> impl(new TensorImpl);
+  impl->shape = narrow.shape();
+  impl->strides = wide_strides(narrow);
+  impl->dtype = DType::f32;
+  impl->contiguous = narrow.is_contiguous();
+  impl->storage = Storage::wrap(memory_.as<void>(),
+                                static_cast<size_t>(count(narrow, impl->strides)) * sizeof(float),
+                                Device::cpu(), {});
+  wide_ = Tensor(std::move(impl));
+  if (!read) return;
+  if (narrow.dtype() == DType::f16)
+    convert<float, Half>(narrow, wide_);
+  else
+    convert<float, BFloat16>(narrow, wide_);
+}
+
+void WideCopy::write_to(const Tensor& narrow) const {
+  if (narrow.dtype() == DType::f16)
+    convert<Half, float>(wide_, narrow);
+  else
+    convert<BFloat16, float>(wide_, narrow);
+}
+
+}  // namespace brim::cpu

@@ -1,0 +1,47 @@
+// Stream capture that other threads do not notice.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backend/cuda/runtime/runtime.h"
+
+namespace brim::cuda {
+
+/// While it lives, what this thread queues on `stream` is captured, not run. The capture is that of
+/// a stream of its own: whatever another thread queues on `stream` at the same time runs as ever,
+/// as launches on a stream that is being captured would become part of the graph, whoever makes
+/// them. CUDA C++ Programming Guide, "CUDA Graphs", stream capture.
+class Capture {
+ public:
+  explicit Capture(Stream stream);
+  ~Capture();
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  /// Ends it. The graph is then the caller's; null, and `result` says why, if there is none.
+  cudaGraph_t end(cudaError_t& result);
+
+  /// What stands for `stream` in this thread; null: itself.
+  static cudaStream_t native(Stream stream) {
+    return current_ && current_->stream_ == stream ? current_->own_ : nullptr;
+  }
+
+ private:
+  static thread_local constinit const Capture* current_;
+  Stream stream_;
+  cudaStream_t own_ = nullptr;
+};
+
+/// Runs a call that a capture of this thread would refuse, although it has no part in it: of
+/// memory, as a plan that found too little of it gives the graph up and has more for the next one.
+/// cudaThreadExchangeStreamCaptureMode in CUDA's runtime API.
+template <class F>
+cudaError_t outside_captures(const F& call) {
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  BRIM_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  const cudaError_t result = call();
+  BRIM_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
+  return result;
+}
+
+}  // namespace brim::cuda

@@ -1,0 +1,34 @@
+// Kernels queue themselves: their functions launch on the context's stream.
+#include "backend/launch_policy.h"
+
+#include "backend/cuda/runtime/stream_check.h"
+#include "backend/queued_op.h"
+#include "diag/span.h"
+
+namespace brim::cuda {
+namespace {
+
+std::vector<backend::Touch> touches_of(const backend::Call& call) {
+  std::vector<backend::Touch> touches;
+  call.for_each_tensor([&](const Tensor& t, bool writes) {
+    if (t.defined()) touches.push_back({t.storage()->data(), t.storage()->bytes(), writes});
+  });
+  return touches;
+}
+
+void launch(const Context& context, const char* name, DType, backend::Call& call) {
+  const diag::Span span(name, diag::Cause::launch);
+  const backend::QueuedOp op(name);
+  if (checker()) [[unlikely]]
+    check_work(context.stream, name, touches_of(call));
+  call.run(context);
+}
+
+const bool registered =
+    backend::register_launch_policy(DeviceKind::cuda, {.launch = &launch,
+                                                       .kernels = DeviceKind::cuda,
+                                                       .keeps_addresses = true,
+                                                       .trades_time_for_memory = false});
+
+}  // namespace
+}  // namespace brim::cuda
