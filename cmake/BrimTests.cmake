@@ -162,6 +162,7 @@ endif()
 
 if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)
   brim_add_test(cuda_tests ${BRIM_PYTHON} tests/backend/cuda/cuda_tests_test.py)
+  brim_add_test(cuda_begin_kernel ${BRIM_PYTHON} tests/backend/cuda/begin_kernel_test.py)
   brim_add_test(kernel_table ${BRIM_PYTHON} tests/tools/kernel_table_test.py)
   brim_add_test(ncu_table ${BRIM_PYTHON} tests/tools/ncu_table_test.py)
 endif()

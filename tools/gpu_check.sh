@@ -178,6 +178,7 @@ targets() {
   paired 'tutorial-cnn b4, compiled over PyTorch with CUDA graphs' tutorial-b4-compiled graph 2.5
   target 'tutorial-cnn b4, training, data on the device: busy part' "$(number train-resident compute)" 0.99
   target 'tutorial-cnn b4: part of its graphs in which kernels run' "$(number tutorial-b4-compiled compute)" 0.85
+  target 'tutorial-cnn b4, compiled: time over that with dependent launches' "$(ratio "$(number tutorial-b4-compiled us_per_step)" "$(number tutorial-b4-dependent us_per_step)")" 1.05
   paired 'matmul 8192 bf16, rate over PyTorch'"'"'s' matmul-8192-bf16-eager eager 0.98
   target 'add of 256 MiB, bandwidth over a copy'"'"'s' "$(number add share_of_copy)" 0.95
   for case in 18-32-b512 18-224-b128 50-224-b128; do
@@ -298,6 +299,7 @@ part_correct() {
   # shellcheck disable=SC2016
   step 'loss curves' 60 bash -c 'out=$("$0" "--gtest_filter=CudaTraining.*"); code=$?; echo "$out"; grep "losses differ" <<<"$out"; exit $code' "$tests"
   gpu_tests 0
+  BRIM_CUDA_DEPENDENT_LAUNCH=1 on_gpu 0 'dependent launches' $((emulated ? 600 : 60)) "$tests" --gtest_brief=1 '--gtest_filter=CudaTraining.*:CudaGraph*:CudaStepGraph*:CudaFused*'
   again 'contract suite' "$contract"
   again 'GPU tests' "$tests"
   for ((i = 1; i < devices; ++i)); do
@@ -316,6 +318,7 @@ part_fast() {
   fi
   bench tutorial-b4 tutorial-b4
   bench tutorial-b4-compiled tutorial-b4 --mode compiled --steps-per-graph 100
+  BRIM_CUDA_DEPENDENT_LAUNCH=1 bench tutorial-b4-dependent tutorial-b4 --mode compiled --steps-per-graph 100
   bench matmul-bf16 matmul-8192 --precision bf16
   bench add add-64m
   # Their first runs measure algorithms, which the pairs with PyTorch find then.

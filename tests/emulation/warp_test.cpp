@@ -16,7 +16,10 @@ namespace {
 constexpr unsigned kAll = 0xffffffffu;
 
 void run_block(unsigned threads, const std::function<void()>& body) {
-  run_blocks(1, threads, 0, body);
+  run_blocks(1, threads, 0, [&] {
+    begin_kernel();
+    body();
+  });
 }
 
 TEST(EmulatedWarp, ShufflesAmongAllLanes) {
@@ -50,6 +53,20 @@ TEST(EmulatedWarp, RefusesALaneThatLeavesWhileOthersWait) {
                            (void)__ballot_sync(kAll, true);
                          }),
                std::logic_error);
+}
+
+TEST(EmulatedKernel, BeginsInEveryThread) {
+  const auto begin_all_but = [](unsigned left_out) {
+    return [left_out] {
+      if (threadIdx.x != left_out) begin_kernel();
+    };
+  };
+  EXPECT_NO_THROW(run_threads(2, 3, begin_all_but(3)));
+  EXPECT_EQ(tests::message_of<std::logic_error>([&] { run_threads(2, 3, begin_all_but(1)); }),
+            "[cuda emulation] of a kernel's 6 threads 4 have called begin_kernel(): it is the "
+            "first statement of every kernel");
+  EXPECT_NO_THROW(run_blocks(2, 40, 0, begin_all_but(40)));
+  EXPECT_THROW(run_blocks(2, 40, 0, begin_all_but(39)), std::logic_error);
 }
 
 }  // namespace

@@ -159,6 +159,7 @@ constexpr int blocks_at_once() {
 template <class Index, class F>
 __global__ void __launch_bounds__(kThreads, blocks_at_once<F>())
     for_each_kernel(Walk<Index> walk, F f) {
+  begin_kernel();
   for (int64_t i = first_index(); i < walk.count; i += grid_size()) f(walk(static_cast<Index>(i)));
 }
 

@@ -1,5 +1,5 @@
 // Launching kernels. A kernel is a __global__ function of values and pointers; the same source is
-// compiled for the CPU (emulation/), which is why no <<<>>> stands anywhere else.
+// compiled for the CPU (emulation/), which is why nothing else launches any.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -35,6 +35,20 @@ inline Grid card_grid(const Context& context, int64_t count, int64_t per_block) 
   return {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)};
 }
 
+/// The first statement of every kernel. Where launches are dependent (launches_dependently), its
+/// blocks come onto the device while the kernel queued before it still works: this lets the next
+/// kernel come as early, and waits until all that was queued before is done and seen. So nothing of
+/// a tensor may be read or written above it. Elsewhere it does nothing. CUDA C++ Programming Guide,
+/// "Programmatic Dependent Launch and Synchronization".
+__device__ inline void begin_kernel() {
+#if !defined(__CUDACC__)
+  emulation::begin_kernel();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+  cudaGridDependencySynchronize();
+#endif
+}
+
 __device__ inline int64_t first_index() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -47,10 +61,18 @@ template <class... Params, class... Args>
 void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid& grid,
                    const Args&... args) {
   const DeviceGuard guard(context.device().index);
-  const cudaError_t result = with_room(context.stream, [&] {
-    kernel<<<grid.blocks, grid.threads, grid.shared_bytes, native(context.stream)>>>(args...);
-    return cudaGetLastError();
-  });
+  cudaLaunchAttribute dependent{};
+  dependent.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  dependent.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid.blocks;
+  config.blockDim = grid.threads;
+  config.dynamicSmemBytes = grid.shared_bytes;
+  config.stream = native(context.stream);
+  config.attrs = &dependent;
+  config.numAttrs = launches_dependently(context.device().index) ? 1 : 0;
+  const cudaError_t result =
+      with_room(context.stream, [&] { return cudaLaunchKernelEx(&config, kernel, args...); });
   check(result, "a kernel's launch");
   note_queued(context.device().index);
 }

@@ -67,6 +67,7 @@ bool loadable(const T* from) {
 /// its own.
 template <int Width, bool kByPixels, class Pass>
 __global__ void pass_kernel(Pass pass, Channels v) {
+  begin_kernel();
   typename Pass::Of of[kByPixels ? Width : 1];
   int64_t loaded = -1;
   for (int64_t i = first_index(); i < v.numel / Width; i += grid_size()) {

@@ -51,6 +51,7 @@ constexpr int kDenseBlocks = std::is_same_v<Out, double> ? 2 : 0;
 template <int Width, int Count, class F, class Out, class... In>
 __global__ void __launch_bounds__(kThreads, kDenseBlocks<Out>)
     dense_kernel(F f, int64_t count, Out* y, const In*... in) {
+  begin_kernel();
   using Result = Pack<Out, Width>;
   constexpr int64_t kOfBlock = kThreads * Count;
   const int64_t packs = count / Width;
@@ -79,6 +80,7 @@ __device__ inline void strided_element(const F& f, std::index_sequence<K...>, co
 
 template <class F, class Out, class... In>
 __global__ void strided_kernel(F f, DeviceLoop<1 + sizeof...(In)> loop, Out* y, const In*... in) {
+  begin_kernel();
   for (int64_t i = first_index(); i < loop.numel; i += grid_size()) {
     int64_t at[1 + sizeof...(In)];
     loop.offsets(i, at);

@@ -61,6 +61,7 @@ Grid grid_of(const List<T>& list) {
 /// Runs begin where packs do if their tensor does.
 template <class T, class Make>
 __global__ void list_kernel(List<T> list, Make make) {
+  begin_kernel();
   const auto f = make();
   if (f.does_nothing()) return;
   list.run(blockIdx.x, [&](T* x, int64_t n) {

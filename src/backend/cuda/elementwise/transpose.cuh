@@ -58,6 +58,7 @@ struct Transposition {
 template <class F, class Out, class In>
 __global__ void __launch_bounds__(kThreads)
     transpose_kernel(F f, Transposition t, Out* y, const In* x) {
+  begin_kernel();
   constexpr int kTile = Transposition::kTile, kStep = kThreads / kTile;
   __shared__ In tile[kTile][kTile + 1];  // a column more: threads of a warp meet different banks
   const int lane = static_cast<int>(threadIdx.x) % kTile,

@@ -48,12 +48,14 @@ bool is_capturing();  ///< whether this thread captures a stream
 void spend(cudaStream_t stream, double milliseconds);
 /// All of these bytes are memory of a device.
 bool is_memory(const void* data, size_t bytes);
-/// Runs `body` once for each thread, one after the other. A barrier in it throws.
+/// Runs `body` once for each thread, one after the other. A barrier in it throws. Like run_blocks,
+/// throws std::logic_error where a thread does not call begin_kernel(), once.
 void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body);
 /// Runs `body` once for each thread; those of a block take turns at barriers. Throws
 /// std::logic_error where threads wait for others that never come.
 void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body);
 
+void begin_kernel();
 void* shared_memory();  ///< dynamic, of the running block
 void block_barrier();
 void warp_barrier();

@@ -27,6 +27,7 @@ struct FewRows {
 
 template <class T, int kWidth>
 __global__ void few_rows_kernel(FewRows<T> l) {
+  begin_kernel();
   using C = Compute<T>;
   using Loaded = Pack<T, kWidth>;
   const int lane = static_cast<int>(threadIdx.x) % kWarpThreads;

@@ -135,6 +135,7 @@ __global__ void __launch_bounds__(Tile::kThreads,
                                   (sizeof(C) + sizeof(typename A::Index) <= 8 ? 512 : 256) /
                                       Tile::kThreads)
     gemm_kernel(A a, B b, Out out, Products<C> products) {
+  begin_kernel();
   using ShareA = Share<Tile, Tile::kRows, A, C>;
   using ShareB = Share<Tile, Tile::kColumns, B, C>;
   using Index = typename A::Index;

@@ -85,6 +85,7 @@ struct BatchMoments {
 
 template <class P>
 __global__ void fixed_kernel(Statistics<P> statistics, const P* mean, const P* var, int64_t count) {
+  begin_kernel();
   for (int64_t c = first_index(); c < count; c += grid_size())
     statistics.save(c, static_cast<double>(widen(mean[c])), static_cast<double>(widen(var[c])));
 }

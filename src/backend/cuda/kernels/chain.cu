@@ -79,6 +79,7 @@ constexpr int count_of(formula::List<F...>) {
 /// n: packs.
 template <class T, int Width>
 __global__ void chain_kernel(Links links, int64_t n) {
+  begin_kernel();
   using Packed = Pack<T, Width>;
   constexpr int kOne = count_of(OneNumber<T>{});
   Packed inside[Chain::kMaxInner] = {};

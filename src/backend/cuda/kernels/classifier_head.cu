@@ -145,6 +145,7 @@ __device__ inline void grad_x(const Head& head, int k, float* shared) {
 
 __global__ void __launch_bounds__(kHeadThreads)
     classifier_head_kernel(Head head, Fault* fault, const char* op) {
+  begin_kernel();
   float* const shared = shared_memory<float>();
   const int t = static_cast<int>(threadIdx.x);
   for (int k = 0; k < head.layers; ++k) {

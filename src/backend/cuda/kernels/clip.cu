@@ -29,6 +29,7 @@ struct Power {
 
 template <class T>
 __global__ void run_norms(List<const T> list, Power power, double* parts) {
+  begin_kernel();
   list.run(blockIdx.x, [&](const T* x, int64_t n) {
     double total = 0;
     for (int64_t i = threadIdx.x; i < n; i += blockDim.x)

@@ -127,6 +127,7 @@ __device__ inline WindowMax any_window(const Forward& f, const float* in, int y0
 /// kKernel: see ConvPoolSizes::fast_kernel.
 template <int kKernel>
 __global__ void __launch_bounds__(kThreads, 1) conv_pool_kernel(Forward f) {
+  begin_kernel();
   const ConvPoolSizes& s = f.s;
   float* const weights = shared_memory<float>();  // (output, channel, taps_pitch)
   const int weight_floats = f.block_outputs * s.channels * f.taps_pitch;

@@ -140,6 +140,7 @@ struct StoreWeights {
 template <int kKernel>
 __global__ void __launch_bounds__(kMaxThreads)
     conv_pool_grad_kernel(Incoming in, WeightJob weights, ImageJob image, int image_blocks) {
+  begin_kernel();
   const int block = static_cast<int>(blockIdx.x);
   if (block < image_blocks)
     image_gradient<kKernel>(in, image, block);

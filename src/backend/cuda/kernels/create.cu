@@ -15,6 +15,7 @@ __device__ inline double line(double start, double step, int64_t i) {
 
 template <class T>
 __global__ void arange_kernel(T* y, int64_t n, Params p) {
+  begin_kernel();
   for (int64_t i = first_index(); i < n; i += grid_size()) y[i] = element<T>(line(p.a, p.b, i));
 }
 
@@ -27,6 +28,7 @@ void arange(const Context& context, Tensor& y, const Params& p) {
 /// From both ends, so that the last element is exactly the end.
 template <class T>
 __global__ void linspace_kernel(T* y, int64_t n, Params p, double step) {
+  begin_kernel();
   for (int64_t i = first_index(); i < n; i += grid_size())
     y[i] = element<T>(i < n / 2 || n == 1 ? line(p.a, step, i) : line(p.b, -step, n - 1 - i));
 }
@@ -42,6 +44,7 @@ void linspace(const Context& context, Tensor& y, const Params& p) {
 template <class T>
 __global__ void triangle_kernel(const T* x, T* y, int64_t n, int64_t rows, int64_t columns,
                                 int64_t first, bool upper) {
+  begin_kernel();
   for (int64_t i = first_index(); i < n; i += grid_size()) {
     const int64_t diagonal = i / columns % rows + first, column = i % columns;
     y[i] = (upper ? column >= diagonal : column <= diagonal) ? x[i] : T{};

@@ -11,6 +11,7 @@ template <class T>
 __global__ void __launch_bounds__(kMaxTeamThreads, 1)
     cross_entropy_kernel(Rows<T> r, Losses<T> losses, Compute<T>* stats, Fault* fault,
                          const char* op, int threads) {
+  begin_kernel();
   const ThreadGroup group(threads);
   for (int64_t row = group.first_row; row < r.n; row += group.rows_at_once) {
     Compute<T> m = 0, s = 0, loss = 0;
@@ -47,6 +48,7 @@ template <class T>
 __global__ void __launch_bounds__(kMaxTeamThreads, 1)
     cross_entropy_grad_kernel(Rows<T> r, const T* dy, bool single, const Compute<T>* stats, T* dx,
                               int threads) {
+  begin_kernel();
   using C = Compute<T>;
   const ThreadGroup group(threads);
   for (int64_t row = group.first_row; row < r.n; row += group.rows_at_once) {
@@ -86,6 +88,7 @@ template <class T>
 __global__ void __launch_bounds__(kMaxTeamThreads, 1)
     softmax_cross_entropy_kernel(Rows<T> r, Losses<T> losses, const Compute<T>* divisor, T* dx,
                                  Fault* fault, const char* op, int threads) {
+  begin_kernel();
   const ThreadGroup group(threads);
   for (int64_t row = group.first_row; row < r.n; row += group.rows_at_once) {
     const Compute<T> loss = loss_and_grad(r, group, row, *divisor, dx, fault, op);
@@ -98,6 +101,7 @@ template <class T>
 __global__ void __launch_bounds__(kLossThreads, 1)
     softmax_cross_entropy_block(Rows<T> r, LossShape shape, T* loss, T* dx, Fault* fault,
                                 const char* op) {
+  begin_kernel();
   block_loss(r, shape, loss, dx, fault, op, shared_memory<double>());
 }
 

@@ -10,6 +10,7 @@ namespace {
 template <class T, bool kPacked>
 __global__ void dropout_kernel(const T* x, T* y, int64_t n, GraphParameter<RandomKey> key_parameter,
                                uint32_t limit, Compute<T> scale) {
+  begin_kernel();
   const RandomKey key = key_parameter.get();
   for (int64_t block = first_index(); block * 4 < n; block += grid_size()) {
     const formula::Words words = formula::random_block(key, static_cast<uint64_t>(block));

@@ -22,6 +22,7 @@ namespace {
 template <class T, int Width>
 __global__ void embedding_kernel(const T* weight, const int64_t* ids, T* y, int64_t n,
                                  CountDivisor width, int64_t rows, int64_t zero, Fault* fault) {
+  begin_kernel();
   using Packed = Pack<T, Width>;
   for (int64_t i = first_index(); i < n; i += grid_size()) {
     const int64_t position = width.quotient(i), id = ids[position];
@@ -118,6 +119,7 @@ constexpr int kRowsAtOnce = 8;  // on their way to a thread
 template <class T, class Rows>
 __global__ void add_pieces_kernel(Rows rows, int64_t n, CountDivisor width, int64_t threads,
                                   OpenSums<Compute<T>> open, T* dweight) {
+  begin_kernel();
   using C = Compute<T>;
   for (int64_t i = first_index(); i < threads; i += grid_size()) {
     const int64_t piece = width.quotient(i), column = width.rest(i, piece);

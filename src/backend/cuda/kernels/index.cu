@@ -32,6 +32,7 @@ Bounds bounds_of(const Context& context, const Tensor& x, const IndexOptions& op
 template <class T>
 __global__ void gather_kernel(DeviceLoop<3> loop, T* y, const T* x, const int64_t* index,
                               int64_t step, Bounds bounds) {
+  begin_kernel();
   for (int64_t i = first_index(); i < loop.numel; i += grid_size()) {
     int64_t at[3];
     loop.offsets(i, at);
@@ -81,6 +82,7 @@ struct Steps {
 template <class T, class Rule>
 __global__ void scatter_kernel(DeviceLoop<3> lines, T* y, const T* source, const int64_t* index,
                                Steps step, Bounds bounds) {
+  begin_kernel();
   for (int64_t line = first_index(); line < lines.numel; line += grid_size()) {
     int64_t at[3];
     lines.offsets(line, at);
@@ -99,6 +101,7 @@ __global__ void scatter_kernel(DeviceLoop<3> lines, T* y, const T* source, const
 template <class T, class Rule>
 __global__ void scatter_few_kernel(DeviceLoop<3> lines, T* y, const T* source, const int64_t* index,
                                    Steps step, Bounds bounds) {
+  begin_kernel();
   const int64_t total = lines.numel * bounds.size;
   for (int64_t i = first_index(); i < total; i += grid_size()) {
     const int64_t line = i / bounds.size, mine = i % bounds.size;

@@ -17,6 +17,7 @@ __global__ void __launch_bounds__(kMaxTeamThreads, 1)
     layer_norm_kernel(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,
                       Compute<T>* scale, int64_t rows, int64_t n, double eps, int threads,
                       bool whole) {
+  begin_kernel();
   using C = Compute<T>;
   using Loaded = Pack<T, Width>;
   const ThreadGroup group(threads);
@@ -91,6 +92,7 @@ __global__ void __launch_bounds__(kMaxTeamThreads, 1)
     layer_norm_grad_kernel(const T* dy, const T* x, const T* weight, const Compute<T>* mean,
                            const Compute<T>* scale, T* dx, int64_t rows, int64_t n, int threads,
                            bool whole) {
+  begin_kernel();
   using C = Compute<T>;
   using Loaded = NormGradPack<T, Width>;
   const ThreadGroup group(threads);

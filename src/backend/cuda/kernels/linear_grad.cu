@@ -138,6 +138,7 @@ __device__ void grad_x(const LinearGrad<T>& g, int64_t block) {
 
 template <class T>
 __global__ void __launch_bounds__(kBlock) linear_grad_kernel(LinearGrad<T> g) {
+  begin_kernel();
   const int64_t block = blockIdx.x;
   if (block < g.weight_blocks)
     grad_weight(g, block);

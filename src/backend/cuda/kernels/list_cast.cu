@@ -30,6 +30,7 @@ struct Casts {
 /// A block takes kPerBlock neighbouring elements of one tensor, in the order of what is written.
 template <class To, class From>
 __global__ void list_cast_kernel(Casts casts) {
+  begin_kernel();
   const auto block = static_cast<int32_t>(blockIdx.x);
   int low = 0, high = casts.count - 1;
   while (low < high) {

@@ -52,6 +52,7 @@ void unscale(const Context& context, std::span<Tensor> grads, const Tensor& scal
 
 __global__ void update_kernel(const float* found_inf, float* scale, int32_t* good_steps,
                               backend::LossScaleRule rule) {
+  begin_kernel();
   if (*found_inf != 0) {
     *scale *= static_cast<float>(rule.backoff);
     *good_steps = 0;

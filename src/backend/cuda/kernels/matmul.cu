@@ -71,6 +71,7 @@ struct Result {
 /// Bias and ReLU of a product that is there already.
 template <class T>
 __global__ void finish_kernel(Result<T> y, int64_t rows, int64_t columns) {
+  begin_kernel();
   for (int64_t at = first_index(); at < rows * columns; at += grid_size()) {
     const int64_t i = at / columns;
     const auto column = y.column(at % columns);

@@ -8,6 +8,7 @@ constexpr const char* kNll = "nll_loss";
 
 template <class T>
 __global__ void nll_kernel(Rows<T> r, Losses<T> losses, Fault* fault, const char* op) {
+  begin_kernel();
   for (int64_t row = first_index(); row < r.n; row += grid_size()) {
     r.check(row, op, fault);
     losses.write(row, r.counts(row) ? -r.factor(row) * widen(r.x[row * r.classes + r.label[row]])
@@ -29,6 +30,7 @@ void nll_loss(const Context& context, const Tensor& x, const Tensor& target, con
 template <class T>
 __global__ void nll_grad_kernel(Rows<T> r, const T* dy, bool single, const Compute<T>* divisor,
                                 T* dx) {
+  begin_kernel();
   using C = Compute<T>;
   for (int64_t i = first_index(); i < r.n * r.classes; i += grid_size()) {
     const int64_t row = i / r.classes;

@@ -14,6 +14,7 @@ struct Words {
 
 template <int N>
 __global__ void write_kernel(Words<N> words, uint64_t* at, int count) {
+  begin_kernel();
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x))
     at[i] = words.word[i];
 }

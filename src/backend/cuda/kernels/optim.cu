@@ -58,6 +58,7 @@ __device__ inline void update(const F& f, T& p, T g, T* const (&s)[F::kStates + 
 template <class F, class T, class Guard>
 __global__ void dense_step_kernel(GraphParameter<StepParams> numbers, Guard guard,
                                   Table<T, F::kStates> table) {
+  begin_kernel();
   if (guard.skips()) return;
   F f;
   f.k = guard.numbers(numbers.get());
@@ -87,6 +88,7 @@ template <class F, class T, class Guard>
 __global__ void strided_step_kernel(GraphParameter<StepParams> numbers, Guard guard,
                                     DeviceLoop<F::kStates + 2> loop,
                                     Table<T, F::kStates, 1> table) {
+  begin_kernel();
   if (guard.skips()) return;
   F f;
   f.k = guard.numbers(numbers.get());
@@ -173,6 +175,7 @@ void step(const Context& context, std::span<Tensor> params, std::span<const Tens
 }
 
 __global__ void count_skipped(const float* found_inf, float* skipped) {
+  begin_kernel();
   if (*found_inf != 0) *skipped += 1;
 }
 

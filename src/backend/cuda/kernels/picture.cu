@@ -39,6 +39,7 @@ __global__ void picture_kernel(Sizes size, Scale scale, int64_t offset, int64_t 
                                const uint8_t* pictures, const int64_t* labels,
                                const PictureWindow* windows, int64_t* position, float* x,
                                int64_t* y, Fault* fault, const char* op) {
+  begin_kernel();
   using Result = Pack<float, Width>;
   const int packs_of_row = size.columns / Width, packs = 3 * size.rows * packs_of_row;
   const int64_t begin = position[0] + offset;

@@ -20,6 +20,7 @@ using formula::Params;
 template <class T, class Rule>
 __global__ void fill_blocks_kernel(T* y, int64_t n, GraphParameter<RandomKey> key_parameter,
                                    Rule rule, bool packed) {
+  begin_kernel();
   const RandomKey key = key_parameter.get();
   using D = Drawn<T>;
   constexpr int kCount = kPerBlock<D>;
@@ -112,6 +113,7 @@ void bernoulli(const Context& context, const Tensor& p, Tensor& y, const RandomK
 template <class T>
 __global__ void randint_kernel(T* y, int64_t n, GraphParameter<RandomKey> key_parameter,
                                uint64_t low, uint64_t range) {
+  begin_kernel();
   const RandomKey key = key_parameter.get();
   for (int64_t i = first_index(); i < n; i += grid_size()) {
     const uint64_t bits = formula::random_bits(key, static_cast<uint64_t>(i));
@@ -137,6 +139,7 @@ struct RandomOrder {
 
 template <class T>
 __global__ void positions_kernel(const WideKey* keys, T* y, int64_t n) {
+  begin_kernel();
   for (int64_t i = first_index(); i < n; i += grid_size()) y[i] = static_cast<T>(keys[i].position);
 }
 

@@ -72,6 +72,7 @@ struct RunningSum {
 /// One thread goes along each line.
 template <class T>
 __global__ void cumsum_many(RunningSum<T> sum) {
+  begin_kernel();
   for (int64_t line = first_index(); line < sum.v.lines(); line += grid_size()) {
     typename RunningSum<T>::Total total = 0;
     for (int64_t i = 0; i < sum.v.n; ++i) {
@@ -85,6 +86,7 @@ __global__ void cumsum_many(RunningSum<T> sum) {
 /// A block goes along each line, as many elements at once as it has threads.
 template <class T>
 __global__ void cumsum_long(RunningSum<T> sum) {
+  begin_kernel();
   using Total = typename RunningSum<T>::Total;
   Total* const of_warp = shared_memory<Total>();
   const unsigned lane = threadIdx.x % kWarpThreads, warp = threadIdx.x / kWarpThreads;

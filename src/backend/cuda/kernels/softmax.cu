@@ -122,6 +122,7 @@ struct SoftmaxGrad {
 template <int Width, class Op>
 __global__ void __launch_bounds__(kMaxTeamThreads, 1)
     rows_kernel(Op op, int64_t rows, int64_t n, int threads, bool whole) {
+  begin_kernel();
   using Loaded = typename Op::template Loaded<Width>;
   const ThreadGroup group(threads);
   const auto combine = [&](const auto& a, const auto& b) { return op.combine(a, b); };
@@ -141,6 +142,7 @@ __global__ void __launch_bounds__(kMaxTeamThreads, 1)
 /// Threads next to each other write elements of neighbouring lines.
 template <class Op>
 __global__ void write_kernel(Op op, AxisView v) {
+  begin_kernel();
   for (int64_t line = first_index(); line < v.lines(); line += grid_size()) {
     const int64_t first = v.first(line);
     const typename Op::Total total = op.totals[line];

@@ -55,6 +55,7 @@ struct MakeKey {
 template <class T, class Key>
 __global__ void take_kernel(MakeKey<T, Key> from, const Key* keys, T* values, int64_t* indices,
                             int64_t value_step, int64_t index_step, int64_t length, int64_t count) {
+  begin_kernel();
   for (int64_t i = first_index(); i < from.lines.numel * count; i += grid_size()) {
     const int64_t line = i / count, k = i % count;
     int64_t at[3];

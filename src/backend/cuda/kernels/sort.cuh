@@ -38,6 +38,7 @@ constexpr int64_t kSortChunk = 1024;  // elements that a block sorts
 /// a chunk, a power of 2, twice the threads of a block or more.
 template <class Key, class Make>
 __global__ void sort_chunks_kernel(Make make, Key* to, int64_t lines, int64_t length, int width) {
+  begin_kernel();
   Key* chunk = shared_memory<Key>();
   const int64_t chunks = (length + width - 1) / width;
   const int threads = static_cast<int>(blockDim.x), me = static_cast<int>(threadIdx.x);
@@ -69,6 +70,7 @@ __global__ void sort_chunks_kernel(Make make, Key* to, int64_t lines, int64_t le
 template <class Key>
 __global__ void merge_runs_kernel(const Key* from, Key* to, int64_t lines, int64_t length,
                                   int64_t run) {
+  begin_kernel();
   for (int64_t i = first_index(); i < lines * length; i += grid_size()) {
     const int64_t line = i / length, at = i % length;
     const Key* keys = from + line * length;
@@ -100,6 +102,7 @@ inline int64_t sort_scratch(int64_t lines, int64_t length) {
 #if defined(__CUDACC__)
 template <class Key, class Make>
 __global__ void make_keys_kernel(Make make, Key* to, int64_t length) {
+  begin_kernel();
   for (int64_t i = first_index(); i < length; i += grid_size()) to[i] = make(0, i);
 }
 

@@ -47,6 +47,7 @@ struct PixelShape {
 template <int Width, class Op>
 __global__ void __launch_bounds__(kThreads, 2)
     pixel_sums_kernel(Op op, PixelShape s, typename Op::Total* partial) {
+  begin_kernel();
   using Total = typename Op::Total;
   constexpr int kUnrolled = Op::kUnrolled, kRun = 32 / kUnrolled;  // summed in a Lane: 32 pixels
   const int t = static_cast<int>(threadIdx.x), column = t % s.columns, row = t / s.columns;

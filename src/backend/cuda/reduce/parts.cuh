@@ -16,6 +16,7 @@ namespace brim::cuda {
 template <class C, class Finish>
 __global__ void __launch_bounds__(kThreads)
     add_parts_kernel(const C* sums, int64_t parts, int64_t count, int rows, Finish finish) {
+  begin_kernel();
   __shared__ C shared[kThreads];
   const int t = static_cast<int>(threadIdx.x);
   const int width = kThreads / rows, row = t / width, column = t % width;

@@ -157,6 +157,7 @@ __device__ typename Op::Total gather(const Op& op, const ReduceShape& s, int64_t
 template <class Op>
 __global__ void __launch_bounds__(kThreads, sizeof(typename Op::Total) < 16 ? 4 : 2)
     reduce_kernel(Op op, ReduceShape s, typename Op::Total* partial) {
+  begin_kernel();
   using Total = typename Op::Total;
   const int t = static_cast<int>(threadIdx.x);
   const int column = s.by_columns ? t % s.width : t / s.height;

@@ -25,6 +25,7 @@
 #include "backend/cuda/runtime/stream_check.h"
 #include "backend/queued_op.h"
 #include "core/check.h"
+#include "core/environment.h"
 #include "core/runtime.h"
 
 namespace brim::cuda {
@@ -447,15 +448,30 @@ bool made_room(Stream stream) {
   return true;
 }
 
-int multiprocessors(int device) {
-  static auto& known = *new std::array<std::atomic<int>, 64>;
-  std::atomic<int>& count = known[static_cast<size_t>(device) % known.size()];
-  if (count.load(std::memory_order_relaxed) == 0) {
+namespace {
+/// What is asked of CUDA once.
+struct Card {
+  std::once_flag asked;
+  int multiprocessors = 0, major = 0;
+};
+const Card& card(int device) {
+  static auto& all = *new std::array<Card, 64>;
+  Card& c = all[static_cast<size_t>(device) % all.size()];
+  std::call_once(c.asked, [&] {
     cudaDeviceProp p{};
     BRIM_CUDA(cudaGetDeviceProperties(&p, device));
-    count.store(p.multiProcessorCount, std::memory_order_relaxed);
-  }
-  return count.load(std::memory_order_relaxed);
+    c.multiprocessors = p.multiProcessorCount;
+    c.major = p.major;
+  });
+  return c;
+}
+}  // namespace
+
+int multiprocessors(int device) { return card(device).multiprocessors; }
+
+bool launches_dependently(int device) {
+  static const bool wanted = environment_number("BRIM_CUDA_DEPENDENT_LAUNCH", 0) != 0;
+  return wanted && card(device).major >= 9;
 }
 
 void note_queued(int device) {

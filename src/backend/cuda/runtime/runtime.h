@@ -41,6 +41,10 @@ bool is_captured(Stream stream);
 /// How many multiprocessors the device has; asked of CUDA once.
 int multiprocessors(int device);
 
+/// Whether kernels are launched so that each begins while the one before it in its stream ends: on
+/// devices of compute capability 9.0 or more, where BRIM_CUDA_DEPENDENT_LAUNCH is 1.
+bool launches_dependently(int device);
+
 /// Gives cached memory of the stream's device back to CUDA; false if there was none, or giving it
 /// back would end a capture.
 bool made_room(Stream stream);
