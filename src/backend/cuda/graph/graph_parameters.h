@@ -9,7 +9,7 @@
 
 #include <brim/core/stream.h>
 
-#include "core/runtime.h"
+#include "core/runtime_graphs.h"
 
 namespace brim::cuda {
 

@@ -26,7 +26,7 @@
 #include <brim/core/storage.h>
 
 #include "backend/touches.h"
-#include "core/runtime.h"
+#include "core/runtime_graphs.h"
 
 namespace brim::cuda {
 

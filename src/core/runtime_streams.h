@@ -1,0 +1,37 @@
+// What a backend offers of streams and events.
+#pragma once
+
+#include <memory>
+
+#include <brim/core/stream.h>
+
+namespace brim {
+
+class StreamRuntime {
+ public:
+  virtual ~StreamRuntime() = default;
+
+  virtual Stream create_stream(int device) = 0;
+  virtual void synchronize(Stream stream) = 0;
+  virtual void synchronize(int device) = 0;
+  /// An event; `timed`: for elapsed_ms, and then not null.
+  virtual std::shared_ptr<void> record(Stream stream, bool timed) = 0;
+  virtual void wait(const std::shared_ptr<void>& event, Stream stream) = 0;
+  /// The same for memory that is to serve again: what the work before the event met is no concern
+  /// of the stream's.
+  virtual void wait_until_done(const std::shared_ptr<void>& event, Stream stream) {
+    wait(event, stream);
+  }
+  /// False while what is queued on `stream` goes into a graph: it cannot wait for work outside.
+  virtual bool may_wait(Stream stream) {
+    (void)stream;
+    return true;
+  }
+  virtual bool query(const std::shared_ptr<void>& event) = 0;
+  virtual void synchronize(const std::shared_ptr<void>& event) = 0;
+  /// Between timed events of one device that are complete.
+  virtual double elapsed_ms(const std::shared_ptr<void>& begin,
+                            const std::shared_ptr<void>& end) = 0;
+};
+
+}  // namespace brim
