@@ -1,5 +1,5 @@
 # Tests, fuzz targets and benchmarks.
-# tests/<folder>/*_test.cpp -> one executable <folder>_test and one ctest entry <folder>: few processes,
+# tests/<folder>/**/*_test.cpp -> one executable <folder>_test and one ctest entry <folder>: few processes,
 # so ctest is quick; --gtest_filter narrows a run by hand. Tests run in the repository root and read
 # BRIM_SOURCE_DIR from the environment (a definition would defeat ccache across clones).
 if(BRIM_TESTS)
@@ -29,7 +29,7 @@ if(BRIM_TESTS AND GTest_FOUND)
   foreach(file IN LISTS test_files)
     get_filename_component(folder ${file} DIRECTORY)
     file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${folder})
-    string(REPLACE "/" "_" name ${folder})
+    string(REGEX REPLACE "/.*" "" name ${folder})
     list(APPEND test_folders ${name})
     list(APPEND test_files_of_${name} ${file})
   endforeach()
@@ -162,6 +162,7 @@ endif()
 
 if(BRIM_TESTS AND BRIM_PYTHON AND NOT BRIM_SANITIZE)
   brim_add_test(cuda_tests ${BRIM_PYTHON} tests/backend/cuda/cuda_tests_test.py)
+  brim_add_test(docs ${BRIM_PYTHON} tests/docs/examples_test.py ${CMAKE_CXX_COMPILER} include src tests ${PROJECT_BINARY_DIR}/generated)
   brim_add_test(cuda_begin_kernel ${BRIM_PYTHON} tests/backend/cuda/begin_kernel_test.py)
   brim_add_test(kernel_table ${BRIM_PYTHON} tests/tools/kernel_table_test.py)
   brim_add_test(ncu_table ${BRIM_PYTHON} tests/tools/ncu_table_test.py)
