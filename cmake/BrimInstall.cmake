@@ -1,7 +1,7 @@
 # cmake --install: headers, libbrim, the command with its comparison, the CMake package and the pkg-config file.
 include(CMakePackageConfigHelpers)
 
-install(TARGETS brim EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS brim brim_datasets EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET brim-cli)
   install(TARGETS brim-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   # For `brim bench compare`.
@@ -24,4 +24,5 @@ install(FILES ${PROJECT_BINARY_DIR}/brimConfig.cmake ${PROJECT_BINARY_DIR}/brimC
 file(RELATIVE_PATH brim_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
 string(REGEX REPLACE "/$" "" brim_pc_to_prefix "${brim_pc_to_prefix}")
 configure_file(cmake/brim.pc.in ${PROJECT_BINARY_DIR}/brim.pc @ONLY)
-install(FILES ${PROJECT_BINARY_DIR}/brim.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+configure_file(cmake/brim-datasets.pc.in ${PROJECT_BINARY_DIR}/brim-datasets.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/brim.pc ${PROJECT_BINARY_DIR}/brim-datasets.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -40,7 +40,7 @@ if(BRIM_TESTS AND GTest_FOUND)
   # All test programs are compiled alike.
   function(brim_compile_test name)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
-    target_link_libraries(${name} PRIVATE brim brim_private GTest::gtest_main)
+    target_link_libraries(${name} PRIVATE brim brim_datasets brim_private GTest::gtest_main)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>) # the time goes into compiling them
   endfunction()
   if(BRIM_PCH)

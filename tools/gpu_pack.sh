@@ -60,7 +60,9 @@ take "$build/bin/brim" bin/
 take "$build/tests/contract_test" tests/
 take "$build/tests/backend_test" tests/
 take "$plugin" lib/
-take "$(readlink -f "$build/lib/libbrim.so")" "lib/$(readelf -d "$build/lib/libbrim.so" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')"
+for library in libbrim.so libbrim_datasets.so; do
+  take "$(readlink -f "$build/lib/$library")" "lib/$(readelf -d "$build/lib/$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')"
+done
 # Not the C library, which belongs to the host, with its loader; nothing of NVIDIA's.
 needs=$(ldd "$build/bin/brim" "$build/tests/contract_test" "$build/tests/backend_test" "$plugin")
 ! lost=$(grep 'not found' <<<"$needs" | grep -v 'lib\(cu\|nv\|nccl\)') || fail "a library that brim is linked to is missing here:$lost"

@@ -17,7 +17,6 @@
 #include <brim/core/tensor.h>
 #include <brim/core/tf32.h>
 #include <brim/core/threads.h>
-#include <brim/data/convert.h>
 #include <brim/data/device_loader.h>
 #include <brim/data/image.h>
 #include <brim/data/loader.h>

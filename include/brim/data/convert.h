@@ -1,4 +1,4 @@
-// Conversion of any source to any of the formats that Source::open reads.
+// Conversion of any source to any of the formats that Source::open reads. Link brim::datasets.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Fetches data sets from where their authors put them.
+// Fetches data sets from where their authors put them. Link brim::datasets.
 #pragma once
 
 #include <cstdint>
