@@ -13,6 +13,7 @@
 
 #include "backend/cpu/runtime/isa.h"
 #include "cli/command.h"
+#include "cli/option_names.h"
 #include "cli/say.h"
 #include "cli/start.h"
 #include "cli/suggest.h"
@@ -60,6 +61,7 @@ void check_values(int argc, char** argv) {
 }
 
 std::string one_line(std::string text) {
+  text = with_option_names(std::move(text));
   while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
   std::replace(text.begin(), text.end(), '\n', ' ');
   return text;

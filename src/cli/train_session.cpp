@@ -15,6 +15,7 @@
 
 #include "cli/command.h"
 #include "cli/monitor_report.h"
+#include "cli/option_names.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/say.h"
@@ -174,7 +175,7 @@ class TrainSession {
   }
   void warn(const std::string& line) {
     display_.finish();
-    say(stderr, "brim: warning: {}\n", line);
+    say(stderr, "brim: warning: {}\n", with_option_names(line));
   }
 
   /// Does it; where memory or a device gives out, the error names the checkpoint that is kept.

@@ -107,7 +107,7 @@ void Allocator::State::exhausted(size_t requested) const {
   if (stats.limit > 0) free = std::min(free, std::max<int64_t>(0, stats.limit - stats.live));
   throw OutOfMemory(
       fmt::format("[memory] {} has no room for {} bytes: {} live, {} cached, {} free{}; largest "
-                  "live tensors (bytes): {}; use a smaller batch or a higher --memory-limit",
+                  "live tensors (bytes): {}; use a smaller batch or a higher Allocator::set_limit",
                   device.str(), requested, stats.live, stats.cached, free,
                   stats.limit > 0 ? fmt::format(" under the limit of {}", stats.limit) : "",
                   largest.empty() ? "none" : largest),

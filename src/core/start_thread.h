@@ -16,7 +16,7 @@ auto start_thread(const F& start) {
   } catch (const std::system_error& e) {
     raise<Error>(
         "[threads] the system starts no more threads: {}; raise its limit (ulimit -u, ulimit -v, "
-        "the container's), or use fewer (--threads, --workers)",
+        "the container's), or use fewer (set_num_threads, LoaderOptions::workers)",
         e.code().message());
   }
 }

@@ -22,11 +22,11 @@ namespace fs = std::filesystem;
 /// change.
 void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precision,
                        const std::string& path) {
-  BRIM_CHECK(
-      any_precision || asked.precision == saved.precision, ValueError,
-      "[resume] {} was trained in {}, and now it is {}; to change it, say --precision {}, or "
-      "resume with {}",
-      path, saved.precision, asked.precision, asked.precision, saved.precision);
+  BRIM_CHECK(any_precision || asked.precision == saved.precision, ValueError,
+             "[resume] {} was trained in {}, and now it is {}; to change it, set "
+             "Recipe::precision={} and change_precision, or "
+             "resume with {}",
+             path, saved.precision, asked.precision, asked.precision, saved.precision);
   Recipe a = asked, b = saved;
   a.precision = b.precision;
   a.epochs = b.epochs;
@@ -57,7 +57,7 @@ void check_same_classes(const std::vector<std::string>& now, const std::vector<s
   };
   raise<ValueError>(
       "[resume] {} was trained on {} classes, and {} has {}: class {} was {} and is {} now; give "
-      "the data it was trained on (--data), or start anew",
+      "the data it was trained on (Recipe::data), or start anew",
       path, saved.size(), data, now.size(), at, name(saved), name(now));
 }
 
@@ -71,11 +71,11 @@ bool check_same_devices(const std::vector<Device>& now, const std::string& saved
   } catch (const DeviceError&) {
     raise<FileError>("[resume] {} names no devices: '{}'; the checkpoint is damaged", path, saved);
   }
-  BRIM_CHECK(
-      now.size() == before.size(), ValueError,
-      "[resume] {} was trained on {}, and now it is {}; use as many devices (--device {}), or "
-      "start anew",
-      path, saved, names_of(now), saved);
+  BRIM_CHECK(now.size() == before.size(), ValueError,
+             "[resume] {} was trained on {}, and now it is {}; use as many devices "
+             "(TrainOptions::devices={}), or "
+             "start anew",
+             path, saved, names_of(now), saved);
   for (size_t i = 0; i < now.size(); ++i)
     if (now[i].kind != before[i].kind) return false;
   return true;
@@ -92,10 +92,11 @@ bool has_isa(const std::string& name) {
   return std::find(isas.begin(), isas.end(), name) != isas.end();
 }
 
-/// As options of the command.
+/// For messages.
 std::string words(const StepMode& mode) {
-  if (!mode.compile) return "--compile off";
-  return "--compile on" + (mode.passes.empty() ? "" : " --passes " + mode.passes);
+  if (!mode.compile) return "TrainOptions::compile=off";
+  return "TrainOptions::compile=on" +
+         (mode.passes.empty() ? "" : " TrainOptions::passes=" + mode.passes);
 }
 
 /// Passes that are not known any more, as of a run of another version, are other ones.
@@ -136,7 +137,7 @@ void Trainer::State::prepare_out() {
   if (!from.empty() && !fs::is_directory(from, ignored)) {
     BRIM_CHECK(goes_on && !options.out.empty() && !fs::exists(from, ignored), FileError,
                "[resume] there is no folder {}; to begin there when nothing is there yet, give "
-               "--out {} too",
+               "TrainOptions::out={} too",
                from, from);
   }
   if (!out.empty()) {
@@ -149,7 +150,8 @@ void Trainer::State::prepare_out() {
   if (!from.empty()) found = find_checkpoint(from);
   if (!out.empty() && (!goes_on || found.path.empty())) {
     BRIM_CHECK(list_checkpoints(out).empty(), FileError,
-               "[train] {} holds a checkpoint already; go on from it with --resume {}, or choose "
+               "[train] {} holds a checkpoint already; go on from it with TrainOptions::resume={}, "
+               "or choose "
                "another folder",
                out, out);
     BRIM_CHECK(!fs::exists(out + "/" + kWeightsFile, ignored), FileError,
@@ -190,8 +192,9 @@ void Trainer::State::load(const std::string& path) {
         "those of a run that was not stopped",
         path, words(*c.mode), words(mode())));
   if (!check_same_devices(options.devices, c.devices, path) && options.warn)
-    options.warn(fmt::format("{} was trained on {} and goes on on {}; to stay there: --device {}",
-                             path, c.devices, names_of(options.devices), c.devices));
+    options.warn(fmt::format(
+        "{} was trained on {} and goes on on {}; to stay there: TrainOptions::devices={}", path,
+        c.devices, names_of(options.devices), c.devices));
   else if (computes_on_cpu(options.devices) && !c.isa.empty() && c.isa != cpu::isa() &&
            options.warn)
     options.warn(fmt::format(
@@ -200,11 +203,11 @@ void Trainer::State::load(const std::string& path) {
         path, c.isa, cpu::isa(), has_isa(c.isa) ? "; to stay with it: BRIM_CPU_ISA=" + c.isa : ""));
   BRIM_CHECK(recipe.epochs >= c.at.epoch + (c.at.batch > 0), ValueError,
              "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
-             "more than {} (--epochs)",
+             "more than {} (Recipe::epochs)",
              path, c.at.epoch, recipe.epochs, c.at.epoch);
   BRIM_CHECK(c.at.batch == 0 || c.samples == loader.samples(), ValueError,
              "[resume] {} lies amid an epoch of {} samples, and {} has {}; give the data it was "
-             "trained on (--data)",
+             "trained on (Recipe::data)",
              path, c.samples, recipe.data, loader.samples());
   BRIM_CHECK(c.at.batch <= loader.batches(), FileError,
              "[resume] {} lies after batch {} of {}; the checkpoint is damaged", path, c.at.batch,
@@ -245,7 +248,8 @@ Recipe checkpoint_recipe(const std::string& folder) {
   BRIM_CHECK(
       !path.empty(), FileError,
       "[resume] {} holds no checkpoint that says which recipe to go on with; give the folder "
-      "that --out named, or name the recipe, too: brim train RECIPE --out {} --resume {}",
+      "that TrainOptions::out named, or give the recipe, too, with TrainOptions::out={} "
+      "TrainOptions::resume={}",
       folder, folder, folder);
   return load_checkpoint_state(path).recipe;
 }

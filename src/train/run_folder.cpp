@@ -134,11 +134,12 @@ void make_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   BRIM_CHECK(!error && fs::is_directory(folder, error), FileError,
-             "[checkpoint] the folder {} cannot be made: {}; choose another --out", folder,
-             error ? error.message() : "a file of that name is there");
-  BRIM_CHECK(access(folder.c_str(), R_OK | W_OK | X_OK) == 0, FileError,
-             "[checkpoint] the folder {} is not readable and writable; choose another --out",
-             folder);
+             "[checkpoint] the folder {} cannot be made: {}; choose another TrainOptions::out",
+             folder, error ? error.message() : "a file of that name is there");
+  BRIM_CHECK(
+      access(folder.c_str(), R_OK | W_OK | X_OK) == 0, FileError,
+      "[checkpoint] the folder {} is not readable and writable; choose another TrainOptions::out",
+      folder);
 }
 
 std::string checkpoint_path(const std::string& folder, int64_t steps) {
@@ -214,7 +215,7 @@ void set_aside(const std::string& path) {
   fs::rename(path, path + ".damaged", error);
   BRIM_CHECK(!error, FileError,
              "[resume] {} is damaged and cannot be renamed: {}; move it away, or go on in another "
-             "folder (--out)",
+             "folder (TrainOptions::out)",
              path, error.message());
 }
 

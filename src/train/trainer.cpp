@@ -70,26 +70,30 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
     if (recipe.precision != "tf32") continue;
     const std::string missing = Tf32::missing(device);
     BRIM_CHECK(missing.empty(), DeviceError,
-               "[train] precision tf32 on {} needs NVIDIA's libraries, but {}; or use --precision "
-               "fp32",
+               "[train] precision tf32 on {} needs NVIDIA's libraries, but {}; or use "
+               "Recipe::precision=fp32",
                device.str(), missing);
   }
-  BRIM_CHECK(options.devices.size() == 1 || options.augment_on != AugmentOn::device, ValueError,
-             "[train] pictures are augmented on one device, not on {}; leave --augment-on out",
-             options.devices.size());
-  BRIM_CHECK(options.devices.size() == 1 || !options.data_on_device, ValueError,
-             "[train] the data can lie on one device, not on {}; leave --data-on-device out",
-             options.devices.size());
+  BRIM_CHECK(
+      options.devices.size() == 1 || options.augment_on != AugmentOn::device, ValueError,
+      "[train] pictures are augmented on one device, not on {}; leave TrainOptions::augment_on out",
+      options.devices.size());
+  BRIM_CHECK(
+      options.devices.size() == 1 || !options.data_on_device, ValueError,
+      "[train] the data can lie on one device, not on {}; leave TrainOptions::data_on_device out",
+      options.devices.size());
   BRIM_CHECK(options.augment_on != AugmentOn::host || !options.data_on_device, ValueError,
-             "[train] data on the device is augmented there; leave --augment-on out");
+             "[train] data on the device is augmented there; leave TrainOptions::augment_on out");
   BRIM_CHECK(options.steps_per_graph >= 1 && options.steps_per_graph <= kMaxStepsPerGraph,
-             ValueError, "[train] --steps-per-graph is {}; it must be 1 to {}",
+             ValueError, "[train] TrainOptions::steps_per_graph is {}; it must be 1 to {}",
              options.steps_per_graph, kMaxStepsPerGraph);
   BRIM_CHECK(options.steps_per_graph == 1 || options.data_on_device, ValueError,
-             "[train] --steps-per-graph {} needs batches that no host brings: add --data-on-device",
+             "[train] TrainOptions::steps_per_graph={} needs batches that no host brings: add "
+             "TrainOptions::data_on_device",
              options.steps_per_graph);
   BRIM_CHECK(options.steps_per_graph == 1 || options.compile, ValueError,
-             "[train] --steps-per-graph {} works with compiled steps; leave --compile off out",
+             "[train] TrainOptions::steps_per_graph={} works with compiled steps; leave "
+             "TrainOptions::compile=off out",
              options.steps_per_graph);
   state_ = std::make_unique<State>(recipe, std::move(options));
   State& s = *state_;

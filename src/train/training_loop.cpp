@@ -137,9 +137,10 @@ int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
 
 void TrainingLoop::check_loss(double loss) const {
   BRIM_CHECK(std::isfinite(loss), ValueError,
-             "[train] the loss is {} at epoch {} step {}; use a lower learning rate (--lr){}", loss,
-             at_.epoch + 1, at_.epoch_steps,
-             s_.scaler ? ", or --precision bf16, whose range is that of fp32" : "");
+             "[train] the loss is {} at epoch {} step {}; use a lower learning rate "
+             "(OptimizerRecipe::lr){}",
+             loss, at_.epoch + 1, at_.epoch_steps,
+             s_.scaler ? ", or Recipe::precision=bf16, whose range is that of fp32" : "");
 }
 
 void TrainingLoop::report() {
@@ -183,11 +184,11 @@ bool TrainingLoop::run_epoch() {
   while (true) {
     const int64_t count = queue_steps(epoch);
     if (count == 0) {  // the epoch's last batches were all corrupt
-      BRIM_CHECK(
-          at_.epoch_steps > 0, FileError,
-          "[train] {}: not one of its {} pictures could be read; give other data (--data), or "
-          "set input.on_corrupt to \"raise\" to see what is wrong",
-          s_.recipe.data, s_.loader.samples());
+      BRIM_CHECK(at_.epoch_steps > 0, FileError,
+                 "[train] {}: not one of its {} pictures could be read; give other data "
+                 "(Recipe::data), or "
+                 "set input.on_corrupt to \"raise\" to see what is wrong",
+                 s_.recipe.data, s_.loader.samples());
       report();
       return true;
     }

@@ -94,6 +94,9 @@ TEST_F(BadInput, CommandsAndOptions) {
        {std::vector<std::string>{"bench", "relu-16"}, {"bench", "compare"}})
     fails({bench[0], bench[1], "--seconds", "nan"}, 2, {"--seconds", "nan"});
   train_fails({"--seed", "-1"}, 2, {"--seed"});
+  // What the library calls by its API's names.
+  train_fails({"--steps-per-graph", "4"}, 1,
+              {"--steps-per-graph 4 needs batches", "add --data-on-device"});
   train_fails({"--threads", "0"}, 2, {"--threads"});
   train_fails({"--steps", "0"}, 2, {"--steps"});
   train_fails({"--workers", "many"}, 2, {"--workers", "many"});

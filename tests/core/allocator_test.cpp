@@ -88,7 +88,7 @@ TEST_F(AllocatorTest, ExhaustionSaysWhatIsThere) {
     EXPECT_EQ(e.cached, 0);
     const std::string what = e.what();
     for (const char* part : {"[memory] cpu has no room for 3145728 bytes", "1048576 free",
-                             "under the limit of", "2097152, 1048576", "--memory-limit"})
+                             "under the limit of", "2097152, 1048576", "Allocator::set_limit"})
       EXPECT_NE(what.find(part), std::string::npos) << part << " in " << what;
     EXPECT_EQ(what.find('\n'), std::string::npos);
   }

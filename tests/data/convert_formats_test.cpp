@@ -165,12 +165,13 @@ TEST_F(ConvertFormats, WhatDoesNotFitSaysSo) {
   };
   write_bytes(folder / "mixed/a/1.jpg", jpeg(32, 32, 1));
   write_bytes(folder / "mixed/a/2.jpg", jpeg(30, 32, 1));
-  EXPECT_NE(error_of(folder / "mixed", DataFormat::safetensors).find("convert with --size"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of(folder / "mixed", DataFormat::safetensors).find("convert with ConvertOptions::side"),
+      std::string::npos);
   write_bytes(folder / "there", {1});
   EXPECT_NE(message_of<FileError>([&] {
               convert(folder / "rgb", folder / "there", DataFormat::tar);
-            }).find("or --overwrite it"),
+            }).find("or use ConvertOptions::overwrite"),
             std::string::npos);
   convert(folder / "rgb", folder / "there", DataFormat::tar, {.overwrite = true});
   EXPECT_EQ(Source::open(folder / "there", Split::train)->size(), 5);

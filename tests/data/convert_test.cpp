@@ -95,7 +95,7 @@ TEST(Convert, BadInputLeavesNothing) {
   std::string text =
       message_of<FileError>([&] { convert_to_cifar10(folder / "big.tar", folder / "out"); });
   EXPECT_NE(text.find("big.tar: train/dog/0.png: is 40 x 40"), std::string::npos) << text;
-  EXPECT_NE(text.find("--resize"), std::string::npos) << text;
+  EXPECT_NE(text.find("ConvertOptions::side=32"), std::string::npos) << text;
   EXPECT_FALSE(fs::exists(folder / "out"));
   EXPECT_THROW(convert_to_cifar10(folder / "big.tar", folder / "new/and/deep/"), FileError);
   EXPECT_FALSE(fs::exists(folder / "new"));
@@ -105,7 +105,7 @@ TEST(Convert, BadInputLeavesNothing) {
   const auto kept = read_bytes(folder / "out/data_batch_1.bin");
   text = message_of<FileError>([&] { convert_to_cifar10("shapes10", folder / "out"); });
   EXPECT_NE(text.find("data_batch_1.bin: exists already"), std::string::npos) << text;
-  EXPECT_NE(text.find("--overwrite"), std::string::npos) << text;
+  EXPECT_NE(text.find("ConvertOptions::overwrite"), std::string::npos) << text;
   auto bytes = read_bytes(folder / "big.tar");
   bytes.resize(bytes.size() / 2);
   write_bytes(folder / "cut.tar", bytes);

@@ -413,7 +413,7 @@ TEST(DeviceLoaderMemory, IsAskedForBeforeAnythingIsUploaded) {
     EXPECT_NE(text.find("100 pictures of 3 x 32 x 32 take 309600 bytes on " + device.str()),
               std::string::npos)
         << text;
-    EXPECT_NE(text.find("--data-on-device"), std::string::npos) << text;
+    EXPECT_NE(text.find("DeviceLoaderOptions::resident"), std::string::npos) << text;
     allocator.set_limit(0);
   }
 }

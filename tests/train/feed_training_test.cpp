@@ -115,9 +115,10 @@ TEST_F(FeedTrainingTest, WhatCannotBeSaysWhy) {
     const std::string error = error_of(options);
     EXPECT_NE(error.find(words), std::string::npos) << error;
   };
-  says({.devices = two, .augment_on = AugmentOn::device}, "leave --augment-on out");
-  says({.devices = two, .data_on_device = true}, "leave --data-on-device out");
-  says({.augment_on = AugmentOn::host, .data_on_device = true}, "leave --augment-on out");
+  says({.devices = two, .augment_on = AugmentOn::device}, "leave TrainOptions::augment_on out");
+  says({.devices = two, .data_on_device = true}, "leave TrainOptions::data_on_device out");
+  says({.augment_on = AugmentOn::host, .data_on_device = true},
+       "leave TrainOptions::augment_on out");
   recipe.input = {.size = 20, .random_resized_crop = true};
   says({.data_on_device = true}, "random_resized_crop");
   recipe.input = {};

@@ -122,7 +122,7 @@ TEST_F(PrecisionTest, AnotherPrecisionIsRefusedUnlessAskedFor) {
   TrainOptions options = {.max_steps = 5, .resume = out};
   const std::string error = error_of(options);
   EXPECT_NE(error.find("was trained in bf16, and now it is fp16"), std::string::npos) << error;
-  EXPECT_NE(error.find("--precision fp16"), std::string::npos) << error;
+  EXPECT_NE(error.find("Recipe::precision=fp16"), std::string::npos) << error;
   std::vector<std::string> warnings;
   options.change_precision = true;
   options.warn = [&](const std::string& line) { warnings.push_back(line); };

@@ -373,7 +373,7 @@ TEST_F(ResumeTest, AnotherNumberOfDevicesIsRefused) {
   o.max_steps = 2;
   o.devices = {Device::sim(0), Device::sim(1)};
   train(o);
-  EXPECT_NE(error_of({.resume = run}).find("--device sim:0,sim:1"), std::string::npos);
+  EXPECT_NE(error_of({.resume = run}).find("TrainOptions::devices=sim:0,sim:1"), std::string::npos);
 }
 
 TEST_F(ResumeTest, AnotherKindOfDeviceIsTold) {
@@ -404,10 +404,9 @@ TEST_F(ResumeTest, StepsCompiledOtherwiseAreRefusedOrTold) {
   for (TrainOptions& o : std::vector{go_on(run, false, ""), go_on(run, true, "-layout"),
                                      go_on(run, true, "layout,softmax_cross_entropy")}) {
     const std::string text = error_of(o);
-    EXPECT_NE(
-        text.find(
-            "was trained with --compile on --passes -layout,-softmax_cross_entropy, and now it is"),
-        std::string::npos)
+    EXPECT_NE(text.find("was trained with TrainOptions::compile=on "
+                        "TrainOptions::passes=-layout,-softmax_cross_entropy, and now it is"),
+              std::string::npos)
         << text;
   }
   train(go_on(run, true, "-softmax_cross_entropy,-layout"));
@@ -416,7 +415,7 @@ TEST_F(ResumeTest, StepsCompiledOtherwiseAreRefusedOrTold) {
   eager.change_compile = true;
   EXPECT_EQ(train(eager).total_steps, 3);
   ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_NE(warnings[0].find("goes on with --compile off: its weights will differ"),
+  EXPECT_NE(warnings[0].find("goes on with TrainOptions::compile=off: its weights will differ"),
             std::string::npos)
       << warnings[0];
   train(go_on(run, false, "-layout"));  // passes are of plans

@@ -103,10 +103,11 @@ TEST_F(StepsPerGraph, ARunGoesOnFromInsideAnEpoch) {
 }
 
 TEST_F(StepsPerGraph, BadInput) {
-  EXPECT_NE(error_of({.steps_per_graph = 4}).find("add --data-on-device"), std::string::npos);
-  EXPECT_NE(
-      error_of({.data_on_device = true, .steps_per_graph = 4, .compile = false}).find("--compile"),
-      std::string::npos);
+  EXPECT_NE(error_of({.steps_per_graph = 4}).find("add TrainOptions::data_on_device"),
+            std::string::npos);
+  EXPECT_NE(error_of({.data_on_device = true, .steps_per_graph = 4, .compile = false})
+                .find("TrainOptions::compile"),
+            std::string::npos);
   for (const int64_t steps : {int64_t{0}, int64_t{-1}, int64_t{100000}})
     EXPECT_NE(
         error_of({.data_on_device = true, .steps_per_graph = steps}).find("it must be 1 to 10000"),

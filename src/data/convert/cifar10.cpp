@@ -47,7 +47,8 @@ void to_record(const Image& image, const std::string& name, int side, Record& ou
   Image resized;
   if (image.width != kCifarSide || image.height != kCifarSide) {
     BRIM_CHECK(side == kCifarSide, FileError,
-               "{}: is {} x {} pixels; CIFAR-10 needs 32 x 32; convert with --resize to make it so",
+               "{}: is {} x {} pixels; CIFAR-10 needs 32 x 32; convert with "
+               "ConvertOptions::side=32 to make it so",
                name, image.width, image.height);
     with_name([&] { return name; },
               [&] {
@@ -281,7 +282,7 @@ ConvertResult convert_to_cifar10(const std::string& input, const std::string& ou
   BRIM_CHECK(!error, FileError, "{}: cannot make the folder: {}", out_dir, error.message());
   const std::vector<std::string> old = existing_files(folder);
   BRIM_CHECK(old.empty() || options.overwrite, FileError,
-             "{}: exists already; choose another folder, or --overwrite it",
+             "{}: exists already; choose another folder, or use ConvertOptions::overwrite",
              old.empty() ? "" : old[0]);
 
   ConvertResult result;

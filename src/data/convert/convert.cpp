@@ -188,7 +188,7 @@ ConvertResult convert(const std::string& input, const std::string& out, DataForm
   BRIM_CHECK(!exists || empty || (replaceable && options.overwrite), FileError,
              "{}: exists already{}; choose another name{}", path,
              one_file && !replaceable ? " and is not a file" : "",
-             replaceable ? ", or --overwrite it" : "");
+             replaceable ? ", or use ConvertOptions::overwrite" : "");
 
   const auto open_progress = [&](double fraction) {
     return !options.progress || options.progress({0, fraction, "open"});

@@ -41,7 +41,7 @@ void check_shape(const SinkSample& sample, const SinkPlan& plan, const char* for
   BRIM_CHECK(
       sample.image.shape() == plan.shape, FileError,
       "{}: is {} x {} pixels, and others are {} x {}; {} holds pictures of one size, convert "
-      "with --size",
+      "with ConvertOptions::side",
       sample.name, sample.image.width, sample.image.height, plan.shape.width, plan.shape.height,
       format);
 }

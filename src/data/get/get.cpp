@@ -175,7 +175,7 @@ void get_file(const RemoteSet& set, const RemoteFile& file, const std::string& p
   }
   raise<FileError>("[data] {}: cannot be fetched: {}; {}", file.name, reasons,
                    size_of(part.path) > 0 ? "try again later, it goes on where it ended"
-                                          : "try again later, or another --mirror");
+                                          : "try again later, or another GetOptions::mirror");
 }
 
 // Writes the wanted files of an archive into the folder, without the folders inside the archive.

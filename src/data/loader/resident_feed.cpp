@@ -33,7 +33,7 @@ void check_room(const Loader& loader, Device device) {
   throw OutOfMemory(
       fmt::format(
           "[data] {} pictures of {} x {} x {} take {} bytes on {}, which has room for {}{}; "
-          "leave DeviceLoaderOptions::resident (--data-on-device) out, or make them smaller "
+          "leave DeviceLoaderOptions::resident out, or make them smaller "
           "(Resize, input.size)",
           count, shape.channels, shape.height, shape.width, need, device.str(),
           std::max<int64_t>(room, 0),
@@ -53,7 +53,7 @@ ResidentFeed::ResidentFeed(const Loader& loader, Device device,
   BRIM_CHECK(loader_.has_windows(), ValueError,
              "[data] the pictures of {} change in every epoch before the last crop "
              "(RandomResizedCrop, random_resized_crop), so that none can stay on {}; leave "
-             "DeviceLoaderOptions::resident (--data-on-device) out",
+             "DeviceLoaderOptions::resident out",
              loader_.source().describe(0), device_.str());
   check_room(loader_, device_);
   const ImageShape shape = loader_.raw_shape();

@@ -77,7 +77,7 @@ class Arrays final : public Source {
       if (split == Split::all || (split == Split::test) == test) add(std::move(part));
     }
     BRIM_CHECK(!parts_.empty(), data::NoSuchSplit,
-               "{}: has no {}_images, so there is no {} split; take what there is with --split all",
+               "{}: has no {}_images, so there is no {} split; take what there is with Split::all",
                path, to_string(split), to_string(split));
     name_classes(tensors, path, classes);
     check();

@@ -161,7 +161,7 @@ std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split)
     const Split held = test ? Split::test : Split::train;
     BRIM_CHECK(split == Split::all || split == held, data::NoSuchSplit,
                "{}: holds {} samples only, so there is no {} split; pass the folder with "
-               "data_batch_*.bin and test_batch.bin, or take what there is (--split all)",
+               "data_batch_*.bin and test_batch.bin, or take what there is (Split::all)",
                path, to_string(held), to_string(split));
     return std::make_shared<Cifar10>(std::vector<std::string>{path}, fs::path(path).parent_path());
   }
@@ -178,7 +178,7 @@ std::shared_ptr<const Source> open_cifar10(const std::string& path, Split split)
     const fs::path test = folder / "test_batch.bin";
     const bool exists = fs::exists(test, error);
     BRIM_CHECK(split == Split::all || exists, data::NoSuchSplit,
-               "{}: missing, so there is no test split; take what there is with --split all",
+               "{}: missing, so there is no test split; take what there is with Split::all",
                test.string());
     if (exists) paths.push_back(test.string());
   }

@@ -275,7 +275,7 @@ std::shared_ptr<const Source> open_idx(const std::string& path, Split split,
     const Files& f = files[held == Split::train ? 0 : 1];
     BRIM_CHECK(split != held || f.exists(), data::NoSuchSplit,
                "{}: no {}-images-idx3-ubyte, so there is no {} split; take what there is with "
-               "--split all",
+               "Split::all",
                folder, f.split, to_string(held));
   }
   return std::make_shared<Idx>(files, split, progress);

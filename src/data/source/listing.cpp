@@ -82,7 +82,7 @@ Listing make_listing(std::vector<Entry> entries, const std::string& where, Split
   if (!layout.split && split == Split::test) {
     raise<NoSuchSplit>(
         "{}: has no train/ and test/ folders, so there is no test split; take what there is with "
-        "--split all ({})",
+        "Split::all ({})",
         where, kLayout);
   }
 

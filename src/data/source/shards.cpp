@@ -167,7 +167,7 @@ std::vector<ShardSample> pair_samples(const std::vector<Entry>& entries,
 std::shared_ptr<const Source> open_shards(const std::string& pattern, Split split,
                                           const OpenProgress& progress) {
   BRIM_CHECK(split != Split::test, data::NoSuchSplit,
-             "{}: shards have no test split; take what there is with --split all", pattern);
+             "{}: shards have no test split; take what there is with Split::all", pattern);
   return std::make_shared<Shards>(pattern, progress);
 }
 

@@ -104,7 +104,7 @@ TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhileThereIsNoRoom) {
   for (const char* part :
        {"[conv2d] cuDNN's algorithm for x (1, 2, 50, 6) has no room for the 1048576 bytes",
         "[matmul] cuBLASLt's algorithm for 50 x 9 x 12 has no room for the 1048576 bytes",
-        "are free)", "--memory-limit"})
+        "are free)", "Allocator::set_limit"})
     EXPECT_NE(said.find(part), std::string::npos) << part << " in " << said;
   EXPECT_EQ(compute(), "");
   EXPECT_EQ(asked(), tests::Lines());

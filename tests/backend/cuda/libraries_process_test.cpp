@@ -197,7 +197,7 @@ TEST_F(CudaLibrariesProcess, TrainsInTf32WhereTheLibrariesAre) {
                   "error: [train] precision tf32 on cuda:0 needs NVIDIA's libraries, but cuBLASLt "
                   "(libcublasLt.so.13) is not there: install"))
       << without;
-  EXPECT_TRUE(has(without, "or use --precision fp32")) << without;
+  EXPECT_TRUE(has(without, "or use Recipe::precision=fp32")) << without;
 }
 
 }  // namespace

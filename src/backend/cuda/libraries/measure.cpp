@@ -232,7 +232,7 @@ void NoRoom::begins(const char* library, const std::string& problem, const OutOf
   warn(
       fmt::format("[{}] {}'s algorithm for {} has no room for the {} bytes it works in ({} are "
                   "free): brim's own kernel computes it while that is so; use a smaller batch or "
-                  "a higher --memory-limit",
+                  "a higher Allocator::set_limit",
                   op_name(), library, problem, error.requested, error.free));
 }
 

@@ -406,7 +406,7 @@ void failed(cudaError_t result, const char* call) {
     (void)cudaMemGetInfo(&free, &total);
     throw OutOfMemory(
         fmt::format("[{}] CUDA found no room on cuda:{} for what {} needs beside tensors: {} bytes "
-                    "are free; use a smaller batch or a lower --memory-limit",
+                    "are free; use a smaller batch or a lower Allocator::set_limit",
                     op, device, call, free),
         0, static_cast<int64_t>(free), 0);
   }
