@@ -6,21 +6,11 @@
 #include "autograd/node.h"
 #include "core/check.h"
 #include "core/runtime.h"
+#include "core/with_storage.h"
 #include "plan/traffic.h"
 
 namespace brim::plan {
 namespace {
-
-Tensor with_storage(const Tensor& t, Ref<Storage> storage) {
-  Ref<TensorImpl> impl(new TensorImpl);
-  impl->shape = t.shape();
-  impl->strides = t.strides();
-  impl->offset = t.offset();
-  impl->dtype = t.dtype();
-  impl->contiguous = t.is_contiguous();
-  impl->storage = std::move(storage);
-  return Tensor(std::move(impl));
-}
 
 Tensor gradient_of(const TensorImpl& leaf) {
   return leaf.autograd ? leaf.autograd->grad : Tensor();

@@ -9,6 +9,7 @@
 #include "backend/launch_policy.h"
 #include "backend/sim/device.h"
 #include "core/check.h"
+#include "core/with_storage.h"
 #include "diag/span.h"
 
 namespace brim::sim {
@@ -79,18 +80,12 @@ void* real_address(const void* address, Device device) {
 
 Tensor shadow(const Tensor& t) {
   if (!t.defined()) return {};
-  Ref<TensorImpl> impl(new TensorImpl);
-  impl->shape = t.shape();
-  impl->strides = t.strides();
-  impl->offset = t.offset();
-  impl->dtype = t.dtype();
-  impl->contiguous = t.is_contiguous();
   const Storage& storage = *t.storage();
   storage.check_computed();  // here, not on the stream's thread
-  impl->storage = Storage::wrap(
-      storage.device().is_cpu() ? storage.data() : real_address(storage.data(), storage.device()),
-      storage.bytes(), Device::cpu(), {});
-  return Tensor(std::move(impl));
+  return with_storage(
+      t, Storage::wrap(storage.device().is_cpu() ? storage.data()
+                                                 : real_address(storage.data(), storage.device()),
+                       storage.bytes(), Device::cpu(), {}));
 }
 
 namespace {
