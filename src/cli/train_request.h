@@ -27,10 +27,9 @@ struct TrainArguments {
   int threads = 0;
   int64_t keep = 2;
   std::string repeated;  // options that a resumed run needs again, as typed
-};
 
-/// Where the run's files are; empty if it keeps none.
-const std::string& folder() const { return out.empty() ? resume : out; }
+  /// Where the run's files are; empty if it keeps none.
+  const std::string& folder() const { return out.empty() ? resume : out; }
 };
 
 /// A run whose options were checked, and whose data and network were not touched yet.
