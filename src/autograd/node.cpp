@@ -51,51 +51,11 @@ Meta& meta_of(const Tensor& t) {
   return *meta;
 }
 
-Saved::Saved(const Tensor& input)
-    : tensor_(input), version_(input.defined() ? input.storage()->version() : 0) {}
-
-Saved Saved::output(const Tensor& y, uint32_t index) {
-  Saved s(y.alias(y.shape(), y.strides(), y.offset()));
-  s.is_output_ = true;
-  s.index_ = index;
-  return s;
-}
-
-Tensor Saved::get(const Node& node) const {
-  if (!tensor_.defined()) return tensor_;
-  BRIM_CHECK(tensor_.storage()->version() == version_, AutogradError,
-             "[{}] a tensor of shape {} that its gradient needs was overwritten in place; use the "
-             "out-of-place op, or clone it first",
-             node.name, tensor_.shape().str());
-  if (!is_output_ || !grad_enabled()) return tensor_;
-  Tensor y = tensor_.alias(tensor_.shape(), tensor_.strides(), tensor_.offset());
-  Meta& meta = meta_of(y);
-  meta.requires_grad = true;
-  meta.node = Ref<Node>(const_cast<Node*>(&node));
-  meta.index = index_;
-  return y;
-}
-
-const Tensor& GradCall::dy(uint32_t i) {
-  if (!dy_[i].defined()) {
-    const OutputInfo& info = node_.outputs[i];
-    dy_[i] = zeros(info.shape, {.dtype = info.dtype, .device = info.device});
-  }
-  return dy_[i];
-}
-
 void throw_released(const char* name) {
   raise<AutogradError>(
       "[{}] backward ran through this graph before and freed it; pass {{.retain_graph = true}} to "
       "the first backward",
       name);
-}
-
-bool needs_grad(Inputs inputs) {
-  if (!recording) return false;
-  for (const Tensor& t : inputs)
-    if (t.defined() && t.requires_grad()) return true;
-  return false;
 }
 
 bool needs_grad(std::span<const Tensor> inputs) {
@@ -147,3 +107,57 @@ GradMode::GradMode(bool enabled) : previous_(autograd::recording) { autograd::re
 GradMode::~GradMode() { autograd::recording = previous_; }
 
 }  // namespace brim
+
+namespace brim::extend {
+
+Saved::Saved(const Tensor& input)
+    : tensor_(input), version_(input.defined() ? input.storage()->version() : 0) {}
+
+Saved Saved::output(const Tensor& y, uint32_t index) {
+  Saved s(y.alias(y.shape(), y.strides(), y.offset()));
+  s.is_output_ = true;
+  s.index_ = index;
+  return s;
+}
+
+Tensor Saved::get(const autograd::Node& node) const {
+  if (!tensor_.defined()) return tensor_;
+  BRIM_CHECK(tensor_.storage()->version() == version_, AutogradError,
+             "[{}] a tensor of shape {} that its gradient needs was overwritten in place; use the "
+             "out-of-place op, or clone it first",
+             node.name, tensor_.shape().str());
+  if (!is_output_ || !grad_enabled()) return tensor_;
+  Tensor y = tensor_.alias(tensor_.shape(), tensor_.strides(), tensor_.offset());
+  autograd::Meta& meta = autograd::meta_of(y);
+  meta.requires_grad = true;
+  meta.node = Ref<autograd::Node>(const_cast<autograd::Node*>(&node));
+  meta.index = index_;
+  return y;
+}
+
+const Tensor& GradCall::dy(uint32_t i) {
+  if (!dy_[i].defined()) {
+    const autograd::OutputInfo& info = node_.outputs[i];
+    dy_[i] = zeros(info.shape, {.dtype = info.dtype, .device = info.device});
+  }
+  return dy_[i];
+}
+
+bool GradCall::needs(size_t input) const { return static_cast<bool>(node_.next[input].node); }
+
+bool needs_grad(Inputs inputs) {
+  if (!grad_enabled()) return false;
+  for (const Tensor& t : inputs)
+    if (t.defined() && t.requires_grad()) return true;
+  return false;
+}
+
+void attach_gradient(const char* name, std::span<Tensor> outputs, Inputs inputs,
+                     Gradient gradient) {
+  Ref<autograd::Node> node(new autograd::OpNode<Gradient>(name, std::move(gradient)));
+  node->next.reserve(inputs.size());
+  for (const Tensor& input : inputs) autograd::connect(*node, input);
+  for (Tensor& y : outputs) autograd::attach(node, y);
+}
+
+}  // namespace brim::extend

@@ -12,11 +12,16 @@
 
 #include <brim/autograd/autograd.h>
 #include <brim/core/tensor.h>
+#include <brim/extend/gradient.h>
 
 namespace brim::autograd {
 
+using extend::GradCall;
+using extend::Inputs;
+using extend::needs_grad;
+using extend::Saved;
+
 class Node;
-class GradCall;
 
 struct Edge {
   Ref<Node> node;  // null: this input needs no gradient
@@ -74,48 +79,6 @@ Meta& meta_of(const Tensor& t);
 /// Where a gradient of `t` flows: its node, its leaf accumulator, or nowhere.
 Edge edge_of(const Tensor& t);
 
-/// A tensor kept for the gradient. Throws, when read, if it was overwritten since.
-class Saved {
- public:
-  Saved() = default;
-  Saved(const Tensor& input);
-  /// Of the op's own output: kept without its history, which would be a cycle.
-  static Saved output(const Tensor& y, uint32_t index = 0);
-  Tensor get(const Node& node) const;
-
- private:
-  Tensor tensor_;
-  uint32_t version_ = 0;
-  bool is_output_ = false;
-  uint32_t index_ = 0;
-};
-
-/// What an op's gradient function sees: dy(), saved tensors, and which inputs want a gradient.
-class GradCall {
- public:
-  GradCall(const Node& node, std::span<Tensor> dy, std::span<Tensor> dx)
-      : node_(node), dy_(dy), dx_(dx) {}
-
-  /// Gradient of output i (zeros where nothing flowed into it).
-  const Tensor& dy(uint32_t i = 0);
-  /// The gradient of the only output, handed over.
-  Tensor take_dy() { return std::move(dy_[0]); }
-  /// True when something flowed into output i.
-  bool has_dy(uint32_t i) const { return dy_[i].defined(); }
-  bool needs(size_t input) const { return static_cast<bool>(node_.next[input].node); }
-  void set(size_t input, Tensor gradient) { dx_[input] = std::move(gradient); }
-  /// set(input, f()) if that input needs a gradient.
-  template <class F>
-  void set_if_needed(size_t input, F&& f) {
-    if (needs(input)) set(input, f());
-  }
-  Tensor operator[](const Saved& saved) const { return saved.get(node_); }
-
- private:
-  const Node& node_;
-  std::span<Tensor> dy_, dx_;
-};
-
 [[noreturn]] void throw_released(const char* name);
 
 /// A gradient function that saves no tensors, though its captures have a destructor.
@@ -145,10 +108,7 @@ class OpNode final : public Node {
   std::optional<F> gradient_;
 };
 
-using Inputs = std::initializer_list<std::reference_wrapper<const Tensor>>;
-
-/// True when recording is on and at least one defined input requires a gradient.
-bool needs_grad(Inputs inputs);
+/// As that of Inputs.
 bool needs_grad(std::span<const Tensor> inputs);
 void connect(Node& node, const Tensor& input);       // appends an edge
 void attach(const Ref<Node>& node, Tensor& output);  // makes `output` the node's next output

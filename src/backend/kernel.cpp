@@ -8,6 +8,7 @@
 #include "backend/has_kernel.h"
 #include "backend/queued_op.h"
 #include "core/check.h"
+#include "core/context.h"
 #include "core/take_word.h"
 
 namespace brim::backend {
@@ -95,9 +96,7 @@ bool has_kernel(std::string_view name, Device device, DType dtype) {
   const DeviceKind kind = launch_policy(device.kind).kernels;
   const std::lock_guard lock(table().mutex);
   const auto slot = table().slots.find(name);
-  return slot != table().slots.end() &&
-         slot->second.functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
-             std::memory_order_acquire) != nullptr;
+  return slot != table().slots.end() && slot->second.function(kind, dtype);
 }
 
 void detail::set_limit(const char* name, DeviceKind kind, const std::type_info& problem,
@@ -121,14 +120,99 @@ const KernelSlot* detail::find_slot(std::string_view name) {
   return slot == table().slots.end() ? nullptr : &slot->second;
 }
 
+namespace {
+
+/// "f32, f64": what the slot has functions for on such devices.
+std::string dtypes_of(const KernelSlot& slot, DeviceKind kind) {
+  std::string all;
+  for (int d = 0; d < kDTypeCount; ++d)
+    if (slot.function(kind, static_cast<DType>(d)))
+      all.append(all.empty() ? "" : ", ").append(name(static_cast<DType>(d)));
+  return all;
+}
+
+}  // namespace
+
 void missing_kernel(const char* name, DeviceKind kind, DType dtype) {
   BRIM_CHECK(is_computed(dtype), NotImplemented,
              "[{}] {} is stored only: it can be kept, moved and saved, but no op computes with it",
              name, brim::name(dtype));
+  const KernelSlot* const slot = detail::find_slot(name);
+  const std::string here = slot ? dtypes_of(*slot, launch_policy(kind).kernels) : "";
+  if (!here.empty())
+    raise<NotImplemented>("[{}] is not implemented on {} for {}, but for {}; cast with x.to(...)",
+                          name, brim::name(kind), brim::name(dtype), here);
   raise<NotImplemented>(
-      "[{}] is not implemented on {} for {}; cast with x.to(...) or choose "
-      "another device",
+      "[{}] is not implemented on {} for {}, nor for another dtype there; choose another device, "
+      "or register a kernel or load the plugin that has it (brim/extend.h)",
       name, brim::name(kind), brim::name(dtype));
 }
 
+AnyFunction find_function(const KernelSlot& slot, DeviceKind kind, DType dtype) {
+  const AnyFunction found = slot.function(launch_policy(kind).kernels, dtype);
+  if (!found) [[unlikely]]
+    missing_kernel(slot.name, kind, dtype);
+  return found;
+}
+
+namespace {
+
+[[gnu::noinline, gnu::cold]] void record(const KernelSlot& slot, Device device, DType dtype,
+                                         AnyFunction function, const extend::Arguments& arguments) {
+  LaunchRecorder& recorder = *launch_recorder();
+  recorder.launched(
+      std::make_unique<Launch>(slot, device, dtype, function,
+                               arguments.kept([&](const Tensor& t) { return recorder.kept(t); })));
+}
+
+thread_local std::string* registration_faults = nullptr;
+
+}  // namespace
+
+RegistrationFaults::RegistrationFaults() : before_(registration_faults) {
+  registration_faults = &faults_;
+}
+RegistrationFaults::~RegistrationFaults() { registration_faults = before_; }
+
 }  // namespace brim::backend
+
+namespace brim::extend {
+
+AnyKernel::AnyKernel(const char* name, const std::type_info& signature, const KernelTraits& traits,
+                     std::initializer_list<Argument> arguments)
+    : slot_(backend::kernel_slot(name, signature)) {
+  if (*traits.operands) backend::declare_traits(slot_, traits, arguments);
+}
+
+const char* AnyKernel::name() const { return slot_.name; }
+
+void AnyKernel::run(Device device, DType dtype, Arguments& arguments) const {
+  const AnyFunction function = backend::find_function(slot_, device.kind, dtype);
+  if (recording) [[unlikely]]
+    return backend::record(slot_, device, dtype, function, arguments);
+  backend::run_call(Context::current(device), slot_, dtype, {function, arguments});
+  if (backend::anomaly_mode) [[unlikely]]
+    arguments.for_each_tensor([&](const TensorArgument& a) {
+      if (a.writes && !a.listed) backend::check_anomaly(slot_.name, a.tensor);
+    });
+}
+
+void register_function(const char* name, const std::type_info& signature, DeviceKind kind,
+                       DType dtype, AnyFunction function) {
+  try {
+    backend::KernelSlot& slot = backend::kernel_slot(name, signature);
+    AnyFunction before = nullptr;
+    BRIM_CHECK(slot.functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)]
+                       .compare_exchange_strong(before, function, std::memory_order_acq_rel) ||
+                   before == function,
+               Error, "[kernel] '{}' has a kernel for {} and {} already; choose another name", name,
+               brim::name(kind), brim::name(dtype));
+  } catch (const Error& error) {
+    if (!backend::registration_faults) throw;
+    if (backend::registration_faults->empty()) *backend::registration_faults = error.what();
+  }
+}
+
+Stream stream_of(const Context& context) { return context.stream; }
+
+}  // namespace brim::extend

@@ -14,15 +14,20 @@
 #include <brim/core/dtype.h>
 
 #include "backend/kernel_traits.h"
-#include "backend/touches.h"
 
 namespace brim::backend {
+
+using extend::AnyFunction;
 
 /// One op's functions, by kind of device and dtype. Created on first use of its name, never freed.
 struct KernelSlot {
   const char* name;
   const std::type_info* signature;
-  std::array<std::array<std::atomic<void*>, kDTypeCount>, kDeviceKindCount> functions{};
+  std::array<std::array<std::atomic<AnyFunction>, kDTypeCount>, kDeviceKindCount> functions{};
+  AnyFunction function(DeviceKind kind, DType dtype) const {
+    return functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
+        std::memory_order_acquire);
+  }
 
   Work work = Work::other;
   std::vector<OperandTraits> operands;  ///< empty until declared
@@ -38,21 +43,24 @@ struct KernelSlot {
 
 KernelSlot& kernel_slot(const char* name, const std::type_info& signature);
 
-/// Whether a kernel's argument of type A is a tensor, or a span of them, and written.
-enum class Argument : uint8_t { option, read, written };
-template <class A>
-constexpr Argument argument_of() {
-  using Plain = std::remove_cvref_t<A>;
-  if constexpr (std::is_same_v<Plain, Tensor>)
-    return std::is_const_v<std::remove_reference_t<A>> ? Argument::read : Argument::written;
-  else if constexpr (IsTensorSpan<Plain>::value)
-    return std::is_const_v<typename Plain::element_type> ? Argument::read : Argument::written;
-  else
-    return Argument::option;
-}
-
 /// Throws Error where the names do not fit the signature, or differ from those declared before.
 void declare_traits(KernelSlot& slot, const KernelTraits& traits,
                     std::initializer_list<Argument> arguments);
+
+/// While it lives, what is wrong with a kernel that this thread registers is noted, not thrown: an
+/// exception must not leave a library that is being opened.
+class RegistrationFaults {
+ public:
+  RegistrationFaults();
+  ~RegistrationFaults();
+  RegistrationFaults(const RegistrationFaults&) = delete;
+  RegistrationFaults& operator=(const RegistrationFaults&) = delete;
+  /// The first, or empty.
+  const std::string& first() const { return faults_; }
+
+ private:
+  std::string faults_;
+  std::string* before_;
+};
 
 }  // namespace brim::backend

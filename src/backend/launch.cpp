@@ -1,8 +1,48 @@
 #include "backend/launch.h"
 
 #include "core/check.h"
+#include "core/context.h"
+#include "diag/span.h"
 
 namespace brim::backend {
+
+void run_call(const Context& context, const KernelSlot& slot, DType dtype, const Call& call) {
+  const LaunchPolicy& policy = launch_policy(context.stream.device.kind);
+  if (policy.launch) [[unlikely]] {
+    policy.launch(context, slot.name, dtype, call);
+  } else {
+    const diag::Span span(slot.name, diag::Cause::compute);
+    call.run(context);
+  }
+}
+
+Launch::Launch(const KernelSlot& slot, Device device, DType dtype, AnyFunction function,
+               std::unique_ptr<extend::KeptArguments> arguments)
+    : slot_(slot),
+      device_(device),
+      dtype_(dtype),
+      function_(function),
+      arguments_(std::move(arguments)) {
+  list_operands();
+}
+
+void Launch::list_operands() {
+  operands_.clear();
+  arguments_->for_each_tensor([&](const extend::TensorArgument& a) {
+    // They are the launch's own: what asks for arguments may not change those of a call.
+    operands_.push_back({const_cast<Tensor*>(&a.tensor), a.writes, a.argument, a.listed});
+  });
+}
+
+bool Launch::same_options(const Launch& other) const {
+  return function_ == other.function_ && dtype_ == other.dtype_ && device_ == other.device_ &&
+         arguments_->same_options(*other.arguments_);
+}
+
+void Launch::drop_elements(std::span<const size_t> gone) {
+  arguments_->drop_elements(gone, elements());
+  list_operands();
+}
 
 std::span<const Operand> Launch::operands(std::string_view name) const {
   for (size_t argument = 0; argument < slot_.operands.size(); ++argument) {

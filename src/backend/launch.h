@@ -6,22 +6,22 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <tuple>
-#include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
 
 #include <brim/core/tensor.h>
 
-#include "backend/dispatch.h"
 #include "backend/kernel_slot.h"
+#include "backend/launch_policy.h"
 #include "core/recording.h"
-#include "core/same_bits.h"
 
 namespace brim::backend {
 
 class Launch;
+
+/// Runs a call, or hands it to the policy of the context's device, and measures it.
+void run_call(const Context& context, const KernelSlot& slot, DType dtype, const Call& call);
 
 /// One tensor among a launch's arguments. Those of a span stand one after the other.
 struct Operand {
@@ -59,7 +59,8 @@ inline LaunchRecorder* launch_recorder() { return static_cast<LaunchRecorder*>(r
 
 class Launch {
  public:
-  virtual ~Launch() = default;
+  Launch(const KernelSlot& slot, Device device, DType dtype, AnyFunction function,
+         std::unique_ptr<extend::KeptArguments> arguments);
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
 
@@ -84,7 +85,7 @@ class Launch {
   /// The first argument of type T that is no tensor, or null.
   template <class T>
   T* option() {
-    return static_cast<T*>(find_option(typeid(T)));
+    return static_cast<T*>(arguments_->option(typeid(T)));
   }
   template <class T>
   const T* option() const {
@@ -97,12 +98,12 @@ class Launch {
   /// The tensors of element `i`, and those that all elements share.
   std::vector<Operand> element(size_t i) const;
   /// Takes elements, in rising order, out of all lists.
-  virtual void drop_elements(std::span<const size_t> gone) = 0;
+  void drop_elements(std::span<const size_t> gone);
 
   /// Runs the kernel, or queues it where the device has queues.
-  virtual void run(const Context& context) = 0;
+  void run(const Context& context) { run_call(context, slot_, dtype_, {function_, *arguments_}); }
   /// Whether kernel, dtype, device and all arguments but the tensors are equal.
-  virtual bool same_options(const Launch& other) const = 0;
+  bool same_options(const Launch& other) const;
 
   /// Renews options that change from step to step (learning rate, keys of random numbers). Called
   /// before each replay; returns false where the plan no longer fits and must be made anew.
@@ -116,116 +117,15 @@ class Launch {
   /// What the host does once the step is done (counting it).
   std::function<void()> commit;
 
- protected:
-  Launch(const KernelSlot& slot, Device device, DType dtype)
-      : slot_(slot), device_(device), dtype_(dtype) {}
-  virtual void* find_option(const std::type_info& type) = 0;
-  std::vector<Operand> operands_;
-
  private:
+  void list_operands();
+
   const KernelSlot& slot_;
   Device device_;
   DType dtype_;
-};
-
-template <class... Args>
-class TypedLaunch final : public Launch {
- public:
-  using Function = void(const Context&, Args...);
-  using Operations = double (*)(const std::remove_reference_t<Args>&...);
-
-  /// `keep(tensor)` gives the handle that the launch holds.
-  template <class Keep>
-  TypedLaunch(const KernelSlot& slot, Device device, DType dtype, Function* function,
-              Operations operations, const Keep& keep, std::type_identity_t<Args>... args)
-      : Launch(slot, device, dtype),
-        function_(function),
-        operations_(operations),
-        kept_(kept_argument<std::remove_cvref_t<Args>>(args, keep)...) {
-    list(std::index_sequence_for<Args...>());
-  }
-
-  void run(const Context& context) override {
-    std::apply(
-        [&](auto&... values) {
-          dispatch<Args...>(context, name(), dtype(), function_, operations_, values...);
-        },
-        kept_);
-  }
-
-  bool same_options(const Launch& other) const override {
-    const auto* o = dynamic_cast<const TypedLaunch*>(&other);
-    return o && function_ == o->function_ && dtype() == o->dtype() && device() == o->device() &&
-           same(*o, std::index_sequence_for<Args...>());
-  }
-
- private:
-  template <size_t... I>
-  void list(std::index_sequence<I...>) {
-    (list_one<Args>(std::get<I>(kept_)), ...);
-  }
-  template <class A, class K>
-  void list_one(K& kept) {
-    using Plain = std::remove_cvref_t<A>;
-    if constexpr (std::is_same_v<Plain, Tensor>) {
-      operands_.push_back({&kept, argument_of<A>() == Argument::written, arguments_++, false});
-    } else if constexpr (IsTensorSpan<Plain>::value) {
-      for (Tensor& t : kept)
-        operands_.push_back({&t, argument_of<A>() == Argument::written, arguments_, true});
-      ++arguments_;
-    }
-  }
-
-  template <size_t... I>
-  bool same(const TypedLaunch& other, std::index_sequence<I...>) const {
-    return (same_one(std::get<I>(kept_), std::get<I>(other.kept_)) && ...);
-  }
-  template <class K>
-  static bool same_one(const K& a, const K& b) {
-    if constexpr (std::is_same_v<K, Tensor>) {
-      return true;
-    } else if constexpr (std::is_same_v<K, std::vector<Tensor>>) {
-      return a.size() == b.size();
-    } else if constexpr (std::is_floating_point_v<K>) {
-      return same_bits(a, b);
-    } else {
-      return a == b;
-    }
-  }
-
-  void drop_elements(std::span<const size_t> gone) override {
-    const size_t count = elements();
-    std::apply([&](auto&... values) { (drop_from(values, gone, count), ...); }, kept_);
-    operands_.clear();
-    arguments_ = 0;
-    list(std::index_sequence_for<Args...>());
-  }
-  template <class K>
-  static void drop_from(K& kept, std::span<const size_t> gone, size_t count) {
-    if constexpr (std::is_same_v<K, std::vector<Tensor>>) {
-      const size_t each = kept.size() / count;
-      for (size_t i = gone.size(); i-- > 0;) {
-        const auto first = kept.begin() + static_cast<std::ptrdiff_t>(gone[i] * each);
-        kept.erase(first, first + static_cast<std::ptrdiff_t>(each));
-      }
-    }
-  }
-
-  void* find_option(const std::type_info& type) override {
-    void* found = nullptr;
-    std::apply([&](auto&... values) { (match(values, type, found), ...); }, kept_);
-    return found;
-  }
-  template <class K>
-  static void match(K& kept, const std::type_info& type, void*& found) {
-    if constexpr (!std::is_same_v<K, Tensor> && !std::is_same_v<K, std::vector<Tensor>>)
-      if (!found && typeid(K) == type) found = const_cast<std::remove_const_t<K>*>(&kept);
-  }
-
-  uint8_t arguments_ = 0;  // met so far
-  Function* function_;
-  Operations operations_;
-  std::tuple<typename KeptArgument<std::remove_cvref_t<Args>>::Type...> kept_;
+  AnyFunction function_;
+  std::unique_ptr<extend::KeptArguments> arguments_;
+  std::vector<Operand> operands_;
 };
 
 }  // namespace brim::backend

@@ -4,10 +4,12 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 
 #include <brim/core/device.h>
 #include <brim/core/dtype.h>
 #include <brim/core/tensor.h>
+#include <brim/extend/arguments.h>
 
 #include "core/context.h"
 
@@ -16,21 +18,30 @@ namespace brim::backend {
 /// A kernel with its arguments, whatever their types.
 class Call {
  public:
-  virtual void run(const Context& context) = 0;
-  /// Multiplications and additions; negative where they are not declared.
-  virtual double operations() const = 0;
-  virtual void for_each_tensor(
-      const std::function<void(const Tensor& t, bool writes)>& use) const = 0;
-  /// The same over other tensors, for later.
-  virtual std::function<void(const Context&)> kept(Tensor (*other)(const Tensor&)) const = 0;
+  Call(extend::AnyFunction function, extend::Arguments& arguments)
+      : function_(function), arguments_(arguments) {}
 
- protected:
-  ~Call() = default;
+  void run(const Context& context) const { arguments_.run(function_, context); }
+  /// Multiplications and additions; negative where they are not declared.
+  double operations() const { return arguments_.operations(); }
+  void for_each_tensor(const std::function<void(const Tensor& t, bool writes)>& use) const {
+    arguments_.for_each_tensor([&](const extend::TensorArgument& a) { use(a.tensor, a.writes); });
+  }
+  /// The same over other tensors, for later.
+  std::function<void(const Context&)> kept(Tensor (*other)(const Tensor&)) const {
+    return [function = function_,
+            arguments = std::shared_ptr<extend::Arguments>(arguments_.kept(other))](
+               const Context& context) { arguments->run(function, context); };
+  }
+
+ private:
+  extend::AnyFunction function_;
+  extend::Arguments& arguments_;
 };
 
 struct LaunchPolicy {
   /// Runs the call, or queues it on the context's stream, and charges the account.
-  void (*launch)(const Context& context, const char* name, DType dtype, Call& call) = nullptr;
+  void (*launch)(const Context& context, const char* name, DType dtype, const Call& call) = nullptr;
   /// The kind of device whose kernels are taken.
   DeviceKind kernels;
   /// Repeated work is kept as a graph, which knows addresses: they have to come back.

@@ -1,7 +1,7 @@
 // Activation functions with their gradients: dx from dy and either the input x or the output y.
 #pragma once
 
-#include "formula/math.h"
+#include <brim/formula/math.h>
 
 namespace brim::formula {
 

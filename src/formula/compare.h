@@ -1,7 +1,7 @@
 // Formulas with a truth value: comparisons of two numbers, and of a number with a parameter.
 #pragma once
 
-#include "formula/math.h"
+#include <brim/formula/math.h>
 
 namespace brim::formula {
 

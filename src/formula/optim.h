@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "formula/formula.h"
+#include <brim/formula/formula.h>
 
 namespace brim::formula {
 

@@ -6,8 +6,7 @@
 #include <cstdint>
 
 #include <brim/core/random.h>
-
-#include "formula/formula.h"
+#include <brim/formula/formula.h>
 
 namespace brim::formula {
 

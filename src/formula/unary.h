@@ -2,8 +2,9 @@
 // name in UnaryFormulas, the op in src/ops/unary/.
 #pragma once
 
+#include <brim/formula/math.h>
+
 #include "formula/activation.h"
-#include "formula/math.h"
 
 namespace brim::formula {
 

@@ -3,9 +3,9 @@
 
 #include <brim/autograd/autograd.h>
 #include <brim/core/tensor.h>
+#include <brim/formula/formula.h>
 
 #include "backend/kernel.h"
-#include "formula/formula.h"
 #include "ops/checks.h"
 
 namespace brim::ops {

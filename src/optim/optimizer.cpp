@@ -2,6 +2,7 @@
 #include <brim/optim/optimizer.h>
 
 #include <brim/autograd/autograd.h>
+#include <brim/core/same_bits.h>
 #include <brim/ops/create.h>
 
 #include <algorithm>
@@ -13,7 +14,6 @@
 #include "core/check.h"
 #include "core/nearest.h"
 #include "core/recording.h"
-#include "core/same_bits.h"
 #include "ops/elementwise.h"
 #include "ops/memory/copy.h"
 #include "optim/rule.h"

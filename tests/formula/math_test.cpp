@@ -1,6 +1,6 @@
 // The f32 functions of formula/math.h against f64, over a sweep of all magnitudes and at the edges.
 // They are called through ops, so that the loops which users run are the ones tested.
-#include "formula/math.h"
+#include <brim/formula/math.h>
 
 #include <gtest/gtest.h>
 

@@ -38,7 +38,7 @@ extern "C" void* aligned_alloc(size_t alignment, size_t bytes) {
   if (counting) ++allocations;
   return __libc_memalign(alignment, bytes);
 }
-extern "C" int posix_memalign(void** memory, size_t alignment, size_t bytes) {
+extern "C" int posix_memalign(void** memory, size_t alignment, size_t bytes) noexcept {
   if (counting) ++allocations;
   *memory = __libc_memalign(alignment, bytes);
   return *memory ? 0 : ENOMEM;

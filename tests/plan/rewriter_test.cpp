@@ -7,10 +7,10 @@
 #include <vector>
 
 #include <brim/brim.h>
+#include <brim/formula/formula.h>
 
 #include "backend/kernel.h"
 #include "backend/rewrite.h"
-#include "formula/formula.h"
 #include "plan/pattern.h"
 #include "plan/plan.h"
 #include "plan/replace.h"

@@ -7,22 +7,28 @@
 #include <string_view>
 #include <vector>
 
+#include <brim/formula/dense.h>
+#include <brim/formula/formula.h>
+
 #include "backend/kernel.h"
-#include "formula/formula.h"
 
 namespace brim::backend {
 
-/// Computes n dense elements on the CPU; operand 0 is the output and may be one of the inputs.
-using DenseLoop = void (*)(char* const* operands, int64_t n, const formula::Params& params);
+using formula::DenseLoop;
 
 /// An elementwise kernel whose inputs and output have one dtype, and its loop for each of them.
 struct ElementwiseSlot {
   int inputs = 0;
   std::array<DenseLoop, kDTypeCount> loops{};
+  /// By kind of device, whether its chains know the formula.
+  std::array<bool, kDeviceKindCount> in_chains{};
 };
 
-/// Tells that `name` is such a kernel. For the static initialisation of backends.
+/// Tells that `name` is such a kernel, and the CPU's chains know it. It lives as long as the
+/// process.
 bool register_elementwise(std::string_view name, int inputs, DType dtype, DenseLoop loop);
+/// Says the same of the chains of another kind of device.
+bool register_in_chains(std::string_view name, DeviceKind kind);
 /// Null where `name` is none, or not for this dtype.
 const ElementwiseSlot* find_elementwise(std::string_view name, DType dtype);
 

@@ -1,9 +1,10 @@
 // What normalisation with ReLU stands for in plans.
 #include "backend/fused/fused_norm.h"
 
+#include <brim/formula/formula.h>
+
 #include "backend/rewrite.h"
 #include "core/same_elements.h"
-#include "formula/formula.h"
 
 namespace brim::backend {
 namespace fused_norm {

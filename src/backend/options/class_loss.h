@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "core/same_bits.h"
+#include <brim/core/same_bits.h>
 
 namespace brim::backend {
 

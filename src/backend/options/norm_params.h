@@ -1,7 +1,7 @@
 // What the kernel of batch_norm is told.
 #pragma once
 
-#include "core/same_bits.h"
+#include <brim/core/same_bits.h>
 
 namespace brim::backend {
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/same_bits.h"
+#include <brim/core/same_bits.h>
 
 namespace brim::backend {
 

@@ -1,10 +1,10 @@
 // rand, randn, randint, randperm, bernoulli, uniform_, normal_: random numbers that depend only on
 // the generator's key and on an element's row-major position
 #include <brim/core/random.h>
+#include <brim/formula/formula.h>
 #include <brim/ops/create.h>
 
 #include "autograd/node.h"
-#include "formula/formula.h"
 #include "ops/checks.h"
 #include "ops/memory/copy.h"
 

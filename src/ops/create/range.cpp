@@ -1,11 +1,11 @@
 // arange, linspace, eye: regular patterns
 #include <cmath>
 
+#include <brim/formula/formula.h>
 #include <brim/ops/create.h>
 #include <brim/ops/shape.h>
 
 #include "backend/kernel.h"
-#include "formula/formula.h"
 #include "ops/checks.h"
 #include "ops/memory/copy.h"
 

@@ -6,6 +6,7 @@
 #include "autograd/node.h"
 #include "core/recording.h"
 #include "core/runtime.h"
+#include "diag/span.h"
 #include "ops/elementwise.h"
 
 namespace brim {

@@ -7,6 +7,7 @@
 
 #include "backend/fused/elementwise_chain.h"
 #include "backend/has_kernel.h"
+#include "backend/launch_policy.h"
 #include "plan/pass.h"
 
 namespace brim::plan {
@@ -20,8 +21,10 @@ using backend::ElementwiseSlot;
 bool is_link(const Launch& l) {
   const ElementwiseSlot* slot = backend::find_elementwise(l.name(), l.dtype());
   const auto operands = l.operands();
-  if (!slot || !backend::has_kernel("elementwise_chain", l.device(), l.dtype()) || l.refresh ||
-      l.commit || l.draw || !l.option<formula::Params>() ||
+  const auto kind = static_cast<size_t>(backend::launch_policy(l.device().kind).kernels);
+  if (!slot || !slot->in_chains[kind] ||
+      !backend::has_kernel("elementwise_chain", l.device(), l.dtype()) || l.refresh || l.commit ||
+      l.draw || !l.option<formula::Params>() ||
       operands.size() != static_cast<size_t>(slot->inputs) + 1 || !operands.back().writes)
     return false;
   const Tensor& y = *operands.back().tensor;

@@ -9,23 +9,12 @@
 #define BRIM_CPU_DENSE_INL_H
 #endif
 
-// Operands may be the same memory, element by element; they never overlap in another way.
-#if defined(__clang__)
-#define BRIM_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define BRIM_INDEPENDENT _Pragma("GCC ivdep")
-#endif
-
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
+using formula::Arithmetic;
 using formula::Params;
-
-/// 16-bit floats are computed in f32.
-template <class T>
-using Arithmetic =
-    std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float, T>;
 
 /// y = f(x)
 template <class T, class F, class R = T>

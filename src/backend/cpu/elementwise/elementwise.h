@@ -4,9 +4,10 @@
 
 #include <array>
 
+#include <brim/formula/formula.h>
+
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/fused/elementwise_chain.h"
-#include "formula/formula.h"
 
 namespace brim::cpu {
 

@@ -2,10 +2,11 @@
 #include <array>
 #include <cstring>
 
+#include <brim/formula/formula.h>
+
 #include "backend/cpu/elementwise/convert16.h"
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
-#include "formula/formula.h"
 
 namespace brim::cpu {
 namespace {

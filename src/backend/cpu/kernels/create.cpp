@@ -1,7 +1,8 @@
 // Regular patterns on the CPU: arange, linspace, and the triangles of matrices.
+#include <brim/formula/formula.h>
+
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
-#include "formula/formula.h"
 
 namespace brim::cpu {
 namespace {

@@ -4,6 +4,8 @@
 #include <limits>
 #include <type_traits>
 
+#include <brim/formula/formula.h>
+
 #include "backend/kernel.h"
 
 #if defined(BRIM_BACKEND_CPU_REDUCE_STEPS_INL_H) == defined(HWY_TARGET_TOGGLE)
@@ -14,7 +16,6 @@
 #endif
 
 #include "backend/cpu/reduce/reduce-inl.h"
-#include "formula/formula.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {

@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <type_traits>
 
+#include <brim/formula/formula.h>
+
 #include "backend/cuda/device/number.cuh"
-#include "formula/formula.h"
 
 namespace brim::cuda {
 

@@ -7,11 +7,12 @@
 #include <type_traits>
 #include <utility>
 
+#include <brim/formula/formula.h>
+
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/number.cuh"
 #include "backend/cuda/elementwise/loop.cuh"
 #include "backend/kernel.h"
-#include "formula/formula.h"
 
 namespace brim::cuda {
 

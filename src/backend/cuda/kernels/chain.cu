@@ -172,8 +172,14 @@ void chain(const Context& context, std::span<const Tensor> in, std::span<Tensor>
     run<T, 1>(context, links, n);
 }
 
+template <class... F>
+void register_formulas(formula::List<F...>) {
+  (backend::register_in_chains(F::kName, DeviceKind::cuda), ...);
+}
+
 template <class... T>
 bool register_all() {
+  (register_formulas(decltype(join(OneNumber<T>{}, TwoNumbers<T>{})){}), ...);
   (backend::register_kernel("elementwise_chain", DeviceKind::cuda, dtype_of<T>, &chain<T>), ...);
   return true;
 }

@@ -1,7 +1,8 @@
 // Regular patterns: arange, linspace, and the triangles of matrices.
+#include <brim/formula/formula.h>
+
 #include "backend/cuda/elementwise/cast.cuh"
 #include "backend/cuda/elementwise/elementwise.cuh"
-#include "formula/formula.h"
 
 namespace brim::cuda {
 namespace {

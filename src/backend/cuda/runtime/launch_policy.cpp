@@ -16,7 +16,7 @@ std::vector<backend::Touch> touches_of(const backend::Call& call) {
   return touches;
 }
 
-void launch(const Context& context, const char* name, DType, backend::Call& call) {
+void launch(const Context& context, const char* name, DType, const backend::Call& call) {
   const diag::Span span(name, diag::Cause::launch);
   const backend::QueuedOp op(name);
   if (checker()) [[unlikely]]

@@ -27,6 +27,7 @@
 #include "core/check.h"
 #include "core/environment.h"
 #include "core/runtime.h"
+#include "diag/span.h"
 
 namespace brim::cuda {
 namespace {

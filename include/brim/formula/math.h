@@ -11,7 +11,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "formula/formula.h"
+#include <brim/formula/formula.h>
 
 namespace brim::formula {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "core/same_bits.h"
+#include <brim/core/same_bits.h>
 
 #if defined(__CUDACC__)
 #define BRIM_FORMULA __host__ __device__ inline
