@@ -73,6 +73,12 @@ if(BRIM_TESTS AND GTest_FOUND)
   target_link_libraries(differential_run PRIVATE brim_op_table)
 endif()
 
+# Users' own ops: the tests are of the examples'.
+if(TARGET extend_test)
+  target_sources(extend_test PRIVATE examples/own_op/softsign.cpp examples/own_op/log_mean_exp.cpp examples/own_op/l1_distances.cpp)
+  target_include_directories(extend_test PRIVATE ${PROJECT_SOURCE_DIR}/examples)
+endif()
+
 # What a kind of device must do, on the emulation of CUDA (see BrimCuda.cmake). On a GPU the same programs do it without
 # BRIM_BACKEND_PATH: tools/gpu_check.sh.
 find_program(BRIM_PYTHON python3)

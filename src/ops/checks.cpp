@@ -2,8 +2,11 @@
 
 #include <cmath>
 
+#include <brim/extend/inputs.h>
+
 #include "backend/kernel.h"
 #include "core/recording.h"
+#include "ops/autocast.h"
 
 namespace brim::ops {
 
@@ -48,3 +51,24 @@ void check_whole(const char* op, double value) {
 }
 
 }  // namespace brim::ops
+
+namespace brim::extend {
+
+void check_defined(const char* op, const Tensor& x) { ops::check_defined(op, x); }
+void check_floating(const char* op, const Tensor& x) { ops::check_floating(op, x); }
+void check_rank(const char* op, const Tensor& x, int rank, const char* layout) {
+  ops::check_rank(op, x, rank, layout);
+}
+Device common_device(const char* op, const Tensor& a, const Tensor& b) {
+  return ops::common_device(op, a, b);
+}
+DType common_dtype(const char* op, const Tensor& a, const Tensor& b) {
+  return ops::common_dtype(op, a, b);
+}
+
+Tensor autocast_wide(const Tensor& x) {
+  return ops::autocasting() ? autograd::autocast_wide(x) : x;
+}
+Tensor autocast_low(const Tensor& x) { return ops::autocasting() ? autograd::autocast_low(x) : x; }
+
+}  // namespace brim::extend

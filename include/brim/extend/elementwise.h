@@ -1,0 +1,238 @@
+// Elementwise ops of formulas (formula.h):
+//
+//   brim::Tensor softsign(const brim::Tensor& x) {
+//     return brim::extend::elementwise(Softsign{}, x);
+//   }
+//
+// is an op on the CPU and on virtual accelerators, and with a line in a .cu (cuda_formula.h) on
+// GPUs, for f32, f64, f16 and bf16, any strides, with first and second derivatives. In compiled
+// steps it is fused with its neighbours where the CPU's kernels run.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+
+#include <brim/core/tensor.h>
+#include <brim/extend/formula.h>
+#include <brim/extend/kernel.h>
+#include <brim/formula/dense.h>
+
+namespace brim::extend {
+
+using formula::Params;
+
+using UnaryFunction = void(const Context&, const Tensor& x, Tensor& y, const Params&);
+using BinaryFunction = void(const Context&, const Tensor& a, const Tensor& b, Tensor& y,
+                            const Params&);
+
+template <class F>
+inline constexpr int kInputs = std::is_invocable_v<const F&, double, double> ? 2 : 1;
+template <class F>
+inline constexpr bool kHasGradient = requires(const F& f) {
+  f.gradient(1.0, 1.0);
+};
+
+/// How often a formula is differentiated: the gradient, and the gradient of that.
+inline constexpr int kMaxDerivative = 2;
+
+/// The derivative of F by its input I.
+template <class F, int I>
+struct Slope {
+  F f;
+  template <class T>
+  BRIM_FORMULA T operator()(T x) const requires(kInputs<F> == 1) {
+    if constexpr (kHasGradient<F>)
+      return f.gradient(T(1), x);
+    else
+      return f(formula::Dual<T>(x, T(1))).slope;
+  }
+  template <class T>
+  BRIM_FORMULA T operator()(T a, T b) const requires(kInputs<F> == 2) {
+    return f(formula::Dual<T>(a, T(I == 0)), formula::Dual<T>(b, T(I == 1))).slope;
+  }
+};
+
+/// dx from dy and x, of an F of one number.
+template <class F>
+struct GradientOf {
+  F f;
+  template <class T>
+  BRIM_FORMULA T operator()(T dy, T x) const {
+    if constexpr (kHasGradient<F>)
+      return f.gradient(dy, x);
+    else
+      return dy * f(formula::Dual<T>(x, T(1))).slope;
+  }
+};
+
+/// The name of a formula's kernel.
+template <class F>
+struct KernelName {
+  static const char* get() { return F::kName; }
+};
+template <class F, int I>
+struct KernelName<Slope<F, I>> {
+  static const char* get() {
+    static const auto* const name =
+        new std::string(std::string(KernelName<F>::get()) + "_slope" + std::to_string(I));
+    return name->c_str();
+  }
+};
+template <class F>
+struct KernelName<GradientOf<F>> {
+  static const char* get() {
+    static const auto* const name = new std::string(std::string(KernelName<F>::get()) + "_grad");
+    return name->c_str();
+  }
+};
+
+/// A formula's members as an option of its launches, and back.
+template <class F>
+Params params_of(const F& f) {
+  static_assert(std::is_trivially_copyable_v<F> && sizeof(F) <= sizeof(Params),
+                "the members of a formula are numbers, 16 bytes of them at most");
+  Params params;
+  if constexpr (!std::is_empty_v<F>) std::memcpy(static_cast<void*>(&params), &f, sizeof(F));
+  return params;
+}
+template <class F>
+F formula_of(const Params& params) {
+  std::array<unsigned char, sizeof(F)> bytes;
+  std::memcpy(bytes.data(), &params, sizeof(F));
+  return std::bit_cast<F>(bytes);
+}
+
+/// Runs a loop over operands of any strides on the CPU, in parallel where they are large.
+void run_dense(formula::DenseLoop loop, const Params& params, Tensor& y, const Tensor& x);
+void run_dense(formula::DenseLoop loop, const Params& params, Tensor& y, const Tensor& a,
+               const Tensor& b);
+
+/// The instruction set that brim's own kernels use on this CPU: "avx512", "avx2", ...
+const std::string& cpu_isa();
+
+#if defined(__clang__)  // which says of each loop over 16-bit floats that it is not vectorised
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wpass-failed"
+#endif
+
+/// A formula's loop for each instruction set, as far as the compiler's flags leave a choice.
+template <class F, class T>
+struct CpuFormula {
+  static BRIM_FORMULA void compute(char* const* p, int64_t n, const Params& params) {
+    using A = formula::Arithmetic<T>;
+    const F f = formula_of<F>(params);
+    T* const y = reinterpret_cast<T*>(p[0]);
+    const T* const a = reinterpret_cast<const T*>(p[1]);
+    if constexpr (kInputs<F> == 1) {
+      BRIM_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i)
+        y[i] = static_cast<T>(static_cast<A>(f(static_cast<A>(a[i]))));
+    } else {
+      const T* const b = reinterpret_cast<const T*>(p[2]);
+      BRIM_INDEPENDENT
+      for (int64_t i = 0; i < n; ++i)
+        y[i] = static_cast<T>(static_cast<A>(f(static_cast<A>(a[i]), static_cast<A>(b[i]))));
+    }
+  }
+  static void plain(char* const* p, int64_t n, const Params& params) { compute(p, n, params); }
+#if defined(__x86_64__) && !defined(__AVX2__) && !defined(__CUDACC__)
+  [[gnu::target("avx2,fma")]] static void avx2(char* const* p, int64_t n, const Params& params) {
+    compute(p, n, params);
+  }
+  [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,fma")]] static void avx512(
+      char* const* p, int64_t n, const Params& params) {
+    compute(p, n, params);
+  }
+  static formula::DenseLoop best() {
+    return cpu_isa() == "avx512" ? &avx512 : cpu_isa() == "avx2" ? &avx2 : &plain;
+  }
+#else
+  static formula::DenseLoop best() { return &plain; }
+#endif
+  static formula::DenseLoop loop() {
+    static const formula::DenseLoop chosen = best();
+    return chosen;
+  }
+
+  static void unary(const Context&, const Tensor& x, Tensor& y, const Params& params) {
+    run_dense(loop(), params, y, x);
+  }
+  static void binary(const Context&, const Tensor& a, const Tensor& b, Tensor& y,
+                     const Params& params) {
+    run_dense(loop(), params, y, a, b);
+  }
+};
+
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#endif
+
+/// A formula without its type.
+struct FormulaKernel {
+  struct Cpu {
+    DType dtype;
+    formula::DenseLoop loop;
+    AnyFunction kernel;
+  };
+  const char* name;
+  int inputs;
+  std::array<Cpu, 4> cpu;
+  /// Of its derivatives by each input, and of its gradient in one; null where there is none.
+  const FormulaKernel& (*slopes[2])() = {};
+  const FormulaKernel& (*gradient)() = nullptr;
+  const AnyKernel* kernel = nullptr;  ///< once it is registered
+};
+/// Throws Error where the name is taken.
+FormulaKernel registered(FormulaKernel formula);
+
+template <class F, class T>
+FormulaKernel::Cpu cpu_kernel() {
+  using On = CpuFormula<F, T>;
+  if constexpr (kInputs<F> == 1)
+    return {dtype_of<T>, On::loop(), reinterpret_cast<AnyFunction>(&On::unary)};
+  else
+    return {dtype_of<T>, On::loop(), reinterpret_cast<AnyFunction>(&On::binary)};
+}
+
+/// The kernels of F, which is a derivative of that order; compiled and registered where it is used.
+template <class F, int kOrder = 0>
+const FormulaKernel& formula_kernel() {
+  static const FormulaKernel kernel = [] {
+    FormulaKernel k{KernelName<F>::get(),
+                    kInputs<F>,
+                    {cpu_kernel<F, float>(), cpu_kernel<F, double>(), cpu_kernel<F, Half>(),
+                     cpu_kernel<F, BFloat16>()}};
+    if constexpr (kOrder < kMaxDerivative) {
+      k.slopes[0] = &formula_kernel<Slope<F, 0>, kOrder + 1>;
+      if constexpr (kInputs<F> == 2)
+        k.slopes[1] = &formula_kernel<Slope<F, 1>, kOrder + 1>;
+      else
+        k.gradient = &formula_kernel<GradientOf<F>, kMaxDerivative>;
+    }
+    return registered(k);
+  }();
+  return kernel;
+}
+
+Tensor elementwise(const FormulaKernel& kernel, const Params& params, const Tensor& x);
+Tensor elementwise(const FormulaKernel& kernel, const Params& params, const Tensor& a,
+                   const Tensor& b);
+
+/// y = f(x), of x's shape and dtype. Throws DTypeError for an x of integers, and NotImplemented
+/// where the formula has no kernel for x's device.
+template <class F>
+Tensor elementwise(const F& f, const Tensor& x) {
+  return elementwise(formula_kernel<F>(), params_of(f), x);
+}
+/// y = f(a, b) with broadcasting. Throws DeviceError or DTypeError where a and b differ in theirs
+/// (in an Autocast scope floats of two dtypes meet in f32), and as above.
+template <class F>
+Tensor elementwise(const F& f, const Tensor& a, const Tensor& b) {
+  return elementwise(formula_kernel<F>(), params_of(f), a, b);
+}
+
+}  // namespace brim::extend

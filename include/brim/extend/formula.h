@@ -1,0 +1,55 @@
+// Formulas: an elementwise op as arithmetic on one or two numbers, written once. What follows from
+// it (loops for each dtype, strides, broadcasting, derivatives, the place in fused chains) comes by
+// itself; see elementwise.h.
+//
+//   struct Softsign : brim::extend::Formula {
+//     static constexpr const char* kName = "softsign";
+//     template <class T>
+//     BRIM_FORMULA T operator()(T x) const {
+//       return x / (T(1) + abs(x));
+//     }
+//   };
+//
+// T is float, double, or such a number with its derivative (brim/formula/dual.h). Write constants
+// as T(...), choices as `c ? a : b`, and functions without `std::`: those below are meant then,
+// which vectorise and have derivatives. Members are the formula's numbers, 16 bytes of them at
+// most: `struct Scaled : Formula { double slope = 1; ... }`. A formula of one number may say its
+// gradient itself, where that is more exact or cheaper than what follows from the derivative:
+//
+//     template <class T>
+//     BRIM_FORMULA T gradient(T dy, T x) const;  // linear in dy
+#pragma once
+
+#include <brim/formula/dual.h>
+#include <brim/formula/formula.h>
+#include <brim/formula/math.h>
+
+namespace brim::extend {
+
+/// The functions of formulas. Base of every formula, so that they are what their names mean there.
+struct Formula {
+#define BRIM_FORMULA_FUNCTION(name) \
+  template <class T>                \
+  static BRIM_FORMULA T name(T x) { \
+    return formula::name(x);        \
+  }
+  BRIM_FORMULA_FUNCTION(abs)
+  BRIM_FORMULA_FUNCTION(sqrt)
+  BRIM_FORMULA_FUNCTION(exp)
+  BRIM_FORMULA_FUNCTION(expm1)
+  BRIM_FORMULA_FUNCTION(log)
+  BRIM_FORMULA_FUNCTION(log1p)
+  BRIM_FORMULA_FUNCTION(tanh)
+  BRIM_FORMULA_FUNCTION(erf)
+  BRIM_FORMULA_FUNCTION(sin)
+  BRIM_FORMULA_FUNCTION(cos)
+  BRIM_FORMULA_FUNCTION(sigmoid)
+#undef BRIM_FORMULA_FUNCTION
+  /// The exponent is a constant.
+  template <class T>
+  static BRIM_FORMULA T pow(T x, double a) {
+    return formula::pow(x, a);
+  }
+};
+
+}  // namespace brim::extend

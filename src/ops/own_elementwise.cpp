@@ -1,0 +1,79 @@
+// Elementwise ops of users' formulas: launch and gradient, without the formula's type.
+#include <brim/extend/elementwise.h>
+#include <brim/extend/inputs.h>
+#include <brim/ops/binary.h>
+
+#include "autograd/node.h"
+#include "backend/fused/elementwise_chain.h"
+#include "ops/autocast.h"
+#include "ops/elementwise.h"
+
+namespace brim::extend {
+namespace {
+
+/// The derivative by that input.
+const FormulaKernel& slope_of(const FormulaKernel& f, int input) {
+  BRIM_CHECK(f.slopes[input], AutogradError,
+             "[{}] formulas have first and second derivatives only; write the op with brim's ops "
+             "where more are needed",
+             f.name);
+  return f.slopes[input]();
+}
+
+const ops::UnaryKernel& unary_kernel(const FormulaKernel& f) {
+  return static_cast<const ops::UnaryKernel&>(*f.kernel);
+}
+const ops::BinaryKernel& binary_kernel(const FormulaKernel& f) {
+  return static_cast<const ops::BinaryKernel&>(*f.kernel);
+}
+
+}  // namespace
+
+FormulaKernel registered(FormulaKernel formula) {
+  const bool unary = formula.inputs == 1;
+  for (const FormulaKernel::Cpu& cpu : formula.cpu) {
+    register_function(formula.name, unary ? typeid(UnaryFunction) : typeid(BinaryFunction),
+                      DeviceKind::cpu, cpu.dtype, cpu.kernel);
+    backend::register_elementwise(formula.name, formula.inputs, cpu.dtype, cpu.loop);
+  }
+  // For good, as the kernel's functions are.
+  if (unary)
+    formula.kernel = new ops::UnaryKernel(formula.name);
+  else
+    formula.kernel = new ops::BinaryKernel(formula.name);
+  return formula;
+}
+
+Tensor elementwise(const FormulaKernel& kernel, const Params& params, const Tensor& x) {
+  check_floating(kernel.name, x);
+  return autograd::with_grad(
+      kernel.name, ops::unary(unary_kernel(kernel), x, params), {x},
+      [&kernel, params, x = Saved(x)](GradCall& g) {
+        const Tensor tx = g[x];
+        if (kernel.gradient && !grad_enabled())
+          g.set(0, ops::binary(binary_kernel(kernel.gradient()), kernel.name, g.dy(), tx, params));
+        else
+          g.set(0, mul(g.dy(), elementwise(slope_of(kernel, 0), params, tx)));
+      });
+}
+
+Tensor elementwise(const FormulaKernel& kernel, const Params& params, const Tensor& a,
+                   const Tensor& b) {
+  if (ops::autocast_mixes(a, b)) [[unlikely]]
+    return ops::run_wide(
+        [&](const Tensor& ta, const Tensor& tb) { return elementwise(kernel, params, ta, tb); }, a,
+        b);
+  check_floating(kernel.name, a);
+  return autograd::with_grad(
+      kernel.name, ops::binary(binary_kernel(kernel), kernel.name, a, b, params), {a, b},
+      [&kernel, params, a = Saved(a), b = Saved(b)](GradCall& g) {
+        const Tensor inputs[] = {g[a], g[b]};
+        for (const int i : {0, 1})
+          g.set_if_needed(static_cast<size_t>(i), [&] {
+            const Tensor slope = elementwise(slope_of(kernel, i), params, inputs[0], inputs[1]);
+            return ops::sum_to(mul(g.dy(), slope), inputs[i].shape());
+          });
+      });
+}
+
+}  // namespace brim::extend

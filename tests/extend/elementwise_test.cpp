@@ -1,0 +1,187 @@
+// Elementwise ops of users' formulas: on every device, with gradients, in compiled steps.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <brim/brim.h>
+
+#include "extend/formula_ops.h"
+#include "message_of.h"
+#include "own_op/own_ops.h"
+
+namespace brim::tests {
+namespace {
+
+double error_of(const Tensor& got, const Tensor& want) {
+  if (got.numel() == 0) return 0;
+  const Tensor wide = got.to(Device::cpu()).to(f64);
+  return max(abs(wide - want.to(Device::cpu()).to(f64))).item();
+}
+
+class OwnElementwise : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!device.available()) GTEST_SKIP() << device.str() << " is not here";
+  }
+  Device device{GetParam()};
+};
+
+TEST_P(OwnElementwise, ComputesEveryDTypeAndLayout) {
+  const Tensor x = randn({5, 3, 7});
+  for (const DType dtype : {f32, f64, f16, bf16}) {
+    const double tolerance = dtype == f64   ? 1e-14
+                             : dtype == f32 ? 1e-6
+                             : dtype == f16 ? 2e-3
+                                            : 2e-2;
+    const Tensor t = x.to(dtype).to(device);
+    for (const Tensor& v :
+         {t, t.transpose(0, 2), t.slice(1, 0, 3, 2), t.select(2, 1).expand({2, 5, 3}),
+          t.slice(0, 0, 0), t.select(0, 1).select(0, 1).select(0, 1)}) {
+      const Tensor wide = v.to(Device::cpu()).to(f64);
+      const Tensor y = own::softsign(v);
+      EXPECT_EQ(y.dtype(), dtype);
+      EXPECT_EQ(y.shape(), v.shape());
+      EXPECT_LE(error_of(y, wide / (abs(wide) + 1)), tolerance) << name(dtype) << v.shape().str();
+      EXPECT_LE(error_of(swish(v, 2), wide * sigmoid(wide * 2)), 2 * tolerance) << name(dtype);
+    }
+  }
+}
+
+TEST_P(OwnElementwise, BroadcastsTwoInputs) {
+  const Tensor a = randn({4, 1, 6}, {.dtype = f64, .device = device});
+  const Tensor b = randn({5, 1}, {.dtype = f64, .device = device});
+  const Tensor y = logaddexp(a, b);
+  EXPECT_EQ(y.shape(), Shape({4, 5, 6}));
+  EXPECT_LE(error_of(y, log(exp(a) + exp(b))), 1e-13);
+}
+
+TEST_P(OwnElementwise, LargeTensorsAreSplitOverThreads) {
+  const Tensor x = randn({300001}, {.device = device});
+  EXPECT_LE(error_of(own::softsign(x), x / (abs(x) + 1)), 1e-6);
+}
+
+TEST_P(OwnElementwise, GradientsFollowFromTheFormula) {
+  const TensorOptions leaf{.dtype = f64, .device = device, .requires_grad = true};
+  const Tensor x = randn({3, 4}, leaf);
+  autograd::gradcheck([](const auto& in) { return std::vector{own::softsign(in[0])}; }, {x},
+                      {.second_order = true});
+  autograd::gradcheck([](const auto& in) { return std::vector{swish(in[0], 1.5)}; }, {x},
+                      {.second_order = true});
+  autograd::gradcheck([](const auto& in) { return std::vector{logaddexp(in[0], in[1])}; },
+                      {x, randn({4}, leaf)}, {.second_order = true});
+}
+
+TEST_P(OwnElementwise, CompiledStepsAreTheEagerOnes) {
+  const auto body = [](const Tensor& x) {
+    const Tensor y = own::softsign(x * 2) + swish(x, 0.5);
+    return y * logaddexp(x, y);
+  };
+  const Tensor x = randn({33, 7}, {.device = device});
+  auto step = compile(body);
+  for (int i = 0; i < 3; ++i) EXPECT_LE(error_of(step(x), body(x)), 1e-6) << step.explain();
+}
+
+TEST_P(OwnElementwise, CompiledTrainingIsTheEagerOne) {
+  const auto weights_after = [&](bool compiled) {
+    manual_seed(3);
+    Tensor w = randn({6}, {.device = device, .requires_grad = true});
+    optim::SGD optimizer({{"w", w}}, {.lr = 0.1});
+    const std::function<Tensor(const Tensor&)> body = [&](const Tensor& x) {
+      optimizer.zero_grad();
+      const Tensor loss = mean(swish(logaddexp(x, w), 2));
+      loss.backward();
+      optimizer.step();
+      return loss;
+    };
+    auto step = compile(body);
+    for (int i = 0; i < 4; ++i) {
+      const Tensor x = randn({5, 6}, {.device = device});
+      compiled ? step(x) : body(x);
+    }
+    return w.detach();
+  };
+  EXPECT_LE(error_of(weights_after(true), weights_after(false)), 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, OwnElementwise, testing::Values("cpu", "sim:0"));
+
+TEST(OwnElementwiseOnCpu, AreFusedWithTheirNeighbours) {
+  auto step = compile([](const Tensor& x) { return own::softsign(relu(x) + 1) * x; });
+  (void)step(randn({64}));
+  EXPECT_EQ(step.stats().recorded_launches, 4);
+  EXPECT_EQ(step.stats().launches, 1) << step.explain();
+}
+
+TEST(OwnElementwiseOnCpu, LaunchesDifferByTheFormulasNumbers) {
+  const auto body = [](const Tensor& x) { return swish(x, 1) + swish(x, 1) * swish(x, 2); };
+  auto step = compile(body, {.passes = "common_subexpressions"});
+  const Tensor x = randn({8});
+  EXPECT_EQ(error_of(step(x), body(x)), 0);
+  EXPECT_EQ(step.stats().recorded_launches, 5);
+  EXPECT_EQ(step.stats().launches, 4) << step.explain();
+}
+
+TEST(OwnElementwiseOnCpu, AGradientOfOnesOwnIsTaken) {
+  for (const bool recorded : {false, true}) {
+    const Tensor x = Tensor::from<float>({-1, 2}, {2}).set_requires_grad();
+    const Tensor y[] = {sum(guided_relu(x))};
+    const std::vector<Tensor> dx = autograd::grad(y, {&x, 1}, {}, {.create_graph = recorded});
+    EXPECT_EQ(dx[0].to_vector<float>(), (std::vector<float>{0, 3})) << recorded;
+  }
+}
+
+TEST(OwnElementwiseOnCpu, HaveTwoDerivatives) {
+  const Tensor x = full({}, 0.5, {.dtype = f64}).set_requires_grad();
+  Tensor y = own::softsign(x);
+  for (int i = 0; i < 2; ++i) y = autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+  EXPECT_NEAR(y.item(), -2 / std::pow(1.5, 3), 1e-14);
+  EXPECT_NE(message_of<AutogradError>([&] { y.backward(); }).find("first and second derivatives"),
+            std::string::npos);
+}
+
+TEST(OwnElementwiseOnCpu, TakePartInAutocast) {
+  const Tensor x = randn({4}), narrow = x.to(bf16);
+  const Autocast scope(bf16);
+  EXPECT_EQ(own::softsign(narrow).dtype(), bf16);
+  EXPECT_EQ(logaddexp(x, narrow).dtype(), f32);
+}
+
+TEST(OwnElementwiseOnCpu, ErrorsNameTheOp) {
+  const std::string integers =
+      message_of<DTypeError>([] { (void)own::softsign(zeros({2}, {.dtype = i32})); });
+  EXPECT_NE(integers.find("[softsign] needs a floating dtype, got i32"), std::string::npos);
+  EXPECT_NE(message_of<DTypeError>([] {
+              (void)logaddexp(zeros({2}), zeros({2}, {.dtype = f64}));
+            }).find("[test_logaddexp] dtypes f32 and f64 differ"),
+            std::string::npos);
+  const Tensor x = full({2}, std::nan(""));
+  const AnomalyMode anomaly;
+  const std::string nan = message_of<AutogradError>([&] { (void)own::softsign(x); });
+  EXPECT_NE(nan.find("softsign made the first NaN"), std::string::npos) << nan;
+}
+
+struct Taken : extend::Formula {
+  static constexpr const char* kName = "relu";
+  template <class T>
+  BRIM_FORMULA T operator()(T x) const {
+    return x;
+  }
+};
+
+TEST(OwnElementwiseOnCpu, ANameThatIsTakenIsRefused) {
+  const Tensor x = Tensor::from<float>({-1}, {1});
+  const std::string message = message_of([&] { (void)extend::elementwise(Taken{}, x); });
+  EXPECT_NE(message.find("'relu' has a kernel for cpu and f32 already"), std::string::npos)
+      << message;
+  EXPECT_EQ(relu(x).item(), 0);
+}
+
+TEST(OwnElementwiseOnCpu, AreInTheAccount) {
+  const Tensor x = randn({100000});
+  const diag::Accountant accountant;
+  for (int i = 0; i < 10; ++i) (void)own::softsign(x);
+  EXPECT_GT(accountant.read().fraction(diag::Cause::compute), 0);
+}
+
+}  // namespace
+}  // namespace brim::tests
