@@ -18,7 +18,7 @@ set(brim_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/brim)
 install(EXPORT brimTargets NAMESPACE brim:: DESTINATION ${brim_package_dir})
 configure_package_config_file(cmake/brimConfig.cmake.in ${PROJECT_BINARY_DIR}/brimConfig.cmake INSTALL_DESTINATION ${brim_package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/brimConfigVersion.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/brimConfig.cmake ${PROJECT_BINARY_DIR}/brimConfigVersion.cmake DESTINATION ${brim_package_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/cmake/BrimPlugin.cmake ${PROJECT_BINARY_DIR}/brimConfig.cmake ${PROJECT_BINARY_DIR}/brimConfigVersion.cmake DESTINATION ${brim_package_dir})
 
 # Relative to the file itself, so that an installed tree can be moved.
 file(RELATIVE_PATH brim_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})

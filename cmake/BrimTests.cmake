@@ -73,10 +73,20 @@ if(BRIM_TESTS AND GTest_FOUND)
   target_link_libraries(differential_run PRIVATE brim_op_table)
 endif()
 
-# Users' own ops: the tests are of the examples'.
+# Users' own ops: the tests are of the examples', and of plugins that are in order and that are not.
 if(TARGET extend_test)
   target_sources(extend_test PRIVATE examples/own_op/softsign.cpp examples/own_op/log_mean_exp.cpp examples/own_op/l1_distances.cpp)
   target_include_directories(extend_test PRIVATE ${PROJECT_SOURCE_DIR}/examples)
+  set(plugins tests/extend/plugins)
+  brim_add_plugin(plugin_seven SOURCES ${plugins}/seven.cpp)
+  brim_add_plugin(plugin_taken SOURCES ${plugins}/taken.cpp)
+  brim_add_plugin(plugin_unlinked SOURCES ${plugins}/unlinked.cpp)
+  foreach(name IN ITEMS stale stranger)
+    add_library(plugin_${name} SHARED ${plugins}/${name}.cpp)
+  endforeach()
+  set(test_plugins plugin_seven plugin_taken plugin_unlinked plugin_stale plugin_stranger)
+  set_target_properties(${test_plugins} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/plugins)
+  add_dependencies(extend_test ${test_plugins})
 endif()
 
 # What a kind of device must do, on the emulation of CUDA (see BrimCuda.cmake). On a GPU the same programs do it without

@@ -35,7 +35,7 @@ ALLOWED = {
 }
 
 # What CMake fills in.
-GENERATED = ("brim/version.h",)
+GENERATED = ("brim/version.h", "brim/interface.h")
 
 RANK = {folder: rank for rank, row in enumerate(LAYERS) for folder in row}
 OPENING = "core/open_to_write"  # .h and .cpp

@@ -1,4 +1,4 @@
-// Ops of one's own, in a program; examples/own_op has three.
+// Ops of one's own, in a program or a plugin. examples/own_op has three.
 #pragma once
 
 #include <brim/extend/elementwise.h>
@@ -7,3 +7,4 @@
 #include <brim/extend/inputs.h>
 #include <brim/extend/kernel.h>
 #include <brim/extend/parallel.h>
+#include <brim/extend/plugin.h>
