@@ -141,6 +141,12 @@ if(brim_nvcc AND NOT BRIM_SANITIZE AND NOT BRIM_FUZZ)
   install(TARGETS brim_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
+# The CUDA kernels of examples/own_op, for GPUs and for the emulation.
+set(own_op_kernels ${PROJECT_SOURCE_DIR}/examples/own_op/softsign.cu ${PROJECT_SOURCE_DIR}/examples/own_op/l1_distances.cu)
+if(TARGET brim_cuda AND BRIM_EXAMPLES)
+  brim_add_plugin(own_op_cuda SOURCES ${own_op_kernels})
+endif()
+
 # libraries/*.cpp as the emulation has it, compiled with CUDA's own headers, and fakes of the libraries it calls
 # (tests/fakes): build/fakes, for BRIM_CUDA_LIBRARIES.
 function(brim_add_fakes)
@@ -209,6 +215,24 @@ function(brim_add_emulated_cuda)
     target_sources(brim_cuda_emulated PRIVATE $<TARGET_OBJECTS:brim_cuda_libraries>)
     add_dependencies(brim_cuda_emulated brim_fake_libraries)
   endif()
+endfunction()
+
+# brim_add_emulated_plugin(NAME SOURCES file...): brim_add_plugin, with its .cu files compiled over the emulation.
+function(brim_add_emulated_plugin name)
+  cmake_parse_arguments(PARSE_ARGV 1 plugin "" "" SOURCES)
+  set(sources "")
+  foreach(source IN LISTS plugin_SOURCES)
+    if(source MATCHES "\\.cu$")
+      get_filename_component(file ${source} NAME)
+      set(wrapper ${PROJECT_BINARY_DIR}/generated/emulated/${name}/${file}.cpp)
+      file(CONFIGURE OUTPUT ${wrapper} CONTENT "#include \"${source}\"\n")
+      set(source ${wrapper})
+    endif()
+    list(APPEND sources ${source})
+  endforeach()
+  brim_add_plugin(${name} SOURCES ${sources})
+  target_include_directories(${name} BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/src/backend/cuda/emulation)
+  target_compile_definitions(${name} PRIVATE BRIM_STANDARD_MATH)
 endfunction()
 
 # ThreadSanitizer does not understand fibers, and nothing here has several threads.

@@ -1,7 +1,10 @@
 #include "backend/launch.h"
 
+#include <brim/extend/native.h>
+
 #include "core/check.h"
 #include "core/context.h"
+#include "core/runtime.h"
 #include "diag/span.h"
 
 namespace brim::backend {
@@ -84,3 +87,15 @@ std::vector<Operand> Launch::element(size_t i) const {
 }
 
 }  // namespace brim::backend
+
+namespace brim::extend {
+
+void* native_stream(const Context& context) {
+  return runtime(context.stream.device.kind).native_stream(context.stream);
+}
+
+void queue_native(const Context& context, const std::function<int()>& call) {
+  runtime(context.stream.device.kind).queue_native(context.stream, call);
+}
+
+}  // namespace brim::extend

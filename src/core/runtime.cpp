@@ -51,6 +51,11 @@ std::array<std::atomic<Runtime*>, kDeviceKindCount>& table() {
 
 }  // namespace
 
+void StreamRuntime::queue_native(Stream stream, const std::function<int()>&) {
+  raise<DeviceError>("[device] {} has no streams that kernels from outside can be queued on",
+                     stream.device.str());
+}
+
 Runtime& runtime(DeviceKind kind) {
   const auto registered = [&] {
     return table()[static_cast<size_t>(kind)].load(std::memory_order_acquire);

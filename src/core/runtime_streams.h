@@ -1,6 +1,7 @@
 // What a backend offers of streams and events.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include <brim/core/stream.h>
@@ -27,6 +28,14 @@ class StreamRuntime {
     (void)stream;
     return true;
   }
+  /// The backend's own handle of a stream, such as a cudaStream_t; null where it has none.
+  virtual void* native_stream(Stream stream) {
+    (void)stream;
+    return nullptr;
+  }
+  /// Makes a native call, not the backend's own, that queues work on `stream` and returns the
+  /// native error code. Throws DeviceError where that is one, or there are no such calls.
+  virtual void queue_native(Stream stream, const std::function<int()>& call);
   virtual bool query(const std::shared_ptr<void>& event) = 0;
   virtual void synchronize(const std::shared_ptr<void>& event) = 0;
   /// Between timed events of one device that are complete.

@@ -16,10 +16,7 @@ namespace {
 constexpr unsigned kAll = 0xffffffffu;
 
 void run_block(unsigned threads, const std::function<void()>& body) {
-  run_blocks(1, threads, 0, [&] {
-    begin_kernel();
-    body();
-  });
+  run_blocks(1, threads, 0, body);
 }
 
 TEST(EmulatedWarp, ShufflesAmongAllLanes) {
@@ -61,12 +58,16 @@ TEST(EmulatedKernel, BeginsInEveryThread) {
       if (threadIdx.x != left_out) begin_kernel();
     };
   };
-  EXPECT_NO_THROW(run_threads(2, 3, begin_all_but(3)));
-  EXPECT_EQ(tests::message_of<std::logic_error>([&] { run_threads(2, 3, begin_all_but(1)); }),
+  const auto said = [&](unsigned left_out) {
+    return tests::message_of<std::logic_error>(
+        [&] { expect_begun(2, 3, [&] { run_threads(2, 3, begin_all_but(left_out)); }); });
+  };
+  EXPECT_EQ(said(3), "no error");
+  EXPECT_EQ(said(1),
             "[cuda emulation] of a kernel's 6 threads 4 have called begin_kernel(): it is the "
             "first statement of every kernel");
-  EXPECT_NO_THROW(run_blocks(2, 40, 0, begin_all_but(40)));
-  EXPECT_THROW(run_blocks(2, 40, 0, begin_all_but(39)), std::logic_error);
+  EXPECT_THROW(expect_begun(2, 40, [&] { run_blocks(2, 40, 0, begin_all_but(39)); }),
+               std::logic_error);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Plugins: what opens, and what is refused.
+// Plugins: what opens, what is refused, and CUDA kernels in one (over the emulation).
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -6,7 +6,9 @@
 #include <brim/brim.h>
 #include <brim/extend.h>
 
+#include "extend/formula_ops.h"
 #include "message_of.h"
+#include "own_op/own_ops.h"
 
 namespace brim::tests {
 namespace {
@@ -56,6 +58,67 @@ TEST(LoadPlugin, AKernelThatIsTakenIsRefused) {
   const std::string message = message_of([] { load_plugin(plugin_path("plugin_taken")); });
   EXPECT_TRUE(contains(message, "'relu' has a kernel for cpu and f32 already")) << message;
   EXPECT_EQ(relu(full({1}, -1)).item(), 0);
+}
+
+// Over the emulation, or on a GPU.
+class OwnOnCuda : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!device.available()) GTEST_SKIP() << "no CUDA device";
+    // Over the emulation, whose backend is open by now: the plugin's launches are functions of it.
+    const std::string name = std::getenv("BRIM_BACKEND_PATH") ? "own_op_emulated" : "own_op_cuda";
+    EXPECT_EQ(load_plugin(plugin_path(name)), name);
+  }
+  static double error_of_cuda(const Tensor& got, const Tensor& want) {
+    if (got.numel() == 0) return 0;
+    return max(abs(got.to(Device::cpu()).to(f64) - want.to(f64))).item();
+  }
+  Device device = Device::cuda();
+};
+
+TEST_F(OwnOnCuda, FormulasCompute) {
+  const Tensor x = randn({5, 3, 7});
+  for (const DType dtype : {f32, f64, f16, bf16}) {
+    const Tensor t = x.to(dtype), on = t.to(device);
+    const double tolerance = dtype == f64 ? 1e-14 : dtype == f32 ? 1e-6 : 2e-2;
+    EXPECT_LE(error_of_cuda(own::softsign(on), own::softsign(t)), tolerance);
+    EXPECT_LE(error_of_cuda(own::softsign(on.transpose(0, 2)), own::softsign(t.transpose(0, 2))),
+              tolerance);
+    EXPECT_LE(
+        error_of_cuda(own::softsign(on.slice(1, 0, 3, 2)), own::softsign(t.slice(1, 0, 3, 2))),
+        tolerance);
+  }
+  EXPECT_EQ(own::softsign(zeros({0, 3}, {.device = device})).numel(), 0);
+}
+
+TEST_F(OwnOnCuda, HaveGradients) {
+  const TensorOptions leaf{.dtype = f64, .device = device, .requires_grad = true};
+  const Tensor x = randn({3, 4}, leaf);
+  autograd::gradcheck([](const auto& in) { return std::vector{own::softsign(in[0])}; }, {x},
+                      {.second_order = true});
+  autograd::gradcheck([](const auto& in) { return std::vector{own::l1_distances(in[0], in[1])}; },
+                      {x, randn({2, 4}, leaf)});
+}
+
+TEST_F(OwnOnCuda, CompiledStepsAreTheEagerOnes) {
+  const Tensor w = randn({4, 8}, {.device = device});
+  const auto body = [&](const Tensor& x) {
+    return own::softsign(relu(own::l1_distances(x, w)) - 2) * 3;
+  };
+  auto step = compile(body);
+  for (int i = 0; i < 5; ++i) {  // the third is captured as a graph
+    const Tensor x = randn({16, 8}, {.device = device});
+    EXPECT_LE(error_of_cuda(step(x), body(x).to(Device::cpu())), 1e-6) << step.explain();
+  }
+  EXPECT_GT(step.stats().graph_replays, 0);
+}
+
+TEST_F(OwnOnCuda, WhatHasNoKernelThereSaysSo) {
+  const Tensor x = zeros({2, 3}, {.device = device});
+  EXPECT_TRUE(contains(message_of<NotImplemented>([&] { (void)own::log_mean_exp(x); }),
+                       "[log_mean_exp] is not implemented on cuda for f32, nor for another dtype"));
+  EXPECT_TRUE(contains(message_of<NotImplemented>([&] { (void)swish(x, 1); }),
+                       "[test_swish] is not implemented on cuda for f32"));
 }
 
 }  // namespace

@@ -82,31 +82,30 @@ void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
   launch_blocks(context, kernel, grid, args...);
 }
 #else
-template <class... Params>
-void check_launch(const Context& context, void (*kernel)(Params...), const Grid& grid) {
+template <class... Params, class Run>
+void queue_emulated(const Context& context, void (*kernel)(Params...), const Grid& grid, Run run) {
   const cudaError_t result = with_room(context.stream, [&] {
     return emulation::check_launch(reinterpret_cast<const void*>(kernel), grid.blocks, grid.threads,
                                    grid.shared_bytes);
   });
   check(result, "a kernel's launch");
+  emulation::submit(native(context.stream),
+                    [=] { emulation::expect_begun(grid.blocks, grid.threads, run); });
+  note_queued(context.device().index);
 }
 template <class... Params, class... Args>
 void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid& grid,
                    const Args&... args) {
-  check_launch(context, kernel, grid);
-  emulation::submit(native(context.stream), [=] {
+  queue_emulated(context, kernel, grid, [=] {
     emulation::run_blocks(grid.blocks, grid.threads, grid.shared_bytes, [=] { kernel(args...); });
   });
-  note_queued(context.device().index);
 }
 template <class... Params, class... Args>
 void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
             const Args&... args) {
-  check_launch(context, kernel, grid);
-  emulation::submit(native(context.stream), [=] {
+  queue_emulated(context, kernel, grid, [=] {
     emulation::run_threads(grid.blocks, grid.threads, [=] { kernel(args...); });
   });
-  note_queued(context.device().index);
 }
 #endif
 

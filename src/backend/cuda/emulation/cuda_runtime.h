@@ -48,14 +48,28 @@ bool is_capturing();  ///< whether this thread captures a stream
 void spend(cudaStream_t stream, double milliseconds);
 /// All of these bytes are memory of a device.
 bool is_memory(const void* data, size_t bytes);
-/// Runs `body` once for each thread, one after the other. A barrier in it throws. Like run_blocks,
-/// throws std::logic_error where a thread does not call begin_kernel(), once.
+/// Runs `body` once for each thread, one after the other. A barrier in it throws.
 void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body);
 /// Runs `body` once for each thread; those of a block take turns at barriers. Throws
 /// std::logic_error where threads wait for others that never come.
 void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body);
 
+/// What the begin of brim's kernels comes to; expect_begun: `run` runs one of them, each of whose
+/// threads calls it once, or std::logic_error is thrown.
 void begin_kernel();
+void expect_begun(dim3 blocks, dim3 threads, const std::function<void()>& run);
+
+/// As kernel<<<blocks, threads, shared_bytes, stream>>>(args...).
+template <class... Params, class... Args>
+cudaError_t launch(cudaStream_t stream, void (*kernel)(Params...), dim3 blocks, dim3 threads,
+                   size_t shared_bytes, const Args&... args) {
+  const cudaError_t result =
+      check_launch(reinterpret_cast<const void*>(kernel), blocks, threads, shared_bytes);
+  if (result == cudaSuccess)
+    submit(stream, [=] { run_blocks(blocks, threads, shared_bytes, [=] { kernel(args...); }); });
+  return result;
+}
+
 void* shared_memory();  ///< dynamic, of the running block
 void block_barrier();
 void warp_barrier();

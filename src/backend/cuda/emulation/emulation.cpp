@@ -255,14 +255,6 @@ Block& running_block() {
 // How often threads that this one has run began a kernel.
 thread_local constinit uint64_t begun = 0;
 
-void check_begun(uint64_t before, dim3 blocks, dim3 threads) {
-  const uint64_t all = uint64_t{blocks.x} * blocks.y * blocks.z * threads.x * threads.y * threads.z;
-  if (begun - before != all)
-    throw std::logic_error("[cuda emulation] of a kernel's " + std::to_string(all) + " threads " +
-                           std::to_string(begun - before) +
-                           " have called begin_kernel(): it is the first statement of every kernel");
-}
-
 /// Calls f with each place in `size`.
 template <class F>
 void for_each(dim3 size, const F& f) {
@@ -276,20 +268,17 @@ void for_each(dim3 size, const F& f) {
 }  // namespace
 
 void run_threads(dim3 blocks, dim3 threads, const std::function<void()>& body) {
-  const uint64_t before = begun;
   for_each(blocks, [&](uint3 in_grid) {
     for_each(threads, [&](uint3 in_block) {
       position = {in_block, in_grid, threads, blocks};
       body();
     });
   });
-  check_begun(before, blocks, threads);
 }
 
 void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::function<void()>& body) {
   static std::mutex one;  // as the blocks of a kernel share its __shared__ variables
   const std::lock_guard lock(one);
-  const uint64_t before = begun;
   for_each(blocks, [&](uint3 in_grid) {
     Block current({{}, in_grid, threads, blocks}, body, shared_bytes);
     block = &current;
@@ -301,10 +290,19 @@ void run_blocks(dim3 blocks, dim3 threads, size_t shared_bytes, const std::funct
     }
     block = nullptr;
   });
-  check_begun(before, blocks, threads);
 }
 
 void begin_kernel() { ++begun; }
+void expect_begun(dim3 blocks, dim3 threads, const std::function<void()>& run) {
+  const uint64_t before = begun;
+  run();
+  const uint64_t all = uint64_t{blocks.x} * blocks.y * blocks.z * threads.x * threads.y * threads.z;
+  if (begun - before != all)
+    throw std::logic_error(
+        "[cuda emulation] of a kernel's " + std::to_string(all) + " threads " +
+        std::to_string(begun - before) +
+        " have called begin_kernel(): it is the first statement of every kernel");
+}
 void* shared_memory() { return running_block().shared(); }
 void block_barrier() { running_block().wait(running_block().barrier()); }
 void warp_barrier() { running_block().wait(running_block().running().warp->barrier); }

@@ -301,6 +301,13 @@ class CudaRuntime final : public Runtime {
     return kept ? std::static_pointer_cast<Graphs>(kept)->stats() : RepeatedStats();
   }
 
+  void* native_stream(Stream stream) override { return native(stream); }
+  void queue_native(Stream stream, const std::function<int()>& call) override {
+    const DeviceGuard guard(stream.device.index);
+    check(with_room(stream, [&] { return static_cast<cudaError_t>(call()); }), "a kernel's launch");
+    note_queued(stream.device.index);
+  }
+
   Stream create_stream(int device) override {
     return {Device::cuda(device), streams().add(device)};
   }
