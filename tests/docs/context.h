@@ -4,6 +4,7 @@
 #include <memory>
 
 #include <brim/brim.h>
+#include <brim/extend.h>
 
 namespace examples {
 

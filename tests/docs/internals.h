@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include <brim/brim.h>
+#include <brim/formula/formula.h>
 
 #include "backend/kernel.h"
 #include "backend/rewrite.h"
-#include "formula/formula.h"
