@@ -8,6 +8,7 @@
 #include <brim/ops/create.h>
 
 #include "autograd/engine.h"
+#include "backend/launch_policy.h"
 #include "core/check.h"
 #include "core/recording.h"
 
@@ -58,7 +59,7 @@ class ConstantOnes {
 };
 
 Tensor one_like(const Tensor& output) {
-  if (output.device().kind != DeviceKind::cuda || recording)
+  if (!backend::has_own_kernels(output.device().kind) || recording)
     return ones(output.shape(), {.dtype = output.dtype(), .device = output.device()});
   static auto& constants = *new ConstantOnes;  // not ended: the device may be gone by then
   return constants.like(output);

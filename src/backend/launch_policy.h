@@ -59,6 +59,11 @@ extern std::array<LaunchPolicy, kDeviceKindCount> launch_policies;
 inline const LaunchPolicy& launch_policy(DeviceKind kind) {
   return launch_policies[static_cast<size_t>(kind)];
 }
+/// Whether devices of the kind compute by themselves, beside the host, and not by the CPU's
+/// kernels.
+inline bool has_own_kernels(DeviceKind kind) {
+  return kind != DeviceKind::cpu && launch_policy(kind).kernels == kind;
+}
 inline bool register_launch_policy(DeviceKind kind, const LaunchPolicy& policy) {
   launch_policies[static_cast<size_t>(kind)] = policy;
   return true;

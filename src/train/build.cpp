@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/launch_policy.h"
 #include "core/check.h"
 #include "data/transform/plan.h"
 
@@ -120,9 +121,9 @@ data::Loader make_loader(const Recipe& recipe, data::Split split, bool training,
              "[recipe] {}: to be augmented on {} the pictures must have one size, and {} has "
              "several; set input.size",
              recipe.name, place.target.str(), recipe.data);
-  const bool raw =
-      place.augment_on == AugmentOn::device || (place.augment_on == AugmentOn::automatic &&
-                                                possible && place.target.kind == DeviceKind::cuda);
+  const bool raw = place.augment_on == AugmentOn::device ||
+                   (place.augment_on == AugmentOn::automatic && possible &&
+                    backend::has_own_kernels(place.target.kind));
   return data::Loader(
       source, transform,
       {.batch = recipe.batch,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backend/cpu/runtime/isa.h"
+#include "backend/launch_policy.h"
 #include "core/printable.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_json.h"
@@ -236,7 +237,7 @@ LoopPosition Checkpoint::Impl::load(const std::string& path) {
     }
     if (std::string_view(entry.kind) != "Module") continue;
     for (const auto& [_, tensor] : entry.state.save())
-      on_cpu = on_cpu || tensor.device().kind != DeviceKind::cuda;
+      on_cpu = on_cpu || !backend::has_own_kernels(tensor.device().kind);
   }
   Generator::global().set_state(read_random(json, file));
   const auto isa = json_field<std::string>(json, "isa", file);

@@ -6,6 +6,7 @@
 #include <brim/train/weights.h>
 
 #include "backend/cpu/runtime/isa.h"
+#include "backend/launch_policy.h"
 #include "core/check.h"
 #include "core/device_names.h"
 #include "data/source/image_folder.h"
@@ -81,10 +82,9 @@ bool check_same_devices(const std::vector<Device>& now, const std::string& saved
   return true;
 }
 
-/// The kernels of sim are the CPU's.
 bool computes_on_cpu(const std::vector<Device>& devices) {
   return std::any_of(devices.begin(), devices.end(),
-                     [](const Device& d) { return d.kind != DeviceKind::cuda; });
+                     [](const Device& d) { return !backend::has_own_kernels(d.kind); });
 }
 
 bool has_isa(const std::string& name) {

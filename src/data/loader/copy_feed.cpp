@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/launch_policy.h"
 #include "diag/span.h"
 
 namespace brim::data {
 namespace {
 
 bool works_beside_the_host(Device device) {
-  return device.kind == DeviceKind::cuda ||
+  return backend::has_own_kernels(device.kind) ||
          (device.kind == DeviceKind::sim && !sim_options().profile.empty());
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "backend/launch_policy.h"
 #include "core/check.h"
 #include "core/device_names.h"
 #include "core/runtime.h"
@@ -18,7 +19,7 @@ bool augments_on_device(const Loader& loader, const std::vector<Device>& devices
   if (options.resident || options.augment_on == AugmentOn::device) return true;
   if (options.augment_on == AugmentOn::host || devices.size() > 1) return false;
   return loader.options().raw ||
-         (devices[0].kind == DeviceKind::cuda && loader.raw_shape() != ImageShape{});
+         (backend::has_own_kernels(devices[0].kind) && loader.raw_shape() != ImageShape{});
 }
 
 /// Where copies to `devices` start from; the memory of the CPU is good for itself.

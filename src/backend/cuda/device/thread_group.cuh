@@ -87,11 +87,11 @@ struct ThreadGroup {
 /// The bound of kernels that row_grid launches: without it the compiler may give a thread more
 /// registers than so many have. With one block as the second bound it need not spill, which it does
 /// to keep 64 registers otherwise.
-constexpr int kMaxTeamThreads = 512;
+constexpr int kMaxGroupThreads = 512;
 
 /// How many threads share a row of n elements: a warp for short rows, a block for long ones.
 inline int threads_per_row(int64_t n) {
-  return n <= 1024 ? kWarpThreads : n <= 8192 ? kThreads : kMaxTeamThreads;
+  return n <= 1024 ? kWarpThreads : n <= 8192 ? kThreads : kMaxGroupThreads;
 }
 
 /// The grid for a kernel of ThreadGroups of `threads` over `rows` rows, which its groups step

@@ -8,7 +8,7 @@ namespace {
 
 /// stats: see ops/loss/class_loss.h; its last number is LossTotal's.
 template <class T>
-__global__ void __launch_bounds__(kMaxTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxGroupThreads, 1)
     cross_entropy_kernel(Rows<T> r, Losses<T> losses, Compute<T>* stats, Fault* fault,
                          const char* op, int threads) {
   begin_kernel();
@@ -45,7 +45,7 @@ void cross_entropy(const Context& context, const Tensor& x, const Tensor& target
 
 /// dx = g (a softmax(x) - b), b: the smoothed and weighted target, a: its sum.
 template <class T>
-__global__ void __launch_bounds__(kMaxTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxGroupThreads, 1)
     cross_entropy_grad_kernel(Rows<T> r, const T* dy, bool single, const Compute<T>* stats, T* dx,
                               int threads) {
   begin_kernel();
@@ -85,7 +85,7 @@ void cross_entropy_grad(const Context& context, const Tensor& dy, const Tensor& 
 }
 
 template <class T>
-__global__ void __launch_bounds__(kMaxTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxGroupThreads, 1)
     softmax_cross_entropy_kernel(Rows<T> r, Losses<T> losses, const Compute<T>* divisor, T* dx,
                                  Fault* fault, const char* op, int threads) {
   begin_kernel();

@@ -13,7 +13,7 @@ namespace {
 constexpr int kRun = 32;  // elements that a thread sums in their own type
 
 template <int Width, class T>
-__global__ void __launch_bounds__(kMaxTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxGroupThreads, 1)
     layer_norm_kernel(const T* x, const T* weight, const T* bias, T* y, Compute<T>* mean,
                       Compute<T>* scale, int64_t rows, int64_t n, double eps, int threads,
                       bool whole) {
@@ -88,7 +88,7 @@ struct NormGradPack {
 };
 
 template <int Width, class T>
-__global__ void __launch_bounds__(kMaxTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxGroupThreads, 1)
     layer_norm_grad_kernel(const T* dy, const T* x, const T* weight, const Compute<T>* mean,
                            const Compute<T>* scale, T* dx, int64_t rows, int64_t n, int threads,
                            bool whole) {

@@ -120,7 +120,7 @@ struct SoftmaxGrad {
 };
 
 template <int Width, class Op>
-__global__ void __launch_bounds__(kMaxTeamThreads, 1)
+__global__ void __launch_bounds__(kMaxGroupThreads, 1)
     rows_kernel(Op op, int64_t rows, int64_t n, int threads, bool whole) {
   begin_kernel();
   using Loaded = typename Op::template Loaded<Width>;
