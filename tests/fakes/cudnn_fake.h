@@ -70,6 +70,14 @@ inline bool replaces(cudnnDataType_t type, const void* alpha, const void* beta) 
   return *static_cast<const float*>(alpha) == 1 && *static_cast<const float*>(beta) == 0;
 }
 
+/// Calls f(place) for all elements of channel c.
+template <class F>
+void for_channel(const cudnnTensorStruct& t, int64_t c, const F& f) {
+  for (int64_t n = 0; n < t.size[0]; ++n)
+    for (int64_t h = 0; h < t.size[2]; ++h)
+      for (int64_t w = 0; w < t.size[3]; ++w) f(t.at(n, c, h, w));
+}
+
 /// Whether all of a tensor is memory of the device.
 inline bool is_tensor(const void* data, const cudnnTensorStruct& desc) {
   const int64_t size = elements(desc.type).size;

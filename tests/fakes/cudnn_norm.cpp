@@ -12,14 +12,6 @@ using Tensor = cudnnTensorStruct;
 
 constexpr double kMilliseconds = 10;  // a launch costs 50
 
-/// Calls f(place) for all elements of channel c.
-template <class F>
-void for_channel(const Tensor& t, int64_t c, const F& f) {
-  for (int64_t n = 0; n < t.size[0]; ++n)
-    for (int64_t h = 0; h < t.size[2]; ++h)
-      for (int64_t w = 0; w < t.size[3]; ++w) f(t.at(n, c, h, w));
-}
-
 cudnnStatus_t queue(const char* call, cudnnHandle_t handle, const Tensor& x,
                     std::function<void()> work) {
   note(std::string(call) + " type " + std::to_string(x.type) +

@@ -67,6 +67,7 @@ std::vector<Work> works() {
              const Tensor y = max_pool2d(relu(conv2d(x, images, shift)), 2);
              return with_gradients(mean(square(y)), y, {images, shift});
            }},
+          {"conv2d_relu", {8, 32, 32, 32}, convolution},
           {"layout", {8, 32, 32, 32}, convolution, MemoryFormat::nhwc},
           {"layout", {8, 32, 32, 32}, convolution, MemoryFormat::chwn}};
 }

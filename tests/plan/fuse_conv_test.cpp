@@ -1,8 +1,10 @@
-// Convolutions that pool what they compute: which programs have them, and that results stay equal.
+// Convolutions that pool what they compute, and such as end in a ReLU: which programs have them,
+// and that results stay equal.
 #include <gtest/gtest.h>
 
 #include <brim/brim.h>
 
+#include "plan/pass.h"
 #include "plan/plan.h"
 
 namespace brim::plan {
@@ -58,10 +60,10 @@ void expect_fused(const Program& p, int gradients) {
     EXPECT_EQ(count(p, name), 0) << name;
 }
 
-/// The step's results with the pass and without any.
-void expect_equal_steps(const Step& step, const Tensor& x) {
+/// The step's results with all passes and with one alone.
+void expect_equal_steps(const Step& step, const Tensor& x, const char* pass = "conv2d_relu_pool") {
   const std::vector<Tensor> want = step({&x, 1});
-  for (const char* passes : {"", "conv2d_relu_pool"}) {
+  for (const char* passes : {"", pass}) {
     auto compiled = compile([&](const Tensor& t) { return step({&t, 1}); }, {.passes = passes});
     for (int repeat = 0; repeat < 2; ++repeat) {
       const auto got = compiled(x);
@@ -187,6 +189,93 @@ TEST(FuseConv, TrainsLikeTheEagerStep) {
     EXPECT_NEAR(train(*eager, a, x, y).item(), step(x, y).item(), 1e-4) << i;
   }
   EXPECT_NE(step.explain().find("conv2d_relu_pool_grad"), std::string::npos);
+}
+
+// --- convolution and ReLU alone
+
+/// Loss and gradients of x and the leaves, for a body that ends in a convolution's result.
+Step loss_step(const std::function<Tensor(const Tensor&)>& body,
+               const std::vector<Tensor>& leaves) {
+  return [=](std::span<const Tensor> in) {
+    const Tensor scale = full({}, 1.5).set_requires_grad();
+    std::vector<Tensor> all = leaves;
+    all.push_back(scale);
+    std::vector<Tensor> results{sum(square(body(in[0] * scale)))};
+    for (const Tensor& g : autograd::grad(std::vector<Tensor>{results[0]}, all))
+      results.push_back(g);
+    return results;
+  };
+}
+
+TEST(FuseConvRelu, ForwardAndGradient) {
+  manual_seed(5);
+  const ConvNet net(3, 6);
+  for (const bool bias : {true, false})
+    for (const bool nhwc : {false, true}) {
+      std::vector<Tensor> leaves{net.weight};
+      if (bias) leaves.push_back(net.bias);
+      const Step step = loss_step(
+          [&](const Tensor& x) {
+            const Tensor from = nhwc ? x.to(MemoryFormat::nhwc) : x;
+            return relu(conv2d(from, net.weight, bias ? net.bias : Tensor(), {.stride = 2}));
+          },
+          leaves);
+      const Tensor x = randn({4, 3, 11, 10});
+      Program p = program_of_step(step, x);
+      EXPECT_FALSE(run_pass("conv2d_relu", p).empty());
+      EXPECT_EQ(count(p, "conv2d_relu"), 1);
+      EXPECT_EQ(count(p, "conv2d") + count(p, "relu"), 0);
+      EXPECT_EQ(count(p, "relu_grad"), 1);  // needs the fused launch's result alone
+      EXPECT_EQ(run_pass("conv2d_relu", p), "");
+      expect_equal_steps(step, x, "conv2d_relu");
+    }
+}
+
+TEST(FuseConvRelu, LeavesAloneWhatOthersSee) {
+  manual_seed(7);
+  const ConvNet net(3, 6);
+  const Tensor scale = randn({6}), shift = randn({6});
+  const std::vector<std::function<Tensor(const Tensor&)>> bodies{
+      [&](const Tensor& x) {  // the convolution's result is used twice
+        const Tensor y = conv2d(x, net.weight, net.bias);
+        return relu(y) * y;
+      },
+      [&](const Tensor& x) {  // a normalisation between, which batch_norm_relu fuses
+        return relu(
+            batch_norm(conv2d(x, net.weight, net.bias), scale, shift, {}, {}, {.training = true}));
+      },
+      [&](const Tensor& x) {  // another function
+        return tanh(conv2d(x, net.weight, net.bias));
+      },
+      [&](const Tensor& x) {  // a view of another shape
+        return relu(conv2d(x, net.weight, net.bias).transpose(2, 3));
+      }};
+  for (const auto& body : bodies) {
+    const Step step = loss_step(body, {net.weight, net.bias});
+    const Tensor x = randn({2, 3, 10, 9});
+    Program p = program_of_step(step, x);
+    EXPECT_EQ(run_pass("conv2d_relu", p), "");
+    expect_equal_steps(step, x, "conv2d_relu");
+  }
+}
+
+// Where pooling follows, the kernel that pools has the convolution; a second one keeps its ReLU.
+TEST(FuseConvRelu, PoolingComesFirst) {
+  manual_seed(8);
+  const ConvNet first, second(6, 8);
+  const Step step = loss_step(
+      [&](const Tensor& x) {
+        const Tensor y = max_pool2d(relu(conv2d(x, first.weight, first.bias)), 2);
+        return relu(conv2d(y, second.weight, second.bias));
+      },
+      {first.weight, second.weight});
+  const Tensor x = randn({2, 3, 14, 14});
+  Program p = program_of_step(step, x);
+  (void)run_pass(kRewrites, p);
+  EXPECT_EQ(count(p, "conv2d_relu_pool"), 1);
+  EXPECT_EQ(count(p, "conv2d_relu_pool_grad"), 1);
+  EXPECT_EQ(count(p, "conv2d_relu"), 1);
+  expect_equal_steps(step, x, "rewrites");
 }
 
 }  // namespace

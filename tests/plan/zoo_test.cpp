@@ -176,6 +176,7 @@ TEST(ZooPasses, EachDoesSomethingSomewhere) {
   named.insert("classifier_head");                                // CUDA's: cuda_fused_test
   named.insert("batch_casts");                                    // CUDA's: cuda_list_cast_test
   named.insert("linear_grad");                                    // fuse_linear_test
+  named.insert("conv2d_relu");                                    // fuse_conv_test
   for (const Case& c : cases())
     for (const PassNames& passes : {c.f64_passes, c.f32_passes})
       named.insert(passes.begin(), passes.end());

@@ -1,4 +1,4 @@
-// What convolution with pooling stands for in plans, and when it pays.
+// What convolution with ReLU, and with pooling, stands for in plans, and when that pays.
 #include "backend/fused/fused_conv.h"
 
 #include "backend/has_kernel.h"
@@ -102,4 +102,37 @@ const bool registered = register_rewrite(
 
 }  // namespace
 }  // namespace conv_pool
+
+namespace conv_relu {
+namespace {
+
+double operations(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                  const ConvGeometry& g) {
+  return 2.0 * static_cast<double>(g.work());
+}
+
+const ConvReluKernel kernel("conv2d_relu",
+                            {.operands = "x, weight, bias, y", .activations = "x, y"}, &operations);
+
+// Behind conv2d_relu_pool, which replaces more launches, and beside batch_norm, which a ReLU that
+// reads a convolution does not follow.
+const bool registered = register_rewrite(
+    {.name = "conv2d_relu",
+     .what = "convolution and ReLU in one launch",
+     .ulp = 64,  // of CUDA, where cuDNN may take another algorithm; the CPU keeps every bit
+     .patterns = {"conv2d(x, weight, bias, y: c) \n relu(x: c, y)"},
+     .kernels = {"conv2d_relu"},
+     .pays =
+         [](const Match& m) {
+           return m["y"].shape() == m["c"].shape() && m["y"].strides() == m["c"].strides();
+         },
+     .build =
+         [](Match& m) {
+           Tensor y = m.target("y");
+           return one(kernel.launch(m.device(), m.dtype(), m["x"], m["weight"], m["bias"], y,
+                                    m.option<ConvGeometry>("conv2d")));
+         }});
+
+}  // namespace
+}  // namespace conv_relu
 }  // namespace brim::backend

@@ -1,11 +1,17 @@
-// conv2d + bias + relu + max_pool2d as one kernel, and its gradient as another. A rewrite of
-// plans puts them where it finds the eager ops; no op launches them by itself.
+// Convolution fused with what follows it: with ReLU and max pooling as one kernel, whose gradient
+// is another, and with ReLU alone. Rewrites of plans put them where they find the eager ops; no op
+// launches them by itself.
 #pragma once
 
 #include "backend/kernel.h"
 #include "backend/options/geometry.h"
 
 namespace brim::backend {
+
+/// "conv2d_relu": y = relu(conv2d(x)), whose operands and options these are. The gradient is that
+/// of the ops, as relu's needs y alone.
+using ConvReluKernel = Kernel<void(const Context&, const Tensor& x, const Tensor& weight,
+                                   const Tensor& bias, Tensor& y, const ConvGeometry&)>;
 
 /// y = max_pool(relu(conv)): the pool's (n, c, h, w) are the convolution's (n, o, oh, ow).
 struct ConvPool {

@@ -2,6 +2,7 @@
 // made of them. (Those of convolutions: conv_pool_test.cpp.)
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include <brim/brim.h>
 #include <brim/nn/models.h>
 
+#include "backend/conv_relu.h"
 #include "backend/expect_close.h"
 #include "backend/fused/fused_linear.h"
 #include "backend/fused/fused_loss.h"
@@ -257,6 +259,15 @@ Trained train(Device device, int64_t batch, int steps) {
   }
   result.plan = step.explain();
   return result;
+}
+
+TEST_F(CudaFused, ConvRelu) { tests::expect_conv_relu_like_cpus(cuda); }
+
+TEST_F(CudaFused, ConvReluKeepsNaN) {
+  const tests::ConvReluCase c = tests::conv_relu_cases()[0];
+  const tests::ConvReluOperands operands(c, f32, true);
+  operands.bias.slice(0, 0, 1).fill_(std::numeric_limits<double>::quiet_NaN());
+  EXPECT_TRUE(std::isnan(numbers(operands.to(cuda).fused(c))[0]));
 }
 
 TEST_F(CudaFused, TheTutorialsStepIsOfFewLaunches) {

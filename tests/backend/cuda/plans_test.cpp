@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "backend/cuda/libraries_fixture.h"
+#include "backend/fused/fused_conv.h"
 #include "core/cache_file.h"
 #include "distance.h"
 
@@ -131,6 +132,94 @@ TEST_F(CudaLibrariesPlans, LeaveABiasThatIsNotAlignedToBrim) {
   const Lines lines = asked();  // of measuring
   EXPECT_GT(count(lines, "plan forward type 0 engine 7"), 0);
   EXPECT_EQ(count(lines, "bias"), 0);
+}
+
+/// What cuDNN is asked for by conv2d_relu of `height` rows, whose results are compared with the
+/// CPU's.
+struct CudaLibrariesReluPlans : CudaLibrariesPlans {
+  Lines check_relu(int64_t height, DType dtype, const Tensor& bias) {
+    static const backend::ConvReluKernel kernel("conv2d_relu");
+    const Tensor x = randn({2, 4, height, 6}).to(dtype), w = randn({6, 4, 3, 3}).to(dtype);
+    const Tensor on_cuda = bias.defined() ? bias.to(cuda) : bias;
+    Tensor y = zeros({2, 6, height - 2, 4}, {.dtype = dtype, .device = cuda});
+    (void)asked();
+    kernel(cuda, dtype, x.to(cuda), w.to(cuda), shifted_bias(on_cuda), y,
+           {.n = 2,
+            .c = 4,
+            .h = height,
+            .w = 6,
+            .o = 6,
+            .kh = 3,
+            .kw = 3,
+            .oh = height - 2,
+            .ow = 4,
+            .stride = 1,
+            .padding = 0,
+            .dilation = 1,
+            .groups = 1});
+    const Tensor wide = bias.defined() ? shifted_bias(bias).to(f32) : Tensor();
+    const Tensor want = relu(conv2d(x.to(f32), w.to(f32), wide));
+    EXPECT_LT(distance(y, want), dtype == f16 ? 2e-2 : dtype == bf16 ? 1e-1 : 1e-4);
+    EXPECT_EQ(min(y.to(Device::cpu()).to(f32)).item(), 0);
+    return asked();
+  }
+  /// The last six of seven, which do not begin at a multiple of 16 bytes; six as they are.
+  static Tensor shifted_bias(const Tensor& bias) {
+    return bias.defined() && bias.numel() == 7 ? bias.slice(0, 1, 7) : bias;
+  }
+};
+
+TEST_F(CudaLibrariesReluPlans, HaveItInTheGraph) {
+  let("fast-plans");
+  int64_t height = 201;
+  for (const DType dtype : {f32, f64, f16, bf16})
+    for (const bool has_bias : {true, false}) {
+      const Tensor bias = has_bias ? randn({6}).to(dtype) : Tensor();
+      (void)check_relu(height, dtype, bias);
+      const Lines lines = check_relu(height++, dtype, bias);
+      EXPECT_EQ(lines.size(), 1U);
+      EXPECT_EQ(count(lines, has_bias ? "plan forward bias relu type" : "plan forward relu type"),
+                1)
+          << name(dtype);
+    }
+}
+
+TEST_F(CudaLibrariesReluPlans, AreOtherProblemsThanThoseWithout) {
+  let("fast-plans");
+  const Tensor bias = randn({6});
+  (void)check_relu(211, f32, bias);
+  (void)asked();
+  const Tensor x = randn({2, 4, 211, 6}), w = randn({6, 4, 3, 3});
+  EXPECT_LT(distance(conv2d(x.to(cuda), w.to(cuda), bias.to(cuda)), conv2d(x, w, bias)), 1e-4);
+  const Lines lines = asked();  // measured anew
+  EXPECT_GT(count(lines, "plan forward bias type"), 0);
+  EXPECT_EQ(count(lines, "relu"), 0);
+}
+
+TEST_F(CudaLibrariesReluPlans, LeaveItToBrimWhereAlgorithmsAreFaster) {
+  const Tensor bias = randn({6});
+  EXPECT_GT(count(check_relu(212, f32, bias), "plan forward bias relu"), 0);
+  const Lines lines = check_relu(212, f32, bias);
+  EXPECT_EQ(count(lines, "plan "), 0);
+}
+
+TEST_F(CudaLibrariesReluPlans, LeaveABiasThatIsNotAlignedToBrim) {
+  let("fast-plans");
+  const Lines lines = check_relu(213, f32, randn({7}));
+  EXPECT_GT(count(lines, "plan forward type 0 engine 7"), 0);
+  EXPECT_EQ(count(lines, "bias") + count(lines, "relu"), 0);
+}
+
+TEST_F(CudaLibrariesReluPlans, ThatFailAreLeftOut) {
+  int64_t height = 214;
+  for (const char* failure : {"fast-plans plans-fail", "no-plans", "heuristics-fail"}) {
+    let(failure);
+    const Tensor bias = randn({6});
+    (void)check_relu(height, f32, bias);
+    EXPECT_EQ(count(check_relu(height++, f32, bias), "plan "), 0) << failure;
+  }
+  let("no-plans heuristics-refuse");  // and no algorithm: brim's own kernel has the ReLU
+  EXPECT_TRUE(check_relu(height, f32, randn({6})).empty());
 }
 
 TEST_F(CudaLibrariesPlans, AreCapturedInGraphs) {

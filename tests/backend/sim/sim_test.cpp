@@ -9,6 +9,7 @@
 #include <brim/brim.h>
 #include <brim/core/sim.h>
 
+#include "backend/conv_relu.h"
 #include "backend/sim/sim_fixture.h"
 #include "core/runtime.h"
 
@@ -37,6 +38,8 @@ TEST_F(Sim, ImpossibleOptionsChangeNothing) {
   EXPECT_THROW(set_sim_options({.devices = 1}), ValueError);  // sim:1 is in use
   EXPECT_EQ(sim_options().devices, before.devices);
 }
+
+TEST_F(Sim, ConvRelu) { tests::expect_conv_relu_like_cpus(Device::sim(0)); }
 
 TEST_F(Sim, ResultsEqualTheCpusBitForBit) {
   manual_seed(3);

@@ -156,7 +156,8 @@ int64_t slack() {
 /// `layout`, with `packed` weights (groups, blocks, taps, block).
 template <class T>
 void correlate(const Context& context, const WideLayout& layout, int64_t n, int64_t groups,
-               int64_t out, const T* images, const T* packed, const T* bias, T* y) {
+               int64_t out, const T* images, const T* packed, const ConvEpilogue<T>& epilogue,
+               T* y) {
   const Blocks blocks(out);
   const Workspace offsets = context.workspace(static_cast<size_t>(layout.taps()) * sizeof(int64_t));
   int64_t* const taps = offsets.as<int64_t>();
@@ -183,12 +184,13 @@ void correlate(const Context& context, const WideLayout& layout, int64_t n, int6
       const int64_t first = block * blocks.size, count = std::min(blocks.size, out - first);
       const int64_t channel = group * out + first;
       with_block(count, ForwardTile<T>{image, packed + channel * tap_count,
-                                       bias ? bias + channel : nullptr, taps, tap_count,
-                                       layout.positions(), rows, ld});
+                                       epilogue.bias ? epilogue.bias + channel : nullptr, taps,
+                                       tap_count, layout.positions(), rows, ld});
       T* to = y + (plane * out + first) * area;
       for (int64_t b = 0; b < count; ++b)
         for (int64_t r = 0; r < layout.oh; ++r, to += layout.ow)
           copy_row(rows + b * ld + r * wide, to, layout.ow);
+      epilogue.finish(to - count * area, count * area);
     }
   });
 }
@@ -212,14 +214,14 @@ void pack_weights(int64_t groups, int64_t out, int64_t channels, int64_t area, c
 }
 
 template <class T>
-void forward(const Context& context, const T* x, const T* weight, const T* bias, T* y,
-             const ConvGeometry& g) {
+void forward(const Context& context, const T* x, const T* weight, const ConvEpilogue<T>& epilogue,
+             T* y, const ConvGeometry& g) {
   const WideLayout layout = layout_of_x(g);
   const int64_t out = g.o_per_group(), taps = layout.taps();
   const Workspace packed = context.workspace(static_cast<size_t>(g.o * taps) * sizeof(T));
   pack_weights(g.groups, out, g.c_per_group(), g.kh * g.kw, weight, taps, g.kh * g.kw, false,
                packed.as<T>());
-  correlate(context, layout, g.n, g.groups, out, x, packed.as<T>(), bias, y);
+  correlate(context, layout, g.n, g.groups, out, x, packed.as<T>(), epilogue, y);
 }
 
 template <class T>
@@ -229,7 +231,7 @@ void grad_x(const Context& context, const T* dy, const T* weight, T* dx, const C
   const Workspace packed = context.workspace(static_cast<size_t>(g.o * c * area) * sizeof(T));
   // Output channel c, tap (o, ky, kx) is weight (o, c) flipped by 180 degrees.
   pack_weights(g.groups, c, o, area, weight, area, c * area, true, packed.as<T>());
-  correlate<T>(context, layout, g.n, g.groups, c, dy, packed.as<T>(), nullptr, dx);
+  correlate<T>(context, layout, g.n, g.groups, c, dy, packed.as<T>(), {}, dx);
 }
 
 template <class T>
@@ -291,9 +293,9 @@ void grad_weight(const Context& context, const T* x, const T* dy, T* dw, const C
 
 // HWY_EXPORT takes plain functions.
 #define BRIM_CONV_DIRECT(T, suffix)                                                               \
-  void forward_##suffix(const Context& c, const T* x, const T* w, const T* b, T* y,               \
+  void forward_##suffix(const Context& c, const T* x, const T* w, const ConvEpilogue<T>& e, T* y, \
                         const ConvGeometry& g) {                                                  \
-    forward<T>(c, x, w, b, y, g);                                                                 \
+    forward<T>(c, x, w, e, y, g);                                                                 \
   }                                                                                               \
   void grad_x_##suffix(const Context& c, const T* dy, const T* w, T* dx, const ConvGeometry& g) { \
     grad_x<T>(c, dy, w, dx, g);                                                                   \
@@ -321,14 +323,14 @@ HWY_EXPORT(grad_weight_f32);
 HWY_EXPORT(grad_weight_f64);
 
 template <>
-void conv_direct(const Context& c, const float* x, const float* w, const float* b, float* y,
-                 const backend::ConvGeometry& g) {
-  HWY_DYNAMIC_DISPATCH(forward_f32)(c, x, w, b, y, g);
+void conv_direct(const Context& c, const float* x, const float* w, const ConvEpilogue<float>& e,
+                 float* y, const backend::ConvGeometry& g) {
+  HWY_DYNAMIC_DISPATCH(forward_f32)(c, x, w, e, y, g);
 }
 template <>
-void conv_direct(const Context& c, const double* x, const double* w, const double* b, double* y,
-                 const backend::ConvGeometry& g) {
-  HWY_DYNAMIC_DISPATCH(forward_f64)(c, x, w, b, y, g);
+void conv_direct(const Context& c, const double* x, const double* w, const ConvEpilogue<double>& e,
+                 double* y, const backend::ConvGeometry& g) {
+  HWY_DYNAMIC_DISPATCH(forward_f64)(c, x, w, e, y, g);
 }
 template <>
 void conv_direct_grad_x(const Context& c, const float* dy, const float* w, float* dx,

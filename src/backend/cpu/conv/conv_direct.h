@@ -6,17 +6,18 @@
 // a fixed offset, whatever the image's width. A stride of s splits rows and columns into s phases.
 #pragma once
 
+#include "backend/cpu/conv/conv_epilogue.h"
 #include "backend/options/geometry.h"
 #include "core/context.h"
 
 namespace brim::cpu {
 
-/// All tensors are row-major; bias may be null. The results do not depend on the number of threads.
+/// All tensors are row-major. The results do not depend on the number of threads.
 /// The gradient of the weight multiplies the unused columns by 0 instead of leaving them out: an
 /// infinity at the border of x makes it NaN where the sum over used columns would be finite.
 template <class T>
-void conv_direct(const Context& context, const T* x, const T* weight, const T* bias, T* y,
-                 const backend::ConvGeometry& g);
+void conv_direct(const Context& context, const T* x, const T* weight,
+                 const ConvEpilogue<T>& epilogue, T* y, const backend::ConvGeometry& g);
 template <class T>
 void conv_direct_grad_x(const Context& context, const T* dy, const T* weight, T* dx,
                         const backend::ConvGeometry& g);

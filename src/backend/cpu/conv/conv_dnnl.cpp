@@ -250,12 +250,12 @@ int64_t slice_of(int64_t n, int64_t weights) {
 }
 
 void run_pass(const Context& context, ConvPass pass, const ConvGeometry& g, const float* a,
-              const float* b, const float* bias, float* out) {
+              const float* b, const ConvEpilogue<float>& epilogue, float* out) {
   const int64_t weights = g.o * g.c_per_group() * g.kh * g.kw;
   const int64_t slice = slice_of(g.n, weights), slices = g.n / slice;
   ConvGeometry part = g;
   part.n = slice;
-  const std::shared_ptr<const Plan> shared = plan_of(pass, part, bias != nullptr);
+  const std::shared_ptr<const Plan> shared = plan_of(pass, part, epilogue.bias != nullptr);
   const Plan& plan = *shared;
   const int64_t x_size = slice * g.c * g.h * g.w, y_size = slice * g.o * g.oh * g.ow;
   const bool to_weight = pass == ConvPass::grad_weight;
@@ -287,7 +287,9 @@ void run_pass(const Context& context, ConvPass pass, const ConvGeometry& g, cons
       const dnnl::memory from = run.wanted(plan.a, a + i * a_step, room.take(plan.a.bytes()));
       const dnnl::memory with =
           to_weight ? run.wanted(plan.b, b + i * b_step, room.take(plan.b.bytes())) : weight;
-      run.execute(from, with, bias, results + i * out_step, room);
+      run.execute(from, with, epilogue.bias, results + i * out_step, room);
+      // Not by oneDNN, whose ReLU makes NaN 0.
+      epilogue.finish(results + i * out_step, out_step);
     }
   });
   if (!to_weight) return;
@@ -314,9 +316,9 @@ bool dnnl_conv_wins(ConvPass pass, const ConvGeometry& g) {
 }
 
 void conv_dnnl(const Context& context, ConvPass pass, const ConvGeometry& g, const float* a,
-               const float* b, const float* bias, float* out) {
+               const float* b, const ConvEpilogue<float>& epilogue, float* out) {
   try {
-    run_pass(context, pass, g, a, b, bias, out);
+    run_pass(context, pass, g, a, b, epilogue, out);
   } catch (const dnnl::error& e) {
     raise<Error>("[conv2d] oneDNN failed on x {} with weight {}: {}; report it as a bug",
                  g.x_shape().str(), g.weight_shape().str(), e.what());

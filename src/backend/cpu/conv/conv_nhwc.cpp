@@ -122,9 +122,9 @@ struct Target {
   }
 };
 
-/// y = (pixels gathered from x) times weights + bias.
+/// y = (pixels gathered from x) times weights, with what is done to such sums.
 void multiply(const Context& context, const Gather& g, const Taps& taps, const Target& target,
-              const float* x, const float* bias, float* y) {
+              const float* x, const ConvEpilogue<float>& epilogue, float* y) {
   const int64_t out = target.channels, depth = g.depth();
   const int64_t panels = ceil_div(out, panel_width()), panel = depth * panel_width();
   const auto width_of = [&](int64_t q) { return std::min(panel_width(), out - q * panel_width()); };
@@ -150,9 +150,10 @@ void multiply(const Context& context, const Gather& g, const Taps& taps, const T
       for (int64_t q = 0; q < panels; ++q)
         conv_panel(last - first, depth, {rows, depth, 1}, w + q * panel, width_of(q), width_of(q),
                    false, to + q * panel_width(), out);
-      if (bias)
+      if (epilogue.bias)
         for (int64_t p = 0; p < last - first; ++p)
-          for (int64_t o = 0; o < out; ++o) to[p * out + o] += bias[o];
+          for (int64_t o = 0; o < out; ++o) to[p * out + o] += epilogue.bias[o];
+      epilogue.finish(to, (last - first) * out);
       if (!target.dense)
         for (int64_t p = first; p < last; ++p)
           Gather::copy_values(results + (p - first) * out, out, target.row(y, g, p));
@@ -175,12 +176,12 @@ Gather gather_x(const ConvGeometry& g) {
 }
 
 void forward(const Context& context, const ConvGeometry& g, const float* x, const float* weight,
-             const float* bias, float* y) {
+             const ConvEpilogue<float>& epilogue, float* y) {
   const int64_t taps = g.kh * g.kw;
   multiply(context, gather_x(g),
            {.data = weight, .in = taps, .out = g.c * taps, .kw = g.kw, .first = 0, .step = 1},
-           {.h = g.oh, .w = g.ow, .channels = g.o, .first = 0, .step = 1, .dense = true}, x, bias,
-           y);
+           {.h = g.oh, .w = g.ow, .channels = g.o, .first = 0, .step = 1, .dense = true}, x,
+           epilogue, y);
 }
 
 /// One axis of the pixels of x that lie at `phase` modulo the stride: the taps that reach them.
@@ -229,7 +230,7 @@ void grad_x(const Context& context, const ConvGeometry& g, const float* dy, cons
                 .first = Pair(py, px),
                 .step = g.stride,
                 .dense = g.stride == Pair(1)},
-               dy, nullptr, dx);
+               dy, {}, dx);
     }
 }
 
@@ -311,10 +312,10 @@ void grad_weight(const Context& context, const ConvGeometry& g, const float* x, 
 }
 
 void run_nhwc(const Context& context, ConvPass pass, const ConvGeometry& g, const float* a,
-              const float* b, const float* bias, float* out) {
+              const float* b, const ConvEpilogue<float>& epilogue, float* out) {
   switch (pass) {
     case ConvPass::forward:
-      return forward(context, g, a, b, bias, out);
+      return forward(context, g, a, b, epilogue, out);
     case ConvPass::grad_x:
       return grad_x(context, g, a, b, out);
     case ConvPass::grad_weight:
@@ -339,8 +340,8 @@ bool conv_nhwc_supports(ConvPass pass, const backend::ConvGeometry& g) {
 }
 
 void conv_nhwc(const Context& context, ConvPass pass, const backend::ConvGeometry& g,
-               const float* a, const float* b, const float* bias, float* out) {
-  HWY_DYNAMIC_DISPATCH(run_nhwc)(context, pass, g, a, b, bias, out);
+               const float* a, const float* b, const ConvEpilogue<float>& epilogue, float* out) {
+  HWY_DYNAMIC_DISPATCH(run_nhwc)(context, pass, g, a, b, epilogue, out);
 }
 
 }  // namespace brim::cpu

@@ -11,9 +11,9 @@ namespace brim::cpu {
 /// One group, outputs in blocks of 16 channels, and no stride together with a dilation backwards.
 bool conv_nhwc_supports(ConvPass pass, const backend::ConvGeometry& g);
 
-/// One pass over f32 tensors: activations nhwc, weights row-major. `a` and `b` as in conv_dnnl;
-/// bias may be null. The results do not depend on the number of threads.
+/// One pass over f32 tensors: activations nhwc, weights row-major. `a` and `b` as in conv_dnnl. The
+/// results do not depend on the number of threads.
 void conv_nhwc(const Context& context, ConvPass pass, const backend::ConvGeometry& g,
-               const float* a, const float* b, const float* bias, float* out);
+               const float* a, const float* b, const ConvEpilogue<float>& epilogue, float* out);
 
 }  // namespace brim::cpu

@@ -13,6 +13,7 @@
 
 #include <hwy/highway.h>
 
+#include "backend/cpu/conv/conv_epilogue.h"
 #include "backend/cpu/conv/conv_tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -127,8 +128,9 @@ HWY_INLINE void transform_tile(const float* from, int64_t row, int64_t channels,
 
 /// The outputs of a tile from its products at from[point * step + channel].
 template <bool kWhole>
-HWY_INLINE void output_tile(const float* from, int64_t step, int64_t width, const float* bias,
-                            float* to, int64_t row, int64_t channels, const Patch& patch) {
+HWY_INLINE void output_tile(const float* from, int64_t step, int64_t width,
+                            const ConvEpilogue<float>& epilogue, float* to, int64_t row,
+                            int64_t channels, const Patch& patch) {
   const TagF d;
   for (int64_t c = 0; c < width; c += lanes_f32(), from += lanes_f32(), to += lanes_f32()) {
     VecF half[kOut * kIn];  // [output row][point of the row]
@@ -137,13 +139,16 @@ HWY_INLINE void output_tile(const float* from, int64_t step, int64_t width, cons
       for (int i = 0; i < kIn; ++i) column[i] = hn::LoadU(d, from + (i * kIn + j) * step);
       output_line(column, half + j, kIn);
     }
-    const VecF shift = bias ? hn::LoadU(d, bias + c) : hn::Zero(d);
+    const VecF shift = epilogue.bias ? hn::LoadU(d, epilogue.bias + c) : hn::Zero(d);
     const int rows = kWhole ? kOut : patch.y1, columns = kWhole ? kOut : patch.x1;
     for (int y = 0; y < rows; ++y) {
       VecF line[kOut];
       output_line(half + y * kIn, line, 1);
-      for (int x = 0; x < columns; ++x)
-        hn::StoreU(hn::Add(line[x], shift), d, to + y * row + x * channels);
+      for (int x = 0; x < columns; ++x) {
+        const VecF sum = hn::Add(line[x], shift);
+        const VecF end = epilogue.relu ? hn::IfThenZeroElse(hn::Lt(sum, hn::Zero(d)), sum) : sum;
+        hn::StoreU(end, d, to + y * row + x * channels);
+      }
     }
   }
 }

@@ -87,16 +87,16 @@ struct Problem {
 
   /// Outputs [at, at + width) of tiles [begin, end) from m[point * step + (tile - begin) * width].
   void transform_back(const float* m, int64_t step, int64_t begin, int64_t end, int64_t at,
-                      int64_t width, const float* bias, float* y) const {
+                      int64_t width, const ConvEpilogue<float>& epilogue, float* y) const {
     for (int64_t t = begin; t < end; ++t, m += width) {
       const Place p = place(t);
       const Patch patch(p.y, p.x, oh, ow, kOut);
       float* to = y + ((p.image * oh + p.y) * ow + p.x) * out + at;
-      const float* shift = bias ? bias + at : nullptr;
+      const ConvEpilogue<float> own{epilogue.bias ? epilogue.bias + at : nullptr, epilogue.relu};
       if (patch.whole(kOut))
-        output_tile<true>(m, step, width, shift, to, ow * out, out, patch);
+        output_tile<true>(m, step, width, own, to, ow * out, out, patch);
       else
-        output_tile<false>(m, step, width, shift, to, ow * out, out, patch);
+        output_tile<false>(m, step, width, own, to, ow * out, out, patch);
     }
   }
 };
@@ -145,16 +145,17 @@ size_t floats(int64_t count) { return static_cast<size_t>(count) * sizeof(float)
 
 /// The products and outputs of one panel: tiles [begin, end), whose transform is v (rows of p.in).
 void panel_outputs(const Problem& p, const float* v, int64_t v_step, const float* u, int64_t panel,
-                   int64_t begin, int64_t end, float* m, const float* bias, float* y) {
+                   int64_t begin, int64_t end, float* m, const ConvEpilogue<float>& epilogue,
+                   float* y) {
   const int64_t width = p.width(panel), count = end - begin, m_step = count * width + kPad;
   for (int64_t k = 0; k < kPoints; ++k)
     conv_panel(count, p.in, {v + k * v_step, p.in, 1}, u + k * p.in * width, width, width, false,
                m + k * m_step, width);
-  p.transform_back(m, m_step, begin, end, panel * panel_width(), width, bias, y);
+  p.transform_back(m, m_step, begin, end, panel * panel_width(), width, epilogue, y);
 }
 
 void by_tiles(const Context& context, const Problem& p, const float* x, const Weights& w,
-              const float* bias, float* y) {
+              const ConvEpilogue<float>& epilogue, float* y) {
   const int64_t panel = kPoints * p.in * panel_width();
   const Workspace u_room = context.workspace(floats(p.panels() * panel));
   float* u = u_room.as<float>();
@@ -178,13 +179,13 @@ void by_tiles(const Context& context, const Problem& p, const float* x, const We
       const int64_t first = b * kBlock, last = std::min(p.tiles(), first + kBlock);
       p.transform_x(x, first, last, v, v_step);
       for (int64_t q = 0; q < p.panels(); ++q)
-        panel_outputs(p, v, v_step, u + q * panel, q, first, last, m, bias, y);
+        panel_outputs(p, v, v_step, u + q * panel, q, first, last, m, epilogue, y);
     }
   });
 }
 
 void by_panels(const Context& context, const Problem& p, const float* x, const Weights& w,
-               const float* bias, float* y) {
+               const ConvEpilogue<float>& epilogue, float* y) {
   const int64_t v_step = p.tiles() * p.in + kPad;
   const Workspace v_room = context.workspace(floats(kPoints * v_step));
   float* v = v_room.as<float>();
@@ -203,7 +204,7 @@ void by_panels(const Context& context, const Problem& p, const float* x, const W
       w.transform(0, p.in, q * panel_width(), p.width(q), u, p.in * p.width(q));
       for (int64_t first = 0; first < p.tiles(); first += kBlock)
         panel_outputs(p, v + first * p.in, v_step, u, q, first, std::min(p.tiles(), first + kBlock),
-                      m, bias, y);
+                      m, epilogue, y);
     }
   });
 }
@@ -306,7 +307,7 @@ void grad_by_panels(const Context& context, const ConvGeometry& g, const float* 
 }
 
 void run_winograd(const Context& context, ConvPass pass, const ConvGeometry& g, const float* a,
-                  const float* b, const float* bias, float* out) {
+                  const float* b, const ConvEpilogue<float>& epilogue, float* out) {
   if (pass == ConvPass::grad_weight) {
     const bool tiles = Problem(g, false).by_tiles();
     return tiles ? grad_by_tiles(context, g, a, b, out) : grad_by_panels(context, g, a, b, out);
@@ -314,8 +315,8 @@ void run_winograd(const Context& context, ConvPass pass, const ConvGeometry& g, 
   const bool to_x = pass == ConvPass::grad_x;
   const Problem p(g, to_x);
   const Weights w(b, g, to_x);
-  return p.by_tiles() ? by_tiles(context, p, a, w, bias, out)
-                      : by_panels(context, p, a, w, bias, out);
+  return p.by_tiles() ? by_tiles(context, p, a, w, epilogue, out)
+                      : by_panels(context, p, a, w, epilogue, out);
 }
 
 }  // namespace
@@ -335,8 +336,9 @@ bool winograd_wins(ConvPass, const backend::ConvGeometry& g) {
 }
 
 void conv_winograd(const Context& context, ConvPass pass, const backend::ConvGeometry& g,
-                   const float* a, const float* b, const float* bias, float* out) {
-  HWY_DYNAMIC_DISPATCH(run_winograd)(context, pass, g, a, b, bias, out);
+                   const float* a, const float* b, const ConvEpilogue<float>& epilogue,
+                   float* out) {
+  HWY_DYNAMIC_DISPATCH(run_winograd)(context, pass, g, a, b, epilogue, out);
 }
 
 }  // namespace brim::cpu

@@ -12,11 +12,11 @@ namespace brim::cpu {
 /// geometry alone.
 bool winograd_wins(ConvPass pass, const backend::ConvGeometry& g);
 
-/// One pass over f32 tensors: activations nhwc, weights row-major. `a` and `b` as in conv_dnnl;
-/// bias may be null. Rounding errors are some ten times those of the direct sum (1e-6 of the
-/// largest term); an infinity or NaN of the input spreads over the tile of 4 x 4 outputs. The
-/// results do not depend on the number of threads.
+/// One pass over f32 tensors: activations nhwc, weights row-major. `a` and `b` as in conv_dnnl.
+/// Rounding errors are some ten times those of the direct sum (1e-6 of the largest term); an
+/// infinity or NaN of the input spreads over the tile of 4 x 4 outputs. The results do not depend
+/// on the number of threads.
 void conv_winograd(const Context& context, ConvPass pass, const backend::ConvGeometry& g,
-                   const float* a, const float* b, const float* bias, float* out);
+                   const float* a, const float* b, const ConvEpilogue<float>& epilogue, float* out);
 
 }  // namespace brim::cpu

@@ -1,5 +1,6 @@
-// conv2d and its two gradients on the CPU. Strides decide: activations are either all row-major or
-// all nhwc. Weights that are nhwc are copied to row-major first, and their gradient back.
+// conv2d, alone and with a ReLU behind it, and its two gradients on the CPU. Strides decide:
+// activations are either all row-major or all nhwc. Weights that are nhwc are copied to row-major
+// first, and their gradient back.
 #include <brim/core/tensor.h>
 
 #include <optional>
@@ -46,12 +47,12 @@ void transpose(const T* from, int64_t images, int64_t rows, int64_t columns, T* 
 /// Row-major activations: direct sums, or oneDNN where it is the faster one.
 template <class T>
 void run_planes(const Context& context, ConvPass pass, const ConvGeometry& g, const T* a,
-                const T* b, const T* bias, T* out) {
+                const T* b, const ConvEpilogue<T>& epilogue, T* out) {
   if constexpr (sizeof(T) == sizeof(float))
-    if (dnnl_conv_wins(pass, g)) return conv_dnnl(context, pass, g, a, b, bias, out);
+    if (dnnl_conv_wins(pass, g)) return conv_dnnl(context, pass, g, a, b, epilogue, out);
   switch (pass) {
     case ConvPass::forward:
-      return conv_direct(context, a, b, bias, out, g);
+      return conv_direct(context, a, b, epilogue, out, g);
     case ConvPass::grad_x:
       return conv_direct_grad_x(context, a, b, out, g);
     case ConvPass::grad_weight:
@@ -62,7 +63,7 @@ void run_planes(const Context& context, ConvPass pass, const ConvGeometry& g, co
 /// nhwc activations through row-major copies, for what has no kernel of its own.
 template <class T>
 void run_turned(const Context& context, ConvPass pass, const ConvGeometry& g, const T* a,
-                const T* b, const T* bias, T* out) {
+                const T* b, const ConvEpilogue<T>& epilogue, T* out) {
   const int64_t x_size = g.x_shape().numel(), y_size = g.y_shape().numel();
   const Workspace scratch = context.workspace(static_cast<size_t>(x_size + y_size) * sizeof(T));
   T *x = scratch.as<T>(), *y = x + x_size;
@@ -71,28 +72,28 @@ void run_turned(const Context& context, ConvPass pass, const ConvGeometry& g, co
   switch (pass) {
     case ConvPass::forward:
       planes_of_x(a);
-      run_planes<T>(context, pass, g, x, b, bias, y);
+      run_planes<T>(context, pass, g, x, b, epilogue, y);
       return transpose<T>(y, g.n, g.o, g.oh * g.ow, out);
     case ConvPass::grad_x:
       planes_of_y(a);
-      run_planes<T>(context, pass, g, y, b, bias, x);
+      run_planes<T>(context, pass, g, y, b, epilogue, x);
       return transpose<T>(x, g.n, g.c, g.h * g.w, out);
     case ConvPass::grad_weight:
       planes_of_x(a);
       planes_of_y(b);
-      return run_planes<T>(context, pass, g, x, y, bias, out);
+      return run_planes<T>(context, pass, g, x, y, epilogue, out);
   }
 }
 
 template <class T>
 void run(const Context& context, bool nhwc, ConvPass pass, const ConvGeometry& g, const T* a,
-         const T* b, const T* bias, T* out) {
-  if (!nhwc) return run_planes(context, pass, g, a, b, bias, out);
+         const T* b, const ConvEpilogue<T>& epilogue, T* out) {
+  if (!nhwc) return run_planes(context, pass, g, a, b, epilogue, out);
   if constexpr (sizeof(T) == sizeof(float)) {
-    if (winograd_wins(pass, g)) return conv_winograd(context, pass, g, a, b, bias, out);
-    if (conv_nhwc_supports(pass, g)) return conv_nhwc(context, pass, g, a, b, bias, out);
+    if (winograd_wins(pass, g)) return conv_winograd(context, pass, g, a, b, epilogue, out);
+    if (conv_nhwc_supports(pass, g)) return conv_nhwc(context, pass, g, a, b, epilogue, out);
   }
-  run_turned(context, pass, g, a, b, bias, out);
+  run_turned(context, pass, g, a, b, epilogue, out);
 }
 
 /// Room for weights in row-major order, where they are nhwc.
@@ -119,14 +120,14 @@ bool set_zero_if_empty(Tensor& y, const ConvGeometry& g) {
   return true;
 }
 
-template <class T>
+template <class T, bool kRelu>
 void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
             Tensor& y, const ConvGeometry& g) {
   if (y.numel() == 0) return;
   const Tensor dense = bias.defined() ? bias.contiguous() : bias;
   const auto scratch = room_for<T>(context, weight);
   run<T>(context, are_nhwc(x, y), ConvPass::forward, g, address<T>(x),
-         row_major<T>(weight, scratch, g), address<T>(dense), static_cast<T*>(y.raw()));
+         row_major<T>(weight, scratch, g), {address<T>(dense), kRelu}, static_cast<T*>(y.raw()));
 }
 
 template <class T>
@@ -135,7 +136,7 @@ void conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& weigh
   if (set_zero_if_empty<T>(dx, g)) return;
   const auto scratch = room_for<T>(context, weight);
   run<T>(context, are_nhwc(dy, dx), ConvPass::grad_x, g, address<T>(dy),
-         row_major<T>(weight, scratch, g), nullptr, static_cast<T*>(dx.raw()));
+         row_major<T>(weight, scratch, g), {}, static_cast<T*>(dx.raw()));
 }
 
 template <class T>
@@ -144,14 +145,15 @@ void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& d
   if (set_zero_if_empty<T>(dw, g)) return;
   const auto scratch = room_for<T>(context, dw);
   T* const out = scratch ? scratch->template as<T>() : static_cast<T*>(dw.raw());
-  run<T>(context, are_nhwc(x, dy), ConvPass::grad_weight, g, address<T>(x), address<T>(dy), nullptr,
+  run<T>(context, are_nhwc(x, dy), ConvPass::grad_weight, g, address<T>(x), address<T>(dy), {},
          out);
   if (scratch) transpose<T>(out, g.o, g.c_per_group(), g.kh * g.kw, static_cast<T*>(dw.raw()));
 }
 
 template <class T>
 bool register_all() {
-  return backend::register_kernel("conv2d", DeviceKind::cpu, dtype_of<T>, &conv2d<T>) &&
+  return backend::register_kernel("conv2d", DeviceKind::cpu, dtype_of<T>, &conv2d<T, false>) &&
+         backend::register_kernel("conv2d_relu", DeviceKind::cpu, dtype_of<T>, &conv2d<T, true>) &&
          backend::register_kernel("conv2d_grad_x", DeviceKind::cpu, dtype_of<T>,
                                   &conv2d_grad_x<T>) &&
          backend::register_kernel("conv2d_grad_weight", DeviceKind::cpu, dtype_of<T>,
@@ -159,7 +161,8 @@ bool register_all() {
 }
 
 const bool registered = register_all<float>() && register_all<double>() &&
-                        register_through_f32<&conv2d<float>>("conv2d") &&
+                        register_through_f32<&conv2d<float, false>>("conv2d") &&
+                        register_through_f32<&conv2d<float, true>>("conv2d_relu") &&
                         register_through_f32<&conv2d_grad_x<float>>("conv2d_grad_x") &&
                         register_through_f32<&conv2d_grad_weight<float>>("conv2d_grad_weight");
 

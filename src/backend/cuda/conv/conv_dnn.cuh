@@ -1,4 +1,4 @@
-// Convolutions by cuDNN, and what is queued around them: copies of weights, the bias.
+// Convolutions by cuDNN, and what is queued around them: copies of weights, the bias, the ReLU.
 #pragma once
 
 #include <brim/core/tf32.h>
@@ -10,20 +10,30 @@
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/options/geometry.h"
+#include "formula/activation.h"
 
 namespace brim::cuda {
 
-/// y += bias, for each channel.
+/// What stands behind a convolution: a bias of each channel, unless it is undefined; a ReLU.
+struct Epilogue {
+  Tensor bias;
+  bool relu = false;
+
+  bool is_empty() const { return !bias.defined() && !relu; }
+};
+
+/// An epilogue as a pass over y.
 template <class T>
-struct AddBias {
+struct EpiloguePass {
   using Of = Compute<T>;
-  const T* bias;
+  const T* bias;  // or null
+  bool relu;
   T* y;
 
   template <int N>
   __device__ void of_channels(int64_t c, Of* of) const {
-    T b[N];
-    load(bias + c, b);
+    T b[N] = {};
+    if (bias) load(bias + c, b);
 #pragma unroll
     for (int k = 0; k < N; ++k) of[k] = widen(b[k]);
   }
@@ -32,7 +42,12 @@ struct AddBias {
     using P = Pack<T, Width>;
     P pack = reinterpret_cast<const P*>(y)[i];
 #pragma unroll
-    for (int k = 0; k < Width; ++k) pack.at[k] = narrow<T>(widen(pack.at[k]) + of[k * step]);
+    for (int k = 0; k < Width; ++k) {
+      Of sum = widen(pack.at[k]);
+      if (bias) sum += of[k * step];
+      if (relu) sum = formula::Relu({})(sum);
+      pack.at[k] = narrow<T>(sum);
+    }
     reinterpret_cast<P*>(y)[i] = pack;
   }
   template <int Width>
@@ -54,10 +69,12 @@ void turn_weights(const Context& context, const Shape& shape, const T* from,
          DeviceLoop<2>(loop), to, from);
 }
 
-/// Whether cuDNN has done the pass. `bias` may be undefined; `own` queues the pass by our kernels.
+/// Whether cuDNN has done the pass; `own` queues it by our kernels.
 template <class T>
 bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor& weight,
-            const Tensor& bias, const Tensor& y, const backend::ConvGeometry& g, const Work& own) {
+            const Epilogue& epilogue, const Tensor& y, const backend::ConvGeometry& g,
+            const Work& own) {
+  const Tensor& bias = epilogue.bias;
   const bool planes = x.is_contiguous() && y.is_contiguous();
   const bool pixels = x.is_contiguous(MemoryFormat::nhwc) && y.is_contiguous(MemoryFormat::nhwc);
   if (g.work() == 0 || !(planes || pixels) || (bias.defined() && !bias.is_contiguous()))
@@ -71,8 +88,10 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
     turn_weights<T>(at, weight.shape(), static_cast<const T*>(from), read, static_cast<T*>(to),
                     written);
   };
-  const auto add_bias = [&](const Context& at) {
-    run_pass<T>(at, AddBias<T>{data<const T>(bias), static_cast<T*>(y.raw())}, Channels(y));
+  const auto finish = [&](const Context& at) {
+    run_pass<T>(at,
+                EpiloguePass<T>{optional<const T>(bias), epilogue.relu, static_cast<T*>(y.raw())},
+                Channels(y));
   };
   return dnn_conv(context,
                   {.pass = pass,
@@ -84,8 +103,9 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
                    .weight = weight.raw(),
                    .y = y.raw(),
                    .turn = weight.is_contiguous(format) ? nullptr : TurnWeights(turn),
-                   .add_bias = bias.defined() ? Work(add_bias) : Work(),
-                   .bias = bias.defined() ? bias.raw() : nullptr},
+                   .epilogue = epilogue.is_empty() ? Work() : Work(finish),
+                   .bias = bias.defined() ? bias.raw() : nullptr,
+                   .relu = epilogue.relu},
                   own);
 }
 

@@ -10,6 +10,7 @@
 #include "backend/cuda/device/divisor.cuh"
 #include "backend/cuda/gemm/gemm.cuh"
 #include "backend/options/geometry.h"
+#include "formula/activation.h"
 
 namespace brim::cuda {
 
@@ -215,6 +216,7 @@ struct ToActivations {
   Pixels<Index> pixels;
   const T* bias;                  // of each channel of all groups, or null
   int64_t bias_stride, channels;  // channels: of a group
+  bool relu;
 
   __device__ Index column(Index p) const {
     const auto at = pixels(p);
@@ -222,6 +224,7 @@ struct ToActivations {
   }
   __device__ void store(T* y, int64_t group, Index i, Index column, Compute<T> sum) const {
     if (bias) sum += widen(bias[(group * channels + i) * bias_stride]);
+    if (relu) sum = formula::Relu({})(sum);
     y[i * to.c + column] = narrow<T>(sum);
   }
 };

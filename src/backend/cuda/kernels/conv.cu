@@ -1,5 +1,6 @@
-// conv2d and its two gradients, of weights that are row-major or nhwc: by cuDNN where it is there
-// and can, else as matrix products whose operands are read where they lie (conv_operands.cuh).
+// conv2d, alone and with a ReLU behind it, and its two gradients, of weights that are row-major or
+// nhwc: by cuDNN where it is there and can, else as matrix products whose operands are read where
+// they lie (conv_operands.cuh).
 #include "backend/cuda/conv/conv_dnn.cuh"
 #include "backend/cuda/conv/conv_operands.cuh"
 #include "backend/kernel.h"
@@ -19,10 +20,10 @@ DeviceLoop<3> groups(const ConvGeometry& g, int64_t y, int64_t a, int64_t b) {
   return DeviceLoop<3>(loop);
 }
 
-/// y = x * weight + bias: (o x taps) (taps x pixels of y), for each group.
+/// y = x * weight + bias, or the ReLU of it: (o x taps) (taps x pixels of y), for each group.
 template <class T>
 void own_conv2d(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
-                Tensor& y, const ConvGeometry& g) {
+                Tensor& y, const ConvGeometry& g, bool relu) {
   with_index(g, x, y, [&](auto index) {
     using Index = decltype(index);
     const Patches<T, Index, false> patches(x, g);
@@ -33,7 +34,8 @@ void own_conv2d(const Context& context, const Tensor& x, const Tensor& weight, c
                                       patches.pixels,
                                       bias.defined() ? static_cast<const T*>(bias.raw()) : nullptr,
                                       bias.defined() ? bias.strides()[0] : 0,
-                                      g.o_per_group()};
+                                      g.o_per_group(),
+                                      relu};
     gemm<Compute<T>>(context, weights, PixelRows<T, Index, false>(patches), out, g.o_per_group(),
                      g.n * g.oh * g.ow, taps,
                      groups(g, g.o_per_group() * y.strides()[1], g.o_per_group() * taps,
@@ -41,11 +43,11 @@ void own_conv2d(const Context& context, const Tensor& x, const Tensor& weight, c
   });
 }
 
-template <class T>
+template <class T, bool kRelu>
 void conv2d(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
             Tensor& y, const ConvGeometry& g) {
-  const auto own = [&](const Context& at) { own_conv2d<T>(at, x, weight, bias, y, g); };
-  if (!by_dnn<T>(context, ConvPass::forward, x, weight, bias, y, g, own)) own(context);
+  const auto own = [&](const Context& at) { own_conv2d<T>(at, x, weight, bias, y, g, kRelu); };
+  if (!by_dnn<T>(context, ConvPass::forward, x, weight, {bias, kRelu}, y, g, own)) own(context);
 }
 
 /// dx: (c x taps of o) (taps x pixels of x), for each group.
@@ -62,7 +64,8 @@ void own_conv2d_grad_x(const Context& context, const Tensor& dy, const Tensor& w
                                       patches.pixels,
                                       nullptr,
                                       0,
-                                      g.c_per_group()};
+                                      g.c_per_group(),
+                                      false};
     gemm<Compute<T>>(context, weights, PixelRows<T, Index, true>(patches), out, g.c_per_group(),
                      g.n * g.h * g.w, g.o_per_group() * g.kh * g.kw,
                      groups(g, g.c_per_group() * dx.strides()[1], g.o_per_group() * of_output,
@@ -106,11 +109,13 @@ void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& d
 template <class... T>
 bool register_all() {
   constexpr DeviceKind cuda = DeviceKind::cuda;
-  (backend::register_kernel("conv2d", cuda, dtype_of<T>, &conv2d<T>), ...);
+  (backend::register_kernel("conv2d", cuda, dtype_of<T>, &conv2d<T, false>), ...);
+  (backend::register_kernel("conv2d_relu", cuda, dtype_of<T>, &conv2d<T, true>), ...);
   (backend::register_kernel("conv2d_grad_x", cuda, dtype_of<T>, &conv2d_grad_x<T>), ...);
   (backend::register_kernel("conv2d_grad_weight", cuda, dtype_of<T>, &conv2d_grad_weight<T>), ...);
   // Fastest in the activations' format, whatever they have.
   backend::register_converted("conv2d", cuda, "weight");
+  backend::register_converted("conv2d_relu", cuda, "weight");
   backend::register_converted("conv2d_grad_x", cuda, "weight");
   backend::register_converted("conv2d_grad_weight", cuda, "dweight");
   return true;

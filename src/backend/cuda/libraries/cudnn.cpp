@@ -24,7 +24,6 @@ namespace {
 
 using namespace dnn;
 
-constexpr size_t kMaxWorkspace = size_t{512} << 20;
 constexpr int kProposals = 8;
 
 /// The convolutions of one device.
@@ -142,7 +141,7 @@ class Convolutions {
            }});
     std::vector<ConvPlan> plans = conv_plans(library_.get(), c);
     for (ConvPlan& plan : plans)
-      candidates.push_back({plan.name(), [&, this](const Context& at) {
+      candidates.push_back({plan.engine.name(), [&, this](const Context& at) {
                               ++tried;
                               const bool is_queued = queue(at, c, plan);
                               queued += is_queued;
@@ -189,15 +188,15 @@ class Convolutions {
                  });
   }
   bool queue(const Context& context, const DnnConv& c, ConvPlan& plan) const {
-    if (!plan.make(library_.get(), kMaxWorkspace)) return false;
-    return queue(context, c, plan.workspace(), plan.adds_bias(),
+    if (!plan.engine.make(library_.get())) return false;
+    return queue(context, c, plan.engine.workspace(), plan.has_epilogue,
                  [&](cudnnHandle_t handle, void* weight, void* room) {
                    return plan.queue(handle, c, weight, room);
                  });
   }
   /// What both have around `compute(handle, weight, room)`.
   template <class Compute>
-  bool queue(const Context& context, const DnnConv& c, size_t workspace, bool has_bias,
+  bool queue(const Context& context, const DnnConv& c, size_t workspace, bool has_epilogue,
              const Compute& compute) const {
     const Workspace room = context.workspace(std::max<size_t>(workspace, 1));
     std::optional<Workspace> turned;
@@ -210,7 +209,7 @@ class Convolutions {
     }
     if (!compute(library_.on(context.stream), weight, room.as<void>())) return false;
     if (c.turn && c.pass == ConvPass::grad_weight) c.turn(context, weight, c.weight);
-    if (c.add_bias && !has_bias) c.add_bias(context);
+    if (c.epilogue && !has_epilogue) c.epilogue(context);
     return true;
   }
 
@@ -318,6 +317,10 @@ bool dnn_conv(const Context&, const DnnConv&, const Work&) {
 bool dnn_avg_pool(const Context&, const DnnAvgPool&, const Work&) { return false; }
 bool dnn_batch_norm(const Context&, const DnnBatchNorm&, const Work&) { return false; }
 bool dnn_batch_norm_grad(const Context&, const DnnBatchNormGrad&, const Work&) { return false; }
+bool dnn_batch_norm_relu(const Context&, const DnnBatchNormRelu&, const Work&) { return false; }
+bool dnn_batch_norm_relu_grad(const Context&, const DnnBatchNormReluGrad&, const Work&) {
+  return false;
+}
 
 std::string dnn_problem() {
   return "the backend was built without cuDNN's headers (cudnn.h); build it where they are";

@@ -58,10 +58,10 @@ inline bool adds_products(cudnnConvolutionBwdFilterAlgo_t algorithm) {
          algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3;
 }
 
-/// Whether the bias may be part of a graph of cuDNN's, which is told that all begins at a multiple
-/// of 16 bytes.
-inline bool can_fuse_bias(const DnnConv& c) {
-  return c.bias && reinterpret_cast<uintptr_t>(c.bias) % 16 == 0;
+/// Whether there is an epilogue that may be part of a graph of cuDNN's, which is told that all
+/// begins at a multiple of 16 bytes.
+inline bool can_fuse_epilogue(const DnnConv& c) {
+  return c.epilogue && reinterpret_cast<uintptr_t>(c.bias) % 16 == 0;
 }
 
 /// How a convolution is computed: by the plan, else by the algorithm.
@@ -73,10 +73,10 @@ struct Recipe {
   std::optional<ConvPlan> plan;
   bool possible = false;
   NoRoom no_room;
-  size_t workspace() const { return plan ? plan->workspace() : algorithm.workspace; }
+  size_t workspace() const { return plan ? plan->engine.workspace() : algorithm.workspace; }
 };
 
-using Key = std::array<int64_t, 20>;
+using Key = std::array<int64_t, 22>;
 inline Key key_of(const DnnConv& c) {
   const ConvGeometry& g = c.geometry;
   return {static_cast<int64_t>(c.pass),
@@ -84,7 +84,9 @@ inline Key key_of(const DnnConv& c) {
           uses_tf32(c),
           c.nhwc,
           c.turn != nullptr,
-          (c.add_bias != nullptr) + can_fuse_bias(c),
+          c.bias != nullptr,
+          c.relu,
+          can_fuse_epilogue(c),
           g.n,
           g.c,
           g.h,

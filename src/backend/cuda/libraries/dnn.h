@@ -30,8 +30,9 @@ struct DnnConv {
   backend::ConvGeometry geometry;
   void *x, *weight, *y;
   TurnWeights turn = nullptr;
-  Work add_bias = nullptr;     // what is to be queued behind it, if anything
-  const void* bias = nullptr;  // what it adds, o elements side by side, where cuDNN may instead
+  Work epilogue = nullptr;     // to be queued behind it, if anything, unless cuDNN does the same:
+  const void* bias = nullptr;  // add these, o elements side by side, if they are there,
+  bool relu = false;           // then make 0 what is negative
 };
 
 /// Queues the convolution. False, with nothing queued that matters, where cuDNN is not there or has
@@ -69,6 +70,22 @@ struct DnnBatchNormGrad {
   void *dx, *dweight, *dbias;
 };
 
+/// Queues the update of running statistics, at these addresses, by mean and scale.
+using UpdateStatistics = std::function<void(const Context&, void* running_mean, void* running_var)>;
+
+/// y = relu(batch_norm(x) + residual) in training. All begins at a multiple of 16 bytes.
+struct DnnBatchNormRelu {
+  DnnBatchNorm norm;
+  const void* residual;
+  UpdateStatistics update;  // where there are running statistics
+};
+/// Its gradient, by y. dresidual, which may be null, is what of dy belongs to positive y.
+struct DnnBatchNormReluGrad {
+  DnnBatchNormGrad norm;
+  const void* y;
+  void* dresidual;
+};
+
 /// Queues the op. False, with nothing queued that matters, where `own`, which queues it by brim's
 /// own kernel but leaves running statistics alone, is to do it: cuDNN is not there, or its results
 /// differ by more than rounding, or it was not measured to be faster. Throws DeviceError if the
@@ -76,6 +93,9 @@ struct DnnBatchNormGrad {
 bool dnn_avg_pool(const Context& context, const DnnAvgPool& pool, const Work& own);
 bool dnn_batch_norm(const Context& context, const DnnBatchNorm& norm, const Work& own);
 bool dnn_batch_norm_grad(const Context& context, const DnnBatchNormGrad& norm, const Work& own);
+bool dnn_batch_norm_relu(const Context& context, const DnnBatchNormRelu& norm, const Work& own);
+bool dnn_batch_norm_relu_grad(const Context& context, const DnnBatchNormReluGrad& norm,
+                              const Work& own);
 
 /// Why there is no cuDNN, and what to install; empty if there is.
 std::string dnn_problem();
