@@ -1,9 +1,11 @@
 // batch_norm, alone and with an addition and a ReLU behind it. Each way is a reduction of each
 // channel, then a pass over the elements. Activations are row-major, or all are nhwc. In training,
-// batch_norm alone may be computed by cuDNN. T is the type of activations, P that of parameters and
+// cuDNN may compute batch_norm alone and with both; not with a ReLU alone, whose gradient works out
+// y again, to the bit. T is the type of activations, P that of parameters and
 // running statistics (batch_norm.cuh).
 #include "backend/fused/fused_norm.h"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <type_traits>
@@ -90,6 +92,16 @@ __global__ void fixed_kernel(Statistics<P> statistics, const P* mean, const P* v
     statistics.save(c, static_cast<double>(widen(mean[c])), static_cast<double>(widen(var[c])));
 }
 
+/// Running statistics by the mean and scale of each channel.
+template <class P>
+__global__ void update_statistics_kernel(Statistics<P> statistics, double elements, int64_t count) {
+  for (int64_t c = first_index(); c < count; c += grid_size()) {
+    const auto s = static_cast<double>(statistics.scale[c]);
+    const double var = 1 / (s * s) - statistics.eps;
+    statistics.update(c, static_cast<double>(statistics.mean[c]), var < 0 ? 0 : var, elements);
+  }
+}
+
 template <class T, class P>
 void forward(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
              const Tensor& fixed_mean, const Tensor& fixed_var, const Tensor& residual,
@@ -112,44 +124,56 @@ void forward(const Context& context, const Tensor& x, const Tensor& weight, cons
               v);
 }
 
-/// Whether cuDNN may be asked about these tensors: it has f32 and f64 parameters only, and wants
-/// both.
+/// Whether cuDNN may be asked about these tensors: it wants all of them, and parameters of f32 or
+/// f64 only.
 template <class T, class P>
-bool fits_dnn(const Tensor& x, const Tensor& y, const Tensor& weight, const Tensor& bias) {
-  return std::is_same_v<P, Compute<T>> && x.numel() > 0 && weight.defined() && bias.defined() &&
-         brim::cuda::is_aligned(x.raw(), 16) && brim::cuda::is_aligned(y.raw(), 16);
+bool fits_dnn(std::initializer_list<const Tensor*> tensors) {
+  return std::is_same_v<P, Compute<T>> && std::ranges::all_of(tensors, [](const Tensor* t) {
+           return t->defined() && t->numel() > 0 && brim::cuda::is_aligned(t->raw(), 16);
+         });
 }
 
-/// Whether cuDNN has done it.
+/// Whether cuDNN has done it: batch_norm, or with a residual all three.
 template <class T, class P>
 bool forward_by_dnn(const Context& context, const Tensor& x, const Tensor& weight,
-                    const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
-                    Tensor& y, Tensor& mean, Tensor& scale,
+                    const Tensor& bias, const Tensor& residual, const Tensor& running_mean,
+                    const Tensor& running_var, Tensor& y, Tensor& mean, Tensor& scale,
                     const backend::BatchNormParams& params) {
-  if (!params.training || !fits_dnn<T, P>(x, y, weight, bias)) return false;
+  using C = Compute<T>;
+  if (!params.training || !fits_dnn<T, P>({&x, &y, &weight, &bias, &mean, &scale})) return false;
   const int64_t n = x.shape()[0], c = x.shape()[1];
+  const bool is_fused = residual.defined();
   const Work own = [&](const Context& at) {
     Tensor none;
-    forward<T, P>(at, x, weight, bias, {}, {}, {}, none, none, y, mean, scale, params, false);
+    forward<T, P>(at, x, weight, bias, {}, {}, residual, none, none, y, mean, scale, params,
+                  is_fused);
   };
-  return dnn_batch_norm(context,
-                        {.dtype = dtype_of<T>,
-                         .parameters = dtype_of<P>,
-                         .nhwc = !x.is_contiguous(),
-                         .n = n,
-                         .c = c,
-                         .pixels = x.numel() / (n * c),
-                         .x = x.raw(),
-                         .weight = weight.raw(),
-                         .bias = bias.raw(),
-                         .y = y.raw(),
-                         .mean = mean.raw(),
-                         .scale = scale.raw(),
-                         .running_mean = running_mean.defined() ? running_mean.raw() : nullptr,
-                         .running_var = running_var.defined() ? running_var.raw() : nullptr,
-                         .momentum = params.momentum,
-                         .eps = params.eps},
-                        own);
+  const DnnBatchNorm norm{.dtype = dtype_of<T>,
+                          .parameters = dtype_of<P>,
+                          .nhwc = !x.is_contiguous(),
+                          .n = n,
+                          .c = c,
+                          .pixels = x.numel() / (n * c),
+                          .x = x.raw(),
+                          .weight = weight.raw(),
+                          .bias = bias.raw(),
+                          .y = y.raw(),
+                          .mean = mean.raw(),
+                          .scale = scale.raw(),
+                          .running_mean = running_mean.defined() ? running_mean.raw() : nullptr,
+                          .running_var = running_var.defined() ? running_var.raw() : nullptr,
+                          .momentum = params.momentum,
+                          .eps = params.eps};
+  if (!is_fused) return dnn_batch_norm(context, norm, own);
+  if (!fits_dnn<T, P>({&residual})) return false;
+  const auto update = [&](const Context& at, void* kept_mean, void* kept_var) {
+    const Statistics<P> statistics{
+        data<C>(mean),   data<C>(scale), static_cast<P*>(kept_mean), static_cast<P*>(kept_var),
+        params.momentum, params.eps};
+    launch(at, &update_statistics_kernel<P>, grid_for(c), statistics,
+           static_cast<double>(x.numel() / c), c);
+  };
+  return dnn_batch_norm_relu(context, {norm, residual.raw(), update}, own);
 }
 
 template <class T, class P>
@@ -244,19 +268,21 @@ void backward(const Context& context, const Tensor& dy, const Tensor& x, const T
               BatchGrad<T, P>{masked, p, slopes, v.count, data<T>(dx), optional<T>(dresidual)}, v);
 }
 
+/// Whether cuDNN has done it: the gradient of batch_norm, or, where y is given, that of the ReLU
+/// behind it as well.
 template <class T, class P>
 bool backward_by_dnn(const Context& context, const Tensor& dy, const Tensor& x,
-                     const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
-                     Tensor& dweight, Tensor& dbias, bool training) {
-  if (!training || !fits_dnn<T, P>(x, dx, weight, dbias) || !brim::cuda::is_aligned(dy.raw(), 16))
+                     const Tensor& weight, const Tensor& mean, const Tensor& scale, const Tensor& y,
+                     Tensor& dx, Tensor& dweight, Tensor& dbias, Tensor& dresidual, bool training) {
+  if (!training || !fits_dnn<T, P>({&dy, &x, &dx, &weight, &mean, &scale, &dweight, &dbias}))
     return false;
   const int64_t n = x.shape()[0], c = x.shape()[1];
+  const bool is_fused = y.defined();
   const Work own = [&](const Context& at) {
-    Tensor none;
-    backward<T, P>(at, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, true, false);
+    backward<T, P>(at, dy, x, weight, {}, mean, scale, y, dx, dweight, dbias, dresidual, true,
+                   is_fused);
   };
-  return dnn_batch_norm_grad(context,
-                             {.dtype = dtype_of<T>,
+  const DnnBatchNormGrad norm{.dtype = dtype_of<T>,
                               .parameters = dtype_of<P>,
                               .nhwc = !x.is_contiguous(),
                               .n = n,
@@ -269,8 +295,11 @@ bool backward_by_dnn(const Context& context, const Tensor& dy, const Tensor& x,
                               .scale = scale.raw(),
                               .dx = dx.raw(),
                               .dweight = dweight.raw(),
-                              .dbias = dbias.raw()},
-                             own);
+                              .dbias = dbias.raw()};
+  if (!is_fused) return dnn_batch_norm_grad(context, norm, own);
+  if (!fits_dnn<T, P>({&y}) || (dresidual.defined() && !fits_dnn<T, P>({&dresidual}))) return false;
+  return dnn_batch_norm_relu_grad(
+      context, {norm, y.raw(), dresidual.defined() ? dresidual.raw() : nullptr}, own);
 }
 
 /// Calls body(std::type_identity<P>()) for parameters like the first of `tensors` that there is.
@@ -292,7 +321,7 @@ void batch_norm(const Context& context, const Tensor& x, const Tensor& weight, c
                 const backend::BatchNormParams& params) {
   with_parameters<T>({&weight, &bias, &fixed_mean, &running_mean},
                      [&]<class P>(std::type_identity<P>) {
-                       if (!forward_by_dnn<T, P>(context, x, weight, bias, running_mean,
+                       if (!forward_by_dnn<T, P>(context, x, weight, bias, {}, running_mean,
                                                  running_var, y, mean, scale, params))
                          forward<T, P>(context, x, weight, bias, fixed_mean, fixed_var, {},
                                        running_mean, running_var, y, mean, scale, params, false);
@@ -304,11 +333,14 @@ void batch_norm_relu(const Context& context, const Tensor& x, const Tensor& weig
                      const Tensor& bias, const Tensor& fixed_mean, const Tensor& fixed_var,
                      const Tensor& residual, Tensor& running_mean, Tensor& running_var, Tensor& y,
                      Tensor& mean, Tensor& scale, const backend::BatchNormParams& params) {
-  with_parameters<T>({&weight, &bias, &fixed_mean, &running_mean},
-                     [&]<class P>(std::type_identity<P>) {
-                       forward<T, P>(context, x, weight, bias, fixed_mean, fixed_var, residual,
-                                     running_mean, running_var, y, mean, scale, params, true);
-                     });
+  with_parameters<T>({&weight, &bias, &fixed_mean, &running_mean}, [&]<class P>(
+                                                                       std::type_identity<P>) {
+    if (residual.defined() && forward_by_dnn<T, P>(context, x, weight, bias, residual, running_mean,
+                                                   running_var, y, mean, scale, params))
+      return;
+    forward<T, P>(context, x, weight, bias, fixed_mean, fixed_var, residual, running_mean,
+                  running_var, y, mean, scale, params, true);
+  });
 }
 
 template <class T>
@@ -316,9 +348,10 @@ void batch_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
                      Tensor& dweight, Tensor& dbias, bool training) {
   with_parameters<T>({&dweight}, [&]<class P>(std::type_identity<P>) {
-    if (backward_by_dnn<T, P>(context, dy, x, weight, mean, scale, dx, dweight, dbias, training))
-      return;
     Tensor none;
+    if (backward_by_dnn<T, P>(context, dy, x, weight, mean, scale, {}, dx, dweight, dbias, none,
+                              training))
+      return;
     backward<T, P>(context, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, training,
                    false);
   });
@@ -330,6 +363,9 @@ void batch_norm_relu_grad(const Context& context, const Tensor& dy, const Tensor
                           const Tensor& scale, const Tensor& y, Tensor& dx, Tensor& dweight,
                           Tensor& dbias, Tensor& dresidual, bool training) {
   with_parameters<T>({&dweight}, [&]<class P>(std::type_identity<P>) {
+    if (y.defined() && backward_by_dnn<T, P>(context, dy, x, weight, mean, scale, y, dx, dweight,
+                                             dbias, dresidual, training))
+      return;
     backward<T, P>(context, dy, x, weight, bias, mean, scale, y, dx, dweight, dbias, dresidual,
                    training, true);
   });

@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace brim::cuda::dnn {
@@ -84,21 +85,32 @@ bool agree(DType dtype, double scale, const std::vector<double>& a, const std::v
   return true;
 }
 
-/// Whether the library's results are seen to be those of brim's own kernel.
-bool is_same(std::span<const Output> outputs, const Candidate& library, const Work& own,
-             Stream stream) {
-  std::vector<std::vector<double>> expected;
-  own({stream});
-  for (const Output& output : outputs) expected.push_back(read(output, stream));
-  if (!shows_something(expected.back()) || !can_queue(library, {stream})) return false;
-  std::vector<double> scales;
-  for (const auto& values : expected) scales.push_back(largest(values));
-  for (size_t i = 0; i + 1 < outputs.size(); ++i)
-    if (outputs[i].like_next) scales[i] = scales[i + 1] = std::max(scales[i], scales[i + 1]);
-  for (size_t i = 0; i < outputs.size(); ++i)
-    if (!agree(outputs[i].dtype, scales[i], expected[i], read(outputs[i], stream))) return false;
-  return true;
-}
+/// The results of brim's own kernel, to compare others with.
+class Expected {
+ public:
+  Expected(std::span<const Output> outputs, const Work& own, Stream stream)
+      : outputs_(outputs), stream_(stream) {
+    own({stream});
+    for (const Output& output : outputs) values_.push_back(read(output, stream));
+    for (const auto& values : values_) scales_.push_back(largest(values));
+    for (size_t i = 0; i + 1 < outputs.size(); ++i)
+      if (outputs[i].like_next) scales_[i] = scales_[i + 1] = std::max(scales_[i], scales_[i + 1]);
+  }
+  /// Whether the library's results are seen to be these.
+  bool are_of(const Candidate& library) const {
+    if (!shows_something(values_.back()) || !can_queue(library, {stream_})) return false;
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (!agree(outputs_[i].dtype, scales_[i], values_[i], read(outputs_[i], stream_)))
+        return false;
+    return true;
+  }
+
+ private:
+  std::span<const Output> outputs_;
+  Stream stream_;
+  std::vector<std::vector<double>> values_;
+  std::vector<double> scales_;
+};
 
 /// Whether time is not to count, so that tests meet the library: BRIM_CUDA_PREFER_CUDNN=1.
 bool is_preferred() { return environment_switch("BRIM_CUDA_PREFER_CUDNN"); }
@@ -134,22 +146,32 @@ Handle* handle_of(int device, bool may_begin) {
   return handle && handle->has_begun() ? handle.get() : nullptr;
 }
 
-bool library_is_better(ChoiceFile& choices, const std::string& problem,
-                       std::span<const Output> outputs, const Candidate& library, const Work& own,
-                       Stream stream) {
-  if (is_preferred()) return is_same(outputs, library, own, stream);
-  if (choices.are_kept() && !choices.find(problem) && !is_same(outputs, library, own, stream)) {
-    choices.keep(problem, "own");
-    return false;
-  }
+int best_of_library(ChoiceFile& choices, const std::string& problem,
+                    std::span<const Output> outputs, std::span<const Candidate> library,
+                    const Work& own, Stream stream) {
+  if (library.empty()) return -1;
+  const bool is_measured = choices.are_kept() && !choices.find(problem);
+  std::optional<Expected> expected;
+  if (is_preferred() || is_measured) expected.emplace(outputs, own, stream);
   // The own kernel is first: where nothing can be kept, it computes.
-  const std::vector<Candidate> both{{"own",
-                                     [&](const Context& at) {
-                                       own(at);
-                                       return true;
-                                     }},
-                                    library};
-  return choose(choices, problem, both, stream) == 1;
+  std::vector<Candidate> all{{"own", [&](const Context& at) {
+                                own(at);
+                                return true;
+                              }}};
+  std::vector<int> numbers{-1};
+  for (size_t i = 0; i < library.size(); ++i) {
+    if (expected && !expected->are_of(library[i])) continue;
+    if (is_preferred()) return static_cast<int>(i);
+    all.push_back(library[i]);
+    numbers.push_back(static_cast<int>(i));
+  }
+  if (is_preferred()) return -1;
+  if (all.size() == 1) {
+    choices.keep(problem, "own");
+    return -1;
+  }
+  const int best = choose(choices, problem, all, stream);
+  return best < 0 ? -1 : numbers[static_cast<size_t>(best)];
 }
 
 }  // namespace brim::cuda::dnn

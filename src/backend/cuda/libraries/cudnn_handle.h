@@ -1,4 +1,5 @@
-// cuDNN on a device, and the choice between it and brim's own kernel where it has one way only.
+// cuDNN on a device, and the choice between it and brim's own kernel where its results are compared
+// with those.
 #pragma once
 
 #include <array>
@@ -7,6 +8,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <brim/core/dtype.h>
 
@@ -49,23 +51,25 @@ struct Output {
   bool like_next = false;  ///< of the next one's magnitude: both are measured by one scale
 };
 
-/// Whether `library` computes what `own` does, as far as samples of the results show it, and is
-/// clearly faster (BRIM_CUDA_PREFER_CUDNN: or not). Also true where an earlier run has found it so.
-/// False where the results show nothing, as the last one's elements are all equal: what is decided
-/// first stays, so that runs repeat each other. Waits for the stream.
-bool library_is_better(ChoiceFile& choices, const std::string& problem,
-                       std::span<const Output> outputs, const Candidate& library, const Work& own,
-                       Stream stream);
+/// The number of the way of the library's that computes what `own` does, as far as samples of the
+/// results show it, and is clearly the fastest (BRIM_CUDA_PREFER_CUDNN: the first of them), or was
+/// so in an earlier run; -1: the own kernel is to compute. So it is where the results show nothing,
+/// as the last one's elements are all equal: what is decided first stays, so that runs repeat each
+/// other. Waits for the stream.
+int best_of_library(ChoiceFile& choices, const std::string& problem,
+                    std::span<const Output> outputs, std::span<const Candidate> library,
+                    const Work& own, Stream stream);
 
-/// Problems of one kind, for which cuDNN has no choice of algorithms. Key: numbers that tell
-/// problems apart, the first of them the device's; Recipe: the descriptors.
+/// Problems of one kind. Key: numbers that tell problems apart, the first of them the device's;
+/// Recipe: what cuDNN needs for one, with the `names()` of the ways that it has to compute it.
 template <size_t kNumbers, class Recipe>
-class OneWay {
+class Problems {
  public:
   using Key = std::array<int64_t, kNumbers>;
 
-  /// Queues the problem by cuDNN, whose call is queue(handle, recipe, measured): `measured` results
-  /// are thrown away. False, with nothing queued that matters, where brim's own kernel is to do it.
+  /// Queues the problem by cuDNN: describe(handle) makes a recipe, queue(handle, context, recipe,
+  /// way, measured) queues it and says whether that is supported; `measured` results are thrown
+  /// away. False, with nothing queued that matters, where brim's own kernel is to do it.
   template <class Describe, class Queue>
   bool run(const Context& context, const char* kind, const Key& key,
            std::span<const Output> outputs, const Describe& describe, const Queue& queue,
@@ -82,21 +86,32 @@ class OneWay {
     const std::lock_guard one_at_a_time(handle->mutex);
     const DeviceGuard guard(context.device().index);
     const auto find = [&] {
-      Recipe recipe = describe();
+      Recipe recipe = describe(handle->get());
       std::string problem = kind;
       // Devices of one kind share what the file has.
       for (const int64_t number : std::span(key).subspan(1)) problem += fmt::format(" {}", number);
-      const Candidate library{"cudnn", [&](const Context& at) {
-                                return is_supported(queue(handle->on(at.stream), recipe, true),
-                                                    kind);
-                              }};
-      const bool better =
-          library_is_better(handle->choices, problem, outputs, library, own, context.stream);
-      return Known{std::move(recipe), better};
+      std::vector<Candidate> library;
+      for (const std::string& name : recipe.names())
+        library.push_back({name, [&, way = library.size()](const Context& at) {
+                             return queue(handle->on(at.stream), at, recipe, way, true);
+                           }});
+      const int best =
+          best_of_library(handle->choices, problem, outputs, library, own, context.stream);
+      return Known{std::move(recipe), best};
     };
     if (!known) known = &known_.add(key, found_or(Known(), "it", find));
-    if (!known->by_library) return false;
-    check(queue(handle->on(context.stream), known->recipe, false), kind);
+    if (known->way < 0 || known->no_room.lasts()) return false;
+    try {
+      if (!queue(handle->on(context.stream), context, known->recipe,
+                 static_cast<size_t>(known->way), false)) {
+        (void)cudaGetLastError();  // that the refusal may have left
+        known->way = -1;
+        return false;
+      }
+    } catch (const OutOfMemory& e) {
+      known->no_room.begins("cuDNN", kind, e);
+      return false;
+    }
     note_queued(context.device().index);
     return true;
   }
@@ -104,10 +119,19 @@ class OneWay {
  private:
   struct Known {
     Recipe recipe;
-    bool by_library = false;
+    int way = -1;
+    NoRoom no_room;
   };
   std::mutex mutex_;
   Recipes<Key, Known> known_;
+};
+
+/// The one way of a recipe of descriptors alone.
+struct OneWay {
+  static std::span<const std::string> names() {
+    static const std::string name = "cudnn";
+    return {&name, 1};
+  }
 };
 
 }  // namespace brim::cuda::dnn

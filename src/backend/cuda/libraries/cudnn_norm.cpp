@@ -11,14 +11,15 @@ namespace {
 
 using namespace dnn;
 
-struct Recipe {
+struct NormRecipe : OneWay {
   TensorDesc activations, parameters;
 };
-using Norms = OneWay<6, Recipe>;
+using Norms = Problems<6, NormRecipe>;
 
 template <class Norm>
-Recipe describe(const Norm& b) {
-  return {tensor(b.dtype, {b.n, b.c, b.pixels, 1}, b.nhwc),
+NormRecipe describe(const Norm& b) {
+  return {{},
+          tensor(b.dtype, {b.n, b.c, b.pixels, 1}, b.nhwc),
           tensor(b.parameters, {1, b.c, 1, 1}, false)};
 }
 
@@ -40,17 +41,19 @@ bool may_ask(const Norm& b) {
 bool dnn_batch_norm(const Context& context, const DnnBatchNorm& b, const Work& own) {
   if (!may_ask(b) || b.eps < CUDNN_BN_MIN_EPSILON) return false;
   static auto* const all = new Norms;
+  const char* const call = "cudnnBatchNormalizationForwardTraining";
   const std::array outputs{Output{b.mean, b.c, b.parameters}, Output{b.scale, b.c, b.parameters},
                            Output{b.y, b.n * b.c * b.pixels, b.dtype}};
   return all->run(
-      context, "cudnnBatchNormalizationForwardTraining", key_of(context, b), outputs,
-      [&] { return describe(b); },
-      [&](cudnnHandle_t handle, const Recipe& r, bool measured) {
-        return library().batch_norm(handle, CUDNN_BATCHNORM_SPATIAL, one(b.dtype), zero(b.dtype),
-                                    r.activations.get(), b.x, r.activations.get(), b.y,
-                                    r.parameters.get(), b.weight, b.bias, b.momentum,
-                                    measured ? nullptr : b.running_mean,
-                                    measured ? nullptr : b.running_var, b.eps, b.mean, b.scale);
+      context, call, key_of(context, b), outputs, [&](cudnnHandle_t) { return describe(b); },
+      [&](cudnnHandle_t handle, const Context&, const NormRecipe& r, size_t, bool measured) {
+        return is_supported(
+            library().batch_norm(handle, CUDNN_BATCHNORM_SPATIAL, one(b.dtype), zero(b.dtype),
+                                 r.activations.get(), b.x, r.activations.get(), b.y,
+                                 r.parameters.get(), b.weight, b.bias, b.momentum,
+                                 measured ? nullptr : b.running_mean,
+                                 measured ? nullptr : b.running_var, b.eps, b.mean, b.scale),
+            call);
       },
       own);
 }
@@ -58,20 +61,22 @@ bool dnn_batch_norm(const Context& context, const DnnBatchNorm& b, const Work& o
 bool dnn_batch_norm_grad(const Context& context, const DnnBatchNormGrad& b, const Work& own) {
   if (!may_ask(b)) return false;
   static auto* const all = new Norms;
+  const char* const call = "cudnnBatchNormalizationBackward";
   // One of them may be nothing but rounding, as dbias is where dy's sums are 0.
   const std::array outputs{Output{b.dweight, b.c, b.parameters, true},
                            Output{b.dbias, b.c, b.parameters},
                            Output{b.dx, b.n * b.c * b.pixels, b.dtype}};
   return all->run(
-      context, "cudnnBatchNormalizationBackward", key_of(context, b), outputs,
-      [&] { return describe(b); },
-      [&](cudnnHandle_t handle, const Recipe& r, bool) {
+      context, call, key_of(context, b), outputs, [&](cudnnHandle_t) { return describe(b); },
+      [&](cudnnHandle_t handle, const Context&, const NormRecipe& r, size_t, bool) {
         // 1 / sqrt(variance + eps) is handed over, so eps has no say any more.
-        return library().batch_norm_grad(handle, CUDNN_BATCHNORM_SPATIAL, one(b.dtype),
-                                         zero(b.dtype), one(b.dtype), zero(b.dtype),
-                                         r.activations.get(), b.x, r.activations.get(), b.dy,
-                                         r.activations.get(), b.dx, r.parameters.get(), b.weight,
-                                         b.dweight, b.dbias, CUDNN_BN_MIN_EPSILON, b.mean, b.scale);
+        return is_supported(
+            library().batch_norm_grad(handle, CUDNN_BATCHNORM_SPATIAL, one(b.dtype), zero(b.dtype),
+                                      one(b.dtype), zero(b.dtype), r.activations.get(), b.x,
+                                      r.activations.get(), b.dy, r.activations.get(), b.dx,
+                                      r.parameters.get(), b.weight, b.dweight, b.dbias,
+                                      CUDNN_BN_MIN_EPSILON, b.mean, b.scale),
+            call);
       },
       own);
 }

@@ -11,12 +11,12 @@ namespace {
 using namespace dnn;
 using backend::PoolGeometry;
 
-struct Recipe {
+struct PoolRecipe : OneWay {
   TensorDesc x, y;
   PoolingDesc pooling;
 };
 
-Recipe describe(const DnnAvgPool& p) {
+PoolRecipe describe(const DnnAvgPool& p) {
   const PoolGeometry& g = p.geometry;
   const auto number = [](int64_t v) { return static_cast<int>(v); };
   cudnnPoolingDescriptor_t made = nullptr;
@@ -29,8 +29,10 @@ Recipe describe(const DnnAvgPool& p) {
                               number(g.padding.h), number(g.padding.w), number(g.stride.h),
                               number(g.stride.w)),
         "cudnnSetPooling2dDescriptor");
-  return {tensor(p.dtype, {g.n, g.c, g.h, g.w}, p.nhwc),
-          tensor(p.dtype, {g.n, g.c, g.oh, g.ow}, p.nhwc), std::move(pooling)};
+  return {{},
+          tensor(p.dtype, {g.n, g.c, g.h, g.w}, p.nhwc),
+          tensor(p.dtype, {g.n, g.c, g.oh, g.ow}, p.nhwc),
+          std::move(pooling)};
 }
 
 }  // namespace
@@ -42,17 +44,19 @@ bool dnn_avg_pool(const Context& context, const DnnAvgPool& p, const Work& own) 
                                             g.stride.w, g.padding.h, g.padding.w}))
     return false;
   if (!library().problem().empty()) return false;  // own kernels do not need it
-  static auto* const all = new OneWay<16, Recipe>;
+  static auto* const all = new Problems<16, PoolRecipe>;
+  const char* const call = "cudnnPoolingForward";
   const std::array outputs{Output{p.y, results, p.dtype}};
   return all->run(
-      context, "cudnnPoolingForward",
+      context, call,
       {context.device().index, static_cast<int64_t>(p.dtype), p.nhwc, g.count_include_pad, g.n, g.c,
        g.h, g.w, g.oh, g.ow, g.kernel.h, g.kernel.w, g.stride.h, g.stride.w, g.padding.h,
        g.padding.w},
-      outputs, [&] { return describe(p); },
-      [&](cudnnHandle_t handle, const Recipe& r, bool) {
-        return library().pool(handle, r.pooling.get(), one(p.dtype), r.x.get(), p.x, zero(p.dtype),
-                              r.y.get(), p.y);
+      outputs, [&](cudnnHandle_t) { return describe(p); },
+      [&](cudnnHandle_t handle, const Context&, const PoolRecipe& r, size_t, bool) {
+        return is_supported(library().pool(handle, r.pooling.get(), one(p.dtype), r.x.get(), p.x,
+                                           zero(p.dtype), r.y.get(), p.y),
+                            call);
       },
       own);
 }
