@@ -95,6 +95,7 @@ __global__ void fixed_kernel(Statistics<P> statistics, const P* mean, const P* v
 /// Running statistics by the mean and scale of each channel.
 template <class P>
 __global__ void update_statistics_kernel(Statistics<P> statistics, double elements, int64_t count) {
+  begin_kernel();
   for (int64_t c = first_index(); c < count; c += grid_size()) {
     const auto s = static_cast<double>(statistics.scale[c]);
     const double var = 1 / (s * s) - statistics.eps;
