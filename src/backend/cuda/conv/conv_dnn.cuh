@@ -10,7 +10,6 @@
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/options/geometry.h"
-#include "formula/activation.h"
 
 namespace brim::cuda {
 
@@ -45,7 +44,7 @@ struct EpiloguePass {
     for (int k = 0; k < Width; ++k) {
       Of sum = widen(pack.at[k]);
       if (bias) sum += of[k * step];
-      if (relu) sum = formula::Relu({})(sum);
+      if (relu) sum = sum < Of(0) ? Of(0) : sum;
       pack.at[k] = narrow<T>(sum);
     }
     reinterpret_cast<P*>(y)[i] = pack;

@@ -10,7 +10,6 @@
 #include "backend/cuda/device/divisor.cuh"
 #include "backend/cuda/gemm/gemm.cuh"
 #include "backend/options/geometry.h"
-#include "formula/activation.h"
 
 namespace brim::cuda {
 
@@ -224,7 +223,7 @@ struct ToActivations {
   }
   __device__ void store(T* y, int64_t group, Index i, Index column, Compute<T> sum) const {
     if (bias) sum += widen(bias[(group * channels + i) * bias_stride]);
-    if (relu) sum = formula::Relu({})(sum);
+    if (relu) sum = sum < Compute<T>(0) ? Compute<T>(0) : sum;
     y[i * to.c + column] = narrow<T>(sum);
   }
 };
