@@ -71,7 +71,7 @@ Tensor run_direct(const Pass& p, const ConvGeometry& g, const Tensor& a, const T
   Tensor out = Tensor::empty(p.out);
   const float *from = a.data<float>(), *with = b.data<float>();
   if (p.kind == ConvPass::forward)
-    conv_direct<float>(context, from, with, nullptr, out.data<float>(), g);
+    conv_direct<float>(context, from, with, {}, out.data<float>(), g);
   else if (p.kind == ConvPass::grad_x)
     conv_direct_grad_x<float>(context, from, with, out.data<float>(), g);
   else
@@ -83,12 +83,12 @@ Tensor run_dnnl(const Pass& p, const ConvGeometry& g, const Tensor& a, const Ten
                 const Tensor& bias = {}) {
   Tensor out = Tensor::empty(p.out);
   conv_dnnl(Context::current(Device::cpu()), p.kind, g, a.data<float>(), b.data<float>(),
-            bias.defined() ? bias.data<float>() : nullptr, out.data<float>());
+            {.bias = bias.defined() ? bias.data<float>() : nullptr}, out.data<float>());
   return out;
 }
 
 using NhwcConv = void (*)(const Context&, ConvPass, const ConvGeometry&, const float*, const float*,
-                          const float*, float*);
+                          const ConvEpilogue<float>&, float*);
 
 /// The operands become nhwc, and so does the result unless it is a weight.
 Tensor run_nhwc(NhwcConv conv, const Pass& p, const ConvGeometry& g, const Tensor& a,
@@ -97,7 +97,7 @@ Tensor run_nhwc(NhwcConv conv, const Pass& p, const ConvGeometry& g, const Tenso
   const Tensor from = a.to(MemoryFormat::nhwc), with = to_weight ? b.to(MemoryFormat::nhwc) : b;
   Tensor out = Tensor::empty(p.out);
   conv(Context::current(Device::cpu()), p.kind, g, static_cast<const float*>(from.raw()),
-       static_cast<const float*>(with.raw()), nullptr, out.data<float>());
+       static_cast<const float*>(with.raw()), {}, out.data<float>());
   return to_weight ? out : out.alias(p.out, strides_of(p.out, MemoryFormat::nhwc), 0).contiguous();
 }
 
