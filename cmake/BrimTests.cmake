@@ -14,7 +14,7 @@ function(brim_add_test name)
   endif()
   math(EXPR timeout "${factor} * 120")
   set(cost 0)
-  if(name MATCHES "^(cli|backend_cuda_emulated|golden|train|plan)$") # the longest: begun first, no core is idle at the end
+  if(name MATCHES "^(cli|cli_more|backend_cuda_emulated|golden|train|plan)$") # the longest: begun first, no core is idle at the end
     set(cost 100)
   endif()
   set_tests_properties(
@@ -60,6 +60,13 @@ if(BRIM_TESTS AND GTest_FOUND)
       add_dependencies(${name}_test brim-cli) # some tests run the command
     endif()
     brim_add_test(${name} ${name}_test --gtest_brief=1)
+  endforeach()
+  # Half of them each: its processes take longer than any other program's.
+  brim_add_test(cli_more cli_test --gtest_brief=1)
+  foreach(shard IN ITEMS "cli;0" "cli_more;1")
+    list(GET shard 0 name)
+    list(GET shard 1 index)
+    set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT GTEST_TOTAL_SHARDS=2 GTEST_SHARD_INDEX=${index})
   endforeach()
   # Ops by name, for what compares brim with PyTorch; and drawn cases, for the test and for a program that draws.py runs.
   file(GLOB op_table_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/op_table/*.cpp)

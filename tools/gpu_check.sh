@@ -299,7 +299,7 @@ part_correct() {
   # shellcheck disable=SC2016
   step 'loss curves' 60 bash -c 'out=$("$0" "--gtest_filter=CudaTraining.*"); code=$?; echo "$out"; grep "losses differ" <<<"$out"; exit $code' "$tests"
   gpu_tests 0
-  BRIM_CUDA_DEPENDENT_LAUNCH=1 on_gpu 0 'dependent launches' $((emulated ? 600 : 60)) "$tests" --gtest_brief=1 '--gtest_filter=CudaTraining.*:CudaGraph*:CudaStepGraph*:CudaFused*'
+  [ $emulated -eq 1 ] || BRIM_CUDA_DEPENDENT_LAUNCH=1 suite 0 'GPU tests, dependent launches' "$tests" $finds_device 90 '--gtest_filter=*Cuda*'
   again 'contract suite' "$contract"
   again 'GPU tests' "$tests"
   for ((i = 1; i < devices; ++i)); do
@@ -368,6 +368,7 @@ part_rest() {
   by_itself 'out of memory' 'CudaRuntime.*Memory*:CudaRuntime.*Room*:CudaRecompute*:CudaGraph.*Memory*'
   by_itself 'a lost GPU' '*Lost*'
   by_itself 'CUPTI and NVML' 'CudaObserve*'
+  [ $emulated -eq 1 ] || BRIM_CUDA_DEPENDENT_LAUNCH=1 suite 0 'contract suite, dependent launches' "$contract" ContractDevices.Cuda 120
   if [ $emulated -eq 1 ]; then
     note compute-sanitizer skipped 0 'emulated; the sanitizers of the compiler see the kernels'
     return

@@ -10,6 +10,7 @@ struct OptionName {
 };
 
 constexpr OptionName kOptionNames[] = {
+    {" (TrainOptions::change_precision)", ""},  // which naming --precision means
     {"Allocator::set_limit", "--memory-limit"},
     {"ConvertOptions::overwrite", "--overwrite"},
     {"ConvertOptions::side", "--size"},

@@ -16,8 +16,8 @@ DeviceKind parse_kind(std::string_view text) {
   if (text == "sim") return DeviceKind::sim;
   if (text == "auto")
     raise<DeviceError>(
-        "[device] 'auto' names no device: best_device() chooses one; here "
-        "use cpu, cuda:N (alias gpu:N) or sim:N");
+        "[device] 'auto' names no device: best_device(), alone, chooses one; "
+        "here use cpu, cuda:N (alias gpu:N) or sim:N");
   raise<DeviceError>("[device] '{}' names no device; use cpu, cuda:N (alias gpu:N) or sim:N", text);
 }
 

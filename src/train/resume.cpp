@@ -24,9 +24,8 @@ namespace fs = std::filesystem;
 void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precision,
                        const std::string& path) {
   BRIM_CHECK(any_precision || asked.precision == saved.precision, ValueError,
-             "[resume] {} was trained in {}, and now it is {}; to change it, set "
-             "Recipe::precision={} and change_precision, or "
-             "resume with {}",
+             "[resume] {} was trained in {}, and now it is {}; to change it, ask for "
+             "Recipe::precision={} (TrainOptions::change_precision), or resume with {}",
              path, saved.precision, asked.precision, asked.precision, saved.precision);
   Recipe a = asked, b = saved;
   a.precision = b.precision;
@@ -248,7 +247,7 @@ Recipe checkpoint_recipe(const std::string& folder) {
   BRIM_CHECK(
       !path.empty(), FileError,
       "[resume] {} holds no checkpoint that says which recipe to go on with; give the folder "
-      "that TrainOptions::out named, or give the recipe, too, with TrainOptions::out={} "
+      "that TrainOptions::out named, or name a RECIPE, too, with TrainOptions::out={} "
       "TrainOptions::resume={}",
       folder, folder, folder);
   return load_checkpoint_state(path).recipe;

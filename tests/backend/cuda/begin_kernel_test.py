@@ -6,7 +6,7 @@ import pathlib
 import re
 import sys
 
-KERNEL = re.compile(r"__global__[^;{]*\{\s*([^\n]*)")  # up to its first statement
+KERNEL = re.compile(r"__global__[^;{]*\{\s*([^;]*;)")  # up to its first statement
 
 
 def late(text):
@@ -20,7 +20,9 @@ def main():
     assert late("__global__ void f(int* x) {\n  *x = 1;\n  begin_kernel();\n}") != []
     root = pathlib.Path(__file__).resolve().parents[3] / "src/backend/cuda"
     sources = [path for path in sorted(root.rglob("*.cu*")) if path.suffix in (".cu", ".cuh")]
-    kernels = sum(len(KERNEL.findall(re.sub(r"//[^\n]*", "", path.read_text()))) for path in sources)
+    code = [re.sub(r"//[^\n]*", "", path.read_text()) for path in sources]
+    kernels = sum(len(KERNEL.findall(text)) for text in code)
+    assert kernels == sum(text.count("__global__") for text in code), "a kernel is not read"
     found = [f"{path.relative_to(root)}: {kernel}" for path in sources for kernel in late(path.read_text())]
     for line in found:
         print("begin_kernel(); is not its first statement:", line)

@@ -138,7 +138,10 @@ TEST_F(CudaLibrariesNormPlans, AreCapturedInGraphs) {
   const NoGrad guard;
   auto step = compile(body);
   const Tensor want = body(x);
-  for (int i = 0; i < 5; ++i) EXPECT_LT(distance(step(x), want), 1e-4) << i;
+  for (int i = 0; i < 2; ++i) EXPECT_LT(distance(step(x), want), 1e-4) << i;
+  EXPECT_EQ(step.stats().graph_replays, 0);
+  (void)asked();  // while it was measured
+  for (int i = 0; i < 3; ++i) EXPECT_LT(distance(step(x), want), 1e-4) << i;
   EXPECT_GT(step.stats().graph_replays, 0);
   EXPECT_GT(count(asked(), "plan norm forward"), 0);
 }

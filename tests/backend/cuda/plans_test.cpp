@@ -228,7 +228,9 @@ TEST_F(CudaLibrariesPlans, AreCapturedInGraphs) {
   const Tensor bias = randn({6}).to(cuda);
   auto step = compile([&](const Tensor& in) { return conv2d(in, w, bias) * 2; });
   const Tensor want = conv2d(x, w, bias) * 2;
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(distance(step(x), want), 0) << i;
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(distance(step(x), want), 0) << i;
+  (void)asked();  // while it was measured
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(distance(step(x), want), 0) << i;
   EXPECT_GT(step.stats().graph_replays, 0);
   EXPECT_GT(count(asked(), "plan forward bias"), 0);
 }

@@ -68,9 +68,10 @@ void launch_blocks(const Context& context, void (*kernel)(Params...), const Grid
   config.gridDim = grid.blocks;
   config.blockDim = grid.threads;
   config.dynamicSmemBytes = grid.shared_bytes;
-  config.stream = native(context.stream);
+  const KernelStream stream = native_for_kernel(context.stream);
+  config.stream = stream.handle;
   config.attrs = &dependent;
-  config.numAttrs = launches_dependently(context.device().index) ? 1 : 0;
+  config.numAttrs = stream.follows_kernel ? 1 : 0;
   const cudaError_t result =
       with_room(context.stream, [&] { return cudaLaunchKernelEx(&config, kernel, args...); });
   check(result, "a kernel's launch");

@@ -1,6 +1,7 @@
 // Batch normalisation in training, with a residual and a ReLU behind it, as graphs of cuDNN's
 // backend API. Of the gradient cuDNN 9 has a product with a mask, not CUDNN_POINTWISE_RELU_BWD: an
-// infinity that the ReLU stops becomes NaN. Running statistics are no part of the graph, as it is
+// infinity that the ReLU stops becomes NaN, and where y is NaN, nothing passes; brim's own kernel
+// stops the one and lets the other pass. Running statistics are no part of the graph, as it is
 // not said which variance they take.
 #if BRIM_HAVE_CUDNN
 #include <array>

@@ -460,7 +460,8 @@ namespace {
 /// What is asked of CUDA once.
 struct Card {
   std::once_flag asked;
-  int multiprocessors = 0, major = 0;
+  int multiprocessors = 0;
+  bool waits = false;
 };
 const Card& card(int device) {
   static auto& all = *new std::array<Card, 64>;
@@ -469,7 +470,8 @@ const Card& card(int device) {
     cudaDeviceProp p{};
     BRIM_CUDA(cudaGetDeviceProperties(&p, device));
     c.multiprocessors = p.multiProcessorCount;
-    c.major = p.major;
+    const DeviceGuard guard(device);
+    c.waits = p.major >= 9 && kernels_wait();
   });
   return c;
 }
@@ -479,7 +481,7 @@ int multiprocessors(int device) { return card(device).multiprocessors; }
 
 bool launches_dependently(int device) {
   static const bool wanted = environment_number("BRIM_CUDA_DEPENDENT_LAUNCH", 0) != 0;
-  return wanted && card(device).major >= 9;
+  return wanted && card(device).waits;
 }
 
 void note_queued(int device) {
@@ -496,9 +498,25 @@ bool all_streams_idle(int device) {
   return true;
 }
 
-cudaStream_t native(Stream stream) {
+namespace {
+// Of the last native_for_kernel(), unless native() was asked since.
+std::atomic<cudaStream_t> last_of_kernel = nullptr;
+
+cudaStream_t handle_of(Stream stream) {
   if (const cudaStream_t captured = Capture::native(stream)) return captured;
   return streams().at(stream.device.index, stream.id);
+}
+}  // namespace
+
+cudaStream_t native(Stream stream) {
+  if (launches_dependently(stream.device.index)) last_of_kernel = nullptr;
+  return handle_of(stream);
+}
+
+KernelStream native_for_kernel(Stream stream) {
+  const cudaStream_t handle = handle_of(stream);
+  return {handle,
+          launches_dependently(stream.device.index) && last_of_kernel.exchange(handle) == handle};
 }
 
 void go_back(int device) noexcept {

@@ -35,15 +35,28 @@ class DeviceGuard {
 /// (capture.h).
 cudaStream_t native(Stream stream);
 
+/// The same for a kernel of brim's, and whether that one may begin while the one before it in the
+/// stream ends: where launches_dependently(), and nobody asked for native() since the last of these
+/// calls. What others launch need not wait for what stands before it, and then whoever waits for
+/// that alone is too early.
+struct KernelStream {
+  cudaStream_t handle;
+  bool follows_kernel;
+};
+KernelStream native_for_kernel(Stream stream);
+
 /// Whether the stream's work goes into a graph. Then nothing may be measured, nor a library begun.
 bool is_captured(Stream stream);
 
 /// How many multiprocessors the device has; asked of CUDA once.
 int multiprocessors(int device);
 
-/// Whether kernels are launched so that each begins while the one before it in its stream ends: on
-/// devices of compute capability 9.0 or more, where BRIM_CUDA_DEPENDENT_LAUNCH is 1.
+/// Whether kernels are launched so that each begins while the one before it in its stream ends:
+/// where BRIM_CUDA_DEPENDENT_LAUNCH is 1, on devices of compute capability 9.0 or more, by code
+/// compiled for such.
 bool launches_dependently(int device);
+/// Whether the current device runs code that waits in begin_kernel() (device/launch.cu).
+bool kernels_wait();
 
 /// Gives cached memory of the stream's device back to CUDA; false if there was none, or giving it
 /// back would end a capture.
