@@ -88,7 +88,7 @@ const Register train_command(
        args.add("--json", o->json, "write the result to a file, or - for standard output");
        return [o, args] {
          o->repeated = repeated_options(args);
-         return run_training(understand(*o));
+         return run_training(parse_request(*o));
        };
      }});
 

@@ -20,7 +20,7 @@ namespace brim::cli {
 
 using Json = nlohmann::ordered_json;
 
-void tell_begin(const TrainRequest& request, const train::Trainer& trainer) {
+void print_start(const TrainRequest& request, const train::Trainer& trainer) {
   const train::Recipe& recipe = request.recipe;
   const std::vector<Device>& devices = request.chosen.devices;
   say(stdout, "{}: {} images of {}, {} epochs of batch {} on {} in {}, seed {}\n", recipe.name,
@@ -38,8 +38,8 @@ void tell_begin(const TrainRequest& request, const train::Trainer& trainer) {
   std::fflush(stdout);
 }
 
-void tell_result(const TrainRequest& request, const train::Trainer& trainer,
-                 const train::TrainResult& result, bool trained, bool failed) {
+void print_result(const TrainRequest& request, const train::Trainer& trainer,
+                  const train::TrainResult& result, bool trained, bool failed) {
   const train::Recipe& recipe = request.recipe;
   say(stdout, "{} steps in {:.1f} s: {:.0f} img/s, {:.0f} us for the median step\n", result.steps,
       result.seconds, result.images_per_s, result.us_per_step);

@@ -1,4 +1,4 @@
-// What `brim train` tells of a run.
+// What `brim train` prints of a run, and writes to --json.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,11 +13,11 @@
 namespace brim::cli {
 
 /// What is trained on what, before the first step.
-void tell_begin(const TrainRequest& request, const train::Trainer& trainer);
+void print_start(const TrainRequest& request, const train::Trainer& trainer);
 /// What came of it and where the time went. `trained`: to the end; `failed`: something after it
 /// did.
-void tell_result(const TrainRequest& request, const train::Trainer& trainer,
-                 const train::TrainResult& result, bool trained, bool failed);
+void print_result(const TrainRequest& request, const train::Trainer& trainer,
+                  const train::TrainResult& result, bool trained, bool failed);
 nlohmann::ordered_json result_json(const TrainRequest& request, const train::Trainer& trainer,
                                    const train::TrainResult& result, double startup_ms,
                                    const std::optional<diag::MonitorSummary>& sensors);

@@ -65,8 +65,10 @@ void check_outputs_of_run(const TrainArguments& o, const std::string& data) {
 
 }  // namespace
 
-TrainRequest understand(const TrainArguments& o) {
-  TrainRequest request{.arguments = o, .workers = workers_of(o.workers)};
+TrainRequest parse_request(const TrainArguments& o) {
+  TrainRequest request;
+  request.arguments = o;
+  request.workers = workers_of(o.workers);
   request.checkpoint.keep = o.keep;
   parse_checkpoint_every(o.checkpoint_every, request.checkpoint);
   request.recipe = chosen_recipe(o);

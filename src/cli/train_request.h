@@ -43,6 +43,6 @@ struct TrainRequest {
 };
 
 /// Throws UsageError, ValueError, FileError or DeviceError for what cannot be meant.
-TrainRequest understand(const TrainArguments& arguments);
+TrainRequest parse_request(const TrainArguments& arguments);
 
 }  // namespace brim::cli

@@ -63,11 +63,11 @@ class TrainSession {
       return 128 + stop_.load();
     }
     display_.finish();
-    if (!quiet_) tell_begin(request_, *trainer_);
+    if (!quiet_) print_start(request_, *trainer_);
     train();
     const bool trained = !result_.stopped;
     finish(trained);
-    tell(trained);
+    report(trained);
     if (failure_) std::rethrow_exception(failure_);
     return result_.stopped ? 128 + stop_.load() : 0;
   }
@@ -129,7 +129,7 @@ class TrainSession {
     if (monitor_) {
       monitor_->stop();
       sensors_ = monitor_->total();
-      if (!sensors_told_) tell_sensors(*sensors_);
+      if (!sensors_shown_) show_sensors(*sensors_);
       monitor_.reset();
     }
     if (!readings_.error().empty()) warn(readings_.error());
@@ -146,8 +146,8 @@ class TrainSession {
     if (trained) result_.stopped = !result_.test && !failure_ && stop_.load() != 0;
   }
 
-  void tell(bool trained) {
-    if (!quiet_) tell_result(request_, *trainer_, result_, trained, failure_ != nullptr);
+  void report(bool trained) {
+    if (!quiet_) print_result(request_, *trainer_, result_, trained, failure_ != nullptr);
     if (!arguments_.json.empty())
       attempt([&] {
         write_json(result_json(request_, *trainer_, result_, startup_ms_, sensors_),
@@ -163,14 +163,14 @@ class TrainSession {
 
   void show(const train::Progress& p) {
     display_.show(p);
-    if (p.epoch_done && monitor_) tell_sensors(monitor_->summary());
+    if (p.epoch_done && monitor_) show_sensors(monitor_->summary());
   }
-  void tell_sensors(const diag::MonitorSummary& summary) {
+  void show_sensors(const diag::MonitorSummary& summary) {
     if (quiet_) return;
     for (const std::string& line : sensor_lines(summary)) {
       display_.finish();
       say(stdout, "{}\n", line);
-      sensors_told_ = true;
+      sensors_shown_ = true;
     }
   }
   void warn(const std::string& line) {
@@ -206,7 +206,7 @@ class TrainSession {
   const std::atomic<int>& stop_;
   MonitorFile readings_;
   std::optional<diag::Monitor> monitor_;
-  bool sensors_told_ = false;
+  bool sensors_shown_ = false;
   double startup_ms_ = 0;
   std::optional<train::Trainer> trainer_;
   std::optional<diag::Trace> trace_;

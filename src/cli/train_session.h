@@ -5,9 +5,9 @@ namespace brim::cli {
 
 struct TrainRequest;
 
-/// Trains, shows how far it is, saves, evaluates and tells. Returns the exit code: 0, or 128 and
-/// the signal that stopped it. Throws what keeps the run from its end, once all was told and saved
-/// that could be.
+/// Trains, shows how far it is, saves, evaluates and reports. Returns the exit code: 0, or 128 and
+/// the signal that stopped it. Throws what keeps the run from its end, once all was printed and
+/// saved that could be.
 int run_training(const TrainRequest& request);
 
 }  // namespace brim::cli

@@ -61,8 +61,8 @@ struct EpiloguePass {
 
 /// Copies weights between row-major and nhwc.
 template <class T>
-void turn_weights(const Context& context, const Shape& shape, const T* from,
-                  const Strides& from_strides, T* to, const Strides& to_strides) {
+void convert_weights(const Context& context, const Shape& shape, const T* from,
+                     const Strides& from_strides, T* to, const Strides& to_strides) {
   const auto loop = backend::make_loop<2>(shape, {to_strides, from_strides});
   launch(context, &strided_kernel<Cast<T>, T, T>, grid_for(loop.numel), Cast<T>{},
          DeviceLoop<2>(loop), to, from);
@@ -81,31 +81,32 @@ bool by_dnn(const Context& context, ConvPass pass, const Tensor& x, const Tensor
   // Where activations have one channel or one pixel, they are both: then weights decide.
   const bool nhwc = pixels && !(planes && weight.is_contiguous());
   const MemoryFormat format = nhwc ? MemoryFormat::nhwc : MemoryFormat::nchw;
-  const auto turn = [&](const Context& at, const void* from, void* to) {
+  const auto convert = [&](const Context& at, const void* from, void* to) {
     Strides read = weight.strides(), written = strides_of(weight.shape(), format);
     if (pass == ConvPass::grad_weight) std::swap(read, written);
-    turn_weights<T>(at, weight.shape(), static_cast<const T*>(from), read, static_cast<T*>(to),
-                    written);
+    convert_weights<T>(at, weight.shape(), static_cast<const T*>(from), read, static_cast<T*>(to),
+                       written);
   };
   const auto finish = [&](const Context& at) {
     run_pass<T>(at,
                 EpiloguePass<T>{optional<const T>(bias), epilogue.relu, static_cast<T*>(y.raw())},
                 Channels(y));
   };
-  return dnn_conv(context,
-                  {.pass = pass,
-                   .dtype = dtype_of<T>,
-                   .tf32 = Tf32::allowed(),
-                   .nhwc = nhwc,
-                   .geometry = g,
-                   .x = x.raw(),
-                   .weight = weight.raw(),
-                   .y = y.raw(),
-                   .turn = weight.is_contiguous(format) ? nullptr : TurnWeights(turn),
-                   .epilogue = epilogue.is_empty() ? Work() : Work(finish),
-                   .bias = bias.defined() ? bias.raw() : nullptr,
-                   .relu = epilogue.relu},
-                  own);
+  return dnn_conv(
+      context,
+      {.pass = pass,
+       .dtype = dtype_of<T>,
+       .tf32 = Tf32::allowed(),
+       .nhwc = nhwc,
+       .geometry = g,
+       .x = x.raw(),
+       .weight = weight.raw(),
+       .y = y.raw(),
+       .convert_weights = weight.is_contiguous(format) ? nullptr : ConvertWeights(convert),
+       .epilogue = epilogue.is_empty() ? Work() : Work(finish),
+       .bias = bias.defined() ? bias.raw() : nullptr,
+       .relu = epilogue.relu},
+      own);
 }
 
 }  // namespace brim::cuda

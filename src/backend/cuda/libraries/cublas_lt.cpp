@@ -157,7 +157,7 @@ class Blas {
   cublasStatus_t queue(const Context& context, const BlasProduct& p, const Recipe& r,
                        const Algorithm& algorithm, const void* bias) const {
     if (p.bias) set(r.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    const Workspace room = context.workspace(std::max<size_t>(algorithm.workspace, 1));
+    const Workspace scratch = context.workspace(std::max<size_t>(algorithm.workspace, 1));
     const float one = 1, zero = 0;
     const double one64 = 1, zero64 = 0;
     const bool is_f64 = p.dtype == DType::f64;
@@ -165,7 +165,7 @@ class Blas {
     return library().matmul(handle_, r.product.get(),
                             is_f64 ? static_cast<const void*>(&one64) : &one, p.b.data, r.b.get(),
                             p.a.data, r.a.get(), is_f64 ? static_cast<const void*>(&zero64) : &zero,
-                            y, r.y.get(), y, r.y.get(), &algorithm.algo, room.as<void>(),
+                            y, r.y.get(), y, r.y.get(), &algorithm.algo, scratch.as<void>(),
                             algorithm.workspace, native(context.stream));
   }
 

@@ -47,7 +47,7 @@ class Convolutions {
         return false;
       }
     } catch (const OutOfMemory& e) {
-      if (recipe->workspace() == 0 && !c.turn) throw;
+      if (recipe->workspace() == 0 && !c.convert_weights) throw;
       recipe->no_room.begins("cuDNN", "x " + c.geometry.x_shape().str(), e);
       return false;
     }
@@ -183,38 +183,39 @@ class Convolutions {
     check(library().set_math(r.conv.get(), algorithm.math), "cudnnSetConvolutionMathType");
     const void *one = dnn::one(c.dtype), *zero = dnn::zero(c.dtype);
     return queue(context, c, algorithm.workspace, false,
-                 [&](cudnnHandle_t handle, void* weight, void* room) {
-                   return compute(handle, c, r, algorithm, weight, room, one, zero);
+                 [&](cudnnHandle_t handle, void* weight, void* scratch) {
+                   return compute(handle, c, r, algorithm, weight, scratch, one, zero);
                  });
   }
   bool queue(const Context& context, const DnnConv& c, ConvPlan& plan) const {
     if (!plan.engine.make(library_.get())) return false;
     return queue(context, c, plan.engine.workspace(), plan.has_epilogue,
-                 [&](cudnnHandle_t handle, void* weight, void* room) {
-                   return plan.queue(handle, c, weight, room);
+                 [&](cudnnHandle_t handle, void* weight, void* scratch) {
+                   return plan.queue(handle, c, weight, scratch);
                  });
   }
-  /// What both have around `compute(handle, weight, room)`.
+  /// What both have around `compute(handle, weight, scratch)`.
   template <class Compute>
   bool queue(const Context& context, const DnnConv& c, size_t workspace, bool has_epilogue,
              const Compute& compute) const {
-    const Workspace room = context.workspace(std::max<size_t>(workspace, 1));
-    std::optional<Workspace> turned;
+    const Workspace scratch = context.workspace(std::max<size_t>(workspace, 1));
+    std::optional<Workspace> converted;
     void* weight = c.weight;
-    if (c.turn) {
+    if (c.convert_weights) {
       const auto bytes = static_cast<size_t>(c.geometry.weight_shape().numel()) * size_of(c.dtype);
-      turned.emplace(bytes, context.stream, context.scratch);
-      weight = turned->as<void>();
-      if (c.pass != ConvPass::grad_weight) c.turn(context, c.weight, weight);
+      converted.emplace(bytes, context.stream, context.scratch);
+      weight = converted->as<void>();
+      if (c.pass != ConvPass::grad_weight) c.convert_weights(context, c.weight, weight);
     }
-    if (!compute(library_.on(context.stream), weight, room.as<void>())) return false;
-    if (c.turn && c.pass == ConvPass::grad_weight) c.turn(context, weight, c.weight);
+    if (!compute(library_.on(context.stream), weight, scratch.as<void>())) return false;
+    if (c.convert_weights && c.pass == ConvPass::grad_weight)
+      c.convert_weights(context, weight, c.weight);
     if (c.epilogue && !has_epilogue) c.epilogue(context);
     return true;
   }
 
   bool compute(cudnnHandle_t handle, const DnnConv& c, const Recipe& r, const Algorithm& algorithm,
-               void* weight, void* room, const void* one, const void* zero) const {
+               void* weight, void* scratch, const void* one, const void* zero) const {
     const auto x = r.x.get(), y = r.y.get();
     const auto filter = r.weight.get();
     const auto conv = r.conv.get();
@@ -223,20 +224,20 @@ class Convolutions {
       case ConvPass::forward:
         return is_supported(
             library().forward(handle, one, x, c.x, filter, weight, conv,
-                              static_cast<cudnnConvolutionFwdAlgo_t>(algorithm.number), room, bytes,
-                              zero, y, c.y),
+                              static_cast<cudnnConvolutionFwdAlgo_t>(algorithm.number), scratch,
+                              bytes, zero, y, c.y),
             "cudnnConvolutionForward");
       case ConvPass::grad_x:
         return is_supported(
             library().grad_x(handle, one, filter, weight, y, c.y, conv,
-                             static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm.number), room,
+                             static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm.number), scratch,
                              bytes, zero, x, c.x),
             "cudnnConvolutionBackwardData");
       case ConvPass::grad_weight:
         return is_supported(
             library().grad_weight(handle, one, x, c.x, y, c.y, conv,
                                   static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm.number),
-                                  room, bytes, zero, filter, weight),
+                                  scratch, bytes, zero, filter, weight),
             "cudnnConvolutionBackwardFilter");
     }
     return false;

@@ -38,7 +38,7 @@ std::vector<BackendDesc> descriptors_of(const BackendDesc& from, cudnnBackendAtt
   std::vector<BackendDesc> all;
   std::vector<cudnnBackendDescriptor_t> raw;
   for (int64_t i = 0; i < most; ++i) {
-    all.push_back(Maker(type).take());
+    all.push_back(DescriptorBuilder(type).take());
     raw.push_back(all.back().get());
   }
   int64_t count = 0;
@@ -74,13 +74,13 @@ std::optional<std::string> numbers_of(
 
 }  // namespace
 
-Maker::Maker(cudnnBackendDescriptorType_t type) {
+DescriptorBuilder::DescriptorBuilder(cudnnBackendDescriptorType_t type) {
   cudnnBackendDescriptor_t made = nullptr;
   check(library().create_backend(type, &made), "cudnnBackendCreateDescriptor");
   made_.reset(made);
 }
 
-std::optional<BackendDesc> Maker::finish() {
+std::optional<BackendDesc> DescriptorBuilder::finish() {
   const cudnnStatus_t result = library().finalize_backend(made_.get());
   if (CUDNN_STATUS_CATEGORY(result) == CUDNN_STATUS_BAD_PARAM ||
       !is_supported(result, "cudnnBackendFinalize"))
@@ -88,7 +88,7 @@ std::optional<BackendDesc> Maker::finish() {
   return std::move(made_);
 }
 
-GraphBuilder::Desc GraphBuilder::keep(Maker& maker) {
+GraphBuilder::Desc GraphBuilder::keep(DescriptorBuilder& maker) {
   std::optional<BackendDesc> made = maker.finish();
   is_possible_ = is_possible_ && made;
   if (!made) return nullptr;
@@ -101,7 +101,7 @@ GraphBuilder::Desc GraphBuilder::tensor(int64_t id, const Shape& shape, cudnnDat
   const Strides strides = strides_of(shape, nhwc_ ? MemoryFormat::nhwc : MemoryFormat::nchw);
   const std::array<int64_t, 4> sizes{shape[0], shape[1], shape[2], shape[3]},
       steps{strides[0], strides[1], strides[2], strides[3]};
-  Maker t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+  DescriptorBuilder t(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   t.set(CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
   t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type);
   t.set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, int64_t{16});
@@ -112,20 +112,20 @@ GraphBuilder::Desc GraphBuilder::tensor(int64_t id, const Shape& shape, cudnnDat
   return keep(t);
 }
 
-void GraphBuilder::add(Maker& operation) {
+void GraphBuilder::add(DescriptorBuilder& operation) {
   if (const Desc made = keep(operation)) operations_.push_back(made);
 }
 
 void GraphBuilder::add(cudnnPointwiseMode_t mode, Desc x, Desc b, Desc y) {
   if (!is_possible_) return;
-  Maker how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  DescriptorBuilder how(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
   how.set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, mode);
   how.set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, wide_type(dtype_));
   if (mode == CUDNN_POINTWISE_RELU_FWD)
     how.set(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, CUDNN_PROPAGATE_NAN);
   const Desc function = keep(how);
   if (!function) return;
-  Maker operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+  DescriptorBuilder operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, function);
   operation.set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
   if (b) operation.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
@@ -135,7 +135,7 @@ void GraphBuilder::add(cudnnPointwiseMode_t mode, Desc x, Desc b, Desc y) {
 
 std::shared_ptr<const Graph> GraphBuilder::finish() {
   if (!is_possible_) return nullptr;
-  Maker graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+  DescriptorBuilder graph(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, handle_);
   graph.set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
             std::span<const Desc>(operations_));
@@ -148,7 +148,7 @@ void propose(const std::shared_ptr<const Graph>& graph, const std::string& name,
              std::vector<ExecutionPlan>& plans) {
   if (!graph) return;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_B}) {
-    Maker heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    DescriptorBuilder heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph->back().get());
     heuristics.set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, mode);
     const std::optional<BackendDesc> asked = heuristics.finish();
@@ -168,7 +168,7 @@ void propose(const std::shared_ptr<const Graph>& graph, const std::string& name,
 
 bool ExecutionPlan::make(cudnnHandle_t handle) {
   if (std::exchange(tried_, true)) return plan_ != nullptr;
-  Maker maker(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+  DescriptorBuilder maker(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   maker.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, handle);
   maker.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config_.get());
   std::optional<BackendDesc> made = maker.finish();
@@ -182,18 +182,18 @@ bool ExecutionPlan::make(cudnnHandle_t handle) {
 }
 
 bool ExecutionPlan::queue(cudnnHandle_t handle, std::span<const Binding> tensors,
-                          void* room) const {
+                          void* scratch) const {
   std::vector<int64_t> ids;
   std::vector<void*> data;
   for (const Binding& tensor : tensors) {
     ids.push_back(tensor.id);
     data.push_back(const_cast<void*>(tensor.data));
   }
-  Maker pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  DescriptorBuilder pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
   pack.set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, std::span<const int64_t>(ids));
   pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
            std::span<void* const>(data));
-  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, room);
+  pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, scratch);
   const std::optional<BackendDesc> finished = pack.finish();
   return finished && is_supported(library().execute_backend(handle, plan_.get(), finished->get()),
                                   "cudnnBackendExecute");

@@ -32,22 +32,23 @@ inline cudnnDataType_t wide_type(DType dtype) {
 }
 
 /// A descriptor whose attributes are set.
-class Maker {
+class DescriptorBuilder {
  public:
-  explicit Maker(cudnnBackendDescriptorType_t type);
+  explicit DescriptorBuilder(cudnnBackendDescriptorType_t type);
   template <class T>
-  Maker& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-             std::span<const T> values) {
+  DescriptorBuilder& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                         std::span<const T> values) {
     check(library().set_backend(made_.get(), name, type, static_cast<int64_t>(values.size()),
                                 values.data()),
           "cudnnBackendSetAttribute");
     return *this;
   }
   template <class T>
-  Maker& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, const T& value) {
+  DescriptorBuilder& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                         const T& value) {
     return set(name, type, std::span<const T>(&value, 1));
   }
-  Maker& set(cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
+  DescriptorBuilder& set(cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
     return set(name, CUDNN_TYPE_BACKEND_DESCRIPTOR, value);
   }
   /// Nothing where cuDNN does not support what was described; so it may call what it cannot do
@@ -79,8 +80,8 @@ class GraphBuilder {
   /// Of (n, c, h, w); `id`: its number in the graph.
   Desc tensor(int64_t id, const Shape& shape, cudnnDataType_t type, Place place = Place::memory);
   /// What is no operation.
-  Desc keep(Maker& maker);
-  void add(Maker& operation);
+  Desc keep(DescriptorBuilder& maker);
+  void add(DescriptorBuilder& operation);
   /// y = mode(x, b), b null for functions of one number.
   void add(cudnnPointwiseMode_t mode, Desc x, Desc b, Desc y);
   /// Whether all parts are supported so far; if not, nothing more may be made of them.
@@ -115,7 +116,7 @@ class ExecutionPlan {
     const void* data;
   };
   /// After make(): queues it on the handle's stream. False where cuDNN does not support it.
-  bool queue(cudnnHandle_t handle, std::span<const Binding> tensors, void* room) const;
+  bool queue(cudnnHandle_t handle, std::span<const Binding> tensors, void* scratch) const;
 
  private:
   std::shared_ptr<const Graph> graph_;

@@ -34,8 +34,8 @@ struct NormPlans {
              std::span<const Binding> tensors) {
     ExecutionPlan& engine = engines[way];
     if (!engine.make(handle)) return false;
-    const Workspace room = context.workspace(std::max<size_t>(engine.workspace(), 1));
-    return engine.queue(handle, tensors, room.as<void>());
+    const Workspace scratch = context.workspace(std::max<size_t>(engine.workspace(), 1));
+    return engine.queue(handle, tensors, scratch.as<void>());
   }
 };
 
@@ -81,7 +81,7 @@ std::shared_ptr<const Graph> forward_graph(cudnnHandle_t handle, const DnnBatchN
              scale = g.parameter(kForwardScale), eps = g.value(kForwardEps, wide),
              normal = g.inner(kForwardNormal, wide), sum = g.inner(kForwardSum, wide);
   if (!g.is_possible()) return nullptr;
-  Maker norm(CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
+  DescriptorBuilder norm(CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR);
   norm.set(CUDNN_ATTR_OPERATION_NORM_FWD_MODE, CUDNN_TYPE_NORM_MODE, CUDNN_BATCH_NORM);
   norm.set(CUDNN_ATTR_OPERATION_NORM_FWD_PHASE, CUDNN_TYPE_NORM_FWD_PHASE, CUDNN_NORM_FWD_TRAINING);
   norm.set(CUDNN_ATTR_OPERATION_NORM_FWD_XDESC, x);
@@ -126,7 +126,7 @@ std::shared_ptr<const Graph> backward_graph(cudnnHandle_t handle, const DnnBatch
   g.add(CUDNN_POINTWISE_CMP_GT, y, zero, mask);
   g.add(CUDNN_POINTWISE_MUL, dy, mask, masked);
   if (!g.is_possible()) return nullptr;
-  Maker norm(CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR);
+  DescriptorBuilder norm(CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR);
   norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, CUDNN_BATCH_NORM);
   norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, x);
   norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, mean);

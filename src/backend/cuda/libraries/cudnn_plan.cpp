@@ -46,11 +46,12 @@ class ConvGraph {
 
   Desc convolution() {
     const ConvGeometry& g = c_.geometry;
-    const auto pair = [](Maker& to, cudnnBackendAttributeName_t name, int64_t h, int64_t w) {
+    const auto pair = [](DescriptorBuilder& to, cudnnBackendAttributeName_t name, int64_t h,
+                         int64_t w) {
       const std::array<int64_t, 2> both{h, w};
       to.set(name, CUDNN_TYPE_INT64, std::span<const int64_t>(both));
     };
-    Maker conv(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    DescriptorBuilder conv(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     conv.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, wide_type(c_.dtype));
     conv.set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE,
              CUDNN_CROSS_CORRELATION);
@@ -63,7 +64,8 @@ class ConvGraph {
   }
 
   /// The factors of a result and of what stood there: 1 and 0.
-  void replace(Maker& to, cudnnBackendAttributeName_t alpha, cudnnBackendAttributeName_t beta) {
+  void replace(DescriptorBuilder& to, cudnnBackendAttributeName_t alpha,
+               cudnnBackendAttributeName_t beta) {
     if (c_.dtype == DType::f64)
       to.set(alpha, CUDNN_TYPE_DOUBLE, 1.0).set(beta, CUDNN_TYPE_DOUBLE, 0.0);
     else
@@ -100,7 +102,7 @@ class ConvGraph {
     const Desc conv = convolution();
     if (!builder_.is_possible()) return;
     const Names& names = kNames[static_cast<size_t>(c_.pass)];
-    Maker operation(names.operation);
+    DescriptorBuilder operation(names.operation);
     replace(operation, names.alpha, names.beta);
     operation.set(names.conv, conv).set(names.x, x).set(names.weight, weight).set(names.y, y);
     builder_.add(operation);
@@ -143,10 +145,10 @@ void propose_for(cudnnHandle_t handle, const DnnConv& c, bool with_epilogue,
 
 }  // namespace
 
-bool ConvPlan::queue(cudnnHandle_t handle, const DnnConv& c, void* weight, void* room) const {
+bool ConvPlan::queue(cudnnHandle_t handle, const DnnConv& c, void* weight, void* scratch) const {
   std::vector<ExecutionPlan::Binding> tensors{{kX, c.x}, {kWeight, weight}, {kY, c.y}};
   if (has_epilogue && c.bias) tensors.push_back({kBias, c.bias});
-  return engine.queue(handle, tensors, room);
+  return engine.queue(handle, tensors, scratch);
 }
 
 std::vector<ConvPlan> conv_plans(cudnnHandle_t handle, const DnnConv& c) {

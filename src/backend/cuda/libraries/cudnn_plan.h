@@ -14,7 +14,7 @@ struct ConvPlan {
   bool has_epilogue;  ///< bias and ReLU, as far as there are any, are in the graph
 
   /// As ExecutionPlan::queue.
-  bool queue(cudnnHandle_t handle, const DnnConv& c, void* weight, void* room) const;
+  bool queue(cudnnHandle_t handle, const DnnConv& c, void* weight, void* scratch) const;
 };
 
 /// Plans of the engines that may compute the pass, those that the heuristics think best in front:

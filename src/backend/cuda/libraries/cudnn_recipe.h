@@ -83,7 +83,7 @@ inline Key key_of(const DnnConv& c) {
           static_cast<int64_t>(c.dtype),
           uses_tf32(c),
           c.nhwc,
-          c.turn != nullptr,
+          c.convert_weights != nullptr,
           c.bias != nullptr,
           c.relu,
           can_fuse_epilogue(c),

@@ -16,12 +16,12 @@ namespace brim::cuda {
 enum class ConvPass { forward, grad_x, grad_weight };
 
 /// Queues a copy of weights in another memory format.
-using TurnWeights = std::function<void(const Context&, const void* from, void* to)>;
+using ConvertWeights = std::function<void(const Context&, const void* from, void* to)>;
 
 /// A convolution y = x * weight or a gradient of it (which of the three is written says the pass).
 /// Activations are row-major, or all nhwc, and cuDNN wants weights in the same format. Where they
-/// have the other one there is `turn`: to cuDNN's format or, of their gradient, from it. No size is
-/// 0.
+/// have the other one there is `convert_weights`: to cuDNN's format or, of their gradient, from it.
+/// No size is 0.
 struct DnnConv {
   ConvPass pass;
   DType dtype;  // f32, f64, f16 or bf16
@@ -29,7 +29,7 @@ struct DnnConv {
   bool nhwc;
   backend::ConvGeometry geometry;
   void *x, *weight, *y;
-  TurnWeights turn = nullptr;
+  ConvertWeights convert_weights = nullptr;
   Work epilogue = nullptr;     // to be queued behind it, if anything, unless cuDNN does the same:
   const void* bias = nullptr;  // add these, o elements side by side, if they are there,
   bool relu = false;           // then make 0 what is negative

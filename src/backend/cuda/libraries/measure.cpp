@@ -78,10 +78,10 @@ class Trial {
   }
   size_t scratch_bytes() const { return scratch_.most(); }
 
-  /// Captures the runs, with `room` as their scratch memory. False if they cannot be captured: then
-  /// they could not be part of a compiled step either.
-  bool capture(Stream stream, void* room, size_t bytes) {
-    scratch_.rebind(room, bytes);
+  /// Captures the runs, with `scratch` as their scratch memory. False if they cannot be captured:
+  /// then they could not be part of a compiled step either.
+  bool capture(Stream stream, void* scratch, size_t bytes) {
+    scratch_.rebind(scratch, bytes);
     const Context context{stream, &scratch_};
     cuda::Capture capture(stream);
     bool queued = true;
@@ -144,18 +144,19 @@ int fastest(std::span<const Candidate> candidates, Stream stream, std::string& t
   // give back memory that a graph uses. Those that want more than there is are passed over.
   const auto wanted = [](const auto& trial) { return trial->scratch_bytes(); };
   size_t bytes = 1;
-  std::optional<Workspace> room;
-  while (!room && !trials.empty()) {
+  std::optional<Workspace> scratch;
+  while (!scratch && !trials.empty()) {
     const auto largest = std::ranges::max_element(trials, {}, wanted);
     bytes = std::max<size_t>(wanted(*largest), 1);
     try {
-      room.emplace(bytes, stream, nullptr);
+      scratch.emplace(bytes, stream, nullptr);
     } catch (const OutOfMemory&) {
       trials.erase(largest);
     }
   }
-  std::erase_if(
-      trials, [&](const auto& trial) { return !trial->capture(stream, room->as<void>(), bytes); });
+  std::erase_if(trials, [&](const auto& trial) {
+    return !trial->capture(stream, scratch->as<void>(), bytes);
+  });
   for (int round = 0; round < kRounds; ++round)
     std::erase_if(trials, [&](const auto& trial) { return !trial->round(stream); });
   int best = -1;
