@@ -143,7 +143,7 @@ endif()
 
 # The CUDA kernels of examples/own_op, for GPUs and for the emulation.
 set(own_op_kernels ${PROJECT_SOURCE_DIR}/examples/own_op/softsign.cu ${PROJECT_SOURCE_DIR}/examples/own_op/l1_distances.cu)
-if(TARGET brim_cuda AND BRIM_EXAMPLES)
+if(TARGET brim_cuda AND (BRIM_EXAMPLES OR BRIM_TESTS))
   brim_add_plugin(own_op_cuda SOURCES ${own_op_kernels})
 endif()
 

@@ -193,12 +193,12 @@ begin
 deadline=900
 [ $emulated -eq 0 ] || deadline=36000
 if [ -n "$prebuilt" ]; then
-  brim=$packed/bin/brim contract=$packed/tests/contract_test tests=$packed/tests/backend_test
+  brim=$packed/bin/brim contract=$packed/tests/contract_test tests=$packed/tests/backend_test own_ops=$packed/tests/extend_test
   export BRIM_SOURCE_DIR=$packed/source BRIM_BUILD_DIR=$packed
   [ $emulated -eq 0 ] || export BRIM_BACKEND_PATH=$packed/lib/libbrim_cuda_emulated.so
 else
   options=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DBRIM_EXAMPLES=OFF -DBRIM_BENCH=OFF)
-  targets=(brim brim-cli contract_test backend_test)
+  targets=(brim brim-cli contract_test backend_test extend_test)
   if [ $emulated -eq 1 ]; then
     options+=(-DBRIM_CUDA=OFF)
     targets+=(brim_cuda_emulated)
@@ -210,7 +210,7 @@ else
   step configure 60 cmake -S . -B "$build" "${options[@]}" || finish
   step build $((emulated ? 3600 : 400)) ninja -C "$build" "${targets[@]}" || finish
   [ $emulated -eq 0 ] || export BRIM_BACKEND_PATH=$build/emulated/libbrim_cuda_emulated.so
-  brim=$build/bin/brim contract=$build/tests/contract_test tests=$build/tests/backend_test
+  brim=$build/bin/brim contract=$build/tests/contract_test tests=$build/tests/backend_test own_ops=$build/tests/extend_test
   export BRIM_SOURCE_DIR=$PWD BRIM_BUILD_DIR=$build
 fi
 # What is measured of algorithms stays with the results, and serves the parts that come later.
@@ -299,6 +299,7 @@ part_correct() {
   # shellcheck disable=SC2016
   step 'loss curves' 60 bash -c 'out=$("$0" "--gtest_filter=CudaTraining.*"); code=$?; echo "$out"; grep "losses differ" <<<"$out"; exit $code' "$tests"
   gpu_tests 0
+  on_gpu 0 'own ops' 60 "$own_ops" --gtest_brief=1 '--gtest_filter=OwnOnCuda*'
   [ $emulated -eq 1 ] || BRIM_CUDA_DEPENDENT_LAUNCH=1 suite 0 'GPU tests, dependent launches' "$tests" $finds_device 90 '--gtest_filter=*Cuda*'
   again 'contract suite' "$contract"
   again 'GPU tests' "$tests"

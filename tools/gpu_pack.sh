@@ -37,10 +37,10 @@ fail() {
 options=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DBRIM_EXAMPLES=OFF -DBRIM_BENCH=OFF)
 if [ $emulated -eq 1 ]; then
   options+=(-DBRIM_CUDA=OFF)
-  backend=brim_cuda_emulated plugin=$build/emulated/libbrim_cuda_emulated.so
+  backend=brim_cuda_emulated plugin=$build/emulated/libbrim_cuda_emulated.so own_ops=libown_op_emulated.so
 else
   options+=(-DBRIM_CUDA=ON "-DBRIM_CUDA_ARCHITECTURES=$architectures" -DCMAKE_DISABLE_FIND_PACKAGE_Boost=ON)
-  backend=brim_cuda plugin=$build/lib/libbrim_cuda.so
+  backend=brim_cuda plugin=$build/lib/libbrim_cuda.so own_ops=libown_op_cuda.so
 fi
 # What is packed finds its libraries beside itself, those of libraries, too (DT_RPATH is inherited); nothing else that
 # runs on the host, as its Python, is given them.
@@ -49,22 +49,24 @@ for kind in EXE SHARED MODULE; do options+=("-DCMAKE_${kind}_LINKER_FLAGS=-Wl,--
 options+=(-DCMAKE_DISABLE_FIND_PACKAGE_LibArchive=ON -DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON)
 mkdir -p "$build" "$(dirname "$out")"
 cmake -S . -B "$build" "${options[@]}" >"$build/configure.log" 2>&1 || { tail -20 "$build/configure.log"; fail "CMake failed"; }
-ninja -C "$build" --quiet brim brim-cli contract_test backend_test "$backend"
+ninja -C "$build" --quiet brim brim-cli contract_test backend_test extend_test "$backend"
 
 stage=$(mktemp -d)
 trap 'rm -rf "$stage"' EXIT
 to=$stage/brim-gpu
-mkdir -p "$to"/{bin,lib,tests,source}
+mkdir -p "$to"/{bin,lib,tests,plugins,source}
 take() { install -s -m 755 "$1" "$to/$2"; }
 take "$build/bin/brim" bin/
 take "$build/tests/contract_test" tests/
 take "$build/tests/backend_test" tests/
+take "$build/tests/extend_test" tests/
+take "$build/plugins/$own_ops" plugins/
 take "$plugin" lib/
 for library in libbrim.so libbrim_datasets.so; do
   take "$(readlink -f "$build/lib/$library")" "lib/$(readelf -d "$build/lib/$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')"
 done
 # Not the C library, which belongs to the host, with its loader; nothing of NVIDIA's.
-needs=$(ldd "$build/bin/brim" "$build/tests/contract_test" "$build/tests/backend_test" "$plugin")
+needs=$(ldd "$build/bin/brim" "$build/tests/contract_test" "$build/tests/backend_test" "$build/tests/extend_test" "$build/plugins/$own_ops" "$plugin")
 ! lost=$(grep 'not found' <<<"$needs" | grep -v 'lib\(cu\|nv\|nccl\)') || fail "a library that brim is linked to is missing here:$lost"
 sed -n 's/.* => \(\/.*\) (.*/\1/p' <<<"$needs" | sort -u |
   while read -r needed; do
