@@ -9,6 +9,7 @@
 #include "backend/queued_op.h"
 #include "core/check.h"
 #include "core/context.h"
+#include "core/registration_faults.h"
 #include "core/take_word.h"
 
 namespace brim::backend {
@@ -165,14 +166,28 @@ namespace {
                                arguments.kept([&](const Tensor& t) { return recorder.kept(t); })));
 }
 
-thread_local std::string* registration_faults = nullptr;
+/// The slot of a declaration. What is wrong with one in a library that is being opened is noted;
+/// it gets a slot that nobody finds, without functions.
+KernelSlot& declared_slot(const char* name, const std::type_info& signature,
+                          const KernelTraits& traits, std::initializer_list<Argument> arguments) {
+  try {
+    KernelSlot& slot = kernel_slot(name, signature);
+    if (*traits.operands)
+      declare_traits(slot, traits, arguments);
+    else
+      BRIM_CHECK(traits.work == Work::other && !*traits.activations, Error,
+                 "[kernel] '{}' declares its work or activations, but no operands", name);
+    return slot;
+  } catch (const Error& error) {
+    if (!RegistrationFaults::note(error.what())) throw;
+    auto* const nowhere = new KernelSlot;  // for good, as the others
+    nowhere->name = name;
+    nowhere->signature = &signature;
+    return *nowhere;
+  }
+}
 
 }  // namespace
-
-RegistrationFaults::RegistrationFaults() : before_(registration_faults) {
-  registration_faults = &faults_;
-}
-RegistrationFaults::~RegistrationFaults() { registration_faults = before_; }
 
 }  // namespace brim::backend
 
@@ -180,9 +195,7 @@ namespace brim::extend {
 
 AnyKernel::AnyKernel(const char* name, const std::type_info& signature, const KernelTraits& traits,
                      std::initializer_list<Argument> arguments)
-    : slot_(backend::kernel_slot(name, signature)) {
-  if (*traits.operands) backend::declare_traits(slot_, traits, arguments);
-}
+    : slot_(backend::declared_slot(name, signature, traits, arguments)) {}
 
 const char* AnyKernel::name() const { return slot_.name; }
 
@@ -208,8 +221,7 @@ void register_function(const char* name, const std::type_info& signature, Device
                Error, "[kernel] '{}' has a kernel for {} and {} already; choose another name", name,
                brim::name(kind), brim::name(dtype));
   } catch (const Error& error) {
-    if (!backend::registration_faults) throw;
-    if (backend::registration_faults->empty()) *backend::registration_faults = error.what();
+    if (!RegistrationFaults::note(error.what())) throw;
   }
 }
 

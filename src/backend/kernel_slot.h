@@ -47,20 +47,4 @@ KernelSlot& kernel_slot(const char* name, const std::type_info& signature);
 void declare_traits(KernelSlot& slot, const KernelTraits& traits,
                     std::initializer_list<Argument> arguments);
 
-/// While it lives, what is wrong with a kernel that this thread registers is noted, not thrown: an
-/// exception must not leave a library that is being opened.
-class RegistrationFaults {
- public:
-  RegistrationFaults();
-  ~RegistrationFaults();
-  RegistrationFaults(const RegistrationFaults&) = delete;
-  RegistrationFaults& operator=(const RegistrationFaults&) = delete;
-  /// The first, or empty.
-  const std::string& first() const { return faults_; }
-
- private:
-  std::string faults_;
-  std::string* before_;
-};
-
 }  // namespace brim::backend

@@ -11,8 +11,8 @@
 #include <string>
 #include <string_view>
 
-#include "backend/kernel_slot.h"
 #include "core/check.h"
+#include "core/registration_faults.h"
 
 extern "C" const char BRIM_INTERFACE = 0;
 
@@ -49,7 +49,7 @@ std::string load_plugin(const std::string& path) {
   const std::filesystem::path file = std::filesystem::absolute(path, error);
   BRIM_CHECK(std::filesystem::is_regular_file(file, error), FileError,
              "[plugin] {} is not there; name the library that brim_add_plugin() builds", path);
-  const backend::RegistrationFaults faults;
+  const RegistrationFaults faults;
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* const said = dlerror();

@@ -9,6 +9,8 @@
 #include <filesystem>
 
 #include "core/cuda_libraries.h"
+#include "core/registration_faults.h"
+#include "core/runtime.h"
 
 extern "C" {
 extern const char BRIM_CUDA_INTERFACE;  // see cuda_build.h
@@ -61,11 +63,16 @@ Plugin open_cuda() {
     }
   }
   preload_cuda_libraries();
+  const RegistrationFaults faults;
   if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
-    if (dlsym(library, kBuild))
-      result.path = path.string();
-    else
+    if (!dlsym(library, kBuild)) {
       result.error = fmt::format("{} is no CUDA backend of brim", path.string());
+    } else if (!faults.first().empty()) {  // a name of its kernels was taken before it was opened
+      withdraw_runtime(DeviceKind::cuda);
+      result.error = fmt::format("{}: {}", path.string(), faults.first());
+    } else {
+      result.path = path.string();
+    }
   } else {
     const char* error = dlerror();
     const std::string why = error ? error : "unknown error";

@@ -72,4 +72,8 @@ void register_runtime(DeviceKind kind, Runtime& runtime) {
   table()[static_cast<size_t>(kind)].store(&runtime, std::memory_order_release);
 }
 
+void withdraw_runtime(DeviceKind kind) {
+  table()[static_cast<size_t>(kind)].store(nullptr, std::memory_order_release);
+}
+
 }  // namespace brim

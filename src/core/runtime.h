@@ -28,6 +28,8 @@ class Runtime : public MemoryRuntime,
 Runtime& runtime(DeviceKind kind);
 /// Backends call this when they are loaded. The runtime lives as long as the process.
 void register_runtime(DeviceKind kind, Runtime& runtime);
+/// Takes it back: for a backend that turned out unfit while it was opened.
+void withdraw_runtime(DeviceKind kind);
 /// Throws DeviceError naming `device` and how many of its kind there are, or why there are none.
 void check_available(Device device);
 

@@ -81,6 +81,10 @@ TEST(OwnKernelErrors, DeclarationsThatDoNotFit) {
   using Kernel = extend::Kernel<void(const Context&, const Tensor&, Tensor&)>;
   EXPECT_NE(message_of([] { Kernel("test_names", {.operands = "x"}); }).find("more tensors"),
             std::string::npos);
+  EXPECT_NE(message_of([] {
+              Kernel("test_no_names", {.work = extend::Work::pointwise});
+            }).find("declares its work or activations, but no operands"),
+            std::string::npos);
   EXPECT_TRUE(extend::register_kernel("test_twice", DeviceKind::cpu, f32, &nothing));
   EXPECT_TRUE(extend::register_kernel("test_twice", DeviceKind::cpu, f32, &nothing));
   EXPECT_NE(message_of([] {

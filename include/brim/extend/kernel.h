@@ -31,7 +31,8 @@ enum class Work : uint8_t {
 };
 
 /// What is known of a kernel apart from its functions; compiled steps know no more of a launch.
-/// As written in a declaration: `{.operands = "x, weight, rw running_mean, y"}`.
+/// As written in a declaration: `{.operands = "x, weight, rw running_mean, y"}`. Without operands
+/// it has no work nor activations.
 struct KernelTraits {
   /// The tensors in the order of the arguments, a span of them under one name. Whether they are
   /// written stands in the signature; "rw" marks written ones that are read as well.
