@@ -1,6 +1,6 @@
-// Opens users' plugins. Whether one belongs to this libbrim is not asked: it needs the symbol
-// BRIM_INTERFACE, whose name holds brim's version and a hash of the public headers, so the dynamic
-// linker refuses a plugin of other headers before any of it runs.
+// Opens users' plugins. One belongs to this libbrim if it needs the symbol BRIM_INTERFACE, whose
+// name holds brim's version and a hash of the public headers. The file is asked, before it is
+// opened: by then code of it has run, perhaps with another libbrim that it brought.
 #include <brim/extend/plugin.h>
 
 #include <dlfcn.h>
@@ -8,9 +8,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <mutex>
 #include <string>
 #include <string_view>
 
+#include "backend/elf_symbols.h"
 #include "core/check.h"
 #include "core/registration_faults.h"
 
@@ -24,22 +27,41 @@ namespace {
 
 constexpr std::string_view kSymbol = BRIM_NAME_OF(BRIM_INTERFACE);
 constexpr std::string_view kSymbolPrefix = "brim_interface_";
+constexpr const char* kInfo = "brim_plugin";
 
-/// The interface's symbol that the dynamic linker misses, or empty.
-std::string_view missing_interface(std::string_view error) {
-  const size_t at = error.find(kSymbolPrefix);
-  if (at == std::string_view::npos) return {};
-  const std::string_view rest = error.substr(at);
-  return rest.substr(0, rest.find_first_not_of("abcdefghijklmnopqrstuvwxyz_0123456789"));
-}
-
-/// "brim 0.1.0 (interface 1234abcd)"
+/// "brim 0.1.0 (interface 1234abcd)", of a name that a file may have made up.
 std::string described(std::string_view symbol) {
   symbol.remove_prefix(kSymbolPrefix.size());
-  const size_t at = symbol.rfind('_');
+  const size_t at = std::min(symbol.rfind('_'), symbol.size());
   std::string version(symbol.substr(0, at));
   std::replace(version.begin(), version.end(), '_', '.');
-  return fmt::format("brim {} (interface {})", version, symbol.substr(at + 1));
+  return fmt::format("brim {} (interface {})", version,
+                     symbol.substr(std::min(at + 1, symbol.size())));
+}
+
+[[noreturn]] void no_plugin(const std::string& path) {
+  raise<Error>(
+      "[plugin] {} is no plugin of brim; build it with brim_add_plugin(), or write "
+      "BRIM_PLUGIN(\"name\") in one of its files",
+      path);
+}
+
+/// Throws where the file is no plugin of this brim. Nothing of it runs.
+void check_file(const std::string& path, const std::string& file) {
+  const auto symbols = backend::elf_symbols(file, "brim_");
+  BRIM_CHECK(symbols, FileError, "[plugin] {} does not open: it is no shared library for this CPU",
+             path);
+  bool info = false, interface = false;
+  for (const backend::ElfSymbol& symbol : *symbols) {
+    info |= symbol.defined && symbol.name == kInfo;
+    if (!symbol.name.starts_with(kSymbolPrefix)) continue;
+    BRIM_CHECK(symbol.name == kSymbol, Error,
+               "[plugin] {} was built for {}, but this is {}; build it again with the headers of "
+               "this one",
+               path, described(symbol.name), described(kSymbol));
+    interface = true;
+  }
+  if (!info || !interface) no_plugin(path);
 }
 
 }  // namespace
@@ -49,31 +71,27 @@ std::string load_plugin(const std::string& path) {
   const std::filesystem::path file = std::filesystem::absolute(path, error);
   BRIM_CHECK(std::filesystem::is_regular_file(file, error), FileError,
              "[plugin] {} is not there; name the library that brim_add_plugin() builds", path);
+  check_file(path, file.string());
+  // One at a time, so that another thread's call finds the faults of this one's; a plugin may open
+  // others.
+  static std::recursive_mutex mutex;
+  static auto* const faults_of = new std::map<void*, std::string>;
+  const std::lock_guard lock(mutex);
   const RegistrationFaults faults;
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
-    const char* const said = dlerror();
-    const std::string why = said ? said : "unknown error";
-    if (const std::string_view theirs = missing_interface(why); !theirs.empty())
-      raise<Error>(
-          "[plugin] {} was built for {}, but this is {}; build it again with the headers of this "
-          "one",
-          path, described(theirs), described(kSymbol));
+    const char* const why = dlerror();
     raise<FileError>(
         "[plugin] {} does not open: {}; where a symbol is missing, link the library "
         "that has it",
-        path, why);
+        path, why ? why : "unknown error");
   }
-  const auto* const info = static_cast<const PluginInfo*>(dlsym(library, "brim_plugin"));
-  if (!info) {
-    dlclose(library);
-    raise<Error>(
-        "[plugin] {} is no plugin of brim; build it with brim_add_plugin(), or write "
-        "BRIM_PLUGIN(\"name\") in one of its files",
-        path);
-  }
-  // It stays open all the same: what it has registered may be in use.
-  if (!faults.first().empty()) raise<Error>("[plugin] {}: {}", path, faults.first());
+  // From here on it stays open, whatever is wrong: what it has registered may be in use. Only the
+  // first time does it register, so what was wrong then is so for good.
+  const std::string& fault = faults_of->try_emplace(library, faults.first()).first->second;
+  const auto* const info = static_cast<const PluginInfo*>(dlsym(library, kInfo));
+  if (!info || info->interface != &BRIM_INTERFACE) no_plugin(path);
+  if (!fault.empty()) raise<Error>("[plugin] {}: {}", path, fault);
   return info->name;
 }
 

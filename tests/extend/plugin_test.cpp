@@ -1,11 +1,20 @@
 // Plugins: what opens, what is refused, and CUDA kernels in one (over the emulation).
 #include <gtest/gtest.h>
+#include <link.h>
+#include <unistd.h>
 
+#include <cstddef>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include <brim/brim.h>
 #include <brim/extend.h>
 
+#include "backend/elf_symbols.h"
 #include "extend/formula_ops.h"
 #include "message_of.h"
 #include "own_op/own_ops.h"
@@ -37,16 +46,52 @@ TEST(LoadPlugin, IsNotThere) {
 }
 
 TEST(LoadPlugin, OfAnotherInterfaceIsRefusedBeforeItRuns) {
-  const std::string message = message_of([] { load_plugin(plugin_path("plugin_stale")); });
-  EXPECT_TRUE(contains(message, "was built for brim 0.0.9 (interface 00000000deadbeef)"))
-      << message;
-  EXPECT_TRUE(contains(message, std::string("but this is brim ") + BRIM_VERSION)) << message;
-  EXPECT_EQ(std::getenv("BRIM_TEST_STALE_PLUGIN_RAN"), nullptr);
+  for (const char* const name : {"plugin_stale", "plugin_stale_linked"}) {
+    const std::string message = message_of([&] { load_plugin(plugin_path(name)); });
+    EXPECT_TRUE(contains(message, "was built for brim 0.0.9 (interface 00000000deadbeef)"))
+        << message;
+    EXPECT_TRUE(contains(message, std::string("but this is brim ") + BRIM_VERSION)) << message;
+    EXPECT_EQ(std::getenv("BRIM_TEST_STALE_PLUGIN_RAN"), nullptr);
+  }
 }
 
-TEST(LoadPlugin, OtherLibrariesAreNone) {
-  EXPECT_TRUE(contains(message_of([] { load_plugin(plugin_path("plugin_stranger")); }),
+TEST(LoadPlugin, OtherLibrariesAreNotOpened) {
+  for (int i = 0; i < 2; ++i)
+    EXPECT_TRUE(contains(message_of([] { load_plugin(plugin_path("plugin_stranger")); }),
+                         "is no plugin of brim"));
+  const extend::Kernel<void(const Context&, Tensor& y)> kernel("test_stranger");
+  Tensor y = zeros({1});
+  EXPECT_THROW(kernel(Device::cpu(), f32, y), NotImplemented);
+}
+
+TEST(LoadPlugin, TheInterfaceIsTheOneOfThisLibrary) {
+  EXPECT_TRUE(contains(message_of([] { load_plugin(plugin_path("plugin_forged")); }),
                        "is no plugin of brim"));
+}
+
+TEST(LoadPlugin, BrokenFilesAreRefused) {
+  std::ifstream in(plugin_path("plugin_seven"), std::ios::binary);
+  const std::string whole{std::istreambuf_iterator<char>(in), {}};
+  ASSERT_GT(whole.size(), 4096u);
+  const std::string path = testing::TempDir() + "brim_broken_plugin_" + std::to_string(getpid());
+  const auto refused = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary) << bytes;
+    EXPECT_NE(message_of([&] { load_plugin(path); }), "no error");
+  };
+  refused("");
+  refused("no library at all");
+  for (size_t size = 16; size < whole.size(); size += whole.size() / 40)
+    refused(whole.substr(0, size));
+  // Offsets, counts and links that point anywhere: nothing is read beyond the file.
+  uint64_t at = 0;
+  std::memcpy(&at, &whole[offsetof(ElfW(Ehdr), e_shoff)], sizeof(at));
+  for (size_t i = at; i < whole.size(); i += 4) {
+    std::string bent = whole;
+    bent.replace(i, 4, "\xff\xff\xff\x7f");
+    std::ofstream(path, std::ios::binary) << bent;
+    (void)backend::elf_symbols(path, "brim_");
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(LoadPlugin, SymbolsThatAreMissingAreNamed) {
@@ -57,7 +102,16 @@ TEST(LoadPlugin, SymbolsThatAreMissingAreNamed) {
 TEST(LoadPlugin, AKernelThatIsTakenIsRefused) {
   const std::string message = message_of([] { load_plugin(plugin_path("plugin_taken")); });
   EXPECT_TRUE(contains(message, "'relu' has a kernel for cpu and f32 already")) << message;
+  EXPECT_EQ(message_of([] { load_plugin(plugin_path("plugin_taken")); }), message);
   EXPECT_EQ(relu(full({1}, -1)).item(), 0);
+}
+
+TEST(LoadPlugin, AKernelWithTraitsThatDoNotFitIsRefused) {
+  for (int i = 0; i < 2; ++i) {
+    const std::string message = message_of([] { load_plugin(plugin_path("plugin_bad_kernel")); });
+    EXPECT_TRUE(contains(message, "'test_bad_kernel' has more tensors than the names 'x'"))
+        << message;
+  }
 }
 
 // Over the emulation, or on a GPU.
@@ -119,6 +173,22 @@ TEST_F(OwnOnCuda, WhatHasNoKernelThereSaysSo) {
                        "[log_mean_exp] is not implemented on cuda for f32, nor for another dtype"));
   EXPECT_TRUE(contains(message_of<NotImplemented>([&] { (void)swish(x, 1); }),
                        "[test_swish] is not implemented on cuda for f32"));
+}
+
+void not_relu(const Context&, const Tensor&, Tensor&, const extend::Params&) {}
+
+TEST(OwnOnCudaDeathTest, ATakenNameLeavesNoException) {
+  if (!std::getenv("BRIM_BACKEND_PATH")) GTEST_SKIP() << "not over the emulation";
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process that has not opened the backend
+  EXPECT_EXIT(
+      {
+        extend::register_kernel("relu", DeviceKind::cuda, f32, &not_relu);
+        const std::string why =
+            message_of<DeviceError>([] { (void)zeros({1}, {.device = Device::cuda()}); });
+        std::fputs(why.c_str(), stderr);
+        std::_Exit(Device::cuda().available() ? 1 : 0);
+      },
+      testing::ExitedWithCode(0), "'relu' has a kernel for cuda and f32 already");
 }
 
 }  // namespace
