@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 
 #include <brim/brim.h>
 
@@ -158,6 +159,33 @@ TEST(OwnElementwiseOnCpu, ErrorsNameTheOp) {
   const AnomalyMode anomaly;
   const std::string nan = message_of<AutogradError>([&] { (void)own::softsign(x); });
   EXPECT_NE(nan.find("softsign made the first NaN"), std::string::npos) << nan;
+}
+
+/// Its members leave a gap.
+struct Gap : extend::Formula {
+  static constexpr const char* kName = "test_gap";
+  float lo = 0;
+  double hi = 1;
+  template <class T>
+  BRIM_FORMULA T operator()(T x) const {
+    return x < T(lo) ? T(lo) : x > T(hi) ? T(hi) : x;
+  }
+};
+
+TEST(OwnElementwiseOnCpu, GapsBetweenMembersAreNotCompared) {
+  const auto params = [](unsigned char before) {
+    Gap gap;
+    std::memset(static_cast<void*>(&gap), before, sizeof(gap));
+    gap.lo = -2;
+    gap.hi = 2;
+    return extend::params_of(gap);
+  };
+  EXPECT_EQ(params(0), params(0xff));
+  EXPECT_EQ(extend::formula_of<Gap>(params(0xff)).lo, -2);
+  EXPECT_EQ(extend::formula_of<Gap>(params(0xff)).hi, 2);
+  const Tensor x = Tensor::from<float>({-3, 3}, {2});
+  EXPECT_EQ(extend::elementwise(Gap{.lo = -2, .hi = 2}, x).to_vector<float>(),
+            (std::vector<float>{-2, 2}));
 }
 
 struct Taken : extend::Formula {

@@ -16,6 +16,8 @@
 #include <string>
 #include <type_traits>
 
+#include <typeinfo>
+#include <utility>
 #include <brim/core/tensor.h>
 #include <brim/extend/formula.h>
 #include <brim/extend/kernel.h>
@@ -90,13 +92,36 @@ struct KernelName<GradientOf<F>> {
   }
 };
 
-/// A formula's members as an option of its launches, and back.
+/// Reads a byte of an F, which is no constant expression where it is padding.
+template <class F>
+constexpr bool is_readable(size_t byte) {
+  using Bytes = std::array<unsigned char, sizeof(F)>;
+  return std::bit_cast<Bytes>(std::bit_cast<F>(Bytes{}))[byte] <= 255;
+}
+/// Whether byte I of an F belongs to a member.
+template <class F, size_t I>
+concept MemberByte = requires {
+  typename std::bool_constant<is_readable<F>(I)>;
+};
+
+/// A formula's members as an option of its launches, and back. Padding becomes zeros: plans compare
+/// the bytes.
 template <class F>
 Params params_of(const F& f) {
   static_assert(std::is_trivially_copyable_v<F> && sizeof(F) <= sizeof(Params),
                 "the members of a formula are numbers, 16 bytes of them at most");
   Params params;
-  if constexpr (!std::is_empty_v<F>) std::memcpy(static_cast<void*>(&params), &f, sizeof(F));
+  if constexpr (!std::is_empty_v<F>) {
+    unsigned char bytes[sizeof(F)];
+    std::memcpy(bytes, &f, sizeof(F));
+    const auto clear = [&]<size_t... I>(std::index_sequence<I...>) {
+      static_assert((MemberByte<F, I> || ...),
+                    "a formula is an aggregate (or has a constexpr constructor) of numbers");
+      ((bytes[I] = MemberByte<F, I> ? bytes[I] : 0), ...);
+    };
+    clear(std::make_index_sequence<sizeof(F)>());
+    std::memcpy(static_cast<void*>(&params), bytes, sizeof(F));
+  }
   return params;
 }
 template <class F>
