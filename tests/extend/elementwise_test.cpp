@@ -188,6 +188,40 @@ TEST(OwnElementwiseOnCpu, GapsBetweenMembersAreNotCompared) {
             (std::vector<float>{-2, 2}));
 }
 
+struct Sine : extend::Formula {
+  static constexpr const char* kName = "test_sine";
+  template <class T>
+  BRIM_FORMULA T operator()(T x) const {
+    return sin(x);
+  }
+};
+struct Cosine : extend::Formula {
+  static constexpr const char* kName = "test_cosine";
+  template <class T>
+  BRIM_FORMULA T operator()(T x) const {
+    return cos(x);
+  }
+};
+
+TEST(OwnElementwiseOnCpu, SinAndCosOfLargeNumbers) {
+  std::vector<float> values;
+  for (int i = 0; i < 37; ++i)  // more than a vector, and a rest
+    values.push_back(i % 3 == 0 ? 1e9f + 64.0f * float(i) : i % 3 == 1 ? -1e10f : float(i));
+  for (const size_t n : {size_t{1}, values.size()}) {
+    const Tensor x = Tensor::from<float>(std::span(values).first(n), {int64_t(n)});
+    const Tensor leaf = x.clone().set_requires_grad();
+    sum(extend::elementwise(Sine{}, leaf)).backward();
+    const std::vector<float> s = extend::elementwise(Sine{}, x).to_vector<float>();
+    const std::vector<float> c = extend::elementwise(Cosine{}, x).to_vector<float>();
+    const std::vector<float> slope = leaf.grad().to_vector<float>();
+    for (size_t i = 0; i < n; ++i) {
+      EXPECT_NEAR(s[i], std::sin(double(values[i])), 2e-7) << values[i];
+      EXPECT_NEAR(c[i], std::cos(double(values[i])), 2e-7) << values[i];
+      EXPECT_NEAR(slope[i], std::cos(double(values[i])), 2e-7) << values[i];
+    }
+  }
+}
+
 struct Taken : extend::Formula {
   static constexpr const char* kName = "relu";
   template <class T>

@@ -28,25 +28,27 @@ namespace brim::extend {
 
 /// The functions of formulas. Base of every formula, so that they are what their names mean there.
 struct Formula {
-#define BRIM_FORMULA_FUNCTION(name) \
-  template <class T>                \
-  static BRIM_FORMULA T name(T x) { \
-    return formula::name(x);        \
+#define BRIM_FORMULA_FUNCTION_AS(name, other) \
+  template <class T>                          \
+  static BRIM_FORMULA T name(T x) {           \
+    return formula::other(x);                 \
   }
   BRIM_FORMULA_FUNCTION(abs)
   BRIM_FORMULA_FUNCTION(sqrt)
+#define BRIM_FORMULA_FUNCTION(name) BRIM_FORMULA_FUNCTION_AS(name, name)
   BRIM_FORMULA_FUNCTION(exp)
   BRIM_FORMULA_FUNCTION(expm1)
   BRIM_FORMULA_FUNCTION(log)
   BRIM_FORMULA_FUNCTION(log1p)
   BRIM_FORMULA_FUNCTION(tanh)
   BRIM_FORMULA_FUNCTION(erf)
-  BRIM_FORMULA_FUNCTION(sin)
-  BRIM_FORMULA_FUNCTION(cos)
+  BRIM_FORMULA_FUNCTION_AS(sin, any_sin)
+  BRIM_FORMULA_FUNCTION_AS(cos, any_cos)
   BRIM_FORMULA_FUNCTION(sigmoid)
 #undef BRIM_FORMULA_FUNCTION
   /// The exponent is a constant.
   template <class T>
+#undef BRIM_FORMULA_FUNCTION_AS
   static BRIM_FORMULA T pow(T x, double a) {
     return formula::pow(x, a);
   }

@@ -56,6 +56,21 @@ template <class T>
 BRIM_FORMULA T pow(T x, double a) {
   return std::pow(x, static_cast<T>(a));
 }
+/// sin and cos of any float: the loops of brim's own ops choose for a block of elements instead.
+template <class T>
+BRIM_FORMULA T any_sin(T x) {
+  if constexpr (kOwnMath<T>)
+    return std::fabs(x) <= detail::kTrigLimit ? sin(x) : std::sin(x);
+  else
+    return sin(x);
+}
+template <class T>
+BRIM_FORMULA T any_cos(T x) {
+  if constexpr (kOwnMath<T>)
+    return std::fabs(x) <= detail::kTrigLimit ? cos(x) : std::cos(x);
+  else
+    return cos(x);
+}
 
 /// f(x) with the slope of the function at x's value, by the chain rule.
 template <class T>
@@ -104,12 +119,12 @@ BRIM_FORMULA Dual<T> erf(Dual<T> x) {
   return chain(erf(x.value), T(kTwoOverSqrtPi) * exp(-(x.value * x.value)), x);
 }
 template <class T>
-BRIM_FORMULA Dual<T> sin(Dual<T> x) {
-  return chain(sin(x.value), cos(x.value), x);
+BRIM_FORMULA Dual<T> any_sin(Dual<T> x) {
+  return chain(any_sin(x.value), any_cos(x.value), x);
 }
 template <class T>
-BRIM_FORMULA Dual<T> cos(Dual<T> x) {
-  return chain(cos(x.value), -sin(x.value), x);
+BRIM_FORMULA Dual<T> any_cos(Dual<T> x) {
+  return chain(any_cos(x.value), -any_sin(x.value), x);
 }
 template <class T>
 BRIM_FORMULA Dual<T> sigmoid(Dual<T> x) {

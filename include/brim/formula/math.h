@@ -127,7 +127,7 @@ BRIM_FORMULA float erf(float x) {  // 1.5 ulp
   return a < 1.0f ? x + x * p : (a >= 1.0f ? large : x);
 }
 
-/// Beyond it sin and cos of a float are not computed here: see kFastLimit in formula/unary.h.
+/// Beyond it sin and cos of a float are not exact here: formula/dual.h has those of all floats.
 inline constexpr float kTrigLimit = 1.0e8f;
 
 /// x = n pi/2 + r, |r| <= pi/4. The multiple is subtracted in f64, so r is right to the last bit.
