@@ -222,6 +222,34 @@ TEST(OwnElementwiseOnCpu, SinAndCosOfLargeNumbers) {
   }
 }
 
+template <int kExponent>
+struct Power : extend::Formula {
+  static constexpr const char* kName = kExponent == 0   ? "test_power_0"
+                                       : kExponent == 1 ? "test_power_1"
+                                                        : "test_power_2";
+  template <class T>
+  BRIM_FORMULA T operator()(T x) const {
+    return pow(x, kExponent);
+  }
+};
+template <int kExponent>
+std::vector<double> slopes_at_zero() {
+  const Tensor x = zeros({}, {.dtype = f64}).set_requires_grad();
+  Tensor y = extend::elementwise(Power<kExponent>{}, x);
+  std::vector<double> slopes;
+  for (int i = 0; i < 2; ++i) {
+    y = autograd::grad({&y, 1}, {&x, 1}, {}, {.create_graph = true})[0];
+    slopes.push_back(y.item());
+  }
+  return slopes;
+}
+
+TEST(OwnElementwiseOnCpu, PowersHaveDerivativesAtZero) {
+  EXPECT_EQ(slopes_at_zero<0>(), (std::vector<double>{0, 0}));
+  EXPECT_EQ(slopes_at_zero<1>(), (std::vector<double>{1, 0}));
+  EXPECT_EQ(slopes_at_zero<2>(), (std::vector<double>{0, 2}));
+}
+
 struct Taken : extend::Formula {
   static constexpr const char* kName = "relu";
   template <class T>

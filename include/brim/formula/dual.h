@@ -89,7 +89,8 @@ BRIM_FORMULA Dual<T> sqrt(Dual<T> x) {
 }
 template <class T>
 BRIM_FORMULA Dual<T> pow(Dual<T> x, double a) {
-  return chain(pow(x.value, a), T(a) * pow(x.value, a - 1), x);
+  // Of a constant it is 0 at 0 as well, where x^-1 is infinite.
+  return chain(pow(x.value, a), a == 0 ? T(0) : T(a) * pow(x.value, a - 1), x);
 }
 template <class T>
 BRIM_FORMULA Dual<T> exp(Dual<T> x) {
