@@ -6,6 +6,7 @@
 
 #include <brim/brim.h>
 
+#include "backend/cpu/elementwise/own_formula.h"
 #include "extend/formula_ops.h"
 #include "message_of.h"
 #include "own_op/own_ops.h"
@@ -248,6 +249,14 @@ TEST(OwnElementwiseOnCpu, PowersHaveDerivativesAtZero) {
   EXPECT_EQ(slopes_at_zero<0>(), (std::vector<double>{0, 0}));
   EXPECT_EQ(slopes_at_zero<1>(), (std::vector<double>{1, 0}));
   EXPECT_EQ(slopes_at_zero<2>(), (std::vector<double>{0, 2}));
+}
+
+TEST(OwnElementwiseOnCpu, EveryKindOfAvx512HasItsLoop) {
+  for (const char* const isa : {"avx512", "avx3", "avx3_dl", "avx3_zen4", "avx3_spr", "avx10_2"})
+    EXPECT_EQ(cpu::level_of(isa), extend::CpuLevel::avx512) << isa;
+  EXPECT_EQ(cpu::level_of("avx2"), extend::CpuLevel::avx2);
+  for (const char* const isa : {"sse4", "sse2", "scalar", "neon"})
+    EXPECT_EQ(cpu::level_of(isa), extend::CpuLevel::baseline) << isa;
 }
 
 struct Taken : extend::Formula {

@@ -136,8 +136,9 @@ void run_dense(formula::DenseLoop loop, const Params& params, Tensor& y, const T
 void run_dense(formula::DenseLoop loop, const Params& params, Tensor& y, const Tensor& a,
                const Tensor& b);
 
-/// The instruction set that brim's own kernels use on this CPU: "avx512", "avx2", ...
-const std::string& cpu_isa();
+/// How wide the vectors of brim's own kernels are on this CPU, as far as formulas go by it.
+enum class CpuLevel : uint8_t { baseline, avx2, avx512 };
+CpuLevel cpu_level();
 
 #if defined(__clang__)  // which says of each loop over 16-bit floats that it is not vectorised
 #pragma clang diagnostic push
@@ -173,7 +174,8 @@ struct CpuFormula {
     compute(p, n, params);
   }
   static formula::DenseLoop best() {
-    return cpu_isa() == "avx512" ? &avx512 : cpu_isa() == "avx2" ? &avx2 : &plain;
+    const CpuLevel level = cpu_level();
+    return level == CpuLevel::avx512 ? &avx512 : level == CpuLevel::avx2 ? &avx2 : &plain;
   }
 #else
   static formula::DenseLoop best() { return &plain; }
