@@ -3,6 +3,9 @@
 #include <brim/extend/inputs.h>
 #include <brim/ops/binary.h>
 
+#include <map>
+#include <mutex>
+
 #include "autograd/node.h"
 #include "backend/fused/elementwise_chain.h"
 #include "ops/autocast.h"
@@ -27,14 +30,48 @@ const ops::BinaryKernel& binary_kernel(const FormulaKernel& f) {
   return static_cast<const ops::BinaryKernel&>(*f.kernel);
 }
 
+/// Which formulas functions were compiled of.
+struct FormulaTypes {
+  std::mutex mutex;
+  std::map<AnyFunction, const std::type_info*> types;
+};
+FormulaTypes& formula_types() {
+  static auto* const types = new FormulaTypes;
+  return *types;
+}
+
+/// Whether the name's function there is of that formula.
+bool is_of(const char* name, const std::type_info& signature, DeviceKind kind, DType dtype,
+           const std::type_info& type) {
+  const backend::KernelSlot* const slot = backend::detail::find_slot(name);
+  if (!slot || *slot->signature != signature) return false;
+  const std::lock_guard lock(formula_types().mutex);
+  const auto found = formula_types().types.find(slot->function(kind, dtype));
+  return found != formula_types().types.end() && *found->second == type;
+}
+
 }  // namespace
+
+void register_formula_function(const char* name, const std::type_info& signature, DeviceKind kind,
+                               DType dtype, AnyFunction function, const std::type_info& type) {
+  if (is_of(name, signature, kind, dtype, type)) return;
+  {
+    const std::lock_guard lock(formula_types().mutex);
+    formula_types().types.emplace(function, &type);
+  }
+  register_function(name, signature, kind, dtype, function);
+}
 
 FormulaKernel registered(FormulaKernel formula) {
   const bool unary = formula.inputs == 1;
+  const std::type_info& signature = unary ? typeid(UnaryFunction) : typeid(BinaryFunction);
   for (const FormulaKernel::Cpu& cpu : formula.cpu) {
-    register_function(formula.name, unary ? typeid(UnaryFunction) : typeid(BinaryFunction),
-                      DeviceKind::cpu, cpu.dtype, cpu.kernel);
-    backend::register_elementwise(formula.name, formula.inputs, cpu.dtype, cpu.loop);
+    register_formula_function(formula.name, signature, DeviceKind::cpu, cpu.dtype, cpu.kernel,
+                              *formula.type);
+    const AnyFunction there =
+        backend::detail::find_slot(formula.name)->function(DeviceKind::cpu, cpu.dtype);
+    if (there == cpu.kernel)
+      backend::register_elementwise(formula.name, formula.inputs, cpu.dtype, cpu.loop);
   }
   // For good, as the kernel's functions are.
   if (unary)

@@ -114,6 +114,17 @@ TEST(LoadPlugin, AKernelWithTraitsThatDoNotFitIsRefused) {
   }
 }
 
+TEST(LoadPlugin, MayHaveAFormulaThatTheProgramHas) {
+  const Tensor x = randn({5}, {.requires_grad = true});
+  const auto slope = [&] {
+    sum(swish(x, 2)).backward();
+    return x.grad().to_vector<float>();
+  };
+  (void)slope();
+  EXPECT_EQ(load_plugin(plugin_path("plugin_swish")), "plugin_swish");
+  EXPECT_EQ(slope().size(), 5u);
+}
+
 // Over the emulation, or on a GPU.
 class OwnOnCuda : public testing::Test {
  protected:

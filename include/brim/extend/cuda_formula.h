@@ -8,6 +8,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <typeinfo>
 
 #include <brim/extend/cuda.h>
 #include <brim/extend/cuda_number.h>
@@ -85,13 +86,17 @@ struct CudaFormula {
 
 template <class F, class... T>
 void register_for() {
+  const auto add = [](const std::type_info& signature, DType dtype, AnyFunction function) {
+    register_formula_function(KernelName<F>::get(), signature, DeviceKind::cuda, dtype, function,
+                              typeid(F));
+  };
   if constexpr (kInputs<F> == 1)
-    (register_kernel(KernelName<F>::get(), DeviceKind::cuda, dtype_of<T>,
-                     &CudaFormula<F, T>::unary),
+    (add(typeid(UnaryFunction), dtype_of<T>,
+         reinterpret_cast<AnyFunction>(&CudaFormula<F, T>::unary)),
      ...);
   else
-    (register_kernel(KernelName<F>::get(), DeviceKind::cuda, dtype_of<T>,
-                     &CudaFormula<F, T>::binary),
+    (add(typeid(BinaryFunction), dtype_of<T>,
+         reinterpret_cast<AnyFunction>(&CudaFormula<F, T>::binary)),
      ...);
 }
 

@@ -209,15 +209,20 @@ struct FormulaKernel {
   int inputs;
   std::array<Cpu, 4> cpu;
   /// Of its derivatives by each input, and of its gradient in one; null where there is none.
+  const std::type_info* type;
   const FormulaKernel& (*slopes[2])() = {};
   const FormulaKernel& (*gradient)() = nullptr;
   const AnyKernel* kernel = nullptr;  ///< once it is registered
 };
-/// Throws Error where the name is taken.
+/// Throws Error where the name is taken by another formula or kernel.
 FormulaKernel registered(FormulaKernel formula);
 
 template <class F, class T>
 FormulaKernel::Cpu cpu_kernel() {
+/// As register_function(), for a function compiled of the formula `type`. A program and its plugins
+/// may each have the formula: the first function stays.
+void register_formula_function(const char* name, const std::type_info& signature, DeviceKind kind,
+                               DType dtype, AnyFunction function, const std::type_info& type);
   using On = CpuFormula<F, T>;
   if constexpr (kInputs<F> == 1)
     return {dtype_of<T>, On::loop(), reinterpret_cast<AnyFunction>(&On::unary)};
@@ -233,6 +238,7 @@ const FormulaKernel& formula_kernel() {
                     kInputs<F>,
                     {cpu_kernel<F, float>(), cpu_kernel<F, double>(), cpu_kernel<F, Half>(),
                      cpu_kernel<F, BFloat16>()}};
+                    &typeid(F),
     if constexpr (kOrder < kMaxDerivative) {
       k.slopes[0] = &formula_kernel<Slope<F, 0>, kOrder + 1>;
       if constexpr (kInputs<F> == 2)
