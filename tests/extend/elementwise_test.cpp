@@ -251,6 +251,24 @@ TEST(OwnElementwiseOnCpu, PowersHaveDerivativesAtZero) {
   EXPECT_EQ(slopes_at_zero<2>(), (std::vector<double>{0, 2}));
 }
 
+struct SineGrad : Cosine {
+  static constexpr const char* kName = "test_sine_grad";
+};
+struct SineSlope : Cosine {
+  static constexpr const char* kName = "test_sine_slope0";
+};
+
+TEST(OwnElementwiseOnCpu, NamesOfDerivativesMeetNoOther) {
+  for (const bool recorded : {false, true}) {
+    const Tensor x = zeros({2}).set_requires_grad();
+    (void)extend::elementwise(SineGrad{}, x);
+    (void)extend::elementwise(SineSlope{}, x);
+    const Tensor y[] = {sum(extend::elementwise(Sine{}, x))};
+    EXPECT_EQ(autograd::grad(y, {&x, 1}, {}, {.create_graph = recorded})[0].to_vector<float>(),
+              std::vector<float>(2, 1));
+  }
+}
+
 TEST(OwnElementwiseOnCpu, EveryKindOfAvx512HasItsLoop) {
   for (const char* const isa : {"avx512", "avx3", "avx3_dl", "avx3_zen4", "avx3_spr", "avx10_2"})
     EXPECT_EQ(cpu::level_of(isa), extend::CpuLevel::avx512) << isa;

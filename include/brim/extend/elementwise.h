@@ -14,10 +14,11 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <type_traits>
-
 #include <typeinfo>
 #include <utility>
+
 #include <brim/core/tensor.h>
 #include <brim/extend/formula.h>
 #include <brim/extend/kernel.h>
@@ -71,23 +72,25 @@ struct GradientOf {
   }
 };
 
-/// The name of a formula's kernel.
+/// The name of a formula's kernel. Those of derivatives have a dot, so that they meet no other.
 template <class F>
 struct KernelName {
+  static_assert(std::string_view(F::kName).find('.') == std::string_view::npos,
+                "names of formulas have no dot: it marks derivatives");
   static const char* get() { return F::kName; }
 };
 template <class F, int I>
 struct KernelName<Slope<F, I>> {
   static const char* get() {
     static const auto* const name =
-        new std::string(std::string(KernelName<F>::get()) + "_slope" + std::to_string(I));
+        new std::string(std::string(KernelName<F>::get()) + ".slope" + std::to_string(I));
     return name->c_str();
   }
 };
 template <class F>
 struct KernelName<GradientOf<F>> {
   static const char* get() {
-    static const auto* const name = new std::string(std::string(KernelName<F>::get()) + "_grad");
+    static const auto* const name = new std::string(std::string(KernelName<F>::get()) + ".grad");
     return name->c_str();
   }
 };
@@ -206,23 +209,23 @@ struct FormulaKernel {
     AnyFunction kernel;
   };
   const char* name;
+  const std::type_info* type;
   int inputs;
   std::array<Cpu, 4> cpu;
   /// Of its derivatives by each input, and of its gradient in one; null where there is none.
-  const std::type_info* type;
   const FormulaKernel& (*slopes[2])() = {};
   const FormulaKernel& (*gradient)() = nullptr;
   const AnyKernel* kernel = nullptr;  ///< once it is registered
 };
 /// Throws Error where the name is taken by another formula or kernel.
 FormulaKernel registered(FormulaKernel formula);
-
-template <class F, class T>
-FormulaKernel::Cpu cpu_kernel() {
 /// As register_function(), for a function compiled of the formula `type`. A program and its plugins
 /// may each have the formula: the first function stays.
 void register_formula_function(const char* name, const std::type_info& signature, DeviceKind kind,
                                DType dtype, AnyFunction function, const std::type_info& type);
+
+template <class F, class T>
+FormulaKernel::Cpu cpu_kernel() {
   using On = CpuFormula<F, T>;
   if constexpr (kInputs<F> == 1)
     return {dtype_of<T>, On::loop(), reinterpret_cast<AnyFunction>(&On::unary)};
@@ -235,10 +238,10 @@ template <class F, int kOrder = 0>
 const FormulaKernel& formula_kernel() {
   static const FormulaKernel kernel = [] {
     FormulaKernel k{KernelName<F>::get(),
+                    &typeid(F),
                     kInputs<F>,
                     {cpu_kernel<F, float>(), cpu_kernel<F, double>(), cpu_kernel<F, Half>(),
                      cpu_kernel<F, BFloat16>()}};
-                    &typeid(F),
     if constexpr (kOrder < kMaxDerivative) {
       k.slopes[0] = &formula_kernel<Slope<F, 0>, kOrder + 1>;
       if constexpr (kInputs<F> == 2)

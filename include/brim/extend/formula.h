@@ -12,9 +12,11 @@
 //
 // T is float, double, or such a number with its derivative (brim/formula/dual.h). Write constants
 // as T(...), choices as `c ? a : b`, and functions without `std::`: those below are meant then,
-// which vectorise and have derivatives. Members are the formula's numbers, 16 bytes of them at
-// most: `struct Scaled : Formula { double slope = 1; ... }`. A formula of one number may say its
-// gradient itself, where that is more exact or cheaper than what follows from the derivative:
+// which have derivatives and vectorise in f32, but for pow, sin and cos. kName has no dot: names
+// with one are those of derivatives ("softsign.grad"). Members are the formula's numbers, 16 bytes
+// of them at most: `struct Scaled : Formula { double slope = 1; ... }`. A formula of one number may
+// say its gradient itself, where that is more exact or cheaper than what follows from the
+// derivative:
 //
 //     template <class T>
 //     BRIM_FORMULA T gradient(T dy, T x) const;  // linear in dy
@@ -33,9 +35,9 @@ struct Formula {
   static BRIM_FORMULA T name(T x) {           \
     return formula::other(x);                 \
   }
+#define BRIM_FORMULA_FUNCTION(name) BRIM_FORMULA_FUNCTION_AS(name, name)
   BRIM_FORMULA_FUNCTION(abs)
   BRIM_FORMULA_FUNCTION(sqrt)
-#define BRIM_FORMULA_FUNCTION(name) BRIM_FORMULA_FUNCTION_AS(name, name)
   BRIM_FORMULA_FUNCTION(exp)
   BRIM_FORMULA_FUNCTION(expm1)
   BRIM_FORMULA_FUNCTION(log)
@@ -46,9 +48,9 @@ struct Formula {
   BRIM_FORMULA_FUNCTION_AS(cos, any_cos)
   BRIM_FORMULA_FUNCTION(sigmoid)
 #undef BRIM_FORMULA_FUNCTION
+#undef BRIM_FORMULA_FUNCTION_AS
   /// The exponent is a constant.
   template <class T>
-#undef BRIM_FORMULA_FUNCTION_AS
   static BRIM_FORMULA T pow(T x, double a) {
     return formula::pow(x, a);
   }
