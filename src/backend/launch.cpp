@@ -95,6 +95,14 @@ void* native_stream(const Context& context) {
 }
 
 void queue_native(const Context& context, const std::function<int()>& call) {
+  std::optional<int> code;
+  queue_repeatable(context, [&] {
+    if (!code) code = call();
+    return *code;
+  });
+}
+
+void queue_repeatable(const Context& context, const std::function<int()>& call) {
   runtime(context.stream.device.kind).queue_native(context.stream, call);
 }
 

@@ -186,6 +186,23 @@ TEST_F(OwnOnCuda, WhatHasNoKernelThereSaysSo) {
                        "[test_swish] is not implemented on cuda for f32"));
 }
 
+int native_calls = 0;
+void out_of_memory(const Context& context, Tensor&) {
+  extend::queue_native(context, [] {
+    ++native_calls;
+    return 2;  // cudaErrorMemoryAllocation
+  });
+}
+
+TEST_F(OwnOnCuda, NativeCallsAreMadeOnce) {
+  extend::register_kernel("test_native", DeviceKind::cuda, f32, &out_of_memory);
+  const extend::Kernel<void(const Context&, Tensor&)> kernel("test_native");
+  Tensor y = zeros({1}, {.device = device});
+  (void)zeros({1 << 20}, {.device = device});  // the cache could give that back
+  EXPECT_THROW(kernel(device, f32, y), DeviceError);
+  EXPECT_EQ(native_calls, 1);
+}
+
 void not_relu(const Context&, const Tensor&, Tensor&, const extend::Params&) {}
 
 TEST(OwnOnCudaDeathTest, ATakenNameLeavesNoException) {

@@ -48,7 +48,7 @@ __device__ inline int64_t grid_size() { return static_cast<int64_t>(gridDim.x) *
 template <class... Params, class... Args>
 void launch(const Context& context, void (*kernel)(Params...), const Grid& grid,
             const Args&... args) {
-  queue_native(context, [&]() -> int {
+  queue_repeatable(context, [&]() -> int {
 #if defined(__CUDACC__)
     kernel<<<grid.blocks, grid.threads, grid.shared_bytes, stream(context)>>>(args...);
     return cudaGetLastError();
