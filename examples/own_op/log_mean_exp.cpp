@@ -26,10 +26,10 @@ void log_mean_exp_rows(const Context&, const Tensor& x, Tensor& y) {
   parallel_for(rows, std::max<int64_t>(1, 4096 / count), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r) {
       const T* const row = from + r * count;
-      const T most = *std::max_element(row, row + count);
+      const T max = *std::max_element(row, row + count);
       T sum = 0;
-      for (int64_t i = 0; i < count; ++i) sum += std::exp(row[i] - most);
-      to[r] = most + std::log(sum / static_cast<T>(count));
+      for (int64_t i = 0; i < count; ++i) sum += std::exp(row[i] - max);
+      to[r] = max + std::log(sum / static_cast<T>(count));
     }
   });
 }

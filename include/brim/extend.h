@@ -1,4 +1,4 @@
-// Ops of one's own, in a program or a plugin. docs/OWN_OPS.md tells how; examples/own_op has three.
+// Custom ops, in a program or a plugin. docs/OWN_OPS.md tells how; examples/own_op has three.
 // For CUDA kernels see <brim/extend/cuda.h>, which needs CUDA's runtime.
 #pragma once
 

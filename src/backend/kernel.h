@@ -1,5 +1,5 @@
 // The kernel table. An op declares the kernel it needs, by name and signature; backends register
-// functions for it. How a launch goes is in kernel.cpp; what users' own ops have of it is in
+// functions for it. How a launch goes is in kernel.cpp; what custom ops have of it is in
 // <brim/extend/kernel.h>. Here is what plans and fused kernels need beside.
 #pragma once
 

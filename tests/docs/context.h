@@ -1,4 +1,5 @@
-// What the examples of the documents take for granted: names that stand for the reader's own things. They are only parsed.
+// What the examples of the documents take for granted: names that stand for the reader's own
+// things. They are only parsed.
 #pragma once
 
 #include <memory>

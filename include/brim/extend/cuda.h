@@ -1,5 +1,5 @@
-// CUDA kernels of own ops: .cu files of a plugin, which brim_add_plugin() compiles. A kernel is a
-// __global__ function, and what is registered for DeviceKind::cuda a function that launches it:
+// CUDA kernels of custom ops: .cu files of a plugin, which brim_add_plugin() compiles. A kernel is
+// a __global__ function; what is registered for DeviceKind::cuda is a function that launches it:
 //
 //   void run(const Context& context, const Tensor& x, Tensor& y) {
 //     cuda::launch(context, &kernel, cuda::grid_for(y.numel()), y.numel(), ...);

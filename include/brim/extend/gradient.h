@@ -1,4 +1,4 @@
-// Gradients of own ops: a function beside the op, written with ops, so that it has a gradient too.
+// Gradients of custom ops: a function beside the op, written with ops, so it has a gradient too.
 #pragma once
 
 #include <cstddef>
