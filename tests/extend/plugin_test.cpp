@@ -187,20 +187,28 @@ TEST_F(OwnOnCuda, WhatHasNoKernelThereSaysSo) {
 }
 
 int native_calls = 0;
-void out_of_memory(const Context& context, Tensor&) {
-  extend::queue_native(context, [] {
-    ++native_calls;
-    return 2;  // cudaErrorMemoryAllocation
-  });
+int out_of_memory() {
+  ++native_calls;
+  return 2;  // cudaErrorMemoryAllocation
+}
+void call_native(const Context& context, Tensor&) { extend::queue_native(context, out_of_memory); }
+void call_repeatable(const Context& context, Tensor&) {
+  extend::queue_repeatable(context, out_of_memory);
 }
 
 TEST_F(OwnOnCuda, NativeCallsAreMadeOnce) {
-  extend::register_kernel("test_native", DeviceKind::cuda, f32, &out_of_memory);
-  const extend::Kernel<void(const Context&, Tensor&)> kernel("test_native");
-  Tensor y = zeros({1}, {.device = device});
-  (void)zeros({1 << 20}, {.device = device});  // the cache could give that back
-  EXPECT_THROW(kernel(device, f32, y), DeviceError);
-  EXPECT_EQ(native_calls, 1);
+  extend::register_kernel("test_native", DeviceKind::cuda, f32, &call_native);
+  extend::register_kernel("test_repeatable", DeviceKind::cuda, f32, &call_repeatable);
+  const auto calls_of = [&](const char* name) {
+    const extend::Kernel<void(const Context&, Tensor&)> kernel(name);
+    Tensor y = zeros({1}, {.device = device});
+    (void)zeros({1 << 24}, {.device = device});  // the cache can give that back
+    native_calls = 0;
+    EXPECT_THROW(kernel(device, f32, y), OutOfMemory);
+    return native_calls;
+  };
+  EXPECT_EQ(calls_of("test_native"), 1);
+  EXPECT_GT(calls_of("test_repeatable"), 1);
 }
 
 void not_relu(const Context&, const Tensor&, Tensor&, const extend::Params&) {}
