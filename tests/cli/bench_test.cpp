@@ -11,6 +11,7 @@
 
 #include "cli/bench/flops.h"
 #include "cli/run_brim.h"
+#include "sanitized.h"
 
 namespace brim::tests {
 namespace {
@@ -112,6 +113,8 @@ TEST_F(Bench, OnAVirtualAccelerator) {
 }
 
 TEST_F(Bench, OpsThatMemoryDecidesAreToldBesideACopy) {
+  if (BRIM_SANITIZED)
+    GTEST_SKIP() << "64 MiB take minutes; sanitizers see these ops in their tests";
   for (const char* precision : {"fp32", "bf16"}) {
     const Ran ran =
         run_brim({"bench", "softmax-16m", "layer-norm-16m", "batch-norm-16m", "chain-16m",
