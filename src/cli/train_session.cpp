@@ -14,6 +14,7 @@
 #include <string>
 
 #include "cli/command.h"
+#include "cli/format.h"
 #include "cli/monitor_report.h"
 #include "cli/option_names.h"
 #include "cli/progress.h"
