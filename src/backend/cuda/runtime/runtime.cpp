@@ -25,7 +25,6 @@
 #include "backend/cuda/runtime/stream_check.h"
 #include "backend/queued_op.h"
 #include "core/check.h"
-#include "core/environment.h"
 #include "core/runtime.h"
 #include "diag/span.h"
 
@@ -454,34 +453,6 @@ bool made_room(Stream stream) {
   if (is_captured(stream) || allocator.stats().cached == 0) return false;
   allocator.release_cached();
   return true;
-}
-
-namespace {
-/// What is asked of CUDA once.
-struct Card {
-  std::once_flag asked;
-  int multiprocessors = 0;
-  bool waits = false;
-};
-const Card& card(int device) {
-  static auto& all = *new std::array<Card, 64>;
-  Card& c = all[static_cast<size_t>(device) % all.size()];
-  std::call_once(c.asked, [&] {
-    cudaDeviceProp p{};
-    BRIM_CUDA(cudaGetDeviceProperties(&p, device));
-    c.multiprocessors = p.multiProcessorCount;
-    const DeviceGuard guard(device);
-    c.waits = p.major >= 9 && kernels_wait();
-  });
-  return c;
-}
-}  // namespace
-
-int multiprocessors(int device) { return card(device).multiprocessors; }
-
-bool launches_dependently(int device) {
-  static const bool wanted = environment_number("BRIM_CUDA_DEPENDENT_LAUNCH", 0) != 0;
-  return wanted && card(device).waits;
 }
 
 void note_queued(int device) {

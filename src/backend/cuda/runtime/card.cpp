@@ -1,0 +1,45 @@
+// What launches go by of a card, asked of CUDA once.
+#include <array>
+#include <mutex>
+
+#include <cuda_runtime.h>
+#include "backend/cuda/runtime/runtime.h"
+#include "core/environment.h"
+
+namespace brim::cuda {
+namespace {
+
+bool wants_dependent_launches() {
+  static const bool wanted = environment_number("BRIM_CUDA_DEPENDENT_LAUNCH", 0) != 0;
+  return wanted;
+}
+
+struct Card {
+  std::once_flag asked;
+  int multiprocessors = 0;
+  bool launches_dependently = false;
+};
+
+const Card& card(int device) {
+  static auto& all = *new std::array<Card, 64>;
+  Card& c = all[static_cast<size_t>(device) % all.size()];
+  std::call_once(c.asked, [&] {
+    cudaDeviceProp p{};
+    BRIM_CUDA(cudaGetDeviceProperties(&p, device));
+    c.multiprocessors = p.multiProcessorCount;
+    if (!wants_dependent_launches() || p.major < 9) return;
+    const DeviceGuard guard(device);
+    c.launches_dependently = kernels_wait();
+  });
+  return c;
+}
+
+}  // namespace
+
+int multiprocessors(int device) { return card(device).multiprocessors; }
+
+bool launches_dependently(int device) {
+  return wants_dependent_launches() && card(device).launches_dependently;
+}
+
+}  // namespace brim::cuda
