@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "autograd/node.h"
-#include "backend/fused/elementwise_chain.h"
+#include "backend/fused/chain.h"
 #include "ops/autocast.h"
 #include "ops/elementwise.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/fused/elementwise_chain.h"
+#include "backend/fused/chain.h"
 #include "backend/kernel.h"
 
 namespace brim::plan {

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "backend/fused/elementwise_chain.h"
+#include "backend/fused/chain.h"
 
 namespace brim::plan {
 namespace {

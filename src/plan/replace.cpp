@@ -9,7 +9,7 @@ const Launch* at(const Program& program, int i) {
   return program.launches[static_cast<size_t>(i)].get();
 }
 
-/// Written through one operand and used through another: a kernel need not expect that.
+/// Written through one operand and used through another.
 bool overlaps_itself(const Launch& launch) {
   const auto all = launch.operands();
   for (size_t i = 0; i < all.size(); ++i)
@@ -121,9 +121,10 @@ bool Replacement::can_stand_at(int place, size_t part) const {
 }
 
 std::optional<std::vector<int>> Replacement::places(
-    const std::vector<std::unique_ptr<Launch>>& launches) const {
-  if (std::any_of(launches.begin(), launches.end(),
-                  [](const auto& launch) { return overlaps_itself(*launch); }) ||
+    const std::vector<std::unique_ptr<Launch>>& launches, Overlap overlap) const {
+  if ((overlap == Overlap::refused &&
+       std::any_of(launches.begin(), launches.end(),
+                   [](const auto& launch) { return overlaps_itself(*launch); })) ||
       !all_written(launches))
     return std::nullopt;
   std::vector<int> found;

@@ -23,6 +23,12 @@ bool conflict(std::span<const Operand> a, std::span<const Operand> b);
 /// writes what it uses nor reads what it writes.
 bool can_move(const Program& program, int from, int to);
 
+/// Whether a new launch may use one storage under two names and write it.
+enum class Overlap : uint8_t {
+  refused,  ///< a kernel need not expect that
+  allowed   ///< this one does
+};
+
 /// Some launches, to be replaced by fewer. The launches of a program keep their places until
 /// compact(), so that `uses` stays right.
 class Replacement {
@@ -36,9 +42,9 @@ class Replacement {
 
   /// The places of `launches`, one for each part, where all results are as before: whoever sees
   /// what the launches wrote that go sees it written, and nothing in between gets in the way.
-  /// Nullopt if there are none, or `launches` use one storage under two names and write it.
-  std::optional<std::vector<int>> places(
-      const std::vector<std::unique_ptr<Launch>>& launches) const;
+  /// Nullopt if there are none.
+  std::optional<std::vector<int>> places(const std::vector<std::unique_ptr<Launch>>& launches,
+                                         Overlap overlap = Overlap::refused) const;
 
   /// Puts them there. The elements that go take their launch's refresh with them, the last ones
   /// its commit.

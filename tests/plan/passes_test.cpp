@@ -92,19 +92,19 @@ TEST(CommonSubexpressions, MindsWritesBetween) {
   EXPECT_EQ(common_subexpressions(draws), "");
 }
 
-TEST(FuseElementwise, OneChainForARun) {
+TEST(FuseChains, OneChainForARun) {
   const Tensor b = rand({3, 1000}), half = full({}, 0.5);
   const Body body = [&](const Tensor& x) { return sigmoid(relu(x * b + half)) * x; };
   Program p = program_of(body, rand({3, 1000}));
-  EXPECT_FALSE(fuse_elementwise(p).empty());
-  EXPECT_EQ(names(p), std::vector<std::string>{"elementwise_chain"});
+  EXPECT_FALSE(fuse_chains(p).empty());
+  EXPECT_EQ(names(p), std::vector<std::string>{"chain"});
   for (const int64_t n : {1, 7, 1023, 1024, 1025, 200000}) {
     const Tensor c = randn({n}), s = full({}, 0.5);
     expect_equal([&](const Tensor& x) { return sigmoid(relu(x * c + s)) * x; }, randn({n}));
   }
 }
 
-TEST(FuseElementwise, StepsAroundWhatIsNotDenseOrAlike) {
+TEST(FuseChains, StepsAroundWhatIsNotDenseOrAlike) {
   const Tensor row = rand({1, 5});
   for (const Body& body : std::vector<Body>{
            [&](const Tensor& x) { return exp(x * row) + x; },
@@ -121,7 +121,7 @@ TEST(FuseElementwise, StepsAroundWhatIsNotDenseOrAlike) {
     expect_equal(body, rand({4, 5}), 1e-6);
 }
 
-TEST(FuseElementwise, OtherViewsOfWhatItWrites) {
+TEST(FuseChains, OtherViewsOfWhatItWrites) {
   const Tensor v = rand({300000}), c = rand({1});
   expect_equal(
       [&](const Tensor& in) {
@@ -137,7 +137,7 @@ TEST(FuseElementwise, OtherViewsOfWhatItWrites) {
       rand({100}));
 }
 
-TEST(FuseElementwise, WritesOfOthersTensors) {
+TEST(FuseChains, WritesOfOthersTensors) {
   Tensor total = zeros({64}), reference = zeros({64});
   auto step = compile([&](const Tensor& x) {
     const Tensor y = exp(x);
@@ -197,7 +197,7 @@ TEST(Memory, ElementwiseResultsTakeThePlaceOfWhatEnds) {
 TEST(PassSelection, TakesAllSomeOrAllButSome) {
   EXPECT_TRUE(PassSelection("").contains("dead_code"));
   EXPECT_FALSE(PassSelection("-dead_code").contains("dead_code"));
-  EXPECT_TRUE(PassSelection("-dead_code,-memory").contains("fuse_elementwise"));
+  EXPECT_TRUE(PassSelection("-dead_code,-memory").contains("fuse_chains"));
   EXPECT_FALSE(PassSelection("memory").contains("dead_code"));
   EXPECT_THROW(PassSelection("-dead_cod"), ValueError);
   EXPECT_TRUE(PassSelection("-layout,-memory") == PassSelection("-memory,-layout"));

@@ -172,7 +172,7 @@ TEST_P(Zoo, ExactPassesKeepEveryBit) {
 
 /// So that no pass is left out of the comparison unseen.
 TEST(ZooPasses, EachDoesSomethingSomewhere) {
-  PassNames named{"dead_code", "fuse_elementwise", "recompute"};  // passes_test, recompute_test
+  PassNames named{"dead_code", "fuse_chains", "recompute"};  // passes_test, recompute_test
   named.insert("classifier_head");                                // CUDA's: cuda_fused_test
   named.insert("batch_casts");                                    // CUDA's: cuda_list_cast_test
   named.insert("linear_grad");                                    // fuse_linear_test

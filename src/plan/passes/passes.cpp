@@ -32,7 +32,7 @@ std::vector<Pass> all_passes() {
       passes.end(),
       {{"layout", "the memory format of activations, by measured times", layout, 64},
        {"batch_casts", "casts of weights and of gradients in few launches", batch_casts},
-       {"fuse_elementwise", "several elementwise ops in one pass over memory", fuse_elementwise},
+       {"fuse_chains", "ops over elements and rows in one pass over memory", fuse_chains},
        {"recompute", "make again what the backward pass needs, instead of keeping it", recompute}});
   return passes;
 }

@@ -1,6 +1,6 @@
 // Loops over dense elements, one per formula; included once per instruction set.
 #include "backend/cpu/elementwise/elementwise.h"
-#include "backend/fused/elementwise_chain.h"
+#include "backend/fused/chain.h"
 
 #if defined(BRIM_CPU_DENSE_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BRIM_CPU_DENSE_INL_H

@@ -7,7 +7,7 @@
 #include <brim/formula/formula.h>
 
 #include "backend/cpu/elementwise/loop.h"
-#include "backend/fused/elementwise_chain.h"
+#include "backend/fused/chain.h"
 
 namespace brim::cpu {
 

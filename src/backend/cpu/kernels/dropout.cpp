@@ -4,8 +4,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/runtime/parallel.h"
+#include "backend/fused/chain.h"
 #include "backend/kernel.h"
 #include "formula/philox.h"
 
@@ -13,36 +13,57 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
+/// n elements, of which x[0] is number `first`.
 template <class T>
-void dropout(const Context&, const Tensor& tx, Tensor& ty, double p, const RandomKey& key) {
-  constexpr int64_t kBlocks = 16, kGroup = 4 * kBlocks, kGrain = 256;
-  const T* x = static_cast<const T*>(tx.raw());
-  T* y = static_cast<T*>(ty.raw());
-  const int64_t n = tx.numel();
+void dropout_run(const void* from, void* to, int64_t first, int64_t n, double p,
+                 const RandomKey& key) {
+  constexpr int64_t kBlocks = 16, kGroup = 4 * kBlocks;
+  using A = formula::Arithmetic<T>;
+  const T* x = static_cast<const T*>(from);
+  T* y = static_cast<T*>(to);
   // Both sides are exact in f32 and f64, so every dtype and backend keeps the same elements.
   const double limit = p * 0x1p24;
   const uint32_t threshold = static_cast<uint32_t>(limit);
   const bool round_up = static_cast<double>(threshold) < limit;
   const uint32_t below = threshold + (round_up ? 1 : 0);  // dropped if word < below
-  const T scale = p < 1 ? static_cast<T>(1 / (1 - p)) : T(0);
-  parallel_for((n + kGroup - 1) / kGroup, kGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t group = begin; group < end; ++group) {
-      uint32_t word[kGroup];
-      for (int64_t b = 0; b < kBlocks; ++b) {
-        const formula::Words r =
-            formula::random_block(key, static_cast<uint64_t>(group * kBlocks + b));
-        for (int k = 0; k < 4; ++k) word[4 * b + k] = r.w[k] >> 8;
-      }
-      const int64_t at = group * kGroup, count = std::min(kGroup, n - at);
-      for (int64_t i = 0; i < count; ++i) y[at + i] = word[i] < below ? T(0) : x[at + i] * scale;
+  const A scale = p < 1 ? static_cast<A>(1 / (1 - p)) : A(0);
+  for (int64_t i = 0; i < n;) {
+    const int64_t block = (first + i) / 4, skipped = (first + i) % 4;
+    uint32_t word[kGroup];
+    for (int64_t b = 0; b < kBlocks; ++b) {
+      const formula::Words r = formula::random_block(key, static_cast<uint64_t>(block + b));
+      for (int k = 0; k < 4; ++k) word[4 * b + k] = r.w[k] >> 8;
     }
+    const int64_t count = std::min(kGroup - skipped, n - i);
+    for (int64_t k = 0; k < count; ++k)
+      y[i + k] = word[skipped + k] < below ? T(A(0)) : T(static_cast<A>(x[i + k]) * scale);
+    i += count;
+  }
+}
+
+template <class T>
+void dropout(const Context&, const Tensor& x, Tensor& y, double p, const RandomKey& key) {
+  constexpr int64_t kGroup = 64, kGrain = 256;
+  const int64_t n = x.numel();
+  const T* from = static_cast<const T*>(x.raw());
+  T* to = static_cast<T*>(y.raw());
+  parallel_for((n + kGroup - 1) / kGroup, kGrain, [&](int64_t begin, int64_t end) {
+    const int64_t first = begin * kGroup, last = std::min(end * kGroup, n);
+    dropout_run<T>(from + first, to + first, first, last - first, p, key);
   });
 }
 
+template <class T>
+void register_for() {
+  backend::register_kernel("dropout", DeviceKind::cpu, dtype_of<T>, &dropout<T>);
+  backend::register_dropout_link(dtype_of<T>, &dropout_run<T>);
+}
+
 void register_dropout() {
-  backend::register_kernel("dropout", DeviceKind::cpu, DType::f32, &dropout<float>);
-  backend::register_kernel("dropout", DeviceKind::cpu, DType::f64, &dropout<double>);
-  register_through_f32<&dropout<float>>("dropout");
+  register_for<float>();
+  register_for<double>();
+  register_for<Half>();
+  register_for<BFloat16>();
 }
 
 }  // namespace

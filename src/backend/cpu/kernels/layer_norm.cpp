@@ -8,6 +8,7 @@
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/reduce/moments-inl.h"
+#include "backend/fused/chain.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -49,6 +50,23 @@ void grad_sums(const T* dy, const T* x, int64_t n, T mean, double& sum, double& 
   dot += p;
 }
 
+/// y may be x.
+template <class T>
+void layer_norm_row(const T* x, const T* w, const T* b, T* y, T& mean, T& scale, int64_t n,
+                    double eps) {
+  Moments moments;
+  run_moments(x, n, moments);
+  const T m = static_cast<T>(moments.mean);
+  const T s = static_cast<T>(1 / std::sqrt(moments.var() + eps));
+  mean = m;
+  scale = s;
+  if (w && b)
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * s * w[i] + b[i];
+  else
+    for (int64_t i = 0; i < n; ++i)
+      y[i] = (x[i] - m) * s * (w ? w[i] : T(1)) + (b ? b[i] : T(0));
+}
+
 template <class T>
 void layer_norm(const Context&, const Tensor& tx, const Tensor& weight, const Tensor& bias,
                 Tensor& ty, Tensor& tmean, Tensor& tscale, double eps) {
@@ -57,22 +75,18 @@ void layer_norm(const Context&, const Tensor& tx, const Tensor& weight, const Te
   T *y = out<T>(ty), *mean = out<T>(tmean), *scale = out<T>(tscale);
   parallel_for(rows, std::max<int64_t>(1, kElementwiseGrain / std::max<int64_t>(n, 1)),
                [&](int64_t begin, int64_t end) {
-                 for (; begin < end; ++begin) {
-                   const T* from = x + begin * n;
-                   T* to = y + begin * n;
-                   Moments moments;
-                   run_moments(from, n, moments);
-                   const T m = static_cast<T>(moments.mean);
-                   const T s = static_cast<T>(1 / std::sqrt(moments.var() + eps));
-                   mean[begin] = m;
-                   scale[begin] = s;
-                   if (w && b)
-                     for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - m) * s * w[i] + b[i];
-                   else
-                     for (int64_t i = 0; i < n; ++i)
-                       to[i] = (from[i] - m) * s * (w ? w[i] : T(1)) + (b ? b[i] : T(0));
-                 }
+                 for (; begin < end; ++begin)
+                   layer_norm_row(x + begin * n, w, b, y + begin * n, mean[begin], scale[begin], n,
+                                  eps);
                });
+}
+
+/// As a link of chains.
+template <class T>
+void layer_norm_link(void* const* operands, int64_t n, const formula::Params& params) {
+  const auto number = [&](int i) { return static_cast<T*>(operands[i]); };
+  layer_norm_row<T>(number(0), number(1), number(2), number(3), *number(4), *number(5), n,
+                    params.a);
 }
 
 template <class T>
@@ -133,6 +147,7 @@ template <class T>
 void register_for() {
   constexpr DType kType = dtype_of<T>;
   backend::register_kernel("layer_norm", DeviceKind::cpu, kType, &layer_norm<T>);
+  backend::register_row_link("layer_norm", kType, &layer_norm_link<T>);
   backend::register_kernel("layer_norm_grad", DeviceKind::cpu, kType, &layer_norm_grad<T>);
 }
 

@@ -8,6 +8,7 @@
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/reduce/softmax-inl.h"
 #include "backend/cpu/runtime/parallel.h"
+#include "backend/fused/chain.h"
 #include "backend/kernel.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -82,61 +83,71 @@ void softmax_columns(const T* x, T* y, int64_t n, int64_t inner, int64_t width, 
 }
 
 template <class T, bool kLog>
+void softmax_row(const T* x, T* y, int64_t n) {
+  const T largest = row_max(x, n);
+  const T sum = row_sum_exp<T>(x, n, largest, kLog ? nullptr : y);
+  if constexpr (kLog) {
+    const T log_sum = std::log(sum);
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - largest) - log_sum;
+  } else {
+    const T scale = 1 / sum;
+    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+  }
+}
+
+template <class T, bool kLog>
 void softmax(const Context&, const Tensor& tx, Tensor& ty, int axis) {
   const View v(tx, axis);
   const T* x = static_cast<const T*>(tx.raw());
   T* y = static_cast<T*>(ty.raw());
   for_each_slice(
-      v,
-      [&](int64_t at) {
-        const T largest = row_max(x + at, v.n);
-        const T sum = row_sum_exp<T>(x + at, v.n, largest, kLog ? nullptr : y + at);
-        if constexpr (kLog) {
-          const T log_sum = std::log(sum);
-          for (int64_t i = 0; i < v.n; ++i) y[at + i] = (x[at + i] - largest) - log_sum;
-        } else {
-          const T scale = 1 / sum;
-          for (int64_t i = 0; i < v.n; ++i) y[at + i] *= scale;
-        }
-      },
+      v, [&](int64_t at) { softmax_row<T, kLog>(x + at, y + at, v.n); },
       [&](int64_t at, int64_t width) {
         softmax_columns(x + at, y + at, v.n, v.inner, width, kLog);
       });
 }
 
-/// dx = y (dy - sum(dy y)), for log_softmax dx = dy - exp(y) sum(dy).
+/// dx = y (dy - sum(dy y)), for log_softmax dx = dy - exp(y) sum(dy). dx may be dy.
+template <class T, bool kLog>
+void softmax_grad_row(const T* dy, const T* y, T* dx, int64_t n) {
+  const hn::ScalableTag<T> d;
+  auto sum = hn::Zero(d);
+  each_vector<T>(dy, n, 0, [&](auto g, int64_t i, int64_t count) {
+    if constexpr (kLog) {
+      sum = hn::Add(sum, g);
+    } else if (count == static_cast<int64_t>(hn::Lanes(d))) {
+      sum = hn::MulAdd(g, hn::LoadU(d, y + i), sum);
+    } else {
+      each_vector<T>(y + i, count, 0,
+                     [&](auto w, int64_t, int64_t) { sum = hn::MulAdd(g, w, sum); });
+    }
+  });
+  const T s = hn::GetLane(hn::SumOfLanes(d, sum));
+  if constexpr (kLog) {
+    const auto total = hn::Set(d, s);
+    each_vector<T>(y, n, 0, [&](auto w, int64_t i, int64_t count) {
+      const auto off = hn::Mul(total, exp_of(d, w));
+      if (hn::MaxLanes(d) == 1 || count == static_cast<int64_t>(hn::Lanes(d))) {
+        hn::StoreU(hn::Sub(hn::LoadU(d, dy + i), off), d, dx + i);
+      } else {
+        HWY_ALIGN T rest[HWY_MAX_BYTES / sizeof(T)];
+        hn::Store(off, d, rest);
+        for (int64_t k = 0; k < count; ++k) dx[i + k] = dy[i + k] - rest[k];
+      }
+    });
+  } else {
+    for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - s);
+  }
+}
+
 template <class T, bool kLog>
 void softmax_grad(const Context&, const Tensor& tdy, const Tensor& ty, Tensor& tdx, int axis) {
-  const hn::ScalableTag<T> d;
   const View v(ty, axis);
   const T* dy = static_cast<const T*>(tdy.raw());
   const T* y = static_cast<const T*>(ty.raw());
   T* dx = static_cast<T*>(tdx.raw());
   for_each_slice(
-      v,
-      [&](int64_t at) {
-        auto sum = hn::Zero(d);
-        each_vector<T>(dy + at, v.n, 0, [&](auto g, int64_t i, int64_t count) {
-          if constexpr (kLog) {
-            sum = hn::Add(sum, g);
-          } else if (count == static_cast<int64_t>(hn::Lanes(d))) {
-            sum = hn::MulAdd(g, hn::LoadU(d, y + at + i), sum);
-          } else {
-            each_vector<T>(y + at + i, count, 0,
-                           [&](auto w, int64_t, int64_t) { sum = hn::MulAdd(g, w, sum); });
-          }
-        });
-        const T s = hn::GetLane(hn::SumOfLanes(d, sum));
-        if constexpr (kLog) {
-          const auto total = hn::Set(d, s);
-          each_vector<T>(y + at, v.n, 0, [&](auto w, int64_t i, int64_t count) {
-            store_part(hn::Mul(total, exp_of(d, w)), dx + at + i, count);
-          });
-          for (int64_t i = 0; i < v.n; ++i) dx[at + i] = dy[at + i] - dx[at + i];
-        } else {
-          for (int64_t i = 0; i < v.n; ++i) dx[at + i] = y[at + i] * (dy[at + i] - s);
-        }
-      },
+      v, [&](int64_t at) { softmax_grad_row<T, kLog>(dy + at, y + at, dx + at, v.n); },
       [&](int64_t at, int64_t width) {
         HWY_ALIGN T sum[kColumns] = {}, e[kColumns] = {};
         for (int64_t j = 0; j < v.n; ++j)
@@ -174,9 +185,24 @@ void logsumexp(const Context&, const Tensor& tx, Tensor& ty) {
       });
 }
 
+// As links of chains.
+template <class T, bool kLog>
+void softmax_link(void* const* operands, int64_t n, const formula::Params&) {
+  softmax_row<T, kLog>(static_cast<const T*>(operands[0]), static_cast<T*>(operands[1]), n);
+}
+template <class T, bool kLog>
+void softmax_grad_link(void* const* operands, int64_t n, const formula::Params&) {
+  softmax_grad_row<T, kLog>(static_cast<const T*>(operands[0]), static_cast<const T*>(operands[1]),
+                            static_cast<T*>(operands[2]), n);
+}
+
 template <class T>
 void register_for() {
   constexpr DType kType = dtype_of<T>;
+  backend::register_row_link("softmax", kType, &softmax_link<T, false>);
+  backend::register_row_link("log_softmax", kType, &softmax_link<T, true>);
+  backend::register_row_link("softmax_grad", kType, &softmax_grad_link<T, false>);
+  backend::register_row_link("log_softmax_grad", kType, &softmax_grad_link<T, true>);
   backend::register_kernel("softmax", DeviceKind::cpu, kType, &softmax<T, false>);
   backend::register_kernel("log_softmax", DeviceKind::cpu, kType, &softmax<T, true>);
   backend::register_kernel("softmax_grad", DeviceKind::cpu, kType, &softmax_grad<T, false>);

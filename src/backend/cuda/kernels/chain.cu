@@ -1,110 +1,23 @@
 // Chains of elementwise kernels: a thread takes some neighbouring elements through all links before
-// it goes on to the next. The links are an argument; formulas are found by their number.
+// it goes on to the next. Those with a link that works on rows are in row_chain.cu.
 #include <cstring>
 #include <map>
 #include <span>
-#include <type_traits>
 
-#include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/cuda/elementwise/chain.cuh"
 #include "backend/cuda/runtime/launch_error.h"
-#include "backend/fused/elementwise_chain.h"
-#include "formula/binary.h"
-#include "formula/unary.h"
 
 namespace brim::cuda {
 namespace {
 
-using backend::Chain;
-
-template <class... A, class... B>
-formula::List<A..., B...> join(formula::List<A...>, formula::List<B...>);
-
-/// What elements of type T have, numbered in this order: functions of one number, then of two.
-template <class T>
-using OneNumber = std::conditional_t<std::is_integral_v<T>, formula::UnaryIntegerFormulas,
-                                     formula::UnaryFormulas>;
-template <class T>
-using TwoNumbers = std::conditional_t<std::is_integral_v<T>, formula::BinaryIntegerFormulas,
-                                      formula::BinaryFormulas>;
-
-/// The memory of a formula, which the host has made.
-struct Made {
-  alignas(formula::Params) unsigned char bytes[sizeof(formula::Params)];
-};
-
-/// A chain as the kernel sees it.
-struct Links {
-  struct Link {
-    Made made;
-    int number;  ///< which formula that is
-    int y, a, b;
-  };
-  enum Place : int { kSingle, kMoves, kInside };
-  int count = 0;
-  Link link[Chain::kMaxRegisters];
-  void* base[Chain::kMaxRegisters];
-  Place place[Chain::kMaxRegisters];
-  int first_inside = 0;
-};
-
-/// out = formula `number` of the list, for all elements.
-template <class T, int Width, class... F>
-__device__ inline void apply_one(formula::List<F...>, int number, const Made& made,
-                                 const Pack<T, Width>& a, Pack<T, Width>& y) {
-  int k = 0;
-  const auto run = [&](const auto& f) {
-#pragma unroll
-    for (int i = 0; i < Width; ++i) y.at[i] = apply<T>(f, a.at[i]);
-    return true;
-  };
-  (void)((number == k++ && run(*reinterpret_cast<const F*>(made.bytes))) || ...);
-}
-template <class T, int Width, class... F>
-__device__ inline void apply_two(formula::List<F...>, int number, const Made& made,
-                                 const Pack<T, Width>& a, const Pack<T, Width>& b,
-                                 Pack<T, Width>& y) {
-  int k = 0;
-  const auto run = [&](const auto& f) {
-#pragma unroll
-    for (int i = 0; i < Width; ++i) y.at[i] = apply<T>(f, a.at[i], b.at[i]);
-    return true;
-  };
-  (void)((number == k++ && run(*reinterpret_cast<const F*>(made.bytes))) || ...);
-}
-template <class... F>
-constexpr int count_of(formula::List<F...>) {
-  return static_cast<int>(sizeof...(F));
-}
-
 /// n: packs.
-template <class T, int Width>
-__global__ void chain_kernel(Links links, int64_t n) {
+template <class T, int Width, bool kDraws>
+__global__ void chain_kernel(Links links, GraphParameter<RandomKey> key_parameter, int64_t n) {
   begin_kernel();
-  using Packed = Pack<T, Width>;
-  constexpr int kOne = count_of(OneNumber<T>{});
-  Packed inside[Chain::kMaxInner] = {};
-  for (int64_t i = first_index(); i < n; i += grid_size()) {
-    const auto load = [&](int r) {
-      if (links.place[r] == Links::kInside) return inside[r - links.first_inside];
-      if (links.place[r] == Links::kMoves) return static_cast<const Packed*>(links.base[r])[i];
-      Packed same;
-      for (int k = 0; k < Width; ++k) same.at[k] = *static_cast<const T*>(links.base[r]);
-      return same;
-    };
-    for (int l = 0; l < links.count; ++l) {
-      const Links::Link& link = links.link[l];
-      const Packed a = load(link.a);
-      Packed y = a;
-      if (link.number < kOne)
-        apply_one<T, Width>(OneNumber<T>{}, link.number, link.made, a, y);
-      else
-        apply_two<T, Width>(TwoNumbers<T>{}, link.number - kOne, link.made, a, load(link.b), y);
-      if (links.place[link.y] == Links::kInside)
-        inside[link.y - links.first_inside] = y;
-      else
-        static_cast<Packed*>(links.base[link.y])[i] = y;
-    }
-  }
+  const RandomKey key = kDraws ? key_parameter.get() : RandomKey{};
+  Registers<T, Width> registers = {};
+  for (int64_t i = first_index(); i < n; i += grid_size())
+    run_links<T, Width, kDraws>(links, 0, links.count, i, true, key, registers);
 }
 
 /// Formulas by the slots that stand for them: their numbers, and how they are made.
@@ -112,7 +25,7 @@ struct Formula {
   int number;
   void (*make)(const formula::Params& params, Made& made);
 };
-using Formulas = std::map<const backend::ElementwiseSlot*, Formula>;
+using Formulas = std::map<const backend::LinkSlot*, Formula>;
 
 template <class F>
 void make(const formula::Params& params, Made& made) {
@@ -123,69 +36,144 @@ void make(const formula::Params& params, Made& made) {
 }
 
 template <class... F>
-Formulas formulas_of(DType dtype, formula::List<F...>) {
+Formulas formulas_of(formula::List<F...>) {
   Formulas all;
   int next = 0;
-  (all.try_emplace(backend::find_elementwise(F::kName, dtype), Formula{next++, &make<F>}), ...);
+  (all.try_emplace(&backend::link_slot(F::kName), Formula{next++, &make<F>}), ...);
   return all;
 }
 
+Made dropping_of(double p) {
+  // Both sides are exact in f64, so every dtype and backend keeps the same elements.
+  const double exact = p * 0x1p24;
+  const uint32_t whole = static_cast<uint32_t>(exact);
+  const Dropping dropping{.limit = whole + (static_cast<double>(whole) < exact ? 1 : 0),
+                          .scale = p < 1 ? 1 / (1 - p) : 0.0};
+  Made made{};
+  std::memcpy(made.bytes, &dropping, sizeof(dropping));
+  return made;
+}
+
+/// Whether a link behind the one on rows reads what one before it computes, but for that one's own
+/// operands, which it has at hand.
+bool reads_again(const Links& links) {
+  const Links::Link& rows = links.link[links.rows];
+  const auto uses = [&](int first, int end, int r, bool written) {
+    for (int l = first; l < end; ++l) {
+      int operands = 0;
+      while (operands < backend::ChainLink::kMaxOperands && links.link[l].at[operands] >= 0)
+        ++operands;
+      for (int k = 0; k < operands; ++k)
+        if ((k == operands - 1) == written && links.link[l].at[k] == r) return true;
+    }
+    return false;
+  };
+  for (int r = links.first_inside; r < Chain::kMaxRegisters; ++r) {
+    const bool at_hand = rows.at[0] == r || rows.at[1] == r;
+    if (!at_hand && uses(0, links.rows, r, true) &&
+        uses(links.rows + 1, links.count, r, false))
+      return true;
+  }
+  return false;
+}
+
 template <class T, int Width>
-void run(const Context& context, const Links& links, int64_t elements) {
-  const int64_t packs = elements / Width;
-  launch(context, &chain_kernel<T, Width>, grid_for(packs), links, packs);
+void queue_chain(const Context& context, const Links& links, const Chain& chain,
+                 const RandomKey& key) {
+  const int64_t packs = chain.elements / Width;
+  const auto run = [&]<bool kDraws>(std::bool_constant<kDraws>) {
+    launch(context, &chain_kernel<T, Width, kDraws>, grid_for(packs), links, graph_parameter(key),
+           packs);
+  };
+  if constexpr (!std::is_integral_v<T>)
+    if (chain.draws) return run(std::true_type());
+  run(std::false_type());
+}
+
+/// The chain as kernels see it.
+template <class T>
+Links links_of(std::span<const Tensor> in, std::span<Tensor> out, const Chain& chain) {
+  using All = decltype(join(OneNumber<T>{}, TwoNumbers<T>{}));
+  static const Formulas formulas = formulas_of(All{});
+  Links links;
+  links.first_inside = static_cast<int>(in.size() + out.size());
+  if (static_cast<size_t>(links.first_inside + chain.inner) > Chain::kMaxRegisters ||
+      chain.inner > Chain::kMaxInner || chain.links.size() > Chain::kMaxLinks)
+    cannot_launch("chain", "it has more links or registers than a kernel takes");
+  const auto enter = [&](size_t r, const Tensor& t) {
+    links.base[r] = t.raw();
+    links.index[r] = chain.index[r];
+    links.place[r] = chain.is_whole(r)            ? Links::kWhole
+                     : chain.index[r].period == 1 ? Links::kSingle
+                                                  : Links::kRepeated;
+    if (chain.is_whole(r)) links.aligned = links.aligned && is_aligned(t.raw(), 16);
+  };
+  for (size_t i = 0; i < in.size(); ++i) enter(i, in[i]);
+  for (size_t i = 0; i < out.size(); ++i) enter(in.size() + i, out[i]);
+  for (int i = 0; i < chain.inner; ++i) links.place[links.first_inside + i] = Links::kInside;
+  for (const backend::ChainLink& link : chain.links) {
+    using Kind = backend::LinkSlot::Kind;
+    Links::Link& to = links.link[links.count];
+    for (size_t k = 0; k < link.registers.size(); ++k)
+      to.at[k] = static_cast<int8_t>(link.registers[k]);
+    if (link.slot->kind == Kind::dropout) {
+      to.number = Links::kDropout;
+      to.made = dropping_of(link.params.a);
+    } else if (link.slot->kind == Kind::rows) {
+      to.number = Links::kRows;
+      links.rows = links.count;
+    } else {
+      const auto formula = formulas.find(link.slot);
+      if (formula == formulas.end())
+        cannot_launch("chain", "a link's formula is none that the device has");
+      to.number = formula->second.number;
+      formula->second.make(link.params, to.made);
+    }
+    ++links.count;
+  }
+  if (links.rows >= 0) links.again = reads_again(links);
+  return links;
 }
 
 template <class T>
 void chain(const Context& context, std::span<const Tensor> in, std::span<Tensor> out,
-           const Chain& chain) {
-  const int64_t n = out[0].numel();
-  if (n == 0) return;
-  Links links;
-  links.first_inside = static_cast<int>(in.size() + out.size());
-  if (static_cast<size_t>(links.first_inside + chain.inner) > Chain::kMaxRegisters ||
-      chain.links.size() > Chain::kMaxRegisters)
-    cannot_launch("elementwise_chain", "the chain has more links or registers than a kernel takes");
-  constexpr int kWidth = static_cast<int>(16 / sizeof(T));
-  bool packs = n % kWidth == 0;
-  const auto enter = [&](size_t r, const Tensor& t, bool moves) {
-    links.base[r] = t.raw();
-    links.place[r] = moves ? Links::kMoves : Links::kSingle;
-    packs = packs && (!moves || is_aligned(t.raw(), 16));
-  };
-  for (size_t i = 0; i < in.size(); ++i) enter(i, in[i], in[i].numel() == n);
-  for (size_t i = 0; i < out.size(); ++i) enter(in.size() + i, out[i], true);
-  for (int i = 0; i < chain.inner; ++i) links.place[links.first_inside + i] = Links::kInside;
-  using All = decltype(join(OneNumber<T>{}, TwoNumbers<T>{}));
-  static const Formulas formulas = formulas_of(dtype_of<T>, All{});
-  for (const backend::ChainLink& link : chain.links) {
-    const auto formula = formulas.find(link.slot);
-    if (formula == formulas.end())
-      cannot_launch("elementwise_chain", "a link's formula is none that the device has");
-    Links::Link& to = links.link[links.count++];
-    to = {{}, formula->second.number, link.y, link.a, link.b};
-    formula->second.make(link.params, to.made);
+           const Chain& chain, const RandomKey& key) {
+  if (chain.elements == 0) return;
+  const Links links = links_of<T>(in, out, chain);
+  if (links.rows >= 0) {
+    if constexpr (!std::is_integral_v<T>)
+      queue_row_chain<T>(context, links, chain, chain.links[static_cast<size_t>(links.rows)], key);
+    return;
   }
-  if (packs)
-    run<T, kWidth>(context, links, n);
+  constexpr int kWidth = static_cast<int>(16 / sizeof(T));
+  if (links.aligned && chain.elements % kWidth == 0)
+    queue_chain<T, kWidth>(context, links, chain, key);
   else
-    run<T, 1>(context, links, n);
+    queue_chain<T, 1>(context, links, chain, key);
 }
 
-template <class... F>
+template <class T, class... F>
 void register_formulas(formula::List<F...>) {
-  (backend::register_in_chains(F::kName, DeviceKind::cuda), ...);
+  (backend::register_in_chains(F::kName, DeviceKind::cuda, dtype_of<T>), ...);
 }
 
 template <class... T>
 bool register_all() {
-  (register_formulas(decltype(join(OneNumber<T>{}, TwoNumbers<T>{})){}), ...);
-  (backend::register_kernel("elementwise_chain", DeviceKind::cuda, dtype_of<T>, &chain<T>), ...);
+  ((register_formulas<T>(decltype(join(OneNumber<T>{}, TwoNumbers<T>{})){}),
+    backend::register_kernel("chain", DeviceKind::cuda, dtype_of<T>, &chain<T>)),
+   ...);
+  return true;
+}
+
+template <class... T>
+bool register_dropout() {
+  (backend::register_in_chains("dropout", DeviceKind::cuda, dtype_of<T>), ...);
   return true;
 }
 
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t>();
+    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t>() &&
+    register_dropout<float, double, Half, BFloat16>();
 
 }  // namespace
 }  // namespace brim::cuda
