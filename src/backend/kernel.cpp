@@ -64,12 +64,20 @@ void declare_traits(KernelSlot& slot, const KernelTraits& traits,
     BRIM_CHECK(operands.size() < names.size(), Error,
                "[kernel] '{}' has more tensors than the names '{}'", slot.name, traits.operands);
     std::string_view name = names[operands.size()];
-    const bool rw = name.starts_with("rw ");
-    if (rw) name.remove_prefix(3);
+    const auto marked = [&](std::string_view mark) {
+      if (!name.starts_with(mark)) return false;
+      name.remove_prefix(mark.size());
+      return true;
+    };
+    const bool rw = marked("rw "), strided = marked("strided ");
     const bool writes = a == Argument::written;
-    BRIM_CHECK(writes || !rw, Error, "[kernel] '{}' does not write its operand '{}'", slot.name,
-               name);
-    operands.push_back({std::string(name), rw || !writes, writes, false});
+    BRIM_CHECK(writes || (!rw && !strided), Error, "[kernel] '{}' does not write its operand '{}'",
+               slot.name, name);
+    operands.push_back({.name = std::string(name),
+                        .reads = rw || !writes,
+                        .writes = writes,
+                        .activation = false,
+                        .strided = strided});
   }
   BRIM_CHECK(operands.size() == names.size(), Error,
              "[kernel] '{}' has fewer tensors than the names '{}'", slot.name, traits.operands);

@@ -16,6 +16,7 @@ struct OperandTraits {
   std::string name;
   bool reads = false, writes = false;
   bool activation = false;
+  bool strided = false;
   friend bool operator==(const OperandTraits&, const OperandTraits&) = default;
 };
 

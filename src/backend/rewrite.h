@@ -75,6 +75,9 @@ struct Rewrite {
   int ulp = 0;
   /// The first that is found is taken.
   std::vector<std::string> patterns;
+  /// Whether a new launch may write a tensor that it reads under another name, as the same
+  /// elements.
+  bool in_place = false;
   /// The device needs all of these for the dtype of what is found. Rewrites whose patterns have one
   /// come behind this one.
   std::vector<std::string> kernels;

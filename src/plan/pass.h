@@ -53,6 +53,7 @@ class PassSelection {
 std::string batch_casts(Program& program);
 std::string common_subexpressions(Program& program);
 std::string dead_code(Program& program);
+std::string elide_copies(Program& program);
 std::string fuse_chains(Program& program);
 std::string layout(Program& program);
 std::string recompute(Program& program);

@@ -54,8 +54,8 @@ void on_all_devices(const std::vector<Chained>& all) {
   for (const Device device : devices())
     for (const DType dtype : kFloats)
       for (const Chained& chained : all) {
-        SCOPED_TRACE(std::string(chained.name) + " " + chained.shape.str() + " on " +
-                     device.str() + ", " + std::string(name(dtype)));
+        SCOPED_TRACE(std::string(chained.name) + " " + chained.shape.str() + " on " + device.str() +
+                     ", " + std::string(name(dtype)));
         expect_chained(chained, {.dtype = dtype, .device = device});
         if (testing::Test::HasFailure()) return;
       }
@@ -90,7 +90,8 @@ TEST(Chains, OperandsAreBroadcast) {
 }
 
 TEST(Chains, WhatIsSpreadInTwoStepsStaysApart) {
-  on_all_devices({{"both ends", {3, 40, 5},
+  on_all_devices({{"both ends",
+                   {3, 40, 5},
                    [](const Shape&, const TensorOptions& options) -> Body {
                      const Tensor b = made({3, 1, 5}, options, 2);
                      return [=](const Tensor& x) { return exp(x + b); };
@@ -148,6 +149,35 @@ TEST(Chains, WhatIsReadBeforeAndBehindTheRows) {
                   {"kept", {2, 5001}, kept, 3}});
 }
 
+TEST(Chains, WhatIsOverwrittenAroundRows) {
+  const auto twice = [](const Shape& shape, const TensorOptions& options) -> Body {
+    const Tensor other = made(shape, options, 2);
+    return [=](const Tensor& x) {
+      Tensor t = x + other;
+      const Tensor u = t * 3;
+      t.mul_(2);
+      Tensor y = softmax(t + u, -1);
+      t.add_(y);
+      return t * u;
+    };
+  };
+  const auto outside = [](const Shape& shape, const TensorOptions& options) -> Body {
+    const Tensor state = made(shape, options, 2), first = state.clone();
+    return [=](const Tensor& x) {
+      Tensor s = state;  // seen outside
+      s.copy_(first);
+      s.mul_(x);
+      const Tensor y = softmax(s, -1);
+      s.add_(x);
+      return y * s;
+    };
+  };
+  on_all_devices({{"twice", {6, 40}, twice, 3},
+                  {"twice", {2, 5001}, twice, 3},
+                  {"outside", {6, 40}, outside, 4},
+                  {"outside", {2, 5001}, outside, 4}});
+}
+
 TEST(Chains, GradientsOnRows) {
   const auto of = [](const std::function<Tensor(const Tensor&)>& f) {
     return [=](const Shape& shape, const TensorOptions& options) -> Body {
@@ -186,7 +216,8 @@ TEST(Chains, DropoutDropsTheSame) {
 }
 
 TEST(Chains, TwoDropoutsAreTwoChains) {
-  on_all_devices({{"twice", {40, 50},
+  on_all_devices({{"twice",
+                   {40, 50},
                    [](const Shape&, const TensorOptions&) -> Body {
                      return [](const Tensor& x) { return dropout(dropout(x, 0.3) * 2, 0.5) * 2; };
                    },

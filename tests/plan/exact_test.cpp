@@ -68,6 +68,12 @@ std::vector<Work> works() {
              return with_gradients(mean(square(y)), y, {images, shift});
            }},
           {"conv2d_relu", {8, 32, 32, 32}, convolution},
+          {"elide_copies",
+           {40, 64},
+           [=](const Tensor& x) {
+             const Tensor y = matmul(x, logits).t().contiguous();
+             return with_gradients(mean(square(y)), y, {logits});
+           }},
           {"layout", {8, 32, 32, 32}, convolution, MemoryFormat::nhwc},
           {"layout", {8, 32, 32, 32}, convolution, MemoryFormat::chwn}};
 }

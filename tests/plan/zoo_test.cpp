@@ -173,10 +173,12 @@ TEST_P(Zoo, ExactPassesKeepEveryBit) {
 /// So that no pass is left out of the comparison unseen.
 TEST(ZooPasses, EachDoesSomethingSomewhere) {
   PassNames named{"dead_code", "fuse_chains", "recompute"};  // passes_test, recompute_test
-  named.insert("classifier_head");                                // CUDA's: cuda_fused_test
-  named.insert("batch_casts");                                    // CUDA's: cuda_list_cast_test
-  named.insert("linear_grad");                                    // fuse_linear_test
-  named.insert("conv2d_relu");                                    // fuse_conv_test
+  named.insert("classifier_head");                           // CUDA's: cuda_fused_test
+  named.insert("batch_casts");                               // CUDA's: cuda_list_cast_test
+  named.insert("linear_grad");                               // fuse_linear_test
+  named.insert("conv2d_relu");                               // fuse_conv_test
+  named.insert("elide_copies");                              // elide_copies_test
+  named.insert("layer_norm_grad_add");                       // fuse_layer_norm_test
   for (const Case& c : cases())
     for (const PassNames& passes : {c.f64_passes, c.f32_passes})
       named.insert(passes.begin(), passes.end());

@@ -140,9 +140,9 @@ LinkOptions link_of(const Launch& launch) {
       launch.operands().size() != static_cast<size_t>(slot->operands))
     return {};
   const RowKernel* rows = row_kernel(launch.name());
-  const Options options = rows                                       ? rows->options
+  const Options options = rows                                    ? rows->options
                           : slot->kind == LinkSlot::Kind::dropout ? with_number
-                                                                     : with_params;
+                                                                  : with_params;
   const std::optional<formula::Params> params = options(launch);
   if (!params) return {};
   LinkOptions link{slot, *params, 0};

@@ -11,7 +11,7 @@ namespace {
 /// a: (B.., M, K), b: (B.., K, N), y: (B.., M, N); leading axes are equal, their strides free.
 void launch(const Tensor& a, const Tensor& b, Tensor& y) {
   static const backend::Kernel<void(const Context&, const Tensor& a, const Tensor& b, Tensor& y)>
-      kernel("matmul", {.operands = "a, b, y"},
+      kernel("matmul", {.operands = "a, b, strided y"},
              [](const Tensor& left, const Tensor&, const Tensor& product) {
                return 2.0 * static_cast<double>(product.numel()) *
                       static_cast<double>(left.size(-1));

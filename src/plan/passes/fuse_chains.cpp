@@ -33,8 +33,8 @@ struct Order {
   explicit Order(const Tensor& t)
       : elements(t.numel()), row_major(t.is_contiguous()), shape(t.shape()), strides(t.strides()) {}
   bool holds(const Tensor& t) const {
-    return t.numel() == elements && (row_major ? t.is_contiguous()
-                                               : t.shape() == shape && t.strides() == strides);
+    return t.numel() == elements &&
+           (row_major ? t.is_contiguous() : t.shape() == shape && t.strides() == strides);
   }
   friend bool operator==(const Order& a, const Order& b) {
     return a.elements == b.elements && a.row_major == b.row_major &&
@@ -245,6 +245,9 @@ class Group {
         }
       }
     }
+    if (row_ && std::any_of(out.begin(), out.end(),
+                            [&](const Tensor& t) { return find(in, t) || times_written(t) > 1; }))
+      return nullptr;  // a row may go through the links before the one on rows twice
     chain.index = in_index;
     chain.index.resize(in.size() + out.size(), {.repeat = 1, .period = order_->elements});
     chain.index.insert(chain.index.end(), number_index.begin(), number_index.end());
@@ -293,6 +296,13 @@ class Group {
           return false;
     }
     return true;
+  }
+  int times_written(const Tensor& t) const {
+    int times = 0;
+    for (const int m : members_)
+      for (const Operand& o : launch(m).operands())
+        times += o.writes && o.tensor->defined() && same_elements(*o.tensor, t);
+    return times;
   }
   bool contains(int index) const {
     return std::find(members_.begin(), members_.end(), index) != members_.end();

@@ -32,6 +32,7 @@ std::vector<Pass> all_passes() {
       passes.end(),
       {{"layout", "the memory format of activations, by measured times", layout, 64},
        {"batch_casts", "casts of weights and of gradients in few launches", batch_casts},
+       {"elide_copies", "products written where a copy would put them", elide_copies, 64},
        {"fuse_chains", "ops over elements and rows in one pass over memory", fuse_chains},
        {"recompute", "make again what the backward pass needs, instead of keeping it", recompute}});
   return passes;

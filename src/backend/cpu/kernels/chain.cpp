@@ -143,8 +143,12 @@ class Worker {
 
   void run(int64_t at, int64_t count) {
     for (const ChainLink& link : chain_.links) switch (link.slot->kind) {
-        case LinkSlot::Kind::elementwise: elementwise(link, at, count); break;
-        case LinkSlot::Kind::dropout: dropout(link, at, count); break;
+        case LinkSlot::Kind::elementwise:
+          elementwise(link, at, count);
+          break;
+        case LinkSlot::Kind::dropout:
+          dropout(link, at, count);
+          break;
         case LinkSlot::Kind::rows:
           for (int64_t i = 0; i < count; i += chain_.row) row(link, at + i, i);
           break;
@@ -161,10 +165,9 @@ class Worker {
 
   void elementwise(const ChainLink& link, int64_t at, int64_t count) {
     const int inputs = link.slot->operands - 1;  // a loop has its output first
-    char* const operands[] = {
-        run_of(link.registers[static_cast<size_t>(inputs)], at, count),
-        run_of(link.registers[0], at, count),
-        inputs == 2 ? run_of(link.registers[1], at, count) : nullptr};
+    char* const operands[] = {run_of(link.registers[static_cast<size_t>(inputs)], at, count),
+                              run_of(link.registers[0], at, count),
+                              inputs == 2 ? run_of(link.registers[1], at, count) : nullptr};
     link.slot->loops[static_cast<size_t>(dtype_)](operands, count, link.params);
   }
   void dropout(const ChainLink& link, int64_t at, int64_t count) {

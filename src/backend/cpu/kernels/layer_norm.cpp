@@ -63,8 +63,7 @@ void layer_norm_row(const T* x, const T* w, const T* b, T* y, T& mean, T& scale,
   if (w && b)
     for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * s * w[i] + b[i];
   else
-    for (int64_t i = 0; i < n; ++i)
-      y[i] = (x[i] - m) * s * (w ? w[i] : T(1)) + (b ? b[i] : T(0));
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) * s * (w ? w[i] : T(1)) + (b ? b[i] : T(0));
 }
 
 template <class T>
@@ -89,11 +88,13 @@ void layer_norm_link(void* const* operands, int64_t n, const formula::Params& pa
                     params.a);
 }
 
+/// dx may be the residual.
 template <class T>
-void layer_norm_grad(const Context& context, const Tensor& tdy, const Tensor& tx,
-                     const Tensor& weight, const Tensor& tmean, const Tensor& tscale, Tensor& tdx,
-                     Tensor& dweight, Tensor& dbias) {
+void layer_norm_grad_add(const Context& context, const Tensor& tdy, const Tensor& tx,
+                         const Tensor& weight, const Tensor& tmean, const Tensor& tscale,
+                         const Tensor& tresidual, Tensor& tdx, Tensor& dweight, Tensor& dbias) {
   const int64_t rows = tmean.numel(), n = dweight.numel();
+  const T* residual = in<T>(tresidual);
   const T *dy = in<T>(tdy), *x = in<T>(tx), *w = in<T>(weight);
   const T *mean = in<T>(tmean), *scale = in<T>(tscale);
   T *dx = out<T>(tdx), *dw = out<T>(dweight), *db = out<T>(dbias);
@@ -128,7 +129,11 @@ void layer_norm_grad(const Context& context, const Tensor& tdy, const Tensor& tx
         const double count = static_cast<double>(n), sd = static_cast<double>(s);
         const T shift = static_cast<T>(sd * sum / count);
         const T slope = static_cast<T>(sd * sd * sd * dot / count);
-        for (int64_t i = 0; i < n; ++i) to[i] = s * weighted[i] - slope * (from[i] - m) - shift;
+        if (const T* more = residual ? residual + r * n : nullptr)
+          for (int64_t i = 0; i < n; ++i)
+            to[i] = more[i] + (s * weighted[i] - slope * (from[i] - m) - shift);
+        else
+          for (int64_t i = 0; i < n; ++i) to[i] = s * weighted[i] - slope * (from[i] - m) - shift;
       }
     }
   });
@@ -144,11 +149,20 @@ void layer_norm_grad(const Context& context, const Tensor& tdy, const Tensor& tx
 }
 
 template <class T>
+void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
+                     const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
+                     Tensor& dweight, Tensor& dbias) {
+  layer_norm_grad_add<T>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
+}
+
+template <class T>
 void register_for() {
   constexpr DType kType = dtype_of<T>;
   backend::register_kernel("layer_norm", DeviceKind::cpu, kType, &layer_norm<T>);
   backend::register_row_link("layer_norm", kType, &layer_norm_link<T>);
   backend::register_kernel("layer_norm_grad", DeviceKind::cpu, kType, &layer_norm_grad<T>);
+  // Not in 16 bits: the gradient would not be rounded before the addition, as it is apart.
+  backend::register_kernel("layer_norm_grad_add", DeviceKind::cpu, kType, &layer_norm_grad_add<T>);
 }
 
 void register_layer_norm() {

@@ -12,14 +12,25 @@ const T* address(const Tensor& x) {
   return static_cast<const T*>(x.raw());
 }
 
+/// y of any strides, of which one of the last two is 1.
 template <class T>
 void matmul(const Context&, const Tensor& a, const Tensor& b, Tensor& y) {
   const int r = y.rank();
   const int64_t m = y.shape()[r - 2], n = y.shape()[r - 1], k = a.shape()[r - 1];
+  const int64_t row = y.strides()[r - 2], column = y.strides()[r - 1];
   const auto matrix = [r](const Tensor& x, int64_t at) {
     return Matrix<T>{address<T>(x) + at, x.strides()[r - 2], x.strides()[r - 1]};
   };
-  if (r == 2) return gemm(m, n, k, matrix(a, 0), matrix(b, 0), false, static_cast<T*>(y.raw()), n);
+  const auto product = [&](const Matrix<T>& left, const Matrix<T>& right, T* to) {
+    if (column == 1 || n == 1) {
+      gemm(m, n, k, left, right, false, to, row);
+    } else {  // y^T = b^T a^T
+      const auto transposed = [](const Matrix<T>& x) { return Matrix<T>{x.data, x.col, x.row}; };
+      gemm(n, m, k, transposed(right), transposed(left), false, to, column);
+    }
+  };
+  T* const to = static_cast<T*>(y.raw());
+  if (r == 2) return product(matrix(a, 0), matrix(b, 0), to);
   if (m == 0 || n == 0) return;
   // The stack: one product per position of the leading axes.
   Shape batch;
@@ -35,7 +46,7 @@ void matmul(const Context&, const Tensor& a, const Tensor& b, Tensor& y) {
   parallel_for(loop.numel, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const auto at = loop.offsets(i);
-      gemm(m, n, k, matrix(a, at[1]), matrix(b, at[2]), false, static_cast<T*>(y.raw()) + at[0], n);
+      product(matrix(a, at[1]), matrix(b, at[2]), to + at[0]);
     }
   });
 }

@@ -52,7 +52,7 @@ struct Links {
   int count = 0;
   int rows = -1;  ///< which link works on rows
   int first_inside = 0;
-  bool again = false;  ///< whether links behind that one read what those before it computed inside
+  bool again = false;   ///< whether links behind that one read what those before it computed inside
   bool aligned = true;  ///< whether whole tensors are read and written a pack at a time
   Link link[Chain::kMaxLinks];
   void* base[Chain::kMaxRegisters];
@@ -69,14 +69,17 @@ struct Registers {
   __device__ Packed load(const Links& links, int r, int64_t i) const {
     const T* const base = static_cast<const T*>(links.base[r]);
     switch (links.place[r]) {
-      case Links::kInside: return inside[r - links.first_inside];
-      case Links::kWhole: return read_pack<Width>(base + i * Width, links.aligned);
+      case Links::kInside:
+        return inside[r - links.first_inside];
+      case Links::kWhole:
+        return read_pack<Width>(base + i * Width, links.aligned);
       case Links::kSingle: {
         Packed same;
         for (int k = 0; k < Width; ++k) same.at[k] = *base;
         return same;
       }
-      default: break;
+      default:
+        break;
     }
     const backend::ChainIndex index = links.index[r];
     int64_t at = i * Width / index.repeat % index.period;

@@ -70,8 +70,7 @@ bool reads_again(const Links& links) {
   };
   for (int r = links.first_inside; r < Chain::kMaxRegisters; ++r) {
     const bool at_hand = rows.at[0] == r || rows.at[1] == r;
-    if (!at_hand && uses(0, links.rows, r, true) &&
-        uses(links.rows + 1, links.count, r, false))
+    if (!at_hand && uses(0, links.rows, r, true) && uses(links.rows + 1, links.count, r, false))
       return true;
   }
   return false;

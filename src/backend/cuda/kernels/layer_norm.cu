@@ -90,8 +90,8 @@ struct NormGradPack {
 template <int Width, class T>
 __global__ void __launch_bounds__(kMaxGroupThreads, 1)
     layer_norm_grad_kernel(const T* dy, const T* x, const T* weight, const Compute<T>* mean,
-                           const Compute<T>* scale, T* dx, int64_t rows, int64_t n, int threads,
-                           bool whole) {
+                           const Compute<T>* scale, const T* residual, T* dx, int64_t rows,
+                           int64_t n, int threads, bool whole) {
   begin_kernel();
   using C = Compute<T>;
   using Loaded = NormGradPack<T, Width>;
@@ -134,6 +134,11 @@ __global__ void __launch_bounds__(kMaxGroupThreads, 1)
     share.each(load, [&](const Loaded& in, int64_t i) {
       Pack<T, Width> out;
       for_each(in, i, [&](int k, C g, C d) { out.at[k] = narrow<T>(s * g - slope * d - shift); });
+      if (residual) {
+        const Pack<T, Width> more = read_pack<Width>(residual + row * n + i, whole);
+#pragma unroll
+        for (int k = 0; k < Width; ++k) out.at[k] = narrow<T>(widen(more.at[k]) + widen(out.at[k]));
+      }
       write_pack<Width>(dx + row * n + i, out, whole);
     });
   }
@@ -171,18 +176,19 @@ struct ParameterGrad {
   }
 };
 
+/// dx may be the residual.
 template <class T>
-void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
-                     const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
-                     Tensor& dweight, Tensor& dbias) {
+void layer_norm_grad_add(const Context& context, const Tensor& dy, const Tensor& x,
+                         const Tensor& weight, const Tensor& mean, const Tensor& scale,
+                         const Tensor& residual, Tensor& dx, Tensor& dweight, Tensor& dbias) {
   using C = const Compute<T>;
   const int64_t rows = mean.numel(), n = dweight.numel();
   if (rows > 0 && n > 0) {
     const int threads = threads_per_row(n);
-    const auto* w = optional<const T>(weight);
-    with_row_packs<T>(n, {dy.raw(), x.raw(), w, dx.raw()}, [&]<int Width>(bool whole) {
+    const auto *w = optional<const T>(weight), *more = optional<const T>(residual);
+    with_row_packs<T>(n, {dy.raw(), x.raw(), w, more, dx.raw()}, [&]<int Width>(bool whole) {
       launch_blocks(context, &layer_norm_grad_kernel<Width, T>, row_grid(rows, threads),
-                    data<const T>(dy), data<const T>(x), w, data<C>(mean), data<C>(scale),
+                    data<const T>(dy), data<const T>(x), w, data<C>(mean), data<C>(scale), more,
                     data<T>(dx), rows, n, threads, whole);
     });
   }
@@ -191,11 +197,19 @@ void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
   reduce(context, op, ReduceShape::columns(rows, n));
 }
 
+template <class T>
+void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
+                     const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
+                     Tensor& dweight, Tensor& dbias) {
+  layer_norm_grad_add<T>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
+}
+
 template <class... T>
 bool register_all() {
   constexpr DeviceKind cuda = DeviceKind::cuda;
   ((backend::register_kernel("layer_norm", cuda, dtype_of<T>, &layer_norm<T>),
-    backend::register_kernel("layer_norm_grad", cuda, dtype_of<T>, &layer_norm_grad<T>)),
+    backend::register_kernel("layer_norm_grad", cuda, dtype_of<T>, &layer_norm_grad<T>),
+    backend::register_kernel("layer_norm_grad_add", cuda, dtype_of<T>, &layer_norm_grad_add<T>)),
    ...);
   return true;
 }

@@ -1,6 +1,7 @@
-// Chains with a link that works on rows (softmax, layer_norm): a warp or a block takes a row through
-// the links before that one, combines it, and goes through those behind it with what came of it.
-// The row is combined in the order of the op's own kernel, so that results are the same bits.
+// Chains with a link that works on rows (softmax, layer_norm): a warp or a block takes a row
+// through the links before that one, combines it, and goes through those behind it with what came
+// of it. The row is combined in the order of the op's own kernel, so that results are the same
+// bits.
 #include <cmath>
 #include <string_view>
 
@@ -44,9 +45,8 @@ struct SoftmaxLink {
   }
   __device__ void end(Lane&) const {}
   __device__ Total total(const ThreadGroup& group, const Lane& lane) const {
-    return line.prepared(group.combined(line.widen(lane), [this](const Total& a, const Total& b) {
-      return line.combine(a, b);
-    }));
+    return line.prepared(group.combined(
+        line.widen(lane), [this](const Total& a, const Total& b) { return line.combine(a, b); }));
   }
   __device__ void finish(const Links&, int64_t, const Total&) const {}
   template <int Width>
@@ -88,9 +88,8 @@ struct SoftmaxGradLink {
   }
   __device__ void end(Lane&) const {}
   __device__ Total total(const ThreadGroup& group, const Lane& lane) const {
-    return line.prepared(group.combined(line.widen(lane), [this](const Total& a, const Total& b) {
-      return line.combine(a, b);
-    }));
+    return line.prepared(group.combined(
+        line.widen(lane), [this](const Total& a, const Total& b) { return line.combine(a, b); }));
   }
   __device__ void finish(const Links&, int64_t, const Total&) const {}
   template <int Width>
