@@ -75,8 +75,8 @@ struct Rewrite {
   int ulp = 0;
   /// The first that is found is taken.
   std::vector<std::string> patterns;
-  /// Whether a new launch may write a tensor that it reads under another name, as the same
-  /// elements.
+  /// Whether a new launch may write a tensor that it reads under other names, where these are the
+  /// same elements.
   bool in_place = false;
   /// The device needs all of these for the dtype of what is found. Rewrites whose patterns have one
   /// come behind this one.

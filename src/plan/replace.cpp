@@ -9,13 +9,14 @@ const Launch* at(const Program& program, int i) {
   return program.launches[static_cast<size_t>(i)].get();
 }
 
-/// Written through one operand and used through another.
-bool overlaps_itself(const Launch& launch) {
+/// Written through one operand and used through another, in a way that is not allowed.
+bool overlaps_itself(const Launch& launch, Overlap allowed) {
   const auto all = launch.operands();
   for (size_t i = 0; i < all.size(); ++i)
     for (size_t k = 0; k < all.size(); ++k)
       if (i != k && all[i].writes && all[i].tensor->defined() && all[k].tensor->defined() &&
-          all[i].tensor->storage() == all[k].tensor->storage())
+          all[i].tensor->storage() == all[k].tensor->storage() &&
+          (allowed == Overlap::refused || !same_elements(*all[i].tensor, *all[k].tensor)))
         return true;
   return false;
 }
@@ -122,9 +123,8 @@ bool Replacement::can_stand_at(int place, size_t part) const {
 
 std::optional<std::vector<int>> Replacement::places(
     const std::vector<std::unique_ptr<Launch>>& launches, Overlap overlap) const {
-  if ((overlap == Overlap::refused &&
-       std::any_of(launches.begin(), launches.end(),
-                   [](const auto& launch) { return overlaps_itself(*launch); })) ||
+  if (std::any_of(launches.begin(), launches.end(),
+                  [&](const auto& launch) { return overlaps_itself(*launch, overlap); }) ||
       !all_written(launches))
     return std::nullopt;
   std::vector<int> found;

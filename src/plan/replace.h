@@ -23,10 +23,10 @@ bool conflict(std::span<const Operand> a, std::span<const Operand> b);
 /// writes what it uses nor reads what it writes.
 bool can_move(const Program& program, int from, int to);
 
-/// Whether a new launch may use one storage under two names and write it.
+/// Whether a new launch may write a storage that it uses under another name as well.
 enum class Overlap : uint8_t {
   refused,  ///< a kernel need not expect that
-  allowed   ///< this one does
+  same      ///< this one does, where both are the same elements
 };
 
 /// Some launches, to be replaced by fewer. The launches of a program keep their places until

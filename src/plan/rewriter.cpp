@@ -319,7 +319,7 @@ class Matcher final : public backend::Match {
     if (!names_hold(r) || (rewrite_.pays && !rewrite_.pays(*this))) return false;
     Launches launches = rewrite_.build(*this);
     if (launches.size() != pattern_.parts) return false;
-    const auto places = r.places(launches, rewrite_.in_place ? Overlap::allowed : Overlap::refused);
+    const auto places = r.places(launches, rewrite_.in_place ? Overlap::same : Overlap::refused);
     if (!places) return false;
     r.apply(program_, std::move(launches), *places);
     drop_witnesses();

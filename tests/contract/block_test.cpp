@@ -67,5 +67,30 @@ TEST(CompiledBlock, HasTheGradientsOfTheEagerOne) {
     }
 }
 
+/// The norm's gradient is the residual's too, and is overwritten by their sum.
+TEST(CompiledBlock, TheResidualsGradientIsTheNormsOwn) {
+  for (const Device device : devices())
+    for (const DType dtype : {f32, f64}) {
+      SCOPED_TRACE(device.str() + ", " + std::string(name(dtype)));
+      const auto leaf = [&](size_t seed) {
+        return make_input({.shape = {8}}, dtype, seed).to(device).detach().set_requires_grad();
+      };
+      const Tensor gain = leaf(2), shift = leaf(3);
+      const Step step = [=](const Tensor& in) {
+        const Tensor x = in.detach().set_requires_grad();
+        const Tensor y = tanh(layer_norm(x, {8}, gain, shift) + x);
+        return autograd::grad(std::vector{mean(y * y)}, std::vector{x, gain, shift});
+      };
+      const Tensor x = make_input({.shape = {3, 5, 8}}, dtype, 1).to(device);
+      const Tensors want = step(x);
+      auto compiled = compile([&](const Tensor& in) { return step(in); });
+      const Tensors got = compiled(x);
+      EXPECT_EQ(compiled.explain().find("layer_norm_grad_add: nothing"), std::string::npos);
+      for (size_t k = 0; k < want.size(); ++k)
+        expect_near(got[k].to(Device::cpu()), want[k].to(Device::cpu()), 1e-6,
+                    "gradient " + std::to_string(k));
+    }
+}
+
 }  // namespace
 }  // namespace brim::contract

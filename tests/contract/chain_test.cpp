@@ -172,10 +172,29 @@ TEST(Chains, WhatIsOverwrittenAroundRows) {
       return y * s;
     };
   };
-  on_all_devices({{"twice", {6, 40}, twice, 3},
-                  {"twice", {2, 5001}, twice, 3},
-                  {"outside", {6, 40}, outside, 4},
-                  {"outside", {2, 5001}, outside, 4}});
+  on_all_devices({{"twice", {6, 40}, twice, 2},
+                  {"twice", {2, 5001}, twice, 2},
+                  {"outside", {6, 40}, outside, 3},
+                  {"outside", {2, 5001}, outside, 3}});
+}
+
+TEST(Chains, OneRowWhoseWeightIsMadeInTheStep) {
+  const auto norm = [](const Shape& shape, const TensorOptions& options) -> Body {
+    const int64_t n = shape.back();
+    const Tensor w = made({n}, options, 2), b = made({n}, options, 3);
+    return [=](const Tensor& x) { return layer_norm(x, {n}, w + 1, b * 2); };
+  };
+  on_all_devices({{"one row", {1, 40}, norm, 2}});
+}
+
+TEST(Chains, LargeAnglesAmongSmallOnes) {
+  const auto body = [](const Shape& shape, const TensorOptions& options) -> Body {
+    const Tensor far = zeros(shape, options);
+    far.flatten().slice(0, 1010, 1011).copy_(full({1}, 2e8, options));
+    return [=](const Tensor& x) { return softmax(sin(x * 3 + far), -1); };
+  };
+  for (const Device device : devices())
+    expect_chained({"large angles", {50, 40}, body}, {.dtype = f32, .device = device});
 }
 
 TEST(Chains, GradientsOnRows) {

@@ -36,7 +36,8 @@ enum class Work : uint8_t {
 struct KernelTraits {
   /// The tensors in the order of the arguments, a span of them under one name. Whether they are
   /// written stands in the signature; "rw" marks written ones that are read as well, "strided"
-  /// matrices that are written with any strides, of which one of the last two is 1.
+  /// matrices that are written with any strides, where one of the last two axes has a stride of 1
+  /// or one element.
   const char* operands = "";
   Work work = Work::other;
   /// Operands of rank 4 that lie in one memory format, nchw or nhwc, whichever a plan chooses.

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 
 #include "backend/launch_policy.h"
 
@@ -132,13 +133,12 @@ LinkOptions link_of(const Launch& launch) {
   {
     const std::lock_guard lock(link_table().mutex);
     const auto found = link_table().slots.find(launch.name());
-    if (found == link_table().slots.end()) return {};
+    if (found == link_table().slots.end() ||
+        !known(found->second, launch_policy(launch.device().kind).kernels, launch.dtype()) ||
+        launch.operands().size() != static_cast<size_t>(found->second.operands))
+      return {};
     slot = &found->second;
   }
-  const auto kind = static_cast<size_t>(launch_policy(launch.device().kind).kernels);
-  if (!slot->known[kind][static_cast<size_t>(launch.dtype())] ||
-      launch.operands().size() != static_cast<size_t>(slot->operands))
-    return {};
   const RowKernel* rows = row_kernel(launch.name());
   const Options options = rows                                    ? rows->options
                           : slot->kind == LinkSlot::Kind::dropout ? with_number

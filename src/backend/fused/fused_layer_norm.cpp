@@ -3,13 +3,13 @@
 
 #include "backend/kernel.h"
 #include "backend/rewrite.h"
-#include "core/same_elements.h"
 
 namespace brim::backend {
 namespace fused_layer_norm {
 namespace {
 
-/// "layer_norm_grad_add": as layer_norm_grad, and dx gets `residual` added, which it may be.
+/// "layer_norm_grad_add": as layer_norm_grad, and dx gets `residual` added. dx may be the residual,
+/// dy, or x.
 const Kernel<void(const Context&, const Tensor& dy, const Tensor& x, const Tensor& weight,
                   const Tensor& mean, const Tensor& scale, const Tensor& residual, Tensor& dx,
                   Tensor& dweight, Tensor& dbias)>
@@ -20,8 +20,7 @@ bool pays(const Match& m) {
   const Tensor &dx = m["dx"], &residual = m["residual"], &sum = m["sum"];
   return m.option<formula::Params>("add").a == 1 && dx.is_contiguous() && sum.is_contiguous() &&
          residual.is_contiguous() && residual.shape() == sum.shape() && dx.numel() == sum.numel() &&
-         residual.dtype() == dx.dtype() && sum.dtype() == dx.dtype() &&
-         (residual.storage() != sum.storage() || same_elements(residual, sum));
+         residual.dtype() == dx.dtype() && sum.dtype() == dx.dtype();
 }
 
 Launches build(Match& m) {

@@ -94,7 +94,7 @@ bool are_apart(const Tensor& a, const Tensor& b) {
 
 /// Whether the launch's kernel can write its operand with these strides.
 bool can_write(const Launch& launch, const Operand& o, const Tensor& y) {
-  if (launch.work() == backend::Work::copy) return true;
+  if (is(launch, "copy")) return true;
   if (!launch.traits(o).strided || launch.traits(o).reads || y.rank() < 2) return false;
   const int r = y.rank();
   const auto is_dense = [&](int axis) { return y.size(axis) == 1 || y.strides()[axis] == 1; };
@@ -169,7 +169,7 @@ std::string elide_copies(Program& program) {
   // The last ones first: where a copy follows another, the first then knows where all ends.
   for (int i = static_cast<int>(program.launches.size()); i-- > 0;) {
     const Launch* launch = program.launches[static_cast<size_t>(i)].get();
-    if (launch->work() != backend::Work::copy || launch->refresh || launch->commit) continue;
+    if (!is(*launch, "copy") || launch->refresh || launch->commit) continue;
     const Uses uses(program);
     gone += Copy(program, uses, i).elide(program);
   }

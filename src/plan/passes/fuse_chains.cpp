@@ -199,7 +199,7 @@ class Group {
     if (!fused) return false;
     std::vector<std::unique_ptr<Launch>> launches;
     launches.push_back(std::move(fused));
-    const auto places = replacement().places(launches, Overlap::allowed);
+    const auto places = replacement().places(launches, Overlap::same);
     if (!places) return false;
     fused_ = std::move(launches[0]);
     place_ = (*places)[0];
@@ -221,10 +221,10 @@ class Group {
         const Tensor& t = *operands[i].tensor;
         if (!t.defined() || operands[i].writes) continue;
         const ChainIndex& index = link.index[i];
-        // A row's number is complete behind the row; agrees() lets whole registers through alone.
+        // A row's number is complete behind the row, and what all rows share has to be in memory.
         if (find(numbers, t)) return nullptr;
         if (find(out, t) || find(inner, t)) {
-          if (!is_whole(index)) return nullptr;
+          if (!is_whole(index) || !link.is_row(i)) return nullptr;
           continue;
         }
         if (const auto known = find(in, t)) {
@@ -245,8 +245,10 @@ class Group {
         }
       }
     }
-    if (row_ && std::any_of(out.begin(), out.end(),
-                            [&](const Tensor& t) { return find(in, t) || times_written(t) > 1; }))
+    if (std::any_of(out.begin(), out.end(), [&](const Tensor& t) {
+          const int times = times_written_before_rows(t);
+          return times > 1 || (times == 1 && find(in, t));
+        }))
       return nullptr;  // a row may go through the links before the one on rows twice
     chain.index = in_index;
     chain.index.resize(in.size() + out.size(), {.repeat = 1, .period = order_->elements});
@@ -297,11 +299,15 @@ class Group {
     }
     return true;
   }
-  int times_written(const Tensor& t) const {
+  /// By links in front of the one that works on rows.
+  int times_written_before_rows(const Tensor& t) const {
     int times = 0;
-    for (const int m : members_)
+    if (!row_) return times;
+    for (const int m : members_) {
+      if (link_at(m).options.row) break;
       for (const Operand& o : launch(m).operands())
         times += o.writes && o.tensor->defined() && same_elements(*o.tensor, t);
+    }
     return times;
   }
   bool contains(int index) const {

@@ -31,7 +31,11 @@ void dense_unary(char* const* p, int64_t n, const Params& params) {
       for (int64_t i = begin; i < end; ++i)
         beyond |= std::fabs(static_cast<A>(x[i])) > F::kFastLimit;
       if (beyond) {
-        for (int64_t i = begin; i < end; ++i) y[i] = static_cast<R>(f.slow(static_cast<A>(x[i])));
+        // One by one, so that a result does not depend on where its block begins.
+        for (int64_t i = begin; i < end; ++i) {
+          const A a = static_cast<A>(x[i]);
+          y[i] = static_cast<R>(std::fabs(a) > F::kFastLimit ? f.slow(a) : f(a));
+        }
       } else {
         BRIM_INDEPENDENT
         for (int64_t i = begin; i < end; ++i) y[i] = static_cast<R>(f(static_cast<A>(x[i])));

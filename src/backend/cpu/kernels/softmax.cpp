@@ -126,14 +126,10 @@ void softmax_grad_row(const T* dy, const T* y, T* dx, int64_t n) {
   if constexpr (kLog) {
     const auto total = hn::Set(d, s);
     each_vector<T>(y, n, 0, [&](auto w, int64_t i, int64_t count) {
-      const auto off = hn::Mul(total, exp_of(d, w));
-      if (hn::MaxLanes(d) == 1 || count == static_cast<int64_t>(hn::Lanes(d))) {
-        hn::StoreU(hn::Sub(hn::LoadU(d, dy + i), off), d, dx + i);
-      } else {
-        HWY_ALIGN T rest[HWY_MAX_BYTES / sizeof(T)];
-        hn::Store(off, d, rest);
-        for (int64_t k = 0; k < count; ++k) dx[i + k] = dy[i + k] - rest[k];
-      }
+      // The same for all elements, those behind the last whole vector too.
+      each_vector<T>(dy + i, count, 0, [&](auto g, int64_t, int64_t) {
+        store_part(hn::NegMulAdd(total, exp_of(d, w), g), dx + i, count);
+      });
     });
   } else {
     for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - s);

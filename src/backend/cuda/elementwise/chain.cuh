@@ -167,6 +167,15 @@ __device__ inline void run_links(const Links& links, int first, int end, int64_t
   }
 }
 
+/// The same as a function that is called, for kernels that do so in many places. Links must be an
+/// argument that has an address, __grid_constant__: otherwise each thread has a copy.
+template <class T, int Width, bool kDraws>
+__device__ __noinline__ void call_links(const Links& links, int first, int end, int64_t i,
+                                        bool outside, const RandomKey& key,
+                                        Registers<T, Width>& registers) {
+  run_links<T, Width, kDraws>(links, first, end, i, outside, key, registers);
+}
+
 /// Queues a chain whose link `rows` works on rows.
 template <class T>
 void queue_row_chain(const Context& context, const Links& links, const Chain& chain,

@@ -16,6 +16,8 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define __shared__ static  // one block at a time runs in the whole process
 

@@ -55,9 +55,8 @@ Made dropping_of(double p) {
 }
 
 /// Whether a link behind the one on rows reads what one before it computes, but for that one's own
-/// operands, which it has at hand.
-bool reads_again(const Links& links) {
-  const Links::Link& rows = links.link[links.rows];
+/// rows, which it has at hand.
+bool reads_again(const Links& links, const backend::LinkSlot& rows) {
   const auto uses = [&](int first, int end, int r, bool written) {
     for (int l = first; l < end; ++l) {
       int operands = 0;
@@ -68,11 +67,14 @@ bool reads_again(const Links& links) {
     }
     return false;
   };
-  for (int r = links.first_inside; r < Chain::kMaxRegisters; ++r) {
-    const bool at_hand = rows.at[0] == r || rows.at[1] == r;
-    if (!at_hand && uses(0, links.rows, r, true) && uses(links.rows + 1, links.count, r, false))
+  const auto at_hand = [&](int r) {
+    for (size_t k = 0; k < rows.parts.size(); ++k)
+      if (rows.parts[k] == backend::RowPart::row && links.link[links.rows].at[k] == r) return true;
+    return false;
+  };
+  for (int r = links.first_inside; r < Chain::kMaxRegisters; ++r)
+    if (!at_hand(r) && uses(0, links.rows, r, true) && uses(links.rows + 1, links.count, r, false))
       return true;
-  }
   return false;
 }
 
@@ -130,7 +132,8 @@ Links links_of(std::span<const Tensor> in, std::span<Tensor> out, const Chain& c
     }
     ++links.count;
   }
-  if (links.rows >= 0) links.again = reads_again(links);
+  if (links.rows >= 0)
+    links.again = reads_again(links, *chain.links[static_cast<size_t>(links.rows)].slot);
   return links;
 }
 

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/reduce/moments.cuh"
+#include "backend/cuda/reduce/normalized.cuh"
 #include "backend/cuda/reduce/reduce.cuh"
 #include "backend/cuda/reduce/row_packs.cuh"
 
@@ -45,17 +46,8 @@ __global__ void __launch_bounds__(kMaxGroupThreads, 1)
       scale[row] = s;
     }
     share.each(load, [&](const Loaded& in, int64_t i) {
-      const Loaded w = weight ? read_pack<Width>(weight + i, whole) : Loaded{};
-      const Loaded b = bias ? read_pack<Width>(bias + i, whole) : Loaded{};
-      Loaded out;
-#pragma unroll
-      for (int k = 0; k < Width; ++k) {
-        C unit = (widen(in.at[k]) - m) * s;
-        if (weight) unit *= widen(w.at[k]);
-        if (bias) unit += widen(b.at[k]);
-        out.at[k] = narrow<T>(unit);
-      }
-      write_pack<Width>(y + row * n + i, out, whole);
+      write_pack<Width>(y + row * n + i, normalized<Width>(in, m, s, weight, bias, i, whole),
+                        whole);
     });
   }
 }
@@ -176,25 +168,25 @@ struct ParameterGrad {
   }
 };
 
-/// dx may be the residual.
+/// dx may be the residual, dy, or x.
 template <class T>
 void layer_norm_grad_add(const Context& context, const Tensor& dy, const Tensor& x,
                          const Tensor& weight, const Tensor& mean, const Tensor& scale,
                          const Tensor& residual, Tensor& dx, Tensor& dweight, Tensor& dbias) {
   using C = const Compute<T>;
   const int64_t rows = mean.numel(), n = dweight.numel();
-  if (rows > 0 && n > 0) {
-    const int threads = threads_per_row(n);
-    const auto *w = optional<const T>(weight), *more = optional<const T>(residual);
-    with_row_packs<T>(n, {dy.raw(), x.raw(), w, more, dx.raw()}, [&]<int Width>(bool whole) {
-      launch_blocks(context, &layer_norm_grad_kernel<Width, T>, row_grid(rows, threads),
-                    data<const T>(dy), data<const T>(x), w, data<C>(mean), data<C>(scale), more,
-                    data<T>(dx), rows, n, threads, whole);
-    });
-  }
+  // First, as dx may be written onto dy.
   const ParameterGrad<T> op{data<const T>(dy), data<const T>(x), data<C>(mean),
                             data<C>(scale),    data<T>(dweight), data<T>(dbias)};
   reduce(context, op, ReduceShape::columns(rows, n));
+  if (rows == 0 || n == 0) return;
+  const int threads = threads_per_row(n);
+  const auto *w = optional<const T>(weight), *more = optional<const T>(residual);
+  with_row_packs<T>(n, {dy.raw(), x.raw(), w, more, dx.raw()}, [&]<int Width>(bool whole) {
+    launch_blocks(context, &layer_norm_grad_kernel<Width, T>, row_grid(rows, threads),
+                  data<const T>(dy), data<const T>(x), w, data<C>(mean), data<C>(scale), more,
+                  data<T>(dx), rows, n, threads, whole);
+  });
 }
 
 template <class T>

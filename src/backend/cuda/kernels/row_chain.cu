@@ -7,6 +7,7 @@
 
 #include "backend/cuda/elementwise/chain.cuh"
 #include "backend/cuda/reduce/moments.cuh"
+#include "backend/cuda/reduce/normalized.cuh"
 #include "backend/cuda/reduce/softmax_lines.cuh"
 #include "backend/cuda/runtime/launch_error.h"
 
@@ -148,23 +149,19 @@ struct LayerNormLink {
   template <int Width>
   __device__ Pack<T, Width> result(const Links& links, const Loaded<Width>& in, int64_t i,
                                    const Total& total) const {
-    const int weight = operand(links, 1), bias = operand(links, 2);
-    Pack<T, Width> y;
-#pragma unroll
-    for (int k = 0; k < Width; ++k) {
-      C unit = (widen(in.at[k]) - total.mean) * total.scale;
-      if (weight >= 0) unit *= widen(static_cast<const T*>(links.base[weight])[i + k]);
-      if (bias >= 0) unit += widen(static_cast<const T*>(links.base[bias])[i + k]);
-      y.at[k] = narrow<T>(unit);
-    }
-    return y;
+    const auto columns = [&](int k) {
+      const int r = operand(links, k);
+      return r < 0 ? nullptr : static_cast<const T*>(links.base[r]);
+    };
+    return normalized<Width>(in, total.mean, total.scale, columns(1), columns(2), i, false);
   }
 };
 
 template <class T, int Width, class Op, bool kDraws>
-__global__ void __launch_bounds__(kMaxGroupThreads, 1)
-    row_chain_kernel(Links links, Op op, GraphParameter<RandomKey> key_parameter, int64_t rows,
-                     int64_t n, int threads) {
+__global__ void __launch_bounds__(kThreads, 1)
+    row_chain_kernel(const __grid_constant__ Links links, Op op,
+                     GraphParameter<RandomKey> key_parameter, int64_t rows, int64_t n,
+                     int threads) {
   begin_kernel();
   using Loaded = typename Op::template Loaded<Width>;
   const RandomKey key = kDraws ? key_parameter.get() : RandomKey{};
@@ -174,7 +171,7 @@ __global__ void __launch_bounds__(kMaxGroupThreads, 1)
     const int64_t first = row * (n / Width);
     bool outside = true;  // the first time through, links write what others read
     const auto before = [&](int64_t pack) {
-      run_links<T, Width, kDraws>(links, 0, links.rows, pack, outside, key, registers);
+      call_links<T, Width, kDraws>(links, 0, links.rows, pack, outside, key, registers);
     };
     const auto load = [&](int64_t i) -> Loaded {
       before(first + i / Width);
@@ -191,11 +188,11 @@ __global__ void __launch_bounds__(kMaxGroupThreads, 1)
     outside = false;
     share.each(load, [&](const Loaded& in, int64_t i) {
       const int64_t pack = first + i / Width;
-      if (links.again) before(pack);
+      if (links.again && share.is_held()) before(pack);
       op.template keep<Width>(links, in, registers);
       registers.store(links, operand(links, Op::kResult), pack,
                       op.template result<Width>(links, in, i, total), true);
-      run_links<T, Width, kDraws>(links, links.rows + 1, links.count, pack, true, key, registers);
+      call_links<T, Width, kDraws>(links, links.rows + 1, links.count, pack, true, key, registers);
     });
   }
 }
@@ -205,7 +202,7 @@ void queue(const Context& context, const Links& links, const Chain& chain, const
            const RandomKey& key) {
   constexpr int kWidth = static_cast<int>(16 / sizeof(T));
   const int64_t n = chain.row, rows = chain.elements / n;
-  const int threads = threads_per_row(n);
+  const int threads = threads_per_row(n);  // kThreads at most: rows are short (Chain::kMaxRow)
   const auto run = [&]<int Width, bool kDraws>(std::integral_constant<int, Width>,
                                                std::bool_constant<kDraws>) {
     launch_blocks(context, &row_chain_kernel<T, Width, Op, kDraws>, row_grid(rows, threads), links,

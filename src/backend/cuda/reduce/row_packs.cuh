@@ -75,9 +75,10 @@ class RowShare {
   __device__ void each(const Load& load, const F& f) const {
     each<kHeld>(load, f, [] {});
   }
+  /// Whether read() reads the row; else each() does, every time.
+  __device__ bool is_held() const { return packs_ <= int64_t{group_.size} * kHeld; }
 
  private:
-  __device__ bool is_held() const { return packs_ <= int64_t{group_.size} * kHeld; }
   __device__ int64_t place(int j) const { return group_.rank + int64_t{j} * group_.size; }
 
   const ThreadGroup& group_;
