@@ -115,8 +115,8 @@ struct Link {
     const int64_t n = order.elements, row = options.row;
     if (!is_row(i)) {
       const bool number = options.slot->parts[i] == RowPart::number;
-      const ChainIndex index{.repeat = number ? row : 1, .period = number ? n / row : row};
-      return t.is_contiguous() && t.numel() == index.period ? std::optional(index) : std::nullopt;
+      const ChainIndex spread{.repeat = number ? row : 1, .period = number ? n / row : row};
+      return t.is_contiguous() && t.numel() == spread.period ? std::optional(spread) : std::nullopt;
     }
     if (t.dtype() != y.dtype()) return std::nullopt;
     if (order.holds(t)) return ChainIndex{.repeat = 1, .period = n};
