@@ -29,12 +29,12 @@ void dense_unary(char* const* p, int64_t n, const Params& params) {
       const int64_t end = std::min(n, begin + kBlock);
       int beyond = 0;
       for (int64_t i = begin; i < end; ++i)
-        beyond |= std::fabs(static_cast<A>(x[i])) > F::kFastLimit;
+        beyond |= !(std::fabs(static_cast<A>(x[i])) <= F::kFastLimit);  // NaN too
       if (beyond) {
         // One by one, so that a result does not depend on where its block begins.
         for (int64_t i = begin; i < end; ++i) {
           const A a = static_cast<A>(x[i]);
-          y[i] = static_cast<R>(std::fabs(a) > F::kFastLimit ? f.slow(a) : f(a));
+          y[i] = static_cast<R>(std::fabs(a) <= F::kFastLimit ? f(a) : f.slow(a));
         }
       } else {
         BRIM_INDEPENDENT
