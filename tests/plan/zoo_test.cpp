@@ -111,6 +111,15 @@ Trained train(const Case& c, DType dtype, bool compiled, const std::string& pass
 
 /// Measured times of layouts go to a folder of the test.
 class Zoo : public ::testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (BRIM_SANITIZED && GetParam().model == std::string("resnet18"))
+      GTEST_SKIP() << "minutes under sanitizers; resnet18-cifar has the same layers";
+  }
+  static bool is_slow() {
+    return BRIM_SANITIZED && GetParam().model != std::string("tutorial-cnn");
+  }
+
  private:
   const tests::TemporaryFolder folder_;
   const tests::Environment cache_{"XDG_CACHE_HOME", folder_.path()};
@@ -138,6 +147,7 @@ void train_compiled(const Case& c, DType dtype, const PassNames& expected, const
 
 /// In f64, rounding stays far below what any mistake of a pass would do.
 TEST_P(Zoo, CompiledEqualsEagerInF64) {
+  if (is_slow()) GTEST_SKIP() << "minutes under sanitizers; the next test trains in f32";
   const Trained eager = train(GetParam(), f64, false, "");
   const auto compare = [&](const Weights& compiled, const std::string& passes) {
     for (size_t i = 0; i < compiled.size(); ++i)
@@ -163,6 +173,7 @@ TEST_P(Zoo, CompiledEqualsEager) {
 /// What `--passes exact` promises.
 TEST_P(Zoo, ExactPassesKeepEveryBit) {
   for (const DType dtype : {f32, f64}) {
+    if (dtype == f64 && is_slow()) continue;
     const Weights eager = train(GetParam(), dtype, false, "").after;
     const Weights exact = train(GetParam(), dtype, true, plan::kExactPasses).after;
     for (size_t i = 0; i < eager.size(); ++i)
