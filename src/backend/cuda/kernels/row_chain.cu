@@ -19,16 +19,32 @@ constexpr int kRun = 32;  // elements that a thread gathers before it calls end(
 /// The register of the row link's operand.
 __device__ inline int operand(const Links& links, int k) { return links.link[links.rows].at[k]; }
 
-/// softmax and log_softmax: x, y.
-template <class T, bool kLog>
-struct SoftmaxLink {
-  using Line = Softmax<T, kLog>;
+/// What softmax and its gradient have in common: how a line is gathered.
+template <class Line>
+struct LineLink {
   using Lane = typename Line::Lane;
   using Total = typename Line::Total;
+  Line line{};
+
+  template <int Width>
+  __device__ void step(Lane& lane, const typename Line::template Loaded<Width>& in) const {
+    line.template step<Width>(lane, in);
+  }
+  __device__ void end(Lane&) const {}
+  __device__ Total total(const ThreadGroup& group, const Lane& lane) const {
+    return line.prepared(group.combined(
+        line.widen(lane), [this](const Total& a, const Total& b) { return line.combine(a, b); }));
+  }
+  __device__ void finish(const Links&, int64_t, const Total&) const {}
+};
+
+/// softmax and log_softmax: x, y.
+template <class T, bool kLog>
+struct SoftmaxLink : LineLink<Softmax<T, kLog>> {
+  using typename LineLink<Softmax<T, kLog>>::Total;
   template <int Width>
   using Loaded = Pack<T, Width>;
   static constexpr int kResult = 1;
-  Line line{};
 
   template <int Width>
   __device__ Loaded<Width> load(const Links& links, const Registers<T, Width>& registers,
@@ -41,35 +57,22 @@ struct SoftmaxLink {
     registers.store(links, operand(links, 0), 0, in, false);
   }
   template <int Width>
-  __device__ void step(Lane& lane, const Loaded<Width>& in) const {
-    line.template step<Width>(lane, in);
-  }
-  __device__ void end(Lane&) const {}
-  __device__ Total total(const ThreadGroup& group, const Lane& lane) const {
-    return line.prepared(group.combined(
-        line.widen(lane), [this](const Total& a, const Total& b) { return line.combine(a, b); }));
-  }
-  __device__ void finish(const Links&, int64_t, const Total&) const {}
-  template <int Width>
   __device__ Pack<T, Width> result(const Links&, const Loaded<Width>& in, int64_t,
                                    const Total& total) const {
     Pack<T, Width> y = in;
 #pragma unroll
-    for (int k = 0; k < Width; ++k) y.at[k] = line.result(y.at[k], total);
+    for (int k = 0; k < Width; ++k) y.at[k] = this->line.result(y.at[k], total);
     return y;
   }
 };
 
 /// Their gradients: dy, y, dx.
 template <class T, bool kLog>
-struct SoftmaxGradLink {
-  using Line = SoftmaxGrad<T, kLog>;
-  using Lane = typename Line::Lane;
-  using Total = typename Line::Total;
+struct SoftmaxGradLink : LineLink<SoftmaxGrad<T, kLog>> {
+  using typename LineLink<SoftmaxGrad<T, kLog>>::Total;
   template <int Width>
-  using Loaded = typename Line::template Loaded<Width>;
+  using Loaded = typename SoftmaxGrad<T, kLog>::template Loaded<Width>;
   static constexpr int kResult = 2;
-  Line line{};
 
   template <int Width>
   __device__ Loaded<Width> load(const Links& links, const Registers<T, Width>& registers,
@@ -84,21 +87,11 @@ struct SoftmaxGradLink {
     registers.store(links, operand(links, 1), 0, in.y, false);
   }
   template <int Width>
-  __device__ void step(Lane& lane, const Loaded<Width>& in) const {
-    line.template step<Width>(lane, in);
-  }
-  __device__ void end(Lane&) const {}
-  __device__ Total total(const ThreadGroup& group, const Lane& lane) const {
-    return line.prepared(group.combined(
-        line.widen(lane), [this](const Total& a, const Total& b) { return line.combine(a, b); }));
-  }
-  __device__ void finish(const Links&, int64_t, const Total&) const {}
-  template <int Width>
   __device__ Pack<T, Width> result(const Links&, const Loaded<Width>& in, int64_t,
                                    const Total& total) const {
     Pack<T, Width> dx = in.dy;
 #pragma unroll
-    for (int k = 0; k < Width; ++k) dx.at[k] = line.result(dx.at[k], in.y.at[k], total);
+    for (int k = 0; k < Width; ++k) dx.at[k] = this->line.result(dx.at[k], in.y.at[k], total);
     return dx;
   }
 };
