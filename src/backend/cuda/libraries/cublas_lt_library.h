@@ -9,7 +9,7 @@
 
 #include "backend/cuda/libraries/open.h"
 #include "backend/cuda/runtime/dynamic_library.h"
-#include "backend/cuda/runtime/lost.h"
+#include "backend/cuda/runtime/failure.h"
 #include "core/check.h"
 
 namespace brim::cuda::blas {

@@ -15,7 +15,7 @@
 
 #include "backend/cuda/graph/capture.h"
 #include "backend/cuda/runtime/dynamic_library.h"
-#include "backend/cuda/runtime/lost.h"
+#include "backend/cuda/runtime/failure.h"
 #include "core/environment.h"
 #include "core/runtime.h"
 
@@ -76,7 +76,7 @@ class Trial {
     runs_ = eager_ < kLong ? kRuns : 1;
     return again;
   }
-  size_t scratch_bytes() const { return scratch_.most(); }
+  size_t scratch_bytes() const { return scratch_.max_bytes(); }
 
   /// Captures the runs, with `scratch` as their scratch memory. False if they cannot be captured:
   /// then they could not be part of a compiled step either.

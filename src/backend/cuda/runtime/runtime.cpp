@@ -5,8 +5,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -20,9 +18,10 @@
 #include "backend/cuda/graph/graphs.h"
 #include "backend/cuda/observe/measure.h"
 #include "backend/cuda/runtime/event_pool.h"
+#include "backend/cuda/runtime/failure.h"
 #include "backend/cuda/runtime/fault.h"
-#include "backend/cuda/runtime/lost.h"
 #include "backend/cuda/runtime/stream_check.h"
+#include "backend/cuda/runtime/streams.h"
 #include "backend/queued_op.h"
 #include "core/check.h"
 #include "core/runtime.h"
@@ -30,91 +29,6 @@
 
 namespace brim::cuda {
 namespace {
-
-/// The streams of a device, and what was queued on each since it was last waited for.
-class Streams {
- public:
-  cudaStream_t at(int device, int32_t id) {
-    const std::lock_guard lock(mutex_);
-    if (all_.size() <= static_cast<size_t>(device)) all_.resize(static_cast<size_t>(device) + 1);
-    auto& streams = all_[static_cast<size_t>(device)];
-    if (streams.empty()) streams.push_back(create(device));
-    if (static_cast<size_t>(id) >= streams.size())
-      raise<DeviceError>("[cuda] cuda:{} has no stream {}", device, id);
-    return streams[static_cast<size_t>(id)];
-  }
-  /// A new one, or, when there are kMax beside the default stream, these in turns.
-  int32_t add(int device) {
-    (void)at(device, 0);
-    const std::lock_guard lock(mutex_);
-    auto& streams = all_[static_cast<size_t>(device)];
-    if (streams.size() > kMax) return 1 + static_cast<int32_t>(turn_++ % kMax);
-    streams.push_back(create(device));
-    return static_cast<int32_t>(streams.size()) - 1;
-  }
-  /// The lowest device that anything was queued on, 0 if none.
-  int first_device() {
-    const std::lock_guard lock(mutex_);
-    const auto used = std::ranges::find_if(all_, [](const auto& s) { return !s.empty(); });
-    return used == all_.end() ? 0 : static_cast<int>(used - all_.begin());
-  }
-  std::vector<cudaStream_t> of(int device) {
-    (void)at(device, 0);
-    const std::lock_guard lock(mutex_);
-    return all_[static_cast<size_t>(device)];
-  }
-
- private:
-  static cudaStream_t create(int device) {
-    const DeviceGuard guard(device);
-    cudaStream_t stream = nullptr;
-    BRIM_CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    return stream;
-  }
-  static constexpr size_t kMax = 32;
-  std::mutex mutex_;
-  std::vector<std::vector<cudaStream_t>> all_;  // by device and id
-  size_t turn_ = 0;
-};
-
-/// Never destroyed: the driver may be gone before static objects are.
-Streams& streams() {
-  static auto* all = new Streams;
-  return *all;
-}
-
-/// The names of the ops queued last on each device.
-class Queued {
- public:
-  void add(int device, const char* op) {
-    Ring& ring = rings_[static_cast<size_t>(device) % kDevices];
-    ring.ops[ring.next.fetch_add(1, std::memory_order_relaxed) % kKept].store(
-        op, std::memory_order_relaxed);
-  }
-  /// "add, conv2d", the newest last.
-  std::string text(int device) const {
-    const Ring& ring = rings_[static_cast<size_t>(device) % kDevices];
-    std::string result;
-    const size_t next = ring.next.load(std::memory_order_relaxed);
-    for (size_t i = next < kKept ? 0 : next - kKept; i < next; ++i)
-      if (const char* op = ring.ops[i % kKept].load(std::memory_order_relaxed))
-        result += (result.empty() ? "" : ", ") + std::string(op);
-    return result;
-  }
-
- private:
-  static constexpr size_t kDevices = 64, kKept = 8;
-  struct Ring {
-    std::array<std::atomic<const char*>, kKept> ops{};
-    std::atomic<size_t> next{0};
-  };
-  std::array<Ring, kDevices> rings_;
-};
-
-Queued& queued() {
-  static auto* all = new Queued;
-  return *all;
-}
 
 /// Lets two devices reach each other's memory where the machine can, so that copies between them do
 /// not go through the host. Where CUDA refuses, copies work all the same.
@@ -131,37 +45,6 @@ void join_peers(int a, int b) {
     }
     (void)cudaGetLastError();
   }
-}
-
-/// Whether no call on the device succeeds any more in this process: a kernel went wrong, or the GPU
-/// is gone.
-bool ends_all(cudaError_t error) {
-  // cudaErrorDevicesUnavailable, ECCUncorrectable, NvlinkUncorrectable, Contained, IllegalAddress,
-  // LaunchTimeout, Assert, HardwareStackError to InvalidPc, LaunchFailure, TensorMemoryLeak,
-  // MpsConnectionFailed, MpsRpcFailure, MpsServerNotReady, MpsClientTerminated, ExternalDevice,
-  // Unknown.
-  constexpr int kErrors[] = {46,  214, 220, 226, 700, 702, 710, 714, 715, 716,
-                             717, 718, 719, 721, 805, 806, 807, 810, 911, 999};
-  return std::find(std::begin(kErrors), std::end(kErrors), static_cast<int>(error)) !=
-         std::end(kErrors);
-}
-
-[[noreturn]] void work_failed(cudaError_t result, int device) {
-  raise<DeviceError>(
-      "[cuda] work queued on cuda:{} failed: {} ({}); queued last: {}; start again: dmesg shows an "
-      "Xid if the GPU was lost, else CUDA_LAUNCH_BLOCKING=1 shows which op it was",
-      device, cudaGetErrorString(result), cudaGetErrorName(result), queued().text(device));
-}
-
-/// What queued work met, or that nobody may wait here.
-[[noreturn]] void wait_failed(cudaError_t result, int device) {
-  constexpr int kCaptureUnsupported = 900, kLastOfCapture = 907;
-  if (result < kCaptureUnsupported || result > kLastOfCapture) work_failed(result, device);
-  (void)cudaGetLastError();
-  raise<DeviceError>(
-      "[{}] waits for cuda:{} while a step is captured as a graph, where nothing may wait: leave "
-      "reads of values on the host out of compiled steps",
-      backend::queued_op ? backend::queued_op : "cuda", device);
 }
 
 const PooledEvent& event_of(const std::shared_ptr<void>& handle) {
@@ -273,7 +156,7 @@ class CudaRuntime final : public Runtime {
   }
 
   void* allocate_host(size_t bytes) override {
-    const DeviceGuard guard(streams().first_device());
+    const DeviceGuard guard(Streams::all().first_device());
     void* data = nullptr;
     const cudaError_t result =
         outside_captures([&] { return cudaHostAlloc(&data, bytes, cudaHostAllocPortable); });
@@ -285,7 +168,7 @@ class CudaRuntime final : public Runtime {
   void deallocate_host(void* data, size_t) noexcept override {
     int before = 0;
     (void)cudaGetDevice(&before);
-    const int device = streams().first_device();
+    const int device = Streams::all().first_device();
     if (before != device) (void)cudaSetDevice(device);
     (void)cudaFreeHost(data);
     if (before != device) go_back(before);
@@ -308,7 +191,7 @@ class CudaRuntime final : public Runtime {
   }
 
   Stream create_stream(int device) override {
-    return {Device::cuda(device), streams().add(device)};
+    return {Device::cuda(device), Streams::all().add(device)};
   }
 
   void synchronize(Stream stream) override {
@@ -317,7 +200,7 @@ class CudaRuntime final : public Runtime {
   }
   void synchronize(int device) override {
     const DeviceGuard guard(device);
-    const size_t count = streams().of(device).size();
+    const size_t count = Streams::all().of(device).size();
     for (size_t id = 0; id < count; ++id) {
       const Stream stream{Device::cuda(device), static_cast<int32_t>(id)};
       waited(cudaStreamSynchronize(native(stream)), stream);
@@ -401,93 +284,12 @@ const bool registered = [] {
 
 }  // namespace
 
-void failed(cudaError_t result, const char* call) {
-  (void)cudaGetLastError();  // so that the next call does not report it again
-  int device = 0;
-  (void)cudaGetDevice(&device);
-  if (ends_all(result)) work_failed(result, device);
-  const char* const op = backend::queued_op ? backend::queued_op : "cuda";
-  constexpr int kInvalidDeviceFunction = 98, kNoKernelImageForDevice = 209;
-  if (result == cudaErrorMemoryAllocation) {
-    size_t free = 0, total = 0;
-    (void)cudaMemGetInfo(&free, &total);
-    throw OutOfMemory(
-        fmt::format("[{}] CUDA found no room on cuda:{} for what {} needs beside tensors: {} bytes "
-                    "are free; use a smaller batch or a lower Allocator::set_limit",
-                    op, device, call, free),
-        0, static_cast<int64_t>(free), 0);
-  }
-  if (result == kInvalidDeviceFunction || result == kNoKernelImageForDevice) {
-    cudaDeviceProp p{};
-    (void)cudaGetDeviceProperties(&p, device);
-    const int capability = 10 * p.major + p.minor;
-    raise<DeviceError>(
-        "[{}] this build of brim has no kernels for cuda:{}, of compute capability {}.{} ({}); {}",
-        op, device, p.major, p.minor, cudaGetErrorName(result),
-        capability < 75
-            ? "brim needs 7.5 or more, as CUDA 13 does: use another GPU"
-            : fmt::format("build it with -DBRIM_CUDA_ARCHITECTURES={}, or use another GPU",
-                          capability));
-  }
-  raise<DeviceError>("[{}] {} failed: {} ({})", op, call, cudaGetErrorString(result),
-                     cudaGetErrorName(result));
-}
-
-void raise_if_lost(const char* call) {
-  int device = 0;
-  if (const cudaError_t result = cudaGetDevice(&device); ends_all(result)) failed(result, call);
-  const cudaError_t result = cudaStreamQuery(streams().of(device).front());
-  if (ends_all(result)) failed(result, call);
-  (void)cudaGetLastError();
-}
-
-bool is_captured(Stream stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  BRIM_CUDA(cudaStreamIsCapturing(native(stream), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
 bool made_room(Stream stream) {
   (void)cudaGetLastError();
   Allocator& allocator = Allocator::of(stream.device);
   if (is_captured(stream) || allocator.stats().cached == 0) return false;
   allocator.release_cached();
   return true;
-}
-
-void note_queued(int device) {
-  if (const char* op = backend::queued_op) queued().add(device, op);
-  launch_queued(device, backend::queued_op);
-}
-
-bool all_streams_idle(int device) {
-  for (const cudaStream_t stream : streams().of(device)) {
-    if (cudaStreamQuery(stream) == cudaSuccess) continue;
-    (void)cudaGetLastError();
-    return false;
-  }
-  return true;
-}
-
-namespace {
-// Of the last native_for_kernel(), unless native() was asked since.
-std::atomic<cudaStream_t> last_of_kernel = nullptr;
-
-cudaStream_t handle_of(Stream stream) {
-  if (const cudaStream_t captured = Capture::native(stream)) return captured;
-  return streams().at(stream.device.index, stream.id);
-}
-}  // namespace
-
-cudaStream_t native(Stream stream) {
-  if (launches_dependently(stream.device.index)) last_of_kernel = nullptr;
-  return handle_of(stream);
-}
-
-KernelStream native_for_kernel(Stream stream) {
-  const cudaStream_t handle = handle_of(stream);
-  return {handle,
-          launches_dependently(stream.device.index) && last_of_kernel.exchange(handle) == handle};
 }
 
 void go_back(int device) noexcept {
