@@ -39,7 +39,7 @@ if(BRIM_TESTS AND GTest_FOUND)
   endif()
   # All test programs are compiled alike.
   function(brim_compile_test name)
-    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR})
     target_link_libraries(${name} PRIVATE brim brim_datasets brim_private GTest::gtest_main)
     target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>) # the time goes into compiling them
   endfunction()
@@ -264,11 +264,11 @@ if(BRIM_TESTS)
   endforeach()
 endif()
 
-# bench/**/*_bench.cpp -> build/bench/<name>_bench, by `ninja bench` only.
+# bench/micro/**/*_bench.cpp -> build/bench/<name>_bench, by `ninja bench` only.
 if(BRIM_BENCH)
   add_custom_target(bench)
   if(benchmark_FOUND)
-    file(GLOB_RECURSE bench_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/*_bench.cpp)
+    file(GLOB_RECURSE bench_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/bench/micro/*_bench.cpp)
     foreach(file IN LISTS bench_files)
       get_filename_component(target ${file} NAME_WE)
       add_executable(${target} EXCLUDE_FROM_ALL ${file})

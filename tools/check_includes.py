@@ -49,12 +49,20 @@ def allowed(source, target):
 
 def folder_of(parts):
     """First folder below include/brim or src; None for a file that lies directly there."""
+    if parts[:2] == ("bench", "command"):
+        return "cli"  # what `brim bench` does is a part of the command
     return parts[0] if len(parts) > 1 else None
+
+
+def file_of(target):
+    """The file of a quoted include."""
+    return ROOT / target if target.startswith("bench/") else ROOT / "src" / target
 
 
 def check(path):
     public = path.is_relative_to(ROOT / "include")
-    folder = folder_of(path.relative_to(ROOT / ("include/brim" if public else "src")).parts)
+    root = "include/brim" if public else "src" if path.is_relative_to(ROOT / "src") else "."
+    folder = folder_of(path.relative_to(ROOT / root).parts)
     name = path.relative_to(ROOT)
     if folder is not None and folder not in RANK:
         yield f"{name}:1: folder '{folder}' has no place in LAYERS of tools/check_includes.py"
@@ -71,8 +79,8 @@ def check(path):
         quote, target = match.groups()
         parts = Path(target).parts
         where = f"{name}:{number}: #include {quote}{target}{'>' if quote == '<' else quote}"
-        if quote == '"' and not (ROOT / "src" / target).is_file():
-            yield f'{where}; quoted includes are paths from src/, and that file does not exist'
+        if quote == '"' and not file_of(target).is_file():
+            yield f'{where}; quoted includes are paths from src/ or of bench/command, and that file does not exist'
             continue
         if quote == "<" and parts[0] == "brim":
             if target not in GENERATED and not (ROOT / "include" / target).is_file():
@@ -104,7 +112,7 @@ def check(path):
 def main():
     files = sorted(
         path
-        for top in ("include/brim", "src")
+        for top in ("include/brim", "src", "bench/command")
         for path in (ROOT / top).rglob("*")
         if path.suffix in (".h", ".cpp", ".cu", ".cuh")
     )

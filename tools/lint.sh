@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Static checks: `tools/lint.sh [format|includes|tidy]...`, all three by default.
-# clang-tidy runs over every file of src/ (or those given in TIDY_FILES), one process per core.
+# clang-tidy runs over every file of src/ and bench/command (or those given in TIDY_FILES), one process per core.
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
 
@@ -22,7 +22,7 @@ check_tidy() {
   cmake --preset clang -B build/tidy -DBRIM_BENCH=OFF -DBRIM_WERROR=OFF -DBRIM_PCH=OFF -DBRIM_UNITY=OFF -DCMAKE_CXX_FLAGS=-DHWY_COMPILE_ONLY_STATIC \
     >build/tidy/configure.log 2>&1 || { cat build/tidy/configure.log; return 1; }
   # Biggest files first, so that the cores finish together.
-  if [ -n "${TIDY_FILES:-}" ]; then printf '%s\n' $TIDY_FILES; else find src -name '*.cpp' -printf '%s %p\n' | sort -rn | cut -d' ' -f2-; fi |
+  if [ -n "${TIDY_FILES:-}" ]; then printf '%s\n' $TIDY_FILES; else find src bench/command -name '*.cpp' -printf '%s %p\n' | sort -rn | cut -d' ' -f2-; fi |
     xargs -P "$(nproc)" -n 4 clang-tidy -p build/tidy --quiet 2> >(grep -vE 'warnings generated|^Suppressed|^Use -header-filter' >&2)
 }
 

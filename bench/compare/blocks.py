@@ -1,4 +1,4 @@
-"""Blocks of today's networks in PyTorch. src/cli/bench/blocks.cpp is brim's side."""
+"""Blocks of today's networks in PyTorch. bench/command/blocks.cpp is brim's side."""
 
 import torch
 import torch.nn.functional as F

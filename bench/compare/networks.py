@@ -1,4 +1,4 @@
-"""The networks that both sides train, in PyTorch, and their data. src/cli/bench/training_cases.cpp is brim's side."""
+"""The networks that both sides train, in PyTorch, and their data. bench/command/training_cases.cpp is brim's side."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Single ops in PyTorch. src/cli/bench/op_cases.cpp is brim's side."""
+"""Single ops in PyTorch. bench/command/op_cases.cpp is brim's side."""
 
 import torch
 import torch.nn.functional as F

@@ -11,14 +11,14 @@
 #include <optional>
 #include <vector>
 
-#include "cli/bench/cases.h"
-#include "cli/bench/compare.h"
-#include "cli/bench/fma_peak.h"
-#include "cli/bench/gpu_chapter.h"
-#include "cli/bench/layout.h"
-#include "cli/bench/passes.h"
-#include "cli/bench/steps.h"
-#include "cli/bench/time_case.h"
+#include "bench/command/cases.h"
+#include "bench/command/compare.h"
+#include "bench/command/fma_peak.h"
+#include "bench/command/gpu_chapter.h"
+#include "bench/command/layout.h"
+#include "bench/command/passes.h"
+#include "bench/command/steps.h"
+#include "bench/command/time_case.h"
 #include "cli/command.h"
 #include "cli/report.h"
 #include "cli/suggest.h"

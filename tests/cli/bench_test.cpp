@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "cli/bench/flops.h"
+#include "bench/command/flops.h"
 #include "cli/run_brim.h"
 #include "sanitized.h"
 

@@ -1,5 +1,5 @@
-// Chooses the kernel of a matrix product by its sizes and strides, as bench/backend/gemm_bench.cpp
-// measures them.
+// Chooses the kernel of a matrix product by its sizes and strides, as
+// bench/micro/backend/gemm_bench.cpp measures them.
 #include "backend/cpu/gemm/gemm.h"
 
 #include "backend/cpu/gemm/gemm_kernels.h"

@@ -1,5 +1,5 @@
 // Elementwise throughput over 1 M f32 elements (8 MB through memory) and in cache; the argument is
-// the number of threads. bench/ops/elementwise_torch.py measures PyTorch on the same ops.
+// the number of threads. bench/micro/ops/elementwise_torch.py measures PyTorch on the same ops.
 #include <benchmark/benchmark.h>
 
 #include <brim/autograd/autograd.h>

@@ -1,5 +1,5 @@
 // See time_case.h.
-#include "cli/bench/time_case.h"
+#include "bench/command/time_case.h"
 
 #include <brim/core/stream.h>
 #include <brim/core/threads.h>
@@ -12,7 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "cli/bench/measure.h"
+#include "bench/command/measure.h"
 #include "cli/report.h"
 
 namespace brim::cli {

@@ -1,5 +1,5 @@
 // See gpu_chapter.h.
-#include "cli/bench/gpu_chapter.h"
+#include "bench/command/gpu_chapter.h"
 
 #include <fmt/core.h>
 
@@ -34,10 +34,10 @@ double seconds_of(const Body& body) {
 }
 
 struct Spread {
-  double median = 0, least = 0, most = 0;  // seconds
-  Json json() const { return {{"seconds", median}, {"least", least}, {"most", most}}; }
+  double median = 0, min = 0, max = 0;  // seconds
+  Json json() const { return {{"seconds", median}, {"min", min}, {"max", max}}; }
   std::string str() const {
-    return fmt::format("{:>10.3f} ms  ({:.3f} to {:.3f})", median * 1e3, least * 1e3, most * 1e3);
+    return fmt::format("{:>10.3f} ms  ({:.3f} to {:.3f})", median * 1e3, min * 1e3, max * 1e3);
   }
 };
 

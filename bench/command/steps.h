@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "cli/bench/cases.h"
+#include "bench/command/cases.h"
 
 namespace brim::cli {
 

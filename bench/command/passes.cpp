@@ -1,5 +1,5 @@
 // See passes.h.
-#include "cli/bench/passes.h"
+#include "bench/command/passes.h"
 
 #include <fmt/core.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/cases.h"
+#include "bench/command/cases.h"
 #include "plan/pass.h"
 
 namespace brim::cli {

@@ -1,8 +1,8 @@
 // See fma_peak.h.
-#include "cli/bench/fma_peak.h"
+#include "bench/command/fma_peak.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "cli/bench/fma_peak.cpp"
+#define HWY_TARGET_INCLUDE "bench/command/fma_peak.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

@@ -23,9 +23,9 @@
 #include <brim/optim/sgd.h>
 #include <brim/train/weights.h>
 
-#include "cli/bench/blocks.h"
-#include "cli/bench/cases.h"
-#include "cli/bench/flops.h"
+#include "bench/command/blocks.h"
+#include "bench/command/cases.h"
+#include "bench/command/flops.h"
 #include "core/check.h"
 
 namespace brim::cli {

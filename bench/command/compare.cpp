@@ -1,5 +1,5 @@
 // See compare.h.
-#include "cli/bench/compare.h"
+#include "bench/command/compare.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

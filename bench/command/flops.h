@@ -8,7 +8,7 @@
 
 #include <brim/nn/resnet.h>
 
-#include "cli/bench/blocks.h"
+#include "bench/command/blocks.h"
 
 namespace brim::cli {
 

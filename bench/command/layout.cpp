@@ -1,5 +1,5 @@
 // See layout.h.
-#include "cli/bench/layout.h"
+#include "bench/command/layout.h"
 
 #include <fmt/core.h>
 
@@ -17,7 +17,7 @@
 #include <brim/optim/sgd.h>
 #include <brim/plan/compile.h>
 
-#include "cli/bench/measure.h"
+#include "bench/command/measure.h"
 #include "plan/layout.h"
 
 namespace brim::cli {

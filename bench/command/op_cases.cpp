@@ -9,7 +9,7 @@
 #include <brim/ops/unary.h>
 #include <fmt/format.h>
 
-#include "cli/bench/cases.h"
+#include "bench/command/cases.h"
 #include "core/runtime.h"
 
 namespace brim::cli {

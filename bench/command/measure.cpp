@@ -1,5 +1,5 @@
 // See measure.h.
-#include "cli/bench/measure.h"
+#include "bench/command/measure.h"
 
 #include <brim/core/stream.h>
 #include <time.h>

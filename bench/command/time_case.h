@@ -4,8 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 
-#include "cli/bench/cases.h"
-#include "cli/bench/fma_peak.h"
+#include "bench/command/cases.h"
+#include "bench/command/fma_peak.h"
 
 namespace brim::cli {
 

@@ -1,5 +1,5 @@
 // See steps.h.
-#include "cli/bench/steps.h"
+#include "bench/command/steps.h"
 
 #include <brim/core/allocator.h>
 #include <brim/core/stream.h>

@@ -1,5 +1,5 @@
 // See blocks.h.
-#include "cli/bench/blocks.h"
+#include "bench/command/blocks.h"
 
 #include <cmath>
 #include <vector>
