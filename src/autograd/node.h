@@ -113,11 +113,9 @@ bool needs_grad(std::span<const Tensor> inputs);
 void connect(Node& node, const Tensor& input);       // appends an edge
 void attach(const Ref<Node>& node, Tensor& output);  // makes `output` the node's next output
 
-/// Returns `y`, with `gradient(GradCall&)` as its history if an input requires a gradient. The
-/// gradient is written with ops, so that it can itself be differentiated. Undefined inputs are
-/// allowed and need no gradient.
-template <class F>
-Tensor with_grad(const char* name, Tensor y, Inputs inputs, F&& gradient) {
+/// What both forms of with_grad() do. List: of inputs.
+template <class List, class F>
+Tensor with_history(const char* name, Tensor y, const List& inputs, F&& gradient) {
   if (!is_floating(y.dtype()) || !needs_grad(inputs)) return y;
   Ref<Node> node(new OpNode<std::decay_t<F>>(name, std::forward<F>(gradient)));
   node->next.reserve(inputs.size());
@@ -126,15 +124,18 @@ Tensor with_grad(const char* name, Tensor y, Inputs inputs, F&& gradient) {
   return y;
 }
 
+/// Returns `y`, with `gradient(GradCall&)` as its history if an input requires a gradient. The
+/// gradient is written with ops, so that it can itself be differentiated. Undefined inputs are
+/// allowed and need no gradient.
+template <class F>
+Tensor with_grad(const char* name, Tensor y, Inputs inputs, F&& gradient) {
+  return with_history(name, std::move(y), inputs, std::forward<F>(gradient));
+}
+
 /// The same for an op with a list of inputs (cat, stack).
 template <class F>
 Tensor with_grad(const char* name, Tensor y, std::span<const Tensor> inputs, F&& gradient) {
-  if (!is_floating(y.dtype()) || !needs_grad(inputs)) return y;
-  Ref<Node> node(new OpNode<std::decay_t<F>>(name, std::forward<F>(gradient)));
-  node->next.reserve(inputs.size());
-  for (const Tensor& input : inputs) connect(*node, input);
-  attach(node, y);
-  return y;
+  return with_history(name, std::move(y), inputs, std::forward<F>(gradient));
 }
 
 /// The same for an op with several outputs of one input: `gradient` sees dy(i) of the i-th.
@@ -151,7 +152,8 @@ std::vector<Tensor> with_grad(const char* name, std::vector<Tensor> outputs, con
 /// True when several elements of `t` share memory through a stride of 0.
 bool is_expanded(const Tensor& t);
 /// Throws AutogradError when `t` may not be written in place (it, or what is written into it,
-/// requires a gradient and recording is on), ValueError when it is expanded; else counts the write.
+/// requires a gradient and gradients are enabled), ValueError when it is expanded; else counts the
+/// write.
 void check_in_place(const char* op, const Tensor& t, Inputs sources = {});
 
 }  // namespace brim::autograd

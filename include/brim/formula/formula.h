@@ -63,4 +63,16 @@ BRIM_FORMULA T to_integer(From value) {
     return saturate<T>(value);
 }
 
+/// A number as one of another type: floats become integers by to_integer, integers wrap, and
+/// whatever is not 0 is true.
+template <class T, class From>
+BRIM_FORMULA T converted(From value) {
+  if constexpr (std::is_same_v<T, bool>)
+    return value != From(0);
+  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<T>)
+    return to_integer<T>(value);
+  else
+    return static_cast<T>(value);
+}
+
 }  // namespace brim::formula

@@ -21,12 +21,8 @@ To cast(From v) {
     return cast<To>(static_cast<float>(v));
   else if constexpr (kSmallTo)
     return To(static_cast<float>(v));
-  else if constexpr (std::is_same_v<To, bool>)
-    return v != From(0);
-  else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>)
-    return formula::to_integer<To>(v);
   else
-    return static_cast<To>(v);
+    return formula::converted<To>(v);
 }
 
 template <class To, class From>

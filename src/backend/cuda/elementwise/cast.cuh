@@ -10,20 +10,15 @@
 
 namespace brim::cuda {
 
-/// Integers wrap, floats become integers by formula::to_integer, whatever is not 0 is true. The
-/// result is Compute<To>.
+/// As formula::converted. The result is Compute<To>.
 template <class To>
 struct Cast {
   template <class From>
   __device__ auto operator()(From v) const {
     if constexpr (is_16_bit<To>)
       return static_cast<float>(v);
-    else if constexpr (std::is_same_v<To, bool>)
-      return v != From(0);
-    else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>)
-      return formula::to_integer<To>(v);
     else
-      return static_cast<To>(v);
+      return formula::converted<To>(v);
   }
 };
 

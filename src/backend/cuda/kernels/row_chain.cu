@@ -19,6 +19,24 @@ constexpr int kRun = 32;  // elements that a thread gathers before it calls end(
 /// The register of the row link's operand.
 __device__ inline int operand(const Links& links, int k) { return links.link[links.rows].at[k]; }
 
+/// What links that gather one operand have in common.
+template <class T>
+struct OneOperand {
+  template <int Width>
+  using Loaded = Pack<T, Width>;
+
+  template <int Width>
+  __device__ Loaded<Width> load(const Links& links, const Registers<T, Width>& registers,
+                                int64_t pack) const {
+    return registers.load(links, operand(links, 0), pack);
+  }
+  template <int Width>
+  __device__ void keep(const Links& links, const Loaded<Width>& in,
+                       Registers<T, Width>& registers) const {
+    registers.store(links, operand(links, 0), 0, in, false);
+  }
+};
+
 /// What softmax and its gradient have in common: how a line is gathered.
 template <class Line>
 struct LineLink {
@@ -40,22 +58,12 @@ struct LineLink {
 
 /// softmax and log_softmax: x, y.
 template <class T, bool kLog>
-struct SoftmaxLink : LineLink<Softmax<T, kLog>> {
+struct SoftmaxLink : LineLink<Softmax<T, kLog>>, OneOperand<T> {
   using typename LineLink<Softmax<T, kLog>>::Total;
   template <int Width>
-  using Loaded = Pack<T, Width>;
+  using Loaded = typename OneOperand<T>::template Loaded<Width>;
   static constexpr int kResult = 1;
 
-  template <int Width>
-  __device__ Loaded<Width> load(const Links& links, const Registers<T, Width>& registers,
-                                int64_t pack) const {
-    return registers.load(links, operand(links, 0), pack);
-  }
-  template <int Width>
-  __device__ void keep(const Links& links, const Loaded<Width>& in,
-                       Registers<T, Width>& registers) const {
-    registers.store(links, operand(links, 0), 0, in, false);
-  }
   template <int Width>
   __device__ Pack<T, Width> result(const Links&, const Loaded<Width>& in, int64_t,
                                    const Total& total) const {
@@ -98,7 +106,7 @@ struct SoftmaxGradLink : LineLink<SoftmaxGrad<T, kLog>> {
 
 /// layer_norm: x, weight, bias, y, mean, scale.
 template <class T>
-struct LayerNormLink {
+struct LayerNormLink : OneOperand<T> {
   using C = Compute<T>;
   struct Lane {
     Moments moments;
@@ -108,20 +116,10 @@ struct LayerNormLink {
     C mean, scale;
   };
   template <int Width>
-  using Loaded = Pack<T, Width>;
+  using Loaded = typename OneOperand<T>::template Loaded<Width>;
   static constexpr int kResult = 3;
   double eps;
 
-  template <int Width>
-  __device__ Loaded<Width> load(const Links& links, const Registers<T, Width>& registers,
-                                int64_t pack) const {
-    return registers.load(links, operand(links, 0), pack);
-  }
-  template <int Width>
-  __device__ void keep(const Links& links, const Loaded<Width>& in,
-                       Registers<T, Width>& registers) const {
-    registers.store(links, operand(links, 0), 0, in, false);
-  }
   template <int Width>
   __device__ void step(Lane& lane, const Loaded<Width>& in) const {
 #pragma unroll
@@ -228,7 +226,7 @@ void queue_row_chain(const Context& context, const Links& links, const Chain& ch
   else if (is("log_softmax_grad"))
     queue<T>(context, links, chain, SoftmaxGradLink<T, true>{}, key);
   else if (is("layer_norm"))
-    queue<T>(context, links, chain, LayerNormLink<T>{rows.params.a}, key);
+    queue<T>(context, links, chain, LayerNormLink<T>{{}, rows.params.a}, key);
   else
     cannot_launch("chain", "a link works on rows in a way that the device has not");
 }

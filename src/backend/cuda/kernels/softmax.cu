@@ -61,7 +61,7 @@ void along_axis(const Context& context, Op op, const AxisView& v) {
 
 template <class T, bool kLog>
 void softmax(const Context& context, const Tensor& x, Tensor& y, int axis) {
-  along_axis(context, Softmax<T, kLog>{data<const T>(x), data<T>(y), nullptr}, AxisView(x, axis));
+  along_axis(context, Softmax<T, kLog>{{data<const T>(x)}, data<T>(y), nullptr}, AxisView(x, axis));
 }
 
 template <class T, bool kLog>
@@ -72,20 +72,11 @@ void softmax_grad(const Context& context, const Tensor& dy, const Tensor& y, Ten
 
 /// y = log(sum(exp(x))); -inf for a row of -inf and for an empty one.
 template <class T>
-struct LogSumExp {
-  using C = Compute<T>;
-  using Lane = ExpSum<C>;
-  using Total = ExpSum<C>;
-  const T* x;
+struct LogSumExp : ExpSums<T> {
+  using typename ExpSums<T>::C;
+  using typename ExpSums<T>::Total;
   T* y;
 
-  __device__ Lane init() const { return {}; }
-  __device__ Total start() const { return {}; }
-  __device__ void step(Lane& lane, int64_t at, int64_t, int64_t) const {
-    lane.add(brim::cuda::widen(x[at]));
-  }
-  __device__ Total widen(const Lane& lane) const { return lane; }
-  __device__ Total combine(const Total& a, const Total& b) const { return Total::joined(a, b); }
   __device__ void finish(int64_t row, const Total& total) const {
     const C m = total.largest;
     // Infinities are their own answer; NaN passes through the sum.
@@ -96,7 +87,7 @@ struct LogSumExp {
 template <class T>
 void logsumexp(const Context& context, const Tensor& x, Tensor& y) {
   const int64_t rows = y.numel(), n = x.shape().back();
-  reduce(context, LogSumExp<T>{data<const T>(x), data<T>(y)},
+  reduce(context, LogSumExp<T>{{data<const T>(x)}, data<T>(y)},
          ReduceShape(Shape({rows, n}), Strides({n, 1}), Strides({1, 0})));
 }
 

@@ -8,15 +8,13 @@
 
 namespace brim::cuda {
 
-/// y = exp(x - largest) / sum, or its logarithm.
-template <class T, bool kLog>
-struct Softmax {
+/// The sums of exp(x - largest) along lines.
+template <class T>
+struct ExpSums {
   using C = Compute<T>;
   using Lane = ExpSum<C>;
   using Total = ExpSum<C>;
   const T* x;
-  T* y;
-  Total* totals;  // of lines, where a reduction makes them
 
   __device__ Lane init() const { return {}; }
   __device__ Total start() const { return {}; }
@@ -25,6 +23,19 @@ struct Softmax {
   }
   __device__ Total widen(const Lane& lane) const { return lane; }
   __device__ Total combine(const Total& a, const Total& b) const { return Total::joined(a, b); }
+};
+
+/// y = exp(x - largest) / sum, or its logarithm.
+template <class T, bool kLog>
+struct Softmax : ExpSums<T> {
+  using typename ExpSums<T>::C;
+  using typename ExpSums<T>::Lane;
+  using typename ExpSums<T>::Total;
+  using ExpSums<T>::step;
+  using ExpSums<T>::x;
+  T* y;
+  Total* totals;  // of lines, where a reduction makes them
+
   __device__ void finish(int64_t line, Total total) const { totals[line] = prepared(total); }
   /// A total as `write` takes it: the factor, or what the logarithm takes off, in the place of sum.
   __device__ Total prepared(Total total) const {
