@@ -129,7 +129,7 @@ void check(const Function& f, const std::vector<Tensor>& inputs, const Gradcheck
 }  // namespace
 
 void gradcheck(const Function& f, const std::vector<Tensor>& inputs, GradcheckOptions options) {
-  const GradMode recording(true);
+  const GradMode enabled(true);
   Generator generator(0x6272696d);
   check(f, inputs, options, "first", generator);
   if (!options.second_order) return;

@@ -10,7 +10,7 @@
 namespace brim::autograd {
 namespace {
 
-thread_local constinit bool recording [[gnu::tls_model("initial-exec")]] = true;
+thread_local constinit bool grad_mode [[gnu::tls_model("initial-exec")]] = true;
 std::atomic<uint64_t> next_sequence{0};
 
 /// Ends nodes one after the other instead of recursively: a graph may be a million nodes deep.
@@ -59,7 +59,7 @@ void throw_released(const char* name) {
 }
 
 bool needs_grad(std::span<const Tensor> inputs) {
-  if (!recording) return false;
+  if (!grad_mode) return false;
   for (const Tensor& t : inputs)
     if (t.defined() && t.requires_grad()) return true;
   return false;
@@ -86,7 +86,7 @@ void check_in_place(const char* op, const Tensor& t, Inputs sources) {
              "[{}] writes into an expanded tensor of shape {}, whose elements share memory; "
              "clone() it first",
              op, t.shape().str());
-  if (recording) {
+  if (grad_mode) {
     bool history = t.requires_grad();
     for (const Tensor& s : sources) history |= s.defined() && s.requires_grad();
     BRIM_CHECK(!history, AutogradError,
@@ -101,10 +101,10 @@ void check_in_place(const char* op, const Tensor& t, Inputs sources) {
 
 namespace brim {
 
-bool grad_enabled() { return autograd::recording; }
+bool grad_enabled() { return autograd::grad_mode; }
 
-GradMode::GradMode(bool enabled) : previous_(autograd::recording) { autograd::recording = enabled; }
-GradMode::~GradMode() { autograd::recording = previous_; }
+GradMode::GradMode(bool enabled) : previous_(autograd::grad_mode) { autograd::grad_mode = enabled; }
+GradMode::~GradMode() { autograd::grad_mode = previous_; }
 
 }  // namespace brim
 

@@ -29,12 +29,12 @@ void check_extension(const std::string& path) {
 }
 
 /// Thousands of tensors may view one storage of a .pth file; written, each has its own.
-void check_growth(const train::WeightsFile& file, double most) {
+void check_growth(const train::WeightsFile& file, double max_growth) {
   double bytes = 0;
   for (const std::string& name : file.names()) bytes += static_cast<double>(file.info(name).bytes);
   std::error_code error;
   const auto size = static_cast<double>(std::filesystem::file_size(file.path(), error));
-  BRIM_CHECK(bytes <= most * size, FileError,
+  BRIM_CHECK(bytes <= max_growth * size, FileError,
              "[convert] {}: its tensors share memory; one by one they take {}, {:.0f} times the "
              "file; give --max-growth {:.0f} if they shall",
              file.path(), format_bytes(static_cast<int64_t>(bytes)), bytes / size,

@@ -29,7 +29,7 @@ class ScratchStack {
     max_ = max_before_;
   }
   size_t bytes() const { return bytes_; }
-  size_t most() const { return max_; }  ///< bytes that were wanted at one time
+  size_t max_bytes() const { return max_; }  ///< bytes that were wanted at one time
 
  private:
   static size_t rounded(size_t bytes) { return (bytes + 255) / 256 * 256; }

@@ -25,7 +25,7 @@ struct Event {
   Cause cause;
 };
 
-std::atomic<Trace::State*> recording{nullptr};
+std::atomic<Trace::State*> active_trace{nullptr};
 std::mutex recording_mutex;  // held while an event is added, and while a Trace comes or goes
 
 int process_of(Device device) { return 1 + static_cast<int>(device.kind) * 1000 + device.index; }
@@ -49,32 +49,33 @@ void append_quoted(std::string& text, std::string_view word) {
 }  // namespace
 
 struct Trace::State {
-  size_t most;
+  size_t max_events;
   std::vector<Event> events;
   int64_t dropped = 0;
   uint64_t begin_ticks = ticks();
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 
   void add(const Event& event) {
-    if (events.size() < most)
+    if (events.size() < max_events)
       events.push_back(event);
     else
       ++dropped;
   }
 };
 
-Trace::Trace(int64_t most) : state_(std::make_unique<State>()) {
-  BRIM_CHECK(most > 0, ValueError, "[trace] {} events are too few; keep 1 or more", most);
-  state_->most = static_cast<size_t>(most);
+Trace::Trace(int64_t max_events) : state_(std::make_unique<State>()) {
+  BRIM_CHECK(max_events > 0, ValueError, "[trace] {} events are too few; keep 1 or more",
+             max_events);
+  state_->max_events = static_cast<size_t>(max_events);
   const std::lock_guard lock(recording_mutex);
   Trace::State* none = nullptr;
-  BRIM_CHECK(recording.compare_exchange_strong(none, state_.get()), ValueError,
+  BRIM_CHECK(active_trace.compare_exchange_strong(none, state_.get()), ValueError,
              "[trace] a trace is being recorded already; end it first");
 }
 
 Trace::~Trace() {
   const std::lock_guard lock(recording_mutex);
-  recording.store(nullptr);
+  active_trace.store(nullptr);
 }
 
 int64_t Trace::events() const {
@@ -86,11 +87,11 @@ int64_t Trace::dropped() const {
   return state_->dropped;
 }
 
-bool tracing() { return recording.load(std::memory_order_relaxed) != nullptr; }
+bool tracing() { return active_trace.load(std::memory_order_relaxed) != nullptr; }
 
 static void add(const Event& event) {
   const std::lock_guard lock(recording_mutex);
-  if (Trace::State* state = recording.load(std::memory_order_relaxed)) state->add(event);
+  if (Trace::State* state = active_trace.load(std::memory_order_relaxed)) state->add(event);
 }
 
 void trace_host(const char* name, Cause cause, uint64_t begin, uint64_t end) {

@@ -169,9 +169,9 @@ double LayoutCosts::measure(Launch& launch) {
     return std::chrono::duration<double>(Clock::now() - start).count() / runs;
   };
   (void)seconds(1);  // the first one chooses algorithms, and waits for what was queued before
-  const size_t bytes = std::max<size_t>(scratch.most(), 1);
-  const Workspace room(bytes, stream, nullptr);
-  scratch.rebind(room.as<void>(), bytes);
+  const size_t bytes = std::max<size_t>(scratch.max_bytes(), 1);
+  const Workspace workspace(bytes, stream, nullptr);
+  scratch.rebind(workspace.as<void>(), bytes);
   // A device's queue hides what the host does for a launch, as in a step; a graph has next to none.
   int runs = 1;
   if (!stream.device.is_cpu() && seconds(1) < kQueueBelow) {

@@ -89,9 +89,9 @@ size_t largest_sum(const std::vector<Block>& blocks, size_t launches) {
     change[static_cast<size_t>(b.first)] += static_cast<int64_t>(b.bytes);
     change[static_cast<size_t>(b.last) + 1] -= static_cast<int64_t>(b.bytes);
   }
-  int64_t live = 0, most = 0;
-  for (const int64_t c : change) most = std::max(most, live += c);
-  return static_cast<size_t>(most);
+  int64_t live = 0, peak = 0;
+  for (const int64_t c : change) peak = std::max(peak, live += c);
+  return static_cast<size_t>(peak);
 }
 
 }  // namespace

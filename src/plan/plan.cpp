@@ -278,7 +278,7 @@ bool Plan::queue(int step, const Context& context) {
     from += n.words;
   }
   for (const auto& launch : program_.launches) launch->run(context);
-  return scratch_.most() <= scratch_.bytes();
+  return scratch_.max_bytes() <= scratch_.bytes();
 }
 
 /// The arena is one, and goes back to the allocator on the stream it was made on: others wait for
@@ -313,9 +313,9 @@ void Plan::finish() {
     if (program_.role(*program_.outputs[i].storage()) == Role::kept)
       results_[i] = program_.outputs[i].clone();
   for (const Ref<Storage>& s : written_) s->bump_version();
-  if (scratch_.most() > scratch_.bytes()) {
+  if (scratch_.max_bytes() > scratch_.bytes()) {
     const StreamGuard home(home_);
-    scratch_memory_ = Storage::allocate(scratch_.most(), program_.device);
+    scratch_memory_ = Storage::allocate(scratch_.max_bytes(), program_.device);
     scratch_.rebind(scratch_memory_->data(), scratch_memory_->bytes());
   }
 }

@@ -26,7 +26,7 @@ TEST(Workspace, ComesFromTheAllocatorWhereTheStackIsTooSmall) {
   const Workspace first = context.workspace(300), second = context.workspace(300);
   EXPECT_EQ(first.as<char>(), block);
   EXPECT_NE(second.as<char>(), nullptr);
-  EXPECT_EQ(scratch.most(), 1024U);
+  EXPECT_EQ(scratch.max_bytes(), 1024U);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace brim {
 /// True when ops record gradients in this thread (the default).
 bool grad_enabled();
 
-/// Switches recording on or off in this thread until the guard's end.
+/// Switches gradients on or off in this thread until the guard's end.
 class GradMode {
  public:
   explicit GradMode(bool enabled);

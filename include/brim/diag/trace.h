@@ -14,7 +14,7 @@ namespace brim::diag {
 class Trace {
  public:
   /// Keeps the first `most` events and counts the rest.
-  explicit Trace(int64_t most = 1'000'000);
+  explicit Trace(int64_t max_events = 1'000'000);
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;

@@ -64,7 +64,7 @@ class GradCall {
 using Inputs = std::initializer_list<std::reference_wrapper<const Tensor>>;
 using Gradient = std::function<void(GradCall&)>;
 
-/// True when recording is on and at least one defined input requires a gradient.
+/// True when gradients are enabled and at least one defined input requires a gradient.
 bool needs_grad(Inputs inputs);
 /// Makes `gradient` the history of the outputs, whatever the inputs require.
 void attach_gradient(const char* name, std::span<Tensor> outputs, Inputs inputs, Gradient gradient);

@@ -15,8 +15,8 @@ struct Axis {
   int begin = 0, end = 0;        // the pixels that the area touches
   bool same = false;             // nothing changes: output i is pixel begin + i
   std::vector<Taps> taps;        // counted from `begin`
-  std::vector<int32_t> weights;  // `most` per output
-  int most = 0;
+  std::vector<int32_t> weights;  // `max_taps` per output
+  int max_taps = 0;
 
   Axis(double from, double extent, int64_t out)
       : begin(static_cast<int>(std::floor(from))),
@@ -28,10 +28,10 @@ struct Axis {
   void weigh(int first_output, int outputs) {
     const int in = end - begin;
     const double support = std::max(scale_, 1.0);
-    most = static_cast<int>(std::ceil(support)) * 2 + 1;
+    max_taps = static_cast<int>(std::ceil(support)) * 2 + 1;
     taps.resize(static_cast<size_t>(outputs));
-    weights.resize(static_cast<size_t>(outputs) * most);
-    std::vector<double> triangle(static_cast<size_t>(most));
+    weights.resize(static_cast<size_t>(outputs) * max_taps);
+    std::vector<double> triangle(static_cast<size_t>(max_taps));
     for (int i = 0; i < outputs; ++i) {
       const double centre = offset_ + (static_cast<double>(first_output + i) + 0.5) * scale_;
       const int first = std::max(0, static_cast<int>(centre - support + 0.5));
@@ -42,7 +42,7 @@ struct Axis {
         sum += triangle[k];
       }
       for (int k = 0; k < count; ++k) {
-        weights[static_cast<size_t>(i) * most + k] =
+        weights[static_cast<size_t>(i) * max_taps + k] =
             static_cast<int32_t>(0.5 + triangle[k] / sum * (1 << kWeightBits));
       }
       taps[i] = {first, count};
@@ -74,7 +74,7 @@ void row_across(const Grid& grid, const uint8_t* row, int channels, const Axis& 
                 uint8_t* to) {
   for (int x = 0; x < width; ++x) {
     const auto [first, count] = axis.taps[x];
-    const int32_t* const weights = &axis.weights[static_cast<size_t>(x) * axis.most];
+    const int32_t* const weights = &axis.weights[static_cast<size_t>(x) * axis.max_taps];
     for (int c = 0; c < channels; ++c) {
       const uint8_t* const from = row + first * grid.step_x + c * grid.step_c;
       int sum = 1 << (kWeightBits - 1);
@@ -126,7 +126,7 @@ void resample(const ImageView& in, const Area& area, int64_t height, int64_t wid
     if (across.same) {
       copy_row(grid, row + part.x * grid.step_x, channels, part.width, to);
     } else if (vectors && y + 1 < bottom && down.begin + y + 1 < last_row) {
-      resample_across(row, grid.step_y, across.taps.data(), across.weights.data(), across.most,
+      resample_across(row, grid.step_y, across.taps.data(), across.weights.data(), across.max_taps,
                       part.width, to, static_cast<int64_t>(pitch));
       ++y;  // two at a time
     } else {
@@ -141,7 +141,7 @@ void resample(const ImageView& in, const Area& area, int64_t height, int64_t wid
     }
     const auto [first, count] = down.taps[y];
     resample_down(&rows[(first - top) * pitch], static_cast<int64_t>(pitch), count,
-                  &down.weights[static_cast<size_t>(y) * down.most],
+                  &down.weights[static_cast<size_t>(y) * down.max_taps],
                   static_cast<int64_t>(row_bytes), to);
   }
 }

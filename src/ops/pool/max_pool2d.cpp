@@ -1,4 +1,4 @@
-// max_pool2d: the largest element of each window, with its place, which is all the gradient needs.
+// max_pool2d: the largest element of each window, with its index, which is all the gradient needs.
 // scatter (dy to the indices) and gather (from the indices) are each other's gradients.
 #include <brim/ops/pool.h>
 

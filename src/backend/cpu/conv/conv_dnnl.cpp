@@ -202,10 +202,10 @@ class Run {
  public:
   explicit Run(const Plan& plan) : plan_(plan), stream_(engine()) {}
 
-  /// `data` in the form that the kernel wants, in `room` if that is another.
-  dnnl::memory wanted(const Operand& operand, const float* data, void* room) const {
+  /// `data` in the form that the kernel wants, in `scratch` if that is another.
+  dnnl::memory wanted(const Operand& operand, const float* data, void* scratch) const {
     if (!operand.blocked) return memory(operand.plain, data);
-    dnnl::memory from = memory(operand.plain, data), to = memory(operand.wanted, room);
+    dnnl::memory from = memory(operand.plain, data), to = memory(operand.wanted, scratch);
     reorder(operand, from, to);
     return to;
   }
@@ -216,16 +216,16 @@ class Run {
                              {DNNL_ARG_TO, to},
                              {DNNL_ARG_SCRATCHPAD, memory(operand.scratchpad, pad.data())}});
   }
-  /// One slice. `room` is of part_bytes().
+  /// One slice. `scratch` is of part_bytes().
   void execute(const dnnl::memory& a, const dnnl::memory& b, const float* bias, float* out,
-               Pieces room) const {
+               Pieces scratch) const {
     dnnl::memory result =
-        memory(plan_.out.wanted, plan_.out.blocked ? room.take(plan_.out.bytes()) : out);
+        memory(plan_.out.wanted, plan_.out.blocked ? scratch.take(plan_.out.bytes()) : out);
     std::unordered_map<int, dnnl::memory> arguments{
         {plan_.a.argument, a},
         {plan_.b.argument, b},
         {plan_.out.argument, result},
-        {DNNL_ARG_SCRATCHPAD, memory(plan_.scratchpad, room.take(plan_.scratchpad.get_size()))}};
+        {DNNL_ARG_SCRATCHPAD, memory(plan_.scratchpad, scratch.take(plan_.scratchpad.get_size()))}};
     if (bias) arguments.emplace(DNNL_ARG_BIAS, memory(plan_.bias, bias));
     plan_.primitive.execute(stream_, arguments);
     if (!plan_.out.blocked) return;
@@ -283,11 +283,11 @@ void run_pass(const Context& context, ConvPass pass, const ConvGeometry& g, cons
     const PartScratch::Slot slot(scratch);
     const Run run(plan);
     for (int64_t i = begin; i < end; ++i) {
-      Pieces room{slot.as<char>()};
-      const dnnl::memory from = run.wanted(plan.a, a + i * a_step, room.take(plan.a.bytes()));
+      Pieces pieces{slot.as<char>()};
+      const dnnl::memory from = run.wanted(plan.a, a + i * a_step, pieces.take(plan.a.bytes()));
       const dnnl::memory with =
-          to_weight ? run.wanted(plan.b, b + i * b_step, room.take(plan.b.bytes())) : weight;
-      run.execute(from, with, epilogue.bias, results + i * out_step, room);
+          to_weight ? run.wanted(plan.b, b + i * b_step, pieces.take(plan.b.bytes())) : weight;
+      run.execute(from, with, epilogue.bias, results + i * out_step, pieces);
       // Not by oneDNN, whose ReLU makes NaN 0.
       epilogue.finish(results + i * out_step, out_step);
     }

@@ -139,13 +139,13 @@ void multiply(const Context& context, const Gather& g, const Taps& taps, const T
   const PartScratch scratch(context, blocks, grain, floats(gathered + kRows * out));
   parallel_for(blocks, grain, [&](int64_t begin, int64_t end) {
     const PartScratch::Slot slot(scratch);
-    float *room = slot.as<float>(), *results = room + gathered;
+    float *segments = slot.as<float>(), *results = segments + gathered;
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * kRows, last = std::min(g.pixels(), first + kRows);
-      const float* rows = g.plain() ? x + first * depth : room;
+      const float* rows = g.plain() ? x + first * depth : segments;
       if (!g.plain())
         for (int64_t s = 0; s < g.segments(); ++s)
-          g.copy(x, first, last, s, 0, g.segment(), room + s * g.segment(), depth);
+          g.copy(x, first, last, s, 0, g.segment(), segments + s * g.segment(), depth);
       float* to = target.dense ? y + first * out : results;
       for (int64_t q = 0; q < panels; ++q)
         conv_panel(last - first, depth, {rows, depth, 1}, w + q * panel, width_of(q), width_of(q),
@@ -280,8 +280,8 @@ void grad_weight_by_pixels(const Context& context, const ConvGeometry& g, const 
   const Gather gather = gather_x(g);
   const int64_t values = gather.depth(), size = values * g.o;
   const int64_t parts = std::clamp<int64_t>(gather.pixels() / kDepth, 1, 8);
-  const Workspace room = context.workspace(floats(parts * size));
-  float* all = room.as<float>();
+  const Workspace workspace = context.workspace(floats(parts * size));
+  float* all = workspace.as<float>();
   const PartScratch scratch(context, parts, 1, floats(values * kDepth));
   parallel_for(parts, 1, [&](int64_t part, int64_t last) {
     const PartScratch::Slot slot(scratch);

@@ -73,7 +73,7 @@ struct Runs {
 };
 
 /// Where the windows' elements lie in the image, from their number in the window.
-struct Places {
+struct Positions {
   int32_t kernel_w, numbers;
   int32_t row, column;  // steps between elements of a window, in the image
   int32_t reciprocal;   // of kernel_w, times 2^16; exact for numbers below 256
@@ -92,9 +92,9 @@ struct Places {
 
 /// The live elements of some windows of one plane.
 struct LiveList {
-  float* values;     // gradients
-  int32_t* offsets;  // of what they read
-  int32_t* places;   // window * (elements of a window) + number
+  float* values;       // gradients
+  int32_t* offsets;    // of what they read
+  int32_t* positions;  // window * (elements of a window) + number
   int64_t count = 0;
   float sum = 0;
 };
@@ -102,7 +102,7 @@ struct LiveList {
 /// Fills `list` from dy and marks of `count` windows; `base`: where each window starts, for whole
 /// vectors. From dy and marks, too, `readable` numbers may be read.
 inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base, int64_t count,
-                      int64_t readable, const Places& places, LiveList& list) {
+                      int64_t readable, const Positions& positions, LiveList& list) {
   const F32 d;
   const I32 di;
   const hn::Rebind<uint8_t, F32> d8;
@@ -115,12 +115,12 @@ inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base
                         hn::Ne(value, hn::Zero(d)));
     if (count - i < kLanes) live = hn::And(live, hn::FirstN(d, static_cast<size_t>(count - i)));
     sum = hn::Add(sum, hn::IfThenElseZero(live, value));
-    const auto at = places(hn::LoadU(di, base + i), number);
+    const auto at = positions(hn::LoadU(di, base + i), number);
     const auto window = hn::Add(hn::Set(di, static_cast<int32_t>(i)), ascending);
-    const auto place = hn::Add(hn::Mul(window, hn::Set(di, places.numbers)), number);
+    const auto position = hn::Add(hn::Mul(window, hn::Set(di, positions.numbers)), number);
     hn::StoreU(hn::Compress(value, live), d, list.values + list.count);
     hn::StoreU(hn::Compress(at, hn::RebindMask(di, live)), di, list.offsets + list.count);
-    hn::StoreU(hn::Compress(place, hn::RebindMask(di, live)), di, list.places + list.count);
+    hn::StoreU(hn::Compress(position, hn::RebindMask(di, live)), di, list.positions + list.count);
     list.count += static_cast<int64_t>(hn::CountTrue(d, live));
   };
   list.count = 0;
@@ -166,37 +166,37 @@ struct WeightSums {
   }
 };
 
-/// Live elements of a band of windows by place: all output channels whose gradient goes to the
+/// Live elements of a band of windows by position: all output channels whose gradient goes to the
 /// same pixels share what they read and write there.
 struct Groups {
-  float* values;     // (places, channels), from the front of each place's
-  int32_t* weights;  // beside values: where the channel's weights start
-  int32_t* counts;   // of each place
-  int32_t* places;   // those that are not empty
-  int32_t* offsets;  // where they start in the image
+  float* values;       // (positions, channels), from the front of each position's
+  int32_t* weights;    // beside values: where the channel's weights start
+  int32_t* counts;     // of each position
+  int32_t* positions;  // those that are not empty
+  int32_t* offsets;    // where they start in the image
   int64_t channels;
-  int64_t count;  // of places
+  int64_t count;  // of positions
 
   /// Adds a channel's elements; `first`: where its weights start.
   void add(const LiveList& list, int32_t first) const {
     for (int64_t e = 0; e < list.count; ++e) {
-      const int64_t place = list.places[e], at = place * channels + counts[place]++;
+      const int64_t position = list.positions[e], at = position * channels + counts[position]++;
       values[at] = list.values[e];
       weights[at] = first;
     }
   }
 
-  /// Lists the places that are not empty, of `rows` of `columns` windows that start at `base`;
-  /// `element`: where a window's elements lie. Places with as many channels follow each other, so
-  /// that the loop over them ends where the processor expects it. Among those, neighbours lie
+  /// Lists the positions that are not empty, of `rows` of `columns` windows that start at `base`;
+  /// `element`: where a window's elements lie. Positions with as many channels follow each other,
+  /// so that the loop over them ends where the processor expects it. Among those, neighbours lie
   /// whole rows apart: what they write to overlaps not at all or as whole vectors, which the next
   /// one can load while they are still on their way to the cache.
-  void list_places(const int32_t* base, int64_t rows, int64_t columns, const int32_t* element,
-                   int64_t numbers) {
+  void list_positions(const int32_t* base, int64_t rows, int64_t columns, const int32_t* element,
+                      int64_t numbers) {
     constexpr int32_t kMax = 8;  // counts from here on are not told apart
     int64_t next[kMax + 1] = {};
-    for (int64_t place = 0; place < rows * columns * numbers; ++place)
-      ++next[std::min(counts[place], kMax)];
+    for (int64_t position = 0; position < rows * columns * numbers; ++position)
+      ++next[std::min(counts[position], kMax)];
     count = 0;
     for (int32_t most = 1; most <= kMax; ++most) {
       count += next[most];
@@ -206,9 +206,9 @@ struct Groups {
     for (int64_t number = 0; number < numbers; ++number)
       for (int64_t x = 0; x < columns; ++x)
         for (int64_t y = 0; y < rows; ++y) {
-          const int64_t window = y * columns + x, place = window * numbers + number;
-          const int64_t at = next[std::min(counts[place], kMax)]++;
-          places[at] = static_cast<int32_t>(place);
+          const int64_t window = y * columns + x, position = window * numbers + number;
+          const int64_t at = next[std::min(counts[position], kMax)]++;
+          positions[at] = static_cast<int32_t>(position);
           offsets[at] = base[window] + element[number];
         }
   }
@@ -233,8 +233,8 @@ struct ImageSums {
       hn::Vec<F32> acc[R * V];
       BRIM_UNROLL
       for (int i = 0; i < R * V; ++i) acc[i] = hn::Zero(d);
-      const int64_t place = from.places[group], first = place * from.channels;
-      for (int64_t e = first; e < first + from.counts[place]; ++e) {
+      const int64_t position = from.positions[group], first = position * from.channels;
+      for (int64_t e = first; e < first + from.counts[position]; ++e) {
         const auto g = hn::Set(d, from.values[e]);
         const float* HWY_RESTRICT w = all + from.weights[e];
         BRIM_UNROLL

@@ -282,8 +282,8 @@ void grad_by_panels(const Context& context, const ConvGeometry& g, const float* 
                     float* dw) {
   const Problem p(g, false);
   const int64_t v_step = p.tiles() * p.in + kPad, d_step = p.tiles() * p.out + kPad;
-  const Workspace room = context.workspace(floats(kPoints * (v_step + d_step)));
-  float *v = room.as<float>(), *d = v + kPoints * v_step;
+  const Workspace workspace = context.workspace(floats(kPoints * (v_step + d_step)));
+  float *v = workspace.as<float>(), *d = v + kPoints * v_step;
   parallel_for(p.tiles(), grain_of(kPoints * (p.in + p.out)), [&](int64_t begin, int64_t end) {
     p.transform_x(x, begin, end, v + begin * p.in, v_step);
     p.transform_dy(dy, begin, end, d + begin * p.out, d_step);

@@ -1,6 +1,6 @@
-// The packed matrix product. For each stretch of k and each block of A's rows, A is copied into
+// The packed matrix product. For each block of k and each block of A's rows, A is copied into
 // tiles that stay in the L2 cache; then one panel of B after the other is copied and multiplied
-// with all of them. C is cut into a grid of parts, one per thread; the stretches of k depend on
+// with all of them. C is cut into a grid of parts, one per thread; the blocks of k depend on
 // nothing, so the split changes no sum.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/gemm/gemm_packed.cpp"
@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kDepthBytes = 1536;                 // of k in a stretch: 384 floats
+constexpr int64_t kDepthBytes = 1536;                 // of k in a block: 384 floats
 constexpr int64_t kBlockRows = 1024 / kRows * kRows;  // of A in its buffer
 
 /// Whether A is copied. Where its rows are contiguous and pass by few panels of B, they are read in
@@ -68,14 +68,14 @@ struct Grid {
   int64_t down = 1, across = 1;
 };
 
-/// The grid of at most `most` parts whose largest part takes the least time, copies included.
-Grid cut(int64_t m, int64_t n, int64_t most, int64_t width, bool copy_a) {
+/// The grid of at most `max_parts` parts whose largest part takes the least time, copies included.
+Grid cut(int64_t m, int64_t n, int64_t max_parts, int64_t width, bool copy_a) {
   constexpr double kCopyA = 16, kCopyB = 8;  // of an element, in multiply-adds
   const auto ceil_div = [](int64_t x, int64_t y) { return (x + y - 1) / y; };
   Grid best;
   double least = 0;
-  for (int64_t down = 1; down <= std::min(most, ceil_div(m, kRows)); ++down) {
-    const int64_t across = std::min(most / down, ceil_div(n, width));
+  for (int64_t down = 1; down <= std::min(max_parts, ceil_div(m, kRows)); ++down) {
+    const int64_t across = std::min(max_parts / down, ceil_div(n, width));
     const auto rows = static_cast<double>(std::min(m, ceil_div(ceil_div(m, kRows), down) * kRows));
     const auto columns =
         static_cast<double>(std::min(n, ceil_div(ceil_div(n, width), across) * width));
@@ -96,8 +96,9 @@ void packed(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> b, bool accu
   const bool copy_a = packs_a(a, n);
   const int64_t threads =
       in_parallel_loop() ? 1 : std::min<int64_t>(num_threads(), GemmBuffer::kCount);
-  const int64_t most = std::clamp<int64_t>(m * n * std::max<int64_t>(k, 1) / kWork, 1, threads);
-  const Grid grid = cut(m, n, most, width, copy_a);
+  const int64_t max_parts =
+      std::clamp<int64_t>(m * n * std::max<int64_t>(k, 1) / kWork, 1, threads);
+  const Grid grid = cut(m, n, max_parts, width, copy_a);
   const int64_t tile_rows = (m + kRows - 1) / kRows, panels = (n + width - 1) / width;
   parallel_for(grid.down * grid.across, 1, [&](int64_t begin, int64_t end) {
     for (int64_t part = begin; part < end; ++part) {

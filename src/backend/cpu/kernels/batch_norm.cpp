@@ -70,8 +70,8 @@ void forward(const Context& context, const Tensor& tx, const Tensor& weight, con
     return;
   }
   const PixelParts parts(v);
-  const Workspace room = context.workspace(parts.bytes<Moments>() + parts.bytes<Affine<T>>(1));
-  Moments* moments = room.as<Moments>();
+  const Workspace workspace = context.workspace(parts.bytes<Moments>() + parts.bytes<Affine<T>>(1));
+  Moments* moments = workspace.as<Moments>();
   Columns<T> f(moments + parts.count * v.channels, v.channels);
   if (params.training)
     parts.each([&](int64_t part, int64_t begin, int64_t end) {
@@ -131,9 +131,9 @@ void backward(const Context& context, const Tensor& tdy, const Tensor& tx, const
     return;
   }
   const PixelParts parts(v);
-  const Workspace room = context.workspace(parts.bytes<GradSums>() + parts.bytes<Affine<T>>(1) +
-                                           parts.bytes<Slope<T>>(1));
-  GradSums* sums = room.as<GradSums>();
+  const Workspace workspace = context.workspace(
+      parts.bytes<GradSums>() + parts.bytes<Affine<T>>(1) + parts.bytes<Slope<T>>(1));
+  GradSums* sums = workspace.as<GradSums>();
   Columns<T> f(sums + parts.count * v.channels, v.channels);
   SlopeColumns<T> s(f.end(), v.channels);
   for (int64_t c = 0; c < v.channels; ++c) f.set(c, affine(c));
@@ -209,8 +209,8 @@ void batch_norm_relu_again(const Context& context, const Tensor& tx, const Tenso
     return;
   }
   const PixelParts parts(v);
-  const Workspace room = context.workspace(parts.bytes<Affine<T>>(1));
-  Columns<T> f(room.as<void>(), v.channels);
+  const Workspace workspace = context.workspace(parts.bytes<Affine<T>>(1));
+  Columns<T> f(workspace.as<void>(), v.channels);
   for (int64_t c = 0; c < v.channels; ++c) f.set(c, affine(c));
   parts.each([&](int64_t, int64_t begin, int64_t end) {
     normalise_pixels<T>(x, v.channels, begin, end, f, nullptr, true, y);

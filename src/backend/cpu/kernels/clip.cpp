@@ -31,13 +31,13 @@ double sum_of(const T* x, int64_t n, F f) {
 
 template <class T>
 double largest(const T* x, int64_t n) {
-  double most = 0;
+  double max = 0;
   for (int64_t i = 0; i < n; ++i) {
     const double v = std::abs(static_cast<double>(x[i]));
-    if (!(v <= most)) most = v;  // a NaN stays
-    if (std::isnan(most)) break;
+    if (!(v <= max)) max = v;  // a NaN stays
+    if (std::isnan(max)) break;
   }
-  return most;
+  return max;
 }
 
 template <class T>

@@ -27,7 +27,7 @@ using backend::ConvPool;
 using backend::kNoIndex;
 using backend::PoolGeometry;
 
-/// Places times channels of a band, whose groups then stay in the cache.
+/// Positions times channels of a band, whose groups then stay in the cache.
 constexpr int64_t kBandElements = 4096;
 
 /// The sizes of one call. Sums over images are cut into slices that depend on n alone.
@@ -35,7 +35,7 @@ struct GradPlan {
   const ConvPool& g;
   ChannelLast image;  // of one group
   Runs runs;
-  Places places;
+  Positions positions;
   int64_t out;            // channels of a group
   int64_t windows;        // of a plane
   int64_t band;           // rows of windows that go through the lists at a time
@@ -46,11 +46,11 @@ struct GradPlan {
       : g(g),
         image{g.conv.c_per_group(), g.conv.h, g.conv.w, g.conv.padding},
         runs(g.conv, image),
-        places{.kernel_w = static_cast<int32_t>(g.pool.kernel.w),
-               .numbers = static_cast<int32_t>(g.pool.kernel.h * g.pool.kernel.w),
-               .row = step(g.pool.dilation.h * g.conv.stride.h * image.row()),
-               .column = step(g.pool.dilation.w * g.conv.stride.w * image.channels),
-               .reciprocal = static_cast<int32_t>(65536 / g.pool.kernel.w + 1)},
+        positions{.kernel_w = static_cast<int32_t>(g.pool.kernel.w),
+                  .numbers = static_cast<int32_t>(g.pool.kernel.h * g.pool.kernel.w),
+                  .row = step(g.pool.dilation.h * g.conv.stride.h * image.row()),
+                  .column = step(g.pool.dilation.w * g.conv.stride.w * image.channels),
+                  .reciprocal = static_cast<int32_t>(65536 / g.pool.kernel.w + 1)},
         out(g.conv.o_per_group()),
         windows(g.pool.oh * g.pool.ow),
         band(with_image ? std::clamp<int64_t>(
@@ -63,13 +63,13 @@ struct GradPlan {
   static int32_t step(int64_t elements) { return static_cast<int32_t>(elements); }
   int64_t image_room() const { return image.size() + kLanes; }  // runs are read in whole vectors
   int64_t list_room() const { return band * g.pool.ow + kLanes; }
-  int64_t places_room() const { return band * g.pool.ow * numbers(); }
+  int64_t positions_room() const { return band * g.pool.ow * numbers(); }
   int64_t numbers() const { return g.pool.kernel.h * g.pool.kernel.w; }
   int64_t weights_room() const { return g.conv.o * runs.size(); }
 
   /// Where elements of a window lie in the image.
   void fill_offsets(int32_t* offsets) const {
-    for (int64_t i = 0; i < numbers(); ++i) offsets[i] = places(step(i));
+    for (int64_t i = 0; i < numbers(); ++i) offsets[i] = positions(step(i));
   }
 
   /// Where windows start in the image; beyond the last one, anything.
@@ -110,7 +110,7 @@ struct GradPlan {
 };
 
 /// One part's scratch.
-struct Room {
+struct Scratch {
   float *image, *grad_image;
   float* dy;  // a band of one channel
   uint8_t* marks;
@@ -118,25 +118,25 @@ struct Room {
   Groups groups;  // only if the input's gradient is asked for
 
   static size_t bytes(const GradPlan& p, bool with_image) {
-    const int64_t places = with_image ? p.places_room() : 0;
+    const int64_t positions = with_image ? p.positions_room() : 0;
     return (with_image ? 2 : 1) * room_for<float>(p.image_room()) +
            4 * room_for<float>(p.list_room()) + room_for<uint8_t>(p.list_room()) +
-           2 * room_for<float>(places * p.out) + 3 * room_for<int32_t>(places);
+           2 * room_for<float>(positions * p.out) + 3 * room_for<int32_t>(positions);
   }
-  Room(const GradPlan& p, bool with_image, float* at) {
-    const int64_t places = with_image ? p.places_room() : 0;
+  Scratch(const GradPlan& p, bool with_image, float* at) {
+    const int64_t positions = with_image ? p.positions_room() : 0;
     image = at;
     grad_image = with_image ? behind<float>(image, p.image_room()) : image;
     dy = behind<float>(grad_image, p.image_room());
     marks = behind<uint8_t>(dy, p.list_room());
     list.values = behind<float>(marks, p.list_room());
     list.offsets = behind<int32_t>(list.values, p.list_room());
-    list.places = behind<int32_t>(list.offsets, p.list_room());
-    groups.values = behind<float>(list.places, p.list_room());
-    groups.weights = behind<int32_t>(groups.values, places * p.out);
-    groups.counts = behind<int32_t>(groups.weights, places * p.out);
-    groups.places = behind<int32_t>(groups.counts, places);
-    groups.offsets = behind<int32_t>(groups.places, places);
+    list.positions = behind<int32_t>(list.offsets, p.list_room());
+    groups.values = behind<float>(list.positions, p.list_room());
+    groups.weights = behind<int32_t>(groups.values, positions * p.out);
+    groups.counts = behind<int32_t>(groups.weights, positions * p.out);
+    groups.positions = behind<int32_t>(groups.counts, positions);
+    groups.offsets = behind<int32_t>(groups.positions, positions);
     groups.channels = p.out;
   }
 };
@@ -164,7 +164,7 @@ struct Tables {
 
 /// Lists the live elements of channel `o`, rows `first`... of `rows` windows.
 void list_band(const GradPlan& p, const Incoming& in, const Tables& tables, int64_t o,
-               int64_t first, int64_t rows, Room& room) {
+               int64_t first, int64_t rows, Scratch& scratch) {
   const int64_t columns = p.g.pool.ow;
   const float* dy = &in.dy(o, first, 0);
   const uint8_t* marks = &in.marks(o, first, 0);
@@ -172,37 +172,38 @@ void list_band(const GradPlan& p, const Incoming& in, const Tables& tables, int6
   if (in.readable == 0) {
     for (int64_t y = 0, at = 0; y < rows; ++y)
       for (int64_t x = 0; x < columns; ++x, ++at) {
-        room.dy[at] = in.dy(o, first + y, x);
-        room.marks[at] = in.marks(o, first + y, x);
+        scratch.dy[at] = in.dy(o, first + y, x);
+        scratch.marks[at] = in.marks(o, first + y, x);
       }
-    dy = room.dy;
-    marks = room.marks;
+    dy = scratch.dy;
+    marks = scratch.marks;
     readable = p.list_room();
   }
-  list_live(dy, marks, tables.base + first * columns, rows * columns, readable, p.places,
-            room.list);
+  list_live(dy, marks, tables.base + first * columns, rows * columns, readable, p.positions,
+            scratch.list);
 }
 
 /// Adds one image's part to the sums of a group, dw (out, runs) and db (out), and, if `weights`
-/// are there, its gradient to room.grad_image.
+/// are there, its gradient to scratch.grad_image.
 void add_one(const GradPlan& p, const Incoming& in, const Tables& tables, const float* weights,
-             Room& room, float* dw, float* db) {
+             Scratch& scratch, float* dw, float* db) {
   const int64_t columns = p.g.pool.ow, run_size = p.runs.vectors * kLanes;
-  if (weights) std::fill_n(room.grad_image, p.image_room(), 0.0f);
+  if (weights) std::fill_n(scratch.grad_image, p.image_room(), 0.0f);
   for (int64_t first = 0; first < p.g.pool.oh; first += p.band) {
     const int64_t rows = std::min(p.band, p.g.pool.oh - first);
-    if (weights) std::fill_n(room.groups.counts, rows * columns * p.numbers(), 0);
+    if (weights) std::fill_n(scratch.groups.counts, rows * columns * p.numbers(), 0);
     for (int64_t o = 0; o < p.out; ++o) {
-      list_band(p, in, tables, o, first, rows, room);
-      db[o] += room.list.sum;
-      run_blocks(p.runs, WeightSums{room.list, room.image, p.runs.row_step, run_size,
+      list_band(p, in, tables, o, first, rows, scratch);
+      db[o] += scratch.list.sum;
+      run_blocks(p.runs, WeightSums{scratch.list, scratch.image, p.runs.row_step, run_size,
                                     dw + o * p.runs.size()});
-      if (weights) room.groups.add(room.list, GradPlan::step(o * p.runs.size()));
+      if (weights) scratch.groups.add(scratch.list, GradPlan::step(o * p.runs.size()));
     }
     if (!weights) continue;
-    room.groups.list_places(tables.base + first * columns, rows, columns, tables.offsets,
-                            p.numbers());
-    run_blocks(p.runs, ImageSums{room.groups, weights, p.runs.row_step, run_size, room.grad_image});
+    scratch.groups.list_positions(tables.base + first * columns, rows, columns, tables.offsets,
+                                  p.numbers());
+    run_blocks(p.runs,
+               ImageSums{scratch.groups, weights, p.runs.row_step, run_size, scratch.grad_image});
   }
 }
 
@@ -244,12 +245,12 @@ void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& 
   const int64_t units = p.slices * c.groups;
   const int64_t unit_work = c.work() / (units * p.numbers());
   const int64_t grain = std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(unit_work, 1));
-  const PartScratch scratch(context, units, grain, Room::bytes(p, with_image));
+  const PartScratch parts(context, units, grain, Scratch::bytes(p, with_image));
   std::atomic<int64_t> done = 0;
   parallel_for(units, grain, [&](int64_t begin, int64_t end) {
-    const PartScratch::Slot slot(scratch);
-    Room room(p, with_image, slot.as<float>());
-    std::fill_n(room.image, p.image_room(), 0.0f);  // what images leave free stays zero
+    const PartScratch::Slot slot(parts);
+    Scratch scratch(p, with_image, slot.as<float>());
+    std::fill_n(scratch.image, p.image_room(), 0.0f);  // what images leave free stays zero
     for (int64_t u = begin; u < end; ++u) {
       const int64_t group = u % c.groups, first = u / c.groups * p.slice;
       const int64_t o = group * p.out, channel = group * p.image.channels;
@@ -259,10 +260,10 @@ void conv_relu_pool_grad(const Context& context, const Tensor& x, const Tensor& 
       std::fill_n(slice_db, p.out, 0.0f);
       for (int64_t n = first; n < std::min(c.n, first + p.slice); ++n) {
         const Incoming in(p, dy, indices, n, o);
-        p.image.load(image_of<const float>(x, n, channel), room.image);
+        p.image.load(image_of<const float>(x, n, channel), scratch.image);
         const float* weights = with_image ? packed + o * p.runs.size() : nullptr;
-        add_one(p, in, tables, weights, room, slice_dw, slice_db);
-        if (with_image) p.image.store(room.grad_image, image_of<float>(dx, n, channel));
+        add_one(p, in, tables, weights, scratch, slice_dw, slice_db);
+        if (with_image) p.image.store(scratch.grad_image, image_of<float>(dx, n, channel));
       }
     }
     // Whoever is last adds the slices: another parallel loop would cost more.

@@ -25,7 +25,7 @@ using backend::PoolGeometry;
 
 /// One output of any window. A NaN wins, as it must not be lost.
 template <class T>
-void pool_one(const T* plane, const PoolGeometry& g, int64_t oy, int64_t ox, T* y, int32_t* place) {
+void pool_one(const T* plane, const PoolGeometry& g, int64_t oy, int64_t ox, T* y, int32_t* index) {
   const int64_t y0 = oy * g.stride.h - g.padding.h, x0 = ox * g.stride.w - g.padding.w;
   T best = -std::numeric_limits<T>::infinity();
   int64_t at = -1;
@@ -43,7 +43,7 @@ void pool_one(const T* plane, const PoolGeometry& g, int64_t oy, int64_t ox, T* 
     }
   }
   *y = best;
-  *place = static_cast<int32_t>(at);
+  *index = static_cast<int32_t>(at);
 }
 
 /// `count` outputs (a multiple of the vector's length) of a row; the window is 2 x 2.
@@ -60,17 +60,17 @@ HWY_INLINE void pool_2x2_row(D d, const float* row, int64_t width, int32_t first
     hn::LoadInterleaved2(d, row + 2 * x, best, b);
     hn::LoadInterleaved2(d, row + width + 2 * x, c, e);
     const auto base = hn::Add(hn::Set(di, first + static_cast<int32_t>(2 * x)), steps);
-    auto place = base;
+    auto index = base;
     const auto consider = [&](auto v, auto at) HWY_ATTR {
       const auto wins = hn::Or(hn::Gt(v, best), hn::IsNaN(v));
       best = hn::IfThenElse(wins, v, best);
-      place = hn::IfThenElse(hn::RebindMask(di, wins), at, place);
+      index = hn::IfThenElse(hn::RebindMask(di, wins), at, index);
     };
     consider(b, hn::Add(base, one));
     consider(c, hn::Add(base, w));
     consider(e, hn::Add(hn::Add(base, w), one));
     hn::StoreU(best, d, y + x);
-    hn::StoreU(place, di, indices + x);
+    hn::StoreU(index, di, indices + x);
   }
 }
 
@@ -137,12 +137,12 @@ void max_pool_pixels(const T* x, T* y, int32_t* indices, const PoolGeometry& g) 
         int32_t* HWY_RESTRICT at = indices + (row * g.ow + ox) * g.c;
         std::fill_n(best, g.c, -std::numeric_limits<T>::infinity());
         std::fill_n(at, g.c, -1);
-        for_each_tap(g, row / g.oh, row % g.oh, ox, [&](int64_t from, int32_t place) {
+        for_each_tap(g, row / g.oh, row % g.oh, ox, [&](int64_t from, int32_t index) {
           const T* HWY_RESTRICT v = x + from;
           for (int64_t c = 0; c < g.c; ++c) {
             const bool wins = (at[c] < 0) | (v[c] > best[c]) | (v[c] != v[c]);
             best[c] = wins ? v[c] : best[c];
-            at[c] = wins ? place : at[c];
+            at[c] = wins ? index : at[c];
           }
         });
       }
@@ -159,9 +159,9 @@ void scatter_pixels(const T* dy, const int32_t* indices, T* dx, const PoolGeomet
                    for (int64_t ox = 0; ox < g.ow; ++ox) {
                      const T* HWY_RESTRICT from = dy + (row * g.ow + ox) * g.c;
                      const int32_t* HWY_RESTRICT at = indices + (row * g.ow + ox) * g.c;
-                     for_each_tap(g, row / g.oh, row % g.oh, ox, [&](int64_t to, int32_t place) {
+                     for_each_tap(g, row / g.oh, row % g.oh, ox, [&](int64_t to, int32_t index) {
                        T* HWY_RESTRICT d = dx + to;
-                       for (int64_t c = 0; c < g.c; ++c) d[c] += at[c] == place ? from[c] : T(0);
+                       for (int64_t c = 0; c < g.c; ++c) d[c] += at[c] == index ? from[c] : T(0);
                      });
                    }
                });

@@ -42,8 +42,8 @@ void variance(const Context& context, const Tensor& x, Tensor& y, double correct
   const double count = static_cast<double>(elements_per_result(x, y));
   const double divisor = std::max(0.0, count - correction);
   const size_t results = static_cast<size_t>(y.numel());
-  const Workspace room = context.workspace(2 * results * sizeof(double));
-  double *const first = room.as<double>(), *const means = first + results;
+  const Workspace workspace = context.workspace(2 * results * sizeof(double));
+  double *const first = workspace.as<double>(), *const means = first + results;
   std::fill_n(first, x.numel() > 0 ? 0 : results, 0.0);
   if (x.numel() > 0) first_elements<T>(x, y, first);
   reduce_to(means, kSteps<Distances<T>>, context, x, y, first, count);

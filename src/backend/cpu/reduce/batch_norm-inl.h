@@ -115,8 +115,11 @@ template <class T>
 struct Columns {
   T *mean, *a, *shift;
   int64_t channels;
-  Columns(void* room, int64_t channels)
-      : mean(static_cast<T*>(room)), a(mean + channels), shift(a + channels), channels(channels) {}
+  Columns(void* scratch, int64_t channels)
+      : mean(static_cast<T*>(scratch)),
+        a(mean + channels),
+        shift(a + channels),
+        channels(channels) {}
   void set(int64_t c, const Affine<T>& f) {
     mean[c] = f.mean;
     a[c] = f.a;
@@ -127,8 +130,8 @@ struct Columns {
 template <class T>
 struct SlopeColumns {
   T *mean, *a, *slope, *shift;
-  SlopeColumns(void* room, int64_t channels)
-      : mean(static_cast<T*>(room)),
+  SlopeColumns(void* scratch, int64_t channels)
+      : mean(static_cast<T*>(scratch)),
         a(mean + channels),
         slope(a + channels),
         shift(slope + channels) {}

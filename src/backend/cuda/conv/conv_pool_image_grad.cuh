@@ -153,13 +153,13 @@ __device__ void image_gradient(const Incoming& in, const ImageJob& job, int bloc
   }
   if (job.splits > 1) {
     __syncthreads();
-    float* const room = tile;
+    float* const partial = tile;
     if (works && split > 0)
-      for (int k = 0; k < 2; ++k) room[((split - 1) * 2 + k) * items + item] = sum[k];
+      for (int k = 0; k < 2; ++k) partial[((split - 1) * 2 + k) * items + item] = sum[k];
     __syncthreads();
     if (split == 0)
       for (int i = 0; i + 1 < job.splits; ++i)
-        for (int k = 0; k < 2; ++k) sum[k] += room[(i * 2 + k) * items + item];
+        for (int k = 0; k < 2; ++k) sum[k] += partial[(i * 2 + k) * items + item];
   }
   if (split != 0 || y0 + y >= s.h) return;
   for (int k = 0; k < 2; ++k)

@@ -30,8 +30,8 @@ inline Grid grid_for(int64_t count) {
 /// For kernels whose blocks take `per_block` of `count` elements at a time and step through the
 /// rest: as many blocks as the card holds eight times over, so that the last ones to work are few.
 inline Grid card_grid(const Context& context, int64_t count, int64_t per_block) {
-  const int64_t most = 64 * int64_t{multiprocessors(context.device().index)};
-  const int64_t blocks = std::clamp<int64_t>((count + per_block - 1) / per_block, 1, most);
+  const int64_t max_blocks = 64 * int64_t{multiprocessors(context.device().index)};
+  const int64_t blocks = std::clamp<int64_t>((count + per_block - 1) / per_block, 1, max_blocks);
   return {dim3(static_cast<unsigned>(blocks)), dim3(kThreads)};
 }
 

@@ -24,8 +24,8 @@ SharedLimits& shared_limits() {
   return *all;
 }
 
-bool within(dim3 n, dim3 most) {
-  return n.x > 0 && n.y > 0 && n.z > 0 && n.x <= most.x && n.y <= most.y && n.z <= most.z;
+bool within(dim3 n, dim3 max) {
+  return n.x > 0 && n.y > 0 && n.z > 0 && n.x <= max.x && n.y <= max.y && n.z <= max.z;
 }
 
 }  // namespace

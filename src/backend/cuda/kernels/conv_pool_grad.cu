@@ -87,11 +87,11 @@ __device__ void add_weights(const Incoming& in, const WeightJob& job, int block)
       const int window = i - image * s.ph * s.pw;
       const int py = static_cast<int>(job.windows_of_row.quotient(static_cast<uint32_t>(window)));
       const int px = window - py * s.pw;
-      const int place = in.indices.at(n + image, o, py, px);
+      const int index = in.indices.at(n + image, o, py, px);
       const float g = in.dy.at(n + image, o, py, px);
-      if (place == kNoIndex || g == 0) continue;
-      const int wy = kKernel > 0 ? place / 2 : place / s.window.w;
-      const int wx = kKernel > 0 ? place % 2 : place - wy * s.window.w;
+      if (index == kNoIndex || g == 0) continue;
+      const int wy = kKernel > 0 ? index / 2 : index / s.window.w;
+      const int wx = kKernel > 0 ? index % 2 : index - wy * s.window.w;
       const int oy = py * s.step.h - s.margin.h + wy * s.spread.h;
       const int ox = px * s.step.w - s.margin.w + wx * s.spread.w;
       const float* const seen =

@@ -164,12 +164,12 @@ __global__ void add_pieces_kernel(Rows rows, int64_t n, CountDivisor width, int6
 /// Adds the rows of a list of n, then those of the lists that it leaves.
 template <class T, class Rows>
 void add_rows(const Context& context, const Rows& rows, int64_t n, int64_t width, T* dweight,
-              std::array<OpenSums<Compute<T>>, 2> room) {
+              std::array<OpenSums<Compute<T>>, 2> scratch) {
   const int64_t pieces = (n + kPiece - 1) / kPiece, threads = pieces * width;
-  const OpenSums<Compute<T>> open = pieces > 1 ? room[0] : OpenSums<Compute<T>>{};
+  const OpenSums<Compute<T>> open = pieces > 1 ? scratch[0] : OpenSums<Compute<T>>{};
   launch(context, &add_pieces_kernel<T, Rows>, grid_for(threads), rows, n,
          CountDivisor(width, threads), threads, open, dweight);
-  if (pieces > 1) add_rows<T>(context, open, 2 * pieces, width, dweight, {room[1], room[0]});
+  if (pieces > 1) add_rows<T>(context, open, 2 * pieces, width, dweight, {scratch[1], scratch[0]});
 }
 
 template <class T, class Key>
@@ -181,7 +181,7 @@ void embedding_grad_by(const Context& context, const Tensor& dy, const Tensor& i
       context.workspace(static_cast<size_t>(sort_scratch(1, n)) * sizeof(Key));
   const Key* keys = sort_keys(context, IdOrder<Key>{data<const int64_t>(ids), rows, skip},
                               keys_room.as<Key>(), 1, n);
-  // The first list of open sums, and the second, whose room the third has again, and so on.
+  // The first list of open sums, and the second, whose scratch the third has again, and so on.
   const auto open_of = [](int64_t of) {
     return of > kPiece ? 2 * ((of + kPiece - 1) / kPiece) : 0;
   };

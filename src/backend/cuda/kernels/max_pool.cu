@@ -96,16 +96,16 @@ struct Gather {
   Images<const T, Index> from;
   Images<const int32_t, Index> indices;
   Images<T, Index> to;
-  DivideBy<int32_t> width;  // of x; a place has 31 bits
+  DivideBy<int32_t> width;  // of x; an index has 31 bits
 
   __device__ void operator()(const PlaceInImages<Index>& p) const {
     const Pack<int32_t, Width> at = load<Width>(indices.at(p.n, p.c, p.y, p.x));
     Pack<T, Width> result;
 #pragma unroll
     for (int k = 0; k < Width; ++k) {
-      const Split<int32_t> place(at.at[k] < 0 ? 0 : at.at[k], width);
+      const Split<int32_t> index(at.at[k] < 0 ? 0 : at.at[k], width);
       result.at[k] =
-          at.at[k] < 0 ? narrow<T>(0) : *from.at(p.n, p.c + k, place.quotient, place.rest);
+          at.at[k] < 0 ? narrow<T>(0) : *from.at(p.n, p.c + k, index.quotient, index.rest);
     }
     store<Width>(to.at(p.n, p.c, p.y, p.x), result);
   }

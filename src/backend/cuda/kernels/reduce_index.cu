@@ -9,7 +9,7 @@
 namespace brim::cuda {
 namespace {
 
-/// The best element and its place; the first of equals. NaN beats everything.
+/// The best element and its index; the first of equals. NaN beats everything.
 template <class T, bool kLargest>
 struct Pick {
   struct Total {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/cuda/libraries/blas.h"
-#include "backend/cuda/libraries/cublas_lt_recipe.h"
+#include "backend/cuda/libraries/cublas_lt_operation.h"
 #include "backend/cuda/libraries/measure.h"
 #include "backend/cuda/libraries/open.h"
 #include "backend/cuda/runtime/runtime.h"
@@ -39,34 +39,35 @@ class Blas {
   bool has_begun() const { return handle_ != nullptr; }
 
   BlasDone run(const Context& context, const BlasProduct& p, const Work& own) {
-    // A recipe holds the address of the bias: one product at a time is queued.
+    // An operation holds the address of the bias: one product at a time is queued.
     const std::lock_guard lock(mutex_);
     const DeviceGuard guard(context.device().index);
-    Recipe* recipe = recipes_.find(key_of(p));
-    if (!recipe)
-      recipe = &recipes_.add(key_of(p),
-                             found_or(Recipe(), text_of(p), [&] { return find(context, p, own); }));
-    if (recipe->done == BlasDone::nothing || recipe->no_room.lasts()) return BlasDone::nothing;
+    Operation* operation = known_.find(key_of(p));
+    if (!operation)
+      operation = &known_.add(
+          key_of(p), found_or(Operation(), text_of(p), [&] { return find(context, p, own); }));
+    if (operation->done == BlasDone::nothing || operation->no_room.lasts())
+      return BlasDone::nothing;
     try {
-      check(queue(context, p, *recipe, recipe->algorithm, p.bias), "cublasLtMatmul");
+      check(queue(context, p, *operation, operation->algorithm, p.bias), "cublasLtMatmul");
     } catch (const OutOfMemory& e) {
-      if (recipe->algorithm.workspace == 0) throw;
-      recipe->no_room.begins("cuBLASLt", fmt::format("{} x {} x {}", p.m, p.k, p.n), e);
+      if (operation->algorithm.workspace == 0) throw;
+      operation->no_room.begins("cuBLASLt", fmt::format("{} x {} x {}", p.m, p.k, p.n), e);
       return BlasDone::nothing;
     }
     note_queued(context.device().index);
-    return recipe->done;
+    return operation->done;
   }
 
   /// Whether the product was met before, so that it may be queued into a graph.
   bool knows(const BlasProduct& p) {
     const std::lock_guard lock(mutex_);
-    return recipes_.find(key_of(p)) != nullptr;
+    return known_.find(key_of(p)) != nullptr;
   }
 
  private:
   /// The library's proposals, best first.
-  std::vector<Algorithm> proposals(const BlasProduct& p, const Recipe& r) const {
+  std::vector<Algorithm> proposals(const BlasProduct& p, const Operation& r) const {
     cublasLtMatmulPreference_t made = nullptr;
     check(library().preference_create(&made), "cublasLtMatmulPreferenceCreate");
     const Preference preference(made);
@@ -97,8 +98,8 @@ class Blas {
     return all;
   }
 
-  Recipe find(const Context& context, const BlasProduct& p, const Work& own) {
-    Recipe r = describe(p);
+  Operation find(const Context& context, const BlasProduct& p, const Work& own) {
+    Operation r = describe(p);
     const std::vector<Algorithm> all = proposals(p, r);
     std::vector<Candidate> candidates;
     int tried = 0, queued = 0;  // proposals
@@ -124,14 +125,14 @@ class Blas {
     if (!p.relu || lets_nan_through(context, p, r)) return r;
     BlasProduct without = p;
     without.relu = false;
-    Recipe rest = find(context, without, own);
+    Operation rest = find(context, without, own);
     if (rest.done == BlasDone::all) rest.done = BlasDone::without_relu;
     return rest;
   }
 
-  /// Whether the ReLU of the recipe's epilogue keeps NaN, which nothing documents: with a bias of
-  /// NaN all results must be.
-  bool lets_nan_through(const Context& context, const BlasProduct& p, const Recipe& r) const {
+  /// Whether the ReLU of the operation's epilogue keeps NaN, which nothing documents: with a bias
+  /// of NaN all results must be.
+  bool lets_nan_through(const Context& context, const BlasProduct& p, const Operation& r) const {
     const size_t bytes = static_cast<size_t>(p.n) * size_of(p.dtype);
     const Workspace bias = context.workspace(bytes);
     const cudaStream_t stream = native(context.stream);
@@ -154,7 +155,7 @@ class Blas {
     return fmt::format("{} x {} x {} ({} of them) in {}", p.m, p.k, p.n, p.count, name(p.dtype));
   }
 
-  cublasStatus_t queue(const Context& context, const BlasProduct& p, const Recipe& r,
+  cublasStatus_t queue(const Context& context, const BlasProduct& p, const Operation& r,
                        const Algorithm& algorithm, const void* bias) const {
     if (p.bias) set(r.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
     const Workspace scratch = context.workspace(std::max<size_t>(algorithm.workspace, 1));
@@ -172,7 +173,7 @@ class Blas {
   cublasLtHandle_t handle_ = nullptr;
   ChoiceFile& choices_;
   std::mutex mutex_;
-  Recipes<Key, Recipe> recipes_;
+  ProblemCache<Key, Operation> known_;
 };
 
 /// The library on a device. nullptr where it was not used yet and may not be begun now, and where

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "backend/cuda/libraries/cudnn_handle.h"
-#include "backend/cuda/libraries/cudnn_recipe.h"
+#include "backend/cuda/libraries/cudnn_operation.h"
 #include "backend/cuda/libraries/open.h"
 
 namespace brim::cuda {
@@ -34,21 +34,21 @@ class Convolutions {
   bool run(const Context& context, const DnnConv& c, const Work& own) {
     const std::lock_guard lock(library_.mutex);
     const DeviceGuard guard(context.device().index);
-    Recipe* recipe = recipes_.find(key_of(c));
-    if (!recipe)
-      recipe = &recipes_.add(key_of(c),
-                             found_or(Recipe(), text_of(c), [&] { return find(context, c, own); }));
-    if (!recipe->possible || recipe->no_room.lasts()) return false;
+    Operation* operation = known_.find(key_of(c));
+    if (!operation)
+      operation = &known_.add(
+          key_of(c), found_or(Operation(), text_of(c), [&] { return find(context, c, own); }));
+    if (!operation->possible || operation->no_room.lasts()) return false;
     try {
-      if (!(recipe->plan ? queue(context, c, *recipe->plan)
-                         : queue(context, c, *recipe, recipe->algorithm))) {
+      if (!(operation->plan ? queue(context, c, *operation->plan)
+                            : queue(context, c, *operation, operation->algorithm))) {
         (void)cudaGetLastError();  // that the refusal may have left
-        refused(c, *recipe);
+        refused(c, *operation);
         return false;
       }
     } catch (const OutOfMemory& e) {
-      if (recipe->workspace() == 0 && !c.convert_weights) throw;
-      recipe->no_room.begins("cuDNN", "x " + c.geometry.x_shape().str(), e);
+      if (operation->workspace() == 0 && !c.convert_weights) throw;
+      operation->no_room.begins("cuDNN", "x " + c.geometry.x_shape().str(), e);
       return false;
     }
     note_queued(context.device().index);
@@ -58,13 +58,13 @@ class Convolutions {
   /// Whether the convolution was met before, so that it may be queued into a graph.
   bool knows(const DnnConv& c) {
     const std::lock_guard lock(library_.mutex);
-    return recipes_.find(key_of(c)) != nullptr;
+    return known_.find(key_of(c)) != nullptr;
   }
 
  private:
   /// The heuristics' proposals that may be used, best first.
   template <class Perf, class Get, class Size>
-  std::vector<Algorithm> usable(const DnnConv& c, const Recipe& r, const Get& get,
+  std::vector<Algorithm> usable(const DnnConv& c, const Operation& r, const Get& get,
                                 const Size& size) const {
     std::array<Perf, kProposals> all{};
     int count = 0;
@@ -88,7 +88,7 @@ class Convolutions {
     return result;
   }
 
-  std::vector<Algorithm> proposals(const DnnConv& c, const Recipe& r) const {
+  std::vector<Algorithm> proposals(const DnnConv& c, const Operation& r) const {
     const auto x = r.x.get(), y = r.y.get();
     const auto weight = r.weight.get();
     const auto conv = r.conv.get();
@@ -97,8 +97,8 @@ class Convolutions {
       case ConvPass::forward:
         return usable<cudnnConvolutionFwdAlgoPerf_t>(
             c, r,
-            [&](int most, int* count, auto* all) {
-              return library().forward_algorithm(handle, x, weight, conv, y, most, count, all);
+            [&](int max_count, int* count, auto* all) {
+              return library().forward_algorithm(handle, x, weight, conv, y, max_count, count, all);
             },
             [&](auto algo, size_t* bytes) {
               return library().forward_workspace(handle, x, weight, conv, y, algo, bytes);
@@ -106,8 +106,8 @@ class Convolutions {
       case ConvPass::grad_x:
         return usable<cudnnConvolutionBwdDataAlgoPerf_t>(
             c, r,
-            [&](int most, int* count, auto* all) {
-              return library().grad_x_algorithm(handle, weight, y, conv, x, most, count, all);
+            [&](int max_count, int* count, auto* all) {
+              return library().grad_x_algorithm(handle, weight, y, conv, x, max_count, count, all);
             },
             [&](auto algo, size_t* bytes) {
               return library().grad_x_workspace(handle, weight, y, conv, x, algo, bytes);
@@ -115,8 +115,9 @@ class Convolutions {
       case ConvPass::grad_weight:
         return usable<cudnnConvolutionBwdFilterAlgoPerf_t>(
             c, r,
-            [&](int most, int* count, auto* all) {
-              return library().grad_weight_algorithm(handle, x, y, conv, weight, most, count, all);
+            [&](int max_count, int* count, auto* all) {
+              return library().grad_weight_algorithm(handle, x, y, conv, weight, max_count, count,
+                                                     all);
             },
             [&](auto algo, size_t* bytes) {
               return library().grad_weight_workspace(handle, x, y, conv, weight, algo, bytes);
@@ -125,8 +126,8 @@ class Convolutions {
     return {};
   }
 
-  Recipe find(const Context& context, const DnnConv& c, const Work& own) const {
-    Recipe r = describe(c);
+  Operation find(const Context& context, const DnnConv& c, const Work& own) const {
+    Operation r = describe(c);
     const std::vector<Algorithm> all = proposals(c, r);
     std::vector<Candidate> candidates;
     int tried = 0, queued = 0;  // proposals
@@ -165,8 +166,8 @@ class Convolutions {
     return r;
   }
 
-  static void refused(const DnnConv& c, Recipe& recipe) {
-    recipe.possible = false;
+  static void refused(const DnnConv& c, Operation& operation) {
+    operation.possible = false;
     warn(fmt::format(
         "[{}] cuDNN has no algorithm that works and whose results repeat themselves for "
         "{}: brim's own kernel computes it",
@@ -178,7 +179,7 @@ class Convolutions {
   }
 
   /// False where cuDNN does not support it; what was queued by then is of no use, and no harm.
-  bool queue(const Context& context, const DnnConv& c, const Recipe& r,
+  bool queue(const Context& context, const DnnConv& c, const Operation& r,
              const Algorithm& algorithm) const {
     check(library().set_math(r.conv.get(), algorithm.math), "cudnnSetConvolutionMathType");
     const void *one = dnn::one(c.dtype), *zero = dnn::zero(c.dtype);
@@ -214,8 +215,9 @@ class Convolutions {
     return true;
   }
 
-  bool compute(cudnnHandle_t handle, const DnnConv& c, const Recipe& r, const Algorithm& algorithm,
-               void* weight, void* scratch, const void* one, const void* zero) const {
+  bool compute(cudnnHandle_t handle, const DnnConv& c, const Operation& r,
+               const Algorithm& algorithm, void* weight, void* scratch, const void* one,
+               const void* zero) const {
     const auto x = r.x.get(), y = r.y.get();
     const auto filter = r.weight.get();
     const auto conv = r.conv.get();
@@ -244,7 +246,7 @@ class Convolutions {
   }
 
   Handle& library_;
-  Recipes<Key, Recipe> recipes_;
+  ProblemCache<Key, Operation> known_;
 };
 
 /// nullptr where the library was not used yet and may not be begun now. Never destroyed, as it.

@@ -10,13 +10,13 @@
 namespace brim::cuda::dnn {
 namespace {
 
-// Of each mode's proposals so many at most are looked at, and so many at most are kept. Most of
-// those for f32 are for TF32: of the 37 that cuDNN 9.19 has for a 3 x 3 convolution of 32 channels
-// to 64 on an H100 that was described to it, six are not.
+// Of each mode's proposals so many at max_count are looked at, and so many at max_count are kept.
+// Most of those for f32 are for TF32: of the 37 that cuDNN 9.19 has for a 3 x 3 convolution of 32
+// channels to 64 on an H100 that was described to it, six are not.
 constexpr int64_t kAsked = 128;
 constexpr int kKept = 4;
 
-/// All values of an attribute, of at most kMax.
+/// All values of an attribute, of at max_count kMax.
 template <class T, size_t kMax>
 std::vector<T> values_of(const BackendDesc& from, cudnnBackendAttributeName_t name,
                          cudnnBackendAttributeType_t type) {
@@ -32,21 +32,21 @@ T value_of(const BackendDesc& from, cudnnBackendAttributeName_t name,
   const auto all = values_of<T, 1>(from, name, type);
   return all.empty() ? T{} : all[0];
 }
-/// Descriptors that an attribute holds, at most `most`.
+/// Descriptors that an attribute holds, at max_count `max_count`.
 std::vector<BackendDesc> descriptors_of(const BackendDesc& from, cudnnBackendAttributeName_t name,
-                                        cudnnBackendDescriptorType_t type, int64_t most) {
+                                        cudnnBackendDescriptorType_t type, int64_t max_count) {
   std::vector<BackendDesc> all;
   std::vector<cudnnBackendDescriptor_t> raw;
-  for (int64_t i = 0; i < most; ++i) {
+  for (int64_t i = 0; i < max_count; ++i) {
     all.push_back(DescriptorBuilder(type).take());
     raw.push_back(all.back().get());
   }
   int64_t count = 0;
-  if (!is_supported(library().get_backend(from.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR, most,
-                                          &count, raw.data()),
+  if (!is_supported(library().get_backend(from.get(), name, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                          max_count, &count, raw.data()),
                     "cudnnBackendGetAttribute"))
     count = 0;
-  all.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, most)));
+  all.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, max_count)));
   return all;
 }
 

@@ -61,15 +61,15 @@ int best_of_library(ChoiceFile& choices, const std::string& problem,
                     const Work& own, Stream stream);
 
 /// Problems of one kind. Key: numbers that tell problems apart, the first of them the device's;
-/// Recipe: what cuDNN needs for one, with the `names()` of the ways that it has to compute it.
-template <size_t kNumbers, class Recipe>
+/// Operation: what cuDNN needs for one, with the `names()` of the ways that it has to compute it.
+template <size_t kNumbers, class Operation>
 class Problems {
  public:
   using Key = std::array<int64_t, kNumbers>;
 
-  /// Queues the problem by cuDNN: describe(handle) makes a recipe, queue(handle, context, recipe,
-  /// way, measured) queues it and says whether that is supported; `measured` results are thrown
-  /// away. False, with nothing queued that matters, where brim's own kernel is to do it.
+  /// Queues the problem by cuDNN: describe(handle) makes an operation, queue(handle, context,
+  /// operation, way, measured) queues it and says whether that is supported; `measured` results are
+  /// thrown away. False, with nothing queued that matters, where brim's own kernel is to do it.
   template <class Describe, class Queue>
   bool run(const Context& context, const char* kind, const Key& key,
            std::span<const Output> outputs, const Describe& describe, const Queue& queue,
@@ -86,23 +86,23 @@ class Problems {
     const std::lock_guard one_at_a_time(handle->mutex);
     const DeviceGuard guard(context.device().index);
     const auto find = [&] {
-      Recipe recipe = describe(handle->get());
+      Operation operation = describe(handle->get());
       std::string problem = kind;
       // Devices of one kind share what the file has.
       for (const int64_t number : std::span(key).subspan(1)) problem += fmt::format(" {}", number);
       std::vector<Candidate> library;
-      for (const std::string& name : recipe.names())
+      for (const std::string& name : operation.names())
         library.push_back({name, [&, way = library.size()](const Context& at) {
-                             return queue(handle->on(at.stream), at, recipe, way, true);
+                             return queue(handle->on(at.stream), at, operation, way, true);
                            }});
       const int best =
           best_of_library(handle->choices, problem, outputs, library, own, context.stream);
-      return Known{std::move(recipe), best};
+      return Known{std::move(operation), best};
     };
     if (!known) known = &known_.add(key, found_or(Known(), "it", find));
     if (known->way < 0 || known->no_room.lasts()) return false;
     try {
-      if (!queue(handle->on(context.stream), context, known->recipe,
+      if (!queue(handle->on(context.stream), context, known->operation,
                  static_cast<size_t>(known->way), false)) {
         (void)cudaGetLastError();  // that the refusal may have left
         known->way = -1;
@@ -118,15 +118,15 @@ class Problems {
 
  private:
   struct Known {
-    Recipe recipe;
+    Operation operation;
     int way = -1;
     NoRoom no_room;
   };
   std::mutex mutex_;
-  Recipes<Key, Known> known_;
+  ProblemCache<Key, Known> known_;
 };
 
-/// The one way of a recipe of descriptors alone.
+/// The one way of an operation of descriptors alone.
 struct OneWay {
   static std::span<const std::string> names() {
     static const std::string name = "cudnn";

@@ -11,13 +11,13 @@ namespace {
 
 using namespace dnn;
 
-struct NormRecipe : OneWay {
+struct NormOperation : OneWay {
   TensorDesc activations, parameters;
 };
-using Norms = Problems<6, NormRecipe>;
+using Norms = Problems<6, NormOperation>;
 
 template <class Norm>
-NormRecipe describe(const Norm& b) {
+NormOperation describe(const Norm& b) {
   return {{},
           tensor(b.dtype, {b.n, b.c, b.pixels, 1}, b.nhwc),
           tensor(b.parameters, {1, b.c, 1, 1}, false)};
@@ -46,7 +46,7 @@ bool dnn_batch_norm(const Context& context, const DnnBatchNorm& b, const Work& o
                            Output{b.y, b.n * b.c * b.pixels, b.dtype}};
   return all->run(
       context, call, key_of(context, b), outputs, [&](cudnnHandle_t) { return describe(b); },
-      [&](cudnnHandle_t handle, const Context&, const NormRecipe& r, size_t, bool measured) {
+      [&](cudnnHandle_t handle, const Context&, const NormOperation& r, size_t, bool measured) {
         return is_supported(
             library().batch_norm(handle, CUDNN_BATCHNORM_SPATIAL, one(b.dtype), zero(b.dtype),
                                  r.activations.get(), b.x, r.activations.get(), b.y,
@@ -68,7 +68,7 @@ bool dnn_batch_norm_grad(const Context& context, const DnnBatchNormGrad& b, cons
                            Output{b.dx, b.n * b.c * b.pixels, b.dtype}};
   return all->run(
       context, call, key_of(context, b), outputs, [&](cudnnHandle_t) { return describe(b); },
-      [&](cudnnHandle_t handle, const Context&, const NormRecipe& r, size_t, bool) {
+      [&](cudnnHandle_t handle, const Context&, const NormOperation& r, size_t, bool) {
         // 1 / sqrt(variance + eps) is handed over, so eps has no say any more.
         return is_supported(
             library().batch_norm_grad(handle, CUDNN_BATCHNORM_SPATIAL, one(b.dtype), zero(b.dtype),

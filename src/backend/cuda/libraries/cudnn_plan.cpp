@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/cuda/libraries/cudnn_recipe.h"
+#include "backend/cuda/libraries/cudnn_operation.h"
 
 namespace brim::cuda::dnn {
 namespace {

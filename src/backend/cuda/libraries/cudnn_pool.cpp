@@ -11,12 +11,12 @@ namespace {
 using namespace dnn;
 using backend::PoolGeometry;
 
-struct PoolRecipe : OneWay {
+struct PoolOperation : OneWay {
   TensorDesc x, y;
   PoolingDesc pooling;
 };
 
-PoolRecipe describe(const DnnAvgPool& p) {
+PoolOperation describe(const DnnAvgPool& p) {
   const PoolGeometry& g = p.geometry;
   const auto number = [](int64_t v) { return static_cast<int>(v); };
   cudnnPoolingDescriptor_t made = nullptr;
@@ -44,7 +44,7 @@ bool dnn_avg_pool(const Context& context, const DnnAvgPool& p, const Work& own) 
                                             g.stride.w, g.padding.h, g.padding.w}))
     return false;
   if (!library().problem().empty()) return false;  // own kernels do not need it
-  static auto* const all = new Problems<16, PoolRecipe>;
+  static auto* const all = new Problems<16, PoolOperation>;
   const char* const call = "cudnnPoolingForward";
   const std::array outputs{Output{p.y, results, p.dtype}};
   return all->run(
@@ -53,7 +53,7 @@ bool dnn_avg_pool(const Context& context, const DnnAvgPool& p, const Work& own) 
        g.h, g.w, g.oh, g.ow, g.kernel.h, g.kernel.w, g.stride.h, g.stride.w, g.padding.h,
        g.padding.w},
       outputs, [&](cudnnHandle_t) { return describe(p); },
-      [&](cudnnHandle_t handle, const Context&, const PoolRecipe& r, size_t, bool) {
+      [&](cudnnHandle_t handle, const Context&, const PoolOperation& r, size_t, bool) {
         return is_supported(library().pool(handle, r.pooling.get(), one(p.dtype), r.x.get(), p.x,
                                            zero(p.dtype), r.y.get(), p.y),
                             call);

@@ -44,8 +44,8 @@ int choose(ChoiceFile& choices, const std::string& problem, std::span<const Cand
 void leave_to_own(const std::string& problem, const DeviceError& error);
 /// What `find` finds; `nothing`, where the library fails when it is asked how it would compute the
 /// problem (leave_to_own).
-template <class Recipe, class Find>
-Recipe found_or(Recipe nothing, const std::string& problem, const Find& find) {
+template <class Operation, class Find>
+Operation found_or(Operation nothing, const std::string& problem, const Find& find) {
   try {
     return find();
   } catch (const DeviceError& error) {
@@ -73,29 +73,29 @@ class NoRoom {
 ChoiceFile& choices_of(int device, const std::string& library);
 
 /// What is known of problems, the problem used last in front. Those used long ago are forgotten.
-template <class Key, class Recipe>
-class Recipes {
+template <class Key, class Operation>
+class ProblemCache {
  public:
   /// nullptr: not known.
-  Recipe* find(const Key& key) {
+  Operation* find(const Key& key) {
     const auto at = by_key_.find(key);
     if (at == by_key_.end()) return nullptr;
     all_.splice(all_.begin(), all_, at->second);
     return &at->second->second;
   }
-  Recipe& add(const Key& key, Recipe recipe) {
+  Operation& add(const Key& key, Operation operation) {
     if (all_.size() == kMax) {
       by_key_.erase(all_.back().first);
       all_.pop_back();
     }
-    all_.emplace_front(key, std::move(recipe));
+    all_.emplace_front(key, std::move(operation));
     by_key_[key] = all_.begin();
     return all_.front().second;
   }
 
  private:
   static constexpr size_t kMax = 4096;
-  using All = std::list<std::pair<Key, Recipe>>;
+  using All = std::list<std::pair<Key, Operation>>;
   All all_;
   std::map<Key, typename All::iterator> by_key_;
 };

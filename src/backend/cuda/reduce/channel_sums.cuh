@@ -85,18 +85,18 @@ __global__ void __launch_bounds__(kThreads, 2)
       for (int k = 0; k < Width; ++k) total[k] = op.combine(total[k], op.widen(lane[k]));
     }
   }
-  Total* const room = shared_memory<Total>();
+  Total* const shared = shared_memory<Total>();
   const int apart = s.columns * Width;
   for (int half = s.rows / 2; half > 0; half /= 2) {
     if (row >= half && row < 2 * half)
 #pragma unroll
       for (int k = 0; k < Width; ++k)
-        room[(row - half) * apart + k * s.columns + column] = total[k];
+        shared[(row - half) * apart + k * s.columns + column] = total[k];
     __syncthreads();
     if (row < half)
 #pragma unroll
       for (int k = 0; k < Width; ++k)
-        total[k] = op.combine(total[k], room[row * apart + k * s.columns + column]);
+        total[k] = op.combine(total[k], shared[row * apart + k * s.columns + column]);
     __syncthreads();
   }
   if (!works || row != 0) return;

@@ -96,7 +96,7 @@ void total(const Context& context, const LossTotal<T>& op) {
   reduce(context, op, ReduceShape(Shape({op.rows.n}), Strides({1}), Strides({0})));
 }
 
-/// Where a row kernel leaves the rows' losses: the result itself, or room for what is summed.
+/// Where a row kernel leaves the rows' losses: the result itself, or scratch for what is summed.
 template <class T>
 struct Losses {
   T* single;  // null unless there is one result per row

@@ -79,10 +79,10 @@ __device__ Compute<T> loss_and_grad(const Rows<T>& r, const ThreadGroup& group, 
 constexpr int kLossThreads = 512;  // of a block at most, a multiple of 32
 
 /// The losses and gradients of all rows, a warp for each row in turn, by all threads of the block.
-/// `room` holds a number for each warp.
+/// `partial` holds a number for each warp.
 template <class T>
 __device__ void block_loss(const Rows<T>& r, LossShape shape, T* loss, T* dx, Fault* fault,
-                           const char* op, double* room) {
+                           const char* op, double* partial) {
   const auto add = [](double a, double b) { return a + b; };
   const int warp = static_cast<int>(threadIdx.x) / kWarpThreads;
   const int warps = static_cast<int>(blockDim.x) / kWarpThreads;
@@ -90,7 +90,7 @@ __device__ void block_loss(const Rows<T>& r, LossShape shape, T* loss, T* dx, Fa
   double weight = 0;
   for (int64_t row = threadIdx.x; row < r.n; row += blockDim.x)
     if (r.counts(row)) weight += static_cast<double>(r.factor(row));
-  weight = combine_block(weight, room, add);
+  weight = combine_block(weight, partial, add);
   const double by = shape == LossShape::mean ? weight : 1;
   double sum = 0;
   for (int64_t row = warp; row < r.n; row += warps) {
@@ -102,7 +102,7 @@ __device__ void block_loss(const Rows<T>& r, LossShape shape, T* loss, T* dx, Fa
     else
       sum += static_cast<double>(of_row);
   }
-  sum = combine_block(sum, room, add);
+  sum = combine_block(sum, partial, add);
   if (threadIdx.x == 0 && shape != LossShape::single)
     *loss = narrow<T>(static_cast<Compute<T>>(sum / by));
 }

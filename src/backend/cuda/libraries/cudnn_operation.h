@@ -65,7 +65,7 @@ inline bool can_fuse_epilogue(const DnnConv& c) {
 }
 
 /// How a convolution is computed: by the plan, else by the algorithm.
-struct Recipe {
+struct Operation {
   TensorDesc x, y;
   FilterDesc weight;
   ConvDesc conv;
@@ -113,11 +113,11 @@ inline std::string problem_of(const DnnConv& c) {
   return text;
 }
 
-/// All of a recipe but the algorithm.
-inline Recipe describe(const DnnConv& c) {
+/// All of an operation but the algorithm.
+inline Operation describe(const DnnConv& c) {
   const ConvGeometry& g = c.geometry;
   const auto number = [](int64_t v) { return static_cast<int>(v); };
-  Recipe r;
+  Operation r;
   r.x = tensor(c.dtype, g.x_shape(), c.nhwc);
   r.y = tensor(c.dtype, g.y_shape(), c.nhwc);
   cudnnFilterDescriptor_t filter = nullptr;

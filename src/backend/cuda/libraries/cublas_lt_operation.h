@@ -88,11 +88,11 @@ struct Algorithm {
 };
 
 /// How a product is computed.
-struct Recipe {
+struct Operation {
   MatmulDesc product;
   Layout a, b, y;
   Algorithm algorithm;
-  BlasDone done = BlasDone::nothing;  // by this recipe
+  BlasDone done = BlasDone::nothing;  // by this operation
   bool relu = false;                  // in the epilogue
   NoRoom no_room;
 };
@@ -121,9 +121,9 @@ inline Layout layout(DType dtype, const BlasMatrix& m, int64_t rows, int64_t col
   return result;
 }
 
-/// All of a recipe but the algorithm.
-inline Recipe describe(const BlasProduct& p) {
-  Recipe r;
+/// All of an operation but the algorithm.
+inline Operation describe(const BlasProduct& p) {
+  Operation r;
   cublasLtMatmulDesc_t made = nullptr;
   check(library().desc_create(&made, compute_type(p),
                               p.dtype == DType::f64 ? CUDA_R_64F : CUDA_R_32F),
