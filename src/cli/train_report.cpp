@@ -17,8 +17,9 @@
 #include "train/run_folder.h"
 
 namespace brim::cli {
-
+namespace {
 using Json = nlohmann::ordered_json;
+}  // namespace
 
 void print_start(const TrainRequest& request, const train::Trainer& trainer) {
   const train::Recipe& recipe = request.recipe;
