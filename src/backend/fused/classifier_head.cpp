@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/has_kernel.h"
 #include "backend/rewrite.h"
 
 namespace brim::backend {
@@ -106,7 +107,8 @@ bool pays(const Match& m) {
     weights.push_back(weight.shape());
   }
   const Tensor& x = m["a0"];
-  return x.size(0) > 0 && x.strides()[1] == 1 && classifier_head_is_fast(x.size(0), weights);
+  return x.size(0) > 0 && x.strides()[1] == 1 && classifier_head_is_fast(x.size(0), weights) &&
+         is_fast("classifier_head", m.device(), HeadSize{4 * HeadMemory(x.size(0), weights).total});
 }
 
 Launches build(Match& m) {

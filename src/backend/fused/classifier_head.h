@@ -11,7 +11,7 @@ namespace brim::backend {
 
 constexpr int kMaxHeadLayers = 4;
 constexpr int kHeadThreads = 512;
-/// Every GPU from sm_80 on grants that when asked: 99 KiB sm_86, 89 and 120, others more.
+/// As much shared memory a block asks for at most, where the device grants it.
 constexpr int64_t kHeadSharedBytes = 96 << 10;
 
 /// "classifier_head". Layer k: a[k + 1] = a[k] W^T + b, and a ReLU but for the last, with a[0] = x;
@@ -36,8 +36,13 @@ struct HeadMemory {
   HeadMemory(int64_t rows, std::span<const Shape> weights);
 };
 
-/// Whether one block can be expected to beat a kernel for each layer: what it needs fits its
-/// shared memory, and there are few multiply-adds.
+/// What a backend's limit for it is asked.
+struct HeadSize {
+  int64_t shared_bytes;
+};
+
+/// Whether one block can be expected to beat a kernel for each layer: what it needs fits into
+/// kHeadSharedBytes, and there are few multiply-adds.
 bool classifier_head_is_fast(int64_t rows, std::span<const Shape> weights);
 
 }  // namespace brim::backend

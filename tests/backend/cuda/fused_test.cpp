@@ -15,6 +15,8 @@
 #include "backend/fused/fused_linear.h"
 #include "backend/fused/fused_loss.h"
 #include "backend/linear_layer.h"
+#include "core/runtime.h"
+#include "environment.h"
 
 namespace brim {
 namespace {
@@ -227,6 +229,32 @@ TEST_F(CudaFused, HeadsOfClassifiers) {
           << c.rows << " rows, result " << i;
     }
   }
+}
+
+/// Whether the head of so many rows of 200 -> 64 -> 10 is one launch, with both layers in it.
+bool is_one_launch(Device cuda, int64_t rows) {
+  manual_seed(7);
+  const Perceptron net({200, 64, 10}, true, cuda);
+  const Tensor x = randn({rows, 200}).to(cuda);
+  const Tensor target = floor(rand({rows}) * 10).to(i64).to(cuda);
+  auto step = compile([&](const Tensor& a, const Tensor& b) { return net(a, b); });
+  (void)step(x, target);
+  const std::vector<Tensor> results = step(x, target);  // throws if the launch is refused
+  EXPECT_TRUE(isfinite(results[0].to(Device::cpu())).item<bool>());
+  const std::string plan = step.explain();
+  return plan.find("classifier_head ") != std::string::npos &&
+         plan.find("linear_grad ") == std::string::npos;
+}
+
+// Compute capability 7.5 grants a block 64 KiB of shared memory, others 99 KiB and more.
+TEST_F(CudaFused, HeadsTakeWhatTheGpuGrants) {
+  if (!runtime(DeviceKind::cuda).description(0).starts_with("emulated"))
+    GTEST_SKIP() << "a GPU has the shared memory that it has";
+  EXPECT_TRUE(is_one_launch(cuda, 4));  // 61,712 bytes
+  EXPECT_TRUE(is_one_launch(cuda, 8));  // 67,312
+  const tests::Environment turing("BRIM_EMULATED_SHARED_BYTES", "65536");
+  EXPECT_TRUE(is_one_launch(cuda, 4));
+  EXPECT_FALSE(is_one_launch(cuda, 8));
 }
 
 struct Trained {

@@ -1,6 +1,7 @@
 // The sizes of a launch that GPUs refuse. CUDA C++ Programming Guide, "Technical Specifications per
 // Compute Capability". With BRIM_EMULATED_REFUSAL every launch is refused with that error; with
 // BRIM_EMULATED_LAUNCH_BYTES, if the device has fewer bytes free, as CUDA has to load a kernel.
+// BRIM_EMULATED_SHARED_BYTES: what a block gets when it asks, as 65536 on compute capability 7.5.
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -9,12 +10,17 @@
 
 namespace {
 
-constexpr size_t kSharedBytes = size_t{48} << 10;      // without asking
-constexpr size_t kMaxSharedBytes = size_t{227} << 10;  // of compute capability 9.0
+constexpr size_t kSharedBytes = size_t{48} << 10;  // without asking
 constexpr unsigned kMaxThreads = 1024, kMaxThreadsZ = 64;
 constexpr unsigned kMaxBlocksX = 0x7fffffff, kMaxBlocks = 65535;
 
-/// Dynamic shared memory that kernels may ask for.
+/// What a block may ask for, of compute capability 9.0 unless said otherwise.
+size_t max_shared_bytes() {
+  const char* bytes = std::getenv("BRIM_EMULATED_SHARED_BYTES");
+  return bytes ? std::strtoull(bytes, nullptr, 10) : size_t{227} << 10;
+}
+
+/// Dynamic shared memory that kernels have asked for.
 struct SharedLimits {
   std::mutex mutex;
   std::map<const void*, size_t> of;
@@ -32,10 +38,19 @@ bool within(dim3 n, dim3 max) {
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
   if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 ||
-      static_cast<size_t>(value) > kMaxSharedBytes)
+      static_cast<size_t>(value) > max_shared_bytes())
     return cudaErrorInvalidValue;
   const std::lock_guard lock(shared_limits().mutex);
   shared_limits().of[kernel] = static_cast<size_t>(value);
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess || device < 0 || device >= count)
+    return cudaErrorInvalidDevice;
+  if (attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin) return cudaErrorInvalidValue;
+  *value = static_cast<int>(max_shared_bytes());
   return cudaSuccess;
 }
 

@@ -179,6 +179,13 @@ __global__ void __launch_bounds__(kHeadThreads)
   }
 }
 
+/// What the kernel may take of a device: 64 KiB of compute capability 7.5.
+int head_shared_bytes(int device) {
+  int granted = 0;
+  BRIM_CUDA(cudaDeviceGetAttribute(&granted, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return std::min(granted, static_cast<int>(backend::kHeadSharedBytes));
+}
+
 void classifier_head(const Context& context, const Tensor& x, std::span<const Tensor> weights,
                      std::span<const Tensor> biases, const Tensor& target,
                      const Tensor& class_weight, std::span<Tensor> outputs, Tensor& loss,
@@ -212,15 +219,27 @@ void classifier_head(const Context& context, const Tensor& x, std::span<const Te
                      .by_inputs = Divisor(static_cast<uint32_t>(shapes[k][1]))};
   const size_t bytes = static_cast<size_t>(head.at.total) * sizeof(float);
   const DeviceGuard guard(context.device().index);
+  // The same at each launch: another thread's must not lower it in between.
   BRIM_CUDA(cudaFuncSetAttribute(reinterpret_cast<const void*>(&classifier_head_kernel),
                                  cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                 static_cast<int>(backend::kHeadSharedBytes)));
+                                 head_shared_bytes(context.device().index)));
   launch_blocks(context, &classifier_head_kernel, Grid{dim3(1), dim3(kHeadThreads), bytes}, head,
                 fault_of(context.device().index), "cross_entropy");
 }
 
+/// Whether every device grants a block that much.
+bool fits_every_device(const backend::HeadSize& size) {
+  int devices = 0;
+  BRIM_CUDA(cudaGetDeviceCount(&devices));
+  for (int i = 0; i < devices; ++i)
+    if (size.shared_bytes > head_shared_bytes(i)) return false;
+  return true;
+}
+
 const bool registered =
-    backend::register_kernel("classifier_head", DeviceKind::cuda, DType::f32, &classifier_head);
+    backend::register_kernel("classifier_head", DeviceKind::cuda, DType::f32, &classifier_head) &&
+    backend::register_limit<backend::HeadSize>("classifier_head", DeviceKind::cuda,
+                                               &fits_every_device);
 
 }  // namespace
 }  // namespace brim::cuda
