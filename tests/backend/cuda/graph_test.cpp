@@ -183,6 +183,24 @@ TEST_F(CudaGraph, MemoryCanBeHadWhileAStepIsCaptured) {
   EXPECT_EQ(values(y), std::vector<float>(4, 6.0f));
 }
 
+// To ask whether an event has passed is refused then, too, though it is no part of the graph.
+TEST_F(CudaGraph, EventsMayBeAskedWhileAStepIsCaptured) {
+  const Device device = Device::cuda();
+  Tensor x = ones({4}, {.device = device}), y = zeros({4}, {.device = device});
+  Event before;
+  before.record(Stream::current(device));
+  for (int i = 0; i < 6; ++i)
+    run({}, [&](int) {
+      ++queued_;
+      (void)before.query();
+      y.add_(x);
+      return true;
+    });
+  EXPECT_EQ(stats().why_not, "");
+  EXPECT_EQ(stats().graphs, 1);
+  EXPECT_EQ(values(y), std::vector<float>(4, 6.0f));
+}
+
 // CUDA refuses to free memory then: blocks that went from the cache would be lost.
 TEST_F(CudaGraph, NoMemoryIsGivenBackWhileAStepIsCaptured) {
   const Device device = Device::cuda();

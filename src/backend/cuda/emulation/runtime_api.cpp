@@ -398,6 +398,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
+  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   if (event->mark) emulation::reach(*event->mark);
   return cudaSuccess;
 }

@@ -226,7 +226,8 @@ class CudaRuntime final : public Runtime {
   void rethrow_deferred(int device) override { rethrow_fault(device); }
   bool query(const std::shared_ptr<void>& event) override {
     const DeviceGuard guard(event_of(event).device());
-    const cudaError_t result = cudaEventQuery(event_of(event).get());
+    const cudaError_t result =
+        outside_captures([&] { return cudaEventQuery(event_of(event).get()); });
     if (result == cudaErrorNotReady) {
       (void)cudaGetLastError();
       return false;
