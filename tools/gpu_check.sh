@@ -87,29 +87,45 @@ if [ -n "$prebuilt" ]; then
     no_archive "needs a C library of version $(about glibc), and this host's is older; pack it on an older system"
 fi
 
+if ! mkdir -p "$out/logs" 2>/dev/null || [ ! -w "$out" ]; then
+  echo "gpu_check: --out $out cannot be written" >&2
+  exit 2
+fi
 gpus=() gpu_names=() devices=1 architectures=''
+# no_gpu: says why, in one line.
+no_gpu() {
+  local why help=' (a driver belongs to the machine: install it, or start the container with --gpus all)'
+  if ! command -v nvidia-smi >/dev/null; then
+    why="there is no nvidia-smi$help"
+  elif [ -n "$hung" ]; then
+    why='nvidia-smi hangs and cannot be killed: restart the machine, or reset the GPU'
+  elif [ -n "${CUDA_VISIBLE_DEVICES+set}" ] && [ -z "$CUDA_VISIBLE_DEVICES" ]; then
+    why='CUDA_VISIBLE_DEVICES is empty'
+  else
+    why="nvidia-smi shows none${CUDA_VISIBLE_DEVICES+ of CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES}: $(grep -m1 . "$smi" || echo "it says nothing$help")"
+  fi
+  echo "no GPU: $why; --emulated checks without" >&2
+  exit 3
+}
 if [ $emulated -eq 0 ]; then
+  smi=$out/logs/nvidia-smi.log
   # The GPUs that this process may use, cuda:0 first; by index in nvidia-smi's order, or by UUID.
   export CUDA_DEVICE_ORDER=PCI_BUS_ID
   if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
     IFS=, read -ra gpus <<<"$CUDA_VISIBLE_DEVICES"
   else
-    mapfile -t gpus < <(nvidia-smi --query-gpu=index --format=csv,noheader 2>/dev/null)
+    ask 20 "$smi" nvidia-smi --query-gpu=index --format=csv,noheader || no_gpu
+    mapfile -t gpus <"$smi"
   fi
-  capabilities=() missing=()
+  capabilities=()
   for gpu in "${gpus[@]}"; do
     of=(-i "$gpu")
     [ "${gpu#MIG-}" = "$gpu" ] || of=() # a part of a GPU is not to be had by its name: the first one's properties
-    if facts=$(nvidia-smi "${of[@]}" --query-gpu=compute_cap,name --format=csv,noheader 2>/dev/null | head -1) && [[ $facts =~ ^([0-9]+)\.([0-9]+),\ (.*)$ ]]; then
-      capabilities+=("${BASH_REMATCH[1]}${BASH_REMATCH[2]}") gpu_names+=("${BASH_REMATCH[3]}")
-    else
-      missing+=("$gpu")
-    fi
+    ask 20 "$smi" nvidia-smi "${of[@]}" --query-gpu=compute_cap,name --format=csv,noheader || no_gpu
+    [[ $(head -1 "$smi") =~ ^([0-9]+)\.([0-9]+),\ (.*)$ ]] || no_gpu
+    capabilities+=("${BASH_REMATCH[1]}${BASH_REMATCH[2]}") gpu_names+=("${BASH_REMATCH[3]}")
   done
-  if [ ${#gpus[@]} -eq 0 ] || [ ${#missing[@]} -gt 0 ]; then
-    echo "no GPU: nvidia-smi shows none${CUDA_VISIBLE_DEVICES+ of CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES} (a driver belongs to the machine: install it, or start the container with --gpus all); --emulated checks without" >&2
-    exit 3
-  fi
+  [ ${#gpus[@]} -gt 0 ] || no_gpu
   devices=${#gpus[@]}
   architectures=$(printf '%s\n' "${capabilities[@]}" | sort -u | paste -sd';')
 fi
@@ -131,16 +147,22 @@ if [ -n "$prebuilt" ]; then commit=$(about commit); else commit=$(git rev-parse 
 # Results of one folder are of one tree and one host.
 results_of=$(printf ' "commit": "%s",\n "emulated": %d,\n "cores": %d,\n "gpus": [%s]' "$commit" $emulated "$(nproc)" \
   "${gpu_names[*]+$(printf '"%s", ' "${gpu_names[@]}" | sed 's/, $//')}")
-if ! mkdir -p "$out" 2>/dev/null || [ ! -w "$out" ]; then
-  echo "gpu_check: --out $out cannot be written" >&2
-  exit 2
-fi
 if [ -e "$out/about" ] && [ "$(cat "$out/about")" != "$results_of" ]; then
   echo "gpu_check: $out holds results of another commit or host; give another folder (--out), or remove it" >&2
   exit 2
 fi
-printf '%s\n' "$results_of" >"$out/about"
+if ! { printf '%s\n' "$results_of" >"$out/about.new" && mv "$out/about.new" "$out/about"; } 2>/dev/null; then
+  echo "gpu_check: $out/about cannot be written; is the disk full?" >&2
+  exit 2
+fi
 head=$(printf ' "date": "%s",\n%s' "$(date -u +%FT%TZ)" "$results_of")
+
+# What was measured on a GPU goes into the tree, or beside the rest where no tree is.
+results=''
+if [ $emulated -eq 0 ]; then
+  results=$(date -u +%F)-$(tr -cs 'A-Za-z0-9\n' '-' <<<"${gpu_names[0]}").json
+  if [ -n "$prebuilt" ]; then results=$out/$results; else results=bench/results/gpu/$results; fi
+fi
 
 # cuDNN and NCCL may be there only as Python packages; those for other CUDA versions would hide the right ones.
 if [ -z "${BRIM_CUDA_LIBRARIES:-}" ]; then
@@ -162,11 +184,15 @@ if [ -n "${BRIM_DEPS:-}" ]; then
   export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 
-# The figures of docs/CUDA.md, in its order.
+# has_library NAME: whether `brim env` found it.
+has_library() { grep -A1 "\"name\": \"$1\"" "$logs/env.json" 2>/dev/null | grep -q '"state": "found"'; }
+# The figures of docs/CUDA.md, in its order. What needs libraries that are missing is not measured.
 targets() {
   local case steps=()
   # paired NAME OURS OVER NEEDED: PyTorch's time over brim's, the median of the rounds.
   paired() { target "$1" "$(number pytorch "$2-over-$3")" "$4"; }
+  # of_library LIBRARY NAME OURS OVER NEEDED: the same, of what the library computes.
+  of_library() { if has_library "$1"; then paired "${@:2}"; else target "$2" '' "$5"; fi; }
   for ((i = 0; i < devices; ++i)); do steps+=("contract suite, GPU $i"); done
   [ $emulated -eq 1 ] || steps+=('products by libraries, GPU 0' 'layers by libraries, GPU 0')
   passed 'contract suite on every GPU' "${steps[@]}"
@@ -179,10 +205,10 @@ targets() {
   target 'tutorial-cnn b4, training, data on the device: busy part' "$(number train-resident compute)" 0.99
   target 'tutorial-cnn b4: part of its graphs in which kernels run' "$(number tutorial-b4-compiled compute)" 0.85
   target 'tutorial-cnn b4, compiled: time over that with dependent launches' "$(ratio "$(number tutorial-b4-compiled us_per_step)" "$(number tutorial-b4-dependent us_per_step)")" 1.05
-  paired 'matmul 8192 bf16, rate over PyTorch'"'"'s' matmul-8192-bf16-eager eager 0.98
+  of_library cuBLASLt 'matmul 8192 bf16, rate over PyTorch'"'"'s' matmul-8192-bf16-eager eager 0.98
   target 'add of 256 MiB, bandwidth over a copy'"'"'s' "$(number add share_of_copy)" 0.95
   for case in 18-32-b512 18-224-b128 50-224-b128; do
-    paired "resnet${case//-/ } bf16, over PyTorch's torch.compile" "resnet$case-bf16-compiled" compile 1.1
+    of_library cuDNN "resnet${case//-/ } bf16, over PyTorch's torch.compile" "resnet$case-bf16-compiled" compile 1.1
   done
   for case in softmax layer-norm batch-norm chain; do
     target "$case of 64 MiB, bandwidth over a copy's" "$(number $case share_of_copy)" 0.85
@@ -221,12 +247,16 @@ if [ $emulated -eq 0 ]; then
 fi
 # shellcheck disable=SC2016
 if step environment 30 bash -c '"$0" env && "$0" env | sed -n "s/.*\(cuda:0  *.*\)/\1/p"' "$brim"; then
-  "$brim" env --json >"$logs/env.json"
+  # shellcheck disable=SC2016
+  ask 30 "$logs/env.json.new" bash -c 'exec "$0" env --json 2>/dev/null' "$brim" && mv "$logs/env.json.new" "$logs/env.json"
 fi
 [ $emulated -eq 1 ] || step 'who uses the GPUs' 20 nvidia-smi --query-gpu=index,memory.used,memory.total,temperature.gpu,power.draw,clocks.sm --format=csv,noheader
 # Tests that are all skipped would look like success.
 if ! step 'devices are found' 30 bash -c "'$contract' --gtest_filter=ContractDevices.Cuda | grep -F '[  PASSED  ] 1 test'"; then
-  "$brim" env | grep -A 6 '^gpu'
+  if [ -z "$hung" ]; then
+    ask 30 "$logs/env.log" "$brim" env
+    grep -A 6 '^gpu' "$logs/env.log"
+  fi
   finish
 fi
 
@@ -251,15 +281,29 @@ contract_suite() { suite "$1" 'contract suite' "$contract" ContractDevices.Cuda 
 finds_device=CudaRuntime.TheBackendIsThePluginsAndDescribesItsDevices
 gpu_tests() { suite "$1" 'GPU tests' "$tests" $finds_device $((emulated ? 1200 : 120)) '--gtest_filter=*Cuda*'; }
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+# find_sanitizer: whether there is a compute-sanitizer that works; says so if not. It is asked for once.
+find_sanitizer() {
+  local found=$sanitizer
+  sanitizer=''
+  if [ $emulated -eq 1 ]; then
+    note compute-sanitizer skipped 0 'emulated; the sanitizers of the compiler see the kernels'
+  elif [ -z "$found" ]; then
+    note compute-sanitizer skipped 0 'not found; it is part of the CUDA toolkit (cuda-sanitizer)'
+  else
+    optional=1 step compute-sanitizer 40 "$found" --tool memcheck --error-exitcode 9 "$contract" --gtest_filter=ContractDevices.Cuda && sanitizer=$found
+  fi
+  [ -n "$sanitizer" ]
+}
 # again NAME PROGRAM: the first tests of a suite that failed, each by itself with launches that wait for their kernel, so that
 # the call that fails is the one that is to blame; and under compute-sanitizer.
 again() {
   local test
   [ -s "$logs/failed-$1.txt" ] || return 0
+  [ -n "$(state_of compute-sanitizer "$part")" ] || find_sanitizer
   head -3 "$logs/failed-$1.txt" >"$logs/again.txt"
   while read -r test; do
     step "again $test" 30 env CUDA_LAUNCH_BLOCKING=1 "$2" "--gtest_filter=$test"
-    [ $emulated -eq 1 ] || [ -z "$sanitizer" ] || slow=1 step "memcheck $test" 40 "$sanitizer" --tool memcheck --error-exitcode 9 "$2" "--gtest_filter=$test"
+    [ -z "$sanitizer" ] || slow=1 step "memcheck $test" 40 "$sanitizer" --tool memcheck --error-exitcode 9 "$2" "--gtest_filter=$test"
   done <"$logs/again.txt"
 }
 # bench NAME CASE OPTIONS...: the result goes to result-NAME.json.
@@ -280,21 +324,35 @@ train() {
   step "train $name" 120 "$brim" train tutorial-cnn --device "$device" --json "$logs/result-train-$name.json" "${short[@]}" "$@"
 }
 
+# by_library NAME LIMIT COMMAND...: as on_gpu 0, skipped where a library is missing.
+by_library() {
+  local library
+  for library in cuBLASLt cuDNN; do
+    if ! has_library $library; then
+      note "$1, GPU 0" skipped 0 "$library was not found; BRIM_CUDA_LIBRARIES names the folder that it is in"
+      return 1
+    fi
+  done
+  on_gpu 0 "$@"
+}
+
 part_correct() {
   if [ $emulated -eq 0 ]; then
-    step 'cuBLASLt and cuDNN are used' 60 "$brim" train tutorial-cnn --device cuda:0 --precision tf32 --steps 1 # refused without
+    by_library 'cuBLASLt and cuDNN are used' 60 "$brim" train tutorial-cnn --device cuda:0 --precision tf32 --steps 1 # refused without
+  fi
+  contract_suite 0
+  if [ $emulated -eq 0 ]; then
     # What is timed has to be in the graph that is timed; and the first measuring of ResNet-18's layers is done.
     # shellcheck disable=SC2016
-    step 'libraries are timed as graphs' 90 env BRIM_CUDA_EXPLAIN=1 bash -c '"$0" bench resnet18-32-b512 --precision bf16 --mode compiled --steps 3 --device cuda:0 2>&1 |
+    by_library 'libraries are timed as graphs' 90 env BRIM_CUDA_EXPLAIN=1 bash -c 'timeout 80 "$0" bench resnet18-32-b512 --precision bf16 --mode compiled --steps 3 --device cuda:0 2>&1 |
       awk "{ print } /choice: / { if (/ us \(eager /) ++timed; if (/nodes 0\)/) ++empty }
            END { print timed + 0 \" choices timed, \" empty + 0 \" with an empty graph\"; exit !(timed > 0 && !empty) }"' "$brim"
   fi
-  contract_suite 0
   # Without a folder for what was measured, libraries take products and layers of any size, whatever is faster.
   if [ $emulated -eq 0 ]; then
     local by_libraries=(env -u HOME -u XDG_CACHE_HOME BRIM_CUDA_SMALL=0 BRIM_CUDA_PREFER_CUDNN=1)
-    on_gpu 0 'products by libraries' 90 "${by_libraries[@]}" "$contract" --gtest_brief=1 '--gtest_filter=Contract.conv*:Contract.*matmul*:Contract.*linear*:Contract.*avg_pool*:Contract.*batch_norm*'
-    on_gpu 0 'layers by libraries' 60 "${by_libraries[@]}" "$tests" --gtest_brief=1 '--gtest_filter=CudaProducts*:CudaLayout*'
+    by_library 'products by libraries' 90 "${by_libraries[@]}" "$contract" --gtest_brief=1 '--gtest_filter=Contract.conv*:Contract.*matmul*:Contract.*linear*:Contract.*avg_pool*:Contract.*batch_norm*'
+    by_library 'layers by libraries' 60 "${by_libraries[@]}" "$tests" --gtest_brief=1 '--gtest_filter=CudaProducts*:CudaLayout*'
   fi
   # shellcheck disable=SC2016
   step 'loss curves' 60 bash -c 'out=$("$0" "--gtest_filter=CudaTraining.*"); code=$?; echo "$out"; grep "losses differ" <<<"$out"; exit $code' "$tests"
@@ -329,10 +387,10 @@ part_fast() {
   for case in softmax layer-norm batch-norm; do bench $case $case-16m; done
   bench chain chain-16m --mode compiled
   rm -f "$logs/result-pytorch.json"
-  if [ "$(left)" -ge 90 ] && timeout 50 "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null; then
+  if [ "$(left)" -ge 90 ] && [ -z "$hung" ] && ask 50 "$logs/torch.log" "$python" -c 'import torch; assert torch.cuda.is_available()'; then
     step PyTorch 290 "$python" bench/gpu_torch.py --brim "$brim" --rounds 3 --compile --seconds 0.3 --budget $(($(left) < 290 ? $(left) - 80 : 200)) --json "$logs/result-pytorch.json"
   else
-    note PyTorch skipped 0 "no time left, or $python has no torch with CUDA; BRIM_PYTHON names another Python"
+    note PyTorch skipped 0 "${hung:+$hung hangs, or }no time left, or $python has no torch with CUDA; BRIM_PYTHON names another Python"
   fi
   # Long, for its account begins before the first graph is captured, and a launch an epoch, for each is followed by a report.
   train resident cuda:0 --data-on-device --steps-per-graph 2500 --epochs 1000 --steps 1000000
@@ -353,10 +411,11 @@ profile_kernels() {
     return
   fi
   for case in tutorial-b4 resnet50-224-b128; do
+    # The first steps of the small network are not yet graphs: it takes sixteen batches, each at an address of its own.
     # shellcheck disable=SC2016
-    slow=1 step "ncu $case" 50 bash -c '"$1" --csv --print-units base --graph-profiling node --launch-skip 200 --launch-count 300 --metrics gpu__time_duration.sum,gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed \
-      "$2" bench "$3" --precision "$4" --mode compiled --steps 8 --device cuda:0 >"$5" && "$0" tools/ncu_table.py "$5"' \
-      "$python" "$ncu" "$brim" "$case" "$([ $case = tutorial-b4 ] && echo fp32 || echo bf16)" "$logs/ncu-$case.csv"
+    slow=1 optional=1 step "ncu $case" 50 bash -c '"$1" --csv --print-units base --graph-profiling node --launch-skip 200 --launch-count 300 --metrics gpu__time_duration.sum,gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed \
+      "$2" bench "$3" --precision "$4" --mode compiled --steps "$6" --device cuda:0 >"$5"; "$0" tools/ncu_table.py "$5"' \
+      "$python" "$ncu" "$brim" "$case" "$([ $case = tutorial-b4 ] && echo fp32 || echo bf16)" "$logs/ncu-$case.csv" "$([ $case = tutorial-b4 ] && echo 80 || echo 8)"
   done
 }
 
@@ -370,13 +429,7 @@ part_rest() {
   by_itself 'a lost GPU' '*Lost*'
   by_itself 'CUPTI and NVML' 'CudaObserve*'
   [ $emulated -eq 1 ] || BRIM_CUDA_DEPENDENT_LAUNCH=1 suite 0 'contract suite, dependent launches' "$contract" ContractDevices.Cuda 120
-  if [ $emulated -eq 1 ]; then
-    note compute-sanitizer skipped 0 'emulated; the sanitizers of the compiler see the kernels'
-    return
-  elif [ -z "$sanitizer" ]; then
-    note compute-sanitizer skipped 0 'not found; it is part of the CUDA toolkit (cuda-sanitizer)'
-    return
-  fi
+  find_sanitizer || return
   local tool some='Contract.softmax*:Contract.sum*:Contract.layer_norm*:Contract.batch_norm*:Contract.matmul*:Contract.conv2d*:Contract.gather*'
   # sanitize NAME PROGRAM ASK FILTER: in shards, as each tool slows a kernel down many times.
   sanitize() {

@@ -8,10 +8,11 @@
 # each step said, line by line, and its result; gpu-check.json, written anew after every step, of all parts that were run
 # into the folder; logs.tar.gz, once a part ends.
 # shellcheck disable=SC2154
+job='' watch='' hung='' running=''
 
 # begin: the folder, without what an earlier run of this part left.
 begin() {
-  logs=$out/logs job='' watch='' hung='' running=''
+  logs=$out/logs hung=''
   mkdir -p "$logs" && : >"$out/$part.steps"
   trap 'stopped INT 2' INT
   trap 'stopped TERM 15' TERM
@@ -32,7 +33,7 @@ stopped() {
 # note NAME ok|failed|skipped SECONDS TEXT
 note() {
   local text
-  text=$(tr -d '"\\\t\r\n' <<<"$4")
+  text=$(LC_ALL=C tr -dc ' -~' <<<"$4" | tr -d '"\\')
   printf '%s\t%s\t%s\t%s\n' "$1" "$2" "$3" "$text" >>"$out/$part.steps"
   printf '%-34s %-8s %4s s  %s\n' "$1" "$2" "$3" "$text"
   report || echo "gpu_check: $out/gpu-check.json cannot be written; is the disk full?" >&2
@@ -60,9 +61,16 @@ run_within() {
   job='' watch=''
   return $code
 }
+# ask LIMIT FILE COMMAND...: what it prints goes to FILE, and is no step. Its exit code; the rest as run_within.
+ask() {
+  local limit=$1 log=$2 name
+  shift 2
+  name=${1##*/}
+  run_within "$limit" "$@"
+}
 # step NAME LIMIT COMMAND...: runs it into a log of its own, for LIMIT seconds and not past the deadline; a failure shows
-# the log's end. The note is the last line. `slow=1 step ...`: to be ended by its limit is no failure. Where a command hangs
-# and cannot be killed, those after it are skipped: they would hang, too.
+# the log's end. The note is the last line. `slow=1 step ...`: to be ended by its limit is no failure; `optional=1 step ...`: nor
+# is anything else. Where a command hangs and cannot be killed, those after it are skipped: they would hang, too.
 step() {
   local name=$1 limit=$2 start=$SECONDS code log room
   shift 2
@@ -94,6 +102,10 @@ step() {
   fi
   if [ $code -eq 124 ] && [ "${slow:-0}" -eq 1 ]; then
     note "$name" skipped $((SECONDS - start)) "ended by its limit of $limit s"
+    return 1
+  fi
+  if [ "${optional:-0}" -eq 1 ]; then
+    note "$name" skipped $((SECONDS - start)) "does not work here: $(grep -v '^$' "$log" | tail -1 | cut -c1-90); see $log"
     return 1
   fi
   tail -40 "$log"
@@ -176,19 +188,25 @@ report() {
   } 2>/dev/null >"$out/gpu-check.json.new" && [ "$(tail -c 2 "$out/gpu-check.json.new")" = '}' ] && mv "$out/gpu-check.json.new" "$out/gpu-check.json"
 }
 
-# pack_logs: what was found, in one file to carry back; of a long log, the end.
+# pack_logs: what was found, in one file to carry back, below 10 MB; of a long log, the end.
 pack_logs() {
   local stage file
   stage=$(mktemp -d) || return
   mkdir "$stage/logs"
-  for file in "$logs"/*; do [ ! -f "$file" ] || tail -c 200000 "$file" >"$stage/logs/$(basename "$file")"; done
+  for file in "$logs"/*; do
+    case $file in
+      *.log) tail -c 200000 "$file" >"$stage/logs/${file##*/}" ;;
+      *) [ ! -f "$file" ] || [ "$(stat -c %s "$file")" -gt 4000000 ] || cp "$file" "$stage/logs/" ;;
+    esac
+  done
   cp "$out"/*.steps "$out/gpu-check.json" "$stage/"
-  [ ! -d "$out/cache" ] || cp -r "$out/cache" "$stage/"
+  [ ! -d "$out/cache/brim" ] || { mkdir "$stage/cache" && cp -r "$out/cache/brim" "$stage/cache/"; }
   tar -czf "$out/logs.tar.gz.new" -C "$stage" . && mv "$out/logs.tar.gz.new" "$out/logs.tar.gz"
+  [ "$(stat -c %s "$out/logs.tar.gz" 2>/dev/null || echo 0)" -lt 10000000 ] || echo "gpu_check: $out/logs.tar.gz is larger than 10 MB"
   rm -rf "$stage"
 }
 
-# finish: the tables. Exits with 1 if a step of this part failed, else with 4 if a required one did not end well, else 0.
+# finish: the tables; gpu-check.json goes to the file $results as well, if that is set. Exits with 1 if a step of this part failed, else with 4 if a required one did not end well, else 0.
 finish() {
   local i failed=0 missing=()
   report
@@ -202,6 +220,9 @@ finish() {
     printf '%-66s %10s %8s  %s\n' "${target_names[i]}" "${target_values[i]:--}" "${target_needs[i]}" "${target_states[i]}"
   done
   pack_logs
+  if [ -n "${results:-}" ]; then
+    mkdir -p "$(dirname "$results")" && cp "$out/gpu-check.json" "$results" || echo "gpu_check: $results cannot be written" >&2
+  fi
   echo
   for i in "${required[@]}"; do
     [ "$(state_of "$i" "$part")" = ok ] || missing+=("$i")

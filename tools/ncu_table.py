@@ -19,11 +19,10 @@ MEMORY = "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
 UNITS = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 
 
-def launches_of(path):
+def launches_of(lines):
     """{launch: {"kernel": name, metric: value}}"""
-    with open(path, newline="", errors="replace") as file:
-        # The program's own lines, and ncu's, stand before the table.
-        lines = [line for line in file if line.startswith('"')]
+    # The program's own lines, and ncu's, stand before the table.
+    lines = [line for line in lines if line.startswith('"')]
     launches = defaultdict(dict)
     for row in csv.DictReader(lines):
         if row.get("Metric Name") not in (TIME, MEMORY, UNITS):
@@ -45,10 +44,12 @@ def main():
     parser.add_argument("--most", type=int, default=5, help="kernels in the table")
     parser.add_argument("file")
     options = parser.parse_args()
-    launches = launches_of(options.file)
+    with open(options.file, newline="", errors="replace") as file:
+        lines = file.readlines()
+    launches = launches_of(lines)
     if not launches:
-        sys.exit(f"ncu_table: {options.file} has no kernel with {TIME}; perhaps ncu may not read the GPU's counters "
-                 "(ERR_NVGPUCTRPERM: only root may, on this host)")
+        error = next((line.strip() for line in lines if line.startswith("==ERROR==")), "ncu says no more")
+        sys.exit(f"ncu_table: no kernel with {TIME}: {error}")
     kernels = defaultdict(list)
     for launch in launches.values():
         kernels[launch["kernel"]].append(launch)

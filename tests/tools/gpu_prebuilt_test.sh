@@ -56,4 +56,12 @@ chmod +x bin/nvidia-smi
 PATH=$folder/bin:$PATH
 packed sm90.tar.gz emulated=0 "architectures=90;100" "machine=$machine" glibc=2.0
 refuses sm90.tar.gz 'has kernels for GPUs of compute capability 90;100 (without the point), and one here is 80'
+# A driver that does not work says so itself.
+printf '#!/bin/sh\necho "Failed to initialize NVML: Driver/library version mismatch"\nexit 18\n' >bin/nvidia-smi
+said=$(timeout 20 "$check" correct --prebuilt sm90.tar.gz --build "$folder/build" --out "$folder/broken" 2>&1)
+code=$?
+if [ $code -ne 3 ] || [ "$said" != 'no GPU: nvidia-smi shows none: Failed to initialize NVML: Driver/library version mismatch; --emulated checks without' ]; then
+  echo "a driver that does not work: exit code $code: $said"
+  failures=$((failures + 1))
+fi
 exit $((failures > 0))

@@ -42,7 +42,10 @@ step tests 1 sleep 20 >"$folder/said"
 expect 'a step past its limit' "$(state_of tests)" failed
 slow=1 step sanitizer 1 sleep 20 >"$folder/said"
 expect 'a slow step past its limit' "$(state_of sanitizer)" skipped
+optional=1 step profiler 30 bash -c 'echo no permission; exit 3' >"$folder/said"
+expect 'an optional step that fails' "$(state_of profiler)" skipped
 expect 'what was not run' "$(state_of nothing)" ''
+expect 'an answer' "$(ask 30 "$folder/answer" bash -c 'echo yes; exit 3' || echo $?) $(cat "$folder/answer")" '3 yes'
 
 # What cannot be killed: here a program that its limit does not end, since timeout only watches.
 fresh 60
@@ -126,7 +129,7 @@ fi
 # Another part goes into the same folder, and this one again.
 part=fast required=(bench)
 begin
-note bench ok 3 $'a "quoted"\ttext' >"$folder/said"
+note bench ok 3 $'a "quoted"\ttext\e\xc3' >"$folder/said"
 expect 'exit code of a part of its own' "$(exit_code)" 0
 expect 'the table has all parts' "$(awk '$2 == "build" || $2 == "bench"' "$folder/table" | wc -l)" 2
 expect 'a step of all parts, and of one' "$(state_of tests) $(state_of tests fast)" 'failed '

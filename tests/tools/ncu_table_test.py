@@ -35,9 +35,10 @@ def main():
     assert lines[1].split() == ["copy_kernel", "1", "16.00", "78.0%", "80.0%", "5.0%"], ran.stdout
     assert lines[2].split() == ["softmax_kernel<float>", "2", "4.00", "19.5%", "60.5%", "25.0%"], ran.stdout
     assert lines[3] == "4 launches of 3 kernels, 20.50 us", ran.stdout
-    for nothing in ("", "==ERROR== ERR_NVGPUCTRPERM\n", HEAD):
+    for nothing, why in (("", "ncu says no more"), ("==ERROR== ERR_NVGPUCTRPERM: no\n", "==ERROR== ERR_NVGPUCTRPERM: no"),
+                         (HEAD, "ncu says no more")):
         ran = run(nothing)
-        assert ran.returncode == 1 and "has no kernel with gpu__time_duration.sum" in ran.stderr, ran
+        assert ran.returncode == 1 and f"no kernel with gpu__time_duration.sum: {why}" in ran.stderr, ran
 
 
 if __name__ == "__main__":
