@@ -34,25 +34,27 @@ def run(folder, log, bounds, *options):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         table = os.path.join(folder, "table.csv")
-        bounds = "24 0 .  # all\n40 32 ^trig_kernel # tables\n"
+        bounds = "24 0 1024 .  # all\n40 32 0 ^trig_kernel # tables\n"
         ran = run(folder, LOG, bounds, "--csv", table)
         assert ran.returncode == 0, ran
         assert ran.stdout.splitlines()[-1] == ("2 kernels, 0 spill, 1 have a stack, 40 registers at most, 0 beyond their bounds"), ran.stdout
         with open(table, newline="") as file:
             assert list(csv.reader(file)) == [
-                ["name", "architecture", "registers", "stack", "spill_stores", "spill_loads", "shared"],
-                ["copy_kernel<float>", "sm_90", "24", "0", "0", "0", "1024"],
-                ["trig_kernel", "sm_90", "40", "32", "0", "0", "0"]]
+                ["name", "architecture", "registers", "stack", "spill_stores", "spill_loads", "shared", "dynamic"],
+                ["copy_kernel<float>", "sm_90", "24", "0", "0", "0", "1024", "0"],
+                ["trig_kernel", "sm_90", "40", "32", "0", "0", "0", "0"]]
         for log, said in ((LOG + entry("_ZN4brim4cuda10big_kernelEv", 25), "BEYOND sm_90 big_kernel: takes 25 registers, 24 at most"),
                           (LOG + entry("_ZN4brim4cuda12stack_kernelEv", 8, stack=8), "stack_kernel: has 8 bytes on the stack, 0 at most"),
+                          (LOG + entry("_ZN4brim4cuda13shared_kernelEv", 24, shared=1025),
+                           "shared_kernel: takes 1025 + 0 bytes of shared memory, 1024 at most"),
                           (LOG + entry("_ZN4brim4cuda12spill_kernelEv", 24, 0, 4, 8), "spill_kernel: spills 4 and 8 bytes"),
-                          (entry(FINE, 24), "bounds:2: 40 32 ^trig_kernel: no kernel has such a name")):
+                          (entry(FINE, 24), "bounds:2: 40 32 0 ^trig_kernel: no kernel has such a name")):
             ran = run(folder, log, bounds)
             assert ran.returncode == 1 and said in ran.stdout, ran
             assert ran.stdout.splitlines()[-1].endswith(" 1 beyond their bounds"), ran.stdout
         assert "has no kernels; compile with nvcc -Xptxas=-v" in run(folder, "nothing\n", bounds).stderr
-        for line in ("many 0 .\n", "24 0\n", "24 0 (\n"):
-            ran = run(folder, LOG, "24 0 .\n" + line)
+        for line in ("many 0 0 .\n", "24 0 0\n", "24 0 0 (\n"):
+            ran = run(folder, LOG, "24 0 1024 .\n" + line)
             assert ran.returncode == 1 and "bounds:2: '" in ran.stderr, ran
 
 

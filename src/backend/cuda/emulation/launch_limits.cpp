@@ -2,6 +2,12 @@
 // Compute Capability". With BRIM_EMULATED_REFUSAL every launch is refused with that error; with
 // BRIM_EMULATED_LAUNCH_BYTES, if the device has fewer bytes free, as CUDA has to load a kernel.
 // BRIM_EMULATED_SHARED_BYTES: what a block gets when it asks, as 65536 on compute capability 7.5.
+// BRIM_EMULATED_SHARED_LOG: a file that gets a line for each kernel when the process ends: where it
+// lies in the library, and the most bytes of dynamic shared memory that a launch gave it
+// (tools/kernel_table.py).
+#include <dlfcn.h>
+
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -28,6 +34,41 @@ struct SharedLimits {
 SharedLimits& shared_limits() {
   static auto* all = new SharedLimits;
   return *all;
+}
+
+/// The most that each kernel was launched with.
+class SharedLog {
+ public:
+  explicit SharedLog(const char* path) : path_(path) {}
+  SharedLog(const SharedLog&) = delete;
+  SharedLog& operator=(const SharedLog&) = delete;
+  ~SharedLog() {
+    std::FILE* const file = std::fopen(path_, "a");
+    if (!file) return;
+    for (const auto& [kernel, bytes] : most_)
+      if (Dl_info library; dladdr(kernel, &library))
+        std::fprintf(file, "%zx %zu\n",
+                     static_cast<size_t>(static_cast<const char*>(kernel) -
+                                         static_cast<const char*>(library.dli_fbase)),
+                     bytes);
+    std::fclose(file);
+  }
+  void add(const void* kernel, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    size_t& most = most_[kernel];
+    if (bytes > most) most = bytes;
+  }
+
+ private:
+  const char* path_;
+  std::mutex mutex_;
+  std::map<const void*, size_t> most_;
+};
+void log_shared_bytes(const void* kernel, size_t bytes) {
+  static const char* const path = std::getenv("BRIM_EMULATED_SHARED_LOG");
+  if (!path) return;
+  static SharedLog log(path);
+  log.add(kernel, bytes);
 }
 
 bool within(dim3 n, dim3 max) {
@@ -67,6 +108,7 @@ cudaError_t brim::cuda::emulation::check_launch(const void* kernel, dim3 blocks,
       !within(threads, {kMaxThreads, kMaxThreads, kMaxThreadsZ}) ||
       size_t{threads.x} * threads.y * threads.z > kMaxThreads)
     return cudaErrorInvalidConfiguration;
+  log_shared_bytes(kernel, shared_bytes);
   if (shared_bytes <= kSharedBytes) return cudaSuccess;
   const std::lock_guard lock(shared_limits().mutex);
   const auto found = shared_limits().of.find(kernel);
