@@ -6,6 +6,7 @@
 // lies in the library, and the most bytes of dynamic shared memory that a launch gave it
 // (tools/kernel_table.py).
 #include <dlfcn.h>
+#include <fcntl.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +15,12 @@
 
 #include <cuda_runtime.h>
 
+#include "core/open_to_write.h"
+
 namespace {
+
+using brim::open_stream;
+using brim::OwnedStream;
 
 constexpr size_t kSharedBytes = size_t{48} << 10;  // without asking
 constexpr unsigned kMaxThreads = 1024, kMaxThreadsZ = 64;
@@ -43,15 +49,14 @@ class SharedLog {
   SharedLog(const SharedLog&) = delete;
   SharedLog& operator=(const SharedLog&) = delete;
   ~SharedLog() {
-    std::FILE* const file = std::fopen(path_, "a");
+    const OwnedStream file = open_stream(path_, O_WRONLY | O_APPEND);
     if (!file) return;
     for (const auto& [kernel, bytes] : most_)
       if (Dl_info library; dladdr(kernel, &library))
-        std::fprintf(file, "%zx %zu\n",
+        std::fprintf(file.get(), "%zx %zu\n",
                      static_cast<size_t>(static_cast<const char*>(kernel) -
                                          static_cast<const char*>(library.dli_fbase)),
                      bytes);
-    std::fclose(file);
   }
   void add(const void* kernel, size_t bytes) {
     const std::lock_guard lock(mutex_);
