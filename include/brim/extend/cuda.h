@@ -17,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <brim/extend/cuda_walk.h>
 #include <brim/extend/kernel.h>
 #include <brim/extend/native.h>
 
@@ -39,10 +40,6 @@ inline Grid grid_for(int64_t count) {
   const int64_t blocks = std::clamp<int64_t>((count + kThreads - 1) / kThreads, 1, kMaxBlocks);
   return {dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(kThreads))};
 }
-__device__ inline int64_t first_index() {
-  return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-}
-__device__ inline int64_t grid_size() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }
 
 /// Queues a kernel on the context's stream. Throws DeviceError if the launch is refused.
 template <class... Params, class... Args>

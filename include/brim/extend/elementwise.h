@@ -20,6 +20,7 @@
 #include <utility>
 
 #include <brim/core/tensor.h>
+#include <brim/extend/derivative.h>
 #include <brim/extend/formula.h>
 #include <brim/extend/kernel.h>
 #include <brim/formula/dense.h>
@@ -31,46 +32,6 @@ using formula::Params;
 using UnaryFunction = void(const Context&, const Tensor& x, Tensor& y, const Params&);
 using BinaryFunction = void(const Context&, const Tensor& a, const Tensor& b, Tensor& y,
                             const Params&);
-
-template <class F>
-inline constexpr int kInputs = std::is_invocable_v<const F&, double, double> ? 2 : 1;
-template <class F>
-inline constexpr bool kHasGradient = requires(const F& f) {
-  f.gradient(1.0, 1.0);
-};
-
-/// How often a formula is differentiated: the gradient, and the gradient of that.
-inline constexpr int kMaxDerivative = 2;
-
-/// The derivative of F by its input I.
-template <class F, int I>
-struct Slope {
-  F f;
-  template <class T>
-  BRIM_FORMULA T operator()(T x) const requires(kInputs<F> == 1) {
-    if constexpr (kHasGradient<F>)
-      return f.gradient(T(1), x);
-    else
-      return f(formula::Dual<T>(x, T(1))).slope;
-  }
-  template <class T>
-  BRIM_FORMULA T operator()(T a, T b) const requires(kInputs<F> == 2) {
-    return f(formula::Dual<T>(a, T(I == 0)), formula::Dual<T>(b, T(I == 1))).slope;
-  }
-};
-
-/// dx from dy and x, of an F of one number.
-template <class F>
-struct GradientOf {
-  F f;
-  template <class T>
-  BRIM_FORMULA T operator()(T dy, T x) const {
-    if constexpr (kHasGradient<F>)
-      return f.gradient(dy, x);
-    else
-      return dy * f(formula::Dual<T>(x, T(1))).slope;
-  }
-};
 
 /// The name of a formula's kernel. Those of derivatives have a dot, so that they meet no other.
 template <class F>
