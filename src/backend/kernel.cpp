@@ -151,6 +151,11 @@ void missing_kernel(const char* name, DeviceKind kind, DType dtype) {
   if (!here.empty())
     raise<NotImplemented>("[{}] is not implemented on {} for {}, but for {}; cast with x.to(...)",
                           name, brim::name(kind), brim::name(dtype), here);
+  if (slot && slot->is_formula && launch_policy(kind).run_text)
+    raise<NotImplemented>(
+        "[{}] is not implemented on {} for {}: its formula carries no text to compile; define it "
+        "with BRIM_DEFINE_FORMULA, or load a plugin that registers it (docs/OWN_OPS.md)",
+        name, brim::name(kind), brim::name(dtype));
   raise<NotImplemented>(
       "[{}] is not implemented on {} for {}, nor for another dtype there; choose another device, "
       "or register a kernel or load the plugin that has it (brim/extend.h)",

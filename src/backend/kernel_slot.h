@@ -14,6 +14,7 @@
 #include <brim/core/dtype.h>
 
 #include "backend/kernel_traits.h"
+#include "backend/launch_policy.h"
 
 namespace brim::backend {
 
@@ -25,9 +26,17 @@ struct KernelSlot {
   const std::type_info* signature;
   std::array<std::array<std::atomic<AnyFunction>, kDTypeCount>, kDeviceKindCount> functions{};
   AnyFunction function(DeviceKind kind, DType dtype) const {
-    return functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
+    const AnyFunction found = functions[static_cast<size_t>(kind)][static_cast<size_t>(dtype)].load(
         std::memory_order_acquire);
+    if (found || !launch_policy(kind).run_text || !is_floating(dtype)) [[likely]]
+      return found;
+    return of_text.load(std::memory_order_acquire);
   }
+
+  /// Of a formula that carries its text: runs what a backend compiles of it (LaunchPolicy), for
+  /// dtypes of floats that have no function.
+  std::atomic<AnyFunction> of_text{};
+  std::atomic<bool> is_formula{false};
 
   Work work = Work::other;
   std::vector<OperandTraits> operands;  ///< empty until declared

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 
 #include <brim/core/device.h>
@@ -12,6 +13,13 @@
 #include <brim/extend/arguments.h>
 
 #include "core/context.h"
+
+namespace brim::formula {
+struct Params;
+}
+namespace brim::extend {
+struct FormulaText;
+}
 
 namespace brim::backend {
 
@@ -51,6 +59,11 @@ struct LaunchPolicy {
   bool trades_time_for_memory = true;
   /// What a launch is measured to take is what it takes in a step.
   bool can_be_measured = true;
+  /// Compiles a formula's text where that has not been done yet, and launches it; null without a
+  /// compiler at run time.
+  void (*run_text)(const Context& context, const extend::FormulaText& text,
+                   const formula::Params& params, Tensor& y,
+                   std::initializer_list<const Tensor*> inputs) = nullptr;
 };
 
 /// By kind of device. For the static initialisation of backends.

@@ -73,12 +73,22 @@ FormulaKernel registered(FormulaKernel formula) {
     if (there == cpu.kernel)
       backend::register_elementwise(formula.name, formula.inputs, cpu.dtype, cpu.loop);
   }
+  backend::KernelSlot& slot = backend::kernel_slot(formula.name, signature);
+  slot.is_formula = true;
+  // A program and its plugins may each have it; the first stays.
+  AnyFunction before = nullptr;
+  if (formula.of_text) slot.of_text.compare_exchange_strong(before, formula.of_text);
   // For good, as the kernel's functions are.
   if (unary)
     formula.kernel = new ops::UnaryKernel(formula.name);
   else
     formula.kernel = new ops::BinaryKernel(formula.name);
   return formula;
+}
+
+void run_text(const Context& context, const FormulaText& text, const Params& params, Tensor& y,
+              std::initializer_list<const Tensor*> inputs) {
+  backend::launch_policy(context.stream.device.kind).run_text(context, text, params, y, inputs);
 }
 
 Tensor elementwise(const FormulaKernel& kernel, const Params& params, const Tensor& x) {

@@ -4,15 +4,17 @@
 //     return brim::extend::elementwise(Softsign{}, x);
 //   }
 //
-// is an op on the CPU and on virtual accelerators, and with a line in a .cu (cuda_formula.h) on
-// GPUs, for f32, f64, f16 and bf16, any strides, with first and second derivatives. In compiled
-// steps it is fused with its neighbours where the CPU's kernels run.
+// is an op for f32, f64, f16 and bf16, any strides, with first and second derivatives: on the CPU
+// and on virtual accelerators; on GPUs where the formula carries its text (BRIM_DEFINE_FORMULA), or
+// a .cu registers it (cuda_formula.h). In compiled steps it is fused with its neighbours where the
+// CPU's kernels run.
 #pragma once
 
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -55,6 +57,68 @@ struct KernelName<GradientOf<F>> {
     return name->c_str();
   }
 };
+
+/// A formula as text, for backends that have a compiler at run time.
+struct FormulaText {
+  const char* name;  ///< of its kernel: "softsign.grad"
+  std::string type;  ///< "brim::extend::GradientOf<Softsign>"
+  const char* text;  ///< defines Softsign
+  int inputs;
+};
+
+/// The text of F, or of the formula that it is a derivative of.
+template <class F>
+struct SourceOf {
+  static constexpr bool kExists = requires { formula_source(std::type_identity<F>()); };
+  static constexpr FormulaSource get() { return formula_source(std::type_identity<F>()); }
+  static std::string type() { return get().type; }
+};
+template <class F, int I>
+struct SourceOf<Slope<F, I>> : SourceOf<F> {
+  static std::string type() {
+    return "brim::extend::Slope<" + SourceOf<F>::type() + ", " + std::to_string(I) + ">";
+  }
+};
+template <class F>
+struct SourceOf<GradientOf<F>> : SourceOf<F> {
+  static std::string type() { return "brim::extend::GradientOf<" + SourceOf<F>::type() + ">"; }
+};
+
+/// Null for a formula without one.
+template <class F>
+const FormulaText* formula_text() {
+  if constexpr (SourceOf<F>::kExists) {
+    static const auto* const text = new FormulaText{KernelName<F>::get(), SourceOf<F>::type(),
+                                                    SourceOf<F>::get().text, kInputs<F>};
+    return text;
+  }
+  return nullptr;
+}
+
+/// Runs what the backend of the context's device makes of the text.
+void run_text(const Context& context, const FormulaText& text, const Params& params, Tensor& y,
+              std::initializer_list<const Tensor*> inputs);
+
+/// A formula's kernel on devices whose backend compiles its text.
+template <class F>
+struct TextFormula {
+  static void unary(const Context& context, const Tensor& x, Tensor& y, const Params& params) {
+    run_text(context, *formula_text<F>(), params, y, {&x});
+  }
+  static void binary(const Context& context, const Tensor& a, const Tensor& b, Tensor& y,
+                     const Params& params) {
+    run_text(context, *formula_text<F>(), params, y, {&a, &b});
+  }
+};
+template <class F>
+AnyFunction text_kernel() {
+  if constexpr (!SourceOf<F>::kExists)
+    return nullptr;
+  else if constexpr (kInputs<F> == 1)
+    return reinterpret_cast<AnyFunction>(&TextFormula<F>::unary);
+  else
+    return reinterpret_cast<AnyFunction>(&TextFormula<F>::binary);
+}
 
 /// Reads a byte of an F, which is no constant expression where it is padding.
 template <class F>
@@ -173,6 +237,7 @@ struct FormulaKernel {
   const std::type_info* type;
   int inputs;
   std::array<Cpu, 4> cpu;
+  AnyFunction of_text;  ///< null where it carries no text
   /// Of its derivatives by each input, and of its gradient in one; null where there is none.
   const FormulaKernel& (*slopes[2])() = {};
   const FormulaKernel& (*gradient)() = nullptr;
@@ -202,7 +267,8 @@ const FormulaKernel& formula_kernel() {
                     &typeid(F),
                     kInputs<F>,
                     {cpu_kernel<F, float>(), cpu_kernel<F, double>(), cpu_kernel<F, Half>(),
-                     cpu_kernel<F, BFloat16>()}};
+                     cpu_kernel<F, BFloat16>()},
+                    text_kernel<F>()};
     if constexpr (kOrder < kMaxDerivative) {
       k.slopes[0] = &formula_kernel<Slope<F, 0>, kOrder + 1>;
       if constexpr (kInputs<F> == 2)

@@ -20,7 +20,11 @@
 //
 //     template <class T>
 //     BRIM_FORMULA T gradient(T dy, T x) const;  // linear in dy
+//
+// Defined by BRIM_DEFINE_FORMULA, a formula runs on GPUs, too.
 #pragma once
+
+#include <type_traits>
 
 #include <brim/formula/dual.h>
 #include <brim/formula/formula.h>
@@ -56,4 +60,31 @@ struct Formula {
   }
 };
 
+/// A formula as text.
+struct FormulaSource {
+  const char* type;  ///< its name
+  const char* text;  ///< its definition
+};
+
 }  // namespace brim::extend
+
+/// Defines the formula `name`, at namespace scope, and keeps its text, of which the CUDA backend
+/// makes kernels at run time:
+///
+///   BRIM_DEFINE_FORMULA(Softsign, {
+///     static constexpr const char* kName = "softsign";
+///     template <class T>
+///     BRIM_FORMULA T operator()(T x) const {
+///       return x / (T(1) + abs(x));
+///     }
+///   });
+///
+/// The text is all that the GPU's compiler sees: it names nothing but its own members and what
+/// brim/extend/formula.h has; no macros, constants or types of the program.
+#define BRIM_DEFINE_FORMULA(name, ...)                                            \
+  struct name : ::brim::extend::Formula __VA_ARGS__;                              \
+  [[maybe_unused]] constexpr ::brim::extend::FormulaSource formula_source(        \
+      ::std::type_identity<name>) {                                               \
+    return {#name, "struct " #name " : brim::extend::Formula " #__VA_ARGS__ ";"}; \
+  }                                                                               \
+  static_assert(true)
