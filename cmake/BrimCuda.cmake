@@ -36,7 +36,21 @@ else()
 endif()
 # Kernels are .cu files; what runs on the host alone is .cpp, which spares it nvcc.
 file(GLOB_RECURSE brim_cuda_kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/*.cu)
-file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/runtime/*.cpp ${PROJECT_SOURCE_DIR}/src/backend/cuda/graph/*.cpp)
+file(GLOB brim_cuda_host CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/runtime/*.cpp ${PROJECT_SOURCE_DIR}/src/backend/cuda/graph/*.cpp
+     ${PROJECT_SOURCE_DIR}/src/backend/cuda/compile/*.cpp)
+# The headers that NVRTC compiles formulas with at run time, as text.
+set(brim_device_headers core/dtype.h core/same_bits.h formula/formula.h formula/math.h formula/dual.h extend/formula.h extend/derivative.h
+                        extend/cuda_number.h extend/cuda_walk.h extend/cuda_formula_kernel.h)
+list(TRANSFORM brim_device_headers PREPEND ${PROJECT_SOURCE_DIR}/include/brim/)
+set(brim_embedded_headers ${PROJECT_BINARY_DIR}/generated/device_headers.cpp)
+add_custom_command(
+  OUTPUT ${brim_embedded_headers}
+  COMMAND ${CMAKE_COMMAND} -DOUTPUT=${brim_embedded_headers} -DINCLUDE=${PROJECT_SOURCE_DIR}/include
+          -DSTANDARD=${PROJECT_SOURCE_DIR}/src/backend/cuda/compile/standard.cuh "-DHEADERS=${brim_device_headers}" -P
+          ${PROJECT_SOURCE_DIR}/cmake/EmbedHeaders.cmake
+  DEPENDS ${brim_device_headers} ${PROJECT_SOURCE_DIR}/src/backend/cuda/compile/standard.cuh ${PROJECT_SOURCE_DIR}/cmake/EmbedHeaders.cmake
+  VERBATIM)
+list(APPEND brim_cuda_host ${brim_embedded_headers})
 # What calls NVIDIA's libraries. In the emulation it meets fakes of them (below); without their headers,
 # emulation/no_libraries.cpp stands in for it.
 file(GLOB brim_cuda_libraries CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/*.cpp)

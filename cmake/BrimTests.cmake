@@ -121,6 +121,13 @@ if(TARGET extend_test)
   add_dependencies(extend_test ${test_plugins})
 endif()
 
+# What compiles formulas at run time needs no device: by NVRTC itself where it is, and by its fake.
+if(TARGET backend_test)
+  set(compile ${PROJECT_SOURCE_DIR}/src/backend/cuda/compile)
+  target_sources(backend_test PRIVATE ${compile}/code_cache.cpp ${compile}/formula_code.cpp ${compile}/formula_program.cpp ${compile}/nvrtc.cpp
+                                      ${PROJECT_SOURCE_DIR}/src/backend/cuda/runtime/dynamic_library.cpp ${brim_embedded_headers})
+endif()
+
 # What a kind of device must do, on the emulation of CUDA (see BrimCuda.cmake). On a GPU the same programs do it without
 # BRIM_BACKEND_PATH: tools/gpu_check.sh.
 find_program(BRIM_PYTHON python3)
@@ -159,12 +166,19 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   endfunction()
   brim_add_fake(nvml libnvidia-ml.so.1)
   brim_add_fake(driver libcuda.so.1)
+  brim_add_fake(nvrtc libnvrtc.so.13)
   if(BRIM_CUPTI_INCLUDE)
     brim_add_fake(cupti libcupti.so.13)
   endif()
   if(BRIM_NVTX_INCLUDE)
     brim_add_fake(nvtx_tool libnvtx_tool.so)
   endif()
+  # Formulas with a text, over the emulation.
+  add_dependencies(extend_test fake_nvrtc)
+  brim_add_test(extend_cuda_nvrtc extend_test --gtest_brief=1 --gtest_filter=*CudaFormula*)
+  set_property(TEST extend_cuda_nvrtc APPEND PROPERTY ENVIRONMENT ${emulated} "BRIM_CUDA_LIBRARIES=${PROJECT_BINARY_DIR}/fakes"
+               "BRIM_FAKE_COMPILER=${CMAKE_CXX_COMPILER}")
+  set_property(TEST backend APPEND PROPERTY ENVIRONMENT "BRIM_FAKE_COMPILER=${CMAKE_CXX_COMPILER}")
   brim_add_test(backend_cuda_observed backend_test --gtest_brief=1 --gtest_filter=CudaObserve*)
   set_property(TEST backend_cuda_observed APPEND PROPERTY ENVIRONMENT ${emulated}
                                                           "BRIM_CUDA_LIBRARIES=${PROJECT_BINARY_DIR}/fakes")

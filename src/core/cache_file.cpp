@@ -56,7 +56,7 @@ class FileLock {
 
 /// Writes `text` beside its place under a name of its own and renames it, so that readers see all
 /// of it or nothing. False if that failed.
-bool replace_file(const std::string& path, const std::string& text) {
+bool replace_file(const std::string& path, std::string_view text) {
   std::string beside = path + ".XXXXXX";
   const int file = mkstemp(beside.data());
   if (file < 0) return false;
@@ -102,6 +102,12 @@ std::string cache_path(const std::string& file) {
   if (const char* home = std::getenv("HOME"); home && *home == '/')
     return std::string(home) + "/.cache/brim/" + file;
   return {};
+}
+
+bool write_cache_file(const std::string& path, std::string_view bytes) {
+  std::error_code error;
+  fs::create_directories(fs::path(path).parent_path(), error);
+  return replace_file(path, bytes);
 }
 
 template <class Value>

@@ -7,11 +7,15 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace brim {
 
 /// The path of a cache file; empty where there is no home for it.
 std::string cache_path(const std::string& file);
+
+/// Writes a cache file whole, as readers see it, and the folders it lies in. False if that fails.
+bool write_cache_file(const std::string& path, std::string_view bytes);
 
 /// What was measured: values by what they are of, by the machine they were measured on.
 template <class Value>

@@ -21,10 +21,6 @@
 #define __launch_bounds__(...)
 #define __shared__ static  // one block at a time runs in the whole process
 
-struct dim3 {
-  unsigned x = 1, y = 1, z = 1;
-  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
-};
 struct uint3 {
   unsigned x = 0, y = 0, z = 0;
 };

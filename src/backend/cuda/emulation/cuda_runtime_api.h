@@ -15,7 +15,9 @@ enum cudaError {
   cudaErrorDevicesUnavailable = 46,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidKernelImage = 200,
   cudaErrorInvalidResourceHandle = 400,
+  cudaErrorSymbolNotFound = 500,
   cudaErrorNotReady = 600,
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorLaunchFailure = 719,
@@ -31,10 +33,19 @@ enum cudaMemcpyKind {
   cudaMemcpyDefault = 4
 };
 
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 using cudaGraph_t = struct EmulatedGraph*;
 using cudaGraphExec_t = struct EmulatedGraph*;
+using cudaLibrary_t = struct EmulatedLibrary*;
+using cudaKernel_t = struct EmulatedKernel*;
+enum cudaJitOption : int;
+enum cudaLibraryOption : int;
 enum cudaStreamCaptureMode {
   cudaStreamCaptureModeThreadLocal = 1,
   cudaStreamCaptureModeRelaxed = 2
@@ -93,6 +104,14 @@ cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 /// Real time, or, where fakes of libraries say how long their work takes (emulation::spend), that.
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEvent_t to);
+
+/// Code compiled by the fake of NVRTC (tests/fakes/nvrtc.cpp); launches go by kernels of it alone.
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption* options,
+                                void** values, unsigned count, cudaLibraryOption* library_options,
+                                void** library_values, unsigned library_count);
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name);
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 blocks, dim3 threads, void** args,
+                             size_t shared_bytes, cudaStream_t stream);
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 /// Of this thread: what a capture that it has begun refuses from here on; gives the mode of before.

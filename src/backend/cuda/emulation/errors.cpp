@@ -15,8 +15,12 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorDevicesUnavailable";
     case cudaErrorInvalidDevice:
       return "cudaErrorInvalidDevice";
+    case cudaErrorInvalidKernelImage:
+      return "cudaErrorInvalidKernelImage";
     case cudaErrorInvalidResourceHandle:
       return "cudaErrorInvalidResourceHandle";
+    case cudaErrorSymbolNotFound:
+      return "cudaErrorSymbolNotFound";
     case cudaErrorNotReady:
       return "cudaErrorNotReady";
     case cudaErrorPeerAccessAlreadyEnabled:
@@ -50,8 +54,12 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "CUDA-capable device(s) is/are busy or unavailable";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorInvalidKernelImage:
+      return "device kernel image is invalid";
     case cudaErrorInvalidResourceHandle:
       return "invalid resource handle";
+    case cudaErrorSymbolNotFound:
+      return "named symbol not found";
     case cudaErrorNotReady:
       return "device not ready";
     case cudaErrorPeerAccessAlreadyEnabled:

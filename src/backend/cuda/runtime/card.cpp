@@ -16,7 +16,7 @@ bool wants_dependent_launches() {
 
 struct Card {
   std::once_flag asked;
-  int multiprocessors = 0;
+  int multiprocessors = 0, compute_capability = 0;
   bool launches_dependently = false;
 };
 
@@ -27,6 +27,7 @@ const Card& card(int device) {
     cudaDeviceProp p{};
     BRIM_CUDA(cudaGetDeviceProperties(&p, device));
     c.multiprocessors = p.multiProcessorCount;
+    c.compute_capability = 10 * p.major + p.minor;
     if (!wants_dependent_launches() || p.major < 9) return;
     const DeviceGuard guard(device);
     c.launches_dependently = kernels_wait();
@@ -37,6 +38,7 @@ const Card& card(int device) {
 }  // namespace
 
 int multiprocessors(int device) { return card(device).multiprocessors; }
+int compute_capability(int device) { return card(device).compute_capability; }
 
 bool launches_dependently(int device) {
   return wants_dependent_launches() && card(device).launches_dependently;

@@ -1,6 +1,7 @@
 // Kernels queue themselves: their functions launch on the context's stream.
 #include "backend/launch_policy.h"
 
+#include "backend/cuda/compile/formula_kernels.h"
 #include "backend/cuda/runtime/stream_check.h"
 #include "backend/queued_op.h"
 #include "diag/span.h"
@@ -28,7 +29,8 @@ const bool registered =
     backend::register_launch_policy(DeviceKind::cuda, {.launch = &launch,
                                                        .kernels = DeviceKind::cuda,
                                                        .keeps_addresses = true,
-                                                       .trades_time_for_memory = false});
+                                                       .trades_time_for_memory = false,
+                                                       .run_text = &run_text});
 
 }  // namespace
 }  // namespace brim::cuda

@@ -50,6 +50,8 @@ bool is_captured(Stream stream);
 
 /// How many multiprocessors the device has; asked of CUDA once.
 int multiprocessors(int device);
+/// 90 for 9.0.
+int compute_capability(int device);
 
 /// Whether kernels are launched so that each begins while the one before it in its stream ends:
 /// where BRIM_CUDA_DEPENDENT_LAUNCH is 1, on devices of compute capability 9.0 or more, by code
