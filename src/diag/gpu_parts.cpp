@@ -177,6 +177,22 @@ GpuPart cudnn(const GpuProbe& probe) {
   return part;
 }
 
+GpuPart nvrtc(const GpuProbe& probe) {
+  GpuPart part{
+      .name = "NVRTC",
+      .purpose = "compiles the formulas of custom ops at run time. Part of the CUDA toolkit"};
+  const std::string install =
+      "needed for custom ops only that no plugin has kernels of: install NVIDIA's "
+      "cuda-nvrtc-13-0, or pip install nvidia-cuda-nvrtc";
+  const OpenedLibrary library =
+      look_for(probe, part, {"libnvrtc.so.13", "libnvrtc.so.12"}, install);
+  if (!library.handle) return part;
+  int major = 0, minor = 0;
+  auto* version = function<int(int*, int*)>(probe, library, "nvrtcVersion");
+  if (version && version(&major, &minor) == 0) part.version = fmt::format("{}.{}", major, minor);
+  return part;
+}
+
 GpuPart nccl(const GpuProbe& probe) {
   GpuPart part{.name = "NCCL",
                .purpose = "sums gradients across several GPUs. A package of its own"};
@@ -256,8 +272,8 @@ GpuProbe gpu_probe() {
 std::vector<GpuPart> gpu_parts(const GpuProbe& probe) {
   const GpuPart first = driver(probe);
   const bool has_driver = first.state == "found" || first.state == "too old";
-  return {first,       cuda_runtime(probe), cublas(probe),           cudnn(probe),
-          nccl(probe), nvml(probe),         cupti(probe, has_driver)};
+  return {first,        cuda_runtime(probe), cublas(probe), cudnn(probe),
+          nvrtc(probe), nccl(probe),         nvml(probe),   cupti(probe, has_driver)};
 }
 
 }  // namespace brim::diag

@@ -52,7 +52,7 @@ TEST_F(Command, Env) {
   EXPECT_EQ(env["devices"][0]["name"], "cpu");
   for (const json& library : env["libraries"])
     EXPECT_TRUE(library.contains(library["found"].get<bool>() ? "version" : "install"));
-  EXPECT_EQ(env["gpu"].size(), 7U);
+  EXPECT_EQ(env["gpu"].size(), 8U);
   for (const json& part : env["gpu"])
     EXPECT_TRUE(part["state"] == "found" || part.contains("advice")) << part;
   EXPECT_NE(run_brim({"env"}).out.find("gpu      NVIDIA driver"), std::string::npos);

@@ -26,6 +26,7 @@ int ask_cupti(int* v) { return *v = cupti_version, 0; }
 size_t ask_cublas() { return cublas_version; }
 size_t ask_cudnn() { return cudnn_version; }
 size_t ask_cudnn_cuda() { return cudnn_cuda; }
+int ask_nvrtc(int* major, int* minor) { return *major = 13, *minor = 0, 0; }
 int start_nvml() { return nvml_result; }
 int ask_nvml(char* text, unsigned size) {
   std::snprintf(text, size, "13.580.65.06");
@@ -43,7 +44,7 @@ class GpuParts : public ::testing::Test {
     driver_version = 13000, nccl_version = 22809, cupti_version = 130001, nvml_result = 0;
     cublas_version = 130100, cudnn_version = 91300, cudnn_cuda = 13000;
     for (const char* soname : {"libcuda.so.1", "libcublasLt.so.13", "libcudnn.so.9", "libnccl.so.2",
-                               "libnvidia-ml.so.1", "libcupti.so.13"})
+                               "libnvidia-ml.so.1", "libcupti.so.13", "libnvrtc.so.13"})
       there[soname] = {this, std::string("/lib/") + soname, ""};
     probe.open = [this](const std::string& soname) {
       const auto at = there.find(soname);
@@ -56,6 +57,7 @@ class GpuParts : public ::testing::Test {
                                                 {"cublasLtGetVersion", address(ask_cublas)},
                                                 {"cudnnGetVersion", address(ask_cudnn)},
                                                 {"cudnnGetCudartVersion", address(ask_cudnn_cuda)},
+                                                {"nvrtcVersion", address(ask_nvrtc)},
                                                 {"nvmlInit_v2", address(start_nvml)},
                                                 {"nvmlSystemGetNVMLVersion", address(ask_nvml)}};
       const auto at = all.find(name);
@@ -85,6 +87,7 @@ TEST_F(GpuParts, EverythingThere) {
       {"CUDA runtime", "13.0"},
       {"cuBLASLt", "13.1.0"},
       {"cuDNN", "9.13.0"},
+      {"NVRTC", "13.0"},
       {"NCCL", "2.28.9"},
       {"NVML", "13.580.65.06"},
       {"CUPTI", "13.0.1"}};
