@@ -357,7 +357,7 @@ part_correct() {
   # shellcheck disable=SC2016
   step 'loss curves' 60 bash -c 'out=$("$0" "--gtest_filter=CudaTraining.*"); code=$?; echo "$out"; grep "losses differ" <<<"$out"; exit $code' "$tests"
   gpu_tests 0
-  on_gpu 0 'own ops' 60 "$own_ops" --gtest_brief=1 '--gtest_filter=OwnOnCuda*'
+  on_gpu 0 'own ops' 60 "$own_ops" --gtest_brief=1 '--gtest_filter=OwnOnCuda*:CudaFormula*'
   [ $emulated -eq 1 ] || BRIM_CUDA_DEPENDENT_LAUNCH=1 suite 0 'GPU tests, dependent launches' "$tests" $finds_device 90 '--gtest_filter=*Cuda*'
   again 'contract suite' "$contract"
   again 'GPU tests' "$tests"
