@@ -54,7 +54,8 @@ Json to_json(const diag::Account& account) {
   for (int i = 0; i < diag::kCauseCount; ++i) {
     const auto cause = static_cast<diag::Cause>(i);
     std::string key(diag::name(cause));
-    std::replace(key.begin(), key.end(), ' ', '_');
+    std::replace_if(
+        key.begin(), key.end(), [](char c) { return c == ' ' || c == '-'; }, '_');
     json[key] = account.fraction(cause);
   }
   return json;

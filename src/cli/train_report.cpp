@@ -67,7 +67,7 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
 }
 
 Json result_json(const TrainRequest& request, const train::Trainer& trainer,
-                 const train::TrainResult& result, double startup_ms,
+                 const train::TrainResult& result, double startup_ms, const RunPhases& phases,
                  const std::optional<diag::MonitorSummary>& sensors) {
   const train::Recipe& r = request.recipe;
   const ChosenDevices& chosen = request.chosen;
@@ -101,6 +101,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["peak_memory"] = Allocator::of(chosen.devices[0]).stats().peak_live;
   json["seconds"] = result.seconds;
   json["startup_ms"] = startup_ms;
+  json["phases"] = phases.json();
   json["threads"] = num_threads();
   json["workers"] = trainer.loader().workers();
   json["loader"] = {{"workers", trainer.loader().workers()},

@@ -8,6 +8,7 @@
 #include <brim/diag/monitor.h>
 #include <brim/train/trainer.h>
 
+#include "cli/run_phases.h"
 #include "cli/train_request.h"
 
 namespace brim::cli {
@@ -20,6 +21,7 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
                   const train::TrainResult& result, bool trained, bool failed);
 nlohmann::ordered_json result_json(const TrainRequest& request, const train::Trainer& trainer,
                                    const train::TrainResult& result, double startup_ms,
+                                   const RunPhases& phases,
                                    const std::optional<diag::MonitorSummary>& sensors);
 
 /// Where the run stands after a stop, and what to type to go on.

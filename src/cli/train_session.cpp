@@ -19,6 +19,7 @@
 #include "cli/option_names.h"
 #include "cli/progress.h"
 #include "cli/report.h"
+#include "cli/run_phases.h"
 #include "cli/say.h"
 #include "cli/signals.h"
 #include "cli/start.h"
@@ -65,7 +66,10 @@ class TrainSession {
     }
     display_.finish();
     if (!quiet_) print_start(request_, *trainer_);
+    phases_.end("start");
     train();
+    phases_.end("train");
+    phases_.move("train", "compile", result_.compile.compile_ms * 1e-3);
     const bool trained = !result_.stopped;
     finish(trained);
     report(trained);
@@ -140,18 +144,23 @@ class TrainSession {
   /// What follows the training. Whatever of it fails, the rest is done.
   void finish(bool trained) {
     if (trained) attempt([&] { trainer_->save(); });
+    phases_.end("save");
     if (trace_) attempt([&] { save_trace(*trace_, arguments_.trace, quiet_); });
     trace_.reset();
+    phases_.end("rest");
     if (trained) attempt([&] { result_.test = trainer_->test(); });
     display_.finish();
+    phases_.end("evaluate");
     if (trained) result_.stopped = !result_.test && !failure_ && stop_.load() != 0;
   }
 
   void report(bool trained) {
     if (!quiet_) print_result(request_, *trainer_, result_, trained, failure_ != nullptr);
+    phases_.end("rest");
+    if (!quiet_) say(stdout, "{}\n", phases_.line());
     if (!arguments_.json.empty())
       attempt([&] {
-        write_json(result_json(request_, *trainer_, result_, startup_ms_, sensors_),
+        write_json(result_json(request_, *trainer_, result_, startup_ms_, phases_, sensors_),
                    arguments_.json);
       });
     if (!result_.stopped) return;
@@ -209,6 +218,7 @@ class TrainSession {
   std::optional<diag::Monitor> monitor_;
   bool sensors_shown_ = false;
   double startup_ms_ = 0;
+  RunPhases phases_;
   std::optional<train::Trainer> trainer_;
   std::optional<diag::Trace> trace_;
   train::TrainResult result_;

@@ -79,6 +79,7 @@ struct Allocator::State {
     if (b->next) b->next->previous = b->previous;
   }
   void release_cached() {
+    const diag::Span span("release", diag::Cause::allocator);
     for (auto& list : free_blocks) {
       for (Block* b : list) {
         ASAN_UNPOISON_MEMORY_REGION(b->data, b->capacity);

@@ -5,12 +5,24 @@
 
 #include "core/check.h"
 #include "core/runtime.h"
+#include "diag/span.h"
 
 namespace brim {
 namespace {
 
 /// The streams this thread has made current; devices not listed use their default stream.
 thread_local std::vector<Stream> current_streams;
+
+/// The host waits for a device. What it waits in keeps the time, where that is a wait of its own: a
+/// host read, say.
+class Waiting {
+  static diag::Cause cause() {
+    using diag::Cause;
+    const Cause open = diag::active_meter ? diag::active_meter->open : Cause::user;
+    return open == Cause::user || open == Cause::dispatch ? Cause::synchronize : open;
+  }
+  diag::Span span_{"synchronize", cause()};
+};
 
 }  // namespace
 
@@ -25,7 +37,10 @@ Stream Stream::create(Device device) {
   return runtime(device.kind).create_stream(device.index);
 }
 
-void Stream::synchronize() const { runtime(device.kind).synchronize(*this); }
+void Stream::synchronize() const {
+  const Waiting waiting;
+  runtime(device.kind).synchronize(*this);
+}
 
 static void make_current(Stream stream) {
   for (Stream& s : current_streams)
@@ -50,7 +65,9 @@ void Event::wait(const Stream& stream) const {
 }
 bool Event::query() const { return !handle_ || runtime(device_.kind).query(handle_); }
 void Event::synchronize() const {
-  if (handle_) runtime(device_.kind).synchronize(handle_);
+  if (!handle_) return;
+  const Waiting waiting;
+  runtime(device_.kind).synchronize(handle_);
 }
 double Event::elapsed_ms(const Event& end) const {
   for (const Event* event : {this, &end})
@@ -70,6 +87,7 @@ double Event::elapsed_ms(const Event& end) const {
 
 void synchronize(Device device) {
   check_available(device);
+  const Waiting waiting;
   runtime(device.kind).synchronize(device.index);
 }
 

@@ -14,6 +14,7 @@
 #include "diag/device_meter.h"
 #include "diag/ranges.h"
 #include "diag/span.h"
+#include "diag/stolen_time.h"
 #include "diag/trace_sink.h"
 
 namespace brim::diag {
@@ -22,6 +23,10 @@ thread_local constinit Meter* active_meter = nullptr;
 
 namespace {
 std::atomic<int> node_details{0};
+/// Between two spans: user code that is worth a name takes longer.
+constexpr double kBridgeUs = 2;
+/// To ask the kernel for stolen time takes a thousandth of that.
+constexpr double kLongUs = 1500;
 }  // namespace
 
 NodeDetail::NodeDetail() { ++node_details; }
@@ -42,8 +47,11 @@ double ticks_per_us() {
 
 std::string_view name(Cause cause) {
   constexpr std::string_view kName[kCauseCount] = {
-      "compute", "communication", "copy",       "input",    "host read",
-      "launch",  "allocator",     "checkpoint", "throttle", "other"};
+      "compute",    "communication", "peer",         "copy to device", "copy to host",
+      "staging",    "input",         "host read",    "synchronize",    "full queue",
+      "dispatch",   "user code",     "host compute", "allocator",      "compile",
+      "checkpoint", "file read",     "file write",   "evaluation",     "start-up",
+      "throttle",   "stolen",        "other"};
   return kName[static_cast<int>(cause)];
 }
 
@@ -82,7 +90,7 @@ std::string Account::table() const {
   double sum = 0;
   for (const size_t i : order) {
     const Cause cause = static_cast<Cause>(i);
-    if (seconds[i] <= 0 && cause != Cause::other) continue;
+    if (share[i] < 0.05 && cause != Cause::other) continue;
     sum += share[i];
     text += fmt::format("  {:<14}{:>10.3f} s {:>6.1f} %\n", name(cause), seconds[i], share[i]);
   }
@@ -101,6 +109,7 @@ struct Accountant::State final : SpanListener {
   std::unique_ptr<HostTimeline> timeline;  // kept for devices only
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   uint64_t begin_ticks = ticks();
+  StolenTime stolen;
   const Detail detail = tracing() || node_details.load() > 0 ? Detail::nodes : Detail::graphs;
 
   void stop() {
@@ -125,14 +134,17 @@ struct Accountant::State final : SpanListener {
       ranges->push(name, cause);
     if (timeline) timeline->add(cause, at);
   }
+  void bridged() override {
+    if (timeline) timeline->correct(Cause::dispatch);
+  }
   void closed(const char* name, Cause cause, uint64_t from, uint64_t to, Cause around) override {
     if (timeline) timeline->add(around, to);
     if (tracing()) trace_host(name, cause, from, to);
     if (const RangeSink* ranges = range_sink.load(std::memory_order_relaxed)) ranges->pop();
   }
 
-  /// Ticks by cause in seconds; what is missing is `other`.
-  Account finish(const uint64_t* charged) const {
+  /// Ticks by cause in seconds; what is missing is `rest`.
+  Account finish(const uint64_t* charged, Cause rest) const {
     const uint64_t now_ticks = ticks();
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
     Account account{.wall = elapsed.count()};
@@ -146,7 +158,7 @@ struct Accountant::State final : SpanListener {
       account.seconds[i] = static_cast<double>(charged[i]) * scale;
       known += account.seconds[i];
     }
-    account.seconds[static_cast<size_t>(Cause::other)] += std::max(0.0, account.wall - known);
+    account.seconds[static_cast<size_t>(rest)] += std::max(0.0, account.wall - known);
     return account;
   }
 };
@@ -165,6 +177,10 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_un
   for (const Device device : s.devices) DeviceMeter::of(device).collect();
   if (!s.devices.empty()) s.timeline = std::make_unique<HostTimeline>(s.begin_ticks);
   if (!s.devices.empty() || tracing() || range_sink.load()) s.meter.listener = &s;
+  s.meter.bridge = static_cast<uint64_t>(kBridgeUs * ticks_per_us());
+  s.meter.long_span = static_cast<uint64_t>(kLongUs * ticks_per_us());
+  s.meter.stolen = &s.stolen;
+  s.meter.closed = s.begin_ticks;
   State::innermost = &s;
   active_meter = &s.meter;
   set_active_timeline(s.timeline.get());
@@ -179,7 +195,11 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_un
 
 Accountant::~Accountant() { state_->stop(); }
 
-Account Accountant::read() const { return state_->finish(state_->meter.self); }
+Account Accountant::read() const {
+  Account account = state_->finish(state_->meter.self, Cause::user);
+  state_->stolen.move(account);
+  return account;
+}
 
 Account Accountant::read(Device device) const {
   if (device.is_cpu()) return read();
@@ -189,7 +209,7 @@ Account Accountant::read(Device device) const {
   const Shares& before = state_->before[static_cast<size_t>(found - state_->devices.begin())];
   Shares since = DeviceMeter::of(device).read();
   for (size_t i = 0; i < kCauseCount; ++i) since[i] -= std::min(since[i], before[i]);
-  return state_->finish(since.data());
+  return state_->finish(since.data(), Cause::other);
 }
 
 }  // namespace brim::diag

@@ -7,7 +7,11 @@
 namespace brim::diag {
 namespace {
 
-constexpr Cause kRunning[3] = {Cause::compute, Cause::communication, Cause::copy};
+/// What work is charged to, the first that runs.
+constexpr Cause kRunning[] = {Cause::compute,      Cause::communication, Cause::copy_to_device,
+                              Cause::copy_to_host, Cause::evaluation,    Cause::checkpoint,
+                              Cause::file_write,   Cause::file_read,     Cause::compile,
+                              Cause::startup};
 constexpr size_t kMaxDevices = 64;  // of a kind; more are not measured
 
 std::array<std::array<DeviceMeter, kMaxDevices>, kDeviceKindCount>& meters() {
@@ -56,7 +60,8 @@ Shares DeviceMeter::start(Detail wanted) {
       shares_ = with_pauses(shares_, resumed_at_);
       was_paused_ = false;
       in_pauses_ = in_windows_ = 0;
-      std::fill(std::begin(running_), std::end(running_), 0);
+      running_.fill(0);
+      all_running_ = 0;
       charged_until_ = ticks();
       slowdowns_.clear();
       unrated_ = 0;
@@ -124,7 +129,8 @@ void DeviceMeter::resume_paused() {
   const std::lock_guard lock(mutex_);
   const uint64_t now = ticks();
   in_pauses_ += now - paused_at_.exchange(0);
-  std::fill(std::begin(running_), std::end(running_), 0);
+  running_.fill(0);
+  all_running_ = 0;
   slowdowns_.clear();  // of times that are not told
   resumed_at_ = charged_until_ = now;
   idle_since_.store(now);
@@ -169,22 +175,19 @@ void DeviceMeter::advance() const {
 
 Reason DeviceMeter::queue_now() const {
   Reason reason{.queued = ticks()};
+  if (active_meter) reason.scope = active_meter->scope;
   const uint64_t idle = idle_since_.load(std::memory_order_acquire);
   if (idle && idle < reason.queued && active_timeline)
     reason.host = active_timeline->reasons(idle, reason.queued);
   return reason;
 }
 
-int DeviceMeter::place_of(Cause cause) {
-  return cause == Cause::compute ? 0 : cause == Cause::communication ? 1 : 2;
-}
-
 void DeviceMeter::charge_until(uint64_t now) {
   if (now <= charged_until_) return;
-  for (int i = 0; i < 3; ++i) {
-    if (running_[i] == 0) continue;
-    shares_[place(kRunning[i])] += now - charged_until_;
-    if (kRunning[i] == Cause::compute) rate(charged_until_, now);
+  for (const Cause cause : kRunning) {
+    if (running_[place(cause)] == 0) continue;
+    shares_[place(cause)] += now - charged_until_;
+    if (cause == Cause::compute) rate(charged_until_, now);
     break;
   }
   charged_until_ = now;
@@ -211,7 +214,7 @@ void DeviceMeter::slow_down(Shares& shares, uint64_t compute, double share) {
 }
 
 void DeviceMeter::begin(Cause cause, const Reason& reason) { begin_at(0, cause, reason); }
-void DeviceMeter::end(Cause cause, uint64_t throttled) { end_at(0, cause, throttled); }
+void DeviceMeter::end(Cause cause, const Lost& lost) { end_at(0, cause, lost); }
 
 void DeviceMeter::begin_at(uint64_t now, Cause cause, const Reason& reason) {
   const std::lock_guard lock(mutex_);
@@ -229,28 +232,29 @@ void DeviceMeter::begin_at(uint64_t now, Cause cause, const Reason& reason) {
     }
     shares_[place(Cause::other)] += before;  // by a thread that nobody measures
     // Then it was queued, and not begun: another device was late, or the queue itself was.
-    shares_[place(reason.waited == Cause::other     ? Cause::launch
-                  : reason.waited == Cause::compute ? Cause::communication
-                                                    : reason.waited)] += after;
+    shares_[place(reason.waited == Cause::other ? Cause::dispatch : reason.waited)] += after;
     charged_until_ = now;
   } else {
     charge_until(now);
   }
-  ++running_[place_of(cause)];
+  ++running_[place(cause)];
+  ++all_running_;
 }
 
-void DeviceMeter::end_at(uint64_t now, Cause cause, uint64_t throttled) {
+void DeviceMeter::end_at(uint64_t now, Cause cause, const Lost& lost) {
   const std::lock_guard lock(mutex_);
-  int& running = running_[place_of(cause)];
+  int& running = running_[place(cause)];
   if (running == 0) return;  // it began before the measuring did
   now = std::max(now == 0 ? ticks() : now, charged_until_);
   charge_until(now);
-  const uint64_t slow = std::min(throttled, shares_[place(cause)]);
-  shares_[place(cause)] -= slow;
-  shares_[place(Cause::throttle)] += slow;
+  for (const auto& [to, ticks] :
+       {std::pair(Cause::throttle, lost.throttled), {Cause::stolen, lost.stolen}}) {
+    const uint64_t part = std::min(ticks, shares_[place(cause)]);
+    shares_[place(cause)] -= part;
+    shares_[place(to)] += part;
+  }
   --running;
-  if (running_[0] + running_[1] + running_[2] == 0)
-    idle_since_.store(now, std::memory_order_release);
+  if (--all_running_ == 0) idle_since_.store(now, std::memory_order_release);
 }
 
 void DeviceMeter::throttled(double share, uint64_t at) {

@@ -25,8 +25,12 @@ namespace brim::diag {
 /// Why work begins no earlier than it does.
 struct Reason {
   uint64_t queued = 0;          ///< when the host queued it
-  Cause waited = Cause::other;  ///< what made the event that its stream waited for; other: none
+  Cause waited = Cause::other;  ///< what another device's event held it up for; other: nothing
+  Cause scope = Cause::other;   ///< the scope that it was queued in; other: none
   Shares host{};                ///< what the host did since the device ran dry, if it was then idle
+
+  /// What the work itself is charged to.
+  Cause charged(Cause work) const { return scope == Cause::other ? work : scope; }
 };
 
 /// Gets the records of devices whose work cannot be watched while it runs.
@@ -77,13 +81,19 @@ class DeviceMeter {
 
   /// Called by the host when it queues work.
   Reason queue_now() const;
-  /// Called by the device's streams. `throttled`: ticks of the work that a cool device would have
-  /// spared.
+  /// Ticks of work that were not its own.
+  struct Lost {
+    uint64_t throttled = 0;  ///< that a cool device would have spared
+    uint64_t stolen = 0;     ///< that a virtual device was late for want of a core
+  };
+  /// Called by the device's streams, with what the work is charged to.
   void begin(Cause cause, const Reason& reason);
-  void end(Cause cause, uint64_t throttled = 0);
+  void end(Cause cause, const Lost& lost);
+  void end(Cause cause) { end(cause, {}); }
   /// The same for work of the past, told in the order of time.
   void begin_at(uint64_t now, Cause cause, const Reason& reason);
-  void end_at(uint64_t now, Cause cause, uint64_t throttled = 0);
+  void end_at(uint64_t now, Cause cause) { end_at(now, cause, {}); }
+  void end_at(uint64_t now, Cause cause, const Lost& lost);
   /// Since when nothing runs; 0 while something does.
   uint64_t idle_since() const { return idle_since_.load(std::memory_order_acquire); }
 
@@ -100,7 +110,6 @@ class DeviceMeter {
   Shares read() const;
 
  private:
-  static int place_of(Cause cause);
   /// What throttled() said of the time from the slowdown before until this one.
   struct Slowdown {
     uint64_t until = 0;
@@ -127,7 +136,8 @@ class DeviceMeter {
   mutable std::mutex mutex_;
   int users_ = 0, users_of_nodes_ = 0;
   Shares shares_{};
-  int running_[3] = {};  // compute, communication, copy
+  std::array<int, kCauseCount> running_{};
+  int all_running_ = 0;
   uint64_t charged_until_ = 0;
   std::atomic<uint64_t> paused_at_{0};  // 0: no pause
   bool was_paused_ = false;

@@ -49,39 +49,64 @@ HostTimeline* set_active_timeline(HostTimeline* timeline) {
   return std::exchange(active_timeline, timeline);
 }
 
-Shares reasons_of_thread(int thread, uint64_t from, uint64_t to) {
+namespace {
+
+/// Calls f with the timeline of the thread, of whichever measured last for 0, if there is one.
+template <class R, class F>
+R with_timeline(int thread, R none, const F& f) {
   Timelines& t = timelines();
   const std::lock_guard lock(t.mutex);
   const auto found = std::find_if(t.all.rbegin(), t.all.rend(), [&](const Known& known) {
     return thread == 0 || known.thread == thread;
   });
-  return found == t.all.rend() ? Shares{} : found->timeline->reasons(from, to);
+  return found == t.all.rend() ? none : f(*found->timeline);
+}
+
+/// What the host did, as a device sees it.
+Cause seen_by_devices(Cause cause) { return cause == Cause::compute ? Cause::host_compute : cause; }
+
+}  // namespace
+
+Shares reasons_of_thread(int thread, uint64_t from, uint64_t to) {
+  return with_timeline(thread, Shares{},
+                       [&](const HostTimeline& t) { return t.reasons(from, to); });
+}
+Cause scope_of_thread(int thread, uint64_t at) {
+  return with_timeline(thread, Cause::other, [&](const HostTimeline& t) { return t.scope_at(at); });
+}
+
+size_t HostTimeline::find(uint64_t at, size_t count) const {
+  const size_t oldest = count > kPieces - kSpared ? count - (kPieces - kSpared) : 0;
+  size_t first = oldest, last = count;
+  while (last - first > 1) {
+    const size_t middle = first + (last - first) / 2;
+    (piece(middle).begin > at ? last : first) = middle;
+  }
+  return first;
 }
 
 Shares HostTimeline::reasons(uint64_t from, uint64_t to) const {
   Shares shares{};
   if (to <= from) return shares;
   const size_t count = count_.load(std::memory_order_acquire);
-  const size_t oldest = count > kPieces - kSpared ? count - (kPieces - kSpared) : 0;
-  size_t first = oldest, last = count;  // the piece that `from` lies in, or the oldest one
-  while (last - first > 1) {
-    const size_t middle = first + (last - first) / 2;
-    (piece(middle).begin > from ? last : first) = middle;
-  }
-  Cause lately = Cause::launch;
   uint64_t at = from;
-  for (size_t i = first; i < count && at < to; ++i) {
+  for (size_t i = find(from, count); i < count && at < to; ++i) {
     const Piece p = piece(i);
     const uint64_t end = std::min(to, i + 1 < count ? piece(i + 1).begin : to);
     const uint64_t begin = std::clamp(p.begin, at, to);
     shares[static_cast<size_t>(Cause::other)] += begin - at;  // forgotten
     at = begin;
     if (end <= at) continue;
-    if (is_reason(p.cause)) lately = p.cause;
-    shares[static_cast<size_t>(lately)] += end - at;
+    shares[static_cast<size_t>(seen_by_devices(p.cause))] += end - at;
     at = end;
   }
   return shares;
+}
+
+Cause HostTimeline::scope_at(uint64_t at) const {
+  const size_t count = count_.load(std::memory_order_acquire);
+  const Piece p = piece(find(at, count));
+  return p.begin <= at && is_scope(p.cause) ? p.cause : Cause::other;
 }
 
 }  // namespace brim::diag

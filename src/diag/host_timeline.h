@@ -17,43 +17,42 @@ using Shares = std::array<uint64_t, kCauseCount>;
 
 class HostTimeline {
  public:
-  explicit HostTimeline(uint64_t now) { add(Cause::other, now); }
+  explicit HostTimeline(uint64_t now) { add(Cause::user, now); }
   /// Other threads read it no more.
   ~HostTimeline();
   HostTimeline(const HostTimeline&) = delete;
   HostTimeline& operator=(const HostTimeline&) = delete;
 
-  /// From `at` on the thread works on `cause`. Causes that are no reason to wait are one: launch.
+  /// From `at` on the thread works on `cause`.
   void add(Cause cause, uint64_t at) {
     latest_ = at;
-    if (!is_reason(cause)) cause = Cause::launch;
     const size_t n = count_.load(std::memory_order_relaxed);
     if (n > 0 && piece(n - 1).cause == cause) return;
-    pieces_[n % kPieces].store(at << kCauseBits | static_cast<uint64_t>(cause),
-                               std::memory_order_relaxed);
+    set(n, at, cause);
     count_.store(n + 1, std::memory_order_release);
+  }
+  /// What it has done since the last add() was something else.
+  void correct(Cause cause) {
+    const size_t n = count_.load(std::memory_order_relaxed);
+    set(n - 1, piece(n - 1).begin, cause);
   }
 
   /// When a span was opened or closed last. While an op is queued: when the op began. For the
   /// thread that writes.
   uint64_t latest() const { return latest_; }
 
-  /// Why a device had nothing to do from `from` until `to`, when this thread queued something.
-  /// Time in spans of input, host reads, the allocator and checkpoints is theirs. Time between them
-  /// is `launch`, but where one of them lies before it in the same gap: then the device ran dry
-  /// because of that one, and the time counts as its. For any thread.
+  /// Why a device had nothing to do from `from` until `to`, when this thread queued something: what
+  /// the thread did meanwhile, span by span. For any thread.
   Shares reasons(uint64_t from, uint64_t to) const;
+  /// The Scope (span.h) that it was in at `at`; other: none. For any thread.
+  Cause scope_at(uint64_t at) const;
 
  private:
   static constexpr size_t kPieces = 1 << 17;  // older ones are forgotten: some 20,000 steps
   static constexpr size_t kSpared = 1 << 10;  // the oldest: the writer may be at them
-  static constexpr int kCauseBits = 4;        // ticks need no more than 60: twelve years
+  static constexpr int kCauseBits = 5;        // ticks need no more than 59: six years
   static_assert(kCauseCount <= 1 << kCauseBits);
 
-  static constexpr bool is_reason(Cause cause) {
-    return cause == Cause::input || cause == Cause::host_read || cause == Cause::allocator ||
-           cause == Cause::checkpoint;
-  }
   struct Piece {
     uint64_t begin;
     Cause cause;
@@ -62,6 +61,13 @@ class HostTimeline {
     const uint64_t word = pieces_[i % kPieces].load(std::memory_order_relaxed);
     return {word >> kCauseBits, static_cast<Cause>(word & ((1 << kCauseBits) - 1))};
   }
+  void set(size_t i, uint64_t at, Cause cause) {
+    pieces_[i % kPieces].store(at << kCauseBits | static_cast<uint64_t>(cause),
+                               std::memory_order_relaxed);
+  }
+  /// The piece that `at` lies in, or the oldest one that is known, of `count`.
+  size_t find(uint64_t at, size_t count) const;
+
   std::array<std::atomic<uint64_t>, kPieces> pieces_{};
   std::atomic<size_t> count_{0};
   uint64_t latest_ = 0;
@@ -77,5 +83,7 @@ HostTimeline* set_active_timeline(HostTimeline* timeline);
 /// HostTimeline::reasons of a thread (gettid), of whichever measured last for 0; nothing if it has
 /// no timeline.
 Shares reasons_of_thread(int thread, uint64_t from, uint64_t to);
+/// HostTimeline::scope_at in the same way.
+Cause scope_of_thread(int thread, uint64_t at);
 
 }  // namespace brim::diag

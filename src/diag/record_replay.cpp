@@ -44,6 +44,7 @@ void RecordReplay::begin(const WorkRecord& record) {
   if (found != notes_.end()) {
     reason.queued = std::min(found->second.at, at);
     reason.waited = found->second.waited;
+    reason.scope = scope_of_thread(found->second.thread, found->second.at);
   } else {
     reason.queued = at;
   }
@@ -51,8 +52,9 @@ void RecordReplay::begin(const WorkRecord& record) {
   if (idle && idle < reason.queued)
     reason.host =
         reasons_of_thread(found == notes_.end() ? 0 : found->second.thread, idle, reason.queued);
-  meter.begin_at(at, record.cause, reason);
-  running_.push_back({std::max(record.end, at), record.cause});
+  const Cause charged = reason.charged(record.cause);
+  meter.begin_at(at, charged, reason);
+  running_.push_back({std::max(record.end, at), charged});
   std::push_heap(running_.begin(), running_.end(),
                  [](const Running& a, const Running& b) { return a.end > b.end; });
   if (tracing())

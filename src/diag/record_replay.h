@@ -20,7 +20,7 @@ namespace brim::diag {
 
 /// Something that a device has done. Times are ticks().
 struct WorkRecord {
-  Cause cause = Cause::compute;  ///< compute, communication or copy
+  Cause cause = Cause::compute;  ///< compute, communication or a copy
   uint64_t begin = 0, end = 0;
   uint64_t correlation = 0;  ///< shared by all that one call queued
   int stream = 0;            ///< for traces

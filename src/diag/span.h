@@ -31,15 +31,26 @@ class SpanListener {
  public:
   virtual ~SpanListener() = default;
   virtual void opened(const char* name, Cause cause, uint64_t at) = 0;
-  /// `outer` is the cause of the span around it, or `other`.
+  /// The time since the last span was too short for anything but brim's own.
+  virtual void bridged() {}
+  /// `outer` is the cause of the span around it, or `user`.
   virtual void closed(const char* name, Cause cause, uint64_t begin, uint64_t end, Cause outer) = 0;
 };
 
+class StolenTime;
+/// Has the time that others stole since the last call taken off `cause`.
+void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks);
+
 /// What one thread measures while an Accountant is active there.
 struct Meter {
-  uint64_t self[kCauseCount] = {};  // ticks
-  uint64_t child = 0;               // ticks of finished spans inside the span that is open now
-  Cause open = Cause::other;        // cause of that span
+  uint64_t self[kCauseCount] = {};   // ticks
+  uint64_t child = 0;                // ticks of finished spans inside the span that is open now
+  Cause open = Cause::user;          // cause of that span
+  Cause scope = Cause::other;        // of the Scope around it; other: none
+  uint64_t closed = 0;               // when the last span ended that user code was around
+  uint64_t bridge = 0;               // ticks between two spans that are no user code yet
+  uint64_t long_span = ~uint64_t{};  // ticks from which it is asked whether a core was there
+  StolenTime* stolen = nullptr;
   SpanListener* listener = nullptr;
 };
 
@@ -50,31 +61,72 @@ class Span {
  public:
   Span(const char* name, Cause cause) : meter_(active_meter), name_(name), cause_(cause) {
     if (!meter_) return;
-    outer_child_ = meter_->child;
-    outer_ = meter_->open;
-    meter_->child = 0;
-    meter_->open = cause;
     begin_ = ticks();
+    if (meter_->scope != Cause::other) cause_ = meter_->scope;
+    outer_ = meter_->open;
+    if (outer_ == Cause::user) after_user_code();
+    outer_child_ = meter_->child;
+    meter_->child = 0;
+    meter_->open = cause_;
     if (meter_->listener) meter_->listener->opened(name_, cause_, begin_);
   }
   ~Span() {
     if (!meter_) return;
-    const uint64_t end = ticks(), total = end - begin_;
-    meter_->self[static_cast<int>(cause_)] += total - meter_->child;
+    const uint64_t end = ticks(), total = end - begin_, self = total - meter_->child;
+    meter_->self[static_cast<int>(cause_)] += self;
+    if (self >= meter_->long_span) charge_stolen(*meter_->stolen, cause_, self);
     meter_->child = outer_child_ + total;
     meter_->open = outer_;
+    if (outer_ == Cause::user) meter_->closed = end;
     if (meter_->listener) meter_->listener->closed(name_, cause_, begin_, end, outer_);
   }
   Span(const Span&) = delete;
   Span& operator=(const Span&) = delete;
 
  private:
+  void after_user_code() {
+    const uint64_t gap = begin_ - meter_->closed;
+    if (gap >= meter_->long_span) charge_stolen(*meter_->stolen, Cause::user, gap);
+    if (gap >= meter_->bridge) return;
+    // From one op to the next one, checks and shapes are brim's.
+    meter_->self[static_cast<int>(Cause::dispatch)] += gap;
+    meter_->child += gap;
+    if (meter_->listener) meter_->listener->bridged();
+  }
+
   Meter* meter_;
   const char* name_;
   Cause cause_;
-  Cause outer_ = Cause::other;
+  Cause outer_ = Cause::user;
   uint64_t begin_ = 0;
   uint64_t outer_child_ = 0;
+};
+
+/// The causes of scopes: what is queued inside one is charged to it.
+constexpr bool is_scope(Cause cause) {
+  return cause == Cause::compile || cause == Cause::checkpoint || cause == Cause::file_read ||
+         cause == Cause::file_write || cause == Cause::evaluation || cause == Cause::startup;
+}
+
+/// A span that all spans inside are charged to as well, and what they queue on devices: a
+/// checkpoint with the copies that it reads. The outermost one counts. `cause`: one of is_scope().
+class Scope {
+ public:
+  Scope(const char* name, Cause cause) : span_(name, cause), meter_(active_meter) {
+    if (!meter_) return;
+    outer_ = meter_->scope;
+    if (outer_ == Cause::other) meter_->scope = cause;
+  }
+  ~Scope() {
+    if (meter_) meter_->scope = outer_;
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  Span span_;
+  Meter* meter_;
+  Cause outer_ = Cause::other;
 };
 
 }  // namespace brim::diag

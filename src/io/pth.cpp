@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "core/check.h"
+#include "diag/span.h"
 #include "io/atomic_file.h"
 #include "io/input_bytes.h"
 #include "io/pickle.h"
@@ -167,11 +168,13 @@ const TensorInfo& Pth::info(const std::string& name) const {
 }
 
 Tensor Pth::load(const std::string& name, Device device) const {
+  const diag::Scope scope("load", diag::Cause::file_read);
   const PickledTensor& t = state_->tensor(name);
   return state_->read_storage(t, device).alias(t.shape, t.strides, t.offset);
 }
 
 TensorMap Pth::load_all(Device device) const {
+  const diag::Scope scope("load", diag::Cause::file_read);
   TensorMap tensors;
   std::map<std::pair<size_t, const ElementType*>, Tensor> storages;
   for (const std::string& name : names()) {
@@ -243,6 +246,7 @@ std::string pickle_of(const TensorMap& tensors) {
 }  // namespace
 
 void save_pth(const std::string& path, const TensorMap& tensors) {
+  const diag::Scope scope("save", diag::Cause::file_write);
   for (const auto& [name, x] : tensors) {
     BRIM_CHECK(x.defined(), ValueError, "[pth] {}: tensor '{}' is undefined", path,
                shortened(name));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "diag/span.h"
 #include "io/atomic_file.h"
 #include "io/input_bytes.h"
 #include "io/safetensors_header.h"
@@ -72,6 +73,7 @@ Tensor SafeTensors::load(const std::string& name, Device device) const {
   BRIM_CHECK(t.dtype, FileError,
              "[safetensors] {}: tensor '{}' is {}, which brim has no dtype for; convert the file",
              state_->input.path(), name, t.dtype_name);
+  const diag::Scope scope("load", diag::Cause::file_read);
   Tensor x = Tensor::empty(t.shape, *t.dtype, Device::cpu());
   state_->input.read(x.raw(), t.bytes, t.offset);
   if (*t.dtype == bool_) {
@@ -147,6 +149,7 @@ void write_safetensors(AtomicFile& file, const TensorMap& tensors, const Metadat
 }
 
 void save_safetensors(const std::string& path, const TensorMap& tensors, const Metadata& metadata) {
+  const diag::Scope scope("save", diag::Cause::file_write);
   AtomicFile file(path);
   write_safetensors(file, tensors, metadata);
   file.commit();

@@ -133,7 +133,7 @@ struct Compiler::State {
   }
 
   std::unique_ptr<Plan> make(std::span<const Tensor> inputs, const Step& step) {
-    const diag::Span span("compile", diag::Cause::launch);
+    const diag::Scope scope("compile", diag::Cause::compile);
     using Clock = std::chrono::steady_clock;
     const auto begin = Clock::now();
     std::unique_ptr<Plan> plan = plan_of(inputs, step);

@@ -15,6 +15,7 @@
 #include "backend/cpu/runtime/isa.h"
 #include "backend/launch_policy.h"
 #include "core/printable.h"
+#include "diag/span.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_json.h"
 #include "train/checkpointer.h"
@@ -361,6 +362,7 @@ void Checkpoint::add(const std::string& name, std::string& value) {
 }
 
 LoopPosition Checkpoint::resume() {
+  const diag::Scope scope("resume", diag::Cause::checkpoint);
   Impl& s = *impl_;
   BRIM_CHECK(!s.begun, ValueError,
              "[resume] {} is in use by this loop already; resume() comes first, and once",

@@ -35,7 +35,7 @@ bool Checkpointer::save(int64_t steps, const std::function<CheckpointWriter()>& 
                         std::optional<double> epoch_loss) {
   if (folder_.empty()) return false;
   if (steps == saved_steps_) return true;
-  const diag::Span span("checkpoint", diag::Cause::checkpoint);
+  const diag::Scope scope("checkpoint", diag::Cause::checkpoint);
   const auto warn = [&](const std::string& line) {
     try {
       if (warn_) warn_(line);

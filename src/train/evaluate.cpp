@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "core/device_names.h"
+#include "diag/span.h"
 #include "train/metrics.h"
 
 namespace brim::train {
@@ -19,6 +20,7 @@ Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed,
   BRIM_CHECK(feed.devices().size() == 1, ValueError,
              "[eval] the loader feeds {}; a network is evaluated on one device",
              names_of(feed.devices()));
+  const diag::Scope scope("evaluate", diag::Cause::evaluation);
   const NoGrad guard;
   struct EvalMode {
     nn::Module& model;

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/runtime.h"
+#include "diag/span.h"
 #include "io/atomic_file.h"
 #include "io/safetensors_writer.h"
 #include "train/build.h"
@@ -143,6 +144,7 @@ TrainResult Trainer::train() {
 void Trainer::save() {
   const State& s = *state_;
   if (s.out.empty()) return;
+  const diag::Scope scope("save weights", diag::Cause::checkpoint);
   io::AtomicFile file(s.out + "/" + kWeightsFile, io::Links::replace);
   io::write_safetensors(file, s.model->state_dict(),
                         weights_metadata(s.recipe, s.loader.source().classes()));

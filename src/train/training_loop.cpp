@@ -93,7 +93,7 @@ void TrainingLoop::update(const data::Batch& batch) {
 }
 
 void TrainingLoop::step(const data::Batch& batch) {
-  const diag::Span span("step", diag::Cause::launch);
+  const diag::Span span("step", diag::Cause::dispatch);
   if (compiled_)
     (*compiled_)(batch.x, batch.y);
   else
@@ -117,7 +117,10 @@ int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
     if (!batch) return 0;
     count = 1;
   }
-  if (progress_.step == 0 && s_.options.first_step) s_.options.first_step();
+  if (progress_.step == 0 && s_.options.first_step) {
+    const diag::Span span("first step", diag::Cause::user);
+    s_.options.first_step();
+  }
   clock_.start_steps(count);
   const int64_t full = std::min(s_.loader.options().batch, s_.loader.samples());
   const int64_t images = batch ? static_cast<int64_t>(batch->samples.size()) : count * full;
@@ -125,7 +128,7 @@ int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
     step(*batch);
     at_.batch = batch->index + 1;
   } else {
-    const diag::Span span("step", diag::Cause::launch);
+    const diag::Span span("step", diag::Cause::dispatch);
     resident_step_->repeat(static_cast<int>(count), [this] { s_.schedule->step(); });
     losses_.count(count);
     at_.batch += count;
@@ -165,6 +168,7 @@ void TrainingLoop::tell(bool is_report) {
   progress_.seconds_left =
       seconds(Clock::now() - begin_) / done * (static_cast<double>(progress_.steps) - done);
   progress_.report = is_report;
+  const diag::Span span("progress", diag::Cause::user);
   s_.options.progress(progress_);
 }
 
@@ -217,6 +221,7 @@ bool TrainingLoop::run_epoch() {
 }
 
 void TrainingLoop::run(TrainResult& result) {
+  const diag::Span span("train", diag::Cause::dispatch);
   const Tf32 scope(s_.recipe.precision == "tf32");
   s_.model->train();
   while (more() && at_.epoch < s_.recipe.epochs && run_epoch()) {

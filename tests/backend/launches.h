@@ -23,7 +23,7 @@ inline std::vector<std::string> launches(const std::function<void()>& f) {
   const auto json = nlohmann::json::parse(text);
   std::vector<std::string> names;
   for (const auto& event : json["traceEvents"])
-    if (event["ph"] == "X" && (event["cat"] == "launch" || event["cat"] == "compute"))
+    if (event["ph"] == "X" && (event["cat"] == "dispatch" || event["cat"] == "compute"))
       names.push_back(event["name"]);
   return names;
 }

@@ -77,6 +77,10 @@ TEST_F(Command, TrainWritesOneJsonObject) {
   double sum = 0;
   for (const auto& [cause, fraction] : r["account"].items()) sum += fraction.get<double>();
   EXPECT_NEAR(sum, 1, 1e-9);
+  double phases = 0;
+  for (const auto& [phase, seconds] : r["phases"].items())
+    if (phase != "wall") phases += seconds.get<double>();
+  EXPECT_NEAR(phases, r["phases"]["wall"].get<double>(), 1e-9);
   EXPECT_TRUE(r["versions"].contains("brim"));
   EXPECT_EQ(r["versions"]["isa"], cpu::isa());
 }

@@ -63,11 +63,11 @@ TEST_F(Pause, TimeWithoutRecordsIsChargedAsTheWindowsAfterTheFirst) {
   const uint64_t at = meter.idle_since();
   let_pass(50'000);
   work(Cause::compute, at, at + 30'000);
-  work(Cause::copy, at + 30'000, at + 40'000);
+  work(Cause::copy_to_device, at + 30'000, at + 40'000);
   meter.pause();
   const Shares all = meter.read();  // once, as the pause goes on
   const auto compute = static_cast<double>(since_begin(all, Cause::compute));
-  const auto copy = static_cast<double>(since_begin(all, Cause::copy));
+  const auto copy = static_cast<double>(since_begin(all, Cause::copy_to_device));
   EXPECT_NEAR(compute / copy, 3, 1e-3);
   EXPECT_GT(copy, 10'000);
   EXPECT_LT(compute + copy, static_cast<double>(meter.unrecorded() + (ticks() - at)));

@@ -60,12 +60,12 @@ class Replay : public ::testing::Test {
 };
 
 TEST_F(Replay, EachInstantIsChargedOnce) {
-  work(Cause::copy, 0, 100);
+  work(Cause::copy_to_device, 0, 100);
   work(Cause::compute, 50, 150);
   work(Cause::compute, 60, 140);  // on another stream
   work(Cause::communication, 140, 200);
   replay.replay(start + 1000);
-  EXPECT_EQ(charged(Cause::copy), 50u);
+  EXPECT_EQ(charged(Cause::copy_to_device), 50u);
   EXPECT_EQ(charged(Cause::compute), 100u);
   EXPECT_EQ(charged(Cause::communication), 50u);
   EXPECT_EQ(replay.size(), 0u);
@@ -73,28 +73,41 @@ TEST_F(Replay, EachInstantIsChargedOnce) {
 
 TEST_F(Replay, IdleTimeIsWhatTheHostDidUntilItQueued) {
   timeline.add(Cause::input, start + 100);
-  timeline.add(Cause::launch, start + 300);
+  timeline.add(Cause::dispatch, start + 300);
   timeline.add(Cause::host_read, start + 1000);
-  timeline.add(Cause::launch, start + 1200);
+  timeline.add(Cause::dispatch, start + 1200);
   work(Cause::compute, 0, 100, 1);
   queued(1, 0);
-  work(Cause::compute, 350, 400, 2);  // queued at 320: 200 of input, 20 that it made late
+  work(Cause::compute, 350, 400, 2);  // queued at 320: 200 of input, 20 of dispatch
   queued(2, 320);
   work(Cause::compute, 1250, 1300, 3);
   queued(3, 1240);
   replay.replay(start + 5000);
-  EXPECT_EQ(charged(Cause::input), 220u);
-  EXPECT_EQ(charged(Cause::host_read), 240u);
+  EXPECT_EQ(charged(Cause::input), 200u);
+  EXPECT_EQ(charged(Cause::host_read), 200u);
   EXPECT_EQ(charged(Cause::compute), 200u);
 }
 
-TEST_F(Replay, QueuedAndNotBegunIsLaunchOrWhatItWaitedFor) {
+TEST_F(Replay, WhatIsQueuedInAScopeIsChargedToIt) {
+  timeline.add(Cause::checkpoint, start + 10);
+  work(Cause::copy_to_host, 100, 300, 1);
+  queued(1, 50);
+  timeline.add(Cause::user, start + 320);
+  work(Cause::copy_to_host, 400, 500, 2);
+  queued(2, 390);
+  replay.replay(start + 5000);
+  EXPECT_EQ(charged(Cause::checkpoint),
+            200u + 40u + 20u);  // the copy, and the host before and after
+  EXPECT_EQ(charged(Cause::copy_to_host), 100u);
+}
+
+TEST_F(Replay, QueuedAndNotBegunIsDispatchOrWhatItWaitedFor) {
   timeline.add(Cause::input, start + 10);
   work(Cause::compute, 0, 100, 1);
   work(Cause::compute, 300, 400, 2);
-  queued(2, 50, Cause::compute);  // another device made what it waited for
+  queued(2, 50, Cause::peer);  // another device made what it waited for
   replay.replay(start + 5000);
-  EXPECT_EQ(charged(Cause::communication), 200u);
+  EXPECT_EQ(charged(Cause::peer), 200u);
   EXPECT_EQ(charged(Cause::input), 0u);
 }
 
@@ -135,14 +148,14 @@ TEST_F(Replay, OrderOfArrivalDoesNotMatter) {
 
 TEST_F(Replay, WhatIsStillRunningIsToldInParts) {
   work(Cause::compute, 0, 100);
-  work(Cause::copy, 50, 500);
+  work(Cause::copy_to_device, 50, 500);
   work(Cause::compute, 300, 400);
   replay.replay(start + 200);
   EXPECT_EQ(replay.size(), 1u);
   EXPECT_EQ(meter.idle_since(), 0u);  // the copy runs
   replay.replay(start + 1000);
   EXPECT_EQ(charged(Cause::compute), 200u);
-  EXPECT_EQ(charged(Cause::copy), 300u);
+  EXPECT_EQ(charged(Cause::copy_to_device), 300u);
 }
 
 TEST_F(Replay, LateRecordsCountFromWhereTheMeterIs) {
@@ -183,12 +196,12 @@ TEST_F(Replay, LoweredClocksTakeTheirShareOfWhatIsToldLater) {
   meter.throttled(0.5, start + 2000);
   meter.throttled(0.5, start + 3000);  // one stretch with the one before
   meter.throttled(0, start + 4000);
-  work(Cause::compute, 200, 300);    // cool
-  work(Cause::compute, 950, 1050);   // 50 of it hot
-  work(Cause::copy, 1100, 1200);     // nothing to take from
-  work(Cause::compute, 1980, 2080);  // hot
-  work(Cause::compute, 2990, 3030);  // 10 of it hot
-  work(Cause::compute, 5000, 5100);  // after the last reading
+  work(Cause::compute, 200, 300);           // cool
+  work(Cause::compute, 950, 1050);          // 50 of it hot
+  work(Cause::copy_to_device, 1100, 1200);  // nothing to take from
+  work(Cause::compute, 1980, 2080);         // hot
+  work(Cause::compute, 2990, 3030);         // 10 of it hot
+  work(Cause::compute, 5000, 5100);         // after the last reading
   replay.replay(start + 6000);
   EXPECT_EQ(charged(Cause::throttle), (50u + 100 + 10) / 2);
   EXPECT_EQ(charged(Cause::compute), 540u - 80);
@@ -211,11 +224,11 @@ TEST_F(Replay, NotesAreKeptWhileQueuesMayBeBehind) {
   work(Cause::compute, 0, 100);
   queued(3, 50);  // behind what runs
   for (int i = 0; i < 3; ++i) replay.replay(start + 200);
-  const uint64_t launch = charged(Cause::launch);
+  const uint64_t launch = charged(Cause::dispatch);
   work(Cause::compute, 300, 400, 3);
   replay.replay(start + 1000);
   EXPECT_EQ(charged(Cause::input), 0u);
-  EXPECT_EQ(charged(Cause::launch) - launch, 200u);
+  EXPECT_EQ(charged(Cause::dispatch) - launch, 200u);
   EXPECT_EQ(charged(Cause::compute), 200u);
 }
 

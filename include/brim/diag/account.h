@@ -12,20 +12,33 @@
 
 namespace brim::diag {
 
-/// What a device did, or why it had nothing to do.
+/// What a device or a thread did, or why it had nothing to do. docs/ACCOUNT.md has the rules.
 enum class Cause : uint8_t {
-  compute,        ///< kernels
-  communication,  ///< traffic between devices, or waiting for it, that no computation hides
-  copy,           ///< copies from and to the host that nothing of the above hides
-  input,          ///< waiting for the loader
-  host_read,      ///< the host read a value and waited (item, copy_to(cpu))
-  launch,         ///< inside a step, between kernels: dispatch and the user's own code
-  allocator,      ///< asking the system for memory
-  checkpoint,     ///< writing or reading checkpoints
-  throttle,       ///< clocks lowered by heat or power
-  other,          ///< the residual
+  compute,         ///< kernels
+  communication,   ///< traffic between devices that no computation hides
+  peer,            ///< waiting for another device's work
+  copy_to_device,  ///< copies from the host that nothing of the above hides
+  copy_to_host,    ///< copies to the host that nothing of the above hides
+  staging,         ///< the host copied pageable memory to where the device can read it
+  input,           ///< waiting for the loader
+  host_read,       ///< the host read a value and waited (item, copy_to(cpu))
+  synchronize,     ///< the host waited for the device because it was told to
+  full_queue,      ///< the host waited because a stream's queue was full
+  dispatch,        ///< brim's own way to a kernel: ops, plans, the trainer
+  user,            ///< code outside of brim
+  host_compute,    ///< of a device with a queue: kernels on the CPU
+  allocator,       ///< asking the system for memory, and giving it back
+  compile,         ///< recording a step, its passes, measuring layouts
+  checkpoint,      ///< writing or reading checkpoints, reads of the device included
+  file_read,       ///< reading weights
+  file_write,      ///< writing weights
+  evaluation,      ///< the network on test data
+  startup,         ///< opening data, making the network
+  throttle,        ///< clocks lowered by heat or power
+  stolen,          ///< a thread was ready and had no core
+  other,           ///< the residual
 };
-inline constexpr int kCauseCount = 10;
+inline constexpr int kCauseCount = 23;
 
 std::string_view name(Cause cause);
 
@@ -38,16 +51,16 @@ struct Account {
   /// Percentages with one decimal, rounded so that they add up to exactly 100.0 (largest
   /// remainder).
   std::array<double, kCauseCount> percent() const;
-  /// One line per cause that has a share, the largest first, and `other` always, last.
+  /// One line per cause whose percentage is not 0.0, the largest first, and `other` always, last.
   std::string table() const;
 };
 
 /// Measures the thread that makes it, and devices with queues of their own. The thread's account is
-/// the time of its spans, by cause, and the rest as `other`; it is also the CPU's, for whose
-/// kernels the thread waits. A device's account charges each instant once: to compute while any
-/// kernel runs, else to communication, else to a copy, and when nothing runs to what the next work
-/// waited for. May be nested; the innermost one measures. No span may be open when it is made or
-/// destroyed.
+/// the time of its spans, by cause, and the rest as `user`; it is also the CPU's, for whose kernels
+/// the thread waits. A device's account charges each instant once: to compute while any kernel
+/// runs, else to communication, else to a copy, and when nothing runs to what the next work waited
+/// for (docs/ACCOUNT.md). May be nested; the innermost one measures. No span may be open when it is
+/// made or destroyed.
 class Accountant {
  public:
   /// The devices should be idle. Throws DeviceError for one that is missing.

@@ -104,7 +104,7 @@ void touch(Work& work, const Tensor& t, bool writes) {
 /// Queues the CPU's kernel. Where nothing is declared, an operation for each element of the largest
 /// tensor is counted.
 void launch(const Context& context, const char* name, DType dtype, const backend::Call& call) {
-  const diag::Span span(name, diag::Cause::launch);
+  const diag::Span span(name, diag::Cause::dispatch);
   Work work{.name = name, .dtype = dtype, .operations = call.operations()};
   call.for_each_tensor([&](const Tensor& t, bool writes) { touch(work, t, writes); });
   work.run = [kept = call.kept(&shadow)]() mutable { kept(Context{Stream{Device::cpu(), 0}}); };

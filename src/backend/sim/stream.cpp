@@ -1,14 +1,17 @@
 #include "backend/sim/stream.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/start_thread.h"
+#include "diag/span.h"
 #include "diag/trace_sink.h"
 
 namespace brim::sim {
 namespace {
 
 constexpr size_t kMaxQueued = 1024;  // as deep as a CUDA stream
+constexpr double kLateUs = 200;      // no thread takes that long to wake up where a core is free
 
 }  // namespace
 
@@ -32,10 +35,16 @@ void SimStream::stop() {
   changed_.notify_all();
 }
 
+void SimStream::wait_for_place(std::unique_lock<std::mutex>& lock) {
+  if (tasks_.size() < kMaxQueued) return;
+  const diag::Span span("full queue", diag::Cause::full_queue);
+  changed_.wait(lock, [&] { return tasks_.size() < kMaxQueued; });
+}
+
 void SimStream::push(Task task) {
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return tasks_.size() < kMaxQueued; });
+    wait_for_place(lock);
     tasks_.push_back(std::move(task));
   }
   changed_.notify_all();
@@ -54,7 +63,7 @@ void SimStream::push(std::vector<Work> works) {
     reason = meter->queue_now();
   {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return tasks_.size() < kMaxQueued; });
+    wait_for_place(lock);
     for (Work& work : works) tasks_.push_back(Task{.work = std::move(work), .reason = reason});
   }
   changed_.notify_all();
@@ -125,7 +134,9 @@ void SimStream::fail(const std::exception_ptr& error) {
 void SimStream::run_wait(const StreamEvent& event) {
   if (!event.done.load(std::memory_order_acquire)) {
     event.done.wait(false, std::memory_order_acquire);
-    waited_ = event.cause;
+    // Another stream of this device is no reason: it was that one which worked.
+    if (event.device != device_)
+      waited_ = event.cause == diag::Cause::communication ? event.cause : diag::Cause::peer;
   }
 }
 
@@ -133,17 +144,28 @@ void SimStream::run(Task& task) {
   diag::DeviceMeter* meter = diag::DeviceMeter::active(device_);
   const uint64_t begin = diag::ticks();
   task.reason.waited = std::exchange(waited_, diag::Cause::other);
-  if (meter) meter->begin(task.work.cause(), task.reason);
+  // Nothing held it up but this machine, which gave the thread no core.
+  if (task.reason.waited == diag::Cause::other && begin > task.reason.queued &&
+      static_cast<double>(begin - task.reason.queued) > kLateUs * diag::ticks_per_us())
+    task.reason.waited = diag::Cause::stolen;
+  const diag::Cause charged = task.reason.charged(task.work.cause());
+  if (meter) meter->begin(charged, task.reason);
   const Pacer::Slot slot = pacer_.reserve(task.work);
   try {
     task.work.run();
   } catch (...) {
     fail(std::current_exception());
   }
+  const Pacer::Clock::time_point done = Pacer::Clock::now();
   sleep_until(slot.end);
   if (meter) {
-    const double us = slot.throttled * 1e6;
-    meter->end(task.work.cause(), us > 0 ? static_cast<uint64_t>(us * diag::ticks_per_us()) : 0);
+    const auto ticks = [](double seconds) {
+      return seconds > 0 ? static_cast<uint64_t>(seconds * 1e6 * diag::ticks_per_us()) : 0;
+    };
+    // What this machine made of the pace: the thread slept, and got a core late.
+    const std::chrono::duration<double> late = Pacer::Clock::now() - std::max(done, slot.end);
+    meter->end(charged, {.throttled = ticks(slot.throttled),
+                         .stolen = done < slot.end ? ticks(late.count()) : 0});
   }
   if (diag::tracing())
     diag::trace_device(device_, id_, task.work.name, task.work.cause(), begin, diag::ticks());

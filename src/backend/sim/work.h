@@ -26,9 +26,10 @@ struct Work {
   std::function<void()> run;
 
   diag::Cause cause() const {
-    return engine == Engine::compute ? diag::Cause::compute
-           : engine == Engine::peer  ? diag::Cause::communication
-                                     : diag::Cause::copy;
+    return engine == Engine::compute   ? diag::Cause::compute
+           : engine == Engine::peer    ? diag::Cause::communication
+           : engine == Engine::copy_in ? diag::Cause::copy_to_device
+                                       : diag::Cause::copy_to_host;
   }
 };
 

@@ -153,7 +153,7 @@ Batch ResidentFeed::next_in_step() {
 }
 
 Batch* ResidentFeed::next() {
-  const diag::Span span("batch", diag::Cause::launch);
+  const diag::Span span("batch", diag::Cause::dispatch);
   finish();
   while (at_ < loader_.batches()) {
     const int64_t begin = at_ * loader_.options().batch;

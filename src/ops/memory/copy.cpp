@@ -42,9 +42,10 @@ void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> 
              target.str());
   const auto is_pinned = [&](const Tensor& t) { return t.storage()->pinned_for() == device.kind; };
   const bool waits = to_host && !(non_blocking && std::ranges::all_of(to, is_pinned));
-  const diag::Span span("copy", waits   ? diag::Cause::host_read
-                                : peers ? diag::Cause::communication
-                                        : diag::Cause::copy);
+  const bool stages = !to_host && !peers && !std::ranges::all_of(from, is_pinned);
+  const diag::Span span("copy", waits    ? diag::Cause::host_read
+                                : stages ? diag::Cause::staging
+                                         : diag::Cause::dispatch);
   const Stream stream = Stream::current(device), other = Stream::current(source);
   if (peers) {
     Event made;

@@ -253,7 +253,7 @@ TEST_F(CudaObserve, WhatCuptiKeepsBackWhileADeviceWorksCountsLater) {
   const Account a = accountant.read(gpu);
   expect_whole(a);
   EXPECT_GT(at(a, Cause::compute), 0);
-  EXPECT_GT(at(a, Cause::copy), 0);
+  EXPECT_GT(at(a, Cause::copy_to_device), 0);
 }
 
 TEST_F(CudaObserve, WhatCuptiStillHasAtTheEndIsInTraces) {

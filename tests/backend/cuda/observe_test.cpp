@@ -24,7 +24,7 @@ TEST_F(CudaObserve, AccountsAddUp) {
   const Account a = measured();
   expect_whole(a);
   EXPECT_GT(at(a, Cause::compute), 0);
-  EXPECT_GT(at(a, Cause::copy), 0);
+  EXPECT_GT(at(a, Cause::copy_to_device), 0);
   EXPECT_EQ(at(a, Cause::communication), 0);
 }
 
@@ -83,7 +83,7 @@ TEST_F(CudaObserve, OtherDevicesAreNotSeen) {
   EXPECT_EQ(sum(x + x).item(), 2000);
   const Account a = accountant.read(other);
   expect_whole(a);
-  EXPECT_GT(at(a, Cause::compute) + at(a, Cause::copy), 0);
+  EXPECT_GT(at(a, Cause::compute) + at(a, Cause::copy_to_device), 0);
 }
 
 TEST_F(CudaObserve, GraphsAreCompute) {

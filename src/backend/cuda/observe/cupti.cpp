@@ -139,9 +139,9 @@ void report(const CUpti_Activity& record) {
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
       const auto& r = reinterpret_cast<const CUpti_ActivityMemcpy6&>(record);
       if (r.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_HTOD)
-        return report(r, diag::Cause::copy, "copy to the device");
+        return report(r, diag::Cause::copy_to_device, "copy to the device");
       if (r.copyKind == CUPTI_ACTIVITY_MEMCPY_KIND_DTOH)
-        return report(r, diag::Cause::copy, "copy to the host");
+        return report(r, diag::Cause::copy_to_host, "copy to the host");
       return report(r, diag::Cause::compute, "copy on the device");
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY2:

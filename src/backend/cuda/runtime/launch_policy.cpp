@@ -18,7 +18,7 @@ std::vector<backend::Touch> touches_of(const backend::Call& call) {
 }
 
 void launch(const Context& context, const char* name, DType, const backend::Call& call) {
-  const diag::Span span(name, diag::Cause::launch);
+  const diag::Span span(name, diag::Cause::dispatch);
   const backend::QueuedOp op(name);
   if (checker()) [[unlikely]]
     check_work(context.stream, name, touches_of(call));

@@ -129,7 +129,8 @@ class CudaRuntime final : public Runtime {
       join_peers(to_device.index, from_device.index);
     {
       const QueuedWork work(stream,
-                            to_host || from_host       ? diag::Cause::copy
+                            to_host                    ? diag::Cause::copy_to_host
+                            : from_host                ? diag::Cause::copy_to_device
                             : to_device == from_device ? diag::Cause::compute
                                                        : diag::Cause::communication,
                             "copy");
@@ -151,7 +152,7 @@ class CudaRuntime final : public Runtime {
     if (bytes == 0) return;
     if (checker()) check_work(stream, "copy", {{{to, bytes, true}}});
     const DeviceGuard guard(stream.device.index);
-    const QueuedWork work(stream, diag::Cause::copy, "copy");
+    const QueuedWork work(stream, diag::Cause::copy_to_device, "copy");
     BRIM_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, native(stream)));
   }
 

@@ -1,0 +1,384 @@
+// See planted.h. The table of docs/ACCOUNT.md, row by row.
+#include "diag/planted/planted.h"
+
+#include <atomic>
+#include <ctime>
+#include <memory>
+#include <optional>
+
+#include <brim/data/device_loader.h>
+#include <brim/io/pth.h>
+#include <brim/io/safetensors.h>
+#include <brim/nn/linear.h>
+#include <brim/train/checkpoint.h>
+#include <brim/train/trainer.h>
+
+#include "temporary_folder.h"
+
+namespace brim::diag::planted {
+namespace {
+
+// --- user code between steps, whatever came before it
+
+TEST_P(Planted, UserCode) {
+  Tensor x = numbers();
+  double planted = 0;
+  const Account a = account_of([&] {
+    for (int i = 0; i < 5; ++i) {
+      step(x);
+      planted += timed([] { sleep(0.02 * scale()); });
+    }
+    step(x);
+  });
+  expect_row(a, Cause::user, planted);
+}
+
+TEST_P(Planted, UserCodeAfterAnItem) {
+  Tensor x = numbers();
+  double planted = 0;
+  const Account a = account_of([&] {
+    for (int i = 0; i < 5; ++i) {
+      step(x);
+      (void)x[0].item();
+      planted += timed([] { sleep(0.02 * scale()); });
+    }
+    step(x);
+  });
+  expect_row(a, Cause::user, planted);
+}
+
+TEST_P(Planted, UserCodeAfterASlowItem) {
+  use_profile("kernel_us = 6000");
+  Tensor x = numbers();
+  double planted = 0;
+  const Account a = account_of([&] {
+    step(x);
+    (void)x[0].item();
+    planted = timed([] { sleep(0.1 * scale()); });
+    step(x);
+  });
+  expect_row(a, Cause::user, planted);
+}
+
+TEST_P(Planted, UserCodeAfterAnAllocation) {
+  Tensor x = numbers();
+  double planted = 0;
+  const Account a = account_of([&] {
+    step(x);
+    synchronize(device());
+    const Tensor large = Tensor::empty({int64_t{16} << 20}, f32, device());
+    planted = timed([] { sleep(0.1 * scale()); });
+    step(x);
+  });
+  expect_row(a, Cause::user, planted);
+}
+
+// --- the loader
+
+/// Pictures that take a while to read.
+class SlowPictures final : public data::Source {
+ public:
+  explicit SlowPictures(double seconds) : seconds_(seconds) {}
+  int64_t size() const override { return 12; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  int64_t label(int64_t i) const override { return i % 2; }
+  data::ImageShape image_shape() const override { return {3, 2, 2}; }
+  std::string describe(int64_t i) const override { return "picture " + std::to_string(i); }
+  void read(int64_t, data::Image& out) const override {
+    sleep(seconds_);
+    out = {2, 2, 3, std::vector<uint8_t>(12, 7)};
+  }
+
+ private:
+  double seconds_;
+  std::vector<std::string> classes_{"even", "odd"};
+};
+
+TEST_P(Planted, InputAndUserCodeBehindIt) {
+  const data::Loader loader(std::make_shared<SlowPictures>(0.01 * scale()), {},
+                            {.batch = 4, .workers = 1, .ahead = 1});
+  data::DeviceLoader feed(loader, device());
+  double waited = 0, planted = 0;
+  const Account a = account_of([&] {
+    auto epoch = feed.epoch(0);
+    const data::Batch* batch = nullptr;
+    while (true) {
+      waited += timed([&] { batch = epoch.next(); });
+      if (!batch) break;
+      const Tensor y = batch->x * 2.0;
+      synchronize(device());
+      planted += timed([] { sleep(0.02 * scale()); });
+    }
+  });
+  expect_row(a, Cause::user, planted);
+  expect_row(a, Cause::input, waited);
+}
+
+// --- the host
+
+TEST_P(Planted, KernelsOfTheHost) {
+  const Tensor m = ones({256, 256});
+  Tensor x = numbers();
+  double planted = 0;
+  const Account a = account_of([&] {
+    step(x);
+    const Tensor here = x.to(Device::cpu());
+    planted = timed([&] {
+      const auto begin = Clock::now();
+      while (seconds_since(begin) < 0.08 * scale()) (void)matmul(m, m);
+    });
+    step(x);
+  });
+  expect_row_or_stolen(a, host_kernels(), planted);
+}
+
+TEST_P(Planted, OpsInALoopOfOnesOwnAreDispatchAndNotUserCode) {
+  const Tensor x = ones({4});
+  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
+  double planted = 0;
+  const Account a = account_of([&] {
+    planted = timed([&] {
+      for (int i = 0; i < 20'000; ++i) (void)(x + x);
+    });
+  });
+  expect_row_or_stolen(a, Cause::dispatch, planted - at(a, Cause::compute) - at(a, Cause::stolen));
+  EXPECT_LT(at(a, Cause::user), 0.05 * planted + 1e-3) << a.table();
+  EXPECT_GT(at(a, Cause::dispatch), 1e-3) << a.table();
+}
+
+TEST_P(Planted, TheFirstStepIsCompiled) {
+  nn::Linear layer({.in = 64, .out = 64, .device = device()});
+  const Tensor x = ones({8, 64}, {.device = device()});
+  double planted = 0;
+  auto step = compile([&](const Tensor& in) {
+    sleep(0.02 * scale());  // recording runs the function
+    return sum(layer(in));
+  });
+  const Account a = account_of([&] {
+    Tensor warm = numbers();
+    synchronize(device());
+    (void)step(x);
+    planted = step.stats().compile_ms * 1e-3;
+  });
+  EXPECT_GE(planted, 0.04 * scale());
+  expect_row(a, Cause::compile, planted);
+}
+
+TEST_P(Planted, Evaluation) {
+  const data::Loader loader(std::make_shared<SlowPictures>(0.005 * scale()), {},
+                            {.batch = 4, .workers = 1, .ahead = 1});
+  struct Net : nn::Module {
+    nn::Linear& layer = add<nn::Linear>("layer", {.in = 12, .out = 2});
+    Tensor forward(const Tensor& x) override { return layer(x.flatten(1)); }
+  } net;
+  net.to(device());
+  data::DeviceLoader feed(loader, device());
+  Tensor x = numbers();
+  double planted = 0, after = 0;
+  const Account a = account_of([&] {
+    planted = timed([&] { (void)train::evaluate(net, feed, {}); });
+    after = timed([] { sleep(0.03 * scale()); });
+    step(x);
+  });
+  expect_row_or_stolen(a, Cause::evaluation, planted);
+  expect_row(a, Cause::user, after);
+}
+
+// --- files
+
+TEST_P(Planted, WritingAndReadingWeights) {
+  use_profile("host_link_gb_s = 0.5");  // reads of the device are a part of it
+  const tests::TemporaryFolder folder;
+  const int64_t count = static_cast<int64_t>(2e6 * scale());
+  const io::TensorMap weights{{"w", ones({count}, {.device = device()})}};
+  Tensor x = numbers();
+  for (const bool pth : {false, true}) {
+    const std::string path = folder / (pth ? "w.pth" : "w.safetensors");
+    double written = 0, read = 0, user = 0;
+    const Account a = account_of([&] {
+      written =
+          timed([&] { pth ? io::save_pth(path, weights) : io::save_safetensors(path, weights); });
+      user += timed([] { sleep(0.02); });
+      step(x);
+      synchronize(device());
+      read = timed([&] {
+        (void)(pth ? io::load_pth(path, device()) : io::load_safetensors(path, device()));
+        synchronize(device());
+      });
+      user += timed([] { sleep(0.02); });
+      step(x);
+    });
+    expect_row_or_stolen(a, Cause::file_write, written);
+    // Behind the last copy that was queued inside, the test itself waits.
+    const double rest = at(a, Cause::synchronize) + at(a, Cause::stolen);
+    EXPECT_LE(at(a, Cause::file_read), 1.05 * read + 1e-3) << a.table();
+    EXPECT_GE(at(a, Cause::file_read) + rest, 0.95 * read - 1e-3) << a.table();
+    expect_row(a, Cause::user, user);
+  }
+}
+
+TEST_P(Planted, CheckpointsWithWhatTheyReadOfTheDevice) {
+  use_profile("host_link_gb_s = 0.2");
+  const tests::TemporaryFolder folder;
+  nn::Linear layer({.in = 1000, .out = static_cast<int64_t>(1000 * scale()), .device = device()});
+  train::Checkpoint checkpoint(folder / "run");
+  checkpoint.add("model", layer);
+  Tensor x = numbers();
+  double planted = 0;
+  const Account a = account_of([&] {
+    planted = timed([&] { (void)checkpoint.save({.steps = 1}); });
+    step(x);
+  });
+  if (!on_cpu()) {
+    EXPECT_GE(planted, 0.019 * scale());  // 4 MB over the link
+  }
+  expect_row_or_stolen(a, Cause::checkpoint, planted);
+}
+
+// --- waiting for the device, as the thread sees it
+
+TEST_P(Planted, TheThreadsOwnWaits) {
+  if (on_cpu()) GTEST_SKIP() << "kernels of the CPU are waited for where they are called";
+  use_profile("kernel_us = 20000");
+  Tensor x = numbers();
+  synchronize(device());
+  const Accountant accountant({device()});
+  step(x);
+  const double read = timed([&] { (void)x[0].item(); });
+  step(x);
+  const double synchronized = timed([&] { synchronize(device()); });
+  const Account a = accountant.read();
+  expect_row_or_stolen(a, Cause::host_read, read);
+  expect_row_or_stolen(a, Cause::synchronize, synchronized);
+}
+
+TEST_P(Planted, AFullQueue) {
+  if (on_cpu()) GTEST_SKIP() << "the CPU has no queue";
+  use_profile("kernel_us = 100");
+  Tensor x = numbers();
+  synchronize(device());
+  const Accountant accountant({device()});
+  const double queued = timed([&] {
+    for (int i = 0; i < 2000; ++i) step(x);
+  });
+  const Account a = accountant.read();
+  synchronize(device());
+  EXPECT_GE(queued, 0.09);
+  expect_whole(a);
+  EXPECT_GE(at(a, Cause::full_queue) + at(a, Cause::dispatch) + at(a, Cause::stolen), 0.95 * queued)
+      << a.table();
+  EXPECT_GE(at(a, Cause::full_queue), 0.08) << a.table();
+}
+
+// --- the device's own work
+
+TEST_P(Planted, KernelsAndCopiesOfTheDevice) {
+  if (on_cpu()) GTEST_SKIP() << "of devices with a queue";
+  use_profile("kernel_us = 5000\nhost_link_gb_s = 0.4");
+  Tensor x = numbers();
+  const int64_t bytes = 4 << 20, count = bytes / 4;
+  Tensor here = Tensor::empty_pinned({count}, f32, DeviceKind::sim);
+  here.fill_(1);
+  Tensor there = Tensor::empty({count}, f32, device());
+  const int times = static_cast<int>(4 * scale());
+  const Account a = account_of([&] {
+    for (int i = 0; i < times; ++i) step(x);
+    for (int i = 0; i < times; ++i) there.copy_(here);
+    for (int i = 0; i < times; ++i) here.copy_(there);
+  });
+  const double copies = times * static_cast<double>(bytes) / 0.4e9;
+  expect_row(a, Cause::compute, times * 5e-3);
+  expect_row(a, Cause::copy_to_device, copies);
+  expect_row(a, Cause::copy_to_host, copies);
+}
+
+TEST_P(Planted, StagingOfPageableMemory) {
+  if (on_cpu()) GTEST_SKIP() << "of devices with a queue";
+  const std::vector<float> values(static_cast<size_t>(4e6 * scale()), 1);
+  const Tensor here = Tensor::from(values, {static_cast<int64_t>(values.size())});
+  double planted = 0;
+  const Account a = account_of([&] {
+    for (int i = 0; i < 3; ++i) planted += timed([&] { (void)here.to(device()); });
+  });
+  expect_whole(a);
+  const double rows = at(a, Cause::staging) + at(a, Cause::copy_to_device) +
+                      at(a, Cause::allocator) + at(a, Cause::synchronize) + at(a, Cause::stolen);
+  EXPECT_GE(rows, 0.95 * planted - 1e-3) << a.table();
+  EXPECT_GE(at(a, Cause::staging), 0.2 * planted) << a.table();
+  EXPECT_LT(at(a, Cause::dispatch), 0.05 * planted + 1e-3) << a.table();
+}
+
+TEST_P(Planted, AStragglerAndTraffic) {
+  if (on_cpu()) GTEST_SKIP() << "of devices with a queue";
+  use_profile("kernel_us = 30000\npeer_link_gb_s = 0.2");
+  const Device other = Device::sim(1);
+  Tensor x = ones({1 << 20}, {.device = other}), y = numbers();
+  synchronize(other);
+  const Account a = account_of([&] {
+    x.add_(x);                           // 30 ms on the other one
+    const Tensor here = x.to(device());  // then 4 MiB between them
+    step(y);
+    synchronize(device());
+  });
+  synchronize(other);
+  expect_row(a, Cause::peer, 30e-3);
+  expect_row(a, Cause::communication, 4.0 * (1 << 20) / 0.2e9);
+}
+
+TEST_P(Planted, AnotherStreamOfTheDeviceIsNoPeer) {
+  if (on_cpu()) GTEST_SKIP() << "of devices with a queue";
+  use_profile("kernel_us = 10000");
+  Tensor x = numbers(), y = numbers();
+  const Stream side = Stream::create(device());
+  synchronize(device());
+  const Account a = account_of([&] {
+    Event done;
+    {
+      const StreamGuard guard(side);
+      step(x);
+      done.record(side);
+    }
+    done.wait(Stream::current(device()));
+    step(y);
+    side.synchronize();
+  });
+  expect_row(a, Cause::compute, 20e-3);
+  EXPECT_EQ(at(a, Cause::peer) + at(a, Cause::communication), 0) << a.table();
+}
+
+// --- a core that others have
+
+TEST_P(Planted, StolenCores) {
+  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> hogs;
+  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
+    hogs.emplace_back([&] {
+      while (!stop.load(std::memory_order_relaxed)) {
+      }
+    });
+  const auto on_core = [] {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  };
+  double planted = 0;
+  const Account a = account_of([&] {
+    const double before = on_core();
+    const double wall = timed([] {
+      const auto begin = Clock::now();
+      while (seconds_since(begin) < 0.2 * scale()) {
+      }
+    });
+    planted = wall - (on_core() - before);
+  });
+  stop = true;
+  for (std::thread& hog : hogs) hog.join();
+  EXPECT_GT(planted, 0.02 * scale());
+  expect_row(a, Cause::stolen, planted);
+}
+
+INSTANTIATE_TEST_SUITE_P(On, Planted, ::testing::Values("cpu", "sim"), name_of);
+
+}  // namespace
+}  // namespace brim::diag::planted
