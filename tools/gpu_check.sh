@@ -60,9 +60,25 @@ fi
 part=${chosen[0]}
 began=$SECONDS
 python=${BRIM_PYTHON:-python3}
+[[ $python != */* ]] || python=$(absolute "$python")
 # shellcheck source=tools/gpu_steps.sh
 . tools/gpu_steps.sh
+heed
+# only_one FD FOLDER OPTION: refuses a folder that another check works in. The lock is open as FD.
+only_one() {
+  ! command -v flock >/dev/null || flock -n "$1" && return
+  echo "gpu_check: another check works in $2; wait for its end, or give another folder ($3)" >&2
+  exit 2
+}
 
+# open_build: --build, for this check alone.
+open_build() {
+  if ! { mkdir -p "$build" && exec 8>"$build/lock"; } 2>/dev/null; then
+    echo "gpu_check: --build $build cannot be written" >&2
+    exit 2
+  fi
+  only_one 8 "$build" --build
+}
 # Unpacked first: the archive says what it is of.
 if [ -n "$prebuilt" ]; then
   no_archive() {
@@ -74,8 +90,8 @@ if [ -n "$prebuilt" ]; then
     packed=$prebuilt
   else
     packed=$build/brim-gpu
+    open_build
     rm -rf "$packed"
-    mkdir -p "$build"
     tar -xzf "$prebuilt" -C "$build" 2>/dev/null || no_archive 'is damaged, or the disk is full; carry it over again'
   fi
   # about WHAT: what the archive says of itself.
@@ -87,10 +103,14 @@ if [ -n "$prebuilt" ]; then
     no_archive "needs a C library of version $(about glibc), and this host's is older; pack it on an older system"
 fi
 
-if ! mkdir -p "$out/logs" 2>/dev/null || [ ! -w "$out" ]; then
-  echo "gpu_check: --out $out cannot be written" >&2
+# 64 kB have to fit, or the answers of nvidia-smi would be lost.
+if ! { mkdir -p "$out/logs" && exec 9>"$out/lock" && head -c 65536 /dev/zero >"$out/room"; } 2>/dev/null; then
+  rm -f "$out/room"
+  echo "gpu_check: --out $out cannot be written, or its disk is full" >&2
   exit 2
 fi
+rm -f "$out/room"
+only_one 9 "$out" --out
 gpus=() gpu_names=() devices=1 architectures=''
 # no_gpu: says why, in one line.
 no_gpu() {
@@ -101,6 +121,8 @@ no_gpu() {
     why='nvidia-smi hangs and cannot be killed: restart the machine, or reset the GPU'
   elif [ -n "${CUDA_VISIBLE_DEVICES+set}" ] && [ -z "$CUDA_VISIBLE_DEVICES" ]; then
     why='CUDA_VISIBLE_DEVICES is empty'
+  elif grep -q 'compute_cap.*not a valid field' "$smi"; then
+    why='the driver is too old to say what the GPU is; install 580 or newer'
   else
     why="nvidia-smi shows none${CUDA_VISIBLE_DEVICES+ of CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES}: $(grep -m1 . "$smi" || echo "it says nothing$help")"
   fi
@@ -109,20 +131,27 @@ no_gpu() {
 }
 if [ $emulated -eq 0 ]; then
   smi=$out/logs/nvidia-smi.log
+  # smi_says OPTIONS...: to $smi, where warnings may stand around it; 14 is only that of a damaged InfoROM.
+  smi_says() {
+    local code
+    ask 20 "$smi" nvidia-smi "$@" --format=csv,noheader
+    code=$?
+    [ $code -eq 0 ] || [ $code -eq 14 ]
+  }
   # The GPUs that this process may use, cuda:0 first; by index in nvidia-smi's order, or by UUID.
   export CUDA_DEVICE_ORDER=PCI_BUS_ID
   if [ -n "${CUDA_VISIBLE_DEVICES+set}" ]; then
     IFS=, read -ra gpus <<<"$CUDA_VISIBLE_DEVICES"
   else
-    ask 20 "$smi" nvidia-smi --query-gpu=index --format=csv,noheader || no_gpu
-    mapfile -t gpus <"$smi"
+    smi_says --query-gpu=index || no_gpu
+    mapfile -t gpus < <(grep -xE '[0-9]+' "$smi")
   fi
   capabilities=()
   for gpu in "${gpus[@]}"; do
     of=(-i "$gpu")
     [ "${gpu#MIG-}" = "$gpu" ] || of=() # a part of a GPU is not to be had by its name: the first one's properties
-    ask 20 "$smi" nvidia-smi "${of[@]}" --query-gpu=compute_cap,name --format=csv,noheader || no_gpu
-    [[ $(head -1 "$smi") =~ ^([0-9]+)\.([0-9]+),\ (.*)$ ]] || no_gpu
+    smi_says "${of[@]}" --query-gpu=compute_cap,name || no_gpu
+    [[ $(grep -aEm1 '^[0-9]+\.[0-9]+, ' "$smi" | LC_ALL=C tr -dc ' -~' | tr -d '"\\') =~ ^([0-9]+)\.([0-9]+),\ (.*)$ ]] || no_gpu
     capabilities+=("${BASH_REMATCH[1]}${BASH_REMATCH[2]}") gpu_names+=("${BASH_REMATCH[3]}")
   done
   [ ${#gpus[@]} -gt 0 ] || no_gpu
@@ -147,7 +176,7 @@ if [ -n "$prebuilt" ]; then commit=$(about commit); else commit=$(git rev-parse 
 # Results of one folder are of one tree and one host.
 results_of=$(printf ' "commit": "%s",\n "emulated": %d,\n "cores": %d,\n "gpus": [%s]' "$commit" $emulated "$(nproc)" \
   "${gpu_names[*]+$(printf '"%s", ' "${gpu_names[@]}" | sed 's/, $//')}")
-if [ -e "$out/about" ] && [ "$(cat "$out/about")" != "$results_of" ]; then
+if { [ -e "$out/about" ] || [ -e "$out/gpu-check.json" ]; } && [ "$(cat "$out/about" 2>/dev/null)" != "$results_of" ]; then
   echo "gpu_check: $out holds results of another commit or host; give another folder (--out), or remove it" >&2
   exit 2
 fi
@@ -155,25 +184,25 @@ if ! { printf '%s\n' "$results_of" >"$out/about.new" && mv "$out/about.new" "$ou
   echo "gpu_check: $out/about cannot be written; is the disk full?" >&2
   exit 2
 fi
+results='' # of a GPU, once it is found
 head=$(printf ' "date": "%s",\n%s' "$(date -u +%FT%TZ)" "$results_of")
 
-# What was measured on a GPU goes into the tree, or beside the rest where no tree is.
-results=''
-if [ $emulated -eq 0 ]; then
-  results=$(date -u +%F)-$(tr -cs 'A-Za-z0-9\n' '-' <<<"${gpu_names[0]}").json
-  if [ -n "$prebuilt" ]; then results=$out/$results; else results=bench/results/gpu/$results; fi
+if command -v "$python" >/dev/null &&
+  ! ask 20 "$out/logs/python.log" "$python" -c 'import sys; sys.exit("it is older than 3.9" if sys.version_info < (3, 9) else 0)'; then
+  echo "gpu_check: $python does not work ($(tail -1 "$out/logs/python.log" | grep . || echo 'it does not answer')); what needs Python is left out" >&2
+  python=''
 fi
-
 # cuDNN and NCCL may be there only as Python packages; those for other CUDA versions would hide the right ones.
 if [ -z "${BRIM_CUDA_LIBRARIES:-}" ]; then
-  packages=$(timeout 20 "$python" -c '
+  packages=$(timeout -k 5 20 "$python" -c '
 import importlib.metadata as m, importlib.util as u
 names = {(d.metadata["Name"] or "").lower() for d in m.distributions()}
 spec = u.find_spec("nvidia") if names & {"nvidia-cudnn-cu13", "nvidia-nccl-cu13"} else None
 print(":".join(spec.submodule_search_locations) if spec else "")' 2>/dev/null)
   [ -z "$packages" ] || export BRIM_CUDA_LIBRARIES=$packages
   # Their headers, too, behind the toolkit's own: without cudnn.h the backend is built without cuDNN.
-  for folder in ${packages//:/ }; do
+  IFS=: read -ra folders <<<"$packages"
+  for folder in "${folders[@]}"; do
     for include in "$folder"/cudnn/include "$folder"/cu13/include; do
       [ ! -d "$include" ] || export CPLUS_INCLUDE_PATH=${CPLUS_INCLUDE_PATH:+$CPLUS_INCLUDE_PATH:}$include
     done
@@ -184,8 +213,9 @@ if [ -n "${BRIM_DEPS:-}" ]; then
   export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 fi
 
-# has_library NAME: whether `brim env` found it.
-has_library() { grep -A1 "\"name\": \"$1\"" "$logs/env.json" 2>/dev/null | grep -q '"state": "found"'; }
+# library_says NAME KEY: what `brim env` says of it.
+library_says() { sed -n "/\"name\": \"$1\"/,/}/s/^ *\"$2\": \"\(.*\)\",\{0,1\}\$/\1/p" "$logs/env.json" 2>/dev/null | head -1; }
+has_library() { [ "$(library_says "$1" state)" = found ]; }
 # The figures of docs/CUDA.md, in its order. What needs libraries that are missing is not measured.
 targets() {
   local case steps=()
@@ -215,6 +245,10 @@ targets() {
   done
 }
 begin
+case $part in # what an earlier run of it measured
+  fast) find "$logs" -name 'result-*.json' ! -name result-train-cuda.json ! -name result-train-cpu.json -delete ;;
+  rest) rm -f "$logs"/result-train-{cuda,cpu}.json ;;
+esac
 # Building has a time of its own.
 deadline=900
 [ $emulated -eq 0 ] || deadline=36000
@@ -223,6 +257,7 @@ if [ -n "$prebuilt" ]; then
   export BRIM_SOURCE_DIR=$packed/source BRIM_BUILD_DIR=$packed
   [ $emulated -eq 0 ] || export BRIM_BACKEND_PATH=$packed/lib/libbrim_cuda_emulated.so
 else
+  open_build
   options=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DBRIM_EXAMPLES=OFF -DBRIM_BENCH=OFF)
   targets=(brim brim-cli contract_test backend_test extend_test)
   if [ $emulated -eq 1 ]; then
@@ -245,19 +280,28 @@ began=$SECONDS
 if [ $emulated -eq 0 ]; then
   case $part in correct) deadline=235 ;; fast) deadline=475 ;; rest) deadline=530 ;; esac
 fi
+rm -f "$logs/env.json"
 # shellcheck disable=SC2016
 if step environment 30 bash -c '"$0" env && "$0" env | sed -n "s/.*\(cuda:0  *.*\)/\1/p"' "$brim"; then
   # shellcheck disable=SC2016
   ask 30 "$logs/env.json.new" bash -c 'exec "$0" env --json 2>/dev/null' "$brim" && mv "$logs/env.json.new" "$logs/env.json"
 fi
-[ $emulated -eq 1 ] || step 'who uses the GPUs' 20 nvidia-smi --query-gpu=index,memory.used,memory.total,temperature.gpu,power.draw,clocks.sm --format=csv,noheader
+[ $emulated -eq 1 ] || optional=1 step 'who uses the GPUs' 20 nvidia-smi --query-gpu=index,memory.used,memory.total,temperature.gpu,power.draw,clocks.sm --format=csv,noheader
 # Tests that are all skipped would look like success.
-if ! step 'devices are found' 30 bash -c "'$contract' --gtest_filter=ContractDevices.Cuda | grep -F '[  PASSED  ] 1 test'"; then
+# shellcheck disable=SC2016
+if ! step 'devices are found' 30 bash -c '"$0" --gtest_filter=ContractDevices.Cuda 2>&1 |
+  awk "{ print } /PASSED  . 1 test/ { ++found } /no GPU: / { why = \$0 } END { if (why) print why; exit !found }"' "$contract"; then
   if [ -z "$hung" ]; then
     ask 30 "$logs/env.log" "$brim" env
     grep -A 6 '^gpu' "$logs/env.log"
   fi
   finish
+fi
+
+# What was measured on a GPU goes into the tree, or beside the rest where no tree is.
+if [ $emulated -eq 0 ]; then
+  results=$(date -u +%F)-$(tr -cs 'A-Za-z0-9\n' '-' <<<"${gpu_names[0]}").json
+  if [ -n "$prebuilt" ]; then results=$out/$results; else results=bench/results/gpu/$results; fi
 fi
 
 # on_gpu I NAME LIMIT COMMAND...
@@ -271,6 +315,7 @@ on_gpu() {
 suite() {
   local i=$1 name=$2 program=$3 ask=$4 limit=$5
   shift 5
+  rm -f "$logs/failed-$name.txt"
   if command -v "$python" >/dev/null; then
     on_gpu "$i" "$name" "$limit" "$python" tests/backend/cuda/cuda_tests.py --shards 4 --timeout 60 --ask "$ask" --failed "$logs/failed-$name.txt" "$program" "$@"
   else
@@ -326,10 +371,11 @@ train() {
 
 # by_library NAME LIMIT COMMAND...: as on_gpu 0, skipped where a library is missing.
 by_library() {
-  local library
+  local library state advice
   for library in cuBLASLt cuDNN; do
     if ! has_library $library; then
-      note "$1, GPU 0" skipped 0 "$library was not found; BRIM_CUDA_LIBRARIES names the folder that it is in"
+      state=$(library_says $library state) advice=$(library_says $library advice)
+      note "$1, GPU 0" skipped 0 "$library is ${state:-unknown}${advice:+: $advice}; BRIM_CUDA_LIBRARIES names the folder that it is in"
       return 1
     fi
   done
@@ -390,7 +436,7 @@ part_fast() {
   if [ "$(left)" -ge 90 ] && [ -z "$hung" ] && ask 50 "$logs/torch.log" "$python" -c 'import torch; assert torch.cuda.is_available()'; then
     step PyTorch 290 "$python" bench/gpu_torch.py --brim "$brim" --rounds 3 --compile --seconds 0.3 --budget $(($(left) < 290 ? $(left) - 80 : 200)) --json "$logs/result-pytorch.json"
   else
-    note PyTorch skipped 0 "${hung:+$hung hangs, or }no time left, or $python has no torch with CUDA; BRIM_PYTHON names another Python"
+    note PyTorch skipped 0 "${hung:+$hung hangs, or }no time left, or ${python:-Python, which does not work,} has no torch with CUDA; BRIM_PYTHON names another Python"
   fi
   # Long, for its account begins before the first graph is captured, and a launch an epoch, for each is followed by a report.
   train resident cuda:0 --data-on-device --steps-per-graph 2500 --epochs 1000 --steps 1000000
@@ -430,6 +476,10 @@ part_rest() {
   by_itself 'CUPTI and NVML' 'CudaObserve*'
   [ $emulated -eq 1 ] || BRIM_CUDA_DEPENDENT_LAUNCH=1 suite 0 'contract suite, dependent launches' "$contract" ContractDevices.Cuda 120
   find_sanitizer || return
+  if ! command -v "$python" >/dev/null; then
+    note 'racecheck, memcheck and initcheck' skipped 0 'there is no Python, which shares the tests out; BRIM_PYTHON names one'
+    return
+  fi
   local tool some='Contract.softmax*:Contract.sum*:Contract.layer_norm*:Contract.batch_norm*:Contract.matmul*:Contract.conv2d*:Contract.gather*'
   # sanitize NAME PROGRAM ASK FILTER: in shards, as each tool slows a kernel down many times.
   sanitize() {

@@ -89,7 +89,7 @@ machine=$(uname -m)
 glibc=$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)
 ABOUT
 # Alike whoever packs and when.
-tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$stage" -cf - brim-gpu | gzip -9n >"$out.new"
+tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$stage" -cf - brim-gpu | gzip -9n >"$out.new" || { rm -f "$out.new"; fail "$out cannot be written; is the disk full?"; }
 size=$(stat -c %s "$out.new")
 [ "$size" -le "$most" ] || { rm "$out.new"; fail "the archive would be $((size >> 20)) MiB, more than $((most >> 20)); pack fewer --architectures"; }
 mv "$out.new" "$out"

@@ -139,6 +139,8 @@ def main():
     kernels = kernels_of(options.log)
     if not kernels:
         sys.exit(f"kernel_table: {options.log} has no kernels; compile with nvcc -Xptxas=-v")
+    if cut := next((kernel.name for kernel in kernels if not kernel.registers), None):
+        sys.exit(f"kernel_table: {options.log} says nothing of the registers of {cut}; was it cut off?")
     for kernel, name in zip(kernels, demangled([kernel.name for kernel in kernels])):
         kernel.name = name
     if options.dynamic:

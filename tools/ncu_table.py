@@ -27,9 +27,13 @@ def launches_of(lines):
     for row in csv.DictReader(lines):
         if row.get("Metric Name") not in (TIME, MEMORY, UNITS):
             continue
+        try:
+            value = float(row["Metric Value"].replace(",", ""))
+        except (AttributeError, KeyError, ValueError):  # cut off, or n/a
+            continue
         launch = launches[row["ID"]]
         launch["kernel"] = row["Kernel Name"]
-        launch[row["Metric Name"]] = float(row["Metric Value"].replace(",", ""))
+        launch[row["Metric Name"]] = value
     return {key: launch for key, launch in launches.items() if TIME in launch}
 
 

@@ -56,6 +56,54 @@ chmod +x bin/nvidia-smi
 PATH=$folder/bin:$PATH
 packed sm90.tar.gz emulated=0 "architectures=90;100" "machine=$machine" glibc=2.0
 refuses sm90.tar.gz 'has kernels for GPUs of compute capability 90;100 (without the point), and one here is 80'
+# Warnings around what nvidia-smi is asked for.
+printf '#!/bin/sh\necho "a warning"\ncase "$*" in *WARNING*) exit 6 ;; *compute_cap,name*) echo "8.0, A Card" ;; *) echo 0 ;; esac\necho "WARNING: infoROM is corrupted"\nexit 14\n' >bin/nvidia-smi
+refuses sm90.tar.gz 'has kernels for GPUs of compute capability 90;100 (without the point), and one here is 80'
+# says WHAT CODE LINE OPTIONS...: the same for a part of its own, whatever line it is.
+says() {
+  local said code
+  said=$(timeout 20 "$check" correct --prebuilt sm90.tar.gz --build "$folder/build" "${@:4}" 2>&1)
+  code=$?
+  [ $code -eq "$2" ] && [ "$said" = "$3" ] && return
+  echo "$1: exit code $code: $said"
+  failures=$((failures + 1))
+}
+# Results that do not say what they are of, a full disk, another check at work.
+mkdir old full
+echo '{}' >old/gpu-check.json
+printf '#!/bin/sh\ncase "$*" in *compute_cap,name*) echo "9.0, A Card" ;; *) echo 0 ;; esac\n' >bin/nvidia-smi
+says 'older results' 2 "gpu_check: $folder/old holds results of another commit or host; give another folder (--out), or remove it" --out old
+ln -s /dev/full full/room
+says 'a full disk' 2 "gpu_check: --out $folder/full cannot be written, or its disk is full" --out full
+says 'a folder that is a file' 2 "gpu_check: --build $folder/text.tar.gz cannot be written" --build text.tar.gz
+if command -v flock >/dev/null; then
+  mkdir busy
+  exec 7>busy/lock
+  flock 7
+  says 'another check' 2 "gpu_check: another check works in $folder/busy; wait for its end, or give another folder (--out)" --out busy 7>&-
+  says 'another check, of the same build' 2 "gpu_check: another check works in $folder/busy; wait for its end, or give another folder (--build)" --build busy 7>&-
+fi
+# A GPU that the backend cannot use, checked in a folder with a quote: why is in the report.
+odd="$folder/it's \"odd\""
+mkdir -p "$odd"/{bin,tests}
+printf '%s\n' emulated=0 architectures=90 "machine=$machine" glibc=2.0 commit=0123 >"$odd/about"
+printf '#!/bin/sh\necho "no GPU: the driver is too old"\necho "[  PASSED  ] 0 tests."\n' | tee "$odd/bin/brim" >"$odd/tests/contract_test"
+chmod +x "$odd"/*/*
+timeout 60 "$check" correct --prebuilt "$odd" --out "$odd/out" >said 2>&1
+code=$?
+if [ $code -ne 1 ] || ! grep -q '"devices are found", "state": "failed", .*"exit code 1: no GPU: the driver is too old; see' "$odd/out/gpu-check.json" || ls "$odd/out" | grep -q A-Card; then
+  echo "a GPU that cannot be used: exit code $code: $(cat said)"
+  failures=$((failures + 1))
+fi
+printf '#!/bin/sh\necho "Field \\"compute_cap\\" is not a valid field to query."\nexit 2\n' >bin/nvidia-smi
+says 'a driver that knows too little' 3 'no GPU: the driver is too old to say what the GPU is; install 580 or newer; --emulated checks without' --out new
+printf '#!/bin/sh\nsleep 9\n' >bin/nvidia-smi
+said=$(timeout --preserve-status 2 "$check" correct --prebuilt sm90.tar.gz --build "$folder/build" --out new 2>&1)
+code=$?
+if [ $code -ne 143 ] || [ "$said" != 'gpu_check: stopped by SIGTERM before anything was checked' ]; then
+  echo "stopped early: exit code $code: $said"
+  failures=$((failures + 1))
+fi
 # A driver that does not work says so itself.
 printf '#!/bin/sh\necho "Failed to initialize NVML: Driver/library version mismatch"\nexit 18\n' >bin/nvidia-smi
 said=$(timeout 20 "$check" correct --prebuilt sm90.tar.gz --build "$folder/build" --out "$folder/broken" 2>&1)

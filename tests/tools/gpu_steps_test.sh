@@ -35,6 +35,8 @@ expect 'exit code' "$(exit_code)" 0
 step tests 30 false >"$folder/said"
 expect 'a step that fails' "$(state_of tests)" failed
 expect 'exit code after a failure' "$(exit_code)" 1
+step room 30 bash -c 'echo no room on cuda:0; exit 3' >"$folder/said"
+expect 'its note says why' "$(cut -f 4 "$out/correct.steps" | tail -1)" "exit code 3: no room on cuda:0; see $out/logs/correct-room.log"
 
 fresh 60
 step build 30 true >"$folder/said"
@@ -45,6 +47,8 @@ expect 'a slow step past its limit' "$(state_of sanitizer)" skipped
 optional=1 step profiler 30 bash -c 'echo no permission; exit 3' >"$folder/said"
 expect 'an optional step that fails' "$(state_of profiler)" skipped
 expect 'what was not run' "$(state_of nothing)" ''
+expect 'an answer where the locale is missing' "$(LC_ALL=xx_XX.UTF-8 bash -c '. "$0"; ask 30 "$1" bash -c "echo yes"; cat "$1"' \
+  "$(dirname "$0")/../../tools/gpu_steps.sh" "$folder/answer" 2>/dev/null)" yes
 expect 'an answer' "$(ask 30 "$folder/answer" bash -c 'echo yes; exit 3' || echo $?) $(cat "$folder/answer")" '3 yes'
 
 # What cannot be killed: here a program that its limit does not end, since timeout only watches.
@@ -87,6 +91,29 @@ PYTHON
   expect 'the program of the step' "$(sed -n 's/^State:\t\([^Z]\).*/\1/p' "/proc/$(cat "$folder/id")/status" 2>/dev/null)" ''
 done
 
+# Who reads what is printed goes away: the same.
+printf '%s\n' 'sleep 1' 'step last 30 true' 'step none 30 true' >"$folder/more"
+sed "/^step tests/,\$d" "$folder/stopped.sh" | cat - "$folder/more" >"$folder/closed.sh"
+env --default-signal=PIPE bash "$folder/closed.sh" "$(dirname "$0")/../../tools" "$folder" 2>"$folder/said" | head -1 >/dev/null
+expect 'exit code without a reader' "${PIPESTATUS[0]}" 141
+expect 'it says so' "$(grep -c 'stopped by SIGPIPE; what was found is in' "$folder/said")" 1
+expect 'the steps' "$(cut -f 1 "$folder/out/correct.steps" | paste -sd' ')" 'build last'
+expect 'the logs are packed' "$(tar -tzf "$folder/out/logs.tar.gz" | grep -c correct-last.log)" 1
+# A full disk.
+fresh 60
+step build 30 true >"$folder/said"
+ln -s /dev/full "$out/gpu-check.json.new"
+ln -s /dev/full "$out/logs.tar.gz.new"
+results=$out/kept.json
+expect 'exit code where the disk is full' "$(exit_code 2>"$folder/said")" 1
+expect 'it says so' "$(tail -1 "$folder/table")" "not all of it could be kept in $out; is the disk full?"
+expect 'what the disk has not taken' "$(grep -c 'cannot be written' "$folder/said"; ls "$out")" $'2\ncorrect.steps\ngpu-check.json\nlogs'
+results=''
+ln -sf /dev/full "$out/correct.steps"
+step more 30 true >"$folder/said" 2>&1
+rm "$out/correct.steps"
+expect 'exit code where a step is lost' "$(exit_code 2>"$folder/said")" 1
+
 fresh 60
 left() { if [ -e "$folder/late" ]; then echo 0; else echo 60; fi; }
 step build 30 bash -c 'touch "$0"; exit 124' "$folder/late" >"$folder/said"
@@ -122,6 +149,10 @@ expect 'exit code' "$(exit_code)" 1
 # report WHAT: of gpu-check.json, as it is between two steps.
 report_of() { python3 -c "import json, sys; report = json.load(open(sys.argv[1])); print($1)" "$out/gpu-check.json"; }
 if command -v python3 >/dev/null; then
+  printf '{\n  "half' >"$logs/result-half.json"
+  printf 'cut\tfai\nbuild ok 3\n' >>"$out/correct.steps"
+  report
+  rm "$logs/result-half.json"
   expect 'the JSON' "$(report_of '[s["state"] for s in report["steps"]], [t["value"] for t in report["targets"]], report["results"]["x"]["compute"]')" \
     "['ok', 'failed'] [2, 1.9, None, 1, None, 0] 0.995"
 fi

@@ -53,6 +53,8 @@ def main():
             assert ran.returncode == 1 and said in ran.stdout, ran
             assert ran.stdout.splitlines()[-1].endswith(" 1 beyond their bounds"), ran.stdout
         assert "has no kernels; compile with nvcc -Xptxas=-v" in run(folder, "nothing\n", bounds).stderr
+        ran = run(folder, LOG + "".join(entry(FINE.replace("copy", "half"), 24).splitlines(True)[:2]), bounds)
+        assert ran.returncode == 1 and "half_kernelIfEEvPKT_PS2_i; was it cut off?" in ran.stderr, ran
         for line in ("many 0 0 .\n", "24 0 0\n", "24 0 0 (\n"):
             ran = run(folder, LOG, "24 0 1024 .\n" + line)
             assert ran.returncode == 1 and "bounds:2: '" in ran.stderr, ran

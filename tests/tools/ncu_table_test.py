@@ -35,6 +35,9 @@ def main():
     assert lines[1].split() == ["copy_kernel", "1", "16.00", "78.0%", "80.0%", "5.0%"], ran.stdout
     assert lines[2].split() == ["softmax_kernel<float>", "2", "4.00", "19.5%", "60.5%", "25.0%"], ran.stdout
     assert lines[3] == "4 launches of 3 kernels, 20.50 us", ran.stdout
+    # A metric that is not there, and a row that was cut off.
+    ran = run(HEAD + rows(0, "small(int)", "500", "n/a", "1") + '"1","7","small(int)","gpu__time_duration.sum"\n')
+    assert ran.returncode == 0 and ran.stdout.endswith("1 launches of 1 kernels, 0.50 us\n"), ran
     for nothing, why in (("", "ncu says no more"), ("==ERROR== ERR_NVGPUCTRPERM: no\n", "==ERROR== ERR_NVGPUCTRPERM: no"),
                          (HEAD, "ncu says no more")):
         ran = run(nothing)

@@ -33,7 +33,7 @@ def allowed():
 
 def has_cuda(program, ask):
     """Whether the program finds a device: this test is skipped where it does not."""
-    out = subprocess.run([program, "--gtest_filter=" + ask], capture_output=True, text=True)
+    out = subprocess.run([program, "--gtest_filter=" + ask], capture_output=True, text=True, errors="replace")
     if "[  PASSED  ] 1 test" in out.stdout:
         return True
     if "SKIPPED" in out.stdout:
@@ -44,7 +44,7 @@ def has_cuda(program, ask):
 
 
 def tests_of(program, options):
-    listed = subprocess.run([program, "--gtest_list_tests", *options], capture_output=True, text=True, check=True)
+    listed = subprocess.run([program, "--gtest_list_tests", *options], capture_output=True, text=True, errors="replace", check=True)
     tests, suite = [], ""
     for line in listed.stdout.splitlines():
         name = line.split("#")[0].rstrip()

@@ -19,7 +19,8 @@ if wanted == ["Devices.None"]:
     print("[  SKIPPED ] Devices.None\nno GPU: none at all")
     sys.exit()
 if wanted == ["ContractDevices.Cuda"]:
-    print("[  PASSED  ] 1 test.")
+    print("[  PASSED  ] 1 test.", flush=True)
+    sys.stdout.buffer.write(b"\xff no UTF-8\n")
     sys.exit()
 spoilt = False
 for test in wanted:
