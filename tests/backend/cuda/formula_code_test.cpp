@@ -15,6 +15,7 @@
 #include "examples/own_op/softsign.h"
 #include "extend/text_formulas.h"
 #include "message_of.h"
+#include "sanitized.h"
 #include "temporary_folder.h"
 
 namespace brim::tests {
@@ -44,6 +45,7 @@ constexpr const char* kBroken =
 class FormulaCodeByNvrtc : public testing::Test {
  protected:
   void SetUp() override {
+    if (BRIM_SANITIZED) GTEST_SKIP() << "what NVRTC does with memory is its own";
     if (!nvrtc.problem().empty()) GTEST_SKIP() << nvrtc.problem();
     if (nvrtc.version() == "NVRTC 13.99") GTEST_SKIP() << "a fake of NVRTC is in its place";
   }
@@ -116,6 +118,7 @@ TEST_F(FormulaCodeByNvrtc, TheLogIsInTheError) {
 class FormulaCode : public testing::Test {
  protected:
   void SetUp() override {
+    if (BRIM_SANITIZED) GTEST_SKIP() << "the fake compiles with options that know no sanitizer";
     const char* const build = std::getenv("BRIM_BUILD_DIR");
     const std::string path = std::string(build ? build : "build") + "/fakes/libnvrtc.so.13";
     opened.handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
