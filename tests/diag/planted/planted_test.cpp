@@ -129,7 +129,7 @@ TEST_P(Planted, KernelsOfTheHost) {
     });
     step(x);
   });
-  expect_row_or_stolen(a, host_kernels(), planted);
+  expect_row(a, host_kernels(), planted);
 }
 
 TEST_P(Planted, OpsInALoopOfOnesOwnAreDispatchAndNotUserCode) {
@@ -141,7 +141,7 @@ TEST_P(Planted, OpsInALoopOfOnesOwnAreDispatchAndNotUserCode) {
       for (int i = 0; i < 20'000; ++i) (void)(x + x);
     });
   });
-  expect_row_or_stolen(a, Cause::dispatch, planted - at(a, Cause::compute) - at(a, Cause::stolen));
+  expect_row(a, Cause::dispatch, planted - at(a, Cause::compute) - at(a, Cause::stolen));
   EXPECT_LT(at(a, Cause::user), 0.05 * planted + 1e-3) << a.table();
   EXPECT_GT(at(a, Cause::dispatch), 1e-3) << a.table();
 }
@@ -180,7 +180,7 @@ TEST_P(Planted, Evaluation) {
     after = timed([] { sleep(0.03 * scale()); });
     step(x);
   });
-  expect_row_or_stolen(a, Cause::evaluation, planted);
+  expect_row(a, Cause::evaluation, planted);
   expect_row(a, Cause::user, after);
 }
 
@@ -208,7 +208,7 @@ TEST_P(Planted, WritingAndReadingWeights) {
       user += timed([] { sleep(0.02); });
       step(x);
     });
-    expect_row_or_stolen(a, Cause::file_write, written);
+    expect_row(a, Cause::file_write, written);
     // Behind the last copy that was queued inside, the test itself waits.
     const double rest = at(a, Cause::synchronize) + at(a, Cause::stolen);
     EXPECT_LE(at(a, Cause::file_read), 1.05 * read + 1e-3) << a.table();
@@ -232,7 +232,7 @@ TEST_P(Planted, CheckpointsWithWhatTheyReadOfTheDevice) {
   if (!on_cpu()) {
     EXPECT_GE(planted, 0.019 * scale());  // 4 MB over the link
   }
-  expect_row_or_stolen(a, Cause::checkpoint, planted);
+  expect_row(a, Cause::checkpoint, planted);
 }
 
 // --- waiting for the device, as the thread sees it
@@ -248,8 +248,8 @@ TEST_P(Planted, TheThreadsOwnWaits) {
   step(x);
   const double synchronized = timed([&] { synchronize(device()); });
   const Account a = accountant.read();
-  expect_row_or_stolen(a, Cause::host_read, read);
-  expect_row_or_stolen(a, Cause::synchronize, synchronized);
+  expect_row(a, Cause::host_read, read);
+  expect_row(a, Cause::synchronize, synchronized);
 }
 
 TEST_P(Planted, AFullQueue) {
