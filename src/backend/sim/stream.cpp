@@ -35,7 +35,7 @@ void SimStream::stop() {
   changed_.notify_all();
 }
 
-void SimStream::wait_for_place(std::unique_lock<std::mutex>& lock) {
+void SimStream::wait_while_full(std::unique_lock<std::mutex>& lock) {
   if (tasks_.size() < kMaxQueued) return;
   const diag::Span span("full queue", diag::Cause::full_queue);
   changed_.wait(lock, [&] { return tasks_.size() < kMaxQueued; });
@@ -44,7 +44,7 @@ void SimStream::wait_for_place(std::unique_lock<std::mutex>& lock) {
 void SimStream::push(Task task) {
   {
     std::unique_lock lock(mutex_);
-    wait_for_place(lock);
+    wait_while_full(lock);
     tasks_.push_back(std::move(task));
   }
   changed_.notify_all();
@@ -63,7 +63,7 @@ void SimStream::push(std::vector<Work> works) {
     reason = meter->queue_now();
   {
     std::unique_lock lock(mutex_);
-    wait_for_place(lock);
+    wait_while_full(lock);
     for (Work& work : works) tasks_.push_back(Task{.work = std::move(work), .reason = reason});
   }
   changed_.notify_all();
@@ -144,9 +144,10 @@ void SimStream::run(Task& task) {
   diag::DeviceMeter* meter = diag::DeviceMeter::active(device_);
   const uint64_t begin = diag::ticks();
   task.reason.waited = std::exchange(waited_, diag::Cause::other);
-  // Nothing held it up but this machine, which gave the thread no core.
-  if (task.reason.waited == diag::Cause::other && begin > task.reason.queued &&
-      static_cast<double>(begin - task.reason.queued) > kLateUs * diag::ticks_per_us())
+  // Queued, with nothing before it, and held up by nothing but this machine, which gave no core.
+  const uint64_t ready = meter ? std::max(task.reason.queued, meter->idle_since()) : begin;
+  if (task.reason.waited == diag::Cause::other && begin > ready &&
+      static_cast<double>(begin - ready) > kLateUs * diag::ticks_per_us())
     task.reason.waited = diag::Cause::stolen;
   const diag::Cause charged = task.reason.charged(task.work.cause());
   if (meter) meter->begin(charged, task.reason);

@@ -60,7 +60,7 @@ class SimStream {
     std::shared_ptr<StreamEvent> record, wait, done;  // at most one of them, and then no work
   };
   void push(Task task);
-  void wait_for_place(std::unique_lock<std::mutex>& lock);
+  void wait_while_full(std::unique_lock<std::mutex>& lock);
   void loop();
   void run(Task& task);
   void run_wait(const StreamEvent& event);
