@@ -54,8 +54,7 @@ Json to_json(const diag::Account& account) {
   for (int i = 0; i < diag::kCauseCount; ++i) {
     const auto cause = static_cast<diag::Cause>(i);
     std::string key(diag::name(cause));
-    std::replace_if(
-        key.begin(), key.end(), [](char c) { return c == ' ' || c == '-'; }, '_');
+    std::replace(key.begin(), key.end(), ' ', '_');
     json[key] = account.fraction(cause);
   }
   return json;

@@ -25,7 +25,7 @@ namespace {
 std::atomic<int> node_details{0};
 /// Between two spans: user code that is worth a name takes longer.
 constexpr double kBridgeUs = 2;
-/// To ask the kernel for stolen time takes a thousandth of that.
+/// To ask the kernel for stolen time takes a few thousandths of that.
 constexpr double kLongUs = 1500;
 }  // namespace
 
@@ -50,8 +50,8 @@ std::string_view name(Cause cause) {
       "compute",    "communication", "peer",         "copy to device", "copy to host",
       "staging",    "input",         "host read",    "synchronize",    "full queue",
       "dispatch",   "user code",     "host compute", "allocator",      "compile",
-      "checkpoint", "file read",     "file write",   "evaluation",     "start-up",
-      "throttle",   "stolen",        "other"};
+      "checkpoint", "file read",     "file write",   "evaluation",     "throttle",
+      "stolen",     "other"};
   return kName[static_cast<int>(cause)];
 }
 

@@ -10,8 +10,7 @@ namespace {
 /// What work is charged to, the first that runs.
 constexpr Cause kRunning[] = {Cause::compute,      Cause::communication, Cause::copy_to_device,
                               Cause::copy_to_host, Cause::evaluation,    Cause::checkpoint,
-                              Cause::file_write,   Cause::file_read,     Cause::compile,
-                              Cause::startup};
+                              Cause::file_write,   Cause::file_read,     Cause::compile};
 constexpr size_t kMaxDevices = 64;  // of a kind; more are not measured
 
 std::array<std::array<DeviceMeter, kMaxDevices>, kDeviceKindCount>& meters() {

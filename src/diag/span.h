@@ -105,7 +105,7 @@ class Span {
 /// The causes of scopes: what is queued inside one is charged to it.
 constexpr bool is_scope(Cause cause) {
   return cause == Cause::compile || cause == Cause::checkpoint || cause == Cause::file_read ||
-         cause == Cause::file_write || cause == Cause::evaluation || cause == Cause::startup;
+         cause == Cause::file_write || cause == Cause::evaluation;
 }
 
 /// A span that all spans inside are charged to as well, and what they queue on devices: a

@@ -9,8 +9,8 @@
 
 namespace brim::diag {
 
-/// Of the thread that makes it, from then on. Reading the count takes a microsecond or two: it is
-/// read behind long spans, and what is found belongs to them. What adds up over short ones is taken
+/// Of the thread that makes it, from then on. Reading the count takes some microseconds: it is read
+/// behind long spans, and what is found belongs to them. What adds up over short ones is taken
 /// from what the thread did on a core, in the proportions of that.
 class StolenTime {
  public:

@@ -33,12 +33,11 @@ enum class Cause : uint8_t {
   file_read,       ///< reading weights
   file_write,      ///< writing weights
   evaluation,      ///< the network on test data
-  startup,         ///< opening data, making the network
   throttle,        ///< clocks lowered by heat or power
   stolen,          ///< a thread was ready and had no core
   other,           ///< the residual
 };
-inline constexpr int kCauseCount = 23;
+inline constexpr int kCauseCount = 22;
 
 std::string_view name(Cause cause);
 
