@@ -1,4 +1,4 @@
-// The command as a user types it: training, JSON, resume, signals, evaluation, prediction, data.
+// The command as a user types it: training, JSON, resume, signals, evaluation, prediction.
 #include <brim/io/safetensors.h>
 #include <brim/nn/models.h>
 #include <brim/train/trainer.h>
@@ -11,7 +11,6 @@
 
 #include "backend/cpu/runtime/isa.h"
 #include "cli/run_brim.h"
-#include "data/idx_files.h"
 
 namespace brim::tests {
 namespace {
@@ -426,75 +425,6 @@ TEST_F(Command, ReadmeIsRight) {
       EXPECT_NE(ran.code, 2) << page << ": " << line << "\n" << ran.err;
     }
   }
-}
-
-TEST_F(Command, DataConvert) {
-  const Ran ran = run_brim({"data", "convert", folder / "data", folder / "copy"});
-  ASSERT_EQ(ran.code, 0) << ran.err;
-  EXPECT_EQ(fs::file_size(folder / "copy/data_batch_1.bin"), 60U * 3073);
-  EXPECT_EQ(fs::file_size(folder / "copy/test_batch.bin"), 20U * 3073);
-  EXPECT_EQ(run_brim({"data", "convert", folder / "data", folder / "copy"}).code, 1);
-}
-
-/// An MNIST of 12 training and 4 test pictures.
-void write_mnist(const std::string& path) {
-  fs::create_directories(path);
-  const auto write = [&](const std::string& name, const std::vector<uint8_t>& bytes) {
-    std::ofstream(path + "/" + name, std::ios::binary)
-        .write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
-  };
-  write("train-images-idx3-ubyte", idx_images(12));
-  write("train-labels-idx1-ubyte", idx_labels({0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1}));
-  write("t10k-images-idx3-ubyte", idx_images(4));
-  write("t10k-labels-idx1-ubyte", idx_labels({3, 2, 1, 0}));
-}
-
-TEST_F(Command, Mnist) {
-  write_mnist(folder / "mnist");
-  Ran ran = run_brim({"train", "tutorial-cnn", "--data", folder / "mnist", "--json", "-"});
-  ASSERT_EQ(ran.code, 0) << ran.err;
-  const json r = json::parse(ran.out);
-  EXPECT_EQ(r["steps"], 6);
-  EXPECT_TRUE(r["per_class"].contains("9"));
-  ran = run_brim({"data", "convert", folder / "mnist", folder / "copy", "--resize"});
-  ASSERT_EQ(ran.code, 0) << ran.err;
-  EXPECT_EQ(fs::file_size(folder / "copy/test_batch.bin"), 4U * 3073);
-}
-
-TEST_F(Command, DataVerify) {
-  write_mnist(folder / "mnist");
-  for (const std::string set : {"mnist", "data"}) {
-    const Ran ran = run_brim({"data", "verify", folder / set, "--json", folder / "v.json"});
-    ASSERT_EQ(ran.code, 0) << ran.err;
-    EXPECT_EQ(ran.err, "");
-    EXPECT_NE(ran.out.find("no damage was found"), std::string::npos) << ran.out;
-    const json v = json::parse(slurp(folder / "v.json"));
-    EXPECT_EQ(v["sound"], true);
-    EXPECT_EQ(v["images"], set == "mnist" ? 16 : 80);
-    EXPECT_EQ(v["sizes"][0]["width"], set == "mnist" ? 28 : 32);
-    EXPECT_EQ(v["splits"]["train"]["per_class"].size(), 10U);
-  }
-  for (int i = 0; i < 30; ++i) {
-    const std::string name = folder / ("set/train/a/" + std::to_string(100 + i) + ".png");
-    fs::create_directories(fs::path(name).parent_path());
-    write_pixel_png(name);
-    if (i % 5 != 0) std::ofstream(name) << "no picture";
-  }
-  Ran ran = run_brim({"data", "verify", folder / "set"});
-  EXPECT_EQ(ran.code, 1);
-  EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
-  EXPECT_NE(ran.err.find("set: 24 of 30 images are damaged"), std::string::npos) << ran.err;
-  EXPECT_NE(ran.out.find("damaged: train 1: " + (folder / "set/train/a/101.png: ")),
-            std::string::npos)
-      << ran.out;
-  EXPECT_NE(ran.out.find("... and 4 more"), std::string::npos) << ran.out;
-  ran = run_brim({"data", "verify", folder / "set", "--workers", "0", "--json", "-"});
-  EXPECT_EQ(ran.code, 1);
-  const json v = json::parse(ran.out);
-  EXPECT_EQ(v["damaged"], 24);
-  EXPECT_EQ(v["damage"].size(), 24U);
-  EXPECT_EQ(v["damage"][0]["index"], 1);
 }
 
 }  // namespace

@@ -39,10 +39,9 @@ TEST_F(OnDevices, OneVirtualAcceleratorTrainsAsTheCpuDoes) {
   EXPECT_EQ(sim["test_loss"], cpu["test_loss"]);
   EXPECT_NEAR(sum_of(sim["account"]), 1, 1e-9);
   EXPECT_GT(sim["account"]["compute"], 0);
-  EXPECT_GT(sim["account"]["copy_to_host"].get<double>() +
-                sim["account"]["copy_to_device"].get<double>() +
-                sim["account"]["evaluation"].get<double>(),
-            0);
+  EXPECT_GT(
+      sim["account"]["copy_to_device"].get<double>() + sim["account"]["copy_to_host"].get<double>(),
+      0);
 }
 
 TEST_F(OnDevices, SeveralShareEachBatch) {
