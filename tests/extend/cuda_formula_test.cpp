@@ -38,9 +38,6 @@ double tolerance(DType dtype) {
 Tensor text_swish(const Tensor& x, double beta) {
   return extend::elementwise(TextSwish{.beta = beta}, x);
 }
-Tensor text_logaddexp(const Tensor& a, const Tensor& b) {
-  return extend::elementwise(TextLogAddExp{}, a, b);
-}
 Tensor everything(const Tensor& x) { return extend::elementwise(TextEverything{}, x); }
 
 using Op = std::function<Tensor(const std::vector<Tensor>&)>;
@@ -131,8 +128,8 @@ TEST_F(CudaFormula, ComputesEveryDTypeAndLayout) {
 TEST_F(CudaFormula, BroadcastsTwoInputs) {
   const Tensor a = randn({4, 1, 6}), b = randn({5, 1});
   for (const DType dtype : {f32, f64, f16, bf16})
-    EXPECT_LE(distance(text_logaddexp(a.to(dtype).to(device), b.to(dtype).to(device)),
-                       text_logaddexp(a.to(dtype), b.to(dtype))),
+    EXPECT_LE(distance(logaddexp(a.to(dtype).to(device), b.to(dtype).to(device)),
+                       logaddexp(a.to(dtype), b.to(dtype))),
               tolerance(dtype))
         << name(dtype);
 }
@@ -141,7 +138,7 @@ TEST_F(CudaFormula, DerivativesAreTheCpus) {
   const Tensor x = randn({3, 4}, {.dtype = f64});
   expect_like_cpu([](const auto& in) { return text_swish(in[0], 1.5); }, {x});
   expect_like_cpu([](const auto& in) { return everything(in[0]); }, {x});
-  expect_like_cpu([](const auto& in) { return text_logaddexp(in[0], in[1]); },
+  expect_like_cpu([](const auto& in) { return logaddexp(in[0], in[1]); },
                   {x, randn({4}, {.dtype = f64})});
   const Tensor leaf = x.to(device).clone().set_requires_grad();
   autograd::gradcheck([](const auto& in) { return std::vector{everything(in[0])}; }, {leaf},
@@ -163,7 +160,7 @@ TEST_F(CudaFormula, GradientsOf16BitsAreTheCpus) {
 TEST_F(CudaFormula, AGradientOfOnesOwnIsTaken) {
   for (const bool recorded : {false, true}) {
     const Tensor x = Tensor::from<float>({-1, 2}, {2}).to(device).set_requires_grad();
-    const Tensor y[] = {sum(extend::elementwise(TextGuidedRelu{}, x))};
+    const Tensor y[] = {sum(guided_relu(x))};
     const std::vector<Tensor> dx = autograd::grad(y, {&x, 1}, {}, {.create_graph = recorded});
     EXPECT_EQ(dx[0].to_vector<float>(), (std::vector<float>{0, 3})) << recorded;
   }
@@ -172,7 +169,7 @@ TEST_F(CudaFormula, AGradientOfOnesOwnIsTaken) {
 TEST_F(CudaFormula, CompiledStepsAreTheEagerOnes) {
   const auto body = [](const Tensor& x) {
     const Tensor y = text_swish(x * 2, 0.5);
-    return text_logaddexp(y, x) * y;
+    return logaddexp(y, x) * y;
   };
   auto step = compile(body);
   for (int i = 0; i < 5; ++i) {  // the third is captured as a graph

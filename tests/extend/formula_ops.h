@@ -5,7 +5,7 @@
 
 namespace brim::tests {
 
-/// x sigmoid(beta x): a number of its own.
+/// x sigmoid(beta x): a number of its own, and no text.
 struct Swish : extend::Formula {
   static constexpr const char* kName = "test_swish";
   double beta = 1;
@@ -16,17 +16,17 @@ struct Swish : extend::Formula {
 };
 
 /// log(exp(a) + exp(b)): two numbers.
-struct LogAddExp : extend::Formula {
+BRIM_DEFINE_FORMULA(LogAddExp, {
   static constexpr const char* kName = "test_logaddexp";
   template <class T>
   BRIM_FORMULA T operator()(T a, T b) const {
     const T most = a > b ? a : b;
     return most + log1p(exp(-abs(a - b)));
   }
-};
+});
 
 /// relu with a gradient that nobody would derive.
-struct GuidedRelu : extend::Formula {
+BRIM_DEFINE_FORMULA(GuidedRelu, {
   static constexpr const char* kName = "test_guided_relu";
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
@@ -36,7 +36,7 @@ struct GuidedRelu : extend::Formula {
   BRIM_FORMULA T gradient(T dy, T x) const {
     return x > T(0) ? T(3) * dy : T(0);
   }
-};
+});
 
 inline Tensor swish(const Tensor& x, double beta) {
   return extend::elementwise(Swish{.beta = beta}, x);

@@ -1,4 +1,4 @@
-// Formulas that carry their text, for tests of what compiles them at run time.
+// More formulas that carry their text, for tests of what compiles them at run time.
 #pragma once
 
 #include <brim/extend.h>
@@ -12,29 +12,6 @@ BRIM_DEFINE_FORMULA(TextSwish, {
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
     return x * sigmoid(T(beta) * x);
-  }
-});
-
-/// Two numbers.
-BRIM_DEFINE_FORMULA(TextLogAddExp, {
-  static constexpr const char* kName = "text_logaddexp";
-  template <class T>
-  BRIM_FORMULA T operator()(T a, T b) const {
-    const T most = a > b ? a : b;
-    return most + log1p(exp(-abs(a - b)));
-  }
-});
-
-/// A gradient that nobody would derive.
-BRIM_DEFINE_FORMULA(TextGuidedRelu, {
-  static constexpr const char* kName = "text_guided_relu";
-  template <class T>
-  BRIM_FORMULA T operator()(T x) const {
-    return x > T(0) ? x : T(0);
-  }
-  template <class T>
-  BRIM_FORMULA T gradient(T dy, T x) const {
-    return x > T(0) ? T(3) * dy : T(0);
   }
 });
 

@@ -11,7 +11,7 @@ namespace brim::backend {
 
 constexpr int kMaxHeadLayers = 4;
 constexpr int kHeadThreads = 512;
-/// As much shared memory a block asks for at most, where the device grants it.
+/// The most shared memory that a block asks for, in bytes; a device may grant less.
 constexpr int64_t kHeadSharedBytes = 96 << 10;
 
 /// "classifier_head". Layer k: a[k + 1] = a[k] W^T + b, and a ReLU but for the last, with a[0] = x;
@@ -36,7 +36,7 @@ struct HeadMemory {
   HeadMemory(int64_t rows, std::span<const Shape> weights);
 };
 
-/// What a backend's limit for it is asked.
+/// The problem that a backend's limit (has_kernel.h) is about.
 struct HeadSize {
   int64_t shared_bytes;
 };

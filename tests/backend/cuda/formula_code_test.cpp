@@ -13,6 +13,7 @@
 
 #include "environment.h"
 #include "examples/own_op/softsign.h"
+#include "extend/formula_ops.h"
 #include "extend/text_formulas.h"
 #include "message_of.h"
 #include "sanitized.h"
@@ -87,9 +88,9 @@ TEST_F(FormulaCodeByNvrtc, CompilesForEveryGpu) {
 TEST_F(FormulaCodeByNvrtc, CompilesEveryFormulaAndDType) {
   expect_all<own::Softsign>(90, {f32, f64, f16, bf16});
   expect_all<TextSwish>(90, {f32});
-  expect_all<TextGuidedRelu>(90, {f16});
+  expect_all<GuidedRelu>(90, {f16});
   expect_all<TextEverything>(90, {f32, f64});
-  expect_all<TextLogAddExp>(90, {f32, bf16});
+  expect_all<LogAddExp>(90, {f32, bf16});
 }
 
 TEST_F(FormulaCodeByNvrtc, CompilesToPtxForGpusThatItDoesNotKnow) {

@@ -48,8 +48,7 @@ const void* make_kernel(const extend::FormulaText& formula, DType dtype, int dev
   }
   raise<DeviceError>(
       "[{}] cuda:{} refuses the code that {} compiled from the formula: {} ({}); update the "
-      "driver, "
-      "or load a plugin that registers the formula (docs/OWN_OPS.md)",
+      "driver, or load a plugin that registers the formula (docs/OWN_OPS.md)",
       formula.name, device, nvrtc().version(), cudaGetErrorString(result),
       cudaGetErrorName(result));
 }

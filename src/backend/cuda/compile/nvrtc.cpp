@@ -101,9 +101,9 @@ CodeTarget Nvrtc::target(const std::string& op, int capability) const {
 }
 
 std::string Nvrtc::read(Handle program, Size* size, Read* read) {
-  constexpr size_t kMost = size_t{256} << 20;
+  constexpr size_t kMaxBytes = size_t{256} << 20;
   size_t bytes = 0;
-  if (size(program, &bytes) != 0 || bytes == 0 || bytes > kMost) return {};
+  if (size(program, &bytes) != 0 || bytes == 0 || bytes > kMaxBytes) return {};
   std::string text(bytes, '\0');
   return read(program, text.data()) == 0 ? text : std::string();
 }

@@ -51,7 +51,7 @@ class SharedLog {
   ~SharedLog() {
     const OwnedStream file = open_stream(path_, O_WRONLY | O_APPEND);
     if (!file) return;
-    for (const auto& [kernel, bytes] : most_)
+    for (const auto& [kernel, bytes] : max_)
       if (Dl_info library; dladdr(kernel, &library))
         std::fprintf(file.get(), "%zx %zu\n",
                      static_cast<size_t>(static_cast<const char*>(kernel) -
@@ -60,14 +60,14 @@ class SharedLog {
   }
   void add(const void* kernel, size_t bytes) {
     const std::lock_guard lock(mutex_);
-    size_t& most = most_[kernel];
-    if (bytes > most) most = bytes;
+    size_t& max = max_[kernel];
+    if (bytes > max) max = bytes;
   }
 
  private:
   const char* path_;
   std::mutex mutex_;
-  std::map<const void*, size_t> most_;
+  std::map<const void*, size_t> max_;
 };
 void log_shared_bytes(const void* kernel, size_t bytes) {
   static const char* const path = std::getenv("BRIM_EMULATED_SHARED_LOG");
