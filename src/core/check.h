@@ -11,10 +11,17 @@
 
 namespace brim {
 
+template <class E>
+[[noreturn, gnu::noinline, gnu::cold, gnu::visibility("hidden")]] void raise_formatted(
+    fmt::string_view format, fmt::format_args args) {
+  throw E(fmt::vformat(format, args));
+}
+
+/// There are hundreds of these: each only says where its arguments lie.
 template <class E, class... Args>
-[[noreturn, gnu::noinline, gnu::cold]] void raise(fmt::format_string<Args...> format,
-                                                  Args&&... args) {
-  throw E(fmt::format(format, std::forward<Args>(args)...));
+[[noreturn, gnu::noinline, gnu::cold, gnu::visibility("hidden")]] void raise(
+    fmt::format_string<Args...> format, Args&&... args) {
+  raise_formatted<E>(format, fmt::make_format_args(args...));
 }
 
 }  // namespace brim

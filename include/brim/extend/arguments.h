@@ -93,11 +93,13 @@ template <class A>
 using Kept = typename KeptArgument<std::remove_cvref_t<A>>::Type;
 
 template <class... Args>
-class KeptArgumentsOf;
+class __attribute__((visibility("hidden"))) KeptArgumentsOf;
 
+/// There is one for each signature, so they are small: hidden, because nobody looks their names up,
+/// and cold but for run(), so that compilers care for size.
 /// Base: Arguments or KeptArguments; Values: of each of Args, a reference to it or what is kept.
 template <class Base, class Values, class... Args>
-class TypedArguments : public Base {
+class __attribute__((visibility("hidden"))) TypedArguments : public Base {
  public:
   using Operations = double (*)(const std::remove_reference_t<Args>&...);
 
@@ -112,11 +114,12 @@ class TypedArguments : public Base {
     if (!operations_) return -1;
     return std::apply([&](auto&... values) { return operations_(values...); }, values_);
   }
-  void for_each_tensor(const std::function<void(const TensorArgument&)>& use) const override {
+  [[gnu::cold]] void for_each_tensor(
+      const std::function<void(const TensorArgument&)>& use) const override {
     uint8_t argument = 0;
     std::apply([&](const auto&... values) { (visit<Args>(values, argument, use), ...); }, values_);
   }
-  std::unique_ptr<KeptArguments> kept(
+  [[gnu::cold]] std::unique_ptr<KeptArguments> kept(
       const std::function<Tensor(const Tensor&)>& other) const override {
     return std::apply(
         [&](const auto&... values) -> std::unique_ptr<KeptArguments> {
@@ -163,21 +166,21 @@ template <class... Args>
 using BoundArguments = TypedArguments<Arguments, std::tuple<Args...>, Args...>;
 
 template <class... Args>
-class KeptArgumentsOf final
+class __attribute__((visibility("hidden"))) KeptArgumentsOf final
     : public TypedArguments<KeptArguments, std::tuple<Kept<Args>...>, Args...> {
  public:
   using TypedArguments<KeptArguments, std::tuple<Kept<Args>...>, Args...>::TypedArguments;
 
-  bool same_options(const KeptArguments& other) const override {
+  [[gnu::cold]] bool same_options(const KeptArguments& other) const override {
     const auto* const o = dynamic_cast<const KeptArgumentsOf*>(&other);
     return o && same(*o, std::index_sequence_for<Args...>());
   }
-  void* option(const std::type_info& type) override {
+  [[gnu::cold]] void* option(const std::type_info& type) override {
     void* found = nullptr;
     std::apply([&](auto&... values) { (match(values, type, found), ...); }, this->values_);
     return found;
   }
-  void drop_elements(std::span<const size_t> gone, size_t count) override {
+  [[gnu::cold]] void drop_elements(std::span<const size_t> gone, size_t count) override {
     std::apply([&](auto&... values) { (drop(values, gone, count), ...); }, this->values_);
   }
 
