@@ -12,6 +12,7 @@
 
 #include "core/check.h"
 #include "data/mapped_file.h"
+#include "data/source/parts.h"
 
 namespace brim::data {
 namespace {
@@ -26,10 +27,8 @@ struct Part {
   ImageShape stored;  // with 1 or 3 channels
   PixelOrder order = PixelOrder::hwc;
   std::vector<int32_t> labels;
-  std::string name;   // "x.safetensors: train_images"
-  int64_t first = 0;  // number that its first sample has in this source
-
-  int64_t count() const { return static_cast<int64_t>(labels.size()); }
+  std::string name;  // "x.safetensors: train_images"
+  int64_t first = 0;
 };
 
 // Height, width and channels of (N, C, H, W), (N, H, W, C) or (N, H, W).
@@ -60,7 +59,7 @@ int64_t label_at(const uint8_t* data, DType dtype, int64_t i) {
   return narrow;
 }
 
-class Arrays final : public Source {
+class Arrays final : public SourceOfParts<Part> {
  public:
   Arrays(const std::string& path, Split split) : file_(path) {
     const io::SafeTensors tensors(path);
@@ -83,12 +82,6 @@ class Arrays final : public Source {
     check();
   }
 
-  int64_t size() const override { return size_; }
-  const std::vector<std::string>& classes() const override { return classes_; }
-  int64_t label(int64_t i) const override {
-    const Part& part = part_of(i);
-    return part.labels[static_cast<size_t>(i - part.first)];
-  }
   ImageShape image_shape() const override {
     const auto rgb = [](const Part& p) { return ImageShape{3, p.stored.height, p.stored.width}; };
     return rgb(parts_[0]) == rgb(parts_.back()) ? rgb(parts_[0]) : ImageShape{};
@@ -124,9 +117,6 @@ class Arrays final : public Source {
  private:
   static ImageView stored(const Part& part, int64_t i) {
     return {part.pixels + (i - part.first) * part.stored.bytes(), part.stored, part.order};
-  }
-  const Part& part_of(int64_t i) const {
-    return i < parts_.back().first ? parts_[0] : parts_.back();
   }
 
   // `classes` becomes one more than the largest label, if it was less.
@@ -166,12 +156,6 @@ class Arrays final : public Source {
     return part;
   }
 
-  void add(Part part) {
-    part.first = size_;
-    size_ += part.count();
-    parts_.push_back(std::move(part));
-  }
-
   // The names in the metadata, or numbers.
   void name_classes(const io::SafeTensors& tensors, const std::string& path, int64_t classes) {
     const auto found = tensors.metadata().find(kArrayClasses);
@@ -187,9 +171,6 @@ class Arrays final : public Source {
   }
 
   MappedFile file_;
-  std::vector<Part> parts_;
-  std::vector<std::string> classes_;
-  int64_t size_ = 0;
 };
 
 }  // namespace

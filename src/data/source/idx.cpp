@@ -12,6 +12,7 @@
 #include "data/file.h"
 #include "data/gzip.h"
 #include "data/mapped_file.h"
+#include "data/source/parts.h"
 
 namespace brim::data {
 namespace {
@@ -156,7 +157,14 @@ class IdxFile {
   int64_t count_ = 0, height_ = 1, width_ = 1;
 };
 
-class Idx final : public Source {
+// One split.
+struct IdxPart {
+  IdxFile images;
+  std::vector<uint8_t> labels;
+  int64_t first = 0;
+};
+
+class Idx final : public SourceOfParts<IdxPart> {
  public:
   Idx(const std::array<Files, 2>& files, Split split, const OpenProgress& progress) {
     std::vector<IdxFile> all_labels;  // the classes must be the same for both splits
@@ -170,25 +178,19 @@ class Idx final : public Source {
                  name_of(f.images.empty() ? Kind::images : Kind::labels));
       if (f.labels.empty()) continue;
       all_labels.emplace_back(f.labels, Kind::labels);
-      if (wanted) add(IdxFile(f.images, Kind::images, progress), all_labels.back());
+      if (wanted) add_files(IdxFile(f.images, Kind::images, progress), all_labels.back());
     }
     name_classes(all_labels);
     for (const IdxFile& labels : all_labels) labels.check();
   }
 
-  int64_t size() const override { return size_; }
-  const std::vector<std::string>& classes() const override { return classes_; }
-  int64_t label(int64_t i) const override {
-    const Part& part = part_of(i);
-    return part.labels[static_cast<size_t>(i - part.first)];
-  }
   ImageShape image_shape() const override {
     const ImageShape shape = parts_[0].images.shape();
     return parts_.back().images.shape() == shape ? shape : ImageShape{};
   }
 
   void read(int64_t i, Image& out) const override {
-    const Part& part = part_of(i);
+    const IdxPart& part = part_of(i);
     const ImageShape shape = part.images.shape();
     out.width = shape.width;
     out.height = shape.height;
@@ -200,33 +202,20 @@ class Idx final : public Source {
     part.images.check();
   }
   void check() const override {
-    for (const Part& part : parts_) part.images.check();
+    for (const IdxPart& part : parts_) part.images.check();
   }
 
   std::string describe(int64_t i) const override {
-    const Part& part = part_of(i);
+    const IdxPart& part = part_of(i);
     return fmt::format("{} image {}", part.images.path(), i - part.first);
   }
 
  private:
-  // One split. `first`: the number that its first sample has in this source.
-  struct Part {
-    IdxFile images;
-    std::vector<uint8_t> labels;
-    int64_t first;
-  };
-
-  const Part& part_of(int64_t i) const {
-    return i < parts_.back().first ? parts_[0] : parts_.back();
-  }
-
-  void add(IdxFile images, const IdxFile& labels) {
+  void add_files(IdxFile images, const IdxFile& labels) {
     BRIM_CHECK(images.count() == labels.count(), FileError,
                "{}: holds {} labels, but {} holds {} images; both must be of one data set",
                labels.path(), labels.count(), images.path(), images.count());
-    const int64_t first = size_;
-    size_ += images.count();
-    parts_.push_back({std::move(images), {labels.data().begin(), labels.data().end()}, first});
+    add({std::move(images), {labels.data().begin(), labels.data().end()}});
   }
 
   // Ten digits, or as many classes as there are labels. A label far above all others is damage.
@@ -247,10 +236,6 @@ class Idx final : public Source {
     }
     for (int64_t label = 0; label < count; ++label) classes_.push_back(std::to_string(label));
   }
-
-  std::vector<Part> parts_;
-  std::vector<std::string> classes_;
-  int64_t size_ = 0;
 };
 
 }  // namespace
