@@ -22,23 +22,18 @@ struct Pooling {
   const char* name;
 };
 
-Tensor spread(const Pooling& pooling, const Tensor& dy, const PoolGeometry& geo);
+enum class Way : uint8_t { mean, spread };
 
-Tensor mean(const Pooling& pooling, const Tensor& x, const PoolGeometry& geo) {
+/// Each way's gradient is the other way.
+Tensor pool(const Pooling& pooling, Way way, const Tensor& x, const PoolGeometry& geo) {
+  const bool is_mean = way == Way::mean;
   const Tensor from = ops::dense(x);
-  Tensor y = ops::empty_in({geo.n, geo.c, geo.oh, geo.ow}, x.dtype(), from);
-  pooling.mean(x.device(), x.dtype(), from, y, geo);
-  return autograd::with_grad(pooling.name, y, {x}, [pooling, geo](autograd::GradCall& g) {
-    g.set(0, spread(pooling, g.dy(), geo));
-  });
-}
-
-Tensor spread(const Pooling& pooling, const Tensor& dy, const PoolGeometry& geo) {
-  const Tensor from = ops::dense(dy);
-  Tensor dx = ops::empty_in({geo.n, geo.c, geo.h, geo.w}, dy.dtype(), from);
-  pooling.spread(dy.device(), dy.dtype(), from, dx, geo);
-  return autograd::with_grad(pooling.name, dx, {dy}, [pooling, geo](autograd::GradCall& g) {
-    g.set(0, mean(pooling, g.dy(), geo));
+  const Shape shape =
+      is_mean ? Shape{geo.n, geo.c, geo.oh, geo.ow} : Shape{geo.n, geo.c, geo.h, geo.w};
+  Tensor to = ops::empty_in(shape, x.dtype(), from);
+  (is_mean ? pooling.mean : pooling.spread)(x.device(), x.dtype(), from, to, geo);
+  return autograd::with_grad(pooling.name, to, {x}, [pooling, is_mean, geo](autograd::GradCall& g) {
+    g.set(0, pool(pooling, is_mean ? Way::spread : Way::mean, g.dy(), geo));
   });
 }
 
@@ -52,7 +47,7 @@ Tensor avg_pool2d(const Tensor& x, Pair kernel, const AvgPool2dOptions& options)
                                         options.stride == Pair(0) ? kernel : options.stride,
                                         options.padding, 1, options.ceil_mode);
   geo.count_include_pad = options.count_include_pad;
-  return mean(pooling, x, geo);
+  return pool(pooling, Way::mean, x, geo);
 }
 
 Tensor adaptive_avg_pool2d(const Tensor& x, Pair output) {
@@ -66,7 +61,7 @@ Tensor adaptive_avg_pool2d(const Tensor& x, Pair output) {
   BRIM_CHECK(output.h >= 1 && output.w >= 1 && s[2] >= 1 && s[3] >= 1, ShapeError,
              "[adaptive_avg_pool2d] x {} to {} x {}: sizes must be 1 or more", s.str(), output.h,
              output.w);
-  return mean(pooling, x,
+  return pool(pooling, Way::mean, x,
               {.n = s[0], .c = s[1], .h = s[2], .w = s[3], .oh = output.h, .ow = output.w});
 }
 
