@@ -20,35 +20,31 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// `rounds` rounds of twelve independent chains: more than latency times units on any CPU, and
-/// fewer than its registers. `sum` takes a result, so that nothing can be left out.
+/// Independent of each other: more than latency times units on any CPU, and fewer than its
+/// registers.
+constexpr int kChains = 12;
+
+/// `rounds` steps of each chain. `sum` takes a result, so that nothing can be left out.
 void chains(int64_t rounds, float* sum) {
   const hn::ScalableTag<float> d;
   const auto factor = hn::Set(d, 0.999F), term = hn::Set(d, 0.001F);
-  auto a0 = hn::Iota(d, 0), a1 = hn::Iota(d, 1), a2 = hn::Iota(d, 2), a3 = hn::Iota(d, 3);
-  auto a4 = hn::Iota(d, 4), a5 = hn::Iota(d, 5), a6 = hn::Iota(d, 6), a7 = hn::Iota(d, 7);
-  auto a8 = hn::Iota(d, 8), a9 = hn::Iota(d, 9), a10 = hn::Iota(d, 10), a11 = hn::Iota(d, 11);
+  hn::Vec<decltype(d)> a[kChains];
+  HWY_UNROLL(12)
+  for (int c = 0; c < kChains; ++c) a[c] = hn::Iota(d, static_cast<float>(c));
   for (int64_t i = 0; i < rounds; ++i) {
-    a0 = hn::MulAdd(a0, factor, term);
-    a1 = hn::MulAdd(a1, factor, term);
-    a2 = hn::MulAdd(a2, factor, term);
-    a3 = hn::MulAdd(a3, factor, term);
-    a4 = hn::MulAdd(a4, factor, term);
-    a5 = hn::MulAdd(a5, factor, term);
-    a6 = hn::MulAdd(a6, factor, term);
-    a7 = hn::MulAdd(a7, factor, term);
-    a8 = hn::MulAdd(a8, factor, term);
-    a9 = hn::MulAdd(a9, factor, term);
-    a10 = hn::MulAdd(a10, factor, term);
-    a11 = hn::MulAdd(a11, factor, term);
+    HWY_UNROLL(12)
+    for (int c = 0; c < kChains; ++c) a[c] = hn::MulAdd(a[c], factor, term);
   }
-  const auto low = hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)), hn::Add(a4, a5));
-  const auto high = hn::Add(hn::Add(hn::Add(a6, a7), hn::Add(a8, a9)), hn::Add(a10, a11));
-  *sum = hn::GetLane(hn::SumOfLanes(d, hn::Add(low, high)));
+  auto total = a[0];
+  HWY_UNROLL(12)
+  for (int c = 1; c < kChains; ++c) total = hn::Add(total, a[c]);
+  *sum = hn::GetLane(hn::SumOfLanes(d, total));
 }
 
 /// Operations of one round.
-int64_t round_flops() { return 2 * 12 * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>())); }
+int64_t round_flops() {
+  return 2 * kChains * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<float>()));
+}
 
 }  // namespace
 }  // namespace brim::cli::HWY_NAMESPACE

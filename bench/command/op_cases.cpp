@@ -24,6 +24,14 @@ BenchCase op(std::string name, std::string about, double flops,
       .name = std::move(name), .about = std::move(about), .flops = flops, .make = std::move(make)};
 }
 
+/// One that is made for GPUs.
+BenchCase large_op(std::string name, std::string about,
+                   std::function<BenchRun(const BenchSetup&)> make) {
+  BenchCase result = op(std::move(name), std::move(about), kNoProducts, std::move(make));
+  result.large = true;
+  return result;
+}
+
 /// Numbers from [0, 1) where the case runs, in its dtype.
 Tensor operand(const BenchSetup& setup, const Shape& shape) {
   return rand(shape).to(setup.dtype()).to(setup.device);
@@ -179,55 +187,47 @@ constexpr int64_t kRows = 1 << 14, kColumns = 1 << 10;
 static_assert(kRows * kColumns == kMany);
 
 BenchCase large_softmax() {
-  BenchCase result =
-      op("softmax-16m", fmt::format("softmax over the rows of ({}, {})", kRows, kColumns),
-         kNoProducts, [](const BenchSetup& setup) {
-           const Tensor x = operand(setup, {kRows, kColumns});
-           BenchRun run = repeat(
-               setup, [](const Tensor& in) { return softmax(in, 1); }, x);
-           return beside_copy(std::move(run), x, 2 * bytes_of(x));
-         });
-  result.large = true;
-  return result;
+  return large_op("softmax-16m", fmt::format("softmax over the rows of ({}, {})", kRows, kColumns),
+                  [](const BenchSetup& setup) {
+                    const Tensor x = operand(setup, {kRows, kColumns});
+                    BenchRun run = repeat(
+                        setup, [](const Tensor& in) { return softmax(in, 1); }, x);
+                    return beside_copy(std::move(run), x, 2 * bytes_of(x));
+                  });
 }
 
 BenchCase large_layer_norm() {
-  BenchCase result =
-      op("layer-norm-16m", fmt::format("layer norm over the rows of ({}, {})", kRows, kColumns),
-         kNoProducts, [](const BenchSetup& setup) {
-           const Tensor x = operand(setup, {kRows, kColumns});
-           BenchRun run = repeat(
-               setup,
-               [](const Tensor& in, const Tensor& w, const Tensor& b) {
-                 return layer_norm(in, {kColumns}, w, b);
-               },
-               x, operand(setup, {kColumns}), operand(setup, {kColumns}));
-           return beside_copy(std::move(run), x, 2 * bytes_of(x));
-         });
-  result.large = true;
-  return result;
+  return large_op("layer-norm-16m",
+                  fmt::format("layer norm over the rows of ({}, {})", kRows, kColumns),
+                  [](const BenchSetup& setup) {
+                    const Tensor x = operand(setup, {kRows, kColumns});
+                    BenchRun run = repeat(
+                        setup,
+                        [](const Tensor& in, const Tensor& w, const Tensor& b) {
+                          return layer_norm(in, {kColumns}, w, b);
+                        },
+                        x, operand(setup, {kColumns}), operand(setup, {kColumns}));
+                    return beside_copy(std::move(run), x, 2 * bytes_of(x));
+                  });
 }
 
 /// In training x is read twice, since its moments are of all of it before any result is.
 BenchCase large_batch_norm() {
   const Shape shape{32, 128, 64, 64};
-  BenchCase result =
-      op("batch-norm-16m", fmt::format("batch norm in training of {}, nhwc", shape.str()),
-         kNoProducts, [shape](const BenchSetup& setup) {
-           const Tensor x = operand(setup, shape).to(MemoryFormat::nhwc);
-           const int64_t channels = shape[1];
-           const TensorOptions of{.device = setup.device};
-           BenchRun run = repeat(
-               setup,
-               [mean = zeros({channels}, of), var = ones({channels}, of)](
-                   const Tensor& in, const Tensor& w, const Tensor& b) {
-                 return batch_norm(in, w, b, mean, var, {.training = true});
-               },
-               x, ones({channels}, of), zeros({channels}, of));
-           return beside_copy(std::move(run), x, 3 * bytes_of(x));
-         });
-  result.large = true;
-  return result;
+  return large_op("batch-norm-16m", fmt::format("batch norm in training of {}, nhwc", shape.str()),
+                  [shape](const BenchSetup& setup) {
+                    const Tensor x = operand(setup, shape).to(MemoryFormat::nhwc);
+                    const int64_t channels = shape[1];
+                    const TensorOptions of{.device = setup.device};
+                    BenchRun run = repeat(
+                        setup,
+                        [mean = zeros({channels}, of), var = ones({channels}, of)](
+                            const Tensor& in, const Tensor& w, const Tensor& b) {
+                          return batch_norm(in, w, b, mean, var, {.training = true});
+                        },
+                        x, ones({channels}, of), zeros({channels}, of));
+                    return beside_copy(std::move(run), x, 3 * bytes_of(x));
+                  });
 }
 
 BenchCase total() {
