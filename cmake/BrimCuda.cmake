@@ -52,7 +52,7 @@ add_custom_command(
   VERBATIM)
 list(APPEND brim_cuda_host ${brim_embedded_headers})
 # What calls NVIDIA's libraries. In the emulation it meets fakes of them (below); without their headers,
-# emulation/no_libraries.cpp stands in for it.
+# emulation/no_libraries.cpp and libraries/no_cudnn.cpp stand in for it.
 file(GLOB brim_cuda_libraries CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/*.cpp)
 # What observes devices opens NVIDIA's libraries too, but works over the emulation, where tests put fakes in their place.
 file(GLOB brim_cuda_observe CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/*.cpp)
@@ -79,6 +79,10 @@ set(brim_cuda_build ${PROJECT_SOURCE_DIR}/src/backend/cuda/runtime/build.cpp) # 
 brim_cuda_header(CUPTI ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/cupti.cpp ${brim_cuda_build})
 brim_cuda_header(NVTX ${PROJECT_SOURCE_DIR}/src/backend/cuda/observe/nvtx.cpp)
 brim_cuda_header(CUDNN ${brim_cudnn} ${brim_cuda_build})
+set(brim_no_cudnn ${PROJECT_SOURCE_DIR}/src/backend/cuda/libraries/no_cudnn.cpp)
+if(BRIM_CUDNN_INCLUDE)
+  list(REMOVE_ITEM brim_cuda_libraries ${brim_no_cudnn})
+endif()
 
 set(brim_nvcc_least 13.0) # the first that knows the architectures above
 set(brim_nvcc "")
@@ -214,7 +218,10 @@ function(brim_add_emulated_cuda)
   if(BRIM_CUBLASLT_INCLUDE AND BRIM_CUDNN_INCLUDE)
     list(REMOVE_ITEM emulation ${no_libraries})
     brim_add_fakes()
-  elseif(brim_nvcc)
+  else()
+    list(APPEND emulation ${brim_no_cudnn})
+  endif()
+  if(brim_nvcc AND NOT TARGET brim_fake_libraries)
     message(STATUS "brim: no cublasLt.h or no cudnn.h, so what calls NVIDIA's libraries is not tested on the CPU")
   endif()
   add_library(brim_cuda_emulated MODULE ${wrappers} ${brim_cuda_host} ${emulation})

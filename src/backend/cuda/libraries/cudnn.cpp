@@ -303,32 +303,11 @@ std::string dnn_version() {
 
 #else
 
-#include <mutex>
-
-#include "backend/cuda/runtime/dynamic_library.h"
-
 namespace brim::cuda {
-
-bool dnn_conv(const Context&, const DnnConv&, const Work&) {
-  static std::once_flag warned;
-  std::call_once(warned, [] {
-    warn("brim's own, slower kernels compute convolutions, because " + dnn_problem());
-  });
-  return false;
-}
-
-bool dnn_avg_pool(const Context&, const DnnAvgPool&, const Work&) { return false; }
-bool dnn_batch_norm(const Context&, const DnnBatchNorm&, const Work&) { return false; }
-bool dnn_batch_norm_grad(const Context&, const DnnBatchNormGrad&, const Work&) { return false; }
-bool dnn_batch_norm_relu(const Context&, const DnnBatchNormRelu&, const Work&) { return false; }
-bool dnn_batch_norm_relu_grad(const Context&, const DnnBatchNormReluGrad&, const Work&) {
-  return false;
-}
 
 std::string dnn_problem() {
   return "the backend was built without cuDNN's headers (cudnn.h); build it where they are";
 }
-std::string dnn_version() { return "no cuDNN"; }
 
 }  // namespace brim::cuda
 
