@@ -14,6 +14,7 @@
 #include "backend/cuda/reduce/batch_norm.cuh"
 #include "backend/cuda/reduce/channel_sums.cuh"
 #include "backend/cuda/reduce/moments.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -384,24 +385,16 @@ void batch_norm_relu_again(const Context& context, const Tensor& x, const Tensor
   });
 }
 
-template <class T>
-void register_for() {
-  constexpr DType kType = dtype_of<T>;
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  backend::register_kernel("batch_norm", cuda, kType, &batch_norm<T>);
-  backend::register_kernel("batch_norm_grad", cuda, kType, &batch_norm_grad<T>);
-  backend::register_kernel("batch_norm_relu", cuda, kType, &batch_norm_relu<T>);
-  backend::register_kernel("batch_norm_relu_again", cuda, kType, &batch_norm_relu_again<T>);
-  backend::register_kernel("batch_norm_relu_grad", cuda, kType, &batch_norm_relu_grad<T>);
-}
-
-template <class... T>
-bool register_all() {
-  (register_for<T>(), ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      constexpr DType kType = dtype_of<T>;
+      constexpr DeviceKind cuda = DeviceKind::cuda;
+      backend::register_kernel("batch_norm", cuda, kType, &batch_norm<T>);
+      backend::register_kernel("batch_norm_grad", cuda, kType, &batch_norm_grad<T>);
+      backend::register_kernel("batch_norm_relu", cuda, kType, &batch_norm_relu<T>);
+      backend::register_kernel("batch_norm_relu_again", cuda, kType, &batch_norm_relu_again<T>);
+      backend::register_kernel("batch_norm_relu_grad", cuda, kType, &batch_norm_relu_grad<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

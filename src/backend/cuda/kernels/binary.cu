@@ -2,23 +2,18 @@
 #include "formula/binary.h"
 
 #include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
 
-template <class... T>
-bool register_all(formula::List<T...>) {
-  (register_binary<T>(formula::BinaryFormulas{}), ...);
-  return true;
-}
-template <class... T>
-bool register_integers(formula::List<T...>) {
-  (register_binary<T>(formula::BinaryIntegerFormulas{}), ...);
-  return true;
-}
-
-const bool registered = register_all(formula::List<float, double, Half, BFloat16>{}) &&
-                        register_integers(formula::List<int64_t, int32_t, int8_t, uint8_t>{});
+const bool registered =
+    backend::for_each_type(
+        backend::Floats{},
+        []<class T>(std::type_identity<T>) { register_binary<T>(formula::BinaryFormulas{}); }) &&
+    backend::for_each_type(backend::Integers{}, []<class T>(std::type_identity<T>) {
+      register_binary<T>(formula::BinaryIntegerFormulas{});
+    });
 
 }  // namespace
 }  // namespace brim::cuda

@@ -6,6 +6,7 @@
 
 #include "backend/cuda/elementwise/chain.cuh"
 #include "backend/cuda/runtime/launch_error.h"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -159,23 +160,20 @@ void register_formulas(formula::List<F...>) {
   (backend::register_in_chains(F::kName, DeviceKind::cuda, dtype_of<T>), ...);
 }
 
-template <class... T>
-bool register_all() {
-  ((register_formulas<T>(decltype(join(OneNumber<T>{}, TwoNumbers<T>{})){}),
-    backend::register_kernel("chain", DeviceKind::cuda, dtype_of<T>, &chain<T>)),
-   ...);
-  return true;
-}
-
-template <class... T>
-bool register_dropout() {
-  (backend::register_in_chains("dropout", DeviceKind::cuda, dtype_of<T>), ...);
-  return true;
+template <class T>
+void register_chain() {
+  register_formulas<T>(decltype(join(OneNumber<T>{}, TwoNumbers<T>{})){});
+  backend::register_kernel("chain", DeviceKind::cuda, dtype_of<T>, &chain<T>);
 }
 
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t>() &&
-    register_dropout<float, double, Half, BFloat16>();
+    backend::for_each_type(backend::Floats{},
+                           []<class T>(std::type_identity<T>) {
+                             register_chain<T>();
+                             backend::register_in_chains("dropout", DeviceKind::cuda, dtype_of<T>);
+                           }) &&
+    backend::for_each_type(backend::Integers{},
+                           []<class T>(std::type_identity<T>) { register_chain<T>(); });
 
 }  // namespace
 }  // namespace brim::cuda

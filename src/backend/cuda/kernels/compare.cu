@@ -2,6 +2,7 @@
 #include "formula/compare.h"
 
 #include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -36,24 +37,17 @@ void masked_fill(const Context& context, const Tensor& x, const Tensor& mask, Te
   elementwise<T, T, bool>(context, f, y, x, mask);
 }
 
-template <class T>
-void register_for() {
-  backend::register_kernel("where", DeviceKind::cuda, dtype_of<T>, &where<T>);
-  backend::register_kernel("masked_fill", DeviceKind::cuda, dtype_of<T>, &masked_fill<T>);
-  register_binary<T, bool>(formula::CompareFormulas{});
-  register_unary<T, bool>(formula::CompareScalarFormulas{});
-  if constexpr (!std::is_integral_v<T>) register_unary<T, bool>(formula::List<formula::IsFinite>{});
-}
-
-template <class... T>
-bool register_all() {
-  (register_for<T>(), ...);
-  register_binary<bool>(formula::List<formula::LogicalAnd, formula::LogicalOr>{});
-  return true;
-}
-
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    backend::for_each_type(backend::AllTypes{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("where", DeviceKind::cuda, dtype_of<T>, &where<T>);
+      backend::register_kernel("masked_fill", DeviceKind::cuda, dtype_of<T>, &masked_fill<T>);
+      register_binary<T, bool>(formula::CompareFormulas{});
+      register_unary<T, bool>(formula::CompareScalarFormulas{});
+      if constexpr (!std::is_integral_v<T>)
+        register_unary<T, bool>(formula::List<formula::IsFinite>{});
+    });
+const bool registered_logic =
+    (register_binary<bool>(formula::List<formula::LogicalAnd, formula::LogicalOr>{}), true);
 
 }  // namespace
 }  // namespace brim::cuda

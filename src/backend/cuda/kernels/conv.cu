@@ -5,6 +5,7 @@
 #include "backend/cuda/conv/conv_operands.cuh"
 #include "backend/kernel.h"
 #include "backend/options/geometry.h"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -106,22 +107,23 @@ void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& d
   if (!by_dnn<T>(context, ConvPass::grad_weight, x, dw, {}, dy, g, own)) own(context);
 }
 
-template <class... T>
-bool register_all() {
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  (backend::register_kernel("conv2d", cuda, dtype_of<T>, &conv2d<T, false>), ...);
-  (backend::register_kernel("conv2d_relu", cuda, dtype_of<T>, &conv2d<T, true>), ...);
-  (backend::register_kernel("conv2d_grad_x", cuda, dtype_of<T>, &conv2d_grad_x<T>), ...);
-  (backend::register_kernel("conv2d_grad_weight", cuda, dtype_of<T>, &conv2d_grad_weight<T>), ...);
-  // Fastest in the activations' format, whatever they have.
-  backend::register_converted("conv2d", cuda, "weight");
-  backend::register_converted("conv2d_relu", cuda, "weight");
-  backend::register_converted("conv2d_grad_x", cuda, "weight");
-  backend::register_converted("conv2d_grad_weight", cuda, "dweight");
-  return true;
-}
+constexpr DeviceKind kCuda = DeviceKind::cuda;
 
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(
+        backend::Floats{},
+        []<class T>(std::type_identity<T>) {
+          backend::register_kernel("conv2d", kCuda, dtype_of<T>, &conv2d<T, false>);
+          backend::register_kernel("conv2d_relu", kCuda, dtype_of<T>, &conv2d<T, true>);
+          backend::register_kernel("conv2d_grad_x", kCuda, dtype_of<T>, &conv2d_grad_x<T>);
+          backend::register_kernel("conv2d_grad_weight", kCuda, dtype_of<T>,
+                                   &conv2d_grad_weight<T>);
+        }) &&
+    // Fastest in the activations' format, whatever they have.
+    backend::register_converted("conv2d", kCuda, "weight") &&
+    backend::register_converted("conv2d_relu", kCuda, "weight") &&
+    backend::register_converted("conv2d_grad_x", kCuda, "weight") &&
+    backend::register_converted("conv2d_grad_weight", kCuda, "dweight");
 
 }  // namespace
 }  // namespace brim::cuda

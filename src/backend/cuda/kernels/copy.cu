@@ -5,6 +5,7 @@
 #include "backend/cuda/elementwise/cast.cuh"
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/elementwise/transpose.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -86,13 +87,6 @@ void fill(const Context& context, Tensor& y, double value) {
   elementwise<T>(context, Constant<T>{value}, y);
 }
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("copy", DeviceKind::cuda, dtype_of<T>, &copy<T>), ...);
-  (backend::register_kernel("fill", DeviceKind::cuda, dtype_of<T>, &fill<T>), ...);
-  return true;
-}
-
 bool register_stored_only() {
   for (int i = 0; i < kDTypeCount; ++i)
     if (const auto dtype = static_cast<DType>(i); !is_computed(dtype))
@@ -101,7 +95,12 @@ bool register_stored_only() {
 }
 
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>() &&
+    backend::for_each_type(
+        backend::AllTypes{},
+        []<class T>(std::type_identity<T>) {
+          backend::register_kernel("copy", DeviceKind::cuda, dtype_of<T>, &copy<T>);
+          backend::register_kernel("fill", DeviceKind::cuda, dtype_of<T>, &fill<T>);
+        }) &&
     register_stored_only();
 
 }  // namespace

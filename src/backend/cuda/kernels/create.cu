@@ -3,6 +3,7 @@
 
 #include "backend/cuda/elementwise/cast.cuh"
 #include "backend/cuda/elementwise/elementwise.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -61,16 +62,12 @@ void triangle(const Context& context, const Tensor& x, Tensor& y, int64_t first,
          rows, columns, first, upper);
 }
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("arange", DeviceKind::cuda, dtype_of<T>, &arange<T>), ...);
-  (backend::register_kernel("linspace", DeviceKind::cuda, dtype_of<T>, &linspace<T>), ...);
-  (backend::register_kernel("triangle", DeviceKind::cuda, dtype_of<T>, &triangle<Bits<T>>), ...);
-  return true;
-}
-
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    backend::for_each_type(backend::AllTypes{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("arange", DeviceKind::cuda, dtype_of<T>, &arange<T>);
+      backend::register_kernel("linspace", DeviceKind::cuda, dtype_of<T>, &linspace<T>);
+      backend::register_kernel("triangle", DeviceKind::cuda, dtype_of<T>, &triangle<Bits<T>>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

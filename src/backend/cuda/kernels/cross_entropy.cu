@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "backend/cuda/reduce/class_loss_rows.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -132,18 +133,14 @@ void softmax_cross_entropy(const Context& context, const Tensor& x, const Tensor
               });
 }
 
-template <class... T>
-bool register_all() {
-  ((backend::register_kernel("cross_entropy", DeviceKind::cuda, dtype_of<T>, &cross_entropy<T>),
-    backend::register_kernel("cross_entropy_grad", DeviceKind::cuda, dtype_of<T>,
-                             &cross_entropy_grad<T>),
-    backend::register_kernel("softmax_cross_entropy", DeviceKind::cuda, dtype_of<T>,
-                             &softmax_cross_entropy<T>)),
-   ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("cross_entropy", DeviceKind::cuda, dtype_of<T>, &cross_entropy<T>);
+      backend::register_kernel("cross_entropy_grad", DeviceKind::cuda, dtype_of<T>,
+                               &cross_entropy_grad<T>);
+      backend::register_kernel("softmax_cross_entropy", DeviceKind::cuda, dtype_of<T>,
+                               &softmax_cross_entropy<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

@@ -1,6 +1,7 @@
 // dropout: element i is decided by word i % 4 of Philox block i / 4, in every dtype.
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/graph/graph_parameter.cuh"
+#include "backend/types.h"
 #include "formula/philox.h"
 
 namespace brim::cuda {
@@ -44,13 +45,10 @@ void dropout(const Context& context, const Tensor& x, Tensor& y, double p, const
          limit, scale);
 }
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("dropout", DeviceKind::cuda, dtype_of<T>, &dropout<T>), ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("dropout", DeviceKind::cuda, dtype_of<T>, &dropout<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

@@ -14,6 +14,7 @@
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/kernels/sort.cuh"
 #include "backend/cuda/runtime/fault.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -213,15 +214,11 @@ void embedding_grad(const Context& context, const Tensor& dy, const Tensor& ids,
     embedding_grad_by<T, WideKey>(context, dy, ids, dweight, skip);
 }
 
-template <class... T>
-bool register_all() {
-  ((backend::register_kernel("embedding", DeviceKind::cuda, dtype_of<T>, &embedding<T>),
-    backend::register_kernel("embedding_grad", DeviceKind::cuda, dtype_of<T>, &embedding_grad<T>)),
-   ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("embedding", DeviceKind::cuda, dtype_of<T>, &embedding<T>);
+      backend::register_kernel("embedding_grad", DeviceKind::cuda, dtype_of<T>, &embedding_grad<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

@@ -3,6 +3,7 @@
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/runtime/fault.cuh"
 #include "backend/options/index_options.h"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -154,16 +155,12 @@ void scatter_add(const Context& context, const Tensor& index, const Tensor& sour
   scatter_with<T, Accumulate<T>>(context, index, source, y, options);
 }
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("gather", DeviceKind::cuda, dtype_of<T>, &gather<Bits<T>>), ...);
-  (backend::register_kernel("scatter", DeviceKind::cuda, dtype_of<T>, &scatter<Bits<T>>), ...);
-  (backend::register_kernel("scatter_add", DeviceKind::cuda, dtype_of<T>, &scatter_add<T>), ...);
-  return true;
-}
-
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    backend::for_each_type(backend::AllTypes{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("gather", DeviceKind::cuda, dtype_of<T>, &gather<Bits<T>>);
+      backend::register_kernel("scatter", DeviceKind::cuda, dtype_of<T>, &scatter<Bits<T>>);
+      backend::register_kernel("scatter_add", DeviceKind::cuda, dtype_of<T>, &scatter_add<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

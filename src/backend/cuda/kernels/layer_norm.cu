@@ -7,6 +7,7 @@
 #include "backend/cuda/reduce/normalized.cuh"
 #include "backend/cuda/reduce/reduce.cuh"
 #include "backend/cuda/reduce/row_packs.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -196,17 +197,13 @@ void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
   layer_norm_grad_add<T>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
 }
 
-template <class... T>
-bool register_all() {
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  ((backend::register_kernel("layer_norm", cuda, dtype_of<T>, &layer_norm<T>),
-    backend::register_kernel("layer_norm_grad", cuda, dtype_of<T>, &layer_norm_grad<T>),
-    backend::register_kernel("layer_norm_grad_add", cuda, dtype_of<T>, &layer_norm_grad_add<T>)),
-   ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      constexpr DeviceKind cuda = DeviceKind::cuda;
+      backend::register_kernel("layer_norm", cuda, dtype_of<T>, &layer_norm<T>);
+      backend::register_kernel("layer_norm_grad", cuda, dtype_of<T>, &layer_norm_grad<T>);
+      backend::register_kernel("layer_norm_grad_add", cuda, dtype_of<T>, &layer_norm_grad_add<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

@@ -17,6 +17,7 @@
 #include "backend/fused/fused_linear.h"
 #include "backend/has_kernel.h"
 #include "backend/kernel.h"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -178,17 +179,16 @@ void linear_grad(const Context& context, const Tensor& x, const Tensor& weight, 
   launch_blocks(context, &linear_grad_kernel<T>, grid, g);
 }
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("linear_grad", DeviceKind::cuda, dtype_of<T>, &linear_grad<T>), ...);
-  // Products of many rows belong to cuBLAS.
-  return backend::register_limit<backend::LinearSize>(
-      "linear_grad", DeviceKind::cuda, [](const backend::LinearSize& l) {
-        return backend::few_rows_are_fast(l.rows, l.inputs, l.outputs);
-      });
-}
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("linear_grad", DeviceKind::cuda, dtype_of<T>, &linear_grad<T>);
+    });
 
-const bool registered = register_all<float, double, Half, BFloat16>();
+// Products of many rows belong to cuBLAS.
+const bool limited = backend::register_limit<backend::LinearSize>(
+    "linear_grad", DeviceKind::cuda, [](const backend::LinearSize& l) {
+      return backend::few_rows_are_fast(l.rows, l.inputs, l.outputs);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

@@ -5,6 +5,7 @@
 #include "backend/cuda/elementwise/cast.cuh"
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/fused/list_cast.h"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -127,13 +128,10 @@ void list_cast(const Context& context, std::span<const Tensor> x, std::span<Tens
   }
 }
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("list_cast", DeviceKind::cuda, dtype_of<T>, &list_cast<T>), ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("list_cast", DeviceKind::cuda, dtype_of<T>, &list_cast<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

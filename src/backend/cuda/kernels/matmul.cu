@@ -13,6 +13,7 @@
 #include "backend/cuda/libraries/blas.h"
 #include "backend/fused/fused_linear.h"
 #include "backend/kernel.h"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -229,16 +230,13 @@ void linear(const Context& context, const Tensor& x, const Tensor& weight, const
               y.shape()[1], x.shape()[1], DeviceLoop<3>(backend::make_loop<3>({}, {})));
 }
 
-template <class... T>
-bool register_all() {
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  (backend::register_kernel("matmul", cuda, dtype_of<T>, &matmul<T>), ...);
-  (backend::register_kernel("linear", cuda, dtype_of<T>, &linear<T, false>), ...);
-  (backend::register_kernel("linear_relu", cuda, dtype_of<T>, &linear<T, true>), ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      constexpr DeviceKind cuda = DeviceKind::cuda;
+      backend::register_kernel("matmul", cuda, dtype_of<T>, &matmul<T>);
+      backend::register_kernel("linear", cuda, dtype_of<T>, &linear<T, false>);
+      backend::register_kernel("linear_relu", cuda, dtype_of<T>, &linear<T, true>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

@@ -1,5 +1,6 @@
 // nll_loss and its gradient.
 #include "backend/cuda/reduce/class_loss.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -49,15 +50,11 @@ void nll_loss_grad(const Context& context, const Tensor& dy, const Tensor& x, co
          options.shape == LossShape::single, data<const Compute<T>>(stats), data<T>(dx));
 }
 
-template <class... T>
-bool register_all() {
-  ((backend::register_kernel("nll_loss", DeviceKind::cuda, dtype_of<T>, &nll_loss<T>),
-    backend::register_kernel("nll_loss_grad", DeviceKind::cuda, dtype_of<T>, &nll_loss_grad<T>)),
-   ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("nll_loss", DeviceKind::cuda, dtype_of<T>, &nll_loss<T>);
+      backend::register_kernel("nll_loss_grad", DeviceKind::cuda, dtype_of<T>, &nll_loss_grad<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

@@ -8,6 +8,7 @@
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/graph/graph_parameter.cuh"
 #include "backend/options/loss_scale.h"
+#include "backend/types.h"
 #include "formula/optim.h"
 
 namespace brim::cuda {
@@ -199,13 +200,9 @@ template <class T, class... F>
 void register_list(formula::List<F...>) {
   (register_step<T, F>(), ...);
 }
-template <class... T>
-bool register_all() {
-  (register_list<T>(formula::OptimFormulas{}), ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered = backend::for_each_type(
+    backend::Floats{},
+    []<class T>(std::type_identity<T>) { register_list<T>(formula::OptimFormulas{}); });
 
 }  // namespace
 }  // namespace brim::cuda

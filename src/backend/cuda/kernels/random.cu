@@ -6,6 +6,7 @@
 #include "backend/cuda/kernels/sort.cuh"
 #include "backend/cuda/runtime/fault.cuh"
 #include "backend/options/random_range.h"
+#include "backend/types.h"
 #include "formula/philox.h"
 
 namespace brim::cuda {
@@ -155,22 +156,19 @@ void randperm(const Context& context, Tensor& y, const RandomKey& key) {
   launch(context, &positions_kernel<T>, grid_for(n), keys, data<T>(y), n);
 }
 
-template <class... T>
-bool register_floating() {
-  (backend::register_kernel("uniform", DeviceKind::cuda, dtype_of<T>, &uniform<T>), ...);
-  (backend::register_kernel("normal", DeviceKind::cuda, dtype_of<T>, &normal<T>), ...);
-  (backend::register_kernel("bernoulli", DeviceKind::cuda, dtype_of<T>, &bernoulli<T>), ...);
-  return true;
-}
-template <class... T>
-bool register_numbers() {
-  (backend::register_kernel("randint", DeviceKind::cuda, dtype_of<T>, &randint<T>), ...);
-  return true;
-}
-
 const bool registered =
-    register_floating<float, double, Half, BFloat16>() &&
-    register_numbers<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>() &&
+    backend::for_each_type(
+        backend::Floats{},
+        []<class T>(std::type_identity<T>) {
+          backend::register_kernel("uniform", DeviceKind::cuda, dtype_of<T>, &uniform<T>);
+          backend::register_kernel("normal", DeviceKind::cuda, dtype_of<T>, &normal<T>);
+          backend::register_kernel("bernoulli", DeviceKind::cuda, dtype_of<T>, &bernoulli<T>);
+        }) &&
+    backend::for_each_type(backend::AllTypes{},
+                           []<class T>(std::type_identity<T>) {
+                             backend::register_kernel("randint", DeviceKind::cuda, dtype_of<T>,
+                                                      &randint<T>);
+                           }) &&
     backend::register_kernel("randperm", DeviceKind::cuda, DType::i64, &randperm<int64_t>) &&
     backend::register_kernel("randperm", DeviceKind::cuda, DType::i32, &randperm<int32_t>);
 

@@ -5,6 +5,7 @@
 
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/reduce/axis.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -130,18 +131,13 @@ void cumsum(const Context& context, const Tensor& x, Tensor& y, int axis, bool r
   }
 }
 
-template <class... T>
-bool register_all() {
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  ((backend::register_kernel("max_index", cuda, dtype_of<T>, &pick<T, true>),
-    backend::register_kernel("min_index", cuda, dtype_of<T>, &pick<T, false>),
-    backend::register_kernel("cumsum", cuda, dtype_of<T>, &cumsum<T>)),
-   ...);
-  return true;
-}
-
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    backend::for_each_type(backend::AllTypes{}, []<class T>(std::type_identity<T>) {
+      constexpr DeviceKind cuda = DeviceKind::cuda;
+      backend::register_kernel("max_index", cuda, dtype_of<T>, &pick<T, true>);
+      backend::register_kernel("min_index", cuda, dtype_of<T>, &pick<T, false>);
+      backend::register_kernel("cumsum", cuda, dtype_of<T>, &cumsum<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

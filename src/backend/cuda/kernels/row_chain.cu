@@ -10,6 +10,7 @@
 #include "backend/cuda/reduce/normalized.cuh"
 #include "backend/cuda/reduce/softmax_lines.cuh"
 #include "backend/cuda/runtime/launch_error.h"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -242,14 +243,12 @@ template void queue_row_chain<BFloat16>(const Context&, const Links&, const Chai
 
 namespace {
 
-template <class... T>
-bool register_rows() {
-  for (const char* name :
-       {"softmax", "log_softmax", "softmax_grad", "log_softmax_grad", "layer_norm"})
-    (backend::register_in_chains(name, DeviceKind::cuda, dtype_of<T>), ...);
-  return true;
-}
-const bool registered = register_rows<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      for (const char* name :
+           {"softmax", "log_softmax", "softmax_grad", "log_softmax_grad", "layer_norm"})
+        backend::register_in_chains(name, DeviceKind::cuda, dtype_of<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

@@ -4,6 +4,7 @@
 
 #include "backend/cuda/reduce/axis.cuh"
 #include "backend/cuda/reduce/softmax_lines.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -91,19 +92,15 @@ void logsumexp(const Context& context, const Tensor& x, Tensor& y) {
          ReduceShape(Shape({rows, n}), Strides({n, 1}), Strides({1, 0})));
 }
 
-template <class... T>
-bool register_all() {
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  ((backend::register_kernel("softmax", cuda, dtype_of<T>, &softmax<T, false>),
-    backend::register_kernel("log_softmax", cuda, dtype_of<T>, &softmax<T, true>),
-    backend::register_kernel("softmax_grad", cuda, dtype_of<T>, &softmax_grad<T, false>),
-    backend::register_kernel("log_softmax_grad", cuda, dtype_of<T>, &softmax_grad<T, true>),
-    backend::register_kernel("logsumexp", cuda, dtype_of<T>, &logsumexp<T>)),
-   ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      constexpr DeviceKind cuda = DeviceKind::cuda;
+      backend::register_kernel("softmax", cuda, dtype_of<T>, &softmax<T, false>);
+      backend::register_kernel("log_softmax", cuda, dtype_of<T>, &softmax<T, true>);
+      backend::register_kernel("softmax_grad", cuda, dtype_of<T>, &softmax_grad<T, false>);
+      backend::register_kernel("log_softmax_grad", cuda, dtype_of<T>, &softmax_grad<T, true>);
+      backend::register_kernel("logsumexp", cuda, dtype_of<T>, &logsumexp<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda
