@@ -123,41 +123,27 @@ struct Patches {
   }
 };
 
-/// Patches as an operand: a row for each pixel, the sum over the taps.
-template <class T, class Index_, bool kTransposed>
-struct PixelRows {
+/// Patches as an operand: a row for each pixel and the sum over the taps, or the other way round.
+template <class T, class Index_, bool kTransposed, bool kByTap>
+struct PatchRows {
   using Index = Index_;
   using Place = typename Patches<T, Index, kTransposed>::Place;
   Patches<T, Index, kTransposed> patches;
   const T* data;
   bool along_sum;
 
-  explicit PixelRows(const Patches<T, Index, kTransposed>& p)
-      : patches(p), data(p.from.data), along_sum(p.taps.channels_last) {}
-  __device__ Place row(Index i) const { return patches.pixel(i); }
-  __device__ Place column(Index p) const { return patches.tap(p); }
+  explicit PatchRows(const Patches<T, Index, kTransposed>& p)
+      : patches(p), data(p.from.data), along_sum(p.taps.channels_last != kByTap) {}
+  __device__ Place row(Index i) const { return kByTap ? patches.tap(i) : patches.pixel(i); }
+  __device__ Place column(Index p) const { return kByTap ? patches.pixel(p) : patches.tap(p); }
   __device__ Compute<T> at(const T* from, const Place& row, const Place& column) const {
-    return patches.value(from, row, column);
+    return kByTap ? patches.value(from, column, row) : patches.value(from, row, column);
   }
 };
-
-/// Patches as an operand: a row for each tap, the sum over the pixels.
-template <class T, class Index_>
-struct TapRows {
-  using Index = Index_;
-  using Place = typename Patches<T, Index, false>::Place;
-  Patches<T, Index, false> patches;
-  const T* data;
-  bool along_sum;
-
-  explicit TapRows(const Patches<T, Index, false>& p)
-      : patches(p), data(p.from.data), along_sum(!p.taps.channels_last) {}
-  __device__ Place row(Index i) const { return patches.tap(i); }
-  __device__ Place column(Index p) const { return patches.pixel(p); }
-  __device__ Compute<T> at(const T* from, const Place& row, const Place& column) const {
-    return patches.value(from, column, row);
-  }
-};
+template <class T, class Index, bool kTransposed>
+using PixelRows = PatchRows<T, Index, kTransposed, false>;
+template <class T, class Index>
+using TapRows = PatchRows<T, Index, false, true>;
 
 /// Weights (o, c, kh, kw) as an operand: a row for each channel of one side, the sum over the taps
 /// of the other's.

@@ -6,6 +6,7 @@
 #include "backend/cuda/conv/pool.cuh"
 #include "backend/cuda/libraries/dnn.h"
 #include "backend/kernel.h"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -53,18 +54,20 @@ struct AdaptiveWindows {
 };
 
 template <bool kAdaptive, class Index>
-auto rows(const PoolGeometry& g) {
+auto windows(const PoolGeometry& g, int64_t in, int64_t out, int64_t Pair::*axis) {
   if constexpr (kAdaptive)
-    return AdaptiveWindows<Index>(g.h, g.oh);
+    return AdaptiveWindows<Index>(in, out);
   else
-    return FixedWindows<Index>(g.h, g.oh, g.kernel.h, g.stride.h, g.padding.h, g.count_include_pad);
+    return FixedWindows<Index>(in, out, g.kernel.*axis, g.stride.*axis, g.padding.*axis,
+                               g.count_include_pad);
+}
+template <bool kAdaptive, class Index>
+auto rows(const PoolGeometry& g) {
+  return windows<kAdaptive, Index>(g, g.h, g.oh, &Pair::h);
 }
 template <bool kAdaptive, class Index>
 auto columns(const PoolGeometry& g) {
-  if constexpr (kAdaptive)
-    return AdaptiveWindows<Index>(g.w, g.ow);
-  else
-    return FixedWindows<Index>(g.w, g.ow, g.kernel.w, g.stride.w, g.padding.w, g.count_include_pad);
+  return windows<kAdaptive, Index>(g, g.w, g.ow, &Pair::w);
 }
 
 template <bool kAdaptive>
@@ -194,22 +197,14 @@ void spread(const Context& context, const Tensor& dy, Tensor& dx, const PoolGeom
                    });
 }
 
-template <class T>
-void register_for() {
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  backend::register_kernel("avg_pool2d", cuda, dtype_of<T>, &mean<T, false>);
-  backend::register_kernel("avg_pool2d_spread", cuda, dtype_of<T>, &spread<T, false>);
-  backend::register_kernel("adaptive_avg_pool2d", cuda, dtype_of<T>, &mean<T, true>);
-  backend::register_kernel("adaptive_avg_pool2d_spread", cuda, dtype_of<T>, &spread<T, true>);
-}
-
-template <class... T>
-bool register_all() {
-  (register_for<T>(), ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      constexpr DeviceKind cuda = DeviceKind::cuda;
+      backend::register_kernel("avg_pool2d", cuda, dtype_of<T>, &mean<T, false>);
+      backend::register_kernel("avg_pool2d_spread", cuda, dtype_of<T>, &spread<T, false>);
+      backend::register_kernel("adaptive_avg_pool2d", cuda, dtype_of<T>, &mean<T, true>);
+      backend::register_kernel("adaptive_avg_pool2d_spread", cuda, dtype_of<T>, &spread<T, true>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

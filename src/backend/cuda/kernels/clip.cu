@@ -5,6 +5,7 @@
 
 #include "backend/cuda/elementwise/list.cuh"
 #include "backend/cuda/reduce/reduce.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -41,19 +42,14 @@ __global__ void run_norms(List<const T> list, Power power, double* parts) {
 }
 
 template <class T>
-struct NormOfParts {
-  using Lane = double;
-  using Total = double;
+struct NormOfParts : DoubleSum {
   const double* parts;
   T* norm;
   Power power;
 
-  __device__ Lane init() const { return 0; }
-  __device__ Total start() const { return 0; }
   __device__ void step(Lane& a, int64_t at, int64_t, int64_t) const {
     a = power.joined(a, parts[at]);
   }
-  __device__ Total widen(const Lane& a) const { return a; }
   __device__ Total combine(const Total& a, const Total& b) const { return power.joined(a, b); }
   __device__ void finish(int64_t, const Total& total) const {
     *norm = narrow<T>(static_cast<Compute<T>>(power.root(total)));
@@ -69,7 +65,7 @@ void list_norm(const Context& context, std::span<const Tensor> tensors, Tensor& 
   in_lists<const T>(tensors, [&](const List<const T>& list, int64_t before) {
     launch_blocks(context, &run_norms<T>, grid_of(list), list, Power{p}, parts + before);
   });
-  reduce(context, NormOfParts<T>{parts, data<T>(norm), Power{p}},
+  reduce(context, NormOfParts<T>{{}, parts, data<T>(norm), Power{p}},
          ReduceShape(Shape({runs}), Strides({1}), Strides({0})));
 }
 
@@ -117,17 +113,13 @@ void list_clamp(const Context& context, std::span<Tensor> tensors, double limit)
   });
 }
 
-template <class... T>
-bool register_all() {
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  ((backend::register_kernel("list_norm", cuda, dtype_of<T>, &list_norm<T>),
-    backend::register_kernel("list_clip", cuda, dtype_of<T>, &list_clip<T>),
-    backend::register_kernel("list_clamp", cuda, dtype_of<T>, &list_clamp<T>)),
-   ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      constexpr DeviceKind cuda = DeviceKind::cuda;
+      backend::register_kernel("list_norm", cuda, dtype_of<T>, &list_norm<T>);
+      backend::register_kernel("list_clip", cuda, dtype_of<T>, &list_clip<T>);
+      backend::register_kernel("list_clamp", cuda, dtype_of<T>, &list_clamp<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

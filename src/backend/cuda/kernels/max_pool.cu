@@ -3,6 +3,7 @@
 
 #include "backend/cuda/conv/pool.cuh"
 #include "backend/kernel.h"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -145,16 +146,13 @@ void gather(const Context& context, const Tensor& x, const Tensor& indices, Tens
   });
 }
 
-template <class... T>
-bool register_all() {
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  (backend::register_kernel("max_pool2d", cuda, dtype_of<T>, &max_pool<T>), ...);
-  (backend::register_kernel("max_pool2d_scatter", cuda, dtype_of<T>, &scatter<T>), ...);
-  (backend::register_kernel("max_pool2d_gather", cuda, dtype_of<T>, &gather<T>), ...);
-  return true;
-}
-
-const bool registered = register_all<float, double, Half, BFloat16>();
+const bool registered =
+    backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+      constexpr DeviceKind cuda = DeviceKind::cuda;
+      backend::register_kernel("max_pool2d", cuda, dtype_of<T>, &max_pool<T>);
+      backend::register_kernel("max_pool2d_scatter", cuda, dtype_of<T>, &scatter<T>);
+      backend::register_kernel("max_pool2d_gather", cuda, dtype_of<T>, &gather<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cuda

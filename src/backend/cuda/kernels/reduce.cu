@@ -6,6 +6,7 @@
 #include "backend/cuda/elementwise/elementwise.cuh"
 #include "backend/cuda/reduce/moments.cuh"
 #include "backend/cuda/reduce/reduce.cuh"
+#include "backend/types.h"
 
 namespace brim::cuda {
 namespace {
@@ -49,19 +50,14 @@ struct Sum {
 
 /// The root of the sum of squares, in f64, which holds the squares of all f32 numbers.
 template <class T>
-struct RootOfSquares {
-  using Lane = double;
-  using Total = double;
+struct RootOfSquares : DoubleSum {
   const T* x;
   T* y;
 
-  __device__ Lane init() const { return 0; }
-  __device__ Total start() const { return 0; }
   __device__ void step(Lane& a, int64_t at, int64_t, int64_t) const {
     const double v = static_cast<double>(brim::cuda::widen(x[at]));
     a += v * v;
   }
-  __device__ Total widen(const Lane& a) const { return a; }
   __device__ Total combine(const Total& a, const Total& b) const { return a + b; }
   __device__ void finish(int64_t result, const Total& t) const {
     y[result] = narrow<T>(static_cast<Compute<T>>(std::sqrt(t)));
@@ -172,7 +168,7 @@ void mean(const Context& context, const Tensor& x, Tensor& y) {
 }
 template <class T>
 void norm(const Context& context, const Tensor& x, Tensor& y) {
-  reduce(context, RootOfSquares<T>{data<const T>(x), data<T>(y)}, ReduceShape(x, y));
+  reduce(context, RootOfSquares<T>{{}, data<const T>(x), data<T>(y)}, ReduceShape(x, y));
 }
 template <class T, bool kRoot>
 void variance(const Context& context, const Tensor& x, Tensor& y, double correction) {
@@ -193,32 +189,23 @@ void logical(const Context& context, const Tensor& x, Tensor& y) {
   reduce(context, Logical<T, kAll>{data<const T>(x), data<bool>(y)}, ReduceShape(x, y));
 }
 
-template <class T>
-void register_for() {
-  constexpr DType kType = dtype_of<T>;
-  constexpr DeviceKind cuda = DeviceKind::cuda;
-  backend::register_kernel("sum", cuda, kType, &sum<T>);
-  backend::register_kernel("max", cuda, kType, &extreme<T, true>);
-  backend::register_kernel("min", cuda, kType, &extreme<T, false>);
-  backend::register_kernel("prod", cuda, kType, &prod<T>);
-  backend::register_kernel("any", cuda, kType, &logical<T, false>);
-  backend::register_kernel("all", cuda, kType, &logical<T, true>);
-  if constexpr (is_float<T>) {
-    backend::register_kernel("mean", cuda, kType, &mean<T>);
-    backend::register_kernel("norm", cuda, kType, &norm<T>);
-    backend::register_kernel("var", cuda, kType, &variance<T, false>);
-    backend::register_kernel("stddev", cuda, kType, &variance<T, true>);
-  }
-}
-
-template <class... T>
-bool register_all() {
-  (register_for<T>(), ...);
-  return true;
-}
-
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    backend::for_each_type(backend::AllTypes{}, []<class T>(std::type_identity<T>) {
+      constexpr DType kType = dtype_of<T>;
+      constexpr DeviceKind cuda = DeviceKind::cuda;
+      backend::register_kernel("sum", cuda, kType, &sum<T>);
+      backend::register_kernel("max", cuda, kType, &extreme<T, true>);
+      backend::register_kernel("min", cuda, kType, &extreme<T, false>);
+      backend::register_kernel("prod", cuda, kType, &prod<T>);
+      backend::register_kernel("any", cuda, kType, &logical<T, false>);
+      backend::register_kernel("all", cuda, kType, &logical<T, true>);
+      if constexpr (is_float<T>) {
+        backend::register_kernel("mean", cuda, kType, &mean<T>);
+        backend::register_kernel("norm", cuda, kType, &norm<T>);
+        backend::register_kernel("var", cuda, kType, &variance<T, false>);
+        backend::register_kernel("stddev", cuda, kType, &variance<T, true>);
+      }
+    });
 
 }  // namespace
 }  // namespace brim::cuda

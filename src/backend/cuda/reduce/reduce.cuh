@@ -25,6 +25,15 @@
 
 namespace brim::cuda {
 
+/// What operations have that add up f64.
+struct DoubleSum {
+  using Lane = double;
+  using Total = double;
+  __device__ Lane init() const { return 0; }
+  __device__ Total start() const { return 0; }
+  __device__ Total widen(const Lane& a) const { return a; }
+};
+
 /// Some dimensions of a tensor; [0] is the innermost.
 struct DeviceDims {
   int rank = 0;
