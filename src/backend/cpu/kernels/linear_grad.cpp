@@ -14,6 +14,7 @@
 
 #include <array>
 
+#include "backend/cpu/elementwise/step-inl.h"
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/gemm/gemm-inl.h"
 #include "backend/cpu/gemm/gemm.h"
@@ -277,22 +278,11 @@ void linear_grad(const Context& context, const Tensor& x, const Tensor& weight, 
 template <class T, class F>
 void update(const StepParams& params, int64_t rows, int64_t columns, T* p,
             std::array<T*, kMaxStates> states, int64_t ld, const T* grad, int64_t ld_grad) {
-  constexpr size_t N = F::kStates;
   F f;
   f.k = params;
   for (int64_t r = 0; r < rows; ++r, p += ld, grad += ld_grad) {
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-    for (int64_t i = 0; i < columns; ++i) {
-      T s[N + 1];
-      for (size_t k = 0; k < N; ++k) s[k] = states[k][i];
-      f(p[i], grad[i], s);
-      for (size_t k = 0; k < N; ++k) states[k][i] = s[k];
-    }
-    for (size_t k = 0; k < N; ++k) states[k] += ld;
+    step_run(f, p, grad, states, columns);
+    for (size_t k = 0; k < F::kStates; ++k) states[k] += ld;
   }
 }
 

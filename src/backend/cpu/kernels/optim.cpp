@@ -12,6 +12,7 @@
 #include <string>
 
 #include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/step-inl.h"
 #include "backend/cpu/runtime/denormals.h"
 #include "backend/options/loss_scale.h"
 #include "formula/optim.h"
@@ -29,24 +30,6 @@ struct Row {
   std::array<T*, N> s;
 };
 
-/// Dense numbers. Parameter, gradient and state never overlap.
-template <class F, class T, size_t N>
-void update_dense(const F& f, const Row<T, N>& row, int64_t n) {
-  T* const p = row.p;
-  const T* const g = row.g;
-#if defined(__clang__)
-#pragma clang loop vectorize(assume_safety)
-#else
-#pragma GCC ivdep
-#endif
-  for (int64_t i = 0; i < n; ++i) {
-    T s[N + 1];
-    for (size_t k = 0; k < N; ++k) s[k] = row.s[k][i];
-    f(p[i], g[i], s);
-    for (size_t k = 0; k < N; ++k) row.s[k][i] = s[k];
-  }
-}
-
 /// Numbers [begin, end) of one parameter, of any strides.
 template <class F, class T>
 void update(const F& f, Tensor& p, const Tensor& g, std::span<Tensor> states, int64_t begin,
@@ -62,7 +45,7 @@ void update(const F& f, Tensor& p, const Tensor& g, std::span<Tensor> states, in
     row.p += begin;
     row.g += begin;
     for (T*& s : row.s) s += begin;
-    update_dense<F, T, N>(f, row, end - begin);
+    step_run(f, row.p, row.g, row.s, end - begin);
     return;
   }
   std::array<Strides, N + 2> strides{p.strides(), g.strides()};
@@ -81,7 +64,7 @@ void update(const F& f, Tensor& p, const Tensor& g, std::span<Tensor> states, in
       f(run.p[i * loop.stride[0][0]], run.g[i * loop.stride[1][0]], s);
       for (size_t k = 0; k < N; ++k) run.s[k][i * loop.stride[k + 2][0]] = s[k];
     }
-    if (unit) update_dense<F, T, N>(f, run, n);
+    if (unit) step_run(f, run.p, run.g, run.s, n);
     begin += n;
   }
 }
