@@ -17,15 +17,6 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-template <class T>
-const T* in(const Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.raw()) : nullptr;
-}
-template <class T>
-T* out(Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.raw()) : nullptr;
-}
-
 /// Statistics to what a pass needs: mean and scale are saved, running statistics updated.
 template <class T>
 struct Statistics {

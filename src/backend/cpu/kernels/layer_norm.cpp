@@ -14,15 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-template <class T>
-const T* in(const Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.raw()) : nullptr;
-}
-template <class T>
-T* out(Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.raw()) : nullptr;
-}
-
 /// Sums of dy and of dy (x - mean) along a row.
 template <class T>
 void grad_sums(const T* dy, const T* x, int64_t n, T mean, double& sum, double& dot) {

@@ -23,27 +23,37 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 using backend::PoolGeometry;
 
+/// visit(offset of the first channel, index of the pixel in its plane) for each input pixel of a
+/// window.
+template <class Visit>
+HWY_INLINE void for_each_tap(const PoolGeometry& g, int64_t image, int64_t oy, int64_t ox,
+                             const Visit& visit) {
+  for (int64_t ky = 0; ky < g.kernel.h; ++ky) {
+    const int64_t iy = oy * g.stride.h - g.padding.h + ky * g.dilation.h;
+    if (iy < 0 || iy >= g.h) continue;
+    for (int64_t kx = 0; kx < g.kernel.w; ++kx) {
+      const int64_t ix = ox * g.stride.w - g.padding.w + kx * g.dilation.w;
+      if (ix < 0 || ix >= g.w) continue;
+      const int64_t at = iy * g.w + ix;
+      visit((image * g.h * g.w + at) * g.c, static_cast<int32_t>(at));
+    }
+  }
+}
+
 /// One output of any window. A NaN wins, as it must not be lost.
 template <class T>
 void pool_one(const T* plane, const PoolGeometry& g, int64_t oy, int64_t ox, T* y, int32_t* index) {
-  const int64_t y0 = oy * g.stride.h - g.padding.h, x0 = ox * g.stride.w - g.padding.w;
   T best = -std::numeric_limits<T>::infinity();
-  int64_t at = -1;
-  for (int64_t ky = 0; ky < g.kernel.h; ++ky) {
-    const int64_t iy = y0 + ky * g.dilation.h;
-    if (iy < 0 || iy >= g.h) continue;
-    for (int64_t kx = 0; kx < g.kernel.w; ++kx) {
-      const int64_t ix = x0 + kx * g.dilation.w;
-      if (ix < 0 || ix >= g.w) continue;
-      const T v = plane[iy * g.w + ix];
-      if (at < 0 || v > best || std::isnan(v)) {
-        best = v;
-        at = iy * g.w + ix;
-      }
+  int32_t at = -1;
+  for_each_tap(g, 0, oy, ox, [&](int64_t, int32_t here) {
+    const T v = plane[here];
+    if (at < 0 || v > best || std::isnan(v)) {
+      best = v;
+      at = here;
     }
-  }
+  });
   *y = best;
-  *index = static_cast<int32_t>(at);
+  *index = at;
 }
 
 /// `count` outputs (a multiple of the vector's length) of a row; the window is 2 x 2.
@@ -108,23 +118,6 @@ int64_t pool_row_fast(const T* plane, const PoolGeometry& g, int64_t oy, T* y, i
 bool by_pixels(const Tensor& a, const Tensor& b) {
   return a.is_contiguous(MemoryFormat::nhwc) && b.is_contiguous(MemoryFormat::nhwc) &&
          !(a.is_contiguous() && b.is_contiguous());
-}
-
-/// visit(offset of the first channel, index of the pixel in its plane) for each input pixel of a
-/// window.
-template <class Visit>
-HWY_INLINE void for_each_tap(const PoolGeometry& g, int64_t image, int64_t oy, int64_t ox,
-                             const Visit& visit) {
-  for (int64_t ky = 0; ky < g.kernel.h; ++ky) {
-    const int64_t iy = oy * g.stride.h - g.padding.h + ky * g.dilation.h;
-    if (iy < 0 || iy >= g.h) continue;
-    for (int64_t kx = 0; kx < g.kernel.w; ++kx) {
-      const int64_t ix = ox * g.stride.w - g.padding.w + kx * g.dilation.w;
-      if (ix < 0 || ix >= g.w) continue;
-      const int64_t at = iy * g.w + ix;
-      visit((image * g.h * g.w + at) * g.c, static_cast<int32_t>(at));
-    }
-  }
 }
 
 template <class T>

@@ -1,4 +1,5 @@
-// Mean and variance of runs of values. Include it inside a foreach_target file only.
+// Mean and variance of runs of values, for normalisation. Include it inside a foreach_target file
+// only.
 #if defined(BRIM_BACKEND_CPU_MOMENTS_INL_H) == defined(HWY_TARGET_TOGGLE)
 #ifdef BRIM_BACKEND_CPU_MOMENTS_INL_H
 #undef BRIM_BACKEND_CPU_MOMENTS_INL_H
@@ -12,6 +13,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include <brim/core/tensor.h>
+
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
@@ -19,6 +22,16 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kRun = 512;  // values summed in the tensor's own type
+
+/// The elements of an operand; null where it is left out.
+template <class T>
+const T* in(const Tensor& t) {
+  return t.defined() ? static_cast<const T*>(t.raw()) : nullptr;
+}
+template <class T>
+T* out(Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.raw()) : nullptr;
+}
 
 /// Count, mean and squared distances to it (Chan, Golub and LeVeque, 1979).
 struct Moments {
