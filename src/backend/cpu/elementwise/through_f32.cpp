@@ -77,4 +77,10 @@ void WideCopy::write_to(const Tensor& narrow) const {
     convert<BFloat16, float>(wide_, narrow);
 }
 
+WideTensor::WideTensor(const Context& context, const Tensor& tensor, bool read) {
+  if (tensor.defined() && (tensor.dtype() == DType::f16 || tensor.dtype() == DType::bf16))
+    copy_.emplace(context, tensor, read);
+}
+WideTensor::~WideTensor() = default;
+
 }  // namespace brim::cpu

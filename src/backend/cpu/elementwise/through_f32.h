@@ -3,8 +3,6 @@
 #pragma once
 
 #include <optional>
-#include <tuple>
-#include <type_traits>
 
 #include "backend/kernel.h"
 #include "core/context.h"
@@ -30,58 +28,82 @@ class WideCopy {
 /// What kernels written for f32 expect of their outputs.
 enum class Outputs : uint8_t { written, updated };
 
-/// One argument of a kernel: tensors of the 16-bit dtype are replaced by their copies, the others
-/// are passed on.
-template <class A>
-class WideArgument {
+/// A tensor among a kernel's arguments: its f32 copy where it has 16 bits, else itself.
+class WideTensor {
  public:
-  struct Source {
-    const Context& context;
-    A argument;
-    DType dtype;
-    Outputs outputs;
-  };
-  explicit(false) WideArgument(const Source& s) : argument_(s.argument) {
-    if constexpr (kTensor)
-      if (argument_.defined() && argument_.dtype() == s.dtype)
-        copy_.emplace(s.context, argument_, !kOutput || s.outputs == Outputs::updated);
-  }
-  A value() {
-    if constexpr (kTensor)
-      if (copy_) return copy_->wide();
-    return argument_;
-  }
+  WideTensor(const Context& context, const Tensor& tensor, bool read);
+  ~WideTensor();
+  WideTensor(const WideTensor&) = delete;
+  WideTensor& operator=(const WideTensor&) = delete;
+
+ protected:
+  std::optional<WideCopy> copy_;
+};
+
+/// One argument of a kernel; what is no tensor is passed on.
+template <class A>
+struct WideArgument {
+  A argument;
+  WideArgument(const Context&, A a, Outputs) : argument(a) {}
+  A value() { return argument; }
+  void finish() {}
+};
+template <>
+class WideArgument<const Tensor&> : WideTensor {
+ public:
+  WideArgument(const Context& context, const Tensor& t, Outputs)
+      : WideTensor(context, t, true), tensor_(t) {}
+  const Tensor& value() { return copy_ ? copy_->wide() : tensor_; }
+  void finish() {}
+
+ private:
+  const Tensor& tensor_;
+};
+template <>
+class WideArgument<Tensor&> : WideTensor {
+ public:
+  WideArgument(const Context& context, Tensor& t, Outputs outputs)
+      : WideTensor(context, t, outputs == Outputs::updated), tensor_(t) {}
+  Tensor& value() { return copy_ ? copy_->wide() : tensor_; }
   void finish() {
-    if constexpr (kOutput)
-      if (copy_) copy_->write_to(argument_);
+    if (copy_) copy_->write_to(tensor_);
   }
 
  private:
-  static constexpr bool kTensor = std::is_same_v<std::remove_cvref_t<A>, Tensor>;
-  static constexpr bool kOutput = std::is_same_v<A, Tensor&>;
-  A argument_;
-  std::conditional_t<kTensor, std::optional<WideCopy>, std::tuple<>> copy_;
+  Tensor& tensor_;
 };
 
-template <auto kFunction, class T, Outputs kOutputs>
+template <auto kFunction, Outputs kOutputs>
 struct ThroughF32;
 
-template <class T, Outputs kOutputs, class... Args, void (*kFunction)(const Context&, Args...)>
-struct ThroughF32<kFunction, T, kOutputs> {
+template <Outputs kOutputs, class... Args, void (*kFunction)(const Context&, Args...)>
+struct ThroughF32<kFunction, kOutputs> {
+  /// For f16 and for bf16.
   static void run(const Context& context, Args... args) {
-    std::tuple<WideArgument<Args>...> all(
-        typename WideArgument<Args>::Source{context, args, dtype_of<T>, kOutputs}...);
-    std::apply([&](auto&... a) { kFunction(context, a.value()...), (a.finish(), ...); }, all);
+    call(context, WideArgument<Args>(context, args, kOutputs)...);
+  }
+
+ private:
+  static void call(const Context& context, WideArgument<Args>&&... args) {
+    kFunction(context, args.value()...);
+    (args.finish(), ...);
   }
 };
 
 /// Registers the f32 kernel `kFunction` for f16 and bf16 too.
 template <auto kFunction, Outputs kOutputs = Outputs::written>
 bool register_through_f32(const char* name) {
-  return backend::register_kernel(name, DeviceKind::cpu, DType::f16,
-                                  &ThroughF32<kFunction, Half, kOutputs>::run) &&
-         backend::register_kernel(name, DeviceKind::cpu, DType::bf16,
-                                  &ThroughF32<kFunction, BFloat16, kOutputs>::run);
+  for (const DType dtype : {DType::f16, DType::bf16})
+    backend::register_kernel(name, DeviceKind::cpu, dtype, &ThroughF32<kFunction, kOutputs>::run);
+  return true;
+}
+
+/// Registers a kernel for all floats, those of 16 bits through f32.
+template <auto kFloat, auto kDouble, Outputs kOutputs = Outputs::written>
+bool register_floats(const char* name) {
+  return backend::register_kernel(name, DeviceKind::cpu, DType::f32, kFloat) &&
+         backend::register_kernel(name, DeviceKind::cpu, DType::f64, kDouble) &&
+         register_through_f32<kFloat, kOutputs>(name);
 }
 
 }  // namespace brim::cpu

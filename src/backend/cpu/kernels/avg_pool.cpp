@@ -112,20 +112,11 @@ void spread(const Context&, const Tensor& dy, Tensor& dx, const PoolGeometry& g)
   });
 }
 
-template <class T>
-bool register_all() {
-  constexpr DeviceKind cpu = DeviceKind::cpu;
-  return backend::register_kernel("avg_pool2d", cpu, dtype_of<T>, &mean<T, false>) &&
-         backend::register_kernel("avg_pool2d_spread", cpu, dtype_of<T>, &spread<T, false>) &&
-         backend::register_kernel("adaptive_avg_pool2d", cpu, dtype_of<T>, &mean<T, true>) &&
-         backend::register_kernel("adaptive_avg_pool2d_spread", cpu, dtype_of<T>, &spread<T, true>);
-}
-
-const bool registered = register_all<float>() && register_all<double>() &&
-                        register_through_f32<&mean<float, false>>("avg_pool2d") &&
-                        register_through_f32<&spread<float, false>>("avg_pool2d_spread") &&
-                        register_through_f32<&mean<float, true>>("adaptive_avg_pool2d") &&
-                        register_through_f32<&spread<float, true>>("adaptive_avg_pool2d_spread");
+const bool registered =
+    register_floats<&mean<float, false>, &mean<double, false>>("avg_pool2d") &&
+    register_floats<&spread<float, false>, &spread<double, false>>("avg_pool2d_spread") &&
+    register_floats<&mean<float, true>, &mean<double, true>>("adaptive_avg_pool2d") &&
+    register_floats<&spread<float, true>, &spread<double, true>>("adaptive_avg_pool2d_spread");
 
 }  // namespace
 }  // namespace brim::cpu

@@ -12,6 +12,7 @@
 
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/reduce/batch_norm-inl.h"
+#include "backend/cpu/runtime/isa.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -208,25 +209,15 @@ void batch_norm_relu_again(const Context& context, const Tensor& tx, const Tenso
   });
 }
 
-template <class T>
-void register_for() {
-  constexpr DType kType = dtype_of<T>;
-  constexpr DeviceKind cpu = DeviceKind::cpu;
-  backend::register_kernel("batch_norm", cpu, kType, &batch_norm<T>);
-  backend::register_kernel("batch_norm_grad", cpu, kType, &batch_norm_grad<T>);
-  backend::register_kernel("batch_norm_relu", cpu, kType, &batch_norm_relu<T>);
-  backend::register_kernel("batch_norm_relu_again", cpu, kType, &batch_norm_relu_again<T>);
-  backend::register_kernel("batch_norm_relu_grad", cpu, kType, &batch_norm_relu_grad<T>);
-}
-
 void register_batch_norm() {
-  register_for<float>();
-  register_for<double>();
-  register_through_f32<&batch_norm<float>, Outputs::updated>("batch_norm");
-  register_through_f32<&batch_norm_relu<float>, Outputs::updated>("batch_norm_relu");
-  register_through_f32<&batch_norm_grad<float>>("batch_norm_grad");
-  register_through_f32<&batch_norm_relu_again<float>>("batch_norm_relu_again");
-  register_through_f32<&batch_norm_relu_grad<float>>("batch_norm_relu_grad");
+  register_floats<&batch_norm<float>, &batch_norm<double>, Outputs::updated>("batch_norm");
+  register_floats<&batch_norm_relu<float>, &batch_norm_relu<double>, Outputs::updated>(
+      "batch_norm_relu");
+  register_floats<&batch_norm_grad<float>, &batch_norm_grad<double>>("batch_norm_grad");
+  register_floats<&batch_norm_relu_again<float>, &batch_norm_relu_again<double>>(
+      "batch_norm_relu_again");
+  register_floats<&batch_norm_relu_grad<float>, &batch_norm_relu_grad<double>>(
+      "batch_norm_relu_grad");
 }
 
 }  // namespace
@@ -234,8 +225,5 @@ void register_batch_norm() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_batch_norm);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_batch_norm)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_batch_norm);
 #endif

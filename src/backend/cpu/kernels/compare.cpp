@@ -7,6 +7,8 @@
 #include <hwy/highway.h>
 
 #include "backend/cpu/elementwise/dense-inl.h"
+#include "backend/cpu/runtime/isa.h"
+#include "backend/types.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -52,26 +54,16 @@ void masked_fill(const Context&, const Tensor& x, const Tensor& mask, Tensor& y,
   elementwise(&dense_masked_fill<T>, params, y, x, mask);
 }
 
-template <class T>
-void register_for() {
-  constexpr DType kType = dtype_of<T>;
-  backend::register_kernel("where", DeviceKind::cpu, kType, &where<T>);
-  backend::register_kernel("masked_fill", DeviceKind::cpu, kType, &masked_fill<T>);
-  register_binary<T, bool>(formula::CompareFormulas{});
-  register_unary<T, bool>(formula::CompareScalarFormulas{});
-  if constexpr (!std::is_integral_v<T>) register_unary<T, bool>(formula::List<formula::IsFinite>{});
-}
-
 void register_kernels() {
-  register_for<float>();
-  register_for<double>();
-  register_for<Half>();
-  register_for<BFloat16>();
-  register_for<int64_t>();
-  register_for<int32_t>();
-  register_for<int8_t>();
-  register_for<uint8_t>();
-  register_for<bool>();
+  backend::for_each_type(backend::AllTypes{}, []<class T>(std::type_identity<T>) {
+    constexpr DType kType = dtype_of<T>;
+    backend::register_kernel("where", DeviceKind::cpu, kType, &where<T>);
+    backend::register_kernel("masked_fill", DeviceKind::cpu, kType, &masked_fill<T>);
+    register_binary<T, bool>(formula::CompareFormulas{});
+    register_unary<T, bool>(formula::CompareScalarFormulas{});
+    if constexpr (!std::is_integral_v<T>)
+      register_unary<T, bool>(formula::List<formula::IsFinite>{});
+  });
   register_binary<bool>(formula::List<formula::LogicalAnd, formula::LogicalOr>{});
 }
 
@@ -80,8 +72,5 @@ void register_kernels() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_kernels);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_kernels)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_kernels);
 #endif

@@ -150,21 +150,11 @@ void conv2d_grad_weight(const Context& context, const Tensor& x, const Tensor& d
   if (scratch) transpose<T>(out, g.o, g.c_per_group(), g.kh * g.kw, static_cast<T*>(dw.raw()));
 }
 
-template <class T>
-bool register_all() {
-  return backend::register_kernel("conv2d", DeviceKind::cpu, dtype_of<T>, &conv2d<T, false>) &&
-         backend::register_kernel("conv2d_relu", DeviceKind::cpu, dtype_of<T>, &conv2d<T, true>) &&
-         backend::register_kernel("conv2d_grad_x", DeviceKind::cpu, dtype_of<T>,
-                                  &conv2d_grad_x<T>) &&
-         backend::register_kernel("conv2d_grad_weight", DeviceKind::cpu, dtype_of<T>,
-                                  &conv2d_grad_weight<T>);
-}
-
-const bool registered = register_all<float>() && register_all<double>() &&
-                        register_through_f32<&conv2d<float, false>>("conv2d") &&
-                        register_through_f32<&conv2d<float, true>>("conv2d_relu") &&
-                        register_through_f32<&conv2d_grad_x<float>>("conv2d_grad_x") &&
-                        register_through_f32<&conv2d_grad_weight<float>>("conv2d_grad_weight");
+const bool registered =
+    register_floats<&conv2d<float, false>, &conv2d<double, false>>("conv2d") &&
+    register_floats<&conv2d<float, true>, &conv2d<double, true>>("conv2d_relu") &&
+    register_floats<&conv2d_grad_x<float>, &conv2d_grad_x<double>>("conv2d_grad_x") &&
+    register_floats<&conv2d_grad_weight<float>, &conv2d_grad_weight<double>>("conv2d_grad_weight");
 
 }  // namespace
 }  // namespace brim::cpu

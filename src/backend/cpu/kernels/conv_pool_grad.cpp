@@ -15,6 +15,7 @@
 #include "backend/cpu/conv/conv_pool_copy-inl.h"
 #include "backend/cpu/conv/conv_pool_grad-inl.h"
 #include "backend/cpu/conv/image_layout.h"
+#include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/cpu/runtime/scratch.h"
 
@@ -282,8 +283,5 @@ void register_conv_pool_grad() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_conv_pool_grad);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_conv_pool_grad)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_conv_pool_grad);
 #endif

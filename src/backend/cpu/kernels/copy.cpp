@@ -7,6 +7,7 @@
 #include "backend/cpu/elementwise/convert16.h"
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
+#include "backend/types.h"
 
 namespace brim::cpu {
 namespace {
@@ -106,13 +107,6 @@ void fill(const Context&, Tensor& y, double value) {
   });
 }
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("copy", DeviceKind::cpu, dtype_of<T>, &copy<T>), ...);
-  (backend::register_kernel("fill", DeviceKind::cpu, dtype_of<T>, &fill<T>), ...);
-  return true;
-}
-
 bool register_stored_only() {
   for (int i = 0; i < kDTypeCount; ++i)
     if (const auto dtype = static_cast<DType>(i); !is_computed(dtype))
@@ -121,7 +115,12 @@ bool register_stored_only() {
 }
 
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>() &&
+    backend::for_each_type(
+        backend::AllTypes{},
+        []<class T>(std::type_identity<T>) {
+          backend::register_kernel("copy", DeviceKind::cpu, dtype_of<T>, &copy<T>);
+          backend::register_kernel("fill", DeviceKind::cpu, dtype_of<T>, &fill<T>);
+        }) &&
     register_stored_only();
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
+#include "backend/types.h"
 
 namespace brim::cpu {
 namespace {
@@ -60,16 +61,12 @@ void triangle(const Context&, const Tensor& x, Tensor& y, int64_t first, bool up
   });
 }
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("arange", DeviceKind::cpu, dtype_of<T>, &arange<T>), ...);
-  (backend::register_kernel("linspace", DeviceKind::cpu, dtype_of<T>, &linspace<T>), ...);
-  (backend::register_kernel("triangle", DeviceKind::cpu, dtype_of<T>, &triangle<T>), ...);
-  return true;
-}
-
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    backend::for_each_type(backend::AllTypes{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("arange", DeviceKind::cpu, dtype_of<T>, &arange<T>);
+      backend::register_kernel("linspace", DeviceKind::cpu, dtype_of<T>, &linspace<T>);
+      backend::register_kernel("triangle", DeviceKind::cpu, dtype_of<T>, &triangle<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cpu

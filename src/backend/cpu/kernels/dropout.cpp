@@ -4,9 +4,11 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/fused/chain.h"
 #include "backend/kernel.h"
+#include "backend/types.h"
 #include "formula/philox.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,17 +55,11 @@ void dropout(const Context&, const Tensor& x, Tensor& y, double p, const RandomK
   });
 }
 
-template <class T>
-void register_for() {
-  backend::register_kernel("dropout", DeviceKind::cpu, dtype_of<T>, &dropout<T>);
-  backend::register_dropout_link(dtype_of<T>, &dropout_run<T>);
-}
-
 void register_dropout() {
-  register_for<float>();
-  register_for<double>();
-  register_for<Half>();
-  register_for<BFloat16>();
+  backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
+    backend::register_kernel("dropout", DeviceKind::cpu, dtype_of<T>, &dropout<T>);
+    backend::register_dropout_link(dtype_of<T>, &dropout_run<T>);
+  });
 }
 
 }  // namespace
@@ -71,8 +67,5 @@ void register_dropout() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_dropout);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_dropout)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_dropout);
 #endif

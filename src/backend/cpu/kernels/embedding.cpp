@@ -53,17 +53,9 @@ void embedding_grad(const Context&, const Tensor& tdy, const Tensor& ids, Tensor
   });
 }
 
-template <class... T>
-bool register_all() {
-  ((backend::register_kernel("embedding", DeviceKind::cpu, dtype_of<T>, &embedding<T>),
-    backend::register_kernel("embedding_grad", DeviceKind::cpu, dtype_of<T>, &embedding_grad<T>)),
-   ...);
-  return true;
-}
-
-const bool registered = register_all<float, double>() &&
-                        register_through_f32<&embedding<float>>("embedding") &&
-                        register_through_f32<&embedding_grad<float>>("embedding_grad");
+const bool registered =
+    register_floats<&embedding<float>, &embedding<double>>("embedding") &&
+    register_floats<&embedding_grad<float>, &embedding_grad<double>>("embedding_grad");
 
 }  // namespace
 }  // namespace brim::cpu

@@ -4,6 +4,7 @@
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
 #include "backend/options/index_options.h"
+#include "backend/types.h"
 #include "core/check.h"
 
 namespace brim::cpu {
@@ -136,16 +137,12 @@ using Bits =
                        std::conditional_t<sizeof(T) == 4, uint32_t,
                                           std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("gather", DeviceKind::cpu, dtype_of<T>, &gather<Bits<T>>), ...);
-  (backend::register_kernel("scatter", DeviceKind::cpu, dtype_of<T>, &scatter<Bits<T>>), ...);
-  (backend::register_kernel("scatter_add", DeviceKind::cpu, dtype_of<T>, &scatter_add<T>), ...);
-  return true;
-}
-
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    backend::for_each_type(backend::AllTypes{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("gather", DeviceKind::cpu, dtype_of<T>, &gather<Bits<T>>);
+      backend::register_kernel("scatter", DeviceKind::cpu, dtype_of<T>, &scatter<Bits<T>>);
+      backend::register_kernel("scatter_add", DeviceKind::cpu, dtype_of<T>, &scatter_add<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cpu

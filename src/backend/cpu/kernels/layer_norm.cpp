@@ -8,7 +8,9 @@
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/reduce/moments-inl.h"
+#include "backend/cpu/runtime/isa.h"
 #include "backend/fused/chain.h"
+#include "backend/types.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -146,21 +148,15 @@ void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
   layer_norm_grad_add<T>(context, dy, x, weight, mean, scale, Tensor(), dx, dweight, dbias);
 }
 
-template <class T>
-void register_for() {
-  constexpr DType kType = dtype_of<T>;
-  backend::register_kernel("layer_norm", DeviceKind::cpu, kType, &layer_norm<T>);
-  backend::register_row_link("layer_norm", kType, &layer_norm_link<T>);
-  backend::register_kernel("layer_norm_grad", DeviceKind::cpu, kType, &layer_norm_grad<T>);
-  // Not in 16 bits: the gradient would not be rounded before the addition, as it is apart.
-  backend::register_kernel("layer_norm_grad_add", DeviceKind::cpu, kType, &layer_norm_grad_add<T>);
-}
-
 void register_layer_norm() {
-  register_for<float>();
-  register_for<double>();
-  register_through_f32<&layer_norm<float>>("layer_norm");
-  register_through_f32<&layer_norm_grad<float>>("layer_norm_grad");
+  register_floats<&layer_norm<float>, &layer_norm<double>>("layer_norm");
+  register_floats<&layer_norm_grad<float>, &layer_norm_grad<double>>("layer_norm_grad");
+  backend::for_each_type(formula::List<float, double>{}, []<class T>(std::type_identity<T>) {
+    backend::register_row_link("layer_norm", dtype_of<T>, &layer_norm_link<T>);
+    // Not in 16 bits: the gradient would not be rounded before the addition, as it is apart.
+    backend::register_kernel("layer_norm_grad_add", DeviceKind::cpu, dtype_of<T>,
+                             &layer_norm_grad_add<T>);
+  });
 }
 
 }  // namespace
@@ -168,8 +164,5 @@ void register_layer_norm() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_layer_norm);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_layer_norm)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_layer_norm);
 #endif

@@ -13,6 +13,7 @@
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/gemm/gemm-inl.h"
 #include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
 
@@ -107,17 +108,9 @@ void linear(const Context&, const Tensor& x, const Tensor& weight, const Tensor&
     }
 }
 
-template <class T>
-void register_for() {
-  backend::register_kernel("linear", DeviceKind::cpu, dtype_of<T>, &linear<false, T>);
-  backend::register_kernel("linear_relu", DeviceKind::cpu, dtype_of<T>, &linear<true, T>);
-}
-
 void register_linear() {
-  register_for<float>();
-  register_for<double>();
-  register_through_f32<&linear<false, float>>("linear");
-  register_through_f32<&linear<true, float>>("linear_relu");
+  register_floats<&linear<false, float>, &linear<false, double>>("linear");
+  register_floats<&linear<true, float>, &linear<true, double>>("linear_relu");
 }
 
 }  // namespace
@@ -125,8 +118,5 @@ void register_linear() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_linear);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_linear)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_linear);
 #endif

@@ -19,6 +19,7 @@
 #include "backend/cpu/gemm/gemm-inl.h"
 #include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/runtime/denormals.h"
+#include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/cpu/runtime/scratch.h"
 #include "core/check.h"
@@ -316,16 +317,10 @@ void register_steps(formula::List<F...>) {
    ...);
 }
 
-template <class T>
-void register_for() {
-  backend::register_kernel("linear_grad", DeviceKind::cpu, dtype_of<T>, &linear_grad<T>);
-  register_steps<T>(formula::OptimFormulas{});
-}
-
 void register_linear_grad() {
-  register_for<float>();
-  register_for<double>();
-  register_through_f32<&linear_grad<float>>("linear_grad");
+  register_floats<&linear_grad<float>, &linear_grad<double>>("linear_grad");
+  register_steps<float>(formula::OptimFormulas{});
+  register_steps<double>(formula::OptimFormulas{});
 }
 
 }  // namespace
@@ -333,8 +328,5 @@ void register_linear_grad() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_linear_grad);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_linear_grad)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_linear_grad);
 #endif

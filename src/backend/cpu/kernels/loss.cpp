@@ -6,6 +6,7 @@
 
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/reduce/softmax-inl.h"
+#include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
 #include "backend/options/class_loss.h"
@@ -219,25 +220,13 @@ void nll_loss_grad(const Context&, const Tensor& tdy, const Tensor& x, const Ten
       dx[i * r.classes + r.label[i]] = -r.factor(i) * (single ? dy[i] : dy[0]) / divisor;
 }
 
-template <class T>
-void register_for() {
-  constexpr DType kType = dtype_of<T>;
-  backend::register_kernel("cross_entropy", DeviceKind::cpu, kType, &cross_entropy<T>);
-  backend::register_kernel("cross_entropy_grad", DeviceKind::cpu, kType, &cross_entropy_grad<T>);
-  backend::register_kernel("softmax_cross_entropy", DeviceKind::cpu, kType,
-                           &softmax_cross_entropy<T>);
-  backend::register_kernel("nll_loss", DeviceKind::cpu, kType, &nll_loss<T>);
-  backend::register_kernel("nll_loss_grad", DeviceKind::cpu, kType, &nll_loss_grad<T>);
-}
-
 void register_loss() {
-  register_for<float>();
-  register_for<double>();
-  register_through_f32<&cross_entropy<float>>("cross_entropy");
-  register_through_f32<&cross_entropy_grad<float>>("cross_entropy_grad");
-  register_through_f32<&softmax_cross_entropy<float>>("softmax_cross_entropy");
-  register_through_f32<&nll_loss<float>>("nll_loss");
-  register_through_f32<&nll_loss_grad<float>>("nll_loss_grad");
+  register_floats<&cross_entropy<float>, &cross_entropy<double>>("cross_entropy");
+  register_floats<&cross_entropy_grad<float>, &cross_entropy_grad<double>>("cross_entropy_grad");
+  register_floats<&softmax_cross_entropy<float>, &softmax_cross_entropy<double>>(
+      "softmax_cross_entropy");
+  register_floats<&nll_loss<float>, &nll_loss<double>>("nll_loss");
+  register_floats<&nll_loss_grad<float>, &nll_loss_grad<double>>("nll_loss_grad");
 }
 
 }  // namespace
@@ -245,8 +234,5 @@ void register_loss() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_loss);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_loss)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_loss);
 #endif

@@ -13,6 +13,7 @@
 #include <limits>
 
 #include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/options/geometry.h"
 
@@ -241,8 +242,5 @@ void register_max_pool() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_max_pool);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_max_pool)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_max_pool);
 #endif

@@ -14,6 +14,7 @@
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/step-inl.h"
 #include "backend/cpu/runtime/denormals.h"
+#include "backend/cpu/runtime/isa.h"
 #include "backend/options/loss_scale.h"
 #include "formula/optim.h"
 
@@ -125,8 +126,5 @@ void register_optim() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_optim);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_optim)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_optim);
 #endif

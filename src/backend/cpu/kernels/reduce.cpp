@@ -6,6 +6,7 @@
 
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/reduce/reduce_steps-inl.h"
+#include "backend/cpu/runtime/isa.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -77,8 +78,5 @@ void register_reduce() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_reduce);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_reduce)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_reduce);
 #endif

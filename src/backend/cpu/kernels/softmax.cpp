@@ -7,9 +7,11 @@
 
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/reduce/softmax-inl.h"
+#include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/fused/chain.h"
 #include "backend/kernel.h"
+#include "backend/types.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -192,28 +194,18 @@ void softmax_grad_link(void* const* operands, int64_t n, const formula::Params&)
                             static_cast<T*>(operands[2]), n);
 }
 
-template <class T>
-void register_for() {
-  constexpr DType kType = dtype_of<T>;
-  backend::register_row_link("softmax", kType, &softmax_link<T, false>);
-  backend::register_row_link("log_softmax", kType, &softmax_link<T, true>);
-  backend::register_row_link("softmax_grad", kType, &softmax_grad_link<T, false>);
-  backend::register_row_link("log_softmax_grad", kType, &softmax_grad_link<T, true>);
-  backend::register_kernel("softmax", DeviceKind::cpu, kType, &softmax<T, false>);
-  backend::register_kernel("log_softmax", DeviceKind::cpu, kType, &softmax<T, true>);
-  backend::register_kernel("softmax_grad", DeviceKind::cpu, kType, &softmax_grad<T, false>);
-  backend::register_kernel("log_softmax_grad", DeviceKind::cpu, kType, &softmax_grad<T, true>);
-  backend::register_kernel("logsumexp", DeviceKind::cpu, kType, &logsumexp<T>);
-}
-
 void register_softmax() {
-  register_for<float>();
-  register_for<double>();
-  register_through_f32<&softmax<float, false>>("softmax");
-  register_through_f32<&softmax<float, true>>("log_softmax");
-  register_through_f32<&softmax_grad<float, false>>("softmax_grad");
-  register_through_f32<&softmax_grad<float, true>>("log_softmax_grad");
-  register_through_f32<&logsumexp<float>>("logsumexp");
+  register_floats<&softmax<float, false>, &softmax<double, false>>("softmax");
+  register_floats<&softmax<float, true>, &softmax<double, true>>("log_softmax");
+  register_floats<&softmax_grad<float, false>, &softmax_grad<double, false>>("softmax_grad");
+  register_floats<&softmax_grad<float, true>, &softmax_grad<double, true>>("log_softmax_grad");
+  register_floats<&logsumexp<float>, &logsumexp<double>>("logsumexp");
+  backend::for_each_type(formula::List<float, double>{}, []<class T>(std::type_identity<T>) {
+    backend::register_row_link("softmax", dtype_of<T>, &softmax_link<T, false>);
+    backend::register_row_link("log_softmax", dtype_of<T>, &softmax_link<T, true>);
+    backend::register_row_link("softmax_grad", dtype_of<T>, &softmax_grad_link<T, false>);
+    backend::register_row_link("log_softmax_grad", dtype_of<T>, &softmax_grad_link<T, true>);
+  });
 }
 
 }  // namespace
@@ -221,8 +213,5 @@ void register_softmax() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_softmax);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_softmax)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_softmax);
 #endif

@@ -6,6 +6,7 @@
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
 #include "backend/options/sort_options.h"
+#include "backend/types.h"
 
 namespace brim::cpu {
 namespace {
@@ -80,14 +81,10 @@ void sort(const Context& context, const Tensor& x, Tensor& values, Tensor& indic
   sort_lines<T, unsigned __int128>(context, x, values, indices, options);
 }
 
-template <class... T>
-bool register_all() {
-  (backend::register_kernel("sort", DeviceKind::cpu, dtype_of<T>, &sort<T>), ...);
-  return true;
-}
-
 const bool registered =
-    register_all<float, double, Half, BFloat16, int64_t, int32_t, int8_t, uint8_t, bool>();
+    backend::for_each_type(backend::AllTypes{}, []<class T>(std::type_identity<T>) {
+      backend::register_kernel("sort", DeviceKind::cpu, dtype_of<T>, &sort<T>);
+    });
 
 }  // namespace
 }  // namespace brim::cpu

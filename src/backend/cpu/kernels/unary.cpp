@@ -7,6 +7,7 @@
 #include <hwy/highway.h>
 
 #include "backend/cpu/elementwise/dense-inl.h"
+#include "backend/cpu/runtime/isa.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -22,8 +23,5 @@ void register_kernels() {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cpu {
-HWY_EXPORT(register_kernels);
-static const bool registered = (HWY_DYNAMIC_DISPATCH(register_kernels)(), true);
-}  // namespace brim::cpu
+BRIM_REGISTER_FOR_CPU(register_kernels);
 #endif

@@ -22,3 +22,12 @@ const std::string& isa_error();
 void check_isa();
 
 }  // namespace brim::cpu
+
+/// Has register_function() of that instruction set register its kernels; where a file is compiled
+/// once (HWY_ONCE).
+#define BRIM_REGISTER_FOR_CPU(register_function)                                    \
+  namespace brim::cpu {                                                             \
+  HWY_EXPORT(register_function);                                                    \
+  static const bool registered = (HWY_DYNAMIC_DISPATCH(register_function)(), true); \
+  }                                                                                 \
+  static_assert(true, "for the semicolon")
