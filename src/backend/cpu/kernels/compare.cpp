@@ -4,7 +4,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/compare.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "backend/cpu/runtime/small_baseline-inl.h"
 
 #include "backend/cpu/elementwise/dense-inl.h"
 #include "backend/cpu/runtime/isa.h"

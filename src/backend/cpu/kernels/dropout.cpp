@@ -2,7 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/dropout.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "backend/cpu/runtime/small_baseline-inl.h"
 
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/layer_norm.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "backend/cpu/runtime/small_baseline-inl.h"
 
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/through_f32.h"

@@ -2,7 +2,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/reduce.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "backend/cpu/runtime/small_baseline-inl.h"
 
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/reduce/reduce_steps-inl.h"
