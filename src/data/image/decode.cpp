@@ -39,6 +39,21 @@ void prepare_image(int width, int height, Image& out) {
   out.pixels.resize(static_cast<size_t>(out.shape().bytes()));
 }
 
+void copy_as_rgb(const ImageView& from, Image& out) {
+  const ImageShape& shape = from.shape;
+  prepare_image(shape.width, shape.height, out);
+  const int64_t count = int64_t{shape.height} * shape.width;
+  const uint8_t* const pixels = from.pixels;
+  uint8_t* to = out.pixels.data();
+  if (shape.channels == 3 && from.order == PixelOrder::hwc) {
+    std::copy_n(pixels, 3 * count, to);
+    return;
+  }
+  const int64_t plane = shape.channels == 3 ? count : 0;
+  for (int64_t p = 0; p < count; ++p, to += 3)
+    for (int64_t c = 0; c < 3; ++c) to[c] = pixels[c * plane + p];
+}
+
 bool looks_like_jpeg(std::span<const uint8_t> bytes) {
   return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
 }

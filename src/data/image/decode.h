@@ -23,6 +23,9 @@ void check_image_size(int64_t width, int64_t height, size_t file_bytes, const st
 /// Makes room for an RGB picture.
 void prepare_image(int width, int height, Image& out);
 
+/// A grey or RGB picture of any order as an RGB one. `out` keeps its memory from call to call.
+void copy_as_rgb(const ImageView& from, Image& out);
+
 /// The bytes of a PNG file of an RGB picture. Throws FileError where libpng is missing.
 std::vector<uint8_t> encode_png(const Image& image);
 

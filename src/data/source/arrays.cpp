@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "core/check.h"
+#include "data/image/decode.h"
 #include "data/mapped_file.h"
 #include "data/source/parts.h"
 
@@ -96,16 +97,7 @@ class Arrays final : public SourceOfParts<Part> {
     return stored(part, i);
   }
   void read(int64_t i, Image& out) const override {
-    const Part& part = part_of(i);
-    const ImageView view = stored(part, i);
-    out = {part.stored.width, part.stored.height, 3, std::move(out.pixels)};
-    out.pixels.resize(static_cast<size_t>(out.shape().bytes()));
-    uint8_t* to = out.pixels.data();
-    for (int y = 0; y < out.height; ++y) {
-      for (int x = 0; x < out.width; ++x) {
-        for (int c = 0; c < 3; ++c) *to++ = view.at(std::min(c, part.stored.channels - 1), y, x);
-      }
-    }
+    copy_as_rgb(stored(part_of(i), i), out);
     check();
   }
   void check() const override { file_.check(); }

@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "data/file.h"
+#include "data/image/decode.h"
 #include "data/mapped_file.h"
 
 namespace brim::data {
@@ -80,15 +81,7 @@ class Cifar10 final : public Source {
   }
 
   void read(int64_t i, Image& out) const override {
-    const uint8_t* const planes = records_[static_cast<size_t>(i)] + 1;
-    constexpr int64_t kPlane = kCifarPixels / 3;
-    out.width = out.height = kCifarSide;
-    out.channels = 3;
-    out.pixels.resize(kCifarPixels);
-    for (int64_t p = 0; p < kPlane; ++p) {
-      for (int64_t c = 0; c < 3; ++c)
-        out.pixels[static_cast<size_t>(3 * p + c)] = planes[c * kPlane + p];
-    }
+    copy_as_rgb(view(i), out);
     file_of(i).check();
   }
   void check() const override {

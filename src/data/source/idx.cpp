@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "data/file.h"
 #include "data/gzip.h"
+#include "data/image/decode.h"
 #include "data/mapped_file.h"
 #include "data/source/parts.h"
 
@@ -191,14 +192,10 @@ class Idx final : public SourceOfParts<IdxPart> {
 
   void read(int64_t i, Image& out) const override {
     const IdxPart& part = part_of(i);
-    const ImageShape shape = part.images.shape();
-    out.width = shape.width;
-    out.height = shape.height;
-    out.channels = 3;
-    out.pixels.resize(static_cast<size_t>(shape.bytes()));
-    uint8_t* to = out.pixels.data();
-    for (const uint8_t grey : part.images.image(i - part.first))
-      for (int c = 0; c < 3; ++c) *to++ = grey;
+    const ImageShape rgb = part.images.shape();
+    copy_as_rgb(
+        {part.images.image(i - part.first).data(), {1, rgb.height, rgb.width}, PixelOrder::chw},
+        out);
     part.images.check();
   }
   void check() const override {
