@@ -6,7 +6,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/max_pool.cpp"
 #include <hwy/foreach_target.h>
-#include <hwy/highway.h>
+#include "backend/cpu/runtime/small_baseline-inl.h"
 
 #include <algorithm>
 #include <cmath>
