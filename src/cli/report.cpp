@@ -60,6 +60,17 @@ Json to_json(const diag::Account& account) {
   return json;
 }
 
+Json to_json(const std::vector<data::WorkerAccount>& workers) {
+  const auto parts = [](const data::WorkerAccount& a) {
+    return Json{{"wall", a.wall},       {"read", a.read}, {"decode", a.decode},
+                {"augment", a.augment}, {"slot", a.slot}, {"stolen", a.stolen},
+                {"idle", a.idle}};
+  };
+  Json json{{"sum", parts(data::sum(workers))}, {"each", Json::array()}};
+  for (const data::WorkerAccount& worker : workers) json["each"].push_back(parts(worker));
+  return json;
+}
+
 Json to_json(const CompileStats& s) {
   Json json;
   json["mode"] = s.fell_back.empty() ? "compiled" : "eager";

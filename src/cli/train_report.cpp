@@ -64,6 +64,8 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
       say(stdout, "  of {:.1f} % of this time there are records, the rest is charged alike\n",
           100 * recorded);
   }
+  if (const auto workers = trainer.loader().worker_accounts(); !workers.empty())
+    say(stdout, "  beside it {}\n", data::describe(workers));
 }
 
 Json result_json(const TrainRequest& request, const train::Trainer& trainer,
@@ -106,6 +108,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["workers"] = trainer.loader().workers();
   json["loader"] = {{"workers", trainer.loader().workers()},
                     {"slots", trainer.loader().slots()},
+                    {"worker_seconds", to_json(trainer.loader().worker_accounts())},
                     {"decisions", trainer.loader().decisions()}};
   json["input"] = {{"augment_on", result.augmented_on_device ? "device" : "host"},
                    {"data_on_device", result.resident_bytes > 0},

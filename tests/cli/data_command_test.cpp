@@ -87,6 +87,10 @@ TEST_F(DataCommand, RandomPartsOfDamagedPicturesAreSkippedAndCounted) {
   EXPECT_EQ(result["loader"]["workers"], result["workers"]);
   EXPECT_GE(result["loader"]["slots"], 1);
   EXPECT_FALSE(result["loader"]["decisions"].empty());
+  const auto& workers = result["loader"]["worker_seconds"];
+  ASSERT_EQ(workers["each"].size(), result["workers"]);
+  EXPECT_GT(workers["sum"]["decode"], 0);
+  EXPECT_NE(ran.out.find("beside it 1 worker: "), std::string::npos) << ran.out;
 }
 
 TEST_F(DataCommand, ConvertCopiesCifar) {

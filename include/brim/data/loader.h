@@ -15,6 +15,7 @@
 #include <brim/core/tensor.h>
 #include <brim/data/source.h>
 #include <brim/data/transform.h>
+#include <brim/data/worker_account.h>
 
 namespace brim::data {
 
@@ -161,6 +162,8 @@ class Loader {
   int slots() const;                     ///< batches that it holds memory for
   /// Why there are so many workers and slots: the lines that `LoaderOptions::log` gets.
   std::vector<std::string> decisions() const;
+  /// What each worker did in the epochs that have ended; more than workers() where there were more.
+  std::vector<WorkerAccount> worker_accounts() const;
   const Transform& transform() const;
   ImageShape sample_shape() const;  ///< after the transform
   ImageShape raw_shape() const;     ///< before its last part; {0, 0, 0} if pictures differ there

@@ -175,6 +175,19 @@ void Loader::State::keep_window(const MeasurementWindow& window) {
   window_ = window;
 }
 
+void Loader::State::add_worker_ticks(size_t worker, const WorkerTicks& ticks) {
+  const std::lock_guard lock(mutex_);
+  if (workers_.size() <= worker) workers_.resize(worker + 1);
+  workers_[worker] += ticks;
+}
+
+std::vector<WorkerAccount> Loader::State::workers() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<WorkerAccount> accounts;
+  for (const WorkerTicks& ticks : workers_) accounts.push_back(ticks.account());
+  return accounts;
+}
+
 std::vector<std::string> Loader::State::decisions() const {
   const std::lock_guard lock(mutex_);
   return decisions_;
@@ -257,6 +270,7 @@ int64_t Loader::skipped() const { return state_->skipped.load(std::memory_order_
 int Loader::workers() const { return state_->sizes().workers; }
 int Loader::slots() const { return state_->sizes().slots; }
 std::vector<std::string> Loader::decisions() const { return state_->decisions(); }
+std::vector<WorkerAccount> Loader::worker_accounts() const { return state_->workers(); }
 
 std::string Loader::describe() const {
   const int64_t kib = (state_->full_batch() * state_->sample_bytes() + 1023) / 1024;

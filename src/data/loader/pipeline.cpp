@@ -29,6 +29,10 @@ Epoch::Pipeline::~Pipeline() {
   }
   can_work_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  for (size_t i = 0; i < threads_.size(); ++i) {
+    logs_[i].ticks.wall = diag::ticks() - logs_[i].begin;
+    state_->add_worker_ticks(i, logs_[i].ticks);
+  }
   if (measuring_) window_.idle += idle_seconds_;
   if (state_->tunes()) state_->keep_window(window_);
 }
@@ -71,8 +75,11 @@ void Epoch::Pipeline::resize(LoaderSizes sizes) {
   }
   for (; missing > 0; --missing) {
     try {
-      threads_.push_back(start_thread([this] { return std::thread([this] { work(); }); }));
+      WorkerLog& log = logs_.emplace_back();
+      threads_.push_back(
+          start_thread([this, &log] { return std::thread([this, &log] { work(log); }); }));
     } catch (const Error&) {  // no more threads: the same
+      logs_.pop_back();
       if (threads_.empty()) throw;
       const Lock lock(mutex_);
       running_ -= missing;
@@ -151,11 +158,15 @@ void Epoch::Pipeline::add_sample(int64_t sample, Slot& slot, Scratch& scratch) {
   };
   if (const ImageView view = source.view(sample)) {
     apply(view);
-  } else if (const auto file = source.file(sample, scratch.file); !file.empty()) {
-    state_->plan.apply_file(file, source.describe(sample), key, to, scratch.transform);
   } else {
-    source.read(sample, scratch.image);
-    apply(scratch.image);
+    const uint64_t begin = diag::ticks();
+    const auto file = source.file(sample, scratch.file);
+    if (file.empty()) source.read(sample, scratch.image);
+    scratch.reading += diag::ticks() - begin;
+    if (file.empty())
+      apply(scratch.image);
+    else
+      state_->plan.apply_file(file, source.describe(sample), key, to, scratch.transform);
   }
   static_cast<int64_t*>(labels.raw())[at] = source.label(sample);
   if (to.window) {
@@ -169,9 +180,12 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   slot.batch.samples.clear();
   slot.skipped = 0;
   slot.error = nullptr;
+  scratch.reading = scratch.copies = scratch.transform.decoding = 0;
+  const uint64_t begin = diag::ticks();
   try {
     for (const Tensor* t : {&slot.x, &slot.y, &slot.bytes})
       if (t->defined()) t->storage()->finish_copies();
+    scratch.copies = diag::ticks() - begin;
     const int64_t first = number * state_->options.batch;
     const int64_t count = std::min(state_->options.batch, state_->samples - first);
     slot.batch.samples.reserve(static_cast<size_t>(count));
@@ -210,17 +224,23 @@ void Epoch::Pipeline::wake() {
   can_work_.notify_all();
 }
 
-void Epoch::Pipeline::work() {
+void Epoch::Pipeline::work(WorkerLog& log) {
   Scratch scratch;
+  WorkerClock clock(log.begin);
   Lock lock(mutex_);
   while (true) {
+    bool for_slot = false;
     const auto surplus = [&] { return running_ > wanted_; };
     while (!stop_ && next_ < last_ && free_.empty() && !surplus()) {
       note_idle(1);
+      for_slot = true;
       can_work_.wait(lock);
     }
+    clock.waited(for_slot);
     if (stop_ || next_ >= last_ || surplus()) {
       --running_;
+      clock.read_delay();
+      log.ticks += clock.take();
       return;
     }
     const int64_t number = next_++;
@@ -231,7 +251,9 @@ void Epoch::Pipeline::work() {
     line_.push_back(&slot);
     lock.unlock();
     fill(number, slot, scratch);
+    clock.made(scratch.reading, scratch.transform.decoding, scratch.copies);
     lock.lock();
+    log.ticks += clock.take();
     slot.ready = true;
     if (awaited_ && line_.front() == &slot) can_take_.notify_one();
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "data/loader/state.h"
+#include "data/loader/worker_clock.h"
 
 namespace brim::data {
 
@@ -46,9 +47,16 @@ class Epoch::Pipeline {
     std::vector<uint8_t> file;
     Image image;
     TransformScratch transform;
+    // Ticks of the batch in work: reading, and waiting for copies out of the slot.
+    uint64_t reading = 0, copies = 0;
+  };
+  /// A worker's ticks, in the order in which they were started.
+  struct WorkerLog {
+    uint64_t begin = diag::ticks();
+    WorkerTicks ticks;
   };
 
-  void work();
+  void work(WorkerLog& log);
   Batch* next_inline();
   Batch* next_from_workers();
   /// Makes batch `number` in `slot`; keeps what was thrown in the slot.
@@ -82,6 +90,7 @@ class Epoch::Pipeline {
   const int64_t last_;  // one past the last batch
   std::deque<std::unique_ptr<Slot>> slots_;
   std::vector<std::thread> threads_;  // those that ended too, until the end
+  std::deque<WorkerLog> logs_;        // of these; the ticks are guarded by the mutex
   Scratch scratch_;                   // of the calling thread
 
   // Touched by the loop only.

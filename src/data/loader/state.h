@@ -16,6 +16,7 @@
 #include "data/keyed.h"
 #include "data/loader/raw_layout.h"
 #include "data/loader/tuner.h"
+#include "data/loader/worker_clock.h"
 #include "data/permutation.h"
 #include "data/transform/plan.h"
 
@@ -58,6 +59,9 @@ struct Loader::State {
   /// Whether `observe` may ever change the sizes.
   bool tunes() const { return tunes_; }
   std::vector<std::string> decisions() const;
+  /// What worker number `worker` of an epoch did until that ended.
+  void add_worker_ticks(size_t worker, const WorkerTicks& ticks);
+  std::vector<WorkerAccount> workers() const;
   /// What epochs that ended have measured since the last choice, for the next one to add to.
   MeasurementWindow take_window();
   void keep_window(const MeasurementWindow& window);
@@ -86,6 +90,7 @@ struct Loader::State {
   mutable std::mutex mutex_;  // of what follows: epochs may overlap
   std::optional<Tuner> tuner_;
   std::vector<std::string> decisions_, untold_;
+  std::vector<WorkerTicks> workers_;
   MeasurementWindow window_;
   bool tunes_ = false;
 };

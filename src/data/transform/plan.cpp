@@ -14,6 +14,7 @@
 #include "data/transform/resample.h"
 #include "data/transform/to_float.h"
 #include "data/transform/window.h"
+#include "diag/span.h"
 
 namespace brim::data {
 namespace {
@@ -157,15 +158,19 @@ void TransformPlan::apply_file(std::span<const uint8_t> bytes, const std::string
                                uint64_t key, const Output& out, TransformScratch& scratch) const {
   const auto* crop = steps_.empty() ? nullptr : std::get_if<RandomResizedCrop>(&steps_[0]);
   if (crop == nullptr || !looks_like_jpeg(bytes)) {
+    const uint64_t begin = diag::ticks();
     decode_image(bytes, name, scratch.decoded);
+    scratch.decoding += diag::ticks() - begin;
     with_name([&] { return name; }, [&] { apply(scratch.decoded, key, out, scratch); });
     return;
   }
   KeyedRandom random(key);
+  const uint64_t begin = diag::ticks();
   JpegFile file(bytes, name);
   const Box part = choose_part(*crop, file.width(), file.height(), random);
   const int eighths = crop->scaled_decode ? choose_eighths(*crop, part) : 8;
   const Box place = file.decode(eighths, part, scratch.decoded);
+  scratch.decoding += diag::ticks() - begin;
   const auto scaled = [&](int pixels) { return pixels * eighths / 8.0; };
   const Area area(scaled(part.x) - place.x, scaled(part.y) - place.y, scaled(part.width),
                   scaled(part.height));

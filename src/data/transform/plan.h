@@ -18,6 +18,7 @@ namespace brim::data {
 /// Buffers of one thread, reused from picture to picture.
 struct TransformScratch {
   Image decoded, first, second;
+  uint64_t decoding = 0;  // ticks (diag/span.h) that apply_file() has spent in decoding
 };
 
 class TransformPlan {
