@@ -14,6 +14,7 @@
 
 #include "backend/cpu/runtime/isa.h"
 #include "core/check.h"
+#include "diag/span.h"
 
 namespace brim {
 namespace {
@@ -21,6 +22,20 @@ namespace {
 constexpr size_t kHugePage = size_t{2} << 20;
 
 using cpu::check_isa;
+
+/// Has the system find pages for the memory now. Else it does so when they are first touched, which
+/// nobody could tell from the kernel that touches them. Takes as long as that by itself; where it
+/// fails (Linux before 5.14), that is what happens.
+void populate([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
+#ifdef MADV_POPULATE_WRITE
+  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  static const auto pages = static_cast<size_t>(sysconf(_SC_PHYS_PAGES));
+  if (bytes / page > pages / 2) return;  // perhaps not all of it will ever be touched
+  const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
+  const auto end = reinterpret_cast<uintptr_t>(data) + bytes;
+  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
+#endif
+}
 
 class CpuRuntime final : public Runtime {
  public:
@@ -46,6 +61,7 @@ class CpuRuntime final : public Runtime {
     void* data = nullptr;
     if (posix_memalign(&data, alignment, bytes) != 0) return nullptr;
     if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // a hint: failing is harmless
+    if (diag::active_meter) populate(data, bytes);
     return data;
   }
   void deallocate(int, void* data, size_t) noexcept override { std::free(data); }
