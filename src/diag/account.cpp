@@ -197,7 +197,8 @@ Accountant::~Accountant() { state_->stop(); }
 
 Account Accountant::read() const {
   Account account = state_->finish(state_->meter.self, Cause::user);
-  state_->stolen.move(account);
+  const double helped = static_cast<double>(state_->meter.helped) / ticks_per_us() * 1e-6;
+  state_->stolen.move(account, helped);
   return account;
 }
 

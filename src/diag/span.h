@@ -49,13 +49,37 @@ struct Meter {
   Cause scope = Cause::other;        // of the Scope around it; other: none
   uint64_t closed = 0;               // when the last span ended that user code was around
   uint64_t bridge = 0;               // ticks between two spans that are no user code yet
+  uint64_t helped = 0;               // ticks of kernels that helpers took off this thread
   uint64_t long_span = ~uint64_t{};  // ticks from which it is asked whether a core was there
   StolenTime* stolen = nullptr;
   SpanListener* listener = nullptr;
 };
 
+/// The calling thread works on kernels of others, and is listed from now on: what such threads are
+/// stolen makes kernels longer, too. For threads that do nothing else.
+void list_helper_thread();
+
 /// The meter of this thread; null when nobody is measuring, and then a span costs one load.
 extern thread_local constinit Meter* active_meter [[gnu::tls_model("initial-exec")]];
+
+/// From here to its end `threads` threads work on a kernel, the calling one among them.
+class HelpedSpan {
+ public:
+  explicit HelpedSpan(int threads)
+      : meter_(active_meter), threads_(static_cast<uint64_t>(threads)) {
+    if (meter_) begin_ = ticks();
+  }
+  ~HelpedSpan() {
+    if (meter_) meter_->helped += (ticks() - begin_) * (threads_ - 1) / threads_;
+  }
+  HelpedSpan(const HelpedSpan&) = delete;
+  HelpedSpan& operator=(const HelpedSpan&) = delete;
+
+ private:
+  Meter* meter_;
+  uint64_t threads_;
+  uint64_t begin_ = 0;
+};
 
 class Span {
  public:

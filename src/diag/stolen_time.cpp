@@ -4,56 +4,113 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
+#include <mutex>
+
+#include <brim/core/threads.h>
 
 #include "diag/span.h"
 
 namespace brim::diag {
 namespace {
 
-/// Seconds in which this thread waited in a run queue; `before` where that cannot be read.
-double run_delay(double before) {
-  const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
-  if (file < 0) return before;
+/// What a thread does on a core. Its waits may end late as well, but are mostly waits.
+constexpr Cause kOnCore[] = {Cause::compute,    Cause::staging,   Cause::dispatch,
+                             Cause::user,       Cause::allocator, Cause::compile,
+                             Cause::checkpoint, Cause::evaluation};
+/// What helpers work on, too.
+constexpr Cause kKernels[] = {Cause::compute, Cause::compile, Cause::evaluation};
+
+/// Never destroyed: the threads may outlive what is.
+struct Helpers {
+  std::mutex mutex;
+  std::vector<int> threads;
+};
+Helpers& helpers() {
+  static auto* const all = new Helpers;
+  return *all;
+}
+
+std::vector<double> delays_of_helpers() {
+  Helpers& all = helpers();
+  const std::lock_guard lock(all.mutex);
+  std::vector<double> delays;
+  for (const int thread : all.threads) delays.push_back(std::max(0.0, run_delay(thread)));
+  return delays;
+}
+
+template <size_t N>
+double sum(const Account& account, const Cause (&causes)[N]) {
+  double seconds = 0;
+  for (const Cause cause : causes) seconds += account.seconds[static_cast<size_t>(cause)];
+  return seconds;
+}
+
+}  // namespace
+
+double run_delay(int thread) {
+  char path[64] = "/proc/thread-self/schedstat";
+  if (thread) std::snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", thread);
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return -1;
   char text[96] = {};  // nanoseconds on a core, in a queue, and how often it was given one
   const ssize_t size = read(file, text, sizeof(text) - 1);
   close(file);
-  if (size <= 0) return before;
+  if (size <= 0) return -1;
   char* end = text;
   (void)std::strtoull(text, &end, 10);
   return static_cast<double>(std::strtoull(end, nullptr, 10)) * 1e-9;
 }
 
-/// What a thread does on a core. Its waits may end late as well, but are mostly waits.
-constexpr Cause kOnCore[] = {Cause::compute,    Cause::staging,   Cause::dispatch,
-                             Cause::user,       Cause::allocator, Cause::compile,
-                             Cause::checkpoint, Cause::evaluation};
+void list_helper_thread() {
+  Helpers& all = helpers();
+  const std::lock_guard lock(all.mutex);
+  all.threads.push_back(gettid());
+}
 
-}  // namespace
-
-StolenTime::StolenTime() : last_(run_delay(0)) {}
+StolenTime::StolenTime() : last_(run_delay()), helpers_(delays_of_helpers()) {}
 
 void StolenTime::charge(Cause cause, double seconds) {
-  const double now = run_delay(last_);
+  const double now = run_delay();
+  if (now < 0) return;
   seconds_[static_cast<size_t>(cause)] += std::clamp(now - last_, 0.0, seconds);
   last_ = now;
 }
 
-void StolenTime::move(Account& account) const {
-  double& stolen = account.seconds[static_cast<size_t>(Cause::stolen)];
-  const auto take = [&](Cause cause, double seconds) {
-    double& from = account.seconds[static_cast<size_t>(cause)];
-    const double part = std::min(seconds, from);
-    from -= part;
-    stolen += part;
+void StolenTime::move(Account& account, double helped) const {
+  const double now = run_delay();
+  if (now < 0) return;
+  std::array<double, kCauseCount> taken = seconds_;
+  const auto spread = [&](double seconds, const auto& causes) {
+    const double all = sum(account, causes);
+    if (seconds <= 0 || all <= 0) return;
+    for (const Cause cause : causes) {
+      const auto i = static_cast<size_t>(cause);
+      taken[i] += seconds * account.seconds[i] / all;
+    }
   };
-  for (size_t i = 0; i < kCauseCount; ++i) take(static_cast<Cause>(i), seconds_[i]);
-  double on_core = 0;
-  for (const Cause cause : kOnCore) on_core += account.seconds[static_cast<size_t>(cause)];
-  const double rest = run_delay(last_) - last_;
-  if (rest <= 0 || on_core <= 0) return;
-  for (const Cause cause : kOnCore)
-    take(cause, rest * account.seconds[static_cast<size_t>(cause)] / on_core);
+  spread(now - last_, kOnCore);
+
+  // Of its kernels: the mean over the threads.
+  const double kernels = sum(account, kKernels);
+  if (helped > 0 && kernels > 0) {
+    for (const Cause cause : kKernels)
+      taken[static_cast<size_t>(cause)] *= 1 - std::min(helped / kernels, 1.0);
+    double of_helpers = 0;
+    const std::vector<double> delays = delays_of_helpers();
+    for (size_t i = 0; i < delays.size(); ++i)
+      of_helpers += delays[i] - (i < helpers_.size() ? helpers_[i] : 0);
+    const auto threads = std::min(delays.size() + 1, static_cast<size_t>(num_threads()));
+    spread(of_helpers / static_cast<double>(threads), kKernels);
+  }
+
+  double& stolen = account.seconds[static_cast<size_t>(Cause::stolen)];
+  for (size_t i = 0; i < kCauseCount; ++i) {
+    const double part = std::min(taken[i], account.seconds[i]);
+    account.seconds[i] -= part;
+    stolen += part;
+  }
 }
 
 void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks) {

@@ -348,15 +348,29 @@ TEST_P(Planted, AnotherStreamOfTheDeviceIsNoPeer) {
 
 // --- a core that others have
 
+/// Threads that want a core each, all the time.
+class Hogs {
+ public:
+  explicit Hogs(unsigned count) {
+    for (unsigned i = 0; i < count; ++i)
+      threads_.emplace_back([this] {
+        while (!stop_.load(std::memory_order_relaxed)) {
+        }
+      });
+  }
+  ~Hogs() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
 TEST_P(Planted, StolenCores) {
   if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> hogs;
-  for (unsigned i = 0; i < 2 * std::thread::hardware_concurrency(); ++i)
-    hogs.emplace_back([&] {
-      while (!stop.load(std::memory_order_relaxed)) {
-      }
-    });
+  std::optional<Hogs> hogs(2 * std::thread::hardware_concurrency());
   const auto on_core = [] {
     timespec t{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -372,10 +386,46 @@ TEST_P(Planted, StolenCores) {
     });
     planted = wall - (on_core() - before);
   });
-  stop = true;
-  for (std::thread& hog : hogs) hog.join();
+  hogs.reset();
   EXPECT_GT(planted, 0.02 * scale());
   expect_row(a, Cause::stolen, planted);
+}
+
+/// What `work` takes longer when so many threads want its cores, and its account then.
+TEST_P(Planted, CoresStolenFromKernelsAndTheirHelpers) {
+  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
+  const Tensor m = ones({512, 512});
+  const auto work = [&] {
+    for (int i = 0; i < 100 * scale(); ++i) (void)matmul(m, m);
+  };
+  work();
+  for (const unsigned count : {1U, 2U, 4U}) {
+    double alone = 1e9, disturbed = 0;
+    for (int i = 0; i < 3; ++i) alone = std::min(alone, timed(work));
+    const Hogs hogs(count);
+    const Account a = account_of([&] { disturbed = timed(work); });
+    std::printf("%u hogs: %.3f, %.3f\n%s", count, alone, disturbed, a.table().c_str());
+    expect_row(a, Cause::stolen, disturbed - alone);
+  }
+}
+
+// --- memory
+
+TEST_P(Planted, MemoryThatIsGivenBackAndAskedForAgain) {
+  if (!on_cpu()) GTEST_SKIP() << "virtual accelerators have no pages of their own";
+  const int times = static_cast<int>(10 * scale());
+  const auto work = [&](bool keeps) {
+    for (int i = 0; i < times; ++i) {
+      Tensor::empty({int64_t{8} << 20}).fill_(1);
+      if (!keeps) Allocator::of(device()).release_cached();
+    }
+  };
+  work(true);
+  const double cached = timed([&] { work(true); });
+  double churn = 0;
+  const Account a = account_of([&] { churn = timed([&] { work(false); }); });
+  std::printf("%.3f, %.3f\n%s", cached, churn, a.table().c_str());
+  expect_row(a, Cause::allocator, churn - cached);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, Planted, ::testing::Values("cpu", "sim"), name_of);

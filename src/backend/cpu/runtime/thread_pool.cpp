@@ -14,6 +14,7 @@
 #include <hwy/base.h>
 
 #include "core/start_thread.h"
+#include "diag/span.h"
 
 namespace brim::cpu {
 namespace {
@@ -44,6 +45,7 @@ class Pool {
       busy_.store(false, std::memory_order_release);
       throw;
     }
+    const diag::HelpedSpan span(threads);
     body_ = body;
     context_ = context;
     parts_ = parts;
@@ -117,6 +119,7 @@ class Pool {
     Worker& self = workers_.emplace_back();
     const auto loop = [this, index, &self] {
       inside_pool = true;
+      diag::list_helper_thread();
       omp_set_num_threads(1);  // libraries called from a part must not fork again
       for (int64_t part = 0;;) {
         wait_for_part(index, self, part);
