@@ -243,6 +243,7 @@ std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step
   // Inside another compiled step this one is a part of it; anomalies are looked for op by op.
   if (recording || backend::anomaly_mode || !s.stats.fell_back.empty())
     return s.run_eagerly(inputs, step, count, after_each);
+  const diag::Span span("compiled step", diag::Cause::dispatch);
   check_inputs(inputs);
   const State::Running guard(s.running);
   while (true) {

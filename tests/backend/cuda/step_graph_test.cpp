@@ -15,7 +15,10 @@
 #include <string>
 #include <vector>
 
+#include <brim/diag/account.h>
+
 #include "core/runtime.h"
+#include "diag/host_timeline.h"
 
 namespace brim {
 namespace {
@@ -209,6 +212,24 @@ TEST_F(CudaStepGraph, OnlyNumbersThatChangedAreWritten) {
   EXPECT_NE(train({.optimizer = "adam"}, Way::compiled)
                 .explained.find("replayed 22 times, 22 of them with new numbers"),
             std::string::npos);
+}
+
+// Else the device would be charged with work from the first replay to the last one, whatever the
+// loop does in between.
+TEST_F(CudaStepGraph, EachReplayIsQueuedWhenItIsCalled) {
+  const Device device = Device::cuda();
+  Tensor x = ones({16}, {.device = device});
+  auto step = compile([&] { x.mul_(1.5); });
+  for (int i = 0; i < 3; ++i) step();
+  synchronize(device);
+  const diag::Accountant accountant({device});
+  for (int i = 0; i < 3; ++i) {
+    const uint64_t before = diag::ticks();
+    step();
+    EXPECT_GE(diag::active_timeline->latest(), before);
+  }
+  EXPECT_GT(step.stats().graph_replays, 3);
+  synchronize(device);
 }
 
 }  // namespace
