@@ -15,6 +15,7 @@
 #include "data/loader/state.h"
 #include "data/source/class_names.h"
 #include "data/transform/resample.h"
+#include "diag/span.h"
 
 namespace brim::data {
 namespace {
@@ -205,6 +206,7 @@ void Loader::check_epoch(int64_t epoch, int64_t first_batch) const {
 
 Epoch Loader::epoch(int64_t epoch, int64_t first_batch) const {
   check_epoch(epoch, first_batch);
+  const diag::Span span("loader", diag::Cause::input);
   auto pipeline = std::make_unique<Epoch::Pipeline>(state_, epoch, first_batch);
   pipeline->start();
   state_->next_epoch.store(epoch + 1, std::memory_order_relaxed);

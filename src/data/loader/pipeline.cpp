@@ -23,6 +23,7 @@ Epoch::Pipeline::Pipeline(std::shared_ptr<Loader::State> state, int64_t epoch, i
 }
 
 Epoch::Pipeline::~Pipeline() {
+  const diag::Span span("loader", diag::Cause::input);  // a worker ends with its batch
   {
     const Lock lock(mutex_);
     stop_ = true;

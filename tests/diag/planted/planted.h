@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <numeric>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include <brim/brim.h>
+#include <brim/data/source.h>
 #include <brim/diag/account.h>
 
 #include "backend/sim/sim_fixture.h"
@@ -64,17 +66,70 @@ inline void expect_row(const Account& a, Cause cause, double planted) {
   EXPECT_GE(at(a, cause) + stolen, planted - tolerance) << name(cause) << "\n" << a.table();
 }
 
-/// Each test on the CPU, whose account is the thread's, and on a virtual accelerator.
+/// Pictures that take a while to read.
+class SlowPictures final : public data::Source {
+ public:
+  /// With `busy` they keep a core busy meanwhile.
+  explicit SlowPictures(double seconds, bool busy = false, int64_t size = 12)
+      : seconds_(seconds), busy_(busy), size_(size) {}
+  int64_t size() const override { return size_; }
+  const std::vector<std::string>& classes() const override { return classes_; }
+  int64_t label(int64_t i) const override { return i % 2; }
+  data::ImageShape image_shape() const override { return {3, 2, 2}; }
+  std::string describe(int64_t i) const override { return "picture " + std::to_string(i); }
+  void read(int64_t, data::Image& out) const override {
+    const auto begin = Clock::now();
+    while (busy_ && seconds_since(begin) < seconds_) {
+    }
+    if (!busy_) sleep(seconds_);
+    out = {2, 2, 3, std::vector<uint8_t>(12, 7)};
+  }
+
+ private:
+  double seconds_;
+  bool busy_;
+  int64_t size_;
+  std::vector<std::string> classes_{"even", "odd"};
+};
+
+/// Threads that want a core each, all the time.
+class Hogs {
+ public:
+  explicit Hogs(unsigned count) {
+    for (unsigned i = 0; i < count; ++i)
+      threads_.emplace_back([this] {
+        while (!stop_.load(std::memory_order_relaxed)) {
+        }
+      });
+  }
+  ~Hogs() {
+    stop_ = true;
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::vector<std::thread> threads_;
+};
+
+/// Each test on the CPU, whose account is the thread's, on a virtual accelerator, and on CUDA or
+/// its emulation.
 class Planted : public SimTest, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
     if (!std::getenv("BRIM_PLANTED")) GTEST_SKIP() << "set BRIM_PLANTED=1 on an idle machine";
     SimTest::SetUp();
+    if (!device().available())
+      GTEST_SKIP() << "no CUDA: for the emulation set BRIM_BACKEND_PATH, and "
+                      "BRIM_EMULATED_AT_ONCE=1, without which its queues are late";
   }
   Device device() const {
-    return std::string(GetParam()) == "cpu" ? Device::cpu() : Device::sim(0);
+    const std::string name = GetParam();
+    return name == "cpu" ? Device::cpu() : name == "sim" ? Device::sim(0) : Device::cuda(0);
   }
   bool on_cpu() const { return device().is_cpu(); }
+  /// Where a pace can be planted.
+  bool on_sim() const { return device().kind == DeviceKind::sim; }
   /// What both accounts call kernels of the CPU.
   Cause host_kernels() const { return on_cpu() ? Cause::compute : Cause::host_compute; }
 

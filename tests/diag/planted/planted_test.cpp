@@ -1,17 +1,10 @@
 // See planted.h. The table of docs/ACCOUNT.md, row by row.
 #include "diag/planted/planted.h"
 
-#include <atomic>
-#include <ctime>
-#include <memory>
-#include <optional>
-
-#include <brim/data/device_loader.h>
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/linear.h>
 #include <brim/train/checkpoint.h>
-#include <brim/train/trainer.h>
 
 #include "temporary_folder.h"
 
@@ -73,47 +66,6 @@ TEST_P(Planted, UserCodeAfterAnAllocation) {
   expect_row(a, Cause::user, planted);
 }
 
-// --- the loader
-
-/// Pictures that take a while to read.
-class SlowPictures final : public data::Source {
- public:
-  explicit SlowPictures(double seconds) : seconds_(seconds) {}
-  int64_t size() const override { return 12; }
-  const std::vector<std::string>& classes() const override { return classes_; }
-  int64_t label(int64_t i) const override { return i % 2; }
-  data::ImageShape image_shape() const override { return {3, 2, 2}; }
-  std::string describe(int64_t i) const override { return "picture " + std::to_string(i); }
-  void read(int64_t, data::Image& out) const override {
-    sleep(seconds_);
-    out = {2, 2, 3, std::vector<uint8_t>(12, 7)};
-  }
-
- private:
-  double seconds_;
-  std::vector<std::string> classes_{"even", "odd"};
-};
-
-TEST_P(Planted, InputAndUserCodeBehindIt) {
-  const data::Loader loader(std::make_shared<SlowPictures>(0.01 * scale()), {},
-                            {.batch = 4, .workers = 1, .ahead = 1});
-  data::DeviceLoader feed(loader, device());
-  double waited = 0, planted = 0;
-  const Account a = account_of([&] {
-    auto epoch = feed.epoch(0);
-    const data::Batch* batch = nullptr;
-    while (true) {
-      waited += timed([&] { batch = epoch.next(); });
-      if (!batch) break;
-      const Tensor y = batch->x * 2.0;
-      synchronize(device());
-      planted += timed([] { sleep(0.02 * scale()); });
-    }
-  });
-  expect_row(a, Cause::user, planted);
-  expect_row(a, Cause::input, waited);
-}
-
 // --- the host
 
 TEST_P(Planted, KernelsOfTheHost) {
@@ -144,44 +96,6 @@ TEST_P(Planted, OpsInALoopOfOnesOwnAreDispatchAndNotUserCode) {
   expect_row(a, Cause::dispatch, planted - at(a, Cause::compute) - at(a, Cause::stolen));
   EXPECT_LT(at(a, Cause::user), 0.05 * planted + 1e-3) << a.table();
   EXPECT_GT(at(a, Cause::dispatch), 1e-3) << a.table();
-}
-
-TEST_P(Planted, TheFirstStepIsCompiled) {
-  nn::Linear layer({.in = 64, .out = 64, .device = device()});
-  const Tensor x = ones({8, 64}, {.device = device()});
-  double planted = 0;
-  auto step = compile([&](const Tensor& in) {
-    sleep(0.02 * scale());  // recording runs the function
-    return sum(layer(in));
-  });
-  const Account a = account_of([&] {
-    Tensor warm = numbers();
-    synchronize(device());
-    (void)step(x);
-    planted = step.stats().compile_ms * 1e-3;
-  });
-  EXPECT_GE(planted, 0.04 * scale());
-  expect_row(a, Cause::compile, planted);
-}
-
-TEST_P(Planted, Evaluation) {
-  const data::Loader loader(std::make_shared<SlowPictures>(0.005 * scale()), {},
-                            {.batch = 4, .workers = 1, .ahead = 1});
-  struct Net : nn::Module {
-    nn::Linear& layer = add<nn::Linear>("layer", {.in = 12, .out = 2});
-    Tensor forward(const Tensor& x) override { return layer(x.flatten(1)); }
-  } net;
-  net.to(device());
-  data::DeviceLoader feed(loader, device());
-  Tensor x = numbers();
-  double planted = 0, after = 0;
-  const Account a = account_of([&] {
-    planted = timed([&] { (void)train::evaluate(net, feed, {}); });
-    after = timed([] { sleep(0.03 * scale()); });
-    step(x);
-  });
-  expect_row(a, Cause::evaluation, planted);
-  expect_row(a, Cause::user, after);
 }
 
 // --- files
@@ -238,7 +152,7 @@ TEST_P(Planted, CheckpointsWithWhatTheyReadOfTheDevice) {
 // --- waiting for the device, as the thread sees it
 
 TEST_P(Planted, TheThreadsOwnWaits) {
-  if (on_cpu()) GTEST_SKIP() << "kernels of the CPU are waited for where they are called";
+  if (!on_sim()) GTEST_SKIP() << "the pace is planted";
   use_profile("kernel_us = 20000");
   Tensor x = numbers();
   synchronize(device());
@@ -253,7 +167,7 @@ TEST_P(Planted, TheThreadsOwnWaits) {
 }
 
 TEST_P(Planted, AFullQueue) {
-  if (on_cpu()) GTEST_SKIP() << "the CPU has no queue";
+  if (!on_sim()) GTEST_SKIP() << "the pace is planted";
   use_profile("kernel_us = 100");
   Tensor x = numbers();
   synchronize(device());
@@ -273,7 +187,7 @@ TEST_P(Planted, AFullQueue) {
 // --- the device's own work
 
 TEST_P(Planted, KernelsAndCopiesOfTheDevice) {
-  if (on_cpu()) GTEST_SKIP() << "of devices with a queue";
+  if (!on_sim()) GTEST_SKIP() << "the pace is planted";
   use_profile("kernel_us = 5000\nhost_link_gb_s = 0.4");
   Tensor x = numbers();
   const int64_t bytes = 4 << 20, count = bytes / 4;
@@ -293,7 +207,7 @@ TEST_P(Planted, KernelsAndCopiesOfTheDevice) {
 }
 
 TEST_P(Planted, StagingOfPageableMemory) {
-  if (on_cpu()) GTEST_SKIP() << "of devices with a queue";
+  if (!on_sim()) GTEST_SKIP() << "the pace is planted";
   const std::vector<float> values(static_cast<size_t>(4e6 * scale()), 1);
   const Tensor here = Tensor::from(values, {static_cast<int64_t>(values.size())});
   double planted = 0;
@@ -309,7 +223,7 @@ TEST_P(Planted, StagingOfPageableMemory) {
 }
 
 TEST_P(Planted, AStragglerAndTraffic) {
-  if (on_cpu()) GTEST_SKIP() << "of devices with a queue";
+  if (!on_sim()) GTEST_SKIP() << "the pace is planted";
   use_profile("kernel_us = 30000\npeer_link_gb_s = 0.2");
   const Device other = Device::sim(1);
   Tensor x = ones({1 << 20}, {.device = other}), y = numbers();
@@ -326,7 +240,7 @@ TEST_P(Planted, AStragglerAndTraffic) {
 }
 
 TEST_P(Planted, AnotherStreamOfTheDeviceIsNoPeer) {
-  if (on_cpu()) GTEST_SKIP() << "of devices with a queue";
+  if (!on_sim()) GTEST_SKIP() << "the pace is planted";
   use_profile("kernel_us = 10000");
   Tensor x = numbers(), y = numbers();
   const Stream side = Stream::create(device());
@@ -346,73 +260,10 @@ TEST_P(Planted, AnotherStreamOfTheDeviceIsNoPeer) {
   EXPECT_EQ(at(a, Cause::peer) + at(a, Cause::communication), 0) << a.table();
 }
 
-// --- a core that others have
-
-/// Threads that want a core each, all the time.
-class Hogs {
- public:
-  explicit Hogs(unsigned count) {
-    for (unsigned i = 0; i < count; ++i)
-      threads_.emplace_back([this] {
-        while (!stop_.load(std::memory_order_relaxed)) {
-        }
-      });
-  }
-  ~Hogs() {
-    stop_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
-
- private:
-  std::atomic<bool> stop_{false};
-  std::vector<std::thread> threads_;
-};
-
-TEST_P(Planted, StolenCores) {
-  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
-  std::optional<Hogs> hogs(2 * std::thread::hardware_concurrency());
-  const auto on_core = [] {
-    timespec t{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-  };
-  double planted = 0;
-  const Account a = account_of([&] {
-    const double before = on_core();
-    const double wall = timed([] {
-      const auto begin = Clock::now();
-      while (seconds_since(begin) < 0.2 * scale()) {
-      }
-    });
-    planted = wall - (on_core() - before);
-  });
-  hogs.reset();
-  EXPECT_GT(planted, 0.02 * scale());
-  expect_row(a, Cause::stolen, planted);
-}
-
-/// What `work` takes longer when so many threads want its cores, and its account then.
-TEST_P(Planted, CoresStolenFromKernelsAndTheirHelpers) {
-  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
-  const Tensor m = ones({512, 512});
-  const auto work = [&] {
-    for (int i = 0; i < 100 * scale(); ++i) (void)matmul(m, m);
-  };
-  work();
-  for (const unsigned count : {1U, 2U, 4U}) {
-    double alone = 1e9, disturbed = 0;
-    for (int i = 0; i < 3; ++i) alone = std::min(alone, timed(work));
-    const Hogs hogs(count);
-    const Account a = account_of([&] { disturbed = timed(work); });
-    std::printf("%u hogs: %.3f, %.3f\n%s", count, alone, disturbed, a.table().c_str());
-    expect_row(a, Cause::stolen, disturbed - alone);
-  }
-}
-
 // --- memory
 
 TEST_P(Planted, MemoryThatIsGivenBackAndAskedForAgain) {
-  if (!on_cpu()) GTEST_SKIP() << "virtual accelerators have no pages of their own";
+  if (!on_cpu()) GTEST_SKIP() << "devices have no pages";
   const int times = static_cast<int>(10 * scale());
   const auto work = [&](bool keeps) {
     for (int i = 0; i < times; ++i) {
@@ -424,11 +275,10 @@ TEST_P(Planted, MemoryThatIsGivenBackAndAskedForAgain) {
   const double cached = timed([&] { work(true); });
   double churn = 0;
   const Account a = account_of([&] { churn = timed([&] { work(false); }); });
-  std::printf("%.3f, %.3f\n%s", cached, churn, a.table().c_str());
   expect_row(a, Cause::allocator, churn - cached);
 }
 
-INSTANTIATE_TEST_SUITE_P(On, Planted, ::testing::Values("cpu", "sim"), name_of);
+INSTANTIATE_TEST_SUITE_P(On, Planted, ::testing::Values("cpu", "sim", "cuda"), name_of);
 
 }  // namespace
 }  // namespace brim::diag::planted

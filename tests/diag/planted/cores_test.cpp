@@ -1,0 +1,70 @@
+// See planted.h. Cores that others have.
+#include "diag/planted/planted.h"
+
+#include <ctime>
+#include <memory>
+#include <optional>
+
+#include <brim/data/loader.h>
+
+namespace brim::diag::planted {
+namespace {
+
+TEST_P(Planted, StolenCores) {
+  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
+  std::optional<Hogs> hogs(2 * std::thread::hardware_concurrency());
+  const auto on_core = [] {
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+  };
+  double planted = 0;
+  const Account a = account_of([&] {
+    const double before = on_core();
+    const double wall = timed([] {
+      const auto begin = Clock::now();
+      while (seconds_since(begin) < 0.2 * scale()) {
+      }
+    });
+    planted = wall - (on_core() - before);
+  });
+  hogs.reset();
+  EXPECT_GT(planted, 0.02 * scale());
+  expect_row(a, Cause::stolen, planted);
+}
+
+TEST_P(Planted, CoresStolenFromKernelsAndTheirHelpers) {
+  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
+  const Tensor m = ones({512, 512});
+  const auto work = [&] {
+    for (int i = 0; i < 100 * scale(); ++i) (void)matmul(m, m);
+  };
+  work();
+  for (const unsigned count : {1U, 2U, 4U}) {
+    double alone = 1e9, disturbed = 0;
+    for (int i = 0; i < 3; ++i) alone = std::min(alone, timed(work));
+    const Hogs hogs(count);
+    const Account a = account_of([&] { disturbed = timed(work); });
+    expect_row(a, Cause::stolen, disturbed - alone);
+  }
+}
+
+TEST_P(Planted, CoresThatLoaderWorkersTake) {
+  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
+  const Tensor m = ones({512, 512});
+  const auto work = [&] {
+    for (int i = 0; i < 100 * scale(); ++i) (void)matmul(m, m);
+  };
+  work();
+  double alone = 1e9, disturbed = 0;
+  for (int i = 0; i < 3; ++i) alone = std::min(alone, timed(work));
+  const data::Loader loader(std::make_shared<SlowPictures>(60e-3, true, 4000), {},
+                            {.batch = 1, .workers = 2, .ahead = 4000});
+  auto epoch = loader.epoch(0);
+  (void)epoch.next();
+  const Account a = account_of([&] { disturbed = timed(work); });
+  expect_row(a, Cause::stolen, disturbed - alone);
+}
+
+}  // namespace
+}  // namespace brim::diag::planted

@@ -1,0 +1,134 @@
+// See planted.h. The loader, and who has to wait for it.
+#include "diag/planted/planted.h"
+
+#include <memory>
+#include <optional>
+
+#include <brim/data/device_loader.h>
+#include <brim/nn/linear.h>
+#include <brim/train/trainer.h>
+
+namespace brim::diag::planted {
+namespace {
+
+data::Loader loader_of(double seconds, int workers = 1) {
+  return data::Loader(std::make_shared<SlowPictures>(seconds), {},
+                      {.batch = 4, .workers = workers, .ahead = 1});
+}
+
+TEST_P(Planted, InputAndUserCodeBehindIt) {
+  data::DeviceLoader feed(loader_of(0.01 * scale()), device());
+  double waited = 0, planted = 0;
+  const Account a = account_of([&] {
+    auto epoch = feed.epoch(0);
+    const data::Batch* batch = nullptr;
+    while (true) {
+      waited += timed([&] { batch = epoch.next(); });
+      if (!batch) break;
+      const Tensor y = batch->x * 2.0;
+      synchronize(device());
+      planted += timed([] { sleep(0.02 * scale()); });
+    }
+  });
+  expect_row(a, Cause::user, planted);
+  expect_row(a, Cause::input, waited);
+}
+
+TEST_P(Planted, TheCallersOwnThreadAsTheLoader) {
+  data::DeviceLoader feed(loader_of(0.005 * scale(), 0), device());
+  double waited = 0, planted = 0;
+  const Account a = account_of([&] {
+    auto epoch = feed.epoch(0);
+    const data::Batch* batch = nullptr;
+    while (true) {
+      waited += timed([&] { batch = epoch.next(); });
+      if (!batch) break;
+      (void)(batch->x * 2.0);
+      planted += timed([] { sleep(0.01 * scale()); });
+    }
+  });
+  EXPECT_GE(waited, 0.06 * scale());
+  expect_row(a, Cause::input, waited);
+  expect_row(a, Cause::user, planted);
+}
+
+TEST_P(Planted, AnEpochThatIsLeftEarly) {
+  Tensor x = numbers();
+  double waited = 0, left = 0;
+  const Account a = account_of([&] {
+    data::DeviceLoader feed(loader_of(0.02 * scale()), device());
+    std::optional<data::DeviceEpoch> epoch;
+    waited = timed([&] {
+      epoch.emplace(feed.epoch(0));
+      (void)epoch->next();
+    });
+    left = timed([&] { epoch.reset(); });  // the worker ends its batch
+    step(x);
+  });
+  EXPECT_GE(left, 0.04 * scale());
+  expect_row(a, Cause::input, waited + left);
+}
+
+TEST_P(Planted, TwoDevicesThatWaitForOneLoader) {
+  if (on_cpu()) GTEST_SKIP() << "of devices with a queue";
+  const Device other{device().kind, 1};
+  data::DeviceLoader feed(loader_of(0.01 * scale()), {device(), other});
+  synchronize(device());
+  synchronize(other);
+  const Accountant accountant({device(), other});
+  double waited = 0, planted = 0;
+  auto epoch = feed.epoch(0);
+  const data::Batch* batch = nullptr;
+  while (true) {
+    waited += timed([&] { batch = epoch.next(); });
+    if (!batch) break;
+    for (const data::Batch& part : batch->parts) (void)(part.x * 2.0);
+    planted += timed([] { sleep(0.01 * scale()); });
+  }
+  synchronize(device());
+  synchronize(other);
+  for (const Device d : {device(), other}) {
+    const Account a = accountant.read(d);
+    expect_row(a, Cause::input, waited);
+    expect_row(a, Cause::user, planted);
+  }
+}
+
+TEST_P(Planted, Evaluation) {
+  struct Net : nn::Module {
+    nn::Linear& layer = add<nn::Linear>("layer", {.in = 12, .out = 2});
+    Tensor forward(const Tensor& x) override { return layer(x.flatten(1)); }
+  } net;
+  net.to(device());
+  data::DeviceLoader feed(loader_of(0.005 * scale()), device());
+  Tensor x = numbers();
+  double planted = 0, after = 0;
+  const Account a = account_of([&] {
+    planted = timed([&] { (void)train::evaluate(net, feed, {}); });
+    after = timed([] { sleep(0.03 * scale()); });
+    step(x);
+  });
+  expect_row(a, Cause::evaluation, planted);
+  expect_row(a, Cause::user, after);
+}
+
+TEST_P(Planted, TheWorkersOwnAccount) {
+  if (!on_cpu()) GTEST_SKIP() << "of the loader";
+  const data::Loader loader = loader_of(0.01 * scale());
+  double slow = 0;
+  const double wall = timed([&] {
+    for (const data::Batch& batch : loader.epoch(0)) {
+      EXPECT_TRUE(batch.x.defined());
+      slow += timed([] { sleep(0.08 * scale()); });
+    }
+  });
+  const data::WorkerAccount worker = sum(loader.worker_accounts());
+  EXPECT_NEAR(worker.wall, wall, 0.05 * wall);
+  EXPECT_NEAR(worker.read + worker.stolen, 12 * 0.01 * scale(), 0.05 * 0.12 * scale() + 2e-3);
+  // Three batches, three slots: it waits for none of them, and is done before the loop.
+  EXPECT_LT(worker.slot, 0.05 * wall + 1e-3);
+  EXPECT_GE(worker.idle, slow - worker.read);
+}
+
+}  // namespace
+}  // namespace brim::diag::planted
