@@ -23,7 +23,11 @@ emulated=0 prebuilt='' data='' build=$PWD/build/gpu-check out=$from/gpu-check
 # absolute PATH: as it is seen from where the caller is.
 absolute() { case $1 in /*) echo "$1" ;; *) echo "$from/$1" ;; esac; }
 [ -z "${BRIM_DEPS:-}" ] || BRIM_DEPS=$(absolute "$BRIM_DEPS")
-usage() { sed -n '2s/^# /usage: tools\//p' "tools/${0##*/}"; exit 2; }
+# wrong WHAT: of how it was called.
+wrong() {
+  { echo "gpu_check: $1" && sed -n '2s/^# \(.*\): .*/usage: tools\/\1; --help says more/p' "tools/${0##*/}"; } >&2
+  exit 2
+}
 while [ $# -gt 0 ]; do
   case $1 in
     correct | fast | rest) chosen+=("$1") ;;
@@ -32,16 +36,22 @@ while [ $# -gt 0 ]; do
       given+=(--emulated)
       ;;
     --prebuilt | --data | --build | --out)
-      [ -n "${2:-}" ] || usage
+      [ -n "${2:-}" ] || wrong "$1 needs a path"
       declare "${1#--}=$(absolute "$2")"
       given+=("$1" "$(absolute "$2")")
       shift
       ;;
-    *) usage ;;
+    -h | --help)
+      sed -n '2,/^set /{/^# /s/^# //p;/^#$/s/.*//p}' "tools/${0##*/}"
+      exit 0
+      ;;
+    *) wrong "what is '$1'? Parts are $parts" ;;
   esac
   shift
 done
-[ $emulated -eq 0 ] || [ -z "$prebuilt" ] || usage # the archive says whether it is of the emulation
+[ $emulated -eq 0 ] || [ -z "$prebuilt" ] || wrong 'an archive says by itself whether it is of the emulation (tools/gpu_pack.sh --emulated)'
+[ -n "$prebuilt" ] || [ -e CMakeLists.txt ] || wrong 'there is nothing to build here; give --prebuilt ARCHIVE'
+[ -z "$data" ] || [ -d "$data" ] || wrong "--data $data is no folder"
 # Each part is a process of its own: one that hangs or is stopped takes nothing of another one with it.
 if [ ${#chosen[@]} -ne 1 ]; then
   worst=0
@@ -126,7 +136,7 @@ no_gpu() {
   else
     why="nvidia-smi shows none${CUDA_VISIBLE_DEVICES+ of CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES}: $(grep -m1 . "$smi" || echo "it says nothing$help")"
   fi
-  echo "no GPU: $why; --emulated checks without" >&2
+  echo "no GPU: $why; ${prebuilt:+an archive of tools/gpu_pack.sh }--emulated checks without" >&2
   exit 3
 }
 if [ $emulated -eq 0 ]; then
@@ -351,12 +361,18 @@ again() {
     [ -z "$sanitizer" ] || slow=1 step "memcheck $test" 40 "$sanitizer" --tool memcheck --error-exitcode 9 "$2" "--gtest_filter=$test"
   done <"$logs/again.txt"
 }
+# bench_says NAME: its figures.
+bench_says() {
+  local share
+  share=$(number "$1" share_of_copy)
+  printf '%s us%s' "$(number "$1" us_per_step)" "${share:+, $share of the bandwidth of a copy}"
+}
 # bench NAME CASE OPTIONS...: the result goes to result-NAME.json.
 bench() {
   local name=$1
   shift
   rm -f "$logs/result-$name.json"
-  step "bench $name" 60 "$brim" bench "$@" --device cuda:0 --seconds 0.4 --json "$logs/result-$name.json"
+  says="bench_says $name" step "bench $name" 60 "$brim" bench "$@" --device cuda:0 --seconds 0.4 --json "$logs/result-$name.json"
 }
 short=()
 [ $emulated -eq 0 ] || short=(--steps 2)

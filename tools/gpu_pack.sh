@@ -14,17 +14,25 @@ from=$PWD
 CDPATH= cd "$(dirname "$0")/.."
 out=$PWD/build/brim-gpu.tar.gz build=$PWD/build/gpu-pack architectures=90 emulated=0
 most=$((40 << 20)) # bytes of the archive: what is carried to a GPU is to be there in seconds
-usage() { sed -n '2s/^# /usage: tools\//p' "tools/${0##*/}"; exit 2; }
+# wrong WHAT: of how it was called.
+wrong() {
+  { echo "gpu_pack: $1" && sed -n '2s/^# \(.*\): .*/usage: tools\/\1; --help says more/p' "tools/${0##*/}"; } >&2
+  exit 2
+}
 while [ $# -gt 0 ]; do
   case $1 in
     --emulated) emulated=1 ;;
     --out | --build | --architectures)
-      [ -n "${2:-}" ] || usage
+      [ -n "${2:-}" ] || wrong "$1 needs a value"
       case $1,$2 in --architectures,* | *,/*) value=$2 ;; *) value=$from/$2 ;; esac
       declare "${1#--}=$value"
       shift
       ;;
-    *) usage ;;
+    -h | --help)
+      sed -n '2,/^set /{/^# /s/^# //p;/^#$/s/.*//p}' "tools/${0##*/}"
+      exit 0
+      ;;
+    *) wrong "what is '$1'?" ;;
   esac
   shift
 done
@@ -49,6 +57,7 @@ for kind in EXE SHARED MODULE; do options+=("-DCMAKE_${kind}_LINKER_FLAGS=-Wl,--
 options+=(-DCMAKE_DISABLE_FIND_PACKAGE_LibArchive=ON -DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON)
 mkdir -p "$build" "$(dirname "$out")"
 cmake -S . -B "$build" "${options[@]}" >"$build/configure.log" 2>&1 || { tail -20 "$build/configure.log"; fail "CMake failed"; }
+echo "gpu_pack: building in $build, which takes minutes at first"
 ninja -C "$build" --quiet brim brim-cli contract_test backend_test extend_test "$backend"
 
 stage=$(mktemp -d)

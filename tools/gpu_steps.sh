@@ -36,7 +36,7 @@ stopped() {
     echo "gpu_check: stopped by SIG$1 before anything was checked" >&2
     exit $((128 + $2))
   fi
-  [ -z "$running" ] || note "$running" failed $((SECONDS - start)) "stopped by SIG$1; see $log"
+  [ -z "$running" ] || note "$running" skipped $((SECONDS - start)) "stopped by SIG$1; see $log"
   echo "gpu_check: stopped by SIG$1; what was found is in $out"
   (finish)
   exit $((128 + $2))
@@ -52,7 +52,7 @@ note() {
   echo "gpu_check: $out/gpu-check.json cannot be written; is the disk full?" >&2
 }
 # last_line MOST: of what a step said.
-last_line() { grep -avE '^$|DISABLED TEST' "$log" | tail -1 | cut -c1-"$1"; }
+last_line() { grep -avE '^$|DISABLED TEST|^\[  SKIPPED \] [0-9]+ test' "$log" | tail -1 | cut -c1-"$1"; }
 left() { echo $((deadline - (SECONDS - began))); }
 # run_within LIMIT COMMAND...: into $log; ends it after LIMIT seconds. Its exit code. What stays even when it is killed, as a
 # program whose call the GPU's driver never answers, becomes `hung`.
@@ -85,7 +85,7 @@ ask() {
   run_within "$limit" "$@"
 }
 # step NAME LIMIT COMMAND...: runs it into a log of its own, for LIMIT seconds and not past the deadline; a failure shows
-# the log's end. The note has the last line. `slow=1 step ...`: to be ended by its limit is no failure; `optional=1 step ...`: nor
+# the log's end. The note has the last line, or what `says="COMMAND..." step ...` prints. `slow=1 step ...`: to be ended by its limit is no failure; `optional=1 step ...`: nor
 # is anything else. Where a command hangs and cannot be killed, those after it are skipped: they would hang, too.
 step() {
   local name=$1 limit=$2 start=$SECONDS code log room said
@@ -105,7 +105,7 @@ step() {
   code=$?
   running=''
   if [ $code -eq 0 ]; then
-    note "$name" ok $((SECONDS - start)) "$(last_line 110)"
+    note "$name" ok $((SECONDS - start)) "$(${says:-last_line 110})"
     return 0
   fi
   if [ -n "$hung" ]; then

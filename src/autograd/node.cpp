@@ -135,7 +135,14 @@ Tensor Saved::get(const autograd::Node& node) const {
   return y;
 }
 
+void GradCall::no_such(const char* what, size_t index, size_t count) const {
+  throw IndexError(fmt::format("[{}] its gradient asks for {} {} of {}; they count from 0", node_.name,
+                               what, index, count));
+}
+
 const Tensor& GradCall::dy(uint32_t i) {
+  if (i >= dy_.size()) [[unlikely]]
+    no_such("output", i, dy_.size());
   if (!dy_[i].defined()) {
     const autograd::OutputInfo& info = node_.outputs[i];
     dy_[i] = zeros(info.shape, {.dtype = info.dtype, .device = info.device});
@@ -143,7 +150,16 @@ const Tensor& GradCall::dy(uint32_t i) {
   return dy_[i];
 }
 
-bool GradCall::needs(size_t input) const { return static_cast<bool>(node_.next[input].node); }
+bool GradCall::has_dy(uint32_t i) const {
+  if (i >= dy_.size()) [[unlikely]]
+    no_such("output", i, dy_.size());
+  return dy_[i].defined();
+}
+
+bool GradCall::needs(size_t input) const {
+  check_input(input);
+  return static_cast<bool>(node_.next[input].node);
+}
 
 bool needs_grad(Inputs inputs) {
   if (!grad_enabled()) return false;

@@ -70,7 +70,7 @@ Tensor seed_gradient(const Tensor& output, const Tensor& gradient, const char* o
   check_defined(op, output);
   BRIM_CHECK(output.requires_grad(), AutogradError,
              "[{}] the tensor has no history: nothing it was made from requires a gradient, or it "
-             "was made under NoGrad",
+             "was made under NoGrad, or by an op of one's own without with_grad()",
              op);
   if (!gradient.defined()) {
     BRIM_CHECK(output.numel() == 1, ShapeError,

@@ -40,7 +40,9 @@ KernelSlot& kernel_slot(const char* name, const std::type_info& signature) {
     slot.signature = &signature;
   }
   BRIM_CHECK(*slot.signature == signature, Error,
-             "[kernel] '{}' is declared with two signatures; op and backend must agree", name);
+             "[kernel] '{}' is there already, with other operands; choose another name, or declare it "
+             "alike where it is one op",
+             name);
   return slot;
 }
 

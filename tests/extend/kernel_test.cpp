@@ -93,7 +93,7 @@ TEST(OwnKernelErrors, DeclarationsThatDoNotFit) {
             std::string::npos);
   EXPECT_NE(message_of([] {
               extend::register_kernel("test_twice", DeviceKind::cpu, f64, &nothing_else);
-            }).find("two signatures"),
+            }).find("'test_twice' is there already, with other operands; choose another name"),
             std::string::npos);
   const Kernel nowhere("test_nowhere");
   Tensor y = zeros({1});
@@ -109,6 +109,22 @@ TEST(OwnKernelGradients, SeveralOutputs) {
       [](extend::GradCall& g) { g.set_if_needed(0, [&] { return g.dy(0) * 2 + g.dy(1) * 3; }); });
   sum(y[0] + y[1]).backward();
   EXPECT_EQ(x.grad().to_vector<float>(), std::vector<float>(4, 5));
+}
+
+TEST(OwnKernelGradients, OfAnInputOrOutputThatIsNotThere) {
+  const auto message = [](const extend::Gradient& gradient) {
+    const Tensor x = randn({4}, {.requires_grad = true});
+    return message_of<IndexError>(
+        [&] { sum(extend::with_grad("test_one", x.detach() * 2, {x}, gradient)).backward(); });
+  };
+  EXPECT_EQ(message([](extend::GradCall& g) { g.set(1, g.dy()); }),
+            "[test_one] its gradient asks for input 1 of 1; they count from 0");
+  EXPECT_EQ(message([](extend::GradCall& g) { g.set_if_needed(7, [&] { return g.dy(); }); }),
+            "[test_one] its gradient asks for input 7 of 1; they count from 0");
+  EXPECT_EQ(message([](extend::GradCall& g) { g.set(0, g.dy(2)); }),
+            "[test_one] its gradient asks for output 2 of 1; they count from 0");
+  EXPECT_EQ(message([](extend::GradCall& g) { g.set(0, g.has_dy(1) ? g.dy() : Tensor()); }),
+            "[test_one] its gradient asks for output 1 of 1; they count from 0");
 }
 
 }  // namespace

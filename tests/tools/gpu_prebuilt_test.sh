@@ -96,7 +96,7 @@ if [ $code -ne 1 ] || ! grep -q '"devices are found", "state": "failed", .*"exit
   failures=$((failures + 1))
 fi
 printf '#!/bin/sh\necho "Field \\"compute_cap\\" is not a valid field to query."\nexit 2\n' >bin/nvidia-smi
-says 'a driver that knows too little' 3 'no GPU: the driver is too old to say what the GPU is; install 580 or newer; --emulated checks without' --out new
+says 'a driver that knows too little' 3 'no GPU: the driver is too old to say what the GPU is; install 580 or newer; an archive of tools/gpu_pack.sh --emulated checks without' --out new
 printf '#!/bin/sh\nsleep 9\n' >bin/nvidia-smi
 said=$(timeout --preserve-status 2 "$check" correct --prebuilt sm90.tar.gz --build "$folder/build" --out new 2>&1)
 code=$?
@@ -108,7 +108,7 @@ fi
 printf '#!/bin/sh\necho "Failed to initialize NVML: Driver/library version mismatch"\nexit 18\n' >bin/nvidia-smi
 said=$(timeout 20 "$check" correct --prebuilt sm90.tar.gz --build "$folder/build" --out "$folder/broken" 2>&1)
 code=$?
-if [ $code -ne 3 ] || [ "$said" != 'no GPU: nvidia-smi shows none: Failed to initialize NVML: Driver/library version mismatch; --emulated checks without' ]; then
+if [ $code -ne 3 ] || [ "$said" != 'no GPU: nvidia-smi shows none: Failed to initialize NVML: Driver/library version mismatch; an archive of tools/gpu_pack.sh --emulated checks without' ]; then
   echo "a driver that does not work: exit code $code: $said"
   failures=$((failures + 1))
 fi

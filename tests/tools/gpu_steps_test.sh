@@ -85,7 +85,7 @@ child.send_signal(signal.Signals["SIG" + sys.argv[1]])
 sys.exit(child.wait())
 PYTHON
   expect "exit code when stopped by SIG$signal" $? $([ $signal = TERM ] && echo 143 || echo 130)
-  expect 'the step' "$(tail -1 "$folder/out/correct.steps" | cut -f 1,2)" $'tests\tfailed'
+  expect 'the step' "$(tail -1 "$folder/out/correct.steps" | cut -f 1,2)" $'tests\tskipped'
   expect 'it says so' "$(grep -c "^gpu_check: stopped by SIG$signal; what was found is in $folder/out" "$folder/said")" 1
   expect 'the logs are packed' "$(tar -tzf "$folder/out/logs.tar.gz" | grep -c correct-tests.log)" 1
   expect 'the program of the step' "$(sed -n 's/^State:\t\([^Z]\).*/\1/p' "/proc/$(cat "$folder/id")/status" 2>/dev/null)" ''

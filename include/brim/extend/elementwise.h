@@ -289,12 +289,14 @@ Tensor elementwise(const FormulaKernel& kernel, const Params& params, const Tens
 /// where the formula has no kernel for x's device.
 template <class F>
 Tensor elementwise(const F& f, const Tensor& x) {
+  static_assert(kInputs<F> == 1, "this formula is one of two numbers: give it two tensors");
   return elementwise(formula_kernel<F>(), params_of(f), x);
 }
 /// y = f(a, b) with broadcasting. Throws DeviceError or DTypeError where a and b differ in theirs
 /// (in an Autocast scope floats of two dtypes meet in f32), and as above.
 template <class F>
 Tensor elementwise(const F& f, const Tensor& a, const Tensor& b) {
+  static_assert(kInputs<F> == 2, "this formula is one of one number: give it one tensor");
   return elementwise(formula_kernel<F>(), params_of(f), a, b);
 }
 

@@ -41,14 +41,19 @@ class GradCall {
   GradCall(const autograd::Node& node, std::span<Tensor> dy, std::span<Tensor> dx)
       : node_(node), dy_(dy), dx_(dx) {}
 
+  // Throw IndexError for an output or input that the op does not have.
+
   /// Gradient of output i (zeros where nothing flowed into it).
   const Tensor& dy(uint32_t i = 0);
   /// The gradient of the only output, handed over.
   Tensor take_dy() { return std::move(dy_[0]); }
   /// True when something flowed into output i.
-  bool has_dy(uint32_t i) const { return dy_[i].defined(); }
+  bool has_dy(uint32_t i) const;
   bool needs(size_t input) const;
-  void set(size_t input, Tensor gradient) { dx_[input] = std::move(gradient); }
+  void set(size_t input, Tensor gradient) {
+    check_input(input);
+    dx_[input] = std::move(gradient);
+  }
   /// set(input, f()) if that input needs a gradient.
   template <class F>
   void set_if_needed(size_t input, F&& f) {
@@ -57,6 +62,12 @@ class GradCall {
   Tensor operator[](const Saved& saved) const { return saved.get(node_); }
 
  private:
+  void check_input(size_t input) const {
+    if (input >= dx_.size()) [[unlikely]]
+      no_such("input", input, dx_.size());
+  }
+  [[noreturn]] void no_such(const char* what, size_t index, size_t count) const;
+
   const autograd::Node& node_;
   std::span<Tensor> dy_, dx_;
 };

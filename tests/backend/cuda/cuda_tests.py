@@ -11,6 +11,7 @@ the test that is skipped then, ContractDevices.Cuda unless told. --under: what r
 with its options.
 """
 import argparse
+import collections
 import os
 import re
 import shlex
@@ -21,8 +22,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 MISSING = re.compile(r"\[(\w+)\] is not implemented on cuda for (\w+)")
 RUN = "[ RUN      ] "
-SKIPPED = "skipped"
 END = re.compile(r"(\[       OK \]|\[  FAILED  \]|\[  SKIPPED \]) \w+[./]")
+
+
+class Skipped(str):
+    """Why a test was."""
 
 
 def allowed():
@@ -56,8 +60,8 @@ def tests_of(program, options):
 
 
 def run_process(program, tests, seconds):
-    """Runs tests in one process until one of them fails; yields (test, why it failed, None, or SKIPPED) for each that
-    ended."""
+    """Runs tests in one process until one of them fails; yields (test, why it failed or was Skipped, or None) for each
+    that ended."""
     process = subprocess.Popen([*program, "--gtest_filter=" + ":".join(tests), "--gtest_color=no"],
                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
     late = threading.Event()
@@ -80,7 +84,7 @@ def run_process(program, tests, seconds):
                 if end[1] == "[  FAILED  ]":
                     yield test, "".join(said) or "it says nothing"
                     return
-                yield test, SKIPPED if end[1] == "[  SKIPPED ]" else None
+                yield test, Skipped(said[-1].strip() if said else "") if end[1] == "[  SKIPPED ]" else None
                 test, last, said = None, test, []
             else:
                 said.append(line)
@@ -98,14 +102,14 @@ def run_process(program, tests, seconds):
 
 
 def run_all(program, tests, seconds, tell):
-    """Runs tests in as many processes as it takes; returns {test: why it failed, None, or SKIPPED}."""
+    """Runs tests in as many processes as it takes; returns {test: why it failed or was Skipped, or None}."""
     results = {}
     while tests:
         ended = dict(run_process(program, tests, seconds))
         if not ended:
             ended = {tests[0]: "its process ended before it"}
         for test, why in ended.items():
-            if why and why != SKIPPED:
+            if why and not isinstance(why, Skipped):
                 tell(test, why)
         results.update(ended)
         tests = [test for test in tests if test not in results]
@@ -123,7 +127,7 @@ def main():
     given, options = parser.parse_known_args()
     if not has_cuda(given.program, given.ask):
         return 77
-    missing, asked, waiting, failed, skipped = allowed(), set(), [], [], 0
+    missing, asked, waiting, failed, skipped = allowed(), set(), [], [], []
     lock = threading.Lock()
 
     def tell(test, why):
@@ -145,9 +149,11 @@ def main():
     shares = [tests[i::given.shards] for i in range(given.shards)]
     with ThreadPoolExecutor(given.shards) as pool:
         for share in [pool.submit(run_all, [*given.under, given.program], share, given.timeout, tell) for share in shares]:
-            skipped += sum(why == SKIPPED for why in share.result().values())
-    print(f"{len(tests)} tests: {len(tests) - len(waiting) - len(failed) - skipped} pass, {len(failed)} fail, "
-          f"{skipped} skipped, {len(waiting)} ask for an op without a CUDA kernel ({', '.join(sorted(asked)) or 'none'})")
+            skipped += [why for why in share.result().values() if isinstance(why, Skipped)]
+    for why, count in collections.Counter(skipped).most_common():
+        print(f"{count} skipped: {why}")
+    print(f"{len(tests)} tests: {len(tests) - len(waiting) - len(failed) - len(skipped)} pass, {len(failed)} fail, "
+          f"{len(skipped)} skipped, {len(waiting)} ask for an op without a CUDA kernel ({', '.join(sorted(asked)) or 'none'})")
     if missing - asked and not options:
         print("listed in cuda_missing.txt, but no test ended there (perhaps another op came first): " +
               ", ".join(sorted(missing - asked)))

@@ -36,7 +36,7 @@ for test in wanted:
         print("[  FAILED  ]", test, flush=True)
         spoilt = True
     elif name == "Skipped":
-        print("[  SKIPPED ]", test, "(0 ms)", flush=True)
+        print("fake.cpp:1: Skipped\nit needs more\n[  SKIPPED ]", test, "(0 ms)", flush=True)
     else:
         print("no end of line", end="")
         print("[       OK ]", test, "(0 ms)", flush=True)
@@ -66,7 +66,7 @@ def main():
             failed = sorted(line.split()[1] for line in run.stdout.splitlines() if line.startswith("FAILED"))
             # A process that only passes and then ends badly: its last test is named.
             assert failed == [f"Contract.{name}" for name in ("Behind", "Dies", "Fine/e", "Hangs", "Sticky", "Wrong")], run.stdout
-            assert "11 tests: 4 pass, 6 fail, 1 skipped" in run.stdout, run.stdout
+            assert "1 skipped: it needs more\n11 tests: 4 pass, 6 fail, 1 skipped" in run.stdout, run.stdout
             with open(os.path.join(folder, "failed")) as file:
                 assert sorted(file.read().split()) == failed
             for said in ("Wrong is wrong", "ended its process with code -6:\nabout to die in here", "took longer than 2 s",
