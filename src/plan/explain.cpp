@@ -5,6 +5,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "backend/fused/chain.h"
 #include "plan/plan.h"
 #include "plan/traffic.h"
 
@@ -77,8 +78,10 @@ std::string Plan::explain() const {
         else if (!side.ends_with("..."))
           side += " ...";
       }
-    text += fmt::format("  {:>3} {:<26}{:>10} {} ->{}\n", i, l.name(),
-                        readable(static_cast<size_t>(bytes_of(l))), reads, writes);
+    const std::string links = backend::names_of_links(l);
+    text += fmt::format("  {:>3} {:<26}{:>10} {} ->{}{}\n", i, l.name(),
+                        readable(static_cast<size_t>(bytes_of(l))), reads, writes,
+                        links.empty() ? "" : "  of " + links);
   }
   return text;
 }

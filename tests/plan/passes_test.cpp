@@ -5,6 +5,7 @@
 
 #include <brim/brim.h>
 
+#include "backend/fused/chain.h"
 #include "plan/plan.h"
 
 namespace brim::plan {
@@ -98,6 +99,7 @@ TEST(FuseChains, OneChainForARun) {
   Program p = program_of(body, rand({3, 1000}));
   EXPECT_FALSE(fuse_chains(p).empty());
   EXPECT_EQ(names(p), std::vector<std::string>{"chain"});
+  EXPECT_EQ(backend::names_of_links(*p.launches[0]), "mul, add, relu, sigmoid, mul");
   for (const int64_t n : {1, 7, 1023, 1024, 1025, 200000}) {
     const Tensor c = randn({n}), s = full({}, 0.5);
     expect_equal([&](const Tensor& x) { return sigmoid(relu(x * c + s)) * x; }, randn({n}));

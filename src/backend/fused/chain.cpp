@@ -128,6 +128,17 @@ const LinkSlot* find_elementwise(std::string_view name, DType dtype) {
   return &found->second;
 }
 
+std::string names_of_links(const Launch& launch) {
+  const Chain* const chain = launch.option<Chain>();
+  if (!chain) return {};
+  const std::lock_guard lock(link_table().mutex);
+  std::string names;
+  for (const ChainLink& link : chain->links)
+    for (const auto& [name, slot] : link_table().slots)
+      if (&slot == link.slot) names += (names.empty() ? "" : ", ") + std::string(name);
+  return names;
+}
+
 LinkOptions link_of(const Launch& launch) {
   const LinkSlot* slot = nullptr;
   {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -64,6 +65,8 @@ struct LinkOptions {
   int64_t row = 0;  ///< elements of a row; 0 where it does not work on rows
 };
 LinkOptions link_of(const Launch& launch);
+/// "mul, softmax" of a launch of a chain; else nothing.
+std::string names_of_links(const Launch& launch);
 /// The slot of a name, made on first use.
 LinkSlot& link_slot(std::string_view name);
 
