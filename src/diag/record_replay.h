@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <unordered_map>
 #include <vector>
 
@@ -41,6 +42,9 @@ class RecordReplay {
 
   void add(const WorkRecord& record) { records_.push_back(record); }
   void note(uint64_t correlation, const QueueNote& note);
+  /// The thread has told a stream to wait for another device. What it queues next is held up by
+  /// that: Cause::peer.
+  void wait_for_peer(uint64_t at, int thread);
   /// Records that were not told yet.
   size_t size() const { return records_.size(); }
 
@@ -56,14 +60,21 @@ class RecordReplay {
     uint64_t end;
     Cause cause;
   };
+  struct PeerWait {
+    uint64_t at;
+    int thread;
+  };
   void end_until(uint64_t until);
   void begin(const WorkRecord& record);
+  /// Whether the thread had told a stream to wait before it queued that.
+  bool take_peer_wait(const QueueNote& note);
 
   Device device_;
   std::vector<WorkRecord> records_;
   std::unordered_map<uint64_t, QueueNote> notes_;  // by correlation
   uint32_t newest_note_ = 0;                       // its correlation; they grow, and wrap
   std::vector<Running> running_;                   // a heap, the earliest end first
+  std::deque<PeerWait> peer_waits_;                // that no work was found for
   uint64_t from_ = 0;
 };
 

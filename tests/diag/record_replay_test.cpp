@@ -111,6 +111,21 @@ TEST_F(Replay, QueuedAndNotBegunIsDispatchOrWhatItWaitedFor) {
   EXPECT_EQ(charged(Cause::input), 0u);
 }
 
+TEST_F(Replay, WhatAThreadQueuesBehindAWaitForAPeerIsHeldUpByIt) {
+  work(Cause::compute, 0, 100, 1);
+  queued(1, 0);
+  replay.wait_for_peer(start + 40, gettid());
+  replay.wait_for_peer(start + 45, gettid() + 1);  // of another thread, which queues nothing
+  work(Cause::compute, 300, 400, 2);
+  queued(2, 50);
+  work(Cause::compute, 500, 600, 3);  // by itself late
+  queued(3, 60);
+  const uint64_t before = charged(Cause::dispatch);
+  replay.replay(start + 5000);
+  EXPECT_EQ(charged(Cause::peer), 200u);
+  EXPECT_EQ(charged(Cause::dispatch) - before, 100u);
+}
+
 TEST_F(Replay, OtherThreadsAreOther) {
   timeline.add(Cause::input, start + 10);
   work(Cause::compute, 0, 100);

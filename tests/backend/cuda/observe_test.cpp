@@ -86,6 +86,27 @@ TEST_F(CudaObserve, OtherDevicesAreNotSeen) {
   EXPECT_GT(at(a, Cause::compute) + at(a, Cause::copy_to_host), 0);
 }
 
+// The emulation has no pace, so that nothing is waited for long; but the device is told of the
+// wait.
+TEST_F(CudaObserve, WaitingForAnotherDeviceIsPeer) {
+  if (Device::count(DeviceKind::cuda) < 2) GTEST_SKIP() << "one GPU only";
+  const Device other = Device::cuda(1);
+  Tensor x = ones({1 << 16}, {.device = other});
+  Tensor y = ones({16}, {.device = gpu});
+  synchronize(other);
+  synchronize(gpu);
+  const Accountant accountant({gpu});
+  for (int i = 0; i < 200; ++i) x.add_(x);
+  Event done;
+  done.record(Stream::current(other));
+  done.wait(Stream::current(gpu));
+  y.add_(y);
+  synchronize(gpu);
+  const Account a = accountant.read(gpu);
+  expect_whole(a);
+  EXPECT_GT(at(a, Cause::peer), 0) << a.table();
+}
+
 TEST_F(CudaObserve, GraphsAreCompute) {
   (void)measured();  // the fake sees nodes of graphs that are captured later
   Tensor x = ones({4096}, {.device = gpu}), y = zeros({4096}, {.device = gpu});

@@ -51,6 +51,7 @@ class Records final : public diag::RecordSource, public ActivitySink {
     return m.events.get();
   }
   void waited(int device);
+  void wait_for_peer(int device);
 
  private:
   struct Measured {
@@ -256,6 +257,13 @@ void Records::queued(uint64_t correlation, const diag::QueueNote& note) {
     if (m.on.load(std::memory_order_acquire)) m.replay->note(correlation, note);
 }
 
+void Records::wait_for_peer(int device) {
+  Measured& m = at(device);
+  if (!m.on.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex_);
+  m.replay->wait_for_peer(diag::ticks(), gettid());
+}
+
 void Records::lost(int device) {
   saw_work_.store(true, std::memory_order_relaxed);
   Measured& m = at(device);
@@ -299,7 +307,8 @@ void launch_queued(int device, const char* op) {
                 timeline ? timeline->latest() : diag::ticks());
 }
 
-void stream_waits(Stream stream) {
+void stream_waits(Stream stream, int device) {
+  if (device != stream.device.index) records().wait_for_peer(stream.device.index);
   if (EventRecords* const events = records().events(stream.device.index)) events->waits(stream);
 }
 

@@ -32,8 +32,8 @@ class QueuedWork {
 
 /// A kernel, or several, was queued for `op` on the current stream of `device`.
 void launch_queued(int device, const char* op);
-/// What is queued on `stream` from now on waits for an event.
-void stream_waits(Stream stream);
+/// What is queued on `stream` from now on waits for an event of a device.
+void stream_waits(Stream stream, int device);
 /// Whether the device has done all it was asked to. Does not wait.
 bool all_streams_idle(int device);
 /// The host has just waited for work of the device: if events measure it and all streams are idle,

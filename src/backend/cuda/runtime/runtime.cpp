@@ -221,7 +221,7 @@ class CudaRuntime final : public Runtime {
     if (backend::StreamChecker* c = checker())
       c->wait(checked_number(stream), event_of(event).clock);
     BRIM_CUDA(cudaStreamWaitEvent(native(stream), event_of(event).get(), 0));
-    stream_waits(stream);
+    stream_waits(stream, event_of(event).device());
   }
   bool may_wait(Stream stream) override { return !is_captured(stream); }
   void rethrow_deferred(int device) override { rethrow_fault(device); }
