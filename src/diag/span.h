@@ -40,6 +40,13 @@ class SpanListener {
 class StolenTime;
 /// Has the time that others stole since the last call taken off `cause`.
 void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks);
+/// Seconds that the thread, or the calling one for 0, has waited for a core so far. Reading them
+/// takes some microseconds. Negative where that cannot be read.
+double run_delay(int thread = 0);
+/// At the end of a kernel the calling thread waited for its helpers so long, or they for it: as far
+/// as those that were waited for had no core, that is stolen from all of them. `delay`: the calling
+/// thread's run_delay() when it began to wait; negative if it did not.
+void charge_late(StolenTime& stolen, uint64_t waited, uint64_t alone, double delay, int threads);
 
 /// What one thread measures while an Accountant is active there.
 struct Meter {
@@ -50,6 +57,7 @@ struct Meter {
   uint64_t closed = 0;               // when the last span ended that user code was around
   uint64_t bridge = 0;               // ticks between two spans that are no user code yet
   uint64_t helped = 0;               // ticks of kernels that helpers took off this thread
+  uint64_t late = ~uint64_t{};       // ticks that threads of a kernel do not wait for each other
   uint64_t long_span = ~uint64_t{};  // ticks from which it is asked whether a core was there
   StolenTime* stolen = nullptr;
   SpanListener* listener = nullptr;
@@ -69,8 +77,26 @@ class HelpedSpan {
       : meter_(active_meter), threads_(static_cast<uint64_t>(threads)) {
     if (meter_) begin_ = ticks();
   }
+  /// Whether anybody wants to know.
+  explicit operator bool() const { return meter_ != nullptr; }
+  /// The calling thread has nothing left to do, and waits for its helpers.
+  void worked() {
+    if (meter_) worked_ = ticks();
+  }
+  /// It waits long enough to give up its core now and then.
+  void waits() {
+    if (meter_) delay_ = run_delay();
+  }
+  /// When they had nothing left to do; before the span where they came too late to help.
+  void helpers_worked(uint64_t until) { helpers_ = until; }
   ~HelpedSpan() {
-    if (meter_) meter_->helped += (ticks() - begin_) * (threads_ - 1) / threads_;
+    if (!meter_) return;
+    const uint64_t end = ticks();
+    meter_->helped += (end - begin_) * (threads_ - 1) / threads_;
+    const uint64_t waited = worked_ ? end - worked_ : 0;
+    const uint64_t alone = helpers_ > begin_ && helpers_ < worked_ ? worked_ - helpers_ : 0;
+    if (waited >= meter_->late || alone >= meter_->late)
+      charge_late(*meter_->stolen, waited, alone, delay_, static_cast<int>(threads_));
   }
   HelpedSpan(const HelpedSpan&) = delete;
   HelpedSpan& operator=(const HelpedSpan&) = delete;
@@ -78,7 +104,8 @@ class HelpedSpan {
  private:
   Meter* meter_;
   uint64_t threads_;
-  uint64_t begin_ = 0;
+  uint64_t begin_ = 0, worked_ = 0, helpers_ = 0;
+  double delay_ = -1;  // of this thread when it began to wait; negative: it did not
 };
 
 class Span {

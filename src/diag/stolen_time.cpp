@@ -69,13 +69,34 @@ void list_helper_thread() {
   all.threads.push_back(gettid());
 }
 
-StolenTime::StolenTime() : last_(run_delay()), helpers_(delays_of_helpers()) {}
+StolenTime::StolenTime()
+    : last_(run_delay()),
+      helpers_(delays_of_helpers()),
+      own_late_(last_),
+      helpers_late_(helpers_) {}
 
 void StolenTime::charge(Cause cause, double seconds) {
   const double now = run_delay();
   if (now < 0) return;
   seconds_[static_cast<size_t>(cause)] += std::clamp(now - last_, 0.0, seconds);
   last_ = now;
+}
+
+void StolenTime::charge_late(double waited, double alone, double delay, int threads) {
+  const double own = run_delay();
+  if (own < 0) return;
+  const std::vector<double> helpers = delays_of_helpers();
+  double longest = 0;
+  for (size_t i = 0; i < helpers.size(); ++i)
+    longest = std::max(longest, helpers[i] - (i < helpers_late_.size() ? helpers_late_[i] : 0));
+  // One of them had no core, and the others waited: on a core or asleep, else it counts already.
+  if (delay < 0) delay = own;
+  waited = std::max(0.0, waited - (own - delay));
+  alone = std::max(0.0, alone - longest);
+  late_ +=
+      (std::min(waited, longest) + std::min(alone, delay - own_late_)) * (threads - 1) / threads;
+  own_late_ = own;
+  helpers_late_ = helpers;
 }
 
 void StolenTime::move(Account& account, double helped) const {
@@ -102,7 +123,7 @@ void StolenTime::move(Account& account, double helped) const {
     for (size_t i = 0; i < delays.size(); ++i)
       of_helpers += delays[i] - (i < helpers_.size() ? helpers_[i] : 0);
     const auto threads = std::min(delays.size() + 1, static_cast<size_t>(num_threads()));
-    spread(of_helpers / static_cast<double>(threads), kKernels);
+    spread(of_helpers / static_cast<double>(threads) + late_, kKernels);
   }
 
   double& stolen = account.seconds[static_cast<size_t>(Cause::stolen)];
@@ -113,8 +134,16 @@ void StolenTime::move(Account& account, double helped) const {
   }
 }
 
+namespace {
+double seconds_of(uint64_t ticks) { return static_cast<double>(ticks) / ticks_per_us() * 1e-6; }
+}  // namespace
+
+void charge_late(StolenTime& stolen, uint64_t waited, uint64_t alone, double delay, int threads) {
+  stolen.charge_late(seconds_of(waited), seconds_of(alone), delay, threads);
+}
+
 void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks) {
-  stolen.charge(cause, static_cast<double>(ticks) / ticks_per_us() * 1e-6);
+  stolen.charge(cause, seconds_of(ticks));
 }
 
 }  // namespace brim::diag

@@ -10,10 +10,6 @@
 
 namespace brim::diag {
 
-/// Seconds that the thread, or the calling one for 0, has waited for a core so far. Reading them
-/// takes some microseconds. Negative where that cannot be read.
-double run_delay(int thread = 0);
-
 /// Of the thread that makes it, from then on. Counts are read behind long spans, and what is found
 /// belongs to them. What adds up over short ones is taken from what the thread did on a core, in
 /// the proportions of that. Of a kernel that several threads work on, it is the mean over them:
@@ -23,13 +19,18 @@ class StolenTime {
   StolenTime();
   /// What was stolen since the last call, of so many seconds that were charged to `cause`.
   void charge(Cause cause, double seconds);
+  /// See charge_late() in span.h; in seconds.
+  void charge_late(double waited, double alone, double delay, int threads);
   /// Moves what was stolen until now to Cause::stolen. Of the kernels, `helped` seconds were taken
   /// off this thread by helpers. Nothing where the system does not count.
   void move(Account& account, double helped) const;
 
  private:
   double last_;
-  std::vector<double> helpers_;  // run delays at first
+  std::vector<double> helpers_;       // run delays at first
+  double late_ = 0;                   // of kernels, because of threads without a core
+  double own_late_;                   // the run delay when charge_late() was last
+  std::vector<double> helpers_late_;  // and those of helpers
   std::array<double, kCauseCount> seconds_{};
 };
 
