@@ -264,10 +264,10 @@ TEST_P(Planted, AnotherStreamOfTheDeviceIsNoPeer) {
 
 TEST_P(Planted, MemoryThatIsGivenBackAndAskedForAgain) {
   if (!on_cpu()) GTEST_SKIP() << "devices have no pages";
-  const int times = static_cast<int>(10 * scale());
+  const int times = static_cast<int>(4 * scale());
   const auto work = [&](bool keeps) {
     for (int i = 0; i < times; ++i) {
-      Tensor::empty({int64_t{8} << 20}).fill_(1);
+      Tensor::empty({int64_t{48} << 20}).fill_(1);
       if (!keeps) Allocator::of(device()).release_cached();
     }
   };
