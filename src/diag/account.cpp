@@ -8,7 +8,9 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <mutex>
 #include <numeric>
+#include <thread>
 
 #include "core/check.h"
 #include "diag/device_meter.h"
@@ -100,6 +102,7 @@ std::string Account::table() const {
 }
 
 struct Accountant::State final : SpanListener {
+  const std::thread::id thread = std::this_thread::get_id();
   std::vector<Device> devices;
   std::vector<Shares> before;  // of each device, when the measuring began
   Meter meter;
@@ -114,9 +117,15 @@ struct Accountant::State final : SpanListener {
   StolenTime stolen;
   const Detail detail = tracing() || node_details.load() > 0 ? Detail::nodes : Detail::graphs;
 
+  void check_thread() const {
+    BRIM_CHECK(thread == std::this_thread::get_id(), Error,
+               "[account] it is about the thread that made it; read it there");
+  }
   void stop() {
     // As many as began: a device that is lost does not begin.
     for (size_t i = 0; i < before.size(); ++i) DeviceMeter::of(devices[i]).stop(detail);
+    before.clear();
+    if (thread != std::this_thread::get_id()) return;
     if (innermost == this) {
       innermost = enclosing;
       active_meter = outer;
@@ -196,9 +205,18 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_un
   }
 }
 
-Accountant::~Accountant() { state_->stop(); }
+Accountant::~Accountant() {
+  state_->stop();
+  if (state_->thread == std::this_thread::get_id()) return;
+  // The other thread's spans still write there.
+  static std::mutex mutex;
+  static auto* const kept = new std::vector<std::unique_ptr<State>>;
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(state_));
+}
 
 Account Accountant::read() const {
+  state_->check_thread();
   Account account = state_->finish(state_->meter.self, Cause::user);
   const double helped = static_cast<double>(state_->meter.helped) / ticks_per_us() * 1e-6;
   state_->stolen.move(account, helped);
@@ -207,6 +225,7 @@ Account Accountant::read() const {
 
 Account Accountant::read(Device device) const {
   if (device.is_cpu()) return read();
+  state_->check_thread();
   const auto found = std::find(state_->devices.begin(), state_->devices.end(), device);
   BRIM_CHECK(found != state_->devices.end(), ValueError,
              "[account] {} is not measured; name it when the Accountant is made", device.str());

@@ -59,7 +59,7 @@ struct Account {
 /// the thread waits. A device's account charges each instant once: to compute while any kernel
 /// runs, else to communication, else to a copy, and when nothing runs to what the next work waited
 /// for (docs/ACCOUNT.md). May be nested; the innermost one measures. No span may be open when it is
-/// made or destroyed.
+/// made or destroyed. One that another thread destroys goes on measuring, unread.
 class Accountant {
  public:
   /// The devices should be idle. Throws DeviceError for one that is missing.
@@ -68,11 +68,13 @@ class Accountant {
   Accountant(const Accountant&) = delete;
   Accountant& operator=(const Accountant&) = delete;
 
-  /// The account of this thread since the start. Call it from the same thread.
+  // Both throw Error when called from another thread than the one that made the Accountant.
+
+  /// The account of this thread since the start.
   Account read() const;
-  /// The account of a device since the start; the CPU's is this thread's. Call it from the same
-  /// thread, with the device idle; while other cuda devices that are measured work, some of what it
-  /// did last may count in later calls only. Throws ValueError for a device that was not named.
+  /// The account of a device since the start; the CPU's is this thread's. Call it with the device
+  /// idle; while other cuda devices that are measured work, some of what it did last may count in
+  /// later calls only. Throws ValueError for a device that was not named.
   Account read(Device device) const;
 
  private:
