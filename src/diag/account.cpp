@@ -103,6 +103,7 @@ std::string Account::table() const {
 
 struct Accountant::State final : SpanListener {
   const std::thread::id thread = std::this_thread::get_id();
+  std::atomic<bool> abandoned{false};  // destroyed by another thread
   std::vector<Device> devices;
   std::vector<Shares> before;  // of each device, when the measuring began
   Meter meter;
@@ -127,9 +128,11 @@ struct Accountant::State final : SpanListener {
     before.clear();
     if (thread != std::this_thread::get_id()) return;
     if (innermost == this) {
-      innermost = enclosing;
-      active_meter = outer;
-      set_active_timeline(outer_timeline);
+      const State* last = this;  // that has ended
+      while (last->enclosing && last->enclosing->abandoned) last = last->enclosing;
+      innermost = last->enclosing;
+      active_meter = last->outer;
+      set_active_timeline(last->outer_timeline);
       return;
     }
     // Another one was made since and goes on: it must not return to this one.
@@ -209,6 +212,8 @@ Accountant::~Accountant() {
   state_->stop();
   if (state_->thread == std::this_thread::get_id()) return;
   // The other thread's spans still write there.
+  state_->abandoned = true;
+  if (state_->timeline) state_->timeline->hide();
   static std::mutex mutex;
   static auto* const kept = new std::vector<std::unique_ptr<State>>;
   const std::lock_guard lock(mutex);

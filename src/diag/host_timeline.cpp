@@ -31,12 +31,14 @@ Timelines& timelines() {
 
 thread_local constinit HostTimeline* active_timeline = nullptr;
 
+void HostTimeline::hide() const {
+  Timelines& t = timelines();
+  const std::lock_guard lock(t.mutex);
+  std::erase_if(t.all, [this](const Known& known) { return known.timeline == this; });
+}
+
 HostTimeline::~HostTimeline() {
-  {
-    Timelines& t = timelines();
-    const std::lock_guard lock(t.mutex);
-    std::erase_if(t.all, [this](const Known& known) { return known.timeline == this; });
-  }
+  hide();
   if (active_timeline == this) active_timeline = nullptr;
 }
 

@@ -18,8 +18,9 @@ using Shares = std::array<uint64_t, kCauseCount>;
 class HostTimeline {
  public:
   explicit HostTimeline(uint64_t now) { add(Cause::user, now); }
-  /// Other threads read it no more.
   ~HostTimeline();
+  /// Other threads read it no more.
+  void hide() const;
   HostTimeline(const HostTimeline&) = delete;
   HostTimeline& operator=(const HostTimeline&) = delete;
 
