@@ -138,7 +138,7 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   # LeakSanitizer (clang 14) crashes at times while it reads thread-local memory at the end of these programs.
   set(emulated "BRIM_BACKEND_PATH=$<TARGET_FILE:brim_cuda_emulated>"
                "LSAN_OPTIONS=use_tls=0:suppressions=${PROJECT_SOURCE_DIR}/tools/lsan.supp")
-  foreach(name IN ITEMS contract backend cli data train differential)
+  foreach(name IN ITEMS contract backend cli data train diag differential)
     add_dependencies(${name}_test brim_cuda_emulated)
   endforeach()
   brim_add_test(differential_cuda_emulated differential_test --gtest_brief=1 --gtest_filter=*Cuda*)
@@ -151,6 +151,9 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   brim_add_test(feed_cuda_emulated data_test --gtest_brief=1 --gtest_filter=*DeviceLoader*)
   brim_add_test(feed_training_cuda_emulated train_test --gtest_brief=1 --gtest_filter=*Feed*)
   set_property(TEST feed_cuda_emulated feed_training_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated})
+  # At once: queues that are emptied when somebody waits would make work end late.
+  brim_add_test(diag_cuda_emulated diag_test --gtest_brief=1 --gtest_filter=*Planted*/cuda)
+  set_property(TEST diag_cuda_emulated APPEND PROPERTY ENVIRONMENT ${emulated} BRIM_EMULATED_AT_ONCE=1)
   # Libraries of NVIDIA's that watch devices, as fakes over the emulation (tests/fakes).
   function(brim_add_fake name file)
     add_library(fake_${name} MODULE ${PROJECT_SOURCE_DIR}/tests/fakes/${name}.cpp)

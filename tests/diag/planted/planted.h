@@ -1,8 +1,9 @@
 // Causes of known size, planted where an account is read: each row has to be what was planted.
 //
 // What is planted is measured by a clock of the test's own, so that a busy machine makes it longer
-// and not wrong; but it is time, and a machine that does much else may spoil it. So these tests run
-// where BRIM_PLANTED says how much is planted: 1, or 10 for ten times as much, as .ci/full does.
+// and not wrong; but it is time, and a machine that does much else may spoil it. So rows are held
+// to 5 % where BRIM_PLANTED says how much is planted, on an idle machine: 1, or 10 for ten times as
+// much, as .ci/full does. Otherwise little is planted, and half of it has to be found.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,10 +39,19 @@ double timed(const F& f) {
   return seconds_since(begin);
 }
 
-/// How much more than in a quick run is planted.
+/// Whether rows have to be exact.
+inline bool is_exact() { return std::getenv("BRIM_PLANTED") != nullptr; }
+/// How much is planted, of what a run by hand plants.
 inline double scale() {
-  const char* text = std::getenv("BRIM_PLANTED");
-  return text ? std::max(1.0, std::strtod(text, nullptr)) : 1;
+  return is_exact() ? std::max(1.0, std::strtod(std::getenv("BRIM_PLANTED"), nullptr)) : 0.5;
+}
+/// How much a row may lack of what was planted.
+inline double tolerance(double planted) {
+  return is_exact() ? 0.05 * planted + 1e-3 : 0.5 * planted + 5e-3;
+}
+/// How much more may be there; another clock has seen the whole.
+inline double surplus(const Account& a, double planted) {
+  return is_exact() ? tolerance(planted) : a.wall;
 }
 
 inline void sleep(double seconds) {
@@ -60,10 +70,10 @@ inline void expect_whole(const Account& a) {
 /// its own.
 inline void expect_row(const Account& a, Cause cause, double planted) {
   expect_whole(a);
-  const double tolerance = 0.05 * planted + 1e-3;
   const double stolen = cause == Cause::stolen ? 0 : at(a, Cause::stolen);
-  EXPECT_LE(at(a, cause), planted + tolerance) << name(cause) << "\n" << a.table();
-  EXPECT_GE(at(a, cause) + stolen, planted - tolerance) << name(cause) << "\n" << a.table();
+  EXPECT_LE(at(a, cause), planted + surplus(a, planted)) << name(cause) << "\n" << a.table();
+  EXPECT_GE(at(a, cause) + stolen, planted - tolerance(planted)) << name(cause) << "\n"
+                                                                 << a.table();
 }
 
 /// Pictures that take a while to read.
@@ -117,7 +127,6 @@ class Hogs {
 class Planted : public SimTest, public ::testing::WithParamInterface<const char*> {
  protected:
   void SetUp() override {
-    if (!std::getenv("BRIM_PLANTED")) GTEST_SKIP() << "set BRIM_PLANTED=1 on an idle machine";
     SimTest::SetUp();
     if (!device().available())
       GTEST_SKIP() << "no CUDA: for the emulation set BRIM_BACKEND_PATH, and "

