@@ -13,6 +13,7 @@
 #include "autograd/autocast.h"
 #include "core/check.h"
 #include "core/recording.h"
+#include "diag/span.h"
 
 namespace brim::autograd {
 namespace {
@@ -40,8 +41,10 @@ void accumulate(Tensor& sum, Tensor&& term) {
 /// Lets hooks see and replace gradients. `hooks` is a copy, since a hook may add or remove hooks.
 void run_hooks(std::vector<HookEntry> hooks, std::span<Tensor> dy) {
   for (const HookEntry& h : hooks)
-    if (Tensor& g = dy[h.output]; g.defined())
+    if (Tensor& g = dy[h.output]; g.defined()) {
+      const diag::Span span("hook", diag::Cause::user);
       if (Tensor replaced = h.hook(g); replaced.defined()) g = std::move(replaced);
+    }
 }
 
 /// The end of the tape at a leaf: adds what arrives to the leaf's grad.
@@ -137,6 +140,7 @@ Edge edge_of(const Tensor& t) {
 std::vector<Tensor> run_backward(std::span<const Tensor> outputs,
                                  std::span<const Tensor> grad_outputs,
                                  std::span<const Tensor> inputs, BackwardOptions options) {
+  const diag::Span span("backward", diag::Cause::dispatch);
   const GradMode mode(options.create_graph);
   const AutocastPause exact;  // gradients have the dtypes of the forward pass
   const bool keep = options.retain_graph || options.create_graph;

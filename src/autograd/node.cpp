@@ -6,6 +6,7 @@
 #include <brim/ops/create.h>
 
 #include "core/check.h"
+#include "diag/span.h"
 
 namespace brim::autograd {
 namespace {
@@ -19,6 +20,8 @@ void bury(Ref<Node> node) {
   thread_local constinit std::vector<Ref<Node>>* pending = nullptr;
   if (!node) return;
   if (pending) return pending->push_back(std::move(node));
+  if (node->use_count() > 1) return;
+  const diag::Span span("end of a graph", diag::Cause::dispatch);
   std::vector<Ref<Node>> list;
   pending = &list;
   node.reset();  // puts its inputs' nodes on the list, if it ends here
@@ -136,8 +139,8 @@ Tensor Saved::get(const autograd::Node& node) const {
 }
 
 void GradCall::no_such(const char* what, size_t index, size_t count) const {
-  throw IndexError(fmt::format("[{}] its gradient asks for {} {} of {}; they count from 0", node_.name,
-                               what, index, count));
+  throw IndexError(fmt::format("[{}] its gradient asks for {} {} of {}; they count from 0",
+                               node_.name, what, index, count));
 }
 
 const Tensor& GradCall::dy(uint32_t i) {
@@ -170,7 +173,11 @@ bool needs_grad(Inputs inputs) {
 
 void attach_gradient(const char* name, std::span<Tensor> outputs, Inputs inputs,
                      Gradient gradient) {
-  Ref<autograd::Node> node(new autograd::OpNode<Gradient>(name, std::move(gradient)));
+  auto as_user = [gradient = std::move(gradient)](GradCall& g) {
+    const diag::Span span("gradient", diag::Cause::user);
+    gradient(g);
+  };
+  Ref<autograd::Node> node(new autograd::OpNode<decltype(as_user)>(name, std::move(as_user)));
   node->next.reserve(inputs.size());
   for (const Tensor& input : inputs) autograd::connect(*node, input);
   for (Tensor& y : outputs) autograd::attach(node, y);

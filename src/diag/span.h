@@ -115,6 +115,7 @@ class Span {
     begin_ = ticks();
     if (meter_->scope != Cause::other) cause_ = meter_->scope;
     outer_ = meter_->open;
+    if (cause_ == Cause::user) meter_->closed = begin_;
     if (outer_ == Cause::user) after_user_code();
     outer_child_ = meter_->child;
     meter_->child = 0;

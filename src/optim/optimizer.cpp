@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/nearest.h"
 #include "core/recording.h"
+#include "diag/span.h"
 #include "ops/elementwise.h"
 #include "ops/memory/copy.h"
 #include "optim/rule.h"
@@ -83,6 +84,7 @@ std::vector<Tensor> Optimizer::parameters() const {
 }
 
 void Optimizer::zero_grad(bool set_to_none) {
+  const diag::Span span("zero_grad", diag::Cause::dispatch);
   const NoGrad guard;
   for (auto& g : groups_)
     for (Parameter& p : g) {
@@ -342,6 +344,7 @@ void Optimizer::launch(Bucket& b, size_t g, Tensor found_inf) {
 }
 
 void Optimizer::update(const Tensor& found_inf) {
+  const diag::Span span("optimizer", diag::Cause::dispatch);
   const NoGrad guard;
   for (size_t g = 0; g < groups_.size(); ++g) {
     const std::vector<const char*> names = state_names(g);

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include <brim/extend/gradient.h>
 #include <brim/nn/conv.h>
 #include <brim/nn/linear.h>
 #include <brim/train/checkpoint.h>
@@ -80,6 +81,39 @@ TEST_P(Planted, UserCodeInHooksOfGradients) {
   const Account a = account_of([&] { sum(x * x).backward(); });
   EXPECT_GE(planted, 0.05 * scale());
   expect_row(a, Cause::user, planted);
+}
+
+TEST_P(Planted, UserCodeInGradientsOfOnesOwn) {
+  Tensor x = numbers();
+  x.set_requires_grad(true);
+  double planted = 0;
+  const auto twice = [&](const Tensor& in) {
+    return extend::with_grad("twice", in.detach() * 2, {in}, [&](extend::GradCall& g) {
+      planted += timed([] { sleep(0.05 * scale()); });
+      g.set(0, g.dy() * 2);
+    });
+  };
+  const Account a = account_of([&] { sum(twice(x)).backward(); });
+  EXPECT_GE(planted, 0.05 * scale());
+  expect_row(a, Cause::user, planted);
+}
+
+TEST_P(Planted, AnEagerLoopOfOnesOwnHasNoUserCode) {
+  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
+  nn::Linear first({.in = 16, .out = 16}), second({.in = 16, .out = 4});
+  std::vector<Tensor> parameters = first.parameters();
+  for (const Tensor& p : second.parameters()) parameters.push_back(p);
+  optim::Adam optimizer(parameters, {});
+  const Tensor x = ones({4, 16});
+  const Account a = account_of([&] {
+    for (int i = 0; i < 300 * scale(); ++i) {
+      optimizer.zero_grad();
+      sum(second(relu(first(x)))).backward();
+      optimizer.step();
+    }
+  });
+  expect_whole(a);
+  EXPECT_LT(at(a, Cause::user), 0.05 * a.wall + 1e-3) << a.table();
 }
 
 TEST_P(Planted, CallbacksOfTheTrainer) {
