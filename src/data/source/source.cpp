@@ -12,6 +12,7 @@
 #include "data/source/class_names.h"
 #include "data/source/idx.h"
 #include "data/source/shards.h"
+#include "diag/span.h"
 
 namespace brim::data {
 namespace {
@@ -100,6 +101,7 @@ Split parse_split(const std::string& word) {
 
 std::shared_ptr<const Source> Source::open(const std::string& where, Split split,
                                            const OpenProgress& progress) {
+  const diag::Span span("open", diag::Cause::input);
   std::shared_ptr<const Source> source = open_by_content(where, split, progress);
   const std::string wrong = wrong_class_names(source->classes());
   BRIM_CHECK(wrong.empty(), FileError, "[data] {}: {}", where, wrong);
