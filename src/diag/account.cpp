@@ -29,8 +29,6 @@ std::atomic<int> node_details{0};
 constexpr double kBridgeUs = 2;
 /// To ask the kernel for stolen time takes a few thousandths of that.
 constexpr double kLongUs = 1500;
-/// Threads of a kernel end together within that, where all have a core.
-constexpr double kLateUs = 300;
 }  // namespace
 
 NodeDetail::NodeDetail() { ++node_details; }
@@ -193,7 +191,6 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_un
   if (!s.devices.empty() || tracing() || range_sink.load()) s.meter.listener = &s;
   s.meter.bridge = static_cast<uint64_t>(kBridgeUs * ticks_per_us());
   s.meter.long_span = static_cast<uint64_t>(kLongUs * ticks_per_us());
-  s.meter.late = static_cast<uint64_t>(kLateUs * ticks_per_us());
   s.meter.stolen = &s.stolen;
   s.meter.closed = s.begin_ticks;
   State::innermost = &s;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #if defined(__x86_64__)
 #include <x86intrin.h>
@@ -43,21 +44,18 @@ void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks);
 /// Seconds that the thread, or the calling one for 0, has waited for a core so far. Reading them
 /// takes some microseconds. Negative where that cannot be read.
 double run_delay(int thread = 0);
-/// At the end of a kernel the calling thread waited for its helpers so long, or they for it: as far
-/// as those that were waited for had no core, that is stolen from all of them. `delay`: the calling
-/// thread's run_delay() when it began to wait; negative if it did not.
-void charge_late(StolenTime& stolen, uint64_t waited, uint64_t alone, double delay, int threads);
 
 /// What one thread measures while an Accountant is active there.
 struct Meter {
-  uint64_t self[kCauseCount] = {};   // ticks
-  uint64_t child = 0;                // ticks of finished spans inside the span that is open now
-  Cause open = Cause::user;          // cause of that span
-  Cause scope = Cause::other;        // of the Scope around it; other: none
-  uint64_t closed = 0;               // when the last span ended that user code was around
-  uint64_t bridge = 0;               // ticks between two spans that are no user code yet
-  uint64_t helped = 0;               // ticks of kernels that helpers took off this thread
-  uint64_t late = ~uint64_t{};       // ticks that threads of a kernel do not wait for each other
+  uint64_t self[kCauseCount] = {};  // ticks
+  uint64_t child = 0;               // ticks of finished spans inside the span that is open now
+  Cause open = Cause::user;         // cause of that span
+  Cause scope = Cause::other;       // of the Scope around it; other: none
+  uint64_t closed = 0;              // when the last span ended that user code was around
+  uint64_t bridge = 0;              // ticks between two spans that are no user code yet
+  uint64_t helped = 0;              // ticks of kernels that helpers took off this thread
+  uint64_t began = 0;               // when the newest span did
+  uint32_t threads = 0;             // that worked on the kernel of the open span; 0: this one alone
   uint64_t long_span = ~uint64_t{};  // ticks from which it is asked whether a core was there
   StolenTime* stolen = nullptr;
   SpanListener* listener = nullptr;
@@ -70,41 +68,35 @@ void list_helper_thread();
 /// The meter of this thread; null when nobody is measuring, and then a span costs one load.
 extern thread_local constinit Meter* active_meter [[gnu::tls_model("initial-exec")]];
 
-/// From here to its end `threads` threads work on a kernel, the calling one among them.
-class HelpedSpan {
+/// The end of a kernel that `threads` threads worked on, where the calling one waits for the
+/// others.
+class Join {
  public:
-  explicit HelpedSpan(int threads)
-      : meter_(active_meter), threads_(static_cast<uint64_t>(threads)) {
-    if (meter_) begin_ = ticks();
+  explicit Join(int threads) : meter_(active_meter) {
+    if (meter_) meter_->threads = static_cast<uint32_t>(threads);
   }
-  /// Whether anybody wants to know.
-  explicit operator bool() const { return meter_ != nullptr; }
-  /// The calling thread has nothing left to do, and waits for its helpers.
-  void worked() {
-    if (meter_) worked_ = ticks();
-  }
-  /// It waits long enough to give up its core now and then.
+  /// It has waited longer than threads do that all have a core.
   void waits() {
-    if (meter_) delay_ = run_delay();
-  }
-  /// When they had nothing left to do; before the span where they came too late to help.
-  void helpers_worked(uint64_t until) { helpers_ = until; }
-  ~HelpedSpan() {
     if (!meter_) return;
-    const uint64_t end = ticks();
-    meter_->helped += (end - begin_) * (threads_ - 1) / threads_;
-    const uint64_t waited = worked_ ? end - worked_ : 0;
-    const uint64_t alone = helpers_ > begin_ && helpers_ < worked_ ? worked_ - helpers_ : 0;
-    if (waited >= meter_->late || alone >= meter_->late)
-      charge_late(*meter_->stolen, waited, alone, delay_, static_cast<int>(threads_));
+    worked_ = ticks();
+    delay_ = run_delay();
   }
-  HelpedSpan(const HelpedSpan&) = delete;
-  HelpedSpan& operator=(const HelpedSpan&) = delete;
+  /// Since then the others had nothing to do, and slept.
+  void slept(uint64_t since) {
+    if (meter_ && since > meter_->began) slept_ = since;
+  }
+  ~Join() {
+    if (worked_ | slept_) [[unlikely]]
+      charge();
+  }
+  Join(const Join&) = delete;
+  Join& operator=(const Join&) = delete;
 
  private:
+  void charge() const;
+
   Meter* meter_;
-  uint64_t threads_;
-  uint64_t begin_ = 0, worked_ = 0, helpers_ = 0;
+  uint64_t worked_ = 0, slept_ = 0;
   double delay_ = -1;  // of this thread when it began to wait; negative: it did not
 };
 
@@ -114,6 +106,7 @@ class Span {
     if (!meter_) return;
     begin_ = ticks();
     if (meter_->scope != Cause::other) cause_ = meter_->scope;
+    meter_->began = begin_;
     outer_ = meter_->open;
     if (cause_ == Cause::user) meter_->closed = begin_;
     if (outer_ == Cause::user) after_user_code();
@@ -126,6 +119,8 @@ class Span {
     if (!meter_) return;
     const uint64_t end = ticks(), total = end - begin_, self = total - meter_->child;
     meter_->self[static_cast<int>(cause_)] += self;
+    if (const uint64_t threads = std::exchange(meter_->threads, 0))
+      meter_->helped += self * (threads - 1) / threads;
     if (self >= meter_->long_span) charge_stolen(*meter_->stolen, cause_, self);
     meter_->child = outer_child_ + total;
     meter_->open = outer_;

@@ -138,8 +138,14 @@ namespace {
 double seconds_of(uint64_t ticks) { return static_cast<double>(ticks) / ticks_per_us() * 1e-6; }
 }  // namespace
 
-void charge_late(StolenTime& stolen, uint64_t waited, uint64_t alone, double delay, int threads) {
-  stolen.charge_late(seconds_of(waited), seconds_of(alone), delay, threads);
+void Join::charge() const {
+  const uint64_t now = ticks(), worked = worked_ ? worked_ : now;
+  const double waited = seconds_of(now - worked);
+  const double alone = slept_ ? seconds_of(worked - std::min(slept_, worked)) : 0;
+  // Where all have a core, they end together within that.
+  constexpr double kLate = 0.3e-3;
+  if (waited >= kLate || alone >= kLate)
+    meter_->stolen->charge_late(waited, alone, delay_, static_cast<int>(meter_->threads));
 }
 
 void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks) {

@@ -19,7 +19,9 @@ class StolenTime {
   StolenTime();
   /// What was stolen since the last call, of so many seconds that were charged to `cause`.
   void charge(Cause cause, double seconds);
-  /// See charge_late() in span.h; in seconds.
+  /// At the end of a kernel the thread waited for its helpers, or they for it, so many seconds: as
+  /// far as those that were waited for had no core, that is stolen from all of them. `delay`: the
+  /// thread's run_delay() when it began to wait; negative if it did not.
   void charge_late(double waited, double alone, double delay, int threads);
   /// Moves what was stolen until now to Cause::stolen. Of the kernels, `helped` seconds were taken
   /// off this thread by helpers. Nothing where the system does not count.

@@ -45,8 +45,6 @@ class Pool {
       busy_.store(false, std::memory_order_release);
       throw;
     }
-    diag::HelpedSpan span(threads);
-    tells_end_ = static_cast<bool>(span);
     body_ = body;
     context_ = context;
     parts_ = parts;
@@ -54,15 +52,15 @@ class Pool {
     // From here on workers may take parts; the first is the caller's.
     shared_.store(static_cast<uint64_t>(parts - 1) * kLeft + kAtWork, std::memory_order_release);
     inside_pool = true;
-    work(
-        0, [this, threads] { wake(threads - 1); }, [] {});
+    work(0, [this, threads] { wake(threads - 1); });
     inside_pool = false;
-    span.worked();
+    diag::Join join(threads);
     for (int spins = 0; shared_.load(std::memory_order_acquire) != 0; ++spins) {
-      if (spins == kSpins) span.waits();
+      if (spins == kSpins) join.waits();
       spins < kSpins ? pause() : std::this_thread::yield();
     }
-    if (span) span.helpers_worked(helpers_end_.load(std::memory_order_relaxed));
+    if (sleepers_.load(std::memory_order_relaxed) > 0)
+      join.slept(slept_.load(std::memory_order_relaxed));
     std::exception_ptr error;
     if (failed_.load(std::memory_order_relaxed)) [[unlikely]] {
       error = std::exchange(error_, nullptr);
@@ -83,14 +81,13 @@ class Pool {
   };
 
   /// Runs `part`, which this thread has taken, and further ones while there are any. Calls
-  /// `before_part` and `after_part` around each.
-  template <class F, class G>
-  void work(int64_t part, const F& before_part, const G& after_part) {
+  /// `before_part` before each.
+  template <class F>
+  void work(int64_t part, const F& before_part) {
     try {
       for (;;) {
         before_part();
         body_(context_, part);
-        after_part();
         uint64_t now = shared_.load(std::memory_order_relaxed);
         while (!shared_.compare_exchange_weak(now, now - (now >= kLeft ? kLeft : kAtWork),
                                               std::memory_order_acq_rel)) {
@@ -130,11 +127,7 @@ class Pool {
       omp_set_num_threads(1);  // libraries called from a part must not fork again
       for (int64_t part = 0;;) {
         wait_for_part(index, self, part);
-        const auto tell_end = [this] {
-          if (tells_end_) helpers_end_.store(diag::ticks(), std::memory_order_relaxed);
-        };
-        work(
-            part, [] {}, tell_end);
+        work(part, [] {});
       }
     };
     try {
@@ -152,6 +145,7 @@ class Pool {
         pause();
       }
       self.asleep.store(1, std::memory_order_relaxed);
+      slept_.store(diag::ticks(), std::memory_order_relaxed);
       sleepers_.fetch_add(1);
       const bool found = take(index, part);
       if (!found) self.asleep.wait(1);
@@ -179,14 +173,13 @@ class Pool {
   std::exception_ptr error_;    // what the first part that failed threw
   std::deque<Worker> workers_;  // their addresses stay
   std::atomic<int> sleepers_{0};
+  std::atomic<uint64_t> slept_{0};  // ticks when a worker went to sleep last
   // The job. Written only while no part is left or at work.
   alignas(64) std::atomic<uint64_t> shared_{0};
   void (*body_)(const void*, int64_t) = nullptr;
   const void* context_ = nullptr;
   int64_t parts_ = 0;
-  bool tells_end_ = false;
-  std::atomic<uint64_t> helpers_end_{0};  // ticks when one of them ended its newest part
-  std::atomic<int> seats_{0};             // workers from this index on may not join
+  std::atomic<int> seats_{0};  // workers from this index on may not join
 };
 
 }  // namespace
