@@ -39,15 +39,17 @@ struct Moments {
 
   void merge(const Moments& o) {
     if (o.count == 0) return;
-    const double total = count + o.count, step = o.mean - mean;
-    squares += o.squares + step * step * count * o.count / total;
-    mean += step * o.count / total;
+    if (count == 0) return void(*this = o);
+    const double total = count + o.count, part = o.count / total, step = o.mean - mean;
+    squares += o.squares + step * step * count * part;
+    mean += step * part;
     count = total;
   }
   /// Of values whose distances to `centre`, and the squares of these, have these sums (the
   /// corrected two-pass algorithm of the same paper, if the centre is roughly their mean).
   static Moments about(double centre, double sum, double squares, double count) {
-    return {count, centre + sum / count, std::max(squares - sum * sum / count, 0.0)};
+    const double distance = sum / count;
+    return {count, centre + distance, std::max(squares - sum * distance, 0.0)};
   }
   /// 0 of nothing, so that 1 / sqrt(var + eps) of an empty batch is a number.
   double var() const { return count > 0 ? squares / count : 0; }
@@ -71,7 +73,7 @@ HWY_INLINE T sum_run(int64_t n, const VecTerm& vec_term, const Term& term) {
 
 /// Of n values, at most kRun, by their distances to `centre`.
 template <class T>
-Moments moments_about(T centre, const T* x, int64_t n) {
+HWY_INLINE Moments moments_about(T centre, const T* x, int64_t n) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const auto c = hn::Set(d, centre);
