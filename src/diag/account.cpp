@@ -155,6 +155,29 @@ struct Accountant::State final : SpanListener {
     if (const RangeSink* ranges = range_sink.load(std::memory_order_relaxed)) ranges->pop();
   }
 
+  void move_stolen(Account& of_thread) const {
+    stolen.move(of_thread, static_cast<double>(meter.helped) / ticks_per_us() * 1e-6);
+  }
+  /// What a device waited for the thread is stolen in the proportion in which the thread's time is.
+  void move_stolen_of_host(Account& of_device) const {
+    const Account before = finish(meter.self, Cause::user);
+    Account after = before;
+    move_stolen(after);
+    constexpr std::pair<Cause, Cause> kOfThreadAndDevice[] = {{Cause::compute, Cause::host_compute},
+                                                              {Cause::staging, Cause::staging},
+                                                              {Cause::dispatch, Cause::dispatch},
+                                                              {Cause::user, Cause::user},
+                                                              {Cause::allocator, Cause::allocator}};
+    for (const auto& [of_thread, of_host] : kOfThreadAndDevice) {
+      const auto i = static_cast<size_t>(of_thread);
+      if (before.seconds[i] <= 0) continue;
+      double& row = of_device.seconds[static_cast<size_t>(of_host)];
+      const double part = row * (1 - after.seconds[i] / before.seconds[i]);
+      row -= part;
+      of_device.seconds[static_cast<size_t>(Cause::stolen)] += part;
+    }
+  }
+
   /// Ticks by cause in seconds; what is missing is `rest`.
   Account finish(const uint64_t* charged, Cause rest) const {
     const uint64_t now_ticks = ticks();
@@ -220,8 +243,7 @@ Accountant::~Accountant() {
 Account Accountant::read() const {
   state_->check_thread();
   Account account = state_->finish(state_->meter.self, Cause::user);
-  const double helped = static_cast<double>(state_->meter.helped) / ticks_per_us() * 1e-6;
-  state_->stolen.move(account, helped);
+  state_->move_stolen(account);
   return account;
 }
 
@@ -234,7 +256,9 @@ Account Accountant::read(Device device) const {
   const Shares& before = state_->before[static_cast<size_t>(found - state_->devices.begin())];
   Shares since = DeviceMeter::of(device).read();
   for (size_t i = 0; i < kCauseCount; ++i) since[i] -= std::min(since[i], before[i]);
-  return state_->finish(since.data(), Cause::other);
+  Account account = state_->finish(since.data(), Cause::other);
+  state_->move_stolen_of_host(account);
+  return account;
 }
 
 }  // namespace brim::diag
