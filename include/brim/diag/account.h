@@ -28,7 +28,7 @@ enum class Cause : uint8_t {
   user,            ///< code outside of brim
   host_compute,    ///< of a device with a queue: kernels on the CPU
   allocator,       ///< asking the system for memory, and giving it back
-  compile,         ///< recording a step, its passes, measuring layouts
+  compile,         ///< recording a step, its passes; measuring layouts and algorithms; formulas
   checkpoint,      ///< writing or reading checkpoints, reads of the device included
   file_read,       ///< reading weights
   file_write,      ///< writing weights

@@ -12,6 +12,7 @@
 #include "backend/cuda/runtime/runtime.h"
 #include "core/cache_file.h"
 #include "core/check.h"
+#include "diag/span.h"
 
 namespace brim::cuda {
 namespace {
@@ -33,6 +34,7 @@ cudaError_t load(const std::string& code, const std::string& name, cudaKernel_t*
 }
 
 const void* make_kernel(const extend::FormulaText& formula, DType dtype, int device) {
+  const diag::Scope scope("compile formula", diag::Cause::compile);
   const int capability = compute_capability(device);
   const DeviceGuard guard(device);
   cudaError_t result = cudaSuccess;

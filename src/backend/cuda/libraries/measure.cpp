@@ -18,6 +18,7 @@
 #include "backend/cuda/runtime/failure.h"
 #include "core/environment.h"
 #include "core/runtime.h"
+#include "diag/span.h"
 
 namespace brim::cuda {
 namespace {
@@ -215,7 +216,10 @@ int choose(ChoiceFile& choices, const std::string& problem, std::span<const Cand
     return chosen;
   }
   std::string timed;
-  const int best = fastest(candidates, stream, timed);
+  const int best = [&] {
+    const diag::Scope scope("measure algorithms", diag::Cause::compile);
+    return fastest(candidates, stream, timed);
+  }();
   explain(problem, candidates, best, timed);
   if (best >= 0) choices.keep(problem, candidates[static_cast<size_t>(best)].name);
   return best;
