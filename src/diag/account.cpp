@@ -160,8 +160,8 @@ struct Accountant::State final : SpanListener {
   }
   /// What a device waited for the thread is stolen in the proportion in which the thread's time is.
   void move_stolen_of_host(Account& of_device) const {
-    const Account before = finish(meter.self, Cause::user);
-    Account after = before;
+    const Account whole = finish(meter.self, Cause::user);
+    Account after = whole;
     move_stolen(after);
     constexpr std::pair<Cause, Cause> kOfThreadAndDevice[] = {{Cause::compute, Cause::host_compute},
                                                               {Cause::staging, Cause::staging},
@@ -170,9 +170,9 @@ struct Accountant::State final : SpanListener {
                                                               {Cause::allocator, Cause::allocator}};
     for (const auto& [of_thread, of_host] : kOfThreadAndDevice) {
       const auto i = static_cast<size_t>(of_thread);
-      if (before.seconds[i] <= 0) continue;
+      if (whole.seconds[i] <= 0) continue;
       double& row = of_device.seconds[static_cast<size_t>(of_host)];
-      const double part = row * (1 - after.seconds[i] / before.seconds[i]);
+      const double part = row * (1 - after.seconds[i] / whole.seconds[i]);
       row -= part;
       of_device.seconds[static_cast<size_t>(Cause::stolen)] += part;
     }
