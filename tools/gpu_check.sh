@@ -365,6 +365,7 @@ again() {
 bench_says() {
   local share
   share=$(number "$1" share_of_copy)
+  [ -n "$(number "$1" us_per_step)" ] || { last_line 110; return; }
   printf '%s us%s' "$(number "$1" us_per_step)" "${share:+, $share of the bandwidth of a copy}"
 }
 # bench NAME CASE OPTIONS...: the result goes to result-NAME.json.

@@ -46,6 +46,7 @@ struct Allocator::Block {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kMaxTouched = size_t{1} << 30;  // bytes of a new block
 constexpr int kClasses = 4 * 64;
 constexpr int32_t kNobodys = -1;  // a stream: the block stays cached until release_cached()
 
@@ -160,7 +161,8 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
       break;
     }
   }
-  if (!block) {
+  const bool is_new = !block;
+  if (is_new) {
     const diag::Span span("allocate", diag::Cause::allocator);
     Runtime& r = runtime(s.device.kind);
     const bool may_give_back = r.may_wait(stream);  // to free memory is to wait for the device
@@ -182,6 +184,12 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
   if (s.device.is_cpu()) {
     ASAN_UNPOISON_MEMORY_REGION(block->data, capacity);
     ASAN_POISON_MEMORY_REGION(static_cast<char*>(block->data) + bytes, capacity - bytes);
+    lock.unlock();
+    // Page faults in a kernel could not be told from it. Not of memory that may be sparse.
+    if (is_new && diag::active_meter && bytes <= kMaxTouched) {
+      const diag::Span span("touch", diag::Cause::allocator);
+      runtime(s.device.kind).touch(block->data, bytes);
+    }
     return block;
   }
   lock.unlock();  // a stream that is full is waited for

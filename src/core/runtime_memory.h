@@ -22,6 +22,9 @@ class MemoryRuntime {
 
   /// 64-byte aligned memory, or nullptr when there is none left.
   virtual void* allocate(int device, size_t bytes) = 0;
+  /// Makes the pages of memory that allocate() gave present, where the system does so only when
+  /// they are touched: so that kernels need not wait for it. Nothing where that fails.
+  virtual void touch(void* /*data*/, size_t /*bytes*/) {}
   virtual void deallocate(int device, void* data, size_t bytes) noexcept = 0;
 
   /// 64-byte aligned memory of the host for copy_from_pinned, or nullptr when there is none left.

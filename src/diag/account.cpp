@@ -101,7 +101,6 @@ std::string Account::table() const {
 
 struct Accountant::State final : SpanListener {
   const std::thread::id thread = std::this_thread::get_id();
-  std::atomic<bool> abandoned{false};  // destroyed by another thread
   std::vector<Device> devices;
   std::vector<Shares> before;  // of each device, when the measuring began
   Meter meter;
@@ -116,6 +115,43 @@ struct Accountant::State final : SpanListener {
   StolenTime stolen;
   const Detail detail = tracing() || node_details.load() > 0 ? Detail::nodes : Detail::graphs;
 
+  /// Destroyed by other threads than their own, whose spans still write there.
+  struct Abandoned {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<State>> states;
+    /// The state, if it is one of these, which it no longer is then.
+    std::unique_ptr<State> take(const State* state) {
+      const auto found = std::ranges::find(states, state, &std::unique_ptr<State>::get);
+      if (found == states.end()) return nullptr;
+      std::unique_ptr<State> taken = std::move(*found);
+      states.erase(found);
+      return taken;
+    }
+  };
+  static Abandoned& abandoned() {
+    static auto* const all = new Abandoned;
+    return *all;
+  }
+  /// Ends those of this thread.
+  static void leave_abandoned() {
+    const std::lock_guard lock(abandoned().mutex);
+    while (const std::unique_ptr<State> gone = abandoned().take(innermost)) {
+      innermost = gone->enclosing;
+      active_meter = gone->outer;
+      set_active_timeline(gone->outer_timeline);
+    }
+    for (State* s = innermost; s; s = s->enclosing)
+      while (const std::unique_ptr<State> gone = abandoned().take(s->enclosing)) {
+        s->enclosing = gone->enclosing;
+        s->outer = gone->outer;
+        s->outer_timeline = gone->outer_timeline;
+      }
+  }
+  static std::unique_ptr<State> make() {
+    leave_abandoned();
+    return std::make_unique<State>();
+  }
+
   void check_thread() const {
     BRIM_CHECK(thread == std::this_thread::get_id(), Error,
                "[account] it is about the thread that made it; read it there");
@@ -125,12 +161,11 @@ struct Accountant::State final : SpanListener {
     for (size_t i = 0; i < before.size(); ++i) DeviceMeter::of(devices[i]).stop(detail);
     before.clear();
     if (thread != std::this_thread::get_id()) return;
+    leave_abandoned();
     if (innermost == this) {
-      const State* last = this;  // that has ended
-      while (last->enclosing && last->enclosing->abandoned) last = last->enclosing;
-      innermost = last->enclosing;
-      active_meter = last->outer;
-      set_active_timeline(last->outer_timeline);
+      innermost = enclosing;
+      active_meter = outer;
+      set_active_timeline(outer_timeline);
       return;
     }
     // Another one was made since and goes on: it must not return to this one.
@@ -200,7 +235,7 @@ struct Accountant::State final : SpanListener {
 
 thread_local Accountant::State* Accountant::State::innermost = nullptr;
 
-Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_unique<State>()) {
+Accountant::Accountant(const std::vector<Device>& devices) : state_(State::make()) {
   State& s = *state_;
   for (const Device device : devices) {
     BRIM_CHECK(device.available(), DeviceError, "[account] {} does not exist; see `brim env`",
@@ -231,13 +266,9 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(std::make_un
 Accountant::~Accountant() {
   state_->stop();
   if (state_->thread == std::this_thread::get_id()) return;
-  // The other thread's spans still write there.
-  state_->abandoned = true;
   if (state_->timeline) state_->timeline->hide();
-  static std::mutex mutex;
-  static auto* const kept = new std::vector<std::unique_ptr<State>>;
-  const std::lock_guard lock(mutex);
-  kept->push_back(std::move(state_));
+  const std::lock_guard lock(State::abandoned().mutex);
+  State::abandoned().states.push_back(std::move(state_));
 }
 
 Account Accountant::read() const {

@@ -20,15 +20,16 @@ void RecordReplay::note(uint64_t correlation, const QueueNote& note) {
   notes_[correlation] = note;
 }
 
-void RecordReplay::wait_for_peer(uint64_t at, int thread) {
+void RecordReplay::wait_for_peer(uint64_t at, int thread, int stream) {
   constexpr size_t kMax = 1 << 12;
   if (peer_waits_.size() == kMax) peer_waits_.pop_front();
-  peer_waits_.push_back({at, thread});
+  peer_waits_.push_back({at, thread, stream});
 }
 
-bool RecordReplay::take_peer_wait(const QueueNote& note) {
+bool RecordReplay::take_peer_wait(const QueueNote& note, int stream) {
   return std::erase_if(peer_waits_, [&](const PeerWait& wait) {
-           return wait.thread == note.thread && wait.at <= note.at;
+           return wait.thread == note.thread && wait.at <= note.at &&
+                  (wait.stream < 0 || wait.stream == stream);
          }) > 0;
 }
 
@@ -56,7 +57,8 @@ void RecordReplay::begin(const WorkRecord& record) {
   const auto found = notes_.find(record.correlation);
   if (found != notes_.end()) {
     reason.queued = std::min(found->second.at, at);
-    reason.waited = take_peer_wait(found->second) ? Cause::peer : found->second.waited;
+    reason.waited =
+        take_peer_wait(found->second, record.stream) ? Cause::peer : found->second.waited;
     reason.scope = scope_of_thread(found->second.thread, found->second.at);
   } else {
     reason.queued = at;

@@ -42,9 +42,9 @@ class RecordReplay {
 
   void add(const WorkRecord& record) { records_.push_back(record); }
   void note(uint64_t correlation, const QueueNote& note);
-  /// The thread has told a stream to wait for another device. What it queues next is held up by
-  /// that: Cause::peer.
-  void wait_for_peer(uint64_t at, int thread);
+  /// The thread has told a stream (-1: one that records name otherwise) to wait for another device.
+  /// What it queues next is held up by that: Cause::peer.
+  void wait_for_peer(uint64_t at, int thread, int stream);
   /// Records that were not told yet.
   size_t size() const { return records_.size(); }
 
@@ -62,12 +62,12 @@ class RecordReplay {
   };
   struct PeerWait {
     uint64_t at;
-    int thread;
+    int thread, stream;
   };
   void end_until(uint64_t until);
   void begin(const WorkRecord& record);
-  /// Whether the thread had told a stream to wait before it queued that.
-  bool take_peer_wait(const QueueNote& note);
+  /// Whether the thread had told the stream to wait before it queued that.
+  bool take_peer_wait(const QueueNote& note, int stream);
 
   Device device_;
   std::vector<WorkRecord> records_;

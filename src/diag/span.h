@@ -27,6 +27,19 @@ inline uint64_t ticks() {
 /// How many ticks a microsecond has. Measured on first use, which takes a millisecond.
 double ticks_per_us();
 
+/// Adds its ticks to a sum, also where an exception ends it.
+class AddTicks {
+ public:
+  explicit AddTicks(uint64_t& sum) : sum_(sum) {}
+  ~AddTicks() { sum_ += ticks() - begin_; }
+  AddTicks(const AddTicks&) = delete;
+  AddTicks& operator=(const AddTicks&) = delete;
+
+ private:
+  uint64_t& sum_;
+  uint64_t begin_ = ticks();
+};
+
 /// Who wants to know each span of a thread, and not only the sums (see host_timeline.h, trace.cpp).
 class SpanListener {
  public:
@@ -42,8 +55,10 @@ class StolenTime;
 /// Has the time that others stole since the last call taken off `cause`.
 void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks);
 /// Seconds that the thread, or the calling one for 0, has waited for a core so far. Reading them
-/// takes some microseconds. Negative where that cannot be read.
-double run_delay(int thread = 0);
+/// takes some microseconds. `otherwise` where that cannot be read.
+double run_delay(int thread, double otherwise);
+/// Where the first one cannot be read: more than will ever come, so that nothing came since.
+inline constexpr double kUnknownDelay = 1e30;
 
 /// What one thread measures while an Accountant is active there.
 struct Meter {
@@ -77,9 +92,7 @@ class Join {
   }
   /// It has waited longer than threads do that all have a core.
   void waits() {
-    if (!meter_) return;
-    worked_ = ticks();
-    delay_ = run_delay();
+    if (meter_) begin_wait();
   }
   /// Since then the others had nothing to do, and slept.
   void slept(uint64_t since) {
@@ -87,18 +100,23 @@ class Join {
   }
   ~Join() {
     if (worked_ | slept_) [[unlikely]]
-      charge();
+      end_wait();
   }
   Join(const Join&) = delete;
   Join& operator=(const Join&) = delete;
 
  private:
-  void charge() const;
+  void begin_wait() noexcept;
+  void end_wait() const noexcept;
 
   Meter* meter_;
-  uint64_t worked_ = 0, slept_ = 0;
-  double delay_ = -1;  // of this thread when it began to wait; negative: it did not
+  uint64_t worked_ = 0, slept_ = 0;  // since when; 0: it was not so
 };
+
+/// Whether kernels count there, which several threads work on.
+constexpr bool has_helpers(Cause cause) {
+  return cause == Cause::compute || cause == Cause::compile || cause == Cause::evaluation;
+}
 
 class Span {
  public:
@@ -107,9 +125,10 @@ class Span {
     begin_ = ticks();
     if (meter_->scope != Cause::other) cause_ = meter_->scope;
     meter_->began = begin_;
+    outer_threads_ = std::exchange(meter_->threads, 0);
     outer_ = meter_->open;
-    if (cause_ == Cause::user) meter_->closed = begin_;
     if (outer_ == Cause::user) after_user_code();
+    if (cause_ == Cause::user) meter_->closed = begin_;
     outer_child_ = meter_->child;
     meter_->child = 0;
     meter_->open = cause_;
@@ -119,8 +138,9 @@ class Span {
     if (!meter_) return;
     const uint64_t end = ticks(), total = end - begin_, self = total - meter_->child;
     meter_->self[static_cast<int>(cause_)] += self;
-    if (const uint64_t threads = std::exchange(meter_->threads, 0))
+    if (const uint64_t threads = meter_->threads; threads && has_helpers(cause_))
       meter_->helped += self * (threads - 1) / threads;
+    meter_->threads = outer_threads_;
     if (self >= meter_->long_span) charge_stolen(*meter_->stolen, cause_, self);
     meter_->child = outer_child_ + total;
     meter_->open = outer_;
@@ -145,6 +165,7 @@ class Span {
   const char* name_;
   Cause cause_;
   Cause outer_ = Cause::user;
+  uint32_t outer_threads_ = 0;
   uint64_t begin_ = 0;
   uint64_t outer_child_ = 0;
 };

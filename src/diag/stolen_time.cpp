@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
+#include <new>
 
 #include <brim/core/threads.h>
 
@@ -19,7 +20,7 @@ namespace {
 constexpr Cause kOnCore[] = {Cause::compute,    Cause::staging,   Cause::dispatch,
                              Cause::user,       Cause::allocator, Cause::compile,
                              Cause::checkpoint, Cause::evaluation};
-/// What helpers work on, too.
+/// Those of has_helpers().
 constexpr Cause kKernels[] = {Cause::compute, Cause::compile, Cause::evaluation};
 
 /// Never destroyed: the threads may outlive what is.
@@ -32,13 +33,25 @@ Helpers& helpers() {
   return *all;
 }
 
-std::vector<double> delays_of_helpers() {
+/// `before` where one cannot be read.
+std::vector<double> delays_of_helpers(const std::vector<double>& before = {}) {
   Helpers& all = helpers();
   const std::lock_guard lock(all.mutex);
   std::vector<double> delays;
-  for (const int thread : all.threads) delays.push_back(std::max(0.0, run_delay(thread)));
+  for (size_t i = 0; i < all.threads.size(); ++i)
+    delays.push_back(run_delay(all.threads[i], i < before.size() ? before[i] : 0));
   return delays;
 }
+
+/// The largest that came to them since `before`; a new one's is its own from the start.
+double largest_since(const std::vector<double>& before, const std::vector<double>& now) {
+  double largest = 0;
+  for (size_t i = 0; i < now.size(); ++i)
+    largest = std::max(largest, now[i] - (i < before.size() ? before[i] : 0));
+  return largest;
+}
+
+double seconds_of(uint64_t ticks) { return static_cast<double>(ticks) / ticks_per_us() * 1e-6; }
 
 template <size_t N>
 double sum(const Account& account, const Cause (&causes)[N]) {
@@ -49,15 +62,15 @@ double sum(const Account& account, const Cause (&causes)[N]) {
 
 }  // namespace
 
-double run_delay(int thread) {
+double run_delay(int thread, double otherwise) {
   char path[64] = "/proc/thread-self/schedstat";
   if (thread) std::snprintf(path, sizeof(path), "/proc/self/task/%d/schedstat", thread);
   const int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0) return -1;
+  if (file < 0) return otherwise;
   char text[96] = {};  // nanoseconds on a core, in a queue, and how often it was given one
   const ssize_t size = read(file, text, sizeof(text) - 1);
   close(file);
-  if (size <= 0) return -1;
+  if (size <= 0) return otherwise;
   char* end = text;
   (void)std::strtoull(text, &end, 10);
   return static_cast<double>(std::strtoull(end, nullptr, 10)) * 1e-9;
@@ -70,38 +83,47 @@ void list_helper_thread() {
 }
 
 StolenTime::StolenTime()
-    : last_(run_delay()),
+    : last_(run_delay(0, kUnknownDelay)),
+      late_(last_),
       helpers_(delays_of_helpers()),
-      own_late_(last_),
       helpers_late_(helpers_) {}
 
 void StolenTime::charge(Cause cause, double seconds) {
-  const double now = run_delay();
-  if (now < 0) return;
+  const double now = run_delay(0, last_);
   seconds_[static_cast<size_t>(cause)] += std::clamp(now - last_, 0.0, seconds);
-  last_ = now;
+  last_ = late_ = now;
 }
 
-void StolenTime::charge_late(double waited, double alone, double delay, int threads) {
-  const double own = run_delay();
-  if (own < 0) return;
-  const std::vector<double> helpers = delays_of_helpers();
-  double longest = 0;
-  for (size_t i = 0; i < helpers.size(); ++i)
-    longest = std::max(longest, helpers[i] - (i < helpers_late_.size() ? helpers_late_[i] : 0));
-  // One of them had no core, and the others waited: on a core or asleep, else it counts already.
-  if (delay < 0) delay = own;
-  waited = std::max(0.0, waited - (own - delay));
-  alone = std::max(0.0, alone - longest);
-  late_ +=
-      (std::min(waited, longest) + std::min(alone, delay - own_late_)) * (threads - 1) / threads;
-  own_late_ = own;
+void StolenTime::begin_wait() {
+  waits_ = run_delay(0, last_);
+  helpers_waits_ = delays_of_helpers(helpers_late_);
+}
+
+void StolenTime::end_wait(double waited, double alone, int threads) {
+  const double now = run_delay(0, last_);
+  const std::vector<double> helpers = delays_of_helpers(helpers_late_);
+  double late = 0;
+  if (waited > 0) {
+    // While it had no core itself counts already.
+    const double on_core = std::max(0.0, waited - (now - waits_));
+    late += std::min(on_core, largest_since(helpers_waits_, helpers));
+  }
+  if (alone > 0) {
+    // While they had none, too.
+    const double asleep = std::max(0.0, alone - largest_since(helpers_late_, helpers));
+    late += std::min(asleep, std::max(0.0, (waited > 0 ? waits_ : now) - late_));
+  }
+  late_seconds_ += late * (threads - 1) / threads;
+  late_ = now;
   helpers_late_ = helpers;
 }
 
+double StolenTime::patience() const {
+  return std::max(0.3e-3, 50e-6 * static_cast<double>(helpers_late_.size()));
+}
+
 void StolenTime::move(Account& account, double helped) const {
-  const double now = run_delay();
-  if (now < 0) return;
+  const double now = run_delay(0, last_);
   std::array<double, kCauseCount> taken = seconds_;
   const auto spread = [&](double seconds, const auto& causes) {
     const double all = sum(account, causes);
@@ -119,11 +141,11 @@ void StolenTime::move(Account& account, double helped) const {
     for (const Cause cause : kKernels)
       taken[static_cast<size_t>(cause)] *= 1 - std::min(helped / kernels, 1.0);
     double of_helpers = 0;
-    const std::vector<double> delays = delays_of_helpers();
+    const std::vector<double> delays = delays_of_helpers(helpers_late_);
     for (size_t i = 0; i < delays.size(); ++i)
       of_helpers += delays[i] - (i < helpers_.size() ? helpers_[i] : 0);
     const auto threads = std::min(delays.size() + 1, static_cast<size_t>(num_threads()));
-    spread(of_helpers / static_cast<double>(threads) + late_, kKernels);
+    spread(of_helpers / static_cast<double>(threads) + late_seconds_, kKernels);
   }
 
   double& stolen = account.seconds[static_cast<size_t>(Cause::stolen)];
@@ -134,18 +156,24 @@ void StolenTime::move(Account& account, double helped) const {
   }
 }
 
-namespace {
-double seconds_of(uint64_t ticks) { return static_cast<double>(ticks) / ticks_per_us() * 1e-6; }
-}  // namespace
+// Without memory for the counts, nothing is known of this wait.
+void Join::begin_wait() noexcept {
+  try {
+    meter_->stolen->begin_wait();
+    worked_ = ticks();
+  } catch (const std::bad_alloc&) {
+  }
+}
 
-void Join::charge() const {
+void Join::end_wait() const noexcept {
   const uint64_t now = ticks(), worked = worked_ ? worked_ : now;
   const double waited = seconds_of(now - worked);
   const double alone = slept_ ? seconds_of(worked - std::min(slept_, worked)) : 0;
-  // Where all have a core, they end together within that.
-  constexpr double kLate = 0.3e-3;
-  if (waited >= kLate || alone >= kLate)
-    meter_->stolen->charge_late(waited, alone, delay_, static_cast<int>(meter_->threads));
+  if (std::max(waited, alone) < meter_->stolen->patience()) return;
+  try {
+    meter_->stolen->end_wait(waited, alone, static_cast<int>(meter_->threads));
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks) {

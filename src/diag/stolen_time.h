@@ -13,26 +13,32 @@ namespace brim::diag {
 /// Of the thread that makes it, from then on. Counts are read behind long spans, and what is found
 /// belongs to them. What adds up over short ones is taken from what the thread did on a core, in
 /// the proportions of that. Of a kernel that several threads work on, it is the mean over them:
-/// with that much more time on cores it would have been done so much earlier.
+/// with that much more time on cores it would have been done so much earlier. Helpers are the
+/// process's: what they are stolen while they work for another thread counts here, too.
 class StolenTime {
  public:
   StolenTime();
   /// What was stolen since the last call, of so many seconds that were charged to `cause`.
   void charge(Cause cause, double seconds);
-  /// At the end of a kernel the thread waited for its helpers, or they for it, so many seconds: as
-  /// far as those that were waited for had no core, that is stolen from all of them. `delay`: the
-  /// thread's run_delay() when it began to wait; negative if it did not.
-  void charge_late(double waited, double alone, double delay, int threads);
+  /// At the end of a kernel the thread begins to wait for its helpers.
+  void begin_wait();
+  /// The kernel is done. The thread waited for its helpers so many seconds (0 without
+  /// begin_wait()), and before that had worked alone so many, as they had nothing left: as far as
+  /// those that were waited for had no core, that is stolen from all `threads`.
+  void end_wait(double waited, double alone, int threads);
+  /// Seconds that threads of a kernel may end apart where all have a core, or that to ask about is
+  /// a part of.
+  double patience() const;
   /// Moves what was stolen until now to Cause::stolen. Of the kernels, `helped` seconds were taken
   /// off this thread by helpers. Nothing where the system does not count.
   void move(Account& account, double helped) const;
 
  private:
-  double last_;
-  std::vector<double> helpers_;       // run delays at first
-  double late_ = 0;                   // of kernels, because of threads without a core
-  double own_late_;                   // the run delay when charge_late() was last
-  std::vector<double> helpers_late_;  // and those of helpers
+  // Run delays: of this thread and, in the order in which they are listed, of helpers.
+  double last_;              // when charge() was last
+  double waits_ = 0, late_;  // when begin_wait() and end_wait() were
+  std::vector<double> helpers_, helpers_waits_, helpers_late_;  // at first, and then
+  double late_seconds_ = 0;  // of kernels, because of threads without a core
   std::array<double, kCauseCount> seconds_{};
 };
 

@@ -184,6 +184,7 @@ struct Compiler::State {
   std::span<const Tensor> run_eagerly(std::span<const Tensor> inputs, const Step& step, int count,
                                       const std::function<void()>& after_each) {
     for (int i = 0; i < count; ++i) {
+      const diag::Span span("eager step", diag::Cause::user);
       ++stats.eager_steps;
       eager_results = step(inputs);
       for (Tensor& t : eager_results) t = t.detach();

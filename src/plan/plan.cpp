@@ -335,7 +335,10 @@ Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,
   std::exception_ptr error;  // of the caller's; the steps that are counted are done before it flies
   const auto called_back = [&] {
     try {
-      if (after_each) after_each();
+      if (after_each) {
+        const diag::Span span("after a step", diag::Cause::user);
+        after_each();
+      }
       return taken == steps || prepare() == Fit::fits;
     } catch (...) {
       error = std::current_exception();

@@ -114,8 +114,9 @@ TEST_F(Replay, QueuedAndNotBegunIsDispatchOrWhatItWaitedFor) {
 TEST_F(Replay, WhatAThreadQueuesBehindAWaitForAPeerIsHeldUpByIt) {
   work(Cause::compute, 0, 100, 1);
   queued(1, 0);
-  replay.wait_for_peer(start + 40, gettid());
-  replay.wait_for_peer(start + 45, gettid() + 1);  // of another thread, which queues nothing
+  replay.wait_for_peer(start + 40, gettid(), -1);
+  replay.wait_for_peer(start + 45, gettid() + 1, -1);  // of another thread, which queues nothing
+  replay.wait_for_peer(start + 45, gettid(), 7);       // a stream that gets nothing
   work(Cause::compute, 300, 400, 2);
   queued(2, 50);
   work(Cause::compute, 500, 600, 3);  // by itself late

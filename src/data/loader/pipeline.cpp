@@ -2,6 +2,8 @@
 #include "data/loader/pipeline.h"
 
 #include <algorithm>
+#include <new>
+#include <optional>
 #include <utility>
 
 #include "core/check.h"
@@ -32,7 +34,10 @@ Epoch::Pipeline::~Pipeline() {
   for (std::thread& thread : threads_) thread.join();
   for (size_t i = 0; i < threads_.size(); ++i) {
     logs_[i].ticks.wall = diag::ticks() - logs_[i].begin;
-    state_->add_worker_ticks(i, logs_[i].ticks);
+    try {
+      state_->add_worker_ticks(i, logs_[i].ticks);
+    } catch (const std::bad_alloc&) {  // nothing is known of it, then
+    }
   }
   if (measuring_) window_.idle += idle_seconds_;
   if (state_->tunes()) state_->keep_window(window_);
@@ -160,10 +165,10 @@ void Epoch::Pipeline::add_sample(int64_t sample, Slot& slot, Scratch& scratch) {
   if (const ImageView view = source.view(sample)) {
     apply(view);
   } else {
-    const uint64_t begin = diag::ticks();
+    std::optional<diag::AddTicks> time(std::in_place, scratch.reading);
     const auto file = source.file(sample, scratch.file);
     if (file.empty()) source.read(sample, scratch.image);
-    scratch.reading += diag::ticks() - begin;
+    time.reset();
     if (file.empty())
       apply(scratch.image);
     else

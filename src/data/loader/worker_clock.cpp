@@ -7,7 +7,7 @@
 namespace brim::data {
 
 void WorkerClock::read_delay() {
-  const double now = diag::run_delay();
+  const double now = diag::run_delay(0, delay_);
   ticks_.stolen += std::max(0.0, now - delay_);
   delay_ = now;
   unread_ = 0;

@@ -8,7 +8,6 @@
 #include <brim/data/worker_account.h>
 
 #include "diag/span.h"
-#include "diag/stolen_time.h"
 
 namespace brim::data {
 
@@ -24,7 +23,8 @@ struct WorkerTicks {
 /// What one worker does, from its start on. `begin` is when that was asked for.
 class WorkerClock {
  public:
-  explicit WorkerClock(uint64_t begin) : last_(begin), delay_(diag::run_delay()) {}
+  explicit WorkerClock(uint64_t begin)
+      : last_(begin), delay_(diag::run_delay(0, diag::kUnknownDelay)) {}
 
   /// Since the last call it waited for a slot, or was idle.
   void waited(bool for_slot) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "core/check.h"
@@ -158,19 +159,20 @@ void TransformPlan::apply_file(std::span<const uint8_t> bytes, const std::string
                                uint64_t key, const Output& out, TransformScratch& scratch) const {
   const auto* crop = steps_.empty() ? nullptr : std::get_if<RandomResizedCrop>(&steps_[0]);
   if (crop == nullptr || !looks_like_jpeg(bytes)) {
-    const uint64_t begin = diag::ticks();
-    decode_image(bytes, name, scratch.decoded);
-    scratch.decoding += diag::ticks() - begin;
+    {
+      const diag::AddTicks time(scratch.decoding);
+      decode_image(bytes, name, scratch.decoded);
+    }
     with_name([&] { return name; }, [&] { apply(scratch.decoded, key, out, scratch); });
     return;
   }
   KeyedRandom random(key);
-  const uint64_t begin = diag::ticks();
+  std::optional<diag::AddTicks> time(std::in_place, scratch.decoding);
   JpegFile file(bytes, name);
   const Box part = choose_part(*crop, file.width(), file.height(), random);
   const int eighths = crop->scaled_decode ? choose_eighths(*crop, part) : 8;
   const Box place = file.decode(eighths, part, scratch.decoded);
-  scratch.decoding += diag::ticks() - begin;
+  time.reset();
   const auto scaled = [&](int pixels) { return pixels * eighths / 8.0; };
   const Area area(scaled(part.x) - place.x, scaled(part.y) - place.y, scaled(part.width),
                   scaled(part.height));

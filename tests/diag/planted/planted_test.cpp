@@ -125,7 +125,7 @@ TEST_P(Planted, WritingAndReadingWeights) {
     expect_row(a, Cause::file_write, written);
     // Behind the last copy that was queued inside, the test itself waits.
     const double rest = at(a, Cause::synchronize) + at(a, Cause::stolen);
-    EXPECT_LE(at(a, Cause::file_read), read + surplus(a, read)) << a.table();
+    EXPECT_LE(at(a, Cause::file_read), read + surplus(read)) << a.table();
     EXPECT_GE(at(a, Cause::file_read) + rest, read - tolerance(read)) << a.table();
     expect_row(a, Cause::user, user);
   }

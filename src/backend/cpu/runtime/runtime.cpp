@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -13,29 +14,16 @@
 #include <brim/core/threads.h>
 
 #include "backend/cpu/runtime/isa.h"
+#include "backend/cpu/runtime/parallel.h"
 #include "core/check.h"
-#include "diag/span.h"
 
 namespace brim {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+[[maybe_unused]] constexpr size_t kPart = 2 * kHugePage;  // that a thread touches at a time
 
 using cpu::check_isa;
-
-/// Has the system find pages for the memory now. Else it does so when they are first touched, which
-/// nobody could tell from the kernel that touches them. Takes as long as that by itself; where it
-/// fails (Linux before 5.14), that is what happens.
-void populate([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
-#ifdef MADV_POPULATE_WRITE
-  static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  static const auto pages = static_cast<size_t>(sysconf(_SC_PHYS_PAGES));
-  if (bytes / page > pages / 2) return;  // perhaps not all of it will ever be touched
-  const auto begin = reinterpret_cast<uintptr_t>(data) / page * page;
-  const auto end = reinterpret_cast<uintptr_t>(data) + bytes;
-  madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_WRITE);
-#endif
-}
 
 class CpuRuntime final : public Runtime {
  public:
@@ -61,8 +49,21 @@ class CpuRuntime final : public Runtime {
     void* data = nullptr;
     if (posix_memalign(&data, alignment, bytes) != 0) return nullptr;
     if (bytes >= kHugePage) madvise(data, bytes, MADV_HUGEPAGE);  // a hint: failing is harmless
-    if (diag::active_meter) populate(data, bytes);
     return data;
+  }
+  /// By several threads, as kernels would. Linux 5.14 or newer.
+  void touch([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) override {
+#ifdef MADV_POPULATE_WRITE
+    static const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    const auto from = reinterpret_cast<uintptr_t>(data) / page * page;
+    const auto until = reinterpret_cast<uintptr_t>(data) + bytes;
+    const auto parts = static_cast<int64_t>((until - from + kPart - 1) / kPart);
+    cpu::parallel_for(parts, 1, [&](int64_t begin, int64_t end) {
+      const uintptr_t first = from + static_cast<size_t>(begin) * kPart;
+      const uintptr_t last = std::min(from + static_cast<size_t>(end) * kPart, until);
+      madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE);
+    });
+#endif
   }
   void deallocate(int, void* data, size_t) noexcept override { std::free(data); }
 

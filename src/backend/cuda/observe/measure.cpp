@@ -51,7 +51,7 @@ class Records final : public diag::RecordSource, public ActivitySink {
     return m.events.get();
   }
   void waited(int device);
-  void wait_for_peer(int device);
+  void wait_for_peer(Stream stream, uint64_t when);
 
  private:
   struct Measured {
@@ -257,11 +257,12 @@ void Records::queued(uint64_t correlation, const diag::QueueNote& note) {
     if (m.on.load(std::memory_order_acquire)) m.replay->note(correlation, note);
 }
 
-void Records::wait_for_peer(int device) {
-  Measured& m = at(device);
+void Records::wait_for_peer(Stream stream, uint64_t when) {
+  Measured& m = at(stream.device.index);
   if (!m.on.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
-  m.replay->wait_for_peer(diag::ticks(), gettid());
+  // CUPTI numbers streams in a way of its own.
+  m.replay->wait_for_peer(when, gettid(), by_events_.load() ? stream.id : -1);
 }
 
 void Records::lost(int device) {
@@ -307,8 +308,8 @@ void launch_queued(int device, const char* op) {
                 timeline ? timeline->latest() : diag::ticks());
 }
 
-void stream_waits(Stream stream, int device) {
-  if (device != stream.device.index) records().wait_for_peer(stream.device.index);
+void stream_waits(Stream stream, int device, uint64_t at) {
+  if (device != stream.device.index) records().wait_for_peer(stream, at);
   if (EventRecords* const events = records().events(stream.device.index)) events->waits(stream);
 }
 

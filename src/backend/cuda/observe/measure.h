@@ -32,8 +32,9 @@ class QueuedWork {
 
 /// A kernel, or several, was queued for `op` on the current stream of `device`.
 void launch_queued(int device, const char* op);
-/// What is queued on `stream` from now on waits for an event of a device.
-void stream_waits(Stream stream, int device);
+/// What is queued on `stream` from now on waits for an event of a device; it was told so at `at`
+/// (ticks).
+void stream_waits(Stream stream, int device, uint64_t at);
 /// Whether the device has done all it was asked to. Does not wait.
 bool all_streams_idle(int device);
 /// The host has just waited for work of the device: if events measure it and all streams are idle,

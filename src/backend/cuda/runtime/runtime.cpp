@@ -220,8 +220,9 @@ class CudaRuntime final : public Runtime {
     const DeviceGuard guard(stream.device.index);
     if (backend::StreamChecker* c = checker())
       c->wait(checked_number(stream), event_of(event).clock);
+    const uint64_t at = diag::ticks();
     BRIM_CUDA(cudaStreamWaitEvent(native(stream), event_of(event).get(), 0));
-    stream_waits(stream, event_of(event).device());
+    stream_waits(stream, event_of(event).device(), at);
   }
   bool may_wait(Stream stream) override { return !is_captured(stream); }
   void rethrow_deferred(int device) override { rethrow_fault(device); }
