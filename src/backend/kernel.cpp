@@ -39,10 +39,11 @@ KernelSlot& kernel_slot(const char* name, const std::type_info& signature) {
     slot.name = name;
     slot.signature = &signature;
   }
-  BRIM_CHECK(*slot.signature == signature, Error,
-             "[kernel] '{}' is there already, with other operands; choose another name, or declare it "
-             "alike where it is one op",
-             name);
+  BRIM_CHECK(
+      *slot.signature == signature, Error,
+      "[kernel] '{}' is there already, with other operands; choose another name, or declare it "
+      "alike where it is one op",
+      name);
   return slot;
 }
 

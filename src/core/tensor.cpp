@@ -149,6 +149,7 @@ Tensor Tensor::from_host(const void* values, int64_t count, DType dtype, const S
   checked_bytes(shape, dtype);  // before numel() can overflow
   BRIM_CHECK(count == shape.numel(), ShapeError, "[from] {} values do not fill shape {}", count,
              shape.str());
+  const diag::Span span("from", device.is_cpu() ? diag::Cause::compute : diag::Cause::staging);
   Tensor t = empty(shape, dtype, device);
   const Stream stream = Stream::current(device);
   runtime(device.kind).copy(t.raw(), device, values, Device::cpu(), t.storage()->bytes(), stream);
@@ -156,6 +157,7 @@ Tensor Tensor::from_host(const void* values, int64_t count, DType dtype, const S
 }
 
 Tensor Tensor::from_bits(const std::vector<bool>& values, const Shape& shape, Device device) {
+  const diag::Span span("from", device.is_cpu() ? diag::Cause::compute : diag::Cause::staging);
   const std::unique_ptr<bool[]> plain(new bool[values.size()]);
   std::copy(values.begin(), values.end(), plain.get());
   return from(std::span<const bool>(plain.get(), values.size()), shape, device);
@@ -174,12 +176,9 @@ void* Tensor::host_data(DType expected) const {
   return raw();
 }
 
-int64_t Tensor::host_count() const {
+void Tensor::read_host(const std::function<void*(size_t count)>& make_room,
+                       const std::function<void(size_t count)>& done, DType dtype) const {
   check_defined("to_vector", *this);
-  return numel();
-}
-
-void Tensor::read_host(void* values, DType dtype) const {
   check_dtype("to_vector", *this, dtype);
   refuse_in_recording("host read",
                       "item() and to_vector() read a value that is not computed yet; return the "
@@ -187,10 +186,12 @@ void Tensor::read_host(void* values, DType dtype) const {
   const diag::Span span("host_read", diag::Cause::host_read);
   const Tensor packed = detach().contiguous();
   const Stream stream = Stream::current(device());
+  const auto count = static_cast<size_t>(numel());
   runtime(device().kind)
-      .copy(values, Device::cpu(), packed.raw(), device(),
-            static_cast<size_t>(numel()) * size_of(dtype), stream);
+      .copy(make_room(count), Device::cpu(), packed.raw(), device(), count * size_of(dtype),
+            stream);
   stream.synchronize();
+  if (done) done(count);
 }
 
 template <class R>

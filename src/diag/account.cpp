@@ -109,9 +109,10 @@ struct Accountant::State final : SpanListener {
   State* enclosing = innermost;
   Meter* outer = active_meter;
   HostTimeline* outer_timeline = active_timeline;
-  std::unique_ptr<HostTimeline> timeline;  // kept for devices only
-  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
-  uint64_t begin_ticks = ticks();
+  // Kept for devices only; one for all that are nested in a thread.
+  std::shared_ptr<HostTimeline> timeline = enclosing ? enclosing->timeline : nullptr;
+  std::chrono::steady_clock::time_point begin;
+  uint64_t begin_ticks = 0;
   StolenTime stolen;
   const Detail detail = tracing() || node_details.load() > 0 ? Detail::nodes : Detail::graphs;
 
@@ -166,6 +167,7 @@ struct Accountant::State final : SpanListener {
       innermost = enclosing;
       active_meter = outer;
       set_active_timeline(outer_timeline);
+      if (enclosing) enclosing->absorb(*this);
       return;
     }
     // Another one was made since and goes on: it must not return to this one.
@@ -175,6 +177,16 @@ struct Accountant::State final : SpanListener {
       s->outer = outer;
       s->outer_timeline = outer_timeline;
     }
+  }
+  /// What an inner one has measured is this one's, too.
+  void absorb(const State& inner) {
+    for (size_t i = 0; i < kCauseCount; ++i) meter.self[i] += inner.meter.self[i];
+    meter.helped += inner.meter.helped;
+    meter.closed = ticks();
+    stolen.absorb(inner.stolen);
+  }
+  void was_stolen(uint64_t ticks, uint64_t at) override {
+    if (timeline) timeline->steal(at - std::min(at, ticks), at);
   }
   void opened(const char* name, Cause cause, uint64_t at) override {
     if (const RangeSink* ranges = range_sink.load(std::memory_order_relaxed))
@@ -193,26 +205,6 @@ struct Accountant::State final : SpanListener {
   void move_stolen(Account& of_thread) const {
     stolen.move(of_thread, static_cast<double>(meter.helped) / ticks_per_us() * 1e-6);
   }
-  /// What a device waited for the thread is stolen in the proportion in which the thread's time is.
-  void move_stolen_of_host(Account& of_device) const {
-    const Account whole = finish(meter.self, Cause::user);
-    Account after = whole;
-    move_stolen(after);
-    constexpr std::pair<Cause, Cause> kOfThreadAndDevice[] = {{Cause::compute, Cause::host_compute},
-                                                              {Cause::staging, Cause::staging},
-                                                              {Cause::dispatch, Cause::dispatch},
-                                                              {Cause::user, Cause::user},
-                                                              {Cause::allocator, Cause::allocator}};
-    for (const auto& [of_thread, of_host] : kOfThreadAndDevice) {
-      const auto i = static_cast<size_t>(of_thread);
-      if (whole.seconds[i] <= 0) continue;
-      double& row = of_device.seconds[static_cast<size_t>(of_host)];
-      const double part = row * (1 - after.seconds[i] / whole.seconds[i]);
-      row -= part;
-      of_device.seconds[static_cast<size_t>(Cause::stolen)] += part;
-    }
-  }
-
   /// Ticks by cause in seconds; what is missing is `rest`.
   Account finish(const uint64_t* charged, Cause rest) const {
     const uint64_t now_ticks = ticks();
@@ -245,12 +237,13 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(State::make(
   }
   // What was done so far is explained by the timeline that was kept so far.
   for (const Device device : s.devices) DeviceMeter::of(device).collect();
-  if (!s.devices.empty()) s.timeline = std::make_unique<HostTimeline>(s.begin_ticks);
-  if (!s.devices.empty() || tracing() || range_sink.load()) s.meter.listener = &s;
   s.meter.bridge = static_cast<uint64_t>(kBridgeUs * ticks_per_us());
   s.meter.long_span = static_cast<uint64_t>(kLongUs * ticks_per_us());
   s.meter.stolen = &s.stolen;
-  s.meter.closed = s.begin_ticks;
+  if (!s.devices.empty() && !s.timeline) s.timeline = std::make_shared<HostTimeline>(ticks());
+  if (s.timeline || tracing() || range_sink.load()) s.meter.listener = &s;
+  s.begin = std::chrono::steady_clock::now();
+  s.begin_ticks = s.meter.closed = ticks();
   State::innermost = &s;
   active_meter = &s.meter;
   set_active_timeline(s.timeline.get());
@@ -287,9 +280,7 @@ Account Accountant::read(Device device) const {
   const Shares& before = state_->before[static_cast<size_t>(found - state_->devices.begin())];
   Shares since = DeviceMeter::of(device).read();
   for (size_t i = 0; i < kCauseCount; ++i) since[i] -= std::min(since[i], before[i]);
-  Account account = state_->finish(since.data(), Cause::other);
-  state_->move_stolen_of_host(account);
-  return account;
+  return state_->finish(since.data(), Cause::other);
 }
 
 }  // namespace brim::diag

@@ -1,11 +1,11 @@
 #include "diag/host_timeline.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+#include "core/thread_id.h"
 
 namespace brim::diag {
 namespace {
@@ -43,10 +43,10 @@ HostTimeline::~HostTimeline() {
 }
 
 HostTimeline* set_active_timeline(HostTimeline* timeline) {
-  static thread_local const int thread = gettid();
+  const int thread = thread_id();
   Timelines& t = timelines();
   const std::lock_guard lock(t.mutex);
-  std::erase_if(t.all, [](const Known& known) { return known.thread == thread; });
+  std::erase_if(t.all, [&](const Known& known) { return known.thread == thread; });
   if (timeline) t.all.push_back({thread, timeline});
   return std::exchange(active_timeline, timeline);
 }

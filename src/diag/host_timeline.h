@@ -3,6 +3,7 @@
 // own.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -31,6 +32,12 @@ class HostTimeline {
     if (n > 0 && piece(n - 1).cause == cause) return;
     set(n, at, cause);
     count_.store(n + 1, std::memory_order_release);
+  }
+  /// Of what it did last, until `to`, the time from `from` on was stolen.
+  void steal(uint64_t from, uint64_t to) {
+    const size_t n = count_.load(std::memory_order_relaxed);
+    if (n > 0) from = std::max(from, piece(n - 1).begin);
+    if (from < to) add(Cause::stolen, from);
   }
   /// What it has done since the last add() was something else.
   void correct(Cause cause) {

@@ -47,13 +47,17 @@ class SpanListener {
   virtual void opened(const char* name, Cause cause, uint64_t at) = 0;
   /// The time since the last span was too short for anything but brim's own.
   virtual void bridged() {}
+  /// Of what the thread did until `at`, so many ticks were stolen. What ends then is told next.
+  virtual void was_stolen(uint64_t /*ticks*/, uint64_t /*at*/) {}
   /// `outer` is the cause of the span around it, or `user`.
   virtual void closed(const char* name, Cause cause, uint64_t begin, uint64_t end, Cause outer) = 0;
 };
 
 class StolenTime;
-/// Has the time that others stole since the last call taken off `cause`.
-void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks);
+struct Meter;
+/// Has the time that others stole since the last call taken off `cause`, which had so many ticks
+/// until `at`.
+void charge_stolen(const Meter& meter, Cause cause, uint64_t ticks, uint64_t at);
 /// Seconds that the thread, or the calling one for 0, has waited for a core so far. Reading them
 /// takes some microseconds. `otherwise` where that cannot be read.
 double run_delay(int thread, double otherwise);
@@ -79,6 +83,8 @@ struct Meter {
 /// The calling thread works on kernels of others, and is listed from now on: what such threads are
 /// stolen makes kernels longer, too. For threads that do nothing else.
 void list_helper_thread();
+/// From now on the helpers work for the calling thread.
+void take_helpers();
 
 /// The meter of this thread; null when nobody is measuring, and then a span costs one load.
 extern thread_local constinit Meter* active_meter [[gnu::tls_model("initial-exec")]];
@@ -141,7 +147,7 @@ class Span {
     if (const uint64_t threads = meter_->threads; threads && has_helpers(cause_))
       meter_->helped += self * (threads - 1) / threads;
     meter_->threads = outer_threads_;
-    if (self >= meter_->long_span) charge_stolen(*meter_->stolen, cause_, self);
+    if (self >= meter_->long_span) charge_stolen(*meter_, cause_, self, end);
     meter_->child = outer_child_ + total;
     meter_->open = outer_;
     if (outer_ == Cause::user) meter_->closed = end;
@@ -153,7 +159,7 @@ class Span {
  private:
   void after_user_code() {
     const uint64_t gap = begin_ - meter_->closed;
-    if (gap >= meter_->long_span) charge_stolen(*meter_->stolen, Cause::user, gap);
+    if (gap >= meter_->long_span) charge_stolen(*meter_, Cause::user, gap, begin_);
     if (gap >= meter_->bridge) return;
     // From one op to the next one, checks and shapes are brim's.
     meter_->self[static_cast<int>(Cause::dispatch)] += gap;

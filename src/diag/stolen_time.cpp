@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -11,6 +12,7 @@
 
 #include <brim/core/threads.h>
 
+#include "core/thread_id.h"
 #include "diag/span.h"
 
 namespace brim::diag {
@@ -23,10 +25,25 @@ constexpr Cause kOnCore[] = {Cause::compute,    Cause::staging,   Cause::dispatc
 /// Those of has_helpers().
 constexpr Cause kKernels[] = {Cause::compute, Cause::compile, Cause::evaluation};
 
+double seconds_of(uint64_t ticks) { return static_cast<double>(ticks) / ticks_per_us() * 1e-6; }
+
+/// The helpers of kernels, and what they were stolen while they worked for each measured thread.
 /// Never destroyed: the threads may outlive what is.
 struct Helpers {
   std::mutex mutex;
   std::vector<int> threads;
+  std::atomic<int> owner{0};   // the thread that they work for, or did last
+  std::vector<double> delays;  // when settle() was last
+  uint64_t settled = 0;        // when that was
+  struct Measured {
+    int owner;
+    int accounts;
+    double stolen;
+  };
+  std::vector<Measured> measured;
+
+  /// Charges what came since the last call to whom they worked for.
+  void settle();
 };
 Helpers& helpers() {
   static auto* const all = new Helpers;
@@ -43,6 +60,29 @@ std::vector<double> delays_of_helpers(const std::vector<double>& before = {}) {
   return delays;
 }
 
+void Helpers::settle() {
+  settled = ticks();
+  double came = 0;
+  for (size_t i = 0; i < threads.size(); ++i) {
+    if (delays.size() <= i) delays.push_back(0);
+    const double now = run_delay(threads[i], delays[i]);
+    came += now - delays[i];
+    delays[i] = now;
+  }
+  for (Measured& m : measured)
+    if (m.owner == owner.load(std::memory_order_relaxed)) m.stolen += came;
+}
+
+/// What helpers were stolen for this thread so far, while it was measured.
+double stolen_of_helpers() {
+  Helpers& all = helpers();
+  const std::lock_guard lock(all.mutex);
+  all.settle();
+  for (const Helpers::Measured& m : all.measured)
+    if (m.owner == thread_id()) return m.stolen;
+  return 0;
+}
+
 /// The largest that came to them since `before`; a new one's is its own from the start.
 double largest_since(const std::vector<double>& before, const std::vector<double>& now) {
   double largest = 0;
@@ -50,8 +90,6 @@ double largest_since(const std::vector<double>& before, const std::vector<double
     largest = std::max(largest, now[i] - (i < before.size() ? before[i] : 0));
   return largest;
 }
-
-double seconds_of(uint64_t ticks) { return static_cast<double>(ticks) / ticks_per_us() * 1e-6; }
 
 template <size_t N>
 double sum(const Account& account, const Cause (&causes)[N]) {
@@ -76,22 +114,60 @@ double run_delay(int thread, double otherwise) {
   return static_cast<double>(std::strtoull(end, nullptr, 10)) * 1e-9;
 }
 
+void take_helpers() {
+  Helpers& all = helpers();
+  if (all.owner.load(std::memory_order_relaxed) == thread_id()) [[likely]]
+    return;
+  const std::lock_guard lock(all.mutex);
+  // Threads that take turns at short kernels are not told apart: reading would take longer.
+  const double since = seconds_of(ticks() - all.settled);
+  if (!all.measured.empty() && since > 1e-3 * static_cast<double>(all.threads.size())) all.settle();
+  all.owner.store(thread_id(), std::memory_order_relaxed);
+}
+
 void list_helper_thread() {
   Helpers& all = helpers();
   const std::lock_guard lock(all.mutex);
-  all.threads.push_back(gettid());
+  all.threads.push_back(thread_id());
 }
 
 StolenTime::StolenTime()
-    : last_(run_delay(0, kUnknownDelay)),
+    : thread_(thread_id()),
+      last_(run_delay(0, kUnknownDelay)),
       late_(last_),
-      helpers_(delays_of_helpers()),
-      helpers_late_(helpers_) {}
+      helpers_late_(delays_of_helpers()) {
+  {
+    Helpers& all = helpers();
+    const std::lock_guard lock(all.mutex);
+    if (all.measured.empty()) all.settle();  // what came before was nobody's
+    const auto known = std::ranges::find(all.measured, thread_, &Helpers::Measured::owner);
+    if (known == all.measured.end())
+      all.measured.push_back({thread_, 1, 0});
+    else
+      ++known->accounts;
+  }
+  helpers_ = stolen_of_helpers();
+}
 
-void StolenTime::charge(Cause cause, double seconds) {
+StolenTime::~StolenTime() {
+  Helpers& all = helpers();
+  const std::lock_guard lock(all.mutex);
+  const auto known = std::ranges::find(all.measured, thread_, &Helpers::Measured::owner);
+  if (known != all.measured.end() && --known->accounts == 0) all.measured.erase(known);
+}
+
+double StolenTime::charge(Cause cause, double seconds) {
   const double now = run_delay(0, last_);
-  seconds_[static_cast<size_t>(cause)] += std::clamp(now - last_, 0.0, seconds);
+  const double stolen = std::clamp(now - last_, 0.0, seconds);
+  seconds_[static_cast<size_t>(cause)] += stolen;
   last_ = late_ = now;
+  return stolen;
+}
+
+void StolenTime::absorb(const StolenTime& inner) {
+  for (size_t i = 0; i < kCauseCount; ++i) seconds_[i] += inner.seconds_[i];
+  late_seconds_ += inner.late_seconds_;
+  last_ = late_ = inner.last_;
 }
 
 void StolenTime::begin_wait() {
@@ -140,12 +216,10 @@ void StolenTime::move(Account& account, double helped) const {
   if (helped > 0 && kernels > 0) {
     for (const Cause cause : kKernels)
       taken[static_cast<size_t>(cause)] *= 1 - std::min(helped / kernels, 1.0);
-    double of_helpers = 0;
-    const std::vector<double> delays = delays_of_helpers(helpers_late_);
-    for (size_t i = 0; i < delays.size(); ++i)
-      of_helpers += delays[i] - (i < helpers_.size() ? helpers_[i] : 0);
-    const auto threads = std::min(delays.size() + 1, static_cast<size_t>(num_threads()));
-    spread(of_helpers / static_cast<double>(threads) + late_seconds_, kKernels);
+    const auto threads =
+        std::min(helpers_late_.size() + 1, static_cast<size_t>(std::max(num_threads(), 1)));
+    spread((stolen_of_helpers() - helpers_) / static_cast<double>(threads) + late_seconds_,
+           kKernels);
   }
 
   double& stolen = account.seconds[static_cast<size_t>(Cause::stolen)];
@@ -176,8 +250,10 @@ void Join::end_wait() const noexcept {
   }
 }
 
-void charge_stolen(StolenTime& stolen, Cause cause, uint64_t ticks) {
-  stolen.charge(cause, seconds_of(ticks));
+void charge_stolen(const Meter& meter, Cause cause, uint64_t ticks, uint64_t at) {
+  const double stolen = meter.stolen->charge(cause, seconds_of(ticks));
+  if (stolen > 0 && meter.listener)
+    meter.listener->was_stolen(static_cast<uint64_t>(stolen * 1e6 * ticks_per_us()), at);
 }
 
 }  // namespace brim::diag

@@ -13,13 +13,17 @@ namespace brim::diag {
 /// Of the thread that makes it, from then on. Counts are read behind long spans, and what is found
 /// belongs to them. What adds up over short ones is taken from what the thread did on a core, in
 /// the proportions of that. Of a kernel that several threads work on, it is the mean over them:
-/// with that much more time on cores it would have been done so much earlier. Helpers are the
-/// process's: what they are stolen while they work for another thread counts here, too.
+/// with that much more time on cores it would have been done so much earlier.
 class StolenTime {
  public:
   StolenTime();
+  ~StolenTime();
+  StolenTime(const StolenTime&) = delete;
+  StolenTime& operator=(const StolenTime&) = delete;
   /// What was stolen since the last call, of so many seconds that were charged to `cause`.
-  void charge(Cause cause, double seconds);
+  double charge(Cause cause, double seconds);
+  /// Adds what an inner account of the thread, which ends, has found.
+  void absorb(const StolenTime& inner);
   /// At the end of a kernel the thread begins to wait for its helpers.
   void begin_wait();
   /// The kernel is done. The thread waited for its helpers so many seconds (0 without
@@ -34,10 +38,11 @@ class StolenTime {
   void move(Account& account, double helped) const;
 
  private:
-  // Run delays: of this thread and, in the order in which they are listed, of helpers.
-  double last_;              // when charge() was last
-  double waits_ = 0, late_;  // when begin_wait() and end_wait() were
-  std::vector<double> helpers_, helpers_waits_, helpers_late_;  // at first, and then
+  const int thread_;
+  // Run delays of this thread: when charge(), begin_wait() and end_wait() were last.
+  double last_, waits_ = 0, late_;
+  std::vector<double> helpers_waits_, helpers_late_;  // and of each helper
+  double helpers_ = 0;       // what helpers were stolen for this thread before
   double late_seconds_ = 0;  // of kernels, because of threads without a core
   std::array<double, kCauseCount> seconds_{};
 };

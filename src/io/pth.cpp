@@ -153,7 +153,10 @@ struct Pth::State {
 };
 
 Pth::Pth(const std::string& path)
-    : state_(std::make_unique<State>(InputBytes(path, "pth", "a readable .pth or .pt file"))) {}
+    : state_([&] {
+        const diag::Scope scope("load", diag::Cause::file_read);
+        return std::make_unique<State>(InputBytes(path, "pth", "a readable .pth or .pt file"));
+      }()) {}
 Pth::Pth(std::span<const uint8_t> bytes, const std::string& name)
     : state_(std::make_unique<State>(InputBytes(bytes, name))) {}
 Pth::~Pth() = default;
@@ -186,7 +189,10 @@ TensorMap Pth::load_all(Device device) const {
   return tensors;
 }
 
-TensorMap load_pth(const std::string& path, Device device) { return Pth(path).load_all(device); }
+TensorMap load_pth(const std::string& path, Device device) {
+  const diag::Scope scope("load", diag::Cause::file_read);
+  return Pth(path).load_all(device);
+}
 
 namespace {
 

@@ -44,8 +44,11 @@ struct SafeTensors::State {
 };
 
 SafeTensors::SafeTensors(const std::string& path)
-    : state_(std::make_unique<State>(
-          InputBytes(path, "safetensors", "a readable .safetensors file"))) {}
+    : state_([&] {
+        const diag::Scope scope("load", diag::Cause::file_read);
+        return std::make_unique<State>(
+            InputBytes(path, "safetensors", "a readable .safetensors file"));
+      }()) {}
 
 SafeTensors::SafeTensors(std::span<const uint8_t> bytes, const std::string& name)
     : state_(std::make_unique<State>(InputBytes(bytes, name))) {}
@@ -93,6 +96,7 @@ TensorMap SafeTensors::load_all(Device device) const {
 }
 
 TensorMap load_safetensors(const std::string& path, Device device) {
+  const diag::Scope scope("load", diag::Cause::file_read);
   return SafeTensors(path).load_all(device);
 }
 

@@ -410,6 +410,9 @@ const std::string& Checkpoint::resumed_from() const { return impl_->resumed_from
 int64_t Checkpoint::written() const { return impl_->checkpointer->written(); }
 int64_t Checkpoint::failures() const { return impl_->checkpointer->failures(); }
 
-std::string Checkpoint::newest(const std::string& folder) { return find_checkpoint(folder).path; }
+std::string Checkpoint::newest(const std::string& folder) {
+  const diag::Scope scope("find a checkpoint", diag::Cause::checkpoint);
+  return find_checkpoint(folder).path;
+}
 
 }  // namespace brim::train

@@ -76,7 +76,11 @@ void TrainingLoop::update(const data::Batch& batch) {
       batch,
       [&](nn::Module& network, const Tensor& part, const Tensor& labels) {
         const Autocast scope(autocast_dtype(s_.recipe));
-        return cross_entropy(network(part), labels, {.label_smoothing = s_.recipe.label_smoothing});
+        const Tensor scores = [&] {
+          const diag::Span span("network", diag::Cause::user);  // it may be one of the user's own
+          return network(part);
+        }();
+        return cross_entropy(scores, labels, {.label_smoothing = s_.recipe.label_smoothing});
       },
       scaler);
   if (s_.recipe.optimizer.clip_norm > 0) {

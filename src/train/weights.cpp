@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/json_text.h"
+#include "diag/span.h"
 #include "train/weights_metadata.h"
 
 namespace brim::train {
@@ -80,6 +81,7 @@ WeightsInfo read_weights_info(const WeightsFile& file) {
 }
 
 void load_weights(const WeightsFile& file, nn::Module& model) {
+  const diag::Scope scope("load weights", diag::Cause::file_read);
   try {
     model.load_state_dict(file.load_all());
   } catch (const ValueError& e) {

@@ -66,16 +66,20 @@ TEST(Account, SpansOutsideCostNothingAndChargeNothing) {
   EXPECT_NE(active_meter, nullptr);
 }
 
-TEST(Account, TheInnermostAccountantMeasures) {
+TEST(Account, TheInnermostAccountantMeasuresAndAddsToTheOuterOneAtItsEnd) {
   const Accountant outer;
+  double found = 0;
   {
     const Accountant inner;
     { const Span span("kernel", Cause::compute), nested("kernel", Cause::compute); }
-    EXPECT_GT(inner.read().fraction(Cause::compute), 0);
+    found = inner.read().seconds[static_cast<size_t>(Cause::compute)];
+    EXPECT_GT(found, 0);
+    EXPECT_EQ(outer.read().fraction(Cause::compute), 0);
   }
-  EXPECT_EQ(outer.read().fraction(Cause::compute), 0);
-  { const Span span("kernel", Cause::compute); }
-  EXPECT_GT(outer.read().fraction(Cause::compute), 0);
+  const Account a = outer.read();
+  EXPECT_NEAR(a.seconds[static_cast<size_t>(Cause::compute)], found, 1e-3);
+  EXPECT_GT(a.fraction(Cause::compute), 0);
+  EXPECT_NEAR(sum(a.seconds), a.wall, 1e-9);
 }
 
 TEST(Account, OneMayTakeThePlaceOfAnother) {

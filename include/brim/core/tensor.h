@@ -153,16 +153,24 @@ class Tensor {
   /// All elements in row-major order. Waits for the device; charged as a host read.
   template <class T>
   std::vector<T> to_vector() const {
-    const size_t count = static_cast<size_t>(host_count());
+    std::vector<T> values;
     if constexpr (std::is_same_v<T, bool>) {  // std::vector<bool> packs bits
-      const std::unique_ptr<bool[]> values(new bool[count]);
-      read_host(values.get(), dtype_of<T>);
-      return std::vector<bool>(values.get(), values.get() + count);
+      std::unique_ptr<bool[]> plain;
+      read_host(
+          [&](size_t count) {
+            plain.reset(new bool[count]);
+            return plain.get();
+          },
+          [&](size_t count) { values.assign(plain.get(), plain.get() + count); }, dtype_of<T>);
     } else {
-      std::vector<T> values(count);
-      read_host(values.data(), dtype_of<T>);
-      return values;
+      read_host(
+          [&](size_t count) {
+            values.resize(count);
+            return values.data();
+          },
+          {}, dtype_of<T>);
     }
+    return values;
   }
 
   // --- views: share storage (differentiable)
@@ -227,10 +235,11 @@ class Tensor {
   static Tensor from_host(const void* values, int64_t count, DType dtype, const Shape& shape,
                           Device device);
   void* host_data(DType expected) const;
-  int64_t host_count() const;
   double item_f64() const;
   int64_t item_i64() const;
-  void read_host(void* values, DType dtype) const;
+  /// Copies all elements to where `make_room` says, and calls `done` if there is one.
+  void read_host(const std::function<void*(size_t count)>& make_room,
+                 const std::function<void(size_t count)>& done, DType dtype) const;
 
   Ref<TensorImpl> impl_;
 };

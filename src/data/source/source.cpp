@@ -102,7 +102,12 @@ Split parse_split(const std::string& word) {
 std::shared_ptr<const Source> Source::open(const std::string& where, Split split,
                                            const OpenProgress& progress) {
   const diag::Span span("open", diag::Cause::input);
-  std::shared_ptr<const Source> source = open_by_content(where, split, progress);
+  const auto told = [&progress](double fraction) {
+    const diag::Span callback("progress", diag::Cause::user);
+    return progress(fraction);
+  };
+  std::shared_ptr<const Source> source =
+      open_by_content(where, split, progress ? OpenProgress(told) : OpenProgress());
   const std::string wrong = wrong_class_names(source->classes());
   BRIM_CHECK(wrong.empty(), FileError, "[data] {}: {}", where, wrong);
   return source;

@@ -50,6 +50,47 @@ TEST_P(Planted, CoresStolenFromKernelsAndTheirHelpers) {
   }
 }
 
+TEST_P(Planted, WhatAnotherThreadsKernelsAreStolenIsNotThisOnes) {
+  if (!is_exact()) GTEST_SKIP() << "two times are compared";
+  if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
+  const Tensor m = ones({512, 512});
+  const auto work = [&] {
+    for (int i = 0; i < 100 * scale(); ++i) (void)matmul(m, m);
+  };
+  work();
+  double planted = 0;
+  const Account a = account_of([&] {
+    planted = timed(work);
+    const Hogs hogs(2);
+    std::thread([&] {
+      for (int i = 0; i < 3; ++i) work();
+    }).join();
+  });
+  expect_row(a, Cause::compute, planted);
+}
+
+TEST_P(Planted, CoresStolenBeforeADeviceWaits) {
+  if (!is_exact()) GTEST_SKIP() << "it depends on who gets a core";
+  if (!on_sim()) GTEST_SKIP() << "the pace is planted";
+  use_profile("kernel_us = 400000");
+  Tensor x = numbers();
+  double planted = 0;
+  const Account a = account_of([&] {
+    step(x);  // 0.4 s, in which the host has no cores
+    {
+      const Hogs hogs(4);
+      const auto begin = Clock::now();
+      while (seconds_since(begin) < 0.3) {
+      }
+    }
+    synchronize(device());
+    planted = timed([] { sleep(0.1 * scale()); });
+    step(x);
+  });
+  expect_row(a, Cause::user, planted);
+  EXPECT_LT(at(a, Cause::stolen), tolerance(planted)) << a.table();
+}
+
 TEST_P(Planted, CoresThatLoaderWorkersTake) {
   if (!is_exact()) GTEST_SKIP() << "two times are compared";
   if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";

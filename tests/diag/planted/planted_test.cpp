@@ -98,6 +98,47 @@ TEST_P(Planted, OpsInALoopOfOnesOwnAreDispatchAndNotUserCode) {
   EXPECT_GT(at(a, Cause::dispatch), 1e-3) << a.table();
 }
 
+TEST_P(Planted, ReadingAndMakingTensorsOfTheHostsNumbers) {
+  const int64_t count = static_cast<int64_t>(8e6 * scale());
+  const std::vector<float> values(static_cast<size_t>(count), 1);
+  double made = 0, read = 0;
+  std::vector<float> back;
+  Tensor x;
+  const Account a = account_of([&] {
+    made = timed([&] { x = Tensor::from(values, {count}, device()); });
+    read = timed([&] { back = x.to_vector<float>(); });
+  });
+  EXPECT_EQ(back.size(), values.size());
+  expect_whole(a);
+  EXPECT_LT(at(a, Cause::user), tolerance(made + read)) << a.table();
+  if (on_cpu()) expect_row(a, Cause::host_read, read);
+}
+
+TEST_P(Planted, NestedAccountants) {
+  const Tensor m = ones({256, 256});
+  Tensor x = numbers();
+  const auto multiply = [&] {
+    const auto begin = Clock::now();
+    while (seconds_since(begin) < 0.03 * scale()) (void)matmul(m, m);
+  };
+  double planted = 0, user = 0;
+  const Account a = account_of([&] {
+    step(x);
+    for (const bool names_device : {false, true}) {
+      const Accountant inner(names_device ? std::vector{device()} : std::vector<Device>());
+      planted += timed(multiply);
+      user += timed([] { sleep(0.02 * scale()); });
+      step(x);
+      synchronize(device());
+    }
+    planted += timed(multiply);
+    user += timed([] { sleep(0.02 * scale()); });
+    step(x);
+  });
+  expect_row(a, host_kernels(), planted);
+  expect_row(a, Cause::user, user);
+}
+
 // --- files
 
 TEST_P(Planted, WritingAndReadingWeights) {

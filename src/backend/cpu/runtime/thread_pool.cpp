@@ -45,6 +45,7 @@ class Pool {
       busy_.store(false, std::memory_order_release);
       throw;
     }
+    diag::take_helpers();
     body_ = body;
     context_ = context;
     parts_ = parts;

@@ -1,23 +1,17 @@
 #include "backend/cuda/observe/event_records.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "backend/cuda/runtime/runtime.h"
 #include "core/check.h"
+#include "core/thread_id.h"
 #include "diag/span.h"
 
 namespace brim::cuda {
 namespace {
 
 constexpr size_t kMaxPoints = 1 << 19;  // that wait to be collected
-
-int thread_id() {
-  static thread_local const int id = gettid();
-  return id;
-}
 
 bool is_captured(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;

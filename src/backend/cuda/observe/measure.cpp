@@ -15,6 +15,7 @@
 #include "backend/cuda/observe/activity.h"
 #include "backend/cuda/observe/event_records.h"
 #include "backend/cuda/runtime/runtime.h"
+#include "core/thread_id.h"
 #include "diag/host_timeline.h"
 #include "diag/span.h"
 
@@ -262,7 +263,7 @@ void Records::wait_for_peer(Stream stream, uint64_t when) {
   if (!m.on.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
   // CUPTI numbers streams in a way of its own.
-  m.replay->wait_for_peer(when, gettid(), by_events_.load() ? stream.id : -1);
+  m.replay->wait_for_peer(when, thread_id(), by_events_.load() ? stream.id : -1);
 }
 
 void Records::lost(int device) {
