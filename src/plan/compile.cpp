@@ -96,6 +96,7 @@ struct Compiler::State {
   };
 
   void warn(const std::string& line) const {
+    const diag::Span span("warn", diag::Cause::user);
     if (options.warn)
       options.warn(line);
     else
