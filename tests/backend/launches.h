@@ -9,6 +9,8 @@
 #include <brim/diag/trace.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/has_kernel.h"
+
 namespace brim {
 
 /// The names of what this thread launches, or computes, in f.
@@ -24,7 +26,8 @@ inline std::vector<std::string> launches(const std::function<void()>& f) {
   std::vector<std::string> names;
   for (const auto& event : json["traceEvents"])
     if (event["ph"] == "X" && (event["cat"] == "dispatch" || event["cat"] == "compute"))
-      names.push_back(event["name"]);
+      if (const std::string name = event["name"]; backend::detail::find_slot(name))
+        names.push_back(name);
   return names;
 }
 
