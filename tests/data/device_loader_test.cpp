@@ -367,7 +367,6 @@ TEST_P(DeviceLoaderTest, ABatchOfDataOnTheDeviceIsOneLaunch) {
     const auto kernels_of = [&](const std::function<void()>& f) {
       synchronize(device);
       Names names = launches(f);
-      std::erase(names, "batch");  // the span around it
       // A device that is quick has computed it by now, and is in the trace as well.
       if (!device.is_cpu()) names.erase(std::unique(names.begin(), names.end()), names.end());
       return names;
