@@ -10,6 +10,14 @@
 namespace brim::diag::planted {
 namespace {
 
+/// Work took so long beside others, and so long alone. On a core it is somewhat slower beside
+/// others, too, as they share the caches.
+void expect_stolen(const Account& a, double disturbed, double alone) {
+  expect_whole(a);
+  const double planted = disturbed - alone;
+  EXPECT_NEAR(at(a, Cause::stolen), planted, tolerance(planted) + 0.05 * alone) << a.table();
+}
+
 TEST_P(Planted, StolenCores) {
   if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
   std::optional<Hogs> hogs(2 * std::thread::hardware_concurrency());
@@ -46,7 +54,7 @@ TEST_P(Planted, CoresStolenFromKernelsAndTheirHelpers) {
     for (int i = 0; i < 3; ++i) alone = std::min(alone, timed(work));
     const Hogs hogs(count);
     const Account a = account_of([&] { disturbed = timed(work); });
-    expect_row(a, Cause::stolen, disturbed - alone);
+    expect_stolen(a, disturbed, alone);
   }
 }
 
@@ -106,7 +114,7 @@ TEST_P(Planted, CoresThatLoaderWorkersTake) {
   auto epoch = loader.epoch(0);
   (void)epoch.next();
   const Account a = account_of([&] { disturbed = timed(work); });
-  expect_row(a, Cause::stolen, disturbed - alone);
+  expect_stolen(a, disturbed, alone);
 }
 
 }  // namespace
