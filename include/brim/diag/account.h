@@ -58,10 +58,10 @@ struct Account {
 /// the time of its spans, by cause, and the rest as `user`; it is also the CPU's, for whose kernels
 /// the thread waits. A device's account charges each instant once: to compute while any kernel
 /// runs, else to communication, else to a copy, and when nothing runs to what the next work waited
-/// for (docs/ACCOUNT.md). May be nested; the innermost one measures,
-/// and what it has found is added to the one around it when it ends. No span may be open when it is
-/// made or destroyed. One that another thread destroys goes on
-/// measuring, unread, until the thread that made it makes or destroys another one.
+/// for (docs/ACCOUNT.md). May be nested; the innermost one measures, and what it has found is added
+/// to the one around it when it ends. No span may be open when it is made or destroyed. One that
+/// another thread destroys goes on measuring, unread, until the thread that made it makes or
+/// destroys another one.
 class Accountant {
  public:
   /// The devices should be idle. Throws DeviceError for one that is missing.

@@ -10,6 +10,12 @@
 namespace brim::diag::planted {
 namespace {
 
+/// Kernels that all threads work on.
+void multiply() {
+  static const Tensor m = ones({512, 512});
+  for (int i = 0; i < 100 * scale(); ++i) (void)matmul(m, m);
+}
+
 /// Work took so long beside others, and so long alone. On a core it is somewhat slower beside
 /// others, too, as they share the caches.
 void expect_stolen(const Account& a, double disturbed, double alone) {
@@ -44,16 +50,12 @@ TEST_P(Planted, StolenCores) {
 TEST_P(Planted, CoresStolenFromKernelsAndTheirHelpers) {
   if (!is_exact()) GTEST_SKIP() << "two times are compared";
   if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
-  const Tensor m = ones({512, 512});
-  const auto work = [&] {
-    for (int i = 0; i < 100 * scale(); ++i) (void)matmul(m, m);
-  };
-  work();
+  multiply();
   for (const unsigned count : {1U, 2U, 4U}) {
     double alone = 1e9, disturbed = 0;
-    for (int i = 0; i < 3; ++i) alone = std::min(alone, timed(work));
+    for (int i = 0; i < 3; ++i) alone = std::min(alone, timed(multiply));
     const Hogs hogs(count);
-    const Account a = account_of([&] { disturbed = timed(work); });
+    const Account a = account_of([&] { disturbed = timed(multiply); });
     expect_stolen(a, disturbed, alone);
   }
 }
@@ -61,17 +63,13 @@ TEST_P(Planted, CoresStolenFromKernelsAndTheirHelpers) {
 TEST_P(Planted, WhatAnotherThreadsKernelsAreStolenIsNotThisOnes) {
   if (!is_exact()) GTEST_SKIP() << "two times are compared";
   if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
-  const Tensor m = ones({512, 512});
-  const auto work = [&] {
-    for (int i = 0; i < 100 * scale(); ++i) (void)matmul(m, m);
-  };
-  work();
+  multiply();
   double planted = 0;
   const Account a = account_of([&] {
-    planted = timed(work);
+    planted = timed(multiply);
     const Hogs hogs(2);
     std::thread([&] {
-      for (int i = 0; i < 3; ++i) work();
+      for (int i = 0; i < 3; ++i) multiply();
     }).join();
   });
   expect_row(a, Cause::compute, planted);
@@ -102,18 +100,14 @@ TEST_P(Planted, CoresStolenBeforeADeviceWaits) {
 TEST_P(Planted, CoresThatLoaderWorkersTake) {
   if (!is_exact()) GTEST_SKIP() << "two times are compared";
   if (!on_cpu()) GTEST_SKIP() << "of the thread, whose account is the CPU's";
-  const Tensor m = ones({512, 512});
-  const auto work = [&] {
-    for (int i = 0; i < 100 * scale(); ++i) (void)matmul(m, m);
-  };
-  work();
+  multiply();
   double alone = 1e9, disturbed = 0;
-  for (int i = 0; i < 3; ++i) alone = std::min(alone, timed(work));
+  for (int i = 0; i < 3; ++i) alone = std::min(alone, timed(multiply));
   const data::Loader loader(std::make_shared<SlowPictures>(60e-3, true, 4000), {},
                             {.batch = 1, .workers = 2, .ahead = 4000});
   auto epoch = loader.epoch(0);
   (void)epoch.next();
-  const Account a = account_of([&] { disturbed = timed(work); });
+  const Account a = account_of([&] { disturbed = timed(multiply); });
   expect_stolen(a, disturbed, alone);
 }
 

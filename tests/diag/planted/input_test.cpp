@@ -16,19 +16,27 @@ data::Loader loader_of(double seconds, int workers = 1) {
                       {.batch = 4, .workers = workers, .ahead = 1});
 }
 
+/// Goes through an epoch with `use`, and returns how long its batches were waited for.
+template <class F>
+double timed_epoch(data::DeviceLoader& feed, const F& use) {
+  auto epoch = feed.epoch(0);
+  double waited = 0;
+  for (const data::Batch* batch = nullptr;;) {
+    waited += timed([&] { batch = epoch.next(); });
+    if (!batch) return waited;
+    use(*batch);
+  }
+}
+
 TEST_P(Planted, InputAndUserCodeBehindIt) {
   data::DeviceLoader feed(loader_of(0.01 * scale()), device());
   double waited = 0, planted = 0;
   const Account a = account_of([&] {
-    auto epoch = feed.epoch(0);
-    const data::Batch* batch = nullptr;
-    while (true) {
-      waited += timed([&] { batch = epoch.next(); });
-      if (!batch) break;
-      const Tensor y = batch->x * 2.0;
+    waited = timed_epoch(feed, [&](const data::Batch& batch) {
+      const Tensor y = batch.x * 2.0;
       synchronize(device());
       planted += timed([] { sleep(0.02 * scale()); });
-    }
+    });
   });
   expect_row(a, Cause::user, planted);
   expect_row(a, Cause::input, waited);
@@ -38,14 +46,10 @@ TEST_P(Planted, TheCallersOwnThreadAsTheLoader) {
   data::DeviceLoader feed(loader_of(0.005 * scale(), 0), device());
   double waited = 0, planted = 0;
   const Account a = account_of([&] {
-    auto epoch = feed.epoch(0);
-    const data::Batch* batch = nullptr;
-    while (true) {
-      waited += timed([&] { batch = epoch.next(); });
-      if (!batch) break;
-      (void)(batch->x * 2.0);
+    waited = timed_epoch(feed, [&](const data::Batch& batch) {
+      (void)(batch.x * 2.0);
       planted += timed([] { sleep(0.01 * scale()); });
-    }
+    });
   });
   EXPECT_GE(waited, 0.06 * scale());
   expect_row(a, Cause::input, waited);
@@ -77,14 +81,10 @@ TEST_P(Planted, TwoDevicesThatWaitForOneLoader) {
   synchronize(other);
   const Accountant accountant({device(), other});
   double waited = 0, planted = 0;
-  auto epoch = feed.epoch(0);
-  const data::Batch* batch = nullptr;
-  while (true) {
-    waited += timed([&] { batch = epoch.next(); });
-    if (!batch) break;
-    for (const data::Batch& part : batch->parts) (void)(part.x * 2.0);
+  waited = timed_epoch(feed, [&](const data::Batch& batch) {
+    for (const data::Batch& part : batch.parts) (void)(part.x * 2.0);
     planted += timed([] { sleep(0.01 * scale()); });
-  }
+  });
   synchronize(device());
   synchronize(other);
   for (const Device d : {device(), other}) {
