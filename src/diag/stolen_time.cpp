@@ -218,8 +218,9 @@ void StolenTime::move(Account& account, double helped) const {
       taken[static_cast<size_t>(cause)] *= 1 - std::min(helped / kernels, 1.0);
     const auto threads =
         std::min(helpers_late_.size() + 1, static_cast<size_t>(std::max(num_threads(), 1)));
-    spread((stolen_of_helpers() - helpers_) / static_cast<double>(threads) + late_seconds_,
-           kKernels);
+    const double of_helpers =
+        (stolen_of_helpers() - helpers_) / static_cast<double>(threads) + late_seconds_;
+    spread(std::min(of_helpers, helped), kKernels);  // they could have helped no more
   }
 
   double& stolen = account.seconds[static_cast<size_t>(Cause::stolen)];
