@@ -79,7 +79,15 @@ Cause scope_of_thread(int thread, uint64_t at) {
 
 size_t HostTimeline::find(uint64_t at, size_t count) const {
   const size_t oldest = count > kPieces - kSpared ? count - (kPieces - kSpared) : 0;
+  // Mostly it is about what was just now, and that is in a cache.
   size_t first = oldest, last = count;
+  for (size_t back = 1; back < count - oldest; back *= 2) {
+    if (piece(count - back).begin <= at) {
+      first = count - back;
+      break;
+    }
+    last = count - back;
+  }
   while (last - first > 1) {
     const size_t middle = first + (last - first) / 2;
     (piece(middle).begin > at ? last : first) = middle;

@@ -1,6 +1,7 @@
 #include "diag/stolen_time.h"
 
 #include <fcntl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -24,6 +25,13 @@ constexpr Cause kOnCore[] = {Cause::compute,    Cause::staging,   Cause::dispatc
                              Cause::checkpoint, Cause::evaluation};
 /// Those of has_helpers().
 constexpr Cause kKernels[] = {Cause::compute, Cause::compile, Cause::evaluation};
+
+/// Seconds that the calling thread has run on a core so far.
+double time_on_core() {
+  timespec t{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
 
 double seconds_of(uint64_t ticks) { return static_cast<double>(ticks) / ticks_per_us() * 1e-6; }
 
@@ -134,6 +142,7 @@ void list_helper_thread() {
 StolenTime::StolenTime()
     : thread_(thread_id()),
       last_(run_delay(0, kUnknownDelay)),
+      on_core_(time_on_core()),
       late_(last_),
       helpers_late_(delays_of_helpers()) {
   {
@@ -157,17 +166,25 @@ StolenTime::~StolenTime() {
 }
 
 double StolenTime::charge(Cause cause, double seconds) {
-  const double now = run_delay(0, last_);
-  const double stolen = std::clamp(now - last_, 0.0, seconds);
+  const double now = run_delay(0, last_), on_core = time_on_core();
+  const double came = std::max(0.0, now - last_);
+  // As much as it took and more: it had a core at times, as what came before, which was stolen from
+  // as well.
+  const double stolen =
+      came <= seconds ? came : seconds * came / (came + std::max(0.0, on_core - on_core_));
   seconds_[static_cast<size_t>(cause)] += stolen;
+  before_ += came - stolen;
   last_ = late_ = now;
+  on_core_ = on_core;
   return stolen;
 }
 
 void StolenTime::absorb(const StolenTime& inner) {
   for (size_t i = 0; i < kCauseCount; ++i) seconds_[i] += inner.seconds_[i];
   late_seconds_ += inner.late_seconds_;
+  before_ += inner.before_;
   last_ = late_ = inner.last_;
+  on_core_ = inner.on_core_;
 }
 
 void StolenTime::begin_wait() {
@@ -209,7 +226,7 @@ void StolenTime::move(Account& account, double helped) const {
       taken[i] += seconds * account.seconds[i] / all;
     }
   };
-  spread(now - last_, kOnCore);
+  spread(before_ + now - last_, kOnCore);
 
   // Of its kernels: the mean over the threads.
   const double kernels = sum(account, kKernels);
