@@ -4,6 +4,9 @@
 #include <array>
 #include <utility>
 
+#include "core/thread_id.h"
+#include "diag/span.h"
+
 namespace brim::diag {
 namespace {
 
@@ -172,13 +175,10 @@ void DeviceMeter::advance() const {
   if (RecordSource* from = source()) from->advance(device().index);
 }
 
-Reason DeviceMeter::queue_now() const {
-  Reason reason{.queued = ticks()};
-  if (active_meter) reason.scope = active_meter->scope;
-  const uint64_t idle = idle_since_.load(std::memory_order_acquire);
-  if (idle && idle < reason.queued && active_timeline)
-    reason.host = active_timeline->reasons(idle, reason.queued);
-  return reason;
+Reason DeviceMeter::queue_now() {
+  return {.queued = ticks(),
+          .scope = active_meter ? active_meter->scope : Cause::other,
+          .thread = thread_id()};
 }
 
 void DeviceMeter::charge_until(uint64_t now) {
@@ -220,16 +220,18 @@ void DeviceMeter::begin_at(uint64_t now, Cause cause, const Reason& reason) {
   if (now == 0) now = ticks();  // under the lock, so that streams come in the order of time
   const uint64_t idle = idle_since_.exchange(0, std::memory_order_relaxed);
   if (idle && now > idle) {
-    // Until it was queued: what the host did. The reason is about this gap only if the device was
-    // idle when it was made.
-    uint64_t before = reason.queued > idle ? std::min(reason.queued, now) - idle : 0;
-    const uint64_t after = now - idle - before;
-    for (size_t i = 0; i < kCauseCount; ++i) {
-      const uint64_t part = std::min(before, reason.host[i]);
-      shares_[i] += part;
-      before -= part;
+    // Until it was queued: what the host did, if the device was idle then.
+    const uint64_t queued = std::clamp(reason.queued, idle, now);
+    if (queued > idle) {
+      uint64_t before = queued - idle;
+      const Shares host = reasons_of_thread(reason.thread, idle, queued);
+      for (size_t i = 0; i < kCauseCount; ++i) {
+        shares_[i] += host[i];
+        before -= host[i];
+      }
+      shares_[place(Cause::other)] += before;  // by a thread that nobody measures
     }
-    shares_[place(Cause::other)] += before;  // by a thread that nobody measures
+    const uint64_t after = now - queued;
     // Then it was queued, and not begun: another device was late, or the queue itself was.
     shares_[place(reason.waited == Cause::other ? Cause::dispatch : reason.waited)] += after;
     charged_until_ = now;

@@ -27,7 +27,7 @@ struct Reason {
   uint64_t queued = 0;          ///< when the host queued it
   Cause waited = Cause::other;  ///< what another device's event held it up for; other: nothing
   Cause scope = Cause::other;   ///< the scope that it was queued in; other: none
-  Shares host{};                ///< what the host did since the device ran dry, if it was then idle
+  int thread = 0;               ///< that queued it (gettid); 0: whichever measured last
 
   /// What the work itself is charged to.
   Cause charged(Cause work) const { return scope == Cause::other ? work : scope; }
@@ -80,7 +80,7 @@ class DeviceMeter {
   uint64_t unrecorded() const;
 
   /// Called by the host when it queues work.
-  Reason queue_now() const;
+  static Reason queue_now();
   /// Ticks of work that were not its own.
   struct Lost {
     uint64_t throttled = 0;  ///< that a cool device would have spared
@@ -130,10 +130,11 @@ class DeviceMeter {
   Shares with_pauses(Shares charged, uint64_t now) const;
   uint64_t unrecorded_until(uint64_t now) const;
 
-  std::atomic<bool> measuring_{false};
+  // Read whenever work is queued, and apart from what streams write all the time.
+  alignas(64) std::atomic<bool> measuring_{false};
+  std::mutex users_mutex_;  // while the measuring begins and ends
+  alignas(64) mutable std::mutex mutex_;
   std::atomic<uint64_t> idle_since_{0};  // 0: busy
-  std::mutex users_mutex_;               // while the measuring begins and ends
-  mutable std::mutex mutex_;
   int users_ = 0, users_of_nodes_ = 0;
   Shares shares_{};
   std::array<int, kCauseCount> running_{};

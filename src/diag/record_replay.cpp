@@ -60,13 +60,10 @@ void RecordReplay::begin(const WorkRecord& record) {
     reason.waited =
         take_peer_wait(found->second, record.stream) ? Cause::peer : found->second.waited;
     reason.scope = scope_of_thread(found->second.thread, found->second.at);
+    reason.thread = found->second.thread;
   } else {
     reason.queued = at;
   }
-  const uint64_t idle = meter.idle_since();
-  if (idle && idle < reason.queued)
-    reason.host =
-        reasons_of_thread(found == notes_.end() ? 0 : found->second.thread, idle, reason.queued);
   const Cause charged = reason.charged(record.cause);
   meter.begin_at(at, charged, reason);
   running_.push_back({std::max(record.end, at), charged});

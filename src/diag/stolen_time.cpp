@@ -142,8 +142,8 @@ void list_helper_thread() {
 StolenTime::StolenTime()
     : thread_(thread_id()),
       last_(run_delay(0, kUnknownDelay)),
-      on_core_(time_on_core()),
       late_(last_),
+      on_core_(time_on_core()),
       helpers_late_(delays_of_helpers()) {
   {
     Helpers& all = helpers();

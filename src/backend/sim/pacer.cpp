@@ -52,8 +52,8 @@ void Pacer::warm_up(Clock::time_point now) {
 
 Pacer::Slot Pacer::reserve(const Work& work) {
   const std::lock_guard lock(mutex_);
+  if (!profile_) return {};
   const Clock::time_point now = Clock::now();
-  if (!profile_) return {now, 0};
   warm_up(now);
   const double full = seconds(work) * slowdown_;
   double needed = full;
@@ -80,11 +80,13 @@ SimReadings Pacer::readings() {
           .clock = temperature_ > profile_->throttle_at ? profile_->throttle_clock : 1};
 }
 
-void sleep_until(Pacer::Clock::time_point end) {
+std::optional<double> sleep_until(Pacer::Clock::time_point end) {
   constexpr auto kOversleep = std::chrono::microseconds(60);  // what the system's timer needs
-  const auto now = Pacer::Clock::now();
+  auto now = Pacer::Clock::now();
+  if (now >= end) return {};
   if (end > now + kOversleep) std::this_thread::sleep_until(end - kOversleep);
-  while (Pacer::Clock::now() < end) std::this_thread::yield();
+  while ((now = Pacer::Clock::now()) < end) std::this_thread::yield();
+  return Seconds(now - end).count();
 }
 
 }  // namespace brim::sim

@@ -44,7 +44,8 @@ class Pacer {
   Clock::time_point busy_until_{};  // of the compute engine, for the power it draws
 };
 
-/// Sleeps until `end`, to within some microseconds.
-void sleep_until(Pacer::Clock::time_point end);
+/// Sleeps until `end`, to within some microseconds. Returns by how many seconds it is over; nothing
+/// if there was nothing to wait for.
+std::optional<double> sleep_until(Pacer::Clock::time_point end);
 
 }  // namespace brim::sim

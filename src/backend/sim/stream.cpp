@@ -52,15 +52,13 @@ void SimStream::push(Task task) {
 
 void SimStream::push(Work work) {
   Task task{.work = std::move(work)};
-  if (const diag::DeviceMeter* meter = diag::DeviceMeter::active(device_))
-    task.reason = meter->queue_now();
+  if (diag::DeviceMeter::active(device_)) task.reason = diag::DeviceMeter::queue_now();
   push(std::move(task));
 }
 
 void SimStream::push(std::vector<Work> works) {
   diag::Reason reason;
-  if (const diag::DeviceMeter* meter = diag::DeviceMeter::active(device_))
-    reason = meter->queue_now();
+  if (diag::DeviceMeter::active(device_)) reason = diag::DeviceMeter::queue_now();
   {
     std::unique_lock lock(mutex_);
     wait_while_full(lock);
@@ -157,16 +155,13 @@ void SimStream::run(Task& task) {
   } catch (...) {
     fail(std::current_exception());
   }
-  const Pacer::Clock::time_point done = Pacer::Clock::now();
-  sleep_until(slot.end);
+  const std::optional<double> late = sleep_until(slot.end);
   if (meter) {
     const auto ticks = [](double seconds) {
       return seconds > 0 ? static_cast<uint64_t>(seconds * 1e6 * diag::ticks_per_us()) : 0;
     };
     // What this machine made of the pace: the thread slept, and got a core late.
-    const std::chrono::duration<double> late = Pacer::Clock::now() - std::max(done, slot.end);
-    meter->end(charged, {.throttled = ticks(slot.throttled),
-                         .stolen = done < slot.end ? ticks(late.count()) : 0});
+    meter->end(charged, {.throttled = ticks(slot.throttled), .stolen = late ? ticks(*late) : 0});
   }
   if (diag::tracing())
     diag::trace_device(device_, id_, task.work.name, task.work.cause(), begin, diag::ticks());
