@@ -96,9 +96,13 @@ class Join {
   explicit Join(int threads) : meter_(active_meter) {
     if (meter_) meter_->threads = static_cast<uint32_t>(threads);
   }
-  /// It has waited longer than threads do that all have a core.
+  /// It goes on waiting, longer than threads do that all have a core. Called again and again.
   void waits() {
-    if (meter_) begin_wait();
+    if (!meter_) return;
+    const uint64_t now = ticks();
+    if (!worked_) worked_ = now;
+    // Asking takes some microseconds. One that has no core now is counted when it gets one.
+    if (!asked_ && now - worked_ > meter_->long_span / 10) begin_wait();
   }
   /// Since then the others had nothing to do, and slept.
   void slept(uint64_t since) {
@@ -117,6 +121,7 @@ class Join {
 
   Meter* meter_;
   uint64_t worked_ = 0, slept_ = 0;  // since when; 0: it was not so
+  bool asked_ = false;               // what helpers were stolen before
 };
 
 /// Whether kernels count there, which several threads work on.

@@ -252,7 +252,7 @@ void StolenTime::move(Account& account, double helped) const {
 void Join::begin_wait() noexcept {
   try {
     meter_->stolen->begin_wait();
-    worked_ = ticks();
+    asked_ = true;
   } catch (const std::bad_alloc&) {
   }
 }
@@ -263,7 +263,7 @@ void Join::end_wait() const noexcept {
   const double alone = slept_ ? seconds_of(worked - std::min(slept_, worked)) : 0;
   if (std::max(waited, alone) < meter_->stolen->patience()) return;
   try {
-    meter_->stolen->end_wait(waited, alone, static_cast<int>(meter_->threads));
+    meter_->stolen->end_wait(asked_ ? waited : 0, alone, static_cast<int>(meter_->threads));
   } catch (const std::bad_alloc&) {
   }
 }

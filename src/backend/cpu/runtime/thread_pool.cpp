@@ -57,7 +57,7 @@ class Pool {
     inside_pool = false;
     diag::Join join(static_cast<int>(std::min<int64_t>(threads, parts)));
     for (int spins = 0; shared_.load(std::memory_order_acquire) != 0; ++spins) {
-      if (spins == kSpins) join.waits();
+      if (spins >= kSpins) join.waits();
       spins < kSpins ? pause() : std::this_thread::yield();
     }
     if (sleepers_.load(std::memory_order_relaxed) > 0)
