@@ -17,10 +17,17 @@
 #include <brim/core/tensor.h>
 #include <brim/core/tf32.h>
 #include <brim/core/threads.h>
+#include <brim/data/batch.h>
+#include <brim/data/collate.h>
+#include <brim/data/dataset.h>
 #include <brim/data/device_loader.h>
 #include <brim/data/image.h>
+#include <brim/data/keyed_random.h>
 #include <brim/data/loader.h>
+#include <brim/data/sample.h>
+#include <brim/data/sampler.h>
 #include <brim/data/source.h>
+#include <brim/data/tables.h>
 #include <brim/data/transform.h>
 #include <brim/data/verify.h>
 #include <brim/diag/account.h>

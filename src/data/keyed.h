@@ -1,9 +1,9 @@
-// Counter-based randomness for the data layer: every draw is a function of integers (seed, epoch,
-// sample ...). Integer arithmetic only, so a value is the same on every compiler, machine and
-// number of workers.
+// Keys of what is drawn at random (brim/data/keyed_random.h).
 #pragma once
 
 #include <cstdint>
+
+#include <brim/data/keyed_random.h>
 
 #include "core/hash.h"
 
@@ -16,25 +16,5 @@ constexpr uint64_t key64(uint64_t a, uint64_t b = 0, uint64_t c = 0, uint64_t d 
   k = splitmix64(k + c);
   return splitmix64(k + d);
 }
-
-/// A short stream of random words under one key (splitmix64). Cheap to make: one per sample.
-class KeyedRandom {
- public:
-  explicit constexpr KeyedRandom(uint64_t key) : state_(key) {}
-
-  constexpr uint64_t next() { return mix64(state_ += kSplitMixStep); }
-
-  /// Uniform integer in [lo, hi] (bias below 2^-32 per unit of range).
-  constexpr int uniform(int lo, int hi) {
-    const uint64_t range = static_cast<uint64_t>(static_cast<int64_t>(hi) - lo) + 1;
-    return lo + static_cast<int>(((next() >> 32) * range) >> 32);
-  }
-
-  /// Uniform real in [0, 1) with 24 bits, exact in float.
-  constexpr float unit() { return static_cast<float>(next() >> 40) * (1.0f / 16777216.0f); }
-
- private:
-  uint64_t state_;
-};
 
 }  // namespace brim::data

@@ -451,7 +451,7 @@ TEST(Loader, BadOptionsSayWhatIsWrong) {
   EXPECT_EQ(
       text({.batch = 4, .drop_last = true}).rfind("[loader] 3 samples make no full batch of 4", 0),
       0u);
-  EXPECT_THROW(Loader(nullptr), ValueError);
+  EXPECT_THROW(Loader(std::shared_ptr<const Source>()), ValueError);
   EXPECT_THROW(Loader(std::make_shared<FakeSource>(2, std::set<int64_t>{0, 1})), FileError);
 }
 

@@ -1,27 +1,31 @@
-// Batches of a source, made by worker threads ahead of the training loop. The order of the samples
-// and every random choice are functions of (seed, epoch, sample): any number of workers gives the
-// same bits.
+// Batches of a data set, made by worker threads ahead of the training loop. The order of the
+// samples and every random choice are functions of (seed, epoch, sample): any number of workers
+// gives the same bits.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <iterator>
 #include <memory>
+#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <brim/core/device.h>
 #include <brim/core/tensor.h>
+#include <brim/data/batch.h>
+#include <brim/data/collate.h>
+#include <brim/data/dataset.h>
+#include <brim/data/sampler.h>
 #include <brim/data/source.h>
 #include <brim/data/transform.h>
 #include <brim/data/worker_account.h>
 
 namespace brim::data {
 
-/// What a sample that cannot be decoded does.
+/// What a sample that cannot be read or decoded does; of a data set, one whose fields are not those
+/// of the others, too.
 enum class OnError : uint8_t {
-  raise,  ///< the loop gets its FileError, with the sample's name
+  raise,  ///< the loop gets its error, with the sample's name
   skip,   ///< it is left out of its batch (which gets smaller) and counted
 };
 
@@ -46,53 +50,12 @@ struct LoaderOptions {
   /// Told of every choice of `workers` and `ahead`, a line each: by the constructor, and between
   /// batches by the thread that runs the loop.
   std::function<void(const std::string&)> log;
-};
-
-/// The tensors belong to whoever holds them: a slot's memory is used again only when nobody does,
-/// and when copies out of it to LoaderOptions::target are done.
-struct Batch {
-  Tensor x;  ///< (N, C, H, W) f32; with LoaderOptions::raw u8, before crop and mirroring
-  Tensor y;  ///< (N) i64
-  /// With LoaderOptions::raw alone: (N, 4) i32, for each sample its number in x, the corner y, x of
-  /// its crop (which may lie outside), and whether it is mirrored.
-  Tensor windows;
-  Tensor packed;      ///< with raw alone: windows, y and x in one piece (u8), to be copied
-  int64_t index = 0;  ///< number of the batch in its epoch
-  std::vector<int64_t> samples;  ///< which samples of the source, in order
-  /// With a DeviceLoader over several devices alone: the part of each, in its own x, y and samples,
-  /// while x and y of the whole are undefined. Fewer than devices where the samples are fewer.
-  std::vector<Batch> parts;
-};
-
-/// Goes through the batches of an epoch E, by its next().
-template <class E>
-class BatchIterator {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = Batch;
-  using difference_type = std::ptrdiff_t;
-  using pointer = Batch*;
-  using reference = Batch&;
-
-  BatchIterator(E* epoch, Batch* batch) : epoch_(epoch), batch_(batch) {}
-  /// Owns the epoch and begins it; the epoch ends with the last copy of the iterator.
-  explicit BatchIterator(E epoch)
-      : owned_(std::make_shared<E>(std::move(epoch))),
-        epoch_(owned_.get()),
-        batch_(epoch_->next()) {}
-
-  Batch& operator*() const { return *batch_; }
-  Batch* operator->() const { return batch_; }
-  BatchIterator& operator++() {
-    batch_ = epoch_->next();
-    return *this;
-  }
-  bool operator==(const BatchIterator& other) const { return batch_ == other.batch_; }
-
- private:
-  std::shared_ptr<E> owned_;
-  E* epoch_;
-  Batch* batch_;
+  /// Which samples an epoch has, in which order; null: all of them once, as `shuffle` says.
+  std::shared_ptr<const Sampler> sampler;
+  /// How samples become a batch; empty: they are stacked.
+  Collate collate;
+  /// Batches of samples of about one length.
+  std::optional<Buckets> buckets;
 };
 
 /// One pass over the samples. Move-only; going out of scope early stops the workers at once.
@@ -111,6 +74,9 @@ class Epoch {
   /// Whether next() would neither wait for a worker nor work itself.
   bool ready() const;
 
+  /// Samples left out so far, up to the batch that next() returned last.
+  int64_t skipped() const;
+
   using Iterator = BatchIterator<Epoch>;
   Iterator begin() { return {this, next()}; }
   Iterator end() { return {this, nullptr}; }
@@ -119,7 +85,7 @@ class Epoch {
   std::unique_ptr<Pipeline> pipeline_;
 };
 
-/// Cuts a source into batches: `for (data::Batch& b : loader.epoch(e)) ...`. A handle: copies are
+/// Cuts a data set into batches: `for (data::Batch& b : loader.epoch(e)) ...`. A handle: copies are
 /// the same loader.
 class Loader {
  public:
@@ -127,6 +93,9 @@ class Loader {
   /// shape.
   explicit Loader(std::shared_ptr<const Source> source, const Transform& transform = {},
                   const LoaderOptions& options = {});
+  /// Batches of any fields. A first sample is read to learn their names and shapes. Throws as
+  /// above, and what reading that sample throws.
+  explicit Loader(std::shared_ptr<const Dataset> data, const LoaderOptions& options = {});
 
   /// Starts epoch `epoch` at batch `first_batch`; equal to a full epoch from there on, bit for bit.
   Epoch epoch(int64_t epoch, int64_t first_batch = 0) const;
@@ -141,7 +110,8 @@ class Loader {
 
   int64_t batches() const;  ///< in an epoch of this rank
   int64_t samples() const;  ///< in an epoch of this rank
-  /// The sample at `position` of this rank's epoch, 0 <= position < samples().
+  /// The sample at `position` of this rank's epoch, 0 <= position < samples(). Throws ValueError
+  /// with LoaderOptions::buckets.
   int64_t sample_at(int64_t epoch, int64_t position) const;
 
   /// Whether windows() can be asked for: no random choice before the last part of the transform
@@ -156,7 +126,10 @@ class Loader {
   /// where nothing is to be changed. Throws ValueError, DeviceError.
   Loader placed(Device target, bool raw) const;
 
+  const Dataset& dataset() const;
+  /// Of pictures. This and what else is about pictures throws ValueError for other data sets.
   const Source& source() const;
+  bool has_pictures() const;
   const LoaderOptions& options() const;  ///< with workers and ahead as chosen at first
   int workers() const;                   ///< threads of an epoch that starts now
   int slots() const;                     ///< batches that it holds memory for

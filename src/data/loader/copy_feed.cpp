@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "backend/launch_policy.h"
+#include "core/check.h"
+#include "data/loader/batch_fields.h"
 #include "diag/span.h"
 
 namespace brim::data {
@@ -18,14 +20,12 @@ bool works_beside_the_host(Device device) {
          (device.kind == DeviceKind::sim && !sim_options().profile.empty());
 }
 
-int64_t full_batch(const Loader& loader) {
-  return std::min(loader.options().batch, loader.samples());
-}
-
 }  // namespace
 
 CopyFeed::CopyFeed(const Loader& loader, const std::vector<Device>& devices)
-    : loader_(loader), layout_{full_batch(loader), loader.raw_shape()} {
+    : loader_(loader),
+      full_batch_(std::min(loader.options().batch, loader.samples())),
+      layout_{full_batch_, loader.options().raw ? loader.raw_shape() : ImageShape{}} {
   for (const Device device : devices) {
     lanes_.push_back({device, {}});
     if (works_beside_the_host(device)) lanes_.back().copies = Stream::create(device);
@@ -41,9 +41,7 @@ void CopyFeed::start(int64_t epoch, int64_t first_batch) {
   const diag::Span span("loader", diag::Cause::input);
   finish();  // its memory serves the next one
   epoch_.emplace(loader_.epoch(epoch, first_batch));
-  next_position_ = std::min(first_batch * loader_.options().batch, loader_.samples());
-  if (!ahead_) return;
-  for (Slot& slot : slots_) make_room(slot);
+  counted_ = 0;
 }
 
 void CopyFeed::finish() {
@@ -55,8 +53,8 @@ void CopyFeed::finish() {
 }
 
 void CopyFeed::let_go() {
-  batch_.x = batch_.y = {};
-  for (Batch& part : batch_.parts) part.x = part.y = {};
+  FieldWriter(batch_).finish();
+  for (Batch& part : batch_.parts) FieldWriter(part).finish();
   if (!current_) return;
   // What is held beyond its turn may be read by work that is queued later still: its memory goes to
   // whoever holds it, and the slot gets another.
@@ -65,39 +63,32 @@ void CopyFeed::let_go() {
   };
   for (size_t k = 0; k < lanes_.size(); ++k) {
     Part& part = current_->parts[k];
-    if (lanes_[k].device.is_cpu())
-      part.x = part.y = part.bytes = {};  // the loader's own
-    else if (!pictures_)                  // of which bytes were read when they became floats
+    if (lanes_[k].device.is_cpu()) {  // the loader's own
+      part.fields.clear();
+      part.bytes = {};
+    } else if (!pictures_) {  // of which bytes were read when they became floats
       part.used.record(Stream::current(lanes_[k].device));
-    leave(part.x);
-    leave(part.y);
+    }
+    for (Field& field : part.fields) leave(field.memory);
   }
   current_ = nullptr;
 }
 
-void CopyFeed::make_room(Slot& slot) {
-  const auto count = static_cast<int64_t>(lanes_.size());
-  for (size_t k = 0; k < lanes_.size(); ++k)
-    if (!lanes_[k].device.is_cpu())
-      make_room(lanes_[k], slot.parts[k], (layout_.batch + count - 1) / count);
+int64_t CopyFeed::with_room(int64_t numel, const Part& part) const {
+  // The next batch may be somewhat longer; stacked ones have rows of one size.
+  if (loader_.options().collate) return numel + numel / 8;
+  const auto lanes = static_cast<int64_t>(lanes_.size());
+  return numel / part.count * std::max(part.count, (full_batch_ + lanes - 1) / lanes);
 }
 
-void CopyFeed::make_room(const Lane& lane, Part& part, int64_t samples) {
-  bool fresh = false;
-  const auto make = [&](Tensor& t, const Shape& shape, DType dtype) {
-    if (t.defined() && t.storage()->use_count() == 1) return;
-    t = empty(shape, {.dtype = dtype, .device = lane.device});
-    fresh = true;
-    if (lane.copies) t.record_stream(*lane.copies);
-  };
-  if (pictures_) {
-    make(part.bytes, {layout_.bytes(samples)}, DType::u8);
-  } else {
-    const ImageShape shape = loader_.sample_shape();
-    make(part.x, {samples, shape.channels, shape.height, shape.width}, DType::f32);
-    make(part.y, {samples}, DType::i64);
-  }
-  if (!fresh || !lane.copies) return;
+void CopyFeed::make_room(const Lane& lane, Tensor& memory, int64_t numel, DType dtype) {
+  if (memory.defined() && memory.storage()->use_count() == 1 && memory.dtype() == dtype &&
+      memory.numel() >= numel)
+    return;
+  memory = {};
+  memory = empty({numel}, {.dtype = dtype, .device = lane.device});
+  if (!lane.copies) return;
+  memory.record_stream(*lane.copies);
   // The loop's stream may still use what was there before.
   Event made;
   made.record(Stream::current(lane.device));
@@ -119,21 +110,46 @@ Batch* CopyFeed::next_of_loader() {
 
 void CopyFeed::copy(const Batch& batch, const Lane& lane, Part& part) {
   const Stream stream = lane.copies.value_or(Stream::current(lane.device));
+  if (pictures_) {
+    make_room(lane, part.bytes, layout_.bytes(layout_.batch), DType::u8);
+  } else {
+    size_t k = 0;
+    for_each_field(batch, [&](std::string_view name, const Tensor& from) {
+      if (k == part.fields.size()) part.fields.emplace_back();
+      Field& field = part.fields[k++];
+      field.name = name;
+      field.shape = part_of(from, batch, part).shape();
+      const int64_t numel = field.shape.numel();
+      make_room(lane, field.memory, std::max(numel, with_room(numel, part)), from.dtype());
+    });
+    part.fields.resize(k);
+  }
   const StreamGuard guard(stream);
   part.used.wait(stream);
   if (pictures_) {
     part.bytes.alias(batch.packed.shape(), {1}, 0).copy_(batch.packed);
   } else {
-    const int64_t end = part.first + part.count;
-    part.x.slice(0, 0, part.count).copy_(batch.x.slice(0, part.first, end));
-    part.y.slice(0, 0, part.count).copy_(batch.y.slice(0, part.first, end));
+    size_t k = 0;
+    for_each_field(batch, [&](std::string_view, const Tensor& from) {
+      part.fields[k++].view().copy_(part_of(from, batch, part));
+    });
   }
   part.copied.record(stream);
 }
 
+Tensor CopyFeed::part_of(const Tensor& tensor, const Batch& batch, const Part& part) const {
+  if (lanes_.size() == 1) return tensor;
+  const auto n = static_cast<int64_t>(batch.samples.size());
+  BRIM_CHECK(tensor.rank() > 0 && tensor.size(0) == n, ShapeError,
+             "[loader] a tensor of {} for {} samples: devices share a batch by its rows, so give "
+             "them stacked or padded ones",
+             tensor.shape().str(), n);
+  return tensor.slice(0, part.first, part.first + part.count);
+}
+
 void CopyFeed::copy(Batch& batch, Slot& slot) {
-  make_room(slot);
-  const int64_t n = batch.y.numel(), count = static_cast<int64_t>(lanes_.size());
+  const auto n = static_cast<int64_t>(batch.samples.size());
+  const auto count = static_cast<int64_t>(lanes_.size());
   int64_t first = 0;
   for (int64_t k = 0; k < count; ++k) {
     const Lane& lane = lanes_[static_cast<size_t>(k)];
@@ -147,11 +163,15 @@ void CopyFeed::copy(Batch& batch, Slot& slot) {
     } else if (pictures_) {
       part.bytes = batch.packed;
     } else {
-      part.x = batch.x.slice(0, part.first, first);
-      part.y = batch.y.slice(0, part.first, first);
+      part.fields.clear();
+      for_each_field(batch, [&](std::string_view name, const Tensor& from) {
+        const Tensor view = part_of(from, batch, part);
+        part.fields.push_back({std::string(name), view, view.shape()});
+      });
     }
   }
   slot.index = batch.index;
+  slot.skipped = epoch_->skipped();
   slot.samples.swap(batch.samples);
 }
 
@@ -176,12 +196,13 @@ void CopyFeed::open(const Lane& lane, Part& part, Batch& batch) {
   const Stream stream = Stream::current(lane.device);
   if (!lane.device.is_cpu()) {
     part.copied.wait(stream);
-    for (const Tensor* t : {&part.x, &part.y, &part.bytes})
-      if (t->defined()) t->record_stream(stream);
+    if (part.bytes.defined()) part.bytes.record_stream(stream);
+    for (const Field& field : part.fields) field.memory.record_stream(stream);
   }
   if (!pictures_) {  // fresh handles: what the loop does to them ends with the batch
-    batch.x = part.x.slice(0, 0, n);
-    batch.y = part.y.slice(0, 0, n);
+    FieldWriter fields(batch);
+    for (const Field& field : part.fields) fields.put(field.name, field.view());
+    fields.finish();
     return;
   }
   pictures_->make(layout_.pixels(part.bytes, n), layout_.labels(part.bytes, n),
@@ -191,7 +212,7 @@ void CopyFeed::open(const Lane& lane, Part& part, Batch& batch) {
 
 Batch* CopyFeed::open(Slot& slot) {
   current_ = &slot;
-  count_skipped(slot.index, slot.samples.size());
+  count_skipped(slot.skipped);
   batch_.index = slot.index;
   batch_.samples.swap(slot.samples);
   if (lanes_.size() == 1) {
@@ -210,23 +231,16 @@ Batch* CopyFeed::open(Slot& slot) {
   return &batch_;
 }
 
-void CopyFeed::count_skipped(int64_t batch, size_t samples) {
-  const int64_t end = std::min((batch + 1) * loader_.options().batch, loader_.samples());
-  skipped_ += end - next_position_ - static_cast<int64_t>(samples);
-  next_position_ = end;
-}
-
-void CopyFeed::count_skipped_at_end() {
-  if (!epoch_) return;  // it ended with an error
-  skipped_ += loader_.samples() - next_position_;
-  next_position_ = loader_.samples();
+void CopyFeed::count_skipped(int64_t in_epoch) {
+  skipped_ += in_epoch - counted_;
+  counted_ = in_epoch;
 }
 
 Batch* CopyFeed::next() {
   let_go();
   if (lanes_.size() == 1 && lanes_[0].device.is_cpu() && !pictures_) {
     Batch* const batch = next_of_loader();
-    batch ? count_skipped(batch->index, batch->samples.size()) : count_skipped_at_end();
+    if (epoch_) count_skipped(epoch_->skipped());
     return batch;
   }
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
@@ -234,7 +248,7 @@ Batch* CopyFeed::next() {
   fetched_ = false;
   Slot* const slot = std::exchange(ready_, nullptr);
   if (!slot) {
-    count_skipped_at_end();
+    if (epoch_) count_skipped(epoch_->skipped());
     return nullptr;
   }
   Batch* batch = nullptr;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <brim/core/stream.h>
@@ -38,9 +39,15 @@ class CopyFeed final : public DeviceFeed {
     Device device;
     std::optional<Stream> copies;  // where batches are copied ahead
   };
+  struct Field {
+    std::string name;
+    Tensor memory;  // for as many samples as it may get
+    Shape shape;    // of what is there
+    Tensor view() const { return memory.alias(shape, contiguous_strides(shape), memory.offset()); }
+  };
   /// A device's memory for one batch, or its part of one.
   struct Part {
-    Tensor x, y;   // for as many samples as it may get
+    std::vector<Field> fields;
     Tensor bytes;  // instead of them for a raw batch
     int64_t first = 0, count = 0;
     Event copied, used;
@@ -48,17 +55,21 @@ class CopyFeed final : public DeviceFeed {
   struct Slot {
     std::vector<Part> parts;  // by lane
     int64_t index = 0;
+    int64_t skipped = 0;  // in the epoch, up to this batch
     std::vector<int64_t> samples;
   };
 
   /// Takes the next batch out of the loader; null at the end of the epoch.
   Batch* next_of_loader();
-  /// Gives the part memory, if it has none or somebody else holds it still.
-  void make_room(const Lane& lane, Part& part, int64_t samples);
-  void make_room(Slot& slot);
+  /// Gives `memory` at least `numel` elements, if it has less or somebody else holds it still.
+  void make_room(const Lane& lane, Tensor& memory, int64_t numel, DType dtype);
+  /// Elements to have memory for, where the part of a batch has so many.
+  int64_t with_room(int64_t numel, const Part& part) const;
   /// Queues the copy of a batch to a slot.
   void copy(Batch& batch, Slot& slot);
   void copy(const Batch& batch, const Lane& lane, Part& part);
+  /// The rows of a batch's tensor that are the part's. Throws ShapeError where it has no such.
+  Tensor part_of(const Tensor& tensor, const Batch& batch, const Part& part) const;
   /// Takes the next batch and queues its copy.
   void fetch();
   /// What the loop sees of a slot.
@@ -66,26 +77,26 @@ class CopyFeed final : public DeviceFeed {
   void open(const Lane& lane, Part& part, Batch& batch);
   /// What is queued on the batch handed out last is all there will be.
   void let_go();
-  /// Notes that the loop gets this batch, of so many samples; others before it are left out.
-  void count_skipped(int64_t batch, size_t samples);
-  void count_skipped_at_end();
+  /// Notes that the epoch has left out so many samples, up to where the loop is.
+  void count_skipped(int64_t in_epoch);
 
   const Loader loader_;
   std::vector<Lane> lanes_;
-  const RawLayout layout_;
+  const int64_t full_batch_;
+  const RawLayout layout_;                  // of raw batches
   std::optional<PictureBatches> pictures_;  // of raw batches
   Tensor position_;                         // of them: the first window
   bool ahead_ = false;                      // on one lane at least
 
   std::optional<Epoch> epoch_;
   std::array<Slot, 2> slots_;
-  size_t turn_ = 0;            // the slot that is filled next
-  Slot* ready_ = nullptr;      // fetched and not handed out
-  Slot* current_ = nullptr;    // handed out last
-  Batch batch_;                // as the loop sees it
-  bool fetched_ = false;       // ready_ is what comes next, null for the end
-  std::exception_ptr error_;   // instead of it
-  int64_t next_position_ = 0;  // of the epoch's samples, behind the batch handed out last
+  size_t turn_ = 0;           // the slot that is filled next
+  Slot* ready_ = nullptr;     // fetched and not handed out
+  Slot* current_ = nullptr;   // handed out last
+  Batch batch_;               // as the loop sees it
+  bool fetched_ = false;      // ready_ is what comes next, null for the end
+  std::exception_ptr error_;  // instead of it
+  int64_t counted_ = 0;       // of the epoch's skipped samples
 };
 
 }  // namespace brim::data

@@ -17,7 +17,8 @@ namespace {
 bool augments_on_device(const Loader& loader, const std::vector<Device>& devices,
                         const DeviceLoaderOptions& options) {
   if (options.resident || options.augment_on == AugmentOn::device) return true;
-  if (options.augment_on == AugmentOn::host || devices.size() > 1) return false;
+  if (!loader.has_pictures() || options.augment_on == AugmentOn::host || devices.size() > 1)
+    return false;
   return loader.options().raw ||
          (backend::has_own_kernels(devices[0].kind) && loader.raw_shape() != ImageShape{});
 }
@@ -32,6 +33,11 @@ Loader place(const Loader& loader, const std::vector<Device>& devices,
              const DeviceLoaderOptions& options) {
   BRIM_CHECK(!devices.empty(), ValueError, "[loader] no device; name one or more");
   for (const Device device : devices) check_available(device);
+  BRIM_CHECK(
+      loader.has_pictures() || (!options.resident && options.augment_on != AugmentOn::device),
+      ValueError,
+      "[loader] pictures with labels can lie on the device and be augmented there, other "
+      "data sets not; leave `resident` and AugmentOn::device out");
   BRIM_CHECK(devices.size() == 1 || options.augment_on != AugmentOn::device, ValueError,
              "[loader] pictures are augmented on one device, not on {}; choose AugmentOn::host",
              names_of(devices));
@@ -145,6 +151,7 @@ std::string DeviceLoader::describe() const {
   if (const int64_t bytes = resident_bytes(); bytes > 0)
     return fmt::format("{} pictures ({} bytes) on {}, augmented there", s.loader.source().size(),
                        bytes, device);
+  if (!s.loader.has_pictures()) return fmt::format("samples from the host to {}", device);
   if (s.loader.options().raw) return fmt::format("pictures as bytes, augmented on {}", device);
   return "pictures as floats, augmented on the host";
 }

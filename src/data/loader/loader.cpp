@@ -9,54 +9,77 @@
 #include "core/check.h"
 #include "core/pinned_memory.h"
 #include "core/runtime.h"
+#include "data/dataset/get_sample.h"
 #include "data/file.h"
 #include "data/keyed.h"
 #include "data/loader/pipeline.h"
 #include "data/loader/state.h"
-#include "data/source/class_names.h"
-#include "data/transform/resample.h"
 #include "diag/span.h"
 
 namespace brim::data {
 namespace {
 
-// The shape of the batches: known from the options, or that of the first sample that can be
-// decoded.
-ImageShape find_shape(const Source& source, const TransformPlan& plan, OnError on_error) {
-  const ImageShape shape = plan.output_shape(source.image_shape());
-  if (shape != ImageShape{}) return shape;
-  Image image;
+// What the first sample is that can be read.
+SampleRows find_rows(const Dataset& data, const LoaderOptions& options) {
+  Sample sample;
   for (int64_t i = 0;; ++i) {
     try {
-      source.read(i, image);
-      return with_name([&] { return source.describe(i); },
-                       [&] { return plan.output_shape(image.shape()); });
+      SampleAccess::begin(sample, sample_key(options.seed, 0, i));
+      get_sample(data, i, sample);
+      break;
     } catch (const FileError&) {
-      if (on_error == OnError::raise || i + 1 == source.size()) throw;
+      if (options.on_error == OnError::raise || i + 1 == data.size()) throw;
     }
   }
+  BRIM_CHECK(!sample.fields().empty(), ValueError,
+             "[loader] {} has no fields; fill it with Sample::make() or set()", data.describe(0));
+  SampleRows rows;
+  for (const SampleField& f : sample.fields())
+    rows.fields.push_back({f.name, f.dtype, f.shape, f.bytes()});
+  return rows;
 }
 
-// Throws ShapeError where a batch has no bytes, or more than can be counted: 4 a number, and 24 for
-// each picture's label and window.
-void check_bytes(int64_t batch, const ImageShape& shape) {
-  int64_t bytes = 4 + 24;
+// Whether the bytes of a batch can be counted.
+bool is_countable(int64_t batch, const SampleRows& rows) {
+  int64_t all = 0;
   bool counted = true;
-  for (const int64_t size :
-       {batch, int64_t{shape.channels}, int64_t{shape.height}, int64_t{shape.width}})
-    counted = counted && size > 0 && !__builtin_mul_overflow(bytes, size, &bytes);
-  BRIM_CHECK(
-      counted, ShapeError,
-      "[loader] batches of {} pictures of {} x {} pixels fit no memory; is the shape that the "
-      "source tells right?",
-      batch, shape.width, shape.height);
+  for (const SampleRows::Field& field : rows.fields) {
+    auto bytes = static_cast<int64_t>(size_of(field.dtype));
+    for (const int64_t size : field.shape)
+      counted = counted && size >= 0 && !__builtin_mul_overflow(bytes, size, &bytes);
+    counted = counted && !__builtin_mul_overflow(bytes, batch, &bytes) &&
+              !__builtin_add_overflow(all, bytes, &all);
+  }
+  return counted;
 }
 
-// Pictures in memory keep one thread less than busy; decoding leaves one CPU to the training loop.
-int choose_workers(const Source& source) {
+// Throws ShapeError where a batch has no bytes, or more than can be counted.
+void check_bytes(int64_t batch, const SampleRows& rows, const LabelledPictures* pictures) {
+  const bool countable = is_countable(batch, rows);
+  if (!pictures) {
+    BRIM_CHECK(countable, ShapeError,
+               "[loader] batches of {} samples like the first one fit no memory; is its shape "
+               "right?",
+               batch);
+    return;
+  }
+  const ImageShape& shape = pictures->raw ? pictures->raw_shape : pictures->shape;
+  BRIM_CHECK(countable && shape.bytes() > 0 && shape.channels > 0 && shape.height > 0, ShapeError,
+             "[loader] batches of {} pictures of {} x {} pixels fit no memory; is the shape that "
+             "the source tells right?",
+             batch, shape.width, shape.height);
+}
+
+// Samples in memory keep one thread less than busy; reading leaves one CPU to the training loop.
+int choose_workers(const Dataset& data) {
   const int cpus = available_cpus();
-  if (cpus == 1) return source.in_memory() ? 0 : 1;
-  return source.in_memory() ? 1 : std::min(cpus - 1, 32);
+  if (cpus == 1) return data.in_memory() ? 0 : 1;
+  return data.in_memory() ? 1 : std::min(cpus - 1, 32);
+}
+
+const char* whence(const Loader::State& state) {
+  if (state.data->in_memory()) return state.pictures ? "source in memory" : "samples in memory";
+  return state.pictures ? "pictures to decode" : "samples to read";
 }
 
 // Enough that every worker has a slot while as many wait, and that small batches are handed over in
@@ -75,19 +98,24 @@ int max_slots(int64_t batch_bytes) {
 
 }  // namespace
 
-Order::Order(int64_t total, const LoaderOptions& options, int64_t epoch)
-    : permutation_(total, key64(options.seed, 0x6f726472, static_cast<uint64_t>(epoch))),
-      shuffle_(options.shuffle),
-      rank_(options.rank),
-      world_size_(options.world_size) {}
-
 Loader::State::State(std::shared_ptr<const Source> from, const Transform& how,
                      const LoaderOptions& asked)
-    : source(std::move(from)), transform(how), plan(how), wanted(asked), options(asked) {
-  BRIM_CHECK(source != nullptr, ValueError, "[loader] no source; open one with data::Source::open");
-  BRIM_CHECK(source->size() > 0, ValueError, "[loader] the source has no samples");
-  const std::string wrong = wrong_class_names(source->classes());
-  BRIM_CHECK(wrong.empty(), ValueError, "[loader] the source's classes: {}", wrong);
+    : State(std::make_shared<const LabelledPictures>(std::move(from), how, asked.raw,
+                                                     asked.on_error == OnError::skip),
+            asked) {}
+
+Loader::State::State(std::shared_ptr<const LabelledPictures> from, const LoaderOptions& asked)
+    : State(from, from, asked) {}
+
+Loader::State::State(std::shared_ptr<const Dataset> from, const LoaderOptions& asked)
+    : State(from, nullptr, asked) {}
+
+Loader::State::State(std::shared_ptr<const Dataset> from,
+                     std::shared_ptr<const LabelledPictures> as_pictures,
+                     const LoaderOptions& asked)
+    : data(std::move(from)), pictures(std::move(as_pictures)), wanted(asked), options(asked) {
+  BRIM_CHECK(data != nullptr && data->size() > 0, ValueError,
+             "[loader] a data set that is null or has no samples");
   BRIM_CHECK(options.batch > 0, ValueError, "[loader] batch {}: must be at least 1", options.batch);
   BRIM_CHECK(options.workers >= -1 && options.workers <= 1024, ValueError,
              "[loader] workers {}: must be 0 to 1024, or -1 to choose", options.workers);
@@ -96,28 +124,17 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& how,
   BRIM_CHECK(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size,
              ValueError, "[loader] rank {} of world_size {}: must be 0 to world_size - 1",
              options.rank, options.world_size);
+  BRIM_CHECK(pictures || !options.raw, ValueError,
+             "[loader] raw batches are of pictures with labels; leave `raw` out");
+  BRIM_CHECK(!options.raw || !options.collate, ValueError,
+             "[loader] raw batches are stacked; leave `collate` out");
   check_available(options.target);
-  shape = find_shape(*source, plan, options.on_error);
-  BRIM_CHECK(shape.channels == 3, ShapeError,
-             "[loader] pictures of {} channels; expected 3, sources expand grey ones",
-             shape.channels);
-  raw_shape = plan.raw_shape(source->image_shape());
-  BRIM_CHECK(!options.raw || raw_shape != ImageShape{}, ValueError,
-             "[loader] raw batches need pictures of one size before the last crop, and {} has "
-             "several; put a Resize in front",
-             source->describe(0));
-  samples = options.drop_last ? source->size() / options.world_size
-                              : (source->size() - 1) / options.world_size + 1;
-  batches = options.drop_last ? samples / options.batch : (samples - 1) / options.batch + 1;
-  BRIM_CHECK(batches > 0, ValueError,
-             "[loader] {} samples make no full batch of {}; make it smaller or keep the last one",
-             samples, options.batch);
-  if (options.drop_last) samples = batches * options.batch;
+  order = BatchOrder::make(*data, options);
+  rows = pictures ? pictures->rows() : find_rows(*data, options);
+  check_bytes(full_batch(), rows, pictures.get());
   const bool chosen_workers = options.workers < 0, chosen_ahead = options.ahead < 0;
-  check_bytes(full_batch(), shape);
-  if (options.raw) check_bytes(full_batch(), raw_shape);
   const int64_t bytes = full_batch() * sample_bytes();
-  if (chosen_workers) options.workers = choose_workers(*source);
+  if (chosen_workers) options.workers = choose_workers(*data);
   if (chosen_ahead) options.ahead = choose_ahead(options.workers, bytes);
   const LoaderSizes start{options.workers, slots_at_first()};
   Tuner::Limits limits{start.workers, start.workers, start.slots};
@@ -137,8 +154,20 @@ Loader::State::State(std::shared_ptr<const Source> from, const Transform& how,
   if (chosen_workers || chosen_ahead)
     untold_.push_back(fmt::format("{} worker{}, {} slots to begin with: {} CPUs, {}", start.workers,
                                   start.workers == 1 ? "" : "s", start.slots, available_cpus(),
-                                  source->in_memory() ? "source in memory" : "pictures to decode"));
+                                  whence(*this)));
   tell();
+}
+
+int64_t Loader::State::sample_bytes() const {
+  int64_t bytes = 0;
+  for (const SampleRows::Field& field : rows.fields) bytes += field.bytes;
+  return bytes;
+}
+
+const LabelledPictures& Loader::State::checked_pictures() const {
+  BRIM_CHECK(pictures, ValueError,
+             "[loader] this loader serves a data set of tensors, not pictures with labels");
+  return *pictures;
 }
 
 int Loader::State::slots_at_first() const {
@@ -164,6 +193,16 @@ void Loader::State::tell() {
   }
   for (const std::string& line : lines)
     if (options.log) options.log(line);
+}
+
+void Loader::State::tell_stall(int64_t number, int64_t sample) const {
+  const std::string line =
+      fmt::format("[loader] the loop has waited {:.0f} s for batch {}: a worker is reading {}",
+                  std::chrono::duration<double>(patience).count(), number, data->describe(sample));
+  if (options.log)
+    options.log(line);
+  else
+    fmt::print(stderr, "brim: {}\n", line);
 }
 
 MeasurementWindow Loader::State::take_window() {
@@ -198,6 +237,9 @@ Loader::Loader(std::shared_ptr<const Source> source, const Transform& transform,
                const LoaderOptions& options)
     : state_(std::make_shared<State>(std::move(source), transform, options)) {}
 
+Loader::Loader(std::shared_ptr<const Dataset> data, const LoaderOptions& options)
+    : state_(std::make_shared<State>(std::move(data), options)) {}
+
 void Loader::check_epoch(int64_t epoch, int64_t first_batch) const {
   BRIM_CHECK(epoch >= 0 && first_batch >= 0 && first_batch <= batches(), ValueError,
              "[loader] epoch {} from batch {}: an epoch has {} batches", epoch, first_batch,
@@ -215,13 +257,15 @@ Epoch Loader::epoch(int64_t epoch, int64_t first_batch) const {
 
 int64_t Loader::next_epoch() const { return state_->next_epoch.load(std::memory_order_relaxed); }
 
-int64_t Loader::batches() const { return state_->batches; }
-int64_t Loader::samples() const { return state_->samples; }
+int64_t Loader::batches() const { return state_->order->batches(); }
+int64_t Loader::samples() const { return state_->order->samples(); }
 
 int64_t Loader::sample_at(int64_t epoch, int64_t position) const {
   BRIM_CHECK(position >= 0 && position < samples(), IndexError,
              "[loader] position {} of {} samples", position, samples());
-  return Order(state_->source->size(), state_->options, epoch)[position];
+  BRIM_CHECK(state_->order->is_line(), ValueError,
+             "[loader] batches of buckets are not cut from one line; see Batch::samples");
+  return Order(*state_->data, state_->options, epoch)[position];
 }
 
 Tensor Loader::windows(int64_t epoch) const {
@@ -230,18 +274,18 @@ Tensor Loader::windows(int64_t epoch) const {
   BRIM_CHECK(has_windows(), ValueError,
              "[loader] a random step before the last crop changes the pictures in every epoch, so "
              "that they cannot be kept");
-  const Order order(s.source->size(), s.options, epoch);
-  Tensor rows = Tensor::empty_pinned({s.samples, 4}, DType::i32, s.options.target.kind);
+  const LabelledPictures& pictures = *s.pictures;
+  Tensor rows = Tensor::empty_pinned({samples(), 4}, DType::i32, s.options.target.kind);
   auto* const row = static_cast<formula::PictureWindow*>(rows.raw());
-  for (int64_t p = 0; p < s.samples; ++p) {
-    const int64_t sample = order[p];
-    row[p] = s.plan.window(sample_key(s.options.seed, epoch, sample), s.raw_shape);
+  for (int64_t p = 0; p < samples(); ++p) {
+    const int64_t sample = sample_at(epoch, p);
+    row[p] = pictures.plan.window(sample_key(s.options.seed, epoch, sample), pictures.raw_shape);
     row[p].picture = static_cast<int32_t>(sample);
   }
   return rows;
 }
 
-bool Loader::has_windows() const { return !state_->plan.draws_before_raw(); }
+bool Loader::has_windows() const { return !state_->checked_pictures().plan.draws_before_raw(); }
 
 Loader Loader::in_order(int64_t batch) const {
   LoaderOptions options = state_->options;
@@ -251,7 +295,10 @@ Loader Loader::in_order(int64_t batch) const {
   options.ahead = -1;
   options.raw = true;
   options.log = {};
-  return Loader(state_->source, state_->transform, options);
+  options.sampler = nullptr;
+  options.buckets.reset();
+  const LabelledPictures& pictures = state_->checked_pictures();
+  return Loader(pictures.source, pictures.transform, options);
 }
 
 Loader Loader::placed(Device target, bool raw) const {
@@ -259,14 +306,17 @@ Loader Loader::placed(Device target, bool raw) const {
   if (options.target.kind == target.kind && options.raw == raw) return *this;
   options.target = target;
   options.raw = raw;
-  return Loader(state_->source, state_->transform, options);
+  if (!has_pictures()) return Loader(state_->data, options);
+  return Loader(state_->pictures->source, state_->pictures->transform, options);
 }
 
-const Transform& Loader::transform() const { return state_->transform; }
-ImageShape Loader::raw_shape() const { return state_->raw_shape; }
-const Source& Loader::source() const { return *state_->source; }
+const Dataset& Loader::dataset() const { return *state_->data; }
+bool Loader::has_pictures() const { return state_->pictures != nullptr; }
+const Transform& Loader::transform() const { return state_->checked_pictures().transform; }
+ImageShape Loader::raw_shape() const { return state_->checked_pictures().raw_shape; }
+const Source& Loader::source() const { return *state_->checked_pictures().source; }
 const LoaderOptions& Loader::options() const { return state_->options; }
-ImageShape Loader::sample_shape() const { return state_->shape; }
+ImageShape Loader::sample_shape() const { return state_->checked_pictures().shape; }
 int64_t Loader::skipped() const { return state_->skipped.load(std::memory_order_relaxed); }
 
 int Loader::workers() const { return state_->sizes().workers; }
@@ -277,9 +327,7 @@ std::vector<WorkerAccount> Loader::worker_accounts() const { return state_->work
 std::string Loader::describe() const {
   const int64_t kib = (state_->full_batch() * state_->sample_bytes() + 1023) / 1024;
   return fmt::format("{} worker{} ({} CPUs, {}), {} slots of {} KiB", workers(),
-                     workers() == 1 ? "" : "s", available_cpus(),
-                     state_->source->in_memory() ? "source in memory" : "pictures to decode",
-                     slots(), kib);
+                     workers() == 1 ? "" : "s", available_cpus(), whence(*state_), slots(), kib);
 }
 
 }  // namespace brim::data

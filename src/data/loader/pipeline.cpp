@@ -3,12 +3,10 @@
 
 #include <algorithm>
 #include <new>
-#include <optional>
 #include <utility>
 
-#include "core/check.h"
 #include "core/start_thread.h"
-#include "data/transform/resample.h"
+#include "data/dataset/get_sample.h"
 #include "diag/span.h"
 
 namespace brim::data {
@@ -16,8 +14,7 @@ namespace brim::data {
 Epoch::Pipeline::Pipeline(std::shared_ptr<Loader::State> state, int64_t epoch, int64_t first_batch)
     : state_(std::move(state)),
       epoch_(epoch),
-      order_(state_->source->size(), state_->options, epoch),
-      last_(state_->batches),
+      last_(state_->order->batches()),
       position_(first_batch),
       next_(first_batch),
       idle_noted_(Clock::now()) {
@@ -97,32 +94,18 @@ void Epoch::Pipeline::resize(LoaderSizes sizes) {
 void Epoch::Pipeline::let_go(Batch& batch) {
   batch.x = {}, batch.y = {};
   batch.windows = {}, batch.packed = {};
+  for (NamedTensor& field : batch.fields) field.tensor = {};
 }
 
 void Epoch::Pipeline::clear(Slot& slot) {
   let_go(slot.batch);
-  slot.x = {}, slot.y = {}, slot.bytes = {};
+  slot.memory.clear();
 }
 
 void Epoch::Pipeline::recycle(Slot& slot) {
   let_go(slot.batch);
   slot.ready = false;
-  // The loop may have kept a tensor, or a view or a graph that holds one: then the memory is
-  // theirs.
-  const auto ours = [](const Tensor& tensor) {
-    return tensor.defined() && tensor.storage()->use_count() == 1;
-  };
-  const ImageShape& shape = state_->shape;
-  const int64_t n = state_->full_batch();
-  const DeviceKind kind = state_->options.target.kind;
-  if (state_->options.raw) {
-    if (!ours(slot.bytes))
-      slot.bytes = Tensor::empty_pinned({state_->layout().bytes(n)}, DType::u8, kind);
-    return;
-  }
-  if (!ours(slot.x))
-    slot.x = Tensor::empty_pinned({n, shape.channels, shape.height, shape.width}, DType::f32, kind);
-  if (!ours(slot.y)) slot.y = Tensor::empty_pinned({n}, DType::i64, kind);
+  slot.memory.prepare(*state_);
 }
 
 void Epoch::Pipeline::give_back() {
@@ -141,78 +124,60 @@ void Epoch::Pipeline::give_back() {
   free_.push_back(&slot);
 }
 
-void Epoch::Pipeline::add_sample(int64_t sample, Slot& slot, Scratch& scratch) {
-  const Source& source = *state_->source;
-  const uint64_t key = sample_key(state_->options.seed, epoch_, sample);
-  const auto at = static_cast<int64_t>(slot.batch.samples.size());
-  TransformPlan::Output to;
-  formula::PictureWindow window;
-  Tensor labels = slot.y;
-  if (state_->options.raw) {
-    const RawLayout layout = state_->layout();
-    labels = layout.labels(slot.bytes, layout.batch);
-    to.shape = state_->raw_shape;
-    to.planes = static_cast<uint8_t*>(layout.pixels(slot.bytes, 1).raw()) + at * to.shape.bytes();
-    to.window = &window;
-  } else {
-    to.shape = state_->shape;
-    to.floats = static_cast<float*>(slot.x.raw()) + at * to.shape.bytes();
+bool Epoch::Pipeline::read_sample(int64_t sample, Sample& to, Slot& slot, const SampleRows* rows,
+                                  int64_t row) {
+  slot.reading.store(sample, std::memory_order_relaxed);
+  SampleAccess::begin(to, sample_key(state_->options.seed, epoch_, sample), rows, row);
+  const bool skips = state_->options.on_error == OnError::skip;
+  try {
+    get_sample(*state_->data, sample, to);
+    return true;
+  } catch (const FileError&) {
+    if (!skips) throw;
+  } catch (const ShapeError&) {  // of pictures: the transform does not fit them
+    if (!skips || state_->pictures) throw;
   }
-  const auto apply = [&](const auto& picture) {
-    with_name([&] { return source.describe(sample); },
-              [&] { state_->plan.apply(picture, key, to, scratch.transform); });
-  };
-  if (const ImageView view = source.view(sample)) {
-    apply(view);
-  } else {
-    std::optional<diag::AddTicks> time(std::in_place, scratch.reading);
-    const auto file = source.file(sample, scratch.file);
-    if (file.empty()) source.read(sample, scratch.image);
-    time.reset();
-    if (file.empty())
-      apply(scratch.image);
-    else
-      state_->plan.apply_file(file, source.describe(sample), key, to, scratch.transform);
+  return false;
+}
+
+void Epoch::Pipeline::read_samples(Slot& slot, Scratch& scratch) {
+  std::vector<int64_t>& samples = slot.batch.samples;
+  const bool stacks = !state_->options.collate;
+  if (!stacks && scratch.samples.size() < samples.size()) scratch.samples.resize(samples.size());
+  const SampleRows* const rows = stacks ? &slot.memory.rows() : nullptr;
+  size_t made = 0;
+  for (const int64_t sample : samples) {
+    Sample& to = scratch.samples[stacks ? 0 : made];
+    if (read_sample(sample, to, slot, rows, static_cast<int64_t>(made))) samples[made++] = sample;
+    scratch.reading += std::exchange(SampleAccess::reading(to), 0);
+    scratch.decoding += std::exchange(SampleAccess::decoding(to), 0);
   }
-  static_cast<int64_t*>(labels.raw())[at] = source.label(sample);
-  if (to.window) {
-    window.picture = static_cast<int32_t>(at);
-    static_cast<formula::PictureWindow*>(slot.bytes.raw())[at] = window;
-  }
-  slot.batch.samples.push_back(sample);
+  slot.skipped = static_cast<int64_t>(samples.size() - made);
+  samples.resize(made);
+  if (stacks || made == 0) return;
+  Collation collation(slot.memory, *state_);
+  state_->options.collate({scratch.samples.data(), made}, collation);
 }
 
 void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcept {
-  slot.batch.samples.clear();
   slot.skipped = 0;
   slot.error = nullptr;
-  scratch.reading = scratch.copies = scratch.transform.decoding = 0;
+  scratch.reading = scratch.decoding = scratch.copies = 0;
   const uint64_t begin = diag::ticks();
   try {
-    for (const Tensor* t : {&slot.x, &slot.y, &slot.bytes})
-      if (t->defined()) t->storage()->finish_copies();
+    slot.memory.finish_copies();
     scratch.copies = diag::ticks() - begin;
-    const int64_t first = number * state_->options.batch;
-    const int64_t count = std::min(state_->options.batch, state_->samples - first);
-    slot.batch.samples.reserve(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t sample = order_[first + i];
-      if (state_->options.on_error == OnError::raise) {
-        add_sample(sample, slot, scratch);
-        continue;
-      }
-      try {
-        add_sample(sample, slot, scratch);
-      } catch (const FileError&) {
-        ++slot.skipped;
-      }
-    }
+    state_->order->list(epoch_, number, slot.batch.samples);
+    read_samples(slot, scratch);
+    // Where brim does not know how long reading took, making the batch was that.
+    if (!state_->pictures) scratch.reading = diag::ticks() - begin - scratch.copies;
     slot.batch.index = number;
   } catch (...) {
     slot.error = std::current_exception();
   }
+  slot.reading.store(-1, std::memory_order_relaxed);
   try {  // what looks damaged, or was skipped, may have been cut off
-    state_->source->check();
+    state_->data->check();
   } catch (...) {
     slot.error = std::current_exception();
   }
@@ -257,7 +222,7 @@ void Epoch::Pipeline::work(WorkerLog& log) {
     line_.push_back(&slot);
     lock.unlock();
     fill(number, slot, scratch);
-    clock.made(scratch.reading, scratch.transform.decoding, scratch.copies);
+    clock.made(scratch.reading, scratch.decoding, scratch.copies);
     lock.lock();
     log.ticks += clock.take();
     slot.ready = true;
@@ -272,22 +237,25 @@ Batch* Epoch::Pipeline::hand_over(Slot& slot) {
     std::rethrow_exception(std::exchange(slot.error, nullptr));
   }
   state_->skipped.fetch_add(slot.skipped, std::memory_order_relaxed);
+  skipped_ += slot.skipped;
   handed_ = &slot;
-  const auto n = static_cast<int64_t>(slot.batch.samples.size());
-  if (n == 0) return nullptr;
-  // Fresh handles: what the loop does to its tensors (requires_grad, hooks) ends with them.
-  if (state_->options.raw) {
-    const RawLayout layout = state_->layout();
-    slot.batch.x = layout.pixels(slot.bytes, n);
-    slot.batch.y = layout.labels(slot.bytes, n);
-    slot.batch.windows = layout.windows(slot.bytes, n);
-    slot.batch.packed = slot.bytes.alias({layout.bytes(n)}, {1}, 0);
-    return &slot.batch;
-  }
-  const ImageShape& shape = state_->shape;
-  slot.batch.x = slot.x.alias({n, shape.channels, shape.height, shape.width}, slot.x.strides(), 0);
-  slot.batch.y = slot.y.alias({n}, slot.y.strides(), 0);
+  if (slot.batch.samples.empty()) return nullptr;
+  slot.memory.open(*state_, slot.batch);
   return &slot.batch;
+}
+
+void Epoch::Pipeline::await_first(Lock& lock) {
+  const auto ready = [&] { return !line_.empty() && line_.front()->ready; };
+  awaited_ = true;
+  while (!can_take_.wait_for(lock, state_->patience, ready)) {
+    const int64_t sample =
+        line_.empty() ? -1 : line_.front()->reading.load(std::memory_order_relaxed);
+    if (sample < 0) continue;
+    lock.unlock();
+    state_->tell_stall(position_, sample);
+    lock.lock();
+  }
+  awaited_ = false;
 }
 
 Batch* Epoch::Pipeline::next_inline() {
@@ -314,9 +282,7 @@ Batch* Epoch::Pipeline::next_from_workers() {
     const auto ready = [&] { return !line_.empty() && line_.front()->ready; };
     if (!ready()) {
       const diag::Span span("loader", diag::Cause::input);
-      awaited_ = true;
-      can_take_.wait(lock, ready);
-      awaited_ = false;
+      await_first(lock);
       if (tuning) waited = std::chrono::duration<double>(Clock::now() - begin).count();
     }
     slot = line_.front();
@@ -372,5 +338,6 @@ Epoch::~Epoch() = default;
 
 Batch* Epoch::next() { return pipeline_->next(); }
 bool Epoch::ready() const { return pipeline_->ready(); }
+int64_t Epoch::skipped() const { return pipeline_->skipped(); }
 
 }  // namespace brim::data

@@ -4,6 +4,7 @@
 // nothing in it.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -13,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "data/loader/batch_memory.h"
 #include "data/loader/state.h"
 #include "data/loader/worker_clock.h"
 
@@ -30,25 +32,26 @@ class Epoch::Pipeline {
   void start();
   Batch* next();
   bool ready();
+  /// Samples left out so far.
+  int64_t skipped() const { return skipped_; }
 
  private:
   using Clock = std::chrono::steady_clock;
   using Lock = std::unique_lock<std::mutex>;
   struct Slot {
-    Tensor x, y;   // memory for a full batch
-    Tensor bytes;  // instead of them for a raw one
-    Batch batch;   // what the loop sees: views of these
+    BatchMemory memory;
+    Batch batch;                       // what the loop sees: views of it
+    std::atomic<int64_t> reading{-1};  // the sample, for messages
     bool ready = false;
     int64_t skipped = 0;
     std::exception_ptr error;
   };
-  // Buffers of one thread.
+  // Samples of one thread, and ticks of the batch in work: reading, decoding, and waiting for
+  // copies out of the slot.
   struct Scratch {
-    std::vector<uint8_t> file;
-    Image image;
-    TransformScratch transform;
-    // Ticks of the batch in work: reading, and waiting for copies out of the slot.
-    uint64_t reading = 0, copies = 0;
+    std::vector<Sample> samples{1};
+    std::vector<int64_t> skipped;
+    uint64_t reading = 0, decoding = 0, copies = 0;
   };
   /// A worker's ticks, in the order in which they were started.
   struct WorkerLog {
@@ -61,7 +64,12 @@ class Epoch::Pipeline {
   Batch* next_from_workers();
   /// Makes batch `number` in `slot`; keeps what was thrown in the slot.
   void fill(int64_t number, Slot& slot, Scratch& scratch) noexcept;
-  void add_sample(int64_t sample, Slot& slot, Scratch& scratch);
+  /// Reads the samples that slot.batch lists, and leaves out of the list what is skipped.
+  void read_samples(Slot& slot, Scratch& scratch);
+  /// Whether the sample was read; if not, it is to be skipped.
+  bool read_sample(int64_t sample, Sample& to, Slot& slot, const SampleRows* rows, int64_t row);
+  /// Waits for the first in line; says so if that takes long.
+  void await_first(Lock& lock);
   /// Drops the views of a slot's memory.
   static void let_go(Batch& batch);
   /// Gives the slot's memory back.
@@ -86,7 +94,6 @@ class Epoch::Pipeline {
 
   const std::shared_ptr<Loader::State> state_;
   const int64_t epoch_;
-  const Order order_;
   const int64_t last_;  // one past the last batch
   std::deque<std::unique_ptr<Slot>> slots_;
   std::vector<std::thread> threads_;  // those that ended too, until the end
@@ -95,6 +102,7 @@ class Epoch::Pipeline {
 
   // Touched by the loop only.
   int64_t position_;            // next batch for the loop
+  int64_t skipped_ = 0;         // samples, up to there
   Slot* handed_ = nullptr;      // the slot that the loop looks at
   size_t inline_turn_ = 0;      // the slot that is filled next where there are no workers
   std::vector<Slot*> retired_;  // slots without memory

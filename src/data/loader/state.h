@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -13,12 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset/pictures.h"
+#include "data/dataset/sample_access.h"
 #include "data/keyed.h"
+#include "data/loader/order.h"
 #include "data/loader/raw_layout.h"
 #include "data/loader/tuner.h"
 #include "data/loader/worker_clock.h"
-#include "data/permutation.h"
-#include "data/transform/plan.h"
 
 namespace brim::data {
 
@@ -27,31 +29,21 @@ inline uint64_t sample_key(uint64_t seed, int64_t epoch, int64_t sample) {
   return key64(seed, 0x6175676d, static_cast<uint64_t>(epoch), static_cast<uint64_t>(sample));
 }
 
-/// The order of one rank's samples in one epoch.
-class Order {
- public:
-  Order(int64_t total, const LoaderOptions& options, int64_t epoch);
-  int64_t operator[](int64_t position) const {
-    const int64_t global = (position * world_size_ + rank_) % permutation_.size();
-    return shuffle_ ? permutation_[global] : global;
-  }
-
- private:
-  Permutation permutation_;
-  bool shuffle_;
-  int64_t rank_, world_size_;
-};
-
 struct Loader::State {
   State(std::shared_ptr<const Source> from, const Transform& how, const LoaderOptions& asked);
+  State(std::shared_ptr<const Dataset> from, const LoaderOptions& asked);
 
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  int64_t full_batch() const { return std::min(options.batch, samples); }
-  int64_t sample_bytes() const { return options.raw ? raw_shape.bytes() : 4 * shape.bytes(); }
-  RawLayout layout() const { return {full_batch(), raw_shape}; }
+  int64_t full_batch() const { return order->largest(); }
+  /// Bytes of a sample, where they are not all the same of the first one.
+  int64_t sample_bytes() const;
+  /// Of raw pictures.
+  RawLayout layout() const { return {full_batch(), pictures->raw_shape}; }
+  /// Throws ValueError where the data set has none.
+  const LabelledPictures& checked_pictures() const;
   /// Whether batches are made in pinned memory.
   bool pinned() const { return !options.target.is_cpu(); }
   int slots_at_first() const;
@@ -59,6 +51,8 @@ struct Loader::State {
   /// Whether `observe` may ever change the sizes.
   bool tunes() const { return tunes_; }
   std::vector<std::string> decisions() const;
+  /// Says that the loop waits, for this sample of batch `number`.
+  void tell_stall(int64_t number, int64_t sample) const;
   /// What worker number `worker` of an epoch did until that ended.
   void add_worker_ticks(size_t worker, const WorkerTicks& ticks);
   std::vector<WorkerAccount> workers() const;
@@ -66,15 +60,15 @@ struct Loader::State {
   MeasurementWindow take_window();
   void keep_window(const MeasurementWindow& window);
 
-  std::shared_ptr<const Source> source;
-  Transform transform;
-  TransformPlan plan;
+  std::shared_ptr<const Dataset> data;
+  std::shared_ptr<const LabelledPictures>
+      pictures;                // the same, where it is pictures with labels; or null
   const LoaderOptions wanted;  // as asked for
   LoaderOptions options;       // with what was left open chosen
-  ImageShape shape;            // after the transform
-  ImageShape raw_shape;        // before its last part
-  int64_t samples = 0;         // of this rank, per epoch
-  int64_t batches = 0;
+  SampleRows rows;             // what a sample is, or the first one
+  std::unique_ptr<const BatchOrder> order;
+  /// After so long the loop says which sample it waits for.
+  std::chrono::milliseconds patience{5000};
   std::atomic<int64_t> skipped{0};
   std::atomic<int64_t> next_epoch{0};  // after the one begun last
 
@@ -84,6 +78,9 @@ struct Loader::State {
   std::function<LoaderSizes(const MeasurementWindow&)> observe;
 
  private:
+  State(std::shared_ptr<const LabelledPictures> from, const LoaderOptions& asked);
+  State(std::shared_ptr<const Dataset> from, std::shared_ptr<const LabelledPictures> as_pictures,
+        const LoaderOptions& asked);
   /// Keeps new decisions and passes them on.
   void tell();
 

@@ -1,0 +1,37 @@
+// What the loader does with samples.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <brim/data/sample.h>
+
+namespace brim::data {
+
+/// The fields of a stacked batch; sample i of it writes row i of each.
+struct SampleRows {
+  struct Field {
+    std::string name;
+    DType dtype;
+    Shape shape;    // of a row
+    int64_t bytes;  // of a row
+    char* base = nullptr;
+  };
+  std::vector<Field> fields;
+};
+
+struct SampleAccess {
+  /// Empties the sample for another one, to be read into its own memory, or into a row.
+  static void begin(Sample& sample, uint64_t key, const SampleRows* rows = nullptr,
+                    int64_t row = 0);
+  /// Throws ShapeError if it is a row and a field of that was not made.
+  static void check_row(const Sample& sample);
+
+  static uint64_t key(const Sample& s) { return s.outer_ ? key(*s.outer_) : s.key_; }
+  static int64_t row(const Sample& s) { return s.row_; }
+  // Ticks that its data set spent on files, and on decoding, since they were taken.
+  static uint64_t& reading(Sample& s) { return s.outer_ ? reading(*s.outer_) : s.reading_; }
+  static uint64_t& decoding(Sample& s) { return s.outer_ ? decoding(*s.outer_) : s.decoding_; }
+};
+
+}  // namespace brim::data

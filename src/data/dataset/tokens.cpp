@@ -1,0 +1,94 @@
+#include <brim/data/tables.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "data/mapped_file.h"
+
+namespace brim::data {
+namespace {
+
+/// Widens tokens that need not be aligned. Returns the largest, negative ones as very large.
+template <class T>
+uint64_t widen(const uint8_t* from, std::span<int64_t> to) {
+  uint64_t largest = 0;
+  for (size_t i = 0; i < to.size(); ++i) {
+    T token;
+    std::memcpy(&token, from + i * sizeof(T), sizeof(T));
+    to[i] = static_cast<int64_t>(token);
+    largest = std::max(largest, static_cast<uint64_t>(to[i]));
+  }
+  return largest;
+}
+
+uint64_t widen(DType dtype, const uint8_t* from, std::span<int64_t> to) {
+  switch (dtype) {
+    case DType::u8:
+      return widen<uint8_t>(from, to);
+    case DType::u16:
+      return widen<uint16_t>(from, to);
+    case DType::i32:
+      return widen<int32_t>(from, to);
+    case DType::u32:
+      return widen<uint32_t>(from, to);
+    case DType::i64:
+      return widen<int64_t>(from, to);
+    default:
+      raise<ValueError>("[data] tokens of {}; they are u8, u16, i32, u32 or i64", name(dtype));
+  }
+}
+
+class Tokens final : public Dataset {
+ public:
+  Tokens(const std::string& path, const TokenOptions& options) : file_(path), options_(options) {
+    const TokenOptions& o = options_;
+    (void)widen(o.dtype, nullptr, {});  // whether it is one of these
+    if (options_.stride == 0) options_.stride = o.window;
+    BRIM_CHECK(o.window > 0 && o.stride > 0, ValueError,
+               "[data] windows of {} tokens, {} apart: must be at least 1", o.window, o.stride);
+    BRIM_CHECK(o.vocabulary >= 0, ValueError, "[data] a vocabulary of {}", o.vocabulary);
+    const auto bytes = static_cast<int64_t>(file_.bytes().size());
+    const auto token = static_cast<int64_t>(size_of(o.dtype));
+    BRIM_CHECK(bytes % token == 0, FileError, "{}: {} bytes are no whole number of {} tokens", path,
+               bytes, name(o.dtype));
+    const int64_t tokens = bytes / token;
+    BRIM_CHECK(
+        tokens > o.window, FileError,
+        "{}: {} tokens, and a window of {} with the one behind it needs more; take a shorter "
+        "window",
+        path, tokens, o.window);
+    size_ = (tokens - o.window - 1) / o.stride + 1;
+  }
+  int64_t size() const override { return size_; }
+  void get(int64_t i, Sample& out) const override {
+    const auto x = out.make<int64_t>("x", {options_.window});
+    const auto y = out.make<int64_t>("y", {options_.window});
+    const auto token = static_cast<int64_t>(size_of(options_.dtype));
+    const uint8_t* const from = file_.bytes().data() + i * options_.stride * token;
+    const uint64_t largest =
+        std::max(widen(options_.dtype, from, x), widen(options_.dtype, from + token, y));
+    BRIM_CHECK(options_.vocabulary == 0 || largest < static_cast<uint64_t>(options_.vocabulary),
+               FileError, "{}: a token is {}, and the vocabulary has {}", describe(i),
+               static_cast<int64_t>(largest), options_.vocabulary);
+  }
+  int64_t length(int64_t) const override { return options_.window; }
+  std::string describe(int64_t i) const override {
+    return fmt::format("{}: tokens from {} on", file_.path(), i * options_.stride);
+  }
+  void check() const override { file_.check(); }
+  bool in_memory() const override { return true; }
+
+ private:
+  MappedFile file_;
+  TokenOptions options_;
+  int64_t size_ = 0;
+};
+
+}  // namespace
+
+DatasetPtr open_tokens(const std::string& path, const TokenOptions& options) {
+  return std::make_shared<Tokens>(path, options);
+}
+
+}  // namespace brim::data

@@ -1,0 +1,49 @@
+// Which samples each batch of an epoch has, for one rank: a function of (seed, epoch, batch).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <brim/data/loader.h>
+
+#include "data/permutation.h"
+
+namespace brim::data {
+
+/// The order of one rank's samples in one epoch, where batches are cut from one line.
+class Order {
+ public:
+  Order(const Dataset& data, const LoaderOptions& options, int64_t epoch);
+  int64_t operator[](int64_t position) const {
+    const int64_t global = (position * world_size_ + rank_) % permutation_.size();
+    if (sampler_) return sampler_->sample(epoch_, global);
+    return shuffle_ ? permutation_[global] : global;
+  }
+
+ private:
+  Permutation permutation_;
+  bool shuffle_;
+  int64_t rank_, world_size_, epoch_;
+  const Sampler* sampler_;
+};
+
+class BatchOrder {
+ public:
+  virtual ~BatchOrder() = default;
+  /// Throws ValueError for impossible options, and where no batch is full that has to be.
+  static std::unique_ptr<const BatchOrder> make(const Dataset& data, const LoaderOptions& options);
+
+  int64_t batches() const { return batches_; }  ///< in an epoch of this rank
+  int64_t samples() const { return samples_; }  ///< the same; with Buckets of several ranks, about
+  int64_t largest() const { return largest_; }  ///< samples of the largest batch
+  /// Replaces `samples` by those of batch `number`, 0 <= number < batches().
+  virtual void list(int64_t epoch, int64_t number, std::vector<int64_t>& samples) const = 0;
+  /// Whether samples are cut from one line, so that Order says which lies where.
+  virtual bool is_line() const = 0;
+
+ protected:
+  int64_t batches_ = 0, samples_ = 0, largest_ = 0;
+};
+
+}  // namespace brim::data

@@ -1,0 +1,456 @@
+// Data sets of any tensors: what each of them, each sampler and each collate must keep, and what
+// they make.
+#include <brim/core/error.h>
+#include <brim/data/dataset.h>
+#include <brim/data/device_loader.h>
+#include <brim/ops/create.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <set>
+#include <stdexcept>
+
+#include "data/datasets.h"
+#include "data/loader/pipeline.h"
+#include "data/pictures.h"
+#include "message_of.h"
+
+namespace brim::data {
+namespace {
+
+using namespace brim::tests;
+
+DatasetPtr sentences(int64_t size = 61, bool variable = false) {
+  return std::make_shared<Sentences>(size, variable);
+}
+
+struct Case {
+  std::string name;
+  DatasetPtr data;
+  LoaderOptions options;
+};
+
+DatasetPtr table(int64_t rows = 61) {
+  return from_tensors({{"x", arange(0, rows * 3, 1, {.dtype = f32}).view({rows, 3})},
+                       {"y", arange(0, rows, 1, {.dtype = i64})}});
+}
+
+std::vector<Case> cases() {
+  const LoaderOptions plain{.batch = 5, .seed = 3};
+  const auto with = [&](auto change) {
+    LoaderOptions o = plain;
+    change(o);
+    return o;
+  };
+  const auto longer = [](const Sample& in, Sample& out) {
+    const auto from = in["x"].values<float>();
+    const auto to = out.make<float>("x", {static_cast<int64_t>(from.size()) + 1});
+    std::ranges::copy(from, to.begin());
+    to.back() = out.random().unit();
+    out.set(in["y"]);
+  };
+  std::vector<int64_t> some(40);
+  std::iota(some.begin(), some.end(), 11);
+  std::vector<double> weights;
+  std::vector<int64_t> labels;
+  for (int i = 0; i < 61; ++i) weights.push_back(i % 5), labels.push_back(i % 3 == 0);
+  return {
+      {"own", sentences(), plain},
+      {"own, in order", sentences(), with([](auto& o) { o.shuffle = false; })},
+      {"own, full batches", sentences(), with([](auto& o) { o.drop_last = true; })},
+      {"own, a rank", sentences(), with([](auto& o) { o.rank = 1, o.world_size = 3; })},
+      {"tensors", table(), plain},
+      {"pictures",
+       from_pictures(std::make_shared<RandomPictures>(61, 6, 5),
+                     {.steps = {RandomCrop{.height = 5, .padding = 1}}}),
+       plain},
+      {"concatenation", concat({table(7), table(30), table(1)}), plain},
+      {"subset", subset(sentences(), some), plain},
+      {"split", random_split(sentences(), {0.5, 0.25})[0], plain},
+      {"map", map(sentences(), longer), plain},
+      {"map of a map", map(map(sentences(), longer), longer), plain},
+      {"repeat", repeat(sentences(9), 4), plain},
+      {"interleave", interleave({table(), table(8)}, {1, 3}, 50), plain},
+      {"cached", cached(table(), 1000), plain},
+      {"weighted", sentences(),
+       with([&](auto& o) { o.sampler = weighted_sampler(weights, 80, 9); })},
+      {"balanced", sentences(), with([&](auto& o) { o.sampler = balanced_sampler(labels); })},
+      {"padded", sentences(61, true),
+       with([](auto& o) { o.collate = pad({.value = -1, .mask = "mask", .multiple_of = 4}); })},
+      {"packed", sentences(61, true), with([](auto& o) { o.collate = pack(); })},
+      {"buckets", sentences(61, true), with([](auto& o) {
+         o.collate = pad();
+         o.buckets = Buckets{.growth = 1.3};
+       })},
+      {"buckets by tokens, a rank", sentences(61, true), with([](auto& o) {
+         o.collate = pad();
+         o.buckets = Buckets{.tokens = 40};
+         o.rank = 1, o.world_size = 2;
+       })},
+  };
+}
+
+TEST(Datasets, AnyNumberOfWorkersGivesTheSameBits) {
+  for (Case c : cases()) {
+    c.options.workers = 0;
+    const Pass expected = pass_of(Loader(c.data, c.options), 2);
+    EXPECT_GT(expected.samples.size(), 3U) << c.name;
+    for (const int workers : {1, 2, 5, 16}) {
+      c.options.workers = workers;
+      c.options.ahead = workers == 2 ? 0 : -1;
+      EXPECT_EQ(pass_of(Loader(c.data, c.options), 2), expected) << c.name << ", " << workers;
+    }
+  }
+}
+
+TEST(Datasets, AnEpochBeginsAnywhere) {
+  for (const Case& c : cases()) {
+    const Loader loader(c.data, c.options);
+    std::vector<Pass> batches;
+    for (const Batch& b : loader.epoch(4)) add(batches.emplace_back(), b);
+    ASSERT_EQ(static_cast<int64_t>(batches.size()), loader.batches()) << c.name;
+    for (const int64_t first : {int64_t{1}, loader.batches() / 2, loader.batches() - 1}) {
+      std::vector<Pass> rest;
+      for (const Batch& b : loader.epoch(4, first)) add(rest.emplace_back(), b);
+      EXPECT_EQ(rest, std::vector<Pass>(batches.begin() + first, batches.end())) << c.name;
+    }
+    EXPECT_TRUE(pass_of(loader, 4, loader.batches()).samples.empty());
+  }
+}
+
+TEST(Datasets, EpochsDiffer) {
+  for (const Case& c : cases()) {
+    const Loader loader(c.data, c.options);
+    EXPECT_EQ(pass_of(loader, 1), pass_of(loader, 1)) << c.name;
+    if (c.options.shuffle) {
+      EXPECT_NE(pass_of(loader, 1).samples, pass_of(loader, 2).samples) << c.name;
+    }
+  }
+}
+
+TEST(Datasets, DevicesGetTheSameBatches) {
+  for (const Case& c : cases()) {
+    const Pass expected = pass_of(Loader(c.data, c.options), 1);
+    for (const Device device : feeding_devices()) {
+      DeviceLoader feed(Loader(c.data, c.options), device);
+      EXPECT_EQ(pass_of(feed, 1), expected) << c.name << " on " << device.str();
+      Tensor x;
+      for (const Batch& b : feed.epoch(1)) x = b.x;
+      EXPECT_EQ(x.device(), device);
+    }
+  }
+}
+
+TEST(Datasets, DevicesShareABatchByItsRows) {
+  const std::vector<Device> devices = {Device::sim(0), Device::cpu(), Device::sim(1)};
+  DeviceLoader feed(Loader(sentences(23), {.batch = 8}), devices);
+  const Pass whole = pass_of(Loader(sentences(23), {.batch = 8}), 0);
+  std::vector<double> y;
+  for (const Batch& b : feed.epoch(0)) {
+    EXPECT_FALSE(b.x.defined());
+    for (size_t k = 0; k < b.parts.size(); ++k) {
+      EXPECT_EQ(b.parts[k]["pair"].device(), devices[k]);
+      for (const double v : b.parts[k].y.to(Device::cpu()).to(f64).to_vector<double>())
+        y.push_back(v);
+    }
+  }
+  EXPECT_EQ(y, whole.values.at("y"));
+  DeviceLoader packed(Loader(sentences(23, true), {.batch = 8, .collate = pack()}), devices);
+  EXPECT_NE(message_of([&] { pass_of(packed, 0); }).find("share a batch by its rows"),
+            std::string::npos);
+}
+
+TEST(Datasets, FieldsAreStackedUnderTheirNames) {
+  const Loader loader(sentences(10), {.batch = 4, .shuffle = false});
+  std::vector<Batch> batches;
+  for (const Batch& b : loader.epoch(0)) batches.push_back(b);
+  ASSERT_EQ(batches.size(), 3U);
+  EXPECT_EQ(batches[0].x.shape(), (Shape{4, 6}));
+  EXPECT_EQ(batches[0].y.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2, 3}));
+  EXPECT_EQ(batches[2]["pair"].to_vector<int32_t>(), (std::vector<int32_t>{8, -8, 9, -9}));
+  EXPECT_EQ(batches[1]["x"].dtype(), f32);
+  EXPECT_TRUE(batches[1]["x"].is_same(batches[1].x));
+  EXPECT_EQ(message_of([&] { (void)batches[0]["z"]; }),
+            "[loader] the batch has no field 'z'; it has x, y, pair");
+}
+
+TEST(Datasets, WhatTheLoopHoldsStays) {
+  const Loader loader(sentences(40), {.batch = 4, .workers = 2, .shuffle = false});
+  std::vector<Tensor> held;
+  for (const Batch& b : loader.epoch(0)) held.push_back(b["pair"]);
+  for (size_t i = 0; i < held.size(); ++i)
+    EXPECT_EQ(held[i][0][0].item<int64_t>(), static_cast<int64_t>(4 * i));
+}
+
+TEST(Datasets, Padding) {
+  const auto data = std::make_shared<Sentences>(3);
+  data->before = [](int64_t i, Sample& out) {
+    const auto grid = out.make<int64_t>("grid", {i + 1, 3 - i});
+    std::iota(grid.begin(), grid.end(), 1);
+  };
+  const Loader loader(DatasetPtr(data), {.batch = 3,
+                                         .shuffle = false,
+                                         .collate = pad({.values = {{"grid", -2}},
+                                                         .of = "grid",
+                                                         .lengths = "rows",
+                                                         .mask = "mask",
+                                                         .multiple_of = 4})});
+  for (const Batch& b : loader.epoch(0)) {
+    EXPECT_EQ(b["grid"].shape(), (Shape{3, 4, 3}));
+    EXPECT_EQ(b["grid"].to_vector<int64_t>(),
+              (std::vector<int64_t>{1, 2,  3,  -2, -2, -2, -2, -2, -2, -2, -2, -2,  //
+                                    1, 2,  -2, 3,  4,  -2, -2, -2, -2, -2, -2, -2,  //
+                                    1, -2, -2, 2,  -2, -2, 3,  -2, -2, -2, -2, -2}));
+    EXPECT_EQ(b["rows"].to_vector<int64_t>(), (std::vector<int64_t>{1, 2, 3}));
+    EXPECT_EQ(b["mask"].to_vector<bool>(), (std::vector<bool>{1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 1, 0}));
+    EXPECT_EQ(b.x.shape(), (Shape{3, 8}));  // of lengths 1, 2 and 5
+    EXPECT_EQ(b.x[0][7].item(), 0);
+  }
+}
+
+TEST(Datasets, Packing) {
+  const Loader loader(sentences(3, true), {.batch = 3, .shuffle = false, .collate = pack()});
+  for (const Batch& b : loader.epoch(0)) {
+    EXPECT_EQ(b.x.shape(), (Shape{1 + 2 + 5}));
+    EXPECT_EQ(b["offsets"].to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 3, 8}));
+    EXPECT_EQ(b["pair"].shape(), (Shape{6}));
+    EXPECT_EQ(b.y.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2}));
+  }
+}
+
+TEST(Datasets, ACollateOfOnesOwn) {
+  const Collate sums = [](std::span<const Sample> samples, Collated& out) {
+    const auto sum = out.make<float>("x", {static_cast<int64_t>(samples.size())});
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const auto x = samples[i]["x"].values<float>();
+      sum[i] = std::accumulate(x.begin(), x.end(), 0.0f);
+    }
+  };
+  const Loader loader(table(10), {.batch = 4, .shuffle = false, .collate = sums});
+  std::vector<float> all;
+  for (const Batch& b : loader.epoch(0))
+    for (const float v : b.x.to_vector<float>()) all.push_back(v);
+  for (size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i], static_cast<float>(9 * i + 3)) << i;
+}
+
+TEST(Datasets, BucketsHoldEachSampleOnceAndLittlePadding) {
+  for (const int64_t tokens : {0, 64}) {
+    std::multiset<int64_t> seen;
+    int64_t batches = 0;
+    for (int rank = 0; rank < 2; ++rank) {
+      const Loader loader(sentences(400, true),
+                          {.batch = 8,
+                           .rank = rank,
+                           .world_size = 2,
+                           .collate = pad(),
+                           .buckets = Buckets{.growth = 1.2, .tokens = tokens}});
+      batches += loader.batches();
+      for (const Batch& b : loader.epoch(3)) {
+        seen.insert(b.samples.begin(), b.samples.end());
+        const auto lengths = b["lengths"].to_vector<int64_t>();
+        const auto [least, most] = std::ranges::minmax(lengths);
+        EXPECT_LE(most, std::max(1.2 * static_cast<double>(least), least + 1.0));
+        if (tokens > 0) {
+          EXPECT_LE(b.x.numel(), tokens);
+        }
+        if (tokens == 0) {
+          EXPECT_LE(b.x.size(0), 8);
+        }
+      }
+    }
+    // A batch may be there twice, so that both ranks have equally many.
+    EXPECT_GE(seen.size(), 400U);
+    EXPECT_EQ(std::set<int64_t>(seen.begin(), seen.end()).size(), 400U);
+    EXPECT_EQ(batches % 2, 0);
+  }
+}
+
+TEST(Datasets, WeightsAreKept) {
+  const auto sampler = weighted_sampler({1, 0, 3, 4}, 80'000, 5);
+  std::vector<int> count(4);
+  for (int64_t p = 0; p < sampler->size(); ++p) ++count[static_cast<size_t>(sampler->sample(2, p))];
+  EXPECT_EQ(count[1], 0);
+  for (const size_t i : {0U, 2U, 3U})  // five standard deviations
+    EXPECT_NEAR(count[i], i == 0 ? 10'000 : 10'000 * (i + 1), 700) << i;
+  const std::vector<int64_t> labels = {0, 0, 0, 2, 0};
+  const auto balanced = balanced_sampler(labels, 10'000);
+  int rare = 0;
+  for (int64_t p = 0; p < balanced->size(); ++p) rare += balanced->sample(0, p) == 3;
+  EXPECT_NEAR(rare, 5000, 250);
+  EXPECT_THROW(weighted_sampler({1, -1}), ValueError);
+  EXPECT_THROW(weighted_sampler({0, 0}), ValueError);
+  EXPECT_THROW(weighted_sampler({}), ValueError);
+  EXPECT_THROW(balanced_sampler(std::vector<int64_t>{0, -1}), ValueError);
+}
+
+TEST(Datasets, SplitsAreDisjointAndStay) {
+  const auto parts = random_split(sentences(100), {0.7, 0.2, 0.1}, 4);
+  EXPECT_EQ(parts[0]->size(), 70);
+  EXPECT_EQ(parts[2]->size(), 10);
+  std::set<std::string> names;
+  for (const DatasetPtr& part : parts)
+    for (int64_t i = 0; i < part->size(); ++i) names.insert(part->describe(i));
+  EXPECT_EQ(names.size(), 100U);
+  EXPECT_EQ(random_split(sentences(100), {0.7, 0.2, 0.1}, 4)[1]->describe(3),
+            parts[1]->describe(3));
+  EXPECT_THROW(random_split(sentences(100), {0.7, 0.4}), ValueError);
+  EXPECT_THROW(random_split(sentences(1), {0.5, 0.5}), ValueError);
+}
+
+TEST(Datasets, MixturesKeepTheirWeights) {
+  const DatasetPtr mixed = interleave({table(4), sentences(100)}, {1, 3}, 40);
+  int of_table = 0;
+  for (int64_t i = 0; i < mixed->size(); ++i) of_table += mixed->describe(i).starts_with("sample");
+  EXPECT_EQ(of_table, 10);
+  EXPECT_EQ(concat({table(3), table(4)})->size(), 7);
+  EXPECT_THROW(interleave({table()}, {0}, 4), ValueError);
+  EXPECT_THROW(interleave({table()}, {1, 1}, 4), ValueError);
+  EXPECT_THROW(concat({}), ValueError);
+  EXPECT_THROW(subset(table(3), {3}), IndexError);
+  EXPECT_THROW(repeat(table(3), 0), ValueError);
+}
+
+TEST(Datasets, ACacheReadsOnceWithinItsLimit) {
+  for (const int64_t limit : {int64_t{1} << 20, int64_t{4000}, int64_t{0}}) {
+    const auto data = std::make_shared<Sentences>(50, false);
+    std::atomic<int> reads{0};
+    data->before = [&](int64_t, Sample&) { ++reads; };
+    const Loader loader(cached(data, limit), {.batch = 5, .workers = 2});
+    const int at_first = reads;  // to learn the shapes
+    (void)pass_of(loader, 0);
+    const Pass again = pass_of(loader, 1);
+    EXPECT_EQ(again.samples.size(), 10U);
+    const int more = reads - at_first;
+    if (limit == 0) {
+      EXPECT_EQ(more, 100);
+    }
+    if (limit == 4000) {
+      EXPECT_TRUE(more > 55 && more < 100) << more;
+    }
+    if (limit > 4000) {
+      EXPECT_LE(more, 50);
+    }
+  }
+}
+
+TEST(Datasets, WhatIsThrownNamesTheSample) {
+  const auto data = std::make_shared<Sentences>(20, false);
+  std::function<void(Sample&)> bad;
+  data->before = [&](int64_t i, Sample& out) {
+    if (i == 13) bad(out);
+  };
+  const auto loader = [&](OnError on_error) {
+    return Loader(DatasetPtr(data), {.batch = 4, .workers = 2, .on_error = on_error});
+  };
+  const auto first = [&] { (void)pass_of(loader(OnError::raise), 0); };
+  const auto skipped = [&] {
+    const Loader skipping = loader(OnError::skip);
+    const Pass pass = pass_of(skipping, 0);
+    EXPECT_EQ(pass.values.at("y").size(), 19U);
+    return skipping.skipped();
+  };
+  bad = [](Sample&) { throw FileError("cut off"); };
+  EXPECT_EQ(message_of<FileError>(first), "sentence 13: cut off");
+  EXPECT_EQ(skipped(), 1);
+  bad = [](Sample&) { throw std::runtime_error("no such row"); };
+  EXPECT_EQ(message_of<FileError>(first), "sentence 13: no such row");
+  EXPECT_EQ(skipped(), 1);
+  bad = [](Sample& out) { (void)out.make<float>("x", {3}); };
+  EXPECT_EQ(message_of<ShapeError>(first),
+            "sentence 13: field 'x' is f32 (3), in other samples f32 (6); where they differ in "
+            "length, give LoaderOptions::collate data::pad()");
+  EXPECT_EQ(skipped(), 1);
+  bad = [](Sample& out) { out.set("z", 1.0f); };
+  EXPECT_EQ(message_of<ShapeError>(first),
+            "sentence 13: field 'z' is new; other samples have x, y, pair");
+  bad = [](Sample& out) { out.set("y", 1.0f); };
+  EXPECT_NE(message_of(first).find("field 'y' is f32 (), in other samples i64 ()"),
+            std::string::npos);
+  bad = [](Sample& out) { (void)out["q"]; };
+  EXPECT_NE(message_of(first).find("sentence 13: "), std::string::npos);
+  bad = [](Sample& out) { (void)out.make<float>("x", {-1}); };
+  EXPECT_THROW(first(), ShapeError);
+}
+
+TEST(Datasets, AMissingFieldIsNamed) {
+  struct Missing final : Dataset {
+    int64_t size() const override { return 8; }
+    void get(int64_t i, Sample& out) const override {
+      out.set("x", 1.0f);
+      if (i != 6) out.set("y", i);
+    }
+  };
+  const Loader loader(std::make_shared<Missing>(), {.batch = 4, .workers = 1});
+  EXPECT_EQ(message_of([&] { (void)pass_of(loader, 0); }),
+            "sample 6: field 'y' is missing; other samples have it");
+}
+
+TEST(Datasets, WhatCannotBeServedIsRefused) {
+  struct Empty final : Dataset {
+    explicit Empty(int64_t size) : size_(size) {}
+    int64_t size() const override { return size_; }
+    void get(int64_t, Sample&) const override {}
+    int64_t size_;
+  };
+  const auto message = [](auto make) { return message_of([&] { (void)make(); }); };
+  EXPECT_NE(message([] { return Loader(std::make_shared<Empty>(3)); }).find("has no fields"),
+            std::string::npos);
+  EXPECT_NE(message([] { return Loader(std::make_shared<Empty>(0)); }).find("no samples"),
+            std::string::npos);
+  EXPECT_NE(message([] { return Loader(DatasetPtr()); }).find("null"), std::string::npos);
+  EXPECT_NE(message([] { return Loader(table(), {.raw = true}); }).find("raw"), std::string::npos);
+  EXPECT_NE(message([] { return Loader(table(), {.buckets = Buckets{}}); }).find("length()"),
+            std::string::npos);
+  EXPECT_NE(message([] {
+              return Loader(sentences(), {.buckets = Buckets{.growth = 0.5}});
+            }).find("grow by 0.5"),
+            std::string::npos);
+  EXPECT_NE(message([] {
+              return DeviceLoader(Loader(table()), Device::cpu(), {.resident = true});
+            }).find("resident"),
+            std::string::npos);
+  EXPECT_NE(message([] { return Loader(table()).source().size(); }).find("not pictures"),
+            std::string::npos);
+  EXPECT_NE(message([] {
+              return from_tensors({{"x", ones({3, 2})}, {"y", ones({4})}});
+            }).find("'y' has 4 rows and 'x' 3"),
+            std::string::npos);
+  EXPECT_THROW(from_tensors({}), ValueError);
+  EXPECT_THROW(from_tensors({{"x", ones({3})}, {"x", ones({3})}}), ValueError);
+  EXPECT_THROW(from_tensors({{"x", ones({3}, {.device = Device::sim(0)})}}), DeviceError);
+  const Loader twice(sentences(8, true), {.batch = 4, .collate = pad({.lengths = "y"})});
+  EXPECT_NE(
+      message([&] { return pass_of(twice, 0).samples.size(); }).find("two tensors called 'y'"),
+      std::string::npos);
+  const Loader unlike(concat({table(4), sentences(4)}), {.batch = 8, .collate = pad()});
+  EXPECT_THROW((void)pass_of(unlike, 0), Error);
+}
+
+TEST(Datasets, AStallIsNamed) {
+  const auto data = std::make_shared<Sentences>(8, false);
+  std::atomic<bool> go{false};
+  data->before = [&](int64_t i, Sample&) {
+    if (i == 2) go.wait(false);
+  };
+  std::vector<std::string> told;
+  LoaderOptions options{.batch = 4, .workers = 1, .shuffle = false};
+  options.log = [&](const std::string& line) {
+    if (line.find("waited") == std::string::npos) return;
+    told.push_back(line);
+    go = true;
+    go.notify_all();
+  };
+  const auto state = std::make_shared<Loader::State>(DatasetPtr(data), options);
+  state->patience = std::chrono::milliseconds(20);
+  Epoch::Pipeline pipeline(state, 0, 0);
+  pipeline.start();
+  ASSERT_NE(pipeline.next(), nullptr);
+  ASSERT_FALSE(told.empty());
+  EXPECT_NE(told[0].find("for batch 0: a worker is reading sentence 2"), std::string::npos)
+      << told[0];
+}
+
+}  // namespace
+}  // namespace brim::data
