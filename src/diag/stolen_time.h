@@ -41,8 +41,8 @@ class StolenTime {
   const int thread_;
   // Run delays of this thread: when charge(), begin_wait() and end_wait() were last.
   double last_, waits_ = 0, late_;
-  double on_core_;     // when charge() was last
-  double before_ = 0;  // stolen from short spans
+  double on_core_;                                    // when charge() was last
+  double before_ = 0;                                 // stolen from short spans
   std::vector<double> helpers_waits_, helpers_late_;  // and of each helper
   double helpers_ = 0;       // what helpers were stolen for this thread before
   double late_seconds_ = 0;  // of kernels, because of threads without a core

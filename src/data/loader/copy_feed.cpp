@@ -74,7 +74,7 @@ void CopyFeed::let_go() {
   current_ = nullptr;
 }
 
-int64_t CopyFeed::with_room(int64_t numel, const Part& part) const {
+int64_t CopyFeed::capacity_for(int64_t numel, const Part& part) const {
   // The next batch may be somewhat longer; stacked ones have rows of one size.
   if (loader_.options().collate) return numel + numel / 8;
   const auto lanes = static_cast<int64_t>(lanes_.size());
@@ -120,7 +120,7 @@ void CopyFeed::copy(const Batch& batch, const Lane& lane, Part& part) {
       field.name = name;
       field.shape = part_of(from, batch, part).shape();
       const int64_t numel = field.shape.numel();
-      make_room(lane, field.memory, std::max(numel, with_room(numel, part)), from.dtype());
+      make_room(lane, field.memory, std::max(numel, capacity_for(numel, part)), from.dtype());
     });
     part.fields.resize(k);
   }
