@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Writes the seeds of image_fuzz, tar_fuzz, cifar_fuzz, idx_fuzz and arrays_fuzz into tests/fuzz/corpus. Needs Pillow and, for
+"""Writes the seeds of image_fuzz, tar_fuzz, cifar_fuzz, idx_fuzz, arrays_fuzz and table_fuzz into tests/fuzz/corpus. Needs Pillow and, for
 the zstd seed, the zstd command. The seeds are a few kB in all; run it again only to change them."""
 
 import gzip
 import io
 import json
 import lzma
+import struct
 import subprocess
 import tarfile
+import zipfile
 from pathlib import Path
 
 from PIL import Image
@@ -66,6 +68,21 @@ def arrays(tensors, metadata=None, data=b""):
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     return len(text).to_bytes(8, "little") + text + data
+
+
+def npy(dtype, shape, data):
+    """An array in NumPy's format, version 1."""
+    header = f"{{'descr': '{dtype}', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (-len(header) - 11 & 63) + "\n"
+    return b"\x93NUMPY\x01\0" + len(header).to_bytes(2, "little") + header.encode() + data
+
+
+def npz(arrays_by_name):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in arrays_by_name.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
+    return out.getvalue()
 
 
 def with_size(jpeg, width, height):
@@ -141,6 +158,14 @@ def main():
         "idx/count": mnist(4, idx(0x801, [1], b"\0"), pictures),
         "idx/gap": mnist(0, idx(0x801, [2], bytes([0, 12])), pictures),
         "idx/huge": mnist(0, digits, idx(0x803, [0xFFFFFFFF] * 3)),
+        "table/csv_classes": b"\x44a,b,kind\n1,2,cat\n-3.5,4e2,ant\n\n5,6,cat\r\n7,,ant\n",
+        "table/csv_quotes": b'\x64\xef\xbb\xbf"a; b";y\n"1";"say ""x"""\n2;"two\nlines"\n',
+        "table/csv_numbers": b"\x481,2\n3,4\nx,nan\n",
+        "table/npy": b"\1" + npy("<f4", (2, 3), bytes(24)),
+        "table/npy_huge": b"\1" + npy("<f8", (1 << 61, 8), b""),
+        "table/npz": b"\2" + npz({"x.npy": npy("<f8", (2, 1), bytes(16)), "y.npy": npy("|u1", (2,), b"ab")}),
+        "table/tokens": b"\x0bhello, world of tokens",
+        "table/tokens_i32": b"\xc3" + struct.pack("<5i", 0, 1, 99, 3, -4),
         "idx/bomb": mnist(2, digits, gzip.compress(idx(0x803, [1, 64, 64], bytes(1 << 16)), mtime=0)),
     }
     for name, data in seeds.items():

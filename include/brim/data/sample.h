@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <typeinfo>
 #include <vector>
 
@@ -36,6 +37,7 @@ struct SampleField {
   void check(DType wanted) const;
 };
 
+class Dataset;
 struct SampleRows;
 
 /// Filled by Dataset::get; the loader keeps one for each thread, so that memory is reused. Where
@@ -80,6 +82,8 @@ class Sample {
   Sample& inner(const void* owner);
 
   // --- for those who read it
+  /// Where it comes from, for messages: Dataset::describe.
+  std::string describe() const;
   std::span<const SampleField> fields() const { return {fields_.data(), count_}; }
   /// Null where there is none.
   const SampleField* find(std::string_view name) const;
@@ -103,6 +107,8 @@ class Sample {
   int64_t row_ = 0;
   std::vector<Scratch> scratch_;
   Sample* outer_ = nullptr;
+  const Dataset* data_ = nullptr;  // that it is a sample of, and which one
+  int64_t index_ = 0;
   uint64_t key_ = 0;
   KeyedRandom random_{0};
   uint64_t reading_ = 0, decoding_ = 0;  // ticks, noted by brim's own data sets

@@ -9,24 +9,28 @@
 namespace brim::data {
 namespace {
 
-/// The k-th field of the first sample, in each of them.
+/// The field of the first sample, in each of them.
 std::vector<const SampleField*> in_all(std::span<const Sample> samples, const SampleField& field) {
   std::vector<const SampleField*> all;
   for (const Sample& sample : samples) {
-    const SampleField& other = sample[field.name];
-    BRIM_CHECK(other.dtype == field.dtype && other.shape.rank() == field.shape.rank(), ShapeError,
-               "[collate] field '{}' is {} {} in one sample and {} {} in another", field.name,
-               name(field.dtype), field.shape.str(), name(other.dtype), other.shape.str());
-    all.push_back(&other);
+    const SampleField* const other = sample.find(field.name);
+    BRIM_CHECK(other, ShapeError, "[collate] {} has no field '{}', and {} has one",
+               sample.describe(), field.name, samples[0].describe());
+    BRIM_CHECK(other->dtype == field.dtype && other->shape.rank() == field.shape.rank(), ShapeError,
+               "[collate] field '{}' is {} {} in {}, and {} {} in {}", field.name,
+               name(field.dtype), field.shape.str(), samples[0].describe(), name(other->dtype),
+               other->shape.str(), sample.describe());
+    all.push_back(other);
   }
   return all;
 }
 
 void check_same_fields(std::span<const Sample> samples) {
   for (const Sample& sample : samples)
-    BRIM_CHECK(sample.fields().size() == samples[0].fields().size(), ShapeError,
-               "[collate] a sample of {} fields and one of {}", samples[0].fields().size(),
-               sample.fields().size());
+    for (const SampleField& field : sample.fields())
+      BRIM_CHECK(samples[0].find(field.name), ShapeError,
+                 "[collate] {} has a field '{}', and {} has none", sample.describe(), field.name,
+                 samples[0].describe());
 }
 
 Shape with_axis(int64_t size, const Shape& rest, int first_axis) {
@@ -205,13 +209,15 @@ class Pack {
     for (const SampleField& field : samples[0].fields()) {
       const auto all = in_all(samples, field);
       int64_t length = field.shape.empty() ? n : 0;
-      for (const SampleField* one : all) {
-        for (int k = 1; k < field.shape.rank(); ++k)
-          BRIM_CHECK(one->shape[k] == field.shape[k], ShapeError,
-                     "[collate] field '{}' is {} in one sample and {} in another; they are joined "
-                     "along the first axis alone",
-                     field.name, field.shape.str(), one->shape.str());
-        if (!field.shape.empty()) length += one->shape[0];
+      for (size_t i = 0; i < all.size(); ++i) {
+        const Shape& shape = all[i]->shape;
+        for (int k = 1; k < shape.rank(); ++k)
+          BRIM_CHECK(shape[k] == field.shape[k], ShapeError,
+                     "[collate] field '{}' is {} in {} and {} in {}; they are joined along the "
+                     "first axis alone",
+                     field.name, field.shape.str(), samples[0].describe(), shape.str(),
+                     samples[i].describe());
+        if (!shape.empty()) length += shape[0];
       }
       auto* to = static_cast<std::byte*>(
           out.make(field.name, field.dtype, with_axis(length, field.shape, 1)));

@@ -18,6 +18,7 @@ std::string named(const Dataset& data, int64_t i, const std::string& what) {
 }  // namespace
 
 void get_sample(const Dataset& data, int64_t i, Sample& out) {
+  SampleAccess::is_from(out, data, i);
   try {
     data.get(i, out);
     SampleAccess::check_row(out);

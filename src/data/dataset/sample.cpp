@@ -1,3 +1,4 @@
+#include <brim/data/dataset.h>
 #include <brim/data/sample.h>
 
 #include <algorithm>
@@ -102,6 +103,11 @@ Sample& Sample::inner(const void* owner) {
   SampleAccess::begin(sample, 0);
   sample.outer_ = this;
   return sample;
+}
+
+std::string Sample::describe() const {
+  if (outer_) return outer_->describe();
+  return data_ ? data_->describe(index_) : "a sample";
 }
 
 const SampleField* Sample::find(std::string_view name) const {

@@ -24,6 +24,10 @@ struct SampleAccess {
   /// Empties the sample for another one, to be read into its own memory, or into a row.
   static void begin(Sample& sample, uint64_t key, const SampleRows* rows = nullptr,
                     int64_t row = 0);
+  static void is_from(Sample& sample, const Dataset& data, int64_t i) {
+    sample.data_ = &data;
+    sample.index_ = i;
+  }
   /// Throws ShapeError if it is a row and a field of that was not made.
   static void check_row(const Sample& sample);
 

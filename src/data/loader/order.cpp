@@ -34,7 +34,12 @@ class Line final : public BatchOrder {
     const int64_t first = number * options_.batch;
     const int64_t count = std::min(options_.batch, samples_ - first);
     samples.resize(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) samples[static_cast<size_t>(i)] = order[first + i];
+    for (int64_t i = 0; i < count; ++i) {
+      const int64_t sample = order[first + i];
+      BRIM_CHECK(sample >= 0 && sample < data_.size(), IndexError,
+                 "[loader] the sampler gives sample {} of a data set of {}", sample, data_.size());
+      samples[static_cast<size_t>(i)] = sample;
+    }
   }
   bool is_line() const override { return true; }
 
