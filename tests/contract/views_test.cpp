@@ -156,6 +156,8 @@ TEST(Views, InPlace) {
       {"sub_", [](Tensor& x, const Tensor& y) { x.sub_(y); }},
       {"mul_", [](Tensor& x, const Tensor& y) { x.mul_(y); }},
       {"mul_ by a number", [](Tensor& x, const Tensor&) { x.mul_(3); }},
+      {"add_ of a number", [](Tensor& x, const Tensor&) { x.add_(3); }},
+      {"div_ by a number", [](Tensor& x, const Tensor&) { x.div_(3); }},
       {"div_", [](Tensor& x, const Tensor& y) { x.div_(y); }},
       {"uniform_",
        [](Tensor& x, const Tensor&) {
