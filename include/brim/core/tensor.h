@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -118,6 +119,7 @@ class Tensor {
   /// GPU; i8 and u8 wrap. Integers wrap in smaller ones. True is what is not 0.
   Tensor to(DType dtype) const;
   Tensor to(MemoryFormat format) const;
+  Tensor cpu() const { return to(Device::cpu()); }
   /// Always a copy.
   Tensor copy_to(Device device) const;
   Tensor clone() const;
@@ -191,6 +193,15 @@ class Tensor {
   Tensor operator[](int64_t index) const { return select(0, index); }
   /// A view with any shape and strides, without a gradient. Unchecked: for ops.
   Tensor alias(const Shape& shape, const Strides& strides, int64_t offset) const;
+
+  // --- ops as members: those that are asked for most; all are functions of <brim/ops/...>, too
+  Tensor sum(const std::vector<int>& axes = {}, bool keepdim = false) const;
+  Tensor mean(const std::vector<int>& axes = {}, bool keepdim = false) const;
+  Tensor max() const;
+  Tensor min() const;
+  Tensor argmax(std::optional<int> axis = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<int> axis = {}, bool keepdim = false) const;
+  Tensor matmul(const Tensor& other) const;
 
   // --- in place. A leaf that requires a gradient may only be written under NoGrad. For other
   // tensors what is written is recorded (but for random numbers), unless tensors share the memory,
