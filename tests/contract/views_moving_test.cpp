@@ -118,6 +118,12 @@ std::vector<ViewCase> moving_views() {
       ALONG(argsort, argsort(x, axis)),
       ALONG(sort, sort(x, axis).values, sort(x, axis, true).indices),
       ALONG(topk, topk(x, 1, axis).values, topk(x, 1, axis, false).indices),
+      {"unique",
+       [](Tensor x) {
+         const Unique u = unique(round(x));
+         return Tensors{u.values, u.inverse, u.counts};
+       },
+       ranks()},
       MOVED(view, 0, view(x, x.shape())),
       MOVED(reshape, 0, reshape(x, {-1, 1})),
       MOVED(flatten, 0, flatten(x)),

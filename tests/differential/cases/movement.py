@@ -399,6 +399,12 @@ def nonzero(d):
     return torch.nonzero
 
 
+@op("unique", dtypes=ALL, order=0, perturb="none", specials="", reads_host=True)
+def unique(d):
+    d.input(d.shape())
+    return lambda x: torch.unique(x, return_inverse=True, return_counts=True)
+
+
 @op("one_hot", dtypes=("i64", "i32"), order=0, perturb="none", reads_host=True)
 def one_hot(d):
     classes = d.int(1, 6)
