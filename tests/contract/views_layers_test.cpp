@@ -61,6 +61,11 @@ std::vector<ViewCase> layer_views() {
        {{{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 3, 2}}, {.shape = {4}}},
         {{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 1, 1}}, {.shape = {4}}},
         {{.shape = {1, 16, 6, 6}}, {.shape = {16, 16, 3, 3}}, {.shape = {16}}}}},
+      {"im2col",
+       [](Tensor x) {
+         return Tensors{im2col(x, 2), im2col(x, {3, 2}, {.stride = 2, .padding = 1})};
+       },
+       images()},
       {"max_pool2d",
        [](Tensor x) {
          return Tensors{max_pool2d(x, 2), max_pool2d(x, 3, {.stride = 2, .padding = 1})};

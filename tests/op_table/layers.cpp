@@ -87,6 +87,13 @@ OpTable layer_ops() {
       {"matmul", [](const Call& c) { return matmul(c[0], c[1]); }},
       {"linear", linear_of},
       {"conv2d", conv2d_of},
+      {"im2col",
+       [](const Call& c) {
+         return im2col(c[0], c.pair("kernel_size"),
+                       {.stride = c.pair("stride"),
+                        .padding = c.pair("padding"),
+                        .dilation = c.pair("dilation")});
+       }},
       {"max_pool2d",
        [](const Call& c) {
          return max_pool2d(c[0], c.pair("kernel_size"),

@@ -1,4 +1,4 @@
-// Two-dimensional convolution.
+// Convolution over images and sequences.
 #pragma once
 
 #include <brim/core/pair.h>
@@ -18,5 +18,16 @@ struct Conv2dOptions {
 /// stride + 1. Throws ShapeError when the sizes do not fit.
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
               const Conv2dOptions& options = {});
+
+struct Im2colOptions {
+  Pair stride = 1;
+  Pair padding = 0;  ///< with zeros
+  Pair dilation = 1;
+};
+
+/// The windows that a convolution multiplies with, as columns: PyTorch's F.unfold. x: (N, C, H, W)
+/// -> (N, C KH KW, OH OW), so matmul(weight.reshape({O, -1}), im2col(x, {KH, KW})) is
+/// conv2d(x, weight).
+Tensor im2col(const Tensor& x, Pair kernel, const Im2colOptions& options = {});
 
 }  // namespace brim

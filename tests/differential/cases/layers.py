@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from cases.elementwise import gelu_steps
 from cases.reductions import SUMS, log_softmax_steps
-from drawing import op
+from drawing import NUMBERS, op
 
 
 # Of products: partial sums may be larger than any of their terms, and Winograd's convolution has errors of the largest value.
@@ -57,6 +57,15 @@ def conv2d(d):
     if bias:
         d.input([o])
     return lambda x, w, b=None: F.conv2d(x, w, b, stride, padding, dilation, groups)
+
+
+@op("im2col", specials="sums", perturb="none")
+def im2col(d):
+    kernel = _pair(d, "kernel_size", 1, 3)
+    stride, padding, dilation = _pair(d, "stride", 1, 3), _pair(d, "padding", 0, 2), _pair(d, "dilation", 1, 2)
+    size = [max(1, dilation[i] * (kernel[i] - 1) + 1 - 2 * padding[i]) + d.int(0, 4) for i in (0, 1)]
+    d.input([d.pick([1, 2, 3]), d.int(1, 3), *size])
+    return lambda x: F.unfold(x, kernel, dilation, padding, stride)
 
 
 def _windows(d, dilation=1):
