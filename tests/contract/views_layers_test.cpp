@@ -47,6 +47,10 @@ std::vector<ViewCase> layer_views() {
         {{.shape = {2, 4, 5}}, {.shape = {5, 3}}},
         {{.shape = {2, 4, 5}}, {.shape = {2, 5, 3}}},
         {{.shape = {2, 1, 4, 5}}, {.shape = {3, 5, 2}}}}},
+      {"bmm",
+       [](Tensor a, Tensor b) { return bmm(a, b); },
+       {{{.shape = {2, 4, 5}}, {.shape = {2, 5, 3}}}}},
+      {"outer", [](Tensor a, Tensor b) { return outer(a, b); }, {{{.shape = {5}}, {.shape = {3}}}}},
       {"linear",
        [](Tensor x, Tensor w, Tensor b) { return linear(x, w, b); },
        {{{.shape = {5}}, {.shape = {3, 5}}, {.shape = {3}}},
@@ -61,6 +65,13 @@ std::vector<ViewCase> layer_views() {
        {{{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 3, 2}}, {.shape = {4}}},
         {{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 1, 1}}, {.shape = {4}}},
         {{.shape = {1, 16, 6, 6}}, {.shape = {16, 16, 3, 3}}, {.shape = {16}}}}},
+      {"einsum",
+       [](Tensor a, Tensor b, Tensor c) {
+         return Tensors{einsum("ijk,kl,l->ji", {a, b, c}),
+                        einsum("iji->ij", {b.unsqueeze(0).expand({4, 4, 4})}),
+                        einsum("...k,kl", {a, b})};
+       },
+       {{{.shape = {2, 3, 4}}, {.shape = {4, 4}}, {.shape = {4}}}}},
       {"im2col",
        [](Tensor x) {
          return Tensors{im2col(x, 2), im2col(x, {3, 2}, {.stride = 2, .padding = 1})};

@@ -85,8 +85,11 @@ Outputs bce_with_logits_of(const Call& c) {
 OpTable layer_ops() {
   return {
       {"matmul", [](const Call& c) { return matmul(c[0], c[1]); }},
+      {"bmm", [](const Call& c) { return bmm(c[0], c[1]); }},
+      {"outer", [](const Call& c) { return outer(c[0], c[1]); }},
       {"linear", linear_of},
       {"conv2d", conv2d_of},
+      {"einsum", [](const Call& c) { return einsum(c.text("equation"), c.in); }},
       {"im2col",
        [](const Call& c) {
          return im2col(c[0], c.pair("kernel_size"),

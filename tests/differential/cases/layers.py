@@ -29,6 +29,19 @@ def matmul(d):
     return torch.matmul
 
 
+@op("bmm", specials="sums", flushes=True, factor=PRODUCTS)
+def bmm(d):
+    b, m, k, n = d.int(0, 3), d.size(0), d.size(0), d.size(0)
+    d.input((b, m, k)), d.input((b, k, n))
+    return torch.bmm
+
+
+@op("outer", dtypes=NUMBERS)
+def outer(d):
+    d.input((d.size(0),)), d.input((d.size(0),))
+    return torch.outer
+
+
 @op("linear", specials="sums", flushes=True, factor=PRODUCTS)
 def linear(d):
     k, n, bias = d.size(1), d.size(1), d.attr("bias", d.chance(0.7))
@@ -57,6 +70,22 @@ def conv2d(d):
     if bias:
         d.input([o])
     return lambda x, w, b=None: F.conv2d(x, w, b, stride, padding, dilation, groups)
+
+
+FORMULAS = ("ij,jk->ik", "bij,bjk->bik", "bhik,bhjk->bhij", "i,j->ij", "ij->ji", "ij->", "ii->i", "ii", "ij,ij->i", "...i,...i->...",
+            "...ij,...jk", "ijk,kl,l->ji", "bi,oij,bj->bo", "ij,kj->ki", "iij,jk->ik", "i->", "ij,k->ijk", "a...,b...->ab...")
+
+
+@op("einsum", specials="", flushes=True, factor=2 * PRODUCTS)
+def einsum(d):
+    formula = d.attr("equation", d.pick(FORMULAS))
+    sizes = {c: d.pick([1, 2, 3, 4, 0] if d.chance(0.1) else [1, 2, 3, 4]) for c in formula if c.isalpha()}
+    rest = [d.int(1, 3) for _ in range(d.int(0, 2))]
+    for part in formula.split("->")[0].split(","):
+        front, dots, back = part.partition("...")
+        shape = [sizes[c] for c in front] + (rest[d.int(0, len(rest)) :] if dots else []) + [sizes[c] for c in back]
+        d.input(shape)
+    return lambda *x: torch.einsum(formula, *x)
 
 
 @op("im2col", specials="sums", perturb="none")
