@@ -65,6 +65,19 @@ std::vector<ViewCase> layer_views() {
        {{{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 3, 2}}, {.shape = {4}}},
         {{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 1, 1}}, {.shape = {4}}},
         {{.shape = {1, 16, 6, 6}}, {.shape = {16, 16, 3, 3}}, {.shape = {16}}}}},
+      {"conv1d",
+       [](Tensor x, Tensor w, Tensor b) {
+         return Tensors{conv1d(x, w, b, {.padding = 1}), conv1d(x, w, b, {.stride = 2})};
+       },
+       {{{.shape = {2, 3, 7}}, {.shape = {4, 3, 3}}, {.shape = {4}}},
+        {{.shape = {1, 16, 9}}, {.shape = {16, 16, 3}}, {.shape = {16}}}}},
+      {"conv_transpose2d",
+       [](Tensor x, Tensor w, Tensor b) {
+         return Tensors{conv_transpose2d(x, w, b, {.padding = 1}),
+                        conv_transpose2d(x, w, b, {.stride = 2, .output_padding = 1})};
+       },
+       {{{.shape = {2, 3, 5, 4}}, {.shape = {3, 4, 3, 2}}, {.shape = {4}}},
+        {{.shape = {1, 16, 3, 3}}, {.shape = {16, 16, 3, 3}}, {.shape = {16}}}}},
       {"einsum",
        [](Tensor a, Tensor b, Tensor c) {
          return Tensors{einsum("ijk,kl,l->ji", {a, b, c}),

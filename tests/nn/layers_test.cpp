@@ -79,6 +79,33 @@ TEST(Conv2d, BadOptionsAreErrors) {
             "[Conv2d] 2 groups do not divide in = 3 and out = 6");
 }
 
+TEST(Conv1d, ParametersOptionsAndErrors) {
+  manual_seed(1);
+  nn::Conv1d conv({.in = 8, .out = 64, .kernel = 5, .stride = 2, .padding = 1, .groups = 2});
+  EXPECT_EQ(conv.weight.shape(), Shape({64, 4, 5}));
+  expect_uniform(conv.weight, 1 / std::sqrt(20.0));
+  EXPECT_EQ(conv(zeros({2, 8, 9})).shape(), Shape({2, 64, 4}));
+  EXPECT_EQ(conv.str(), "Conv1d(in=8, out=64, kernel=5, stride=2, padding=1, groups=2)");
+  EXPECT_THROW(nn::Conv1d({.in = 3, .out = 6}), ValueError);
+  EXPECT_EQ(message_of([] { nn::Conv1d({.in = 3, .out = 6, .kernel = 3, .padding = -1}); }),
+            "[Conv1d] padding is -1; it must be 0 or more");
+}
+
+TEST(ConvTranspose2d, ParametersOptionsAndErrors) {
+  manual_seed(1);
+  nn::ConvTranspose2d conv(
+      {.in = 8, .out = 64, .kernel = 4, .stride = 2, .padding = 1, .output_padding = 1});
+  EXPECT_EQ(conv.weight.shape(), Shape({8, 64, 4, 4}));
+  expect_uniform(conv.weight, 1 / std::sqrt(64 * 16.0));
+  EXPECT_EQ(conv.bias.shape(), Shape({64}));
+  EXPECT_EQ(conv(zeros({2, 8, 5, 3})).shape(), Shape({2, 64, 11, 7}));
+  EXPECT_EQ(conv.str(),
+            "ConvTranspose2d(in=8, out=64, kernel=4, stride=2, padding=1, output_padding=1)");
+  EXPECT_EQ(message_of(
+                [] { nn::ConvTranspose2d({.in = 3, .out = 6, .kernel = 3, .output_padding = 1}); }),
+            "[ConvTranspose2d] output_padding is 1; it must be 0 or more, and below the stride");
+}
+
 // As PyTorch's to(memory_format=torch.channels_last).
 TEST(Conv2d, LearnsTheSameWithWeightsInNhwc) {
   const Tensor x = randn({3, 4, 6, 5});

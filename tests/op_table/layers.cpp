@@ -25,6 +25,23 @@ Outputs conv2d_of(const Call& c) {
                  .groups = c.get<int64_t>("groups")});
 }
 
+Outputs conv1d_of(const Call& c) {
+  return conv1d(c[0], c[1], c.optional_inputs(2)("bias"),
+                {.stride = c.get<int64_t>("stride"),
+                 .padding = c.get<int64_t>("padding"),
+                 .dilation = c.get<int64_t>("dilation"),
+                 .groups = c.get<int64_t>("groups")});
+}
+
+Outputs conv_transpose2d_of(const Call& c) {
+  return conv_transpose2d(c[0], c[1], c.optional_inputs(2)("bias"),
+                          {.stride = c.pair("stride"),
+                           .padding = c.pair("padding"),
+                           .output_padding = c.pair("output_padding"),
+                           .dilation = c.pair("dilation"),
+                           .groups = c.get<int64_t>("groups")});
+}
+
 /// Inputs: x, [weight], [bias], [running_mean, running_var]; outputs: y, [both after the call].
 Outputs batch_norm_of(const Call& c) {
   auto next = c.optional_inputs(1);
@@ -89,6 +106,8 @@ OpTable layer_ops() {
       {"outer", [](const Call& c) { return outer(c[0], c[1]); }},
       {"linear", linear_of},
       {"conv2d", conv2d_of},
+      {"conv1d", conv1d_of},
+      {"conv_transpose2d", conv_transpose2d_of},
       {"einsum", [](const Call& c) { return einsum(c.text("equation"), c.in); }},
       {"im2col",
        [](const Call& c) {

@@ -72,6 +72,38 @@ def conv2d(d):
     return lambda x, w, b=None: F.conv2d(x, w, b, stride, padding, dilation, groups)
 
 
+@op("conv1d", factor=PRODUCTS, specials="sums", flushes=True)
+def conv1d(d):
+    groups = d.attr("groups", d.pick([1, 1, 1, 2, 3]))
+    c, o = groups * d.pick([1, 2, 3, 8]), groups * d.pick([1, 2, 3, 8])
+    kernel, stride = d.int(1, 5), d.attr("stride", d.int(1, 3))
+    padding, dilation = d.attr("padding", d.int(0, 2)), d.attr("dilation", d.int(1, 2))
+    bias = d.attr("bias", d.chance(0.6))
+    d.input([d.pick([1, 2, 3, 0]), c, max(1, dilation * (kernel - 1) + 1 - 2 * padding) + d.int(0, 9)])
+    d.input([o, c // groups, kernel])
+    if bias:
+        d.input([o])
+    return lambda x, w, b=None: F.conv1d(x, w, b, stride, padding, dilation, groups)
+
+
+@op("conv_transpose2d", factor=PRODUCTS, specials="sums", flushes=True)
+def conv_transpose2d(d):
+    groups = d.attr("groups", d.pick([1, 1, 1, 2, 3]))
+    c, o = groups * d.pick([1, 2, 3, 8]), groups * d.pick([1, 2, 3, 5])
+    kernel = [d.int(1, 4), d.int(1, 4)]
+    stride, dilation = _pair(d, "stride", 1, 3), _pair(d, "dilation", 1, 2)
+    size = [d.int(1, 5), d.int(1, 5)]
+    full = [(size[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1 for i in (0, 1)]
+    padding = d.attr("padding", [d.int(0, min(2, (full[i] - 1) // 2)) for i in (0, 1)])
+    more = d.attr("output_padding", [d.int(0, stride[i] - 1) for i in (0, 1)])
+    bias = d.attr("bias", d.chance(0.6))
+    d.input([d.pick([1, 2, 2, 0]), c, *size])
+    d.input([c, o // groups, *kernel])
+    if bias:
+        d.input([o])
+    return lambda x, w, b=None: F.conv_transpose2d(x, w, b, stride, padding, more, groups, dilation)
+
+
 FORMULAS = ("ij,jk->ik", "bij,bjk->bik", "bhik,bhjk->bhij", "i,j->ij", "ij->ji", "ij->", "ii->i", "ii", "ij,ij->i", "...i,...i->...",
             "...ij,...jk", "ijk,kl,l->ji", "bi,oij,bj->bo", "ij,kj->ki", "iij,jk->ik", "i->", "ij,k->ijk", "a...,b...->ab...")
 
