@@ -1,6 +1,7 @@
 // Views for products, convolution, pooling, normalisation, softmax and embedding.
 #include <brim/ops/conv.h>
 #include <brim/ops/embedding.h>
+#include <brim/ops/interpolate.h>
 #include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>
 #include <brim/ops/pool.h>
@@ -78,6 +79,14 @@ std::vector<ViewCase> layer_views() {
        },
        {{{.shape = {2, 3, 5, 4}}, {.shape = {3, 4, 3, 2}}, {.shape = {4}}},
         {{.shape = {1, 16, 3, 3}}, {.shape = {16, 16, 3, 3}}, {.shape = {16}}}}},
+      {"interpolate",
+       [](Tensor x) {
+         return Tensors{
+             interpolate(x, {.scale = 2}), interpolate(x, {.size = {3, 7}}),
+             interpolate(x, {.size = {6, 5}, .mode = Interpolation::bilinear}),
+             interpolate(x, {.scale = 2, .mode = Interpolation::bilinear, .align_corners = true})};
+       },
+       images()},
       {"einsum",
        [](Tensor a, Tensor b, Tensor c) {
          return Tensors{einsum("ijk,kl,l->ji", {a, b, c}),

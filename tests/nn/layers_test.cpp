@@ -106,6 +106,25 @@ TEST(ConvTranspose2d, ParametersOptionsAndErrors) {
             "[ConvTranspose2d] output_padding is 1; it must be 0 or more, and below the stride");
 }
 
+TEST(ImageLayers, PassTheirOptionsOn) {
+  const Tensor x = rand({1, 4, 6, 6});
+  nn::Upsample twice({.scale = 2}), size({.size = {3, 9}, .mode = Interpolation::bilinear});
+  EXPECT_EQ(twice(x).shape(), Shape({1, 4, 12, 12}));
+  EXPECT_EQ(size(x).shape(), Shape({1, 4, 3, 9}));
+  EXPECT_EQ(twice.str(), "Upsample(scale=2)");
+  EXPECT_EQ(size.str(), "Upsample(size=(3, 9), bilinear)");
+  EXPECT_THROW(nn::Upsample({}), ValueError);
+  nn::PixelShuffle shuffle({.factor = 2});
+  nn::PixelUnshuffle unshuffle({.factor = 2});
+  EXPECT_EQ(shuffle(x).shape(), Shape({1, 1, 12, 12}));
+  EXPECT_EQ(unshuffle(shuffle(x)).to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(shuffle.str(), "PixelShuffle(factor=2)");
+  EXPECT_THROW(nn::PixelShuffle({}), ValueError);
+  nn::Unfold unfold({.kernel = {3, 2}, .stride = 2});
+  EXPECT_EQ(unfold(x).shape(), Shape({1, 24, 6}));
+  EXPECT_EQ(unfold.str(), "Unfold(kernel=(3, 2), stride=2)");
+}
+
 // As PyTorch's to(memory_format=torch.channels_last).
 TEST(Conv2d, LearnsTheSameWithWeightsInNhwc) {
   const Tensor x = randn({3, 4, 6, 5});

@@ -1,5 +1,6 @@
 // Products, convolution, pooling, normalisation and losses.
 #include <brim/ops/conv.h>
+#include <brim/ops/interpolate.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>
@@ -40,6 +41,14 @@ Outputs conv_transpose2d_of(const Call& c) {
                            .output_padding = c.pair("output_padding"),
                            .dilation = c.pair("dilation"),
                            .groups = c.get<int64_t>("groups")});
+}
+
+Outputs interpolate_of(const Call& c) {
+  return interpolate(c[0], {.size = c.pair("size"),
+                            .scale = c.number("scale_factor", 0),
+                            .mode = c.text("mode") == "bilinear" ? Interpolation::bilinear
+                                                                 : Interpolation::nearest,
+                            .align_corners = c.flag("align_corners")});
 }
 
 /// Inputs: x, [weight], [bias], [running_mean, running_var]; outputs: y, [both after the call].
@@ -108,6 +117,7 @@ OpTable layer_ops() {
       {"conv2d", conv2d_of},
       {"conv1d", conv1d_of},
       {"conv_transpose2d", conv_transpose2d_of},
+      {"interpolate", interpolate_of},
       {"einsum", [](const Call& c) { return einsum(c.text("equation"), c.in); }},
       {"im2col",
        [](const Call& c) {

@@ -6,6 +6,7 @@
 #include <brim/nn/conv.h>
 #include <brim/nn/dropout.h>
 #include <brim/nn/embedding.h>
+#include <brim/nn/image.h>
 #include <brim/nn/init.h>
 #include <brim/nn/linear.h>
 #include <brim/nn/loss.h>

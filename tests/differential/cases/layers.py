@@ -104,6 +104,23 @@ def conv_transpose2d(d):
     return lambda x, w, b=None: F.conv_transpose2d(x, w, b, stride, padding, more, groups, dilation)
 
 
+@op("interpolate", specials="", perturb="inner", factor=4)
+def interpolate(d):
+    mode = d.attr("mode", d.pick(["nearest", "bilinear"]))
+    corners = d.attr("align_corners", mode == "bilinear" and d.chance(0.5))
+    options = {"mode": mode, "align_corners": corners if mode == "bilinear" else None}
+    size = [d.int(1, 6), d.int(1, 6)]
+    if d.chance(0.5):
+        options["size"] = _pair(d, "size", 1, 9)
+    else:
+        options["scale_factor"] = d.attr("scale_factor", d.pick([1.0, 2.0, 3.0, 1.5, 0.5, 2.25]))
+        if options["scale_factor"] < 1:
+            size = [2 * s for s in size]
+        d.attr("size", [0, 0])
+    d.input([d.pick([1, 2, 0]), d.pick([1, 2, 3]), *size])
+    return lambda x: F.interpolate(x, **options)
+
+
 FORMULAS = ("ij,jk->ik", "bij,bjk->bik", "bhik,bhjk->bhij", "i,j->ij", "ij->ji", "ij->", "ii->i", "ii", "ij,ij->i", "...i,...i->...",
             "...ij,...jk", "ijk,kl,l->ji", "bi,oij,bj->bo", "ij,kj->ki", "iij,jk->ik", "i->", "ij,k->ijk", "a...,b...->ab...")
 
