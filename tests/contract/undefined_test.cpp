@@ -32,6 +32,8 @@ TEST(Undefined, ModulesRefuseThem) {
   module<nn::PixelShuffle>("PixelShuffle", {.factor = 2});
   module<nn::PixelUnshuffle>("PixelUnshuffle", {.factor = 2});
   module<nn::Unfold>("Unfold", {.kernel = 2});
+  module<nn::LSTM>("LSTM", {.in = 2, .hidden = 2});
+  module<nn::GRU>("GRU", {.in = 2, .hidden = 2});
   module<nn::Embedding>("Embedding", {.num = 4, .dim = 2});
   module<nn::BatchNorm2d>("BatchNorm2d", {.features = 2});
   module<nn::LayerNorm>("LayerNorm", {.shape = {2}});

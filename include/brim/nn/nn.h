@@ -14,4 +14,5 @@
 #include <brim/nn/module.h>
 #include <brim/nn/norm.h>
 #include <brim/nn/pool.h>
+#include <brim/nn/recurrent.h>
 #include <brim/nn/resnet.h>
