@@ -19,7 +19,7 @@ inline std::filesystem::path source_folder() {
 /// The names of their functions, operators left out.
 inline std::set<std::string> public_ops() {
   const std::regex declaration(
-      R"(^(?:inline )?(?:Tensor|Extremum|Sorted|std::vector<Tensor>) (?!operator)(\w+)\()");
+      R"(^(?:inline )?(?:Tensor|Extremum|Sorted|Unique|std::vector<Tensor>) (?!operator)(\w+)\()");
   std::set<std::string> names;
   for (const auto& header :
        std::filesystem::directory_iterator(source_folder() / "include/brim/ops")) {

@@ -43,6 +43,7 @@
 #include <brim/ops/dropout.h>
 #include <brim/ops/embedding.h>
 #include <brim/ops/index.h>
+#include <brim/ops/interpolate.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>

@@ -84,15 +84,46 @@ bool is_expanded(const Tensor& t) {
   return false;
 }
 
-void check_in_place(const char* op, const Tensor& t, Inputs sources) {
+void rebase(const Ref<Node>& node, Tensor& t) {
+  Meta& meta = meta_of(t);
+  if (meta.retain_grad && meta.node) {
+    std::erase(meta.node->retained, &meta);
+    node->retained.push_back(&meta);
+  }
+  attach(node, t);
+}
+
+namespace {
+
+void check_not_expanded(const char* op, const Tensor& t) {
   BRIM_CHECK(!is_expanded(t), ValueError,
              "[{}] writes into an expanded tensor of shape {}, whose elements share memory; "
              "clone() it first",
              op, t.shape().str());
+}
+
+}  // namespace
+
+void check_recordable(const char* op, const Tensor& t, Inputs sources) {
+  check_not_expanded(op, t);
+  if (is_floating(t.dtype()) && (needs_grad({t}) || needs_grad(sources))) {
+    BRIM_CHECK(!(t.requires_grad() && t.is_leaf()), AutogradError,
+               "[{}] writes in place into a leaf that requires a gradient, which would lose it; "
+               "use the out-of-place op, or a NoGrad scope",
+               op);
+    BRIM_CHECK(t.storage()->use_count() == 1, AutogradError,
+               "[{}] writes in place where gradients are recorded, into memory that other tensors "
+               "share (views, or what a gradient keeps), whose history would be old; use the "
+               "out-of-place op (for parts: slice_scatter, select_scatter, cat), or a NoGrad scope",
+               op);
+  }
+  t.storage()->bump_version();
+}
+
+void check_in_place(const char* op, const Tensor& t, Inputs sources) {
+  check_not_expanded(op, t);
   if (grad_mode) {
-    bool history = t.requires_grad();
-    for (const Tensor& s : sources) history |= s.defined() && s.requires_grad();
-    BRIM_CHECK(!history, AutogradError,
+    BRIM_CHECK(!(needs_grad({t}) || needs_grad(sources)), AutogradError,
                "[{}] writes in place where gradients are recorded, which would lose them; use the "
                "out-of-place op, or a NoGrad scope",
                op);

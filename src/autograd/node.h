@@ -155,5 +155,22 @@ bool is_expanded(const Tensor& t);
 /// requires a gradient and gradients are enabled), ValueError when it is expanded; else counts the
 /// write.
 void check_in_place(const char* op, const Tensor& t, Inputs sources = {});
+/// The same for an op that records what it writes (record_in_place): AutogradError only for a leaf
+/// that requires a gradient, and where other tensors share the memory: their history would be old.
+void check_recordable(const char* op, const Tensor& t, Inputs sources = {});
+/// Takes t's history over to `node`, whose first edge it becomes.
+void rebase(const Ref<Node>& node, Tensor& t);
+
+/// Makes `gradient(GradCall&)` the history of `t`, which an op has written in place, if `t` or a
+/// source requires a gradient. Input 0 is what `t` was before, the others are the sources.
+template <class F>
+void record_in_place(const char* name, Tensor& t, Inputs sources, F&& gradient) {
+  if (!is_floating(t.dtype()) || !(needs_grad({t}) || needs_grad(sources))) return;
+  Ref<Node> node(new OpNode<std::decay_t<F>>(name, std::forward<F>(gradient)));
+  node->next.reserve(sources.size() + 1);
+  connect(*node, t);
+  for (const Tensor& source : sources) connect(*node, source);
+  rebase(node, t);
+}
 
 }  // namespace brim::autograd

@@ -23,6 +23,8 @@ BRIM_UNARY(Exp, "exp", exp(x));
 BRIM_UNARY(Expm1, "expm1", expm1(x));
 BRIM_UNARY(Log, "log", log(x));
 BRIM_UNARY(Log1p, "log1p", log1p(x));
+BRIM_UNARY(Log2, "log2", log2(x));
+BRIM_UNARY(Log10, "log10", log10(x));
 BRIM_UNARY(Sqrt, "sqrt", std::sqrt(x));
 BRIM_UNARY(Rsqrt, "rsqrt", T(1) / std::sqrt(x));
 BRIM_UNARY(Square, "square", static_cast<Wrapping<T>>(x) * static_cast<Wrapping<T>>(x));
@@ -124,9 +126,9 @@ struct DivScalar {
 };
 
 using UnaryFormulas =
-    List<Neg, Abs, Exp, Expm1, Log, Log1p, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos, Tanh, Erf,
-         Sign, Floor, Ceil, Round, PowScalar, Clamp, AddScalar, MulScalar, DivScalar, Sigmoid, Relu,
-         LeakyRelu, Elu, Gelu, GeluTanh, Silu, Softplus>;
+    List<Neg, Abs, Exp, Expm1, Log, Log1p, Log2, Log10, Sqrt, Rsqrt, Square, Reciprocal, Sin, Cos,
+         Tanh, Erf, Sign, Floor, Ceil, Round, PowScalar, Clamp, AddScalar, MulScalar, DivScalar,
+         Sigmoid, Relu, LeakyRelu, Elu, Gelu, GeluTanh, Silu, Softplus>;
 /// Those that integers have too.
 using UnaryIntegerFormulas = List<Neg, Abs, Square, Sign, Relu, Clamp, AddScalar, MulScalar>;
 

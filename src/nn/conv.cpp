@@ -5,24 +5,38 @@
 namespace brim::nn {
 namespace {
 
-const Conv2d::Options& checked(const Conv2d::Options& o) {
-  check_positive("Conv2d", "in", o.in);
-  check_positive("Conv2d", "out", o.out);
-  check_positive("Conv2d", "groups", o.groups);
-  check_positive("Conv2d", "kernel", std::min(o.kernel.h, o.kernel.w));
-  check_positive("Conv2d", "stride", std::min(o.stride.h, o.stride.w));
-  check_positive("Conv2d", "dilation", std::min(o.dilation.h, o.dilation.w));
-  BRIM_CHECK(o.padding.h >= 0 && o.padding.w >= 0, ValueError,
-             "[Conv2d] padding is ({}, {}); it must be 0 or more", o.padding.h, o.padding.w);
+int64_t least(Pair p) { return std::min(p.h, p.w); }
+
+template <class Options>
+const Options& checked(const char* layer, const Options& o) {
+  check_positive(layer, "in", o.in);
+  check_positive(layer, "out", o.out);
+  check_positive(layer, "groups", o.groups);
+  check_positive(layer, "kernel", least(o.kernel));
+  check_positive(layer, "stride", least(o.stride));
+  check_positive(layer, "dilation", least(o.dilation));
+  BRIM_CHECK(least(o.padding) >= 0, ValueError, "[{}] padding is {}; it must be 0 or more", layer,
+             pair_str(o.padding));
   BRIM_CHECK(o.in % o.groups == 0 && o.out % o.groups == 0, ValueError,
-             "[Conv2d] {} groups do not divide in = {} and out = {}", o.groups, o.in, o.out);
+             "[{}] {} groups do not divide in = {} and out = {}", layer, o.groups, o.in, o.out);
   return o;
+}
+
+template <class Options>
+std::string described(const Options& o, Pair output_padding = 0) {
+  std::string text = fmt::format("in={}, out={}, kernel={}", o.in, o.out, pair_str(o.kernel));
+  if (o.stride != 1) text += ", stride=" + pair_str(o.stride);
+  if (o.padding != 0) text += ", padding=" + pair_str(o.padding);
+  if (output_padding != 0) text += ", output_padding=" + pair_str(output_padding);
+  if (o.dilation != 1) text += ", dilation=" + pair_str(o.dilation);
+  if (o.groups != 1) text += fmt::format(", groups={}", o.groups);
+  return text + (o.bias ? "" : ", bias=false");
 }
 
 }  // namespace
 
 Conv2d::Conv2d(Options o)
-    : options(checked(o)),
+    : options(checked("Conv2d", o)),
       weight(parameter("weight", Tensor::empty({o.out, o.in / o.groups, o.kernel.h, o.kernel.w},
                                                o.dtype, o.device))),
       bias(parameter("bias", o.bias ? Tensor::empty({o.out}, o.dtype, o.device) : Tensor())) {
@@ -37,14 +51,49 @@ Tensor Conv2d::forward(const Tensor& x) {
                  .groups = options.groups});
 }
 
-std::string Conv2d::options_str() const {
-  const Options& o = options;
-  std::string text = fmt::format("in={}, out={}, kernel={}", o.in, o.out, pair_str(o.kernel));
-  if (o.stride != Pair(1)) text += ", stride=" + pair_str(o.stride);
-  if (o.padding != Pair(0)) text += ", padding=" + pair_str(o.padding);
-  if (o.dilation != Pair(1)) text += ", dilation=" + pair_str(o.dilation);
-  if (o.groups != 1) text += fmt::format(", groups={}", o.groups);
-  return text + (o.bias ? "" : ", bias=false");
+std::string Conv2d::options_str() const { return described(options); }
+
+Conv1d::Conv1d(Options o)
+    : options(checked("Conv1d", o)),
+      weight(parameter("weight",
+                       Tensor::empty({o.out, o.in / o.groups, o.kernel}, o.dtype, o.device))),
+      bias(parameter("bias", o.bias ? Tensor::empty({o.out}, o.dtype, o.device) : Tensor())) {
+  init_weight_and_bias(weight, bias);
+}
+
+Tensor Conv1d::forward(const Tensor& x) {
+  return conv1d(x, weight, bias,
+                {.stride = options.stride,
+                 .padding = options.padding,
+                 .dilation = options.dilation,
+                 .groups = options.groups});
+}
+
+std::string Conv1d::options_str() const { return described(options); }
+
+ConvTranspose2d::ConvTranspose2d(Options o)
+    : options(checked("ConvTranspose2d", o)),
+      weight(parameter("weight", Tensor::empty({o.in, o.out / o.groups, o.kernel.h, o.kernel.w},
+                                               o.dtype, o.device))),
+      bias(parameter("bias", o.bias ? Tensor::empty({o.out}, o.dtype, o.device) : Tensor())) {
+  const Pair more = o.output_padding;
+  BRIM_CHECK(least(more) >= 0 && more.h < o.stride.h && more.w < o.stride.w, ValueError,
+             "[ConvTranspose2d] output_padding is {}; it must be 0 or more, and below the stride",
+             pair_str(more));
+  init_weight_and_bias(weight, bias);
+}
+
+Tensor ConvTranspose2d::forward(const Tensor& x) {
+  return conv_transpose2d(x, weight, bias,
+                          {.stride = options.stride,
+                           .padding = options.padding,
+                           .output_padding = options.output_padding,
+                           .dilation = options.dilation,
+                           .groups = options.groups});
+}
+
+std::string ConvTranspose2d::options_str() const {
+  return described(options, options.output_padding);
 }
 
 }  // namespace brim::nn

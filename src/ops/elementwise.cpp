@@ -75,7 +75,7 @@ void binary_in_place(const BinaryKernel& kernel, const char* op, Tensor& x, cons
       x.shape() == other.shape() || broadcast_shapes(x.shape(), other.shape(), op) == x.shape(),
       ShapeError, "[{}] shape {} does not broadcast into {}", op, other.shape().str(),
       x.shape().str());
-  autograd::check_in_place(op, x, {other});
+  autograd::check_recordable(op, x, {other});
   // What is read must not change under the loop: another view of x's memory is copied first.
   const bool shifted = x.storage() == other.storage() &&
                        !(x.offset() == other.offset() && x.shape() == other.shape() &&
@@ -85,6 +85,19 @@ void binary_in_place(const BinaryKernel& kernel, const char* op, Tensor& x, cons
   } else {
     kernel(device, dtype, x, other, x, params);
   }
+}
+
+Before needed_before(const char* op, const Tensor& x, const Tensor& other) {
+  common_device(op, x, other);
+  if (!autograd::needs_grad({other})) return {.x = {}, .other = other};
+  const Tensor old = x.clone();
+  return {.x = old, .other = other.is_same(x) ? old : other};
+}
+
+void unary_in_place(const UnaryKernel& kernel, const char* op, Tensor& x, formula::Params params) {
+  check_defined(op, x);
+  autograd::check_recordable(op, x);
+  kernel(x.device(), x.dtype(), x, x, params);
 }
 
 void check_number(const char* op, const Tensor& x, double value) {

@@ -38,9 +38,17 @@ Tensor binary(const BinaryKernel& kernel, const char* op, const Tensor& a, const
               formula::Params params = {});
 /// The same with a truth value as the result.
 Tensor compare(const BinaryKernel& kernel, const char* op, const Tensor& a, const Tensor& b);
-/// x = f(x, other), where `other` broadcasts to x's shape.
+/// x = f(x, other), where `other` broadcasts to x's shape; the caller records it.
 void binary_in_place(const BinaryKernel& kernel, const char* op, Tensor& x, const Tensor& other,
                      formula::Params params = {});
+/// What the gradient of an op needs of its operands before it writes x over: x, cloned, where
+/// `other` requires a gradient, and `other`, which is that clone where it is x itself.
+struct Before {
+  Tensor x, other;
+};
+Before needed_before(const char* op, const Tensor& x, const Tensor& other);
+/// x = f(x); the caller records it.
+void unary_in_place(const UnaryKernel& kernel, const char* op, Tensor& x, formula::Params params);
 
 /// When `x` holds integers, throws DTypeError unless `value` is a whole number, and ValueError
 /// where a double does not hold it exactly.

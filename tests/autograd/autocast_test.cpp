@@ -58,6 +58,8 @@ TEST(Autocast, SensitiveOpsWorkInF32) {
       [](const Tensor& t) { return expm1(t); },
       [](const Tensor& t) { return log(t); },
       [](const Tensor& t) { return log1p(t); },
+      [](const Tensor& t) { return log2(t); },
+      [](const Tensor& t) { return log10(t); },
       [](const Tensor& t) { return pow(t, 2); },
       [](const Tensor& t) { return pow(t, t); },
       [](const Tensor& t) { return reciprocal(t); },

@@ -105,6 +105,29 @@ CONTRACT(matmul_batched) {
           .reference = batched};
 }
 
+CONTRACT(bmm) {
+  return {.op = bmm,
+          .inputs = {{{.shape = {2, 3, 4}}, {.shape = {2, 4, 5}}},
+                     {{.shape = {1, 1, 1}}, {.shape = {1, 1, 1}}},
+                     {{.shape = {0, 3, 4}}, {.shape = {0, 4, 2}}},
+                     {{.shape = {2, 3, 0}}, {.shape = {2, 0, 2}}}},
+          .reference = batched};
+}
+
+CONTRACT(outer) {
+  return {.op = outer,
+          .inputs = {{{.shape = {3}}, {.shape = {5}}},
+                     {{.shape = {1}}, {.shape = {1}}},
+                     {{.shape = {0}}, {.shape = {4}}}},
+          .reference =
+              [](Tensor a, Tensor b) {
+                return array(
+                    matrix_product(values(a).data(), values(b).data(), a.numel(), 1, b.numel()),
+                    {a.numel(), b.numel()});
+              },
+          .dtypes = kSigned};
+}
+
 CONTRACT(linear) {
   return {.op = [](Tensor x, Tensor w, Tensor b) { return linear(x, w, b); },
           .inputs = {{{.shape = {4, 5}}, {.shape = {3, 5}}, {.shape = {3}}},
@@ -137,6 +160,10 @@ TEST(Matmul, ErrorsNameShapes) {
   }
   EXPECT_THROW(matmul(a, a.to(f64)), DTypeError);
   EXPECT_THROW(linear(a, a.t()), ShapeError);
+  EXPECT_THROW(bmm(a, a.t()), ShapeError);
+  EXPECT_THROW(bmm(a.expand({1, 2, 3}), a.t().expand({2, 3, 2})), ShapeError);
+  EXPECT_THROW(bmm(a.expand({2, 2, 3}), a.expand({2, 2, 3})), ShapeError);
+  EXPECT_THROW(outer(a, a), ShapeError);
   EXPECT_THROW(linear(a, a, a), ShapeError);
 }
 

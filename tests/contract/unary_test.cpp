@@ -51,6 +51,8 @@ CONTRACT(exp) { return floats(exp, F(std::exp)); }
 CONTRACT(expm1) { return floats(expm1, F(std::expm1)); }
 CONTRACT(log) { return floats(log, F(std::log), 0.2, 4); }
 CONTRACT(log1p) { return floats(log1p, F(std::log1p), -0.7, 3); }
+CONTRACT(log2) { return floats(log2, F(std::log2), 0.2, 4); }
+CONTRACT(log10) { return floats(log10, F(std::log10), 0.2, 4); }
 CONTRACT(sqrt) { return floats(sqrt, F(std::sqrt), 0.2, 4); }
 CONTRACT(rsqrt) {
   return floats(

@@ -26,6 +26,14 @@ void module(const char* what, typename M::Options options = {}) {
 TEST(Undefined, ModulesRefuseThem) {
   module<nn::Linear>("Linear", {.in = 2, .out = 2});
   module<nn::Conv2d>("Conv2d", {.in = 2, .out = 2, .kernel = 3});
+  module<nn::Conv1d>("Conv1d", {.in = 2, .out = 2, .kernel = 3});
+  module<nn::ConvTranspose2d>("ConvTranspose2d", {.in = 2, .out = 2, .kernel = 3});
+  module<nn::Upsample>("Upsample", {.scale = 2});
+  module<nn::PixelShuffle>("PixelShuffle", {.factor = 2});
+  module<nn::PixelUnshuffle>("PixelUnshuffle", {.factor = 2});
+  module<nn::Unfold>("Unfold", {.kernel = 2});
+  module<nn::LSTM>("LSTM", {.in = 2, .hidden = 2});
+  module<nn::GRU>("GRU", {.in = 2, .hidden = 2});
   module<nn::Embedding>("Embedding", {.num = 4, .dim = 2});
   module<nn::BatchNorm2d>("BatchNorm2d", {.features = 2});
   module<nn::LayerNorm>("LayerNorm", {.shape = {2}});

@@ -107,6 +107,8 @@ std::vector<ViewCase> elementwise_views() {
       UNARY(expm1),
       UNARY(log),
       UNARY(log1p),
+      UNARY(log2),
+      UNARY(log10),
       UNARY(sqrt),
       UNARY(rsqrt),
       UNARY(square),
@@ -157,6 +159,9 @@ std::vector<ViewCase> elementwise_views() {
       WITH_NUMBER(mul),
       BINARY(maximum),
       BINARY(minimum),
+      BINARY(atan2),
+      WITH_NUMBER(remainder),
+      WITH_NUMBER(fmod),
       WITH_NUMBER(eq),
       WITH_NUMBER(ne),
       WITH_NUMBER(lt),
@@ -180,6 +185,12 @@ std::vector<ViewCase> elementwise_views() {
          return bernoulli(p, &generator);
        },
        alike(1, 0, 1)},
+      {"multinomial",
+       [](Tensor p) {
+         Generator generator(5);
+         return Tensors{multinomial(p, 2, false, &generator), multinomial(p, 7, true, &generator)};
+       },
+       {{{.shape = {5}, .low = 0.1}}, {{.shape = {3, 4}, .low = 0.1}}}},
       LOSS(mse_loss),
       LOSS(l1_loss),
       LOSS(smooth_l1_loss, 0.7),

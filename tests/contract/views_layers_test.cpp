@@ -1,6 +1,7 @@
 // Views for products, convolution, pooling, normalisation, softmax and embedding.
 #include <brim/ops/conv.h>
 #include <brim/ops/embedding.h>
+#include <brim/ops/interpolate.h>
 #include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>
 #include <brim/ops/pool.h>
@@ -47,6 +48,10 @@ std::vector<ViewCase> layer_views() {
         {{.shape = {2, 4, 5}}, {.shape = {5, 3}}},
         {{.shape = {2, 4, 5}}, {.shape = {2, 5, 3}}},
         {{.shape = {2, 1, 4, 5}}, {.shape = {3, 5, 2}}}}},
+      {"bmm",
+       [](Tensor a, Tensor b) { return bmm(a, b); },
+       {{{.shape = {2, 4, 5}}, {.shape = {2, 5, 3}}}}},
+      {"outer", [](Tensor a, Tensor b) { return outer(a, b); }, {{{.shape = {5}}, {.shape = {3}}}}},
       {"linear",
        [](Tensor x, Tensor w, Tensor b) { return linear(x, w, b); },
        {{{.shape = {5}}, {.shape = {3, 5}}, {.shape = {3}}},
@@ -61,6 +66,39 @@ std::vector<ViewCase> layer_views() {
        {{{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 3, 2}}, {.shape = {4}}},
         {{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 1, 1}}, {.shape = {4}}},
         {{.shape = {1, 16, 6, 6}}, {.shape = {16, 16, 3, 3}}, {.shape = {16}}}}},
+      {"conv1d",
+       [](Tensor x, Tensor w, Tensor b) {
+         return Tensors{conv1d(x, w, b, {.padding = 1}), conv1d(x, w, b, {.stride = 2})};
+       },
+       {{{.shape = {2, 3, 7}}, {.shape = {4, 3, 3}}, {.shape = {4}}},
+        {{.shape = {1, 16, 9}}, {.shape = {16, 16, 3}}, {.shape = {16}}}}},
+      {"conv_transpose2d",
+       [](Tensor x, Tensor w, Tensor b) {
+         return Tensors{conv_transpose2d(x, w, b, {.padding = 1}),
+                        conv_transpose2d(x, w, b, {.stride = 2, .output_padding = 1})};
+       },
+       {{{.shape = {2, 3, 5, 4}}, {.shape = {3, 4, 3, 2}}, {.shape = {4}}},
+        {{.shape = {1, 16, 3, 3}}, {.shape = {16, 16, 3, 3}}, {.shape = {16}}}}},
+      {"interpolate",
+       [](Tensor x) {
+         return Tensors{
+             interpolate(x, {.scale = 2}), interpolate(x, {.size = {3, 7}}),
+             interpolate(x, {.size = {6, 5}, .mode = Interpolation::bilinear}),
+             interpolate(x, {.scale = 2, .mode = Interpolation::bilinear, .align_corners = true})};
+       },
+       images()},
+      {"einsum",
+       [](Tensor a, Tensor b, Tensor c) {
+         return Tensors{einsum("ijk,kl,l->ji", {a, b, c}),
+                        einsum("iji->ij", {b.unsqueeze(0).expand({4, 4, 4})}),
+                        einsum("...k,kl", {a, b})};
+       },
+       {{{.shape = {2, 3, 4}}, {.shape = {4, 4}}, {.shape = {4}}}}},
+      {"im2col",
+       [](Tensor x) {
+         return Tensors{im2col(x, 2), im2col(x, {3, 2}, {.stride = 2, .padding = 1})};
+       },
+       images()},
       {"max_pool2d",
        [](Tensor x) {
          return Tensors{max_pool2d(x, 2), max_pool2d(x, 3, {.stride = 2, .padding = 1})};

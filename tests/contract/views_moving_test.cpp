@@ -118,6 +118,23 @@ std::vector<ViewCase> moving_views() {
       ALONG(argsort, argsort(x, axis)),
       ALONG(sort, sort(x, axis).values, sort(x, axis, true).indices),
       ALONG(topk, topk(x, 1, axis).values, topk(x, 1, axis, false).indices),
+      {"unique",
+       [](Tensor x) {
+         const Unique u = unique(round(x));
+         return Tensors{u.values, u.inverse, u.counts};
+       },
+       ranks()},
+      {"unfold",
+       [](Tensor x) {
+         return Tensors{unfold(x, 0, 2, 1), unfold(x, -1, 1, 2)};
+       },
+       ranks(1, kMaxRank - 1)},
+      {"pixel_shuffle",
+       [](Tensor x) { return pixel_shuffle(x, 2); },
+       {{{.shape = {4, 2, 3}}}, {{.shape = {2, 8, 2, 1}}}, {{.shape = {2, 1, 4, 3, 2}}}}},
+      {"pixel_unshuffle",
+       [](Tensor x) { return pixel_unshuffle(x, 2); },
+       {{{.shape = {1, 4, 2}}}, {{.shape = {2, 3, 2, 4}}}, {{.shape = {2, 1, 1, 4, 2}}}}},
       MOVED(view, 0, view(x, x.shape())),
       MOVED(reshape, 0, reshape(x, {-1, 1})),
       MOVED(flatten, 0, flatten(x)),
@@ -126,6 +143,8 @@ std::vector<ViewCase> moving_views() {
       MOVED(movedim, 1, movedim(x, 0, -1)),
       MOVED(slice, 1, slice(x, 0, 1, 3, 2)),
       MOVED(select, 1, select(x, 0, -1)),
+      MOVED(slice_scatter, 1, slice_scatter(x, x.slice(0, 0, 1) * 2, 0, 1, 2)),
+      MOVED(select_scatter, 1, select_scatter(x, x.select(0, 0) * 2, 0, -1)),
       MOVED(narrow, 1, narrow(x, 0, 1, 2)),
       MOVED(diagonal, 2, Tensors{diagonal(x), diagonal(x, 1, -1, 0)}),
       MOVED(split, 1, split(x, 2)),

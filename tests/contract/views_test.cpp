@@ -135,8 +135,9 @@ INSTANTIATE_TEST_SUITE_P(Ops, ViewsOf, ::testing::ValuesIn(view_cases()),
 TEST(Views, EveryOpHasACase) {
   // Ops without inputs, or that only look at shape and dtype.
   const std::set<std::string> none = {
-      "arange",    "empty", "empty_like", "eye",   "full",     "full_like", "linspace",  "ones",
-      "ones_like", "rand",  "randint",    "randn", "randperm", "zeros",     "zeros_like"};
+      "arange",   "empty",      "empty_like", "eye",   "full",      "full_like",
+      "linspace", "ones",       "ones_like",  "rand",  "rand_like", "randint",
+      "randn",    "randn_like", "randperm",   "zeros", "zeros_like"};
   std::set<std::string> cases;
   for (const ViewCase& c : view_cases()) EXPECT_TRUE(cases.insert(c.op).second) << c.op << " twice";
   std::set<std::string> declared = tests::public_ops();
@@ -155,6 +156,8 @@ TEST(Views, InPlace) {
       {"add_", [](Tensor& x, const Tensor& y) { x.add_(y, 2); }},
       {"sub_", [](Tensor& x, const Tensor& y) { x.sub_(y); }},
       {"mul_", [](Tensor& x, const Tensor& y) { x.mul_(y); }},
+      {"add_ of a number", [](Tensor& x, const Tensor&) { x.add_(3); }},
+      {"div_ by a number", [](Tensor& x, const Tensor&) { x.div_(3); }},
       {"mul_ by a number", [](Tensor& x, const Tensor&) { x.mul_(3); }},
       {"div_", [](Tensor& x, const Tensor& y) { x.div_(y); }},
       {"uniform_",

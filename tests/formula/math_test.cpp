@@ -55,6 +55,8 @@ TEST(Math, Exp) { check(exp, F(std::exp), 2); }
 TEST(Math, Expm1) { check(expm1, F(std::expm1), 2); }
 TEST(Math, Log) { check(log, F(std::log), 2); }
 TEST(Math, Log1p) { check(log1p, F(std::log1p), 2); }
+TEST(Math, Log2) { check(log2, F(std::log2), 1); }
+TEST(Math, Log10) { check(log10, F(std::log10), 1); }
 TEST(Math, Tanh) { check(tanh, F(std::tanh), 2.5); }
 TEST(Math, Erf) { check(erf, F(std::erf), 2); }
 TEST(Math, Sin) { check(sin, F(std::sin), 2); }
@@ -62,6 +64,14 @@ TEST(Math, Cos) { check(cos, F(std::cos), 2); }
 TEST(Math, Sigmoid) {
   check(
       sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 3);
+}
+
+TEST(Math, LogarithmsOfPowersAreExact) {
+  for (int i = -30; i <= 30; ++i) {
+    const float two = std::ldexp(1.0f, i), ten = static_cast<float>(std::pow(10.0, i));
+    EXPECT_EQ(log2(Tensor::from<float>({two}, {})).item<float>(), static_cast<float>(i));
+    EXPECT_EQ(log10(Tensor::from<float>({ten}, {})).item<float>(), static_cast<float>(i));
+  }
 }
 
 TEST(Math, SignOfZeroIsKept) {

@@ -10,6 +10,7 @@ import sys
 import torch
 
 import pth
+import recurrent
 import resnet
 import training
 from cases import elementwise, layers, losses, movement, optimizers, reduce
@@ -42,7 +43,7 @@ def main():
     torch.use_deterministic_algorithms(True)
     folder = pathlib.Path(__file__).parent / "data"
     folder.mkdir(exist_ok=True)
-    others = {"train": training.write, "pth": pth.write, "resnet": resnet.write}
+    others = {"train": training.write, "pth": pth.write, "recurrent": recurrent.write, "resnet": resnet.write}
     names = sys.argv[1:] or [*FAMILIES, *others]
     for name in names:
         if name in others:

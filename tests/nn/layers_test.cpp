@@ -79,6 +79,52 @@ TEST(Conv2d, BadOptionsAreErrors) {
             "[Conv2d] 2 groups do not divide in = 3 and out = 6");
 }
 
+TEST(Conv1d, ParametersOptionsAndErrors) {
+  manual_seed(1);
+  nn::Conv1d conv({.in = 8, .out = 64, .kernel = 5, .stride = 2, .padding = 1, .groups = 2});
+  EXPECT_EQ(conv.weight.shape(), Shape({64, 4, 5}));
+  expect_uniform(conv.weight, 1 / std::sqrt(20.0));
+  EXPECT_EQ(conv(zeros({2, 8, 9})).shape(), Shape({2, 64, 4}));
+  EXPECT_EQ(conv.str(), "Conv1d(in=8, out=64, kernel=5, stride=2, padding=1, groups=2)");
+  EXPECT_THROW(nn::Conv1d({.in = 3, .out = 6}), ValueError);
+  EXPECT_EQ(message_of([] { nn::Conv1d({.in = 3, .out = 6, .kernel = 3, .padding = -1}); }),
+            "[Conv1d] padding is -1; it must be 0 or more");
+}
+
+TEST(ConvTranspose2d, ParametersOptionsAndErrors) {
+  manual_seed(1);
+  nn::ConvTranspose2d conv(
+      {.in = 8, .out = 64, .kernel = 4, .stride = 2, .padding = 1, .output_padding = 1});
+  EXPECT_EQ(conv.weight.shape(), Shape({8, 64, 4, 4}));
+  expect_uniform(conv.weight, 1 / std::sqrt(64 * 16.0));
+  EXPECT_EQ(conv.bias.shape(), Shape({64}));
+  EXPECT_EQ(conv(zeros({2, 8, 5, 3})).shape(), Shape({2, 64, 11, 7}));
+  EXPECT_EQ(conv.str(),
+            "ConvTranspose2d(in=8, out=64, kernel=4, stride=2, padding=1, output_padding=1)");
+  EXPECT_EQ(message_of(
+                [] { nn::ConvTranspose2d({.in = 3, .out = 6, .kernel = 3, .output_padding = 1}); }),
+            "[ConvTranspose2d] output_padding is 1; it must be 0 or more, and below the stride");
+}
+
+TEST(ImageLayers, PassTheirOptionsOn) {
+  const Tensor x = rand({1, 4, 6, 6});
+  nn::Upsample twice({.scale = 2}), size({.size = {3, 9}, .mode = Interpolation::bilinear});
+  EXPECT_EQ(twice(x).shape(), Shape({1, 4, 12, 12}));
+  EXPECT_EQ(size(x).shape(), Shape({1, 4, 3, 9}));
+  EXPECT_EQ(twice.str(), "Upsample(scale=2)");
+  EXPECT_EQ(size.str(), "Upsample(size=(3, 9), bilinear)");
+  EXPECT_THROW(nn::Upsample({}), ValueError);
+  nn::PixelShuffle shuffle({.factor = 2});
+  nn::PixelUnshuffle unshuffle({.factor = 2});
+  EXPECT_EQ(shuffle(x).shape(), Shape({1, 1, 12, 12}));
+  EXPECT_EQ(unshuffle(shuffle(x)).to_vector<float>(), x.to_vector<float>());
+  EXPECT_EQ(shuffle.str(), "PixelShuffle(factor=2)");
+  EXPECT_THROW(nn::PixelShuffle({}), ValueError);
+  nn::Unfold unfold({.kernel = {3, 2}, .stride = 2});
+  EXPECT_EQ(unfold(x).shape(), Shape({1, 24, 6}));
+  EXPECT_EQ(unfold.str(), "Unfold(kernel=(3, 2), stride=2)");
+}
+
 // As PyTorch's to(memory_format=torch.channels_last).
 TEST(Conv2d, LearnsTheSameWithWeightsInNhwc) {
   const Tensor x = randn({3, 4, 6, 5});

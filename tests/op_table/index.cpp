@@ -1,6 +1,7 @@
 // Reading and writing at positions given by a tensor.
 #include <brim/ops/embedding.h>
 #include <brim/ops/index.h>
+#include <brim/ops/sort.h>
 
 #include "op_table/op_table.h"
 
@@ -29,6 +30,11 @@ OpTable index_ops() {
        }},
       {"masked_select", [](const Call& c) { return masked_select(c[0], c[1]); }},
       {"nonzero", [](const Call& c) { return nonzero(c[0]); }},
+      {"unique",
+       [](const Call& c) {
+         const Unique u = unique(c[0]);
+         return Outputs{u.values, u.inverse, u.counts};
+       }},
       {"one_hot",
        [](const Call& c) { return one_hot(c[0], c.get<int64_t>("num_classes"), c.dtype(i64)); }},
       {"embedding", [](const Call& c) { return embedding(c[0], c[1], padding_idx(c)); }},

@@ -1,5 +1,6 @@
 // Products, convolution, pooling, normalisation and losses.
 #include <brim/ops/conv.h>
+#include <brim/ops/interpolate.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>
@@ -23,6 +24,31 @@ Outputs conv2d_of(const Call& c) {
                  .padding = c.pair("padding"),
                  .dilation = c.pair("dilation"),
                  .groups = c.get<int64_t>("groups")});
+}
+
+Outputs conv1d_of(const Call& c) {
+  return conv1d(c[0], c[1], c.optional_inputs(2)("bias"),
+                {.stride = c.get<int64_t>("stride"),
+                 .padding = c.get<int64_t>("padding"),
+                 .dilation = c.get<int64_t>("dilation"),
+                 .groups = c.get<int64_t>("groups")});
+}
+
+Outputs conv_transpose2d_of(const Call& c) {
+  return conv_transpose2d(c[0], c[1], c.optional_inputs(2)("bias"),
+                          {.stride = c.pair("stride"),
+                           .padding = c.pair("padding"),
+                           .output_padding = c.pair("output_padding"),
+                           .dilation = c.pair("dilation"),
+                           .groups = c.get<int64_t>("groups")});
+}
+
+Outputs interpolate_of(const Call& c) {
+  return interpolate(c[0], {.size = c.pair("size"),
+                            .scale = c.number("scale_factor", 0),
+                            .mode = c.text("mode") == "bilinear" ? Interpolation::bilinear
+                                                                 : Interpolation::nearest,
+                            .align_corners = c.flag("align_corners")});
 }
 
 /// Inputs: x, [weight], [bias], [running_mean, running_var]; outputs: y, [both after the call].
@@ -85,8 +111,21 @@ Outputs bce_with_logits_of(const Call& c) {
 OpTable layer_ops() {
   return {
       {"matmul", [](const Call& c) { return matmul(c[0], c[1]); }},
+      {"bmm", [](const Call& c) { return bmm(c[0], c[1]); }},
+      {"outer", [](const Call& c) { return outer(c[0], c[1]); }},
       {"linear", linear_of},
       {"conv2d", conv2d_of},
+      {"conv1d", conv1d_of},
+      {"conv_transpose2d", conv_transpose2d_of},
+      {"interpolate", interpolate_of},
+      {"einsum", [](const Call& c) { return einsum(c.text("equation"), c.in); }},
+      {"im2col",
+       [](const Call& c) {
+         return im2col(c[0], c.pair("kernel_size"),
+                       {.stride = c.pair("stride"),
+                        .padding = c.pair("padding"),
+                        .dilation = c.pair("dilation")});
+       }},
       {"max_pool2d",
        [](const Call& c) {
          return max_pool2d(c[0], c.pair("kernel_size"),

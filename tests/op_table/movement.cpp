@@ -62,6 +62,24 @@ OpTable movement_ops() {
        [](const Call& c) {
          return diagonal(c[0], c.get<int64_t>("offset"), c.integer("dim1"), c.integer("dim2"));
        }},
+      {"slice_scatter",
+       [](const Call& c) {
+         return slice_scatter(c[0], c[1], c.integer("dim"), c.get<int64_t>("start"),
+                              c.get<int64_t>("end"), c.get<int64_t>("step"));
+       }},
+      {"select_scatter",
+       [](const Call& c) {
+         return select_scatter(c[0], c[1], c.integer("dim"), c.get<int64_t>("index"));
+       }},
+      {"unfold",
+       [](const Call& c) {
+         return unfold(c[0], c.integer("dimension"), c.get<int64_t>("size"),
+                       c.get<int64_t>("step"));
+       }},
+      {"pixel_shuffle",
+       [](const Call& c) { return pixel_shuffle(c[0], c.get<int64_t>("upscale_factor")); }},
+      {"pixel_unshuffle",
+       [](const Call& c) { return pixel_unshuffle(c[0], c.get<int64_t>("downscale_factor")); }},
       {"contiguous", [](const Call& c) { return c[0].contiguous(); }},
       {"clone", [](const Call& c) { return c[0].clone(); }},
 

@@ -16,14 +16,15 @@ namespace brim {
 
 /// In this scope, and in this thread, ops choose the dtype they work in:
 ///
-/// - matmul, linear, conv2d: `dtype`, with sums in f32 inside;
+/// - matmul, bmm, einsum, linear, conv1d, conv2d, conv_transpose2d: `dtype`, with sums in f32
+///   inside;
 /// - sum, mean, prod, var, stddev, norm, cumsum, logsumexp, softmax, log_softmax, layer_norm,
-///   group_norm, rms_norm, the losses, exp, expm1, log, log1p, pow, reciprocal, rsqrt, softplus:
-///   f32;
+///   group_norm, rms_norm, the losses, exp, expm1, log, log1p, log2, log10, pow, reciprocal, rsqrt,
+///   softplus: f32;
 /// - batch_norm: x is taken and the result given in x's dtype; weight, bias, statistics and the
 ///   arithmetic are f32;
-/// - add, sub, mul, div, maximum, minimum, where, cat, stack, comparisons: the wider of their
-///   inputs' dtypes, where one of them is 16 bits wide and another f32;
+/// - add, sub, mul, div, maximum, minimum, atan2, remainder, fmod, where, cat, stack, comparisons:
+///   the wider of their inputs' dtypes, where one of them is 16 bits wide and another f32;
 /// - all others: what they are given.
 ///
 /// f64 and integers are left alone. Gradients flow through the casts, so a parameter's gradient has

@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -118,6 +119,7 @@ class Tensor {
   /// GPU; i8 and u8 wrap. Integers wrap in smaller ones. True is what is not 0.
   Tensor to(DType dtype) const;
   Tensor to(MemoryFormat format) const;
+  Tensor cpu() const { return to(Device::cpu()); }
   /// Always a copy.
   Tensor copy_to(Device device) const;
   Tensor clone() const;
@@ -192,16 +194,38 @@ class Tensor {
   /// A view with any shape and strides, without a gradient. Unchecked: for ops.
   Tensor alias(const Shape& shape, const Strides& strides, int64_t offset) const;
 
-  // --- in place. A leaf that requires a gradient may only be written under NoGrad.
+  // --- ops as members: those that are asked for most; all are functions of <brim/ops/...>, too
+  Tensor sum(const std::vector<int>& axes = {}, bool keepdim = false) const;
+  Tensor mean(const std::vector<int>& axes = {}, bool keepdim = false) const;
+  Tensor max() const;
+  Tensor min() const;
+  Tensor argmax(std::optional<int> axis = {}, bool keepdim = false) const;
+  Tensor argmin(std::optional<int> axis = {}, bool keepdim = false) const;
+  Tensor matmul(const Tensor& other) const;
+
+  // --- in place. A leaf that requires a gradient may only be written under NoGrad. For other
+  // tensors what is written is recorded (but for random numbers), unless tensors share the memory,
+  // as views do: AutogradError then; slice_scatter and select_scatter have gradients for parts.
   Tensor& fill_(double value);
   Tensor& zero_() { return fill_(0); }
   /// Broadcasts, casts and copies between devices.
   Tensor& copy_(const Tensor& source, const CopyOptions& options = {});
   Tensor& add_(const Tensor& other, double alpha = 1);
+  Tensor& add_(double value);
   Tensor& sub_(const Tensor& other, double alpha = 1) { return add_(other, -alpha); }
+  Tensor& sub_(double value) { return add_(-value); }
   Tensor& mul_(const Tensor& other);
   Tensor& mul_(double factor);
-  Tensor& div_(const Tensor& other);
+  Tensor& div_(const Tensor& other);  ///< floating dtypes only (DTypeError)
+  Tensor& div_(double value);
+  Tensor& operator+=(const Tensor& other) { return add_(other); }
+  Tensor& operator-=(const Tensor& other) { return sub_(other); }
+  Tensor& operator*=(const Tensor& other) { return mul_(other); }
+  Tensor& operator/=(const Tensor& other) { return div_(other); }
+  Tensor& operator+=(double value) { return add_(value); }
+  Tensor& operator-=(double value) { return sub_(value); }
+  Tensor& operator*=(double value) { return mul_(value); }
+  Tensor& operator/=(double value) { return div_(value); }
   /// Numbers in [low, high). Without a generator, Generator::global() is used.
   Tensor& uniform_(double low = 0, double high = 1, Generator* generator = nullptr);
   Tensor& normal_(double mean = 0, double std = 1, Generator* generator = nullptr);

@@ -68,14 +68,15 @@ BRIM_FORMULA float expm1(float x) {  // 1.5 ulp
   return n == 0 ? (x == 0.0f ? x : e) : y;  // x == 0: keeps the sign of zero
 }
 
-BRIM_FORMULA float log(float x) {  // 1 ulp
+/// x = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2); returns log(1 + f) - f + f^2 / 2.
+BRIM_FORMULA float reduce_log(float x, float& n, float& f) {
   const bool tiny = x < std::numeric_limits<float>::min();
   const float scaled = tiny ? x * 8388608.0f : x;
   // The mantissa in [sqrt(1/2), sqrt(2)).
   const int32_t bits = static_cast<int32_t>(static_cast<uint32_t>(to_bits(scaled)) - 0x3f3504f3u);
   const float m = from_bits((bits & 0x007fffff) + 0x3f3504f3);
-  const float n = static_cast<float>((bits >> 23) - (tiny ? 23 : 0));
-  const float f = m - 1.0f, z = f * f;
+  n = static_cast<float>((bits >> 23) - (tiny ? 23 : 0));
+  f = m - 1.0f;
   float p = 7.0376836292e-2f;
   p = p * f - 1.1514610310e-1f;
   p = p * f + 1.1676998740e-1f;
@@ -85,11 +86,34 @@ BRIM_FORMULA float log(float x) {  // 1 ulp
   p = p * f + 2.0000714765e-1f;
   p = p * f - 2.4999993993e-1f;
   p = p * f + 3.3333331174e-1f;
-  float y = p * f * z + n * -2.12194440e-4f - 0.5f * z;
-  y = f + y + n * 0.693359375f;
+  return p * f * (f * f);
+}
+
+/// y, but for the x that have no finite logarithm.
+BRIM_FORMULA float log_at_edges(float x, float y) {
   y = x < kInf ? y : x;  // infinity and NaN
   y = x == 0.0f ? -kInf : y;
   return x < 0.0f ? std::numeric_limits<float>::quiet_NaN() : y;
+}
+
+BRIM_FORMULA float log(float x) {  // 1 ulp
+  float n, f;
+  const float p = reduce_log(x, n, f), z = f * f;
+  const float y = p + n * -2.12194440e-4f - 0.5f * z;
+  return log_at_edges(x, f + y + n * 0.693359375f);
+}
+
+/// log(x) / log(base), 1 ulp. Both parts are added in f64: powers of the base are exact.
+BRIM_FORMULA float log_to_base(float x, double of_two, double of_e) {
+  float n, f;
+  const float p = reduce_log(x, n, f), rest = p - 0.5f * (f * f);
+  const double y =
+      static_cast<double>(n) * of_two + (static_cast<double>(f) + static_cast<double>(rest)) * of_e;
+  return log_at_edges(x, static_cast<float>(y));
+}
+BRIM_FORMULA float log2(float x) { return log_to_base(x, 1, 1.44269504088896340736); }
+BRIM_FORMULA float log10(float x) {
+  return log_to_base(x, 0.30102999566398119521, 0.43429448190325182765);
 }
 
 BRIM_FORMULA float log1p(float x) {  // 2 ulp; the rounding error of 1 + x is put back
@@ -182,6 +206,8 @@ BRIM_MATH_FUNCTION(exp)
 BRIM_MATH_FUNCTION(expm1)
 BRIM_MATH_FUNCTION(log)
 BRIM_MATH_FUNCTION(log1p)
+BRIM_MATH_FUNCTION(log2)
+BRIM_MATH_FUNCTION(log10)
 BRIM_MATH_FUNCTION(tanh)
 BRIM_MATH_FUNCTION(erf)
 BRIM_MATH_FUNCTION(sin)

@@ -1,4 +1,4 @@
-// Convolution layer.
+// Convolution layers.
 #pragma once
 
 #include <brim/nn/module.h>
@@ -23,6 +23,61 @@ class Conv2d : public Module {
     Device device = {};
   };
   explicit Conv2d(Options options);
+  Tensor forward(const Tensor& x) override;
+
+  const Options options;
+  Tensor& weight;
+  Tensor& bias;  ///< undefined without bias
+
+ protected:
+  std::string options_str() const override;
+};
+
+/// conv1d(x, weight, bias). x: (N, in, L) -> (N, out, OL). Weight (out, in / groups, K) and bias
+/// (out) begin uniform in +-1 / sqrt(in / groups * K).
+class Conv1d : public Module {
+ public:
+  struct Options {
+    int64_t in = 0;
+    int64_t out = 0;
+    int64_t kernel = 0;
+    int64_t stride = 1;
+    int64_t padding = 0;
+    int64_t dilation = 1;
+    int64_t groups = 1;
+    bool bias = true;
+    DType dtype = DType::f32;
+    Device device = {};
+  };
+  explicit Conv1d(Options options);
+  Tensor forward(const Tensor& x) override;
+
+  const Options options;
+  Tensor& weight;
+  Tensor& bias;  ///< undefined without bias
+
+ protected:
+  std::string options_str() const override;
+};
+
+/// conv_transpose2d(x, weight, bias). x: (N, in, H, W) -> (N, out, OH, OW). Weight (in, out /
+/// groups, KH, KW) and bias (out) begin uniform in +-1 / sqrt(out / groups * KH * KW).
+class ConvTranspose2d : public Module {
+ public:
+  struct Options {
+    int64_t in = 0;
+    int64_t out = 0;
+    Pair kernel = 0;
+    Pair stride = 1;
+    Pair padding = 0;
+    Pair output_padding = 0;
+    Pair dilation = 1;
+    int64_t groups = 1;
+    bool bias = true;
+    DType dtype = DType::f32;
+    Device device = {};
+  };
+  explicit ConvTranspose2d(Options options);
   Tensor forward(const Tensor& x) override;
 
   const Options options;

@@ -6,6 +6,7 @@
 #include <brim/nn/conv.h>
 #include <brim/nn/dropout.h>
 #include <brim/nn/embedding.h>
+#include <brim/nn/image.h>
 #include <brim/nn/init.h>
 #include <brim/nn/linear.h>
 #include <brim/nn/loss.h>
@@ -13,4 +14,5 @@
 #include <brim/nn/module.h>
 #include <brim/nn/norm.h>
 #include <brim/nn/pool.h>
+#include <brim/nn/recurrent.h>
 #include <brim/nn/resnet.h>

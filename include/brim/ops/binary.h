@@ -15,6 +15,13 @@ Tensor pow(const Tensor& a, const Tensor& b);
 /// NaN where either is NaN; equal elements share the gradient.
 Tensor maximum(const Tensor& a, const Tensor& b);
 Tensor minimum(const Tensor& a, const Tensor& b);
+/// The angle of the point (b, a), in [-pi, pi]. Floating dtypes only.
+Tensor atan2(const Tensor& a, const Tensor& b);
+/// a - b floor(a / b): what is left of a, with the sign of b, as Python's %. Of integers 0 where b
+/// is 0.
+Tensor remainder(const Tensor& a, const Tensor& b);
+/// The same with the sign of a, as C's fmod.
+Tensor fmod(const Tensor& a, const Tensor& b);
 
 Tensor add(const Tensor& x, double value);
 Tensor sub(const Tensor& x, double value);
@@ -22,11 +29,15 @@ Tensor sub(double value, const Tensor& x);
 Tensor mul(const Tensor& x, double value);
 Tensor div(const Tensor& x, double value);
 Tensor div(double value, const Tensor& x);  ///< value * (1 / x), as in PyTorch
+Tensor remainder(const Tensor& x, double value);
+Tensor fmod(const Tensor& x, double value);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
 inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
+inline Tensor operator%(const Tensor& x, double v) { return remainder(x, v); }
 inline Tensor operator+(const Tensor& x, double v) { return add(x, v); }
 inline Tensor operator+(double v, const Tensor& x) { return add(x, v); }
 inline Tensor operator-(const Tensor& x, double v) { return sub(x, v); }

@@ -49,6 +49,9 @@ Tensor eye(int64_t n, int64_t m = -1, const TensorOptions& options = {});
 Tensor rand(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
 /// Normal numbers with mean 0 and standard deviation 1.
 Tensor randn(const Shape& shape, const TensorOptions& options = {}, Generator* generator = nullptr);
+/// The same with shape, dtype and device of `x`; contiguous, no gradient.
+Tensor rand_like(const Tensor& x, Generator* generator = nullptr);
+Tensor randn_like(const Tensor& x, Generator* generator = nullptr);
 /// Whole numbers in [low, high), of any dtype. Throws ValueError when the range is empty, or beyond
 /// the dtype's.
 Tensor randint(int64_t low, int64_t high, const Shape& shape,
@@ -59,5 +62,12 @@ Tensor randperm(int64_t n, const TensorOptions& options = {.dtype = i64},
 /// 1 with probability p[i], else 0; shape and dtype of `p`, no gradient. Throws ValueError outside
 /// of [0, 1].
 Tensor bernoulli(const Tensor& p, Generator* generator = nullptr);
+
+/// `samples` categories drawn by their weights: (M) -> (samples), (N, M) -> (N, samples), i64.
+/// weights: 0 or more, not all 0 in a row; they need not add up to 1. Without `replacement` no
+/// category is drawn twice in a row, so as many must have a weight. Throws ValueError; what lies in
+/// the weights is only looked at on the CPU.
+Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement = false,
+                   Generator* generator = nullptr);
 
 }  // namespace brim

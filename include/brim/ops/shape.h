@@ -34,6 +34,10 @@ Tensor narrow(const Tensor& x, int axis, int64_t start, int64_t length);
 /// Elements [.., i, .., i + offset, ..] of two axes, as a new last axis.
 Tensor diagonal(const Tensor& x, int64_t offset = 0, int axis1 = 0, int axis2 = 1);
 
+/// Windows of `size` elements along an axis, `step` apart, as a new last axis: a view, whose
+/// windows share memory where they overlap. (.., L, ..) -> (.., (L - size) / step + 1, .., size).
+Tensor unfold(const Tensor& x, int axis, int64_t size, int64_t step);
+
 // --- parts, as views
 /// Pieces of `size` along an axis; the last may be smaller.
 std::vector<Tensor> split(const Tensor& x, int64_t size, int axis = 0);
@@ -67,6 +71,18 @@ Tensor roll(const Tensor& x, const std::vector<int64_t>& shifts, const std::vect
 /// Zeros above (tril) or below (triu) the given diagonal of the last two axes.
 Tensor tril(const Tensor& x, int64_t diagonal = 0);
 Tensor triu(const Tensor& x, int64_t diagonal = 0);
+
+/// x with `source` in the place of slice(x, axis, start, stop, step), whose shape it must have
+/// (ShapeError): writing into a part, with gradients of both.
+Tensor slice_scatter(const Tensor& x, const Tensor& source, int axis, int64_t start, int64_t stop,
+                     int64_t step = 1);
+/// The same for select(x, axis, index).
+Tensor select_scatter(const Tensor& x, const Tensor& source, int axis, int64_t index);
+
+/// Channels as pixels: (.., C r r, H, W) -> (.., C, H r, W r), r = `factor` (Shi et al. 2016).
+Tensor pixel_shuffle(const Tensor& x, int64_t factor);
+/// The reverse: (.., C, H r, W r) -> (.., C r r, H, W).
+Tensor pixel_unshuffle(const Tensor& x, int64_t factor);
 
 /// What padding is filled with: a number, the mirrored inside (without the edge), the edge, or the
 /// opposite side.

@@ -17,4 +17,13 @@ Tensor argsort(const Tensor& x, int axis = -1, bool descending = false);
 /// 0 <= k <= size.
 Sorted topk(const Tensor& x, int64_t k, int axis = -1, bool largest = true, bool sorted = true);
 
+struct Unique {
+  Tensor values;   ///< (K), in ascending order
+  Tensor inverse;  ///< i64, x's shape: where in `values` each element of x is
+  Tensor counts;   ///< (K) i64: how often each is there
+};
+/// The different elements of x, flattened; each NaN is one of its own. No gradient. The host reads
+/// how many there are: waits for the device.
+Unique unique(const Tensor& x);
+
 }  // namespace brim

@@ -14,6 +14,8 @@ Tensor exp(const Tensor& x);
 Tensor expm1(const Tensor& x);  ///< exp(x) - 1, exact near 0
 Tensor log(const Tensor& x);
 Tensor log1p(const Tensor& x);  ///< log(1 + x), exact near 0
+Tensor log2(const Tensor& x);
+Tensor log10(const Tensor& x);
 Tensor sqrt(const Tensor& x);
 Tensor rsqrt(const Tensor& x);  ///< 1 / sqrt(x)
 Tensor square(const Tensor& x);

@@ -16,6 +16,9 @@ const ops::UnaryKernel& scale_kernel() {
   static const ops::UnaryKernel kernel("mul_scalar");
   return kernel;
 }
+auto scale_gradient(double factor) {
+  return [factor](autograd::GradCall& g) { g.set(0, mul(g.dy(), factor)); };
+}
 
 }  // namespace
 
@@ -34,18 +37,26 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 Tensor mul(const Tensor& x, double value) {
   ops::check_number("mul", x, value);
   return autograd::with_grad("mul", ops::unary(scale_kernel(), x, {.a = value}), {x},
-                             [value](autograd::GradCall& g) { g.set(0, mul(g.dy(), value)); });
+                             scale_gradient(value));
 }
 
 Tensor& Tensor::mul_(const Tensor& other) {
+  const auto before = ops::needed_before("mul_", *this, other);
   ops::binary_in_place(mul_kernel(), "mul_", *this, other);
+  autograd::record_in_place("mul_", *this, {other},
+                            [a = autograd::Saved(before.x), b = autograd::Saved(before.other),
+                             to = other.shape()](autograd::GradCall& g) {
+                              g.set_if_needed(0, [&] { return mul(g.dy(), g[b]); });
+                              g.set_if_needed(1,
+                                              [&] { return ops::sum_to(mul(g.dy(), g[a]), to); });
+                            });
   return *this;
 }
 
 Tensor& Tensor::mul_(double factor) {
   ops::check_number("mul_", *this, factor);
-  autograd::check_in_place("mul_", *this);
-  scale_kernel()(device(), dtype(), *this, *this, {.a = factor});
+  ops::unary_in_place(scale_kernel(), "mul_", *this, {.a = factor});
+  autograd::record_in_place("mul_", *this, {}, scale_gradient(factor));
   return *this;
 }
 

@@ -1,5 +1,5 @@
-// rand, randn, randint, randperm, bernoulli, uniform_, normal_: random numbers that depend only on
-// the generator's key and on an element's row-major position
+// rand, randn, their _like forms, randint, randperm, bernoulli, uniform_, normal_: random numbers
+// that depend only on the generator's key and on an element's row-major position
 #include <brim/core/random.h>
 #include <brim/formula/formula.h>
 #include <brim/ops/create.h>
@@ -90,6 +90,16 @@ Tensor randn(const Shape& shape, const TensorOptions& options, Generator* genera
   draw_normal(y, 0, 1, generator);
   if (options.requires_grad) y.set_requires_grad();
   return y;
+}
+
+Tensor rand_like(const Tensor& x, Generator* generator) {
+  ops::check_defined("rand_like", x);
+  return rand(x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator);
+}
+
+Tensor randn_like(const Tensor& x, Generator* generator) {
+  ops::check_defined("randn_like", x);
+  return randn(x.shape(), {.dtype = x.dtype(), .device = x.device()}, generator);
 }
 
 Tensor randint(int64_t low, int64_t high, const Shape& shape, const TensorOptions& options,

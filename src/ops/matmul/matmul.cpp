@@ -82,4 +82,6 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
       });
 }
 
+Tensor Tensor::matmul(const Tensor& other) const { return brim::matmul(*this, other); }
+
 }  // namespace brim

@@ -80,12 +80,36 @@ void copy_between_devices(std::span<const Tensor> from, std::span<const Tensor> 
   if (peers) done.wait(other);
 }
 
+namespace {
+
+/// x's values into y, across dtypes, devices and by broadcasting.
+void copy_values(const Tensor& x, Tensor& y, const CopyOptions& options) {
+  if (x.device() == y.device()) {
+    // Views of one storage may overlap: read everything before anything is written.
+    const Tensor from = x.storage() == y.storage() ? x.detach().clone() : x.detach();
+    copy_elements(from.expand(y.shape()), y);
+    return;
+  }
+  // Cast and pack where the data is, so that one dense copy crosses the link.
+  const MemoryFormat format = format_of(y);
+  const Tensor packed = x.detach().to(y.dtype()).expand(y.shape()).to(format);
+  if (y.is_contiguous(format)) {
+    copy_between_devices({&packed, 1}, {&y, 1}, options.non_blocking);
+  } else {
+    Tensor landed = Tensor::empty(y.shape(), y.dtype(), y.device());  // row-major, as packed is
+    copy_between_devices({&packed, 1}, {&landed, 1});
+    copy_elements(landed, y);
+  }
+}
+
+}  // namespace
 }  // namespace ops
 
 Tensor& Tensor::fill_(double value) {
   ops::check_defined("fill_", *this);
-  autograd::check_in_place("fill_", *this);
+  autograd::check_recordable("fill_", *this);
   ops::fill_elements(*this, value);
+  autograd::record_in_place("fill_", *this, {}, [](autograd::GradCall&) {});
   return *this;
 }
 
@@ -94,23 +118,14 @@ Tensor& Tensor::copy_(const Tensor& source, const CopyOptions& options) {
   ops::check_defined("copy_", source);
   BRIM_CHECK(broadcast_shapes(shape(), source.shape(), "copy_") == shape(), ShapeError,
              "[copy_] shape {} does not broadcast into {}", source.shape().str(), shape().str());
-  autograd::check_in_place("copy_", *this, {source});
-  if (source.device() == device()) {
-    // Views of one storage may overlap: read everything before anything is written.
-    const Tensor from = source.storage() == storage() ? source.detach().clone() : source.detach();
-    ops::copy_elements(from.expand(shape()), *this);
-    return *this;
-  }
-  // Cast and pack where the data is, so that one dense copy crosses the link.
-  const MemoryFormat format = ops::format_of(*this);
-  const Tensor packed = source.detach().to(dtype()).expand(shape()).to(format);
-  if (is_contiguous(format)) {
-    ops::copy_between_devices({&packed, 1}, {this, 1}, options.non_blocking);
-  } else {
-    Tensor landed = empty(shape(), dtype(), device());  // row-major, as packed is
-    ops::copy_between_devices({&packed, 1}, {&landed, 1});
-    ops::copy_elements(landed, *this);
-  }
+  autograd::check_recordable("copy_", *this, {source});
+  ops::copy_values(source, *this, options);
+  autograd::record_in_place(
+      "copy_", *this, {source},
+      [from = source.shape(), dtype = source.dtype(),
+       device = source.device()](autograd::GradCall& g) {
+        g.set_if_needed(1, [&] { return ops::sum_to(g.dy(), from).to(dtype).to(device); });
+      });
   return *this;
 }
 

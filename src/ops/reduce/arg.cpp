@@ -86,4 +86,11 @@ Tensor argmin(const Tensor& x, std::optional<int> axis, bool keepdim) {
   return arg(min_kernel(), "argmin", x, axis, keepdim);
 }
 
+Tensor Tensor::argmax(std::optional<int> axis, bool keepdim) const {
+  return brim::argmax(*this, axis, keepdim);
+}
+Tensor Tensor::argmin(std::optional<int> axis, bool keepdim) const {
+  return brim::argmin(*this, axis, keepdim);
+}
+
 }  // namespace brim

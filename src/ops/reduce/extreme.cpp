@@ -39,4 +39,7 @@ Tensor amin(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
   return extreme(kernel, "amin", x, axes, keepdim);
 }
 
+Tensor Tensor::max() const { return amax(*this); }
+Tensor Tensor::min() const { return amin(*this); }
+
 }  // namespace brim

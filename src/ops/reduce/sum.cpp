@@ -36,4 +36,11 @@ Tensor mean(const Tensor& x, const std::vector<int>& axes, bool keepdim) {
       });
 }
 
+Tensor Tensor::sum(const std::vector<int>& axes, bool keepdim) const {
+  return brim::sum(*this, axes, keepdim);
+}
+Tensor Tensor::mean(const std::vector<int>& axes, bool keepdim) const {
+  return brim::mean(*this, axes, keepdim);
+}
+
 }  // namespace brim

@@ -24,6 +24,8 @@ _unary("exp", torch.exp)
 _unary("expm1", torch.expm1)
 _unary("log", torch.log, 0.01, 10)
 _unary("log1p", torch.log1p, -0.9, 5)
+_unary("log2", torch.log2, 0.01, 10)
+_unary("log10", torch.log10, 0.01, 10)
 _unary("sqrt", torch.sqrt, 0, 9)
 _unary("rsqrt", torch.rsqrt, 0.05, 9)
 _unary("square", torch.square, dtypes=NUMBERS)
@@ -167,6 +169,39 @@ def power(d):
         d.input(shape)
         d.add(torch.as_tensor(d.rng.integers(-2, 4, d.broadcast(shape))).to(TORCH[d.dtype]))
     return torch.pow
+
+
+@op("atan2")
+def atan2(d):
+    _pair(d)
+    return torch.atan2
+
+
+def _left(name, function):
+    """What a division leaves, by no 0: PyTorch refuses those of integers, and counts infinitely many for the gradient."""
+
+    @op(name, dtypes=NUMBERS, perturb="inner")
+    def draw(d):
+        if d.special:
+            d.order = 0
+        shape = d.shape()
+        d.input(shape)
+        other = d.values(d.broadcast(shape), d.dtype)
+        d.add(torch.where(other == 0, torch.ones_like(other), other))
+        return function
+
+    @op(name + "_scalar", dtypes=NUMBERS, perturb="inner")
+    def draw_scalar(d):
+        other = d.number()
+        other = d.attr("other", abs(other or 1.5) if d.dtype == "u8" else other or 1.5)
+        if d.dtype in INTEGERS:
+            other = d.attr("other", float(math.ceil(other)))
+        d.input(d.shape())
+        return lambda x: function(x, int(other) if d.dtype in INTEGERS else other)
+
+
+_left("remainder", torch.remainder)
+_left("fmod", torch.fmod)
 
 
 def _scalar(name, function, dtypes=NUMBERS, fractions=False, **options):

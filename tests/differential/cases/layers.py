@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from cases.elementwise import gelu_steps
 from cases.reductions import SUMS, log_softmax_steps
-from drawing import op
+from drawing import NUMBERS, op
 
 
 # Of products: partial sums may be larger than any of their terms, and Winograd's convolution has errors of the largest value.
@@ -27,6 +27,19 @@ def matmul(d):
     b = ([1 if d.chance(0.2) else s for s in batch][d.int(0, len(batch)) :] if len(b) == 2 else []) + b
     d.input(a), d.input(b)
     return torch.matmul
+
+
+@op("bmm", specials="sums", flushes=True, factor=PRODUCTS)
+def bmm(d):
+    b, m, k, n = d.int(0, 3), d.size(0), d.size(0), d.size(0)
+    d.input((b, m, k)), d.input((b, k, n))
+    return torch.bmm
+
+
+@op("outer", dtypes=NUMBERS)
+def outer(d):
+    d.input((d.size(0),)), d.input((d.size(0),))
+    return torch.outer
 
 
 @op("linear", specials="sums", flushes=True, factor=PRODUCTS)
@@ -57,6 +70,80 @@ def conv2d(d):
     if bias:
         d.input([o])
     return lambda x, w, b=None: F.conv2d(x, w, b, stride, padding, dilation, groups)
+
+
+@op("conv1d", factor=PRODUCTS, specials="sums", flushes=True)
+def conv1d(d):
+    groups = d.attr("groups", d.pick([1, 1, 1, 2, 3]))
+    c, o = groups * d.pick([1, 2, 3, 8]), groups * d.pick([1, 2, 3, 8])
+    kernel, stride = d.int(1, 5), d.attr("stride", d.int(1, 3))
+    padding, dilation = d.attr("padding", d.int(0, 2)), d.attr("dilation", d.int(1, 2))
+    bias = d.attr("bias", d.chance(0.6))
+    d.input([d.pick([1, 2, 3, 0]), c, max(1, dilation * (kernel - 1) + 1 - 2 * padding) + d.int(0, 9)])
+    d.input([o, c // groups, kernel])
+    if bias:
+        d.input([o])
+    return lambda x, w, b=None: F.conv1d(x, w, b, stride, padding, dilation, groups)
+
+
+@op("conv_transpose2d", factor=PRODUCTS, specials="sums", flushes=True)
+def conv_transpose2d(d):
+    groups = d.attr("groups", d.pick([1, 1, 1, 2, 3]))
+    c, o = groups * d.pick([1, 2, 3, 8]), groups * d.pick([1, 2, 3, 5])
+    kernel = [d.int(1, 4), d.int(1, 4)]
+    stride, dilation = _pair(d, "stride", 1, 3), _pair(d, "dilation", 1, 2)
+    size = [d.int(1, 5), d.int(1, 5)]
+    full = [(size[i] - 1) * stride[i] + dilation[i] * (kernel[i] - 1) + 1 for i in (0, 1)]
+    padding = d.attr("padding", [d.int(0, min(2, (full[i] - 1) // 2)) for i in (0, 1)])
+    more = d.attr("output_padding", [d.int(0, stride[i] - 1) for i in (0, 1)])
+    bias = d.attr("bias", d.chance(0.6))
+    d.input([d.pick([1, 2, 2, 0]), c, *size])
+    d.input([c, o // groups, *kernel])
+    if bias:
+        d.input([o])
+    return lambda x, w, b=None: F.conv_transpose2d(x, w, b, stride, padding, more, groups, dilation)
+
+
+@op("interpolate", specials="", perturb="inner", factor=4)
+def interpolate(d):
+    mode = d.attr("mode", d.pick(["nearest", "bilinear"]))
+    corners = d.attr("align_corners", mode == "bilinear" and d.chance(0.5))
+    options = {"mode": mode, "align_corners": corners if mode == "bilinear" else None}
+    size = [d.int(1, 6), d.int(1, 6)]
+    if d.chance(0.5):
+        options["size"] = _pair(d, "size", 1, 9)
+    else:
+        options["scale_factor"] = d.attr("scale_factor", d.pick([1.0, 2.0, 3.0, 1.5, 0.5, 2.25]))
+        if options["scale_factor"] < 1:
+            size = [2 * s for s in size]
+        d.attr("size", [0, 0])
+    d.input([d.pick([1, 2, 0]), d.pick([1, 2, 3]), *size])
+    return lambda x: F.interpolate(x, **options)
+
+
+FORMULAS = ("ij,jk->ik", "bij,bjk->bik", "bhik,bhjk->bhij", "i,j->ij", "ij->ji", "ij->", "ii->i", "ii", "ij,ij->i", "...i,...i->...",
+            "...ij,...jk", "ijk,kl,l->ji", "bi,oij,bj->bo", "ij,kj->ki", "iij,jk->ik", "i->", "ij,k->ijk", "a...,b...->ab...")
+
+
+@op("einsum", specials="", flushes=True, factor=2 * PRODUCTS)
+def einsum(d):
+    formula = d.attr("equation", d.pick(FORMULAS))
+    sizes = {c: d.pick([1, 2, 3, 4, 0] if d.chance(0.1) else [1, 2, 3, 4]) for c in formula if c.isalpha()}
+    rest = [d.int(1, 3) for _ in range(d.int(0, 2))]
+    for part in formula.split("->")[0].split(","):
+        front, dots, back = part.partition("...")
+        shape = [sizes[c] for c in front] + (rest[d.int(0, len(rest)) :] if dots else []) + [sizes[c] for c in back]
+        d.input(shape)
+    return lambda *x: torch.einsum(formula, *x)
+
+
+@op("im2col", specials="sums", perturb="none")
+def im2col(d):
+    kernel = _pair(d, "kernel_size", 1, 3)
+    stride, padding, dilation = _pair(d, "stride", 1, 3), _pair(d, "padding", 0, 2), _pair(d, "dilation", 1, 2)
+    size = [max(1, dilation[i] * (kernel[i] - 1) + 1 - 2 * padding[i]) + d.int(0, 4) for i in (0, 1)]
+    d.input([d.pick([1, 2, 3]), d.int(1, 3), *size])
+    return lambda x: F.unfold(x, kernel, dilation, padding, stride)
 
 
 def _windows(d, dilation=1):

@@ -111,6 +111,60 @@ def select(d):
     return lambda x: x.select(dim, index)
 
 
+@_move("slice_scatter")
+def slice_scatter(d):
+    shape = list(d.shape(low=1))
+    dim = d.axis(len(shape))
+    n = shape[dim]
+    start, end = d.attr("start", d.int(0, n)), d.attr("end", d.int(0, n + 2))
+    end = max(start, end)
+    step = d.attr("step", d.pick([1, 1, 2, 3]))
+    d.attr("end", end)
+    d.input(shape)
+    shape[dim] = len(range(start, min(end, n), step))
+    d.input(shape)
+    return lambda x, source: torch.slice_scatter(x, source, dim, start, end, step)
+
+
+@_move("select_scatter")
+def select_scatter(d):
+    shape = list(d.shape(low=1, min_size=1))
+    dim = d.axis(len(shape))
+    index = d.attr("index", d.int(-shape[dim], shape[dim] - 1))
+    d.input(shape)
+    del shape[dim]
+    d.input(shape)
+    return lambda x, source: torch.select_scatter(x, source, dim, index)
+
+
+@op("unfold", dtypes=NUMBERS, perturb="none", specials="sums")
+def unfold(d):
+    shape = d.shape(low=1, limit=100)
+    dim = d.axis(len(shape), "dimension")
+    size, step = d.attr("size", d.int(0, min(shape[dim], 5))), d.attr("step", d.pick([1, 1, 2, 3, 7]))
+    d.input(shape)
+    return lambda x: x.unfold(dim, size, step)
+
+
+def _image(d, c, h, w):
+    """A shape of rank 3 to 5 that ends like this."""
+    return [d.int(1, 3) for _ in range(d.pick([0, 1, 1, 2]))] + [c, h, w]
+
+
+@_move("pixel_shuffle")
+def pixel_shuffle(d):
+    factor = d.attr("upscale_factor", d.int(1, 3))
+    d.input(_image(d, d.int(0, 3) * factor**2, d.int(1, 4), d.int(1, 4)))
+    return lambda x: F.pixel_shuffle(x, factor)
+
+
+@_move("pixel_unshuffle")
+def pixel_unshuffle(d):
+    factor = d.attr("downscale_factor", d.int(1, 3))
+    d.input(_image(d, d.int(0, 3), d.int(1, 3) * factor, d.int(1, 3) * factor))
+    return lambda x: F.pixel_unshuffle(x, factor)
+
+
 @_move("movedim")
 def movedim(d):
     shape = d.shape(low=1)
@@ -397,6 +451,12 @@ def masked_select(d):
 def nonzero(d):
     d.input(d.shape())
     return torch.nonzero
+
+
+@op("unique", dtypes=ALL, order=0, perturb="none", specials="", reads_host=True)
+def unique(d):
+    d.input(d.shape())
+    return lambda x: torch.unique(x, return_inverse=True, return_counts=True)
 
 
 @op("one_hot", dtypes=("i64", "i32"), order=0, perturb="none", reads_host=True)

@@ -78,8 +78,8 @@ struct numeric_limits<float> {
 };
 
 // <cmath>: CUDA's own functions
-using ::copysign, ::cos, ::erf, ::exp, ::expm1, ::fabs, ::log, ::log1p, ::pow, ::sin, ::sqrt,
-    ::tanh;
+using ::copysign, ::cos, ::erf, ::exp, ::expm1, ::fabs, ::log, ::log10, ::log1p, ::log2, ::pow,
+    ::sin, ::sqrt, ::tanh;
 
 // What brim/core/dtype.h names beside Half and BFloat16
 template <class T>

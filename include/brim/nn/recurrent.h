@@ -1,0 +1,100 @@
+// Recurrent layers over sequences. Names and shapes of their parameters are PyTorch's.
+#pragma once
+
+#include <vector>
+
+#include <brim/nn/module.h>
+
+namespace brim::nn {
+
+struct RecurrentOptions {
+  int64_t in = 0;
+  int64_t hidden = 0;
+  int64_t layers = 1;
+  bool bias = true;
+  bool batch_first = false;  ///< sequences are (N, T, ..) instead of (T, N, ..)
+  double dropout = 0;        ///< in training, of what each layer but the last gives the next
+  bool bidirectional = false;
+  DType dtype = DType::f32;
+  Device device = {};
+};
+
+/// What LSTM and GRU share. For layer k: weight_ih_lk (G hidden, in; behind the first layer D
+/// hidden), weight_hh_lk (G hidden, hidden), bias_ih_lk and bias_hh_lk (G hidden), G gates; the
+/// same with _reverse for the way back, where D, the number of directions, is 2. All begin uniform
+/// in
+/// +-1 / sqrt(hidden).
+class Recurrent : public Module {
+ public:
+  using Options = RecurrentOptions;
+  /// x: (T, N, in) -> the last layer's hidden states (T, N, D hidden), begun with zeros.
+  Tensor forward(const Tensor& x) override;
+
+  const Options options;
+
+ protected:
+  Recurrent(const char* kind, int64_t gates, size_t states, const Options& options);
+  std::string options_str() const override;
+
+  /// The parameters of one layer in one direction.
+  struct Cell {
+    Tensor &weight_ih, &weight_hh, &bias_ih, &bias_hh;
+  };
+  /// One step of a cell: what the input gives its gates, (N, G hidden), and the states before it,
+  /// (N, hidden) each, the hidden one first. Gives the states after it.
+  virtual std::vector<Tensor> step(const Cell& cell, const Tensor& gates,
+                                   const std::vector<Tensor>& states) const = 0;
+  /// Runs all layers over x. states: (layers D, N, hidden) each, replaced by those after the last
+  /// step; undefined ones begin with zeros. Throws ShapeError, DTypeError, DeviceError.
+  Tensor run(const Tensor& x, std::vector<Tensor>& states);
+
+ private:
+  Tensor run_cell(const Cell& cell, const Tensor& x, bool reverse, std::vector<Tensor>& states);
+
+  size_t states_;
+  std::vector<Cell> cells_;  // layer by layer, forwards before backwards
+};
+
+/// Long short-term memory (Hochreiter and Schmidhuber 1997), with a forget gate:
+/// i, f, g, o = W_ih x + b_ih + W_hh h + b_hh; c' = sigmoid(f) c + sigmoid(i) tanh(g);
+/// h' = sigmoid(o) tanh(c').
+class LSTM : public Recurrent {
+ public:
+  struct State {
+    Tensor h, c;  ///< (layers D, N, hidden); undefined: zeros
+  };
+  struct Result {
+    Tensor y;  ///< (T, N, D hidden)
+    State state;
+  };
+  explicit LSTM(Options options);
+  using Recurrent::forward;
+  Result forward(const Tensor& x, const State& state);
+  using Module::operator();
+  Result operator()(const Tensor& x, const State& state) { return forward(x, state); }
+
+ protected:
+  std::vector<Tensor> step(const Cell& cell, const Tensor& gates,
+                           const std::vector<Tensor>& states) const override;
+};
+
+/// Gated recurrent units (Cho et al. 2014), PyTorch's form: r, z = sigmoid(W_ih x + b_ih + W_hh h +
+/// b_hh); n = tanh(W_in x + b_in + r (W_hn h + b_hn)); h' = (1 - z) n + z h.
+class GRU : public Recurrent {
+ public:
+  struct Result {
+    Tensor y;  ///< (T, N, D hidden)
+    Tensor h;  ///< (layers D, N, hidden)
+  };
+  explicit GRU(Options options);
+  using Recurrent::forward;
+  Result forward(const Tensor& x, const Tensor& h);
+  using Module::operator();
+  Result operator()(const Tensor& x, const Tensor& h) { return forward(x, h); }
+
+ protected:
+  std::vector<Tensor> step(const Cell& cell, const Tensor& gates,
+                           const std::vector<Tensor>& states) const override;
+};
+
+}  // namespace brim::nn

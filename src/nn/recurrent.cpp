@@ -1,0 +1,148 @@
+// The input's part of all gates is one product over all steps; the rest goes step by step.
+#include <brim/nn/recurrent.h>
+
+#include <brim/autograd/autograd.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+#include <brim/ops/dropout.h>
+#include <brim/ops/matmul.h>
+#include <brim/ops/shape.h>
+#include <brim/ops/unary.h>
+
+#include "nn/layer.h"
+
+namespace brim::nn {
+namespace {
+
+const RecurrentOptions& checked_recurrent(const char* kind, const RecurrentOptions& o) {
+  check_positive(kind, "in", o.in);
+  check_positive(kind, "hidden", o.hidden);
+  check_positive(kind, "layers", o.layers);
+  BRIM_CHECK(0 <= o.dropout && o.dropout <= 1, ValueError,
+             "[{}] dropout is {}; it must be in [0, 1]", kind, o.dropout);
+  return o;
+}
+
+}  // namespace
+
+Recurrent::Recurrent(const char* kind, int64_t gates, size_t states, const Options& o)
+    : options(checked_recurrent(kind, o)), states_(states) {
+  const int64_t directions = o.bidirectional ? 2 : 1, rows = gates * o.hidden;
+  const double bound = 1 / std::sqrt(static_cast<double>(o.hidden));
+  const auto made = [&](const std::string& name, const Shape& shape) -> Tensor& {
+    Tensor& value = parameter(name, Tensor::empty(shape, o.dtype, o.device));
+    init::uniform_(value, -bound, bound);
+    return value;
+  };
+  for (int64_t layer = 0; layer < o.layers; ++layer)
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      const std::string behind = fmt::format("_l{}{}", layer, direction ? "_reverse" : "");
+      const int64_t in = layer == 0 ? o.in : directions * o.hidden;
+      Tensor& weight_ih = made("weight_ih" + behind, {rows, in});
+      Tensor& weight_hh = made("weight_hh" + behind, {rows, o.hidden});
+      Tensor& bias_ih =
+          o.bias ? made("bias_ih" + behind, {rows}) : parameter("bias_ih" + behind, {});
+      Tensor& bias_hh =
+          o.bias ? made("bias_hh" + behind, {rows}) : parameter("bias_hh" + behind, {});
+      cells_.push_back({weight_ih, weight_hh, bias_ih, bias_hh});
+    }
+}
+
+Tensor Recurrent::forward(const Tensor& x) {
+  std::vector<Tensor> states(states_);
+  return run(x, states);
+}
+
+Tensor Recurrent::run_cell(const Cell& cell, const Tensor& x, bool reverse,
+                           std::vector<Tensor>& states) {
+  const std::vector<Tensor> gates = unbind(linear(x, cell.weight_ih, cell.bias_ih), 0);
+  const size_t steps = gates.size();
+  std::vector<Tensor> hidden(steps);
+  for (size_t i = 0; i < steps; ++i) {
+    const size_t t = reverse ? steps - 1 - i : i;
+    states = step(cell, gates[t], states);
+    hidden[t] = states[0];
+  }
+  return stack(hidden, 0);
+}
+
+Tensor Recurrent::run(const Tensor& x, std::vector<Tensor>& states) {
+  const Options& o = options;
+  const char* layout = o.batch_first ? "x (N, T, in)" : "x (T, N, in)";
+  BRIM_CHECK(x.defined(), ValueError,
+             "[{}] a tensor is undefined (default-constructed); give it a value first", kind());
+  BRIM_CHECK(x.rank() == 3 && x.size(2) == o.in, ShapeError, "[{}] expects {} with in = {}, got {}",
+             kind(), layout, o.in, x.shape().str());
+  Tensor y = o.batch_first ? x.transpose(0, 1) : x;
+  BRIM_CHECK(y.size(0) > 0, ShapeError, "[{}] a sequence of shape {} has no steps", kind(),
+             x.shape().str());
+  const auto count = static_cast<int64_t>(cells_.size());
+  const Shape shape = {count, y.size(1), o.hidden};
+  std::vector<std::vector<Tensor>> cell_states(cells_.size());
+  for (Tensor& state : states) {
+    if (!state.defined()) state = zeros(shape, {.dtype = x.dtype(), .device = x.device()});
+    BRIM_CHECK(state.shape() == shape, ShapeError, "[{}] a state of shape {} for x {}; expected {}",
+               kind(), state.shape().str(), x.shape().str(), shape.str());
+    const std::vector<Tensor> parts = unbind(state, 0);
+    for (size_t i = 0; i < parts.size(); ++i) cell_states[i].push_back(parts[i]);
+  }
+  const size_t directions = o.bidirectional ? 2 : 1;
+  for (size_t first = 0; first < cells_.size(); first += directions) {
+    if (first > 0) y = dropout(y, o.dropout, training());
+    std::vector<Tensor> ways;
+    for (size_t way = 0; way < directions; ++way)
+      ways.push_back(run_cell(cells_[first + way], y, way == 1, cell_states[first + way]));
+    y = directions == 1 ? ways[0] : cat(ways, 2);
+  }
+  for (size_t k = 0; k < states.size(); ++k) {
+    std::vector<Tensor> parts;
+    for (const std::vector<Tensor>& of_cell : cell_states) parts.push_back(of_cell[k]);
+    states[k] = stack(parts, 0);
+  }
+  return o.batch_first ? y.transpose(0, 1) : y;
+}
+
+std::string Recurrent::options_str() const {
+  const Options& o = options;
+  std::string text = fmt::format("in={}, hidden={}", o.in, o.hidden);
+  if (o.layers != 1) text += fmt::format(", layers={}", o.layers);
+  if (!o.bias) text += ", bias=false";
+  if (o.batch_first) text += ", batch_first";
+  if (o.dropout != 0) text += fmt::format(", dropout={}", o.dropout);
+  return text + (o.bidirectional ? ", bidirectional" : "");
+}
+
+LSTM::LSTM(Options o) : Recurrent("LSTM", 4, 2, o) {}
+
+LSTM::Result LSTM::forward(const Tensor& x, const State& state) {
+  std::vector<Tensor> states = {state.h, state.c};
+  const Tensor y = run(x, states);
+  return {y, {states[0], states[1]}};
+}
+
+std::vector<Tensor> LSTM::step(const Cell& cell, const Tensor& gates,
+                               const std::vector<Tensor>& states) const {
+  const Tensor sums = gates + linear(states[0], cell.weight_hh, cell.bias_hh);
+  const std::vector<Tensor> g = chunk(sums, 4, 1);
+  const Tensor c = sigmoid(g[1]) * states[1] + sigmoid(g[0]) * tanh(g[2]);
+  return {sigmoid(g[3]) * tanh(c), c};
+}
+
+GRU::GRU(Options o) : Recurrent("GRU", 3, 1, o) {}
+
+GRU::Result GRU::forward(const Tensor& x, const Tensor& h) {
+  std::vector<Tensor> states = {h};
+  const Tensor y = run(x, states);
+  return {y, states[0]};
+}
+
+std::vector<Tensor> GRU::step(const Cell& cell, const Tensor& gates,
+                              const std::vector<Tensor>& states) const {
+  const Tensor &h = states[0], from_h = linear(h, cell.weight_hh, cell.bias_hh);
+  const std::vector<Tensor> g = chunk(gates, 3, 1), u = chunk(from_h, 3, 1);
+  const Tensor r = sigmoid(g[0] + u[0]), z = sigmoid(g[1] + u[1]);
+  const Tensor n = tanh(g[2] + r * u[2]);
+  return {n + z * (h - n)};
+}
+
+}  // namespace brim::nn
