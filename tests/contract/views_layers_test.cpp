@@ -1,4 +1,5 @@
-// Views for products, convolution, pooling, normalisation, softmax and embedding.
+// Views for products, attention, convolution, pooling, normalisation, softmax and embedding.
+#include <brim/ops/attention.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/embedding.h>
 #include <brim/ops/matmul.h>
@@ -61,6 +62,21 @@ std::vector<ViewCase> layer_views() {
        {{{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 3, 2}}, {.shape = {4}}},
         {{.shape = {2, 3, 5, 4}}, {.shape = {4, 3, 1, 1}}, {.shape = {4}}},
         {{.shape = {1, 16, 6, 6}}, {.shape = {16, 16, 3, 3}}, {.shape = {16}}}}},
+      {"scaled_dot_product_attention",
+       [](Tensor q, Tensor k, Tensor v, Tensor mask) {
+         return Tensors{scaled_dot_product_attention(q, k, v, {.causal = true}),
+                        scaled_dot_product_attention(q, k, v, {.mask = mask})};
+       },
+       {{{.shape = {4, 5}}, {.shape = {3, 5}}, {.shape = {3, 2}}, {.shape = {4, 3}}},
+        {{.shape = {2, 4, 5}}, {.shape = {2, 3, 5}}, {.shape = {2, 3, 2}}, {.shape = {4, 3}}},
+        {{.shape = {2, 4, 37, 5}},
+         {.shape = {2, 2, 70, 5}},
+         {.shape = {2, 2, 70, 7}},
+         {.shape = {2, 1, 37, 70}, .gradient = false}},
+        {{.shape = {2, 1, 2, 4, 5}},
+         {.shape = {1, 2, 1, 3, 5}},
+         {.shape = {2, 2, 1, 3, 2}},
+         {.shape = {2, 1, 2, 1, 3}}}}},
       {"max_pool2d",
        [](Tensor x) {
          return Tensors{max_pool2d(x, 2), max_pool2d(x, 3, {.stride = 2, .padding = 1})};
