@@ -36,6 +36,7 @@
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/nn.h>
+#include <brim/ops/attention.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/compare.h>
 #include <brim/ops/conv.h>

@@ -37,6 +37,10 @@ BRIM_FORMULA Words random_block(const RandomKey& key, uint64_t block) {
 /// [0, 1) with 24 random bits: exact in f32, so comparisons with it agree everywhere.
 BRIM_FORMULA float unit_f32(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
+/// Where a word is below this in its upper 24 bits, an element is dropped with probability p.
+/// Exact, so every dtype and backend drops the same elements.
+inline uint32_t drop_limit(double p) { return static_cast<uint32_t>(std::ceil(p * 0x1p24)); }
+
 /// [0, 1) with 53 random bits.
 BRIM_FORMULA double unit_f64(uint32_t high, uint32_t low) {
   return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;

@@ -1,4 +1,5 @@
-// Views for products, convolution, pooling, normalisation, softmax and embedding.
+// Views for products, attention, convolution, pooling, normalisation, softmax and embedding.
+#include <brim/ops/attention.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/embedding.h>
 #include <brim/ops/interpolate.h>
@@ -99,6 +100,21 @@ std::vector<ViewCase> layer_views() {
          return Tensors{im2col(x, 2), im2col(x, {3, 2}, {.stride = 2, .padding = 1})};
        },
        images()},
+      {"scaled_dot_product_attention",
+       [](Tensor q, Tensor k, Tensor v, Tensor mask) {
+         return Tensors{scaled_dot_product_attention(q, k, v, {.causal = true}),
+                        scaled_dot_product_attention(q, k, v, {.mask = mask})};
+       },
+       {{{.shape = {4, 5}}, {.shape = {3, 5}}, {.shape = {3, 2}}, {.shape = {4, 3}}},
+        {{.shape = {2, 4, 5}}, {.shape = {2, 3, 5}}, {.shape = {2, 3, 2}}, {.shape = {4, 3}}},
+        {{.shape = {2, 4, 37, 5}},
+         {.shape = {2, 2, 70, 5}},
+         {.shape = {2, 2, 70, 7}},
+         {.shape = {2, 1, 37, 70}, .gradient = false}},
+        {{.shape = {2, 1, 2, 4, 5}},
+         {.shape = {1, 2, 1, 3, 5}},
+         {.shape = {2, 2, 1, 3, 2}},
+         {.shape = {2, 1, 2, 1, 3}}}}},
       {"max_pool2d",
        [](Tensor x) {
          return Tensors{max_pool2d(x, 2), max_pool2d(x, 3, {.stride = 2, .padding = 1})};

@@ -1,4 +1,6 @@
 // dropout: the mask is never stored, its key makes it again for the gradient
+#include "ops/regularize/dropout.h"
+
 #include <brim/ops/dropout.h>
 
 #include "autograd/node.h"
@@ -6,26 +8,24 @@
 #include "ops/checks.h"
 
 namespace brim {
-namespace {
 
 /// Linear and symmetric, so it is its own gradient.
-Tensor masked(const Tensor& x, double p, const RandomKey& key) {
+Tensor ops::dropout_by_key(const Tensor& x, double p, const RandomKey& key) {
   static const backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, double p,
                                     const RandomKey& key)>
       kernel("dropout", {.operands = "x, y", .work = backend::Work::pointwise});
   Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y, p, key);
-  return autograd::with_grad("dropout", y, {x},
-                             [p, key](autograd::GradCall& g) { g.set(0, masked(g.dy(), p, key)); });
+  return autograd::with_grad("dropout", y, {x}, [p, key](autograd::GradCall& g) {
+    g.set(0, dropout_by_key(g.dy(), p, key));
+  });
 }
-
-}  // namespace
 
 Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
   ops::check_floating("dropout", x);
   BRIM_CHECK(p >= 0 && p <= 1, ValueError, "[dropout] probability {} is outside [0, 1]", p);
   if (!training || p == 0) return x;
-  return masked(x, p, (generator ? *generator : Generator::global()).next());
+  return ops::dropout_by_key(x, p, (generator ? *generator : Generator::global()).next());
 }
 
 }  // namespace brim

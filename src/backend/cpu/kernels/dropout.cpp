@@ -23,11 +23,7 @@ void dropout_run(const void* from, void* to, int64_t first, int64_t n, double p,
   using A = formula::Arithmetic<T>;
   const T* x = static_cast<const T*>(from);
   T* y = static_cast<T*>(to);
-  // Both sides are exact in f32 and f64, so every dtype and backend keeps the same elements.
-  const double limit = p * 0x1p24;
-  const uint32_t threshold = static_cast<uint32_t>(limit);
-  const bool round_up = static_cast<double>(threshold) < limit;
-  const uint32_t below = threshold + (round_up ? 1 : 0);  // dropped if word < below
+  const uint32_t below = formula::drop_limit(p);
   const A scale = p < 1 ? static_cast<A>(1 / (1 - p)) : A(0);
   for (int64_t i = 0; i < n;) {
     const int64_t block = (first + i) / 4, skipped = (first + i) % 4;

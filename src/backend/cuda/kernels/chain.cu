@@ -45,11 +45,7 @@ Formulas formulas_of(formula::List<F...>) {
 }
 
 Made dropping_of(double p) {
-  // Both sides are exact in f64, so every dtype and backend keeps the same elements.
-  const double exact = p * 0x1p24;
-  const uint32_t whole = static_cast<uint32_t>(exact);
-  const Dropping dropping{.limit = whole + (static_cast<double>(whole) < exact ? 1 : 0),
-                          .scale = p < 1 ? 1 / (1 - p) : 0.0};
+  const Dropping dropping{.limit = formula::drop_limit(p), .scale = p < 1 ? 1 / (1 - p) : 0.0};
   Made made{};
   std::memcpy(made.bytes, &dropping, sizeof(dropping));
   return made;

@@ -33,10 +33,7 @@ __global__ void dropout_kernel(const T* x, T* y, int64_t n, GraphParameter<Rando
 template <class T>
 void dropout(const Context& context, const Tensor& x, Tensor& y, double p, const RandomKey& key) {
   if (x.numel() == 0) return;
-  // Both sides are exact in f64, so every dtype and backend keeps the same elements.
-  const double exact = p * 0x1p24;
-  const uint32_t whole = static_cast<uint32_t>(exact);
-  const uint32_t limit = whole + (static_cast<double>(whole) < exact ? 1 : 0);
+  const uint32_t limit = formula::drop_limit(p);
   const Compute<T> scale = p < 1 ? static_cast<Compute<T>>(1 / (1 - p)) : Compute<T>(0);
   const bool packed =
       is_aligned(x.raw(), sizeof(Pack<T, 4>)) && is_aligned(y.raw(), sizeof(Pack<T, 4>));
