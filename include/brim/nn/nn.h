@@ -2,6 +2,7 @@
 #pragma once
 
 #include <brim/nn/activation.h>
+#include <brim/nn/attention.h>
 #include <brim/nn/container.h>
 #include <brim/nn/conv.h>
 #include <brim/nn/dropout.h>
@@ -14,3 +15,4 @@
 #include <brim/nn/norm.h>
 #include <brim/nn/pool.h>
 #include <brim/nn/resnet.h>
+#include <brim/nn/transformer.h>
