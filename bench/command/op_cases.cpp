@@ -1,4 +1,5 @@
 // Single ops: the cost of a call on a small tensor, and the throughput of the large ones.
+#include <brim/ops/attention.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
@@ -141,6 +142,49 @@ BenchCase conv_train() {
       });
 }
 
+constexpr int64_t kHeads = 8, kFeatures = 64;  // of attention
+
+/// Of the forward pass: two products of what a causal mask leaves.
+double attention_flops(int64_t tokens) {
+  return 4.0 * static_cast<double>(kHeads * kFeatures) * static_cast<double>(tokens) *
+         static_cast<double>(tokens + 1) / 2;
+}
+
+BenchCase attention(int64_t tokens) {
+  return op(fmt::format("attention-{}", tokens),
+            fmt::format("causal attention of {} heads of {} features over {} tokens", kHeads,
+                        kFeatures, tokens),
+            attention_flops(tokens), [tokens](const BenchSetup& setup) {
+              const Shape shape{1, kHeads, tokens, kFeatures};
+              return repeat(
+                  setup,
+                  [](const Tensor& q, const Tensor& k, const Tensor& v) {
+                    return scaled_dot_product_attention(q, k, v, {.causal = true});
+                  },
+                  operand(setup, shape), operand(setup, shape), operand(setup, shape));
+            });
+}
+
+BenchCase attention_train(int64_t tokens) {
+  return op(fmt::format("attention-{}-train", tokens), "the same with its gradients",
+            3 * attention_flops(tokens), [tokens](const BenchSetup& setup) {
+              BenchSetup keeping = setup;
+              keeping.compile.keep_gradients = true;  // they are the result
+              const Shape shape{1, kHeads, tokens, kFeatures};
+              return repeat(
+                  keeping,
+                  [q = operand(setup, shape).set_requires_grad(),
+                   k = operand(setup, shape).set_requires_grad(),
+                   v = operand(setup, shape).set_requires_grad()](const Tensor& g) mutable {
+                    for (Tensor* x : {&q, &k, &v}) x->zero_grad();
+                    Tensor y = scaled_dot_product_attention(q, k, v, {.causal = true});
+                    y.backward(g);
+                    return y;
+                  },
+                  operand(setup, shape));
+            });
+}
+
 BenchCase softmax_rows(int64_t rows, int64_t columns) {
   return op(fmt::format("softmax-{}x{}", rows, columns),
             fmt::format("softmax over the rows of ({}, {})", rows, columns), kNoProducts,
@@ -252,6 +296,10 @@ std::vector<BenchCase> op_cases() {
           conv(8, 14),
           conv(64, 56),
           conv_train(),
+          attention(512),
+          attention_train(512),
+          attention(4096),
+          attention_train(4096),
           softmax_rows(8, 100),
           softmax_rows(128, 1000),
           layer_norm_rows(8, 64),

@@ -44,6 +44,32 @@ def conv_train():
     return both_ways(padded_conv, step_of)
 
 
+HEADS, FEATURES = 8, 64
+
+
+def causal_attention(q, k, v):
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def attention(tokens):
+    return repeat(causal_attention, *(torch.rand(1, HEADS, tokens, FEATURES) for _ in range(3)))
+
+
+def attention_train(tokens):
+    inputs = [torch.rand(1, HEADS, tokens, FEATURES, requires_grad=True) for _ in range(3)]
+    g = torch.rand(1, HEADS, tokens, FEATURES)
+
+    def step_of(forward):
+        def step():
+            for x in inputs:
+                x.grad = None
+            forward(*inputs).backward(g)
+
+        return step
+
+    return both_ways(causal_attention, step_of)
+
+
 def softmax(rows, columns):
     return repeat(lambda x: torch.softmax(x, 1), torch.rand(rows, columns))
 
@@ -76,6 +102,10 @@ def op_cases():
         "conv-8x14x14": conv(8, 14),
         "conv-64x56x56": conv(64, 56),
         "conv-64x56x56-train": conv_train(),
+        "attention-512": attention(512),
+        "attention-512-train": attention_train(512),
+        "attention-4096": attention(4096),
+        "attention-4096-train": attention_train(4096),
         "softmax-8x100": softmax(8, 100),
         "softmax-128x1000": softmax(128, 1000),
         "layer-norm-8x64": layer_norm(8, 64),

@@ -1,5 +1,7 @@
 #include <brim/nn/norm.h>
 
+#include <limits>
+
 #include <brim/autograd/autograd.h>
 #include <brim/ops/create.h>
 #include <brim/ops/norm.h>
@@ -14,9 +16,18 @@ const BatchNorm2d::Options& checked(const BatchNorm2d::Options& o) {
   return o;
 }
 
+void check_shape(const char* layer, const Shape& shape) {
+  BRIM_CHECK(shape.rank() > 0 && shape.numel() > 0, ValueError,
+             "[{}] shape is {}; give the sizes of the last axes, 1 or more", layer, shape.str());
+}
+
 const LayerNorm::Options& checked(const LayerNorm::Options& o) {
-  BRIM_CHECK(o.shape.rank() > 0 && o.shape.numel() > 0, ValueError,
-             "[LayerNorm] shape is {}; give the sizes of the last axes, 1 or more", o.shape.str());
+  check_shape("LayerNorm", o.shape);
+  return o;
+}
+
+const RMSNorm::Options& checked(const RMSNorm::Options& o) {
+  check_shape("RMSNorm", o.shape);
   return o;
 }
 
@@ -82,6 +93,22 @@ std::string LayerNorm::options_str() const {
                      !options.affine ? ", affine=false"
                      : !options.bias ? ", bias=false"
                                      : "");
+}
+
+RMSNorm::RMSNorm(Options o)
+    : options(checked(o)), weight(parameter("weight", start(o.affine, o, o.shape, 1))) {}
+
+Tensor RMSNorm::forward(const Tensor& x) {
+  const bool wide = x.defined() && x.dtype() == DType::f64;
+  const double precision =
+      wide ? std::numeric_limits<double>::epsilon() : double{std::numeric_limits<float>::epsilon()};
+  return rms_norm(x, options.shape, weight, options.eps.value_or(precision));
+}
+
+std::string RMSNorm::options_str() const {
+  std::string text = options.shape.str();
+  if (options.eps) text += fmt::format(", eps={}", *options.eps);
+  return text + (options.affine ? "" : ", affine=false");
 }
 
 GroupNorm::GroupNorm(Options o)

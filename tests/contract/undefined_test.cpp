@@ -37,6 +37,9 @@ TEST(Undefined, ModulesRefuseThem) {
   module<nn::Embedding>("Embedding", {.num = 4, .dim = 2});
   module<nn::BatchNorm2d>("BatchNorm2d", {.features = 2});
   module<nn::LayerNorm>("LayerNorm", {.shape = {2}});
+  module<nn::RMSNorm>("RMSNorm", {.shape = {2}});
+  module<nn::MultiheadAttention>("MultiheadAttention", {.dim = 4, .heads = 2});
+  module<nn::TransformerEncoderLayer>("TransformerEncoderLayer", {.dim = 4, .heads = 2});
   module<nn::GroupNorm>("GroupNorm", {.groups = 1, .channels = 2});
   module<nn::MaxPool2d>("MaxPool2d", {.kernel = 2});
   module<nn::AvgPool2d>("AvgPool2d", {.kernel = 2});

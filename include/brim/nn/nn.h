@@ -2,6 +2,7 @@
 #pragma once
 
 #include <brim/nn/activation.h>
+#include <brim/nn/attention.h>
 #include <brim/nn/container.h>
 #include <brim/nn/conv.h>
 #include <brim/nn/dropout.h>
@@ -16,3 +17,4 @@
 #include <brim/nn/pool.h>
 #include <brim/nn/recurrent.h>
 #include <brim/nn/resnet.h>
+#include <brim/nn/transformer.h>

@@ -1,6 +1,8 @@
 // Normalisation layers.
 #pragma once
 
+#include <optional>
+
 #include <brim/nn/module.h>
 
 namespace brim::nn {
@@ -47,6 +49,26 @@ class LayerNorm : public Module {
 
   const Options options;
   Tensor &weight, &bias;
+
+ protected:
+  std::string options_str() const override;
+};
+
+/// rms_norm over the last axes, whose sizes are `shape`. weight starts at 1.
+class RMSNorm : public Module {
+ public:
+  struct Options {
+    Shape shape;
+    std::optional<double> eps = {};  ///< unless given the precision of f32, or of f64 for that
+    bool affine = true;
+    DType dtype = DType::f32;
+    Device device = {};
+  };
+  explicit RMSNorm(Options options);
+  Tensor forward(const Tensor& x) override;
+
+  const Options options;
+  Tensor& weight;
 
  protected:
   std::string options_str() const override;

@@ -1,0 +1,77 @@
+// Layers of transformers (Vaswani et al., "Attention is all you need", NeurIPS 2017).
+#pragma once
+
+#include <brim/nn/attention.h>
+#include <brim/nn/dropout.h>
+#include <brim/nn/norm.h>
+
+namespace brim::nn {
+
+enum class TransformerActivation : uint8_t { relu, gelu };
+
+/// Of both kinds of layers.
+struct TransformerLayerOptions {
+  int64_t dim = 0;
+  int64_t heads = 0;
+  int64_t hidden = 2048;  ///< width between the two linear layers
+  double dropout = 0.1;   ///< of attention's weights, between the linear layers, before residuals
+  TransformerActivation activation = TransformerActivation::relu;
+  double eps = 1e-5;        ///< of the norms
+  bool norm_first = false;  ///< norms before attention and linear layers, not behind the residuals
+  bool bias = true;
+  DType dtype = DType::f32;
+  Device device = {};
+};
+
+/// Self-attention, then two linear layers with an activation between them, both with a residual.
+/// x: (N, L, dim) or (L, dim), batches first. Names of the state as in PyTorch: self_attn, linear1,
+/// linear2, norm1, norm2.
+class TransformerEncoderLayer : public Module {
+ public:
+  using Options = TransformerLayerOptions;
+  explicit TransformerEncoderLayer(Options options);
+  Tensor forward(const Tensor& x) override { return forward(x, {}); }
+  Tensor forward(const Tensor& x, const AttentionMask& mask);
+  Tensor operator()(const Tensor& x, const AttentionMask& mask = {}) { return forward(x, mask); }
+
+  const Options options;
+  MultiheadAttention& self_attn;
+  Linear& linear1;
+  Dropout& dropout;
+  Linear& linear2;
+  LayerNorm &norm1, &norm2;
+  Dropout &dropout1, &dropout2;
+
+ private:
+  Tensor feed(const Tensor& x);
+};
+
+/// Self-attention, attention to `memory`, then two linear layers, each with a residual. x: (N, L,
+/// dim), memory: (N, S, dim), or both without N. Names of the state as in PyTorch: self_attn,
+/// multihead_attn, linear1, linear2, norm1, norm2, norm3.
+class TransformerDecoderLayer : public Module {
+ public:
+  using Options = TransformerLayerOptions;
+  explicit TransformerDecoderLayer(Options options);
+  /// mask: of x to itself, memory_mask: of x to memory.
+  Tensor forward(const Tensor& x, const Tensor& memory, const AttentionMask& mask = {},
+                 const AttentionMask& memory_mask = {});
+  Tensor operator()(const Tensor& x, const Tensor& memory, const AttentionMask& mask = {},
+                    const AttentionMask& memory_mask = {}) {
+    return forward(x, memory, mask, memory_mask);
+  }
+
+  const Options options;
+  MultiheadAttention &self_attn, &multihead_attn;
+  Linear& linear1;
+  Dropout& dropout;
+  Linear& linear2;
+  LayerNorm &norm1, &norm2, &norm3;
+  Dropout &dropout1, &dropout2, &dropout3;
+
+ private:
+  using Module::forward;
+  Tensor feed(const Tensor& x);
+};
+
+}  // namespace brim::nn
