@@ -1,4 +1,5 @@
-// Products, convolution, pooling, normalisation and losses.
+// Products, attention, convolution, pooling, normalisation and losses.
+#include <brim/ops/attention.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/matmul.h>
@@ -23,6 +24,14 @@ Outputs conv2d_of(const Call& c) {
                  .padding = c.pair("padding"),
                  .dilation = c.pair("dilation"),
                  .groups = c.get<int64_t>("groups")});
+}
+
+/// Inputs: q, k, v, [mask].
+Outputs attention_of(const Call& c) {
+  return scaled_dot_product_attention(c[0], c[1], c[2],
+                                      {.mask = c.in.size() > 3 ? c[3] : Tensor(),
+                                       .causal = c.flag("is_causal"),
+                                       .scale = c.optional_number("scale")});
 }
 
 /// Inputs: x, [weight], [bias], [running_mean, running_var]; outputs: y, [both after the call].
@@ -86,6 +95,7 @@ OpTable layer_ops() {
   return {
       {"matmul", [](const Call& c) { return matmul(c[0], c[1]); }},
       {"linear", linear_of},
+      {"scaled_dot_product_attention", attention_of},
       {"conv2d", conv2d_of},
       {"max_pool2d",
        [](const Call& c) {
