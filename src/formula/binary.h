@@ -17,6 +17,26 @@ struct Add {  // a + alpha * b
   }
 };
 
+/// What is left of a when as many whole b as fit are taken off, with the sign of a; of integers 0
+/// where b is 0.
+template <class T>
+BRIM_FORMULA T left_over(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return std::fmod(a, b);
+  } else {
+    // The smallest number by -1 overflows; by 1 nothing is left of it, either.
+    const bool whole = b == T(0) || (std::is_signed_v<T> && b == static_cast<T>(-1));
+    return static_cast<T>(a % (whole ? T(1) : b));
+  }
+}
+/// The same with the sign of b, as Python's %.
+template <class T>
+BRIM_FORMULA T left_over_of_sign(T a, T b) {
+  const T left = left_over(a, b);
+  const bool beyond = left != T(0) && (left < T(0)) != (b < T(0));
+  return static_cast<T>(left + (beyond ? b : T(0)));
+}
+
 #define BRIM_BINARY(Name, kernel, expression)    \
   struct Name {                                  \
     static constexpr const char* kName = kernel; \
@@ -33,41 +53,14 @@ BRIM_BINARY(Pow, "pow", std::pow(a, b));
 BRIM_BINARY(Maximum, "maximum", a > b || a != a ? a : b);  // NaN if either is
 BRIM_BINARY(Minimum, "minimum", a < b || a != a ? a : b);
 BRIM_BINARY(Atan2, "atan2", std::atan2(a, b));
+BRIM_BINARY(Fmod, "fmod", left_over(a, b));
+BRIM_BINARY(Remainder, "remainder", left_over_of_sign(a, b));
 // The share of a in the gradient of maximum and minimum: one half where equal.
 BRIM_BINARY(MaximumShare, "maximum_share", a == b ? T(0.5) : a < b ? T(0) : T(1));
 BRIM_BINARY(MinimumShare, "minimum_share", a == b ? T(0.5) : a > b ? T(0) : T(1));
 // Gradients of unary ops from (dy, x).
 BRIM_BINARY(AbsGrad, "abs_grad", b > T(0) ? a : b < T(0) ? -a : T(0));
 #undef BRIM_BINARY
-
-/// What is left of a when as many whole b as fit are taken off, with the sign of a; of integers 0
-/// where b is 0.
-struct Fmod {
-  static constexpr const char* kName = "fmod";
-  explicit Fmod(Params) {}
-  template <class T>
-  BRIM_FORMULA T operator()(T a, T b) const {
-    if constexpr (std::is_floating_point_v<T>) {
-      return std::fmod(a, b);
-    } else {
-      // The smallest number by -1 overflows; by 1 nothing is left of it, either.
-      const bool whole = b == T(0) || (std::is_signed_v<T> && b == static_cast<T>(-1));
-      return static_cast<T>(a % (whole ? T(1) : b));
-    }
-  }
-};
-
-/// The same with the sign of b, as Python's %.
-struct Remainder {
-  static constexpr const char* kName = "remainder";
-  explicit Remainder(Params) {}
-  template <class T>
-  BRIM_FORMULA T operator()(T a, T b) const {
-    const T left = Fmod({})(a, b);
-    const bool beyond = left != T(0) && (left < T(0)) != (b < T(0));
-    return static_cast<T>(left + (beyond ? b : T(0)));
-  }
-};
 
 struct ClampGrad {
   static constexpr const char* kName = "clamp_grad";

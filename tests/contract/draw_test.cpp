@@ -5,6 +5,7 @@
 #include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
 #include <brim/ops/sort.h>
+#include <brim/plan/compile.h>
 
 #include <map>
 
@@ -97,6 +98,25 @@ TEST(Multinomial, IsTheSameOnEveryDevice) {
       EXPECT_EQ(multinomial(w.to(device), 30, replacement, &there).to_vector<int64_t>(), want)
           << device.str();
     }
+  }
+}
+
+TEST(Multinomial, DrawsAnewInEachCompiledStep) {
+  for (const Device device : devices()) {
+    auto step = compile([](const Tensor& w) {
+      return std::vector{multinomial(w, 50, true), multinomial(w, 3, false)};
+    });
+    const Tensor w = Tensor::from<float>({0, 1, 2, 0, 5, 0}, {6}).to(device);
+    std::vector<std::vector<int64_t>> drawn;
+    for (int i = 0; i < 3; ++i) {
+      const Tensors got = step(w);
+      drawn.push_back(got[0].to_vector<int64_t>());
+      for (const int64_t category : drawn.back())
+        EXPECT_TRUE(category == 1 || category == 2 || category == 4) << category;
+      EXPECT_EQ(sum(got[1]).item<int64_t>(), 1 + 2 + 4);
+    }
+    EXPECT_NE(drawn[0], drawn[1]);
+    EXPECT_NE(drawn[1], drawn[2]);
   }
 }
 

@@ -13,7 +13,9 @@ namespace {
 
 /// The place in x of an element of the result.
 double place(int64_t i, int64_t from, int64_t to, const InterpolateOptions& o, bool by_size) {
-  const double step = by_size ? static_cast<double>(from) / static_cast<double>(to) : 1 / o.scale;
+  const bool doubled = o.mode == Interpolation::nearest && (to == from || to == 2 * from);
+  const double step =
+      by_size || doubled ? static_cast<double>(from) / static_cast<double>(to) : 1 / o.scale;
   if (o.mode == Interpolation::nearest) return std::floor(static_cast<double>(i) * step);
   if (!o.align_corners) return std::max(0.0, (static_cast<double>(i) + 0.5) * step - 0.5);
   return to > 1 ? static_cast<double>(i * (from - 1)) / static_cast<double>(to - 1) : 0;
@@ -53,6 +55,7 @@ Case resized(const InterpolateOptions& o) {
 CONTRACT(interpolate_twice) { return resized({.scale = 2}); }
 CONTRACT(interpolate_nearest) { return resized({.size = {3, 7}}); }
 CONTRACT(interpolate_by_a_fraction) { return resized({.scale = 1.5}); }
+CONTRACT(interpolate_by_more_than_twice) { return resized({.scale = 2.25}); }
 CONTRACT(interpolate_smaller) { return resized({.scale = 0.5}); }
 CONTRACT(interpolate_bilinear) {
   return resized({.size = {5, 3}, .mode = Interpolation::bilinear});

@@ -13,6 +13,7 @@ import pth
 import recurrent
 import resnet
 import training
+import transformer
 from cases import elementwise, layers, losses, movement, optimizers, reduce
 from goldenlib import Family
 
@@ -25,6 +26,7 @@ FAMILIES = {
     "conv": layers.conv,
     "pool": layers.pool,
     "norm": layers.norm,
+    "attention": layers.attention,
     "embedding": layers.embedding,
     "loss": losses.loss,
     "shape": movement.shape,
@@ -43,7 +45,13 @@ def main():
     torch.use_deterministic_algorithms(True)
     folder = pathlib.Path(__file__).parent / "data"
     folder.mkdir(exist_ok=True)
-    others = {"train": training.write, "pth": pth.write, "recurrent": recurrent.write, "resnet": resnet.write}
+    others = {
+        "train": training.write,
+        "pth": pth.write,
+        "recurrent": recurrent.write,
+        "resnet": resnet.write,
+        "transformer": transformer.write,
+    }
     names = sys.argv[1:] or [*FAMILIES, *others]
     for name in names:
         if name in others:

@@ -13,6 +13,7 @@ TEST(Golden, Matmul) { run_family("matmul"); }
 TEST(Golden, Conv) { run_family("conv", {.channels_last = true}); }
 TEST(Golden, Pool) { run_family("pool", {.channels_last = true}); }
 TEST(Golden, Norm) { run_family("norm", {.channels_last = true}); }
+TEST(Golden, Attention) { run_family("attention"); }
 TEST(Golden, Embedding) { run_family("embedding"); }
 TEST(Golden, Loss) { run_family("loss"); }
 TEST(Golden, Shape) { run_family("shape"); }

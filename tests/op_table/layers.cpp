@@ -1,4 +1,5 @@
-// Products, convolution, pooling, normalisation and losses.
+// Products, attention, convolution, pooling, normalisation and losses.
+#include <brim/ops/attention.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/interpolate.h>
 #include <brim/ops/loss.h>
@@ -49,6 +50,14 @@ Outputs interpolate_of(const Call& c) {
                             .mode = c.text("mode") == "bilinear" ? Interpolation::bilinear
                                                                  : Interpolation::nearest,
                             .align_corners = c.flag("align_corners")});
+}
+
+/// Inputs: q, k, v, [mask].
+Outputs attention_of(const Call& c) {
+  return scaled_dot_product_attention(c[0], c[1], c[2],
+                                      {.mask = c.in.size() > 3 ? c[3] : Tensor(),
+                                       .causal = c.flag("is_causal"),
+                                       .scale = c.optional_number("scale")});
 }
 
 /// Inputs: x, [weight], [bias], [running_mean, running_var]; outputs: y, [both after the call].
@@ -114,6 +123,7 @@ OpTable layer_ops() {
       {"bmm", [](const Call& c) { return bmm(c[0], c[1]); }},
       {"outer", [](const Call& c) { return outer(c[0], c[1]); }},
       {"linear", linear_of},
+      {"scaled_dot_product_attention", attention_of},
       {"conv2d", conv2d_of},
       {"conv1d", conv1d_of},
       {"conv_transpose2d", conv_transpose2d_of},

@@ -29,26 +29,24 @@ Tensor enlarge(const Tensor& x, Pair times) {
       .reshape({s[0], s[1], s[2] * times.h, s[3] * times.w});
 }
 
-/// Elements' numbers of the result, as floats.
-Tensor numbers(const Resize& r, const Tensor& x) {
-  return arange(r.to, {.dtype = ops::statistics_dtype(x.dtype()), .device = x.device()});
-}
-
+/// Places are rounded in the dtype of x, as PyTorch rounds them.
 Tensor nearest_along(const Tensor& x, const Resize& r) {
-  const Tensor at = clamp(floor(mul(numbers(r, x), r.step)), {}, static_cast<double>(r.from - 1));
+  const DType dtype = ops::statistics_dtype(x.dtype());
+  const Tensor number = arange(r.to, {.dtype = dtype, .device = x.device()});
+  const Tensor at = clamp(floor(mul(number, r.step)), {}, static_cast<double>(r.from - 1));
   return index_select(x, r.axis, at.to(i64));
 }
 
 /// x: f32 or f64. Between the element at or before a place and the next one.
 Tensor linear_along(const Tensor& x, const Resize& r, bool align_corners) {
   const double last = static_cast<double>(r.from - 1);
-  const Tensor number = numbers(r, x);
+  const Tensor number = arange(r.to, {.dtype = f64, .device = x.device()});
   const Tensor place =
       align_corners ? mul(number, r.step) : clamp(sub(mul(add(number, 0.5), r.step), 0.5), 0);
   const Tensor before = clamp(floor(place), {}, last);
   Shape along = Shape::filled(4, 1);
   along[r.axis] = r.to;
-  const Tensor share = sub(place, before).view(along);
+  const Tensor share = sub(place, before).to(x.dtype()).view(along);
   const Tensor a = index_select(x, r.axis, before.to(i64));
   const Tensor b = index_select(x, r.axis, clamp(add(before, 1), {}, last).to(i64));
   return add(mul(a, sub(1, share)), mul(b, share));
@@ -62,11 +60,13 @@ Resize resize(const char* name, int axis, const Tensor& x, int64_t size,
   BRIM_CHECK(from >= 1 && to >= 1, ValueError,
              "[interpolate] {} of shape {} would become {}; both must be 1 or more", name,
              x.shape().str(), to);
-  const bool corners = o.mode == Interpolation::bilinear && o.align_corners;
+  const bool nearest = o.mode == Interpolation::nearest, corners = !nearest && o.align_corners;
+  // PyTorch's shortcut: an axis that is doubled repeats each element, whatever fraction was asked.
+  const bool by_sizes = size != 0 || (nearest && (to == from || to == 2 * from));
   const double wide = static_cast<double>(from), narrow = static_cast<double>(to);
-  const double step = corners     ? (to > 1 ? (wide - 1) / (narrow - 1) : 0)
-                      : size != 0 ? wide / narrow
-                                  : 1 / o.scale;
+  const double step = corners    ? (to > 1 ? (wide - 1) / (narrow - 1) : 0)
+                      : by_sizes ? wide / narrow
+                                 : 1 / o.scale;
   return {axis, from, to, step};
 }
 

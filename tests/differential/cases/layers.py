@@ -52,6 +52,48 @@ def linear(d):
     return F.linear
 
 
+def attention_steps(q, k, v, mask=None, is_causal=False, scale=None, enable_gqa=False):
+    """In steps; queries that see no key get zeros. Divided at the end, so that gradients take off what results are, rounded, as
+    a kernel does that has no scores left."""
+    group = q.shape[-3] // k.shape[-3] if enable_gqa else 1
+    k, v = k.repeat_interleave(group, -3) if group > 1 else k, v.repeat_interleave(group, -3) if group > 1 else v
+    scores = q @ k.transpose(-1, -2) * (scale if scale is not None else 1 / math.sqrt(q.shape[-1]))
+    seen = torch.ones(scores.shape[-2:], dtype=torch.bool)
+    if is_causal:
+        seen = torch.tril(seen)
+    if mask is not None and mask.dtype == torch.bool:
+        seen = seen & mask
+    elif mask is not None:
+        scores = scores + mask
+    some = seen.any(-1, True)
+    scores = scores.masked_fill(~(seen | ~some), -math.inf)
+    weights = torch.exp(scores - scores.amax(-1, True).detach())
+    return torch.where(some, weights @ v / weights.sum(-1, True), 0.0)
+
+
+@op("scaled_dot_product_attention", specials="", flushes=True, factor=PRODUCTS)
+def scaled_dot_product_attention(d):
+    queries, keys, features, values = d.size(1), d.size(1), d.size(1), d.size(1)
+    rank, gqa = d.pick([2, 3, 4, 4, 5]), False
+    batch = [d.int(1, 2) for _ in range(rank - 3)]
+    heads = shared = [d.int(1, 3)] if rank > 2 else []
+    if rank > 2 and d.chance(0.3):
+        gqa, shared, heads = True, [1], [d.int(1, 4)]
+    causal = d.attr("is_causal", d.chance(0.4))
+    scale = d.attr("scale", d.pick([None, None, 0.5]))
+    d.input([*batch, *heads, queries, features]), d.input([*batch, *shared, keys, features]), d.input([*batch, *shared, keys, values])
+    if not causal and d.chance(0.5):
+        shape = [1 if d.chance(0.4) else s for s in [*batch, *heads, queries, keys]][d.int(0, rank - 2) :]
+        if d.chance(0.6):
+            d.add(torch.as_tensor(d.rng.random(shape) < 0.7), grad=False)
+        else:
+            d.input(shape)
+    d.steps = lambda q, k, v, mask=None: attention_steps(q, k, v, mask, causal, scale, gqa)
+    if d.order > 1:  # PyTorch's own has no second gradient
+        return d.steps
+    return lambda q, k, v, mask=None: F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=gqa)
+
+
 def _pair(d, key, low, high):
     h = d.int(low, high)
     return d.attr(key, [h, h if d.chance(0.7) else d.int(low, high)])
@@ -104,7 +146,7 @@ def conv_transpose2d(d):
     return lambda x, w, b=None: F.conv_transpose2d(x, w, b, stride, padding, more, groups, dilation)
 
 
-@op("interpolate", specials="", perturb="inner", factor=4)
+@op("interpolate", specials="", factor=4)
 def interpolate(d):
     mode = d.attr("mode", d.pick(["nearest", "bilinear"]))
     corners = d.attr("align_corners", mode == "bilinear" and d.chance(0.5))

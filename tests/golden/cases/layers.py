@@ -1,4 +1,4 @@
-"""matmul, linear, conv2d, pools, normalisation, embedding, dropout's exact cases."""
+"""matmul, linear, conv2d, pools, normalisation, attention, embedding, dropout's exact cases."""
 
 import numpy as np
 import torch
@@ -187,6 +187,38 @@ def _batch_norm(family, name, shape, training, views, affine=True, running=True,
 
     attrs = {"training": training, "momentum": momentum, "eps": eps, "affine": affine, "running": running}
     family.case("batch_norm", name, function, inputs, attrs, views, grad=grad)
+
+
+def attention(family):
+    hidden_row = np.ones((5, 7), bool)
+    hidden_row[2] = False
+    for name, shapes, mask, options, views in (
+        ("plain", ((2, 3, 5, 4), (2, 3, 7, 4), (2, 3, 7, 6)), None, {}, {}),
+        ("single", ((5, 4), (7, 4), (7, 3)), None, {}, {}),
+        ("no_batch", ((2, 5, 4), (2, 7, 4), (2, 7, 4)), None, {}, {}),
+        ("scale", ((2, 5, 4), (2, 7, 4), (2, 7, 4)), None, {"scale": 0.3}, {}),
+        ("causal", ((1, 2, 6, 4), (1, 2, 6, 4), (1, 2, 6, 4)), None, {"is_causal": True}, {}),
+        ("causal_more_keys", ((1, 2, 5, 4), (1, 2, 9, 4), (1, 2, 9, 4)), None, {"is_causal": True}, {}),
+        ("causal_more_queries", ((1, 2, 9, 4), (1, 2, 5, 4), (1, 2, 5, 4)), None, {"is_causal": True}, {}),
+        ("causal_long", ((1, 1, 130, 3), (1, 1, 130, 3), (1, 1, 130, 2)), None, {"is_causal": True}, {}),
+        ("shared_heads", ((2, 4, 5, 4), (2, 2, 7, 4), (2, 2, 7, 3)), None, {"enable_gqa": True}, {}),
+        ("bool_mask", ((2, 2, 5, 4), (2, 2, 7, 4), (2, 2, 7, 4)), (2, 1, 5, 7), {}, {}),
+        ("mask_of_keys", ((2, 2, 5, 4), (2, 2, 7, 4), (2, 2, 7, 4)), (2, 1, 1, 7), {}, {}),
+        ("hidden_row", ((2, 2, 5, 4), (2, 2, 7, 4), (2, 2, 7, 4)), hidden_row, {}, {}),
+        ("added_mask", ((2, 2, 5, 4), (2, 2, 7, 4), (2, 2, 7, 4)), "added", {}, {}),
+        ("views", ((2, 2, 5, 4), (2, 2, 7, 4), (2, 2, 7, 4)), None, {}, {0: "transpose", 1: "slice", 2: "transpose"}),
+    ):
+        key = f"attention/{name}"
+        inputs = [family.data(f"{key}/{which}", shape) for which, shape in zip("qkv", shapes)]
+        if isinstance(mask, tuple):
+            mask = family.data(f"{key}/mask", mask) > -0.5
+        elif isinstance(mask, str):
+            mask = family.data(f"{key}/mask", (5, 7))
+        if mask is not None:
+            inputs.append(mask)
+        attrs = {"is_causal": False, "enable_gqa": False, "scale": None, **options}
+        function = lambda q, k, v, m=None, a=attrs: F.scaled_dot_product_attention(q, k, v, m, **a)
+        family.case("scaled_dot_product_attention", name, function, inputs, attrs, views)
 
 
 def embedding(family):

@@ -90,11 +90,14 @@ HWY_INLINE void broadcast_tile(int64_t k, const T* HWY_RESTRICT a, int64_t row, 
       for (int v = 0; v < V; ++v) acc[r][v] = hn::MulAdd(w, x[v], acc[r][v]);
     }
   }
-  if (whole && !accumulate) {
+  if (whole) {  // without masks, which some processors store by slowly
     HWY_UNROLL(32)
-    for (int r = 0; r < R; ++r) {
+    for (int r = 0; r < R; ++r, c += ldc) {
       HWY_UNROLL(32)
-      for (int v = 0; v < V; ++v) hn::StoreU(acc[r][v], d, c + r * ldc + v * lanes);
+      for (int v = 0; v < V; ++v) {
+        const Vec sum = accumulate ? hn::Add(acc[r][v], hn::LoadU(d, c + v * lanes)) : acc[r][v];
+        hn::StoreU(sum, d, c + v * lanes);
+      }
     }
     return;
   }

@@ -75,7 +75,7 @@ bool update_weights(int64_t keys, T* weights, T* largest, T* total, T* shrink) {
     T* row = weights + j * kTileQueries;
     HWY_UNROLL(4)
     for (int v = 0; v < V; ++v) {
-      const Vec e = exp_of(d, hn::Sub(hn::LoadU(d, row + v * lanes), m[v]));
+      const Vec e = exp_below_0(d, hn::Sub(hn::LoadU(d, row + v * lanes), m[v]));
       hn::StoreU(e, d, row + v * lanes);
       sum[v] = hn::Add(sum[v], e);
     }

@@ -81,7 +81,7 @@ void score_gradients(const Attention<T>& job, int64_t first, int64_t columns, in
     for (int64_t j = 0; j < keys; ++j) {
       T* weight = s.weights + j * kTileQueries + c;
       T* gradient = s.score_gradients + j * kTileQueries + c;
-      auto p = exp_of(d, hn::Sub(hn::LoadU(d, weight), lse));
+      auto p = exp_below_0(d, hn::Sub(hn::LoadU(d, weight), lse));
       auto dp = hn::LoadU(d, gradient);
       if constexpr (kDrops) {
         const auto factor = hn::LoadU(d, s.factors + j * kTileQueries + c);
