@@ -9,20 +9,17 @@
 namespace brim::data {
 namespace {
 
-/// Widens tokens that need not be aligned. Returns the largest, negative ones as very large.
+/// Widens tokens, which need not be aligned.
 template <class T>
-uint64_t widen(const uint8_t* from, std::span<int64_t> to) {
-  uint64_t largest = 0;
+void widen(const uint8_t* from, std::span<int64_t> to) {
   for (size_t i = 0; i < to.size(); ++i) {
     T token;
     std::memcpy(&token, from + i * sizeof(T), sizeof(T));
     to[i] = static_cast<int64_t>(token);
-    largest = std::max(largest, static_cast<uint64_t>(to[i]));
   }
-  return largest;
 }
 
-uint64_t widen(DType dtype, const uint8_t* from, std::span<int64_t> to) {
+void widen(DType dtype, const uint8_t* from, std::span<int64_t> to) {
   switch (dtype) {
     case DType::u8:
       return widen<uint8_t>(from, to);
@@ -43,7 +40,7 @@ class Tokens final : public Dataset {
  public:
   Tokens(const std::string& path, const TokenOptions& options) : file_(path), options_(options) {
     const TokenOptions& o = options_;
-    (void)widen(o.dtype, nullptr, {});  // whether it is one of these
+    widen(o.dtype, nullptr, {});  // whether it is one of these
     if (options_.stride == 0) options_.stride = o.window;
     BRIM_CHECK(o.window > 0 && o.stride > 0, ValueError,
                "[data] windows of {} tokens, {} apart: must be at least 1", o.window, o.stride);
@@ -66,11 +63,12 @@ class Tokens final : public Dataset {
     const auto y = out.make<int64_t>("y", {options_.window});
     const auto token = static_cast<int64_t>(size_of(options_.dtype));
     const uint8_t* const from = file_.bytes().data() + i * options_.stride * token;
-    const uint64_t largest =
-        std::max(widen(options_.dtype, from, x), widen(options_.dtype, from + token, y));
-    BRIM_CHECK(options_.vocabulary == 0 || largest < static_cast<uint64_t>(options_.vocabulary),
-               FileError, "{}: a token is {}, and the vocabulary has {}", describe(i),
-               static_cast<int64_t>(largest), options_.vocabulary);
+    widen(options_.dtype, from, x);
+    std::copy(x.begin() + 1, x.end(), y.begin());
+    widen(options_.dtype, from + options_.window * token, y.last(1));
+    if (options_.vocabulary == 0) return;
+    check_token(i, x[0]);
+    for (const int64_t t : y) check_token(i, t);
   }
   int64_t length(int64_t) const override { return options_.window; }
   std::string describe(int64_t i) const override {
@@ -80,6 +78,11 @@ class Tokens final : public Dataset {
   bool in_memory() const override { return true; }
 
  private:
+  void check_token(int64_t i, int64_t t) const {
+    BRIM_CHECK(t >= 0 && t < options_.vocabulary, FileError,
+               "{}: a token is {}, and the vocabulary has {}", describe(i), t, options_.vocabulary);
+  }
+
   MappedFile file_;
   TokenOptions options_;
   int64_t size_ = 0;
