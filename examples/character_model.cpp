@@ -56,8 +56,8 @@ std::string written_by(CharacterModel& model, const std::string& begin, int64_t 
   std::string text = begin;
   Tensor h;  // what the network remembers
   for (size_t read = 0; static_cast<int64_t>(text.size()) < count;) {
-    std::vector<int64_t> fresh(text.begin() + static_cast<int64_t>(read), text.end());
-    read = text.size();
+    std::vector<int64_t> fresh;
+    for (; read < text.size(); ++read) fresh.push_back(static_cast<unsigned char>(text[read]));
     const auto length = static_cast<int64_t>(fresh.size());
     const auto [y, state] = model.gru(model.table(Tensor::from(fresh, {1, length}, device)), h);
     h = state;

@@ -210,6 +210,17 @@ TEST(Datasets, Padding) {
   }
 }
 
+TEST(Datasets, PaddingThatADTypeDoesNotHave) {
+  const auto loader = [](double value) {
+    return Loader(from_tensors({{"x", ones({4, 2}, {.dtype = u8})}}),
+                  {.collate = pad({.value = value, .multiple_of = value < 0 ? 3 : 1})});
+  };
+  EXPECT_EQ(pass_of(loader(300), 0).samples.size(), 1U);  // nothing is filled up
+  EXPECT_EQ(message_of<ValueError>([&] { (void)pass_of(loader(-1), 0); }),
+            "[collate] u8 cannot be filled up with -1");
+  EXPECT_THROW(pad({.multiple_of = INT64_MAX}), ValueError);
+}
+
 TEST(Datasets, Packing) {
   const Loader loader(sentences(3, true), {.batch = 3, .shuffle = false, .collate = pack()});
   for (const Batch& b : loader.epoch(0)) {
@@ -283,6 +294,7 @@ TEST(Datasets, WeightsAreKept) {
   EXPECT_THROW(weighted_sampler({0, 0}), ValueError);
   EXPECT_THROW(weighted_sampler({}), ValueError);
   EXPECT_THROW(balanced_sampler(std::vector<int64_t>{0, -1}), ValueError);
+  EXPECT_EQ(balanced_sampler(std::vector<int64_t>{0, INT64_MAX})->size(), 2);
 }
 
 TEST(Datasets, SplitsAreDisjointAndStay) {
@@ -372,6 +384,42 @@ TEST(Datasets, WhatIsThrownNamesTheSample) {
   EXPECT_NE(message_of(first).find("sentence 13: "), std::string::npos);
   bad = [](Sample& out) { (void)out.make<float>("x", {-1}); };
   EXPECT_THROW(first(), ShapeError);
+}
+
+TEST(Datasets, WhatDoesNotFitACollateIsSkipped) {
+  const auto data = std::make_shared<Sentences>(20);
+  data->before = [](int64_t i, Sample& out) {
+    if (i == 13) (void)out.make<float>("grid", {2, 2});
+    if (i == 14) throw 42;
+  };
+  for (const Collate& collate : {pad(), pack()}) {
+    const Loader loader(DatasetPtr(data),
+                        {.batch = 4, .on_error = OnError::skip, .collate = collate});
+    EXPECT_EQ(pass_of(loader, 0).values.at("y").size(), 18U);
+    EXPECT_EQ(loader.skipped(), 2);
+  }
+}
+
+TEST(Datasets, ACacheChangesNoDraw) {
+  const auto twice = [](const Sample& in, Sample& out) {
+    out.set(in["x"]);
+    out.set("z", out.random().unit());
+  };
+  const Pass expected = pass_of(Loader(map(cached(sentences(20), 0), twice), {.batch = 4}), 3);
+  const Loader loader(map(cached(sentences(20), 1 << 20), twice), {.batch = 4});
+  for (int64_t e = 0; e < 3; ++e) (void)pass_of(loader, e);
+  EXPECT_EQ(pass_of(loader, 3), expected);
+}
+
+TEST(Datasets, ALongSentenceIsABatchOfItsOwn) {
+  struct Long final : Dataset {
+    int64_t size() const override { return 101; }
+    int64_t length(int64_t i) const override { return i == 50 ? 8192 : 10; }
+    void get(int64_t i, Sample& out) const override { (void)out.make<uint8_t>("x", {length(i)}); }
+  };
+  const Loader loader(std::make_shared<Long>(),
+                      {.collate = pad(), .buckets = Buckets{.tokens = 8192}});
+  EXPECT_EQ(loader.batches(), 2);
 }
 
 TEST(Datasets, AMissingFieldIsNamed) {

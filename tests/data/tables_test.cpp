@@ -94,6 +94,16 @@ TEST_F(Files, BadLinesOfACsvAreSamplesThatCannotBeRead) {
   EXPECT_TRUE(has(says(7), "'1e999' is no finite number"));
 }
 
+TEST_F(Files, AWordAmongNumbersIsDamage) {
+  const auto table = open_csv(csv("x,price\n1,10.5\n2,?\n3,11.25\n4,1e39\n"));
+  EXPECT_EQ(all_of(table).y.to_vector<float>(), (Floats{10.5, 11.25}));
+  Sample sample;
+  EXPECT_TRUE(has(message_of([&] { table->get(1, sample); }),
+                  "line 3: column 'price': '?' is no finite number"));
+  EXPECT_EQ(open_csv(csv("x,y\n1,7\n2,?\n"), {.target = Target::classes})->classes(),
+            (std::vector<std::string>{"7", "?"}));
+}
+
 TEST_F(Files, ACsvThatIsNoTable) {
   const auto says = [&](const std::string& text, const CsvOptions& options = {}) {
     return message_of<FileError>([&] { (void)open_csv(csv(text), options); });
@@ -173,12 +183,16 @@ TEST_F(Files, DamagedArraysOfNumPy) {
   EXPECT_TRUE(has(says(npy("<f4", "(2, 3)", "1234")), "4 bytes of data for f32 (2, 3)"));
   EXPECT_TRUE(has(says(npy("<f4", "(9223372036854775807, 9)", "")), "0 bytes of data"));
   EXPECT_TRUE(has(says(npy("<f4", "(0, 3)", "")), "a row for each sample"));
+  EXPECT_TRUE(has(says(npy("<f4", "(1, 0, 4611686018427387904, 4611686018427387904)", "")),
+                  "0 bytes of data"));
   EXPECT_TRUE(has(says(npy("<f4", "()", "1234")), "a row for each sample"));
   EXPECT_TRUE(has(says(npy(">f4", "(1,)", "1234")), "elements of '>f4'"));
   EXPECT_TRUE(has(says(npy("|O", "(1,)", "1234")), "elements of '|O'"));
   EXPECT_TRUE(has(says(npy("<f4", "(1,)", "1234", "True")), "Fortran order"));
   EXPECT_TRUE(has(says(npy("<f4", "(-1,)", "1234")), "a shape of (-1,)"));
   EXPECT_TRUE(has(says(npy("<f4", "(1, 1, 1, 1, 1, 1, 1, 1, 1)", "1234")), "a shape of"));
+  EXPECT_TRUE(has(says(npy("<f4", "", "1234")), "a shape of ''"));
+  EXPECT_TRUE(has(says(npy("<f4", "7", "1234")), "a shape of '7'"));
   const std::string whole = npy("<f4", "(1,)", "1234");
   for (size_t size = 0; size < whole.size(); ++size)
     EXPECT_NE(says(whole.substr(0, size)), "no error") << size;

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/check.h"
+#include "data/dataset/sample_access.h"
+#include "data/keyed.h"
 
 namespace brim::data {
 namespace {
@@ -31,7 +33,10 @@ class Cached final : public Dataset {
       for (const SampleField& field : kept->fields) out.set(field);
       return;
     }
-    Sample& in = out.inner(this);
+    // With draws of its own, so that what follows draws the same whether it was kept or not.
+    auto& in = out.scratch<Sample>(this);
+    SampleAccess::begin(in, key64(0x63616368, static_cast<uint64_t>(i)));
+    SampleAccess::is_from(in, *from_, i);
     from_->get(i, in);
     for (const SampleField& field : in.fields()) out.set(field);
     keep(i, in);

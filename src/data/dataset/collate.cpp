@@ -1,7 +1,9 @@
 #include <brim/data/collate.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "core/check.h"
@@ -53,10 +55,18 @@ const SampleField* field_with_length(const Sample& sample, const std::string& wa
   return found == fields.end() ? nullptr : &*found;
 }
 
-/// The bytes of `value` in `dtype`.
+/// The bytes of `value` in `dtype`. Throws ValueError where it has no such value.
 std::vector<std::byte> bytes_of(double value, DType dtype) {
   std::vector<std::byte> bytes(size_of(dtype));
   const auto put = [&](auto v) { std::memcpy(bytes.data(), &v, sizeof(v)); };
+  const auto put_integer = [&]<class T>(T) {
+    // The bounds are exact in double, but for the upper ones of 64 bits, which are beyond.
+    const double least = static_cast<double>(std::numeric_limits<T>::min());
+    const double beyond = std::ldexp(1.0, std::numeric_limits<T>::digits);
+    BRIM_CHECK(value >= least && value < beyond && value == std::floor(value), ValueError,
+               "[collate] {} cannot be filled up with {}", name(dtype), value);
+    put(static_cast<T>(value));
+  };
   switch (dtype) {
     case DType::f32:
       put(static_cast<float>(value));
@@ -71,28 +81,34 @@ std::vector<std::byte> bytes_of(double value, DType dtype) {
       put(BFloat16(static_cast<float>(value)));
       break;
     case DType::i64:
-      put(static_cast<int64_t>(value));
+      put_integer(int64_t{});
       break;
     case DType::i32:
-      put(static_cast<int32_t>(value));
+      put_integer(int32_t{});
       break;
     case DType::i16:
-      put(static_cast<int16_t>(value));
+      put_integer(int16_t{});
       break;
     case DType::i8:
-      put(static_cast<int8_t>(value));
+      put_integer(int8_t{});
       break;
-    case DType::u8:
-      put(static_cast<uint8_t>(value));
+    case DType::u64:
+      put_integer(uint64_t{});
+      break;
+    case DType::u32:
+      put_integer(uint32_t{});
       break;
     case DType::u16:
-      put(static_cast<uint16_t>(value));
+      put_integer(uint16_t{});
+      break;
+    case DType::u8:
+      put_integer(uint8_t{});
       break;
     case DType::bool_:
       put(value != 0);
       break;
     default:
-      BRIM_CHECK(value == 0, DTypeError, "[collate] {} is padded with 0 alone, not with {}",
+      BRIM_CHECK(value == 0, ValueError, "[collate] {} is filled up with 0 alone, not with {}",
                  name(dtype), value);
   }
   return bytes;
@@ -112,8 +128,11 @@ void fill(std::byte* to, int64_t count, std::span<const std::byte> value) {
 /// Copies an array into the corner of a larger one of the same rank, whose rest is filled.
 class Padding {
  public:
-  Padding(const Shape& to, DType dtype, double value)
-      : to_(to), value_(bytes_of(value, dtype)), size_(static_cast<int64_t>(size_of(dtype))) {}
+  /// `value` counts where something is missing.
+  Padding(const Shape& to, DType dtype, double value, bool is_needed)
+      : to_(to),
+        value_(bytes_of(is_needed ? value : 0, dtype)),
+        size_(static_cast<int64_t>(size_of(dtype))) {}
 
   std::byte* copy(const std::byte* from, const Shape& shape, std::byte* to, int axis = 0) const {
     int64_t rest = 1;  // elements behind the axis, of the larger one
@@ -144,8 +163,9 @@ class Padding {
 class Pad {
  public:
   explicit Pad(PadOptions options) : options_(std::move(options)) {
-    BRIM_CHECK(options_.multiple_of >= 1, ValueError, "[collate] lengths a multiple of {}",
-               options_.multiple_of);
+    BRIM_CHECK(options_.multiple_of >= 1 && options_.multiple_of <= INT32_MAX, ValueError,
+               "[collate] lengths a multiple of {}; must be 1 to {}", options_.multiple_of,
+               INT32_MAX);
   }
 
   void operator()(std::span<const Sample> samples, Collated& out) const {
@@ -156,7 +176,9 @@ class Pad {
       const Shape longest = longest_of(all);
       auto* to =
           static_cast<std::byte*>(out.make(field.name, field.dtype, with_axis(n, longest, 0)));
-      const Padding padding(longest, field.dtype, value_of(field.name));
+      const bool is_needed =
+          std::ranges::any_of(all, [&](const SampleField* one) { return one->shape != longest; });
+      const Padding padding(longest, field.dtype, value_of(field.name), is_needed);
       for (const SampleField* one : all)
         to = padding.copy(static_cast<const std::byte*>(one->data), one->shape, to);
     }
@@ -217,7 +239,8 @@ class Pack {
                      "first axis alone",
                      field.name, field.shape.str(), samples[0].describe(), shape.str(),
                      samples[i].describe());
-        if (!shape.empty()) length += shape[0];
+        BRIM_CHECK(shape.empty() || !__builtin_add_overflow(length, shape[0], &length), ShapeError,
+                   "[collate] field '{}' is longer than can be counted", field.name);
       }
       auto* to = static_cast<std::byte*>(
           out.make(field.name, field.dtype, with_axis(length, field.shape, 1)));

@@ -93,13 +93,14 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// NaN for what is no finite number.
+/// NaN for what is no finite number of f32.
 double number_in(std::string_view field) {
   std::string_view text = trimmed(field);
   if (text.starts_with('+')) text.remove_prefix(1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value)
+  return error == std::errc() && end == text.data() + text.size() &&
+                 std::abs(value) <= std::numeric_limits<float>::max()
              ? value
              : std::numeric_limits<double>::quiet_NaN();
 }
@@ -226,12 +227,25 @@ class Csv final : public Table {
   void choose_target(const std::vector<std::string>& words) {
     if (!may_be_classes()) return;
     const auto is_good = [&](size_t i) { return !bad_.contains(static_cast<int64_t>(i)); };
-    bool numbers = true, whole = true;
+    bool numbers = false, whole = true;
+    std::vector<size_t> others;  // that are no numbers
     for (size_t i = 0; i < words.size(); ++i) {
       if (!is_good(i)) continue;
       const double value = number_in(words[i]);
-      numbers = numbers && !std::isnan(value);
+      if (std::isnan(value)) {
+        others.push_back(i);
+        continue;
+      }
+      numbers = true;
       whole = whole && value >= 0 && value == std::floor(value) && value < 1e15;
+    }
+    if (options_.target == Target::automatic && numbers) {
+      // Among numbers a word is damage.
+      for (const size_t i : others)
+        bad_[static_cast<int64_t>(i)] = fmt::format("column '{}': '{}' is no finite number",
+                                                    target_names_[0], words[i].substr(0, 40));
+    } else {
+      numbers = others.empty();
     }
     std::map<std::string_view, int64_t> labels;
     if (options_.target == Target::classes || !numbers || whole)

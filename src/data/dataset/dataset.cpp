@@ -94,7 +94,12 @@ class Mixed : public Dataset {
 class Concatenation final : public Mixed {
  public:
   explicit Concatenation(std::vector<DatasetPtr> parts) : Mixed(std::move(parts)) {
-    for (const DatasetPtr& part : parts_) ends_.push_back(size() + part->size());
+    for (const DatasetPtr& part : parts_) {
+      int64_t end = 0;
+      BRIM_CHECK(!__builtin_add_overflow(size(), part->size(), &end), ValueError,
+                 "[data] more samples than can be counted");
+      ends_.push_back(end);
+    }
   }
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
 
@@ -151,6 +156,7 @@ class Interleaved final : public Mixed {
       BRIM_CHECK(std::isfinite(w) && w > 0, ValueError, "[data] weight {}: must be above 0", w);
       sum += w;
     }
+    BRIM_CHECK(std::isfinite(sum), ValueError, "[data] the weights add up to {}", sum);
     part_.reserve(static_cast<size_t>(size));
     number_.reserve(static_cast<size_t>(size));
     std::vector<int64_t> taken(parts_.size(), 0);

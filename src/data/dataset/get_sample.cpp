@@ -38,6 +38,8 @@ void get_sample(const Dataset& data, int64_t i, Sample& out) {
     throw;
   } catch (const std::exception& e) {
     throw FileError(named(data, i, e.what()));
+  } catch (...) {
+    throw FileError(named(data, i, "something was thrown that is no std::exception"));
   }
 }
 

@@ -40,6 +40,8 @@ class Header {
   /// "(3, 4)" as sizes.
   Shape shape() const {
     std::string_view text = (*this)["shape"];
+    BRIM_CHECK(text.starts_with('('), FileError, "{}: a shape of '{}'; expected sizes in brackets",
+               name_, text);
     Shape shape;
     for (text.remove_prefix(1); text != ")";) {
       int64_t size = 0;
@@ -120,8 +122,12 @@ class Arrays : public Dataset {
   void get(int64_t i, Sample& out) const override {
     for (const Field& f : fields_) {
       void* const to = out.make(f.name, f.array.dtype, f.row);
-      if (f.bytes > 0)
-        std::memcpy(to, f.array.data.data() + i * f.bytes, static_cast<size_t>(f.bytes));
+      const uint8_t* const from = f.array.data.data() + i * f.bytes;
+      if (f.array.dtype == DType::bool_)  // other bytes than 0 and 1 are true, too
+        std::transform(from, from + f.bytes, static_cast<uint8_t*>(to),
+                       [](uint8_t byte) { return byte != 0; });
+      else if (f.bytes > 0)
+        std::memcpy(to, from, static_cast<size_t>(f.bytes));
     }
   }
   std::string describe(int64_t i) const override { return fmt::format("{}: row {}", path_, i); }
@@ -130,6 +136,7 @@ class Arrays : public Dataset {
  protected:
   explicit Arrays(std::string path) : path_(std::move(path)) {}
   void add(const std::string& name, const NpyArray& array, const std::string& where) {
+    BRIM_CHECK(!name.empty(), FileError, "{}: an array without a name", where);
     BRIM_CHECK(!array.shape.empty() && array.shape[0] > 0, FileError,
                "{}: an array of {}; expected a row for each sample", where, array.shape.str());
     BRIM_CHECK(fields_.empty() || array.shape[0] == size(), FileError,
@@ -209,8 +216,9 @@ NpyArray read_npy(std::span<const uint8_t> bytes, const std::string& name) {
   array.data = bytes.subspan(begin + size);
   auto expected = static_cast<int64_t>(size_of(array.dtype));
   bool counted = true;
-  for (const int64_t n : array.shape)
-    counted = counted && !__builtin_mul_overflow(expected, n, &expected);
+  for (const int64_t n : array.shape)  // strides count an empty axis as one
+    counted = counted && !__builtin_mul_overflow(expected, std::max<int64_t>(n, 1), &expected);
+  if (counted && array.shape.numel() == 0) expected = 0;
   BRIM_CHECK(counted && expected == static_cast<int64_t>(array.data.size()), FileError,
              "{}: {} bytes of data for {} {}", name, array.data.size(), brim::name(array.dtype),
              array.shape.str());

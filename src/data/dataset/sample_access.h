@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <brim/data/sample.h>
@@ -30,6 +31,11 @@ struct SampleAccess {
   }
   /// Throws ShapeError if it is a row and a field of that was not made.
   static void check_row(const Sample& sample);
+
+  /// A thread needs the buffers of data sets once, and not for each sample of a batch.
+  static void hand_buffers(Sample& from, Sample& to) {
+    if (&from != &to) to.scratch_ = std::move(from.scratch_);
+  }
 
   static uint64_t key(const Sample& s) { return s.outer_ ? key(*s.outer_) : s.key_; }
   static int64_t row(const Sample& s) { return s.row_; }

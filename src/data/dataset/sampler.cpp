@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 
 #include "core/check.h"
 #include "data/keyed.h"
@@ -78,15 +79,13 @@ std::shared_ptr<const Sampler> weighted_sampler(const std::vector<double>& weigh
 
 std::shared_ptr<const Sampler> balanced_sampler(std::span<const int64_t> labels, int64_t size,
                                                 uint64_t seed) {
-  int64_t classes = 0;
+  std::unordered_map<int64_t, double> count;
   for (const int64_t label : labels) {
-    BRIM_CHECK(label >= 0 && label < (int64_t{1} << 32), ValueError,
-               "[data] label {}: must be 0 or more, and below 2^32", label);
-    classes = std::max(classes, label + 1);
+    BRIM_CHECK(label >= 0, ValueError, "[data] label {}: must be 0 or more", label);
+    ++count[label];
   }
-  std::vector<double> count(static_cast<size_t>(classes), 0), weights;
-  for (const int64_t label : labels) ++count[static_cast<size_t>(label)];
-  for (const int64_t label : labels) weights.push_back(1 / count[static_cast<size_t>(label)]);
+  std::vector<double> weights;
+  for (const int64_t label : labels) weights.push_back(1 / count[label]);
   return weighted_sampler(weights, size, seed);
 }
 

@@ -1,5 +1,7 @@
 #include <brim/data/batch.h>
 
+#include <algorithm>
+
 #include "core/check.h"
 #include "data/loader/batch_fields.h"
 
@@ -21,10 +23,11 @@ const Tensor& Batch::operator[](std::string_view name) const {
 int64_t checked_numel(const Shape& shape, DType dtype, std::string_view name) {
   auto bytes = static_cast<int64_t>(size_of(dtype));
   bool counted = true;
-  for (const int64_t size : shape)
-    counted = counted && size >= 0 && !__builtin_mul_overflow(bytes, size, &bytes);
+  for (const int64_t size : shape)  // strides count an empty axis as one
+    counted =
+        counted && size >= 0 && !__builtin_mul_overflow(bytes, std::max<int64_t>(size, 1), &bytes);
   BRIM_CHECK(counted, ShapeError, "field '{}': {} is no shape", name, shape.str());
-  return bytes / static_cast<int64_t>(size_of(dtype));
+  return shape.numel();
 }
 
 }  // namespace brim::data

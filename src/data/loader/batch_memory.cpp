@@ -78,7 +78,8 @@ void* BatchMemory::make(std::string_view name, DType dtype, const Shape& shape, 
   if (!field.memory.defined() || field.memory.dtype() != dtype || field.memory.numel() < numel) {
     // Some more, as the next batch may be somewhat longer.
     field.memory = {};
-    field.memory = Tensor::empty_pinned({numel + numel / 8}, dtype, kind);
+    field.memory =
+        Tensor::empty_pinned({numel + std::min(numel / 8, INT64_MAX - numel)}, dtype, kind);
   }
   ++made_;
   return field.memory.raw();

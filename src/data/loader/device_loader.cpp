@@ -19,6 +19,7 @@ bool augments_on_device(const Loader& loader, const std::vector<Device>& devices
   if (options.resident || options.augment_on == AugmentOn::device) return true;
   if (!loader.has_pictures() || options.augment_on == AugmentOn::host || devices.size() > 1)
     return false;
+  if (loader.options().collate && options.augment_on == AugmentOn::automatic) return false;
   return loader.options().raw ||
          (backend::has_own_kernels(devices[0].kind) && loader.raw_shape() != ImageShape{});
 }

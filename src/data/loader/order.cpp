@@ -34,12 +34,7 @@ class Line final : public BatchOrder {
     const int64_t first = number * options_.batch;
     const int64_t count = std::min(options_.batch, samples_ - first);
     samples.resize(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) {
-      const int64_t sample = order[first + i];
-      BRIM_CHECK(sample >= 0 && sample < data_.size(), IndexError,
-                 "[loader] the sampler gives sample {} of a data set of {}", sample, data_.size());
-      samples[static_cast<size_t>(i)] = sample;
-    }
+    for (int64_t i = 0; i < count; ++i) samples[static_cast<size_t>(i)] = order[first + i];
   }
   bool is_line() const override { return true; }
 
@@ -76,8 +71,8 @@ class InBuckets final : public BatchOrder {
       // As long as the growth allows, and at least one batch.
       const double limit = static_cast<double>(length(at(first))) * b.growth;
       int64_t end = first + 1;
-      while (end < data.size() && (static_cast<double>(length(at(end))) <= limit ||
-                                   end - first < fits(length(at(end - 1)))))
+      while (end < data.size() &&
+             (static_cast<double>(length(at(end))) <= limit || end - first < fits(length(at(end)))))
         ++end;
       const int64_t batch = fits(length(at(end - 1))), count = end - first;
       const int64_t here = options_.drop_last ? count / batch : (count - 1) / batch + 1;
@@ -129,13 +124,21 @@ class InBuckets final : public BatchOrder {
 }  // namespace
 
 Order::Order(const Dataset& data, const LoaderOptions& options, int64_t epoch)
-    : permutation_(options.sampler ? options.sampler->size() : data.size(),
+    : permutation_(std::max<int64_t>(options.sampler ? options.sampler->size() : data.size(), 1),
                    key64(options.seed, 0x6f726472, static_cast<uint64_t>(epoch))),
       shuffle_(options.shuffle),
       rank_(options.rank),
       world_size_(options.world_size),
       epoch_(epoch),
+      samples_(data.size()),
       sampler_(options.sampler.get()) {}
+
+int64_t Order::drawn(int64_t position) const {
+  const int64_t sample = sampler_->sample(epoch_, position);
+  BRIM_CHECK(sample >= 0 && sample < samples_, IndexError,
+             "[loader] the sampler gives sample {} of a data set of {}", sample, samples_);
+  return sample;
+}
 
 std::unique_ptr<const BatchOrder> BatchOrder::make(const Dataset& data,
                                                    const LoaderOptions& options) {

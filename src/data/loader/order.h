@@ -17,14 +17,17 @@ class Order {
   Order(const Dataset& data, const LoaderOptions& options, int64_t epoch);
   int64_t operator[](int64_t position) const {
     const int64_t global = (position * world_size_ + rank_) % permutation_.size();
-    if (sampler_) return sampler_->sample(epoch_, global);
+    if (sampler_) return drawn(global);
     return shuffle_ ? permutation_[global] : global;
   }
 
  private:
+  /// What the sampler gives. Throws IndexError for what is no sample.
+  int64_t drawn(int64_t position) const;
+
   Permutation permutation_;
   bool shuffle_;
-  int64_t rank_, world_size_, epoch_;
+  int64_t rank_, world_size_, epoch_, samples_;
   const Sampler* sampler_;
 };
 

@@ -5,11 +5,26 @@
 #include <new>
 #include <utility>
 
+#include "core/check.h"
 #include "core/start_thread.h"
 #include "data/dataset/get_sample.h"
 #include "diag/span.h"
 
 namespace brim::data {
+namespace {
+
+/// Throws ShapeError where its fields have not the names, dtypes and ranks of the others'.
+void check_like(const Sample& sample, const SampleRows& others) {
+  bool alike = sample.fields().size() == others.fields.size();
+  for (const SampleRows::Field& other : others.fields) {
+    const SampleField* const field = sample.find(other.name);
+    alike =
+        alike && field && field->dtype == other.dtype && field->shape.rank() == other.shape.rank();
+  }
+  BRIM_CHECK(alike, ShapeError, "{}: its fields are not those of other samples", sample.describe());
+}
+
+}  // namespace
 
 Epoch::Pipeline::Pipeline(std::shared_ptr<Loader::State> state, int64_t epoch, int64_t first_batch)
     : state_(std::move(state)),
@@ -131,6 +146,7 @@ bool Epoch::Pipeline::read_sample(int64_t sample, Sample& to, Slot& slot, const 
   const bool skips = state_->options.on_error == OnError::skip;
   try {
     get_sample(*state_->data, sample, to);
+    if (skips && !rows) check_like(to, state_->rows);
     return true;
   } catch (const FileError&) {
     if (!skips) throw;
@@ -151,6 +167,7 @@ void Epoch::Pipeline::read_samples(Slot& slot, Scratch& scratch) {
     if (read_sample(sample, to, slot, rows, static_cast<int64_t>(made))) samples[made++] = sample;
     scratch.reading += std::exchange(SampleAccess::reading(to), 0);
     scratch.decoding += std::exchange(SampleAccess::decoding(to), 0);
+    if (!stacks) SampleAccess::hand_buffers(to, scratch.samples[made % scratch.samples.size()]);
   }
   slot.skipped = static_cast<int64_t>(samples.size() - made);
   samples.resize(made);
@@ -170,7 +187,8 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
     state_->order->list(epoch_, number, slot.batch.samples);
     read_samples(slot, scratch);
     // Where brim does not know how long reading took, making the batch was that.
-    if (!state_->pictures) scratch.reading = diag::ticks() - begin - scratch.copies;
+    if (!state_->pictures)
+      scratch.reading = diag::ticks() - begin - scratch.copies - scratch.decoding;
     slot.batch.index = number;
   } catch (...) {
     slot.error = std::current_exception();
