@@ -88,7 +88,7 @@ DatasetPtr interleave(std::vector<DatasetPtr> sets, const std::vector<double>& w
                       int64_t size);
 
 /// Keeps samples in memory as they are read, up to `max_bytes`; the others are read each time. What
-/// was drawn for a sample stays as it is: put map() behind it.
+/// is drawn for a sample is the same in every epoch, kept or not: put map() behind it.
 DatasetPtr cached(DatasetPtr from, int64_t max_bytes);
 
 }  // namespace brim::data

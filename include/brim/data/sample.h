@@ -78,7 +78,8 @@ class Sample {
     if (!slot) slot = std::make_shared<S>();
     return *static_cast<S*>(slot.get());
   }
-  /// An empty sample with the same draws, for data sets made of others: owner is `this`.
+  /// An empty sample with the same draws, for data sets made of others: owner is `this`. There is
+  /// one for each owner, so what it holds lasts until the next call.
   Sample& inner(const void* owner);
 
   // --- for those who read it

@@ -29,9 +29,9 @@ std::shared_ptr<const Sampler> weighted_sampler(const std::vector<double>& weigh
 std::shared_ptr<const Sampler> balanced_sampler(std::span<const int64_t> labels, int64_t size = 0,
                                                 uint64_t seed = 0);
 
-/// Batches of samples of about one length, from Dataset::length(): none is longer than `growth`
-/// times the shortest that may be in its batch, so that little is padding. Samples change their
-/// batches, and batches their places, from epoch to epoch.
+/// Batches of samples of about one length, from Dataset::length(): a bucket has all up to `growth`
+/// times its shortest, so that little is padding, and as many more as fill a batch. Samples change
+/// their batches, and batches their places, from epoch to epoch.
 struct Buckets {
   double growth = 1.1;
   /// 0: LoaderOptions::batch samples. Else as many as have this many tokens at most, padded to the

@@ -13,7 +13,8 @@ namespace brim::data {
 
 /// What the numbers of CsvOptions::targets are.
 enum class Target : uint8_t {
-  automatic,  ///< classes for a single column of whole numbers from 0 on, or of words; else numbers
+  automatic,  ///< classes for a single column of words, or of 0 to n - 1; else numbers, among which
+              ///< a word is damage
   numbers,    ///< f32: (), or (T) for several columns
   classes,    ///< i64: a number for each different text, in the order of numbers or letters
 };
@@ -38,8 +39,8 @@ class Table : public Dataset {
 /// A CSV file (RFC 4180: fields may be in quotes), a sample a line: "x" f32 (columns) and "y". A
 /// line with too few or too many fields, and one with an empty field or what is no finite number,
 /// is a sample that cannot be read: the loader throws or skips it. Throws FileError for a file
-/// without lines, without a column that is named, or in which no line is good; ValueError for
-/// impossible options.
+/// without lines, without a column that is named, with a quote that is not closed, or in which no
+/// line is good; ValueError for impossible options.
 std::shared_ptr<const Table> open_csv(const std::string& path, const CsvOptions& options = {});
 
 /// Arrays of NumPy (numpy.org/doc/stable/reference/generated/numpy.lib.format.html), row i of each

@@ -87,7 +87,8 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
   if (options.mode == Interpolation::nearest) {
     const Pair times = {rows.to / rows.from, columns.to / columns.from};
     const auto divides = [](const Resize& r) {
-      return r.to % r.from == 0 && r.step * static_cast<double>(r.to / r.from) == 1;
+      const int64_t factor = r.to / r.from;
+      return r.to % r.from == 0 && r.step * static_cast<double>(factor) == 1;
     };
     if (divides(rows) && divides(columns)) return enlarge(x, times);
     return nearest_along(nearest_along(x, rows), columns);
