@@ -62,7 +62,10 @@ LabelledPictures::LabelledPictures(std::shared_ptr<const Source> from, const Tra
 
 SampleRows LabelledPictures::rows() const {
   const auto row = [](const char* name, DType dtype, const Shape& of) {
-    return SampleRows::Field{name, dtype, of, of.numel() * static_cast<int64_t>(size_of(dtype))};
+    auto bytes = static_cast<int64_t>(size_of(dtype));
+    for (const int64_t size : of)
+      if (__builtin_mul_overflow(bytes, size, &bytes)) break;  // the loader refuses such shapes
+    return SampleRows::Field{name, dtype, of, bytes};
   };
   const ImageShape& s = raw ? raw_shape : shape;
   const Shape planes = {s.channels, s.height, s.width};
