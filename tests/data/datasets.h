@@ -11,6 +11,7 @@
 
 #include <brim/data/dataset.h>
 #include <brim/data/loader.h>
+#include <brim/ops/create.h>
 
 namespace brim::tests {
 
@@ -37,6 +38,15 @@ class Sentences final : public data::Dataset {
   int64_t size_;
   bool variable_;
 };
+
+inline data::DatasetPtr sentences(int64_t size = 61, bool variable = false) {
+  return std::make_shared<Sentences>(size, variable);
+}
+
+inline data::DatasetPtr table(int64_t rows = 61) {
+  return data::from_tensors({{"x", arange(0, rows * 3, 1, {.dtype = f32}).view({rows, 3})},
+                             {"y", arange(0, rows, 1, {.dtype = i64})}});
+}
 
 /// All that batches hold, by field.
 struct Pass {
