@@ -8,6 +8,8 @@
 
 #include <brim/data/loader.h>
 
+#include "data/loader/worker_clock.h"
+
 namespace brim::data {
 namespace {
 
@@ -62,6 +64,15 @@ TEST(WorkerAccount, ASlowLoopMakesWorkersWaitForSlots) {
   expect_whole(all);
   EXPECT_GE(all.slot + all.stolen, 0.01);  // of 24 / 4 * 5 ms, less what two slots hold
   EXPECT_LT(all.read, 0.5 * all.wall + all.stolen);
+}
+
+// What is left of a part that was stolen whole is 0, not a rounding below it.
+TEST(WorkerAccount, NothingIsLessThanNothing) {
+  for (uint64_t k = 1; k < 1000; ++k) {
+    const WorkerTicks ticks{
+        .wall = 4000 * k, .read = 7 * k, .decode = 2000 + k, .augment = 3 * k * k % 1777, .stolen = 9};
+    expect_whole(ticks.account());
+  }
 }
 
 TEST(WorkerAccount, AnEpochThatEndsEarlyCountsUntilThen) {

@@ -35,8 +35,8 @@ WorkerAccount WorkerTicks::account() const {
   // It was on a core, or wanted to be, in proportion.
   const double on_core = a.read + a.decode + a.augment;
   a.stolen = std::min(stolen, on_core);
-  if (on_core > 0)
-    for (double* part : {&a.read, &a.decode, &a.augment}) *part -= a.stolen * *part / on_core;
+  const double kept = on_core > 0 ? 1 - a.stolen / on_core : 1;  // never below 0
+  for (double* part : {&a.read, &a.decode, &a.augment}) *part *= kept;
   a.idle = std::max(0.0, a.wall - on_core - a.slot);
   return a;
 }
