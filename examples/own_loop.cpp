@@ -60,7 +60,7 @@ int main(int argc, char** argv) try {
     sum.zero_();
     checkpoint.save({at.epoch + 1, 0, at.steps}, loss);
     std::printf("epoch %d  loss %.3f  accuracy %.1f %%\n", static_cast<int>(at.epoch) + 1, loss,
-                100 * train::evaluate(*net, test_feed).accuracy);
+                100 * train::evaluate(*net, test_feed).accuracy());
   }
 } catch (const std::exception& e) {
   std::fprintf(stderr, "own_loop: %s\n", e.what());

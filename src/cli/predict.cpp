@@ -1,19 +1,16 @@
-// `brim predict --weights FILE IMAGE...`: class and probability of each picture.
+// `brim predict --weights FILE INPUT...`: what a network says of pictures, tables or texts.
 #include <brim/autograd/autograd.h>
 #include <brim/core/threads.h>
-#include <brim/data/transform.h>
 #include <brim/nn/models.h>
-#include <brim/ops/softmax.h>
 #include <brim/train/weights.h>
 
 #include <algorithm>
-#include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "cli/command.h"
 #include "cli/device_option.h"
 #include "cli/libraries.h"
+#include "cli/predictor.h"
 #include "cli/report.h"
 #include "cli/say.h"
 #include "core/check.h"
@@ -23,29 +20,15 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct PredictOptions {
-  std::string weights, recipe, device = "auto", json;
-  std::vector<std::string> images;
-  int top = 1;
-  int threads = 0;
-};
-
-/// How the recipe prepares a picture, without anything random.
-data::Transform transform_of(const train::Recipe& recipe) {
-  data::Transform transform;
-  transform.normalize.mean.assign(recipe.input.mean.begin(), recipe.input.mean.end());
-  transform.normalize.std.assign(recipe.input.std.begin(), recipe.input.std.end());
-  if (const int size = static_cast<int>(recipe.input.size); size > 0)
-    transform.steps = {data::Resize{.height = size}, data::CenterCrop{.height = size}};
-  return transform;
-}
-
 /// What the file says, or else the size that the network's number of classes sets in it.
-int64_t class_count(const train::WeightsInfo& info, const train::WeightsFile& file,
-                    const std::string& model) {
+int64_t output_count(const train::WeightsInfo& info, const train::WeightsFile& file,
+                     const train::Recipe& recipe) {
+  if (recipe.task == "language") return recipe.input.vocabulary;
   if (!info.classes.empty()) return static_cast<int64_t>(info.classes.size());
-  const NamedTensors two = nn::make_model(model, {.classes = 2})->named_parameters();
-  const NamedTensors three = nn::make_model(model, {.classes = 3})->named_parameters();
+  if (recipe.task == "regress") return 1;
+  const std::string& model = recipe.model;
+  const NamedTensors two = nn::make_model(model, {.classes = 2, .input = info.input})->named_parameters();
+  const NamedTensors three = nn::make_model(model, {.classes = 3, .input = info.input})->named_parameters();
   for (size_t i = 0; i < std::min(two.size(), three.size()); ++i) {
     const auto& [name, x] = two[i];
     const Shape &a = x.shape(), &b = three[i].second.shape();
@@ -64,50 +47,39 @@ int64_t class_count(const train::WeightsInfo& info, const train::WeightsFile& fi
       file.path());
 }
 
+TrainedNetwork open_network(const PredictOptions& o, Device device) {
+  const train::WeightsFile file(o.weights);
+  TrainedNetwork net{.path = o.weights, .info = train::read_weights_info(file), .device = device};
+  BRIM_CHECK(net.info.recipe || !o.recipe.empty(), ValueError,
+             "[predict] {} does not say which recipe made it; name one with --recipe", o.weights);
+  net.recipe = o.recipe.empty() ? *net.info.recipe : train::load_recipe(o.recipe);
+  net.network = nn::make_model(net.recipe.model,
+                               {.classes = output_count(net.info, file, net.recipe),
+                                .input = net.info.input,
+                                .device = device});
+  train::load_weights(file, *net.network);
+  net.network->eval();
+  return net;
+}
+
 int predict(const PredictOptions& o, const ChosenDevices& chosen) {
   if (o.threads > 0) set_num_threads(o.threads);
-  const Device device = chosen.devices[0];
-  const train::WeightsFile file(o.weights);
-  const train::WeightsInfo info = train::read_weights_info(file);
-  BRIM_CHECK(info.recipe || !o.recipe.empty(), ValueError,
-             "[predict] {} does not say which recipe made it; name one with --recipe", o.weights);
-  const train::Recipe recipe = o.recipe.empty() ? *info.recipe : train::load_recipe(o.recipe);
-  const auto model = nn::make_model(
-      recipe.model, {.classes = class_count(info, file, recipe.model), .device = device});
-  train::load_weights(file, *model);
-  model->eval();
-
+  const TrainedNetwork net = open_network(o, chosen.devices[0]);
   const NoGrad guard;
-  const data::Transform transform = transform_of(recipe);
+  const std::unique_ptr<Predictor> predictor = make_predictor(net, o);
   Json all = Json::array();
-  for (const std::string& path : o.images) {
-    const data::Image image = data::load_image(path);
-    const Tensor x = data::to_tensor(image, transform).unsqueeze(0).to(device);
-    const std::vector<float> p = softmax((*model)(x), 1).to_vector<float>();
-    BRIM_CHECK(
-        std::all_of(p.begin(), p.end(), [](float v) { return std::isfinite(v); }), ValueError,
-        "[predict] {}: its probabilities are NaN: {} holds weights that are no numbers, or too "
-        "large; use others",
-        path, o.weights);
-    std::vector<size_t> order(p.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
-    order.resize(std::min(order.size(), static_cast<size_t>(o.top)));
-    std::string line;
-    Json found = Json::array();
-    for (const size_t i : order) {
-      const std::string name = i < info.classes.size() ? info.classes[i] : std::to_string(i);
-      line += fmt::format("{}{} {:.1f} %", line.empty() ? "" : ", ", name, 100.0 * p[i]);
-      found.push_back({{"class", name}, {"probability", p[i]}});
-    }
-    if (!is_stdout(o.json)) say(stdout, "{}: {}\n", path, line);
-    all.push_back({{"image", path}, {"classes", found}});
+  for (const std::string& input : o.inputs) {
+    Prediction said = predictor->predict(input);
+    for (const std::string& line : said.lines)
+      if (!is_stdout(o.json)) say(stdout, "{}\n", Lines{line});
+    for (Json& entry : said.json) all.push_back(std::move(entry));
   }
   if (!o.json.empty())
     write_json({{"weights", o.weights},
-                {"device", device.str()},
+                {"task", net.recipe.task},
+                {"device", net.device.str()},
                 {"device_choice", chosen.json()},
-                {"images", all},
+                {net.recipe.task == "classify" ? "images" : "predictions", all},
                 {"versions", build_versions()}},
                o.json);
   return 0;
@@ -116,7 +88,7 @@ int predict(const PredictOptions& o, const ChosenDevices& chosen) {
 int run(const PredictOptions& o) {
   check_json_path(o.json);
   std::vector<NamedPath> inputs = {{"the recipe", o.recipe}, {"the weights", o.weights}};
-  for (const std::string& path : o.images) inputs.push_back({"a picture", path});
+  for (const std::string& path : o.inputs) inputs.push_back({"an input", path});
   check_outputs({{"--json", o.json}}, inputs);
   const ChosenDevices chosen = choose_one(o.device);
   tell_choice(chosen, is_stdout(o.json));
@@ -124,12 +96,22 @@ int run(const PredictOptions& o) {
 }
 
 const Register predict_command(
-    {"predict", "tell the class of pictures", [](Arguments args) -> std::function<int()> {
+    {"predict", "ask a trained network of pictures, tables or texts", [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<PredictOptions>();
        args.add("--weights", o->weights, "a .safetensors, .pth or .pt file").required();
-       args.add("image", o->images, "JPEG or PNG files").required();
+       args.add("input", o->inputs,
+                "JPEG or PNG files; CSV files for a network of tables; texts that one of language "
+                "goes on with")
+           .required();
        args.add("--recipe", o->recipe, "for weights that do not name their recipe");
        args.add("--top", o->top, "how many classes to show").range(1, 1000);
+       args.add("--out", o->out, "folder for masks, as PNG");
+       args.add("--length", o->length, "tokens to write").range(int64_t{1}, int64_t{1} << 30);
+       args.add("--temperature", o->temperature,
+                "of tokens drawn by their probability: lower is surer, 0 always takes the likeliest")
+           .range(0.0, 100.0)
+           .show_default();
+       args.add("--seed", o->seed, "of these draws").show_default();
        args.add("--device", o->device,
                 "auto (the GPU with the most free memory, or the CPU), cpu, cuda:N or sim:N")
            .show_default();

@@ -10,6 +10,7 @@
 #include <cstdio>
 
 #include "cli/format.h"
+#include "cli/report.h"
 #include "cli/say.h"
 #include "core/clock.h"
 
@@ -59,6 +60,15 @@ void ProgressDisplay::show(const train::Progress& p) {
         numbers, format_duration(p.seconds_left));
     std::fflush(stdout);
   }
+}
+
+void ProgressDisplay::show_validation(const train::Progress& p) {
+  if (quiet_ || !p.validation) return;
+  finish();
+  say(stdout, "epoch {}/{}  validation: {}{}loss {:.4f}{}\n", p.epoch + 1, p.epochs,
+      metrics_line(*p.validation), p.validation->metrics.empty() ? "" : ", ", p.validation->loss,
+      p.best ? ", the best so far" : "");
+  std::fflush(stdout);
 }
 
 void ProgressDisplay::show(const std::string& what, double fraction) {

@@ -16,6 +16,8 @@ class ProgressDisplay {
   ProgressDisplay& operator=(const ProgressDisplay&) = delete;
 
   void show(const train::Progress& progress);
+  /// A line, where the epoch has a validation.
+  void show_validation(const train::Progress& progress);
   /// A fraction of some other work: "decode 40 %". Lines appear at every tenth, at most one a
   /// second.
   void show(const std::string& what, double fraction);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -31,12 +32,27 @@ bool replaces(const std::string& path, const std::string& other) {
 
 }  // namespace
 
-std::string accuracy_table(const train::Evaluation& e) {
+std::string metrics_line(const train::Evaluation& e) {
+  std::string line;
+  for (const auto& [name, value, higher_is_better] : e.metrics)
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", printable(name),
+                        higher_is_better && value >= 0 && value <= 1
+                            ? fmt::format("{:.2f} %", 100 * value)
+                            : fmt::format("{:.4f}", value));
+  return line;
+}
+
+std::string evaluation_table(const train::Evaluation& e) {
+  std::string text;
+  if (e.metrics.size() == 1 && e.metrics[0].name == "accuracy")
+    text = fmt::format("accuracy on {} test images: {:.2f} %, loss {:.4f}\n", e.samples,
+                       100 * e.accuracy(), e.loss);
+  else
+    text = fmt::format("on {} test samples: {}{}loss {:.4f}\n", e.samples, metrics_line(e),
+                       e.metrics.empty() ? "" : ", ", e.loss);
+  if (e.classes.size() > 100) return text;
   size_t width = 8;
   for (const auto& c : e.classes) width = std::max(width, printable(c.name).size());
-  std::string text = fmt::format("accuracy on {} test images: {:.2f} %, loss {:.4f}\n", e.samples,
-                                 100 * e.accuracy, e.loss);
-  if (e.classes.size() > 100) return text;
   for (const auto& c : e.classes)
     text += fmt::format("  {:<{}} {:>6.1f} %  {:>6} of {}\n", printable(c.name), width,
                         100 * c.accuracy(), c.correct, c.samples);
@@ -44,10 +60,16 @@ std::string accuracy_table(const train::Evaluation& e) {
 }
 
 Json to_json(const train::Evaluation& e) {
-  Json json = Json::object();
-  for (const auto& c : e.classes) json[c.name] = c.accuracy();
+  Json json{{"samples", e.samples},
+            {"loss", finite(e.loss)},
+            {"metrics", Json::object()},
+            {"per_class", Json::object()}};
+  for (const auto& value : e.metrics) json["metrics"][value.name] = finite(value.value);
+  for (const auto& c : e.classes) json["per_class"][c.name] = c.accuracy();
   return json;
 }
+
+Json finite(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json to_json(const diag::Account& account) {
   Json json = Json::object();

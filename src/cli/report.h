@@ -9,10 +9,16 @@
 
 namespace brim::cli {
 
-/// Overall and per-class accuracy.
-std::string accuracy_table(const train::Evaluation& evaluation);
+/// The metrics in a line, and what was counted by class.
+std::string evaluation_table(const train::Evaluation& evaluation);
+/// "accuracy 61.35 %, top5 93.10 %": metrics between 0 and 1 of which a larger one is better are
+/// fractions.
+std::string metrics_line(const train::Evaluation& evaluation);
 
+/// {"samples": .., "loss": .., "metrics": {"accuracy": ..}, "per_class": {"cat": ..}}
 nlohmann::ordered_json to_json(const train::Evaluation& evaluation);
+/// Null for what is NaN or infinite.
+nlohmann::ordered_json finite(double value);
 /// {"compute": 0.93, ...}: fractions of the wall time that add up to 1.
 nlohmann::ordered_json to_json(const diag::Account& account);
 

@@ -31,14 +31,14 @@ const Register train_command(
        auto o = std::make_shared<TrainArguments>();
        args.add("recipe", o->recipe,
                 "built-in recipe (tutorial-cnn, resnet18, resnet18-cifar) or FILE.toml");
-       args.add("--data", o->data, "shapes10, CIFAR-10, MNIST or image folder, or tar");
+       args.add("--data", o->data, "instead of the recipe's: shapes10, CIFAR-10, MNIST or image folder, tar, CSV, text");
        args.add("--device", o->device,
                 "auto (the GPU with the most free memory, or the CPU; a resumed run stays "
                 "where it was), cpu, cuda:N (or gpu:N), sim:N, a list of them, or cuda:all or "
                 "sim:all")
            .show_default();
        args.add("--epochs", o->epochs, "passes over the data").range(1, 1000000);
-       args.add("--batch", o->batch, "images per step").range(1, 1000000);
+       args.add("--batch", o->batch, "samples per step").range(1, 1000000);
        args.add("--workers", o->workers, "loader threads, or auto").show_default();
        args.add("--augment-on", o->augment_on,
                 "where pictures are cropped, mirrored and made floats: host, device (from "

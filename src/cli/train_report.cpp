@@ -3,7 +3,6 @@
 #include <brim/core/allocator.h>
 #include <brim/core/threads.h>
 
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -24,8 +23,9 @@ using Json = nlohmann::ordered_json;
 void print_start(const TrainRequest& request, const train::Trainer& trainer) {
   const train::Recipe& recipe = request.recipe;
   const std::vector<Device>& devices = request.chosen.devices;
-  say(stdout, "{}: {} images of {}, {} epochs of batch {} on {} in {}, seed {}\n", recipe.name,
-      trainer.loader().samples(), recipe.data, recipe.epochs, recipe.batch, names_of(devices),
+  say(stdout, "{}: {} {} of {}, {} epochs of batch {} on {} in {}, seed {}\n", recipe.name,
+      trainer.loader().samples(), trainer.loader().has_pictures() ? "images" : "samples",
+      recipe.data, recipe.epochs, recipe.batch, names_of(devices),
       recipe.precision, recipe.seed);
   say(stdout, "input: {}\n", trainer.input());
   if (recipe.precision == "tf32" && devices[0].kind != DeviceKind::cuda)
@@ -51,8 +51,14 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
   if (result.checkpoint_failures > 0)
     say(stdout, "{} checkpoints could not be written, {} were\n", result.checkpoint_failures,
         result.checkpoints);
+  if (result.stopped_early)
+    say(stdout, "stopped after epoch {}: no better one in {} epochs\n", result.epochs_done,
+        recipe.validation.patience);
   if (result.test)
-    say(stdout, "{}", Lines{accuracy_table(*result.test)});
+    say(stdout, "{}", Lines{evaluation_table(*result.test)});
+  else if (result.validation)
+    say(stdout, "{} has no test split; validation: {}\n", recipe.data,
+        metrics_line(*result.validation));
   else if (!result.stopped && !failed)
     say(stdout, "{} has no test split, so the accuracy is unknown\n", recipe.data);
   if (request.arguments.explain) say(stdout, "{}", Lines{result.plan});
@@ -73,7 +79,6 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
                  const std::optional<diag::MonitorSummary>& sensors) {
   const train::Recipe& r = request.recipe;
   const ChosenDevices& chosen = request.chosen;
-  const auto number = [](double v) { return std::isfinite(v) ? Json(v) : Json(nullptr); };
   Json json;
   json["recipe"] = r.name;
   json["data"] = r.data;
@@ -88,10 +93,15 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["total_images"] = result.total_images;
   json["epochs"] = result.epochs_done;
   json["batch"] = r.batch;
-  json["final_loss"] = number(result.final_loss);
-  json["accuracy"] = result.test ? Json(result.test->accuracy) : Json(nullptr);
-  json["per_class"] = result.test ? to_json(*result.test) : Json(nullptr);
-  json["test_loss"] = result.test ? number(result.test->loss) : Json(nullptr);
+  json["final_loss"] = finite(result.final_loss);
+  const Json test = result.test ? to_json(*result.test) : Json(nullptr);
+  json["task"] = r.task;
+  json["accuracy"] = result.test ? test["metrics"].value("accuracy", Json(nullptr)) : test;
+  json["metrics"] = result.test ? test["metrics"] : test;
+  json["per_class"] = result.test ? test["per_class"] : test;
+  json["test_loss"] = result.test ? test["loss"] : test;
+  json["validation"] = result.validation ? to_json(*result.validation) : Json(nullptr);
+  json["stopped_early"] = result.stopped_early;
   json["compile"] = to_json(result.compile);
   json["account"] = to_json(result.account);
   for (const auto& [device, account, recorded] : result.accounts) {

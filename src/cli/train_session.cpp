@@ -173,6 +173,7 @@ class TrainSession {
 
   void show(const train::Progress& p) {
     display_.show(p);
+    display_.show_validation(p);
     if (p.epoch_done && monitor_) show_sensors(monitor_->summary());
   }
   void show_sensors(const diag::MonitorSummary& summary) {

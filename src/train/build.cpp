@@ -2,6 +2,7 @@
 #include "train/build.h"
 
 #include <brim/data/loader.h>
+#include <brim/nn/models.h>
 #include <brim/optim/adam.h>
 #include <brim/optim/rmsprop.h>
 #include <brim/optim/sgd.h>
@@ -13,6 +14,7 @@
 #include "backend/launch_policy.h"
 #include "core/check.h"
 #include "data/transform/plan.h"
+#include "train/task/open.h"
 
 namespace brim::train {
 namespace {
@@ -85,54 +87,54 @@ std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Opti
   return std::make_unique<optim::Schedule>(optimizer, schedule_rule(recipe, steps_per_epoch));
 }
 
-data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers,
-                         const data::OpenProgress& progress, const LoaderPlace& place) {
-  const auto source = data::Source::open(recipe.data, split, progress);
-  const InputRecipe& in = recipe.input;
-  data::Transform transform;
-  transform.normalize.mean.assign(in.mean.begin(), in.mean.end());
-  transform.normalize.std.assign(in.std.begin(), in.std.end());
-  data::ImageShape shape = source->image_shape();
-  if (in.size > 0) {
-    const int size = static_cast<int>(in.size);
-    if (training && in.random_resized_crop) {
-      transform.steps.emplace_back(
-          data::RandomResizedCrop{.height = size, .scaled_decode = in.scaled_decode});
-    } else if (shape.height != size || shape.width != size) {
-      transform.steps.emplace_back(data::Resize{.height = size});
-      transform.steps.emplace_back(data::CenterCrop{.height = size});
-    }
-    shape = {3, size, size};
+data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training, int workers,
+                       const LoaderPlace& place) {
+  data::LoaderOptions options{
+      .batch = recipe.batch,
+      .workers = workers,
+      .shuffle = training,
+      .seed = recipe.seed,
+      .on_error =
+          recipe.input.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise,
+      .target = place.target};
+  if (!data.pictures) {
+    BRIM_CHECK(place.augment_on != AugmentOn::device, ValueError,
+               "[recipe] {}: only labelled pictures of 8 bits are augmented on {}; leave "
+               "TrainOptions::augment_on out",
+               recipe.name, place.target.str());
+    return data::Loader(data.samples, options);
   }
-  if (training && in.crop_padding > 0) {
-    BRIM_CHECK(
-        shape.height > 0, ValueError,
-        "[recipe] {}: input.crop_padding needs pictures of one size, and {} has several; set "
-        "input.size",
-        recipe.name, recipe.data);
-    transform.steps.emplace_back(data::RandomCrop{.height = shape.height,
-                                                  .width = shape.width,
-                                                  .padding = static_cast<int>(in.crop_padding)});
-  }
-  if (training && in.flip) transform.steps.emplace_back(data::HorizontalFlip{});
-  const bool possible =
-      data::TransformPlan(transform).raw_shape(source->image_shape()) != data::ImageShape{};
+  const data::ImageShape shape = data.pictures->image_shape();
+  const data::Transform transform = transform_of(recipe, shape, training);
+  const bool possible = data::TransformPlan(transform).raw_shape(shape) != data::ImageShape{};
   BRIM_CHECK(possible || place.augment_on != AugmentOn::device, ValueError,
              "[recipe] {}: to be augmented on {} the pictures must have one size, and {} has "
              "several; set input.size",
              recipe.name, place.target.str(), recipe.data);
-  const bool raw = place.augment_on == AugmentOn::device ||
-                   (place.augment_on == AugmentOn::automatic && possible &&
-                    backend::has_own_kernels(place.target.kind));
-  return data::Loader(
-      source, transform,
-      {.batch = recipe.batch,
-       .workers = workers,
-       .shuffle = training,
-       .seed = recipe.seed,
-       .on_error = in.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise,
-       .target = place.target,
-       .raw = raw});
+  options.raw = place.augment_on == AugmentOn::device ||
+                (place.augment_on == AugmentOn::automatic && possible &&
+                 backend::has_own_kernels(place.target.kind));
+  return data::Loader(data.pictures, transform, options);
+}
+
+OpenSplit open_split(const Recipe& recipe, data::Split split, bool training, int workers,
+                     const data::OpenProgress& progress, const LoaderPlace& place) {
+  const std::unique_ptr<Task> task = make_task(recipe);
+  TaskData data = open_data(*task, recipe, {split, training, progress});
+  data::Loader loader = loader_of(recipe, data, training, workers, place);
+  return {std::move(data), std::move(loader)};
+}
+
+data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers,
+                         const data::OpenProgress& progress, const LoaderPlace& place) {
+  return open_split(recipe, split, training, workers, progress, place).loader;
+}
+
+std::unique_ptr<nn::Module> make_network(const Recipe& recipe, const TaskData& data,
+                                         Device device) {
+  return nn::make_model(recipe.model, {.classes = data.outputs,
+                                       .input = input_shape(data, recipe),
+                                       .device = device});
 }
 
 }  // namespace brim::train

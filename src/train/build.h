@@ -7,6 +7,8 @@
 #include <brim/optim/optimizer.h>
 #include <brim/optim/schedule.h>
 #include <brim/train/recipe.h>
+#include <brim/train/task.h>
+#include <brim/train/trainer.h>
 
 namespace brim::train {
 
@@ -16,5 +18,9 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerRecipe& recipe,
 /// A schedule that is stepped after every training step. Its units in the recipe are epochs.
 std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Optimizer& optimizer,
                                                int64_t steps_per_epoch);
+
+/// A loader of the data, as the recipe and what is beside it ask for. Throws ValueError, FileError.
+data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training, int workers,
+                       const LoaderPlace& place);
 
 }  // namespace brim::train

@@ -76,6 +76,78 @@ weight_decay = 5e-4
 name = "cosine"
 warmup = 1
 )"},
+    // Numbers from rows of a table: Friedman's function, drawn. No regression has an RMSE below 1.
+    {"friedman1", R"(
+task = "regress"
+model = "mlp"
+data = "friedman1"
+epochs = 40
+batch = 128
+
+[validation]
+fraction = 0.1
+
+[optimizer]
+name = "adam"
+lr = 0.003
+
+[schedule]
+name = "cosine"
+)"},
+    // Several labels for a picture: which drawn shapes there are.
+    {"shapes-labels", R"(
+task = "multilabel"
+model = "tutorial-cnn"
+data = "shapes-labels"
+epochs = 20
+batch = 32
+
+[optimizer]
+name = "adam"
+lr = 0.001
+
+[schedule]
+name = "cosine"
+)"},
+    // A class for each pixel: which drawn shape it belongs to.
+    {"shapes-masks", R"(
+task = "segment"
+model = "unet-small"
+data = "shapes-masks"
+epochs = 4
+batch = 16
+
+[optimizer]
+name = "adam"
+lr = 0.003
+
+[schedule]
+name = "cosine"
+)"},
+    // What comes next in a text, byte by byte: give any text as --data.
+    {"text", R"(
+task = "language"
+model = "transformer-small"
+data = "text.txt"
+epochs = 3
+batch = 16
+
+[input]
+window = 128
+
+[validation]
+fraction = 0.1
+
+[optimizer]
+name = "adamw"
+lr = 0.002
+weight_decay = 0.01
+clip_norm = 1.0
+
+[schedule]
+name = "cosine"
+warmup = 0.1
+)"},
 };
 
 }  // namespace brim::train

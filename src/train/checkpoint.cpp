@@ -128,7 +128,7 @@ std::string state_text(const LoopPosition& at, const BestCheckpoint& best, const
                      {"batch", at.batch},
                      {"steps", at.steps},
                      {"best_steps", best.steps},
-                     {"best_loss", std::isfinite(best.loss) ? Json(best.loss) : Json(nullptr)},
+                     {"best_loss", std::isfinite(best.score) ? Json(best.score) : Json(nullptr)},
                      {"random_seed", random.seed},
                      {"random_offset", random.offset},
                      {"isa", cpu::isa()},

@@ -34,7 +34,7 @@ void check_format(uint64_t format, const std::string& path) {
 
 BestCheckpoint read_best(const Json& json, const std::string& path) {
   return {.steps = json_count(json, "best_steps", path),
-          .loss = json_field<double>(json, "best_loss", path)};
+          .score = json_field<double>(json, "best_loss", path)};
 }
 
 RandomKey read_random(const Json& json, const std::string& path) {

@@ -32,7 +32,7 @@ bool Checkpointer::due(int64_t steps, int64_t count) const {
 }
 
 bool Checkpointer::save(int64_t steps, const std::function<CheckpointWriter()>& make,
-                        std::optional<double> epoch_loss) {
+                        std::optional<double> score) {
   if (folder_.empty()) return false;
   if (steps == saved_steps_) return true;
   const diag::Scope scope("checkpoint", diag::Cause::checkpoint);
@@ -44,8 +44,8 @@ bool Checkpointer::save(int64_t steps, const std::function<CheckpointWriter()>& 
   };
   const CheckpointWriter write = make();
   BestCheckpoint best = best_;
-  if (epoch_loss && std::isfinite(*epoch_loss) && (best_.steps == 0 || *epoch_loss < best_.loss))
-    best = {.steps = steps, .loss = *epoch_loss};
+  if (score && std::isfinite(*score) && (best_.steps == 0 || *score < best_.score))
+    best = {.steps = steps, .score = *score};
   bool kept = false;
   try {
     const std::string no_link = save_checkpoint(folder_, steps, best, options_.keep, write);

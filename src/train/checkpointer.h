@@ -10,10 +10,11 @@
 
 namespace brim::train {
 
-/// The epoch end with the lowest mean loss over its epoch.
+/// The epoch end with the lowest score: its mean loss, or what the validation split says, negated
+/// where higher is better.
 struct BestCheckpoint {
   int64_t steps = 0;  ///< 0: there is none yet
-  double loss = 0;
+  double score = 0;
 };
 
 /// Writes the files of a checkpoint into an empty folder. Throws FileError.
@@ -32,11 +33,11 @@ class Checkpointer {
   bool due(int64_t steps, int64_t count) const;
 
   /// Writes the state, unless the one after the same step was written or this run began there.
-  /// `make` takes the snapshot; `epoch_loss`: at the end of an epoch, its mean loss. A FileError of
+  /// `make` takes the snapshot; `score`: at the end of an epoch, see BestCheckpoint. A FileError of
   /// the disk is counted and told once until it is over, as is a DIR/best that cannot be linked;
   /// training goes on and the next interval tries again. Returns whether the state is kept.
   bool save(int64_t steps, const std::function<CheckpointWriter()>& make,
-            std::optional<double> epoch_loss = {});
+            std::optional<double> score = {});
 
   int64_t written() const { return written_; }
   int64_t failures() const { return failures_; }

@@ -1,22 +1,101 @@
 // How well a network does on a data set.
 #include <brim/autograd/autograd.h>
+#include <brim/ops/binary.h>
 #include <brim/train/trainer.h>
 
 #include "core/check.h"
 #include "core/device_names.h"
+#include "core/nearest.h"
 #include "diag/span.h"
-#include "train/metrics.h"
+#include "train/metric/registry.h"
 
 namespace brim::train {
+namespace {
 
-Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device,
-                    const std::function<bool(double)>& progress) {
-  data::DeviceLoader feed(loader, device);
-  return evaluate(model, feed, progress);
+/// The metrics of an evaluation, and its loss.
+class Meters {
+ public:
+  Meters(const Recipe& recipe, const TaskData& data, Device device)
+      : task_(make_task(recipe)), data_(data), loss_(zero_sums({}, device)) {
+    for (const std::string& name : metrics_of(*task_, recipe)) {
+      const MetricKind kind = metric_kind(name);
+      meters_.push_back({name, kind.make({.outputs = data.outputs, .device = device}),
+                         kind.higher_is_better});
+    }
+  }
+
+  void add(const Tensor& output, const data::Batch& batch) {
+    const auto samples = static_cast<int64_t>(batch.samples.size());
+    loss_.add_(task_->loss(output, batch, false).to(f64) * static_cast<double>(samples));
+    for (const Meter& meter : meters_) add_to(meter, output, batch);
+    samples_ += samples;
+  }
+
+  Evaluation read() const {
+    Evaluation result{.samples = samples_};
+    if (samples_ == 0) return result;
+    result.loss = loss_.item() / static_cast<double>(samples_);
+    for (const Meter& meter : meters_) {
+      result.metrics.push_back({meter.name, meter.metric->value(), meter.higher_is_better});
+      if (result.classes.empty()) count_classes(*meter.metric, result);
+    }
+    return result;
+  }
+
+ private:
+  struct Meter {
+    std::string name;
+    std::unique_ptr<Metric> metric;
+    bool higher_is_better;
+  };
+
+  /// A metric of another task fails on shapes that it was not made for.
+  static void add_to(const Meter& meter, const Tensor& output, const data::Batch& batch) {
+    const auto explain = [&](const Error& e) {
+      return fmt::format("[eval] metric '{}' does not fit an output {} and y {}: {}", meter.name,
+                         output.shape().str(), batch.y.defined() ? batch.y.shape().str() : "none",
+                         e.what());
+    };
+    try {
+      meter.metric->add(output, batch);
+    } catch (const ShapeError& e) {
+      throw ValueError(explain(e));
+    } catch (const DTypeError& e) {
+      throw ValueError(explain(e));
+    } catch (const IndexError& e) {
+      throw ValueError(explain(e));
+    }
+  }
+
+  void count_classes(const Metric& metric, Evaluation& result) const {
+    const std::vector<ClassCount> counts = metric.classes();
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const std::string name = i < data_.names.size() ? data_.names[i] : std::to_string(i);
+      result.classes.push_back(
+          {.name = name, .samples = counts[i].samples, .correct = counts[i].correct});
+    }
+  }
+
+  const std::unique_ptr<Task> task_;
+  const TaskData& data_;
+  std::vector<Meter> meters_;
+  Tensor loss_;  // scalar: the batches' means times their samples
+  int64_t samples_ = 0;
+};
+
+}  // namespace
+
+double Evaluation::metric(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const Value& value : metrics) {
+    if (value.name == name) return value.value;
+    names.push_back(value.name);
+  }
+  raise<IndexError>("[eval] this evaluation has no metric '{}'{}", name, suggestion(name, names));
 }
 
-Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed,
-                    const std::function<bool(double)>& progress) {
+Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed, const Recipe& recipe,
+                    const TaskData& data, const std::function<bool(double)>& progress) {
   BRIM_CHECK(feed.devices().size() == 1, ValueError,
              "[eval] the loader feeds {}; a network is evaluated on one device",
              names_of(feed.devices()));
@@ -29,18 +108,34 @@ Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed,
   } const mode{model};
   model.eval();
   const data::Loader& loader = feed.loader();
-  AccuracyMeter meter(static_cast<int64_t>(loader.source().classes().size()), feed.devices()[0]);
+  Meters meters(recipe, data, feed.devices()[0]);
   for (const data::Batch& batch : feed.epoch(0)) {
-    meter.add(model(batch.x), batch.y);
+    meters.add(model(batch.x), batch);
     const double done = static_cast<double>(batch.index + 1);
     if (progress && !progress(done / static_cast<double>(loader.batches())))
       raise<Error>("[eval] stopped before the end");
   }
-  const Evaluation result = meter.read(loader.source().classes());
+  const Evaluation result = meters.read();
   BRIM_CHECK(result.samples > 0, FileError,
-             "[eval] not one of the {} pictures could be read, the first being {}; give other data",
-             loader.samples(), loader.source().describe(0));
+             "[eval] not one of the {} samples could be read, the first being {}; give other data",
+             loader.samples(), loader.dataset().describe(0));
   return result;
+}
+
+Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed,
+                    const std::function<bool(double)>& progress) {
+  const std::vector<std::string>& classes = feed.loader().source().classes();
+  TaskData data{.samples = nullptr,
+                .pictures = nullptr,
+                .outputs = static_cast<int64_t>(classes.size()),
+                .names = classes};
+  return evaluate(model, feed, Recipe{}, data, progress);
+}
+
+Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device,
+                    const std::function<bool(double)>& progress) {
+  data::DeviceLoader feed(loader, device);
+  return evaluate(model, feed, progress);
 }
 
 }  // namespace brim::train

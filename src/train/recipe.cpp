@@ -81,6 +81,33 @@ class Reader {
       for (const toml::node& entry : *array) values.push_back(real(entry, key, range));
     }
   }
+  void texts(const char* key, std::vector<std::string>& values) {
+    if (const toml::node* node = find(key)) {
+      const toml::array* array = node->as_array();
+      BRIM_CHECK(array && array->size() <= 100'000, ValueError,
+                 "[recipe] {}: {} must be a list of texts in quotes", place(key), path(key));
+      values.clear();
+      for (const toml::node& entry : *array) {
+        const auto found = entry.value_exact<std::string>();
+        BRIM_CHECK(found && !found->empty() && found->size() < 4096 &&
+                       found->find('\n') == std::string::npos,
+                   ValueError, "[recipe] {}: {} must be a list of texts in quotes", place(key),
+                   path(key));
+        values.push_back(*found);
+      }
+    }
+  }
+  void choices(const char* key, std::vector<std::string>& values,
+               const std::vector<std::string>& valid) {
+    texts(key, values);
+    for (const std::string& value : values)
+      BRIM_CHECK(std::find(valid.begin(), valid.end(), value) != valid.end(), ValueError,
+                 "[recipe] {}: {} '{}' is unknown{}", place(key), path(key), value,
+                 suggestion(value, valid));
+  }
+  void option(const char* key, std::string& value, const std::vector<std::string>& valid) {
+    if (find(key)) choice(key, value, valid);
+  }
   template <class Body>
   void section(const char* key, const Body& body) {
     static const toml::table empty;
@@ -148,6 +175,19 @@ class Writer {
     for (const double v : values) joined += (joined.empty() ? "" : ", ") + real(v);
     out += fmt::format("{} = [{}]\n", key, joined);
   }
+  void texts(const char* key, const std::vector<std::string>& values) {
+    if (values.empty()) return;
+    std::string joined;
+    for (const std::string& v : values) joined += (joined.empty() ? "" : ", ") + quoted(v);
+    out += fmt::format("{} = [{}]\n", key, joined);
+  }
+  void choices(const char* key, const std::vector<std::string>& values,
+               const std::vector<std::string>&) {
+    texts(key, values);
+  }
+  void option(const char* key, const std::string& s, const std::vector<std::string>&) {
+    if (!s.empty()) value(key, s);
+  }
   void flag(const char* key, bool on) { out += fmt::format("{} = {}\n", key, on); }
   void text(const char* key, const std::string& s) { value(key, s); }
   template <class Body>
@@ -161,10 +201,13 @@ class Writer {
     const std::string s = fmt::format("{}", v);
     return s.find_first_of(".e") == std::string::npos ? s + ".0" : s;
   }
+  static std::string quoted(const std::string& s) {
+    std::ostringstream text;
+    text << toml::value<std::string>(s);
+    return text.str();
+  }
   void value(const char* key, const std::string& s) {
-    std::ostringstream quoted;
-    quoted << toml::value<std::string>(s);
-    out += fmt::format("{} = {}\n", key, quoted.str());
+    out += fmt::format("{} = {}\n", key, quoted(s));
   }
   void value(const char* key, double v) { out += fmt::format("{} = {}\n", key, real(v)); }
   template <std::integral T>
@@ -192,7 +235,15 @@ class Checker {
     BRIM_CHECK(std::find(valid.begin(), valid.end(), value) != valid.end(), ValueError,
                "[recipe] {} '{}' is unknown{}", prefix_ + key, value, suggestion(value, valid));
   }
+  void choices(const char* key, const std::vector<std::string>& values,
+               const std::vector<std::string>& valid) {
+    for (const std::string& value : values) choice(key, value, valid);
+  }
   void text(const char*, const std::string&) {}
+  void texts(const char*, const std::vector<std::string>&) {}
+  void option(const char* key, const std::string& value, const std::vector<std::string>& valid) {
+    if (!value.empty()) choice(key, value, valid);
+  }
   void flag(const char*, bool) {}
   template <class T>
   void number(const char* key, const T& value, const Range& range) {

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include <brim/nn/models.h>
+#include <brim/train/metric.h>
 #include <brim/train/recipe.h>
+#include <brim/train/task.h>
 
 namespace brim::train {
 
@@ -23,6 +25,11 @@ inline const std::vector<std::string>& precision_names() {
   return names;
 }
 
+inline const std::vector<std::string>& token_names() {
+  static const std::vector<std::string> names = {"u8", "u16", "i32", "u32", "i64"};
+  return names;
+}
+
 inline const std::vector<std::string>& corrupt_names() {
   static const std::vector<std::string> names = {"raise", "skip"};
   return names;
@@ -34,12 +41,13 @@ struct Range {
   bool open_low = false, open_high = false;
 };
 
-/// Calls visitor.choice / number / flag / list / text for each key and visitor.section around
-/// groups. Keys that an optimizer or schedule has not got are not visited, so they are unknown to
-/// it.
+/// Calls visitor.choice / choices / option / number / flag / list / text / texts for each key and
+/// visitor.section around groups. Keys that a task, an optimizer or a schedule has not got are not
+/// visited, so they are unknown to it.
 template <class Visitor, class R>
 void visit_recipe(Visitor& v, R& r) {
   constexpr double kMany = 1e9;
+  v.choice("task", r.task, task_names());
   v.choice("model", r.model, nn::model_names());
   v.text("data", r.data);
   v.number("epochs", r.epochs, Range{1, 1e6});
@@ -47,7 +55,24 @@ void visit_recipe(Visitor& v, R& r) {
   v.number("seed", r.seed, Range{0, 9.2e18});
   v.number("label_smoothing", r.label_smoothing, Range{0, 1, false, true});
   v.choice("precision", r.precision, precision_names());
+  v.choices("metrics", r.metrics, metric_names());
+  const auto is = [&](const char* task) { return r.task == task; };
+  const bool own = !is("classify") && !is("multilabel") && !is("regress") && !is("segment") &&
+                   !is("language");  // it may use what it likes
   v.section("input", [&] {
+    v.choice("on_corrupt", r.input.on_corrupt, corrupt_names());
+    v.choices("transforms", r.input.transforms, transform_names());
+    if (is("language") || own) {
+      v.number("window", r.input.window, Range{1, 1e6});
+      v.choice("tokens", r.input.tokens, token_names());
+      v.number("vocabulary", r.input.vocabulary, Range{1, 1e7});
+    }
+    if (is("classify") || is("regress") || own) {
+      v.texts("columns", r.input.columns);
+      v.texts("targets", r.input.targets);
+    }
+    if (is("language")) return;
+    if (!is("classify")) v.number("channels", r.input.channels, Range{0, 4});
     v.list("mean", r.input.mean, Range{-kMany, kMany});
     v.list("std", r.input.std, Range{0, kMany, true});
     v.number("size", r.input.size, Range{0, 8192});
@@ -55,7 +80,12 @@ void visit_recipe(Visitor& v, R& r) {
     v.flag("random_resized_crop", r.input.random_resized_crop);
     v.flag("scaled_decode", r.input.scaled_decode);
     v.flag("flip", r.input.flip);
-    v.choice("on_corrupt", r.input.on_corrupt, corrupt_names());
+  });
+  v.section("validation", [&] {
+    v.number("fraction", r.validation.fraction, Range{0, 1, false, true});
+    if (r.validation.fraction == 0) return;
+    v.number("patience", r.validation.patience, Range{0, 1e6});
+    v.option("by", r.validation.by, metric_names());
   });
   v.section("optimizer", [&] {
     auto& o = r.optimizer;

@@ -61,18 +61,18 @@ Tensor Replicas::forward_backward(const data::Batch& batch, const Loss& loss,
     scaler ? scaler->scale(value).backward() : value.backward();
   };
   if (devices_.size() == 1) {
-    const Tensor whole = loss(*networks_[0], batch.x, batch.y);
+    const Tensor whole = loss(*networks_[0], batch);
     backward(whole);
     return whole;
   }
   spread();
   int64_t n = 0;
-  for (const data::Batch& part : batch.parts) n += part.y.numel();
+  for (const data::Batch& part : batch.parts) n += part.x.size(0);
   std::vector<Tensor> losses;
   for (size_t k = 0; k < batch.parts.size(); ++k) {
     const data::Batch& part = batch.parts[k];
-    const double share = static_cast<double>(part.y.numel()) / static_cast<double>(n);
-    const Tensor value = loss(*networks_[k], part.x, part.y) * share;
+    const double share = static_cast<double>(part.x.size(0)) / static_cast<double>(n);
+    const Tensor value = loss(*networks_[k], part) * share;
     backward(value);
     losses.push_back(value.detach());
   }

@@ -19,13 +19,13 @@ class Replicas {
   /// Makes a network as it is on the first device, on `device`.
   using Make = std::function<std::unique_ptr<nn::Module>(Device device)>;
   /// The mean loss of a part of a batch.
-  using Loss = std::function<Tensor(nn::Module& network, const Tensor& x, const Tensor& y)>;
+  using Loss = std::function<Tensor(nn::Module& network, const data::Batch& part)>;
 
   /// `first` lives on devices[0]. With one device nothing is copied.
   Replicas(nn::Module& first, std::vector<Device> devices, const Make& make);
 
-  /// Forward and backward of a batch of a data::DeviceLoader over these devices: x (N, ...) and y
-  /// (N), or a part of them for each device. Leaves the gradient of the mean loss in the first
+  /// Forward and backward of a batch of a data::DeviceLoader over these devices, or of a part of it
+  /// for each device. Leaves the gradient of the mean loss in the first
   /// network's parameters, and returns that loss on the first device. Waits for no device.
   /// Statistics of batch normalisation are each device's own; the first one's are kept. With a
   /// `scaler` the gradient is that of the scaled loss.

@@ -184,7 +184,7 @@ void Trainer::State::load(const std::string& path) {
   if (recipe.precision != c.recipe.precision && options.warn)
     options.warn(fmt::format("{} was trained in {} and goes on in {}", path, c.recipe.precision,
                              recipe.precision));
-  check_same_classes(loader.source().classes(), c.classes, recipe.data, path);
+  check_same_classes(train->data.names, c.classes, recipe.data, path);
   if (!check_same_mode(mode(), c.mode, options.change_compile, path) && options.warn)
     options.warn(fmt::format(
         "{} was trained with {} and goes on with {}: its weights will differ in the last bits from "
@@ -204,13 +204,13 @@ void Trainer::State::load(const std::string& path) {
              "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
              "more than {} (Recipe::epochs)",
              path, c.at.epoch, recipe.epochs, c.at.epoch);
-  BRIM_CHECK(c.at.batch == 0 || c.samples == loader.samples(), ValueError,
+  BRIM_CHECK(c.at.batch == 0 || c.samples == train->loader.samples(), ValueError,
              "[resume] {} lies amid an epoch of {} samples, and {} has {}; give the data it was "
              "trained on (Recipe::data)",
-             path, c.samples, recipe.data, loader.samples());
-  BRIM_CHECK(c.at.batch <= loader.batches(), FileError,
+             path, c.samples, recipe.data, train->loader.samples());
+  BRIM_CHECK(c.at.batch <= train->loader.batches(), FileError,
              "[resume] {} lies after batch {} of {}; the checkpoint is damaged", path, c.at.batch,
-             loader.batches());
+             train->loader.batches());
   try {
     model->load_state_dict(c.model);
     optimizer->load_state_dict(c.optimizer);
@@ -231,11 +231,13 @@ RunState Trainer::State::snapshot() const {
           .best = {},
           .random = Generator::global().state(),
           .recipe = recipe,
-          .samples = loader.samples(),
+          .samples = train->loader.samples(),
           .devices = names_of(options.devices),
           .isa = cpu::isa(),
           .mode = mode(),
-          .classes = loader.source().classes(),
+          .classes = train->data.names,
+          .columns = train->data.columns,
+          .input = input,
           .model = model->state_dict(),
           .optimizer = optimizer->state_dict(),
           .schedule = schedule->state_dict(),

@@ -57,6 +57,8 @@ std::optional<StepMode> step_mode(const Json& json, const std::string& path) {
   return StepMode{compile->get<bool>(), json_field<std::string>(json, "passes", path)};
 }
 
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
 /// Numbers are written so that they read back to the same bits; NaN becomes null.
 Json state_json(const RunState& c) {
   const Position& at = c.at;
@@ -73,9 +75,11 @@ Json state_json(const RunState& c) {
                {"loss_steps", at.unreported.steps},
                {"epoch_loss_sum", at.epoch_reported.sum},
                {"epoch_loss_steps", at.epoch_reported.steps},
-               {"last_loss", std::isfinite(at.last_loss) ? Json(at.last_loss) : Json(nullptr)},
+               {"last_loss", number(at.last_loss)},
+               {"best_score", number(at.best_score)},
+               {"epochs_since_best", at.epochs_since_best},
                {"best_steps", c.best.steps},
-               {"best_loss", c.best.loss},
+               {"best_loss", c.best.score},
                {"random_seed", c.random.seed},
                {"random_offset", c.random.offset},
                {"samples", c.samples},
@@ -94,7 +98,7 @@ void write_checkpoint(const std::string& path, const RunState& c) {
   // A class that is named after a folder may be no UTF-8.
   const std::string state = state_json(c).dump(2, ' ', false, Json::error_handler_t::replace);
   write_checkpoint_files(path,
-                         {{"model", c.model, weights_metadata(c.recipe, c.classes)},
+                         {{"model", c.model, weights_metadata({c.recipe, c.classes, c.columns, c.input})},
                           {"optimizer", c.optimizer, {}},
                           {"schedule", c.schedule, {}}},
                          state + "\n");
@@ -126,6 +130,10 @@ RunState load_checkpoint_state(const std::string& path) {
           .unreported = loss_sum(json, "loss_sum", "loss_steps", file),
           .epoch_reported = loss_sum(json, "epoch_loss_sum", "epoch_loss_steps", file),
           .last_loss = json_field<double>(json, "last_loss", file)};
+  if (json.contains("best_score")) {  // not in those of before there was a validation split
+    c.at.best_score = json_field<double>(json, "best_score", file);
+    c.at.epochs_since_best = json_count(json, "epochs_since_best", file);
+  }
   c.best = read_best(json, file);
   c.random = read_random(json, file);
   c.samples = json_count(json, "samples", file);

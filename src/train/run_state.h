@@ -35,6 +35,10 @@ struct Position {
   LossSum unreported;                                           ///< since the last report
   LossSum epoch_reported;                                       ///< of this epoch's reports
   double last_loss = std::numeric_limits<double>::quiet_NaN();  ///< of the last report
+  // Of the validation split: the best epoch's score, NaN where there is none, and how many epochs
+  // came after it.
+  double best_score = std::numeric_limits<double>::quiet_NaN();
+  int64_t epochs_since_best = 0;
 };
 
 /// TrainOptions::compile and passes: they change the order of sums, and so the last bits.
@@ -53,6 +57,8 @@ struct RunState {
   std::string isa;                   ///< of the CPU's kernels, "avx2"; empty in older checkpoints
   std::optional<StepMode> mode;      ///< empty in checkpoints of before it was kept
   std::vector<std::string> classes;  ///< of the training data, by label
+  std::vector<std::string> columns;  ///< these two for the weights' metadata alone
+  Shape input;
   StateDict model;
   StateDict optimizer;
   StateDict schedule;

@@ -4,7 +4,8 @@
 #include <brim/core/random.h>
 #include <brim/core/tf32.h>
 #include <brim/diag/sampling.h>
-#include <brim/nn/models.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "core/check.h"
@@ -13,6 +14,8 @@
 #include "io/atomic_file.h"
 #include "io/safetensors_writer.h"
 #include "train/build.h"
+#include "train/metric/registry.h"
+#include "train/task/open.h"
 #include "train/trainer_state.h"
 #include "train/training_loop.h"
 #include "train/weights_metadata.h"
@@ -22,21 +25,57 @@ namespace brim::train {
 namespace {
 
 constexpr int64_t kMaxStepsPerGraph = 10000;
+constexpr int64_t kTestBatch = 100;  // samples at least, where nothing is learned
 
 }  // namespace
 
 Trainer::State::State(const Recipe& r, TrainOptions o)
-    : recipe(r),
-      options(std::move(o)),
-      loader(make_loader(r, data::Split::train, true, options.workers, open_progress(), place())) {
-  // Now, so that a damaged test split is not found out after hours of training.
-  Recipe test = r;
-  test.batch = std::max<int64_t>(r.batch, 100);
+    : recipe(r), options(std::move(o)), task(make_task(r)) {
+  const std::vector<std::string> metrics = metrics_of(*task, r);
+  for (const std::string& name : metrics) (void)metric_kind(name);
+  decisive_metric = !r.validation.by.empty() ? r.validation.by : metrics.empty() ? "" : metrics[0];
+  BRIM_CHECK(decisive_metric.empty() ||
+                 std::find(metrics.begin(), metrics.end(), decisive_metric) != metrics.end(),
+             ValueError,
+             "[train] validation.by is '{}', which is none of the metrics of task {} ({}); add it to "
+             "Recipe::metrics",
+             decisive_metric, r.task, fmt::join(metrics, ", "));
+  // All now, so that a damaged test split is not found out after hours of training.
+  TaskData data = open(data::Split::train, true);
+  if (r.validation.fraction > 0) {
+    // Pictures are the same whether they train or not: their transform is the loader's.
+    TaskData same = data.pictures ? data : open(data::Split::train, false);
+    ValidationParts parts = split_off(data, same, *task, r);
+    data = std::move(parts.train);
+    validation = split_of(std::move(parts.validation), false);
+  }
+  train = split_of(std::move(data), true);
+  input = input_shape(train->data, r);
   try {
-    test_loader =
-        make_loader(test, data::Split::test, false, options.workers, open_progress(), place());
+    test = split_of(open(data::Split::test, false), false);
   } catch (const data::NoSuchSplit&) {
   }
+  BRIM_CHECK(!test || (test->data.outputs == train->data.outputs &&
+                       same_classes(test->data.names, train->data.names)),
+             ValueError,
+             "[train] {}: its test split has {} classes and its training split {}, or others; give "
+             "both the same",
+             r.data, test->data.outputs, train->data.outputs);
+}
+
+TaskData Trainer::State::open(data::Split split, bool training) const {
+  return open_data(*task, recipe, {split, training, open_progress()});
+}
+
+Trainer::State::Split Trainer::State::split_of(TaskData data, bool training) const {
+  Recipe how = recipe;
+  if (!training) how.batch = std::max<int64_t>(recipe.batch, kTestBatch);
+  data::Loader loader = loader_of(how, data, training, options.workers, place());
+  return {std::move(data), std::move(loader), {}};
+}
+
+WeightsInfo Trainer::State::weights_info() const {
+  return {recipe, train->data.names, train->data.columns, input};
 }
 
 LoaderPlace Trainer::State::place() const {
@@ -100,27 +139,28 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   State& s = *state_;
   manual_seed(recipe.seed);
   const auto make = [&s](Device device) {
-    const auto classes = static_cast<int64_t>(s.loader.source().classes().size());
-    return nn::make_model(s.recipe.model, {.classes = classes, .device = device});
+    return make_network(s.recipe, s.train->data, device);
   };
   s.model = make(s.options.devices[0]);
   s.parameters = s.model->parameters();
   s.optimizer = make_optimizer(recipe.optimizer, *s.model);
-  s.schedule = make_schedule(recipe, *s.optimizer, s.loader.batches());
+  s.schedule = make_schedule(recipe, *s.optimizer, s.train->loader.batches());
   if (autocast_dtype(recipe) == DType::f16) s.scaler.emplace(s.options.devices[0]);
   const RandomKey drawn = Generator::global().state();
   s.replicas.emplace(*s.model, s.options.devices, make);
   Generator::global().set_state(drawn);  // the copies' own initial weights are never used
   s.prepare_out();
-  s.feed = s.make_feed(s.loader, s.options.devices);
-  if (s.test_loader) s.test_feed = s.make_feed(*s.test_loader, {s.options.devices[0]});
+  s.train->feed = s.make_feed(s.train->loader, s.options.devices);
+  for (std::optional<State::Split>* split : {&s.validation, &s.test})
+    if (*split) (*split)->feed = s.make_feed((*split)->loader, {s.options.devices[0]});
 }
 
 Trainer::~Trainer() = default;
 nn::Module& Trainer::model() { return *state_->model; }
-const data::Loader& Trainer::loader() const { return state_->feed->loader(); }
+const data::Loader& Trainer::loader() const { return state_->train->feed->loader(); }
+const TaskData& Trainer::data() const { return state_->train->data; }
 const std::string& Trainer::resumed_from() const { return state_->resumed_from; }
-std::string Trainer::input() const { return state_->feed->describe(); }
+std::string Trainer::input() const { return state_->train->feed->describe(); }
 int64_t Trainer::steps_before() const { return state_->steps_before; }
 
 TrainResult Trainer::train() {
@@ -147,23 +187,24 @@ void Trainer::save() {
   const diag::Scope scope("save weights", diag::Cause::checkpoint);
   io::AtomicFile file(s.out + "/" + kWeightsFile, io::Links::replace);
   io::write_safetensors(file, s.model->state_dict(),
-                        weights_metadata(s.recipe, s.loader.source().classes()));
+                        weights_metadata(s.weights_info()));
   file.commit();
 }
 
-std::optional<Evaluation> Trainer::test() {
-  State& s = *state_;
-  if (!s.test_feed) return std::nullopt;
+std::optional<Evaluation> Trainer::State::evaluate(std::optional<Split>& on) {
+  if (!on) return std::nullopt;
   try {
-    return evaluate(*s.model, *s.test_feed, [&](double fraction) {
-      if (s.options.stage) s.options.stage("evaluate", fraction);
-      return !s.stop_asked();
+    return brim::train::evaluate(*model, *on->feed, recipe, on->data, [&](double fraction) {
+      if (options.stage) options.stage("evaluate", fraction);
+      return !stop_asked();
     });
   } catch (const Error&) {
-    if (!s.stop_asked()) throw;
+    if (!stop_asked()) throw;
     return std::nullopt;
   }
 }
+
+std::optional<Evaluation> Trainer::test() { return state_->evaluate(state_->test); }
 
 TrainResult Trainer::run() {
   TrainResult result = train();

@@ -13,7 +13,9 @@
 #include <brim/optim/grad_scaler.h>
 #include <brim/optim/optimizer.h>
 #include <brim/optim/schedule.h>
+#include <brim/train/task.h>
 #include <brim/train/trainer.h>
+#include <brim/train/weights.h>
 
 #include "data/file.h"
 #include "train/replicas.h"
@@ -23,11 +25,17 @@
 namespace brim::train {
 
 struct Trainer::State {
+  struct Split {
+    TaskData data;
+    data::Loader loader;
+    std::optional<data::DeviceLoader> feed;  // of the loader
+  };
+
   Recipe recipe;
   TrainOptions options;
-  data::Loader loader;
-  std::optional<data::Loader> test_loader;            // empty: there is no such split
-  std::optional<data::DeviceLoader> feed, test_feed;  // of these loaders
+  std::unique_ptr<Task> task;
+  std::string decisive_metric;  // of the validation split; "": its loss
+  std::optional<Split> train, validation, test;  // the last two where there is such a split
   std::unique_ptr<nn::Module> model;
   std::optional<Replicas> replicas;  // of model
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -39,16 +47,22 @@ struct Trainer::State {
   std::optional<FolderLock> lock;          // of `out`
   Position at;                             // where this run begins, then where it is
   BestCheckpoint best;                     // in `out`, when this run begins
+  Shape input;                             // of one x
   std::string resumed_from;
   int64_t steps_before = 0;
 
-  /// Opens both splits.
+  /// Opens all splits.
   State(const Recipe& recipe, TrainOptions options);
+  TaskData open(data::Split split, bool training) const;
+  Split split_of(TaskData data, bool training) const;
+  WeightsInfo weights_info() const;
 
   bool stop_asked() const {
     return options.stop && options.stop->load(std::memory_order_relaxed) != 0;
   }
   StepMode mode() const { return {options.compile, options.passes}; }
+  /// How well the network does there; empty where there is none, or on a stop. Throws FileError.
+  std::optional<Evaluation> evaluate(std::optional<Split>& on);
   /// For opening data and for its upload: reports, and whether to go on.
   data::OpenProgress open_progress(const char* stage = "open") const;
   /// Where the loaders' batches go.

@@ -3,7 +3,6 @@
 #include <brim/autograd/autocast.h>
 #include <brim/core/random.h>
 #include <brim/core/tf32.h>
-#include <brim/ops/loss.h>
 #include <brim/optim/clip.h>
 
 #include <algorithm>
@@ -26,18 +25,26 @@ bool passes(int64_t steps, int64_t count, int64_t every) {
   return steps / every != (steps - count) / every;
 }
 
+/// Calls f with each tensor that a batch has for a task.
+template <class Batch, class F>
+void visit_tensors(Batch& batch, F&& f) {
+  if (batch.x.defined()) f(batch.x);
+  if (batch.y.defined()) f(batch.y);
+  for (auto& field : batch.fields) f(field.tensor);
+}
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
     : s_(state),
       at_(state.at),
-      per_epoch_(state.loader.batches()),
+      per_epoch_(state.train->loader.batches()),
       report_every_(
           std::max<int64_t>(1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
       skipped_before_(state.at.skipped),
       losses_(state.options.devices[0]),
       sampling_(sampling),
-      feed_(*state.feed),
+      feed_(*state.train->feed),
       checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
                     state.options.warn),
       progress_{.epochs = state.recipe.epochs, .loss = std::numeric_limits<double>::quiet_NaN()},
@@ -48,8 +55,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
   progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
   losses_.reset(at_.unreported);
   if (!s_.options.compile || s_.options.devices.size() > 1) return;
-  compiled_.emplace([this](const Tensor& x, const Tensor& y) { update({.x = x, .y = y}); },
-                    compile_options());
+  compiled_.emplace(compile_options());
   if (!s_.options.data_on_device) return;
   resident_step_.emplace(
       [this] {
@@ -74,13 +80,10 @@ void TrainingLoop::update(const data::Batch& batch) {
   s_.optimizer->zero_grad();
   const Tensor loss = s_.replicas->forward_backward(
       batch,
-      [&](nn::Module& network, const Tensor& part, const Tensor& labels) {
+      [&](nn::Module& network, const data::Batch& part) {
         const Autocast scope(autocast_dtype(s_.recipe));
-        const Tensor scores = [&] {
-          const diag::Span span("network", diag::Cause::user);  // it may be one of the user's own
-          return network(part);
-        }();
-        return cross_entropy(scores, labels, {.label_smoothing = s_.recipe.label_smoothing});
+        const diag::Span span("network", diag::Cause::user);  // it and the task may be one's own
+        return s_.task->loss(network(part.x), part, /*training=*/true);
       },
       scaler);
   if (s_.recipe.optimizer.clip_norm > 0) {
@@ -98,10 +101,18 @@ void TrainingLoop::update(const data::Batch& batch) {
 
 void TrainingLoop::step(const data::Batch& batch) {
   const diag::Span span("step", diag::Cause::dispatch);
-  if (compiled_)
-    (*compiled_)(batch.x, batch.y);
-  else
+  if (compiled_) {
+    inputs_.clear();
+    visit_tensors(batch, [&](const Tensor& tensor) { inputs_.push_back(tensor); });
+    compiled_->run(inputs_, [this, &batch](std::span<const Tensor> tensors) {
+      data::Batch recorded = batch;
+      visit_tensors(recorded, [&, k = size_t{0}](Tensor& tensor) mutable { tensor = tensors[k++]; });
+      update(recorded);
+      return std::vector<Tensor>();
+    });
+  } else {
     update(batch);
+  }
   losses_.count(1);
   s_.schedule->step();
 }
@@ -126,7 +137,7 @@ int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
     s_.options.first_step();
   }
   clock_.start_steps(count);
-  const int64_t full = std::min(s_.loader.options().batch, s_.loader.samples());
+  const int64_t full = std::min(s_.train->loader.options().batch, s_.train->loader.samples());
   const int64_t images = batch ? static_cast<int64_t>(batch->samples.size()) : count * full;
   if (batch) {
     step(*batch);
@@ -176,14 +187,31 @@ void TrainingLoop::tell(bool is_report) {
   s_.options.progress(progress_);
 }
 
-void TrainingLoop::save(std::optional<double> epoch_loss) {
+void TrainingLoop::save(std::optional<double> score) {
   const auto make = [&] {
     at_.unreported = losses_.read();
     if (at_.unreported.steps > 0) check_loss(at_.unreported.mean());
     at_.skipped = skipped_before_ + feed_.skipped();
     return writer_of(s_.snapshot());
   };
-  checkpointer_.save(at_.steps, make, epoch_loss);
+  checkpointer_.save(at_.steps, make, score);
+}
+
+bool TrainingLoop::validate(std::optional<double>& score) {
+  progress_.best = false;
+  if (!s_.validation) return true;
+  validation_ = s_.evaluate(s_.validation);
+  if (!validation_) return false;
+  score = validation_->loss;
+  for (const Evaluation::Value& value : validation_->metrics) {
+    if (value.name != s_.decisive_metric) continue;
+    score = value.higher_is_better ? -value.value : value.value;
+  }
+  progress_.best = std::isfinite(*score) &&
+                   (!std::isfinite(at_.best_score) || *score < at_.best_score);
+  if (progress_.best) at_.best_score = *score;
+  at_.epochs_since_best = progress_.best ? 0 : at_.epochs_since_best + 1;
+  return true;
 }
 
 bool TrainingLoop::run_epoch() {
@@ -193,10 +221,10 @@ bool TrainingLoop::run_epoch() {
     const int64_t count = queue_steps(epoch);
     if (count == 0) {  // the epoch's last batches were all corrupt
       BRIM_CHECK(at_.epoch_steps > 0, FileError,
-                 "[train] {}: not one of its {} pictures could be read; give other data "
+                 "[train] {}: not one of its {} samples could be read; give other data "
                  "(Recipe::data), or "
                  "set input.on_corrupt to \"raise\" to see what is wrong",
-                 s_.recipe.data, s_.loader.samples());
+                 s_.recipe.data, s_.train->loader.samples());
       report();
       return true;
     }
@@ -228,15 +256,21 @@ void TrainingLoop::run(TrainResult& result) {
   const diag::Span span("train", diag::Cause::dispatch);
   const Tf32 scope(s_.recipe.precision == "tf32");
   s_.model->train();
-  while (more() && at_.epoch < s_.recipe.epochs && run_epoch()) {
-    const double epoch_loss = at_.epoch_reported.mean();
+  while (more() && at_.epoch < s_.recipe.epochs && !out_of_patience() && run_epoch()) {
+    std::optional<double> score = at_.epoch_reported.mean();
+    if (!validate(score)) {  // the run that goes on from here does it
+      save();
+      break;
+    }
     ++at_.epoch;
     at_.batch = at_.epoch_steps = 0;
     at_.epoch_reported = {};
-    save(epoch_loss);
+    save(score);
     progress_.epoch_done = true;
+    progress_.validation = validation_ ? &*validation_ : nullptr;
     if (progress_.step > 0) tell(true);
     progress_.epoch_done = false;
+    progress_.validation = nullptr;
   }
   clock_.end();
   for (const Device device : s_.options.devices) synchronize(device);
@@ -256,7 +290,9 @@ void TrainingLoop::run(TrainResult& result) {
   tell_compiled(result);
   result.checkpoints = checkpointer_.written();
   result.checkpoint_failures = checkpointer_.failures();
-  result.stopped = s_.stop_asked() && at_.epoch < s_.recipe.epochs &&
+  result.validation = validation_;
+  result.stopped_early = out_of_patience() && at_.epoch < s_.recipe.epochs;
+  result.stopped = s_.stop_asked() && at_.epoch < s_.recipe.epochs && !result.stopped_early &&
                    (s_.options.max_steps == 0 || progress_.step < progress_.steps);
 }
 

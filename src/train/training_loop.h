@@ -8,12 +8,13 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include <brim/diag/sampling.h>
 #include <brim/plan/compile.h>
 
 #include "train/checkpointer.h"
-#include "train/metrics.h"
+#include "train/loss_meter.h"
 #include "train/step_clock.h"
 #include "train/trainer_state.h"
 
@@ -44,7 +45,14 @@ class TrainingLoop {
   void update(const data::Batch& batch);
   void report();
   void tell(bool is_report);
-  void save(std::optional<double> epoch_loss = {});
+  void save(std::optional<double> score = {});
+  /// The end of an epoch on the validation split: its score, see BestCheckpoint; empty where there
+  /// is none. Returns whether it was done; not on a stop.
+  bool validate(std::optional<double>& score);
+  bool out_of_patience() const {
+    const int64_t patience = s_.recipe.validation.patience;
+    return patience > 0 && at_.epochs_since_best >= patience;
+  }
   /// Throws ValueError for NaN and infinity.
   void check_loss(double loss) const;
   bool more() const { return progress_.step < progress_.steps && !s_.stop_asked(); }
@@ -55,11 +63,13 @@ class TrainingLoop {
   LossMeter losses_;
   diag::Sampling* const sampling_;
   data::DeviceLoader& feed_;
-  std::optional<CompiledStep<std::function<void(const Tensor&, const Tensor&)>>> compiled_;
+  std::optional<plan::Compiler> compiled_;
+  std::vector<Tensor> inputs_;  // of compiled_: the tensors of a batch
   std::optional<CompiledStep<std::function<void()>>> resident_step_;  // makes its batch, too
   StepClock clock_;
   Checkpointer checkpointer_;
   Progress progress_;
+  std::optional<Evaluation> validation_;
   Clock::time_point begin_, last_report_, last_tick_;
   int64_t reported_images_ = 0;
 };

@@ -1,5 +1,5 @@
-// Metadata keys: "brim.recipe" (TOML), "brim.classes" (a JSON list), and "format": "pt", which
-// other readers of safetensors look for.
+// Metadata keys: "brim.recipe" (TOML), "brim.name", "brim.classes", "brim.columns", "brim.input"
+// (JSON lists), and "format": "pt", which other readers of safetensors look for.
 #include <brim/train/weights.h>
 
 #include <nlohmann/json.hpp>
@@ -12,8 +12,25 @@
 namespace brim::train {
 namespace {
 
-std::string classes_json(const std::vector<std::string>& classes) {
-  return nlohmann::json(classes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+constexpr uint64_t kMaxElements = uint64_t{1} << 31;
+
+std::string names_json(const std::vector<std::string>& names) {
+  return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// Empty where there is no such key.
+std::vector<std::string> names_in(const io::Metadata& metadata, const char* key,
+                                  const std::string& path) {
+  std::vector<std::string> names;
+  const auto it = metadata.find(key);
+  if (it == metadata.end()) return names;
+  const auto list = parse_json(it->second);
+  bool good = list.is_array() && list.size() <= 1'000'000;
+  for (const auto& entry : list) good = good && entry.is_string();
+  BRIM_CHECK(good, FileError,
+             "[weights] {}: the metadata {} is no list of names; the file is damaged", path, key);
+  for (const auto& entry : list) names.push_back(entry.get<std::string>());
+  return names;
 }
 
 std::variant<io::SafeTensors, io::Pth> open_weights(const std::string& path) {
@@ -44,19 +61,24 @@ io::Metadata WeightsFile::metadata() const {
 }
 
 bool same_classes(const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  return classes_json(a) == classes_json(b);
+  return names_json(a) == names_json(b);
 }
 
-io::Metadata weights_metadata(const Recipe& recipe, const std::vector<std::string>& classes) {
-  return {{"format", "pt"},
-          {"brim.recipe", recipe.toml()},
-          {"brim.name", recipe.name},
-          {"brim.classes", classes_json(classes)}};
+io::Metadata weights_metadata(const WeightsInfo& info) {
+  io::Metadata metadata{{"format", "pt"}, {"brim.classes", names_json(info.classes)}};
+  if (info.recipe) {
+    metadata["brim.recipe"] = info.recipe->toml();
+    metadata["brim.name"] = info.recipe->name;
+  }
+  if (!info.columns.empty()) metadata["brim.columns"] = names_json(info.columns);
+  if (info.input.rank() > 0)
+    metadata["brim.input"] =
+        nlohmann::json(std::vector<int64_t>(info.input.begin(), info.input.end())).dump();
+  return metadata;
 }
 
-void save_weights(const std::string& path, const nn::Module& model, const Recipe& recipe,
-                  const std::vector<std::string>& classes) {
-  io::save_safetensors(path, model.state_dict(), weights_metadata(recipe, classes));
+void save_weights(const std::string& path, const nn::Module& model, const WeightsInfo& info) {
+  io::save_safetensors(path, model.state_dict(), weights_metadata(info));
 }
 
 WeightsInfo read_weights_info(const WeightsFile& file) {
@@ -68,14 +90,21 @@ WeightsInfo read_weights_info(const WeightsFile& file) {
     info.recipe = parse_recipe(it->second, path);
     if (name != metadata.end()) info.recipe->name = name->second;
   }
-  if (const auto it = metadata.find("brim.classes"); it != metadata.end()) {
+  info.classes = names_in(metadata, "brim.classes", path);
+  info.columns = names_in(metadata, "brim.columns", path);
+  if (const auto it = metadata.find("brim.input"); it != metadata.end()) {
     const auto list = parse_json(it->second);
-    bool good = list.is_array() && list.size() <= 1'000'000;
-    for (const auto& entry : list) good = good && entry.is_string();
+    bool good = list.is_array() && list.size() <= kMaxRank;
+    uint64_t elements = 1;  // so many fit into memory, and the product into 64 bits
+    for (const auto& entry : list) {
+      good = good && entry.is_number_unsigned() && entry.get<uint64_t>() <= kMaxElements;
+      if (good) elements *= entry.get<uint64_t>();
+      good = good && elements <= kMaxElements;
+    }
     BRIM_CHECK(good, FileError,
-               "[weights] {}: the metadata brim.classes is no list of names; the file is damaged",
-               path);
-    for (const auto& entry : list) info.classes.push_back(entry.get<std::string>());
+               "[weights] {}: the metadata brim.input is no shape; the file is damaged", path);
+    const auto sizes = list.get<std::vector<int64_t>>();
+    info.input = Shape(sizes);
   }
   return info;
 }

@@ -1,15 +1,12 @@
 // What brim writes into the metadata of its weights files.
 #pragma once
 
-#include <string>
-#include <vector>
-
 #include <brim/io/safetensors.h>
-#include <brim/train/recipe.h>
+#include <brim/train/weights.h>
 
 namespace brim::train {
 
-/// The recipe and the names of the classes, and "format": "pt", which other readers look for.
-io::Metadata weights_metadata(const Recipe& recipe, const std::vector<std::string>& classes);
+/// What is known, and "format": "pt", which other readers look for.
+io::Metadata weights_metadata(const WeightsInfo& info);
 
 }  // namespace brim::train

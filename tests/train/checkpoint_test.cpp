@@ -106,7 +106,7 @@ TEST(Checkpoint, NewestAndBestStay) {
   const tests::TemporaryFolder folder;
   for (const int64_t steps : {1, 2, 3, 10, 100}) {
     RunState c = sample(steps);
-    if (steps >= 2) c.best = {.steps = 2, .loss = 0.5};
+    if (steps >= 2) c.best = {.steps = 2, .score = 0.5};
     save_checkpoint(folder.path(), c, 2);
   }
   EXPECT_EQ(names_in(folder.path()),
@@ -114,7 +114,7 @@ TEST(Checkpoint, NewestAndBestStay) {
   EXPECT_EQ(fs::read_symlink(folder / "best"), "checkpoint-00000002");
   EXPECT_EQ(load_checkpoint(folder / "best").at.steps, 2);
   RunState c = sample(101);
-  c.best = {.steps = 101, .loss = 0.25};
+  c.best = {.steps = 101, .score = 0.25};
   save_checkpoint(folder.path(), c, 1);
   EXPECT_EQ(names_in(folder.path()), (Names{"best", "checkpoint-00000101"}));
   EXPECT_EQ(fs::read_symlink(folder / "best"), "checkpoint-00000101");
@@ -124,7 +124,7 @@ TEST(Checkpoint, SomeoneElsesBestIsLeftAlone) {
   const tests::TemporaryFolder folder;
   std::ofstream(folder / "best") << "mine";
   RunState c = sample(1);
-  c.best = {.steps = 1, .loss = 0.5};
+  c.best = {.steps = 1, .score = 0.5};
   save_checkpoint(folder.path(), c, 1);
   EXPECT_EQ(slurp(folder / "best"), "mine");
 }
@@ -317,7 +317,7 @@ TEST(Checkpoint, BestNeverLeadsToAnotherOne) {
   const tests::TemporaryFolder folder;
   const std::string run = folder / "run";
   RunState c = sample(1);
-  c.best = {.steps = 1, .loss = 2};
+  c.best = {.steps = 1, .score = 2};
   save_checkpoint(run, c, 1);
   EXPECT_EQ(fs::read_symlink(run + "/best"), "checkpoint-00000001");
   // Folders have the names under which the new link may be made, and something lies in them.
@@ -326,7 +326,7 @@ TEST(Checkpoint, BestNeverLeadsToAnotherOne) {
   for (int next = std::stoi(used.substr(dash)), i = 1; i < 50; ++i)
     fs::create_directories(used.substr(0, dash) + std::to_string(next + i) + ".tmp/x");
   c = sample(2);
-  c.best = {.steps = 2, .loss = 1};
+  c.best = {.steps = 2, .score = 1};
   save_checkpoint(run, c, 1);
   EXPECT_FALSE(fs::is_symlink(run + "/best"));
   EXPECT_EQ(list_checkpoints(run).size(), 1U);

@@ -37,8 +37,8 @@ data::Batch spread(const Tensor& x, const Tensor& y, const std::vector<Device>& 
   return batch;
 }
 
-Tensor mean_loss(nn::Module& network, const Tensor& x, const Tensor& y) {
-  return cross_entropy(network(x), y);
+Tensor mean_loss(nn::Module& network, const data::Batch& part) {
+  return cross_entropy(network(part.x), part.y);
 }
 
 /// The loss and all gradients, after one batch on `devices`.

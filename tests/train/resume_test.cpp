@@ -203,7 +203,7 @@ TEST_F(ResumeTest, BestIsTheEpochOfTheLowestLoss) {
   ASSERT_LT(best, 3) << "the last epoch would stay in any case";
   const RunState c = load_checkpoint(folder / "run/best");
   EXPECT_EQ(c.at.epoch, best + 1);
-  EXPECT_NEAR(c.best.loss, sums[static_cast<size_t>(best)] / 9, 1e-6);
+  EXPECT_NEAR(c.best.score, sums[static_cast<size_t>(best)] / 9, 1e-6);
   EXPECT_EQ(WeightsFile(folder / "run/best/model.safetensors").metadata().count("brim.recipe"), 1U);
   // Another run in the folder knows it.
   recipe.epochs = 5;

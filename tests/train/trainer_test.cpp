@@ -101,8 +101,8 @@ TEST_F(TrainerTest, LearnsAndReportsPerClass) {
     EXPECT_EQ(c.samples, 2);
     correct += c.correct;
   }
-  EXPECT_DOUBLE_EQ(r.test->accuracy, static_cast<double>(correct) / 20);
-  EXPECT_GE(r.test->accuracy, 0.5);
+  EXPECT_DOUBLE_EQ(r.test->accuracy(), static_cast<double>(correct) / 20);
+  EXPECT_GE(r.test->accuracy(), 0.5);
   EXPECT_GT(r.us_per_step, 0);
   EXPECT_GT(r.account.fraction(diag::Cause::compute), 0);
 }
@@ -175,7 +175,7 @@ TEST_F(TrainerTest, NotOneReadablePicture) {
     std::ofstream(fs::path(folder / "pictures") / name) << "no picture";
   }
   const std::string text = error_of({.out = folder / "new/below"});
-  EXPECT_NE(text.find("pictures: not one of its 2 pictures could be read"), std::string::npos)
+  EXPECT_NE(text.find("pictures: not one of its 2 samples could be read"), std::string::npos)
       << text;
   EXPECT_FALSE(fs::exists(folder / "new"));
   const auto model = nn::make_model(recipe.model, {.classes = 2});

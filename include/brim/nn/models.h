@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <brim/core/shape.h>
 #include <brim/nn/conv.h>
 #include <brim/nn/linear.h>
 #include <brim/nn/module.h>
@@ -13,7 +14,8 @@
 namespace brim::nn {
 
 struct ModelOptions {
-  int64_t classes = 10;
+  int64_t classes = 10;  ///< or whatever else it puts out: labels, numbers, tokens
+  Shape input = {};      ///< of one x, where the network must know; of rank 0: not said
   DType dtype = DType::f32;
   Device device = {};
 };
@@ -32,7 +34,7 @@ class TutorialCnn : public Module {
 
 using ModelFactory = std::function<std::unique_ptr<Module>(const ModelOptions&)>;
 
-/// A new network: "tutorial-cnn". Throws ValueError naming the nearest valid name.
+/// A new network: "tutorial-cnn", or one of those in resnet.h, mlp.h, unet.h and language_model.h. Throws ValueError naming the nearest valid name.
 std::unique_ptr<Module> make_model(const std::string& name, const ModelOptions& options = {});
 std::vector<std::string> model_names();
 /// Makes `name` known to make_model. Thread-safe. Throws ValueError when it is taken.

@@ -9,8 +9,10 @@
 #include <brim/nn/embedding.h>
 #include <brim/nn/image.h>
 #include <brim/nn/init.h>
+#include <brim/nn/language_model.h>
 #include <brim/nn/linear.h>
 #include <brim/nn/loss.h>
+#include <brim/nn/mlp.h>
 #include <brim/nn/models.h>
 #include <brim/nn/module.h>
 #include <brim/nn/norm.h>
@@ -18,3 +20,4 @@
 #include <brim/nn/recurrent.h>
 #include <brim/nn/resnet.h>
 #include <brim/nn/transformer.h>
+#include <brim/nn/unet.h>

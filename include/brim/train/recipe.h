@@ -44,10 +44,26 @@ struct InputRecipe {
   bool scaled_decode = true;         ///< of that part: let the JPEG decoder reduce large pictures
   bool flip = false;                 ///< random horizontal flip; training only
   std::string on_corrupt = "raise";  ///< raise, or skip and count
+  int64_t channels = 0;              ///< of pictures with masks or tables; 0: as the first one has
+  std::vector<std::string> columns;  ///< of a table, those of "x"; empty: all but the targets
+  std::vector<std::string> targets;  ///< of a table; empty: the last column
+  int64_t window = 256;              ///< language: tokens of a sample
+  std::string tokens = "u8";         ///< language: u8 (text as bytes), u16, i32, u32 or i64
+  int64_t vocabulary = 256;          ///< language: tokens are below it
+  /// Of one's own, see register_transform() in task.h; in this order, behind all others.
+  std::vector<std::string> transforms;
+};
+
+struct ValidationRecipe {
+  double fraction = 0;   ///< of the training data that is kept for it; 0: there is none
+  std::string by;        ///< the metric that decides which epoch is the best; "": the task's first
+  int64_t patience = 0;  ///< stop after so many epochs without a better one; 0: never
 };
 
 struct Recipe {
   std::string name;  ///< of the built-in recipe or the file
+  /// What is learned, see task.h: classify, multilabel, regress, segment, language, or one's own.
+  std::string task = "classify";
   std::string model = "tutorial-cnn";
   std::string data = "shapes10";
   int64_t epochs = 2;
@@ -57,7 +73,9 @@ struct Recipe {
   /// What matrix products and convolutions work in: fp32, tf32, fp16, bf16. Parameters, gradients
   /// and the optimizer are f32 in all of them (see Autocast).
   std::string precision = "fp32";
+  std::vector<std::string> metrics;  ///< of evaluations, see metric.h; empty: the task's
   InputRecipe input;
+  ValidationRecipe validation;
   OptimizerRecipe optimizer;
   ScheduleRecipe schedule;
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <brim/core/device.h>
@@ -17,23 +18,33 @@
 #include <brim/plan/compile.h>
 #include <brim/train/checkpoint.h>
 #include <brim/train/recipe.h>
+#include <brim/train/task.h>
 
 namespace brim::train {
 
 /// How well a network does on a data set.
 struct Evaluation {
   int64_t samples = 0;
-  double loss = 0;      ///< mean cross-entropy
-  double accuracy = 0;  ///< in [0, 1]
+  double loss = 0;  ///< of the task, over the samples; batches weigh by their samples
+  struct Value {
+    std::string name;
+    double value = 0;  ///< NaN where it is not defined
+    bool higher_is_better = true;
+  };
+  std::vector<Value> metrics;  ///< in the order of the recipe, or the task
   struct Class {
     std::string name;
-    int64_t samples = 0;
+    int64_t samples = 0;  ///< of pictures with masks: pixels
     int64_t correct = 0;
     double accuracy() const {
       return samples ? static_cast<double>(correct) / static_cast<double>(samples) : 0;
     }
   };
-  std::vector<Class> classes;
+  std::vector<Class> classes;  ///< of tasks that count by class
+
+  /// Throws IndexError, with the names that there are.
+  double metric(std::string_view name) const;
+  double accuracy() const { return metric("accuracy"); }  ///< in [0, 1]
 };
 
 /// Where a run is. `loss` is the mean since the report before, and NaN until there was one.
@@ -47,6 +58,8 @@ struct Progress {
   double loss = 0;
   bool report = false;      ///< the loss was just read; otherwise only the counts moved on
   bool epoch_done = false;  ///< and the epoch is over, its checkpoint kept
+  const Evaluation* validation = nullptr;  ///< then, where there is a validation split
+  bool best = false;                       ///< it is better than in all epochs before
 };
 
 using data::AugmentOn;
@@ -109,6 +122,8 @@ struct TrainResult {
   CompileStats compile;            ///< `fell_back` says why the step ran eagerly, if it did
   std::string plan;                ///< the newest plan explained; "" for eager steps
   std::optional<Evaluation> test;  ///< by run(); empty if the data has no test split, or on a stop
+  std::optional<Evaluation> validation;  ///< after the last epoch that this run finished
+  bool stopped_early = false;            ///< by ValidationRecipe::patience
   struct DeviceAccount {
     Device device;
     diag::Account account;
@@ -118,7 +133,7 @@ struct TrainResult {
   std::vector<DeviceAccount> accounts;  ///< on all of them
 };
 
-/// A run that is ready to start: both splits open, network made, checkpoint loaded.
+/// A run that is ready to start: all splits open, network made, checkpoint loaded.
 class Trainer {
  public:
   /// Throws ValueError, FileError, DeviceError. With `options.resume`, `recipe` must agree with the
@@ -145,6 +160,7 @@ class Trainer {
 
   nn::Module& model();
   const data::Loader& loader() const;
+  const TaskData& data() const;  ///< of the training split
   /// How batches come to be, in a line: "pictures as bytes, augmented on cuda:0".
   std::string input() const;
   /// The checkpoint that this run goes on from; "" at the very beginning.
@@ -160,9 +176,14 @@ class Trainer {
 /// The recipe stored in the last sound checkpoint of a run's folder. Throws FileError.
 Recipe checkpoint_recipe(const std::string& folder);
 
-/// Evaluates on every sample of the loader, which feeds one device. Each class's count stays there
-/// until the end. `progress` is told the fraction done; returning false stops with an Error. Throws
-/// FileError for a damaged picture, and when not one could be read; ValueError for several devices.
+/// Evaluates on every sample of the loader, which feeds one device, as the recipe's task does; sums
+/// stay on the device until the end. `data` says what the network puts out. `progress` is told the
+/// fraction done; returning false stops with an Error. Throws FileError for a damaged sample, and
+/// when not one could be read; ValueError for several devices, and for metrics of another task.
+Evaluation evaluate(nn::Module& model, data::DeviceLoader& loader, const Recipe& recipe,
+                    const TaskData& data,
+                    const std::function<bool(double fraction)>& progress = {});
+/// Of labelled pictures: cross-entropy and accuracy.
 Evaluation evaluate(nn::Module& model, data::DeviceLoader& loader,
                     const std::function<bool(double fraction)>& progress = {});
 Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device,
@@ -174,9 +195,20 @@ struct LoaderPlace {
   AugmentOn augment_on = AugmentOn::host;
 };
 
-/// The loader that a recipe describes for one split. `training` switches augmentation and shuffling
-/// on. With AugmentOn::device its batches are raw. Throws FileError and ValueError.
+/// A split of a recipe's data, and the loader of it.
+struct OpenSplit {
+  TaskData data;
+  data::Loader loader;
+};
+/// `training` switches augmentation and shuffling on. With AugmentOn::device the loader's batches
+/// are raw. Throws FileError and ValueError.
+OpenSplit open_split(const Recipe& recipe, data::Split split, bool training, int workers = -1,
+                     const data::OpenProgress& progress = {}, const LoaderPlace& place = {});
+/// The loader alone.
 data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers = -1,
                          const data::OpenProgress& progress = {}, const LoaderPlace& place = {});
+
+/// The recipe's network for such data. Throws ValueError.
+std::unique_ptr<nn::Module> make_network(const Recipe& recipe, const TaskData& data, Device device);
 
 }  // namespace brim::train

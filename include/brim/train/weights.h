@@ -40,12 +40,13 @@ class WeightsFile {
 /// What a weights file says about itself. Files of other tools say nothing.
 struct WeightsInfo {
   std::optional<Recipe> recipe;
-  std::vector<std::string> classes;
+  std::vector<std::string> classes;  ///< names of the outputs
+  std::vector<std::string> columns;  ///< of a table, those of x
+  Shape input;                       ///< of one x; of rank 0: not said
 };
 
 /// Writes the network's state, atomically. Throws FileError.
-void save_weights(const std::string& path, const nn::Module& model, const Recipe& recipe,
-                  const std::vector<std::string>& classes);
+void save_weights(const std::string& path, const nn::Module& model, const WeightsInfo& info);
 
 /// Throws FileError for metadata that is damaged.
 WeightsInfo read_weights_info(const WeightsFile& file);

@@ -26,7 +26,7 @@ void prepare_image(int width, int height, Image& out);
 /// A grey or RGB picture of any order as an RGB one. `out` keeps its memory from call to call.
 void copy_as_rgb(const ImageView& from, Image& out);
 
-/// The bytes of a PNG file of an RGB picture. Throws FileError where libpng is missing.
+/// The bytes of a PNG file of a grey or RGB picture. Throws FileError where libpng is missing.
 std::vector<uint8_t> encode_png(const Image& image);
 
 }  // namespace brim::data

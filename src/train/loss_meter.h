@@ -1,8 +1,7 @@
-// Sums that stay on the device until they are asked for.
+// The loss of training, summed on the device.
 #pragma once
 
 #include <brim/core/tensor.h>
-#include <brim/train/trainer.h>
 
 #include "train/run_state.h"
 
@@ -25,20 +24,6 @@ class LossMeter {
  private:
   Tensor sum_;
   int64_t steps_ = 0;
-};
-
-/// Correct predictions by class, and the summed loss.
-class AccuracyMeter {
- public:
-  AccuracyMeter(int64_t classes, Device device);
-  /// logits: (N, C); y: (N) i64.
-  void add(const Tensor& logits, const Tensor& y);
-  Evaluation read(const std::vector<std::string>& class_names) const;
-
- private:
-  Tensor correct_, total_;  // (C) f64, whole numbers
-  Tensor loss_;             // scalar
-  int64_t samples_ = 0;
 };
 
 }  // namespace brim::train

@@ -1,0 +1,57 @@
+// Numbers that say how well a network does on a data set, by name.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <brim/core/device.h>
+#include <brim/core/tensor.h>
+#include <brim/data/batch.h>
+
+namespace brim::train {
+
+/// How many samples (of pictures with masks: pixels) of a class there are, and for how many of them
+/// the network said so.
+struct ClassCount {
+  int64_t samples = 0;
+  int64_t correct = 0;
+};
+
+/// Sums over a data set, which stay on the device until they are asked for.
+class Metric {
+ public:
+  virtual ~Metric() = default;
+  /// Adds a batch, given what the network put out for its x. Called without gradients; reads
+  /// nothing from the device.
+  virtual void add(const Tensor& output, const data::Batch& batch) = 0;
+  /// Over all batches so far, waiting for the device. NaN where it is not defined.
+  virtual double value() const = 0;
+  /// By class, for metrics that count; else empty.
+  virtual std::vector<ClassCount> classes() const { return {}; }
+};
+
+struct MetricOptions {
+  int64_t outputs = 0;  ///< of the network: classes, labels, targets, or tokens
+  Device device = {};
+};
+
+struct MetricKind {
+  std::function<std::unique_ptr<Metric>(const MetricOptions& options)> make;
+  bool higher_is_better = true;
+};
+
+/// Makes `name` known to recipes (Recipe::metrics). Thread-safe. Throws ValueError when it is
+/// taken. These are known:
+///  - of classes: accuracy, top5, f1 (its mean over the classes that occur)
+///  - of labels: f1 (likewise, a label being there from 0.5 on), average-precision (its mean over
+///    the labels that occur, from 1,000 thresholds), label-accuracy (of all labels of all samples)
+///  - of numbers: mae, rmse, r2 (each over all columns alike; r2 is their mean)
+///  - of masks: mean-iou (over the classes that occur), pixel-accuracy
+///  - of tokens: perplexity, bits-per-byte (for tokens that are bytes), token-accuracy
+bool register_metric(const std::string& name, MetricKind kind);
+std::vector<std::string> metric_names();
+
+}  // namespace brim::train

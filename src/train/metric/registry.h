@@ -1,0 +1,30 @@
+// The table of metrics by name.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <brim/core/tensor.h>
+#include <brim/train/metric.h>
+#include <brim/train/task.h>
+
+namespace brim::train {
+
+/// Throws ValueError naming the nearest valid name.
+MetricKind metric_kind(const std::string& name);
+
+/// Names of a recipe's metrics: its own, or the task's.
+std::vector<std::string> metrics_of(const Task& task, const Recipe& recipe);
+
+/// For register_metric().
+template <class M>
+MetricKind metric_of(bool higher_is_better = true) {
+  return {[](const MetricOptions& options) { return std::make_unique<M>(options); },
+          higher_is_better};
+}
+
+/// f64 zeros on the device, where counts and sums are kept.
+Tensor zero_sums(const Shape& shape, Device device);
+
+}  // namespace brim::train

@@ -1,0 +1,71 @@
+// Metrics of tokens: output (N, L, V) logits, y i64 (N, L).
+#include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
+#include <brim/ops/loss.h>
+#include <brim/ops/reduce.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "core/check.h"
+#include "train/metric/registry.h"
+
+namespace brim::train {
+namespace {
+
+/// The mean of -log(probability of what comes next).
+class TokenLoss : public Metric {
+ public:
+  explicit TokenLoss(const MetricOptions& o) : sum_(zero_sums({}, o.device)) {}
+  void add(const Tensor& output, const data::Batch& batch) override {
+    const Tensor loss = cross_entropy(output.flatten(0, 1), batch.y.flatten());
+    sum_.add_(loss.to(f64) * static_cast<double>(batch.y.numel()));
+    count_ += batch.y.numel();
+  }
+
+ protected:
+  double nats() const { return sum_.item() / static_cast<double>(count_); }
+
+ private:
+  Tensor sum_;
+  int64_t count_ = 0;
+};
+
+class Perplexity final : public TokenLoss {
+ public:
+  using TokenLoss::TokenLoss;
+  double value() const override { return std::exp(nats()); }
+};
+
+class BitsPerByte final : public TokenLoss {
+ public:
+  explicit BitsPerByte(const MetricOptions& o) : TokenLoss(o) {
+    BRIM_CHECK(o.outputs <= 256, ValueError,
+               "[recipe] bits-per-byte is for tokens that are bytes, and there are {}; take "
+               "perplexity",
+               o.outputs);
+  }
+  double value() const override { return nats() / std::numbers::ln2; }
+};
+
+class TokenAccuracy final : public Metric {
+ public:
+  explicit TokenAccuracy(const MetricOptions& o) : correct_(zero_sums({}, o.device)) {}
+  void add(const Tensor& output, const data::Batch& batch) override {
+    correct_.add_(sum(eq(argmax(output, -1), batch.y).to(f64)));
+    count_ += batch.y.numel();
+  }
+  double value() const override { return correct_.item() / static_cast<double>(count_); }
+
+ private:
+  Tensor correct_;
+  int64_t count_ = 0;
+};
+
+const bool registered_token_metrics =
+    register_metric("perplexity", metric_of<Perplexity>(false)) &&
+    register_metric("bits-per-byte", metric_of<BitsPerByte>(false)) &&
+    register_metric("token-accuracy", metric_of<TokenAccuracy>());
+
+}  // namespace
+}  // namespace brim::train

@@ -1,0 +1,33 @@
+// A class for each pixel: pictures with masks. Output (N, C, H, W), y i64 (N, H, W), where
+// data::kIgnoredClass counts for nothing.
+#include <brim/ops/loss.h>
+
+#include "train/task/open.h"
+
+namespace brim::train {
+namespace {
+
+class Segment final : public Task {
+ public:
+  explicit Segment(const Recipe& recipe) : smoothing_(recipe.label_smoothing) {}
+
+  TaskData open(const Recipe& recipe, const DataRequest& request) const override {
+    return picture_data(data::open_segmentation(recipe.data, request.split,
+                                                picture_options(recipe, request.training)));
+  }
+  Tensor loss(const Tensor& output, const data::Batch& batch, bool training) const override {
+    return cross_entropy(
+        output, batch.y,
+        {.ignore_index = data::kIgnoredClass, .label_smoothing = training ? smoothing_ : 0});
+  }
+  std::vector<std::string> metrics() const override { return {"mean-iou", "pixel-accuracy"}; }
+
+ private:
+  const double smoothing_;
+};
+
+const bool registered_segment = register_task(
+    "segment", [](const Recipe& recipe) { return std::make_unique<Segment>(recipe); });
+
+}  // namespace
+}  // namespace brim::train
