@@ -24,6 +24,7 @@
 #include <brim/data/image.h>
 #include <brim/data/keyed_random.h>
 #include <brim/data/loader.h>
+#include <brim/data/pictures.h>
 #include <brim/data/sample.h>
 #include <brim/data/sampler.h>
 #include <brim/data/source.h>

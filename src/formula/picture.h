@@ -14,6 +14,11 @@ BRIM_FORMULA float normalized(uint8_t x, float mean, float std) {
   return (static_cast<float>(x) / 255.0f - mean) / std;
 }
 
+/// The same for 16 bits: (x / 65535 - mean) / std.
+BRIM_FORMULA float normalized(uint16_t x, float mean, float std) {
+  return (static_cast<float>(x) / 65535.0f - mean) / std;
+}
+
 /// What one sample of a batch shows of which picture: a row of an i32 tensor (N, 4).
 struct PictureWindow {
   int32_t picture = 0;   ///< its number

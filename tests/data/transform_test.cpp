@@ -348,6 +348,16 @@ TEST(RandomResizedCrop, EveryTruncationIsAnError) {
   }
 }
 
+TEST(Transform, AShapeThatIsNotKnownStaysSo) {
+  const TransformPlan mirrored({.steps = {HorizontalFlip{}}});
+  EXPECT_EQ(mirrored.output_shape({}), ImageShape{});
+  EXPECT_EQ(mirrored.output_shape({3, 4, 5}), (ImageShape{3, 4, 5}));
+  const TransformPlan resized({.steps = {Resize{.height = 8}, HorizontalFlip{}}});
+  EXPECT_EQ(resized.output_shape({}), ImageShape{});
+  const TransformPlan cropped({.steps = {Resize{.height = 8}, CenterCrop{.height = 8}}});
+  EXPECT_EQ(cropped.output_shape({}), (ImageShape{3, 8, 8}));
+}
+
 TEST(Transform, BadOptionsSayWhatIsWrong) {
   const Image image = picture(8, 8, 1);
   const auto text = [&](Transform t) {
@@ -364,7 +374,7 @@ TEST(Transform, BadOptionsSayWhatIsWrong) {
   EXPECT_EQ(text(part({.height = 4, .scale = {0.5, 1.5}})).find("scale 0.5 to 1.5"), 20u);
   EXPECT_EQ(text(part({.height = 4, .ratio = {2, 1}})).find("ratio 2 to 1"), 20u);
   EXPECT_EQ(text({.steps = {HorizontalFlip{.p = 2}}}).rfind("[HorizontalFlip] p 2", 0), 0u);
-  EXPECT_EQ(text({.normalize = {.mean = {0}, .std = {1}}}).rfind("[Normalize] 1 means", 0), 0u);
+  EXPECT_EQ(text({.normalize = {.mean = {0, 0}, .std = {1}}}).rfind("[Normalize] 2 means", 0), 0u);
   EXPECT_EQ(text({.normalize = {.std = {1, 0, 1}}}).rfind("[Normalize]", 0), 0u);
   EXPECT_THROW(to_tensor(image, {.steps = {RandomCrop{.height = 9}}}), ShapeError);
 }

@@ -1,10 +1,11 @@
-// Decoded pictures: 8-bit samples, three channels (greyscale files are expanded), rows from top to
-// bottom.
+// Decoded pictures, rows from top to bottom: 8-bit samples and three channels (greyscale files are
+// expanded), or what the file has (PixelImage).
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace brim::data {
@@ -20,35 +21,60 @@ struct ImageShape {
 };
 
 /// A picture that owns its pixels: `pixels[(y * width + x) * channels + c]`.
-struct Image {
+template <class T>
+struct BasicImage {
   int width = 0;
   int height = 0;
   int channels = 0;
-  std::vector<uint8_t> pixels;
+  std::vector<T> pixels;
 
   ImageShape shape() const { return {channels, height, width}; }
+};
+
+using Image = BasicImage<uint8_t>;
+using Image16 = BasicImage<uint16_t>;
+
+/// A picture of 8 or 16 bits and 1 (grey), 2 (grey and alpha), 3 (RGB) or 4 channels (RGB and
+/// alpha), as a file has them.
+struct PixelImage {
+  std::variant<Image, Image16> pixels;
+
+  int bits() const { return pixels.index() == 0 ? 8 : 16; }
+  ImageShape shape() const {
+    return std::visit([](const auto& image) { return image.shape(); }, pixels);
+  }
+  /// The picture of samples T, empty where it had others. Its memory stays from call to call.
+  template <class T>
+  BasicImage<T>& make() {
+    if (auto* const image = std::get_if<BasicImage<T>>(&pixels)) return *image;
+    return pixels.emplace<BasicImage<T>>();
+  }
 };
 
 /// Where the channels of a pixel lie: side by side (`hwc`) or in one plane each (`chw`).
 enum class PixelOrder : uint8_t { hwc, chw };
 
 /// A picture that somebody else owns. `pixels` is null for "none".
-struct ImageView {
-  const uint8_t* pixels = nullptr;
+template <class T>
+struct BasicImageView {
+  const T* pixels = nullptr;
   ImageShape shape;
   PixelOrder order = PixelOrder::hwc;
 
-  ImageView() = default;
-  ImageView(const uint8_t* data, ImageShape s, PixelOrder o) : pixels(data), shape(s), order(o) {}
+  BasicImageView() = default;
+  BasicImageView(const T* data, ImageShape s, PixelOrder o) : pixels(data), shape(s), order(o) {}
   /// Throws ShapeError where the image has more or fewer pixels than its sizes say.
-  ImageView(const Image& image);  // NOLINT
+  BasicImageView(const BasicImage<T>& image);  // NOLINT
 
   explicit operator bool() const { return pixels != nullptr; }
-  uint8_t at(int c, int y, int x) const {
+  T at(int c, int y, int x) const {
     return order == PixelOrder::hwc ? pixels[(int64_t{y} * shape.width + x) * shape.channels + c]
                                     : pixels[(int64_t{c} * shape.height + y) * shape.width + x];
   }
 };
+
+using ImageView = BasicImageView<uint8_t>;
+using ImageView16 = BasicImageView<uint16_t>;
 
 /// The most pixels that a file may declare (about 11,500 x 11,500).
 inline constexpr int64_t kMaxPixels = int64_t{1} << 27;
@@ -60,8 +86,14 @@ inline constexpr int64_t kMaxPixels = int64_t{1} << 27;
 void decode_image(std::span<const uint8_t> bytes, const std::string& name, Image& out,
                   int64_t max_pixels = kMaxPixels);
 
+/// The same with the channels and bits of the file: 16 bits from PNG alone, palettes as RGB, alpha
+/// where there is transparency, inks (CMYK) as RGB.
+void decode_pixels(std::span<const uint8_t> bytes, const std::string& name, PixelImage& out,
+                   int64_t max_pixels = kMaxPixels);
+
 /// Reads and decodes one file. Throws FileError.
 Image load_image(const std::string& path);
+PixelImage load_pixels(const std::string& path);
 
 /// True for names that end in .jpg, .jpeg or .png, in any case of letters.
 bool has_image_extension(const std::string& name);

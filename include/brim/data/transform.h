@@ -57,11 +57,11 @@ struct HorizontalFlip {
 using TransformStep =
     std::variant<Resize, CenterCrop, RandomCrop, RandomResizedCrop, HorizontalFlip>;
 
-/// To float: (x / 255 - mean) / std per channel, rounded as PyTorch rounds it. The default maps to
-/// [-1, 1]; mean 0 and std 1 give [0, 1].
+/// To float: (x / 255 - mean) / std (of 16 bits x / 65535), rounded as PyTorch rounds it; a number
+/// for each channel, or one for all. The default maps to [-1, 1]; mean 0 and std 1 give [0, 1].
 struct Normalize {
-  std::vector<float> mean = {0.5f, 0.5f, 0.5f};
-  std::vector<float> std = {0.5f, 0.5f, 0.5f};
+  std::vector<float> mean = {0.5f};
+  std::vector<float> std = {0.5f};
 };
 
 /// The whole way of a picture: the steps in order, then to float.
@@ -73,5 +73,7 @@ struct Transform {
 /// One picture as an f32 tensor (C, H, W) on the CPU. `key` chooses the random crops and flips.
 /// Throws ValueError for impossible options, ShapeError where a picture is too small.
 Tensor to_tensor(const ImageView& image, const Transform& transform = {}, uint64_t key = 0);
+/// The same with the channels of the picture and of 8 or 16 bits.
+Tensor to_tensor(const PixelImage& image, const Transform& transform = {}, uint64_t key = 0);
 
 }  // namespace brim::data

@@ -1,109 +1,17 @@
 // A table in text, read into memory as numbers when it is opened.
 #include <brim/data/tables.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <cstring>
-#include <limits>
-#include <list>
 #include <map>
 #include <string_view>
 #include <utility>
 
 #include "core/check.h"
-#include "data/mapped_file.h"
+#include "data/dataset/csv_lines.h"
 
 namespace brim::data {
 namespace {
-
-/// Cuts text into lines and their fields (RFC 4180).
-class Lines {
- public:
-  Lines(std::string_view text, char delimiter, const std::string& path)
-      : left_(text), delimiter_(delimiter), path_(path) {}
-
-  /// Fills `fields` with those of the next line that is not empty; false at the end.
-  bool next(std::vector<std::string_view>& fields) {
-    while (!left_.empty() && (left_[0] == '\n' || left_[0] == '\r')) {
-      line_ += left_[0] == '\n';
-      left_.remove_prefix(1);
-    }
-    fields.clear();
-    unquoted_.clear();
-    if (left_.empty()) return false;
-    at_ = ++line_;
-    while (fields.empty() || !ends_) fields.push_back(field());
-    ends_ = false;
-    return true;
-  }
-  int64_t line() const { return at_; }  ///< number of the line given last, from 1 on
-
- private:
-  std::string_view field() {
-    if (left_.starts_with('"')) return quoted();
-    size_t size = 0;
-    while (size < left_.size() && left_[size] != delimiter_ && left_[size] != '\n') ++size;
-    std::string_view text = left_.substr(0, size);
-    if (text.ends_with('\r')) text.remove_suffix(1);
-    left_.remove_prefix(size);
-    finish_field();
-    return text;
-  }
-  std::string_view quoted() {
-    // Without doubled quotes the text is as it stands.
-    std::string text;
-    size_t from = 1;
-    for (;;) {
-      const size_t quote = left_.find('"', from);
-      BRIM_CHECK(quote != std::string_view::npos, FileError, "{}: line {}: a quote that never ends",
-                 path_, at_);
-      text.append(left_.substr(from, quote - from));
-      from = quote + 1;
-      if (from >= left_.size() || left_[from] != '"') break;
-      text += '"';
-      ++from;
-    }
-    line_ += std::ranges::count(left_.substr(0, from), '\n');
-    left_.remove_prefix(from);
-    if (left_.starts_with('\r')) left_.remove_prefix(1);
-    BRIM_CHECK(left_.empty() || left_[0] == delimiter_ || left_[0] == '\n', FileError,
-               "{}: line {}: text behind a field in quotes", path_, at_);
-    finish_field();
-    return *unquoted_.insert(unquoted_.end(), std::move(text));
-  }
-  void finish_field() {
-    ends_ = left_.empty() || left_[0] == '\n';
-    if (!left_.empty() && !ends_) left_.remove_prefix(1);
-    if (!left_.empty() && ends_) left_.remove_prefix(1);
-  }
-
-  std::string_view left_;
-  const char delimiter_;
-  const std::string& path_;
-  std::list<std::string> unquoted_;  // fields of this line
-  int64_t line_ = 0, at_ = 0;
-  bool ends_ = false;  // the field was the last of its line
-};
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text[0] == ' ' || text[0] == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
-/// NaN for what is no finite number of f32.
-double number_in(std::string_view field) {
-  std::string_view text = trimmed(field);
-  if (text.starts_with('+')) text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() &&
-                 std::abs(value) <= std::numeric_limits<float>::max()
-             ? value
-             : std::numeric_limits<double>::quiet_NaN();
-}
 
 class Csv final : public Table {
  public:
@@ -112,13 +20,7 @@ class Csv final : public Table {
                "[data] targets, and has_target = false; leave one of them out");
     BRIM_CHECK(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r',
                ValueError, "[data] a quote or the end of a line as delimiter");
-    const MappedFile file(path);
-    with_check(file, [&] {
-      std::string_view text(reinterpret_cast<const char*>(file.bytes().data()),
-                            file.bytes().size());
-      if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // of UTF-8
-      read(text);
-    });
+    read_text(path, [&](std::string_view text) { read(text); });
   }
 
   int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
@@ -147,7 +49,7 @@ class Csv final : public Table {
 
  private:
   void read(std::string_view text) {
-    Lines lines(text, options_.delimiter, path_);
+    CsvLines lines(text, options_.delimiter, path_);
     std::vector<std::string_view> fields;
     BRIM_CHECK(lines.next(fields), FileError, "{}: no lines", path_);
     find_columns(fields);
@@ -165,18 +67,10 @@ class Csv final : public Table {
   }
 
   void find_columns(const std::vector<std::string_view>& first) {
-    std::vector<std::string> names;
-    for (size_t i = 0; i < first.size(); ++i)
-      names.push_back(options_.header ? std::string(trimmed(first[i])) : std::to_string(i));
+    std::vector<std::string> names = column_names(first);
     width_ = names.size();
-    const auto find = [&](const std::string& name) {
-      const auto found = std::ranges::find(names, name);
-      BRIM_CHECK(found != names.end(), FileError, "{}: no column '{}'; there are {}", path_, name,
-                 fmt::format("{}", fmt::join(names, ", ")));
-      BRIM_CHECK(std::find(found + 1, names.end(), name) == names.end(), FileError,
-                 "{}: two columns are called '{}'", path_, name);
-      return static_cast<size_t>(found - names.begin());
-    };
+    for (size_t i = 0; i < width_ && !options_.header; ++i) names[i] = std::to_string(i);
+    const auto find = [&](const std::string& name) { return find_column(names, name, path_); };
     if (options_.has_target) {
       if (options_.targets.empty()) to_.push_back(width_ - 1);
       for (const std::string& name : options_.targets) to_.push_back(find(name));
@@ -203,11 +97,7 @@ class Csv final : public Table {
     const auto number = [&](size_t column, const std::string& name) {
       if (!complete) return 0.0f;
       const double value = number_in(fields[column]);
-      if (std::isnan(value) && wrong.empty())
-        wrong = trimmed(fields[column]).empty()
-                    ? fmt::format("column '{}' is empty", name)
-                    : fmt::format("column '{}': '{}' is no finite number", name,
-                                  fields[column].substr(0, 40));
+      if (std::isnan(value) && wrong.empty()) wrong = wrong_number(fields[column], name);
       return static_cast<float>(value);
     };
     for (size_t k = 0; k < from_.size(); ++k) x_.push_back(number(from_[k], columns_[k]));
@@ -242,8 +132,7 @@ class Csv final : public Table {
     if (options_.target == Target::automatic && numbers) {
       // Among numbers a word is damage.
       for (const size_t i : others)
-        bad_[static_cast<int64_t>(i)] = fmt::format("column '{}': '{}' is no finite number",
-                                                    target_names_[0], words[i].substr(0, 40));
+        bad_[static_cast<int64_t>(i)] = wrong_number(words[i], target_names_[0]);
     } else {
       numbers = others.empty();
     }

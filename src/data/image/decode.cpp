@@ -11,11 +11,17 @@
 
 namespace brim::data {
 
-ImageView::ImageView(const Image& image) : pixels(image.pixels.data()), shape(image.shape()) {
-  BRIM_CHECK(shape.bytes() == static_cast<int64_t>(image.pixels.size()), ShapeError,
+template <class T>
+BasicImageView<T>::BasicImageView(const BasicImage<T>& image)
+    : pixels(image.pixels.data()), shape(image.shape()) {
+  const int64_t samples = shape.bytes(), has = static_cast<int64_t>(image.pixels.size());
+  BRIM_CHECK(samples == has, ShapeError,
              "an Image of width {}, height {} and {} channels with {} bytes of pixels; expected {}",
-             image.width, image.height, image.channels, image.pixels.size(), shape.bytes());
+             image.width, image.height, image.channels, has * sizeof(T), samples * sizeof(T));
 }
+
+template struct BasicImageView<uint8_t>;
+template struct BasicImageView<uint16_t>;
 
 void check_image_size(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
                       int64_t max_pixels) {
@@ -32,16 +38,9 @@ void check_image_size(int64_t width, int64_t height, size_t file_bytes, const st
   }
 }
 
-void prepare_image(int width, int height, Image& out) {
-  out.width = width;
-  out.height = height;
-  out.channels = 3;
-  out.pixels.resize(static_cast<size_t>(out.shape().bytes()));
-}
-
 void copy_as_rgb(const ImageView& from, Image& out) {
   const ImageShape& shape = from.shape;
-  prepare_image(shape.width, shape.height, out);
+  prepare_image({3, shape.height, shape.width}, out);
   const int64_t count = int64_t{shape.height} * shape.width;
   const uint8_t* const pixels = from.pixels;
   uint8_t* to = out.pixels.data();
@@ -58,22 +57,50 @@ bool looks_like_jpeg(std::span<const uint8_t> bytes) {
   return bytes.size() >= 3 && bytes[0] == 0xff && bytes[1] == 0xd8 && bytes[2] == 0xff;
 }
 
-void decode_image(std::span<const uint8_t> bytes, const std::string& name, Image& out,
-                  int64_t max_pixels) {
+bool looks_like_png(std::span<const uint8_t> bytes) {
   static constexpr uint8_t kPng[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
-  if (looks_like_jpeg(bytes)) return decode_jpeg(bytes, name, out, max_pixels);
-  if (bytes.size() >= 8 && std::memcmp(bytes.data(), kPng, 8) == 0) {
-    return decode_png(bytes, name, out, max_pixels);
-  }
+  return bytes.size() >= 8 && std::memcmp(bytes.data(), kPng, 8) == 0;
+}
+
+namespace {
+
+[[noreturn]] void refuse_file(std::span<const uint8_t> bytes, const std::string& name) {
   if (bytes.empty()) raise<FileError>("{}: empty file; expected a JPEG or PNG image", name);
   raise<FileError>("{}: not an image; expected JPEG or PNG", name);
 }
 
-Image load_image(const std::string& path) {
-  Image image;
+std::vector<uint8_t> bytes_of(const std::string& path) {
   std::vector<uint8_t> bytes;
   read_file(path, bytes);
-  decode_image(bytes, path, image);
+  return bytes;
+}
+
+}  // namespace
+
+void decode_image(std::span<const uint8_t> bytes, const std::string& name, Image& out,
+                  int64_t max_pixels) {
+  if (looks_like_jpeg(bytes)) return decode_jpeg(bytes, name, out, max_pixels);
+  if (looks_like_png(bytes)) return decode_png(bytes, name, out, max_pixels);
+  refuse_file(bytes, name);
+}
+
+void decode_pixels(std::span<const uint8_t> bytes, const std::string& name, PixelImage& out,
+                   int64_t max_pixels) {
+  if (looks_like_jpeg(bytes))
+    return decode_jpeg(bytes, name, out.make<uint8_t>(), max_pixels, JpegGrey::kept);
+  if (looks_like_png(bytes)) return decode_png(bytes, name, out, max_pixels);
+  refuse_file(bytes, name);
+}
+
+Image load_image(const std::string& path) {
+  Image image;
+  decode_image(bytes_of(path), path, image);
+  return image;
+}
+
+PixelImage load_pixels(const std::string& path) {
+  PixelImage image;
+  decode_pixels(bytes_of(path), path, image);
   return image;
 }
 

@@ -56,7 +56,7 @@ void on_progress(j_common_ptr codec) {
 }
 
 // The functions that call libjpeg return false with session.message set on failure.
-bool read_header(JpegSession& session, const uint8_t* data, size_t size) {
+bool read_header(JpegSession& session, const uint8_t* data, size_t size, JpegGrey grey) {
   if (setjmp(session.jump)) return false;
   jpeg_create_decompress(&session.codec);
   session.codec.client_data = &session;
@@ -68,7 +68,8 @@ bool read_header(JpegSession& session, const uint8_t* data, size_t size) {
   jpeg_read_header(&session.codec, TRUE);
   const auto space = session.codec.jpeg_color_space;
   const bool inks = space == JCS_CMYK || space == JCS_YCCK;
-  session.codec.out_color_space = inks ? JCS_CMYK : JCS_RGB;
+  const bool one = space == JCS_GRAYSCALE && grey == JpegGrey::kept;
+  session.codec.out_color_space = inks ? JCS_CMYK : one ? JCS_GRAYSCALE : JCS_RGB;
   return true;
 }
 
@@ -129,6 +130,12 @@ bool start(JpegSession& session, int eighths, Box& box) {
   return true;
 }
 
+bool has_inks(const jpeg_decompress_struct& codec) { return codec.out_color_space == JCS_CMYK; }
+
+int channels_of(const jpeg_decompress_struct& codec) {
+  return codec.out_color_space == JCS_GRAYSCALE ? 1 : 3;
+}
+
 // One row of four inks to RGB.
 void convert_inks(const jpeg_decompress_struct& codec, const uint8_t* row, uint8_t* to) {
   const bool inverted = codec.saw_Adobe_marker;  // Adobe writes 255 for "no ink"
@@ -146,9 +153,10 @@ void convert_inks(const jpeg_decompress_struct& codec, const uint8_t* row, uint8
 bool read_rows(JpegSession& session, int rows, bool to_the_end, uint8_t* out, uint8_t* spare) {
   if (setjmp(session.jump)) return false;
   auto& codec = session.codec;
-  const bool inks = codec.out_color_space != JCS_RGB;
+  const bool inks = has_inks(codec);
+  const size_t row_bytes = size_t{codec.output_width} * static_cast<size_t>(channels_of(codec));
   for (int y = 0; y < rows; ++y) {
-    uint8_t* const at = out + size_t{codec.output_width} * 3 * static_cast<size_t>(y);
+    uint8_t* const at = out + row_bytes * static_cast<size_t>(y);
     uint8_t* to = inks ? spare : at;
     jpeg_read_scanlines(&codec, &to, 1);
     if (inks) convert_inks(codec, spare, at);
@@ -161,14 +169,15 @@ bool read_rows(JpegSession& session, int rows, bool to_the_end, uint8_t* out, ui
 
 }  // namespace
 
-JpegFile::JpegFile(std::span<const uint8_t> bytes, const std::string& name, int64_t max_pixels)
+JpegFile::JpegFile(std::span<const uint8_t> bytes, const std::string& name, int64_t max_pixels,
+                   JpegGrey grey)
     : session_(std::make_unique<JpegSession>()), bytes_(bytes), name_(name) {
   session_->codec.err = jpeg_std_error(&session_->errors);
   session_->errors.error_exit = on_error;
   session_->errors.emit_message = on_message;
   session_->errors.output_message = on_output;
   session_->codec.client_data = session_.get();
-  if (!read_header(*session_, bytes.data(), bytes.size()))
+  if (!read_header(*session_, bytes.data(), bytes.size(), grey))
     raise<FileError>("{}: damaged or truncated JPEG ({})", name_, session_->message);
   check_image_size(session_->codec.image_width, session_->codec.image_height, bytes.size(), name_,
                    max_pixels);
@@ -185,21 +194,21 @@ Box JpegFile::decode(int eighths, const Box& box, Image& out) {
   };
   Box place = box;
   if (!start(*session_, eighths, place)) damaged();
-  prepare_image(place.width, place.height, out);
   const jpeg_decompress_struct& codec = session_->codec;
+  prepare_image({channels_of(codec), place.height, place.width}, out);
   // What follows the box is not worth reading, unless the file was cut off somewhere there.
   const size_t size = bytes_.size();
   const bool ends = bytes_[size - 2] == 0xff && bytes_[size - 1] == JPEG_EOI;
   const bool all = place.height == static_cast<int>(codec.output_height);
   std::vector<uint8_t> spare;
-  if (codec.out_color_space != JCS_RGB || !ends) spare.resize(size_t{codec.output_width} * 4);
+  if (has_inks(codec) || !ends) spare.resize(size_t{codec.output_width} * 4);
   if (!read_rows(*session_, place.height, all || !ends, out.pixels.data(), spare.data())) damaged();
   return place;
 }
 
 void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, Image& out,
-                 int64_t max_pixels) {
-  JpegFile file(bytes, name, max_pixels);
+                 int64_t max_pixels, JpegGrey grey) {
+  JpegFile file(bytes, name, max_pixels, grey);
   file.decode(8, {0, 0, file.width(), file.height()}, out);
 }
 
@@ -211,7 +220,8 @@ namespace brim::data {
 
 struct JpegSession {};
 
-JpegFile::JpegFile(std::span<const uint8_t>, const std::string& name, int64_t /*max_pixels*/) {
+JpegFile::JpegFile(std::span<const uint8_t>, const std::string& name, int64_t /*max_pixels*/,
+                   JpegGrey /*grey*/) {
   raise<FileError>(
       "{}: this build of brim cannot read JPEG; install libjpeg-turbo (libjpeg-dev) and rebuild",
       name);
@@ -221,7 +231,8 @@ int JpegFile::width() const { return 0; }
 int JpegFile::height() const { return 0; }
 Box JpegFile::decode(int, const Box&, Image&) { return {}; }
 
-void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, Image&, int64_t) {
+void decode_jpeg(std::span<const uint8_t> bytes, const std::string& name, Image&, int64_t,
+                 JpegGrey) {
   const JpegFile file(bytes, name);
 }
 

@@ -17,12 +17,15 @@ bool looks_like_jpeg(std::span<const uint8_t> bytes);
 
 struct JpegSession;  // libjpeg's state
 
+/// What becomes of a file of one channel.
+enum class JpegGrey : uint8_t { as_rgb, kept };
+
 class JpegFile {
  public:
   /// Reads the header. `bytes` must outlive the object; `name` begins its errors. Throws FileError
   /// for damage and for more than `max_pixels`.
-  JpegFile(std::span<const uint8_t> bytes, const std::string& name,
-           int64_t max_pixels = kMaxPixels);
+  JpegFile(std::span<const uint8_t> bytes, const std::string& name, int64_t max_pixels = kMaxPixels,
+           JpegGrey grey = JpegGrey::as_rgb);
   ~JpegFile();
 
   int width() const;

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 
+#include "data/transform/normalize.h"
 #include "data/transform/plan.h"
 #include "ops/picture/picture_batch.h"
 
 namespace brim::data {
 
 PictureBatches::PictureBatches(const Loader& loader, Device device) : device_(device) {
-  const Normalize& scale = loader.transform().normalize;
-  std::copy_n(scale.mean.begin(), 3, options_.mean.begin());
-  std::copy_n(scale.std.begin(), 3, options_.std.begin());
+  const std::vector<ChannelScale> scales = channel_scales(loader.transform().normalize, 3);
+  for (size_t c = 0; c < 3; ++c) options_.mean[c] = scales[c].mean, options_.std[c] = scales[c].std;
   options_.fill = TransformPlan(loader.transform()).fill();
   const ImageShape shape = loader.sample_shape();
   shape_ = {std::min(loader.options().batch, loader.samples()), shape.channels, shape.height,

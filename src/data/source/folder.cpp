@@ -50,9 +50,7 @@ class ImageFolder final : public Source {
  public:
   ImageFolder(std::string root, Split split) : root_(std::move(root)) {
     while (root_.size() > 1 && root_.ends_with('/')) root_.pop_back();
-    std::vector<Entry> entries;
-    collect(root_, "", 0, entries);
-    listing_ = make_listing(std::move(entries), root_, split);
+    listing_ = make_listing(list_pictures(root_), root_, split);
   }
 
   int64_t size() const override { return static_cast<int64_t>(listing_.entries.size()); }
@@ -77,6 +75,12 @@ class ImageFolder final : public Source {
 };
 
 }  // namespace
+
+std::vector<Entry> list_pictures(const std::string& root) {
+  std::vector<Entry> entries;
+  collect(root, "", 0, entries);
+  return entries;
+}
 
 std::shared_ptr<const Source> open_image_folder(const std::string& path, Split split) {
   return std::make_shared<ImageFolder>(path, split);

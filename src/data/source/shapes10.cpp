@@ -8,6 +8,7 @@
 #include <new>
 
 #include "core/check.h"
+#include "data/source/drawing.h"
 #include "data/source/shapes10_draw.h"
 
 namespace brim::data {
@@ -23,7 +24,7 @@ class Shapes10 final : public Source {
         size_(split == Split::train  ? shapes10::kTrain
               : split == Split::test ? shapes10::kTest
                                      : shapes10::kTrain + shapes10::kTest),
-        classes_(std::begin(shapes10::kNames), std::end(shapes10::kNames)),
+        classes_(std::begin(drawing::kKindNames), std::end(drawing::kKindNames)),
         state_(std::make_unique<std::atomic<uint8_t>[]>(static_cast<size_t>(size_))),
         pixels_(std::make_unique_for_overwrite<uint8_t[]>(static_cast<size_t>(size_ * kBytes))) {}
 

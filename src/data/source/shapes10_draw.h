@@ -12,9 +12,7 @@ inline constexpr int kClasses = 10;
 inline constexpr int64_t kTrain = 10000;
 inline constexpr int64_t kTest = 2000;
 
-extern const char* const kNames[kClasses];
-
-/// The label of a sample: classes take turns, so every split is exactly balanced.
+/// The label of a sample, a drawing::Kind: classes take turns, so every split is exactly balanced.
 constexpr int64_t label(int64_t index) { return index % kClasses; }
 
 /// Draws sample `index` into `out`: 3 planes (red, green, blue) of kSide rows of kSide bytes.

@@ -67,8 +67,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <cstring>
 
-#include "formula/picture.h"
-
 namespace brim::data {
 
 HWY_EXPORT(convert);

@@ -1,8 +1,10 @@
-// From bytes to normalised floats, the same bits by table and by vectors.
+// From samples to normalised floats; of bytes the same bits by table and by vectors.
 #pragma once
 
 #include <array>
 #include <cstdint>
+
+#include "formula/picture.h"
 
 namespace brim::data {
 
@@ -21,6 +23,20 @@ class ByteScale {
   std::array<float, 256> table_{};
   float mean_ = 0, std_ = 1;
   bool vectors_ = false;  // the vector code makes the bits of the table
+};
+
+/// (x / 65535 - mean) / std, for 16 bits.
+class WordScale {
+ public:
+  WordScale(float mean, float std) : mean_(mean), std_(std) {}
+
+  float operator()(uint16_t x) const { return formula::normalized(x, mean_, std_); }
+  void convert(const uint16_t* from, int count, bool flip, float* to) const {
+    for (int i = 0; i < count; ++i) to[flip ? count - 1 - i : i] = (*this)(from[i]);
+  }
+
+ private:
+  float mean_, std_;
 };
 
 /// Splits `count` pixels of interleaved RGB into three rows.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "data/keyed.h"
+#include "data/transform/steps.h"
 #include "data/transform/to_float.h"
 #include "data/transform/window.h"
 #include "formula/picture.h"
@@ -17,7 +18,8 @@ namespace brim::data {
 
 /// Buffers of one thread, reused from picture to picture.
 struct TransformScratch {
-  Image decoded, first, second;
+  Image decoded;
+  StepBuffers<uint8_t> steps;
   uint64_t decoding = 0;  // ticks (diag/span.h) that apply_file() has spent in decoding
 };
 
@@ -65,15 +67,10 @@ class TransformPlan {
   /// The steps from `first_step` on.
   void run(size_t first_step, Window window, KeyedRandom random, const Output& out,
            TransformScratch& scratch) const;
-  /// What steps [first, end) make of a window, whose pixels may then lie in `scratch`.
-  Window place(size_t first, size_t end, Window window, KeyedRandom& random,
-               TransformScratch& scratch) const;
   formula::PictureWindow last_window(ImageShape raw, KeyedRandom& random,
                                      TransformScratch& scratch) const;
-  /// The CenterCrop that follows at once, or null.
-  const CenterCrop* crop_after(size_t step) const;
 
-  std::vector<TransformStep> steps_;
+  Steps steps_;
   size_t last_part_ = 0;  // the first step that a device can do
   std::array<ByteScale, 3> scales_;
 };

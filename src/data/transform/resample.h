@@ -21,12 +21,18 @@ struct Area {
   Area(const Box& box) : Area(box.x, box.y, box.width, box.height) {}  // NOLINT
 };
 
+enum class Filter : uint8_t {
+  bilinear,  ///< the triangle
+  nearest,   ///< the pixel at the middle of the output's place: for numbers that are no brightness
+};
+
 /// Resamples `area` of `in` (it must lie inside) to height x width and makes the rectangle `part`
 /// of the result, interleaved, in `out` (which must not be `in`); it takes only the memory of that.
 /// No pixel beside those that the area touches is looked at. Throws FileError when it would need
 /// more than kMaxPixels.
-void resample(const ImageView& in, const Area& area, int64_t height, int64_t width, const Box& part,
-              Image& out);
+template <class T>
+void resample(const BasicImageView<T>& in, const Area& area, int64_t height, int64_t width,
+              const Box& part, BasicImage<T>& out, Filter filter = Filter::bilinear);
 
 /// The whole of the result.
 void resample(const ImageView& in, const Box& box, int height, int width, Image& out);

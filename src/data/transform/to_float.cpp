@@ -2,38 +2,73 @@
 #include "data/transform/to_float.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace brim::data {
+namespace {
 
-void to_float(const Window& window, const std::array<ByteScale, 3>& scales, float* out) {
+// Splits `count` interleaved pixels into rows that are `pitch` apart.
+template <class T>
+void split_channels(const T* from, int count, size_t channels, T* to, int64_t pitch) {
+  if constexpr (sizeof(T) == 1) {
+    if (channels == 3) return split_rgb(from, count, to, to + pitch, to + 2 * pitch);
+  }
+  for (size_t c = 0; c < channels; ++c, to += pitch)
+    for (int i = 0; i < count; ++i) to[i] = from[channels * static_cast<size_t>(i) + c];
+}
+
+template <class T, class Scale>
+void write_floats(const BasicWindow<T>& window, std::span<const Scale> scales, float* out) {
+  const size_t channels = scales.size();
   const int height = window.box.height, width = window.box.width;
   const bool planes = window.image.order == PixelOrder::chw;
-  const int64_t step = planes ? 1 : 3;
-  const int64_t row_bytes = step * window.image.shape.width;
-  const int64_t plane_bytes = planes ? row_bytes * window.image.shape.height : 0;
+  const int64_t step = planes ? 1 : static_cast<int64_t>(channels);
+  const int64_t row_samples = step * window.image.shape.width;
+  // From a channel's samples to the next one's, of the picture or of what was split.
+  const int64_t next = planes ? row_samples * window.image.shape.height : width;
   const int64_t plane = int64_t{height} * width;
   int first, last;
   window.span(first, last);
   const int count = last - first;
   const int at = window.flip ? width - last : first;
-  static thread_local std::vector<uint8_t> split;
-  if (!planes) split.resize(3 * static_cast<size_t>(width));
+  static thread_local std::vector<T> split;
+  if (!planes) split.resize(channels * static_cast<size_t>(width));
   for (int y = 0; y < height; ++y, out += width) {
     const bool there = window.has_row(y);
-    for (size_t c = 0; c < 3 && (count < width || !there); ++c)
+    for (size_t c = 0; c < channels && (count < width || !there); ++c)
       std::fill_n(out + static_cast<int64_t>(c) * plane, width, scales[c](window.fill));
     if (!there || count == 0) continue;
-    const uint8_t* const row = window.image.pixels + (window.box.y + y) * row_bytes +
-                               (int64_t{window.box.x} + first) * step;
-    std::array<const uint8_t*, 3> from = {row, row + plane_bytes, row + 2 * plane_bytes};
+    const T* from = window.image.pixels + (window.box.y + y) * row_samples +
+                    (int64_t{window.box.x} + first) * step;
     if (!planes) {
-      uint8_t* const red = split.data();
-      split_rgb(row, count, red, red + width, red + 2 * int64_t{width});
-      from = {red, red + width, red + 2 * int64_t{width}};
+      split_channels(from, count, channels, split.data(), width);
+      from = split.data();
     }
-    for (size_t c = 0; c < 3; ++c)
-      scales[c].convert(from[c], count, window.flip, out + static_cast<int64_t>(c) * plane + at);
+    for (size_t c = 0; c < channels; ++c)
+      scales[c].convert(from + static_cast<int64_t>(c) * next, count, window.flip,
+                        out + static_cast<int64_t>(c) * plane + at);
+  }
+}
+
+}  // namespace
+
+void to_float(const Window& window, std::span<const ByteScale> scales, float* out) {
+  write_floats(window, scales, out);
+}
+
+void to_float(const Window16& window, std::span<const WordScale> scales, float* out) {
+  write_floats(window, scales, out);
+}
+
+void to_classes(const Window& mask, int64_t* out) {
+  const int height = mask.box.height, width = mask.box.width;
+  int first, last;
+  mask.span(first, last);
+  for (int y = 0; y < height; ++y, out += width) {
+    std::fill_n(out, width, mask.fill);
+    for (int x = first; x < last && mask.has_row(y); ++x)
+      out[mask.flip ? width - 1 - x : x] = mask.image.at(0, mask.box.y + y, mask.box.x + x);
   }
 }
 

@@ -10,14 +10,15 @@
 namespace brim::data {
 
 /// Outside `valid` there is `fill` instead of pixels.
-struct Window {
-  ImageView image;
+template <class T>
+struct BasicWindow {
+  BasicImageView<T> image;
   Box box;    // may reach over `valid` on any side
   Box valid;  // inside the picture
   bool flip = false;
-  uint8_t fill = 0;
+  T fill = 0;
 
-  explicit Window(const ImageView& view)
+  explicit BasicWindow(const BasicImageView<T>& view)
       : image(view), box{0, 0, view.shape.width, view.shape.height}, valid(box) {}
 
   bool plain() const { return !flip && !padded(); }
@@ -44,8 +45,12 @@ struct Window {
   bool has_row(int y) const { return box.y + y >= valid.y && box.y + y < valid.y + valid.height; }
 };
 
+using Window = BasicWindow<uint8_t>;
+using Window16 = BasicWindow<uint16_t>;
+
 /// Copies what the window shows into an interleaved picture.
-inline void materialise(const Window& window, Image& out) {
+template <class T>
+void materialise(const BasicWindow<T>& window, BasicImage<T>& out) {
   out.width = window.box.width;
   out.height = window.box.height;
   out.channels = window.image.shape.channels;
