@@ -144,7 +144,7 @@ if(CURL_FOUND)
   target_include_directories(brim_curl_headers SYSTEM INTERFACE ${CURL_INCLUDE_DIRS})
 endif()
 brim_dependency(CURL TARGETS brim_curl_headers APT libcurl4-openssl-dev VERSION "${CURL_VERSION_STRING}"
-                SOURCES src/data/get/download.cpp src/cli/libraries.cpp)
+                SOURCES src/data/get/download.cpp src/command/libraries.cpp)
 
 if(BRIM_TESTS)
   find_package(GTest QUIET)

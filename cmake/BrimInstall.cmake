@@ -3,6 +3,7 @@ include(CMakePackageConfigHelpers)
 
 install(TARGETS brim brim_datasets EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET brim-cli)
+  install(TARGETS brim_command EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(TARGETS brim-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   # For `brim bench compare`.
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/bench/compare_torch.py DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench)

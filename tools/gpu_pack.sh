@@ -71,7 +71,7 @@ take "$build/tests/backend_test" tests/
 take "$build/tests/extend_test" tests/
 take "$build/plugins/$own_ops" plugins/
 take "$plugin" lib/
-for library in libbrim.so libbrim_datasets.so; do
+for library in libbrim.so libbrim_datasets.so libbrim_command.so; do
   take "$(readlink -f "$build/lib/$library")" "lib/$(readelf -d "$build/lib/$library" | sed -n 's/.*SONAME.*\[\(.*\)\]/\1/p')"
 done
 # Not the C library, which belongs to the host, with its loader; nothing of NVIDIA's.

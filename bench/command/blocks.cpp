@@ -17,7 +17,7 @@
 #include <brim/ops/softmax.h>
 #include <brim/ops/unary.h>
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 constexpr int64_t kHidden = kBlockExpansion * kBlockWidth;
@@ -89,4 +89,4 @@ std::unique_ptr<nn::Module> mlp_block() {
   return net;
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

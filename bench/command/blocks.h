@@ -7,7 +7,7 @@
 
 #include <brim/nn/module.h>
 
-namespace brim::cli {
+namespace brim::command {
 
 /// What a block works on, and its parts' sizes.
 inline constexpr int64_t kBlockWidth = 256, kBlockTokens = 128, kBlockSide = 14;
@@ -26,4 +26,4 @@ std::unique_ptr<nn::Module> convnext_block();
 /// Layers of layer norm, linear, GELU, linear and a residual. x: (N, T, C) -> (N, T, C).
 std::unique_ptr<nn::Module> mlp_block();
 
-}  // namespace brim::cli
+}  // namespace brim::command

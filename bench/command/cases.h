@@ -11,7 +11,7 @@
 
 #include "plan/traffic.h"
 
-namespace brim::cli {
+namespace brim::command {
 
 /// How a case is to be run.
 struct BenchSetup {
@@ -91,4 +91,4 @@ BenchRun repeat(const BenchSetup& setup, Step step, Inputs... inputs) {
           .explain = [compiled] { return compiled->explain(); }};
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

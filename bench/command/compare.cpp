@@ -11,11 +11,11 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "cli/report.h"
+#include "command/report.h"
 #include "core/check.h"
 #include "io/atomic_file.h"
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 namespace fs = std::filesystem;
@@ -100,4 +100,4 @@ void run_compare(const CompareArguments& a) {
   fail(python, fmt::format("cannot be started ({})", io::error_text(errno)));
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

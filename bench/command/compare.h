@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace brim::cli {
+namespace brim::command {
 
 struct CompareArguments {
   std::vector<std::string> cases;  ///< none: all
@@ -21,4 +21,4 @@ struct CompareArguments {
 /// or the Python is not there.
 [[noreturn]] void run_compare(const CompareArguments& arguments);
 
-}  // namespace brim::cli
+}  // namespace brim::command

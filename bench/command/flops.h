@@ -10,7 +10,7 @@
 
 #include "bench/command/blocks.h"
 
-namespace brim::cli {
+namespace brim::command {
 
 /// Multiplications of a forward pass, layer by layer -> operations of a step.
 inline double step_flops(const std::vector<int64_t>& forward) {
@@ -75,4 +75,4 @@ inline double resnet_flops(int depth, int64_t side, int64_t classes, bool small_
   return step_flops(layers);
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

@@ -15,7 +15,7 @@
 #include "backend/cpu/runtime/parallel.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace brim::cli::HWY_NAMESPACE {
+namespace brim::command::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
@@ -47,11 +47,11 @@ int64_t round_flops() {
 }
 
 }  // namespace
-}  // namespace brim::cli::HWY_NAMESPACE
+}  // namespace brim::command::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 HWY_EXPORT(chains);
@@ -108,5 +108,5 @@ FmaPeak fma_peak() {
   return peak;
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command
 #endif

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace brim::cli {
+namespace brim::command {
 
 /// Billions of floating-point operations per second, f32; a fused multiply-add counts as two.
 struct FmaPeak {
@@ -16,4 +16,4 @@ struct FmaPeak {
 /// machine matters little.
 FmaPeak fma_peak();
 
-}  // namespace brim::cli
+}  // namespace brim::command

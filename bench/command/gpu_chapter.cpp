@@ -21,7 +21,7 @@
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -224,4 +224,4 @@ class Chapter {
 
 Json run_gpu_chapter(int rounds, bool print) { return Chapter(rounds, print).run(); }
 
-}  // namespace brim::cli
+}  // namespace brim::command

@@ -20,7 +20,7 @@
 #include "bench/command/measure.h"
 #include "plan/layout.h"
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -118,4 +118,4 @@ Json run_layout_bench(int rounds, bool print) {
   return {{"results", results}};
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

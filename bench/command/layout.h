@@ -4,10 +4,10 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace brim::cli {
+namespace brim::command {
 
 /// Every model of the zoo; a round runs one compiled step of each layout, in turns, and the medians
 /// are reported. `print` also shows a table.
 nlohmann::ordered_json run_layout_bench(int rounds, bool print);
 
-}  // namespace brim::cli
+}  // namespace brim::command

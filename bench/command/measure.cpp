@@ -10,7 +10,7 @@
 
 #include "core/clock.h"
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 constexpr double kWarmUpSeconds = 0.3;
@@ -83,4 +83,4 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

@@ -8,7 +8,7 @@
 
 #include <brim/core/device.h>
 
-namespace brim::cli {
+namespace brim::command {
 
 /// Microseconds per step; the quantiles are over blocks of steps.
 struct Timing {
@@ -27,4 +27,4 @@ Timing measure(const std::function<void()>& step, double seconds, Device device 
 /// Of at least one value; of an even number the upper one of the middle.
 double median(std::vector<double> values);
 
-}  // namespace brim::cli
+}  // namespace brim::command

@@ -13,7 +13,7 @@
 #include "bench/command/cases.h"
 #include "core/runtime.h"
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 constexpr double kNoProducts = 0;
@@ -313,4 +313,4 @@ std::vector<BenchCase> op_cases() {
           total()};
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

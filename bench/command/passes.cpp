@@ -12,7 +12,7 @@
 #include "bench/command/cases.h"
 #include "plan/pass.h"
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -94,4 +94,4 @@ Json run_passes_bench(int rounds, bool print) {
   return {{"results", results}};
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

@@ -3,10 +3,10 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace brim::cli {
+namespace brim::command {
 
 /// Training steps with all passes and with each one left out, in turns; medians over the rounds.
 /// `print` also shows a table.
 nlohmann::ordered_json run_passes_bench(int rounds, bool print);
 
-}  // namespace brim::cli
+}  // namespace brim::command

@@ -12,11 +12,11 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli/command.h"
-#include "cli/report.h"
-#include "cli/start.h"
+#include "command/command.h"
+#include "command/report.h"
+#include "command/start.h"
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 /// The largest resident set of this process so far, in bytes; 0 where the system does not tell.
@@ -64,4 +64,4 @@ nlohmann::ordered_json run_steps(const BenchCase& bench, const BenchSetup& setup
   return json;
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

@@ -7,11 +7,11 @@
 
 #include "bench/command/cases.h"
 
-namespace brim::cli {
+namespace brim::command {
 
 /// Runs `steps` steps; then writes the network's state to the safetensors file `save` ("": does
 /// not). Throws UsageError if there is no network to save, FileError.
 nlohmann::ordered_json run_steps(const BenchCase& bench, const BenchSetup& setup, int64_t steps,
                                  const std::string& save);
 
-}  // namespace brim::cli
+}  // namespace brim::command

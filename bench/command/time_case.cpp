@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "bench/command/measure.h"
-#include "cli/report.h"
+#include "command/report.h"
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -119,4 +119,4 @@ void print_timing(const Json& r) {
   std::fflush(stdout);
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

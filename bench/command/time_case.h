@@ -7,7 +7,7 @@
 #include "bench/command/cases.h"
 #include "bench/command/fma_peak.h"
 
-namespace brim::cli {
+namespace brim::command {
 
 /// The round whose median is in the middle, with the range of the medians. Where the case has a
 /// copy to compare with, that is timed in turns with it. `peak`: of the CPU's multiply-adds.
@@ -18,4 +18,4 @@ void print_timing_head();
 /// One line for what time_case() returned.
 void print_timing(const nlohmann::ordered_json& result);
 
-}  // namespace brim::cli
+}  // namespace brim::command

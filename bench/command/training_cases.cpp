@@ -28,7 +28,7 @@
 #include "bench/command/flops.h"
 #include "core/check.h"
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 using Network = std::unique_ptr<nn::Module>;
@@ -318,4 +318,4 @@ std::vector<BenchCase> training_cases() {
   return cases;
 }
 
-}  // namespace brim::cli
+}  // namespace brim::command

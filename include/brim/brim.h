@@ -58,6 +58,8 @@
 #include <brim/optim/optim.h>
 #include <brim/plan/compile.h>
 #include <brim/train/checkpoint.h>
+#include <brim/train/metric.h>
 #include <brim/train/recipe.h>
+#include <brim/train/task.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>

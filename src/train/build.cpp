@@ -94,8 +94,7 @@ data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training
       .workers = workers,
       .shuffle = training,
       .seed = recipe.seed,
-      .on_error =
-          recipe.input.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise,
+      .on_error = recipe.input.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise,
       .target = place.target};
   if (!data.pictures) {
     BRIM_CHECK(place.augment_on != AugmentOn::device, ValueError,
@@ -132,9 +131,9 @@ data::Loader make_loader(const Recipe& recipe, data::Split split, bool training,
 
 std::unique_ptr<nn::Module> make_network(const Recipe& recipe, const TaskData& data,
                                          Device device) {
-  return nn::make_model(recipe.model, {.classes = data.outputs,
-                                       .input = input_shape(data, recipe),
-                                       .device = device});
+  return nn::make_model(
+      recipe.model,
+      {.classes = data.outputs, .input = input_shape(data, recipe), .device = device});
 }
 
 }  // namespace brim::train

@@ -19,8 +19,8 @@ class Meters {
       : task_(make_task(recipe)), data_(data), loss_(zero_sums({}, device)) {
     for (const std::string& name : metrics_of(*task_, recipe)) {
       const MetricKind kind = metric_kind(name);
-      meters_.push_back({name, kind.make({.outputs = data.outputs, .device = device}),
-                         kind.higher_is_better});
+      meters_.push_back(
+          {name, kind.make({.outputs = data.outputs, .device = device}), kind.higher_is_better});
     }
   }
 
@@ -125,10 +125,7 @@ Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed, const Recipe& r
 Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed,
                     const std::function<bool(double)>& progress) {
   const std::vector<std::string>& classes = feed.loader().source().classes();
-  TaskData data{.samples = nullptr,
-                .pictures = nullptr,
-                .outputs = static_cast<int64_t>(classes.size()),
-                .names = classes};
+  TaskData data{.outputs = static_cast<int64_t>(classes.size()), .names = classes};
   return evaluate(model, feed, Recipe{}, data, progress);
 }
 

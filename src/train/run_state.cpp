@@ -97,11 +97,12 @@ Json state_json(const RunState& c) {
 void write_checkpoint(const std::string& path, const RunState& c) {
   // A class that is named after a folder may be no UTF-8.
   const std::string state = state_json(c).dump(2, ' ', false, Json::error_handler_t::replace);
-  write_checkpoint_files(path,
-                         {{"model", c.model, weights_metadata({c.recipe, c.classes, c.columns, c.input})},
-                          {"optimizer", c.optimizer, {}},
-                          {"schedule", c.schedule, {}}},
-                         state + "\n");
+  write_checkpoint_files(
+      path,
+      {{"model", c.model, weights_metadata({c.recipe, c.classes, c.columns, c.input})},
+       {"optimizer", c.optimizer, {}},
+       {"schedule", c.schedule, {}}},
+      state + "\n");
 }
 
 CheckpointWriter writer_of(RunState state) {

@@ -34,12 +34,13 @@ Trainer::State::State(const Recipe& r, TrainOptions o)
   const std::vector<std::string> metrics = metrics_of(*task, r);
   for (const std::string& name : metrics) (void)metric_kind(name);
   decisive_metric = !r.validation.by.empty() ? r.validation.by : metrics.empty() ? "" : metrics[0];
-  BRIM_CHECK(decisive_metric.empty() ||
-                 std::find(metrics.begin(), metrics.end(), decisive_metric) != metrics.end(),
-             ValueError,
-             "[train] validation.by is '{}', which is none of the metrics of task {} ({}); add it to "
-             "Recipe::metrics",
-             decisive_metric, r.task, fmt::join(metrics, ", "));
+  BRIM_CHECK(
+      decisive_metric.empty() ||
+          std::find(metrics.begin(), metrics.end(), decisive_metric) != metrics.end(),
+      ValueError,
+      "[train] validation.by is '{}', which is none of the metrics of task {} ({}); add it to "
+      "Recipe::metrics",
+      decisive_metric, r.task, fmt::join(metrics, ", "));
   // All now, so that a damaged test split is not found out after hours of training.
   TaskData data = open(data::Split::train, true);
   if (r.validation.fraction > 0) {
@@ -138,9 +139,7 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   state_ = std::make_unique<State>(recipe, std::move(options));
   State& s = *state_;
   manual_seed(recipe.seed);
-  const auto make = [&s](Device device) {
-    return make_network(s.recipe, s.train->data, device);
-  };
+  const auto make = [&s](Device device) { return make_network(s.recipe, s.train->data, device); };
   s.model = make(s.options.devices[0]);
   s.parameters = s.model->parameters();
   s.optimizer = make_optimizer(recipe.optimizer, *s.model);
@@ -186,8 +185,7 @@ void Trainer::save() {
   if (s.out.empty()) return;
   const diag::Scope scope("save weights", diag::Cause::checkpoint);
   io::AtomicFile file(s.out + "/" + kWeightsFile, io::Links::replace);
-  io::write_safetensors(file, s.model->state_dict(),
-                        weights_metadata(s.weights_info()));
+  io::write_safetensors(file, s.model->state_dict(), weights_metadata(s.weights_info()));
   file.commit();
 }
 

@@ -34,7 +34,7 @@ struct Trainer::State {
   Recipe recipe;
   TrainOptions options;
   std::unique_ptr<Task> task;
-  std::string decisive_metric;  // of the validation split; "": its loss
+  std::string decisive_metric;                   // of the validation split; "": its loss
   std::optional<Split> train, validation, test;  // the last two where there is such a split
   std::unique_ptr<nn::Module> model;
   std::optional<Replicas> replicas;  // of model

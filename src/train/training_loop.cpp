@@ -106,7 +106,8 @@ void TrainingLoop::step(const data::Batch& batch) {
     visit_tensors(batch, [&](const Tensor& tensor) { inputs_.push_back(tensor); });
     compiled_->run(inputs_, [this, &batch](std::span<const Tensor> tensors) {
       data::Batch recorded = batch;
-      visit_tensors(recorded, [&, k = size_t{0}](Tensor& tensor) mutable { tensor = tensors[k++]; });
+      visit_tensors(recorded,
+                    [&, k = size_t{0}](Tensor& tensor) mutable { tensor = tensors[k++]; });
       update(recorded);
       return std::vector<Tensor>();
     });
@@ -207,8 +208,8 @@ bool TrainingLoop::validate(std::optional<double>& score) {
     if (value.name != s_.decisive_metric) continue;
     score = value.higher_is_better ? -value.value : value.value;
   }
-  progress_.best = std::isfinite(*score) &&
-                   (!std::isfinite(at_.best_score) || *score < at_.best_score);
+  progress_.best =
+      std::isfinite(*score) && (!std::isfinite(at_.best_score) || *score < at_.best_score);
   if (progress_.best) at_.best_score = *score;
   at_.epochs_since_best = progress_.best ? 0 : at_.epochs_since_best + 1;
   return true;

@@ -16,9 +16,9 @@
 namespace brim::tests {
 namespace {
 
-using cli::mlp_flops;
-using cli::resnet_flops;
-using cli::tutorial_flops;
+using command::mlp_flops;
+using command::resnet_flops;
+using command::tutorial_flops;
 
 using nlohmann::json;
 

@@ -22,7 +22,7 @@
 #include "cli/run_brim.h"
 #include "core/check.h"
 
-namespace brim::cli {
+namespace brim::command {
 namespace {
 
 using namespace brim::tests;
@@ -194,4 +194,4 @@ TEST(CpuIsa, TextThatIsNoUtf8IsToldAllTheSame) {
 }
 
 }  // namespace
-}  // namespace brim::cli
+}  // namespace brim::command

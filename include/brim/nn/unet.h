@@ -9,7 +9,7 @@
 namespace brim::nn {
 
 struct UNetOptions {
-  int64_t in = 3;       ///< channels of x
+  int64_t in = 3;  ///< channels of x
   int64_t classes = 2;
   int64_t width = 64;  ///< channels at full size; twice as many at each half of it
   int64_t depth = 4;   ///< how often the size is halved

@@ -24,12 +24,12 @@ namespace brim::train {
 
 /// A split of what Recipe::data names, open.
 struct TaskData {
-  data::DatasetPtr samples;  ///< fields "x", "y" and whatever the task's loss knows
+  data::DatasetPtr samples{};  ///< fields "x", "y" and whatever the task's loss knows
   /// Instead of samples: labelled pictures, which are also augmented on the device and resident
   /// there (TrainOptions); the recipe's [input] says how they become batches.
-  std::shared_ptr<const data::Source> pictures;
+  std::shared_ptr<const data::Source> pictures{};
   int64_t outputs = 0;                 ///< that the network shall have
-  std::vector<std::string> names;      ///< of the outputs, where they have any
+  std::vector<std::string> names{};    ///< of the outputs, where they have any
   std::vector<std::string> columns{};  ///< of "x", where it is a row of a table
 };
 

@@ -48,11 +48,11 @@ namespace {
 
 const bool registered_language_models =
     register_model("transformer-small", [](const ModelOptions& o) {
-      return std::make_unique<TransformerLanguageModel>(TransformerLanguageModel::Options{
-          .vocabulary = o.classes,
-          .window = o.input.rank() == 1 ? o.input[0] : 256,
-          .dtype = o.dtype,
-          .device = o.device});
+      return std::make_unique<TransformerLanguageModel>(
+          TransformerLanguageModel::Options{.vocabulary = o.classes,
+                                            .window = o.input.rank() == 1 ? o.input[0] : 256,
+                                            .dtype = o.dtype,
+                                            .device = o.device});
     });
 
 }  // namespace

@@ -15,8 +15,8 @@ Linear::Options layer(int64_t in, int64_t out, const Mlp::Options& o) {
 }  // namespace
 
 Mlp::Mlp(Options o)
-    : norm(add<BatchNorm2d>("norm",
-                            {.features = o.features, .dtype = o.dtype, .device = o.device})),
+    : norm(
+          add<BatchNorm2d>("norm", {.features = o.features, .dtype = o.dtype, .device = o.device})),
       fc1(add<Linear>("fc1", layer(o.features, o.hidden, o))),
       fc2(add<Linear>("fc2", layer(o.hidden, o.hidden, o))),
       fc3(add<Linear>("fc3", layer(o.hidden, o.out, o))) {}
@@ -34,10 +34,8 @@ namespace {
 const bool registered_mlp = register_model("mlp", [](const ModelOptions& o) {
   BRIM_CHECK(o.input.rank() > 0, ValueError,
              "[models] mlp must know how many features x has; give ModelOptions::input");
-  return std::make_unique<Mlp>(Mlp::Options{.features = o.input.numel(),
-                                            .out = o.classes,
-                                            .dtype = o.dtype,
-                                            .device = o.device});
+  return std::make_unique<Mlp>(Mlp::Options{
+      .features = o.input.numel(), .out = o.classes, .dtype = o.dtype, .device = o.device});
 });
 
 }  // namespace

@@ -29,8 +29,7 @@ class Confusion : public Metric {
     const Table table = read();
     std::vector<ClassCount> counts;
     for (size_t c = 0; c < table.hits.size(); ++c)
-      counts.push_back(
-          {static_cast<int64_t>(table.there[c]), static_cast<int64_t>(table.hits[c])});
+      counts.push_back({static_cast<int64_t>(table.there[c]), static_cast<int64_t>(table.hits[c])});
     return counts;
   }
 

@@ -13,8 +13,7 @@ class Classify final : public Task {
   TaskData open(const Recipe& recipe, const DataRequest& request) const override {
     if (has_split_file(recipe.data, {".csv"})) return open_table(recipe, request, true);
     const auto source = data::Source::open(recipe.data, request.split, request.progress);
-    return {.samples = nullptr,
-            .pictures = source,
+    return {.pictures = source,
             .outputs = static_cast<int64_t>(source->classes().size()),
             .names = source->classes()};
   }

@@ -57,7 +57,6 @@ class Friedman final : public data::Dataset {
 TaskData open_friedman(const std::string& parameters, const Recipe& recipe,
                        const DataRequest& request) {
   TaskData data{.samples = std::make_shared<Friedman>(request.split, seed_of(parameters, recipe)),
-                .pictures = nullptr,
                 .outputs = 1,
                 .names = {"y"}};
   for (int64_t k = 0; k < Friedman::kFeatures; ++k) data.columns.push_back(fmt::format("x{}", k));
@@ -69,14 +68,12 @@ const bool registered_drawn =
     register_data("shapes-masks",
                   [](const std::string& parameters, const Recipe& recipe, const DataRequest& r) {
                     return picture_data(data::open_shapes_masks(
-                        r.split, picture_options(recipe, r.training),
-                        seed_of(parameters, recipe)));
+                        r.split, picture_options(recipe, r.training), seed_of(parameters, recipe)));
                   }) &&
     register_data("shapes-labels",
                   [](const std::string& parameters, const Recipe& recipe, const DataRequest& r) {
                     return picture_data(data::open_shapes_labels(
-                        r.split, picture_options(recipe, r.training),
-                        seed_of(parameters, recipe)));
+                        r.split, picture_options(recipe, r.training), seed_of(parameters, recipe)));
                   });
 
 }  // namespace

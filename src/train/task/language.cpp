@@ -17,9 +17,7 @@ class Language final : public Task {
     return {.samples = data::open_tokens(path, {.window = recipe.input.window,
                                                 .dtype = token_dtype(recipe),
                                                 .vocabulary = recipe.input.vocabulary}),
-            .pictures = nullptr,
-            .outputs = recipe.input.vocabulary,
-            .names = {}};
+            .outputs = recipe.input.vocabulary};
   }
   Tensor loss(const Tensor& output, const data::Batch& batch, bool training) const override {
     return cross_entropy(output.flatten(0, 1), batch.y.flatten(),

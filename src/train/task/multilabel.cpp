@@ -9,8 +9,7 @@ namespace {
 class MultiLabel final : public Task {
  public:
   TaskData open(const Recipe& recipe, const DataRequest& request) const override {
-    return picture_data(data::open_labelled(recipe.data, request.split,
-                                            data::Targets::multi_label,
+    return picture_data(data::open_labelled(recipe.data, request.split, data::Targets::multi_label,
                                             picture_options(recipe, request.training)));
   }
   Tensor loss(const Tensor& output, const data::Batch& batch, bool) const override {

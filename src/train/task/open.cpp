@@ -58,8 +58,8 @@ TaskData open_data(const Task& task, const Recipe& recipe, const DataRequest& re
   const size_t colon = recipe.data.find(':');
   const std::string name = recipe.data.substr(0, colon);
   const std::string parameters = colon == std::string::npos ? "" : recipe.data.substr(colon + 1);
-  TaskData data = has_data(name) ? data_opener(name)(parameters, recipe, request)
-                                 : task.open(recipe, request);
+  TaskData data =
+      has_data(name) ? data_opener(name)(parameters, recipe, request) : task.open(recipe, request);
   BRIM_CHECK((data.samples != nullptr) != (data.pictures != nullptr), ValueError,
              "[recipe] {}: its opener must give samples, or pictures", recipe.data);
   BRIM_CHECK(data.outputs > 0, ValueError,
@@ -93,9 +93,8 @@ data::Transform transform_of(const Recipe& recipe, const data::ImageShape& shape
         "[recipe] {}: input.crop_padding needs pictures of one size, and {} has several; set "
         "input.size",
         recipe.name, recipe.data);
-    transform.steps.emplace_back(data::RandomCrop{.height = now.height,
-                                                  .width = now.width,
-                                                  .padding = static_cast<int>(in.crop_padding)});
+    transform.steps.emplace_back(data::RandomCrop{
+        .height = now.height, .width = now.width, .padding = static_cast<int>(in.crop_padding)});
   }
   if (training && in.flip) transform.steps.emplace_back(data::HorizontalFlip{});
   return transform;
@@ -110,7 +109,6 @@ data::PictureOptions picture_options(const Recipe& recipe, bool training) {
 
 TaskData picture_data(const data::PictureDataPtr& pictures) {
   return {.samples = pictures,
-          .pictures = nullptr,
           .outputs = static_cast<int64_t>(pictures->names().size()),
           .names = pictures->names()};
 }
@@ -140,19 +138,19 @@ std::string split_file(const std::string& where, data::Split split,
   BRIM_CHECK(!path.empty() || !train, FileError, "[data] {} holds no train file ({})", where,
              fmt::join(extensions, ", "));
   if (path.empty())
-    throw data::NoSuchSplit(fmt::format("[data] {} holds no test file ({})", where,
-                                        fmt::join(extensions, ", ")));
+    throw data::NoSuchSplit(
+        fmt::format("[data] {} holds no test file ({})", where, fmt::join(extensions, ", ")));
   return path;
 }
 
 TaskData open_table(const Recipe& recipe, const DataRequest& request, bool classes) {
   const InputRecipe& in = recipe.input;
   const std::string path = split_file(recipe.data, request.split, {".csv"});
-  const auto table = data::open_csv(
-      path, {.columns = in.columns,
-             .targets = in.targets,
-             .target = classes ? data::Target::classes : data::Target::numbers});
-  TaskData data{.samples = table, .pictures = nullptr, .columns = table->columns()};
+  const auto table =
+      data::open_csv(path, {.columns = in.columns,
+                            .targets = in.targets,
+                            .target = classes ? data::Target::classes : data::Target::numbers});
+  TaskData data{.samples = table, .columns = table->columns()};
   data.names = classes ? table->classes() : in.targets;
   const auto columns = static_cast<int64_t>(std::max<size_t>(in.targets.size(), 1));
   data.outputs = classes ? static_cast<int64_t>(data.names.size()) : columns;
@@ -187,10 +185,11 @@ ValidationParts split_off(const TaskData& data, const TaskData& same, const Task
     return of.pictures ? of.pictures->size() : of.samples->size();
   };
   const int64_t size = size_of(data);
-  BRIM_CHECK(size > 1 && size_of(same) == size, ValueError,
-             "[recipe] {}: of {} samples none can be kept for validation; leave validation.fraction "
-             "out",
-             recipe.data, size);
+  BRIM_CHECK(
+      size > 1 && size_of(same) == size, ValueError,
+      "[recipe] {}: of {} samples none can be kept for validation; leave validation.fraction "
+      "out",
+      recipe.data, size);
   const int64_t kept = std::clamp<int64_t>(
       std::llround(recipe.validation.fraction * static_cast<double>(size)), 1, size - 1);
   std::vector<int64_t> order(static_cast<size_t>(size));

@@ -39,9 +39,7 @@ bool register_transform(const std::string& name, SampleTransformFactory factory)
   return transforms().add(name, std::move(factory));
 }
 std::vector<std::string> transform_names() { return transforms().names(); }
-SampleTransformFactory transform_factory(const std::string& name) {
-  return transforms().get(name);
-}
+SampleTransformFactory transform_factory(const std::string& name) { return transforms().get(name); }
 
 TaskData Task::open(const Recipe& recipe, const DataRequest&) const {
   raise<ValueError>(

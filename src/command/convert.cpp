@@ -1,0 +1,86 @@
+// `brim convert IN OUT`: weights between PyTorch's files and safetensors, told apart by extension.
+#include <brim/io/pth.h>
+#include <brim/io/safetensors.h>
+#include <brim/train/weights.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include "command/command.h"
+#include "command/format.h"
+#include "command/say.h"
+#include "core/check.h"
+
+namespace brim::command {
+namespace {
+
+struct ConvertOptions {
+  std::string in, out;
+  bool overwrite = false;
+  double max_growth = 4;
+};
+
+void check_extension(const std::string& path) {
+  if (!train::is_pth(path) && !path.ends_with(".safetensors"))
+    throw UsageError(fmt::format(
+        "[convert] {} has another extension than .pth, .pt and .safetensors, which can be read "
+        "and written; rename it",
+        path));
+}
+
+/// Thousands of tensors may view one storage of a .pth file; written, each has its own.
+void check_growth(const train::WeightsFile& file, double max_growth) {
+  double bytes = 0;
+  for (const std::string& name : file.names()) bytes += static_cast<double>(file.info(name).bytes);
+  std::error_code error;
+  const auto size = static_cast<double>(std::filesystem::file_size(file.path(), error));
+  BRIM_CHECK(bytes <= max_growth * size, FileError,
+             "[convert] {}: its tensors share memory; one by one they take {}, {:.0f} times the "
+             "file; give --max-growth {:.0f} if they shall",
+             file.path(), format_bytes(static_cast<int64_t>(bytes)), bytes / size,
+             std::ceil(bytes / size));
+}
+
+int run(const ConvertOptions& o) {
+  check_extension(o.in);
+  check_extension(o.out);
+  std::error_code error;
+  BRIM_CHECK(o.overwrite || !exists(std::filesystem::symlink_status(o.out, error)), FileError,
+             "[convert] {} exists; give --overwrite to replace it", o.out);
+  const train::WeightsFile file(o.in);
+  check_growth(file, o.max_growth);
+  const io::TensorMap tensors = file.load_all();
+  io::Metadata metadata = file.metadata();
+  const bool loses = train::is_pth(o.out) && metadata.contains("brim.recipe");
+  metadata.emplace("format", "pt");  // which other readers of safetensors look for
+  if (train::is_pth(o.out))
+    io::save_pth(o.out, tensors);
+  else
+    io::save_safetensors(o.out, tensors, metadata);
+
+  int64_t bytes = 0;
+  for (const auto& [name, x] : tensors)
+    bytes += x.numel() * static_cast<int64_t>(size_of(x.dtype()));
+  say(stdout, "{}: {} tensors, {}\n", o.out, tensors.size(), format_bytes(bytes));
+  if (loses)
+    say(stdout,
+        "it does not keep the recipe and the names of the classes: name the recipe to use it\n");
+  return 0;
+}
+
+const Register convert_command(
+    {"convert", "convert weights between .pth and .safetensors",
+     [](Arguments args) -> std::function<int()> {
+       auto o = std::make_shared<ConvertOptions>();
+       args.add("in", o->in, "a .pth, .pt or .safetensors file").required();
+       args.add("out", o->out, "the file to write, of one of these kinds").required();
+       args.add("--max-growth", o->max_growth,
+                "times the size of IN that tensors may take which share memory there")
+           .range(1.0, 1e9)
+           .show_default();
+       args.flag("--overwrite", o->overwrite, "replace the file that is there");
+       return [o] { return run(*o); };
+     }});
+
+}  // namespace
+}  // namespace brim::command

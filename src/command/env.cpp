@@ -1,0 +1,162 @@
+// `brim env`: what this machine offers and what this build of brim can use of it.
+#include <brim/core/device.h>
+#include <brim/core/threads.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "backend/cpu/runtime/isa.h"
+#include "command/command.h"
+#include "command/format.h"
+#include "command/libraries.h"
+#include "command/report.h"
+#include "command/say.h"
+#include "core/runtime.h"
+#include "diag/gpu_parts.h"
+
+namespace brim::command {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The value of the first line "KEY : VALUE" of a file in /proc.
+std::string proc_value(const char* path, std::string_view key) {
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    if (!line.starts_with(key)) continue;
+    const size_t colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    const size_t begin = line.find_first_not_of(" \t", colon + 1);
+    return begin == std::string::npos ? "" : line.substr(begin);
+  }
+  return "";
+}
+
+int64_t meminfo_bytes(std::string_view key) {
+  int64_t kib = 0;
+  std::istringstream(proc_value("/proc/meminfo", key)) >> kib;
+  return kib * 1024;
+}
+
+/// The cgroup's memory limit, or 0 for none.
+int64_t cgroup_memory_limit() {
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    int64_t bytes = 0;
+    // Version 1 says "none" with a number near 2^63.
+    if (std::ifstream in(path); in >> bytes && bytes > 0 && bytes < (int64_t{1} << 60))
+      return bytes;
+  }
+  return 0;
+}
+
+std::string cpu_model() {
+  std::string model = proc_value("/proc/cpuinfo", "model name");
+  return model.empty() ? "unknown" : model;
+}
+
+Json facts() {
+  Json env;
+  env["version"] = build_versions()["brim"];
+  env["cpu"] = {{"model", cpu_model()},          {"online", sysconf(_SC_NPROCESSORS_ONLN)},
+                {"available", available_cpus()}, {"isa", cpu::isa()},
+                {"isas", cpu::available_isas()}, {"isa_error", cpu::isa_error()}};
+  env["memory"] = {{"total", meminfo_bytes("MemTotal")},
+                   {"available", meminfo_bytes("MemAvailable")},
+                   {"cgroup_limit", cgroup_memory_limit()}};
+  env["devices"] = Json::array();
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::cuda, DeviceKind::sim})
+    for (const Device device : Device::all(kind))
+      env["devices"].push_back(
+          {{"name", device.str()}, {"description", runtime(kind).description(device.index)}});
+  env["gpu"] = Json::array();
+  for (const diag::GpuPart& part : diag::gpu_parts(diag::gpu_probe())) {
+    Json entry = {{"name", part.name}, {"state", part.state}, {"for", part.purpose}};
+    if (!part.version.empty()) entry["version"] = part.version;
+    if (!part.path.empty()) entry["path"] = part.path;
+    if (!part.advice.empty()) entry["advice"] = part.advice;
+    env["gpu"].push_back(entry);
+  }
+  env["libraries"] = Json::array();
+  for (const Library& l : libraries()) {
+    Json entry = {{"name", l.name}, {"found", l.found}, {"for", l.purpose}};
+    if (l.found)
+      entry["version"] = l.version;
+    else
+      entry["install"] = l.package;
+    env["libraries"].push_back(entry);
+  }
+  return env;
+}
+
+void print(const Json& env) {
+  const auto text = [](const Json& value) { return value.get<std::string>(); };
+  say(stdout, "brim     {}\n", text(env["version"]));
+  say(stdout, "cpu      {}\n", text(env["cpu"]["model"]));
+  say(stdout,
+      "         {} of {} CPUs may be used (affinity and cgroup), instruction set {} of {} "
+      "(BRIM_CPU_ISA)\n",
+      env["cpu"]["available"].get<int>(), env["cpu"]["online"].get<int>(), text(env["cpu"]["isa"]),
+      fmt::format("{}", fmt::join(env["cpu"]["isas"].get<std::vector<std::string>>(), ", ")));
+  if (const std::string error = text(env["cpu"]["isa_error"]); !error.empty())
+    say(stdout, "         {}\n", error);
+  const int64_t limit = env["memory"]["cgroup_limit"];
+  say(stdout, "memory   {}, {} available{}\n", format_bytes(env["memory"]["total"]),
+      format_bytes(env["memory"]["available"]),
+      limit ? fmt::format(", cgroup limit {}", format_bytes(limit)) : "");
+  const char* head = "devices";
+  for (const Json& device : env["devices"]) {
+    say(stdout, "{:<8} {:<8} {}\n", head, text(device["name"]), text(device["description"]));
+    head = "";
+  }
+  head = "gpu";
+  for (const Json& part : env["gpu"]) {
+    std::string facts = part.value("version", "");
+    for (const char* key : {"path", "advice"})
+      if (part.contains(key)) facts += (facts.empty() ? "" : "; ") + text(part[key]);
+    say(stdout, "{:<8} {:<14} {:<10} {} [{}]\n", head, text(part["name"]), text(part["state"]),
+        facts, text(part["for"]));
+    head = "";
+  }
+  head = "found";
+  for (const Json& l : env["libraries"]) {
+    if (!l["found"]) continue;
+    say(stdout, "{:<8} {:<16} {:<10} {}\n", head, text(l["name"]), text(l["version"]),
+        text(l["for"]));
+    head = "";
+  }
+  head = "missing";
+  std::string packages;
+  for (const Json& l : env["libraries"]) {
+    if (l["found"]) continue;
+    say(stdout, "{:<8} {:<16} {:<10} {}; apt-get install {}\n", head, text(l["name"]), "-",
+        text(l["for"]), text(l["install"]));
+    packages += " " + text(l["install"]);
+    head = "";
+  }
+  if (packages.empty())
+    say(stdout, "missing  nothing\n");
+  else
+    say(stdout, "to install all of them: apt-get install{}, then build again\n", packages);
+}
+
+const Register env_command({"env", "show CPU, memory, devices and libraries, and what to install",
+                            [](Arguments args) -> std::function<int()> {
+                              auto json = std::make_shared<bool>(false);
+                              args.flag("--json", *json, "print one JSON object");
+                              return [json] {
+                                const Json env = facts();
+                                if (*json)
+                                  write_json(env, "-");
+                                else
+                                  print(env);
+                                return 0;
+                              };
+                            }});
+
+}  // namespace
+}  // namespace brim::command

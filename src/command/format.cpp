@@ -1,0 +1,66 @@
+// Text forms of sizes and times.
+#include "command/format.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cmath>
+
+#include "command/command.h"
+#include "core/printable.h"
+
+namespace brim::command {
+
+std::string format_bytes(int64_t bytes) {
+  constexpr const char* kUnit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  int unit = 0;
+  for (; value >= 1024 && unit < 5; ++unit) value /= 1024;
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, kUnit[unit]);
+}
+
+std::string format_duration(double seconds) {
+  const int64_t s = std::isfinite(seconds) ? std::llround(std::max(seconds, 0.0)) : 0;
+  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+std::string shell_word(const std::string& text) {
+  const auto plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 ||
+           std::string_view("_@%+=:,./-").find(static_cast<char>(c)) != std::string_view::npos;
+  };
+  if (!text.empty() && std::all_of(text.begin(), text.end(), plain)) return text;
+  if (printable(text) != text) {  // which no message shows as it is: bash's and zsh's quotes
+    std::string escaped = "$'";
+    for (const char c : text) {
+      const auto byte = static_cast<unsigned char>(c);
+      const bool is_plain = byte >= 0x20 && byte < 0x7f && c != '\'' && c != '\\';
+      escaped += is_plain ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
+    }
+    return escaped + "'";
+  }
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+int64_t parse_bytes(std::string_view text, std::string_view option) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, value);
+  std::string unit(at, end);
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const size_t power = unit.empty() ? 0 : std::string_view("bkmgt").find(unit[0]);
+  const bool known =
+      unit.empty() || (power != std::string_view::npos &&
+                       (unit.size() == 1 || unit.substr(1) == "b" || unit.substr(1) == "ib"));
+  if (known) value *= std::pow(1024.0, static_cast<double>(power));
+  if (error != std::errc() || !known || !(value >= 1 && value < 9e18))
+    throw UsageError(fmt::format("{} '{}' is no size; write for example 512M or 2G", option, text));
+  return static_cast<int64_t>(value);
+}
+
+}  // namespace brim::command

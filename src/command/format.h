@@ -1,0 +1,19 @@
+// Text forms of sizes and times, and sizes from text.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace brim::command {
+
+/// "512 B", "1.5 GiB"
+std::string format_bytes(int64_t bytes);
+/// "0:42", "1:02:03"
+std::string format_duration(double seconds);
+/// The text as one word of a shell command: in single quotes where it needs them.
+std::string shell_word(const std::string& text);
+/// "512M", "2GiB", "1.5g", "100000" -> bytes (powers of 1024). Throws UsageError naming `option`.
+int64_t parse_bytes(std::string_view text, std::string_view option);
+
+}  // namespace brim::command

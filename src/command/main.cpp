@@ -1,0 +1,4 @@
+// The program `brim`.
+#include <brim/cli.h>
+
+int main(int argc, char** argv) { return brim::cli(argc, argv); }

@@ -1,0 +1,50 @@
+#include "command/option_names.h"
+
+#include <string_view>
+
+namespace brim::command {
+namespace {
+
+struct OptionName {
+  std::string_view api, option;
+};
+
+constexpr OptionName kOptionNames[] = {
+    {" (TrainOptions::change_precision)", ""},  // which naming --precision means
+    {"Allocator::set_limit", "--memory-limit"},
+    {"ConvertOptions::overwrite", "--overwrite"},
+    {"ConvertOptions::side", "--size"},
+    {"DeviceLoaderOptions::resident", "--data-on-device"},
+    {"GetOptions::mirror", "--mirror"},
+    {"LoaderOptions::workers", "--workers"},
+    {"OptimizerRecipe::lr", "--lr"},
+    {"Recipe::data", "--data"},
+    {"Recipe::epochs", "--epochs"},
+    {"Recipe::precision", "--precision"},
+    {"Split::all", "--split all"},
+    {"TrainOptions::augment_on", "--augment-on"},
+    {"TrainOptions::compile", "--compile"},
+    {"TrainOptions::data_on_device", "--data-on-device"},
+    {"TrainOptions::devices", "--device"},
+    {"TrainOptions::out", "--out"},
+    {"TrainOptions::passes", "--passes"},
+    {"TrainOptions::resume", "--resume"},
+    {"TrainOptions::steps_per_graph", "--steps-per-graph"},
+    {"best_device()", "--device auto"},
+    {"set_num_threads", "--threads"},
+};
+
+}  // namespace
+
+std::string with_option_names(std::string text) {
+  for (const auto& [api, option] : kOptionNames)
+    for (size_t at = text.find(api); at != std::string::npos; at = text.find(api, at)) {
+      const size_t end = at + api.size();
+      const bool has_value = end < text.size() && text[end] == '=';
+      text.replace(at, api.size() + has_value, std::string(option) + (has_value ? " " : ""));
+      at += option.size();
+    }
+  return text;
+}
+
+}  // namespace brim::command

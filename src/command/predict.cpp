@@ -1,0 +1,128 @@
+// `brim predict --weights FILE INPUT...`: what a network says of pictures, tables or texts.
+#include <brim/autograd/autograd.h>
+#include <brim/core/threads.h>
+#include <brim/nn/models.h>
+#include <brim/train/weights.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "command/command.h"
+#include "command/device_option.h"
+#include "command/libraries.h"
+#include "command/predictor.h"
+#include "command/report.h"
+#include "command/say.h"
+#include "core/check.h"
+
+namespace brim::command {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// What the file says, or else the size that the network's number of classes sets in it.
+int64_t output_count(const train::WeightsInfo& info, const train::WeightsFile& file,
+                     const train::Recipe& recipe) {
+  if (recipe.task == "language") return recipe.input.vocabulary;
+  if (!info.classes.empty()) return static_cast<int64_t>(info.classes.size());
+  if (recipe.task == "regress") return 1;
+  const std::string& model = recipe.model;
+  const NamedTensors two =
+      nn::make_model(model, {.classes = 2, .input = info.input})->named_parameters();
+  const NamedTensors three =
+      nn::make_model(model, {.classes = 3, .input = info.input})->named_parameters();
+  for (size_t i = 0; i < std::min(two.size(), three.size()); ++i) {
+    const auto& [name, x] = two[i];
+    const Shape &a = x.shape(), &b = three[i].second.shape();
+    if (a == b || a.rank() != b.rank()) continue;
+    const auto& names = file.names();
+    BRIM_CHECK(std::find(names.begin(), names.end(), name) != names.end(), FileError,
+               "[predict] {} holds no {}, which would tell how many classes it knows; name the "
+               "recipe of its network, which is not {}, with --recipe",
+               file.path(), name, model);
+    const Shape& shape = file.info(name).shape;
+    for (int d = 0; d < a.rank(); ++d)
+      if (a[d] == 2 && b[d] == 3 && d < shape.rank() && shape[d] > 0) return shape[d];
+  }
+  raise<FileError>(
+      "[predict] {} does not tell how many classes it knows; use weights that `brim train` wrote",
+      file.path());
+}
+
+TrainedNetwork open_network(const PredictOptions& o, Device device) {
+  const train::WeightsFile file(o.weights);
+  TrainedNetwork net{.path = o.weights, .info = train::read_weights_info(file), .device = device};
+  BRIM_CHECK(net.info.recipe || !o.recipe.empty(), ValueError,
+             "[predict] {} does not say which recipe made it; name one with --recipe", o.weights);
+  net.recipe = o.recipe.empty() ? *net.info.recipe : train::load_recipe(o.recipe);
+  net.network =
+      nn::make_model(net.recipe.model, {.classes = output_count(net.info, file, net.recipe),
+                                        .input = net.info.input,
+                                        .device = device});
+  train::load_weights(file, *net.network);
+  net.network->eval();
+  return net;
+}
+
+int predict(const PredictOptions& o, const ChosenDevices& chosen) {
+  if (o.threads > 0) set_num_threads(o.threads);
+  const TrainedNetwork net = open_network(o, chosen.devices[0]);
+  const NoGrad guard;
+  const std::unique_ptr<Predictor> predictor = make_predictor(net, o);
+  Json all = Json::array();
+  for (const std::string& input : o.inputs) {
+    Prediction said = predictor->predict(input);
+    for (const std::string& line : said.lines)
+      if (!is_stdout(o.json)) say(stdout, "{}\n", Lines{line});
+    for (Json& entry : said.json) all.push_back(std::move(entry));
+  }
+  if (!o.json.empty())
+    write_json({{"weights", o.weights},
+                {"task", net.recipe.task},
+                {"device", net.device.str()},
+                {"device_choice", chosen.json()},
+                {net.recipe.task == "classify" ? "images" : "predictions", all},
+                {"versions", build_versions()}},
+               o.json);
+  return 0;
+}
+
+int run(const PredictOptions& o) {
+  check_json_path(o.json);
+  std::vector<NamedPath> inputs = {{"the recipe", o.recipe}, {"the weights", o.weights}};
+  for (const std::string& path : o.inputs) inputs.push_back({"an input", path});
+  check_outputs({{"--json", o.json}}, inputs);
+  const ChosenDevices chosen = choose_one(o.device);
+  tell_choice(chosen, is_stdout(o.json));
+  return on_chosen(chosen, [&] { return predict(o, chosen); });
+}
+
+const Register predict_command(
+    {"predict", "ask a trained network of pictures, tables or texts",
+     [](Arguments args) -> std::function<int()> {
+       auto o = std::make_shared<PredictOptions>();
+       args.add("--weights", o->weights, "a .safetensors, .pth or .pt file").required();
+       args.add("input", o->inputs,
+                "JPEG or PNG files; CSV files for a network of tables; texts that one of language "
+                "goes on with")
+           .required();
+       args.add("--recipe", o->recipe, "for weights that do not name their recipe");
+       args.add("--top", o->top, "how many classes to show").range(1, 1000);
+       args.add("--out", o->out, "folder for masks, as PNG");
+       args.add("--length", o->length, "tokens to write").range(int64_t{1}, int64_t{1} << 30);
+       args.add(
+               "--temperature", o->temperature,
+               "of tokens drawn by their probability: lower is surer, 0 always takes the likeliest")
+           .range(0.0, 100.0)
+           .show_default();
+       args.add("--seed", o->seed, "of these draws").show_default();
+       args.add("--device", o->device,
+                "auto (the GPU with the most free memory, or the CPU), cpu, cuda:N or sim:N")
+           .show_default();
+       args.add("--threads", o->threads, "CPU threads per op").range(1, 4096);
+       args.add("--json", o->json, "write the result to a file, or - for standard output");
+       return [o] { return run(*o); };
+     }});
+
+}  // namespace
+}  // namespace brim::command

@@ -1,0 +1,315 @@
+#include "command/predictor.h"
+
+#include <brim/autograd/autograd.h>
+#include <brim/core/random.h>
+#include <brim/data/loader.h>
+#include <brim/data/tables.h>
+#include <brim/data/transform.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/softmax.h>
+#include <brim/ops/unary.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+#include <sstream>
+
+#include "core/check.h"
+#include "core/printable.h"
+#include "data/image/decode.h"
+#include "io/atomic_file.h"
+#include "train/run_folder.h"
+#include "train/task/open.h"
+
+namespace brim::command {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Throws ValueError where one is NaN or infinite.
+std::vector<float> finite_values(const Tensor& values, const std::string& input,
+                                 const TrainedNetwork& net) {
+  std::vector<float> v = values.to(f32).flatten().to_vector<float>();
+  BRIM_CHECK(
+      std::ranges::all_of(v, [](float value) { return std::isfinite(value); }), ValueError,
+      "[predict] {}: its probabilities are NaN: {} holds weights that are no numbers, or too "
+      "large; use others",
+      input, net.path);
+  return v;
+}
+
+std::string name_of(const TrainedNetwork& net, size_t output) {
+  const auto& names = net.info.classes;
+  return output < names.size() ? names[output] : std::to_string(output);
+}
+
+/// (1, C, H, W), as the recipe prepares a picture without anything random.
+Tensor picture(const std::string& path, const TrainedNetwork& net) {
+  const data::Image image = data::load_image(path);
+  const data::Transform transform = train::transform_of(net.recipe, {}, /*training=*/false);
+  return data::to_tensor(image, transform).unsqueeze(0).to(net.device);
+}
+
+/// Class probabilities, or numbers, of one row of outputs as a line and as JSON.
+class Answers {
+ public:
+  Answers(const TrainedNetwork& net, int top) : net_(net), top_(static_cast<size_t>(top)) {}
+
+  void add_classes(const std::string& input, std::span<const float> p, Json json,
+                   Prediction& to) const {
+    std::vector<size_t> order(p.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+    order.resize(std::min(order.size(), top_));
+    list(input, order, p, std::move(json), to);
+  }
+  /// Those that are there, the likeliest first.
+  void add_labels(const std::string& input, std::span<const float> p, Json json,
+                  Prediction& to) const {
+    std::vector<size_t> there;
+    for (size_t i = 0; i < p.size(); ++i)
+      if (p[i] >= 0.5f) there.push_back(i);
+    std::stable_sort(there.begin(), there.end(), [&](size_t a, size_t b) { return p[a] > p[b]; });
+    list(input, there, p, std::move(json), to);
+  }
+  void add_numbers(const std::string& input, std::span<const float> y, Json json,
+                   Prediction& to) const {
+    std::string line = input + ":";
+    Json values = Json::object();
+    for (size_t i = 0; i < y.size(); ++i) {
+      const std::string name = net_.info.classes.empty() && y.size() == 1 ? "y" : name_of(net_, i);
+      line += fmt::format("{} {} {:.6g}", i ? "," : "", name, y[i]);
+      values[name] = y[i];
+    }
+    json["values"] = std::move(values);
+    to.lines.push_back(std::move(line));
+    to.json.push_back(std::move(json));
+  }
+
+ private:
+  void list(const std::string& input, const std::vector<size_t>& outputs, std::span<const float> p,
+            Json json, Prediction& to) const {
+    std::string line;
+    Json found = Json::array();
+    for (const size_t i : outputs) {
+      const std::string name = name_of(net_, i);
+      line += fmt::format("{}{} {:.1f} %", line.empty() ? "" : ", ", name, 100.0 * p[i]);
+      found.push_back({{"class", name}, {"probability", p[i]}});
+    }
+    json["classes"] = std::move(found);
+    to.lines.push_back(fmt::format("{}: {}", input, line.empty() ? "none" : line));
+    to.json.push_back(std::move(json));
+  }
+
+  const TrainedNetwork& net_;
+  const size_t top_;
+};
+
+enum class Kind : uint8_t { classes, labels, numbers };
+
+Tensor probabilities(const Tensor& output, Kind kind) {
+  if (kind == Kind::classes) return softmax(output, 1);
+  return kind == Kind::labels ? sigmoid(output) : output;
+}
+
+class OfPictures final : public Predictor {
+ public:
+  OfPictures(const TrainedNetwork& net, Kind kind, int top)
+      : net_(net), kind_(kind), answers_(net, top) {}
+
+  Prediction predict(const std::string& path) override {
+    const Tensor y = probabilities((*net_.network)(picture(path, net_)), kind_);
+    const std::vector<float> values = finite_values(y, path, net_);
+    Prediction result;
+    if (kind_ == Kind::classes)
+      answers_.add_classes(path, values, {{"image", path}}, result);
+    else if (kind_ == Kind::labels)
+      answers_.add_labels(path, values, {{"image", path}}, result);
+    else
+      answers_.add_numbers(path, values, {{"image", path}}, result);
+    return result;
+  }
+
+ private:
+  const TrainedNetwork& net_;
+  const Kind kind_;
+  const Answers answers_;
+};
+
+/// All rows of a CSV file.
+class OfTables final : public Predictor {
+ public:
+  OfTables(const TrainedNetwork& net, Kind kind, int top)
+      : net_(net), kind_(kind), answers_(net, top) {}
+
+  Prediction predict(const std::string& path) override {
+    const auto table = data::open_csv(path, {.columns = net_.info.columns, .has_target = false});
+    Prediction result;
+    for (const data::Batch& batch : data::Loader(table, {.batch = kRows, .shuffle = false})) {
+      const Tensor y = probabilities((*net_.network)(batch.x.to(net_.device)), kind_);
+      const std::vector<float> values = finite_values(y, path, net_);
+      const size_t width = values.size() / batch.samples.size();
+      for (size_t row = 0; row < batch.samples.size(); ++row) {
+        const std::string where = table->describe(batch.samples[row]);
+        const std::span<const float> part = std::span(values).subspan(row * width, width);
+        Json json{{"row", where}};
+        if (kind_ == Kind::classes)
+          answers_.add_classes(where, part, std::move(json), result);
+        else
+          answers_.add_numbers(where, part, std::move(json), result);
+      }
+    }
+    return result;
+  }
+
+ private:
+  static constexpr int64_t kRows = 256;  // at once
+  const TrainedNetwork& net_;
+  const Kind kind_;
+  const Answers answers_;
+};
+
+/// Masks as grey PNGs whose values are classes.
+class OfMasks final : public Predictor {
+ public:
+  OfMasks(const TrainedNetwork& net, const std::string& folder) : net_(net), folder_(folder) {
+    BRIM_CHECK(!folder.empty(), ValueError,
+               "[predict] {} makes masks; say with --out FOLDER where to write them", net.path);
+    train::make_folder(folder_);
+  }
+
+  Prediction predict(const std::string& path) override {
+    const Tensor y = (*net_.network)(picture(path, net_));
+    (void)finite_values(amax(y), path, net_);
+    const Tensor classes = argmax(y, 1);
+    const std::vector<int64_t> mask = classes.to_vector<int64_t>();
+    data::Image image{.width = static_cast<int>(y.size(3)),
+                      .height = static_cast<int>(y.size(2)),
+                      .channels = 1,
+                      .pixels = std::vector<uint8_t>(mask.begin(), mask.end())};
+    const std::string to = folder_ + "/" + std::filesystem::path(path).stem().string() + ".png";
+    BRIM_CHECK(written_.insert(to).second, ValueError,
+               "[predict] two pictures would both become {}; give them folders of their own", to);
+    io::AtomicFile file(to);
+    const std::vector<uint8_t> png = data::encode_png(image);
+    file.write({reinterpret_cast<const char*>(png.data()), png.size()});
+    file.commit();
+
+    std::vector<int64_t> pixels(static_cast<size_t>(y.size(1)));
+    for (const int64_t c : mask) ++pixels[static_cast<size_t>(c)];
+    std::string line;
+    Json parts = Json::object();
+    for (size_t c = 0; c < pixels.size(); ++c) {
+      if (pixels[c] == 0) continue;
+      const double part = static_cast<double>(pixels[c]) / static_cast<double>(mask.size());
+      line += fmt::format("{}{} {:.1f} %", line.empty() ? "" : ", ", name_of(net_, c), 100 * part);
+      parts[name_of(net_, c)] = part;
+    }
+    return {{fmt::format("{}: {} ({})", path, to, line)},
+            {Json{{"image", path}, {"mask", to}, {"parts", std::move(parts)}}}};
+  }
+
+ private:
+  const TrainedNetwork& net_;
+  const std::string folder_;
+  std::set<std::string> written_;
+};
+
+/// A text goes on, token by token.
+class OfTexts final : public Predictor {
+ public:
+  OfTexts(const TrainedNetwork& net, const PredictOptions& options)
+      : net_(net), options_(options), random_(options.seed) {}
+
+  Prediction predict(const std::string& prompt) override {
+    std::vector<int64_t> tokens = tokens_of(prompt);
+    const size_t given = tokens.size();
+    const auto window = static_cast<size_t>(net_.recipe.input.window);
+    for (int64_t k = 0; k < options_.length; ++k) {
+      const size_t begin = tokens.size() > window ? tokens.size() - window : 0;
+      const std::vector<int64_t> seen(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
+                                      tokens.end());
+      const auto length = static_cast<int64_t>(seen.size());
+      const Tensor y = (*net_.network)(Tensor::from(seen, {1, length}, net_.device));
+      tokens.push_back(next(y.select(1, length - 1).to(f32).to(Device::cpu())));
+    }
+    const std::string text = text_of(std::span(tokens).subspan(given));
+    return {{prompt + (bytes() ? "" : " ") + text}, {Json{{"prompt", prompt}, {"text", text}}}};
+  }
+
+ private:
+  bool bytes() const { return net_.recipe.input.tokens == "u8"; }
+
+  /// Of the logits (1, V) of what comes next.
+  int64_t next(const Tensor& logits) {
+    (void)finite_values(logits, "the text", net_);
+    if (options_.temperature == 0) return argmax(logits, 1).item<int64_t>();
+    const Tensor p = softmax(logits / options_.temperature, 1);
+    return multinomial(p, 1, false, &random_).item<int64_t>();
+  }
+  std::vector<int64_t> tokens_of(const std::string& prompt) const {
+    std::vector<int64_t> tokens;
+    if (bytes()) {
+      for (const char c : prompt) tokens.push_back(static_cast<unsigned char>(c));
+    } else {
+      std::istringstream words(prompt);
+      for (std::string word; words >> word;) {
+        int64_t token = -1;
+        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), token);
+        BRIM_CHECK(
+            error == std::errc() && end == word.data() + word.size(), ValueError,
+            "[predict] '{}' is no token; the network knows numbers, with spaces between them",
+            word);
+        tokens.push_back(token);
+      }
+    }
+    for (const int64_t token : tokens)
+      BRIM_CHECK(token >= 0 && token < net_.recipe.input.vocabulary, ValueError,
+                 "[predict] token {} in the prompt, and the network knows 0 to {}", token,
+                 net_.recipe.input.vocabulary - 1);
+    return tokens;
+  }
+  std::string text_of(std::span<const int64_t> tokens) const {
+    std::string text;
+    for (const int64_t token : tokens) {
+      if (bytes())
+        text += static_cast<char>(token);
+      else
+        text += (text.empty() ? "" : " ") + std::to_string(token);
+    }
+    return text;
+  }
+
+  const TrainedNetwork& net_;
+  const PredictOptions& options_;
+  Generator random_;
+};
+
+}  // namespace
+
+std::unique_ptr<Predictor> make_predictor(const TrainedNetwork& net, const PredictOptions& o) {
+  const std::string& task = net.recipe.task;
+  BRIM_CHECK(o.out.empty() || task == "segment", ValueError,
+             "[predict] --out is for masks, and {} was trained for task {}", net.path, task);
+  if (task == "segment") return std::make_unique<OfMasks>(net, o.out);
+  if (task == "language") return std::make_unique<OfTexts>(net, o);
+  const bool table = !net.info.columns.empty();
+  if (task == "classify" && table) return std::make_unique<OfTables>(net, Kind::classes, o.top);
+  if (task == "classify") return std::make_unique<OfPictures>(net, Kind::classes, o.top);
+  if (task == "multilabel") return std::make_unique<OfPictures>(net, Kind::labels, o.top);
+  if (task == "regress" && table) return std::make_unique<OfTables>(net, Kind::numbers, o.top);
+  if (task == "regress") return std::make_unique<OfPictures>(net, Kind::numbers, o.top);
+  raise<ValueError>(
+      "[predict] {} was trained for task '{}', which this command cannot ask; load the weights in "
+      "a "
+      "program (train::load_weights)",
+      net.path, task);
+}
+
+}  // namespace brim::command

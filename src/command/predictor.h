@@ -1,0 +1,54 @@
+// What a trained network says of one input: a picture, the rows of a table, the begin of a text.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include <brim/core/device.h>
+#include <brim/nn/module.h>
+#include <brim/train/recipe.h>
+#include <brim/train/weights.h>
+
+namespace brim::command {
+
+struct PredictOptions {
+  std::string weights, recipe, device = "auto", out, json;
+  std::vector<std::string> inputs;
+  int top = 1;
+  int threads = 0;
+  int64_t length = 200;
+  double temperature = 0.8;
+  uint64_t seed = 0;
+};
+
+/// A trained network, ready to be asked.
+struct TrainedNetwork {
+  std::string path;  ///< of the weights
+  train::WeightsInfo info;
+  train::Recipe recipe;
+  Device device;
+  std::unique_ptr<nn::Module> network;
+};
+
+/// The answer to one input: lines for people, and the same for programs.
+struct Prediction {
+  std::vector<std::string> lines;
+  std::vector<nlohmann::ordered_json> json;
+};
+
+class Predictor {
+ public:
+  virtual ~Predictor() = default;
+  /// Throws FileError for what cannot be read, ValueError where the network puts out no numbers.
+  virtual Prediction predict(const std::string& input) = 0;
+};
+
+/// What the recipe's task asks of the network. The options are kept by reference. Throws ValueError
+/// for a task that cannot be asked, and for options that it has not got or needs.
+std::unique_ptr<Predictor> make_predictor(const TrainedNetwork& network,
+                                          const PredictOptions& options);
+
+}  // namespace brim::command

@@ -1,0 +1,49 @@
+// Results as text for people and as JSON for programs.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include <brim/train/trainer.h>
+
+namespace brim::command {
+
+/// The metrics in a line, and what was counted by class.
+std::string evaluation_table(const train::Evaluation& evaluation);
+/// "accuracy 61.35 %, top5 93.10 %": metrics between 0 and 1 of which a larger one is better are
+/// fractions.
+std::string metrics_line(const train::Evaluation& evaluation);
+
+/// {"samples": .., "loss": .., "metrics": {"accuracy": ..}, "per_class": {"cat": ..}}
+nlohmann::ordered_json to_json(const train::Evaluation& evaluation);
+/// Null for what is NaN or infinite.
+nlohmann::ordered_json finite(double value);
+/// {"compute": 0.93, ...}: fractions of the wall time that add up to 1.
+nlohmann::ordered_json to_json(const diag::Account& account);
+
+nlohmann::ordered_json to_json(const CompileStats& stats);
+/// Seconds by part: "sum" over the workers, and "each" of them.
+nlohmann::ordered_json to_json(const std::vector<data::WorkerAccount>& workers);
+/// "compiled: 40 launches became 14" or "eagerly: why".
+std::string how_steps_ran(const CompileStats& stats);
+
+/// Writes the object to a file, atomically, or to standard output for "-". Throws FileError.
+void write_json(const nlohmann::ordered_json& json, const std::string& path);
+
+/// Throws FileError now if `path`, given to --`option`, could not be written later. "" is good.
+void check_output_path(const char* option, const std::string& path);
+/// The same for --json, where "-" is good too.
+void check_json_path(const std::string& path);
+
+/// A path on the command line, and how messages call it: "--json", "the weights".
+struct NamedPath {
+  std::string name, path;
+};
+/// Throws UsageError if an output would replace another one, or one of the inputs. "" is none.
+void check_outputs(const std::vector<NamedPath>& outputs, const std::vector<NamedPath>& inputs);
+
+/// Whether the JSON goes to standard output, which then carries nothing else: "-" or "/dev/stdout".
+bool is_stdout(const std::string& path);
+
+}  // namespace brim::command

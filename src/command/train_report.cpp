@@ -1,0 +1,175 @@
+#include "command/train_report.h"
+
+#include <brim/core/allocator.h>
+#include <brim/core/threads.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "command/format.h"
+#include "command/libraries.h"
+#include "command/monitor_report.h"
+#include "command/report.h"
+#include "command/say.h"
+#include "core/device_names.h"
+#include "train/run_folder.h"
+
+namespace brim::command {
+namespace {
+using Json = nlohmann::ordered_json;
+}  // namespace
+
+const char* counted(const train::Trainer& trainer) {
+  return trainer.loader().has_pictures() ? "img" : "samples";
+}
+
+void print_start(const TrainRequest& request, const train::Trainer& trainer) {
+  const train::Recipe& recipe = request.recipe;
+  const std::vector<Device>& devices = request.chosen.devices;
+  say(stdout, "{}: {} {} of {}, {} epochs of batch {} on {} in {}, seed {}\n", recipe.name,
+      trainer.loader().samples(), trainer.loader().has_pictures() ? "images" : "samples",
+      recipe.data, recipe.epochs, recipe.batch, names_of(devices), recipe.precision, recipe.seed);
+  say(stdout, "input: {}\n", trainer.input());
+  if (recipe.precision == "tf32" && devices[0].kind != DeviceKind::cuda)
+    say(stdout, "tf32 only changes the matrix units of cuda devices; on {} it is fp32\n",
+        names_of(devices));
+  if (!trainer.resumed_from().empty())
+    say(stdout, "going on from {}, after step {}\n", trainer.resumed_from(),
+        trainer.steps_before());
+  else if (!request.arguments.resume.empty())
+    say(stdout, "{} holds no checkpoint yet: beginning anew\n", request.arguments.resume);
+  std::fflush(stdout);
+}
+
+void print_result(const TrainRequest& request, const train::Trainer& trainer,
+                  const train::TrainResult& result, bool trained, bool failed) {
+  const train::Recipe& recipe = request.recipe;
+  say(stdout, "{} steps in {:.1f} s: {:.0f} {}/s, {:.0f} us for the median step\n", result.steps,
+      result.seconds, result.images_per_s, counted(trainer), result.us_per_step);
+  if (trained && result.steps == 0)
+    say(stdout, "all {} epochs were trained before; --epochs N goes on\n", recipe.epochs);
+  if (result.loss_scale > 0) say(stdout, "loss scale {} at the end\n", result.loss_scale);
+  if (result.skipped > 0) say(stdout, "{} corrupt samples were left out\n", result.skipped);
+  if (result.checkpoint_failures > 0)
+    say(stdout, "{} checkpoints could not be written, {} were\n", result.checkpoint_failures,
+        result.checkpoints);
+  if (result.stopped_early)
+    say(stdout, "stopped after epoch {}: no better one in {} epochs\n", result.epochs_done,
+        recipe.validation.patience);
+  if (result.test)
+    say(stdout, "{}", Lines{evaluation_table(*result.test)});
+  else if (result.validation)
+    say(stdout, "{} has no test split; validation: {}\n", recipe.data,
+        metrics_line(*result.validation));
+  else if (!result.stopped && !failed)
+    say(stdout, "{} has no test split, so the accuracy is unknown\n", recipe.data);
+  if (request.arguments.explain) say(stdout, "{}", Lines{result.plan});
+  for (const std::string& line : trainer.loader().decisions()) say(stdout, "loader: {}\n", line);
+  for (const auto& [device, account, recorded] : result.accounts) {
+    say(stdout, "where the time of training went on {}, {}\n{}", device.str(),
+        how_steps_ran(result.compile), Lines{account.table()});
+    if (recorded < 1)
+      say(stdout, "  of {:.1f} % of this time there are records, the rest is charged alike\n",
+          100 * recorded);
+  }
+  if (const auto workers = trainer.loader().worker_accounts(); !workers.empty())
+    say(stdout, "  beside it {}\n", data::describe(workers));
+}
+
+Json result_json(const TrainRequest& request, const train::Trainer& trainer,
+                 const train::TrainResult& result, double startup_ms, const RunPhases& phases,
+                 const std::optional<diag::MonitorSummary>& sensors) {
+  const train::Recipe& r = request.recipe;
+  const ChosenDevices& chosen = request.chosen;
+  Json json;
+  json["recipe"] = r.name;
+  json["data"] = r.data;
+  json["device"] = names_of(chosen.devices);
+  json["device_choice"] = chosen.json();
+  json["precision"] = r.precision;
+  json["loss_scale"] = result.loss_scale > 0 ? Json(result.loss_scale) : Json(nullptr);
+  json["images_per_s"] = result.images_per_s;
+  json["us_per_step"] = result.us_per_step;
+  json["steps"] = result.steps;
+  json["total_steps"] = result.total_steps;
+  json["total_images"] = result.total_images;
+  json["epochs"] = result.epochs_done;
+  json["batch"] = r.batch;
+  json["final_loss"] = finite(result.final_loss);
+  const Json test = result.test ? to_json(*result.test) : Json(nullptr);
+  json["task"] = r.task;
+  json["accuracy"] = result.test ? test["metrics"].value("accuracy", Json(nullptr)) : test;
+  json["metrics"] = result.test ? test["metrics"] : test;
+  json["per_class"] = result.test ? test["per_class"] : test;
+  json["test_loss"] = result.test ? test["loss"] : test;
+  json["validation"] = result.validation ? to_json(*result.validation) : Json(nullptr);
+  json["stopped_early"] = result.stopped_early;
+  json["compile"] = to_json(result.compile);
+  json["account"] = to_json(result.account);
+  for (const auto& [device, account, recorded] : result.accounts) {
+    json["accounts"][device.str()] = to_json(account);
+    json["recorded"][device.str()] = recorded;
+  }
+  json["monitor"] = sensors ? to_json(*sensors) : Json(nullptr);
+  json["seed"] = r.seed;
+  json["peak_memory"] = Allocator::of(chosen.devices[0]).stats().peak_live;
+  json["seconds"] = result.seconds;
+  json["startup_ms"] = startup_ms;
+  json["phases"] = phases.json();
+  json["threads"] = num_threads();
+  json["workers"] = trainer.loader().workers();
+  json["loader"] = {{"workers", trainer.loader().workers()},
+                    {"slots", trainer.loader().slots()},
+                    {"worker_seconds", to_json(trainer.loader().worker_accounts())},
+                    {"decisions", trainer.loader().decisions()}};
+  json["input"] = {{"augment_on", result.augmented_on_device ? "device" : "host"},
+                   {"data_on_device", result.resident_bytes > 0},
+                   {"resident_bytes", result.resident_bytes}};
+  json["skipped"] = result.skipped;
+  json["resumed_from"] =
+      trainer.resumed_from().empty() ? Json(nullptr) : Json(trainer.resumed_from());
+  json["checkpoints"] = result.checkpoints;
+  json["checkpoint_failures"] = result.checkpoint_failures;
+  json["stopped"] = result.stopped;
+  json["versions"] = build_versions();
+  return json;
+}
+
+std::string resume_hint(const TrainArguments& o, const train::Trainer& trainer,
+                        const train::TrainResult& result) {
+  const std::string& folder = o.folder();
+  if (folder.empty())
+    return fmt::format(
+        "stopped at step {}; nothing was kept; with --out DIR a stopped run can be "
+        "resumed",
+        result.total_steps);
+  const std::vector<std::string> kept = train::list_checkpoints(folder);
+  if (kept.empty() && trainer.resumed_from().empty())
+    return fmt::format("stopped at step {}; nothing was kept: {} holds no checkpoint",
+                       result.total_steps, folder);
+  const std::string last = kept.empty() ? trainer.resumed_from() : kept.front();
+  const bool all = last.ends_with(train::checkpoint_path("", result.total_steps));
+  std::string command = "brim train --resume " + shell_word(kept.empty() ? o.resume : folder);
+  if (kept.empty()) command += " --out " + shell_word(folder);
+  if (o.steps) {  // those that the checkpoint lacks
+    const int64_t end = trainer.steps_before() + *o.steps;
+    const int64_t held =
+        kept.empty() ? trainer.steps_before() : std::stoll(last.substr(last.rfind('-') + 1));
+    command += fmt::format(" --steps {}", end - held);
+  }
+  return fmt::format("stopped at step {}{}; to go on: {}{}", result.total_steps,
+                     all ? "" : fmt::format(", the last checkpoint is {}", last), command,
+                     o.repeated);
+}
+
+std::string kept_hint(const TrainArguments& o) {
+  const std::string& folder = o.folder();
+  const std::vector<std::string> kept =
+      folder.empty() ? std::vector<std::string>{} : train::list_checkpoints(folder);
+  if (kept.empty()) return "";
+  return fmt::format("; {} is kept, to go on: brim train --resume {}{}", kept.front(),
+                     shell_word(folder), o.repeated);
+}
+
+}  // namespace brim::command

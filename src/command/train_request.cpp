@@ -1,0 +1,88 @@
+#include "command/train_request.h"
+
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <vector>
+
+#include "command/checkpoint_every.h"
+#include "command/command.h"
+#include "command/report.h"
+#include "train/run_folder.h"
+
+namespace brim::command {
+namespace {
+
+/// The recipe with the options over it. A resumed run takes its recipe from the checkpoint.
+train::Recipe chosen_recipe(const TrainArguments& o) {
+  if (o.recipe.empty() && o.resume.empty())
+    throw UsageError(fmt::format("which recipe? Give a FILE.toml or a built-in one: {}",
+                                 fmt::join(train::recipe_names(), ", ")));
+  train::Recipe r =
+      o.recipe.empty() ? train::checkpoint_recipe(o.resume) : train::load_recipe(o.recipe);
+  if (!o.data.empty()) r.data = o.data;
+  if (o.epochs) r.epochs = *o.epochs;
+  if (o.batch) r.batch = *o.batch;
+  if (o.lr) r.optimizer.lr = *o.lr;
+  if (o.seed) r.seed = *o.seed;
+  if (!o.precision.empty()) r.precision = o.precision;
+  train::check_recipe(r);
+  return r;
+}
+
+/// How steps are compiled. A resumed run does it as before, but for what is named.
+train::StepMode chosen_mode(const TrainArguments& o, const std::optional<train::RunState>& before) {
+  train::StepMode mode;
+  if (before && before->mode) mode = *before->mode;
+  if (!o.compile.empty()) mode.compile = o.compile == "on";
+  if (!o.passes.empty()) mode.passes = o.passes;
+  plan::check_passes(mode.passes);
+  return mode;
+}
+
+int workers_of(const std::string& text) {
+  if (text == "auto") return -1;
+  int workers = -1;
+  const char* const end = text.data() + text.size();
+  const auto [at, error] = std::from_chars(text.data(), end, workers);
+  if (error != std::errc() || at != end || workers < 0 || workers > 1024)
+    throw UsageError(
+        fmt::format("--workers '{}' is neither a number from 0 to 1024 nor auto", text));
+  return workers;
+}
+
+/// Throws UsageError if --json or --trace would replace what the run reads, or what it writes.
+void check_outputs_of_run(const TrainArguments& o, const std::string& data) {
+  const std::vector<NamedPath> outputs = {{"--json", o.json}, {"--trace", o.trace}};
+  check_outputs(outputs, {{"the recipe", o.recipe}, {"the data", data}});
+  for (const NamedPath& output : outputs)
+    for (const std::string& folder : {o.out, o.resume})
+      if (!output.path.empty() && !folder.empty() && train::belongs_to_run(folder, output.path))
+        throw UsageError(
+            fmt::format("{} {} is in the way of what the run keeps in {}; give another name",
+                        output.name, output.path, folder));
+}
+
+}  // namespace
+
+TrainRequest parse_request(const TrainArguments& o) {
+  TrainRequest request;
+  request.arguments = o;
+  request.workers = workers_of(o.workers);
+  request.checkpoint.keep = o.keep;
+  parse_checkpoint_every(o.checkpoint_every, request.checkpoint);
+  request.recipe = chosen_recipe(o);
+  std::optional<train::RunState> before;
+  if (!o.resume.empty()) before = train::newest_state(o.resume);
+  request.mode = chosen_mode(o, before);
+  request.chosen = choose_devices(o.device, before ? before->devices : "");
+  check_json_path(o.json);
+  check_output_path("trace", o.trace);
+  check_outputs_of_run(o, request.recipe.data);
+  if (o.monitor > 0 && o.monitor < 0.01)
+    throw UsageError(
+        fmt::format("--monitor {} is too often; use 0.01 or more, or 0 for none", o.monitor));
+  return request;
+}
+
+}  // namespace brim::command

@@ -1,0 +1,48 @@
+// What `brim train` is asked for: as it is typed, and as it is meant.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include <brim/train/trainer.h>
+
+#include "command/device_option.h"
+#include "train/run_state.h"
+
+namespace brim::command {
+
+struct TrainArguments {
+  std::string recipe, data, device = "auto", workers = "auto", out, resume, memory_limit, json,
+                            trace;
+  std::string checkpoint_every = "60s";
+  std::string compile, passes, precision, augment_on = "auto";
+  bool data_on_device = false;
+  int64_t steps_per_graph = 1;
+  bool explain = false;
+  double monitor = 1;
+  std::optional<int64_t> epochs, batch, steps;
+  std::optional<double> lr;
+  std::optional<uint64_t> seed;
+  int threads = 0;
+  int64_t keep = 2;
+  std::string repeated;  // options that a resumed run needs again, as typed
+
+  /// Where the run's files are; empty if it keeps none.
+  const std::string& folder() const { return out.empty() ? resume : out; }
+};
+
+/// A run whose options were checked, and whose data and network were not touched yet.
+struct TrainRequest {
+  TrainArguments arguments;
+  train::Recipe recipe;
+  int workers = -1;  ///< -1: auto
+  train::CheckpointOptions checkpoint;
+  ChosenDevices chosen;
+  train::StepMode mode;
+};
+
+/// Throws UsageError, ValueError, FileError or DeviceError for what cannot be meant.
+TrainRequest parse_request(const TrainArguments& arguments);
+
+}  // namespace brim::command

@@ -1,0 +1,235 @@
+#include "command/train_session.h"
+
+#include <brim/core/allocator.h>
+#include <brim/core/threads.h>
+#include <brim/diag/monitor.h>
+#include <brim/diag/trace.h>
+#include <brim/train/trainer.h>
+
+#include <atomic>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "command/command.h"
+#include "command/format.h"
+#include "command/monitor_report.h"
+#include "command/option_names.h"
+#include "command/progress.h"
+#include "command/report.h"
+#include "command/run_phases.h"
+#include "command/say.h"
+#include "command/signals.h"
+#include "command/start.h"
+#include "command/train_report.h"
+#include "command/train_request.h"
+#include "io/atomic_file.h"
+
+namespace brim::command {
+namespace {
+
+train::AugmentOn augment_on_of(const std::string& word) {
+  if (word == "host") return train::AugmentOn::host;
+  return word == "device" ? train::AugmentOn::device : train::AugmentOn::automatic;
+}
+
+/// Writes the trace and says where, and whether it is whole.
+void save_trace(const diag::Trace& trace, const std::string& path, bool quiet) {
+  io::AtomicFile file(path);
+  trace.write([&](std::string_view piece) { file.write(piece); });
+  file.commit();
+  if (trace.dropped() > 0)
+    say(stderr, "brim: warning: the trace holds the first {} events, {} are left out\n",
+        trace.events(), trace.dropped());
+  if (!quiet)
+    say(stdout, "trace of {} events in {}; open it in ui.perfetto.dev\n", trace.events(), path);
+}
+
+class TrainSession {
+ public:
+  explicit TrainSession(const TrainRequest& request)
+      : request_(request),
+        arguments_(request.arguments),
+        quiet_(is_stdout(arguments_.json)),
+        display_(quiet_),
+        stop_(watch_signals()),
+        readings_(arguments_.folder()) {}
+
+  int run() {
+    set_limits();
+    if (!open()) {
+      display_.finish();
+      say(stderr, "brim: stopped before the first step; nothing was saved\n");
+      return 128 + stop_.load();
+    }
+    display_.finish();
+    if (!quiet_) print_start(request_, *trainer_);
+    phases_.end("start");
+    train();
+    phases_.end("train");
+    phases_.move("train", "compile", result_.compile.compile_ms * 1e-3);
+    const bool trained = !result_.stopped;
+    finish(trained);
+    report(trained);
+    if (failure_) std::rethrow_exception(failure_);
+    return result_.stopped ? 128 + stop_.load() : 0;
+  }
+
+ private:
+  void set_limits() {
+    const ChosenDevices& chosen = request_.chosen;
+    if (arguments_.threads > 0) set_num_threads(arguments_.threads);
+    if (!quiet_ && !chosen.reason.empty()) {
+      say(stdout, "{}\n", chosen.line());
+      std::fflush(stdout);
+    }
+    if (arguments_.memory_limit.empty()) return;
+    on_chosen(chosen, [&] {
+      for (const Device device : chosen.devices)
+        Allocator::of(device).set_limit(parse_bytes(arguments_.memory_limit, "--memory-limit"));
+    });
+  }
+
+  train::TrainOptions options() {
+    return {.devices = request_.chosen.devices,
+            .workers = request_.workers,
+            .augment_on = augment_on_of(arguments_.augment_on),
+            .data_on_device = arguments_.data_on_device,
+            .steps_per_graph = arguments_.steps_per_graph,
+            .max_steps = arguments_.steps.value_or(0),
+            .out = arguments_.out,
+            .resume = arguments_.resume,
+            .change_precision = !arguments_.precision.empty(),
+            .change_compile = !arguments_.compile.empty() || !arguments_.passes.empty(),
+            .checkpoint = request_.checkpoint,
+            .compile = request_.mode.compile,
+            .passes = request_.mode.passes,
+            .progress = [this](const train::Progress& p) { show(p); },
+            .stage = [this](const char* what, double part) { display_.show(what, part); },
+            .first_step = [this] { startup_ms_ = milliseconds_since_start(); },
+            .warn = [this](const std::string& line) { warn(line); },
+            .stop = &stop_};
+  }
+
+  /// False if the run was stopped before it began.
+  bool open() {
+    try {
+      with_hint([&] { trainer_.emplace(request_.recipe, options()); });
+      display_.count(counted(*trainer_));
+      return true;
+    } catch (const Error&) {
+      if (stop_.load() == 0) throw;
+      return false;
+    }
+  }
+
+  void train() {
+    if (!arguments_.trace.empty()) trace_.emplace();
+    if (arguments_.monitor > 0)
+      monitor_.emplace(
+          request_.chosen.devices,
+          diag::MonitorOptions{arguments_.monitor, [&](const auto& r) { readings_.add(r); }});
+    with_hint([&] { result_ = trainer_->train(); });
+    if (monitor_) {
+      monitor_->stop();
+      sensors_ = monitor_->total();
+      if (!sensors_shown_) show_sensors(*sensors_);
+      monitor_.reset();
+    }
+    if (!readings_.error().empty()) warn(readings_.error());
+    display_.finish();
+  }
+
+  /// What follows the training. Whatever of it fails, the rest is done.
+  void finish(bool trained) {
+    if (trained) attempt([&] { trainer_->save(); });
+    phases_.end("save");
+    if (trace_) attempt([&] { save_trace(*trace_, arguments_.trace, quiet_); });
+    trace_.reset();
+    phases_.end("rest");
+    if (trained) attempt([&] { result_.test = trainer_->test(); });
+    display_.finish();
+    phases_.end("evaluate");
+    if (trained) result_.stopped = !result_.test && !failure_ && stop_.load() != 0;
+  }
+
+  void report(bool trained) {
+    if (!quiet_) print_result(request_, *trainer_, result_, trained, failure_ != nullptr);
+    phases_.end("rest");
+    if (!quiet_) say(stdout, "{}\n", phases_.line());
+    if (!arguments_.json.empty())
+      attempt([&] {
+        write_json(result_json(request_, *trainer_, result_, startup_ms_, phases_, sensors_),
+                   arguments_.json);
+      });
+    if (!result_.stopped) return;
+    if (trained)
+      say(stderr, "brim: stopped during the evaluation, after the training was finished{}\n",
+          arguments_.folder().empty() ? "" : " and saved to " + arguments_.folder());
+    else
+      attempt([&] { say(stderr, "brim: {}\n", resume_hint(arguments_, *trainer_, result_)); });
+  }
+
+  void show(const train::Progress& p) {
+    display_.show(p);
+    display_.show_validation(p);
+    if (p.epoch_done && monitor_) show_sensors(monitor_->summary());
+  }
+  void show_sensors(const diag::MonitorSummary& summary) {
+    if (quiet_) return;
+    for (const std::string& line : sensor_lines(summary)) {
+      display_.finish();
+      say(stdout, "{}\n", line);
+      sensors_shown_ = true;
+    }
+  }
+  void warn(const std::string& line) {
+    display_.finish();
+    say(stderr, "brim: warning: {}\n", with_option_names(line));
+  }
+
+  /// Does it; where memory or a device gives out, the error names the checkpoint that is kept.
+  template <class F>
+  void with_hint(const F& action) {
+    try {
+      action();
+    } catch (const OutOfMemory& e) {
+      throw Error(e.what() + kept_hint(arguments_));
+    } catch (const DeviceError& e) {
+      throw Error(e.what() + kept_hint(arguments_) + request_.chosen.hint());
+    }
+  }
+  /// The same; the first error is kept for the end of the run.
+  template <class F>
+  void attempt(const F& action) {
+    try {
+      with_hint(action);
+    } catch (const std::exception&) {
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+
+  const TrainRequest& request_;
+  const TrainArguments& arguments_;
+  const bool quiet_;
+  ProgressDisplay display_;
+  const std::atomic<int>& stop_;
+  MonitorFile readings_;
+  std::optional<diag::Monitor> monitor_;
+  bool sensors_shown_ = false;
+  double startup_ms_ = 0;
+  RunPhases phases_;
+  std::optional<train::Trainer> trainer_;
+  std::optional<diag::Trace> trace_;
+  train::TrainResult result_;
+  std::optional<diag::MonitorSummary> sensors_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+int run_training(const TrainRequest& request) { return TrainSession(request).run(); }
+
+}  // namespace brim::command
