@@ -65,8 +65,8 @@ void gru(const Context& context, const Tensor& tgates, const Tensor& weight, con
   const Recurrence job(ty, reverse);
   if (job.empty()) return;
   const int64_t n = job.hidden, all = job.batch * n;
-  const PackedWeight<T> w(context, n, 3 * n,
-                          {in<T>(weight), weight.strides()[1], weight.strides()[0]});
+  const PackedColumns<T> w(context, n, 3 * n,
+                           {in<T>(weight), weight.strides()[1], weight.strides()[0]});
   const Workspace passing(
       context.workspace(saved.defined() ? 0 : static_cast<size_t>(4 * all) * sizeof(T)));
   const Workspace none(context.workspace(static_cast<size_t>(3 * n) * sizeof(T)));
@@ -93,8 +93,8 @@ void gru_grad(const Context& context, const Tensor& tdy, const Tensor& weight, c
   const Recurrence job(ty, reverse);
   if (job.empty()) return;
   const int64_t n = job.hidden, all = job.batch * n;
-  const PackedWeight<T> w(context, 3 * n, n,
-                          {in<T>(weight), weight.strides()[0], weight.strides()[1]});
+  const PackedColumns<T> w(context, 3 * n, n,
+                           {in<T>(weight), weight.strides()[0], weight.strides()[1]});
   const T *dy = in<T>(tdy), *y = in<T>(ty), *gates = in<T>(saved);
   T *dx = out<T>(tdx), *dgates = out<T>(tdgates), *dh = out<T>(tdh);
   job.over_samples(3, [&](int64_t first, int64_t last) {

@@ -64,8 +64,8 @@ void lstm(const Context& context, const Tensor& tgates, const Tensor& weight, co
   const Recurrence job(ty, reverse);
   if (job.empty()) return;
   const int64_t n = job.hidden, all = job.batch * n;
-  const PackedWeight<T> w(context, n, 4 * n,
-                          {in<T>(weight), weight.strides()[1], weight.strides()[0]});
+  const PackedColumns<T> w(context, n, 4 * n,
+                           {in<T>(weight), weight.strides()[1], weight.strides()[0]});
   const Workspace passing(
       context.workspace(saved.defined() ? 0 : static_cast<size_t>(4 * all) * sizeof(T)));
   const T* x = in<T>(tgates);
@@ -91,8 +91,8 @@ void lstm_grad(const Context& context, const Tensor& tdy, const Tensor& tdcells,
   const Recurrence job(tdy, reverse);
   if (job.empty()) return;
   const int64_t n = job.hidden, all = job.batch * n;
-  const PackedWeight<T> w(context, 4 * n, n,
-                          {in<T>(weight), weight.strides()[0], weight.strides()[1]});
+  const PackedColumns<T> w(context, 4 * n, n,
+                           {in<T>(weight), weight.strides()[0], weight.strides()[1]});
   const Workspace none(context.workspace(static_cast<size_t>(n) * sizeof(T)));
   std::fill_n(none.as<T>(), n, T(0));
   const T *dy = in<T>(tdy), *dcells = in<T>(tdcells), *gates = in<T>(saved);

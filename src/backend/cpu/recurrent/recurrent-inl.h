@@ -1,9 +1,8 @@
-// What the kernels of recurrent layers share, compiled once per instruction set: the recurrent
-// product with packed weights, and the split of the work.
+// What the kernels of recurrent layers share, compiled once per instruction set.
 //
 // Samples of a batch do not depend on each other, so a thread takes its samples through all steps
-// and waits for nobody. The weights are packed once a call into panels as wide as the products'
-// register tiles; all threads read the same ones at every step, out of their caches.
+// and waits for nobody. The weights are packed once a call; all threads read the same ones at every
+// step, out of their caches.
 #include <algorithm>
 #include <cstdint>
 
@@ -19,53 +18,14 @@
 
 #include <hwy/highway.h>
 
-#include "backend/cpu/gemm/gemm_pack-inl.h"
+#include "backend/cpu/gemm/packed_columns-inl.h"
 #include "backend/cpu/runtime/denormals.h"
 #include "backend/cpu/runtime/elements.h"
 #include "backend/cpu/runtime/parallel.h"
-#include "core/context.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
-
-/// A matrix (k x n) as panels of columns, each of them k dense rows.
-template <class T>
-class PackedWeight {
- public:
-  PackedWeight(const Context& context, int64_t k, int64_t n, Matrix<T> from)
-      : k_(k),
-        n_(n),
-        width_(kVecs * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()))),
-        memory_(context.workspace(static_cast<size_t>(panels() * width_ * k) * sizeof(T))) {
-    parallel_for(panels(), kPackGrain / (width_ * k + 1) + 1, [&](int64_t begin, int64_t end) {
-      for (int64_t p = begin; p < end; ++p)
-        pack_b(k_, columns(p), Matrix<T>{from.data + p * width_ * from.col, from.row, from.col},
-               panel(p), width_);
-    });
-  }
-
-  /// c (rows x n, rows `ldc` apart) = a (rows x k) times this, plus what c held if `accumulate`.
-  void multiply(int64_t rows, const T* a, int64_t lda, bool accumulate, T* c, int64_t ldc) const {
-    for (int64_t p = 0; p < panels(); ++p)
-      for (int64_t q = 0; q < k_ || q == 0; q += kDepth)
-        broadcast_panel<T>(rows, std::min(kDepth, k_ - q), a + q, kRows * lda, lda, 1,
-                           panel(p) + q * width_, width_, accumulate || q > 0, c + p * width_, ldc,
-                           columns(p));
-  }
-
- private:
-  static constexpr int64_t kDepth =
-      1024 / static_cast<int64_t>(sizeof(T));              // stays in the L1 cache
-  static constexpr int64_t kPackGrain = int64_t{1} << 16;  // elements
-
-  int64_t panels() const { return (n_ + width_ - 1) / width_; }
-  int64_t columns(int64_t p) const { return std::min(width_, n_ - p * width_); }
-  T* panel(int64_t p) const { return memory_.as<T>() + p * width_ * k_; }
-
-  int64_t k_, n_, width_;
-  Workspace memory_;
-};
 
 /// The sizes of a sequence of hidden states, (T, N, hidden), and the order of its steps.
 struct Recurrence {
