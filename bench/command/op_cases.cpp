@@ -1,4 +1,6 @@
 // Single ops: the cost of a call on a small tensor, and the throughput of the large ones.
+#include <brim/autograd/autocast.h>
+#include <brim/nn/recurrent.h>
 #include <brim/ops/attention.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/conv.h>
@@ -9,6 +11,8 @@
 #include <brim/ops/softmax.h>
 #include <brim/ops/unary.h>
 #include <fmt/format.h>
+
+#include <memory>
 
 #include "bench/command/cases.h"
 #include "core/runtime.h"
@@ -185,6 +189,36 @@ BenchCase attention_train(int64_t tokens) {
             });
 }
 
+/// 2 layers, 256 wide, over 128 steps of 32 samples; all gradients, the input's too.
+template <class Layer>
+BenchCase recurrent_train(const char* name, int64_t gates) {
+  constexpr int64_t kLayers = 2, kWidth = 256, kSteps = 128, kBatch = 32;
+  const auto layer_products = static_cast<double>(kSteps * kBatch * gates * kWidth * 2 * kWidth);
+  return op(name,
+            fmt::format("{} layers {} wide over {} steps of {} samples, with all gradients",
+                        kLayers, kWidth, kSteps, kBatch),
+            3 * 2.0 * kLayers * layer_products, [](const BenchSetup& setup) {
+              BenchSetup keeping = setup;
+              keeping.compile.keep_gradients = true;  // they are the result
+              const auto net = std::make_shared<Layer>(
+                  nn::RecurrentOptions{.in = kWidth, .hidden = kWidth, .layers = kLayers});
+              net->to(setup.device);
+              const Shape shape{kSteps, kBatch, kWidth};
+              return repeat(
+                  keeping,
+                  [net, dtype = setup.dtype(),
+                   x = rand(shape).to(setup.device).set_requires_grad()](const Tensor& g) mutable {
+                    net->zero_grad();
+                    x.zero_grad();
+                    const Autocast scope(dtype);
+                    Tensor y = (*net)(x);
+                    y.backward(g.to(y.dtype()));
+                    return y;
+                  },
+                  operand(setup, shape));
+            });
+}
+
 BenchCase softmax_rows(int64_t rows, int64_t columns) {
   return op(fmt::format("softmax-{}x{}", rows, columns),
             fmt::format("softmax over the rows of ({}, {})", rows, columns), kNoProducts,
@@ -300,6 +334,8 @@ std::vector<BenchCase> op_cases() {
           attention_train(512),
           attention(4096),
           attention_train(4096),
+          recurrent_train<nn::LSTM>("lstm", 4),
+          recurrent_train<nn::GRU>("gru", 3),
           softmax_rows(8, 100),
           softmax_rows(128, 1000),
           layer_norm_rows(8, 64),

@@ -70,6 +70,22 @@ def attention_train(tokens):
     return both_ways(causal_attention, step_of)
 
 
+def recurrent(kind):
+    """Layers as nn.LSTM and nn.GRU are, with all gradients, the input's too."""
+    net, shape = kind(256, 256, num_layers=2), (128, 32, 256)
+    x, g = torch.rand(shape, requires_grad=True), torch.rand(shape)
+
+    def step_of(forward):
+        def step():
+            for leaf in (x, *net.parameters()):
+                leaf.grad = None
+            forward(x).backward(g)
+
+        return step
+
+    return both_ways(lambda x: net(x)[0], step_of)
+
+
 def softmax(rows, columns):
     return repeat(lambda x: torch.softmax(x, 1), torch.rand(rows, columns))
 
@@ -106,6 +122,8 @@ def op_cases():
         "attention-512-train": attention_train(512),
         "attention-4096": attention(4096),
         "attention-4096-train": attention_train(4096),
+        "lstm": recurrent(torch.nn.LSTM),
+        "gru": recurrent(torch.nn.GRU),
         "softmax-8x100": softmax(8, 100),
         "softmax-128x1000": softmax(128, 1000),
         "layer-norm-8x64": layer_norm(8, 64),

@@ -16,6 +16,8 @@ SPEEDUPS = {
     "conv-64x56x56": 1.0,
     "conv-64x56x56-train": 1.0,
     "attention-4096-train": 1.2,
+    "lstm": 1.5,
+    "gru": 1.5,
 }
 MEMORY_SHARE = 0.6  # of PyTorch's, in training
 DISTANCE = 1e-4  # of the weights' changes

@@ -50,6 +50,7 @@
 #include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>
 #include <brim/ops/pool.h>
+#include <brim/ops/recurrent.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
 #include <brim/ops/softmax.h>

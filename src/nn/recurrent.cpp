@@ -1,4 +1,4 @@
-// The input's part of all gates is one product over all steps; the rest goes step by step.
+// The input's part of all gates is one product over all steps; what goes step by step is an op.
 #include <brim/nn/recurrent.h>
 
 #include <brim/autograd/autograd.h>
@@ -6,8 +6,8 @@
 #include <brim/ops/create.h>
 #include <brim/ops/dropout.h>
 #include <brim/ops/matmul.h>
+#include <brim/ops/recurrent.h>
 #include <brim/ops/shape.h>
-#include <brim/ops/unary.h>
 
 #include "nn/layer.h"
 
@@ -54,16 +54,10 @@ Tensor Recurrent::forward(const Tensor& x) {
 }
 
 Tensor Recurrent::run_cell(const Cell& cell, const Tensor& x, bool reverse,
-                           std::vector<Tensor>& states) {
-  const std::vector<Tensor> gates = unbind(linear(x, cell.weight_ih, cell.bias_ih), 0);
-  const size_t steps = gates.size();
-  std::vector<Tensor> hidden(steps);
-  for (size_t i = 0; i < steps; ++i) {
-    const size_t t = reverse ? steps - 1 - i : i;
-    states = step(cell, gates[t], states);
-    hidden[t] = states[0];
-  }
-  return stack(hidden, 0);
+                           std::vector<Tensor>& states) const {
+  const std::vector<Tensor> all = steps(cell, x, states, reverse);
+  for (size_t k = 0; k < states.size(); ++k) states[k] = all[k][reverse ? 0 : x.size(0) - 1];
+  return all[0];
 }
 
 Tensor Recurrent::run(const Tensor& x, std::vector<Tensor>& states) {
@@ -120,12 +114,11 @@ LSTM::Result LSTM::forward(const Tensor& x, const State& state) {
   return {y, {states[0], states[1]}};
 }
 
-std::vector<Tensor> LSTM::step(const Cell& cell, const Tensor& gates,
-                               const std::vector<Tensor>& states) const {
-  const Tensor sums = gates + linear(states[0], cell.weight_hh, cell.bias_hh);
-  const std::vector<Tensor> g = chunk(sums, 4, 1);
-  const Tensor c = sigmoid(g[1]) * states[1] + sigmoid(g[0]) * tanh(g[2]);
-  return {sigmoid(g[3]) * tanh(c), c};
+std::vector<Tensor> LSTM::steps(const Cell& cell, const Tensor& x,
+                                const std::vector<Tensor>& states, bool reverse) const {
+  const Tensor bias = cell.bias_ih.defined() ? cell.bias_ih + cell.bias_hh : Tensor();
+  return lstm(linear(x, cell.weight_ih, bias), cell.weight_hh, states[0], states[1],
+              {.reverse = reverse});
 }
 
 GRU::GRU(Options o) : Recurrent("GRU", 3, 1, o) {}
@@ -136,13 +129,10 @@ GRU::Result GRU::forward(const Tensor& x, const Tensor& h) {
   return {y, states[0]};
 }
 
-std::vector<Tensor> GRU::step(const Cell& cell, const Tensor& gates,
-                              const std::vector<Tensor>& states) const {
-  const Tensor &h = states[0], from_h = linear(h, cell.weight_hh, cell.bias_hh);
-  const std::vector<Tensor> g = chunk(gates, 3, 1), u = chunk(from_h, 3, 1);
-  const Tensor r = sigmoid(g[0] + u[0]), z = sigmoid(g[1] + u[1]);
-  const Tensor n = tanh(g[2] + r * u[2]);
-  return {n + z * (h - n)};
+std::vector<Tensor> GRU::steps(const Cell& cell, const Tensor& x, const std::vector<Tensor>& states,
+                               bool reverse) const {
+  return {gru(linear(x, cell.weight_ih, cell.bias_ih), cell.weight_hh, cell.bias_hh, states[0],
+              {.reverse = reverse})};
 }
 
 }  // namespace brim::nn

@@ -6,6 +6,7 @@
 #include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>
 #include <brim/ops/pool.h>
+#include <brim/ops/recurrent.h>
 #include <brim/ops/softmax.h>
 
 #include "contract/views.h"
@@ -115,6 +116,14 @@ std::vector<ViewCase> layer_views() {
          {.shape = {1, 2, 1, 3, 5}},
          {.shape = {2, 2, 1, 3, 2}},
          {.shape = {2, 1, 2, 1, 3}}}}},
+      {"lstm",
+       [](Tensor gates, Tensor weight, Tensor h, Tensor c) { return lstm(gates, weight, h, c); },
+       {{{.shape = {3, 4, 20}}, {.shape = {20, 5}}, {.shape = {4, 5}}, {.shape = {4, 5}}}}},
+      {"gru",
+       [](Tensor gates, Tensor weight, Tensor bias, Tensor h) {
+         return Tensors{gru(gates, weight, bias, h), gru(gates, weight, {}, h, {.reverse = true})};
+       },
+       {{{.shape = {3, 4, 15}}, {.shape = {15, 5}}, {.shape = {15}}, {.shape = {4, 5}}}}},
       {"max_pool2d",
        [](Tensor x) {
          return Tensors{max_pool2d(x, 2), max_pool2d(x, 3, {.stride = 2, .padding = 1})};

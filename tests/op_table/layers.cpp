@@ -6,6 +6,7 @@
 #include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>
 #include <brim/ops/pool.h>
+#include <brim/ops/recurrent.h>
 
 #include "op_table/op_table.h"
 
@@ -50,6 +51,16 @@ Outputs interpolate_of(const Call& c) {
                             .mode = c.text("mode") == "bilinear" ? Interpolation::bilinear
                                                                  : Interpolation::nearest,
                             .align_corners = c.flag("align_corners")});
+}
+
+/// Inputs: gates, weight_hh, h, c.
+Outputs lstm_of(const Call& c) {
+  return lstm(c[0], c[1], c[2], c[3], {.reverse = c.flag("reverse")});
+}
+
+/// Inputs: gates, weight_hh, h, [bias_hh].
+Outputs gru_of(const Call& c) {
+  return gru(c[0], c[1], c.optional_inputs(3)("bias"), c[2], {.reverse = c.flag("reverse")});
 }
 
 /// Inputs: q, k, v, [mask].
@@ -124,6 +135,8 @@ OpTable layer_ops() {
       {"outer", [](const Call& c) { return outer(c[0], c[1]); }},
       {"linear", linear_of},
       {"scaled_dot_product_attention", attention_of},
+      {"lstm", lstm_of},
+      {"gru", gru_of},
       {"conv2d", conv2d_of},
       {"conv1d", conv1d_of},
       {"conv_transpose2d", conv_transpose2d_of},

@@ -123,9 +123,10 @@ void products(benchmark::internal::Benchmark* bench) {
   add(64, 4096, 576, NN);
   add(4096, 64, 576, NT);
   // Fully connected layers (rows, inputs, outputs): forward, gradients of x and of the weight.
-  const int64_t layers[][3] = {{32, 784, 512}, {64, 784, 512},  {128, 784, 512}, {256, 784, 512},
-                               {32, 512, 512}, {128, 784, 128}, {128, 400, 120}, {128, 120, 84},
-                               {64, 400, 120}, {32, 512, 10},   {128, 128, 10}};
+  const int64_t layers[][3] = {
+      {32, 784, 512},  {64, 784, 512},    {128, 784, 512},  {256, 784, 512}, {32, 512, 512},
+      {128, 784, 128}, {128, 400, 120},   {128, 120, 84},   {64, 400, 120},  {32, 512, 10},
+      {128, 128, 10},  {1024, 256, 1024}, {4096, 256, 1024}};
   for (const auto& [rows, in, out] : layers) {
     add(rows, out, in, NT);
     add(rows, in, out, NN);

@@ -40,16 +40,18 @@ class Recurrent : public Module {
   struct Cell {
     Tensor &weight_ih, &weight_hh, &bias_ih, &bias_hh;
   };
-  /// One step of a cell: what the input gives its gates, (N, G hidden), and the states before it,
-  /// (N, hidden) each, the hidden one first. Gives the states after it.
-  virtual std::vector<Tensor> step(const Cell& cell, const Tensor& gates,
-                                   const std::vector<Tensor>& states) const = 0;
+  /// All steps of a cell over x, (T, N, ..), from the states before them, (N, hidden) each, the
+  /// hidden one first. Gives the states after each step, (T, N, hidden).
+  virtual std::vector<Tensor> steps(const Cell& cell, const Tensor& x,
+                                    const std::vector<Tensor>& states, bool reverse) const = 0;
   /// Runs all layers over x. states: (layers D, N, hidden) each, replaced by those after the last
   /// step; undefined ones begin with zeros. Throws ShapeError, DTypeError, DeviceError.
   Tensor run(const Tensor& x, std::vector<Tensor>& states);
 
  private:
-  Tensor run_cell(const Cell& cell, const Tensor& x, bool reverse, std::vector<Tensor>& states);
+  /// The hidden states; `states` become those after the last step.
+  Tensor run_cell(const Cell& cell, const Tensor& x, bool reverse,
+                  std::vector<Tensor>& states) const;
 
   size_t states_;
   std::vector<Cell> cells_;  // layer by layer, forwards before backwards
@@ -74,8 +76,8 @@ class LSTM : public Recurrent {
   Result operator()(const Tensor& x, const State& state) { return forward(x, state); }
 
  protected:
-  std::vector<Tensor> step(const Cell& cell, const Tensor& gates,
-                           const std::vector<Tensor>& states) const override;
+  std::vector<Tensor> steps(const Cell& cell, const Tensor& x, const std::vector<Tensor>& states,
+                            bool reverse) const override;
 };
 
 /// Gated recurrent units (Cho et al. 2014), PyTorch's form: r, z = sigmoid(W_ih x + b_ih + W_hh h +
@@ -93,8 +95,8 @@ class GRU : public Recurrent {
   Result operator()(const Tensor& x, const Tensor& h) { return forward(x, h); }
 
  protected:
-  std::vector<Tensor> step(const Cell& cell, const Tensor& gates,
-                           const std::vector<Tensor>& states) const override;
+  std::vector<Tensor> steps(const Cell& cell, const Tensor& x, const std::vector<Tensor>& states,
+                            bool reverse) const override;
 };
 
 }  // namespace brim::nn

@@ -18,7 +18,7 @@ bool dot_wins(int64_t m, int64_t n, int64_t k) {
 /// not stay in the L2 cache. A's columns, read in place, are far apart if A is a transpose.
 bool packed_wins(int64_t m, int64_t n, int64_t k, bool a_transposed) {
   return (a_transposed && n >= 256 && m * k >= int64_t{1} << 19) ||
-         (m >= 256 && n * k >= int64_t{1} << 20);
+         (m >= 256 && n * k >= int64_t{1} << 20) || (m >= 1024 && n * k >= int64_t{1} << 18);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include <brim/core/tensor.h>
+#include "backend/cpu/runtime/elements.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -22,16 +22,6 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kRun = 512;  // values summed in the tensor's own type
-
-/// The elements of an operand; null where it is left out.
-template <class T>
-const T* in(const Tensor& t) {
-  return t.defined() ? static_cast<const T*>(t.raw()) : nullptr;
-}
-template <class T>
-T* out(Tensor& t) {
-  return t.defined() ? static_cast<T*>(t.raw()) : nullptr;
-}
 
 /// Count, mean and squared distances to it (Chan, Golub and LeVeque, 1979).
 struct Moments {

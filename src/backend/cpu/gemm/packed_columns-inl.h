@@ -1,0 +1,74 @@
+// A product's second operand, packed once for many products or threads that read it; compiled once
+// per instruction set.
+#include <algorithm>
+#include <cstdint>
+
+#include "core/context.h"
+
+#if defined(BRIM_BACKEND_CPU_PACKED_COLUMNS_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRIM_BACKEND_CPU_PACKED_COLUMNS_INL_H
+#undef BRIM_BACKEND_CPU_PACKED_COLUMNS_INL_H
+#else
+#define BRIM_BACKEND_CPU_PACKED_COLUMNS_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+#include "backend/cpu/gemm/gemm_pack-inl.h"
+#include "backend/cpu/runtime/parallel.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+/// A matrix (k x n) as panels of columns as wide as a register tile, each of them k dense rows.
+template <class T>
+class PackedColumns {
+ public:
+  PackedColumns(const Context& context, int64_t k, int64_t n, Matrix<T> from)
+      : k_(k),
+        n_(n),
+        width_(kVecs * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()))),
+        memory_(context.workspace(static_cast<size_t>(panels() * width_ * k) * sizeof(T))) {
+    parallel_for(panels(), kPackGrain / (width_ * k + 1) + 1, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p)
+        pack_b(k_, columns(p),
+               Matrix<T>{from.data + first_column(p) * from.col, from.row, from.col}, panel(p),
+               width_);
+    });
+  }
+
+  int64_t panels() const { return (n_ + width_ - 1) / width_; }
+  int64_t first_column(int64_t p) const { return p * width_; }
+  int64_t columns(int64_t p) const { return std::min(width_, n_ - p * width_); }
+
+  /// Columns of panel p of c (rows x n, rows `ldc` apart) = a (rows x k) times this, plus what c
+  /// held if `accumulate`.
+  void multiply(int64_t p, int64_t rows, const T* a, int64_t lda, bool accumulate, T* c,
+                int64_t ldc) const {
+    for (int64_t q = 0; q < k_ || q == 0; q += kDepth)
+      broadcast_panel<T>(rows, std::min(kDepth, k_ - q), a + q, kRows * lda, lda, 1,
+                         panel(p) + q * width_, width_, accumulate || q > 0, c + first_column(p),
+                         ldc, columns(p));
+  }
+  /// All columns.
+  void multiply(int64_t rows, const T* a, int64_t lda, bool accumulate, T* c, int64_t ldc) const {
+    for (int64_t p = 0; p < panels(); ++p) multiply(p, rows, a, lda, accumulate, c, ldc);
+  }
+
+ private:
+  static constexpr int64_t kDepth =
+      1024 / static_cast<int64_t>(sizeof(T));              // stays in the L1 cache
+  static constexpr int64_t kPackGrain = int64_t{1} << 16;  // elements
+
+  T* panel(int64_t p) const { return memory_.as<T>() + p * width_ * k_; }
+
+  int64_t k_, n_, width_;
+  Workspace memory_;
+};
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif

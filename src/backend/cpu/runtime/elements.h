@@ -1,0 +1,17 @@
+// The elements of a kernel's operands; null where one is left out.
+#pragma once
+
+#include <brim/core/tensor.h>
+
+namespace brim::cpu {
+
+template <class T>
+const T* in(const Tensor& t) {
+  return t.defined() ? static_cast<const T*>(t.raw()) : nullptr;
+}
+template <class T>
+T* out(Tensor& t) {
+  return t.defined() ? static_cast<T*>(t.raw()) : nullptr;
+}
+
+}  // namespace brim::cpu
