@@ -3,6 +3,7 @@
 #include <brim/core/error.h>
 #include <brim/data/dataset.h>
 #include <brim/data/device_loader.h>
+#include <brim/data/pictures.h>
 #include <brim/ops/create.h>
 #include <gtest/gtest.h>
 
@@ -12,6 +13,7 @@
 #include <set>
 
 #include "data/datasets.h"
+#include "data/picture_sets.h"
 #include "data/pictures.h"
 #include "message_of.h"
 
@@ -26,7 +28,16 @@ struct Case {
   LoaderOptions options;
 };
 
+/// Pictures with masks and with a table.
+struct PictureFolders : data::tests::TemporaryFolder {
+  PictureFolders() {
+    data::tests::write_masked(*this / "masks", 31, 9, 8);
+    data::tests::write_labelled(*this / "labels", 31);
+  }
+};
+
 std::vector<Case> cases() {
+  static const PictureFolders folders;  // as long as the tests
   const LoaderOptions plain{.batch = 5, .seed = 3};
   const auto with = [&](auto change) {
     LoaderOptions o = plain;
@@ -54,6 +65,26 @@ std::vector<Case> cases() {
       {"pictures",
        from_pictures(std::make_shared<RandomPictures>(61, 6, 5),
                      {.steps = {RandomCrop{.height = 5, .padding = 1}}}),
+       plain},
+      {"pictures with masks",
+       open_segmentation(
+           folders / "masks", Split::train,
+           {.transform = {.steps = {RandomResizedCrop{.height = 6},
+                                    RandomCrop{.height = 7, .padding = 1}, HorizontalFlip{}}},
+            .channels = 4}),
+       plain},
+      {"pictures with a table",
+       open_labelled(folders / "labels", Split::train, Targets::multi_label,
+                     {.transform = {.steps = {RandomCrop{.height = 5, .padding = 1}}}}),
+       plain},
+      {"drawn masks",
+       subset(open_shapes_masks(Split::train, {.transform = {.steps = {RandomCrop{.height = 8}}}}),
+              some),
+       plain},
+      {"drawn labels",
+       subset(open_shapes_labels(Split::test,
+                                 {.transform = {.steps = {Resize{.height = 6}, HorizontalFlip{}}}}),
+              some),
        plain},
       {"concatenation", concat({table(7), table(30), table(1)}), plain},
       {"subset", subset(sentences(), some), plain},

@@ -15,7 +15,7 @@ namespace {
 
 using namespace tests;
 
-const Normalize kToUnit{.mean = {0}, .std = {1}};
+const Normalize kUnitScale{.mean = {0}, .std = {1}};
 
 // Steps of every kind, several of them in a row.
 std::vector<std::vector<TransformStep>> many_steps() {
@@ -65,7 +65,7 @@ TEST(PixelTransform, SixteenBitsAreEightOnAFinerScale) {
   for (const int channels : {1, 2, 3, 4}) {
     const Image image{23, 19, channels, gradient(23, 19, channels, 5)};
     for (const auto& steps : many_steps()) {
-      const Transform transform{.steps = steps, .normalize = kToUnit};
+      const Transform transform{.steps = steps, .normalize = kUnitScale};
       const auto bytes = to_tensor(pixels_of(image), transform, 9);
       const auto words = to_tensor(widened(image), transform, 9);
       ASSERT_EQ(words.shape(), bytes.shape());
@@ -74,8 +74,8 @@ TEST(PixelTransform, SixteenBitsAreEightOnAFinerScale) {
       // What is resampled is rounded to its own bits, twice.
       for (size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1.1 / 255) << i;
     }
-    const auto exact = to_tensor(widened(image), {.normalize = kToUnit}).to_vector<float>();
-    EXPECT_EQ(exact, to_tensor(pixels_of(image), {.normalize = kToUnit}).to_vector<float>());
+    const auto exact = to_tensor(widened(image), {.normalize = kUnitScale}).to_vector<float>();
+    EXPECT_EQ(exact, to_tensor(pixels_of(image), {.normalize = kUnitScale}).to_vector<float>());
   }
 }
 
@@ -115,7 +115,7 @@ TEST(PixelTransform, AMaskGoesWithItsPicture) {
   }
   PixelBuffers buffers;
   for (const auto& steps : many_steps()) {
-    const PixelPlan plan({.steps = steps, .normalize = kToUnit}, 1);
+    const PixelPlan plan({.steps = steps, .normalize = kUnitScale}, 1);
     for (uint64_t key = 0; key < 20; ++key) {
       KeyedRandom random(key);
       const Window classes = plan.place_mask(mask, random, buffers);

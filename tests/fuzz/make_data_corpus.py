@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seeds of image_fuzz, tar_fuzz, cifar_fuzz, idx_fuzz, arrays_fuzz and table_fuzz into tests/fuzz/corpus. Needs Pillow and, for
+"""Writes the seeds of image_fuzz, tar_fuzz, cifar_fuzz, idx_fuzz, arrays_fuzz, table_fuzz and labelled_fuzz into tests/fuzz/corpus. Needs Pillow and, for
 the zstd seed, the zstd command. The seeds are a few kB in all; run it again only to change them."""
 
 import gzip
@@ -161,6 +161,9 @@ def main():
         "idx/count": mnist(4, idx(0x801, [1], b"\0"), pictures),
         "idx/gap": mnist(0, idx(0x801, [2], bytes([0, 12])), pictures),
         "idx/huge": mnist(0, digits, idx(0x803, [0xFFFFFFFF] * 3)),
+        "labelled/labels": b"\1file,cat,dog\na.png,0,1\n",
+        "labelled/splits": b'\2split,file,"x ""y"""\ntest,a.png,1.5\nval,a.png,2\n',
+        "labelled/leaves": b"\0file,y\nb/../../a.png,1\n",
         "table/csv_classes": b"\x44a,b,kind\n1,2,cat\n-3.5,4e2,ant\n\n5,6,cat\r\n7,,ant\n",
         "table/csv_quotes": b'\x64\xef\xbb\xbf"a; b";y\n"1";"say ""x"""\n2;"two\nlines"\n',
         "table/csv_numbers": b"\x481,2\n3,4\nx,nan\n",
