@@ -22,6 +22,7 @@
 
 #include "core/check.h"
 #include "core/printable.h"
+#include "data/image/channels.h"
 #include "data/image/decode.h"
 #include "io/atomic_file.h"
 #include "train/run_folder.h"
@@ -51,9 +52,19 @@ std::string name_of(const TrainedNetwork& net, size_t output) {
 
 /// (1, C, H, W), as the recipe prepares a picture without anything random.
 Tensor picture(const std::string& path, const TrainedNetwork& net) {
-  const data::Image image = data::load_image(path);
-  const data::Transform transform = train::transform_of(net.recipe, {}, /*training=*/false);
-  return data::to_tensor(image, transform).unsqueeze(0).to(net.device);
+  const auto prepared = [&](const Tensor& x) { return x.unsqueeze(0).to(net.device); };
+  if (net.recipe.task == "classify")
+    return prepared(data::to_tensor(data::load_image(path),
+                                    train::transform_of(net.recipe, {}, /*training=*/false)));
+  const data::Transform transform =
+      train::picture_options(net.recipe, /*training=*/false).transform;
+  const data::PixelImage image = data::load_pixels(path);
+  const Shape& input = net.info.input;
+  if (input.rank() != 3 || input[0] == image.shape().channels)
+    return prepared(data::to_tensor(image, transform));
+  data::PixelImage converted;
+  data::convert_channels(image, static_cast<int>(input[0]), converted);
+  return prepared(data::to_tensor(converted, transform));
 }
 
 /// Class probabilities, or numbers, of one row of outputs as a line and as JSON.

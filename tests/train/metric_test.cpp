@@ -1,5 +1,6 @@
 // Metrics against their definitions, written down once more; sums over batches are those over all.
 #include <brim/data/pictures.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/loss.h>
 #include <brim/train/metric.h>
@@ -155,7 +156,7 @@ TEST_P(MetricTest, OfTokens) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, MetricTest, ::testing::Values("cpu", "sim:0"),
-                         [](const auto& info) { return std::string(info.param).substr(0, 3); });
+                         [](const auto& device) { return std::string(device.param).substr(0, 3); });
 
 TEST(Metrics, NothingAddedIsNaN) {
   for (const std::string& name : metric_names())

@@ -4,6 +4,7 @@
 #include <brim/data/image.h>
 
 #include <limits>
+#include <variant>
 
 #include "data/image/decode.h"
 
@@ -27,6 +28,14 @@ void convert_channels(const BasicImage<T>& from, int channels, BasicImage<T>& ou
     if (channels < 3) *to++ = colour ? luma(in) : in[0];
     if (channels % 2 == 0) *to++ = alpha ? in[from.channels - 1] : std::numeric_limits<T>::max();
   }
+}
+
+inline void convert_channels(const PixelImage& from, int channels, PixelImage& out) {
+  std::visit(
+      [&]<class T>(const BasicImage<T>& image) {
+        convert_channels(image, channels, out.make<T>());
+      },
+      from.pixels);
 }
 
 }  // namespace brim::data
