@@ -34,11 +34,10 @@ bool replaces(const std::string& path, const std::string& other) {
 
 std::string metrics_line(const train::Evaluation& e) {
   std::string line;
-  for (const auto& [name, value, higher_is_better] : e.metrics)
-    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", printable(name),
-                        higher_is_better && value >= 0 && value <= 1
-                            ? fmt::format("{:.2f} %", 100 * value)
-                            : fmt::format("{:.4f}", value));
+  for (const auto& metric : e.metrics)
+    line += fmt::format("{}{} {}", line.empty() ? "" : ", ", printable(metric.name),
+                        metric.is_fraction ? fmt::format("{:.2f} %", 100 * metric.value)
+                                           : fmt::format("{:.4f}", metric.value));
   return line;
 }
 

@@ -36,7 +36,8 @@ class Meters {
     if (samples_ == 0) return result;
     result.loss = loss_.item() / static_cast<double>(samples_);
     for (const Meter& meter : meters_) {
-      result.metrics.push_back({meter.name, meter.metric->value(), meter.higher_is_better});
+      result.metrics.push_back({meter.name, meter.metric->value(), meter.kind.higher_is_better,
+                                meter.kind.is_fraction});
       if (result.classes.empty()) count_classes(*meter.metric, result);
     }
     return result;
@@ -45,8 +46,8 @@ class Meters {
  private:
   struct Meter {
     std::string name;
+    MetricKind kind;
     std::unique_ptr<Metric> metric;
-    bool higher_is_better;
   };
 
   /// A metric of another task fails on shapes that it was not made for.

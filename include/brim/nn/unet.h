@@ -20,7 +20,7 @@ struct UNetOptions {
 /// A U-Net (Ronneberger et al., "U-Net: Convolutional networks for biomedical image segmentation",
 /// MICCAI 2015), with padded convolutions and batch norm behind each, as is usual since. x: (N, in,
 /// H, W), H and W multiples of 2^depth -> logits (N, classes, H, W). "unet", and with width 8 and
-/// depth 2 "unet-small".
+/// depth 3 "unet-small".
 class UNet : public Module {
  public:
   using Options = UNetOptions;

@@ -30,6 +30,7 @@ struct Evaluation {
     std::string name;
     double value = 0;  ///< NaN where it is not defined
     bool higher_is_better = true;
+    bool is_fraction = false;
   };
   std::vector<Value> metrics;  ///< in the order of the recipe, or the task
   struct Class {

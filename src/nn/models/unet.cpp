@@ -92,7 +92,7 @@ ModelFactory unet(int64_t width, int64_t depth) {
   };
 }
 const bool registered_unets =
-    register_model("unet", unet(64, 4)) && register_model("unet-small", unet(8, 2));
+    register_model("unet", unet(64, 4)) && register_model("unet-small", unet(8, 3));
 
 }  // namespace
 

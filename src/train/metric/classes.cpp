@@ -54,8 +54,8 @@ class Top5 final : public Metric {
   int64_t samples_ = 0;
 };
 
-const bool registered_class_metrics = register_metric("accuracy", metric_of<Accuracy>()) &&
-                                      register_metric("top5", metric_of<Top5>());
+const bool registered_class_metrics = register_metric("accuracy", fraction_of<Accuracy>()) &&
+                                      register_metric("top5", fraction_of<Top5>());
 
 }  // namespace
 }  // namespace brim::train

@@ -107,9 +107,9 @@ class AveragePrecision final : public Metric {
 };
 
 const bool registered_label_metrics =
-    register_metric("f1", metric_of<F1>()) &&
-    register_metric("label-accuracy", metric_of<LabelAccuracy>()) &&
-    register_metric("average-precision", metric_of<AveragePrecision>());
+    register_metric("f1", fraction_of<F1>()) &&
+    register_metric("label-accuracy", fraction_of<LabelAccuracy>()) &&
+    register_metric("average-precision", fraction_of<AveragePrecision>());
 
 }  // namespace
 }  // namespace brim::train

@@ -86,8 +86,8 @@ class PixelAccuracy final : public Confusion {
   }
 };
 
-const bool registered_mask_metrics = register_metric("mean-iou", metric_of<MeanIou>()) &&
-                                     register_metric("pixel-accuracy", metric_of<PixelAccuracy>());
+const bool registered_mask_metrics = register_metric("mean-iou", fraction_of<MeanIou>()) &&
+                                     register_metric("pixel-accuracy", fraction_of<PixelAccuracy>());
 
 }  // namespace
 }  // namespace brim::train

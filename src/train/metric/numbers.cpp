@@ -80,9 +80,9 @@ class R2 final : public Metric {
 };
 
 const bool registered_number_metrics =
-    register_metric("mae", metric_of<MeanAbsoluteError>(false)) &&
-    register_metric("rmse", metric_of<RootMeanSquaredError>(false)) &&
-    register_metric("r2", metric_of<R2>());
+    register_metric("mae", number_of<MeanAbsoluteError>()) &&
+    register_metric("rmse", number_of<RootMeanSquaredError>()) &&
+    register_metric("r2", number_of<R2>(true));
 
 }  // namespace
 }  // namespace brim::train

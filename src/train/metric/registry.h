@@ -17,11 +17,16 @@ MetricKind metric_kind(const std::string& name);
 /// Names of a recipe's metrics: its own, or the task's.
 std::vector<std::string> metrics_of(const Task& task, const Recipe& recipe);
 
-/// For register_metric().
+/// For register_metric(): a fraction, of which more is better.
 template <class M>
-MetricKind metric_of(bool higher_is_better = true) {
+MetricKind fraction_of() {
+  return {[](const MetricOptions& options) { return std::make_unique<M>(options); }, true, true};
+}
+/// Any other number.
+template <class M>
+MetricKind number_of(bool higher_is_better = false) {
   return {[](const MetricOptions& options) { return std::make_unique<M>(options); },
-          higher_is_better};
+          higher_is_better, false};
 }
 
 /// f64 zeros on the device, where counts and sums are kept.

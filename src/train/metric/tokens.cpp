@@ -63,9 +63,9 @@ class TokenAccuracy final : public Metric {
 };
 
 const bool registered_token_metrics =
-    register_metric("perplexity", metric_of<Perplexity>(false)) &&
-    register_metric("bits-per-byte", metric_of<BitsPerByte>(false)) &&
-    register_metric("token-accuracy", metric_of<TokenAccuracy>());
+    register_metric("perplexity", number_of<Perplexity>()) &&
+    register_metric("bits-per-byte", number_of<BitsPerByte>()) &&
+    register_metric("token-accuracy", fraction_of<TokenAccuracy>());
 
 }  // namespace
 }  // namespace brim::train
