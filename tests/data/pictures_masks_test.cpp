@@ -140,8 +140,6 @@ TEST_F(Masks, WhatDoesNotFitNamesBothFiles) {
                   "and 255 for none)"));
   EXPECT_TRUE(has(message(3), "images/p103.png: "));
   EXPECT_TRUE(has(message(3), "masks/p103.png: a PNG of 8 bits and 3 channels"));
-  LoaderOptions skip;
-  skip.on_error = OnError::skip;
   const Loader loader(data, {.batch = 4, .on_error = OnError::skip});
   for (const Batch& b : loader.epoch(0)) EXPECT_EQ(b.x.size(0), 1);
   EXPECT_EQ(loader.skipped(), 3);
@@ -184,6 +182,20 @@ TEST_F(Masks, ChannelsAreThoseOfTheFirstOrConverted) {
         (void)open_segmentation(path(), Split::train, {.transform = {.normalize = {{0, 0}, {1}}}});
       }),
       "[Normalize] 2 means"));
+}
+
+TEST_F(Masks, PicturesOfSeveralSizesArePadded) {
+  write_masked(path(), 2, 6, 5);
+  write_bytes(path("images/p101.png"), encode_png(gradient(4, 7, 3, 1), 4, 7, 3));
+  write_bytes(path("masks/p101.png"), mask_png(4, 7, 3, 1));
+  const auto data = open_segmentation(path(), Split::train);
+  EXPECT_TRUE(has(message_of<ShapeError>([&] { (void)sample(data, 1); }), "p101.png: field 'x'"));
+  const Collate collate = pad({.values = {{"y", 255}}});
+  const Batch b = *Loader(data, {.batch = 2, .shuffle = false, .collate = collate}).epoch(0).next();
+  EXPECT_EQ(b.x.shape(), (Shape{2, 3, 7, 6}));
+  EXPECT_EQ(b.y.shape(), (Shape{2, 7, 6}));
+  EXPECT_EQ(b.y[1][6][5].item<int64_t>(), kIgnoredClass);
+  EXPECT_EQ(b.y[1][6][3].item<int64_t>(), (1 + 6 + 3) % 3);
 }
 
 TEST_F(Masks, ABrokenFirstPictureHidesNoShape) {

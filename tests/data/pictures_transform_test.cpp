@@ -28,6 +28,7 @@ std::vector<std::vector<TransformStep>> many_steps() {
       {RandomCrop{.height = 24, .padding = 8}, RandomCrop{.height = 20}, HorizontalFlip{.p = 1}},
       {Resize{.height = 10}},
       {Resize{.height = 31, .width = 17}, HorizontalFlip{}},
+      {Resize{.height = 10}, CenterCrop{.height = 21}},
       {RandomResizedCrop{.height = 12}, HorizontalFlip{}},
       {RandomCrop{.height = 18}, HorizontalFlip{}, Resize{.height = 9}, CenterCrop{.height = 7}},
   };

@@ -26,10 +26,10 @@ class DrawnPictures : public PictureSource {
   }
   void read(int64_t i, RawPicture& out) const final {
     const diag::AddTicks time(out.decoding);
-    out.file.resize(static_cast<size_t>(3 * side_ * side_));  // as planes
+    const ImageShape shape{3, side_, side_};
+    out.file.resize(static_cast<size_t>(shape.bytes()));  // as planes
     draw(is_test(i) ? 1 : 0, index(i), out.file.data(), out);
-    const ImageView planes(out.file.data(), {3, side_, side_}, PixelOrder::chw);
-    copy_as_rgb(planes, out.image.make<uint8_t>());
+    copy_as_rgb({out.file.data(), shape, PixelOrder::chw}, out.image.make<uint8_t>());
   }
 
  protected:

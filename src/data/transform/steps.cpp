@@ -143,6 +143,7 @@ BasicWindow<T> Steps::place(size_t first, size_t end, BasicWindow<T> window, Key
                *spare, filter);
       show_spare();
       if (crop == nullptr) continue;
+      window.fill = outside(0);
       window.crop(static_cast<int>(x - left), static_cast<int>(y - top), static_cast<int>(tall),
                   static_cast<int>(wide));
       ++i;  // the crop is done
