@@ -25,9 +25,10 @@ using tests::LinearLayer;
 using tests::LinearSize;
 using tests::Threads;
 
-constexpr LinearSize kLinearSizes[] = {
-    {0, 5, 3}, {1, 1, 1},   {1, 7, 1},    {3, 1, 5},    {2, 64, 6},   {5, 65, 13},   {7, 3, 0},
-    {3, 0, 4}, {4, 84, 10}, {8, 200, 29}, {33, 70, 18}, {40, 129, 7}, {130, 33, 97}, {64, 300, 50}};
+constexpr LinearSize kLinearSizes[] = {{0, 5, 3},     {1, 1, 1},     {1, 7, 1},    {3, 1, 5},
+                                       {2, 64, 6},    {5, 65, 13},   {7, 3, 0},    {3, 0, 4},
+                                       {4, 84, 10},   {8, 200, 29},  {33, 70, 18}, {40, 129, 7},
+                                       {130, 33, 97}, {64, 300, 50}, {70, 65, 90}, {131, 300, 67}};
 
 void expect_fused(const Tensor& actual, const Tensor& expected, const std::string& what) {
   expect_close(actual, expected, actual.dtype() == DType::f32 ? 2e-5 : 1e-12, what);

@@ -94,6 +94,50 @@ def scaled_dot_product_attention(d):
     return lambda q, k, v, mask=None: F.scaled_dot_product_attention(q, k, v, mask, is_causal=causal, scale=scale, enable_gqa=gqa)
 
 
+def _each_step(gates, reverse):
+    steps = range(gates.shape[0])
+    return reversed(steps) if reverse else steps
+
+
+@op("lstm", specials="", flushes=True, factor=2 * PRODUCTS)
+def lstm(d):
+    steps, samples, units = d.int(1, 4), d.pick([1, 2, 3, 5, 0]), d.size(1)
+    reverse = d.attr("reverse", d.chance(0.5))
+    d.input((steps, samples, 4 * units)), d.input((4 * units, units))
+    d.input((samples, units)), d.input((samples, units))
+
+    def run(gates, weight, h, c):
+        after = [None] * gates.shape[0]
+        for t in _each_step(gates, reverse):
+            i, f, g, o = (gates[t] + h @ weight.T).chunk(4, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            after[t] = (h, c)
+        return tuple(torch.stack(states) for states in zip(*after))
+
+    return run
+
+
+@op("gru", specials="", flushes=True, factor=2 * PRODUCTS)
+def gru(d):
+    steps, samples, units, bias = d.int(1, 4), d.pick([1, 2, 3, 5, 0]), d.size(1), d.attr("bias", d.chance(0.7))
+    reverse = d.attr("reverse", d.chance(0.5))
+    d.input((steps, samples, 3 * units)), d.input((3 * units, units)), d.input((samples, units))
+    if bias:
+        d.input((3 * units,))
+
+    def run(gates, weight, h, b=0):
+        after = [None] * gates.shape[0]
+        for t in _each_step(gates, reverse):
+            (xr, xz, xn), (hr, hz, hn) = gates[t].chunk(3, 1), (h @ weight.T + b).chunk(3, 1)
+            r, z = torch.sigmoid(xr + hr), torch.sigmoid(xz + hz)
+            n = torch.tanh(xn + r * hn)
+            after[t] = h = n + z * (h - n)
+        return torch.stack(after)
+
+    return run
+
+
 def _pair(d, key, low, high):
     h = d.int(low, high)
     return d.attr(key, [h, h if d.chance(0.7) else d.int(low, high)])

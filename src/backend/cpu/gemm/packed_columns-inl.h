@@ -38,6 +38,7 @@ class PackedColumns {
     });
   }
 
+  int64_t size() const { return k_ * n_; }
   int64_t panels() const { return (n_ + width_ - 1) / width_; }
   int64_t first_column(int64_t p) const { return p * width_; }
   int64_t columns(int64_t p) const { return std::min(width_, n_ - p * width_); }
@@ -66,6 +67,34 @@ class PackedColumns {
   int64_t k_, n_, width_;
   Workspace memory_;
 };
+
+/// c (rows x n, rows `ldc` apart) = a (rows x k) times b (k x n), in parallel over blocks of rows
+/// that pass one panel after the other, and over groups of panels where there are few blocks. Calls
+/// finish(panel, rows, c's block) where columns are done and still in the L1 cache. For many rows.
+template <class T, class F>
+void packed_product(int64_t rows, const T* a, int64_t lda, const PackedColumns<T>& b, T* c,
+                    int64_t ldc, const F& finish) {
+  constexpr int64_t kBlock = 16 * kRows, kWork = int64_t{1} << 18;  // multiply-adds of a part
+  const int64_t blocks = (rows + kBlock - 1) / kBlock, panels = b.panels();
+  const int64_t groups =
+      std::clamp<int64_t>(4 * num_threads() / std::max<int64_t>(blocks, 1), 1, panels);
+  const int64_t unit_work = kBlock * (b.size() / groups + 1);
+  parallel_for(blocks * groups, kWork / unit_work + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t group = unit % groups, i = unit / groups * kBlock;
+      const int64_t count = std::min(kBlock, rows - i);
+      for (int64_t p = panels * group / groups; p < panels * (group + 1) / groups; ++p) {
+        b.multiply(p, count, a + i * lda, lda, false, c + i * ldc, ldc);
+        finish(p, count, c + i * ldc);
+      }
+    }
+  });
+}
+
+/// Whether so many rows are worth a copy of the other operand (k x n).
+inline bool packed_product_wins(int64_t rows, int64_t k, int64_t n) {
+  return rows >= 64 && k >= 64 && n >= 64;
+}
 
 }  // namespace
 }  // namespace brim::cpu::HWY_NAMESPACE

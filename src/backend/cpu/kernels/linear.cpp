@@ -86,12 +86,6 @@ void dot_layer(const Layer<T>& layer) {
   });
 }
 
-/// Few rows pass W by; many are worth a copy of W, at the pace of register tiles that broadcast.
-template <class T>
-bool packed_wins(const Layer<T>& layer) {
-  return layer.rows >= 64 && layer.inputs >= 64 && layer.outputs >= 64;
-}
-
 /// y (rows x columns, rows `ldy` apart) holds products of some outputs; bias: theirs.
 template <bool kRelu, class T>
 void finish_block(int64_t rows, int64_t columns, const T* HWY_RESTRICT bias, T* HWY_RESTRICT y,
@@ -106,30 +100,17 @@ void finish_block(int64_t rows, int64_t columns, const T* HWY_RESTRICT bias, T* 
 /// Rows of x contiguous, W of any strides.
 template <bool kRelu, class T>
 void packed_layer(const Context& context, const Layer<T>& layer, int64_t w_column) {
-  constexpr int64_t kBlock = 16 * kRows;  // rows, which pass one panel after the other
   const PackedColumns<T> w(context, layer.inputs, layer.outputs,
                            Matrix<T>{layer.w, w_column, layer.w_row});
   const Workspace space(context.workspace(static_cast<size_t>(layer.outputs) * sizeof(T)));
   T* bias = space.as<T>();
   for (int64_t o = 0; o < layer.outputs; ++o)
     bias[o] = layer.bias ? layer.bias[o * layer.bias_step] : T(0);
-  // Blocks of rows, each with all panels, or some of them where there are few blocks.
-  const int64_t blocks = (layer.rows + kBlock - 1) / kBlock;
-  const int64_t groups = std::clamp<int64_t>(4 * num_threads() / blocks, 1, w.panels());
-  const auto unit = [&](int64_t block, int64_t group) {
-    const int64_t i = block * kBlock, rows = std::min(kBlock, layer.rows - i);
-    const int64_t end = w.panels() * (group + 1) / groups;
-    T* y = layer.y + i * layer.outputs;
-    for (int64_t p = w.panels() * group / groups; p < end; ++p) {
-      w.multiply(p, rows, layer.x + i * layer.x_row, layer.x_row, false, y, layer.outputs);
-      const int64_t o = w.first_column(p);
-      finish_block<kRelu>(rows, w.columns(p), bias + o, y + o, layer.outputs);
-    }
-  };
-  const int64_t unit_work = kBlock * layer.inputs * (layer.outputs / groups + 1);
-  parallel_for(blocks * groups, kWork / unit_work + 1, [&](int64_t begin, int64_t end) {
-    for (int64_t u = begin; u < end; ++u) unit(u / groups, u % groups);
-  });
+  packed_product(layer.rows, layer.x, layer.x_row, w, layer.y, layer.outputs,
+                 [&](int64_t panel, int64_t rows, T* y) {
+                   const int64_t o = w.first_column(panel);
+                   finish_block<kRelu>(rows, w.columns(panel), bias + o, y + o, layer.outputs);
+                 });
 }
 
 template <bool kRelu, class T>
@@ -145,7 +126,7 @@ void linear(const Context& context, const Tensor& x, const Tensor& weight, const
                        .x_row = x.strides()[0],
                        .w_row = weight.strides()[0],
                        .bias_step = bias.defined() ? bias.strides()[0] : 0};
-  if (x.strides()[1] == 1 && packed_wins(layer))
+  if (x.strides()[1] == 1 && packed_product_wins(layer.rows, layer.inputs, layer.outputs))
     return packed_layer<kRelu>(context, layer, weight.strides()[1]);
   const bool rows_dense = layer.inputs <= 1 || (x.strides()[1] == 1 && weight.strides()[1] == 1);
   if (rows_dense) return dot_layer<kRelu>(layer);

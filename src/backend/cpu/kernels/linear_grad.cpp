@@ -18,6 +18,7 @@
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/gemm/gemm-inl.h"
 #include "backend/cpu/gemm/gemm.h"
+#include "backend/cpu/gemm/packed_columns-inl.h"
 #include "backend/cpu/runtime/denormals.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
@@ -194,9 +195,13 @@ void few_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
 template <class T>
 void many_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
   const Matrix<T> x{job.x.data, job.x.row, job.x.col};
-  if (job.dx)
-    gemm(job.rows, job.inputs, job.outputs, Matrix<T>{dz.data, dz.row, dz.col},
-         Matrix<T>{job.w.data, job.w.row, job.w.col}, false, job.dx, job.inputs);
+  const Matrix<T> w{job.w.data, job.w.row, job.w.col};
+  if (job.dx && dz.col == 1 && packed_product_wins(job.rows, job.outputs, job.inputs))
+    packed_product(job.rows, dz.data, dz.row, PackedColumns<T>(context, job.outputs, job.inputs, w),
+                   job.dx, job.inputs, [](int64_t, int64_t, T*) {});
+  else if (job.dx)
+    gemm(job.rows, job.inputs, job.outputs, Matrix<T>{dz.data, dz.row, dz.col}, w, false, job.dx,
+         job.inputs);
   if (!job.update)
     return gemm(job.outputs, job.inputs, job.rows, Matrix<T>{dz.data, dz.col, dz.row}, x, false,
                 job.dw, job.inputs);
