@@ -114,15 +114,17 @@ name = "cosine"
 task = "segment"
 model = "unet-small"
 data = "shapes-masks"
-epochs = 4
-batch = 16
+epochs = 3
+batch = 32
 
 [optimizer]
 name = "adam"
-lr = 0.003
+lr = 0.005
 
 [schedule]
-name = "cosine"
+name = "one-cycle"
+max_lr = 0.006
+pct_start = 0.1
 )"},
     // What comes next in a text, byte by byte: give any text as --data.
     {"text", R"(

@@ -19,8 +19,7 @@ class Meters {
       : task_(make_task(recipe)), data_(data), loss_(zero_sums({}, device)) {
     for (const std::string& name : metrics_of(*task_, recipe)) {
       const MetricKind kind = metric_kind(name);
-      meters_.push_back(
-          {name, kind.make({.outputs = data.outputs, .device = device}), kind.higher_is_better});
+      meters_.push_back({name, kind, kind.make({.outputs = data.outputs, .device = device})});
     }
   }
 
@@ -36,8 +35,8 @@ class Meters {
     if (samples_ == 0) return result;
     result.loss = loss_.item() / static_cast<double>(samples_);
     for (const Meter& meter : meters_) {
-      result.metrics.push_back({meter.name, meter.metric->value(), meter.kind.higher_is_better,
-                                meter.kind.is_fraction});
+      result.metrics.push_back(
+          {meter.name, meter.metric->value(), meter.kind.higher_is_better, meter.kind.is_fraction});
       if (result.classes.empty()) count_classes(*meter.metric, result);
     }
     return result;

@@ -69,8 +69,11 @@ TEST(WorkerAccount, ASlowLoopMakesWorkersWaitForSlots) {
 // What is left of a part that was stolen whole is 0, not a rounding below it.
 TEST(WorkerAccount, NothingIsLessThanNothing) {
   for (uint64_t k = 1; k < 1000; ++k) {
-    const WorkerTicks ticks{
-        .wall = 4000 * k, .read = 7 * k, .decode = 2000 + k, .augment = 3 * k * k % 1777, .stolen = 9};
+    const WorkerTicks ticks{.wall = 4000 * k,
+                            .read = 7 * k,
+                            .decode = 2000 + k,
+                            .augment = 3 * k * k % 1777,
+                            .stolen = 9};
     expect_whole(ticks.account());
   }
 }
