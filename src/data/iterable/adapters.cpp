@@ -27,7 +27,7 @@ class Taken final : public MadeOfOne {
     return from_->next(out);
   }
   std::string state() const override {
-    return StateWriter("take").number(samples_).number(taken_).text(from_->state()).bytes();
+    return StateWriter("take").number(samples_).number(taken_).text(from_->state()).take();
   }
   void load_state(const std::string& state) override {
     StateReader read(state, "take");
@@ -74,7 +74,7 @@ class Sharded final : public MadeOfOne {
         .number(world_size_)
         .number(kept_rank_)
         .text(from_->state())
-        .bytes();
+        .take();
   }
   void load_state(const std::string& state) override {
     StateReader read(state, "sharded");
@@ -114,7 +114,7 @@ class Chain final : public IterableDataset {
   std::string state() const override {
     StateWriter to("chain");
     to.number(static_cast<int64_t>(parts_.size())).number(static_cast<int64_t>(part_));
-    return to.number(current_ != nullptr).text(current_ ? current_->state() : "").bytes();
+    return to.number(current_ != nullptr).text(current_ ? current_->state() : "").take();
   }
   void load_state(const std::string& state) override {
     StateReader read(state, "chain");

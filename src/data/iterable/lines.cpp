@@ -94,7 +94,7 @@ class TextLines final : public IterableDataset {
                "[data] {} is a pipe: what it gave cannot be read again, so a run cannot go on from "
                "a checkpoint of it; write the lines to a file",
                name_);
-    return StateWriter("lines").number(offset_).number(line_).bytes();
+    return StateWriter("lines").number(offset_).number(line_).take();
   }
 
   void load_state(const std::string& state) override {

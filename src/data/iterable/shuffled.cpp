@@ -48,7 +48,7 @@ class Shuffled final : public MadeOfOne {
     to.number(static_cast<int64_t>(capacity_)).text(seed_text());
     to.number(drawn_).number(ended_).number(static_cast<int64_t>(filled_));
     for (size_t k = 0; k < filled_; ++k) to.sample(samples_[k]);
-    return to.text(from_->state()).bytes();
+    return to.text(from_->state()).take();
   }
 
   void load_state(const std::string& state) override {

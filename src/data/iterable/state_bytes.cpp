@@ -10,7 +10,9 @@ namespace brim::data {
 
 StateWriter& StateWriter::number(int64_t value) {
   const auto word = static_cast<uint64_t>(value);
-  for (int k = 0; k < 8; ++k) bytes_ += static_cast<char>(word >> (8 * k) & 0xff);
+  char bytes[8];
+  for (int k = 0; k < 8; ++k) bytes[k] = static_cast<char>(word >> (8 * k) & 0xff);
+  bytes_.append(bytes, sizeof(bytes));
   return *this;
 }
 

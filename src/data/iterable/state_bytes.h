@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <brim/data/sample.h>
 
@@ -18,7 +19,7 @@ class StateWriter {
   /// Name, dtype and shape of a field, without its values.
   StateWriter& layout(std::string_view name, DType dtype, const Shape& shape);
   StateWriter& sample(const Sample& sample);
-  const std::string& bytes() const { return bytes_; }
+  std::string take() { return std::move(bytes_); }
 
  private:
   std::string bytes_;

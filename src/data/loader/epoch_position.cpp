@@ -9,7 +9,7 @@ std::string to_bytes(const EpochPosition& position, const LoaderOptions& options
   StateWriter to("epoch");
   to.number(options.batch).text(fmt::format("{}", options.seed));
   to.number(position.epoch).number(position.batch).number(position.anchor != nullptr);
-  if (!position.anchor) return to.bytes();
+  if (!position.anchor) return to.take();
   const Anchor& anchor = *position.anchor;
   BRIM_CHECK(anchor.error.empty(), ValueError, "{}", anchor.error);
   to.number(anchor.samples).text(anchor.state).number(position.samples).number(position.ended);
@@ -17,7 +17,7 @@ std::string to_bytes(const EpochPosition& position, const LoaderOptions& options
   if (position.rows)
     for (const SampleRows::Field& row : position.rows->fields)
       to.layout(row.name, row.dtype, row.shape);
-  return to.bytes();
+  return to.take();
 }
 
 EpochPosition position_of(const std::string& bytes, const LoaderOptions& options) {
