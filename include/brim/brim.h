@@ -22,6 +22,7 @@
 #include <brim/data/dataset.h>
 #include <brim/data/device_loader.h>
 #include <brim/data/image.h>
+#include <brim/data/iterable.h>
 #include <brim/data/keyed_random.h>
 #include <brim/data/loader.h>
 #include <brim/data/pictures.h>

@@ -19,6 +19,7 @@
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_json.h"
 #include "train/checkpointer.h"
+#include "train/loader_state.h"
 #include "train/run_folder.h"
 
 namespace brim::train {
@@ -37,12 +38,6 @@ template <class T>
 Checkpoint::State state_of(T& object) {
   return {.save = [&object] { return object.state_dict(); },
           .load = [&object](const StateDict& state) { object.load_state_dict(state); }};
-}
-
-StateDict text_state(const std::string& text) {
-  const auto* const bytes = reinterpret_cast<const uint8_t*>(text.data());
-  const std::vector<uint8_t> copy(bytes, bytes + text.size());
-  return {{"", Tensor::from(copy, {static_cast<int64_t>(copy.size())})}};
 }
 
 /// The one tensor of a value.
@@ -76,35 +71,6 @@ void load_tensor(Tensor& value, const StateDict& state) {
              "it is {} {}, and now {} {}", saved.shape().str(), name(saved.dtype()),
              value.shape().str(), name(value.dtype()));
   value.copy_(saved);
-}
-
-/// What a loader's order and batches depend on, but for its rank.
-StateDict loader_state(const data::Loader& loader) {
-  const data::LoaderOptions& o = loader.options();
-  const auto number = [](int64_t value) { return Tensor::from<int64_t>({value}, {}); };
-  return {{"samples", number(loader.samples())},
-          {"batch", number(o.batch)},
-          {"seed", number(std::bit_cast<int64_t>(o.seed))},
-          {"shuffle", number(o.shuffle)},
-          {"drop_last", number(o.drop_last)},
-          {"world_size", number(o.world_size)}};
-}
-
-void check_same_loader(const data::Loader& loader, const LoopPosition& at, const StateDict& saved) {
-  BRIM_CHECK(at.batch <= loader.batches(), ValueError,
-             "it lies after batch {} of an epoch, and the loader has {}", at.batch,
-             loader.batches());
-  if (at.batch == 0) return;
-  for (const auto& [what, now] : loader_state(loader)) {
-    const auto before = saved.find(what);
-    BRIM_CHECK(before != saved.end() && before->second.numel() == 1, ValueError,
-               "it does not tell the loader's {}", what);
-    BRIM_CHECK(
-        before->second.item<int64_t>() == now.item<int64_t>(), ValueError,
-        "it lies amid an epoch of a loader whose {} was {}, and now it is {}; give the loader it "
-        "was trained with",
-        what, before->second.item<int64_t>(), now.item<int64_t>());
-  }
 }
 
 bool is_name(const std::string& name) {
@@ -155,7 +121,7 @@ struct Checkpoint::Impl {
   /// Throws FileError where what was added is not what the checkpoint holds.
   void check_objects(const Json& objects, const std::string& path) const;
   LoopPosition load(const std::string& path);
-  CheckpointWriter snapshot(const LoopPosition& at) const;
+  CheckpointWriter snapshot(const LoopPosition& at);
   void begin(int64_t steps, const BestCheckpoint& best);
 
   const std::string folder;
@@ -165,7 +131,7 @@ struct Checkpoint::Impl {
   std::optional<Checkpointer> checkpointer;
   std::vector<Entry> entries;
   std::optional<data::Loader> loader;
-  LoopPosition loading;  // what a loader is checked against
+  LoopPosition place;  // what is saved or loaded, for a loader's state
   std::string resumed_from;
   bool begun = false;
   int64_t due_steps = 0;  // when due() was asked last
@@ -220,7 +186,7 @@ LoopPosition Checkpoint::Impl::load(const std::string& path) {
   const BestCheckpoint best = read_best(json, file);
   check_objects(*objects, path);
   const StateDict values = io::load_safetensors(path + "/" + kValues + ".safetensors");
-  loading = at;
+  place = at;
   bool on_cpu = false;
   for (const Entry& entry : entries) {
     try {
@@ -255,7 +221,8 @@ LoopPosition Checkpoint::Impl::load(const std::string& path) {
   return at;
 }
 
-CheckpointWriter Checkpoint::Impl::snapshot(const LoopPosition& at) const {
+CheckpointWriter Checkpoint::Impl::snapshot(const LoopPosition& at) {
+  place = at;
   std::vector<TensorFile> files;
   StateDict values;
   for (const Entry& entry : entries) {
@@ -322,9 +289,9 @@ void Checkpoint::add(const std::string& name, const data::Loader& loader) {
       "that the loop trains with",
       name);
   impl_->add(name, "Loader",
-             {.save = [loader] { return loader_state(loader); },
-              .load = [loader, &at = impl_->loading](
-                          const StateDict& state) { check_same_loader(loader, at, state); }});
+             {.save = [loader, &at = impl_->place] { return loader_state(loader, at); },
+              .load = [loader, &at = impl_->place](
+                          const StateDict& state) { load_loader(loader, at, state); }});
   impl_->loader = loader;
 }
 
@@ -354,11 +321,7 @@ void Checkpoint::add(const std::string& name, double& value) {
 void Checkpoint::add(const std::string& name, std::string& value) {
   impl_->add(name, "value",
              {.save = [&value] { return text_state(value); },
-              .load =
-                  [&value](const StateDict& state) {
-                    const auto bytes = value_of(state, DType::u8, 1).to_vector<uint8_t>();
-                    value.assign(bytes.begin(), bytes.end());
-                  }});
+              .load = [&value](const StateDict& state) { value = text_of(state.at("")); }});
 }
 
 LoopPosition Checkpoint::resume() {
@@ -384,7 +347,7 @@ LoopPosition Checkpoint::resume() {
 
 bool Checkpoint::due(const LoopPosition& at) {
   Impl& s = *impl_;
-  if (s.loader && at.batch == s.loader->batches()) return false;
+  if (s.loader && !s.loader->is_iterable() && at.batch == s.loader->batches()) return false;
   return s.checkpointer->due(at.steps, at.steps - std::exchange(s.due_steps, at.steps));
 }
 

@@ -2,6 +2,8 @@
 // are no pictures. Prints one JSON object.
 //   dataset_rate_bench table THREADS SECONDS         1,000,000 rows of 32 floats, batches of 1,024
 //   dataset_rate_bench own THREADS SECONDS           the same from a data set of a user's own
+//   dataset_rate_bench iterable THREADS SECONDS      the same rows one after the other
+//   dataset_rate_bench shuffled THREADS SECONDS      the same through a buffer of 10,000
 //   dataset_rate_bench tokens THREADS SECONDS FILE   windows of 512 u16 tokens, batches of 32
 //   dataset_rate_bench sentences THREADS SECONDS     1 to 256 tokens, padded by buckets, of 64
 #include <brim/data/loader.h>
@@ -33,6 +35,20 @@ struct OwnTable final : Dataset {
   bool in_memory() const override { return true; }
 };
 
+struct OwnRows final : IterableDataset {
+  const std::vector<float> rows = randn({kRows, kColumns}).to_vector<float>();
+  int64_t at = 0;
+  void begin(int64_t) override { at = 0; }
+  bool next(Sample& out) override {
+    if (at == kRows) return false;
+    std::copy_n(rows.begin() + at * kColumns, kColumns, out.make<float>("x", {kColumns}).begin());
+    out.set("y", at++ % 10);
+    return true;
+  }
+  std::string state() const override { return std::to_string(at); }
+  void load_state(const std::string& state) override { at = std::stoll(state); }
+};
+
 struct Sentences final : Dataset {
   std::vector<int64_t> begin{0};
   std::vector<int64_t> tokens;
@@ -59,6 +75,11 @@ struct Sentences final : Dataset {
 Loader loader_of(const std::string& what, int threads, const std::string& path) {
   LoaderOptions options{.batch = 1024, .workers = threads, .drop_last = true};
   if (what == "own") return Loader(std::make_shared<OwnTable>(), options);
+  if (what == "iterable" || what == "shuffled") {
+    options.shuffle = false;
+    const auto data = std::make_shared<OwnRows>();
+    return what == "iterable" ? Loader(data, options) : Loader(shuffled(data, 10'000), options);
+  }
   if (what == "tokens") {
     options.batch = 32;
     return Loader(open_tokens(path, {.window = 512, .dtype = DType::u16}), options);
@@ -84,7 +105,8 @@ int main(int argc, char** argv) {
   }
   if (argc < 4 || argc > 5) {
     std::fprintf(stderr,
-                 "usage: dataset_rate_bench table|own|tokens|sentences THREADS SECONDS [FILE]\n");
+                 "usage: dataset_rate_bench table|own|iterable|shuffled|tokens|sentences THREADS "
+                 "SECONDS [FILE]\n");
     return 2;
   }
   try {

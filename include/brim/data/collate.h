@@ -51,4 +51,7 @@ Collate pad(const PadOptions& options = {});
 /// axes. Numbers are stacked. Throws ShapeError where other axes differ.
 Collate pack(const std::string& offsets = "offsets");
 
+/// What it is: "stack", "pack('offsets')". Functions of one's own are all alike.
+std::string describe(const Collate& collate);
+
 }  // namespace brim::data

@@ -15,6 +15,7 @@
 #include <brim/data/batch.h>
 #include <brim/data/collate.h>
 #include <brim/data/dataset.h>
+#include <brim/data/iterable.h>
 #include <brim/data/sampler.h>
 #include <brim/data/source.h>
 #include <brim/data/transform.h>
@@ -77,6 +78,10 @@ class Epoch {
   /// Samples left out so far, up to the batch that next() returned last.
   int64_t skipped() const;
 
+  /// Where the epoch is behind the batch that next() returned last, for Loader::epoch(): bytes to
+  /// be kept. Throws ValueError where iterable data has no state.
+  std::string state() const;
+
   using Iterator = BatchIterator<Epoch>;
   Iterator begin() { return {this, next()}; }
   Iterator end() { return {this, nullptr}; }
@@ -96,9 +101,24 @@ class Loader {
   /// Batches of any fields. A first sample is read to learn their names and shapes. Throws as
   /// above, and what reading that sample throws.
   explicit Loader(std::shared_ptr<const Dataset> data, const LoaderOptions& options = {});
+  /// Batches of samples as they come; a sample's number is its place in the epoch. Nothing is read
+  /// before an epoch begins, and one epoch at a time is: the next one ends it. Throws ValueError
+  /// for `shuffle`, `sampler`, `buckets` and `raw`, and for what is asked ahead: batches(),
+  /// samples(), sample_at(), dataset().
+  Loader(std::shared_ptr<IterableDataset> data, const LoaderOptions& options);
 
   /// Starts epoch `epoch` at batch `first_batch`; equal to a full epoch from there on, bit for bit.
   Epoch epoch(int64_t epoch, int64_t first_batch = 0) const;
+  /// Goes on where Epoch::state() or state() was. Throws ValueError for that of another epoch or
+  /// another batch or seed, and what IterableDataset::load_state() throws.
+  Epoch epoch(int64_t epoch, const std::string& state) const;
+  /// Where epoch `epoch` is before batch `batch`; of iterable data one of the last few that were
+  /// handed out, by this loader or one that feeds a device from it, or 0. Throws ValueError where
+  /// that is not known or iterable data has no state.
+  std::string state(int64_t epoch, int64_t batch) const;
+  /// Lets epoch() at the place of `state` go on from it. Without that, iterable data is read from
+  /// the epoch's beginning up to there.
+  void load_state(const std::string& state) const;
   /// Throws ValueError where epoch() would.
   void check_epoch(int64_t epoch, int64_t first_batch) const;
 
@@ -126,10 +146,12 @@ class Loader {
   /// where nothing is to be changed. Throws ValueError, DeviceError.
   Loader placed(Device target, bool raw) const;
 
+  bool is_iterable() const;  ///< without random access, and of a length that nobody knows
   const Dataset& dataset() const;
   /// Of pictures. This and what else is about pictures throws ValueError for other data sets.
   const Source& source() const;
   bool has_pictures() const;
+  const Collate& collate() const;        ///< as asked for: empty where samples are stacked
   const LoaderOptions& options() const;  ///< with workers and ahead as chosen at first
   int workers() const;                   ///< threads of an epoch that starts now
   int slots() const;                     ///< batches that it holds memory for
@@ -147,6 +169,7 @@ class Loader {
   struct State;
 
  private:
+  explicit Loader(std::shared_ptr<State> state);
   std::shared_ptr<State> state_;
 };
 

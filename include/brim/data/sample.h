@@ -38,10 +38,12 @@ struct SampleField {
 };
 
 class Dataset;
+class IterableDataset;
 struct SampleRows;
 
-/// Filled by Dataset::get; the loader keeps one for each thread, so that memory is reused. Where
-/// batches are stacked, its memory is a row of the batch: nothing is copied.
+/// Filled by Dataset::get or IterableDataset::next; the loader keeps one for each thread, so that
+/// memory is reused. Where batches are stacked, its memory is a row of the batch: nothing is
+/// copied.
 class Sample {
  public:
   Sample();
@@ -108,7 +110,8 @@ class Sample {
   int64_t row_ = 0;
   std::vector<Scratch> scratch_;
   Sample* outer_ = nullptr;
-  const Dataset* data_ = nullptr;  // that it is a sample of, and which one
+  const Dataset* data_ = nullptr;  // that it is a sample of, and which one; or of an iterable one
+  const IterableDataset* iterable_ = nullptr;
   int64_t index_ = 0;
   uint64_t key_ = 0;
   KeyedRandom random_{0};

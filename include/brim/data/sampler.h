@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace brim::data {
@@ -17,6 +18,8 @@ class Sampler {
   virtual int64_t size() const = 0;
   /// The sample at `position`, 0 <= position < size().
   virtual int64_t sample(int64_t epoch, int64_t position) const = 0;
+  /// What it is, so that a checkpoint can tell one sampler from another; "" tells nothing.
+  virtual std::string describe() const { return {}; }
 };
 
 /// Draws `size` samples (0: as many as weights) with replacement, sample i with probability

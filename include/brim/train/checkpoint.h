@@ -78,8 +78,11 @@ class Checkpoint {
   void add(const std::string& name, optim::Schedule& schedule);
   void add(const std::string& name, optim::GradScaler& scaler);
   void add(const std::string& name, Generator& generator);
-  /// Nothing of it is loaded; a loop that goes on amid an epoch must have the same one. Throws
-  /// ValueError for a second loader: there is one place in an epoch.
+  /// A loop that goes on amid an epoch must have the same one: its numbers, sampler, buckets and
+  /// collate, as far as these say what they are. Of iterable data its state is kept, so that
+  /// DeviceLoader::epoch() goes on from there; save() throws ValueError where it has none, and for
+  /// a place that is not that of one of the last batches. Throws ValueError for a second loader:
+  /// there is one place in an epoch.
   void add(const std::string& name, const data::Loader& loader);
   void add(const std::string& name, State state);
   /// Values: a tensor on any device, which is written in place (one that is undefined is replaced),
@@ -96,7 +99,8 @@ class Checkpoint {
   LoopPosition resume();
 
   /// Whether CheckpointOptions ask for a checkpoint at `at`; call it after each step, or launch of
-  /// several. Not at the end of an epoch of a loader that was added: the loop saves after it.
+  /// several. Not at the end of an epoch of a loader that was added and knows it: the loop saves
+  /// after it.
   bool due(const LoopPosition& at);
 
   /// Writes the state of everything that was added, unless that of this step is kept already.

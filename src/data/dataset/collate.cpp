@@ -168,6 +168,13 @@ class Pad {
                INT32_MAX);
   }
 
+  std::string describe() const {
+    std::string text = fmt::format("pad(value {}", options_.value);
+    for (const auto& [field, value] : options_.values)
+      text += fmt::format(", {} of '{}'", value, field);
+    return text + fmt::format(", of '{}', lengths '{}', mask '{}', multiple_of {})", options_.of,
+                              options_.lengths, options_.mask, options_.multiple_of);
+  }
   void operator()(std::span<const Sample> samples, Collated& out) const {
     check_same_fields(samples);
     const auto n = static_cast<int64_t>(samples.size());
@@ -224,6 +231,7 @@ class Pad {
 class Pack {
  public:
   explicit Pack(std::string offsets) : offsets_(std::move(offsets)) {}
+  std::string describe() const { return fmt::format("pack('{}')", offsets_); }
 
   void operator()(std::span<const Sample> samples, Collated& out) const {
     check_same_fields(samples);
@@ -265,5 +273,12 @@ class Pack {
 
 Collate pad(const PadOptions& options) { return Pad(options); }
 Collate pack(const std::string& offsets) { return Pack(offsets); }
+
+std::string describe(const Collate& collate) {
+  if (!collate) return "stack";
+  if (const auto* const padding = collate.target<Pad>()) return padding->describe();
+  if (const auto* const packing = collate.target<Pack>()) return packing->describe();
+  return "a function of one's own";
+}
 
 }  // namespace brim::data

@@ -1,4 +1,5 @@
 #include <brim/data/dataset.h>
+#include <brim/data/iterable.h>
 #include <brim/data/sample.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "core/check.h"
 #include "core/hash.h"
 #include "data/dataset/sample_access.h"
+#include "data/keyed.h"
 #include "data/loader/batch_fields.h"
 
 namespace brim::data {
@@ -107,6 +109,7 @@ Sample& Sample::inner(const void* owner) {
 
 std::string Sample::describe() const {
   if (outer_) return outer_->describe();
+  if (iterable_) return fmt::format("sample {} of {}", index_, iterable_->describe());
   return data_ ? data_->describe(index_) : "a sample";
 }
 
@@ -129,11 +132,53 @@ void SampleAccess::begin(Sample& sample, uint64_t key, const SampleRows* rows, i
   sample.random_ = KeyedRandom(key);
 }
 
+void SampleAccess::swap_values(Sample& a, Sample& b) {
+  a.fields_.swap(b.fields_);
+  a.memory_.swap(b.memory_);
+  std::swap(a.count_, b.count_);
+}
+
+void SampleAccess::begin_after(const Sample& in, Sample& out) {
+  begin(out, in.key_);
+  out.random_ = in.random_;
+  out.data_ = in.data_;
+  out.iterable_ = in.iterable_;
+  out.index_ = in.index_;
+}
+
+void SampleAccess::hand_over(Sample& from, Sample& to) {
+  begin_after(from, to);
+  swap_values(from, to);
+}
+
+void SampleAccess::draw_apart(Sample& sample, uint64_t part) {
+  if (sample.outer_) return draw_apart(*sample.outer_, part);
+  sample.key_ = key64(sample.key_, 0x72616e6b, part);
+  sample.random_ = KeyedRandom(sample.key_);
+}
+
 void SampleAccess::check_row(const Sample& sample) {
   if (!sample.rows_ || sample.count_ == sample.rows_->fields.size()) return;
   for (const SampleRows::Field& field : sample.rows_->fields)
     BRIM_CHECK(sample.find(field.name), ShapeError, "field '{}' is missing; other samples have it",
                field.name);
+}
+
+void SampleAccess::check_like(const Sample& sample, const SampleRows& others) {
+  bool alike = sample.fields().size() == others.fields.size();
+  for (const SampleRows::Field& other : others.fields) {
+    const SampleField* const field = sample.find(other.name);
+    alike =
+        alike && field && field->dtype == other.dtype && field->shape.rank() == other.shape.rank();
+  }
+  BRIM_CHECK(alike, ShapeError, "{}: its fields are not those of other samples", sample.describe());
+}
+
+SampleRows SampleAccess::rows(const Sample& sample) {
+  SampleRows rows;
+  for (const SampleField& f : sample.fields())
+    rows.fields.push_back({f.name, f.dtype, f.shape, f.bytes()});
+  return rows;
 }
 
 }  // namespace brim::data

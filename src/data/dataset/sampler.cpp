@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "data/keyed.h"
 
 namespace brim::data {
@@ -13,7 +14,9 @@ namespace {
 class Weighted final : public Sampler {
  public:
   Weighted(const std::vector<double>& weights, int64_t size, uint64_t seed)
-      : size_(size > 0 ? size : static_cast<int64_t>(weights.size())), seed_(seed) {
+      : size_(size > 0 ? size : static_cast<int64_t>(weights.size())),
+        seed_(seed),
+        weights_(xxh64(weights.data(), weights.size() * sizeof(double))) {
     BRIM_CHECK(size >= 0, ValueError, "[data] a sampler of {} samples", size);
     BRIM_CHECK(weights.size() <= UINT32_MAX, ValueError, "[data] {} weights", weights.size());
     double sum = 0;
@@ -54,6 +57,9 @@ class Weighted final : public Sampler {
     }
   }
   int64_t size() const override { return size_; }
+  std::string describe() const override {
+    return fmt::format("weighted(seed {}, weights {:016x})", seed_, weights_);
+  }
   int64_t sample(int64_t epoch, int64_t position) const override {
     KeyedRandom random(
         key64(seed_, 0x77656967, static_cast<uint64_t>(epoch), static_cast<uint64_t>(position)));
@@ -66,6 +72,7 @@ class Weighted final : public Sampler {
  private:
   const int64_t size_;
   const uint64_t seed_;
+  const uint64_t weights_;  // their hash
   std::vector<double> threshold_;
   std::vector<uint32_t> alias_;
 };

@@ -24,7 +24,8 @@ bool works_beside_the_host(Device device) {
 
 CopyFeed::CopyFeed(const Loader& loader, const std::vector<Device>& devices)
     : loader_(loader),
-      full_batch_(std::min(loader.options().batch, loader.samples())),
+      full_batch_(loader.is_iterable() ? loader.options().batch
+                                       : std::min(loader.options().batch, loader.samples())),
       layout_{full_batch_, loader.options().raw ? loader.raw_shape() : ImageShape{}} {
   for (const Device device : devices) {
     lanes_.push_back({device, {}});

@@ -33,10 +33,7 @@ SampleRows find_rows(const Dataset& data, const LoaderOptions& options) {
   }
   BRIM_CHECK(!sample.fields().empty(), ValueError,
              "[loader] {} has no fields; fill it with Sample::make() or set()", data.describe(0));
-  SampleRows rows;
-  for (const SampleField& f : sample.fields())
-    rows.fields.push_back({f.name, f.dtype, f.shape, f.bytes()});
-  return rows;
+  return SampleAccess::rows(sample);
 }
 
 // Whether the bytes of a batch can be counted.
@@ -78,6 +75,7 @@ int choose_workers(const Dataset& data) {
 }
 
 const char* whence(const Loader::State& state) {
+  if (!state.data) return "samples in sequence";
   if (state.data->in_memory()) return state.pictures ? "source in memory" : "samples in memory";
   return state.pictures ? "pictures to decode" : "samples to read";
 }
@@ -116,6 +114,24 @@ Loader::State::State(std::shared_ptr<const Dataset> from,
     : data(std::move(from)), pictures(std::move(as_pictures)), wanted(asked), options(asked) {
   BRIM_CHECK(data != nullptr && data->size() > 0, ValueError,
              "[loader] a data set that is null or has no samples");
+  check_options();
+  order = BatchOrder::make(*data, options);
+  rows = pictures ? pictures->rows() : find_rows(*data, options);
+  check_bytes(full_batch(), rows, pictures.get());
+  choose_sizes(choose_workers(*data), full_batch() * sample_bytes());
+}
+
+Loader::State::State(std::shared_ptr<IterableSource> from, const LoaderOptions& asked)
+    : iterable(std::move(from)), wanted(asked), options(asked) {
+  check_options();
+  if (!options.collate) options.collate = stack;
+  // Nothing is read before an epoch begins: a pipe's first sample would be lost to it. A batch is
+  // taken to be of some size.
+  constexpr int64_t kBytes = int64_t{256} << 10;
+  choose_sizes(iterable->maps.empty() ? 1 : std::clamp(available_cpus() - 1, 1, 32), kBytes);
+}
+
+void Loader::State::check_options() const {
   BRIM_CHECK(options.batch > 0, ValueError, "[loader] batch {}: must be at least 1", options.batch);
   BRIM_CHECK(options.workers >= -1 && options.workers <= 1024, ValueError,
              "[loader] workers {}: must be 0 to 1024, or -1 to choose", options.workers);
@@ -129,17 +145,16 @@ Loader::State::State(std::shared_ptr<const Dataset> from,
   BRIM_CHECK(!options.raw || !options.collate, ValueError,
              "[loader] raw batches are stacked; leave `collate` out");
   check_available(options.target);
-  order = BatchOrder::make(*data, options);
-  rows = pictures ? pictures->rows() : find_rows(*data, options);
-  check_bytes(full_batch(), rows, pictures.get());
+}
+
+void Loader::State::choose_sizes(int workers, int64_t bytes) {
   const bool chosen_workers = options.workers < 0, chosen_ahead = options.ahead < 0;
-  const int64_t bytes = full_batch() * sample_bytes();
-  if (chosen_workers) options.workers = choose_workers(*data);
+  if (chosen_workers) options.workers = workers;
   if (chosen_ahead) options.ahead = choose_ahead(options.workers, bytes);
   const LoaderSizes start{options.workers, slots_at_first()};
   Tuner::Limits limits{start.workers, start.workers, start.slots};
   if (chosen_workers) limits.least_workers = 1, limits.max_workers = available_cpus();
-  if (chosen_ahead) limits.max_slots = std::max(start.slots, max_slots(bytes));
+  if (chosen_ahead && data) limits.max_slots = std::max(start.slots, max_slots(bytes));
   tuner_.emplace(start, limits, [this](const std::string& line) { untold_.push_back(line); });
   tunes_ = tuner_->active();
   observe = [this](const MeasurementWindow& window) {
@@ -156,6 +171,13 @@ Loader::State::State(std::shared_ptr<const Dataset> from,
                                   start.workers == 1 ? "" : "s", start.slots, available_cpus(),
                                   whence(*this)));
   tell();
+}
+
+const BatchOrder& Loader::State::known_order() const {
+  BRIM_CHECK(order, ValueError,
+             "[loader] an iterable data set does not know its samples ahead, so there are no "
+             "batches(), samples(), sample_at() and dataset(); count batches as they come");
+  return *order;
 }
 
 int64_t Loader::State::sample_bytes() const {
@@ -198,7 +220,9 @@ void Loader::State::tell() {
 void Loader::State::tell_stall(int64_t number, int64_t sample) const {
   const std::string line =
       fmt::format("[loader] the loop has waited {:.0f} s for batch {}: a worker is reading {}",
-                  std::chrono::duration<double>(patience).count(), number, data->describe(sample));
+                  std::chrono::duration<double>(patience).count(), number,
+                  data ? data->describe(sample)
+                       : fmt::format("sample {} of {}", sample, iterable->stream->describe()));
   if (options.log)
     options.log(line);
   else
@@ -240,7 +264,19 @@ Loader::Loader(std::shared_ptr<const Source> source, const Transform& transform,
 Loader::Loader(std::shared_ptr<const Dataset> data, const LoaderOptions& options)
     : state_(std::make_shared<State>(std::move(data), options)) {}
 
+Loader::Loader(std::shared_ptr<IterableDataset> data, const LoaderOptions& options)
+    : Loader(std::make_shared<State>(std::make_shared<IterableSource>(std::move(data), options),
+                                     options)) {}
+
+Loader::Loader(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
 void Loader::check_epoch(int64_t epoch, int64_t first_batch) const {
+  if (is_iterable()) {
+    BRIM_CHECK(epoch >= 0 && first_batch >= 0 && first_batch <= INT64_MAX / state_->options.batch,
+               ValueError, "[loader] epoch {} from batch {}: both must be 0 or more", epoch,
+               first_batch);
+    return;
+  }
   BRIM_CHECK(epoch >= 0 && first_batch >= 0 && first_batch <= batches(), ValueError,
              "[loader] epoch {} from batch {}: an epoch has {} batches", epoch, first_batch,
              batches());
@@ -257,8 +293,9 @@ Epoch Loader::epoch(int64_t epoch, int64_t first_batch) const {
 
 int64_t Loader::next_epoch() const { return state_->next_epoch.load(std::memory_order_relaxed); }
 
-int64_t Loader::batches() const { return state_->order->batches(); }
-int64_t Loader::samples() const { return state_->order->samples(); }
+bool Loader::is_iterable() const { return state_->iterable != nullptr; }
+int64_t Loader::batches() const { return state_->known_order().batches(); }
+int64_t Loader::samples() const { return state_->known_order().samples(); }
 
 int64_t Loader::sample_at(int64_t epoch, int64_t position) const {
   BRIM_CHECK(position >= 0 && position < samples(), IndexError,
@@ -306,16 +343,21 @@ Loader Loader::placed(Device target, bool raw) const {
   if (options.target.kind == target.kind && options.raw == raw) return *this;
   options.target = target;
   options.raw = raw;
+  if (is_iterable()) return Loader(std::make_shared<State>(state_->iterable, options));
   if (!has_pictures()) return Loader(state_->data, options);
   return Loader(state_->pictures->source, state_->pictures->transform, options);
 }
 
-const Dataset& Loader::dataset() const { return *state_->data; }
+const Dataset& Loader::dataset() const {
+  (void)state_->known_order();
+  return *state_->data;
+}
 bool Loader::has_pictures() const { return state_->pictures != nullptr; }
 const Transform& Loader::transform() const { return state_->checked_pictures().transform; }
 ImageShape Loader::raw_shape() const { return state_->checked_pictures().raw_shape; }
 const Source& Loader::source() const { return *state_->checked_pictures().source; }
 const LoaderOptions& Loader::options() const { return state_->options; }
+const Collate& Loader::collate() const { return state_->wanted.collate; }
 ImageShape Loader::sample_shape() const { return state_->checked_pictures().shape; }
 int64_t Loader::skipped() const { return state_->skipped.load(std::memory_order_relaxed); }
 
@@ -325,9 +367,12 @@ std::vector<std::string> Loader::decisions() const { return state_->decisions();
 std::vector<WorkerAccount> Loader::worker_accounts() const { return state_->workers(); }
 
 std::string Loader::describe() const {
-  const int64_t kib = (state_->full_batch() * state_->sample_bytes() + 1023) / 1024;
-  return fmt::format("{} worker{} ({} CPUs, {}), {} slots of {} KiB", workers(),
-                     workers() == 1 ? "" : "s", available_cpus(), whence(*state_), slots(), kib);
+  std::string text =
+      fmt::format("{} worker{} ({} CPUs, {}), {} slots", workers(), workers() == 1 ? "" : "s",
+                  available_cpus(), whence(*state_), slots());
+  const int64_t bytes = state_->full_batch() * state_->sample_bytes();
+  if (!is_iterable()) text += fmt::format(" of {} KiB", (bytes + 1023) / 1024);
+  return text;
 }
 
 }  // namespace brim::data

@@ -11,28 +11,16 @@
 #include "diag/span.h"
 
 namespace brim::data {
-namespace {
-
-/// Throws ShapeError where its fields have not the names, dtypes and ranks of the others'.
-void check_like(const Sample& sample, const SampleRows& others) {
-  bool alike = sample.fields().size() == others.fields.size();
-  for (const SampleRows::Field& other : others.fields) {
-    const SampleField* const field = sample.find(other.name);
-    alike =
-        alike && field && field->dtype == other.dtype && field->shape.rank() == other.shape.rank();
-  }
-  BRIM_CHECK(alike, ShapeError, "{}: its fields are not those of other samples", sample.describe());
-}
-
-}  // namespace
 
 Epoch::Pipeline::Pipeline(std::shared_ptr<Loader::State> state, int64_t epoch, int64_t first_batch)
     : state_(std::move(state)),
       epoch_(epoch),
-      last_(state_->order->batches()),
+      last_(state_->order ? state_->order->batches() : INT64_MAX),
       position_(first_batch),
+      behind_(first_batch),
       next_(first_batch),
       idle_noted_(Clock::now()) {
+  if (state_->iterable) pass_ = std::make_unique<IterablePass>(*state_, epoch, first_batch);
   if (state_->tunes()) window_ = state_->take_window();
 }
 
@@ -43,6 +31,7 @@ Epoch::Pipeline::~Pipeline() {
     stop_ = true;
   }
   can_work_.notify_all();
+  if (pass_) pass_->stop();
   for (std::thread& thread : threads_) thread.join();
   for (size_t i = 0; i < threads_.size(); ++i) {
     logs_[i].ticks.wall = diag::ticks() - logs_[i].begin;
@@ -146,7 +135,7 @@ bool Epoch::Pipeline::read_sample(int64_t sample, Sample& to, Slot& slot, const 
   const bool skips = state_->options.on_error == OnError::skip;
   try {
     get_sample(*state_->data, sample, to);
-    if (skips && !rows) check_like(to, state_->rows);
+    if (skips && !rows) SampleAccess::check_like(to, state_->rows);
     return true;
   } catch (const FileError&) {
     if (!skips) throw;
@@ -178,14 +167,22 @@ void Epoch::Pipeline::read_samples(Slot& slot, Scratch& scratch) {
 
 void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcept {
   slot.skipped = 0;
+  slot.ends = false;
   slot.error = nullptr;
   scratch.reading = scratch.decoding = scratch.copies = 0;
   const uint64_t begin = diag::ticks();
   try {
     slot.memory.finish_copies();
     scratch.copies = diag::ticks() - begin;
-    state_->order->list(epoch_, number, slot.batch.samples);
-    read_samples(slot, scratch);
+    if (pass_) {
+      slot.made =
+          pass_->make(number, slot.batch.samples, slot.memory, scratch.iterable, slot.reading);
+      slot.skipped = slot.made.skipped;
+      slot.ends = slot.made.ends;
+    } else {
+      state_->order->list(epoch_, number, slot.batch.samples);
+      read_samples(slot, scratch);
+    }
     // Where brim does not know how long reading took, making the batch was that.
     if (!state_->pictures)
       scratch.reading = diag::ticks() - begin - scratch.copies - scratch.decoding;
@@ -195,7 +192,7 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   }
   slot.reading.store(-1, std::memory_order_relaxed);
   try {  // what looks damaged, or was skipped, may have been cut off
-    state_->data->check();
+    if (state_->data) state_->data->check();
   } catch (...) {
     slot.error = std::current_exception();
   }
@@ -244,6 +241,7 @@ void Epoch::Pipeline::work(WorkerLog& log) {
     lock.lock();
     log.ticks += clock.take();
     slot.ready = true;
+    if (slot.ends) next_ = last_;
     if (awaited_ && line_.front() == &slot) can_take_.notify_one();
   }
 }
@@ -257,8 +255,21 @@ Batch* Epoch::Pipeline::hand_over(Slot& slot) {
   state_->skipped.fetch_add(slot.skipped, std::memory_order_relaxed);
   skipped_ += slot.skipped;
   handed_ = &slot;
-  if (slot.batch.samples.empty()) return nullptr;
+  if (slot.ends) position_ = last_;
+  if (slot.batch.samples.empty()) {
+    // An endless data set of which nothing can be read would keep the loop for ever.
+    constexpr int64_t kMaxLost = 1000;
+    lost_ += slot.skipped;
+    if (pass_ && lost_ >= kMaxLost && slot.made.lost) {
+      position_ = last_;
+      std::rethrow_exception(std::exchange(slot.made.lost, nullptr));
+    }
+    return nullptr;
+  }
+  lost_ = 0;
   slot.memory.open(*state_, slot.batch);
+  behind_ = slot.batch.index + 1;
+  if (pass_) pass_->hand_over(std::move(slot.made.after));
   return &slot.batch;
 }
 
@@ -334,6 +345,7 @@ void Epoch::Pipeline::tune(Clock::time_point now, double waited) {
 }
 
 Batch* Epoch::Pipeline::next() {
+  if (pass_) pass_->check_running();
   while (position_ < last_) {
     Batch* const batch = threads_.empty() ? next_inline() : next_from_workers();
     if (batch != nullptr) return batch;  // null: every sample was skipped
@@ -357,5 +369,6 @@ Epoch::~Epoch() = default;
 Batch* Epoch::next() { return pipeline_->next(); }
 bool Epoch::ready() const { return pipeline_->ready(); }
 int64_t Epoch::skipped() const { return pipeline_->skipped(); }
+std::string Epoch::state() const { return pipeline_->state(); }
 
 }  // namespace brim::data

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "data/loader/batch_memory.h"
+#include "data/loader/iterable_pass.h"
 #include "data/loader/state.h"
 #include "data/loader/worker_clock.h"
 
@@ -34,6 +35,8 @@ class Epoch::Pipeline {
   bool ready();
   /// Samples left out so far.
   int64_t skipped() const { return skipped_; }
+  /// Behind the batch that next() returned last.
+  std::string state() const { return state_->state(epoch_, behind_); }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -43,14 +46,16 @@ class Epoch::Pipeline {
     Batch batch;                       // what the loop sees: views of it
     std::atomic<int64_t> reading{-1};  // the sample, for messages
     bool ready = false;
+    bool ends = false;  // iterable data has no batch behind it
     int64_t skipped = 0;
+    IterablePass::Made made;  // of iterable data
     std::exception_ptr error;
   };
   // Samples of one thread, and ticks of the batch in work: reading, decoding, and waiting for
   // copies out of the slot.
   struct Scratch {
     std::vector<Sample> samples{1};
-    std::vector<int64_t> skipped;
+    IterablePass::Scratch iterable;
     uint64_t reading = 0, decoding = 0, copies = 0;
   };
   /// A worker's ticks, in the order in which they were started.
@@ -94,7 +99,8 @@ class Epoch::Pipeline {
 
   const std::shared_ptr<Loader::State> state_;
   const int64_t epoch_;
-  const int64_t last_;  // one past the last batch
+  const int64_t last_;                  // one past the last batch; of iterable data, beyond all
+  std::unique_ptr<IterablePass> pass_;  // of iterable data
   std::deque<std::unique_ptr<Slot>> slots_;
   std::vector<std::thread> threads_;  // those that ended too, until the end
   std::deque<WorkerLog> logs_;        // of these; the ticks are guarded by the mutex
@@ -102,7 +108,9 @@ class Epoch::Pipeline {
 
   // Touched by the loop only.
   int64_t position_;            // next batch for the loop
+  int64_t behind_;              // the batch behind that handed out last
   int64_t skipped_ = 0;         // samples, up to there
+  int64_t lost_ = 0;            // of these, since the last batch
   Slot* handed_ = nullptr;      // the slot that the loop looks at
   size_t inline_turn_ = 0;      // the slot that is filled next where there are no workers
   std::vector<Slot*> retired_;  // slots without memory

@@ -1,0 +1,365 @@
+// Iterable data sets that throw, block, end early or never, or cannot be served: what the loop is
+// told.
+#include <brim/data/iterable.h>
+
+#include <brim/data/device_loader.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <stdexcept>
+
+#include "data/iterables.h"
+#include "data/loader/pipeline.h"
+#include "message_of.h"
+#include "temporary_folder.h"
+
+namespace brim::data {
+namespace {
+
+using namespace brim::tests;
+
+LoaderOptions reading(int workers, OnError on_error = OnError::raise) {
+  return {.batch = 4, .workers = workers, .shuffle = false, .on_error = on_error};
+}
+
+TEST(IterableErrors, WhatIsThrownNamesTheSample) {
+  std::function<void(Sample&)> bad;
+  const auto data = walk(20);
+  data->before = [&](int64_t i, Sample& out) {
+    if (i == 13) bad(out);
+  };
+  for (const int workers : {0, 1, 3}) {
+    const auto told = [&](auto e) {
+      using E = decltype(e);
+      const Loader loader(data, reading(workers));
+      Epoch epoch = loader.epoch(0);
+      for (int k = 0; k < 3; ++k) EXPECT_NE(epoch.next(), nullptr);
+      const std::string message = message_of<E>([&] { (void)epoch.next(); });
+      EXPECT_EQ(epoch.next(), nullptr);  // the epoch is at its end
+      return message;
+    };
+    const auto skipped = [&] {
+      const Loader loader(data, reading(workers, OnError::skip));
+      const Pass pass = pass_of(loader, 0);
+      EXPECT_EQ(pass.values.at("y").size(), 19U);
+      EXPECT_EQ(pass.samples[3], (std::vector<int64_t>{12, 14, 15}));
+      EXPECT_EQ(loader.skipped(), 1);
+    };
+    bad = [](Sample&) { throw FileError("cut off"); };
+    EXPECT_EQ(told(FileError("")), "sample 13 of walk: cut off");
+    skipped();
+    bad = [](Sample&) { throw std::runtime_error("no such row"); };
+    EXPECT_EQ(told(FileError("")), "sample 13 of walk: no such row");
+    skipped();
+    bad = [](Sample& out) { out.set("z", 1.0f); };
+    EXPECT_EQ(told(ShapeError("")), "sample 13 of walk: field 'z' is new; other samples have x, y");
+    skipped();
+    bad = [](Sample& out) { (void)out["q"]; };
+    EXPECT_NE(told(IndexError("")).find("sample 13 of walk: "), std::string::npos);
+  }
+}
+
+TEST(IterableErrors, OtherShapesAreNamed) {
+  for (const int workers : {0, 3}) {
+    EXPECT_EQ(
+        message_of<ShapeError>([&] { (void)pass_of(Loader(walk(20, true), reading(workers)), 0); }),
+        "sample 1 of walk: field 'x' is f32 (2), in other samples f32 (1); where they differ "
+        "in length, give LoaderOptions::collate data::pad()");
+    // The shape is that of the first sample of the epoch, not of the batch.
+    const Loader skipping(walk(20, true), reading(workers, OnError::skip));
+    Pass pass = pass_of(skipping, 0);
+    EXPECT_EQ(pass.samples, (std::vector<std::vector<int64_t>>{{0}, {7}, {14}}));
+  }
+}
+
+TEST(IterableErrors, WhatAMapThrowsIsTold) {
+  const auto make = [](OnError on_error) {
+    return Loader(map(walk(20),
+                      [](const Sample& in, Sample& out) {
+                        const int64_t y = in["y"].values<int64_t>()[0];
+                        if (y == 0 || y == 9) throw std::runtime_error("odd one");
+                        out.set("y", y);
+                      }),
+                  reading(3, on_error));
+  };
+  EXPECT_EQ(message_of<FileError>([&] { (void)pass_of(make(OnError::raise), 0); }),
+            "sample 0 of walk: odd one");
+  const Loader skipping = make(OnError::skip);
+  EXPECT_EQ(pass_of(skipping, 0).values.at("y").size(), 18U);
+  EXPECT_EQ(skipping.skipped(), 2);
+}
+
+TEST(IterableErrors, WhatCanNeverBeReadIsNotSkippedForEver) {
+  struct Broken final : IterableDataset {
+    void begin(int64_t) override {}
+    bool next(Sample&) override { throw std::runtime_error("always"); }
+  };
+  for (const int workers : {0, 2}) {
+    const Loader loader(std::make_shared<Broken>(), reading(workers, OnError::skip));
+    EXPECT_NE(message_of<FileError>([&] { (void)pass_of(loader, 0); }).find("always"),
+              std::string::npos);
+    EXPECT_EQ(loader.skipped(), 1000);
+  }
+}
+
+TEST(IterableErrors, ACollateThatThrowsEndsTheEpoch) {
+  LoaderOptions options = reading(2);
+  options.collate = [](std::span<const Sample> samples, Collated&) {
+    throw ValueError("[collate] " + samples[0].describe());
+  };
+  const Loader loader(walk(), options);
+  EXPECT_EQ(message_of<ValueError>([&] { (void)pass_of(loader, 0); }),
+            "[collate] sample 0 of walk");
+}
+
+TEST(IterableErrors, AMissingShardIsToldAndTheNextOneRead) {
+  const TemporaryFolder folder;
+  const auto make = [&](OnError on_error) {
+    return Loader(chain({[] { return walk(3); }, [&] { return open_lines(folder / "missing.txt"); },
+                         [] { return walk(2); }}),
+                  reading(2, on_error));
+  };
+  EXPECT_NE(message_of<FileError>([&] {
+              (void)pass_of(make(OnError::raise), 0);
+            }).find("missing.txt: cannot open: No such file"),
+            std::string::npos);
+  const Loader skipping = make(OnError::skip);
+  EXPECT_EQ(pass_of(skipping, 0).values.at("y"), (std::vector<double>{0, 1, 2, 0, 1}));
+  EXPECT_EQ(skipping.skipped(), 1);
+}
+
+TEST(IterableErrors, WhatCannotBeServedIsRefused) {
+  const auto message = [](LoaderOptions options) {
+    return message_of<ValueError>([&] { (void)Loader(walk(), options); });
+  };
+  EXPECT_EQ(message({}),
+            "[loader] an iterable data set has no samples to permute; say .shuffle = false, and "
+            "for a random order give shuffled(data, buffer_samples, seed)");
+  EXPECT_NE(message({.shuffle = false, .sampler = weighted_sampler({1, 1})}).find("sampler"),
+            std::string::npos);
+  EXPECT_NE(message({.shuffle = false, .buckets = Buckets{}}).find("data::pad()"),
+            std::string::npos);
+  EXPECT_NE(message({.shuffle = false, .raw = true}).find("raw"), std::string::npos);
+  EXPECT_NE(message({.batch = 0, .shuffle = false}).find("batch 0"), std::string::npos);
+  EXPECT_NE(message({.shuffle = false, .rank = 2, .world_size = 2}).find("rank 2"),
+            std::string::npos);
+  EXPECT_THROW(Loader(IterablePtr(), reading(1)), ValueError);
+  const Loader loader(walk(), reading(1));
+  EXPECT_TRUE(loader.is_iterable());
+  EXPECT_FALSE(loader.has_pictures());
+  EXPECT_EQ(loader.describe().find("1 worker ("), 0U) << loader.describe();
+  EXPECT_NE(message_of<ValueError>([&] { (void)loader.batches(); }).find("count batches"),
+            std::string::npos);
+  EXPECT_THROW((void)loader.samples(), ValueError);
+  EXPECT_THROW((void)loader.sample_at(0, 0), ValueError);
+  EXPECT_THROW((void)loader.dataset(), ValueError);
+  EXPECT_THROW((void)loader.source(), ValueError);
+  EXPECT_THROW((void)loader.epoch(-1), ValueError);
+  EXPECT_THROW((void)loader.epoch(0, INT64_MAX), ValueError);
+  EXPECT_THROW((void)loader.state(0, 5), ValueError);
+  EXPECT_NE(message_of<ValueError>([&] {
+              (void)DeviceLoader(loader, Device::cpu(), {.resident = true});
+            }).find("resident"),
+            std::string::npos);
+  EXPECT_THROW(take(walk(), -1), ValueError);
+  EXPECT_THROW(shuffled(walk(), 0), ValueError);
+  EXPECT_THROW(sharded(walk(), 3, 3), ValueError);
+  EXPECT_THROW(chain({}), ValueError);
+  EXPECT_THROW(map(walk(), nullptr), ValueError);
+  EXPECT_THROW(shuffled(IterablePtr(), 4), ValueError);
+  struct Empty final : IterableDataset {
+    void begin(int64_t) override {}
+    bool next(Sample&) override { return true; }
+  };
+  EXPECT_NE(message_of<ValueError>([] {
+              (void)pass_of(Loader(std::make_shared<Empty>(), reading(1)), 0);
+            }).find("has no fields"),
+            std::string::npos);
+}
+
+TEST(IterableErrors, ANextEpochEndsTheOneBefore) {
+  const Loader loader(walk(), reading(2));
+  Epoch first = loader.epoch(0);
+  ASSERT_NE(first.next(), nullptr);
+  Epoch second = loader.epoch(1);
+  EXPECT_NE(message_of<ValueError>([&] { (void)first.next(); }).find("this epoch ended"),
+            std::string::npos);
+  first = loader.epoch(2);
+  EXPECT_THROW((void)second.next(), ValueError);
+  EXPECT_EQ(first.next()->y.to_vector<int64_t>(), (std::vector<int64_t>{2000, 2001, 2002, 2003}));
+}
+
+TEST(IterableErrors, AnEndlessOneIsStoppedEarly) {
+  struct Endless final : IterableDataset {
+    int64_t at = 0;
+    void begin(int64_t) override { at = 0; }
+    bool next(Sample& out) override {
+      out.set("y", at++);
+      return true;
+    }
+  };
+  for (const int workers : {0, 1, 16}) {
+    const Loader loader(noisy(std::make_shared<Endless>()), reading(workers));
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      int64_t count = 0;
+      for (const Batch& batch : loader.epoch(epoch)) {
+        EXPECT_EQ(batch.samples.front(), 4 * count);
+        if (++count == 20) break;
+      }
+      EXPECT_EQ(count, 20);
+    }
+  }
+}
+
+/// A named pipe with this text in it, whose writing end stays open.
+class Pipe {
+ public:
+  explicit Pipe(const std::string& path) : path_(path) {
+    EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
+    fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  }
+  ~Pipe() { close(); }
+  void write(const std::string& text) const {
+    EXPECT_EQ(::write(fd_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  }
+  void close() {
+    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+  }
+
+ private:
+  const std::string path_;
+  int fd_;
+};
+
+std::string text_of(const Batch& batch) {
+  std::string text;
+  for (const uint8_t c : batch["text"].to_vector<uint8_t>()) text += static_cast<char>(c);
+  return text;
+}
+
+TEST(IterableLines, OfAFile) {
+  const TemporaryFolder folder;
+  const auto lines = [&](const std::string& text) {
+    std::ofstream(folder / "text", std::ios::binary) << text;
+    LoaderOptions options = reading(1);
+    options.batch = 1;
+    const Loader loader(open_lines(folder / "text"), options);
+    std::vector<std::string> all;
+    for (const Batch& batch : loader.epoch(0)) all.push_back(text_of(batch));
+    return all;
+  };
+  const auto separately = [&](const std::string& text) {
+    std::ofstream(folder / "text", std::ios::binary) << text;
+    std::vector<std::string> all;
+    const IterablePtr data = open_lines(folder / "text");
+    data->begin(0);
+    for (Sample sample; data->next(sample); sample = Sample())
+      all.emplace_back(reinterpret_cast<const char*>(sample["text"].data),
+                       static_cast<size_t>(sample["text"].bytes()));
+    return all;
+  };
+  using Strings = std::vector<std::string>;
+  EXPECT_EQ(lines("abc\ndef\n"), (Strings{"abc", "def"}));
+  EXPECT_EQ(separately("a\n\nlong\r\nend"), (Strings{"a", "", "long\r", "end"}));
+  EXPECT_EQ(separately(""), Strings());
+  EXPECT_EQ(separately("\n"), Strings{""});
+  const std::string longer(600'000, 'x');  // than what is read at once
+  EXPECT_EQ(separately("a\n" + longer + "\n" + longer), (Strings{"a", longer, longer}));
+  EXPECT_THROW(open_lines(folder / "nothing"), FileError);
+  EXPECT_THROW(open_lines(folder.path()), FileError);
+}
+
+TEST(IterableLines, OfAShorterFileDoNotGoOn) {
+  const TemporaryFolder folder;
+  const std::string path = write_lines(folder / "text", 20);
+  LoaderOptions options = reading(1);
+  options.collate = pad();
+  Epoch epoch = Loader(open_lines(path), options).epoch(0);
+  ASSERT_NE(epoch.next(), nullptr);
+  const std::string state = epoch.state();
+  write_lines(path, 1);
+  EXPECT_NE(message_of<ValueError>([&] {
+              (void)Loader(open_lines(path), options).epoch(0, state);
+            }).find("where the state goes on"),
+            std::string::npos);
+}
+
+TEST(IterableLines, OfAPipeComeOnceAndHaveNoState) {
+  const TemporaryFolder folder;
+  Pipe pipe(folder / "pipe");
+  for (const int workers : {0, 2}) {
+    pipe.write("ab\ncd\nef\ngh\nij\nkl\n");
+    LoaderOptions options = reading(workers);
+    options.batch = 2;
+    const Loader loader(take(open_lines(folder / "pipe"), 3), options);
+    const auto pass = [&](int64_t e) {
+      std::vector<std::string> all;
+      for (const Batch& batch : loader.epoch(e)) all.push_back(text_of(batch));
+      return all;
+    };
+    EXPECT_EQ(pass(0), (std::vector<std::string>{"abcd", "ef"}));
+    EXPECT_EQ(pass(1), (std::vector<std::string>{"ghij", "kl"}));
+    pipe.write("ab\ncd\nef\n");
+    Epoch epoch = loader.epoch(2);
+    ASSERT_NE(epoch.next(), nullptr);
+    for (const auto& state : {std::function([&] { return epoch.state(); }),
+                              std::function([&] { return loader.state(3, 0); })})
+      EXPECT_NE(message_of<ValueError>([&] { (void)state(); }).find("is a pipe"),
+                std::string::npos);
+    ASSERT_NE(epoch.next(), nullptr);
+  }
+  Loader rest(open_lines(folder / "pipe"), reading(1));
+  Epoch epoch = rest.epoch(0);
+  pipe.write("end\nend");
+  pipe.close();
+  ASSERT_NE(epoch.next(), nullptr);
+  EXPECT_EQ(epoch.next(), nullptr);
+}
+
+TEST(IterableLines, APipeThatBlocksIsLeftAtOnce) {
+  const TemporaryFolder folder;
+  const Pipe pipe(folder / "pipe");
+  const auto lines = [&] { return open_lines(folder / "pipe"); };
+  for (const IterablePtr& data :
+       {lines(), shuffled(lines(), 2), chain({lines, lines}), noisy(sharded(lines(), 0, 1))}) {
+    pipe.write("ab\ncd\nef\ngh\nij\n");
+    const Loader loader(data, reading(3));
+    {
+      Epoch epoch = loader.epoch(0);
+      ASSERT_NE(epoch.next(), nullptr);
+    }  // a worker waits for the pipe
+    const Epoch again = loader.epoch(1);
+    const Epoch last = loader.epoch(2);
+  }
+}
+
+TEST(IterableErrors, AStallIsNamed) {
+  const auto data = walk(8);
+  std::atomic<bool> go{false};
+  data->before = [&](int64_t i, Sample&) {
+    if (i == 2) go.wait(false);
+  };
+  std::vector<std::string> told;
+  LoaderOptions options = reading(2);
+  options.log = [&](const std::string& line) {
+    if (line.find("waited") == std::string::npos) return;
+    told.push_back(line);
+    go = true;
+    go.notify_all();
+  };
+  const auto state =
+      std::make_shared<Loader::State>(std::make_shared<IterableSource>(data, options), options);
+  state->patience = std::chrono::milliseconds(20);
+  Epoch::Pipeline pipeline(state, 0, 0);
+  pipeline.start();
+  ASSERT_NE(pipeline.next(), nullptr);
+  ASSERT_FALSE(told.empty());
+  EXPECT_NE(told[0].find("for batch 0: a worker is reading sample 2 of walk"), std::string::npos)
+      << told[0];
+}
+
+}  // namespace
+}  // namespace brim::data
