@@ -72,8 +72,10 @@ int predict(const PredictOptions& o, const ChosenDevices& chosen) {
   Json all = Json::array();
   for (const std::string& input : o.inputs) {
     Prediction said = predictor->predict(input);
-    for (const std::string& line : said.lines)
-      if (!is_stdout(o.json)) say(stdout, "{}\n", Lines{line});
+    for (const std::string& line : said.lines) {
+      if (is_stdout(o.json)) break;
+      said.is_text ? say(stdout, "{}\n", Lines{line}) : say(stdout, "{}\n", line);
+    }
     for (Json& entry : said.json) all.push_back(std::move(entry));
   }
   if (!o.json.empty())

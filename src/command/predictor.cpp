@@ -251,7 +251,9 @@ class OfTexts final : public Predictor {
       tokens.push_back(next(y.select(1, length - 1).to(f32).to(Device::cpu())));
     }
     const std::string text = text_of(std::span(tokens).subspan(given));
-    return {{prompt + (bytes() ? "" : " ") + text}, {Json{{"prompt", prompt}, {"text", text}}}};
+    return {{prompt + (bytes() ? "" : " ") + text},
+            {Json{{"prompt", prompt}, {"text", text}}},
+            /*is_text=*/true};
   }
 
  private:

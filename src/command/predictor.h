@@ -37,6 +37,7 @@ struct TrainedNetwork {
 struct Prediction {
   std::vector<std::string> lines;
   std::vector<nlohmann::ordered_json> json;
+  bool is_text = false;  ///< written by the network: its line ends are shown as they are
 };
 
 class Predictor {

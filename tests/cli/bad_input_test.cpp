@@ -229,7 +229,7 @@ TEST_F(BadInput, DataInWhichNotOnePictureCanBeRead) {
   const std::string recipe =
       file("skip.toml", "epochs = 1\n[input]\nsize = 32\non_corrupt = 'skip'\n");
   fails({"train", recipe, "--data", folder / "pictures", "--out", folder / "new/below"}, 1,
-        {"pictures", "not one of its 1 pictures"});
+        {"pictures", "not one of its 1 samples"});
   fails({"eval", "--split", "all", "--data", folder / "pictures", recipe, "--weights",
          trained() + "/model.safetensors"},
         1, {"classes"});
@@ -354,7 +354,7 @@ TEST_F(BadInput, OutputsThatCollide) {
   train_fails({"--json", folder / "r", "--trace", folder / "data/../r"}, 2, {"--json", "--trace"});
   fails({"eval", "--weights", weights, "--json", weights}, 2, {"--json", "the weights"});
   fails({"predict", "--weights", weights, "--json", weights, picture}, 2, {"the weights"});
-  fails({"predict", "--weights", weights, "--json", picture, picture}, 2, {"a picture"});
+  fails({"predict", "--weights", weights, "--json", picture, picture}, 2, {"an input"});
   fails({"data", "verify", picture, "--json", picture}, 2, {"the data"});
   const std::vector<std::string> bench = {"bench", "mlp-784-128-10-b8", "--steps", "1"};
   const auto bench_fails = [&](std::vector<std::string> more) {
