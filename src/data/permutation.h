@@ -6,6 +6,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <span>
 
 #include "formula/philox.h"
 
@@ -27,9 +28,12 @@ class Permutation {
     uint64_t x = static_cast<uint64_t>(position);
     do {
       x = encrypt(x);
-    } while (x >= n_);  // the domain is below 4n: fewer than 4 turns on average
+    } while (x >= n_);  // the domain is below 4n: fewer than 4 times on average
     return static_cast<int64_t>(x);
   }
+  /// Replaces each position by its element: faster than one by one, as they go through the network
+  /// side by side.
+  void replace(std::span<int64_t> positions) const;
 
  private:
   static constexpr uint64_t kRounds = 6;

@@ -60,6 +60,21 @@ TEST(Permutation, EveryElementComesFirstForSomeKey) {
   for (const int count : first) EXPECT_NEAR(count, 200, 80);
 }
 
+TEST(Permutation, SideBySideIsTheSame) {
+  for (const int64_t n : {1, 2, 3, 5, 63, 64, 65, 1000, 1 << 20}) {
+    const Permutation order(n, 9);
+    for (const int64_t count : {0, 1, 63, 64, 65, 300}) {
+      std::vector<int64_t> positions(static_cast<size_t>(count));
+      for (size_t i = 0; i < positions.size(); ++i)
+        positions[i] = static_cast<int64_t>(i * 7919) % n;
+      std::vector<int64_t> elements = positions;
+      order.replace(elements);
+      for (size_t i = 0; i < positions.size(); ++i)
+        ASSERT_EQ(elements[i], order[positions[i]]) << n << " " << i;
+    }
+  }
+}
+
 TEST(Permutation, IsTheSameForEver) {
   const Permutation order(50000, 42);
   std::vector<int64_t> head;

@@ -34,7 +34,7 @@ class Line final : public BatchOrder {
     const int64_t first = number * options_.batch;
     const int64_t count = std::min(options_.batch, samples_ - first);
     samples.resize(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i) samples[static_cast<size_t>(i)] = order[first + i];
+    order.list(first, samples);
   }
   bool is_line() const override { return true; }
 
@@ -98,12 +98,13 @@ class InBuckets final : public BatchOrder {
     const int64_t before = part == parts_.begin() ? 0 : (part - 1)->end;
     const int64_t first = (batch - before) * part->batch;
     const int64_t count = std::min(part->batch, part->count - first);
-    const Permutation order(
-        part->count, key64(options_.seed, 0x6f726472, e, static_cast<uint64_t>(part->first)));
     samples.resize(static_cast<size_t>(count));
-    for (int64_t i = 0; i < count; ++i)
-      samples[static_cast<size_t>(i)] =
-          at(part->first + (options_.shuffle ? order[first + i] : first + i));
+    std::iota(samples.begin(), samples.end(), first);
+    if (options_.shuffle)
+      Permutation(part->count,
+                  key64(options_.seed, 0x6f726472, e, static_cast<uint64_t>(part->first)))
+          .replace(samples);
+    for (int64_t& sample : samples) sample = at(part->first + sample);
   }
   bool is_line() const override { return false; }
 
@@ -132,6 +133,15 @@ Order::Order(const Dataset& data, const LoaderOptions& options, int64_t epoch)
       epoch_(epoch),
       samples_(data.size()),
       sampler_(options.sampler.get()) {}
+
+void Order::list(int64_t first, std::span<int64_t> samples) const {
+  int64_t global = (first * world_size_ + rank_) % permutation_.size();
+  for (int64_t& sample : samples) {
+    sample = sampler_ ? drawn(global) : global;
+    global = (global + world_size_) % permutation_.size();
+  }
+  if (shuffle_ && !sampler_) permutation_.replace(samples);
+}
 
 int64_t Order::drawn(int64_t position) const {
   const int64_t sample = sampler_->sample(epoch_, position);

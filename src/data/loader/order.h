@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include <brim/data/loader.h>
@@ -20,6 +21,8 @@ class Order {
     if (sampler_) return drawn(global);
     return shuffle_ ? permutation_[global] : global;
   }
+  /// The samples at positions `first` and behind, as many as `samples` has.
+  void list(int64_t first, std::span<int64_t> samples) const;
 
  private:
   /// What the sampler gives. Throws IndexError for what is no sample.
