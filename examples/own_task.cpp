@@ -19,7 +19,7 @@
 #include <cmath>
 
 #include <brim/brim.h>
-#include <brim/cli.h>
+#include <brim/command/cli.h>
 #include <brim/train/metric.h>
 #include <brim/train/task.h>
 

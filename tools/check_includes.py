@@ -26,7 +26,7 @@ LAYERS = [
     ["data"],
     ["dist"],
     ["train"],
-    ["cli"],
+    ["command"],
 ]
 # Includes that cross a row on purpose: folder -> beginnings of the paths it may include as well.
 ALLOWED = {
@@ -50,7 +50,7 @@ def allowed(source, target):
 def folder_of(parts):
     """First folder below include/brim or src; None for a file that lies directly there."""
     if parts[:2] == ("bench", "command"):
-        return "cli"  # what `brim bench` does is a part of the command
+        return "command"  # what `brim bench` does is a part of the command
     return parts[0] if len(parts) > 1 else None
 
 

@@ -1,5 +1,5 @@
 // The words of the command line find their command.
-#include <brim/cli.h>
+#include <brim/command/cli.h>
 #include <brim/version.h>
 #include <fmt/core.h>
 

@@ -26,6 +26,16 @@ struct EvalOptions {
   int threads = 0;
 };
 
+/// Of a recipe what changes an evaluation.
+std::string what_is_evaluated(const train::Recipe& recipe) {
+  train::Recipe r{.task = recipe.task, .model = recipe.model, .input = recipe.input};
+  r.input.crop_padding = 0;  // these are for training only
+  r.input.random_resized_crop = r.input.flip = false;
+  r.input.scaled_decode = true;
+  r.input.on_corrupt = "raise";
+  return r.toml();
+}
+
 /// The asked recipe, which must prepare pictures as the weights' own one did.
 train::Recipe chosen_recipe(const EvalOptions& o, const train::WeightsInfo& info) {
   BRIM_CHECK(
@@ -35,10 +45,7 @@ train::Recipe chosen_recipe(const EvalOptions& o, const train::WeightsInfo& info
   train::Recipe r = o.recipe.empty() ? *info.recipe : train::load_recipe(o.recipe);
   if (info.recipe)
     BRIM_CHECK(
-        r.task == info.recipe->task && r.model == info.recipe->model &&
-            r.input.mean == info.recipe->input.mean && r.input.std == info.recipe->input.std &&
-            r.input.size == info.recipe->input.size,
-        ValueError,
+        what_is_evaluated(r) == what_is_evaluated(*info.recipe), ValueError,
         "[eval] {} was trained by recipe {}, whose task, model or [input] differs from that of {}; "
         "leave the recipe out to use the weights' own",
         o.weights, info.recipe->name, o.recipe);
@@ -59,9 +66,11 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
   const auto show = [&](const char* stage) {
     return [&display, stage](double fraction) { return display.show(stage, fraction), true; };
   };
+  const train::TaskData trained_on{
+      .names = info.classes, .targets = info.targets, .columns = info.columns};
   const train::OpenSplit split =
       train::open_split(recipe, data::parse_split(o.split), false, -1, show("open"),
-                        {device, train::AugmentOn::automatic});
+                        {device, train::AugmentOn::automatic}, &trained_on);
   display.finish();
   const std::vector<std::string>& classes = split.data.names;
   BRIM_CHECK(

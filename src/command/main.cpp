@@ -1,4 +1,4 @@
 // The program `brim`.
-#include <brim/cli.h>
+#include <brim/command/cli.h>
 
 int main(int argc, char** argv) { return brim::cli(argc, argv); }

@@ -55,6 +55,8 @@ TrainedNetwork open_network(const PredictOptions& o, Device device) {
   BRIM_CHECK(net.info.recipe || !o.recipe.empty(), ValueError,
              "[predict] {} does not say which recipe made it; name one with --recipe", o.weights);
   net.recipe = o.recipe.empty() ? *net.info.recipe : train::load_recipe(o.recipe);
+  check_can_be_asked(o.weights, net.recipe);
+  if (net.recipe.task == "language") net.info.input = {net.recipe.input.window};
   net.network =
       nn::make_model(net.recipe.model, {.classes = output_count(net.info, file, net.recipe),
                                         .input = net.info.input,

@@ -37,11 +37,11 @@ using Json = nlohmann::ordered_json;
 std::vector<float> finite_values(const Tensor& values, const std::string& input,
                                  const TrainedNetwork& net) {
   std::vector<float> v = values.to(f32).flatten().to_vector<float>();
-  BRIM_CHECK(
-      std::ranges::all_of(v, [](float value) { return std::isfinite(value); }), ValueError,
-      "[predict] {}: its probabilities are NaN: {} holds weights that are no numbers, or too "
-      "large; use others",
-      input, net.path);
+  BRIM_CHECK(std::ranges::all_of(v, [](float value) { return std::isfinite(value); }), ValueError,
+             "[predict] {}: the network puts out NaN or infinity: {} holds weights that are no "
+             "numbers, or "
+             "too large; use others",
+             input, net.path);
   return v;
 }
 
@@ -62,6 +62,11 @@ Tensor picture(const std::string& path, const TrainedNetwork& net) {
   const Shape& input = net.info.input;
   if (input.rank() != 3 || input[0] == image.shape().channels)
     return prepared(data::to_tensor(image, transform));
+  BRIM_CHECK(
+      input[0] >= 1 && input[0] <= 4, ValueError,
+      "[predict] {} takes pictures of {} channels, and files have 1 to 4; load the weights in "
+      "a program (train::load_weights)",
+      net.path, input[0]);
   data::PixelImage converted;
   data::convert_channels(image, static_cast<int>(input[0]), converted);
   return prepared(data::to_tensor(converted, transform));
@@ -207,6 +212,10 @@ class OfMasks final : public Predictor {
     const std::string to = folder_ + "/" + std::filesystem::path(path).stem().string() + ".png";
     BRIM_CHECK(written_.insert(to).second, ValueError,
                "[predict] two pictures would both become {}; give them folders of their own", to);
+    BRIM_CHECK(!std::filesystem::exists(to), FileError,
+               "[predict] {} is there already and stays; give --out another folder", to);
+    BRIM_CHECK(y.size(1) <= 256, ValueError,
+               "[predict] {} knows {} classes, and a mask has bytes for 256", net_.path, y.size(1));
     io::AtomicFile file(to);
     const std::vector<uint8_t> png = data::encode_png(image);
     file.write({reinterpret_cast<const char*>(png.data()), png.size()});
@@ -263,7 +272,7 @@ class OfTexts final : public Predictor {
   int64_t next(const Tensor& logits) {
     (void)finite_values(logits, "the text", net_);
     if (options_.temperature == 0) return argmax(logits, 1).item<int64_t>();
-    const Tensor p = softmax(logits / options_.temperature, 1);
+    const Tensor p = softmax((logits - amax(logits)) / options_.temperature, 1);
     return multinomial(p, 1, false, &random_).item<int64_t>();
   }
   std::vector<int64_t> tokens_of(const std::string& prompt) const {
@@ -282,6 +291,7 @@ class OfTexts final : public Predictor {
         tokens.push_back(token);
       }
     }
+    BRIM_CHECK(!tokens.empty(), ValueError, "[predict] the text holds no token to go on from");
     for (const int64_t token : tokens)
       BRIM_CHECK(token >= 0 && token < net_.recipe.input.vocabulary, ValueError,
                  "[predict] token {} in the prompt, and the network knows 0 to {}", token,
@@ -305,6 +315,16 @@ class OfTexts final : public Predictor {
 };
 
 }  // namespace
+
+void check_can_be_asked(const std::string& path, const train::Recipe& recipe) {
+  const std::string& task = recipe.task;
+  const bool known = task == "classify" || task == "multilabel" || task == "regress" ||
+                     task == "segment" || task == "language";
+  BRIM_CHECK(known && recipe.input.transforms.empty(), ValueError,
+             "[predict] {} was trained for task '{}'{}, which this command cannot ask; load the "
+             "weights in a program (train::load_weights)",
+             path, task, known ? " with transforms of a program's own" : "");
+}
 
 std::unique_ptr<Predictor> make_predictor(const TrainedNetwork& net, const PredictOptions& o) {
   const std::string& task = net.recipe.task;

@@ -47,8 +47,11 @@ class Predictor {
   virtual Prediction predict(const std::string& input) = 0;
 };
 
-/// What the recipe's task asks of the network. The options are kept by reference. Throws ValueError
-/// for a task that cannot be asked, and for options that it has not got or needs.
+/// Throws ValueError for a task that cannot be asked.
+void check_can_be_asked(const std::string& path, const train::Recipe& recipe);
+
+/// What the recipe's task asks of the network. Both are kept by reference. Throws ValueError for
+/// options that the task has not got or needs.
 std::unique_ptr<Predictor> make_predictor(const TrainedNetwork& network,
                                           const PredictOptions& options);
 

@@ -47,7 +47,7 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
   const train::Recipe& recipe = request.recipe;
   say(stdout, "{} steps in {:.1f} s: {:.0f} {}/s, {:.0f} us for the median step\n", result.steps,
       result.seconds, result.images_per_s, counted(trainer), result.us_per_step);
-  if (trained && result.steps == 0)
+  if (trained && result.steps == 0 && !result.stopped_early && !result.validation)
     say(stdout, "all {} epochs were trained before; --epochs N goes on\n", recipe.epochs);
   if (result.loss_scale > 0) say(stdout, "loss scale {} at the end\n", result.loss_scale);
   if (result.skipped > 0) say(stdout, "{} corrupt samples were left out\n", result.skipped);
@@ -63,7 +63,8 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
     say(stdout, "{} has no test split; validation: {}\n", recipe.data,
         metrics_line(*result.validation));
   else if (!result.stopped && !failed)
-    say(stdout, "{} has no test split, so the accuracy is unknown\n", recipe.data);
+    say(stdout, "{} has no test split, so nothing is known of how well it does there\n",
+        recipe.data);
   if (request.arguments.explain) say(stdout, "{}", Lines{result.plan});
   for (const std::string& line : trainer.loader().decisions()) say(stdout, "loader: {}\n", line);
   for (const auto& [device, account, recorded] : result.accounts) {

@@ -97,10 +97,11 @@ data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training
       .on_error = recipe.input.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise,
       .target = place.target};
   if (!data.pictures) {
-    BRIM_CHECK(place.augment_on != AugmentOn::device, ValueError,
-               "[recipe] {}: only labelled pictures of 8 bits are augmented on {}; leave "
-               "TrainOptions::augment_on out",
-               recipe.name, place.target.str());
+    BRIM_CHECK(
+        place.augment_on != AugmentOn::device, ValueError,
+        "[recipe] {}: only labelled pictures of 8 bits are augmented on {} or lie there; leave "
+        "TrainOptions::augment_on and TrainOptions::data_on_device out",
+        recipe.name, place.target.str());
     return data::Loader(data.samples, options);
   }
   const data::ImageShape shape = data.pictures->image_shape();
@@ -117,9 +118,10 @@ data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training
 }
 
 OpenSplit open_split(const Recipe& recipe, data::Split split, bool training, int workers,
-                     const data::OpenProgress& progress, const LoaderPlace& place) {
+                     const data::OpenProgress& progress, const LoaderPlace& place,
+                     const TaskData* like) {
   const std::unique_ptr<Task> task = make_task(recipe);
-  TaskData data = open_data(*task, recipe, {split, training, progress});
+  TaskData data = open_data(*task, recipe, {split, training, progress, like});
   data::Loader loader = loader_of(recipe, data, training, workers, place);
   return {std::move(data), std::move(loader)};
 }

@@ -34,7 +34,14 @@ bool Checkpointer::due(int64_t steps, int64_t count) const {
 bool Checkpointer::save(int64_t steps, const std::function<CheckpointWriter()>& make,
                         std::optional<double> score) {
   if (folder_.empty()) return false;
-  if (steps == saved_steps_) return true;
+  BestCheckpoint best = best_;
+  if (score && std::isfinite(*score) && (best_.steps == 0 || *score < best_.score))
+    best = {.steps = steps, .score = *score};
+  if (steps == saved_steps_) {  // its epoch's score was not known yet
+    if (best.steps == steps && best_.steps != steps) (void)link_best(folder_, steps);
+    best_ = best;
+    return true;
+  }
   const diag::Scope scope("checkpoint", diag::Cause::checkpoint);
   const auto warn = [&](const std::string& line) {
     try {
@@ -43,9 +50,6 @@ bool Checkpointer::save(int64_t steps, const std::function<CheckpointWriter()>& 
     }
   };
   const CheckpointWriter write = make();
-  BestCheckpoint best = best_;
-  if (score && std::isfinite(*score) && (best_.steps == 0 || *score < best_.score))
-    best = {.steps = steps, .score = *score};
   bool kept = false;
   try {
     const std::string no_link = save_checkpoint(folder_, steps, best, options_.keep, write);

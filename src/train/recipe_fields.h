@@ -53,12 +53,13 @@ void visit_recipe(Visitor& v, R& r) {
   v.number("epochs", r.epochs, Range{1, 1e6});
   v.number("batch", r.batch, Range{1, 1e6});
   v.number("seed", r.seed, Range{0, 9.2e18});
-  v.number("label_smoothing", r.label_smoothing, Range{0, 1, false, true});
   v.choice("precision", r.precision, precision_names());
   v.choices("metrics", r.metrics, metric_names());
   const auto is = [&](const char* task) { return r.task == task; };
   const bool own = !is("classify") && !is("multilabel") && !is("regress") && !is("segment") &&
                    !is("language");  // it may use what it likes
+  if (!is("multilabel") && !is("regress"))
+    v.number("label_smoothing", r.label_smoothing, Range{0, 1, false, true});
   v.section("input", [&] {
     v.choice("on_corrupt", r.input.on_corrupt, corrupt_names());
     v.choices("transforms", r.input.transforms, transform_names());

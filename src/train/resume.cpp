@@ -4,6 +4,7 @@
 #include <system_error>
 
 #include <brim/train/weights.h>
+#include <fmt/ranges.h>
 
 #include "backend/cpu/runtime/isa.h"
 #include "backend/launch_policy.h"
@@ -185,6 +186,12 @@ void Trainer::State::load(const std::string& path) {
     options.warn(fmt::format("{} was trained in {} and goes on in {}", path, c.recipe.precision,
                              recipe.precision));
   check_same_classes(train->data.names, c.classes, recipe.data, path);
+  BRIM_CHECK(
+      c.columns == train->data.columns && c.targets == train->data.targets, ValueError,
+      "[resume] {} was trained on the columns {} of a table for {}, and {} has others, or in "
+      "another order; name them in input.columns and input.targets, or give the data it was "
+      "trained on (Recipe::data)",
+      path, fmt::join(c.columns, ", "), fmt::join(c.targets, ", "), recipe.data);
   if (!check_same_mode(mode(), c.mode, options.change_compile, path) && options.warn)
     options.warn(fmt::format(
         "{} was trained with {} and goes on with {}: its weights will differ in the last bits from "
@@ -237,6 +244,7 @@ RunState Trainer::State::snapshot() const {
           .mode = mode(),
           .classes = train->data.names,
           .columns = train->data.columns,
+          .targets = train->data.targets,
           .input = input,
           .model = model->state_dict(),
           .optimizer = optimizer->state_dict(),

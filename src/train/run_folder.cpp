@@ -96,11 +96,10 @@ void remove_checkpoint(const fs::path& path) {
   if (!error) fs::remove_all(scratch, error);
 }
 
-/// Lets DIR/best lead to the checkpoint. It is a convenience: where links cannot be made, or
-/// something else has that name, there is none, and the line that is returned says why; it never
-/// leads to another one.
-std::string link_best(const fs::path& root, int64_t steps) {
-  const fs::path link = root / kBest;
+}  // namespace
+
+std::string link_best(const std::string& folder, int64_t steps) {
+  const fs::path link = fs::path(folder) / kBest;
   const std::string target = name_of(steps);
   std::error_code error;
   const fs::file_status there = fs::symlink_status(link, error);
@@ -119,8 +118,6 @@ std::string link_best(const fs::path& root, int64_t steps) {
   return fmt::format("{} cannot be made a link to the best checkpoint, {}: {}; check the folder",
                      link.string(), target, reason);
 }
-
-}  // namespace
 
 bool belongs_to_run(const std::string& folder, const std::string& path) {
   const fs::path root = io::real_path(folder), real = io::real_path(path);
@@ -172,7 +169,7 @@ std::string save_checkpoint(const std::string& folder, int64_t steps, const Best
   io::sync_folder(folder);
 
   const auto all = numbered(folder);
-  std::string no_link = all.contains(best.steps) ? link_best(root, best.steps) : "";
+  std::string no_link = all.contains(best.steps) ? link_best(folder, best.steps) : "";
   int64_t newer = 0;
   for (auto it = all.rbegin(); it != all.rend(); ++it, ++newer)
     if (newer >= keep && it->first != best.steps) remove_checkpoint(it->second);

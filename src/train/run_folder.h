@@ -38,6 +38,11 @@ std::string checkpoint_path(const std::string& folder, int64_t steps);
 std::string save_checkpoint(const std::string& folder, int64_t steps, const BestCheckpoint& best,
                             int64_t keep, const CheckpointWriter& write);
 
+/// Lets DIR/best lead to the checkpoint after step `steps`. It is a convenience: where links cannot
+/// be made, or something else has that name, there is none, and the line that is returned says why;
+/// it never leads to another one.
+std::string link_best(const std::string& folder, int64_t steps);
+
 /// The newest checkpoint that is sound, and the newer ones that are not.
 struct FoundCheckpoint {
   std::string path;  ///< "": there is no checkpoint at all

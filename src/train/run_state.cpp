@@ -23,9 +23,13 @@ LossSum loss_sum(const Json& json, const char* sum, const char* steps, const std
   return {json_field<double>(json, sum, path), json_count(json, steps, path)};
 }
 
-bool is_list_of_names(const Json& json) {
-  return json.is_array() &&
-         std::all_of(json.begin(), json.end(), [](const Json& entry) { return entry.is_string(); });
+std::vector<std::string> names(const Json& json, const char* key, const std::string& path) {
+  const auto list = json.find(key);
+  BRIM_CHECK(list != json.end() && list->is_array() &&
+                 std::all_of(list->begin(), list->end(),
+                             [](const Json& entry) { return entry.is_string(); }),
+             FileError, "[checkpoint] {} has no valid '{}'; the checkpoint is damaged", path, key);
+  return list->get<std::vector<std::string>>();
 }
 
 Json scaler_json(const StateDict& scaler) {
@@ -87,7 +91,9 @@ Json state_json(const RunState& c) {
                {"devices", c.devices},
                {"isa", c.isa},
                {"recipe", c.recipe.toml()},
-               {"classes", c.classes}};
+               {"classes", c.classes},
+               {"columns", c.columns},
+               {"targets", c.targets}};
   if (c.mode) json.update({{"compile", c.mode->compile}, {"passes", c.mode->passes}});
   return json;
 }
@@ -99,7 +105,7 @@ void write_checkpoint(const std::string& path, const RunState& c) {
   const std::string state = state_json(c).dump(2, ' ', false, Json::error_handler_t::replace);
   write_checkpoint_files(
       path,
-      {{"model", c.model, weights_metadata({c.recipe, c.classes, c.columns, c.input})},
+      {{"model", c.model, weights_metadata({c.recipe, c.classes, c.columns, c.targets, c.input})},
        {"optimizer", c.optimizer, {}},
        {"schedule", c.schedule, {}}},
       state + "\n");
@@ -144,10 +150,11 @@ RunState load_checkpoint_state(const std::string& path) {
   c.mode = step_mode(json, file);
   c.recipe = parse_recipe(json_field<std::string>(json, "recipe", file), file);
   c.recipe.name = json_field<std::string>(json, "name", file);
-  const auto classes = json.find("classes");
-  BRIM_CHECK(classes != json.end() && is_list_of_names(*classes), FileError,
-             "[checkpoint] {} has no valid 'classes'; the checkpoint is damaged", file);
-  c.classes = classes->get<std::vector<std::string>>();
+  c.classes = names(json, "classes", file);
+  if (json.contains("columns")) {  // not in those of before there were tables
+    c.columns = names(json, "columns", file);
+    c.targets = names(json, "targets", file);
+  }
   return c;
 }
 

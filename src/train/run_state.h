@@ -57,8 +57,9 @@ struct RunState {
   std::string isa;                   ///< of the CPU's kernels, "avx2"; empty in older checkpoints
   std::optional<StepMode> mode;      ///< empty in checkpoints of before it was kept
   std::vector<std::string> classes;  ///< of the training data, by label
-  std::vector<std::string> columns;  ///< these two for the weights' metadata alone
-  Shape input;
+  std::vector<std::string> columns;  ///< of a table, those of x
+  std::vector<std::string> targets;  ///< and those of y
+  Shape input;                       ///< of one x; for the weights' metadata alone
   StateDict model;
   StateDict optimizer;
   StateDict schedule;

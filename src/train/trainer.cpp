@@ -25,14 +25,13 @@ namespace brim::train {
 namespace {
 
 constexpr int64_t kMaxStepsPerGraph = 10000;
-constexpr int64_t kTestBatch = 100;  // samples at least, where nothing is learned
+constexpr int64_t kTestBatch = 100;  // pictures at least, where nothing is learned
 
 }  // namespace
 
 Trainer::State::State(const Recipe& r, TrainOptions o)
     : recipe(r), options(std::move(o)), task(make_task(r)) {
   const std::vector<std::string> metrics = metrics_of(*task, r);
-  for (const std::string& name : metrics) (void)metric_kind(name);
   decisive_metric = !r.validation.by.empty() ? r.validation.by : metrics.empty() ? "" : metrics[0];
   BRIM_CHECK(
       decisive_metric.empty() ||
@@ -45,15 +44,17 @@ Trainer::State::State(const Recipe& r, TrainOptions o)
   TaskData data = open(data::Split::train, true);
   if (r.validation.fraction > 0) {
     // Pictures are the same whether they train or not: their transform is the loader's.
-    TaskData same = data.pictures ? data : open(data::Split::train, false);
+    TaskData same = data.pictures ? data : open(data::Split::train, false, &data);
     ValidationParts parts = split_off(data, same, *task, r);
     data = std::move(parts.train);
     validation = split_of(std::move(parts.validation), false);
   }
   train = split_of(std::move(data), true);
   input = input_shape(train->data, r);
+  for (const std::string& name : metrics)  // now, too
+    (void)metric_kind(name).make({.outputs = train->data.outputs, .device = options.devices[0]});
   try {
-    test = split_of(open(data::Split::test, false), false);
+    test = split_of(open(data::Split::test, false, &train->data), false);
   } catch (const data::NoSuchSplit&) {
   }
   BRIM_CHECK(!test || (test->data.outputs == train->data.outputs &&
@@ -64,19 +65,19 @@ Trainer::State::State(const Recipe& r, TrainOptions o)
              r.data, test->data.outputs, train->data.outputs);
 }
 
-TaskData Trainer::State::open(data::Split split, bool training) const {
-  return open_data(*task, recipe, {split, training, open_progress()});
+TaskData Trainer::State::open(data::Split split, bool training, const TaskData* like) const {
+  return open_data(*task, recipe, {split, training, open_progress(), like});
 }
 
 Trainer::State::Split Trainer::State::split_of(TaskData data, bool training) const {
   Recipe how = recipe;
-  if (!training) how.batch = std::max<int64_t>(recipe.batch, kTestBatch);
+  if (!training && data.pictures) how.batch = std::max<int64_t>(recipe.batch, kTestBatch);
   data::Loader loader = loader_of(how, data, training, options.workers, place());
   return {std::move(data), std::move(loader), {}};
 }
 
 WeightsInfo Trainer::State::weights_info() const {
-  return {recipe, train->data.names, train->data.columns, input};
+  return {recipe, train->data.names, train->data.columns, train->data.targets, input};
 }
 
 LoaderPlace Trainer::State::place() const {

@@ -53,7 +53,7 @@ struct Trainer::State {
 
   /// Opens all splits.
   State(const Recipe& recipe, TrainOptions options);
-  TaskData open(data::Split split, bool training) const;
+  TaskData open(data::Split split, bool training, const TaskData* like = nullptr) const;
   Split split_of(TaskData data, bool training) const;
   WeightsInfo weights_info() const;
 

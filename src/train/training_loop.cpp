@@ -106,6 +106,8 @@ void TrainingLoop::step(const data::Batch& batch) {
     visit_tensors(batch, [&](const Tensor& tensor) { inputs_.push_back(tensor); });
     compiled_->run(inputs_, [this, &batch](std::span<const Tensor> tensors) {
       data::Batch recorded = batch;
+      recorded.samples.clear();  // a replay would not know others
+      recorded.index = 0;
       visit_tensors(recorded,
                     [&, k = size_t{0}](Tensor& tensor) mutable { tensor = tensors[k++]; });
       update(recorded);
@@ -181,8 +183,9 @@ void TrainingLoop::report() {
 void TrainingLoop::tell(bool is_report) {
   if (!s_.options.progress) return;
   const double done = static_cast<double>(progress_.step);
-  progress_.seconds_left =
-      seconds(Clock::now() - begin_) / done * (static_cast<double>(progress_.steps) - done);
+  progress_.seconds_left = done > 0 ? seconds(Clock::now() - begin_) / done *
+                                          (static_cast<double>(progress_.steps) - done)
+                                    : 0;
   progress_.report = is_report;
   const diag::Span span("progress", diag::Cause::user);
   s_.options.progress(progress_);
@@ -199,10 +202,18 @@ void TrainingLoop::save(std::optional<double> score) {
 }
 
 bool TrainingLoop::validate(std::optional<double>& score) {
-  progress_.best = false;
   if (!s_.validation) return true;
-  validation_ = s_.evaluate(s_.validation);
-  if (!validation_) return false;
+  const auto keep = [&] {  // what was trained; the run that goes on from here validates it
+    at_.batch = per_epoch_;
+    save();
+  };
+  try {
+    validation_ = s_.evaluate(s_.validation);
+  } catch (...) {
+    keep();
+    throw;
+  }
+  if (!validation_) return keep(), false;
   score = validation_->loss;
   for (const Evaluation::Value& value : validation_->metrics) {
     if (value.name != s_.decisive_metric) continue;
@@ -212,6 +223,7 @@ bool TrainingLoop::validate(std::optional<double>& score) {
       std::isfinite(*score) && (!std::isfinite(at_.best_score) || *score < at_.best_score);
   if (progress_.best) at_.best_score = *score;
   at_.epochs_since_best = progress_.best ? 0 : at_.epochs_since_best + 1;
+  last_report_ = last_tick_ = Clock::now();  // it is no part of the next report's steps
   return true;
 }
 
@@ -257,20 +269,20 @@ void TrainingLoop::run(TrainResult& result) {
   const diag::Span span("train", diag::Cause::dispatch);
   const Tf32 scope(s_.recipe.precision == "tf32");
   s_.model->train();
-  while (more() && at_.epoch < s_.recipe.epochs && !out_of_patience() && run_epoch()) {
+  // An epoch whose validation was stopped is trained already.
+  const auto is_trained = [&] { return at_.batch == per_epoch_; };
+  while (at_.epoch < s_.recipe.epochs && !out_of_patience() &&
+         (is_trained() || (more() && run_epoch()))) {
     std::optional<double> score = at_.epoch_reported.mean();
-    if (!validate(score)) {  // the run that goes on from here does it
-      save();
-      break;
-    }
+    if (!validate(score)) break;
     ++at_.epoch;
     at_.batch = at_.epoch_steps = 0;
     at_.epoch_reported = {};
     save(score);
     progress_.epoch_done = true;
     progress_.validation = validation_ ? &*validation_ : nullptr;
-    if (progress_.step > 0) tell(true);
-    progress_.epoch_done = false;
+    tell(true);
+    progress_.epoch_done = progress_.best = false;
     progress_.validation = nullptr;
   }
   clock_.end();

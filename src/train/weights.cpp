@@ -1,5 +1,5 @@
-// Metadata keys: "brim.recipe" (TOML), "brim.name", "brim.classes", "brim.columns", "brim.input"
-// (JSON lists), and "format": "pt", which other readers of safetensors look for.
+// Metadata keys: "brim.recipe" (TOML), "brim.name", "brim.classes", "brim.columns", "brim.targets",
+// "brim.input" (JSON lists), and "format": "pt", which other readers of safetensors look for.
 #include <brim/train/weights.h>
 
 #include <nlohmann/json.hpp>
@@ -71,6 +71,7 @@ io::Metadata weights_metadata(const WeightsInfo& info) {
     metadata["brim.name"] = info.recipe->name;
   }
   if (!info.columns.empty()) metadata["brim.columns"] = names_json(info.columns);
+  if (!info.targets.empty()) metadata["brim.targets"] = names_json(info.targets);
   if (info.input.rank() > 0)
     metadata["brim.input"] =
         nlohmann::json(std::vector<int64_t>(info.input.begin(), info.input.end())).dump();
@@ -92,6 +93,7 @@ WeightsInfo read_weights_info(const WeightsFile& file) {
   }
   info.classes = names_in(metadata, "brim.classes", path);
   info.columns = names_in(metadata, "brim.columns", path);
+  info.targets = names_in(metadata, "brim.targets", path);
   if (const auto it = metadata.find("brim.input"); it != metadata.end()) {
     const auto list = parse_json(it->second);
     bool good = list.is_array() && list.size() <= kMaxRank;

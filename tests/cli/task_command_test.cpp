@@ -71,9 +71,9 @@ TEST_F(TaskCommand, NumbersOfATable) {
   ASSERT_EQ(ran.code, 0) << ran.err;
   const json said_of = json::parse(ran.out)["predictions"];
   ASSERT_EQ(said_of.size(), 2U);
-  EXPECT_NEAR(said_of[0]["values"]["y"], 33, 15);
-  EXPECT_NEAR(said_of[1]["values"]["y"], 61, 15);
-  EXPECT_NE(predict({rows}).out.find("q.csv: line 3: y "), std::string::npos);
+  EXPECT_NEAR(said_of[0]["values"]["price"], 33, 15);
+  EXPECT_NEAR(said_of[1]["values"]["price"], 61, 15);
+  EXPECT_NE(predict({rows}).out.find("q.csv: line 3: price "), std::string::npos);
   EXPECT_NE(predict({write("bad.csv", "rooms\n3\n")}).err.find("size"), std::string::npos);
 }
 
@@ -115,7 +115,10 @@ TEST_F(TaskCommand, MasksOfPictures) {
   for (const auto& [name, part] : r["parts"].items()) whole += part.get<double>();
   EXPECT_DOUBLE_EQ(whole, 1);
   EXPECT_NE(predict({path}).err.find("--out FOLDER"), std::string::npos);
-  EXPECT_NE(predict({path, path, "--out", folder / "masks"}).err.find("two pictures"),
+  const std::string before = slurp(path);
+  EXPECT_NE(predict({path, "--out", folder / "."}).err.find("there already"), std::string::npos);
+  EXPECT_EQ(slurp(path), before);
+  EXPECT_NE(predict({path, path, "--out", folder / "more"}).err.find("two pictures"),
             std::string::npos);
 }
 

@@ -163,6 +163,20 @@ TEST(Metrics, NothingAddedIsNaN) {
     EXPECT_TRUE(std::isnan(metric_kind(name).make({.outputs = 3})->value())) << name;
 }
 
+TEST(Metrics, OfOtherTasksAreErrors) {
+  // Shapes that would broadcast to something.
+  const Tensor tokens = randn({4, 8, 8}), ids = zeros({4, 8}, {.dtype = i64});
+  for (const char* name : {"accuracy", "top5", "f1", "mean-iou", "rmse", "label-accuracy"})
+    EXPECT_THROW((void)value_of(name, tokens, ids, 8), Error) << name;
+  const Tensor logits = randn({6, 6}), classes = zeros({6}, {.dtype = i64});
+  for (const char* name :
+       {"mae", "r2", "label-accuracy", "average-precision", "pixel-accuracy", "perplexity"})
+    EXPECT_THROW((void)value_of(name, logits, classes, 6), Error) << name;
+  const Tensor labels = zeros({6, 6});
+  for (const char* name : {"accuracy", "top5", "token-accuracy"})
+    EXPECT_THROW((void)value_of(name, logits, labels, 6), Error) << name;
+}
+
 TEST(Metrics, NamesAreKnownOrSuggested) {
   const std::string text = tests::message_of([] { (void)metric_kind("acuracy"); });
   EXPECT_NE(text.find("did you mean 'accuracy'?"), std::string::npos) << text;

@@ -204,6 +204,63 @@ TEST_F(TaskTest, AStopDuringValidationIsMadeUpFor) {
             std::filesystem::read_symlink(folder / "whole/best"));
 }
 
+TEST_F(TaskTest, AStopDuringTheLastOrTheBestValidationIsMadeUpFor) {
+  Recipe recipe = load_recipe("friedman1");
+  recipe.epochs = 3;
+  recipe.optimizer.lr = 0.1;  // restless
+  recipe.schedule = {};
+  train(recipe, {.out = folder / "whole"});
+  for (const int64_t epoch : {1, 2, 3}) {
+    std::atomic<int> stop = 0;
+    int64_t begun = 0;
+    const std::string out = folder / fmt::format("stopped-{}", epoch);
+    train(recipe, {.out = out,
+                   .progress = [&](const Progress& p) { begun += p.epoch_done; },
+                   .stage =
+                       [&](const char* stage, double) {
+                         if (std::string(stage) == "evaluate" && begun == epoch - 1) stop = 15;
+                       },
+                   .stop = &stop});
+    bool told = false;
+    const TrainResult r = train(recipe, {.resume = out, .progress = [&](const Progress& p) {
+                                           told = told || p.validation != nullptr;
+                                         }});
+    EXPECT_TRUE(told) << epoch;
+    EXPECT_EQ(r.epochs_done, 3);
+    EXPECT_TRUE(r.validation);
+    EXPECT_EQ(slurp(out + "/model.safetensors"), slurp(folder / "whole/model.safetensors"));
+    EXPECT_EQ(std::filesystem::read_symlink(out + "/best"),
+              std::filesystem::read_symlink(folder / "whole/best"))
+        << epoch;
+  }
+}
+
+TEST_F(TaskTest, ATestTableIsReadAsTheTrainingTable) {
+  std::filesystem::create_directories(folder / "table");
+  write_table("table/train.csv", 400);
+  // Columns in another order, one more, and one class alone.
+  write("table/test.csv", "larger,b,c,a\nsecond,90,1,2\nsecond,80,1,3\n");
+  Recipe recipe{.model = "mlp", .data = folder / "table", .epochs = 12, .batch = 16};
+  recipe.optimizer = {.name = "adam", .lr = 0.01};
+  const TrainResult r = train(recipe, {.out = folder / "run"});
+  ASSERT_TRUE(r.test);
+  EXPECT_EQ(r.test->accuracy(), 1);
+  // A run goes on with the same columns only.
+  write("table/train.csv", "b,a,larger\n1,2,first\n2,1,second\n");
+  recipe.epochs = 13;
+  EXPECT_NE(error_of(recipe, {.resume = folder / "run"}).find("was trained on the columns a, b"),
+            std::string::npos)
+      << error_of(recipe, {.resume = folder / "run"});
+}
+
+TEST_F(TaskTest, ABatchOfOneRowAndOneOfNoPixelAreNoEnd) {
+  Recipe recipe{.model = "mlp", .data = write_table("t.csv", 33), .epochs = 2, .batch = 16};
+  EXPECT_EQ(train(recipe).steps, 6);  // the last batches have one row
+  const auto task = make_task({.task = "segment"});
+  const Tensor nothing = full({1, 2, 2}, 255, {.dtype = i64});
+  EXPECT_EQ(task->loss(ones({1, 3, 2, 2}), {.y = nothing}, true).item(), 0);
+}
+
 TEST_F(TaskTest, WeightsKnowColumnsAndTheShapeOfX) {
   Recipe recipe{.model = "mlp", .data = write_table("t.csv", 60), .epochs = 1, .batch = 16};
   recipe.input.columns = {"b", "a"};
@@ -309,12 +366,13 @@ TEST_F(TaskTest, SaysWhatDoesNotFit) {
   EXPECT_NE(error_of(recipe, {.data_on_device = true}), "no error");
 }
 
-TEST_F(TaskTest, TestSplitsMustKnowTheSameClasses) {
+TEST_F(TaskTest, ATestTableOfOtherClassesSaysWhich) {
   std::filesystem::create_directories(folder / "table");
   write_table("table/train.csv", 60);
-  write("table/test.csv", "a,b,larger\n1,2,second\n2,3,second\n");
+  write("table/test.csv", "a,b,larger\n1,2,second\n2,3,third\n");
   const Recipe recipe{.model = "mlp", .data = folder / "table", .epochs = 1, .batch = 16};
-  EXPECT_NE(error_of(recipe).find("its test split has 1 classes"), std::string::npos)
+  EXPECT_NE(error_of(recipe).find("line 3: 'third' in column 'larger' is none of the classes"),
+            std::string::npos)
       << error_of(recipe);
 }
 

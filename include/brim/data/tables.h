@@ -24,6 +24,9 @@ struct CsvOptions {
   std::vector<std::string> targets;  ///< those of "y"; empty: the last column
   bool has_target = true;            ///< false: there is no "y"
   Target target = Target::automatic;
+  /// Of the target, where they are known already, as from another table; a text that is none of
+  /// them is damage. Needs Target::classes.
+  std::vector<std::string> classes;
   char delimiter = ',';
   bool header = true;  ///< the first line names the columns; else they are "0", "1", ...
 };
@@ -32,6 +35,7 @@ struct CsvOptions {
 class Table : public Dataset {
  public:
   virtual const std::vector<std::string>& columns() const = 0;  ///< of "x"
+  virtual const std::vector<std::string>& targets() const = 0;  ///< columns of "y"
   /// What the numbers of "y" stand for, where they are classes.
   virtual const std::vector<std::string>& classes() const = 0;
 };

@@ -46,11 +46,11 @@ struct MetricKind {
 
 /// Makes `name` known to recipes (Recipe::metrics). Thread-safe. Throws ValueError when it is
 /// taken. These are known:
-///  - of classes: accuracy, top5, f1 (its mean over the classes that occur)
+///  - of classes: accuracy, top5, f1 (its mean over the classes that are there or predicted)
 ///  - of labels: f1 (likewise, a label being there from 0.5 on), average-precision (its mean over
 ///    the labels that occur, from 1,000 thresholds), label-accuracy (of all labels of all samples)
 ///  - of numbers: mae, rmse, r2 (each over all columns alike; r2 is their mean)
-///  - of masks: mean-iou (over the classes that occur), pixel-accuracy
+///  - of masks: mean-iou (over the classes that are there or predicted), pixel-accuracy
 ///  - of tokens: perplexity, bits-per-byte (for tokens that are bytes), token-accuracy
 bool register_metric(const std::string& name, MetricKind kind);
 std::vector<std::string> metric_names();

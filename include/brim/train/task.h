@@ -5,7 +5,7 @@
 //       "ranking", [](const train::Recipe&) { return std::make_unique<Ranking>(); });
 //   int main(int argc, char** argv) { return brim::cli(argc, argv); }
 //
-// This program is `brim` with one more task: task = "ranking" in a recipe. <brim/cli.h>.
+// This program is `brim` with one more task: task = "ranking" in a recipe. <brim/command/cli.h>.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +30,7 @@ struct TaskData {
   std::shared_ptr<const data::Source> pictures{};
   int64_t outputs = 0;                 ///< that the network shall have
   std::vector<std::string> names{};    ///< of the outputs, where they have any
+  std::vector<std::string> targets{};  ///< columns of "y", likewise
   std::vector<std::string> columns{};  ///< of "x", where it is a row of a table
 };
 
@@ -38,6 +39,9 @@ struct DataRequest {
   data::Split split = data::Split::train;
   bool training = false;  ///< with what is random
   data::OpenProgress progress{};
+  /// Data that it must match, as the training split, or that which weights were trained on: its
+  /// columns, targets and names, where it has any. May be null.
+  const TaskData* like = nullptr;
 };
 
 class Task {
@@ -49,7 +53,8 @@ class Task {
   virtual TaskData open(const Recipe& recipe, const DataRequest& request) const;
 
   /// The mean loss of a batch, or of a part of one, given what the network put out for its x.
-  /// `training`: with what is for training alone, as label smoothing.
+  /// `training`: with what is for training alone, as label smoothing. A compiled step replays what
+  /// this does with tensors; Batch::samples and index are empty and 0 there.
   virtual Tensor loss(const Tensor& output, const data::Batch& batch, bool training) const = 0;
 
   /// Names of the metrics (metric.h) of an evaluation; the first one decides which checkpoint is

@@ -202,9 +202,10 @@ struct OpenSplit {
   data::Loader loader;
 };
 /// `training` switches augmentation and shuffling on. With AugmentOn::device the loader's batches
-/// are raw. Throws FileError and ValueError.
+/// are raw. `like`: see DataRequest. Throws FileError and ValueError.
 OpenSplit open_split(const Recipe& recipe, data::Split split, bool training, int workers = -1,
-                     const data::OpenProgress& progress = {}, const LoaderPlace& place = {});
+                     const data::OpenProgress& progress = {}, const LoaderPlace& place = {},
+                     const TaskData* like = nullptr);
 /// The loader alone.
 data::Loader make_loader(const Recipe& recipe, data::Split split, bool training, int workers = -1,
                          const data::OpenProgress& progress = {}, const LoaderPlace& place = {});

@@ -42,6 +42,7 @@ struct WeightsInfo {
   std::optional<Recipe> recipe;
   std::vector<std::string> classes;  ///< names of the outputs
   std::vector<std::string> columns;  ///< of a table, those of x
+  std::vector<std::string> targets;  ///< and those of y
   Shape input;                       ///< of one x; of rank 0: not said
 };
 

@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "data/dataset/csv_lines.h"
+#include "io/text.h"
 
 namespace brim::data {
 namespace {
@@ -20,11 +21,14 @@ class Csv final : public Table {
                "[data] targets, and has_target = false; leave one of them out");
     BRIM_CHECK(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r',
                ValueError, "[data] a quote or the end of a line as delimiter");
+    BRIM_CHECK(options.classes.empty() || options.target == Target::classes, ValueError,
+               "[data] classes are given, and the target is none; use Target::classes");
     read_text(path, [&](std::string_view text) { read(text); });
   }
 
   int64_t size() const override { return static_cast<int64_t>(lines_.size()); }
   const std::vector<std::string>& columns() const override { return columns_; }
+  const std::vector<std::string>& targets() const override { return target_names_; }
   const std::vector<std::string>& classes() const override { return classes_; }
   void get(int64_t i, Sample& out) const override {
     if (const auto bad = bad_.find(i); bad != bad_.end())
@@ -145,17 +149,22 @@ class Csv final : public Table {
       for (const std::string& word : words) y_.push_back(static_cast<float>(number_in(word)));
       return;
     }
-    std::vector<std::string_view> order;
-    for (const auto& [word, label] : labels) order.push_back(word);
-    if (numbers)
-      std::ranges::stable_sort(order, {}, [](std::string_view word) { return number_in(word); });
-    for (const std::string_view word : order) {
-      labels[word] = static_cast<int64_t>(classes_.size());
-      classes_.emplace_back(word);
+    if (options_.classes.empty()) {
+      for (const auto& [word, label] : labels) classes_.emplace_back(word);
+      if (numbers)
+        std::ranges::stable_sort(classes_, {}, [](const auto& word) { return number_in(word); });
+    } else {
+      classes_ = options_.classes;
     }
-    for (const std::string& word : words) {
-      const auto found = labels.find(word);
+    labels.clear();
+    for (const std::string& word : classes_)
+      labels.emplace(word, static_cast<int64_t>(labels.size()));
+    for (size_t i = 0; i < words.size(); ++i) {
+      const auto found = labels.find(words[i]);
       labels_.push_back(found == labels.end() ? 0 : found->second);
+      if (found == labels.end() && is_good(i))
+        bad_[static_cast<int64_t>(i)] = fmt::format("'{}' in column '{}' is none of the classes",
+                                                    io::shortened(words[i]), target_names_[0]);
     }
   }
 

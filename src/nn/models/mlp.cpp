@@ -1,6 +1,7 @@
 #include <brim/nn/mlp.h>
 
 #include <brim/nn/models.h>
+#include <brim/ops/norm.h>
 #include <brim/ops/unary.h>
 
 #include "core/check.h"
@@ -25,8 +26,12 @@ Tensor Mlp::forward(const Tensor& x) {
   const int64_t features = fc1.options.in;
   BRIM_CHECK(x.rank() >= 2 && x.numel() == x.size(0) * features, ShapeError,
              "[Mlp] expects rows of {} features, got shape {}", features, x.shape().str());
-  Tensor y = norm(x.reshape({x.size(0), features, 1, 1})).flatten(1);
-  return fc3(relu(fc2(relu(fc1(y)))));
+  const Tensor columns = x.reshape({x.size(0), features, 1, 1});
+  // One row has no deviation, so it takes that of the rows before.
+  const Tensor y = x.size(0) == 1 ? batch_norm(columns, norm.weight, norm.bias, norm.running_mean,
+                                               norm.running_var, {.eps = norm.options.eps})
+                                  : norm(columns);
+  return fc3(relu(fc2(relu(fc1(y.flatten(1))))));
 }
 
 namespace {

@@ -18,6 +18,7 @@ class Accuracy final : public Metric {
       : correct_(zero_sums({o.outputs}, o.device)), total_(zero_sums({o.outputs}, o.device)) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
+    check_shapes(output, 2, batch.y, 1, true);
     const Tensor is = one_hot(batch.y, correct_.numel(), f64);
     const Tensor hit = eq(argmax(output, 1, /*keepdim=*/true), batch.y.unsqueeze(1));
     correct_.add_(sum(is * hit.to(f64), {0}));
@@ -42,6 +43,7 @@ class Top5 final : public Metric {
   explicit Top5(const MetricOptions& o) : correct_(zero_sums({}, o.device)) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
+    check_shapes(output, 2, batch.y, 1, true);
     const int64_t k = std::min<int64_t>(5, output.size(1));
     const Tensor hit = eq(topk(output, k, 1).indices, batch.y.unsqueeze(1));
     correct_.add_(sum(hit.to(f64)));

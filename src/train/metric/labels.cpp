@@ -21,7 +21,8 @@ class F1 final : public Metric {
         there_(zero_sums({o.outputs}, o.device)) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
-    const bool classes = batch.y.rank() + 1 == output.rank();
+    const bool classes = batch.y.rank() == 1;
+    check_shapes(output, 2, batch.y, classes ? 1 : 2, classes);
     const Tensor there = classes ? one_hot(batch.y, output.size(1), f64) : batch.y.to(f64);
     const Tensor said =
         classes ? one_hot(argmax(output, 1), output.size(1), f64) : ge(output, 0).to(f64);
@@ -51,6 +52,7 @@ class LabelAccuracy final : public Metric {
   explicit LabelAccuracy(const MetricOptions& o) : correct_(zero_sums({}, o.device)) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
+    check_shapes(output, 2, batch.y, 2, false);
     correct_.add_(sum(eq(ge(output, 0).to(f64), batch.y.to(f64)).to(f64)));
     labels_ += batch.y.numel();
   }
@@ -73,7 +75,9 @@ class AveragePrecision final : public Metric {
         first_(arange(o.outputs, {.dtype = i64, .device = o.device}) * double{kBins}) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
-    const Tensor score = sigmoid(output.to(f32));
+    check_shapes(output, 2, batch.y, 2, false);
+    const Tensor p = sigmoid(output.to(f32));
+    const Tensor score = masked_fill(p, isnan(p), 0);
     const Tensor bin = clamp(floor(score * double{kBins}), 0, kBins - 1).to(i64);
     const Tensor at = (bin + first_).flatten();
     const Tensor is = batch.y.to(f64).flatten();

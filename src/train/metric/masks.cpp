@@ -19,6 +19,7 @@ class Confusion : public Metric {
       : classes_(o.outputs), counts_(zero_sums({classes_ * classes_ + 1}, o.device)) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
+    check_shapes(output, 4, batch.y, 3, true);
     const auto c = static_cast<double>(classes_);
     const Tensor ignored = eq(batch.y, static_cast<double>(data::kIgnoredClass));
     const Tensor at = masked_fill(batch.y * c + argmax(output, 1), ignored, c * c);
@@ -86,8 +87,9 @@ class PixelAccuracy final : public Confusion {
   }
 };
 
-const bool registered_mask_metrics = register_metric("mean-iou", fraction_of<MeanIou>()) &&
-                                     register_metric("pixel-accuracy", fraction_of<PixelAccuracy>());
+const bool registered_mask_metrics =
+    register_metric("mean-iou", fraction_of<MeanIou>()) &&
+    register_metric("pixel-accuracy", fraction_of<PixelAccuracy>());
 
 }  // namespace
 }  // namespace brim::train

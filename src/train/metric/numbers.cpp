@@ -10,11 +10,17 @@
 namespace brim::train {
 namespace {
 
+/// f64, in y's shape.
+Tensor errors(const Tensor& output, const Tensor& y) {
+  check_shapes(output, 2, y, y.rank() == 1 ? 1 : 2, false);
+  return (output.reshape(y.shape()) - y).to(f64);
+}
+
 class MeanAbsoluteError final : public Metric {
  public:
   explicit MeanAbsoluteError(const MetricOptions& o) : sum_(zero_sums({}, o.device)) {}
   void add(const Tensor& output, const data::Batch& batch) override {
-    sum_.add_(sum(abs((output.reshape(batch.y.shape()) - batch.y).to(f64))));
+    sum_.add_(sum(abs(errors(output, batch.y))));
     count_ += batch.y.numel();
   }
   double value() const override { return sum_.item() / static_cast<double>(count_); }
@@ -28,7 +34,7 @@ class RootMeanSquaredError final : public Metric {
  public:
   explicit RootMeanSquaredError(const MetricOptions& o) : sum_(zero_sums({}, o.device)) {}
   void add(const Tensor& output, const data::Batch& batch) override {
-    sum_.add_(sum(square((output.reshape(batch.y.shape()) - batch.y).to(f64))));
+    sum_.add_(sum(square(errors(output, batch.y))));
     count_ += batch.y.numel();
   }
   double value() const override { return std::sqrt(sum_.item() / static_cast<double>(count_)); }
@@ -49,11 +55,10 @@ class R2 final : public Metric {
         sum_(zero_sums({columns_}, o.device)),
         squares_(zero_sums({columns_}, o.device)) {}
   void add(const Tensor& output, const data::Batch& batch) override {
+    errors_.add_(sum(square(errors(output, batch.y).reshape({-1, columns_})), {0}));
     const Tensor y = batch.y.reshape({-1, columns_}).to(f64);
-    const Tensor said = output.reshape({-1, columns_}).to(f64);
     if (count_ == 0) shift_ = mean(y, {0});
     const Tensor off = y - shift_;
-    errors_.add_(sum(square(said - y), {0}));
     sum_.add_(sum(off, {0}));
     squares_.add_(sum(square(off), {0}));
     count_ += y.size(0);
@@ -79,10 +84,9 @@ class R2 final : public Metric {
   int64_t count_ = 0;
 };
 
-const bool registered_number_metrics =
-    register_metric("mae", number_of<MeanAbsoluteError>()) &&
-    register_metric("rmse", number_of<RootMeanSquaredError>()) &&
-    register_metric("r2", number_of<R2>(true));
+const bool registered_number_metrics = register_metric("mae", number_of<MeanAbsoluteError>()) &&
+                                       register_metric("rmse", number_of<RootMeanSquaredError>()) &&
+                                       register_metric("r2", number_of<R2>(true));
 
 }  // namespace
 }  // namespace brim::train

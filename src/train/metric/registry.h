@@ -29,6 +29,11 @@ MetricKind number_of(bool higher_is_better = false) {
           higher_is_better, false};
 }
 
+/// Throws ShapeError, DTypeError unless output has this rank and y that one, with as many samples
+/// (of masks: pixels, of tokens: tokens) as output, and whole numbers or not.
+void check_shapes(const Tensor& output, int output_rank, const Tensor& y, int y_rank,
+                  bool whole_numbers);
+
 /// f64 zeros on the device, where counts and sums are kept.
 Tensor zero_sums(const Shape& shape, Device device);
 

@@ -18,6 +18,7 @@ class TokenLoss : public Metric {
  public:
   explicit TokenLoss(const MetricOptions& o) : sum_(zero_sums({}, o.device)) {}
   void add(const Tensor& output, const data::Batch& batch) override {
+    check_shapes(output, 3, batch.y, 2, true);
     const Tensor loss = cross_entropy(output.flatten(0, 1), batch.y.flatten());
     sum_.add_(loss.to(f64) * static_cast<double>(batch.y.numel()));
     count_ += batch.y.numel();
@@ -52,6 +53,7 @@ class TokenAccuracy final : public Metric {
  public:
   explicit TokenAccuracy(const MetricOptions& o) : correct_(zero_sums({}, o.device)) {}
   void add(const Tensor& output, const data::Batch& batch) override {
+    check_shapes(output, 3, batch.y, 2, true);
     correct_.add_(sum(eq(argmax(output, -1), batch.y).to(f64)));
     count_ += batch.y.numel();
   }

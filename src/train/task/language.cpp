@@ -10,7 +10,8 @@ namespace {
 class Language final : public Task {
  public:
   explicit Language(const Recipe& recipe)
-      : smoothing_(recipe.label_smoothing), vocabulary_(recipe.input.vocabulary) {}
+      : smoothing_(recipe.label_smoothing),
+        bytes_(recipe.input.tokens == "u8" && recipe.input.vocabulary <= 256) {}
 
   TaskData open(const Recipe& recipe, const DataRequest& request) const override {
     const std::string path = split_file(recipe.data, request.split, {".txt", ".bin", ".tokens"});
@@ -24,7 +25,7 @@ class Language final : public Task {
                          {.label_smoothing = training ? smoothing_ : 0});
   }
   std::vector<std::string> metrics() const override {
-    if (vocabulary_ > 256) return {"perplexity", "token-accuracy"};
+    if (!bytes_) return {"perplexity", "token-accuracy"};
     return {"bits-per-byte", "perplexity", "token-accuracy"};
   }
   bool in_order() const override { return true; }
@@ -32,7 +33,7 @@ class Language final : public Task {
  private:
   static DType token_dtype(const Recipe& recipe) { return parse_dtype(recipe.input.tokens); }
   const double smoothing_;
-  const int64_t vocabulary_;
+  const bool bytes_;
 };
 
 const bool registered_language = register_task(

@@ -146,14 +146,18 @@ std::string split_file(const std::string& where, data::Split split,
 TaskData open_table(const Recipe& recipe, const DataRequest& request, bool classes) {
   const InputRecipe& in = recipe.input;
   const std::string path = split_file(recipe.data, request.split, {".csv"});
-  const auto table =
-      data::open_csv(path, {.columns = in.columns,
-                            .targets = in.targets,
-                            .target = classes ? data::Target::classes : data::Target::numbers});
-  TaskData data{.samples = table, .columns = table->columns()};
-  data.names = classes ? table->classes() : in.targets;
-  const auto columns = static_cast<int64_t>(std::max<size_t>(in.targets.size(), 1));
-  data.outputs = classes ? static_cast<int64_t>(data.names.size()) : columns;
+  data::CsvOptions options{.columns = in.columns,
+                           .targets = in.targets,
+                           .target = classes ? data::Target::classes : data::Target::numbers};
+  if (request.like && !request.like->columns.empty()) {
+    options.columns = request.like->columns;
+    options.targets = request.like->targets;
+    if (classes) options.classes = request.like->names;
+  }
+  const auto table = data::open_csv(path, options);
+  TaskData data{.samples = table, .targets = table->targets(), .columns = table->columns()};
+  data.names = classes ? table->classes() : table->targets();
+  data.outputs = static_cast<int64_t>(data.names.size());
   return data;
 }
 

@@ -1,6 +1,10 @@
 // A class for each pixel: pictures with masks. Output (N, C, H, W), y i64 (N, H, W), where
 // data::kIgnoredClass counts for nothing.
+#include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/loss.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/unary.h>
 
 #include "train/task/open.h"
 
@@ -16,9 +20,13 @@ class Segment final : public Task {
                                                 picture_options(recipe, request.training)));
   }
   Tensor loss(const Tensor& output, const data::Batch& batch, bool training) const override {
-    return cross_entropy(
-        output, batch.y,
-        {.ignore_index = data::kIgnoredClass, .label_smoothing = training ? smoothing_ : 0});
+    // A batch of which nothing counts has no loss, where the mean would be NaN.
+    const Tensor counts = ne(batch.y, static_cast<double>(data::kIgnoredClass)).to(output.dtype());
+    return cross_entropy(output, batch.y,
+                         {.ignore_index = data::kIgnoredClass,
+                          .label_smoothing = training ? smoothing_ : 0,
+                          .reduction = Reduction::sum}) /
+           clamp(sum(counts), 1);
   }
   std::vector<std::string> metrics() const override { return {"mean-iou", "pixel-accuracy"}; }
 
