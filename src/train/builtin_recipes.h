@@ -114,17 +114,17 @@ name = "cosine"
 task = "segment"
 model = "unet-small"
 data = "shapes-masks"
-epochs = 3
-batch = 32
+epochs = 5
+batch = 16
 
 [optimizer]
 name = "adam"
-lr = 0.005
+lr = 0.01
 
 [schedule]
 name = "one-cycle"
-max_lr = 0.006
-pct_start = 0.1
+max_lr = 0.02
+pct_start = 0.2
 )"},
     // What comes next in a text, byte by byte: give any text as --data.
     {"text", R"(
