@@ -180,6 +180,28 @@ TEST(IterableErrors, WhatCannotBeServedIsRefused) {
             std::string::npos);
 }
 
+TEST(IterableErrors, ASecondLoaderOfADataSetIsRefused) {
+  const IterablePtr data = walk();
+  const auto refused = [&](const IterablePtr& second) {
+    return message_of<ValueError>([&] { (void)Loader(second, reading(1)); });
+  };
+  {
+    const Loader loader(shuffled(data, 4), reading(2));
+    const Loader copy = loader;
+    DeviceLoader feed(loader, Device::sim(0));  // reads by the same loader
+    EXPECT_EQ(pass_of(feed, 0), pass_of(copy, 0));
+    for (const IterablePtr& second : {data, take(data, 3), noisy(data), shuffled(data, 9)})
+      EXPECT_EQ(refused(second).find("[loader] another loader reads walk, "), 0U);
+    EXPECT_EQ(refused(walk()), "no error");
+  }
+  EXPECT_THROW((void)Loader(data, {.batch = 4}), ValueError);  // and reads nothing
+  Epoch epoch = Loader(data, reading(1)).epoch(0);
+  EXPECT_NE(refused(data), "no error");  // the epoch still reads
+  ASSERT_NE(epoch.next(), nullptr);
+  epoch = Loader(walk(), reading(1)).epoch(0);
+  EXPECT_EQ(refused(data), "no error");
+}
+
 TEST(IterableErrors, ANextEpochEndsTheOneBefore) {
   const Loader loader(walk(), reading(2));
   Epoch first = loader.epoch(0);

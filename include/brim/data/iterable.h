@@ -28,7 +28,9 @@
 namespace brim::data {
 
 /// A sequence of samples. One thread at a time uses it (not always the same one), but for
-/// describe() and interrupt(); one epoch at a time reads it.
+/// describe() and interrupt(); one epoch at a time reads it, and one Loader with its copies: a
+/// second one is a ValueError, also where both are made of this data set by shuffled(), map() and
+/// so on.
 class IterableDataset {
  public:
   virtual ~IterableDataset() = default;
