@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <stdexcept>
+#include <thread>
 
 #include "data/iterables.h"
 #include "data/loader/pipeline.h"
@@ -212,6 +213,43 @@ TEST(IterableErrors, ANextEpochEndsTheOneBefore) {
   first = loader.epoch(2);
   EXPECT_THROW((void)second.next(), ValueError);
   EXPECT_EQ(first.next()->y.to_vector<int64_t>(), (std::vector<int64_t>{2000, 2001, 2002, 2003}));
+}
+
+TEST(IterableErrors, ANextEpochEndsTheOneThatWaits) {
+  /// Its third sample of epoch 0 comes when it is interrupted.
+  struct Waits final : IterableDataset {
+    void begin(int64_t of) override { epoch = of, at = 0; }
+    bool next(Sample& out) override {
+      if (epoch == 0 && at == 2) {
+        waits = true;
+        waits.notify_all();
+        interrupted.wait(false);
+      }
+      out.set("y", at++);
+      return true;
+    }
+    std::string state() const override { return std::to_string(at); }
+    void load_state(const std::string& state) override { at = std::stoll(state); }
+    void interrupt() override {
+      interrupted = true;
+      interrupted.notify_all();
+    }
+    int64_t epoch = 0, at = 0;
+    std::atomic<bool> waits{false}, interrupted{false};
+  };
+  for (const int workers : {0, 1, 3}) {
+    const auto data = std::make_shared<Waits>();
+    const Loader loader(data, reading(workers));
+    Epoch first = loader.epoch(0);
+    std::string told;
+    std::thread loop([&] { told = message_of<ValueError>([&] { (void)first.next(); }); });
+    data->waits.wait(false);
+    Epoch second = loader.epoch(1);
+    loop.join();
+    EXPECT_EQ(told.find("[loader] this epoch ended"), 0U) << told;
+    EXPECT_THROW((void)loader.state(0, 1), ValueError);  // the batch that was cut off
+    EXPECT_EQ(second.next()->y.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2, 3}));
+  }
 }
 
 TEST(IterableErrors, AnEndlessOneIsStoppedEarly) {

@@ -131,7 +131,7 @@ void IterablePass::hand_over(EpochPosition after) {
     after.rows = rows_;
   }
   const std::lock_guard lock(source_.mutex);
-  source_.note(after);
+  if (source_.running == this) source_.note(after);
 }
 
 void IterablePass::anchor_here() {
@@ -269,6 +269,10 @@ IterablePass::Made IterablePass::make(int64_t number, std::vector<int64_t>& numb
   bool settled = !has_rows();
   try {
     read(number, numbers, scratch, reading, made);
+    if (stopped_) {  // what was read may end where next() was interrupted
+      numbers.clear();
+      return made;
+    }
     const size_t read = numbers.size();
     if (!source_.maps.empty())
       keep_if(numbers, samples, reading,
