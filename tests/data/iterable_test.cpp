@@ -310,6 +310,31 @@ TEST(IterableState, HoldsTheBufferAndNoMoreThanThat) {
   EXPECT_LT(largest, 100U * 250);  // and their names and shapes
 }
 
+TEST(IterableState, OfAPlaceIsTheNewest) {
+  struct Growing final : IterableDataset {  // each pass goes on where the one before was
+    void begin(int64_t) override {}
+    bool next(Sample& out) override {
+      out.set("y", at++);
+      return true;
+    }
+    std::string state() const override { return std::to_string(at); }
+    void load_state(const std::string& state) override { at = std::stoll(state); }
+    int64_t at = 0;
+  };
+  const Loader loader(std::make_shared<Growing>(), options_of(0));
+  const auto behind_a_batch = [&] {
+    Epoch epoch = loader.epoch(0);
+    EXPECT_NE(epoch.next(), nullptr);
+    return epoch.state();
+  };
+  const std::string first = behind_a_batch(), second = behind_a_batch();
+  EXPECT_NE(first, second);
+  EXPECT_EQ(loader.state(0, 1), second);
+  loader.load_state(first);
+  EXPECT_EQ(loader.state(0, 1), first);
+  EXPECT_EQ(loader.epoch(0, 1).next()->y.to_vector<int64_t>(), range(4, 4));
+}
+
 TEST(IterableState, OfADamagedOneIsRefused) {
   const auto make = [] { return Loader(noisy(shuffled(take(walk(), 40), 5)), options_of(0)); };
   Epoch epoch = make().epoch(0);

@@ -86,10 +86,12 @@ void IterableSource::note(const EpochPosition& position) {
 
 EpochPosition IterableSource::find(int64_t epoch, int64_t batch) {
   const std::lock_guard lock(mutex);
-  const auto found = std::ranges::find_if(
-      recent, [&](const EpochPosition& p) { return p.epoch == epoch && p.batch == batch; });
-  if (found != recent.end()) return *found;
-  if (resume && resume->epoch == epoch && resume->batch == batch) return *resume;
+  const auto is_there = [&](const EpochPosition& p) {
+    return p.epoch == epoch && p.batch == batch;
+  };
+  if (resume && is_there(*resume)) return *resume;
+  const auto found = std::find_if(recent.rbegin(), recent.rend(), is_there);  // the newest
+  if (found != recent.rend()) return *found;
   BRIM_CHECK(batch == 0, ValueError,
              "[loader] where epoch {} is before batch {} is not known; ask right after the batch "
              "before it",
