@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/iterable/state_bytes.h"
 #include "data/iterables.h"
 #include "message_of.h"
 #include "temporary_folder.h"
@@ -373,6 +374,28 @@ TEST(IterableState, OfADamagedOneIsRefused) {
   EXPECT_NE(message_of<ValueError>([&] {
               (void)Loader(table(), {.batch = 4}).epoch(0, state);
             }).find("of an iterable data set"),
+            std::string::npos);
+}
+
+TEST(IterableState, WhoseNumbersContradictEachOtherIsRefused) {
+  const auto state_of = [](int64_t batch, int64_t samples, int64_t ended, int64_t taken = 4) {
+    StateWriter of_take("take"), of_epoch("epoch");
+    of_take.number(40).number(taken).text("4");
+    of_epoch.number(4).text("0").number(0).number(batch).number(1);
+    of_epoch.number(4).text(of_take.take()).number(samples).number(ended).number(0);
+    return of_epoch.take();
+  };
+  const auto told = [](const std::string& state) {
+    const Loader loader(take(walk(), 40), options_of(0));
+    return message_of<ValueError>([&] { (void)loader.epoch(0, state); });
+  };
+  EXPECT_EQ(told(state_of(1, 4, 0)), "no error");
+  EXPECT_EQ(told(state_of(2, 5, 1)), "no error");  // the last batch has one sample
+  EXPECT_NE(told(state_of(2, 5, 0)).find("a state of 5 samples before batch 2"), std::string::npos);
+  EXPECT_NE(told(state_of(1, 5, 1)).find("a state of 5 samples before batch 1"), std::string::npos);
+  EXPECT_NE(told(state_of(INT64_MAX / 3, 4, 1)).find("damaged"), std::string::npos);
+  EXPECT_NE(told(state_of(INT64_MAX / 2 + 1, 4, 1)).find("a damaged one"), std::string::npos);
+  EXPECT_NE(told(state_of(1, 4, 0, 41)).find("behind sample 41 of the first 40"),
             std::string::npos);
 }
 

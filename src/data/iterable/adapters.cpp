@@ -32,9 +32,12 @@ class Taken final : public MadeOfOne {
   void load_state(const std::string& state) override {
     StateReader read(state, "take");
     read.same("number of samples", samples_);
-    taken_ = read.number();
+    const int64_t taken = read.number();
+    BRIM_CHECK(taken <= samples_, ValueError,
+               "[data] a state behind sample {} of the first {}; it is damaged", taken, samples_);
     from_->load_state(std::string(read.text()));
     read.end();
+    taken_ = taken;
   }
 
  private:
