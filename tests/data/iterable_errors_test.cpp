@@ -233,6 +233,7 @@ TEST(IterableErrors, ANextEpochEndsTheOneThatWaits) {
     void interrupt() override {
       interrupted = true;
       interrupted.notify_all();
+      throw std::runtime_error("is ignored");
     }
     int64_t epoch = 0, at = 0;
     std::atomic<bool> waits{false}, interrupted{false};

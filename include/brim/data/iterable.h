@@ -55,7 +55,8 @@ class IterableDataset {
   virtual std::string describe() const;
 
   /// An epoch was left early while next() may be waiting: it is to return soon, with anything, and
-  /// not to wait again before begin(). Called by another thread.
+  /// not to wait again before begin(). Called by another thread, with locks of the loader held: it
+  /// asks no loader or epoch, and does not throw (what it throws is ignored).
   virtual void interrupt() {}
 };
 

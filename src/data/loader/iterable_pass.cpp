@@ -111,7 +111,11 @@ void IterablePass::halt() {
     stopped_ = true;
   }
   turns_.notify_all();
-  if (busy_) source_.stream->interrupt();
+  if (!busy_) return;
+  try {
+    source_.stream->interrupt();
+  } catch (...) {  // an epoch ends all the same: it may be in a destructor
+  }
 }
 
 void IterablePass::stop() {
