@@ -87,8 +87,9 @@ IterablePtr sharded(IterablePtr from, int rank, int world_size);
 IterablePtr chain(std::vector<std::function<IterablePtr()>> parts);
 
 /// The lines of a text file, a pipe or, for "-", standard input as "text", (length) u8 without the
-/// end of the line. A pipe goes on in the next epoch where the one before ended, and has no state.
-/// Throws FileError, as next() does for a line of more than 1 GiB.
+/// end of the line. A pipe has no state, and goes on in the next epoch behind what was read in the
+/// one before: after a break, what workers had read ahead is lost. Behind its end (each writer has
+/// closed it) all epochs are empty. Throws FileError, as next() does for a line of more than 1 GiB.
 IterablePtr open_lines(const std::string& path);
 
 }  // namespace brim::data
