@@ -103,12 +103,17 @@ PixelImage load_pixels(const std::string& path) {
   return image;
 }
 
-bool has_image_extension(const std::string& name) {
+std::string lower_extension(const std::string& name) {
   const size_t dot = name.find_last_of('.');
-  if (dot == std::string::npos) return false;
+  if (dot == std::string::npos) return "";
   std::string extension = name.substr(dot + 1);
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
+
+bool has_image_extension(const std::string& name) {
+  const std::string extension = lower_extension(name);
   return extension == "jpg" || extension == "jpeg" || extension == "png";
 }
 

@@ -23,6 +23,9 @@ void decode_png(std::span<const uint8_t> bytes, const std::string& name, PixelIm
 void decode_mask(std::span<const uint8_t> bytes, const std::string& name, Image& out,
                  int64_t max_pixels = kMaxPixels);
 
+/// What stands behind the last dot of a name, in small letters: "png".
+std::string lower_extension(const std::string& name);
+
 /// True if the first bytes are those of a PNG.
 bool looks_like_png(std::span<const uint8_t> bytes);
 
