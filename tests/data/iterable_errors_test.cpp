@@ -93,6 +93,14 @@ TEST(IterableErrors, WhatAMapThrowsIsTold) {
   EXPECT_EQ(skipping.skipped(), 2);
 }
 
+TEST(IterableErrors, AMapThatMakesNoFieldIsTold) {
+  for (const int workers : {0, 2}) {
+    const Loader loader(map(walk(20), [](const Sample&, Sample&) {}), reading(workers));
+    EXPECT_EQ(message_of<ValueError>([&] { (void)pass_of(loader, 0); }),
+              "sample 0 of walk: it has no fields; fill it with Sample::make() or set()");
+  }
+}
+
 TEST(IterableErrors, WhatCanNeverBeReadIsNotSkippedForEver) {
   struct Broken final : IterableDataset {
     void begin(int64_t) override {}

@@ -17,6 +17,11 @@ int64_t bytes_of(const Sample& sample) {
   return bytes;
 }
 
+void check_filled(const Sample& sample) {
+  BRIM_CHECK(!sample.fields().empty(), ValueError,
+             "it has no fields; fill it with Sample::make() or set()");
+}
+
 /// Keeps the samples, and their numbers, that test() is true for.
 template <class Test>
 void keep_if(std::vector<int64_t>& numbers, std::vector<Sample>& samples,
@@ -173,8 +178,7 @@ IterablePass::Got IterablePass::read_one(int64_t number, Sample& to, std::except
   bool more = true;
   const bool good = attempt(to, lost, [&] {
     more = source_.stream->next(to);
-    BRIM_CHECK(!more || !to.fields().empty(), ValueError,
-               "it has no fields; fill it with Sample::make() or set()");
+    if (more) check_filled(to);
   });
   if (!good) return Got::broken;
   return more ? Got::sample : Got::end;
@@ -243,6 +247,7 @@ bool IterablePass::apply_maps(Sample& sample, Scratch& scratch, std::exception_p
       map(sample, scratch.mapped);
       SampleAccess::hand_over(scratch.mapped, sample);
     }
+    check_filled(sample);
   });
 }
 
