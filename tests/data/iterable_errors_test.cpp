@@ -124,6 +124,21 @@ TEST(IterableErrors, ACollateThatThrowsEndsTheEpoch) {
             "[collate] sample 0 of walk");
 }
 
+TEST(IterableErrors, BrokenSamplesOfOtherRanksArePassedOver) {
+  const auto data = walk(20);
+  data->before = [](int64_t i, Sample&) {
+    if (i == 5) throw ShapeError("odd");
+    if (i == 7) throw FileError("cut off");
+  };
+  const auto y_of = [&](int rank, OnError on_error) {
+    const Loader loader(sharded(data, rank, 2), reading(1, on_error));
+    return pass_of(loader, 0).values.at("y");
+  };
+  EXPECT_EQ(y_of(0, OnError::raise), (std::vector<double>{0, 2, 4, 6, 8, 10, 12, 14, 16, 18}));
+  EXPECT_EQ(y_of(1, OnError::skip), (std::vector<double>{1, 3, 9, 11, 13, 15, 17, 19}));
+  EXPECT_THROW((void)y_of(1, OnError::raise), ShapeError);
+}
+
 TEST(IterableErrors, AMissingShardIsToldAndTheNextOneRead) {
   const TemporaryFolder folder;
   const auto make = [&](OnError on_error) {
