@@ -79,7 +79,6 @@ void load_loader(const data::Loader& loader, const LoopPosition& at, const State
   }
   for (const auto& [what, now] : loader_texts(loader))  // older checkpoints do not tell them
     if (saved.contains(what)) check(what, printable(text_of(saved.at(what))), printable(now));
-  is_there("samples", loader.is_iterable() || !saved.contains("state"));
   if (!loader.is_iterable()) return;
   is_there("state", saved.contains("state"));
   loader.load_state(text_of(saved.at("state")));

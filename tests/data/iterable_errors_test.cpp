@@ -3,13 +3,11 @@
 #include <brim/data/iterable.h>
 
 #include <brim/data/device_loader.h>
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <stdexcept>
+#include <thread>
 
 #include "data/iterables.h"
 #include "data/loader/pipeline.h"
@@ -20,10 +18,6 @@ namespace brim::data {
 namespace {
 
 using namespace brim::tests;
-
-LoaderOptions reading(int workers, OnError on_error = OnError::raise) {
-  return {.batch = 4, .workers = workers, .shuffle = false, .on_error = on_error};
-}
 
 TEST(IterableErrors, WhatIsThrownNamesTheSample) {
   std::function<void(Sample&)> bad;
@@ -92,6 +86,14 @@ TEST(IterableErrors, WhatAMapThrowsIsTold) {
   EXPECT_EQ(skipping.skipped(), 2);
 }
 
+TEST(IterableErrors, AMapThatMakesNoFieldIsTold) {
+  for (const int workers : {0, 2}) {
+    const Loader loader(map(walk(20), [](const Sample&, Sample&) {}), reading(workers));
+    EXPECT_EQ(message_of<ValueError>([&] { (void)pass_of(loader, 0); }),
+              "sample 0 of walk: it has no fields; fill it with Sample::make() or set()");
+  }
+}
+
 TEST(IterableErrors, WhatCanNeverBeReadIsNotSkippedForEver) {
   struct Broken final : IterableDataset {
     void begin(int64_t) override {}
@@ -113,6 +115,21 @@ TEST(IterableErrors, ACollateThatThrowsEndsTheEpoch) {
   const Loader loader(walk(), options);
   EXPECT_EQ(message_of<ValueError>([&] { (void)pass_of(loader, 0); }),
             "[collate] sample 0 of walk");
+}
+
+TEST(IterableErrors, BrokenSamplesOfOtherRanksArePassedOver) {
+  const auto data = walk(20);
+  data->before = [](int64_t i, Sample&) {
+    if (i == 5) throw ShapeError("odd");
+    if (i == 7) throw FileError("cut off");
+  };
+  const auto y_of = [&](int rank, OnError on_error) {
+    const Loader loader(sharded(data, rank, 2), reading(1, on_error));
+    return pass_of(loader, 0).values.at("y");
+  };
+  EXPECT_EQ(y_of(0, OnError::raise), (std::vector<double>{0, 2, 4, 6, 8, 10, 12, 14, 16, 18}));
+  EXPECT_EQ(y_of(1, OnError::skip), (std::vector<double>{1, 3, 9, 11, 13, 15, 17, 19}));
+  EXPECT_THROW((void)y_of(1, OnError::raise), ShapeError);
 }
 
 TEST(IterableErrors, AMissingShardIsToldAndTheNextOneRead) {
@@ -180,6 +197,28 @@ TEST(IterableErrors, WhatCannotBeServedIsRefused) {
             std::string::npos);
 }
 
+TEST(IterableErrors, ASecondLoaderOfADataSetIsRefused) {
+  const IterablePtr data = walk();
+  const auto refused = [&](const IterablePtr& second) {
+    return message_of<ValueError>([&] { (void)Loader(second, reading(1)); });
+  };
+  {
+    const Loader loader(shuffled(data, 4), reading(2));
+    const Loader copy = loader;
+    DeviceLoader feed(loader, Device::sim(0));  // reads by the same loader
+    EXPECT_EQ(pass_of(feed, 0), pass_of(copy, 0));
+    for (const IterablePtr& second : {data, take(data, 3), noisy(data), shuffled(data, 9)})
+      EXPECT_EQ(refused(second).find("[loader] another loader reads walk, "), 0U);
+    EXPECT_EQ(refused(walk()), "no error");
+  }
+  EXPECT_THROW((void)Loader(data, {.batch = 4}), ValueError);  // and reads nothing
+  Epoch epoch = Loader(data, reading(1)).epoch(0);
+  EXPECT_NE(refused(data), "no error");  // the epoch still reads
+  ASSERT_NE(epoch.next(), nullptr);
+  epoch = Loader(walk(), reading(1)).epoch(0);
+  EXPECT_EQ(refused(data), "no error");
+}
+
 TEST(IterableErrors, ANextEpochEndsTheOneBefore) {
   const Loader loader(walk(), reading(2));
   Epoch first = loader.epoch(0);
@@ -190,6 +229,44 @@ TEST(IterableErrors, ANextEpochEndsTheOneBefore) {
   first = loader.epoch(2);
   EXPECT_THROW((void)second.next(), ValueError);
   EXPECT_EQ(first.next()->y.to_vector<int64_t>(), (std::vector<int64_t>{2000, 2001, 2002, 2003}));
+}
+
+TEST(IterableErrors, ANextEpochEndsTheOneThatWaits) {
+  /// Its third sample of epoch 0 comes when it is interrupted.
+  struct Waits final : IterableDataset {
+    void begin(int64_t of) override { epoch = of, at = 0; }
+    bool next(Sample& out) override {
+      if (epoch == 0 && at == 2) {
+        waits = true;
+        waits.notify_all();
+        interrupted.wait(false);
+      }
+      out.set("y", at++);
+      return true;
+    }
+    std::string state() const override { return std::to_string(at); }
+    void load_state(const std::string& state) override { at = std::stoll(state); }
+    void interrupt() override {
+      interrupted = true;
+      interrupted.notify_all();
+      throw std::runtime_error("is ignored");
+    }
+    int64_t epoch = 0, at = 0;
+    std::atomic<bool> waits{false}, interrupted{false};
+  };
+  for (const int workers : {0, 1, 3}) {
+    const auto data = std::make_shared<Waits>();
+    const Loader loader(data, reading(workers));
+    Epoch first = loader.epoch(0);
+    std::string told;
+    std::thread loop([&] { told = message_of<ValueError>([&] { (void)first.next(); }); });
+    data->waits.wait(false);
+    Epoch second = loader.epoch(1);
+    loop.join();
+    EXPECT_EQ(told.find("[loader] this epoch ended"), 0U) << told;
+    EXPECT_THROW((void)loader.state(0, 1), ValueError);  // the batch that was cut off
+    EXPECT_EQ(second.next()->y.to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2, 3}));
+  }
 }
 
 TEST(IterableErrors, AnEndlessOneIsStoppedEarly) {
@@ -211,128 +288,6 @@ TEST(IterableErrors, AnEndlessOneIsStoppedEarly) {
       }
       EXPECT_EQ(count, 20);
     }
-  }
-}
-
-/// A named pipe with this text in it, whose writing end stays open.
-class Pipe {
- public:
-  explicit Pipe(const std::string& path) : path_(path) {
-    EXPECT_EQ(::mkfifo(path.c_str(), 0600), 0);
-    fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  }
-  ~Pipe() { close(); }
-  void write(const std::string& text) const {
-    EXPECT_EQ(::write(fd_, text.data(), text.size()), static_cast<ssize_t>(text.size()));
-  }
-  void close() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
-
- private:
-  const std::string path_;
-  int fd_;
-};
-
-std::string text_of(const Batch& batch) {
-  std::string text;
-  for (const uint8_t c : batch["text"].to_vector<uint8_t>()) text += static_cast<char>(c);
-  return text;
-}
-
-TEST(IterableLines, OfAFile) {
-  const TemporaryFolder folder;
-  const auto lines = [&](const std::string& text) {
-    std::ofstream(folder / "text", std::ios::binary) << text;
-    LoaderOptions options = reading(1);
-    options.batch = 1;
-    const Loader loader(open_lines(folder / "text"), options);
-    std::vector<std::string> all;
-    for (const Batch& batch : loader.epoch(0)) all.push_back(text_of(batch));
-    return all;
-  };
-  const auto separately = [&](const std::string& text) {
-    std::ofstream(folder / "text", std::ios::binary) << text;
-    std::vector<std::string> all;
-    const IterablePtr data = open_lines(folder / "text");
-    data->begin(0);
-    for (Sample sample; data->next(sample); sample = Sample())
-      all.emplace_back(reinterpret_cast<const char*>(sample["text"].data),
-                       static_cast<size_t>(sample["text"].bytes()));
-    return all;
-  };
-  using Strings = std::vector<std::string>;
-  EXPECT_EQ(lines("abc\ndef\n"), (Strings{"abc", "def"}));
-  EXPECT_EQ(separately("a\n\nlong\r\nend"), (Strings{"a", "", "long\r", "end"}));
-  EXPECT_EQ(separately(""), Strings());
-  EXPECT_EQ(separately("\n"), Strings{""});
-  const std::string longer(600'000, 'x');  // than what is read at once
-  EXPECT_EQ(separately("a\n" + longer + "\n" + longer), (Strings{"a", longer, longer}));
-  EXPECT_THROW(open_lines(folder / "nothing"), FileError);
-  EXPECT_THROW(open_lines(folder.path()), FileError);
-}
-
-TEST(IterableLines, OfAShorterFileDoNotGoOn) {
-  const TemporaryFolder folder;
-  const std::string path = write_lines(folder / "text", 20);
-  LoaderOptions options = reading(1);
-  options.collate = pad();
-  Epoch epoch = Loader(open_lines(path), options).epoch(0);
-  ASSERT_NE(epoch.next(), nullptr);
-  const std::string state = epoch.state();
-  write_lines(path, 1);
-  EXPECT_NE(message_of<ValueError>([&] {
-              (void)Loader(open_lines(path), options).epoch(0, state);
-            }).find("where the state goes on"),
-            std::string::npos);
-}
-
-TEST(IterableLines, OfAPipeComeOnceAndHaveNoState) {
-  const TemporaryFolder folder;
-  Pipe pipe(folder / "pipe");
-  for (const int workers : {0, 2}) {
-    pipe.write("ab\ncd\nef\ngh\nij\nkl\n");
-    LoaderOptions options = reading(workers);
-    options.batch = 2;
-    const Loader loader(take(open_lines(folder / "pipe"), 3), options);
-    const auto pass = [&](int64_t e) {
-      std::vector<std::string> all;
-      for (const Batch& batch : loader.epoch(e)) all.push_back(text_of(batch));
-      return all;
-    };
-    EXPECT_EQ(pass(0), (std::vector<std::string>{"abcd", "ef"}));
-    EXPECT_EQ(pass(1), (std::vector<std::string>{"ghij", "kl"}));
-    pipe.write("ab\ncd\nef\n");
-    Epoch epoch = loader.epoch(2);
-    ASSERT_NE(epoch.next(), nullptr);
-    for (const auto& state : {std::function([&] { return epoch.state(); }),
-                              std::function([&] { return loader.state(3, 0); })})
-      EXPECT_NE(message_of<ValueError>([&] { (void)state(); }).find("is a pipe"),
-                std::string::npos);
-    ASSERT_NE(epoch.next(), nullptr);
-  }
-  Loader rest(open_lines(folder / "pipe"), reading(1));
-  Epoch epoch = rest.epoch(0);
-  pipe.write("end\nend");
-  pipe.close();
-  ASSERT_NE(epoch.next(), nullptr);
-  EXPECT_EQ(epoch.next(), nullptr);
-}
-
-TEST(IterableLines, APipeThatBlocksIsLeftAtOnce) {
-  const TemporaryFolder folder;
-  const Pipe pipe(folder / "pipe");
-  const auto lines = [&] { return open_lines(folder / "pipe"); };
-  for (const IterablePtr& data :
-       {lines(), shuffled(lines(), 2), chain({lines, lines}), noisy(sharded(lines(), 0, 1))}) {
-    pipe.write("ab\ncd\nef\ngh\nij\n");
-    const Loader loader(data, reading(3));
-    {
-      Epoch epoch = loader.epoch(0);
-      ASSERT_NE(epoch.next(), nullptr);
-    }  // a worker waits for the pipe
-    const Epoch again = loader.epoch(1);
-    const Epoch last = loader.epoch(2);
   }
 }
 

@@ -19,10 +19,6 @@ namespace {
 
 using namespace brim::tests;
 
-LoaderOptions options_of(int workers, int64_t batch = 4) {
-  return {.batch = batch, .workers = workers, .shuffle = false};
-}
-
 struct IterableCase {
   std::string name;
   std::function<IterablePtr()> make;
@@ -203,12 +199,6 @@ std::vector<int64_t> numbers(const Loader& loader, int64_t epoch = 0) {
   return all;
 }
 
-std::vector<int64_t> range(int64_t size, int64_t from = 0, int64_t step = 1) {
-  std::vector<int64_t> all;
-  for (int64_t i = 0; i < size; ++i) all.push_back(from + i * step);
-  return all;
-}
-
 TEST(IterableOrder, IsThatOfTheDataSet) {
   EXPECT_EQ(numbers({walk(10), options_of(3)}), range(10));
   EXPECT_EQ(numbers({walk(10), options_of(3)}, 2), range(10, 2000));
@@ -296,85 +286,6 @@ TEST(IterableOrder, ADataSetGoesOnByTheSameCalls) {
   Epoch again = loader.epoch(2, epoch.state());
   while (const Batch* batch = again.next()) add(rest, *batch);
   EXPECT_EQ(rest, pass_of(loader, 2, 2));
-}
-
-TEST(IterableState, HoldsTheBufferAndNoMoreThanThat) {
-  const Loader loader(shuffled(walk(10'000), 100), options_of(1));
-  Epoch epoch = loader.epoch(0);
-  size_t largest = 0;
-  for (int k = 0; k < 200; ++k) {
-    ASSERT_NE(epoch.next(), nullptr);
-    largest = std::max(largest, epoch.state().size());
-  }
-  EXPECT_GT(largest, 100U * 20);   // "x" and "y" of each
-  EXPECT_LT(largest, 100U * 250);  // and their names and shapes
-}
-
-TEST(IterableState, OfADamagedOneIsRefused) {
-  const auto make = [] { return Loader(noisy(shuffled(take(walk(), 40), 5)), options_of(0)); };
-  Epoch epoch = make().epoch(0);
-  for (int k = 0; k < 2; ++k) ASSERT_NE(epoch.next(), nullptr);
-  const std::string state = epoch.state();
-  for (size_t length = 0; length < state.size(); ++length)
-    EXPECT_THROW((void)make().epoch(0, state.substr(0, length)), ValueError) << length;
-  EXPECT_THROW((void)make().epoch(0, state + "x"), ValueError);
-  for (size_t at = 0; at < state.size(); ++at) {
-    std::string other = state;
-    other[at] = static_cast<char>(other[at] ^ 0x40);
-    try {
-      Epoch goes_on = make().epoch(0, other);
-      for (int k = 0; k < 3; ++k) (void)goes_on.next();
-    } catch (const Error&) {
-    }
-  }
-  EXPECT_EQ(message_of<ValueError>([&] { (void)make().epoch(1, state); }),
-            "[loader] epoch 1 from a state of epoch 0; ask for that");
-  EXPECT_EQ(message_of<ValueError>([&] {
-              (void)Loader(shuffled(take(walk(), 40), 6), options_of(0)).epoch(0, state);
-            }),
-            "[data] the state is of 'shuffled' whose buffer was 5, and now it is 6; build the "
-            "data set as it was");
-  EXPECT_NE(message_of<ValueError>([&] {
-              (void)Loader(shuffled(take(walk(), 40), 5, 9), options_of(0)).epoch(0, state);
-            }).find("another seed"),
-            std::string::npos);
-  EXPECT_EQ(message_of<ValueError>(
-                [&] { (void)Loader(take(walk(), 40), options_of(0)).epoch(0, state); }),
-            "[data] a state of 'shuffled', where 'take' is now; build the data set as it was");
-  EXPECT_NE(message_of<ValueError>([&] {
-              (void)Loader(shuffled(take(walk(), 40), 5), options_of(0, 5)).epoch(0, state);
-            }).find("whose batch was 4, and now it is 5"),
-            std::string::npos);
-  EXPECT_NE(message_of<ValueError>([&] {
-              (void)Loader(table(), {.batch = 4}).epoch(0, state);
-            }).find("of an iterable data set"),
-            std::string::npos);
-}
-
-TEST(IterableState, OfMoreSamplesThanThereAreIsRefused) {
-  struct Large final : IterableDataset {  // whose state is not asked for at each batch
-    explicit Large(int64_t samples) : size(samples) {}
-    void begin(int64_t) override { at = 0; }
-    bool next(Sample& out) override {
-      if (at == size) return false;
-      out.set("y", at++);
-      return true;
-    }
-    std::string state() const override { return std::to_string(at) + std::string(100'000, ' '); }
-    void load_state(const std::string& state) override { at = std::stoll(state); }
-    std::string describe() const override { return "large"; }
-    const int64_t size;
-    int64_t at = 0;
-  };
-  Epoch epoch = Loader(std::make_shared<Large>(40), options_of(1)).epoch(0);
-  for (int k = 0; k < 3; ++k) ASSERT_NE(epoch.next(), nullptr);
-  const std::string state = epoch.state();
-  const Loader longer(std::make_shared<Large>(41), options_of(1));
-  EXPECT_EQ(longer.epoch(0, state).next()->y.to_vector<int64_t>(), range(4, 12));
-  EXPECT_EQ(message_of<ValueError>(
-                [&] { (void)Loader(std::make_shared<Large>(9), options_of(1)).epoch(0, state); }),
-            "[loader] the state is of 12 samples, and large ends after 9; give the data that it "
-            "was of");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <brim/data/iterable.h>
 #include <brim/data/loader.h>
@@ -55,6 +56,21 @@ inline data::IterablePtr noisy(data::IterablePtr from) {
     for (const data::SampleField& field : in.fields()) out.set(field);
     out.set("noise", out.random().unit());
   });
+}
+
+inline data::LoaderOptions options_of(int workers, int64_t batch = 4) {
+  return {.batch = batch, .workers = workers, .shuffle = false};
+}
+
+inline data::LoaderOptions reading(int workers, data::OnError on_error = data::OnError::raise) {
+  return {.batch = 4, .workers = workers, .shuffle = false, .on_error = on_error};
+}
+
+/// `size` numbers.
+inline std::vector<int64_t> range(int64_t size, int64_t from = 0, int64_t step = 1) {
+  std::vector<int64_t> all;
+  for (int64_t i = 0; i < size; ++i) all.push_back(from + i * step);
+  return all;
 }
 
 inline std::string write_lines(const std::string& path, int64_t lines) {

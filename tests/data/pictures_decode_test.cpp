@@ -2,6 +2,7 @@
 #include <brim/core/error.h>
 #include <brim/data/image.h>
 #include <gtest/gtest.h>
+#include <zlib.h>
 
 #include "data/image/decode.h"
 #include "data/keyed.h"
@@ -134,6 +135,27 @@ TEST(DecodePixels, DamagedFilesAreRefused) {
     bad[i] ^= 0x55;
     (void)message_of<FileError>([&] { decode_pixels(bad, "bad", image, 1 << 16); });
   }
+}
+
+TEST(DecodePixels, AsManyPixelsAsDeflatePacksAreTaken) {
+  // Of a file of one pixel whose header says that it is so large.
+  const auto declared = [](int size, int colour, int bits, const std::vector<uint16_t>& samples) {
+    std::vector<uint8_t> file = png_of(samples, 1, 1, colour, bits);
+    for (const size_t at : {18, 22})
+      file[at] = static_cast<uint8_t>(size >> 8), file[at + 1] = static_cast<uint8_t>(size);
+    const auto crc = crc32(0, file.data() + 12, 17);
+    for (size_t k = 0; k < 4; ++k) file[29 + k] = static_cast<uint8_t>(crc >> (24 - 8 * k));
+    PixelImage image;
+    return message_of<FileError>([&] { decode_pixels(file, "x.png", image); });
+  };
+  EXPECT_TRUE(has(declared(200, PNG_COLOR_TYPE_RGB_ALPHA, 16, {1, 2, 3, 4}),
+                  "x.png: the header declares 200 x 200 pixels but the file has only "));
+  EXPECT_TRUE(has(declared(200, PNG_COLOR_TYPE_GRAY, 8, {1}), "damaged or truncated PNG"));
+  const int size = 4096;  // 16 million black pixels in some 2 KiB
+  const auto black =
+      png_of(std::vector<uint16_t>(size_t{size} * size), size, size, PNG_COLOR_TYPE_GRAY, 1);
+  EXPECT_GT(int64_t{size} * size / 7'000, static_cast<int64_t>(black.size()));
+  EXPECT_EQ(decoded(black).shape(), (ImageShape{1, size, size}));
 }
 
 TEST(DecodePixels, FilesAreLoaded) {

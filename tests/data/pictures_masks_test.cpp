@@ -155,6 +155,10 @@ TEST_F(Masks, WhatIsMissingIsSaid) {
   write_bytes(path("masks/a.png"),
               png_of(std::vector<uint16_t>(30, 255), 6, 5, PNG_COLOR_TYPE_GRAY, 8));
   EXPECT_TRUE(has(open_error(), "all values of all masks are 255, no class"));
+  write_bytes(path("masks/a.jpg"), jpeg(6, 5, 1));  // is no mask
+  EXPECT_TRUE(has(open_error(), "all values of all masks are 255, no class"));
+  write_bytes(path("masks/a.PNG"), mask_png(6, 5, 3, 0));
+  EXPECT_TRUE(has(open_error(), ": a second mask beside a."));
 }
 
 TEST_F(Masks, ChannelsAreThoseOfTheFirstOrConverted) {

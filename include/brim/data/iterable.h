@@ -28,7 +28,9 @@
 namespace brim::data {
 
 /// A sequence of samples. One thread at a time uses it (not always the same one), but for
-/// describe() and interrupt(); one epoch at a time reads it.
+/// describe() and interrupt(); one epoch at a time reads it, and one Loader with its copies: a
+/// second one is a ValueError, also where both are made of this data set by shuffled(), map() and
+/// so on.
 class IterableDataset {
  public:
   virtual ~IterableDataset() = default;
@@ -53,7 +55,8 @@ class IterableDataset {
   virtual std::string describe() const;
 
   /// An epoch was left early while next() may be waiting: it is to return soon, with anything, and
-  /// not to wait again before begin(). Called by another thread.
+  /// not to wait again before begin(). Called by another thread, with locks of the loader held: it
+  /// asks no loader or epoch, and does not throw (what it throws is ignored).
   virtual void interrupt() {}
 };
 
@@ -84,8 +87,9 @@ IterablePtr sharded(IterablePtr from, int rank, int world_size);
 IterablePtr chain(std::vector<std::function<IterablePtr()>> parts);
 
 /// The lines of a text file, a pipe or, for "-", standard input as "text", (length) u8 without the
-/// end of the line. A pipe goes on in the next epoch where the one before ended, and has no state.
-/// Throws FileError, as next() does for a line of more than 1 GiB.
+/// end of the line. A pipe has no state, and goes on in the next epoch behind what was read in the
+/// one before: after a break, what workers had read ahead is lost. Behind its end (each writer has
+/// closed it) all epochs are empty. Throws FileError, as next() does for a line of more than 1 GiB.
 IterablePtr open_lines(const std::string& path);
 
 }  // namespace brim::data

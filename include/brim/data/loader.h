@@ -103,8 +103,9 @@ class Loader {
   explicit Loader(std::shared_ptr<const Dataset> data, const LoaderOptions& options = {});
   /// Batches of samples as they come; a sample's number is its place in the epoch. Nothing is read
   /// before an epoch begins, and one epoch at a time is: the next one ends it. Throws ValueError
-  /// for `shuffle`, `sampler`, `buckets` and `raw`, and for what is asked ahead: batches(),
-  /// samples(), sample_at(), dataset().
+  /// where another Loader (or an epoch of it) that is not a copy of this one reads the data, for
+  /// `shuffle`, `sampler`, `buckets` and `raw`, and for what is asked ahead: batches(), samples(),
+  /// sample_at(), dataset().
   Loader(std::shared_ptr<IterableDataset> data, const LoaderOptions& options);
 
   /// Starts epoch `epoch` at batch `first_batch`; equal to a full epoch from there on, bit for bit.

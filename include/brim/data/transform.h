@@ -12,8 +12,8 @@
 
 namespace brim::data {
 
-/// Bilinear with anti-aliasing, the pixels of PIL and torchvision. Without `width`, the shorter
-/// side becomes `height` and the other follows.
+/// Bilinear with anti-aliasing; of grey and RGB of 8 bits the pixels of PIL and torchvision.
+/// Without `width`, the shorter side becomes `height` and the other follows.
 struct Resize {
   int height = 0;
   int width = 0;

@@ -12,6 +12,13 @@
 #include "data/mapped_file.h"
 
 namespace brim::data {
+namespace {
+
+[[noreturn]] void raise_twice(const std::string& name, const std::string& path) {
+  raise<FileError>("{}: two columns are called '{}'", path, name);
+}
+
+}  // namespace
 
 CsvLines::CsvLines(std::string_view text, char delimiter, std::string path)
     : left_(text), delimiter_(delimiter), path_(std::move(path)) {}
@@ -102,13 +109,18 @@ std::vector<std::string> column_names(const std::vector<std::string_view>& field
   return names;
 }
 
+void check_distinct(std::vector<std::string> names, const std::string& path) {
+  std::ranges::sort(names);
+  const auto twice = std::ranges::adjacent_find(names);
+  if (twice != names.end()) raise_twice(*twice, path);
+}
+
 size_t find_column(const std::vector<std::string>& names, const std::string& name,
                    const std::string& path) {
   const auto found = std::ranges::find(names, name);
   BRIM_CHECK(found != names.end(), FileError, "{}: no column '{}'; there are {}", path, name,
              fmt::format("{}", fmt::join(names, ", ")));
-  BRIM_CHECK(std::find(found + 1, names.end(), name) == names.end(), FileError,
-             "{}: two columns are called '{}'", path, name);
+  if (std::find(found + 1, names.end(), name) != names.end()) raise_twice(name, path);
   return static_cast<size_t>(found - names.begin());
 }
 

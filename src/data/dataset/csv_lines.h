@@ -44,6 +44,9 @@ std::string_view trimmed(std::string_view text);
 /// The names of columns that a first line has.
 std::vector<std::string> column_names(const std::vector<std::string_view>& fields);
 
+/// Throws FileError where two columns have one name.
+void check_distinct(std::vector<std::string> names, const std::string& path);
+
 /// The place of a column. Throws FileError where there is none of that name, or two.
 size_t find_column(const std::vector<std::string>& names, const std::string& name,
                    const std::string& path);

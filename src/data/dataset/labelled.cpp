@@ -69,10 +69,10 @@ class PictureTable {
     for (size_t i = 0; i < width_; ++i) {
       if (i == file_ || i == split_) continue;
       BRIM_CHECK(!columns[i].empty(), FileError, "{}: column {} has no name", path_, i + 1);
-      (void)find_column(columns, columns[i], path_);  // there is no other of the name
       names_.push_back(columns[i]);
       targets_.push_back(i);
     }
+    check_distinct(names_, path_);
     BRIM_CHECK(!names_.empty(), FileError,
                "{}: no targets, which are columns besides file and split", path_);
   }

@@ -34,8 +34,12 @@ std::vector<MaskedPicture> list_masked(const fs::path& folder) {
   BRIM_CHECK(is_folder(masks), FileError, "{}: no such folder; the masks of {} belong there",
              masks.string(), images.string());
   std::map<std::string, std::string> by_stem;
-  for (const Entry& entry : list_pictures(masks.string()))
-    by_stem[without_suffix(entry.path)] = entry.path;
+  for (const Entry& entry : list_pictures(masks.string())) {
+    if (lower_extension(entry.path) != "png") continue;
+    const auto [other, first] = by_stem.emplace(without_suffix(entry.path), entry.path);
+    BRIM_CHECK(first, FileError, "{}: a second mask beside {}; remove one",
+               (masks / entry.path).string(), other->second);
+  }
   std::vector<Entry> entries = list_pictures(images.string());
   BRIM_CHECK(!entries.empty(), FileError, "{}: holds no .jpg, .jpeg or .png file", images.string());
   std::ranges::sort(entries, {}, &Entry::path);

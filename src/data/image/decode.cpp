@@ -23,16 +23,15 @@ BasicImageView<T>::BasicImageView(const BasicImage<T>& image)
 template struct BasicImageView<uint8_t>;
 template struct BasicImageView<uint16_t>;
 
-void check_image_size(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
-                      int64_t max_pixels) {
+void check_image_size(int64_t width, int64_t height, size_t file_bytes, int64_t pixels_per_byte,
+                      const std::string& name, int64_t max_pixels) {
   if (width <= 0 || height <= 0)
     raise<FileError>("{}: the header declares {} x {} pixels", name, width, height);
   if (width > max_pixels / height) {
     raise<FileError>("{}: {} x {} pixels are more than the limit of {}", name, width, height,
                      max_pixels);
   }
-  constexpr int64_t kPixelsPerByte = 10000;
-  if (width * height / kPixelsPerByte > static_cast<int64_t>(file_bytes)) {
+  if (width * height / pixels_per_byte > static_cast<int64_t>(file_bytes)) {
     raise<FileError>("{}: the header declares {} x {} pixels but the file has only {} bytes", name,
                      width, height, file_bytes);
   }
@@ -104,12 +103,17 @@ PixelImage load_pixels(const std::string& path) {
   return image;
 }
 
-bool has_image_extension(const std::string& name) {
+std::string lower_extension(const std::string& name) {
   const size_t dot = name.find_last_of('.');
-  if (dot == std::string::npos) return false;
+  if (dot == std::string::npos) return "";
   std::string extension = name.substr(dot + 1);
   std::transform(extension.begin(), extension.end(), extension.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
+
+bool has_image_extension(const std::string& name) {
+  const std::string extension = lower_extension(name);
   return extension == "jpg" || extension == "jpeg" || extension == "png";
 }
 

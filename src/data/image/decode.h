@@ -23,13 +23,16 @@ void decode_png(std::span<const uint8_t> bytes, const std::string& name, PixelIm
 void decode_mask(std::span<const uint8_t> bytes, const std::string& name, Image& out,
                  int64_t max_pixels = kMaxPixels);
 
+/// What stands behind the last dot of a name, in small letters: "png".
+std::string lower_extension(const std::string& name);
+
 /// True if the first bytes are those of a PNG.
 bool looks_like_png(std::span<const uint8_t> bytes);
 
-/// Checks a declared size against the limit and against what `file_bytes` could hold at all. No
-/// format here packs more than ~8,300 pixels into a byte.
-void check_image_size(int64_t width, int64_t height, size_t file_bytes, const std::string& name,
-                      int64_t max_pixels);
+/// Checks a declared size against the limit and against what `file_bytes` could hold at all, where
+/// the format packs no more than so many pixels into a byte.
+void check_image_size(int64_t width, int64_t height, size_t file_bytes, int64_t pixels_per_byte,
+                      const std::string& name, int64_t max_pixels);
 
 /// Makes room for a picture.
 template <class T>

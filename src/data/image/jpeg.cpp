@@ -179,8 +179,9 @@ JpegFile::JpegFile(std::span<const uint8_t> bytes, const std::string& name, int6
   session_->codec.client_data = session_.get();
   if (!read_header(*session_, bytes.data(), bytes.size(), grey))
     raise<FileError>("{}: damaged or truncated JPEG ({})", name_, session_->message);
-  check_image_size(session_->codec.image_width, session_->codec.image_height, bytes.size(), name_,
-                   max_pixels);
+  constexpr int64_t kPixelsPerByte = 10'000;
+  check_image_size(session_->codec.image_width, session_->codec.image_height, bytes.size(),
+                   kPixelsPerByte, name_, max_pixels);
 }
 
 JpegFile::~JpegFile() = default;

@@ -101,7 +101,9 @@ class PngFile {
     if (!start(session_)) damaged();
     shape_ = {channels(), static_cast<int>(png_get_image_height(session_.codec, session_.info)),
               static_cast<int>(png_get_image_width(session_.codec, session_.info))};
-    check_image_size(shape_.width, shape_.height, bytes.size(), name, max_pixels);
+    constexpr int64_t kBitsPerByte = 8 * 1040;  // deflate makes at most 1032 bytes of one
+    check_image_size(shape_.width, shape_.height, bytes.size(),
+                     kBitsPerByte / (int64_t{bits()} * channels()), name, max_pixels);
   }
 
   int bits() const { return png_get_bit_depth(session_.codec, session_.info); }

@@ -32,9 +32,12 @@ class Taken final : public MadeOfOne {
   void load_state(const std::string& state) override {
     StateReader read(state, "take");
     read.same("number of samples", samples_);
-    taken_ = read.number();
+    const int64_t taken = read.number();
+    BRIM_CHECK(taken <= samples_, ValueError,
+               "[data] a state behind sample {} of the first {}; it is damaged", taken, samples_);
     from_->load_state(std::string(read.text()));
     read.end();
+    taken_ = taken;
   }
 
  private:
@@ -55,14 +58,19 @@ class Sharded final : public MadeOfOne {
   }
   bool next(Sample& out) override {
     std::exception_ptr broken;
+    const auto note = [&](int r) {  // what is of another rank is told there
+      if (r == rank_) broken = std::current_exception();
+    };
     for (int r = 0; r < world_size_; ++r) {
       try {
         bool more = false;
         Sample& to = r == rank_ ? out : out.inner(this);
         read_named([&] { return from_->describe(); }, [&] { more = from_->next(to); });
         if (!more) return false;
-      } catch (const FileError&) {  // of another rank: it is told there
-        if (r == rank_) broken = std::current_exception();
+      } catch (const FileError&) {
+        note(r);
+      } catch (const ShapeError&) {
+        note(r);
       }
     }
     if (broken) std::rethrow_exception(broken);

@@ -60,7 +60,7 @@ int64_t StateReader::number() {
   uint64_t word = 0;
   const std::string_view bytes = taken(8);
   for (size_t k = 0; k < 8; ++k) word |= uint64_t{static_cast<uint8_t>(bytes[k])} << (8 * k);
-  if (word > INT64_MAX) damaged();
+  if (word > INT64_MAX / 2) damaged();
   return static_cast<int64_t>(word);
 }
 

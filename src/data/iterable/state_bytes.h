@@ -29,7 +29,7 @@ class StateWriter {
 class StateReader {
  public:
   StateReader(std::string_view bytes, std::string_view kind);
-  /// At least 0.
+  /// 0 to INT64_MAX / 2, so that it can be counted on from there.
   int64_t number();
   std::string_view text();
   struct Layout {

@@ -1,5 +1,7 @@
 #include "data/loader/epoch_position.h"
 
+#include <cstdint>
+
 #include "core/check.h"
 #include "data/iterable/state_bytes.h"
 
@@ -26,6 +28,9 @@ EpochPosition position_of(const std::string& bytes, const LoaderOptions& options
   BRIM_CHECK(read.text() == fmt::format("{}", options.seed), ValueError,
              "[loader] the state is of a loader with another seed; give the seed it was of");
   EpochPosition position{.epoch = read.number(), .batch = read.number()};
+  BRIM_CHECK(position.batch <= INT64_MAX / options.batch, ValueError,
+             "[loader] a state before batch {} of {} samples; it is damaged", position.batch,
+             options.batch);
   if (read.number() != 0) {
     Anchor anchor{.samples = read.number(), .state = std::string(read.text()), .error = {}};
     position.samples = read.number();
@@ -33,6 +38,10 @@ EpochPosition position_of(const std::string& bytes, const LoaderOptions& options
                "[loader] a state of sample {} behind sample {}; it is damaged", anchor.samples,
                position.samples);
     position.ended = read.number() != 0;
+    const int64_t full = position.batch * options.batch;
+    BRIM_CHECK(position.samples == full || (position.ended && position.samples < full), ValueError,
+               "[loader] a state of {} samples before batch {} of {}; it is damaged",
+               position.samples, position.batch, options.batch);
     position.anchor = std::make_shared<const Anchor>(std::move(anchor));
     SampleRows rows;
     for (int64_t count = read.number(); count > 0; --count) {

@@ -28,6 +28,7 @@ void Loader::load_state(const std::string& state) const {
   IterableSource& source = *state_->iterable;
   const std::lock_guard lock(source.mutex);
   source.resume = std::move(position);
+  source.recent.clear();  // of the run before
 }
 
 Epoch Loader::epoch(int64_t epoch, const std::string& state) const {

@@ -17,6 +17,11 @@ int64_t bytes_of(const Sample& sample) {
   return bytes;
 }
 
+void check_filled(const Sample& sample) {
+  BRIM_CHECK(!sample.fields().empty(), ValueError,
+             "it has no fields; fill it with Sample::make() or set()");
+}
+
 /// Keeps the samples, and their numbers, that test() is true for.
 template <class Test>
 void keep_if(std::vector<int64_t>& numbers, std::vector<Sample>& samples,
@@ -111,7 +116,11 @@ void IterablePass::halt() {
     stopped_ = true;
   }
   turns_.notify_all();
-  if (busy_) source_.stream->interrupt();
+  if (!busy_) return;
+  try {
+    source_.stream->interrupt();
+  } catch (...) {  // an epoch ends all the same: it may be in a destructor
+  }
 }
 
 void IterablePass::stop() {
@@ -131,7 +140,7 @@ void IterablePass::hand_over(EpochPosition after) {
     after.rows = rows_;
   }
   const std::lock_guard lock(source_.mutex);
-  source_.note(after);
+  if (source_.running == this) source_.note(after);
 }
 
 void IterablePass::anchor_here() {
@@ -169,8 +178,7 @@ IterablePass::Got IterablePass::read_one(int64_t number, Sample& to, std::except
   bool more = true;
   const bool good = attempt(to, lost, [&] {
     more = source_.stream->next(to);
-    BRIM_CHECK(!more || !to.fields().empty(), ValueError,
-               "it has no fields; fill it with Sample::make() or set()");
+    if (more) check_filled(to);
   });
   if (!good) return Got::broken;
   return more ? Got::sample : Got::end;
@@ -239,6 +247,7 @@ bool IterablePass::apply_maps(Sample& sample, Scratch& scratch, std::exception_p
       map(sample, scratch.mapped);
       SampleAccess::hand_over(scratch.mapped, sample);
     }
+    check_filled(sample);
   });
 }
 
@@ -269,6 +278,10 @@ IterablePass::Made IterablePass::make(int64_t number, std::vector<int64_t>& numb
   bool settled = !has_rows();
   try {
     read(number, numbers, scratch, reading, made);
+    if (stopped_) {  // what was read may end where next() was interrupted
+      numbers.clear();
+      return made;
+    }
     const size_t read = numbers.size();
     if (!source_.maps.empty())
       keep_if(numbers, samples, reading,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "core/check.h"
 #include "data/iterable/adapters.h"
@@ -22,6 +23,41 @@ void stack(std::span<const Sample> samples, Collated& out) {
   }
 }
 
+namespace {
+
+/// What loaders read. Never destroyed: a loader may be a static object.
+struct ReadData {
+  std::mutex mutex;
+  std::set<const IterableDataset*> all;
+
+  static ReadData& of_process() {
+    static auto& data = *new ReadData;
+    return data;
+  }
+};
+
+const IterableDataset* innermost(const IterableDataset* data) {
+  while (const auto* const made = dynamic_cast<const MadeOfOne*>(data)) data = made->from().get();
+  return data;
+}
+
+}  // namespace
+
+ReadingRight::ReadingRight(const IterableDataset& data) : read_(innermost(&data)) {
+  ReadData& read = ReadData::of_process();
+  const std::lock_guard lock(read.mutex);
+  BRIM_CHECK(read.all.insert(read_).second, ValueError,
+             "[loader] another loader reads {}, and two at a time would take samples from each "
+             "other; make a data set for each, or let go of the other loader and its epochs first",
+             data.describe());
+}
+
+ReadingRight::~ReadingRight() {
+  ReadData& read = ReadData::of_process();
+  const std::lock_guard lock(read.mutex);
+  read.all.erase(read_);
+}
+
 IterableSource::IterableSource(IterablePtr data, const LoaderOptions& options)
     : stream(std::move(data)) {
   BRIM_CHECK(stream != nullptr, ValueError, "[loader] an iterable data set that is null");
@@ -38,6 +74,7 @@ IterableSource::IterableSource(IterablePtr data, const LoaderOptions& options)
     maps.insert(maps.begin(), mapped->function());
     stream = IterablePtr(mapped->from());
   }
+  right.emplace(*stream);
   if (options.world_size > 1) stream = sharded_last(stream, options.rank, options.world_size);
 }
 
@@ -49,10 +86,12 @@ void IterableSource::note(const EpochPosition& position) {
 
 EpochPosition IterableSource::find(int64_t epoch, int64_t batch) {
   const std::lock_guard lock(mutex);
-  const auto found = std::ranges::find_if(
-      recent, [&](const EpochPosition& p) { return p.epoch == epoch && p.batch == batch; });
-  if (found != recent.end()) return *found;
-  if (resume && resume->epoch == epoch && resume->batch == batch) return *resume;
+  const auto is_there = [&](const EpochPosition& p) {
+    return p.epoch == epoch && p.batch == batch;
+  };
+  if (resume && is_there(*resume)) return *resume;
+  const auto found = std::find_if(recent.rbegin(), recent.rend(), is_there);  // the newest
+  if (found != recent.rend()) return *found;
   BRIM_CHECK(batch == 0, ValueError,
              "[loader] where epoch {} is before batch {} is not known; ask right after the batch "
              "before it",

@@ -21,8 +21,23 @@ class IterablePass;
 /// Stacks samples that are alike in names, dtypes and shapes.
 void stack(std::span<const Sample> samples, Collated& out);
 
+/// The right to read a data set, which one loader of the process has. Where a data set is made of
+/// one other, it is the right to read that.
+class ReadingRight {
+ public:
+  /// Throws ValueError where another loader has it.
+  explicit ReadingRight(const IterableDataset& data);
+  ~ReadingRight();
+  ReadingRight(const ReadingRight&) = delete;
+  ReadingRight& operator=(const ReadingRight&) = delete;
+
+ private:
+  const IterableDataset* const read_;
+};
+
 struct IterableSource {
-  /// Throws ValueError for options that no iterable data set can do, and for a null one.
+  /// Throws ValueError for options that no iterable data set can do, and for a null one or one that
+  /// another source reads.
   IterableSource(IterablePtr data, const LoaderOptions& options);
 
   /// Keeps the last few: a DeviceLoader is a batch or two ahead of its loop. The mutex is held.
@@ -32,6 +47,7 @@ struct IterableSource {
 
   IterablePtr stream;  // without the maps that come last, and this rank's samples alone
   std::vector<std::function<void(const Sample&, Sample&)>> maps;
+  std::optional<ReadingRight> right;  // after `stream`, which is alive as long
 
   std::mutex reading;  // held while the stream is used
   std::mutex mutex;    // of what follows; taken before `reading`

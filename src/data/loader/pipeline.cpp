@@ -247,6 +247,7 @@ void Epoch::Pipeline::work(WorkerLog& log) {
 }
 
 Batch* Epoch::Pipeline::hand_over(Slot& slot) {
+  if (pass_) pass_->check_running();  // another may have begun while the loop waited
   ++position_;
   if (slot.error) {
     position_ = last_;

@@ -1,6 +1,6 @@
-// Bilinear resampling with anti-aliasing, bit for bit as PIL's Image.resize(BILINEAR) does it (and
-// so as torchvision does for PIL images): a triangle filter as wide as the reduction, 22-bit
-// weights.
+// Bilinear resampling with anti-aliasing: a triangle filter as wide as the reduction, 22-bit
+// weights. Of grey and RGB of 8 bits it is bit for bit as PIL's Image.resize(BILINEAR) does it (and
+// so as torchvision does for PIL images).
 #pragma once
 
 #include <brim/data/image.h>

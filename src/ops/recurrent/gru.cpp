@@ -7,6 +7,8 @@
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
 
+#include <functional>
+
 #include "autograd/node.h"
 #include "backend/kernel.h"
 #include "ops/autocast.h"
@@ -19,7 +21,8 @@ namespace {
 using ops::StepOrder;
 
 struct GruGradients {
-  Tensor gates, weight, bias, h;
+  Tensor gates, h;
+  std::function<Tensor()> weight, bias;  // ops of their own, where they are wanted
 };
 
 /// What the steps leave behind, by ops, in their order. inner: what the hidden state gives n.
@@ -38,13 +41,6 @@ struct GruSteps {
     }
   }
 };
-
-/// Of the weight and the bias, by the gradients of what the hidden state gives the gates.
-void set_parameters(GruGradients& d, const StepOrder& order, const Tensor& dgates, const Tensor& h,
-                    const Tensor& y) {
-  d.weight = ops::recurrent_weight_grad(order, dgates, h, y);
-  d.bias = sum(dgates, {0, 1});
-}
 
 /// The gradients made of ops, so that they have gradients themselves. 16 bits are computed in f32.
 GruGradients composed_gru_grad(const StepOrder& order, const Tensor& dy, const Tensor& gates,
@@ -65,11 +61,14 @@ GruGradients composed_gru_grad(const StepOrder& order, const Tensor& dy, const T
     dgates[t] = cat({dr, dz, dn * r}, 1);
     dh = dh * z + matmul(dgates[t], weight);
   }
-  GruGradients d = {order.joined(dx).to(dtype), {}, {}, dh.to(dtype)};
-  set_parameters(d, order, order.joined(dgates), state, order.joined(s.h));
-  d.weight = d.weight.to(dtype);
-  d.bias = d.bias.to(dtype);
-  return d;
+  const Tensor all = order.joined(dgates);
+  return {order.joined(dx).to(dtype), dh.to(dtype),
+          [order, all, state, dtype, states = s.h] {
+            return ops::recurrent_weight_grad(order, all, state, order.joined(states)).to(dtype);
+          },
+          [all, dtype] {
+            return sum(all, {0, 1}).to(dtype);
+          }};
 }
 
 /// `saved`: r, z, what the hidden state gives n, and n, (T, N, 4 H).
@@ -86,11 +85,12 @@ GruGradients fused_gru_grad(const StepOrder& order, const Tensor& dy, const Tens
   const Device device = dy.device();
   const Shape shape = order.shape(3 * order.hidden);
   GruGradients d = {
-      Tensor::empty(shape, dtype, device), {}, {}, Tensor::empty(h.shape(), dtype, device)};
+      Tensor::empty(shape, dtype, device), Tensor::empty(h.shape(), dtype, device), {}, {}};
   Tensor dgates = Tensor::empty(shape, dtype, device);
   kernel(device, dtype, dy.contiguous(), weight, h.contiguous(), y, saved, d.gates, dgates, d.h,
          order.reverse);
-  set_parameters(d, order, dgates, h, y);
+  d.weight = [order, dgates, h, y] { return ops::recurrent_weight_grad(order, dgates, h, y); };
+  d.bias = [dgates] { return sum(dgates, {0, 1}); };
   return d;
 }
 
@@ -129,8 +129,8 @@ Tensor gru(const Tensor& gates, const Tensor& weight_hh, const Tensor& bias_hh, 
                                               : fused_gru_grad(order, call.dy(), call[weight],
                                                                call[h], call[y], saved);
         call.set_if_needed(0, [&] { return d.gates; });
-        call.set_if_needed(1, [&] { return d.weight; });
-        call.set_if_needed(2, [&] { return d.bias; });
+        call.set_if_needed(1, d.weight);
+        call.set_if_needed(2, d.bias);
         call.set_if_needed(3, [&] { return d.h; });
       });
 }

@@ -6,6 +6,8 @@
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
 
+#include <functional>
+
 #include "autograd/node.h"
 #include "backend/kernel.h"
 #include "ops/autocast.h"
@@ -18,7 +20,8 @@ namespace {
 using ops::StepOrder;
 
 struct LstmGradients {
-  Tensor gates, weight, h, c;
+  Tensor gates, h, c;
+  std::function<Tensor()> weight;  // a product of its own, where it is wanted
 };
 
 /// What the steps leave behind, by ops, in their order.
@@ -61,8 +64,9 @@ LstmGradients composed_lstm_grad(const StepOrder& order, const Tensor& dy, const
     dc = dc * f;
   }
   const Tensor all = order.joined(dgates);
-  const Tensor dweight = ops::recurrent_weight_grad(order, all, state, order.joined(s.h));
-  return {all.to(dtype), dweight.to(dtype), dh.to(dtype), dc.to(dtype)};
+  return {all.to(dtype), dh.to(dtype), dc.to(dtype), [order, all, state, dtype, states = s.h] {
+            return ops::recurrent_weight_grad(order, all, state, order.joined(states)).to(dtype);
+          }};
 }
 
 /// `saved`: the gates' values, (T, N, 4 H).
@@ -80,12 +84,14 @@ LstmGradients fused_lstm_grad(const StepOrder& order, const Tensor& dy, const Te
   const DType dtype = dy.dtype();
   const Device device = dy.device();
   LstmGradients d = {Tensor::empty(saved.shape(), dtype, device),
-                     {},
                      Tensor::empty(h.shape(), dtype, device),
-                     Tensor::empty(h.shape(), dtype, device)};
+                     Tensor::empty(h.shape(), dtype, device),
+                     {}};
   kernel(device, dtype, dy.contiguous(), dcells.defined() ? dcells.contiguous() : dcells, weight,
          c.contiguous(), cells, saved, d.gates, d.h, d.c, order.reverse);
-  d.weight = ops::recurrent_weight_grad(order, d.gates, h, y);
+  d.weight = [order, dgates = d.gates, h, y] {
+    return ops::recurrent_weight_grad(order, dgates, h, y);
+  };
   return d;
 }
 
@@ -130,7 +136,7 @@ std::vector<Tensor> lstm(const Tensor& gates, const Tensor& weight_hh, const Ten
                 : fused_lstm_grad(order, call.dy(0), call.has_dy(1) ? call.dy(1) : Tensor(),
                                   call[weight], call[h], call[c], call[y], call[cells], saved);
         call.set_if_needed(0, [&] { return d.gates; });
-        call.set_if_needed(1, [&] { return d.weight; });
+        call.set_if_needed(1, d.weight);
         call.set_if_needed(2, [&] { return d.h; });
         call.set_if_needed(3, [&] { return d.c; });
       });
