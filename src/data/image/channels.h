@@ -31,11 +31,9 @@ void convert_channels(const BasicImage<T>& from, int channels, BasicImage<T>& ou
 }
 
 inline void convert_channels(const PixelImage& from, int channels, PixelImage& out) {
-  std::visit(
-      [&]<class T>(const BasicImage<T>& image) {
-        convert_channels(image, channels, out.make<T>());
-      },
-      from.pixels);
+  std::visit([&]<class T>(
+                 const BasicImage<T>& image) { convert_channels(image, channels, out.make<T>()); },
+             from.pixels);
 }
 
 }  // namespace brim::data
