@@ -4,6 +4,7 @@ include(CMakePackageConfigHelpers)
 install(TARGETS brim brim_datasets EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET brim-cli)
   install(TARGETS brim_command EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(FILES ${PROJECT_BINARY_DIR}/brim-command.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   install(TARGETS brim-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
   # For `brim bench compare`.
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/bench/compare_torch.py DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench)
@@ -26,4 +27,5 @@ file(RELATIVE_PATH brim_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CM
 string(REGEX REPLACE "/$" "" brim_pc_to_prefix "${brim_pc_to_prefix}")
 configure_file(cmake/brim.pc.in ${PROJECT_BINARY_DIR}/brim.pc @ONLY)
 configure_file(cmake/brim-datasets.pc.in ${PROJECT_BINARY_DIR}/brim-datasets.pc @ONLY)
+configure_file(cmake/brim-command.pc.in ${PROJECT_BINARY_DIR}/brim-command.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/brim.pc ${PROJECT_BINARY_DIR}/brim-datasets.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
