@@ -81,13 +81,15 @@ int predict(const PredictOptions& o, const ChosenDevices& chosen) {
     for (Json& entry : said.json) all.push_back(std::move(entry));
   }
   if (!o.json.empty())
-    write_json({{"weights", o.weights},
-                {"task", net.recipe.task},
-                {"device", net.device.str()},
-                {"device_choice", chosen.json()},
-                {net.recipe.task == "classify" ? "images" : "predictions", all},
-                {"versions", build_versions()}},
-               o.json);
+    write_json(
+        {{"weights", o.weights},
+         {"task", net.recipe.task},
+         {"device", net.device.str()},
+         {"device_choice", chosen.json()},
+         {net.recipe.task == "classify" && net.info.columns.empty() ? "images" : "predictions",
+          all},
+         {"versions", build_versions()}},
+        o.json);
   return 0;
 }
 

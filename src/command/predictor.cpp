@@ -194,9 +194,19 @@ class OfTables final : public Predictor {
 /// Masks as grey PNGs whose values are classes.
 class OfMasks final : public Predictor {
  public:
-  OfMasks(const TrainedNetwork& net, const std::string& folder) : net_(net), folder_(folder) {
-    BRIM_CHECK(!folder.empty(), ValueError,
+  /// Throws before anything is written.
+  OfMasks(const TrainedNetwork& net, const PredictOptions& options)
+      : net_(net), folder_(options.out) {
+    BRIM_CHECK(!folder_.empty(), ValueError,
                "[predict] {} makes masks; say with --out FOLDER where to write them", net.path);
+    std::set<std::string> written;
+    for (const std::string& path : options.inputs) {
+      const std::string to = mask_path(path);
+      BRIM_CHECK(written.insert(to).second, ValueError,
+                 "[predict] two pictures would both become {}; give them folders of their own", to);
+      BRIM_CHECK(!std::filesystem::exists(to), FileError,
+                 "[predict] {} is there already and stays; give --out another folder", to);
+    }
     train::make_folder(folder_);
   }
 
@@ -209,11 +219,7 @@ class OfMasks final : public Predictor {
                       .height = static_cast<int>(y.size(2)),
                       .channels = 1,
                       .pixels = std::vector<uint8_t>(mask.begin(), mask.end())};
-    const std::string to = folder_ + "/" + std::filesystem::path(path).stem().string() + ".png";
-    BRIM_CHECK(written_.insert(to).second, ValueError,
-               "[predict] two pictures would both become {}; give them folders of their own", to);
-    BRIM_CHECK(!std::filesystem::exists(to), FileError,
-               "[predict] {} is there already and stays; give --out another folder", to);
+    const std::string to = mask_path(path);
     BRIM_CHECK(y.size(1) <= 256, ValueError,
                "[predict] {} knows {} classes, and a mask has bytes for 256", net_.path, y.size(1));
     io::AtomicFile file(to);
@@ -237,8 +243,11 @@ class OfMasks final : public Predictor {
 
  private:
   const TrainedNetwork& net_;
+  std::string mask_path(const std::string& picture) const {
+    return folder_ + "/" + std::filesystem::path(picture).stem().string() + ".png";
+  }
+
   const std::string folder_;
-  std::set<std::string> written_;
 };
 
 /// A text goes on, token by token.
@@ -266,12 +275,14 @@ class OfTexts final : public Predictor {
   }
 
  private:
+  static constexpr double kSurest = 1e-6;  // below it the likeliest token alone is drawn
+
   bool bytes() const { return net_.recipe.input.tokens == "u8"; }
 
   /// Of the logits (1, V) of what comes next.
   int64_t next(const Tensor& logits) {
     (void)finite_values(logits, "the text", net_);
-    if (options_.temperature == 0) return argmax(logits, 1).item<int64_t>();
+    if (options_.temperature < kSurest) return argmax(logits, 1).item<int64_t>();
     const Tensor p = softmax((logits - amax(logits)) / options_.temperature, 1);
     return multinomial(p, 1, false, &random_).item<int64_t>();
   }
@@ -330,7 +341,7 @@ std::unique_ptr<Predictor> make_predictor(const TrainedNetwork& net, const Predi
   const std::string& task = net.recipe.task;
   BRIM_CHECK(o.out.empty() || task == "segment", ValueError,
              "[predict] --out is for masks, and {} was trained for task {}", net.path, task);
-  if (task == "segment") return std::make_unique<OfMasks>(net, o.out);
+  if (task == "segment") return std::make_unique<OfMasks>(net, o);
   if (task == "language") return std::make_unique<OfTexts>(net, o);
   const bool table = !net.info.columns.empty();
   if (task == "classify" && table) return std::make_unique<OfTables>(net, Kind::classes, o.top);

@@ -36,7 +36,7 @@ void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precis
   if (x == y) return;
   const auto line = [](const std::string& text, size_t at) {
     const size_t begin = text.rfind('\n', at) + 1;
-    return text.substr(begin, text.find('\n', at) - begin);
+    return text.substr(begin, text.find('\n', begin) - begin);
   };
   size_t at = 0;
   while (at < std::min(x.size(), y.size()) && x[at] == y[at]) ++at;

@@ -8,6 +8,7 @@
 #include <brim/train/task.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -87,6 +87,9 @@ class Csv final : public Table {
     BRIM_CHECK(!from_.empty(), FileError,
                "{}: no columns besides the target; is the delimiter '{}' right?", path_,
                options_.delimiter);
+    for (const size_t i : to_)
+      BRIM_CHECK(std::ranges::find(from_, i) == from_.end(), ValueError,
+                 "{}: column '{}' is a target, and one of x, too", path_, names[i]);
     BRIM_CHECK(options_.target != Target::classes || targets_ == 1, ValueError,
                "[data] classes are in one column, not in {}", targets_);
     for (const size_t i : from_) columns_.push_back(names[i]);
@@ -162,9 +165,9 @@ class Csv final : public Table {
     for (size_t i = 0; i < words.size(); ++i) {
       const auto found = labels.find(words[i]);
       labels_.push_back(found == labels.end() ? 0 : found->second);
-      if (found == labels.end() && is_good(i))
-        bad_[static_cast<int64_t>(i)] = fmt::format("'{}' in column '{}' is none of the classes",
-                                                    io::shortened(words[i]), target_names_[0]);
+      BRIM_CHECK(found != labels.end() || !is_good(i), FileError,
+                 "{}: '{}' in column '{}' is none of the classes that there were in training",
+                 describe(static_cast<int64_t>(i)), io::shortened(words[i]), target_names_[0]);
     }
   }
 

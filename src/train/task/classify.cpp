@@ -1,6 +1,10 @@
 // One class for each sample: labelled pictures, or rows of a table. Output (N, C), y i64 (N).
 #include <brim/ops/loss.h>
 
+#include <filesystem>
+#include <utility>
+
+#include "core/check.h"
 #include "train/task/open.h"
 
 namespace brim::train {
@@ -12,6 +16,12 @@ class Classify final : public Task {
 
   TaskData open(const Recipe& recipe, const DataRequest& request) const override {
     if (has_split_file(recipe.data, {".csv"})) return open_table(recipe, request, true);
+    for (const auto& [inside, task] :
+         {std::pair{"/labels.csv", "multilabel or regress"}, std::pair{"/masks", "segment"}})
+      BRIM_CHECK(!std::filesystem::exists(recipe.data + inside), FileError,
+                 "[data] {} holds {}, so it is data of the task {}; say so in the recipe (task = "
+                 "...), or move that away",
+                 recipe.data, inside + 1, task);
     const auto source = data::Source::open(recipe.data, request.split, request.progress);
     return {.pictures = source,
             .outputs = static_cast<int64_t>(source->classes().size()),

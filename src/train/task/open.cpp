@@ -158,6 +158,11 @@ TaskData open_table(const Recipe& recipe, const DataRequest& request, bool class
   TaskData data{.samples = table, .targets = table->targets(), .columns = table->columns()};
   data.names = classes ? table->classes() : table->targets();
   data.outputs = static_cast<int64_t>(data.names.size());
+  BRIM_CHECK(
+      !classes || data.outputs > 1, FileError,
+      "[data] {}: column '{}' has one class alone, so there is nothing to learn; name another "
+      "in input.targets",
+      path, data.targets[0]);
   return data;
 }
 

@@ -6,6 +6,7 @@
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
+#include "core/check.h"
 #include "train/task/open.h"
 
 namespace brim::train {
@@ -16,8 +17,13 @@ class Segment final : public Task {
   explicit Segment(const Recipe& recipe) : smoothing_(recipe.label_smoothing) {}
 
   TaskData open(const Recipe& recipe, const DataRequest& request) const override {
-    return picture_data(data::open_segmentation(recipe.data, request.split,
-                                                picture_options(recipe, request.training)));
+    TaskData data = picture_data(data::open_segmentation(
+        recipe.data, request.split, picture_options(recipe, request.training)));
+    BRIM_CHECK(data.outputs > 1, FileError,
+               "[data] {}: its masks have one class alone (255 is none), so there is nothing to "
+               "learn; give each class a number of its own",
+               recipe.data);
+    return data;
   }
   Tensor loss(const Tensor& output, const data::Batch& batch, bool training) const override {
     // A batch of which nothing counts has no loss, where the mean would be NaN.
