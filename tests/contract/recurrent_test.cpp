@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <brim/autograd/autograd.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 
 #include "contract/contract.h"

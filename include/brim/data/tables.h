@@ -25,7 +25,7 @@ struct CsvOptions {
   bool has_target = true;            ///< false: there is no "y"
   Target target = Target::automatic;
   /// Of the target, where they are known already, as from another table; a text that is none of
-  /// them is damage. Needs Target::classes.
+  /// them is an error. Needs Target::classes.
   std::vector<std::string> classes;
   char delimiter = ',';
   bool header = true;  ///< the first line names the columns; else they are "0", "1", ...
