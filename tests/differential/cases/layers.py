@@ -1,12 +1,11 @@
-"""Products, convolution, pooling, normalisation, losses; and ops in a row."""
+"""Products, attention, recurrence, convolution, pooling and normalisation."""
 
 import math
 
 import torch
 import torch.nn.functional as F
 
-from cases.elementwise import gelu_steps
-from cases.reductions import SUMS, log_softmax_steps
+from cases.reductions import SUMS
 from drawing import NUMBERS, op
 
 
@@ -273,7 +272,7 @@ def _affine(d, shape, *names, dtype=None):
             d.input(shape, -2, 2, dtype=dtype, special=False)
 
 
-def _given(d, rest, *names):
+def given(d, rest, *names):
     """Those of the inputs `rest` that are there, else None."""
     rest = list(rest)
     return [rest.pop(0) if d.attrs[name] else None for name in names]
@@ -308,7 +307,7 @@ def batch_norm(d):
     d.out_dtypes = [d.dtype, others, others]
 
     def reference(x, *rest, normalise=F.batch_norm):
-        weight, bias = _given(d, rest, "weight", "bias")
+        weight, bias = given(d, rest, "weight", "bias")
         if weight is None:  # PyTorch's second gradient needs one
             weight = torch.ones(x.shape[1], dtype=x.dtype)
         mean, var = (t.clone() for t in rest[-2:]) if running else (None, None)
@@ -333,13 +332,13 @@ def layer_norm(d):
     _affine(d, normalized, "weight", "bias")
 
     def reference(x, *rest):
-        weight, bias = _given(d, rest, "weight", "bias")
+        weight, bias = given(d, rest, "weight", "bias")
         if weight is None and d.order > 1:  # PyTorch's second gradient needs one
             weight = torch.ones(normalized, dtype=x.dtype)
         return F.layer_norm(x, normalized, weight, bias, eps)
 
     dims = list(range(len(shape) - len(normalized), len(shape)))
-    d.steps = lambda x, *rest: normalised_steps(x, dims, *_given(d, rest, "weight", "bias"), eps)
+    d.steps = lambda x, *rest: normalised_steps(x, dims, *given(d, rest, "weight", "bias"), eps)
     return reference
 
 
@@ -352,13 +351,13 @@ def group_norm(d):
     _affine(d, [channels], "weight", "bias")
 
     def steps(x, *rest):
-        weight, bias = (t if t is None else t.reshape([-1] + [1] * (x.dim() - 2)) for t in _given(d, rest, "weight", "bias"))
+        weight, bias = (t if t is None else t.reshape([-1] + [1] * (x.dim() - 2)) for t in given(d, rest, "weight", "bias"))
         y = normalised_steps(x.reshape(x.shape[0], groups, channels // groups, math.prod(x.shape[2:])), [2, 3], eps=eps).reshape(x.shape)
         y = y if weight is None else y * weight
         return y if bias is None else y + bias
 
     d.steps = steps
-    return lambda x, *rest: F.group_norm(x, groups, *_given(d, rest, "weight", "bias"), eps)
+    return lambda x, *rest: F.group_norm(x, groups, *given(d, rest, "weight", "bias"), eps)
 
 
 @op("rms_norm", factor=4, specials="sums")
@@ -368,194 +367,4 @@ def rms_norm(d):
     eps = d.attr("eps", d.pick([1e-5, 1e-3]))
     d.input(shape)
     _affine(d, normalized, "weight")
-    return lambda x, *rest: F.rms_norm(x, normalized, *_given(d, rest, "weight"), eps)
-
-
-# --- losses
-
-
-def _reduction(d):
-    return d.attr("reduction", d.pick(["none", "mean", "sum"]))
-
-
-def _logits(d):
-    classes = d.int(1, 9)
-    shape = d.pick([[classes], [d.int(0, 6), classes], [d.int(0, 4), classes, d.int(1, 5)], [d.int(1, 3), classes, d.int(1, 3), d.int(1, 3)]])
-    d.input(shape)
-    return shape, classes
-
-
-def _labels(d, shape, classes, ignored):
-    labels = d.rng.integers(0, classes, shape[:1] * (len(shape) > 1) + shape[2:])
-    labels = torch.as_tensor(labels)
-    if d.chance(0.3):
-        labels = torch.where(torch.as_tensor(d.rng.random(labels.shape) < 0.4), ignored, labels)
-    d.add(labels.to(torch.int64 if d.chance(0.7) else torch.int32), grad=False)
-
-
-def _class_weight(d, classes):
-    if d.attr("weight", d.chance(0.4)):
-        d.input([classes], 0.1, 2, grad=False, special=False)
-
-
-@op("cross_entropy", specials="sums")
-def cross_entropy(d):
-    shape, classes = _logits(d)
-    smoothing, reduction = d.attr("label_smoothing", d.pick([0.0, 0.0, 0.1, 1.0])), _reduction(d)
-    if d.chance(0.3):
-        target = torch.softmax(d.values(shape, "f64", -2, 2, special=False), 0 if len(shape) == 1 else 1)
-        d.add(target.to(d.inputs[0].dtype))
-        ignored = -100
-    else:
-        ignored = d.attr("ignore_index", d.pick([-100, 0]))
-        _labels(d, shape, classes, ignored)
-    _class_weight(d, classes)
-
-    axis = 0 if len(shape) == 1 else 1
-
-    def steps(x, target, weight=None):
-        """The losses of classes, weighted, then added; PyTorch's own would take the softmax of a softmax's logarithm."""
-        if x.numel() == 0:
-            return reference(x, target, weight)
-        share = target
-        along = [classes if i == axis else 1 for i in range(x.dim())]
-        weight = torch.ones(classes, dtype=x.dtype) if weight is None else weight
-        if not target.is_floating_point():
-            counted = (target != ignored).unsqueeze(axis)
-            label = target.long().unsqueeze(axis) * counted
-            share = torch.zeros_like(x).scatter(axis, label, 1.0) * counted
-            count = (share * weight.reshape(along)).sum()
-            share = share * (1 - smoothing) + smoothing / classes * counted
-        else:
-            count = x.numel() // classes
-            share = share * (1 - smoothing) + smoothing / classes
-        losses = -(log_softmax_steps(x, axis) * weight.reshape(along) * share).sum(axis)
-        return losses if reduction == "none" else losses.sum() if reduction == "sum" else losses.sum() / count
-
-    def reference(x, target, weight=None):
-        target = target if target.is_floating_point() else target.long()
-        return F.cross_entropy(x, target, weight, ignore_index=ignored, reduction=reduction, label_smoothing=smoothing)
-
-    d.steps = steps
-    return reference
-
-
-@op("nll_loss", specials="sums")
-def nll_loss(d):
-    shape, classes = _logits(d)
-    ignored, reduction = d.attr("ignore_index", d.pick([-100, 0])), _reduction(d)
-    _labels(d, shape, classes, ignored)
-    _class_weight(d, classes)
-    return lambda x, target, weight=None: F.nll_loss(x, target.long(), weight, ignore_index=ignored, reduction=reduction)
-
-
-def _regression(name, function, attribute=None, values=(), **options):
-    @op(name, specials="sums", **options)
-    def draw(d):
-        extra = {attribute: d.attr(attribute, d.pick(values))} if attribute else {}
-        reduction = _reduction(d)
-        d.factor = 1 if reduction == "none" else SUMS
-        shape = d.shape()
-        d.input(shape)
-        d.input(d.broadcast(shape))
-        return lambda x, y: function(*torch.broadcast_tensors(x, y), reduction=reduction, **extra)
-
-
-_regression("mse_loss", F.mse_loss)
-_regression("l1_loss", F.l1_loss, perturb="inner")
-_regression("smooth_l1_loss", F.smooth_l1_loss, "beta", [1.0, 0.5, 2.0], perturb="inner")
-_regression("huber_loss", F.huber_loss, "delta", [1.0, 0.5, 2.0], perturb="inner")
-
-
-@op("bce_with_logits", specials="sums")
-def bce_with_logits(d):
-    reduction, shape = _reduction(d), d.shape()
-    d.factor = 1 if reduction == "none" else SUMS
-    d.input(shape)
-    d.input(shape, 0, 1, special=False)
-    for name in ("weight", "pos_weight"):
-        if d.attr(name, d.chance(0.3)):
-            d.input(shape[d.int(0, len(shape)) :], 0.1, 2, grad=False, special=False)
-
-    def reference(x, target, *rest):
-        weight, pos_weight = _given(d, rest, "weight", "pos_weight")
-        return F.binary_cross_entropy_with_logits(x, target, weight, reduction=reduction, pos_weight=pos_weight)
-
-    def steps(x, target, *rest):
-        weight, pos_weight = _given(d, rest, "weight", "pos_weight")
-        positive = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
-        above = -x.clamp(max=0)  # there as log(1 + e^z) = z - log s(z), for the gradient needs 1 - s(z)
-        losses = (1 - target) * x + positive * torch.where(x < 0, above - torch.log(torch.sigmoid(above)), F.softplus(-x))
-        losses = losses if weight is None else losses * weight
-        return losses if reduction == "none" else getattr(losses, reduction)()
-
-    d.steps = steps
-    return reference
-
-
-# --- ops in a row
-
-
-@op("linear_relu", specials="", flushes=True, factor=PRODUCTS)
-def linear_relu(d):
-    m, k, n = d.size(1), d.size(1), d.size(1)
-    d.input((m, k)), d.input((n, k)), d.input((n,))
-    return lambda x, w, b: torch.relu(F.linear(x, w, b))
-
-
-@op("linear_gelu_linear", specials="", flushes=True, factor=PRODUCTS)
-def linear_gelu_linear(d):
-    m, k, h, n = d.size(1), d.size(1), d.size(1), d.size(1)
-    d.input((m, k), *((-3, 3) if d.dtype == "f16" else ())), d.input((h, k)), d.input((h,)), d.input((n, h)), d.input((n,))
-    d.steps = lambda x, w, b, w2, b2: F.linear(gelu_steps(F.linear(x, w, b)), w2, b2)
-    return lambda x, w, b, w2, b2: F.linear(F.gelu(F.linear(x, w, b)), w2, b2)
-
-
-@op("linear_cross_entropy", specials="", flushes=True, factor=PRODUCTS)
-def linear_cross_entropy(d):
-    m, k, n = d.size(1), d.size(1), d.int(1, 20)
-    d.input((m, k))
-    d.add(torch.as_tensor(d.rng.integers(0, n, (m,))), grad=False)
-    d.input((n, k), -1, 1), d.input((n,))
-    d.steps = lambda x, target, w, b: F.nll_loss(log_softmax_steps(F.linear(x, w, b), 1), target)
-    return lambda x, target, w, b: F.cross_entropy(F.linear(x, w, b), target)
-
-
-@op("conv_relu_pool", specials="", flushes=True, factor=PRODUCTS)
-def conv_relu_pool(d):
-    kernel, padding = d.pick([1, 3, 5]), d.attr("padding", [d.int(0, 1)] * 2)
-    size = [kernel + d.int(1, 8), kernel + d.int(1, 8)]
-    c, o = d.pick([1, 3, 6]), d.pick([1, 4, 6, 16])
-    images = [d.int(1, 3), c, *size]
-    layout = d.layout(images)
-    repeats = layout.startswith("expanded") or layout == "windows"  # then rounding decides which of equal results is the largest
-    d.input(images, layout="" if repeats else layout), d.input([o, c, kernel, kernel], -1, 1), d.input([o])
-
-    def imprecise(x, w, b):  # Winograd's transforms cancel as this difference does, and choose among near results
-        return F.max_pool2d(torch.relu(F.conv2d(x, 5 * w, b, padding=padding) - F.conv2d(x, 4 * w, padding=padding)), 2)
-
-    d.steps = imprecise
-    return lambda x, w, b: F.max_pool2d(torch.relu(F.conv2d(x, w, b, padding=padding)), 2)
-
-
-@op("batch_norm_add_relu", specials="", flushes=True, factor=2)
-def batch_norm_add_relu(d):
-    shape = [d.int(2, 4), d.int(1, 6), d.int(1, 5), d.int(1, 5)]
-    d.input(shape), d.input(shape), d.input(shape[1:2]), d.input(shape[1:2])
-    d.steps = lambda x, z, w, b: torch.relu(batch_norm_steps(x, w, b) + z)
-    return lambda x, z, w, b: torch.relu(F.batch_norm(x, None, None, w, b, True) + z)
-
-
-@op("conv_batch_norm_relu", specials="", flushes=True, factor=PRODUCTS)
-def conv_batch_norm_relu(d):
-    stride, c, o = d.attr("stride", [d.int(1, 2)] * 2), d.int(1, 4), d.int(1, 6)
-    d.input([d.int(2, 3), c, d.int(2, 6), d.int(2, 6)]), d.input([o, c, 3, 3], -1, 1), d.input([o]), d.input([o])
-    d.steps = lambda x, w, g, b: torch.relu(batch_norm_steps(F.conv2d(x, w, None, stride, 1), g, b))
-    return lambda x, w, g, b: torch.relu(F.batch_norm(F.conv2d(x, w, None, stride, 1), None, None, g, b, True))
-
-
-@op("mul_add_tanh", specials="", flushes=True, factor=2)
-def mul_add_tanh(d):
-    shape = d.shape()
-    d.input(shape), d.input(d.broadcast(shape)), d.input(shape)
-    return lambda a, b, c: torch.tanh(a * b + c)
+    return lambda x, *rest: F.rms_norm(x, normalized, *given(d, rest, "weight"), eps)
