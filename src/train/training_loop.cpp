@@ -102,7 +102,6 @@ void TrainingLoop::update(const data::Batch& batch) {
 void TrainingLoop::step(const data::Batch& batch) {
   const diag::Span span("step", diag::Cause::dispatch);
   if (compiled_) {
-    inputs_.clear();
     visit_tensors(batch, [&](const Tensor& tensor) { inputs_.push_back(tensor); });
     compiled_->run(inputs_, [this, &batch](std::span<const Tensor> tensors) {
       data::Batch recorded = batch;
@@ -113,6 +112,7 @@ void TrainingLoop::step(const data::Batch& batch) {
       update(recorded);
       return std::vector<Tensor>();
     });
+    inputs_.clear();  // what nobody holds, the loader uses again
   } else {
     update(batch);
   }

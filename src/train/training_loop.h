@@ -64,7 +64,7 @@ class TrainingLoop {
   diag::Sampling* const sampling_;
   data::DeviceLoader& feed_;
   std::optional<plan::Compiler> compiled_;
-  std::vector<Tensor> inputs_;  // of compiled_: the tensors of a batch
+  std::vector<Tensor> inputs_;  // of compiled_, while it runs: the tensors of a batch
   std::optional<CompiledStep<std::function<void()>>> resident_step_;  // makes its batch, too
   StepClock clock_;
   Checkpointer checkpointer_;
