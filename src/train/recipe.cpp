@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <concepts>
+#include <map>
 #include <sstream>
 
 #include "core/check.h"
@@ -125,9 +126,19 @@ class Reader {
     std::swap(*this, reader);
   }
 
+  template <class Body>
+  void where(bool has_them, const char* owner, const Body& body) {
+    absent_in_ = has_them ? nullptr : owner;
+    body();
+    absent_in_ = nullptr;
+  }
+
   void finish() const {
     for (const auto& [key, node] : *table_) {
       const std::string text(key.str());
+      if (const auto found = absent_.find(text); found != absent_.end())
+        raise<ValueError>("[recipe] {}:{}: '{}{}' is only for {}", name_, node.source().begin.line,
+                          prefix_, text, found->second);
       BRIM_CHECK(std::find(known_.begin(), known_.end(), text) != known_.end(), ValueError,
                  "[recipe] {}:{}: unknown key '{}{}'{}", name_, node.source().begin.line, prefix_,
                  io::shortened(text), suggestion(text, known_));
@@ -136,6 +147,10 @@ class Reader {
 
  private:
   const toml::node* find(const char* key) {
+    if (absent_in_) {
+      absent_.emplace(key, absent_in_);
+      return nullptr;
+    }
     known_.emplace_back(key);
     return table_->get(key);
   }
@@ -155,6 +170,9 @@ class Reader {
   std::string name_;
   std::string prefix_;
   std::vector<std::string> known_;
+  std::map<std::string, std::string>
+      absent_;                       // keys that this recipe has not got, and whose they are
+  const char* absent_in_ = nullptr;  // of the keys that are visited now
 };
 
 /// Writes a recipe. Text is quoted by toml++, numbers so that they read back exactly.
@@ -190,6 +208,10 @@ class Writer {
   }
   void flag(const char* key, bool on) { out += fmt::format("{} = {}\n", key, on); }
   void text(const char* key, const std::string& s) { value(key, s); }
+  template <class Body>
+  void where(bool has_them, const char*, const Body& body) {
+    if (has_them) body();
+  }
   template <class Body>
   void section(const char* key, const Body& body) {
     out += fmt::format("\n[{}]\n", key);
@@ -252,6 +274,10 @@ class Checker {
   }
   void list(const char* key, const std::vector<double>& values, const Range& range) {
     for (const double v : values) number(key, v, range);
+  }
+  template <class Body>
+  void where(bool has_them, const char*, const Body& body) {
+    if (has_them) body();
   }
   template <class Body>
   void section(const char* key, const Body& body) {

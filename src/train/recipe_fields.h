@@ -41,9 +41,9 @@ struct Range {
   bool open_low = false, open_high = false;
 };
 
-/// Calls visitor.choice / choices / option / number / flag / list / text / texts for each key and
-/// visitor.section around groups. Keys that a task, an optimizer or a schedule has not got are not
-/// visited, so they are unknown to it.
+/// Calls visitor.choice / choices / option / number / flag / list / text / texts for each key,
+/// visitor.section around groups, and visitor.where around keys that only some tasks, optimizers or
+/// schedules have.
 template <class Visitor, class R>
 void visit_recipe(Visitor& v, R& r) {
   constexpr double kMany = 1e9;
@@ -58,64 +58,79 @@ void visit_recipe(Visitor& v, R& r) {
   const auto is = [&](const char* task) { return r.task == task; };
   const bool own = !is("classify") && !is("multilabel") && !is("regress") && !is("segment") &&
                    !is("language");  // it may use what it likes
-  if (!is("multilabel") && !is("regress"))
+  v.where(!is("multilabel") && !is("regress"), "tasks classify, segment and language", [&] {
     v.number("label_smoothing", r.label_smoothing, Range{0, 1, false, true});
+  });
   v.section("input", [&] {
     v.choice("on_corrupt", r.input.on_corrupt, corrupt_names());
     v.choices("transforms", r.input.transforms, transform_names());
-    if (is("language") || own) {
+    v.where(is("language") || own, "task language", [&] {
       v.number("window", r.input.window, Range{1, 1e6});
       v.choice("tokens", r.input.tokens, token_names());
       v.number("vocabulary", r.input.vocabulary, Range{1, 1e7});
-    }
-    if (is("classify") || is("regress") || own) {
+    });
+    v.where(is("classify") || is("regress") || own, "tasks classify and regress", [&] {
       v.texts("columns", r.input.columns);
       v.texts("targets", r.input.targets);
-    }
-    if (is("language")) return;
-    if (!is("classify")) v.number("channels", r.input.channels, Range{0, 4});
-    v.list("mean", r.input.mean, Range{-kMany, kMany});
-    v.list("std", r.input.std, Range{0, kMany, true});
-    v.number("size", r.input.size, Range{0, 8192});
-    v.number("crop_padding", r.input.crop_padding, Range{0, 256});
-    v.flag("random_resized_crop", r.input.random_resized_crop);
-    v.flag("scaled_decode", r.input.scaled_decode);
-    v.flag("flip", r.input.flip);
+    });
+    v.where(!is("language") && !is("classify"), "tasks multilabel, regress and segment", [&] {
+      v.number("channels", r.input.channels, Range{0, 4});
+    });
+    v.where(!is("language"), "tasks of pictures and tables", [&] {
+      v.list("mean", r.input.mean, Range{-kMany, kMany});
+      v.list("std", r.input.std, Range{0, kMany, true});
+      v.number("size", r.input.size, Range{0, 8192});
+      v.number("crop_padding", r.input.crop_padding, Range{0, 256});
+      v.flag("random_resized_crop", r.input.random_resized_crop);
+      v.flag("scaled_decode", r.input.scaled_decode);
+      v.flag("flip", r.input.flip);
+    });
   });
   v.section("validation", [&] {
     v.number("fraction", r.validation.fraction, Range{0, 1, false, true});
-    if (r.validation.fraction == 0) return;
-    v.number("patience", r.validation.patience, Range{0, 1e6});
-    v.option("by", r.validation.by, metric_names());
+    v.where(r.validation.fraction > 0, "a validation.fraction above 0", [&] {
+      v.number("patience", r.validation.patience, Range{0, 1e6});
+      v.option("by", r.validation.by, metric_names());
+    });
   });
   v.section("optimizer", [&] {
     auto& o = r.optimizer;
     v.choice("name", o.name, optimizer_names());
     v.number("lr", o.lr, Range{0, kMany});
     v.number("weight_decay", o.weight_decay, Range{0, kMany});
-    if (o.name == "sgd" || o.name == "rmsprop") v.number("momentum", o.momentum, Range{0, 1});
-    if (o.name == "sgd") v.flag("nesterov", o.nesterov);
-    if (o.name == "adam" || o.name == "adamw") {
+    v.where(o.name == "sgd" || o.name == "rmsprop", "optimizers sgd and rmsprop", [&] {
+      v.number("momentum", o.momentum, Range{0, 1});
+    });
+    v.where(o.name == "sgd", "optimizer sgd", [&] { v.flag("nesterov", o.nesterov); });
+    v.where(o.name == "adam" || o.name == "adamw", "optimizers adam and adamw", [&] {
       v.number("beta1", o.beta1, Range{0, 1, false, true});
       v.number("beta2", o.beta2, Range{0, 1, false, true});
-    }
-    if (o.name != "sgd") v.number("eps", o.eps, Range{0, 1});
-    if (o.name == "rmsprop") v.number("alpha", o.alpha, Range{0, 1});
+    });
+    v.where(o.name != "sgd", "optimizers adam, adamw and rmsprop", [&] {
+      v.number("eps", o.eps, Range{0, 1});
+    });
+    v.where(o.name == "rmsprop", "optimizer rmsprop", [&] {
+      v.number("alpha", o.alpha, Range{0, 1});
+    });
     v.number("clip_norm", o.clip_norm, Range{0, kMany});
   });
   v.section("schedule", [&] {
     auto& s = r.schedule;
     v.choice("name", s.name, schedule_names());
-    if (s.name != "one-cycle") v.number("warmup", s.warmup, Range{0, 1e6});
-    if (s.name == "step") {
+    v.where(s.name != "one-cycle", "schedules constant, step and cosine", [&] {
+      v.number("warmup", s.warmup, Range{0, 1e6});
+    });
+    v.where(s.name == "step", "schedule step", [&] {
       v.number("step_size", s.step_size, Range{0, 1e6, true});
       v.number("gamma", s.gamma, Range{0, 1e3, true});
-    }
-    if (s.name == "cosine") v.number("min_lr", s.min_lr, Range{0, kMany});
-    if (s.name == "one-cycle") {
+    });
+    v.where(s.name == "cosine", "schedule cosine", [&] {
+      v.number("min_lr", s.min_lr, Range{0, kMany});
+    });
+    v.where(s.name == "one-cycle", "schedule one-cycle", [&] {
       v.number("max_lr", s.max_lr, Range{0, kMany});
       v.number("pct_start", s.pct_start, Range{0, 1, true, true});
-    }
+    });
   });
 }
 

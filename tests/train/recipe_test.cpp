@@ -58,7 +58,8 @@ TEST(Recipe, ErrorsNameTheLineAndTheNearestKey) {
        "r.toml:3: unknown key 'optimizer.momentun'; did you mean "
        "'momentum'?"},
       {"[optimiser]\nlr = 1", "did you mean 'optimizer'?"},
-      {"[optimizer]\nname = 'adam'\nmomentum = 0.9", "unknown key 'optimizer.momentum'"},
+      {"[optimizer]\nname = 'adam'\nmomentum = 0.9",
+       "r.toml:3: 'optimizer.momentum' is only for optimizers sgd and rmsprop"},
       {"[optimizer]\nname = 'sdg'", "optimizer.name 'sdg' is unknown; did you mean 'sgd'?"},
       {"model = 'tutorial-cn'", "did you mean 'tutorial-cnn'?"},
       {"[schedule]\nname = 'cosin'", "did you mean 'cosine'?"},
