@@ -73,11 +73,13 @@ int predict(const PredictOptions& o, const ChosenDevices& chosen) {
   const std::unique_ptr<Predictor> predictor = make_predictor(net, o);
   Json all = Json::array();
   for (const std::string& input : o.inputs) {
-    Prediction said = predictor->predict(input);
-    for (const std::string& line : said.lines) {
-      if (is_stdout(o.json)) break;
-      said.is_text ? say(stdout, "{}\n", Lines{line}) : say(stdout, "{}\n", line);
-    }
+    Prediction said = predictor->predict(input, [&](const std::string& piece) {
+      if (is_stdout(o.json)) return true;
+      say(stdout, "{}", Lines{piece});
+      return std::fflush(stdout) == 0 || !o.json.empty();  // else nobody reads it
+    });
+    for (const std::string& line : said.lines)
+      if (!is_stdout(o.json)) say(stdout, "{}\n", line);
     for (Json& entry : said.json) all.push_back(std::move(entry));
   }
   if (!o.json.empty())

@@ -139,7 +139,7 @@ class OfPictures final : public Predictor {
   OfPictures(const TrainedNetwork& net, Kind kind, int top)
       : net_(net), kind_(kind), answers_(net, top) {}
 
-  Prediction predict(const std::string& path) override {
+  Prediction predict(const std::string& path, const ShowText&) override {
     const Tensor y = probabilities((*net_.network)(picture(path, net_)), kind_);
     const std::vector<float> values = finite_values(y, path, net_);
     Prediction result;
@@ -164,7 +164,7 @@ class OfTables final : public Predictor {
   OfTables(const TrainedNetwork& net, Kind kind, int top)
       : net_(net), kind_(kind), answers_(net, top) {}
 
-  Prediction predict(const std::string& path) override {
+  Prediction predict(const std::string& path, const ShowText&) override {
     const auto table = data::open_csv(path, {.columns = net_.info.columns, .has_target = false});
     Prediction result;
     for (const data::Batch& batch : data::Loader(table, {.batch = kRows, .shuffle = false})) {
@@ -210,7 +210,7 @@ class OfMasks final : public Predictor {
     train::make_folder(folder_);
   }
 
-  Prediction predict(const std::string& path) override {
+  Prediction predict(const std::string& path, const ShowText&) override {
     const Tensor y = (*net_.network)(picture(path, net_));
     (void)finite_values(amax(y), path, net_);
     const Tensor classes = argmax(y, 1);
@@ -256,28 +256,45 @@ class OfTexts final : public Predictor {
   OfTexts(const TrainedNetwork& net, const PredictOptions& options)
       : net_(net), options_(options), random_(options.seed) {}
 
-  Prediction predict(const std::string& prompt) override {
+  Prediction predict(const std::string& prompt, const ShowText& show) override {
     std::vector<int64_t> tokens = tokens_of(prompt);
-    const size_t given = tokens.size();
     const auto window = static_cast<size_t>(net_.recipe.input.window);
-    for (int64_t k = 0; k < options_.length; ++k) {
+    std::string text;
+    size_t shown = 0;  // of the text's bytes
+    bool wanted = show(prompt);
+    for (int64_t k = 0; wanted && k < options_.length; ++k) {
       const size_t begin = tokens.size() > window ? tokens.size() - window : 0;
       const std::vector<int64_t> seen(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
                                       tokens.end());
       const auto length = static_cast<int64_t>(seen.size());
       const Tensor y = (*net_.network)(Tensor::from(seen, {1, length}, net_.device));
       tokens.push_back(next(y.select(1, length - 1).to(f32).to(Device::cpu())));
+      text += bytes() ? std::string(1, static_cast<char>(tokens.back()))
+                      : " " + std::to_string(tokens.back());
+      const size_t whole = k + 1 == options_.length ? text.size() : whole_characters(text);
+      wanted = show(text.substr(shown, whole - shown));
+      shown = whole;
     }
-    const std::string text = text_of(std::span(tokens).subspan(given));
-    return {{prompt + (bytes() ? "" : " ") + text},
-            {Json{{"prompt", prompt}, {"text", text}}},
-            /*is_text=*/true};
+    show("\n");
+    const std::string written = bytes() || text.empty() ? text : text.substr(1);
+    return {{}, {Json{{"prompt", prompt}, {"text", written}}}};
   }
 
  private:
   static constexpr double kSurest = 1e-6;  // below it the likeliest token alone is drawn
 
   bool bytes() const { return net_.recipe.input.tokens == "u8"; }
+
+  /// How many bytes of `text` do not end amid a character of UTF-8.
+  static size_t whole_characters(const std::string& text) {
+    for (size_t back = 1; back <= std::min<size_t>(3, text.size()); ++back) {
+      const auto c = static_cast<unsigned char>(text[text.size() - back]);
+      if ((c & 0xC0) == 0x80) continue;  // not the first byte of one
+      const size_t length = c >= 0xF0 ? 4 : c >= 0xE0 ? 3 : c >= 0xC0 ? 2 : 1;
+      return length > back ? text.size() - back : text.size();
+    }
+    return text.size();
+  }
 
   /// Of the logits (1, V) of what comes next.
   int64_t next(const Tensor& logits) {
@@ -309,17 +326,6 @@ class OfTexts final : public Predictor {
                  net_.recipe.input.vocabulary - 1);
     return tokens;
   }
-  std::string text_of(std::span<const int64_t> tokens) const {
-    std::string text;
-    for (const int64_t token : tokens) {
-      if (bytes())
-        text += static_cast<char>(token);
-      else
-        text += (text.empty() ? "" : " ") + std::to_string(token);
-    }
-    return text;
-  }
-
   const TrainedNetwork& net_;
   const PredictOptions& options_;
   Generator random_;

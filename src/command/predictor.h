@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -37,14 +38,16 @@ struct TrainedNetwork {
 struct Prediction {
   std::vector<std::string> lines;
   std::vector<nlohmann::ordered_json> json;
-  bool is_text = false;  ///< written by the network: its line ends are shown as they are
 };
+
+/// Gets a text that the network writes piece by piece, while it is written; false ends it.
+using ShowText = std::function<bool(const std::string& piece)>;
 
 class Predictor {
  public:
   virtual ~Predictor() = default;
   /// Throws FileError for what cannot be read, ValueError where the network puts out no numbers.
-  virtual Prediction predict(const std::string& input) = 0;
+  virtual Prediction predict(const std::string& input, const ShowText& show) = 0;
 };
 
 /// Throws ValueError for a task that cannot be asked.

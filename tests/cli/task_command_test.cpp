@@ -151,6 +151,14 @@ TEST_F(TaskCommand, TextsGoOn) {
   ASSERT_EQ(ran.code, 0) << ran.err;
   EXPECT_EQ(ran.out, "abcdefghabcdefghabcdefghabcdefghab\n");
   EXPECT_EQ(predict({"abcd", "--seed", "3"}).out, predict({"abcd", "--seed", "3"}).out);
+  // It shows what it writes while it writes, and ends when nobody reads on.
+  const std::string begin = folder / "begin";
+  ASSERT_EQ(std::system((tests::in_quotes(tests::brim_path()) + " predict --device cpu --weights " +
+                         weights() + " abcd --temperature 0 --length 1000000000 | head -c 12 >" +
+                         tests::in_quotes(begin))
+                            .c_str()),
+            0);
+  EXPECT_EQ(slurp(begin), "abcdefghabcd");
   EXPECT_NE(run_brim({"train", "text", "--device", "cpu"}).err.find("text.txt"), std::string::npos);
 }
 
