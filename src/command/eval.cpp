@@ -15,6 +15,7 @@
 #include "command/progress.h"
 #include "command/report.h"
 #include "command/say.h"
+#include "command/with_weights.h"
 #include "core/check.h"
 
 namespace brim::command {
@@ -77,8 +78,8 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
       info.classes.empty() || train::same_classes(info.classes, classes), ValueError,
       "[eval] the {} classes of {} are not the {} that {} was trained on, or in another order",
       classes.size(), recipe.data, info.classes.size(), o.weights);
-  const auto model = train::make_network(recipe, split.data, device);
-  train::load_weights(file, *model);
+  const auto model =
+      with_weights(file, device, [&] { return train::make_network(recipe, split.data, device); });
   data::DeviceLoader feed(split.loader, device);
 
   const auto begin = std::chrono::steady_clock::now();

@@ -13,6 +13,7 @@
 #include "command/predictor.h"
 #include "command/report.h"
 #include "command/say.h"
+#include "command/with_weights.h"
 #include "core/check.h"
 
 namespace brim::command {
@@ -27,10 +28,13 @@ int64_t output_count(const train::WeightsInfo& info, const train::WeightsFile& f
   if (!info.classes.empty()) return static_cast<int64_t>(info.classes.size());
   if (recipe.task == "regress") return 1;
   const std::string& model = recipe.model;
-  const NamedTensors two =
-      nn::make_model(model, {.classes = 2, .input = info.input})->named_parameters();
-  const NamedTensors three =
-      nn::make_model(model, {.classes = 3, .input = info.input})->named_parameters();
+  const auto parameters = [&](int64_t classes) {
+    return make_within(
+               file, Device::cpu(),
+               [&] { return nn::make_model(model, {.classes = classes, .input = info.input}); })
+        ->named_parameters();
+  };
+  const NamedTensors two = parameters(2), three = parameters(3);
   for (size_t i = 0; i < std::min(two.size(), three.size()); ++i) {
     const auto& [name, x] = two[i];
     const Shape &a = x.shape(), &b = three[i].second.shape();
@@ -57,11 +61,11 @@ TrainedNetwork open_network(const PredictOptions& o, Device device) {
   net.recipe = o.recipe.empty() ? *net.info.recipe : train::load_recipe(o.recipe);
   check_can_be_asked(o.weights, net.recipe);
   if (net.recipe.task == "language") net.info.input = {net.recipe.input.window};
-  net.network =
-      nn::make_model(net.recipe.model, {.classes = output_count(net.info, file, net.recipe),
-                                        .input = net.info.input,
-                                        .device = device});
-  train::load_weights(file, *net.network);
+  net.network = with_weights(file, device, [&] {
+    return nn::make_model(net.recipe.model, {.classes = output_count(net.info, file, net.recipe),
+                                             .input = net.info.input,
+                                             .device = device});
+  });
   net.network->eval();
   return net;
 }

@@ -1,5 +1,6 @@
 // `brim train`, `eval` and `predict` of every task, and a program that adds its own to the command.
 #include <brim/data/image.h>
+#include <brim/io/safetensors.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -75,6 +76,15 @@ TEST_F(TaskCommand, NumbersOfATable) {
   EXPECT_NEAR(said_of[1]["values"]["price"], 61, 15);
   EXPECT_NE(predict({rows}).out.find("q.csv: line 3: price "), std::string::npos);
   EXPECT_NE(predict({write("bad.csv", "rooms\n3\n")}).err.find("size"), std::string::npos);
+
+  const io::SafeTensors file(weights());
+  io::Metadata metadata = file.metadata();
+  metadata["brim.input"] = "[100000000]";
+  io::save_safetensors(folder / "big.safetensors", file.load_all(), metadata);
+  const Ran big =
+      run_brim({"predict", "--device", "cpu", "--weights", folder / "big.safetensors", rows});
+  EXPECT_EQ(big.code, 1);
+  EXPECT_NE(big.err.find("asks for a network of many more"), std::string::npos) << big.err;
 }
 
 TEST_F(TaskCommand, ClassesOfATable) {
