@@ -92,8 +92,7 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
              "others",
              recipe.data, result.loss, o.weights);
   if (!is_stdout(o.json)) {
-    if (feed.skipped() > 0) say(stdout, "{} corrupt samples were left out\n", feed.skipped());
-    say(stdout, "{}", Lines{evaluation_table(result)});
+    say(stdout, "{}", Lines{evaluation_table(result, o.split)});
   }
   const auto json = to_json(result);
   if (!o.json.empty())

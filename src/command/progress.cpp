@@ -65,8 +65,9 @@ void ProgressDisplay::show(const train::Progress& p) {
 void ProgressDisplay::show_validation(const train::Progress& p) {
   if (quiet_ || !p.validation) return;
   finish();
-  say(stdout, "epoch {}/{}  validation: {}{}loss {:.4f}{}\n", p.epoch + 1, p.epochs,
-      metrics_line(*p.validation), p.validation->metrics.empty() ? "" : ", ", p.validation->loss,
+  say(stdout, "epoch {}/{}  validation{}: {}{}loss {:.4f}{}\n", p.epoch + 1, p.epochs,
+      left_out(*p.validation), metrics_line(*p.validation),
+      p.validation->metrics.empty() ? "" : ", ", p.validation->loss,
       p.best ? ", the best so far" : "");
   std::fflush(stdout);
 }

@@ -41,14 +41,19 @@ std::string metrics_line(const train::Evaluation& e) {
   return line;
 }
 
-std::string evaluation_table(const train::Evaluation& e) {
+std::string left_out(const train::Evaluation& e) {
+  return e.skipped > 0 ? fmt::format(" ({} corrupt ones left out)", e.skipped) : "";
+}
+
+std::string evaluation_table(const train::Evaluation& e, const std::string& split) {
+  const std::string of = split == "all" ? "" : split == "train" ? "training " : split + " ";
   std::string text;
   if (e.metrics.size() == 1 && e.metrics[0].name == "accuracy")
-    text = fmt::format("accuracy on {} test images: {:.2f} %, loss {:.4f}\n", e.samples,
-                       100 * e.accuracy(), e.loss);
+    text = fmt::format("accuracy on {} {}images{}: {:.2f} %, loss {:.4f}\n", e.samples, of,
+                       left_out(e), 100 * e.accuracy(), e.loss);
   else
-    text = fmt::format("on {} test samples: {}{}loss {:.4f}\n", e.samples, metrics_line(e),
-                       e.metrics.empty() ? "" : ", ", e.loss);
+    text = fmt::format("on {} {}samples{}: {}{}loss {:.4f}\n", e.samples, of, left_out(e),
+                       metrics_line(e), e.metrics.empty() ? "" : ", ", e.loss);
   if (e.classes.size() > 100) return text;
   size_t width = 8;
   for (const auto& c : e.classes) width = std::max(width, printable(c.name).size());
@@ -60,6 +65,7 @@ std::string evaluation_table(const train::Evaluation& e) {
 
 Json to_json(const train::Evaluation& e) {
   Json json{{"samples", e.samples},
+            {"skipped", e.skipped},
             {"loss", finite(e.loss)},
             {"metrics", Json::object()},
             {"per_class", Json::object()}};

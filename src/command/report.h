@@ -9,10 +9,12 @@
 
 namespace brim::command {
 
-/// The metrics in a line, and what was counted by class.
-std::string evaluation_table(const train::Evaluation& evaluation);
+/// The metrics of a split (test, train, all) in a line, and what was counted by class.
+std::string evaluation_table(const train::Evaluation& evaluation, const std::string& split);
 /// "accuracy 61.35 %, rmse 1.2042".
 std::string metrics_line(const train::Evaluation& evaluation);
+/// " (3 corrupt ones left out)", or nothing.
+std::string left_out(const train::Evaluation& evaluation);
 
 /// {"samples": .., "loss": .., "metrics": {"accuracy": ..}, "per_class": {"cat": ..}}
 nlohmann::ordered_json to_json(const train::Evaluation& evaluation);

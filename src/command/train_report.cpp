@@ -58,10 +58,10 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
     say(stdout, "stopped after epoch {}: no better one in {} epochs\n", result.epochs_done,
         recipe.validation.patience);
   if (result.test)
-    say(stdout, "{}", Lines{evaluation_table(*result.test)});
+    say(stdout, "{}", Lines{evaluation_table(*result.test, "test")});
   else if (result.validation)
-    say(stdout, "{} has no test split; validation: {}\n", recipe.data,
-        metrics_line(*result.validation));
+    say(stdout, "{} has no test split; validation{}: {}\n", recipe.data,
+        left_out(*result.validation), metrics_line(*result.validation));
   else if (!result.stopped && !failed)
     say(stdout, "{} has no test split, so nothing is known of how well it does there\n",
         recipe.data);

@@ -109,13 +109,15 @@ Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed, const Recipe& r
   model.eval();
   const data::Loader& loader = feed.loader();
   Meters meters(recipe, data, feed.devices()[0]);
+  const int64_t skipped = feed.skipped();
   for (const data::Batch& batch : feed.epoch(0)) {
     meters.add(model(batch.x), batch);
     const double done = static_cast<double>(batch.index + 1);
     if (progress && !progress(done / static_cast<double>(loader.batches())))
       raise<Error>("[eval] stopped before the end");
   }
-  const Evaluation result = meters.read();
+  Evaluation result = meters.read();
+  result.skipped = feed.skipped() - skipped;
   BRIM_CHECK(result.samples > 0, FileError,
              "[eval] not one of the {} samples could be read, the first being {}; give other data",
              loader.samples(), loader.dataset().describe(0));

@@ -65,6 +65,11 @@ TEST_F(TaskCommand, NumbersOfATable) {
       {"eval", "--weights", weights(), "--split", "train", "--device", "cpu", "--json", "-"});
   ASSERT_EQ(eval.code, 0) << eval.err;
   EXPECT_GT(json::parse(eval.out)["metrics"]["r2"], 0.9);
+  const auto shown = [&](const char* split) {
+    return run_brim({"eval", "--weights", weights(), "--split", split, "--device", "cpu"}).out;
+  };
+  EXPECT_NE(shown("train").find("on 200 training samples: rmse"), std::string::npos);
+  EXPECT_NE(shown("all").find("on 200 samples: rmse"), std::string::npos);
 
   // Columns are found by name; others are left alone.
   const std::string rows = write("q.csv", "rooms,colour,size\n3,4,10\n1,4,20\n");

@@ -148,6 +148,20 @@ TEST_F(TaskTest, StopsWhenNoEpochIsBetter) {
   EXPECT_TRUE(r.test);
 }
 
+TEST_F(TaskTest, AMetricThatIsNoNumberIsTold) {
+  std::string table = "a,y\n";
+  for (int i = 0; i < 40; ++i) table += std::to_string(i) + ",5\n";  // R2 of equal targets
+  Recipe recipe = parse_recipe("task = \"regress\"\nmodel = \"mlp\"\n", "r");
+  recipe.data = folder / "t.csv";
+  std::ofstream(recipe.data) << table;
+  recipe.epochs = 2;
+  recipe.validation = {.fraction = 0.5, .by = "r2"};
+  std::vector<std::string> warnings;
+  train(recipe, {.warn = [&](const std::string& line) { warnings.push_back(line); }});
+  ASSERT_EQ(warnings.size(), 2U);
+  EXPECT_EQ(warnings[0], "validation of epoch 1: r2 is nan, so the epoch cannot be the best one");
+}
+
 TEST_F(TaskTest, TheBestCheckpointIsTheBestOnTheValidationSplit) {
   Recipe recipe = load_recipe("friedman1");
   recipe.epochs = 5;

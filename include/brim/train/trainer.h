@@ -25,7 +25,8 @@ namespace brim::train {
 /// How well a network does on a data set.
 struct Evaluation {
   int64_t samples = 0;
-  double loss = 0;  ///< of the task, over the samples; batches weigh by their samples
+  int64_t skipped = 0;  ///< corrupt ones that were left out
+  double loss = 0;      ///< of the task, over the samples; batches weigh by their samples
   struct Value {
     std::string name;
     double value = 0;  ///< NaN where it is not defined
