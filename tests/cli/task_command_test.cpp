@@ -147,7 +147,8 @@ TEST_F(TaskCommand, LabelsOfPictures) {
   const std::string path = write("a.png", {bytes.begin(), bytes.end()});
   const Ran ran = predict({path, "--json", "-"});
   ASSERT_EQ(ran.code, 0) << ran.err;
-  for (const json& label : json::parse(ran.out)["predictions"][0]["classes"])
+  const json said_of = json::parse(ran.out);
+  for (const json& label : said_of["predictions"][0]["classes"])
     EXPECT_GE(label["probability"], 0.5);
   EXPECT_NE(predict({path, "--out", folder / "m"}).err.find("--out is for masks"),
             std::string::npos);
