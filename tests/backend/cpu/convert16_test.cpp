@@ -7,9 +7,13 @@
 #include <cmath>
 #include <vector>
 
+#include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
+#include <brim/ops/shape.h>
+#include <brim/ops/unary.h>
 
 namespace brim {
 namespace {
@@ -55,6 +59,27 @@ TEST(ThroughF32, SumsInF32) {
   // In f16 itself the sum would stay at 2048.
   EXPECT_EQ(sum(ones({60000}, {.dtype = f16})).item(), 60000);
   EXPECT_TRUE(std::isinf(sum(ones({70000}, {.dtype = f16})).item()));
+}
+
+// Several blocks and a part of one; results of the same type, of another, and in place.
+TEST(ThroughF32, ElementwiseIsThatOfF32Rounded) {
+  const int64_t n = 3 * 1024 + 5;
+  for (const DType dtype : {f16, bf16}) {
+    const Tensor a = randn({n}).to(dtype), b = randn({n}).to(dtype);
+    const Tensor wa = a.to(f32), wb = b.to(f32);
+    const auto same = [&](const Tensor& narrow, const Tensor& wide) {
+      ASSERT_EQ(narrow.dtype(), dtype);
+      EXPECT_EQ(narrow.to(f32).to_vector<float>(), wide.to(dtype).to(f32).to_vector<float>());
+    };
+    same(exp(a), exp(wa));
+    same(sin(a), sin(wa));
+    same(a * b, wa * wb);
+    same(a.slice(0, 1, n) - b.slice(0, 0, n - 1), wa.slice(0, 1, n) - wb.slice(0, 0, n - 1));
+    EXPECT_EQ((a < b).to_vector<bool>(), (wa < wb).to_vector<bool>());
+    Tensor sum = a.clone();
+    sum.add_(b);
+    same(sum, wa + wb);
+  }
 }
 
 TEST(ThroughF32, KeepsTheMemoryFormat) {

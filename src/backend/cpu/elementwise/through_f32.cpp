@@ -51,6 +51,28 @@ void convert(const Tensor& from, const Tensor& to) {
 
 }  // namespace
 
+template <class T>
+void dense_through_f32(formula::DenseLoop loop, int inputs, int64_t result_bytes, char* const* p,
+                       int64_t n, const formula::Params& params) {
+  constexpr int64_t kBlock = 1024;
+  constexpr int kMaxInputs = 2;
+  alignas(64) float wide[1 + kMaxInputs][kBlock];
+  char* block[1 + kMaxInputs];
+  for (int k = 0; k <= inputs; ++k) block[k] = reinterpret_cast<char*>(wide[k]);
+  for (int64_t i = 0; i < n; i += kBlock) {
+    const int64_t count = std::min(kBlock, n - i);
+    for (int k = 1; k <= inputs; ++k)
+      convert_run(reinterpret_cast<const T*>(p[k]) + i, wide[k], count);
+    if (result_bytes > 0) block[0] = p[0] + i * result_bytes;
+    loop(block, count, params);
+    if (result_bytes == 0) convert_run(wide[0], reinterpret_cast<T*>(p[0]) + i, count);
+  }
+}
+template void dense_through_f32<Half>(formula::DenseLoop, int, int64_t, char* const*, int64_t,
+                                      const formula::Params&);
+template void dense_through_f32<BFloat16>(formula::DenseLoop, int, int64_t, char* const*, int64_t,
+                                          const formula::Params&);
+
 WideCopy::WideCopy(const Context& context, const Tensor& narrow, bool read)
     : memory_(context.workspace(static_cast<size_t>(count(narrow, wide_strides(narrow))) *
                                 sizeof(float))) {

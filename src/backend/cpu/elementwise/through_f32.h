@@ -4,10 +4,18 @@
 
 #include <optional>
 
+#include <brim/formula/dense.h>
+
 #include "backend/kernel.h"
 #include "core/context.h"
 
 namespace brim::cpu {
+
+/// Computes n dense 16-bit floats by a loop of f32 with so many inputs, a block after the other in
+/// the L1 cache. `result_bytes`: of an element of the result, where it is of another type; else 0.
+template <class T>
+void dense_through_f32(formula::DenseLoop loop, int inputs, int64_t result_bytes, char* const* p,
+                       int64_t n, const formula::Params& params);
 
 /// The f32 copy of a 16-bit tensor, dense and with its axes in the same order of strides; an
 /// expanded axis stays expanded.

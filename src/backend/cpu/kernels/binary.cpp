@@ -1,4 +1,4 @@
-// Every formula of two numbers as a CPU kernel for f32 and f64, compiled once per instruction set.
+// Every formula of two numbers as a CPU kernel for floats, compiled once per instruction set.
 #include "formula/binary.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -16,6 +16,8 @@ namespace {
 void register_kernels() {
   register_binary<float>(formula::BinaryFormulas{});
   register_binary<double>(formula::BinaryFormulas{});
+  register_binary<Half>(formula::BinaryFormulas{});
+  register_binary<BFloat16>(formula::BinaryFormulas{});
 }
 
 }  // namespace

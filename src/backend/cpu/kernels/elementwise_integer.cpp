@@ -1,5 +1,5 @@
-// Formulas of one and two numbers for 16-bit floats (by way of f32) and for integers, compiled for
-// the baseline instruction set only: they are rarely the bottleneck.
+// Formulas of one and two numbers for integers, compiled for the baseline instruction set only:
+// they are rarely the bottleneck.
 #include "formula/binary.h"
 #include "formula/unary.h"
 
@@ -14,20 +14,12 @@ namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
 template <class T>
-void register_small_float() {
-  register_unary<T>(formula::UnaryFormulas{});
-  register_binary<T>(formula::BinaryFormulas{});
-}
-
-template <class T>
 void register_integer() {
   register_unary<T>(formula::UnaryIntegerFormulas{});
   register_binary<T>(formula::BinaryIntegerFormulas{});
 }
 
 const bool registered = [] {
-  register_small_float<Half>();
-  register_small_float<BFloat16>();
   register_integer<int64_t>();
   register_integer<int32_t>();
   register_integer<int8_t>();

@@ -1,4 +1,4 @@
-// Every formula of one number as a CPU kernel for f32 and f64, compiled once per instruction set.
+// Every formula of one number as a CPU kernel for floats, compiled once per instruction set.
 #include "formula/unary.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -16,6 +16,8 @@ namespace {
 void register_kernels() {
   register_unary<float>(formula::UnaryFormulas{});
   register_unary<double>(formula::UnaryFormulas{});
+  register_unary<Half>(formula::UnaryFormulas{});
+  register_unary<BFloat16>(formula::UnaryFormulas{});
 }
 
 }  // namespace
