@@ -25,14 +25,17 @@ namespace {
 /// to[(t * depth + q) * kRows + i]. The rest of the last tile is left as it is.
 template <class T>
 void pack_a(int64_t rows, int64_t depth, Matrix<T> a, T* HWY_RESTRICT to) {
-  constexpr int64_t kStep = 16;  // columns of `a` that are read side by side
+  // Columns of `a` that are read side by side, each by whole cache lines: they may be a power of
+  // two apart, and then a set of the L1 cache holds no more of them.
+  constexpr int64_t kStep = 8, kLine = 64 / static_cast<int64_t>(sizeof(T)) / kRows;
   const int64_t whole = rows / kRows, rest = rows % kRows;
   if (a.row == 1) {
     for (int64_t q = 0; q < depth; q += kStep)
-      for (int64_t t = 0; t < whole; ++t)
+      for (int64_t first = 0; first < whole; first += kLine)
         for (int64_t s = q; s < std::min(depth, q + kStep); ++s)
-          std::memcpy(to + (t * depth + s) * kRows, a.data + t * kRows + s * a.col,
-                      kRows * sizeof(T));
+          for (int64_t t = first; t < std::min(whole, first + kLine); ++t)
+            std::memcpy(to + (t * depth + s) * kRows, a.data + t * kRows + s * a.col,
+                        kRows * sizeof(T));
   } else {
     for (int64_t t = 0; t < whole; ++t) {
       const T* from = a.data + t * kRows * a.row;
