@@ -99,6 +99,50 @@ struct LiveList {
   float sum = 0;
 };
 
+#if HWY_TARGET == HWY_AVX2
+/// For each mask of eight lanes, the lanes that are set.
+struct LanesOfMasks {
+  uint8_t lanes[256][8] = {};
+
+  constexpr LanesOfMasks() {
+    for (int mask = 0; mask < 256; ++mask)
+      for (int lane = 0, at = 0; lane < 8; ++lane)
+        if (mask >> lane & 1) lanes[mask][at++] = static_cast<uint8_t>(lane);
+  }
+};
+constexpr LanesOfMasks kLanesOfMasks;
+#endif
+
+/// Moves the lanes of a mask to the front of vectors.
+class Compression {
+ public:
+  HWY_INLINE explicit Compression(hn::Mask<F32> live) : live_(live) {
+#if HWY_TARGET == HWY_AVX2
+    hn::StoreMaskBits(F32(), live, &bits_);
+#endif
+  }
+
+  HWY_INLINE int64_t count() const { return static_cast<int64_t>(hn::CountTrue(F32(), live_)); }
+
+  template <class V>
+  HWY_INLINE V operator()(V v) const {
+    const hn::DFromV<V> d;
+#if HWY_TARGET == HWY_AVX2  // where Highway 1.0.3 copies its table to the stack with each call
+    const hn::Rebind<uint8_t, F32> d8;
+    const auto lanes = hn::PromoteTo(I32(), hn::Load(d8, kLanesOfMasks.lanes[bits_]));
+    return hn::TableLookupLanes(v, hn::IndicesFromVec(d, lanes));
+#else
+    return hn::Compress(v, hn::RebindMask(d, live_));
+#endif
+  }
+
+ private:
+  hn::Mask<F32> live_;
+#if HWY_TARGET == HWY_AVX2
+  uint8_t bits_ = 0;
+#endif
+};
+
 /// Fills `list` from dy and marks of `count` windows; `base`: where each window starts, for whole
 /// vectors. From dy and marks, too, `readable` numbers may be read.
 inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base, int64_t count,
@@ -118,10 +162,11 @@ inline void list_live(const float* dy, const uint8_t* marks, const int32_t* base
     const auto at = positions(hn::LoadU(di, base + i), number);
     const auto window = hn::Add(hn::Set(di, static_cast<int32_t>(i)), ascending);
     const auto position = hn::Add(hn::Mul(window, hn::Set(di, positions.numbers)), number);
-    hn::StoreU(hn::Compress(value, live), d, list.values + list.count);
-    hn::StoreU(hn::Compress(at, hn::RebindMask(di, live)), di, list.offsets + list.count);
-    hn::StoreU(hn::Compress(position, hn::RebindMask(di, live)), di, list.positions + list.count);
-    list.count += static_cast<int64_t>(hn::CountTrue(d, live));
+    const Compression to_front(live);
+    hn::StoreU(to_front(value), d, list.values + list.count);
+    hn::StoreU(to_front(at), di, list.offsets + list.count);
+    hn::StoreU(to_front(position), di, list.positions + list.count);
+    list.count += to_front.count();
   };
   list.count = 0;
   int64_t i = 0;
