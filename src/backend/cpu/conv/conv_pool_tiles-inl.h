@@ -119,11 +119,15 @@ struct PositionTile {
         const float* HWY_RESTRICT w = weights;
         const int64_t* at = offsets + q * taps * 4;
         for (int64_t t = 0; t < taps; ++t, w += B, at += 4) {
-          const V32 in[4] = {hn::LoadU(d, from + at[0]), hn::LoadU(d, from + at[1]),
-                             hn::LoadU(d, from + at[2]), hn::LoadU(d, from + at[3])};
+          V32 by[B];  // these, the sums and one input are all registers that AVX2 has
           BRIM_UNROLL
-          for (int i = 0; i < kSums; ++i)
-            acc[i] = hn::MulAdd(hn::Set(d, w[i / 4]), in[i % 4], acc[i]);
+          for (int b = 0; b < B; ++b) by[b] = hn::Set(d, w[b]);
+          BRIM_UNROLL
+          for (int j = 0; j < 4; ++j) {
+            const V32 in = hn::LoadU(d, from + at[j]);
+            BRIM_UNROLL
+            for (int b = 0; b < B; ++b) acc[4 * b + j] = hn::MulAdd(by[b], in, acc[4 * b + j]);
+          }
         }
         BRIM_UNROLL
         for (int i = 0; i < kSums; ++i)
