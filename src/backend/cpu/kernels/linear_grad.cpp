@@ -162,14 +162,16 @@ void apply(const Job<T>& job, int64_t at, int64_t rows, int64_t columns, const T
 template <class T>
 void grad_w(const Job<T>& job, const View<T>& dz, int64_t first, int64_t count, T* panel) {
   pack(job.x, job.rows, first, count, panel);
-  HWY_ALIGN T grad[kRows * kWidth<T>];
-  for (int64_t o = 0; o < job.outputs; o += kRows) {
-    const int64_t rows = std::min<int64_t>(kRows, job.outputs - o), at = o * job.inputs + first;
+  constexpr int64_t kStep = 32 / kRows * kRows;  // rows that are updated at once
+  HWY_ALIGN T grad[kStep * kWidth<T>];
+  for (int64_t begin = 0; begin < job.outputs; begin += kStep) {
+    const int64_t end = std::min(job.outputs, begin + kStep), at = begin * job.inputs + first;
     T* to = job.update ? grad : job.dw + at;
     const int64_t ld = job.update ? kWidth<T> : job.inputs;
-    tile_of<T>(rows, count)(job.rows, dz.data + o * dz.col, dz.col, dz.row, panel, kWidth<T>, false,
-                            to, ld, count);
-    if (job.update) apply(job, at, rows, count, grad, ld);
+    for (int64_t o = begin; o < end; o += kRows, to += kRows * ld)
+      tile_of<T>(std::min<int64_t>(kRows, end - o), count)(
+          job.rows, dz.data + o * dz.col, dz.col, dz.row, panel, kWidth<T>, false, to, ld, count);
+    if (job.update) apply(job, at, end - begin, count, grad, ld);
   }
 }
 
