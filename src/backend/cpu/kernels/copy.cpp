@@ -1,11 +1,14 @@
 // copy (with a cast between any two dtypes that ops compute with) and fill on the CPU.
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 
 #include <brim/formula/formula.h>
 
 #include "backend/cpu/elementwise/convert16.h"
 #include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/transpose.h"
 #include "backend/kernel.h"
 #include "backend/types.h"
 
@@ -26,25 +29,76 @@ To cast(From v) {
     return formula::converted<To>(v);
 }
 
+/// n elements with steps between them.
+template <class To, class From>
+void copy_run(const From* from, int64_t from_step, To* to, int64_t to_step, int64_t n) {
+  if (from_step == 1 && to_step == 1) {
+    if constexpr (std::is_same_v<To, From>)
+      std::memcpy(to, from, static_cast<size_t>(n) * sizeof(To));
+    else if constexpr (requires { convert_run(from, to, n); })
+      convert_run(from, to, n);
+    else
+      for (int64_t i = 0; i < n; ++i) to[i] = cast<To>(from[i]);
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i * to_step] = cast<To>(from[i * from_step]);
+  }
+}
+
+/// The dimension along which x is dense where the innermost one is dense in y alone, both being
+/// long enough for tiles; else 0.
+int transposed_dimension(const Loop<2>& loop) {
+  constexpr int64_t kLong = 8;
+  if (loop.stride[0][0] != 1 || loop.stride[1][0] <= 1 || loop.size[0] < kLong) return 0;
+  for (int d = 1; d < loop.rank; ++d)
+    if (loop.stride[1][d] == 1 && loop.size[d] >= kLong) return d;
+  return 0;
+}
+
+/// Tiles of dimensions 0 and `d`.
+template <class To, class From>
+void copy_transposed(const Loop<2>& loop, int d, const From* x, To* y) {
+  constexpr int64_t kTile = kTransposeTile;
+  Loop<2> outer = loop;  // of strips: a tile of dimension d, all of dimension 0
+  const int64_t strips = (loop.size[d] + kTile - 1) / kTile, rows = loop.size[0];
+  outer.size[0] = 1;
+  outer.size[d] = strips;
+  const int64_t x_row = loop.stride[1][0], y_row = loop.stride[0][d];
+  outer.stride[0][d] *= kTile;
+  outer.stride[1][d] *= kTile;
+  outer.numel = loop.numel / rows / loop.size[d] * strips;
+  int64_t inner = 1;  // positions of the dimensions inside d
+  for (int k = 0; k < d; ++k) inner *= outer.size[k];
+  parallel_for(
+      outer.numel, kElementwiseGrain / (rows * kTile) + 1, [&](int64_t begin, int64_t end) {
+        std::conditional_t<std::is_same_v<To, From>, char, std::array<From, kTile * kTile>> tile;
+        for (int64_t i = begin; i < end; ++i) {
+          const std::array<int64_t, 2> at = outer.offsets(i);
+          const int64_t columns = std::min(kTile, loop.size[d] - i / inner % strips * kTile);
+          for (int64_t r = 0; r < rows; r += kTile) {
+            const int64_t count = std::min(kTile, rows - r);
+            const From* from = x + at[1] + r * x_row;
+            To* to = y + at[0] + r;
+            if constexpr (std::is_same_v<To, From>) {
+              transpose_tile(from, x_row, count, columns, to, y_row);
+            } else {
+              transpose_tile(from, x_row, count, columns, tile.data(), kTile);
+              for (int64_t c = 0; c < columns; ++c)
+                copy_run(tile.data() + c * kTile, 1, to + c * y_row, 1, count);
+            }
+          }
+        }
+      });
+}
+
 template <class To, class From>
 void copy_as(const Tensor& x, Tensor& y) {
   const Loop<2> loop = make_loop(y, x);
   const From* px = static_cast<const From*>(x.raw());
   To* py = static_cast<To*>(y.raw());
+  if (const int d = transposed_dimension(loop)) return copy_transposed(loop, d, px, py);
   const int64_t sx = loop.stride[1][0], sy = loop.stride[0][0];
   for_each_row(loop, kElementwiseGrain, [&](const std::array<int64_t, 2>& at, int64_t n) {
-    const From* from = px + at[1];
-    To* to = py + at[0];
-    if (sx == 1 && sy == 1) {
-      if constexpr (std::is_same_v<To, From>)
-        std::memcpy(to, from, static_cast<size_t>(n) * sizeof(To));
-      else if constexpr (requires { convert_run(from, to, n); })
-        convert_run(from, to, n);
-      else
-        for (int64_t i = 0; i < n; ++i) to[i] = cast<To>(from[i]);
-    } else {
-      for (int64_t i = 0; i < n; ++i) to[i * sy] = cast<To>(from[i * sx]);
-    }
+    copy_run(px + at[1], sx, py + at[0], sy, n);
   });
 }
 
