@@ -10,7 +10,7 @@
 #include "backend/cpu/conv/conv_nhwc.h"
 #include "backend/cpu/conv/conv_winograd.h"
 #include "backend/cpu/elementwise/through_f32.h"
-#include "backend/cpu/runtime/parallel.h"
+#include "backend/cpu/elementwise/transpose.h"
 #include "backend/kernel.h"
 
 namespace brim::cpu {
@@ -29,21 +29,6 @@ bool are_nhwc(const Tensor& a, const Tensor& b) {
          !(a.is_contiguous() && b.is_contiguous());
 }
 
-/// Each image a matrix of (rows x columns), transposed.
-template <class T>
-void transpose(const T* from, int64_t images, int64_t rows, int64_t columns, T* to) {
-  constexpr int64_t kTile = 16;
-  const int64_t size = rows * columns;
-  parallel_for(images, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, size)),
-               [&](int64_t begin, int64_t end) {
-                 for (int64_t i = begin; i < end; ++i)
-                   for (int64_t r = 0; r < rows; r += kTile)
-                     for (int64_t c = 0; c < columns; ++c)
-                       for (int64_t k = r; k < std::min(rows, r + kTile); ++k)
-                         to[i * size + c * rows + k] = from[i * size + k * columns + c];
-               });
-}
-
 /// Row-major activations: direct sums, or oneDNN where it is the faster one.
 template <class T>
 void run_planes(const Context& context, ConvPass pass, const ConvGeometry& g, const T* a,
@@ -60,40 +45,54 @@ void run_planes(const Context& context, ConvPass pass, const ConvGeometry& g, co
   }
 }
 
-/// nhwc activations through row-major copies, for what has no kernel of its own.
-template <class T>
-void run_turned(const Context& context, ConvPass pass, const ConvGeometry& g, const T* a,
-                const T* b, const ConvEpilogue<T>& epilogue, T* out) {
+/// A pass through copies of the activations in the other memory format: `run(a, b, out)`.
+template <class T, class Run>
+void run_turned(const Context& context, bool from_nhwc, ConvPass pass, const ConvGeometry& g,
+                const T* a, const T* b, T* out, const Run& run) {
   const int64_t x_size = g.x_shape().numel(), y_size = g.y_shape().numel();
   const Workspace scratch = context.workspace(static_cast<size_t>(x_size + y_size) * sizeof(T));
   T *x = scratch.as<T>(), *y = x + x_size;
-  const auto planes_of_x = [&](const T* from) { transpose(from, g.n, g.h * g.w, g.c, x); };
-  const auto planes_of_y = [&](const T* from) { transpose(from, g.n, g.oh * g.ow, g.o, y); };
+  const auto turn = [&](const T* from, int64_t channels, int64_t pixels, bool to_planes, T* to) {
+    transpose(from, g.n, to_planes ? pixels : channels, to_planes ? channels : pixels, to);
+  };
+  const auto turn_x = [&](const T* from, bool to_planes, T* to) {
+    turn(from, g.c, g.h * g.w, to_planes, to);
+  };
+  const auto turn_y = [&](const T* from, bool to_planes, T* to) {
+    turn(from, g.o, g.oh * g.ow, to_planes, to);
+  };
   switch (pass) {
     case ConvPass::forward:
-      planes_of_x(a);
-      run_planes<T>(context, pass, g, x, b, epilogue, y);
-      return transpose<T>(y, g.n, g.o, g.oh * g.ow, out);
+      turn_x(a, from_nhwc, x);
+      run(x, b, y);
+      return turn_y(y, !from_nhwc, out);
     case ConvPass::grad_x:
-      planes_of_y(a);
-      run_planes<T>(context, pass, g, y, b, epilogue, x);
-      return transpose<T>(x, g.n, g.c, g.h * g.w, out);
+      turn_y(a, from_nhwc, y);
+      run(y, b, x);
+      return turn_x(x, !from_nhwc, out);
     case ConvPass::grad_weight:
-      planes_of_x(a);
-      planes_of_y(b);
-      return run_planes<T>(context, pass, g, x, y, epilogue, out);
+      turn_x(a, from_nhwc, x);
+      turn_y(b, from_nhwc, y);
+      return run(x, y, out);
   }
 }
 
 template <class T>
 void run(const Context& context, bool nhwc, ConvPass pass, const ConvGeometry& g, const T* a,
          const T* b, const ConvEpilogue<T>& epilogue, T* out) {
-  if (!nhwc) return run_planes(context, pass, g, a, b, epilogue, out);
   if constexpr (sizeof(T) == sizeof(float)) {
-    if (winograd_wins(pass, g)) return conv_winograd(context, pass, g, a, b, epilogue, out);
-    if (conv_nhwc_supports(pass, g)) return conv_nhwc(context, pass, g, a, b, epilogue, out);
+    const auto by_winograd = [&](const T* p, const T* q, T* to) {
+      conv_winograd(context, pass, g, p, q, epilogue, to);
+    };
+    if (winograd_wins(pass, g) && nhwc) return by_winograd(a, b, out);
+    if (winograd_wins(pass, g)) return run_turned(context, false, pass, g, a, b, out, by_winograd);
+    if (nhwc && conv_nhwc_supports(pass, g))
+      return conv_nhwc(context, pass, g, a, b, epilogue, out);
   }
-  run_turned(context, pass, g, a, b, epilogue, out);
+  if (!nhwc) return run_planes(context, pass, g, a, b, epilogue, out);
+  run_turned(context, true, pass, g, a, b, out, [&](const T* p, const T* q, T* to) {
+    run_planes(context, pass, g, p, q, epilogue, to);
+  });
 }
 
 /// Room for weights in row-major order, where they are nhwc.
