@@ -1,5 +1,4 @@
-// `brim bench compare`: brim beside PyTorch. The measuring is done by bench/compare_torch.py, in a
-// Python that has PyTorch; here both are found.
+// `brim bench compare`: brim beside PyTorch, measured by bench/compare_torch.py.
 #pragma once
 
 #include <string>
@@ -17,8 +16,7 @@ struct CompareArguments {
   double seconds = 0;
 };
 
-/// Puts the script in this process's place, so it returns only by throwing: FileError if the script
-/// or the Python is not there.
+/// Puts the script in this process's place; see exec_script().
 [[noreturn]] void run_compare(const CompareArguments& arguments);
 
 }  // namespace brim::command

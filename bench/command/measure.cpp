@@ -13,9 +13,8 @@
 namespace brim::command {
 namespace {
 
-constexpr double kWarmUpSeconds = 0.3;
 constexpr double kBlockSeconds = 1e-3, kQueuedSeconds = 20e-3;
-constexpr int64_t kMinBlocks = 5, kWarmUpQueue = 16;
+constexpr int64_t kWarmUpQueue = 16;
 
 /// CPU seconds of all threads of this process.
 double cpu_now() {
@@ -45,11 +44,11 @@ int64_t block_of(const std::function<void()>& step, double seconds, Device devic
 
 }  // namespace
 
-Timing measure(const std::function<void()>& step, double seconds, Device device) {
+Timing measure(const std::function<void()>& step, const Effort& effort, Device device) {
   const bool queues = !device.is_cpu();
   const double begin = steady_seconds();
   int64_t warm_up = 0;
-  while (steady_seconds() - begin < kWarmUpSeconds || warm_up < 3) {
+  while (steady_seconds() - begin < effort.warm_up || warm_up < effort.warm_up_steps) {
     step();
     ++warm_up;
     // The queue is not to run ahead of the warm-up.
@@ -62,8 +61,8 @@ Timing measure(const std::function<void()>& step, double seconds, Device device)
 
   Timing timing;
   std::vector<double> samples;
-  const double end = steady_seconds() + seconds, cpu_begin = cpu_now();
-  while (steady_seconds() < end || static_cast<int64_t>(samples.size()) < kMinBlocks) {
+  const double end = steady_seconds() + effort.seconds, cpu_begin = cpu_now();
+  while (steady_seconds() < end || static_cast<int64_t>(samples.size()) < effort.blocks) {
     const double start = steady_seconds();
     for (int64_t i = 0; i < block; ++i) step();
     if (queues) synchronize(device);

@@ -19,10 +19,18 @@ struct Timing {
   int64_t steps = 0;  ///< timed ones, without the warm-up
 };
 
-/// Runs `step` for 0.3 s unmeasured, then for `seconds` s and at least 5 blocks. A device with a
-/// queue of its own gets blocks of 20 ms, queued at once and waited for at their ends only. Throws
-/// what the steps met, then or earlier.
-Timing measure(const std::function<void()>& step, double seconds, Device device = {});
+/// How long a measurement takes: so many seconds, and at least so many steps and blocks.
+struct Effort {
+  double seconds = 1;
+  double warm_up = 0.3;  ///< seconds before, unmeasured
+  int64_t warm_up_steps = 3;
+  int64_t blocks = 5;
+};
+
+/// Runs `step` unmeasured, then in blocks of a millisecond. A device with a queue of its own gets
+/// blocks of 20 ms, queued at once and waited for at their ends only. Throws what the steps met,
+/// then or earlier.
+Timing measure(const std::function<void()>& step, const Effort& effort, Device device = {});
 
 /// Of at least one value; of an even number the upper one of the middle.
 double median(std::vector<double> values);

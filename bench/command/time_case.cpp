@@ -44,13 +44,14 @@ Json time_case(const BenchCase& bench, const BenchSetup& setup, int round_count,
   std::vector<double> copies, of_copy;  // bytes a second, and the step's as a part of them
   int64_t steps = 0;
   for (int i = 0; i < round_count; ++i) {
-    rounds.push_back(measure(run.step, seconds, setup.device));
+    rounds.push_back(measure(run.step, {.seconds = seconds}, setup.device));
     for (double* us :
          {&rounds.back().median, &rounds.back().p10, &rounds.back().p90, &rounds.back().cpu})
       *us /= run.steps;
     steps += rounds.back().steps * run.steps;
     if (!run.copy) continue;
-    const double copy = run.copy_bytes / measure(run.copy, seconds, setup.device).median;
+    const double copy =
+        run.copy_bytes / measure(run.copy, {.seconds = seconds}, setup.device).median;
     copies.push_back(copy);
     of_copy.push_back(run.bytes / rounds.back().median / copy);
   }
