@@ -1,5 +1,5 @@
 // `brim bench NAME`: times a training step or a single op on this machine. `brim bench compare`
-// runs it beside PyTorch doing the same work.
+// runs it beside PyTorch doing the same work, `brim bench sweep` every op.
 #include <brim/core/tf32.h>
 #include <brim/core/threads.h>
 #include <brim/version.h>
@@ -18,6 +18,7 @@
 #include "bench/command/layout.h"
 #include "bench/command/passes.h"
 #include "bench/command/steps.h"
+#include "bench/command/sweep/sweep.h"
 #include "bench/command/time_case.h"
 #include "command/command.h"
 #include "command/report.h"
@@ -74,7 +75,7 @@ void list(const std::vector<BenchCase>& cases) {
 /// The cases of the given names, in their order.
 std::vector<BenchCase> chosen(const BenchOptions& options) {
   const std::vector<BenchCase> cases = all_cases();
-  std::vector<std::string> known = {"all", "list", "compare"};
+  std::vector<std::string> known = {"all", "list", "compare", "sweep"};
   for (const Table& table : kTables) known.emplace_back(table.name);
   for (const BenchCase& bench : cases) known.push_back(bench.name);
   const bool compiled = options.mode == "compiled";
@@ -238,6 +239,26 @@ Arguments define_compare(Arguments args, CompareArguments& c) {
   return compare;
 }
 
+/// Defines `brim bench sweep` under `app`.
+Arguments define_sweep(Arguments args, SweepArguments& s) {
+  Arguments sweep = args.subcommand("sweep", "every op beside PyTorch, on the CPU");
+  sweep.add("ops", s.ops, "ops (default: all), or `list` for their names, layouts and dtypes");
+  sweep.add("--python", s.python,
+            "a Python that has PyTorch (default: $BRIM_PYTHON, then python3)");
+  sweep.add("--sizes", s.sizes, "elements of a case, comma-separated (default: 1e4,1e6)");
+  sweep.add("--dtypes", s.dtypes,
+            "comma-separated (default: the usual one of each op, others in its usual layout)");
+  sweep.add("--layouts", s.layouts, "comma-separated (default: all)");
+  sweep.add("--threads", s.threads, "CPU threads of each side, comma-separated (default: 1)");
+  sweep.add("--rounds", s.rounds, "alternating rounds of a case (default: 3)").range(1, 1000);
+  sweep.add("--seconds", s.seconds, "length of a measurement (default: 0.03)")
+      .range(0.0001, 3600.0);
+  sweep.add("--below", s.below, "print the cases under this ratio (default: 1)").range(0.0, 1e9);
+  sweep.add("--json", s.json, "write the report to FILE (- for standard output)").file();
+  sweep.flag("--serve", s.serve, "answer requests on standard input, as the script makes them");
+  return sweep;
+}
+
 std::function<int()> define(Arguments args) {
   auto options = std::make_shared<BenchOptions>();
   args.add("names", options->names, "benchmarks, `all`, or `list` for their names");
@@ -275,8 +296,11 @@ std::function<int()> define(Arguments args) {
   args.add("--save", options->save, "after --steps: write the network's state").file();
   auto c = std::make_shared<CompareArguments>();
   const Arguments compare = define_compare(args, *c);
-  return [options, c, compare] {
+  auto s = std::make_shared<SweepArguments>();
+  const Arguments sweep = define_sweep(args, *s);
+  return [options, c, compare, s, sweep] {
     if (compare.chosen()) run_compare(*c);
+    if (sweep.chosen()) return run_sweep(*s);
     return run(*options);
   };
 }
