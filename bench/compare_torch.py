@@ -11,10 +11,10 @@ import json
 import logging
 import math
 import os
-import platform
 import re
 import sys
 
+from compare import environment
 from compare.command import Brim, fail
 from compare.files import file_name, write_text
 
@@ -26,14 +26,6 @@ STARTUP_CASES = ("tutorial-b4",)
 def equality_effort(case):
     """-> (steps, draws). A step of ResNet-18 takes as long as thousands of the others, one of a block as tens."""
     return (20, 1) if case.startswith("resnet18") else (20, 3) if case.endswith("-block") else (200, 3)
-
-
-def cpu_model():
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            return next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), "")
-    except OSError:
-        return platform.processor()
 
 
 def parse():
@@ -58,18 +50,6 @@ def parse():
     elif not options.list and not os.access(options.brim, os.X_OK):
         fail(f"no command at {options.brim}; run `make build` first or name it with --brim PATH")
     return options
-
-
-def import_torch():
-    try:
-        import torch
-    except ImportError as error:
-        fail(
-            f"PyTorch is missing from {sys.executable} ({error}); install it into a virtual environment: "
-            "python3 -m venv ~/venv-torch && ~/venv-torch/bin/pip install torch torchvision safetensors numpy, "
-            "then run: brim bench compare --python ~/venv-torch/bin/python"
-        )
-    return torch
 
 
 def torch_libraries(torch):
@@ -155,7 +135,7 @@ def compare(options, training, names, brim, report):
 
 def main():
     options = parse()
-    torch = import_torch()
+    torch = environment.import_torch("brim bench compare")
     from compare.chart import svg
     from compare.networks import training_cases
     from compare.ops import op_cases
@@ -177,7 +157,7 @@ def main():
     report = {
         "torch": torch.__version__,
         "torch_libraries": libraries,
-        "cpu": cpu_model(),
+        "cpu": environment.cpu_model(),
         "threads": options.threads,
         "rounds": options.rounds,
         "seconds": options.seconds,

@@ -25,7 +25,7 @@ class Watch:
     def __init__(self):
         self.others, self.wall = machine_seconds() - own_seconds(), os.times().elapsed
 
-    def share_of_others(self):
-        """Of all CPUs' time, 0 to 1."""
+    def share_of_others(self, of_children=0.0):
+        """Of all CPUs' time, 0 to 1. `of_children`: CPU seconds of those that began since and still run."""
         wall = (os.times().elapsed - self.wall) * os.cpu_count()
-        return max(0.0, machine_seconds() - own_seconds() - self.others) / wall if wall > 0 else 0.0
+        return max(0.0, machine_seconds() - own_seconds() - of_children - self.others) / wall if wall > 0 else 0.0

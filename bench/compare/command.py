@@ -1,12 +1,14 @@
 """Runs the command `brim` and PyTorch processes, and reads what they print."""
 
 import json
+import os
 import subprocess
 import sys
 
 
 def fail(message):
-    print(f"compare_torch: {message}", file=sys.stderr)
+    script = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    print(f"{script}: {message}", file=sys.stderr)
     raise SystemExit(1)
 
 

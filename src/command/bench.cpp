@@ -253,7 +253,7 @@ Arguments define_sweep(Arguments args, SweepArguments& s) {
   sweep.add("--rounds", s.rounds, "alternating rounds of a case (default: 3)").range(1, 1000);
   sweep.add("--seconds", s.seconds, "length of a measurement (default: 0.03)")
       .range(0.0001, 3600.0);
-  sweep.add("--below", s.below, "print the cases under this ratio (default: 1)").range(0.0, 1e9);
+  sweep.add("--below", s.below, "print the cases under this ratio (default: 1)").range(0.001, 1e9);
   sweep.add("--json", s.json, "write the report to FILE (- for standard output)").file();
   sweep.flag("--serve", s.serve, "answer requests on standard input, as the script makes them");
   return sweep;

@@ -17,8 +17,8 @@ namespace brim::command {
 ///     {"op": "add", "layout": "dense", "dtype": "f32", "elements": 10000, "threads": 1,
 ///      "seconds": 0.03} -> {"us": 2.1, "cpu_us": 2.1, "results": ["f32 (10000)"]}
 ///
-/// `results` is there when the case differs from the one before, whose operands are kept. What
-/// fails is answered by {"error": "why"}.
+/// The operands are kept for requests of the same case that follow. What fails is answered by
+/// {"error": "why"}.
 class SweepServer {
  public:
   SweepServer();
@@ -29,8 +29,9 @@ class SweepServer {
   nlohmann::ordered_json time(const nlohmann::json& request);
 
   std::vector<SweepOp> ops_;
-  std::string current_;  // the case of run_
+  std::string current_;  // the case of what follows
   SweepRun run_;
+  std::vector<std::string> results_;
 };
 
 }  // namespace brim::command

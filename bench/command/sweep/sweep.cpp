@@ -96,10 +96,10 @@ void check_choice(const SweepArguments& a) {
 }
 
 int list_ops() {
-  fmt::print("{:<24}{:<12}{:<28}{}\n", "op", "family", "dtypes", "layouts");
+  fmt::print("{:<24}{:<12}{:<20}{}\n", "op", "family", "dtypes", "layouts");
   for (const SweepOp& op : sweep_ops())
-    fmt::print("{:<24}{:<12}{:<28}{}\n", op.name, op.family, fmt::join(dtype_names(op), ","),
-               fmt::join(op.layouts, ","));
+    fmt::print("{:<24}{:<12}{:<20}{}\n", op.name, op.family,
+               fmt::format("{}", fmt::join(dtype_names(op), ",")), fmt::join(op.layouts, ","));
   return 0;
 }
 
