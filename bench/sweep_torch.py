@@ -63,7 +63,7 @@ class Sweep:
 
         progress = Progress(len(cases))
         for done, case in enumerate(cases):
-            progress.show(done, f"{what} {report.title(case)}")
+            progress.show(done, what + report.title(case))
             try:
                 record = timing.measure_case(case, self.builders[case["op"]], self.server, self.options)
             except (BrimFailed, timing.Mismatch) as error:
@@ -99,7 +99,7 @@ def main():
         watch = Watch()
         sweep.run(cases, "")
         # What other work on the machine spoilt may not stand as a loss: as many rounds more decide.
-        sweep.run([case for case in cases if sweep.result(case)["ratio"] < options.below], "again:")
+        sweep.run([case for case in cases if sweep.result(case)["ratio"] < options.below], "again: ")
         others = watch.share_of_others(server.cpu_seconds())
     results = [sweep.result(case) for case in cases]
     parts = report.summaries(results)

@@ -42,7 +42,8 @@ UNARY = {
     "remainder-number": lambda x: x % 0.3,
 }
 POSITIVE = ("log", "log1p", "log2", "log10", "sqrt", "rsqrt", "reciprocal", "pow-2.5")
-UNARY_TRAINS = ("exp", "log", "sqrt", "square", "tanh", "clamp", "sigmoid", "relu", "gelu", "gelu-tanh", "silu", "softplus")
+UNARY_TRAINS = ("exp", "log", "sqrt", "square", "tanh", "clamp")
+UNARY_TRAINS += ("sigmoid", "relu", "gelu", "gelu-tanh", "silu", "softplus")
 
 BINARY = {
     "add": torch.add,

@@ -121,7 +121,8 @@ def recurrent(kind):
     def make(case):
         width, steps = 64, 16
         layer = kind(width, width)
-        return forward(lambda x: layer(x)[0], values((steps, max(1, case.elements // (steps * width)), width), case.dtype))
+        samples = max(1, case.elements // (steps * width))
+        return forward(lambda x: layer(x)[0], values((steps, samples, width), case.dtype))
 
     return make
 

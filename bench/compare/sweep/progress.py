@@ -4,6 +4,7 @@ import sys
 import time
 
 LINE_SECONDS = 10
+WIDTH = 79
 
 
 class Progress:
@@ -19,8 +20,11 @@ class Progress:
         self.last = now
         left = (now - self.begin) / max(done, 1) * (self.total - done)
         text = f"{done} of {self.total} cases, about {left / 60:.1f} min left: {what}"
-        print(f"\r{text[:110]:<110}" if self.terminal else text, end="" if self.terminal else "\n", file=sys.stderr, flush=True)
+        if self.terminal:
+            print(f"\r{text[:WIDTH]:<{WIDTH}}", end="", file=sys.stderr, flush=True)
+        else:
+            print(text, file=sys.stderr, flush=True)
 
     def clear(self):
         if self.terminal:
-            print(f"\r{'':<110}\r", end="", file=sys.stderr, flush=True)
+            print(f"\r{'':<{WIDTH}}\r", end="", file=sys.stderr, flush=True)

@@ -69,6 +69,7 @@ def summary_table(parts):
     lines = [f"{'PyTorch / brim':<16}{'cases':>8}{'median':>9}{'geo. mean':>11}{'below 1':>9}{last:>24}"]
     for name, s in parts.items():
         lines.append(
-            f"{name:<16}{s['cases']:>8}{s['median']:>9.2f}{s['geometric_mean']:>11.2f}{s['below_1']:>9}{s['misses']:>24}"
+            f"{name:<16}{s['cases']:>8}{s['median']:>9.2f}{s['geometric_mean']:>11.2f}"
+            f"{s['below_1']:>9}{s['misses']:>24}"
         )
     return "\n".join(lines)

@@ -12,7 +12,7 @@ import torch
 from compare.sweep.operands import DTYPES, NAMES, Case
 
 BLOCK_SECONDS = 1e-3
-CASE_SECONDS = 5  # after which no further round is begun
+CASE_SECONDS = 2  # after which no further round is begun
 
 
 def measure(step, seconds):
