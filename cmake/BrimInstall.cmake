@@ -6,8 +6,9 @@ if(TARGET brim-cli)
   install(TARGETS brim_command EXPORT brimTargets LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(FILES ${PROJECT_BINARY_DIR}/brim-command.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
   install(TARGETS brim-cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  # For `brim bench compare`.
-  install(PROGRAMS ${PROJECT_SOURCE_DIR}/bench/compare_torch.py DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench)
+  # For `brim bench compare` and `brim bench sweep`.
+  install(PROGRAMS ${PROJECT_SOURCE_DIR}/bench/compare_torch.py ${PROJECT_SOURCE_DIR}/bench/sweep_torch.py
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/bench/compare DESTINATION ${CMAKE_INSTALL_DATADIR}/brim/bench
           FILES_MATCHING PATTERN "*.py")
 endif()

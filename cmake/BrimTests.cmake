@@ -254,9 +254,10 @@ if(BRIM_TESTS AND BRIM_PYTHON AND TARGET brim-cli)
   set_property(TEST train_kills APPEND PROPERTY ENVIRONMENT ASAN_OPTIONS=detect_leaks=0)
 endif()
 
-# What bench/compare_torch.py makes of its measurements; needs no PyTorch.
+# What the scripts of bench/ that measure PyTorch make of their measurements; these need none.
 if(BRIM_TESTS AND BRIM_PYTHON)
   brim_add_test(bench_report ${BRIM_PYTHON} tests/bench/report_test.py)
+  brim_add_test(bench_sweep ${BRIM_PYTHON} tests/bench/sweep_test.py)
 endif()
 
 # tests/fuzz/<name>_fuzz.cpp defines LLVMFuzzerTestOneInput; its seeds lie in tests/fuzz/corpus/<name>/.
