@@ -7,8 +7,6 @@
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
 
-#include <functional>
-
 #include "autograd/node.h"
 #include "backend/kernel.h"
 #include "ops/autocast.h"
@@ -18,12 +16,8 @@
 namespace brim {
 namespace {
 
+using ops::StepGradients;
 using ops::StepOrder;
-
-struct GruGradients {
-  Tensor gates, h;
-  std::function<Tensor()> weight, bias;  // ops of their own, where they are wanted
-};
 
 /// What the steps leave behind, by ops, in their order. inner: what the hidden state gives n.
 struct GruSteps {
@@ -42,9 +36,11 @@ struct GruSteps {
   }
 };
 
-/// The gradients made of ops, so that they have gradients themselves. 16 bits are computed in f32.
-GruGradients composed_gru_grad(const StepOrder& order, const Tensor& dy, const Tensor& gates,
-                               const Tensor& narrow_weight, const Tensor& bias, const Tensor& h) {
+}  // namespace
+
+StepGradients ops::composed_gru_grad(const StepOrder& order, const Tensor& dy, const Tensor& gates,
+                                     const Tensor& narrow_weight, const Tensor& bias,
+                                     const Tensor& h) {
   const DType dtype = gates.dtype(), wide = ops::statistics_dtype(dtype);
   const Tensor weight = narrow_weight.to(wide), state = h.to(wide);
   const GruSteps s(order, gates.to(wide), weight, bias.defined() ? bias.to(wide) : bias, state);
@@ -62,7 +58,9 @@ GruGradients composed_gru_grad(const StepOrder& order, const Tensor& dy, const T
     dh = dh * z + matmul(dgates[t], weight);
   }
   const Tensor all = order.joined(dgates);
-  return {order.joined(dx).to(dtype), dh.to(dtype),
+  return {order.joined(dx).to(dtype),
+          dh.to(dtype),
+          {},
           [order, all, state, dtype, states = s.h] {
             return ops::recurrent_weight_grad(order, all, state, order.joined(states)).to(dtype);
           },
@@ -71,9 +69,11 @@ GruGradients composed_gru_grad(const StepOrder& order, const Tensor& dy, const T
           }};
 }
 
+namespace {
+
 /// `saved`: r, z, what the hidden state gives n, and n, (T, N, 4 H).
-GruGradients fused_gru_grad(const StepOrder& order, const Tensor& dy, const Tensor& weight,
-                            const Tensor& h, const Tensor& y, const Tensor& saved) {
+StepGradients fused_gru_grad(const StepOrder& order, const Tensor& dy, const Tensor& weight,
+                             const Tensor& h, const Tensor& y, const Tensor& saved) {
   static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& weight,
                                     const Tensor& h, const Tensor& y, const Tensor& saved,
                                     Tensor& dx, Tensor& dgates, Tensor& dh, bool reverse)>
@@ -84,8 +84,9 @@ GruGradients fused_gru_grad(const StepOrder& order, const Tensor& dy, const Tens
   const DType dtype = dy.dtype();
   const Device device = dy.device();
   const Shape shape = order.shape(3 * order.hidden);
-  GruGradients d = {
-      Tensor::empty(shape, dtype, device), Tensor::empty(h.shape(), dtype, device), {}, {}};
+  StepGradients d;
+  d.gates = Tensor::empty(shape, dtype, device);
+  d.h = Tensor::empty(h.shape(), dtype, device);
   Tensor dgates = Tensor::empty(shape, dtype, device);
   kernel(device, dtype, dy.contiguous(), weight, h.contiguous(), y, saved, d.gates, dgates, d.h,
          order.reverse);
@@ -124,10 +125,11 @@ Tensor gru(const Tensor& gates, const Tensor& weight_hh, const Tensor& bias_hh, 
       [order, gates = autograd::Saved(gates), weight = autograd::Saved(weight_hh),
        bias = autograd::Saved(bias_hh), h = autograd::Saved(h), y = autograd::Saved::output(y),
        saved](autograd::GradCall& call) {
-        const GruGradients d = grad_enabled() ? composed_gru_grad(order, call.dy(), call[gates],
-                                                                  call[weight], call[bias], call[h])
-                                              : fused_gru_grad(order, call.dy(), call[weight],
-                                                               call[h], call[y], saved);
+        const StepGradients d =
+            grad_enabled()
+                ? ops::composed_gru_grad(order, call.dy(), call[gates], call[weight], call[bias],
+                                         call[h])
+                : fused_gru_grad(order, call.dy(), call[weight], call[h], call[y], saved);
         call.set_if_needed(0, [&] { return d.gates; });
         call.set_if_needed(1, d.weight);
         call.set_if_needed(2, d.bias);

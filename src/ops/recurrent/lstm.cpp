@@ -6,8 +6,6 @@
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
 
-#include <functional>
-
 #include "autograd/node.h"
 #include "backend/kernel.h"
 #include "ops/autocast.h"
@@ -17,12 +15,8 @@
 namespace brim {
 namespace {
 
+using ops::StepGradients;
 using ops::StepOrder;
-
-struct LstmGradients {
-  Tensor gates, h, c;
-  std::function<Tensor()> weight;  // a product of its own, where it is wanted
-};
 
 /// What the steps leave behind, by ops, in their order.
 struct LstmSteps {
@@ -43,10 +37,12 @@ struct LstmSteps {
   }
 };
 
-/// The gradients made of ops, so that they have gradients themselves. 16 bits are computed in f32.
-LstmGradients composed_lstm_grad(const StepOrder& order, const Tensor& dy, const Tensor& dcells,
-                                 const Tensor& gates, const Tensor& narrow_weight, const Tensor& h,
-                                 const Tensor& c) {
+}  // namespace
+
+StepGradients ops::composed_lstm_grad(const StepOrder& order, const Tensor& dy,
+                                      const Tensor& dcells, const Tensor& gates,
+                                      const Tensor& narrow_weight, const Tensor& h,
+                                      const Tensor& c) {
   const DType dtype = gates.dtype(), wide = ops::statistics_dtype(dtype);
   const Tensor weight = narrow_weight.to(wide), cell = c.to(wide), state = h.to(wide);
   const LstmSteps s(order, gates.to(wide), weight, state, cell);
@@ -64,13 +60,19 @@ LstmGradients composed_lstm_grad(const StepOrder& order, const Tensor& dy, const
     dc = dc * f;
   }
   const Tensor all = order.joined(dgates);
-  return {all.to(dtype), dh.to(dtype), dc.to(dtype), [order, all, state, dtype, states = s.h] {
+  return {all.to(dtype),
+          dh.to(dtype),
+          dc.to(dtype),
+          [order, all, state, dtype, states = s.h] {
             return ops::recurrent_weight_grad(order, all, state, order.joined(states)).to(dtype);
-          }};
+          },
+          {}};
 }
 
+namespace {
+
 /// `saved`: the gates' values, (T, N, 4 H).
-LstmGradients fused_lstm_grad(const StepOrder& order, const Tensor& dy, const Tensor& dcells,
+StepGradients fused_lstm_grad(const StepOrder& order, const Tensor& dy, const Tensor& dcells,
                               const Tensor& weight, const Tensor& h, const Tensor& c,
                               const Tensor& y, const Tensor& cells, const Tensor& saved) {
   static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& dcells,
@@ -83,10 +85,10 @@ LstmGradients fused_lstm_grad(const StepOrder& order, const Tensor& dy, const Te
                 const bool&) { return ops::recurrent_operations(up, 4); });
   const DType dtype = dy.dtype();
   const Device device = dy.device();
-  LstmGradients d = {Tensor::empty(saved.shape(), dtype, device),
-                     Tensor::empty(h.shape(), dtype, device),
-                     Tensor::empty(h.shape(), dtype, device),
-                     {}};
+  StepGradients d;
+  d.gates = Tensor::empty(saved.shape(), dtype, device);
+  d.h = Tensor::empty(h.shape(), dtype, device);
+  d.c = Tensor::empty(h.shape(), dtype, device);
   kernel(device, dtype, dy.contiguous(), dcells.defined() ? dcells.contiguous() : dcells, weight,
          c.contiguous(), cells, saved, d.gates, d.h, d.c, order.reverse);
   d.weight = [order, dgates = d.gates, h, y] {
@@ -129,10 +131,10 @@ std::vector<Tensor> lstm(const Tensor& gates, const Tensor& weight_hh, const Ten
       [order, gates = autograd::Saved(gates), weight = autograd::Saved(weight_hh),
        h = autograd::Saved(h), c = autograd::Saved(c), y = autograd::Saved::output(y, 0),
        cells = autograd::Saved::output(cells, 1), saved](autograd::GradCall& call) {
-        const LstmGradients d =
+        const StepGradients d =
             grad_enabled()
-                ? composed_lstm_grad(order, call.dy(0), call.dy(1), call[gates], call[weight],
-                                     call[h], call[c])
+                ? ops::composed_lstm_grad(order, call.dy(0), call.dy(1), call[gates], call[weight],
+                                          call[h], call[c])
                 : fused_lstm_grad(order, call.dy(0), call.has_dy(1) ? call.dy(1) : Tensor(),
                                   call[weight], call[h], call[c], call[y], call[cells], saved);
         call.set_if_needed(0, [&] { return d.gates; });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <vector>
 
@@ -29,6 +30,20 @@ struct StepOrder {
 /// ShapeError, DTypeError, DeviceError where they do not fit.
 StepOrder check_steps(const char* op, int64_t count, const Tensor& gates, const Tensor& weight,
                       const Tensor& bias, std::initializer_list<Tensor> states, bool reverse);
+
+/// The gradients of a sequence. c is undefined for gru, bias for lstm.
+struct StepGradients {
+  Tensor gates, h, c;
+  std::function<Tensor()> weight, bias;  // ops of their own, where they are wanted
+};
+
+/// lstm()'s, made of ops, so that they have gradients themselves. 16 bits are computed in f32.
+StepGradients composed_lstm_grad(const StepOrder& order, const Tensor& dy, const Tensor& dcells,
+                                 const Tensor& gates, const Tensor& weight, const Tensor& h,
+                                 const Tensor& c);
+/// gru()'s, likewise.
+StepGradients composed_gru_grad(const StepOrder& order, const Tensor& dy, const Tensor& gates,
+                                const Tensor& weight, const Tensor& bias, const Tensor& h);
 
 /// The gradient of the weight (G H, H) by those of what it gives the gates (T, N, G H); y:
 /// (T, N, H), h: (N, H) before the first step.
