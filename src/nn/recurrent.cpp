@@ -1,15 +1,15 @@
-// The input's part of all gates is one product over all steps; what goes step by step is an op.
+// Layers and directions of LSTM and GRU; each of them is an op (ops/recurrent/layer.h).
 #include <brim/nn/recurrent.h>
 
+#include <algorithm>
+
 #include <brim/autograd/autograd.h>
-#include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/dropout.h>
-#include <brim/ops/matmul.h>
-#include <brim/ops/recurrent.h>
 #include <brim/ops/shape.h>
 
 #include "nn/layer.h"
+#include "ops/recurrent/layer.h"
 
 namespace brim::nn {
 namespace {
@@ -55,9 +55,9 @@ Tensor Recurrent::forward(const Tensor& x) {
 
 Tensor Recurrent::run_cell(const Cell& cell, const Tensor& x, bool reverse,
                            std::vector<Tensor>& states) const {
-  const std::vector<Tensor> all = steps(cell, x, states, reverse);
-  for (size_t k = 0; k < states.size(); ++k) states[k] = all[k][reverse ? 0 : x.size(0) - 1];
-  return all[0];
+  std::vector<Tensor> result = steps(cell, x, states, reverse);
+  std::move(result.begin() + 1, result.end(), states.begin());
+  return result[0];
 }
 
 Tensor Recurrent::run(const Tensor& x, std::vector<Tensor>& states) {
@@ -116,9 +116,9 @@ LSTM::Result LSTM::forward(const Tensor& x, const State& state) {
 
 std::vector<Tensor> LSTM::steps(const Cell& cell, const Tensor& x,
                                 const std::vector<Tensor>& states, bool reverse) const {
-  const Tensor bias = cell.bias_ih.defined() ? cell.bias_ih + cell.bias_hh : Tensor();
-  return lstm(linear(x, cell.weight_ih, bias), cell.weight_hh, states[0], states[1],
-              {.reverse = reverse});
+  return ops::recurrent_layer(backend::RecurrentCell::lstm, x,
+                              {cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh}, states,
+                              reverse);
 }
 
 GRU::GRU(Options o) : Recurrent("GRU", 3, 1, o) {}
@@ -131,8 +131,9 @@ GRU::Result GRU::forward(const Tensor& x, const Tensor& h) {
 
 std::vector<Tensor> GRU::steps(const Cell& cell, const Tensor& x, const std::vector<Tensor>& states,
                                bool reverse) const {
-  return {gru(linear(x, cell.weight_ih, cell.bias_ih), cell.weight_hh, cell.bias_hh, states[0],
-              {.reverse = reverse})};
+  return ops::recurrent_layer(backend::RecurrentCell::gru, x,
+                              {cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh}, states,
+                              reverse);
 }
 
 }  // namespace brim::nn

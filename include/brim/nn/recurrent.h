@@ -41,7 +41,8 @@ class Recurrent : public Module {
     Tensor &weight_ih, &weight_hh, &bias_ih, &bias_hh;
   };
   /// All steps of a cell over x, (T, N, ..), from the states before them, (N, hidden) each, the
-  /// hidden one first. Gives the states after each step, (T, N, hidden).
+  /// hidden one first. Gives the hidden states after each step, (T, N, hidden), and behind them all
+  /// states after the last one, (N, hidden) each.
   virtual std::vector<Tensor> steps(const Cell& cell, const Tensor& x,
                                     const std::vector<Tensor>& states, bool reverse) const = 0;
   /// Runs all layers over x. states: (layers D, N, hidden) each, replaced by those after the last
