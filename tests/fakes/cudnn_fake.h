@@ -14,6 +14,7 @@ struct cudnnContext {
 struct cudnnTensorStruct {
   cudnnDataType_t type{};
   std::array<int64_t, 4> size{}, stride{};
+  int rank = 4;
 
   int64_t last() const {
     int64_t at = 1;
