@@ -76,6 +76,23 @@ struct Library : DynamicLibrary {
       find("cudnnBatchNormalizationForwardTraining");
   decltype(&cudnnBatchNormalizationBackward) batch_norm_grad =
       find("cudnnBatchNormalizationBackward");
+  decltype(&cudnnSetTensorNdDescriptor) set_tensor_nd = find("cudnnSetTensorNdDescriptor");
+  decltype(&cudnnGetTensorNdDescriptor) get_tensor_nd = find("cudnnGetTensorNdDescriptor");
+  decltype(&cudnnCreateDropoutDescriptor) create_dropout = find("cudnnCreateDropoutDescriptor");
+  decltype(&cudnnDestroyDropoutDescriptor) destroy_dropout = find("cudnnDestroyDropoutDescriptor");
+  decltype(&cudnnSetDropoutDescriptor) set_dropout = find("cudnnSetDropoutDescriptor");
+  decltype(&cudnnCreateRNNDescriptor) create_rnn = find("cudnnCreateRNNDescriptor");
+  decltype(&cudnnDestroyRNNDescriptor) destroy_rnn = find("cudnnDestroyRNNDescriptor");
+  decltype(&cudnnSetRNNDescriptor_v8) set_rnn = find("cudnnSetRNNDescriptor_v8");
+  decltype(&cudnnCreateRNNDataDescriptor) create_rnn_data = find("cudnnCreateRNNDataDescriptor");
+  decltype(&cudnnDestroyRNNDataDescriptor) destroy_rnn_data = find("cudnnDestroyRNNDataDescriptor");
+  decltype(&cudnnSetRNNDataDescriptor) set_rnn_data = find("cudnnSetRNNDataDescriptor");
+  decltype(&cudnnGetRNNWeightSpaceSize) rnn_weight_space = find("cudnnGetRNNWeightSpaceSize");
+  decltype(&cudnnGetRNNWeightParams) rnn_weight = find("cudnnGetRNNWeightParams");
+  decltype(&cudnnGetRNNTempSpaceSizes) rnn_temp_space = find("cudnnGetRNNTempSpaceSizes");
+  decltype(&cudnnRNNForward) rnn = find("cudnnRNNForward");
+  decltype(&cudnnRNNBackwardData_v8) rnn_grad_data = find("cudnnRNNBackwardData_v8");
+  decltype(&cudnnRNNBackwardWeights_v8) rnn_grad_weights = find("cudnnRNNBackwardWeights_v8");
 };
 
 inline const Library& library() {
@@ -107,10 +124,16 @@ struct Destroy {
   void operator()(cudnnFilterStruct* d) const { (void)library().destroy_filter(d); }
   void operator()(cudnnConvolutionStruct* d) const { (void)library().destroy_conv(d); }
   void operator()(cudnnPoolingStruct* d) const { (void)library().destroy_pooling(d); }
+  void operator()(cudnnDropoutStruct* d) const { (void)library().destroy_dropout(d); }
+  void operator()(cudnnRNNStruct* d) const { (void)library().destroy_rnn(d); }
+  void operator()(cudnnRNNDataStruct* d) const { (void)library().destroy_rnn_data(d); }
 };
 using TensorDesc = std::unique_ptr<cudnnTensorStruct, Destroy>;
 using FilterDesc = std::unique_ptr<cudnnFilterStruct, Destroy>;
 using ConvDesc = std::unique_ptr<cudnnConvolutionStruct, Destroy>;
 using PoolingDesc = std::unique_ptr<cudnnPoolingStruct, Destroy>;
+using DropoutDesc = std::unique_ptr<cudnnDropoutStruct, Destroy>;
+using RnnDesc = std::unique_ptr<cudnnRNNStruct, Destroy>;
+using RnnDataDesc = std::unique_ptr<cudnnRNNDataStruct, Destroy>;
 
 }  // namespace brim::cuda::dnn
