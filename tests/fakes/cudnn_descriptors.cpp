@@ -6,7 +6,7 @@ using Tensor = cudnnTensorStruct;
 using Filter = cudnnFilterStruct;
 using Conv = cudnnConvolutionStruct;
 
-size_t cudnnGetVersion() { return wanted("old") ? 8907 : 91900; }
+size_t cudnnGetVersion() { return wanted("old") ? 8907 : wanted("9.12") ? 91200 : 91900; }
 size_t cudnnGetCudartVersion() { return wanted("mismatched") ? 12090 : 13000; }
 const char* cudnnGetErrorString(cudnnStatus_t status) {
   return status == CUDNN_STATUS_EXECUTION_FAILED ? "CUDNN_STATUS_EXECUTION_FAILED"

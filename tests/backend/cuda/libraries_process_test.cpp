@@ -53,6 +53,15 @@ TEST_F(CudaLibrariesChild, DISABLED_TrainInTf32) {
   print();
 }
 
+TEST_F(CudaLibrariesChild, DISABLED_Recurrent) {
+  find_fakes();
+  for (const DType dtype : {f32, bf16}) {
+    nn::LSTM net({.in = 3, .hidden = 4, .dtype = dtype, .device = cuda});
+    EXPECT_EQ(net(ones({5, 2, 3}, {.dtype = dtype, .device = cuda})).shape(), (Shape{5, 2, 4}));
+  }
+  print();
+}
+
 class CudaLibrariesProcess : public CudaLibraries {
  protected:
   /// What a child says, in this environment ("A=b C=d").
@@ -184,6 +193,17 @@ TEST_F(CudaLibrariesProcess, MissingLibrariesAreToldOnce) {
   EXPECT_TRUE(has(said, "because cuBLASLt (libcublasLt.so.13) is not there: install")) << said;
   EXPECT_TRUE(has(said, "because cuDNN (libcudnn.so.9) is not there: apt-get")) << said;
   EXPECT_TRUE(has(said, "tf32: cuBLASLt (libcublasLt.so.13) is not there")) << said;
+}
+
+TEST_F(CudaLibrariesProcess, RecurrentLayersAreCudnnsFromItsVersionsOn) {
+  const std::string now = run("", "Recurrent"), before = run("BRIM_FAKE=9.12", "Recurrent");
+  EXPECT_EQ(occurrences(now, "asked: cudnnRNNForward lstm type 0"), 1) << now;
+  EXPECT_EQ(occurrences(now, "asked: cudnnRNNForward lstm type 9"), 1) << now;
+  EXPECT_EQ(occurrences(before, "asked: cudnnRNNForward lstm type 0"), 1) << before;
+  EXPECT_EQ(occurrences(before, "asked: cudnnRNNForward"), 1) << before;
+  EXPECT_FALSE(has(now + before, "warning")) << now << before;
+  const std::string without = run("-u BRIM_CUDA_LIBRARIES", "Recurrent");
+  EXPECT_EQ(occurrences(without, "compute recurrent layers, because cuDNN"), 1) << without;
 }
 
 TEST_F(CudaLibrariesProcess, TrainsInTf32WhereTheLibrariesAre) {

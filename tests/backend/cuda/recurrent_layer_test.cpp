@@ -1,11 +1,13 @@
 // LSTM and GRU by cuDNN: values and gradients beside the CPU's, what the library is asked for, what
 // becomes of what it cannot do. Over the emulation and the fake of cuDNN.
-#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include <brim/autograd/autocast.h>
 
 #include "backend/cuda/libraries_fixture.h"
+#include "core/runtime.h"
 #include "distance.h"
 #include "message_of.h"
 
@@ -262,6 +264,34 @@ TYPED_TEST(CudaLibrariesRecurrentOf, TrainingStepsAreCapturedInGraphs) {
   for (int i = 0; i < 6; ++i) EXPECT_NEAR(step(x).item(), want(in[0]).item(), 1e-5) << i;
   EXPECT_GT(step.stats().graph_replays, 0);
   EXPECT_GT(this->count(this->asked(), "cudnnRNNBackwardWeights_v8"), 0);
+}
+
+TYPED_TEST(CudaLibrariesRecurrentOf, NewLayersInAGraphAreComputedByOps) {
+  const NoGrad guard;
+  for (const bool is_new : {true, false}) {
+    const RecurrentProblem p{.steps = is_new ? 17 : 18};
+    typename TestFixture::Pair net(p);
+    const Tensor x = this->inputs(p)[0], there = x.to(this->cuda);
+    if (!is_new) (void)net.there(there);
+    Tensor y = zeros({p.steps, 3, 6}, {.device = this->cuda});
+    int calls = 0;
+    std::shared_ptr<void> kept;
+    const auto compute = [&](int) {
+      if (++calls == 3) y.copy_(net.there(there));  // while it is captured
+      return true;
+    };
+    (void)this->asked();
+    ::testing::internal::CaptureStderr();
+    for (int i = 0; i < 4; ++i)
+      runtime(DeviceKind::cuda)
+          .launch_as_one(Stream::current(this->cuda), {.queue = compute}, kept);
+    const bool warned = ::testing::internal::GetCapturedStderr().find("met for the first time") !=
+                        std::string::npos;
+    EXPECT_LE(warned, is_new);  // once in a process
+    EXPECT_EQ(runtime(DeviceKind::cuda).repeated(kept).graphs, 1);
+    EXPECT_EQ(this->count(this->asked(), "cudnnRNNForward"), !is_new);
+    EXPECT_LT(distance(y, net.here(x)), 1e-5);
+  }
 }
 
 TYPED_TEST(CudaLibrariesRecurrentOf, WhatIsNotSupportedIsComputedByOps) {
