@@ -17,7 +17,7 @@ namespace {
 using tests::distance;
 using tests::Lines;
 using tests::message_of;
-using Results = std::vector<Tensor>;
+using Tensors = std::vector<Tensor>;
 
 struct RecurrentProblem {
   int64_t steps, batch = 3;  // of sizes that no other test has: another problem for the library
@@ -25,11 +25,11 @@ struct RecurrentProblem {
 };
 
 /// Outputs and states of a network.
-Results outputs_of(nn::LSTM& net, const Tensor& x, const Tensor& h, const Tensor& c) {
+Tensors outputs_of(nn::LSTM& net, const Tensor& x, const Tensor& h, const Tensor& c) {
   const auto [y, state] = net(x, {h, c});
   return {y, state.h, state.c};
 }
-Results outputs_of(nn::GRU& net, const Tensor& x, const Tensor& h, const Tensor&) {
+Tensors outputs_of(nn::GRU& net, const Tensor& x, const Tensor& h, const Tensor&) {
   const auto [y, last] = net(x, h);
   return {y, last};
 }
@@ -53,7 +53,7 @@ struct RecurrentCase {
     Net there, here;
   };
   /// x, h and c.
-  static Results inputs(const RecurrentProblem& p) {
+  static Tensors inputs(const RecurrentProblem& p) {
     const nn::RecurrentOptions& o = p.options;
     const int64_t cells = o.layers * (o.bidirectional ? 2 : 1);
     Tensor x = randn({p.steps, p.batch, o.in});
@@ -61,21 +61,21 @@ struct RecurrentCase {
     return {x, randn({cells, p.batch, o.hidden}), randn({cells, p.batch, o.hidden})};
   }
   /// Outputs, states, and gradients of inputs and parameters.
-  static Results compute(Net& net, const Results& in, DType dtype = f32,
+  static Tensors compute(Net& net, const Tensors& in, DType dtype = f32,
                          BackwardOptions options = {}) {
     const Device device = net.parameters()[0].device();
-    Results leaves;
+    Tensors leaves;
     for (const Tensor& t : in)
       leaves.push_back(t.to(device).to(dtype).detach().set_requires_grad());
-    Results all = outputs_of(net, leaves[0], leaves[1], leaves[2]), cotangents;
+    Tensors all = outputs_of(net, leaves[0], leaves[1], leaves[2]), cotangents;
     if (all.size() == 2) leaves.pop_back();
     for (const Tensor& p : net.parameters()) leaves.push_back(p);
     for (const Tensor& y : all) cotangents.push_back(cos(y.detach() * 3));
-    const Results d = autograd::grad(all, leaves, cotangents, options);
+    const Tensors d = autograd::grad(all, leaves, cotangents, options);
     all.insert(all.end(), d.begin(), d.end());
     return all;
   }
-  static void expect_same(const Results& got, const Results& want, double tolerance) {
+  static void expect_same(const Tensors& got, const Tensors& want, double tolerance) {
     ASSERT_EQ(got.size(), want.size());
     for (size_t i = 0; i < want.size(); ++i)
       EXPECT_LT(distance(got[i], want[i]),
@@ -84,9 +84,9 @@ struct RecurrentCase {
   }
   /// Computes it on both devices.
   static void check(const RecurrentProblem& p, DType dtype, double tolerance) {
-    const Results in = inputs(p);
+    const Tensors in = inputs(p);
     Pair net(p, dtype);
-    const Results got = compute(net.there, in, dtype);
+    const Tensors got = compute(net.there, in, dtype);
     expect_same(got, compute(net.here, in, dtype), tolerance);
   }
 };
@@ -163,7 +163,7 @@ TYPED_TEST(CudaLibrariesRecurrentOf, Tf32IsOffUnlessAskedFor) {
 
 TYPED_TEST(CudaLibrariesRecurrentOf, AutocastCastsLayers) {
   typename TestFixture::Pair net({.steps = 9});
-  const Results in = this->inputs({.steps = 9});
+  const Tensors in = this->inputs({.steps = 9});
   const Autocast scope(bf16);
   (void)this->asked();
   const Tensor y = net.there(in[0].to(this->cuda));
@@ -179,7 +179,7 @@ TYPED_TEST(CudaLibrariesRecurrentOf, GatesMayLieApart) {
 
 TYPED_TEST(CudaLibrariesRecurrentOf, ViewsMayBeginAnywhere) {
   typename TestFixture::Pair net({.steps = 11});
-  const Results in = this->inputs({.steps = 12});
+  const Tensors in = this->inputs({.steps = 12});
   const Tensor part = in[0].slice(0, 1, 12);  // 60 bytes behind the storage's begin
   EXPECT_LT(distance(net.there(in[0].to(this->cuda).slice(0, 1, 12)), net.here(part)), 1e-5);
   EXPECT_EQ(this->count(this->asked(), "cudnnRNNForward"), 1);
@@ -187,7 +187,7 @@ TYPED_TEST(CudaLibrariesRecurrentOf, ViewsMayBeginAnywhere) {
 
 TYPED_TEST(CudaLibrariesRecurrentOf, WhatNobodyWantsIsNotComputed) {
   typename TestFixture::Pair net({.steps = 13});
-  const Results in = this->inputs({.steps = 13});
+  const Tensors in = this->inputs({.steps = 13});
   {
     const NoGrad guard;
     (void)this->asked();
@@ -228,15 +228,15 @@ TYPED_TEST(CudaLibrariesRecurrentOf, GradientsHaveGradients) {
     RecurrentProblem of = p;
     of.options.bias = bias;
     typename TestFixture::Pair net(of, f64);
-    const Results in = this->inputs(of);
+    const Tensors in = this->inputs(of);
     const auto second = [&](auto& at) {
       Tensor penalty;
-      const Results all = this->compute(at, in, f64, {.create_graph = true});
+      const Tensors all = this->compute(at, in, f64, {.create_graph = true});
       for (size_t i = 0; i < all.size(); ++i) {
         const Tensor term = sum(square(all[i]));
         penalty = i == 0 ? term : penalty + term;
       }
-      return autograd::grad(Results{penalty}, at.parameters());
+      return autograd::grad(Tensors{penalty}, at.parameters());
     };
     this->expect_same(second(net.there), second(net.here), 1e-10);
   }
@@ -245,7 +245,7 @@ TYPED_TEST(CudaLibrariesRecurrentOf, GradientsHaveGradients) {
 TYPED_TEST(CudaLibrariesRecurrentOf, TrainingStepsAreCapturedInGraphs) {
   const RecurrentProblem p{.steps = 15, .options = {.in = 4, .hidden = 5, .layers = 2}};
   typename TestFixture::Pair net(p);
-  const Results in = this->inputs(p);
+  const Tensors in = this->inputs(p);
   const auto body_of = [](auto& at, optim::SGD& optimizer) {
     return [&](const Tensor& x) {
       optimizer.zero_grad();
