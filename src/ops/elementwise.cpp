@@ -1,5 +1,7 @@
 #include "ops/elementwise.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <brim/ops/reduce.h>
@@ -25,10 +27,35 @@ Tensor empty_as(const Tensor& x, DType dtype, Device device) {
 
 namespace {
 
+/// Whether the elements fill their memory, each once.
+bool is_dense(const Tensor& x) {
+  std::array<int, kMaxRank> order{};
+  for (int i = 0; i < x.rank(); ++i) order[static_cast<size_t>(i)] = i;
+  std::sort(order.begin(), order.begin() + x.rank(),
+            [&](int a, int b) { return x.strides()[a] < x.strides()[b]; });
+  int64_t step = 1;
+  for (int i = 0; i < x.rank(); ++i) {
+    const int axis = order[static_cast<size_t>(i)];
+    if (x.size(axis) == 1) continue;
+    if (x.strides()[axis] != step) return false;
+    step *= x.size(axis);
+  }
+  return true;
+}
+
+}  // namespace
+
+Tensor empty_result(const Tensor& x, DType dtype) {
+  if (x.is_contiguous() || !is_dense(x)) return Tensor::empty(x.shape(), dtype, x.device());
+  return Tensor::empty(x.shape(), dtype, x.device()).alias(x.shape(), x.strides(), 0);
+}
+
+namespace {
+
 Tensor run_unary(const UnaryKernel& kernel, const Tensor& x, const formula::Params& params,
                  bool truth) {
   check_defined(kernel.name(), x);
-  Tensor y = empty_as(x, truth ? DType::bool_ : x.dtype());
+  Tensor y = empty_result(x, truth ? DType::bool_ : x.dtype());
   kernel(x.device(), x.dtype(), x, y, params);
   return y;
 }
@@ -40,11 +67,11 @@ Tensor run_binary(const BinaryKernel& kernel, const char* op, const Tensor& a, c
   const DType result = truth ? DType::bool_ : dtype;
   Tensor y;
   if (a.shape() == b.shape()) {
-    y = empty_as(a, result);
+    y = empty_result(a, result);
   } else {
     const Shape shape = broadcast_shapes(a.shape(), b.shape(), op);
-    y = shape == a.shape()   ? empty_as(a, result)
-        : shape == b.shape() ? empty_as(b, result)
+    y = shape == a.shape()   ? empty_result(a, result)
+        : shape == b.shape() ? empty_result(b, result)
                              : Tensor::empty(shape, result, device);
   }
   kernel(device, dtype, a, b, y, params);

@@ -29,6 +29,10 @@ Tensor empty_as(const Tensor& x);
 Tensor empty_as(const Tensor& x, DType dtype);
 Tensor empty_as(const Tensor& x, DType dtype, Device device);
 
+/// A new tensor for what an elementwise op makes of `x`: with its strides where its elements fill
+/// their memory, in whatever order of the axes, so that the op runs along both; else row-major.
+Tensor empty_result(const Tensor& x, DType dtype);
+
 /// y = f(x), without a gradient.
 Tensor unary(const UnaryKernel& kernel, const Tensor& x, formula::Params params = {});
 /// The same with a truth value as the result.

@@ -8,9 +8,11 @@
 
 #include <brim/autograd/autograd.h>
 #include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
+#include <brim/ops/unary.h>
 
 namespace brim {
 namespace {
@@ -250,6 +252,22 @@ TEST(View, ExtremeBounds) {
             std::vector<int64_t>{0});
   EXPECT_EQ(x.slice(0, INT64_MAX, INT64_MIN).numel(), 0);
   EXPECT_EQ(x.slice(0, -2, INT64_MAX).to_vector<int64_t>(), (std::vector<int64_t>{3, 4}));
+}
+
+TEST(View, ElementwiseOpsKeepTheStridesOfDenseTensors) {
+  const Tensor x = randn({4, 3, 5});
+  const Tensor turned = x.permute({2, 0, 1});
+  for (const Tensor& y : {relu(turned), turned + 1.0, turned * turned, turned > 0, isnan(turned)})
+    EXPECT_EQ(y.strides(), turned.strides());
+  EXPECT_EQ(values(turned + turned), values(turned.contiguous() * 2.0));
+  EXPECT_EQ(relu(turned.unsqueeze(1)).strides(), turned.unsqueeze(1).strides());
+  // Parts and expanded axes leave gaps, or lie on each other.
+  for (const Tensor& y : {turned.slice(0, 1, 4), turned.unsqueeze(0).expand({2, 5, 4, 3})})
+    EXPECT_TRUE(relu(y).is_contiguous());
+  Tensor leaf = randn({3, 4});
+  leaf.set_requires_grad();
+  sum(square(leaf.t())).backward();
+  EXPECT_EQ(values(leaf.grad()), values(leaf.detach() * 2.0));
 }
 
 TEST(View, WritesShowInTheBase) {
