@@ -9,8 +9,8 @@
 namespace brim {
 
 /// In this scope, and in this thread, matrix products, convolutions and recurrent layers of f32 may
-/// be computed in TF32 on cuda devices. Everything else, f64, 16-bit floats and other devices are left alone. A
-/// compiled step notes the scope it is called in.
+/// be computed in TF32 on cuda devices. Everything else, f64, 16-bit floats and other devices are
+/// left alone. A compiled step notes the scope it is called in.
 class Tf32 {
  public:
   /// `allow`: false switches it off in this scope.
