@@ -102,7 +102,7 @@ struct LiveList {
 #if HWY_TARGET == HWY_AVX2
 /// For each mask of eight lanes, the lanes that are set.
 struct LanesOfMasks {
-  uint8_t lanes[256][8] = {};
+  alignas(64) uint8_t lanes[256][8] = {};
 
   constexpr LanesOfMasks() {
     for (int mask = 0; mask < 256; ++mask)
