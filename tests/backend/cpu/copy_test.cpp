@@ -34,6 +34,14 @@ TEST(CopyTransposed, EverySizeOfElements) {
     }
 }
 
+TEST(CopyTransposed, LongAndNarrow) {
+  const Tensor x = arange(3 * 2500 * 9).to(f32).view({3, 2500, 9});
+  check_same(x.transpose(1, 2).contiguous(), x.transpose(1, 2));
+  check_same(x.transpose(1, 2).to(f64).contiguous(), x.transpose(1, 2));
+  const Tensor wide = x.view({3, 9, 2500});
+  check_same(wide.transpose(1, 2).contiguous(), wide.transpose(1, 2));
+}
+
 TEST(CopyTransposed, WithACast) {
   for (const DType from : {u8, f16, bf16, f32, f64, i64})
     for (const DType to : {u8, f16, bf16, f32, f64, i32}) {

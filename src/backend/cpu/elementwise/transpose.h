@@ -43,13 +43,16 @@ inline constexpr int64_t kTransposeTile = 32;
 /// Each of `count` dense matrices (rows x columns), transposed, to `to`.
 template <class T>
 void transpose(const T* from, int64_t count, int64_t rows, int64_t columns, T* to) {
-  constexpr int64_t kTile = kTransposeTile, kGrain = 32768;  // elements
-  const int64_t strips = (columns + kTile - 1) / kTile, size = rows * columns;
-  parallel_for(count * strips, kGrain / std::max<int64_t>(1, rows * kTile) + 1,
+  constexpr int64_t kTile = kTransposeTile, kRows = 32 * kTile, kGrain = 32768;  // elements
+  const auto parts = [](int64_t n, int64_t part) { return (n + part - 1) / part; };
+  const int64_t across = parts(columns, kTile), down = parts(rows, kRows), size = rows * columns;
+  const int64_t block = std::min(kRows, rows) * std::min(kTile, columns);
+  parallel_for(count * down * across, kGrain / std::max<int64_t>(1, block) + 1,
                [&](int64_t begin, int64_t end) {
                  for (int64_t i = begin; i < end; ++i) {
-                   const int64_t at = i / strips * size, c = i % strips * kTile;
-                   for (int64_t r = 0; r < rows; r += kTile)
+                   const int64_t at = i / (down * across) * size, c = i % across * kTile;
+                   const int64_t first = i / across % down * kRows;
+                   for (int64_t r = first; r < std::min(rows, first + kRows); r += kTile)
                      transpose_tile(from + at + r * columns + c, columns, std::min(kTile, rows - r),
                                     std::min(kTile, columns - c), to + at + c * rows + r, rows);
                  }
