@@ -2,7 +2,10 @@
 
 #include <brim/core/allocator.h>
 
+#include <algorithm>
+
 #include "core/check.h"
+#include "core/runtime.h"
 
 namespace brim::command {
 
@@ -11,8 +14,10 @@ std::unique_ptr<nn::Module> make_within(const train::WeightsFile& file, Device d
   // An element's, blocks that are larger than their tensors and what initialisation needs included;
   // and of small networks.
   constexpr int64_t kPerElement = 16, kAtLeast = int64_t{256} << 20;
+  constexpr int64_t kMany = int64_t{1} << 40;  // views of .pth files may repeat an element
   int64_t elements = 0;
-  for (const std::string& name : file.names()) elements += file.info(name).shape.numel();
+  for (const std::string& name : file.names())
+    elements = std::min(kMany, elements + std::min(kMany, file.info(name).shape.numel()));
 
   class Limit {
    public:
@@ -20,10 +25,14 @@ std::unique_ptr<nn::Module> make_within(const train::WeightsFile& file, Device d
       allocator_.release_cached();
       const MemoryStats stats = allocator_.stats();
       before_ = stats.limit;
-      is_ours_ = before_ == 0 || stats.live + bytes < before_;
+      is_ours_ = (before_ == 0 || stats.live + bytes < before_) &&
+                 static_cast<int64_t>(runtime(device.kind).memory(device.index).free) > bytes;
       if (is_ours_) allocator_.set_limit(stats.live + bytes);
     }
-    ~Limit() { allocator_.set_limit(before_); }
+    ~Limit() {
+      if (is_ours_) allocator_.set_limit(before_);
+    }
+    /// Else what is short is the device's memory, or what the user gave of it.
     bool is_ours() const { return is_ours_; }
 
    private:
@@ -36,8 +45,9 @@ std::unique_ptr<nn::Module> make_within(const train::WeightsFile& file, Device d
   } catch (const OutOfMemory& e) {
     if (!limit.is_ours()) throw;
     raise<FileError>(
-        "[weights] {} holds {} numbers, and its metadata asks for a network of many more; the file "
-        "is damaged ({})",
+        "[weights] {} holds {} numbers, and the network that they are for needs many more; name "
+        "its "
+        "own recipe, or else the file is damaged ({})",
         file.path(), elements, e.what());
   }
 }

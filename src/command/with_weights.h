@@ -13,7 +13,7 @@ namespace brim::command {
 using MakeNetwork = std::function<std::unique_ptr<nn::Module>()>;
 
 /// What `make` builds on `device`, within a few times the memory of the file's weights. Throws
-/// FileError where it needs more: the metadata speaks of another network.
+/// FileError where it needs more: a recipe or the metadata speaks of another network.
 std::unique_ptr<nn::Module> make_within(const train::WeightsFile& file, Device device,
                                         const MakeNetwork& make);
 
