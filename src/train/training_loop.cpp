@@ -214,15 +214,17 @@ bool TrainingLoop::validate(std::optional<double>& score) {
     throw;
   }
   if (!validation_) return keep(), false;
-  score = validation_->loss;
+  double decisive = validation_->loss;
+  score = decisive;
   for (const Evaluation::Value& value : validation_->metrics) {
     if (value.name != s_.decisive_metric) continue;
+    decisive = value.value;
     score = value.higher_is_better ? -value.value : value.value;
   }
-  if (!std::isfinite(*score) && s_.options.warn)
+  if (!std::isfinite(decisive) && s_.options.warn)
     s_.options.warn(fmt::format(
         "validation of epoch {}: {} is {}, so the epoch cannot be the best one", at_.epoch + 1,
-        s_.decisive_metric.empty() ? "the loss" : s_.decisive_metric, *score));
+        s_.decisive_metric.empty() ? "the loss" : s_.decisive_metric, decisive));
   progress_.best =
       std::isfinite(*score) && (!std::isfinite(at_.best_score) || *score < at_.best_score);
   if (progress_.best) at_.best_score = *score;
