@@ -261,7 +261,7 @@ class OfTexts final : public Predictor {
     const auto window = static_cast<size_t>(net_.recipe.input.window);
     std::string text;
     size_t shown = 0;  // of the text's bytes
-    bool wanted = show(prompt);
+    bool wanted = true;
     for (int64_t k = 0; wanted && k < options_.length; ++k) {
       const size_t begin = tokens.size() > window ? tokens.size() - window : 0;
       const std::vector<int64_t> seen(tokens.begin() + static_cast<std::ptrdiff_t>(begin),
@@ -269,10 +269,11 @@ class OfTexts final : public Predictor {
       const auto length = static_cast<int64_t>(seen.size());
       const Tensor y = (*net_.network)(Tensor::from(seen, {1, length}, net_.device));
       tokens.push_back(next(y.select(1, length - 1).to(f32).to(Device::cpu())));
+      if (k == 0) wanted = show(prompt);
       text += bytes() ? std::string(1, static_cast<char>(tokens.back()))
                       : " " + std::to_string(tokens.back());
       const size_t whole = k + 1 == options_.length ? text.size() : whole_characters(text);
-      wanted = show(text.substr(shown, whole - shown));
+      wanted = wanted && show(text.substr(shown, whole - shown));
       shown = whole;
     }
     show("\n");
