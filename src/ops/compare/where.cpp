@@ -20,7 +20,8 @@ Tensor fill(const Tensor& x, const Tensor& mask, double value, bool invert) {
   const Device device = ops::common_device("masked_fill", x, mask);
   check_mask("masked_fill", mask);
   const Shape shape = broadcast_shapes(x.shape(), mask.shape(), "masked_fill");
-  Tensor y = shape == x.shape() ? ops::empty_as(x) : Tensor::empty(shape, x.dtype(), device);
+  Tensor y = shape == x.shape() ? ops::empty_result(x, x.dtype())
+                                : Tensor::empty(shape, x.dtype(), device);
   kernel(device, x.dtype(), x, mask, y, {.a = value, .b = invert ? 1.0 : 0.0});
   return autograd::with_grad(
       "masked_fill", y, {x},
@@ -48,8 +49,8 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_mask("where", condition);
   const Shape values = broadcast_shapes(a.shape(), b.shape(), "where");
   const Shape shape = broadcast_shapes(condition.shape(), values, "where");
-  Tensor y = shape == a.shape()   ? ops::empty_as(a)
-             : shape == b.shape() ? ops::empty_as(b)
+  Tensor y = shape == a.shape()   ? ops::empty_result(a, a.dtype())
+             : shape == b.shape() ? ops::empty_result(b, b.dtype())
                                   : Tensor::empty(shape, dtype, device);
   kernel(device, dtype, condition, a, b, y);
   return autograd::with_grad(
