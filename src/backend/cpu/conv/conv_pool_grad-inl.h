@@ -118,7 +118,7 @@ class Compression {
  public:
   HWY_INLINE explicit Compression(hn::Mask<F32> live) : live_(live) {
 #if HWY_TARGET == HWY_AVX2
-    hn::StoreMaskBits(F32(), live, &bits_);
+    hn::StoreMaskBits(F32(), live, bits_);
 #endif
   }
 
@@ -129,7 +129,7 @@ class Compression {
     const hn::DFromV<V> d;
 #if HWY_TARGET == HWY_AVX2  // where Highway 1.0.3 copies its table to the stack with each call
     const hn::Rebind<uint8_t, F32> d8;
-    const auto lanes = hn::PromoteTo(I32(), hn::Load(d8, kLanesOfMasks.lanes[bits_]));
+    const auto lanes = hn::PromoteTo(I32(), hn::Load(d8, kLanesOfMasks.lanes[bits_[0]]));
     return hn::TableLookupLanes(v, hn::IndicesFromVec(d, lanes));
 #else
     return hn::Compress(v, hn::RebindMask(d, live_));
@@ -139,7 +139,7 @@ class Compression {
  private:
   hn::Mask<F32> live_;
 #if HWY_TARGET == HWY_AVX2
-  uint8_t bits_ = 0;
+  uint8_t bits_[8];  // as many may be written
 #endif
 };
 
