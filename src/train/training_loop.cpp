@@ -222,9 +222,10 @@ bool TrainingLoop::validate(std::optional<double>& score) {
     score = value.higher_is_better ? -value.value : value.value;
   }
   if (!std::isfinite(decisive) && s_.options.warn)
-    s_.options.warn(fmt::format(
-        "validation of epoch {}: {} is {}, so the epoch cannot be the best one", at_.epoch + 1,
-        s_.decisive_metric.empty() ? "the loss" : s_.decisive_metric, decisive));
+    s_.options.warn(
+        fmt::format("validation of epoch {}: {} is {}, so the epoch cannot be the best one",
+                    at_.epoch + 1, s_.decisive_metric.empty() ? "the loss" : s_.decisive_metric,
+                    std::isnan(decisive) ? "nan" : fmt::format("{}", decisive)));
   progress_.best =
       std::isfinite(*score) && (!std::isfinite(at_.best_score) || *score < at_.best_score);
   if (progress_.best) at_.best_score = *score;
