@@ -55,24 +55,37 @@ class Sweep:
 
     def __init__(self, server, builders, options):
         self.server, self.builders, self.options = server, builders, options
-        self.records = {}
+        self.records, self.failures, self.stopped = {}, {}, False
 
     def run(self, cases, what):
-        """Rounds of these cases, behind those that they had before."""
+        """Rounds of these cases, behind those that they had before, until somebody stops them."""
         from compare.sweep import timing
 
         progress = Progress(len(cases))
         for done, case in enumerate(cases):
+            if self.stopped:
+                break
             progress.show(done, what + report.title(case))
             try:
                 record = timing.measure_case(case, self.builders[case["op"]], self.server, self.options)
             except (BrimFailed, timing.Mismatch) as error:
                 progress.clear()
                 fail(f"{report.title(case)} of {case['elements']}: {error}")
+            except KeyboardInterrupt:
+                self.stopped = True
+                break
+            except Exception as error:  # pylint: disable=broad-except
+                # PyTorch has many of its own, of sizes that an op cannot have or of no memory.
+                first = (str(error).splitlines() or [""])[0]
+                self.failures[tuple(case.values())] = f"{type(error).__name__}: {first}"[:200]
+                continue
             before = self.records.setdefault(tuple(case.values()), {})
             for key, values in record.items():
                 before.setdefault(key, []).extend(values)
         progress.clear()
+
+    def measured(self, cases):
+        return [case for case in cases if tuple(case.values()) in self.records]
 
     def result(self, case):
         return report.finish(case, self.records[tuple(case.values())])
@@ -99,16 +112,26 @@ def main():
         watch = Watch()
         sweep.run(cases, "")
         # What other work on the machine spoilt may not stand as a loss: as many rounds more decide.
-        sweep.run([case for case in cases if sweep.result(case)["ratio"] < options.below], "again: ")
+        done = sweep.measured(cases)
+        sweep.run([case for case in done if sweep.result(case)["ratio"] < options.below], "again: ")
         others = watch.share_of_others(server.cpu_seconds())
-    results = [sweep.result(case) for case in cases]
+    results = [sweep.result(case) for case in done]
+    for key, error in sweep.failures.items():
+        print(f"left out: {' '.join(map(str, key))}: {error}", file=out)
+    if sweep.stopped:
+        print(f"stopped after {len(results)} of {len(cases)} cases", file=out)
+    if not results:
+        fail("nothing was measured")
     parts = report.summaries(results)
     print(report.below_table(results, options.below), report.summary_table(parts), sep="\n\n", file=out)
     print(f"\nothers used {100 * others:.0f} % of the CPUs meanwhile", file=out)
     if options.json:
         about |= {"others_share_of_cpus": others, "load_average_after": os.getloadavg()}
         about |= {"rounds": options.rounds, "seconds": options.seconds, "summary": parts, "results": results}
+        about |= {"left_out": [[*key, error] for key, error in sweep.failures.items()]}
         write_text(options.json, json.dumps(about, indent=1) + "\n")
+    if sweep.stopped:
+        raise SystemExit(130)
 
 
 if __name__ == "__main__":
