@@ -60,7 +60,8 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
   if (result.test)
     say(stdout, "{}", Lines{evaluation_table(*result.test, "test")});
   else if (result.validation)
-    say(stdout, "{} has no test split; validation{}: {}\n", recipe.data,
+    say(stdout, "{}validation{}: {}\n",
+        failed ? "" : fmt::format("{} has no test split; ", recipe.data),
         left_out(*result.validation), metrics_line(*result.validation));
   else if (!result.stopped && !failed)
     say(stdout, "{} has no test split, so nothing is known of how well it does there\n",
@@ -104,6 +105,8 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["metrics"] = result.test ? test["metrics"] : test;
   json["per_class"] = result.test ? test["per_class"] : test;
   json["test_loss"] = result.test ? test["loss"] : test;
+  json["test_samples"] = result.test ? test["samples"] : test;
+  json["test_skipped"] = result.test ? test["skipped"] : test;
   json["validation"] = result.validation ? to_json(*result.validation) : Json(nullptr);
   json["stopped_early"] = result.stopped_early;
   json["compile"] = to_json(result.compile);
