@@ -2,6 +2,8 @@
 // "brim.input" (JSON lists), and "format": "pt", which other readers of safetensors look for.
 #include <brim/train/weights.h>
 
+#include <brim/ops/create.h>
+
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
@@ -54,6 +56,9 @@ const io::TensorInfo& WeightsFile::info(const std::string& name) const {
 }
 io::TensorMap WeightsFile::load_all(Device device) const {
   return std::visit([&](const auto& f) { return f.load_all(device); }, file_);
+}
+Tensor WeightsFile::load(const std::string& name) const {
+  return std::visit([&](const auto& f) { return f.load(name); }, file_);
 }
 io::Metadata WeightsFile::metadata() const {
   const auto* file = std::get_if<io::SafeTensors>(&file_);
@@ -108,13 +113,29 @@ WeightsInfo read_weights_info(const WeightsFile& file) {
     const auto sizes = list.get<std::vector<int64_t>>();
     info.input = Shape(sizes);
   }
+  const int64_t size = info.recipe ? info.recipe->input.size : 0;
+  BRIM_CHECK(
+      size == 0 || info.input.rank() != 3 || info.input == Shape({info.input[0], size, size}),
+      FileError,
+      "[weights] {}: its network takes inputs {}, and its recipe makes pictures of {} x {}; "
+      "the file is damaged",
+      path, info.input.str(), size, size);
   return info;
 }
 
 void load_weights(const WeightsFile& file, nn::Module& model) {
   const diag::Scope scope("load weights", diag::Cause::file_read);
   try {
-    model.load_state_dict(file.load_all());
+    // What the network has not got, or in another shape, is named and not read.
+    const StateDict wanted = model.state_dict();
+    StateDict state;
+    for (const std::string& name : file.names()) {
+      const auto found = wanted.find(name);
+      const Shape& shape = file.info(name).shape;
+      const bool fits = found != wanted.end() && found->second.shape() == shape;
+      state[name] = fits ? file.load(name) : zeros({}).expand(shape);
+    }
+    model.load_state_dict(state);
   } catch (const ValueError& e) {
     raise<FileError>("[weights] {} does not fit the network: {}", file.path(), e.what());
   }

@@ -29,6 +29,7 @@ class WeightsFile {
   /// Throws FileError when there is no such tensor.
   const io::TensorInfo& info(const std::string& name) const;
   io::TensorMap load_all(Device device = {}) const;
+  Tensor load(const std::string& name) const;
   /// Always empty for PyTorch's files.
   io::Metadata metadata() const;
 
