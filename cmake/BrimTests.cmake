@@ -12,7 +12,7 @@ function(brim_add_test name)
   if(BRIM_SANITIZE OR CMAKE_BUILD_TYPE STREQUAL Debug)
     set(factor 5)
   endif()
-  math(EXPR timeout "${factor} * 120")
+  math(EXPR timeout "${factor} * 240") # several times what a busy machine takes
   set(cost 0)
   if(name MATCHES "^(cli|cli_more|backend_cuda_emulated|golden|train|plan)$") # the longest: begun first, no core is idle at the end
     set(cost 100)
