@@ -185,6 +185,8 @@ function(brim_add_fakes)
                                                          ${PROJECT_SOURCE_DIR}/tests ${PROJECT_BINARY_DIR}/generated)
     target_include_directories(brim_fake_${name} SYSTEM PRIVATE ${BRIM_CUBLASLT_INCLUDE} ${BRIM_CUDNN_INCLUDE})
     target_link_libraries(brim_fake_${name} PRIVATE brim brim_private)
+    # Each calls its own helpers, not those of a fake that was opened before it; sanitizers' builds have no flag for that.
+    target_link_options(brim_fake_${name} PRIVATE LINKER:-Bsymbolic)
     set_target_properties(brim_fake_${name} PROPERTIES OUTPUT_NAME ${fake} SUFFIX "" PREFIX lib
                                                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fakes)
     add_dependencies(brim_fake_libraries brim_fake_${name})
