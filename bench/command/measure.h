@@ -1,4 +1,4 @@
-// Times a step the way bench/compare_torch.py does: the median over blocks of at least a
+// Times a step the way bench/compare/measure.py does: the median over blocks of at least a
 // millisecond.
 #pragma once
 

@@ -7,37 +7,15 @@ disturbs least.
 """
 
 import statistics
-import time
 
 import torch
 
 from compare.busy import Watch
+from compare.measure import measure
 from compare.ops import op_cases
 from compare.variants import training_step, variants_of
 
-BLOCK_SECONDS = 1e-3
-WARMUP_SECONDS = 0.3
 BRIM_MODES = ("eager", "compiled")
-
-
-def measure(step, seconds):
-    """Microseconds per step: the median over blocks, and the mean CPU time."""
-    begin = time.perf_counter()
-    steps = 0
-    while time.perf_counter() - begin < WARMUP_SECONDS or steps < 3:
-        step()
-        steps += 1
-    block = max(1, round(BLOCK_SECONDS * steps / (time.perf_counter() - begin)))
-    samples = []
-    cpu = time.process_time()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(samples) < 5:
-        start = time.perf_counter()
-        for _ in range(block):
-            step()
-        samples.append((time.perf_counter() - start) / block * 1e6)
-    cpu = (time.process_time() - cpu) / (len(samples) * block) * 1e6
-    return statistics.median(samples), cpu
 
 
 def builders(training, name):

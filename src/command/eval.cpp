@@ -91,9 +91,7 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
              "[eval] the loss on {} is {}: {} holds weights that are no numbers, or too large; use "
              "others",
              recipe.data, result.loss, o.weights);
-  if (!is_stdout(o.json)) {
-    say(stdout, "{}", Lines{evaluation_table(result, o.split)});
-  }
+  if (!is_stdout(o.json)) say(stdout, "{}", Lines{evaluation_table(result, o.split)});
   const auto json = to_json(result);
   if (!o.json.empty())
     write_json({{"recipe", recipe.name},
@@ -104,7 +102,7 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
                 {"device", device.str()},
                 {"device_choice", chosen.json()},
                 {"samples", result.samples},
-                {"skipped", feed.skipped()},
+                {"skipped", result.skipped},
                 {"images_per_s", static_cast<double>(result.samples) / seconds.count()},
                 {"loss", result.loss},
                 {"accuracy", json["metrics"].value("accuracy", nlohmann::ordered_json(nullptr))},

@@ -327,6 +327,7 @@ class OfTexts final : public Predictor {
                  net_.recipe.input.vocabulary - 1);
     return tokens;
   }
+
   const TrainedNetwork& net_;
   const PredictOptions& options_;
   Generator random_;

@@ -46,8 +46,7 @@ std::unique_ptr<nn::Module> make_within(const train::WeightsFile& file, Device d
     if (!limit.is_ours()) throw;
     raise<FileError>(
         "[weights] {} holds {} numbers, and the network that they are for needs many more; name "
-        "its "
-        "own recipe, or else the file is damaged ({})",
+        "its own recipe, or else the file is damaged ({})",
         file.path(), elements, e.what());
   }
 }

@@ -128,9 +128,9 @@ class Reader {
 
   template <class Body>
   void where(bool has_them, const char* owner, const Body& body) {
-    absent_in_ = has_them ? nullptr : owner;
+    owner_ = has_them ? nullptr : owner;
     body();
-    absent_in_ = nullptr;
+    owner_ = nullptr;
   }
 
   void finish() const {
@@ -147,8 +147,8 @@ class Reader {
 
  private:
   const toml::node* find(const char* key) {
-    if (absent_in_) {
-      absent_.emplace(key, absent_in_);
+    if (owner_) {
+      absent_.emplace(key, owner_);
       return nullptr;
     }
     known_.emplace_back(key);
@@ -170,9 +170,8 @@ class Reader {
   std::string name_;
   std::string prefix_;
   std::vector<std::string> known_;
-  std::map<std::string, std::string>
-      absent_;                       // keys that this recipe has not got, and whose they are
-  const char* absent_in_ = nullptr;  // of the keys that are visited now
+  std::map<std::string, std::string> absent_;  // keys of other recipes, and whose they are
+  const char* owner_ = nullptr;                // of the keys that are visited now, if others'
 };
 
 /// Writes a recipe. Text is quoted by toml++, numbers so that they read back exactly.

@@ -4,35 +4,14 @@ Each measurement warms up for a third of its time and then runs blocks of about 
 ratio is taken inside each round, so a change of the machine's speed meets both sides.
 """
 
-import statistics
 import time
 
 import torch
 
+from compare.measure import measure
 from compare.sweep.operands import DTYPES, NAMES, Case
 
-BLOCK_SECONDS = 1e-3
 CASE_SECONDS = 2  # after which no further round is begun
-
-
-def measure(step, seconds):
-    """-> microseconds per step: the median over blocks, and the mean CPU time"""
-    begin = time.perf_counter()
-    steps = 0
-    while time.perf_counter() - begin < seconds / 3 or steps < 1:
-        step()
-        steps += 1
-    block = max(1, round(BLOCK_SECONDS * steps / (time.perf_counter() - begin)))
-    samples = []
-    cpu = time.process_time()
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or not samples:
-        start = time.perf_counter()
-        for _ in range(block):
-            step()
-        samples.append((time.perf_counter() - start) / block * 1e6)
-    cpu = (time.process_time() - cpu) / (len(samples) * block) * 1e6
-    return statistics.median(samples), cpu
 
 
 def results_of(run):
@@ -60,7 +39,7 @@ def measure_case(case, builder, server, options):
             raise Mismatch(f"brim's results are {answer['results']}, PyTorch's {results}")
 
     def time_torch():
-        us, cpu = measure(run.step, options.seconds)
+        us, cpu = measure(run.step, options.seconds, warm_up=options.seconds / 3, warm_up_steps=1, blocks=1)
         record["torch_us"].append(us)
         record["torch_cpu_us"].append(cpu)
 

@@ -28,6 +28,7 @@ void pack_a(int64_t rows, int64_t depth, Matrix<T> a, T* HWY_RESTRICT to) {
   // Columns of `a` that are read side by side, each by whole cache lines: they may be a power of
   // two apart, and then a set of the L1 cache holds no more of them.
   constexpr int64_t kStep = 8, kLine = 64 / static_cast<int64_t>(sizeof(T)) / kRows;
+  static_assert(kLine > 0);
   const int64_t whole = rows / kRows, rest = rows % kRows;
   if (a.row == 1) {
     for (int64_t q = 0; q < depth; q += kStep)

@@ -84,8 +84,9 @@ void run(const Context& context, bool nhwc, ConvPass pass, const ConvGeometry& g
     const auto by_winograd = [&](const T* p, const T* q, T* to) {
       conv_winograd(context, pass, g, p, q, epilogue, to);
     };
-    if (winograd_wins(pass, g) && nhwc) return by_winograd(a, b, out);
-    if (winograd_wins(pass, g)) return run_turned(context, false, pass, g, a, b, out, by_winograd);
+    if (winograd_wins(pass, g))
+      return nhwc ? by_winograd(a, b, out)
+                  : run_turned(context, false, pass, g, a, b, out, by_winograd);
     if (nhwc && conv_nhwc_supports(pass, g))
       return conv_nhwc(context, pass, g, a, b, epilogue, out);
   }

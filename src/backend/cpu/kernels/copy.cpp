@@ -1,5 +1,4 @@
 // copy (with a cast between any two dtypes that ops compute with) and fill on the CPU.
-#include <algorithm>
 #include <array>
 #include <cstring>
 #include <type_traits>
@@ -54,44 +53,20 @@ int transposed_dimension(const Loop<2>& loop) {
   return 0;
 }
 
-/// Tiles of dimensions 0 and `d`.
+/// Tile by tile of dimensions 0 and `d`.
 template <class To, class From>
 void copy_transposed(const Loop<2>& loop, int d, const From* x, To* y) {
-  constexpr int64_t kTile = kTransposeTile, kRows = 32 * kTile;
-  Loop<2> outer = loop;  // of blocks: kRows of dimension 0 times a tile of dimension d
-  const auto cut = [&](int dimension, int64_t size) {
-    outer.size[dimension] = (loop.size[dimension] + size - 1) / size;
-    outer.stride[0][dimension] *= size;
-    outer.stride[1][dimension] *= size;
-  };
-  cut(0, kRows);
-  cut(d, kTile);
-  outer.numel = 1;
-  int64_t inner = 1;  // positions of the dimensions inside d
-  for (int k = 0; k < loop.rank; ++k) {
-    if (k == d) inner = outer.numel;
-    outer.numel *= outer.size[k];
-  }
   const int64_t x_row = loop.stride[1][0], y_row = loop.stride[0][d];
-  const int64_t block = std::min(kRows, loop.size[0]) * std::min(kTile, loop.size[d]);
-  parallel_for(outer.numel, kElementwiseGrain / block + 1, [&](int64_t begin, int64_t end) {
-    std::conditional_t<std::is_same_v<To, From>, char, std::array<From, kTile * kTile>> tile;
-    for (int64_t i = begin; i < end; ++i) {
-      const std::array<int64_t, 2> at = outer.offsets(i);
-      const int64_t rows = std::min(kRows, loop.size[0] - i % outer.size[0] * kRows);
-      const int64_t columns = std::min(kTile, loop.size[d] - i / inner % outer.size[d] * kTile);
-      for (int64_t r = 0; r < rows; r += kTile) {
-        const int64_t count = std::min(kTile, rows - r);
-        const From* from = x + at[1] + r * x_row;
-        To* to = y + at[0] + r;
-        if constexpr (std::is_same_v<To, From>) {
-          transpose_tile(from, x_row, count, columns, to, y_row);
-        } else {
-          transpose_tile(from, x_row, count, columns, tile.data(), kTile);
-          for (int64_t c = 0; c < columns; ++c)
-            copy_run(tile.data() + c * kTile, 1, to + c * y_row, 1, count);
-        }
-      }
+  for_each_tile(loop, d, [&](const std::array<int64_t, 2>& at, int64_t rows, int64_t columns) {
+    const From* const from = x + at[1];
+    To* const to = y + at[0];
+    if constexpr (std::is_same_v<To, From>) {
+      transpose_tile(from, x_row, rows, columns, to, y_row);
+    } else {
+      std::array<From, kTransposeTile * kTransposeTile> tile;
+      transpose_tile(from, x_row, rows, columns, tile.data(), kTransposeTile);
+      for (int64_t c = 0; c < columns; ++c)
+        copy_run(tile.data() + c * kTransposeTile, 1, to + c * y_row, 1, rows);
     }
   });
 }
