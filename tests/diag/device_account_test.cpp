@@ -293,7 +293,7 @@ TEST_F(DeviceAccount, HeatIsCharged) {
   synchronize(d);
   const Account a = accountant.read(d);
   expect_whole(a);
-  EXPECT_GE(at(a, Cause::throttle), 20 * 39e-6);
+  EXPECT_GE(at(a, Cause::throttle), 20 * 30e-6);  // one that began late has lost a part of its 40
 }
 
 TEST_F(DeviceAccount, MissingDevices) { EXPECT_THROW(Accountant({Device::sim(60)}), DeviceError); }
