@@ -21,13 +21,15 @@ namespace {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Accumulators out of 16 or 32 registers: kRows x kVecs of the broadcast tile, kDotRows x kDotCols
-// of the dot tile.
+// of the dot tile. Small tiles read operands more often, so that copies of them pay off earlier.
 #if HWY_TARGET <= HWY_AVX3
 constexpr int kRows = 6, kVecs = 4;
 constexpr int kDotRows = 4, kDotCols = 6;
+constexpr bool kSmallTiles = false;
 #else
 constexpr int kRows = 4, kVecs = 3;
 constexpr int kDotRows = 4, kDotCols = 2;
+constexpr bool kSmallTiles = true;
 #endif
 
 // Masked loads and stores of some targets touch the whole vector, which may end in memory that is

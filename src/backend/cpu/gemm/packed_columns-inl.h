@@ -16,10 +16,23 @@
 
 #include "backend/cpu/gemm/gemm_pack-inl.h"
 #include "backend/cpu/runtime/parallel.h"
+#include "backend/cpu/runtime/scratch.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
+
+/// Rows of a product's first operand as its tiles read them: element (i, q) of tile t, which has
+/// kRows of them, is data[t * tile + i * row + q * col].
+template <class T>
+struct TileRows {
+  const T* data;
+  int64_t tile, row, col;
+
+  static TileRows in_place(const T* a, int64_t lda) { return {a, kRows * lda, lda, 1}; }
+  /// As pack_a() leaves rows of k elements.
+  static TileRows packed(const T* tiles, int64_t k) { return {tiles, kRows * k, 1, kRows}; }
+};
 
 /// A matrix (k x n) as panels of columns as wide as a register tile, each of them k dense rows.
 template <class T>
@@ -45,16 +58,17 @@ class PackedColumns {
 
   /// Columns of panel p of c (rows x n, rows `ldc` apart) = a (rows x k) times this, plus what c
   /// held if `accumulate`.
-  void multiply(int64_t p, int64_t rows, const T* a, int64_t lda, bool accumulate, T* c,
+  void multiply(int64_t p, int64_t rows, const TileRows<T>& a, bool accumulate, T* c,
                 int64_t ldc) const {
     for (int64_t q = 0; q < k_ || q == 0; q += kDepth)
-      broadcast_panel<T>(rows, std::min(kDepth, k_ - q), a + q, kRows * lda, lda, 1,
+      broadcast_panel<T>(rows, std::min(kDepth, k_ - q), a.data + q * a.col, a.tile, a.row, a.col,
                          panel(p) + q * width_, width_, accumulate || q > 0, c + first_column(p),
                          ldc, columns(p));
   }
-  /// All columns.
+  /// All columns; a's rows are `lda` apart.
   void multiply(int64_t rows, const T* a, int64_t lda, bool accumulate, T* c, int64_t ldc) const {
-    for (int64_t p = 0; p < panels(); ++p) multiply(p, rows, a, lda, accumulate, c, ldc);
+    for (int64_t p = 0; p < panels(); ++p)
+      multiply(p, rows, TileRows<T>::in_place(a, lda), accumulate, c, ldc);
   }
 
  private:
@@ -72,19 +86,27 @@ class PackedColumns {
 /// that pass one panel after the other, and over groups of panels where there are few blocks. Calls
 /// finish(panel, rows, c's block) where columns are done and still in the L1 cache. For many rows.
 template <class T, class F>
-void packed_product(int64_t rows, const T* a, int64_t lda, const PackedColumns<T>& b, T* c,
-                    int64_t ldc, const F& finish) {
+void packed_product(const Context& context, int64_t rows, int64_t k, const T* a, int64_t lda,
+                    const PackedColumns<T>& b, T* c, int64_t ldc, const F& finish) {
   constexpr int64_t kBlock = 16 * kRows, kWork = int64_t{1} << 18;  // multiply-adds of a part
   const int64_t blocks = (rows + kBlock - 1) / kBlock, panels = b.panels();
   const int64_t groups =
       std::clamp<int64_t>(4 * num_threads() / std::max<int64_t>(blocks, 1), 1, panels);
-  const int64_t unit_work = kBlock * (b.size() / groups + 1);
-  parallel_for(blocks * groups, kWork / unit_work + 1, [&](int64_t begin, int64_t end) {
+  const int64_t grain = kWork / (kBlock * (b.size() / groups + 1)) + 1;
+  const PartScratch scratch(context, blocks * groups, grain,
+                            kSmallTiles ? static_cast<size_t>(kBlock * k) * sizeof(T) : 0);
+  parallel_for(blocks * groups, grain, [&](int64_t begin, int64_t end) {
+    const PartScratch::Slot slot(scratch);
     for (int64_t unit = begin; unit < end; ++unit) {
       const int64_t group = unit % groups, i = unit / groups * kBlock;
       const int64_t count = std::min(kBlock, rows - i);
+      TileRows<T> block = TileRows<T>::in_place(a + i * lda, lda);
+      if constexpr (kSmallTiles) {
+        pack_a(count, k, Matrix<T>{block.data, lda, 1}, slot.as<T>());
+        block = TileRows<T>::packed(slot.as<T>(), k);
+      }
       for (int64_t p = panels * group / groups; p < panels * (group + 1) / groups; ++p) {
-        b.multiply(p, count, a + i * lda, lda, false, c + i * ldc, ldc);
+        b.multiply(p, count, block, false, c + i * ldc, ldc);
         finish(p, count, c + i * ldc);
       }
     }

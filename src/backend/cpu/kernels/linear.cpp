@@ -1,6 +1,7 @@
 // Fully connected layers on the CPU: y = x W^T + b, with or without a ReLU, in one pass. Tiles of
 // dot products keep a few rows of W in the L1 cache while the rows of x go by, so that W is read
-// once; where there are many rows, W is packed and blocks of rows pass its panels.
+// once; where there are many rows, W is packed and blocks of rows pass its panels. What neither
+// suits goes to gemm.
 #include "backend/fused/fused_linear.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -31,13 +32,6 @@ struct Layer {
   T* y;
   int64_t rows, inputs, outputs;
   int64_t x_row, w_row, bias_step;
-
-  /// What becomes of the product for output `o`.
-  template <bool kRelu>
-  T finish(T sum, int64_t o) const {
-    if (bias) sum += bias[o * bias_step];
-    return kRelu && sum < T(0) ? T(0) : sum;  // NaN stays NaN
-  }
 };
 
 /// Outputs [begin, end) of rows [first, last); x and W have contiguous rows.
@@ -71,6 +65,12 @@ void dot_block(const Layer<T>& layer, int64_t first, int64_t last, int64_t begin
   }
 }
 
+/// For contiguous rows, fewer than packed_product_wins() asks for: small tiles of dot products read
+/// W again too often where x has more than a few rows.
+inline bool dot_layer_wins(int64_t rows, int64_t outputs) {
+  return !kSmallTiles || rows < 12 || outputs <= 24;
+}
+
 template <bool kRelu, class T>
 void dot_layer(const Layer<T>& layer) {
   // As many rows of x as the L2 cache keeps while rows of W pass by.
@@ -97,20 +97,37 @@ void finish_block(int64_t rows, int64_t columns, const T* HWY_RESTRICT bias, T* 
     }
 }
 
+/// The bias of any stride, or zeroes, as dense numbers in `space`.
+template <class T>
+const T* dense_bias(const Layer<T>& layer, const Workspace& space) {
+  T* bias = space.as<T>();
+  for (int64_t o = 0; o < layer.outputs; ++o)
+    bias[o] = layer.bias ? layer.bias[o * layer.bias_step] : T(0);
+  return bias;
+}
+
 /// Rows of x contiguous, W of any strides.
 template <bool kRelu, class T>
 void packed_layer(const Context& context, const Layer<T>& layer, int64_t w_column) {
   const PackedColumns<T> w(context, layer.inputs, layer.outputs,
                            Matrix<T>{layer.w, w_column, layer.w_row});
   const Workspace space(context.workspace(static_cast<size_t>(layer.outputs) * sizeof(T)));
-  T* bias = space.as<T>();
-  for (int64_t o = 0; o < layer.outputs; ++o)
-    bias[o] = layer.bias ? layer.bias[o * layer.bias_step] : T(0);
-  packed_product(layer.rows, layer.x, layer.x_row, w, layer.y, layer.outputs,
+  const T* bias = dense_bias(layer, space);
+  packed_product(context, layer.rows, layer.inputs, layer.x, layer.x_row, w, layer.y, layer.outputs,
                  [&](int64_t panel, int64_t rows, T* y) {
                    const int64_t o = w.first_column(panel);
                    finish_block<kRelu>(rows, w.columns(panel), bias + o, y + o, layer.outputs);
                  });
+}
+
+/// Any strides.
+template <bool kRelu, class T>
+void gemm_layer(const Context& context, const Layer<T>& layer, int64_t x_column, int64_t w_column) {
+  const Workspace space(context.workspace(static_cast<size_t>(layer.outputs) * sizeof(T)));
+  const T* bias = dense_bias(layer, space);
+  gemm(layer.rows, layer.outputs, layer.inputs, Matrix<T>{layer.x, layer.x_row, x_column},
+       Matrix<T>{layer.w, w_column, layer.w_row}, false, layer.y, layer.outputs);
+  finish_block<kRelu>(layer.rows, layer.outputs, bias, layer.y, layer.outputs);
 }
 
 template <bool kRelu, class T>
@@ -129,14 +146,8 @@ void linear(const Context& context, const Tensor& x, const Tensor& weight, const
   if (x.strides()[1] == 1 && packed_product_wins(layer.rows, layer.inputs, layer.outputs))
     return packed_layer<kRelu>(context, layer, weight.strides()[1]);
   const bool rows_dense = layer.inputs <= 1 || (x.strides()[1] == 1 && weight.strides()[1] == 1);
-  if (rows_dense) return dot_layer<kRelu>(layer);
-  gemm(layer.rows, layer.outputs, layer.inputs, Matrix<T>{layer.x, layer.x_row, x.strides()[1]},
-       Matrix<T>{layer.w, weight.strides()[1], layer.w_row}, false, layer.y, layer.outputs);
-  for (int64_t i = 0; i < layer.rows; ++i)
-    for (int64_t o = 0; o < layer.outputs; ++o) {
-      T& to = layer.y[i * layer.outputs + o];
-      to = layer.template finish<kRelu>(to, o);
-    }
+  if (rows_dense && dot_layer_wins(layer.rows, layer.outputs)) return dot_layer<kRelu>(layer);
+  gemm_layer<kRelu>(context, layer, x.strides()[1], weight.strides()[1]);
 }
 
 void register_linear() {

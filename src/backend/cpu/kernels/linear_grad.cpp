@@ -13,6 +13,7 @@
 #include <hwy/highway.h>
 
 #include <array>
+#include <optional>
 
 #include "backend/cpu/elementwise/step-inl.h"
 #include "backend/cpu/elementwise/through_f32.h"
@@ -194,34 +195,52 @@ void few_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
   });
 }
 
+/// The update by dz^T x, a block of W's rows at a time.
+template <class T>
+void update_blocks(const Context& context, const Job<T>& job, const View<T>& dz) {
+  const Matrix<T> x{job.x.data, job.x.row, job.x.col};
+  const bool copies = kSmallTiles && packed_product_wins(job.outputs, job.rows, job.inputs);
+  std::optional<PackedColumns<T>> columns;
+  if (copies) columns.emplace(context, job.rows, job.inputs, x);
+  const int64_t blocks = (job.outputs + kGemmRows - 1) / kGemmRows;
+  const int64_t room = kGemmRows * (job.inputs + (copies ? job.rows : 0));
+  const PartScratch scratch(context, blocks, 1, static_cast<size_t>(room) * sizeof(T));
+  parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
+    const PartScratch::Slot slot(scratch);
+    T* grad = slot.as<T>();
+    T* tiles = grad + kGemmRows * job.inputs;
+    for (int64_t o = begin * kGemmRows; o < std::min(job.outputs, end * kGemmRows);
+         o += kGemmRows) {
+      const int64_t rows = std::min(kGemmRows, job.outputs - o);
+      const Matrix<T> block{dz.data + o * dz.col, dz.col, dz.row};
+      if (columns) {
+        pack_a(rows, job.rows, block, tiles);
+        for (int64_t p = 0; p < columns->panels(); ++p)
+          columns->multiply(p, rows, TileRows<T>::packed(tiles, job.rows), false, grad, job.inputs);
+      } else {
+        gemm(rows, job.inputs, job.rows, block, x, false, grad, job.inputs);
+      }
+      const FlushDenormals guard;
+      apply(job, o * job.inputs, rows, job.inputs, grad, job.inputs);
+    }
+  });
+}
+
 template <class T>
 void many_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
   const Matrix<T> x{job.x.data, job.x.row, job.x.col};
   const Matrix<T> w{job.w.data, job.w.row, job.w.col};
   if (job.dx && dz.col == 1 && packed_product_wins(job.rows, job.outputs, job.inputs))
-    packed_product(job.rows, dz.data, dz.row, PackedColumns<T>(context, job.outputs, job.inputs, w),
-                   job.dx, job.inputs, [](int64_t, int64_t, T*) {});
+    packed_product(context, job.rows, job.outputs, dz.data, dz.row,
+                   PackedColumns<T>(context, job.outputs, job.inputs, w), job.dx, job.inputs,
+                   [](int64_t, int64_t, T*) {});
   else if (job.dx)
     gemm(job.rows, job.inputs, job.outputs, Matrix<T>{dz.data, dz.row, dz.col}, w, false, job.dx,
          job.inputs);
   if (!job.update)
     return gemm(job.outputs, job.inputs, job.rows, Matrix<T>{dz.data, dz.col, dz.row}, x, false,
                 job.dw, job.inputs);
-  const int64_t blocks = (job.outputs + kGemmRows - 1) / kGemmRows;
-  const PartScratch scratch(context, blocks, 1,
-                            static_cast<size_t>(kGemmRows * job.inputs) * sizeof(T));
-  parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
-    const PartScratch::Slot slot(scratch);
-    for (int64_t o = begin * kGemmRows; o < std::min(job.outputs, end * kGemmRows);
-         o += kGemmRows) {
-      const int64_t rows = std::min(kGemmRows, job.outputs - o);
-      T* grad = slot.as<T>();
-      gemm(rows, job.inputs, job.rows, Matrix<T>{dz.data + o * dz.col, dz.col, dz.row}, x, false,
-           grad, job.inputs);
-      const FlushDenormals guard;
-      apply(job, o * job.inputs, rows, job.inputs, grad, job.inputs);
-    }
-  });
+  update_blocks(context, job, dz);
 }
 
 template <class T>
