@@ -101,13 +101,31 @@ struct Patch {
   }
 };
 
+/// Where transformed tiles lie: channel c of tile t and a point at data[point * step +
+/// c / width * block + t * width + c % width].
+struct Transformed {
+  float* data;
+  int64_t step;
+  int64_t width;  // channels side by side; all, or a multiple of the vector's length
+  int64_t block;  // from so many channels to the next
+
+  /// With the channels of a tile in one row.
+  static Transformed rows(float* data, int64_t step, int64_t channels) {
+    return {data, step, channels, 0};
+  }
+  void next_tile() { data += width; }
+};
+
 /// A tile of kSize x kSize pixels (`from` is its first, maybe outside of the image; rows `row` and
-/// pixels `channels` apart), transformed on both sides: to[point * step + channel].
+/// pixels `channels` apart), transformed on both sides, as `place`'s first.
 template <int kSize, bool kWhole, class Line>
 HWY_INLINE void transform_tile(const float* from, int64_t row, int64_t channels, const Patch& patch,
-                               float* to, int64_t step, const Line& line) {
+                               const Transformed& place, const Line& line) {
   const TagF d;
+  const int64_t step = place.step;
+  float *block = place.data, *to = block;
   for (int64_t c = 0; c < channels; c += lanes_f32(), from += lanes_f32(), to += lanes_f32()) {
+    if (to == block + place.width) to = block += place.block;
     VecF half[kIn * kSize];  // [point of the column][column]
     for (int x = 0; x < kSize; ++x) {
       VecF column[kSize];

@@ -21,7 +21,6 @@ namespace {
 using backend::ConvGeometry;
 
 constexpr int64_t kBlock = 32;  // tiles that go through the steps together
-constexpr int64_t kChunk = 64;  // input channels of a piece of the weight's gradient
 constexpr int64_t kPad = 16;    // between points: they would share the cache's sets otherwise
 constexpr int64_t kGrainWork = int64_t{1} << 18;  // multiply-adds below which a part is not split
 
@@ -56,32 +55,32 @@ struct Problem {
     return {tile / (rows * columns), tile / columns % rows * kOut, tile % columns * kOut};
   }
 
-  /// Tiles [begin, end) of x to v[point * step + (tile - begin) * in].
-  void transform_x(const float* x, int64_t begin, int64_t end, float* v, int64_t step) const {
+  /// Tiles [begin, end) of x to those of v from its first on.
+  void transform_x(const float* x, int64_t begin, int64_t end, Transformed v) const {
     const auto line = [](const VecF* d, VecF* r, int s) HWY_ATTR { input_line(d, r, s); };
-    for (int64_t t = begin; t < end; ++t, v += in) {
+    for (int64_t t = begin; t < end; ++t, v.next_tile()) {
       const Place p = place(t);
       const int64_t y = p.y - top, x0 = p.x - left;
       const Patch patch(y, x0, h, w, kIn);
       const float* from = x + ((p.image * h + y) * w + x0) * in;
       if (patch.whole(kIn))
-        transform_tile<kIn, true>(from, w * in, in, patch, v, step, line);
+        transform_tile<kIn, true>(from, w * in, in, patch, v, line);
       else
-        transform_tile<kIn, false>(from, w * in, in, patch, v, step, line);
+        transform_tile<kIn, false>(from, w * in, in, patch, v, line);
     }
   }
 
-  /// The same for gradients of y, whose tiles do not overlap: to v[point * step + ... * out].
-  void transform_dy(const float* dy, int64_t begin, int64_t end, float* v, int64_t step) const {
+  /// The same for gradients of y, whose tiles do not overlap.
+  void transform_dy(const float* dy, int64_t begin, int64_t end, Transformed v) const {
     const auto line = [](const VecF* d, VecF* r, int s) HWY_ATTR { gradient_line(d, r, s); };
-    for (int64_t t = begin; t < end; ++t, v += out) {
+    for (int64_t t = begin; t < end; ++t, v.next_tile()) {
       const Place p = place(t);
       const Patch patch(p.y, p.x, oh, ow, kOut);
       const float* from = dy + ((p.image * oh + p.y) * ow + p.x) * out;
       if (patch.whole(kOut))
-        transform_tile<kOut, true>(from, ow * out, out, patch, v, step, line);
+        transform_tile<kOut, true>(from, ow * out, out, patch, v, line);
       else
-        transform_tile<kOut, false>(from, ow * out, out, patch, v, step, line);
+        transform_tile<kOut, false>(from, ow * out, out, patch, v, line);
     }
   }
 
@@ -177,7 +176,7 @@ void by_tiles(const Context& context, const Problem& p, const float* x, const We
     float *v = slot.as<float>(), *m = v + kPoints * v_step;
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * kBlock, last = std::min(p.tiles(), first + kBlock);
-      p.transform_x(x, first, last, v, v_step);
+      p.transform_x(x, first, last, Transformed::rows(v, v_step, p.in));
       for (int64_t q = 0; q < p.panels(); ++q)
         panel_outputs(p, v, v_step, u + q * panel, q, first, last, m, epilogue, y);
     }
@@ -190,7 +189,7 @@ void by_panels(const Context& context, const Problem& p, const float* x, const W
   const Workspace v_room = context.workspace(floats(kPoints * v_step));
   float* v = v_room.as<float>();
   parallel_for(p.tiles(), grain_of(kPoints * p.in), [&](int64_t begin, int64_t end) {
-    p.transform_x(x, begin, end, v + begin * p.in, v_step);
+    p.transform_x(x, begin, end, Transformed::rows(v + begin * p.in, v_step, p.in));
   });
   const int64_t grain = grain_of(kPoints * p.tiles() * p.in * panel_width());
   const int64_t u_size = kPoints * p.in * panel_width();
@@ -252,8 +251,8 @@ void grad_by_tiles(const Context& context, const ConvGeometry& g, const float* x
       const int64_t from = blocks * part / parts, to = blocks * (part + 1) / parts;
       for (int64_t b = from; b < to; ++b) {
         const int64_t first = b * kBlock, last = std::min(p.tiles(), first + kBlock);
-        p.transform_x(x, first, last, v, v_step);
-        p.transform_dy(dy, first, last, d, d_step);
+        p.transform_x(x, first, last, Transformed::rows(v, v_step, p.in));
+        p.transform_dy(dy, first, last, Transformed::rows(d, d_step, p.out));
         for (int64_t k = 0; k < kPoints; ++k)
           for (int64_t q = 0; q < p.panels(); ++q) {
             const int64_t at = q * panel_width();
@@ -281,26 +280,29 @@ void grad_by_tiles(const Context& context, const ConvGeometry& g, const float* x
 void grad_by_panels(const Context& context, const ConvGeometry& g, const float* x, const float* dy,
                     float* dw) {
   const Problem p(g, false);
-  const int64_t v_step = p.tiles() * p.in + kPad, d_step = p.tiles() * p.out + kPad;
+  // What a product reads lies side by side: channels that are far apart would share few of the
+  // cache's sets.
+  const int64_t chunk = kTileRows * lanes_f32() / 2, chunks = (p.in + chunk - 1) / chunk;
+  const int64_t v_block = p.tiles() * chunk, v_step = chunks * v_block + kPad;
+  const int64_t d_block = p.tiles() * panel_width(), d_step = p.panels() * d_block + kPad;
   const Workspace workspace = context.workspace(floats(kPoints * (v_step + d_step)));
   float *v = workspace.as<float>(), *d = v + kPoints * v_step;
   parallel_for(p.tiles(), grain_of(kPoints * (p.in + p.out)), [&](int64_t begin, int64_t end) {
-    p.transform_x(x, begin, end, v + begin * p.in, v_step);
-    p.transform_dy(dy, begin, end, d + begin * p.out, d_step);
+    p.transform_x(x, begin, end, {v + begin * chunk, v_step, chunk, v_block});
+    p.transform_dy(dy, begin, end, {d + begin * panel_width(), d_step, panel_width(), d_block});
   });
-  const int64_t chunks = (p.in + kChunk - 1) / kChunk, pieces = chunks * p.panels();
-  const int64_t step = kChunk * panel_width() + kPad;
-  const int64_t grain = grain_of(kPoints * p.tiles() * kChunk * panel_width());
+  const int64_t pieces = chunks * p.panels(), step = chunk * panel_width() + kPad;
+  const int64_t grain = grain_of(kPoints * p.tiles() * chunk * panel_width());
   const PartScratch scratch(context, pieces, grain, floats(kPoints * step));
   parallel_for(pieces, grain, [&](int64_t begin, int64_t end) {
     const PartScratch::Slot slot(scratch);
     float* u = slot.as<float>();
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t q = piece / chunks, at = q * panel_width(), width = p.width(q);
-      const int64_t first = piece % chunks * kChunk, last = std::min(p.in, first + kChunk);
+      const int64_t c = piece % chunks, first = c * chunk, last = std::min(p.in, first + chunk);
       for (int64_t k = 0; k < kPoints; ++k)
-        conv_panel(last - first, p.tiles(), {v + k * v_step + first, 1, p.in}, d + k * d_step + at,
-                   p.out, width, false, u + k * step, width);
+        conv_panel(last - first, p.tiles(), {v + k * v_step + c * v_block, 1, chunk},
+                   d + k * d_step + q * d_block, panel_width(), width, false, u + k * step, width);
       weight_gradient(g, u, step, width, first, last, at, width, dw);
     }
   });
