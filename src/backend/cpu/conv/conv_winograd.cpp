@@ -21,6 +21,7 @@ namespace {
 using backend::ConvGeometry;
 
 constexpr int64_t kBlock = 32;  // tiles that go through the steps together
+constexpr int64_t kGroup = 64;  // output channels at most that pass a block of tiles together
 constexpr int64_t kPad = 16;    // between points: they would share the cache's sets otherwise
 constexpr int64_t kGrainWork = int64_t{1} << 18;  // multiply-adds below which a part is not split
 
@@ -142,16 +143,26 @@ int64_t grain_of(int64_t work) {
 }
 size_t floats(int64_t count) { return static_cast<size_t>(count) * sizeof(float); }
 
-/// The products and outputs of one panel: tiles [begin, end), whose transform is v (rows of p.in).
+/// The products and outputs of panels [q, end_q) for tiles [begin, end), whose transform is v (rows
+/// of p.in); their weights lie `panel` apart in u, and m has room for the products of each. Point
+/// by point, so that the tiles stay in the cache while the panels go by.
 void panel_outputs(const Problem& p, const float* v, int64_t v_step, const float* u, int64_t panel,
-                   int64_t begin, int64_t end, float* m, const ConvEpilogue<float>& epilogue,
-                   float* y) {
-  const int64_t width = p.width(panel), count = end - begin, m_step = count * width + kPad;
+                   int64_t q, int64_t end_q, int64_t begin, int64_t end, float* m,
+                   const ConvEpilogue<float>& epilogue, float* y) {
+  const int64_t count = end - begin, m_step = count * panel_width() + kPad;
   for (int64_t k = 0; k < kPoints; ++k)
-    conv_panel(count, p.in, {v + k * v_step, p.in, 1}, u + k * p.in * width, width, width, false,
-               m + k * m_step, width);
-  p.transform_back(m, m_step, begin, end, panel * panel_width(), width, epilogue, y);
+    for (int64_t i = q; i < end_q; ++i) {
+      const int64_t width = p.width(i);
+      conv_panel(count, p.in, {v + k * v_step, p.in, 1}, u + (i - q) * panel + k * p.in * width,
+                 width, width, false, m + ((i - q) * kPoints + k) * m_step, width);
+    }
+  for (int64_t i = q; i < end_q; ++i)
+    p.transform_back(m + (i - q) * kPoints * m_step, m_step, begin, end, i * panel_width(),
+                     p.width(i), epilogue, y);
 }
+
+/// Floats that panel_outputs() needs for the products of so many panels.
+int64_t products_room(int64_t panels) { return panels * kPoints * (kBlock * panel_width() + kPad); }
 
 void by_tiles(const Context& context, const Problem& p, const float* x, const Weights& w,
               const ConvEpilogue<float>& epilogue, float* y) {
@@ -168,17 +179,18 @@ void by_tiles(const Context& context, const Problem& p, const float* x, const We
                  }
                });
   const int64_t blocks = (p.tiles() + kBlock - 1) / kBlock, v_step = kBlock * p.in + kPad;
-  const int64_t grain = grain_of(kPoints * kBlock * p.in * p.out);
+  const int64_t grain = grain_of(kPoints * kBlock * p.in * p.out), group = kGroup / panel_width();
   const PartScratch scratch(context, blocks, grain,
-                            floats(kPoints * (v_step + kBlock * panel_width() + kPad)));
+                            floats(kPoints * v_step + products_room(group)));
   parallel_for(blocks, grain, [&](int64_t begin, int64_t end) {
     const PartScratch::Slot slot(scratch);
     float *v = slot.as<float>(), *m = v + kPoints * v_step;
     for (int64_t b = begin; b < end; ++b) {
       const int64_t first = b * kBlock, last = std::min(p.tiles(), first + kBlock);
       p.transform_x(x, first, last, Transformed::rows(v, v_step, p.in));
-      for (int64_t q = 0; q < p.panels(); ++q)
-        panel_outputs(p, v, v_step, u + q * panel, q, first, last, m, epilogue, y);
+      for (int64_t q = 0; q < p.panels(); q += group)
+        panel_outputs(p, v, v_step, u + q * panel, panel, q, std::min(p.panels(), q + group), first,
+                      last, m, epilogue, y);
     }
   });
 }
@@ -191,19 +203,23 @@ void by_panels(const Context& context, const Problem& p, const float* x, const W
   parallel_for(p.tiles(), grain_of(kPoints * p.in), [&](int64_t begin, int64_t end) {
     p.transform_x(x, begin, end, Transformed::rows(v + begin * p.in, v_step, p.in));
   });
-  const int64_t grain = grain_of(kPoints * p.tiles() * p.in * panel_width());
-  const int64_t u_size = kPoints * p.in * panel_width();
-  const PartScratch scratch(
-      context, p.panels(), grain,
-      floats(u_size + kPoints * (std::min(kBlock, p.tiles()) * panel_width() + kPad)));
-  parallel_for(p.panels(), grain, [&](int64_t begin, int64_t end) {
+  // Groups of panels, as many as keep all threads busy.
+  const int64_t group =
+      std::clamp<int64_t>(p.panels() / (2 * num_threads()), 1, kGroup / panel_width());
+  const int64_t groups = (p.panels() + group - 1) / group;
+  const int64_t panel = kPoints * p.in * panel_width();
+  const int64_t grain = grain_of(group * panel * p.tiles());
+  const PartScratch scratch(context, groups, grain, floats(group * panel + products_room(group)));
+  parallel_for(groups, grain, [&](int64_t begin, int64_t end) {
     const PartScratch::Slot slot(scratch);
-    float *u = slot.as<float>(), *m = u + u_size;
-    for (int64_t q = begin; q < end; ++q) {
-      w.transform(0, p.in, q * panel_width(), p.width(q), u, p.in * p.width(q));
+    float *u = slot.as<float>(), *m = u + group * panel;
+    for (int64_t q = begin * group; q < std::min(p.panels(), end * group); q += group) {
+      const int64_t end_q = std::min(p.panels(), q + group);
+      for (int64_t i = q; i < end_q; ++i)
+        w.transform(0, p.in, i * panel_width(), p.width(i), u + (i - q) * panel, p.in * p.width(i));
       for (int64_t first = 0; first < p.tiles(); first += kBlock)
-        panel_outputs(p, v + first * p.in, v_step, u, q, first, std::min(p.tiles(), first + kBlock),
-                      m, epilogue, y);
+        panel_outputs(p, v + first * p.in, v_step, u, panel, q, end_q, first,
+                      std::min(p.tiles(), first + kBlock), m, epilogue, y);
     }
   });
 }
