@@ -157,8 +157,8 @@ struct Softplus {  // log(1 + exp(a x)) / a; x itself where a x > b
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
     const T u = static_cast<T>(p.a) * x;
-    const T y = log1p(exp(u)) / static_cast<T>(p.a);
-    return u > static_cast<T>(p.b) ? x : y;
+    const T e = exp(u > static_cast<T>(p.b) ? -std::numeric_limits<T>::infinity() : -std::fabs(u));
+    return (x > T(0) ? x : T(0)) + log1p_of_share(e) / static_cast<T>(p.a);
   }
 };
 struct SoftplusGrad {

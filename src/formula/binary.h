@@ -18,10 +18,12 @@ struct Add {  // a + alpha * b
 };
 
 /// What is left of a when as many whole b as fit are taken off, with the sign of a; of integers 0
-/// where b is 0.
+/// where b is 0. Of f32 in loops only where detail::is_near_multiple(a, b).
 template <class T>
 BRIM_FORMULA T left_over(T a, T b) {
-  if constexpr (std::is_floating_point_v<T>) {
+  if constexpr (kOwnMath<T>) {
+    return detail::fmod(a, b);
+  } else if constexpr (std::is_floating_point_v<T>) {
     return std::fmod(a, b);
   } else {
     // The smallest number by -1 overflows; by 1 nothing is left of it, either.
@@ -29,11 +31,10 @@ BRIM_FORMULA T left_over(T a, T b) {
     return static_cast<T>(a % (whole ? T(1) : b));
   }
 }
-/// The same with the sign of b, as Python's %.
+/// The same with the sign of b, as Python's %, from left_over's.
 template <class T>
-BRIM_FORMULA T left_over_of_sign(T a, T b) {
-  const T left = left_over(a, b);
-  const bool beyond = left != T(0) && (left < T(0)) != (b < T(0));
+BRIM_FORMULA T with_sign_of(T left, T b) {
+  const bool beyond = (left != T(0)) & ((left < T(0)) != (b < T(0)));
   return static_cast<T>(left + (beyond ? b : T(0)));
 }
 
@@ -52,15 +53,36 @@ BRIM_BINARY(Div, "div", a / b);
 BRIM_BINARY(Pow, "pow", std::pow(a, b));
 BRIM_BINARY(Maximum, "maximum", a > b || a != a ? a : b);  // NaN if either is
 BRIM_BINARY(Minimum, "minimum", a < b || a != a ? a : b);
-BRIM_BINARY(Atan2, "atan2", std::atan2(a, b));
-BRIM_BINARY(Fmod, "fmod", left_over(a, b));
-BRIM_BINARY(Remainder, "remainder", left_over_of_sign(a, b));
+BRIM_BINARY(Atan2, "atan2", atan2(a, b));
 // The share of a in the gradient of maximum and minimum: one half where equal.
 BRIM_BINARY(MaximumShare, "maximum_share", a == b ? T(0.5) : a < b ? T(0) : T(1));
 BRIM_BINARY(MinimumShare, "minimum_share", a == b ? T(0.5) : a > b ? T(0) : T(1));
 // Gradients of unary ops from (dy, x).
 BRIM_BINARY(AbsGrad, "abs_grad", b > T(0) ? a : b < T(0) ? -a : T(0));
 #undef BRIM_BINARY
+
+// Quotients of f32 that are too large for the fast way go by slow(), as arguments of Sin.
+struct Fmod {
+  static constexpr const char* kName = "fmod";
+  explicit Fmod(Params) {}
+  static bool is_fast(float a, float b) { return detail::is_near_multiple(a, b); }
+  template <class T>
+  BRIM_FORMULA T operator()(T a, T b) const {
+    return left_over(a, b);
+  }
+  float slow(float a, float b) const { return std::fmod(a, b); }
+};
+
+struct Remainder {
+  static constexpr const char* kName = "remainder";
+  explicit Remainder(Params) {}
+  static bool is_fast(float a, float b) { return detail::is_near_multiple(a, b); }
+  template <class T>
+  BRIM_FORMULA T operator()(T a, T b) const {
+    return with_sign_of(left_over(a, b), b);
+  }
+  float slow(float a, float b) const { return with_sign_of(std::fmod(a, b), b); }
+};
 
 struct ClampGrad {
   static constexpr const char* kName = "clamp_grad";

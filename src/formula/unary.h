@@ -49,12 +49,12 @@ struct Abs {
   }
 };
 
-// sin and cos of large f32 arguments need another reduction; loops call slow() when an argument of
-// a block lies beyond kFastLimit.
+// sin and cos of large f32 arguments need another reduction; loops call slow() for those of
+// which is_fast() is false.
 struct Sin {
   static constexpr const char* kName = "sin";
-  static constexpr float kFastLimit = detail::kTrigLimit;
   explicit Sin(Params) {}
+  static bool is_fast(float x) { return std::fabs(x) <= detail::kTrigLimit; }
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
     return sin(x);
@@ -64,8 +64,8 @@ struct Sin {
 
 struct Cos {
   static constexpr const char* kName = "cos";
-  static constexpr float kFastLimit = detail::kTrigLimit;
   explicit Cos(Params) {}
+  static bool is_fast(float x) { return std::fabs(x) <= detail::kTrigLimit; }
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
     return cos(x);

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <brim/ops/binary.h>
 #include <brim/ops/unary.h>
 
 namespace brim {
@@ -64,6 +65,81 @@ TEST(Math, Cos) { check(cos, F(std::cos), 2); }
 TEST(Math, Sigmoid) {
   check(
       sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, 3);
+}
+
+TEST(Math, Softplus) {
+  check([](const Tensor& x) { return softplus(x); },
+        [](double x) { return x > 20 ? x : std::log1p(std::exp(x)); }, 3.5);
+}
+
+/// Pairs of floats: all magnitudes in either order of size, at odd places of a vector, and every
+/// pair of special ones.
+struct Pairs {
+  std::vector<float> a, b;
+  Tensor first() const { return Tensor::from(a, {static_cast<int64_t>(a.size())}); }
+  Tensor second() const { return Tensor::from(b, {static_cast<int64_t>(b.size())}); }
+};
+Pairs pairs(float spread) {
+  Pairs p;
+  uint32_t state = 1;
+  const auto next = [&] { return state = state * 1664525u + 1013904223u; };
+  for (int i = 0; i < 200003; ++i) {
+    const float a = std::bit_cast<float>(next() & 0xff7fffffu);  // finite
+    const float ratio = std::exp2(spread * (static_cast<float>(next() >> 8) * 0x1p-23f - 1));
+    p.a.push_back(a);
+    p.b.push_back(i % 3 == 0 ? std::trunc(a) : a * ratio);
+  }
+  const std::vector<float> special = {0,         -0.0f,   1,          -1,          0.5f,
+                                      1e-45f,    -1e-45f, 1e-40f,     3,           -3,
+                                      1e8f,      3e8f,    3.4028e38f, -3.4028e38f, INFINITY,
+                                      -INFINITY, NAN,     1.5f,       1e20f,       1.17549435e-38f};
+  for (const float a : special)
+    for (const float b : special) p.a.push_back(a), p.b.push_back(b);
+  return p;
+}
+
+TEST(Math, Atan2) {
+  const Pairs p = pairs(40);
+  const std::vector<float> y = atan2(p.first(), p.second()).to_vector<float>();
+  double worst = 0;
+  for (size_t i = 0; i < y.size(); ++i) {
+    const double exact = std::atan2(static_cast<double>(p.a[i]), static_cast<double>(p.b[i]));
+    worst = std::max(worst, ulps(y[i], exact));
+    if (!std::isnan(exact)) {
+      EXPECT_EQ(std::signbit(y[i]), std::signbit(exact)) << p.a[i] << ' ' << p.b[i];
+    }
+  }
+  EXPECT_LE(worst, 1);
+}
+
+/// The same bits; any NaN is as good as another.
+void expect_same(float got, float want, float a, float b) {
+  if (std::isnan(want) && std::isnan(got)) return;
+  ASSERT_EQ(std::bit_cast<uint32_t>(got), std::bit_cast<uint32_t>(want))
+      << got << " is not " << want << " for " << a << " and " << b;
+}
+
+TEST(Math, FmodAndRemainderAreExact) {
+  for (const float spread : {2.0f, 20.0f, 32.0f, 140.0f}) {
+    const Pairs p = pairs(spread);
+    const std::vector<float> f = fmod(p.first(), p.second()).to_vector<float>();
+    const std::vector<float> r = remainder(p.first(), p.second()).to_vector<float>();
+    for (size_t i = 0; i < f.size(); ++i) {
+      const float a = p.a[i], b = p.b[i], left = std::fmod(a, b);
+      expect_same(f[i], left, a, b);
+      expect_same(r[i], left + (left != 0 && (left < 0) != (b < 0) ? b : 0.0f), a, b);
+    }
+  }
+}
+
+TEST(Math, FmodOfANumber) {
+  const std::vector<float> x = sweep(1000003);
+  const Tensor input = Tensor::from(x, {static_cast<int64_t>(x.size())});
+  for (const double value : {1.0, -0.7, 3e-39, 1e30}) {
+    const float b = static_cast<float>(value);
+    const std::vector<float> y = fmod(input, value).to_vector<float>();
+    for (size_t i = 0; i < x.size(); ++i) expect_same(y[i], std::fmod(x[i], b), x[i], b);
+  }
 }
 
 TEST(Math, LogarithmsOfPowersAreExact) {

@@ -2,7 +2,8 @@
 // over them is vectorised; in f64, and in CUDA code, they are those of the standard library. Errors
 // are in units in the last place, over all finite arguments; tests/formula/math_test.cpp checks
 // them. Coefficients of exp, log, sin and cos: S. Moshier, Cephes (netlib.org/cephes, single/); of
-// erf: minimax fits (Remez) of erf(x) / x in x^2 on [0, 1] and of -log(erfc(x)) in x on [1, 4].
+// erf: minimax fits (Remez) of erf(x) / x in x^2 on [0, 1] and of -log(erfc(x)) in x on [1, 4]; of
+// atan2: one of atan(x) / x in x^2 on [0, 1]; of log1p_of_share: one of atanh(x) / x on [0, 1/3].
 #pragma once
 
 #include <bit>
@@ -123,6 +124,16 @@ BRIM_FORMULA float log1p(float x) {  // 2 ulp; the rounding error of 1 + x is pu
   return u == 1.0f ? x : special ? log(u) : y;
 }
 
+/// log(1 + x) for x in [0, 1], 2 ulp: 2 atanh(x / (2 + x)).
+BRIM_FORMULA float log1p_of_share(float x) {
+  const float s = x / (2.0f + x), z = s * s;
+  float p = 2.817832601e-01f;
+  p = p * z + 2.796060473e-01f;
+  p = p * z + 4.002491014e-01f;
+  p = p * z + 6.666631469e-01f;
+  return 2.0f * s + s * (z * p);
+}
+
 BRIM_FORMULA float tanh(float x) {  // 2.5 ulp
   const float t = expm1(-2.0f * std::fabs(x));
   return std::copysign(-t / (2.0f + t), x);
@@ -192,6 +203,53 @@ BRIM_FORMULA float cos(float x) {  // 1.5 ulp for |x| <= kTrigLimit
   return sin_or_cos(r, n + 1);
 }
 
+/// The angle of the point (x, y), 1 ulp. In f64, where squares and quotients of floats are at ease.
+BRIM_FORMULA float atan2(float y, float x) {
+  const double a = static_cast<double>(x), b = static_cast<double>(y);
+  const double width = std::fabs(a), height = std::fabs(b);
+  const bool steep = height > width;
+  const double large = steep ? height : width, small = steep ? width : height;
+  double t = small / large;
+  t = small == large ? 1.0 : t;  // both infinite
+  t = large == 0.0 ? 0.0 : t;
+  const double z = t * t;
+  double p = 1.0911004557213957e-03;
+  p = p * z - 7.1993303605178277e-03;
+  p = p * z + 2.2274236090919827e-02;
+  p = p * z - 4.4357348051305173e-02;
+  p = p * z + 6.7160963995562997e-02;
+  p = p * z - 8.7987668272091521e-02;
+  p = p * z + 1.1054499733862115e-01;
+  p = p * z - 1.4279159396557689e-01;
+  p = p * z + 1.9999604617682282e-01;
+  p = p * z - 3.3333323934695391e-01;
+  p = p * z + 9.9999999962820263e-01;
+  double angle = p * t;
+  angle = steep ? 1.57079632679489661923 - angle : angle;
+  angle = std::copysign(1.0, a) < 0.0 ? 3.14159265358979323846 - angle : angle;
+  angle = width != width ? width : angle;
+  angle = height != height ? height : angle;
+  return static_cast<float>(std::copysign(angle, b));
+}
+
+/// Whether fmod(a, b) is exact here; as a multiplication, 0 and denormal b are not.
+BRIM_FORMULA bool is_near_multiple(float a, float b) {
+  return !(std::fabs(a) >= 0x1p28f * std::fabs(b));
+}
+
+/// What is left of a by b, with the sign of a, exactly where is_near_multiple(a, b): the quotient
+/// is then cut right, since one that is not whole lies 2^-24 / b or more from whole numbers, and
+/// the product and the difference have no more digits than an f64.
+BRIM_FORMULA float fmod(float a, float b) {
+  constexpr double kRound = 4503599627370496.0;  // 2^52
+  const double x = std::fabs(static_cast<double>(a)), y = std::fabs(static_cast<double>(b));
+  const double quotient = x / y;
+  const double nearest = (quotient + kRound) - kRound;
+  const double whole = nearest > quotient ? nearest - 1.0 : nearest;
+  const double left = quotient < 1.0 ? x : x - whole * y;  // b may be infinite
+  return std::copysign(static_cast<float>(left), a);
+}
+
 }  // namespace detail
 
 #define BRIM_MATH_FUNCTION(name) \
@@ -213,6 +271,23 @@ BRIM_MATH_FUNCTION(erf)
 BRIM_MATH_FUNCTION(sin)
 BRIM_MATH_FUNCTION(cos)
 #undef BRIM_MATH_FUNCTION
+
+/// log(1 + x) for x in [0, 1], 2 ulp in f32.
+template <class T>
+BRIM_FORMULA T log1p_of_share(T x) {
+  if constexpr (kOwnMath<T>)
+    return detail::log1p_of_share(x);
+  else
+    return std::log1p(x);
+}
+/// The angle of the point (x, y), 1 ulp in f32.
+template <class T>
+BRIM_FORMULA T atan2(T y, T x) {
+  if constexpr (kOwnMath<T>)
+    return detail::atan2(y, x);
+  else
+    return std::atan2(y, x);
+}
 
 /// 1 / (1 + exp(-x)), 2.5 ulp in f32; exp is only taken where it cannot overflow.
 template <class T>

@@ -17,43 +17,42 @@ namespace {
 using formula::Arithmetic;
 using formula::Params;
 
-/// y = f(x)
-template <class T, class F, class R = T>
-void dense_unary(char* const* p, int64_t n, const Params& params) {
-  const F f(params);
-  const T* x = reinterpret_cast<const T*>(p[1]);
-  R* y = reinterpret_cast<R*>(p[0]);
-  if constexpr (std::is_same_v<T, float> && requires { F::kFastLimit; }) {
+/// y[i] = f(in[i]...). Of f32 formulas with another way for some numbers, blocks without those are
+/// vectorised.
+template <class F, class R, class... T>
+void dense(const F& f, int64_t n, R* y, const T*... in) {
+  if constexpr ((std::is_same_v<T, float> && ...) && requires { F::is_fast(*in...); }) {
     constexpr int64_t kBlock = 256;
     for (int64_t begin = 0; begin < n; begin += kBlock) {
       const int64_t end = std::min(n, begin + kBlock);
-      int beyond = 0;
-      for (int64_t i = begin; i < end; ++i)
-        beyond |= !(std::fabs(x[i]) <= F::kFastLimit);  // NaN too
-      if (beyond) {
+      int slow = 0;
+      for (int64_t i = begin; i < end; ++i) slow |= !F::is_fast(in[i]...);
+      if (slow) {
         // One by one, so that a result does not depend on where its block begins.
         for (int64_t i = begin; i < end; ++i)
-          y[i] = static_cast<R>(std::fabs(x[i]) <= F::kFastLimit ? f(x[i]) : f.slow(x[i]));
+          y[i] = static_cast<R>(F::is_fast(in[i]...) ? f(in[i]...) : f.slow(in[i]...));
       } else {
         BRIM_INDEPENDENT
-        for (int64_t i = begin; i < end; ++i) y[i] = static_cast<R>(f(x[i]));
+        for (int64_t i = begin; i < end; ++i) y[i] = static_cast<R>(f(in[i]...));
       }
     }
   } else {
     BRIM_INDEPENDENT
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<R>(f(x[i]));
+    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<R>(f(in[i]...));
   }
+}
+
+/// y = f(x)
+template <class T, class F, class R = T>
+void dense_unary(char* const* p, int64_t n, const Params& params) {
+  dense(F(params), n, reinterpret_cast<R*>(p[0]), reinterpret_cast<const T*>(p[1]));
 }
 
 /// y = f(a, b)
 template <class T, class F, class R = T>
 void dense_binary(char* const* p, int64_t n, const Params& params) {
-  const F f(params);
-  const T* a = reinterpret_cast<const T*>(p[1]);
-  const T* b = reinterpret_cast<const T*>(p[2]);
-  R* y = reinterpret_cast<R*>(p[0]);
-  BRIM_INDEPENDENT
-  for (int64_t i = 0; i < n; ++i) y[i] = static_cast<R>(f(a[i], b[i]));
+  dense(F(params), n, reinterpret_cast<R*>(p[0]), reinterpret_cast<const T*>(p[1]),
+        reinterpret_cast<const T*>(p[2]));
 }
 
 /// The result of a formula that is computed in f32.
