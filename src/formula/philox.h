@@ -8,6 +8,8 @@
 #include <brim/core/random.h>
 #include <brim/formula/formula.h>
 
+#include "formula/wide_math.h"
+
 namespace brim::formula {
 
 /// One counter, or the four random words it maps to.
@@ -15,14 +17,18 @@ struct Words {
   uint32_t w[4];
 };
 
+/// Multipliers of the counter, and what is added to the key after each round.
+inline constexpr uint32_t kPhiloxM0 = 0xD2511F53u, kPhiloxM1 = 0xCD9E8D57u;
+inline constexpr uint32_t kPhiloxW0 = 0x9E3779B9u, kPhiloxW1 = 0xBB67AE85u;
+
 BRIM_FORMULA Words philox4x32(Words c, uint32_t k0, uint32_t k1) {
   for (int round = 0; round < 10; ++round) {
-    const uint64_t a = uint64_t{0xD2511F53u} * c.w[0];
-    const uint64_t b = uint64_t{0xCD9E8D57u} * c.w[2];
+    const uint64_t a = uint64_t{kPhiloxM0} * c.w[0];
+    const uint64_t b = uint64_t{kPhiloxM1} * c.w[2];
     c = {{static_cast<uint32_t>(b >> 32) ^ c.w[1] ^ k0, static_cast<uint32_t>(b),
           static_cast<uint32_t>(a >> 32) ^ c.w[3] ^ k1, static_cast<uint32_t>(a)}};
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
+    k0 += kPhiloxW0;
+    k1 += kPhiloxW1;
   }
   return c;
 }
@@ -52,8 +58,14 @@ struct NormalPair {
 };
 /// From u in (0, 1] and v in [0, 1). In f64, so that backends agree after rounding to f32.
 BRIM_FORMULA NormalPair box_muller(double u, double v) {
-  const double r = std::sqrt(-2 * std::log(u)), angle = 6.283185307179586477 * v;
-  return {r * std::cos(angle), r * std::sin(angle)};
+  const double r = std::sqrt(-2 * log_of_share(u));
+  double sin, cos;
+  sin_cos_of_turn(v, sin, cos);
+  return {r * cos, r * sin};
+}
+/// Two to be rounded to f32, from a word each.
+BRIM_FORMULA NormalPair normal_pair(uint32_t u, uint32_t v) {
+  return box_muller((to_double(u) + 1) * 0x1p-32, to_double(v) * 0x1p-32);
 }
 
 /// How many elements of each kind one block of words makes: 4 uniform or normal f32 (and smaller
@@ -82,8 +94,7 @@ BRIM_FORMULA void normal_block(const RandomKey& key, uint64_t block, T* out) {
     out[1] = p.b;
   } else {
     for (int i = 0; i < 4; i += 2) {
-      const NormalPair p =
-          box_muller((static_cast<double>(r.w[i]) + 1) * 0x1p-32, r.w[i + 1] * 0x1p-32);
+      const NormalPair p = normal_pair(r.w[i], r.w[i + 1]);
       out[i] = static_cast<T>(p.a);
       out[i + 1] = static_cast<T>(p.b);
     }

@@ -64,6 +64,35 @@ TEST(Random, ElementsDependOnlyOnKeyAndPosition) {
   }
 }
 
+TEST(Random, NormalNumbersAreThoseOfTheirBlocks) {
+  Generator generator(9), same(9);
+  const RandomKey key = same.next();
+  constexpr int64_t kCount = 100001;
+  const std::vector<float> drawn = randn({kCount}, {}, &generator).to_vector<float>();
+  int64_t other = 0;
+  for (int64_t i = 0; i < kCount; i += 2) {
+    const Words r = formula::random_block(key, static_cast<uint64_t>(i / 4));
+    const size_t k = static_cast<size_t>(i % 4);
+    const double u = (static_cast<double>(r.w[k]) + 1) * 0x1p-32;
+    const double angle = 6.283185307179586477 * (r.w[k + 1] * 0x1p-32);
+    const double want[2] = {std::sqrt(-2 * std::log(u)) * std::cos(angle),
+                            std::sqrt(-2 * std::log(u)) * std::sin(angle)};
+    for (int64_t j = 0; j < std::min<int64_t>(2, kCount - i); ++j) {
+      ASSERT_NEAR(drawn[static_cast<size_t>(i + j)], want[j], 1e-6);
+      other += drawn[static_cast<size_t>(i + j)] != static_cast<float>(want[j]);
+    }
+  }
+  EXPECT_LE(other, 2);  // numbers half-way between two floats
+}
+
+TEST(Random, UniformNumbersAreThoseOfTheirBlocks) {
+  Generator generator(9), same(9);
+  const RandomKey key = same.next();
+  const std::vector<float> drawn = rand({5003}, {}, &generator).to_vector<float>();
+  for (size_t i = 0; i < drawn.size(); ++i)
+    ASSERT_EQ(drawn[i], formula::unit_f32(formula::random_block(key, i / 4).w[i % 4]));
+}
+
 TEST(Random, ThreadsDoNotChangeValues) {
   std::vector<std::vector<float>> draws;
   for (int threads : {1, 3}) {
