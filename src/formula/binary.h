@@ -3,6 +3,7 @@
 #pragma once
 
 #include "formula/activation.h"
+#include "formula/power.h"
 
 namespace brim::formula {
 
@@ -50,7 +51,7 @@ BRIM_FORMULA T with_sign_of(T left, T b) {
 
 BRIM_BINARY(Mul, "mul", static_cast<Wrapping<T>>(a) * static_cast<Wrapping<T>>(b));
 BRIM_BINARY(Div, "div", a / b);
-BRIM_BINARY(Pow, "pow", std::pow(a, b));
+BRIM_BINARY(Pow, "pow", power(a, b));
 BRIM_BINARY(Maximum, "maximum", a > b || a != a ? a : b);  // NaN if either is
 BRIM_BINARY(Minimum, "minimum", a < b || a != a ? a : b);
 BRIM_BINARY(Atan2, "atan2", atan2(a, b));

@@ -5,6 +5,7 @@
 #include <brim/formula/math.h>
 
 #include "formula/activation.h"
+#include "formula/power.h"
 
 namespace brim::formula {
 
@@ -79,7 +80,7 @@ struct PowScalar {  // x^a; the common exponents have formulas of their own
   explicit PowScalar(Params p) : p(p) {}
   template <class T>
   BRIM_FORMULA T operator()(T x) const {
-    return std::pow(x, static_cast<T>(p.a));
+    return power(x, static_cast<T>(p.a));
   }
 };
 

@@ -112,6 +112,32 @@ TEST(Math, Atan2) {
   EXPECT_LE(worst, 1);
 }
 
+TEST(Math, Pow) {
+  Pairs p = pairs(6);
+  for (size_t i = 0; i < 200003; ++i) {  // with results all over the range of floats
+    const double digits = std::log2(std::fabs(static_cast<double>(p.a[i])));
+    const double t = 150 * std::sin(static_cast<double>(i));
+    p.b[i] = static_cast<float>(i % 3 == 0 ? std::trunc(t / 8) : t / digits);
+  }
+  const auto expect = [&](const Tensor& got) {
+    const std::vector<float> y = got.to_vector<float>();
+    double worst = 0;
+    for (size_t i = 0; i < y.size(); ++i) {
+      const double exact = std::pow(static_cast<double>(p.a[i]), static_cast<double>(p.b[i]));
+      worst = std::max(worst, ulps(y[i], exact));
+      if (!std::isnan(exact)) {
+        EXPECT_EQ(std::signbit(y[i]), std::signbit(exact)) << p.a[i] << ' ' << p.b[i];
+      }
+    }
+    EXPECT_LE(worst, 1);
+  };
+  expect(pow(p.first(), p.second()));
+  for (const float exponent : {2.5f, -3.0f, 0.0f, INFINITY, NAN}) {
+    std::fill(p.b.begin(), p.b.end(), exponent);
+    expect(pow(p.first(), static_cast<double>(exponent)));
+  }
+}
+
 /// The same bits; any NaN is as good as another.
 void expect_same(float got, float want, float a, float b) {
   if (std::isnan(want) && std::isnan(got)) return;
