@@ -1,4 +1,4 @@
-// Poolings over nhwc tensors give what they give over row-major ones, in nhwc.
+// Poolings and interpolation over nhwc tensors give what they give over row-major ones, in nhwc.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,10 +8,12 @@
 #include <brim/autograd/autograd.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
+#include <brim/ops/interpolate.h>
 #include <brim/ops/pool.h>
 #include <brim/ops/reduce.h>
 
 #include "distance.h"
+#include "threads.h"
 
 namespace brim {
 namespace {
@@ -33,13 +35,23 @@ const Pooling kPoolings[] = {
     [](const Tensor& x) {
       return adaptive_avg_pool2d(x, {3, 2});
     },
+    [](const Tensor& x) { return interpolate(x, {.scale = 2}); },
+    [](const Tensor& x) {
+      return interpolate(x, {.size = {5, 13}});
+    },
+    [](const Tensor& x) { return interpolate(x, {.scale = 2, .mode = Interpolation::bilinear}); },
+    [](const Tensor& x) {
+      return interpolate(x,
+                         {.size = {4, 11}, .mode = Interpolation::bilinear, .align_corners = true});
+    },
 };
 
 TEST(PoolFormat, NhwcEqualsRowMajor) {
   manual_seed(1);
   for (const Pooling& pool : kPoolings)
     for (const DType dtype : {DType::f32, DType::f64})
-      for (const Shape& shape : {Shape{2, 5, 9, 8}, Shape{1, 1, 7, 7}, Shape{3, 33, 6, 7}}) {
+      for (const Shape& shape :
+           {Shape{2, 5, 9, 8}, Shape{1, 1, 7, 7}, Shape{3, 33, 6, 7}, Shape{1, 2, 9, 70}}) {
         const Tensor x = randn(shape, {.dtype = dtype});
         const Tensor plain = x.clone().set_requires_grad();
         const Tensor pixels = x.clone().to(MemoryFormat::nhwc).set_requires_grad();
@@ -51,6 +63,22 @@ TEST(PoolFormat, NhwcEqualsRowMajor) {
         sum(b * dy).backward();
         EXPECT_LT(distance(plain.grad(), pixels.grad()), 1e-6);
       }
+}
+
+TEST(PoolFormat, ThreadsChangeNothing) {
+  manual_seed(2);
+  const Tensor image = randn({2, 5, 111, 99});
+  for (const Pooling& pool : kPoolings)
+    for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+      const auto both = [&](int threads) {
+        const tests::Threads some(threads);
+        const Tensor x = image.clone().to(format).set_requires_grad();
+        const Tensor y = pool(x);
+        sum(y * y.detach()).backward();
+        return std::pair(y.to_vector<float>(), x.grad().to_vector<float>());
+      };
+      EXPECT_EQ(both(1), both(3));
+    }
 }
 
 TEST(PoolFormat, MaxOfNaNAndInfinity) {

@@ -1,4 +1,6 @@
-// interpolate: images at other sizes, an axis at a time
+// interpolate: images at other sizes, in one kernel, or an axis at a time where a device has none.
+// It is linear: the gradient spreads dy over what it was made of, and the gradient of that is
+// interpolation itself.
 #include <brim/ops/interpolate.h>
 
 #include <algorithm>
@@ -9,17 +11,42 @@
 #include <brim/ops/index.h>
 #include <brim/ops/unary.h>
 
+#include "autograd/node.h"
+#include "backend/kernel.h"
+#include "backend/options/resize.h"
 #include "ops/checks.h"
+#include "ops/memory_format.h"
 
 namespace brim {
 namespace {
 
-/// How an axis of `from` elements becomes one of `to`; a pixel of the result is `step` wide in x.
-struct Resize {
-  int axis;
-  int64_t from, to;
-  double step;
-};
+using backend::ResizeAxis;
+using backend::ResizeGeometry;
+using InterpolateKernel =
+    backend::Kernel<void(const Context&, const Tensor& from, Tensor& to, const ResizeGeometry&)>;
+
+const InterpolateKernel& forward_kernel() {
+  static const InterpolateKernel kernel("interpolate", {.operands = "x, y", .activations = "x, y"});
+  return kernel;
+}
+const InterpolateKernel& gradient_kernel() {
+  static const InterpolateKernel kernel("interpolate_grad",
+                                        {.operands = "dy, dx", .activations = "dy, dx"});
+  return kernel;
+}
+
+enum class Way : uint8_t { forward, gradient };
+
+/// Each way's gradient is the other way.
+Tensor fused(Way way, const Tensor& x, const ResizeGeometry& geo) {
+  const bool is_forward = way == Way::forward;
+  const Tensor from = ops::dense(x);
+  Tensor to = ops::empty_in(is_forward ? geo.y_shape() : geo.x_shape(), x.dtype(), from);
+  (is_forward ? forward_kernel() : gradient_kernel())(x.device(), x.dtype(), from, to, geo);
+  return autograd::with_grad("interpolate", to, {x}, [is_forward, geo](autograd::GradCall& g) {
+    g.set(0, fused(is_forward ? Way::gradient : Way::forward, g.dy(), geo));
+  });
+}
 
 /// Each element `times` times along height and width: one copy.
 Tensor enlarge(const Tensor& x, Pair times) {
@@ -30,30 +57,43 @@ Tensor enlarge(const Tensor& x, Pair times) {
 }
 
 /// Places are rounded in the dtype of x, as PyTorch rounds them.
-Tensor nearest_along(const Tensor& x, const Resize& r) {
+Tensor nearest_along(const Tensor& x, int axis, const ResizeAxis& r) {
   const DType dtype = ops::statistics_dtype(x.dtype());
   const Tensor number = arange(r.to, {.dtype = dtype, .device = x.device()});
   const Tensor at = clamp(floor(mul(number, r.step)), {}, static_cast<double>(r.from - 1));
-  return index_select(x, r.axis, at.to(i64));
+  return index_select(x, axis, at.to(i64));
 }
 
 /// x: f32 or f64. Between the element at or before a place and the next one.
-Tensor linear_along(const Tensor& x, const Resize& r, bool align_corners) {
+Tensor linear_along(const Tensor& x, int axis, const ResizeAxis& r, bool align_corners) {
   const double last = static_cast<double>(r.from - 1);
   const Tensor number = arange(r.to, {.dtype = f64, .device = x.device()});
   const Tensor place =
       align_corners ? mul(number, r.step) : clamp(sub(mul(add(number, 0.5), r.step), 0.5), 0);
   const Tensor before = clamp(floor(place), {}, last);
   Shape along = Shape::filled(4, 1);
-  along[r.axis] = r.to;
+  along[axis] = r.to;
   const Tensor share = sub(place, before).to(x.dtype()).view(along);
-  const Tensor a = index_select(x, r.axis, before.to(i64));
-  const Tensor b = index_select(x, r.axis, clamp(add(before, 1), {}, last).to(i64));
+  const Tensor a = index_select(x, axis, before.to(i64));
+  const Tensor b = index_select(x, axis, clamp(add(before, 1), {}, last).to(i64));
   return add(mul(a, sub(1, share)), mul(b, share));
 }
 
-Resize resize(const char* name, int axis, const Tensor& x, int64_t size,
-              const InterpolateOptions& o) {
+/// Made of ops, for devices without the kernel.
+Tensor composed(const Tensor& x, const ResizeGeometry& geo) {
+  const auto [rows, columns] = std::pair(geo.rows, geo.columns);
+  if (!geo.bilinear) {
+    const int64_t height = rows.times(), width = columns.times();
+    if (height > 0 && width > 0) return enlarge(x, {height, width});
+    return nearest_along(nearest_along(x, 2, rows), 3, columns);
+  }
+  const Tensor wide = x.to(ops::statistics_dtype(x.dtype()));
+  const Tensor tall = linear_along(wide, 2, rows, geo.align_corners);
+  return linear_along(tall, 3, columns, geo.align_corners).to(x.dtype());
+}
+
+ResizeAxis resize(const char* name, int axis, const Tensor& x, int64_t size,
+                  const InterpolateOptions& o) {
   const int64_t from = x.shape()[axis];
   const int64_t to =
       size != 0 ? size : static_cast<int64_t>(std::floor(static_cast<double>(from) * o.scale));
@@ -67,7 +107,7 @@ Resize resize(const char* name, int axis, const Tensor& x, int64_t size,
   const double step = corners    ? (to > 1 ? (wide - 1) / (narrow - 1) : 0)
                       : by_sizes ? wide / narrow
                                  : 1 / o.scale;
-  return {axis, from, to, step};
+  return {from, to, step};
 }
 
 }  // namespace
@@ -82,21 +122,17 @@ Tensor interpolate(const Tensor& x, const InterpolateOptions& options) {
              "[interpolate] scale {} must be above 0", options.scale);
   BRIM_CHECK(!by_size || std::min(options.size.h, options.size.w) >= 1, ValueError,
              "[interpolate] size ({}, {}) must be 1 or more", options.size.h, options.size.w);
-  const Resize rows = resize("height", 2, x, options.size.h, options);
-  const Resize columns = resize("width", 3, x, options.size.w, options);
-  if (options.mode == Interpolation::nearest) {
-    const Pair times = {rows.to / rows.from, columns.to / columns.from};
-    const auto divides = [](const Resize& r) {
-      const int64_t factor = r.to / r.from;
-      return r.to % r.from == 0 && r.step * static_cast<double>(factor) == 1;
-    };
-    if (divides(rows) && divides(columns)) return enlarge(x, times);
-    return nearest_along(nearest_along(x, rows), columns);
-  }
-  const Tensor wide = x.to(ops::statistics_dtype(x.dtype()));
-  const Tensor y =
-      linear_along(linear_along(wide, rows, options.align_corners), columns, options.align_corners);
-  return y.to(x.dtype());
+  const ResizeGeometry geo = {.n = x.shape()[0],
+                              .c = x.shape()[1],
+                              .rows = resize("height", 2, x, options.size.h, options),
+                              .columns = resize("width", 3, x, options.size.w, options),
+                              .bilinear = options.mode == Interpolation::bilinear,
+                              .align_corners = options.align_corners};
+  const auto exists = [&](const InterpolateKernel& kernel) {
+    return kernel.exists(x.device(), x.dtype());
+  };
+  if (exists(forward_kernel()) && exists(gradient_kernel())) return fused(Way::forward, x, geo);
+  return composed(x, geo);
 }
 
 }  // namespace brim
