@@ -99,6 +99,51 @@ CONTRACT(cross_entropy_image) {  // (N, C, d1, d2)
               },
           .expanded = false};
 }
+
+/// Labels of 2 x 45 pixels, one in seven of which is 1.
+std::vector<int64_t> pixel_labels() {
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < 90; ++i) labels.push_back(i % 7 == 3 ? 1 : i % 2 * 2);
+  return labels;
+}
+/// (N, C, S) -> (N S, C)
+Tensor rows_of(const Tensor& x) {
+  return x.permute({0, 2, 1}).contiguous().reshape({x.size(0) * x.size(2), x.size(1)});
+}
+Case cross_entropy_of_planes(CrossEntropyOptions options) {
+  const Tensor labels = Tensor::from(pixel_labels(), {2, 45}), weight = options.weight;
+  return {.op =
+              [=](Tensor x) {
+                CrossEntropyOptions o = options;
+                if (weight.defined()) o.weight = weight.to(x.dtype()).to(x.device());
+                return cross_entropy(x, labels.to(x.device()), o);
+              },
+          .inputs = {{{{2, 3, 45}}}},
+          .reference =
+              [=](Tensor x) {
+                const Tensor y = cross_entropy_reference(pixel_labels(), options)({rows_of(x)})[0];
+                return options.reduction == Reduction::none ? y.reshape({2, 45}) : y;
+              },
+          .expanded = false};
+}
+CONTRACT(cross_entropy_planes) { return cross_entropy_of_planes({.ignore_index = 1}); }
+CONTRACT(cross_entropy_planes_none) {
+  return cross_entropy_of_planes({.weight = weights(3), .reduction = Reduction::none});
+}
+CONTRACT(cross_entropy_planes_smooth) {
+  return cross_entropy_of_planes({.weight = weights(3), .ignore_index = 2, .label_smoothing = 0.3});
+}
+CONTRACT(nll_loss_planes) {
+  const Tensor labels = Tensor::from(pixel_labels(), {2, 45});
+  const auto loss = [](const Tensor& x, const Tensor& y) {
+    return nll_loss(x, y.to(x.device()),
+                    {.weight = weights(3).to(x.dtype()).to(x.device()), .ignore_index = 1});
+  };
+  return {.op = [=](Tensor x) { return loss(x, labels); },
+          .inputs = {{{{2, 3, 45}}}},
+          .reference = [=](Tensor x) { return loss(rows_of(x), labels.reshape({90})); },
+          .expanded = false};
+}
 CONTRACT(cross_entropy_probabilities) {
   return {.op = [](Tensor x, Tensor p) { return cross_entropy(x, p, {.label_smoothing = 0.1}); },
           .inputs = {{{{3, 4}}, {{3, 4}, 0, 1}}},

@@ -1,11 +1,18 @@
 #include "ops/loss/class_loss.h"
 
+#include <algorithm>
+
 #include "ops/checks.h"
 
 namespace brim::ops {
+namespace {
+
+constexpr int64_t kMinPlane = 8;  // elements; smaller ones leave vectors empty
+
+}  // namespace
 
 ClassRows::ClassRows(const char* op, const Tensor& input, const Tensor& labels,
-                     const Tensor& weight) {
+                     const Tensor& weight, bool takes_planes) {
   check_floating(op, input);
   const Device device = common_device(op, input, labels);
   BRIM_CHECK(
@@ -40,6 +47,8 @@ ClassRows::ClassRows(const char* op, const Tensor& input, const Tensor& labels,
   Shape rows = {shape.numel(), classes};
   if (input.rank() == 1) {
     x = input.contiguous().reshape(rows);
+  } else if (takes_planes && input.is_contiguous() && shape.numel() >= kMinPlane * shape[0]) {
+    x = input.reshape({shape[0], classes, shape.numel() / std::max<int64_t>(1, shape[0])});
   } else {
     std::vector<int> order = {0};
     for (int i = 2; i < input.rank(); ++i) order.push_back(i);

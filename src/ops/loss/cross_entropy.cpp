@@ -16,20 +16,25 @@ namespace {
 
 using ops::ClassLoss;
 
+const ops::ClassLossKernels& entropy_kernels() {
+  static const ops::ClassLossKernels value("cross_entropy", "cross_entropy_grad",
+                                           "cross_entropy_planes", "cross_entropy_planes_grad");
+  return value;
+}
+
 Tensor fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& target, const Tensor& weight,
                       const Tensor& stats, const ClassLoss& options) {
-  static const ops::ClassLossGradKernel kernel("cross_entropy_grad",
-                                               {.operands = "dy, x, target, weight, stats, dx"});
   Tensor dx = Tensor::empty(x.shape(), x.dtype(), x.device());
-  kernel(x.device(), x.dtype(), dy.contiguous(), x, target, weight, stats, dx, options);
+  entropy_kernels().gradient(x)(x.device(), x.dtype(), dy.contiguous(), x, target, weight, stats,
+                                dx, options);
   return dx;
 }
 
-/// The gradient made of ops. It is dy (a softmax(x) - b) with constants a: (N, 1) and b: (N, C),
-/// which the fused kernel gives where all probabilities are 0.
+/// The gradient made of ops. It is dy (a softmax(x) - b) with constants a: (N, 1) and b: (N, C), or
+/// (N', 1, S) and (N', C, S), which the fused kernel gives where all probabilities are 0.
 Tensor composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& target,
                          const Tensor& weight, const Tensor& stats, const ClassLoss& options) {
-  const int64_t n = x.shape()[0];
+  const int64_t n = target.numel();
   Tensor no_exp = stats.clone(), minus_b, a;
   {
     const NoGrad guard;
@@ -37,7 +42,7 @@ Tensor composed_gradient(const Tensor& dy, const Tensor& x, const Tensor& target
     minus_b = fused_gradient(ones_like(dy), x.detach(), target, weight, no_exp, options);
     a = mul(sum(minus_b, {1}, /*keepdim=*/true), -1);
   }
-  const Tensor factor = dy.reshape({dy.rank() == 0 ? 1 : n, 1});
+  const Tensor factor = dy.rank() == 0 ? dy : dy.reshape(a.shape());
   return factor * (a * softmax(x, 1) + minus_b);
 }
 
@@ -78,24 +83,23 @@ Tensor cross_entropy(const Tensor& logits, const Tensor& target,
           return cross_entropy(t, y, wide);
         },
         logits, target, options.weight);
-  static const ops::ClassLossKernel kernel("cross_entropy",
-                                           {.operands = "x, target, weight, loss, stats"});
   ops::check_floating("cross_entropy", logits);
   (void)ops::common_device("cross_entropy", logits, target);
   BRIM_CHECK(options.label_smoothing >= 0 && options.label_smoothing <= 1, ValueError,
              "[cross_entropy] label_smoothing {} is outside [0, 1]", options.label_smoothing);
   if (is_floating(target.dtype())) return soft_cross_entropy(logits, target, options);
 
-  const ops::ClassRows rows("cross_entropy", logits, target, options.weight);
+  const ops::ClassRows rows("cross_entropy", logits, target, options.weight,
+                            entropy_kernels().has_planes(logits));
   const ClassLoss params = {options.ignore_index, options.label_smoothing,
                             ops::loss_shape(options.reduction)};
   const Tensor weight = options.weight.defined() ? options.weight.detach().contiguous() : Tensor();
   const Tensor x = rows.x;
-  const int64_t n = x.shape()[0];
+  const int64_t n = rows.target.numel();
   const bool single = params.shape == ops::LossShape::single;
   Tensor loss = Tensor::empty(single ? Shape{n} : Shape{}, x.dtype(), x.device());
   Tensor stats = Tensor::empty({2 * n + 1}, ops::statistics_dtype(x.dtype()), x.device());
-  kernel(x.device(), x.dtype(), x, rows.target, weight, loss, stats, params);
+  entropy_kernels().forward(x)(x.device(), x.dtype(), x, rows.target, weight, loss, stats, params);
   const Tensor y = autograd::with_grad(
       "cross_entropy", loss, {x},
       [x = autograd::Saved(x), target = autograd::Saved(rows.target),
