@@ -124,6 +124,24 @@ CONTRACT(group_norm) {
           .tolerance_f64 = 1e-11,
           .expanded = false};
 }
+CONTRACT(group_norm_with_parameters) {
+  return {.op = [](Tensor x, Tensor w, Tensor b) { return group_norm(x, 2, w, b); },
+          .inputs = {{{{3, 4, 5}}, {{4}}, {{4}}}, {{{2, 4, 3, 2}}, {{4}}, {{4}}}},
+          .reference =
+              [](Tensor x, Tensor w, Tensor b) {
+                const int64_t groups = 2 * x.size(0), size = x.numel() / groups;
+                const std::vector<double> wv = values(w), bv = values(b);
+                std::vector<double> y = normalised(x, groups, [=](int64_t i) { return i / size; });
+                for (size_t i = 0; i < y.size(); ++i) {
+                  const size_t c = i / static_cast<size_t>(size / 2) % 4;
+                  y[i] = y[i] * wv[c] + bv[c];
+                }
+                return array(y, x.shape());
+              },
+          .tolerance = 3e-5,
+          .tolerance_f64 = 1e-11,
+          .expanded = false};
+}
 CONTRACT(rms_norm) {
   return {.op = [](Tensor x, Tensor w) { return rms_norm(x, {5}, w, 0.1); },
           .inputs = {{{{3, 5}}, {{5}}}},

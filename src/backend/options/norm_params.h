@@ -1,5 +1,7 @@
-// What the kernel of batch_norm is told.
+// What the kernels of batch_norm and group_norm are told.
 #pragma once
+
+#include <cstdint>
 
 #include <brim/core/same_bits.h>
 
@@ -11,6 +13,14 @@ struct BatchNormParams {
   double eps = 1e-5;
   friend bool operator==(const BatchNormParams& x, const BatchNormParams& y) {
     return x.training == y.training && same_bits(x.momentum, y.momentum) && same_bits(x.eps, y.eps);
+  }
+};
+
+struct GroupNormParams {
+  int64_t groups = 1;  // of as many channels each
+  double eps = 1e-5;
+  friend bool operator==(const GroupNormParams& x, const GroupNormParams& y) {
+    return x.groups == y.groups && same_bits(x.eps, y.eps);
   }
 };
 

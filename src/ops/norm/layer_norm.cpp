@@ -1,4 +1,4 @@
-// layer_norm: one kernel each way; group_norm and rms_norm are made of ops
+// layer_norm: one kernel each way; rms_norm is made of ops
 #include <brim/ops/binary.h>
 #include <brim/ops/norm.h>
 #include <brim/ops/reduce.h>
@@ -13,17 +13,6 @@
 namespace brim {
 namespace {
 
-void check_parameters(const char* op, const Tensor& x, const Shape& shape, const Tensor& weight,
-                      const Tensor& bias) {
-  for (const Tensor& t : {weight, bias}) {
-    if (!t.defined()) continue;
-    (void)ops::common_device(op, x, t);
-    (void)ops::common_dtype(op, x, t);
-    BRIM_CHECK(t.shape() == shape, ShapeError, "[{}] weight or bias has shape {}; expected {}", op,
-               t.shape().str(), shape.str());
-  }
-}
-
 /// Throws unless x ends in `shape` and the parameters have it. Returns the number of rows.
 int64_t check(const char* op, const Tensor& x, const Shape& shape, const Tensor& weight,
               const Tensor& bias) {
@@ -33,7 +22,7 @@ int64_t check(const char* op, const Tensor& x, const Shape& shape, const Tensor&
   for (int i = 0; fits && i < shape.rank(); ++i) fits = x.shape()[from + i] == shape[i];
   BRIM_CHECK(fits, ShapeError, "[{}] x has shape {}, which does not end in normalized_shape {}", op,
              x.shape().str(), shape.str());
-  check_parameters(op, x, shape, weight, bias);
+  ops::check_parameters(op, x, shape, weight, bias);
   int64_t rows = 1;
   for (int i = 0; i < from; ++i) rows *= x.shape()[i];
   return rows;
@@ -111,29 +100,6 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& 
         g.set_if_needed(1, [&] { return d.weight; });
         g.set_if_needed(2, [&] { return d.bias; });
       });
-}
-
-Tensor group_norm(const Tensor& x, int64_t groups, const Tensor& weight, const Tensor& bias,
-                  double eps) {
-  if (ops::autocasting()) [[unlikely]]
-    return ops::run_wide([&](const Tensor& t, const Tensor& w,
-                             const Tensor& b) { return group_norm(t, groups, w, b, eps); },
-                         x, weight, bias);
-  ops::check_floating("group_norm", x);
-  BRIM_CHECK(x.rank() >= 2 && groups >= 1 && x.shape()[1] % groups == 0, ShapeError,
-             "[group_norm] {} groups do not divide the channels of shape {}, which is (N, C, ...)",
-             groups, x.shape().str());
-  const int64_t n = x.shape()[0], channels = x.shape()[1];
-  check_parameters("group_norm", x, {channels}, weight, bias);
-  const int64_t size = n > 0 ? x.numel() / (n * groups) : 0;
-  const DType wide = ops::statistics_dtype(x.dtype());  // 16 bits are rounded once, at the end
-  Tensor y = layer_norm(x.to(wide).reshape({n * groups, size}), {size}, {}, {}, eps);
-  y = y.reshape(x.shape());
-  Shape along = Shape::filled(x.rank(), 1);
-  along[1] = channels;
-  if (weight.defined()) y = y * weight.to(wide).reshape(along);
-  if (bias.defined()) y = y + bias.to(wide).reshape(along);
-  return y.to(x.dtype());
 }
 
 Tensor rms_norm(const Tensor& x, const Shape& normalized_shape, const Tensor& weight, double eps) {

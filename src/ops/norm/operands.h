@@ -1,4 +1,4 @@
-// What batch_norm and layer_norm share.
+// What batch_norm, layer_norm and group_norm share.
 #pragma once
 
 #include <vector>
@@ -7,10 +7,24 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/reduce.h>
 
+#include "ops/checks.h"
+
 namespace brim::ops {
 
 /// A parameter as kernels take it: contiguous and without history. Undefined stays undefined.
 inline Tensor as_operand(const Tensor& t) { return t.defined() ? t.detach().contiguous() : t; }
+
+/// Throws unless weight and bias, where they are defined, have that shape and x's device and dtype.
+inline void check_parameters(const char* op, const Tensor& x, const Shape& shape,
+                             const Tensor& weight, const Tensor& bias) {
+  for (const Tensor& t : {weight, bias}) {
+    if (!t.defined()) continue;
+    (void)common_device(op, x, t);
+    (void)common_dtype(op, x, t);
+    BRIM_CHECK(t.shape() == shape, ShapeError, "[{}] weight or bias has shape {}; expected {}", op,
+               t.shape().str(), shape.str());
+  }
+}
 
 /// x minus its mean over `axes`, twice: a mean of equal elements may be off by rounding, which
 /// 1 / sqrt(eps) makes large.
