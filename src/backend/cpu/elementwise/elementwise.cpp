@@ -2,7 +2,7 @@
 // across several rows where they are short.
 #include "backend/cpu/elementwise/elementwise.h"
 
-#include <cstring>
+#include "backend/cpu/elementwise/runs.h"
 
 namespace brim::cpu {
 namespace {
@@ -16,21 +16,12 @@ using Pointers = std::array<char*, N>;
 /// Buffers of one thread.
 template <int N>
 struct Stage {
-  alignas(64) char data[N][kTile * 8];
+  alignas(64) char data[N][(kTile + kLongRow) * 8];
 };
 
 template <class T>
-void gather_row(const char* from, int64_t stride, char* to, int64_t n) {
-  const T* x = reinterpret_cast<const T*>(from);
-  T* y = reinterpret_cast<T*>(to);
-  if (stride == 1) {
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i];
-  } else if (stride == 0) {
-    const T value = *x;
-    for (int64_t i = 0; i < n; ++i) y[i] = value;
-  } else {
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i * stride];
-  }
+void gather_as(const char* from, int64_t stride, char* to, int64_t n) {
+  gather_row(reinterpret_cast<const T*>(from), stride, reinterpret_cast<T*>(to), n);
 }
 
 template <class T>
@@ -43,13 +34,13 @@ void scatter_row(const char* from, char* to, int64_t stride, int64_t n) {
 void gather(int bytes, const char* from, int64_t stride, char* to, int64_t n) {
   switch (bytes) {
     case 1:
-      return gather_row<uint8_t>(from, stride, to, n);
+      return gather_as<uint8_t>(from, stride, to, n);
     case 2:
-      return gather_row<uint16_t>(from, stride, to, n);
+      return gather_as<uint16_t>(from, stride, to, n);
     case 4:
-      return gather_row<uint32_t>(from, stride, to, n);
+      return gather_as<uint32_t>(from, stride, to, n);
     default:
-      return gather_row<uint64_t>(from, stride, to, n);
+      return gather_as<uint64_t>(from, stride, to, n);
   }
 }
 
@@ -65,34 +56,6 @@ void scatter(int bytes, const char* from, char* to, int64_t stride, int64_t n) {
       return scatter_row<uint64_t>(from, to, stride, n);
   }
 }
-
-/// A position in the iteration space that moves from row to row without divisions.
-template <int N>
-struct Cursor {
-  const Loop<N>& loop;
-  std::array<int64_t, kMaxRank> index{};
-  std::array<int64_t, N> at{};  // offsets of the operands, in elements
-
-  Cursor(const Loop<N>& l, int64_t linear) : loop(l) {
-    for (int d = 0; d < loop.rank; ++d) {
-      index[d] = linear % loop.size[d];
-      linear /= loop.size[d];
-      for (int k = 0; k < N; ++k) at[k] += index[d] * loop.stride[k][d];
-    }
-  }
-  /// Elements left in this row.
-  int64_t left() const { return loop.size[0] - index[0]; }
-  /// Moves on by n <= left().
-  void advance(int64_t n) {
-    index[0] += n;
-    for (int k = 0; k < N; ++k) at[k] += n * loop.stride[k][0];
-    for (int d = 0; d + 1 < loop.rank && index[d] == loop.size[d]; ++d) {
-      index[d] = 0;
-      ++index[d + 1];
-      for (int k = 0; k < N; ++k) at[k] += loop.stride[k][d + 1] - loop.size[d] * loop.stride[k][d];
-    }
-  }
-};
 
 template <int N>
 void run_rows(const Loop<N>& loop, const Pointers<N>& base, const std::array<int, N>& bytes,
@@ -124,36 +87,74 @@ void run_rows(const Loop<N>& loop, const Pointers<N>& base, const std::array<int
   }
 }
 
+/// How an operand is read across short rows.
+enum class Across : uint8_t {
+  dense,     // one row goes on where the one before ends
+  repeated,  // the same row again, along dimension 1 at least
+  gathered,
+};
+
+template <int N>
+std::array<Across, N> across_rows(const Loop<N>& loop) {
+  std::array<Across, N> across;
+  for (int k = 0; k < N; ++k) {
+    int64_t step = 1;
+    bool dense = true;
+    for (int d = 0; d < loop.rank; ++d) {
+      dense = dense && loop.stride[k][d] == step;
+      step *= loop.size[d];
+    }
+    const bool worth_it = loop.size[0] * loop.size[1] >= 2 * kTile || loop.rank == 2;
+    across[k] = dense                                         ? Across::dense
+                : k > 0 && worth_it && loop.stride[k][1] == 0 ? Across::repeated
+                                                              : Across::gathered;
+  }
+  return across;
+}
+
+/// Tiles do not cross planes (dimensions 0 and 1) where an operand is repeated: its row is written
+/// to the buffer once a plane, over and over, and tiles begin at any element of it.
 template <int N>
 void run_tiles(const Loop<N>& loop, const Pointers<N>& base, const std::array<int, N>& bytes,
                DenseLoop f, const formula::Params& params, int64_t begin, int64_t end) {
   Stage<N> stage;
-  std::array<bool, N> dense{};
-  for (int k = 0; k < N; ++k) {
-    int64_t step = 1;
-    dense[k] = true;
-    for (int d = 0; d < loop.rank; ++d) {
-      dense[k] = dense[k] && loop.stride[k][d] == step;
-      step *= loop.size[d];
-    }
-  }
+  const std::array<Across, N> across = across_rows(loop);
+  const bool repeats = std::ranges::count(across, Across::repeated) > 0;
+  const int64_t row_size = loop.size[0], plane = row_size * loop.size[1];
+  const auto repeat_rows = [&](const Cursor<N>& cursor, int64_t n) {
+    for (int k = 1; k < N; ++k)
+      if (across[k] == Across::repeated) {
+        const int64_t first = cursor.at[k] - cursor.index[0] * loop.stride[k][0];
+        char* const to = stage.data[k];
+        gather(bytes[k], base[k] + first * bytes[k], loop.stride[k][0], to, row_size);
+        for (int64_t done = row_size; done < n + row_size; done += row_size)
+          std::memcpy(to + done * bytes[k], to, static_cast<size_t>(row_size * bytes[k]));
+      }
+  };
   Cursor<N> cursor(loop, begin);
   Pointers<N> p;
-  for (int64_t i = begin; i < end;) {
-    const int64_t n = std::min(kTile, end - i);
+  for (int64_t i = begin, left = 0; i < end;) {
+    if (repeats && left == 0) {
+      left = std::min(plane - (cursor.index[1] * row_size + cursor.index[0]), end - i);
+      repeat_rows(cursor, std::min(kTile, left));
+    }
+    const int64_t n = std::min(kTile, repeats ? left : end - i);
     const Cursor<N> start = cursor;
-    for (int k = 0; k < N; ++k) p[k] = dense[k] ? base[k] + i * bytes[k] : stage.data[k];
+    for (int k = 0; k < N; ++k) {
+      p[k] = across[k] == Across::dense ? base[k] + i * bytes[k] : stage.data[k];
+      if (across[k] == Across::repeated) p[k] += cursor.index[0] * bytes[k];
+    }
     for (int64_t done = 0; done < n;) {
       const int64_t row = std::min(cursor.left(), n - done);
       for (int k = 1; k < N; ++k)
-        if (!dense[k])
+        if (across[k] == Across::gathered)
           gather(bytes[k], base[k] + cursor.at[k] * bytes[k], loop.stride[k][0],
                  p[k] + done * bytes[k], row);
       cursor.advance(row);
       done += row;
     }
     f(p.data(), n, params);
-    if (!dense[0]) {
+    if (across[0] != Across::dense) {
       Cursor<N> to = start;
       for (int64_t done = 0; done < n;) {
         const int64_t row = std::min(to.left(), n - done);
@@ -164,6 +165,7 @@ void run_tiles(const Loop<N>& loop, const Pointers<N>& base, const std::array<in
       }
     }
     i += n;
+    left -= n;
   }
 }
 

@@ -1,7 +1,6 @@
 // gather, scatter and scatter_add on the CPU. Indices are checked before anything is written.
-#include <cstring>
-
 #include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/runs.h"
 #include "backend/kernel.h"
 #include "backend/options/index_options.h"
 #include "backend/types.h"
@@ -19,19 +18,19 @@ void check_indices(const Tensor& index, int64_t size, const IndexOptions& option
     if (index.strides()[d] == 0) shape[d] = 1;  // the same indices again
   const Loop<1> loop = make_loop<1>(shape, {index.strides()});
   const int64_t* data = static_cast<const int64_t*>(index.raw());
-  int64_t low = 0, high = 0;
-  for (int64_t i = 0; i < loop.numel; i += loop.size[0]) {
-    const int64_t* row = data + loop.offsets(i)[0];
-    for (int64_t j = 0; j < loop.size[0]; ++j) {
-      const int64_t v = row[j * loop.stride[0][0]];
-      low = std::min(low, v);
-      high = std::max(high, v);
-    }
-  }
-  const int64_t wrong = low < 0 ? low : high;
-  BRIM_CHECK(wrong >= 0 && wrong < size, IndexError,
-             "[{}] index {} is out of range for axis {} of size {}", options.op, wrong,
-             options.axis, size);
+  const auto each = [&](const auto& look_at) {
+    visit_rows(loop, 0, loop.numel, [&](const std::array<int64_t, 1>& at, int64_t n) {
+      for (int64_t j = 0; j < n; ++j) look_at(data[at[0] + j * loop.stride[0][0]]);
+    });
+  };
+  int64_t signs = 0;  // negative where one is wrong: unlike comparisons, in vectors everywhere
+  each([&](int64_t v) { signs |= v | (size - 1 - v); });
+  if (signs >= 0) return;
+  each([&](int64_t v) {
+    BRIM_CHECK(v >= 0 && v < size, IndexError,
+               "[{}] index {} is out of range for axis {} of size {}", options.op, v, options.axis,
+               size);
+  });
 }
 
 template <class T>
@@ -51,7 +50,9 @@ void gather(const Context&, const Tensor& x, const Tensor& index, Tensor& y,
     const int64_t* i = pi + at[2];
     T* to = py + at[0];
     if (si == 0 && sx == 1 && sy == 1)
-      std::memcpy(to, from + *i * step, static_cast<size_t>(n) * sizeof(T));
+      copy_short(to, from + *i * step, static_cast<size_t>(n) * sizeof(T));
+    else if (si == 1 && sy == 1 && sx == 0 && step == 1)
+      for (int64_t j = 0; j < n; ++j) to[j] = from[i[j]];
     else
       for (int64_t j = 0; j < n; ++j) to[j * sy] = from[j * sx + i[j * si] * step];
   });
