@@ -127,8 +127,10 @@ void run_tiles(const Loop<N>& loop, const Pointers<N>& base, const std::array<in
         const int64_t first = cursor.at[k] - cursor.index[0] * loop.stride[k][0];
         char* const to = stage.data[k];
         gather(bytes[k], base[k] + first * bytes[k], loop.stride[k][0], to, row_size);
-        for (int64_t done = row_size; done < n + row_size; done += row_size)
-          std::memcpy(to + done * bytes[k], to, static_cast<size_t>(row_size * bytes[k]));
+        const int64_t size = n + row_size;  // of a tile from any element on
+        for (int64_t done = row_size; done < size; done += row_size)
+          std::memcpy(to + done * bytes[k], to,
+                      static_cast<size_t>(std::min(row_size, size - done) * bytes[k]));
       }
   };
   Cursor<N> cursor(loop, begin);

@@ -17,6 +17,10 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// Rows of at most so many elements leave most of a vector's work undone: kernels transpose a tile
+/// of them, so that vectors go across the rows.
+inline constexpr int64_t kShortRow = 32;
+
 /// to[column * to_ld + row] = from[row * from_ld + column]
 inline void transpose(const float* from, int64_t from_ld, int64_t rows, int64_t columns, float* to,
                       int64_t to_ld) {

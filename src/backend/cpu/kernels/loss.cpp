@@ -15,6 +15,32 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
+/// The largest logit of each row that is not ignored and the logarithm of its sum of exponentials;
+/// 0 of the others.
+template <class T>
+void row_statistics(const Rows<T>& r, int64_t ignore_index, T* largest, T* log_sum) {
+  parallel_for(r.n, r.grain(), [&](int64_t begin, int64_t end) {
+    HWY_ALIGN T tile[kShortRow * kColumns], most[kColumns], sum[kColumns] = {};
+    for (int64_t i = begin; i < end;) {
+      const T* const row = r.x + i * r.classes;
+      const int64_t count = r.classes <= kShortRow ? std::min(kColumns, end - i) : 1;
+      if (r.classes <= kShortRow) {
+        to_columns(row, r.classes, count, tile);
+        columns_sum_exp<T>(tile, r.classes, kColumns, count, most, sum, nullptr);
+      } else if (r.label[i] != ignore_index) {
+        most[0] = row_max(row, r.classes);
+        sum[0] = row_sum_exp<T>(row, r.classes, most[0], nullptr);
+      }
+      log_columns(sum, count);
+      for (int64_t c = 0; c < count; ++c, ++i) {
+        const bool ignored = r.label[i] == ignore_index;
+        largest[i] = ignored ? T(0) : most[c];
+        log_sum[i] = ignored ? T(0) : sum[c];
+      }
+    }
+  });
+}
+
 template <class T>
 void cross_entropy(const Context& context, const Tensor& x, const Tensor& target,
                    const Tensor& weight, Tensor& loss, Tensor& stats, const ClassLoss& options) {
@@ -22,16 +48,11 @@ void cross_entropy(const Context& context, const Tensor& x, const Tensor& target
   check_labels("cross_entropy", r, options.ignore_index);
   T* largest = static_cast<T*>(stats.raw());
   T* log_sum = largest + r.n;
-  std::fill_n(largest, 2 * r.n, T(0));  // rows that are ignored have none
+  row_statistics(r, options.ignore_index, largest, log_sum);
   const double smooth = options.smoothing / static_cast<double>(std::max<int64_t>(r.classes, 1));
   const double total_weight = smooth > 0 ? r.total_weight() : 0;
   reduce_rows(context, r, loss, log_sum + r.n, options, [&](int64_t i, int64_t place) {
-    const T* row = r.x + place;
-    const T m = row_max(row, r.classes);
-    const T s = std::log(row_sum_exp<T>(row, r.classes, m, nullptr));
-    largest[i] = m;
-    log_sum[i] = s;
-    return row_loss(r, i, row, m, s, options, smooth, total_weight);
+    return row_loss(r, i, r.x + place, largest[i], log_sum[i], options, smooth, total_weight);
   });
 }
 

@@ -1,5 +1,6 @@
 // softmax, log_softmax, their gradients and logsumexp on the CPU. Tensors are row-major and seen as
-// (outer, n, inner); inner == 1 works on rows, others on a tile of columns at a time.
+// (outer, n, inner); inner == 1 works on rows, others on a tile of columns at a time, and so do
+// short rows, transposed.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "backend/cpu/kernels/softmax.cpp"
 #include <hwy/foreach_target.h>
@@ -17,7 +18,6 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kColumns = 64;
 constexpr int64_t kExpGrain = 8192;  // elements per thread at least
 
 struct View {
@@ -28,13 +28,19 @@ struct View {
   }
 };
 
-/// row(offset) for each row, or columns(offset, width) for tiles of columns.
-template <class Row, class Columns>
-void for_each_slice(const View& v, const Row& row, const Columns& columns) {
+/// row(offset) for each row, short(offset, count) for short rows, or columns(offset, width) for
+/// tiles of columns.
+template <class Row, class Short, class Columns>
+void for_each_slice(const View& v, const Row& row, const Short& short_rows,
+                    const Columns& columns) {
   if (v.n == 0 || v.inner == 0) return;
   if (v.inner == 1) {
     parallel_for(v.outer, std::max<int64_t>(1, kExpGrain / v.n), [&](int64_t begin, int64_t end) {
-      for (; begin < end; ++begin) row(begin * v.n);
+      if (v.n <= kShortRow)
+        for (; begin < end; begin += kColumns)
+          short_rows(begin * v.n, std::min(kColumns, end - begin));
+      else
+        for (; begin < end; ++begin) row(begin * v.n);
     });
     return;
   }
@@ -49,31 +55,12 @@ void for_each_slice(const View& v, const Row& row, const Columns& columns) {
       });
 }
 
-/// exp of the first `width` (rounded up to vectors) elements.
-template <class T>
-void exp_columns(T* x, int64_t width) {
-  const hn::ScalableTag<T> d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  for (int64_t i = 0; i < width; i += lanes) hn::Store(exp_of(d, hn::Load(d, x + i)), d, x + i);
-}
-
 template <class T>
 void softmax_columns(const T* x, T* y, int64_t n, int64_t inner, int64_t width, bool log) {
-  HWY_ALIGN T largest[kColumns], sum[kColumns] = {}, e[kColumns] = {};
-  std::fill_n(largest, kColumns, -std::numeric_limits<T>::infinity());
-  for (int64_t j = 0; j < n; ++j)
-    for (int64_t c = 0; c < width; ++c) {
-      const T v = x[j * inner + c];
-      largest[c] = ((v > largest[c]) | (v != v)) ? v : largest[c];
-    }
-  for (int64_t j = 0; j < n; ++j) {
-    for (int64_t c = 0; c < width; ++c) e[c] = x[j * inner + c] - largest[c];
-    exp_columns(e, width);
-    for (int64_t c = 0; c < width; ++c) sum[c] += e[c];
-    if (!log) std::copy_n(e, width, y + j * inner);
-  }
+  HWY_ALIGN T largest[kColumns], sum[kColumns] = {};
+  columns_sum_exp(x, n, inner, width, largest, sum, log ? nullptr : y);
   if (log) {
-    for (int64_t c = 0; c < width; ++c) sum[c] = std::log(sum[c]);
+    log_columns(sum, width);
     for (int64_t j = 0; j < n; ++j)
       for (int64_t c = 0; c < width; ++c)
         y[j * inner + c] = (x[j * inner + c] - largest[c]) - sum[c];
@@ -98,12 +85,21 @@ void softmax_row(const T* x, T* y, int64_t n) {
 }
 
 template <class T, bool kLog>
+void softmax_short_rows(const T* x, T* y, int64_t n, int64_t count) {
+  HWY_ALIGN T tile[kShortRow * kColumns];
+  to_columns(x, n, count, tile);
+  softmax_columns(tile, tile, n, kColumns, count, kLog);
+  to_rows(tile, n, count, y);
+}
+
+template <class T, bool kLog>
 void softmax(const Context&, const Tensor& tx, Tensor& ty, int axis) {
   const View v(tx, axis);
   const T* x = static_cast<const T*>(tx.raw());
   T* y = static_cast<T*>(ty.raw());
   for_each_slice(
       v, [&](int64_t at) { softmax_row<T, kLog>(x + at, y + at, v.n); },
+      [&](int64_t at, int64_t count) { softmax_short_rows<T, kLog>(x + at, y + at, v.n, count); },
       [&](int64_t at, int64_t width) {
         softmax_columns(x + at, y + at, v.n, v.inner, width, kLog);
       });
@@ -139,6 +135,34 @@ void softmax_grad_row(const T* dy, const T* y, T* dx, int64_t n) {
 }
 
 template <class T, bool kLog>
+void softmax_grad_columns(const T* dy, const T* y, T* dx, int64_t n, int64_t inner, int64_t width) {
+  HWY_ALIGN T sum[kColumns] = {}, e[kColumns] = {};
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t c = 0; c < width; ++c) {
+      const int64_t i = j * inner + c;
+      sum[c] += kLog ? dy[i] : dy[i] * y[i];
+    }
+  for (int64_t row = 0; row < n * inner; row += inner) {
+    if constexpr (kLog) {
+      std::copy_n(y + row, width, e);
+      exp_columns(e, width);
+      for (int64_t c = 0; c < width; ++c) dx[row + c] = dy[row + c] - e[c] * sum[c];
+    } else {
+      for (int64_t c = 0; c < width; ++c) dx[row + c] = y[row + c] * (dy[row + c] - sum[c]);
+    }
+  }
+}
+
+template <class T, bool kLog>
+void softmax_grad_short_rows(const T* dy, const T* y, T* dx, int64_t n, int64_t count) {
+  HWY_ALIGN T up[kShortRow * kColumns], out[kShortRow * kColumns];
+  to_columns(dy, n, count, up);
+  to_columns(y, n, count, out);
+  softmax_grad_columns<T, kLog>(up, out, up, n, kColumns, count);
+  to_rows(up, n, count, dx);
+}
+
+template <class T, bool kLog>
 void softmax_grad(const Context&, const Tensor& tdy, const Tensor& ty, Tensor& tdx, int axis) {
   const View v(ty, axis);
   const T* dy = static_cast<const T*>(tdy.raw());
@@ -146,23 +170,11 @@ void softmax_grad(const Context&, const Tensor& tdy, const Tensor& ty, Tensor& t
   T* dx = static_cast<T*>(tdx.raw());
   for_each_slice(
       v, [&](int64_t at) { softmax_grad_row<T, kLog>(dy + at, y + at, dx + at, v.n); },
+      [&](int64_t at, int64_t count) {
+        softmax_grad_short_rows<T, kLog>(dy + at, y + at, dx + at, v.n, count);
+      },
       [&](int64_t at, int64_t width) {
-        HWY_ALIGN T sum[kColumns] = {}, e[kColumns] = {};
-        for (int64_t j = 0; j < v.n; ++j)
-          for (int64_t c = 0; c < width; ++c) {
-            const int64_t i = at + j * v.inner + c;
-            sum[c] += kLog ? dy[i] : dy[i] * y[i];
-          }
-        for (int64_t j = 0; j < v.n; ++j) {
-          const int64_t row = at + j * v.inner;
-          if constexpr (kLog) {
-            std::copy_n(y + row, width, e);
-            exp_columns(e, width);
-            for (int64_t c = 0; c < width; ++c) dx[row + c] = dy[row + c] - e[c] * sum[c];
-          } else {
-            for (int64_t c = 0; c < width; ++c) dx[row + c] = y[row + c] * (dy[row + c] - sum[c]);
-          }
-        }
+        softmax_grad_columns<T, kLog>(dy + at, y + at, dx + at, v.n, v.inner, width);
       });
 }
 
@@ -183,15 +195,19 @@ void logsumexp(const Context&, const Tensor& tx, Tensor& ty) {
       });
 }
 
-// As links of chains.
+// As links of chains, with the same results.
 template <class T, bool kLog>
 void softmax_link(void* const* operands, int64_t n, const formula::Params&) {
-  softmax_row<T, kLog>(static_cast<const T*>(operands[0]), static_cast<T*>(operands[1]), n);
+  const T* x = static_cast<const T*>(operands[0]);
+  T* y = static_cast<T*>(operands[1]);
+  n <= kShortRow ? softmax_short_rows<T, kLog>(x, y, n, 1) : softmax_row<T, kLog>(x, y, n);
 }
 template <class T, bool kLog>
 void softmax_grad_link(void* const* operands, int64_t n, const formula::Params&) {
-  softmax_grad_row<T, kLog>(static_cast<const T*>(operands[0]), static_cast<const T*>(operands[1]),
-                            static_cast<T*>(operands[2]), n);
+  const T *dy = static_cast<const T*>(operands[0]), *y = static_cast<const T*>(operands[1]);
+  T* dx = static_cast<T*>(operands[2]);
+  n <= kShortRow ? softmax_grad_short_rows<T, kLog>(dy, y, dx, n, 1)
+                 : softmax_grad_row<T, kLog>(dy, y, dx, n);
 }
 
 void register_softmax() {

@@ -14,6 +14,8 @@
 
 #include <hwy/highway.h>
 
+#include "backend/cpu/elementwise/transpose-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
@@ -106,31 +108,6 @@ struct Runs {
   }
 };
 
-template <class Op>
-void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width, int64_t begin,
-          int64_t end, const double* centers, void* totals) {
-  using Lane = typename Op::Lane;
-  const auto* x = static_cast<const typename Op::In*>(data);
-  auto* total = static_cast<typename Op::Total*>(totals);
-  const int64_t block = plan.reduced.stride[0] == 1 ? kBlock : 4 * kDepth;
-  ReduceDims::Walk result;
-  result.seek(plan.kept, 0, first);
-  for (int64_t j = 0; j < width; ++j, result.next(plan.kept, 0)) {
-    Lane center = 0;
-    if constexpr (Op::kCentered)
-      if (centers) center = centers[first + j];
-    total[j] = Op::start();
-    Runs runs(plan.reduced, begin);
-    for (int64_t at = begin; at < end;) {
-      const int64_t n = std::min(runs.left(end - at), block);
-      total[j] = Op::widen(total[j], reduce_row<Op>(x + result.offset + runs.offset(), n,
-                                                    plan.reduced.stride[0], center));
-      at += n;
-      runs.skip(n);
-    }
-  }
-}
-
 /// Adds `count` rows of `width` columns to `lane`.
 template <class Op>
 void add_rows(const typename Op::In* x, int64_t count, int64_t row_stride, int64_t width,
@@ -155,6 +132,57 @@ void add_rows(const typename Op::In* x, int64_t count, int64_t row_stride, int64
   }
   for (; r < count; ++r)
     for (int64_t j = 0; j < width; ++j) lane[j] = Op::step(lane[j], x[r * row_stride + j], c(j));
+}
+
+/// Totals of short dense rows, a tile of them at a time: transposed, a vector goes over the rows.
+template <class Op>
+void short_rows(const typename Op::In* x, int64_t row_stride, int64_t n, int64_t width,
+                const double* centers, typename Op::Total* total) {
+  using Lane = typename Op::Lane;
+  constexpr int64_t kRows = 64;
+  typename Op::In tile[kShortRow * kRows];
+  Lane lane[kRows], center[Op::kCentered ? kRows : 1] = {};
+  for (int64_t first = 0; first < width; first += kRows) {
+    const int64_t count = std::min(kRows, width - first);
+    transpose(x + first * row_stride, row_stride, count, n, tile, kRows);
+    if constexpr (Op::kCentered)
+      if (centers) std::copy_n(centers + first, count, center);
+    std::fill_n(lane, count, Op::init());
+    add_rows<Op>(tile, n, kRows, count, 1, center, lane);
+    for (int64_t j = 0; j < count; ++j) total[first + j] = Op::widen(Op::start(), lane[j]);
+  }
+}
+
+template <class Op>
+void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width, int64_t begin,
+          int64_t end, const double* centers, void* totals) {
+  using Lane = typename Op::Lane;
+  const auto* x = static_cast<const typename Op::In*>(data);
+  auto* total = static_cast<typename Op::Total*>(totals);
+  const int64_t block = plan.reduced.stride[0] == 1 ? kBlock : 4 * kDepth;
+  ReduceDims::Walk result;
+  result.seek(plan.kept, 0, first);
+  if constexpr (Op::kVector) {
+    const int64_t n = plan.reduced.numel;
+    if (plan.reduced.rank == 1 && plan.reduced.stride[0] == 1 && n <= kShortRow &&
+        plan.kept.rank == 1 && plan.parts == 1)
+      return short_rows<Op>(x + result.offset, plan.kept.stride[0], n, width,
+                            centers ? centers + first : nullptr, total);
+  }
+  for (int64_t j = 0; j < width; ++j, result.next(plan.kept, 0)) {
+    Lane center = 0;
+    if constexpr (Op::kCentered)
+      if (centers) center = centers[first + j];
+    total[j] = Op::start();
+    Runs runs(plan.reduced, begin);
+    for (int64_t at = begin; at < end;) {
+      const int64_t n = std::min(runs.left(end - at), block);
+      total[j] = Op::widen(total[j], reduce_row<Op>(x + result.offset + runs.offset(), n,
+                                                    plan.reduced.stride[0], center));
+      at += n;
+      runs.skip(n);
+    }
+  }
 }
 
 template <class Op>

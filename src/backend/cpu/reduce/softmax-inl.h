@@ -16,11 +16,25 @@
 #include <hwy/contrib/math/math-inl.h>
 #include <hwy/highway.h>
 
+#include "backend/cpu/elementwise/transpose-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr int64_t kColumns = 64;  // of a tile
+
+/// Short rows of n elements as columns of a tile, kColumns at most.
+template <class T>
+HWY_NOINLINE void to_columns(const T* rows, int64_t n, int64_t count, T* tile) {
+  transpose(rows, n, count, n, tile, kColumns);
+}
+template <class T>
+void to_rows(const T* tile, int64_t n, int64_t count, T* rows) {
+  transpose(tile, kColumns, n, count, rows, n);
+}
 
 /// Calls f(vector, at, count) for each vector of the row; the last is filled up with `pad`.
 template <class T, class F>
@@ -53,6 +67,26 @@ HWY_INLINE V exp_of(D d, V v) {
   return hn::IfThenElse(hn::IsNaN(v), v, hn::Exp(d, v));
 }
 
+/// log(v) of sums of exponentials; NaN stays NaN.
+template <class D, class V>
+HWY_INLINE V log_of(D d, V v) {
+  return hn::IfThenElse(hn::IsNaN(v), v, hn::Log(d, v));
+}
+
+/// exp and log of the first `width` (rounded up to vectors) elements.
+template <class T>
+void exp_columns(T* x, int64_t width) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < width; i += lanes) hn::Store(exp_of(d, hn::Load(d, x + i)), d, x + i);
+}
+template <class T>
+void log_columns(T* x, int64_t width) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  for (int64_t i = 0; i < width; i += lanes) hn::Store(log_of(d, hn::Load(d, x + i)), d, x + i);
+}
+
 template <class T>
 T row_max(const T* x, int64_t n) {
   const hn::ScalableTag<T> d;
@@ -81,6 +115,27 @@ T row_sum_exp(const T* x, int64_t n, T largest, T* terms) {
     if (terms) store_part(e, terms + at, count);
   });
   return hn::GetLane(hn::SumOfLanes(d, sum));
+}
+
+/// Of each of `width` columns of n elements, kColumns at most: the largest, and the sum of
+/// exp(x - largest). Writes the terms to `terms`, which may be x, unless it is null.
+template <class T>
+void columns_sum_exp(const T* x, int64_t n, int64_t inner, int64_t width, T* HWY_RESTRICT largest,
+                     T* HWY_RESTRICT sum, T* terms) {
+  HWY_ALIGN T e[kColumns] = {};
+  std::fill_n(largest, width, -std::numeric_limits<T>::infinity());
+  std::fill_n(sum, width, T(0));
+  for (int64_t j = 0; j < n; ++j)
+    for (int64_t c = 0; c < width; ++c) {
+      const T v = x[j * inner + c];
+      largest[c] = ((v > largest[c]) | (v != v)) ? v : largest[c];
+    }
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t c = 0; c < width; ++c) e[c] = x[j * inner + c] - largest[c];
+    exp_columns(e, width);
+    for (int64_t c = 0; c < width; ++c) sum[c] += e[c];
+    if (terms) std::copy_n(e, width, terms + j * inner);
+  }
 }
 
 }  // namespace
