@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what brim needs on Debian 12 or Ubuntu 24.04 (apt). Says nothing and takes no time when
 # nothing is missing. `tools/setup.sh dev` adds what CI and contributors use: clang, its formatter and
-# tidy, libFuzzer, python3; `tools/setup.sh package` what `make package` uses.
+# tidy, libFuzzer, python3; `tools/setup.sh package` what `make package` uses; `tools/setup.sh aarch64` the cross compiler
+# for 64-bit ARM with these libraries of its architecture, which apt is told of, and qemu-user.
 set -euo pipefail
 
 # "command" is satisfied by any program of that name, not only by the package.
@@ -17,11 +18,20 @@ case "${1:-}" in
     packages+=(libomp-dev libclang-rt-dev)
     ;;
   package) commands+=(dpkg-shlibdeps:dpkg-dev file:file) ;;
+  aarch64)
+    commands=(aarch64-linux-gnu-g++:g++-aarch64-linux-gnu qemu-aarch64:qemu-user cmake:cmake ninja:ninja-build pkg-config:pkg-config)
+    foreign=arm64
+    ;;
   *)
-    echo "usage: tools/setup.sh [dev|package]" >&2
+    echo "usage: tools/setup.sh [dev|package|aarch64]" >&2
     exit 2
     ;;
 esac
+
+# Those without code are the same for all architectures.
+[ -z "${foreign:-}" ] || for i in "${!packages[@]}"; do
+  case ${packages[i]} in nlohmann-json3-dev | libcli11-dev) ;; *) packages[i]+=:$foreign ;; esac
+done
 
 missing=()
 for entry in "${commands[@]}"; do
@@ -40,9 +50,10 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   fail "there is no apt here to install what may be missing:" "${missing[@]}" "${packages[@]}"
 fi
 
-installed=$(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true)
+architecture=${foreign:-$(dpkg --print-architecture)}
+installed=$(dpkg-query -W -f '${Package}:${Architecture} ${db:Status-Status}\n' "${packages[@]}" 2>/dev/null || true)
 for package in "${packages[@]}"; do
-  grep -qx "$package installed" <<<"$installed" || missing+=("$package")
+  grep -qxE "${package%:*}:($architecture|all) installed" <<<"$installed" || missing+=("$package")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
@@ -58,6 +69,7 @@ fi
 echo "setup: installing ${missing[*]}"
 log=$(mktemp 2>/dev/null) || fail "no temporary file can be made in ${TMPDIR:-/tmp}: set TMPDIR to a folder that can be written, or have somebody" "${missing[@]}"
 apt=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get -q)
+[ -z "${foreign:-}" ] || "${as_root[@]}" dpkg --add-architecture "$foreign"
 "${apt[@]}" update >"$log" 2>&1 || true # the lists at hand may do
 if "${apt[@]}" install -y --no-install-recommends "${missing[@]}" </dev/null >"$log.install" 2>&1; then
   rm -f "$log" "$log.install"
