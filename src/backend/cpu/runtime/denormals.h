@@ -2,30 +2,21 @@
 // appear where something decays forever: the momentum of a unit that stopped learning.
 #pragma once
 
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#endif
+#include "core/float_mode.h"
 
 namespace brim::cpu {
 
 /// Takes denormals for zero in this thread until the guard's end. Without effect where the
-/// processor is not x86.
+/// processor is neither x86 nor 64-bit ARM.
 class FlushDenormals {
  public:
-#if defined(__SSE__)
-  FlushDenormals() : saved_(_mm_getcsr()) { _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero); }
-  ~FlushDenormals() { _mm_setcsr(saved_); }
-#else
-  FlushDenormals() {}
-#endif
+  FlushDenormals() : saved_(float_mode()) { set_float_mode(saved_ | kFlushMode); }
+  ~FlushDenormals() { set_float_mode(saved_); }
   FlushDenormals(const FlushDenormals&) = delete;
   FlushDenormals& operator=(const FlushDenormals&) = delete;
 
  private:
-#if defined(__SSE__)
-  static constexpr unsigned kFlushToZero = 0x8000, kDenormalsAreZero = 0x0040;
-  unsigned saved_;
-#endif
+  uint64_t saved_;
 };
 
 }  // namespace brim::cpu

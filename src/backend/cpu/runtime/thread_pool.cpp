@@ -13,6 +13,7 @@
 
 #include <hwy/base.h>
 
+#include "core/float_mode.h"
 #include "core/start_thread.h"
 #include "diag/span.h"
 
@@ -49,6 +50,7 @@ class Pool {
     body_ = body;
     context_ = context;
     parts_ = parts;
+    flush_mode_ = float_mode() & kFlushMode;
     seats_.store(threads - 1, std::memory_order_relaxed);
     // From here on workers may take parts; the first is the caller's.
     shared_.store(static_cast<uint64_t>(parts - 1) * kLeft + kAtWork, std::memory_order_release);
@@ -128,6 +130,9 @@ class Pool {
       omp_set_num_threads(1);  // libraries called from a part must not fork again
       for (int64_t part = 0;;) {
         wait_for_part(index, self, part);
+        // Computes as the caller would.
+        if (const uint64_t mode = float_mode(); (mode & kFlushMode) != flush_mode_)
+          set_float_mode((mode & ~kFlushMode) | flush_mode_);
         work(part, [] {});
       }
     };
@@ -180,6 +185,7 @@ class Pool {
   void (*body_)(const void*, int64_t) = nullptr;
   const void* context_ = nullptr;
   int64_t parts_ = 0;
+  uint64_t flush_mode_ = 0;    // what the caller does with denormal numbers
   std::atomic<int> seats_{0};  // workers from this index on may not join
 };
 
