@@ -279,6 +279,31 @@ TEST(Range, GradientsAtNan) {
       }
 }
 
+TEST(Range, SlopesOfAtan2DoNotOverflowOnTheWay) {
+  for (const Device device : devices())
+    for (const DType dtype : {f16, bf16, f32, f64}) {
+      // Squares of these are no numbers of their dtype.
+      const double large = dtype == f16   ? 0x1p14
+                           : dtype == f64 ? 0x1p600
+                                          : 0x1p80,
+                   small = 1 / large;
+      const auto slopes = [&](double a, double b) {
+        Tensor ta = full({1}, a, {.dtype = dtype, .device = device}).set_requires_grad();
+        Tensor tb = full({1}, b, {.dtype = dtype, .device = device}).set_requires_grad();
+        sum(atan2(ta, tb)).backward();
+        return std::pair{ta.grad().item(), tb.grad().item()};
+      };
+      EXPECT_EQ(slopes(large, large), std::pair(0.5 / large, -0.5 / large));
+      EXPECT_EQ(slopes(-small, small), std::pair(0.5 / small, 0.5 / small));
+      EXPECT_EQ(slopes(0, -large), std::pair(-1 / large, -0.0));
+      for (const double infinite : {INFINITY, -INFINITY}) {
+        EXPECT_EQ(slopes(1, infinite), std::pair(0.0, 0.0));
+        EXPECT_EQ(slopes(infinite, infinite), std::pair(0.0, 0.0));
+      }
+      EXPECT_TRUE(std::isnan(slopes(NAN, 1).first));
+    }
+}
+
 // Less one, such exponents are an integer, to the power of which -2 has a slope.
 TEST(Range, RootsOfNegativeNumbersHaveNoSlope) {
   for (const Device device : devices())
