@@ -3,6 +3,7 @@
 #pragma once
 
 #include "formula/activation.h"
+#include "formula/loss.h"
 #include "formula/power.h"
 
 namespace brim::formula {
@@ -98,7 +99,7 @@ struct ClampGrad {
 using BinaryFormulas =
     List<Add, Mul, Div, Pow, Maximum, Minimum, Atan2, Fmod, Remainder, MaximumShare, MinimumShare,
          AbsGrad, ClampGrad, ReluGrad, LeakyReluGrad, EluGrad, SigmoidGrad, TanhGrad, GeluGrad,
-         GeluTanhGrad, SiluGrad, SoftplusGrad>;
+         GeluTanhGrad, SiluGrad, SoftplusGrad, SmoothL1, SmoothL1Grad>;
 /// Those that integers have too.
 using BinaryIntegerFormulas = List<Add, Mul, Maximum, Minimum, Fmod, Remainder>;
 

@@ -1,12 +1,13 @@
-// mse_loss, l1_loss, smooth_l1_loss, huber_loss and bce_with_logits, made of elementwise ops
+// mse_loss, l1_loss and bce_with_logits, made of elementwise ops; smooth_l1_loss and huber_loss,
+// which are one but for a factor
 #include <brim/ops/binary.h>
-#include <brim/ops/compare.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/unary.h>
 
+#include "autograd/node.h"
 #include "ops/autocast.h"
-#include "ops/checks.h"
+#include "ops/elementwise.h"
 
 namespace brim {
 namespace {
@@ -17,12 +18,35 @@ Tensor reduced(const Tensor& losses, Reduction reduction) {
                                        : losses;
 }
 
-Tensor difference(const char* op, const Tensor& x, const Tensor& y) {
+void check_pair(const char* op, const Tensor& x, const Tensor& y) {
   (void)ops::common_device(op, x, y);
   (void)ops::common_dtype(op, x, y);
   ops::check_floating(op, x);
   (void)broadcast_shapes(x.shape(), y.shape(), op);
+}
+
+Tensor difference(const char* op, const Tensor& x, const Tensor& y) {
+  check_pair(op, x, y);
   return x - y;
+}
+
+/// The losses of smooth_l1_loss times `scale`.
+Tensor smooth_l1(const char* op, const Tensor& x, const Tensor& y, double beta, double scale) {
+  static const ops::BinaryKernel kernel("smooth_l1");
+  static const ops::BinaryKernel grad_kernel("smooth_l1_grad", "dy, s, dx");
+  check_pair(op, x, y);
+  const formula::Params params{.a = beta, .b = scale};
+  return autograd::with_grad(
+      op, ops::binary(kernel, op, x, y, params), {x, y},
+      [x = autograd::Saved(x), y = autograd::Saved(y), params](autograd::GradCall& g) {
+        const Tensor tx = g[x], ty = g[y];
+        const auto slope = [&](const Tensor& dy, const Tensor& d) {
+          return mul(dy, clamp(div(d, params.a), -1, 1) * params.b);
+        };
+        const Tensor d = ops::fused_grad(grad_kernel, g.dy(), tx - ty, params, slope);
+        g.set_if_needed(0, [&] { return ops::sum_to(d, tx.shape()); });
+        g.set_if_needed(1, [&] { return ops::sum_to(neg(d), ty.shape()); });
+      });
 }
 
 }  // namespace
@@ -46,11 +70,7 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& y, double beta, Reduction r
                          y);
   BRIM_CHECK(beta > 0, ValueError, "[smooth_l1_loss] beta {} is not above 0; use l1_loss for 0",
              beta);
-  const Tensor d = difference("smooth_l1_loss", x, y), size = abs(d);
-  // At NaN the squares have a gradient of NaN, size has none. An infinite difference is kept out of
-  // them: it would give 0 * inf.
-  const Tensor far = size >= beta, near = masked_fill(d, far, 0);
-  return reduced(where(far, size - 0.5 * beta, near * near * (0.5 / beta)), reduction);
+  return reduced(smooth_l1("smooth_l1_loss", x, y, beta, 1), reduction);
 }
 
 Tensor huber_loss(const Tensor& x, const Tensor& y, double delta, Reduction reduction) {
@@ -58,7 +78,7 @@ Tensor huber_loss(const Tensor& x, const Tensor& y, double delta, Reduction redu
     return ops::run_wide([&](const auto&... t) { return huber_loss(t..., delta, reduction); }, x,
                          y);
   BRIM_CHECK(delta > 0, ValueError, "[huber_loss] delta {} is not above 0", delta);
-  return smooth_l1_loss(x, y, delta, reduction) * delta;
+  return reduced(smooth_l1("huber_loss", x, y, delta, delta), reduction);
 }
 
 Tensor bce_with_logits(const Tensor& x, const Tensor& target, const BceOptions& options) {
