@@ -1,6 +1,7 @@
 // multinomial: categories drawn by weights, with replacement by the inverse of their running sum,
 // without it by the order of exponential numbers over the weights (Efraimidis and Spirakis 2006)
 #include <cmath>
+#include <limits>
 
 #include <brim/autograd/autograd.h>
 #include <brim/ops/binary.h>
@@ -12,26 +13,29 @@
 #include <brim/ops/sort.h>
 #include <brim/ops/unary.h>
 
+#include "backend/kernel.h"
 #include "core/recording.h"
 #include "ops/checks.h"
 
 namespace brim {
 namespace {
 
-/// weights: (N, M) f64 on the CPU.
+/// weights: (N, M) on the CPU, row-major.
+template <class T>
 void check_weights(const Tensor& weights, int64_t samples, bool replacement) {
-  const std::vector<double> w = weights.to_vector<double>();
   const int64_t categories = weights.size(1);
-  for (int64_t row = 0; row < weights.size(0); ++row) {
-    int64_t drawn = 0;
+  const T* w = weights.data<T>();
+  for (int64_t row = 0; row < weights.size(0); ++row, w += categories) {
+    int64_t drawn = 0, wrong = 0;
     for (int64_t i = 0; i < categories; ++i) {
-      const double v = w[static_cast<size_t>(row * categories + i)];
-      BRIM_CHECK(v >= 0 && std::isfinite(v), ValueError,
+      wrong += !((w[i] >= 0) & (w[i] <= std::numeric_limits<T>::max()));
+      drawn += w[i] > 0;
+    }
+    for (int64_t i = 0; wrong > 0 && i < categories; ++i)
+      BRIM_CHECK(w[i] >= 0 && std::isfinite(w[i]), ValueError,
                  "[multinomial] weight {} of category {} in row {} is not a finite number of 0 or "
                  "more",
-                 v, i, row);
-      drawn += v > 0;
-    }
+                 w[i], i, row);
     BRIM_CHECK(drawn >= (replacement ? 1 : samples), ValueError,
                "[multinomial] row {} has {} categories with a weight for {} samples {} "
                "replacement",
@@ -48,18 +52,27 @@ Tensor count_below(const Tensor& ends, const Tensor& u) {
   return scatter(zeros_like(below), 1, order, below).slice(1, categories, categories + samples);
 }
 
-/// weights: (N, M) f64. All sums are of f64 numbers: u times the sum of all stays below it.
+/// weights: (N, M). All sums are of f64 numbers: u times the sum of all stays below it.
 Tensor with_replacement(const Tensor& weights, int64_t samples, Generator* generator) {
-  const Tensor ends = cumsum(weights, 1);
-  const Tensor u =
-      rand({weights.size(0), samples}, {.dtype = f64, .device = weights.device()}, generator);
+  static const backend::Kernel<void(const Context&, const Tensor& weights, const Tensor& u,
+                                    Tensor& y)>
+      kernel("multinomial", {.operands = "weights, u, y"});
+  const Device device = weights.device();
+  const Tensor u = rand({weights.size(0), samples}, {.dtype = f64, .device = device}, generator);
+  if (kernel.exists(device, weights.dtype())) {
+    Tensor y = Tensor::empty(u.shape(), i64, device);
+    kernel(device, weights.dtype(), weights, u, y);
+    return y;
+  }
+  const Tensor ends = cumsum(weights.to(f64), 1);
   return count_below(ends, mul(u, ends.slice(1, -1, weights.size(1)))).contiguous();
 }
 
 Tensor without_replacement(const Tensor& weights, int64_t samples, Generator* generator) {
-  Tensor u = empty_like(weights);
+  const Tensor wide = weights.to(f64);
+  Tensor u = empty_like(wide);
   u.uniform_(0x1p-64, 1, generator);
-  return topk(div(weights, neg(log(u))), samples, 1).indices;
+  return topk(div(wide, neg(log(u))), samples, 1).indices;
 }
 
 }  // namespace
@@ -77,10 +90,13 @@ Tensor multinomial(const Tensor& weights, int64_t samples, bool replacement, Gen
              "replacement = true",
              samples, categories);
   const NoGrad no_history;
-  const Tensor wide = weights.reshape({-1, categories}).to(f64).contiguous();
-  if (wide.device().is_cpu() && !recording) check_weights(wide, samples, replacement);
-  const Tensor drawn = replacement ? with_replacement(wide, samples, generator)
-                                   : without_replacement(wide, samples, generator);
+  const Tensor rows =
+      weights.reshape({-1, categories}).to(ops::statistics_dtype(weights.dtype())).contiguous();
+  if (rows.device().is_cpu() && !recording)
+    (rows.dtype() == f64 ? check_weights<double> : check_weights<float>)(rows, samples,
+                                                                         replacement);
+  const Tensor drawn = replacement ? with_replacement(rows, samples, generator)
+                                   : without_replacement(rows, samples, generator);
   return weights.rank() == 1 ? drawn.reshape({samples}) : drawn;
 }
 
