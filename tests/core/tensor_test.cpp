@@ -175,6 +175,47 @@ TEST(Tensor, Casts) {
   EXPECT_EQ(x.to(f16).to(f64).to_vector<double>()[2], 2.69921875);
 }
 
+/// Casts by vectors, with a tail, of dense numbers and of every third one.
+TEST(Tensor, CastsOfEdges) {
+  constexpr float kBig = 9223372036854775808.0f;  // 2^63
+  const std::vector<float> edges = {
+      0.0f,   -0.0f,          0.9f,      -0.9f,        255.5f, -256.0f, 2e9f,  -2e9f,
+      3e9f,   0x1.fffffep30f, -0x1p31f,  4.2949673e9f, 1e12f,  kBig,    -kBig, 1e30f,
+      -1e30f, INFINITY,       -INFINITY, NAN,          1e-45f, 123.0f,  -1.0f};
+  for (const int64_t step : {1, 3}) {
+    std::vector<float> spread(edges.size() * static_cast<size_t>(step), 7.0f);
+    for (size_t i = 0; i < edges.size(); ++i) spread[i * static_cast<size_t>(step)] = edges[i];
+    const int64_t n = static_cast<int64_t>(spread.size());
+    const Tensor x = Tensor::from(spread, {n}).slice(0, 0, n, step);
+    const auto u = x.to(u8).to_vector<uint8_t>();
+    const auto i = x.to(i8).to_vector<int8_t>();
+    const auto b = x.to(bool_).to_vector<bool>();
+    for (size_t k = 0; k < edges.size(); ++k) {
+      const float v = edges[k];
+      const int64_t whole = v >= kBig    ? std::numeric_limits<int64_t>::max()
+                            : v <= -kBig ? std::numeric_limits<int64_t>::min()
+                            : v == v     ? static_cast<int64_t>(v)
+                                         : 0;
+      EXPECT_EQ(u[k], static_cast<uint8_t>(whole)) << v;
+      EXPECT_EQ(i[k], static_cast<int8_t>(whole)) << v;
+      EXPECT_EQ(b[k], v != 0) << v;
+    }
+  }
+}
+
+TEST(Tensor, CastsKeepTheOrderOfDenseAxes) {
+  const Tensor x = arange(24, {.dtype = f32}).view({2, 3, 4});
+  for (const DType dtype : {f64, f16, bf16, i64, u8}) {
+    const Tensor turned = x.permute({2, 0, 1}), y = turned.to(dtype);
+    EXPECT_EQ(y.strides(), turned.strides());
+    EXPECT_EQ(values(y.to(f32)), values(turned));
+    const Tensor part = x.slice(2, 0, 4, 2);
+    EXPECT_TRUE(part.to(dtype).is_contiguous());
+    EXPECT_EQ(values(part.to(dtype).to(f32)), values(part));
+    EXPECT_TRUE(x.slice(0, 0, 1).expand({5, 3, 4}).to(dtype).is_contiguous());
+  }
+}
+
 TEST(Tensor, MemoryFormatsKeepTheMeaningOfAnIndex) {
   const Tensor x = arange(2 * 3 * 4 * 5, {.dtype = f32}).view({2, 3, 4, 5});
   for (MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc, MemoryFormat::chwn}) {

@@ -15,7 +15,7 @@ Tensor Tensor::to(Device target) const {
 Tensor Tensor::to(DType target) const {
   ops::check_defined("to", *this);
   if (target == dtype()) return *this;
-  Tensor y = ops::empty_as(*this, target);
+  Tensor y = ops::empty_result(*this, target);
   ops::copy_elements(*this, y);
   return autograd::with_grad(
       "to", y, {*this}, [from = dtype()](autograd::GradCall& g) { g.set(0, g.dy().to(from)); });

@@ -5,7 +5,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <bit>
+#include <cmath>
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -53,13 +53,37 @@ void bfloat_to_float(const BFloat16* from, float* to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<float>(from[i]);
 }
 
-// No branches, so that compilers vectorise it; the same bits as BFloat16(float).
+// The same bits as BFloat16(float).
 void float_to_bfloat(const float* from, BFloat16* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const uint32_t x = std::bit_cast<uint32_t>(from[i]);
-    const uint32_t nan = (x >> 16) | 0x40, rounded = (x + 0x7fff + ((x >> 16) & 1)) >> 16;
-    to[i].bits = static_cast<uint16_t>((x & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+  const hn::RebindToUnsigned<Wide> d;
+  const hn::RebindToSigned<Wide> pack_from;
+  const NarrowBits d16;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const auto half = hn::Set(d, 0x7fff), one = hn::Set(d, 1), quiet = hn::Set(d, 0x40);
+  uint16_t* const p = reinterpret_cast<uint16_t*>(to);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto number = hn::LoadU(Wide(), from + i);
+    const auto x = hn::BitCast(d, number), high = hn::ShiftRight<16>(x);
+    const auto rounded = hn::ShiftRight<16>(hn::Add(hn::Add(x, half), hn::And(high, one)));
+    const auto nan = hn::RebindMask(d, hn::IsNaN(number));
+    const auto bits = hn::IfThenElse(nan, hn::Or(high, quiet), rounded);
+    hn::StoreU(hn::DemoteTo(d16, hn::BitCast(pack_from, bits)), d16, p + i);
   }
+  for (; i < n; ++i) to[i] = BFloat16(from[i]);
+}
+
+// Floats from 2^31 on are whole multiples of 256, and i64 ends at ones. i8 has the same bits.
+void float_to_byte(const float* from, uint8_t* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float near = std::fabs(from[i]) < 0x1p31f ? from[i] : 0.0f;
+    const int beyond = from[i] >= 0x1p63f ? 0xff : 0;
+    to[i] = static_cast<uint8_t>(static_cast<int>(near) | beyond);
+  }
+}
+
+void float_to_bool(const float* from, bool* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i] != 0.0f;
 }
 
 }  // namespace
@@ -73,6 +97,8 @@ HWY_EXPORT(half_to_float);
 HWY_EXPORT(float_to_half);
 HWY_EXPORT(bfloat_to_float);
 HWY_EXPORT(float_to_bfloat);
+HWY_EXPORT(float_to_byte);
+HWY_EXPORT(float_to_bool);
 
 void convert_run(const Half* from, float* to, int64_t n) {
   HWY_DYNAMIC_DISPATCH(half_to_float)(from, to, n);
@@ -85,6 +111,15 @@ void convert_run(const float* from, Half* to, int64_t n) {
 }
 void convert_run(const float* from, BFloat16* to, int64_t n) {
   HWY_DYNAMIC_DISPATCH(float_to_bfloat)(from, to, n);
+}
+void convert_run(const float* from, int8_t* to, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(float_to_byte)(from, reinterpret_cast<uint8_t*>(to), n);
+}
+void convert_run(const float* from, uint8_t* to, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(float_to_byte)(from, to, n);
+}
+void convert_run(const float* from, bool* to, int64_t n) {
+  HWY_DYNAMIC_DISPATCH(float_to_bool)(from, to, n);
 }
 
 }  // namespace brim::cpu
