@@ -55,6 +55,7 @@ void variance(const Context& context, const Tensor& x, Tensor& y, double correct
 template <class T>
 void register_floating() {
   register_ordered<T>();
+  add<T>("prod", &plain<Prod<T>>);
   add<T>("mean", &mean<T>);
   add<T>("norm", &norm<T>);
   backend::register_kernel("var", DeviceKind::cpu, dtype_of<T>, &variance<T, false>);
@@ -67,6 +68,7 @@ void register_reduce() {
   register_through_f32<&plain<Sum<float>>>("sum");
   register_through_f32<&plain<Extreme<float, true>>>("max");
   register_through_f32<&plain<Extreme<float, false>>>("min");
+  register_through_f32<&plain<Prod<float>>>("prod");
   register_through_f32<&mean<float>>("mean");
   register_through_f32<&norm<float>>("norm");
   register_through_f32<&variance<float, false>>("var");

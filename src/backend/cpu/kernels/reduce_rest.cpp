@@ -11,21 +11,18 @@ namespace {
 
 template <class... T>
 bool register_integers() {
-  (register_ordered<T>(), ...);
+  ((register_ordered<T>(), add<T>("prod", &plain<Prod<T>>)), ...);
   return true;
 }
 
 template <class... T>
 bool register_rest() {
-  ((add<T>("prod", &plain<Prod<T>>), add<T>("any", &plain<Logical<T, false>>),
-    add<T>("all", &plain<Logical<T, true>>)),
-   ...);
+  ((add<T>("any", &plain<Logical<T, false>>), add<T>("all", &plain<Logical<T, true>>)), ...);
   return true;
 }
 
 const bool registered = register_integers<int64_t, int32_t, int8_t, uint8_t, bool>() &&
                         register_rest<float, double, int64_t, int32_t, int8_t, uint8_t, bool>() &&
-                        register_through_f32<&plain<Prod<float>>>("prod") &&
                         register_through_f32<&plain<Logical<float, false>>>("any") &&
                         register_through_f32<&plain<Logical<float, true>>>("all");
 

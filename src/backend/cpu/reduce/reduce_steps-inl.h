@@ -120,7 +120,7 @@ struct Extreme {
 
 template <class T>
 struct Prod {
-  static constexpr bool kVector = false, kCentered = false;
+  static constexpr bool kVector = std::is_floating_point_v<T>, kCentered = false;
   using In = T;
   using Lane = std::conditional_t<std::is_floating_point_v<T>, double, int64_t>;
   using Total = Lane;
@@ -131,6 +131,14 @@ struct Prod {
   static Lane join(Lane a, Lane b) {
     using W = formula::Wrapping<Lane>;
     return static_cast<Lane>(static_cast<W>(a) * static_cast<W>(b));
+  }
+  template <class D, class V>
+  static V step(D, V a, V x, V) {
+    return hn::Mul(a, x);
+  }
+  template <class D, class V>
+  static V join(D, V a, V b) {
+    return hn::Mul(a, b);
   }
   static Lane widen(Lane t, Lane a) { return join(t, a); }
   static Lane combine(Lane a, Lane b) { return join(a, b); }
