@@ -24,8 +24,12 @@ template <class T>
 void arange(const Context&, Tensor& y, const Params& p) {
   T* out = static_cast<T*>(y.raw());
   parallel_for(y.numel(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      out[i] = from_double<T>(p.a + static_cast<double>(i) * p.b);
+    // Short counters of a block become f64 in vectors.
+    for (constexpr int64_t kBlock = 4096; begin < end; begin += kBlock) {
+      const double first = static_cast<double>(begin);
+      const int count = static_cast<int>(std::min(kBlock, end - begin));
+      for (int i = 0; i < count; ++i) out[begin + i] = from_double<T>(p.a + (first + i) * p.b);
+    }
   });
 }
 
