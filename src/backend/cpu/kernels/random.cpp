@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 
+#include "backend/cpu/elementwise/convert16.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
@@ -119,7 +120,7 @@ struct NormalNumbers {
   }
 };
 
-/// y[i] = finish(i, number i)
+/// y[i] = finish(i, number i), rounded where y has 16 bits.
 template <class Numbers, class T, class Finish>
 void fill_numbers(Tensor& y, const RandomKey& key, const Finish& finish) {
   using D = Drawn<T>;
@@ -132,7 +133,12 @@ void fill_numbers(Tensor& y, const RandomKey& key, const Finish& finish) {
       const int64_t blocks = (count + kCount - 1) / kCount;
       std::array<D, kNumbers> drawn;
       Numbers::draw(WordGroup(key, group * kGroup), blocks, drawn.data());
-      for (int64_t i = 0; i < count; ++i) out[first + i] = finish(first + i, drawn[i]);
+      if constexpr (std::is_same_v<T, D>) {
+        for (int64_t i = 0; i < count; ++i) out[first + i] = finish(first + i, drawn[i]);
+      } else {
+        for (int64_t i = 0; i < count; ++i) drawn[i] = finish(first + i, drawn[i]);
+        convert_run(drawn.data(), out + first, count);
+      }
     }
   });
 }
@@ -141,19 +147,19 @@ template <class T>
 void uniform(const Context&, Tensor& y, const RandomKey& key, const Params& p) {
   using D = Drawn<T>;
   const double low = p.a, width = p.b - p.a;
+  // What lies above the last number may round to the end of the range, nothing else does.
   const D last = static_cast<D>(backend::UniformRange<T>(p.a, p.b).last);
   fill_numbers<UniformNumbers, T>(y, key, [=](int64_t, D u) {
-    const T v = static_cast<T>(static_cast<D>(low + static_cast<double>(u) * width));
-    return static_cast<D>(v) > last ? static_cast<T>(last) : v;
+    const D v = static_cast<D>(low + static_cast<double>(u) * width);
+    return v > last ? last : v;
   });
 }
 
 template <class T>
 void normal(const Context&, Tensor& y, const RandomKey& key, const Params& p) {
   using D = Drawn<T>;
-  fill_numbers<NormalNumbers, T>(y, key, [p](int64_t, D v) {
-    return static_cast<T>(static_cast<D>(p.a + p.b * static_cast<double>(v)));
-  });
+  fill_numbers<NormalNumbers, T>(
+      y, key, [p](int64_t, D v) { return static_cast<D>(p.a + p.b * static_cast<double>(v)); });
 }
 
 template <class T>
@@ -165,9 +171,8 @@ void bernoulli(const Context&, const Tensor& p, Tensor& y, const RandomKey& key)
     BRIM_CHECK(v >= 0 && v <= 1, ValueError,
                "[bernoulli] probability {} of element {} is not in [0, 1]", v, i);
   }
-  fill_numbers<UniformNumbers, T>(y, key, [=](int64_t i, D u) {
-    return static_cast<T>(u < static_cast<D>(probability[i]) ? 1.0f : 0.0f);
-  });
+  fill_numbers<UniformNumbers, T>(
+      y, key, [=](int64_t i, D u) { return u < static_cast<D>(probability[i]) ? D(1) : D(0); });
 }
 
 template <class... T>
