@@ -27,6 +27,9 @@ const Pooling kPoolings[] = {
     [](const Tensor& x) {
       return max_pool2d(x, {2, 3}, {.stride = 1, .dilation = 2, .ceil_mode = true});
     },
+    [](const Tensor& x) {
+      return max_pool2d(x, {3, 2}, {.stride = {2, 3}});
+    },
     [](const Tensor& x) { return avg_pool2d(x, 3, {.stride = 2, .padding = 1}); },
     [](const Tensor& x) {
       return avg_pool2d(x, 2, {.ceil_mode = true, .count_include_pad = false});

@@ -1,6 +1,6 @@
 // Max pooling on the CPU. Windows of 2 x 2 with stride 2, which most networks use, are vectorised:
-// a vector of outputs needs the even and odd columns of two rows. Over nhwc tensors vectors run
-// along the channels, for any window.
+// a vector of outputs needs the even and odd columns of two rows. Other windows are taken tap by
+// tap for a row of outputs. Over nhwc tensors vectors run along the channels, for any window.
 #include "backend/kernel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -9,7 +9,6 @@
 #include "backend/cpu/runtime/small_baseline-inl.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "backend/cpu/elementwise/through_f32.h"
@@ -41,20 +40,42 @@ HWY_INLINE void for_each_tap(const PoolGeometry& g, int64_t image, int64_t oy, i
   }
 }
 
-/// One output of any window. A NaN wins, as it must not be lost.
+/// Outputs [first, last) of a row take one more element of their windows, which lie `kStride` (0:
+/// `stride`) apart from `x` on. A NaN wins, as it must not be lost.
+template <int kStride, class T>
+HWY_INLINE void take_tap(const T* HWY_RESTRICT x, int64_t stride, int32_t index, int64_t first,
+                         int64_t last, T* HWY_RESTRICT best, int32_t* HWY_RESTRICT at) {
+  const int64_t step = kStride > 0 ? kStride : stride;
+  for (int64_t i = first; i < last; ++i) {
+    const T v = x[(i - first) * step];
+    const bool wins = (at[i] < 0) | (v > best[i]) | (v != v);
+    best[i] = wins ? v : best[i];
+    at[i] = wins ? index + static_cast<int32_t>((i - first) * step) : at[i];
+  }
+}
+
+/// A row of outputs of any window, an element of all windows after the other.
 template <class T>
-void pool_one(const T* plane, const PoolGeometry& g, int64_t oy, int64_t ox, T* y, int32_t* index) {
-  T best = -std::numeric_limits<T>::infinity();
-  int32_t at = -1;
-  for_each_tap(g, 0, oy, ox, [&](int64_t, int32_t here) {
-    const T v = plane[here];
-    if (at < 0 || v > best || std::isnan(v)) {
-      best = v;
-      at = here;
+void pool_row(const T* plane, const PoolGeometry& g, int64_t oy, T* y, int32_t* indices) {
+  std::fill_n(y, g.ow, -std::numeric_limits<T>::infinity());
+  std::fill_n(indices, g.ow, -1);
+  const int64_t stride = g.stride.w;
+  for (int64_t ky = 0; ky < g.kernel.h; ++ky) {
+    const int64_t iy = oy * g.stride.h - g.padding.h + ky * g.dilation.h;
+    if (iy < 0 || iy >= g.h) continue;
+    for (int64_t kx = 0; kx < g.kernel.w; ++kx) {
+      // Output i reads column i * stride + offset.
+      const int64_t offset = kx * g.dilation.w - g.padding.w;
+      const int64_t first = offset < 0 ? (-offset + stride - 1) / stride : 0;
+      const int64_t last = std::min(g.ow, (g.w - offset + stride - 1) / stride);
+      if (first >= last) continue;
+      const int64_t from = iy * g.w + first * stride + offset;
+      const auto take = stride == 1   ? &take_tap<1, T>
+                        : stride == 2 ? &take_tap<2, T>
+                                      : &take_tap<0, T>;
+      take(plane + from, stride, static_cast<int32_t>(from), first, last, y, indices);
     }
-  });
-  *y = best;
-  *index = at;
+  }
 }
 
 /// `count` outputs (a multiple of the vector's length) of a row; the window is 2 x 2.
@@ -97,9 +118,9 @@ HWY_INLINE void pool_2x2(D d, const float* plane, const PoolGeometry& g, int64_t
                  y + last, indices + last);
 }
 
-/// Does a row of outputs with vectors, if it is long enough; returns how many are done.
+/// Does a row of outputs of 2 x 2 windows, if it is as long as a vector; returns whether it did.
 template <class T>
-int64_t pool_row_fast(const T* plane, const PoolGeometry& g, int64_t oy, T* y, int32_t* indices) {
+bool pool_row_fast(const T* plane, const PoolGeometry& g, int64_t oy, T* y, int32_t* indices) {
   if constexpr (sizeof(T) == 4) {
     const hn::CappedTag<float, 8> wide;
     const hn::CappedTag<float, 4> narrow;
@@ -108,10 +129,10 @@ int64_t pool_row_fast(const T* plane, const PoolGeometry& g, int64_t oy, T* y, i
     else if (g.ow >= static_cast<int64_t>(hn::Lanes(narrow)))
       pool_2x2(narrow, plane, g, oy, y, indices);
     else
-      return 0;
-    return g.ow;
+      return false;
+    return true;
   } else {
-    return 0;
+    return false;
   }
 }
 
@@ -185,8 +206,8 @@ void max_pool(const Context&, const Tensor& x, Tensor& y, Tensor& indices, const
       for (int64_t oy = 0; oy < g.oh; ++oy) {
         const T* from = px + plane * g.h * g.w;
         const int64_t at = (plane * g.oh + oy) * g.ow;
-        int64_t ox = is_2x2 ? pool_row_fast(from, g, oy, py + at, pp + at) : 0;
-        for (; ox < g.ow; ++ox) pool_one(from, g, oy, ox, py + at + ox, pp + at + ox);
+        if (!is_2x2 || !pool_row_fast(from, g, oy, py + at, pp + at))
+          pool_row(from, g, oy, py + at, pp + at);
       }
   });
 }
