@@ -2,12 +2,14 @@
 // inside, which is a pad with negative sizes.
 #include <algorithm>
 
-#include <brim/ops/create.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
 
 #include "autograd/node.h"
 #include "ops/checks.h"
 #include "ops/memory/copy.h"
+#include "ops/memory_format.h"
 
 namespace brim {
 namespace {
@@ -15,7 +17,8 @@ namespace {
 Tensor pad_constant(const Tensor& x, const std::vector<int64_t>& pads, double value) {
   Shape shape = x.shape();
   for (size_t i = 0; i < pads.size(); ++i) shape[x.rank() - 1 - static_cast<int>(i / 2)] += pads[i];
-  Tensor y = full(shape, value, {.dtype = x.dtype(), .device = x.device()});
+  Tensor y = ops::empty_in(shape, x.dtype(), x);
+  ops::fill_elements(y, value);
   Tensor from = x.detach(), to = y;
   for (int i = 0; i < static_cast<int>(pads.size()) / 2; ++i) {
     const int axis = x.rank() - 1 - i;
@@ -36,8 +39,94 @@ Tensor pad_constant(const Tensor& x, const std::vector<int64_t>& pads, double va
                              }});
 }
 
-/// One axis of the other modes: the inside between copies of its parts.
-Tensor pad_axis(const Tensor& x, int axis, int64_t before, int64_t after, PadMode mode) {
+/// What `size` elements of y along an axis are copies of: those of x from `from` on, in this order
+/// (step 1), in the other (-1), or all of one (0).
+struct Piece {
+  int64_t from, size, step;
+};
+
+std::vector<Piece> pieces_of(int64_t size, int64_t before, int64_t after, PadMode mode) {
+  switch (mode) {
+    case PadMode::reflect:
+      return {{before, before, -1}, {0, size, 1}, {size - 2, after, -1}};
+    case PadMode::replicate:
+      return {{0, before, 0}, {0, size, 1}, {size - 1, after, 0}};
+    default:
+      return {{size - before, before, 1}, {0, size, 1}, {0, after, 1}};
+  }
+}
+
+/// Copies the pieces of axes 0 to `axis`, which are the same in x and y behind it.
+void copy_pieces(const Tensor& x, const Tensor& y, int axis,
+                 const std::vector<std::vector<Piece>>& pieces) {
+  if (axis < 0) {
+    Tensor to = y;
+    return ops::copy_elements(x, to);
+  }
+  int64_t at = 0;
+  for (const Piece& piece : pieces[static_cast<size_t>(axis)]) {
+    if (piece.size == 0) continue;
+    Shape shape = x.shape();
+    Strides strides = x.strides();
+    shape[axis] = piece.size;
+    strides[axis] *= piece.step;
+    const int64_t offset = x.offset() + piece.from * x.strides()[axis];
+    copy_pieces(x.alias(shape, strides, offset), y.slice(axis, at, at + piece.size), axis - 1,
+                pieces);
+    at += piece.size;
+  }
+}
+
+/// Of the copies along one axis: each is added to what it is a copy of.
+Tensor folded(const Tensor& dy, int axis, int64_t before, int64_t after, PadMode mode) {
+  const int64_t size = dy.shape()[axis] - before - after;
+  const auto part = [&](int64_t from, int64_t count) { return dy.slice(axis, from, from + count); };
+  // `count` elements that belong to x from `at` on, as zeros elsewhere.
+  const auto at = [&](const Tensor& t, int64_t from) {
+    std::vector<int64_t> pads(2 * static_cast<size_t>(dy.rank() - axis), 0);
+    pads[pads.size() - 2] = from;
+    pads[pads.size() - 1] = size - from - t.shape()[axis];
+    return pad(t, pads);
+  };
+  Tensor dx = part(before, size);
+  const auto add_copies = [&](int64_t from, int64_t count, int64_t inner) {
+    if (count == 0) return;
+    const Tensor copies = part(from, count);
+    dx = dx + at(mode == PadMode::reflect     ? flip(copies, {axis})
+                 : mode == PadMode::replicate ? sum(copies, {axis}, /*keepdim=*/true)
+                                              : copies,
+                 inner);
+  };
+  const bool reflects = mode == PadMode::reflect, replicates = mode == PadMode::replicate;
+  add_copies(0, before, reflects ? 1 : replicates ? 0 : size - before);
+  add_copies(before + size, after, reflects ? size - 1 - after : replicates ? size - 1 : 0);
+  return dx;
+}
+
+/// The other modes, of borders of 0 or more.
+Tensor pad_copied(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode) {
+  Shape shape = x.shape();
+  std::vector<std::vector<Piece>> pieces;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const size_t i = 2 * static_cast<size_t>(x.rank() - 1 - axis);
+    const bool padded = i < pads.size();
+    const int64_t before = padded ? pads[i] : 0, after = padded ? pads[i + 1] : 0;
+    pieces.push_back(pieces_of(shape[axis], before, after, mode));
+    shape[axis] += before + after;
+  }
+  Tensor y = ops::empty_in(shape, x.dtype(), x);
+  if (y.numel() > 0) copy_pieces(x.detach(), y, x.rank() - 1, pieces);
+  return autograd::with_grad(
+      "pad", y, {x}, autograd::SavesNothing{[pads, mode](autograd::GradCall& g) {
+        Tensor d = g.dy();
+        for (size_t i = 0; i < pads.size(); i += 2)
+          d = folded(d, d.rank() - 1 - static_cast<int>(i / 2), pads[i], pads[i + 1], mode);
+        g.set(0, d);
+      }});
+}
+
+/// Throws ShapeError where an axis has too few elements for its border.
+void check_border(const Tensor& x, int axis, int64_t before, int64_t after, PadMode mode) {
   const int64_t size = x.shape()[axis];
   const int64_t most = mode == PadMode::reflect ? size - 1 : size;
   const bool enough =
@@ -50,24 +139,6 @@ Tensor pad_axis(const Tensor& x, int axis, int64_t before, int64_t after, PadMod
              : mode == PadMode::replicate ? "replicated"
                                           : "circular",
              before, after);
-  Shape left = x.shape(), right = x.shape();
-  left[axis] = before;
-  right[axis] = after;
-  std::vector<Tensor> parts;
-  if (mode == PadMode::reflect) {
-    if (before) parts.push_back(flip(x.slice(axis, 1, 1 + before), {axis}));
-    parts.push_back(x);
-    if (after) parts.push_back(flip(x.slice(axis, size - 1 - after, size - 1), {axis}));
-  } else if (mode == PadMode::replicate) {
-    if (before) parts.push_back(x.slice(axis, 0, 1).expand(left));
-    parts.push_back(x);
-    if (after) parts.push_back(x.slice(axis, size - 1, size).expand(right));
-  } else {
-    if (before) parts.push_back(x.slice(axis, size - before, size));
-    parts.push_back(x);
-    if (after) parts.push_back(x.slice(axis, 0, after));
-  }
-  return cat(parts, axis);
 }
 
 }  // namespace
@@ -88,18 +159,21 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode, doub
                after, x.rank() - 1 - i, x.shape().str());
   }
   if (mode == PadMode::constant) return pad_constant(x, pads, value);
-  Tensor y = x;
+  Tensor inside = x;
+  std::vector<int64_t> borders;
   for (int i = 0; i < count; ++i) {
     const int axis = x.rank() - 1 - i;
     const int64_t before = pads[2 * static_cast<size_t>(i)];
     const int64_t after = pads[2 * static_cast<size_t>(i) + 1];
     if (before < 0 || after < 0)
-      y = y.slice(axis, std::max<int64_t>(0, -before),
-                  y.shape()[axis] - std::max<int64_t>(0, -after));
+      inside = inside.slice(axis, std::max<int64_t>(0, -before),
+                            inside.shape()[axis] - std::max<int64_t>(0, -after));
+    borders.push_back(std::max<int64_t>(0, before));
+    borders.push_back(std::max<int64_t>(0, after));
     if (before > 0 || after > 0)
-      y = pad_axis(y, axis, std::max<int64_t>(0, before), std::max<int64_t>(0, after), mode);
+      check_border(inside, axis, borders[borders.size() - 2], borders.back(), mode);
   }
-  return y.storage() == x.storage() ? y.clone() : y;
+  return pad_copied(inside, borders, mode);
 }
 
 }  // namespace brim
