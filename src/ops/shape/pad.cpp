@@ -1,12 +1,15 @@
 // pad: a border of numbers, or of copies of the inside. The gradient of a constant border is the
 // inside, which is a pad with negative sizes.
 #include <algorithm>
+#include <array>
 
 #include <brim/ops/binary.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
 
 #include "autograd/node.h"
+#include "backend/kernel.h"
+#include "backend/options/pieces.h"
 #include "ops/checks.h"
 #include "ops/memory/copy.h"
 #include "ops/memory_format.h"
@@ -39,32 +42,29 @@ Tensor pad_constant(const Tensor& x, const std::vector<int64_t>& pads, double va
                              }});
 }
 
-/// What `size` elements of y along an axis are copies of: those of x from `from` on, in this order
-/// (step 1), in the other (-1), or all of one (0).
-struct Piece {
-  int64_t from, size, step;
-};
+using backend::Piece;
+using backend::Pieces;
 
-std::vector<Piece> pieces_of(int64_t size, int64_t before, int64_t after, PadMode mode) {
+std::array<Piece, 3> pieces_of(int64_t size, int64_t before, int64_t after, PadMode mode) {
   switch (mode) {
     case PadMode::reflect:
-      return {{before, before, -1}, {0, size, 1}, {size - 2, after, -1}};
+      return {{{before, before, -1}, {0, size, 1}, {size - 2, after, -1}}};
     case PadMode::replicate:
-      return {{0, before, 0}, {0, size, 1}, {size - 1, after, 0}};
+      return {{{0, before, 0}, {0, size, 1}, {size - 1, after, 0}}};
     default:
-      return {{size - before, before, 1}, {0, size, 1}, {0, after, 1}};
+      return {{{size - before, before, 1}, {0, size, 1}, {0, after, 1}}};
   }
 }
 
-/// Copies the pieces of axes 0 to `axis`, which are the same in x and y behind it.
-void copy_pieces(const Tensor& x, const Tensor& y, int axis,
-                 const std::vector<std::vector<Piece>>& pieces) {
+/// Copies the pieces of axes 0 to `axis`, which are the same in x and y behind it; for devices
+/// without the kernel.
+void copy_pieces(const Tensor& x, const Tensor& y, int axis, const Pieces& pieces) {
   if (axis < 0) {
     Tensor to = y;
     return ops::copy_elements(x, to);
   }
   int64_t at = 0;
-  for (const Piece& piece : pieces[static_cast<size_t>(axis)]) {
+  for (const Piece& piece : pieces.axes[static_cast<size_t>(axis)]) {
     if (piece.size == 0) continue;
     Shape shape = x.shape();
     Strides strides = x.strides();
@@ -106,16 +106,21 @@ Tensor folded(const Tensor& dy, int axis, int64_t before, int64_t after, PadMode
 /// The other modes, of borders of 0 or more.
 Tensor pad_copied(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode) {
   Shape shape = x.shape();
-  std::vector<std::vector<Piece>> pieces;
+  Pieces pieces;
   for (int axis = 0; axis < x.rank(); ++axis) {
     const size_t i = 2 * static_cast<size_t>(x.rank() - 1 - axis);
     const bool padded = i < pads.size();
     const int64_t before = padded ? pads[i] : 0, after = padded ? pads[i + 1] : 0;
-    pieces.push_back(pieces_of(shape[axis], before, after, mode));
+    pieces.axes[static_cast<size_t>(axis)] = pieces_of(shape[axis], before, after, mode);
     shape[axis] += before + after;
   }
   Tensor y = ops::empty_in(shape, x.dtype(), x);
-  if (y.numel() > 0) copy_pieces(x.detach(), y, x.rank() - 1, pieces);
+  static const backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, const Pieces&)>
+      kernel("copy_pieces", {.operands = "x, y"});
+  if (kernel.exists(x.device(), x.dtype()))
+    kernel(x.device(), x.dtype(), x.detach(), y, pieces);
+  else if (y.numel() > 0)
+    copy_pieces(x.detach(), y, x.rank() - 1, pieces);
   return autograd::with_grad(
       "pad", y, {x}, autograd::SavesNothing{[pads, mode](autograd::GradCall& g) {
         Tensor d = g.dy();
