@@ -1,4 +1,5 @@
-// Poolings and interpolation over nhwc tensors give what they give over row-major ones, in nhwc.
+// Poolings, interpolation and borders of nhwc tensors give what they give over row-major ones, in
+// nhwc.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +12,7 @@
 #include <brim/ops/interpolate.h>
 #include <brim/ops/pool.h>
 #include <brim/ops/reduce.h>
+#include <brim/ops/shape.h>
 
 #include "distance.h"
 #include "threads.h"
@@ -46,6 +48,15 @@ const Pooling kPoolings[] = {
     [](const Tensor& x) {
       return interpolate(x,
                          {.size = {4, 11}, .mode = Interpolation::bilinear, .align_corners = true});
+    },
+    [](const Tensor& x) {
+      return pad(x, {2, 0, 0, 1}, PadMode::constant, 3);
+    },
+    [](const Tensor& x) {
+      return pad(x, {2, 5, 0, 3}, PadMode::reflect);
+    },
+    [](const Tensor& x) {
+      return pad(x, {1, -2, 4, 0}, PadMode::circular);
     },
 };
 
