@@ -1,9 +1,11 @@
 // Contract cases of conv1d and conv_transpose2d, by their definitions.
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
+#include <brim/ops/matmul.h>
 
 #include "contract/contract.h"
 #include "contract/positions.h"
+#include "distance.h"
 #include "message_of.h"
 
 namespace brim::contract {
@@ -98,6 +100,25 @@ CONTRACT(conv_transpose2d_dilated) {
 CONTRACT(conv_transpose2d_grouped) {
   return transposed({.stride = 2, .padding = 1, .groups = 2},
                     {{{.shape = {2, 4, 3, 3}}, {.shape = {4, 3, 4, 4}}, {.shape = {6}}}});
+}
+CONTRACT(conv_transpose2d_to_blocks) {  // strides as wide as the kernel
+  return transposed({.stride = 2},
+                    {{{.shape = {2, 3, 4, 5}}, {.shape = {3, 4, 2, 2}}, {.shape = {4}}}});
+}
+CONTRACT(conv_transpose2d_to_blocks_and_a_rest) {
+  return transposed({.stride = {2, 3}, .output_padding = {1, 2}},
+                    {{{.shape = {2, 3, 4, 5}}, {.shape = {3, 4, 2, 3}}, {.shape = {4}}}});
+}
+
+TEST(ConvKinds, BlocksOfManyPixelsInBothFormats) {
+  manual_seed(1);
+  const Tensor x = randn({2, 20, 60, 50}), w = randn({20, 24, 2, 2});
+  const Tensor want = einsum("noij,ocab->nciajb", {x, w}).reshape({2, 24, 120, 100});
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+    const Tensor y = conv_transpose2d(x.to(format), w, {}, {.stride = 2});
+    EXPECT_TRUE(y.is_contiguous(format));
+    EXPECT_LT(tests::distance(y, want), 1e-4);
+  }
 }
 
 TEST(ConvKinds, WithoutBiasAndInNhwc) {
