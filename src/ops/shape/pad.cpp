@@ -103,8 +103,9 @@ Tensor folded(const Tensor& dy, int axis, int64_t before, int64_t after, PadMode
   return dx;
 }
 
-/// The other modes, of borders of 0 or more.
-Tensor pad_copied(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode) {
+/// The other modes, of borders of 0 or more; in the memory format of `like`.
+Tensor pad_copied(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode,
+                  const Tensor& like) {
   Shape shape = x.shape();
   Pieces pieces;
   for (int axis = 0; axis < x.rank(); ++axis) {
@@ -114,7 +115,7 @@ Tensor pad_copied(const Tensor& x, const std::vector<int64_t>& pads, PadMode mod
     pieces.axes[static_cast<size_t>(axis)] = pieces_of(shape[axis], before, after, mode);
     shape[axis] += before + after;
   }
-  Tensor y = ops::empty_in(shape, x.dtype(), x);
+  Tensor y = ops::empty_in(shape, x.dtype(), like);
   static const backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, const Pieces&)>
       kernel("copy_pieces", {.operands = "x, y"});
   if (kernel.exists(x.device(), x.dtype()))
@@ -178,7 +179,7 @@ Tensor pad(const Tensor& x, const std::vector<int64_t>& pads, PadMode mode, doub
     if (before > 0 || after > 0)
       check_border(inside, axis, borders[borders.size() - 2], borders.back(), mode);
   }
-  return pad_copied(inside, borders, mode);
+  return pad_copied(inside, borders, mode, x);
 }
 
 }  // namespace brim
