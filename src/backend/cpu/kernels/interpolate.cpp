@@ -106,27 +106,28 @@ HWY_INLINE void add_scaled(const T* x, T factor, T* HWY_RESTRICT y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] += x[i] * factor;
 }
 
-template <class T>
-void nearest_row(const Resize<T>& r, const T* row, T* HWY_RESTRICT y) {
+/// E: what has the size of the elements; T: what places are computed in.
+template <class E, class T>
+void nearest_row(const Resize<T>& r, const E* row, E* HWY_RESTRICT y) {
   if (r.block == 1) {
     for (int64_t i = 0; i < r.ow; ++i) y[i] = row[r.columns[i].before];
     return;
   }
   for (int64_t i = 0; i < r.ow; ++i) {
-    const T* const from = row + r.columns[i].before * r.block;
-    T* const to = y + i * r.block;
+    const E* const from = row + r.columns[i].before * r.block;
+    E* const to = y + i * r.block;
     BRIM_INDEPENDENT
     for (int64_t k = 0; k < r.block; ++k) to[k] = from[k];
   }
 }
 
-template <class T>
-void nearest(const Resize<T>& r, const T* x, T* y) {
+template <class E, class T>
+void nearest(const Resize<T>& r, const E* x, E* y) {
   const int64_t in = r.w * r.block, out = r.ow * r.block;
   parallel_for(r.planes * r.oh, grain_of(out), [&](int64_t begin, int64_t end) {
     for (int64_t line = begin; line < end; ++line) {
       const int64_t plane = line / r.oh, i = line % r.oh, from = r.rows[i].before;
-      T* const to = y + line * out;
+      E* const to = y + line * out;
       if (line > begin && i > 0 && r.rows[i - 1].before == from)
         std::copy_n(to - out, out, to);
       else
@@ -179,6 +180,15 @@ void interpolate(const Context& context, const Tensor& x, Tensor& y, const Resiz
     bilinear(context, r, from, to);
   else
     nearest(r, from, to);
+}
+
+/// Of 16-bit floats: the nearest elements are copied as they are.
+void interpolate_16_bits(const Context& context, const Tensor& x, Tensor& y,
+                         const ResizeGeometry& g) {
+  if (g.bilinear) return ThroughF32<&interpolate<float>, Outputs::written>::run(context, x, y, g);
+  if (y.numel() == 0) return;
+  nearest(Resize<float>(context, g, are_nhwc(x, y)), static_cast<const uint16_t*>(x.raw()),
+          static_cast<uint16_t*>(y.raw()));
 }
 
 /// The transpose of linear_row, or of nearest_row.
@@ -247,7 +257,11 @@ void interpolate_grad(const Context& context, const Tensor& dy, Tensor& dx,
 }
 
 void register_interpolate() {
-  register_floats<&interpolate<float>, &interpolate<double>>("interpolate");
+  constexpr DeviceKind cpu = DeviceKind::cpu;
+  backend::register_kernel("interpolate", cpu, DType::f32, &interpolate<float>);
+  backend::register_kernel("interpolate", cpu, DType::f64, &interpolate<double>);
+  for (const DType dtype : {DType::f16, DType::bf16})
+    backend::register_kernel("interpolate", cpu, dtype, &interpolate_16_bits);
   register_floats<&interpolate_grad<float>, &interpolate_grad<double>>("interpolate_grad");
 }
 
