@@ -120,6 +120,7 @@ void run_tiles(const Loop<N>& loop, const Pointers<N>& base, const std::array<in
   Stage<N> stage;
   const std::array<Across, N> across = across_rows(loop);
   const bool repeats = std::ranges::count(across, Across::repeated) > 0;
+  const bool gathers = std::ranges::count(across, Across::gathered) > 0;
   const int64_t row_size = loop.size[0], plane = row_size * loop.size[1];
   const auto repeat_rows = [&](const Cursor<N>& cursor, int64_t n) {
     for (int k = 1; k < N; ++k)
@@ -146,14 +147,21 @@ void run_tiles(const Loop<N>& loop, const Pointers<N>& base, const std::array<in
       p[k] = across[k] == Across::dense ? base[k] + i * bytes[k] : stage.data[k];
       if (across[k] == Across::repeated) p[k] += cursor.index[0] * bytes[k];
     }
-    for (int64_t done = 0; done < n;) {
-      const int64_t row = std::min(cursor.left(), n - done);
-      for (int k = 1; k < N; ++k)
-        if (across[k] == Across::gathered)
-          gather(bytes[k], base[k] + cursor.at[k] * bytes[k], loop.stride[k][0],
-                 p[k] + done * bytes[k], row);
-      cursor.advance(row);
-      done += row;
+    if (gathers) {
+      for (int64_t done = 0; done < n;) {
+        const int64_t row = std::min(cursor.left(), n - done);
+        for (int k = 1; k < N; ++k)
+          if (across[k] == Across::gathered)
+            gather(bytes[k], base[k] + cursor.at[k] * bytes[k], loop.stride[k][0],
+                   p[k] + done * bytes[k], row);
+        cursor.advance(row);
+        done += row;
+      }
+    } else {  // within a plane, since operands that are not dense are repeated
+      const int64_t at = cursor.index[0] + n;
+      cursor.advance(-cursor.index[0]);
+      cursor.advance_rows(at / row_size);
+      cursor.advance(at % row_size);
     }
     f(p.data(), n, params);
     if (across[0] != Across::dense) {
