@@ -11,14 +11,21 @@
 namespace brim {
 namespace {
 
-/// Row-major positions of the elements that are not zero, for `op`.
-std::vector<int64_t> true_positions(const char* op, const Tensor& mask) {
+/// Row-major positions of the elements that are not zero, on the CPU, for `op`.
+Tensor true_positions(const char* op, const Tensor& mask) {
   ops::refuse_shape_of_values(op);
-  const std::vector<uint8_t> values = mask.detach().to(bool_).to(u8).to_vector<uint8_t>();
-  std::vector<int64_t> positions;
-  for (size_t i = 0; i < values.size(); ++i)
-    if (values[i]) positions.push_back(static_cast<int64_t>(i));
-  return positions;
+  const Tensor flags = mask.detach().to(bool_).contiguous().to(Device::cpu());
+  const uint8_t* flag = static_cast<const uint8_t*>(flags.raw());
+  const int64_t n = flags.numel();
+  const int64_t count = std::count_if(flag, flag + n, [](uint8_t v) { return v != 0; });
+  const Tensor positions = Tensor::empty({count + 1}, i64, Device::cpu());
+  // Without a branch, which masks without order would mislead: what is not taken is overwritten.
+  int64_t* to = positions.data<int64_t>();
+  for (int64_t i = 0; i < n; ++i) {
+    *to = i;
+    to += flag[i] != 0;
+  }
+  return positions.slice(0, 0, count);
 }
 
 }  // namespace
@@ -29,25 +36,26 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
              "[masked_select] the mask is {}, not bool; compare first, e.g. x > 0",
              name(mask.dtype()));
   const Shape shape = broadcast_shapes(x.shape(), mask.shape(), "masked_select");
-  const std::vector<int64_t> positions = true_positions("masked_select", mask.expand(shape));
-  const Shape count = {static_cast<int64_t>(positions.size())};
-  return index_select(x.expand(shape).reshape({shape.numel()}), 0,
-                      Tensor::from(positions, count, x.device()));
+  const Tensor positions = true_positions("masked_select", mask.expand(shape));
+  return index_select(x.expand(shape).reshape({shape.numel()}), 0, positions.to(x.device()));
 }
 
 Tensor nonzero(const Tensor& x) {
   ops::check_defined("nonzero", x);
-  const std::vector<int64_t> positions = true_positions("nonzero", x);
-  const size_t rank = static_cast<size_t>(x.rank());
-  std::vector<int64_t> index(positions.size() * rank);
-  for (size_t i = 0; i < positions.size(); ++i) {
-    int64_t rest = positions[i];
-    for (size_t d = rank; d-- > 0;) {
-      index[i * rank + d] = rest % x.shape()[static_cast<int>(d)];
-      rest /= x.shape()[static_cast<int>(d)];
+  const Tensor positions = true_positions("nonzero", x);
+  const int64_t count = positions.numel();
+  if (x.rank() == 1) return positions.unsqueeze(1).to(x.device());
+  const Tensor index = Tensor::empty({count, x.rank()}, i64, Device::cpu());
+  const int64_t* position = positions.data<int64_t>();
+  int64_t* to = index.data<int64_t>();
+  for (int64_t i = 0; i < count; ++i, to += x.rank()) {
+    int64_t rest = position[i];
+    for (int d = x.rank() - 1; d >= 0; --d) {
+      to[d] = rest % x.shape()[d];
+      rest /= x.shape()[d];
     }
   }
-  return Tensor::from(index, {static_cast<int64_t>(positions.size()), x.rank()}, x.device());
+  return index.to(x.device());
 }
 
 Tensor one_hot(const Tensor& ids, int64_t classes, DType dtype) {
