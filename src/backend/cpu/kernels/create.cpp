@@ -59,8 +59,8 @@ void triangle(const Context&, const Tensor& x, Tensor& y, int64_t first, bool up
       const int64_t split = std::clamp<int64_t>(r % rows + first + (upper ? 0 : 1), 0, columns);
       const T* row = from + r * columns;
       T* out = to + r * columns;
-      for (int64_t c = 0; c < split; ++c) out[c] = upper ? T{} : row[c];
-      for (int64_t c = split; c < columns; ++c) out[c] = upper ? row[c] : T{};
+      std::fill(upper ? out : out + split, upper ? out + split : out + columns, T{});
+      upper ? std::copy(row + split, row + columns, out + split) : std::copy_n(row, split, out);
     }
   });
 }
