@@ -1,10 +1,13 @@
 // cat and stack: several tensors along one axis
+#include <algorithm>
+
 #include <brim/ops/shape.h>
 
 #include "autograd/node.h"
 #include "ops/autocast.h"
 #include "ops/checks.h"
 #include "ops/memory/copy.h"
+#include "ops/memory_format.h"
 
 namespace brim {
 
@@ -37,7 +40,9 @@ Tensor cat(const std::vector<Tensor>& tensors, int axis) {
     shape[axis] += x.shape()[axis];
   }
   starts.push_back(shape[axis]);
-  Tensor y = Tensor::empty(shape, first.dtype(), first.device());
+  const bool nhwc = std::ranges::all_of(tensors, ops::is_nhwc);
+  Tensor y = nhwc ? ops::empty_in(shape, first.dtype(), first)
+                  : Tensor::empty(shape, first.dtype(), first.device());
   for (size_t i = 0; i < tensors.size(); ++i) {
     if (tensors[i].numel() == 0) continue;
     Tensor part = y.slice(axis, starts[i], starts[i + 1]);
