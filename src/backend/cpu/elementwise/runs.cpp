@@ -67,17 +67,22 @@ HWY_EXPORT(gather_16_bits);
 HWY_EXPORT(gather_32_bits);
 HWY_EXPORT(gather_64_bits);
 
+// Looked up once: the call would cost as much as a short run.
 void gather_run(const uint8_t* from, int64_t step, uint8_t* to, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(gather_8_bits)(from, step, to, n);
+  static const auto run = &HWY_DYNAMIC_DISPATCH(gather_8_bits);
+  run(from, step, to, n);
 }
 void gather_run(const uint16_t* from, int64_t step, uint16_t* to, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(gather_16_bits)(from, step, to, n);
+  static const auto run = &HWY_DYNAMIC_DISPATCH(gather_16_bits);
+  run(from, step, to, n);
 }
 void gather_run(const uint32_t* from, int64_t step, uint32_t* to, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(gather_32_bits)(from, step, to, n);
+  static const auto run = &HWY_DYNAMIC_DISPATCH(gather_32_bits);
+  run(from, step, to, n);
 }
 void gather_run(const uint64_t* from, int64_t step, uint64_t* to, int64_t n) {
-  HWY_DYNAMIC_DISPATCH(gather_64_bits)(from, step, to, n);
+  static const auto run = &HWY_DYNAMIC_DISPATCH(gather_64_bits);
+  run(from, step, to, n);
 }
 
 }  // namespace brim::cpu
