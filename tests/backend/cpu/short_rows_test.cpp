@@ -10,6 +10,7 @@
 
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
+#include <brim/ops/index.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
@@ -80,6 +81,27 @@ TEST(ShortRows, AreMoved) {
             to, each(kRows, columns, [&](auto r, auto c) { return c % step == 0 ? at(r, c) : 0; }));
       }
     }
+}
+
+TEST(ShortRows, AreSelected) {
+  for (const DType dtype : {u8, f16, f32, i64})
+    for (const int64_t columns : {0, 1, 3, 10, 17, 300})
+      for (const int64_t count : {1, 5, 400}) {
+        constexpr int64_t kRows = 90;
+        const Tensor x = table(kRows, columns, dtype);
+        std::vector<int64_t> index(static_cast<size_t>(count));
+        for (size_t i = 0; i < index.size(); ++i) index[i] = static_cast<int64_t>(i * 53 % kRows);
+        const std::vector<double> v = as_doubles(x);
+        const auto want = each(count, columns, [&](auto r, auto c) {
+          return v[static_cast<size_t>(index[static_cast<size_t>(r)] * columns + c)];
+        });
+        const Tensor at = Tensor::from(index, {count});
+        expect_same(index_select(x, 0, at), want);
+        // Rows of a wider table, by indices that lie apart.
+        const Tensor wide = cat({x, x}, 1).slice(1, 0, columns);
+        expect_same(index_select(wide, 0, repeat_interleave(at, 2).slice(0, 0, 2 * count, 2)),
+                    want);
+      }
 }
 
 TEST(ShortRows, CatKeepsChannelLast) {

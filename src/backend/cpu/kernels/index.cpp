@@ -33,10 +33,32 @@ void check_indices(const Tensor& index, int64_t size, const IndexOptions& option
   });
 }
 
+/// Rows of x that lie anywhere, each dense: those to come are fetched ahead, since no hardware
+/// guesses where they are.
+template <class T>
+void gather_rows(const Loop<3>& loop, const T* x, const int64_t* index, T* y, int64_t step) {
+  constexpr int64_t kAhead = 12;
+  const int64_t n = loop.size[0];
+  const auto row_of = [&](int64_t r) {
+    return x + r * loop.stride[1][1] + index[r * loop.stride[2][1]] * step;
+  };
+  parallel_for(loop.size[1], kElementwiseGrain / 4 / n + 1, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      if (r + kAhead < end) {
+        const T* const next = row_of(r + kAhead);
+        __builtin_prefetch(next);
+        __builtin_prefetch(next + n - 1);
+      }
+      copy_short(y + r * loop.stride[0][1], row_of(r), static_cast<size_t>(n) * sizeof(T));
+    }
+  });
+}
+
 template <class T>
 void gather(const Context&, const Tensor& x, const Tensor& index, Tensor& y,
             const IndexOptions& options) {
   check_indices(index, x.shape()[options.axis], options);
+  if (y.numel() == 0) return;
   Strides strides = x.strides();
   const int64_t step = strides[options.axis];
   strides[options.axis] = 0;  // the index moves along it
@@ -45,6 +67,7 @@ void gather(const Context&, const Tensor& x, const Tensor& index, Tensor& y,
   const int64_t* pi = static_cast<const int64_t*>(index.raw());
   T* py = static_cast<T*>(y.raw());
   const int64_t sy = loop.stride[0][0], sx = loop.stride[1][0], si = loop.stride[2][0];
+  if (loop.rank == 2 && si == 0 && sx == 1 && sy == 1) return gather_rows(loop, px, pi, py, step);
   for_each_row(loop, kElementwiseGrain / 4, [&](const std::array<int64_t, 3>& at, int64_t n) {
     const T* from = px + at[1];
     const int64_t* i = pi + at[2];
