@@ -49,8 +49,8 @@ std::vector<Tensor> chunk(const Tensor& x, int64_t chunks, int axis = 0);
 std::vector<Tensor> unbind(const Tensor& x, int axis = 0);
 
 // --- copies
-/// Joins along an existing axis. Throws ShapeError when other sizes differ, DTypeError,
-/// DeviceError.
+/// Joins along an existing axis; channel-last where all of them are. Throws ShapeError when other
+/// sizes differ, DTypeError, DeviceError.
 Tensor cat(const std::vector<Tensor>& tensors, int axis = 0);
 /// Joins equal shapes along a new axis.
 Tensor stack(const std::vector<Tensor>& tensors, int axis = 0);
