@@ -159,20 +159,24 @@ TEST(ShortRows, AreReduced) {
       for (const int64_t rows : {1, 3, 64, 300}) {
         const Tensor x = special(rows, columns, dtype);
         const std::vector<double> v = as_doubles(x);
-        std::vector<double> sums, largest, norms;
+        std::vector<double> sums, largest, norms, products;
         for (int64_t r = 0; r < rows; ++r) {
-          double total = 0, most = -kInf, squares = 0;
+          double total = 0, most = -kInf, squares = 0, product = 1;
           for (int64_t c = 0; c < columns; ++c) {
             const double e = v[static_cast<size_t>(r * columns + c)];
             total += e;
+            product *= e;
             squares += e * e;
             most = std::isnan(most) || e <= most ? most : e;  // NaN stays
           }
           sums.push_back(total);
+          products.push_back(dtype == f32 ? static_cast<double>(static_cast<float>(product))
+                                          : product);
           largest.push_back(most);
           norms.push_back(std::sqrt(squares));
         }
         expect_same(sum(x, {1}), sums, 1e-6);
+        expect_same(prod(x, {1}), products, 1e-6);
         expect_same(norm(x, 2.0, {1}), norms, 1e-6);
         expect_same(var(x.transpose(0, 1).contiguous().transpose(0, 1), {1}, 0),
                     as_doubles(var(x, {1}, 0)), 1e-6);
