@@ -158,7 +158,8 @@ struct Softplus {  // log(1 + exp(a x)) / a; x itself where a x > b
   BRIM_FORMULA T operator()(T x) const {
     const T u = static_cast<T>(p.a) * x;
     const T e = exp(u > static_cast<T>(p.b) ? -std::numeric_limits<T>::infinity() : -std::fabs(u));
-    return (x > T(0) ? x : T(0)) + log1p_of_share(e) / static_cast<T>(p.a);
+    const bool linear = (u > T(0)) | (u > static_cast<T>(p.b));
+    return (linear ? x : T(0)) + log1p_of_share(e) / static_cast<T>(p.a);
   }
 };
 struct SoftplusGrad {

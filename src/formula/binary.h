@@ -37,7 +37,7 @@ BRIM_FORMULA T left_over(T a, T b) {
 template <class T>
 BRIM_FORMULA T with_sign_of(T left, T b) {
   const bool beyond = (left != T(0)) & ((left < T(0)) != (b < T(0)));
-  return static_cast<T>(left + (beyond ? b : T(0)));
+  return static_cast<T>(beyond ? left + b : left);
 }
 
 #define BRIM_BINARY(Name, kernel, expression)    \

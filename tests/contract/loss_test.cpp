@@ -315,5 +315,13 @@ TEST(CrossEntropy, EdgesAsInPyTorch) {
   EXPECT_NEAR(cross_entropy(one, Tensor::from<int64_t>({1}, {})).item(), std::log(2.0), 1e-6);
 }
 
+TEST(NllLoss, OfNoImages) {
+  const Tensor x = zeros({0, 3, 4, 4}).set_requires_grad();
+  const Tensor loss = nll_loss(x, zeros({0, 4, 4}, {.dtype = i64}), {.reduction = Reduction::sum});
+  EXPECT_EQ(loss.item(), 0);
+  loss.backward();
+  EXPECT_EQ(x.grad().shape(), x.shape());
+}
+
 }  // namespace
 }  // namespace brim::contract

@@ -3,7 +3,9 @@
 
 #include <cmath>
 
+#include <brim/ops/binary.h>
 #include <brim/ops/compare.h>
+#include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
 
 #include "contract/contract.h"
@@ -123,6 +125,18 @@ CONTRACT(pow_half) { return power(0.5); }
 CONTRACT(pow_minus_half) { return power(-0.5, 0.4); }
 CONTRACT(pow_minus_1) { return power(-1, 0.4); }
 CONTRACT(pow_2p5) { return power(2.5); }
+
+TEST(Softplus, ThresholdBelowZero) {
+  const Tensor x = Tensor::from<float>({-6, -3, -1, 2}, {4});
+  const std::vector<float> y = softplus(x, 1, -5).to_vector<float>();  // x itself above -5
+  EXPECT_NEAR(y[0], std::log1p(std::exp(-6.0)), 1e-8);
+  EXPECT_EQ((std::vector<float>{y[1], y[2], y[3]}), (std::vector<float>{-3, -1, 2}));
+}
+
+TEST(Remainder, KeepsTheSignOfZero) {
+  const Tensor left = remainder(full({9}, -3.0F), full({9}, 0.5F));
+  for (const float v : left.to_vector<float>()) EXPECT_TRUE(v == 0 && std::signbit(v));
+}
 
 }  // namespace
 }  // namespace brim::contract

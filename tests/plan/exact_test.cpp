@@ -100,6 +100,36 @@ TEST(ExactPasses, TheOthersStayWithinWhatTheySay) {
   forced_layout.reset();
 }
 
+/// The weight of a linear layer after two steps.
+Tensor trained_weight(const Tensor& x, const Tensor& dy, const Tensor& first, bool compiled) {
+  const Tensor w = first.clone().set_requires_grad();
+  optim::SGD optimizer(std::vector<Tensor>{w}, {.lr = 0.01, .momentum = 0.9});
+  auto step = [&](const Tensor& batch) {
+    optimizer.zero_grad();
+    const Tensor loss = sum(linear(batch, w) * dy);
+    loss.backward();
+    optimizer.step();
+    return loss;
+  };
+  auto plan = compile(step, {.passes = "exact"});
+  for (int i = 0; i < 2; ++i) compiled ? plan(x) : step(x);
+  return w.detach();
+}
+
+TEST(ExactPasses, SumGradientsOfLinearLayersAlike) {
+  manual_seed(7);
+  for (const DType dtype : {f32, f64})
+    for (const int64_t batch : {20, 200, 300})
+      for (const int64_t inputs : {32, 64, 512})
+        for (const int64_t outputs : {24, 64, 256}) {
+          const Tensor x = randn({batch, inputs}).to(dtype), dy = randn({batch, outputs}).to(dtype);
+          const Tensor w = randn({outputs, inputs}).to(dtype);
+          EXPECT_EQ(
+              max(abs(trained_weight(x, dy, w, true) - trained_weight(x, dy, w, false))).item(), 0)
+              << name(dtype) << ", " << batch << " x " << inputs << " x " << outputs;
+        }
+}
+
 TEST(ExactPasses, AreAGroupAmongTheNames) {
   const PassSelection exact(kExactPasses), more("exact,softmax_cross_entropy"), others("-exact");
   EXPECT_TRUE(exact.contains(kMemoryPass));

@@ -8,7 +8,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/transpose.h"
@@ -30,26 +29,30 @@ class AxisTaps {
  public:
   /// Forward: of the `out` outputs of a convolution that reads `in` elements. Else of the `in`
   /// elements, which the outputs hand their gradients to.
-  AxisTaps(bool forward, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
-           int64_t dilation) {
-    const int64_t positions = forward ? out : in, sources = forward ? in : out;
-    begin_.reserve(static_cast<size_t>(positions) + 1);
-    begin_.push_back(0);
-    for (int64_t i = 0; i < positions; ++i) {
+  AxisTaps(const Context& context, bool forward, int64_t in, int64_t out, int64_t kernel,
+           int64_t stride, int64_t padding, int64_t dilation)
+      : positions_(forward ? out : in),
+        taps_(context.workspace(static_cast<size_t>(positions_ * kernel) * sizeof(AxisTap))),
+        begin_(context.workspace(static_cast<size_t>(positions_ + 1) * sizeof(int64_t))) {
+    const int64_t sources = forward ? in : out;
+    AxisTap* const taps = taps_.as<AxisTap>();
+    int64_t* const begin = begin_.as<int64_t>();
+    int64_t count = begin[0] = 0;
+    for (int64_t i = 0; i < positions_; ++i) {
       for (int64_t k = 0; k < kernel; ++k) {
         const int64_t at =
             forward ? i * stride - padding + k * dilation : i + padding - k * dilation;
         if (at < 0 || (!forward && at % stride != 0)) continue;
         const int64_t source = forward ? at : at / stride;
-        if (source < sources) taps_.push_back({k, source});
+        if (source < sources) taps[count++] = {k, source};
       }
-      begin_.push_back(taps_.size());
+      begin[i + 1] = count;
     }
   }
   /// How far apart the sources of `count` positions from i on are, where these have the same taps
   /// in all else; 0 where not.
   int64_t step(int64_t i, int64_t count) const {
-    if (i + count >= static_cast<int64_t>(begin_.size()) || begin(i) == end(i)) return 0;
+    if (i + count > positions_ || begin(i) == end(i)) return 0;
     const int64_t taps = end(i) - begin(i), apart = begin(i + 1)->source - begin(i)->source;
     for (int64_t p = 1; p < count; ++p) {
       if (end(i + p) - begin(i + p) != taps) return 0;
@@ -60,12 +63,12 @@ class AxisTaps {
     }
     return apart;
   }
-  const AxisTap* begin(int64_t i) const { return taps_.data() + begin_[static_cast<size_t>(i)]; }
+  const AxisTap* begin(int64_t i) const { return taps_.as<AxisTap>() + begin_.as<int64_t>()[i]; }
   const AxisTap* end(int64_t i) const { return begin(i + 1); }
 
  private:
-  std::vector<AxisTap> taps_;
-  std::vector<size_t> begin_;
+  int64_t positions_;
+  Workspace taps_, begin_;
 };
 
 /// Calls block(tag, constant of vectors, channel) for blocks that cover the channels: of `kMost`
@@ -148,12 +151,12 @@ void convolve(const Context& context, bool forward, const ConvGeometry& g, const
       context.workspace(static_cast<size_t>(g.kh * g.kw * channels) * sizeof(T));
   T* const weights = turned.as<T>();
   transpose(weight, 1, channels, g.kh * g.kw, weights);
-  const AxisTaps rows(forward, g.h, g.oh, g.kh, g.stride.h, g.padding.h, g.dilation.h);
-  const AxisTaps columns(forward, g.w, g.ow, g.kw, g.stride.w, g.padding.w, g.dilation.w);
+  const AxisTaps rows(context, forward, g.h, g.oh, g.kh, g.stride.h, g.padding.h, g.dilation.h);
+  const AxisTaps columns(context, forward, g.w, g.ow, g.kw, g.stride.w, g.padding.w, g.dilation.w);
   constexpr int64_t kPixels = 4;  // that share the weights in registers
-  std::vector<int64_t> steps(static_cast<size_t>(out_w));
-  for (int64_t column = 0; column < out_w; ++column)
-    steps[static_cast<size_t>(column)] = columns.step(column, kPixels);
+  const Workspace room = context.workspace(static_cast<size_t>(out_w) * sizeof(int64_t));
+  int64_t* const steps = room.as<int64_t>();
+  for (int64_t column = 0; column < out_w; ++column) steps[column] = columns.step(column, kPixels);
   const int64_t work = std::max<int64_t>(1, out_w * channels * g.kh * g.kw);
   parallel_for(g.n * out_h, kElementwiseGrain * 4 / work + 1, [&](int64_t begin, int64_t end) {
     for (int64_t line = begin; line < end; ++line) {
@@ -161,7 +164,7 @@ void convolve(const Context& context, bool forward, const ConvGeometry& g, const
       const Pixels<T> image{from + line / out_h * h * w * channels, w, channels};
       const RowSum<T> sum{image, rows, columns, line % out_h, g.kw, weights, epilogue.bias, out};
       for (int64_t column = 0; column < out_w;) {
-        if (const int64_t step = steps[static_cast<size_t>(column)]; step > 0) {
+        if (const int64_t step = steps[column]; step > 0) {
           sum.template sum_pixels<kPixels>(column, step);
           column += kPixels;
         } else {

@@ -58,6 +58,10 @@ HWY_INLINE void store_part(hn::Vec<D> v, D d, M mask, T* to, int64_t) {
 }
 #endif
 
+/// Bytes of k that one pass sums in registers. Where all kernels cut at the same places, a product
+/// has the same bits whichever of them makes it: with small tiles they do.
+constexpr int64_t kPassBytes = 1024;
+
 // The loops over a tile's registers are unrolled by force: where the compiler leaves one of them,
 // it keeps all accumulators in memory.
 

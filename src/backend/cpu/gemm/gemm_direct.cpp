@@ -17,16 +17,18 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kDepth = 256;  // of k per pass: a panel of B stays in the L1/L2 cache
+/// Of k per pass: a panel of B stays in the L1/L2 cache.
+template <class T>
+constexpr int64_t kDepth = kSmallTiles ? kPassBytes / static_cast<int64_t>(sizeof(T)) : 256;
 
 /// Columns [begin, end) of C; B's rows are contiguous.
 template <class T>
 void broadcast_columns(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<T> a, Matrix<T> b,
                        bool accumulate, T* c, int64_t ldc) {
   const int64_t width = kVecs * static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
-  for (int64_t p = 0; p < k || p == 0; p += kDepth)
+  for (int64_t p = 0; p < k || p == 0; p += kDepth<T>)
     for (int64_t j = begin; j < end; j += width)
-      broadcast_panel<T>(m, std::min(kDepth, k - p), a.data + p * a.col, kRows * a.row, a.row,
+      broadcast_panel<T>(m, std::min(kDepth<T>, k - p), a.data + p * a.col, kRows * a.row, a.row,
                          a.col, b.data + p * b.row + j, b.row, accumulate || p > 0, c + j, ldc,
                          std::min(width, end - j));
 }

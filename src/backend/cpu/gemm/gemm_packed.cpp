@@ -19,8 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
-constexpr int64_t kDepthBytes = 1536;                 // of k in a block: 384 floats
-constexpr int64_t kBlockRows = 1024 / kRows * kRows;  // of A in its buffer
+constexpr int64_t kDepthBytes = kSmallTiles ? kPassBytes : 1536;  // of k in a block
+constexpr int64_t kBlockRows = 1024 / kRows * kRows;              // of A in its buffer
 
 /// Whether A is copied. Where its rows are contiguous and pass by few panels of B, they are read in
 /// place.

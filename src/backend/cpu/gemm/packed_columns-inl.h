@@ -72,8 +72,7 @@ class PackedColumns {
   }
 
  private:
-  static constexpr int64_t kDepth =
-      1024 / static_cast<int64_t>(sizeof(T));              // stays in the L1 cache
+  static constexpr int64_t kDepth = kPassBytes / static_cast<int64_t>(sizeof(T));
   static constexpr int64_t kPackGrain = int64_t{1} << 16;  // elements
 
   T* panel(int64_t p) const { return memory_.as<T>() + p * width_ * k_; }

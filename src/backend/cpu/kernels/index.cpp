@@ -23,9 +23,11 @@ void check_indices(const Tensor& index, int64_t size, const IndexOptions& option
       for (int64_t j = 0; j < n; ++j) look_at(data[at[0] + j * loop.stride[0][0]]);
     });
   };
-  int64_t signs = 0;  // negative where one is wrong: unlike comparisons, in vectors everywhere
-  each([&](int64_t v) { signs |= v | (size - 1 - v); });
-  if (signs >= 0) return;
+  // The highest bit is set where one is wrong: unlike comparisons, in vectors everywhere.
+  const uint64_t last = static_cast<uint64_t>(size) - 1;
+  uint64_t signs = 0;
+  each([&](int64_t v) { signs |= static_cast<uint64_t>(v) | (last - static_cast<uint64_t>(v)); });
+  if (signs >> 63 == 0) return;
   each([&](int64_t v) {
     BRIM_CHECK(v >= 0 && v < size, IndexError,
                "[{}] index {} is out of range for axis {} of size {}", options.op, v, options.axis,

@@ -195,24 +195,26 @@ void few_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
   });
 }
 
-/// The update by dz^T x, a block of W's rows at a time.
+/// dw = dz^T x, or the update by it, a block of W's rows at a time.
 template <class T>
-void update_blocks(const Context& context, const Job<T>& job, const View<T>& dz) {
+void grad_w_blocks(const Context& context, const Job<T>& job, const View<T>& dz) {
+  constexpr int64_t kMostBytes = int64_t{64} << 20;  // of a copy of x
   const Matrix<T> x{job.x.data, job.x.row, job.x.col};
-  const bool copies = kSmallTiles && packed_product_wins(job.outputs, job.rows, job.inputs);
+  const bool copies = kSmallTiles && packed_product_wins(job.outputs, job.rows, job.inputs) &&
+                      job.rows * job.inputs <= kMostBytes / static_cast<int64_t>(sizeof(T));
   std::optional<PackedColumns<T>> columns;
   if (copies) columns.emplace(context, job.rows, job.inputs, x);
   const int64_t blocks = (job.outputs + kGemmRows - 1) / kGemmRows;
-  const int64_t room = kGemmRows * (job.inputs + (copies ? job.rows : 0));
+  const int64_t room = kGemmRows * ((job.update ? job.inputs : 0) + (copies ? job.rows : 0));
   const PartScratch scratch(context, blocks, 1, static_cast<size_t>(room) * sizeof(T));
   parallel_for(blocks, 1, [&](int64_t begin, int64_t end) {
     const PartScratch::Slot slot(scratch);
-    T* grad = slot.as<T>();
-    T* tiles = grad + kGemmRows * job.inputs;
+    T* tiles = slot.as<T>();
     for (int64_t o = begin * kGemmRows; o < std::min(job.outputs, end * kGemmRows);
          o += kGemmRows) {
       const int64_t rows = std::min(kGemmRows, job.outputs - o);
       const Matrix<T> block{dz.data + o * dz.col, dz.col, dz.row};
+      T* grad = job.update ? tiles + (copies ? kGemmRows * job.rows : 0) : job.dw + o * job.inputs;
       if (columns) {
         pack_a(rows, job.rows, block, tiles);
         for (int64_t p = 0; p < columns->panels(); ++p)
@@ -220,6 +222,7 @@ void update_blocks(const Context& context, const Job<T>& job, const View<T>& dz)
       } else {
         gemm(rows, job.inputs, job.rows, block, x, false, grad, job.inputs);
       }
+      if (!job.update) continue;
       const FlushDenormals guard;
       apply(job, o * job.inputs, rows, job.inputs, grad, job.inputs);
     }
@@ -228,7 +231,6 @@ void update_blocks(const Context& context, const Job<T>& job, const View<T>& dz)
 
 template <class T>
 void many_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
-  const Matrix<T> x{job.x.data, job.x.row, job.x.col};
   const Matrix<T> w{job.w.data, job.w.row, job.w.col};
   if (job.dx && dz.col == 1 && packed_product_wins(job.rows, job.outputs, job.inputs))
     packed_product(context, job.rows, job.outputs, dz.data, dz.row,
@@ -237,10 +239,10 @@ void many_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
   else if (job.dx)
     gemm(job.rows, job.inputs, job.outputs, Matrix<T>{dz.data, dz.row, dz.col}, w, false, job.dx,
          job.inputs);
-  if (!job.update)
-    return gemm(job.outputs, job.inputs, job.rows, Matrix<T>{dz.data, dz.col, dz.row}, x, false,
-                job.dw, job.inputs);
-  update_blocks(context, job, dz);
+  // Small tiles gain more from one copy of x than gemm does, which copies panels of it in turn.
+  if (job.update || kSmallTiles) return grad_w_blocks(context, job, dz);
+  gemm(job.outputs, job.inputs, job.rows, Matrix<T>{dz.data, dz.col, dz.row},
+       Matrix<T>{job.x.data, job.x.row, job.x.col}, false, job.dw, job.inputs);
 }
 
 template <class T>

@@ -2,11 +2,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <vector>
+#include <numeric>
 
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
 #include "backend/options/pieces.h"
+#include "core/context.h"
 
 namespace brim::cpu {
 namespace {
@@ -14,18 +15,15 @@ namespace {
 using backend::Piece;
 using backend::Pieces;
 
-/// An axis of y from the outermost in memory on: where in x its elements come from.
+/// An axis of y: where in x its elements come from.
 struct PieceAxis {
-  int64_t size, stride;  // of x
-  std::array<Piece, 3> pieces;
-  std::vector<int64_t> offsets;  // of all elements
+  int64_t size = 0, stride = 0;  // of x
+  std::array<Piece, 3> pieces{};
 
-  PieceAxis(int64_t count, int64_t x_stride, const std::array<Piece, 3>& of)
-      : size(count), stride(x_stride), pieces(of) {
-    offsets.reserve(static_cast<size_t>(count));
+  /// Of all elements.
+  void write_offsets(int64_t* to) const {
     for (const Piece& piece : pieces)
-      for (int64_t i = 0; i < piece.size; ++i)
-        offsets.push_back((piece.from + i * piece.step) * stride);
+      for (int64_t i = 0; i < piece.size; ++i) *to++ = (piece.from + i * piece.step) * stride;
   }
 };
 
@@ -44,31 +42,43 @@ void copy_row(const T* x, const PieceAxis& axis, T* y) {
 
 /// y fills its memory, in whatever order of the axes.
 template <class T>
-void copy_as(const Tensor& x, Tensor& y, const Pieces& pieces) {
-  std::vector<int> order;
-  for (int axis = 0; axis < y.rank(); ++axis) order.push_back(axis);
-  std::stable_sort(order.begin(), order.end(),
-                   [&](int a, int b) { return y.strides()[a] > y.strides()[b]; });
-  std::vector<PieceAxis> axes;
-  for (const int axis : order)
-    axes.emplace_back(y.shape()[axis], x.strides()[axis], pieces.axes[static_cast<size_t>(axis)]);
+void copy_as(const Context& context, const Tensor& x, Tensor& y, const Pieces& pieces) {
   const T* const from = static_cast<const T*>(x.raw());
   T* const to = static_cast<T*>(y.raw());
-  if (axes.empty()) return void(*to = *from);
-  const PieceAxis inner = std::move(axes.back());
-  axes.pop_back();
+  if (y.rank() == 0) return void(*to = *from);
+  // From the outermost in memory on.
+  std::array<int, kMaxRank> order{};
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.begin() + y.rank(), [&](int a, int b) {
+    return y.strides()[a] != y.strides()[b] ? y.strides()[a] > y.strides()[b] : a < b;
+  });
+  std::array<PieceAxis, kMaxRank> axes;
+  const size_t outer = static_cast<size_t>(y.rank()) - 1;
+  int64_t places = 0;
+  for (size_t k = 0; k <= outer; ++k) {
+    const int axis = order[k];
+    axes[k] = {y.shape()[axis], x.strides()[axis], pieces.axes[static_cast<size_t>(axis)]};
+    if (k < outer) places += axes[k].size;
+  }
+  const Workspace space(context.workspace(static_cast<size_t>(places) * sizeof(int64_t)));
+  std::array<int64_t*, kMaxRank> offsets{};
+  int64_t* next = space.as<int64_t>();
+  for (size_t k = 0; k < outer; next += axes[k++].size) {
+    offsets[k] = next;
+    axes[k].write_offsets(next);
+  }
+  const PieceAxis& inner = axes[outer];
   const int64_t rows = y.numel() / inner.size;
   const int64_t grain = std::max<int64_t>(1, kElementwiseGrain / inner.size);
   parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
     std::array<int64_t, kMaxRank> index{};
     int64_t left = begin;
-    for (size_t k = axes.size(); k-- > 0; left /= axes[k].size) index[k] = left % axes[k].size;
+    for (size_t k = outer; k-- > 0; left /= axes[k].size) index[k] = left % axes[k].size;
     for (; begin < end; ++begin) {
       int64_t offset = 0;
-      for (size_t k = 0; k < axes.size(); ++k)
-        offset += axes[k].offsets[static_cast<size_t>(index[k])];
+      for (size_t k = 0; k < outer; ++k) offset += offsets[k][index[k]];
       copy_row(from + offset, inner, to + begin * inner.size);
-      for (size_t k = axes.size(); k-- > 0;) {
+      for (size_t k = outer; k-- > 0;) {
         if (++index[k] < axes[k].size) break;
         index[k] = 0;
       }
@@ -76,19 +86,19 @@ void copy_as(const Tensor& x, Tensor& y, const Pieces& pieces) {
   });
 }
 
-void copy_pieces(const Context&, const Tensor& x, Tensor& y, const Pieces& pieces) {
+void copy_pieces(const Context& context, const Tensor& x, Tensor& y, const Pieces& pieces) {
   if (y.numel() == 0) return;
   switch (size_of(y.dtype())) {
     case 1:
-      return copy_as<uint8_t>(x, y, pieces);
+      return copy_as<uint8_t>(context, x, y, pieces);
     case 2:
-      return copy_as<uint16_t>(x, y, pieces);
+      return copy_as<uint16_t>(context, x, y, pieces);
     case 4:
-      return copy_as<uint32_t>(x, y, pieces);
+      return copy_as<uint32_t>(context, x, y, pieces);
     case 8:
-      return copy_as<uint64_t>(x, y, pieces);
+      return copy_as<uint64_t>(context, x, y, pieces);
     default:
-      return copy_as<std::array<uint64_t, 2>>(x, y, pieces);
+      return copy_as<std::array<uint64_t, 2>>(context, x, y, pieces);
   }
 }
 

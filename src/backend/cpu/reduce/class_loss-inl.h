@@ -49,6 +49,7 @@ struct Rows {
   /// Calls body(i, where it begins) for the rows [i, end), without divisions for each.
   template <class Body>
   HWY_INLINE void each(int64_t i, int64_t end, const Body& body) const {
+    if (i >= end) return;  // size may be 0
     int64_t place = begin_of(i), left = size - i % size;
     for (; i < end; ++i) {
       body(i, place);
