@@ -153,7 +153,7 @@ TEST(Math, FmodAndRemainderAreExact) {
     for (size_t i = 0; i < f.size(); ++i) {
       const float a = p.a[i], b = p.b[i], left = std::fmod(a, b);
       expect_same(f[i], left, a, b);
-      expect_same(r[i], left + (left != 0 && (left < 0) != (b < 0) ? b : 0.0f), a, b);
+      expect_same(r[i], left != 0 && (left < 0) != (b < 0) ? left + b : left, a, b);
     }
   }
 }
