@@ -42,6 +42,8 @@ endif()
 if((BRIM_SANITIZE OR BRIM_FUZZ) AND CMAKE_SYSTEM_PROCESSOR STREQUAL x86_64)
   target_compile_options(brim_flags INTERFACE -march=x86-64-v3 -maes -mpclmul)
   target_compile_definitions(brim_flags INTERFACE HWY_COMPILE_ONLY_STATIC)
+elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL aarch64) # vectors of NEON: those of SVE have no size, and tiles are arrays of them
+  target_compile_definitions(brim_flags INTERFACE "HWY_DISABLED_TARGETS=(HWY_SVE|HWY_SVE2|HWY_SVE_256|HWY_SVE2_128)")
 elseif(BRIM_SSE4)
   target_compile_definitions(brim_flags INTERFACE HWY_DISABLED_TARGETS=HWY_SSSE3)
 else()
