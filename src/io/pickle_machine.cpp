@@ -116,7 +116,8 @@ PickleMachine::Ref PickleMachine::remembered(uint32_t index) const {
 
 void PickleMachine::push_long(std::string_view bytes) {
   if (bytes.size() > 8) fail("an integer beyond 64 bits");
-  uint64_t value = !bytes.empty() && bytes.back() < 0 ? ~uint64_t{0} : 0;
+  const bool negative = !bytes.empty() && static_cast<int8_t>(bytes.back()) < 0;
+  uint64_t value = negative ? ~uint64_t{0} : 0;
   std::memcpy(&value, bytes.data(), bytes.size());
   push(Kind::integer, static_cast<int64_t>(value));
 }
