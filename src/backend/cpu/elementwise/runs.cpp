@@ -67,7 +67,8 @@ HWY_EXPORT(gather_16_bits);
 HWY_EXPORT(gather_32_bits);
 HWY_EXPORT(gather_64_bits);
 
-// Looked up once: the call would cost as much as a short run.
+// Looked up once: the call would cost as much as a short run. The instruction set is chosen by
+// then, when kernels were registered.
 void gather_run(const uint8_t* from, int64_t step, uint8_t* to, int64_t n) {
   static const auto run = &HWY_DYNAMIC_DISPATCH(gather_8_bits);
   run(from, step, to, n);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/elementwise/convert16.h"
+#include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/loop.h"
 
 namespace brim::cpu {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <memory>
 
-#include "backend/cpu/elementwise/convert16.h"
+#include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/runtime/scratch.h"
 

@@ -4,7 +4,7 @@
 
 #include <brim/formula/formula.h>
 
-#include "backend/cpu/elementwise/convert16.h"
+#include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/elementwise.h"
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/runs.h"

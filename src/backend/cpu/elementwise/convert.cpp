@@ -1,7 +1,7 @@
-#include "backend/cpu/elementwise/convert16.h"
+#include "backend/cpu/elementwise/convert.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "backend/cpu/elementwise/convert16.cpp"
+#define HWY_TARGET_INCLUDE "backend/cpu/elementwise/convert.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

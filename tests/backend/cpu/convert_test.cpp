@@ -1,5 +1,5 @@
 // Vectorised conversions of 16-bit floats against the scalar ones, and f32 kernels behind them.
-#include "backend/cpu/elementwise/convert16.h"
+#include "backend/cpu/elementwise/convert.h"
 
 #include <gtest/gtest.h>
 
