@@ -3,23 +3,15 @@
 #include "backend/cpu/gemm/gemm.h"
 
 #include "backend/cpu/gemm/gemm_kernels.h"
-#include "backend/cpu/runtime/isa.h"
 
 namespace brim::cpu {
 namespace {
 
-/// Tiles of 16 registers or fewer read B again for every four rows of A, by parts of cache lines:
-/// copies pay off earlier than with the 32 registers of AVX-512.
-bool small_tiles() {
-  static const bool small = isa() != "avx512";
-  return small;
-}
-
 /// Dot tiles add up vectors at their end, which a long k outweighs, and read B again for every few
-/// rows; copies of B pay off over many rows.
+/// rows; copies of B pay off over many rows, with small tiles over a dozen.
 bool dot_wins(int64_t m, int64_t n, int64_t k) {
   if (n <= 24 && 4 * n <= k) return true;
-  if (small_tiles()) return m < 12 && 4 * m <= k;
+  if (has_small_tiles()) return m < 12 && 4 * m <= k;
   const bool b_stays_in_cache = m <= 48 || n * k <= int64_t{1} << 18;
   return 4 * m <= k && b_stays_in_cache;
 }
@@ -27,9 +19,9 @@ bool dot_wins(int64_t m, int64_t n, int64_t k) {
 /// Beside the broadcast kernel: copies pay off where an operand that is read again and again does
 /// not stay in the L2 cache, or in the few sets of the L1 cache that rows of B fall into which are
 /// whole pages, or quarters of one, apart. A's columns, read in place, are far apart if A is a
-/// transpose.
+/// transpose. Small tiles read B again for every four rows of A, and by parts of cache lines.
 bool packed_wins(int64_t m, int64_t n, int64_t k, bool a_transposed, int64_t row_bytes) {
-  if (small_tiles()) {
+  if (has_small_tiles()) {
     if (m >= 32 && row_bytes % 4096 == 0) return true;
     if (m >= 128 && n >= 512 && row_bytes % 1024 == 0) return true;
     if (a_transposed && m >= 256 && n >= 64) return true;

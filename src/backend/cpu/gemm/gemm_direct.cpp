@@ -53,6 +53,8 @@ void dot_columns(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<T> a, 
   for (; i < m; ++i) rows(std::integral_constant<int, 1>(), i);
 }
 
+bool small_tiles() { return kSmallTiles; }
+
 void broadcast_f32(int64_t begin, int64_t end, int64_t m, int64_t k, Matrix<float> a,
                    Matrix<float> b, bool add, float* c, int64_t ldc) {
   broadcast_columns<float>(begin, end, m, k, a, b, add, c, ldc);
@@ -78,6 +80,7 @@ HWY_AFTER_NAMESPACE();
 namespace brim::cpu {
 namespace {
 
+HWY_EXPORT(small_tiles);
 HWY_EXPORT(broadcast_f32);
 HWY_EXPORT(broadcast_f64);
 HWY_EXPORT(dot_f32);
@@ -107,6 +110,11 @@ void over_blocks(Kernel kernel, int64_t columns, int64_t m, int64_t n, int64_t k
 }
 
 }  // namespace
+
+bool has_small_tiles() {
+  static const bool small = HWY_DYNAMIC_DISPATCH(small_tiles)();
+  return small;
+}
 
 template <class T>
 void gemm_broadcast(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> b, bool accumulate,

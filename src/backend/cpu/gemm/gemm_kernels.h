@@ -6,6 +6,9 @@
 
 namespace brim::cpu {
 
+/// Whether the CPU's register tiles are small (kSmallTiles).
+bool has_small_tiles();
+
 /// For B with contiguous rows (b.col == 1 or n == 1); reads A and B in place.
 template <class T>
 void gemm_broadcast(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> b, bool accumulate,

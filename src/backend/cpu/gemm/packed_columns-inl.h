@@ -51,6 +51,7 @@ class PackedColumns {
     });
   }
 
+  int64_t depth() const { return k_; }
   int64_t size() const { return k_ * n_; }
   int64_t panels() const { return (n_ + width_ - 1) / width_; }
   int64_t first_column(int64_t p) const { return p * width_; }
@@ -85,10 +86,10 @@ class PackedColumns {
 /// that pass one panel after the other, and over groups of panels where there are few blocks. Calls
 /// finish(panel, rows, c's block) where columns are done and still in the L1 cache. For many rows.
 template <class T, class F>
-void packed_product(const Context& context, int64_t rows, int64_t k, const T* a, int64_t lda,
+void packed_product(const Context& context, int64_t rows, const T* a, int64_t lda,
                     const PackedColumns<T>& b, T* c, int64_t ldc, const F& finish) {
   constexpr int64_t kBlock = 16 * kRows, kWork = int64_t{1} << 18;  // multiply-adds of a part
-  const int64_t blocks = (rows + kBlock - 1) / kBlock, panels = b.panels();
+  const int64_t blocks = (rows + kBlock - 1) / kBlock, panels = b.panels(), k = b.depth();
   const int64_t groups =
       std::clamp<int64_t>(4 * num_threads() / std::max<int64_t>(blocks, 1), 1, panels);
   const int64_t grain = kWork / (kBlock * (b.size() / groups + 1)) + 1;

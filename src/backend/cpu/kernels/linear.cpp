@@ -113,7 +113,7 @@ void packed_layer(const Context& context, const Layer<T>& layer, int64_t w_colum
                            Matrix<T>{layer.w, w_column, layer.w_row});
   const Workspace space(context.workspace(static_cast<size_t>(layer.outputs) * sizeof(T)));
   const T* bias = dense_bias(layer, space);
-  packed_product(context, layer.rows, layer.inputs, layer.x, layer.x_row, w, layer.y, layer.outputs,
+  packed_product(context, layer.rows, layer.x, layer.x_row, w, layer.y, layer.outputs,
                  [&](int64_t panel, int64_t rows, T* y) {
                    const int64_t o = w.first_column(panel);
                    finish_block<kRelu>(rows, w.columns(panel), bias + o, y + o, layer.outputs);

@@ -233,13 +233,13 @@ template <class T>
 void many_rows(const Context& context, const Job<T>& job, const View<T>& dz) {
   const Matrix<T> w{job.w.data, job.w.row, job.w.col};
   if (job.dx && dz.col == 1 && packed_product_wins(job.rows, job.outputs, job.inputs))
-    packed_product(context, job.rows, job.outputs, dz.data, dz.row,
+    packed_product(context, job.rows, dz.data, dz.row,
                    PackedColumns<T>(context, job.outputs, job.inputs, w), job.dx, job.inputs,
                    [](int64_t, int64_t, T*) {});
   else if (job.dx)
     gemm(job.rows, job.inputs, job.outputs, Matrix<T>{dz.data, dz.row, dz.col}, w, false, job.dx,
          job.inputs);
-  // Small tiles gain more from one copy of x than gemm does, which copies panels of it in turn.
+  // With small tiles one copy of x for all blocks is faster than gemm, which copies panels in turn.
   if (job.update || kSmallTiles) return grad_w_blocks(context, job, dz);
   gemm(job.outputs, job.inputs, job.rows, Matrix<T>{dz.data, dz.col, dz.row},
        Matrix<T>{job.x.data, job.x.row, job.x.col}, false, job.dw, job.inputs);
