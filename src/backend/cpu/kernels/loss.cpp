@@ -49,29 +49,17 @@ void cross_entropy(const Context& context, const Tensor& x, const Tensor& target
   T* largest = static_cast<T*>(stats.raw());
   T* log_sum = largest + r.n;
   row_statistics(r, options.ignore_index, largest, log_sum);
-  const double smooth = options.smoothing / static_cast<double>(std::max<int64_t>(r.classes, 1));
-  const double total_weight = smooth > 0 ? r.total_weight() : 0;
-  reduce_rows(context, r, loss, log_sum + r.n, options, [&](int64_t i, int64_t place) {
-    return row_loss(r, i, r.x + place, largest[i], log_sum[i], options, smooth, total_weight);
-  });
+  reduce_cross_entropy(context, r, largest, log_sum, loss, options);
 }
 
-/// dx = g (a softmax(x) - b), b: the smoothed and weighted target, a: its sum.
 template <class T>
 void cross_entropy_grad(const Context&, const Tensor& tdy, const Tensor& x, const Tensor& target,
                         const Tensor& weight, const Tensor& stats, Tensor& tdx,
                         const ClassLoss& options) {
   const hn::ScalableTag<T> d;
   const Rows<T> r(x, target, weight);
-  const T* dy = static_cast<const T*>(tdy.raw());
-  const T* largest = static_cast<const T*>(stats.raw());
-  const T* log_sum = largest + r.n;
-  const T divisor = log_sum[r.n];
+  const CrossEntropyGrad<T> of(r, tdy, stats, options);
   T* dx = static_cast<T*>(tdx.raw());
-  const T smooth = static_cast<T>(options.smoothing / static_cast<double>(r.classes));
-  const T hard = static_cast<T>(1 - options.smoothing);
-  const T spread = options.smoothing > 0 ? smooth * static_cast<T>(r.total_weight()) : T(0);
-  const bool single = options.shape == LossShape::single;
   parallel_for(r.n, r.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       T* out = dx + i * r.classes;
@@ -79,16 +67,16 @@ void cross_entropy_grad(const Context&, const Tensor& tdy, const Tensor& x, cons
         std::fill_n(out, r.classes, T(0));
         continue;
       }
-      const T g = (single ? dy[i] : dy[0]) / divisor, w = hard * r.factor(i);
-      const auto m = hn::Set(d, largest[i]), s = hn::Set(d, log_sum[i]);
-      const auto scale = hn::Set(d, g * (w + spread));
+      const T g = of.incoming(i), w = of.hard * r.factor(i);
+      const auto m = hn::Set(d, of.largest[i]), s = hn::Set(d, of.log_sum[i]);
+      const auto scale = hn::Set(d, g * (w + of.spread));
       each_vector<T>(r.x + i * r.classes, r.classes, 0, [&](auto v, int64_t at, int64_t count) {
         const auto p = exp_of(d, hn::Sub(hn::Sub(v, m), s));
         store_part(hn::Mul(scale, p), out + at, count);
       });
-      if (smooth > 0)
+      if (of.smooth > 0)
         for (int64_t k = 0; k < r.classes; ++k)
-          out[k] -= g * smooth * (r.weight ? r.weight[k] : T(1));
+          out[k] -= g * of.smooth * (r.weight ? r.weight[k] : T(1));
       out[r.label[i]] -= g * w;
     }
   });

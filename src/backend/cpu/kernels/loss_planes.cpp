@@ -90,11 +90,7 @@ void cross_entropy_planes(const Context& context, const Tensor& x, const Tensor&
         [&](int64_t i, int64_t n) { statistics_of<1>(from + i, r, n, m + i, s + i); });
     for (int64_t i = 0; i < count; ++i) s[i] = std::log(s[i]);
   });
-  const double smooth = options.smoothing / static_cast<double>(std::max<int64_t>(r.classes, 1));
-  const double total_weight = smooth > 0 ? r.total_weight() : 0;
-  reduce_rows(context, r, loss, log_sum + r.n, options, [&](int64_t i, int64_t place) {
-    return row_loss(r, i, r.x + place, largest[i], log_sum[i], options, smooth, total_weight);
-  });
+  reduce_cross_entropy(context, r, largest, log_sum, loss, options);
 }
 
 /// What the gradients of neighbouring rows have in common with those of all classes.
@@ -131,31 +127,24 @@ void cross_entropy_planes_grad(const Context&, const Tensor& tdy, const Tensor& 
                                const Tensor& target, const Tensor& weight, const Tensor& stats,
                                Tensor& tdx, const ClassLoss& options) {
   const Rows<T> r(x, target, weight);
-  const T* dy = static_cast<const T*>(tdy.raw());
-  const T* largest = static_cast<const T*>(stats.raw());
-  const T* log_sum = largest + r.n;
-  const T divisor = log_sum[r.n];
+  const CrossEntropyGrad<T> of(r, tdy, stats, options);
   T* dx = static_cast<T*>(tdx.raw());
-  const T smooth = static_cast<T>(options.smoothing / static_cast<double>(r.classes));
-  const T hard = static_cast<T>(1 - options.smoothing);
-  const T spread = options.smoothing > 0 ? smooth * static_cast<T>(r.total_weight()) : T(0);
-  const bool single = options.shape == LossShape::single;
   constexpr int64_t kRows = 256;
   each_run(r, [&](int64_t start, int64_t start_place, int64_t all) {
     T scale[kRows], even[kRows];
     for (int64_t done = 0; done < all; done += kRows) {
       const int64_t first = start + done, place = start_place + done;
       const int64_t count = std::min(kRows, all - done);
-      const auto factor = [&](int64_t i) { return (single ? dy[first + i] : dy[0]) / divisor; };
       for (int64_t i = 0; i < count; ++i) {
         const bool counts = r.label[first + i] != options.ignore_index;
-        scale[i] = counts ? factor(i) * (hard * r.factor(first + i) + spread) : T(0);
-        even[i] = factor(i) * smooth;
+        const T g = of.incoming(first + i);
+        scale[i] = counts ? g * (of.hard * r.factor(first + i) + of.spread) : T(0);
+        even[i] = g * of.smooth;
       }
       const auto at = [&](int64_t i) {
-        return RunGradient<T>{largest + first + i, log_sum + first + i, scale + i, even + i};
+        return RunGradient<T>{of.largest + first + i, of.log_sum + first + i, scale + i, even + i};
       };
-      const bool smooths = smooth > 0;
+      const bool smooths = of.smooth > 0;
       in_vectors<T>(
           count,
           [&](int64_t i) { gradient_of<4>(r.x + place + i, r, at(i), smooths, 0, dx + place + i); },
@@ -165,7 +154,7 @@ void cross_entropy_planes_grad(const Context&, const Tensor& tdy, const Tensor& 
       for (int64_t i = 0; i < count; ++i) {
         T* const out = dx + place + i;
         if (const int64_t label = r.label[first + i]; label != options.ignore_index)
-          out[label * r.size] -= factor(i) * hard * r.factor(first + i);
+          out[label * r.size] -= of.incoming(first + i) * of.hard * r.factor(first + i);
         else
           for (int64_t c = 0; c < r.classes; ++c) out[c * r.size] = T(0);
       }

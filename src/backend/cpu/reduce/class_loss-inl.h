@@ -145,6 +145,41 @@ T row_loss(const Rows<T>& r, int64_t i, const T* row, T m, T s, const ClassLoss&
   return static_cast<T>((1 - options.smoothing) * static_cast<double>(single) + smooth * spread);
 }
 
+/// cross_entropy's losses from the statistics of all rows: log_sum holds n logarithms, and behind
+/// them what a mean is divided by, which is written here.
+template <class T>
+void reduce_cross_entropy(const Context& context, const Rows<T>& r, const T* largest, T* log_sum,
+                          Tensor& loss, const ClassLoss& options) {
+  const double smooth = options.smoothing / static_cast<double>(std::max<int64_t>(r.classes, 1));
+  const double total_weight = smooth > 0 ? r.total_weight() : 0;
+  reduce_rows(context, r, loss, log_sum + r.n, options, [&](int64_t i, int64_t place) {
+    return row_loss(r, i, r.x + place, largest[i], log_sum[i], options, smooth, total_weight);
+  });
+}
+
+/// What the gradients of cross_entropy's rows share: dx = g (a softmax(x) - b), b: the smoothed and
+/// weighted target, a: its sum.
+template <class T>
+struct CrossEntropyGrad {
+  const T *dy, *largest, *log_sum;
+  T divisor, smooth, hard, spread;
+  bool single;
+
+  CrossEntropyGrad(const Rows<T>& r, const Tensor& tdy, const Tensor& stats,
+                   const ClassLoss& options)
+      : dy(static_cast<const T*>(tdy.raw())),
+        largest(static_cast<const T*>(stats.raw())),
+        log_sum(largest + r.n),
+        divisor(log_sum[r.n]),
+        smooth(static_cast<T>(options.smoothing / static_cast<double>(r.classes))),
+        hard(static_cast<T>(1 - options.smoothing)),
+        spread(options.smoothing > 0 ? smooth * static_cast<T>(r.total_weight()) : T(0)),
+        single(options.shape == LossShape::single) {}
+
+  /// g of row i.
+  T incoming(int64_t i) const { return (single ? dy[i] : dy[0]) / divisor; }
+};
+
 }  // namespace
 }  // namespace brim::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
