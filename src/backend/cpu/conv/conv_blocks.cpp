@@ -48,7 +48,7 @@ void write_pixels(const ConvGeometry& g, const T* product, int64_t first, int64_
 
 }  // namespace
 
-bool are_blocks(ConvPass pass, const ConvGeometry& g) {
+bool conv_blocks_supports(ConvPass pass, const ConvGeometry& g) {
   return pass == ConvPass::grad_x && g.stride == Pair(g.kh, g.kw) && g.padding == Pair(0) &&
          g.dilation == Pair(1) && g.groups == 1 && g.kh * g.kw > 1;
 }

@@ -82,7 +82,7 @@ void run_turned(const Context& context, bool from_nhwc, ConvPass pass, const Con
 template <class T>
 void run(const Context& context, bool nhwc, ConvPass pass, const ConvGeometry& g, const T* a,
          const T* b, const ConvEpilogue<T>& epilogue, T* out) {
-  if (are_blocks(pass, g)) return conv_blocks_grad_x(context, nhwc, g, a, b, out);
+  if (conv_blocks_supports(pass, g)) return conv_blocks_grad_x(context, nhwc, g, a, b, out);
   if (nhwc && is_depthwise(g)) return conv_depthwise(context, pass, g, a, b, epilogue, out);
   if constexpr (sizeof(T) == sizeof(float)) {
     const auto by_winograd = [&](const T* p, const T* q, T* to) {
