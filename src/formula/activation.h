@@ -159,7 +159,7 @@ struct Softplus {  // log(1 + exp(a x)) / a; x itself where a x > b
     const T u = static_cast<T>(p.a) * x;
     const T e = exp(u > static_cast<T>(p.b) ? -std::numeric_limits<T>::infinity() : -std::fabs(u));
     const bool linear = (u > T(0)) | (u > static_cast<T>(p.b));
-    return (linear ? x : T(0)) + log1p_of_share(e) / static_cast<T>(p.a);
+    return (linear ? x : T(0)) + log1p_on_unit_interval(e) / static_cast<T>(p.a);
   }
 };
 struct SoftplusGrad {

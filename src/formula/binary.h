@@ -20,7 +20,7 @@ struct Add {  // a + alpha * b
 };
 
 /// What is left of a when as many whole b as fit are taken off, with the sign of a; of integers 0
-/// where b is 0. Of f32 in loops only where detail::is_near_multiple(a, b).
+/// where b is 0. Of f32 in loops only where detail::fmod_is_exact(a, b).
 template <class T>
 BRIM_FORMULA T left_over(T a, T b) {
   if constexpr (kOwnMath<T>) {
@@ -67,7 +67,7 @@ BRIM_BINARY(AbsGrad, "abs_grad", b > T(0) ? a : b < T(0) ? -a : T(0));
 struct Fmod {
   static constexpr const char* kName = "fmod";
   explicit Fmod(Params) {}
-  static bool is_fast(float a, float b) { return detail::is_near_multiple(a, b); }
+  static bool is_fast(float a, float b) { return detail::fmod_is_exact(a, b); }
   template <class T>
   BRIM_FORMULA T operator()(T a, T b) const {
     return left_over(a, b);
@@ -78,7 +78,7 @@ struct Fmod {
 struct Remainder {
   static constexpr const char* kName = "remainder";
   explicit Remainder(Params) {}
-  static bool is_fast(float a, float b) { return detail::is_near_multiple(a, b); }
+  static bool is_fast(float a, float b) { return detail::fmod_is_exact(a, b); }
   template <class T>
   BRIM_FORMULA T operator()(T a, T b) const {
     return with_sign_of(left_over(a, b), b);

@@ -58,9 +58,9 @@ struct NormalPair {
 };
 /// From u in (0, 1] and v in [0, 1). In f64, so that backends agree after rounding to f32.
 BRIM_FORMULA NormalPair box_muller(double u, double v) {
-  const double r = std::sqrt(-2 * log_of_share(u));
+  const double r = std::sqrt(-2 * log_on_unit_interval(u));
   double sin, cos;
-  sin_cos_of_turn(v, sin, cos);
+  sin_cos_2pi(v, sin, cos);
   return {r * cos, r * sin};
 }
 /// Two to be rounded to f32, from a word each.

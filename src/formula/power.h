@@ -5,6 +5,8 @@
 
 #include <brim/formula/math.h>
 
+#include "formula/wide_math.h"
+
 namespace brim::formula {
 namespace detail {
 
@@ -12,11 +14,7 @@ BRIM_FORMULA float power(float x, float y) {
   constexpr double kRound = 6755399441055744.0;  // 1.5 * 2^52
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const double base = static_cast<double>(x), a = std::fabs(base), b = static_cast<double>(y);
-  // a = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2)
-  constexpr uint64_t kOne = 0x3ff0000000000000u, kSqrtHalf = 0x3fe6a09e667f3bcdu;
-  const uint64_t bits = std::bit_cast<uint64_t>(a) + (kOne - kSqrtHalf);
-  const double n = std::bit_cast<double>(0x4330000000000000u | (bits >> 52)) - (0x1p52 + 1023);
-  const double f = std::bit_cast<double>((bits & 0x000fffffffffffffu) + kSqrtHalf) - 1.0;
+  const auto [n, f] = around_one(a);  // 0, infinity and NaN are put right below
   const double s = f / (2.0 + f), z = s * s;
   double p = 3.4072803223919162e-01;
   p = p * z + 4.1167282569057773e-01;

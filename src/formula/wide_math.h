@@ -20,16 +20,24 @@ BRIM_FORMULA double to_double(uint32_t word) {
 #endif
 }
 
+/// x = 2^exponent (1 + rest), where sqrt(1/2) <= 1 + rest < sqrt(2): as frexp, but around 1.
+struct AroundOne {
+  double exponent, rest;
+};
+/// Of x above 0 that is neither denormal nor infinite.
+BRIM_FORMULA AroundOne around_one(double x) {
+  constexpr uint64_t kOne = 0x3ff0000000000000u, kSqrtHalf = 0x3fe6a09e667f3bcdu;
+  const uint64_t bits = std::bit_cast<uint64_t>(x) + (kOne - kSqrtHalf);
+  return {std::bit_cast<double>(0x4330000000000000u | (bits >> 52)) - (0x1p52 + 1023),
+          std::bit_cast<double>((bits & 0x000fffffffffffffu) + kSqrtHalf) - 1};
+}
+
 /// log(x) for x in [2^-1022, 1], 1 ulp.
-BRIM_FORMULA double log_of_share(double x) {
+BRIM_FORMULA double log_on_unit_interval(double x) {
 #if defined(__CUDACC__) || defined(BRIM_STANDARD_MATH)
   return std::log(x);
 #else
-  // x = 2^n (1 + f), sqrt(1/2) <= 1 + f < sqrt(2)
-  constexpr uint64_t kOne = 0x3ff0000000000000u, kSqrtHalf = 0x3fe6a09e667f3bcdu;
-  const uint64_t bits = std::bit_cast<uint64_t>(x) + (kOne - kSqrtHalf);
-  const double n = std::bit_cast<double>(0x4330000000000000u | (bits >> 52)) - (0x1p52 + 1023);
-  const double f = std::bit_cast<double>((bits & 0x000fffffffffffffu) + kSqrtHalf) - 1;
+  const auto [n, f] = around_one(x);
   const double s = f / (2 + f), z = s * s, half = 0.5 * f * f;
   double p = 1.479819860511658591e-01;
   p = p * z + 1.531383769920937332e-01;
@@ -44,7 +52,7 @@ BRIM_FORMULA double log_of_share(double x) {
 }
 
 /// sin and cos of 2 pi v, v in [0, 1): whole quarters are taken off exactly.
-BRIM_FORMULA void sin_cos_of_turn(double v, double& sin, double& cos) {
+BRIM_FORMULA void sin_cos_2pi(double v, double& sin, double& cos) {
 #if defined(__CUDACC__) || defined(BRIM_STANDARD_MATH)
   const double angle = 6.283185307179586477 * v;
   sin = std::sin(angle);

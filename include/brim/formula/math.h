@@ -3,7 +3,8 @@
 // are in units in the last place, over all finite arguments; tests/formula/math_test.cpp checks
 // them. Coefficients of exp, log, sin and cos: S. Moshier, Cephes (netlib.org/cephes, single/); of
 // erf: minimax fits (Remez) of erf(x) / x in x^2 on [0, 1] and of -log(erfc(x)) in x on [1, 4]; of
-// atan2: one of atan(x) / x in x^2 on [0, 1]; of log1p_of_share: one of atanh(x) / x on [0, 1/3].
+// atan2: one of atan(x) / x in x^2 on [0, 1]; of log1p_on_unit_interval: one of atanh(x) / x on [0,
+// 1/3].
 #pragma once
 
 #include <bit>
@@ -125,7 +126,7 @@ BRIM_FORMULA float log1p(float x) {  // 2 ulp; the rounding error of 1 + x is pu
 }
 
 /// log(1 + x) for x in [0, 1], 2 ulp: 2 atanh(x / (2 + x)).
-BRIM_FORMULA float log1p_of_share(float x) {
+BRIM_FORMULA float log1p_on_unit_interval(float x) {
   const float s = x / (2.0f + x), z = s * s;
   float p = 2.817832601e-01f;
   p = p * z + 2.796060473e-01f;
@@ -232,12 +233,12 @@ BRIM_FORMULA float atan2(float y, float x) {
   return static_cast<float>(std::copysign(angle, b));
 }
 
-/// Whether fmod(a, b) is exact here; as a multiplication, 0 and denormal b are not.
-BRIM_FORMULA bool is_near_multiple(float a, float b) {
+/// Whether fmod(a, b) below is exact: |a / b| < 2^28. False where b is 0, true where one is NaN.
+BRIM_FORMULA bool fmod_is_exact(float a, float b) {
   return !(std::fabs(a) >= 0x1p28f * std::fabs(b));
 }
 
-/// What is left of a by b, with the sign of a, exactly where is_near_multiple(a, b): the quotient
+/// What is left of a by b, with the sign of a, exact where fmod_is_exact(a, b): the quotient
 /// is then cut right, since one that is not whole lies 2^-24 / b or more from whole numbers, and
 /// the product and the difference have no more digits than an f64.
 BRIM_FORMULA float fmod(float a, float b) {
@@ -274,9 +275,9 @@ BRIM_MATH_FUNCTION(cos)
 
 /// log(1 + x) for x in [0, 1], 2 ulp in f32.
 template <class T>
-BRIM_FORMULA T log1p_of_share(T x) {
+BRIM_FORMULA T log1p_on_unit_interval(T x) {
   if constexpr (kOwnMath<T>)
-    return detail::log1p_of_share(x);
+    return detail::log1p_on_unit_interval(x);
   else
     return std::log1p(x);
 }

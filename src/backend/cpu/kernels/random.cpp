@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 
-#include "backend/cpu/elementwise/convert16.h"
+#include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
