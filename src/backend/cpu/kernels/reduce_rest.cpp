@@ -2,7 +2,6 @@
 // does.
 #include <hwy/highway.h>
 
-#include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/reduce/reduce_steps-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -15,16 +14,20 @@ bool register_integers() {
   return true;
 }
 
+template <class T, class Stored = T>
+bool register_logical() {
+  add<Stored>("any", &plain<Logical<T, false>, Stored>);
+  add<Stored>("all", &plain<Logical<T, true>, Stored>);
+  return true;
+}
 template <class... T>
 bool register_rest() {
-  ((add<T>("any", &plain<Logical<T, false>>), add<T>("all", &plain<Logical<T, true>>)), ...);
-  return true;
+  return (register_logical<T>() && ...);
 }
 
 const bool registered = register_integers<int64_t, int32_t, int8_t, uint8_t, bool>() &&
                         register_rest<float, double, int64_t, int32_t, int8_t, uint8_t, bool>() &&
-                        register_through_f32<&plain<Logical<float, false>>>("any") &&
-                        register_through_f32<&plain<Logical<float, true>>>("all");
+                        register_logical<float, Half>() && register_logical<float, BFloat16>();
 
 }  // namespace
 }  // namespace brim::cpu::HWY_NAMESPACE

@@ -14,6 +14,7 @@
 
 #include <hwy/highway.h>
 
+#include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/transpose-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -25,18 +26,65 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr int64_t kBlock = 4096;  // elements of a dense row gathered before widening
 inline constexpr int64_t kDepth = 128;   // of a column, or a quarter of a row that is not dense
 
+template <class T>
+inline constexpr bool kIs16BitFloat = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+/// `count` rows of `width` elements as the loops take them: where they lie, or as f32 in a block
+/// that stays in the L1 cache if kWidens, as f16 is, which costs more to widen one by one.
+template <class Stored, bool kWidens = std::is_same_v<Stored, Half>>
+struct Elements {
+  using Type = std::conditional_t<kWidens, float, Stored>;
+  static constexpr bool kCopies = kWidens;
+  static constexpr int64_t kRoom = kCopies ? kBlock : 1;
+
+  const Type* data;
+  int64_t row_stride, stride;
+
+  /// `block` has room for count * width elements if kWidens.
+  Elements(const Stored* x, int64_t count, int64_t row_step, int64_t width, int64_t step,
+           [[maybe_unused]] Type* block)
+      : row_stride(row_step), stride(step) {
+    if constexpr (kWidens) {
+      if (step == 1 && (row_step == width || count == 1))
+        convert_run(x, block, count * width);
+      else
+        for (int64_t r = 0; r < count; ++r) widen(x + r * row_step, step, width, block + r * width);
+      data = block;
+      row_stride = width;
+      stride = 1;
+    } else {
+      data = x;
+    }
+  }
+
+ private:
+  static void widen(const Stored* x, int64_t step, int64_t n, Type* to) {
+    if (step == 1) return convert_run(x, to, n);
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Type>(x[i * step]);
+  }
+};
+
 /// A vector of elements in the type that they are gathered in.
 template <class D, class In>
 HWY_INLINE hn::Vec<D> load(D d, const In* x) {
-  if constexpr (std::is_same_v<In, hn::TFromD<D>>)
+  using T = hn::TFromD<D>;
+  if constexpr (std::is_same_v<In, T>) {
     return hn::LoadU(d, x);
-  else
+  } else if constexpr (!std::is_same_v<In, BFloat16>) {
     return hn::PromoteTo(d, hn::LoadU(hn::Rebind<In, D>(), x));
+  } else if constexpr (!std::is_same_v<T, float>) {
+    return hn::PromoteTo(d, load(hn::Rebind<float, D>(), x));
+  } else {
+    const auto* const bits = reinterpret_cast<const uint16_t*>(x);
+    const hn::RebindToUnsigned<D> wide;
+    const auto narrow = hn::LoadU(hn::Rebind<uint16_t, D>(), bits);
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, narrow)));
+  }
 }
 
 /// One dense row, in four vectors.
-template <class Op>
-typename Op::Lane reduce_dense(const typename Op::In* x, int64_t n, typename Op::Lane center) {
+template <class Op, class Element>
+typename Op::Lane reduce_dense(const Element* x, int64_t n, typename Op::Lane center) {
   using T = typename Op::Lane;
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -53,15 +101,17 @@ typename Op::Lane reduce_dense(const typename Op::In* x, int64_t n, typename Op:
   a0 = Op::join(d, Op::join(d, a0, a1), Op::join(d, a2, a3));
   HWY_ALIGN T lane[HWY_MAX_BYTES / sizeof(T)];
   hn::Store(a0, d, lane);
-  for (int64_t k = 0; i < n; ++i, ++k) lane[k] = Op::step(lane[k], x[i], center);
+  for (int64_t k = 0; i < n; ++i, ++k)
+    lane[k] = Op::step(lane[k], static_cast<typename Op::In>(x[i]), center);
   for (int64_t width = lanes / 2; width > 0; width /= 2)
     for (int64_t k = 0; k < width; ++k) lane[k] = Op::join(lane[k], lane[k + width]);
   return lane[0];
 }
 
-template <class Op>
-typename Op::Lane reduce_row(const typename Op::In* x, int64_t n, int64_t stride,
+template <class Op, class Element>
+typename Op::Lane reduce_row(const Element* x, int64_t n, int64_t stride,
                              typename Op::Lane center) {
+  const auto at = [&](int64_t i) { return static_cast<typename Op::In>(x[i * stride]); };
   if constexpr (Op::kVector)
     if (stride == 1 && n >= 8) return reduce_dense<Op>(x, n, center);
   using Lane = typename Op::Lane;
@@ -69,20 +119,20 @@ typename Op::Lane reduce_row(const typename Op::In* x, int64_t n, int64_t stride
     // The order does not matter, so this is one sum: GCC 12.2 at -O3 adds four interleaved ones of
     // bytes up wrongly.
     Lane a = Op::init();
-    for (int64_t i = 0; i < n; ++i) a = Op::step(a, x[i * stride], center);
+    for (int64_t i = 0; i < n; ++i) a = Op::step(a, at(i), center);
     return a;
   } else {
     Lane a0 = Op::init(), a1 = a0, a2 = a0, a3 = a0;
     int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
-      a0 = Op::step(a0, x[i * stride], center);
-      a1 = Op::step(a1, x[(i + 1) * stride], center);
-      a2 = Op::step(a2, x[(i + 2) * stride], center);
-      a3 = Op::step(a3, x[(i + 3) * stride], center);
+      a0 = Op::step(a0, at(i), center);
+      a1 = Op::step(a1, at(i + 1), center);
+      a2 = Op::step(a2, at(i + 2), center);
+      a3 = Op::step(a3, at(i + 3), center);
     }
-    if (i < n) a0 = Op::step(a0, x[i * stride], center);
-    if (i + 1 < n) a1 = Op::step(a1, x[(i + 1) * stride], center);
-    if (i + 2 < n) a2 = Op::step(a2, x[(i + 2) * stride], center);
+    if (i < n) a0 = Op::step(a0, at(i), center);
+    if (i + 1 < n) a1 = Op::step(a1, at(i + 1), center);
+    if (i + 2 < n) a2 = Op::step(a2, at(i + 2), center);
     return Op::join(Op::join(a0, a1), Op::join(a2, a3));
   }
 }
@@ -109,42 +159,43 @@ struct Runs {
 };
 
 /// Adds `count` rows of `width` columns to `lane`.
-template <class Op>
-void add_rows(const typename Op::In* x, int64_t count, int64_t row_stride, int64_t width,
-              int64_t stride, const typename Op::Lane* HWY_RESTRICT center,
-              typename Op::Lane* HWY_RESTRICT lane) {
+template <class Op, class Element>
+void add_rows(const Element* x, int64_t count, int64_t row_stride, int64_t width, int64_t stride,
+              const typename Op::Lane* HWY_RESTRICT center, typename Op::Lane* HWY_RESTRICT lane) {
   using L = typename Op::Lane;
-  const auto c = [&](int64_t j) { return Op::kCentered ? center[j] : L(0); };
+  const auto add = [&](L sum, Element element, int64_t j) {
+    return Op::step(sum, static_cast<typename Op::In>(element), Op::kCentered ? center[j] : L(0));
+  };
   int64_t r = 0;
   if (stride != 1) {
     for (; r < count; ++r)
-      for (int64_t j = 0; j < width; ++j)
-        lane[j] = Op::step(lane[j], x[r * row_stride + j * stride], c(j));
+      for (int64_t j = 0; j < width; ++j) lane[j] = add(lane[j], x[r * row_stride + j * stride], j);
     return;
   }
   for (; r + 4 <= count; r += 4) {
     const auto *x0 = x + r * row_stride, *x1 = x0 + row_stride, *x2 = x1 + row_stride,
                *x3 = x2 + row_stride;
     for (int64_t j = 0; j < width; ++j)
-      lane[j] =
-          Op::step(Op::step(Op::step(Op::step(lane[j], x0[j], c(j)), x1[j], c(j)), x2[j], c(j)),
-                   x3[j], c(j));
+      lane[j] = add(add(add(add(lane[j], x0[j], j), x1[j], j), x2[j], j), x3[j], j);
   }
   for (; r < count; ++r)
-    for (int64_t j = 0; j < width; ++j) lane[j] = Op::step(lane[j], x[r * row_stride + j], c(j));
+    for (int64_t j = 0; j < width; ++j) lane[j] = add(lane[j], x[r * row_stride + j], j);
 }
 
 /// Totals of short dense rows, a tile of them at a time: transposed, a vector goes over the rows.
-template <class Op>
-void short_rows(const typename Op::In* x, int64_t row_stride, int64_t n, int64_t width,
+template <class Op, class Stored>
+void short_rows(const Stored* x, int64_t row_stride, int64_t n, int64_t width,
                 const double* centers, typename Op::Total* total) {
   using Lane = typename Op::Lane;
+  constexpr bool kWidens = kIs16BitFloat<Stored>;
+  using Rows = Elements<Stored, kWidens>;
   constexpr int64_t kRows = 64;
-  typename Op::In tile[kShortRow * kRows];
+  typename Rows::Type tile[kShortRow * kRows], block[kWidens ? kShortRow * kRows : 1];
   Lane lane[kRows], center[Op::kCentered ? kRows : 1] = {};
   for (int64_t first = 0; first < width; first += kRows) {
     const int64_t count = std::min(kRows, width - first);
-    transpose(x + first * row_stride, row_stride, count, n, tile, kRows);
+    const Rows rows(x + first * row_stride, count, row_stride, n, 1, block);
+    transpose(rows.data, rows.row_stride, count, n, tile, kRows);
     if constexpr (Op::kCentered)
       if (centers) std::copy_n(centers + first, count, center);
     std::fill_n(lane, count, Op::init());
@@ -153,11 +204,12 @@ void short_rows(const typename Op::In* x, int64_t row_stride, int64_t n, int64_t
   }
 }
 
-template <class Op>
+template <class Op, class Stored>
 void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width, int64_t begin,
           int64_t end, const double* centers, void* totals) {
   using Lane = typename Op::Lane;
-  const auto* x = static_cast<const typename Op::In*>(data);
+  using Row = Elements<Stored>;
+  const auto* x = static_cast<const Stored*>(data);
   auto* total = static_cast<typename Op::Total*>(totals);
   const int64_t block = plan.reduced.stride[0] == 1 ? kBlock : 4 * kDepth;
   ReduceDims::Walk result;
@@ -166,9 +218,10 @@ void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width
     const int64_t n = plan.reduced.numel;
     if (plan.reduced.rank == 1 && plan.reduced.stride[0] == 1 && n <= kShortRow &&
         plan.kept.rank == 1 && plan.parts == 1)
-      return short_rows<Op>(x + result.offset, plan.kept.stride[0], n, width,
-                            centers ? centers + first : nullptr, total);
+      return short_rows<Op, Stored>(x + result.offset, plan.kept.stride[0], n, width,
+                                    centers ? centers + first : nullptr, total);
   }
+  typename Row::Type wide[Row::kRoom];
   for (int64_t j = 0; j < width; ++j, result.next(plan.kept, 0)) {
     Lane center = 0;
     if constexpr (Op::kCentered)
@@ -177,18 +230,21 @@ void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width
     Runs runs(plan.reduced, begin);
     for (int64_t at = begin; at < end;) {
       const int64_t n = std::min(runs.left(end - at), block);
-      total[j] = Op::widen(total[j], reduce_row<Op>(x + result.offset + runs.offset(), n,
-                                                    plan.reduced.stride[0], center));
+      const Row row(x + result.offset + runs.offset(), 1, 0, n, plan.reduced.stride[0], wide);
+      total[j] = Op::widen(total[j], reduce_row<Op>(row.data, n, row.stride, center));
       at += n;
       runs.skip(n);
     }
   }
 }
 
-template <class Op>
+template <class Op, class Stored>
 void columns(const ReducePlan& plan, const void* data, int64_t first, int64_t width, int64_t begin,
              int64_t end, const double* centers, void* totals) {
   using Lane = typename Op::Lane;
+  using Rows = Elements<Stored>;
+  const int64_t most_rows = Rows::kCopies ? kBlock / std::max<int64_t>(width, 1) : kDepth;
+  typename Rows::Type wide[Rows::kRoom];
   auto* total = static_cast<typename Op::Total*>(totals);
   Lane lane[kReduceTile], center[Op::kCentered ? kReduceTile : 1] = {};
   for (int64_t j = 0; j < width; ++j) total[j] = Op::start();
@@ -196,16 +252,17 @@ void columns(const ReducePlan& plan, const void* data, int64_t first, int64_t wi
     if (centers) std::copy_n(centers + first, width, center);
   ReduceDims::Walk result;
   result.seek(plan.kept, 0, first);
-  const auto* x = static_cast<const typename Op::In*>(data) + result.offset;
+  const auto* x = static_cast<const Stored*>(data) + result.offset;
   Runs runs(plan.reduced, begin);
   while (begin < end) {
     for (int64_t j = 0; j < width; ++j) lane[j] = Op::init();
     int64_t budget = std::min(kDepth, end - begin);
     begin += budget;
     while (budget > 0) {
-      const int64_t n = runs.left(budget);
-      add_rows<Op>(x + runs.offset(), n, plan.reduced.stride[0], width, plan.kept.stride[0], center,
-                   lane);
+      const int64_t n = runs.left(std::min(budget, most_rows));
+      const Rows rows(x + runs.offset(), n, plan.reduced.stride[0], width, plan.kept.stride[0],
+                      wide);
+      add_rows<Op>(rows.data, n, rows.row_stride, width, rows.stride, center, lane);
       budget -= n;
       runs.skip(n);
     }
@@ -220,20 +277,30 @@ void combine(void* total, const void* other, int64_t width) {
   for (int64_t j = 0; j < width; ++j) a[j] = Op::combine(a[j], static_cast<const Total*>(other)[j]);
 }
 
-template <class Op>
+/// Of results: what elements are stored as, where Op gives numbers of their type.
+template <class Op, class Stored>
+using ResultOf =
+    std::conditional_t<std::is_same_v<typename Op::Out, typename Op::In>, Stored, typename Op::Out>;
+
+template <class Op, class Stored>
 void finish(const void* total, int64_t first, int64_t width, double param, void* y) {
-  auto* to = static_cast<typename Op::Out*>(y) + first;
+  using Result = ResultOf<Op, Stored>;
+  auto* to = static_cast<Result*>(y) + first;
   for (int64_t j = 0; j < width; ++j)
-    to[j] = Op::finish(static_cast<const typename Op::Total*>(total)[j], param);
+    to[j] =
+        static_cast<Result>(Op::finish(static_cast<const typename Op::Total*>(total)[j], param));
 }
 
-template <class Op>
+template <class Op, class Stored>
 void nothing(double param, int64_t count, void* y) {
-  std::fill_n(static_cast<typename Op::Out*>(y), count, Op::finish(Op::start(), param));
+  using Result = ResultOf<Op, Stored>;
+  std::fill_n(static_cast<Result*>(y), count, static_cast<Result>(Op::finish(Op::start(), param)));
 }
 
-template <class Op>
-inline constexpr ReduceSteps kSteps = {rows<Op>, columns<Op>, combine<Op>, finish<Op>, nothing<Op>};
+/// Op on elements that are stored as its own type, or as 16-bit floats.
+template <class Op, class Stored = typename Op::In>
+inline constexpr ReduceSteps kSteps = {rows<Op, Stored>, columns<Op, Stored>, combine<Op>,
+                                       finish<Op, Stored>, nothing<Op, Stored>};
 
 }  // namespace
 }  // namespace brim::cpu::HWY_NAMESPACE

@@ -161,9 +161,9 @@ struct Logical {
   static bool finish(uint8_t t, double) { return t != 0; }
 };
 
-template <class Op>
+template <class Op, class Stored = typename Op::In>
 void plain(const Context& context, const Tensor& x, Tensor& y) {
-  reduce(kSteps<Op>, context, x, y, 1);
+  reduce(kSteps<Op, Stored>, context, x, y, 1);
 }
 
 template <class T>
@@ -171,11 +171,12 @@ void add(const char* name, void (*function)(const Context&, const Tensor&, Tenso
   backend::register_kernel(name, DeviceKind::cpu, dtype_of<T>, function);
 }
 
-template <class T>
+/// Of elements of type T that are stored as such, or as 16-bit floats.
+template <class T, class Stored = T>
 void register_ordered() {
-  add<T>("sum", &plain<Sum<T>>);
-  add<T>("max", &plain<Extreme<T, true>>);
-  add<T>("min", &plain<Extreme<T, false>>);
+  add<Stored>("sum", &plain<Sum<T>, Stored>);
+  add<Stored>("max", &plain<Extreme<T, true>, Stored>);
+  add<Stored>("min", &plain<Extreme<T, false>, Stored>);
 }
 
 }  // namespace
