@@ -73,17 +73,24 @@ template void dense_through_f32<Half>(formula::DenseLoop, int, int64_t, char* co
 template void dense_through_f32<BFloat16>(formula::DenseLoop, int, int64_t, char* const*, int64_t,
                                           const formula::Params&);
 
+size_t WideCopy::bytes(const Tensor& narrow) {
+  return static_cast<size_t>(count(narrow, wide_strides(narrow))) * sizeof(float);
+}
+
 WideCopy::WideCopy(const Context& context, const Tensor& narrow, bool read)
-    : memory_(context.workspace(static_cast<size_t>(count(narrow, wide_strides(narrow))) *
-                                sizeof(float))) {
+    : workspace_(std::in_place, bytes(narrow), context.stream, context.scratch) {
+  widen(workspace_->as<void>(), narrow, read);
+}
+
+WideCopy::WideCopy(void* memory, const Tensor& narrow, bool read) { widen(memory, narrow, read); }
+
+void WideCopy::widen(void* memory, const Tensor& narrow, bool read) {
   Ref<TensorImpl> impl(new TensorImpl);
   impl->shape = narrow.shape();
   impl->strides = wide_strides(narrow);
   impl->dtype = DType::f32;
   impl->contiguous = narrow.is_contiguous();
-  impl->storage = Storage::wrap(memory_.as<void>(),
-                                static_cast<size_t>(count(narrow, impl->strides)) * sizeof(float),
-                                Device::cpu(), {});
+  impl->storage = Storage::wrap(memory, bytes(narrow), Device::cpu(), {});
   wide_ = Tensor(std::move(impl));
   if (!read) return;
   if (narrow.dtype() == DType::f16)

@@ -23,13 +23,18 @@ class WideCopy {
  public:
   /// With `read`, the copy begins with the tensor's values; otherwise it is uninitialised.
   WideCopy(const Context& context, const Tensor& narrow, bool read);
+  /// In memory of the caller: bytes(narrow).
+  WideCopy(void* memory, const Tensor& narrow, bool read);
+  static size_t bytes(const Tensor& narrow);
 
   Tensor& wide() { return wide_; }
   /// Rounds the copy into the tensor.
   void write_to(const Tensor& narrow) const;
 
  private:
-  Workspace memory_;
+  void widen(void* memory, const Tensor& narrow, bool read);
+
+  std::optional<Workspace> workspace_;
   Tensor wide_;
 };
 
@@ -48,13 +53,18 @@ class WideTensor {
   std::optional<WideCopy> copy_;
 };
 
-/// One argument of a kernel; what is no tensor is passed on.
+/// One argument of a kernel, passed on as it is.
 template <class A>
-struct WideArgument {
+struct SameArgument {
   A argument;
-  WideArgument(const Context&, A a, Outputs) : argument(a) {}
+  SameArgument(const Context&, A a, Outputs) : argument(a) {}
   A value() { return argument; }
   void finish() {}
+};
+/// The same, in f32 if it is a tensor.
+template <class A>
+struct WideArgument : SameArgument<A> {
+  using SameArgument<A>::SameArgument;
 };
 template <>
 class WideArgument<const Tensor&> : WideTensor {

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/elementwise/rows_through_f32.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/kernel.h"
@@ -201,10 +201,13 @@ void spread(const Context&, const Tensor& dy, Tensor& dx, const PoolGeometry& g)
 }
 
 void register_avg_pool() {
-  register_floats<&mean<float, false>, &mean<double, false>>("avg_pool2d");
-  register_floats<&spread<float, false>, &spread<double, false>>("avg_pool2d_spread");
-  register_floats<&mean<float, true>, &mean<double, true>>("adaptive_avg_pool2d");
-  register_floats<&spread<float, true>, &spread<double, true>>("adaptive_avg_pool2d_spread");
+  register_floats_by_rows<&mean<float, false>, &mean<double, false>, kPictures, 0, 1>("avg_pool2d");
+  register_floats_by_rows<&spread<float, false>, &spread<double, false>, kPictures, 0, 1>(
+      "avg_pool2d_spread");
+  register_floats_by_rows<&mean<float, true>, &mean<double, true>, kPictures, 0, 1>(
+      "adaptive_avg_pool2d");
+  register_floats_by_rows<&spread<float, true>, &spread<double, true>, kPictures, 0, 1>(
+      "adaptive_avg_pool2d_spread");
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ void embedding(const Context&, const Tensor& weight, const Tensor& ids, Tensor& 
   parallel_for(n, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       if (id[i] == zero)
-        std::fill_n(y + i * width, width, T(0));
+        std::fill_n(y + i * width, width, T{});
       else
         std::copy_n(from + id[i] * width, width, y + i * width);
     }
@@ -53,8 +53,14 @@ void embedding_grad(const Context&, const Tensor& tdy, const Tensor& ids, Tensor
   });
 }
 
+template <class... T>
+bool register_all() {
+  return (backend::register_kernel("embedding", DeviceKind::cpu, dtype_of<T>, &embedding<T>) &&
+          ...);
+}
+
 const bool registered =
-    register_floats<&embedding<float>, &embedding<double>>("embedding") &&
+    register_all<float, double, Half, BFloat16>() &&
     register_floats<&embedding_grad<float>, &embedding_grad<double>>("embedding_grad");
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "backend/cpu/runtime/small_baseline-inl.h"
 
 #include "backend/cpu/elementwise/loop.h"
-#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/elementwise/rows_through_f32.h"
 #include "backend/cpu/reduce/moments-inl.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/fused/chain.h"
@@ -149,7 +149,14 @@ void layer_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
 }
 
 void register_layer_norm() {
-  register_floats<&layer_norm<float>, &layer_norm<double>>("layer_norm");
+  // x's axes before the normalized ones, which hold as many elements as there are statistics.
+  constexpr auto kRows = [](const Tensor& x, const Tensor&, const Tensor&, const Tensor&,
+                            const Tensor& mean, const Tensor&, double) {
+    int axes = 0;
+    for (int64_t rows = 1; axes < x.rank() && rows < mean.numel(); ++axes) rows *= x.shape()[axes];
+    return axes;
+  };
+  register_floats_by_rows<&layer_norm<float>, &layer_norm<double>, kRows, 0, 3, 4, 5>("layer_norm");
   register_floats<&layer_norm_grad<float>, &layer_norm_grad<double>>("layer_norm_grad");
   backend::for_each_type(formula::List<float, double>{}, []<class T>(std::type_identity<T>) {
     backend::register_row_link("layer_norm", dtype_of<T>, &layer_norm_link<T>);

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "backend/cpu/elementwise/through_f32.h"
+#include "backend/cpu/elementwise/rows_through_f32.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/options/geometry.h"
@@ -253,9 +253,9 @@ void register_dtype() {
 void register_max_pool() {
   register_dtype<float>();
   register_dtype<double>();
-  register_through_f32<&max_pool<float>>("max_pool2d");
-  register_through_f32<&scatter<float>>("max_pool2d_scatter");
-  register_through_f32<&gather<float>>("max_pool2d_gather");
+  register_rows_through_f32<&max_pool<float>, kPictures, 0, 1, 2>("max_pool2d");
+  register_rows_through_f32<&scatter<float>, kPictures, 0, 1, 2>("max_pool2d_scatter");
+  register_rows_through_f32<&gather<float>, kPictures, 0, 1, 2>("max_pool2d_gather");
 }
 
 }  // namespace
