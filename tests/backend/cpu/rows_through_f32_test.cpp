@@ -10,6 +10,7 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/embedding.h>
+#include <brim/ops/matmul.h>
 #include <brim/ops/norm.h>
 #include <brim/ops/pool.h>
 #include <brim/ops/reduce.h>
@@ -115,6 +116,34 @@ TEST(RowsThroughF32, NothingToDo) {
   EXPECT_EQ(softmax(zeros({0, 40000}, {.dtype = bf16}), 1).shape(), Shape({0, 40000}));
   EXPECT_EQ(softmax(zeros({40000, 0}, {.dtype = bf16}), 1).shape(), Shape({40000, 0}));
   EXPECT_EQ(layer_norm(zeros({0, 40000}, {.dtype = f16}), {40000}).shape(), Shape({0, 40000}));
+}
+
+/// Weights of 16 bits are widened in registers for a few rows, else copied: both are the product in
+/// f32, rounded.
+TEST(LinearOf16Bits, IsThatInF32Rounded) {
+  manual_seed(8);
+  const NoGrad guard;
+  for (const DType dtype : {f16, bf16})
+    for (const int64_t rows : {0, 1, 2, 5, 11, 12, 70})
+      for (const int64_t inputs : {1, 7, 8, 65, 300})
+        for (const int64_t outputs : {1, 3, 30, 90}) {
+          const Tensor x = randn({rows, inputs}).to(dtype),
+                       turned = randn({inputs, rows}).to(dtype);
+          const Tensor w = randn({outputs, inputs + 3}).to(dtype).slice(1, 1, inputs + 1);
+          const Tensor b = randn({outputs}).to(dtype);
+          for (const Tensor& from : {x, turned.transpose(0, 1)})
+            for (const Tensor& bias : {b, Tensor(), randn({1}).to(dtype).expand({outputs})}) {
+              const Tensor y = linear(from, w, bias);
+              ASSERT_EQ(y.dtype(), dtype);
+              const Tensor wide =
+                  linear(from.to(f32), w.to(f32), bias.defined() ? bias.to(f32) : bias);
+              const std::vector<float> got = as_floats(y), want = as_floats(wide);
+              const float unit = dtype == f16 ? 0x1p-10f : 0x1p-7f;
+              for (size_t i = 0; i < want.size(); ++i)
+                ASSERT_NEAR(got[i], want[i], unit * std::abs(want[i]) + 1e-4f)
+                    << rows << " x " << inputs << " x " << outputs;
+            }
+        }
 }
 
 TEST(Embedding, CopiesRowsOf16Bits) {

@@ -7,6 +7,8 @@
 
 #include <cmath>
 
+#include "backend/cpu/elementwise/widen-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
@@ -17,23 +19,13 @@ using Wide = hn::ScalableTag<float>;
 using Narrow = hn::Rebind<hwy::float16_t, Wide>;
 using NarrowBits = hn::RebindToUnsigned<Narrow>;
 
-// What Highway computes in place of missing instructions cuts off digits and knows no infinities.
-#if HWY_TARGET != HWY_SCALAR && \
-    (HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)))
-constexpr bool kConvertsHalf = true;
-#else
-constexpr bool kConvertsHalf = false;
-#endif
-
 void half_to_float(const Half* from, float* to, int64_t n) {
-  const Wide d;
-  const Narrow d16;
-  const NarrowBits bits;
-  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
-  const uint16_t* const p = reinterpret_cast<const uint16_t*>(from);
   int64_t i = 0;
-  for (; kConvertsHalf && i + lanes <= n; i += lanes)
-    hn::StoreU(hn::PromoteTo(d, hn::BitCast(d16, hn::LoadU(bits, p + i))), d, to + i);
+  if constexpr (kConvertsHalf) {
+    const Wide d;
+    const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+    for (; i + lanes <= n; i += lanes) hn::StoreU(load(d, from + i), d, to + i);
+  }
   for (; i < n; ++i) to[i] = static_cast<float>(from[i]);
 }
 

@@ -28,6 +28,7 @@ class WideCopy {
   static size_t bytes(const Tensor& narrow);
 
   Tensor& wide() { return wide_; }
+  const Tensor& wide() const { return wide_; }
   /// Rounds the copy into the tensor.
   void write_to(const Tensor& narrow) const;
 

@@ -14,6 +14,8 @@
 #include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
+#include "backend/cpu/elementwise/widen-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
 namespace {
@@ -205,10 +207,22 @@ HWY_INLINE void store_sums(D d, hn::Vec<D> v0, hn::Vec<D> v1, hn::Vec<D> v2, hn:
   to[3] = hn::GetLane(hn::SumOfLanes(d, v3));
 }
 
-/// sums[r * S + s] = A's row r times B's column s along contiguous k, for R rows and S columns.
-/// `sums` has room for a multiple of four.
-template <class T, int R, int S, size_t kRoom>
-HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const T* HWY_RESTRICT b,
+/// The first `count` numbers, behind which there may be none, and zeros.
+template <class D, class W>
+HWY_INLINE hn::Vec<D> load_first(D d, const W* from, int64_t count) {
+  if constexpr (std::is_same_v<W, hn::TFromD<D>>) {
+    return load_part(d, hn::FirstN(d, static_cast<size_t>(count)), from, count);
+  } else {
+    W part[HWY_MAX_BYTES / sizeof(hn::TFromD<D>)] = {};
+    std::copy_n(from, count, part);
+    return load(d, part);
+  }
+}
+
+/// sums[r * S + s] = A's row r times B's column s along contiguous k, for R rows and S columns; B
+/// may be stored in fewer bits. `sums` has room for a multiple of four.
+template <class T, int R, int S, class W, size_t kRoom>
+HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const W* HWY_RESTRICT b,
                          int64_t ldb, T (&sums)[kRoom]) {
   static_assert((R * S + 3) / 4 * 4 <= kRoom);
   const hn::ScalableTag<T> d;
@@ -224,19 +238,18 @@ HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const 
     for (int r = 0; r < R; ++r) x[r] = hn::LoadU(d, a + r * lda + p);
     HWY_UNROLL(32)
     for (int s = 0; s < S; ++s) {
-      const Vec w = hn::LoadU(d, b + s * ldb + p);
+      const Vec w = load(d, b + s * ldb + p);
       HWY_UNROLL(32)
       for (int r = 0; r < R; ++r) acc[r * S + s] = hn::MulAdd(x[r], w, acc[r * S + s]);
     }
   }
   if (p < k) {
-    const auto tail = hn::FirstN(d, static_cast<size_t>(k - p));
     Vec x[R];
     HWY_UNROLL(32)
-    for (int r = 0; r < R; ++r) x[r] = load_part(d, tail, a + r * lda + p, k - p);
+    for (int r = 0; r < R; ++r) x[r] = load_first(d, a + r * lda + p, k - p);
     HWY_UNROLL(32)
     for (int s = 0; s < S; ++s) {
-      const Vec w = load_part(d, tail, b + s * ldb + p, k - p);
+      const Vec w = load_first(d, b + s * ldb + p, k - p);
       HWY_UNROLL(32)
       for (int r = 0; r < R; ++r) acc[r * S + s] = hn::MulAdd(x[r], w, acc[r * S + s]);
     }
@@ -251,9 +264,9 @@ HWY_INLINE void dot_tile(int64_t k, const T* HWY_RESTRICT a, int64_t lda, const 
 
 /// Dot tiles of R rows over columns [begin, end): store(j, count, sums) gets `count` columns from j
 /// on, sums[r * count + s]; vectors may be loaded from any of them.
-template <int R, class T, class Store>
+template <int R, class T, class W, class Store>
 HWY_INLINE void dot_row_block(int64_t begin, int64_t end, int64_t k, const T* a, int64_t lda,
-                              const T* b, int64_t ldb, const Store& store) {
+                              const W* b, int64_t ldb, const Store& store) {
   HWY_ALIGN T sums[(R * kDotCols + 3) / 4 * 4 + HWY_MAX_BYTES / sizeof(T)] = {};
   int64_t j = begin;
   const auto tiles = [&]<int S>(std::integral_constant<int, S> columns) {

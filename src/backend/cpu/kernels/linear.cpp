@@ -9,6 +9,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <optional>
 #include <type_traits>
 
 #include "backend/cpu/elementwise/through_f32.h"
@@ -25,18 +26,20 @@ namespace {
 
 constexpr int64_t kWork = int64_t{1} << 18;  // multiply-adds of a thread's part at least
 
-/// The operands; bias is null where there is none.
-template <class T>
+/// The operands, W perhaps stored in fewer bits; bias is null where there is none.
+template <class T, class W = T>
 struct Layer {
-  const T *x, *w, *bias;
+  const T* x;
+  const W* w;
+  const T* bias;
   T* y;
   int64_t rows, inputs, outputs;
   int64_t x_row, w_row, bias_step;
 };
 
 /// Outputs [begin, end) of rows [first, last); x and W have contiguous rows.
-template <bool kRelu, class T>
-void dot_block(const Layer<T>& layer, int64_t first, int64_t last, int64_t begin, int64_t end) {
+template <bool kRelu, class T, class W>
+void dot_block(const Layer<T, W>& layer, int64_t first, int64_t last, int64_t begin, int64_t end) {
   const hn::CappedTag<T, 8> d;  // holds a row of a tile, or is walked over it
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const int64_t ldy = layer.outputs;
@@ -71,8 +74,8 @@ inline bool dot_layer_wins(int64_t rows, int64_t outputs) {
   return !kSmallTiles || rows < 12 || outputs <= 24;
 }
 
-template <bool kRelu, class T>
-void dot_layer(const Layer<T>& layer) {
+template <bool kRelu, class T, class W>
+void dot_layer(const Layer<T, W>& layer) {
   // As many rows of x as the L2 cache keeps while rows of W pass by.
   const int64_t row = std::max<int64_t>(1, layer.inputs * static_cast<int64_t>(sizeof(T)));
   const int64_t step = std::max<int64_t>(kDotRows, (384 << 10) / row / kDotRows * kDotRows);
@@ -150,9 +153,45 @@ void linear(const Context& context, const Tensor& x, const Tensor& weight, const
   gemm_layer<kRelu>(context, layer, x.strides()[1], weight.strides()[1]);
 }
 
+/// Weights of 16 bits: for few rows, reading them takes the time, so they are widened in registers.
+template <bool kRelu, class W>
+void linear_16_bits(const Context& context, const Tensor& x, const Tensor& weight,
+                    const Tensor& bias, Tensor& y) {
+  constexpr int64_t kFewRows = 12;
+  if constexpr (kLoads<W>) {
+    const int64_t rows = y.shape()[0], inputs = x.shape()[1];
+    if (rows < kFewRows && weight.strides()[1] == 1 && (x.strides()[1] == 1 || rows == 1)) {
+      const WideCopy wide_x(context, x, true), wide_y(context, y, false);
+      std::optional<WideCopy> wide_bias;
+      if (bias.defined()) wide_bias.emplace(context, bias, true);
+      const Tensor* const b = wide_bias ? &wide_bias->wide() : nullptr;
+      dot_layer<kRelu>(Layer<float, W>{.x = static_cast<const float*>(wide_x.wide().raw()),
+                                       .w = static_cast<const W*>(weight.raw()),
+                                       .bias = b ? static_cast<const float*>(b->raw()) : nullptr,
+                                       .y = static_cast<float*>(wide_y.wide().raw()),
+                                       .rows = rows,
+                                       .inputs = inputs,
+                                       .outputs = y.shape()[1],
+                                       .x_row = wide_x.wide().strides()[0],
+                                       .w_row = weight.strides()[0],
+                                       .bias_step = b ? b->strides()[0] : 0});
+      return wide_y.write_to(y);
+    }
+  }
+  ThroughF32<&linear<kRelu, float>, Outputs::written>::run(context, x, weight, bias, y);
+}
+
+template <bool kRelu>
+void register_variant(const char* name) {
+  backend::register_kernel(name, DeviceKind::cpu, DType::f32, &linear<kRelu, float>);
+  backend::register_kernel(name, DeviceKind::cpu, DType::f64, &linear<kRelu, double>);
+  backend::register_kernel(name, DeviceKind::cpu, DType::f16, &linear_16_bits<kRelu, Half>);
+  backend::register_kernel(name, DeviceKind::cpu, DType::bf16, &linear_16_bits<kRelu, BFloat16>);
+}
+
 void register_linear() {
-  register_floats<&linear<false, float>, &linear<false, double>>("linear");
-  register_floats<&linear<true, float>, &linear<true, double>>("linear_relu");
+  register_variant<false>("linear");
+  register_variant<true>("linear_relu");
 }
 
 }  // namespace

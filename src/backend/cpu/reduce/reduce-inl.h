@@ -16,6 +16,7 @@
 
 #include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/transpose-inl.h"
+#include "backend/cpu/elementwise/widen-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace brim::cpu::HWY_NAMESPACE {
@@ -63,24 +64,6 @@ struct Elements {
     for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Type>(x[i * step]);
   }
 };
-
-/// A vector of elements in the type that they are gathered in.
-template <class D, class In>
-HWY_INLINE hn::Vec<D> load(D d, const In* x) {
-  using T = hn::TFromD<D>;
-  if constexpr (std::is_same_v<In, T>) {
-    return hn::LoadU(d, x);
-  } else if constexpr (!std::is_same_v<In, BFloat16>) {
-    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<In, D>(), x));
-  } else if constexpr (!std::is_same_v<T, float>) {
-    return hn::PromoteTo(d, load(hn::Rebind<float, D>(), x));
-  } else {
-    const auto* const bits = reinterpret_cast<const uint16_t*>(x);
-    const hn::RebindToUnsigned<D> wide;
-    const auto narrow = hn::LoadU(hn::Rebind<uint16_t, D>(), bits);
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(wide, narrow)));
-  }
-}
 
 /// One dense row, in four vectors.
 template <class Op, class Element>

@@ -1,0 +1,59 @@
+// Vectors of numbers that are stored in fewer bits; included once per instruction set.
+#include <cstdint>
+#include <type_traits>
+
+#include <brim/core/dtype.h>
+
+#if defined(BRIM_CPU_WIDEN_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRIM_CPU_WIDEN_INL_H
+#undef BRIM_CPU_WIDEN_INL_H
+#else
+#define BRIM_CPU_WIDEN_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+// What Highway computes in place of missing instructions cuts off digits and knows no infinities.
+#if HWY_TARGET != HWY_SCALAR && \
+    (HWY_ARCH_ARM_A64 || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)))
+constexpr bool kConvertsHalf = true;
+#else
+constexpr bool kConvertsHalf = false;
+#endif
+
+/// Whether load() takes numbers stored as In for floats.
+template <class In>
+constexpr bool kLoads = kConvertsHalf || !std::is_same_v<In, Half>;
+
+/// A vector of numbers stored as In, each of which its type holds.
+template <class D, class In>
+HWY_INLINE hn::Vec<D> load(D d, const In* x) {
+  using T = hn::TFromD<D>;
+  static_assert(kLoads<In>);
+  constexpr bool kIsHalf = std::is_same_v<In, Half>, kIsBFloat16 = std::is_same_v<In, BFloat16>;
+  if constexpr (std::is_same_v<In, T>) {
+    return hn::LoadU(d, x);
+  } else if constexpr (!kIsHalf && !kIsBFloat16) {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<In, D>(), x));
+  } else if constexpr (!std::is_same_v<T, float>) {
+    return hn::PromoteTo(d, load(hn::Rebind<float, D>(), x));
+  } else {
+    const auto bits = hn::LoadU(hn::Rebind<uint16_t, D>(), reinterpret_cast<const uint16_t*>(x));
+    if constexpr (kIsHalf)
+      return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+    else
+      return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(hn::RebindToUnsigned<D>(), bits)));
+  }
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif
