@@ -24,7 +24,7 @@ bool packed_wins(int64_t m, int64_t n, int64_t k, bool a_transposed, int64_t row
   if (has_small_tiles()) {
     if (m >= 32 && row_bytes % 4096 == 0) return true;
     if (m >= 128 && n >= 512 && row_bytes % 1024 == 0) return true;
-    if (a_transposed && m >= 256 && n >= 64) return true;
+    if (a_transposed && n >= 64 && (m >= 256 || (m >= 128 && n >= 512))) return true;
   }
   return (a_transposed && n >= 256 && m * k >= int64_t{1} << 19) ||
          (m >= 256 && n * k >= int64_t{1} << 20) || (m >= 1024 && n * k >= int64_t{1} << 18);
