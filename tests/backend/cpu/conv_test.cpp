@@ -11,6 +11,7 @@
 #include <brim/ops/create.h>
 #include <brim/ops/reduce.h>
 
+#include "backend/cpu/conv/conv_col2im.h"
 #include "backend/cpu/conv/conv_direct.h"
 #include "backend/cpu/conv/conv_dnnl.h"
 #include "backend/cpu/conv/conv_nhwc.h"
@@ -48,11 +49,24 @@ const ConvGeometry kNhwcGeometries[] = {
     geometry(2, 32, 9, 32, 3, 1, 2),    // more padding than half the kernel
     geometry(1, 64, 40, 32, 3, 1, 1),   // more tiles than channels
     geometry(3, 160, 8, 144, 3, 1, 1),  // fewer tiles than channels
-    geometry(3, 3, 17, 64, 7, 2, 3),     geometry(2, 16, 9, 32, 3, 2, 1),
+    geometry(3, 3, 17, 64, 7, 2, 3),
+    geometry(2, 16, 9, 32, 3, 2, 1),
     geometry(2, 16, 8, 48, 3, 2, 0),  // the stride skips the last row
-    geometry(2, 32, 7, 16, 1, 2),        geometry(5, 16, 6, 16, 1),
-    geometry(2, 16, 11, 32, 3, 1, 2, 2), geometry(1, 5, 9, 16, 5, 3, 4),
+    geometry(2, 32, 7, 16, 1, 2),
+    geometry(5, 16, 6, 16, 1),
+    geometry(2, 16, 11, 32, 3, 1, 2, 2),
+    geometry(1, 5, 9, 16, 5, 3, 4),
     geometry(1, 16, 1, 16, 1),
+    geometry(2, 64, 128, 64, 3, 2, 1),  // the weight's gradient by more than one block of pixels
+};
+
+const ConvGeometry kFewChannels[] = {
+    geometry(2, 3, 37, 20, 7, 2, 3),    geometry(1, 1, 90, 33, 3, 1, 1),  // bands of rows
+    geometry(1, 4, 130, 8, 11, 4, 2),  // the stride skips the last row
+    geometry(2, 5, 9, 7, 2, 3),        // pixels between the windows
+    geometry(2, 2, 6, 9, 5, 2, 6),     // windows in the padding alone
+    geometry(2, 3, 19, 17, 3, 2, 3, 2), geometry(3, 24, 8, 10, 1, 2),
+    geometry(1, 3, 1, 4, 3, 2, 1),
 };
 
 struct Pass {
@@ -148,6 +162,29 @@ TEST(Conv, NhwcDoesNotDependOnThreads) {
         EXPECT_EQ(results[0], results[1]) << name(p, g);
         EXPECT_EQ(results[0], results[2]) << name(p, g);
       }
+}
+
+TEST(Conv, Col2imEqualsDirect) {
+  const Context context = Context::current(Device::cpu());
+  for (const ConvGeometry& g : kFewChannels) {
+    const Pass p = passes(g)[1];
+    const Tensor dy = randn(p.a), w = randn(p.b), expected = run_direct(p, g, dy, w);
+    for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
+      const Tensor from = dy.to(format);
+      std::vector<std::vector<float>> results;
+      for (const int count : {1, 2, 3}) {
+        const tests::Threads guard(count);
+        Tensor dx = full(p.out, 7).to(format);
+        conv_col2im_grad_x(context, format == MemoryFormat::nhwc, g,
+                           static_cast<const float*>(from.raw()), w.data<float>(),
+                           static_cast<float*>(dx.raw()));
+        EXPECT_LT(relative_difference(dx.contiguous(), expected), 2e-6) << name(p, g);
+        results.push_back(dx.contiguous().to_vector<float>());
+      }
+      EXPECT_EQ(results[0], results[1]) << name(p, g);
+      EXPECT_EQ(results[0], results[2]) << name(p, g);
+    }
+  }
 }
 
 TEST(Conv, NhwcAddsBias) {
