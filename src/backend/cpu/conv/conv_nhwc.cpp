@@ -8,6 +8,8 @@
 #include <cstring>
 
 #include "backend/cpu/conv/conv_tile-inl.h"
+#include "backend/cpu/elementwise/transpose.h"
+#include "backend/cpu/gemm/gemm.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/cpu/runtime/scratch.h"
 
@@ -19,7 +21,6 @@ using backend::ConvGeometry;
 
 constexpr int64_t kRows = 48;    // pixels gathered together, forward and to x
 constexpr int64_t kDepth = 256;  // the same for the weight's gradient, which sums over them
-constexpr int64_t kChunk = 64;   // values of a row that one piece of the weight's gradient covers
 constexpr int64_t kGrainWork = int64_t{1} << 18;
 
 int64_t grain_of(int64_t work) {
@@ -248,29 +249,32 @@ void unpack(const ConvGeometry& g, const float* sums, int64_t first, int64_t cou
   }
 }
 
-/// Each thread sums some of a row's values over all pixels.
-void grad_weight_by_values(const Context& context, const ConvGeometry& g, const float* x,
-                           const float* dy, float* dw) {
+/// dw = dy^T times the gathered rows of some pixels after the other.
+void grad_weight_by_product(const Context& context, const ConvGeometry& g, const float* x,
+                            const float* dy, float* dw) {
+  constexpr int64_t kMost = int64_t{4} << 20;  // gathered values
   const Gather gather = gather_x(g);
-  const int64_t chunks = ceil_div(gather.segment(), kChunk), pieces = gather.segments() * chunks;
-  const int64_t grain = grain_of(gather.pixels() * kChunk * g.o);
-  const PartScratch scratch(context, pieces, grain, floats(kChunk * (kDepth + g.o)));
-  parallel_for(pieces, grain, [&](int64_t begin, int64_t end) {
-    const PartScratch::Slot slot(scratch);
-    float *rows = slot.as<float>(), *sums = rows + kChunk * kDepth;
-    for (int64_t piece = begin; piece < end; ++piece) {
-      const int64_t s = piece / chunks, from = piece % chunks * kChunk;
-      const int64_t count = std::min(kChunk, gather.segment() - from);
-      for (int64_t p = 0; p < gather.pixels(); p += kDepth) {
-        const int64_t depth = std::min(kDepth, gather.pixels() - p);
-        gather.copy(x, p, p + depth, s, from, count, rows, count);
-        for (int64_t at = 0; at < g.o; at += panel_width())
-          conv_panel(count, depth, {rows, 1, count}, dy + p * g.o + at, g.o,
-                     std::min(panel_width(), g.o - at), p > 0, sums + at, g.o);
-      }
-      unpack(g, sums, s * gather.segment() + from, count, dw);
+  const int64_t values = gather.depth(), pixels = gather.pixels(), taps = g.kh * g.kw;
+  const int64_t block = gather.plain() ? pixels : std::clamp(kMost / values, kDepth, pixels);
+  const Workspace gathered = context.workspace(gather.plain() ? 0 : floats(block * values));
+  const Workspace by_taps = context.workspace(taps > 1 ? floats(g.o * values) : 0);
+  float* const sums = taps > 1 ? by_taps.as<float>() : dw;  // (output, tap, channel)
+  for (int64_t first = 0; first < pixels; first += block) {
+    const int64_t count = std::min(block, pixels - first);
+    const float* rows = x + first * values;
+    if (!gather.plain()) {
+      float* const to = gathered.as<float>();
+      parallel_for(count, grain_of(values), [&](int64_t begin, int64_t end) {
+        for (int64_t s = 0; s < gather.segments(); ++s)
+          gather.copy(x, first + begin, first + end, s, 0, gather.segment(),
+                      to + begin * values + s * gather.segment(), values);
+      });
+      rows = to;
     }
-  });
+    gemm(g.o, values, count, Matrix<float>{dy + first * g.o, 1, g.o},
+         Matrix<float>{rows, values, 1}, first > 0, sums, values);
+  }
+  if (taps > 1) transpose(sums, g.o, taps, g.c, dw);
 }
 
 /// Few weights, many pixels: parts of the pixels, their number fixed by the sizes, with sums of
@@ -308,7 +312,7 @@ void grad_weight(const Context& context, const ConvGeometry& g, const float* x, 
                  float* dw) {
   constexpr int64_t kFew = int64_t{1} << 15;
   g.kh* g.kw* g.c* g.o <= kFew ? grad_weight_by_pixels(context, g, x, dy, dw)
-                               : grad_weight_by_values(context, g, x, dy, dw);
+                               : grad_weight_by_product(context, g, x, dy, dw);
 }
 
 void run_nhwc(const Context& context, ConvPass pass, const ConvGeometry& g, const float* a,
@@ -337,6 +341,14 @@ bool conv_nhwc_supports(ConvPass pass, const backend::ConvGeometry& g) {
   const int64_t out = pass == ConvPass::grad_x ? g.c : g.o;
   const bool phases = g.stride == Pair(1) || g.dilation == Pair(1);
   return g.groups == 1 && out % kBlock == 0 && g.work() > 0 && (pass != ConvPass::grad_x || phases);
+}
+
+bool conv_nhwc_wins(ConvPass pass, const backend::ConvGeometry& g) {
+  // Where there are many weights for the pixels, copies cost little beside the product.
+  constexpr int64_t kWeightsOfAPixel = 256;
+  const int64_t pixels = g.n * g.oh * g.ow, weights = g.o * g.c * g.kh * g.kw;
+  return pass == ConvPass::grad_weight && conv_nhwc_supports(pass, g) &&
+         kWeightsOfAPixel * pixels <= weights;
 }
 
 void conv_nhwc(const Context& context, ConvPass pass, const backend::ConvGeometry& g,

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backend/cpu/conv/conv_blocks.h"
+#include "backend/cpu/conv/conv_col2im.h"
 #include "backend/cpu/conv/conv_depthwise.h"
 #include "backend/cpu/conv/conv_direct.h"
 #include "backend/cpu/conv/conv_dnnl.h"
@@ -83,6 +84,7 @@ template <class T>
 void run(const Context& context, bool nhwc, ConvPass pass, const ConvGeometry& g, const T* a,
          const T* b, const ConvEpilogue<T>& epilogue, T* out) {
   if (conv_blocks_supports(pass, g)) return conv_blocks_grad_x(context, nhwc, g, a, b, out);
+  if (conv_col2im_wins(pass, g)) return conv_col2im_grad_x(context, nhwc, g, a, b, out);
   if (nhwc && is_depthwise(g)) return conv_depthwise(context, pass, g, a, b, epilogue, out);
   if constexpr (sizeof(T) == sizeof(float)) {
     const auto by_winograd = [&](const T* p, const T* q, T* to) {
@@ -91,8 +93,12 @@ void run(const Context& context, bool nhwc, ConvPass pass, const ConvGeometry& g
     if (winograd_wins(pass, g))
       return nhwc ? by_winograd(a, b, out)
                   : run_turned(context, false, pass, g, a, b, out, by_winograd);
-    if (nhwc && conv_nhwc_supports(pass, g))
-      return conv_nhwc(context, pass, g, a, b, epilogue, out);
+    const auto by_pixels = [&](const T* p, const T* q, T* to) {
+      conv_nhwc(context, pass, g, p, q, epilogue, to);
+    };
+    if (nhwc && conv_nhwc_supports(pass, g)) return by_pixels(a, b, out);
+    if (!nhwc && conv_nhwc_wins(pass, g))
+      return run_turned(context, false, pass, g, a, b, out, by_pixels);
   }
   if (!nhwc) return run_planes(context, pass, g, a, b, epilogue, out);
   run_turned(context, true, pass, g, a, b, out, [&](const T* p, const T* q, T* to) {
