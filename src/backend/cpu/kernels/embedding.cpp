@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/runs.h"
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/kernel.h"
 #include "core/check.h"
@@ -24,7 +25,7 @@ void embedding(const Context&, const Tensor& weight, const Tensor& ids, Tensor& 
       if (id[i] == zero)
         std::fill_n(y + i * width, width, T{});
       else
-        std::copy_n(from + id[i] * width, width, y + i * width);
+        copy_short(y + i * width, from + id[i] * width, static_cast<size_t>(width) * sizeof(T));
     }
   });
 }
