@@ -141,6 +141,36 @@ TYPED_TEST(Gemm, SeveralStretchesAndBlocks) {
     check_forms<TypeParam>(s);
 }
 
+/// Results that follow each other, as no other test has them.
+TYPED_TEST(Gemm, TransposedTimesDenseVector) {
+  using T = TypeParam;
+  for (const int64_t m : {1, 2, 7, 24, 33, 700})
+    for (const int64_t k : {0, 1, 5, 300, 1100}) {
+      const auto a = random_numbers<T>(k * (m + 2) + 1, 5), b = random_numbers<T>(2 * k + 1, 6);
+      for (const bool accumulate : {false, true}) {
+        std::vector<std::vector<T>> results;
+        for (const int threads : {1, 3}) {
+          const Threads guard(threads);
+          std::vector<T> c(static_cast<size_t>(m) + 1, T(-7));
+          gemm<T>(m, 1, k, {a.data(), 1, m + 2}, {b.data(), 2, 1}, accumulate, c.data(), 1);
+          results.push_back(c);
+        }
+        EXPECT_EQ(results[0], results[1]);
+        EXPECT_EQ(results[0].back(), T(-7));
+        for (int64_t i = 0; i < m; ++i) {
+          long double want = accumulate ? -7 : 0, size = 7;
+          for (int64_t p = 0; p < k; ++p) {
+            const long double term = static_cast<long double>(a[p * (m + 2) + i]) * b[2 * p];
+            want += term;
+            size += std::abs(term);
+          }
+          const long double error = std::numeric_limits<T>::epsilon() * (k + 2) * size;
+          ASSERT_NEAR(results[0][i], static_cast<double>(want), static_cast<double>(error));
+        }
+      }
+    }
+}
+
 TYPED_TEST(Gemm, WithoutSum) {
   for (const GemmSize& s : {GemmSize{5, 70, 0}, GemmSize{130, 20, 0}, GemmSize{1, 1, 0}})
     check_forms<TypeParam>(s);

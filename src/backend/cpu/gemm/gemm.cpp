@@ -36,6 +36,9 @@ template <class T>
 void gemm(int64_t m, int64_t n, int64_t k, Matrix<T> a, Matrix<T> b, bool accumulate, T* c,
           int64_t ldc) {
   if (m == 0 || n == 0) return;
+  if (n == 1 && m > 1 && ldc == 1 && a.row == 1 && a.col != 1)  // c^T = b^T a^T: vectors along a
+    return gemm_broadcast(1, m, k, Matrix<T>{b.data, 1, b.row}, Matrix<T>{a.data, a.col, 1},
+                          accumulate, c, m);
   if (b.col == 1 || n == 1) {
     if (b.row == 1 && a.col == 1 && n == 1) return gemm_dot(m, n, k, a, b, accumulate, c, ldc);
     const int64_t row_bytes = b.row * static_cast<int64_t>(sizeof(T));
