@@ -131,7 +131,8 @@ TEST(LinearOf16Bits, IsThatInF32Rounded) {
                        turned = randn({inputs, rows}).to(dtype);
           const Tensor w = randn({outputs, inputs + 3}).to(dtype).slice(1, 1, inputs + 1);
           const Tensor b = randn({outputs}).to(dtype);
-          for (const Tensor& from : {x, turned.transpose(0, 1)})
+          for (const Tensor& from :
+               {x, turned.transpose(0, 1), randn({rows, 1}).to(dtype).expand({rows, inputs})})
             for (const Tensor& bias : {b, Tensor(), randn({1}).to(dtype).expand({outputs})}) {
               const Tensor y = linear(from, w, bias);
               ASSERT_EQ(y.dtype(), dtype);

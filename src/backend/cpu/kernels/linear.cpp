@@ -159,8 +159,8 @@ void linear_16_bits(const Context& context, const Tensor& x, const Tensor& weigh
                     const Tensor& bias, Tensor& y) {
   constexpr int64_t kFewRows = 12;
   if constexpr (kLoads<W>) {
-    const int64_t rows = y.shape()[0], inputs = x.shape()[1];
-    if (rows < kFewRows && weight.strides()[1] == 1 && (x.strides()[1] == 1 || rows == 1)) {
+    const int64_t rows = y.shape()[0];
+    if (rows < kFewRows && x.strides()[1] == 1 && weight.strides()[1] == 1) {
       const WideCopy wide_x(context, x, true), wide_y(context, y, false);
       std::optional<WideCopy> wide_bias;
       if (bias.defined()) wide_bias.emplace(context, bias, true);
@@ -170,7 +170,7 @@ void linear_16_bits(const Context& context, const Tensor& x, const Tensor& weigh
                                        .bias = b ? static_cast<const float*>(b->raw()) : nullptr,
                                        .y = static_cast<float*>(wide_y.wide().raw()),
                                        .rows = rows,
-                                       .inputs = inputs,
+                                       .inputs = x.shape()[1],
                                        .outputs = y.shape()[1],
                                        .x_row = wide_x.wide().strides()[0],
                                        .w_row = weight.strides()[0],
