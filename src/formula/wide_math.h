@@ -26,10 +26,10 @@ struct AroundOne {
 };
 /// Of x above 0 that is neither denormal nor infinite.
 BRIM_FORMULA AroundOne around_one(double x) {
-  constexpr uint64_t kOne = 0x3ff0000000000000u, kSqrtHalf = 0x3fe6a09e667f3bcdu;
-  const uint64_t bits = std::bit_cast<uint64_t>(x) + (kOne - kSqrtHalf);
+  constexpr uint64_t kOneBits = 0x3ff0000000000000u, kSqrtHalfBits = 0x3fe6a09e667f3bcdu;
+  const uint64_t bits = std::bit_cast<uint64_t>(x) + (kOneBits - kSqrtHalfBits);
   return {std::bit_cast<double>(0x4330000000000000u | (bits >> 52)) - (0x1p52 + 1023),
-          std::bit_cast<double>((bits & 0x000fffffffffffffu) + kSqrtHalf) - 1};
+          std::bit_cast<double>((bits & 0x000fffffffffffffu) + kSqrtHalfBits) - 1};
 }
 
 /// log(x) for x in [2^-1022, 1], 1 ulp.
