@@ -58,7 +58,7 @@ void cross_entropy_grad(const Context&, const Tensor& tdy, const Tensor& x, cons
                         const ClassLoss& options) {
   const hn::ScalableTag<T> d;
   const Rows<T> r(x, target, weight);
-  const CrossEntropyGrad<T> of(r, tdy, stats, options);
+  const CrossEntropyGrad<T> grad(r, tdy, stats, options);
   T* dx = static_cast<T*>(tdx.raw());
   parallel_for(r.n, r.grain(), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
@@ -67,16 +67,16 @@ void cross_entropy_grad(const Context&, const Tensor& tdy, const Tensor& x, cons
         std::fill_n(out, r.classes, T(0));
         continue;
       }
-      const T g = of.incoming(i), w = of.hard * r.factor(i);
-      const auto m = hn::Set(d, of.largest[i]), s = hn::Set(d, of.log_sum[i]);
-      const auto scale = hn::Set(d, g * (w + of.spread));
+      const T g = grad.incoming(i), w = grad.hard * r.factor(i);
+      const auto m = hn::Set(d, grad.largest[i]), s = hn::Set(d, grad.log_sum[i]);
+      const auto scale = hn::Set(d, g * (w + grad.spread));
       each_vector<T>(r.x + i * r.classes, r.classes, 0, [&](auto v, int64_t at, int64_t count) {
         const auto p = exp_of(d, hn::Sub(hn::Sub(v, m), s));
         store_part(hn::Mul(scale, p), out + at, count);
       });
-      if (of.smooth > 0)
+      if (grad.smooth > 0)
         for (int64_t k = 0; k < r.classes; ++k)
-          out[k] -= g * of.smooth * (r.weight ? r.weight[k] : T(1));
+          out[k] -= g * grad.smooth * (r.weight ? r.weight[k] : T(1));
       out[r.label[i]] -= g * w;
     }
   });

@@ -127,7 +127,7 @@ void cross_entropy_planes_grad(const Context&, const Tensor& tdy, const Tensor& 
                                const Tensor& target, const Tensor& weight, const Tensor& stats,
                                Tensor& tdx, const ClassLoss& options) {
   const Rows<T> r(x, target, weight);
-  const CrossEntropyGrad<T> of(r, tdy, stats, options);
+  const CrossEntropyGrad<T> grad(r, tdy, stats, options);
   T* dx = static_cast<T*>(tdx.raw());
   constexpr int64_t kRows = 256;
   each_run(r, [&](int64_t start, int64_t start_place, int64_t all) {
@@ -137,14 +137,15 @@ void cross_entropy_planes_grad(const Context&, const Tensor& tdy, const Tensor& 
       const int64_t count = std::min(kRows, all - done);
       for (int64_t i = 0; i < count; ++i) {
         const bool counts = r.label[first + i] != options.ignore_index;
-        const T g = of.incoming(first + i);
-        scale[i] = counts ? g * (of.hard * r.factor(first + i) + of.spread) : T(0);
-        even[i] = g * of.smooth;
+        const T g = grad.incoming(first + i);
+        scale[i] = counts ? g * (grad.hard * r.factor(first + i) + grad.spread) : T(0);
+        even[i] = g * grad.smooth;
       }
       const auto at = [&](int64_t i) {
-        return RunGradient<T>{of.largest + first + i, of.log_sum + first + i, scale + i, even + i};
+        return RunGradient<T>{grad.largest + first + i, grad.log_sum + first + i, scale + i,
+                              even + i};
       };
-      const bool smooths = of.smooth > 0;
+      const bool smooths = grad.smooth > 0;
       in_vectors<T>(
           count,
           [&](int64_t i) { gradient_of<4>(r.x + place + i, r, at(i), smooths, 0, dx + place + i); },
@@ -154,7 +155,7 @@ void cross_entropy_planes_grad(const Context&, const Tensor& tdy, const Tensor& 
       for (int64_t i = 0; i < count; ++i) {
         T* const out = dx + place + i;
         if (const int64_t label = r.label[first + i]; label != options.ignore_index)
-          out[label * r.size] -= of.incoming(first + i) * of.hard * r.factor(first + i);
+          out[label * r.size] -= grad.incoming(first + i) * grad.hard * r.factor(first + i);
         else
           for (int64_t c = 0; c < r.classes; ++c) out[c * r.size] = T(0);
       }
