@@ -1,4 +1,4 @@
-// Copies of transposed tensors, which go through tiles, against element by element.
+// Copies of transposed tensors, which go through tiles, against element by element; fill.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -62,6 +62,17 @@ TEST(CopyTransposed, PartsOfTensors) {
   check_same(to, part);
   EXPECT_EQ(y.select(0, 0).select(0, 1).to_vector<float>(), std::vector<float>(60, 0.0f));
   EXPECT_EQ(y.select(0, 0).select(0, 77).to_vector<float>(), std::vector<float>(60, 0.0f));
+}
+
+TEST(Fill, EveryElementOfEveryLength) {
+  for (const int64_t n : {1, 7, 1023, 1024, 1025, 4096, 4097, 100003}) {
+    const size_t count = static_cast<size_t>(n);
+    EXPECT_EQ(full({n}, 2.5).to_vector<float>(), std::vector<float>(count, 2.5f));
+    EXPECT_EQ(full({n}, -3, {.dtype = f16}).to(f32).to_vector<float>(),
+              std::vector<float>(count, -3.0f));
+    EXPECT_EQ(full({n}, true, {.dtype = DType::bool_}).to_vector<bool>(),
+              std::vector<bool>(count, true));
+  }
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Kernels that widen 16-bit floats some rows at a time, or element by element, against the same
-// ops in f32: sizes of many parts, rows of any length, views.
+// Kernels that widen 16-bit floats some rows at a time, or element by element (reductions, linear
+// layers), against the same ops in f32: sizes of many parts, rows of any length, views.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -17,6 +17,8 @@
 #include <brim/ops/shape.h>
 #include <brim/ops/softmax.h>
 
+#include "threads.h"
+
 namespace brim {
 namespace {
 
@@ -24,8 +26,9 @@ using Op = std::function<Tensor(const Tensor&)>;
 
 std::vector<float> as_floats(const Tensor& x) { return x.to(f32).contiguous().to_vector<float>(); }
 
-/// op of f16 and of bf16 numbers is that in f32, rounded; its gradient, which is made from rounded
-/// numbers, is that of each entry of the first axis by itself.
+/// op of f16 and of bf16 numbers is that in f32, rounded, for any number of threads. Its gradient,
+/// which is made from rounded numbers, is that of each entry of the first axis by itself, where y
+/// has one.
 void expect_rounded(const Op& op, const Shape& shape, bool nhwc = false) {
   const auto leaf = [nhwc](const Tensor& t) {
     return (nhwc ? t.to(MemoryFormat::nhwc) : t.contiguous()).detach().set_requires_grad(true);
@@ -34,8 +37,12 @@ void expect_rounded(const Op& op, const Shape& shape, bool nhwc = false) {
     const Tensor x = leaf(randn(shape).to(dtype));
     const Tensor y = op(x);
     ASSERT_EQ(y.dtype(), dtype);
-    ASSERT_EQ(as_floats(y), as_floats(op(x.detach().to(f32)).to(dtype)))
-        << name(dtype) << " " << shape.str();
+    const std::vector<float> want = as_floats(op(x.detach().to(f32)).to(dtype));
+    ASSERT_EQ(as_floats(y), want) << name(dtype) << " " << shape.str();
+    for (const int threads : {1, 3}) {
+      const tests::Threads guard(threads);
+      ASSERT_EQ(as_floats(op(x)), want) << name(dtype) << " " << shape.str();
+    }
     if (y.rank() == 0 || y.shape()[0] != shape[0]) continue;
     const Tensor dy = randn(y.shape()).to(dtype);
     y.backward(dy);
@@ -210,16 +217,6 @@ TEST(ReduceOf16Bits, OfNothingAndNaN) {
     EXPECT_EQ(most[0], 1);
     EXPECT_TRUE(std::isnan(most[1]));
     EXPECT_TRUE(std::isnan(amax(x).item()));
-  }
-}
-
-TEST(Fill, EveryElementOfEveryLength) {
-  for (const int64_t n : {1, 7, 1023, 1024, 1025, 4096, 4097, 100003}) {
-    EXPECT_EQ(full({n}, 2.5).to_vector<float>(), std::vector<float>(static_cast<size_t>(n), 2.5f));
-    EXPECT_EQ(as_floats(full({n}, -3, {.dtype = f16})),
-              std::vector<float>(static_cast<size_t>(n), -3.0f));
-    EXPECT_EQ(full({n}, true, {.dtype = DType::bool_}).to_vector<bool>(),
-              std::vector<bool>(static_cast<size_t>(n), true));
   }
 }
 

@@ -5,10 +5,11 @@
 namespace brim::cpu {
 namespace {
 
-constexpr int64_t kPartElements = 16384;  // of a tensor
+// Of the largest tensor: a part, and a row that still is worth cutting off.
+constexpr int64_t kPartElements = 16384, kMaxRowElements = 65536;
 
-/// Elements from one of so many rows of `t` to the next; 0 where they do not lie evenly, or are
-/// not the first `axes` axes of a tensor that is not row-major.
+/// Elements from one of so many rows of `t` to the next: of all axes of a row-major tensor, else of
+/// the first axis, where axes == 1 and it has `rows` entries. 0 where there are no such rows.
 int64_t row_stride(const Tensor& t, int axes, int64_t rows) {
   if (t.is_contiguous()) return t.numel() % rows == 0 ? t.numel() / rows : 0;
   return axes == 1 && t.rank() > 0 && t.shape()[0] == rows ? t.strides()[0] : 0;
@@ -17,14 +18,16 @@ int64_t row_stride(const Tensor& t, int axes, int64_t rows) {
 }  // namespace
 
 RowParts::RowParts(std::span<const Tensor* const> cut, int axes) : axes_(axes) {
-  int64_t most = 0;
+  int64_t elements = 0;
   for (int i = 0; i < axes; ++i) rows_ *= cut[0]->shape()[i];
   if (rows_ <= 1) return;
   for (const Tensor* t : cut) {
     if (row_stride(*t, axes, rows_) == 0) return;
-    most = std::max(most, t->numel());
+    elements = std::max(elements, t->numel());
   }
-  count_ = std::clamp<int64_t>(most / kPartElements, 1, rows_);
+  // Threads share parts: the whole kernel does better with a few long rows.
+  if (elements / rows_ > kMaxRowElements || rows_ < num_threads()) return;
+  count_ = std::clamp<int64_t>(elements / kPartElements, 1, rows_);
 }
 
 Tensor RowParts::part(const Tensor& t, int64_t index) const {

@@ -3,13 +3,16 @@
 // so that memory sees 16 bits alone.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/cpu/runtime/scratch.h"
+#include "backend/kernel.h"
 #include "backend/options/geometry.h"
 
 namespace brim::cpu {
@@ -21,6 +24,7 @@ class RowParts {
   /// each of the tensors.
   RowParts(std::span<const Tensor* const> cut, int axes);
 
+  int axes() const { return axes_; }
   /// 1 where cutting is of no use.
   int64_t count() const { return count_; }
   int64_t begin(int64_t part) const { return rows_ * part / count_; }
@@ -35,13 +39,15 @@ class RowParts {
   int64_t rows_ = 1, count_ = 1;
 };
 
-// What a kernel is told beside its tensors, for a part of so many rows.
+// An argument of a kernel that is no tensor, for a part of so many rows of the first `axes` axes.
 template <class A>
-A for_rows(A argument, int64_t) {
+A for_rows(A argument, int, int64_t) {
   return argument;
 }
-inline backend::PoolGeometry for_rows(backend::PoolGeometry g, int64_t rows) {
-  g.n = rows;
+/// Rows are pictures, or, where axes == 2, planes of them.
+inline backend::PoolGeometry for_rows(backend::PoolGeometry g, int axes, int64_t rows) {
+  g.n = axes == 2 ? 1 : rows;
+  if (axes == 2) g.c = rows;
   return g;
 }
 
@@ -50,7 +56,7 @@ template <class A, bool kIsCut>
 class RowsArgument {
  public:
   RowsArgument(const RowParts& parts, int64_t part, const std::decay_t<A>& whole, char*&)
-      : argument_(for_rows(whole, parts.rows(part))) {}
+      : argument_(for_rows(whole, parts.axes(), parts.rows(part))) {}
   const std::decay_t<A>& value() const { return argument_; }
   void finish() {}
 
@@ -153,7 +159,9 @@ bool register_floats_by_rows(const char* name) {
          register_rows_through_f32<kFloat, kAxes, kCut...>(name);
 }
 
-/// The axes before those of one picture.
-inline constexpr auto kPictures = [](const auto&...) { return 1; };
+/// For pooling of x (n, c, h, w): planes of row-major pictures, else pictures.
+inline constexpr auto kPlanes = [](const Tensor& x, const auto&...) {
+  return x.is_contiguous() ? 2 : 1;
+};
 
 }  // namespace brim::cpu

@@ -201,12 +201,12 @@ void spread(const Context&, const Tensor& dy, Tensor& dx, const PoolGeometry& g)
 }
 
 void register_avg_pool() {
-  register_floats_by_rows<&mean<float, false>, &mean<double, false>, kPictures, 0, 1>("avg_pool2d");
-  register_floats_by_rows<&spread<float, false>, &spread<double, false>, kPictures, 0, 1>(
+  register_floats_by_rows<&mean<float, false>, &mean<double, false>, kPlanes, 0, 1>("avg_pool2d");
+  register_floats_by_rows<&spread<float, false>, &spread<double, false>, kPlanes, 0, 1>(
       "avg_pool2d_spread");
-  register_floats_by_rows<&mean<float, true>, &mean<double, true>, kPictures, 0, 1>(
+  register_floats_by_rows<&mean<float, true>, &mean<double, true>, kPlanes, 0, 1>(
       "adaptive_avg_pool2d");
-  register_floats_by_rows<&spread<float, true>, &spread<double, true>, kPictures, 0, 1>(
+  register_floats_by_rows<&spread<float, true>, &spread<double, true>, kPlanes, 0, 1>(
       "adaptive_avg_pool2d_spread");
 }
 

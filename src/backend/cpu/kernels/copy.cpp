@@ -1,5 +1,7 @@
 // copy (with a cast between any two dtypes that ops compute with) and fill on the CPU.
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <type_traits>
 
 #include <brim/formula/formula.h>

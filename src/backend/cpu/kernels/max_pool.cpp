@@ -253,9 +253,9 @@ void register_dtype() {
 void register_max_pool() {
   register_dtype<float>();
   register_dtype<double>();
-  register_rows_through_f32<&max_pool<float>, kPictures, 0, 1, 2>("max_pool2d");
-  register_rows_through_f32<&scatter<float>, kPictures, 0, 1, 2>("max_pool2d_scatter");
-  register_rows_through_f32<&gather<float>, kPictures, 0, 1, 2>("max_pool2d_gather");
+  register_rows_through_f32<&max_pool<float>, kPlanes, 0, 1, 2>("max_pool2d");
+  register_rows_through_f32<&scatter<float>, kPlanes, 0, 1, 2>("max_pool2d_scatter");
+  register_rows_through_f32<&gather<float>, kPlanes, 0, 1, 2>("max_pool2d_gather");
 }
 
 }  // namespace

@@ -31,17 +31,18 @@ template <class T>
 inline constexpr bool kIs16BitFloat = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
 /// `count` rows of `width` elements as the loops take them: where they lie, or as f32 in a block
-/// that stays in the L1 cache if kWidens, as f16 is, which costs more to widen one by one.
-template <class Stored, bool kWidens = std::is_same_v<Stored, Half>>
+/// that stays in the L1 cache if kWiden: f16 always, which costs more to widen one by one, and
+/// bf16 where rows are transposed.
+template <class Stored, bool kWiden = std::is_same_v<Stored, Half>>
 struct Elements {
-  using Type = std::conditional_t<kWidens, float, Stored>;
-  static constexpr bool kCopies = kWidens;
-  static constexpr int64_t kRoom = kCopies ? kBlock : 1;
+  using Type = std::conditional_t<kWiden, float, Stored>;
+  static constexpr bool kWidens = kWiden;
+  static constexpr int64_t kCapacity = kWidens ? kBlock : 1;  // of a block
 
   const Type* data;
   int64_t row_stride, stride;
 
-  /// `block` has room for count * width elements if kWidens.
+  /// `block` takes count * width elements if kWidens.
   Elements(const Stored* x, int64_t count, int64_t row_step, int64_t width, int64_t step,
            [[maybe_unused]] Type* block)
       : row_stride(row_step), stride(step) {
@@ -204,7 +205,7 @@ void rows(const ReducePlan& plan, const void* data, int64_t first, int64_t width
       return short_rows<Op, Stored>(x + result.offset, plan.kept.stride[0], n, width,
                                     centers ? centers + first : nullptr, total);
   }
-  typename Row::Type wide[Row::kRoom];
+  typename Row::Type wide[Row::kCapacity];
   for (int64_t j = 0; j < width; ++j, result.next(plan.kept, 0)) {
     Lane center = 0;
     if constexpr (Op::kCentered)
@@ -226,8 +227,8 @@ void columns(const ReducePlan& plan, const void* data, int64_t first, int64_t wi
              int64_t end, const double* centers, void* totals) {
   using Lane = typename Op::Lane;
   using Rows = Elements<Stored>;
-  const int64_t most_rows = Rows::kCopies ? kBlock / std::max<int64_t>(width, 1) : kDepth;
-  typename Rows::Type wide[Rows::kRoom];
+  const int64_t max_rows = Rows::kWidens ? kBlock / std::max<int64_t>(width, 1) : kDepth;
+  typename Rows::Type wide[Rows::kCapacity];
   auto* total = static_cast<typename Op::Total*>(totals);
   Lane lane[kReduceTile], center[Op::kCentered ? kReduceTile : 1] = {};
   for (int64_t j = 0; j < width; ++j) total[j] = Op::start();
@@ -242,7 +243,7 @@ void columns(const ReducePlan& plan, const void* data, int64_t first, int64_t wi
     int64_t budget = std::min(kDepth, end - begin);
     begin += budget;
     while (budget > 0) {
-      const int64_t n = runs.left(std::min(budget, most_rows));
+      const int64_t n = runs.left(std::min(budget, max_rows));
       const Rows rows(x + runs.offset(), n, plan.reduced.stride[0], width, plan.kept.stride[0],
                       wide);
       add_rows<Op>(rows.data, n, rows.row_stride, width, rows.stride, center, lane);
