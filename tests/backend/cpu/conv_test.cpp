@@ -61,12 +61,17 @@ const ConvGeometry kNhwcGeometries[] = {
 };
 
 const ConvGeometry kFewChannels[] = {
-    geometry(2, 3, 37, 20, 7, 2, 3),    geometry(1, 1, 90, 33, 3, 1, 1),  // bands of rows
+    geometry(2, 3, 37, 20, 7, 2, 3),
+    geometry(1, 1, 90, 33, 3, 1, 1),   // bands of rows
     geometry(1, 4, 130, 8, 11, 4, 2),  // the stride skips the last row
     geometry(2, 5, 9, 7, 2, 3),        // pixels between the windows
     geometry(2, 2, 6, 9, 5, 2, 6),     // windows in the padding alone
-    geometry(2, 3, 19, 17, 3, 2, 3, 2), geometry(3, 24, 8, 10, 1, 2),
+    geometry(2, 3, 19, 17, 3, 2, 3, 2),
+    geometry(3, 24, 8, 10, 1, 2),
     geometry(1, 3, 1, 4, 3, 2, 1),
+    {2, 3, 20, 31, 5, 3, 6, 8, 27, Pair(3, 1), Pair(2, 1), Pair(1, 1), 1},
+    {1, 2, 13, 11, 4, 4, 2, 9, 6, Pair(1, 2), Pair(1, 0), Pair(2, 1), 1},
+    {1, 1, 3, 900, 8, 1, 300, 3, 301, Pair(1, 2), Pair(0, 0), Pair(1, 1), 1},  // runs of pixels
 };
 
 struct Pass {
@@ -187,6 +192,36 @@ TEST(Conv, Col2imEqualsDirect) {
   }
 }
 
+TEST(Conv, Col2imInDouble) {
+  for (const bool nhwc : {false, true}) {
+    const MemoryFormat format = nhwc ? MemoryFormat::nhwc : MemoryFormat::nchw;
+    const Tensor x = randn({2, 5, 17, 13}).to(f64).to(format).detach().set_requires_grad(true);
+    const Tensor w = randn({20, 5, 3, 4}).to(f64);
+    const Tensor y = conv2d(x, w, {}, {.stride = Pair(2, 3), .padding = Pair(1, 2)});
+    const Tensor dy = randn(y.shape()).to(f64);
+    y.backward(dy.to(format));
+    // The same sums out of f32's direct way, far from f64's rounding but of the same numbers.
+    const ConvGeometry g = {2, 5, 17, 13, 20, 3, 4, 9, 5, Pair(2, 3), Pair(1, 2), Pair(1), 1};
+    EXPECT_TRUE(conv_col2im_wins<double>(ConvPass::grad_x, nhwc, g));
+    const Pass p = passes(g)[1];
+    const Tensor expected = run_direct(p, g, dy.to(f32).contiguous(), w.to(f32));
+    EXPECT_LT(relative_difference(x.grad().to(f32).contiguous(), expected), 2e-6);
+  }
+}
+
+/// Row-major activations that are copied to nhwc, through the op.
+TEST(Conv, WeightsGradientOfFewPixels) {
+  for (const ConvGeometry& g : {geometry(2, 128, 4, 256, 1), geometry(2, 64, 6, 128, 3, 2, 1)}) {
+    ASSERT_TRUE(conv_nhwc_wins(ConvPass::grad_weight, g));
+    const Tensor x = randn(g.x_shape());
+    const Tensor w = randn(g.weight_shape()).set_requires_grad(true);
+    const Tensor y = conv2d(x, w, {}, {.stride = g.stride, .padding = g.padding});
+    const Tensor dy = randn(y.shape());
+    y.backward(dy);
+    EXPECT_LT(relative_difference(w.grad(), run_direct(passes(g)[2], g, x, dy)), 2e-6);
+  }
+}
+
 TEST(Conv, NhwcAddsBias) {
   for (const ConvGeometry& g : {geometry(2, 32, 8, 48, 3, 1, 1), geometry(2, 5, 7, 16, 3, 2, 1)}) {
     const Tensor x = randn(g.x_shape()), w = randn(g.weight_shape()), bias = randn({g.o});
@@ -288,6 +323,18 @@ TEST(Conv, TheChoiceFollowsTheShape) {
   EXPECT_TRUE(dnnl_conv_wins(ConvPass::forward, geometry(4, 512, 7, 512, 3, 1, 1)));
 #endif
   EXPECT_FALSE(dnnl_conv_wins(ConvPass::forward, geometry(0, 512, 7, 512, 3, 1, 1)));
+  EXPECT_TRUE(conv_nhwc_wins(ConvPass::grad_weight, geometry(4, 512, 7, 2048, 1)));
+  EXPECT_FALSE(conv_nhwc_wins(ConvPass::grad_weight, geometry(4, 64, 56, 256, 1)));
+  EXPECT_FALSE(conv_nhwc_wins(ConvPass::forward, geometry(4, 512, 7, 2048, 1)));
+  constexpr ConvPass kToX = ConvPass::grad_x;
+  EXPECT_TRUE(conv_col2im_wins<float>(kToX, false, geometry(4, 3, 224, 64, 7, 2, 3)));
+  EXPECT_TRUE(conv_col2im_wins<float>(kToX, true, geometry(4, 3, 224, 64, 3, 1, 1)));
+  EXPECT_FALSE(conv_col2im_wins<float>(kToX, false, geometry(4, 3, 32, 64, 3, 1, 1)));
+  EXPECT_FALSE(conv_col2im_wins<float>(kToX, false, geometry(4, 20, 32, 1, 5, 2)));
+  EXPECT_FALSE(conv_col2im_wins<float>(kToX, true, geometry(4, 64, 32, 20, 3, 2)));
+  EXPECT_TRUE(conv_col2im_wins<float>(kToX, false, geometry(4, 64, 32, 20, 3, 2)));
+  EXPECT_TRUE(conv_col2im_wins<double>(kToX, true, geometry(4, 64, 32, 64, 3, 2)));
+  EXPECT_FALSE(conv_col2im_wins<float>(kToX, false, geometry(0, 3, 224, 64, 7, 2, 3)));
 }
 
 }  // namespace

@@ -26,12 +26,13 @@ Range windows(int64_t first, int64_t step, int64_t size, int64_t count, int64_t 
           std::clamp<int64_t>(ceil_div(end - first), 0, count)};
 }
 
-/// Adds row ky of the windows of one row of dy to a row of dx. product: (pixels, kh, kw, c).
+/// Adds row ky of the windows of some pixels of a row of dy to a row of dx. product: (pixels, kh,
+/// kw, c).
 template <class T>
-void add_pixels(const ConvGeometry& g, const T* product, int64_t ky, T* row) {
+void add_pixels(const ConvGeometry& g, const T* product, Range pixels, int64_t ky, T* row) {
   const int64_t window = g.kh * g.kw * g.c;
-  for (int64_t ox = 0; ox < g.ow; ++ox) {
-    const T* const from = product + ox * window + ky * g.kw * g.c;
+  for (int64_t ox = pixels.begin; ox < pixels.end; ++ox) {
+    const T* const from = product + (ox - pixels.begin) * window + ky * g.kw * g.c;
     const int64_t x = ox * g.stride.w - g.padding.w, dilation = g.dilation.w;
     // Taps inside of dx; where they follow each other they are one run.
     const Range taps = windows(x, dilation, 1, g.kw, 0, g.w);
@@ -45,42 +46,47 @@ void add_pixels(const ConvGeometry& g, const T* product, int64_t ky, T* row) {
 
 /// The same for a row of one channel's plane. product: (kh, kw, pixels) of that channel.
 template <class T>
-void add_plane(const ConvGeometry& g, const T* product, int64_t ky, T* row) {
-  const int64_t step = g.stride.w;
+void add_plane(const ConvGeometry& g, const T* product, Range pixels, int64_t ky, T* row) {
+  const int64_t step = g.stride.w, count = pixels.end - pixels.begin;
   for (int64_t kx = 0; kx < g.kw; ++kx) {
-    const T* const from = product + (ky * g.kw + kx) * g.ow;
-    const int64_t first = kx * g.dilation.w - g.padding.w;
-    const Range pixels = windows(first, step, 1, g.ow, 0, g.w);
+    const T* const from = product + (ky * g.kw + kx) * count;
+    const int64_t first = pixels.begin * step + kx * g.dilation.w - g.padding.w;
+    const Range inside = windows(first, step, 1, count, 0, g.w);
     T* const to = row + first;
     if (step == 1)
-      for (int64_t ox = pixels.begin; ox < pixels.end; ++ox) to[ox] += from[ox];
+      for (int64_t i = inside.begin; i < inside.end; ++i) to[i] += from[i];
     else
-      for (int64_t ox = pixels.begin; ox < pixels.end; ++ox) to[ox * step] += from[ox];
+      for (int64_t i = inside.begin; i < inside.end; ++i) to[i * step] += from[i];
   }
 }
 
 }  // namespace
 
-bool conv_col2im_wins(ConvPass pass, const ConvGeometry& g) {
-  if (pass != ConvPass::grad_x || g.groups != 1 || g.c % 16 == 0 || g.work() == 0) return false;
-  // Direct sums have no vectors along strided rows: 2 to 24 times as fast. Along others, only a few
-  // channels leave them too little to do with what they load: 1.3 to 4 times.
-  return g.stride != Pair(1) || (g.c > 1 && g.c <= 4 && g.o >= 32);
+template <class T>
+bool conv_col2im_wins(ConvPass pass, bool nhwc, const ConvGeometry& g) {
+  if (pass != ConvPass::grad_x || g.groups != 1 || g.work() == 0) return false;
+  // conv_nhwc and oneDNN have blocks of channels.
+  if (sizeof(T) == sizeof(float) && g.c % 16 == 0 && (nhwc || g.o % 16 == 0)) return false;
+  // What is left are direct sums (bench/micro/backend/conv_grad_bench.cpp), which have no vectors
+  // along strided rows. Along others they lose only with images.
+  if (g.stride != Pair(1)) return g.o >= 16;
+  return g.c == 3 && g.o >= 32 && g.h * g.w >= 64 * 64;
 }
 
 template <class T>
 void conv_col2im_grad_x(const Context& context, bool nhwc, const ConvGeometry& g, const T* dy,
                         const T* weight, T* dx) {
+  constexpr int64_t kProduct = 65536;  // numbers of a product, which then still is in the L2 cache
   const int64_t window = g.c * g.kh * g.kw;
-  const Workspace turned =
+  const Workspace transposed =
       context.workspace(static_cast<size_t>(nhwc ? g.o * window : 0) * sizeof(T));
-  if (nhwc) transpose(weight, g.o, g.c, g.kh * g.kw, turned.as<T>());
+  if (nhwc) transpose(weight, g.o, g.c, g.kh * g.kw, transposed.as<T>());
   // Bands of rows of dx. Rows of dy whose windows two bands share are multiplied for each of them.
   const int64_t reach = (g.kh - 1) * g.dilation.h + 1;
-  const int64_t least = std::max<int64_t>(8 * g.stride.h, 4 * reach);
-  const int64_t bands = std::clamp<int64_t>(g.h / least, 1, 2 * num_threads());
-  const PartScratch scratch(context, g.n * bands, 1,
-                            static_cast<size_t>(window * g.ow) * sizeof(T));
+  const int64_t min_rows = std::max<int64_t>(8 * g.stride.h, 4 * reach);
+  const int64_t bands = std::clamp<int64_t>(g.h / min_rows, 1, 2 * num_threads());
+  const int64_t run = std::clamp<int64_t>(kProduct / window, 1, g.ow);  // pixels of a product
+  const PartScratch scratch(context, g.n * bands, 1, static_cast<size_t>(window * run) * sizeof(T));
   parallel_for(g.n * bands, 1, [&](int64_t part, int64_t last) {
     const PartScratch::Slot slot(scratch);
     T* const product = slot.as<T>();
@@ -95,27 +101,33 @@ void conv_col2im_grad_x(const Context& context, bool nhwc, const ConvGeometry& g
         for (int64_t c = 0; c < g.c; ++c)
           std::fill(to + (c * g.h + rows.begin) * g.w, to + (c * g.h + rows.end) * g.w, T(0));
       const Range from = windows(-g.padding.h, g.stride.h, reach, g.oh, rows.begin, rows.end);
-      for (int64_t oy = from.begin; oy < from.end; ++oy) {
-        if (nhwc)
-          gemm(g.ow, window, g.o, Matrix<T>{image + oy * g.ow * g.o, g.o, 1},
-               Matrix<T>{turned.as<T>(), window, 1}, false, product, window);
-        else
-          gemm(window, g.ow, g.o, Matrix<T>{weight, 1, window},
-               Matrix<T>{image + oy * g.ow, g.oh * g.ow, 1}, false, product, g.ow);
-        for (int64_t ky = 0; ky < g.kh; ++ky) {
-          const int64_t y = oy * g.stride.h - g.padding.h + ky * g.dilation.h;
-          if (y < rows.begin || y >= rows.end) continue;
+      for (int64_t oy = from.begin; oy < from.end; ++oy)
+        for (int64_t ox = 0; ox < g.ow; ox += run) {
+          const Range pixels = {ox, std::min(g.ow, ox + run)};
+          const int64_t count = pixels.end - pixels.begin;
           if (nhwc)
-            add_pixels(g, product, ky, to + y * g.w * g.c);
+            gemm(count, window, g.o, Matrix<T>{image + (oy * g.ow + ox) * g.o, g.o, 1},
+                 Matrix<T>{transposed.as<T>(), window, 1}, false, product, window);
           else
-            for (int64_t c = 0; c < g.c; ++c)
-              add_plane(g, product + c * g.kh * g.kw * g.ow, ky, to + (c * g.h + y) * g.w);
+            gemm(window, count, g.o, Matrix<T>{weight, 1, window},
+                 Matrix<T>{image + oy * g.ow + ox, g.oh * g.ow, 1}, false, product, count);
+          for (int64_t ky = 0; ky < g.kh; ++ky) {
+            const int64_t y = oy * g.stride.h - g.padding.h + ky * g.dilation.h;
+            if (y < rows.begin || y >= rows.end) continue;
+            if (nhwc)
+              add_pixels(g, product, pixels, ky, to + y * g.w * g.c);
+            else
+              for (int64_t c = 0; c < g.c; ++c)
+                add_plane(g, product + c * g.kh * g.kw * count, pixels, ky,
+                          to + (c * g.h + y) * g.w);
+          }
         }
-      }
     }
   });
 }
 
+template bool conv_col2im_wins<float>(ConvPass, bool, const ConvGeometry&);
+template bool conv_col2im_wins<double>(ConvPass, bool, const ConvGeometry&);
 template void conv_col2im_grad_x(const Context&, bool, const ConvGeometry&, const float*,
                                  const float*, float*);
 template void conv_col2im_grad_x(const Context&, bool, const ConvGeometry&, const double*,

@@ -1,5 +1,5 @@
-// The gradient of x where x has few channels, of which a block of 16 would be mostly empty: what
-// each pixel of dy adds to its window is a row of a matrix product, and windows are summed.
+// The gradient of x where channels do not come in blocks of 16, as those of images: what each pixel
+// of dy adds to its window is a row of a matrix product, and windows are summed.
 #pragma once
 
 #include "backend/cpu/conv/conv_dnnl.h"
@@ -9,7 +9,8 @@
 namespace brim::cpu {
 
 /// Whether the pass is the gradient of x and this is its fastest way.
-bool conv_col2im_wins(ConvPass pass, const backend::ConvGeometry& g);
+template <class T>
+bool conv_col2im_wins(ConvPass pass, bool nhwc, const backend::ConvGeometry& g);
 
 /// Row-major weights; dy and dx are both row-major, or both nhwc; one group. The results do not
 /// depend on the number of threads.

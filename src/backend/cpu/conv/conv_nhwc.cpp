@@ -47,15 +47,15 @@ struct Gather {
   int64_t segments() const { return by_rows() ? th : th * tw; }
   int64_t segment() const { return by_rows() ? tw * channels : channels; }
 
-  /// Values [from, from + count) of segment s of each pixel in [begin, end), rows `ld` apart.
-  void copy(const float* x, int64_t begin, int64_t end, int64_t s, int64_t from, int64_t count,
-            float* to, int64_t ld) const {
+  /// Segment s of each pixel in [begin, end), rows `ld` apart.
+  void copy(const float* x, int64_t begin, int64_t end, int64_t s, float* to, int64_t ld) const {
+    const int64_t count = segment();
     const int64_t ty = by_rows() ? s : s / tw, tx = by_rows() ? 0 : s % tw;
     int64_t column = begin % columns, row = begin / columns % rows,
             image = begin / (columns * rows);
     for (int64_t p = begin; p < end; ++p, to += ld) {
       const int64_t y = row * step.h + offset.h + ty * dilation.h;
-      const int64_t at = (column * step.w + offset.w + tx * dilation.w) * channels + from;
+      const int64_t at = (column * step.w + offset.w + tx * dilation.w) * channels;
       if (y < 0 || y >= h) {
         std::fill_n(to, count, 0.0F);
       } else {
@@ -146,7 +146,7 @@ void multiply(const Context& context, const Gather& g, const Taps& taps, const T
       const float* rows = g.plain() ? x + first * depth : segments;
       if (!g.plain())
         for (int64_t s = 0; s < g.segments(); ++s)
-          g.copy(x, first, last, s, 0, g.segment(), segments + s * g.segment(), depth);
+          g.copy(x, first, last, s, segments + s * g.segment(), depth);
       float* to = target.dense ? y + first * out : results;
       for (int64_t q = 0; q < panels; ++q)
         conv_panel(last - first, depth, {rows, depth, 1}, w + q * panel, width_of(q), width_of(q),
@@ -235,14 +235,14 @@ void grad_x(const Context& context, const ConvGeometry& g, const float* dy, cons
     }
 }
 
-/// Sums for `count` values of a pixel's row, from value `first` on (they are (tap, channel)), at
-/// sums[value * g.o + output], to row-major dw.
-void unpack(const ConvGeometry& g, const float* sums, int64_t first, int64_t count, float* dw) {
+/// Sums for the values (tap, channel) of a pixel's row, at sums[value * g.o + output], to row-major
+/// dw.
+void unpack(const ConvGeometry& g, const float* sums, float* dw) {
   const TagF d;
   const hn::RebindToSigned<TagF> di;
   const int64_t taps = g.kh * g.kw;
   const auto index = hn::Mul(hn::Iota(di, 0), hn::Set(di, static_cast<int32_t>(g.c * taps)));
-  for (int64_t value = first; value < first + count; ++value, sums += g.o) {
+  for (int64_t value = 0; value < taps * g.c; ++value, sums += g.o) {
     float* to = dw + value % g.c * taps + value / g.c;
     for (int64_t o = 0; o < g.o; o += lanes_f32())
       hn::ScatterIndex(hn::LoadU(d, sums + o), d, to + o * g.c * taps, index);
@@ -252,10 +252,12 @@ void unpack(const ConvGeometry& g, const float* sums, int64_t first, int64_t cou
 /// dw = dy^T times the gathered rows of some pixels after the other.
 void grad_weight_by_product(const Context& context, const ConvGeometry& g, const float* x,
                             const float* dy, float* dw) {
-  constexpr int64_t kMost = int64_t{4} << 20;  // gathered values
+  constexpr int64_t kMaxGathered = int64_t{4} << 20;  // values, unless kMinPixels have more
+  constexpr int64_t kMinPixels = 64;
   const Gather gather = gather_x(g);
   const int64_t values = gather.depth(), pixels = gather.pixels(), taps = g.kh * g.kw;
-  const int64_t block = gather.plain() ? pixels : std::clamp(kMost / values, kDepth, pixels);
+  const int64_t block =
+      gather.plain() ? pixels : std::min(pixels, std::max(kMaxGathered / values, kMinPixels));
   const Workspace gathered = context.workspace(gather.plain() ? 0 : floats(block * values));
   const Workspace by_taps = context.workspace(taps > 1 ? floats(g.o * values) : 0);
   float* const sums = taps > 1 ? by_taps.as<float>() : dw;  // (output, tap, channel)
@@ -266,8 +268,8 @@ void grad_weight_by_product(const Context& context, const ConvGeometry& g, const
       float* const to = gathered.as<float>();
       parallel_for(count, grain_of(values), [&](int64_t begin, int64_t end) {
         for (int64_t s = 0; s < gather.segments(); ++s)
-          gather.copy(x, first + begin, first + end, s, 0, gather.segment(),
-                      to + begin * values + s * gather.segment(), values);
+          gather.copy(x, first + begin, first + end, s, to + begin * values + s * gather.segment(),
+                      values);
       });
       rows = to;
     }
@@ -296,7 +298,7 @@ void grad_weight_by_pixels(const Context& context, const ConvGeometry& g, const 
       for (int64_t p = begin; p < end; p += kDepth) {
         const int64_t depth = std::min(kDepth, end - p);
         for (int64_t s = 0; s < gather.segments(); ++s)
-          gather.copy(x, p, p + depth, s, 0, gather.segment(), rows + s * gather.segment(), values);
+          gather.copy(x, p, p + depth, s, rows + s * gather.segment(), values);
         for (int64_t at = 0; at < g.o; at += panel_width())
           conv_panel(values, depth, {rows, 1, values}, dy + p * g.o + at, g.o,
                      std::min(panel_width(), g.o - at), p > begin, all + part * size + at, g.o);
@@ -305,7 +307,7 @@ void grad_weight_by_pixels(const Context& context, const ConvGeometry& g, const 
   });
   for (int64_t part = 1; part < parts; ++part)
     for (int64_t i = 0; i < size; ++i) all[i] += all[part * size + i];
-  unpack(g, all, 0, values, dw);
+  unpack(g, all, dw);
 }
 
 void grad_weight(const Context& context, const ConvGeometry& g, const float* x, const float* dy,

@@ -84,7 +84,7 @@ template <class T>
 void run(const Context& context, bool nhwc, ConvPass pass, const ConvGeometry& g, const T* a,
          const T* b, const ConvEpilogue<T>& epilogue, T* out) {
   if (conv_blocks_supports(pass, g)) return conv_blocks_grad_x(context, nhwc, g, a, b, out);
-  if (conv_col2im_wins(pass, g)) return conv_col2im_grad_x(context, nhwc, g, a, b, out);
+  if (conv_col2im_wins<T>(pass, nhwc, g)) return conv_col2im_grad_x(context, nhwc, g, a, b, out);
   if (nhwc && is_depthwise(g)) return conv_depthwise(context, pass, g, a, b, epilogue, out);
   if constexpr (sizeof(T) == sizeof(float)) {
     const auto by_winograd = [&](const T* p, const T* q, T* to) {

@@ -1,0 +1,97 @@
+// The ways to a convolution's gradients, among which kernels/conv.cpp chooses: to x by direct sums
+// and by col2im, to the weight by oneDNN and by gemm, which row-major activations are copied to
+// nhwc for. Arguments: layer, threads. Counters: the shortest call of each way in turns, in ms.
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <brim/core/threads.h>
+#include <brim/ops/create.h>
+
+#include "backend/cpu/conv/conv_col2im.h"
+#include "backend/cpu/conv/conv_direct.h"
+#include "backend/cpu/conv/conv_dnnl.h"
+#include "backend/cpu/conv/conv_nhwc.h"
+
+namespace brim::cpu {
+namespace {
+
+using backend::ConvGeometry;
+
+struct Layer {
+  int64_t n, c, size, o, kernel, stride;
+};
+
+ConvGeometry geometry(const Layer& l) {
+  const int64_t padding = l.kernel / 2;
+  const int64_t out = (l.size + 2 * padding - l.kernel) / l.stride + 1;
+  return {l.n, l.c, l.size, l.size, l.o, l.kernel, l.kernel, out, out, l.stride, padding, 1, 1};
+}
+
+using Way = std::pair<const char*, std::function<void()>>;
+
+void time_in_turns(benchmark::State& state, const std::vector<Way>& ways) {
+  std::vector<double> best(ways.size(), std::numeric_limits<double>::infinity());
+  for (auto _ : state)
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      ways[i].second();
+      const std::chrono::duration<double, std::milli> time =
+          std::chrono::steady_clock::now() - begin;
+      best[i] = std::min(best[i], time.count());
+    }
+  for (size_t i = 0; i < ways.size(); ++i) state.counters[ways[i].first] = best[i];
+}
+
+constexpr Layer kToX[] = {{4, 3, 224, 64, 7, 2}, {4, 3, 224, 96, 11, 4}, {4, 3, 224, 64, 3, 1},
+                          {4, 3, 64, 64, 4, 2},  {4, 3, 32, 32, 5, 1},   {4, 4, 112, 64, 5, 1},
+                          {8, 3, 64, 4, 5, 2},   {8, 3, 64, 16, 5, 2},   {8, 20, 64, 8, 3, 2},
+                          {8, 20, 64, 16, 3, 2}, {8, 40, 28, 40, 3, 2},  {8, 100, 28, 100, 3, 2}};
+
+void grad_x(benchmark::State& state) {
+  const ConvGeometry g = geometry(kToX[state.range(0)]);
+  set_num_threads(static_cast<int>(state.range(1)));
+  const Context context = Context::current(Device::cpu());
+  const Tensor dy = randn(g.y_shape()), w = randn(g.weight_shape());
+  Tensor dx = Tensor::empty(g.x_shape());
+  const auto *from = dy.data<float>(), *weight = w.data<float>();
+  auto* const to = dx.data<float>();
+  time_in_turns(state,
+                {{"direct", [&] { conv_direct_grad_x(context, from, weight, to, g); }},
+                 {"col2im", [&] { conv_col2im_grad_x(context, false, g, from, weight, to); }},
+                 {"col2im_nhwc", [&] { conv_col2im_grad_x(context, true, g, from, weight, to); }}});
+}
+BENCHMARK(grad_x)
+    ->ArgsProduct({benchmark::CreateDenseRange(0, std::size(kToX) - 1, 1), {1, 2}})
+    ->ArgNames({"layer", "threads"});
+
+constexpr Layer kToWeight[] = {
+    {4, 256, 14, 1024, 1, 1}, {4, 1024, 14, 2048, 1, 2}, {4, 512, 7, 2048, 1, 1},
+    {4, 512, 14, 512, 3, 2},  {4, 256, 28, 256, 3, 2},   {4, 512, 28, 256, 1, 1},
+    {16, 512, 7, 2048, 1, 1}, {16, 256, 14, 1024, 1, 1}, {4, 64, 56, 256, 1, 1}};
+
+void grad_weight(benchmark::State& state) {
+  const ConvGeometry g = geometry(kToWeight[state.range(0)]);
+  set_num_threads(static_cast<int>(state.range(1)));
+  const Context context = Context::current(Device::cpu());
+  const Tensor x = randn(g.x_shape()), dy = randn(g.y_shape());
+  Tensor dw = Tensor::empty(g.weight_shape());
+  const auto *a = x.data<float>(), *b = dy.data<float>();
+  auto* const to = dw.data<float>();
+  time_in_turns(state,
+                {{"dnnl", [&] { conv_dnnl(context, ConvPass::grad_weight, g, a, b, {}, to); }},
+                 {"nhwc", [&] { conv_nhwc(context, ConvPass::grad_weight, g, a, b, {}, to); }}});
+}
+BENCHMARK(grad_weight)
+    ->ArgsProduct({benchmark::CreateDenseRange(0, std::size(kToWeight) - 1, 1), {1, 2}})
+    ->ArgNames({"layer", "threads"});
+
+}  // namespace
+}  // namespace brim::cpu
+
+BENCHMARK_MAIN();
