@@ -76,7 +76,8 @@ bool conv_col2im_wins(ConvPass pass, bool nhwc, const ConvGeometry& g) {
 template <class T>
 void conv_col2im_grad_x(const Context& context, bool nhwc, const ConvGeometry& g, const T* dy,
                         const T* weight, T* dx) {
-  constexpr int64_t kProduct = 65536;  // numbers of a product, which then still is in the L2 cache
+  constexpr int64_t kMaxProduct =
+      65536;  // numbers of a product, which then still is in the L2 cache
   const int64_t window = g.c * g.kh * g.kw;
   const Workspace transposed =
       context.workspace(static_cast<size_t>(nhwc ? g.o * window : 0) * sizeof(T));
@@ -85,7 +86,7 @@ void conv_col2im_grad_x(const Context& context, bool nhwc, const ConvGeometry& g
   const int64_t reach = (g.kh - 1) * g.dilation.h + 1;
   const int64_t min_rows = std::max<int64_t>(8 * g.stride.h, 4 * reach);
   const int64_t bands = std::clamp<int64_t>(g.h / min_rows, 1, 2 * num_threads());
-  const int64_t run = std::clamp<int64_t>(kProduct / window, 1, g.ow);  // pixels of a product
+  const int64_t run = std::clamp<int64_t>(kMaxProduct / window, 1, g.ow);  // pixels of a product
   const PartScratch scratch(context, g.n * bands, 1, static_cast<size_t>(window * run) * sizeof(T));
   parallel_for(g.n * bands, 1, [&](int64_t part, int64_t last) {
     const PartScratch::Slot slot(scratch);

@@ -157,10 +157,10 @@ void linear(const Context& context, const Tensor& x, const Tensor& weight, const
 template <bool kRelu, class W>
 void linear_16_bits(const Context& context, const Tensor& x, const Tensor& weight,
                     const Tensor& bias, Tensor& y) {
-  constexpr int64_t kFewRows = 12;
+  constexpr int64_t kMaxRows = 12;
   if constexpr (kLoads<W>) {
     const int64_t rows = y.shape()[0];
-    if (rows < kFewRows && x.strides()[1] == 1 && weight.strides()[1] == 1) {
+    if (rows < kMaxRows && x.strides()[1] == 1 && weight.strides()[1] == 1) {
       const WideCopy wide_x(context, x, true), wide_y(context, y, false);
       std::optional<WideCopy> wide_bias;
       if (bias.defined()) wide_bias.emplace(context, bias, true);
