@@ -1,10 +1,21 @@
 // conv2d and conv1d, which is conv2d of images with one row
 #include <brim/ops/conv.h>
 
+#include <algorithm>
+
 #include "ops/autocast.h"
 #include "ops/conv/convolve.h"
 
 namespace brim {
+namespace {
+
+/// `stride`, or the padded size where it is longer: either way there is one output. Kernels lay
+/// images out by their strides, which must not be large beyond reason.
+int64_t bounded_stride(int64_t stride, int64_t size, int64_t padding) {
+  return std::min(stride, std::max<int64_t>(size + 2 * padding, 1));
+}
+
+}  // namespace
 
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options) {
@@ -25,7 +36,7 @@ Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
        .kw = k[3],
        .oh = ops::outputs_along("conv2d", "height", x, weight, 2, st.h, pad.h, dil.h),
        .ow = ops::outputs_along("conv2d", "width", x, weight, 3, st.w, pad.w, dil.w),
-       .stride = st,
+       .stride = {bounded_stride(st.h, s[2], pad.h), bounded_stride(st.w, s[3], pad.w)},
        .padding = pad,
        .dilation = dil,
        .groups = options.groups});
@@ -51,7 +62,7 @@ Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias,
                         .kw = k[2],
                         .oh = 1,
                         .ow = length,
-                        .stride = {1, stride},
+                        .stride = {1, bounded_stride(stride, s[2], padding)},
                         .padding = {0, padding},
                         .dilation = {1, dilation},
                         .groups = options.groups})

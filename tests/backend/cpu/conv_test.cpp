@@ -222,6 +222,20 @@ TEST(Conv, WeightsGradientOfFewPixels) {
   }
 }
 
+TEST(Conv, StridesBeyondTheImage) {
+  const Tensor w = randn({4, 3, 3, 3}), x = randn({1, 3, 7, 7}).set_requires_grad(true);
+  const Tensor expected = conv2d(x, w, {}, {.stride = 7});
+  for (const int64_t stride : {int64_t{1} << 20, int64_t{1} << 31, int64_t{1} << 62}) {
+    const Tensor y = conv2d(x, w, {}, {.stride = stride});
+    EXPECT_EQ(y.to_vector<float>(), expected.to_vector<float>());
+    y.sum().backward();
+    EXPECT_EQ(conv1d(x.select(0, 0).select(0, 0).unsqueeze(0).detach(), randn({2, 7, 3}), {},
+                     {.stride = stride})
+                  .shape(),
+              Shape({1, 2, 1}));
+  }
+}
+
 TEST(Conv, NhwcAddsBias) {
   for (const ConvGeometry& g : {geometry(2, 32, 8, 48, 3, 1, 1), geometry(2, 5, 7, 16, 3, 2, 1)}) {
     const Tensor x = randn(g.x_shape()), w = randn(g.weight_shape()), bias = randn({g.o});

@@ -154,6 +154,14 @@ TEST(LinearOf16Bits, IsThatInF32Rounded) {
         }
 }
 
+TEST(LinearOf16Bits, OfOneNumberManyTimes) {
+  for (const DType dtype : {f16, bf16}) {
+    const Tensor w = ones({3, 300}, {.dtype = dtype});
+    const Tensor y = linear(ones({1}, {.dtype = dtype}).expand({300}), w);
+    EXPECT_EQ(as_floats(y), std::vector<float>(3, 300.0f));
+  }
+}
+
 TEST(Embedding, CopiesRowsOf16Bits) {
   manual_seed(5);
   for (const DType dtype : {f16, bf16}) {
