@@ -198,11 +198,11 @@ TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereALibraryFailsWhenAsked) {
 }
 
 TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhereIntIsTooShort) {
-  constexpr int64_t kStride = (int64_t{1} << 32) + 1;  // beyond x; 1, if it is cut
-  const Tensor x = randn({1, 2, 6, 7}), w = randn({3, 2, 2, 2});
-  expect_near(conv2d(x.to(cuda), w.to(cuda), {}, {.stride = kStride}),
-              conv2d(x, w, {}, {.stride = 7}));
-  expect_near(avg_pool2d(x.to(cuda), 2, {.stride = kStride}), avg_pool2d(x, 2, {.stride = 7}));
+  constexpr int64_t kStep = (int64_t{1} << 32) + 1;  // beyond x; 1, if it is cut
+  const Tensor x = randn({1, 2, 6, 7}), w = randn({3, 2, 1, 2});
+  const Pair rows(kStep, 1);  // of which the kernel has one
+  expect_near(conv2d(x.to(cuda), w.to(cuda), {}, {.dilation = rows}), conv2d(x, w));
+  expect_near(avg_pool2d(x.to(cuda), 2, {.stride = kStep}), avg_pool2d(x, 2, {.stride = 7}));
   EXPECT_TRUE(asked().empty());
 }
 
