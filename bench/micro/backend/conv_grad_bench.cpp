@@ -1,6 +1,6 @@
 // The ways to a convolution's gradients, among which kernels/conv.cpp chooses: to x by direct sums
-// and by col2im, to the weight by oneDNN and by gemm, which row-major activations are copied to
-// nhwc for. Arguments: layer, threads. Counters: the shortest call of each way in turns, in ms.
+// and by col2im, to the weight by oneDNN and over nhwc, which row-major activations are copied to.
+// Arguments: layer, threads. Counters: the shortest call of each way in turns, in ms.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -14,6 +14,7 @@
 #include <brim/ops/create.h>
 
 #include "backend/cpu/conv/conv_col2im.h"
+#include "backend/cpu/conv/conv_depthwise.h"
 #include "backend/cpu/conv/conv_direct.h"
 #include "backend/cpu/conv/conv_dnnl.h"
 #include "backend/cpu/conv/conv_nhwc.h"
@@ -89,6 +90,32 @@ void grad_weight(benchmark::State& state) {
 }
 BENCHMARK(grad_weight)
     ->ArgsProduct({benchmark::CreateDenseRange(0, std::size(kToWeight) - 1, 1), {1, 2}})
+    ->ArgNames({"layer", "threads"});
+
+constexpr Layer kDepthwise[] = {{8, 256, 14, 256, 7, 1},
+                                {8, 96, 56, 96, 7, 1},
+                                {8, 240, 14, 240, 5, 1},
+                                {8, 24, 28, 24, 5, 1},
+                                {8, 64, 56, 64, 3, 1}};
+
+void grad_weight_depthwise(benchmark::State& state) {
+  ConvGeometry g = geometry(kDepthwise[state.range(0)]);
+  g.groups = g.c;
+  set_num_threads(static_cast<int>(state.range(1)));
+  const Context context = Context::current(Device::cpu());
+  const Tensor x = randn(g.x_shape()), dy = randn(g.y_shape());
+  Tensor dw = Tensor::empty(g.weight_shape());
+  const auto *a = x.data<float>(), *b = dy.data<float>();
+  auto* const to = dw.data<float>();
+  std::vector<Way> ways = {
+      {"direct", [&] { conv_direct_grad_weight(context, a, b, to, g); }},
+      {"nhwc", [&] { conv_depthwise(context, ConvPass::grad_weight, g, a, b, {}, to); }}};
+  if (g.c % 16 == 0)
+    ways.push_back({"dnnl", [&] { conv_dnnl(context, ConvPass::grad_weight, g, a, b, {}, to); }});
+  time_in_turns(state, ways);
+}
+BENCHMARK(grad_weight_depthwise)
+    ->ArgsProduct({benchmark::CreateDenseRange(0, std::size(kDepthwise) - 1, 1), {1, 2}})
     ->ArgNames({"layer", "threads"});
 
 }  // namespace

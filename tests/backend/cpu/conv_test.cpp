@@ -335,6 +335,8 @@ TEST(Conv, TheChoiceFollowsTheShape) {
   EXPECT_FALSE(dnnl_conv_wins(ConvPass::forward, geometry(4, 64, 56, 64, 3, 1, 1)));
   EXPECT_TRUE(dnnl_conv_wins(ConvPass::grad_weight, geometry(4, 64, 56, 64, 3, 1, 1)));
   EXPECT_TRUE(dnnl_conv_wins(ConvPass::forward, geometry(4, 512, 7, 512, 3, 1, 1)));
+  EXPECT_TRUE(dnnl_conv_wins(ConvPass::grad_weight, geometry(4, 32, 14, 32, 3, 1, 1, 1, 32)));
+  EXPECT_FALSE(dnnl_conv_wins(ConvPass::grad_weight, geometry(4, 32, 14, 32, 7, 1, 3, 1, 32)));
 #endif
   EXPECT_FALSE(dnnl_conv_wins(ConvPass::forward, geometry(0, 512, 7, 512, 3, 1, 1)));
   EXPECT_TRUE(conv_nhwc_wins(ConvPass::grad_weight, geometry(4, 512, 7, 2048, 1)));
