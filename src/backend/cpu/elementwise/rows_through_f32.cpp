@@ -51,9 +51,9 @@ Tensor RowParts::part(const Tensor& t, int64_t index) const {
 }
 
 size_t RowParts::wide_bytes(const Tensor& t) const {
-  if (t.dtype() != DType::f16 && t.dtype() != DType::bf16) return 0;
-  const int64_t most_rows = (rows_ + count_ - 1) / count_;
-  return room_for<float>(most_rows * (t.numel() / rows_));
+  if (!has_16_bits(t.dtype())) return 0;
+  const int64_t max_rows = (rows_ + count_ - 1) / count_;
+  return room_for<float>(max_rows * (t.numel() / rows_));
 }
 
 }  // namespace brim::cpu

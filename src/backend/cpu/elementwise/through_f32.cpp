@@ -107,8 +107,7 @@ void WideCopy::write_to(const Tensor& narrow) const {
 }
 
 WideTensor::WideTensor(const Context& context, const Tensor& tensor, bool read) {
-  if (tensor.defined() && (tensor.dtype() == DType::f16 || tensor.dtype() == DType::bf16))
-    copy_.emplace(context, tensor, read);
+  if (tensor.defined() && has_16_bits(tensor.dtype())) copy_.emplace(context, tensor, read);
 }
 WideTensor::~WideTensor() = default;
 

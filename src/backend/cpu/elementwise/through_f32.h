@@ -17,6 +17,8 @@ template <class T>
 void dense_through_f32(formula::DenseLoop loop, int inputs, int64_t result_bytes, char* const* p,
                        int64_t n, const formula::Params& params);
 
+inline bool has_16_bits(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
+
 /// The f32 copy of a 16-bit tensor, dense and with its axes in the same order of strides; an
 /// expanded axis stays expanded.
 class WideCopy {
@@ -28,7 +30,6 @@ class WideCopy {
   static size_t bytes(const Tensor& narrow);
 
   Tensor& wide() { return wide_; }
-  const Tensor& wide() const { return wide_; }
   /// Rounds the copy into the tensor.
   void write_to(const Tensor& narrow) const;
 

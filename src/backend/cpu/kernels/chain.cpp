@@ -8,6 +8,7 @@
 
 #include "backend/cpu/elementwise/convert.h"
 #include "backend/cpu/elementwise/loop.h"
+#include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/runtime/scratch.h"
 
 namespace brim::cpu {
@@ -110,7 +111,6 @@ void with_16_bits(DType dtype, const F& f) {
   else
     f(static_cast<BFloat16*>(nullptr));
 }
-bool has_16_bits(DType dtype) { return dtype == DType::f16 || dtype == DType::bf16; }
 
 /// Applies the chain to runs, as one thread.
 class Worker {

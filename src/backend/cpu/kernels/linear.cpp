@@ -9,7 +9,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include <optional>
 #include <type_traits>
 
 #include "backend/cpu/elementwise/through_f32.h"
@@ -25,6 +24,7 @@ namespace brim::cpu::HWY_NAMESPACE {
 namespace {
 
 constexpr int64_t kWork = int64_t{1} << 18;  // multiply-adds of a thread's part at least
+constexpr int64_t kFewRows = 12;             // of x, from which on copies of W pay off
 
 /// The operands, W perhaps stored in fewer bits; bias is null where there is none.
 template <class T, class W = T>
@@ -35,6 +35,18 @@ struct Layer {
   T* y;
   int64_t rows, inputs, outputs;
   int64_t x_row, w_row, bias_step;
+
+  Layer(const Tensor& x_, const Tensor& weight, const Tensor& bias_, const Tensor& y_)
+      : x(static_cast<const T*>(x_.raw())),
+        w(static_cast<const W*>(weight.raw())),
+        bias(bias_.defined() ? static_cast<const T*>(bias_.raw()) : nullptr),
+        y(static_cast<T*>(y_.raw())),
+        rows(y_.shape()[0]),
+        inputs(x_.shape()[1]),
+        outputs(y_.shape()[1]),
+        x_row(x_.strides()[0]),
+        w_row(weight.strides()[0]),
+        bias_step(bias_.defined() ? bias_.strides()[0] : 0) {}
 };
 
 /// Outputs [begin, end) of rows [first, last); x and W have contiguous rows.
@@ -71,7 +83,7 @@ void dot_block(const Layer<T, W>& layer, int64_t first, int64_t last, int64_t be
 /// For contiguous rows, fewer than packed_product_wins() asks for: small tiles of dot products read
 /// W again too often where x has more than a few rows.
 inline bool dot_layer_wins(int64_t rows, int64_t outputs) {
-  return !kSmallTiles || rows < 12 || outputs <= 24;
+  return !kSmallTiles || rows < kFewRows || outputs <= 24;
 }
 
 template <bool kRelu, class T, class W>
@@ -136,16 +148,7 @@ void gemm_layer(const Context& context, const Layer<T>& layer, int64_t x_column,
 template <bool kRelu, class T>
 void linear(const Context& context, const Tensor& x, const Tensor& weight, const Tensor& bias,
             Tensor& y) {
-  const Layer<T> layer{.x = static_cast<const T*>(x.raw()),
-                       .w = static_cast<const T*>(weight.raw()),
-                       .bias = bias.defined() ? static_cast<const T*>(bias.raw()) : nullptr,
-                       .y = static_cast<T*>(y.raw()),
-                       .rows = y.shape()[0],
-                       .inputs = x.shape()[1],
-                       .outputs = y.shape()[1],
-                       .x_row = x.strides()[0],
-                       .w_row = weight.strides()[0],
-                       .bias_step = bias.defined() ? bias.strides()[0] : 0};
+  const Layer<T> layer(x, weight, bias, y);
   if (x.strides()[1] == 1 && packed_product_wins(layer.rows, layer.inputs, layer.outputs))
     return packed_layer<kRelu>(context, layer, weight.strides()[1]);
   const bool rows_dense = layer.inputs <= 1 || (x.strides()[1] == 1 && weight.strides()[1] == 1);
@@ -157,28 +160,16 @@ void linear(const Context& context, const Tensor& x, const Tensor& weight, const
 template <bool kRelu, class W>
 void linear_16_bits(const Context& context, const Tensor& x, const Tensor& weight,
                     const Tensor& bias, Tensor& y) {
-  constexpr int64_t kMaxRows = 12;
+  constexpr Outputs kOutputs = Outputs::written;
   if constexpr (kLoads<W>) {
-    const int64_t rows = y.shape()[0];
-    if (rows < kMaxRows && x.strides()[1] == 1 && weight.strides()[1] == 1) {
-      const WideCopy wide_x(context, x, true), wide_y(context, y, false);
-      std::optional<WideCopy> wide_bias;
-      if (bias.defined()) wide_bias.emplace(context, bias, true);
-      const Tensor* const b = wide_bias ? &wide_bias->wide() : nullptr;
-      dot_layer<kRelu>(Layer<float, W>{.x = static_cast<const float*>(wide_x.wide().raw()),
-                                       .w = static_cast<const W*>(weight.raw()),
-                                       .bias = b ? static_cast<const float*>(b->raw()) : nullptr,
-                                       .y = static_cast<float*>(wide_y.wide().raw()),
-                                       .rows = rows,
-                                       .inputs = x.shape()[1],
-                                       .outputs = y.shape()[1],
-                                       .x_row = wide_x.wide().strides()[0],
-                                       .w_row = weight.strides()[0],
-                                       .bias_step = b ? b->strides()[0] : 0});
-      return wide_y.write_to(y);
+    if (y.shape()[0] < kFewRows && x.strides()[1] == 1 && weight.strides()[1] == 1) {
+      WideArgument<const Tensor&> wide_x(context, x, kOutputs), wide_bias(context, bias, kOutputs);
+      WideArgument<Tensor&> wide_y(context, y, kOutputs);
+      dot_layer<kRelu>(Layer<float, W>(wide_x.value(), weight, wide_bias.value(), wide_y.value()));
+      return wide_y.finish();
     }
   }
-  ThroughF32<&linear<kRelu, float>, Outputs::written>::run(context, x, weight, bias, y);
+  ThroughF32<&linear<kRelu, float>, kOutputs>::run(context, x, weight, bias, y);
 }
 
 template <bool kRelu>
