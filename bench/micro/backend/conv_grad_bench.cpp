@@ -1,5 +1,6 @@
 // The ways to a convolution's gradients, among which kernels/conv.cpp chooses: to x by direct sums
-// and by col2im, to the weight by oneDNN and over nhwc, which row-major activations are copied to.
+// and by col2im, to the weight by direct sums, by oneDNN and over nhwc, without the copies that
+// row-major activations need for it.
 // Arguments: layer, threads. Counters: the shortest call of each way in turns, in ms.
 #include <benchmark/benchmark.h>
 
@@ -49,48 +50,69 @@ void time_in_turns(benchmark::State& state, const std::vector<Way>& ways) {
   for (size_t i = 0; i < ways.size(); ++i) state.counters[ways[i].first] = best[i];
 }
 
+/// What a pass reads, a and b, and writes.
+struct Setup {
+  ConvGeometry g;
+  Tensor a, b, out;
+  const float *pa, *pb;
+  float* to;
+  const Context context = Context::current(Device::cpu());
+
+  Setup(const benchmark::State& state, const ConvGeometry& geometry, ConvPass pass) : g(geometry) {
+    set_num_threads(static_cast<int>(state.range(1)));
+    const bool to_x = pass == ConvPass::grad_x;
+    a = randn(to_x ? g.y_shape() : g.x_shape());
+    b = randn(to_x ? g.weight_shape() : g.y_shape());
+    out = Tensor::empty(to_x ? g.x_shape() : g.weight_shape());
+    pa = a.data<float>();
+    pb = b.data<float>();
+    to = out.data<float>();
+  }
+};
+
+template <size_t kCount>
+std::vector<std::vector<int64_t>> layers_by_threads(const Layer (&)[kCount]) {
+  return {benchmark::CreateDenseRange(0, kCount - 1, 1), {1, 2}};
+}
+
 constexpr Layer kToX[] = {{4, 3, 224, 64, 7, 2}, {4, 3, 224, 96, 11, 4}, {4, 3, 224, 64, 3, 1},
                           {4, 3, 64, 64, 4, 2},  {4, 3, 32, 32, 5, 1},   {4, 4, 112, 64, 5, 1},
                           {8, 3, 64, 4, 5, 2},   {8, 3, 64, 16, 5, 2},   {8, 20, 64, 8, 3, 2},
                           {8, 20, 64, 16, 3, 2}, {8, 40, 28, 40, 3, 2},  {8, 100, 28, 100, 3, 2}};
 
 void grad_x(benchmark::State& state) {
-  const ConvGeometry g = geometry(kToX[state.range(0)]);
-  set_num_threads(static_cast<int>(state.range(1)));
-  const Context context = Context::current(Device::cpu());
-  const Tensor dy = randn(g.y_shape()), w = randn(g.weight_shape());
-  Tensor dx = Tensor::empty(g.x_shape());
-  const auto *from = dy.data<float>(), *weight = w.data<float>();
-  auto* const to = dx.data<float>();
-  time_in_turns(state,
-                {{"direct", [&] { conv_direct_grad_x(context, from, weight, to, g); }},
-                 {"col2im", [&] { conv_col2im_grad_x(context, false, g, from, weight, to); }},
-                 {"col2im_nhwc", [&] { conv_col2im_grad_x(context, true, g, from, weight, to); }}});
+  const Setup s(state, geometry(kToX[state.range(0)]), ConvPass::grad_x);
+  const auto col2im = [&](bool nhwc) {
+    return [&s, nhwc] { conv_col2im_grad_x(s.context, nhwc, s.g, s.pa, s.pb, s.to); };
+  };
+  time_in_turns(state, {{"direct", [&] { conv_direct_grad_x(s.context, s.pa, s.pb, s.to, s.g); }},
+                        {"col2im", col2im(false)},
+                        {"col2im_nhwc", col2im(true)}});
 }
-BENCHMARK(grad_x)
-    ->ArgsProduct({benchmark::CreateDenseRange(0, std::size(kToX) - 1, 1), {1, 2}})
-    ->ArgNames({"layer", "threads"});
+BENCHMARK(grad_x)->ArgsProduct(layers_by_threads(kToX))->ArgNames({"layer", "threads"});
 
 constexpr Layer kToWeight[] = {
     {4, 256, 14, 1024, 1, 1}, {4, 1024, 14, 2048, 1, 2}, {4, 512, 7, 2048, 1, 1},
     {4, 512, 14, 512, 3, 2},  {4, 256, 28, 256, 3, 2},   {4, 512, 28, 256, 1, 1},
     {16, 512, 7, 2048, 1, 1}, {16, 256, 14, 1024, 1, 1}, {4, 64, 56, 256, 1, 1}};
 
-void grad_weight(benchmark::State& state) {
-  const ConvGeometry g = geometry(kToWeight[state.range(0)]);
-  set_num_threads(static_cast<int>(state.range(1)));
-  const Context context = Context::current(Device::cpu());
-  const Tensor x = randn(g.x_shape()), dy = randn(g.y_shape());
-  Tensor dw = Tensor::empty(g.weight_shape());
-  const auto *a = x.data<float>(), *b = dy.data<float>();
-  auto* const to = dw.data<float>();
-  time_in_turns(state,
-                {{"dnnl", [&] { conv_dnnl(context, ConvPass::grad_weight, g, a, b, {}, to); }},
-                 {"nhwc", [&] { conv_nhwc(context, ConvPass::grad_weight, g, a, b, {}, to); }}});
+void time_grad_weight(benchmark::State& state, const ConvGeometry& g) {
+  constexpr ConvPass kPass = ConvPass::grad_weight;
+  const Setup s(state, g, kPass);
+  const auto nhwc =
+      is_depthwise(g) ? static_cast<decltype(&conv_nhwc)>(&conv_depthwise) : &conv_nhwc;
+  std::vector<Way> ways = {
+      {"direct", [&] { conv_direct_grad_weight(s.context, s.pa, s.pb, s.to, s.g); }},
+      {"nhwc", [&] { nhwc(s.context, kPass, s.g, s.pa, s.pb, {}, s.to); }}};
+  if (g.c % 16 == 0)  // blocks of oneDNN
+    ways.push_back({"dnnl", [&] { conv_dnnl(s.context, kPass, s.g, s.pa, s.pb, {}, s.to); }});
+  time_in_turns(state, ways);
 }
-BENCHMARK(grad_weight)
-    ->ArgsProduct({benchmark::CreateDenseRange(0, std::size(kToWeight) - 1, 1), {1, 2}})
-    ->ArgNames({"layer", "threads"});
+
+void grad_weight(benchmark::State& state) {
+  time_grad_weight(state, geometry(kToWeight[state.range(0)]));
+}
+BENCHMARK(grad_weight)->ArgsProduct(layers_by_threads(kToWeight))->ArgNames({"layer", "threads"});
 
 constexpr Layer kDepthwise[] = {{8, 256, 14, 256, 7, 1},
                                 {8, 96, 56, 96, 7, 1},
@@ -101,21 +123,10 @@ constexpr Layer kDepthwise[] = {{8, 256, 14, 256, 7, 1},
 void grad_weight_depthwise(benchmark::State& state) {
   ConvGeometry g = geometry(kDepthwise[state.range(0)]);
   g.groups = g.c;
-  set_num_threads(static_cast<int>(state.range(1)));
-  const Context context = Context::current(Device::cpu());
-  const Tensor x = randn(g.x_shape()), dy = randn(g.y_shape());
-  Tensor dw = Tensor::empty(g.weight_shape());
-  const auto *a = x.data<float>(), *b = dy.data<float>();
-  auto* const to = dw.data<float>();
-  std::vector<Way> ways = {
-      {"direct", [&] { conv_direct_grad_weight(context, a, b, to, g); }},
-      {"nhwc", [&] { conv_depthwise(context, ConvPass::grad_weight, g, a, b, {}, to); }}};
-  if (g.c % 16 == 0)
-    ways.push_back({"dnnl", [&] { conv_dnnl(context, ConvPass::grad_weight, g, a, b, {}, to); }});
-  time_in_turns(state, ways);
+  time_grad_weight(state, g);
 }
 BENCHMARK(grad_weight_depthwise)
-    ->ArgsProduct({benchmark::CreateDenseRange(0, std::size(kDepthwise) - 1, 1), {1, 2}})
+    ->ArgsProduct(layers_by_threads(kDepthwise))
     ->ArgNames({"layer", "threads"});
 
 }  // namespace

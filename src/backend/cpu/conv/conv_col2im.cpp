@@ -76,8 +76,7 @@ bool conv_col2im_wins(ConvPass pass, bool nhwc, const ConvGeometry& g) {
 template <class T>
 void conv_col2im_grad_x(const Context& context, bool nhwc, const ConvGeometry& g, const T* dy,
                         const T* weight, T* dx) {
-  constexpr int64_t kMaxProduct =
-      65536;  // numbers of a product, which then still is in the L2 cache
+  constexpr int64_t kMaxProduct = 65536;  // its elements, which then still are in the L2 cache
   const int64_t window = g.c * g.kh * g.kw;
   const Workspace transposed =
       context.workspace(static_cast<size_t>(nhwc ? g.o * window : 0) * sizeof(T));
