@@ -1,4 +1,4 @@
-// Kernels of 16-bit floats made of f32 kernels that work on rows, or pictures, of which none needs
+// Kernels of 16-bit floats made of f32 kernels that work on rows, or images, of which none needs
 // another: some of them at a time are widened, computed and rounded while they are in the L2 cache,
 // so that memory sees 16 bits alone.
 #pragma once
@@ -13,7 +13,6 @@
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/cpu/runtime/scratch.h"
 #include "backend/kernel.h"
-#include "backend/options/geometry.h"
 
 namespace brim::cpu {
 
@@ -39,16 +38,11 @@ class RowParts {
   int64_t rows_ = 1, count_ = 1;
 };
 
-// An argument of a kernel that is no tensor, for a part of so many rows of the first `axes` axes.
+/// An argument of a kernel that is no tensor, for a part of so many rows of the first `axes` axes.
+/// Options that hold a number of rows specialise it.
 template <class A>
-A for_rows(A argument, int, int64_t) {
-  return argument;
-}
-/// Rows are pictures, or, where axes == 2, planes of them.
-inline backend::PoolGeometry for_rows(backend::PoolGeometry g, int axes, int64_t rows) {
-  g.n = axes == 2 ? 1 : rows;
-  if (axes == 2) g.c = rows;
-  return g;
+A for_rows(const A& whole, int /*axes*/, int64_t /*rows*/) {
+  return whole;
 }
 
 /// One argument of a kernel for one part: what is cut is its rows, the rest all of it.
@@ -158,10 +152,5 @@ bool register_floats_by_rows(const char* name) {
          backend::register_kernel(name, DeviceKind::cpu, DType::f64, kDouble) &&
          register_rows_through_f32<kFloat, kAxes, kCut...>(name);
 }
-
-/// For pooling of x (n, c, h, w): planes of row-major pictures, else pictures.
-inline constexpr auto kPlanes = [](const Tensor& x, const auto&...) {
-  return x.is_contiguous() ? 2 : 1;
-};
 
 }  // namespace brim::cpu

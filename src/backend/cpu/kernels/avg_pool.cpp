@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "backend/cpu/conv/image_formats.h"
 #include "backend/cpu/elementwise/rows_through_f32.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
@@ -34,12 +35,6 @@ Window pool_window(int64_t i, int64_t in, int64_t kernel, int64_t stride, int64_
 Window adaptive_window(int64_t i, int64_t in, int64_t out) {
   const int64_t b = i * in / out, e = ((i + 1) * in + out - 1) / out;
   return {b, e, e - b};
-}
-
-/// Tensors of images whose pixels hold all channels, and not also row-major ones.
-bool by_pixels(const Tensor& a, const Tensor& b) {
-  return a.is_contiguous(MemoryFormat::nhwc) && b.is_contiguous(MemoryFormat::nhwc) &&
-         !(a.is_contiguous() && b.is_contiguous());
 }
 
 template <bool kAdaptive>
@@ -178,7 +173,7 @@ template <class T, bool kAdaptive>
 void mean(const Context&, const Tensor& x, Tensor& y, const PoolGeometry& g) {
   const T* px = static_cast<const T*>(x.raw());
   T* py = static_cast<T*>(y.raw());
-  if (by_pixels(x, y)) return mean_pixels<T, kAdaptive>(px, py, g);
+  if (are_nhwc(x, y)) return mean_pixels<T, kAdaptive>(px, py, g);
   for_each_window<kAdaptive>(g, [&](int64_t plane, int64_t out, Window rows, Window cols) {
     py[out] = sum_of_window(px + plane, g.w, rows, cols) / static_cast<T>(rows.count * cols.count);
   });
@@ -189,7 +184,7 @@ void spread(const Context&, const Tensor& dy, Tensor& dx, const PoolGeometry& g)
   const T* py = static_cast<const T*>(dy.raw());
   T* px = static_cast<T*>(dx.raw());
   std::fill_n(px, dx.numel(), T(0));
-  if (by_pixels(dy, dx))
+  if (are_nhwc(dy, dx))
     return for_each_pixel<T, kAdaptive>(g, [&](int64_t to, int64_t from, T share) {
       for (int64_t c = 0; c < g.c; ++c) px[to + c] += py[from + c] * share;
     });
@@ -201,12 +196,13 @@ void spread(const Context&, const Tensor& dy, Tensor& dx, const PoolGeometry& g)
 }
 
 void register_avg_pool() {
-  register_floats_by_rows<&mean<float, false>, &mean<double, false>, kPlanes, 0, 1>("avg_pool2d");
-  register_floats_by_rows<&spread<float, false>, &spread<double, false>, kPlanes, 0, 1>(
+  register_floats_by_rows<&mean<float, false>, &mean<double, false>, kPooledAxes, 0, 1>(
+      "avg_pool2d");
+  register_floats_by_rows<&spread<float, false>, &spread<double, false>, kPooledAxes, 0, 1>(
       "avg_pool2d_spread");
-  register_floats_by_rows<&mean<float, true>, &mean<double, true>, kPlanes, 0, 1>(
+  register_floats_by_rows<&mean<float, true>, &mean<double, true>, kPooledAxes, 0, 1>(
       "adaptive_avg_pool2d");
-  register_floats_by_rows<&spread<float, true>, &spread<double, true>, kPlanes, 0, 1>(
+  register_floats_by_rows<&spread<float, true>, &spread<double, true>, kPooledAxes, 0, 1>(
       "adaptive_avg_pool2d_spread");
 }
 

@@ -12,6 +12,7 @@
 #include "backend/cpu/conv/conv_dnnl.h"
 #include "backend/cpu/conv/conv_nhwc.h"
 #include "backend/cpu/conv/conv_winograd.h"
+#include "backend/cpu/conv/image_formats.h"
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/elementwise/transpose.h"
 #include "backend/kernel.h"
@@ -24,12 +25,6 @@ using backend::ConvGeometry;
 template <class T>
 const T* address(const Tensor& x) {
   return x.defined() ? static_cast<const T*>(x.raw()) : nullptr;
-}
-
-/// Both activations are nhwc, and not also row-major (one channel, or one pixel).
-bool are_nhwc(const Tensor& a, const Tensor& b) {
-  return a.is_contiguous(MemoryFormat::nhwc) && b.is_contiguous(MemoryFormat::nhwc) &&
-         !(a.is_contiguous() && b.is_contiguous());
 }
 
 /// Row-major activations: direct sums, or oneDNN where it is the faster one.

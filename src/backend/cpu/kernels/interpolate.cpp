@@ -10,6 +10,7 @@
 
 #include <brim/formula/dense.h>
 
+#include "backend/cpu/conv/image_formats.h"
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/cpu/elementwise/through_f32.h"
 #include "backend/cpu/runtime/isa.h"
@@ -82,12 +83,6 @@ struct Resize {
         nearest_taps(axis, taps);
   }
 };
-
-/// Both tensors are nhwc, and not also row-major (one channel, or one pixel).
-bool are_nhwc(const Tensor& a, const Tensor& b) {
-  return a.is_contiguous(MemoryFormat::nhwc) && b.is_contiguous(MemoryFormat::nhwc) &&
-         !(a.is_contiguous() && b.is_contiguous());
-}
 
 int64_t grain_of(int64_t row) {
   return std::max<int64_t>(1, kElementwiseGrain / std::max<int64_t>(row, 1));

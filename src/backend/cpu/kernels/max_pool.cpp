@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "backend/cpu/conv/image_formats.h"
 #include "backend/cpu/elementwise/rows_through_f32.h"
 #include "backend/cpu/runtime/isa.h"
 #include "backend/cpu/runtime/parallel.h"
@@ -136,12 +137,6 @@ bool pool_row_fast(const T* plane, const PoolGeometry& g, int64_t oy, T* y, int3
   }
 }
 
-/// Tensors of images whose pixels hold all channels, and not also row-major ones.
-bool by_pixels(const Tensor& a, const Tensor& b) {
-  return a.is_contiguous(MemoryFormat::nhwc) && b.is_contiguous(MemoryFormat::nhwc) &&
-         !(a.is_contiguous() && b.is_contiguous());
-}
-
 template <class T>
 void max_pool_pixels(const T* x, T* y, int32_t* indices, const PoolGeometry& g) {
   const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, g.ow * g.c * 4));
@@ -197,7 +192,7 @@ void max_pool(const Context&, const Tensor& x, Tensor& y, Tensor& indices, const
   const T* px = static_cast<const T*>(x.raw());
   T* py = static_cast<T*>(y.raw());
   int32_t* pp = static_cast<int32_t*>(indices.raw());
-  if (by_pixels(x, y)) return max_pool_pixels(px, py, pp, g);
+  if (are_nhwc(x, y)) return max_pool_pixels(px, py, pp, g);
   const bool is_2x2 = g.kernel == Pair(2) && g.stride == Pair(2) && g.padding == Pair(0) &&
                       g.dilation == Pair(1) && 2 * g.oh <= g.h && 2 * g.ow <= g.w;
   const int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, g.h * g.w));
@@ -218,7 +213,7 @@ void scatter(const Context&, const Tensor& dy, const Tensor& indices, Tensor& dx
   const T* py = static_cast<const T*>(dy.raw());
   const int32_t* pp = static_cast<const int32_t*>(indices.raw());
   T* px = static_cast<T*>(dx.raw());
-  if (by_pixels(dy, dx)) return scatter_pixels(py, pp, px, g);
+  if (are_nhwc(dy, dx)) return scatter_pixels(py, pp, px, g);
   const int64_t in = g.h * g.w, out = g.oh * g.ow;
   parallel_for(g.n * g.c, std::max<int64_t>(1, 65536 / std::max<int64_t>(1, in)),
                [&](int64_t begin, int64_t end) {
@@ -235,7 +230,7 @@ void gather(const Context&, const Tensor& x, const Tensor& indices, Tensor& y,
   const T* px = static_cast<const T*>(x.raw());
   const int32_t* pp = static_cast<const int32_t*>(indices.raw());
   T* py = static_cast<T*>(y.raw());
-  if (by_pixels(x, y)) return gather_pixels(px, pp, py, g);
+  if (are_nhwc(x, y)) return gather_pixels(px, pp, py, g);
   const int64_t in = g.h * g.w, out = g.oh * g.ow;
   for (int64_t plane = 0; plane < g.n * g.c; ++plane)
     for (int64_t i = plane * out; i < (plane + 1) * out; ++i)
@@ -253,9 +248,9 @@ void register_dtype() {
 void register_max_pool() {
   register_dtype<float>();
   register_dtype<double>();
-  register_rows_through_f32<&max_pool<float>, kPlanes, 0, 1, 2>("max_pool2d");
-  register_rows_through_f32<&scatter<float>, kPlanes, 0, 1, 2>("max_pool2d_scatter");
-  register_rows_through_f32<&gather<float>, kPlanes, 0, 1, 2>("max_pool2d_gather");
+  register_rows_through_f32<&max_pool<float>, kPooledAxes, 0, 1, 2>("max_pool2d");
+  register_rows_through_f32<&scatter<float>, kPooledAxes, 0, 1, 2>("max_pool2d_scatter");
+  register_rows_through_f32<&gather<float>, kPooledAxes, 0, 1, 2>("max_pool2d_gather");
 }
 
 }  // namespace

@@ -211,20 +211,20 @@ void softmax_grad_link(void* const* operands, int64_t n, const formula::Params&)
 }
 
 void register_softmax() {
-  constexpr auto kBefore = [](const Tensor&, const Tensor&, int axis) { return axis; };
-  constexpr auto kBeforeGrad = [](const Tensor&, const Tensor&, const Tensor&, int axis) {
+  constexpr auto kAxes = [](const Tensor&, const Tensor&, int axis) { return axis; };
+  constexpr auto kGradAxes = [](const Tensor&, const Tensor&, const Tensor&, int axis) {
     return axis;
   };
-  constexpr auto kAllButLast = [](const Tensor& x, const Tensor&) { return x.rank() - 1; };
-  register_floats_by_rows<&softmax<float, false>, &softmax<double, false>, kBefore, 0, 1>(
-      "softmax");
-  register_floats_by_rows<&softmax<float, true>, &softmax<double, true>, kBefore, 0, 1>(
+  constexpr auto kAllAxesButLast = [](const Tensor& x, const Tensor&) { return x.rank() - 1; };
+  register_floats_by_rows<&softmax<float, false>, &softmax<double, false>, kAxes, 0, 1>("softmax");
+  register_floats_by_rows<&softmax<float, true>, &softmax<double, true>, kAxes, 0, 1>(
       "log_softmax");
-  register_floats_by_rows<&softmax_grad<float, false>, &softmax_grad<double, false>, kBeforeGrad, 0,
+  register_floats_by_rows<&softmax_grad<float, false>, &softmax_grad<double, false>, kGradAxes, 0,
                           1, 2>("softmax_grad");
-  register_floats_by_rows<&softmax_grad<float, true>, &softmax_grad<double, true>, kBeforeGrad, 0,
-                          1, 2>("log_softmax_grad");
-  register_floats_by_rows<&logsumexp<float>, &logsumexp<double>, kAllButLast, 0, 1>("logsumexp");
+  register_floats_by_rows<&softmax_grad<float, true>, &softmax_grad<double, true>, kGradAxes, 0, 1,
+                          2>("log_softmax_grad");
+  register_floats_by_rows<&logsumexp<float>, &logsumexp<double>, kAllAxesButLast, 0, 1>(
+      "logsumexp");
   backend::for_each_type(formula::List<float, double>{}, []<class T>(std::type_identity<T>) {
     backend::register_row_link("softmax", dtype_of<T>, &softmax_link<T, false>);
     backend::register_row_link("log_softmax", dtype_of<T>, &softmax_link<T, true>);
