@@ -60,6 +60,30 @@ void add_plane(const ConvGeometry& g, const T* product, Range pixels, int64_t ky
   }
 }
 
+/// Sets rows of an image to 0.
+template <class T>
+void clear_rows(const ConvGeometry& g, bool nhwc, Range rows, T* image) {
+  const int64_t planes = nhwc ? 1 : g.c, row = nhwc ? g.w * g.c : g.w;
+  for (int64_t c = 0; c < planes; ++c)
+    std::fill(image + (c * g.h + rows.begin) * row, image + (c * g.h + rows.end) * row, T(0));
+}
+
+/// Adds the windows of some pixels of row oy of dy to those of an image's rows that they reach.
+template <class T>
+void add_windows(const ConvGeometry& g, bool nhwc, const T* product, Range pixels, int64_t oy,
+                 Range rows, T* image) {
+  const int64_t plane = g.kh * g.kw * (pixels.end - pixels.begin);  // of the product
+  for (int64_t ky = 0; ky < g.kh; ++ky) {
+    const int64_t y = oy * g.stride.h - g.padding.h + ky * g.dilation.h;
+    if (y < rows.begin || y >= rows.end) continue;
+    if (nhwc)
+      add_pixels(g, product, pixels, ky, image + y * g.w * g.c);
+    else
+      for (int64_t c = 0; c < g.c; ++c)
+        add_plane(g, product + c * plane, pixels, ky, image + (c * g.h + y) * g.w);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -93,34 +117,21 @@ void conv_col2im_grad_x(const Context& context, bool nhwc, const ConvGeometry& g
     for (; part < last; ++part) {
       const int64_t n = part / bands, band = part % bands;
       const Range rows = {g.h * band / bands, g.h * (band + 1) / bands};
-      const T* const image = dy + n * g.o * g.oh * g.ow;
+      const T* const from = dy + n * g.o * g.oh * g.ow;
       T* const to = dx + n * g.c * g.h * g.w;
-      if (nhwc)
-        std::fill(to + rows.begin * g.w * g.c, to + rows.end * g.w * g.c, T(0));
-      else
-        for (int64_t c = 0; c < g.c; ++c)
-          std::fill(to + (c * g.h + rows.begin) * g.w, to + (c * g.h + rows.end) * g.w, T(0));
-      const Range from = windows(-g.padding.h, g.stride.h, reach, g.oh, rows.begin, rows.end);
-      for (int64_t oy = from.begin; oy < from.end; ++oy)
+      clear_rows(g, nhwc, rows, to);
+      const Range reaching = windows(-g.padding.h, g.stride.h, reach, g.oh, rows.begin, rows.end);
+      for (int64_t oy = reaching.begin; oy < reaching.end; ++oy)
         for (int64_t ox = 0; ox < g.ow; ox += run) {
           const Range pixels = {ox, std::min(g.ow, ox + run)};
           const int64_t count = pixels.end - pixels.begin;
           if (nhwc)
-            gemm(count, window, g.o, Matrix<T>{image + (oy * g.ow + ox) * g.o, g.o, 1},
+            gemm(count, window, g.o, Matrix<T>{from + (oy * g.ow + ox) * g.o, g.o, 1},
                  Matrix<T>{transposed.as<T>(), window, 1}, false, product, window);
           else
             gemm(window, count, g.o, Matrix<T>{weight, 1, window},
-                 Matrix<T>{image + oy * g.ow + ox, g.oh * g.ow, 1}, false, product, count);
-          for (int64_t ky = 0; ky < g.kh; ++ky) {
-            const int64_t y = oy * g.stride.h - g.padding.h + ky * g.dilation.h;
-            if (y < rows.begin || y >= rows.end) continue;
-            if (nhwc)
-              add_pixels(g, product, pixels, ky, to + y * g.w * g.c);
-            else
-              for (int64_t c = 0; c < g.c; ++c)
-                add_plane(g, product + c * g.kh * g.kw * count, pixels, ky,
-                          to + (c * g.h + y) * g.w);
-          }
+                 Matrix<T>{from + oy * g.ow + ox, g.oh * g.ow, 1}, false, product, count);
+          add_windows(g, nhwc, product, pixels, oy, rows, to);
         }
     }
   });
