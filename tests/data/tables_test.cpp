@@ -119,6 +119,8 @@ TEST_F(Files, ACsvThatIsNoTable) {
   EXPECT_THROW(open_csv(folder_ / "none.csv"), FileError);
   EXPECT_THROW(open_csv(csv("a,b\n1,2\n"), {.delimiter = '"'}), ValueError);
   EXPECT_THROW(open_csv(csv("a,b\n1,2\n"), {.targets = {"b"}, .has_target = false}), ValueError);
+  const CsvOptions classes_of_nothing{.has_target = false, .target = Target::classes};
+  EXPECT_THROW(open_csv(csv("a,b\n1,2\n"), classes_of_nothing), ValueError);
 }
 
 std::string npy(const std::string& descr, const std::string& shape, const std::string& data,

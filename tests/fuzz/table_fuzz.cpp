@@ -15,10 +15,11 @@ namespace {
 using namespace brim::data;
 
 DatasetPtr open_as(uint8_t how, const std::string& path) {
+  const bool has_target = (how & 4) != 0;
   switch (how & 3) {
     case 0:
-      return open_csv(path, {.has_target = (how & 4) != 0,
-                             .target = static_cast<Target>((how >> 3 & 3) % 3),
+      return open_csv(path, {.has_target = has_target,
+                             .target = static_cast<Target>(has_target ? (how >> 3 & 3) % 3 : 0),
                              .delimiter = how & 32 ? ';' : ',',
                              .header = (how & 64) != 0});
     case 1:

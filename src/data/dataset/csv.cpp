@@ -19,6 +19,8 @@ class Csv final : public Table {
   Csv(const std::string& path, const CsvOptions& options) : path_(path), options_(options) {
     BRIM_CHECK(options.has_target || options.targets.empty(), ValueError,
                "[data] targets, and has_target = false; leave one of them out");
+    BRIM_CHECK(options.has_target || options.target == Target::automatic, ValueError,
+               "[data] a kind of target, and has_target = false; leave one of them out");
     BRIM_CHECK(options.delimiter != '"' && options.delimiter != '\n' && options.delimiter != '\r',
                ValueError, "[data] a quote or the end of a line as delimiter");
     BRIM_CHECK(options.classes.empty() || options.target == Target::classes, ValueError,
