@@ -3,6 +3,7 @@
 
 #include <atomic>
 
+#include "core/check.h"
 #include "core/recording.h"
 
 namespace brim {
@@ -20,6 +21,9 @@ class SpinLock {
  private:
   static inline std::atomic_flag flag;
 };
+
+thread_local constinit uint64_t current_part = 0;
+thread_local constinit bool in_part = false;
 }  // namespace
 
 Generator::Generator(uint64_t seed) : state_{seed, 0} {
@@ -33,6 +37,7 @@ RandomKey Generator::next() {
     key = state_;
     ++state_.offset;
   }
+  key.part = current_part;
   if (recording) [[unlikely]]
     recording->drew(*this, key);
   return key;
@@ -51,6 +56,21 @@ void Generator::set_state(RandomKey state) {
                       "made; set it before the step");
   const SpinLock lock;
   state_ = state;
+}
+
+RandomPart::RandomPart(Generator& generator, uint64_t part)
+    : generator_(generator), begin_(generator.state()) {
+  BRIM_CHECK(!in_part, ValueError, "[RandomPart] inside of another one; end that first");
+  in_part = true;
+  current_part = part;
+}
+
+RandomPart::~RandomPart() {
+  in_part = false;
+  current_part = 0;
+  if (!goes_back_) return;
+  const SpinLock lock;
+  generator_.state_ = begin_;
 }
 
 Generator& Generator::global() {

@@ -33,11 +33,17 @@ BRIM_FORMULA Words philox4x32(Words c, uint32_t k0, uint32_t k1) {
   return c;
 }
 
+/// The second word of a draw's key. Parts differ in it, the first one has the seed's own.
+BRIM_FORMULA uint32_t second_key(const RandomKey& key) {
+  const uint64_t part = key.part * 0x9e3779b97f4a7c15ULL;
+  return static_cast<uint32_t>(key.seed >> 32) ^ static_cast<uint32_t>(part >> 32);
+}
+
 /// Words 4 * block .. 4 * block + 3 of the draw `key`.
 BRIM_FORMULA Words random_block(const RandomKey& key, uint64_t block) {
   return philox4x32({{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                       static_cast<uint32_t>(key.offset), static_cast<uint32_t>(key.offset >> 32)}},
-                    static_cast<uint32_t>(key.seed), static_cast<uint32_t>(key.seed >> 32));
+                    static_cast<uint32_t>(key.seed), second_key(key));
 }
 
 /// [0, 1) with 24 random bits: exact in f32, so comparisons with it agree everywhere.

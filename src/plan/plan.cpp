@@ -254,9 +254,11 @@ void Plan::list_parameters() {
 void Plan::draw_keys() {
   for (const Program::Draws& d : program_.draws) {
     const RandomKey base = d.generator->state();
-    for (Launch* launch : drawing_)
-      if (launch->draw->generator == d.generator)
-        *launch->option<RandomKey>() = {base.seed, base.offset + launch->draw->index};
+    for (Launch* launch : drawing_) {
+      if (launch->draw->generator != d.generator) continue;
+      RandomKey& key = *launch->option<RandomKey>();
+      key = {base.seed, base.offset + launch->draw->index, key.part};
+    }
     d.generator->set_state({base.seed, base.offset + d.count});
   }
 }

@@ -61,8 +61,8 @@ class Recorder final : public backend::LaunchRecorder {
   void drew(Generator& generator, const RandomKey& key) override {
     const auto known = std::find_if(drawn_.begin(), drawn_.end(),
                                     [&](const Drawn& d) { return d.generator == &generator; });
-    if (known != drawn_.end())
-      ++known->count;
+    if (known != drawn_.end())  // the parts of a batch draw at the same offsets
+      known->count = std::max(known->count, key.offset - known->first.offset + 1);
     else
       drawn_.push_back({&generator, key, 1});
     for (const Drawn& d : drawn_)

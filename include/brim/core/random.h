@@ -6,10 +6,11 @@
 
 namespace brim {
 
-/// What one draw of random numbers needs: elements 0, 1, 2, ... of the stream (seed, offset).
+/// What one draw of random numbers needs: elements 0, 1, 2, ... of the stream (seed, offset, part).
 struct RandomKey {
   uint64_t seed = 0;
   uint64_t offset = 0;
+  uint64_t part = 0;  ///< see RandomPart
   friend bool operator==(const RandomKey&, const RandomKey&) = default;
 };
 
@@ -19,14 +20,34 @@ class Generator {
   explicit Generator(uint64_t seed = 0);
   RandomKey next();
   void manual_seed(uint64_t seed);
-  RandomKey state() const;  ///< what the next call of next() would return
+  RandomKey state() const;  ///< what the next call of next() would return, outside of parts
   void set_state(RandomKey state);
 
   /// The generator that rand, randn, dropout and the initialisers use unless told otherwise.
   static Generator& global();
 
  private:
+  friend class RandomPart;
   RandomKey state_;
+};
+
+/// In this scope the thread draws for one part of a batch, of several that are computed one after
+/// the other or by several ranks: each part has numbers of its own, and the generator goes on as if
+/// the part were the whole. So what is drawn for a part does not depend on who computes it. Scopes
+/// do not nest (ValueError); compiled steps may hold them.
+class RandomPart {
+ public:
+  RandomPart(Generator& generator, uint64_t part);
+  /// Goes back to where the generator was. The last part of a step calls keep() instead.
+  ~RandomPart();
+  RandomPart(const RandomPart&) = delete;
+  RandomPart& operator=(const RandomPart&) = delete;
+  void keep() { goes_back_ = false; }
+
+ private:
+  Generator& generator_;
+  const RandomKey begin_;
+  bool goes_back_ = true;
 };
 
 /// Seeds Generator::global().

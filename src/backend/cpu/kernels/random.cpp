@@ -68,7 +68,7 @@ WordGroup::WordGroup(const RandomKey& key, int64_t block) {
   };
   for (size_t b = 0; b < kGroup; b += hn::Lanes(d)) {
     auto c0 = hn::Load(d, &w[0][b]), c1 = hn::Load(d, &w[1][b]), c2 = offset(0), c3 = offset(32);
-    auto k0 = static_cast<uint32_t>(key.seed), k1 = static_cast<uint32_t>(key.seed >> 32);
+    auto k0 = static_cast<uint32_t>(key.seed), k1 = formula::second_key(key);
     for (int round = 0; round < 10; ++round) {
       auto high0 = c0, low0 = c0, high2 = c0, low2 = c0;
       multiply(d, c0, hn::Set(d, formula::kPhiloxM0), high0, low0);
