@@ -300,17 +300,31 @@ TEST(Loader, StartsInTheMiddle) {
 
 TEST(Loader, RanksShareOneOrder) {
   const auto source = std::make_shared<FakeSource>(50);
-  const Pass whole = run(Loader(source, {}, {.batch = 12}), 0);
-  std::vector<int64_t> dealt(52);
-  for (int rank = 0; rank < 4; ++rank) {
-    const Loader loader(source, {}, {.batch = 3, .rank = rank, .world_size = 4});
-    EXPECT_EQ(loader.samples(), 13);
-    const Pass part = run(loader, 0);
-    for (size_t i = 0; i < 13; ++i) dealt[i * 4 + static_cast<size_t>(rank)] = part.samples[i];
+  const Pass whole = run(Loader(source, {}, {.batch = 12, .multiple_of = 4}), 1);
+  EXPECT_EQ(whole.samples.size(), 52u);
+  EXPECT_EQ(whole.samples[50], whole.samples[0]);
+  EXPECT_EQ(whole.samples[51], whole.samples[1]);
+  for (const int ranks : {2, 4}) {
+    std::vector<int64_t> dealt(52);
+    const size_t batch = 12 / static_cast<size_t>(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const LoaderOptions options = {
+          .batch = 12 / ranks, .rank = rank, .world_size = ranks, .multiple_of = 4};
+      const Loader loader(source, {}, options);
+      EXPECT_EQ(loader.samples(), 52 / ranks);
+      EXPECT_EQ(loader.batches(), 5);
+      const Pass part = run(loader, 1);
+      for (size_t i = 0; i < part.samples.size(); ++i) {
+        const size_t k = i / batch, size = k < 4 ? batch : 4 / static_cast<size_t>(ranks);
+        dealt[k * 12 + static_cast<size_t>(rank) * size + i % batch] = part.samples[i];
+        EXPECT_EQ(loader.sample_at(1, static_cast<int64_t>(i)), part.samples[i]);
+      }
+    }
+    EXPECT_EQ(dealt, whole.samples) << ranks;
   }
-  EXPECT_TRUE(std::equal(whole.samples.begin(), whole.samples.end(), dealt.begin()));
-  EXPECT_EQ(dealt[50], dealt[0]);
-  EXPECT_EQ(dealt[51], dealt[1]);
+  const Loader full(source, {}, {.batch = 6, .drop_last = true, .rank = 1, .world_size = 2});
+  EXPECT_EQ(full.batches(), 4);
+  EXPECT_THROW(Loader(source, {}, {.multiple_of = 0}), ValueError);
 }
 
 TEST(Loader, KeptTensorsStayAsTheyAre) {

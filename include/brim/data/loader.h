@@ -38,8 +38,14 @@ struct LoaderOptions {
   bool shuffle = true;
   bool drop_last = false;  ///< leave out a last batch that is not full
   uint64_t seed = 0;
-  int rank = 0;        ///< this process of `world_size`; ranks take turns along one common order
-  int world_size = 1;  ///< short ranks repeat samples from the start, so that all have equally many
+  /// This process of `world_size`, each with batches of `batch`. Together the ranks' k-th batches
+  /// are the k-th of one loader with world_size * batch, cut into runs: rank 0 has the first one.
+  /// Batches in buckets, and samples of iterable data, are dealt out in turns.
+  int rank = 0;
+  int world_size = 1;
+  /// An epoch's samples are a multiple of this and of world_size: the first ones come again at its
+  /// end, or with drop_last the last ones are left out.
+  int64_t multiple_of = 1;
   OnError on_error = OnError::raise;
   /// Where the batches will be copied to. They are made on the CPU in any case; for cuda and sim in
   /// pinned memory, so that copies to such a device go on while the loop does other things.

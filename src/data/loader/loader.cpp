@@ -140,6 +140,10 @@ void Loader::State::check_options() const {
   BRIM_CHECK(options.world_size > 0 && options.rank >= 0 && options.rank < options.world_size,
              ValueError, "[loader] rank {} of world_size {}: must be 0 to world_size - 1",
              options.rank, options.world_size);
+  BRIM_CHECK(options.multiple_of > 0, ValueError, "[loader] multiple_of {}: must be at least 1",
+             options.multiple_of);
+  BRIM_CHECK(options.multiple_of == 1 || (!iterable && !options.buckets), ValueError,
+             "[loader] multiple_of is for samples in one line: not for iterable data and buckets");
   BRIM_CHECK(pictures || !options.raw, ValueError,
              "[loader] raw batches are of pictures with labels; leave `raw` out");
   BRIM_CHECK(!options.raw || !options.collate, ValueError,
@@ -302,7 +306,7 @@ int64_t Loader::sample_at(int64_t epoch, int64_t position) const {
              "[loader] position {} of {} samples", position, samples());
   BRIM_CHECK(state_->order->is_line(), ValueError,
              "[loader] batches of buckets are not cut from one line; see Batch::samples");
-  return Order(*state_->data, state_->options, epoch)[position];
+  return Order(*state_->data, state_->options, samples(), epoch)[position];
 }
 
 Tensor Loader::windows(int64_t epoch) const {
@@ -328,7 +332,7 @@ Loader Loader::in_order(int64_t batch) const {
   LoaderOptions options = state_->options;
   options.batch = batch;
   options.shuffle = options.drop_last = false;
-  options.rank = 0, options.world_size = 1;
+  options.rank = 0, options.world_size = 1, options.multiple_of = 1;
   options.ahead = -1;
   options.raw = true;
   options.log = {};

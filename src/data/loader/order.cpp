@@ -23,14 +23,15 @@ class Line final : public BatchOrder {
     const LoaderOptions& o = options_;
     const int64_t total = o.sampler ? o.sampler->size() : data.size();
     BRIM_CHECK(total > 0, ValueError, "[loader] the sampler has no samples");
-    samples_ = o.drop_last ? total / o.world_size : (total - 1) / o.world_size + 1;
+    const int64_t unit = std::lcm<int64_t>(o.world_size, o.multiple_of), each = unit / o.world_size;
+    samples_ = (o.drop_last ? total / unit : (total - 1) / unit + 1) * each;
     batches_ = o.drop_last ? samples_ / o.batch : (samples_ - 1) / o.batch + 1;
     check_some(batches_, samples_, o.batch);
     if (o.drop_last) samples_ = batches_ * o.batch;
     largest_ = std::min(o.batch, samples_);
   }
   void list(int64_t epoch, int64_t number, std::vector<int64_t>& samples) const override {
-    const Order order(data_, options_, epoch);
+    const Order order(data_, options_, samples_, epoch);
     const int64_t first = number * options_.batch;
     const int64_t count = std::min(options_.batch, samples_ - first);
     samples.resize(static_cast<size_t>(count));
@@ -124,21 +125,29 @@ class InBuckets final : public BatchOrder {
 
 }  // namespace
 
-Order::Order(const Dataset& data, const LoaderOptions& options, int64_t epoch)
+Order::Order(const Dataset& data, const LoaderOptions& options, int64_t samples, int64_t epoch)
     : permutation_(std::max<int64_t>(options.sampler ? options.sampler->size() : data.size(), 1),
                    key64(options.seed, 0x6f726472, static_cast<uint64_t>(epoch))),
       shuffle_(options.shuffle),
       rank_(options.rank),
       world_size_(options.world_size),
+      batch_(options.batch),
+      rank_samples_(samples),
       epoch_(epoch),
       samples_(data.size()),
       sampler_(options.sampler.get()) {}
 
 void Order::list(int64_t first, std::span<int64_t> samples) const {
-  int64_t global = (first * world_size_ + rank_) % permutation_.size();
-  for (int64_t& sample : samples) {
-    sample = sampler_ ? drawn(global) : global;
-    global = (global + world_size_) % permutation_.size();
+  for (size_t i = 0; i < samples.size();) {
+    const int64_t position = first + static_cast<int64_t>(i);
+    int64_t global = global_of(position);
+    const size_t run =
+        std::min(samples.size() - i, static_cast<size_t>(batch_ - position % batch_));
+    for (int64_t& sample : samples.subspan(i, run)) {
+      sample = sampler_ ? drawn(global) : global;
+      if (++global == permutation_.size()) global = 0;
+    }
+    i += run;
   }
   if (shuffle_ && !sampler_) permutation_.replace(samples);
 }

@@ -1,6 +1,7 @@
 // Which samples each batch of an epoch has, for one rank: a function of (seed, epoch, batch).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -12,12 +13,14 @@
 
 namespace brim::data {
 
-/// The order of one rank's samples in one epoch, where batches are cut from one line.
+/// The order of one rank's samples in one epoch, where batches are cut from one line: a batch of
+/// all ranks is a run of it, and each rank's part a run of that.
 class Order {
  public:
-  Order(const Dataset& data, const LoaderOptions& options, int64_t epoch);
+  /// `samples`: of the rank in an epoch.
+  Order(const Dataset& data, const LoaderOptions& options, int64_t samples, int64_t epoch);
   int64_t operator[](int64_t position) const {
-    const int64_t global = (position * world_size_ + rank_) % permutation_.size();
+    const int64_t global = global_of(position);
     if (sampler_) return drawn(global);
     return shuffle_ ? permutation_[global] : global;
   }
@@ -25,12 +28,18 @@ class Order {
   void list(int64_t first, std::span<int64_t> samples) const;
 
  private:
+  /// Where a position of this rank is on the line.
+  int64_t global_of(int64_t position) const {
+    const int64_t before = position - position % batch_;
+    const int64_t size = std::min(batch_, rank_samples_ - before);  // of the batch
+    return (before * world_size_ + rank_ * size + position - before) % permutation_.size();
+  }
   /// What the sampler gives. Throws IndexError for what is no sample.
   int64_t drawn(int64_t position) const;
 
   Permutation permutation_;
   bool shuffle_;
-  int64_t rank_, world_size_, epoch_, samples_;
+  int64_t rank_, world_size_, batch_, rank_samples_, epoch_, samples_;
   const Sampler* sampler_;
 };
 
