@@ -41,6 +41,9 @@ class StreamError : public Error {
 class CompileError : public Error {
   using Error::Error;
 };  ///< a step cannot be recorded, or a pass does not exist
+class DistError : public Error {
+  using Error::Error;
+};  ///< ranks are missing, have ended, or do not do the same
 class NotImplemented : public Error {
   using Error::Error;
 };  ///< no kernel for this backend and dtype

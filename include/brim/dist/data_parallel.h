@@ -1,0 +1,65 @@
+// Data parallel training: each rank of a group computes the gradients of its part of every batch,
+// and all of them step with the gradient of the whole.
+//
+//   dist::DataParallel parallel(net, world);
+//   for (data::Batch& b : loader.epoch(e)) {  // LoaderOptions::rank, world_size
+//     optimizer.zero_grad();
+//     Tensor loss = parallel.forward_backward([&](int64_t) { return cross_entropy(net(b.x), b.y);
+//     }); optimizer.step();
+//   }
+//
+// With V virtual ranks a batch is cut into V equal parts, which the ranks deal out among each other
+// in runs. Each part is computed by itself, draws its own random numbers, and normalises by its own
+// statistics; sums are taken in one tree over the parts. So V alone decides the bits, and a run may
+// go on with any number of ranks that divides it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include <brim/core/tensor.h>
+#include <brim/dist/process_group.h>
+#include <brim/nn/module.h>
+
+namespace brim::dist {
+
+class DataParallel {
+ public:
+  /// The other ranks' parameters and buffers become those of rank 0. `virtual_ranks`: a multiple of
+  /// the group's size; 0: as many as there are ranks. The network is kept by reference. Throws
+  /// ValueError; DistError where ranks have other parameters.
+  DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_ranks = 0);
+
+  ProcessGroup& group() const { return *group_; }
+  int64_t virtual_ranks() const { return virtual_ranks_; }
+  int64_t parts() const { return virtual_ranks_ / group_->size(); }  ///< of this rank
+
+  /// The mean loss over part 0, 1, ... of this rank's samples: parts() equal runs of them.
+  using Loss = std::function<Tensor(int64_t part)>;
+  /// Computes the gradients of a loss, as Tensor::backward() does, which is what happens without
+  /// one.
+  using Backward = std::function<void(const Tensor& loss)>;
+
+  /// Leaves the gradient of the mean loss over all ranks' samples in each parameter, instead of
+  /// what was there, and returns that loss (a scalar without history): the same bits in all ranks.
+  /// Running statistics, and what else is a floating buffer, become the mean of what the parts made
+  /// of them. Waits for no device; compiled steps may hold it. Throws ValueError for a loss that is
+  /// no scalar; DistError as collectives do, and where a parameter has a gradient in some ranks
+  /// only.
+  Tensor forward_backward(const Loss& loss, const Backward& backward = {});
+
+ private:
+  struct Sums;
+  Sums sum(int64_t begin, int64_t end, const std::function<Sums(int64_t)>& part) const;
+  Sums part(int64_t part, const Loss& loss, const Backward& backward, bool is_last);
+  void reduce(std::vector<Sums>& nodes) const;
+
+  GroupPtr group_;
+  int64_t virtual_ranks_;
+  std::vector<Tensor> parameters_;
+  std::vector<Tensor> averaged_, counted_;  // floating buffers, and others
+  std::vector<Tensor> before_;              // what averaged_ held when the step began
+};
+
+}  // namespace brim::dist

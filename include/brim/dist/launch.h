@@ -1,0 +1,54 @@
+// Which rank a process is, as the program that started it says, and the group of all of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <brim/dist/process_group.h>
+
+namespace brim::dist {
+
+/// Where and as what a process joins the others over TCP.
+struct TcpOptions {
+  int rank = 0;
+  int size = 1;
+  std::string address = "127.0.0.1";  ///< of rank 0's host: it listens there and nowhere else
+  std::vector<uint16_t> ports;        ///< rank 0 takes the first that is free
+  std::string token;                  ///< ranks with another one are turned away; up to 63 bytes
+  double join_timeout = 60;           ///< seconds until all ranks have to be there
+  GroupOptions group;
+};
+
+/// The group of the processes that call it with the same size, address, ports and token.
+/// Connections go from each to each. Throws ValueError for impossible options; DistError where the
+/// address does not resolve or is another host's, ports are in use, a rank is there twice, worlds
+/// or builds of brim differ, or ranks do not come in time.
+GroupPtr tcp_group(const TcpOptions& options);
+
+/// A process among those of a run.
+struct LaunchEnvironment {
+  /// torchrun, brim launch, RANK and WORLD_SIZE (whoever set them), mpirun, srun or none
+  std::string launcher = "none";
+  int rank = 0, size = 1;
+  int local_rank = 0, local_size = 1;  ///< among those of this host
+  std::string address = "127.0.0.1";   ///< of rank 0's host
+  std::vector<uint16_t> ports;
+  std::string token;
+  int restarts = 0;                    ///< how often the launcher began anew
+  std::vector<std::string> variables;  ///< "RANK=1": what it was read from
+
+  bool is_distributed() const { return size > 1; }
+};
+
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun,
+/// brim launch, Kubernetes), else OMPI_COMM_WORLD_* (mpirun of Open MPI), else SLURM_* (srun).
+/// BRIM_TOKEN replaces the token that is made of the job's number. Throws ValueError for variables
+/// that are missing, are no numbers or contradict each other.
+LaunchEnvironment launch_environment();
+
+/// The group of all ranks of the run: of one, where there are no others. Throws as the two above.
+GroupPtr open_world(const GroupOptions& options = {});
+GroupPtr open_world(const LaunchEnvironment& environment, const GroupOptions& options = {});
+
+}  // namespace brim::dist

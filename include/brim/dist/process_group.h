@@ -1,0 +1,99 @@
+// The ranks that work on one thing together, and what they tell each other.
+//
+//   dist::ProcessGroup& world = *dist::open_world();  // as mpirun, torchrun, srun or brim launch
+//   say dist::all_reduce(world, gradient);                // the sum of all ranks, in each of them
+//
+// Every rank calls the same functions in the same order, with the same dtypes and shapes; where one
+// does not, all of them get a DistError that shows both sides. Sums are taken in one fixed tree
+// over the ranks, so all ranks have the same bits, in each run. On `sim` a call is queued on the
+// current stream as any op; on the CPU it is done when it returns. Compiled steps hold them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <brim/core/tensor.h>
+
+namespace brim::dist {
+
+class Transport;
+struct Call;
+
+/// How the elements of the ranks become one.
+enum class Reduce : uint8_t { sum, product, min, max };
+
+struct GroupOptions {
+  /// Seconds that a call waits for a rank from which nothing comes, before it is a DistError; 0:
+  /// without an end.
+  double timeout = 300;
+};
+
+/// A handle of one rank. Calls of several threads come one after the other, in an order that
+/// other ranks cannot know: give each thread a duplicate().
+class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
+ public:
+  explicit ProcessGroup(std::unique_ptr<Transport> transport);
+  ~ProcessGroup();
+  ProcessGroup(const ProcessGroup&) = delete;
+  ProcessGroup& operator=(const ProcessGroup&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  const char* backend() const;  ///< "local", "tcp"
+
+  /// Another group of the same ranks, whose calls do not mix with these. All ranks call it.
+  std::shared_ptr<ProcessGroup> duplicate();
+  /// Returns when all ranks have called it. The host waits, for the ranks alone: what is queued on
+  /// devices may not be done.
+  void barrier();
+  /// What each rank gave, by rank: settings, addresses. The host waits.
+  std::vector<std::string> all_gather_text(const std::string& text);
+
+  /// Has the other ranks know that this one gives up: their calls throw a DistError with `why`.
+  void abort(const std::string& why) noexcept;
+
+  /// Of the collectives: `use(transport)` as the next call. A call that fails ends the group.
+  template <class F>
+  void run(const Call& call, const F& use);
+
+ private:
+  void check_alive() const;
+
+  std::unique_ptr<Transport> transport_;
+  const int rank_, size_;
+  std::mutex mutex_;
+  uint64_t calls_ = 0;
+  std::string failure_;  // of an earlier call
+};
+
+using GroupPtr = std::shared_ptr<ProcessGroup>;
+
+/// Groups of `size` ranks within this process, by rank: give one to each thread.
+std::vector<GroupPtr> local_groups(int size, const GroupOptions& options = {});
+
+// --- collectives. Tensors live on one device, the CPU or `sim`, in any dtype that ops compute with
+// (bool has no sum and no product: DTypeError); written ones are contiguous (ShapeError). Gradients
+// do not flow through them (AutogradError for a tensor that requires one, outside of NoGrad).
+
+/// Replaces the tensor by the reduction over all ranks.
+void all_reduce(ProcessGroup& group, Tensor& tensor, Reduce reduce = Reduce::sum);
+/// The same for several tensors of one dtype in one call: small ones together are faster.
+void all_reduce(ProcessGroup& group, std::span<Tensor> tensors, Reduce reduce = Reduce::sum);
+/// Rank `root`'s values in all ranks.
+void broadcast(ProcessGroup& group, Tensor& tensor, int root = 0);
+void broadcast(ProcessGroup& group, std::span<Tensor> tensors, int root = 0);
+/// x of rank r becomes y[r]. y: (size, x's shape).
+void all_gather(ProcessGroup& group, const Tensor& x, Tensor& y);
+/// y of rank r is the reduction of the x[r] of all ranks. x: (size, y's shape).
+void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce reduce = Reduce::sum);
+/// y[r] is the x[rank] of rank r. x, y: (size, ...).
+void all_to_all(ProcessGroup& group, const Tensor& x, Tensor& y);
+/// To and from one other rank. Returns when the tensor may be written again. Not in compiled steps.
+void send(ProcessGroup& group, const Tensor& tensor, int to);
+void receive(ProcessGroup& group, Tensor& tensor, int from);
+
+}  // namespace brim::dist

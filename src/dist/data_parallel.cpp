@@ -1,0 +1,189 @@
+#include <brim/dist/data_parallel.h>
+
+#include <brim/autograd/autograd.h>
+#include <brim/core/random.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "core/hash.h"
+#include "diag/span.h"
+#include "dist/collectives.h"
+#include "dist/sum_tree.h"
+#include "ops/memory/copy.h"
+
+namespace brim::dist {
+namespace {
+
+/// Calls f with the tensors of each dtype, in the order in which dtypes first appear.
+template <class F>
+void by_dtype(const std::vector<Tensor>& tensors, const F& f) {
+  std::vector<DType> done;
+  for (const Tensor& t : tensors) {
+    if (std::ranges::find(done, t.dtype()) != done.end()) continue;
+    done.push_back(t.dtype());
+    std::vector<Tensor> same;
+    for (const Tensor& other : tensors)
+      if (other.dtype() == t.dtype()) same.push_back(other);
+    f(same);
+  }
+}
+
+/// Rank 0's values in all ranks.
+void share(ProcessGroup& group, const std::vector<Tensor>& tensors) {
+  const NoGrad guard;
+  by_dtype(tensors, [&](const std::vector<Tensor>& same) {
+    std::vector<Tensor> dense;
+    for (const Tensor& t : same) dense.push_back(t.detach().contiguous());
+    broadcast(group, dense);
+    for (size_t i = 0; i < same.size(); ++i) {
+      Tensor to = same[i].detach();
+      if (to.storage() != dense[i].storage()) to.copy_(dense[i]);
+      same[i].storage()->bump_version();
+    }
+  });
+}
+
+}  // namespace
+
+/// Of one or several parts.
+struct DataParallel::Sums {
+  std::vector<Tensor> gradients;  ///< by parameter; undefined where there is none
+  std::vector<Tensor> buffers;    ///< of averaged_
+  Tensor loss;
+
+  /// `a` is spoilt.
+  static void add(Tensor& a, const Tensor& b) {
+    if (!a.defined())
+      a = b;
+    else if (b.defined())
+      a.add_(b);
+  }
+  void add(const Sums& other) {
+    for (size_t i = 0; i < gradients.size(); ++i) add(gradients[i], other.gradients[i]);
+    for (size_t i = 0; i < buffers.size(); ++i) add(buffers[i], other.buffers[i]);
+    add(loss, other.loss);
+  }
+};
+
+DataParallel::DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_ranks)
+    : group_(std::move(group)),
+      virtual_ranks_(virtual_ranks > 0 ? virtual_ranks : group_->size()),
+      parameters_(network.parameters()) {
+  BRIM_CHECK(virtual_ranks >= 0 && virtual_ranks_ % group_->size() == 0, ValueError,
+             "[dist] {} virtual ranks are not a multiple of the {} ranks; take {}", virtual_ranks,
+             group_->size(), group_->size() * std::max<int64_t>(1, virtual_ranks / group_->size()));
+  std::string shapes;
+  for (const auto& [name, p] : network.named_parameters())
+    shapes += fmt::format("{} {} {}\n", name, p.shape().str(), brim::name(p.dtype()));
+  std::vector<Tensor> all = parameters_;
+  for (const auto& [name, buffer] : network.named_buffers()) {
+    shapes += fmt::format("{} {} {}\n", name, buffer.shape().str(), brim::name(buffer.dtype()));
+    (is_floating(buffer.dtype()) ? averaged_ : counted_).push_back(buffer);
+    all.push_back(buffer);
+  }
+  if (group_->size() == 1) return;
+  const std::vector<std::string> others = group_->all_gather_text(shapes);
+  for (size_t r = 0; r < others.size(); ++r)
+    BRIM_CHECK(others[r] == others[0], DistError,
+               "[dist] the networks of rank 0 and rank {} have other parameters", r);
+  share(*group_, all);
+}
+
+DataParallel::Sums DataParallel::part(int64_t number, const Loss& loss, const Backward& backward,
+                                      bool is_last) {
+  const auto share = static_cast<uint64_t>(
+      virtual_ranks_of(group_->rank(), group_->size(), virtual_ranks_).begin + number);
+  RandomPart random(Generator::global(), share);
+  if (is_last) random.keep();
+  std::vector<Tensor> counted;  // by the first part: one step is counted once
+  {
+    const NoGrad guard;
+    for (Tensor& p : parameters_) p.zero_grad();
+    if (number > 0) {
+      for (size_t i = 0; i < averaged_.size(); ++i) averaged_[i].copy_(before_[i]);
+      for (const Tensor& t : counted_) counted.push_back(t.clone());
+    }
+  }
+  const Tensor mean = loss(number);
+  BRIM_CHECK(mean.defined() && mean.numel() == 1, ValueError,
+             "[dist] the loss of a part is not one number");
+  const Tensor weighted = virtual_ranks_ == 1 ? mean : mean / static_cast<double>(virtual_ranks_);
+  backward ? backward(weighted) : weighted.backward();
+
+  const NoGrad guard;
+  for (size_t i = 0; i < counted.size(); ++i) counted_[i].copy_(counted[i]);
+  Sums sums;
+  for (const Tensor& p : parameters_) sums.gradients.push_back(p.grad());
+  if (virtual_ranks_ > 1)
+    for (const Tensor& t : averaged_) sums.buffers.push_back(t.clone());
+  sums.loss = weighted.detach();
+  if (virtual_ranks_ > 1) sums.loss = sums.loss.clone();  // it is added to
+  return sums;
+}
+
+DataParallel::Sums DataParallel::sum(int64_t begin, int64_t end,
+                                     const std::function<Sums(int64_t)>& part) const {
+  if (end - begin == 1) return part(begin);
+  const TreeNode node{begin, end};
+  Sums left = sum(node.left().begin, node.left().end, part);
+  const Sums right = sum(node.right().begin, node.right().end, part);
+  const NoGrad guard;
+  left.add(right);
+  return left;
+}
+
+void DataParallel::reduce(std::vector<Sums>& nodes) const {
+  const diag::Span span("reduce gradients", diag::Cause::dispatch);
+  std::vector<std::vector<Tensor>> lists(nodes.size());  // the same tensors of each node
+  uint64_t which = 0;                                    // of them all
+  const auto add = [&](auto&& tensor_of) {
+    const auto defined =
+        std::ranges::find_if(nodes, [&](Sums& s) { return tensor_of(s).defined(); });
+    which = splitmix64(which + (defined != nodes.end()));
+    if (defined == nodes.end()) return;
+    for (size_t k = 0; k < nodes.size(); ++k) {
+      Tensor& t = tensor_of(nodes[k]);
+      t = t.defined() ? t.contiguous() : zeros_like(tensor_of(*defined)).contiguous();
+      lists[k].push_back(t);
+    }
+  };
+  add([](Sums& s) -> Tensor& { return s.loss; });
+  for (size_t i = 0; i < parameters_.size(); ++i)
+    add([i](Sums& s) -> Tensor& { return s.gradients[i]; });
+  for (size_t i = 0; i < averaged_.size(); ++i)
+    add([i](Sums& s) -> Tensor& { return s.buffers[i]; });
+  by_dtype(lists[0], [&](const std::vector<Tensor>& like) {
+    std::vector<Tensor> tensors;
+    for (const std::vector<Tensor>& list : lists)
+      for (const Tensor& t : list)
+        if (t.dtype() == like[0].dtype()) tensors.push_back(t);
+    all_reduce_nodes(*group_, tensors, virtual_ranks_, which);
+  });
+}
+
+Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward) {
+  before_.clear();
+  if (parts() > 1) {
+    const NoGrad guard;
+    for (const Tensor& t : averaged_) before_.push_back(t.clone());
+  }
+  const TreeNode own = virtual_ranks_of(group_->rank(), group_->size(), virtual_ranks_);
+  std::vector<Sums> nodes;
+  for (const TreeNode& node : nodes_of(group_->rank(), group_->size(), virtual_ranks_))
+    nodes.push_back(sum(node.begin, node.end, [&](int64_t virtual_rank) {
+      return part(virtual_rank - own.begin, loss, backward, virtual_rank + 1 == own.end);
+    }));
+  before_.clear();
+  const NoGrad guard;
+  if (group_->size() > 1) reduce(nodes);
+  Sums& all = nodes[0];
+  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].set_grad(all.gradients[i]);
+  for (size_t i = 0; i < all.buffers.size(); ++i)
+    averaged_[i].copy_(all.buffers[i] / static_cast<double>(virtual_ranks_));
+  return all.loss;
+}
+
+}  // namespace brim::dist

@@ -1,0 +1,180 @@
+// Ranks that are threads of one process. A sender shows the receiver its memory and waits until
+// that has copied it, so nothing is copied twice.
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <mutex>
+
+#include "core/check.h"
+#include "dist/transport.h"
+
+namespace brim::dist {
+namespace {
+
+/// A message that waits for its receiver; it lies on the sender's stack.
+struct Post {
+  enum class State : uint8_t { waiting, copying, taken };
+  const Call& call;
+  const void* data;
+  size_t bytes;
+  State state = State::waiting;
+};
+
+/// From one rank to another.
+struct Mailbox {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Post*> posts;
+};
+
+/// What the ranks share.
+class Hub {
+ public:
+  Hub(int size, double timeout)
+      : timeout(timeout),
+        size_(size),
+        mailboxes_(static_cast<size_t>(size) * static_cast<size_t>(size)),
+        ended_(static_cast<size_t>(size)) {}
+
+  Mailbox& mailbox(int from, int to) {
+    return mailboxes_[static_cast<size_t>(from) * static_cast<size_t>(size_) +
+                      static_cast<size_t>(to)];
+  }
+  /// Why the rank does nothing any more; "" if it does.
+  std::string ended(int rank) {
+    const std::lock_guard lock(mutex_);
+    return ended_[static_cast<size_t>(rank)];
+  }
+  void end(int rank, const std::string& why) {
+    {
+      const std::lock_guard lock(mutex_);
+      std::string& text = ended_[static_cast<size_t>(rank)];
+      if (!text.empty()) return;
+      text = why;
+    }
+    for (int other = 0; other < size_; ++other)
+      for (Mailbox* box : {&mailbox(rank, other), &mailbox(other, rank)}) {
+        { const std::lock_guard lock(box->mutex); }  // nobody is between a look and a wait
+        box->changed.notify_all();
+      }
+  }
+  /// The hub of the n-th duplicate.
+  std::shared_ptr<Hub> duplicate(uint64_t n) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Hub>& hub = duplicates_[n];
+    if (!hub) hub = std::make_shared<Hub>(size_, timeout);
+    return hub;
+  }
+
+  const double timeout;
+
+ private:
+  const int size_;
+  std::vector<Mailbox> mailboxes_;
+  std::mutex mutex_;
+  std::vector<std::string> ended_;
+  std::map<uint64_t, std::shared_ptr<Hub>> duplicates_;
+};
+
+class LocalTransport final : public Transport {
+ public:
+  LocalTransport(std::shared_ptr<Hub> hub, int rank, int size)
+      : Transport(rank, size), hub_(std::move(hub)) {}
+  ~LocalTransport() override { hub_->end(rank(), "its group is gone"); }
+
+  const char* backend() const override { return "local"; }
+
+  void exchange(const Call& call, std::span<const Outgoing> out,
+                std::span<const Incoming> in) override {
+    std::deque<Post> posts;
+    for (const Outgoing& o : out) {
+      Mailbox& box = hub_->mailbox(rank(), o.to);
+      const std::lock_guard lock(box.mutex);
+      box.posts.push_back(&posts.emplace_back(Post{call, o.data, o.bytes}));
+      box.changed.notify_all();
+    }
+    try {
+      for (const Incoming& i : in) receive(call, i);
+      for (size_t i = 0; i < out.size(); ++i) wait_until_taken(call, out[i].to, posts[i]);
+    } catch (...) {
+      for (size_t i = 0; i < out.size(); ++i) take_back(out[i].to, posts[i]);
+      throw;
+    }
+  }
+
+  std::unique_ptr<Transport> duplicate(const Call& call) override {
+    return std::make_unique<LocalTransport>(hub_->duplicate(call.number), rank(), size());
+  }
+
+  void abort(const std::string& why) noexcept override { hub_->end(rank(), why); }
+
+ private:
+  /// Waits until `done()`, which looks at what the mailbox's mutex guards.
+  template <class Done>
+  void wait(std::unique_lock<std::mutex>& lock, Mailbox& box, const Call& call, int peer,
+            const Done& done) {
+    const auto begin = std::chrono::steady_clock::now();
+    while (!done()) {
+      if (const std::string why = hub_->ended(peer); !why.empty())
+        raise_gone(rank(), call, fmt::format("rank {}", peer), why);
+      if (hub_->timeout <= 0) {
+        box.changed.wait(lock);
+        continue;
+      }
+      const auto end = begin + std::chrono::duration<double>(hub_->timeout);
+      if (std::chrono::steady_clock::now() >= end)
+        raise_timeout(rank(), call, fmt::format("rank {}", peer), hub_->timeout);
+      box.changed.wait_until(lock, std::chrono::time_point_cast<std::chrono::nanoseconds>(end));
+    }
+  }
+
+  void receive(const Call& call, const Incoming& in) {
+    Mailbox& box = hub_->mailbox(in.from, rank());
+    std::unique_lock lock(box.mutex);
+    wait(lock, box, call, in.from, [&] { return !box.posts.empty(); });
+    Post& post = *box.posts.front();
+    if (!(post.call == call) || post.bytes != in.bytes)
+      raise_mismatch(rank(), call, in.bytes, in.from, post.call, post.bytes);
+    box.posts.pop_front();
+    post.state = Post::State::copying;
+    lock.unlock();
+    if (in.bytes > 0) std::memcpy(in.data, post.data, in.bytes);
+    lock.lock();
+    post.state = Post::State::taken;
+    box.changed.notify_all();
+  }
+
+  void wait_until_taken(const Call& call, int to, const Post& post) {
+    Mailbox& box = hub_->mailbox(rank(), to);
+    std::unique_lock lock(box.mutex);
+    wait(lock, box, call, to, [&] { return post.state != Post::State::waiting; });
+    box.changed.wait(lock, [&] { return post.state == Post::State::taken; });
+  }
+
+  /// Behind this nobody reads the message any more.
+  void take_back(int to, Post& post) {
+    Mailbox& box = hub_->mailbox(rank(), to);
+    std::unique_lock lock(box.mutex);
+    box.changed.wait(lock, [&] { return post.state != Post::State::copying; });
+    std::erase(box.posts, &post);
+  }
+
+  const std::shared_ptr<Hub> hub_;
+};
+
+}  // namespace
+
+std::vector<GroupPtr> local_groups(int size, const GroupOptions& options) {
+  BRIM_CHECK(size > 0, ValueError, "[dist] a group of {} ranks; give 1 or more", size);
+  const auto hub = std::make_shared<Hub>(size, options.timeout);
+  std::vector<GroupPtr> groups;
+  for (int rank = 0; rank < size; ++rank)
+    groups.push_back(
+        std::make_shared<ProcessGroup>(std::make_unique<LocalTransport>(hub, rank, size)));
+  return groups;
+}
+
+}  // namespace brim::dist

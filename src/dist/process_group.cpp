@@ -1,0 +1,73 @@
+#include <brim/dist/process_group.h>
+
+#include "core/check.h"
+#include "dist/transport.h"
+
+namespace brim::dist {
+
+ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport)
+    : transport_(std::move(transport)), rank_(transport_->rank()), size_(transport_->size()) {}
+
+ProcessGroup::~ProcessGroup() = default;
+
+const char* ProcessGroup::backend() const { return transport_->backend(); }
+
+void ProcessGroup::check_alive() const {
+  BRIM_CHECK(failure_.empty(), DistError, "[dist] rank {}: an earlier call failed: {}", rank_,
+             failure_);
+}
+
+std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
+  std::shared_ptr<ProcessGroup> other;
+  run({.kind = CallKind::duplicate}, [&](Transport& transport, const Call& call) {
+    other = std::make_shared<ProcessGroup>(transport.duplicate(call));
+  });
+  return other;
+}
+
+void ProcessGroup::barrier() {
+  run({.kind = CallKind::barrier}, [&](Transport& transport, const Call& call) {
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      out.push_back({peer, nullptr, 0});
+      in.push_back({peer, nullptr, 0});
+    }
+    transport.exchange(call, out, in);
+  });
+}
+
+std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) {
+  constexpr uint64_t kMaxBytes = 64 << 20;
+  BRIM_CHECK(text.size() <= kMaxBytes, ValueError, "[dist] a text of {} B; at most {}", text.size(),
+             kMaxBytes);
+  std::vector<std::string> texts(static_cast<size_t>(size_));
+  run({.kind = CallKind::text}, [&](Transport& transport, const Call& call) {
+    const uint64_t bytes = text.size();
+    std::vector<uint64_t> sizes(texts.size());
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_) continue;
+      out.push_back({peer, &bytes, sizeof(bytes)});
+      in.push_back({peer, &sizes[static_cast<size_t>(peer)], sizeof(bytes)});
+    }
+    transport.exchange(call, out, in);
+    for (Outgoing& o : out) o.data = text.data(), o.bytes = text.size();
+    for (Incoming& i : in) {
+      const uint64_t theirs = sizes[static_cast<size_t>(i.from)];
+      BRIM_CHECK(theirs <= kMaxBytes, DistError, "[dist] rank {} announces a text of {} B", i.from,
+                 theirs);
+      texts[static_cast<size_t>(i.from)].resize(theirs);
+      i.data = texts[static_cast<size_t>(i.from)].data(), i.bytes = theirs;
+    }
+    transport.exchange(call, out, in);
+  });
+  texts[static_cast<size_t>(rank_)] = text;
+  return texts;
+}
+
+void ProcessGroup::abort(const std::string& why) noexcept { transport_->abort(why); }
+
+}  // namespace brim::dist

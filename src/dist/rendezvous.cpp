@@ -1,0 +1,264 @@
+#include "dist/rendezvous.h"
+
+#include <brim/interface.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+#include <list>
+#include <thread>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "core/printable.h"
+
+namespace brim::dist {
+namespace {
+
+constexpr double kHelloSeconds = 5;   // that a connection has to say who it is
+constexpr double kKnockSeconds = 5;   // that a listener has to answer
+constexpr size_t kMaxVisitors = 256;  // that have not said who they are
+
+template <size_t N>
+void put(char (&to)[N], const std::string& text) {
+  std::memcpy(to, text.data(), std::min(text.size(), N - 1));
+}
+template <size_t N>
+std::string take(const char (&from)[N]) {
+  return printable(std::string(from, strnlen(from, N)));
+}
+
+#define BRIM_TEXT_OF(symbol) #symbol
+#define BRIM_TEXT(symbol) BRIM_TEXT_OF(symbol)
+/// The version with a hash of the headers.
+std::string build() { return BRIM_TEXT(BRIM_INTERFACE); }
+
+void answer(const Socket& socket, const std::string& fault) {
+  Answer message{.accepted = fault.empty() ? 1u : 0u};
+  put(message.text, fault);
+  std::string ignored;
+  (void)send_all(socket, &message, sizeof(message), steady_seconds() + 1, ignored);
+}
+
+/// Connections that have not said who they are.
+struct Visitor {
+  Socket socket;
+  double until;
+  Hello hello;
+  size_t got = 0;
+};
+
+/// Reads on. Returns whether the visitor is done with: `hello` is whole, or the connection is
+/// closed.
+bool read_hello(Visitor& visitor) {
+  std::string why;
+  char* const to = reinterpret_cast<char*>(&visitor.hello) + visitor.got;
+  const ptrdiff_t got = receive_some(visitor.socket, to, sizeof(Hello) - visitor.got, why);
+  if (got < 0) visitor.socket.close();
+  visitor.got += static_cast<size_t>(std::max<ptrdiff_t>(got, 0));
+  return got < 0 || visitor.got == sizeof(Hello);
+}
+
+std::string names(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+EndpointRow EndpointRow::of(const Endpoint& endpoint) {
+  EndpointRow row;
+  put(row.host, endpoint.host);
+  row.port = endpoint.port;
+  return row;
+}
+Endpoint EndpointRow::endpoint() const { return {take(host), static_cast<uint16_t>(port)}; }
+
+Hello make_hello(int rank, int size, uint16_t port, uint64_t mesh, const std::string& token) {
+  Hello hello;
+  hello.rank = rank, hello.size = size, hello.port = port, hello.mesh = mesh;
+  put(hello.build, build());
+  put(hello.token, token);
+  return hello;
+}
+
+std::string fault_of(const Hello& hello, const Expected& expected) {
+  const Hello like = make_hello(0, 0, 0, 0, expected.token);
+  if (std::memcmp(hello.magic, like.magic, sizeof(like.magic)) != 0)
+    return "this is no rank of brim";
+  if (hello.byte_order != like.byte_order) return "the machines order bytes differently";
+  if (std::memcmp(hello.token, like.token, sizeof(like.token)) != 0)
+    return "it is of another run: the token differs (BRIM_TOKEN, or the launcher's job number)";
+  if (std::memcmp(hello.build, like.build, sizeof(like.build)) != 0)
+    return fmt::format("rank {} is brim {}, and rank {} brim {}; use one build", hello.rank,
+                       take(hello.build), expected.rank, take(like.build));
+  if (hello.size != expected.size)
+    return fmt::format("rank {} is in a world of {}, and rank {} in one of {}", hello.rank,
+                       hello.size, expected.rank, expected.size);
+  if (hello.rank < 0 || hello.rank >= hello.size)
+    return fmt::format("rank {} of a world of {}", hello.rank, hello.size);
+  if (hello.rank < expected.first || hello.rank == expected.rank)
+    return fmt::format("rank {} is there already", hello.rank);
+  if (hello.mesh != expected.mesh) return "it is of another group of the same run";
+  if (hello.port > 65535) return fmt::format("rank {} listens on port {}", hello.rank, hello.port);
+  return "";
+}
+
+std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expected) {
+  std::vector<Arrival> arrivals(static_cast<size_t>(expected.size));
+  std::vector<int> missing;
+  for (int r = expected.first; r < expected.size; ++r)
+    if (r != expected.rank) missing.push_back(r);
+  std::list<Visitor> visitors;
+  std::string last_fault;
+  while (!missing.empty()) {
+    double now = steady_seconds();
+    BRIM_CHECK(now < expected.deadline, DistError,
+               "[dist] {} did not come to rank {} at {} in time{}; were all processes started?",
+               names(missing), expected.rank, own_end(listener).str(),
+               last_fault.empty() ? "" : " (turned away: " + last_fault + ")");
+    std::vector<pollfd> entries = {{listener.fd(), POLLIN, 0}};
+    for (const Visitor& v : visitors) entries.push_back({v.socket.fd(), POLLIN, 0});
+    const double wait = std::min(expected.deadline - now, 0.2);
+    (void)poll(entries.data(), entries.size(), static_cast<int>(wait * 1e3) + 1);
+    now = steady_seconds();
+    while (visitors.size() < kMaxVisitors) {
+      Socket socket = accept_from(listener);
+      if (!socket.is_open()) break;
+      visitors.push_back({std::move(socket), now + kHelloSeconds, {}, 0});
+    }
+    for (auto v = visitors.begin(); v != visitors.end();) {
+      const bool done = read_hello(*v);
+      if (done && v->socket.is_open()) {
+        Arrival& place =
+            arrivals[static_cast<size_t>(std::clamp(v->hello.rank, 0, expected.size - 1))];
+        std::string fault = fault_of(v->hello, expected);
+        if (fault.empty() && place.socket.is_open())
+          fault = fmt::format("rank {} is there already, from {}", v->hello.rank,
+                              other_end(place.socket).host);
+        answer(v->socket, fault);
+        if (fault.empty()) {
+          std::erase(missing, v->hello.rank);
+          place = {std::move(v->socket), v->hello};
+        } else {
+          last_fault = fault;
+        }
+      }
+      v = done || now > v->until ? visitors.erase(v) : std::next(v);
+    }
+  }
+  return arrivals;
+}
+
+bool introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why) {
+  Answer message;
+  if (!send_all(socket, &hello, sizeof(hello), deadline, why) ||
+      !receive_all(socket, &message, sizeof(message), deadline, why))
+    return false;
+  BRIM_CHECK(message.accepted == 1, DistError, "[dist] rank {} was turned away at {}: {}",
+             hello.rank, other_end(socket).str(), take(message.text));
+  return true;
+}
+
+namespace {
+
+/// Rank 0: the table of all, and a connection to each.
+std::vector<Endpoint> host_table(const TcpOptions& options, const std::string& host, Socket& mesh,
+                                 double deadline) {
+  Socket listener;
+  for (const uint16_t port : options.ports)
+    if (listener = listen_on({host, port}); listener.is_open()) break;
+  BRIM_CHECK(
+      listener.is_open(), DistError,
+      "[dist] rank 0 cannot listen on {}: its ports {} are in use; does another run use them? "
+      "Choose another MASTER_PORT",
+      host, fmt::join(options.ports, ", "));
+  mesh = listen_on({host, 0});
+  const std::vector<Arrival> arrivals = accept_ranks(
+      listener, {.rank = 0, .size = options.size, .token = options.token, .deadline = deadline});
+  std::vector<Endpoint> endpoints = {own_end(mesh)};
+  for (size_t r = 1; r < arrivals.size(); ++r)
+    endpoints.push_back(
+        {other_end(arrivals[r].socket).host, static_cast<uint16_t>(arrivals[r].hello.port)});
+  std::vector<EndpointRow> table;
+  for (const Endpoint& endpoint : endpoints) table.push_back(EndpointRow::of(endpoint));
+  for (size_t r = 1; r < arrivals.size(); ++r) {
+    std::string why;
+    BRIM_CHECK(send_all(arrivals[r].socket, table.data(), table.size() * sizeof(EndpointRow),
+                        deadline, why),
+               DistError, "[dist] rank {} has left while the ranks met: {}", r, why);
+  }
+  return endpoints;
+}
+
+/// Another rank: the table from rank 0.
+std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& host, Socket& mesh,
+                                  double deadline) {
+  std::string why = "no answer";
+  Endpoint last{host, 0};
+  while (steady_seconds() < deadline) {
+    for (const uint16_t port : options.ports) {
+      last = {host, port};
+      const double seconds = std::min(kKnockSeconds, deadline - steady_seconds());
+      if (seconds <= 0) break;
+      const Socket socket = connect_to(last, seconds, why);
+      if (!socket.is_open()) continue;
+      mesh = listen_on({own_end(socket).host, 0});  // on the interface that leads there
+      const Hello hello =
+          make_hello(options.rank, options.size, own_end(mesh).port, 0, options.token);
+      if (!introduce(socket, hello, steady_seconds() + seconds, why)) continue;
+      std::vector<EndpointRow> table(static_cast<size_t>(options.size));
+      BRIM_CHECK(
+          receive_all(socket, table.data(), table.size() * sizeof(EndpointRow), deadline, why),
+          DistError, "[dist] rank {} waits for the other ranks, and rank 0 at {}: {}", options.rank,
+          last.str(), why);
+      std::vector<Endpoint> endpoints;
+      for (const EndpointRow& row : table) endpoints.push_back(row.endpoint());
+      return endpoints;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  raise<DistError>(
+      "[dist] rank {} finds no rank 0 at {} within {:g} s: {}; is it running, and is MASTER_ADDR "
+      "its "
+      "host?",
+      options.rank, last.str(), options.join_timeout, why);
+}
+
+}  // namespace
+
+std::vector<Endpoint> join(const TcpOptions& options, Socket& listener) {
+  const double deadline = steady_seconds() + options.join_timeout;
+  const std::string host = resolve(options.address);
+  return options.rank == 0 ? host_table(options, host, listener, deadline)
+                           : fetch_table(options, host, listener, deadline);
+}
+
+std::vector<Socket> connect_mesh(int rank, const std::vector<Endpoint>& endpoints,
+                                 const Socket& listener, uint64_t mesh, const std::string& token,
+                                 double deadline) {
+  const int size = static_cast<int>(endpoints.size());
+  std::vector<Socket> sockets(endpoints.size());
+  for (int peer = 0; peer < rank; ++peer) {
+    const Hello hello = make_hello(rank, size, 0, mesh, token);
+    const Endpoint& at = endpoints[static_cast<size_t>(peer)];
+    Socket& socket = sockets[static_cast<size_t>(peer)];
+    std::string why;
+    socket = connect_to(at, std::max(deadline - steady_seconds(), 0.1), why);
+    BRIM_CHECK(socket.is_open() && introduce(socket, hello, deadline, why), DistError,
+               "[dist] rank {} cannot reach rank {} at {}: {}", rank, peer, at.str(), why);
+  }
+  std::vector<Arrival> arrivals = accept_ranks(listener, {.rank = rank,
+                                                          .size = size,
+                                                          .first = rank + 1,
+                                                          .mesh = mesh,
+                                                          .token = token,
+                                                          .deadline = deadline});
+  for (size_t peer = static_cast<size_t>(rank) + 1; peer < sockets.size(); ++peer)
+    sockets[peer] = std::move(arrivals[peer].socket);
+  return sockets;
+}
+
+}  // namespace brim::dist

@@ -1,0 +1,79 @@
+// How processes find each other: rank 0 listens, the others come and say who they are, and get the
+// addresses of all; then each connects to those before it. What comes in over a socket is trusted
+// with nothing: messages have one size, and whoever does not know the run's token is turned away.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <brim/dist/launch.h>
+
+#include "dist/socket.h"
+
+namespace brim::dist {
+
+/// The first message of a connection, as it lies on the wire.
+struct Hello {
+  char magic[8] = {'b', 'r', 'i', 'm', ' ', '1', 0, 0};
+  uint32_t byte_order = 0x01020304;
+  int32_t rank = 0;
+  int32_t size = 0;
+  uint32_t port = 0;  ///< where the rank listens for others
+  uint64_t mesh = 0;  ///< 0: it joins the run; else which of its meshes
+  char build[64] = {};
+  char token[64] = {};
+};
+static_assert(sizeof(Hello) == 160);
+
+/// What comes back.
+struct Answer {
+  uint32_t accepted = 0;
+  char text[252] = {};  ///< why not
+};
+
+/// Where a rank listens, on the wire.
+struct EndpointRow {
+  char host[56] = {};
+  uint64_t port = 0;
+  static EndpointRow of(const Endpoint& endpoint);
+  Endpoint endpoint() const;
+};
+static_assert(sizeof(EndpointRow) == 64);
+
+/// What a listener expects.
+struct Expected {
+  int rank = 0;  ///< who listens
+  int size = 0;
+  int first = 0;  ///< ranks from this one on are to come, but not the listener
+  uint64_t mesh = 0;
+  std::string token;
+  double deadline = 0;  ///< of steady_seconds()
+};
+
+Hello make_hello(int rank, int size, uint16_t port, uint64_t mesh, const std::string& token);
+/// Why a hello is refused; "" if it is not.
+std::string fault_of(const Hello& hello, const Expected& expected);
+
+/// A rank that came.
+struct Arrival {
+  Socket socket;
+  Hello hello;
+};
+/// Accepts until all are there that are expected; element r is rank r's. Strangers are answered and
+/// closed. Throws DistError at the deadline, naming who did not come.
+std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expected);
+
+/// Says hello over a connection. Returns false and `why` where no answer comes; throws DistError
+/// where the other side refuses.
+bool introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why);
+
+/// Where each rank listens, by rank. `listener` (of this rank's mesh) is made here.
+std::vector<Endpoint> join(const TcpOptions& options, Socket& listener);
+/// A connection to each rank but oneself, by rank.
+std::vector<Socket> connect_mesh(int rank, const std::vector<Endpoint>& endpoints,
+                                 const Socket& listener, uint64_t mesh, const std::string& token,
+                                 double deadline);
+
+}  // namespace brim::dist

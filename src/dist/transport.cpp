@@ -1,0 +1,67 @@
+#include "dist/transport.h"
+
+#include "core/check.h"
+#include "core/printable.h"
+
+namespace brim::dist {
+namespace {
+
+const char* name_of(CallKind kind) {
+  constexpr const char* kNames[] = {"barrier",        "all_gather_text", "duplicate",
+                                    "all_reduce",     "broadcast",       "all_gather",
+                                    "reduce_scatter", "all_to_all",      "send"};
+  const auto at = static_cast<size_t>(kind);
+  return at < std::size(kNames) ? kNames[at] : "something unknown";
+}
+
+const char* name_of(Reduce reduce) {
+  constexpr const char* kNames[] = {"sum", "product", "min", "max"};
+  const auto at = static_cast<size_t>(reduce);
+  return at < std::size(kNames) ? kNames[at] : "?";
+}
+
+}  // namespace
+
+std::string Call::str() const {
+  std::string text = name_of(kind);
+  if (kind == CallKind::all_reduce || kind == CallKind::reduce_scatter)
+    text += fmt::format(" ({})", name_of(reduce));
+  if (kind >= CallKind::all_reduce) {
+    text +=
+        fmt::format(" of {} {}", elements,
+                    static_cast<int>(dtype) < kDTypeCount ? name(dtype) : "of an unknown dtype");
+    if (tensors > 1) text += fmt::format(" in {} tensors", tensors);
+    if (virtual_ranks > 0) text += fmt::format(" over {} virtual ranks", virtual_ranks);
+  }
+  if (kind == CallKind::broadcast) text += fmt::format(" from rank {}", root);
+  if (number > 0) text += fmt::format(", call {}", number);
+  return text;
+}
+
+void raise_mismatch(int rank, const Call& call, size_t bytes, int peer, const Call& theirs,
+                    size_t their_bytes) {
+  const std::string mine = call.str(), other = theirs.str();
+  raise<DistError>(
+      "[dist] rank {} calls {}{}, and rank {} calls {}{}; all ranks must call the same functions "
+      "in "
+      "the same order, with the same shapes",
+      rank, mine, mine == other ? fmt::format(" with {} B", bytes) : "", peer, other,
+      mine != other                  ? ""
+      : bytes != their_bytes         ? fmt::format(" with {} B", their_bytes)
+      : call.shapes != theirs.shapes ? " with tensors of other shapes, or of other parameters"
+                                     : " with other arguments");
+}
+
+void raise_gone(int rank, const Call& call, const std::string& peer, const std::string& why) {
+  raise<DistError>("[dist] {} has ended, and rank {} waits for it in {}: {}", peer, rank,
+                   call.str(), printable(why));
+}
+
+void raise_timeout(int rank, const Call& call, const std::string& peers, double seconds) {
+  raise<DistError>(
+      "[dist] rank {} has waited {:g} s in {} for {}: it hangs, or is slower than that "
+      "(GroupOptions::timeout)",
+      rank, seconds, call.str(), peers);
+}
+
+}  // namespace brim::dist

@@ -1,0 +1,104 @@
+// How the ranks of a group exchange bytes. The collectives are written once over it; a backend
+// moves messages, and notices ranks that do something else, have ended or do not answer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <brim/core/dtype.h>
+#include <brim/dist/process_group.h>
+
+namespace brim::dist {
+
+enum class CallKind : uint8_t {
+  barrier,
+  text,
+  duplicate,
+  all_reduce,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  send,
+};
+
+/// What a rank calls. It goes before each message, and must be what the receiver calls.
+struct Call {
+  uint64_t number = 0;   ///< of the group's calls; 0 between two ranks alone
+  int64_t elements = 0;  ///< in all tensors
+  uint64_t shapes = 0;   ///< a hash of them
+  uint32_t tensors = 0;
+  uint32_t virtual_ranks = 0;
+  int32_t root = 0;
+  CallKind kind = CallKind::barrier;
+  DType dtype = DType::f32;
+  Reduce reduce = Reduce::sum;
+  uint8_t unused = 0;
+
+  bool operator==(const Call&) const = default;
+  /// "all_reduce of 62006 f32 in 10 tensors".
+  std::string str() const;
+};
+
+struct Outgoing {
+  int to;
+  const void* data;
+  size_t bytes;
+};
+struct Incoming {
+  int from;
+  void* data;
+  size_t bytes;
+};
+
+class Transport {
+ public:
+  Transport(int rank, int size) : rank_(rank), size_(size) {}
+  virtual ~Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  virtual const char* backend() const = 0;
+
+  /// Returns when everything has come and everything that goes out may be written again. Messages
+  /// between two ranks come in their order. Throws DistError; then the group is of no use any more.
+  virtual void exchange(const Call& call, std::span<const Outgoing> out,
+                        std::span<const Incoming> in) = 0;
+  /// Another one between the same ranks. Called by all of them.
+  virtual std::unique_ptr<Transport> duplicate(const Call& call) = 0;
+  /// Other ranks that wait for this one, or will, get a DistError with `why`.
+  virtual void abort(const std::string& why) noexcept = 0;
+
+ private:
+  const int rank_, size_;
+};
+
+/// What a message said that is another one than expected.
+[[noreturn]] void raise_mismatch(int rank, const Call& call, size_t bytes, int peer,
+                                 const Call& theirs, size_t their_bytes);
+[[noreturn]] void raise_gone(int rank, const Call& call, const std::string& peer,
+                             const std::string& why);
+[[noreturn]] void raise_timeout(int rank, const Call& call, const std::string& peers,
+                                double seconds);
+
+template <class F>
+void ProcessGroup::run(const Call& call, const F& use) {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  Call numbered = call;
+  if (call.kind != CallKind::send) numbered.number = ++calls_;
+  try {
+    use(*transport_, numbered);
+  } catch (const std::exception& e) {
+    failure_ = e.what();
+    transport_->abort(failure_);
+    throw;
+  }
+}
+
+}  // namespace brim::dist

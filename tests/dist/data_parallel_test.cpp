@@ -1,0 +1,235 @@
+// Data parallel training: the same numbers as one rank, and the same bits for so many virtual
+// ranks.
+#include <brim/autograd/autograd.h>
+#include <brim/core/random.h>
+#include <brim/dist/data_parallel.h>
+#include <brim/nn/conv.h>
+#include <brim/nn/linear.h>
+#include <brim/nn/norm.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
+#include <brim/ops/loss.h>
+#include <brim/ops/shape.h>
+#include <brim/ops/unary.h>
+#include <brim/optim/sgd.h>
+#include <brim/plan/compile.h>
+
+#include <map>
+#include <memory>
+
+#include "dist/run_ranks.h"
+#include "message_of.h"
+
+namespace brim::dist {
+namespace {
+
+struct NetOptions {
+  bool batch_norm = false;
+};
+
+struct Net : nn::Module {
+  explicit Net(const NetOptions& o) {
+    add<nn::Conv2d>("conv", {.in = 3, .out = 8, .kernel = 3});
+    if (o.batch_norm) norm = &add<nn::BatchNorm2d>("norm", {.features = 8});
+    add<nn::Linear>("fc", {.in = 8 * 36, .out = 5});
+  }
+  Tensor forward(const Tensor& x) override {
+    Tensor y = (*children()[0].second)(x);
+    if (norm) y = (*norm)(y);
+    return (*children().back().second)(relu(y).flatten(1));
+  }
+  nn::BatchNorm2d* norm = nullptr;
+};
+
+struct Run {
+  int size = 1;
+  int64_t virtual_ranks = 0;
+  NetOptions net;
+  bool compiled = false;
+  bool on_sim = false;  // each rank on a device of its own
+};
+
+using Weights = std::map<std::string, std::vector<float>>;
+
+/// What a rank has after three steps of batches of 12.
+Weights train(ProcessGroup& group, const Run& run, const std::map<std::string, Tensor>& start) {
+  const Device device =
+      run.on_sim ? Device::all("sim")[static_cast<size_t>(group.rank())] : Device();
+  Net net(run.net);
+  StateDict state;
+  for (const auto& [name, value] : start) state[name] = value;
+  net.load_state_dict(state);
+  net.to(device);
+  DataParallel parallel(net, group.shared_from_this(), run.virtual_ranks);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.05, .momentum = 0.9});
+  const int64_t own = 12 / group.size(), first = own * group.rank();
+  const auto step = [&](const Tensor& x, const Tensor& y) {
+    const Tensor loss = parallel.forward_backward([&](int64_t part) {
+      const int64_t n = own / parallel.parts();
+      return cross_entropy(net(x.slice(0, part * n, (part + 1) * n)),
+                           y.slice(0, part * n, (part + 1) * n));
+    });
+    optimizer.step();
+    return loss;
+  };
+  auto compiled = compile(step, {.passes = "exact"});
+  Weights result;
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = sin(arange(12 * 3 * 64, {.dtype = f32}) * (0.1 + i)).reshape({12, 3, 8, 8});
+    const Tensor y = (arange(12) + i) % 5;
+    const Tensor some = x.slice(0, first, first + own).contiguous().to(device);
+    const Tensor labels = y.slice(0, first, first + own).contiguous().to(device);
+    const Tensor loss = run.compiled ? compiled(some, labels) : step(some, labels);
+    result["loss " + std::to_string(i)] = loss.to_vector<float>();
+  }
+  for (const auto& [name, t] : net.state_dict()) result[name] = t.to(f32).to_vector<float>();
+  return result;
+}
+
+std::map<std::string, Tensor> start_of(const NetOptions& options) {
+  manual_seed(5);
+  Net net(options);
+  std::map<std::string, Tensor> start;
+  for (const auto& [name, t] : net.state_dict()) start[name] = t.clone();
+  return start;
+}
+
+/// Of rank 0, after a look that all ranks have the same.
+Weights weights_of(const Run& run) {
+  const std::map<std::string, Tensor> start = start_of(run.net);
+  std::vector<Weights> all(static_cast<size_t>(run.size));
+  std::vector<GroupPtr> groups = local_groups(run.size);
+  run_ranks(groups, [&](ProcessGroup& group) {
+    all[static_cast<size_t>(group.rank())] = train(group, run, start);
+  });
+  for (const Weights& weights : all) EXPECT_EQ(weights, all[0]);
+  return all[0];
+}
+
+void expect_near(const Weights& is, const Weights& shall, const std::string& what) {
+  ASSERT_EQ(is.size(), shall.size());
+  for (const auto& [name, values] : shall)
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(is.at(name)[i], values[i], 2e-6 + 2e-5 * std::abs(values[i]))
+          << what << ": " << name << " " << i;
+}
+
+TEST(DataParallel, RanksComputeWhatOneDoes) {
+  const Weights one = weights_of({});
+  for (const int size : {2, 3, 4})
+    for (const bool compiled : {false, true})
+      expect_near(weights_of({.size = size, .compiled = compiled}), one,
+                  std::to_string(size) + (compiled ? " compiled" : ""));
+}
+
+TEST(DataParallel, VirtualRanksDecideTheBits) {
+  for (const bool batch_norm : {false, true})
+    for (const bool compiled : {false, true})
+      for (const int64_t virtual_ranks : {4, 6}) {
+        const NetOptions net{.batch_norm = batch_norm};
+        const Weights one = weights_of(
+            {.size = 1, .virtual_ranks = virtual_ranks, .net = net, .compiled = compiled});
+        for (const int size : {2, 3, 4, 6}) {
+          if (virtual_ranks % size != 0) continue;
+          EXPECT_EQ(weights_of({size, virtual_ranks, net, compiled}), one)
+              << virtual_ranks << " by " << size << (batch_norm ? ", batch norm" : "")
+              << (compiled ? ", compiled" : "");
+        }
+      }
+}
+
+TEST(DataParallel, OnVirtualAccelerators) {
+  if (Device::count("sim") < 2) GTEST_SKIP() << "needs two virtual accelerators";
+  const NetOptions net{.batch_norm = true};
+  const Weights one = weights_of({.size = 1, .virtual_ranks = 2, .net = net});
+  for (const bool compiled : {false, true})
+    EXPECT_EQ(weights_of({2, 2, net, compiled, /*on_sim=*/true}), one) << compiled;
+}
+
+TEST(DataParallel, PartsDrawTheirOwnNumbers) {
+  std::vector<std::vector<float>> drawn;
+  const RandomKey before = (manual_seed(3), Generator::global().state());
+  const GroupPtr group = local_groups(1)[0];
+  nn::Linear net({.in = 2, .out = 1});
+  DataParallel parallel(net, group, 3);
+  manual_seed(3);
+  const auto step = [&] {
+    (void)parallel.forward_backward([&](int64_t) {
+      drawn.push_back(rand({4}).to_vector<float>());
+      drawn.push_back(rand({4}).to_vector<float>());
+      return net(ones({1, 2})).sum();
+    });
+  };
+  step();
+  EXPECT_EQ(Generator::global().state(), (RandomKey{before.seed, before.offset + 2}));
+  for (size_t i = 0; i < drawn.size(); ++i)
+    for (size_t k = 0; k < i; ++k) EXPECT_NE(drawn[i], drawn[k]) << i << " and " << k;
+  manual_seed(3);
+  EXPECT_EQ(rand({4}).to_vector<float>(), drawn[0]);  // part 0 is as the whole
+}
+
+TEST(DataParallel, StatisticsAreTheMeanOfTheParts) {
+  const GroupPtr group = local_groups(1)[0];
+  nn::BatchNorm2d norm({.features = 1});
+  DataParallel parallel(norm, group, 2);
+  const Tensor x = Tensor::from<float>({0, 2, 10, 20}, {4, 1, 1, 1});
+  (void)parallel.forward_backward(
+      [&](int64_t part) { return norm(x.slice(0, 2 * part, 2 * part + 2)).sum(); });
+  EXPECT_FLOAT_EQ(norm.running_mean.item<float>(), 0.1f * (1 + 15) / 2);
+  EXPECT_FLOAT_EQ(norm.running_var.item<float>(), 0.9f + 0.1f * (2 + 50) / 2);
+  EXPECT_EQ(norm.state_dict().at("num_batches_tracked").item<int64_t>(), 1);
+}
+
+TEST(DataParallel, StartsWithTheWeightsOfRankZero) {
+  run_ranks(local_groups(3), [](ProcessGroup& group) {
+    nn::Linear net({.in = 3, .out = 2});
+    {
+      const NoGrad guard;
+      net.weight.fill_(group.rank() + 1.0);
+    }
+    DataParallel parallel(net, group.shared_from_this());
+    EXPECT_EQ(net.weight.to_vector<float>(), std::vector<float>(6, 1));
+  });
+}
+
+TEST(DataParallel, ParametersWithoutGradients) {
+  struct Two : nn::Module {
+    nn::Linear& a = add<nn::Linear>("a", {.in = 2, .out = 1});
+    nn::Linear& b = add<nn::Linear>("b", {.in = 2, .out = 1});
+  };
+  run_ranks(local_groups(2), [](ProcessGroup& group) {
+    Two net;
+    DataParallel parallel(net, group.shared_from_this());
+    (void)parallel.forward_backward([&](int64_t) { return net.a(ones({1, 2})).sum(); });
+    EXPECT_TRUE(net.a.weight.grad().defined());
+    EXPECT_FALSE(net.b.weight.grad().defined());  // as with one rank: optimizers leave it
+  });
+  const std::vector<std::string> failures = failures_of(local_groups(2), [](ProcessGroup& group) {
+    Two net;
+    DataParallel parallel(net, group.shared_from_this());
+    (void)parallel.forward_backward([&](int64_t) {
+      return (group.rank() == 0 ? net.a : net.b)(ones({1, 2})).sum();
+    });
+  });
+  EXPECT_NE((failures[0] + failures[1]).find("other parameters"), std::string::npos) << failures[0];
+}
+
+TEST(DataParallel, BadUse) {
+  const GroupPtr group = local_groups(1)[0];
+  nn::Linear net({.in = 2, .out = 2});
+  run_ranks(local_groups(2), [](ProcessGroup& two) {
+    nn::Linear linear({.in = 2, .out = 2});
+    EXPECT_THROW(DataParallel(linear, two.shared_from_this(), 3), ValueError);
+  });
+  EXPECT_THROW(DataParallel(net, group, -1), ValueError);
+  DataParallel parallel(net, group);
+  EXPECT_THROW(parallel.forward_backward([&](int64_t) { return net(ones({1, 2})); }), ValueError);
+  const std::vector<std::string> failures = failures_of(local_groups(2), [](ProcessGroup& two) {
+    nn::Linear linear({.in = 2 + two.rank(), .out = 2});
+    const DataParallel unequal(linear, two.shared_from_this());
+  });
+  EXPECT_NE(failures[0].find("rank 1 have other parameters"), std::string::npos) << failures[0];
+}
+
+}  // namespace
+}  // namespace brim::dist
