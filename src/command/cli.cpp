@@ -26,6 +26,29 @@ std::vector<Command>& registry() {
   return commands;
 }
 
+std::vector<std::string>& wrapped() {
+  static std::vector<std::string> words;
+  return words;
+}
+
+/// Takes the other command off the words of one that wraps it, whose own options all have values.
+/// Returns how many words are left.
+int unwrap(int argc, char** argv) {
+  int i = 2;
+  while (i < argc && argv[i][0] == '-') {
+    const std::string_view word = argv[i];
+    if (word == "--help" || word == "-h") return argc;
+    const bool has_value =
+        word.find('=') != std::string_view::npos || (word[1] != '-' && word.size() > 2);
+    if (word == "--") break;
+    i += has_value ? 1 : 2;
+  }
+  const int end = std::min(i, argc);
+  if (i < argc && std::string_view(argv[i]) == "--") ++i;
+  for (; i < argc; ++i) wrapped().emplace_back(argv[i]);
+  return end;
+}
+
 std::vector<std::string> option_names(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
@@ -86,7 +109,9 @@ int run(int argc, char** argv) {
   std::function<int()> action;
   for (const Command& command : commands()) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
-    if (command.name == wanted) action = command.define(Arguments(sub));
+    if (command.name != wanted) continue;
+    action = command.define(Arguments(sub));
+    if (command.wraps) argc = unwrap(argc, argv);
   }
   allow_leftovers(app);
   check_values(argc, argv);
@@ -108,6 +133,8 @@ int run(int argc, char** argv) {
 }
 
 }  // namespace
+
+const std::vector<std::string>& wrapped_words() { return wrapped(); }
 
 const std::vector<Command>& commands() {
   std::vector<Command>& all = registry();

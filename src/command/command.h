@@ -18,7 +18,12 @@ struct Command {
   /// Adds the options to `args` and returns what to run once they are parsed; that returns the exit
   /// code. Called only for the command that was asked for.
   std::function<std::function<int()>(Arguments args)> define;
+  /// Its options are followed by another command with options of its own: wrapped_words().
+  bool wraps = false;
 };
+
+/// What follows the options of a command that wraps another one.
+const std::vector<std::string>& wrapped_words();
 
 /// In the order of their names.
 const std::vector<Command>& commands();

@@ -69,6 +69,25 @@ ChosenDevices choose_devices(const std::string& asked, const std::string& before
   return {kAuto, devices, "where the run was before"};
 }
 
+ChosenDevices choose_for_rank(const std::string& asked, const dist::LaunchEnvironment& launched) {
+  const auto ranks = static_cast<size_t>(launched.local_size);
+  if (asked == kAuto)
+    return {
+        kAuto, {Device::cpu()}, "ranks work on the CPU; for virtual accelerators: --device sim:0"};
+  ChosenDevices chosen = named(asked, [](const std::string& text) { return Device::list(text); });
+  std::vector<Device>& devices = chosen.devices;
+  BRIM_CHECK(
+      devices.size() == 1 || devices.size() == ranks, DeviceError,
+      "[device] {} devices for the {} ranks of this host: --device {}; name one for each rank",
+      devices.size(), ranks, asked);
+  BRIM_CHECK(
+      devices.size() == ranks || devices[0].kind != DeviceKind::cuda, DeviceError,
+      "[device] {} for all of the {} ranks of this host: a GPU is one rank's; name one for each",
+      devices[0].str(), ranks);
+  if (devices.size() > 1) devices = {devices[static_cast<size_t>(launched.local_rank)]};
+  return chosen;
+}
+
 void tell_choice(const ChosenDevices& chosen, bool quiet) {
   if (!quiet && !chosen.reason.empty() && isatty(STDERR_FILENO) == 1)
     say(stderr, "{}\n", chosen.line());

@@ -8,6 +8,7 @@
 
 #include <brim/core/device.h>
 #include <brim/core/error.h>
+#include <brim/dist/launch.h>
 
 namespace brim::command {
 
@@ -32,6 +33,10 @@ ChosenDevices choose_one(const std::string& asked);
 /// on from, or "". Auto stays there, but for one GPU, which is chosen anew: another may be free
 /// now. Throws DeviceError.
 ChosenDevices choose_devices(const std::string& asked, const std::string& before);
+
+/// The device of one rank among several. `asked`: one device, a list with one for each rank of this
+/// host, or "auto". Throws DeviceError.
+ChosenDevices choose_for_rank(const std::string& asked, const dist::LaunchEnvironment& launched);
 
 /// Tells which device was chosen, where somebody watches: on standard error if that is a terminal,
 /// so that results on standard output stay alone.

@@ -1,6 +1,7 @@
 // `brim env`: what this machine offers and what this build of brim can use of it.
 #include <brim/core/device.h>
 #include <brim/core/threads.h>
+#include <brim/dist/launch.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
@@ -144,16 +145,51 @@ void print(const Json& env) {
     say(stdout, "to install all of them: apt-get install{}, then build again\n", packages);
 }
 
+/// What the launcher of this process says.
+Json dist_facts() {
+  const dist::LaunchEnvironment e = dist::launch_environment();
+  return {{"launcher", e.launcher},
+          {"rank", e.rank},
+          {"world_size", e.size},
+          {"local_rank", e.local_rank},
+          {"local_world_size", e.local_size},
+          {"address", e.address},
+          {"ports", e.ports},
+          {"restarts", e.restarts},
+          {"variables", e.variables}};
+}
+
+void print_dist(const Json& e) {
+  const std::string launcher = e["launcher"];
+  if (launcher == "none") {
+    say(stdout,
+        "launcher none: one process. mpirun, torchrun, srun and `brim launch` start several\n");
+    return;
+  }
+  say(stdout, "launcher {}\nrank     {} of {}, {} of {} on this host\n", launcher,
+      e["rank"].get<int>(), e["world_size"].get<int>(), e["local_rank"].get<int>(),
+      e["local_world_size"].get<int>());
+  const auto ports = e["ports"].get<std::vector<int>>();
+  say(stdout, "rank 0   {}, the first free port from {} to {}\n", e["address"].get<std::string>(),
+      ports.front(), ports.back());
+  if (e["restarts"].get<int>() > 0) say(stdout, "restarts {}\n", e["restarts"].get<int>());
+  for (const Json& variable : e["variables"])
+    say(stdout, "read     {}\n", variable.get<std::string>());
+}
+
 const Register env_command({"env", "show CPU, memory, devices and libraries, and what to install",
                             [](Arguments args) -> std::function<int()> {
                               auto json = std::make_shared<bool>(false);
+                              auto dist = std::make_shared<bool>(false);
                               args.flag("--json", *json, "print one JSON object");
-                              return [json] {
-                                const Json env = facts();
+                              args.flag("--dist", *dist,
+                                        "show which rank this process is, and what says so");
+                              return [json, dist] {
+                                const Json env = *dist ? dist_facts() : facts();
                                 if (*json)
                                   write_json(env, "-");
                                 else
-                                  print(env);
+                                  (*dist ? &print_dist : &print)(env);
                                 return 0;
                               };
                             }});

@@ -17,9 +17,10 @@ namespace {
 /// given.
 std::string repeated_options(const Arguments& args) {
   std::string text;
-  for (const char* name : {"--data", "--device", "--epochs", "--workers", "--threads",
-                           "--precision", "--compile", "--passes", "--checkpoint-every", "--keep",
-                           "--memory-limit", "--augment-on", "--steps-per-graph", "--monitor"})
+  for (const char* name :
+       {"--data", "--device", "--epochs", "--workers", "--threads", "--precision",
+        "--virtual-ranks", "--compile", "--passes", "--checkpoint-every", "--keep",
+        "--memory-limit", "--augment-on", "--steps-per-graph", "--monitor"})
     if (const std::vector<std::string> given = args.given(name); !given.empty())
       text += fmt::format(" {} {}", name, shell_word(given.back()));
   if (!args.given("--data-on-device").empty()) text += " --data-on-device";
@@ -61,6 +62,10 @@ const Register train_command(
                 "of matrix products: fp32, tf32 (as fp32, but for matrix units of cuda), "
                 "fp16 (with a loss scale) or bf16; weights stay fp32")
            .one_of({"fp32", "tf32", "fp16", "bf16"});
+       args.add("--virtual-ranks", o->virtual_ranks,
+                "equal parts of a batch, which decide the bits of the weights whatever number of "
+                "ranks computes them (default: one for each rank, or as the resumed run had)")
+           .range(int64_t{1}, int64_t{65536});
        args.add("--threads", o->threads, "CPU threads per op").range(1, 4096);
        args.add("--steps", o->steps, "stop after so many steps")
            .range(int64_t{1}, int64_t{1} << 60);

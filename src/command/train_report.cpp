@@ -28,8 +28,14 @@ void print_start(const TrainRequest& request, const train::Trainer& trainer) {
   const train::Recipe& recipe = request.recipe;
   const std::vector<Device>& devices = request.chosen.devices;
   say(stdout, "{}: {} {} of {}, {} epochs of batch {} on {} in {}, seed {}\n", recipe.name,
-      trainer.loader().samples(), trainer.loader().has_pictures() ? "images" : "samples",
-      recipe.data, recipe.epochs, recipe.batch, names_of(devices), recipe.precision, recipe.seed);
+      trainer.loader().samples() * request.launched.size,
+      trainer.loader().has_pictures() ? "images" : "samples", recipe.data, recipe.epochs,
+      recipe.batch, names_of(devices), recipe.precision, recipe.seed);
+  if (request.launched.is_distributed())
+    say(stdout, "{} ranks ({}), {} on this host; a batch in {} parts\n", request.launched.size,
+        request.launched.launcher, request.launched.local_size, trainer.virtual_ranks());
+  else if (trainer.virtual_ranks() > 1)
+    say(stdout, "a batch in {} parts\n", trainer.virtual_ranks());
   say(stdout, "input: {}\n", trainer.input());
   if (recipe.precision == "tf32" && devices[0].kind != DeviceKind::cuda)
     say(stdout, "tf32 only changes the matrix units of cuda devices; on {} it is fp32\n",
@@ -89,6 +95,9 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["data"] = r.data;
   json["device"] = names_of(chosen.devices);
   json["device_choice"] = chosen.json();
+  json["ranks"] = {{"world_size", request.launched.size},
+                   {"virtual_ranks", trainer.virtual_ranks()},
+                   {"launcher", request.launched.launcher}};
   json["precision"] = r.precision;
   json["loss_scale"] = result.loss_scale > 0 ? Json(result.loss_scale) : Json(nullptr);
   json["images_per_s"] = result.images_per_s;

@@ -23,6 +23,7 @@ train::Recipe chosen_recipe(const TrainArguments& o) {
   if (!o.data.empty()) r.data = o.data;
   if (o.epochs) r.epochs = *o.epochs;
   if (o.batch) r.batch = *o.batch;
+  if (o.virtual_ranks) r.virtual_ranks = *o.virtual_ranks;
   if (o.lr) r.optimizer.lr = *o.lr;
   if (o.seed) r.seed = *o.seed;
   if (!o.precision.empty()) r.precision = o.precision;
@@ -67,7 +68,13 @@ void check_outputs_of_run(const TrainArguments& o, const std::string& data) {
 
 TrainRequest parse_request(const TrainArguments& o) {
   TrainRequest request;
+  request.launched = dist::launch_environment();
   request.arguments = o;
+  if (request.launched.rank > 0) {  // what is written is rank 0's
+    TrainArguments& own = request.arguments;
+    own.json.clear(), own.trace.clear();
+    own.monitor = 0;
+  }
   request.workers = workers_of(o.workers);
   request.checkpoint.keep = o.keep;
   parse_checkpoint_every(o.checkpoint_every, request.checkpoint);
@@ -75,10 +82,12 @@ TrainRequest parse_request(const TrainArguments& o) {
   std::optional<train::RunState> before;
   if (!o.resume.empty()) before = train::newest_state(o.resume);
   request.mode = chosen_mode(o, before);
-  request.chosen = choose_devices(o.device, before ? before->devices : "");
-  check_json_path(o.json);
-  check_output_path("trace", o.trace);
-  check_outputs_of_run(o, request.recipe.data);
+  request.chosen = request.launched.size > 1
+                       ? choose_for_rank(o.device, request.launched)
+                       : choose_devices(o.device, before ? before->devices : "");
+  check_json_path(request.arguments.json);
+  check_output_path("trace", request.arguments.trace);
+  check_outputs_of_run(request.arguments, request.recipe.data);
   if (o.monitor > 0 && o.monitor < 0.01)
     throw UsageError(
         fmt::format("--monitor {} is too often; use 0.01 or more, or 0 for none", o.monitor));

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include <brim/dist/launch.h>
 #include <brim/train/trainer.h>
 
 #include "command/device_option.h"
@@ -21,7 +22,7 @@ struct TrainArguments {
   int64_t steps_per_graph = 1;
   bool explain = false;
   double monitor = 1;
-  std::optional<int64_t> epochs, batch, steps;
+  std::optional<int64_t> epochs, batch, steps, virtual_ranks;
   std::optional<double> lr;
   std::optional<uint64_t> seed;
   int threads = 0;
@@ -40,6 +41,7 @@ struct TrainRequest {
   train::CheckpointOptions checkpoint;
   ChosenDevices chosen;
   train::StepMode mode;
+  dist::LaunchEnvironment launched;
 };
 
 /// Throws UsageError, ValueError, FileError or DeviceError for what cannot be meant.

@@ -4,8 +4,12 @@
 #include <brim/core/threads.h>
 #include <brim/diag/monitor.h>
 #include <brim/diag/trace.h>
+#include <brim/dist/launch.h>
 #include <brim/train/trainer.h>
+#include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <exception>
@@ -47,12 +51,23 @@ void save_trace(const diag::Trace& trace, const std::string& path, bool quiet) {
     say(stdout, "trace of {} events in {}; open it in ui.perfetto.dev\n", trace.events(), path);
 }
 
+/// CPU threads of a rank that shares its host with others; 0: as usual. A launcher that has bound
+/// it to some CPUs has shared them out already.
+int threads_of(const dist::LaunchEnvironment& launched) {
+  if (launched.local_size == 1) return 0;
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  const bool is_bound = sched_getaffinity(0, sizeof(mask), &mask) == 0 &&
+                        CPU_COUNT(&mask) < sysconf(_SC_NPROCESSORS_ONLN);
+  return is_bound ? 0 : std::max(1, available_cpus() / launched.local_size);
+}
+
 class TrainSession {
  public:
   explicit TrainSession(const TrainRequest& request)
       : request_(request),
         arguments_(request.arguments),
-        quiet_(is_stdout(arguments_.json)),
+        quiet_(is_stdout(arguments_.json) || request.launched.rank > 0),
         display_(quiet_),
         stop_(watch_signals()),
         readings_(arguments_.folder()) {}
@@ -80,7 +95,8 @@ class TrainSession {
  private:
   void set_limits() {
     const ChosenDevices& chosen = request_.chosen;
-    if (arguments_.threads > 0) set_num_threads(arguments_.threads);
+    const int threads = arguments_.threads > 0 ? arguments_.threads : threads_of(request_.launched);
+    if (threads > 0) set_num_threads(threads);
     if (!quiet_ && !chosen.reason.empty()) {
       say(stdout, "{}\n", chosen.line());
       std::fflush(stdout);
@@ -94,6 +110,7 @@ class TrainSession {
 
   train::TrainOptions options() {
     return {.devices = request_.chosen.devices,
+            .group = group_,
             .workers = request_.workers,
             .augment_on = augment_on_of(arguments_.augment_on),
             .data_on_device = arguments_.data_on_device,
@@ -116,7 +133,10 @@ class TrainSession {
   /// False if the run was stopped before it began.
   bool open() {
     try {
-      with_hint([&] { trainer_.emplace(request_.recipe, options()); });
+      with_hint([&] {
+        if (request_.launched.is_distributed()) group_ = dist::open_world(request_.launched);
+        trainer_.emplace(request_.recipe, options());
+      });
       display_.count(counted(*trainer_));
       return true;
     } catch (const Error&) {
@@ -221,6 +241,7 @@ class TrainSession {
   bool sensors_shown_ = false;
   double startup_ms_ = 0;
   RunPhases phases_;
+  dist::GroupPtr group_;
   std::optional<train::Trainer> trainer_;
   std::optional<diag::Trace> trace_;
   train::TrainResult result_;

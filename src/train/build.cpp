@@ -96,6 +96,11 @@ data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training
       .seed = recipe.seed,
       .on_error = recipe.input.on_corrupt == "skip" ? data::OnError::skip : data::OnError::raise,
       .target = place.target};
+  if (training) {
+    options.batch /= place.world_size;
+    options.rank = place.rank, options.world_size = place.world_size;
+    options.multiple_of = place.virtual_ranks;
+  }
   if (!data.pictures) {
     BRIM_CHECK(
         place.augment_on != AugmentOn::device, ValueError,

@@ -30,6 +30,7 @@ void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precis
              path, saved.precision, asked.precision, asked.precision, saved.precision);
   Recipe a = asked, b = saved;
   a.precision = b.precision;
+  a.virtual_ranks = b.virtual_ranks;  // what it came to is compared
   a.epochs = b.epochs;
   a.data = b.data;
   const std::string x = a.toml(), y = b.toml();
@@ -211,10 +212,15 @@ void Trainer::State::load(const std::string& path) {
              "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
              "more than {} (Recipe::epochs)",
              path, c.at.epoch, recipe.epochs, c.at.epoch);
-  BRIM_CHECK(c.at.batch == 0 || c.samples == train->loader.samples(), ValueError,
+  BRIM_CHECK(c.virtual_ranks == virtual_ranks, ValueError,
+             "[resume] {} was trained with batches in {} parts, and now it is {}; go on with "
+             "Recipe::virtual_ranks={}, or start anew",
+             path, c.virtual_ranks, virtual_ranks, c.virtual_ranks);
+  const int64_t samples = train->loader.samples() * world_size();
+  BRIM_CHECK(c.at.batch == 0 || c.samples == samples, ValueError,
              "[resume] {} lies amid an epoch of {} samples, and {} has {}; give the data it was "
              "trained on (Recipe::data)",
-             path, c.samples, recipe.data, train->loader.samples());
+             path, c.samples, recipe.data, samples);
   BRIM_CHECK(c.at.batch <= train->loader.batches(), FileError,
              "[resume] {} lies after batch {} of {}; the checkpoint is damaged", path, c.at.batch,
              train->loader.batches());
@@ -238,7 +244,8 @@ RunState Trainer::State::snapshot() const {
           .best = {},
           .random = Generator::global().state(),
           .recipe = recipe,
-          .samples = train->loader.samples(),
+          .samples = train->loader.samples() * world_size(),
+          .virtual_ranks = virtual_ranks,
           .devices = names_of(options.devices),
           .isa = cpu::isa(),
           .mode = mode(),

@@ -87,6 +87,7 @@ Json state_json(const RunState& c) {
                {"random_seed", c.random.seed},
                {"random_offset", c.random.offset},
                {"samples", c.samples},
+               {"virtual_ranks", c.virtual_ranks},
                {"scaler", scaler_json(c.scaler)},
                {"devices", c.devices},
                {"isa", c.isa},
@@ -144,6 +145,7 @@ RunState load_checkpoint_state(const std::string& path) {
   c.best = read_best(json, file);
   c.random = read_random(json, file);
   c.samples = json_count(json, "samples", file);
+  if (json.contains("virtual_ranks")) c.virtual_ranks = json_count(json, "virtual_ranks", file);
   c.scaler = scaler_state(json, file);
   c.devices = json_field<std::string>(json, "devices", file);
   if (json.contains("isa")) c.isa = json_field<std::string>(json, "isa", file);

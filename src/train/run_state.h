@@ -52,7 +52,8 @@ struct RunState {
   BestCheckpoint best;
   RandomKey random;  ///< state of Generator::global()
   Recipe recipe;
-  int64_t samples = 0;               ///< of an epoch
+  int64_t samples = 0;               ///< of an epoch, of all ranks
+  int64_t virtual_ranks = 1;         ///< that a batch was cut into
   std::string devices;               ///< that the run used: "sim:0,sim:1"
   std::string isa;                   ///< of the CPU's kernels, "avx2"; empty in older checkpoints
   std::optional<StepMode> mode;      ///< empty in checkpoints of before it was kept

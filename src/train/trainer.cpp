@@ -31,6 +31,11 @@ constexpr int64_t kTestBatch = 100;  // pictures at least, where nothing is lear
 
 Trainer::State::State(const Recipe& r, TrainOptions o)
     : recipe(r), options(std::move(o)), task(make_task(r)) {
+  virtual_ranks = choose_virtual_ranks();
+  if (world_size() > 1)
+    check_ranks_agree(fmt::format(
+        "{}compile = {}\npasses = {}\nmax_steps = {}\nsteps_per_graph = {}\n", recipe.toml(),
+        options.compile, options.passes, options.max_steps, options.steps_per_graph));
   const std::vector<std::string> metrics = metrics_of(*task, r);
   decisive_metric = !r.validation.by.empty() ? r.validation.by : metrics.empty() ? "" : metrics[0];
   BRIM_CHECK(
@@ -85,7 +90,7 @@ LoaderPlace Trainer::State::place() const {
   if (options.data_on_device) augment_on = AugmentOn::device;
   // Replicas take their parts from the host.
   if (options.devices.size() > 1) augment_on = AugmentOn::host;
-  return {options.devices[0], augment_on};
+  return {options.devices[0], augment_on, rank(), world_size(), virtual_ranks};
 }
 
 data::DeviceLoader Trainer::State::make_feed(const data::Loader& from,
@@ -105,6 +110,16 @@ data::OpenProgress Trainer::State::open_progress(const char* stage) const {
 }
 
 Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
+  const dist::GroupPtr group = options.group;
+  try {
+    make(recipe, std::move(options));
+  } catch (const std::exception& e) {
+    if (group) group->abort(e.what());
+    throw;
+  }
+}
+
+void Trainer::make(const Recipe& recipe, TrainOptions options) {
   check_recipe(recipe);
   BRIM_CHECK(!options.devices.empty(), ValueError, "[train] no device; name one or more");
   for (const Device device : options.devices) {
@@ -137,6 +152,15 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
              "[train] TrainOptions::steps_per_graph={} works with compiled steps; leave "
              "TrainOptions::compile=off out",
              options.steps_per_graph);
+  BRIM_CHECK(
+      options.devices.size() == 1 || (!options.group && recipe.virtual_ranks <= 1), ValueError,
+      "[train] ranks and virtual ranks have one device each, not {}; start a process for each "
+      "device",
+      options.devices.size());
+  BRIM_CHECK(
+      !options.group || options.group->size() == 1 || recipe.input.on_corrupt != "skip", ValueError,
+      "[train] input.on_corrupt = \"skip\" makes batches smaller, and ranks share them equally; "
+      "use \"raise\"");
   state_ = std::make_unique<State>(recipe, std::move(options));
   State& s = *state_;
   manual_seed(recipe.seed);
@@ -149,7 +173,10 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   const RandomKey drawn = Generator::global().state();
   s.replicas.emplace(*s.model, s.options.devices, make);
   Generator::global().set_state(drawn);  // the copies' own initial weights are never used
-  s.prepare_out();
+  s.prepare_ranks();
+  if (s.options.group || s.virtual_ranks > 1)
+    s.parallel.emplace(*s.model, s.options.group ? s.options.group : dist::local_groups(1)[0],
+                       s.virtual_ranks);
   s.train->feed = s.make_feed(s.train->loader, s.options.devices);
   for (std::optional<State::Split>* split : {&s.validation, &s.test})
     if (*split) (*split)->feed = s.make_feed((*split)->loader, {s.options.devices[0]});
@@ -162,6 +189,7 @@ const TaskData& Trainer::data() const { return state_->train->data; }
 const std::string& Trainer::resumed_from() const { return state_->resumed_from; }
 std::string Trainer::input() const { return state_->train->feed->describe(); }
 int64_t Trainer::steps_before() const { return state_->steps_before; }
+int64_t Trainer::virtual_ranks() const { return state_->virtual_ranks; }
 
 TrainResult Trainer::train() {
   State& s = *state_;
@@ -173,7 +201,12 @@ TrainResult Trainer::train() {
     accountant = std::make_unique<diag::Accountant>(s.options.devices);
     sampling.emplace(s.options.devices);
   }
-  TrainingLoop(s, sampling ? &*sampling : nullptr).run(result);
+  try {
+    TrainingLoop(s, sampling ? &*sampling : nullptr).run(result);
+  } catch (const std::exception& e) {
+    if (s.options.group) s.options.group->abort(e.what());
+    throw;
+  }
   if (!accountant) return result;
   for (const Device device : s.options.devices)
     result.accounts.push_back({device, accountant->read(device), sampling->recorded(device)});
@@ -203,7 +236,9 @@ std::optional<Evaluation> Trainer::State::evaluate(std::optional<Split>& on) {
   }
 }
 
-std::optional<Evaluation> Trainer::test() { return state_->evaluate(state_->test); }
+std::optional<Evaluation> Trainer::test() {
+  return state_->rank() == 0 ? state_->evaluate(state_->test) : std::nullopt;
+}
 
 TrainResult Trainer::run() {
   TrainResult result = train();

@@ -9,6 +9,7 @@
 
 #include <brim/data/device_loader.h>
 #include <brim/data/loader.h>
+#include <brim/dist/data_parallel.h>
 #include <brim/nn/module.h>
 #include <brim/optim/grad_scaler.h>
 #include <brim/optim/optimizer.h>
@@ -37,7 +38,10 @@ struct Trainer::State {
   std::string decisive_metric;                   // of the validation split; "": its loss
   std::optional<Split> train, validation, test;  // the last two where there is such a split
   std::unique_ptr<nn::Module> model;
-  std::optional<Replicas> replicas;  // of model
+  int64_t virtual_ranks = 1;
+  std::optional<Replicas> replicas;            // of model
+  std::optional<dist::DataParallel> parallel;  // of model, where there are virtual ranks
+  std::optional<bool> stop_agreed;             // by all ranks, while they train
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
   std::optional<optim::GradScaler> scaler;  // in fp16
@@ -57,9 +61,13 @@ struct Trainer::State {
   Split split_of(TaskData data, bool training) const;
   WeightsInfo weights_info() const;
 
-  bool stop_asked() const {
+  int rank() const { return options.group ? options.group->rank() : 0; }
+  int world_size() const { return options.group ? options.group->size() : 1; }
+  /// By this process.
+  bool stop_wanted() const {
     return options.stop && options.stop->load(std::memory_order_relaxed) != 0;
   }
+  bool stop_asked() const { return stop_agreed.value_or(stop_wanted()); }
   StepMode mode() const { return {options.compile, options.passes}; }
   /// How well the network does there; empty where there is none, or on a stop. Throws FileError.
   std::optional<Evaluation> evaluate(std::optional<Split>& on);
@@ -68,6 +76,12 @@ struct Trainer::State {
   /// Where the loaders' batches go.
   LoaderPlace place() const;
   data::DeviceLoader make_feed(const data::Loader& from, const std::vector<Device>& to) const;
+  /// Throws DistError, naming both, where another rank has other settings or other data.
+  void check_ranks_agree(const std::string& text) const;
+  /// Of the recipe, of the run to go on from, or one for each rank. Throws ValueError.
+  int64_t choose_virtual_ranks() const;
+  /// All ranks begin where rank 0 does. Throws FileError, ValueError, DistError.
+  void prepare_ranks();
   /// Makes and locks `out`, and finds where to begin. Throws FileError, ValueError.
   void prepare_out();
   /// Takes everything over from a sound checkpoint, or throws FileError or ValueError.

@@ -33,6 +33,24 @@ void visit_tensors(Batch& batch, F&& f) {
   for (auto& field : batch.fields) f(field.tensor);
 }
 
+/// One of so many equal parts of a batch.
+data::Batch part_of(const data::Batch& batch, int64_t part, int64_t parts) {
+  if (parts == 1) return batch;
+  data::Batch some = batch;
+  visit_tensors(some, [&](Tensor& tensor) {
+    const int64_t samples = tensor.rank() > 0 ? tensor.size(0) : 0;
+    BRIM_CHECK(samples > 0 && samples % parts == 0, ValueError,
+               "[train] a batch's tensor of shape {} has no {} equal parts of samples; change "
+               "Recipe::virtual_ranks",
+               tensor.shape().str(), parts);
+    tensor = tensor.slice(0, samples / parts * part, samples / parts * (part + 1));
+  });
+  const auto samples = static_cast<int64_t>(batch.samples.size());
+  some.samples.assign(batch.samples.begin() + samples / parts * part,
+                      batch.samples.begin() + samples / parts * (part + 1));
+  return some;
+}
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
@@ -54,6 +72,11 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
   const int64_t all = (s_.recipe.epochs - at_.epoch) * per_epoch_ - at_.batch;
   progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
   losses_.reset(at_.unreported);
+  if (s_.world_size() > 1) {
+    control_ = s_.options.group->duplicate();
+    s_.stop_agreed = false;
+    agreed_at_ = begin_;
+  }
   if (!s_.options.compile || s_.options.devices.size() > 1) return;
   compiled_.emplace(compile_options());
   if (!s_.options.data_on_device) return;
@@ -68,6 +91,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
 CompileOptions TrainingLoop::compile_options() {
   return {.passes = s_.options.passes,
           .fall_back = true,
+          .measure_threads = s_.virtual_ranks > 1 ? 1 : 0,  // so that any number of ranks agrees
           .progress =
               [this](double fraction) {
                 if (s_.options.stage) s_.options.stage("measure layouts", fraction);
@@ -78,14 +102,19 @@ CompileOptions TrainingLoop::compile_options() {
 void TrainingLoop::update(const data::Batch& batch) {
   optim::GradScaler* const scaler = s_.scaler ? &*s_.scaler : nullptr;
   s_.optimizer->zero_grad();
-  const Tensor loss = s_.replicas->forward_backward(
-      batch,
-      [&](nn::Module& network, const data::Batch& part) {
-        const Autocast scope(autocast_dtype(s_.recipe));
-        const diag::Span span("network", diag::Cause::user);  // it and the task may be one's own
-        return s_.task->loss(network(part.x), part, /*training=*/true);
-      },
-      scaler);
+  const auto mean_loss = [&](nn::Module& network, const data::Batch& part) {
+    const Autocast scope(autocast_dtype(s_.recipe));
+    const diag::Span span("network", diag::Cause::user);  // it and the task may be one's own
+    return s_.task->loss(network(part.x), part, /*training=*/true);
+  };
+  const Tensor loss =
+      !s_.parallel
+          ? s_.replicas->forward_backward(batch, mean_loss, scaler)
+          : s_.parallel->forward_backward(
+                [&](int64_t part) {
+                  return mean_loss(*s_.model, part_of(batch, part, s_.parallel->parts()));
+                },
+                [&](const Tensor& value) { (scaler ? scaler->scale(value) : value).backward(); });
   if (s_.recipe.optimizer.clip_norm > 0) {
     if (scaler) scaler->unscale_(*s_.optimizer);
     optim::clip_grad_norm_(s_.parameters, s_.recipe.optimizer.clip_norm);
@@ -120,6 +149,20 @@ void TrainingLoop::step(const data::Batch& batch) {
   s_.schedule->step();
 }
 
+void TrainingLoop::agree_on_stop() {
+  constexpr double kEvery = 0.2;  // seconds
+  const auto now = Clock::now();
+  const auto steps = static_cast<double>(progress_.step - last_agreement_);
+  const double rate = steps / std::max(seconds(now - agreed_at_), 1e-6);
+  const auto next = std::clamp<int64_t>(std::llround(kEvery * rate), 1, 100000);
+  const std::vector<std::string> ranks =
+      control_->all_gather_text(fmt::format("{} {}", s_.stop_wanted() ? 1 : 0, next));
+  s_.stop_agreed = std::ranges::any_of(ranks, [](const std::string& r) { return r[0] == '1'; });
+  last_agreement_ = progress_.step;
+  next_agreement_ = progress_.step + std::stoll(ranks[0].substr(2));  // as rank 0 proposes
+  agreed_at_ = now;
+}
+
 int64_t TrainingLoop::take_steps(data::DeviceEpoch& epoch) {
   if (!resident_step_) return 0;
   const int64_t count = s_.options.steps_per_graph;
@@ -141,7 +184,8 @@ int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
   }
   clock_.start_steps(count);
   const int64_t full = std::min(s_.train->loader.options().batch, s_.train->loader.samples());
-  const int64_t images = batch ? static_cast<int64_t>(batch->samples.size()) : count * full;
+  const int64_t images =
+      (batch ? static_cast<int64_t>(batch->samples.size()) : count * full) * s_.world_size();
   if (batch) {
     step(*batch);
     at_.batch = batch->index + 1;
@@ -249,6 +293,7 @@ bool TrainingLoop::run_epoch() {
       return true;
     }
     progress_.epoch_step = at_.epoch_steps;
+    if (control_ && progress_.step >= next_agreement_) agree_on_stop();
     const bool whole = at_.batch == per_epoch_;
     if (!whole && more()) epoch.prefetch();
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <brim/diag/sampling.h>
+#include <brim/dist/process_group.h>
 #include <brim/plan/compile.h>
 
 #include "train/checkpointer.h"
@@ -55,6 +56,8 @@ class TrainingLoop {
   }
   /// Throws ValueError for NaN and infinity.
   void check_loss(double loss) const;
+  /// Whether all ranks go on, which they settle several times a second.
+  void agree_on_stop();
   bool more() const { return progress_.step < progress_.steps && !s_.stop_asked(); }
 
   Trainer::State& s_;
@@ -72,6 +75,9 @@ class TrainingLoop {
   std::optional<Evaluation> validation_;
   Clock::time_point begin_, last_report_, last_tick_;
   int64_t reported_images_ = 0;
+  dist::GroupPtr control_;                           // of agree_on_stop(); null without other ranks
+  int64_t next_agreement_ = 1, last_agreement_ = 0;  // steps
+  Clock::time_point agreed_at_;
 };
 
 }  // namespace brim::train

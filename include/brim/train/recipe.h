@@ -67,7 +67,11 @@ struct Recipe {
   std::string model = "tutorial-cnn";
   std::string data = "shapes10";
   int64_t epochs = 2;
-  int64_t batch = 4;
+  int64_t batch = 4;  ///< of all ranks together
+  /// A batch is cut into so many equal parts, which decide the bits whatever number of ranks
+  /// computes them (see dist::DataParallel); 0: as many as there are ranks, or as the resumed run
+  /// had.
+  int64_t virtual_ranks = 0;
   uint64_t seed = 0;
   double label_smoothing = 0;
   /// What matrix products and convolutions work in: fp32, tf32, fp16, bf16. Parameters, gradients

@@ -14,6 +14,7 @@
 #include <brim/data/device_loader.h>
 #include <brim/data/loader.h>
 #include <brim/diag/account.h>
+#include <brim/dist/process_group.h>
 #include <brim/nn/module.h>
 #include <brim/plan/compile.h>
 #include <brim/train/checkpoint.h>
@@ -70,6 +71,9 @@ struct TrainOptions {
   /// One, or several that share each batch: the network lives on the first one, and the others work
   /// on copies of it.
   std::vector<Device> devices = {Device::cpu()};
+  /// The ranks that share each batch, one device each; null: this process alone. Rank 0 writes
+  /// files, and tests; all ranks validate. The group is used by the training alone.
+  dist::GroupPtr group;
   int workers = -1;  ///< loader threads; -1: chosen
   AugmentOn augment_on = AugmentOn::automatic;
   /// Upload all pictures once, as bytes, and make batches there: nothing is read or copied per
@@ -108,7 +112,7 @@ struct TrainOptions {
 };
 
 struct TrainResult {
-  int64_t steps = 0, images = 0;              ///< of this run
+  int64_t steps = 0, images = 0;              ///< of this run, by all ranks
   int64_t total_steps = 0, total_images = 0;  ///< those before a resume included
   int64_t epochs_done = 0;                    ///< whole epochs, those before a resume included
   double seconds = 0;                         ///< of the training loop
@@ -157,7 +161,8 @@ class Trainer {
   TrainResult train();
   /// Writes the weights to `out`, if there is one. Throws FileError.
   void save();
-  /// Evaluates on the test split; empty if there is none, or on a stop. Throws FileError.
+  /// Evaluates on the test split; empty if there is none, on a stop, and in ranks other than 0.
+  /// Throws FileError.
   std::optional<Evaluation> test();
 
   nn::Module& model();
@@ -167,11 +172,13 @@ class Trainer {
   std::string input() const;
   /// The checkpoint that this run goes on from; "" at the very beginning.
   const std::string& resumed_from() const;
-  int64_t steps_before() const;  ///< trained before this run
+  int64_t steps_before() const;   ///< trained before this run
+  int64_t virtual_ranks() const;  ///< parts that a batch is cut into
 
   struct State;
 
  private:
+  void make(const Recipe& recipe, TrainOptions options);
   std::unique_ptr<State> state_;
 };
 
@@ -195,6 +202,8 @@ Evaluation evaluate(nn::Module& model, const data::Loader& loader, Device device
 struct LoaderPlace {
   Device target = Device::cpu();
   AugmentOn augment_on = AugmentOn::host;
+  int rank = 0, world_size = 1;  ///< of training data; see LoaderOptions
+  int64_t virtual_ranks = 1;
 };
 
 /// A split of a recipe's data, and the loader of it.

@@ -1,0 +1,265 @@
+// `brim launch -n N COMMAND...`: a command as N ranks on this machine.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "command/command.h"
+#include "command/say.h"
+#include "command/signals.h"
+#include "core/check.h"
+#include "core/clock.h"
+#include "dist/socket.h"
+
+extern char** environ;  // NOLINT(readability-redundant-declaration): not in every <unistd.h>
+
+namespace brim::command {
+namespace {
+
+constexpr double kGrace = 10;  // seconds that ranks have to end by themselves when one has failed
+constexpr double kUntilKilled = 10;  // and then those that they have after SIGTERM
+
+struct LaunchArguments {
+  int ranks = 0;
+  int restarts = 0;
+};
+
+/// A free port; whoever takes it meanwhile is told apart by the token.
+uint16_t free_port() { return dist::own_end(dist::listen_on({"127.0.0.1", 0})).port; }
+
+std::string random_token() {
+  unsigned char bytes[16];
+  BRIM_CHECK(getrandom(bytes, sizeof(bytes), 0) == sizeof(bytes), Error,
+             "[launch] the system has no random numbers");
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+/// One of the processes.
+struct Rank {
+  int number = 0;
+  pid_t pid = -1;
+  int output = -1;   // the reading end of its output; -1 for rank 0, which has ours
+  std::string line;  // begun, not ended
+  bool running = false;
+  int status = 0;  // as waitpid has it
+};
+
+/// "rank 2 (process 4711) was killed by signal 9 (Killed)".
+std::string end_of(const Rank& rank) {
+  const std::string who = fmt::format("rank {} (process {})", rank.number, rank.pid);
+  if (WIFSIGNALED(rank.status))
+    return fmt::format("{} was killed by signal {} ({})", who, WTERMSIG(rank.status),
+                       strsignal(WTERMSIG(rank.status)));
+  return fmt::format("{} ended with exit code {}", who, WEXITSTATUS(rank.status));
+}
+int exit_code(const Rank& rank) {
+  return WIFSIGNALED(rank.status) ? 128 + WTERMSIG(rank.status) : WEXITSTATUS(rank.status);
+}
+
+class Launcher {
+ public:
+  Launcher(const LaunchArguments& arguments, std::vector<std::string> words)
+      : arguments_(arguments), words_(std::move(words)), stop_(watch_signals()) {
+    const std::vector<Command>& all = commands();
+    const bool is_ours =
+        std::ranges::any_of(all, [&](const Command& command) { return command.name == words_[0]; });
+    program_ = is_ours ? "/proc/self/exe" : words_[0];
+    if (is_ours) words_.insert(words_.begin(), "brim");
+  }
+
+  int run() {
+    for (int attempt = 0;; ++attempt) {
+      start_all(attempt);
+      watch();
+      const Rank* const failed =
+          first_failed_ >= 0 ? &ranks_[static_cast<size_t>(first_failed_)] : nullptr;
+      if (!failed) return 0;
+      if (stop_.load() != 0) return exit_code(*failed);
+      say(stderr, "brim: {}\n", end_of(*failed));
+      if (attempt >= arguments_.restarts) return exit_code(*failed);
+      say(stderr, "brim: starting all {} ranks again, {} of {}\n", arguments_.ranks, attempt + 1,
+          arguments_.restarts);
+    }
+  }
+
+ private:
+  void start_all(int attempt) {
+    std::map<std::string, std::string> variables = {
+        {"WORLD_SIZE", std::to_string(arguments_.ranks)},
+        {"LOCAL_WORLD_SIZE", std::to_string(arguments_.ranks)},
+        {"MASTER_ADDR", "127.0.0.1"},
+        {"MASTER_PORT", std::to_string(free_port())},
+        {"TORCHELASTIC_RESTART_COUNT", std::to_string(attempt)},
+        {"BRIM_LAUNCHER", "brim launch"},
+        {"BRIM_TOKEN", random_token()}};
+    first_failed_ = -1;
+    ranks_.assign(static_cast<size_t>(arguments_.ranks), {});
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      ranks_[r].number = static_cast<int>(r);
+      variables["RANK"] = variables["LOCAL_RANK"] = std::to_string(r);
+      start(ranks_[r], variables);
+    }
+  }
+
+  void start(Rank& rank, const std::map<std::string, std::string>& variables) {
+    std::vector<std::string> environment;
+    for (char** entry = environ; *entry; ++entry) {
+      const std::string text = *entry, name = text.substr(0, text.find('='));
+      if (!variables.contains(name) && name != "TORCHELASTIC_RUN_ID") environment.push_back(text);
+    }
+    for (const auto& [name, value] : variables) environment.push_back(name + "=" + value);
+    const std::vector<char*> words = pointers(words_), names = pointers(environment);
+    int output[2] = {-1, -1};
+    if (rank.number > 0)
+      BRIM_CHECK(pipe2(output, O_CLOEXEC) == 0, Error, "[launch] no pipe: {}",
+                 dist::error_text(errno));
+    int failure[2];  // what exec met
+    BRIM_CHECK(pipe2(failure, O_CLOEXEC) == 0, Error, "[launch] no pipe: {}",
+               dist::error_text(errno));
+    const pid_t parent = getpid();
+    rank.pid = fork();
+    BRIM_CHECK(rank.pid >= 0, Error, "[launch] no process for rank {}: {}", rank.number,
+               dist::error_text(errno));
+    if (rank.pid == 0) {
+      setpgid(0, 0);  // the terminal's signals come to the launcher, which passes them on once
+      prctl(PR_SET_PDEATHSIG, SIGTERM);
+      if (getppid() != parent) _exit(1);
+      if (output[1] >= 0) dup2(output[1], STDOUT_FILENO), dup2(output[1], STDERR_FILENO);
+      for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
+      execvpe(program_.c_str(), words.data(), names.data());
+      const int error = errno;
+      (void)!write(failure[1], &error, sizeof(error));
+      _exit(127);
+    }
+    rank.running = true;
+    close(failure[1]);
+    if (output[1] >= 0) close(output[1]);
+    rank.output = output[0];
+    int error = 0;
+    const bool failed = read(failure[0], &error, sizeof(error)) == sizeof(error);
+    close(failure[0]);
+    if (!failed) return;
+    send_all(SIGKILL);
+    raise<Error>("[launch] '{}' cannot be started: {}", words_[0], dist::error_text(error));
+  }
+
+  static std::vector<char*> pointers(std::vector<std::string>& texts) {
+    std::vector<char*> all;
+    for (std::string& text : texts) all.push_back(text.data());
+    all.push_back(nullptr);
+    return all;
+  }
+
+  /// Until all have ended.
+  void watch() {
+    double failed_at = 0;
+    int told = 0;  // how far those that go on were told to end
+    int passed_on = 0;
+    while (pass_output() | reap()) {
+      const double now = steady_seconds();
+      if (const int signal = stop_.load(); signal != passed_on) {
+        passed_on = signal;
+        send_all(signal);
+      }
+      if (first_failed_ < 0) continue;
+      if (failed_at == 0) failed_at = now;
+      const double since = now - failed_at;
+      if (told == 0 && since > kGrace) told = 1, send_all(SIGTERM);
+      if (told == 1 && since > kGrace + kUntilKilled) told = 2, send_all(SIGKILL);
+    }
+  }
+
+  void send_all(int signal) {
+    for (const Rank& rank : ranks_)
+      if (rank.running) kill(rank.pid, signal);
+  }
+
+  /// Notices who has ended. Returns whether somebody has not.
+  bool reap() {
+    bool any = false;
+    for (Rank& rank : ranks_) {
+      if (!rank.running) continue;
+      if (waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) {
+        any = true;
+        continue;
+      }
+      rank.running = false;
+      if (first_failed_ < 0 && exit_code(rank) != 0) first_failed_ = rank.number;
+    }
+    return any;
+  }
+
+  /// Hands on what ranks other than 0 wrote, line by line. Waits a moment. Returns whether more may
+  /// come.
+  bool pass_output() {
+    std::vector<pollfd> entries;
+    std::vector<Rank*> writers;
+    for (Rank& rank : ranks_)
+      if (rank.output >= 0) entries.push_back({rank.output, POLLIN, 0}), writers.push_back(&rank);
+    (void)poll(entries.data(), entries.size(), 20);
+    for (size_t i = 0; i < entries.size(); ++i) {
+      if (entries[i].revents == 0) continue;
+      Rank& rank = *writers[i];
+      char bytes[4096];
+      const ssize_t n = read(rank.output, bytes, sizeof(bytes));
+      if (n < 0 && errno == EINTR) continue;
+      if (n > 0) {
+        rank.line.append(bytes, static_cast<size_t>(n));
+        for (size_t end;
+             (end = rank.line.find('\n')) != std::string::npos || rank.line.size() > 65536;) {
+          end = std::min(end, rank.line.size());
+          say(stderr, "[rank {}] {}\n", rank.number, rank.line.substr(0, end));
+          rank.line.erase(0, end + 1);
+        }
+        continue;
+      }
+      if (!rank.line.empty()) say(stderr, "[rank {}] {}\n", rank.number, rank.line);
+      close(rank.output);
+      rank.output = -1;
+    }
+    return std::ranges::any_of(ranks_,
+                               [](const Rank& rank) { return rank.output >= 0 && rank.running; });
+  }
+
+  const LaunchArguments arguments_;
+  std::vector<std::string> words_;
+  std::string program_;
+  const std::atomic<int>& stop_;
+  std::vector<Rank> ranks_;
+  int first_failed_ = -1;
+};
+
+const Register launch_command(
+    {"launch", "run a command as several ranks on this machine",
+     [](Arguments args) -> std::function<int()> {
+       auto o = std::make_shared<LaunchArguments>();
+       args.add("-n,--ranks", o->ranks, "processes to start").required().range(1, 4096);
+       args.add("--restarts", o->restarts,
+                "start all of them again when one fails, at most so often; with --out and --resume "
+                "of the same folder a training goes on from its newest checkpoint")
+           .range(0, 1000000)
+           .show_default();
+       return [o] {
+         std::vector<std::string> words = wrapped_words();
+         if (words.empty())
+           throw UsageError("which command? For example: brim launch -n 2 train tutorial-cnn");
+         return Launcher(*o, std::move(words)).run();
+       };
+     },
+     /*wraps=*/true});
+
+}  // namespace
+}  // namespace brim::command

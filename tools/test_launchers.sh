@@ -1,0 +1,84 @@
+#!/usr/bin/env bash
+# Trains shapes10 with 1, 2 and 4 ranks, started by each of the launchers that are named, and compares the weights: they must be
+# the same, bit for bit. Names: launch (brim launch), mpirun (Open MPI), torchrun (TORCHRUN says where it is, if not in PATH)
+# and srun (Debian's slurm-wlm; without a running Slurm, one of this machine alone is started, which takes root).
+#   tools/test_launchers.sh [LAUNCHER...]      BRIM=build/bin/brim
+set -euo pipefail
+CDPATH= cd "$(dirname "$0")/.."
+brim=$(realpath "${BRIM:-build/bin/brim}")
+scratch=$(mktemp -d)
+daemons=()
+finish() {
+  for pid in "${daemons[@]}"; do kill "$pid" 2>/dev/null || true; done
+  rm -rf "$scratch"
+}
+trap finish EXIT
+export XDG_CACHE_HOME=$scratch/cache
+
+# One node: this machine. Its daemons run until the script ends.
+start_slurm() {
+  local node
+  node=$(hostname -s)
+  export SLURM_CONF=$scratch/slurm.conf
+  mkdir -p "$scratch/state" "$scratch/spool" /run/munge
+  [ -e /etc/munge/munge.key ] || (umask 077 && head -c 1024 /dev/urandom >/etc/munge/munge.key && chown munge: /etc/munge/munge.key)
+  chown munge: /run/munge /etc/munge/munge.key
+  chmod 0711 /run/munge
+  pgrep -x munged >/dev/null || runuser -u munge -- munged --syslog || runuser -u munge -- munged --force
+  cat >"$SLURM_CONF" <<END
+ClusterName=brim
+SlurmctldHost=$node(127.0.0.1)
+SlurmUser=root
+AuthType=auth/munge
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmctldPidFile=$scratch/slurmctld.pid
+SlurmdPidFile=$scratch/slurmd.pid
+StateSaveLocation=$scratch/state
+SlurmdSpoolDir=$scratch/spool
+SlurmctldLogFile=$scratch/slurmctld.log
+SlurmdLogFile=$scratch/slurmd.log
+NodeName=$node NodeAddr=127.0.0.1 CPUs=$(nproc) State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+END
+  slurmctld -D >"$scratch/slurmctld.out" 2>&1 &
+  daemons+=($!)
+  slurmd -D >"$scratch/slurmd.out" 2>&1 &
+  daemons+=($!)
+  for _ in $(seq 60); do
+    sinfo -h -o %t 2>/dev/null | grep -qx idle && return
+    sleep 0.5
+  done
+  echo "no Slurm:" >&2
+  tail -5 "$scratch"/slurm*.{log,out} >&2
+  return 1
+}
+
+# under LAUNCHER N WORD...: the command as N ranks.
+under() {
+  local launcher=$1 ranks=$2
+  shift 2
+  case $launcher in
+    launch) "$brim" launch -n "$ranks" "$@" ;;
+    mpirun) mpirun --allow-run-as-root --oversubscribe -n "$ranks" "$brim" "$@" ;;
+    torchrun) "${TORCHRUN:-torchrun}" --nproc-per-node "$ranks" --no-python "$brim" "$@" ;;
+    srun) srun --overcommit -n "$ranks" "$brim" "$@" ;;
+    *) echo "usage: tools/test_launchers.sh [launch|mpirun|torchrun|srun ...]" >&2 && return 2 ;;
+  esac
+}
+
+train=(train tutorial-cnn --virtual-ranks 4 --batch 8 --epochs 1 --steps 300)
+"$brim" "${train[@]}" --out "$scratch/alone" >"$scratch/log"
+for launcher in "${@:-launch}"; do
+  [ "$launcher" != srun ] || sinfo >/dev/null 2>&1 || start_slurm
+  for ranks in 2 4; do
+    out=$scratch/$launcher-$ranks
+    under "$launcher" "$ranks" "${train[@]}" --out "$out" >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
+    grep -q "^$ranks ranks " "$scratch/log" || { cat "$scratch/log"; echo "$launcher: not $ranks ranks"; exit 1; }
+    cmp "$scratch/alone/model.safetensors" "$out/model.safetensors"
+    echo "$launcher: $ranks ranks train the weights of one"
+  done
+done
