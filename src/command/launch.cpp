@@ -27,8 +27,8 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): not in eve
 namespace brim::command {
 namespace {
 
-constexpr double kGrace = 10;  // seconds that ranks have to end by themselves when one has failed
-constexpr double kUntilKilled = 10;  // and then those that they have after SIGTERM
+constexpr double kGrace = 6;  // seconds that ranks have to end by themselves when one has failed
+constexpr double kUntilKilled = 6;  // and then those that they have after SIGTERM
 
 struct LaunchArguments {
   int ranks = 0;

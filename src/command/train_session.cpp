@@ -134,7 +134,11 @@ class TrainSession {
   bool open() {
     try {
       with_hint([&] {
-        if (request_.launched.is_distributed()) group_ = dist::open_world(request_.launched);
+        if (request_.launched.is_distributed()) {
+          dist::GroupOptions how;
+          if (!arguments_.folder().empty()) how.record_folder = arguments_.folder() + "/failures";
+          group_ = dist::open_world(request_.launched, how);
+        }
         trainer_.emplace(request_.recipe, options());
       });
       display_.count(counted(*trainer_));

@@ -173,7 +173,7 @@ std::vector<GroupPtr> local_groups(int size, const GroupOptions& options) {
   std::vector<GroupPtr> groups;
   for (int rank = 0; rank < size; ++rank)
     groups.push_back(
-        std::make_shared<ProcessGroup>(std::make_unique<LocalTransport>(hub, rank, size)));
+        std::make_shared<ProcessGroup>(std::make_unique<LocalTransport>(hub, rank, size), options));
   return groups;
 }
 

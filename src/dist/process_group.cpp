@@ -1,12 +1,22 @@
 #include <brim/dist/process_group.h>
 
+#include <filesystem>
+
 #include "core/check.h"
+#include "core/clock.h"
+#include "core/printable.h"
+#include "dist/flight_recorder.h"
 #include "dist/transport.h"
+#include "io/atomic_file.h"
 
 namespace brim::dist {
 
-ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport)
-    : transport_(std::move(transport)), rank_(transport_->rank()), size_(transport_->size()) {}
+ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport, GroupOptions options)
+    : options_(std::move(options)),
+      transport_(std::move(transport)),
+      recorder_(std::make_unique<FlightRecorder>()),
+      rank_(transport_->rank()),
+      size_(transport_->size()) {}
 
 ProcessGroup::~ProcessGroup() = default;
 
@@ -17,25 +27,42 @@ void ProcessGroup::check_alive() const {
              failure_);
 }
 
+Call ProcessGroup::begin(const Call& call) {
+  Call numbered = call;
+  if (call.kind != CallKind::send) numbered.number = ++calls_;
+  recorder_->begin(numbered, steady_seconds());
+  return numbered;
+}
+
+void ProcessGroup::end() { recorder_->end(steady_seconds()); }
+
+void ProcessGroup::failed(const std::string& why) {
+  failure_ = why;
+  // First, for the others wait, and a launcher may end this process soon.
+  transport_->abort(why);
+  if (options_.record_folder.empty()) return;
+  const std::string path = fmt::format("{}/rank-{}.json", options_.record_folder, rank_);
+  try {
+    std::filesystem::create_directories(options_.record_folder);
+    io::write_file_atomically(path, recorder_->json(rank_, size_, why, steady_seconds()));
+  } catch (const std::exception& e) {
+    warn_on_stderr(fmt::format("[dist] no record of rank {}'s calls: {}", rank_, e.what()));
+  }
+}
+
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
   std::shared_ptr<ProcessGroup> other;
   run({.kind = CallKind::duplicate}, [&](Transport& transport, const Call& call) {
-    other = std::make_shared<ProcessGroup>(transport.duplicate(call));
+    GroupOptions options = options_;
+    options.record_folder.clear();  // one record a rank
+    other = std::make_shared<ProcessGroup>(transport.duplicate(call), std::move(options));
   });
   return other;
 }
 
 void ProcessGroup::barrier() {
-  run({.kind = CallKind::barrier}, [&](Transport& transport, const Call& call) {
-    std::vector<Outgoing> out;
-    std::vector<Incoming> in;
-    for (int peer = 0; peer < size_; ++peer) {
-      if (peer == rank_) continue;
-      out.push_back({peer, nullptr, 0});
-      in.push_back({peer, nullptr, 0});
-    }
-    transport.exchange(call, out, in);
-  });
+  run({.kind = CallKind::barrier},
+      [](Transport& transport, const Call& call) { transport.meet(call); });
 }
 
 std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) {

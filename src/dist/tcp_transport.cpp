@@ -15,6 +15,7 @@
 #include "core/clock.h"
 #include "dist/rendezvous.h"
 #include "dist/transport.h"
+#include "dist/watch.h"
 
 namespace brim::dist {
 namespace {
@@ -22,6 +23,8 @@ namespace {
 /// How often sockets are tried again before the thread sleeps: a peer on this host answers sooner
 /// than a sleeping thread wakes.
 constexpr int kTries = 50;
+/// Seconds after which a rank that waits looks whether another one is said to be gone.
+constexpr double kLook = 0.1;
 
 /// What goes before each message.
 struct Frame {
@@ -81,31 +84,21 @@ class TcpTransport final : public Transport {
       hosts_.push_back(socket.is_open() ? other_end(socket).host : "");
   }
 
+  /// From now on others are looked after.
+  void set_watch(std::shared_ptr<Watch> watch) { watch_ = std::move(watch); }
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (size_t peer = 0; peer < hosts_.size(); ++peer) all.push_back(name_of(peer));
+    return all;
+  }
+
   const char* backend() const override { return "tcp"; }
 
   void exchange(const Call& call, std::span<const Outgoing> out,
                 std::span<const Incoming> in) override {
-    std::vector<Lane> sending(sockets_.size()), receiving(sockets_.size());
-    for (const Outgoing& o : out)
-      sending[static_cast<size_t>(o.to)].add({call, o.bytes}, o.data, o.bytes);
-    for (const Incoming& i : in) receiving[static_cast<size_t>(i.from)].add({}, i.data, i.bytes);
-    double last = 0;  // when something moved; 0: asked for when nothing does
-    int tries = 0;
-    while (true) {
-      bool moved = false, done = true;
-      for (size_t peer = 0; peer < sockets_.size(); ++peer) {
-        moved |= send_next(call, peer, sending[peer]) | receive_next(call, peer, receiving[peer]);
-        done &= sending[peer].is_done() && receiving[peer].is_done();
-      }
-      if (done) return;
-      if (moved) {
-        last = 0, tries = 0;
-      } else if (++tries > kTries) {
-        const double now = steady_seconds();
-        if (last == 0) last = now;
-        wait(call, sending, receiving, now - last);
-      }
-    }
+    if (watch_) watch_->enter(call);
+    move_messages(call, out, in);
+    if (watch_) watch_->leave();
   }
 
   std::unique_ptr<Transport> duplicate(const Call& call) override {
@@ -131,15 +124,43 @@ class TcpTransport final : public Transport {
       sockets =
           connect_mesh(rank(), endpoints, listener, mesh, token_, steady_seconds() + join_timeout_);
     }
-    return std::make_unique<TcpTransport>(rank(), std::move(sockets), mesh, token_, options_,
-                                          join_timeout_);
+    auto other = std::make_unique<TcpTransport>(rank(), std::move(sockets), mesh, token_, options_,
+                                                join_timeout_);
+    other->set_watch(watch_);
+    return other;
   }
 
-  void abort(const std::string&) noexcept override {
+  void abort(const std::string& why) noexcept override {
+    if (watch_) watch_->fail(why);
     for (Socket& socket : sockets_) socket.shut_down();
   }
 
  private:
+  void move_messages(const Call& call, std::span<const Outgoing> out,
+                     std::span<const Incoming> in) {
+    std::vector<Lane> sending(sockets_.size()), receiving(sockets_.size());
+    for (const Outgoing& o : out)
+      sending[static_cast<size_t>(o.to)].add({call, o.bytes}, o.data, o.bytes);
+    for (const Incoming& i : in) receiving[static_cast<size_t>(i.from)].add({}, i.data, i.bytes);
+    double last = 0;  // when something moved; 0: asked for when nothing does
+    int tries = 0;
+    while (true) {
+      bool moved = false, done = true;
+      for (size_t peer = 0; peer < sockets_.size(); ++peer) {
+        moved |= send_next(call, peer, sending[peer]) | receive_next(call, peer, receiving[peer]);
+        done &= sending[peer].is_done() && receiving[peer].is_done();
+      }
+      if (done) return;
+      if (moved) {
+        last = 0, tries = 0;
+      } else if (++tries > kTries) {
+        const double now = steady_seconds();
+        if (last == 0) last = now;
+        wait(call, sending, receiving, now - last);
+      }
+    }
+  }
+
   std::string name_of(size_t peer) const { return fmt::format("rank {} ({})", peer, hosts_[peer]); }
 
   bool send_next(const Call& call, size_t peer, Lane& lane) {
@@ -153,8 +174,7 @@ class TcpTransport final : public Transport {
       return n > 0;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return false;
-    // What it sent before it went may say more.
-    raise_gone(rank(), call, name_of(peer), error_text(errno));
+    raise_ended(call, peer, error_text(errno));
   }
 
   bool receive_next(const Call& call, size_t peer, Lane& lane) {
@@ -171,8 +191,14 @@ class TcpTransport final : public Transport {
       return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
-    raise_gone(rank(), call, name_of(peer),
-               n == 0 ? "it closed the connection" : error_text(errno));
+    raise_ended(call, peer, n == 0 ? "it closed the connection" : error_text(errno));
+  }
+
+  /// The connection to a peer has ended; who was the first to go, the watch may know.
+  [[noreturn]] void raise_ended(const Call& call, size_t peer, const std::string& why) {
+    const std::string fault = watch_ ? watch_->fault_soon() : "";
+    if (!fault.empty()) raise_fault(rank(), call, fault);
+    raise_gone(rank(), call, name_of(peer), why);
   }
 
   /// Sleeps until a socket is ready; nothing has moved for `seconds`.
@@ -185,12 +211,15 @@ class TcpTransport final : public Transport {
                                               (receiving[peer].is_done() ? 0 : POLLIN));
       if (events == 0) continue;
       entries.push_back({sockets_[peer].fd(), events, 0});
-      peers.push_back(name_of(peer));
+      peers.push_back(name_of(peer) +
+                      (watch_ ? ", which is " + watch_->state_of(static_cast<int>(peer)) : ""));
     }
+    if (const std::string fault = watch_ ? watch_->fault() : ""; !fault.empty())
+      raise_fault(rank(), call, fault);
     if (options_.timeout > 0 && seconds >= options_.timeout)
       raise_timeout(rank(), call, fmt::format("{}", fmt::join(peers, ", ")), options_.timeout);
-    const double left = options_.timeout > 0 ? options_.timeout - seconds : 3600;
-    (void)poll(entries.data(), entries.size(), static_cast<int>(std::min(left, 3600.0) * 1e3) + 1);
+    const double left = options_.timeout > 0 ? options_.timeout - seconds : kLook;
+    (void)poll(entries.data(), entries.size(), static_cast<int>(std::min(left, kLook) * 1e3) + 1);
   }
 
   std::vector<Socket> sockets_;     // by rank; none for this one
@@ -199,6 +228,7 @@ class TcpTransport final : public Transport {
   const std::string token_;
   const GroupOptions options_;
   const double join_timeout_;
+  std::shared_ptr<Watch> watch_;
 };
 
 }  // namespace
@@ -211,17 +241,26 @@ GroupPtr tcp_group(const TcpOptions& options) {
              sizeof(Hello::token) - 1);
   BRIM_CHECK(options.size == 1 || !options.ports.empty(), ValueError,
              "[dist] no port for rank 0; give TcpOptions::ports");
-  constexpr uint64_t kFirstMesh = 1;
-  std::vector<Socket> sockets(1);
-  if (options.size > 1) {
-    Socket listener;
-    const std::vector<Endpoint> endpoints = join(options, listener);
-    sockets = connect_mesh(options.rank, endpoints, listener, kFirstMesh, options.token,
-                           steady_seconds() + options.join_timeout);
-  }
-  return std::make_shared<ProcessGroup>(
-      std::make_unique<TcpTransport>(options.rank, std::move(sockets), kFirstMesh, options.token,
-                                     options.group, options.join_timeout));
+  BRIM_CHECK(options.group.heartbeat_timeout > 1, ValueError,
+             "[dist] heartbeat_timeout {}: must be more than 1 s", options.group.heartbeat_timeout);
+  constexpr uint64_t kMessages = 1, kHeartbeat = 2;  // which mesh
+  const auto transport_over = [&](std::vector<Socket> sockets) {
+    return std::make_unique<TcpTransport>(options.rank, std::move(sockets), kMessages,
+                                          options.token, options.group, options.join_timeout);
+  };
+  if (options.size == 1)
+    return std::make_shared<ProcessGroup>(transport_over(std::vector<Socket>(1)), options.group);
+  Socket listener;
+  const std::vector<Endpoint> endpoints = join(options, listener);
+  const auto mesh = [&](uint64_t number) {
+    return connect_mesh(options.rank, endpoints, listener, number, options.token,
+                        steady_seconds() + options.join_timeout);
+  };
+  std::unique_ptr<TcpTransport> transport = transport_over(mesh(kMessages));
+  transport->meet();  // now nobody waits for the first mesh any more
+  transport->set_watch(std::make_shared<Watch>(options.rank, mesh(kHeartbeat), transport->names(),
+                                               options.group.heartbeat_timeout));
+  return std::make_shared<ProcessGroup>(std::move(transport), options.group);
 }
 
 }  // namespace brim::dist

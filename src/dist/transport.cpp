@@ -1,5 +1,7 @@
 #include "dist/transport.h"
 
+#include <vector>
+
 #include "core/check.h"
 #include "core/printable.h"
 
@@ -38,6 +40,17 @@ std::string Call::str() const {
   return text;
 }
 
+void Transport::meet(const Call& call) {
+  std::vector<Outgoing> out;
+  std::vector<Incoming> in;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    out.push_back({peer, nullptr, 0});
+    in.push_back({peer, nullptr, 0});
+  }
+  exchange(call, out, in);
+}
+
 void raise_mismatch(int rank, const Call& call, size_t bytes, int peer, const Call& theirs,
                     size_t their_bytes) {
   const std::string mine = call.str(), other = theirs.str();
@@ -55,6 +68,10 @@ void raise_mismatch(int rank, const Call& call, size_t bytes, int peer, const Ca
 void raise_gone(int rank, const Call& call, const std::string& peer, const std::string& why) {
   raise<DistError>("[dist] {} has ended, and rank {} waits for it in {}: {}", peer, rank,
                    call.str(), printable(why));
+}
+
+void raise_fault(int rank, const Call& call, const std::string& fault) {
+  raise<DistError>("[dist] rank {} cannot finish {}: {}", rank, call.str(), fault);
 }
 
 void raise_timeout(int rank, const Call& call, const std::string& peers, double seconds) {

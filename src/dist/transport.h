@@ -69,6 +69,8 @@ class Transport {
   /// between two ranks come in their order. Throws DistError; then the group is of no use any more.
   virtual void exchange(const Call& call, std::span<const Outgoing> out,
                         std::span<const Incoming> in) = 0;
+  /// Returns when all ranks have called it.
+  void meet(const Call& call = {});
   /// Another one between the same ranks. Called by all of them.
   virtual std::unique_ptr<Transport> duplicate(const Call& call) = 0;
   /// Other ranks that wait for this one, or will, get a DistError with `why`.
@@ -83,6 +85,8 @@ class Transport {
                                  const Call& theirs, size_t their_bytes);
 [[noreturn]] void raise_gone(int rank, const Call& call, const std::string& peer,
                              const std::string& why);
+/// `fault`: which other rank, and why.
+[[noreturn]] void raise_fault(int rank, const Call& call, const std::string& fault);
 [[noreturn]] void raise_timeout(int rank, const Call& call, const std::string& peers,
                                 double seconds);
 
@@ -90,15 +94,13 @@ template <class F>
 void ProcessGroup::run(const Call& call, const F& use) {
   const std::lock_guard lock(mutex_);
   check_alive();
-  Call numbered = call;
-  if (call.kind != CallKind::send) numbered.number = ++calls_;
   try {
-    use(*transport_, numbered);
+    use(*transport_, begin(call));
   } catch (const std::exception& e) {
-    failure_ = e.what();
-    transport_->abort(failure_);
+    failed(e.what());
     throw;
   }
+  end();
 }
 
 }  // namespace brim::dist

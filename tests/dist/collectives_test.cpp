@@ -315,13 +315,14 @@ TEST_P(Collectives, RanksThatEndAreNamed) {
       Tensor t = zeros({100});
       all_reduce(group, t);
     });
-    for (int r = 0; r < 3; ++r)
-      if (r != gone) {
-        EXPECT_TRUE(has(failures[static_cast<size_t>(r)], "has ended"))
-            << failures[static_cast<size_t>(r)];
-        Tensor t = zeros({1});
-        EXPECT_THROW(all_reduce(*all[static_cast<size_t>(r)], t), DistError);  // for good
-      }
+    for (int r = 0; r < 3; ++r) {
+      if (r == gone) continue;
+      const std::string& failure = failures[static_cast<size_t>(r)];
+      EXPECT_TRUE(has(failure, "rank " + std::to_string(gone)) && has(failure, "it was killed"))
+          << failure;
+      Tensor t = zeros({1});
+      EXPECT_THROW(all_reduce(*all[static_cast<size_t>(r)], t), DistError);  // for good
+    }
   }
 }
 

@@ -20,6 +20,7 @@
 
 namespace brim::dist {
 
+class FlightRecorder;
 class Transport;
 struct Call;
 
@@ -30,13 +31,19 @@ struct GroupOptions {
   /// Seconds that a call waits for a rank from which nothing comes, before it is a DistError; 0:
   /// without an end.
   double timeout = 300;
+  /// Seconds without a sign of life after which the process of another rank is taken for dead, of
+  /// groups over processes: calls that need it are a DistError then.
+  double heartbeat_timeout = 4;
+  /// A folder, made where there is none, in which a rank whose call fails writes `rank-N.json`: the
+  /// error and its newest 1,000 calls. "": none.
+  std::string record_folder;
 };
 
 /// A handle of one rank. Calls of several threads come one after the other, in an order that
 /// other ranks cannot know: give each thread a duplicate().
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
  public:
-  explicit ProcessGroup(std::unique_ptr<Transport> transport);
+  explicit ProcessGroup(std::unique_ptr<Transport> transport, GroupOptions options = {});
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -62,8 +69,13 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
  private:
   void check_alive() const;
+  Call begin(const Call& call);
+  void end();
+  void failed(const std::string& why);
 
+  const GroupOptions options_;
   std::unique_ptr<Transport> transport_;
+  std::unique_ptr<FlightRecorder> recorder_;
   const int rank_, size_;
   std::mutex mutex_;
   uint64_t calls_ = 0;
