@@ -36,6 +36,9 @@
 #include <brim/diag/account.h>
 #include <brim/diag/best_device.h>
 #include <brim/diag/trace.h>
+#include <brim/dist/data_parallel.h>
+#include <brim/dist/launch.h>
+#include <brim/dist/process_group.h>
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/nn.h>

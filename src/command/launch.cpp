@@ -27,7 +27,7 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): not in eve
 namespace brim::command {
 namespace {
 
-constexpr double kGrace = 6;  // seconds that ranks have to end by themselves when one has failed
+constexpr double kGrace = 3;  // seconds that ranks have to end by themselves when one has failed
 constexpr double kUntilKilled = 6;  // and then those that they have after SIGTERM
 
 struct LaunchArguments {
@@ -177,7 +177,11 @@ class Launcher {
       if (first_failed_ < 0) continue;
       if (failed_at == 0) failed_at = now;
       const double since = now - failed_at;
-      if (told == 0 && since > kGrace) told = 1, send_all(SIGTERM);
+      if (told == 0 && since > kGrace) {
+        told = 1;
+        send_all(SIGTERM);
+        send_all(SIGCONT);  // one that was stopped ends, too
+      }
       if (told == 1 && since > kGrace + kUntilKilled) told = 2, send_all(SIGKILL);
     }
   }

@@ -22,6 +22,7 @@
 #include "command/monitor_report.h"
 #include "command/option_names.h"
 #include "command/progress.h"
+#include "command/rank_rows.h"
 #include "command/report.h"
 #include "command/run_phases.h"
 #include "command/say.h"
@@ -155,7 +156,10 @@ class TrainSession {
       monitor_.emplace(
           request_.chosen.devices,
           diag::MonitorOptions{arguments_.monitor, [&](const auto& r) { readings_.add(r); }});
-    with_hint([&] { result_ = trainer_->train(); });
+    with_hint([&] {
+      result_ = trainer_->train();
+      if (group_) rows_ = gather_rows(*group_, request_.chosen.devices[0], result_);
+    });
     if (monitor_) {
       monitor_->stop();
       sensors_ = monitor_->total();
@@ -181,12 +185,15 @@ class TrainSession {
 
   void report(bool trained) {
     if (!quiet_) print_result(request_, *trainer_, result_, trained, failure_ != nullptr);
+    if (!quiet_ && !rows_.empty()) say(stdout, "{}", Lines{rows_table(rows_)});
     phases_.end("rest");
     if (!quiet_) say(stdout, "{}\n", phases_.line());
     if (!arguments_.json.empty())
       attempt([&] {
-        write_json(result_json(request_, *trainer_, result_, startup_ms_, phases_, sensors_),
-                   arguments_.json);
+        nlohmann::ordered_json json =
+            result_json(request_, *trainer_, result_, startup_ms_, phases_, sensors_);
+        if (!rows_.empty()) json["ranks"]["rows"] = rows_json(rows_);
+        write_json(json, arguments_.json);
       });
     if (!result_.stopped) return;
     if (trained)
@@ -246,6 +253,7 @@ class TrainSession {
   double startup_ms_ = 0;
   RunPhases phases_;
   dist::GroupPtr group_;
+  std::vector<RankRow> rows_;
   std::optional<train::Trainer> trainer_;
   std::optional<diag::Trace> trace_;
   train::TrainResult result_;

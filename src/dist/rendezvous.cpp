@@ -62,6 +62,13 @@ bool read_hello(Visitor& visitor) {
   return got < 0 || visitor.got == sizeof(Hello);
 }
 
+/// Whether the other side has closed the connection; nothing is sent before it is answered.
+bool has_ended(const Socket& socket) {
+  char byte;
+  std::string why;
+  return receive_some(socket, &byte, 1, why) < 0;
+}
+
 std::string names(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
@@ -135,7 +142,8 @@ std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expect
         Arrival& place =
             arrivals[static_cast<size_t>(std::clamp(v->hello.rank, 0, expected.size - 1))];
         std::string fault = fault_of(v->hello, expected);
-        if (fault.empty() && place.socket.is_open())
+        // One that did not wait for its answer comes again.
+        if (fault.empty() && place.socket.is_open() && !has_ended(place.socket))
           fault = fmt::format("rank {} is there already, from {}", v->hello.rank,
                               other_end(place.socket).host);
         answer(v->socket, fault);

@@ -262,10 +262,6 @@ TEST_P(Collectives, CompiledStepsHoldThem) {
 // --- what goes wrong
 // ------------------------------------------------------------------------------
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST_P(Collectives, OtherCallsAreAnErrorThatShowsBoth) {
   struct Case {
     const char* name;

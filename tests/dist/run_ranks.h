@@ -15,6 +15,10 @@
 
 namespace brim::dist {
 
+inline bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
 /// What each of `count` threads threw, by rank; "" where it threw nothing.
 inline std::vector<std::string> failures_of(int count, const std::function<void(int)>& rank) {
   std::vector<std::string> failures(static_cast<size_t>(count));

@@ -1,0 +1,143 @@
+// Ranks that find each other, and whoever else comes to the door.
+#include "dist/rendezvous.h"
+
+#include <brim/dist/launch.h>
+
+#include <cstring>
+#include <random>
+
+#include "core/clock.h"
+#include "dist/run_ranks.h"
+
+namespace brim::dist {
+namespace {
+
+TcpOptions options_of(int rank, int size, const std::vector<uint16_t>& ports) {
+  return {.rank = rank, .size = size, .ports = ports, .token = "secret", .join_timeout = 10};
+}
+
+/// What each of `size` ranks got, where `change` spoils the options of some.
+std::vector<std::string> outcomes(int size, const std::function<void(int, TcpOptions&)>& change) {
+  const std::vector<uint16_t> ports = test_ports();
+  return failures_of(size, [&](int rank) {
+    TcpOptions options = options_of(rank, size, ports);
+    options.join_timeout = 1.5;
+    change(rank, options);
+    (void)tcp_group(options);
+  });
+}
+
+TEST(Rendezvous, OthersAreTurnedAway) {
+  struct Case {
+    const char* says;
+    std::function<void(TcpOptions&)> change;
+  };
+  const Case cases[] = {
+      {"the token differs", [](TcpOptions& o) { o.token = "other"; }},
+      {"rank 2 is in a world of 4, and rank 0 in one of 3", [](TcpOptions& o) { o.size = 4; }},
+      {"rank 1 is there already, from 127.0.0.1", [](TcpOptions& o) { o.rank = 1; }},
+      {"rank 0 cannot listen on",
+       [](TcpOptions& o) {
+         o.rank = 0;
+         o.ports.resize(1);
+       }},
+  };
+  for (const Case& c : cases) {
+    const std::vector<std::string> failures = outcomes(3, [&](int rank, TcpOptions& o) {
+      if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      if (rank != 2) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      c.change(o);
+    });
+    EXPECT_TRUE(has(failures[2], c.says)) << failures[2];
+    EXPECT_TRUE(has(failures[0], "rank 2 did not come to rank 0")) << c.says << ": " << failures[0];
+    EXPECT_TRUE(has(failures[1], "waits for the other ranks")) << failures[1];
+  }
+}
+
+TEST(Rendezvous, StrangersHoldNothingUp) {
+  const std::vector<uint16_t> ports = test_ports();
+  std::atomic<bool> done{false};
+  std::thread strangers([&] {
+    std::mt19937 random(1);
+    std::vector<Socket> silent;
+    while (!done) {
+      std::string why;
+      Socket socket = connect_to({"127.0.0.1", ports[0]}, 1, why);
+      if (!socket.is_open()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        continue;
+      }
+      Hello hello = make_hello(1, 3, 0, 0, "guess");
+      char bytes[sizeof(Hello)];
+      std::memcpy(bytes, &hello, sizeof(hello));
+      switch (random() % 4) {
+        case 0:
+          for (char& byte : bytes) byte = static_cast<char>(random());
+          (void)send_all(socket, bytes, sizeof(bytes), steady_seconds() + 1, why);
+          break;
+        case 1:
+          (void)send_all(socket, bytes, 17, steady_seconds() + 1, why);
+          break;
+        case 2:
+          if (silent.size() < 20) silent.push_back(std::move(socket));
+          break;
+        default:
+          bytes[random() % sizeof(bytes)] ^= 1;
+          (void)send_all(socket, bytes, sizeof(bytes), steady_seconds() + 1, why);
+      }
+    }
+  });
+  const std::vector<std::string> failures = failures_of(3, [&](int rank) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100 * (2 - rank)));
+    const GroupPtr group = tcp_group(options_of(rank, 3, ports));
+    group->barrier();
+  });
+  done = true;
+  strangers.join();
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
+TEST(Rendezvous, HellosThatAreNoRanks) {
+  const Expected expected{.rank = 0, .size = 3, .token = "t"};
+  const auto fault = [&](const std::function<void(Hello&)>& change) {
+    Hello hello = make_hello(1, 3, 80, 0, "t");
+    change(hello);
+    return fault_of(hello, expected);
+  };
+  EXPECT_EQ(fault([](Hello&) {}), "");
+  EXPECT_TRUE(has(fault([](Hello& h) { h.magic[0] = 'B'; }), "no rank of brim"));
+  EXPECT_TRUE(has(fault([](Hello& h) { h.byte_order = 0x04030201; }), "order bytes"));
+  EXPECT_TRUE(has(fault([](Hello& h) { h.token[0] = 'x'; }), "the token differs"));
+  EXPECT_TRUE(has(fault([](Hello& h) { h.build[0] = 'x'; }), "use one build"));
+  EXPECT_TRUE(has(fault([](Hello& h) { h.rank = -1; }), "rank -1"));
+  EXPECT_TRUE(has(fault([](Hello& h) { h.rank = 3; }), "rank 3 of a world of 3"));
+  EXPECT_TRUE(has(fault([](Hello& h) { h.rank = 0; }), "is there already"));
+  EXPECT_TRUE(has(fault([](Hello& h) { h.port = 70000; }), "port 70000"));
+  EXPECT_TRUE(has(fault([](Hello& h) { h.mesh = 9; }), "another group"));
+}
+
+TEST(Rendezvous, RankZeroTakesTheFirstFreePort) {
+  const std::vector<uint16_t> ports = test_ports();
+  const Socket taken = listen_on({"127.0.0.1", ports[0]});
+  ASSERT_TRUE(taken.is_open());
+  const std::vector<std::string> failures = failures_of(2, [&](int rank) {
+    TcpOptions options = options_of(rank, 2, ports);
+    tcp_group(options)->barrier();
+  });
+  for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+}
+
+TEST(Rendezvous, BadOptions) {
+  EXPECT_THROW((void)tcp_group({.rank = 2, .size = 2, .ports = {2000}}), ValueError);
+  EXPECT_THROW((void)tcp_group({.rank = 0, .size = 2}), ValueError);
+  EXPECT_THROW(
+      (void)tcp_group({.rank = 0, .size = 2, .ports = {2000}, .token = std::string(64, 'x')}),
+      ValueError);
+  EXPECT_THROW(resolve("no.such.host.invalid"), DistError);
+  EXPECT_EQ(resolve("127.0.0.1"), "127.0.0.1");
+  EXPECT_EQ(tcp_group({})->size(), 1);
+}
+
+}  // namespace
+}  // namespace brim::dist
