@@ -63,7 +63,7 @@ under() {
   shift 2
   case $launcher in
     launch) "$brim" launch -n "$ranks" "$@" ;;
-    mpirun) mpirun --allow-run-as-root --oversubscribe -n "$ranks" "$brim" "$@" ;;
+    mpirun) mpirun --allow-run-as-root --oversubscribe --mca plm isolated -n "$ranks" "$brim" "$@" ;;
     torchrun) "${TORCHRUN:-torchrun}" --nproc-per-node "$ranks" --no-python "$brim" "$@" ;;
     srun) srun --overcommit -n "$ranks" "$brim" "$@" ;;
     *) echo "usage: tools/test_launchers.sh [launch|mpirun|torchrun|srun ...]" >&2 && return 2 ;;

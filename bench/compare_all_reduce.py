@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""Compares brim's all-reduce between processes of one machine with Open MPI's MPI_Allreduce called bare, in one run.
+
+Both sum f32 in place; the slowest rank's time counts, and the median over repetitions. A round measures each side once, and
+the order alternates; ratios (brim's time over MPI's) are taken inside each round, and their median and range over the rounds
+are reported. brim sums in its fixed tree, MPI in whatever order its algorithm has.
+
+Needs mpicc and mpirun (apt-get install libopenmpi-dev openmpi-bin) and build/bench/all_reduce_bench.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+from compare.files import file_name, write_text
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def fail(message):
+    print(f"compare_all_reduce: {message}", file=sys.stderr)
+    raise SystemExit(1)
+
+
+def seconds_of(command):
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        fail(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr.strip()}")
+    return json.loads(done.stdout)["seconds"]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default="build", help="folder of brim's build (default: %(default)s)")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--bytes", type=int, nargs="+", default=[1000, 250_000, 100_000_000])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--json", type=file_name, help="write all numbers to a file")
+    options = parser.parse_args()
+    report = []
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "mpi_all_reduce")
+        subprocess.run(["mpicc", "-O2", os.path.join(HERE, "compare/mpi_all_reduce.c"), "-o", program], check=True)
+        for ranks in options.ranks:
+            for size in options.bytes:
+                words = [str(size), str(5 if size > 10_000_000 else 200)]
+                mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "plm", "isolated", "-n", str(ranks)]
+                launch = [os.path.join(options.build, "bin/brim"), "launch", "-n", str(ranks)]
+                ours = [*launch, os.path.join(options.build, "bench/all_reduce_bench"), *words]
+                rounds = []
+                for _ in range(options.rounds):
+                    sides = [("mpi", [*mpirun, program, *words]), ("brim", ours)]
+                    random.shuffle(sides)
+                    rounds.append({name: seconds_of(command) for name, command in sides})
+                ratios = [r["brim"] / r["mpi"] for r in rounds]
+                report.append({"ranks": ranks, "bytes": size, "rounds": rounds, "ratios": ratios})
+                brim, mpi = (statistics.median(r[side] for r in rounds) for side in ("brim", "mpi"))
+                print(
+                    f"{ranks} ranks, {size} B: brim {brim * 1e3:.3f} ms, MPI_Allreduce {mpi * 1e3:.3f} ms: "
+                    f"{statistics.median(ratios):.2f} times its time ({min(ratios):.2f} to {max(ratios):.2f})",
+                    flush=True,
+                )
+    if options.json:
+        write_text(options.json, json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
