@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Trains shapes10 with 1, 2 and 4 ranks, started by each of the launchers that are named, and compares the weights: they must be
 # the same, bit for bit. Names: launch (brim launch), mpirun (Open MPI), torchrun (TORCHRUN says where it is, if not in PATH)
-# and srun (Debian's slurm-wlm; without a running Slurm, one of this machine alone is started, which takes root).
+# and srun (Debian's slurm-wlm; without a running Slurm, one of this machine alone is started, which takes root). sbatch tries
+# examples/cluster/train.sbatch instead: a job that is told to stop is queued again, and ends with the planned weights.
 #   tools/test_launchers.sh [LAUNCHER...]      BRIM=build/bin/brim
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
@@ -70,10 +71,32 @@ under() {
   esac
 }
 
+# A job that is stopped amid its run, as before its time limit.
+try_sbatch() {
+  local out=$scratch/sbatch job state
+  "$brim" train tutorial-cnn --virtual-ranks 2 --batch 8 --epochs 3 --out "$scratch/planned" >"$scratch/log"
+  job=$(BRIM=$brim sbatch --parsable --ntasks=2 --overcommit --output="$scratch/job.log" examples/cluster/train.sbatch tutorial-cnn "$out" \
+    --virtual-ranks 2 --batch 8 --epochs 3 --checkpoint-every 100 --threads 1)
+  for _ in $(seq 600); do compgen -G "$out/checkpoint-*" >/dev/null && break; sleep 0.05; done
+  scancel --signal=TERM "$job"
+  for _ in $(seq 400); do
+    state=$(squeue -h -j "$job" -o %T 2>/dev/null || true)
+    [ -n "$state" ] || break
+    sleep 1
+  done
+  grep -q "going on from" "$scratch/job.log" || { cat "$scratch/job.log"; echo "sbatch: the job did not go on"; return 1; }
+  cmp "$scratch/planned/model.safetensors" "$out/model.safetensors"
+  echo "sbatch: a job that was stopped and queued again trains the planned weights"
+}
+
 train=(train tutorial-cnn --virtual-ranks 4 --batch 8 --epochs 1 --steps 300)
 "$brim" "${train[@]}" --out "$scratch/alone" >"$scratch/log"
 for launcher in "${@:-launch}"; do
-  [ "$launcher" != srun ] || sinfo >/dev/null 2>&1 || start_slurm
+  case $launcher in srun | sbatch) sinfo >/dev/null 2>&1 || start_slurm ;; esac
+  if [ "$launcher" = sbatch ]; then
+    try_sbatch
+    continue
+  fi
   for ranks in 2 4; do
     out=$scratch/$launcher-$ranks
     under "$launcher" "$ranks" "${train[@]}" --out "$out" >"$scratch/log" 2>&1 || { cat "$scratch/log"; exit 1; }
