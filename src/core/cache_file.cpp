@@ -15,7 +15,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "core/clock.h"
 #include "core/open_to_write.h"
 #include "core/printable.h"
 
@@ -32,6 +31,28 @@ constexpr size_t kLongestKey = 4000, kLongestChoice = 500;  // characters
 constexpr double kLongestTime = 3600;                       // seconds; more is damage
 
 void warn(const std::string& line) { warn_on_stderr("[cache] " + line); }
+
+/// Keeps other threads and processes from writing a file at the same time, by a lock file of this
+/// path. Where that cannot be, or somebody holds the lock for long, it does nothing: at worst work
+/// is done again.
+class FileLock {
+ public:
+  explicit FileLock(const std::string& path) : file_(open_to_write(path, O_RDWR, 0600)) {
+    constexpr int kTries = 200;
+    for (int i = 0; file_ >= 0 && i < kTries; ++i) {
+      if (flock(file_, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+  }
+  ~FileLock() {
+    if (file_ >= 0) close(file_);
+  }
+  FileLock(const FileLock&) = delete;
+  FileLock& operator=(const FileLock&) = delete;
+
+ private:
+  int file_;
+};
 
 /// Writes `text` beside its place under a name of its own and renames it, so that readers see all
 /// of it or nothing. False if that failed.
@@ -74,20 +95,6 @@ std::string text_of(const Measured<Value>& all) {
 }
 
 }  // namespace
-
-FileLock::FileLock(const std::string& path, double seconds)
-    : file_(open_to_write(path, O_RDWR, 0600)) {
-  const double deadline = steady_seconds() + seconds;
-  while (file_ >= 0) {
-    if (flock(file_, LOCK_EX | LOCK_NB) == 0 || (errno != EWOULDBLOCK && errno != EINTR)) return;
-    if (steady_seconds() >= deadline) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-}
-
-FileLock::~FileLock() {
-  if (file_ >= 0) close(file_);
-}
 
 std::string cache_path(const std::string& file) {
   if (const char* dir = std::getenv("XDG_CACHE_HOME"); dir && *dir == '/')

@@ -17,20 +17,6 @@ std::string cache_path(const std::string& file);
 /// Writes a cache file whole, as readers see it, and the folders it lies in. False if that fails.
 bool write_cache_file(const std::string& path, std::string_view bytes);
 
-/// Keeps other threads and processes from doing the same at the same time, by a lock file of this
-/// path. Where that cannot be, or somebody holds the lock for longer than `seconds`, it does
-/// nothing: at worst work is done again.
-class FileLock {
- public:
-  explicit FileLock(const std::string& path, double seconds = 2);
-  ~FileLock();
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-
- private:
-  int file_;
-};
-
 /// What was measured: values by what they are of, by the machine they were measured on.
 template <class Value>
 using Measured = std::map<std::string, std::map<std::string, Value>>;

@@ -87,8 +87,6 @@ struct Compiler::State {
   explicit State(CompileOptions o) : options(std::move(o)), passes(options.passes) {
     BRIM_CHECK(options.max_plans >= 1, ValueError, "[compile] max_plans is {}; use 1 or more",
                options.max_plans);
-    BRIM_CHECK(options.measure_threads >= 0, ValueError,
-               "[compile] measure_threads is {}; use 0 or more", options.measure_threads);
   }
 
   struct Entry {
@@ -181,7 +179,6 @@ struct Compiler::State {
       compute_first_use(std::move(first), last.program, inputs, passes);
     check_computed(last.program);
     last.program.progress = options.progress;
-    last.program.measure_threads = options.measure_threads;
     return std::make_unique<Plan>(std::move(last), passes);
   }
 

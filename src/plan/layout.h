@@ -46,11 +46,11 @@ std::unique_ptr<Launch> conversion(const Tensor& from, Tensor& to);
 /// beside them and are not used.
 class LayoutCosts {
  public:
-  /// For launches on `device`, measured with so many CPU threads (0: as many as ops use). Reads the
-  /// file. A damaged one is left out of account with a warning, and written anew.
-  explicit LayoutCosts(Device device = {}, int threads = 0);
+  /// For launches on `device`. Reads the file. A damaged one is left out of account with a warning,
+  /// and written anew.
+  explicit LayoutCosts(Device device = {});
   /// For tests: another file; "" for none.
-  explicit LayoutCosts(std::string path, Device device = {}, int threads = 0);
+  explicit LayoutCosts(std::string path, Device device = {});
 
   /// Seconds of a run, measured in memory of its own if the file does not have it.
   double of(Launch& launch, const Activations& activations, MemoryFormat format);
@@ -66,15 +66,9 @@ class LayoutCosts {
  private:
   using Times = std::map<std::string, double>;  // by launch
   double measure(Launch& launch);
-  /// Before the first measurement: waits for other processes that measure, and takes over what they
-  /// have found. So processes that start together measure once, undisturbed, and choose alike.
-  void take_turn();
 
-  std::string path_;
-  int threads_;
-  std::string machine_;
+  std::string path_, machine_;
   Measured<double> times_;
-  std::optional<FileLock> turn_;
   int measured_ = 0;
 };
 

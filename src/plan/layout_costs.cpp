@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -51,7 +50,7 @@ std::string processor() {
 }
 
 /// What the times depend on, apart from the launch.
-std::string machine(Device device, int threads) {
+std::string machine(Device device) {
   const std::string versions = library_versions(device.kind);
   if (!device.is_cpu())
     return fmt::format("{} {}; brim {}; {}", name(device.kind),
@@ -64,7 +63,7 @@ std::string machine(Device device, int threads) {
       fmt::format("dnnl {}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH);
 #endif
   return fmt::format("{}; {}; brim {}; {}; {} threads", processor(), cpu::isa(), BRIM_VERSION,
-                     libraries, threads);
+                     libraries, num_threads());
 }
 
 std::string text(Pair p) { return fmt::format("{}x{}", p.h, p.w); }
@@ -129,45 +128,15 @@ class Borrowed {
   std::vector<Tensor> before_;
 };
 
-class WithThreads {
- public:
-  explicit WithThreads(int count) : before_(num_threads()) {
-    if (count != before_) set_num_threads(count);
-  }
-  ~WithThreads() {
-    if (num_threads() != before_) set_num_threads(before_);
-  }
-  WithThreads(const WithThreads&) = delete;
-  WithThreads& operator=(const WithThreads&) = delete;
-
- private:
-  const int before_;
-};
-
 }  // namespace
 
-LayoutCosts::LayoutCosts(Device device, int threads)
-    : LayoutCosts(cache_path("layout.json"), device, threads) {}
+LayoutCosts::LayoutCosts(Device device) : LayoutCosts(cache_path("layout.json"), device) {}
 
-LayoutCosts::LayoutCosts(std::string path, Device device, int threads)
-    : path_(std::move(path)),
-      threads_(threads > 0 ? threads : num_threads()),
-      machine_(machine(device, threads_)) {
+LayoutCosts::LayoutCosts(std::string path, Device device)
+    : path_(std::move(path)), machine_(machine(device)) {
   std::string why;
   if (read_measured(path_, times_, why)) return;
   warn(fmt::format("{}: {}; measuring again", path_, why));
-}
-
-void LayoutCosts::take_turn() {
-  constexpr double kSeconds = 120;
-  if (turn_ || path_.empty()) return;
-  std::error_code ignored;
-  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), ignored);
-  turn_.emplace(path_ + ".measuring", kSeconds);
-  Measured<double> now;
-  std::string why;
-  if (!read_measured(path_, now, why)) return;  // as before, and told then
-  for (const auto& [launch, seconds] : now[machine_]) times_[machine_].try_emplace(launch, seconds);
 }
 
 void LayoutCosts::save() const {
@@ -179,7 +148,6 @@ void LayoutCosts::save() const {
 
 double LayoutCosts::measure(Launch& launch) {
   using Clock = std::chrono::steady_clock;
-  const WithThreads scope(threads_);
   const Borrowed memory(launch);
   const Stream stream = Stream::current(launch.device());
   // Scratch memory of its own, which stays where it is while a graph knows it.
@@ -220,9 +188,7 @@ double LayoutCosts::of(Launch& launch, const Activations& activations, MemoryFor
   Times& times = times_[machine_];
   const auto key = [&](MemoryFormat f) { return key_of(launch, name(f)); };
   const auto known = [&](MemoryFormat f) { return times.contains(key(f)); };
-  const auto all_known = [&] { return std::ranges::all_of(activations.formats, known); };
-  if (!all_known()) take_turn();
-  if (!all_known()) {
+  if (!std::all_of(activations.formats.begin(), activations.formats.end(), known)) {
     // In turns, so that a change of the machine's speed meets all formats, and on until the times
     // repeat themselves: what else runs on the machine must not decide.
     for (const MemoryFormat f : activations.formats) times.erase(key(f));
@@ -252,7 +218,6 @@ double LayoutCosts::of_conversion(const Shape& shape, Device device, Layout from
   std::string key = key_of(*copy, way.c_str());
   if (from.dtype != to.dtype) key += fmt::format(" of {}", name(from.dtype));
   Times& times = times_[machine_];
-  if (!times.contains(key)) take_turn();
   if (const auto found = times.find(key); found != times.end()) return found->second;
   return times[key] = measure(*copy);
 }

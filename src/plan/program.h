@@ -48,7 +48,6 @@ struct Program {
 
   /// Told by passes that take long how much is done; may be empty.
   std::function<void(double fraction)> progress;
-  int measure_threads = 0;  ///< CompileOptions::measure_threads
 
   Role role(const Storage& storage) const;
   /// True for tensors that nobody sees outside the step.

@@ -43,9 +43,6 @@ struct CompileOptions {
   bool fall_back = false;
   /// Past so many plans of one step there is a warning, and the oldest ones go.
   int max_plans = 8;
-  /// How many CPU threads memory layouts are measured with; 0: as many as ops use. What is chosen,
-  /// and so the last bits, may depend on it: processes that are to agree give the same.
-  int measure_threads = 0;
   /// Told how much is done while memory layouts are measured: seconds for a large network whose
   /// layers this machine never timed before.
   std::function<void(double fraction)> progress;

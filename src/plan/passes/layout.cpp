@@ -340,7 +340,7 @@ class Layouts {
   std::vector<Node> nodes_;
   std::map<const Storage*, size_t> index_;
   std::vector<std::array<double, kFormats.size()>> price_;
-  mutable LayoutCosts costs_{program_.device, program_.measure_threads};
+  mutable LayoutCosts costs_{program_.device};
   mutable std::map<std::array<size_t, 3>, double> copy_;  // node, from, to
 };
 
