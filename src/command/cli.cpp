@@ -39,7 +39,7 @@ int unwrap(int argc, char** argv) {
     const std::string_view word = argv[i];
     if (word == "--help" || word == "-h") return argc;
     const bool has_value =
-        word.find('=') != std::string_view::npos || (word[1] != '-' && word.size() > 2);
+        word.find('=') != std::string_view::npos || (word.size() > 2 && word[1] != '-');
     if (word == "--") break;
     i += has_value ? 1 : 2;
   }

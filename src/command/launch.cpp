@@ -13,6 +13,8 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "command/command.h"
@@ -28,6 +30,7 @@ namespace brim::command {
 namespace {
 
 constexpr double kGrace = 3;  // seconds that ranks have to end by themselves when one has failed
+constexpr double kForOutput = 1;    // until the output of ranks that have ended has come
 constexpr double kUntilKilled = 6;  // and then those that they have after SIGTERM
 
 struct LaunchArguments {
@@ -146,7 +149,10 @@ class Launcher {
     }
     rank.running = true;
     close(failure[1]);
-    if (output[1] >= 0) close(output[1]);
+    if (output[1] >= 0) {
+      close(output[1]);
+      fcntl(output[0], F_SETFL, O_NONBLOCK);
+    }
     rank.output = output[0];
     int error = 0;
     const bool failed = read(failure[0], &error, sizeof(error)) == sizeof(error);
@@ -168,13 +174,15 @@ class Launcher {
     double failed_at = 0;
     int told = 0;  // how far those that go on were told to end
     int passed_on = 0;
-    while (pass_output() | reap()) {
+    while (reap()) {
+      pass_output(20);
       const double now = steady_seconds();
       if (const int signal = stop_.load(); signal != passed_on) {
         passed_on = signal;
         send_all(signal);
       }
-      if (first_failed_ < 0) continue;
+      // Ranks that were told to stop write a checkpoint first, however long that takes.
+      if (first_failed_ < 0 || passed_on != 0) continue;
       if (failed_at == 0) failed_at = now;
       const double since = now - failed_at;
       if (told == 0 && since > kGrace) {
@@ -184,6 +192,11 @@ class Launcher {
       }
       if (told == 1 && since > kGrace + kUntilKilled) told = 2, send_all(SIGKILL);
     }
+    // What they left in their pipes; processes that they started may hold these open for ever.
+    for (const double end = steady_seconds() + kForOutput;
+         pass_output(50) && steady_seconds() < end;) {
+    }
+    for (Rank& rank : ranks_) close_output(rank);
   }
 
   void send_all(int signal) {
@@ -206,36 +219,44 @@ class Launcher {
     return any;
   }
 
-  /// Hands on what ranks other than 0 wrote, line by line. Waits a moment. Returns whether more may
-  /// come.
-  bool pass_output() {
+  /// Hands on what ranks other than 0 wrote, line by line; waits so many milliseconds for
+  /// something. Returns whether more may come.
+  bool pass_output(int milliseconds) {
     std::vector<pollfd> entries;
-    std::vector<Rank*> writers;
-    for (Rank& rank : ranks_)
-      if (rank.output >= 0) entries.push_back({rank.output, POLLIN, 0}), writers.push_back(&rank);
-    (void)poll(entries.data(), entries.size(), 20);
-    for (size_t i = 0; i < entries.size(); ++i) {
-      if (entries[i].revents == 0) continue;
-      Rank& rank = *writers[i];
+    for (const Rank& rank : ranks_)
+      if (rank.output >= 0) entries.push_back({rank.output, POLLIN, 0});
+    (void)poll(entries.data(), entries.size(), milliseconds);
+    for (Rank& rank : ranks_) {
       char bytes[4096];
-      const ssize_t n = read(rank.output, bytes, sizeof(bytes));
-      if (n < 0 && errno == EINTR) continue;
-      if (n > 0) {
-        rank.line.append(bytes, static_cast<size_t>(n));
-        for (size_t end;
-             (end = rank.line.find('\n')) != std::string::npos || rank.line.size() > 65536;) {
-          end = std::min(end, rank.line.size());
-          say(stderr, "[rank {}] {}\n", rank.number, rank.line.substr(0, end));
-          rank.line.erase(0, end + 1);
-        }
-        continue;
+      while (rank.output >= 0) {
+        const ssize_t n = read(rank.output, bytes, sizeof(bytes));
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+        if (n > 0)
+          add_output(rank, {bytes, static_cast<size_t>(n)});
+        else
+          close_output(rank);
       }
-      if (!rank.line.empty()) say(stderr, "[rank {}] {}\n", rank.number, rank.line);
-      close(rank.output);
-      rank.output = -1;
     }
-    return std::ranges::any_of(ranks_,
-                               [](const Rank& rank) { return rank.output >= 0 && rank.running; });
+    return std::ranges::any_of(ranks_, [](const Rank& rank) { return rank.output >= 0; });
+  }
+
+  static void add_output(Rank& rank, std::string_view text) {
+    constexpr size_t kLongest = 65536;
+    rank.line += text;
+    while (true) {
+      const size_t end = std::min(rank.line.find('\n'), kLongest);
+      if (end >= rank.line.size()) return;
+      say(stderr, "[rank {}] {}\n", rank.number, rank.line.substr(0, end));
+      rank.line.erase(0, end + (rank.line[end] == '\n'));
+    }
+  }
+
+  static void close_output(Rank& rank) {
+    if (rank.output < 0) return;
+    if (!rank.line.empty())
+      say(stderr, "[rank {}] {}\n", rank.number, std::exchange(rank.line, ""));
+    close(std::exchange(rank.output, -1));
   }
 
   const LaunchArguments arguments_;

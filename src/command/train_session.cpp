@@ -56,9 +56,10 @@ void save_trace(const diag::Trace& trace, const std::string& path, bool quiet) {
 /// it to some CPUs has shared them out already.
 int threads_of(const dist::LaunchEnvironment& launched) {
   if (launched.local_size == 1) return 0;
+  const bool binds = launched.launcher == "mpirun" || launched.launcher == "srun";
   cpu_set_t mask;
   CPU_ZERO(&mask);
-  const bool is_bound = sched_getaffinity(0, sizeof(mask), &mask) == 0 &&
+  const bool is_bound = binds && sched_getaffinity(0, sizeof(mask), &mask) == 0 &&
                         CPU_COUNT(&mask) < sysconf(_SC_NPROCESSORS_ONLN);
   return is_bound ? 0 : std::max(1, available_cpus() / launched.local_size);
 }
@@ -180,7 +181,8 @@ class TrainSession {
     if (trained) attempt([&] { result_.test = trainer_->test(); });
     display_.finish();
     phases_.end("evaluate");
-    if (trained) result_.stopped = !result_.test && !failure_ && stop_.load() != 0;
+    if (trained && request_.launched.rank == 0)  // which alone evaluates
+      result_.stopped = !result_.test && !failure_ && stop_.load() != 0;
   }
 
   void report(bool trained) {

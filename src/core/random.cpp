@@ -1,6 +1,7 @@
 // The generator hands out counters; the numbers themselves are computed where they are needed.
 #include <brim/core/random.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "core/check.h"
@@ -23,7 +24,7 @@ class SpinLock {
 };
 
 thread_local constinit uint64_t current_part = 0;
-thread_local constinit bool in_part = false;
+thread_local constinit bool in_parts = false;
 }  // namespace
 
 Generator::Generator(uint64_t seed) : state_{seed, 0} {
@@ -58,19 +59,24 @@ void Generator::set_state(RandomKey state) {
   state_ = state;
 }
 
-RandomPart::RandomPart(Generator& generator, uint64_t part)
-    : generator_(generator), begin_(generator.state()) {
-  BRIM_CHECK(!in_part, ValueError, "[RandomPart] inside of another one; end that first");
-  in_part = true;
-  current_part = part;
+RandomParts::RandomParts(Generator& generator)
+    : generator_(generator), begin_(generator.state()), furthest_(begin_.offset) {
+  BRIM_CHECK(!in_parts, ValueError, "[RandomParts] inside of another one; end that first");
+  in_parts = true;
 }
 
-RandomPart::~RandomPart() {
-  in_part = false;
-  current_part = 0;
-  if (!goes_back_) return;
+void RandomParts::begin(uint64_t part) {
+  current_part = part;
   const SpinLock lock;
+  furthest_ = std::max(furthest_, generator_.state_.offset);
   generator_.state_ = begin_;
+}
+
+RandomParts::~RandomParts() {
+  in_parts = false;
+  current_part = 0;
+  const SpinLock lock;
+  generator_.state_.offset = std::max(furthest_, generator_.state_.offset);
 }
 
 Generator& Generator::global() {

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <vector>
 
+#include "backend/launch.h"
 #include "backend/types.h"
 #include "core/context.h"
 #include "core/hash.h"
@@ -362,6 +363,12 @@ void check_written(const char* op, std::span<Tensor> tensors) {
   for (const Tensor& t : tensors) t.storage()->bump_version();
 }
 
+/// The other ranks wait for it, so a plan never leaves it out.
+void keep_in_plan() {
+  if (backend::LaunchRecorder* const recorder = backend::launch_recorder())
+    recorder->last_launch().commit = [] {};
+}
+
 void check_reduce(const char* op, DType dtype, Reduce reduce) {
   BRIM_CHECK(dtype != DType::bool_ || reduce == Reduce::min || reduce == Reduce::max, DTypeError,
              "[{}] bool has no sum and no product; use Reduce::max for any, Reduce::min for all",
@@ -400,6 +407,7 @@ void all_reduce_nodes(ProcessGroup& group, std::span<Tensor> tensors, int64_t vi
   check_written("all_reduce", tensors);
   kernel(tensors[0].device(), tensors[0].dtype(), tensors,
          {.group = group.shared_from_this(), .virtual_ranks = virtual_ranks, .which = which});
+  keep_in_plan();
 }
 
 void all_reduce(ProcessGroup& group, std::span<Tensor> tensors, Reduce reduce) {
@@ -409,6 +417,7 @@ void all_reduce(ProcessGroup& group, std::span<Tensor> tensors, Reduce reduce) {
   check_reduce("all_reduce", tensors[0].dtype(), reduce);
   kernel(tensors[0].device(), tensors[0].dtype(), tensors,
          {.group = group.shared_from_this(), .reduce = reduce});
+  keep_in_plan();
 }
 void all_reduce(ProcessGroup& group, Tensor& tensor, Reduce reduce) {
   all_reduce(group, std::span(&tensor, 1), reduce);
@@ -421,6 +430,7 @@ void broadcast(ProcessGroup& group, std::span<Tensor> tensors, int root) {
   check_rank("broadcast", group, root);
   kernel(tensors[0].device(), tensors[0].dtype(), tensors,
          {.group = group.shared_from_this(), .root = root});
+  keep_in_plan();
 }
 void broadcast(ProcessGroup& group, Tensor& tensor, int root) {
   broadcast(group, std::span(&tensor, 1), root);
@@ -431,6 +441,7 @@ void all_gather(ProcessGroup& group, const Tensor& x, Tensor& y) {
   check_pair("all_gather", x, y);
   check_rows("all_gather", group, y, x);
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y, {.group = group.shared_from_this()});
+  keep_in_plan();
 }
 
 void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce reduce) {
@@ -440,6 +451,7 @@ void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce redu
   check_reduce("reduce_scatter", x.dtype(), reduce);
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y,
          {.group = group.shared_from_this(), .reduce = reduce});
+  keep_in_plan();
 }
 
 void all_to_all(ProcessGroup& group, const Tensor& x, Tensor& y) {
@@ -449,6 +461,7 @@ void all_to_all(ProcessGroup& group, const Tensor& x, Tensor& y) {
              "[all_to_all] shapes {} and {} in a group of {}; both are ({}, ...)", x.shape().str(),
              y.shape().str(), group.size(), group.size());
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y, {.group = group.shared_from_this()});
+  keep_in_plan();
 }
 
 namespace {

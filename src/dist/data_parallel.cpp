@@ -92,12 +92,7 @@ DataParallel::DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_
   share(*group_, all);
 }
 
-DataParallel::Sums DataParallel::part(int64_t number, const Loss& loss, const Backward& backward,
-                                      bool is_last) {
-  const auto share = static_cast<uint64_t>(
-      virtual_ranks_of(group_->rank(), group_->size(), virtual_ranks_).begin + number);
-  RandomPart random(Generator::global(), share);
-  if (is_last) random.keep();
+DataParallel::Sums DataParallel::part(int64_t number, const Loss& loss, const Backward& backward) {
   std::vector<Tensor> counted;  // by the first part: one step is counted once
   {
     const NoGrad guard;
@@ -171,10 +166,12 @@ Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward
     for (const Tensor& t : averaged_) before_.push_back(t.clone());
   }
   const TreeNode own = virtual_ranks_of(group_->rank(), group_->size(), virtual_ranks_);
+  RandomParts random(Generator::global());
   std::vector<Sums> nodes;
   for (const TreeNode& node : nodes_of(group_->rank(), group_->size(), virtual_ranks_))
     nodes.push_back(sum(node.begin, node.end, [&](int64_t virtual_rank) {
-      return part(virtual_rank - own.begin, loss, backward, virtual_rank + 1 == own.end);
+      random.begin(static_cast<uint64_t>(virtual_rank));
+      return part(virtual_rank - own.begin, loss, backward);
     }));
   before_.clear();
   const NoGrad guard;

@@ -9,6 +9,7 @@
 #include "core/environment.h"
 #include "core/hash.h"
 #include "core/printable.h"
+#include "dist/socket.h"
 
 namespace brim::dist {
 namespace {
@@ -55,6 +56,12 @@ std::vector<uint16_t> ports_of_job(const std::string& job) {
   return ports_from(15000 + static_cast<int>(xxh64(job.data(), job.size()) % 15000));
 }
 
+std::optional<int> port_of(Variables& v) {
+  const std::optional<int> port = v.number("MASTER_PORT", 65535);
+  BRIM_CHECK(!port || *port > 0, ValueError, "[dist] MASTER_PORT=0: choose one from 1024 to 65535");
+  return port;
+}
+
 void check_within(const char* rank_name, int rank, const char* size_name, int size) {
   BRIM_CHECK(size > 0 && size <= kMaxWorld, ValueError, "[dist] {}={}: must be 1 to {}", size_name,
              size, kMaxWorld);
@@ -78,7 +85,7 @@ bool read_torchrun(LaunchEnvironment& e, Variables& v) {
              "part is larger than the whole",
              e.local_size, e.size);
   const std::optional<std::string> address = v.text("MASTER_ADDR");
-  const std::optional<int> port = v.number("MASTER_PORT", 65535);
+  const std::optional<int> port = port_of(v);
   BRIM_CHECK(e.size == 1 || (address && port), ValueError,
              "[dist] WORLD_SIZE={}, and {} is not set; set it to the {} of rank 0", e.size,
              address ? "MASTER_PORT" : "MASTER_ADDR", address ? "port" : "host");
@@ -104,7 +111,7 @@ bool read_mpirun(LaunchEnvironment& e, Variables& v) {
   check_within("OMPI_COMM_WORLD_LOCAL_RANK", e.local_rank, "OMPI_COMM_WORLD_LOCAL_SIZE",
                e.local_size);
   const std::optional<std::string> address = v.text("MASTER_ADDR");
-  const std::optional<int> port = v.number("MASTER_PORT", 65535);
+  const std::optional<int> port = port_of(v);
   BRIM_CHECK(
       e.local_size == e.size || address, ValueError,
       "[dist] mpirun started {} ranks on several hosts and does not say where rank 0 is; give "
@@ -173,12 +180,13 @@ bool read_srun(LaunchEnvironment& e, Variables& v) {
       "[dist] SLURM_STEP_NUM_NODES={}, and neither SLURM_STEP_NODELIST nor MASTER_ADDR is set",
       nodes);
   e.address = address ? *address : nodes == 1 ? "127.0.0.1" : first_host(*list);
-  const std::optional<int> port = v.number("MASTER_PORT", 65535);
+  const std::optional<int> port = port_of(v);
   e.restarts = v.number("SLURM_RESTART_COUNT", kMaxWorld).value_or(0);
   const std::string job = fmt::format("{}.{}", v.text("SLURM_JOB_ID").value_or(""),
                                       v.text("SLURM_STEP_ID").value_or(""));
   e.ports = port ? ports_from(*port) : ports_of_job(job);
-  e.token = "srun " + job;
+  // A rank that was left behind must not join the job that began anew.
+  e.token = fmt::format("srun {} {}", job, e.restarts);
   return true;
 }
 
@@ -194,8 +202,6 @@ LaunchEnvironment launch_environment() {
       e.token = token;
       variables.emplace_back("BRIM_TOKEN=(set)");
     }
-    // A rank that was left behind must not join the run that began anew.
-    e.token += fmt::format(" {}", e.restarts);
     if (e.token.size() > 63)
       e.token = fmt::format("{:016x}", xxh64(e.token.data(), e.token.size()));
     e.variables = std::move(variables);
@@ -206,6 +212,13 @@ LaunchEnvironment launch_environment() {
 
 GroupPtr open_world(const LaunchEnvironment& e, const GroupOptions& options) {
   if (e.size == 1) return local_groups(1, options)[0];
+  if (e.launcher == "srun" && e.local_size < e.size) {
+    const std::string address = resolve(e.address);
+    BRIM_CHECK(!address.starts_with("127.") && address != "::1", DistError,
+               "[dist] {} is {} on this host, where other hosts cannot come; set MASTER_ADDR to an "
+               "address of rank 0's host that they know",
+               e.address, address);
+  }
   return tcp_group({.rank = e.rank,
                     .size = e.size,
                     .address = e.address,

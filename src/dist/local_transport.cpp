@@ -48,13 +48,15 @@ class Hub {
     const std::lock_guard lock(mutex_);
     return ended_[static_cast<size_t>(rank)];
   }
-  void end(int rank, const std::string& why) {
+  void end(int rank, const std::string& why, bool duplicates) {
+    std::map<uint64_t, std::shared_ptr<Hub>> others;
     {
       const std::lock_guard lock(mutex_);
       std::string& text = ended_[static_cast<size_t>(rank)];
-      if (!text.empty()) return;
-      text = why;
+      if (text.empty()) text = why;
+      if (duplicates) others = duplicates_;
     }
+    for (const auto& [number, hub] : others) hub->end(rank, why, true);
     for (int other = 0; other < size_; ++other)
       for (Mailbox* box : {&mailbox(rank, other), &mailbox(other, rank)}) {
         { const std::lock_guard lock(box->mutex); }  // nobody is between a look and a wait
@@ -83,7 +85,7 @@ class LocalTransport final : public Transport {
  public:
   LocalTransport(std::shared_ptr<Hub> hub, int rank, int size)
       : Transport(rank, size), hub_(std::move(hub)) {}
-  ~LocalTransport() override { hub_->end(rank(), "its group is gone"); }
+  ~LocalTransport() override { hub_->end(rank(), "its group is gone", false); }
 
   const char* backend() const override { return "local"; }
 
@@ -109,7 +111,7 @@ class LocalTransport final : public Transport {
     return std::make_unique<LocalTransport>(hub_->duplicate(call.number), rank(), size());
   }
 
-  void abort(const std::string& why) noexcept override { hub_->end(rank(), why); }
+  void abort(const std::string& why) noexcept override { hub_->end(rank(), why, true); }
 
  private:
   /// Waits until `done()`, which looks at what the mailbox's mutex guards.

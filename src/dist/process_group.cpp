@@ -36,18 +36,19 @@ Call ProcessGroup::begin(const Call& call) {
 
 void ProcessGroup::end() { recorder_->end(steady_seconds()); }
 
-void ProcessGroup::failed(const std::string& why) {
+void ProcessGroup::failed(const std::string& why) noexcept try {
   failure_ = why;
   // First, for the others wait, and a launcher may end this process soon.
   transport_->abort(why);
   if (options_.record_folder.empty()) return;
-  const std::string path = fmt::format("{}/rank-{}.json", options_.record_folder, rank_);
   try {
+    const std::string path = fmt::format("{}/rank-{}.json", options_.record_folder, rank_);
     std::filesystem::create_directories(options_.record_folder);
     io::write_file_atomically(path, recorder_->json(rank_, size_, why, steady_seconds()));
   } catch (const std::exception& e) {
     warn_on_stderr(fmt::format("[dist] no record of rank {}'s calls: {}", rank_, e.what()));
   }
+} catch (...) {  // no memory for the text
 }
 
 std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
@@ -95,6 +96,10 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
   return texts;
 }
 
-void ProcessGroup::abort(const std::string& why) noexcept { transport_->abort(why); }
+void ProcessGroup::abort(const std::string& why) noexcept {
+  transport_->abort(why);  // at once, whatever another thread waits for
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock() && failure_.empty()) failed(why);  // else the call that is under way fails
+}
 
 }  // namespace brim::dist

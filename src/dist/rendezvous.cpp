@@ -36,9 +36,12 @@ std::string take(const char (&from)[N]) {
 /// The version with a hash of the headers.
 std::string build() { return BRIM_TEXT(BRIM_INTERFACE); }
 
-void answer(const Socket& socket, const std::string& fault) {
-  Answer message{.accepted = fault.empty() ? 1u : 0u};
-  put(message.text, fault);
+void answer(const Socket& socket, const Fault& fault) {
+  Answer message;
+  message.verdict = fault.text.empty()   ? Answer::Verdict::accepted
+                    : fault.is_other_run ? Answer::Verdict::other_run
+                                         : Answer::Verdict::refused;
+  put(message.text, fault.text);
   std::string ignored;
   (void)send_all(socket, &message, sizeof(message), steady_seconds() + 1, ignored);
 }
@@ -60,13 +63,6 @@ bool read_hello(Visitor& visitor) {
   if (got < 0) visitor.socket.close();
   visitor.got += static_cast<size_t>(std::max<ptrdiff_t>(got, 0));
   return got < 0 || visitor.got == sizeof(Hello);
-}
-
-/// Whether the other side has closed the connection; nothing is sent before it is answered.
-bool has_ended(const Socket& socket) {
-  char byte;
-  std::string why;
-  return receive_some(socket, &byte, 1, why) < 0;
 }
 
 std::string names(const std::vector<int>& ranks) {
@@ -91,26 +87,30 @@ Hello make_hello(int rank, int size, uint16_t port, uint64_t mesh, const std::st
   return hello;
 }
 
-std::string fault_of(const Hello& hello, const Expected& expected) {
+Fault fault_of(const Hello& hello, const Expected& expected) {
   const Hello like = make_hello(0, 0, 0, 0, expected.token);
-  if (std::memcmp(hello.magic, like.magic, sizeof(like.magic)) != 0)
-    return "this is no rank of brim";
-  if (hello.byte_order != like.byte_order) return "the machines order bytes differently";
-  if (std::memcmp(hello.token, like.token, sizeof(like.token)) != 0)
-    return "it is of another run: the token differs (BRIM_TOKEN, or the launcher's job number)";
-  if (std::memcmp(hello.build, like.build, sizeof(like.build)) != 0)
-    return fmt::format("rank {} is brim {}, and rank {} brim {}; use one build", hello.rank,
-                       take(hello.build), expected.rank, take(like.build));
+  const auto differs = [](const auto& x, const auto& y) {
+    return std::memcmp(x, y, sizeof(x)) != 0;
+  };
+  if (differs(hello.magic, like.magic)) return {"this is no rank of brim", true};
+  if (hello.byte_order != like.byte_order) return {"the machines order bytes differently", true};
+  if (differs(hello.token, like.token))
+    return {"it is of another run: the token differs (BRIM_TOKEN, or the launcher's job number)",
+            true};
+  if (differs(hello.build, like.build))
+    return {fmt::format("rank {} is brim {}, and rank {} brim {}; use one build", hello.rank,
+                        take(hello.build), expected.rank, take(like.build))};
   if (hello.size != expected.size)
-    return fmt::format("rank {} is in a world of {}, and rank {} in one of {}", hello.rank,
-                       hello.size, expected.rank, expected.size);
+    return {fmt::format("rank {} is in a world of {}, and rank {} in one of {}", hello.rank,
+                        hello.size, expected.rank, expected.size)};
   if (hello.rank < 0 || hello.rank >= hello.size)
-    return fmt::format("rank {} of a world of {}", hello.rank, hello.size);
+    return {fmt::format("rank {} of a world of {}", hello.rank, hello.size)};
   if (hello.rank < expected.first || hello.rank == expected.rank)
-    return fmt::format("rank {} is there already", hello.rank);
-  if (hello.mesh != expected.mesh) return "it is of another group of the same run";
-  if (hello.port > 65535) return fmt::format("rank {} listens on port {}", hello.rank, hello.port);
-  return "";
+    return {fmt::format("rank {} is there already", hello.rank)};
+  if (hello.mesh != expected.mesh) return {"it is of another group of the same run"};
+  if (hello.port > 65535)
+    return {fmt::format("rank {} listens on port {}", hello.rank, hello.port)};
+  return {};
 }
 
 std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expected) {
@@ -131,27 +131,28 @@ std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expect
     const double wait = std::min(expected.deadline - now, 0.2);
     (void)poll(entries.data(), entries.size(), static_cast<int>(wait * 1e3) + 1);
     now = steady_seconds();
-    while (visitors.size() < kMaxVisitors) {
+    while (true) {
       Socket socket = accept_from(listener);
       if (!socket.is_open()) break;
       visitors.push_back({std::move(socket), now + kHelloSeconds, {}, 0});
+      if (visitors.size() > kMaxVisitors) visitors.pop_front();  // who has been silent longest
     }
     for (auto v = visitors.begin(); v != visitors.end();) {
       const bool done = read_hello(*v);
       if (done && v->socket.is_open()) {
         Arrival& place =
             arrivals[static_cast<size_t>(std::clamp(v->hello.rank, 0, expected.size - 1))];
-        std::string fault = fault_of(v->hello, expected);
+        Fault fault = fault_of(v->hello, expected);
         // One that did not wait for its answer comes again.
-        if (fault.empty() && place.socket.is_open() && !has_ended(place.socket))
-          fault = fmt::format("rank {} is there already, from {}", v->hello.rank,
-                              other_end(place.socket).host);
+        if (fault.text.empty() && place.socket.is_open() && !is_closed(place.socket))
+          fault.text = fmt::format("rank {} is there already, from {}", v->hello.rank,
+                                   other_end(place.socket).host);
         answer(v->socket, fault);
-        if (fault.empty()) {
+        if (fault.text.empty()) {
           std::erase(missing, v->hello.rank);
           place = {std::move(v->socket), v->hello};
         } else {
-          last_fault = fault;
+          last_fault = fault.text;
         }
       }
       v = done || now > v->until ? visitors.erase(v) : std::next(v);
@@ -165,8 +166,10 @@ bool introduce(const Socket& socket, const Hello& hello, double deadline, std::s
   if (!send_all(socket, &hello, sizeof(hello), deadline, why) ||
       !receive_all(socket, &message, sizeof(message), deadline, why))
     return false;
-  BRIM_CHECK(message.accepted == 1, DistError, "[dist] rank {} was turned away at {}: {}",
-             hello.rank, other_end(socket).str(), take(message.text));
+  why = take(message.text);
+  if (message.verdict == Answer::Verdict::other_run) return false;
+  BRIM_CHECK(message.verdict == Answer::Verdict::accepted, DistError,
+             "[dist] rank {} was turned away at {}: {}", hello.rank, other_end(socket).str(), why);
   return true;
 }
 
@@ -204,7 +207,7 @@ std::vector<Endpoint> host_table(const TcpOptions& options, const std::string& h
 /// Another rank: the table from rank 0.
 std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& host, Socket& mesh,
                                   double deadline) {
-  std::string why = "no answer";
+  std::string why = "no answer", turned_away;
   Endpoint last{host, 0};
   while (steady_seconds() < deadline) {
     for (const uint16_t port : options.ports) {
@@ -216,7 +219,10 @@ std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& 
       mesh = listen_on({own_end(socket).host, 0});  // on the interface that leads there
       const Hello hello =
           make_hello(options.rank, options.size, own_end(mesh).port, 0, options.token);
-      if (!introduce(socket, hello, steady_seconds() + seconds, why)) continue;
+      if (!introduce(socket, hello, steady_seconds() + seconds, why)) {
+        turned_away = why;
+        continue;
+      }
       std::vector<EndpointRow> table(static_cast<size_t>(options.size));
       BRIM_CHECK(
           receive_all(socket, table.data(), table.size() * sizeof(EndpointRow), deadline, why),
@@ -232,7 +238,7 @@ std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& 
       "[dist] rank {} finds no rank 0 at {} within {:g} s: {}; is it running, and is MASTER_ADDR "
       "its "
       "host?",
-      options.rank, last.str(), options.join_timeout, why);
+      options.rank, last.str(), options.join_timeout, turned_away.empty() ? why : turned_away);
 }
 
 }  // namespace

@@ -29,8 +29,14 @@ static_assert(sizeof(Hello) == 160);
 
 /// What comes back.
 struct Answer {
-  uint32_t accepted = 0;
+  enum class Verdict : uint32_t { refused, accepted, other_run };
+  Verdict verdict = Verdict::refused;
   char text[252] = {};  ///< why not
+};
+/// What a hello is refused for.
+struct Fault {
+  std::string text;  ///< "" if it is not
+  bool is_other_run = false;
 };
 
 /// Where a rank listens, on the wire.
@@ -53,8 +59,7 @@ struct Expected {
 };
 
 Hello make_hello(int rank, int size, uint16_t port, uint64_t mesh, const std::string& token);
-/// Why a hello is refused; "" if it is not.
-std::string fault_of(const Hello& hello, const Expected& expected);
+Fault fault_of(const Hello& hello, const Expected& expected);
 
 /// A rank that came.
 struct Arrival {
@@ -65,8 +70,9 @@ struct Arrival {
 /// closed. Throws DistError at the deadline, naming who did not come.
 std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expected);
 
-/// Says hello over a connection. Returns false and `why` where no answer comes; throws DistError
-/// where the other side refuses.
+/// Says hello over a connection. Returns false and `why` where no answer comes, or that of another
+/// run (which may have come to a port first); throws DistError where a rank of the same run
+/// refuses.
 bool introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why);
 
 /// Where each rank listens, by rank. `listener` (of this rank's mesh) is made here.

@@ -155,10 +155,9 @@ Socket listen_on(const Endpoint& at) {
   setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   if (bind(socket.fd(), address.raw(), address.size) != 0) {
     if (errno == EADDRINUSE) return {};
-    raise<DistError>(
-        "[dist] rank 0 cannot listen on {}: {}; MASTER_ADDR must be an address of the "
-        "host that rank 0 runs on",
-        at.str(), error_text(errno));
+    raise<DistError>("[dist] this process cannot listen on {}: {}; {}", at.str(), error_text(errno),
+                     errno == EACCES ? "choose a MASTER_PORT of 1024 or more"
+                                     : "MASTER_ADDR must be an address of the host of rank 0");
   }
   if (listen(socket.fd(), 1024) != 0) {
     if (errno == EADDRINUSE) return {};
@@ -200,6 +199,12 @@ Socket accept_from(const Socket& listener) {
   Socket socket(accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (socket.is_open()) set_no_delay(socket);
   return socket;
+}
+
+bool is_closed(const Socket& socket) {
+  char byte;
+  const ssize_t n = recv(socket.fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
 Endpoint own_end(const Socket& socket) {

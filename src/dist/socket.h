@@ -45,6 +45,8 @@ Socket listen_on(const Endpoint& at);
 Socket connect_to(const Endpoint& at, double seconds, std::string& why);
 /// The next connection, non-blocking; undefined if there is none yet.
 Socket accept_from(const Socket& listener);
+/// Whether the other side has closed the connection and nothing of it is left to be read.
+bool is_closed(const Socket& socket);
 Endpoint own_end(const Socket& socket);
 Endpoint other_end(const Socket& socket);
 

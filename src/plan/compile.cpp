@@ -179,6 +179,7 @@ struct Compiler::State {
       compute_first_use(std::move(first), last.program, inputs, passes);
     check_computed(last.program);
     last.program.progress = options.progress;
+    last.program.fixed_layouts = options.fixed_layouts;
     return std::make_unique<Plan>(std::move(last), passes);
   }
 

@@ -48,6 +48,7 @@ struct Program {
 
   /// Told by passes that take long how much is done; may be empty.
   std::function<void(double fraction)> progress;
+  bool fixed_layouts = false;  ///< CompileOptions::fixed_layouts
 
   Role role(const Storage& storage) const;
   /// True for tensors that nobody sees outside the step.

@@ -204,9 +204,11 @@ TrainResult Trainer::train() {
   try {
     TrainingLoop(s, sampling ? &*sampling : nullptr).run(result);
   } catch (const std::exception& e) {
+    s.stop_agreed.reset();
     if (s.options.group) s.options.group->abort(e.what());
     throw;
   }
+  s.stop_agreed.reset();
   if (!accountant) return result;
   for (const Device device : s.options.devices)
     result.accounts.push_back({device, accountant->read(device), sampling->recorded(device)});

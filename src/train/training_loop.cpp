@@ -83,7 +83,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
   resident_step_.emplace(
       [this] {
         const data::Batch batch = feed_.next_in_step();
-        update(batch);
+        update(parts_of(batch));
       },
       compile_options());
 }
@@ -91,7 +91,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
 CompileOptions TrainingLoop::compile_options() {
   return {.passes = s_.options.passes,
           .fall_back = true,
-          .measure_threads = s_.virtual_ranks > 1 ? 1 : 0,  // so that any number of ranks agrees
+          .fixed_layouts = s_.virtual_ranks > 1,  // so that any number of ranks agrees
           .progress =
               [this](double fraction) {
                 if (s_.options.stage) s_.options.stage("measure layouts", fraction);
@@ -99,7 +99,14 @@ CompileOptions TrainingLoop::compile_options() {
           .warn = s_.options.warn};
 }
 
-void TrainingLoop::update(const data::Batch& batch) {
+std::vector<data::Batch> TrainingLoop::parts_of(const data::Batch& batch) const {
+  const int64_t count = s_.parallel ? s_.parallel->parts() : 1;
+  std::vector<data::Batch> parts;
+  for (int64_t k = 0; k < count; ++k) parts.push_back(part_of(batch, k, count));
+  return parts;
+}
+
+void TrainingLoop::update(std::span<const data::Batch> parts) {
   optim::GradScaler* const scaler = s_.scaler ? &*s_.scaler : nullptr;
   s_.optimizer->zero_grad();
   const auto mean_loss = [&](nn::Module& network, const data::Batch& part) {
@@ -109,10 +116,10 @@ void TrainingLoop::update(const data::Batch& batch) {
   };
   const Tensor loss =
       !s_.parallel
-          ? s_.replicas->forward_backward(batch, mean_loss, scaler)
+          ? s_.replicas->forward_backward(parts[0], mean_loss, scaler)
           : s_.parallel->forward_backward(
                 [&](int64_t part) {
-                  return mean_loss(*s_.model, part_of(batch, part, s_.parallel->parts()));
+                  return mean_loss(*s_.model, parts[static_cast<size_t>(part)]);
                 },
                 [&](const Tensor& value) { (scaler ? scaler->scale(value) : value).backward(); });
   if (s_.recipe.optimizer.clip_norm > 0) {
@@ -130,20 +137,25 @@ void TrainingLoop::update(const data::Batch& batch) {
 
 void TrainingLoop::step(const data::Batch& batch) {
   const diag::Span span("step", diag::Cause::dispatch);
+  std::vector<data::Batch> parts = parts_of(batch);
   if (compiled_) {
-    visit_tensors(batch, [&](const Tensor& tensor) { inputs_.push_back(tensor); });
-    compiled_->run(inputs_, [this, &batch](std::span<const Tensor> tensors) {
-      data::Batch recorded = batch;
-      recorded.samples.clear();  // a replay would not know others
-      recorded.index = 0;
-      visit_tensors(recorded,
-                    [&, k = size_t{0}](Tensor& tensor) mutable { tensor = tensors[k++]; });
+    // Each part's tensors are inputs of their own, so a plan does not know how many share a batch.
+    for (const data::Batch& part : parts)
+      visit_tensors(part, [&](const Tensor& tensor) { inputs_.push_back(tensor); });
+    compiled_->run(inputs_, [this, &parts](std::span<const Tensor> tensors) {
+      std::vector<data::Batch> recorded = parts;
+      size_t k = 0;
+      for (data::Batch& part : recorded) {
+        part.samples.clear();  // a replay would not know others
+        part.index = 0;
+        visit_tensors(part, [&](Tensor& tensor) { tensor = tensors[k++]; });
+      }
       update(recorded);
       return std::vector<Tensor>();
     });
     inputs_.clear();  // what nobody holds, the loader uses again
   } else {
-    update(batch);
+    update(parts);
   }
   losses_.count(1);
   s_.schedule->step();

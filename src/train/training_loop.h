@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <brim/diag/sampling.h>
@@ -41,9 +42,12 @@ class TrainingLoop {
   /// Forward, backward, update, and the next learning rate.
   void step(const data::Batch& batch);
   CompileOptions compile_options();
+  /// Of a batch, without copying.
+  std::vector<data::Batch> parts_of(const data::Batch& batch) const;
   void tell_compiled(TrainResult& result) const;
-  /// All of it but the learning rate, which a plan reads anew. Adds up the loss.
-  void update(const data::Batch& batch);
+  /// All of it but the learning rate, which a plan reads anew. Adds up the loss. `parts`: of the
+  /// batch, one for each of this rank's virtual ranks.
+  void update(std::span<const data::Batch> parts);
   void report();
   void tell(bool is_report);
   void save(std::optional<double> score = {});

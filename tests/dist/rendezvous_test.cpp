@@ -103,7 +103,7 @@ TEST(Rendezvous, HellosThatAreNoRanks) {
   const auto fault = [&](const std::function<void(Hello&)>& change) {
     Hello hello = make_hello(1, 3, 80, 0, "t");
     change(hello);
-    return fault_of(hello, expected);
+    return fault_of(hello, expected).text;
   };
   EXPECT_EQ(fault([](Hello&) {}), "");
   EXPECT_TRUE(has(fault([](Hello& h) { h.magic[0] = 'B'; }), "no rank of brim"));

@@ -10,7 +10,7 @@ namespace brim {
 struct RandomKey {
   uint64_t seed = 0;
   uint64_t offset = 0;
-  uint64_t part = 0;  ///< see RandomPart
+  uint64_t part = 0;  ///< see RandomParts
   friend bool operator==(const RandomKey&, const RandomKey&) = default;
 };
 
@@ -27,27 +27,27 @@ class Generator {
   static Generator& global();
 
  private:
-  friend class RandomPart;
+  friend class RandomParts;
   RandomKey state_;
 };
 
-/// In this scope the thread draws for one part of a batch, of several that are computed one after
-/// the other or by several ranks: each part has numbers of its own, and the generator goes on as if
-/// the part were the whole. So what is drawn for a part does not depend on who computes it. Scopes
-/// do not nest (ValueError); compiled steps may hold them.
-class RandomPart {
+/// In this scope the thread draws for the parts of a batch, which are computed one after the other
+/// or by several ranks: each part has numbers of its own, and the generator goes on behind the part
+/// that drew most. So what is drawn for a part does not depend on who computes it. Scopes do not
+/// nest (ValueError); compiled steps may hold them.
+class RandomParts {
  public:
-  RandomPart(Generator& generator, uint64_t part);
-  /// Goes back to where the generator was. The last part of a step calls keep() instead.
-  ~RandomPart();
-  RandomPart(const RandomPart&) = delete;
-  RandomPart& operator=(const RandomPart&) = delete;
-  void keep() { goes_back_ = false; }
+  explicit RandomParts(Generator& generator);
+  ~RandomParts();
+  RandomParts(const RandomParts&) = delete;
+  RandomParts& operator=(const RandomParts&) = delete;
+  /// From now on the numbers are those of `part`.
+  void begin(uint64_t part);
 
  private:
   Generator& generator_;
   const RandomKey begin_;
-  bool goes_back_ = true;
+  uint64_t furthest_;  // offset
 };
 
 /// Seeds Generator::global().

@@ -52,7 +52,7 @@ class DataParallel {
  private:
   struct Sums;
   Sums sum(int64_t begin, int64_t end, const std::function<Sums(int64_t)>& part) const;
-  Sums part(int64_t part, const Loss& loss, const Backward& backward, bool is_last);
+  Sums part(int64_t part, const Loss& loss, const Backward& backward);
   void reduce(std::vector<Sums>& nodes) const;
 
   GroupPtr group_;

@@ -60,7 +60,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// What each rank gave, by rank: settings, addresses. The host waits.
   std::vector<std::string> all_gather_text(const std::string& text);
 
-  /// Has the other ranks know that this one gives up: their calls throw a DistError with `why`.
+  /// Has the other ranks know that this one gives up: their calls throw a DistError with `why`, and
+  /// so do later ones of this rank.
   void abort(const std::string& why) noexcept;
 
   /// Of the collectives: `use(transport)` as the next call. A call that fails ends the group.
@@ -71,7 +72,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void check_alive() const;
   Call begin(const Call& call);
   void end();
-  void failed(const std::string& why);
+  void failed(const std::string& why) noexcept;
 
   const GroupOptions options_;
   std::unique_ptr<Transport> transport_;

@@ -43,6 +43,9 @@ struct CompileOptions {
   bool fall_back = false;
   /// Past so many plans of one step there is a warning, and the oldest ones go.
   int max_plans = 8;
+  /// Memory layouts are chosen by a rule (nhwc where there are large convolutions) instead of by
+  /// measurement: the same on every machine, and for a step that computes a batch in several parts.
+  bool fixed_layouts = false;
   /// Told how much is done while memory layouts are measured: seconds for a large network whose
   /// layers this machine never timed before.
   std::function<void(double fraction)> progress;

@@ -54,8 +54,19 @@ class Layouts {
     join();
   }
 
+  /// All that can be nhwc. Asks for no time, so that nothing but the launches decides.
+  std::string choose_fixed() {
+    price([](Launch&, const Activations&, MemoryFormat) { return 0.0; });
+    const auto nhwc =
+        static_cast<int>(std::ranges::find(kFormats, MemoryFormat::nhwc) - kFormats.begin());
+    const int copies = apply(all(nhwc));
+    return fmt::format("nhwc by rule, with {} copies", copies);
+  }
+
   std::string choose() {
-    price();
+    price([this](Launch& launch, const Activations& a, MemoryFormat format) {
+      return costs_.of(launch, a, format);
+    });
     std::vector<int> best, mixed;
     std::string text;
     double least = kNever, least_mixed = kNever;
@@ -147,7 +158,8 @@ class Layouts {
     }
   }
 
-  void price() {
+  template <class Cost>
+  void price(const Cost& cost_of) {
     price_.assign(program_.launches.size(), {kNever, kNever, kNever});
     for (size_t i = 0; i < program_.launches.size(); ++i) {
       const Activations& a = activations_[i];
@@ -159,7 +171,7 @@ class Layouts {
       for (size_t f = 0; f < kFormats.size(); ++f)
         if (std::find(a.formats.begin(), a.formats.end(), kFormats[f]) != a.formats.end() &&
             (f == 0 || can_be(static_cast<int>(i), kFormats[f])))
-          mine[f] = a.elementwise ? 0 : costs_.of(*program_.launches[i], a, kFormats[f]);
+          mine[f] = a.elementwise ? 0 : cost_of(*program_.launches[i], a, kFormats[f]);
       if (program_.progress && costs_.measured() > 0)
         program_.progress(static_cast<double>(i + 1) /
                           static_cast<double>(program_.launches.size()));
@@ -346,6 +358,9 @@ class Layouts {
 
 }  // namespace
 
-std::string layout(Program& program) { return worth_it(program) ? Layouts(program).choose() : ""; }
+std::string layout(Program& program) {
+  if (!worth_it(program)) return "";
+  return program.fixed_layouts ? Layouts(program).choose_fixed() : Layouts(program).choose();
+}
 
 }  // namespace brim::plan
