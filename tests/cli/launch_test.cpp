@@ -49,6 +49,21 @@ TEST_F(Launch, AnyNumberOfRanksTrainsTheSameWeights) {
   }
 }
 
+/// Memory layouts, which change the last bits, do not depend on how many parts a rank computes.
+TEST_F(Launch, LargeConvolutionsHaveTheSameLayouts) {
+  std::string alone;
+  for (const int ranks : {1, 2}) {
+    const std::string out = folder_ / std::to_string(ranks);
+    const Ran ran = run_brim({"launch", "-n", std::to_string(ranks), "train", "shapes-masks",
+                              "--virtual-ranks", "2", "--steps", "2", "--epochs", "1", "--monitor",
+                              "0", "--explain", "--out", out});
+    ASSERT_EQ(ran.code, 0) << ran.err;
+    EXPECT_TRUE(has(ran.out, "nhwc by rule")) << ran.out;
+    if (ranks == 1) alone = weights(out);
+    EXPECT_TRUE(weights(out) == alone);
+  }
+}
+
 TEST_F(Launch, GoesOnWithAnotherNumberOfRanks) {
   const std::string whole = folder_ / "whole", out = folder_ / "out";
   ASSERT_EQ(train(1, {"--virtual-ranks", "4", "--steps", "60", "--out", whole}).code, 0);
@@ -115,6 +130,25 @@ TEST_F(Launch, SlurmVariables) {
   EXPECT_EQ(env("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2 RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 "
                 "LOCAL_WORLD_SIZE=4 MASTER_ADDR=a MASTER_PORT=29500 TORCHELASTIC_RUN_ID=x")["rank"],
             3);
+}
+
+TEST_F(Launch, AllOutputComes) {
+  const Ran ran = run_brim({"launch", "-n", "2", "--", "sh", "-c",
+                            "[ $RANK = 0 ] || { sleep 0.2; seq 12000; printf last; exit 3; }"});
+  EXPECT_EQ(ran.code, 3);
+  EXPECT_TRUE(has(ran.err, "[rank 1] 12000\n[rank 1] last\n")) << ran.err.size();
+  EXPECT_TRUE(has(ran.err, "ended with exit code 3"));
+}
+
+TEST_F(Launch, StopsWithACheckpoint) {
+  const std::string out = folder_ / "out";
+  const Ran ran = train(3, {"--virtual-ranks", "3", "--checkpoint-every", "50", "--out", out}, {},
+                        signal_when("ls -d " + out + "/checkpoint-* >/dev/null 2>&1", "TERM"));
+  EXPECT_EQ(ran.code, 143) << ran.err;
+  EXPECT_TRUE(has(ran.err, "--resume " + out)) << ran.err;
+  const Ran last = train(1, {"--resume", out});
+  EXPECT_EQ(last.code, 0) << last.err;
+  EXPECT_TRUE(has(last.out, "going on from")) << last.out;
 }
 
 /// The processes of one rank of this test's run.

@@ -168,6 +168,21 @@ TEST(DataParallel, PartsDrawTheirOwnNumbers) {
   EXPECT_EQ(rand({4}).to_vector<float>(), drawn[0]);  // part 0 is as the whole
 }
 
+TEST(DataParallel, TheGeneratorGoesOnBehindThePartThatDrewMost) {
+  Generator generator(7);
+  {
+    RandomParts parts(generator);
+    for (const int draws : {1, 3, 2}) {
+      parts.begin(static_cast<uint64_t>(draws));
+      for (int i = 0; i < draws; ++i)
+        EXPECT_EQ(generator.next(),
+                  (RandomKey{7, static_cast<uint64_t>(i), static_cast<uint64_t>(draws)}));
+    }
+    EXPECT_THROW(RandomParts inner(generator), ValueError);
+  }
+  EXPECT_EQ(generator.next(), (RandomKey{7, 3, 0}));
+}
+
 TEST(DataParallel, StatisticsAreTheMeanOfTheParts) {
   const GroupPtr group = local_groups(1)[0];
   nn::BatchNorm2d norm({.features = 1});
