@@ -1,11 +1,14 @@
 // The words of the command line find their command.
 #include <brim/command/cli.h>
 #include <brim/version.h>
+#include <fcntl.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <new>
@@ -149,6 +152,9 @@ Register::Register(Command command) { registry().push_back(std::move(command)); 
 
 int brim::cli(int argc, char** argv) {
   command::mark_start();
+  // A stream that is closed stays unwritable: no file or socket may get its number and its text.
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF) (void)!open("/dev/null", O_RDONLY);
   // Writing beyond a file-size limit, or to a pipe whose reader is gone, shall be an error that is
   // reported, not the end.
   std::signal(SIGXFSZ, SIG_IGN);

@@ -90,9 +90,13 @@ class Launcher {
       const Rank* const failed =
           first_failed_ >= 0 ? &ranks_[static_cast<size_t>(first_failed_)] : nullptr;
       if (!failed) return 0;
-      if (stop_.load() != 0) return exit_code(*failed);
+      const int code = exit_code(*failed);
+      const bool was_asked =
+          WIFEXITED(failed->status) &&
+          (code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP);
+      if (stop_.load() != 0 || was_asked) return code;  // it has stopped as it should
       say(stderr, "brim: {}\n", end_of(*failed));
-      if (attempt >= arguments_.restarts) return exit_code(*failed);
+      if (attempt >= arguments_.restarts) return code;
       say(stderr, "brim: starting all {} ranks again, {} of {}\n", arguments_.ranks, attempt + 1,
           arguments_.restarts);
     }
@@ -132,22 +136,27 @@ class Launcher {
     int failure[2];  // what exec met
     BRIM_CHECK(pipe2(failure, O_CLOEXEC) == 0, Error, "[launch] no pipe: {}",
                dist::error_text(errno));
+    const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     const pid_t parent = getpid();
     rank.pid = fork();
     BRIM_CHECK(rank.pid >= 0, Error, "[launch] no process for rank {}: {}", rank.number,
                dist::error_text(errno));
     if (rank.pid == 0) {
       setpgid(0, 0);  // the terminal's signals come to the launcher, which passes them on once
+      if (isatty(STDIN_FILENO) == 1) dup2(nothing, STDIN_FILENO);  // it would stop who reads there
       prctl(PR_SET_PDEATHSIG, SIGTERM);
       if (getppid() != parent) _exit(1);
       if (output[1] >= 0) dup2(output[1], STDOUT_FILENO), dup2(output[1], STDERR_FILENO);
       for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) signal(number, SIG_DFL);
+      signal(SIGTTOU, SIG_IGN);  // and who writes, with `stty tostop`
       execvpe(program_.c_str(), words.data(), names.data());
       const int error = errno;
       (void)!write(failure[1], &error, sizeof(error));
       _exit(127);
     }
+    setpgid(rank.pid, rank.pid);  // here, too: whoever comes first
     rank.running = true;
+    close(nothing);
     close(failure[1]);
     if (output[1] >= 0) {
       close(output[1]);
@@ -173,6 +182,7 @@ class Launcher {
   void watch() {
     double failed_at = 0;
     int told = 0;  // how far those that go on were told to end
+    told_ = false;
     int passed_on = 0;
     while (reap()) {
       pass_output(20);
@@ -180,13 +190,18 @@ class Launcher {
       if (const int signal = stop_.load(); signal != passed_on) {
         passed_on = signal;
         send_all(signal);
+        send_all(SIGCONT);  // to those that were stopped, too
       }
-      // Ranks that were told to stop write a checkpoint first, however long that takes.
-      if (first_failed_ < 0 || passed_on != 0) continue;
+      if (first_failed_ < 0) continue;
+      // Ranks that were told to stop write a checkpoint first, however long that takes; unless one
+      // of them was not so far yet that it could.
+      if (passed_on != 0 && !WIFSIGNALED(ranks_[static_cast<size_t>(first_failed_)].status))
+        continue;
       if (failed_at == 0) failed_at = now;
       const double since = now - failed_at;
       if (told == 0 && since > kGrace) {
         told = 1;
+        told_ = true;
         send_all(SIGTERM);
         send_all(SIGCONT);  // one that was stopped ends, too
       }
@@ -201,7 +216,7 @@ class Launcher {
 
   void send_all(int signal) {
     for (const Rank& rank : ranks_)
-      if (rank.running) kill(rank.pid, signal);
+      if (rank.running) kill(-rank.pid, signal);  // with what it has started
   }
 
   /// Notices who has ended. Returns whether somebody has not.
@@ -214,7 +229,11 @@ class Launcher {
         continue;
       }
       rank.running = false;
-      if (first_failed_ < 0 && exit_code(rank) != 0) first_failed_ = rank.number;
+      if (exit_code(rank) == 0) continue;
+      // Of those that ended together the one that was killed was first.
+      if (first_failed_ < 0 || (!told_ && WIFSIGNALED(rank.status) &&
+                                WIFEXITED(ranks_[static_cast<size_t>(first_failed_)].status)))
+        first_failed_ = rank.number;
     }
     return any;
   }
@@ -265,6 +284,7 @@ class Launcher {
   const std::atomic<int>& stop_;
   std::vector<Rank> ranks_;
   int first_failed_ = -1;
+  bool told_ = false;  // ranks were told to end because of it
 };
 
 const Register launch_command(

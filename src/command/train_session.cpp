@@ -11,8 +11,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -91,7 +93,9 @@ class TrainSession {
     finish(trained);
     report(trained);
     if (failure_) std::rethrow_exception(failure_);
-    return result_.stopped ? 128 + stop_.load() : 0;
+    if (!result_.stopped) return 0;
+    const int signal = stop_.load();  // 0: another rank got it
+    return 128 + (signal != 0 ? signal : SIGTERM);
   }
 
  private:
@@ -138,11 +142,15 @@ class TrainSession {
       with_hint([&] {
         if (request_.launched.is_distributed()) {
           dist::GroupOptions how;
-          if (!arguments_.folder().empty()) how.record_folder = arguments_.folder() + "/failures";
+          if (!arguments_.folder().empty()) how.record_folder = failures_folder();
           group_ = dist::open_world(request_.launched, how);
         }
         trainer_.emplace(request_.recipe, options());
       });
+      // The folder is this run's from here on.
+      std::error_code ignored;
+      if (group_ && group_->rank() == 0 && !arguments_.folder().empty())
+        std::filesystem::create_directory(failures_folder(), ignored);
       display_.count(counted(*trainer_));
       return true;
     } catch (const Error&) {
@@ -150,6 +158,8 @@ class TrainSession {
       return false;
     }
   }
+
+  std::string failures_folder() const { return arguments_.folder() + "/failures"; }
 
   void train() {
     if (!arguments_.trace.empty()) trace_.emplace();
@@ -181,6 +191,9 @@ class TrainSession {
     if (trained) attempt([&] { result_.test = trainer_->test(); });
     display_.finish();
     phases_.end("evaluate");
+    std::error_code ignored;  // it stays if there is anything in it
+    if (group_ && group_->rank() == 0 && !arguments_.folder().empty())
+      std::filesystem::remove(failures_folder(), ignored);
     if (trained && request_.launched.rank == 0)  // which alone evaluates
       result_.stopped = !result_.test && !failure_ && stop_.load() != 0;
   }

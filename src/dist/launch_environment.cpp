@@ -1,6 +1,7 @@
 // What launchers put into the environment of the processes that they start.
 #include <algorithm>
 #include <charconv>
+#include <climits>
 #include <optional>
 
 #include <brim/dist/launch.h>
@@ -92,7 +93,7 @@ bool read_torchrun(LaunchEnvironment& e, Variables& v) {
   e.address = address.value_or(e.address);
   const std::optional<std::string> run = v.text("TORCHELASTIC_RUN_ID");
   e.launcher = v.text("BRIM_LAUNCHER").value_or(run ? "torchrun" : "RANK and WORLD_SIZE");
-  e.restarts = v.number("TORCHELASTIC_RESTART_COUNT", kMaxWorld).value_or(0);
+  e.restarts = v.number("TORCHELASTIC_RESTART_COUNT", INT_MAX).value_or(0);
   // torchrun itself listens on MASTER_PORT.
   e.ports = ports_from(port.value_or(29500) + (run ? 1 : 0));
   e.token = fmt::format("{} {}", run.value_or("brim"), port.value_or(0));
@@ -181,7 +182,7 @@ bool read_srun(LaunchEnvironment& e, Variables& v) {
       nodes);
   e.address = address ? *address : nodes == 1 ? "127.0.0.1" : first_host(*list);
   const std::optional<int> port = port_of(v);
-  e.restarts = v.number("SLURM_RESTART_COUNT", kMaxWorld).value_or(0);
+  e.restarts = v.number("SLURM_RESTART_COUNT", INT_MAX).value_or(0);
   const std::string job = fmt::format("{}.{}", v.text("SLURM_JOB_ID").value_or(""),
                                       v.text("SLURM_STEP_ID").value_or(""));
   e.ports = port ? ports_from(*port) : ports_of_job(job);

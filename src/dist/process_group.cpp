@@ -40,10 +40,10 @@ void ProcessGroup::failed(const std::string& why) noexcept try {
   failure_ = why;
   // First, for the others wait, and a launcher may end this process soon.
   transport_->abort(why);
-  if (options_.record_folder.empty()) return;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(options_.record_folder, ignored)) return;
   try {
     const std::string path = fmt::format("{}/rank-{}.json", options_.record_folder, rank_);
-    std::filesystem::create_directories(options_.record_folder);
     io::write_file_atomically(path, recorder_->json(rank_, size_, why, steady_seconds()));
   } catch (const std::exception& e) {
     warn_on_stderr(fmt::format("[dist] no record of rank {}'s calls: {}", rank_, e.what()));

@@ -59,6 +59,11 @@ int64_t Trainer::State::choose_virtual_ranks() const {
     if (world > 1) parts = std::stoll(options.group->all_gather_text(std::to_string(parts))[0]);
     if (parts == 0) parts = world;
   }
+  BRIM_CHECK(parts != 1 || world == 1 || recipe.virtual_ranks == 1, ValueError,
+             "[train] {} was trained by one rank, without virtual ranks, and other numbers of "
+             "ranks have other "
+             "bits; go on with one, or start anew",
+             options.resume);
   BRIM_CHECK(
       parts % world == 0, ValueError,
       "[train] a batch in {} parts (Recipe::virtual_ranks) cannot be shared by {} ranks; start "
