@@ -29,7 +29,8 @@ extern char** environ;  // NOLINT(readability-redundant-declaration): not in eve
 namespace brim::command {
 namespace {
 
-constexpr double kGrace = 3;  // seconds that ranks have to end by themselves when one has failed
+constexpr double kSettle = 0.3;  // seconds after which it is clear which one failed first
+constexpr double kGrace = 3;     // seconds that ranks have to end by themselves when one has failed
 constexpr double kForOutput = 1;    // until the output of ranks that have ended has come
 constexpr double kUntilKilled = 6;  // and then those that they have after SIGTERM
 
@@ -95,7 +96,7 @@ class Launcher {
           WIFEXITED(failed->status) &&
           (code == 128 + SIGINT || code == 128 + SIGTERM || code == 128 + SIGHUP);
       if (stop_.load() != 0 || was_asked) return code;  // it has stopped as it should
-      say(stderr, "brim: {}\n", end_of(*failed));
+      say_who_failed();
       if (attempt >= arguments_.restarts) return code;
       say(stderr, "brim: starting all {} ranks again, {} of {}\n", arguments_.ranks, attempt + 1,
           arguments_.restarts);
@@ -182,7 +183,7 @@ class Launcher {
   void watch() {
     double failed_at = 0;
     int told = 0;  // how far those that go on were told to end
-    told_ = false;
+    told_ = said_ = false;
     int passed_on = 0;
     while (reap()) {
       pass_output(20);
@@ -199,6 +200,7 @@ class Launcher {
         continue;
       if (failed_at == 0) failed_at = now;
       const double since = now - failed_at;
+      if (passed_on == 0 && since > kSettle) say_who_failed();
       if (told == 0 && since > kGrace) {
         told = 1;
         told_ = true;
@@ -212,6 +214,12 @@ class Launcher {
          pass_output(50) && steady_seconds() < end;) {
     }
     for (Rank& rank : ranks_) close_output(rank);
+  }
+
+  /// Once, as soon as it is known: the others may take longer to end.
+  void say_who_failed() {
+    if (!std::exchange(said_, true))
+      say(stderr, "brim: {}\n", end_of(ranks_[static_cast<size_t>(first_failed_)]));
   }
 
   void send_all(int signal) {
@@ -285,6 +293,7 @@ class Launcher {
   std::vector<Rank> ranks_;
   int first_failed_ = -1;
   bool told_ = false;  // ranks were told to end because of it
+  bool said_ = false;  // that it did
 };
 
 const Register launch_command(
