@@ -147,8 +147,10 @@ class TcpTransport final : public Transport {
     while (true) {
       bool moved = false, done = true;
       for (size_t peer = 0; peer < sockets_.size(); ++peer) {
-        moved |= send_next(call, peer, sending[peer]) | receive_next(call, peer, receiving[peer]);
-        done &= sending[peer].is_done() && receiving[peer].is_done();
+        const bool sent = send_next(call, peer, sending[peer]);
+        const bool received = receive_next(call, peer, receiving[peer]);
+        moved = moved || sent || received;
+        done = done && sending[peer].is_done() && receiving[peer].is_done();
       }
       if (done) return;
       if (moved) {
@@ -258,7 +260,7 @@ GroupPtr tcp_group(const TcpOptions& options) {
   };
   std::unique_ptr<TcpTransport> transport = transport_over(mesh(kMessages));
   transport->meet();  // now nobody waits for the first mesh any more
-  transport->set_watch(std::make_shared<Watch>(options.rank, mesh(kHeartbeat), transport->names(),
+  transport->set_watch(std::make_shared<Watch>(mesh(kHeartbeat), transport->names(),
                                                options.group.heartbeat_timeout));
   return std::make_shared<ProcessGroup>(std::move(transport), options.group);
 }

@@ -22,9 +22,8 @@ constexpr double kAsleep = 1.5;  // this process itself was stopped, if its thre
 
 }  // namespace
 
-Watch::Watch(int rank, std::vector<Socket> sockets, std::vector<std::string> names,
-             double heartbeat_timeout)
-    : rank_(rank), heartbeat_timeout_(heartbeat_timeout), peers_(sockets.size()) {
+Watch::Watch(std::vector<Socket> sockets, std::vector<std::string> names, double heartbeat_timeout)
+    : heartbeat_timeout_(heartbeat_timeout), peers_(sockets.size()) {
   BRIM_CHECK(pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0, Error, "[dist] no pipe: {}",
              error_text(errno));
   since_ = steady_seconds();

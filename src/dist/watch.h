@@ -17,8 +17,7 @@ namespace brim::dist {
 class Watch {
  public:
   /// `sockets`: to each rank but this one, by rank. `names`: for messages, "rank 1 (10.0.0.2)".
-  Watch(int rank, std::vector<Socket> sockets, std::vector<std::string> names,
-        double heartbeat_timeout);
+  Watch(std::vector<Socket> sockets, std::vector<std::string> names, double heartbeat_timeout);
   /// Tells the others that this rank leaves as it should.
   ~Watch();
   Watch(const Watch&) = delete;
@@ -62,7 +61,6 @@ class Watch {
   void tell(Kind kind, const std::string& text) noexcept;
   void note(const std::string& fault);
 
-  const int rank_;
   const double heartbeat_timeout_;
   std::mutex mutex_;  // of all that follows
   std::vector<Peer> peers_;
