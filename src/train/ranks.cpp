@@ -41,13 +41,13 @@ void Trainer::State::check_ranks_agree(const std::string& text) const {
     std::vector<std::string> first = lines_of(ranks[0]), other = lines_of(ranks[r]);
     first.resize(std::max(first.size(), other.size()));
     other.resize(first.size());
-    size_t at = 0;
-    while (at + 1 < first.size() && first[at] == other[at]) ++at;
+    size_t line = 0;
+    while (line + 1 < first.size() && first[line] == other[line]) ++line;
     raise<DistError>(
         "[train] rank 0 has '{}', and rank {} has '{}'; start all ranks with the same recipe, "
         "options "
         "and data",
-        first[at], r, other[at]);
+        first[line], r, other[line]);
   }
 }
 
