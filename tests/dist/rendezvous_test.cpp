@@ -21,7 +21,7 @@ std::vector<std::string> outcomes(int size, const std::function<void(int, TcpOpt
   const std::vector<uint16_t> ports = test_ports();
   return failures_of(size, [&](int rank) {
     TcpOptions options = options_of(rank, size, ports);
-    options.join_timeout = 1.5;
+    options.join_timeout = 3;
     change(rank, options);
     (void)tcp_group(options);
   });

@@ -34,8 +34,8 @@ struct GroupOptions {
   /// Seconds without a sign of life after which the process of another rank is taken for dead, of
   /// groups over processes: calls that need it are a DistError then.
   double heartbeat_timeout = 4;
-  /// A folder, made where there is none, in which a rank whose call fails writes `rank-N.json`: the
-  /// error and its newest 1,000 calls. "": none.
+  /// A folder in which a rank whose call fails writes `rank-N.json`: the error and its newest 1,000
+  /// calls. Where it is not there, none is written.
   std::string record_folder;
 };
 
