@@ -12,7 +12,6 @@
 #include "diag/span.h"
 #include "dist/collectives.h"
 #include "dist/sum_tree.h"
-#include "ops/memory/copy.h"
 
 namespace brim::dist {
 namespace {

@@ -45,8 +45,7 @@ void Trainer::State::check_ranks_agree(const std::string& text) const {
     while (line + 1 < first.size() && first[line] == other[line]) ++line;
     raise<DistError>(
         "[train] rank 0 has '{}', and rank {} has '{}'; start all ranks with the same recipe, "
-        "options "
-        "and data",
+        "options and data",
         first[line], r, other[line]);
   }
 }
@@ -61,8 +60,7 @@ int64_t Trainer::State::choose_virtual_ranks() const {
   }
   BRIM_CHECK(parts != 1 || world == 1 || recipe.virtual_ranks == 1, ValueError,
              "[train] {} was trained by one rank, without virtual ranks, and other numbers of "
-             "ranks have other "
-             "bits; go on with one, or start anew",
+             "ranks have other bits; go on with one, or start anew",
              options.resume);
   BRIM_CHECK(
       parts % world == 0, ValueError,

@@ -137,13 +137,18 @@ void TrainingLoop::update(std::span<const data::Batch> parts) {
 
 void TrainingLoop::step(const data::Batch& batch) {
   const diag::Span span("step", diag::Cause::dispatch);
-  std::vector<data::Batch> parts = parts_of(batch);
+  std::vector<data::Batch> cut;
+  std::span<const data::Batch> parts(&batch, 1);
+  if (s_.parallel && s_.parallel->parts() > 1) {
+    cut = parts_of(batch);
+    parts = cut;
+  }
   if (compiled_) {
     // Each part's tensors are inputs of their own, so a plan does not know how many share a batch.
     for (const data::Batch& part : parts)
       visit_tensors(part, [&](const Tensor& tensor) { inputs_.push_back(tensor); });
     compiled_->run(inputs_, [this, &parts](std::span<const Tensor> tensors) {
-      std::vector<data::Batch> recorded = parts;
+      std::vector<data::Batch> recorded(parts.begin(), parts.end());
       size_t k = 0;
       for (data::Batch& part : recorded) {
         part.samples.clear();  // a replay would not know others

@@ -3,9 +3,8 @@
 //
 //   dist::DataParallel parallel(net, world);
 //   for (data::Batch& b : loader.epoch(e)) {  // LoaderOptions::rank, world_size
-//     optimizer.zero_grad();
-//     Tensor loss = parallel.forward_backward([&](int64_t) { return cross_entropy(net(b.x), b.y);
-//     }); optimizer.step();
+//     parallel.forward_backward([&](int64_t) { return cross_entropy(net(b.x), b.y); });
+//     optimizer.step();
 //   }
 //
 // With V virtual ranks a batch is cut into V equal parts, which the ranks deal out among each other

@@ -1,7 +1,7 @@
 // The ranks that work on one thing together, and what they tell each other.
 //
-//   dist::ProcessGroup& world = *dist::open_world();  // as mpirun, torchrun, srun or brim launch
-//   say dist::all_reduce(world, gradient);                // the sum of all ranks, in each of them
+//   const dist::GroupPtr world = dist::open_world();  // as the launcher says
+//   dist::all_reduce(*world, gradient);  // the sum of all ranks, in each of them
 //
 // Every rank calls the same functions in the same order, with the same dtypes and shapes; where one
 // does not, all of them get a DistError that shows both sides. Sums are taken in one fixed tree
