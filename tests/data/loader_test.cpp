@@ -298,35 +298,6 @@ TEST(Loader, StartsInTheMiddle) {
   EXPECT_THROW(loader.epoch(5, 8), ValueError);
 }
 
-TEST(Loader, RanksShareOneOrder) {
-  const auto source = std::make_shared<FakeSource>(50);
-  const Pass whole = run(Loader(source, {}, {.batch = 12, .multiple_of = 4}), 1);
-  EXPECT_EQ(whole.samples.size(), 52u);
-  EXPECT_EQ(whole.samples[50], whole.samples[0]);
-  EXPECT_EQ(whole.samples[51], whole.samples[1]);
-  for (const int ranks : {2, 4}) {
-    std::vector<int64_t> dealt(52);
-    const size_t batch = 12 / static_cast<size_t>(ranks);
-    for (int rank = 0; rank < ranks; ++rank) {
-      const LoaderOptions options = {
-          .batch = 12 / ranks, .rank = rank, .world_size = ranks, .multiple_of = 4};
-      const Loader loader(source, {}, options);
-      EXPECT_EQ(loader.samples(), 52 / ranks);
-      EXPECT_EQ(loader.batches(), 5);
-      const Pass part = run(loader, 1);
-      for (size_t i = 0; i < part.samples.size(); ++i) {
-        const size_t k = i / batch, size = k < 4 ? batch : 4 / static_cast<size_t>(ranks);
-        dealt[k * 12 + static_cast<size_t>(rank) * size + i % batch] = part.samples[i];
-        EXPECT_EQ(loader.sample_at(1, static_cast<int64_t>(i)), part.samples[i]);
-      }
-    }
-    EXPECT_EQ(dealt, whole.samples) << ranks;
-  }
-  const Loader full(source, {}, {.batch = 6, .drop_last = true, .rank = 1, .world_size = 2});
-  EXPECT_EQ(full.batches(), 4);
-  EXPECT_THROW(Loader(source, {}, {.multiple_of = 0}), ValueError);
-}
-
 TEST(Loader, KeptTensorsStayAsTheyAre) {
   const auto source = std::make_shared<FakeSource>(64);
   for (const int workers : {0, 2}) {
