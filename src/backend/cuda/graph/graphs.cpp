@@ -10,6 +10,7 @@
 
 #include "backend/cuda/graph/capture.h"
 #include "backend/cuda/graph/graph_parameters.h"
+#include "backend/cuda/observe/activity.h"
 #include "backend/cuda/runtime/runtime.h"
 #include "backend/cuda/runtime/stream_check.h"
 #include "backend/queued_op.h"
@@ -43,7 +44,25 @@ bool queue_all(const RepeatedWork& work, GraphParameterScope* scope = nullptr) {
 }  // namespace
 
 Graphs::~Graphs() {
-  for (const Entry& e : entries_) (void)cudaGraphExecDestroy(e.exec);
+  for (const Entry& e : entries_) destroy(e);
+}
+
+void Graphs::destroy(const Entry& entry) {
+  if (entry.exec) (void)cudaGraphExecDestroy(entry.exec);
+  (void)cudaGraphDestroy(entry.graph);
+}
+
+cudaError_t Graphs::make_ready(Entry& entry) {
+  const uint64_t changes = activity_changes();
+  if (entry.exec && entry.changes == changes) return cudaSuccess;
+  cudaGraphExec_t exec = nullptr;
+  const cudaError_t made = with_room(
+      entry.stream, [&] { return cudaGraphInstantiate(&exec, entry.graph, 0); });
+  if (made != cudaSuccess) return made;
+  if (entry.exec) (void)cudaGraphExecDestroy(entry.exec);
+  entry.exec = exec;
+  entry.changes = changes;
+  return cudaSuccess;
 }
 
 RepeatedStats Graphs::stats() const {
@@ -103,7 +122,7 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
   bool own = false;
   const char* unread = nullptr;
   TouchCollection collected;
-  const cudaGraph_t graph = captured(stream, [&] {
+  entry.graph = captured(stream, [&] {
     if (!entry.parameters) {
       own = queue_all(work);
       return;
@@ -112,22 +131,23 @@ bool Graphs::capture(Stream stream, const RepeatedWork& work, std::vector<uint64
     own = queue_all(work, &scope);
     unread = scope.unread();
   });
-  if (!graph) return false;
+  if (!entry.graph) return false;
   cudaError_t made = cudaSuccess;
   if (own && !unread) {
-    made = cudaGraphGetNodes(graph, nullptr, &entry.nodes);
-    if (made == cudaSuccess)
-      made = with_room(stream, [&] { return cudaGraphInstantiate(&entry.exec, graph, 0); });
+    made = cudaGraphGetNodes(entry.graph, nullptr, &entry.nodes);
+    if (made == cudaSuccess) made = make_ready(entry);
   }
-  (void)cudaGraphDestroy(graph);
   if (unread) {
     values_sign_ = true;
     unread_ = fmt::format("'{}' takes a number that changes from the host", unread);
   }
   if (made != cudaSuccess) put_off(cudaGetErrorString(made));
-  if (!entry.exec) return false;
+  if (!entry.exec) {
+    destroy(entry);
+    return false;
+  }
   if (entries_.size() == kMaxGraphs) {
-    (void)cudaGraphExecDestroy(entries_.back().exec);
+    destroy(entries_.back());
     entries_.pop_back();
   }
   entry.touches = std::move(collected.touches);
@@ -175,6 +195,7 @@ void Graphs::run(Stream stream, const RepeatedWork& work) {
   const backend::QueuedOp op("a compiled step's graph");
   if (checker()) check_work(stream, backend::queued_op, entry.touches);
   renew(entry, work);
+  check(make_ready(entry), "cudaGraphInstantiate");
   const cudaError_t launched =
       with_room(stream, [&] { return cudaGraphLaunch(entry.exec, native(stream)); });
   note_queued(stream.device.index);  // which also marks where the graph ends

@@ -52,7 +52,9 @@ class Graphs {
     std::vector<uint64_t> signature;
     Ref<Storage> parameters;        // on the device; null where there are none
     std::vector<uint64_t> written;  // what stands there
-    cudaGraphExec_t exec = nullptr;
+    cudaGraph_t graph = nullptr;
+    cudaGraphExec_t exec = nullptr;  // made from it
+    uint64_t changes = 0;            // activity_changes() when it was made
     size_t nodes = 0;
     std::vector<backend::Touch> touches;  // for the stream checker
   };
@@ -67,6 +69,9 @@ class Graphs {
   /// Notes and says why there is no graph: that may pass, so after a while it is tried again.
   void put_off(const std::string& why);
   void renew(Entry& entry, const RepeatedWork& work);
+  /// Makes the graph ready to be launched, anew where what is recorded of it has changed.
+  static cudaError_t make_ready(Entry& entry);
+  static void destroy(const Entry& entry);
 
   std::list<Entry> entries_;    // the one used last in front
   std::vector<uint64_t> seen_;  // hashes of signatures, the newest last

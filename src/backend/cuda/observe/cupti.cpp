@@ -87,6 +87,7 @@ const Library& library() {
 ActivitySink* sink = nullptr;
 double ns_per_tick = 0;
 bool whole_graphs = false;  // records of graphs are enabled
+std::atomic<uint64_t> changes{0};
 
 uint64_t now_ns() {
   return static_cast<uint64_t>(static_cast<double>(diag::ticks()) * ns_per_tick);
@@ -235,6 +236,7 @@ std::string start_activity(ActivitySink& into) {
     return words_for(result, "cuptiActivityEnable");
   }
   enable_calls(1);
+  ++changes;
   return "";
 }
 
@@ -242,7 +244,10 @@ std::string change_activity(diag::Detail detail) {
   const bool graphs = detail == diag::Detail::graphs;
   if (graphs == whole_graphs) return "";
   const CUptiResult r = graphs ? library().enable(kGraphKind) : library().disable(kGraphKind);
-  if (r == CUPTI_SUCCESS) whole_graphs = graphs;
+  if (r == CUPTI_SUCCESS) {
+    whole_graphs = graphs;
+    ++changes;
+  }
   return r == CUPTI_SUCCESS ? ""
                             : words_for(r, graphs ? "cuptiActivityEnable" : "cuptiActivityDisable");
 }
@@ -251,8 +256,11 @@ void stop_activity() {
   (void)change_activity(diag::Detail::nodes);
   for (const CUpti_ActivityKind kind : kKinds) (void)library().disable(kind);
   enable_calls(0);
+  ++changes;
   flush_activity(Flush::all);
 }
+
+uint64_t activity_changes() { return changes.load(); }
 
 void flush_activity(Flush what) {
   static std::mutex flushing;
@@ -273,6 +281,7 @@ std::string start_activity(ActivitySink&) {
 }
 std::string change_activity(diag::Detail) { return ""; }
 void stop_activity() {}
+uint64_t activity_changes() { return 0; }
 void flush_activity(Flush) {}
 
 }  // namespace brim::cuda
