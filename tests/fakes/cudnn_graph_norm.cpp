@@ -1,6 +1,5 @@
-// Graphs of a batch normalisation in training, a residual and a ReLU behind it, and of their
-// gradient, for the fake of libcudnn.so.9. BRIM_FAKE=batch-norm-differs: statistics of another
-// kind.
+// Graphs of a batch normalisation in training, a residual and a ReLU behind it, for the fake of
+// libcudnn.so.9. BRIM_FAKE=batch-norm-differs: statistics of another kind.
 #include <cmath>
 
 #include "fakes/cudnn_graph.h"
@@ -45,33 +44,6 @@ struct Forward {
       });
       m.set(c, average);
       s.set(c, inverse);
-    }
-  }
-};
-
-struct Backward {
-  const Node *dy, *y, *zero, *x, *mean, *scale, *weight, *dx, *dweight, *dbias;
-  const Node* masked;  // null where it is no result
-
-  void run(const Data& data) const {
-    const View g(dy, data), top(y, data), from(x, data), m(mean, data), s(scale, data),
-        w(weight, data), to(dx, data), dw(dweight, data), db(dbias, data);
-    const double floor = View(zero, data).bound->value;
-    const auto count = static_cast<double>(from.t.size[0] * from.t.size[2] * from.t.size[3]);
-    const auto passed = [&](int64_t at) { return top[at] > floor ? g[at] : 0; };
-    for (int64_t c = 0; c < from.t.size[1]; ++c) {
-      double sum = 0, dot = 0;
-      const auto unit = [&](int64_t at) { return (from[at] - m[c]) * s[c]; };
-      for_channel(from.t, c, [&](int64_t at) {
-        sum += passed(at);
-        dot += passed(at) * unit(at);
-      });
-      for_channel(from.t, c, [&](int64_t at) {
-        to.set(at, w[c] * s[c] * (passed(at) - sum / count - unit(at) * dot / count));
-        if (masked) View(masked, data).set(at, passed(at));
-      });
-      dw.set(c, dot);
-      db.set(c, sum);
     }
   }
 };
@@ -152,38 +124,6 @@ std::optional<Computation> forward_of(std::span<Node* const> operations) {
                      {f.x, f.weight, f.bias, f.eps, f.mean, f.scale, f.residual, f.y});
 }
 
-std::optional<Computation> backward_of(std::span<Node* const> operations) {
-  const auto compare = pointwise_of(*operations[0]), product = pointwise_of(*operations[1]);
-  const Node& norm = *operations[2];
-  const auto at = [&](cudnnBackendAttributeName_t name) -> const Node* { return norm.node(name); };
-  const Node* masked = at(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC);
-  if (norm.number(CUDNN_ATTR_OPERATION_NORM_BWD_MODE) != CUDNN_BATCH_NORM || !compare || !product ||
-      compare->mode != CUDNN_POINTWISE_CMP_GT || product->mode != CUDNN_POINTWISE_MUL)
-    return no("no gradient of batch norm with a mask"), std::nullopt;
-  if (product->b != compare->y || product->y != masked)
-    return no("operations do not follow each other"), std::nullopt;
-  const Backward b{product->x,
-                   compare->x,
-                   compare->b,
-                   at(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC),
-                   at(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC),
-                   at(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC),
-                   at(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC),
-                   at(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC),
-                   at(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC),
-                   at(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC),
-                   is_virtual(*masked) ? nullptr : masked};
-  if (!fit({b.x, b.dy, b.y, b.dx, masked}, {b.mean, b.scale, b.weight, b.dweight, b.dbias}))
-    return {};
-  const int64_t type = b.x->number(CUDNN_ATTR_TENSOR_DATA_TYPE);
-  if (!is_scalar(b.zero, type) || !is_inner(compare->y, b.x, CUDNN_DATA_BOOLEAN)) return {};
-  auto known =
-      computation("norm grad", b,
-                  {b.dy, b.y, b.zero, b.x, b.mean, b.scale, b.weight, b.dx, b.dweight, b.dbias});
-  if (known && b.masked && !known->add(b.masked)) return {};
-  return known;
-}
-
 }  // namespace
 
 std::optional<Computation> normalisation_of(const Node& graph) {
@@ -191,9 +131,6 @@ std::optional<Computation> normalisation_of(const Node& graph) {
   if (operations.size() == 3 &&
       operations[0]->type == CUDNN_BACKEND_OPERATION_NORM_FORWARD_DESCRIPTOR)
     return forward_of(operations);
-  if (operations.size() == 3 &&
-      operations[2]->type == CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR)
-    return backward_of(operations);
   (void)no("neither a convolution nor a normalisation");
   return {};
 }

@@ -270,19 +270,17 @@ void backward(const Context& context, const Tensor& dy, const Tensor& x, const T
               BatchGrad<T, P>{masked, p, slopes, v.count, data<T>(dx), optional<T>(dresidual)}, v);
 }
 
-/// Whether cuDNN has done it: the gradient of batch_norm, or, where y is given, that of the ReLU
-/// behind it as well.
+/// Whether cuDNN has done it: the gradient of batch_norm.
 template <class T, class P>
 bool backward_by_dnn(const Context& context, const Tensor& dy, const Tensor& x,
-                     const Tensor& weight, const Tensor& mean, const Tensor& scale, const Tensor& y,
-                     Tensor& dx, Tensor& dweight, Tensor& dbias, Tensor& dresidual, bool training) {
+                     const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
+                     Tensor& dweight, Tensor& dbias, bool training) {
   if (!training || !fits_dnn<T, P>({&dy, &x, &dx, &weight, &mean, &scale, &dweight, &dbias}))
     return false;
   const int64_t n = x.shape()[0], c = x.shape()[1];
-  const bool is_fused = y.defined();
   const Work own = [&](const Context& at) {
-    backward<T, P>(at, dy, x, weight, {}, mean, scale, y, dx, dweight, dbias, dresidual, true,
-                   is_fused);
+    Tensor none;
+    backward<T, P>(at, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, true, false);
   };
   const DnnBatchNormGrad norm{.dtype = dtype_of<T>,
                               .parameters = dtype_of<P>,
@@ -298,10 +296,7 @@ bool backward_by_dnn(const Context& context, const Tensor& dy, const Tensor& x,
                               .dx = dx.raw(),
                               .dweight = dweight.raw(),
                               .dbias = dbias.raw()};
-  if (!is_fused) return dnn_batch_norm_grad(context, norm, own);
-  if (!fits_dnn<T, P>({&y}) || (dresidual.defined() && !fits_dnn<T, P>({&dresidual}))) return false;
-  return dnn_batch_norm_relu_grad(
-      context, {norm, y.raw(), dresidual.defined() ? dresidual.raw() : nullptr}, own);
+  return dnn_batch_norm_grad(context, norm, own);
 }
 
 /// Calls body(std::type_identity<P>()) for parameters like the first of `tensors` that there is.
@@ -350,10 +345,9 @@ void batch_norm_grad(const Context& context, const Tensor& dy, const Tensor& x,
                      const Tensor& weight, const Tensor& mean, const Tensor& scale, Tensor& dx,
                      Tensor& dweight, Tensor& dbias, bool training) {
   with_parameters<T>({&dweight}, [&]<class P>(std::type_identity<P>) {
-    Tensor none;
-    if (backward_by_dnn<T, P>(context, dy, x, weight, mean, scale, {}, dx, dweight, dbias, none,
-                              training))
+    if (backward_by_dnn<T, P>(context, dy, x, weight, mean, scale, dx, dweight, dbias, training))
       return;
+    Tensor none;
     backward<T, P>(context, dy, x, weight, {}, mean, scale, {}, dx, dweight, dbias, none, training,
                    false);
   });
@@ -365,9 +359,6 @@ void batch_norm_relu_grad(const Context& context, const Tensor& dy, const Tensor
                           const Tensor& scale, const Tensor& y, Tensor& dx, Tensor& dweight,
                           Tensor& dbias, Tensor& dresidual, bool training) {
   with_parameters<T>({&dweight}, [&]<class P>(std::type_identity<P>) {
-    if (y.defined() && backward_by_dnn<T, P>(context, dy, x, weight, mean, scale, y, dx, dweight,
-                                             dbias, dresidual, training))
-      return;
     backward<T, P>(context, dy, x, weight, bias, mean, scale, y, dx, dweight, dbias, dresidual,
                    training, true);
   });

@@ -1,8 +1,7 @@
 // Batch normalisation in training, with a residual and a ReLU behind it, as graphs of cuDNN's
-// backend API. Of the gradient cuDNN 9 has a product with a mask, not CUDNN_POINTWISE_RELU_BWD: an
-// infinity that the ReLU stops becomes NaN, and where y is NaN, nothing passes; brim's own kernel
-// stops the one and lets the other pass. Running statistics are no part of the graph, as it is
-// not said which variance they take.
+// backend API. Running statistics are no part of the graph, as it is not said which variance they
+// take. Of the gradient cuDNN 9.19 has plans, too, but on an H100 all of them read or write where
+// they may not, so brim's own kernel computes it.
 #if BRIM_HAVE_CUDNN
 #include <array>
 #include <cstdint>
@@ -39,11 +38,10 @@ struct NormPlans {
   }
 };
 
-/// What both directions have of `b`, a DnnBatchNorm or its gradient.
-template <class Norm>
+/// The tensors of `b`.
 class NormGraph : public GraphBuilder {
  public:
-  NormGraph(cudnnHandle_t handle, const Norm& b) : GraphBuilder(handle, b.dtype, b.nhwc), b_(b) {}
+  NormGraph(cudnnHandle_t handle, const DnnBatchNorm& b) : GraphBuilder(handle, b.dtype, b.nhwc), b_(b) {}
 
   Desc activation(int64_t id, Place place = Place::memory) {
     return tensor(id, shape(), type_of(b_.dtype), place);
@@ -56,7 +54,7 @@ class NormGraph : public GraphBuilder {
 
  private:
   Shape shape() const { return {b_.n, b_.c, b_.pixels, 1}; }
-  const Norm& b_;
+  const DnnBatchNorm& b_;
 };
 
 enum ForwardId : int64_t {
@@ -97,49 +95,6 @@ std::shared_ptr<const Graph> forward_graph(cudnnHandle_t handle, const DnnBatchN
   return g.finish();
 }
 
-enum BackwardId : int64_t {
-  kBackwardDy = 1,
-  kBackwardY,
-  kBackwardZero,
-  kBackwardMask,
-  kBackwardMasked,
-  kBackwardX,
-  kBackwardMean,
-  kBackwardScale,
-  kBackwardWeight,
-  kBackwardDx,
-  kBackwardDWeight,
-  kBackwardDBias
-};
-
-std::shared_ptr<const Graph> backward_graph(cudnnHandle_t handle, const DnnBatchNormGrad& b,
-                                            bool has_dresidual) {
-  NormGraph g(handle, b);
-  const auto dy = g.activation(kBackwardDy), y = g.activation(kBackwardY),
-             zero = g.value(kBackwardZero, type_of(b.dtype)),
-             mask = g.inner(kBackwardMask, CUDNN_DATA_BOOLEAN),
-             masked = g.activation(kBackwardMasked, has_dresidual ? Place::memory : Place::inner),
-             x = g.activation(kBackwardX), mean = g.parameter(kBackwardMean),
-             scale = g.parameter(kBackwardScale), weight = g.parameter(kBackwardWeight),
-             dx = g.activation(kBackwardDx), dweight = g.parameter(kBackwardDWeight),
-             dbias = g.parameter(kBackwardDBias);
-  g.add(CUDNN_POINTWISE_CMP_GT, y, zero, mask);
-  g.add(CUDNN_POINTWISE_MUL, dy, mask, masked);
-  if (!g.is_possible()) return nullptr;
-  DescriptorBuilder norm(CUDNN_BACKEND_OPERATION_NORM_BACKWARD_DESCRIPTOR);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_MODE, CUDNN_TYPE_NORM_MODE, CUDNN_BATCH_NORM);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_XDESC, x);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_MEAN_DESC, mean);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_INV_VARIANCE_DESC, scale);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_DYDESC, masked);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_SCALE_DESC, weight);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_DSCALE_DESC, dweight);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_DBIAS_DESC, dbias);
-  norm.set(CUDNN_ATTR_OPERATION_NORM_BWD_DXDESC, dx);
-  g.add(norm);
-  return g.finish();
-}
-
 NormPlans plans_of(const std::shared_ptr<const Graph>& graph) {
   NormPlans plans;
   // No note that such engines have changes numbers in a way that brim allows.
@@ -151,8 +106,7 @@ NormPlans plans_of(const std::shared_ptr<const Graph>& graph) {
 }
 
 /// Whether cuDNN, which counts in int, may be asked.
-template <class Norm>
-bool may_plan(const Norm& b) {
+bool may_plan(const DnnBatchNorm& b) {
   const int64_t elements = b.n * b.c * b.pixels;
   return elements >= small_work() && elements > 0 && elements <= INT32_MAX &&
          library().problem().empty();  // own kernels do not need it
@@ -199,38 +153,6 @@ bool dnn_batch_norm_relu(const Context& context, const DnnBatchNormRelu& fused, 
         return plans_or_none("normalisations", [&] { return plans_of(forward_graph(handle, b)); });
       },
       queue, own);
-}
-
-bool dnn_batch_norm_relu_grad(const Context& context, const DnnBatchNormReluGrad& fused,
-                              const Work& own) {
-  const DnnBatchNormGrad& b = fused.norm;
-  if (!may_plan(b)) return false;
-  static auto* const all = new Problems<7, NormPlans>;
-  // As in dnn_batch_norm_grad().
-  const std::array outputs{Output{b.dweight, b.c, b.parameters, true},
-                           Output{b.dbias, b.c, b.parameters},
-                           Output{b.dx, b.n * b.c * b.pixels, b.dtype}};
-  static constexpr double kNothing = 0;  // of any type
-  std::vector<Binding> tensors{{kBackwardDy, b.dy},           {kBackwardY, fused.y},
-                               {kBackwardZero, &kNothing},    {kBackwardX, b.x},
-                               {kBackwardMean, b.mean},       {kBackwardScale, b.scale},
-                               {kBackwardWeight, b.weight},   {kBackwardDx, b.dx},
-                               {kBackwardDWeight, b.dweight}, {kBackwardDBias, b.dbias}};
-  if (fused.dresidual) tensors.push_back({kBackwardMasked, fused.dresidual});
-  return all->run(
-      context, "batch_norm_relu_grad",
-      {context.device().index, static_cast<int64_t>(b.dtype), b.nhwc, b.n, b.c, b.pixels,
-       fused.dresidual != nullptr},
-      outputs,
-      [&](cudnnHandle_t handle) {
-        return plans_or_none("gradients of normalisations", [&] {
-          return plans_of(backward_graph(handle, b, fused.dresidual != nullptr));
-        });
-      },
-      [&](cudnnHandle_t handle, const Context& at, NormPlans& plans, size_t way, bool) {
-        return plans.queue(handle, at, way, tensors);
-      },
-      own);
 }
 
 }  // namespace brim::cuda

@@ -79,12 +79,6 @@ struct DnnBatchNormRelu {
   const void* residual;
   UpdateStatistics update;  // where there are running statistics
 };
-/// Its gradient, by y. dresidual, which may be null, is what of dy belongs to positive y.
-struct DnnBatchNormReluGrad {
-  DnnBatchNormGrad norm;
-  const void* y;
-  void* dresidual;
-};
 
 /// Queues the op. False, with nothing queued that matters, where `own`, which queues it by brim's
 /// own kernel but leaves running statistics alone, is to do it: cuDNN is not there, or its results
@@ -94,8 +88,6 @@ bool dnn_avg_pool(const Context& context, const DnnAvgPool& pool, const Work& ow
 bool dnn_batch_norm(const Context& context, const DnnBatchNorm& norm, const Work& own);
 bool dnn_batch_norm_grad(const Context& context, const DnnBatchNormGrad& norm, const Work& own);
 bool dnn_batch_norm_relu(const Context& context, const DnnBatchNormRelu& norm, const Work& own);
-bool dnn_batch_norm_relu_grad(const Context& context, const DnnBatchNormReluGrad& norm,
-                              const Work& own);
 
 /// Why there is no cuDNN, and what to install; empty if there is.
 std::string dnn_problem();

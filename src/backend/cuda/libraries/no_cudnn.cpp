@@ -20,9 +20,6 @@ bool dnn_avg_pool(const Context&, const DnnAvgPool&, const Work&) { return false
 bool dnn_batch_norm(const Context&, const DnnBatchNorm&, const Work&) { return false; }
 bool dnn_batch_norm_grad(const Context&, const DnnBatchNormGrad&, const Work&) { return false; }
 bool dnn_batch_norm_relu(const Context&, const DnnBatchNormRelu&, const Work&) { return false; }
-bool dnn_batch_norm_relu_grad(const Context&, const DnnBatchNormReluGrad&, const Work&) {
-  return false;
-}
 
 std::string dnn_version() { return "no cuDNN"; }
 
