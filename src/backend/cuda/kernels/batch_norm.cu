@@ -55,7 +55,7 @@ struct BatchMoments {
   __device__ void step(Lane& lane, int64_t at, int64_t, int64_t) const {
     lane.add(brim::cuda::widen(x[at]));
   }
-  static constexpr int kUnrolled = 4;
+  static constexpr int kUnrolled = sizeof(T) == 4 ? 8 : 4;  // as many as registers last for
   struct Of {};
   template <int Width>
   using Many = Pack<T, Width>;
