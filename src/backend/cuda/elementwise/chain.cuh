@@ -46,6 +46,8 @@ struct Links {
     Made made;
     int number;
     int8_t at[backend::ChainLink::kMaxOperands];  ///< registers, in the order of operands
+    bool passes;  ///< the next link's first operand is what this one computes
+    bool stored;  ///< somebody else reads that, too
   };
   enum Place : uint8_t { kSingle, kWhole, kRepeated, kInside };
 
@@ -60,17 +62,17 @@ struct Links {
   backend::ChainIndex index[Chain::kMaxRegisters];
 };
 
-/// The registers of one thread, for pack `i` of the chain.
-template <class T, int Width>
+/// The registers of one thread, for pack `i` of the chain, the thread's `k`-th.
+template <class T, int Width, int Packs = 1>
 struct Registers {
   using Packed = Pack<T, Width>;
-  Packed inside[Chain::kMaxInner];
+  Packed inside[Chain::kMaxInner][Packs];
 
-  __device__ Packed load(const Links& links, int r, int64_t i) const {
+  __device__ Packed load(const Links& links, int r, int64_t i, int k = 0) const {
     const T* const base = static_cast<const T*>(links.base[r]);
     switch (links.place[r]) {
       case Links::kInside:
-        return inside[r - links.first_inside];
+        return inside[r - links.first_inside][k];
       case Links::kWhole:
         return read_pack<Width>(base + i * Width, links.aligned);
       case Links::kSingle: {
@@ -93,34 +95,38 @@ struct Registers {
     }
     return pack;
   }
-  __device__ void store(const Links& links, int r, int64_t i, const Packed& y, bool outside) {
+  __device__ void store(const Links& links, int r, int64_t i, const Packed& y, bool outside,
+                        int k = 0) {
     if (links.place[r] == Links::kInside)
-      inside[r - links.first_inside] = y;
+      inside[r - links.first_inside][k] = y;
     else if (outside)
       write_pack<Width>(static_cast<T*>(links.base[r]) + i * Width, y, links.aligned);
   }
 };
 
-/// y = formula `number` of the list, for all elements.
-template <class T, int Width, class... F>
+/// y = formula `number` of the list of y, for all elements of some packs.
+template <class T, int Width, int Packs, class... F>
 __device__ inline void apply_one(formula::List<F...>, int number, const Made& made,
-                                 const Pack<T, Width>& a, Pack<T, Width>& y) {
+                                 Pack<T, Width> (&y)[Packs]) {
   int k = 0;
   const auto run = [&](const auto& f) {
 #pragma unroll
-    for (int i = 0; i < Width; ++i) y.at[i] = apply<T>(f, a.at[i]);
+    for (int p = 0; p < Packs; ++p)
+#pragma unroll
+      for (int i = 0; i < Width; ++i) y[p].at[i] = apply<T>(f, y[p].at[i]);
     return true;
   };
   (void)((number == k++ && run(*reinterpret_cast<const F*>(made.bytes))) || ...);
 }
-template <class T, int Width, class... F>
+template <class T, int Width, int Packs, class... F>
 __device__ inline void apply_two(formula::List<F...>, int number, const Made& made,
-                                 const Pack<T, Width>& a, const Pack<T, Width>& b,
-                                 Pack<T, Width>& y) {
+                                 Pack<T, Width> (&y)[Packs], const Pack<T, Width> (&b)[Packs]) {
   int k = 0;
   const auto run = [&](const auto& f) {
 #pragma unroll
-    for (int i = 0; i < Width; ++i) y.at[i] = apply<T>(f, a.at[i], b.at[i]);
+    for (int p = 0; p < Packs; ++p)
+#pragma unroll
+      for (int i = 0; i < Width; ++i) y[p].at[i] = apply<T>(f, y[p].at[i], b[p].at[i]);
     return true;
   };
   (void)((number == k++ && run(*reinterpret_cast<const F*>(made.bytes))) || ...);
@@ -132,48 +138,59 @@ constexpr int count_of(formula::List<F...>) {
 
 /// Dropout of pack `i`: element e is decided by word e % 4 of block e / 4, whatever the dtype.
 template <class T, int Width>
-__device__ inline void drop(const Made& made, const RandomKey& key, int64_t i,
-                            const Pack<T, Width>& a, Pack<T, Width>& y) {
+__device__ inline void drop(const Made& made, const RandomKey& key, int64_t i, Pack<T, Width>& y) {
   const Dropping& dropping = *reinterpret_cast<const Dropping*>(made.bytes);
   const auto scale = static_cast<Compute<T>>(dropping.scale);
   formula::Words words{};
   for (int k = 0; k < Width; ++k) {
     const int64_t e = i * Width + k;
     if (k == 0 || e % 4 == 0) words = formula::random_block(key, static_cast<uint64_t>(e / 4));
-    y.at[k] = (words.w[e % 4] >> 8) < dropping.limit ? T{} : narrow<T>(widen(a.at[k]) * scale);
+    y.at[k] = (words.w[e % 4] >> 8) < dropping.limit ? T{} : narrow<T>(widen(y.at[k]) * scale);
   }
 }
 
-/// Links `first` up to `end` for pack `i`. outside: whether they write to memory.
-template <class T, int Width, bool kDraws>
-__device__ inline void run_links(const Links& links, int first, int end, int64_t i, bool outside,
-                                 const RandomKey& key, Registers<T, Width>& registers) {
+/// Links `first` up to `end` for the packs i, i + step, ... below `packs`. What a link hands to the
+/// next alone stays in y. outside: whether they write to memory.
+template <class T, int Width, bool kDraws, int Packs>
+__device__ inline void run_links(const Links& links, int first, int end, int64_t i, int64_t step,
+                                 int64_t packs, bool outside, const RandomKey& key,
+                                 Registers<T, Width, Packs>& registers) {
   constexpr int kOne = count_of(OneNumber<T>{});
+  Pack<T, Width> y[Packs] = {};
+  bool passed = false;
+  const auto each = [&](const auto& f) {
+#pragma unroll
+    for (int k = 0; k < Packs; ++k)
+      if (i + k * step < packs) f(k, i + k * step);
+  };
   for (int l = first; l < end; ++l) {
     const Links::Link& link = links.link[l];
-    const Pack<T, Width> a = registers.load(links, link.at[0], i);
-    Pack<T, Width> y = a;
+    if (!passed)
+      each([&](int k, int64_t at) { y[k] = registers.load(links, link.at[0], at, k); });
     int to = link.at[1];
     if (kDraws && link.number == Links::kDropout) {
-      if constexpr (kDraws) drop(link.made, key, i, a, y);
+      if constexpr (kDraws) each([&](int k, int64_t at) { drop(link.made, key, at, y[k]); });
     } else if (link.number < kOne) {
-      apply_one<T, Width>(OneNumber<T>{}, link.number, link.made, a, y);
+      apply_one(OneNumber<T>{}, link.number, link.made, y);
     } else {
-      const Pack<T, Width> b = registers.load(links, link.at[1], i);
-      apply_two<T, Width>(TwoNumbers<T>{}, link.number - kOne, link.made, a, b, y);
+      Pack<T, Width> b[Packs] = {};
+      each([&](int k, int64_t at) { b[k] = registers.load(links, link.at[1], at, k); });
+      apply_two(TwoNumbers<T>{}, link.number - kOne, link.made, y, b);
       to = link.at[2];
     }
-    registers.store(links, to, i, y, outside);
+    if (link.stored)
+      each([&](int k, int64_t at) { registers.store(links, to, at, y[k], outside, k); });
+    passed = link.passes;
   }
 }
 
-/// The same as a function that is called, for kernels that do so in many places. Links must be an
-/// argument that has an address, __grid_constant__: otherwise each thread has a copy.
+/// The same of one pack as a function that is called, for kernels that do so in many places. Links
+/// must be an argument that has an address, __grid_constant__: otherwise each thread has a copy.
 template <class T, int Width, bool kDraws>
 __device__ __noinline__ void call_links(const Links& links, int first, int end, int64_t i,
                                         bool outside, const RandomKey& key,
                                         Registers<T, Width>& registers) {
-  run_links<T, Width, kDraws>(links, first, end, i, outside, key, registers);
+  run_links<T, Width, kDraws>(links, first, end, i, 0, i + 1, outside, key, registers);
 }
 
 /// Queues a chain whose link `rows` works on rows.

@@ -11,14 +11,24 @@
 namespace brim::cuda {
 namespace {
 
+/// Packs that a thread takes through a link together: finding the link's formula costs once.
+constexpr int kTogether = 2;
+
+/// Blocks that a multiprocessor is to hold, as far as registers last without spilling.
+template <class T>
+constexpr int kBlocks = sizeof(T) == 4 ? 3 : sizeof(T) == 8 ? 1 : 2;
+
 /// n: packs.
 template <class T, int Width, bool kDraws>
-__global__ void chain_kernel(Links links, GraphParameter<RandomKey> key_parameter, int64_t n) {
+__global__ void __launch_bounds__(kThreads, kBlocks<T>)
+    chain_kernel(const __grid_constant__ Links links,
+                 GraphParameter<RandomKey> key_parameter, int64_t n) {
   begin_kernel();
   const RandomKey key = kDraws ? key_parameter.get() : RandomKey{};
-  Registers<T, Width> registers = {};
-  for (int64_t i = first_index(); i < n; i += grid_size())
-    run_links<T, Width, kDraws>(links, 0, links.count, i, true, key, registers);
+  Registers<T, Width, kTogether> registers = {};
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x * kTogether + threadIdx.x; i < n;
+       i += grid_size() * kTogether)
+    run_links<T, Width, kDraws>(links, 0, links.count, i, blockDim.x, n, true, key, registers);
 }
 
 /// Formulas by the slots that stand for them: their numbers, and how they are made.
@@ -51,6 +61,29 @@ Made dropping_of(double p) {
   return made;
 }
 
+/// Which results the next link takes over, and which others read.
+void set_passing(Links& links) {
+  const auto reads = [&](int l, int r) {  // how often
+    int operands = 0, times = 0;
+    while (operands < backend::ChainLink::kMaxOperands && links.link[l].at[operands] >= 0)
+      ++operands;
+    const int inputs = l == links.rows ? operands : operands - 1;
+    for (int k = 0; k < inputs; ++k) times += links.link[l].at[k] == r;
+    return times;
+  };
+  for (int l = 0; l < links.count; ++l) {
+    Links::Link& link = links.link[l];
+    int last = 0;
+    while (last + 1 < backend::ChainLink::kMaxOperands && link.at[last + 1] >= 0) ++last;
+    const int to = link.at[last];
+    int times = 0;
+    for (int other = 0; other < links.count; ++other) times += reads(other, to);
+    const bool is_pair = l != links.rows && l + 1 < links.count && l + 1 != links.rows;
+    link.passes = is_pair && links.link[l + 1].at[0] == to;
+    link.stored = links.place[to] != Links::kInside || times > (link.passes ? 1 : 0);
+  }
+}
+
 /// Whether a link behind the one on rows reads what one before it computes, but for that one's own
 /// rows, which it has at hand.
 bool reads_again(const Links& links, const backend::LinkSlot& rows) {
@@ -80,7 +113,8 @@ void queue_chain(const Context& context, const Links& links, const Chain& chain,
                  const RandomKey& key) {
   const int64_t packs = chain.elements / Width;
   const auto run = [&]<bool kDraws>(std::bool_constant<kDraws>) {
-    launch(context, &chain_kernel<T, Width, kDraws>, grid_for(packs), links, graph_parameter(key),
+    launch(context, &chain_kernel<T, Width, kDraws>,
+           card_grid(context, packs, int64_t{kThreads} * kTogether), links, graph_parameter(key),
            packs);
   };
   if constexpr (!std::is_integral_v<T>)
@@ -129,6 +163,7 @@ Links links_of(std::span<const Tensor> in, std::span<Tensor> out, const Chain& c
     }
     ++links.count;
   }
+  set_passing(links);
   if (links.rows >= 0)
     links.again = reads_again(links, *chain.links[static_cast<size_t>(links.rows)].slot);
   return links;
