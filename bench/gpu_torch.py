@@ -143,7 +143,11 @@ class Bench:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             step()
-        return graph.replay
+
+        def replay(held=step):  # with the tensors outside of the graph's own memory that it reads
+            graph.replay()
+
+        return replay
 
 
 def cases_of(bench, small, with_compile):

@@ -476,7 +476,7 @@ profile_kernels() {
   for case in tutorial-b4 resnet50-224-b128; do
     # The first steps of the small network are not yet graphs: it takes sixteen batches, each at an address of its own.
     # shellcheck disable=SC2016
-    slow=1 optional=1 step "ncu $case" 50 bash -c '"$1" --csv --print-units base --graph-profiling node --launch-skip 200 --launch-count 300 --metrics gpu__time_duration.sum,gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed \
+    slow=1 optional=1 step "ncu $case" 50 bash -c '"$1" --csv --print-units base --clock-control none --graph-profiling node --launch-skip 200 --launch-count 40 --metrics gpu__time_duration.sum,gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed,sm__throughput.avg.pct_of_peak_sustained_elapsed \
       "$2" bench "$3" --precision "$4" --mode compiled --steps "$6" --device cuda:0 >"$5"; "$0" tools/ncu_table.py "$5"' \
       "$python" "$ncu" "$brim" "$case" "$([ $case = tutorial-b4 ] && echo fp32 || echo bf16)" "$logs/ncu-$case.csv" "$([ $case = tutorial-b4 ] && echo 80 || echo 8)"
   done
