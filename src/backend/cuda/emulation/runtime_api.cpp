@@ -16,6 +16,7 @@
 #include <cuda_runtime.h>
 #include "backend/cuda/emulation/queues.h"
 #include "backend/cuda/emulation/watcher.h"
+#include "backend/cuda/observe/activity.h"
 
 namespace emulation = brim::cuda::emulation;
 
@@ -72,6 +73,7 @@ struct EmulatedGraph {
   std::vector<std::function<void()>> work;
   double spent = 0;     // milliseconds of a launch
   bool failed = false;  // the capture: it has seen what it must not
+  uint64_t changes = 0;  // activity_changes() when it was made ready
   std::atomic<int> owners = 1;
 };
 
@@ -447,6 +449,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   ++graph->owners;
+  graph->changes = brim::cuda::activity_changes();
   *exec = graph;
   return cudaSuccess;
 }
@@ -456,6 +459,8 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, EmulatedNode**, size_t* count) 
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
+  // Where a GPU's libcupti would crash.
+  if (exec->changes != brim::cuda::activity_changes()) return result(cudaErrorInvalidValue);
   ++queued;
   const auto tell = [watch = watcher.load(), device = current_device](int phase) {
     if (watch) watch("graph", device, phase);
