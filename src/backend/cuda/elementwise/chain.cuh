@@ -62,17 +62,18 @@ struct Links {
   backend::ChainIndex index[Chain::kMaxRegisters];
 };
 
-/// The registers of one thread, for pack `i` of the chain, the thread's `k`-th.
+/// The registers of one thread, for pack `i` of the chain, the thread's `own`-th. They are memory
+/// of the thread's, so nothing is written there that nobody reads: not zeros at the begin either.
 template <class T, int Width, int Packs = 1>
 struct Registers {
   using Packed = Pack<T, Width>;
   Packed inside[Chain::kMaxInner][Packs];
 
-  __device__ Packed load(const Links& links, int r, int64_t i, int k = 0) const {
+  __device__ Packed load(const Links& links, int r, int64_t i, int own = 0) const {
     const T* const base = static_cast<const T*>(links.base[r]);
     switch (links.place[r]) {
       case Links::kInside:
-        return inside[r - links.first_inside][k];
+        return inside[r - links.first_inside][own];
       case Links::kWhole:
         return read_pack<Width>(base + i * Width, links.aligned);
       case Links::kSingle: {
@@ -96,9 +97,9 @@ struct Registers {
     return pack;
   }
   __device__ void store(const Links& links, int r, int64_t i, const Packed& y, bool outside,
-                        int k = 0) {
+                        int own = 0) {
     if (links.place[r] == Links::kInside)
-      inside[r - links.first_inside][k] = y;
+      inside[r - links.first_inside][own] = y;
     else if (outside)
       write_pack<Width>(static_cast<T*>(links.base[r]) + i * Width, y, links.aligned);
   }
@@ -165,8 +166,7 @@ __device__ inline void run_links(const Links& links, int first, int end, int64_t
   };
   for (int l = first; l < end; ++l) {
     const Links::Link& link = links.link[l];
-    if (!passed)
-      each([&](int k, int64_t at) { y[k] = registers.load(links, link.at[0], at, k); });
+    if (!passed) each([&](int k, int64_t at) { y[k] = registers.load(links, link.at[0], at, k); });
     int to = link.at[1];
     if (kDraws && link.number == Links::kDropout) {
       if constexpr (kDraws) each([&](int k, int64_t at) { drop(link.made, key, at, y[k]); });

@@ -71,8 +71,8 @@ struct CUevent_st {
 
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
-  double spent = 0;     // milliseconds of a launch
-  bool failed = false;  // the capture: it has seen what it must not
+  double spent = 0;      // milliseconds of a launch
+  bool failed = false;   // the capture: it has seen what it must not
   uint64_t changes = 0;  // activity_changes() when it was made ready
   std::atomic<int> owners = 1;
 };

@@ -56,8 +56,8 @@ cudaError_t Graphs::make_ready(Entry& entry) {
   const uint64_t changes = activity_changes();
   if (entry.exec && entry.changes == changes) return cudaSuccess;
   cudaGraphExec_t exec = nullptr;
-  const cudaError_t made = with_room(
-      entry.stream, [&] { return cudaGraphInstantiate(&exec, entry.graph, 0); });
+  const cudaError_t made =
+      with_room(entry.stream, [&] { return cudaGraphInstantiate(&exec, entry.graph, 0); });
   if (made != cudaSuccess) return made;
   if (entry.exec) (void)cudaGraphExecDestroy(entry.exec);
   entry.exec = exec;

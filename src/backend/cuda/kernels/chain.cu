@@ -16,16 +16,18 @@ constexpr int kTogether = 2;
 
 /// Blocks that a multiprocessor is to hold, as far as registers last without spilling.
 template <class T>
-constexpr int kBlocks = sizeof(T) == 4 ? 3 : sizeof(T) == 8 ? 1 : 2;
+constexpr int kBlocks = sizeof(T) == 4   ? 3
+                        : sizeof(T) == 8 ? 1
+                                         : 2;
 
 /// n: packs.
 template <class T, int Width, bool kDraws>
 __global__ void __launch_bounds__(kThreads, kBlocks<T>)
-    chain_kernel(const __grid_constant__ Links links,
-                 GraphParameter<RandomKey> key_parameter, int64_t n) {
+    chain_kernel(const __grid_constant__ Links links, GraphParameter<RandomKey> key_parameter,
+                 int64_t n) {
   begin_kernel();
   const RandomKey key = kDraws ? key_parameter.get() : RandomKey{};
-  Registers<T, Width, kTogether> registers = {};
+  Registers<T, Width, kTogether> registers;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x * kTogether + threadIdx.x; i < n;
        i += grid_size() * kTogether)
     run_links<T, Width, kDraws>(links, 0, links.count, i, blockDim.x, n, true, key, registers);

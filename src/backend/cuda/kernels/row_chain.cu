@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   using Loaded = typename Op::template Loaded<Width>;
   const RandomKey key = kDraws ? key_parameter.get() : RandomKey{};
   const ThreadGroup group(threads);
-  Registers<T, Width> registers = {};
+  Registers<T, Width> registers;
   for (int64_t row = group.first_row; row < rows; row += group.rows_at_once) {
     const int64_t first = row * (n / Width);
     bool outside = true;  // the first time through, links write what others read
