@@ -455,8 +455,8 @@ part_fast() {
   else
     note PyTorch skipped 0 "${hung:+$hung hangs, or }no time left, or ${python:-Python, which does not work,} has no torch with CUDA; BRIM_PYTHON names another Python"
   fi
-  # Long, for its account begins before the first graph is captured, and a launch an epoch, for each is followed by a report.
-  train resident cuda:0 --data-on-device --steps-per-graph 2500 --epochs 1000 --steps 1000000
+  # Long, for its account begins before the first graph is captured. Launching a graph of thousands of steps takes milliseconds.
+  train resident cuda:0 --data-on-device --steps-per-graph 100 --epochs 200 --steps 500000
   profile_kernels
   bench tutorial-b4-replayed tutorial-b4 --mode compiled
   bench tutorial-b32-compiled tutorial-b32 --mode compiled --steps-per-graph 100

@@ -236,6 +236,11 @@ gather() {
   [ ! -d "$out/cache/brim" ] || { mkdir "$1/cache" && cp -r "$out/cache/brim" "$1/cache/"; }
 }
 
+# without_folders FILE: as it may be kept: files' names, and not where they lay on that host.
+without_folders() {
+  sed -E -e 's#"(path|data)": "[^"]*/#"\1": "#' -e 's#see [^ "]*/logs/#see logs/#g' "$1"
+}
+
 # finish: the tables; gpu-check.json goes to the file $results as well, if that is set. Exits with 1 if a step of this part failed or the
 # disk took not all, else with 4 if a required one did not end well, else 0.
 finish() {
@@ -252,7 +257,7 @@ finish() {
   done
   pack_logs
   if [ -n "${results:-}" ]; then
-    { [ -z "$unkept" ] && mkdir -p "$(dirname "$results")" && cp "$out/gpu-check.json" "$results.new" && mv "$results.new" "$results"; } 2>/dev/null ||
+    { [ -z "$unkept" ] && mkdir -p "$(dirname "$results")" && without_folders "$out/gpu-check.json" >"$results.new" && mv "$results.new" "$results"; } 2>/dev/null ||
       { rm -f "$results.new"; false; } || echo "gpu_check: $results cannot be written" >&2
   fi
   echo
