@@ -1,0 +1,356 @@
+// The collectives' kernels, written once for all devices over a Mover: what moves and reduces bytes
+// where tensors of such a device lie. A backend registers them with a Mover of its own:
+//
+//   struct Mover {
+//     static constexpr int64_t kBlock;   // elements that are reduced at a time
+//     explicit Mover(const Context&);    // the rest is queued on its stream
+//     void copy(std::span<const Copy>);
+//     void reduce(DType, Reduce, void* into, const void* from, int64_t count);
+//     void exchange(Transport&, const Call&, std::span<const Outgoing>, std::span<const Incoming>);
+//   };
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/kernel.h"
+#include "backend/types.h"
+#include "core/hash.h"
+#include "diag/span.h"
+#include "dist/collectives.h"
+#include "dist/sum_tree.h"
+#include "dist/transport.h"
+
+namespace brim::dist {
+
+struct Copy {
+  void* to;
+  const void* from;
+  size_t bytes;
+};
+
+/// Below this, one exchange of everything is faster than two of parts.
+constexpr size_t kExchangeAllBelow = 8 << 10;
+
+inline char* address_of(void* data, int64_t elements, size_t size) {
+  return static_cast<char*>(data) + elements * static_cast<int64_t>(size);
+}
+inline size_t bytes_of(int64_t elements, size_t size) {
+  return static_cast<size_t>(elements) * size;
+}
+
+/// Elements [begin, end) of a tensor: what one rank reduces for all.
+struct Part {
+  int64_t begin, end;
+  int64_t count() const { return end - begin; }
+};
+inline Part part_of(int64_t elements, int rank, int size) {
+  const auto cut = [&](int64_t r) { return elements / size * r + std::min(r, elements % size); };
+  return {cut(rank), cut(rank + 1)};
+}
+
+/// What a rank calls, for the others to compare.
+Call call_of(CallKind kind, std::span<const Tensor> tensors, const CollectiveOptions& options);
+
+/// The nodes of all ranks over the same elements, in the order of the tree.
+template <class Mover>
+class NodeSums {
+ public:
+  NodeSums(Mover& mover, const Call& call, int size, int64_t virtual_ranks)
+      : mover_(mover), call_(call), all_{0, virtual_ranks}, element_(size_of(call.dtype)) {
+    for (int rank = 0; rank < size; ++rank)
+      nodes_within(all_, virtual_ranks_of(rank, size, virtual_ranks), nodes_);
+  }
+  /// Reduces them; `data`: of each node, spoilt. Returns the one that holds the result.
+  void* reduce(std::vector<void*> data, int64_t count) {
+    for (int64_t begin = 0; begin < count; begin += Mover::kBlock) {
+      const int64_t n = std::min(Mover::kBlock, count - begin);
+      size_t next = 0;
+      (void)reduce(all_, data, next, begin, n);
+    }
+    return data[0];
+  }
+
+ private:
+  void* reduce(const TreeNode& node, const std::vector<void*>& data, size_t& next, int64_t begin,
+               int64_t count) {
+    if (nodes_[next] == node) return address_of(data[next++], begin, element_);
+    void* const left = reduce(node.left(), data, next, begin, count);
+    void* const right = reduce(node.right(), data, next, begin, count);
+    mover_.reduce(call_.dtype, call_.reduce, left, right, count);
+    return left;
+  }
+
+  Mover& mover_;
+  const Call& call_;
+  const TreeNode all_;
+  const size_t element_;
+  std::vector<TreeNode> nodes_;
+};
+
+template <class Mover>
+struct AllReduce {
+  Mover& mover;
+  Transport& transport;
+  const Call& call;
+  const Context& context;
+  int64_t virtual_ranks;
+
+  const int rank = transport.rank(), size = transport.size();
+  const size_t element = size_of(call.dtype);
+
+  /// Exchanges elements [part of peer] of all nodes, reduces those of `mine`, and writes them `to`.
+  template <class PartOf>
+  void run(std::span<void* const> nodes, const PartOf& part, void* to) {
+    const Part mine = part(rank);
+    std::vector<void*> data;
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    size_t others = 0;
+    for (int peer = 0; peer < size; ++peer)
+      if (peer != rank) others += nodes_of(peer, size, virtual_ranks).size();
+    const Workspace scratch = context.workspace(others * bytes_of(mine.count(), element));
+    char* free = scratch.as<char>();
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) {
+        for (void* const node : nodes) data.push_back(address_of(node, mine.begin, element));
+        continue;
+      }
+      const Part theirs = part(peer);
+      for (void* const node : nodes)
+        out.push_back(
+            {peer, address_of(node, theirs.begin, element), bytes_of(theirs.count(), element)});
+      for (size_t k = nodes_of(peer, size, virtual_ranks).size(); k > 0; --k) {
+        in.push_back({peer, free, bytes_of(mine.count(), element)});
+        data.push_back(free);
+        free += bytes_of(mine.count(), element);
+      }
+    }
+    mover.exchange(transport, call, out, in);
+    const void* const sums =
+        NodeSums(mover, call, size, virtual_ranks).reduce(std::move(data), mine.count());
+    const Copy copy{to, sums, bytes_of(mine.count(), element)};
+    if (to != sums) mover.copy({&copy, 1});
+  }
+
+  /// The first node becomes the sum of all.
+  void operator()(std::span<void* const> nodes, int64_t elements) {
+    void* const result = nodes[0];
+    if (size == 1 || bytes_of(elements, element) <= kExchangeAllBelow)
+      return run(
+          nodes,
+          [&](int) {
+            return Part{0, elements};
+          },
+          result);
+    const auto part = [&](int r) { return part_of(elements, r, size); };
+    const Part mine = part(rank);
+    char* const own = address_of(result, mine.begin, element);
+    run(nodes, part, own);
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) continue;
+      const Part theirs = part(peer);
+      out.push_back({peer, own, bytes_of(mine.count(), element)});
+      in.push_back(
+          {peer, address_of(result, theirs.begin, element), bytes_of(theirs.count(), element)});
+    }
+    mover.exchange(transport, call, out, in);
+  }
+};
+
+/// The tensors' elements one after the other; one tensor alone as it lies.
+template <class Mover>
+class Packed {
+ public:
+  Packed(Mover& mover, const Context& context, std::span<Tensor> tensors)
+      : mover_(mover), tensors_(tensors) {
+    for (const Tensor& t : tensors) elements_ += t.numel();
+    if (tensors.size() == 1) {
+      data_ = tensors[0].raw();
+      return;
+    }
+    memory_.emplace(bytes_of(elements_, size()), context.stream, context.scratch);
+    data_ = memory_->template as<char>();
+  }
+  void* data() const { return data_; }
+  int64_t elements() const { return elements_; }
+  void pack() {
+    copy_each([](void* tensor, void* packed, size_t bytes) { return Copy{packed, tensor, bytes}; });
+  }
+  void unpack() {
+    copy_each([](void* tensor, void* packed, size_t bytes) { return Copy{tensor, packed, bytes}; });
+  }
+
+ private:
+  size_t size() const { return size_of(tensors_[0].dtype()); }
+  template <class F>
+  void copy_each(const F& copy_of) {
+    if (!memory_) return;
+    std::vector<Copy> copies;
+    char* packed = static_cast<char*>(data_);
+    for (const Tensor& t : tensors_) {
+      const size_t bytes = bytes_of(t.numel(), size());
+      if (bytes > 0) copies.push_back(copy_of(t.raw(), packed, bytes));
+      packed += bytes;
+    }
+    mover_.copy(copies);
+  }
+
+  Mover& mover_;
+  std::span<Tensor> tensors_;
+  int64_t elements_ = 0;
+  std::optional<Workspace> memory_;
+  void* data_ = nullptr;
+};
+
+template <class Mover>
+struct CollectiveKernels {
+  static void all_reduce(const Context& context, std::span<Tensor> tensors,
+                         const CollectiveOptions& o) {
+    const diag::Span span("all_reduce", diag::Cause::communication);
+    Mover mover(context);
+    ProcessGroup& group = *o.group;
+    const int64_t virtual_ranks = o.virtual_ranks > 0 ? o.virtual_ranks : group.size();
+    const size_t count = nodes_of(group.rank(), group.size(), virtual_ranks).size();
+    const size_t each = tensors.size() / count;
+    std::vector<std::unique_ptr<Packed<Mover>>> nodes;  // of one node after the other
+    std::vector<void*> data;
+    for (size_t k = 0; k < count; ++k) {
+      nodes.push_back(
+          std::make_unique<Packed<Mover>>(mover, context, tensors.subspan(k * each, each)));
+      nodes.back()->pack();
+      data.push_back(nodes.back()->data());
+    }
+    group.run(call_of(CallKind::all_reduce, tensors.first(each), o), [&](Transport& transport,
+                                                                         const Call& call) {
+      AllReduce<Mover>{mover, transport, call, context, virtual_ranks}(data, nodes[0]->elements());
+    });
+    nodes[0]->unpack();
+  }
+
+  static void broadcast(const Context& context, std::span<Tensor> tensors,
+                        const CollectiveOptions& o) {
+    const diag::Span span("broadcast", diag::Cause::communication);
+    Mover mover(context);
+    ProcessGroup& group = *o.group;
+    Packed<Mover> packed(mover, context, tensors);
+    if (group.rank() == o.root) packed.pack();
+    group.run(call_of(CallKind::broadcast, tensors, o),
+              [&](Transport& transport, const Call& call) {
+                const size_t bytes = bytes_of(packed.elements(), size_of(call.dtype));
+                std::vector<Outgoing> out;
+                std::vector<Incoming> in;
+                if (group.rank() != o.root)
+                  in.push_back({o.root, packed.data(), bytes});
+                else
+                  for (int peer = 0; peer < group.size(); ++peer)
+                    if (peer != o.root) out.push_back({peer, packed.data(), bytes});
+                mover.exchange(transport, call, out, in);
+              });
+    if (group.rank() != o.root) packed.unpack();
+  }
+
+  static void all_gather(const Context& context, const Tensor& x, Tensor& y,
+                         const CollectiveOptions& o) {
+    const diag::Span span("all_gather", diag::Cause::communication);
+    o.group->run(call_of(CallKind::all_gather, {&x, 1}, o), [&](Transport& t, const Call& call) {
+      Mover mover(context);
+      exchange_rows(mover, t, call, x.raw(), false, y.raw(),
+                    bytes_of(x.numel(), size_of(x.dtype())));
+    });
+  }
+
+  static void all_to_all(const Context& context, const Tensor& x, Tensor& y,
+                         const CollectiveOptions& o) {
+    const diag::Span span("all_to_all", diag::Cause::communication);
+    o.group->run(call_of(CallKind::all_to_all, {&x, 1}, o), [&](Transport& t, const Call& call) {
+      Mover mover(context);
+      exchange_rows(mover, t, call, x.raw(), true, y.raw(),
+                    bytes_of(x.numel() / t.size(), size_of(x.dtype())));
+    });
+  }
+
+  static void reduce_scatter(const Context& context, const Tensor& x, Tensor& y,
+                             const CollectiveOptions& o) {
+    const diag::Span span("reduce_scatter", diag::Cause::communication);
+    const size_t row = bytes_of(y.numel(), size_of(y.dtype()));
+    o.group->run(call_of(CallKind::reduce_scatter, {&x, 1}, o),
+                 [&](Transport& t, const Call& call) {
+                   Mover mover(context);
+                   const auto size = static_cast<size_t>(t.size());
+                   const Workspace scratch = context.workspace(row * size);
+                   exchange_rows(mover, t, call, x.raw(), true, scratch.as<char>(), row);
+                   std::vector<void*> data;
+                   for (size_t r = 0; r < size; ++r) data.push_back(scratch.as<char>() + r * row);
+                   const void* const sums =
+                       NodeSums(mover, call, t.size(), t.size()).reduce(std::move(data), y.numel());
+                   const Copy copy{y.raw(), sums, row};
+                   if (row > 0) mover.copy({&copy, 1});
+                 });
+  }
+
+  static void send(const Context& context, std::span<Tensor> tensors, const CollectiveOptions& o) {
+    const diag::Span span("send", diag::Cause::communication);
+    const Tensor& t = tensors[0];
+    o.group->run(call_of(CallKind::send, tensors, {}), [&](Transport& transport, const Call& call) {
+      const Outgoing out{o.root, t.raw(), bytes_of(t.numel(), size_of(t.dtype()))};
+      Mover(context).exchange(transport, call, {&out, 1}, {});
+    });
+  }
+
+  static void receive(const Context& context, std::span<Tensor> tensors,
+                      const CollectiveOptions& o) {
+    const diag::Span span("receive", diag::Cause::communication);
+    const Tensor& t = tensors[0];
+    o.group->run(call_of(CallKind::send, tensors, {}), [&](Transport& transport, const Call& call) {
+      const Incoming in{o.root, t.raw(), bytes_of(t.numel(), size_of(t.dtype()))};
+      Mover(context).exchange(transport, call, {}, {&in, 1});
+    });
+  }
+
+  /// For devices of a kind, in all dtypes.
+  static bool add_to(DeviceKind kind) {
+    return backend::for_each_type(backend::AllTypes{}, [kind]<class T>(std::type_identity<T>) {
+      const auto add = [kind](const char* name, auto* function) {
+        backend::register_kernel(name, kind, dtype_of<T>, function);
+      };
+      add("all_reduce", &all_reduce);
+      add("broadcast", &broadcast);
+      add("all_gather", &all_gather);
+      add("all_to_all", &all_to_all);
+      add("reduce_scatter", &reduce_scatter);
+      add("send", &send);
+      add("receive", &receive);
+    });
+  }
+
+ private:
+  /// Sends x's part for each peer, or all of x, and receives y's from each.
+  static void exchange_rows(Mover& mover, Transport& transport, const Call& call, void* x,
+                            bool x_has_rows, void* y, size_t row) {
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    const auto row_of = [&](int r) { return static_cast<size_t>(r) * row; };
+    const char* const from = static_cast<const char*>(x);
+    char* const to = static_cast<char*>(y);
+    for (int peer = 0; peer < transport.size(); ++peer) {
+      const char* const part = from + (x_has_rows ? row_of(peer) : 0);
+      if (peer == transport.rank()) {
+        const Copy own{to + row_of(peer), part, row};
+        if (row > 0) mover.copy({&own, 1});
+        continue;
+      }
+      out.push_back({peer, part, row});
+      in.push_back({peer, to + row_of(peer), row});
+    }
+    mover.exchange(transport, call, out, in);
+  }
+};
+
+}  // namespace brim::dist
