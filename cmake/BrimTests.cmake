@@ -198,6 +198,13 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
       brim_add_test(contract_cuda_fakes ${BRIM_PYTHON} tests/backend/cuda/cuda_tests.py $<TARGET_FILE:contract_test>
                     --gtest_filter=*conv*:*matmul*:*linear*:*avg_pool*:*batch_norm*)
       set_property(TEST contract_cuda_fakes APPEND PROPERTY ENVIRONMENT ${fakes})
+      if(BRIM_NCCL_INCLUDE)
+        foreach(filter IN ITEMS CudaRanks.* CudaRanksFail.OtherCalls* CudaRanksFail.RanksThatEnd*)
+          string(REGEX REPLACE "[^A-Za-z]" "" name ${filter})
+          brim_add_test(dist_${name} brim-cli launch -n 3 -- $<TARGET_FILE:dist_test> --gtest_brief=1 --gtest_filter=${filter})
+          set_property(TEST dist_${name} APPEND PROPERTY ENVIRONMENT ${fakes})
+        endforeach()
+      endif()
       # By execution plans of cuDNN's, which the fake then has faster than its algorithms.
       brim_add_test(contract_cuda_plans ${BRIM_PYTHON} tests/backend/cuda/cuda_tests.py $<TARGET_FILE:contract_test> --gtest_filter=*conv*)
       set_property(TEST contract_cuda_plans APPEND PROPERTY ENVIRONMENT ${fakes} XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/fakes/plans

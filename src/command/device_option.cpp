@@ -71,20 +71,32 @@ ChosenDevices choose_devices(const std::string& asked, const std::string& before
 
 ChosenDevices choose_for_rank(const std::string& asked, const dist::LaunchEnvironment& launched) {
   const auto ranks = static_cast<size_t>(launched.local_size);
-  if (asked == kAuto)
-    return {
-        kAuto, {Device::cpu()}, "ranks work on the CPU; for virtual accelerators: --device sim:0"};
+  const auto own = static_cast<size_t>(launched.local_rank);
+  if (asked == kAuto) {
+    if (best_device().device.kind != DeviceKind::cuda)
+      return {kAuto, {Device::cpu()}, "no GPU here; for virtual accelerators: --device sim:0"};
+    const std::vector<Device> gpus = Device::all("cuda");
+    if (gpus.size() >= ranks) return {kAuto, {gpus[own]}, "each rank has a GPU of its own"};
+    return {kAuto,
+            {Device::cpu()},
+            fmt::format("this rank sees {} GPUs, and the ranks of its host are {}; where each sees "
+                        "one of its own: --device cuda:0",
+                        gpus.size(), ranks)};
+  }
   ChosenDevices chosen = named(asked, [](const std::string& text) { return Device::list(text); });
   std::vector<Device>& devices = chosen.devices;
   BRIM_CHECK(
       devices.size() == 1 || devices.size() == ranks, DeviceError,
       "[device] {} devices for the {} ranks of this host: --device {}; name one for each rank",
       devices.size(), ranks, asked);
-  BRIM_CHECK(
-      devices.size() == ranks || devices[0].kind != DeviceKind::cuda, DeviceError,
-      "[device] {} for all of the {} ranks of this host: a GPU is one rank's; name one for each",
-      devices[0].str(), ranks);
-  if (devices.size() > 1) devices = {devices[static_cast<size_t>(launched.local_rank)]};
+  // Where launchers give each rank a GPU, it sees that one alone; NCCL says if ranks share it.
+  BRIM_CHECK(devices.size() == ranks || devices[0].kind != DeviceKind::cuda ||
+                 Device::all("cuda").size() == 1,
+             DeviceError,
+             "[device] {} for all of the {} ranks of this host: a GPU is one rank's; name one for "
+             "each, as --device cuda:all",
+             devices[0].str(), ranks);
+  if (devices.size() > 1) devices = {devices[own]};
   return chosen;
 }
 

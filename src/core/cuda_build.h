@@ -10,6 +10,7 @@ struct CudaBuild {
   int runtime = 0;     ///< the version of CUDA's runtime inside, such as 13000; 0 in the emulation
   bool cudnn = false;  ///< whether cudnn.h was there: else convolutions are brim's own
   bool cupti = false;  ///< whether cupti.h was there: else traces show ops instead of kernels
+  bool nccl = false;   ///< whether nccl.h was there: else ranks have no collectives on GPUs
 };
 
 }  // namespace brim

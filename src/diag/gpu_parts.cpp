@@ -19,6 +19,7 @@ constexpr int kCuda = 13000;            // 1000 * major + 10 * minor, as CUDA co
 constexpr int kCupti = 130001;          // before, disabling its records could deadlock
 constexpr const char* kDriver = "580";  // the first driver with CUDA 13
 constexpr int kCudnn = 90000;           // 10000 * major + 100 * minor + patch, as cuDNN 9 counts
+constexpr int kNccl = 22800;            // the same
 
 std::string cuda_version(int64_t v) { return fmt::format("{}.{}", v / 1000, v % 1000 / 10); }
 std::string library_version(int64_t v) {
@@ -195,12 +196,18 @@ GpuPart nvrtc(const GpuProbe& probe) {
 
 GpuPart nccl(const GpuProbe& probe) {
   GpuPart part{.name = "NCCL",
-               .purpose = "sums gradients across several GPUs. A package of its own"};
-  const OpenedLibrary library = look_for(
-      probe, part, {"libnccl.so.2"},
-      "needed for several GPUs only: apt-get install libnccl2, or pip install nvidia-nccl-cu13");
-  if (library.handle)
-    part.version = library_version(written_version(probe, library, "ncclGetVersion"));
+               .purpose = "carries what ranks send from GPU to GPU. A package of its own"};
+  const std::string install =
+      "needed for ranks on several GPUs only: apt-get install libnccl2, or pip install "
+      "nvidia-nccl-cu13";
+  const OpenedLibrary library = look_for(probe, part, {"libnccl.so.2"}, install);
+  if (!library.handle) return part;
+  const int64_t version = written_version(probe, library, "ncclGetVersion");
+  part.version = library_version(version);
+  if (version < kNccl) too_old(part, "2.28", install);
+  built_without(probe, part, probe.build.nccl, "nccl.h",
+                "apt-get install libnccl-dev, or pip install nvidia-nccl-cu13 with its include "
+                "folder in CPLUS_INCLUDE_PATH");
   return part;
 }
 

@@ -14,6 +14,9 @@
 namespace brim::dist {
 namespace {
 
+/// Why a rank has ended that left as it should.
+constexpr const char* kLeft = "its group is gone";
+
 /// A message that waits for its receiver; it lies on the sender's stack.
 struct Post {
   enum class State : uint8_t { waiting, copying, taken };
@@ -85,7 +88,7 @@ class LocalTransport final : public Transport {
  public:
   LocalTransport(std::shared_ptr<Hub> hub, int rank, int size)
       : Transport(rank, size), hub_(std::move(hub)) {}
-  ~LocalTransport() override { hub_->end(rank(), "its group is gone", false); }
+  ~LocalTransport() override { hub_->end(rank(), kLeft, false); }
 
   const char* backend() const override { return "local"; }
 
@@ -112,6 +115,13 @@ class LocalTransport final : public Transport {
   }
 
   void abort(const std::string& why) noexcept override { hub_->end(rank(), why, true); }
+  std::string fault() override {
+    for (int other = 0; other < size(); ++other)
+      if (const std::string why = other == rank() ? "" : hub_->ended(other);
+          !why.empty() && why != kLeft)
+        return fmt::format("rank {} has given up: {}", other, why);
+    return "";
+  }
 
  private:
   /// Waits until `done()`, which looks at what the mailbox's mutex guards.

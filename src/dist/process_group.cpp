@@ -18,7 +18,7 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport, GroupOptions op
       rank_(transport_->rank()),
       size_(transport_->size()) {}
 
-ProcessGroup::~ProcessGroup() = default;
+ProcessGroup::~ProcessGroup() { transport_->drop_links(); }
 
 const char* ProcessGroup::backend() const { return transport_->backend(); }
 
@@ -94,6 +94,16 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
   });
   texts[static_cast<size_t>(rank_)] = text;
   return texts;
+}
+
+void ProcessGroup::check() {
+  const std::lock_guard lock(mutex_);
+  check_alive();
+  const std::string fault = transport_->fault();
+  if (fault.empty()) return;
+  const std::string why = fmt::format("[dist] rank {} cannot go on: {}", rank_, fault);
+  failed(why);
+  raise<DistError>("{}", why);
 }
 
 void ProcessGroup::abort(const std::string& why) noexcept {

@@ -4,10 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 
+#include <brim/core/device.h>
 #include <brim/core/dtype.h>
 #include <brim/dist/process_group.h>
 
@@ -75,9 +77,17 @@ class Transport {
   virtual std::unique_ptr<Transport> duplicate(const Call& call) = 0;
   /// Other ranks that wait for this one, or will, get a DistError with `why`.
   virtual void abort(const std::string& why) noexcept = 0;
+  /// What has gone wrong with another rank, or ""; as far as this one knows. From any thread.
+  virtual std::string fault() = 0;
+
+  /// What carries messages from device to device beside this: the device's backend makes it at the
+  /// first call on tensors there, and it holds this transport, so it goes before it does.
+  std::shared_ptr<void>& links_of(Device device) { return links_[device.str()]; }
+  void drop_links() { links_.clear(); }
 
  private:
   const int rank_, size_;
+  std::map<std::string, std::shared_ptr<void>> links_;
 };
 
 /// What a message said that is another one than expected.

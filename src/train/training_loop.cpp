@@ -225,8 +225,14 @@ void TrainingLoop::check_loss(double loss) const {
              s_.scaler ? ", or Recipe::precision=bf16, whose range is that of fp32" : "");
 }
 
+LossSum TrainingLoop::read_losses() {
+  const LossSum sum = losses_.read();
+  if (s_.options.group) s_.options.group->check();  // what a GPU waited for may never have come
+  return sum;
+}
+
 void TrainingLoop::report() {
-  const LossSum window = losses_.read();
+  const LossSum window = read_losses();
   if (window.steps == 0) return;
   check_loss(window.mean());
   losses_.reset();
@@ -254,7 +260,7 @@ void TrainingLoop::tell(bool is_report) {
 
 void TrainingLoop::save(std::optional<double> score) {
   const auto make = [&] {
-    at_.unreported = losses_.read();
+    at_.unreported = read_losses();
     if (at_.unreported.steps > 0) check_loss(at_.unreported.mean());
     at_.skipped = skipped_before_ + feed_.skipped();
     return writer_of(s_.snapshot());

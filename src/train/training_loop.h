@@ -48,6 +48,8 @@ class TrainingLoop {
   /// All of it but the learning rate, which a plan reads anew. Adds up the loss. `parts`: of the
   /// batch, one for each of this rank's virtual ranks.
   void update(std::span<const data::Batch> parts);
+  /// Waits for them. Throws DistError if another rank is gone.
+  LossSum read_losses();
   void report();
   void tell(bool is_report);
   void save(std::optional<double> score = {});

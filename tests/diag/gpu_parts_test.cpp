@@ -67,7 +67,7 @@ class GpuParts : public ::testing::Test {
         "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build\n"
         "GCC version:  gcc version 12.3.0\n";
     probe.plugin = {.path = "/lib/libbrim_cuda.so", .error = ""};
-    probe.build = {.runtime = 13000, .cudnn = true, .cupti = true};
+    probe.build = {.runtime = 13000, .cudnn = true, .cupti = true, .nccl = true};
   }
 
   GpuPart part(const std::string& name) const {
@@ -158,7 +158,7 @@ TEST_F(GpuParts, Mismatched) {
 }
 
 TEST_F(GpuParts, WhatTheBackendWasBuiltWithoutIsUnused) {
-  probe.build = {.runtime = 13000, .cudnn = false, .cupti = false};
+  probe.build = {.runtime = 13000, .cudnn = false, .cupti = false, .nccl = false};
   EXPECT_EQ(part("cuDNN").state, "unused");
   EXPECT_NE(part("cuDNN").advice.find("built without cudnn.h"), std::string::npos);
   EXPECT_EQ(part("CUPTI").state, "unused");

@@ -5,8 +5,10 @@
 //
 // Every rank calls the same functions in the same order, with the same dtypes and shapes; where one
 // does not, all of them get a DistError that shows both sides. Sums are taken in one fixed tree
-// over the ranks, so all ranks have the same bits, in each run. On `sim` a call is queued on the
-// current stream as any op; on the CPU it is done when it returns. Compiled steps hold them.
+// over the ranks, so all ranks have the same bits, in each run. On `sim` and `cuda` a call is
+// queued on the current stream as any op; on the CPU it is done when it returns. Compiled steps
+// hold them. Between GPUs NCCL carries what the ranks send, and they meet on the host at a group's
+// first calls only.
 #pragma once
 
 #include <cstdint>
@@ -60,6 +62,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   /// What each rank gave, by rank: settings, addresses. The host waits.
   std::vector<std::string> all_gather_text(const std::string& text);
 
+  /// Throws a DistError if another rank is known to be gone. What was queued on GPUs then ends
+  /// without what that rank was to send: ask before results are believed that waited for no call.
+  void check();
   /// Has the other ranks know that this one gives up: their calls throw a DistError with `why`, and
   /// so do later ones of this rank.
   void abort(const std::string& why) noexcept;
@@ -88,7 +93,7 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 /// Groups of `size` ranks within this process, by rank: give one to each thread.
 std::vector<GroupPtr> local_groups(int size, const GroupOptions& options = {});
 
-// --- collectives. Tensors live on one device, the CPU or `sim`, in any dtype that ops compute with
+// --- collectives. Tensors live on one device, in any dtype that ops compute with
 // (bool has no sum and no product: DTypeError); written ones are contiguous (ShapeError). Gradients
 // do not flow through them (AutogradError for a tensor that requires one, outside of NoGrad).
 

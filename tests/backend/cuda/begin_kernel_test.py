@@ -18,7 +18,7 @@ def late(text):
 def main():
     assert late("__global__ void f(int* x) {\n  begin_kernel();\n  *x = 1;\n}") == []
     assert late("__global__ void f(int* x) {\n  *x = 1;\n  begin_kernel();\n}") != []
-    root = pathlib.Path(__file__).resolve().parents[3] / "src/backend/cuda"
+    root = pathlib.Path(__file__).resolve().parents[3] / "src"
     sources = [path for path in sorted(root.rglob("*.cu*")) if path.suffix in (".cu", ".cuh")]
     code = [re.sub(r"//[^\n]*", "", path.read_text()) for path in sources]
     kernels = sum(len(KERNEL.findall(text)) for text in code)

@@ -41,7 +41,8 @@ struct NormPlans {
 /// The tensors of `b`.
 class NormGraph : public GraphBuilder {
  public:
-  NormGraph(cudnnHandle_t handle, const DnnBatchNorm& b) : GraphBuilder(handle, b.dtype, b.nhwc), b_(b) {}
+  NormGraph(cudnnHandle_t handle, const DnnBatchNorm& b)
+      : GraphBuilder(handle, b.dtype, b.nhwc), b_(b) {}
 
   Desc activation(int64_t id, Place place = Place::memory) {
     return tensor(id, shape(), type_of(b_.dtype), place);

@@ -39,8 +39,8 @@ std::string start_activity(ActivitySink& sink);
 std::string change_activity(diag::Detail detail);
 /// Records no more and hands over all that was recorded. Devices are idle.
 void stop_activity();
-/// How often what CUPTI records has changed. A graph that was made ready before such a change has to
-/// be made ready again: launched as it is, libcupti 13.0 crashes.
+/// How often what CUPTI records has changed. A graph that was made ready before such a change has
+/// to be made ready again: launched as it is, libcupti 13.0 crashes.
 uint64_t activity_changes();
 /// What CUPTI is to hand over.
 enum class Flush {
