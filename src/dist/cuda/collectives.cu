@@ -5,9 +5,9 @@
 
 #include "backend/cuda/device/launch.cuh"
 #include "backend/cuda/device/number.cuh"
-#include "dist/cuda/nccl.h"
 #include "backend/types.h"
 #include "dist/collective_kernels.h"
+#include "dist/cuda/nccl.h"
 
 namespace brim::cuda {
 namespace {

@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "backend/cuda/graph/capture.h"
-#include "dist/cuda/nccl_library.h"
 #include "backend/cuda/runtime/runtime.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/environment.h"
 #include "core/start_thread.h"
+#include "dist/cuda/nccl_library.h"
 
 namespace brim::cuda {
 namespace {
