@@ -20,8 +20,8 @@ struct Library : DynamicLibrary {
     // The settings of a communicator are those of the header's version; newer libraries take them.
     int version = 0;
     if (get_version(&version) != ncclSuccess || version < NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, 0))
-      reject(fmt::format("is of version {}, and {} is needed", version,
-                         NCCL_VERSION(NCCL_MAJOR, NCCL_MINOR, 0)));
+      reject(fmt::format("is of version {}.{}, and {}.{} is needed", version / 10000,
+                         version / 100 % 100, NCCL_MAJOR, NCCL_MINOR));
   }
   decltype(&ncclGetVersion) get_version = find("ncclGetVersion");
   decltype(&ncclGetErrorString) error_string = find("ncclGetErrorString");
