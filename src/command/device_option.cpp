@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "core/device_names.h"
 #include "core/nearest.h"
+#include "diag/gpu_parts.h"
 
 namespace brim::command {
 namespace {
@@ -76,6 +77,9 @@ ChosenDevices choose_for_rank(const std::string& asked, const dist::LaunchEnviro
     if (best_device().device.kind != DeviceKind::cuda)
       return {kAuto, {Device::cpu()}, "no GPU here; for virtual accelerators: --device sim:0"};
     const std::vector<Device> gpus = Device::all("cuda");
+    for (const diag::GpuPart& part : diag::gpu_parts(diag::gpu_probe()))
+      if (part.name == "NCCL" && part.state != "found")
+        return {kAuto, {Device::cpu()}, "ranks on GPUs need NCCL, which is " + part.state};
     if (gpus.size() >= ranks) return {kAuto, {gpus[own]}, "each rank has a GPU of its own"};
     return {kAuto,
             {Device::cpu()},

@@ -7,6 +7,7 @@
 //     void copy(std::span<const Copy>);
 //     void reduce(DType, Reduce, void* into, const void* from, int64_t count);
 //     void exchange(Transport&, const Call&, std::span<const Outgoing>, std::span<const Incoming>);
+//     static bool is_replayed(const Context&);  // whether a graph may hold this call
 //   };
 #pragma once
 
@@ -54,7 +55,8 @@ inline Part part_of(int64_t elements, int rank, int size) {
 }
 
 /// What a rank calls, for the others to compare.
-Call call_of(CallKind kind, std::span<const Tensor> tensors, const CollectiveOptions& options);
+Call call_of(CallKind kind, std::span<const Tensor> tensors, const CollectiveOptions& options,
+             bool is_replayed);
 
 /// The nodes of all ranks over the same elements, in the order of the tree.
 template <class Mover>
@@ -227,10 +229,11 @@ struct CollectiveKernels {
       nodes.back()->pack();
       data.push_back(nodes.back()->data());
     }
-    group.run(call_of(CallKind::all_reduce, tensors.first(each), o), [&](Transport& transport,
-                                                                         const Call& call) {
-      AllReduce<Mover>{mover, transport, call, context, virtual_ranks}(data, nodes[0]->elements());
-    });
+    group.run(call_of(CallKind::all_reduce, tensors.first(each), o, Mover::is_replayed(context)),
+              [&](Transport& transport, const Call& call) {
+                AllReduce<Mover>{mover, transport, call, context, virtual_ranks}(
+                    data, nodes[0]->elements());
+              });
     nodes[0]->unpack();
   }
 
@@ -241,7 +244,7 @@ struct CollectiveKernels {
     ProcessGroup& group = *o.group;
     Packed<Mover> packed(mover, context, tensors);
     if (group.rank() == o.root) packed.pack();
-    group.run(call_of(CallKind::broadcast, tensors, o),
+    group.run(call_of(CallKind::broadcast, tensors, o, Mover::is_replayed(context)),
               [&](Transport& transport, const Call& call) {
                 const size_t bytes = bytes_of(packed.elements(), size_of(call.dtype));
                 std::vector<Outgoing> out;
@@ -259,28 +262,30 @@ struct CollectiveKernels {
   static void all_gather(const Context& context, const Tensor& x, Tensor& y,
                          const CollectiveOptions& o) {
     const diag::Span span("all_gather", diag::Cause::communication);
-    o.group->run(call_of(CallKind::all_gather, {&x, 1}, o), [&](Transport& t, const Call& call) {
-      Mover mover(context);
-      exchange_rows(mover, t, call, x.raw(), false, y.raw(),
-                    bytes_of(x.numel(), size_of(x.dtype())));
-    });
+    o.group->run(call_of(CallKind::all_gather, {&x, 1}, o, Mover::is_replayed(context)),
+                 [&](Transport& t, const Call& call) {
+                   Mover mover(context);
+                   exchange_rows(mover, t, call, x.raw(), false, y.raw(),
+                                 bytes_of(x.numel(), size_of(x.dtype())));
+                 });
   }
 
   static void all_to_all(const Context& context, const Tensor& x, Tensor& y,
                          const CollectiveOptions& o) {
     const diag::Span span("all_to_all", diag::Cause::communication);
-    o.group->run(call_of(CallKind::all_to_all, {&x, 1}, o), [&](Transport& t, const Call& call) {
-      Mover mover(context);
-      exchange_rows(mover, t, call, x.raw(), true, y.raw(),
-                    bytes_of(x.numel() / t.size(), size_of(x.dtype())));
-    });
+    o.group->run(call_of(CallKind::all_to_all, {&x, 1}, o, Mover::is_replayed(context)),
+                 [&](Transport& t, const Call& call) {
+                   Mover mover(context);
+                   exchange_rows(mover, t, call, x.raw(), true, y.raw(),
+                                 bytes_of(x.numel() / t.size(), size_of(x.dtype())));
+                 });
   }
 
   static void reduce_scatter(const Context& context, const Tensor& x, Tensor& y,
                              const CollectiveOptions& o) {
     const diag::Span span("reduce_scatter", diag::Cause::communication);
     const size_t row = bytes_of(y.numel(), size_of(y.dtype()));
-    o.group->run(call_of(CallKind::reduce_scatter, {&x, 1}, o),
+    o.group->run(call_of(CallKind::reduce_scatter, {&x, 1}, o, Mover::is_replayed(context)),
                  [&](Transport& t, const Call& call) {
                    Mover mover(context);
                    const auto size = static_cast<size_t>(t.size());
@@ -298,20 +303,22 @@ struct CollectiveKernels {
   static void send(const Context& context, std::span<Tensor> tensors, const CollectiveOptions& o) {
     const diag::Span span("send", diag::Cause::communication);
     const Tensor& t = tensors[0];
-    o.group->run(call_of(CallKind::send, tensors, {}), [&](Transport& transport, const Call& call) {
-      const Outgoing out{o.root, t.raw(), bytes_of(t.numel(), size_of(t.dtype()))};
-      Mover(context).exchange(transport, call, {&out, 1}, {});
-    });
+    o.group->run(call_of(CallKind::send, tensors, {}, false),
+                 [&](Transport& transport, const Call& call) {
+                   const Outgoing out{o.root, t.raw(), bytes_of(t.numel(), size_of(t.dtype()))};
+                   Mover(context).exchange(transport, call, {&out, 1}, {});
+                 });
   }
 
   static void receive(const Context& context, std::span<Tensor> tensors,
                       const CollectiveOptions& o) {
     const diag::Span span("receive", diag::Cause::communication);
     const Tensor& t = tensors[0];
-    o.group->run(call_of(CallKind::send, tensors, {}), [&](Transport& transport, const Call& call) {
-      const Incoming in{o.root, t.raw(), bytes_of(t.numel(), size_of(t.dtype()))};
-      Mover(context).exchange(transport, call, {}, {&in, 1});
-    });
+    o.group->run(call_of(CallKind::send, tensors, {}, false),
+                 [&](Transport& transport, const Call& call) {
+                   const Incoming in{o.root, t.raw(), bytes_of(t.numel(), size_of(t.dtype()))};
+                   Mover(context).exchange(transport, call, {}, {&in, 1});
+                 });
   }
 
   /// For devices of a kind, in all dtypes.

@@ -14,14 +14,16 @@
 
 namespace brim::dist {
 
-Call call_of(CallKind kind, std::span<const Tensor> tensors, const CollectiveOptions& options) {
+Call call_of(CallKind kind, std::span<const Tensor> tensors, const CollectiveOptions& options,
+             bool is_replayed) {
   Call call{.shapes = options.which,
             .tensors = static_cast<uint32_t>(tensors.size()),
             .virtual_ranks = static_cast<uint32_t>(options.virtual_ranks),
             .root = options.root,
             .kind = kind,
             .dtype = tensors.empty() ? DType::f32 : tensors[0].dtype(),
-            .reduce = options.reduce};
+            .reduce = options.reduce,
+            .is_replayed = is_replayed};
   for (const Tensor& t : tensors) {
     call.elements += t.numel();
     call.shapes = splitmix64(call.shapes ^ static_cast<uint64_t>(t.rank()));
@@ -52,6 +54,7 @@ struct HostMover {
                 std::span<const Incoming> in) const {
     transport.exchange(call, out, in);
   }
+  static bool is_replayed(const Context&) { return false; }
 };
 
 const bool registered = CollectiveKernels<HostMover>::add_to(DeviceKind::cpu);

@@ -115,7 +115,8 @@ class LocalTransport final : public Transport {
   }
 
   void abort(const std::string& why) noexcept override { hub_->end(rank(), why, true); }
-  std::string fault() override {
+  double timeout() const override { return hub_->timeout; }
+  std::string peers_fault() override {
     for (int other = 0; other < size(); ++other)
       if (const std::string why = other == rank() ? "" : hub_->ended(other);
           !why.empty() && why != kLeft)

@@ -29,7 +29,7 @@ void ProcessGroup::check_alive() const {
 
 Call ProcessGroup::begin(const Call& call) {
   Call numbered = call;
-  if (call.kind != CallKind::send) numbered.number = ++calls_;
+  if (call.kind != CallKind::send && !call.is_replayed) numbered.number = ++calls_;
   recorder_->begin(numbered, steady_seconds());
   return numbered;
 }

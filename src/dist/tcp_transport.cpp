@@ -134,7 +134,8 @@ class TcpTransport final : public Transport {
     if (watch_) watch_->fail(why);
     for (Socket& socket : sockets_) socket.shut_down();
   }
-  std::string fault() override { return watch_ ? watch_->fault() : ""; }
+  double timeout() const override { return options_.timeout; }
+  std::string peers_fault() override { return watch_ ? watch_->fault() : ""; }
 
  private:
   void move_messages(const Call& call, std::span<const Outgoing> out,

@@ -9,9 +9,11 @@ namespace brim::dist {
 namespace {
 
 const char* name_of(CallKind kind) {
-  constexpr const char* kNames[] = {"barrier",        "all_gather_text", "duplicate",
-                                    "all_reduce",     "broadcast",       "all_gather",
-                                    "reduce_scatter", "all_to_all",      "send"};
+  constexpr const char* kNames[] = {"barrier",    "all_gather_text",
+                                    "duplicate",  "the first call on tensors of this device",
+                                    "all_reduce", "broadcast",
+                                    "all_gather", "reduce_scatter",
+                                    "all_to_all", "send"};
   const auto at = static_cast<size_t>(kind);
   return at < std::size(kNames) ? kNames[at] : "something unknown";
 }
@@ -38,6 +40,19 @@ std::string Call::str() const {
   if (kind == CallKind::broadcast) text += fmt::format(" from rank {}", root);
   if (number > 0) text += fmt::format(", call {}", number);
   return text;
+}
+
+std::string Transport::fault() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!noted_.empty()) return noted_;
+  }
+  return peers_fault();
+}
+
+void Transport::note_fault(const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  if (noted_.empty()) noted_ = why;
 }
 
 void Transport::meet(const Call& call) {

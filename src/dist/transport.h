@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 
@@ -19,6 +20,7 @@ enum class CallKind : uint8_t {
   barrier,
   text,
   duplicate,
+  connect,
   all_reduce,
   broadcast,
   all_gather,
@@ -38,7 +40,7 @@ struct Call {
   CallKind kind = CallKind::barrier;
   DType dtype = DType::f32;
   Reduce reduce = Reduce::sum;
-  uint8_t unused = 0;
+  uint8_t is_replayed = 0;  ///< a graph may make it again without the host: it has no number
 
   bool operator==(const Call&) const = default;
   /// "all_reduce of 62006 f32 in 10 tensors".
@@ -77,16 +79,25 @@ class Transport {
   virtual std::unique_ptr<Transport> duplicate(const Call& call) = 0;
   /// Other ranks that wait for this one, or will, get a DistError with `why`.
   virtual void abort(const std::string& why) noexcept = 0;
-  /// What has gone wrong with another rank, or ""; as far as this one knows. From any thread.
-  virtual std::string fault() = 0;
+  /// What has gone wrong with another rank, or with what connects the devices, or ""; as far as
+  /// this one knows. From any thread.
+  std::string fault();
+  void note_fault(const std::string& why);
+  /// Seconds that a call waits for a rank from which nothing comes; 0: without an end.
+  virtual double timeout() const = 0;
 
   /// What carries messages from device to device beside this: the device's backend makes it at the
   /// first call on tensors there, and it holds this transport, so it goes before it does.
   std::shared_ptr<void>& links_of(Device device) { return links_[device.str()]; }
   void drop_links() { links_.clear(); }
 
+ protected:
+  virtual std::string peers_fault() = 0;
+
  private:
   const int rank_, size_;
+  std::mutex mutex_;
+  std::string noted_;
   std::map<std::string, std::shared_ptr<void>> links_;
 };
 

@@ -16,6 +16,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <thread>
 
 #include "core/runtime.h"
@@ -223,9 +224,12 @@ TEST_F(CudaRanksFail, OtherCallsAreAnErrorThatShowsBoth) {
   }
 }
 
-/// Those that wait for it on their GPU are let go, and told.
+/// Those that wait for it on their GPU are let go, and told, while graphs hold such calls, too.
 TEST_F(CudaRanksFail, RanksThatEndAreNamed) {
   Tensor t = zeros({1000}, {.device = device_});
+  auto step = compile([&] { all_reduce(*group_, t); });
+  for (int i = 0; i < 6; ++i) step();
+  EXPECT_GT(step.stats().graph_replays, 0);
   for (int i = 0; i < 101; ++i) all_reduce(*group_, t);  // from here on nobody meets on the host
   (void)t.cpu();
   if (rank() == 1) {
@@ -243,6 +247,28 @@ TEST_F(CudaRanksFail, RanksThatEndAreNamed) {
   }
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   EXPECT_THROW(all_reduce(*group_, t), DistError);
+}
+
+/// What NCCL itself finds wrong ends the group in all ranks, though graphs ask nobody.
+TEST_F(CudaRanksFail, NcclsErrorsAreTold) {
+  Tensor t = zeros({1000}, {.device = device_});
+  auto step = compile([&] { all_reduce(*group_, t); });
+  for (int i = 0; i < 6; ++i) step();
+  (void)t.cpu();
+  group_->check();
+  group_->barrier();
+  if (rank() == 1) setenv("BRIM_FAKE", "nccl_breaks", 1);
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    while (std::chrono::steady_clock::now() - begin < std::chrono::seconds(20)) {
+      step();
+      (void)t.cpu();
+      group_->check();
+    }
+    FAIL() << "no error";
+  } catch (const DistError& e) {
+    EXPECT_TRUE(has(e.what(), "NCCL failed") || has(e.what(), "rank")) << e.what();
+  }
 }
 
 }  // namespace

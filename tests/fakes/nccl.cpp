@@ -64,7 +64,8 @@ struct Links {
       if (socket >= 0) close(socket);
   }
   std::vector<int> sockets;
-  std::atomic<int> result = ncclInProgress;  // of what was asked for last
+  std::shared_ptr<int> graphs = std::make_shared<int>();  // held by each node of one, too
+  std::atomic<int> result = ncclInProgress;               // of what was asked for last
   std::atomic<bool> aborted = false;
 
   void fail(const char* why) {
@@ -227,11 +228,15 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id,
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
+  if (wanted("nccl_breaks")) comm->links->result = ncclRemoteError;
   *result = static_cast<ncclResult_t>(comm->links->result.load());
   return ncclSuccess;
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
+/// As NCCL's, it waits for the end of all graphs that hold its kernels.
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  while (comm->links->graphs.use_count() > 1)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   comm->joining.join();
   delete comm;
   return ncclSuccess;
@@ -257,7 +262,9 @@ ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, n
 ncclResult_t ncclGroupEnd() {
   is_grouped = false;
   if (!group.comm) return ncclSuccess;
-  machine->submit(group.stream, [links = group.comm->links, out = group.out, in = group.in] {
+  std::shared_ptr<int> graph;
+  if (machine->is_captured(group.stream)) graph = group.comm->links->graphs;
+  machine->submit(group.stream, [graph, links = group.comm->links, out = group.out, in = group.in] {
     links->exchange(out, in);
   });
   group = {};

@@ -37,11 +37,13 @@ class Capture {
 /// cudaThreadExchangeStreamCaptureMode in CUDA's runtime API.
 template <class F>
 cudaError_t outside_captures(const F& call) {
-  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-  BRIM_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
-  const cudaError_t result = call();
-  BRIM_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
-  return result;
+  struct Mode {
+    cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+    Mode() { BRIM_CUDA(cudaThreadExchangeStreamCaptureMode(&mode)); }
+    ~Mode() { (void)cudaThreadExchangeStreamCaptureMode(&mode); }
+  };
+  const Mode relaxed;
+  return call();
 }
 
 }  // namespace brim::cuda

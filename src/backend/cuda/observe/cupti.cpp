@@ -233,6 +233,7 @@ std::string start_activity(ActivitySink& into) {
     const CUptiResult result = library().enable(kind);
     if (result == CUPTI_SUCCESS) continue;
     for (const CUpti_ActivityKind enabled : kKinds) (void)library().disable(enabled);
+    ++changes;
     return words_for(result, "cuptiActivityEnable");
   }
   enable_calls(1);
