@@ -161,16 +161,16 @@ std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expect
   return arrivals;
 }
 
-bool introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why) {
+Welcome introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why) {
   Answer message;
   if (!send_all(socket, &hello, sizeof(hello), deadline, why) ||
       !receive_all(socket, &message, sizeof(message), deadline, why))
-    return false;
+    return Welcome::no_answer;
   why = take(message.text);
-  if (message.verdict == Answer::Verdict::other_run) return false;
+  if (message.verdict == Answer::Verdict::other_run) return Welcome::other_run;
   BRIM_CHECK(message.verdict == Answer::Verdict::accepted, DistError,
              "[dist] rank {} was turned away at {}: {}", hello.rank, other_end(socket).str(), why);
-  return true;
+  return Welcome::accepted;
 }
 
 namespace {
@@ -219,10 +219,9 @@ std::vector<Endpoint> fetch_table(const TcpOptions& options, const std::string& 
       mesh = listen_on({own_end(socket).host, 0});  // on the interface that leads there
       const Hello hello =
           make_hello(options.rank, options.size, own_end(mesh).port, 0, options.token);
-      if (!introduce(socket, hello, steady_seconds() + seconds, why)) {
-        turned_away = why;
-        continue;
-      }
+      const Welcome welcome = introduce(socket, hello, steady_seconds() + seconds, why);
+      if (welcome == Welcome::other_run) turned_away = why;
+      if (welcome != Welcome::accepted) continue;
       std::vector<EndpointRow> table(static_cast<size_t>(options.size));
       BRIM_CHECK(
           receive_all(socket, table.data(), table.size() * sizeof(EndpointRow), deadline, why),
@@ -261,8 +260,9 @@ std::vector<Socket> connect_mesh(int rank, const std::vector<Endpoint>& endpoint
     Socket& socket = sockets[static_cast<size_t>(peer)];
     std::string why;
     socket = connect_to(at, std::max(deadline - steady_seconds(), 0.1), why);
-    BRIM_CHECK(socket.is_open() && introduce(socket, hello, deadline, why), DistError,
-               "[dist] rank {} cannot reach rank {} at {}: {}", rank, peer, at.str(), why);
+    BRIM_CHECK(socket.is_open() && introduce(socket, hello, deadline, why) == Welcome::accepted,
+               DistError, "[dist] rank {} cannot reach rank {} at {}: {}", rank, peer, at.str(),
+               why);
   }
   std::vector<Arrival> arrivals = accept_ranks(listener, {.rank = rank,
                                                           .size = size,

@@ -70,10 +70,15 @@ struct Arrival {
 /// closed. Throws DistError at the deadline, naming who did not come.
 std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expected);
 
-/// Says hello over a connection. Returns false and `why` where no answer comes, or that of another
-/// run (which may have come to a port first); throws DistError where a rank of the same run
-/// refuses.
-bool introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why);
+/// What comes of saying hello.
+enum class Welcome : uint8_t {
+  accepted,
+  no_answer,
+  other_run,  ///< which may have come to a port first
+};
+/// Says hello over a connection. `why`, where it is not accepted; throws DistError where a rank of
+/// the same run refuses.
+Welcome introduce(const Socket& socket, const Hello& hello, double deadline, std::string& why);
 
 /// Where each rank listens, by rank. `listener` (of this rank's mesh) is made here.
 std::vector<Endpoint> join(const TcpOptions& options, Socket& listener);
