@@ -138,7 +138,7 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
   # LeakSanitizer (clang 14) crashes at times while it reads thread-local memory at the end of these programs.
   set(emulated "BRIM_BACKEND_PATH=$<TARGET_FILE:brim_cuda_emulated>"
                "LSAN_OPTIONS=use_tls=0:suppressions=${PROJECT_SOURCE_DIR}/tools/lsan.supp")
-  foreach(name IN ITEMS contract backend cli data train diag differential)
+  foreach(name IN ITEMS contract backend cli data dist train diag differential)
     add_dependencies(${name}_test brim_cuda_emulated)
   endforeach()
   brim_add_test(differential_cuda_emulated differential_test --gtest_brief=1 --gtest_filter=*Cuda*)

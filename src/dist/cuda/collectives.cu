@@ -8,6 +8,7 @@
 #include "backend/types.h"
 #include "dist/collective_kernels.h"
 #include "dist/cuda/nccl.h"
+#include "dist/reductions.h"
 
 namespace brim::cuda {
 namespace {
@@ -60,39 +61,7 @@ __global__ void copy_list_kernel(CopyList list) {
     copy_words<char>(to, from, bytes);
 }
 
-// --- reductions, as dist/reduce_elements.cpp has them
-
-struct Sum {
-  template <class T>
-  __device__ T operator()(T x, T y) const {
-    if constexpr (std::is_integral_v<T> && std::is_signed_v<T>)  // wraps
-      return static_cast<T>(static_cast<std::make_unsigned_t<T>>(x) +
-                            static_cast<std::make_unsigned_t<T>>(y));
-    else
-      return static_cast<T>(x + y);
-  }
-};
-struct Product {
-  template <class T>
-  __device__ T operator()(T x, T y) const {
-    if constexpr (std::is_integral_v<T>)
-      return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
-    else
-      return static_cast<T>(x * y);
-  }
-};
-struct Min {
-  template <class T>
-  __device__ T operator()(T x, T y) const {
-    return x != x || x < y ? x : y;
-  }
-};
-struct Max {
-  template <class T>
-  __device__ T operator()(T x, T y) const {
-    return x != x || x > y ? x : y;
-  }
-};
+// --- reductions
 
 template <class T, class F>
 __global__ void reduce_into_kernel(T* into, const T* from, int64_t count) {
@@ -105,25 +74,6 @@ template <class T, class F>
 void reduce_into(const Context& context, void* into, const void* from, int64_t count) {
   launch(context, &reduce_into_kernel<T, F>, grid_for(count), static_cast<T*>(into),
          static_cast<const T*>(from), count);
-}
-
-template <class T>
-void reduce_typed(const Context& context, dist::Reduce reduce, void* into, const void* from,
-                  int64_t count) {
-  switch (reduce) {
-    case dist::Reduce::sum:
-      if constexpr (!std::is_same_v<T, bool>)
-        return reduce_into<T, Sum>(context, into, from, count);
-      break;
-    case dist::Reduce::product:
-      if constexpr (!std::is_same_v<T, bool>)
-        return reduce_into<T, Product>(context, into, from, count);
-      break;
-    case dist::Reduce::min:
-      return reduce_into<T, Min>(context, into, from, count);
-    case dist::Reduce::max:
-      return reduce_into<T, Max>(context, into, from, count);
-  }
 }
 
 /// What lies on a GPU.
@@ -151,7 +101,9 @@ struct GpuMover {
   void reduce(DType dtype, dist::Reduce reduce, void* into, const void* from, int64_t count) const {
     if (count == 0) return;
     backend::for_each_type(backend::AllTypes{}, [&]<class T>(std::type_identity<T>) {
-      if (dtype == dtype_of<T>) reduce_typed<T>(context, reduce, into, from, count);
+      if (dtype == dtype_of<T>)
+        dist::with_reduction<T>(reduce,
+                                [&]<class F>(F) { reduce_into<T, F>(context, into, from, count); });
     });
   }
   void exchange(dist::Transport& transport, const dist::Call& call,
