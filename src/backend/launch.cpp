@@ -42,6 +42,19 @@ bool Launch::same_options(const Launch& other) const {
          arguments_->same_options(*other.arguments_);
 }
 
+std::unique_ptr<Launch> Launch::clone() const {
+  auto other = std::make_unique<Launch>(slot_, device_, dtype_, function_,
+                                        arguments_->kept([](const Tensor& t) {
+                                          return t.alias(t.shape(), t.strides(), t.offset());
+                                        }));
+  other->refresh = refresh;
+  other->draw = draw;
+  other->commit = commit;
+  other->communication = communication;
+  other->on_side_stream = on_side_stream;
+  return other;
+}
+
 void Launch::drop_elements(std::span<const size_t> gone) {
   arguments_->drop_elements(gone, elements());
   list_operands();

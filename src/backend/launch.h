@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <typeinfo>
 #include <utility>
 #include <vector>
@@ -29,6 +30,15 @@ struct Operand {
   bool writes;       ///< it may be read as well
   uint8_t argument;  ///< which name of the kernel's declaration it has
   bool listed;       ///< it is one of a span
+};
+
+/// What a collective takes of what connects the ranks.
+struct Communication {
+  double latency = 0;           ///< seconds of one, however little it moves
+  double seconds_per_byte = 0;  ///< of the operands that are reduced
+  double waiting = 1;           ///< the share of it that other work can hide
+  /// What rank 0 gave. All ranks call it.
+  std::function<std::string(const std::string& text)> agree;
 };
 
 /// What a step reads and changes on the host without a launch of its own to tell of it.
@@ -104,6 +114,10 @@ class Launch {
   void run(const Context& context) { run_call(context, slot_, dtype_, {function_, *arguments_}); }
   /// Whether kernel, dtype, device and all arguments but the tensors are equal.
   bool same_options(const Launch& other) const;
+  /// Another one that does the same with the same memory.
+  std::unique_ptr<Launch> clone() const;
+  /// Multiplications and additions; negative where they are not declared.
+  double operations() const { return arguments_->operations(); }
 
   /// Renews options that change from step to step (learning rate, keys of random numbers). Called
   /// before each replay; returns false where the plan no longer fits and must be made anew.
@@ -116,6 +130,10 @@ class Launch {
   std::optional<Draw> draw;
   /// What the host does once the step is done (counting it).
   std::function<void()> commit;
+  /// Of a collective: all ranks make those of a step in one order.
+  std::optional<Communication> communication;
+  /// It runs beside the launches behind it, until one of them needs what it uses.
+  bool on_side_stream = false;
 
  private:
   void list_operands();

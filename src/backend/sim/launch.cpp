@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "backend/launch_policy.h"
 #include "backend/sim/device.h"
@@ -24,10 +26,15 @@ struct StopBeforeStatics {
   }
 };
 
-/// What a thread collects for one launch.
+/// What a thread collects for one launch: runs of work on one stream.
 struct Collection {
-  Stream stream;
-  std::vector<Work> works;
+  struct Run {
+    Stream stream;
+    std::vector<Work> works;
+  };
+  Device device;
+  std::vector<Run> runs;
+  bool is_launched = false;
 };
 thread_local Collection* collection = nullptr;
 
@@ -47,8 +54,10 @@ void enqueue(const Stream& stream, Work work) {
   SimStream& target = devices.stream(stream);
   if (backend::StreamChecker* checker = devices.checker())
     checker->work(target.number(), work.name, work.touches);
-  if (collection && collection->stream == stream) {
-    collection->works.push_back(std::move(work));
+  if (collection && collection->device == stream.device) {
+    std::vector<Collection::Run>& runs = collection->runs;
+    if (runs.empty() || runs.back().stream != stream) runs.push_back({stream, {}});
+    runs.back().works.push_back(std::move(work));
     return;
   }
   if (const double seconds = devices.pacer(stream.device.index).launch_seconds(); seconds > 0)
@@ -56,22 +65,29 @@ void enqueue(const Stream& stream, Work work) {
   target.push(std::move(work));
 }
 
+void launch_collected() {
+  if (!collection || collection->runs.empty()) return;
+  Devices& devices = Devices::all();
+  if (!std::exchange(collection->is_launched, true))
+    if (const double seconds = devices.pacer(collection->device.index).launch_seconds();
+        seconds > 0)
+      spin(seconds);
+  for (Collection::Run& run : std::exchange(collection->runs, {}))
+    devices.stream(run.stream).push(std::move(run.works));
+}
+
 void enqueue_as_one(const Stream& stream, const std::function<void()>& queue_work) {
   if (collection) return queue_work();  // a part of the launch around it
-  Collection collected{stream, {}};
+  Collection collected{.device = stream.device};
   collection = &collected;
   try {
     queue_work();
+    launch_collected();
   } catch (...) {
-    collection = nullptr;  // nothing of it is launched
+    collection = nullptr;  // what was not launched yet never is
     throw;
   }
   collection = nullptr;
-  if (collected.works.empty()) return;
-  Devices& devices = Devices::all();
-  if (const double seconds = devices.pacer(stream.device.index).launch_seconds(); seconds > 0)
-    spin(seconds);
-  devices.stream(stream).push(std::move(collected.works));
 }
 
 void* real_address(const void* address, Device device) {
@@ -112,10 +128,18 @@ void launch(const Context& context, const char* name, DType dtype, const backend
   enqueue(context.stream, std::move(work));
 }
 
+double estimate(Device device, DType dtype, double operations, double bytes) {
+  return Devices::all()
+      .pacer(device.index)
+      .estimate({.dtype = dtype, .operations = operations, .bytes = bytes});
+}
+
 const bool policy_registered =
     // They compute on the CPU, at a pace that is not the CPU's.
-    backend::register_launch_policy(
-        DeviceKind::sim, {.launch = &launch, .kernels = DeviceKind::cpu, .can_be_measured = false});
+    backend::register_launch_policy(DeviceKind::sim, {.launch = &launch,
+                                                      .kernels = DeviceKind::cpu,
+                                                      .can_be_measured = false,
+                                                      .estimate = &estimate});
 
 }  // namespace
 }  // namespace brim::sim

@@ -14,8 +14,10 @@ namespace brim::sim {
 
 /// Queues work; the checker looks at it first. Charges what launching costs.
 void enqueue(const Stream& stream, Work work);
-/// Calls `queue_work`; what this thread queues on `stream` meanwhile is launched as one.
+/// Calls `queue_work`; what this thread queues on the stream's device meanwhile is launched as one.
 void enqueue_as_one(const Stream& stream, const std::function<void()>& queue_work);
+/// Hands on what enqueue_as_one() has collected so far, before an event that is to come behind it.
+void launch_collected();
 /// Where the bytes of a device address really are.
 void* real_address(const void* address, Device device);
 /// A CPU tensor over the bytes of a device's tensor; undefined stays undefined.

@@ -70,6 +70,11 @@ double Pacer::launch_seconds() const {
   return profile_ ? profile_->launch * slowdown_ : 0;
 }
 
+double Pacer::estimate(const Work& work) const {
+  const std::lock_guard lock(mutex_);
+  return profile_ ? seconds(work) * slowdown_ : 0;
+}
+
 SimReadings Pacer::readings() {
   const std::lock_guard lock(mutex_);
   if (!profile_) return {};

@@ -29,6 +29,8 @@ class Pacer {
   Slot reserve(const Work& work);
   /// Seconds of the host's time that queueing takes.
   double launch_seconds() const;
+  /// Seconds that the work takes by itself; 0 without a profile.
+  double estimate(const Work& work) const;
   SimReadings readings();
 
  private:

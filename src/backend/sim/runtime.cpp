@@ -108,15 +108,18 @@ class SimRuntime final : public Runtime {
   void synchronize(int device) override { Devices::all().synchronize(device); }
 
   std::shared_ptr<void> record(Stream stream, bool) override {
+    launch_collected();
     return Devices::all().record(Devices::all().stream(stream));
   }
   void wait(const std::shared_ptr<void>& event, Stream stream) override {
+    launch_collected();
     SimStream& s = Devices::all().stream(stream);
     if (backend::StreamChecker* checker = Devices::all().checker())
       checker->wait(s.number(), event_of(event)->clock);
     s.wait(event_of(event));
   }
   void wait_until_done(const std::shared_ptr<void>& event, Stream stream) override {
+    launch_collected();
     SimStream& s = Devices::all().stream(stream);
     if (backend::StreamChecker* checker = Devices::all().checker())
       checker->wait(s.number(), event_of(event)->clock);

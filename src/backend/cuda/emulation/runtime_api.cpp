@@ -64,16 +64,19 @@ bool is_pageable(const void* data, size_t bytes) {
 
 struct CUevent_st {
   bool timed = true;
-  bool captured = false;
-  std::shared_ptr<emulation::Mark> mark;  // where it was recorded last; null: nowhere yet
+  EmulatedGraph* captured = nullptr;      // where it was recorded last: in what is captured, or
+  std::shared_ptr<emulation::Mark> mark;  // here; null: nowhere yet
+  cudaStream_t stream = nullptr;          // of the former
   double spent = 0;                       // milliseconds
 };
 
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
-  double spent = 0;      // milliseconds of a launch
-  bool failed = false;   // the capture: it has seen what it must not
-  uint64_t changes = 0;  // activity_changes() when it was made ready
+  cudaStream_t origin = nullptr;
+  std::map<cudaStream_t, bool> forked;  // whether the origin waits for all of it by now
+  double spent = 0;                     // milliseconds of a launch
+  bool failed = false;                  // the capture: it has seen what it must not
+  uint64_t changes = 0;                 // activity_changes() when it was made ready
   std::atomic<int> owners = 1;
 };
 
@@ -138,6 +141,18 @@ bool is_refused(cudaStream_t stream) {
   return captures().with(stream, [](EmulatedGraph& graph) { graph.failed = true; });
 }
 
+/// A stream that waits for captured work becomes part of the capture; the origin has to wait for it
+/// before the capture ends.
+void wait_in_capture(cudaStream_t stream, const CUevent_st& event) {
+  const std::lock_guard lock(captures().mutex);
+  EmulatedGraph*& graph = captures().of[stream];
+  if (!graph) {
+    graph = event.captured;
+    graph->forked[stream] = false;
+  }
+  if (graph->origin == stream && event.stream != stream) graph->forked[event.stream] = true;
+}
+
 /// Before memory is given back: what may use it is done.
 void finish_before_free() {
   if (is_lost())
@@ -176,7 +191,10 @@ void submit_as(const char* kind, cudaStream_t stream, std::function<void()> work
     };
   }
   if (is_captured) {
-    captures().with(stream, [&](EmulatedGraph& graph) { graph.work.push_back(std::move(work)); });
+    captures().with(stream, [&](EmulatedGraph& graph) {
+      graph.work.push_back(std::move(work));
+      if (stream != graph.origin) graph.forked[stream] = false;
+    });
   } else if (!is_lost()) {
     ++queued;
     emulation::enqueue(stream, current_device, std::move(work));
@@ -371,6 +389,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   const bool ends = !event->captured && is_refused(stream);
   if (ends) return result(cudaErrorStreamCaptureIsolation);
   if (!event->captured && event->mark) emulation::enqueue_wait(stream, current_device, event->mark);
+  if (event->captured) wait_in_capture(stream, *event);
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
@@ -392,7 +411,9 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  event->captured = emulation::is_captured(stream);
+  event->captured = nullptr;
+  (void)captures().with(stream, [&](EmulatedGraph& graph) { event->captured = &graph; });
+  event->stream = stream;
   event->mark = event->captured ? nullptr : emulation::enqueue_mark(stream, current_device);
   event->spent = spend_on(stream, 0);
   return cudaSuccess;
@@ -427,6 +448,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   EmulatedGraph*& graph = captures().of[stream];
   if (graph) return result(cudaErrorStreamCaptureUnsupported);
   captured = graph = new EmulatedGraph;
+  graph->origin = stream;
   return cudaSuccess;
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
@@ -442,10 +464,14 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const std::lock_guard lock(captures().mutex);
   *graph = std::exchange(captured, nullptr);
   captures().of.erase(stream);
-  if (!(*graph)->failed) return cudaSuccess;
-  release(*graph);
-  *graph = nullptr;
-  return result(cudaErrorStreamCaptureInvalidated);
+  bool joined = true;
+  for (const auto& [fork, is_joined] : (*graph)->forked) {
+    captures().of.erase(fork);
+    joined &= is_joined;
+  }
+  if (joined && !(*graph)->failed) return cudaSuccess;
+  release(std::exchange(*graph, nullptr));
+  return result(joined ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined);
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   ++graph->owners;

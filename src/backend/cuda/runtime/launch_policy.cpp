@@ -1,7 +1,10 @@
 // Kernels queue themselves: their functions launch on the context's stream.
 #include "backend/launch_policy.h"
 
+#include <algorithm>
+
 #include "backend/cuda/compile/formula_kernels.h"
+#include "backend/cuda/runtime/runtime.h"
 #include "backend/cuda/runtime/stream_check.h"
 #include "backend/queued_op.h"
 #include "diag/span.h"
@@ -25,11 +28,21 @@ void launch(const Context& context, const char* name, DType, const backend::Call
   call.run(context);
 }
 
+/// By the number of multiprocessors: those of all generations are alike enough for it.
+double estimate(Device device, DType dtype, double operations, double bytes) {
+  constexpr double kOperations = 250e9, kTensorCores = 2e12, kBytes = 15e9;  // of one, a second
+  constexpr double kLaunch = 2e-6;
+  const double peak = size_of(dtype) == 2 ? kTensorCores : kOperations;
+  return std::max(kLaunch, std::max(operations / peak, bytes / kBytes) /
+                               std::max(1, multiprocessors(device.index)));
+}
+
 const bool registered =
     backend::register_launch_policy(DeviceKind::cuda, {.launch = &launch,
                                                        .kernels = DeviceKind::cuda,
                                                        .keeps_addresses = true,
                                                        .trades_time_for_memory = false,
+                                                       .estimate = &estimate,
                                                        .run_text = &run_text});
 
 }  // namespace
