@@ -213,23 +213,25 @@ class Packed {
 
 template <class Mover>
 struct CollectiveKernels {
+  /// `others`: of each tensor, in order, what this rank's second, third, ... node has.
   static void all_reduce(const Context& context, std::span<Tensor> tensors,
-                         const CollectiveOptions& o) {
+                         std::span<Tensor> others, const CollectiveOptions& o) {
     const diag::Span span("all_reduce", diag::Cause::communication);
     Mover mover(context);
     ProcessGroup& group = *o.group;
     const int64_t virtual_ranks = o.virtual_ranks > 0 ? o.virtual_ranks : group.size();
-    const size_t count = nodes_of(group.rank(), group.size(), virtual_ranks).size();
-    const size_t each = tensors.size() / count;
-    std::vector<std::unique_ptr<Packed<Mover>>> nodes;  // of one node after the other
+    const size_t more = others.size() / tensors.size();
+    std::vector<std::vector<Tensor>> lists(more);  // by node but the first
+    for (size_t i = 0; i < others.size(); ++i) lists[i % more].push_back(others[i]);
+    std::vector<std::unique_ptr<Packed<Mover>>> nodes;
     std::vector<void*> data;
-    for (size_t k = 0; k < count; ++k) {
-      nodes.push_back(
-          std::make_unique<Packed<Mover>>(mover, context, tensors.subspan(k * each, each)));
+    for (size_t k = 0; k <= more; ++k) {
+      nodes.push_back(std::make_unique<Packed<Mover>>(mover, context,
+                                                      k == 0 ? tensors : std::span(lists[k - 1])));
       nodes.back()->pack();
       data.push_back(nodes.back()->data());
     }
-    group.run(call_of(CallKind::all_reduce, tensors.first(each), o, Mover::is_replayed(context)),
+    group.run(call_of(CallKind::all_reduce, tensors, o, Mover::is_replayed(context)),
               [&](Transport& transport, const Call& call) {
                 AllReduce<Mover>{mover, transport, call, context, virtual_ranks}(
                     data, nodes[0]->elements());

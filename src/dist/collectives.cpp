@@ -10,6 +10,7 @@
 #include "core/recording.h"
 #include "dist/collective_kernels.h"
 #include "dist/reduce_elements.h"
+#include "dist/sum_tree.h"
 #include "ops/checks.h"
 
 namespace brim::dist {
@@ -37,6 +38,8 @@ namespace {
 
 using InPlace =
     backend::Kernel<void(const Context&, std::span<Tensor> tensors, const CollectiveOptions&)>;
+using Reduction = backend::Kernel<void(const Context&, std::span<Tensor> tensors,
+                                       std::span<Tensor> others, const CollectiveOptions&)>;
 using OutOfPlace =
     backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, const CollectiveOptions&)>;
 
@@ -87,9 +90,18 @@ void check_written(const char* op, std::span<Tensor> tensors) {
 }
 
 /// The other ranks wait for it, so a plan never leaves it out.
-void keep_in_plan() {
-  if (backend::LaunchRecorder* const recorder = backend::launch_recorder())
-    recorder->last_launch().commit = [] {};
+void keep_in_plan(ProcessGroup& group) {
+  backend::LaunchRecorder* const recorder = backend::launch_recorder();
+  if (!recorder) return;
+  backend::Launch& launch = recorder->last_launch();
+  launch.commit = [] {};
+  const LinkSpeed speed = group.link_speed(launch.device());
+  launch.communication = {.latency = speed.latency,
+                          .seconds_per_byte = speed.seconds_per_byte,
+                          .waiting = speed.waiting,
+                          .agree = [group = group.shared_from_this()](const std::string& text) {
+                            return group->all_gather_text(text)[0];
+                          }};
 }
 
 void check_reduce(const char* op, DType dtype, Reduce reduce) {
@@ -123,24 +135,35 @@ void check_pair(const char* op, const Tensor& x, const Tensor& y) {
 
 }  // namespace
 
+namespace {
+
+void reduce_all(std::span<Tensor> tensors, std::span<Tensor> others, CollectiveOptions options) {
+  static const Reduction kernel("all_reduce", {.operands = "rw tensors, rw others"});
+  const GroupPtr group = options.group;
+  kernel(tensors[0].device(), tensors[0].dtype(), tensors, others, std::move(options));
+  keep_in_plan(*group);
+}
+
+}  // namespace
+
 void all_reduce_nodes(ProcessGroup& group, std::span<Tensor> tensors, int64_t virtual_ranks,
                       uint64_t which) {
-  static const InPlace kernel("all_reduce", {.operands = "rw tensors"});
   if (tensors.empty()) return;
   check_written("all_reduce", tensors);
-  kernel(tensors[0].device(), tensors[0].dtype(), tensors,
-         {.group = group.shared_from_this(), .virtual_ranks = virtual_ranks, .which = which});
-  keep_in_plan();
+  const size_t nodes = nodes_of(group.rank(), group.size(), virtual_ranks).size();
+  const size_t each = tensors.size() / nodes;
+  std::vector<Tensor> others;
+  for (size_t i = 0; i < each; ++i)
+    for (size_t k = 1; k < nodes; ++k) others.push_back(tensors[k * each + i]);
+  reduce_all(tensors.first(each), others,
+             {.group = group.shared_from_this(), .virtual_ranks = virtual_ranks, .which = which});
 }
 
 void all_reduce(ProcessGroup& group, std::span<Tensor> tensors, Reduce reduce) {
-  static const InPlace kernel("all_reduce", {.operands = "rw tensors"});
   if (tensors.empty()) return;
   check_written("all_reduce", tensors);
   check_reduce("all_reduce", tensors[0].dtype(), reduce);
-  kernel(tensors[0].device(), tensors[0].dtype(), tensors,
-         {.group = group.shared_from_this(), .reduce = reduce});
-  keep_in_plan();
+  reduce_all(tensors, {}, {.group = group.shared_from_this(), .reduce = reduce});
 }
 void all_reduce(ProcessGroup& group, Tensor& tensor, Reduce reduce) {
   all_reduce(group, std::span(&tensor, 1), reduce);
@@ -153,7 +176,7 @@ void broadcast(ProcessGroup& group, std::span<Tensor> tensors, int root) {
   check_rank("broadcast", group, root);
   kernel(tensors[0].device(), tensors[0].dtype(), tensors,
          {.group = group.shared_from_this(), .root = root});
-  keep_in_plan();
+  keep_in_plan(group);
 }
 void broadcast(ProcessGroup& group, Tensor& tensor, int root) {
   broadcast(group, std::span(&tensor, 1), root);
@@ -164,7 +187,7 @@ void all_gather(ProcessGroup& group, const Tensor& x, Tensor& y) {
   check_pair("all_gather", x, y);
   check_rows("all_gather", group, y, x);
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y, {.group = group.shared_from_this()});
-  keep_in_plan();
+  keep_in_plan(group);
 }
 
 void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce reduce) {
@@ -174,7 +197,7 @@ void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce redu
   check_reduce("reduce_scatter", x.dtype(), reduce);
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y,
          {.group = group.shared_from_this(), .reduce = reduce});
-  keep_in_plan();
+  keep_in_plan(group);
 }
 
 void all_to_all(ProcessGroup& group, const Tensor& x, Tensor& y) {
@@ -184,7 +207,7 @@ void all_to_all(ProcessGroup& group, const Tensor& x, Tensor& y) {
              "[all_to_all] shapes {} and {} in a group of {}; both are ({}, ...)", x.shape().str(),
              y.shape().str(), group.size(), group.size());
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y, {.group = group.shared_from_this()});
-  keep_in_plan();
+  keep_in_plan(group);
 }
 
 namespace {

@@ -89,6 +89,7 @@ DataParallel::DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_
     BRIM_CHECK(others[r] == others[0], DistError,
                "[dist] the networks of rank 0 and rank {} have other parameters", r);
   share(*group_, all);
+  if (!parameters_.empty()) (void)group_->measure_link(parameters_[0].device());
 }
 
 DataParallel::Sums DataParallel::part(int64_t number, const Loss& loss, const Backward& backward) {

@@ -6,6 +6,7 @@
 #include "core/clock.h"
 #include "core/printable.h"
 #include "dist/flight_recorder.h"
+#include "dist/link_speed.h"
 #include "dist/transport.h"
 #include "io/atomic_file.h"
 
@@ -94,6 +95,17 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
   });
   texts[static_cast<size_t>(rank_)] = text;
   return texts;
+}
+
+LinkSpeed ProcessGroup::link_speed(Device device) const {
+  const auto found = links_.find(device.str());
+  return found == links_.end() ? LinkSpeed() : found->second;
+}
+
+LinkSpeed ProcessGroup::measure_link(Device device) {
+  const auto [at, fresh] = links_.try_emplace(device.str());
+  if (fresh && size_ > 1) at->second = time_link(*this, device);
+  return at->second;
 }
 
 void ProcessGroup::check() {

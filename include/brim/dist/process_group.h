@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -41,6 +42,13 @@ struct GroupOptions {
   std::string record_folder;
 };
 
+/// What an all-reduce over a group takes, about.
+struct LinkSpeed {
+  double latency = 0;           ///< seconds, however little is reduced
+  double seconds_per_byte = 0;  ///< of the reduced tensors
+  double waiting = 1;           ///< the share of it in which this rank's CPU has nothing to do
+};
+
 /// A handle of one rank. Calls of several threads come one after the other, in an order that
 /// other ranks cannot know: give each thread a duplicate().
 class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
@@ -61,6 +69,13 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   void barrier();
   /// What each rank gave, by rank: settings, addresses. The host waits.
   std::vector<std::string> all_gather_text(const std::string& text);
+
+  /// Measures what connects tensors on such devices, once: later calls return what the first one
+  /// found, which is rank 0's in all ranks. Compiled steps choose by it which gradients are reduced
+  /// together while others are computed. All ranks call it; the host waits.
+  LinkSpeed measure_link(Device device);
+  /// What measure_link() found; zeros before.
+  LinkSpeed link_speed(Device device) const;
 
   /// Throws a DistError if another rank is known to be gone. What was queued on GPUs then ends
   /// without what that rank was to send: ask before results are believed that waited for no call.
@@ -85,7 +100,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   const int rank_, size_;
   std::mutex mutex_;
   uint64_t calls_ = 0;
-  std::string failure_;  // of an earlier call
+  std::string failure_;                     // of an earlier call
+  std::map<std::string, LinkSpeed> links_;  // by device
 };
 
 using GroupPtr = std::shared_ptr<ProcessGroup>;

@@ -1,0 +1,11 @@
+// How fast the ranks of a group reduce.
+#pragma once
+
+#include <brim/dist/process_group.h>
+
+namespace brim::dist {
+
+/// Times small and large all-reduces of tensors on such a device, and hands rank 0's times to all.
+LinkSpeed time_link(ProcessGroup& group, Device device);
+
+}  // namespace brim::dist
