@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "backend/fused/chain.h"
+#include "plan/stream_order.h"
 
 namespace brim::plan {
 namespace {
@@ -18,6 +19,7 @@ size_t aligned(size_t bytes) {
 std::vector<Block> lifetimes(const Program& program) {
   std::vector<Block> blocks;
   std::unordered_map<const Storage*, size_t> index;
+  const StreamOrder order(program);
   for (size_t i = 0; i < program.launches.size(); ++i)
     for (const Operand& o : program.launches[i]->operands()) {
       if (!o.tensor->defined() || !program.temporary(*o.tensor)) continue;
@@ -25,7 +27,9 @@ std::vector<Block> lifetimes(const Program& program) {
       const int at = static_cast<int>(i);
       const auto [found, fresh] = index.try_emplace(storage, blocks.size());
       if (fresh) blocks.push_back({storage, 0, aligned(storage->bytes()), at, at});
-      blocks[found->second].last = at;
+      // Beside a launch of the side stream others run until one waits for it.
+      int& last = blocks[found->second].last;
+      last = std::max(last, order.met_by(i));
     }
   return blocks;
 }
@@ -83,7 +87,7 @@ int join_in_place(const Program& program, std::vector<Block>& blocks) {
 }
 
 size_t largest_sum(const std::vector<Block>& blocks, size_t launches) {
-  std::vector<int64_t> change(launches + 1, 0);
+  std::vector<int64_t> change(launches + 2, 0);  // the step's end may be a block's last use
   for (const Block& b : blocks) {
     if (b.in_place_of >= 0) continue;
     change[static_cast<size_t>(b.first)] += static_cast<int64_t>(b.bytes);

@@ -56,6 +56,7 @@ std::string dead_code(Program& program);
 std::string elide_copies(Program& program);
 std::string fuse_chains(Program& program);
 std::string layout(Program& program);
+std::string overlap(Program& program);
 std::string recompute(Program& program);
 
 }  // namespace brim::plan

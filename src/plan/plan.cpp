@@ -15,6 +15,7 @@
 #include "core/runtime.h"
 #include "diag/span.h"
 #include "formula/optim.h"
+#include "plan/stream_order.h"
 
 namespace brim::plan {
 namespace {
@@ -56,6 +57,7 @@ Plan::Plan(Recording recording, const PassSelection& passes)
     notes_.push_back(fmt::format("{}: {}", pass.name, note.empty() ? "nothing to do" : note));
   }
   allocate(passes.contains(kMemoryPass));
+  list_waits();
   for (const auto& launch : program_.launches) {
     if (launch->refresh) refreshed_.push_back(launch.get());
     if (launch->commit) committed_.push_back(launch.get());
@@ -148,6 +150,19 @@ void Plan::allocate(bool share) {
   }
 }
 
+void Plan::list_waits() {
+  const StreamOrder order(program_);
+  if (!order.has_side_stream()) return;
+  side_ = SideStream::create(program_.device);
+  std::vector<size_t> queued(program_.launches.size() +
+                             1);  // on the side stream before each launch
+  for (size_t i = 0; i < program_.launches.size(); ++i) {
+    queued[i + 1] = queued[i] + (program_.launches[i]->on_side_stream ? 1 : 0);
+    const int last = order.waits_for(i);
+    waits_for_.push_back(last < 0 ? 0 : queued[static_cast<size_t>(last) + 1]);
+  }
+}
+
 Plan::Fit Plan::prepare() {
   for (const Seen& s : seen_)
     if (s.impl->storage != s.storage ||
@@ -237,7 +252,8 @@ void Plan::sign(std::span<const Tensor> inputs) {
   };
   for (const Tensor& t : inputs) add(t.raw());
   for (const Result& r : result_storages_) add(r.memory->data());
-  add(scratch_memory_ ? scratch_memory_->data() : nullptr);
+  for (const Ref<Storage>& memory : {scratch_memory_, side_scratch_memory_})
+    add(memory ? memory->data() : nullptr);
 }
 
 /// Where the launches keep what changes from step to step.
@@ -279,8 +295,36 @@ bool Plan::queue(int step, const Context& context) {
     std::memcpy(const_cast<void*>(n.argument), from, n.words * sizeof(uint64_t));
     from += n.words;
   }
-  for (const auto& launch : program_.launches) launch->run(context);
-  return scratch_.max_bytes() <= scratch_.bytes();
+  if (!side_) {
+    for (const auto& launch : program_.launches) launch->run(context);
+    return scratch_.max_bytes() <= scratch_.bytes();
+  }
+  queue_on_both(context);
+  return scratch_.max_bytes() <= scratch_.bytes() &&
+         side_->scratch().max_bytes() <= side_->scratch().bytes();
+}
+
+void Plan::queue_on_both(const Context& context) {
+  const Stream& main = context.stream;
+  try {
+    for (size_t i = 0; i < program_.launches.size(); ++i) {
+      Launch& launch = *program_.launches[i];
+      if (launch.on_side_stream) {
+        side_->queue(launch, main);
+        continue;
+      }
+      if (waits_for_[i] > 0) side_->wait_for(waits_for_[i], main);
+      launch.run(context);
+    }
+  } catch (...) {
+    // What is on its way uses the plan's memory.
+    try {
+      side_->finish(main);
+    } catch (...) {  // the first error is the one to tell of
+    }
+    throw;
+  }
+  side_->finish(main);
 }
 
 /// The arena is one, and goes back to the allocator on the stream it was made on: others wait for
@@ -315,11 +359,15 @@ void Plan::finish() {
     if (program_.role(*program_.outputs[i].storage()) == Role::kept)
       results_[i] = program_.outputs[i].clone();
   for (const Ref<Storage>& s : written_) s->bump_version();
-  if (scratch_.max_bytes() > scratch_.bytes()) {
-    const StreamGuard home(home_);
-    scratch_memory_ = Storage::allocate(scratch_.max_bytes(), program_.device);
-    scratch_.rebind(scratch_memory_->data(), scratch_memory_->bytes());
-  }
+  rebind_scratch(scratch_, scratch_memory_);
+  if (side_) rebind_scratch(side_->scratch(), side_scratch_memory_);
+}
+
+void Plan::rebind_scratch(ScratchStack& scratch, Ref<Storage>& memory) {
+  if (scratch.max_bytes() <= scratch.bytes()) return;
+  const StreamGuard home(home_);
+  memory = Storage::allocate(scratch.max_bytes(), program_.device);
+  scratch.rebind(memory->data(), memory->bytes());
 }
 
 Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,

@@ -14,6 +14,7 @@
 #include "plan/memory.h"
 #include "plan/pass.h"
 #include "plan/recorder.h"
+#include "plan/side_stream.h"
 
 namespace brim::plan {
 
@@ -55,14 +56,17 @@ class Plan {
 
  private:
   void allocate(bool share);
+  void rebind_scratch(ScratchStack& scratch, Ref<Storage>& memory);
   void renew_results();
   std::span<const Tensor> handed_out();
   void sign(std::span<const Tensor> inputs);
   void list_parameters();
   void list_holdings();
+  void list_waits();
   void draw_keys();
   void take_parameters();
   bool queue(int step, const Context& context);
+  void queue_on_both(const Context& context);
   void enter(const Stream& stream);
   void leave(const Stream& stream);
   void count_step();
@@ -81,7 +85,7 @@ class Plan {
   std::vector<Ref<Storage>> written_;  // that others see
   std::vector<Launch*> refreshed_, committed_, drawing_;
   ScratchStack scratch_;
-  Ref<Storage> scratch_memory_;
+  Ref<Storage> scratch_memory_, side_scratch_memory_;
   Stream home_;                      // where the plan's memory is given back
   std::vector<uint64_t> signature_;  // addresses that may differ from replay to replay
   std::vector<RepeatedWork::Parameter> parameters_;  // that differ from step to step
@@ -95,7 +99,9 @@ class Plan {
   };
   bool is_copied(const Result& r) const;
   std::vector<Result> result_storages_;
-  std::vector<Tensor> copies_;  // results_, but copies of those that are
+  std::vector<Tensor> copies_;        // results_, but copies of those that are
+  std::unique_ptr<SideStream> side_;  // null where no launch is on it
+  std::vector<size_t> waits_for_;     // by launch: how many on the side stream
 };
 
 }  // namespace brim::plan

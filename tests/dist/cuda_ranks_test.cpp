@@ -23,6 +23,7 @@
 #include "dist/collectives.h"
 #include "dist/run_ranks.h"
 #include "dist/sum_tree.h"
+#include "plan/buckets.h"
 
 namespace brim::dist {
 namespace {
@@ -205,6 +206,9 @@ TEST_F(CudaRanks, TrainToTheBitsOfOneRank) {
   const int64_t virtual_ranks = 2 * size();
   const std::vector<float> together = trained(*group_, virtual_ranks, device_);
   EXPECT_EQ(together, trained(*local_groups(1)[0], virtual_ranks, device_));
+  plan::forced_buckets = 2;  // graphs have two streams
+  EXPECT_EQ(together, trained(*group_, virtual_ranks, device_));
+  plan::forced_buckets.reset();
 }
 
 // --- what goes wrong: each of these ends the groups of the process, and is run by itself

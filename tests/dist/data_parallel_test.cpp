@@ -16,12 +16,20 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 
+#include "core/check.h"
 #include "dist/run_ranks.h"
 #include "message_of.h"
+#include "plan/buckets.h"
 
 namespace brim::dist {
 namespace {
+
+/// Of the calling rank's steps.
+void forced_buckets(size_t count) {
+  plan::forced_buckets = count > 1 ? std::optional(count) : std::nullopt;
+}
 
 struct NetOptions {
   bool batch_norm = false;
@@ -47,6 +55,7 @@ struct Run {
   NetOptions net;
   bool compiled = false;
   bool on_sim = false;  // each rank on a device of its own
+  size_t buckets = 1;   // that a compiled step is made to reduce the gradients in
 };
 
 using Weights = std::map<std::string, std::vector<float>>;
@@ -72,6 +81,7 @@ Weights train(ProcessGroup& group, const Run& run, const std::map<std::string, T
     optimizer.step();
     return loss;
   };
+  forced_buckets(run.buckets);
   auto compiled = compile(step, {.passes = "exact"});
   Weights result;
   for (int i = 0; i < 3; ++i) {
@@ -144,6 +154,56 @@ TEST(DataParallel, OnVirtualAccelerators) {
   const Weights one = weights_of({.size = 1, .virtual_ranks = 2, .net = net});
   for (const bool compiled : {false, true})
     EXPECT_EQ(weights_of({2, 2, net, compiled, /*on_sim=*/true}), one) << compiled;
+  for (const size_t buckets : {2, 3, 100})
+    EXPECT_EQ(weights_of({2, 2, net, true, /*on_sim=*/true, buckets}), one) << buckets;
+}
+
+TEST(DataParallel, BucketsChangeNoBit) {
+  const NetOptions net{.batch_norm = true};
+  for (const int64_t virtual_ranks : {4, 6}) {
+    const Weights one = weights_of({.size = 1, .virtual_ranks = virtual_ranks, .net = net});
+    for (const int size : {2, 4, 6})
+      for (const size_t buckets : {2, 3, 100})
+        if (virtual_ranks % size == 0) {
+          EXPECT_EQ(weights_of({size, virtual_ranks, net, true, false, buckets}), one)
+              << virtual_ranks << " by " << size << " in " << buckets;
+        }
+  }
+}
+
+/// Rank 0's buckets are those of all, whatever the others would choose.
+TEST(DataParallel, RanksAgreeOnBuckets) {
+  std::string explained[2];
+  run_ranks(local_groups(2), [&](ProcessGroup& group) {
+    forced_buckets(group.rank() == 0 ? 2 : 3);
+    Net net({});
+    DataParallel parallel(net, group.shared_from_this());
+    auto step = compile([&](const Tensor& x) {
+      return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+    });
+    (void)step(ones({2, 3, 8, 8}));
+    explained[group.rank()] = step.explain();
+  });
+  for (const std::string& text : explained)
+    EXPECT_TRUE(has(text, "all_reduce of 5 tensors in 2 buckets")) << text;
+}
+
+TEST(DataParallel, AnErrorAmidOverlappedReductionsIsThrown) {
+  for (const char* backend : {"local", "tcp"}) {
+    const std::vector<GroupPtr> groups = groups_of(backend, 2);
+    const std::vector<std::string> failures = failures_of(groups, [](ProcessGroup& group) {
+      forced_buckets(3);
+      Net net({});
+      DataParallel parallel(net, group.shared_from_this());
+      auto step = compile([&](const Tensor& x) {
+        return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+      });
+      (void)step(ones({2, 3, 8, 8}));
+      if (group.rank() == 1) raise<ValueError>("rank 1 has had enough");
+      for (int i = 0; i < 100; ++i) (void)step(ones({2, 3, 8, 8}));
+    });
+    EXPECT_TRUE(has(failures[0], "rank 1 has had enough")) << failures[0];
+  }
 }
 
 TEST(DataParallel, PartsDrawTheirOwnNumbers) {

@@ -34,7 +34,8 @@ std::vector<Pass> all_passes() {
        {"batch_casts", "casts of weights and of gradients in few launches", batch_casts},
        {"elide_copies", "products written where a copy would put them", elide_copies, 64},
        {"fuse_chains", "ops over elements and rows in one pass over memory", fuse_chains},
-       {"recompute", "make again what the backward pass needs, instead of keeping it", recompute}});
+       {"recompute", "make again what the backward pass needs, instead of keeping it", recompute},
+       {"overlap", "gradients summed over ranks while others are computed", overlap}});
   return passes;
 }
 
