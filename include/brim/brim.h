@@ -38,6 +38,7 @@
 #include <brim/diag/trace.h>
 #include <brim/dist/data_parallel.h>
 #include <brim/dist/launch.h>
+#include <brim/dist/links.h>
 #include <brim/dist/process_group.h>
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
@@ -64,6 +65,7 @@
 #include <brim/optim/optim.h>
 #include <brim/plan/compile.h>
 #include <brim/train/checkpoint.h>
+#include <brim/train/forecast.h>
 #include <brim/train/metric.h>
 #include <brim/train/recipe.h>
 #include <brim/train/task.h>

@@ -1,6 +1,10 @@
 #include "backend/launch.h"
 
+#include <brim/core/threads.h>
 #include <brim/extend/native.h>
+
+#include <algorithm>
+#include <cmath>
 
 #include "core/check.h"
 #include "core/context.h"
@@ -8,6 +12,16 @@
 #include "diag/span.h"
 
 namespace brim::backend {
+
+double bytes_of(const Call& call) {
+  double bytes = 0;
+  call.for_each_tensor([&](const Tensor& t, bool) {
+    if (t.defined())
+      bytes += std::min(static_cast<double>(t.storage()->bytes()),
+                        static_cast<double>(t.numel()) * static_cast<double>(size_of(t.dtype())));
+  });
+  return bytes;
+}
 
 void run_call(const Context& context, const KernelSlot& slot, DType dtype, const Call& call) {
   const LaunchPolicy& policy = launch_policy(context.stream.device.kind);
@@ -53,6 +67,16 @@ std::unique_ptr<Launch> Launch::clone() const {
   other->communication = communication;
   other->on_side_stream = on_side_stream;
   return other;
+}
+
+double Launch::estimated_seconds() const {
+  // What kernels reach on a core of a server with AVX2, and what one core moves.
+  constexpr double kOperations = 60e9, kBytes = 10e9, kLaunch = 1e-6;
+  const Call call(function_, *arguments_);
+  if (const auto estimate = launch_policy(device_.kind).estimate)
+    if (const double seconds = estimate(device_, dtype_, call); seconds > 0) return seconds;
+  return kLaunch + std::max(std::abs(call.operations()) / kOperations, bytes_of(call) / kBytes) /
+                       num_threads();
 }
 
 void Launch::drop_elements(std::span<const size_t> gone) {

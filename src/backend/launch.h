@@ -116,8 +116,9 @@ class Launch {
   bool same_options(const Launch& other) const;
   /// Another one that does the same with the same memory.
   std::unique_ptr<Launch> clone() const;
-  /// Multiplications and additions; negative where they are not declared.
-  double operations() const { return arguments_->operations(); }
+  /// About how long it takes, where nobody has measured it: by the roofline of its device, and on a
+  /// CPU by that of common cores.
+  double estimated_seconds() const;
 
   /// Renews options that change from step to step (learning rate, keys of random numbers). Called
   /// before each replay; returns false where the plan no longer fits and must be made anew.

@@ -47,6 +47,9 @@ class Call {
   extend::Arguments& arguments_;
 };
 
+/// Of its tensors, each once; what is broadcast as it lies in memory.
+double bytes_of(const Call& call);
+
 struct LaunchPolicy {
   /// Runs the call, or queues it on the context's stream, and charges the account.
   void (*launch)(const Context& context, const char* name, DType dtype, const Call& call) = nullptr;
@@ -59,9 +62,9 @@ struct LaunchPolicy {
   bool trades_time_for_memory = true;
   /// What a launch is measured to take is what it takes in a step.
   bool can_be_measured = true;
-  /// About how many seconds a launch takes that computes and moves so much: the longer of both.
-  /// Null, or 0 of it: as on a CPU.
-  double (*estimate)(Device device, DType dtype, double operations, double bytes) = nullptr;
+  /// About how many seconds a launch takes: the longer of arithmetic and memory traffic. Null, or 0
+  /// of it: as on a CPU.
+  double (*estimate)(Device device, DType dtype, const Call& call) = nullptr;
   /// Compiles a formula's text where that has not been done yet, and launches it; null without a
   /// compiler at run time.
   void (*run_text)(const Context& context, const extend::FormulaText& text,

@@ -58,23 +58,32 @@ inline Part part_of(int64_t elements, int rank, int size) {
 Call call_of(CallKind kind, std::span<const Tensor> tensors, const CollectiveOptions& options,
              bool is_replayed);
 
-/// The nodes of all ranks over the same elements, in the order of the tree.
+/// What some ranks have of the same elements: nodes of the tree over virtual ranks.
 template <class Mover>
 class NodeSums {
  public:
-  NodeSums(Mover& mover, const Call& call, int size, int64_t virtual_ranks)
-      : mover_(mover), call_(call), all_{0, virtual_ranks}, element_(size_of(call.dtype)) {
-    for (int rank = 0; rank < size; ++rank)
-      nodes_within(all_, virtual_ranks_of(rank, size, virtual_ranks), nodes_);
-  }
-  /// Reduces them; `data`: of each node, spoilt. Returns the one that holds the result.
-  void* reduce(std::vector<void*> data, int64_t count) {
-    for (int64_t begin = 0; begin < count; begin += Mover::kBlock) {
+  NodeSums(Mover& mover, const Call& call, int64_t virtual_ranks, std::vector<TreeNode> nodes)
+      : mover_(mover),
+        call_(call),
+        all_{0, virtual_ranks},
+        element_(size_of(call.dtype)),
+        nodes_(std::move(nodes)) {}
+
+  /// Reduces them to the largest nodes within `range`, which they make up; `data`: of each node, in
+  /// the order of the tree, spoilt. Returns where the results are.
+  std::vector<void*> reduce(const TreeNode& range, const std::vector<void*>& data, int64_t count) {
+    std::vector<TreeNode> wanted;
+    nodes_within(all_, range, wanted);
+    std::vector<void*> results(wanted.size());
+    for (int64_t begin = 0; begin == 0 || begin < count; begin += Mover::kBlock) {
       const int64_t n = std::min(Mover::kBlock, count - begin);
       size_t next = 0;
-      (void)reduce(all_, data, next, begin, n);
+      for (size_t i = 0; i < wanted.size(); ++i) {
+        void* const sum = reduce(wanted[i], data, next, begin, n);
+        if (begin == 0) results[i] = sum;
+      }
     }
-    return data[0];
+    return results;
   }
 
  private:
@@ -94,6 +103,9 @@ class NodeSums {
   std::vector<TreeNode> nodes_;
 };
 
+/// Of hosts with several ranks each, these first reduce among themselves, each a part of the
+/// elements; then ranks with the same part meet over the network, which so carries each element
+/// once a host, and not once a rank.
 template <class Mover>
 struct AllReduce {
   Mover& mover;
@@ -105,64 +117,129 @@ struct AllReduce {
   const int rank = transport.rank(), size = transport.size();
   const size_t element = size_of(call.dtype);
 
-  /// Exchanges elements [part of peer] of all nodes, reduces those of `mine`, and writes them `to`.
-  template <class PartOf>
-  void run(std::span<void* const> nodes, const PartOf& part, void* to) {
-    const Part mine = part(rank);
+  /// One of the ranks that exchange, and the virtual ranks of which it has nodes.
+  struct Member {
+    int rank;
+    TreeNode range;
+    std::vector<TreeNode> nodes(int64_t virtual_ranks) const {
+      std::vector<TreeNode> all;
+      nodes_within({0, virtual_ranks}, range, all);
+      return all;
+    }
+  };
+  struct Members {
+    std::vector<Member> all;  ///< in the order of their ranges, which lie side by side
+    size_t self = 0;
+    TreeNode range() const { return {all.front().range.begin, all.back().range.end}; }
+  };
+
+  /// Exchanges elements [part(i)] of the nodes with member i, and calls use(sums): where the nodes
+  /// of all members together are, of this one's part.
+  template <class PartOf, class Use>
+  void reduce_part(const Members& members, std::span<void* const> nodes, const PartOf& part,
+                   const Use& use) {
+    const Part mine = part(members.self);
+    const size_t bytes = bytes_of(mine.count(), element);
     std::vector<void*> data;
+    std::vector<TreeNode> tree;
     std::vector<Outgoing> out;
     std::vector<Incoming> in;
     size_t others = 0;
-    for (int peer = 0; peer < size; ++peer)
-      if (peer != rank) others += nodes_of(peer, size, virtual_ranks).size();
-    const Workspace scratch = context.workspace(others * bytes_of(mine.count(), element));
+    for (size_t i = 0; i < members.all.size(); ++i)
+      if (i != members.self) others += members.all[i].nodes(virtual_ranks).size();
+    const Workspace scratch = context.workspace(others * bytes);
     char* free = scratch.as<char>();
-    for (int peer = 0; peer < size; ++peer) {
-      if (peer == rank) {
+    for (size_t i = 0; i < members.all.size(); ++i) {
+      const Member& member = members.all[i];
+      const std::vector<TreeNode> theirs = member.nodes(virtual_ranks);
+      tree.insert(tree.end(), theirs.begin(), theirs.end());
+      if (i == members.self) {
         for (void* const node : nodes) data.push_back(address_of(node, mine.begin, element));
         continue;
       }
-      const Part theirs = part(peer);
+      const Part other = part(i);
       for (void* const node : nodes)
-        out.push_back(
-            {peer, address_of(node, theirs.begin, element), bytes_of(theirs.count(), element)});
-      for (size_t k = nodes_of(peer, size, virtual_ranks).size(); k > 0; --k) {
-        in.push_back({peer, free, bytes_of(mine.count(), element)});
+        out.push_back({member.rank, address_of(node, other.begin, element),
+                       bytes_of(other.count(), element)});
+      for (size_t k = 0; k < theirs.size(); ++k, free += bytes) {
+        in.push_back({member.rank, free, bytes});
         data.push_back(free);
-        free += bytes_of(mine.count(), element);
       }
     }
     mover.exchange(transport, call, out, in);
-    const void* const sums =
-        NodeSums(mover, call, size, virtual_ranks).reduce(std::move(data), mine.count());
-    const Copy copy{to, sums, bytes_of(mine.count(), element)};
-    if (to != sums) mover.copy({&copy, 1});
+    NodeSums sums(mover, call, virtual_ranks, std::move(tree));
+    use(sums.reduce(members.range(), data, mine.count()));
+  }
+
+  /// Each member has [part(i)] of the result; afterwards all of it.
+  template <class PartOf>
+  void all_gather(const Members& members, void* result, const PartOf& part) {
+    const Part mine = part(members.self);
+    char* const own = address_of(result, mine.begin, element);
+    std::vector<Outgoing> out;
+    std::vector<Incoming> in;
+    for (size_t i = 0; i < members.all.size(); ++i) {
+      if (i == members.self) continue;
+      const Part theirs = part(i);
+      out.push_back({members.all[i].rank, own, bytes_of(mine.count(), element)});
+      in.push_back({members.all[i].rank, address_of(result, theirs.begin, element),
+                    bytes_of(theirs.count(), element)});
+    }
+    mover.exchange(transport, call, out, in);
+  }
+
+  void copy(void* to, const void* from, int64_t count) {
+    const Copy copy{to, from, bytes_of(count, element)};
+    if (to != from && copy.bytes > 0) mover.copy({&copy, 1});
+  }
+
+  /// Among members that have all virtual ranks.
+  void among(const Members& members, std::span<void* const> nodes, int64_t elements, void* result) {
+    if (members.all.size() == 1 || bytes_of(elements, element) <= kExchangeAllBelow)
+      return reduce_part(
+          members, nodes,
+          [&](size_t) {
+            return Part{0, elements};
+          },
+          [&](const std::vector<void*>& sums) { copy(result, sums[0], elements); });
+    const auto part = parts(elements, members);
+    const Part mine = part(members.self);
+    reduce_part(members, nodes, part, [&](const std::vector<void*>& sums) {
+      copy(address_of(result, mine.begin, element), sums[0], mine.count());
+    });
+    all_gather(members, result, part);
   }
 
   /// The first node becomes the sum of all.
   void operator()(std::span<void* const> nodes, int64_t elements) {
     void* const result = nodes[0];
-    if (size == 1 || bytes_of(elements, element) <= kExchangeAllBelow)
-      return run(
-          nodes,
-          [&](int) {
-            return Part{0, elements};
-          },
-          result);
-    const auto part = [&](int r) { return part_of(elements, r, size); };
-    const Part mine = part(rank);
-    char* const own = address_of(result, mine.begin, element);
-    run(nodes, part, own);
-    std::vector<Outgoing> out;
-    std::vector<Incoming> in;
-    for (int peer = 0; peer < size; ++peer) {
-      if (peer == rank) continue;
-      const Part theirs = part(peer);
-      out.push_back({peer, own, bytes_of(mine.count(), element)});
-      in.push_back(
-          {peer, address_of(result, theirs.begin, element), bytes_of(theirs.count(), element)});
+    const int each = transport.ranks_per_host();
+    if (each == 1 || each == size || bytes_of(elements, element) <= kExchangeAllBelow) {
+      Members all{.self = static_cast<size_t>(rank)};
+      for (int r = 0; r < size; ++r) all.all.push_back(member(r));
+      return among(all, nodes, elements, result);
     }
-    mover.exchange(transport, call, out, in);
+    const int host = rank / each, local = rank % each;
+    Members here{.self = static_cast<size_t>(local)};
+    for (int r = 0; r < each; ++r) here.all.push_back(member(host * each + r));
+    Members across{.self = static_cast<size_t>(host)};
+    for (int h = 0; h < size / each; ++h)
+      across.all.push_back({h * each + local,
+                            {member(h * each).range.begin, member(h * each + each - 1).range.end}});
+    const auto part = parts(elements, here);
+    const Part mine = part(here.self);
+    reduce_part(here, nodes, part, [&](const std::vector<void*>& sums) {
+      among(across, sums, mine.count(), address_of(result, mine.begin, element));
+    });
+    all_gather(here, result, part);
+  }
+
+ private:
+  Member member(int r) const { return {r, virtual_ranks_of(r, size, virtual_ranks)}; }
+  static auto parts(int64_t elements, const Members& members) {
+    return [elements, count = static_cast<int>(members.all.size())](size_t i) {
+      return part_of(elements, static_cast<int>(i), count);
+    };
   }
 };
 
@@ -295,9 +372,10 @@ struct CollectiveKernels {
                    exchange_rows(mover, t, call, x.raw(), true, scratch.as<char>(), row);
                    std::vector<void*> data;
                    for (size_t r = 0; r < size; ++r) data.push_back(scratch.as<char>() + r * row);
-                   const void* const sums =
-                       NodeSums(mover, call, t.size(), t.size()).reduce(std::move(data), y.numel());
-                   const Copy copy{y.raw(), sums, row};
+                   std::vector<TreeNode> ranks;
+                   for (int r = 0; r < t.size(); ++r) ranks.push_back({r, r + 1});
+                   NodeSums sums(mover, call, t.size(), std::move(ranks));
+                   const Copy copy{y.raw(), sums.reduce({0, t.size()}, data, y.numel())[0], row};
                    if (row > 0) mover.copy({&copy, 1});
                  });
   }

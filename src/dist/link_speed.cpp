@@ -15,8 +15,8 @@
 namespace brim::dist {
 namespace {
 
-constexpr int64_t kSmall = 64, kLarge = 512 << 10;  // f32: the latter 2 MiB
-constexpr int kRounds = 3;
+constexpr int64_t kSmall = 64, kLarge = 256 << 10;  // f32: the latter 1 MiB
+constexpr int kRounds = 8;
 
 double thread_seconds() {
   timespec now{};

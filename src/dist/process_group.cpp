@@ -17,7 +17,9 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport, GroupOptions op
       transport_(std::move(transport)),
       recorder_(std::make_unique<FlightRecorder>()),
       rank_(transport_->rank()),
-      size_(transport_->size()) {}
+      size_(transport_->size()) {
+  if (options_.ranks_per_host > 0) transport_->set_ranks_per_host(options_.ranks_per_host);
+}
 
 ProcessGroup::~ProcessGroup() { transport_->drop_links(); }
 
@@ -57,6 +59,7 @@ std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
   run({.kind = CallKind::duplicate}, [&](Transport& transport, const Call& call) {
     GroupOptions options = options_;
     options.record_folder.clear();  // one record a rank
+    options.ranks_per_host = transport.ranks_per_host();
     other = std::make_shared<ProcessGroup>(transport.duplicate(call), std::move(options));
   });
   return other;
@@ -104,7 +107,11 @@ LinkSpeed ProcessGroup::link_speed(Device device) const {
 
 LinkSpeed ProcessGroup::measure_link(Device device) {
   const auto [at, fresh] = links_.try_emplace(device.str());
-  if (fresh && size_ > 1) at->second = time_link(*this, device);
+  if (!fresh || size_ == 1) return at->second;
+  if (const Links* const links = transport_->modelled())
+    at->second = modelled_speed(*links, size_);
+  else
+    at->second = time_link(*this, device);
   return at->second;
 }
 

@@ -264,6 +264,7 @@ GroupPtr tcp_group(const TcpOptions& options) {
   transport->meet();  // now nobody waits for the first mesh any more
   transport->set_watch(std::make_shared<Watch>(mesh(kHeartbeat), transport->names(),
                                                options.group.heartbeat_timeout));
+  find_ranks_per_host(*transport);
   return std::make_shared<ProcessGroup>(std::move(transport), options.group);
 }
 

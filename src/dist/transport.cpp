@@ -1,8 +1,12 @@
 #include "dist/transport.h"
 
+#include <unistd.h>
+
+#include <fstream>
 #include <vector>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "core/printable.h"
 
 namespace brim::dist {
@@ -94,6 +98,47 @@ void raise_timeout(int rank, const Call& call, const std::string& peers, double 
       "[dist] rank {} has waited {:g} s in {} for {}: it hangs, or is slower than that "
       "(GroupOptions::timeout)",
       rank, seconds, call.str(), peers);
+}
+
+void Transport::set_ranks_per_host(int count) {
+  BRIM_CHECK(count > 0 && size_ % count == 0, ValueError,
+             "[dist] {} ranks are not {} on each host; give a number that divides them", size_,
+             count);
+  ranks_per_host_ = count;
+}
+
+namespace {
+
+uint64_t this_host() {
+  std::string text;
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  if (!std::getline(file, text)) {
+    char name[256] = {};
+    (void)gethostname(name, sizeof(name) - 1);
+    text = name;
+  }
+  return xxh64(text.data(), text.size(), 0);
+}
+
+}  // namespace
+
+void find_ranks_per_host(Transport& transport) {
+  const auto size = static_cast<size_t>(transport.size());
+  const auto own = static_cast<size_t>(transport.rank());
+  std::vector<uint64_t> hosts(size, this_host());
+  std::vector<Outgoing> out;
+  std::vector<Incoming> in;
+  for (size_t r = 0; r < size; ++r) {
+    if (r == own) continue;
+    out.push_back({static_cast<int>(r), &hosts[own], sizeof(uint64_t)});
+    in.push_back({static_cast<int>(r), &hosts[r], sizeof(uint64_t)});
+  }
+  transport.exchange({}, out, in);
+  size_t each = 1;
+  while (each < size && hosts[each] == hosts[0]) ++each;
+  bool regular = size % each == 0;
+  for (size_t r = 0; r < size && regular; ++r) regular = hosts[r] == hosts[r / each * each];
+  if (regular) transport.set_ranks_per_host(static_cast<int>(each));
 }
 
 }  // namespace brim::dist

@@ -12,6 +12,7 @@
 
 #include <brim/core/device.h>
 #include <brim/core/dtype.h>
+#include <brim/dist/links.h>
 #include <brim/dist/process_group.h>
 
 namespace brim::dist {
@@ -68,6 +69,13 @@ class Transport {
   int rank() const { return rank_; }
   int size() const { return size_; }
   virtual const char* backend() const = 0;
+  /// How many ranks there are on each host: ranks 0, 1, ... on the first one, and so on. All of
+  /// them where hosts have different numbers.
+  int ranks_per_host() const { return ranks_per_host_; }
+  /// Throws ValueError if hosts would have different numbers.
+  void set_ranks_per_host(int count);
+  /// Links that are modelled, and nothing else: no bytes move. Null for real ones.
+  virtual const Links* modelled() const { return nullptr; }
 
   /// Returns when everything has come and everything that goes out may be written again. Messages
   /// between two ranks come in their order. Throws DistError; then the group is of no use any more.
@@ -96,10 +104,15 @@ class Transport {
 
  private:
   const int rank_, size_;
+  int ranks_per_host_ = size_;
   std::mutex mutex_;
   std::string noted_;
   std::map<std::string, std::shared_ptr<void>> links_;
 };
+
+/// Settles with the other ranks how many there are on each host: those whose kernel was booted once
+/// are on one.
+void find_ranks_per_host(Transport& transport);
 
 /// What a message said that is another one than expected.
 [[noreturn]] void raise_mismatch(int rank, const Call& call, size_t bytes, int peer,

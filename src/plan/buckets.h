@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "plan/program.h"
+
 namespace brim::plan {
 
 /// Something to be reduced.
@@ -20,6 +22,12 @@ struct ReadyBytes {
 /// bytes. Takes time with the square of how many there are.
 std::vector<size_t> solve_buckets(std::span<const ReadyBytes> ready, double latency,
                                   double seconds_per_byte);
+
+/// What an element of a collective moves: where a rank has several nodes of the tree of sums it
+/// sends all of them, and receives one.
+double bytes_of_element(const Launch& collective, size_t element);
+/// What a collective takes, as its link was measured, or is modelled.
+double seconds_of(const Launch& collective);
 
 /// For comparisons and tests: makes the pass cut each all-reduce into so many buckets, whether or
 /// not that wins time.

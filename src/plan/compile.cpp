@@ -20,6 +20,7 @@
 #include "nn/modes.h"
 #include "ops/memory/copy.h"
 #include "plan/first_use.h"
+#include "plan/forecast.h"
 #include "plan/plan.h"
 #include "plan/traffic.h"
 
@@ -263,6 +264,15 @@ std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step
     count -= done.steps;
     if (count == 0) return done.results;
   }
+}
+
+StepForecast Compiler::forecast(std::span<const Tensor> inputs, const Step& step) {
+  check_inputs(inputs);
+  const State::Running guard(state_->running);
+  const Plan& plan = state_->plan_for(inputs, step);
+  StepForecast forecast = plan::forecast(plan.program());
+  forecast.arena_bytes = static_cast<int64_t>(plan.memory().bytes);
+  return forecast;
 }
 
 std::string Compiler::explain() const {

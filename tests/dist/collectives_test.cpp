@@ -193,16 +193,22 @@ TEST_P(Collectives, DuplicatesDoNotMix) {
   });
 }
 
-/// The number of ranks changes no bit of what so many virtual ranks add up to.
+/// The number of ranks changes no bit of what so many virtual ranks add up to, nor on how many
+/// hosts they are.
 TEST_P(Collectives, VirtualRanksDecideTheBits) {
   const auto value = [](int64_t i, int64_t v) {
     return std::sin(static_cast<double>(i * 31 + v)) * std::pow(10.0, static_cast<double>(v % 5));
   };
-  for (const int64_t virtual_ranks : {4, 6}) {
+  for (const int64_t virtual_ranks : {4, 6, 12}) {
     std::vector<float> expected;
-    for (const int size : {1, 2, 3, 4, 6}) {
+    struct Ranks {
+      int size, per_host;
+    };
+    for (const Ranks& ranks :
+         {Ranks{1, 1}, {2, 1}, {3, 3}, {4, 4}, {4, 2}, {6, 6}, {6, 2}, {6, 3}}) {
+      const int size = ranks.size, per_host = ranks.per_host;
       if (virtual_ranks % size != 0) continue;
-      run_ranks(groups(size), [&](ProcessGroup& group) {
+      run_ranks(groups(size, {.ranks_per_host = per_host}), [&](ProcessGroup& group) {
         const std::function<Tensor(TreeNode)> sum = [&](TreeNode node) -> Tensor {
           if (node.size() > 1) return sum(node.left()) + sum(node.right());
           std::vector<float> values(5000);
@@ -217,10 +223,31 @@ TEST_P(Collectives, VirtualRanksDecideTheBits) {
         if (size == 1)
           expected = nodes[0].to_vector<float>();
         else
-          EXPECT_EQ(nodes[0].to_vector<float>(), expected) << virtual_ranks << " over " << size;
+          EXPECT_EQ(nodes[0].to_vector<float>(), expected)
+              << virtual_ranks << " over " << size << ", " << per_host << " on each host";
       });
     }
   }
+}
+
+TEST_P(Collectives, HostsOfOneSize) {
+  const std::vector<std::string> failures =
+      failures_of(4, [](int) { (void)local_groups(4, {.ranks_per_host = 3}); });
+  EXPECT_TRUE(has(failures[0], "4 ranks are not 3 on each host")) << failures[0];
+  // Few elements for many ranks: some have no part of them.
+  run_ranks(groups(6, {.ranks_per_host = 3}), [](ProcessGroup& group) {
+    const std::shared_ptr<ProcessGroup> other = group.duplicate();
+    for (const int64_t count : {0, 1, 2, 4096, 4097, 10007}) {
+      Tensor t = numbers({count}, group.rank(), i64);
+      all_reduce(*other, t);
+      const std::vector<double> is = values_of(t);
+      for (int64_t i = 0; i < count; ++i) {
+        double shall = 0;
+        for (int r = 0; r < 6; ++r) shall += number(i, r);
+        ASSERT_EQ(is[static_cast<size_t>(i)], shall) << i << " of " << count;
+      }
+    }
+  });
 }
 
 TEST_P(Collectives, QueuedOnVirtualAccelerators) {

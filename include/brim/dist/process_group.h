@@ -40,6 +40,10 @@ struct GroupOptions {
   /// A folder in which a rank whose call fails writes `rank-N.json`: the error and its newest 1,000
   /// calls. Where it is not there, none is written.
   std::string record_folder;
+  /// How many ranks there are on each host, the first ones on the first: these reduce among
+  /// themselves before anything goes over the network. 0: groups over processes find out, threads
+  /// are on one.
+  int ranks_per_host = 0;
 };
 
 /// What an all-reduce over a group takes, about.

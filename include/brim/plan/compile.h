@@ -69,6 +69,16 @@ struct CompileStats {
   int64_t graph_replays = 0, graph_nodes = 0;
 };
 
+/// What a compiled step would take, by a model of its device: nothing is run. Times are in seconds.
+struct StepForecast {
+  double step = 0;
+  double compute = 0;        ///< of its kernels
+  double communication = 0;  ///< of its collectives
+  double exposed = 0;        ///< the part of them that no kernel hides
+  int64_t arena_bytes = 0;   ///< of its temporaries
+  int64_t kernels = 0, collectives = 0;
+};
+
 namespace plan {
 
 /// Throws ValueError if `passes` is no selection of passes (see CompileOptions::passes).
@@ -89,6 +99,8 @@ class Compiler {
   /// to be made.
   std::span<const Tensor> run(std::span<const Tensor> inputs, const Step& step, int count = 1,
                               const std::function<void()>& after_each = {});
+  /// Of a step with these inputs. It is recorded, and its plan made, where there is none.
+  StepForecast forecast(std::span<const Tensor> inputs, const Step& step);
   std::string explain() const;
   CompileStats stats() const;
 
@@ -124,6 +136,19 @@ class CompiledStep {
       int count, const std::function<void()>& after_each, const Inputs&... inputs) {
     return run(
         count, after_each ? after_each : [] {}, inputs...);
+  }
+
+  /// What the step would take, without running it: on a virtual accelerator by its profile
+  /// (SimOptions::profile), elsewhere by what such devices can do, roughly. Collectives take what
+  /// their group's links do (dist::simulated_group). Throws what a call does.
+  template <class... Inputs>
+  requires(std::is_convertible_v<const Inputs&, const Tensor&>&&...) StepForecast
+      forecast(const Inputs&... inputs) {
+    using Result = std::invoke_result_t<F&, decltype(static_cast<const Tensor&>(inputs))...>;
+    const std::array<Tensor, sizeof...(Inputs)> list{inputs...};
+    return compiler_.forecast(list, [f = step_.get()](std::span<const Tensor> t) {
+      return call<Result>(*f, t, std::make_index_sequence<sizeof...(Inputs)>());
+    });
   }
 
   /// What each pass did to the newest plan, its launches and its memory.

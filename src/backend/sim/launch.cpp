@@ -106,32 +106,36 @@ Tensor shadow(const Tensor& t) {
 
 namespace {
 
-/// Adds a tensor's storage to what work touches.
-void touch(Work& work, const Tensor& t, bool writes) {
-  if (!t.defined()) return;
-  const Storage& storage = *t.storage();
-  work.touches.push_back({.address = storage.data(), .bytes = storage.bytes(), .writes = writes});
-  const double elements = static_cast<double>(t.numel());
-  work.bytes += std::min(static_cast<double>(storage.bytes()),
-                         elements * static_cast<double>(size_of(t.dtype())));
-  if (work.operations < 0) work.operations = std::min(work.operations, -elements);
+/// What is queued of a kernel, but for running it. Where nothing is declared, an operation for each
+/// element of the largest tensor is counted.
+Work work_of(const char* name, DType dtype, const backend::Call& call) {
+  Work work{.name = name,
+            .dtype = dtype,
+            .operations = call.operations(),
+            .bytes = backend::bytes_of(call)};
+  call.for_each_tensor([&](const Tensor& t, bool) {
+    if (work.operations < 0 && t.defined())
+      work.operations = std::min(work.operations, -static_cast<double>(t.numel()));
+  });
+  work.operations = std::abs(work.operations);
+  return work;
 }
 
-/// Queues the CPU's kernel. Where nothing is declared, an operation for each element of the largest
-/// tensor is counted.
+/// Queues the CPU's kernel.
 void launch(const Context& context, const char* name, DType dtype, const backend::Call& call) {
   const diag::Span span(name, diag::Cause::dispatch);
-  Work work{.name = name, .dtype = dtype, .operations = call.operations()};
-  call.for_each_tensor([&](const Tensor& t, bool writes) { touch(work, t, writes); });
+  Work work = work_of(name, dtype, call);
+  call.for_each_tensor([&](const Tensor& t, bool writes) {
+    if (t.defined())
+      work.touches.push_back(
+          {.address = t.storage()->data(), .bytes = t.storage()->bytes(), .writes = writes});
+  });
   work.run = [kept = call.kept(&shadow)]() mutable { kept(Context{Stream{Device::cpu(), 0}}); };
-  work.operations = std::abs(work.operations);
   enqueue(context.stream, std::move(work));
 }
 
-double estimate(Device device, DType dtype, double operations, double bytes) {
-  return Devices::all()
-      .pacer(device.index)
-      .estimate({.dtype = dtype, .operations = operations, .bytes = bytes});
+double estimate(Device device, DType dtype, const backend::Call& call) {
+  return Devices::all().pacer(device.index).estimate(work_of("", dtype, call));
 }
 
 const bool policy_registered =

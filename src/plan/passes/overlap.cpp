@@ -16,13 +16,32 @@
 
 #include "core/check.h"
 #include "plan/buckets.h"
-#include "plan/estimate.h"
 #include "plan/pass.h"
 #include "plan/replace.h"
 
 namespace brim::plan {
 
 thread_local std::optional<size_t> forced_buckets;
+
+double bytes_of_element(const Launch& collective, size_t element) {
+  const std::vector<Operand> nodes = collective.element(element);
+  const Tensor& t = *nodes[0].tensor;
+  return static_cast<double>(t.numel()) * static_cast<double>(size_of(t.dtype())) *
+         static_cast<double>(nodes.size() + 1) / 2;
+}
+
+double seconds_of(const Launch& collective) {
+  const backend::Communication& link = *collective.communication;
+  double bytes = 0;
+  const size_t elements = collective.elements();
+  for (size_t i = 0; i < elements; ++i) bytes += bytes_of_element(collective, i);
+  if (elements == 0)
+    for (const Operand& o : collective.operands())
+      if (o.writes && o.tensor->defined())
+        bytes += static_cast<double>(o.tensor->numel()) *
+                 static_cast<double>(size_of(o.tensor->dtype()));
+  return link.latency + bytes * link.seconds_per_byte;
+}
 
 std::vector<size_t> solve_buckets(std::span<const ReadyBytes> ready, double latency,
                                   double seconds_per_byte) {
@@ -70,7 +89,7 @@ class Cut {
  public:
   Cut(const Program& program, size_t at) : program_(program), at_(at), launch_(launch(at)) {
     for (size_t i = 0; i < at; ++i)
-      starts_.push_back(starts_.back() + estimated_seconds(launch(i)));
+      starts_.push_back(starts_.back() + launch(i).estimated_seconds());
     std::unordered_map<const Storage*, size_t> used;  // by launches before it: the place behind
     for (size_t i = 0; i < at; ++i)
       for (const Operand& o : launch(i).operands())
@@ -100,7 +119,7 @@ class Cut {
     double end = 0, all = 0;
     for (const Bucket& b : buckets) {
       end = std::max(end, starts_[b.place]) + seconds_of(b.elements);
-      for (const size_t e : b.elements) all += bytes_of_element(e);
+      for (const size_t e : b.elements) all += bytes_of_element(launch_, e);
     }
     const backend::Communication& link = *launch_.communication;
     return {link.latency + all * link.seconds_per_byte, end - starts_[at_]};
@@ -109,16 +128,9 @@ class Cut {
  private:
   const Launch& launch(size_t i) const { return *program_.launches[i]; }
 
-  /// Where a rank has several nodes of the tree it sends all of them, and receives one.
-  double bytes_of_element(size_t e) const {
-    const std::vector<Operand> nodes = launch_.element(e);
-    const Tensor& t = *nodes[0].tensor;
-    return static_cast<double>(t.numel()) * static_cast<double>(size_of(t.dtype())) *
-           static_cast<double>(nodes.size() + 1) / 2;
-  }
   double seconds_of(const std::vector<size_t>& elements) const {
     double bytes = 0;
-    for (const size_t e : elements) bytes += bytes_of_element(e);
+    for (const size_t e : elements) bytes += bytes_of_element(launch_, e);
     const backend::Communication& link = *launch_.communication;
     return kMeeting + link.latency + bytes * link.seconds_per_byte;
   }
@@ -128,7 +140,8 @@ class Cut {
     std::iota(order.begin(), order.end(), size_t{0});
     std::ranges::stable_sort(order, {}, [&](size_t e) { return places_[e]; });
     std::vector<ReadyBytes> ready;
-    for (const size_t e : order) ready.push_back({starts_[places_[e]], bytes_of_element(e)});
+    for (const size_t e : order)
+      ready.push_back({starts_[places_[e]], bytes_of_element(launch_, e)});
     const backend::Communication& link = *launch_.communication;
     std::vector<size_t> ends = solve_buckets(ready, kMeeting + link.latency, link.seconds_per_byte);
     if (forced_buckets) {

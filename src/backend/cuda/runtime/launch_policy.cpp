@@ -2,6 +2,7 @@
 #include "backend/launch_policy.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backend/cuda/compile/formula_kernels.h"
 #include "backend/cuda/runtime/runtime.h"
@@ -29,12 +30,13 @@ void launch(const Context& context, const char* name, DType, const backend::Call
 }
 
 /// By the number of multiprocessors: those of all generations are alike enough for it.
-double estimate(Device device, DType dtype, double operations, double bytes) {
+double estimate(Device device, DType dtype, const backend::Call& call) {
   constexpr double kOperations = 250e9, kTensorCores = 2e12, kBytes = 15e9;  // of one, a second
   constexpr double kLaunch = 2e-6;
   const double peak = size_of(dtype) == 2 ? kTensorCores : kOperations;
-  return std::max(kLaunch, std::max(operations / peak, bytes / kBytes) /
-                               std::max(1, multiprocessors(device.index)));
+  return std::max(kLaunch,
+                  std::max(std::abs(call.operations()) / peak, backend::bytes_of(call) / kBytes) /
+                      std::max(1, multiprocessors(device.index)));
 }
 
 const bool registered =

@@ -1,0 +1,30 @@
+// Clusters that need not exist: what connects their devices, and a rank among others that are not
+// there, to forecast steps with (CompiledStep::forecast).
+#pragma once
+
+#include <brim/dist/process_group.h>
+
+namespace brim::dist {
+
+/// What connects the devices of a cluster. All bandwidths are in bytes/s and count one direction,
+/// delays in seconds.
+struct Links {
+  int ranks_per_host = 0;  ///< 0: all are on one
+  double device = 450e9;   ///< from one device to others of its host (NVLink of an H100)
+  double device_delay = 8e-6;
+  double host = 12.5e9;  ///< from a host, all its devices together, to others (100 Gbit/s)
+  double host_delay = 20e-6;
+  double memory = 3.35e12;  ///< of a device, through which gradients are packed and summed
+};
+
+/// Seconds of all_reduce() of so many bytes over `ranks` devices, as brim's algorithm moves them:
+/// in parts among the ranks of a host, these between hosts, and back. Throws ValueError for ranks
+/// that do not fill their hosts and links of no bandwidth.
+double all_reduce_seconds(const Links& links, int ranks, double bytes);
+
+/// Rank 0 of a group of `size` whose other ranks do not exist: messages come back as they were
+/// sent, and link_speed() is what the links would give. Throws ValueError as all_reduce_seconds()
+/// does.
+GroupPtr simulated_group(int size, const Links& links);
+
+}  // namespace brim::dist

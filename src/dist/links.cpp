@@ -1,0 +1,82 @@
+#include <brim/dist/links.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/check.h"
+#include "dist/link_speed.h"
+#include "dist/transport.h"
+
+namespace brim::dist {
+namespace {
+
+/// What ranks exchange in one go: each sends a part of `bytes` to each of the others.
+double exchange_seconds(double delay, double bandwidth, int members, double bytes) {
+  if (members == 1) return 0;
+  return delay + bytes * (members - 1) / members / bandwidth;
+}
+
+/// The other ranks send what they are sent.
+class SimulatedTransport final : public Transport {
+ public:
+  SimulatedTransport(int size, const Links& links) : Transport(0, size), links_(links) {
+    if (size > 1 && links.ranks_per_host > 0) set_ranks_per_host(links.ranks_per_host);
+  }
+
+  const char* backend() const override { return "simulated"; }
+  const Links* modelled() const override { return &links_; }
+  void exchange(const Call&, std::span<const Outgoing> out, std::span<const Incoming> in) override {
+    std::vector<size_t> taken(static_cast<size_t>(size()));  // of the messages to each
+    for (const Incoming& i : in) {
+      size_t left = taken[static_cast<size_t>(i.from)]++;
+      const auto sent = std::ranges::find_if(
+          out, [&](const Outgoing& o) { return o.to == i.from && left-- == 0; });
+      if (i.bytes == 0) continue;
+      if (sent != out.end() && sent->bytes == i.bytes)
+        std::memcpy(i.data, sent->data, i.bytes);
+      else
+        std::memset(i.data, 0, i.bytes);
+    }
+  }
+  std::unique_ptr<Transport> duplicate(const Call&) override {
+    return std::make_unique<SimulatedTransport>(size(), links_);
+  }
+  void abort(const std::string&) noexcept override {}
+  double timeout() const override { return 0; }
+  std::string peers_fault() override { return ""; }
+
+ private:
+  const Links links_;
+};
+
+}  // namespace
+
+double all_reduce_seconds(const Links& links, int ranks, double bytes) {
+  BRIM_CHECK(links.device > 0 && links.host > 0 && links.memory > 0, ValueError,
+             "[dist] links of {} and {} B/s, memory of {} B/s; give what is more than 0",
+             links.device, links.host, links.memory);
+  if (ranks == 1) return 0;
+  const int each = links.ranks_per_host > 0 ? links.ranks_per_host : ranks;
+  BRIM_CHECK(ranks > 0 && ranks % each == 0, ValueError,
+             "[dist] {} ranks are not {} on each host; give a number that divides them", ranks,
+             each);
+  // Packed and unpacked: read and written twice. Summed: each node read, and one of two written.
+  const double passes = 4 + 3.0 * (each - 1) / each + 3.0 * (ranks / each - 1) / ranks;
+  const double here = exchange_seconds(links.device_delay, links.device, each, bytes);
+  const double across = exchange_seconds(links.host_delay, links.host, ranks / each, bytes);
+  return 2 * here + 2 * across + passes * bytes / links.memory;
+}
+
+LinkSpeed modelled_speed(const Links& links, int ranks) {
+  constexpr double kBytes = 1e6;
+  const double latency = all_reduce_seconds(links, ranks, 0);
+  return {.latency = latency,
+          .seconds_per_byte = (all_reduce_seconds(links, ranks, kBytes) - latency) / kBytes};
+}
+
+GroupPtr simulated_group(int size, const Links& links) {
+  (void)all_reduce_seconds(links, size, 0);
+  return std::make_shared<ProcessGroup>(std::make_unique<SimulatedTransport>(size, links));
+}
+
+}  // namespace brim::dist

@@ -1,0 +1,68 @@
+#include <brim/train/forecast.h>
+
+#include <brim/autograd/autocast.h>
+#include <brim/core/allocator.h>
+#include <brim/core/tf32.h>
+#include <brim/dist/data_parallel.h>
+#include <brim/nn/models.h>
+#include <brim/ops/create.h>
+#include <brim/optim/clip.h>
+#include <brim/optim/grad_scaler.h>
+
+#include <optional>
+
+#include "core/check.h"
+#include "train/build.h"
+
+namespace brim::train {
+
+Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
+  BRIM_CHECK(recipe.task == "classify", ValueError,
+             "[forecast] {}: its task is {}; only steps that classify pictures are forecast",
+             recipe.name, recipe.task);
+  BRIM_CHECK(o.batch > 0 && o.outputs > 0 && o.picture > 0, ValueError,
+             "[forecast] batches of {}, {} outputs, pictures of {} pixels; give 1 or more", o.batch,
+             o.outputs, o.picture);
+  const dist::GroupPtr group = dist::simulated_group(o.ranks, o.links);
+  const int64_t side = recipe.input.size > 0 ? recipe.input.size : o.picture;
+  Allocator& memory = Allocator::of(o.device);
+  memory.reset_peak();
+  const int64_t before = memory.stats().live;
+
+  const std::unique_ptr<Task> task = make_task(recipe);
+  const std::unique_ptr<nn::Module> network = nn::make_model(
+      recipe.model, {.classes = o.outputs, .input = {3, side, side}, .device = o.device});
+  const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(recipe.optimizer, *network);
+  const std::vector<Tensor> parameters = network->parameters();
+  std::optional<optim::GradScaler> scaler;
+  if (autocast_dtype(recipe) == f16) scaler.emplace();
+  dist::DataParallel parallel(*network, group);
+  const auto step = [&](const Tensor& x, const Tensor& y) {
+    optimizer->zero_grad();
+    const Tensor loss = parallel.forward_backward(
+        [&](int64_t) {
+          const Autocast scope(autocast_dtype(recipe));
+          data::Batch batch;
+          batch.x = x;
+          batch.y = y;
+          return task->loss((*network)(x), batch, /*training=*/true);
+        },
+        [&](const Tensor& value) { (scaler ? scaler->scale(value) : value).backward(); });
+    if (recipe.optimizer.clip_norm > 0) {
+      if (scaler) scaler->unscale_(*optimizer);
+      (void)optim::clip_grad_norm_(parameters, recipe.optimizer.clip_norm);
+    }
+    if (!scaler) return optimizer->step(), loss;
+    scaler->step(*optimizer);
+    scaler->update();
+    return loss;
+  };
+  const Tf32 tf32(recipe.precision == "tf32");
+  auto compiled = compile(step, {.passes = o.overlap ? "" : "-overlap", .fixed_layouts = true});
+  const Tensor x = zeros({o.batch, 3, side, side}, {.device = o.device});
+  const Tensor y = zeros({o.batch}, {.dtype = i64, .device = o.device});
+  const StepForecast forecast = compiled.forecast(x, y);
+  return {forecast, memory.stats().peak_live - before};
+}
+
+}  // namespace brim::train

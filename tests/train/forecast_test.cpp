@@ -1,0 +1,99 @@
+// Steps over links that do not exist, on a virtual clock.
+#include <brim/core/sim.h>
+#include <brim/dist/data_parallel.h>
+#include <brim/dist/links.h>
+#include <brim/nn/linear.h>
+#include <brim/ops/create.h>
+#include <brim/ops/unary.h>
+#include <brim/optim/sgd.h>
+#include <brim/plan/compile.h>
+#include <brim/train/forecast.h>
+#include <gtest/gtest.h>
+
+namespace brim::dist {
+namespace {
+
+TEST(Links, AnAllReduceTakesWhatItsBytesDo) {
+  const Links links{.ranks_per_host = 4,
+                    .device = 100e9,
+                    .device_delay = 1e-6,
+                    .host = 10e9,
+                    .host_delay = 5e-6,
+                    .memory = 1e15};
+  EXPECT_EQ(all_reduce_seconds(links, 1, 1e9), 0);
+  // Scattered and gathered: 3 of 4 parts each time.
+  EXPECT_NEAR(all_reduce_seconds(links, 4, 1e9), 2 * (1e-6 + 0.75e9 / 100e9), 1e-5);
+  // Between two hosts each sends half of the elements once each time.
+  EXPECT_NEAR(all_reduce_seconds(links, 8, 1e9),
+              2 * (1e-6 + 0.75e9 / 100e9) + 2 * (5e-6 + 0.5e9 / 10e9), 1e-5);
+  EXPECT_THROW((void)all_reduce_seconds(links, 6, 1), ValueError);
+  EXPECT_THROW((void)all_reduce_seconds({.host = 0}, 2, 1), ValueError);
+  EXPECT_THROW((void)simulated_group(6, links), ValueError);
+}
+
+TEST(Links, TheOthersDoAsThisRankDoes) {
+  const GroupPtr group = simulated_group(4, {});
+  EXPECT_EQ(group->all_gather_text("same"), std::vector<std::string>(4, "same"));
+  group->barrier();
+  Tensor t = full({5000}, 2.0);
+  all_reduce(*group->duplicate(), t);
+  EXPECT_EQ(t.sum().item(), 8.0 * 5000);
+  EXPECT_GT(group->measure_link(Device::cpu()).seconds_per_byte, 0);
+}
+
+/// A step of `width` on a virtual clock.
+StepForecast forecast_of(int ranks, const Links& links, const std::string& passes = "") {
+  struct Two : nn::Module {
+    nn::Linear& a = add<nn::Linear>("a", {.in = 1024, .out = 1024});
+    nn::Linear& b = add<nn::Linear>("b", {.in = 1024, .out = 1024});
+  } net;
+  DataParallel parallel(net, simulated_group(ranks, links));
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  auto step = compile(
+      [&](const Tensor& x) {
+        const Tensor loss =
+            parallel.forward_backward([&](int64_t) { return net.b(relu(net.a(x))).sum(); });
+        optimizer.step();
+        return loss;
+      },
+      {.passes = passes});
+  const StepForecast f = step.forecast(zeros({256, 1024}));
+  EXPECT_EQ(step.stats().replays, 0);
+  return f;
+}
+
+TEST(Forecast, CommunicationIsHiddenBehindTheBackwardPass) {
+  const StepForecast one = forecast_of(1, {});
+  EXPECT_EQ(one.collectives, 0);
+  EXPECT_EQ(one.exposed, 0);
+  EXPECT_DOUBLE_EQ(one.step, one.compute);
+  const Links slow{.device = 10e9, .memory = 1e15};
+  const StepForecast apart = forecast_of(2, slow), behind = forecast_of(2, slow, "-overlap");
+  EXPECT_EQ(behind.collectives, 1);
+  EXPECT_NEAR(behind.exposed, behind.communication, 1e-9);
+  EXPECT_NEAR(behind.step, behind.compute + behind.communication, 1e-9);
+  EXPECT_GT(apart.collectives, 1);
+  EXPECT_LT(apart.exposed, 0.8 * behind.exposed);
+  EXPECT_NEAR(apart.step, apart.compute + apart.exposed, 1e-9);
+  // What it takes follows the link.
+  Links half = slow;
+  half.device /= 2;
+  EXPECT_NEAR(forecast_of(2, half, "-overlap").communication / behind.communication, 2, 0.05);
+}
+
+TEST(Forecast, OfARecipe) {
+  const train::Recipe recipe = train::load_recipe("tutorial-cnn");
+  const train::Forecast one = train::forecast(recipe, {.batch = 8});
+  EXPECT_GT(one.step.step, 0);
+  EXPECT_GT(one.memory, 62006 * 4);
+  const train::Forecast two =
+      train::forecast(recipe, {.batch = 8, .ranks = 2, .links = {.device = 1e6}});
+  EXPECT_GT(two.step.exposed, 0.1);  // 248 kB at 1 MB/s
+  train::Recipe language = recipe;
+  language.task = "language";
+  EXPECT_THROW((void)train::forecast(language, {}), ValueError);
+  EXPECT_THROW((void)train::forecast(recipe, {.batch = 0}), ValueError);
+}
+
+}  // namespace
+}  // namespace brim::dist
