@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "backend/kernel.h"
 #include "core/check.h"
 #include "core/hash.h"
 #include "diag/span.h"
@@ -42,6 +43,20 @@ void share(ProcessGroup& group, const std::vector<Tensor>& tensors) {
       if (to.storage() != dense[i].storage()) to.copy_(dense[i]);
       same[i].storage()->bump_version();
     }
+  });
+}
+
+/// Multiplies them all: in one launch where it can be.
+void scale(const std::vector<Tensor>& tensors, double factor) {
+  static const backend::Kernel<void(const Context&, std::span<Tensor>, double)> kernel(
+      "list_scale", {.operands = "rw tensors"});
+  by_dtype(tensors, [&](std::vector<Tensor>& same) {
+    const Device device = same[0].device();
+    const bool listed =
+        kernel.exists(device, same[0].dtype()) &&
+        std::ranges::all_of(same, [](const Tensor& t) { return t.is_contiguous(); });
+    if (listed) kernel(device, same[0].dtype(), same, factor);
+    for (Tensor& t : same) listed ? t.storage()->bump_version() : (void)t.mul_(factor);
   });
 }
 
@@ -113,7 +128,7 @@ DataParallel::Sums DataParallel::part(int64_t number, const Loss& loss, const Ba
   Sums sums;
   for (const Tensor& p : parameters_) sums.gradients.push_back(p.grad());
   if (virtual_ranks_ > 1)
-    for (const Tensor& t : averaged_) sums.buffers.push_back(t.clone());
+    for (const Tensor& t : averaged_) sums.buffers.push_back(parts() > 1 ? t.clone() : t.detach());
   sums.loss = weighted.detach();
   if (virtual_ranks_ > 1) sums.loss = sums.loss.clone();  // it is added to
   return sums;
@@ -179,7 +194,8 @@ Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward
   Sums& all = nodes[0];
   for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].set_grad(all.gradients[i]);
   for (size_t i = 0; i < all.buffers.size(); ++i)
-    averaged_[i].copy_(all.buffers[i] / static_cast<double>(virtual_ranks_));
+    if (all.buffers[i].storage() != averaged_[i].storage()) averaged_[i].copy_(all.buffers[i]);
+  if (!all.buffers.empty()) scale(averaged_, 1 / static_cast<double>(virtual_ranks_));
   return all.loss;
 }
 

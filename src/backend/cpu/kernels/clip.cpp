@@ -1,4 +1,5 @@
-// Norms and limits over lists of tensors on the CPU, for gradient clipping. Inputs are row-major.
+// Norms, limits and factors over lists of tensors on the CPU, for gradient clipping and means over
+// ranks. Inputs are row-major.
 #include <cmath>
 #include <limits>
 #include <span>
@@ -99,10 +100,16 @@ void list_clamp(const Context&, std::span<Tensor> list, double limit) {
 }
 
 template <class T>
+void list_scale(const Context&, std::span<Tensor> list, double factor) {
+  for_each<T>(list, [f = static_cast<T>(factor)](T v) { return v * f; });
+}
+
+template <class T>
 bool register_all() {
   const DType dtype = dtype_of<T>;
   backend::register_kernel("list_norm", DeviceKind::cpu, dtype, &list_norm<T>);
   backend::register_kernel("list_clip", DeviceKind::cpu, dtype, &list_clip<T>);
+  backend::register_kernel("list_scale", DeviceKind::cpu, dtype, &list_scale<T>);
   return backend::register_kernel("list_clamp", DeviceKind::cpu, dtype, &list_clamp<T>);
 }
 

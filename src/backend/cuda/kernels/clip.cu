@@ -1,5 +1,5 @@
-// Norms and limits over lists of tensors, for gradient clipping: many row-major tensors in a
-// launch.
+// Norms, limits and factors over lists of tensors, for gradient clipping and means over ranks: many
+// row-major tensors in a launch.
 #include <cmath>
 #include <span>
 
@@ -72,6 +72,7 @@ void list_norm(const Context& context, std::span<const Tensor> tensors, Tensor& 
 template <class C>
 struct Scale {
   C factor;
+  __device__ Scale operator()() const { return *this; }
   __device__ bool does_nothing() const { return factor == 1; }
   __device__ C operator()(C v) const { return v * factor; }
 };
@@ -113,12 +114,22 @@ void list_clamp(const Context& context, std::span<Tensor> tensors, double limit)
   });
 }
 
+template <class T>
+void list_scale(const Context& context, std::span<Tensor> tensors, double factor) {
+  using Make = Scale<Compute<T>>;
+  in_lists<T>(tensors, [&](const List<T>& list, int64_t) {
+    launch(context, &list_kernel<T, Make>, grid_of(list), list,
+           Make{static_cast<Compute<T>>(factor)});
+  });
+}
+
 const bool registered =
     backend::for_each_type(backend::Floats{}, []<class T>(std::type_identity<T>) {
       constexpr DeviceKind cuda = DeviceKind::cuda;
       backend::register_kernel("list_norm", cuda, dtype_of<T>, &list_norm<T>);
       backend::register_kernel("list_clip", cuda, dtype_of<T>, &list_clip<T>);
       backend::register_kernel("list_clamp", cuda, dtype_of<T>, &list_clamp<T>);
+      backend::register_kernel("list_scale", cuda, dtype_of<T>, &list_scale<T>);
     });
 
 }  // namespace
