@@ -13,6 +13,10 @@ class StreamRuntime {
   virtual ~StreamRuntime() = default;
 
   virtual Stream create_stream(int device) = 0;
+  /// One that create_stream() never hands out again, for as long as the process lives.
+  virtual Stream create_private_stream(int device) { return create_stream(device); }
+  /// What the stream met before does not keep it from what is queued behind this.
+  virtual void forget_errors(Stream stream) { (void)stream; }
   virtual void synchronize(Stream stream) = 0;
   virtual void synchronize(int device) = 0;
   /// An event; `timed`: for elapsed_ms, and then not null.

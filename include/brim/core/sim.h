@@ -19,6 +19,7 @@ struct SimOptions {
                        ///< first allocation on a device
   std::string profile;  ///< "t4", "a100", "h100", "h200" or a TOML file; empty: as fast as it goes
   double slowdown = 1;  ///< stretches all times of the profile, so that this machine keeps up
+  bool paced = true;    ///< false: work takes what it takes, and the profile is for forecasts alone
   bool check = false;   ///< the stream checker: work that touches what another stream still uses
                         ///< throws StreamError
 };

@@ -96,7 +96,7 @@ void Devices::set_options(const SimOptions& options) {
   for (size_t i = 0; i < devices_.size(); ++i) {
     if (!devices_[i]) devices_[i] = std::make_unique<SimDevice>();
     devices_[i]->index = static_cast<int>(i);
-    devices_[i]->pacer.set(profile, options.slowdown);
+    devices_[i]->pacer.set(profile, options.slowdown, options.paced);
   }
   options_ = options;
   profile_ = profile;
@@ -156,12 +156,19 @@ Stream Devices::create_stream(int device) {
   const std::lock_guard lock(mutex_);
   SimDevice& d = at(device);
   if (d.streams.empty()) add_stream(d);
-  if (d.streams.size() <= kMaxStreams) {
-    add_stream(d);
-    return {Device::sim(device), static_cast<int32_t>(d.streams.size() - 1)};
-  }
-  d.next_stream = d.next_stream % kMaxStreams + 1;
-  return {Device::sim(device), d.next_stream};
+  if (d.shared.size() == kMaxStreams)
+    return {Device::sim(device), d.shared[d.next_stream++ % kMaxStreams]};
+  const Stream made = create_private_stream(device);
+  d.shared.push_back(made.id);
+  return made;
+}
+
+Stream Devices::create_private_stream(int device) {
+  const std::lock_guard lock(mutex_);
+  SimDevice& d = at(device);
+  if (d.streams.empty()) add_stream(d);
+  add_stream(d);
+  return {Device::sim(device), static_cast<int32_t>(d.streams.size() - 1)};
 }
 
 Pacer& Devices::pacer(int device) {

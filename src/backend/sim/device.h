@@ -20,7 +20,8 @@ struct SimDevice {
   int index = 0;
   std::unique_ptr<AddressSpace> memory;             // made with the first allocation
   std::vector<std::unique_ptr<SimStream>> streams;  // by id; [0] is the default stream
-  int32_t next_stream = 0;                          // to be handed out, once there are enough
+  std::vector<int32_t> shared;                      // ids that create_stream() hands out
+  size_t next_stream = 0;                           // of these, once there are enough
   Pacer pacer;
 };
 
@@ -38,6 +39,7 @@ class Devices {
   AddressSpace& memory(int device);
   SimStream& stream(const Stream& stream);
   Stream create_stream(int device);
+  Stream create_private_stream(int device);
   Pacer& pacer(int device);
   /// An event that covers what is queued so far.
   std::shared_ptr<StreamEvent> record(SimStream& stream);

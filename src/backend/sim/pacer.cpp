@@ -14,10 +14,11 @@ Pacer::Clock::duration to_clock(double seconds) {
 
 }  // namespace
 
-void Pacer::set(const std::optional<DeviceProfile>& profile, double slowdown) {
+void Pacer::set(const std::optional<DeviceProfile>& profile, double slowdown, bool paced) {
   const std::lock_guard lock(mutex_);
   profile_ = profile;
   slowdown_ = slowdown;
+  paced_ = paced;
   free_at_ = {};
   temperature_ = profile ? profile->ambient + profile->warmth * profile->idle_power : 0;
   warmed_at_ = Clock::now();
@@ -52,7 +53,7 @@ void Pacer::warm_up(Clock::time_point now) {
 
 Pacer::Slot Pacer::reserve(const Work& work) {
   const std::lock_guard lock(mutex_);
-  if (!profile_) return {};
+  if (!profile_ || !paced_) return {};
   const Clock::time_point now = Clock::now();
   warm_up(now);
   const double full = seconds(work) * slowdown_;
@@ -67,7 +68,7 @@ Pacer::Slot Pacer::reserve(const Work& work) {
 
 double Pacer::launch_seconds() const {
   const std::lock_guard lock(mutex_);
-  return profile_ ? profile_->launch * slowdown_ : 0;
+  return profile_ && paced_ ? profile_->launch * slowdown_ : 0;
 }
 
 double Pacer::estimate(const Work& work) const {

@@ -18,8 +18,8 @@ class Pacer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Without a profile nothing is paced.
-  void set(const std::optional<DeviceProfile>& profile, double slowdown);
+  /// Without a profile nothing is paced, nor if not `paced`: then it is for estimate() alone.
+  void set(const std::optional<DeviceProfile>& profile, double slowdown, bool paced);
 
   struct Slot {
     Clock::time_point end;  ///< when the work is done
@@ -40,6 +40,7 @@ class Pacer {
   mutable std::mutex mutex_;
   std::optional<DeviceProfile> profile_;
   double slowdown_ = 1;
+  bool paced_ = true;
   std::array<Clock::time_point, kEngineCount> free_at_{};
   double temperature_ = 0;
   Clock::time_point warmed_at_{};

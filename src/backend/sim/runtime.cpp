@@ -99,6 +99,13 @@ class SimRuntime final : public Runtime {
   }
 
   Stream create_stream(int device) override { return Devices::all().create_stream(device); }
+  Stream create_private_stream(int device) override {
+    return Devices::all().create_private_stream(device);
+  }
+  void forget_errors(Stream stream) override {
+    launch_collected();
+    Devices::all().stream(stream).forget_error();
+  }
 
   void synchronize(Stream stream) override {
     wait_on_host(*event_of(record(stream, false)));

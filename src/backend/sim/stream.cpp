@@ -83,6 +83,8 @@ void SimStream::wait_until_done(std::shared_ptr<StreamEvent> event) {
   if (!event->done.load(std::memory_order_acquire)) push(Task{.done = std::move(event)});
 }
 
+void SimStream::forget_error() { push(Task{.forget = true}); }
+
 std::exception_ptr SimStream::take_error() {
   const std::lock_guard lock(mutex_);
   failed_ = false;
@@ -117,6 +119,8 @@ void SimStream::loop() {
       }
     } else if (task.done) {
       if (!stopping) run_wait(*task.done);
+    } else if (task.forget) {
+      (void)take_error();
     } else if (!failed && !stopping) {
       run(task);
     }

@@ -49,6 +49,8 @@ class SimStream {
   void wait(std::shared_ptr<StreamEvent> event);
   /// The same, but what its stream met stays there.
   void wait_until_done(std::shared_ptr<StreamEvent> event);
+  /// The same when the stream comes to it, without a look at it.
+  void forget_error();
   /// The first error of the work so far, which is then forgotten. After an error the stream does
   /// nothing but wait for events until somebody asks, and streams that wait for it fail, too.
   std::exception_ptr take_error();
@@ -58,6 +60,7 @@ class SimStream {
     Work work;
     diag::Reason reason;
     std::shared_ptr<StreamEvent> record, wait, done;  // at most one of them, and then no work
+    bool forget = false;                              // likewise
   };
   void push(Task task);
   void wait_while_full(std::unique_lock<std::mutex>& lock);

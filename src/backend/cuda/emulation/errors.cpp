@@ -25,6 +25,10 @@ const char* cudaGetErrorName(cudaError_t error) {
       return "cudaErrorNotReady";
     case cudaErrorPeerAccessAlreadyEnabled:
       return "cudaErrorPeerAccessAlreadyEnabled";
+    case cudaErrorStreamCaptureMerge:
+      return "cudaErrorStreamCaptureMerge";
+    case cudaErrorCapturedEvent:
+      return "cudaErrorCapturedEvent";
     case cudaErrorStreamCaptureUnjoined:
       return "cudaErrorStreamCaptureUnjoined";
     case cudaErrorStreamCaptureIsolation:
@@ -66,6 +70,10 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "device not ready";
     case cudaErrorPeerAccessAlreadyEnabled:
       return "peer access is already enabled";
+    case cudaErrorStreamCaptureMerge:
+      return "operation would result in a merge of separate capture sequences";
+    case cudaErrorCapturedEvent:
+      return "operation not permitted on an event last recorded in a capturing stream";
     case cudaErrorStreamCaptureUnjoined:
       return "capturing stream has unjoined work";
     case cudaErrorStreamCaptureIsolation:

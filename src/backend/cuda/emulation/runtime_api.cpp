@@ -64,19 +64,26 @@ bool is_pageable(const void* data, size_t bytes) {
 
 struct CUevent_st {
   bool timed = true;
-  EmulatedGraph* captured = nullptr;      // where it was recorded last: in what is captured, or
-  std::shared_ptr<emulation::Mark> mark;  // here; null: nowhere yet
-  cudaStream_t stream = nullptr;          // of the former
+  uint64_t captured = 0;                  // the capture in which it was recorded last, or 0 and
+  std::shared_ptr<emulation::Mark> mark;  // where; null: nowhere yet
+  cudaStream_t stream = nullptr;          // of a capture,
+  size_t works = 0;                       // and how much it had captured by then
   double spent = 0;                       // milliseconds
 };
 
 struct EmulatedGraph {
   std::vector<std::function<void()>> work;
+  uint64_t number = 0;
   cudaStream_t origin = nullptr;
-  std::map<cudaStream_t, bool> forked;  // whether the origin waits for all of it by now
-  double spent = 0;                     // milliseconds of a launch
-  bool failed = false;                  // the capture: it has seen what it must not
-  uint64_t changes = 0;                 // activity_changes() when it was made ready
+  struct Fork {
+    size_t last = 0;      // of the works, what this stream captured last: its place + 1
+    size_t joined = 0;    // how much of them the origin waits for
+    bool waited = false;  // for any of it
+  };
+  std::map<cudaStream_t, Fork> forked;
+  double spent = 0;      // milliseconds of a launch
+  bool failed = false;   // the capture: it has seen what it must not
+  uint64_t changes = 0;  // activity_changes() when it was made ready
   std::atomic<int> owners = 1;
 };
 
@@ -143,14 +150,23 @@ bool is_refused(cudaStream_t stream) {
 
 /// A stream that waits for captured work becomes part of the capture; the origin has to wait for it
 /// before the capture ends.
-void wait_in_capture(cudaStream_t stream, const CUevent_st& event) {
+cudaError_t wait_in_capture(cudaStream_t stream, const CUevent_st& event) {
   const std::lock_guard lock(captures().mutex);
+  EmulatedGraph* of_event = nullptr;
+  for (const auto& [captured_stream, graph] : captures().of)
+    if (graph->number == event.captured) of_event = graph;
+  if (!of_event) return cudaErrorCapturedEvent;
   EmulatedGraph*& graph = captures().of[stream];
   if (!graph) {
-    graph = event.captured;
-    graph->forked[stream] = false;
+    graph = of_event;
+    graph->forked[stream] = {};
   }
-  if (graph->origin == stream && event.stream != stream) graph->forked[event.stream] = true;
+  if (graph != of_event) return cudaErrorStreamCaptureMerge;
+  if (graph->origin != stream || event.stream == stream) return cudaSuccess;
+  EmulatedGraph::Fork& fork = graph->forked[event.stream];
+  fork.joined = std::max(fork.joined, event.works);
+  fork.waited = true;
+  return cudaSuccess;
 }
 
 /// Before memory is given back: what may use it is done.
@@ -193,7 +209,7 @@ void submit_as(const char* kind, cudaStream_t stream, std::function<void()> work
   if (is_captured) {
     captures().with(stream, [&](EmulatedGraph& graph) {
       graph.work.push_back(std::move(work));
-      if (stream != graph.origin) graph.forked[stream] = false;
+      if (stream != graph.origin) graph.forked[stream].last = graph.work.size();
     });
   } else if (!is_lost()) {
     ++queued;
@@ -389,8 +405,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   const bool ends = !event->captured && is_refused(stream);
   if (ends) return result(cudaErrorStreamCaptureIsolation);
   if (!event->captured && event->mark) emulation::enqueue_wait(stream, current_device, event->mark);
-  if (event->captured) wait_in_capture(stream, *event);
-  return cudaSuccess;
+  return event->captured ? result(wait_in_capture(stream, *event)) : cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
@@ -411,8 +426,11 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  event->captured = nullptr;
-  (void)captures().with(stream, [&](EmulatedGraph& graph) { event->captured = &graph; });
+  event->captured = 0;
+  (void)captures().with(stream, [&](EmulatedGraph& graph) {
+    event->captured = graph.number;
+    event->works = graph.work.size();
+  });
   event->stream = stream;
   event->mark = event->captured ? nullptr : emulation::enqueue_mark(stream, current_device);
   event->spent = spend_on(stream, 0);
@@ -448,6 +466,8 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   EmulatedGraph*& graph = captures().of[stream];
   if (graph) return result(cudaErrorStreamCaptureUnsupported);
   captured = graph = new EmulatedGraph;
+  static uint64_t numbers = 0;
+  graph->number = ++numbers;
   graph->origin = stream;
   return cudaSuccess;
 }
@@ -465,9 +485,9 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   *graph = std::exchange(captured, nullptr);
   captures().of.erase(stream);
   bool joined = true;
-  for (const auto& [fork, is_joined] : (*graph)->forked) {
-    captures().of.erase(fork);
-    joined &= is_joined;
+  for (const auto& [forked_stream, fork] : (*graph)->forked) {
+    captures().of.erase(forked_stream);
+    joined &= fork.waited && fork.joined >= fork.last;
   }
   if (joined && !(*graph)->failed) return cudaSuccess;
   release(std::exchange(*graph, nullptr));

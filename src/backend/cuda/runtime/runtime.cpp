@@ -194,6 +194,9 @@ class CudaRuntime final : public Runtime {
   Stream create_stream(int device) override {
     return {Device::cuda(device), Streams::all().add(device)};
   }
+  Stream create_private_stream(int device) override {
+    return {Device::cuda(device), Streams::all().add_private(device)};
+  }
 
   void synchronize(Stream stream) override {
     const DeviceGuard guard(stream.device.index);

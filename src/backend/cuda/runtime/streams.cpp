@@ -38,13 +38,26 @@ cudaStream_t Streams::at(int device, int32_t id) {
   return streams[static_cast<size_t>(id)];
 }
 
-int32_t Streams::add(int device) {
+int32_t Streams::add_private(int device) {
   (void)at(device, 0);
   const std::lock_guard lock(mutex_);
   auto& streams = all_[static_cast<size_t>(device)];
-  if (streams.size() > kMax) return 1 + static_cast<int32_t>(turn_++ % kMax);
   streams.push_back(create(device));
   return static_cast<int32_t>(streams.size()) - 1;
+}
+
+int32_t Streams::add(int device) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (shared_.size() <= static_cast<size_t>(device))
+      shared_.resize(static_cast<size_t>(device) + 1);
+    const auto& shared = shared_[static_cast<size_t>(device)];
+    if (shared.size() == kMax) return shared[turn_++ % kMax];
+  }
+  const int32_t id = add_private(device);
+  const std::lock_guard lock(mutex_);
+  shared_[static_cast<size_t>(device)].push_back(id);
+  return id;
 }
 
 int Streams::first_device() {
