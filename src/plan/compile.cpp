@@ -16,6 +16,7 @@
 #include "backend/kernel.h"
 #include "core/check.h"
 #include "core/printable.h"
+#include "core/recording.h"
 #include "diag/span.h"
 #include "nn/modes.h"
 #include "ops/memory/copy.h"
@@ -267,6 +268,7 @@ std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step
 }
 
 StepForecast Compiler::forecast(std::span<const Tensor> inputs, const Step& step) {
+  refuse_in_recording("forecast", "it makes a plan of its own; ask outside of the step");
   check_inputs(inputs);
   const State::Running guard(state_->running);
   const Plan& plan = state_->plan_for(inputs, step);

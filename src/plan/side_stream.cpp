@@ -2,38 +2,94 @@
 
 #include <brim/core/stream.h>
 
+#include <algorithm>
 #include <condition_variable>
-#include <deque>
 #include <exception>
 #include <mutex>
+#include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "core/runtime.h"
 #include "core/start_thread.h"
 #include "diag/span.h"
 
 namespace brim::plan {
 namespace {
 
-class DeviceStream final : public SideStream {
+/// Streams that no plan uses now, by device. Those of a plan's thread are given back when it ends,
+/// so there are as many as threads have used at a time. Never destroyed.
+class FreeStreams {
  public:
-  explicit DeviceStream(Device device) : stream_(Stream::create(device)) {}
-
-  void queue(backend::Launch& launch, const Stream& main) override {
-    Event before;
-    before.record(main);
-    before.wait(stream_);
-    launch.run({stream_, &scratch_});
-    done_.emplace_back().record(stream_);
+  static FreeStreams& all() {
+    static auto* all = new FreeStreams;
+    return *all;
   }
-  void wait_for(size_t count, const Stream& main) override { done_[count - 1].wait(main); }
-  void finish(const Stream& main) override {
-    if (!done_.empty()) done_.back().wait(main);
-    done_.clear();
+  Stream take(Device device) {
+    {
+      const std::lock_guard lock(mutex_);
+      const auto found = std::ranges::find(free_, device, &Stream::device);
+      if (found != free_.end()) {
+        const Stream stream = *found;
+        free_.erase(found);
+        return stream;
+      }
+    }
+    return runtime(device.kind).create_private_stream(device.index);
+  }
+  void give_back(std::span<const Stream> streams) {
+    const std::lock_guard lock(mutex_);
+    free_.insert(free_.end(), streams.begin(), streams.end());
   }
 
  private:
-  const Stream stream_;
+  std::mutex mutex_;
+  std::vector<Stream> free_;
+};
+
+/// The side stream of this thread's plans on a device: they run one at a time.
+Stream stream_of_thread(Device device) {
+  static thread_local struct Taken {
+    std::vector<Stream> streams;
+    ~Taken() { FreeStreams::all().give_back(streams); }
+  } taken;
+  const auto found = std::ranges::find(taken.streams, device, &Stream::device);
+  if (found != taken.streams.end()) return *found;
+  return taken.streams.emplace_back(FreeStreams::all().take(device));
+}
+
+class DeviceStream final : public SideStream {
+ public:
+  explicit DeviceStream(Device device) : device_(device) {}
+
+  void queue(backend::Launch& launch, const Stream& main) override {
+    if (done_.empty()) {
+      stream_ = stream_of_thread(device_);
+      // What the last step met has gone on to the main stream, where somebody has asked for it.
+      runtime(device_.kind).forget_errors(stream_);
+    }
+    Event before;
+    before.record(main);
+    before.wait(stream_);
+    Event& done = done_.emplace_back();
+    try {
+      launch.run({stream_, &scratch_});
+    } catch (...) {
+      done.record(stream_);  // parts of it may be queued
+      throw;
+    }
+    done.record(stream_);
+  }
+  void wait_for(size_t count, const Stream& main) override { done_[count - 1].wait(main); }
+  void finish(const Stream& main) override {
+    const std::vector<Event> done = std::exchange(done_, {});
+    if (!done.empty()) done.back().wait(main);
+  }
+
+ private:
+  const Device device_;
+  Stream stream_;
   std::vector<Event> done_;  // behind each launch
 };
 

@@ -138,9 +138,10 @@ class CompiledStep {
         count, after_each ? after_each : [] {}, inputs...);
   }
 
-  /// What the step would take, without running it: on a virtual accelerator by its profile
-  /// (SimOptions::profile), elsewhere by what such devices can do, roughly. Collectives take what
-  /// their group's links do (dist::simulated_group). Throws what a call does.
+  /// What the step would take, without running it (but for tensors that it makes on first use): on
+  /// a virtual accelerator by its profile (SimOptions::profile), elsewhere by what such devices can
+  /// do, roughly. Collectives take what their group's links do (dist::simulated_group). Throws what
+  /// a call without fall_back does; CompileError inside of another step.
   template <class... Inputs>
   requires(std::is_convertible_v<const Inputs&, const Tensor&>&&...) StepForecast
       forecast(const Inputs&... inputs) {

@@ -12,6 +12,7 @@
 #include <numeric>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "core/check.h"
@@ -40,7 +41,9 @@ double seconds_of(const Launch& collective) {
       if (o.writes && o.tensor->defined())
         bytes += static_cast<double>(o.tensor->numel()) *
                  static_cast<double>(size_of(o.tensor->dtype()));
-  return link.latency + bytes * link.seconds_per_byte;
+  // An all-reduce scatters and gathers; the others do one of both.
+  const double phases = is(collective, "all_reduce") ? 1 : 0.5;
+  return phases * (link.latency + bytes * link.seconds_per_byte);
 }
 
 std::vector<size_t> solve_buckets(std::span<const ReadyBytes> ready, double latency,
@@ -103,10 +106,9 @@ class Cut {
     }
   }
 
-  /// One where nothing is won. In all ranks those of rank 0.
-  std::vector<Bucket> buckets() const {
-    std::vector<Bucket> all = read(launch_.communication->agree(text_of(solved())));
-    size_t behind = 0;
+  /// One where nothing is won. In all ranks those of rank 0; `behind`: the first place for them.
+  std::vector<Bucket> buckets(size_t behind) const {
+    std::vector<Bucket> all = read(launch_.communication->settle(text_of(solved())));
     for (Bucket& b : all) {
       for (const size_t e : b.elements) behind = std::max(behind, places_[e]);
       b.place = behind;
@@ -122,7 +124,7 @@ class Cut {
       for (const size_t e : b.elements) all += bytes_of_element(launch_, e);
     }
     const backend::Communication& link = *launch_.communication;
-    return {link.latency + all * link.seconds_per_byte, end - starts_[at_]};
+    return {link.latency + all * link.seconds_per_byte, std::max(0.0, end - starts_[at_])};
   }
 
  private:
@@ -178,6 +180,10 @@ class Cut {
   }
   std::vector<Bucket> read(const std::string& text) const {
     std::vector<Bucket> buckets(1);
+    if (text.empty()) {
+      for (size_t e = 0; e < places_.size(); ++e) buckets[0].elements.push_back(e);
+      return buckets;
+    }
     std::vector<bool> met(places_.size());
     size_t count = 0;
     for (const char* at = text.data(); at < text.data() + text.size();) {
@@ -207,7 +213,13 @@ class Cut {
   std::vector<size_t> places_;     // by element: before which launch it can be reduced
 };
 
-bool is_split(const Launch& l) { return l.communication && l.elements() > 0; }
+/// Whether it may be cut: no two elements share their memory.
+bool is_list(const Launch& l) {
+  if (!l.communication || !l.communication->settle || l.elements() == 0) return false;
+  std::unordered_set<const Storage*> met;
+  return std::ranges::all_of(
+      l.operands(), [&](const Operand& o) { return met.insert(o.tensor->storage().get()).second; });
+}
 
 }  // namespace
 
@@ -215,12 +227,16 @@ std::string overlap(Program& program) {
   std::vector<std::vector<std::unique_ptr<Launch>>> before(program.launches.size());
   std::string notes;
   bool apart = false;
+  size_t behind = 0;  // the collectives so far: all ranks have them in one order
   for (size_t i = 0; i < program.launches.size(); ++i) {
     const Launch& launch = *program.launches[i];
-    if (!is_split(launch)) continue;
+    if (!launch.communication) continue;
+    const size_t first = std::exchange(behind, i + 1);
+    if (!is_list(launch)) continue;
     const Cut cut(program, i);
-    const std::vector<Bucket> buckets = cut.buckets();
+    const std::vector<Bucket> buckets = cut.buckets(first);
     if (buckets.size() == 1) continue;
+    behind = buckets.back().place;
     const auto [one, these] = cut.exposed(buckets);
     notes += fmt::format(
         "{}{} of {} tensors in {} buckets, the last {:.0f} us behind the backward "
