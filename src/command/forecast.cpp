@@ -97,9 +97,18 @@ int run(const Options& o) {
   sim.devices = std::max(sim.devices, 1);
   sim.profile = o.profile;
   sim.slowdown = 1;
+  sim.paced = false;
   set_sim_options(sim);
   train::Recipe recipe = train::load_recipe(o.recipe);
   if (!o.precision.empty()) recipe.precision = o.precision;
+  const auto forecast = [&](const train::ForecastOptions& options) {
+    try {
+      return train::forecast(recipe, options);
+    } catch (const OutOfMemory& e) {
+      raise<ValueError>("[forecast] batches of {} do not fit the {} of {}; give a smaller --batch",
+                        options.batch, format_bytes(profile.memory), profile.name);
+    }
+  };
   std::vector<Row> rows;
   for (const int ranks : counts) {
     if (ranks > 1 && ranks % o.hosts != 0)
@@ -115,9 +124,9 @@ int run(const Options& o) {
                                    .device = Device::sim(0),
                                    .outputs = o.outputs,
                                    .picture = o.picture};
-    rows.push_back({ranks, true, train::forecast(recipe, options)});
+    rows.push_back({ranks, true, forecast(options)});
     options.overlap = false;
-    if (ranks > 1) rows.push_back({ranks, false, train::forecast(recipe, options)});
+    if (ranks > 1) rows.push_back({ranks, false, forecast(options)});
   }
   if (!is_stdout(o.json)) print(o, profile.name, rows);
   if (o.json.empty()) return 0;

@@ -12,7 +12,8 @@
 
 namespace brim {
 
-/// Work that is repeated, on one stream and others that it forks to and joins, such as the step of a plan, or several steps of it.
+/// Work that is repeated, on one stream and others that it forks to and joins, such as the step of
+/// a plan, or several steps of it.
 struct RepeatedWork {
   /// An argument of a kernel that may differ each time: a key of random numbers, a learning rate.
   struct Parameter {

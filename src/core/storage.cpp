@@ -55,7 +55,8 @@ void Storage::check_computed() const {
 }
 
 void Storage::record_stream(const Stream& stream) {
-  refuse_in_recording("record_stream", "a plan orders its streams by itself; mark tensors around the step");
+  refuse_in_recording("record_stream",
+                      "a plan orders its streams by itself; mark tensors around the step");
   if (pinned_for_ == stream.device.kind && pinned_for_ != DeviceKind::cpu)
     return;  // copies guard it
   BRIM_CHECK(stream.device == device_, ValueError,

@@ -34,8 +34,10 @@ struct Copy {
   size_t bytes;
 };
 
-/// Below this, one exchange of everything is faster than two of parts.
-constexpr size_t kExchangeAllBelow = 8 << 10;
+/// Whether one exchange of everything is faster than two of parts.
+inline bool is_small(size_t bytes, size_t members) {
+  return bytes <= 8 << 10 && bytes * (members - 1) <= 64 << 10;
+}
 
 inline char* address_of(void* data, int64_t elements, size_t size) {
   return static_cast<char*>(data) + elements * static_cast<int64_t>(size);
@@ -195,7 +197,7 @@ struct AllReduce {
 
   /// Among members that have all virtual ranks.
   void among(const Members& members, std::span<void* const> nodes, int64_t elements, void* result) {
-    if (members.all.size() == 1 || bytes_of(elements, element) <= kExchangeAllBelow)
+    if (members.all.size() == 1 || is_small(bytes_of(elements, element), members.all.size()))
       return reduce_part(
           members, nodes,
           [&](size_t) {
@@ -214,7 +216,8 @@ struct AllReduce {
   void operator()(std::span<void* const> nodes, int64_t elements) {
     void* const result = nodes[0];
     const int each = transport.ranks_per_host();
-    if (each == 1 || each == size || bytes_of(elements, element) <= kExchangeAllBelow) {
+    if (each == 1 || each == size ||
+        is_small(bytes_of(elements, element), static_cast<size_t>(size))) {
       Members all{.self = static_cast<size_t>(rank)};
       for (int r = 0; r < size; ++r) all.all.push_back(member(r));
       return among(all, nodes, elements, result);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/launch.h"
+#include "core/check.h"
 #include "core/recording.h"
 #include "dist/collective_kernels.h"
 #include "dist/reduce_elements.h"
@@ -90,18 +91,22 @@ void check_written(const char* op, std::span<Tensor> tensors) {
 }
 
 /// The other ranks wait for it, so a plan never leaves it out.
-void keep_in_plan(ProcessGroup& group) {
+void keep_in_plan(ProcessGroup& group, const Call& call = {}) {
   backend::LaunchRecorder* const recorder = backend::launch_recorder();
   if (!recorder) return;
   backend::Launch& launch = recorder->last_launch();
   launch.commit = [] {};
+  launch.communication.emplace();
   const LinkSpeed speed = group.link_speed(launch.device());
-  launch.communication = {.latency = speed.latency,
-                          .seconds_per_byte = speed.seconds_per_byte,
-                          .waiting = speed.waiting,
-                          .agree = [group = group.shared_from_this()](const std::string& text) {
-                            return group->all_gather_text(text)[0];
-                          }};
+  if (speed.latency <= 0) return;
+  launch.communication = {
+      .latency = speed.latency,
+      .seconds_per_byte = speed.seconds_per_byte,
+      .waiting = speed.waiting,
+      .settle = [group = group.shared_from_this(),
+                 key = fmt::format("{} {:x}", call.str(), call.shapes)](const std::string& text) {
+        return group->settle(key, text);
+      }};
 }
 
 void check_reduce(const char* op, DType dtype, Reduce reduce) {
@@ -140,8 +145,9 @@ namespace {
 void reduce_all(std::span<Tensor> tensors, std::span<Tensor> others, CollectiveOptions options) {
   static const Reduction kernel("all_reduce", {.operands = "rw tensors, rw others"});
   const GroupPtr group = options.group;
+  const Call call = call_of(CallKind::all_reduce, tensors, options, false);
   kernel(tensors[0].device(), tensors[0].dtype(), tensors, others, std::move(options));
-  keep_in_plan(*group);
+  keep_in_plan(*group, call);
 }
 
 }  // namespace

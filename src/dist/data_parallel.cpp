@@ -103,8 +103,8 @@ DataParallel::DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_
   for (size_t r = 0; r < others.size(); ++r)
     BRIM_CHECK(others[r] == others[0], DistError,
                "[dist] the networks of rank 0 and rank {} have other parameters", r);
-  share(*group_, all);
   if (!parameters_.empty()) (void)group_->measure_link(parameters_[0].device());
+  share(*group_, all);
 }
 
 DataParallel::Sums DataParallel::part(int64_t number, const Loss& loss, const Backward& backward) {

@@ -1,6 +1,7 @@
 #include <brim/dist/links.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/check.h"
@@ -11,9 +12,9 @@ namespace brim::dist {
 namespace {
 
 /// What ranks exchange in one go: each sends a part of `bytes` to each of the others.
-double exchange_seconds(double delay, double bandwidth, int members, double bytes) {
+double exchange_seconds(double delay, double message, double bandwidth, int members, double bytes) {
   if (members == 1) return 0;
-  return delay + bytes * (members - 1) / members / bandwidth;
+  return delay + message * (members - 1) + bytes * (members - 1) / members / bandwidth;
 }
 
 /// The other ranks send what they are sent.
@@ -52,18 +53,26 @@ class SimulatedTransport final : public Transport {
 }  // namespace
 
 double all_reduce_seconds(const Links& links, int ranks, double bytes) {
-  BRIM_CHECK(links.device > 0 && links.host > 0 && links.memory > 0, ValueError,
-             "[dist] links of {} and {} B/s, memory of {} B/s; give what is more than 0",
-             links.device, links.host, links.memory);
+  for (const double rate : {links.device, links.host, links.memory})
+    BRIM_CHECK(rate > 0 && std::isfinite(rate), ValueError,
+               "[dist] a link, or memory, of {} B/s; give a number above 0", rate);
+  for (const double delay : {links.device_delay, links.host_delay, links.message, bytes})
+    BRIM_CHECK(delay >= 0 && std::isfinite(delay), ValueError,
+               "[dist] a delay of {} s, or so many bytes; give 0 or more", delay);
+  BRIM_CHECK(ranks > 0 && links.ranks_per_host >= 0, ValueError,
+             "[dist] a group of {} ranks, {} on each host; give 1 or more", ranks,
+             links.ranks_per_host);
   if (ranks == 1) return 0;
   const int each = links.ranks_per_host > 0 ? links.ranks_per_host : ranks;
-  BRIM_CHECK(ranks > 0 && ranks % each == 0, ValueError,
+  BRIM_CHECK(ranks % each == 0, ValueError,
              "[dist] {} ranks are not {} on each host; give a number that divides them", ranks,
              each);
   // Packed and unpacked: read and written twice. Summed: each node read, and one of two written.
   const double passes = 4 + 3.0 * (each - 1) / each + 3.0 * (ranks / each - 1) / ranks;
-  const double here = exchange_seconds(links.device_delay, links.device, each, bytes);
-  const double across = exchange_seconds(links.host_delay, links.host, ranks / each, bytes);
+  const double here =
+      exchange_seconds(links.device_delay, links.message, links.device, each, bytes);
+  const double across =
+      exchange_seconds(links.host_delay, links.message, links.host, ranks / each, bytes);
   return 2 * here + 2 * across + passes * bytes / links.memory;
 }
 

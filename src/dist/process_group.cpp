@@ -1,5 +1,7 @@
 #include <brim/dist/process_group.h>
 
+#include <brim/core/stream.h>
+
 #include <filesystem>
 
 #include "core/check.h"
@@ -18,7 +20,7 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport, GroupOptions op
       recorder_(std::make_unique<FlightRecorder>()),
       rank_(transport_->rank()),
       size_(transport_->size()) {
-  if (options_.ranks_per_host > 0) transport_->set_ranks_per_host(options_.ranks_per_host);
+  if (options_.ranks_per_host != 0) transport_->set_ranks_per_host(options_.ranks_per_host);
 }
 
 ProcessGroup::~ProcessGroup() { transport_->drop_links(); }
@@ -101,18 +103,30 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
 }
 
 LinkSpeed ProcessGroup::link_speed(Device device) const {
+  if (const Links* const links = transport_->modelled()) return modelled_speed(*links, size_);
+  const std::lock_guard lock(links_mutex_);
   const auto found = links_.find(device.str());
   return found == links_.end() ? LinkSpeed() : found->second;
 }
 
 LinkSpeed ProcessGroup::measure_link(Device device) {
-  const auto [at, fresh] = links_.try_emplace(device.str());
-  if (!fresh || size_ == 1) return at->second;
-  if (const Links* const links = transport_->modelled())
-    at->second = modelled_speed(*links, size_);
-  else
-    at->second = time_link(*this, device);
-  return at->second;
+  LinkSpeed speed = link_speed(device);
+  if (speed.latency > 0 || size_ == 1) return speed;
+  Stream::current(device).synchronize();  // calls may be queued there
+  if (!control_) control_ = duplicate();
+  speed = time_link(*this, device);
+  const std::lock_guard lock(links_mutex_);
+  return links_[device.str()] = speed;
+}
+
+std::string ProcessGroup::settle(const std::string& key, const std::string& text) {
+  if (transport_->modelled()) return text;
+  BRIM_CHECK(control_, ValueError, "[dist] settle() before measure_link()");
+  const auto found = settled_.find(key);
+  if (found != settled_.end()) return found->second;
+  const std::string first = control_->all_gather_text(key + '\n' + text)[0];
+  if (!first.starts_with(key + '\n')) return "";  // the calls themselves will tell
+  return settled_[key] = first.substr(key.size() + 1);
 }
 
 void ProcessGroup::check() {

@@ -74,7 +74,7 @@ class Transport {
   int ranks_per_host() const { return ranks_per_host_; }
   /// Throws ValueError if hosts would have different numbers.
   void set_ranks_per_host(int count);
-  /// Links that are modelled, and nothing else: no bytes move. Null for real ones.
+  /// Links that are modelled, to ranks that do not exist. Null for real ones.
   virtual const Links* modelled() const { return nullptr; }
 
   /// Returns when everything has come and everything that goes out may be written again. Messages

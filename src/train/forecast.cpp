@@ -5,7 +5,7 @@
 #include <brim/core/tf32.h>
 #include <brim/dist/data_parallel.h>
 #include <brim/nn/models.h>
-#include <brim/ops/create.h>
+#include <brim/ops/shape.h>
 #include <brim/optim/clip.h>
 #include <brim/optim/grad_scaler.h>
 
@@ -35,17 +35,24 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(recipe.optimizer, *network);
   const std::vector<Tensor> parameters = network->parameters();
   std::optional<optim::GradScaler> scaler;
-  if (autocast_dtype(recipe) == f16) scaler.emplace();
-  dist::DataParallel parallel(*network, group);
+  if (autocast_dtype(recipe) == f16) scaler.emplace(o.device);
+  dist::DataParallel parallel(*network, group, recipe.virtual_ranks);
+  const int64_t parts = parallel.parts();
+  BRIM_CHECK(
+      o.batch % parts == 0, ValueError,
+      "[forecast] a batch of {} has no {} equal parts (Recipe::virtual_ranks is {}, shared by "
+      "{} ranks); choose a multiple",
+      o.batch, parts, recipe.virtual_ranks, o.ranks);
   const auto step = [&](const Tensor& x, const Tensor& y) {
     optimizer->zero_grad();
     const Tensor loss = parallel.forward_backward(
-        [&](int64_t) {
+        [&](int64_t part) {
           const Autocast scope(autocast_dtype(recipe));
+          const int64_t each = o.batch / parts;
           data::Batch batch;
-          batch.x = x;
-          batch.y = y;
-          return task->loss((*network)(x), batch, /*training=*/true);
+          batch.x = x.slice(0, part * each, (part + 1) * each);
+          batch.y = y.slice(0, part * each, (part + 1) * each);
+          return task->loss((*network)(batch.x), batch, /*training=*/true);
         },
         [&](const Tensor& value) { (scaler ? scaler->scale(value) : value).backward(); });
     if (recipe.optimizer.clip_norm > 0) {
@@ -59,8 +66,8 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   };
   const Tf32 tf32(recipe.precision == "tf32");
   auto compiled = compile(step, {.passes = o.overlap ? "" : "-overlap", .fixed_layouts = true});
-  const Tensor x = zeros({o.batch, 3, side, side}, {.device = o.device});
-  const Tensor y = zeros({o.batch}, {.dtype = i64, .device = o.device});
+  const Tensor x = Tensor::empty({o.batch, 3, side, side}, f32, o.device);
+  const Tensor y = Tensor::empty({o.batch}, i64, o.device);
   const StepForecast forecast = compiled.forecast(x, y);
   return {forecast, memory.stats().peak_live - before};
 }

@@ -188,6 +188,83 @@ TEST(DataParallel, RanksAgreeOnBuckets) {
     EXPECT_TRUE(has(text, "all_reduce of 5 tensors in 2 buckets")) << text;
 }
 
+/// A plan may be made anew by one rank alone, and while calls of others are queued.
+TEST(DataParallel, OtherShapesAreReducedInTheSameBuckets) {
+  run_ranks(local_groups(2), [&](ProcessGroup& group) {
+    forced_buckets(2);
+    Net net({});
+    DataParallel parallel(net, group.shared_from_this());
+    auto step = compile([&](const Tensor& x) {
+      return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+    });
+    (void)step(ones({4, 3, 8, 8}));
+    forced_buckets(3);
+    for (int64_t n = 1; n < 4; ++n) (void)step(ones({group.rank() == 0 ? 4 : n, 3, 8, 8}));
+    EXPECT_TRUE(has(step.explain(), "in 2 buckets")) << step.explain();
+  });
+  if (Device::count("sim") < 2) return;
+  run_ranks(local_groups(2), [&](ProcessGroup& group) {
+    forced_buckets(2);
+    const Device device = Device::sim(group.rank());
+    Net net({});
+    net.to(device);
+    DataParallel parallel(net, group.shared_from_this());
+    auto step = compile([&](const Tensor& x) {
+      return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+    });
+    const Tensor few = ones({2, 3, 8, 8}, {.device = device}),
+                 more = ones({5, 3, 8, 8}, {.device = device});
+    for (int i = 0; i < 30; ++i) (void)step(few);
+    (void)step(more);
+    synchronize(device);
+  });
+}
+
+/// Ranks as threads, on one device, with many plans each: none waits on the stream of another.
+TEST(DataParallel, PlansOfAThreadShareItsSideStream) {
+  if (Device::count("sim") < 1) GTEST_SKIP() << "needs a virtual accelerator";
+  run_ranks(local_groups(2, {.timeout = 60}), [&](ProcessGroup& group) {
+    forced_buckets(2);
+    const Device device = Device::sim(0);
+    const StreamGuard guard(Stream::create(device));
+    nn::Linear net({.in = 4, .out = 3});
+    net.to(device);
+    DataParallel parallel(net, group.shared_from_this());
+    auto step = compile(
+        [&](const Tensor& x) {
+          return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+        },
+        {.warn = [](const std::string&) {}});
+    for (int64_t n = 1; n < 60; ++n) {
+      (void)step(ones({n, 4}, {.device = device}));
+      Stream::current(device).synchronize();
+    }
+  });
+}
+
+TEST(DataParallel, AnErrorOnTheDeviceEndsWithItsStep) {
+  if (Device::count("sim") < 2) GTEST_SKIP() << "needs two virtual accelerators";
+  run_ranks(local_groups(2), [&](ProcessGroup& group) {
+    forced_buckets(2);
+    const Device device = Device::sim(group.rank());
+    nn::Linear net({.in = 4, .out = 3});
+    net.to(device);
+    DataParallel parallel(net, group.shared_from_this());
+    auto step = compile([&](const Tensor& x, const Tensor& y) {
+      return parallel.forward_backward([&](int64_t) { return cross_entropy(net(x), y); });
+    });
+    const Tensor x = ones({2, 4}, {.device = device});
+    for (int i = 0; i < 5; ++i) {
+      const Tensor y = full({2}, i == 2 ? 99 : 1, {.dtype = i64, .device = device});
+      (void)step(x, y);
+      if (i == 2)
+        EXPECT_THROW(Stream::current(device).synchronize(), Error);
+      else
+        EXPECT_NO_THROW(Stream::current(device).synchronize()) << i;
+    }
+  });
+}
+
 TEST(DataParallel, AnErrorAmidOverlappedReductionsIsThrown) {
   for (const char* backend : {"local", "tcp"}) {
     const std::vector<GroupPtr> groups = groups_of(backend, 2);

@@ -3,12 +3,15 @@
 #include <brim/dist/data_parallel.h>
 #include <brim/dist/links.h>
 #include <brim/nn/linear.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/unary.h>
 #include <brim/optim/sgd.h>
 #include <brim/plan/compile.h>
 #include <brim/train/forecast.h>
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 namespace brim::dist {
 namespace {
@@ -19,6 +22,7 @@ TEST(Links, AnAllReduceTakesWhatItsBytesDo) {
                     .device_delay = 1e-6,
                     .host = 10e9,
                     .host_delay = 5e-6,
+                    .message = 0,
                     .memory = 1e15};
   EXPECT_EQ(all_reduce_seconds(links, 1, 1e9), 0);
   // Scattered and gathered: 3 of 4 parts each time.
@@ -28,6 +32,11 @@ TEST(Links, AnAllReduceTakesWhatItsBytesDo) {
               2 * (1e-6 + 0.75e9 / 100e9) + 2 * (5e-6 + 0.5e9 / 10e9), 1e-5);
   EXPECT_THROW((void)all_reduce_seconds(links, 6, 1), ValueError);
   EXPECT_THROW((void)all_reduce_seconds({.host = 0}, 2, 1), ValueError);
+  EXPECT_THROW((void)all_reduce_seconds({.device_delay = -1}, 2, 1), ValueError);
+  EXPECT_THROW((void)all_reduce_seconds({}, 2, std::nan("")), ValueError);
+  EXPECT_THROW((void)all_reduce_seconds({}, 0, 1), ValueError);
+  EXPECT_THROW((void)simulated_group(2, {.ranks_per_host = -1}), ValueError);
+  EXPECT_THROW((void)local_groups(2, {.ranks_per_host = -1}), ValueError);
   EXPECT_THROW((void)simulated_group(6, links), ValueError);
 }
 
@@ -38,7 +47,7 @@ TEST(Links, TheOthersDoAsThisRankDoes) {
   Tensor t = full({5000}, 2.0);
   all_reduce(*group->duplicate(), t);
   EXPECT_EQ(t.sum().item(), 8.0 * 5000);
-  EXPECT_GT(group->measure_link(Device::cpu()).seconds_per_byte, 0);
+  EXPECT_GT(group->link_speed(Device::cpu()).seconds_per_byte, 0);
 }
 
 /// A step of `width` on a virtual clock.
@@ -81,6 +90,15 @@ TEST(Forecast, CommunicationIsHiddenBehindTheBackwardPass) {
   EXPECT_NEAR(forecast_of(2, half, "-overlap").communication / behind.communication, 2, 0.05);
 }
 
+TEST(Forecast, NotInsideOfAStep) {
+  auto inner = compile([](const Tensor& x) { return x * 2; });
+  auto outer = compile([&](const Tensor& x) {
+    (void)inner.forecast(x);
+    return x * 3;
+  });
+  EXPECT_THROW((void)outer(ones({3})), CompileError);
+}
+
 TEST(Forecast, OfARecipe) {
   const train::Recipe recipe = train::load_recipe("tutorial-cnn");
   const train::Forecast one = train::forecast(recipe, {.batch = 8});
@@ -89,6 +107,13 @@ TEST(Forecast, OfARecipe) {
   const train::Forecast two =
       train::forecast(recipe, {.batch = 8, .ranks = 2, .links = {.device = 1e6}});
   EXPECT_GT(two.step.exposed, 0.1);  // 248 kB at 1 MB/s
+  train::Recipe half = recipe;
+  half.precision = "fp16";
+  EXPECT_GT(train::forecast(half, {.batch = 8}).step.step, 0);
+  half.virtual_ranks = 4;
+  EXPECT_GT(train::forecast(half, {.batch = 8, .ranks = 2}).step.kernels,
+            train::forecast(half, {.batch = 8, .ranks = 4}).step.kernels);
+  EXPECT_THROW((void)train::forecast(half, {.batch = 7, .ranks = 2}), ValueError);
   train::Recipe language = recipe;
   language.task = "language";
   EXPECT_THROW((void)train::forecast(language, {}), ValueError);

@@ -14,6 +14,7 @@ struct Links {
   double device_delay = 8e-6;
   double host = 12.5e9;  ///< from a host, all its devices together, to others (100 Gbit/s)
   double host_delay = 20e-6;
+  double message = 1e-6;    ///< of a rank's time for each that it sends in an exchange
   double memory = 3.35e12;  ///< of a device, through which gradients are packed and summed
 };
 
@@ -23,8 +24,8 @@ struct Links {
 double all_reduce_seconds(const Links& links, int ranks, double bytes);
 
 /// Rank 0 of a group of `size` whose other ranks do not exist: messages come back as they were
-/// sent, and link_speed() is what the links would give. Throws ValueError as all_reduce_seconds()
-/// does.
+/// sent (on GPUs none come), and link_speed() is what the links would give. Throws ValueError as
+/// all_reduce_seconds() does.
 GroupPtr simulated_group(int size, const Links& links);
 
 }  // namespace brim::dist

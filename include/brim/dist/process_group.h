@@ -64,7 +64,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const char* backend() const;  ///< "local", "tcp"
+  const char* backend() const;  ///< "local", "tcp", "simulated"
 
   /// Another group of the same ranks, whose calls do not mix with these. All ranks call it.
   std::shared_ptr<ProcessGroup> duplicate();
@@ -80,6 +80,9 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   LinkSpeed measure_link(Device device);
   /// What measure_link() found; zeros before.
   LinkSpeed link_speed(Device device) const;
+  /// Of compiled steps: the text that rank 0 gave with this key the first time; "" where it gave
+  /// another key. All ranks call it the first time, behind measure_link(); the host waits.
+  std::string settle(const std::string& key, const std::string& text);
 
   /// Throws a DistError if another rank is known to be gone. What was queued on GPUs then ends
   /// without what that rank was to send: ask before results are believed that waited for no call.
@@ -104,8 +107,11 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   const int rank_, size_;
   std::mutex mutex_;
   uint64_t calls_ = 0;
-  std::string failure_;                     // of an earlier call
+  std::string failure_;  // of an earlier call
+  mutable std::mutex links_mutex_;
   std::map<std::string, LinkSpeed> links_;  // by device
+  std::shared_ptr<ProcessGroup> control_;  // of settle(): devices may have calls of this one queued
+  std::map<std::string, std::string> settled_;
 };
 
 using GroupPtr = std::shared_ptr<ProcessGroup>;

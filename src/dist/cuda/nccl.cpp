@@ -211,7 +211,7 @@ class Communicator {
 
 void exchange_by_nccl(dist::Transport& transport, const dist::Call& call, Stream stream,
                       std::span<const dist::Outgoing> out, std::span<const dist::Incoming> in) {
-  if (transport.size() == 1) return;
+  if (transport.size() == 1 || transport.modelled()) return;  // nobody is there
   std::shared_ptr<void>& links = transport.links_of(stream.device);
   if (!links) links = std::make_shared<Communicator>(transport, call, stream.device.index);
   static_cast<Communicator*>(links.get())->exchange(call, stream, out, in);
