@@ -19,7 +19,7 @@ class Pacer {
   using Clock = std::chrono::steady_clock;
 
   /// Without a profile nothing is paced, nor if not `paced`: then it is for estimate() alone.
-  void set(const std::optional<DeviceProfile>& profile, double slowdown, bool paced);
+  void set(const std::optional<DeviceProfile>& profile, double slowdown, bool paced = true);
 
   struct Slot {
     Clock::time_point end;  ///< when the work is done
