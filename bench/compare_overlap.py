@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Compares training by two ranks on two hosts with and without reducing gradients while others are computed.
 
-The hosts are network namespaces of this machine, joined by a virtual cable (as root; `ip` of iproute2 makes and removes them),
-each rank has one thread and a core of its own. A round measures both, in random order; the median step counts, ratios are
+The hosts are network namespaces of this machine, joined by a virtual cable of a given speed (as root; `ip` and `tc` of iproute2
+make and remove them), each rank has one thread and a core of its own. A round measures both, in random order; the median step counts, ratios are
 taken inside each round, and their median and range over the rounds are reported.
 """
 
@@ -27,9 +27,13 @@ def fail(message):
 
 
 def ip(*words):
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    run_tool("ip", *words)
+
+
+def run_tool(*words):
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        fail(f"`ip {' '.join(words)}`: {done.stderr.strip()}")
+        fail(f"`{' '.join(words)}`: {done.stderr.strip()}")
 
 
 def remove_hosts():
@@ -37,7 +41,7 @@ def remove_hosts():
         subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
-def make_hosts():
+def make_hosts(gbit):
     remove_hosts()
     for name, _ in HOSTS:
         ip("netns", "add", name)
@@ -46,6 +50,9 @@ def make_hosts():
     for k, (name, address) in enumerate(HOSTS):
         ip("-n", name, "address", "add", f"{address}/24", "dev", f"brim{k}")
         ip("-n", name, "link", "set", f"brim{k}", "up")
+        if gbit > 0:
+            limit = ["tbf", "rate", f"{gbit}gbit", "burst", "256kb", "latency", "50ms"]
+            run_tool("tc", "-n", name, "qdisc", "add", "dev", f"brim{k}", "root", *limit)
 
 
 def step(options, passes):
@@ -76,13 +83,14 @@ def main():
     parser.add_argument("recipe", nargs="?", default="resnet18-cifar", help="(default: %(default)s)")
     parser.add_argument("--brim", default="build/bin/brim", help="the command (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=16, help="samples of each rank (default: %(default)s)")
+    parser.add_argument("--gbit", type=float, default=2, help="of the cable, 0: no limit (default: %(default)s)")
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=file_name, help="write all numbers to a file")
     options = parser.parse_args()
     rounds = []
     try:
-        make_hosts()
+        make_hosts(options.gbit)
         for _ in range(options.rounds):
             sides = [("overlap", ""), ("behind", "-overlap")]
             random.shuffle(sides)

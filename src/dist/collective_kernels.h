@@ -123,9 +123,9 @@ struct AllReduce {
   struct Member {
     int rank;
     TreeNode range;
-    std::vector<TreeNode> nodes(int64_t virtual_ranks) const {
+    std::vector<TreeNode> nodes(int64_t of_virtual_ranks) const {
       std::vector<TreeNode> all;
-      nodes_within({0, virtual_ranks}, range, all);
+      nodes_within({0, of_virtual_ranks}, range, all);
       return all;
     }
   };
