@@ -142,11 +142,12 @@ void check_pair(const char* op, const Tensor& x, const Tensor& y) {
 
 namespace {
 
-void reduce_all(std::span<Tensor> tensors, std::span<Tensor> others, CollectiveOptions options) {
+void reduce_all(std::span<Tensor> tensors, std::span<Tensor> others,
+                const CollectiveOptions& options) {
   static const Reduction kernel("all_reduce", {.operands = "rw tensors, rw others"});
   const GroupPtr group = options.group;
   const Call call = call_of(CallKind::all_reduce, tensors, options, false);
-  kernel(tensors[0].device(), tensors[0].dtype(), tensors, others, std::move(options));
+  kernel(tensors[0].device(), tensors[0].dtype(), tensors, others, options);
   keep_in_plan(*group, call);
 }
 

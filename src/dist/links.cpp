@@ -68,11 +68,11 @@ double all_reduce_seconds(const Links& links, int ranks, double bytes) {
              "[dist] {} ranks are not {} on each host; give a number that divides them", ranks,
              each);
   // Packed and unpacked: read and written twice. Summed: each node read, and one of two written.
-  const double passes = 4 + 3.0 * (each - 1) / each + 3.0 * (ranks / each - 1) / ranks;
+  const int hosts = ranks / each;
+  const double passes = 4 + 3.0 * (each - 1) / each + 3.0 * (hosts - 1) / ranks;
   const double here =
       exchange_seconds(links.device_delay, links.message, links.device, each, bytes);
-  const double across =
-      exchange_seconds(links.host_delay, links.message, links.host, ranks / each, bytes);
+  const double across = exchange_seconds(links.host_delay, links.message, links.host, hosts, bytes);
   return 2 * here + 2 * across + passes * bytes / links.memory;
 }
 
