@@ -90,23 +90,18 @@ void check_written(const char* op, std::span<Tensor> tensors) {
   for (const Tensor& t : tensors) t.storage()->bump_version();
 }
 
-/// The other ranks wait for it, so a plan never leaves it out.
-void keep_in_plan(ProcessGroup& group, const Call& call = {}) {
+/// The other ranks wait for it, so a plan never leaves it out. Null outside of recordings.
+backend::Communication* keep_in_plan(ProcessGroup& group) {
   backend::LaunchRecorder* const recorder = backend::launch_recorder();
-  if (!recorder) return;
+  if (!recorder) return nullptr;
   backend::Launch& launch = recorder->last_launch();
   launch.commit = [] {};
-  launch.communication.emplace();
   const LinkSpeed speed = group.link_speed(launch.device());
-  if (speed.latency <= 0) return;
-  launch.communication = {
-      .latency = speed.latency,
-      .seconds_per_byte = speed.seconds_per_byte,
-      .waiting = speed.waiting,
-      .settle = [group = group.shared_from_this(),
-                 key = fmt::format("{} {:x}", call.str(), call.shapes)](const std::string& text) {
-        return group->settle(key, text);
-      }};
+  return &launch.communication.emplace(
+      backend::Communication{.latency = speed.latency,
+                             .seconds_per_byte = speed.seconds_per_byte,
+                             .waiting = speed.waiting,
+                             .settle = {}});
 }
 
 void check_reduce(const char* op, DType dtype, Reduce reduce) {
@@ -138,17 +133,16 @@ void check_pair(const char* op, const Tensor& x, const Tensor& y) {
   y.storage()->bump_version();
 }
 
-}  // namespace
-
-namespace {
-
 void reduce_all(std::span<Tensor> tensors, std::span<Tensor> others,
                 const CollectiveOptions& options) {
   static const Reduction kernel("all_reduce", {.operands = "rw tensors, rw others"});
-  const GroupPtr group = options.group;
-  const Call call = call_of(CallKind::all_reduce, tensors, options, false);
   kernel(tensors[0].device(), tensors[0].dtype(), tensors, others, options);
-  keep_in_plan(*group, call);
+  backend::Communication* const communication = keep_in_plan(*options.group);
+  if (!communication || communication->latency <= 0) return;
+  const Call call = call_of(CallKind::all_reduce, tensors, options, false);
+  communication->settle = [group = options.group,
+                           key = fmt::format("{} {:x}", call.str(), call.shapes)](
+                              const std::string& text) { return group->settle(key, text); };
 }
 
 }  // namespace

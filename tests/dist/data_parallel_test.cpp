@@ -220,6 +220,24 @@ TEST(DataParallel, OtherShapesAreReducedInTheSameBuckets) {
   });
 }
 
+/// Only sums are cut: two broadcasts of lists are none.
+TEST(DataParallel, OtherCollectivesOfTheStepStayWhole) {
+  run_ranks(local_groups(2), [](ProcessGroup& group) {
+    forced_buckets(2);
+    Net net({});
+    DataParallel parallel(net, group.shared_from_this());
+    auto step = compile([&](const Tensor& x) {
+      std::vector<Tensor> two{x + 1, x + 2}, three{x + 3, x + 4, x + 5};
+      broadcast(group, two);
+      broadcast(group, three);
+      return parallel.forward_backward([&](int64_t) { return net(two[1] + three[2]).sum(); });
+    });
+    (void)step(ones({2, 3, 8, 8}));
+    EXPECT_TRUE(has(step.explain(), "all_reduce of 5 tensors in 2 buckets")) << step.explain();
+    EXPECT_FALSE(has(step.explain(), "broadcast of")) << step.explain();
+  });
+}
+
 /// Ranks as threads, on one device, with many plans each: none waits on the stream of another.
 TEST(DataParallel, PlansOfAThreadShareItsSideStream) {
   if (Device::count("sim") < 1) GTEST_SKIP() << "needs a virtual accelerator";
