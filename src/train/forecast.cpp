@@ -6,12 +6,11 @@
 #include <brim/dist/data_parallel.h>
 #include <brim/nn/models.h>
 #include <brim/ops/shape.h>
-#include <brim/optim/clip.h>
-#include <brim/optim/grad_scaler.h>
 
 #include <optional>
 
 #include "core/check.h"
+#include "train/apply_gradients.h"
 #include "train/build.h"
 
 namespace brim::train {
@@ -55,13 +54,8 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
           return task->loss((*network)(batch.x), batch, /*training=*/true);
         },
         [&](const Tensor& value) { (scaler ? scaler->scale(value) : value).backward(); });
-    if (recipe.optimizer.clip_norm > 0) {
-      if (scaler) scaler->unscale_(*optimizer);
-      (void)optim::clip_grad_norm_(parameters, recipe.optimizer.clip_norm);
-    }
-    if (!scaler) return optimizer->step(), loss;
-    scaler->step(*optimizer);
-    scaler->update();
+    apply_gradients(*optimizer, scaler ? &*scaler : nullptr, parameters,
+                    recipe.optimizer.clip_norm);
     return loss;
   };
   const Tf32 tf32(recipe.precision == "tf32");

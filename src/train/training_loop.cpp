@@ -3,7 +3,6 @@
 #include <brim/autograd/autocast.h>
 #include <brim/core/random.h>
 #include <brim/core/tf32.h>
-#include <brim/optim/clip.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +11,7 @@
 #include "core/check.h"
 #include "core/runtime.h"
 #include "diag/span.h"
+#include "train/apply_gradients.h"
 
 namespace brim::train {
 namespace {
@@ -122,16 +122,7 @@ void TrainingLoop::update(std::span<const data::Batch> parts) {
                   return mean_loss(*s_.model, parts[static_cast<size_t>(part)]);
                 },
                 [&](const Tensor& value) { (scaler ? scaler->scale(value) : value).backward(); });
-  if (s_.recipe.optimizer.clip_norm > 0) {
-    if (scaler) scaler->unscale_(*s_.optimizer);
-    optim::clip_grad_norm_(s_.parameters, s_.recipe.optimizer.clip_norm);
-  }
-  if (scaler) {
-    scaler->step(*s_.optimizer);
-    scaler->update();
-  } else {
-    s_.optimizer->step();
-  }
+  apply_gradients(*s_.optimizer, scaler, s_.parameters, s_.recipe.optimizer.clip_norm);
   losses_.add(loss);
 }
 
