@@ -37,6 +37,7 @@ struct Communication {
   double latency = 0;           ///< seconds of one, however little it moves
   double seconds_per_byte = 0;  ///< of the operands that are reduced
   double waiting = 1;           ///< the share of it that other work can hide
+  double seconds(double bytes) const { return latency + bytes * seconds_per_byte; }
   /// How the collective is cut, in all ranks the same: what rank 0 said when the first plan with it
   /// was made, or "" if ranks call others. Empty where the link was not measured.
   std::function<std::string(const std::string& text)> settle;

@@ -29,7 +29,7 @@ std::vector<Block> lifetimes(const Program& program) {
       if (fresh) blocks.push_back({storage, 0, aligned(storage->bytes()), at, at});
       // Beside a launch of the side stream others run until one waits for it.
       int& last = blocks[found->second].last;
-      last = std::max(last, order.met_by(i));
+      last = std::max(last, order.joined_by(i));
     }
   return blocks;
 }

@@ -154,8 +154,8 @@ void Plan::list_waits() {
   const StreamOrder order(program_);
   if (!order.has_side_stream()) return;
   side_ = SideStream::create(program_.device);
-  std::vector<size_t> queued(program_.launches.size() +
-                             1);  // on the side stream before each launch
+  // On the side stream before each launch.
+  std::vector<size_t> queued(program_.launches.size() + 1);
   for (size_t i = 0; i < program_.launches.size(); ++i) {
     queued[i + 1] = queued[i] + (program_.launches[i]->on_side_stream ? 1 : 0);
     const int last = order.waits_for(i);

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <span>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "core/runtime.h"
@@ -83,8 +82,10 @@ class DeviceStream final : public SideStream {
   }
   void wait_for(size_t count, const Stream& main) override { done_[count - 1].wait(main); }
   void finish(const Stream& main) override {
-    const std::vector<Event> done = std::exchange(done_, {});
-    if (!done.empty()) done.back().wait(main);
+    if (done_.empty()) return;
+    const Event last = done_.back();
+    done_.clear();
+    last.wait(main);
   }
 
  private:

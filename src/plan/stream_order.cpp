@@ -5,7 +5,7 @@
 namespace brim::plan {
 
 StreamOrder::StreamOrder(const Program& program)
-    : waits_for_(program.launches.size(), -1), met_by_(program.launches.size()) {
+    : waits_for_(program.launches.size(), -1), joined_by_(program.launches.size()) {
   struct Pending {  // launches of the side stream that nobody has waited for; -1 for none
     int writes = -1, uses = -1;
   };
@@ -14,7 +14,7 @@ StreamOrder::StreamOrder(const Program& program)
   for (size_t i = 0; i < program.launches.size(); ++i) {
     const Launch& launch = *program.launches[i];
     const int at = static_cast<int>(i);
-    met_by_[i] = at;
+    joined_by_[i] = at;
     if (launch.on_side_stream) {
       has_side_stream_ = true;
       open.push_back(i);
@@ -37,10 +37,10 @@ StreamOrder::StreamOrder(const Program& program)
     if (last < static_cast<int>(open.front())) continue;
     waits_for_[i] = last;
     size_t met = 0;
-    while (met < open.size() && static_cast<int>(open[met]) <= last) met_by_[open[met++]] = at;
+    while (met < open.size() && static_cast<int>(open[met]) <= last) joined_by_[open[met++]] = at;
     open.erase(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(met));
   }
-  for (const size_t i : open) met_by_[i] = static_cast<int>(program.launches.size());
+  for (const size_t i : open) joined_by_[i] = static_cast<int>(program.launches.size());
 }
 
 }  // namespace brim::plan

@@ -18,10 +18,10 @@ class StreamOrder {
   int waits_for(size_t i) const { return waits_for_[i]; }
   /// The launch before which launch `i`, of the side stream, is waited for: the number of launches
   /// where only the step's end does. `i` itself on the main stream.
-  int met_by(size_t i) const { return met_by_[i]; }
+  int joined_by(size_t i) const { return joined_by_[i]; }
 
  private:
-  std::vector<int> waits_for_, met_by_;
+  std::vector<int> waits_for_, joined_by_;
   bool has_side_stream_ = false;
 };
 

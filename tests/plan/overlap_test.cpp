@@ -80,8 +80,8 @@ TEST(StreamOrder, LaunchesWaitOnlyForWhatTheyNeed) {
   EXPECT_TRUE(order.has_side_stream());
   for (const size_t i : {0, 1, 2, 3}) EXPECT_EQ(order.waits_for(i), -1) << i;
   EXPECT_EQ(order.waits_for(4), 1);
-  EXPECT_EQ(order.met_by(1), 4);
-  EXPECT_EQ(order.met_by(3), 3);
+  EXPECT_EQ(order.joined_by(1), 4);
+  EXPECT_EQ(order.joined_by(3), 3);
 }
 
 TEST(StreamOrder, MemoryOfTheSideStreamIsNobodyElses) {

@@ -20,7 +20,7 @@ struct Links {
 
 /// Seconds of all_reduce() of so many bytes over `ranks` devices, as brim's algorithm moves them:
 /// in parts among the ranks of a host, these between hosts, and back. Throws ValueError for ranks
-/// that do not fill their hosts and links of no bandwidth.
+/// that do not fill their hosts, and for what is no bandwidth, time or number of bytes.
 double all_reduce_seconds(const Links& links, int ranks, double bytes);
 
 /// Rank 0 of a group of `size` whose other ranks do not exist: messages come back as they were

@@ -32,7 +32,6 @@ double bytes_of_element(const Launch& collective, size_t element) {
 }
 
 double seconds_of(const Launch& collective) {
-  const backend::Communication& link = *collective.communication;
   double bytes = 0;
   const size_t elements = collective.elements();
   for (size_t i = 0; i < elements; ++i) bytes += bytes_of_element(collective, i);
@@ -43,7 +42,7 @@ double seconds_of(const Launch& collective) {
                  static_cast<double>(size_of(o.tensor->dtype()));
   // An all-reduce scatters and gathers; the others do one of both.
   const double phases = is(collective, "all_reduce") ? 1 : 0.5;
-  return phases * (link.latency + bytes * link.seconds_per_byte);
+  return phases * collective.communication->seconds(bytes);
 }
 
 std::vector<size_t> solve_buckets(std::span<const ReadyBytes> ready, double latency,
@@ -76,8 +75,8 @@ std::vector<size_t> solve_buckets(std::span<const ReadyBytes> ready, double late
 
 namespace {
 
-/// What another stream costs the one that computes, for each launch there.
-constexpr double kMeeting = 5e-6;
+/// What another stream costs the one that computes, for each launch there: fork and join.
+constexpr double kForkAndJoin = 5e-6;
 /// Seconds that must be won: less is not worth a second stream.
 constexpr double kWorthwhile = 20e-6;
 
@@ -123,8 +122,7 @@ class Cut {
       end = std::max(end, starts_[b.place]) + seconds_of(b.elements);
       for (const size_t e : b.elements) all += bytes_of_element(launch_, e);
     }
-    const backend::Communication& link = *launch_.communication;
-    return {link.latency + all * link.seconds_per_byte, std::max(0.0, end - starts_[at_])};
+    return {launch_.communication->seconds(all), std::max(0.0, end - starts_[at_])};
   }
 
  private:
@@ -133,8 +131,7 @@ class Cut {
   double seconds_of(const std::vector<size_t>& elements) const {
     double bytes = 0;
     for (const size_t e : elements) bytes += bytes_of_element(launch_, e);
-    const backend::Communication& link = *launch_.communication;
-    return kMeeting + link.latency + bytes * link.seconds_per_byte;
+    return kForkAndJoin + launch_.communication->seconds(bytes);
   }
 
   std::vector<Bucket> solved() const {
@@ -145,7 +142,8 @@ class Cut {
     for (const size_t e : order)
       ready.push_back({starts_[places_[e]], bytes_of_element(launch_, e)});
     const backend::Communication& link = *launch_.communication;
-    std::vector<size_t> ends = solve_buckets(ready, kMeeting + link.latency, link.seconds_per_byte);
+    std::vector<size_t> ends =
+        solve_buckets(ready, kForkAndJoin + link.latency, link.seconds_per_byte);
     if (forced_buckets) {
       ends.clear();
       const size_t count = std::clamp<size_t>(*forced_buckets, 1, order.size());
