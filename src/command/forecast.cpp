@@ -1,6 +1,5 @@
 // `brim forecast RECIPE`: what a training step would take on devices that are not here.
 #include <brim/core/sim.h>
-#include <brim/core/threads.h>
 #include <brim/train/forecast.h>
 #include <fmt/format.h>
 
@@ -104,7 +103,7 @@ int run(const Options& o) {
   const auto forecast = [&](const train::ForecastOptions& options) {
     try {
       return train::forecast(recipe, options);
-    } catch (const OutOfMemory& e) {
+    } catch (const OutOfMemory&) {
       raise<ValueError>("[forecast] batches of {} do not fit the {} of {}; give a smaller --batch",
                         options.batch, format_bytes(profile.memory), profile.name);
     }

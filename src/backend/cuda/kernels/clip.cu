@@ -95,32 +95,28 @@ struct Limit {
   __device__ C operator()(C v) const { return v < -high ? -high : v > high ? high : v; }
 };
 
+/// Writes make()(v) over each element v.
+template <class T, class Make>
+void for_each(const Context& context, std::span<Tensor> tensors, const Make& make) {
+  in_lists<T>(tensors, [&](const List<T>& list, int64_t) {
+    launch(context, &list_kernel<T, Make>, grid_of(list), list, make);
+  });
+}
+
 template <class T>
 void list_clip(const Context& context, std::span<Tensor> tensors, const Tensor& norm,
                double max_norm) {
-  using Make = ScaleToNorm<T>;
-  in_lists<T>(tensors, [&](const List<T>& list, int64_t) {
-    launch(context, &list_kernel<T, Make>, grid_of(list), list,
-           Make{data<const T>(norm), max_norm});
-  });
+  for_each<T>(context, tensors, ScaleToNorm<T>{data<const T>(norm), max_norm});
 }
 
 template <class T>
 void list_clamp(const Context& context, std::span<Tensor> tensors, double limit) {
-  using Make = Limit<Compute<T>>;
-  in_lists<T>(tensors, [&](const List<T>& list, int64_t) {
-    launch(context, &list_kernel<T, Make>, grid_of(list), list,
-           Make{static_cast<Compute<T>>(limit)});
-  });
+  for_each<T>(context, tensors, Limit<Compute<T>>{static_cast<Compute<T>>(limit)});
 }
 
 template <class T>
 void list_scale(const Context& context, std::span<Tensor> tensors, double factor) {
-  using Make = Scale<Compute<T>>;
-  in_lists<T>(tensors, [&](const List<T>& list, int64_t) {
-    launch(context, &list_kernel<T, Make>, grid_of(list), list,
-           Make{static_cast<Compute<T>>(factor)});
-  });
+  for_each<T>(context, tensors, Scale<Compute<T>>{static_cast<Compute<T>>(factor)});
 }
 
 const bool registered =
