@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <cuda_runtime.h>
+#include "backend/cuda/emulation/captures.h"
 #include "backend/cuda/emulation/queues.h"
 #include "backend/cuda/emulation/watcher.h"
 #include "backend/cuda/observe/activity.h"
@@ -64,27 +65,9 @@ bool is_pageable(const void* data, size_t bytes) {
 
 struct CUevent_st {
   bool timed = true;
-  uint64_t captured = 0;                  // the capture in which it was recorded last, or 0 and
-  std::shared_ptr<emulation::Mark> mark;  // where; null: nowhere yet
-  cudaStream_t stream = nullptr;          // of a capture,
-  size_t works = 0;                       // and how much it had captured by then
+  emulation::CapturedMark captured;       // where it was recorded last: in a capture,
+  std::shared_ptr<emulation::Mark> mark;  // or here; null: nowhere yet
   double spent = 0;                       // milliseconds
-};
-
-struct EmulatedGraph {
-  std::vector<std::function<void()>> work;
-  uint64_t number = 0;
-  cudaStream_t origin = nullptr;
-  struct Fork {
-    size_t last = 0;      // of the works, what this stream captured last: its place + 1
-    size_t joined = 0;    // how much of them the origin waits for
-    bool waited = false;  // for any of it
-  };
-  std::map<cudaStream_t, Fork> forked;
-  double spent = 0;      // milliseconds of a launch
-  bool failed = false;   // the capture: it has seen what it must not
-  uint64_t changes = 0;  // activity_changes() when it was made ready
-  std::atomic<int> owners = 1;
 };
 
 namespace {
@@ -95,33 +78,11 @@ std::atomic<bool> can_access[kDevices][kDevices];
 
 /// Where fakes of libraries say how long their work takes, that is the time that events see.
 std::atomic<bool> time_is_spent{false};
-/// What this thread captures; null: nothing.
-thread_local EmulatedGraph* captured = nullptr;
-
-/// The streams that are captured, by whatever thread.
-struct Captures {
-  std::mutex mutex;
-  std::map<cudaStream_t, EmulatedGraph*> of;
-
-  /// Calls f(graph) and returns true if the stream is captured.
-  template <class F>
-  bool with(cudaStream_t stream, const F& f) {
-    const std::lock_guard lock(mutex);
-    const auto found = of.find(stream);
-    if (found == of.end()) return false;
-    f(*found->second);
-    return true;
-  }
-};
-Captures& captures() {
-  static auto* all = new Captures;
-  return *all;
-}
 /// Lets milliseconds pass in what the stream is captured as, or for all that this thread queues;
 /// returns the sum of the latter.
 double spend_on(cudaStream_t stream, double milliseconds) {
   static thread_local double all = 0;
-  if (!captures().with(stream, [&](EmulatedGraph& graph) { graph.spent += milliseconds; }))
+  if (!emulation::with_capture(stream, [&](EmulatedGraph& graph) { graph.spent += milliseconds; }))
     all += milliseconds;
   return all;
 }
@@ -132,41 +93,6 @@ std::atomic<int64_t> queued{0};  // pieces of work
 bool is_lost() {
   const char* after = std::getenv("BRIM_EMULATED_LOST");
   return after && queued.load() >= std::atoll(after);
-}
-
-thread_local cudaStreamCaptureMode capture_mode = cudaStreamCaptureModeThreadLocal;
-
-/// What would change the device's memory map ends the capture of this thread.
-bool refused_in_capture() {
-  if (!captured || capture_mode == cudaStreamCaptureModeRelaxed) return false;
-  const std::lock_guard lock(captures().mutex);
-  captured->failed = true;
-  return true;
-}
-/// Waiting for a stream ends its capture, whoever waits.
-bool is_refused(cudaStream_t stream) {
-  return captures().with(stream, [](EmulatedGraph& graph) { graph.failed = true; });
-}
-
-/// A stream that waits for captured work becomes part of the capture; the origin has to wait for it
-/// before the capture ends.
-cudaError_t wait_in_capture(cudaStream_t stream, const CUevent_st& event) {
-  const std::lock_guard lock(captures().mutex);
-  EmulatedGraph* of_event = nullptr;
-  for (const auto& [captured_stream, graph] : captures().of)
-    if (graph->number == event.captured) of_event = graph;
-  if (!of_event) return cudaErrorCapturedEvent;
-  EmulatedGraph*& graph = captures().of[stream];
-  if (!graph) {
-    graph = of_event;
-    graph->forked[stream] = {};
-  }
-  if (graph != of_event) return cudaErrorStreamCaptureMerge;
-  if (graph->origin != stream || event.stream == stream) return cudaSuccess;
-  EmulatedGraph::Fork& fork = graph->forked[event.stream];
-  fork.joined = std::max(fork.joined, event.works);
-  fork.waited = true;
-  return cudaSuccess;
 }
 
 /// Before memory is given back: what may use it is done.
@@ -189,10 +115,6 @@ bool is_taken() {
   return false;
 }
 
-void release(EmulatedGraph* graph) {
-  if (--graph->owners == 0) delete graph;
-}
-
 /// submit() for work of any kind (see EmulationWatcher).
 void submit_as(const char* kind, cudaStream_t stream, std::function<void()> work) {
   constexpr double kLaunch = 50;  // milliseconds: long, so that measuring repeats little
@@ -207,10 +129,7 @@ void submit_as(const char* kind, cudaStream_t stream, std::function<void()> work
     };
   }
   if (is_captured) {
-    captures().with(stream, [&](EmulatedGraph& graph) {
-      graph.work.push_back(std::move(work));
-      if (stream != graph.origin) graph.forked[stream].last = graph.work.size();
-    });
+    emulation::capture_work(stream, std::move(work));
   } else if (!is_lost()) {
     ++queued;
     emulation::enqueue(stream, current_device, std::move(work));
@@ -237,10 +156,6 @@ namespace brim::cuda::emulation {
 void submit(cudaStream_t stream, std::function<void()> work) {
   submit_as("kernel", stream, std::move(work));
 }
-bool is_captured(cudaStream_t stream) {
-  return captures().with(stream, [](const auto&) {});
-}
-bool is_capturing() { return captured; }
 void spend(cudaStream_t stream, double milliseconds) {
   time_is_spent = true;
   spend_on(stream, milliseconds);
@@ -327,7 +242,7 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 cudaError_t cudaMalloc(void** data, size_t bytes) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
+  if (emulation::refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(memory().mutex);
   if (memory().used + bytes > capacity() || posix_memalign(data, kAlignment, bytes) != 0)
     return result(cudaErrorMemoryAllocation);
@@ -338,7 +253,7 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
 }
 cudaError_t cudaFree(void* data) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
-  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
+  if (emulation::refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   finish_before_free();
   const std::lock_guard lock(memory().mutex);
   if (const auto at = memory().blocks.find(data); at != memory().blocks.end()) {
@@ -350,7 +265,7 @@ cudaError_t cudaFree(void* data) {
 }
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
-  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
+  if (emulation::refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   if (posix_memalign(data, kAlignment, bytes) != 0) return result(cudaErrorMemoryAllocation);
   const std::lock_guard lock(memory().mutex);
   memory().pinned[*data] = bytes;
@@ -397,19 +312,20 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
-  if (is_refused(stream)) return result(cudaErrorStreamCaptureUnsupported);
+  if (emulation::is_refused(stream)) return result(cudaErrorStreamCaptureUnsupported);
   emulation::finish(stream, current_device);
   return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  const bool ends = !event->captured && is_refused(stream);
+  const bool ends = !event->captured && emulation::is_refused(stream);
   if (ends) return result(cudaErrorStreamCaptureIsolation);
   if (!event->captured && event->mark) emulation::enqueue_wait(stream, current_device, event->mark);
-  return event->captured ? result(wait_in_capture(stream, *event)) : cudaSuccess;
+  return event->captured ? result(emulation::wait_in_capture(stream, event->captured))
+                         : cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  if (is_refused(stream)) return result(cudaErrorStreamCaptureUnsupported);
+  if (emulation::is_refused(stream)) return result(cudaErrorStreamCaptureUnsupported);
   if (std::getenv("BRIM_EMULATED_BUSY")) return result(cudaErrorNotReady);
   emulation::finish(stream, current_device);
   return cudaSuccess;
@@ -426,12 +342,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  event->captured = 0;
-  (void)captures().with(stream, [&](EmulatedGraph& graph) {
-    event->captured = graph.number;
-    event->works = graph.work.size();
-  });
-  event->stream = stream;
+  event->captured = emulation::mark_in_capture(stream);
   event->mark = event->captured ? nullptr : emulation::enqueue_mark(stream, current_device);
   event->spent = spend_on(stream, 0);
   return cudaSuccess;
@@ -439,14 +350,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
+  if (emulation::refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   if (event->mark) emulation::reach(*event->mark);
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (is_taken()) return result(cudaErrorDevicesUnavailable);
   if (is_lost()) return result(cudaErrorLaunchFailure);
-  if (refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
+  if (emulation::refused_in_capture()) return result(cudaErrorStreamCaptureUnsupported);
   if (event->mark) emulation::reach(*event->mark);
   return cudaSuccess;
 }
@@ -462,17 +373,10 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t from, cudaEven
 }
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  const std::lock_guard lock(captures().mutex);
-  EmulatedGraph*& graph = captures().of[stream];
-  if (graph) return result(cudaErrorStreamCaptureUnsupported);
-  captured = graph = new EmulatedGraph;
-  static uint64_t numbers = 0;
-  graph->number = ++numbers;
-  graph->origin = stream;
-  return cudaSuccess;
+  return result(emulation::begin_capture(stream));
 }
 cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* mode) {
-  std::swap(*mode, capture_mode);
+  emulation::swap_capture_mode(*mode);
   return cudaSuccess;
 }
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
@@ -481,17 +385,7 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  const std::lock_guard lock(captures().mutex);
-  *graph = std::exchange(captured, nullptr);
-  captures().of.erase(stream);
-  bool joined = true;
-  for (const auto& [forked_stream, fork] : (*graph)->forked) {
-    captures().of.erase(forked_stream);
-    joined &= fork.waited && fork.joined >= fork.last;
-  }
-  if (joined && !(*graph)->failed) return cudaSuccess;
-  release(std::exchange(*graph, nullptr));
-  return result(joined ? cudaErrorStreamCaptureInvalidated : cudaErrorStreamCaptureUnjoined);
+  return result(emulation::end_capture(stream, *graph));
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   ++graph->owners;
@@ -513,7 +407,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   };
   tell(0);
   // It may be destroyed before it is done.
-  const std::shared_ptr<EmulatedGraph> graph((++exec->owners, exec), &release);
+  const std::shared_ptr<EmulatedGraph> graph = emulation::shared(exec);
   emulation::enqueue(stream, current_device, [graph, tell] {
     tell(1);
     for (const auto& work : graph->work) work();
@@ -523,10 +417,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  release(exec);
+  emulation::release(exec);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  release(graph);
+  emulation::release(graph);
   return cudaSuccess;
 }
