@@ -9,15 +9,16 @@ Needs mpicc and mpirun (apt-get install libopenmpi-dev openmpi-bin) and build/be
 """
 
 import argparse
+import functools
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 
 from compare.files import file_name, write_text
+from compare.rounds import alternate, medians, ratios
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -52,17 +53,17 @@ def main():
                 mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "plm", "isolated", "-n", str(ranks)]
                 launch = [os.path.join(options.build, "bin/brim"), "launch", "-n", str(ranks)]
                 ours = [*launch, os.path.join(options.build, "bench/all_reduce_bench"), *words]
-                rounds = []
-                for _ in range(options.rounds):
-                    sides = [("mpi", [*mpirun, program, *words]), ("brim", ours)]
-                    random.shuffle(sides)
-                    rounds.append({name: seconds_of(command) for name, command in sides})
-                ratios = [r["brim"] / r["mpi"] for r in rounds]
-                report.append({"ranks": ranks, "bytes": size, "rounds": rounds, "ratios": ratios})
-                brim, mpi = (statistics.median(r[side] for r in rounds) for side in ("brim", "mpi"))
+                sides = {
+                    "mpi": functools.partial(seconds_of, [*mpirun, program, *words]),
+                    "brim": functools.partial(seconds_of, ours),
+                }
+                rounds = alternate(sides, options.rounds)
+                times = ratios(rounds, "brim", "mpi")
+                report.append({"ranks": ranks, "bytes": size, "rounds": rounds, "ratios": times})
+                brim, mpi = medians(rounds, "brim", "mpi")
                 print(
                     f"{ranks} ranks, {size} B: brim {brim * 1e3:.3f} ms, MPI_Allreduce {mpi * 1e3:.3f} ms: "
-                    f"{statistics.median(ratios):.2f} times its time ({min(ratios):.2f} to {max(ratios):.2f})",
+                    f"{statistics.median(times):.2f} times its time ({min(times):.2f} to {max(times):.2f})",
                     flush=True,
                 )
     if options.json:

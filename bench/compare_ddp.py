@@ -13,9 +13,9 @@ torch must be installed in the Python that runs this script.
 """
 
 import argparse
+import functools
 import json
 import os
-import random
 import socket
 import statistics
 import subprocess
@@ -25,6 +25,7 @@ import time
 
 from compare.files import file_name, write_text
 from compare.networks import TutorialNet, resnet18
+from compare.rounds import alternate, medians, ratios
 
 CASES = {"tutorial-cnn": (TutorialNet, 4), "resnet18-cifar": (lambda: resnet18(32), 16)}
 
@@ -103,17 +104,17 @@ def main():
     report = {"ranks": options.ranks, "threads": options.threads, "cases": {}}
     for case in options.cases or CASES:
         steps = {"tutorial-cnn": (3000, 300), "resnet18-cifar": (20, 10)}[case]
-        rounds = []
-        for _ in range(options.rounds):
-            sides = [("brim", brim_step, steps[0]), ("torch", torch_step, steps[1])]
-            random.shuffle(sides)
-            rounds.append({name: step(options, case, count) for name, step, count in sides})
-        ratios = [r["torch"] / r["brim"] for r in rounds]
-        report["cases"][case] = {"rounds": rounds, "ratios": ratios}
-        brim, torch = (statistics.median(r[side] for r in rounds) for side in ("brim", "torch"))
+        sides = {
+            "brim": functools.partial(brim_step, options, case, steps[0]),
+            "torch": functools.partial(torch_step, options, case, steps[1]),
+        }
+        rounds = alternate(sides, options.rounds)
+        times = ratios(rounds, "torch", "brim")
+        report["cases"][case] = {"rounds": rounds, "ratios": times}
+        brim, torch = medians(rounds, "brim", "torch")
         print(
             f"{case}: brim {brim * 1e3:.3f} ms a step, PyTorch DDP (Gloo) {torch * 1e3:.3f} ms: "
-            f"{statistics.median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f})",
+            f"{statistics.median(times):.2f} times as fast ({min(times):.2f} to {max(times):.2f})",
             flush=True,
         )
     if options.json:

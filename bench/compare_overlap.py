@@ -9,13 +9,13 @@ taken inside each round, and their median and range over the rounds are reported
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 
 from compare.files import file_name, write_text
+from compare.rounds import alternate, medians, ratios
 
 HOSTS = [("brim-overlap-0", "10.99.77.1"), ("brim-overlap-1", "10.99.77.2")]
 PORT = "29513"
@@ -88,23 +88,20 @@ def main():
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=file_name, help="write all numbers to a file")
     options = parser.parse_args()
-    rounds = []
     try:
         make_hosts(options.gbit)
-        for _ in range(options.rounds):
-            sides = [("overlap", ""), ("behind", "-overlap")]
-            random.shuffle(sides)
-            rounds.append({name: step(options, passes) for name, passes in sides})
+        sides = {"overlap": lambda: step(options, ""), "behind": lambda: step(options, "-overlap")}
+        rounds = alternate(sides, options.rounds)
     finally:
         remove_hosts()
-    ratios = [r["behind"] / r["overlap"] for r in rounds]
-    overlap, behind = (statistics.median(r[side] for r in rounds) for side in ("overlap", "behind"))
+    times = ratios(rounds, "behind", "overlap")
+    overlap, behind = medians(rounds, "overlap", "behind")
     print(
         f"{options.recipe}: {overlap * 1e3:.3f} ms a step with overlap, {behind * 1e3:.3f} ms without: "
-        f"{statistics.median(ratios):.2f} times as fast ({min(ratios):.2f} to {max(ratios):.2f})"
+        f"{statistics.median(times):.2f} times as fast ({min(times):.2f} to {max(times):.2f})"
     )
     if options.json:
-        write_text(options.json, json.dumps({"rounds": rounds, "ratios": ratios}, indent=2) + "\n")
+        write_text(options.json, json.dumps({"rounds": rounds, "ratios": times}, indent=2) + "\n")
 
 
 if __name__ == "__main__":
