@@ -171,6 +171,15 @@ TEST(DataParallel, BucketsChangeNoBit) {
   }
 }
 
+/// Compiled: the sum of what the network puts out, with its gradient over all ranks.
+auto sum_step(DataParallel& parallel, nn::Module& net, CompileOptions options = {}) {
+  return compile(
+      [&](const Tensor& x) {
+        return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+      },
+      std::move(options));
+}
+
 /// Rank 0's buckets are those of all, whatever the others would choose.
 TEST(DataParallel, RanksAgreeOnBuckets) {
   std::string explained[2];
@@ -178,9 +187,7 @@ TEST(DataParallel, RanksAgreeOnBuckets) {
     forced_buckets(group.rank() == 0 ? 2 : 3);
     Net net({});
     DataParallel parallel(net, group.shared_from_this());
-    auto step = compile([&](const Tensor& x) {
-      return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
-    });
+    auto step = sum_step(parallel, net);
     (void)step(ones({2, 3, 8, 8}));
     explained[group.rank()] = step.explain();
   });
@@ -194,9 +201,7 @@ TEST(DataParallel, OtherShapesAreReducedInTheSameBuckets) {
     forced_buckets(2);
     Net net({});
     DataParallel parallel(net, group.shared_from_this());
-    auto step = compile([&](const Tensor& x) {
-      return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
-    });
+    auto step = sum_step(parallel, net);
     (void)step(ones({4, 3, 8, 8}));
     forced_buckets(3);
     for (int64_t n = 1; n < 4; ++n) (void)step(ones({group.rank() == 0 ? 4 : n, 3, 8, 8}));
@@ -209,9 +214,7 @@ TEST(DataParallel, OtherShapesAreReducedInTheSameBuckets) {
     Net net({});
     net.to(device);
     DataParallel parallel(net, group.shared_from_this());
-    auto step = compile([&](const Tensor& x) {
-      return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
-    });
+    auto step = sum_step(parallel, net);
     const Tensor few = ones({2, 3, 8, 8}, {.device = device}),
                  more = ones({5, 3, 8, 8}, {.device = device});
     for (int i = 0; i < 30; ++i) (void)step(few);
@@ -248,11 +251,7 @@ TEST(DataParallel, PlansOfAThreadShareItsSideStream) {
     nn::Linear net({.in = 4, .out = 3});
     net.to(device);
     DataParallel parallel(net, group.shared_from_this());
-    auto step = compile(
-        [&](const Tensor& x) {
-          return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
-        },
-        {.warn = [](const std::string&) {}});
+    auto step = sum_step(parallel, net, {.warn = [](const std::string&) {}});
     for (int64_t n = 1; n < 60; ++n) {
       (void)step(ones({n, 4}, {.device = device}));
       Stream::current(device).synchronize();
@@ -290,9 +289,7 @@ TEST(DataParallel, AnErrorAmidOverlappedReductionsIsThrown) {
       forced_buckets(3);
       Net net({});
       DataParallel parallel(net, group.shared_from_this());
-      auto step = compile([&](const Tensor& x) {
-        return parallel.forward_backward([&](int64_t) { return net(x).sum(); });
-      });
+      auto step = sum_step(parallel, net);
       (void)step(ones({2, 3, 8, 8}));
       if (group.rank() == 1) raise<ValueError>("rank 1 has had enough");
       for (int i = 0; i < 100; ++i) (void)step(ones({2, 3, 8, 8}));
