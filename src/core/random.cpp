@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <utility>
 
 #include "core/check.h"
 #include "core/recording.h"
@@ -25,6 +26,7 @@ class SpinLock {
 
 thread_local constinit uint64_t current_part = 0;
 thread_local constinit bool in_parts = false;
+thread_local constinit Generator* of_thread = nullptr;  // of the innermost GeneratorScope
 }  // namespace
 
 Generator::Generator(uint64_t seed) : state_{seed, 0} {
@@ -59,6 +61,10 @@ void Generator::set_state(RandomKey state) {
   state_ = state;
 }
 
+GeneratorScope::GeneratorScope(Generator& generator)
+    : outer_(std::exchange(of_thread, &generator)) {}
+GeneratorScope::~GeneratorScope() { of_thread = outer_; }
+
 RandomParts::RandomParts(Generator& generator)
     : generator_(generator), begin_(generator.state()), furthest_(begin_.offset) {
   BRIM_CHECK(!in_parts, ValueError, "[RandomParts] inside of another one; end that first");
@@ -81,7 +87,7 @@ RandomParts::~RandomParts() {
 
 Generator& Generator::global() {
   static Generator generator;
-  return generator;
+  return of_thread ? *of_thread : generator;
 }
 
 void manual_seed(uint64_t seed) { Generator::global().manual_seed(seed); }

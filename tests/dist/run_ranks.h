@@ -78,10 +78,4 @@ inline std::vector<std::string> failures_of(const std::vector<GroupPtr>& groups,
   });
 }
 
-inline void run_ranks(const std::vector<GroupPtr>& groups,
-                      const std::function<void(ProcessGroup&)>& rank) {
-  const std::vector<std::string> failures = failures_of(groups, rank);
-  for (size_t r = 0; r < failures.size(); ++r) EXPECT_EQ(failures[r], "") << "of rank " << r;
-}
-
 }  // namespace brim::dist

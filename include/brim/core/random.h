@@ -23,12 +23,25 @@ class Generator {
   RandomKey state() const;  ///< what the next call of next() would return, outside of parts
   void set_state(RandomKey state);
 
-  /// The generator that rand, randn, dropout and the initialisers use unless told otherwise.
+  /// The generator that rand, randn, dropout and the initialisers use unless told otherwise: that
+  /// of the thread's GeneratorScope, else one for the whole program.
   static Generator& global();
 
  private:
   friend class RandomParts;
   RandomKey state_;
+};
+
+/// In this scope Generator::global() is this one for the thread. Scopes nest.
+class GeneratorScope {
+ public:
+  explicit GeneratorScope(Generator& generator);
+  ~GeneratorScope();
+  GeneratorScope(const GeneratorScope&) = delete;
+  GeneratorScope& operator=(const GeneratorScope&) = delete;
+
+ private:
+  Generator* const outer_;
 };
 
 /// In this scope the thread draws for the parts of a batch, which are computed one after the other

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -64,7 +65,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  const char* backend() const;  ///< "local", "tcp", "simulated"
+  const char* backend() const;  ///< "local", "tcp", "mpi", "simulated"
 
   /// Another group of the same ranks, whose calls do not mix with these. All ranks call it.
   std::shared_ptr<ProcessGroup> duplicate();
@@ -118,6 +119,11 @@ using GroupPtr = std::shared_ptr<ProcessGroup>;
 
 /// Groups of `size` ranks within this process, by rank: give one to each thread.
 std::vector<GroupPtr> local_groups(int size, const GroupOptions& options = {});
+/// Calls `rank` with all of them at the same time: with the first one here, with each other one in
+/// a thread of its own, whose random numbers begin where this thread's are. Returns when all have;
+/// a rank that throws ends its group. Throws what a rank threw by itself, and no DistError that
+/// others got because of it.
+void run_ranks(const std::vector<GroupPtr>& groups, const std::function<void(ProcessGroup&)>& rank);
 
 // --- collectives. Tensors live on one device, in any dtype that ops compute with
 // (bool has no sum and no product: DTypeError); written ones are contiguous (ShapeError). Gradients
