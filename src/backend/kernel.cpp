@@ -219,7 +219,7 @@ void AnyKernel::run(Device device, DType dtype, Arguments& arguments) const {
   const AnyFunction function = backend::find_function(slot_, device.kind, dtype);
   if (recording) [[unlikely]]
     return backend::record(slot_, device, dtype, function, arguments);
-  backend::run_call(Context::current(device), slot_, dtype, {function, arguments});
+  backend::run_call(Context::current(device), slot_, dtype, {function, arguments, slot_.work});
   if (backend::anomaly_mode) [[unlikely]]
     arguments.for_each_tensor([&](const TensorArgument& a) {
       if (a.writes && !a.listed) backend::check_anomaly(slot_.name, a.tensor);

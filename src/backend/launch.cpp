@@ -72,7 +72,7 @@ std::unique_ptr<Launch> Launch::clone() const {
 double Launch::estimated_seconds() const {
   // What kernels reach on a core of a server with AVX2, and what one core moves.
   constexpr double kOperations = 60e9, kBytes = 10e9, kLaunch = 1e-6;
-  const Call call(function_, *arguments_);
+  const Call call(function_, *arguments_, work());
   if (const auto estimate = launch_policy(device_.kind).estimate)
     if (const double seconds = estimate(device_, dtype_, call); seconds > 0) return seconds;
   return kLaunch + std::max(std::abs(call.operations()) / kOperations, bytes_of(call) / kBytes) /

@@ -113,7 +113,9 @@ class Launch {
   void drop_elements(std::span<const size_t> gone);
 
   /// Runs the kernel, or queues it where the device has queues.
-  void run(const Context& context) { run_call(context, slot_, dtype_, {function_, *arguments_}); }
+  void run(const Context& context) {
+    run_call(context, slot_, dtype_, {function_, *arguments_, work()});
+  }
   /// Whether kernel, dtype, device and all arguments but the tensors are equal.
   bool same_options(const Launch& other) const;
   /// Another one that does the same with the same memory.

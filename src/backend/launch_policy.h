@@ -26,8 +26,10 @@ namespace brim::backend {
 /// A kernel with its arguments, whatever their types.
 class Call {
  public:
-  Call(extend::AnyFunction function, extend::Arguments& arguments)
-      : function_(function), arguments_(arguments) {}
+  Call(extend::AnyFunction function, extend::Arguments& arguments, extend::Work work)
+      : function_(function), arguments_(arguments), work_(work) {}
+
+  extend::Work work() const { return work_; }
 
   void run(const Context& context) const { arguments_.run(function_, context); }
   /// Multiplications and additions; negative where they are not declared.
@@ -45,6 +47,7 @@ class Call {
  private:
   extend::AnyFunction function_;
   extend::Arguments& arguments_;
+  extend::Work work_;
 };
 
 /// Of its tensors, each once; what is broadcast as it lies in memory.

@@ -44,6 +44,8 @@ using Reduction = backend::Kernel<void(const Context&, std::span<Tensor> tensors
 using OutOfPlace =
     backend::Kernel<void(const Context&, const Tensor& x, Tensor& y, const CollectiveOptions&)>;
 
+constexpr backend::Work kBetweenRanks = backend::Work::communication;
+
 /// What lies on the host.
 struct HostMover {
   static constexpr int64_t kBlock = 4096;  // in cache
@@ -135,7 +137,8 @@ void check_pair(const char* op, const Tensor& x, const Tensor& y) {
 
 void reduce_all(std::span<Tensor> tensors, std::span<Tensor> others,
                 const CollectiveOptions& options) {
-  static const Reduction kernel("all_reduce", {.operands = "rw tensors, rw others"});
+  static const Reduction kernel("all_reduce",
+                                {.operands = "rw tensors, rw others", .work = kBetweenRanks});
   kernel(tensors[0].device(), tensors[0].dtype(), tensors, others, options);
   backend::Communication* const communication = keep_in_plan(*options.group);
   if (!communication || communication->latency <= 0) return;
@@ -171,7 +174,7 @@ void all_reduce(ProcessGroup& group, Tensor& tensor, Reduce reduce) {
 }
 
 void broadcast(ProcessGroup& group, std::span<Tensor> tensors, int root) {
-  static const InPlace kernel("broadcast", {.operands = "rw tensors"});
+  static const InPlace kernel("broadcast", {.operands = "rw tensors", .work = kBetweenRanks});
   if (tensors.empty()) return;
   check_written("broadcast", tensors);
   check_rank("broadcast", group, root);
@@ -184,7 +187,7 @@ void broadcast(ProcessGroup& group, Tensor& tensor, int root) {
 }
 
 void all_gather(ProcessGroup& group, const Tensor& x, Tensor& y) {
-  static const OutOfPlace kernel("all_gather", {.operands = "x, y"});
+  static const OutOfPlace kernel("all_gather", {.operands = "x, y", .work = kBetweenRanks});
   check_pair("all_gather", x, y);
   check_rows("all_gather", group, y, x);
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y, {.group = group.shared_from_this()});
@@ -192,7 +195,7 @@ void all_gather(ProcessGroup& group, const Tensor& x, Tensor& y) {
 }
 
 void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce reduce) {
-  static const OutOfPlace kernel("reduce_scatter", {.operands = "x, y"});
+  static const OutOfPlace kernel("reduce_scatter", {.operands = "x, y", .work = kBetweenRanks});
   check_pair("reduce_scatter", x, y);
   check_rows("reduce_scatter", group, x, y);
   check_reduce("reduce_scatter", x.dtype(), reduce);
@@ -202,7 +205,7 @@ void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce redu
 }
 
 void all_to_all(ProcessGroup& group, const Tensor& x, Tensor& y) {
-  static const OutOfPlace kernel("all_to_all", {.operands = "x, y"});
+  static const OutOfPlace kernel("all_to_all", {.operands = "x, y", .work = kBetweenRanks});
   check_pair("all_to_all", x, y);
   BRIM_CHECK(x.shape() == y.shape() && x.rank() > 0 && x.size(0) == group.size(), ShapeError,
              "[all_to_all] shapes {} and {} in a group of {}; both are ({}, ...)", x.shape().str(),
@@ -225,13 +228,13 @@ void to_or_from(const char* op, const InPlace& kernel, ProcessGroup& group, Tens
 }  // namespace
 
 void send(ProcessGroup& group, const Tensor& tensor, int to) {
-  static const InPlace kernel("send", {.operands = "rw tensors"});
+  static const InPlace kernel("send", {.operands = "rw tensors", .work = kBetweenRanks});
   check_use("send", tensor);
   to_or_from("send", kernel, group, tensor.detach().contiguous(), to);
 }
 
 void receive(ProcessGroup& group, Tensor& tensor, int from) {
-  static const InPlace kernel("receive", {.operands = "rw tensors"});
+  static const InPlace kernel("receive", {.operands = "rw tensors", .work = kBetweenRanks});
   check_written("receive", std::span(&tensor, 1));
   to_or_from("receive", kernel, group, tensor, from);
 }

@@ -25,9 +25,10 @@ namespace extend {
 /// How the elements of outputs depend on those of inputs.
 enum class Work : uint8_t {
   other,
-  pointwise,  ///< on those of the same index; sizes of 1 are broadcast
-  copy,       ///< as pointwise, and unchanged but for dtype and strides
-  reduction   ///< on all along some axes
+  pointwise,      ///< on those of the same index; sizes of 1 are broadcast
+  copy,           ///< as pointwise, and unchanged but for dtype and strides
+  reduction,      ///< on all along some axes
+  communication,  ///< on those of other ranks
 };
 
 /// What is known of a kernel apart from its functions; compiled steps know no more of a launch.

@@ -109,7 +109,9 @@ namespace {
 /// What is queued of a kernel, but for running it. Where nothing is declared, an operation for each
 /// element of the largest tensor is counted.
 Work work_of(const char* name, DType dtype, const backend::Call& call) {
+  const bool communicates = call.work() == extend::Work::communication;
   Work work{.name = name,
+            .engine = communicates ? Engine::peer : Engine::compute,
             .dtype = dtype,
             .operations = call.operations(),
             .bytes = backend::bytes_of(call)};
