@@ -2,6 +2,7 @@
 
 #include <brim/autograd/autograd.h>
 #include <brim/core/random.h>
+#include <brim/nn/norm.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 
@@ -44,6 +45,16 @@ void share(ProcessGroup& group, const std::vector<Tensor>& tensors) {
       same[i].storage()->bump_version();
     }
   });
+}
+
+/// Whether batch norm anywhere in it meets the other ranks in each part of a batch.
+bool is_synchronised(nn::Module& network) {
+  bool found = false;
+  network.apply([&](nn::Module& module) {
+    const auto* const norm = dynamic_cast<const nn::BatchNorm2d*>(&module);
+    found = found || (norm && norm->has_own_normalisation());
+  });
+  return found;
 }
 
 /// Multiplies them all: in one launch where it can be.
@@ -89,6 +100,10 @@ DataParallel::DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_
   BRIM_CHECK(virtual_ranks >= 0 && virtual_ranks_ % group_->size() == 0, ValueError,
              "[dist] {} virtual ranks are not a multiple of the {} ranks; take {}", virtual_ranks,
              group_->size(), group_->size() * std::max<int64_t>(1, virtual_ranks / group_->size()));
+  BRIM_CHECK(parts() == 1 || !is_synchronised(network), ValueError,
+             "[dist] batch norm that is synchronised works with one part for each rank, not {}; "
+             "take {} virtual ranks",
+             parts(), group_->size());
   std::string shapes;
   for (const auto& [name, p] : network.named_parameters())
     shapes += fmt::format("{} {} {}\n", name, p.shape().str(), brim::name(p.dtype()));

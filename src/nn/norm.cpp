@@ -66,6 +66,7 @@ Tensor BatchNorm2d::forward(const Tensor& x) {
     const NoGrad guard;
     num_batches_tracked.add_(ones({}, {.dtype = i64, .device = num_batches_tracked.device()}));
   }
+  if (training() && normalise_) return normalise_(x, *this);
   return batch_norm(
       x, weight, bias, running_mean, running_var,
       {.training = training() || !tracked, .momentum = options.momentum, .eps = options.eps});
@@ -76,6 +77,7 @@ std::string BatchNorm2d::options_str() const {
       fmt::format("{}, eps={}, momentum={}", options.features, options.eps, options.momentum);
   if (!options.affine) text += ", affine=false";
   if (!options.track_running_stats) text += ", track_running_stats=false";
+  if (normalise_) text += ", synchronised";
   return text;
 }
 

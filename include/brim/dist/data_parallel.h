@@ -27,7 +27,8 @@ class DataParallel {
  public:
   /// The other ranks' parameters and buffers become those of rank 0. `virtual_ranks`: a multiple of
   /// the group's size; 0: as many as there are ranks. The network is kept by reference. Throws
-  /// ValueError; DistError where ranks have other parameters.
+  /// ValueError, also for several parts where batch norm is synchronised; DistError where ranks
+  /// have other parameters.
   DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_ranks = 0);
 
   ProcessGroup& group() const { return *group_; }

@@ -1,7 +1,9 @@
 // Normalisation layers.
 #pragma once
 
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include <brim/nn/module.h>
 
@@ -24,6 +26,13 @@ class BatchNorm2d : public Module {
   explicit BatchNorm2d(Options options);
   Tensor forward(const Tensor& x) override;
 
+  /// Normalises x in training, and moves the layer's running statistics.
+  using Normalise = std::function<Tensor(const Tensor& x, BatchNorm2d& layer)>;
+  /// From now on `f` does so instead of batch_norm, which knows this x alone (see
+  /// dist::convert_sync_batch_norm); null: batch_norm again.
+  void normalise_with(Normalise f) { normalise_ = std::move(f); }
+  bool has_own_normalisation() const { return normalise_ != nullptr; }
+
   const Options options;
   Tensor &weight, &bias;               ///< (features); undefined unless affine
   Tensor &running_mean, &running_var;  ///< (features); undefined unless tracked
@@ -31,6 +40,9 @@ class BatchNorm2d : public Module {
 
  protected:
   std::string options_str() const override;
+
+ private:
+  Normalise normalise_;
 };
 
 /// layer_norm over the last axes, whose sizes are `shape`. weight starts at 1, bias at 0.

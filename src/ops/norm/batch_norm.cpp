@@ -49,23 +49,7 @@ std::vector<int> batch_axes(const Tensor& x) {
   return axes;
 }
 
-ops::NormGradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                                  const Tensor& mean, const Tensor& scale, DType parameters,
-                                  bool training) {
-  static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
-                                    const Tensor& weight, const Tensor& mean, const Tensor& scale,
-                                    Tensor& dx, Tensor& dweight, Tensor& dbias, bool training)>
-      kernel("batch_norm_grad", {.operands = "dy, x, weight, mean, scale, dx, dweight, dbias",
-                                 .activations = "dy, x, dx"});
-  ops::NormGradients d = {ops::empty_in(x.shape(), x.dtype(), x),
-                          Tensor::empty(mean.shape(), parameters, x.device()),
-                          Tensor::empty(mean.shape(), parameters, x.device())};
-  kernel(x.device(), x.dtype(), ops::arranged(dy, x), x, ops::as_operand(weight), mean, scale, d.x,
-         d.weight, d.bias, training);
-  return d;
-}
-
-/// The same made of ops, so that it has gradients itself. 16 bits are computed in f32.
+/// batch_norm_gradients made of ops, so that it has gradients itself. 16 bits are computed in f32.
 ops::NormGradients composed_gradient(const Tensor& narrow_dy, const Tensor& narrow_x,
                                      const Tensor& weight, const Tensor& fixed_mean,
                                      const Tensor& fixed_scale, DType parameters, bool training,
@@ -87,6 +71,26 @@ ops::NormGradients composed_gradient(const Tensor& narrow_dy, const Tensor& narr
 }
 
 }  // namespace
+
+namespace ops {
+
+NormGradients batch_norm_gradients(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                   const Tensor& mean, const Tensor& scale, DType parameters,
+                                   bool training) {
+  static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
+                                    const Tensor& weight, const Tensor& mean, const Tensor& scale,
+                                    Tensor& dx, Tensor& dweight, Tensor& dbias, bool training)>
+      kernel("batch_norm_grad", {.operands = "dy, x, weight, mean, scale, dx, dweight, dbias",
+                                 .activations = "dy, x, dx"});
+  NormGradients d = {empty_in(x.shape(), x.dtype(), x),
+                     Tensor::empty(mean.shape(), parameters, x.device()),
+                     Tensor::empty(mean.shape(), parameters, x.device())};
+  kernel(x.device(), x.dtype(), arranged(dy, x), x, as_operand(weight), mean, scale, d.x, d.weight,
+         d.bias, training);
+  return d;
+}
+
+}  // namespace ops
 
 Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const Tensor& running_mean, const Tensor& running_var,
@@ -143,7 +147,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
         const ops::NormGradients d =
             grad_enabled()
                 ? composed_gradient(g.dy(), g[x], g[weight], mean, scale, parameters, training, eps)
-                : fused_gradient(g.dy(), g[x], g[weight], mean, scale, parameters, training);
+                : ops::batch_norm_gradients(g.dy(), g[x], g[weight], mean, scale, parameters,
+                                            training);
         g.set_if_needed(0, [&] { return d.x; });
         g.set_if_needed(1, [&] { return d.weight; });
         g.set_if_needed(2, [&] { return d.bias; });

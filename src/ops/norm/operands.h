@@ -37,4 +37,11 @@ struct NormGradients {
   Tensor x, weight, bias;
 };
 
+/// batch_norm's, in one kernel. mean, scale: what x was normalised with, the mean and
+/// 1 / sqrt(var + eps) of each channel; these depend on x in training, and are fixed otherwise.
+/// `parameters`: the dtype of weight and bias.
+NormGradients batch_norm_gradients(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                   const Tensor& mean, const Tensor& scale, DType parameters,
+                                   bool training);
+
 }  // namespace brim::ops
