@@ -18,7 +18,7 @@ struct TrainArguments {
                             trace;
   std::string checkpoint_every = "60s";
   std::string compile, passes, precision, augment_on = "auto";
-  bool data_on_device = false;
+  bool data_on_device = false, sync_batch_norm = false;
   int64_t steps_per_graph = 1;
   bool explain = false;
   double monitor = 1;
@@ -38,7 +38,7 @@ struct TrainRequest {
   TrainArguments arguments;
   train::Recipe recipe;
   int workers = -1;  ///< -1: auto
-  train::CheckpointOptions checkpoint;
+  train::CheckpointOptions checkpoint = {.background = true};
   ChosenDevices chosen;
   train::StepMode mode;
   dist::LaunchEnvironment launched;

@@ -121,20 +121,20 @@ struct Checkpoint::Impl {
   /// Throws FileError where what was added is not what the checkpoint holds.
   void check_objects(const Json& objects, const std::string& path) const;
   LoopPosition load(const std::string& path);
-  CheckpointWriter snapshot(const LoopPosition& at);
+  Snapshot snapshot(const LoopPosition& at);
   void begin(int64_t steps, const BestCheckpoint& best);
 
   const std::string folder;
   const CheckpointOptions options;
   const Warn warn;
   const FolderLock lock;
-  std::optional<Checkpointer> checkpointer;
   std::vector<Entry> entries;
   std::optional<data::Loader> loader;
   LoopPosition place;  // what is saved or loaded, for a loader's state
   std::string resumed_from;
   bool begun = false;
-  int64_t due_steps = 0;  // when due() was asked last
+  int64_t due_steps = 0;                     // when due() was asked last
+  std::optional<Checkpointer> checkpointer;  // ends first: it may be writing
 };
 
 void Checkpoint::Impl::add(const std::string& name, const char* kind, State state) {
@@ -221,7 +221,7 @@ LoopPosition Checkpoint::Impl::load(const std::string& path) {
   return at;
 }
 
-CheckpointWriter Checkpoint::Impl::snapshot(const LoopPosition& at) {
+Snapshot Checkpoint::Impl::snapshot(const LoopPosition& at) {
   place = at;
   std::vector<TensorFile> files;
   StateDict values;
@@ -233,11 +233,15 @@ CheckpointWriter Checkpoint::Impl::snapshot(const LoopPosition& at) {
       files.push_back({entry.name, std::move(state), {}});
   }
   files.push_back({kValues, std::move(values), {}});
+  std::vector<StateDict*> tensors;
+  for (TensorFile& file : files) tensors.push_back(&file.tensors);
+  const bool is_copy = options.background && copy_to_host(tensors);
   const RandomKey random = Generator::global().state();
-  return [this, at, random, files = std::move(files)](const std::string& path,
-                                                      const BestCheckpoint& best) {
-    write_checkpoint_files(path, files, state_text(at, best, random, entries));
-  };
+  return {[this, at, random, files = std::move(files)](const std::string& path,
+                                                       const BestCheckpoint& best) {
+            write_checkpoint_files(path, files, state_text(at, best, random, entries));
+          },
+          is_copy};
 }
 
 void Checkpoint::Impl::begin(int64_t steps, const BestCheckpoint& best) {
@@ -368,6 +372,8 @@ bool Checkpoint::save(const LoopPosition& at, std::optional<double> loss) {
   if (kept) s.due_steps = at.steps;  // every_steps counts from here
   return kept;
 }
+
+bool Checkpoint::finish() { return impl_->checkpointer->finish(); }
 
 const std::string& Checkpoint::resumed_from() const { return impl_->resumed_from; }
 int64_t Checkpoint::written() const { return impl_->checkpointer->written(); }

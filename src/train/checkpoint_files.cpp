@@ -1,13 +1,18 @@
 // See checkpoint_files.h.
 #include "train/checkpoint_files.h"
 
+#include <brim/autograd/autograd.h>
+
 #include <deque>
+#include <map>
+#include <utility>
 
 #include "core/json_text.h"
 #include "io/atomic_file.h"
 #include "io/hash.h"
 #include "io/regular_file.h"
 #include "io/safetensors_writer.h"
+#include "ops/memory/copy.h"
 #include "train/checkpoint_json.h"
 
 namespace brim::train {
@@ -74,6 +79,42 @@ void write_checkpoint_files(const std::string& path, const std::vector<TensorFil
     manifest[name] = {{"bytes", hash.bytes}, {"xxh64", hash.hex}};
   }
   io::write_file_atomically(path + "/" + kManifestFile, manifest.dump(2) + "\n");
+}
+
+namespace {
+
+StateDict copies_of(const StateDict& state) {
+  const NoGrad guard;
+  StateDict copies;
+  std::map<std::string, std::pair<std::vector<Tensor>, std::vector<Tensor>>> by_device;
+  for (const auto& [name, t] : state) {
+    if (!t.defined()) {  // what writes them says so
+      copies[name] = t;
+    } else if (t.device().is_cpu()) {
+      copies[name] = t.detach().clone();
+    } else {
+      copies[name] = Tensor::empty(t.shape(), t.dtype(), Device::cpu());
+      auto& [from, to] = by_device[t.device().str()];
+      from.push_back(t.detach().contiguous());
+      to.push_back(copies[name]);
+    }
+  }
+  for (const auto& [device, tensors] : by_device)
+    ops::copy_between_devices(tensors.first, tensors.second);
+  return copies;
+}
+
+}  // namespace
+
+bool copy_to_host(const std::vector<StateDict*>& states) {
+  std::vector<StateDict> copies;
+  try {
+    for (const StateDict* state : states) copies.push_back(copies_of(*state));
+  } catch (const OutOfMemory&) {
+    return false;
+  }
+  for (size_t i = 0; i < states.size(); ++i) *states[i] = std::move(copies[i]);
+  return true;
 }
 
 void verify_checkpoint(const std::string& path, std::span<const char* const> required) {

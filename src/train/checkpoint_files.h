@@ -28,6 +28,10 @@ struct TensorFile {
 void write_checkpoint_files(const std::string& path, const std::vector<TensorFile>& files,
                             const std::string& state);
 
+/// Replaces all tensors by copies on the host, which nobody else writes. Returns whether there was
+/// memory for them; if not, nothing changes.
+bool copy_to_host(const std::vector<StateDict*>& states);
+
 /// Checks the folder against its manifest, which must list state.json and `required`: every byte is
 /// read. Throws FileError naming the file that is missing or damaged.
 void verify_checkpoint(const std::string& path, std::span<const char* const> required = {});

@@ -1,6 +1,7 @@
 #include "train/checkpointer.h"
 
 #include <cmath>
+#include <system_error>
 #include <utility>
 
 #include "core/check.h"
@@ -31,9 +32,45 @@ bool Checkpointer::due(int64_t steps, int64_t count) const {
          std::chrono::duration<double>(Clock::now() - last_try_).count() >= options_.every_seconds;
 }
 
-bool Checkpointer::save(int64_t steps, const std::function<CheckpointWriter()>& make,
+void Checkpointer::warn(const std::string& line) const {
+  try {
+    if (warn_) warn_(line);
+  } catch (...) {  // training goes on though nobody could be told
+  }
+}
+
+void Checkpointer::take(const Written& written) {
+  if (!written.error.empty()) {
+    ++failures_;
+    if (!failing_)
+      warn(fmt::format(
+          "the checkpoint of step {} could not be written: {}; training goes on, the last one "
+          "stays, and the next is tried in its turn",
+          written.steps, written.error));
+    failing_ = true;
+    return;
+  }
+  best_ = written.best;
+  saved_steps_ = written.steps;
+  ++written_;
+  if (failing_) warn(fmt::format("checkpoints are written again (step {})", written.steps));
+  if (!written.no_link.empty() && !without_link_) warn(written.no_link);
+  without_link_ = !written.no_link.empty();
+  failing_ = false;
+}
+
+bool Checkpointer::finish() {
+  if (writing_.valid()) {
+    const diag::Scope scope("checkpoint", diag::Cause::checkpoint);
+    take(writing_.get());
+  }
+  return !failing_;
+}
+
+bool Checkpointer::save(int64_t steps, const std::function<Snapshot()>& make,
                         std::optional<double> score) {
   if (folder_.empty()) return false;
+  (void)finish();
   BestCheckpoint best = best_;
   if (score && std::isfinite(*score) && (best_.steps == 0 || *score < best_.score))
     best = {.steps = steps, .score = *score};
@@ -43,35 +80,28 @@ bool Checkpointer::save(int64_t steps, const std::function<CheckpointWriter()>& 
     return true;
   }
   const diag::Scope scope("checkpoint", diag::Cause::checkpoint);
-  const auto warn = [&](const std::string& line) {
+  Snapshot snapshot = make();
+  const auto write = [folder = folder_, keep = options_.keep, steps, best,
+                      writer = std::move(snapshot.write)]() -> Written {
+    Written written{.steps = steps, .best = best};
     try {
-      if (warn_) warn_(line);
-    } catch (...) {  // training goes on though nobody could be told
+      written.no_link = save_checkpoint(folder, steps, best, keep, writer);
+    } catch (const FileError& e) {
+      written.error = e.what();
     }
+    return written;
   };
-  const CheckpointWriter write = make();
-  bool kept = false;
-  try {
-    const std::string no_link = save_checkpoint(folder_, steps, best, options_.keep, write);
-    kept = true;
-    best_ = best;
-    saved_steps_ = steps;
-    ++written_;
-    if (failing_) warn(fmt::format("checkpoints are written again (step {})", steps));
-    if (!no_link.empty() && !without_link_) warn(no_link);
-    without_link_ = !no_link.empty();
-    failing_ = false;
-  } catch (const FileError& e) {
-    ++failures_;
-    if (!failing_)
-      warn(fmt::format(
-          "the checkpoint of step {} could not be written: {}; training goes on, the last one "
-          "stays, and the next is tried in its turn",
-          steps, e.what()));
-    failing_ = true;
-  }
   last_try_ = Clock::now();
-  return kept;
+  if (snapshot.is_copy) {
+    try {
+      writing_ = std::async(std::launch::async, write);
+      return true;
+    } catch (const std::system_error&) {  // no more threads: here
+    }
+  }
+  take(write());
+  last_try_ = Clock::now();
+  return !failing_;
 }
 
 }  // namespace brim::train

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <future>
 #include <optional>
 #include <string>
 
@@ -20,6 +21,12 @@ struct BestCheckpoint {
 /// Writes the files of a checkpoint into an empty folder. Throws FileError.
 using CheckpointWriter = std::function<void(const std::string& path, const BestCheckpoint& best)>;
 
+/// What a checkpoint will hold.
+struct Snapshot {
+  CheckpointWriter write;
+  bool is_copy = false;  ///< it shares no memory with what is trained, and may be written meanwhile
+};
+
 class Checkpointer {
  public:
   using Warn = std::function<void(const std::string& line)>;
@@ -33,17 +40,27 @@ class Checkpointer {
   bool due(int64_t steps, int64_t count) const;
 
   /// Writes the state, unless the one after the same step was written or this run began there.
-  /// `make` takes the snapshot; `score`: at the end of an epoch, see BestCheckpoint. A FileError of
-  /// the disk is counted and told once until it is over, as is a DIR/best that cannot be linked;
-  /// training goes on and the next interval tries again. Returns whether the state is kept.
-  bool save(int64_t steps, const std::function<CheckpointWriter()>& make,
-            std::optional<double> score = {});
+  /// A copy is written by a thread of its own. `score`: at the end of an epoch, see BestCheckpoint.
+  /// A FileError of the disk is counted and told once until it is over, as is a DIR/best that
+  /// cannot be linked; training goes on and the next interval tries again. Returns whether the
+  /// state is kept or being written.
+  bool save(int64_t steps, const std::function<Snapshot()>& make, std::optional<double> score = {});
+  /// Waits for the one that is being written, and tells how it went. Returns whether the last one
+  /// is kept.
+  bool finish();
 
   int64_t written() const { return written_; }
   int64_t failures() const { return failures_; }
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Written {
+    int64_t steps = 0;
+    BestCheckpoint best;
+    std::string no_link, error;  ///< "" where there is none
+  };
+  void take(const Written& written);
+  void warn(const std::string& line) const;
 
   std::string folder_;
   CheckpointOptions options_;
@@ -53,6 +70,7 @@ class Checkpointer {
   Clock::time_point last_try_ = Clock::now();
   int64_t written_ = 0, failures_ = 0;
   bool failing_ = false, without_link_ = false;
+  std::future<Written> writing_;  // waits for it when it goes
 };
 
 }  // namespace brim::train

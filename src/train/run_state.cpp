@@ -112,6 +112,12 @@ void write_checkpoint(const std::string& path, const RunState& c) {
       state + "\n");
 }
 
+Snapshot snapshot_of(RunState state, bool background) {
+  const bool is_copy =
+      background && copy_to_host({&state.model, &state.optimizer, &state.schedule, &state.scaler});
+  return {writer_of(std::move(state)), is_copy};
+}
+
 CheckpointWriter writer_of(RunState state) {
   return [c = std::move(state)](const std::string& path, const BestCheckpoint& best) mutable {
     c.best = best;

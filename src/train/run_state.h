@@ -71,8 +71,10 @@ struct RunState {
 /// FileError.
 void write_checkpoint(const std::string& path, const RunState& checkpoint);
 
-/// For Checkpointer::save().
+/// For save_checkpoint() and for Checkpointer::save(), there as a copy where it is to be written in
+/// the `background` and there is memory for one.
 CheckpointWriter writer_of(RunState state);
+Snapshot snapshot_of(RunState state, bool background);
 
 /// Reads one, verified. Throws FileError.
 RunState load_checkpoint(const std::string& path);

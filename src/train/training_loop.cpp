@@ -254,7 +254,7 @@ void TrainingLoop::save(std::optional<double> score) {
     at_.unreported = read_losses();
     if (at_.unreported.steps > 0) check_loss(at_.unreported.mean());
     at_.skipped = skipped_before_ + feed_.skipped();
-    return writer_of(s_.snapshot());
+    return snapshot_of(s_.snapshot(), s_.options.checkpoint.background);
   };
   checkpointer_.save(at_.steps, make, score);
 }
@@ -352,7 +352,8 @@ void TrainingLoop::run(TrainResult& result) {
     progress_.validation = nullptr;
   }
   clock_.end();
-  for (const Device device : s_.options.devices) synchronize(device);
+  (void)checkpointer_.finish();
+  synchronize(s_.options.devices[0]);
   result.seconds = seconds(Clock::now() - begin_);
   result.steps = progress_.step;
   result.images = progress_.images;

@@ -137,7 +137,7 @@ TEST(Checkpoint, BestThatCannotBeLinkedIsToldOnce) {
                             [&](const std::string& line) { warnings.push_back(line); });
   for (const int64_t steps : {1, 2, 3})
     checkpointer.save(
-        steps, [&] { return writer_of(sample(steps)); }, 1.0 / static_cast<double>(steps));
+        steps, [&] { return snapshot_of(sample(steps), false); }, 1.0 / static_cast<double>(steps));
   EXPECT_EQ(checkpointer.written(), 3);
   EXPECT_TRUE(fs::is_directory(folder / "best/notes"));
   ASSERT_EQ(warnings.size(), 1U);
@@ -146,7 +146,8 @@ TEST(Checkpoint, BestThatCannotBeLinkedIsToldOnce) {
                              "checkpoint-00000001; move it away");
   fs::remove_all(folder / "best");
   checkpointer.save(
-      4, [] { return writer_of(sample(4)); }, 0.1);
+      4, [] { return snapshot_of(sample(4), true); }, 0.1);
+  EXPECT_TRUE(checkpointer.finish());
   EXPECT_EQ(fs::read_symlink(folder / "best"), "checkpoint-00000004");
   EXPECT_EQ(warnings.size(), 1U);
 }

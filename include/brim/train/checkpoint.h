@@ -41,6 +41,9 @@ struct CheckpointOptions {
   int64_t every_steps = 0;    ///< counted since the very start; 0: not by steps
   double every_seconds = 60;  ///< after the one before, at the end of a step; 0: not by time
   int64_t keep = 2;           ///< so many of the newest stay, 1 or more, and the best one
+  /// Written by a thread of its own from a copy on the host, while training goes on. The next
+  /// checkpoint waits for its end, and so does the end of the run.
+  bool background = false;
 };
 
 /// Where a loop is between two steps.
@@ -106,9 +109,13 @@ class Checkpoint {
   /// Writes the state of everything that was added, unless that of this step is kept already.
   /// `loss`: at the end of an epoch, what the best checkpoint is the lowest of. A disk that is full
   /// or fails is told once, the last checkpoint stays, and the next save() tries again. Returns
-  /// whether the state of this step is kept. Throws ValueError for a position below 0; FileError
-  /// where the folder holds checkpoints that resume() was not called for.
+  /// whether the state of this step is kept, or, in the background, is being written. Throws
+  /// ValueError for a position below 0; FileError where the folder holds checkpoints that resume()
+  /// was not called for.
   bool save(const LoopPosition& at, std::optional<double> loss = {});
+  /// Waits for what is written in the background. Returns whether nothing failed since the last
+  /// checkpoint that is kept.
+  bool finish();
 
   const std::string& resumed_from() const;  ///< the checkpoint; "" at the very beginning
   int64_t written() const;                  ///< by this object

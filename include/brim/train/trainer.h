@@ -60,7 +60,7 @@ struct Progress {
   double seconds_left = 0;
   double loss = 0;
   bool report = false;      ///< the loss was just read; otherwise only the counts moved on
-  bool epoch_done = false;  ///< and the epoch is over, its checkpoint kept
+  bool epoch_done = false;  ///< and the epoch is over, its checkpoint kept or being written
   const Evaluation* validation = nullptr;  ///< then, where there is a validation split
   bool best = false;                       ///< it is better than in all epochs before
 };
@@ -93,8 +93,8 @@ struct TrainOptions {
   /// Go on with steps that are compiled otherwise (`compile`, `passes`) than the checkpoint's: its
   /// sums are then taken in another order.
   bool change_compile = false;
-  CheckpointOptions checkpoint;
-  bool compile = true;        ///< record the step and replay it as a plan; several devices: eagerly
+  CheckpointOptions checkpoint = {.background = true};
+  bool compile = true;        ///< record the step and replay it as a plan
   std::string passes;         ///< of the plan, see CompileOptions::passes
   bool account = true;        ///< measure where the time goes
   double tick_seconds = 0.1;  ///< between calls of `progress` without a report
