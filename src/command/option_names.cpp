@@ -24,6 +24,7 @@ constexpr OptionName kOptionNames[] = {
     {"Recipe::epochs", "--epochs"},
     {"Recipe::metrics", "the recipe's metrics"},
     {"Recipe::precision", "--precision"},
+    {"Recipe::sync_batch_norm", "--sync-batch-norm"},
     {"Recipe::virtual_ranks", "--virtual-ranks"},
     {"Split::all", "--split all"},
     {"Targets::regression", "task regress"},

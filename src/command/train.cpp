@@ -23,7 +23,8 @@ std::string repeated_options(const Arguments& args) {
         "--memory-limit", "--augment-on", "--steps-per-graph", "--monitor"})
     if (const std::vector<std::string> given = args.given(name); !given.empty())
       text += fmt::format(" {} {}", name, shell_word(given.back()));
-  if (!args.given("--data-on-device").empty()) text += " --data-on-device";
+  for (const char* flag : {"--data-on-device", "--sync-batch-norm"})
+    if (!args.given(flag).empty()) text += fmt::format(" {}", flag);
   return text;
 }
 
@@ -66,6 +67,8 @@ const Register train_command(
                 "equal parts of a batch, which decide the bits of the weights whatever number of "
                 "ranks computes them (default: one for each rank, or as the resumed run had)")
            .range(int64_t{1}, int64_t{65536});
+       args.flag("--sync-batch-norm", o->sync_batch_norm,
+                 "batch norm with the statistics of all ranks' samples");
        args.add("--threads", o->threads, "CPU threads per op").range(1, 4096);
        args.add("--steps", o->steps, "stop after so many steps")
            .range(int64_t{1}, int64_t{1} << 60);

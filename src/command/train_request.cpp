@@ -24,6 +24,7 @@ train::Recipe chosen_recipe(const TrainArguments& o) {
   if (o.epochs) r.epochs = *o.epochs;
   if (o.batch) r.batch = *o.batch;
   if (o.virtual_ranks) r.virtual_ranks = *o.virtual_ranks;
+  if (o.sync_batch_norm) r.sync_batch_norm = true;
   if (o.lr) r.optimizer.lr = *o.lr;
   if (o.seed) r.seed = *o.seed;
   if (!o.precision.empty()) r.precision = o.precision;

@@ -4,6 +4,7 @@
 #include <brim/core/allocator.h>
 #include <brim/core/tf32.h>
 #include <brim/dist/data_parallel.h>
+#include <brim/dist/sync_batch_norm.h>
 #include <brim/nn/models.h>
 #include <brim/ops/shape.h>
 
@@ -35,6 +36,7 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   const std::vector<Tensor> parameters = network->parameters();
   std::optional<optim::GradScaler> scaler;
   if (autocast_dtype(recipe) == f16) scaler.emplace(o.device);
+  if (recipe.sync_batch_norm) dist::convert_sync_batch_norm(*network, group);
   dist::DataParallel parallel(*network, group, recipe.virtual_ranks);
   const int64_t parts = parallel.parts();
   BRIM_CHECK(

@@ -63,6 +63,12 @@ int64_t Trainer::State::choose_virtual_ranks() const {
              "ranks have other bits; go on with one, or start anew",
              options.resume);
   BRIM_CHECK(
+      !recipe.sync_batch_norm || parts == world, ValueError,
+      "[train] batch norm over all ranks (Recipe::sync_batch_norm) takes one part of a batch for "
+      "each, and this one is cut into {} for {} ranks; choose Recipe::virtual_ranks={}, or leave "
+      "one of them out",
+      parts, world, world);
+  BRIM_CHECK(
       parts % world == 0, ValueError,
       "[train] a batch in {} parts (Recipe::virtual_ranks) cannot be shared by {} ranks; start "
       "a number of ranks that divides {}",

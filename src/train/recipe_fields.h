@@ -53,6 +53,7 @@ void visit_recipe(Visitor& v, R& r) {
   v.number("epochs", r.epochs, Range{1, 1e6});
   v.number("batch", r.batch, Range{1, 1e6});
   v.number("virtual_ranks", r.virtual_ranks, Range{0, 65536});
+  v.flag("sync_batch_norm", r.sync_batch_norm);
   v.number("seed", r.seed, Range{0, 9.2e18});
   v.choice("precision", r.precision, precision_names());
   v.choices("metrics", r.metrics, metric_names());

@@ -1,6 +1,7 @@
 // The run's folder at the start: who may write there, and which checkpoint the run goes on from.
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include <brim/train/weights.h>
@@ -63,24 +64,20 @@ void check_same_classes(const std::vector<std::string>& now, const std::vector<s
       path, saved.size(), data, now.size(), at, name(saved), name(now));
 }
 
-/// As many devices as before: each of them works on its own part of a batch. Returns whether they
-/// are of the same kinds.
-bool check_same_devices(const std::vector<Device>& now, const std::string& saved,
-                        const std::string& path) {
-  std::vector<Device> before;
+/// Whether the devices are of the kinds of before; how many there are changes nothing, as the parts
+/// of a batch are as many as they were. Throws FileError.
+bool have_same_kinds(const std::vector<Device>& now, const std::string& saved,
+                     const std::string& path) {
+  const auto kinds = [](const std::vector<Device>& devices) {
+    std::set<DeviceKind> all;
+    for (const Device device : devices) all.insert(device.kind);
+    return all;
+  };
   try {
-    before = Device::list(saved);
+    return kinds(now) == kinds(Device::list(saved));
   } catch (const DeviceError&) {
     raise<FileError>("[resume] {} names no devices: '{}'; the checkpoint is damaged", path, saved);
   }
-  BRIM_CHECK(now.size() == before.size(), ValueError,
-             "[resume] {} was trained on {}, and now it is {}; use as many devices "
-             "(TrainOptions::devices={}), or "
-             "start anew",
-             path, saved, names_of(now), saved);
-  for (size_t i = 0; i < now.size(); ++i)
-    if (now[i].kind != before[i].kind) return false;
-  return true;
 }
 
 bool computes_on_cpu(const std::vector<Device>& devices) {
@@ -198,12 +195,11 @@ void Trainer::State::load(const std::string& path) {
         "{} was trained with {} and goes on with {}: its weights will differ in the last bits from "
         "those of a run that was not stopped",
         path, words(*c.mode), words(mode())));
-  if (!check_same_devices(options.devices, c.devices, path) && options.warn)
+  if (!have_same_kinds(devices, c.devices, path) && options.warn)
     options.warn(fmt::format(
         "{} was trained on {} and goes on on {}; to stay there: TrainOptions::devices={}", path,
-        c.devices, names_of(options.devices), c.devices));
-  else if (computes_on_cpu(options.devices) && !c.isa.empty() && c.isa != cpu::isa() &&
-           options.warn)
+        c.devices, names_of(devices), c.devices));
+  else if (computes_on_cpu(devices) && !c.isa.empty() && c.isa != cpu::isa() && options.warn)
     options.warn(fmt::format(
         "{} was trained with the instruction set {} and goes on with {}: its weights will differ "
         "in the last bits from those of a run that was not stopped{}",
@@ -246,7 +242,7 @@ RunState Trainer::State::snapshot() const {
           .recipe = recipe,
           .samples = train->loader.samples() * world_size(),
           .virtual_ranks = virtual_ranks,
-          .devices = names_of(options.devices),
+          .devices = names_of(devices),
           .isa = cpu::isa(),
           .mode = mode(),
           .classes = train->data.names,

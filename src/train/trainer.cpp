@@ -4,6 +4,7 @@
 #include <brim/core/random.h>
 #include <brim/core/tf32.h>
 #include <brim/diag/sampling.h>
+#include <brim/dist/sync_batch_norm.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -29,8 +30,19 @@ constexpr int64_t kTestBatch = 100;  // pictures at least, where nothing is lear
 
 }  // namespace
 
-Trainer::State::State(const Recipe& r, TrainOptions o)
-    : recipe(r), options(std::move(o)), task(make_task(r)) {
+const OpenData& SharedData::get() const {
+  const std::shared_future<OpenData> own = data_;  // each thread asks through one of its own
+  try {
+    return own.get();
+  } catch (const std::future_error&) {
+    raise<Error>("[train] the rank that opens the data has ended");
+  }
+}
+
+void SharedData::end() { promise_ = {}; }
+
+Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, SharedData& shared)
+    : recipe(r), options(std::move(o)), devices(std::move(all)), task(make_task(r)) {
   virtual_ranks = choose_virtual_ranks();
   if (world_size() > 1)
     check_ranks_agree(fmt::format(
@@ -45,29 +57,53 @@ Trainer::State::State(const Recipe& r, TrainOptions o)
       "[train] validation.by is '{}', which is none of the metrics of task {} ({}); add it to "
       "Recipe::metrics",
       decisive_metric, r.task, fmt::join(metrics, ", "));
-  // All now, so that a damaged test split is not found out after hours of training.
-  TaskData data = open(data::Split::train, true);
-  if (r.validation.fraction > 0) {
-    // Pictures are the same whether they train or not: their transform is the loader's.
-    TaskData same = data.pictures ? data : open(data::Split::train, false, &data);
-    ValidationParts parts = split_off(data, same, *task, r);
-    data = std::move(parts.train);
-    validation = split_of(std::move(parts.validation), false);
-  }
-  train = split_of(std::move(data), true);
+  OpenData data = options.devices[0] == devices[0] ? open() : shared.get();
+  if (devices.size() > 1 && options.devices[0] == devices[0]) shared.set(data);
+  train = split_of(std::move(data.train), true);
+  if (data.validation) validation = split_of(std::move(*data.validation), false);
+  if (data.test) test = split_of(std::move(*data.test), false);
   input = input_shape(train->data, r);
   for (const std::string& name : metrics)  // now, too
     (void)metric_kind(name).make({.outputs = train->data.outputs, .device = options.devices[0]});
-  try {
-    test = split_of(open(data::Split::test, false, &train->data), false);
-  } catch (const data::NoSuchSplit&) {
+
+  manual_seed(recipe.seed);
+  model = make_network(recipe, train->data, options.devices[0]);
+  parameters = model->parameters();
+  optimizer = make_optimizer(recipe.optimizer, *model);
+  schedule = make_schedule(recipe, *optimizer, train->loader.batches());
+  if (autocast_dtype(recipe) == DType::f16) scaler.emplace(options.devices[0]);
+  prepare_ranks();
+  if (recipe.sync_batch_norm && options.group) dist::convert_sync_batch_norm(*model, options.group);
+  if (options.group || virtual_ranks > 1)
+    parallel.emplace(*model, options.group ? options.group : dist::local_groups(1)[0],
+                     virtual_ranks);
+  for (std::optional<Split>* split : {&train, &validation, &test})
+    if (*split) (*split)->feed = make_feed((*split)->loader);
+}
+
+/// All now, so that a damaged test split is not found out after hours of training.
+OpenData Trainer::State::open() const {
+  OpenData all{.train = open(data::Split::train, true)};
+  if (recipe.validation.fraction > 0) {
+    // Pictures are the same whether they train or not: their transform is the loader's.
+    const TaskData same =
+        all.train.pictures ? all.train : open(data::Split::train, false, &all.train);
+    ValidationParts parts = split_off(all.train, same, *task, recipe);
+    all.train = std::move(parts.train);
+    all.validation = std::move(parts.validation);
   }
-  BRIM_CHECK(!test || (test->data.outputs == train->data.outputs &&
-                       same_classes(test->data.names, train->data.names)),
-             ValueError,
-             "[train] {}: its test split has {} classes and its training split {}, or others; give "
-             "both the same",
-             r.data, test->data.outputs, train->data.outputs);
+  try {
+    all.test = open(data::Split::test, false, &all.train);
+  } catch (const data::NoSuchSplit&) {
+    return all;
+  }
+  BRIM_CHECK(
+      all.test->outputs == all.train.outputs && same_classes(all.test->names, all.train.names),
+      ValueError,
+      "[train] {}: its test split has {} classes and its training split {}, or others; give "
+      "both the same",
+      recipe.data, all.test->outputs, all.train.outputs);
+  return all;
 }
 
 TaskData Trainer::State::open(data::Split split, bool training, const TaskData* like) const {
@@ -88,15 +124,12 @@ WeightsInfo Trainer::State::weights_info() const {
 LoaderPlace Trainer::State::place() const {
   AugmentOn augment_on = options.augment_on;
   if (options.data_on_device) augment_on = AugmentOn::device;
-  // Replicas take their parts from the host.
-  if (options.devices.size() > 1) augment_on = AugmentOn::host;
   return {options.devices[0], augment_on, rank(), world_size(), virtual_ranks};
 }
 
-data::DeviceLoader Trainer::State::make_feed(const data::Loader& from,
-                                             const std::vector<Device>& to) const {
+data::DeviceLoader Trainer::State::make_feed(const data::Loader& from) const {
   return {from,
-          to,
+          options.devices,
           {.augment_on = place().augment_on,
            .resident = options.data_on_device,
            .progress = open_progress("upload")}};
@@ -109,21 +142,15 @@ data::OpenProgress Trainer::State::open_progress(const char* stage) const {
   };
 }
 
-Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
-  const dist::GroupPtr group = options.group;
-  try {
-    make(recipe, std::move(options));
-  } catch (const std::exception& e) {
-    if (group) group->abort(e.what());
-    throw;
-  }
-}
+namespace {
 
-void Trainer::make(const Recipe& recipe, TrainOptions options) {
+void check_options(const Recipe& recipe, const TrainOptions& options) {
   check_recipe(recipe);
   BRIM_CHECK(!options.devices.empty(), ValueError, "[train] no device; name one or more");
   for (const Device device : options.devices) {
     check_available(device);
+    BRIM_CHECK(std::ranges::count(options.devices, device) == 1, ValueError,
+               "[train] {} is there twice; name each device once", device.str());
     if (recipe.precision != "tf32") continue;
     const std::string missing = Tf32::missing(device);
     BRIM_CHECK(missing.empty(), DeviceError,
@@ -131,14 +158,6 @@ void Trainer::make(const Recipe& recipe, TrainOptions options) {
                "Recipe::precision=fp32",
                device.str(), missing);
   }
-  BRIM_CHECK(
-      options.devices.size() == 1 || options.augment_on != AugmentOn::device, ValueError,
-      "[train] pictures are augmented on one device, not on {}; leave TrainOptions::augment_on out",
-      options.devices.size());
-  BRIM_CHECK(
-      options.devices.size() == 1 || !options.data_on_device, ValueError,
-      "[train] the data can lie on one device, not on {}; leave TrainOptions::data_on_device out",
-      options.devices.size());
   BRIM_CHECK(options.augment_on != AugmentOn::host || !options.data_on_device, ValueError,
              "[train] data on the device is augmented there; leave TrainOptions::augment_on out");
   BRIM_CHECK(options.steps_per_graph >= 1 && options.steps_per_graph <= kMaxStepsPerGraph,
@@ -152,72 +171,122 @@ void Trainer::make(const Recipe& recipe, TrainOptions options) {
              "[train] TrainOptions::steps_per_graph={} works with compiled steps; leave "
              "TrainOptions::compile=off out",
              options.steps_per_graph);
+  const size_t processes = options.group ? static_cast<size_t>(options.group->size()) : 1;
+  BRIM_CHECK(options.devices.size() == 1 || processes == 1, ValueError,
+             "[train] each of several processes has one device, not {}; start one for each device",
+             options.devices.size());
   BRIM_CHECK(
-      options.devices.size() == 1 || (!options.group && recipe.virtual_ranks <= 1), ValueError,
-      "[train] ranks and virtual ranks have one device each, not {}; start a process for each "
-      "device",
-      options.devices.size());
-  BRIM_CHECK(
-      !options.group || options.group->size() == 1 || recipe.input.on_corrupt != "skip", ValueError,
-      "[train] input.on_corrupt = \"skip\" makes batches smaller, and ranks share them equally; "
-      "use \"raise\"");
-  state_ = std::make_unique<State>(recipe, std::move(options));
-  State& s = *state_;
-  manual_seed(recipe.seed);
-  const auto make = [&s](Device device) { return make_network(s.recipe, s.train->data, device); };
-  s.model = make(s.options.devices[0]);
-  s.parameters = s.model->parameters();
-  s.optimizer = make_optimizer(recipe.optimizer, *s.model);
-  s.schedule = make_schedule(recipe, *s.optimizer, s.train->loader.batches());
-  if (autocast_dtype(recipe) == DType::f16) s.scaler.emplace(s.options.devices[0]);
-  const RandomKey drawn = Generator::global().state();
-  s.replicas.emplace(*s.model, s.options.devices, make);
-  Generator::global().set_state(drawn);  // the copies' own initial weights are never used
-  s.prepare_ranks();
-  if (s.options.group || s.virtual_ranks > 1)
-    s.parallel.emplace(*s.model, s.options.group ? s.options.group : dist::local_groups(1)[0],
-                       s.virtual_ranks);
-  s.train->feed = s.make_feed(s.train->loader, s.options.devices);
-  for (std::optional<State::Split>* split : {&s.validation, &s.test})
-    if (*split) (*split)->feed = s.make_feed((*split)->loader, {s.options.devices[0]});
+      options.devices.size() * processes == 1 || recipe.input.on_corrupt != "skip", ValueError,
+      "[train] input.on_corrupt = \"skip\" makes batches smaller, and {} share them equally; "
+      "use \"raise\"",
+      options.devices.size() > 1 ? "devices" : "ranks");
 }
 
-Trainer::~Trainer() = default;
-nn::Module& Trainer::model() { return *state_->model; }
-const data::Loader& Trainer::loader() const { return state_->train->feed->loader(); }
-const TaskData& Trainer::data() const { return state_->train->data; }
-const std::string& Trainer::resumed_from() const { return state_->resumed_from; }
-std::string Trainer::input() const { return state_->train->feed->describe(); }
-int64_t Trainer::steps_before() const { return state_->steps_before; }
-int64_t Trainer::virtual_ranks() const { return state_->virtual_ranks; }
+/// Of all devices' to those of one of them.
+TrainOptions options_of_rank(const TrainOptions& all, size_t rank, const dist::GroupPtr& group) {
+  TrainOptions own = all;
+  own.devices = {all.devices[rank]};
+  own.group = group;
+  const int ranks = static_cast<int>(all.devices.size());
+  if (own.workers > 0) own.workers = (own.workers + ranks - 1) / ranks;
+  if (rank == 0) return own;
+  own.progress = {};
+  own.stage = {};
+  own.first_step = {};
+  own.warn = {};
+  return own;
+}
 
-TrainResult Trainer::train() {
-  State& s = *state_;
+}  // namespace
+
+/// Those of one process: one for each device, in a thread of its own but the first one.
+class Trainer::Ranks {
+ public:
+  Ranks(const Recipe& recipe, const TrainOptions& options)
+      : groups_(options.devices.size() > 1
+                    ? dist::local_groups(static_cast<int>(options.devices.size()))
+                    : std::vector<dist::GroupPtr>{options.group}),
+        states_(groups_.size()) {
+    SharedData shared;
+    run([&](size_t rank) {
+      try {
+        states_[rank] = std::make_unique<State>(
+            recipe, options_of_rank(options, rank, groups_[rank]), options.devices, shared);
+      } catch (...) {
+        if (rank == 0) shared.end();
+        throw;
+      }
+    });
+  }
+
+  State& operator[](size_t rank) const { return *states_[rank]; }
+  size_t size() const { return states_.size(); }
+  /// Calls f with all of them at the same time. Throws what one threw, after the end of all.
+  void run(const std::function<void(size_t rank)>& f) const {
+    if (!groups_[0]) return f(0);
+    dist::run_ranks(groups_, [&](dist::ProcessGroup& group) {
+      f(groups_.size() == 1 ? 0 : static_cast<size_t>(group.rank()));
+    });
+  }
+
+ private:
+  std::vector<dist::GroupPtr> groups_;  // null for one rank without others
+  std::vector<std::unique_ptr<State>> states_;
+};
+
+Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
+  try {
+    check_options(recipe, options);
+  } catch (const Error& e) {
+    if (options.group) options.group->abort(e.what());
+    throw;
+  }
+  ranks_ = std::make_unique<Ranks>(recipe, options);
+}
+Trainer::~Trainer() = default;
+nn::Module& Trainer::model() { return *(*ranks_)[0].model; }
+const data::Loader& Trainer::loader() const { return (*ranks_)[0].train->feed->loader(); }
+const TaskData& Trainer::data() const { return (*ranks_)[0].train->data; }
+const std::string& Trainer::resumed_from() const { return (*ranks_)[0].resumed_from; }
+std::string Trainer::input() const { return (*ranks_)[0].train->feed->describe(); }
+int64_t Trainer::steps_before() const { return (*ranks_)[0].steps_before; }
+int64_t Trainer::virtual_ranks() const { return (*ranks_)[0].virtual_ranks; }
+
+TrainResult Trainer::State::train_rank() {
   TrainResult result;
   std::unique_ptr<diag::Accountant> accountant;
   std::optional<diag::Sampling> sampling;
-  for (const Device device : s.options.devices) synchronize(device);  // initial weights
-  if (s.options.account) {
-    accountant = std::make_unique<diag::Accountant>(s.options.devices);
-    sampling.emplace(s.options.devices);
+  const Device device = options.devices[0];
+  synchronize(device);  // initial weights
+  if (options.account) {
+    accountant = std::make_unique<diag::Accountant>(options.devices);
+    sampling.emplace(options.devices);
   }
   try {
-    TrainingLoop(s, sampling ? &*sampling : nullptr).run(result);
-  } catch (const std::exception& e) {
-    s.stop_agreed.reset();
-    if (s.options.group) s.options.group->abort(e.what());
+    TrainingLoop(*this, sampling ? &*sampling : nullptr).run(result);
+  } catch (...) {
+    stop_agreed.reset();
     throw;
   }
-  s.stop_agreed.reset();
+  stop_agreed.reset();
   if (!accountant) return result;
-  for (const Device device : s.options.devices)
-    result.accounts.push_back({device, accountant->read(device), sampling->recorded(device)});
-  result.account = result.accounts[0].account;
+  result.account = accountant->read(device);
+  result.accounts = {{device, result.account, sampling->recorded(device)}};
+  return result;
+}
+
+TrainResult Trainer::train() {
+  std::vector<TrainResult> results(ranks_->size());
+  ranks_->run([&](size_t rank) { results[rank] = (*ranks_)[rank].train_rank(); });
+  TrainResult result = std::move(results[0]);
+  for (size_t rank = 1; rank < results.size(); ++rank)
+    for (TrainResult::DeviceAccount& account : results[rank].accounts)
+      result.accounts.push_back(std::move(account));
   return result;
 }
 
 void Trainer::save() {
-  const State& s = *state_;
+  const State& s = (*ranks_)[0];
   if (s.out.empty()) return;
   const diag::Scope scope("save weights", diag::Cause::checkpoint);
   io::AtomicFile file(s.out + "/" + kWeightsFile, io::Links::replace);
@@ -239,7 +308,7 @@ std::optional<Evaluation> Trainer::State::evaluate(std::optional<Split>& on) {
 }
 
 std::optional<Evaluation> Trainer::test() {
-  return state_->rank() == 0 ? state_->evaluate(state_->test) : std::nullopt;
+  return (*ranks_)[0].rank() == 0 ? (*ranks_)[0].evaluate((*ranks_)[0].test) : std::nullopt;
 }
 
 TrainResult Trainer::run() {

@@ -2,6 +2,7 @@
 // resume.cpp, the loop in training_loop.cpp.
 #pragma once
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,11 +20,31 @@
 #include <brim/train/weights.h>
 
 #include "data/file.h"
-#include "train/replicas.h"
 #include "train/run_folder.h"
 #include "train/run_state.h"
 
 namespace brim::train {
+
+/// All that a recipe's data has.
+struct OpenData {
+  TaskData train;
+  std::optional<TaskData> validation, test;
+};
+
+/// What the ranks of a process open once: the first one does, and the others wait for it.
+class SharedData {
+ public:
+  /// In the first rank.
+  void set(const OpenData& data) { promise_.set_value(data); }
+  /// In the others. Throws Error if the first one ended before set().
+  const OpenData& get() const;
+  /// The first rank has ended.
+  void end();
+
+ private:
+  std::promise<OpenData> promise_;
+  const std::shared_future<OpenData> data_ = promise_.get_future().share();
+};
 
 struct Trainer::State {
   struct Split {
@@ -33,13 +54,13 @@ struct Trainer::State {
   };
 
   Recipe recipe;
-  TrainOptions options;
+  TrainOptions options;         // of this rank alone: one device, and its group
+  std::vector<Device> devices;  // of all ranks of this process
   std::unique_ptr<Task> task;
   std::string decisive_metric;                   // of the validation split; "": its loss
   std::optional<Split> train, validation, test;  // the last two where there is such a split
   std::unique_ptr<nn::Module> model;
   int64_t virtual_ranks = 1;
-  std::optional<Replicas> replicas;            // of model
   std::optional<dist::DataParallel> parallel;  // of model, where there are virtual ranks
   std::optional<bool> stop_agreed;             // by all ranks, while they train
   std::unique_ptr<optim::Optimizer> optimizer;
@@ -55,8 +76,12 @@ struct Trainer::State {
   std::string resumed_from;
   int64_t steps_before = 0;
 
+  /// Of one rank of a process whose ranks work on `devices`. All ranks of the run make theirs at
+  /// the same time. Throws what Trainer's constructor does.
+  State(const Recipe& recipe, TrainOptions options, std::vector<Device> devices,
+        SharedData& shared);
   /// Opens all splits.
-  State(const Recipe& recipe, TrainOptions options);
+  OpenData open() const;
   TaskData open(data::Split split, bool training, const TaskData* like = nullptr) const;
   Split split_of(TaskData data, bool training) const;
   WeightsInfo weights_info() const;
@@ -75,7 +100,7 @@ struct Trainer::State {
   data::OpenProgress open_progress(const char* stage = "open") const;
   /// Where the loaders' batches go.
   LoaderPlace place() const;
-  data::DeviceLoader make_feed(const data::Loader& from, const std::vector<Device>& to) const;
+  data::DeviceLoader make_feed(const data::Loader& from) const;
   /// Throws DistError, naming both, where another rank has other settings or other data.
   void check_ranks_agree(const std::string& text) const;
   /// Of the recipe, of the run to go on from, or one for each rank. Throws ValueError.
@@ -86,6 +111,8 @@ struct Trainer::State {
   void prepare_out();
   /// Takes everything over from a sound checkpoint, or throws FileError or ValueError.
   void load(const std::string& path);
+  /// This rank's part of Trainer::train().
+  TrainResult train_rank();
   /// The whole state between two steps. Throws ValueError if the loss is not finite.
   RunState snapshot() const;
 };

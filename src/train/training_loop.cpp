@@ -77,7 +77,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
     s_.stop_agreed = false;
     agreed_at_ = begin_;
   }
-  if (!s_.options.compile || s_.options.devices.size() > 1) return;
+  if (!s_.options.compile) return;
   compiled_.emplace(compile_options());
   if (!s_.options.data_on_device) return;
   resident_step_.emplace(
@@ -109,19 +109,22 @@ std::vector<data::Batch> TrainingLoop::parts_of(const data::Batch& batch) const 
 void TrainingLoop::update(std::span<const data::Batch> parts) {
   optim::GradScaler* const scaler = s_.scaler ? &*s_.scaler : nullptr;
   s_.optimizer->zero_grad();
-  const auto mean_loss = [&](nn::Module& network, const data::Batch& part) {
+  const auto mean_loss = [&](const data::Batch& part) {
     const Autocast scope(autocast_dtype(s_.recipe));
     const diag::Span span("network", diag::Cause::user);  // it and the task may be one's own
-    return s_.task->loss(network(part.x), part, /*training=*/true);
+    return s_.task->loss((*s_.model)(part.x), part, /*training=*/true);
   };
-  const Tensor loss =
-      !s_.parallel
-          ? s_.replicas->forward_backward(parts[0], mean_loss, scaler)
-          : s_.parallel->forward_backward(
-                [&](int64_t part) {
-                  return mean_loss(*s_.model, parts[static_cast<size_t>(part)]);
-                },
-                [&](const Tensor& value) { (scaler ? scaler->scale(value) : value).backward(); });
+  const auto backward = [&](const Tensor& value) {
+    (scaler ? scaler->scale(value) : value).backward();
+  };
+  Tensor loss;
+  if (s_.parallel) {
+    loss = s_.parallel->forward_backward(
+        [&](int64_t part) { return mean_loss(parts[static_cast<size_t>(part)]); }, backward);
+  } else {
+    loss = mean_loss(parts[0]);
+    backward(loss);
+  }
   apply_gradients(*s_.optimizer, scaler, s_.parameters, s_.recipe.optimizer.clip_norm);
   losses_.add(loss);
 }
@@ -378,9 +381,7 @@ void TrainingLoop::run(TrainResult& result) {
 
 void TrainingLoop::tell_compiled(TrainResult& result) const {
   if (!compiled_) {
-    result.compile = {.eager_steps = result.steps,
-                      .fell_back = s_.options.compile ? "a plan works on one device, not several"
-                                                      : "switched off"};
+    result.compile = {.eager_steps = result.steps, .fell_back = "switched off"};
     return;
   }
   result.compile = compiled_->stats();

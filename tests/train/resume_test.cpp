@@ -365,17 +365,6 @@ TEST_F(ResumeTest, OptionsOutOfRange) {
   EXPECT_NE(error_of(o).find("below 0"), std::string::npos);
 }
 
-TEST_F(ResumeTest, AnotherNumberOfDevicesIsRefused) {
-  if (Device::count("sim") < 2) GTEST_SKIP() << "needs two virtual accelerators";
-  recipe.model = "tutorial-cnn";
-  const std::string run = folder / "run";
-  TrainOptions o = options(run);
-  o.max_steps = 2;
-  o.devices = {Device::sim(0), Device::sim(1)};
-  train(o);
-  EXPECT_NE(error_of({.resume = run}).find("TrainOptions::devices=sim:0,sim:1"), std::string::npos);
-}
-
 TEST_F(ResumeTest, AnotherKindOfDeviceIsTold) {
   if (Device::count("sim") < 1) GTEST_SKIP() << "needs a virtual accelerator";
   recipe.model = "tutorial-cnn";

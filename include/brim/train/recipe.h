@@ -72,6 +72,9 @@ struct Recipe {
   /// computes them (see dist::DataParallel); 0: as many as there are ranks, or as the resumed run
   /// had.
   int64_t virtual_ranks = 0;
+  /// Layers of batch norm use the statistics of all ranks' samples, so that any number of ranks
+  /// learns what one does, to rounding; without virtual ranks.
+  bool sync_batch_norm = false;
   uint64_t seed = 0;
   double label_smoothing = 0;
   /// What matrix products and convolutions work in: fp32, tf32, fp16, bf16. Parameters, gradients

@@ -68,13 +68,13 @@ struct Progress {
 using data::AugmentOn;
 
 struct TrainOptions {
-  /// One, or several that share each batch: the network lives on the first one, and the others work
-  /// on copies of it.
+  /// One, or several that share each batch equally: ranks of this process, a thread and a network
+  /// for each, of which the first one is what Trainer's functions tell of.
   std::vector<Device> devices = {Device::cpu()};
-  /// The ranks that share each batch, one device each; null: this process alone. Rank 0 writes
+  /// The processes that share each batch, one device each; null: this one alone. Rank 0 writes
   /// files, and tests; all ranks validate. The group is used by the training alone.
   dist::GroupPtr group;
-  int workers = -1;  ///< loader threads; -1: chosen
+  int workers = -1;  ///< loader threads, of all devices together; -1: chosen
   AugmentOn augment_on = AugmentOn::automatic;
   /// Upload all pictures once, as bytes, and make batches there: nothing is read or copied per
   /// step.
@@ -178,8 +178,8 @@ class Trainer {
   struct State;
 
  private:
-  void make(const Recipe& recipe, TrainOptions options);
-  std::unique_ptr<State> state_;
+  class Ranks;
+  std::unique_ptr<Ranks> ranks_;  // of this process
 };
 
 /// The recipe stored in the last sound checkpoint of a run's folder. Throws FileError.

@@ -1,0 +1,193 @@
+// Several devices that share each batch: a rank of this process for each.
+#include <brim/core/allocator.h>
+#include <brim/dist/process_group.h>
+#include <brim/train/trainer.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "core/check.h"
+#include "message_of.h"
+#include "temporary_folder.h"
+#include "train/tiny_data.h"
+
+namespace brim::train {
+namespace {
+
+std::vector<Device> sims(int count) {
+  std::vector<Device> devices;
+  for (int k = 0; k < count; ++k) devices.push_back(Device::sim(k));
+  return devices;
+}
+
+using Weights = std::vector<float>;
+
+Weights weights_of(Trainer& trainer) {
+  Weights all;
+  for (const auto& [name, t] : trainer.model().state_dict()) {
+    const Weights v = t.detach().to(f32).to_vector<float>();
+    all.insert(all.end(), v.begin(), v.end());
+  }
+  return all;
+}
+
+class SeveralDevices : public ::testing::Test {
+ protected:
+  SeveralDevices() {
+    tests::write_tiny_cifar(folder / "data", 58);
+    recipe = load_recipe("tutorial-cnn");
+    recipe.data = folder / "data";
+    recipe.batch = 8;  // the last one has two samples
+    recipe.optimizer.lr = 0.01;
+  }
+  void SetUp() override {
+    if (Device::count("sim") < 2) GTEST_SKIP() << "needs two virtual accelerators";
+  }
+  Weights trained(TrainOptions options) {
+    Trainer trainer(recipe, std::move(options));
+    trainer.train();
+    return weights_of(trainer);
+  }
+  std::string error_of(TrainOptions options) {
+    return tests::message_of<Error>([&] { Trainer(recipe, std::move(options)).train(); });
+  }
+  tests::TemporaryFolder folder;
+  Recipe recipe;
+};
+
+TEST_F(SeveralDevices, OneVirtualAcceleratorEqualsTheCpuBitForBit) {
+  Trainer cpu(recipe, {}), sim(recipe, {.devices = sims(1)});
+  const TrainResult a = cpu.run(), b = sim.run();
+  EXPECT_EQ(weights_of(cpu), weights_of(sim));
+  EXPECT_EQ(a.final_loss, b.final_loss);
+  ASSERT_TRUE(a.test && b.test);
+  EXPECT_EQ(a.test->loss, b.test->loss);
+}
+
+TEST_F(SeveralDevices, LearnWhatOneDoesInCompiledSteps) {
+  Trainer one(recipe, {}), two(recipe, {.devices = sims(2)});
+  const TrainResult a = one.run(), b = two.run();
+  EXPECT_NEAR(a.final_loss, b.final_loss, 1e-3);
+  EXPECT_EQ(a.images, b.images);
+  EXPECT_GT(b.compile.replays, 0);
+  EXPECT_EQ(b.compile.fell_back, "");
+  ASSERT_TRUE(b.test);
+  ASSERT_EQ(b.accounts.size(), 2u);
+  for (size_t k = 0; k < 2; ++k) {
+    EXPECT_EQ(b.accounts[k].device, Device::sim(static_cast<int>(k)));
+    EXPECT_EQ(b.accounts[k].recorded, 1);
+    EXPECT_GT(b.accounts[k].account.fraction(diag::Cause::compute), 0) << k;
+    EXPECT_GT(b.accounts[k].account.fraction(diag::Cause::communication), 0) << k;
+  }
+}
+
+/// Threads or processes, one device or several, data on the host or there.
+TEST_F(SeveralDevices, PartsOfBatchesDecideTheBits) {
+  recipe.model = "resnet18-cifar";  // with batch norm
+  recipe.input.flip = true;
+  TrainOptions few{.max_steps = 3};
+  const auto with = [&](std::vector<Device> devices) {
+    TrainOptions o = few;
+    o.devices = std::move(devices);
+    return o;
+  };
+  const Weights two = trained(with(sims(2)));
+  TrainOptions resident = with(sims(2));
+  resident.data_on_device = true;
+  EXPECT_EQ(trained(resident), two);
+  TrainOptions eager = with(sims(2));
+  eager.passes = "exact";
+  const Weights exact = trained(eager);
+  eager.compile = false;
+  EXPECT_EQ(trained(eager), exact);
+
+  std::vector<Weights> ranks(2);
+  const std::vector<dist::GroupPtr> groups = dist::local_groups(2);
+  dist::run_ranks(groups, [&](dist::ProcessGroup& group) {
+    TrainOptions o = with({Device::sim(group.rank())});
+    o.group = group.shared_from_this();
+    ranks[static_cast<size_t>(group.rank())] = trained(std::move(o));
+  });
+  EXPECT_EQ(ranks[0], two);
+  EXPECT_EQ(ranks[1], two);
+
+  recipe.virtual_ranks = 2;
+  EXPECT_EQ(trained(with(sims(1))), two);
+  eager.devices = {Device::cpu()};
+  EXPECT_EQ(trained(eager), exact);
+}
+
+TEST_F(SeveralDevices, RunsGoOnWithAnotherNumberOfThem) {
+  recipe.virtual_ranks = 2;
+  const Weights whole = trained({.devices = sims(2)});
+  const std::string out = folder / "run";
+  (void)trained({.devices = sims(2), .max_steps = 3, .out = out});
+  (void)trained({.devices = sims(1), .max_steps = 3, .resume = out});
+  recipe.virtual_ranks = 0;
+  if (Device::count("sim") >= 3) {
+    EXPECT_NE(error_of({.devices = sims(3), .resume = out}).find("cannot be shared by 3 ranks"),
+              std::string::npos);
+  }
+  Trainer rest(recipe, {.devices = sims(2), .resume = out});
+  EXPECT_EQ(rest.steps_before(), 6);
+  rest.train();
+  EXPECT_EQ(weights_of(rest), whole);
+}
+
+TEST_F(SeveralDevices, HoldAsMuchEach) {
+  recipe.model = "resnet18-cifar";
+  std::vector<int64_t> before;
+  for (const Device device : sims(2)) {
+    Allocator::of(device).reset_peak();
+    before.push_back(Allocator::of(device).stats().live);
+  }
+  (void)trained({.devices = sims(2), .max_steps = 4});
+  std::vector<double> peaks;
+  for (size_t k = 0; k < 2; ++k)
+    peaks.push_back(static_cast<double>(
+        Allocator::of(Device::sim(static_cast<int>(k))).stats().peak_live - before[k]));
+  EXPECT_NEAR(peaks[1] / peaks[0], 1, 0.02);
+}
+
+TEST_F(SeveralDevices, AStopIsOneOfAll) {
+  std::atomic<int> stop{0};
+  TrainOptions o{.devices = sims(2), .out = folder / "run", .stop = &stop};
+  o.progress = [&](const Progress&) { stop = 1; };
+  recipe.epochs = 100;
+  Trainer trainer(recipe, o);
+  const TrainResult result = trainer.train();
+  EXPECT_TRUE(result.stopped);
+  EXPECT_GT(result.steps, 0);
+}
+
+TEST_F(SeveralDevices, ErrorsOfAnyAreThrown) {
+  TrainOptions o{.devices = sims(2)};
+  o.first_step = [] { raise<ValueError>("not today"); };
+  EXPECT_EQ(error_of(o), "not today");
+  recipe.optimizer.lr = 1e9;
+  const std::string error = error_of({.devices = sims(2)});
+  EXPECT_NE(error.find("use a lower learning rate"), std::string::npos) << error;
+}
+
+TEST_F(SeveralDevices, BadOptions) {
+  const auto says = [&](TrainOptions options, const std::string& part) {
+    const std::string error = error_of(std::move(options));
+    EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  says({.devices = {}}, "no device; name one or more");
+  says({.devices = {Device::sim(0), Device::sim(0)}}, "sim:0 is there twice");
+  recipe.batch = 7;
+  says({.devices = sims(2)}, "a batch of 7 has no 2 equal parts");
+  recipe.batch = 8;
+  recipe.data = folder / "absent";
+  says({.devices = sims(2)}, "absent");
+  recipe.input.on_corrupt = "skip";
+  says({.devices = sims(2)}, "devices share them equally");
+  dist::run_ranks(dist::local_groups(2), [&](dist::ProcessGroup& group) {
+    says({.devices = sims(2), .group = group.shared_from_this()},
+         "each of several processes has one device, not 2");
+  });
+}
+
+}  // namespace
+}  // namespace brim::train
