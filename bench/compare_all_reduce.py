@@ -3,7 +3,8 @@
 
 Both sum f32 in place; the slowest rank's time counts, and the median over repetitions. A round measures each side once, and
 the order alternates; ratios (brim's time over MPI's) are taken inside each round, and their median and range over the rounds
-are reported. brim sums in its fixed tree, MPI in whatever order its algorithm has.
+are reported. brim sums in its fixed tree, MPI in whatever order its algorithm has. Both of brim's backends are measured: over
+TCP, and with Open MPI as the carrier of its messages.
 
 Needs mpicc and mpirun (apt-get install libopenmpi-dev openmpi-bin) and build/bench/all_reduce_bench.
 """
@@ -28,8 +29,8 @@ def fail(message):
     raise SystemExit(1)
 
 
-def seconds_of(command):
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def seconds_of(command, **variables):
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **variables})
     if done.returncode != 0:
         fail(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr.strip()}")
     return json.loads(done.stdout)["seconds"]
@@ -52,20 +53,23 @@ def main():
                 words = [str(size), str(5 if size > 10_000_000 else 200)]
                 mpirun = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "plm", "isolated", "-n", str(ranks)]
                 launch = [os.path.join(options.build, "bin/brim"), "launch", "-n", str(ranks)]
-                ours = [*launch, os.path.join(options.build, "bench/all_reduce_bench"), *words]
+                ours = [os.path.join(options.build, "bench/all_reduce_bench"), *words]
                 sides = {
                     "mpi": functools.partial(seconds_of, [*mpirun, program, *words]),
-                    "brim": functools.partial(seconds_of, ours),
+                    "brim": functools.partial(seconds_of, [*launch, *ours]),
+                    "brim_over_mpi": functools.partial(seconds_of, [*mpirun, *ours], BRIM_DIST_BACKEND="mpi"),
                 }
                 rounds = alternate(sides, options.rounds)
-                times = ratios(rounds, "brim", "mpi")
-                report.append({"ranks": ranks, "bytes": size, "rounds": rounds, "ratios": times})
-                brim, mpi = medians(rounds, "brim", "mpi")
-                print(
-                    f"{ranks} ranks, {size} B: brim {brim * 1e3:.3f} ms, MPI_Allreduce {mpi * 1e3:.3f} ms: "
-                    f"{statistics.median(times):.2f} times its time ({min(times):.2f} to {max(times):.2f})",
-                    flush=True,
-                )
+                report.append({"ranks": ranks, "bytes": size, "rounds": rounds})
+                for side in ("brim", "brim_over_mpi"):
+                    times = ratios(rounds, side, "mpi")
+                    report[-1][f"ratios_{side}"] = times
+                    brim, mpi = medians(rounds, side, "mpi")
+                    print(
+                        f"{ranks} ranks, {size} B: {side} {brim * 1e3:.3f} ms, MPI_Allreduce {mpi * 1e3:.3f} ms: "
+                        f"{statistics.median(times):.2f} times its time ({min(times):.2f} to {max(times):.2f})",
+                        flush=True,
+                    )
     if options.json:
         write_text(options.json, json.dumps(report, indent=2) + "\n")
 

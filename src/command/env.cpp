@@ -155,6 +155,7 @@ Json dist_facts() {
           {"local_world_size", e.local_size},
           {"address", e.address},
           {"ports", e.ports},
+          {"backend", e.backend},
           {"restarts", e.restarts},
           {"variables", e.variables}};
 }
@@ -172,6 +173,7 @@ void print_dist(const Json& e) {
   const auto ports = e["ports"].get<std::vector<int>>();
   say(stdout, "rank 0   {}, the first free port from {} to {}\n", e["address"].get<std::string>(),
       ports.front(), ports.back());
+  say(stdout, "messages {}\n", e["backend"].get<std::string>());
   if (e["restarts"].get<int>() > 0) say(stdout, "restarts {}\n", e["restarts"].get<int>());
   for (const Json& variable : e["variables"])
     say(stdout, "read     {}\n", variable.get<std::string>());

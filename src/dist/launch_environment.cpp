@@ -191,6 +191,17 @@ bool read_srun(LaunchEnvironment& e, Variables& v) {
   return true;
 }
 
+std::string backend_of(Variables& v, const std::string& launcher) {
+  const std::string backend = v.text("BRIM_DIST_BACKEND").value_or("tcp");
+  BRIM_CHECK(backend == "tcp" || backend == "mpi", ValueError,
+             "[dist] BRIM_DIST_BACKEND='{}' is no backend; use tcp or mpi", printable(backend));
+  BRIM_CHECK(backend == "tcp" || launcher == "mpirun" || launcher == "srun", ValueError,
+             "[dist] BRIM_DIST_BACKEND=mpi, and {} started this process, which Open MPI knows "
+             "nothing of; use mpirun, or tcp",
+             launcher);
+  return backend;
+}
+
 }  // namespace
 
 LaunchEnvironment launch_environment() {
@@ -205,6 +216,7 @@ LaunchEnvironment launch_environment() {
     }
     if (e.token.size() > 63)
       e.token = fmt::format("{:016x}", xxh64(e.token.data(), e.token.size()));
+    e.backend = backend_of(v, e.launcher);
     e.variables = std::move(variables);
     return e;
   }
@@ -220,12 +232,13 @@ GroupPtr open_world(const LaunchEnvironment& e, const GroupOptions& options) {
                "address of rank 0's host that they know",
                e.address, address);
   }
-  return tcp_group({.rank = e.rank,
-                    .size = e.size,
-                    .address = e.address,
-                    .ports = e.ports,
-                    .token = e.token,
-                    .group = options});
+  const TcpOptions joined{.rank = e.rank,
+                          .size = e.size,
+                          .address = e.address,
+                          .ports = e.ports,
+                          .token = e.token,
+                          .group = options};
+  return e.backend == "mpi" ? mpi_group(joined) : tcp_group(joined);
 }
 
 GroupPtr open_world(const GroupOptions& options) {

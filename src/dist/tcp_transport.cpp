@@ -14,8 +14,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "dist/rendezvous.h"
-#include "dist/transport.h"
-#include "dist/watch.h"
+#include "dist/tcp_transport.h"
 
 namespace brim::dist {
 namespace {
@@ -237,7 +236,7 @@ class TcpTransport final : public Transport {
 
 }  // namespace
 
-GroupPtr tcp_group(const TcpOptions& options) {
+Connected connect_over_tcp(const TcpOptions& options) {
   BRIM_CHECK(options.size > 0 && options.rank >= 0 && options.rank < options.size, ValueError,
              "[dist] rank {} of {}: must be 0 to size - 1", options.rank, options.size);
   BRIM_CHECK(options.token.size() < sizeof(Hello::token), ValueError,
@@ -252,8 +251,7 @@ GroupPtr tcp_group(const TcpOptions& options) {
     return std::make_unique<TcpTransport>(options.rank, std::move(sockets), kMessages,
                                           options.token, options.group, options.join_timeout);
   };
-  if (options.size == 1)
-    return std::make_shared<ProcessGroup>(transport_over(std::vector<Socket>(1)), options.group);
+  if (options.size == 1) return {transport_over(std::vector<Socket>(1)), nullptr};
   Socket listener;
   const std::vector<Endpoint> endpoints = join(options, listener);
   const auto mesh = [&](uint64_t number) {
@@ -262,10 +260,15 @@ GroupPtr tcp_group(const TcpOptions& options) {
   };
   std::unique_ptr<TcpTransport> transport = transport_over(mesh(kMessages));
   transport->meet();  // now nobody waits for the first mesh any more
-  transport->set_watch(std::make_shared<Watch>(mesh(kHeartbeat), transport->names(),
-                                               options.group.heartbeat_timeout));
+  const auto watch = std::make_shared<Watch>(mesh(kHeartbeat), transport->names(),
+                                             options.group.heartbeat_timeout);
+  transport->set_watch(watch);
   find_ranks_per_host(*transport);
-  return std::make_shared<ProcessGroup>(std::move(transport), options.group);
+  return {std::move(transport), watch};
+}
+
+GroupPtr tcp_group(const TcpOptions& options) {
+  return std::make_shared<ProcessGroup>(connect_over_tcp(options).transport, options.group);
 }
 
 }  // namespace brim::dist

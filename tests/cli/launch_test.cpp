@@ -103,6 +103,15 @@ TEST_F(Launch, NamesWhatDoesNotFit) {
   const std::string two = "export WORLD_SIZE=2 MASTER_PORT=23456;";
   says(run_brim({"train", "tutorial-cnn"}, two + "export RANK=1 MASTER_ADDR=no.such.host.invalid;"),
        "does not resolve");
+  says(env("RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=23456 BRIM_DIST_BACKEND=mpi"),
+       "use mpirun, or tcp");
+  says(env("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 BRIM_DIST_BACKEND=mpj"),
+       "BRIM_DIST_BACKEND='mpj' is no backend");
+  const std::string mpi =
+      "export OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
+      "BRIM_DIST_BACKEND=mpi BRIM_MPI_LIBRARY=";
+  says(run_brim({"train", "tutorial-cnn"}, mpi + "/nowhere/libmpi.so;"), "apt-get install");
+  says(run_brim({"train", "tutorial-cnn"}, mpi + "libz.so.1;"), "no library of Open MPI");
   // Ranks with other settings, each started by hand.
   const Ran other =
       run_brim({"launch", "-n", "2", "sh", "-c",

@@ -25,6 +25,10 @@ struct TcpOptions {
 /// address does not resolve or is another host's, ports are in use, a rank is there twice, worlds
 /// or builds of brim differ, or ranks do not come in time.
 GroupPtr tcp_group(const TcpOptions& options);
+/// The same, but Open MPI carries the messages (libmpi.so.40, opened now; BRIM_MPI_LIBRARY names
+/// another file), as ranks that mpirun started. Throws DistError also where it is missing, or knows
+/// this process as another rank.
+GroupPtr mpi_group(const TcpOptions& options);
 
 /// A process among those of a run.
 struct LaunchEnvironment {
@@ -35,6 +39,7 @@ struct LaunchEnvironment {
   std::string address = "127.0.0.1";   ///< of rank 0's host
   std::vector<uint16_t> ports;
   std::string token;
+  std::string backend = "tcp";         ///< or "mpi": what carries messages
   int restarts = 0;                    ///< how often the launcher began anew
   std::vector<std::string> variables;  ///< "RANK=1": what it was read from
 
@@ -43,7 +48,8 @@ struct LaunchEnvironment {
 
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun,
 /// brim launch, Kubernetes), else OMPI_COMM_WORLD_* (mpirun of Open MPI), else SLURM_* (srun).
-/// BRIM_TOKEN replaces the token that is made of the job's number. Throws ValueError for variables
+/// BRIM_TOKEN replaces the token that is made of the job's number; BRIM_DIST_BACKEND is tcp or mpi.
+/// Throws ValueError for variables
 /// that are missing, are no numbers or contradict each other.
 LaunchEnvironment launch_environment();
 

@@ -1,0 +1,54 @@
+// Open MPI's library, opened at run time: the functions that are used, and one lock around them.
+#pragma once
+
+#include <mutex>
+#include <string>
+
+namespace brim::dist {
+
+/// Handles and functions as the ABI of Open MPI 4 and 5 has them (libmpi.so.40, mpi.h of 4.1.4).
+struct MpiLibrary {
+  using Comm = struct ompi_communicator_t*;
+  using Datatype = struct ompi_datatype_t*;
+  using Request = struct ompi_request_t*;
+  using ErrorHandler = struct ompi_errhandler_t*;
+  static constexpr int kSuccess = 0, kThreadSerialized = 2;
+  static constexpr int kErrorText = 256;  // MPI_MAX_ERROR_STRING
+
+  int (*initialized)(int* flag) = nullptr;
+  int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;
+  int (*finalized)(int* flag) = nullptr;
+  int (*finalize)() = nullptr;
+  int (*comm_rank)(Comm, int* rank) = nullptr;
+  int (*comm_size)(Comm, int* size) = nullptr;
+  int (*comm_idup)(Comm, Comm* other, Request*) = nullptr;
+  int (*set_error_handler)(Comm, ErrorHandler) = nullptr;
+  int (*isend)(const void*, int count, Datatype, int to, int tag, Comm, Request*) = nullptr;
+  int (*irecv)(void*, int count, Datatype, int from, int tag, Comm, Request*) = nullptr;
+  int (*test)(Request*, int* flag, void* status) = nullptr;
+  int (*error_string)(int error, char* text, int* length) = nullptr;
+
+  Comm world = nullptr;
+  Datatype byte = nullptr;
+  ErrorHandler errors_return = nullptr;
+
+  /// Opens the library, BRIM_MPI_LIBRARY or libmpi.so.40, and initialises MPI, once in a process;
+  /// MPI ends with it. Throws DistError where it is missing or another MPI's.
+  static MpiLibrary& open();
+  /// Throws DistError for what is no success. `what`: for the message.
+  void check(int error, const char* what) const;
+  /// After a failure nothing is called any more: other ranks may be gone, and MPI waits for them.
+  void give_up() { gave_up_ = true; }
+  bool gave_up() const { return gave_up_; }
+
+  /// Around every call: nothing that is called waits, so this does not either.
+  std::mutex mutex;
+
+ private:
+  MpiLibrary();
+  ~MpiLibrary();
+
+  bool gave_up_ = false, ours_ = false;
+};
+
+}  // namespace brim::dist
