@@ -272,6 +272,6 @@ function(brim_add_emulated_plugin name)
 endfunction()
 
 # ThreadSanitizer does not understand fibers, and nothing here has several threads.
-if(BRIM_TESTS AND NOT BRIM_SANITIZE MATCHES thread)
+if(BRIM_TESTS AND BRIM_CUDA_EMULATION AND NOT BRIM_SANITIZE MATCHES thread)
   brim_add_emulated_cuda()
 endif()
