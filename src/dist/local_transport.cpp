@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "core/check.h"
-#include "dist/transport.h"
+#include "dist/local_transport.h"
 
 namespace brim::dist {
 namespace {
@@ -180,13 +180,19 @@ class LocalTransport final : public Transport {
 
 }  // namespace
 
-std::vector<GroupPtr> local_groups(int size, const GroupOptions& options) {
+std::vector<std::unique_ptr<Transport>> local_transports(int size, double timeout) {
   BRIM_CHECK(size > 0, ValueError, "[dist] a group of {} ranks; give 1 or more", size);
-  const auto hub = std::make_shared<Hub>(size, options.timeout);
-  std::vector<GroupPtr> groups;
+  const auto hub = std::make_shared<Hub>(size, timeout);
+  std::vector<std::unique_ptr<Transport>> transports;
   for (int rank = 0; rank < size; ++rank)
-    groups.push_back(
-        std::make_shared<ProcessGroup>(std::make_unique<LocalTransport>(hub, rank, size), options));
+    transports.push_back(std::make_unique<LocalTransport>(hub, rank, size));
+  return transports;
+}
+
+std::vector<GroupPtr> local_groups(int size, const GroupOptions& options) {
+  std::vector<GroupPtr> groups;
+  for (std::unique_ptr<Transport>& transport : local_transports(size, options.timeout))
+    groups.push_back(std::make_shared<ProcessGroup>(std::move(transport), options));
   return groups;
 }
 
