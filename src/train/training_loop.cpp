@@ -348,6 +348,7 @@ void TrainingLoop::run(TrainResult& result) {
     at_.batch = at_.epoch_steps = 0;
     at_.epoch_reported = {};
     save(score);
+    (void)checkpointer_.finish();  // told once it is kept
     progress_.epoch_done = true;
     progress_.validation = validation_ ? &*validation_ : nullptr;
     tell(true);

@@ -45,7 +45,8 @@ TEST_F(OnDevices, OneVirtualAcceleratorTrainsAsTheCpuDoes) {
 }
 
 TEST_F(OnDevices, SeveralShareEachBatch) {
-  const Ran ran = train({"--device", "sim:all", "--json", folder / "r.json"}, "BRIM_SIM_DEVICES=3");
+  const Ran ran = train({"--device", "sim:all", "--batch", "6", "--json", folder / "r.json"},
+                        "BRIM_SIM_DEVICES=3");
   ASSERT_EQ(ran.code, 0) << ran.err;
   const json r = result(folder / "r.json");
   EXPECT_EQ(r["device"], "sim:0,sim:1,sim:2");

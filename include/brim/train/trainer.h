@@ -60,7 +60,7 @@ struct Progress {
   double seconds_left = 0;
   double loss = 0;
   bool report = false;      ///< the loss was just read; otherwise only the counts moved on
-  bool epoch_done = false;  ///< and the epoch is over, its checkpoint kept or being written
+  bool epoch_done = false;  ///< and the epoch is over, its checkpoint kept
   const Evaluation* validation = nullptr;  ///< then, where there is a validation split
   bool best = false;                       ///< it is better than in all epochs before
 };
