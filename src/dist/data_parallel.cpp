@@ -122,6 +122,16 @@ DataParallel::DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_
   share(*group_, all);
 }
 
+void DataParallel::compress_gradients(DType dtype) {
+  BRIM_CHECK(dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16, DTypeError,
+             "[dist] gradients cannot be exchanged as {}; use bf16, f16 or f32", name(dtype));
+  BRIM_CHECK(dtype == DType::f32 || parts() == 1, ValueError,
+             "[dist] compressed gradients work with one part for each rank, not {}; take {} "
+             "virtual ranks",
+             parts(), group_->size());
+  exchanged_ = dtype;
+}
+
 DataParallel::Sums DataParallel::part(int64_t number, const Loss& loss, const Backward& backward) {
   std::vector<Tensor> counted;  // by the first part: one step is counted once
   {
@@ -205,9 +215,16 @@ Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward
     }));
   before_.clear();
   const NoGrad guard;
-  if (group_->size() > 1) reduce(nodes);
   Sums& all = nodes[0];
-  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i].set_grad(all.gradients[i]);
+  if (group_->size() > 1) {
+    for (Tensor& g : all.gradients)
+      if (g.defined() && g.dtype() == DType::f32) g = g.to(exchanged_);
+    reduce(nodes);
+  }
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Tensor& g = all.gradients[i];
+    parameters_[i].set_grad(g.defined() ? g.to(parameters_[i].dtype()) : g);
+  }
   for (size_t i = 0; i < all.buffers.size(); ++i)
     if (all.buffers[i].storage() != averaged_[i].storage()) averaged_[i].copy_(all.buffers[i]);
   if (!all.buffers.empty()) scale(averaged_, 1 / static_cast<double>(virtual_ranks_));

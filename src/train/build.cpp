@@ -72,6 +72,12 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerRecipe& r,
                                                                 .momentum = r.momentum});
 }
 
+DType gradient_dtype(const Recipe& recipe) {
+  return recipe.compress_gradients == "bf16"   ? DType::bf16
+         : recipe.compress_gradients == "fp16" ? DType::f16
+                                               : DType::f32;
+}
+
 std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Optimizer& optimizer,
                                                int64_t steps_per_epoch) {
   const ScheduleRecipe& s = recipe.schedule;

@@ -15,6 +15,9 @@ namespace brim::train {
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerRecipe& recipe,
                                                  const nn::Module& model);
 
+/// What ranks exchange f32 gradients as.
+DType gradient_dtype(const Recipe& recipe);
+
 /// A schedule that is stepped after every training step. Its units in the recipe are epochs.
 std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Optimizer& optimizer,
                                                int64_t steps_per_epoch);

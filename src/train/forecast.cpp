@@ -38,6 +38,7 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   if (autocast_dtype(recipe) == f16) scaler.emplace(o.device);
   if (recipe.sync_batch_norm) dist::convert_sync_batch_norm(*network, group);
   dist::DataParallel parallel(*network, group, recipe.virtual_ranks);
+  parallel.compress_gradients(gradient_dtype(recipe));
   const int64_t parts = parallel.parts();
   BRIM_CHECK(
       o.batch % parts == 0, ValueError,

@@ -62,12 +62,15 @@ int64_t Trainer::State::choose_virtual_ranks() const {
              "[train] {} was trained by one rank, without virtual ranks, and other numbers of "
              "ranks have other bits; go on with one, or start anew",
              options.resume);
-  BRIM_CHECK(
-      !recipe.sync_batch_norm || parts == world, ValueError,
-      "[train] batch norm over all ranks (Recipe::sync_batch_norm) takes one part of a batch for "
-      "each, and this one is cut into {} for {} ranks; choose Recipe::virtual_ranks={}, or leave "
-      "one of them out",
-      parts, world, world);
+  const auto takes_one_part = [&](bool is_asked, const char* what, const char* key) {
+    BRIM_CHECK(
+        !is_asked || parts == world, ValueError,
+        "[train] {} (Recipe::{}) take one part of a batch for each rank, and this one is cut "
+        "into {} for {} ranks; choose Recipe::virtual_ranks={}, or leave one of them out",
+        what, key, parts, world, world);
+  };
+  takes_one_part(recipe.sync_batch_norm, "statistics over all ranks", "sync_batch_norm");
+  takes_one_part(recipe.compress_gradients != "none", "gradients in 16 bits", "compress_gradients");
   BRIM_CHECK(
       parts % world == 0, ValueError,
       "[train] a batch in {} parts (Recipe::virtual_ranks) cannot be shared by {} ranks; start "

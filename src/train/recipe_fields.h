@@ -25,6 +25,11 @@ inline const std::vector<std::string>& precision_names() {
   return names;
 }
 
+inline const std::vector<std::string>& compression_names() {
+  static const std::vector<std::string> names = {"none", "bf16", "fp16"};
+  return names;
+}
+
 inline const std::vector<std::string>& token_names() {
   static const std::vector<std::string> names = {"u8", "u16", "i32", "u32", "i64"};
   return names;
@@ -54,6 +59,7 @@ void visit_recipe(Visitor& v, R& r) {
   v.number("batch", r.batch, Range{1, 1e6});
   v.number("virtual_ranks", r.virtual_ranks, Range{0, 65536});
   v.flag("sync_batch_norm", r.sync_batch_norm);
+  v.choice("compress_gradients", r.compress_gradients, compression_names());
   v.number("seed", r.seed, Range{0, 9.2e18});
   v.choice("precision", r.precision, precision_names());
   v.choices("metrics", r.metrics, metric_names());

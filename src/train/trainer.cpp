@@ -77,6 +77,7 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
   if (options.group || virtual_ranks > 1)
     parallel.emplace(*model, options.group ? options.group : dist::local_groups(1)[0],
                      virtual_ranks);
+  if (parallel) parallel->compress_gradients(gradient_dtype(recipe));
   for (std::optional<Split>* split : {&train, &validation, &test})
     if (*split) (*split)->feed = make_feed((*split)->loader);
 }

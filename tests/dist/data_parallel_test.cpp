@@ -381,6 +381,45 @@ TEST(DataParallel, ParametersWithoutGradients) {
   EXPECT_NE((failures[0] + failures[1]).find("other parameters"), std::string::npos) << failures[0];
 }
 
+/// The gradient of the mean over the ranks, of a network that x is put into.
+std::vector<float> exchanged(DType dtype, float x) {
+  std::vector<float> gradient;
+  run_ranks(local_groups(4), [&](ProcessGroup& group) {
+    nn::Linear net({.in = 1, .out = 1, .bias = false});
+    DataParallel parallel(net, group.shared_from_this());
+    parallel.compress_gradients(dtype);
+    const Tensor part = full({1, 1}, x * (1.0F + static_cast<float>(group.rank())));
+    auto step = compile([&](const Tensor& some) {
+      return parallel.forward_backward([&](int64_t) { return net(some).sum(); });
+    });
+    for (int i = 0; i < 3; ++i) (void)step(part);
+    EXPECT_EQ(net.weight.grad().dtype(), f32);
+    if (group.rank() == 0) gradient = net.weight.grad().to_vector<float>();
+  });
+  return gradient;
+}
+
+TEST(DataParallel, GradientsMayBeExchangedIn16Bits) {
+  const float x = 1.2345678F, mean = 2.5F * x;
+  EXPECT_NEAR(exchanged(f32, x)[0], mean, 1e-6);
+  for (const DType dtype : {bf16, f16}) {
+    const float error = std::abs(exchanged(dtype, x)[0] - mean);
+    const float digit = dtype == bf16 ? 1.0F / 128 : 1.0F / 1024;
+    EXPECT_GT(error, 0) << name(dtype);
+    EXPECT_LT(error, mean * digit) << name(dtype);
+  }
+  EXPECT_TRUE(std::isinf(exchanged(f16, 1e6F)[0]));
+  EXPECT_NEAR(exchanged(bf16, 1e6F)[0], 2.5e6, 2e4);
+  run_ranks(local_groups(2), [](ProcessGroup& group) {
+    nn::Linear net({.in = 1, .out = 1});
+    DataParallel parallel(net, group.shared_from_this(), 4);
+    EXPECT_NE(tests::message_of([&] { parallel.compress_gradients(bf16); }).find("2 virtual ranks"),
+              std::string::npos);
+    EXPECT_THROW(parallel.compress_gradients(f64), DTypeError);
+    parallel.compress_gradients(f32);
+  });
+}
+
 TEST(DataParallel, BadUse) {
   const GroupPtr group = local_groups(1)[0];
   nn::Linear net({.in = 2, .out = 2});

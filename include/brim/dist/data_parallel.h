@@ -31,6 +31,12 @@ class DataParallel {
   /// have other parameters.
   DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_ranks = 0);
 
+  /// From now on f32 gradients are exchanged as bf16 or f16, which halves what crosses the links:
+  /// they are rounded before the exchange and at each sum (f16 overflows beyond 65504; f32: as they
+  /// are). Throws DTypeError for others; ValueError where there are several parts for each rank,
+  /// whose number would decide the bits.
+  void compress_gradients(DType dtype);
+
   ProcessGroup& group() const { return *group_; }
   int64_t virtual_ranks() const { return virtual_ranks_; }
   int64_t parts() const { return virtual_ranks_ / group_->size(); }  ///< of this rank
@@ -57,6 +63,7 @@ class DataParallel {
 
   GroupPtr group_;
   int64_t virtual_ranks_;
+  DType exchanged_ = DType::f32;  // what f32 gradients are exchanged as
   std::vector<Tensor> parameters_;
   std::vector<Tensor> averaged_, counted_;  // floating buffers, and others
   std::vector<Tensor> before_;              // what averaged_ held when the step began

@@ -75,6 +75,9 @@ struct Recipe {
   /// Layers of batch norm use the statistics of all ranks' samples, so that any number of ranks
   /// learns what one does, to rounding; without virtual ranks.
   bool sync_batch_norm = false;
+  /// Ranks exchange gradients as bf16 or fp16 (see dist::DataParallel), or as they are: none;
+  /// without virtual ranks.
+  std::string compress_gradients = "none";
   uint64_t seed = 0;
   double label_smoothing = 0;
   /// What matrix products and convolutions work in: fp32, tf32, fp16, bf16. Parameters, gradients
