@@ -204,6 +204,8 @@ if(TARGET brim_cuda_emulated AND TARGET contract_test)
           brim_add_test(dist_${name} brim-cli launch -n 3 -- $<TARGET_FILE:dist_test> --gtest_brief=1 --gtest_filter=${filter})
           set_property(TEST dist_${name} APPEND PROPERTY ENVIRONMENT ${fakes})
         endforeach()
+        brim_add_test(train_cuda_ranks train_test --gtest_brief=1 --gtest_filter=SeveralGpus.*)
+        set_property(TEST train_cuda_ranks APPEND PROPERTY ENVIRONMENT ${fakes})
       endif()
       # By execution plans of cuDNN's, which the fake then has faster than its algorithms.
       brim_add_test(contract_cuda_plans ${BRIM_PYTHON} tests/backend/cuda/cuda_tests.py $<TARGET_FILE:contract_test> --gtest_filter=*conv*)

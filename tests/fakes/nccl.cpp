@@ -1,5 +1,5 @@
-// A fake of libnccl.so.2 whose ranks are processes of one host: messages go over sockets, as work
-// on the streams. The signatures are those of NVIDIA's header.
+// A fake of libnccl.so.2 whose ranks are processes of one host, or threads of one: messages go over
+// sockets, as work on the streams. The signatures are those of NVIDIA's header.
 #include <nccl.h>
 #include <poll.h>
 #include <sys/random.h>
@@ -24,30 +24,33 @@ using namespace brim::fake;
 constexpr int kVersion = 22809;
 
 /// Does what is queued while communicators are there, as a GPU would: ranks may wait for each other
-/// on the host while their messages are on the way.
+/// on the host while their messages are on the way. A thread for each that was made, as what one
+/// does may wait for what another one has to do.
 class Progress {
  public:
+  /// For one more communicator. It goes with the last one.
   static std::shared_ptr<Progress> get() {
     static std::mutex mutex;
     static std::weak_ptr<Progress> all;
     const std::lock_guard lock(mutex);
     auto progress = all.lock();
     if (!progress) all = progress = std::make_shared<Progress>();
+    progress->threads_.emplace_back([&ending = progress->ending_] {
+      while (!ending) {
+        machine->go_on();
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
+      }
+    });
     return progress;
   }
   ~Progress() {
     ending_ = true;
-    thread_.join();
+    for (std::thread& thread : threads_) thread.join();
   }
 
  private:
   std::atomic<bool> ending_ = false;
-  std::thread thread_{[this] {
-    while (!ending_) {
-      machine->finish_all();
-      std::this_thread::sleep_for(std::chrono::microseconds(200));
-    }
-  }};
+  std::vector<std::thread> threads_;
 };
 
 struct Message {
@@ -79,7 +82,7 @@ struct Links {
       bool moved = false;
       moved = advance(out, true) || moved;
       moved = advance(in, false) || moved;
-      if (!moved) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (!moved) machine->pause();
     }
   }
 

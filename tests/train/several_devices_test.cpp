@@ -117,6 +117,27 @@ TEST_F(SeveralDevices, PartsOfBatchesDecideTheBits) {
   EXPECT_EQ(trained(eager), exact);
 }
 
+/// Over NCCL; where there is none, as in most runs of this program, it says so.
+TEST(SeveralGpus, LearnWhatSeveralVirtualOnesDo) {
+  if (Device::count("cuda") < 2 || Device::count("sim") < 2) GTEST_SKIP() << "needs two GPUs";
+  const tests::TemporaryFolder folder;
+  tests::write_tiny_cifar(folder / "data");
+  Recipe recipe = load_recipe("tutorial-cnn");
+  recipe.data = folder / "data";
+  recipe.batch = 4;
+  recipe.optimizer.lr = 0.01;
+  std::vector<double> losses;
+  for (const bool compile : {true, false})
+    for (const char* devices : {"sim:0,sim:1", "cuda:0,cuda:1"}) {
+      Trainer trainer(recipe,
+                      {.devices = Device::list(devices), .max_steps = 8, .compile = compile});
+      const TrainResult result = trainer.train();
+      EXPECT_EQ(result.compile.replays > 0, compile) << devices;
+      losses.push_back(result.final_loss);
+    }
+  for (const double loss : losses) EXPECT_NEAR(loss, losses[0], 1e-3);
+}
+
 TEST_F(SeveralDevices, RunsGoOnWithAnotherNumberOfThem) {
   recipe.virtual_ranks = 2;
   const Weights whole = trained({.devices = sims(2)});

@@ -19,8 +19,8 @@ struct Machine {
   bool (*is_capturing)();
   /// All of these bytes are memory of a device.
   bool (*is_memory)(const void* data, size_t bytes);
-  /// Does all that all streams were asked for.
-  void (*finish_all)();
+  void (*go_on)();  // see queues.h
+  void (*pause)();
 };
 
 }  // namespace brim::cuda::emulation

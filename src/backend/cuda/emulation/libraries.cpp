@@ -22,9 +22,9 @@ OpenedLibrary open_library(const std::string& soname) {
   using Attach = void(const emulation::Machine*);
   auto* attach = reinterpret_cast<Attach*>(dlsym(library.handle, "brim_fake_attach"));
   if (!attach) return {nullptr, library.path, "it needs a GPU, and this is the emulation of one"};
-  static const emulation::Machine machine{&emulation::submit,      &emulation::spend,
-                                          &emulation::is_captured, &emulation::is_capturing,
-                                          &emulation::is_memory,   &emulation::finish_all};
+  static const emulation::Machine machine{
+      &emulation::submit,    &emulation::spend, &emulation::is_captured, &emulation::is_capturing,
+      &emulation::is_memory, &emulation::go_on, &emulation::pause};
   attach(&machine);
   emulation::spend(nullptr, 0);  // from here on fakes say how long work takes
   return library;

@@ -33,8 +33,12 @@ void enqueue_wait(cudaStream_t stream, int device, std::shared_ptr<Mark> mark);
 void reach(Mark& mark);
 /// Does all that a stream was asked for.
 void finish(cudaStream_t stream, int device);
-/// Does all that all streams were asked for.
-void finish_all();
+/// Does all that the streams of a device were asked for.
+void finish_device(int device);
+/// Does what all streams were asked for, but for those whose work another thread is at.
+void go_on();
+/// Within work: lets other threads do that of other streams, for which it waits.
+void pause();
 /// Forgets it: the GPU is lost.
 void discard_all();
 

@@ -100,7 +100,7 @@ void finish_before_free() {
   if (is_lost())
     emulation::discard_all();
   else
-    emulation::finish_all();
+    emulation::finish_device(current_device);
 }
 
 /// Devices that this process has a context on.
