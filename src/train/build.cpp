@@ -94,7 +94,8 @@ std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Opti
 }
 
 data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training, int workers,
-                       const LoaderPlace& place) {
+                       const LoaderPlace& place,
+                       const std::shared_ptr<const data::Sampler>& sampler) {
   data::LoaderOptions options{
       .batch = recipe.batch,
       .workers = workers,
@@ -106,6 +107,8 @@ data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training
     options.batch /= place.world_size;
     options.rank = place.rank, options.world_size = place.world_size;
     options.multiple_of = place.virtual_ranks;
+  } else {
+    options.sampler = sampler;
   }
   if (!data.pictures) {
     BRIM_CHECK(

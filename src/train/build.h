@@ -22,8 +22,10 @@ DType gradient_dtype(const Recipe& recipe);
 std::unique_ptr<optim::Schedule> make_schedule(const Recipe& recipe, optim::Optimizer& optimizer,
                                                int64_t steps_per_epoch);
 
-/// A loader of the data, as the recipe and what is beside it ask for. Throws ValueError, FileError.
+/// A loader of the data, as the recipe and what is beside it ask for; of what is not for training
+/// perhaps a part. Throws ValueError, FileError.
 data::Loader loader_of(const Recipe& recipe, const TaskData& data, bool training, int workers,
-                       const LoaderPlace& place);
+                       const LoaderPlace& place,
+                       const std::shared_ptr<const data::Sampler>& sampler = {});
 
 }  // namespace brim::train

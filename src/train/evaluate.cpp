@@ -3,10 +3,14 @@
 #include <brim/ops/binary.h>
 #include <brim/train/trainer.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "core/check.h"
 #include "core/device_names.h"
 #include "core/nearest.h"
 #include "diag/span.h"
+#include "train/evaluate.h"
 #include "train/metric/registry.h"
 
 namespace brim::train {
@@ -16,11 +20,42 @@ namespace {
 class Meters {
  public:
   Meters(const Recipe& recipe, const TaskData& data, Device device)
-      : task_(make_task(recipe)), data_(data), loss_(zero_sums({}, device)) {
+      : task_(make_task(recipe)),
+        data_(data),
+        options_{.outputs = data.outputs, .device = device},
+        loss_(zero_sums({}, device)) {
     for (const std::string& name : metrics_of(*task_, recipe)) {
       const MetricKind kind = metric_kind(name);
-      meters_.push_back({name, kind, kind.make({.outputs = data.outputs, .device = device})});
+      meters_.push_back({name, kind, kind.make(options_)});
     }
+  }
+
+  /// Adds up what all ranks have.
+  void share(dist::ProcessGroup& group) {
+    std::vector<double> own = {static_cast<double>(samples_), loss_.item()};
+    for (const Meter& meter : meters_) {
+      const std::vector<double> state = meter.metric->state();
+      own.push_back(static_cast<double>(state.size()));
+      own.insert(own.end(), state.begin(), state.end());
+    }
+    std::string text(own.size() * sizeof(double), '\0');
+    std::memcpy(text.data(), own.data(), text.size());
+    double loss = 0;
+    samples_ = 0;
+    for (Meter& meter : meters_) meter.metric = meter.kind.make(options_);
+    for (const std::string& rank : group.all_gather_text(text)) {
+      std::vector<double> all(rank.size() / sizeof(double));
+      std::memcpy(all.data(), rank.data(), rank.size());
+      samples_ += static_cast<int64_t>(all[0]);
+      loss += all[1];
+      auto at = all.begin() + 2;
+      for (const Meter& meter : meters_) {
+        const auto size = static_cast<std::ptrdiff_t>(*at++);
+        meter.metric->merge({at, at + size});
+        at += size;
+      }
+    }
+    loss_.fill_(loss);
   }
 
   void add(const Tensor& output, const data::Batch& batch) {
@@ -78,12 +113,42 @@ class Meters {
 
   const std::unique_ptr<Task> task_;
   const TaskData& data_;
+  const MetricOptions options_;
   std::vector<Meter> meters_;
   Tensor loss_;  // scalar: the batches' means times their samples
   int64_t samples_ = 0;
 };
 
+/// Every so many batches, from the rank's on.
+class BatchesOfRank final : public data::Sampler {
+ public:
+  BatchesOfRank(int64_t samples, int64_t batch, int64_t rank, int64_t world_size)
+      : batch_(batch), rank_(rank), world_size_(world_size) {
+    for (int64_t first = rank * batch; first < samples; first += world_size * batch)
+      size_ += std::min(batch, samples - first);
+  }
+  int64_t size() const override { return size_; }
+  int64_t sample(int64_t /*epoch*/, int64_t position) const override {
+    return (position / batch_ * world_size_ + rank_) * batch_ + position % batch_;
+  }
+
+ private:
+  const int64_t batch_, rank_, world_size_;
+  int64_t size_ = 0;
+};
+
 }  // namespace
+
+bool can_be_shared(const std::vector<std::string>& metrics, const MetricOptions& options) {
+  return std::ranges::none_of(metrics, [&](const std::string& name) {
+    return metric_kind(name).make(options)->state().empty();
+  });
+}
+
+std::shared_ptr<const data::Sampler> batches_of_rank(int64_t samples, int64_t batch, int rank,
+                                                     int world_size) {
+  return std::make_shared<BatchesOfRank>(samples, batch, rank, world_size);
+}
 
 double Evaluation::metric(std::string_view name) const {
   std::vector<std::string> names;
@@ -96,6 +161,12 @@ double Evaluation::metric(std::string_view name) const {
 
 Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed, const Recipe& recipe,
                     const TaskData& data, const std::function<bool(double)>& progress) {
+  return evaluate_shared(model, feed, recipe, data, nullptr, progress);
+}
+
+Evaluation evaluate_shared(nn::Module& model, data::DeviceLoader& feed, const Recipe& recipe,
+                           const TaskData& data, dist::ProcessGroup* group,
+                           const std::function<bool(double)>& progress) {
   BRIM_CHECK(feed.devices().size() == 1, ValueError,
              "[eval] the loader feeds {}; a network is evaluated on one device",
              names_of(feed.devices()));
@@ -116,6 +187,7 @@ Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed, const Recipe& r
     if (progress && !progress(done / static_cast<double>(loader.batches())))
       raise<Error>("[eval] stopped before the end");
   }
+  if (group) meters.share(*group);
   Evaluation result = meters.read();
   result.skipped = feed.skipped() - skipped;
   BRIM_CHECK(result.samples > 0, FileError,

@@ -15,6 +15,7 @@
 #include "io/atomic_file.h"
 #include "io/safetensors_writer.h"
 #include "train/build.h"
+#include "train/evaluate.h"
 #include "train/metric/registry.h"
 #include "train/task/open.h"
 #include "train/trainer_state.h"
@@ -60,11 +61,11 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
   OpenData data = options.devices[0] == devices[0] ? open() : shared.get();
   if (devices.size() > 1 && options.devices[0] == devices[0]) shared.set(data);
   train = split_of(std::move(data.train), true);
-  if (data.validation) validation = split_of(std::move(*data.validation), false);
+  const MetricOptions measured{.outputs = train->data.outputs, .device = options.devices[0]};
+  const bool shares = can_be_shared(metrics, measured) && world_size() > 1;  // made now, too
+  if (data.validation) validation = split_of(std::move(*data.validation), false, shares);
   if (data.test) test = split_of(std::move(*data.test), false);
   input = input_shape(train->data, r);
-  for (const std::string& name : metrics)  // now, too
-    (void)metric_kind(name).make({.outputs = train->data.outputs, .device = options.devices[0]});
 
   manual_seed(recipe.seed);
   model = make_network(recipe, train->data, options.devices[0]);
@@ -111,11 +112,15 @@ TaskData Trainer::State::open(data::Split split, bool training, const TaskData* 
   return open_data(*task, recipe, {split, training, open_progress(), like});
 }
 
-Trainer::State::Split Trainer::State::split_of(TaskData data, bool training) const {
+Trainer::State::Split Trainer::State::split_of(TaskData data, bool training, bool shared) const {
   Recipe how = recipe;
   if (!training && data.pictures) how.batch = std::max<int64_t>(recipe.batch, kTestBatch);
-  data::Loader loader = loader_of(how, data, training, options.workers, place());
-  return {std::move(data), std::move(loader), {}};
+  const int64_t samples = data.pictures ? data.pictures->size() : data.samples->size();
+  shared = shared && (samples - 1) / how.batch + 1 >= world_size();
+  data::Loader loader =
+      loader_of(how, data, training, options.workers, place(),
+                shared ? batches_of_rank(samples, how.batch, rank(), world_size()) : nullptr);
+  return {std::move(data), std::move(loader), shared, {}};
 }
 
 WeightsInfo Trainer::State::weights_info() const {
@@ -298,10 +303,11 @@ void Trainer::save() {
 std::optional<Evaluation> Trainer::State::evaluate(std::optional<Split>& on) {
   if (!on) return std::nullopt;
   try {
-    return brim::train::evaluate(*model, *on->feed, recipe, on->data, [&](double fraction) {
-      if (options.stage) options.stage("evaluate", fraction);
-      return !stop_asked();
-    });
+    return evaluate_shared(*model, *on->feed, recipe, on->data,
+                           on->is_shared ? options.group.get() : nullptr, [&](double fraction) {
+                             if (options.stage) options.stage("evaluate", fraction);
+                             return !stop_asked();
+                           });
   } catch (const Error&) {
     if (!stop_asked()) throw;
     return std::nullopt;

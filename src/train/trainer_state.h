@@ -50,6 +50,7 @@ struct Trainer::State {
   struct Split {
     TaskData data;
     data::Loader loader;
+    bool is_shared = false;                  // by the ranks, which evaluate it together
     std::optional<data::DeviceLoader> feed;  // of the loader
   };
 
@@ -83,7 +84,8 @@ struct Trainer::State {
   /// Opens all splits.
   OpenData open() const;
   TaskData open(data::Split split, bool training, const TaskData* like = nullptr) const;
-  Split split_of(TaskData data, bool training) const;
+  /// `shared`: of all ranks, a part for each.
+  Split split_of(TaskData data, bool training, bool shared = false) const;
   WeightsInfo weights_info() const;
 
   int rank() const { return options.group ? options.group->rank() : 0; }
@@ -94,7 +96,8 @@ struct Trainer::State {
   }
   bool stop_asked() const { return stop_agreed.value_or(stop_wanted()); }
   StepMode mode() const { return {options.compile, options.passes}; }
-  /// How well the network does there; empty where there is none, or on a stop. Throws FileError.
+  /// How well the network does there, all ranks together where they share it; empty where there is
+  /// none, or on a stop. Throws FileError.
   std::optional<Evaluation> evaluate(std::optional<Split>& on);
   /// For opening data and for its upload: reports, and whether to go on.
   data::OpenProgress open_progress(const char* stage = "open") const;

@@ -19,11 +19,22 @@ namespace {
 /// The value of a metric over these rows, given in two batches, on `device`.
 double value_of(const std::string& name, const Tensor& output, const Tensor& y, int64_t outputs,
                 Device device = {}) {
-  const auto metric = metric_kind(name).make({.outputs = outputs, .device = device});
+  const auto make = [&] { return metric_kind(name).make({.outputs = outputs, .device = device}); };
+  const auto metric = make(), merged = make();
   const int64_t n = output.size(0), half = n / 3;
-  for (const auto& [from, to] : {std::pair{int64_t{0}, half}, {half, n}})
-    metric->add(output.slice(0, from, to).to(device), {.y = y.slice(0, from, to).to(device)});
-  return metric->value();
+  for (const auto& [from, to] : {std::pair{int64_t{0}, half}, {half, n}}) {
+    const auto part = make();
+    for (Metric* to_add : {metric.get(), part.get()})
+      to_add->add(output.slice(0, from, to).to(device), {.y = y.slice(0, from, to).to(device)});
+    merged->merge(part->state());  // as where ranks share a data set
+  }
+  const double value = metric->value();
+  if (!std::isnan(value)) {
+    EXPECT_NEAR(merged->value(), value, 1e-12 * (1 + std::abs(value))) << name;
+  }
+  EXPECT_EQ(merged->classes().size(), metric->classes().size());
+  EXPECT_THROW(merged->merge(std::vector<double>(2 + metric->state().size())), ValueError) << name;
+  return value;
 }
 
 class MetricTest : public ::testing::TestWithParam<const char*> {

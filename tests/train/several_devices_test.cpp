@@ -155,6 +155,26 @@ TEST_F(SeveralDevices, RunsGoOnWithAnotherNumberOfThem) {
   EXPECT_EQ(weights_of(rest), whole);
 }
 
+TEST_F(SeveralDevices, ShareTheValidation) {
+  tests::write_tiny_cifar(folder / "more", 600);
+  recipe.data = folder / "more";
+  recipe.validation.fraction = 0.55;  // 330 pictures in 4 batches, the last one smaller
+  recipe.metrics = {"accuracy", "f1", "top5"};
+  recipe.virtual_ranks = 2;
+  recipe.epochs = 1;
+  Trainer whole(recipe, {.devices = sims(1)}), shared(recipe, {.devices = sims(2)});
+  const TrainResult a = whole.train(), b = shared.train();
+  ASSERT_TRUE(a.validation && b.validation);
+  EXPECT_EQ(b.validation->samples, 330);
+  EXPECT_EQ(a.validation->samples, 330);
+  EXPECT_NEAR(a.validation->loss, b.validation->loss, 1e-12);
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_EQ(a.validation->metrics[i].value, b.validation->metrics[i].value) << i;
+  ASSERT_EQ(b.validation->classes.size(), 10u);
+  for (size_t i = 0; i < 10; ++i)
+    EXPECT_EQ(a.validation->classes[i].samples, b.validation->classes[i].samples);
+}
+
 TEST_F(SeveralDevices, HoldAsMuchEach) {
   recipe.model = "resnet18-cifar";
   std::vector<int64_t> before;

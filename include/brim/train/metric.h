@@ -31,6 +31,12 @@ class Metric {
   virtual double value() const = 0;
   /// By class, for metrics that count; else empty.
   virtual std::vector<ClassCount> classes() const { return {}; }
+
+  /// All that was added so far, waiting for the device, so that ranks may share a data set. Empty:
+  /// there is no such thing, and each rank evaluates all of it.
+  virtual std::vector<double> state() const { return {}; }
+  /// Adds what another metric of the kind, with the same options, has as its state.
+  virtual void merge(const std::vector<double>& /*state*/) {}
 };
 
 struct MetricOptions {

@@ -12,10 +12,10 @@
 namespace brim::train {
 namespace {
 
-class Accuracy final : public Metric {
+class Accuracy final : public SummedMetric {
  public:
   explicit Accuracy(const MetricOptions& o)
-      : correct_(zero_sums({o.outputs}, o.device)), total_(zero_sums({o.outputs}, o.device)) {}
+      : SummedMetric(o.device), correct_(sum_of({o.outputs})), total_(sum_of({o.outputs})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 2, batch.y, 1, true);
@@ -34,26 +34,25 @@ class Accuracy final : public Metric {
   }
 
  private:
-  Tensor correct_, total_;  // (C), whole numbers
+  Tensor &correct_, &total_;  // (C), whole numbers
 };
 
 /// The right class is among the five of the largest logits.
-class Top5 final : public Metric {
+class Top5 final : public SummedMetric {
  public:
-  explicit Top5(const MetricOptions& o) : correct_(zero_sums({}, o.device)) {}
+  explicit Top5(const MetricOptions& o) : SummedMetric(o.device), correct_(sum_of({})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 2, batch.y, 1, true);
     const int64_t k = std::min<int64_t>(5, output.size(1));
     const Tensor hit = eq(topk(output, k, 1).indices, batch.y.unsqueeze(1));
     correct_.add_(sum(hit.to(f64)));
-    samples_ += batch.y.numel();
+    count_ += batch.y.numel();
   }
-  double value() const override { return correct_.item() / static_cast<double>(samples_); }
+  double value() const override { return correct_.item() / static_cast<double>(count_); }
 
  private:
-  Tensor correct_;
-  int64_t samples_ = 0;
+  Tensor& correct_;
 };
 
 const bool registered_class_metrics = register_metric("accuracy", fraction_of<Accuracy>()) &&

@@ -13,12 +13,13 @@ namespace brim::train {
 namespace {
 
 /// 2 tp / (2 tp + fp + fn) of each class, and the mean over those that are predicted or there.
-class F1 final : public Metric {
+class F1 final : public SummedMetric {
  public:
   explicit F1(const MetricOptions& o)
-      : hits_(zero_sums({o.outputs}, o.device)),
-        said_(zero_sums({o.outputs}, o.device)),
-        there_(zero_sums({o.outputs}, o.device)) {}
+      : SummedMetric(o.device),
+        hits_(sum_of({o.outputs})),
+        said_(sum_of({o.outputs})),
+        there_(sum_of({o.outputs})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     const bool classes = batch.y.rank() == 1;
@@ -44,34 +45,34 @@ class F1 final : public Metric {
   }
 
  private:
-  Tensor hits_, said_, there_;  // (C), whole numbers
+  Tensor &hits_, &said_, &there_;  // (C), whole numbers
 };
 
-class LabelAccuracy final : public Metric {
+class LabelAccuracy final : public SummedMetric {
  public:
-  explicit LabelAccuracy(const MetricOptions& o) : correct_(zero_sums({}, o.device)) {}
+  explicit LabelAccuracy(const MetricOptions& o) : SummedMetric(o.device), correct_(sum_of({})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 2, batch.y, 2, false);
     correct_.add_(sum(eq(ge(output, 0).to(f64), batch.y.to(f64)).to(f64)));
-    labels_ += batch.y.numel();
+    count_ += batch.y.numel();
   }
-  double value() const override { return correct_.item() / static_cast<double>(labels_); }
+  double value() const override { return correct_.item() / static_cast<double>(count_); }
 
  private:
-  Tensor correct_;
-  int64_t labels_ = 0;
+  Tensor& correct_;
 };
 
 /// The sum over thresholds, from the highest score down, of precision times what recall gains
 /// there, by label. Scores are counted in bins of equal width, so memory does not grow with the
 /// data.
-class AveragePrecision final : public Metric {
+class AveragePrecision final : public SummedMetric {
  public:
   explicit AveragePrecision(const MetricOptions& o)
-      : outputs_(o.outputs),
-        there_(zero_sums({o.outputs * kBins}, o.device)),
-        all_(zero_sums({o.outputs * kBins}, o.device)),
+      : SummedMetric(o.device),
+        outputs_(o.outputs),
+        there_(sum_of({o.outputs * kBins})),
+        all_(sum_of({o.outputs * kBins})),
         first_(arange(o.outputs, {.dtype = i64, .device = o.device}) * double{kBins}) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
@@ -106,8 +107,8 @@ class AveragePrecision final : public Metric {
  private:
   static constexpr int kBins = 1000;
   const int64_t outputs_;
-  Tensor there_, all_;  // (T * kBins): by label, then by score; whole numbers
-  Tensor first_;        // (T): where a label's bins begin
+  Tensor &there_, &all_;  // (T * kBins): by label, then by score; whole numbers
+  Tensor first_;          // (T): where a label's bins begin
 };
 
 const bool registered_label_metrics =

@@ -13,10 +13,10 @@ namespace brim::train {
 namespace {
 
 /// How many pixels of each class the network took for which.
-class Confusion : public Metric {
+class Confusion : public SummedMetric {
  public:
   explicit Confusion(const MetricOptions& o)
-      : classes_(o.outputs), counts_(zero_sums({classes_ * classes_ + 1}, o.device)) {}
+      : SummedMetric(o.device), classes_(o.outputs), counts_(sum_of({classes_ * classes_ + 1})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 4, batch.y, 3, true);
@@ -54,7 +54,7 @@ class Confusion : public Metric {
 
  private:
   const int64_t classes_;
-  Tensor counts_;  // (C * C + 1): by class and what was said, and those ignored; whole numbers
+  Tensor& counts_;  // (C * C + 1): by class and what was said, and those ignored; whole numbers
 };
 
 /// hits / (there + said - hits) of each class, and the mean over those that occur.

@@ -2,6 +2,7 @@
 
 #include <brim/ops/create.h>
 
+#include "core/check.h"
 #include "core/registry.h"
 
 namespace brim::train {
@@ -42,6 +43,32 @@ void check_shapes(const Tensor& output, int output_rank, const Tensor& y, int y_
 
 Tensor zero_sums(const Shape& shape, Device device) {
   return zeros(shape, {.dtype = f64, .device = device});
+}
+
+std::vector<double> SummedMetric::state() const {
+  std::vector<double> state;
+  for (const Tensor& sum : sums_) {
+    const std::vector<double> values = sum.to_vector<double>();
+    state.insert(state.end(), values.begin(), values.end());
+  }
+  state.push_back(static_cast<double>(count_));
+  return state;
+}
+
+void SummedMetric::merge(const std::vector<double>& state) {
+  size_t at = 0;
+  for (Tensor& sum : sums_) {
+    const auto n = static_cast<size_t>(sum.numel());
+    BRIM_CHECK(at + n < state.size(), ValueError,
+               "[metric] a state of {} numbers is another metric's", state.size());
+    const std::vector<double> values(state.begin() + static_cast<std::ptrdiff_t>(at),
+                                     state.begin() + static_cast<std::ptrdiff_t>(at + n));
+    sum.add_(Tensor::from<double>(values, sum.shape()).to(device_));
+    at += n;
+  }
+  BRIM_CHECK(at + 1 == state.size(), ValueError,
+             "[metric] a state of {} numbers is another metric's", state.size());
+  count_ += static_cast<int64_t>(state[at]);
 }
 
 }  // namespace brim::train

@@ -1,6 +1,7 @@
 // The table of metrics by name.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,5 +37,24 @@ void check_shapes(const Tensor& output, int output_rank, const Tensor& y, int y_
 
 /// f64 zeros on the device, where counts and sums are kept.
 Tensor zero_sums(const Shape& shape, Device device);
+
+/// A metric whose state is sums.
+class SummedMetric : public Metric {
+ public:
+  /// The elements of all sums, then the count.
+  std::vector<double> state() const override;
+  void merge(const std::vector<double>& state) override;
+
+ protected:
+  explicit SummedMetric(Device device) : device_(device) {}
+  /// One more sum, f64 zeros; for a member that is a reference.
+  Tensor& sum_of(const Shape& shape) { return sums_.emplace_back(zero_sums(shape, device_)); }
+
+  int64_t count_ = 0;  ///< of what was added, where that is divided by
+
+ private:
+  const Device device_;
+  std::deque<Tensor> sums_;
+};
 
 }  // namespace brim::train

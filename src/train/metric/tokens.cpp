@@ -14,9 +14,9 @@ namespace brim::train {
 namespace {
 
 /// The mean of -log(probability of what comes next).
-class TokenLoss : public Metric {
+class TokenLoss : public SummedMetric {
  public:
-  explicit TokenLoss(const MetricOptions& o) : sum_(zero_sums({}, o.device)) {}
+  explicit TokenLoss(const MetricOptions& o) : SummedMetric(o.device), sum_(sum_of({})) {}
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 3, batch.y, 2, true);
     const Tensor loss = cross_entropy(output.flatten(0, 1), batch.y.flatten());
@@ -28,8 +28,7 @@ class TokenLoss : public Metric {
   double nats() const { return sum_.item() / static_cast<double>(count_); }
 
  private:
-  Tensor sum_;
-  int64_t count_ = 0;
+  Tensor& sum_;
 };
 
 class Perplexity final : public TokenLoss {
@@ -49,9 +48,9 @@ class BitsPerByte final : public TokenLoss {
   double value() const override { return nats() / std::numbers::ln2; }
 };
 
-class TokenAccuracy final : public Metric {
+class TokenAccuracy final : public SummedMetric {
  public:
-  explicit TokenAccuracy(const MetricOptions& o) : correct_(zero_sums({}, o.device)) {}
+  explicit TokenAccuracy(const MetricOptions& o) : SummedMetric(o.device), correct_(sum_of({})) {}
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 3, batch.y, 2, true);
     correct_.add_(sum(eq(argmax(output, -1), batch.y).to(f64)));
@@ -60,8 +59,7 @@ class TokenAccuracy final : public Metric {
   double value() const override { return correct_.item() / static_cast<double>(count_); }
 
  private:
-  Tensor correct_;
-  int64_t count_ = 0;
+  Tensor& correct_;
 };
 
 const bool registered_token_metrics =
