@@ -105,16 +105,22 @@ std::string state_text(const LoopPosition& at, const BestCheckpoint& best, const
 }  // namespace
 
 struct Checkpoint::Impl {
-  Impl(const std::string& to, const CheckpointOptions& o, Warn w)
-      : folder(to),
-        options(o),
-        warn(w ? std::move(w) : warn_on_stderr),
-        lock((make_folder(folder), folder)) {
-    checkpointer.emplace(folder, options, -1, BestCheckpoint{}, warn);  // checks the options
-    if (!lock.held())
+  Impl(const std::string& to, dist::GroupPtr ranks, const CheckpointOptions& o, Warn w)
+      : folder(to), group(std::move(ranks)), options(o), warn(w ? std::move(w) : warn_on_stderr) {
+    if (writes()) {
+      make_folder(folder);
+      lock.emplace(folder);
+    }
+    begin_writing(-1, {});  // checks the options
+    if (lock && !lock->held())
       warn(fmt::format(
           "the file system of {} has no locks; make sure that no other run uses this folder",
           folder));
+  }
+
+  bool writes() const { return !group || group->rank() == 0; }
+  void begin_writing(int64_t steps, const BestCheckpoint& best) {
+    checkpointer.emplace(writes() ? folder : "", options, steps, best, warn);
   }
 
   void add(const std::string& name, const char* kind, State state);
@@ -125,9 +131,10 @@ struct Checkpoint::Impl {
   void begin(int64_t steps, const BestCheckpoint& best);
 
   const std::string folder;
+  const dist::GroupPtr group;  // null for one rank
   const CheckpointOptions options;
   const Warn warn;
-  const FolderLock lock;
+  std::optional<FolderLock> lock;  // of who writes
   std::vector<Entry> entries;
   std::optional<data::Loader> loader;
   LoopPosition place;  // what is saved or loaded, for a loader's state
@@ -245,14 +252,23 @@ Snapshot Checkpoint::Impl::snapshot(const LoopPosition& at) {
 }
 
 void Checkpoint::Impl::begin(int64_t steps, const BestCheckpoint& best) {
-  if (lock.held()) remove_leftovers(folder);
-  checkpointer.emplace(folder, options, steps, best, warn);
+  if (lock && lock->held()) remove_leftovers(folder);
+  begin_writing(steps, best);
   due_steps = std::max<int64_t>(steps, 0);
   begun = true;
 }
 
 Checkpoint::Checkpoint(const std::string& folder, const CheckpointOptions& options, Warn warn)
-    : impl_(std::make_unique<Impl>(folder, options, std::move(warn))) {}
+    : Checkpoint(folder, nullptr, options, std::move(warn)) {}
+Checkpoint::Checkpoint(const std::string& folder, dist::GroupPtr group,
+                       const CheckpointOptions& options, Warn warn) {
+  try {
+    impl_ = std::make_unique<Impl>(folder, group, options, std::move(warn));
+  } catch (const std::exception& e) {
+    if (group) group->abort(e.what());  // the others would wait in resume()
+    throw;
+  }
+}
 Checkpoint::~Checkpoint() = default;
 
 void Checkpoint::add(const std::string& name, nn::Module& module) {
@@ -292,6 +308,10 @@ void Checkpoint::add(const std::string& name, const data::Loader& loader) {
       "[checkpoint] '{}' is a second loader, and there is one place in an epoch; add the one "
       "that the loop trains with",
       name);
+  BRIM_CHECK(!impl_->group || impl_->group->size() == 1 || !loader.is_iterable(), ValueError,
+             "[checkpoint] '{}' is iterable data, of which each rank has a state of its own, and "
+             "rank 0's alone is kept; leave it out, and begin epochs anew",
+             name);
   impl_->add(name, "Loader",
              {.save = [loader, &at = impl_->place] { return loader_state(loader, at); },
               .load = [loader, &at = impl_->place](
@@ -334,7 +354,14 @@ LoopPosition Checkpoint::resume() {
   BRIM_CHECK(!s.begun, ValueError,
              "[resume] {} is in use by this loop already; resume() comes first, and once",
              s.folder);
-  const FoundCheckpoint found = find_checkpoint(s.folder);
+  FoundCheckpoint found;
+  try {
+    if (s.writes()) found = find_checkpoint(s.folder);
+  } catch (const Error& e) {
+    if (s.group) s.group->abort(e.what());
+    throw;
+  }
+  if (s.group) found.path = s.group->all_gather_text(found.path)[0];
   for (const auto& damaged : found.damaged)
     s.warn(fmt::format("{} is damaged and not used: {}", damaged.path, damaged.reason));
   LoopPosition at;
@@ -360,6 +387,7 @@ bool Checkpoint::save(const LoopPosition& at, std::optional<double> loss) {
   BRIM_CHECK(at.epoch >= 0 && at.batch >= 0 && at.steps >= 0, ValueError,
              "[checkpoint] epoch {}, batch {}, step {}: none may be below 0", at.epoch, at.batch,
              at.steps);
+  if (!s.writes()) return true;
   if (!s.begun) {
     BRIM_CHECK(list_checkpoints(s.folder).empty(), FileError,
                "[checkpoint] {} holds a checkpoint already; go on from it with resume(), or choose "

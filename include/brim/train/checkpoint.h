@@ -28,6 +28,7 @@
 #include <brim/core/state_dict.h>
 #include <brim/core/tensor.h>
 #include <brim/data/loader.h>
+#include <brim/dist/process_group.h>
 #include <brim/nn/module.h>
 #include <brim/optim/grad_scaler.h>
 #include <brim/optim/optimizer.h>
@@ -70,6 +71,12 @@ class Checkpoint {
   /// where another process holds the folder; ValueError for options out of range.
   explicit Checkpoint(const std::string& folder, const CheckpointOptions& options = {},
                       Warn warn = {});
+  /// Of a loop that ranks run: rank 0 writes, and all go on from what it found. All ranks make one,
+  /// add the same and call resume(), which waits for all; due() is false in the others, and save()
+  /// does nothing there. `folder` is one place for all of them. Make a DataParallel behind
+  /// resume(). Throws as the other one, in rank 0.
+  Checkpoint(const std::string& folder, dist::GroupPtr group, const CheckpointOptions& options = {},
+             Warn warn = {});
   ~Checkpoint();
   Checkpoint(const Checkpoint&) = delete;
   Checkpoint& operator=(const Checkpoint&) = delete;
@@ -85,7 +92,8 @@ class Checkpoint {
   /// collate, as far as these say what they are. Of iterable data its state is kept, so that
   /// DeviceLoader::epoch() goes on from there; save() throws ValueError where it has none, and for
   /// a place that is not that of one of the last batches. Throws ValueError for a second loader:
-  /// there is one place in an epoch.
+  /// there is one place in an epoch; and, in several ranks, for iterable data, of which each rank
+  /// has a state of its own.
   void add(const std::string& name, const data::Loader& loader);
   void add(const std::string& name, State state);
   /// Values: a tensor on any device, which is written in place (one that is undefined is replaced),
