@@ -40,6 +40,7 @@
 #include <brim/dist/launch.h>
 #include <brim/dist/links.h>
 #include <brim/dist/process_group.h>
+#include <brim/dist/sync_batch_norm.h>
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/nn.h>

@@ -32,7 +32,7 @@ const Register train_command(
     {"train", "train a network from a recipe", [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<TrainArguments>();
        args.add("recipe", o->recipe,
-                "built-in recipe (tutorial-cnn, resnet18, resnet18-cifar) or FILE.toml");
+                "FILE.toml or a built-in recipe; `brim train` alone lists them");
        args.add(
            "--data", o->data,
            "instead of the recipe's: shapes10, CIFAR-10, MNIST or image folder, tar, CSV, text");
@@ -70,7 +70,8 @@ const Register train_command(
        args.flag("--sync-batch-norm", o->sync_batch_norm,
                  "batch norm with the statistics of all ranks' samples");
        args.add("--threads", o->threads, "CPU threads per op").range(1, 4096);
-       args.add("--steps", o->steps, "stop after so many steps")
+       args.add("--steps", o->steps,
+                "stop after so many steps of this run, those before a resume left out")
            .range(int64_t{1}, int64_t{1} << 60);
        args.add("--out", o->out, "folder for model.safetensors and checkpoints");
        args.add("--resume", o->resume, "folder of a run to go on with");

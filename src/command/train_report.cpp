@@ -24,16 +24,29 @@ const char* counted(const train::Trainer& trainer) {
   return trainer.loader().has_pictures() ? "img" : "samples";
 }
 
+namespace {
+
+/// Of all processes; those of one with several devices are its ranks.
+int ranks_of(const TrainRequest& request) {
+  return request.launched.is_distributed() ? request.launched.size
+                                           : static_cast<int>(request.chosen.devices.size());
+}
+
+}  // namespace
+
 void print_start(const TrainRequest& request, const train::Trainer& trainer) {
   const train::Recipe& recipe = request.recipe;
   const std::vector<Device>& devices = request.chosen.devices;
   say(stdout, "{}: {} {} of {}, {} epochs of batch {} on {} in {}, seed {}\n", recipe.name,
-      trainer.loader().samples() * request.launched.size,
+      trainer.loader().samples() * ranks_of(request),
       trainer.loader().has_pictures() ? "images" : "samples", recipe.data, recipe.epochs,
       recipe.batch, names_of(devices), recipe.precision, recipe.seed);
   if (request.launched.is_distributed())
     say(stdout, "{} ranks ({}), {} on this host; a batch in {} parts\n", request.launched.size,
         request.launched.launcher, request.launched.local_size, trainer.virtual_ranks());
+  else if (devices.size() > 1)
+    say(stdout, "{} ranks, one for each device; a batch in {} parts\n", devices.size(),
+        trainer.virtual_ranks());
   else if (trainer.virtual_ranks() > 1)
     say(stdout, "a batch in {} parts\n", trainer.virtual_ranks());
   say(stdout, "input: {}\n", trainer.input());
@@ -95,7 +108,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["data"] = r.data;
   json["device"] = names_of(chosen.devices);
   json["device_choice"] = chosen.json();
-  json["ranks"] = {{"world_size", request.launched.size},
+  json["ranks"] = {{"world_size", ranks_of(request)},
                    {"virtual_ranks", trainer.virtual_ranks()},
                    {"launcher", request.launched.launcher}};
   json["precision"] = r.precision;

@@ -232,12 +232,15 @@ GroupPtr open_world(const LaunchEnvironment& e, const GroupOptions& options) {
                "address of rank 0's host that they know",
                e.address, address);
   }
-  const TcpOptions joined{.rank = e.rank,
-                          .size = e.size,
-                          .address = e.address,
-                          .ports = e.ports,
-                          .token = e.token,
-                          .group = options};
+  const TcpOptions joined{
+      .rank = e.rank,
+      .size = e.size,
+      .address = e.address,
+      .ports = e.ports,
+      .token = e.token,
+      .join_timeout = static_cast<double>(
+          environment_number("BRIM_JOIN_TIMEOUT", static_cast<int64_t>(TcpOptions().join_timeout))),
+      .group = options};
   return e.backend == "mpi" ? mpi_group(joined) : tcp_group(joined);
 }
 

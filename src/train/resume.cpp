@@ -31,7 +31,7 @@ void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precis
              path, saved.precision, asked.precision, asked.precision, saved.precision);
   Recipe a = asked, b = saved;
   a.precision = b.precision;
-  a.virtual_ranks = b.virtual_ranks;  // what it came to is compared
+  a.virtual_ranks = b.virtual_ranks;  // compared by itself
   a.epochs = b.epochs;
   a.data = b.data;
   const std::string x = a.toml(), y = b.toml();

@@ -45,6 +45,7 @@ void SharedData::end() { promise_ = {}; }
 Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, SharedData& shared)
     : recipe(r), options(std::move(o)), devices(std::move(all)), task(make_task(r)) {
   virtual_ranks = choose_virtual_ranks();
+  if (virtual_ranks > 1) recipe.virtual_ranks = virtual_ranks;  // what decides the bits is kept
   if (world_size() > 1)
     check_ranks_agree(fmt::format(
         "{}compile = {}\npasses = {}\nmax_steps = {}\nsteps_per_graph = {}\n", recipe.toml(),
@@ -74,7 +75,10 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
   schedule = make_schedule(recipe, *optimizer, train->loader.batches());
   if (autocast_dtype(recipe) == DType::f16) scaler.emplace(options.devices[0]);
   prepare_ranks();
-  if (recipe.sync_batch_norm && options.group) dist::convert_sync_batch_norm(*model, options.group);
+  if (recipe.sync_batch_norm && options.group &&
+      dist::convert_sync_batch_norm(*model, options.group) == 0 && options.warn)
+    options.warn(
+        fmt::format("{} has no batch norm; sync_batch_norm changes nothing", recipe.model));
   if (options.group || virtual_ranks > 1)
     parallel.emplace(*model, options.group ? options.group : dist::local_groups(1)[0],
                      virtual_ranks);

@@ -107,6 +107,9 @@ TEST_F(Launch, NamesWhatDoesNotFit) {
        "use mpirun, or tcp");
   says(env("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 BRIM_DIST_BACKEND=mpj"),
        "BRIM_DIST_BACKEND='mpj' is no backend");
+  says(run_brim({"train", "tutorial-cnn"},
+                two + "export RANK=1 MASTER_ADDR=localhost BRIM_JOIN_TIMEOUT=1;"),
+       "within 1 s");
   const std::string mpi =
       "export OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 "
       "BRIM_DIST_BACKEND=mpi BRIM_MPI_LIBRARY=";

@@ -15,7 +15,7 @@ namespace brim::diag {
 /// What a device or a thread did, or why it had nothing to do. docs/ACCOUNT.md has the rules.
 enum class Cause : uint8_t {
   compute,         ///< kernels
-  communication,   ///< traffic between devices that no computation hides
+  communication,   ///< traffic between devices or ranks, and late ranks, that no computation hides
   peer,            ///< waiting for another device's work
   copy_to_device,  ///< copies from the host that nothing of the above hides
   copy_to_host,    ///< copies to the host that nothing of the above hides

@@ -53,7 +53,8 @@ struct LaunchEnvironment {
 /// that are missing, are no numbers or contradict each other.
 LaunchEnvironment launch_environment();
 
-/// The group of all ranks of the run: of one, where there are no others. Throws as the two above.
+/// The group of all ranks of the run: of one, where there are no others. BRIM_JOIN_TIMEOUT replaces
+/// TcpOptions::join_timeout, in whole seconds. Throws as those above.
 GroupPtr open_world(const GroupOptions& options = {});
 GroupPtr open_world(const LaunchEnvironment& environment, const GroupOptions& options = {});
 
