@@ -74,6 +74,12 @@ class NoiseLeft final : public train::Metric {
     in_.add_(sum(square(batch.x - batch.y)));
   }
   double value() const override { return std::sqrt(out_.item() / in_.item()); }
+  // So that ranks may share a data set.
+  std::vector<double> state() const override { return {out_.item(), in_.item()}; }
+  void merge(const std::vector<double>& state) override {
+    out_ += state[0];
+    in_ += state[1];
+  }
 
  private:
   Tensor out_, in_;

@@ -72,7 +72,7 @@ struct TrainOptions {
   /// for each, of which the first one is what Trainer's functions tell of.
   std::vector<Device> devices = {Device::cpu()};
   /// The processes that share each batch, one device each; null: this one alone. Rank 0 writes
-  /// files, and tests; all ranks validate. The group is used by the training alone.
+  /// files, and tests; all share the validation split. The group is used by the training alone.
   dist::GroupPtr group;
   int workers = -1;  ///< loader threads, of all devices together; -1: chosen
   AugmentOn augment_on = AugmentOn::automatic;
