@@ -196,8 +196,8 @@ std::string backend_of(Variables& v, const std::string& launcher) {
   BRIM_CHECK(backend == "tcp" || backend == "mpi", ValueError,
              "[dist] BRIM_DIST_BACKEND='{}' is no backend; use tcp or mpi", printable(backend));
   BRIM_CHECK(backend == "tcp" || launcher == "mpirun" || launcher == "srun", ValueError,
-             "[dist] BRIM_DIST_BACKEND=mpi, and {} started this process, which Open MPI knows "
-             "nothing of; use mpirun, or tcp",
+             "[dist] BRIM_DIST_BACKEND=mpi, and this process is a rank as {} says, and not Open "
+             "MPI; use mpirun without it, or tcp",
              launcher);
   return backend;
 }
@@ -220,6 +220,9 @@ LaunchEnvironment launch_environment() {
     e.variables = std::move(variables);
     return e;
   }
+  std::vector<std::string> unused;
+  Variables v(unused);
+  (void)backend_of(v, "mpirun");  // its spelling
   return e;
 }
 

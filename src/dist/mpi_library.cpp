@@ -47,6 +47,7 @@ MpiLibrary::MpiLibrary() {
   errors_return = static_cast<ErrorHandler>(address("ompi_mpi_errors_return"));
   find(initialized, "MPI_Initialized");
   find(init_thread, "MPI_Init_thread");
+  find(query_thread, "MPI_Query_thread");
   find(finalized, "MPI_Finalized");
   find(finalize, "MPI_Finalize");
   find(comm_rank, "MPI_Comm_rank");
@@ -57,22 +58,44 @@ MpiLibrary::MpiLibrary() {
   find(irecv, "MPI_Irecv");
   find(test, "MPI_Test");
   find(error_string, "MPI_Error_string");
-  int flag = 0;
-  check(initialized(&flag), "MPI_Initialized");
-  if (flag) return;  // by the program, which ends it, too
-  int provided = 0;
-  check(init_thread(nullptr, nullptr, kThreadSerialized, &provided), "MPI_Init_thread");
-  ours_ = true;
-  BRIM_CHECK(provided >= kThreadSerialized, DistError,
-             "[dist] {} was built for one thread, and ranks call it from several; use one that "
-             "knows MPI_THREAD_SERIALIZED",
-             path);
+}
+
+void MpiLibrary::initialize() {
+  const auto held = lock();
+  int is_initialized = 0, is_finalized = 0, provided = 0;
+  check(initialized(&is_initialized), "MPI_Initialized");
+  check(finalized(&is_finalized), "MPI_Finalized");
+  BRIM_CHECK(!is_finalized, DistError,
+             "[dist] MPI has ended in this process, and begins once only; make groups before");
+  if (is_initialized) {  // by the program, which ends it, too
+    check(query_thread(&provided), "MPI_Query_thread");
+  } else {
+    check(init_thread(nullptr, nullptr, kThreadSerialized, &provided), "MPI_Init_thread");
+    ours_ = true;
+  }
+  if (provided >= kThreadSerialized) return;
+  if (ours_) (void)finalize();
+  raise<DistError>(
+      "[dist] MPI was made ready for one thread, and ranks call it from several; ask for "
+      "MPI_THREAD_SERIALIZED, or use an MPI that has it");
 }
 
 MpiLibrary::~MpiLibrary() {
-  int flag = 1;
-  if (!ours_ || gave_up_ || finalized(&flag) != kSuccess || flag) return;
+  int is_finalized = 1;
+  if (!ours_ || gave_up_ || finalized(&is_finalized) != kSuccess || is_finalized) return;
   (void)finalize();
+}
+
+void MpiLibrary::give_up(const std::string& why) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!gave_up_) why_ = why;
+  gave_up_ = true;
+}
+
+std::unique_lock<std::mutex> MpiLibrary::lock() {
+  std::unique_lock lock(mutex_);
+  BRIM_CHECK(!gave_up_, DistError, "[dist] this rank has given up MPI: {}", why_);
+  return lock;
 }
 
 void MpiLibrary::check(int error, const char* what) const {

@@ -1,6 +1,7 @@
 // Open MPI's library, opened at run time: the functions that are used, and one lock around them.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <string>
 
@@ -17,6 +18,7 @@ struct MpiLibrary {
 
   int (*initialized)(int* flag) = nullptr;
   int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;
+  int (*query_thread)(int* provided) = nullptr;
   int (*finalized)(int* flag) = nullptr;
   int (*finalize)() = nullptr;
   int (*comm_rank)(Comm, int* rank) = nullptr;
@@ -32,23 +34,29 @@ struct MpiLibrary {
   Datatype byte = nullptr;
   ErrorHandler errors_return = nullptr;
 
-  /// Opens the library, BRIM_MPI_LIBRARY or libmpi.so.40, and initialises MPI, once in a process;
-  /// MPI ends with it. Throws DistError where it is missing or another MPI's.
+  /// Opens the library, BRIM_MPI_LIBRARY or libmpi.so.40, once in a process. Throws DistError where
+  /// it is missing or another MPI's.
   static MpiLibrary& open();
+  /// Makes MPI ready, which waits for all ranks, unless it is; it ends with the process. Throws
+  /// DistError.
+  void initialize();
   /// Throws DistError for what is no success. `what`: for the message.
   void check(int error, const char* what) const;
-  /// After a failure nothing is called any more: other ranks may be gone, and MPI waits for them.
-  void give_up() { gave_up_ = true; }
-  bool gave_up() const { return gave_up_; }
-
-  /// Around every call: nothing that is called waits, so this does not either.
-  std::mutex mutex;
+  /// After a failure nothing is called any more: other ranks may be gone, for which MPI waits, and
+  /// what is under way may be of memory that is used for something else by then.
+  void give_up(const std::string& why) noexcept;
+  /// Around every call: nothing that is called waits, so this does not either. Throws DistError
+  /// after give_up().
+  std::unique_lock<std::mutex> lock();
 
  private:
   MpiLibrary();
   ~MpiLibrary();
 
-  bool gave_up_ = false, ours_ = false;
+  std::mutex mutex_;
+  std::atomic<bool> gave_up_ = false;
+  std::string why_;
+  bool ours_ = false;
 };
 
 }  // namespace brim::dist

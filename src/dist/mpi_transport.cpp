@@ -1,6 +1,8 @@
 // Ranks whose messages Open MPI carries: over its shared memory, InfiniBand or whatever it was
 // built for. They meet over TCP, which stays for the heartbeat, so what goes wrong is noticed and
 // named as without it.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -26,8 +28,8 @@ static_assert(std::is_trivially_copyable_v<MpiFrame>);
 
 /// A message up to here goes with its frame.
 constexpr size_t kShort = 8192;
-/// Of a longer one, the most that a call takes, which counts with an int.
-constexpr size_t kPiece = size_t{1} << 30;
+/// Of a longer one, what goes at a time: it shows that something moves.
+constexpr size_t kPiece = size_t{16} << 20;
 /// How often messages are asked for before the thread yields, and before it sleeps.
 constexpr int kTries = 200, kYields = 2000;
 constexpr auto kSleep = std::chrono::microseconds(50);
@@ -52,8 +54,8 @@ class MpiTransport final : public Transport {
     if (watch_) watch_->enter(call);
     try {
       move_messages(call, out, in);
-    } catch (...) {
-      mpi_.give_up();
+    } catch (const std::exception& e) {
+      mpi_.give_up(e.what());
       throw;
     }
     if (watch_) watch_->leave();
@@ -62,19 +64,24 @@ class MpiTransport final : public Transport {
   std::unique_ptr<Transport> duplicate(const Call& call) override {
     Connected base{base_->duplicate(call), watch_};
     MpiLibrary::Comm comm = nullptr;
-    Requests requests;
-    start(requests, "MPI_Comm_idup",
-          [&](MpiLibrary::Request* request) { return mpi_.comm_idup(comm_, &comm, request); });
-    wait_for(call, [&] { return finished(requests); });
+    MpiLibrary::Request request = nullptr;
     {
-      const std::lock_guard lock(mpi_.mutex);
+      const auto lock = mpi_.lock();
+      mpi_.check(mpi_.comm_idup(comm_, &comm, &request), "MPI_Comm_idup");
+    }
+    Pending others;
+    for (int peer = 0; peer < size(); ++peer)
+      if (peer != rank()) others.push_back(peer);
+    wait_for(call, [&] { return test(request) ? Pending() : others; });
+    {
+      const auto lock = mpi_.lock();
       mpi_.check(mpi_.set_error_handler(comm, mpi_.errors_return), "MPI_Comm_set_errhandler");
     }
     return std::make_unique<MpiTransport>(std::move(base), mpi_, comm);
   }
 
   void abort(const std::string& why) noexcept override {
-    mpi_.give_up();
+    mpi_.give_up(why);
     base_->abort(why);
   }
 
@@ -94,7 +101,12 @@ class MpiTransport final : public Transport {
   }
 
  private:
-  using Requests = std::vector<MpiLibrary::Request>;
+  struct Request {
+    MpiLibrary::Request handle;
+    int peer;
+  };
+  using Requests = std::vector<Request>;
+  using Pending = std::vector<int>;  // ranks from which or to which something is on the way
 
   /// Messages from another rank, in their order: the frame of the next one, then what is long.
   struct Arriving {
@@ -103,36 +115,51 @@ class MpiTransport final : public Transport {
     std::vector<char> buffer;
     Requests frame, rest;
   };
+  /// What MPI knows while messages are on the way.
+  struct Exchange {
+    std::vector<Arriving> arriving;
+    std::deque<std::vector<char>> frames;
+    Requests sending;
+  };
 
   template <class F>
-  void start(Requests& requests, const char* what, const F& call) {
-    const std::lock_guard lock(mpi_.mutex);
-    BRIM_CHECK(!mpi_.gave_up(), DistError, "[dist] rank {}: MPI has failed before", rank());
+  void start(Requests& requests, int peer, const char* what, const F& call) {
+    const auto lock = mpi_.lock();
     MpiLibrary::Request request = nullptr;
     mpi_.check(call(&request), what);
-    requests.push_back(request);
+    requests.push_back({request, peer});
   }
-
+  bool test(MpiLibrary::Request& request) {
+    const auto lock = mpi_.lock();
+    int is_done = 0;
+    mpi_.check(mpi_.test(&request, &is_done, nullptr), "MPI_Test");
+    completed_ += is_done != 0;
+    return is_done != 0;
+  }
   /// Drops what is done. Returns whether all is.
   bool finished(Requests& requests) {
-    const std::lock_guard lock(mpi_.mutex);
-    std::erase_if(requests, [&](MpiLibrary::Request& request) {
-      int flag = 0;
-      mpi_.check(mpi_.test(&request, &flag, nullptr), "MPI_Test");
-      return flag != 0;
-    });
+    std::erase_if(requests, [&](Request& request) { return test(request.handle); });
     return requests.empty();
+  }
+  static Pending peers_of(const Requests& requests) {
+    Pending peers;
+    for (const Request& request : requests) peers.push_back(request.peer);
+    return peers;
   }
 
   void send_bytes(Requests& requests, const void* data, size_t bytes, int to) {
-    start(requests, "MPI_Isend", [&](MpiLibrary::Request* request) {
+    start(requests, to, "MPI_Isend", [&](MpiLibrary::Request* request) {
       return mpi_.isend(data, static_cast<int>(bytes), mpi_.byte, to, 0, comm_, request);
     });
   }
   void receive_bytes(Requests& requests, void* data, size_t bytes, int from) {
-    start(requests, "MPI_Irecv", [&](MpiLibrary::Request* request) {
+    start(requests, from, "MPI_Irecv", [&](MpiLibrary::Request* request) {
       return mpi_.irecv(data, static_cast<int>(bytes), mpi_.byte, from, 0, comm_, request);
     });
+  }
+  template <class Byte, class Move>
+  static void in_pieces(Byte* data, size_t bytes, const Move& move) {
+    for (size_t at = 0; at < bytes; at += kPiece) move(data + at, std::min(kPiece, bytes - at));
   }
 
   void next_frame(Arriving& a) {
@@ -147,95 +174,104 @@ class MpiTransport final : public Transport {
       std::memcpy(&frame, a.buffer.data(), sizeof(frame));
       if (!(frame.call == call) || frame.bytes != message.bytes)
         raise_mismatch(rank(), call, message.bytes, a.from, frame.call, frame.bytes);
-      if (message.bytes <= kShort) {
-        if (message.bytes > 0)
-          std::memcpy(message.data, a.buffer.data() + sizeof(frame), message.bytes);
-      } else {
-        for (size_t at = 0; at < message.bytes; at += kPiece)
-          receive_bytes(a.rest, static_cast<char*>(message.data) + at,
-                        std::min(kPiece, message.bytes - at), a.from);
-      }
+      auto* const data = static_cast<char*>(message.data);
+      if (message.bytes > kShort)
+        in_pieces(data, message.bytes,
+                  [&](char* at, size_t bytes) { receive_bytes(a.rest, at, bytes, a.from); });
+      else if (message.bytes > 0)
+        std::memcpy(data, a.buffer.data() + sizeof(frame), message.bytes);
       a.messages.pop_front();
       next_frame(a);
     }
     return a.messages.empty() && finished(a.rest);
   }
 
+  void send(const Call& call, const Outgoing& message, Exchange& x) {
+    const MpiFrame frame{call, message.bytes};
+    const size_t with = message.bytes <= kShort ? message.bytes : 0;
+    std::vector<char>& buffer = x.frames.emplace_back(sizeof(frame) + with);
+    std::memcpy(buffer.data(), &frame, sizeof(frame));
+    if (with > 0) std::memcpy(buffer.data() + sizeof(frame), message.data, with);
+    send_bytes(x.sending, buffer.data(), buffer.size(), message.to);
+    if (message.bytes > kShort)
+      in_pieces(
+          static_cast<const char*>(message.data), message.bytes,
+          [&](const char* at, size_t bytes) { send_bytes(x.sending, at, bytes, message.to); });
+  }
+
   void move_messages(const Call& call, std::span<const Outgoing> out,
                      std::span<const Incoming> in) {
-    std::vector<Arriving> arriving;
+    auto exchange = std::make_unique<Exchange>();
+    Exchange& x = *exchange;
     for (const Incoming& message : in) {
-      auto from = std::ranges::find(arriving, message.from, &Arriving::from);
-      if (from == arriving.end()) {
-        arriving.push_back({.from = message.from,
-                            .messages = {},
-                            .buffer = std::vector<char>(sizeof(MpiFrame) + kShort),
-                            .frame = {},
-                            .rest = {}});
-        from = arriving.end() - 1;
+      auto from = std::ranges::find(x.arriving, message.from, &Arriving::from);
+      if (from == x.arriving.end()) {
+        Arriving& added = x.arriving.emplace_back();
+        added.from = message.from;
+        added.buffer.resize(sizeof(MpiFrame) + kShort);
+        from = x.arriving.end() - 1;
       }
       from->messages.push_back(message);
     }
-    for (Arriving& a : arriving) next_frame(a);
-    std::deque<std::vector<char>> frames;
-    Requests sending;
-    for (const Outgoing& message : out) {
-      const MpiFrame frame{call, message.bytes};
-      const size_t with = message.bytes <= kShort ? message.bytes : 0;
-      std::vector<char>& buffer = frames.emplace_back(sizeof(frame) + with);
-      std::memcpy(buffer.data(), &frame, sizeof(frame));
-      if (with > 0) std::memcpy(buffer.data() + sizeof(frame), message.data, with);
-      send_bytes(sending, buffer.data(), buffer.size(), message.to);
-      if (message.bytes <= kShort) continue;
-      for (size_t at = 0; at < message.bytes; at += kPiece)
-        send_bytes(sending, static_cast<const char*>(message.data) + at,
-                   std::min(kPiece, message.bytes - at), message.to);
-    }
     try {
+      for (Arriving& a : x.arriving) next_frame(a);
+      for (const Outgoing& message : out) send(call, message, x);
       wait_for(call, [&] {
-        bool all = finished(sending);
-        for (Arriving& a : arriving) all = receive(call, a) && all;
-        return all;
+        (void)finished(x.sending);
+        Pending pending = peers_of(x.sending);
+        for (Arriving& a : x.arriving)
+          if (!receive(call, a)) pending.push_back(a.from);
+        return pending;
       });
     } catch (...) {
-      keep_for_ever(std::move(arriving), std::move(frames));
+      (void)exchange.release();  // MPI may still write and read it
       throw;
     }
   }
 
-  /// MPI may still write and read the buffers of a call that failed.
-  static void keep_for_ever(std::vector<Arriving> arriving, std::deque<std::vector<char>> frames) {
-    static std::mutex mutex;
-    static auto& kept =
-        *new std::deque<std::pair<std::vector<Arriving>, std::deque<std::vector<char>>>>;
-    const std::lock_guard lock(mutex);
-    kept.emplace_back(std::move(arriving), std::move(frames));
-  }
-
+  /// Until `pending()` names nobody.
   template <class F>
-  void wait_for(const Call& call, const F& is_done) {
-    double begin = 0, looked = 0;
-    for (int tries = 0; !is_done(); ++tries) {
-      if (tries < kTries) continue;
+  void wait_for(const Call& call, const F& pending) {
+    uint64_t before = completed_;
+    double since = 0, looked = 0;  // when something moved last; 0: asked for when nothing does
+    int tries = 0;
+    for (Pending peers = pending(); !peers.empty(); peers = pending()) {
+      if (std::exchange(before, completed_) != before) since = 0, tries = 0;
+      if (++tries < kTries) continue;
       if (tries < kYields) {
         std::this_thread::yield();
         continue;
       }
       std::this_thread::sleep_for(kSleep);
       const double now = steady_seconds();
-      if (begin == 0) begin = looked = now;
+      if (since == 0) since = looked = now;
       if (now - looked < kLookEvery) continue;
       looked = now;
-      if (const std::string fault = peers_fault(); !fault.empty()) raise_fault(rank(), call, fault);
-      if (timeout() > 0 && now - begin >= timeout())
-        raise_timeout(rank(), call, "the other ranks", timeout());
+      look_after(call, peers, now - since);
     }
+  }
+
+  /// Nothing has moved for `seconds`.
+  void look_after(const Call& call, Pending& peers, double seconds) {
+    if (const std::string fault = peers_fault(); !fault.empty()) raise_fault(rank(), call, fault);
+    std::ranges::sort(peers);
+    const auto [gone, end] = std::ranges::unique(peers);
+    peers.erase(gone, end);
+    for (const int peer : peers)
+      if (watch_->has_left(peer))
+        raise_gone(rank(), call, fmt::format("rank {}", peer), "it has left the group");
+    if (timeout() <= 0 || seconds < timeout()) return;
+    std::vector<std::string> states;
+    for (const int peer : peers)
+      states.push_back(fmt::format("rank {}, which is {}", peer, watch_->state_of(peer)));
+    raise_timeout(rank(), call, fmt::format("{}", fmt::join(states, ", ")), timeout());
   }
 
   const std::unique_ptr<Transport> base_;
   const std::shared_ptr<Watch> watch_;
   MpiLibrary& mpi_;
   const MpiLibrary::Comm comm_;
+  uint64_t completed_ = 0;  // requests
 };
 
 }  // namespace
@@ -245,6 +281,8 @@ GroupPtr mpi_group(const TcpOptions& options) {
   Connected base = connect_over_tcp(options);
   if (options.size == 1)
     return std::make_shared<ProcessGroup>(std::move(base.transport), options.group);
+  base.transport->meet({.kind = CallKind::start_mpi});  // which waits for all, without an end
+  mpi.initialize();
   const int each = base.transport->ranks_per_host();
   std::unique_ptr<Transport> transport = MpiTransport::make(std::move(base), mpi);
   transport->set_ranks_per_host(each);

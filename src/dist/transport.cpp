@@ -13,11 +13,17 @@ namespace brim::dist {
 namespace {
 
 const char* name_of(CallKind kind) {
-  constexpr const char* kNames[] = {"barrier",    "all_gather_text",
-                                    "duplicate",  "the first call on tensors of this device",
-                                    "all_reduce", "broadcast",
-                                    "all_gather", "reduce_scatter",
-                                    "all_to_all", "send"};
+  constexpr const char* kNames[] = {"barrier",
+                                    "all_gather_text",
+                                    "duplicate",
+                                    "the start of MPI (BRIM_DIST_BACKEND)",
+                                    "the first call on tensors of this device",
+                                    "all_reduce",
+                                    "broadcast",
+                                    "all_gather",
+                                    "reduce_scatter",
+                                    "all_to_all",
+                                    "send"};
   const auto at = static_cast<size_t>(kind);
   return at < std::size(kNames) ? kNames[at] : "something unknown";
 }

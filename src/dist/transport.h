@@ -21,6 +21,7 @@ enum class CallKind : uint8_t {
   barrier,
   text,
   duplicate,
+  start_mpi,
   connect,
   all_reduce,
   broadcast,

@@ -88,6 +88,11 @@ std::string Watch::state_of(int rank) {
              : fmt::format("in user code, {:.1f} s after {}", seconds, peer.last.call.str());
 }
 
+bool Watch::has_left(int rank) {
+  const std::lock_guard lock(mutex_);
+  return peers_[static_cast<size_t>(rank)].left;
+}
+
 void Watch::note(const std::string& fault) {
   if (fault_.empty()) fault_ = fault;
 }

@@ -34,6 +34,8 @@ class Watch {
   void fail(const std::string& why) noexcept;
   /// What a rank was in when it was last heard of: "in all_reduce of 3 f32, call 7, for 2.1 s".
   std::string state_of(int rank);
+  /// Whether it has told that it leaves, as it should or not.
+  bool has_left(int rank);
 
  private:
   enum class Kind : uint32_t { beat, failed, leaves };

@@ -104,7 +104,7 @@ TEST_F(Launch, NamesWhatDoesNotFit) {
   says(run_brim({"train", "tutorial-cnn"}, two + "export RANK=1 MASTER_ADDR=no.such.host.invalid;"),
        "does not resolve");
   says(env("RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=23456 BRIM_DIST_BACKEND=mpi"),
-       "use mpirun, or tcp");
+       "use mpirun without it, or tcp");
   says(env("OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 BRIM_DIST_BACKEND=mpj"),
        "BRIM_DIST_BACKEND='mpj' is no backend");
   says(run_brim({"train", "tutorial-cnn"},
