@@ -17,12 +17,6 @@
 namespace brim::dist {
 namespace {
 
-/// Of each channel, over all ranks.
-struct Statistics {
-  Tensor mean, variance;
-  Tensor count;  // () values a channel
-};
-
 /// (C) as it lies in x.
 Tensor along_channels(const Tensor& t, const Tensor& x) {
   Shape shape = Shape::filled(x.rank(), 1);
@@ -30,25 +24,34 @@ Tensor along_channels(const Tensor& t, const Tensor& x) {
   return t.reshape(shape);
 }
 
-/// Each rank's mean and variance are exchanged, and not sums of squares, which cancel.
+/// Of each channel (C): of all ranks' samples, told by this rank's own mean, so that large numbers
+/// keep their digits.
+struct Statistics {
+  Tensor about;            // this rank's mean, but for rounding
+  Tensor offset;           // what the mean of all is above that
+  Tensor variance, count;  // of all
+};
+
+/// `x`: in the dtype of statistics. Each rank's mean and variance are exchanged, and not sums of
+/// squares, which cancel.
 Statistics statistics_of(ProcessGroup& group, const Tensor& x, const std::vector<int>& axes) {
-  const int64_t channels = x.shape()[1], count = x.numel() / std::max<int64_t>(1, channels);
-  const Tensor about = mean(x, axes, true);
-  const Tensor centred = x - about;
-  const Tensor off = mean(centred, axes);  // by rounding
-  const Tensor own_mean = about.reshape({channels}) + off;
-  const Tensor own_variance = mean(centred * centred, axes) - off * off;
-  const Tensor own = stack({own_mean, own_variance, full_like(off, static_cast<double>(count))});
-  Tensor all = Tensor::empty({group.size(), 3, channels}, own.dtype(), own.device());
-  all_gather(group, own, all);
-  const Tensor means = all.select(1, 0), variances = all.select(1, 1), counts = all.select(1, 2);
-  const Tensor total = sum(counts, {0});
-  const Tensor share = counts / total;
+  const int64_t channels = x.shape()[1], count = x.numel() / channels;
   Statistics found;
-  found.mean = sum(share * means, {0});
-  const Tensor apart = means - found.mean;
-  found.variance = sum(share * (variances + apart * apart), {0});
-  found.count = total;
+  found.about = mean(x, axes);
+  const Tensor centred = x - along_channels(found.about, x);
+  const Tensor rounded = mean(centred, axes);
+  const Tensor own_variance = mean(centred * centred, axes) - rounded * rounded;
+  const Tensor own =
+      stack({found.about, rounded, own_variance, full_like(rounded, static_cast<double>(count))});
+  Tensor all = Tensor::empty({group.size(), 4, channels}, own.dtype(), own.device());
+  all_gather(group, own, all);
+  const Tensor counts = all.select(1, 3);
+  found.count = sum(counts, {0});
+  const Tensor share = counts / found.count;
+  const Tensor offsets = (all.select(1, 0) - found.about) + all.select(1, 1);
+  found.offset = sum(share * offsets, {0});
+  const Tensor apart = offsets - found.offset;
+  found.variance = sum(share * (all.select(1, 2) + apart * apart), {0});
   return found;
 }
 
@@ -59,12 +62,11 @@ Tensor sync_batch_norm(ProcessGroup& group, const Tensor& x, const Tensor& weigh
                        const BatchNormOptions& options) {
   if (group.size() == 1 || !options.training)
     return batch_norm(x, weight, bias, running_mean, running_var, options);
-  ops::check_floating("sync_batch_norm", x);
-  BRIM_CHECK(x.rank() >= 2 && x.numel() > 0, ShapeError,
-             "[sync_batch_norm] expects (N, C, ...) with one sample or more, got shape {}",
+  const DType parameters =
+      ops::check_batch_norm(x, weight, bias, running_mean, running_var, options.training);
+  BRIM_CHECK(x.numel() > 0, ShapeError,
+             "[sync_batch_norm] shape {} is empty; each rank has one sample or more",
              x.shape().str());
-  BRIM_CHECK(running_mean.defined() == running_var.defined(), ValueError,
-             "[sync_batch_norm] running_mean and running_var come together");
   std::vector<int> axes = {0};
   for (int i = 2; i < x.rank(); ++i) axes.push_back(i);
   const DType wide = ops::statistics_dtype(x.dtype());
@@ -72,46 +74,47 @@ Tensor sync_batch_norm(ProcessGroup& group, const Tensor& x, const Tensor& weigh
   Tensor y, scale;
   {
     const NoGrad guard;
-    const Tensor samples = x.detach();
-    all = statistics_of(group, samples.to(wide), axes);
+    const Tensor samples = x.detach().to(wide);
+    all = statistics_of(group, samples, axes);
     const auto widened = [&](const Tensor& t) { return t.defined() ? t.detach().to(wide) : t; };
-    y = batch_norm(samples, widened(weight), widened(bias), all.mean, all.variance,
-                   {.training = false, .eps = options.eps});
+    y = batch_norm(samples - along_channels(all.about, samples), widened(weight), widened(bias),
+                   all.offset, all.variance, {.training = false, .eps = options.eps})
+            .to(x.dtype());
     scale = rsqrt(all.variance + options.eps);
     if (running_mean.defined()) {
       const auto move = [&](Tensor running, const Tensor& batch) {
         running.mul_(1 - options.momentum).add_((batch * options.momentum).to(running.dtype()));
       };
-      move(running_mean, all.mean);
+      move(running_mean, all.about + all.offset);
       move(running_var, all.variance * (all.count / (all.count - 1.0)));
     }
   }
-  const DType parameters = weight.defined() ? weight.dtype() : wide;
   return autograd::with_grad(
       "sync_batch_norm", y, {x, weight, bias},
-      [x = autograd::Saved(x), weight = autograd::Saved(weight), mean = all.mean, scale,
-       count = all.count, parameters, group = group.shared_from_this()](autograd::GradCall& g) {
+      [x = autograd::Saved(x), weight = autograd::Saved(weight), all, scale, axes, wide, parameters,
+       group = group.shared_from_this()](autograd::GradCall& g) {
         BRIM_CHECK(!grad_enabled(), AutogradError,
                    "[sync_batch_norm] has gradients of first order only; use BatchNorm2d where "
                    "gradients are differentiated again");
-        const Tensor samples = g[x];
-        ops::NormGradients d = ops::batch_norm_gradients(g.dy(), samples, g[weight], mean, scale,
-                                                         mean.dtype(), /*training=*/false);
-        Tensor sums = stack({d.bias, d.weight});  // of dy, and of dy times the normalised x
+        const Tensor samples = g[x].to(wide), dy = g.dy().to(wide);
+        const auto along = [&](const Tensor& t) { return along_channels(t, samples); };
+        const Tensor unit = ((samples - along(all.about)) - along(all.offset)) * along(scale);
+        const Tensor dbias = sum(dy, axes), dweight = sum(dy * unit, axes);
+        Tensor sums = stack({dbias, dweight});
         all_reduce(*group, sums);
-        // What the statistics owe to this x: dy less its mean, and less its part along x.
-        const Tensor slope = g[weight].defined() ? g[weight].to(mean.dtype()) * scale : scale;
-        const Tensor level = slope * sums[0] / count, tilt = slope * scale * sums[1] / count;
-        const Tensor owed = (samples.to(mean.dtype()) - along_channels(mean, samples)) *
-                                along_channels(tilt, samples) +
-                            along_channels(level, samples);
-        g.set_if_needed(0, [&] { return (d.x.to(mean.dtype()) - owed).to(samples.dtype()); });
-        g.set_if_needed(1, [&] { return d.weight.to(parameters); });
-        g.set_if_needed(2, [&] { return d.bias.to(parameters); });
+        g.set_if_needed(0, [&] {
+          // Less its mean, and less its part along x: what the statistics owe to this x.
+          const Tensor level = sums[0] / all.count, tilt = sums[1] / all.count;
+          const Tensor slope = g[weight].defined() ? g[weight].to(wide) * scale : scale;
+          return ((dy - along(level) - unit * along(tilt)) * along(slope)).to(g[x].dtype());
+        });
+        g.set_if_needed(1, [&] { return dweight.to(parameters); });
+        g.set_if_needed(2, [&] { return dbias.to(parameters); });
       });
 }
 
 int64_t convert_sync_batch_norm(nn::Module& network, const GroupPtr& group) {
+  BRIM_CHECK(group, ValueError, "[dist] batch norm over no group; give one");
   int64_t count = 0;
   network.apply([&](nn::Module& module) {
     auto* const norm = dynamic_cast<nn::BatchNorm2d*>(&module);

@@ -32,6 +32,7 @@ struct Case {
   DType dtype = f64, parameters = f64;
   bool affine = true, tracked = true, nhwc = false, on_sim = false;
   double offset = 0;  // of x
+  double seed = 0.2;  // mean of dy
 };
 
 /// What one call gives, and its gradients for the loss sum(y * weights).
@@ -51,7 +52,7 @@ Result norm_of(const Case& c, int64_t first, int64_t end, ProcessGroup* group) {
   Tensor x = make({6, kChannels, 2, 3}, 0.7, c.offset, c.dtype).slice(0, first, end).to(device);
   x = (c.nhwc ? x.to(MemoryFormat::nhwc) : x.contiguous()).detach();
   x.set_requires_grad(true);
-  const Tensor seed = make({6, kChannels, 2, 3}, 1.3, 0.2, c.dtype).slice(0, first, end);
+  const Tensor seed = make({6, kChannels, 2, 3}, 1.3, c.seed, c.dtype).slice(0, first, end);
   Tensor weight, bias, mean, variance;
   if (c.affine) {
     weight = make({kChannels}, 0.9, 1.5, c.parameters).to(device).set_requires_grad(true);
@@ -111,6 +112,7 @@ TEST(SyncBatchNorm, IsBatchNormOfAllSamples) {
   expect_same({.dtype = f16, .parameters = f16}, 4e-3, "f16");
   // Where E[x^2] - E[x]^2 would have no digit left.
   expect_same({.dtype = f32, .parameters = f32, .offset = 3000}, 2e-3, "far from 0");
+  expect_same({.dtype = bf16, .parameters = f32, .seed = 10}, 2e-2, "gradients far from 0");
   if (Device::count("sim") >= 3)
     expect_same({.dtype = f32, .parameters = f32, .on_sim = true}, 1e-5, "sim");
 }
@@ -198,6 +200,22 @@ TEST(SyncBatchNorm, BadUse) {
     says([&] { (void)norm(ones({0, 2, 1, 1})); }, "one sample or more");
     says([&] { (void)sync_batch_norm(group, ones({2}), {}, {}, {}, {}); }, "(N, C, ...)");
     says([&] { (void)sync_batch_norm(group, ones({2, 2}), {}, {}, ones({2}), {}); }, "together");
+    Tensor mean = zeros({2});
+    says(
+        [&] {
+          (void)sync_batch_norm(group, ones({2, 2}), {}, {}, mean, ones({3}));
+        },
+        "running_var has shape (3)");
+    EXPECT_EQ(values(mean), Values(2, 0.0));
+    says([&] { (void)convert_sync_batch_norm(norm, nullptr); }, "no group");
+    nn::BatchNorm2d late({.features = 2});
+    DataParallel parallel(late, group.shared_from_this(), 4);
+    (void)convert_sync_batch_norm(late, group.shared_from_this());
+    says(
+        [&] {
+          (void)parallel.forward_backward([&](int64_t) { return late(ones({2, 2, 1, 1})).sum(); });
+        },
+        "take 2 virtual ranks");
     // One sample a rank is enough, other than for one rank.
     Tensor x = ones({1, 2, 1, 1}) * (group.rank() + 1.0);
     x.set_requires_grad(true);

@@ -49,7 +49,23 @@ std::vector<int> batch_axes(const Tensor& x) {
   return axes;
 }
 
-/// batch_norm_gradients made of ops, so that it has gradients itself. 16 bits are computed in f32.
+ops::NormGradients fused_gradient(const Tensor& dy, const Tensor& x, const Tensor& weight,
+                                  const Tensor& mean, const Tensor& scale, DType parameters,
+                                  bool training) {
+  static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
+                                    const Tensor& weight, const Tensor& mean, const Tensor& scale,
+                                    Tensor& dx, Tensor& dweight, Tensor& dbias, bool training)>
+      kernel("batch_norm_grad", {.operands = "dy, x, weight, mean, scale, dx, dweight, dbias",
+                                 .activations = "dy, x, dx"});
+  ops::NormGradients d = {ops::empty_in(x.shape(), x.dtype(), x),
+                          Tensor::empty(mean.shape(), parameters, x.device()),
+                          Tensor::empty(mean.shape(), parameters, x.device())};
+  kernel(x.device(), x.dtype(), ops::arranged(dy, x), x, ops::as_operand(weight), mean, scale, d.x,
+         d.weight, d.bias, training);
+  return d;
+}
+
+/// The same made of ops, so that it has gradients itself. 16 bits are computed in f32.
 ops::NormGradients composed_gradient(const Tensor& narrow_dy, const Tensor& narrow_x,
                                      const Tensor& weight, const Tensor& fixed_mean,
                                      const Tensor& fixed_scale, DType parameters, bool training,
@@ -74,20 +90,22 @@ ops::NormGradients composed_gradient(const Tensor& narrow_dy, const Tensor& narr
 
 namespace ops {
 
-NormGradients batch_norm_gradients(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                                   const Tensor& mean, const Tensor& scale, DType parameters,
-                                   bool training) {
-  static const backend::Kernel<void(const Context&, const Tensor& dy, const Tensor& x,
-                                    const Tensor& weight, const Tensor& mean, const Tensor& scale,
-                                    Tensor& dx, Tensor& dweight, Tensor& dbias, bool training)>
-      kernel("batch_norm_grad", {.operands = "dy, x, weight, mean, scale, dx, dweight, dbias",
-                                 .activations = "dy, x, dx"});
-  NormGradients d = {empty_in(x.shape(), x.dtype(), x),
-                     Tensor::empty(mean.shape(), parameters, x.device()),
-                     Tensor::empty(mean.shape(), parameters, x.device())};
-  kernel(x.device(), x.dtype(), arranged(dy, x), x, as_operand(weight), mean, scale, d.x, d.weight,
-         d.bias, training);
-  return d;
+DType check_batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                       const Tensor& running_mean, const Tensor& running_var, bool training) {
+  check_floating("batch_norm", x);
+  BRIM_CHECK(x.rank() >= 2, ShapeError, "[batch_norm] expects (N, C, ...), got shape {}",
+             x.shape().str());
+  const DType parameters = parameters_dtype(x, weight, bias, running_mean);
+  check_channels(x, weight, parameters, "weight");
+  check_channels(x, bias, parameters, "bias");
+  check_channels(x, running_mean, parameters, "running_mean");
+  check_channels(x, running_var, parameters, "running_var");
+  BRIM_CHECK(
+      running_mean.defined() == running_var.defined() && (training || running_mean.defined()),
+      ValueError,
+      "[batch_norm] running_mean and running_var are both needed outside of training, and "
+      "come together");
+  return parameters;
 }
 
 }  // namespace ops
@@ -103,19 +121,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
       kernel("batch_norm", {.operands = "x, weight, bias, fixed_mean, fixed_var, rw running_mean, "
                                         "rw running_var, y, mean, scale",
                             .activations = "x, y"});
-  ops::check_floating("batch_norm", x);
-  BRIM_CHECK(x.rank() >= 2, ShapeError, "[batch_norm] expects (N, C, ...), got shape {}",
-             x.shape().str());
-  const DType parameters = parameters_dtype(x, weight, bias, running_mean);
-  check_channels(x, weight, parameters, "weight");
-  check_channels(x, bias, parameters, "bias");
-  check_channels(x, running_mean, parameters, "running_mean");
-  check_channels(x, running_var, parameters, "running_var");
-  BRIM_CHECK(running_mean.defined() == running_var.defined() &&
-                 (options.training || running_mean.defined()),
-             ValueError,
-             "[batch_norm] running_mean and running_var are both needed outside of training, and "
-             "come together");
+  const DType parameters =
+      ops::check_batch_norm(x, weight, bias, running_mean, running_var, options.training);
   const int64_t channels = x.shape()[1];
   BRIM_CHECK(!options.training || channels == 0 || x.numel() != channels, ShapeError,
              "[batch_norm] shape {} has one value per channel, whose variance is unknown; use a "
@@ -147,8 +154,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
         const ops::NormGradients d =
             grad_enabled()
                 ? composed_gradient(g.dy(), g[x], g[weight], mean, scale, parameters, training, eps)
-                : ops::batch_norm_gradients(g.dy(), g[x], g[weight], mean, scale, parameters,
-                                            training);
+                : fused_gradient(g.dy(), g[x], g[weight], mean, scale, parameters, training);
         g.set_if_needed(0, [&] { return d.x; });
         g.set_if_needed(1, [&] { return d.weight; });
         g.set_if_needed(2, [&] { return d.bias; });

@@ -37,11 +37,8 @@ struct NormGradients {
   Tensor x, weight, bias;
 };
 
-/// batch_norm's, in one kernel. mean, scale: what x was normalised with, the mean and
-/// 1 / sqrt(var + eps) of each channel; these depend on x in training, and are fixed otherwise.
-/// `parameters`: the dtype of weight and bias.
-NormGradients batch_norm_gradients(const Tensor& dy, const Tensor& x, const Tensor& weight,
-                                   const Tensor& mean, const Tensor& scale, DType parameters,
-                                   bool training);
+/// Checks what batch_norm is given, and says which dtype its parameters and statistics have.
+DType check_batch_norm(const Tensor& x, const Tensor& weight, const Tensor& bias,
+                       const Tensor& running_mean, const Tensor& running_var, bool training);
 
 }  // namespace brim::ops
