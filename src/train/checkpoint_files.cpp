@@ -2,6 +2,7 @@
 #include "train/checkpoint_files.h"
 
 #include <brim/autograd/autograd.h>
+#include <brim/core/allocator.h>
 
 #include <deque>
 #include <map>
@@ -107,6 +108,12 @@ StateDict copies_of(const StateDict& state) {
 }  // namespace
 
 bool copy_to_host(const std::vector<StateDict*>& states) {
+  int64_t bytes = 0;
+  for (const StateDict* state : states)
+    for (const auto& [name, t] : *state)
+      if (t.defined()) bytes += t.numel() * static_cast<int64_t>(size_of(t.dtype()));
+  const MemoryStats host = Allocator::of(Device::cpu()).stats();
+  if (host.limit > 0 && host.peak_live + bytes > host.limit) return false;
   std::vector<StateDict> copies;
   try {
     for (const StateDict* state : states) copies.push_back(copies_of(*state));

@@ -28,8 +28,8 @@ struct TensorFile {
 void write_checkpoint_files(const std::string& path, const std::vector<TensorFile>& files,
                             const std::string& state);
 
-/// Replaces all tensors by copies on the host, which nobody else writes. Returns whether there was
-/// memory for them; if not, nothing changes.
+/// Replaces all tensors by copies on the host, which nobody else writes. Returns whether there is
+/// memory for them beside what was in use at most; if not, nothing changes.
 bool copy_to_host(const std::vector<StateDict*>& states);
 
 /// Checks the folder against its manifest, which must list state.json and `required`: every byte is

@@ -24,6 +24,14 @@ Checkpointer::Checkpointer(std::string folder, const CheckpointOptions& options,
              options.every_seconds);
 }
 
+Checkpointer::~Checkpointer() {
+  try {
+    (void)finish();
+  } catch (const std::exception& e) {
+    warn(fmt::format("the last checkpoint could not be written: {}", e.what()));
+  }
+}
+
 bool Checkpointer::due(int64_t steps, int64_t count) const {
   if (folder_.empty()) return false;
   const int64_t every = options_.every_steps;

@@ -35,6 +35,10 @@ class Checkpointer {
   /// nothing is ever written. Throws ValueError for options out of range.
   Checkpointer(std::string folder, const CheckpointOptions& options, int64_t steps,
                BestCheckpoint best, Warn warn);
+  /// finish().
+  ~Checkpointer();
+  Checkpointer(const Checkpointer&) = delete;
+  Checkpointer& operator=(const Checkpointer&) = delete;
 
   /// Whether the interval is over after step `steps`, the last of `count` that were one launch.
   bool due(int64_t steps, int64_t count) const;
@@ -70,7 +74,7 @@ class Checkpointer {
   Clock::time_point last_try_ = Clock::now();
   int64_t written_ = 0, failures_ = 0;
   bool failing_ = false, without_link_ = false;
-  std::future<Written> writing_;  // waits for it when it goes
+  std::future<Written> writing_;
 };
 
 }  // namespace brim::train

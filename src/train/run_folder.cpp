@@ -227,7 +227,8 @@ FolderLock::FolderLock(const std::string& folder)
   fd_ = -1;
   BRIM_CHECK(
       error != EWOULDBLOCK, FileError,
-      "[train] another process is training in {}; wait for its end, or choose another folder",
+      "[train] another run, or another Checkpoint, is training in {}; wait for its end, or choose "
+      "another folder; of several ranks one alone writes",
       folder);
 }
 

@@ -338,6 +338,58 @@ TEST_F(LoopCheckpoint, AFullDiskDoesNotEndTheLoop) {
   EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 5));
 }
 
+TEST_F(LoopCheckpoint, TheBackgroundTellsWhatWentWrong) {
+  tests::FullDisk disk;
+  Loop loop(make_loader());
+  {
+    Checkpoint checkpoint(run, {.background = true},
+                          [this](const std::string& w) { warnings.push_back(w); });
+    loop.add_to(checkpoint);
+    (void)checkpoint.resume();
+    loop.run(&checkpoint, {}, 2);
+    EXPECT_TRUE(checkpoint.finish());
+    EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 2));
+    disk.set(true);
+    EXPECT_TRUE(checkpoint.save({0, 3, 3}));  // it is being written
+    EXPECT_FALSE(checkpoint.finish());
+    EXPECT_EQ(checkpoint.failures(), 1);
+    ASSERT_EQ(warnings.size(), 1U);
+    disk.set(false);
+    EXPECT_TRUE(checkpoint.save({0, 4, 4}));
+    EXPECT_TRUE(checkpoint.finish());
+    EXPECT_EQ(warnings.size(), 2U);
+    disk.set(true);
+    EXPECT_TRUE(checkpoint.save({0, 5, 5}));
+  }  // nobody asks any more
+  disk.set(false);
+  ASSERT_EQ(warnings.size(), 3U);
+  EXPECT_NE(warnings[2].find("step 5 could not be written"), std::string::npos) << warnings[2];
+  EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 4));
+}
+
+/// A copy is for runs that have room for it beside what they need at most.
+TEST_F(LoopCheckpoint, WithoutRoomForACopyTheLoopWaits) {
+  Tensor value = zeros({1 << 20});
+  Allocator& memory = Allocator::of(Device::cpu());
+  memory.reset_peak();
+  memory.release_cached();
+  for (const bool roomy : {true, false}) {
+    fs::remove_all(run);
+    Checkpoint checkpoint(run, {.background = true});
+    checkpoint.add("value", value);
+    memory.set_limit(memory.stats().peak_live + (roomy ? 64 : 2) * (int64_t{1} << 20));
+    const int64_t before = memory.stats().live;
+    EXPECT_TRUE(checkpoint.save({0, 1, 1}));
+    if (!roomy) {
+      EXPECT_EQ(memory.stats().live, before);
+      EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 1));
+    }
+    EXPECT_TRUE(checkpoint.finish());
+    memory.set_limit(0);
+    EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 1));
+  }
+}
+
 TEST_F(LoopCheckpoint, ValuesComeBackBitForBit) {
   const double nan = std::bit_cast<double>(uint64_t{0x7ff8000000001234});
   const std::string text("a\0\xff\n", 4);

@@ -56,7 +56,8 @@ struct LoopPosition {
 
 /// The checkpoints of one run in a folder of its own: DIR/checkpoint-00000042 is the state after
 /// step 42, DIR/best links to the best one. In each, NAME.safetensors is the state of the object
-/// that was added as NAME. Generator::global() is part of every one. Objects must outlive this.
+/// that was added as NAME. Generator::global() is part of every one. Objects must outlive this. For
+/// one thread.
 class Checkpoint {
  public:
   using Warn = std::function<void(const std::string& line)>;
@@ -129,7 +130,8 @@ class Checkpoint {
   int64_t written() const;                  ///< by this object
   int64_t failures() const;                 ///< not written
 
-  /// The newest sound checkpoint in a run's folder, "" if there is none: for weights alone,
+  /// The newest sound checkpoint in a run's folder, "" if there is none (one in the background is
+  /// there behind finish()): for weights alone,
   /// io::load_safetensors(Checkpoint::newest("run") + "/model.safetensors"). Throws FileError where
   /// all are damaged.
   static std::string newest(const std::string& folder);
