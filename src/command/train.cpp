@@ -46,7 +46,7 @@ const Register train_command(
        args.add("--workers", o->workers, "loader threads, or auto").show_default();
        args.add("--augment-on", o->augment_on,
                 "where pictures are cropped, mirrored and made floats: host, device (from "
-                "bytes; the same numbers), or auto: the device if it is one GPU")
+                "bytes; the same numbers), or auto: the device if it is a GPU")
            .one_of({"auto", "host", "device"})
            .show_default();
        args.flag("--data-on-device", o->data_on_device,

@@ -2,11 +2,13 @@
 
 #include <brim/autograd/autograd.h>
 #include <brim/core/random.h>
+#include <brim/core/stream.h>
 #include <brim/nn/norm.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include "backend/kernel.h"
 #include "core/check.h"
@@ -45,6 +47,25 @@ void share(ProcessGroup& group, const std::vector<Tensor>& tensors) {
       same[i].storage()->bump_version();
     }
   });
+}
+
+GroupPtr given(GroupPtr group) {
+  BRIM_CHECK(group, ValueError, "[dist] data parallel training over no group; give one");
+  return group;
+}
+
+/// Ranks that are threads: on one stream, what one queues would wait for what another one has not
+/// queued yet.
+void check_streams(ProcessGroup& group, Device device) {
+  if (std::string_view(group.backend()) != "local") return;
+  const std::vector<std::string> streams =
+      group.all_gather_text(fmt::format("{} {}", device.str(), Stream::current(device).id));
+  for (size_t r = 1; r < streams.size(); ++r)
+    for (size_t other = 0; other < r && !device.is_cpu(); ++other)
+      BRIM_CHECK(streams[r] != streams[other], ValueError,
+                 "[dist] ranks {} and {} of this process work on one stream of {}; give each a "
+                 "device of its own, or a stream (StreamGuard)",
+                 other, r, device.str());
 }
 
 /// Whether batch norm anywhere in it meets the other ranks in each part of a batch.
@@ -94,16 +115,14 @@ struct DataParallel::Sums {
 };
 
 DataParallel::DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_ranks)
-    : group_(std::move(group)),
+    : network_(network),
+      group_(given(std::move(group))),
       virtual_ranks_(virtual_ranks > 0 ? virtual_ranks : group_->size()),
       parameters_(network.parameters()) {
   BRIM_CHECK(virtual_ranks >= 0 && virtual_ranks_ % group_->size() == 0, ValueError,
              "[dist] {} virtual ranks are not a multiple of the {} ranks; take {}", virtual_ranks,
              group_->size(), group_->size() * std::max<int64_t>(1, virtual_ranks / group_->size()));
-  BRIM_CHECK(parts() == 1 || !is_synchronised(network), ValueError,
-             "[dist] batch norm that is synchronised works with one part for each rank, not {}; "
-             "take {} virtual ranks",
-             parts(), group_->size());
+  check_synchronised();
   std::string shapes;
   for (const auto& [name, p] : network.named_parameters())
     shapes += fmt::format("{} {} {}\n", name, p.shape().str(), brim::name(p.dtype()));
@@ -118,8 +137,18 @@ DataParallel::DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_
   for (size_t r = 0; r < others.size(); ++r)
     BRIM_CHECK(others[r] == others[0], DistError,
                "[dist] the networks of rank 0 and rank {} have other parameters", r);
-  if (!parameters_.empty()) (void)group_->measure_link(parameters_[0].device());
+  if (!parameters_.empty()) {
+    check_streams(*group_, parameters_[0].device());
+    (void)group_->measure_link(parameters_[0].device());
+  }
   share(*group_, all);
+}
+
+void DataParallel::check_synchronised() const {
+  BRIM_CHECK(parts() == 1 || !is_synchronised(network_), ValueError,
+             "[dist] batch norm that is synchronised works with one part for each rank, not {}; "
+             "take {} virtual ranks",
+             parts(), group_->size());
 }
 
 void DataParallel::compress_gradients(DType dtype) {
@@ -200,6 +229,7 @@ void DataParallel::reduce(std::vector<Sums>& nodes) const {
 }
 
 Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward) {
+  if (parts() > 1) check_synchronised();  // it may have been since
   before_.clear();
   if (parts() > 1) {
     const NoGrad guard;

@@ -1,15 +1,38 @@
 // Ranks that are threads of one process.
+#include <brim/autograd/autocast.h>
+#include <brim/autograd/autograd.h>
 #include <brim/core/random.h>
+#include <brim/core/tf32.h>
 
 #include <algorithm>
 #include <exception>
+#include <optional>
 #include <thread>
 
+#include "backend/kernel.h"
 #include "core/check.h"
+#include "core/start_thread.h"
 #include "dist/transport.h"
 
 namespace brim::dist {
 namespace {
+
+/// What a thread has switched on, for others.
+class Modes {
+ public:
+  void switch_on(const std::function<void()>& f) const {
+    const GradMode grad(grad_);
+    const Autocast autocast(dtype_);
+    const Tf32 tf32(tf32_);
+    std::optional<AnomalyMode> anomaly;
+    if (anomaly_) anomaly.emplace();
+    f();
+  }
+
+ private:
+  const bool grad_ = grad_enabled(), tf32_ = Tf32::allowed(), anomaly_ = backend::anomaly_mode;
+  const DType dtype_ = Autocast::current();
+};
 
 bool is_of_others(const std::exception_ptr& error) {
   try {
@@ -39,15 +62,18 @@ void run_ranks(const std::vector<GroupPtr>& groups,
     }
   };
   const RandomKey drawn = Generator::global().state();
+  const Modes modes;
   std::vector<std::thread> threads;
   for (size_t r = 1; r < groups.size(); ++r) try {
-      threads.emplace_back([&run, drawn, r] {
-        Generator generator;
-        generator.set_state(drawn);
-        const GeneratorScope scope(generator);
-        run(r);
+      start_thread([&] {
+        threads.emplace_back([&run, &modes, drawn, r] {
+          Generator generator;
+          generator.set_state(drawn);
+          const GeneratorScope scope(generator);
+          modes.switch_on([&] { run(r); });
+        });
       });
-    } catch (const std::exception& e) {  // the system has no more threads
+    } catch (const std::exception& e) {
       for (size_t other = r; other < groups.size(); ++other) groups[other]->abort(e.what());
       errors[r] = std::current_exception();
       break;

@@ -72,6 +72,10 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerRecipe& r,
                                                                 .momentum = r.momentum});
 }
 
+bool takes_one_part(const Recipe& recipe) {
+  return recipe.sync_batch_norm || recipe.compress_gradients != "none";
+}
+
 DType gradient_dtype(const Recipe& recipe) {
   return recipe.compress_gradients == "bf16"   ? DType::bf16
          : recipe.compress_gradients == "fp16" ? DType::f16

@@ -15,6 +15,10 @@ namespace brim::train {
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerRecipe& recipe,
                                                  const nn::Module& model);
 
+/// Whether a rank computes its part of a batch at once, as what ranks say to each other within a
+/// step, or how, would depend on their number otherwise.
+bool takes_one_part(const Recipe& recipe);
+
 /// What ranks exchange f32 gradients as.
 DType gradient_dtype(const Recipe& recipe);
 

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "core/check.h"
+#include "train/build.h"
 #include "train/trainer_state.h"
 
 namespace brim::train {
@@ -53,24 +54,24 @@ void Trainer::State::check_ranks_agree(const std::string& text) const {
 int64_t Trainer::State::choose_virtual_ranks() const {
   int64_t parts = recipe.virtual_ranks;
   const int64_t world = world_size();
-  if (parts == 0) {
+  if (parts == 0 && takes_one_part(recipe)) {
+    parts = world;
+  } else if (parts == 0) {
     if (rank() == 0) parts = saved_virtual_ranks(options.resume);
     if (world > 1) parts = std::stoll(options.group->all_gather_text(std::to_string(parts))[0]);
     if (parts == 0) parts = world;
   }
   BRIM_CHECK(parts != 1 || world == 1 || recipe.virtual_ranks == 1, ValueError,
-             "[train] {} was trained by one rank, without virtual ranks, and other numbers of "
-             "ranks have other bits; go on with one, or start anew",
+             "[train] {} was trained by one rank, without virtual ranks (or on several devices by "
+             "an older brim), and other numbers of ranks have other bits; go on with one, or start "
+             "anew",
              options.resume);
-  const auto takes_one_part = [&](bool is_asked, const char* what, const char* key) {
-    BRIM_CHECK(
-        !is_asked || parts == world, ValueError,
-        "[train] {} (Recipe::{}) take one part of a batch for each rank, and this one is cut "
-        "into {} for {} ranks; choose Recipe::virtual_ranks={}, or leave one of them out",
-        what, key, parts, world, world);
-  };
-  takes_one_part(recipe.sync_batch_norm, "statistics over all ranks", "sync_batch_norm");
-  takes_one_part(recipe.compress_gradients != "none", "gradients in 16 bits", "compress_gradients");
+  BRIM_CHECK(
+      !takes_one_part(recipe) || parts == world, ValueError,
+      "[train] {} takes one part of a batch for each {}, and this one is cut into {} for {}; "
+      "choose Recipe::virtual_ranks={}, or leave one of them out",
+      recipe.sync_batch_norm ? "sync_batch_norm" : "compress_gradients", rank_word(), parts, world,
+      world);
   BRIM_CHECK(
       parts % world == 0, ValueError,
       "[train] a batch in {} parts (Recipe::virtual_ranks) cannot be shared by {} ranks; start "
@@ -79,7 +80,7 @@ int64_t Trainer::State::choose_virtual_ranks() const {
   BRIM_CHECK(recipe.batch % parts == 0, ValueError,
              "[train] a batch of {} has no {} equal parts, one for each {}; choose a multiple "
              "(Recipe::batch)",
-             recipe.batch, parts, recipe.virtual_ranks > 0 ? "virtual rank" : "rank");
+             recipe.batch, parts, recipe.virtual_ranks > 0 ? "virtual rank" : rank_word());
   return parts;
 }
 

@@ -14,6 +14,7 @@
 #include "data/source/image_folder.h"
 #include "io/paths.h"
 #include "plan/pass.h"
+#include "train/build.h"
 #include "train/trainer_state.h"
 
 namespace brim::train {
@@ -195,6 +196,11 @@ void Trainer::State::load(const std::string& path) {
         "{} was trained with {} and goes on with {}: its weights will differ in the last bits from "
         "those of a run that was not stopped",
         path, words(*c.mode), words(mode())));
+  if (c.virtual_ranks == 1 && Device::list(c.devices).size() > 1 && options.warn)
+    options.warn(fmt::format(
+        "{} was trained on {} by an older brim, which shared batches otherwise: its weights will "
+        "differ in the last bits",
+        path, c.devices));
   if (!have_same_kinds(devices, c.devices, path) && options.warn)
     options.warn(fmt::format(
         "{} was trained on {} and goes on on {}; to stay there: TrainOptions::devices={}", path,
@@ -208,7 +214,12 @@ void Trainer::State::load(const std::string& path) {
              "[resume] {} has {} epochs behind it, more than the {} asked for; to go on, ask for "
              "more than {} (Recipe::epochs)",
              path, c.at.epoch, recipe.epochs, c.at.epoch);
-  BRIM_CHECK(c.virtual_ranks == virtual_ranks, ValueError,
+  if (c.virtual_ranks != virtual_ranks && takes_one_part(recipe) && options.warn)
+    options.warn(fmt::format(
+        "{} was trained with batches in {} parts and goes on with {}: its weights will differ in "
+        "the last bits from those of a run that was not stopped",
+        path, c.virtual_ranks, virtual_ranks));
+  BRIM_CHECK(c.virtual_ranks == virtual_ranks || takes_one_part(recipe), ValueError,
              "[resume] {} was trained with batches in {} parts, and now it is {}; go on with "
              "Recipe::virtual_ranks={}, or start anew",
              path, c.virtual_ranks, virtual_ranks, c.virtual_ranks);
@@ -256,6 +267,9 @@ RunState Trainer::State::snapshot() const {
 }
 
 Recipe checkpoint_recipe(const std::string& folder) {
+  std::error_code ignored;
+  BRIM_CHECK(fs::is_directory(folder, ignored), FileError, "[resume] there is no folder {}",
+             folder);
   const std::string path = find_checkpoint(folder).path;
   BRIM_CHECK(
       !path.empty(), FileError,

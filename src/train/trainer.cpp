@@ -36,7 +36,7 @@ const OpenData& SharedData::get() const {
   try {
     return own.get();
   } catch (const std::future_error&) {
-    raise<Error>("[train] the rank that opens the data has ended");
+    raise<DistError>("[train] the rank that opens the data has ended");
   }
 }
 
@@ -45,7 +45,8 @@ void SharedData::end() { promise_ = {}; }
 Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, SharedData& shared)
     : recipe(r), options(std::move(o)), devices(std::move(all)), task(make_task(r)) {
   virtual_ranks = choose_virtual_ranks();
-  if (virtual_ranks > 1) recipe.virtual_ranks = virtual_ranks;  // what decides the bits is kept
+  if (virtual_ranks > 1 && !takes_one_part(recipe))
+    recipe.virtual_ranks = virtual_ranks;  // what decides the bits is kept
   if (world_size() > 1)
     check_ranks_agree(fmt::format(
         "{}compile = {}\npasses = {}\nmax_steps = {}\nsteps_per_graph = {}\n", recipe.toml(),
@@ -185,11 +186,12 @@ void check_options(const Recipe& recipe, const TrainOptions& options) {
   BRIM_CHECK(options.devices.size() == 1 || processes == 1, ValueError,
              "[train] each of several processes has one device, not {}; start one for each device",
              options.devices.size());
+  const bool is_cut = options.devices.size() * processes > 1 || recipe.virtual_ranks > 1;
   BRIM_CHECK(
-      options.devices.size() * processes == 1 || recipe.input.on_corrupt != "skip", ValueError,
+      !is_cut || recipe.input.on_corrupt != "skip", ValueError,
       "[train] input.on_corrupt = \"skip\" makes batches smaller, and {} share them equally; "
       "use \"raise\"",
-      options.devices.size() > 1 ? "devices" : "ranks");
+      options.devices.size() > 1 ? "devices" : "ranks, virtual ones too,");
 }
 
 /// Of all devices' to those of one of them.
@@ -203,7 +205,7 @@ TrainOptions options_of_rank(const TrainOptions& all, size_t rank, const dist::G
   own.progress = {};
   own.stage = {};
   own.first_step = {};
-  own.warn = {};
+  own.warn = [](const std::string&) {};  // null would be standard error
   return own;
 }
 
@@ -214,7 +216,7 @@ class Trainer::Ranks {
  public:
   Ranks(const Recipe& recipe, const TrainOptions& options)
       : groups_(options.devices.size() > 1
-                    ? dist::local_groups(static_cast<int>(options.devices.size()))
+                    ? dist::local_groups(static_cast<int>(options.devices.size()), {.timeout = 0})
                     : std::vector<dist::GroupPtr>{options.group}),
         states_(groups_.size()) {
     SharedData shared;
@@ -247,7 +249,7 @@ class Trainer::Ranks {
 Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   try {
     check_options(recipe, options);
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     if (options.group) options.group->abort(e.what());
     throw;
   }

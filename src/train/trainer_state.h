@@ -36,7 +36,7 @@ class SharedData {
  public:
   /// In the first rank.
   void set(const OpenData& data) { promise_.set_value(data); }
-  /// In the others. Throws Error if the first one ended before set().
+  /// In the others. Throws DistError if the first one ended before set().
   const OpenData& get() const;
   /// The first rank has ended.
   void end();
@@ -88,6 +88,8 @@ struct Trainer::State {
   Split split_of(TaskData data, bool training, bool shared = false) const;
   WeightsInfo weights_info() const;
 
+  /// For messages: what there is one part of a batch for.
+  const char* rank_word() const { return devices.size() > 1 ? "device" : "rank"; }
   int rank() const { return options.group ? options.group->rank() : 0; }
   int world_size() const { return options.group ? options.group->size() : 1; }
   /// By this process.

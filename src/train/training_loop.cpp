@@ -215,7 +215,7 @@ void TrainingLoop::check_loss(double loss) const {
   BRIM_CHECK(std::isfinite(loss), ValueError,
              "[train] the loss is {} at epoch {} step {}; use a lower learning rate "
              "(OptimizerRecipe::lr){}",
-             loss, at_.epoch + 1, at_.epoch_steps,
+             std::isnan(loss) ? "nan" : fmt::format("{}", loss), at_.epoch + 1, at_.epoch_steps,
              s_.scaler ? ", or Recipe::precision=bf16, whose range is that of fp32" : "");
 }
 

@@ -1,5 +1,6 @@
 // Data parallel training: the same numbers as one rank, and the same bits for so many virtual
 // ranks.
+#include <brim/autograd/autocast.h>
 #include <brim/autograd/autograd.h>
 #include <brim/core/random.h>
 #include <brim/dist/data_parallel.h>
@@ -435,6 +436,48 @@ TEST(DataParallel, BadUse) {
     const DataParallel unequal(linear, two.shared_from_this());
   });
   EXPECT_NE(failures[0].find("rank 1 have other parameters"), std::string::npos) << failures[0];
+  EXPECT_NE(tests::message_of([&] { DataParallel(net, nullptr); }).find("no group"),
+            std::string::npos);
+  if (Device::count("sim") < 1) return;
+  run_ranks(local_groups(2), [](ProcessGroup& two) {
+    nn::Linear linear({.in = 2, .out = 2});
+    linear.to(Device::sim(0));
+    EXPECT_NE(tests::message_of([&] {
+                DataParallel(linear, two.shared_from_this());
+              }).find("work on one stream of sim:0"),
+              std::string::npos);
+  });
+}
+
+/// What a thread has switched on, its ranks have, too.
+TEST(RunRanks, HandOverModesAndRandomNumbers) {
+  manual_seed(5);
+  const Autocast autocast(bf16);
+  const NoGrad no_grad;
+  std::vector<std::vector<float>> drawn(3);
+  run_ranks(local_groups(3), [&](ProcessGroup& group) {
+    EXPECT_EQ(Autocast::current(), bf16);
+    EXPECT_FALSE(grad_enabled());
+    drawn[static_cast<size_t>(group.rank())] = rand({4}).to_vector<float>();
+  });
+  EXPECT_EQ(drawn[1], drawn[0]);
+  EXPECT_EQ(drawn[2], drawn[0]);
+  const AnomalyMode anomaly;
+  const std::string error = tests::message_of<AutogradError>([&] {
+    run_ranks(local_groups(2), [](ProcessGroup& group) {
+      if (group.rank() == 1) (void)log(full({2}, -1.0));
+    });
+  });
+  EXPECT_NE(error.find("log"), std::string::npos) << error;
+  EXPECT_THROW(run_ranks({}, [](ProcessGroup&) {}), ValueError);
+  // What went wrong by itself, and not because of others.
+  EXPECT_EQ(tests::message_of([&] {
+              run_ranks(local_groups(3), [](ProcessGroup& group) {
+                if (group.rank() == 2) raise<ValueError>("mine");
+                group.barrier();
+              });
+            }),
+            "mine");
 }
 
 }  // namespace

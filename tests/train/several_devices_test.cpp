@@ -155,6 +155,42 @@ TEST_F(SeveralDevices, RunsGoOnWithAnotherNumberOfThem) {
   EXPECT_EQ(weights_of(rest), whole);
 }
 
+TEST_F(SeveralDevices, SynchroniseBatchNorm) {
+  recipe.model = "resnet18-cifar";
+  recipe.sync_batch_norm = true;
+  recipe.epochs = 3;
+  const std::string out = folder / "run";
+  std::vector<std::string> warnings;
+  const auto with = [&](int count, int64_t steps) {
+    return TrainOptions{.devices = sims(count),
+                        .max_steps = steps,
+                        .warn = [&](const std::string& w) { warnings.push_back(w); }};
+  };
+  const auto first_loss = [&](int count) {
+    Trainer trainer(recipe, with(count, 1));
+    return trainer.train().final_loss;
+  };
+  EXPECT_NEAR(first_loss(2), first_loss(1), 1e-5);
+  TrainOptions o = with(2, 2);
+  o.out = out;
+  (void)trained(o);
+  EXPECT_TRUE(warnings.empty());
+  o = with(1, 2);
+  o.resume = out;
+  (void)trained(o);  // statistics are of all samples, whoever has them
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("in 2 parts and goes on with 1"), std::string::npos) << warnings[0];
+  recipe.virtual_ranks = 4;
+  EXPECT_NE(error_of({.devices = sims(2)}).find("one part of a batch for each device"),
+            std::string::npos);
+  recipe.virtual_ranks = 0;
+  recipe.model = "tutorial-cnn";
+  warnings.clear();
+  (void)trained(with(2, 1));
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_NE(warnings[0].find("has no batch norm"), std::string::npos) << warnings[0];
+}
+
 TEST_F(SeveralDevices, ShareTheValidation) {
   tests::write_tiny_cifar(folder / "more", 600);
   recipe.data = folder / "more";

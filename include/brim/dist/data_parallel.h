@@ -27,7 +27,8 @@ class DataParallel {
  public:
   /// The other ranks' parameters and buffers become those of rank 0. `virtual_ranks`: a multiple of
   /// the group's size; 0: as many as there are ranks. The network is kept by reference. Throws
-  /// ValueError, also for several parts where batch norm is synchronised; DistError where ranks
+  /// ValueError, also for several parts where batch norm is synchronised, and for ranks of one
+  /// process on one stream of a device other than the CPU; DistError where ranks
   /// have other parameters.
   DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_ranks = 0);
 
@@ -60,7 +61,10 @@ class DataParallel {
   Sums sum(int64_t begin, int64_t end, const std::function<Sums(int64_t)>& part) const;
   Sums part(int64_t part, const Loss& loss, const Backward& backward);
   void reduce(std::vector<Sums>& nodes) const;
+  /// Throws ValueError for batch norm that is synchronised, and several parts.
+  void check_synchronised() const;
 
+  nn::Module& network_;
   GroupPtr group_;
   int64_t virtual_ranks_;
   DType exchanged_ = DType::f32;  // what f32 gradients are exchanged as

@@ -74,7 +74,7 @@ struct TrainOptions {
   /// The processes that share each batch, one device each; null: this one alone. Rank 0 writes
   /// files, and tests; all share the validation split. The group is used by the training alone.
   dist::GroupPtr group;
-  int workers = -1;  ///< loader threads, of all devices together; -1: chosen
+  int workers = -1;  ///< loader threads, which devices share, one each at least; -1: chosen by each
   AugmentOn augment_on = AugmentOn::automatic;
   /// Upload all pictures once, as bytes, and make batches there: nothing is read or copied per
   /// step.
@@ -139,7 +139,9 @@ struct TrainResult {
   std::vector<DeviceAccount> accounts;  ///< on all of them
 };
 
-/// A run that is ready to start: all splits open, network made, checkpoint loaded.
+/// A run that is ready to start: all splits open, network made, checkpoint loaded. Random numbers
+/// are drawn from Generator::global(): trainings of several threads have a GeneratorScope each, and
+/// devices of their own.
 class Trainer {
  public:
   /// Throws ValueError, FileError, DeviceError. With `options.resume`, `recipe` must agree with the
