@@ -29,7 +29,7 @@ stopped() {
   trap '' INT TERM HUP PIPE
   [ "$1" != PIPE ] || exec >&2
   if [ -n "$job" ]; then
-    disown "$job" "$watch" # the shell says nothing of their end
+    disown "$job" "$watch" 2>/dev/null || true # the shell says nothing of their end; they may have come to it
     kill -KILL -- "-$job" "$job" "$watch" 2>/dev/null
   fi
   if [ -z "$begun" ]; then
