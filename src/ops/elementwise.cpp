@@ -1,12 +1,12 @@
 #include "ops/elementwise.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 
 #include <brim/ops/reduce.h>
 
 #include "autograd/node.h"
+#include "core/axes_by_stride.h"
 
 namespace brim::ops {
 
@@ -29,12 +29,9 @@ namespace {
 
 /// Whether the elements fill their memory, each once.
 bool is_dense(const Tensor& x) {
-  std::array<int, kMaxRank> order{};
-  for (int i = 0; i < x.rank(); ++i) order[static_cast<size_t>(i)] = i;
-  std::sort(order.begin(), order.begin() + x.rank(),
-            [&](int a, int b) { return x.strides()[a] < x.strides()[b]; });
+  const std::array<int, kMaxRank> order = axes_by_stride(x);
   int64_t step = 1;
-  for (int i = 0; i < x.rank(); ++i) {
+  for (int i = x.rank() - 1; i >= 0; --i) {
     const int axis = order[static_cast<size_t>(i)];
     if (x.size(axis) == 1) continue;
     if (x.strides()[axis] != step) return false;

@@ -267,9 +267,6 @@ RunState Trainer::State::snapshot() const {
 }
 
 Recipe checkpoint_recipe(const std::string& folder) {
-  std::error_code ignored;
-  BRIM_CHECK(fs::is_directory(folder, ignored), FileError, "[resume] there is no folder {}",
-             folder);
   const std::string path = find_checkpoint(folder).path;
   BRIM_CHECK(
       !path.empty(), FileError,

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <numeric>
 
 #include "backend/cpu/elementwise/loop.h"
 #include "backend/kernel.h"
 #include "backend/options/pieces.h"
+#include "core/axes_by_stride.h"
 #include "core/context.h"
 
 namespace brim::cpu {
@@ -46,12 +46,7 @@ void copy_as(const Context& context, const Tensor& x, Tensor& y, const Pieces& p
   const T* const from = static_cast<const T*>(x.raw());
   T* const to = static_cast<T*>(y.raw());
   if (y.rank() == 0) return void(*to = *from);
-  // From the outermost in memory on.
-  std::array<int, kMaxRank> order{};
-  std::iota(order.begin(), order.end(), 0);
-  std::sort(order.begin(), order.begin() + y.rank(), [&](int a, int b) {
-    return y.strides()[a] != y.strides()[b] ? y.strides()[a] > y.strides()[b] : a < b;
-  });
+  const std::array<int, kMaxRank> order = axes_by_stride(y);
   std::array<PieceAxis, kMaxRank> axes;
   const size_t outer = static_cast<size_t>(y.rank()) - 1;
   int64_t places = 0;
