@@ -1,10 +1,13 @@
 #include "train/checkpointer.h"
 
+#include <sys/resource.h>
+
 #include <cmath>
 #include <system_error>
 #include <utility>
 
 #include "core/check.h"
+#include "core/thread_id.h"
 #include "diag/span.h"
 #include "train/run_folder.h"
 
@@ -102,7 +105,11 @@ bool Checkpointer::save(int64_t steps, const std::function<Snapshot()>& make,
   last_try_ = Clock::now();
   if (snapshot.is_copy) {
     try {
-      writing_ = std::async(std::launch::async, write);
+      writing_ = std::async(std::launch::async, [write] {
+        // Steps come first; while the loop waits for this, the cores are free.
+        (void)setpriority(PRIO_PROCESS, static_cast<id_t>(thread_id()), 19);
+        return write();
+      });
       return true;
     } catch (const std::system_error&) {  // no more threads: here
     }

@@ -252,12 +252,12 @@ void TrainingLoop::tell(bool is_report) {
   s_.options.progress(progress_);
 }
 
-void TrainingLoop::save(std::optional<double> score) {
+void TrainingLoop::save(bool background, std::optional<double> score) {
   const auto make = [&] {
     at_.unreported = read_losses();
     if (at_.unreported.steps > 0) check_loss(at_.unreported.mean());
     at_.skipped = skipped_before_ + feed_.skipped();
-    return snapshot_of(s_.snapshot(), s_.options.checkpoint.background);
+    return snapshot_of(s_.snapshot(), background && s_.options.checkpoint.background);
   };
   checkpointer_.save(at_.steps, make, score);
 }
@@ -266,7 +266,7 @@ bool TrainingLoop::validate(std::optional<double>& score) {
   if (!s_.validation) return true;
   const auto keep = [&] {  // what was trained; the run that goes on from here validates it
     at_.batch = per_epoch_;
-    save();
+    save(/*background=*/false);
   };
   try {
     validation_ = s_.evaluate(s_.validation);
@@ -317,7 +317,7 @@ bool TrainingLoop::run_epoch() {
     bool reported = whole || passes(at_.epoch_steps, count, report_every_);
     if (reported) report();
     const bool last = !more();
-    if (!whole && (last || checkpointer_.due(at_.steps, count))) save();
+    if (!whole && (last || checkpointer_.due(at_.steps, count))) save(/*background=*/!last);
     if (last && !reported) {  // for the user; the run that goes on from here does not know of it
       report();
       reported = true;
@@ -347,8 +347,7 @@ void TrainingLoop::run(TrainResult& result) {
     ++at_.epoch;
     at_.batch = at_.epoch_steps = 0;
     at_.epoch_reported = {};
-    save(score);
-    (void)checkpointer_.finish();  // told once it is kept
+    save(/*background=*/false, score);  // told once it is kept
     progress_.epoch_done = true;
     progress_.validation = validation_ ? &*validation_ : nullptr;
     tell(true);

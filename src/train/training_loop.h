@@ -52,7 +52,8 @@ class TrainingLoop {
   LossSum read_losses();
   void report();
   void tell(bool is_report);
-  void save(std::optional<double> score = {});
+  /// In the `background`, if the options say so.
+  void save(bool background, std::optional<double> score = {});
   /// The end of an epoch on the validation split: its score, see BestCheckpoint; empty where there
   /// is none. Returns whether it was done; not on a stop.
   bool validate(std::optional<double>& score);
