@@ -255,8 +255,7 @@ class MpiTransport final : public Transport {
   void look_after(const Call& call, Pending& peers, double seconds) {
     if (const std::string fault = peers_fault(); !fault.empty()) raise_fault(rank(), call, fault);
     std::ranges::sort(peers);
-    const auto [gone, end] = std::ranges::unique(peers);
-    peers.erase(gone, end);
+    peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
     for (const int peer : peers)
       if (watch_->has_left(peer))
         raise_gone(rank(), call, fmt::format("rank {}", peer), "it has left the group");
