@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "message_of.h"
+#include "sanitized.h"
 #include "temporary_folder.h"
 #include "train/tiny_data.h"
 
@@ -21,6 +22,9 @@ std::vector<Device> sims(int count) {
 }
 
 using Weights = std::vector<float>;
+
+/// A network with batch norm; a small one without it where a sanitizer makes steps slow.
+constexpr const char* kWithNorm = BRIM_SANITIZED ? "tutorial-cnn" : "resnet18-cifar";
 
 Weights weights_of(Trainer& trainer) {
   Weights all;
@@ -83,7 +87,7 @@ TEST_F(SeveralDevices, LearnWhatOneDoesInCompiledSteps) {
 
 /// Threads or processes, one device or several, data on the host or there.
 TEST_F(SeveralDevices, PartsOfBatchesDecideTheBits) {
-  recipe.model = "resnet18-cifar";  // with batch norm
+  recipe.model = kWithNorm;
   recipe.input.flip = true;
   TrainOptions few{.max_steps = 3};
   const auto with = [&](std::vector<Device> devices) {
@@ -156,7 +160,8 @@ TEST_F(SeveralDevices, RunsGoOnWithAnotherNumberOfThem) {
 }
 
 TEST_F(SeveralDevices, SynchroniseBatchNorm) {
-  recipe.model = "resnet18-cifar";
+  if (BRIM_SANITIZED) GTEST_SKIP() << "too slow; SyncBatchNorm.* has what sanitizers look for";
+  recipe.model = kWithNorm;
   recipe.sync_batch_norm = true;
   recipe.epochs = 3;
   const std::string out = folder / "run";
@@ -212,7 +217,7 @@ TEST_F(SeveralDevices, ShareTheValidation) {
 }
 
 TEST_F(SeveralDevices, HoldAsMuchEach) {
-  recipe.model = "resnet18-cifar";
+  recipe.model = kWithNorm;
   std::vector<int64_t> before;
   for (const Device device : sims(2)) {
     Allocator::of(device).reset_peak();
