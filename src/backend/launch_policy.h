@@ -11,6 +11,7 @@
 #include <brim/core/dtype.h>
 #include <brim/core/tensor.h>
 #include <brim/extend/arguments.h>
+#include <brim/extend/kernel.h>
 
 #include "core/context.h"
 

@@ -292,8 +292,8 @@ TrainResult Trainer::train() {
   ranks_->run([&](size_t rank) { results[rank] = (*ranks_)[rank].train_rank(); });
   TrainResult result = std::move(results[0]);
   for (size_t rank = 1; rank < results.size(); ++rank)
-    for (TrainResult::DeviceAccount& account : results[rank].accounts)
-      result.accounts.push_back(std::move(account));
+    result.accounts.insert(result.accounts.end(), results[rank].accounts.begin(),
+                           results[rank].accounts.end());
   return result;
 }
 
