@@ -65,20 +65,19 @@ void check_same_classes(const std::vector<std::string>& now, const std::vector<s
       path, saved.size(), data, now.size(), at, name(saved), name(now));
 }
 
-/// Whether the devices are of the kinds of before; how many there are changes nothing, as the parts
-/// of a batch are as many as they were. Throws FileError.
-bool have_same_kinds(const std::vector<Device>& now, const std::string& saved,
-                     const std::string& path) {
-  const auto kinds = [](const std::vector<Device>& devices) {
-    std::set<DeviceKind> all;
-    for (const Device device : devices) all.insert(device.kind);
-    return all;
-  };
+/// Those that a checkpoint names. Throws FileError.
+std::vector<Device> saved_devices(const std::string& saved, const std::string& path) {
   try {
-    return kinds(now) == kinds(Device::list(saved));
+    return Device::list(saved);
   } catch (const DeviceError&) {
     raise<FileError>("[resume] {} names no devices: '{}'; the checkpoint is damaged", path, saved);
   }
+}
+
+std::set<DeviceKind> kinds_of(const std::vector<Device>& devices) {
+  std::set<DeviceKind> kinds;
+  for (const Device device : devices) kinds.insert(device.kind);
+  return kinds;
 }
 
 bool computes_on_cpu(const std::vector<Device>& devices) {
@@ -196,12 +195,14 @@ void Trainer::State::load(const std::string& path) {
         "{} was trained with {} and goes on with {}: its weights will differ in the last bits from "
         "those of a run that was not stopped",
         path, words(*c.mode), words(mode())));
-  if (c.virtual_ranks == 1 && Device::list(c.devices).size() > 1 && options.warn)
+  // How many there are changes nothing: the parts of a batch are as many as they were.
+  const std::vector<Device> before = saved_devices(c.devices, path);
+  if (c.virtual_ranks == 1 && before.size() > 1 && options.warn)
     options.warn(fmt::format(
         "{} was trained on {} by an older brim, which shared batches otherwise: its weights will "
         "differ in the last bits",
         path, c.devices));
-  if (!have_same_kinds(devices, c.devices, path) && options.warn)
+  if (kinds_of(devices) != kinds_of(before) && options.warn)
     options.warn(fmt::format(
         "{} was trained on {} and goes on on {}; to stay there: TrainOptions::devices={}", path,
         c.devices, names_of(devices), c.devices));
