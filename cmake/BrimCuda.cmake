@@ -271,7 +271,7 @@ function(brim_add_emulated_plugin name)
   target_compile_definitions(${name} PRIVATE BRIM_STANDARD_MATH)
 endfunction()
 
-# ThreadSanitizer does not understand fibers, and nothing here has several threads.
+# ThreadSanitizer does not understand fibers.
 if(BRIM_TESTS AND BRIM_CUDA_EMULATION AND NOT BRIM_SANITIZE MATCHES thread)
   brim_add_emulated_cuda()
 endif()

@@ -19,13 +19,6 @@
 namespace brim::dist {
 namespace {
 
-/// What goes before each message.
-struct MpiFrame {
-  Call call;
-  uint64_t bytes = 0;
-};
-static_assert(std::is_trivially_copyable_v<MpiFrame>);
-
 /// A message up to here goes with its frame.
 constexpr size_t kShort = 8192;
 /// Of a longer one, what goes at a time: it shows that something moves.
@@ -47,18 +40,18 @@ class MpiTransport final : public Transport {
 
   const char* backend() const override { return "mpi"; }
   double timeout() const override { return base_->timeout(); }
-  std::string peers_fault() override { return watch_ ? watch_->fault() : ""; }
+  std::string peers_fault() override { return watch_->fault(); }
 
   void exchange(const Call& call, std::span<const Outgoing> out,
                 std::span<const Incoming> in) override {
-    if (watch_) watch_->enter(call);
+    watch_->enter(call);
     try {
       move_messages(call, out, in);
     } catch (const std::exception& e) {
       mpi_.give_up(e.what());
       throw;
     }
-    if (watch_) watch_->leave();
+    watch_->leave();
   }
 
   std::unique_ptr<Transport> duplicate(const Call& call) override {
@@ -170,7 +163,7 @@ class MpiTransport final : public Transport {
   bool receive(const Call& call, Arriving& a) {
     while (!a.messages.empty() && finished(a.frame)) {
       const Incoming message = a.messages.front();
-      MpiFrame frame;
+      Frame frame;
       std::memcpy(&frame, a.buffer.data(), sizeof(frame));
       if (!(frame.call == call) || frame.bytes != message.bytes)
         raise_mismatch(rank(), call, message.bytes, a.from, frame.call, frame.bytes);
@@ -187,7 +180,7 @@ class MpiTransport final : public Transport {
   }
 
   void send(const Call& call, const Outgoing& message, Exchange& x) {
-    const MpiFrame frame{call, message.bytes};
+    const Frame frame{call, message.bytes};
     const size_t with = message.bytes <= kShort ? message.bytes : 0;
     std::vector<char>& buffer = x.frames.emplace_back(sizeof(frame) + with);
     std::memcpy(buffer.data(), &frame, sizeof(frame));
@@ -208,7 +201,7 @@ class MpiTransport final : public Transport {
       if (from == x.arriving.end()) {
         Arriving& added = x.arriving.emplace_back();
         added.from = message.from;
-        added.buffer.resize(sizeof(MpiFrame) + kShort);
+        added.buffer.resize(sizeof(Frame) + kShort);
         from = x.arriving.end() - 1;
       }
       from->messages.push_back(message);

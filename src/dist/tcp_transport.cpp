@@ -25,13 +25,6 @@ constexpr int kTries = 50;
 /// Seconds after which a rank that waits looks whether another one is said to be gone.
 constexpr double kLook = 0.1;
 
-/// What goes before each message.
-struct Frame {
-  Call call;
-  uint64_t bytes = 0;
-};
-static_assert(sizeof(Frame) == 48 && std::is_trivially_copyable_v<Frame>);
-
 /// Messages in one direction between this rank and another one.
 class Lane {
  public:

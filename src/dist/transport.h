@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <type_traits>
 
 #include <brim/core/device.h>
 #include <brim/core/dtype.h>
@@ -48,6 +49,13 @@ struct Call {
   /// "all_reduce of 62006 f32 in 10 tensors".
   std::string str() const;
 };
+
+/// What goes before each message between processes.
+struct Frame {
+  Call call;
+  uint64_t bytes = 0;
+};
+static_assert(sizeof(Frame) == 48 && std::is_trivially_copyable_v<Frame>);
 
 struct Outgoing {
   int to;

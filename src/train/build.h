@@ -15,8 +15,8 @@ namespace brim::train {
 std::unique_ptr<optim::Optimizer> make_optimizer(const OptimizerRecipe& recipe,
                                                  const nn::Module& model);
 
-/// Whether a rank computes its part of a batch at once, as what ranks say to each other within a
-/// step, or how, would depend on their number otherwise.
+/// Whether each rank must have exactly one part of a batch: with synchronised batch norm or
+/// compressed gradients, several would make the bits depend on the number of ranks.
 bool takes_one_part(const Recipe& recipe);
 
 /// What ranks exchange f32 gradients as.

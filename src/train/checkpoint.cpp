@@ -357,7 +357,7 @@ LoopPosition Checkpoint::resume() {
   FoundCheckpoint found;
   try {
     if (s.writes()) found = find_checkpoint(s.folder);
-  } catch (const Error& e) {
+  } catch (const std::exception& e) {
     if (s.group) s.group->abort(e.what());
     throw;
   }

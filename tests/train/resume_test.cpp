@@ -365,6 +365,18 @@ TEST_F(ResumeTest, OptionsOutOfRange) {
   EXPECT_NE(error_of(o).find("below 0"), std::string::npos);
 }
 
+TEST_F(ResumeTest, ACheckpointOfNoDevicesIsDamaged) {
+  const std::string run = folder / "run";
+  train_part((fs::create_directories(run), run), 5);
+  const std::string path = list_checkpoints(run)[0];
+  RunState state = load_checkpoint(path);
+  fs::remove_all(path);
+  state.devices = "teapot:0";
+  save_checkpoint(run, state.at.steps, state.best, 2, writer_of(state));
+  EXPECT_THROW(Trainer(recipe, options(run)), FileError);
+  EXPECT_NE(error_of({.resume = run}).find("names no devices: 'teapot:0'"), std::string::npos);
+}
+
 TEST_F(ResumeTest, AnotherKindOfDeviceIsTold) {
   if (Device::count("sim") < 1) GTEST_SKIP() << "needs a virtual accelerator";
   recipe.model = "tutorial-cnn";

@@ -28,8 +28,8 @@ class DataParallel {
   /// The other ranks' parameters and buffers become those of rank 0. `virtual_ranks`: a multiple of
   /// the group's size; 0: as many as there are ranks. The network is kept by reference. Throws
   /// ValueError, also for several parts where batch norm is synchronised, and for ranks of one
-  /// process on one stream of a device other than the CPU; DistError where ranks
-  /// have other parameters.
+  /// process on one stream of a device other than the CPU; DistError where ranks have other
+  /// parameters.
   DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_ranks = 0);
 
   /// From now on f32 gradients are exchanged as bf16 or f16, which halves what crosses the links:

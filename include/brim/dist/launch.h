@@ -49,8 +49,7 @@ struct LaunchEnvironment {
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT (torchrun,
 /// brim launch, Kubernetes), else OMPI_COMM_WORLD_* (mpirun of Open MPI), else SLURM_* (srun).
 /// BRIM_TOKEN replaces the token that is made of the job's number; BRIM_DIST_BACKEND is tcp or mpi.
-/// Throws ValueError for variables
-/// that are missing, are no numbers or contradict each other.
+/// Throws ValueError for variables that are missing, are no numbers or contradict each other.
 LaunchEnvironment launch_environment();
 
 /// The group of all ranks of the run: of one, where there are no others. BRIM_JOIN_TIMEOUT replaces
