@@ -9,7 +9,6 @@
 
 #include <bit>
 #include <chrono>
-#include <cmath>
 #include <csignal>
 #include <limits>
 #include <thread>
@@ -259,63 +258,6 @@ TEST_F(LoopCheckpoint, EachFileIsCheckedForDamage) {
   }
 }
 
-/// Steps of two ranks up to `end`, and all that rank 0 then has.
-std::vector<double> of_ranks(const std::string& run, int64_t begins_at, int64_t end,
-                             bool background) {
-  std::vector<double> all;
-  manual_seed(8);
-  dist::run_ranks(dist::local_groups(2), [&](dist::ProcessGroup& group) {
-    nn::Dropout drop({.p = 0.5});
-    nn::Linear net({.in = 6, .out = 3});
-    optim::SGD optimizer(net.named_parameters(), {.lr = 0.05, .momentum = 0.9});
-    double sum = 0;
-    Checkpoint checkpoint(run, group.shared_from_this(),
-                          {.every_steps = 2, .background = background});
-    checkpoint.add("model", net);
-    checkpoint.add("optimizer", optimizer);
-    checkpoint.add("sum", sum);
-    LoopPosition at = checkpoint.resume();
-    EXPECT_EQ(at.steps, begins_at);
-    EXPECT_EQ(checkpoint.resumed_from().empty(), begins_at == 0);
-    dist::DataParallel parallel(net, group.shared_from_this());
-    for (; at.steps < end;) {
-      const double x = static_cast<double>(at.steps * 2 + group.rank());
-      sum += parallel
-                 .forward_backward([&](int64_t) {
-                   return net(drop(full({4, 6}, std::sin(x)))).sum();
-                 })
-                 .item();
-      optimizer.step();
-      ++at.steps;
-      if (checkpoint.due(at)) checkpoint.save(at);
-    }
-    EXPECT_TRUE(checkpoint.finish());
-    EXPECT_EQ(checkpoint.written() > 0, group.rank() == 0);
-    if (group.rank() > 0) return;
-    all.push_back(sum);
-    for (const StateDict& state : {net.state_dict(), optimizer.state_dict()})
-      for (const auto& [_, tensor] : state) {
-        const std::vector<double> values = tensor.to(f64).to_vector<double>();
-        all.insert(all.end(), values.begin(), values.end());
-      }
-  });
-  return all;
-}
-
-TEST_F(LoopCheckpoint, RanksGoOnTogether) {
-  for (const bool background : {false, true}) {
-    const std::string at = run + (background ? "-background" : ""), whole = at + "-whole";
-    const std::vector<double> expected = of_ranks(whole, 0, 7, background);
-    (void)of_ranks(at, 0, 5, background);
-    EXPECT_EQ(of_ranks(at, 4, 7, background), expected);
-  }
-  // Nobody waits for a rank 0 that may not write.
-  Checkpoint holder(run + "-whole");
-  EXPECT_NE(
-      tests::message_of([&] { of_ranks(run + "-whole", 6, 7, false); }).find("is training in"),
-      std::string::npos);
-}
-
 TEST_F(LoopCheckpoint, AFullDiskDoesNotEndTheLoop) {
   tests::FullDisk disk;
   Loop loop(make_loader());
@@ -336,58 +278,6 @@ TEST_F(LoopCheckpoint, AFullDiskDoesNotEndTheLoop) {
   EXPECT_NE(warnings[0].find("step 3 could not be written"), std::string::npos) << warnings[0];
   EXPECT_NE(warnings[1].find("written again (step 5)"), std::string::npos) << warnings[1];
   EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 5));
-}
-
-TEST_F(LoopCheckpoint, TheBackgroundTellsWhatWentWrong) {
-  tests::FullDisk disk;
-  Loop loop(make_loader());
-  {
-    Checkpoint checkpoint(run, {.background = true},
-                          [this](const std::string& w) { warnings.push_back(w); });
-    loop.add_to(checkpoint);
-    (void)checkpoint.resume();
-    loop.run(&checkpoint, {}, 2);
-    EXPECT_TRUE(checkpoint.finish());
-    EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 2));
-    disk.set(true);
-    EXPECT_TRUE(checkpoint.save({0, 3, 3}));  // it is being written
-    EXPECT_FALSE(checkpoint.finish());
-    EXPECT_EQ(checkpoint.failures(), 1);
-    ASSERT_EQ(warnings.size(), 1U);
-    disk.set(false);
-    EXPECT_TRUE(checkpoint.save({0, 4, 4}));
-    EXPECT_TRUE(checkpoint.finish());
-    EXPECT_EQ(warnings.size(), 2U);
-    disk.set(true);
-    EXPECT_TRUE(checkpoint.save({0, 5, 5}));
-  }  // nobody asks any more
-  disk.set(false);
-  ASSERT_EQ(warnings.size(), 3U);
-  EXPECT_NE(warnings[2].find("step 5 could not be written"), std::string::npos) << warnings[2];
-  EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 4));
-}
-
-/// A copy is for runs that have room for it beside what they need at most.
-TEST_F(LoopCheckpoint, WithoutRoomForACopyTheLoopWaits) {
-  Tensor value = zeros({1 << 20});
-  Allocator& memory = Allocator::of(Device::cpu());
-  memory.reset_peak();
-  memory.release_cached();
-  for (const bool roomy : {true, false}) {
-    fs::remove_all(run);
-    Checkpoint checkpoint(run, {.background = true});
-    checkpoint.add("value", value);
-    memory.set_limit(memory.stats().peak_live + (roomy ? 64 : 2) * (int64_t{1} << 20));
-    const int64_t before = memory.stats().live;
-    EXPECT_TRUE(checkpoint.save({0, 1, 1}));
-    if (!roomy) {
-      EXPECT_EQ(memory.stats().live, before);
-      EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 1));
-    }
-    EXPECT_TRUE(checkpoint.finish());
-    memory.set_limit(0);
-    EXPECT_EQ(Checkpoint::newest(run), checkpoint_path(run, 1));
-  }
 }
 
 TEST_F(LoopCheckpoint, ValuesComeBackBitForBit) {
