@@ -15,7 +15,7 @@ namespace {
 class Accuracy final : public SummedMetric {
  public:
   explicit Accuracy(const MetricOptions& o)
-      : SummedMetric(o.device), correct_(sum_of({o.outputs})), total_(sum_of({o.outputs})) {}
+      : SummedMetric(o.device), correct_(add_sum({o.outputs})), total_(add_sum({o.outputs})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 2, batch.y, 1, true);
@@ -40,7 +40,7 @@ class Accuracy final : public SummedMetric {
 /// The right class is among the five of the largest logits.
 class Top5 final : public SummedMetric {
  public:
-  explicit Top5(const MetricOptions& o) : SummedMetric(o.device), correct_(sum_of({})) {}
+  explicit Top5(const MetricOptions& o) : SummedMetric(o.device), correct_(add_sum({})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 2, batch.y, 1, true);

@@ -17,9 +17,9 @@ class F1 final : public SummedMetric {
  public:
   explicit F1(const MetricOptions& o)
       : SummedMetric(o.device),
-        hits_(sum_of({o.outputs})),
-        said_(sum_of({o.outputs})),
-        there_(sum_of({o.outputs})) {}
+        hits_(add_sum({o.outputs})),
+        said_(add_sum({o.outputs})),
+        there_(add_sum({o.outputs})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     const bool classes = batch.y.rank() == 1;
@@ -50,7 +50,7 @@ class F1 final : public SummedMetric {
 
 class LabelAccuracy final : public SummedMetric {
  public:
-  explicit LabelAccuracy(const MetricOptions& o) : SummedMetric(o.device), correct_(sum_of({})) {}
+  explicit LabelAccuracy(const MetricOptions& o) : SummedMetric(o.device), correct_(add_sum({})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 2, batch.y, 2, false);
@@ -71,8 +71,8 @@ class AveragePrecision final : public SummedMetric {
   explicit AveragePrecision(const MetricOptions& o)
       : SummedMetric(o.device),
         outputs_(o.outputs),
-        there_(sum_of({o.outputs * kBins})),
-        all_(sum_of({o.outputs * kBins})),
+        there_(add_sum({o.outputs * kBins})),
+        all_(add_sum({o.outputs * kBins})),
         first_(arange(o.outputs, {.dtype = i64, .device = o.device}) * double{kBins}) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {

@@ -16,7 +16,7 @@ namespace {
 class Confusion : public SummedMetric {
  public:
   explicit Confusion(const MetricOptions& o)
-      : SummedMetric(o.device), classes_(o.outputs), counts_(sum_of({classes_ * classes_ + 1})) {}
+      : SummedMetric(o.device), classes_(o.outputs), counts_(add_sum({classes_ * classes_ + 1})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 4, batch.y, 3, true);

@@ -19,7 +19,7 @@ Tensor errors(const Tensor& output, const Tensor& y) {
 
 class MeanAbsoluteError final : public SummedMetric {
  public:
-  explicit MeanAbsoluteError(const MetricOptions& o) : SummedMetric(o.device), sum_(sum_of({})) {}
+  explicit MeanAbsoluteError(const MetricOptions& o) : SummedMetric(o.device), sum_(add_sum({})) {}
   void add(const Tensor& output, const data::Batch& batch) override {
     sum_.add_(sum(abs(errors(output, batch.y))));
     count_ += batch.y.numel();
@@ -33,7 +33,7 @@ class MeanAbsoluteError final : public SummedMetric {
 class RootMeanSquaredError final : public SummedMetric {
  public:
   explicit RootMeanSquaredError(const MetricOptions& o)
-      : SummedMetric(o.device), sum_(sum_of({})) {}
+      : SummedMetric(o.device), sum_(add_sum({})) {}
   void add(const Tensor& output, const data::Batch& batch) override {
     sum_.add_(sum(square(errors(output, batch.y))));
     count_ += batch.y.numel();
@@ -52,9 +52,9 @@ class R2 final : public SummedMetric {
   explicit R2(const MetricOptions& o)
       : SummedMetric(o.device),
         columns_(o.outputs),
-        errors_(sum_of({columns_})),
-        sum_(sum_of({columns_})),
-        squares_(sum_of({columns_})),
+        errors_(add_sum({columns_})),
+        sum_(add_sum({columns_})),
+        squares_(add_sum({columns_})),
         shift_(zero_sums({columns_}, o.device)) {}
   /// What SummedMetric has, then the shift.
   std::vector<double> state() const override {

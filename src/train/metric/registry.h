@@ -48,7 +48,7 @@ class SummedMetric : public Metric {
  protected:
   explicit SummedMetric(Device device) : device_(device) {}
   /// One more sum, f64 zeros; for a member that is a reference.
-  Tensor& sum_of(const Shape& shape) { return sums_.emplace_back(zero_sums(shape, device_)); }
+  Tensor& add_sum(const Shape& shape) { return sums_.emplace_back(zero_sums(shape, device_)); }
 
   int64_t count_ = 0;  ///< of what was added, where that is divided by
 

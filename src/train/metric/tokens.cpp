@@ -16,7 +16,7 @@ namespace {
 /// The mean of -log(probability of what comes next).
 class TokenLoss : public SummedMetric {
  public:
-  explicit TokenLoss(const MetricOptions& o) : SummedMetric(o.device), sum_(sum_of({})) {}
+  explicit TokenLoss(const MetricOptions& o) : SummedMetric(o.device), sum_(add_sum({})) {}
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 3, batch.y, 2, true);
     const Tensor loss = cross_entropy(output.flatten(0, 1), batch.y.flatten());
@@ -50,7 +50,7 @@ class BitsPerByte final : public TokenLoss {
 
 class TokenAccuracy final : public SummedMetric {
  public:
-  explicit TokenAccuracy(const MetricOptions& o) : SummedMetric(o.device), correct_(sum_of({})) {}
+  explicit TokenAccuracy(const MetricOptions& o) : SummedMetric(o.device), correct_(add_sum({})) {}
   void add(const Tensor& output, const data::Batch& batch) override {
     check_shapes(output, 3, batch.y, 2, true);
     correct_.add_(sum(eq(argmax(output, -1), batch.y).to(f64)));
