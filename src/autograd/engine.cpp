@@ -60,7 +60,18 @@ class AccumulateGrad final : public Node {
   }
 
   void backward(GradCall& call) override {
-    Tensor g = call.take_dy();
+    accumulate_into_leaf(call.take_dy());
+    // A copy, since a hook may add or remove hooks.
+    for (const auto& [id, hook] : std::vector(meta_of(leaf_).grad_hooks)) {
+      const diag::Span span("hook", diag::Cause::user);
+      hook(leaf_);
+    }
+  }
+  void free_saved() override {}
+  const std::vector<HookEntry>& all_hooks() const override { return meta_of(leaf_).hooks; }
+
+ private:
+  void accumulate_into_leaf(Tensor g) {
     Meta& meta = meta_of(leaf_);
     const std::lock_guard lock(leaf_mutex);
     if (recording) [[unlikely]]
@@ -75,10 +86,7 @@ class AccumulateGrad final : public Node {
       meta.grad = own ? std::move(g) : g.clone();
     }
   }
-  void free_saved() override {}
-  const std::vector<HookEntry>& all_hooks() const override { return meta_of(leaf_).hooks; }
 
- private:
   Tensor leaf_;
 };
 

@@ -35,6 +35,7 @@ struct OutputInfo {
 };
 
 using Hook = std::function<Tensor(const Tensor&)>;
+using GradHook = std::function<void(Tensor&)>;
 
 struct Meta;
 struct HookEntry {
@@ -71,7 +72,8 @@ struct Meta {
   Ref<Node> node;               // null for leaves
   Node* accumulator = nullptr;  // of a leaf; owned by the graph, cleared when that ends
   Tensor grad;
-  std::vector<HookEntry> hooks;  // of a leaf; others keep them in the node
+  std::vector<HookEntry> hooks;                      // of a leaf; others keep them in the node
+  std::vector<std::pair<int, GradHook>> grad_hooks;  // of a leaf, with their ids
 };
 
 /// The Meta of a tensor, made on demand.

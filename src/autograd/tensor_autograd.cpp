@@ -171,10 +171,20 @@ int Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) {
   return id;
 }
 
+int Tensor::register_post_accumulate_grad_hook(std::function<void(Tensor&)> hook) {
+  BRIM_CHECK(requires_grad() && is_leaf(), AutogradError,
+             "[register_post_accumulate_grad_hook] only leaves that require a gradient "
+             "accumulate one; use register_hook for others");
+  const int id = next_hook_id++;
+  autograd::meta_of(*this).grad_hooks.emplace_back(id, std::move(hook));
+  return id;
+}
+
 void Tensor::remove_hook(int id) {
   check_defined("remove_hook", *this);
   if (!impl_->autograd) return;
   autograd::Meta& meta = *impl_->autograd;
+  std::erase_if(meta.grad_hooks, [id](const auto& entry) { return entry.first == id; });
   std::erase_if(meta.node ? meta.node->hooks : meta.hooks,
                 [id](const autograd::HookEntry& h) { return h.id == id; });
 }

@@ -85,6 +85,41 @@ TEST(Hooks, GradAppliesThoseOfItsInputsOnly) {
   EXPECT_FALSE(x.grad().defined());
 }
 
+TEST(Hooks, PostAccumulateHooksComeOnceTheGradIsThere) {
+  Tensor w = leaf({3}), early = leaf({2});
+  std::vector<std::string> order;
+  early.register_hook([&order](const Tensor&) {
+    order.emplace_back("early's gradient");
+    return Tensor();
+  });
+  const Tensor y = early * 2 * w;
+  const int id = w.register_post_accumulate_grad_hook([&](Tensor& leaf) {
+    EXPECT_TRUE(leaf.is_same(w));
+    order.push_back("w's grad is " + std::to_string(leaf.grad().item<int>()));
+    leaf.zero_grad();  // as an optimizer that steps in the backward pass does
+  });
+  y.backward({}, {.retain_graph = true});
+  EXPECT_EQ(order, (std::vector<std::string>{"w's grad is 4", "early's gradient"}));
+  EXPECT_FALSE(w.grad().defined());
+  (void)autograd::grad({&y, 1}, {&w, 1}, {}, {.retain_graph = true});  // accumulates nothing
+  EXPECT_EQ(order.size(), 2u);
+  w.remove_hook(id);
+  y.backward();
+  EXPECT_EQ(order.size(), 3u);
+  EXPECT_EQ(w.grad().item(), 4);
+}
+
+TEST(Hooks, PostAccumulateHooksAreOfLeaves) {
+  const Tensor x = leaf({1});
+  Tensor y = x * 2, plain = ones({1});
+  EXPECT_THROW(y.register_post_accumulate_grad_hook([](Tensor&) {}), AutogradError);
+  EXPECT_THROW(plain.register_post_accumulate_grad_hook([](Tensor&) {}), AutogradError);
+  Tensor w = leaf({1});
+  w.register_post_accumulate_grad_hook([](Tensor&) { throw std::runtime_error("no"); });
+  EXPECT_THROW((w * 2).backward(), std::runtime_error);
+  EXPECT_EQ(w.grad().item(), 2);
+}
+
 TEST(Hooks, TensorsOfStaticLifetimeMayHaveAHistory) {
   const auto leave = [] {
     static Tensor hidden;

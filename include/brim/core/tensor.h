@@ -243,6 +243,9 @@ class Tensor {
   Tensor detach() const;  ///< shares storage, has no history
   /// `hook` sees, and may replace, the gradient of this tensor. Returns an id for remove_hook.
   int register_hook(std::function<Tensor(const Tensor&)> hook);
+  /// Of a leaf: `hook` is called once backward() has added to its grad, while gradients of other
+  /// tensors may still be computed. Returns an id for remove_hook.
+  int register_post_accumulate_grad_hook(std::function<void(Tensor&)> hook);
   void remove_hook(int id);
   /// Replaces what this handle's tensor holds (storage, shape, dtype), keeping its identity and
   /// whether it requires a gradient; modules use it to move parameters between devices.
