@@ -5,6 +5,7 @@
 #include <brim/core/stream.h>
 #include <brim/nn/norm.h>
 #include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 
 #include <algorithm>
@@ -13,26 +14,14 @@
 #include "backend/kernel.h"
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/recording.h"
 #include "diag/span.h"
 #include "dist/collectives.h"
+#include "dist/reducer.h"
 #include "dist/sum_tree.h"
 
 namespace brim::dist {
 namespace {
-
-/// Calls f with the tensors of each dtype, in the order in which dtypes first appear.
-template <class F>
-void by_dtype(const std::vector<Tensor>& tensors, const F& f) {
-  std::vector<DType> done;
-  for (const Tensor& t : tensors) {
-    if (std::ranges::find(done, t.dtype()) != done.end()) continue;
-    done.push_back(t.dtype());
-    std::vector<Tensor> same;
-    for (const Tensor& other : tensors)
-      if (other.dtype() == t.dtype()) same.push_back(other);
-    f(same);
-  }
-}
 
 /// Rank 0's values in all ranks.
 void share(ProcessGroup& group, const std::vector<Tensor>& tensors) {
@@ -98,7 +87,7 @@ void scale(const std::vector<Tensor>& tensors, double factor) {
 struct DataParallel::Sums {
   std::vector<Tensor> gradients;  ///< by parameter; undefined where there is none
   std::vector<Tensor> buffers;    ///< of averaged_
-  Tensor loss;
+  Tensor losses;                  ///< their sum, then each virtual rank's; one of one alone
 
   /// `a` is spoilt.
   static void add(Tensor& a, const Tensor& b) {
@@ -110,7 +99,7 @@ struct DataParallel::Sums {
   void add(const Sums& other) {
     for (size_t i = 0; i < gradients.size(); ++i) add(gradients[i], other.gradients[i]);
     for (size_t i = 0; i < buffers.size(); ++i) add(buffers[i], other.buffers[i]);
-    add(loss, other.loss);
+    add(losses, other.losses);
   }
 };
 
@@ -142,7 +131,11 @@ DataParallel::DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_
     (void)group_->measure_link(parameters_[0].device());
   }
   share(*group_, all);
+  if (parts() == 1 && !parameters_.empty())
+    reducer_ = std::make_unique<Reducer>(group_, parameters_);
 }
+
+DataParallel::~DataParallel() = default;
 
 void DataParallel::check_synchronised() const {
   BRIM_CHECK(parts() == 1 || !is_synchronised(network_), ValueError,
@@ -161,7 +154,21 @@ void DataParallel::compress_gradients(DType dtype) {
   exchanged_ = dtype;
 }
 
-DataParallel::Sums DataParallel::part(int64_t number, const Loss& loss, const Backward& backward) {
+/// Which of (the sum, virtual rank 0's, virtual rank 1's, ...) the loss is added to.
+Tensor DataParallel::slots_of(int64_t virtual_rank, const Tensor& loss) {
+  slots_.resize(static_cast<size_t>(parts()));
+  Tensor& slots = slots_[static_cast<size_t>(virtual_rank % parts())];
+  if (!slots.defined() || slots.device() != loss.device()) {
+    const RecordingPause now;
+    const Tensor slot = arange(virtual_ranks_ + 1, {.device = loss.device()});
+    slots = logical_or(eq(slot, 0.0), eq(slot, static_cast<double>(1 + virtual_rank)));
+  }
+  return slots;
+}
+
+DataParallel::Sums DataParallel::part(int64_t virtual_rank, const Loss& loss,
+                                      const Backward& backward, Reducer* reducer) {
+  const int64_t number = virtual_rank % parts();
   std::vector<Tensor> counted;  // by the first part: one step is counted once
   {
     const NoGrad guard;
@@ -175,16 +182,27 @@ DataParallel::Sums DataParallel::part(int64_t number, const Loss& loss, const Ba
   BRIM_CHECK(mean.defined() && mean.numel() == 1, ValueError,
              "[dist] the loss of a part is not one number");
   const Tensor weighted = virtual_ranks_ == 1 ? mean : mean / static_cast<double>(virtual_ranks_);
-  backward ? backward(weighted) : weighted.backward();
+  const auto run_backward = [&] { backward ? backward(weighted) : weighted.backward(); };
 
+  Sums sums;
+  sums.losses = weighted.detach();
+  if (virtual_ranks_ > 1) {
+    const NoGrad guard;
+    sums.losses = sums.losses.reshape({1});
+    sums.losses = where(slots_of(virtual_rank, sums.losses), sums.losses, zeros_like(sums.losses));
+    for (const Tensor& t : averaged_)
+      sums.buffers.push_back(parts() > 1 ? t.clone() : t.detach().contiguous());
+  }
+  if (reducer) {
+    std::vector<Tensor> others = sums.buffers;
+    others.push_back(sums.losses);
+    sums.gradients = reducer->run(run_backward, std::move(others), exchanged_);
+    return sums;
+  }
+  run_backward();
   const NoGrad guard;
   for (size_t i = 0; i < counted.size(); ++i) counted_[i].copy_(counted[i]);
-  Sums sums;
   for (const Tensor& p : parameters_) sums.gradients.push_back(p.grad());
-  if (virtual_ranks_ > 1)
-    for (const Tensor& t : averaged_) sums.buffers.push_back(parts() > 1 ? t.clone() : t.detach());
-  sums.loss = weighted.detach();
-  if (virtual_ranks_ > 1) sums.loss = sums.loss.clone();  // it is added to
   return sums;
 }
 
@@ -214,7 +232,7 @@ void DataParallel::reduce(std::vector<Sums>& nodes) const {
       lists[k].push_back(t);
     }
   };
-  add([](Sums& s) -> Tensor& { return s.loss; });
+  add([](Sums& s) -> Tensor& { return s.losses; });
   for (size_t i = 0; i < parameters_.size(); ++i)
     add([i](Sums& s) -> Tensor& { return s.gradients[i]; });
   for (size_t i = 0; i < averaged_.size(); ++i)
@@ -228,25 +246,27 @@ void DataParallel::reduce(std::vector<Sums>& nodes) const {
   });
 }
 
-Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward) {
+Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward,
+                                      Tensor* part_losses) {
   if (parts() > 1) check_synchronised();  // it may have been since
   before_.clear();
   if (parts() > 1) {
     const NoGrad guard;
     for (const Tensor& t : averaged_) before_.push_back(t.clone());
   }
-  const TreeNode own = virtual_ranks_of(group_->rank(), group_->size(), virtual_ranks_);
+  // Gradients go while others are computed, but not where the backward pass calls the group, too.
+  const bool early = reducer_ && overlaps_ && !recording && !is_synchronised(network_);
   RandomParts random(Generator::global());
   std::vector<Sums> nodes;
   for (const TreeNode& node : nodes_of(group_->rank(), group_->size(), virtual_ranks_))
     nodes.push_back(sum(node.begin, node.end, [&](int64_t virtual_rank) {
       random.begin(static_cast<uint64_t>(virtual_rank));
-      return part(virtual_rank - own.begin, loss, backward);
+      return part(virtual_rank, loss, backward, early ? reducer_.get() : nullptr);
     }));
   before_.clear();
   const NoGrad guard;
   Sums& all = nodes[0];
-  if (group_->size() > 1) {
+  if (group_->size() > 1 && !early) {
     for (Tensor& g : all.gradients)
       if (g.defined() && g.dtype() == DType::f32) g = g.to(exchanged_);
     reduce(nodes);
@@ -258,7 +278,13 @@ Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward
   for (size_t i = 0; i < all.buffers.size(); ++i)
     if (all.buffers[i].storage() != averaged_[i].storage()) averaged_[i].copy_(all.buffers[i]);
   if (!all.buffers.empty()) scale(averaged_, 1 / static_cast<double>(virtual_ranks_));
-  return all.loss;
+  const Tensor& losses = all.losses;
+  if (virtual_ranks_ == 1) {
+    if (part_losses) *part_losses = losses.reshape({1});
+    return losses;
+  }
+  if (part_losses) *part_losses = losses.slice(0, 1, virtual_ranks_ + 1);
+  return losses.select(0, 0);
 }
 
 }  // namespace brim::dist

@@ -273,7 +273,8 @@ void Plan::draw_keys() {
     for (Launch* launch : drawing_) {
       if (launch->draw->generator != d.generator) continue;
       RandomKey& key = *launch->option<RandomKey>();
-      key = {base.seed, base.offset + launch->draw->index, key.part};
+      key.seed = base.seed;
+      key.offset = base.offset + launch->draw->index;
     }
     d.generator->set_state({base.seed, base.offset + d.count});
   }
@@ -310,7 +311,7 @@ void Plan::queue_on_both(const Context& context) {
     for (size_t i = 0; i < program_.launches.size(); ++i) {
       Launch& launch = *program_.launches[i];
       if (launch.on_side_stream) {
-        side_->queue(launch, main);
+        side_->queue([&launch](const Context& side) { launch.run(side); }, main);
         continue;
       }
       if (waits_for_[i] > 0) side_->wait_for(waits_for_[i], main);

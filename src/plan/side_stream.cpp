@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/runtime.h"
@@ -62,7 +63,7 @@ class DeviceStream final : public SideStream {
  public:
   explicit DeviceStream(Device device) : device_(device) {}
 
-  void queue(backend::Launch& launch, const Stream& main) override {
+  void queue(Work work, const Stream& main) override {
     if (done_.empty()) {
       stream_ = stream_of_thread(device_);
       // What the last step met has gone on to the main stream, where somebody has asked for it.
@@ -73,7 +74,7 @@ class DeviceStream final : public SideStream {
     before.wait(stream_);
     Event& done = done_.emplace_back();
     try {
-      launch.run({stream_, &scratch_});
+      work({stream_, &scratch_});
     } catch (...) {
       done.record(stream_);  // parts of it may be queued
       throw;
@@ -91,7 +92,7 @@ class DeviceStream final : public SideStream {
  private:
   const Device device_;
   Stream stream_;
-  std::vector<Event> done_;  // behind each launch
+  std::vector<Event> done_;  // behind each work
 };
 
 class ThreadStream final : public SideStream {
@@ -108,10 +109,10 @@ class ThreadStream final : public SideStream {
     thread_.join();
   }
 
-  void queue(backend::Launch& launch, const Stream&) override {
+  void queue(Work work, const Stream&) override {
     {
       const std::lock_guard lock(mutex_);
-      launches_.push_back(&launch);
+      works_.push_back(std::move(work));
     }
     changed_.notify_all();
   }
@@ -121,7 +122,7 @@ class ThreadStream final : public SideStream {
   }
   void finish(const Stream&) override {
     std::unique_lock lock(mutex_);
-    const size_t all = launches_.size();
+    const size_t all = works_.size();
     try {
       wait_for(all, lock);
     } catch (...) {
@@ -133,7 +134,7 @@ class ThreadStream final : public SideStream {
 
  private:
   void start_anew() {
-    launches_.clear();
+    works_.clear();
     done_ = 0;
     error_ = nullptr;
   }
@@ -148,14 +149,14 @@ class ThreadStream final : public SideStream {
   void loop() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [&] { return ending_ || done_ < launches_.size(); });
-      if (done_ == launches_.size()) return;
-      backend::Launch& launch = *launches_[done_];
+      changed_.wait(lock, [&] { return ending_ || done_ < works_.size(); });
+      if (done_ == works_.size()) return;
+      const Work work = std::move(works_[done_]);
       if (!error_) {
         lock.unlock();
         std::exception_ptr error;
         try {
-          launch.run({Stream{device_, 0}, &scratch_});
+          work({Stream{device_, 0}, &scratch_});
         } catch (...) {
           error = std::current_exception();
         }
@@ -170,7 +171,7 @@ class ThreadStream final : public SideStream {
   const Device device_;
   std::mutex mutex_;  // of what follows
   std::condition_variable changed_;
-  std::vector<backend::Launch*> launches_;  // since the last finish()
+  std::vector<Work> works_;  // since the last finish()
   size_t done_ = 0;
   std::exception_ptr error_;
   bool ending_ = false;

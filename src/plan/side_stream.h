@@ -1,16 +1,18 @@
-// The second stream of a plan: collectives wait there for other ranks while the first one computes.
+// The second stream of a step: collectives wait there for other ranks while the first one computes.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 
-#include "backend/launch.h"
+#include <brim/core/stream.h>
+
 #include "core/context.h"
 #include "core/scratch_stack.h"
 
 namespace brim::plan {
 
-/// One thread at a time. On a CPU, which has no streams, a thread of its own runs the launches.
+/// One thread at a time. On a CPU, which has no streams, a thread of its own does the work.
 class SideStream {
  public:
   static std::unique_ptr<SideStream> create(Device device);
@@ -18,15 +20,17 @@ class SideStream {
   SideStream(const SideStream&) = delete;
   SideStream& operator=(const SideStream&) = delete;
 
-  /// Queues the launch behind what is queued on `main`, and behind those queued here before.
-  virtual void queue(backend::Launch& launch, const Stream& main) = 0;
-  /// What is queued on `main` from here on waits for the first `count` launches since the last
+  /// Queues on the stream of the context.
+  using Work = std::function<void(const Context&)>;
+  /// Does the work behind what is queued on `main`, and behind that queued here before.
+  virtual void queue(Work work, const Stream& main) = 0;
+  /// What is queued on `main` from here on waits for the first `count` works since the last
   /// finish(). Throws what they threw, where they have run by then.
   virtual void wait_for(size_t count, const Stream& main) = 0;
   /// The same for all of them; the next one is the first again.
   virtual void finish(const Stream& main) = 0;
 
-  /// Of the launches' kernels.
+  /// Of the works' kernels.
   ScratchStack& scratch() { return scratch_; }
 
  protected:

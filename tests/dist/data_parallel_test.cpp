@@ -15,6 +15,8 @@
 #include <brim/optim/sgd.h>
 #include <brim/plan/compile.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -170,6 +172,147 @@ TEST(DataParallel, BucketsChangeNoBit) {
               << virtual_ranks << " by " << size << " in " << buckets;
         }
   }
+}
+
+TEST(DataParallel, EagerStepsReduceWhileOthersAreComputed) {
+  for (const bool on_sim : {false, true}) {
+    if (on_sim && Device::count("sim") < 4) continue;
+    for (const bool batch_norm : {false, true}) {
+      const NetOptions net{.batch_norm = batch_norm};
+      const Weights one = weights_of({.size = 4, .net = net, .on_sim = on_sim});
+      for (const size_t buckets : {2, 3, 100})
+        EXPECT_EQ(weights_of({.size = 4, .net = net, .on_sim = on_sim, .buckets = buckets}), one)
+            << buckets << (on_sim ? " on sim" : "");
+    }
+  }
+}
+
+/// Over processes' connections, with parameters that are frozen, unused, or used in some steps, and
+/// with 16 bits.
+TEST(DataParallel, EagerBucketsMayHaveHoles) {
+  struct Parts : nn::Module {
+    Parts() {
+      for (const char* name : {"a", "b", "c", "d"})
+        layers.push_back(&add<nn::Linear>(name, {.in = 4, .out = 4}));
+    }
+    Tensor forward(const Tensor& x) override { return x; }
+    std::vector<nn::Linear*> layers;
+  };
+  for (const DType dtype : {f32, bf16}) {
+    std::vector<std::vector<float>> results[2];
+    for (const size_t buckets : {1, 4}) {
+      const std::vector<std::string> failures =
+          failures_of(tcp_groups(2), [&](ProcessGroup& group) {
+            forced_buckets(buckets);
+            Generator own(3);
+            const GeneratorScope scope(own);
+            Parts net;
+            net.layers[1]->parameters()[0].set_requires_grad(false);
+            DataParallel parallel(net, group.shared_from_this());
+            parallel.compress_gradients(dtype);
+            const Tensor x = ones({2, 4}) * (1.0 + group.rank());
+            std::vector<std::vector<float>> seen;
+            for (int step = 0; step < 4; ++step) {
+              const Tensor loss = parallel.forward_backward([&](int64_t) {
+                Tensor y = (*net.layers[1])((*net.layers[0])(x));
+                if (step % 2 == 1) y = (*net.layers[2])(y);
+                return y.sum();
+              });
+              seen.push_back(loss.to_vector<float>());
+              for (const Tensor& p : net.parameters())
+                seen.push_back(p.grad().defined() ? p.grad().to_vector<float>()
+                                                  : std::vector<float>());
+            }
+            if (group.rank() == 0) results[buckets > 1] = seen;
+          });
+      for (const std::string& failure : failures) EXPECT_EQ(failure, "");
+    }
+    EXPECT_EQ(results[0], results[1]);
+    EXPECT_EQ(results[0].size(), 4u * 9);
+    EXPECT_TRUE(results[0][3].empty());    // frozen
+    EXPECT_TRUE(results[0][5].empty());    // not used in the first step
+    EXPECT_FALSE(results[0][14].empty());  // used in the second one
+  }
+}
+
+TEST(DataParallel, AnEagerGradientIsSentOnce) {
+  const std::vector<std::string> failures = failures_of(local_groups(2), [](ProcessGroup& group) {
+    forced_buckets(2);
+    Net net({});
+    DataParallel parallel(net, group.shared_from_this());
+    const auto twice = [](const Tensor& loss) {
+      loss.backward({}, {.retain_graph = true});
+      loss.backward();
+    };
+    const auto step = [&](const DataParallel::Backward& backward) {
+      (void)parallel.forward_backward(
+          [&](int64_t) {
+            return net(ones({2, 3, 8, 8})).sum();
+          },
+          backward);
+    };
+    step({});
+    const std::vector<float> once = net.parameters()[0].grad().to_vector<float>();
+    parallel.overlap(false);
+    step(twice);
+    for (size_t i = 0; i < once.size(); ++i)
+      EXPECT_FLOAT_EQ(net.parameters()[0].grad().to_vector<float>()[i], 2 * once[i]);
+    parallel.overlap(true);
+    step(twice);
+  });
+  for (const std::string& failure : failures)
+    EXPECT_TRUE(has(failure, "call backward() once")) << failure;
+}
+
+TEST(DataParallel, AnErrorAmidAnEagerBackwardPassEndsAll) {
+  const std::vector<std::string> failures = failures_of(tcp_groups(3), [](ProcessGroup& group) {
+    forced_buckets(100);
+    Net net({});
+    DataParallel parallel(net, group.shared_from_this());
+    const auto step = [&] {
+      (void)parallel.forward_backward([&](int64_t) { return net(ones({2, 3, 8, 8})).sum(); });
+    };
+    step();
+    if (group.rank() == 1)
+      net.parameters()[0].register_hook(
+          [](const Tensor&) -> Tensor { raise<ValueError>("rank 1 has had enough"); });
+    step();
+  });
+  for (const std::string& failure : failures)
+    EXPECT_TRUE(has(failure, "rank 1 has had enough")) << failure;
+}
+
+TEST(DataParallel, TellsTheLossOfEachPart) {
+  run_ranks(local_groups(2), [](ProcessGroup& group) {
+    nn::Linear net({.in = 1, .out = 1});
+    DataParallel parallel(net, group.shared_from_this(), 4);
+    const auto losses = [&](double bad) {
+      Tensor parts;
+      const Tensor loss = parallel.forward_backward(
+          [&](int64_t part) {
+            const double own = static_cast<double>(2 * group.rank() + part);
+            return net(ones({1, 1})).sum() * 0 + (own == 2 ? bad : own);
+          },
+          {}, &parts);
+      std::vector<float> all = parts.to_vector<float>();
+      all.push_back(loss.item<float>());
+      return all;
+    };
+    EXPECT_EQ(losses(2), (std::vector<float>{0, 0.25, 0.5, 0.75, 1.5}));
+    const std::vector<float> bad = losses(std::numeric_limits<double>::infinity());
+    EXPECT_EQ(bad[1], 0.25f);  // of the other rank
+    EXPECT_TRUE(std::isinf(bad[2]) && std::isinf(bad[4]));
+    EXPECT_EQ(bad[3], 0.75f);
+  });
+  nn::Linear net({.in = 1, .out = 1});
+  DataParallel alone(net, local_groups(1)[0]);
+  Tensor parts;
+  const Tensor loss = alone.forward_backward(
+      [&](int64_t) {
+        return net(ones({1, 1})).sum();
+      },
+      {}, &parts);
+  EXPECT_EQ(parts.to_vector<float>(), loss.to_vector<float>());
 }
 
 /// Compiled: the sum of what the network puts out, with its gradient over all ranks.

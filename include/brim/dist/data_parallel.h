@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include <brim/core/tensor.h>
@@ -22,6 +23,8 @@
 #include <brim/nn/module.h>
 
 namespace brim::dist {
+
+class Reducer;
 
 class DataParallel {
  public:
@@ -37,6 +40,7 @@ class DataParallel {
   /// are). Throws DTypeError for others; ValueError where there are several parts for each rank,
   /// whose number would decide the bits.
   void compress_gradients(DType dtype);
+  ~DataParallel();
 
   ProcessGroup& group() const { return *group_; }
   int64_t virtual_ranks() const { return virtual_ranks_; }
@@ -48,18 +52,26 @@ class DataParallel {
   /// one.
   using Backward = std::function<void(const Tensor& loss)>;
 
+  /// Whether gradients are exchanged while others are still computed, in steps that are not
+  /// compiled, where that wins time: yes, unless this was called. Switch it off where the backward
+  /// pass itself calls collectives of this group.
+  void overlap(bool on) { overlaps_ = on; }
+
   /// Leaves the gradient of the mean loss over all ranks' samples in each parameter, instead of
   /// what was there, and returns that loss (a scalar without history): the same bits in all ranks.
   /// Running statistics, and what else is a floating buffer, become the mean of what the parts made
-  /// of them. Waits for no device; compiled steps may hold it. Throws ValueError for a loss that is
-  /// no scalar; DistError as collectives do, and where a parameter has a gradient in some ranks
-  /// only.
-  Tensor forward_backward(const Loss& loss, const Backward& backward = {});
+  /// of them. `part_losses`, if given, becomes what each part added to that loss, by virtual rank:
+  /// which one is not finite. Waits for no device; compiled steps may hold it. Throws ValueError
+  /// for a loss that is no scalar; DistError as collectives do, and where a parameter has a
+  /// gradient in some ranks only.
+  Tensor forward_backward(const Loss& loss, const Backward& backward = {},
+                          Tensor* part_losses = nullptr);
 
  private:
   struct Sums;
   Sums sum(int64_t begin, int64_t end, const std::function<Sums(int64_t)>& part) const;
-  Sums part(int64_t part, const Loss& loss, const Backward& backward);
+  Sums part(int64_t virtual_rank, const Loss& loss, const Backward& backward, Reducer* reducer);
+  Tensor slots_of(int64_t virtual_rank, const Tensor& loss);
   void reduce(std::vector<Sums>& nodes) const;
   /// Throws ValueError for batch norm that is synchronised, and several parts.
   void check_synchronised() const;
@@ -71,6 +83,9 @@ class DataParallel {
   std::vector<Tensor> parameters_;
   std::vector<Tensor> averaged_, counted_;  // floating buffers, and others
   std::vector<Tensor> before_;              // what averaged_ held when the step began
+  std::vector<Tensor> slots_;               // by part of this rank; see slots_of()
+  std::unique_ptr<Reducer> reducer_;        // of ranks with one part each
+  bool overlaps_ = true;
 };
 
 }  // namespace brim::dist

@@ -7,9 +7,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
-#include <limits>
-#include <numeric>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
@@ -21,64 +18,7 @@
 #include "plan/replace.h"
 
 namespace brim::plan {
-
-thread_local std::optional<size_t> forced_buckets;
-
-double bytes_of_element(const Launch& collective, size_t element) {
-  const std::vector<Operand> nodes = collective.element(element);
-  const Tensor& t = *nodes[0].tensor;
-  return static_cast<double>(t.numel()) * static_cast<double>(size_of(t.dtype())) *
-         static_cast<double>(nodes.size() + 1) / 2;
-}
-
-double seconds_of(const Launch& collective) {
-  double bytes = 0;
-  const size_t elements = collective.elements();
-  for (size_t i = 0; i < elements; ++i) bytes += bytes_of_element(collective, i);
-  if (elements == 0)
-    for (const Operand& o : collective.operands())
-      if (o.writes && o.tensor->defined())
-        bytes += static_cast<double>(o.tensor->numel()) *
-                 static_cast<double>(size_of(o.tensor->dtype()));
-  // An all-reduce scatters and gathers; the others do one of both.
-  const double phases = is(collective, "all_reduce") ? 1 : 0.5;
-  return phases * collective.communication->seconds(bytes);
-}
-
-std::vector<size_t> solve_buckets(std::span<const ReadyBytes> ready, double latency,
-                                  double seconds_per_byte) {
-  // By how many come first: when they are there at the earliest, in how many buckets, and how many
-  // lie in front of the last of these.
-  struct Prefix {
-    double seconds = 0;
-    size_t buckets = 0, before = 0;
-  };
-  std::vector<Prefix> best(ready.size() + 1);
-  std::vector<double> bytes(ready.size() + 1);
-  for (size_t i = 0; i < ready.size(); ++i) bytes[i + 1] = bytes[i] + ready[i].bytes;
-  for (size_t end = 1; end <= ready.size(); ++end) {
-    best[end].seconds = std::numeric_limits<double>::infinity();
-    for (size_t begin = end; begin-- > 0;) {
-      const double start = std::max(best[begin].seconds, ready[end - 1].seconds);
-      const double seconds = start + latency + (bytes[end] - bytes[begin]) * seconds_per_byte;
-      const size_t buckets = best[begin].buckets + 1;
-      if (seconds < best[end].seconds ||
-          (seconds == best[end].seconds && buckets < best[end].buckets))
-        best[end] = {seconds, buckets, begin};
-    }
-  }
-  std::vector<size_t> ends;
-  for (size_t end = ready.size(); end > 0; end = best[end].before) ends.push_back(end);
-  std::ranges::reverse(ends);
-  return ends;
-}
-
 namespace {
-
-/// What another stream costs the one that computes, for each launch there: fork and join.
-constexpr double kForkAndJoin = 5e-6;
-/// Seconds that must be won: less is not worth a second stream.
-constexpr double kWorthwhile = 20e-6;
 
 /// Elements of a collective that are reduced together, and the launch before which they can be.
 struct Bucket {
@@ -107,101 +47,39 @@ class Cut {
 
   /// One where nothing is won. In all ranks those of rank 0; `behind`: the first place for them.
   std::vector<Bucket> buckets(size_t behind) const {
-    std::vector<Bucket> all = read(launch_.communication->settle(text_of(solved())));
-    for (Bucket& b : all) {
-      for (const size_t e : b.elements) behind = std::max(behind, places_[e]);
-      b.place = behind;
+    const std::string text = launch_.communication->settle(text_of(solved()));
+    const std::optional<Buckets> found = read_buckets(text, places_.size());
+    BRIM_CHECK(found, CompileError,
+               "[overlap] rank 0 reduces gradients in the buckets {}, of {} gradients here; "
+               "compile the same step with the same options in all ranks",
+               text, places_.size());
+    std::vector<Bucket> all;
+    for (const std::vector<size_t>& elements : *found) {
+      for (const size_t e : elements) behind = std::max(behind, places_[e]);
+      all.push_back({elements, behind});
     }
     return all;
   }
 
   /// Seconds after the last gradient until all are summed: in one bucket, and in these.
   std::pair<double, double> exposed(const std::vector<Bucket>& buckets) const {
-    double end = 0, all = 0;
+    std::vector<ReadyBytes> ready;
     for (const Bucket& b : buckets) {
-      end = std::max(end, starts_[b.place]) + seconds_of(b.elements);
-      for (const size_t e : b.elements) all += bytes_of_element(launch_, e);
+      double bytes = 0;
+      for (const size_t e : b.elements) bytes += bytes_of_element(launch_, e);
+      ready.push_back({starts_[b.place], bytes});
     }
-    return {launch_.communication->seconds(all), std::max(0.0, end - starts_[at_])};
+    return exposed_seconds(ready, *launch_.communication, starts_[at_]);
   }
 
  private:
   const Launch& launch(size_t i) const { return *program_.launches[i]; }
 
-  double seconds_of(const std::vector<size_t>& elements) const {
-    double bytes = 0;
-    for (const size_t e : elements) bytes += bytes_of_element(launch_, e);
-    return kForkAndJoin + launch_.communication->seconds(bytes);
-  }
-
-  std::vector<Bucket> solved() const {
-    std::vector<size_t> order(places_.size());
-    std::iota(order.begin(), order.end(), size_t{0});
-    std::ranges::stable_sort(order, {}, [&](size_t e) { return places_[e]; });
+  Buckets solved() const {
     std::vector<ReadyBytes> ready;
-    for (const size_t e : order)
+    for (size_t e = 0; e < places_.size(); ++e)
       ready.push_back({starts_[places_[e]], bytes_of_element(launch_, e)});
-    const backend::Communication& link = *launch_.communication;
-    std::vector<size_t> ends =
-        solve_buckets(ready, kForkAndJoin + link.latency, link.seconds_per_byte);
-    if (forced_buckets) {
-      ends.clear();
-      const size_t count = std::clamp<size_t>(*forced_buckets, 1, order.size());
-      for (size_t k = 1; k <= count; ++k) ends.push_back(order.size() * k / count);
-    }
-    std::vector<Bucket> all;
-    size_t begin = 0;
-    for (const size_t end : ends) {
-      Bucket b{.place = places_[order[end - 1]]};
-      for (size_t i = begin; i < end; ++i) b.elements.push_back(order[i]);
-      std::ranges::sort(b.elements);
-      all.push_back(std::move(b));
-      begin = end;
-    }
-    const auto [one, these] = exposed(all);
-    if (!forced_buckets && (one - these) * link.waiting < kWorthwhile) {
-      std::ranges::sort(order);
-      return {{.elements = order}};
-    }
-    return all;
-  }
-
-  /// "0,2|1": the elements of each bucket.
-  static std::string text_of(const std::vector<Bucket>& buckets) {
-    std::string text;
-    for (const Bucket& b : buckets) {
-      if (!text.empty()) text += '|';
-      for (size_t i = 0; i < b.elements.size(); ++i)
-        text += fmt::format("{}{}", i == 0 ? "" : ",", b.elements[i]);
-    }
-    return text;
-  }
-  std::vector<Bucket> read(const std::string& text) const {
-    std::vector<Bucket> buckets(1);
-    if (text.empty()) {
-      for (size_t e = 0; e < places_.size(); ++e) buckets[0].elements.push_back(e);
-      return buckets;
-    }
-    std::vector<bool> met(places_.size());
-    size_t count = 0;
-    for (const char* at = text.data(); at < text.data() + text.size();) {
-      size_t element = 0;
-      const auto [end, error] = std::from_chars(at, text.data() + text.size(), element);
-      BRIM_CHECK(error == std::errc() && element < met.size() && !met[element], CompileError,
-                 "[overlap] rank 0 reduces gradients in the buckets {}, of {} gradients here; "
-                 "compile the same step with the same options in all ranks",
-                 text, met.size());
-      met[element] = true;
-      ++count;
-      buckets.back().elements.push_back(element);
-      at = end;
-      if (at < text.data() + text.size() && *at++ == '|') buckets.emplace_back();
-    }
-    BRIM_CHECK(count == met.size(), CompileError,
-               "[overlap] rank 0 reduces {} gradients in a step, and this one {}; compile the same "
-               "step in all ranks",
-               count, met.size());
-    return buckets;
+    return choose_buckets(ready, *launch_.communication, starts_[at_]);
   }
 
   const Program& program_;
