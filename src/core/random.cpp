@@ -33,17 +33,22 @@ Generator::Generator(uint64_t seed) : state_{seed, 0} {
   refuse_in_recording("Generator", "one made inside the step would end with it; make it before");
 }
 
-RandomKey Generator::next() {
-  RandomKey key;
+RandomKey Generator::draw(RandomKey place) {
   {
     const SpinLock lock;
-    key = state_;
-    ++state_.offset;
+    place.seed = state_.seed;
+    place.offset = state_.offset++;
   }
-  key.part = current_part;
   if (recording) [[unlikely]]
-    recording->drew(*this, key);
-  return key;
+    recording->drew(*this, place);
+  return place;
+}
+
+RandomKey Generator::next() { return draw({.part = current_part}); }
+
+RandomKey Generator::next_of_samples(int64_t count) {
+  const auto blocks = static_cast<uint64_t>(count) / 4;
+  return count % 4 == 0 ? draw({.block = current_part * blocks}) : next();
 }
 
 void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
@@ -58,7 +63,7 @@ void Generator::set_state(RandomKey state) {
                       "a seed set inside the step would be set once, when the plan is "
                       "made; set it before the step");
   const SpinLock lock;
-  state_ = state;
+  state_ = {.seed = state.seed, .offset = state.offset};
 }
 
 GeneratorScope::GeneratorScope(Generator& generator)

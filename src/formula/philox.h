@@ -41,6 +41,7 @@ BRIM_FORMULA uint32_t second_key(const RandomKey& key) {
 
 /// Words 4 * block .. 4 * block + 3 of the draw `key`.
 BRIM_FORMULA Words random_block(const RandomKey& key, uint64_t block) {
+  block += key.block;
   return philox4x32({{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
                       static_cast<uint32_t>(key.offset), static_cast<uint32_t>(key.offset >> 32)}},
                     static_cast<uint32_t>(key.seed), second_key(key));

@@ -9,6 +9,7 @@
 #include <brim/nn/norm.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
+#include <brim/ops/dropout.h>
 #include <brim/ops/loss.h>
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
@@ -280,6 +281,44 @@ TEST(DataParallel, AnErrorAmidAnEagerBackwardPassEndsAll) {
   });
   for (const std::string& failure : failures)
     EXPECT_TRUE(has(failure, "rank 1 has had enough")) << failure;
+}
+
+/// The ranks together drop what one does that has all samples.
+TEST(DataParallel, DropoutDoesNotDependOnTheRanks) {
+  for (const bool compiled : {false, true}) {
+    std::vector<std::vector<double>> gradients;
+    for (const int size : {1, 2, 4})
+      for (const int64_t parts : {1, 2}) {
+        run_ranks(local_groups(size), [&](ProcessGroup& group) {
+          manual_seed(11);
+          nn::Linear net({.in = 8, .out = 8});
+          net.to(f64);
+          DataParallel parallel(net, group.shared_from_this(), parts * size);
+          const Tensor all = sin(arange(64, {.dtype = f64})).reshape({8, 8});
+          const int64_t each = 8 / (size * parts);
+          auto step = compile([&](const Tensor& x) {
+            return parallel.forward_backward([&](int64_t part) {
+              const Tensor y = net(x.slice(0, part * each, (part + 1) * each));
+              return (dropout(y, 0.5) * y).mean();
+            });
+          });
+          const auto eager = [&](const Tensor& x) {
+            return parallel.forward_backward([&](int64_t part) {
+              const Tensor y = net(x.slice(0, part * each, (part + 1) * each));
+              return (dropout(y, 0.5) * y).mean();
+            });
+          };
+          const int64_t first = group.rank() * each * parts;
+          const Tensor own = all.slice(0, first, first + each * parts).contiguous();
+          for (int i = 0; i < 5; ++i) (void)(compiled ? step(own) : eager(own));
+          if (group.rank() == 0)
+            gradients.push_back(net.parameters()[0].grad().to_vector<double>());
+        });
+        for (size_t i = 0; i < gradients[0].size(); ++i)
+          ASSERT_NEAR(gradients.back()[i], gradients[0][i], 1e-14)
+              << size << " ranks, " << parts << " parts each" << (compiled ? ", compiled" : "");
+      }
+  }
 }
 
 TEST(DataParallel, TellsTheLossOfEachPart) {

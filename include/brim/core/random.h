@@ -6,11 +6,13 @@
 
 namespace brim {
 
-/// What one draw of random numbers needs: elements 0, 1, 2, ... of the stream (seed, offset, part).
+/// What one draw of random numbers needs: the numbers of the stream (seed, offset, part), from a
+/// block of four on.
 struct RandomKey {
   uint64_t seed = 0;
   uint64_t offset = 0;
-  uint64_t part = 0;  ///< see RandomParts
+  uint64_t part = 0;   ///< see RandomParts
+  uint64_t block = 0;  ///< that it begins with
   friend bool operator==(const RandomKey&, const RandomKey&) = default;
 };
 
@@ -19,9 +21,12 @@ class Generator {
  public:
   explicit Generator(uint64_t seed = 0);
   RandomKey next();
+  /// Of a draw for samples, `count` numbers in each part: where they fill whole blocks of four, the
+  /// parts draw together what one part with all samples does, each its run of it.
+  RandomKey next_of_samples(int64_t count);
   void manual_seed(uint64_t seed);
-  RandomKey state() const;  ///< what the next call of next() would return, outside of parts
-  void set_state(RandomKey state);
+  RandomKey state() const;          ///< what the next call of next() would return, outside of parts
+  void set_state(RandomKey state);  ///< of its seed and offset
 
   /// The generator that rand, randn, dropout and the initialisers use unless told otherwise: that
   /// of the thread's GeneratorScope, else one for the whole program.
@@ -29,6 +34,7 @@ class Generator {
 
  private:
   friend class RandomParts;
+  RandomKey draw(RandomKey place);
   RandomKey state_;
 };
 
@@ -46,8 +52,9 @@ class GeneratorScope {
 
 /// In this scope the thread draws for the parts of a batch, which are computed one after the other
 /// or by several ranks: each part has numbers of its own, and the generator goes on behind the part
-/// that drew most. So what is drawn for a part does not depend on who computes it. Scopes do not
-/// nest (ValueError); compiled steps may hold them.
+/// that drew most. Dropout draws for samples (Generator::next_of_samples). So what is drawn for a
+/// part does not depend on who computes it. Scopes do not nest (ValueError); compiled steps may
+/// hold them.
 class RandomParts {
  public:
   explicit RandomParts(Generator& generator);

@@ -184,7 +184,9 @@ Tensor scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tens
       .causal = options.causal,
       .dropout = options.training ? options.dropout : 0};
   Generator& generator = options.generator ? *options.generator : Generator::global();
-  const RandomKey key = params.dropout > 0 ? generator.next() : RandomKey();
+  const RandomKey key =
+      params.dropout > 0 ? generator.next_of_samples(joined(batch, {heads, queries, keys}).numel())
+                         : RandomKey();
   const Tensor mask = options.mask.defined()
                           ? full_mask(options.mask, q, joined(batch, {heads, queries, keys}))
                           : Tensor();

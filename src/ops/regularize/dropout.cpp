@@ -25,7 +25,8 @@ Tensor dropout(const Tensor& x, double p, bool training, Generator* generator) {
   ops::check_floating("dropout", x);
   BRIM_CHECK(p >= 0 && p <= 1, ValueError, "[dropout] probability {} is outside [0, 1]", p);
   if (!training || p == 0) return x;
-  return ops::dropout_by_key(x, p, (generator ? *generator : Generator::global()).next());
+  Generator& numbers = generator ? *generator : Generator::global();
+  return ops::dropout_by_key(x, p, numbers.next_of_samples(x.numel()));
 }
 
 }  // namespace brim

@@ -59,7 +59,7 @@ HWY_INLINE void multiply(D d, V c, V by, V& high, V& low) {
 WordGroup::WordGroup(const RandomKey& key, int64_t block) {
   const hn::CappedTag<uint32_t, kGroup> d;
   for (size_t b = 0; b < kGroup; ++b) {
-    const uint64_t counter = static_cast<uint64_t>(block) + b;
+    const uint64_t counter = key.block + static_cast<uint64_t>(block) + b;
     w[0][b] = static_cast<uint32_t>(counter);
     w[1][b] = static_cast<uint32_t>(counter >> 32);
   }
