@@ -60,7 +60,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
       report_every_(
           std::max<int64_t>(1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
       skipped_before_(state.at.skipped),
-      losses_(state.options.devices[0]),
+      losses_(state.options.devices[0], state.virtual_ranks),
       sampling_(sampling),
       feed_(*state.train->feed),
       checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
@@ -117,16 +117,17 @@ void TrainingLoop::update(std::span<const data::Batch> parts) {
   const auto backward = [&](const Tensor& value) {
     (scaler ? scaler->scale(value) : value).backward();
   };
-  Tensor loss;
+  Tensor loss, part_losses;
   if (s_.parallel) {
     loss = s_.parallel->forward_backward(
-        [&](int64_t part) { return mean_loss(parts[static_cast<size_t>(part)]); }, backward);
+        [&](int64_t part) { return mean_loss(parts[static_cast<size_t>(part)]); }, backward,
+        &part_losses);
   } else {
     loss = mean_loss(parts[0]);
     backward(loss);
   }
   apply_gradients(*s_.optimizer, scaler, s_.parameters, s_.recipe.optimizer.clip_norm);
-  losses_.add(loss);
+  losses_.add(loss, part_losses);
 }
 
 void TrainingLoop::step(const data::Batch& batch) {
@@ -211,11 +212,24 @@ int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
   return count;
 }
 
+std::string TrainingLoop::where_not_finite() const {
+  if (!s_.parallel) return "";
+  const std::vector<int64_t> finite = losses_.finite_steps();
+  const int64_t part = std::ranges::min_element(finite) - finite.begin();
+  const int64_t least = finite[static_cast<size_t>(part)];
+  const int64_t step = at_.epoch_steps - losses_.read().steps + least + 1;
+  if (std::ranges::count(finite, least) == std::ssize(finite))
+    return fmt::format(" (first at step {}, in all parts of the batch at once)", step);
+  return fmt::format(" (first at step {}, in part {} of {} of the batch, which {} {} computed)",
+                     step, part + 1, finite.size(), s_.rank_word(), part / s_.parallel->parts());
+}
+
 void TrainingLoop::check_loss(double loss) const {
   BRIM_CHECK(std::isfinite(loss), ValueError,
-             "[train] the loss is {} at epoch {} step {}; use a lower learning rate "
+             "[train] the loss is {} at epoch {} step {}{}; use a lower learning rate "
              "(OptimizerRecipe::lr){}",
              std::isnan(loss) ? "nan" : fmt::format("{}", loss), at_.epoch + 1, at_.epoch_steps,
+             where_not_finite(),
              s_.scaler ? ", or Recipe::precision=bf16, whose range is that of fp32" : "");
 }
 

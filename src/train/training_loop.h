@@ -63,6 +63,8 @@ class TrainingLoop {
   }
   /// Throws ValueError for NaN and infinity.
   void check_loss(double loss) const;
+  /// For its message: which part of a batch was the first, " (...)"; "" where there are none.
+  std::string where_not_finite() const;
   /// Whether all ranks go on, which they settle several times a second.
   void agree_on_stop();
   bool more() const { return progress_.step < progress_.steps && !s_.stop_asked(); }

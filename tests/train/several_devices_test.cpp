@@ -251,6 +251,50 @@ TEST_F(SeveralDevices, ErrorsOfAnyAreThrown) {
   EXPECT_NE(error.find("use a lower learning rate"), std::string::npos) << error;
 }
 
+/// The loss is infinite where one sample is, in whatever batch.
+class Bursting final : public Task {
+ public:
+  Tensor loss(const Tensor& output, const data::Batch& batch, bool) const override {
+    for (const int64_t sample : batch.samples)
+      if (sample == 17) met_on = output.device().index;
+    return output.mean() + batch["weight"].mean();
+  }
+  std::vector<std::string> metrics() const override { return {}; }
+  static inline std::atomic<int> met_on{-1};
+};
+
+TEST_F(SeveralDevices, NameThePartThatWasNotFiniteFirst) {
+  register_task("bursting", [](const Recipe&) { return std::make_unique<Bursting>(); });
+  register_data("bursting", [](const std::string&, const Recipe&, const DataRequest& r) {
+    if (r.split == data::Split::test) throw data::NoSuchSplit("[data] bursting has no test split");
+    Tensor weight = zeros({40});
+    weight.slice(0, 17, 18).fill_(std::numeric_limits<double>::infinity());
+    return TaskData{.samples = data::from_tensors({{"x", ones({40, 3})}, {"weight", weight}}),
+                    .outputs = 2};
+  });
+  recipe = {.task = "bursting", .model = "mlp", .data = "bursting", .epochs = 1, .batch = 4};
+  recipe.optimizer.lr = 1e-3;
+  const auto error = [&](bool compile, int reports) {
+    return error_of({.devices = sims(2), .compile = compile, .reports_per_epoch = reports});
+  };
+  const std::string at_once = error(false, 1000);
+  const int device = Bursting::met_on;
+  ASSERT_GE(device, 0);
+  const std::string who = " in part " + std::to_string(device + 1) +
+                          " of 2 of the batch, which device " + std::to_string(device) +
+                          " computed)";
+  EXPECT_TRUE(at_once.find(who) != std::string::npos) << at_once;
+  const size_t begin = at_once.find(" (first at step ");
+  ASSERT_NE(begin, std::string::npos) << at_once;
+  const std::string first = at_once.substr(begin, at_once.find(')', begin) - begin + 1);
+  EXPECT_TRUE(at_once.find(first.substr(11, first.find(',') - 11) + " (") != std::string::npos)
+      << "step by step, it is the newest: " << at_once;
+  for (const bool compile : {false, true}) {
+    const std::string late = error(compile, 1);
+    EXPECT_TRUE(late.find("at epoch 1 step 10" + first) != std::string::npos) << late;
+  }
+}
+
 TEST_F(SeveralDevices, BadOptions) {
   const auto says = [&](TrainOptions options, const std::string& part) {
     const std::string error = error_of(std::move(options));
