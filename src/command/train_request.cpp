@@ -71,6 +71,7 @@ TrainRequest parse_request(const TrainArguments& o) {
   TrainRequest request;
   request.launched = dist::launch_environment();
   request.arguments = o;
+  request.traces = !o.trace.empty();
   if (request.launched.rank > 0) {  // what is written is rank 0's
     TrainArguments& own = request.arguments;
     own.json.clear(), own.trace.clear();

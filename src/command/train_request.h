@@ -42,6 +42,7 @@ struct TrainRequest {
   ChosenDevices chosen;
   train::StepMode mode;
   dist::LaunchEnvironment launched;
+  bool traces = false;  ///< with a rank that another one writes the file of, too
 };
 
 /// Throws UsageError, ValueError, FileError or DeviceError for what cannot be meant.

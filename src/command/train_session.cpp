@@ -5,6 +5,7 @@
 #include <brim/diag/monitor.h>
 #include <brim/diag/trace.h>
 #include <brim/dist/launch.h>
+#include <brim/dist/trace.h>
 #include <brim/train/trainer.h>
 #include <sched.h>
 #include <unistd.h>
@@ -42,16 +43,37 @@ train::AugmentOn augment_on_of(const std::string& word) {
   return word == "device" ? train::AugmentOn::device : train::AugmentOn::automatic;
 }
 
-/// Writes the trace and says where, and whether it is whole.
-void save_trace(const diag::Trace& trace, const std::string& path, bool quiet) {
-  io::AtomicFile file(path);
-  trace.write([&](std::string_view piece) { file.write(piece); });
-  file.commit();
-  if (trace.dropped() > 0)
-    say(stderr, "brim: warning: the trace holds the first {} events, {} are left out\n",
-        trace.events(), trace.dropped());
+/// Writes the trace, of all ranks in rank 0, and says where, and whether it is whole.
+void save_trace(const diag::Trace& trace, dist::ProcessGroup* group, const std::string& path,
+                bool quiet) {
+  if (group && group->rank() > 0) {
+    (void)dist::write_trace(*group, &trace, {});
+    return;
+  }
+  std::optional<io::AtomicFile> file;
+  std::exception_ptr failure;  // the other ranks send theirs whether or not it can be kept
+  const auto attempt = [&](const auto& action) {
+    if (!failure) try {
+        action();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+  };
+  attempt([&] { file.emplace(path); });
+  const auto sink = [&](std::string_view piece) { attempt([&] { file->write(piece); }); };
+  int64_t dropped = trace.dropped();
+  if (group)
+    dropped = dist::write_trace(*group, &trace, sink);
+  else
+    trace.write(sink);
+  attempt([&] { file->commit(); });
+  if (failure) std::rethrow_exception(failure);
+  if (dropped > 0)
+    say(stderr, "brim: warning: the trace holds the first {} events{}, {} are left out\n",
+        trace.events(), group ? " of this rank" : "", dropped);
   if (!quiet)
-    say(stdout, "trace of {} events in {}; open it in ui.perfetto.dev\n", trace.events(), path);
+    say(stdout, "trace of {} {} in {}; open it in ui.perfetto.dev\n",
+        group ? group->size() : trace.events(), group ? "ranks" : "events", path);
 }
 
 /// CPU threads of a rank that shares its host with others; 0: as usual. A launcher that has bound
@@ -162,7 +184,7 @@ class TrainSession {
   std::string failures_folder() const { return arguments_.folder() + "/failures"; }
 
   void train() {
-    if (!arguments_.trace.empty()) trace_.emplace();
+    if (request_.traces) trace_.emplace();
     if (arguments_.monitor > 0)
       monitor_.emplace(
           request_.chosen.devices,
@@ -185,7 +207,7 @@ class TrainSession {
   void finish(bool trained) {
     if (trained) attempt([&] { trainer_->save(); });
     phases_.end("save");
-    if (trace_) attempt([&] { save_trace(*trace_, arguments_.trace, quiet_); });
+    if (trace_) attempt([&] { save_trace(*trace_, group_.get(), arguments_.trace, quiet_); });
     trace_.reset();
     phases_.end("rest");
     if (trained) attempt([&] { result_.test = trainer_->test(); });

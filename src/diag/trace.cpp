@@ -103,32 +103,57 @@ void trace_device(Device device, int stream, const char* name, Cause cause, uint
   add({name, begin, end, process_of(device), stream, cause});
 }
 
-void Trace::write(const std::function<void(std::string_view)>& sink) const {
+double Trace::begin_seconds() const {
+  return std::chrono::duration<double>(state_->begin.time_since_epoch()).count();
+}
+
+void Trace::write(const TraceSink& sink, const std::function<void(const TraceSink&)>& write_all,
+                  int64_t dropped) {
+  sink("{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n");
+  write_all(sink);
+  sink(fmt::format("\n], \"otherData\": {{\"dropped_events\": {}}}}}\n", dropped));
+}
+
+void Trace::write(const TraceSink& sink) const {
+  write(
+      sink, [this](const TraceSink& events) { write_events(events); }, dropped());
+}
+
+void Trace::write_events(const TraceSink& sink, const TraceProcess& process) const {
   std::vector<Event> events;
   {
     const std::lock_guard lock(recording_mutex);  // not while the sink is called
     events = state_->events;
   }
+  constexpr int kProcesses = 10000;  // numbers that the host and the devices of one have
   const State& s = *state_;
   const double passed_us =
       std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - s.begin).count();
   const double us = passed_us / static_cast<double>(std::max<uint64_t>(1, ticks() - s.begin_ticks));
-  std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [";
+  std::string text;
   std::set<std::pair<int, int>> tracks;
   for (const Event& e : events) tracks.emplace(e.process, e.thread);
-  const char* comma = "\n";
-  int last_process = -1;
-  for (const auto& [process, thread] : tracks) {
-    const bool host = process == kHost;
-    if (process != last_process)
+  const char* comma = "";
+  int last = -1;
+  for (const auto& [of, thread] : tracks) {
+    const bool host = of == kHost;
+    const int number = process.number * kProcesses + of;
+    if (of != last) {
+      text += comma;
+      text += R"({"ph": "M", "name": "process_name", "args": {"name": ")";
+      append_quoted(text, process.name);
+      text += fmt::format(R"({}{}"}}, "pid": {}}})", process.name.empty() ? "" : ": ",
+                          host ? "host" : device_of(of).str(), number);
       text += fmt::format(
-          R"({}{{"ph": "M", "name": "process_name", "pid": {}, "args": {{"name": "{}"}}}})", comma,
-          process, host ? "host" : device_of(process).str());
-    last_process = process;
+          ",\n"
+          R"({{"ph": "M", "name": "process_sort_index", "pid": {0}, "args": {{"sort_index": {0}}}}})",
+          number);
+    }
+    last = of;
     comma = ",\n";
     text += fmt::format(
         R"({}{{"ph": "M", "name": "thread_name", "pid": {}, "tid": {}, "args": {{"name": "{} {}"}}}})",
-        comma, process, thread, host ? "thread" : "stream", thread);
+        comma, number, thread, host ? "thread" : "stream", thread);
   }
   for (const Event& e : events) {
     text += comma;
@@ -138,15 +163,14 @@ void Trace::write(const std::function<void(std::string_view)>& sink) const {
     const double begin = static_cast<double>(static_cast<int64_t>(e.begin - s.begin_ticks)) * us;
     fmt::format_to(std::back_inserter(text),
                    R"(", "cat": "{}", "pid": {}, "tid": {}, "ts": {:.3f}, "dur": {:.3f}}})",
-                   diag::name(e.cause), e.process, e.thread, begin,
-                   static_cast<double>(e.end - e.begin) * us);
+                   diag::name(e.cause), process.number * kProcesses + e.process, e.thread,
+                   begin + process.later_us, static_cast<double>(e.end - e.begin) * us);
     if (text.size() > (1 << 16)) {
       sink(text);
       text.clear();
     }
   }
-  text += fmt::format("\n], \"otherData\": {{\"dropped_events\": {}}}}}\n", dropped());
-  sink(text);
+  if (!text.empty()) sink(text);
 }
 
 }  // namespace brim::diag

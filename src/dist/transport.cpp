@@ -113,8 +113,6 @@ void Transport::set_ranks_per_host(int count) {
   ranks_per_host_ = count;
 }
 
-namespace {
-
 uint64_t this_host() {
   std::string text;
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -125,8 +123,6 @@ uint64_t this_host() {
   }
   return xxh64(text.data(), text.size(), 0);
 }
-
-}  // namespace
 
 void find_ranks_per_host(Transport& transport) {
   const auto size = static_cast<size_t>(transport.size());

@@ -119,6 +119,8 @@ class Transport {
   std::map<std::string, std::shared_ptr<void>> links_;
 };
 
+/// Of the one that this process runs on, and no other one.
+uint64_t this_host();
 /// Settles with the other ranks how many there are on each host: those whose kernel was booted once
 /// are on one.
 void find_ranks_per_host(Transport& transport);

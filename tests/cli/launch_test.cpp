@@ -1,6 +1,7 @@
 // Several ranks of the command: their weights, what is named when they do not fit, what survives.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "cli/run_brim.h"
@@ -47,6 +48,30 @@ TEST_F(Launch, AnyNumberOfRanksTrainsTheSameWeights) {
       EXPECT_EQ(json["total_images"], 480);
     }
   }
+}
+
+TEST_F(Launch, TracesHoldAllRanks) {
+  const std::string file = folder_ / "trace.json";
+  const Ran ran = train(2, {"--steps", "20", "--trace", file});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.out, "trace of 2 ranks in ")) << ran.out;
+  std::map<std::string, std::pair<double, double>> trained;  // when, by process
+  std::map<int, std::string> processes;
+  const auto json = nlohmann::json::parse(slurp(file));
+  for (const auto& e : json["traceEvents"]) {
+    if (e["name"] == "process_name") processes[e["pid"]] = e["args"]["name"];
+    if (e["name"] == "train")
+      trained[processes[e["pid"]]] = {e["ts"], e["ts"].get<double>() + e["dur"].get<double>()};
+  }
+  ASSERT_EQ(trained.size(), 2u);
+  const auto zero = trained.at("rank 0: host"), one = trained.at("rank 1: host");
+  // Each waits for the other in each step: they end within one, on one clock.
+  EXPECT_NEAR(zero.second, one.second, 0.5 * (zero.second - zero.first));
+  EXPECT_LT(one.first, zero.second);
+  // What cannot be written keeps no rank from its end.
+  const Ran full = train(2, {"--steps", "5", "--trace", "/dev/full"});
+  EXPECT_NE(full.code, 0);
+  EXPECT_TRUE(has(full.err, "/dev/full")) << full.err;
 }
 
 /// Memory layouts, which change the last bits, do not depend on how many parts a rank computes.
