@@ -3,8 +3,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <deque>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <unordered_map>
 
 #include "core/check.h"
 #include "diag/span.h"
@@ -12,16 +16,20 @@
 #include "io/input_bytes.h"
 #include "io/safetensors_header.h"
 #include "io/safetensors_writer.h"
+#include "io/shard_index.h"
 
 namespace brim::io {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-struct SafeTensors::State {
+namespace {
+
+/// A file of tensors.
+struct Shard {
   InputBytes input;
   SafeTensorsHeader header;
 
-  explicit State(InputBytes bytes) : input(std::move(bytes)) {
+  explicit Shard(InputBytes bytes) : input(std::move(bytes)) {
     const std::string& path = input.path();
     const uint64_t file_bytes = input.size();
     BRIM_CHECK(file_bytes >= 8, FileError,
@@ -41,13 +49,61 @@ struct SafeTensors::State {
     input.read(json.data(), length, 8);
     header = parse_header(json, 8 + length, file_bytes - 8 - length, path);
   }
+  explicit Shard(const std::string& path)
+      : Shard(InputBytes(path, "safetensors", "a readable .safetensors file")) {}
+};
+
+/// The index that lists the shards of `path`; "" where it is a file of its own.
+std::string index_of(const std::string& path) {
+  if (path.ends_with(kIndexSuffix)) return path;
+  std::error_code ignored;
+  const std::string index = path + std::string(kIndexSuffix);
+  const bool is_sharded =
+      !std::filesystem::exists(path, ignored) && std::filesystem::exists(index, ignored);
+  return is_sharded ? index : "";
+}
+
+}  // namespace
+
+struct SafeTensors::State {
+  std::string path;
+  std::deque<Shard> shards;
+  std::vector<std::string> names;
+  std::unordered_map<std::string, const Shard*> shard_of;  // by tensor
+
+  explicit State(InputBytes bytes) : path(bytes.path()) {
+    shards.emplace_back(std::move(bytes));
+    names = shards[0].header.names;
+    for (const std::string& name : names) shard_of[name] = &shards[0];
+  }
+  explicit State(const ShardIndex& index) : path(index.path) {
+    for (const auto& [file, tensors] : index.tensors_of) {
+      const Shard& shard =
+          shards.emplace_back((std::filesystem::path(path).parent_path() / file).string());
+      for (const std::string& name : tensors)
+        BRIM_CHECK(shard.header.tensors.contains(name), FileError,
+                   "[safetensors] {}: tensor '{}' is not in {}, which should hold it", path, name,
+                   file);
+      const std::set<std::string> listed(tensors.begin(), tensors.end());
+      for (const std::string& name : shard.header.names)
+        if (listed.contains(name)) names.push_back(name), shard_of[name] = &shard;
+    }
+  }
+  const Shard& of(const std::string& name) const {
+    const auto it = shard_of.find(name);
+    BRIM_CHECK(it != shard_of.end(), FileError, "[safetensors] {} has no tensor '{}' among its {}",
+               path, name, names.size());
+    return *it->second;
+  }
 };
 
 SafeTensors::SafeTensors(const std::string& path)
     : state_([&] {
         const diag::Scope scope("load", diag::Cause::file_read);
-        return std::make_unique<State>(
-            InputBytes(path, "safetensors", "a readable .safetensors file"));
+        const std::string index = index_of(path);
+        return index.empty() ? std::make_unique<State>(
+                                   InputBytes(path, "safetensors", "a readable .safetensors file"))
+                             : std::make_unique<State>(read_shard_index(index));
       }()) {}
 
 SafeTensors::SafeTensors(std::span<const uint8_t> bytes, const std::string& name)
@@ -57,34 +113,34 @@ SafeTensors::~SafeTensors() = default;
 SafeTensors::SafeTensors(SafeTensors&&) noexcept = default;
 SafeTensors& SafeTensors::operator=(SafeTensors&&) noexcept = default;
 
-const std::vector<std::string>& SafeTensors::names() const { return state_->header.names; }
-const Metadata& SafeTensors::metadata() const { return state_->header.metadata; }
+const std::vector<std::string>& SafeTensors::names() const { return state_->names; }
+const Metadata& SafeTensors::metadata() const {
+  static const Metadata none;
+  return state_->shards.empty() ? none : state_->shards[0].header.metadata;
+}
 bool SafeTensors::contains(const std::string& name) const {
-  return state_->header.tensors.contains(name);
+  return state_->shard_of.contains(name);
 }
 
 const TensorInfo& SafeTensors::info(const std::string& name) const {
-  const auto it = state_->header.tensors.find(name);
-  BRIM_CHECK(it != state_->header.tensors.end(), FileError,
-             "[safetensors] {} has no tensor '{}' among its {}", state_->input.path(), name,
-             state_->header.names.size());
-  return it->second;
+  return state_->of(name).header.tensors.at(name);
 }
 
 Tensor SafeTensors::load(const std::string& name, Device device) const {
-  const TensorInfo& t = info(name);
+  const Shard& shard = state_->of(name);
+  const TensorInfo& t = shard.header.tensors.at(name);
   BRIM_CHECK(t.dtype, FileError,
              "[safetensors] {}: tensor '{}' is {}, which brim has no dtype for; convert the file",
-             state_->input.path(), name, t.dtype_name);
+             shard.input.path(), name, t.dtype_name);
   const diag::Scope scope("load", diag::Cause::file_read);
   Tensor x = Tensor::empty(t.shape, *t.dtype, Device::cpu());
-  state_->input.read(x.raw(), t.bytes, t.offset);
+  shard.input.read(x.raw(), t.bytes, t.offset);
   if (*t.dtype == bool_) {
     const auto* values = static_cast<const uint8_t*>(x.raw());
     BRIM_CHECK(std::all_of(values, values + t.bytes, [](uint8_t v) { return v <= 1; }), FileError,
                "[safetensors] {}: tensor '{}' is BOOL but holds bytes other than 0 and 1; the file "
                "is damaged",
-               state_->input.path(), name);
+               shard.input.path(), name);
   }
   return x.to(device);
 }

@@ -12,6 +12,7 @@
 #include "any_bits.h"
 #include "core/check.h"
 #include "io/file_error.h"
+#include "message_of.h"
 #include "temporary_folder.h"
 
 namespace brim::io {
@@ -202,6 +203,49 @@ TEST_F(SafeTensorsTest, DamagedFiles) {
   for (const auto& [bytes, expected] : cases)
     EXPECT_NE(safetensors_error(bytes).find(expected), std::string::npos)
         << "expected '" << expected << "', got: " << safetensors_error(bytes);
+}
+
+TEST_F(SafeTensorsTest, ShardsAreReadAsOneFile) {
+  save_safetensors(path("model-00001-of-00002.safetensors"),
+                   {{"a", full({2}, 1)}, {"of nobody", full({1}, 9)}}, {{"made", "by a test"}});
+  save_safetensors(path("model-00002-of-00002.safetensors"), {{"b", full({3}, 2)}});
+  std::ofstream(path("model.safetensors.index.json"))
+      << R"({"metadata": {"total_size": 20}, "weight_map": {
+             "b": "model-00002-of-00002.safetensors", "a": "model-00001-of-00002.safetensors"}})";
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    const SafeTensors file(path(name));
+    EXPECT_EQ(file.names(), (std::vector<std::string>{"a", "b"}));
+    EXPECT_EQ(file.load("b").to_vector<float>(), (std::vector<float>{2, 2, 2}));
+    EXPECT_EQ(file.info("a").shape, Shape({2}));
+    EXPECT_FALSE(file.contains("of nobody"));
+    EXPECT_EQ(file.metadata().at("made"), "by a test");
+    EXPECT_EQ(file.load_all().size(), 2u);
+  }
+  save_safetensors(path("model.safetensors"), {{"c", full({1}, 3)}});  // a file goes first
+  EXPECT_EQ(SafeTensors(path("model.safetensors")).names(), std::vector<std::string>{"c"});
+}
+
+TEST_F(SafeTensorsTest, DamagedIndices) {
+  save_safetensors(path("one.safetensors"), {{"a", full({2}, 1)}});
+  const auto error = [&](const std::string& text) {
+    std::ofstream(path("m.safetensors.index.json"), std::ios::trunc) << text;
+    return tests::message_of<FileError>([&] { SafeTensors file(path("m.safetensors")); });
+  };
+  for (const char* text : {"", "[]", "{", "3", R"({"weight_map": 3})", R"({"weights": {}})"})
+    EXPECT_NE(error(text).find("is no index of .safetensors files"), std::string::npos) << text;
+  for (const char* name : {"", "..", "../one.safetensors", "/etc/passwd", ".hidden", "x/y"})
+    EXPECT_NE(error(fmt::format(R"({{"weight_map": {{"a": "{}"}}}})", name))
+                  .find("is no name of a file beside it"),
+              std::string::npos)
+        << name;
+  EXPECT_NE(error(R"({"weight_map": {"a": 7}})").find("is no name of a file"), std::string::npos);
+  EXPECT_NE(error(R"({"weight_map": {"b": "one.safetensors"}})")
+                .find("tensor 'b' is not in one.safetensors"),
+            std::string::npos);
+  EXPECT_NE(error(R"({"weight_map": {"a": "two.safetensors"}})").find("two.safetensors"),
+            std::string::npos);
+  std::ofstream(path("m.safetensors.index.json"), std::ios::trunc) << R"({"weight_map": {}})";
+  EXPECT_TRUE(SafeTensors(path("m.safetensors")).names().empty());
 }
 
 TEST_F(SafeTensorsTest, PipeIsRefusedAndNotWaitedFor) {

@@ -27,10 +27,13 @@ struct TensorInfo {
   uint64_t bytes = 0;
 };
 
-/// An open file whose tensors are read one by one when asked for. Thread-safe once open.
+/// An open file whose tensors are read one by one when asked for, or several files with their index
+/// (Hugging Face's layout). Thread-safe once open.
 class SafeTensors {
  public:
-  /// Reads and checks the header. Throws FileError that names `path` and what was expected.
+  /// Reads and checks the header. Where there is no `path`, but an index of that name and
+  /// ".index.json", or `path` is one, its tensors are those of the files that it lists. Throws
+  /// FileError that names `path` and what was expected.
   explicit SafeTensors(const std::string& path);
   /// The same for a file in memory, which must outlive this object; `name` is for messages.
   SafeTensors(std::span<const uint8_t> bytes, const std::string& name);
@@ -38,12 +41,12 @@ class SafeTensors {
   SafeTensors(SafeTensors&&) noexcept;
   SafeTensors& operator=(SafeTensors&&) noexcept;
 
-  /// All tensors in the order of their bytes.
+  /// All tensors in the order of their bytes, file by file.
   const std::vector<std::string>& names() const;
   bool contains(const std::string& name) const;
   /// Throws FileError when there is no such tensor.
   const TensorInfo& info(const std::string& name) const;
-  const Metadata& metadata() const;
+  const Metadata& metadata() const;  ///< of the first file
 
   /// One tensor. Throws FileError for a missing name, a dtype that brim has not got, damage.
   Tensor load(const std::string& name, Device device = {}) const;
