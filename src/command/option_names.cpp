@@ -25,6 +25,7 @@ constexpr OptionName kOptionNames[] = {
     {"Recipe::metrics", "the recipe's metrics"},
     {"Recipe::precision", "--precision"},
     {"Recipe::sync_batch_norm", "--sync-batch-norm"},
+    {"CheckpointOptions::sharded", "--shard-checkpoints"},
     {"Recipe::virtual_ranks", "--virtual-ranks"},
     {"Split::all", "--split all"},
     {"Targets::regression", "task regress"},

@@ -23,7 +23,7 @@ std::string repeated_options(const Arguments& args) {
         "--memory-limit", "--augment-on", "--steps-per-graph", "--monitor"})
     if (const std::vector<std::string> given = args.given(name); !given.empty())
       text += fmt::format(" {} {}", name, shell_word(given.back()));
-  for (const char* flag : {"--data-on-device", "--sync-batch-norm"})
+  for (const char* flag : {"--data-on-device", "--sync-batch-norm", "--shard-checkpoints"})
     if (!args.given(flag).empty()) text += fmt::format(" {}", flag);
   return text;
 }
@@ -81,6 +81,8 @@ const Register train_command(
        args.add("--keep", o->keep, "newest checkpoints that stay, beside the best one")
            .range(1, 1000000)
            .show_default();
+       args.flag("--shard-checkpoints", o->shard_checkpoints,
+                 "each rank writes its part of them, into a folder that all hosts see");
        args.add("--compile", o->compile,
                 "replay the step as an optimised plan: on or off (default: on, or as the resumed "
                 "run did)")

@@ -79,6 +79,7 @@ TrainRequest parse_request(const TrainArguments& o) {
   }
   request.workers = workers_of(o.workers);
   request.checkpoint.keep = o.keep;
+  request.checkpoint.sharded = o.shard_checkpoints;
   parse_checkpoint_every(o.checkpoint_every, request.checkpoint);
   request.recipe = chosen_recipe(o);
   std::optional<train::RunState> before;

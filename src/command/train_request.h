@@ -18,7 +18,7 @@ struct TrainArguments {
                             trace;
   std::string checkpoint_every = "60s";
   std::string compile, passes, precision, augment_on = "auto";
-  bool data_on_device = false, sync_batch_norm = false;
+  bool data_on_device = false, sync_batch_norm = false, shard_checkpoints = false;
   int64_t steps_per_graph = 1;
   bool explain = false;
   double monitor = 1;

@@ -18,6 +18,7 @@
 #include "diag/span.h"
 #include "train/checkpoint_files.h"
 #include "train/checkpoint_json.h"
+#include "train/checkpoint_shards.h"
 #include "train/checkpointer.h"
 #include "train/loader_state.h"
 #include "train/run_folder.h"
@@ -111,6 +112,8 @@ struct Checkpoint::Impl {
       make_folder(folder);
       lock.emplace(folder);
     }
+    if (options.sharded && group && group->size() > 1)
+      shards.emplace(*group, writes() ? folder : "");
     begin_writing(-1, {});  // checks the options
     if (lock && !lock->held())
       warn(fmt::format(
@@ -120,7 +123,11 @@ struct Checkpoint::Impl {
 
   bool writes() const { return !group || group->rank() == 0; }
   void begin_writing(int64_t steps, const BestCheckpoint& best) {
-    checkpointer.emplace(writes() ? folder : "", options, steps, best, warn);
+    CheckpointShards* const together = shards ? &*shards : nullptr;
+    checkpointer.emplace(together   ? together->folder()
+                         : writes() ? folder
+                                    : "",
+                         options, steps, best, warn, together);
   }
 
   void add(const std::string& name, const char* kind, State state);
@@ -134,7 +141,8 @@ struct Checkpoint::Impl {
   const dist::GroupPtr group;  // null for one rank
   const CheckpointOptions options;
   const Warn warn;
-  std::optional<FolderLock> lock;  // of who writes
+  std::optional<FolderLock> lock;  // of who writes, or leads who do
+  std::optional<CheckpointShards> shards;
   std::vector<Entry> entries;
   std::optional<data::Loader> loader;
   LoopPosition place;  // what is saved or loaded, for a loader's state
@@ -240,15 +248,22 @@ Snapshot Checkpoint::Impl::snapshot(const LoopPosition& at) {
       files.push_back({entry.name, std::move(state), {}});
   }
   files.push_back({kValues, std::move(values), {}});
+  CheckpointShards* const together = shards ? &*shards : nullptr;
+  if (together) together->cut(files);
   std::vector<StateDict*> tensors;
   for (TensorFile& file : files) tensors.push_back(&file.tensors);
   const bool is_copy = options.background && copy_to_host(tensors);
   const RandomKey random = Generator::global().state();
-  return {[this, at, random, files = std::move(files)](const std::string& path,
-                                                       const BestCheckpoint& best) {
-            write_checkpoint_files(path, files, state_text(at, best, random, entries));
-          },
-          is_copy};
+  const auto write = [this, at, random, together, files = std::move(files)](
+                         const std::string& path, const BestCheckpoint& best) {
+    if (!together)
+      write_checkpoint_files(path, files, state_text(at, best, random, entries));
+    else if (together->leads())
+      together->write(path, files, state_text(at, best, random, entries));
+    else
+      together->follow(files);
+  };
+  return {write, is_copy};
 }
 
 void Checkpoint::Impl::begin(int64_t steps, const BestCheckpoint& best) {
@@ -387,9 +402,9 @@ bool Checkpoint::save(const LoopPosition& at, std::optional<double> loss) {
   BRIM_CHECK(at.epoch >= 0 && at.batch >= 0 && at.steps >= 0, ValueError,
              "[checkpoint] epoch {}, batch {}, step {}: none may be below 0", at.epoch, at.batch,
              at.steps);
-  if (!s.writes()) return true;
+  if (!s.writes() && !s.shards) return true;
   if (!s.begun) {
-    BRIM_CHECK(list_checkpoints(s.folder).empty(), FileError,
+    BRIM_CHECK(!s.writes() || list_checkpoints(s.folder).empty(), FileError,
                "[checkpoint] {} holds a checkpoint already; go on from it with resume(), or choose "
                "another folder",
                s.folder);

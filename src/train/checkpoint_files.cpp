@@ -13,6 +13,7 @@
 #include "io/hash.h"
 #include "io/regular_file.h"
 #include "io/safetensors_writer.h"
+#include "io/shard_index.h"
 #include "ops/memory/copy.h"
 #include "train/checkpoint_json.h"
 
@@ -56,22 +57,23 @@ int64_t json_count(const Json& json, const char* key, const std::string& path) {
   return static_cast<int64_t>(value);
 }
 
-void write_checkpoint_files(const std::string& path, const std::vector<TensorFile>& files,
-                            const std::string& state) {
+Json write_tensor_files(const std::string& path, const std::vector<TensorFile>& files,
+                        const std::string& state) {
   BRIM_CHECK(state.size() < kMaxStateBytes, FileError,
              "[checkpoint] {}/{} would hold {} bytes, more than the {} that are read back; use "
              "shorter class names",
              path, kStateFile, state.size(), kMaxStateBytes);
   std::deque<io::AtomicFile> open;
   std::vector<std::string> names;
+  const auto begin = [&](const std::string& name) -> io::AtomicFile& {
+    names.push_back(name);
+    return open.emplace_back(path + "/" + name);
+  };
   for (const TensorFile& file : files) {
-    names.push_back(file.name + ".safetensors");
-    open.emplace_back(path + "/" + names.back());
-    io::write_safetensors(open.back(), file.tensors, file.metadata);
+    io::write_safetensors(begin(file.name + ".safetensors"), file.tensors, file.metadata);
+    if (!file.index.empty()) begin(file.index_name).write(file.index);
   }
-  names.emplace_back(kStateFile);
-  open.emplace_back(path + "/" + names.back());
-  open.back().write(state);
+  if (!state.empty()) begin(kStateFile).write(state);
   for (io::AtomicFile& file : open) file.start_writeback();
   for (io::AtomicFile& file : open) file.commit(io::FolderSync::later);
   Json manifest = Json::object();
@@ -79,7 +81,16 @@ void write_checkpoint_files(const std::string& path, const std::vector<TensorFil
     const io::FileHash hash = io::hash_file(path + "/" + name);
     manifest[name] = {{"bytes", hash.bytes}, {"xxh64", hash.hex}};
   }
+  return manifest;
+}
+
+void write_manifest(const std::string& path, const Json& manifest) {
   io::write_file_atomically(path + "/" + kManifestFile, manifest.dump(2) + "\n");
+}
+
+void write_checkpoint_files(const std::string& path, const std::vector<TensorFile>& files,
+                            const std::string& state) {
+  write_manifest(path, write_tensor_files(path, files, state));
 }
 
 namespace {
@@ -127,9 +138,10 @@ bool copy_to_host(const std::vector<StateDict*>& states) {
 void verify_checkpoint(const std::string& path, std::span<const char* const> required) {
   const std::string manifest_path = path + "/" + kManifestFile;
   const Json manifest = read_checkpoint_json(manifest_path);
-  const auto check_listed = [&](const char* name) {
-    BRIM_CHECK(manifest.contains(name), FileError,
-               "[checkpoint] {} does not list {}; the checkpoint is damaged", manifest_path, name);
+  const auto check_listed = [&](const std::string& name) {
+    BRIM_CHECK(manifest.contains(name) || manifest.contains(name + std::string(io::kIndexSuffix)),
+               FileError, "[checkpoint] {} does not list {}; the checkpoint is damaged",
+               manifest_path, name);
   };
   check_listed(kStateFile);
   for (const char* name : required) check_listed(name);

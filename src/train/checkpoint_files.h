@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include <brim/core/state_dict.h>
 #include <brim/io/safetensors.h>
 
@@ -21,6 +23,7 @@ struct TensorFile {
   std::string name;
   StateDict tensors;
   io::Metadata metadata;
+  std::string index_name = {}, index = {};  ///< a text beside it, of which file has what; or ""
 };
 
 /// Writes all files into the empty folder `path`, each of them and the folder synced; `state` is
@@ -28,12 +31,19 @@ struct TensorFile {
 void write_checkpoint_files(const std::string& path, const std::vector<TensorFile>& files,
                             const std::string& state);
 
+/// The parts of that: the files of tensors and, unless it is "", state.json, each of them synced,
+/// whose entries in the manifest are returned; and the manifest and the folder.
+nlohmann::ordered_json write_tensor_files(const std::string& path,
+                                          const std::vector<TensorFile>& files,
+                                          const std::string& state);
+void write_manifest(const std::string& path, const nlohmann::ordered_json& manifest);
+
 /// Replaces all tensors by copies on the host, which nobody else writes. Returns whether there is
 /// memory for them beside what was in use at most; if not, nothing changes.
 bool copy_to_host(const std::vector<StateDict*>& states);
 
-/// Checks the folder against its manifest, which must list state.json and `required`: every byte is
-/// read. Throws FileError naming the file that is missing or damaged.
+/// Checks the folder against its manifest, which must list state.json and `required`, or the index
+/// of its shards: every byte is read. Throws FileError naming the file that is missing or damaged.
 void verify_checkpoint(const std::string& path, std::span<const char* const> required = {});
 
 }  // namespace brim::train

@@ -9,15 +9,17 @@
 #include "core/check.h"
 #include "core/thread_id.h"
 #include "diag/span.h"
+#include "train/checkpoint_shards.h"
 #include "train/run_folder.h"
 
 namespace brim::train {
 
 Checkpointer::Checkpointer(std::string folder, const CheckpointOptions& options, int64_t steps,
-                           BestCheckpoint best, Warn warn)
+                           BestCheckpoint best, Warn warn, CheckpointShards* shards)
     : folder_(std::move(folder)),
       options_(options),
       warn_(std::move(warn)),
+      shards_(shards),
       best_(best),
       saved_steps_(steps) {
   BRIM_CHECK(options.keep >= 1, ValueError,
@@ -39,11 +41,16 @@ bool Checkpointer::due(int64_t steps, int64_t count) const {
   if (folder_.empty()) return false;
   const int64_t every = options_.every_steps;
   if (every > 0 && steps / every != (steps - count) / every) return true;
-  return options_.every_seconds > 0 &&
+  return !shards_ && overdue();
+}
+
+bool Checkpointer::overdue() const {
+  return !folder_.empty() && options_.every_seconds > 0 &&
          std::chrono::duration<double>(Clock::now() - last_try_).count() >= options_.every_seconds;
 }
 
 void Checkpointer::warn(const std::string& line) const {
+  if (shards_ && !shards_->leads()) return;  // rank 0 tells it
   try {
     if (warn_) warn_(line);
   } catch (...) {  // training goes on though nobody could be told
@@ -70,6 +77,25 @@ void Checkpointer::take(const Written& written) {
   failing_ = false;
 }
 
+Checkpointer::Written Checkpointer::write(int64_t steps, const BestCheckpoint& best,
+                                          const CheckpointWriter& writer) const {
+  Written written{.steps = steps, .best = best};
+  const bool leads = !shards_ || shards_->leads();
+  try {
+    if (leads)
+      written.no_link = save_checkpoint(folder_, steps, best, options_.keep, writer);
+    else
+      writer("", best);
+  } catch (const FileError& e) {
+    written.error = e.what();
+  } catch (const std::exception& e) {
+    if (shards_ && leads) shards_->finish(e.what());
+    throw;
+  }
+  if (shards_ && leads) shards_->finish(written.error);
+  return written;
+}
+
 bool Checkpointer::finish() {
   if (writing_.valid()) {
     const diag::Scope scope("checkpoint", diag::Cause::checkpoint);
@@ -86,21 +112,15 @@ bool Checkpointer::save(int64_t steps, const std::function<Snapshot()>& make,
   if (score && std::isfinite(*score) && (best_.steps == 0 || *score < best_.score))
     best = {.steps = steps, .score = *score};
   if (steps == saved_steps_) {  // its epoch's score was not known yet
-    if (best.steps == steps && best_.steps != steps) (void)link_best(folder_, steps);
+    const bool links = !shards_ || shards_->leads();
+    if (links && best.steps == steps && best_.steps != steps) (void)link_best(folder_, steps);
     best_ = best;
     return true;
   }
   const diag::Scope scope("checkpoint", diag::Cause::checkpoint);
   Snapshot snapshot = make();
-  const auto write = [folder = folder_, keep = options_.keep, steps, best,
-                      writer = std::move(snapshot.write)]() -> Written {
-    Written written{.steps = steps, .best = best};
-    try {
-      written.no_link = save_checkpoint(folder, steps, best, keep, writer);
-    } catch (const FileError& e) {
-      written.error = e.what();
-    }
-    return written;
+  const auto write = [this, steps, best, writer = std::move(snapshot.write)] {
+    return this->write(steps, best, writer);
   };
   last_try_ = Clock::now();
   if (snapshot.is_copy) {

@@ -27,21 +27,27 @@ struct Snapshot {
   bool is_copy = false;  ///< it shares no memory with what is trained, and may be written meanwhile
 };
 
+class CheckpointShards;
+
 class Checkpointer {
  public:
   using Warn = std::function<void(const std::string& line)>;
 
   /// A run that begins after step `steps` with `best` among the folder's checkpoints. `folder` "":
-  /// nothing is ever written. Throws ValueError for options out of range.
+  /// nothing is ever written. `shards`: of ranks that write together; all have a Checkpointer of
+  /// rank 0's folder, and save at the same steps. Throws ValueError for options out of range.
   Checkpointer(std::string folder, const CheckpointOptions& options, int64_t steps,
-               BestCheckpoint best, Warn warn);
+               BestCheckpoint best, Warn warn, CheckpointShards* shards = nullptr);
   /// finish().
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  /// Whether the interval is over after step `steps`, the last of `count` that were one launch.
+  /// Whether the interval is over after step `steps`, the last of `count` that were one launch. Of
+  /// ranks that write together, that of steps: what time it is they settle themselves.
   bool due(int64_t steps, int64_t count) const;
+  /// Whether the interval of time is over.
+  bool overdue() const;
 
   /// Writes the state, unless the one after the same step was written or this run began there.
   /// A copy is written by a thread of its own. `score`: at the end of an epoch, see BestCheckpoint.
@@ -64,11 +70,13 @@ class Checkpointer {
     std::string no_link, error;  ///< "" where there is none
   };
   void take(const Written& written);
+  Written write(int64_t steps, const BestCheckpoint& best, const CheckpointWriter& writer) const;
   void warn(const std::string& line) const;
 
   std::string folder_;
   CheckpointOptions options_;
   Warn warn_;
+  CheckpointShards* const shards_;  // null for one that writes alone
   BestCheckpoint best_;
   int64_t saved_steps_;  // the step whose state needs no writing
   Clock::time_point last_try_ = Clock::now();

@@ -101,28 +101,36 @@ Json state_json(const RunState& c) {
 
 }  // namespace
 
-void write_checkpoint(const std::string& path, const RunState& c) {
-  // A class that is named after a folder may be no UTF-8.
-  const std::string state = state_json(c).dump(2, ' ', false, Json::error_handler_t::replace);
-  write_checkpoint_files(
-      path,
-      {{"model", c.model, weights_metadata({c.recipe, c.classes, c.columns, c.targets, c.input})},
-       {"optimizer", c.optimizer, {}},
-       {"schedule", c.schedule, {}}},
-      state + "\n");
-}
+void write_checkpoint(const std::string& path, const RunState& c) { writer_of(c)(path, c.best); }
 
-Snapshot snapshot_of(RunState state, bool background) {
-  const bool is_copy =
-      background && copy_to_host({&state.model, &state.optimizer, &state.schedule, &state.scaler});
-  return {writer_of(std::move(state)), is_copy};
+Snapshot snapshot_of(RunState state, bool background, CheckpointShards* shards) {
+  std::vector<TensorFile> files;
+  files.push_back(
+      {"model", std::move(state.model),
+       weights_metadata({state.recipe, state.classes, state.columns, state.targets, state.input})});
+  files.push_back({"optimizer", std::move(state.optimizer), {}});
+  files.push_back({"schedule", std::move(state.schedule), {}});
+  if (shards) shards->cut(files);
+  std::vector<StateDict*> tensors{&state.scaler};
+  for (TensorFile& file : files) tensors.push_back(&file.tensors);
+  const bool is_copy = background && copy_to_host(tensors);
+  const auto write = [c = std::move(state), files = std::move(files), shards](
+                         const std::string& path, const BestCheckpoint& best) mutable {
+    if (shards && !shards->leads()) return shards->follow(files);
+    c.best = best;
+    // A class that is named after a folder may be no UTF-8.
+    const std::string text =
+        state_json(c).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    if (shards)
+      shards->write(path, files, text);
+    else
+      write_checkpoint_files(path, files, text);
+  };
+  return {write, is_copy};
 }
 
 CheckpointWriter writer_of(RunState state) {
-  return [c = std::move(state)](const std::string& path, const BestCheckpoint& best) mutable {
-    c.best = best;
-    write_checkpoint(path, c);
-  };
+  return snapshot_of(std::move(state), /*background=*/false).write;
 }
 
 RunState load_checkpoint_state(const std::string& path) {

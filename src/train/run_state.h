@@ -11,6 +11,7 @@
 #include <brim/core/state_dict.h>
 #include <brim/train/recipe.h>
 
+#include "train/checkpoint_shards.h"
 #include "train/checkpointer.h"
 
 namespace brim::train {
@@ -72,9 +73,9 @@ struct RunState {
 void write_checkpoint(const std::string& path, const RunState& checkpoint);
 
 /// For save_checkpoint() and for Checkpointer::save(), there as a copy where it is to be written in
-/// the `background` and there is memory for one.
+/// the `background` and there is memory for one. `shards`: of a run whose ranks write it together.
 CheckpointWriter writer_of(RunState state);
-Snapshot snapshot_of(RunState state, bool background);
+Snapshot snapshot_of(RunState state, bool background, CheckpointShards* shards = nullptr);
 
 /// Reads one, verified. Throws FileError.
 RunState load_checkpoint(const std::string& path);

@@ -33,6 +33,12 @@ void visit_tensors(Batch& batch, F&& f) {
   for (auto& field : batch.fields) f(field.tensor);
 }
 
+/// Where ranks write checkpoints together.
+std::optional<CheckpointShards> shards_of(const Trainer::State& state) {
+  if (!state.options.checkpoint.sharded || state.world_size() == 1) return std::nullopt;
+  return std::optional<CheckpointShards>(std::in_place, *state.options.group, state.out);
+}
+
 /// One of so many equal parts of a batch.
 data::Batch part_of(const data::Batch& batch, int64_t part, int64_t parts) {
   if (parts == 1) return batch;
@@ -63,8 +69,9 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
       losses_(state.options.devices[0], state.virtual_ranks),
       sampling_(sampling),
       feed_(*state.train->feed),
-      checkpointer_(state.out, state.options.checkpoint, state.at.steps, state.best,
-                    state.options.warn),
+      shards_(shards_of(state)),
+      checkpointer_(shards_ ? shards_->folder() : state.out, state.options.checkpoint,
+                    state.at.steps, state.best, state.options.warn, shards_ ? &*shards_ : nullptr),
       progress_{.epochs = state.recipe.epochs, .loss = std::numeric_limits<double>::quiet_NaN()},
       begin_(Clock::now()),
       last_report_(begin_),
@@ -161,17 +168,18 @@ void TrainingLoop::step(const data::Batch& batch) {
   s_.schedule->step();
 }
 
-void TrainingLoop::agree_on_stop() {
+void TrainingLoop::agree() {
   constexpr double kEvery = 0.2;  // seconds
   const auto now = Clock::now();
   const auto steps = static_cast<double>(progress_.step - last_agreement_);
   const double rate = steps / std::max(seconds(now - agreed_at_), 1e-6);
   const auto next = std::clamp<int64_t>(std::llround(kEvery * rate), 1, 100000);
-  const std::vector<std::string> ranks =
-      control_->all_gather_text(fmt::format("{} {}", s_.stop_wanted() ? 1 : 0, next));
+  const std::vector<std::string> ranks = control_->all_gather_text(fmt::format(
+      "{} {} {}", s_.stop_wanted() ? 1 : 0, shards_ && checkpointer_.overdue() ? 1 : 0, next));
   s_.stop_agreed = std::ranges::any_of(ranks, [](const std::string& r) { return r[0] == '1'; });
   last_agreement_ = progress_.step;
-  next_agreement_ = progress_.step + std::stoll(ranks[0].substr(2));  // as rank 0 proposes
+  save_agreed_ = shards_ && ranks[0][2] == '1';  // as rank 0 proposes, here and below
+  next_agreement_ = progress_.step + std::stoll(ranks[0].substr(4));
   agreed_at_ = now;
 }
 
@@ -271,7 +279,8 @@ void TrainingLoop::save(bool background, std::optional<double> score) {
     at_.unreported = read_losses();
     if (at_.unreported.steps > 0) check_loss(at_.unreported.mean());
     at_.skipped = skipped_before_ + feed_.skipped();
-    return snapshot_of(s_.snapshot(), background && s_.options.checkpoint.background);
+    return snapshot_of(s_.snapshot(), background && s_.options.checkpoint.background,
+                       shards_ ? &*shards_ : nullptr);
   };
   checkpointer_.save(at_.steps, make, score);
 }
@@ -324,14 +333,16 @@ bool TrainingLoop::run_epoch() {
       return true;
     }
     progress_.epoch_step = at_.epoch_steps;
-    if (control_ && progress_.step >= next_agreement_) agree_on_stop();
+    save_agreed_ = false;
+    if (control_ && progress_.step >= next_agreement_) agree();
     const bool whole = at_.batch == per_epoch_;
     if (!whole && more()) epoch.prefetch();
 
     bool reported = whole || passes(at_.epoch_steps, count, report_every_);
     if (reported) report();
     const bool last = !more();
-    if (!whole && (last || checkpointer_.due(at_.steps, count))) save(/*background=*/!last);
+    if (!whole && (last || save_agreed_ || checkpointer_.due(at_.steps, count)))
+      save(/*background=*/!last);
     if (last && !reported) {  // for the user; the run that goes on from here does not know of it
       report();
       reported = true;

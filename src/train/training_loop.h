@@ -15,6 +15,7 @@
 #include <brim/dist/process_group.h>
 #include <brim/plan/compile.h>
 
+#include "train/checkpoint_shards.h"
 #include "train/checkpointer.h"
 #include "train/loss_meter.h"
 #include "train/step_clock.h"
@@ -65,8 +66,9 @@ class TrainingLoop {
   void check_loss(double loss) const;
   /// For its message: which part of a batch was the first, " (...)"; "" where there are none.
   std::string where_not_finite() const;
-  /// Whether all ranks go on, which they settle several times a second.
-  void agree_on_stop();
+  /// What all ranks settle several times a second: whether they go on, and whether it is time for a
+  /// checkpoint that they write together.
+  void agree();
   bool more() const { return progress_.step < progress_.steps && !s_.stop_asked(); }
 
   Trainer::State& s_;
@@ -79,14 +81,16 @@ class TrainingLoop {
   std::vector<Tensor> inputs_;  // of compiled_, while it runs: the tensors of a batch
   std::optional<CompiledStep<std::function<void()>>> resident_step_;  // makes its batch, too
   StepClock clock_;
+  std::optional<CheckpointShards> shards_;  // of ranks that write together
   Checkpointer checkpointer_;
   Progress progress_;
   std::optional<Evaluation> validation_;
   Clock::time_point begin_, last_report_, last_tick_;
   int64_t reported_images_ = 0;
-  dist::GroupPtr control_;                           // of agree_on_stop(); null without other ranks
+  dist::GroupPtr control_;                           // of agree(); null without other ranks
   int64_t next_agreement_ = 1, last_agreement_ = 0;  // steps
   Clock::time_point agreed_at_;
+  bool save_agreed_ = false;
 };
 
 }  // namespace brim::train

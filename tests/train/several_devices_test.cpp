@@ -2,9 +2,12 @@
 #include <brim/core/allocator.h>
 #include <brim/dist/process_group.h>
 #include <brim/train/trainer.h>
+#include <brim/train/weights.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <filesystem>
+#include <limits>
 
 #include "core/check.h"
 #include "message_of.h"
@@ -240,6 +243,28 @@ TEST_F(SeveralDevices, AStopIsOneOfAll) {
   const TrainResult result = trainer.train();
   EXPECT_TRUE(result.stopped);
   EXPECT_GT(result.steps, 0);
+}
+
+TEST_F(SeveralDevices, WriteShardsTogether) {
+  recipe.virtual_ranks = 4;
+  recipe.epochs = 2;
+  const Weights whole = trained({.devices = sims(2)});
+  const std::string run = folder / "run";
+  const CheckpointOptions shards{.every_steps = 3, .background = true, .sharded = true};
+  (void)trained({.devices = sims(2), .max_steps = 5, .out = run, .checkpoint = shards});
+  const std::string newest = run + "/checkpoint-00000005";
+  EXPECT_TRUE(std::filesystem::exists(newest + "/model-00002-of-00002.safetensors"));
+  EXPECT_EQ(read_weights_info(WeightsFile(newest + "/model.safetensors")).recipe->model,
+            "tutorial-cnn");
+  (void)trained({.devices = sims(1), .max_steps = 5, .resume = run, .checkpoint = shards});
+  EXPECT_EQ(trained({.devices = sims(2), .resume = run, .checkpoint = shards}), whole);
+  // By time, which one rank reads: all write at the same step.
+  recipe.epochs = 60;
+  const CheckpointOptions timed{.every_seconds = 0.001, .background = true, .sharded = true};
+  Trainer trainer(recipe, {.devices = sims(2), .out = folder / "timed", .checkpoint = timed});
+  const TrainResult result = trainer.train();
+  EXPECT_GT(result.checkpoints, recipe.epochs);
+  EXPECT_EQ(result.checkpoint_failures, 0);
 }
 
 TEST_F(SeveralDevices, ErrorsOfAnyAreThrown) {

@@ -45,6 +45,10 @@ struct CheckpointOptions {
   /// Written by a thread of its own from a copy on the host, while training goes on. The next
   /// checkpoint waits for its end, and so does the end of the run.
   bool background = false;
+  /// Of a run of several ranks: each writes its part of the tensors, into a folder that all hosts
+  /// see, as NAME-00001-of-00004.safetensors with NAME.safetensors.index.json beside it (Hugging
+  /// Face's layout, which io::SafeTensors reads as one file). Any number of ranks goes on from it.
+  bool sharded = false;
 };
 
 /// Where a loop is between two steps.
@@ -75,7 +79,8 @@ class Checkpoint {
   /// Of a loop that ranks run: rank 0 writes, and all go on from what it found. All ranks make one,
   /// add the same and call resume(), which waits for all; due() is false in the others, and save()
   /// does nothing there. `folder` is one place for all of them. Make a DataParallel behind
-  /// resume(). Throws as the other one, in rank 0.
+  /// resume(). With CheckpointOptions::sharded all of them call save() at the same steps, for which
+  /// due() asks every_steps alone. Throws as the other one, in rank 0.
   Checkpoint(const std::string& folder, dist::GroupPtr group, const CheckpointOptions& options = {},
              Warn warn = {});
   ~Checkpoint();

@@ -1,0 +1,45 @@
+// Checkpoints that all ranks write together, each its part of the tensors, into one folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <brim/dist/process_group.h>
+
+#include "train/checkpoint_files.h"
+
+namespace brim::train {
+
+/// Of one rank. What ranks say to each other goes over a group of its own, so a thread may write
+/// while others train. One checkpoint at a time.
+class CheckpointShards {
+ public:
+  /// Of a run whose rank 0 has the folder, where it has one. All ranks make one. Throws FileError,
+  /// in all of them, where one does not see the folder.
+  CheckpointShards(dist::ProcessGroup& group, const std::string& folder);
+
+  /// Rank 0's folder, as a whole path; "" where there is none.
+  const std::string& folder() const { return folder_; }
+  bool leads() const { return group_->rank() == 0; }
+
+  /// Leaves in the files what this rank writes: of large ones its part of the tensors, under a name
+  /// of its own, and the small ones in rank 0. All ranks have the same tensors.
+  void cut(std::vector<TensorFile>& files) const;
+
+  /// Of rank 0: write_checkpoint_files() of all ranks' files. Throws FileError where any rank could
+  /// not write its own; DistError.
+  void write(const std::string& path, const std::vector<TensorFile>& files,
+             const std::string& state);
+  /// Of rank 0, once the checkpoint is in place, or `error` says why it is not: tells the others.
+  void finish(const std::string& error);
+  /// Of the others: writes their part. Returns when rank 0 has finished; throws FileError with what
+  /// it said, DistError.
+  void follow(const std::vector<TensorFile>& files);
+
+ private:
+  const dist::GroupPtr group_;
+  std::string folder_;
+  bool told_path_ = false;  // of the checkpoint that is being written
+};
+
+}  // namespace brim::train
