@@ -3,9 +3,11 @@
 #include <brim/train/forecast.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "backend/sim/profile.h"
 #include "command/command.h"
@@ -14,6 +16,7 @@
 #include "command/report.h"
 #include "command/say.h"
 #include "core/check.h"
+#include "dist/profile_links.h"
 
 namespace brim::command {
 namespace {
@@ -23,8 +26,8 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::string recipe, profile = "h100", ranks = "1,8", precision, json;
   int64_t batch = 64, outputs = 1000, picture = 224;
-  int hosts = 1;
-  double network = 100, network_delay = 20;
+  std::optional<int64_t> hosts;
+  std::optional<double> network, network_delay;
 };
 
 /// "1,8,1024". Throws UsageError.
@@ -53,14 +56,15 @@ struct Row {
 
 std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); }
 
-void print(const Options& o, const std::string& device, const std::vector<Row>& rows) {
+void print(const Options& o, const std::string& device, int hosts, double network,
+           const std::vector<Row>& rows) {
   const double one = rows[0].forecast.step.step;
   say(stdout,
       "simulated: {}, batches of {} a rank, on {}{}; no device was used\n\n"
       "ranks  overlap         step      compute   all-reduce      exposed  of linear   images/s  "
       "    memory\n",
       o.recipe, o.batch, device,
-      o.hosts > 1 ? fmt::format(", {} hosts at {:g} Gbit/s", o.hosts, o.network) : "");
+      hosts > 1 ? fmt::format(", {} hosts at {:g} Gbit/s", hosts, network) : "");
   for (const Row& row : rows) {
     const StepForecast& f = row.forecast.step;
     say(stdout, "{:5}  {:7} {:>12} {:>12} {:>12} {:>12} {:>9.1f} % {:>10.0f} {:>11}\n", row.ranks,
@@ -108,18 +112,26 @@ int run(const Options& o) {
                         options.batch, format_bytes(profile.memory), profile.name);
     }
   };
+  const auto links_of = [&](int ranks) {
+    dist::Links links = dist::links_of(profile, ranks);
+    if (o.network) links.host = *o.network * 1e9 / 8;
+    if (o.network_delay) links.host_delay = *o.network_delay * 1e-6;
+    if (o.hosts && ranks > 1) {
+      if (ranks % *o.hosts != 0)
+        raise<UsageError>("--ranks {} on --hosts {}: give each host as many ranks", ranks,
+                          *o.hosts);
+      links.ranks_per_host = ranks / static_cast<int>(*o.hosts);
+    }
+    if (links.ranks_per_host > 0 && ranks % links.ranks_per_host != 0)
+      raise<UsageError>("--ranks {}, and {} has {} devices on a host: give a multiple, or --hosts",
+                        ranks, o.profile, links.ranks_per_host);
+    return links;
+  };
   std::vector<Row> rows;
   for (const int ranks : counts) {
-    if (ranks > 1 && ranks % o.hosts != 0)
-      raise<UsageError>("--ranks {} on --hosts {}: give each host as many ranks", ranks, o.hosts);
     train::ForecastOptions options{.batch = o.batch,
                                    .ranks = ranks,
-                                   .links = {.ranks_per_host = ranks / o.hosts,
-                                             .device = profile.peer_link,
-                                             .device_delay = profile.link_delay,
-                                             .host = o.network * 1e9 / 8,
-                                             .host_delay = o.network_delay * 1e-6,
-                                             .memory = profile.bandwidth},
+                                   .links = links_of(ranks),
                                    .device = Device::sim(0),
                                    .outputs = o.outputs,
                                    .picture = o.picture};
@@ -127,7 +139,10 @@ int run(const Options& o) {
     options.overlap = false;
     if (ranks > 1) rows.push_back({ranks, false, forecast(options)});
   }
-  if (!is_stdout(o.json)) print(o, profile.name, rows);
+  const int most = *std::ranges::max_element(counts);
+  const dist::Links links = links_of(most);
+  const int hosts = links.ranks_per_host > 0 ? most / links.ranks_per_host : 1;
+  if (!is_stdout(o.json)) print(o, profile.name, hosts, links.host * 8e-9, rows);
   if (o.json.empty()) return 0;
   Json list = Json::array();
   for (const Row& row : rows) list.push_back(to_json(row, o, rows[0].forecast.step.step));
@@ -137,9 +152,9 @@ int run(const Options& o) {
               {"batch", o.batch},
               {"device", profile.name},
               {"device_source", profile.source},
-              {"hosts", o.hosts},
-              {"network_gbit_s", o.network},
-              {"network_delay_us", o.network_delay},
+              {"hosts", hosts},
+              {"network_gbit_s", links.host * 8e-9},
+              {"network_delay_us", links.host_delay * 1e6},
               {"forecasts", list},
               {"versions", build_versions()}},
              o.json);
@@ -154,15 +169,15 @@ const Register forecast_command(
            .required();
        args.add("--profile", o->profile, "t4, a100, h100, h200 or FILE.toml").show_default();
        args.add("--ranks", o->ranks, "how many devices, as 1,8,64").show_default();
-       args.add("--hosts", o->hosts, "that they are in, as many in each")
-           .range(1, 4096)
-           .show_default();
-       args.add("--network", o->network, "Gbit/s of each host, one direction")
-           .range(1e-3, 1e5)
-           .show_default();
-       args.add("--network-delay", o->network_delay, "microseconds between hosts")
-           .range(0.0, 1e6)
-           .show_default();
+       args.add("--hosts", o->hosts,
+                "that they are in, as many in each (default: as the profile says, else one)")
+           .range(int64_t{1}, int64_t{4096});
+       args.add("--network", o->network,
+                "Gbit/s of each host, one direction (default: the profile's, else 100)")
+           .range(1e-3, 1e5);
+       args.add("--network-delay", o->network_delay,
+                "microseconds between hosts (default: the profile's, else 20)")
+           .range(0.0, 1e6);
        args.add("--batch", o->batch, "samples of each device").range(1, 1000000).show_default();
        args.add("--classes", o->outputs, "of the network").range(1, 1000000).show_default();
        args.add("--size", o->picture, "of pictures, where the recipe says nothing")

@@ -46,6 +46,34 @@ using OutOfPlace =
 
 constexpr backend::Work kBetweenRanks = backend::Work::communication;
 
+double bytes_of_all(std::span<const Tensor> tensors) {
+  double bytes = 0;
+  for (const Tensor& t : tensors)
+    bytes += static_cast<double>(t.numel()) * static_cast<double>(size_of(t.dtype()));
+  return bytes;
+}
+/// What a rank sends over a device's link, for those that pace it: of `times` all other ranks'
+/// parts of the bytes. Nothing where the group's own links do.
+double bytes_sent(double bytes, double times, const CollectiveOptions& options) {
+  const double ranks = options.group->size();
+  return options.group->has_links() ? 0 : times * bytes * (ranks - 1) / ranks;
+}
+double bytes_in_place(const std::span<Tensor>& tensors, const CollectiveOptions& options) {
+  return bytes_sent(bytes_of_all(tensors), 1, options);
+}
+double bytes_to_one(const std::span<Tensor>& tensors, const CollectiveOptions& options) {
+  return options.group->has_links() ? 0 : bytes_of_all(tensors);
+}
+double bytes_of_reduction(const std::span<Tensor>& tensors, const std::span<Tensor>& others,
+                          const CollectiveOptions& options) {
+  return bytes_sent(bytes_of_all(tensors) + bytes_of_all(others) / 2, 2, options);
+}
+double bytes_out_of_place(const Tensor& x, const Tensor& y, const CollectiveOptions& options) {
+  return bytes_sent(
+      static_cast<double>(std::max(x.numel(), y.numel())) * static_cast<double>(size_of(x.dtype())),
+      1, options);
+}
+
 /// What lies on the host.
 struct HostMover {
   static constexpr int64_t kBlock = 4096;  // in cache
@@ -138,7 +166,8 @@ void check_pair(const char* op, const Tensor& x, const Tensor& y) {
 void reduce_all(std::span<Tensor> tensors, std::span<Tensor> others,
                 const CollectiveOptions& options) {
   static const Reduction kernel("all_reduce",
-                                {.operands = "rw tensors, rw others", .work = kBetweenRanks});
+                                {.operands = "rw tensors, rw others", .work = kBetweenRanks},
+                                &bytes_of_reduction);
   kernel(tensors[0].device(), tensors[0].dtype(), tensors, others, options);
   backend::Communication* const communication = keep_in_plan(*options.group);
   if (!communication || communication->latency <= 0) return;
@@ -174,7 +203,8 @@ void all_reduce(ProcessGroup& group, Tensor& tensor, Reduce reduce) {
 }
 
 void broadcast(ProcessGroup& group, std::span<Tensor> tensors, int root) {
-  static const InPlace kernel("broadcast", {.operands = "rw tensors", .work = kBetweenRanks});
+  static const InPlace kernel("broadcast", {.operands = "rw tensors", .work = kBetweenRanks},
+                              &bytes_in_place);
   if (tensors.empty()) return;
   check_written("broadcast", tensors);
   check_rank("broadcast", group, root);
@@ -187,7 +217,8 @@ void broadcast(ProcessGroup& group, Tensor& tensor, int root) {
 }
 
 void all_gather(ProcessGroup& group, const Tensor& x, Tensor& y) {
-  static const OutOfPlace kernel("all_gather", {.operands = "x, y", .work = kBetweenRanks});
+  static const OutOfPlace kernel("all_gather", {.operands = "x, y", .work = kBetweenRanks},
+                                 &bytes_out_of_place);
   check_pair("all_gather", x, y);
   check_rows("all_gather", group, y, x);
   kernel(x.device(), x.dtype(), x.detach().contiguous(), y, {.group = group.shared_from_this()});
@@ -195,7 +226,8 @@ void all_gather(ProcessGroup& group, const Tensor& x, Tensor& y) {
 }
 
 void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce reduce) {
-  static const OutOfPlace kernel("reduce_scatter", {.operands = "x, y", .work = kBetweenRanks});
+  static const OutOfPlace kernel("reduce_scatter", {.operands = "x, y", .work = kBetweenRanks},
+                                 &bytes_out_of_place);
   check_pair("reduce_scatter", x, y);
   check_rows("reduce_scatter", group, x, y);
   check_reduce("reduce_scatter", x.dtype(), reduce);
@@ -205,7 +237,8 @@ void reduce_scatter(ProcessGroup& group, const Tensor& x, Tensor& y, Reduce redu
 }
 
 void all_to_all(ProcessGroup& group, const Tensor& x, Tensor& y) {
-  static const OutOfPlace kernel("all_to_all", {.operands = "x, y", .work = kBetweenRanks});
+  static const OutOfPlace kernel("all_to_all", {.operands = "x, y", .work = kBetweenRanks},
+                                 &bytes_out_of_place);
   check_pair("all_to_all", x, y);
   BRIM_CHECK(x.shape() == y.shape() && x.rank() > 0 && x.size(0) == group.size(), ShapeError,
              "[all_to_all] shapes {} and {} in a group of {}; both are ({}, ...)", x.shape().str(),
@@ -228,13 +261,15 @@ void to_or_from(const char* op, const InPlace& kernel, ProcessGroup& group, Tens
 }  // namespace
 
 void send(ProcessGroup& group, const Tensor& tensor, int to) {
-  static const InPlace kernel("send", {.operands = "rw tensors", .work = kBetweenRanks});
+  static const InPlace kernel("send", {.operands = "rw tensors", .work = kBetweenRanks},
+                              &bytes_to_one);
   check_use("send", tensor);
   to_or_from("send", kernel, group, tensor.detach().contiguous(), to);
 }
 
 void receive(ProcessGroup& group, Tensor& tensor, int from) {
-  static const InPlace kernel("receive", {.operands = "rw tensors", .work = kBetweenRanks});
+  static const InPlace kernel("receive", {.operands = "rw tensors", .work = kBetweenRanks},
+                              &bytes_to_one);
   check_written("receive", std::span(&tensor, 1));
   to_or_from("receive", kernel, group, tensor, from);
 }

@@ -7,7 +7,9 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 
+#include "backend/sim/pacer.h"
 #include "core/check.h"
 #include "dist/local_transport.h"
 
@@ -17,12 +19,15 @@ namespace {
 /// Why a rank has ended that left as it should.
 constexpr const char* kLeft = "its group is gone";
 
+using Clock = std::chrono::steady_clock;
+
 /// A message that waits for its receiver; it lies on the sender's stack.
 struct Post {
   enum class State : uint8_t { waiting, copying, taken };
   const Call& call;
   const void* data;
   size_t bytes;
+  Clock::time_point sent;
   State state = State::waiting;
 };
 
@@ -36,8 +41,9 @@ struct Mailbox {
 /// What the ranks share.
 class Hub {
  public:
-  Hub(int size, double timeout)
+  Hub(int size, double timeout, std::optional<Links> links)
       : timeout(timeout),
+        links(std::move(links)),
         size_(size),
         mailboxes_(static_cast<size_t>(size) * static_cast<size_t>(size)),
         ended_(static_cast<size_t>(size)) {}
@@ -70,11 +76,12 @@ class Hub {
   std::shared_ptr<Hub> duplicate(uint64_t n) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Hub>& hub = duplicates_[n];
-    if (!hub) hub = std::make_shared<Hub>(size_, timeout);
+    if (!hub) hub = std::make_shared<Hub>(size_, timeout, links);
     return hub;
   }
 
   const double timeout;
+  const std::optional<Links> links;  // whose time exchanges take
 
  private:
   const int size_;
@@ -91,23 +98,29 @@ class LocalTransport final : public Transport {
   ~LocalTransport() override { hub_->end(rank(), kLeft, false); }
 
   const char* backend() const override { return "local"; }
+  bool is_paced() const override { return hub_->links.has_value(); }
 
   void exchange(const Call& call, std::span<const Outgoing> out,
                 std::span<const Incoming> in) override {
     std::deque<Post> posts;
+    auto begin = Clock::now();  // of the last one that joins it
     for (const Outgoing& o : out) {
       Mailbox& box = hub_->mailbox(rank(), o.to);
       const std::lock_guard lock(box.mutex);
-      box.posts.push_back(&posts.emplace_back(Post{call, o.data, o.bytes}));
+      box.posts.push_back(&posts.emplace_back(Post{call, o.data, o.bytes, begin}));
       box.changed.notify_all();
     }
     try {
-      for (const Incoming& i : in) receive(call, i);
+      for (const Incoming& i : in) begin = std::max(begin, receive(call, i));
       for (size_t i = 0; i < out.size(); ++i) wait_until_taken(call, out[i].to, posts[i]);
     } catch (...) {
       for (size_t i = 0; i < out.size(); ++i) take_back(out[i].to, posts[i]);
       throw;
     }
+    if (!hub_->links) return;
+    const std::chrono::duration<double> time(
+        std::max(seconds_over_links(out), seconds_over_links(in)));
+    (void)sim::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(time));
   }
 
   std::unique_ptr<Transport> duplicate(const Call& call) override {
@@ -125,6 +138,30 @@ class LocalTransport final : public Transport {
   }
 
  private:
+  /// What messages to ranks of this host take, and then those to others, which share its link.
+  template <class Message>
+  double seconds_over_links(std::span<const Message> messages) const {
+    const Links& links = *hub_->links;
+    const int each = ranks_per_host();
+    double seconds = 0;
+    for (const bool here : {true, false}) {
+      int count = 0;
+      double bytes = 0;
+      for (const Message& m : messages) {
+        if ((peer_of(m) / each == rank() / each) != here) continue;
+        ++count;
+        bytes += static_cast<double>(m.bytes);
+      }
+      if (count == 0) continue;
+      const double bandwidth = here ? links.device : links.host / each;
+      seconds += (here ? links.device_delay : links.host_delay) + links.message * count +
+                 bytes / bandwidth;
+    }
+    return seconds;
+  }
+  static int peer_of(const Outgoing& o) { return o.to; }
+  static int peer_of(const Incoming& i) { return i.from; }
+
   /// Waits until `done()`, which looks at what the mailbox's mutex guards.
   template <class Done>
   void wait(std::unique_lock<std::mutex>& lock, Mailbox& box, const Call& call, int peer,
@@ -144,7 +181,8 @@ class LocalTransport final : public Transport {
     }
   }
 
-  void receive(const Call& call, const Incoming& in) {
+  /// Returns when it was sent.
+  Clock::time_point receive(const Call& call, const Incoming& in) {
     Mailbox& box = hub_->mailbox(in.from, rank());
     std::unique_lock lock(box.mutex);
     wait(lock, box, call, in.from, [&] { return !box.posts.empty(); });
@@ -153,11 +191,13 @@ class LocalTransport final : public Transport {
       raise_mismatch(rank(), call, in.bytes, in.from, post.call, post.bytes);
     box.posts.pop_front();
     post.state = Post::State::copying;
+    const Clock::time_point sent = post.sent;
     lock.unlock();
     if (in.bytes > 0) std::memcpy(in.data, post.data, in.bytes);
     lock.lock();
     post.state = Post::State::taken;
     box.changed.notify_all();
+    return sent;
   }
 
   void wait_until_taken(const Call& call, int to, const Post& post) {
@@ -180,9 +220,11 @@ class LocalTransport final : public Transport {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Transport>> local_transports(int size, double timeout) {
+std::vector<std::unique_ptr<Transport>> local_transports(int size, double timeout,
+                                                         const Links* links) {
   BRIM_CHECK(size > 0, ValueError, "[dist] a group of {} ranks; give 1 or more", size);
-  const auto hub = std::make_shared<Hub>(size, timeout);
+  const auto hub =
+      std::make_shared<Hub>(size, timeout, links ? std::optional(*links) : std::nullopt);
   std::vector<std::unique_ptr<Transport>> transports;
   for (int rank = 0; rank < size; ++rank)
     transports.push_back(std::make_unique<LocalTransport>(hub, rank, size));
@@ -193,6 +235,16 @@ std::vector<GroupPtr> local_groups(int size, const GroupOptions& options) {
   std::vector<GroupPtr> groups;
   for (std::unique_ptr<Transport>& transport : local_transports(size, options.timeout))
     groups.push_back(std::make_shared<ProcessGroup>(std::move(transport), options));
+  return groups;
+}
+
+std::vector<GroupPtr> paced_groups(int size, const Links& links, const GroupOptions& options) {
+  (void)all_reduce_seconds(links, size, 0);
+  GroupOptions own = options;
+  if (links.ranks_per_host > 0) own.ranks_per_host = links.ranks_per_host;
+  std::vector<GroupPtr> groups;
+  for (std::unique_ptr<Transport>& transport : local_transports(size, options.timeout, &links))
+    groups.push_back(std::make_shared<ProcessGroup>(std::move(transport), own));
   return groups;
 }
 

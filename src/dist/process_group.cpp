@@ -26,6 +26,7 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport, GroupOptions op
 ProcessGroup::~ProcessGroup() { transport_->drop_links(); }
 
 const char* ProcessGroup::backend() const { return transport_->backend(); }
+bool ProcessGroup::has_links() const { return transport_->modelled() || transport_->is_paced(); }
 
 void ProcessGroup::check_alive() const {
   BRIM_CHECK(failure_.empty(), DistError, "[dist] rank {}: an earlier call failed: {}", rank_,

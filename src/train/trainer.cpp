@@ -2,6 +2,7 @@
 #include <brim/train/trainer.h>
 
 #include <brim/core/random.h>
+#include <brim/core/sim.h>
 #include <brim/core/tf32.h>
 #include <brim/diag/sampling.h>
 #include <brim/dist/sync_batch_norm.h>
@@ -12,6 +13,7 @@
 #include "core/check.h"
 #include "core/runtime.h"
 #include "diag/span.h"
+#include "dist/profile_links.h"
 #include "io/atomic_file.h"
 #include "io/safetensors_writer.h"
 #include "train/build.h"
@@ -83,7 +85,9 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
   if (options.group || virtual_ranks > 1)
     parallel.emplace(*model, options.group ? options.group : dist::local_groups(1)[0],
                      virtual_ranks);
-  if (parallel) parallel->compress_gradients(gradient_dtype(recipe));
+  if (parallel) {
+    parallel->compress_gradients(gradient_dtype(recipe));
+  }
   for (std::optional<Split>* split : {&train, &validation, &test})
     if (*split) (*split)->feed = make_feed((*split)->loader);
 }
@@ -194,6 +198,18 @@ void check_options(const Recipe& recipe, const TrainOptions& options) {
       options.devices.size() > 1 ? "devices" : "ranks, virtual ones too,");
 }
 
+/// Of several devices. Virtual accelerators that are paced have the links of their profile.
+std::vector<dist::GroupPtr> groups_of(const std::vector<Device>& devices) {
+  const int count = static_cast<int>(devices.size());
+  const dist::GroupOptions options{.timeout = 0};
+  const SimOptions sim = sim_options();
+  const bool all_sim = std::ranges::all_of(
+      devices, [](const Device& device) { return device.kind == DeviceKind::sim; });
+  if (!all_sim || !sim.paced || sim.profile.empty()) return dist::local_groups(count, options);
+  return dist::paced_groups(
+      count, dist::links_of(sim::load_profile(sim.profile), count, sim.slowdown), options);
+}
+
 /// Of all devices' to those of one of them.
 TrainOptions options_of_rank(const TrainOptions& all, size_t rank, const dist::GroupPtr& group) {
   TrainOptions own = all;
@@ -215,9 +231,8 @@ TrainOptions options_of_rank(const TrainOptions& all, size_t rank, const dist::G
 class Trainer::Ranks {
  public:
   Ranks(const Recipe& recipe, const TrainOptions& options)
-      : groups_(options.devices.size() > 1
-                    ? dist::local_groups(static_cast<int>(options.devices.size()), {.timeout = 0})
-                    : std::vector<dist::GroupPtr>{options.group}),
+      : groups_(options.devices.size() > 1 ? groups_of(options.devices)
+                                           : std::vector<dist::GroupPtr>{options.group}),
         states_(groups_.size()) {
     SharedData shared;
     run([&](size_t rank) {

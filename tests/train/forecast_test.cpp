@@ -1,5 +1,6 @@
 // Steps over links that do not exist, on a virtual clock.
 #include <brim/core/sim.h>
+#include <brim/core/stream.h>
 #include <brim/dist/data_parallel.h>
 #include <brim/dist/links.h>
 #include <brim/nn/linear.h>
@@ -11,7 +12,16 @@
 #include <brim/train/forecast.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <fstream>
+
+#include "backend/sim/profile.h"
+#include "core/check.h"
+#include "core/clock.h"
+#include "dist/profile_links.h"
+#include "sanitized.h"
+#include "temporary_folder.h"
 
 namespace brim::dist {
 namespace {
@@ -49,6 +59,14 @@ TEST(Links, TheOthersDoAsThisRankDoes) {
   EXPECT_EQ(t.sum().item(), 8.0 * 5000);
   EXPECT_GT(group->link_speed(Device::cpu()).seconds_per_byte, 0);
 }
+
+/// Two layers, whose gradients are reduced.
+struct Two : nn::Module {
+  static constexpr int64_t kWidth = 256;
+  nn::Linear& a = add<nn::Linear>("a", {.in = kWidth, .out = kWidth});
+  nn::Linear& b = add<nn::Linear>("b", {.in = kWidth, .out = kWidth});
+  Tensor forward(const Tensor& x) override { return b(relu(a(x))); }
+};
 
 /// A step of `width` on a virtual clock.
 StepForecast forecast_of(int ranks, const Links& links, const std::string& passes = "") {
@@ -88,6 +106,105 @@ TEST(Forecast, CommunicationIsHiddenBehindTheBackwardPass) {
   Links half = slow;
   half.device /= 2;
   EXPECT_NEAR(forecast_of(2, half, "-overlap").communication / behind.communication, 2, 0.05);
+}
+
+/// Seconds of the median step of ranks that are threads, each on a virtual accelerator.
+double paced_step(int ranks, const Links& links, const std::string& passes) {
+  double median = 0;
+  run_ranks(paced_groups(ranks, links), [&](ProcessGroup& group) {
+    const GroupPtr control = group.duplicate();
+    const Device device = Device::sim(group.rank());
+    Two net;
+    net.to(device);
+    DataParallel parallel(net, group.shared_from_this());
+    optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+    auto step = compile(
+        [&](const Tensor& x) {
+          (void)parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+          optimizer.step();
+        },
+        {.passes = passes, .fixed_layouts = true});
+    const Tensor x = zeros({64, Two::kWidth}, {.device = device});
+    std::vector<double> seconds;
+    for (int i = 0; i < 10; ++i) {
+      control->barrier();
+      const double begin = steady_seconds();
+      step(x);
+      synchronize(device);
+      if (i >= 5) seconds.push_back(steady_seconds() - begin);
+    }
+    std::ranges::sort(seconds);
+    if (group.rank() == 0) median = seconds[seconds.size() / 2];
+  });
+  return median;
+}
+
+/// The same on a virtual clock.
+double forecast_step(int ranks, const Links& links, const std::string& passes) {
+  const Device device = Device::sim(0);
+  Two net;
+  net.to(device);
+  DataParallel parallel(net, simulated_group(ranks, links));
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  auto step = compile(
+      [&](const Tensor& x) {
+        (void)parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+        optimizer.step();
+      },
+      {.passes = passes, .fixed_layouts = true});
+  return step.forecast(zeros({64, Two::kWidth}, {.device = device})).step;
+}
+
+/// What devices and links take in real time is what the virtual clock says, where this machine
+/// keeps up: with a profile of slow devices, and not in sanitizers. How close it is stands in the
+/// properties.
+TEST(Forecast, AgreesWithDevicesThatArePaced) {
+  if (BRIM_SANITIZED) GTEST_SKIP() << "a sanitizer is slower than the pace";
+  const tests::TemporaryFolder folder;
+  std::ofstream(folder / "slow.toml") << R"(
+name = "slow"
+source = "a test"
+memory_gb = 1
+bandwidth_gb_s = 0.2
+host_link_gb_s = 1
+peer_link_gb_s = 0.05
+link_delay_us = 1000
+launch_us = 0
+kernel_us = 50
+[peak_tflops]
+f32 = 0.001
+[network]
+gbit_s = 0.2
+delay_us = 3000
+devices_per_host = 2
+[thermal]
+idle_w = 0
+peak_w = 0
+ambient_c = 20
+warmth_c_per_w = 0
+settling_s = 1
+throttle_c = 1000
+throttle_clock = 1
+)";
+  SimOptions options = sim_options();
+  options.devices = std::max(options.devices, 4);
+  const SimOptions before = options;
+  options.profile = folder / "slow.toml";
+  set_sim_options(options);
+  const sim::DeviceProfile profile = sim::load_profile(options.profile);
+  for (const int ranks : {1, 4}) {
+    Links links = links_of(profile, ranks);
+    links.memory = 1e15;  // nothing of it is slowed down
+    EXPECT_EQ(links.ranks_per_host, ranks == 4 ? 2 : 0);
+    for (const char* passes : {"-overlap", ""}) {
+      const double ratio = paced_step(ranks, links, passes) / forecast_step(ranks, links, passes);
+      RecordProperty(fmt::format("{}_ranks{}", ranks, *passes ? "_without_overlap" : ""),
+                     fmt::format("{:.4f}", ratio));
+      EXPECT_GT(ratio, 0.97) << ranks << passes;
+      EXPECT_LT(ratio, 1.3) << ranks << passes;
+    }
+  }
+  set_sim_options(before);
 }
 
 TEST(Forecast, NotInsideOfAStep) {

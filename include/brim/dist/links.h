@@ -2,6 +2,8 @@
 // there, to forecast steps with (CompiledStep::forecast).
 #pragma once
 
+#include <vector>
+
 #include <brim/dist/process_group.h>
 
 namespace brim::dist {
@@ -22,6 +24,11 @@ struct Links {
 /// in parts among the ranks of a host, these between hosts, and back. Throws ValueError for ranks
 /// that do not fill their hosts, and for what is no bandwidth, time or number of bytes.
 double all_reduce_seconds(const Links& links, int ranks, double bytes);
+
+/// As local_groups(), over such links: an exchange takes as long as it would take there, if what
+/// this process does for it takes no longer. Of Links::memory nothing is slowed down. Throws
+/// ValueError as all_reduce_seconds() does.
+std::vector<GroupPtr> paced_groups(int size, const Links& links, const GroupOptions& options = {});
 
 /// Rank 0 of a group of `size` whose other ranks do not exist: messages come back as they were
 /// sent (on GPUs none come), and link_speed() is what the links would give. Throws ValueError as

@@ -66,6 +66,7 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   int rank() const { return rank_; }
   int size() const { return size_; }
   const char* backend() const;  ///< "local", "tcp", "mpi", "simulated"
+  bool has_links() const;       ///< modelled ones (links.h), by which exchanges are timed
 
   /// Another group of the same ranks, whose calls do not mix with these. All ranks call it.
   std::shared_ptr<ProcessGroup> duplicate();

@@ -68,7 +68,8 @@ class Kernel<void(const Context&, Args...)> : public AnyKernel {
  public:
   using Function = void(const Context&, Args...);
 
-  /// Multiplications and additions of one call; null: one per element of the largest tensor.
+  /// Multiplications and additions of one call; null: one per element of the largest tensor. Of
+  /// Work::communication the bytes that a device sends; null: those of all operands.
   using Operations = double (*)(const std::remove_reference_t<Args>&...);
 
   /// `name` and `traits` are constants; traits are declared once, where the op is. Throws Error

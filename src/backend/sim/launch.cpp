@@ -119,6 +119,7 @@ Work work_of(const char* name, DType dtype, const backend::Call& call) {
     if (work.operations < 0 && t.defined())
       work.operations = std::min(work.operations, -static_cast<double>(t.numel()));
   });
+  if (communicates && work.operations >= 0) work.bytes = work.operations;  // that cross the link
   work.operations = std::abs(work.operations);
   return work;
 }

@@ -39,6 +39,7 @@ class Section {
   double number_or(const char* key, double low, double high, double unit, double otherwise) {
     return table_.contains(key) ? number(key, low, high, unit) : otherwise;
   }
+  bool has(const char* key) const { return table_.contains(key); }
   std::string text(const char* key) {
     const toml::node* node = find(key);
     const auto value = node ? node->value_exact<std::string>() : std::nullopt;
@@ -125,6 +126,13 @@ DeviceProfile parse_profile(std::string_view toml, const std::string& name) {
   p.throttle_at = thermal.number("throttle_c", -100, 1000, 1);
   p.throttle_clock = thermal.number("throttle_clock", 0.01, 1, 1);
   thermal.finish();
+  if (top.has("network")) {
+    Section network = top.section("network");
+    p.network = network.number("gbit_s", 1e-3, 1e5, 1e9 / 8);
+    p.network_delay = network.number("delay_us", 0, 1e6, 1e-6);
+    p.devices_per_host = static_cast<int>(network.number_or("devices_per_host", 1, 1024, 1, 0));
+    network.finish();
+  }
   top.finish();
   return p;
 }

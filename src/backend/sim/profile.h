@@ -19,14 +19,17 @@ struct DeviceProfile {
   double host_link = 0;                    ///< bytes/s to and from the host, one direction
   double peer_link = 0;                    ///< bytes/s to another device, one direction
   double link_delay = 0;                   ///< seconds before the first byte
-  double launch = 0;                       ///< seconds of the host's time to queue one kernel
-  double kernel = 0;                       ///< seconds that the shortest kernel takes
-  double idle_power = 0;                   ///< watts
-  double peak_power = 0;                   ///< watts with the device busy
-  double ambient = 0;                      ///< degrees Celsius
-  double warmth = 0;                       ///< degrees per watt, once settled
-  double settling = 1;                     ///< seconds to come within 1/e of that
-  double throttle_at = 0;  ///< degrees Celsius; above, the clock falls to throttle_clock
+  double network = 0;        ///< bytes/s of a host to others, one direction; 0: not said
+  double network_delay = 0;  ///< seconds
+  int devices_per_host = 0;  ///< 0: all are on one
+  double launch = 0;         ///< seconds of the host's time to queue one kernel
+  double kernel = 0;         ///< seconds that the shortest kernel takes
+  double idle_power = 0;     ///< watts
+  double peak_power = 0;     ///< watts with the device busy
+  double ambient = 0;        ///< degrees Celsius
+  double warmth = 0;         ///< degrees per watt, once settled
+  double settling = 1;       ///< seconds to come within 1/e of that
+  double throttle_at = 0;    ///< degrees Celsius; above, the clock falls to throttle_clock
   double throttle_clock = 1;
 
   double peak_of(DType dtype) const;
