@@ -62,6 +62,7 @@ def step(options, passes):
         train = [options.brim, "train", options.recipe, "--data", "shapes10", "--batch", str(2 * options.batch)]
         train += ["--steps", str(options.steps), "--epochs", "1000", "--threads", "1", "--monitor", "0"]
         train += ["--json", result] + ([f"--passes={passes}"] if passes else [])
+        train += ["--compile", "off"] if options.eager else []
         common = {"WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "BRIM_TOKEN": "overlap"}
         common |= {"MASTER_ADDR": HOSTS[0][1], "MASTER_PORT": PORT}
         ranks = []
@@ -84,6 +85,7 @@ def main():
     parser.add_argument("--brim", default="build/bin/brim", help="the command (default: %(default)s)")
     parser.add_argument("--batch", type=int, default=16, help="samples of each rank (default: %(default)s)")
     parser.add_argument("--gbit", type=float, default=2, help="of the cable, 0: no limit (default: %(default)s)")
+    parser.add_argument("--eager", action="store_true", help="steps that are not compiled")
     parser.add_argument("--steps", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--json", type=file_name, help="write all numbers to a file")

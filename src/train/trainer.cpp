@@ -16,6 +16,7 @@
 #include "dist/profile_links.h"
 #include "io/atomic_file.h"
 #include "io/safetensors_writer.h"
+#include "plan/pass.h"
 #include "train/build.h"
 #include "train/evaluate.h"
 #include "train/metric/registry.h"
@@ -87,6 +88,7 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
                      virtual_ranks);
   if (parallel) {
     parallel->compress_gradients(gradient_dtype(recipe));
+    parallel->overlap(plan::PassSelection(options.passes).contains("overlap"));
   }
   for (std::optional<Split>* split : {&train, &validation, &test})
     if (*split) (*split)->feed = make_feed((*split)->loader);
