@@ -3,8 +3,8 @@
 
 Both sum f32 in place; the slowest rank's time counts, and the median over repetitions. A round measures each side once, and
 the order alternates; ratios (brim's time over MPI's) are taken inside each round, and their median and range over the rounds
-are reported. brim sums in its fixed tree, MPI in whatever order its algorithm has. Both of brim's backends are measured: over
-TCP, and with Open MPI as the carrier of its messages.
+are reported. brim sums in its fixed tree, MPI in whatever order its algorithm has. All of brim's backends are measured: over
+TCP, with Open MPI as the carrier of its messages, and between threads of one process.
 
 Needs mpicc and mpirun (apt-get install libopenmpi-dev openmpi-bin) and build/bench/all_reduce_bench.
 """
@@ -58,10 +58,11 @@ def main():
                     "mpi": functools.partial(seconds_of, [*mpirun, program, *words]),
                     "brim": functools.partial(seconds_of, [*launch, *ours]),
                     "brim_over_mpi": functools.partial(seconds_of, [*mpirun, *ours], BRIM_DIST_BACKEND="mpi"),
+                    "brim_threads": functools.partial(seconds_of, [*ours, str(ranks)]),
                 }
                 rounds = alternate(sides, options.rounds)
                 report.append({"ranks": ranks, "bytes": size, "rounds": rounds})
-                for side in ("brim", "brim_over_mpi"):
+                for side in ("brim", "brim_over_mpi", "brim_threads"):
                     times = ratios(rounds, side, "mpi")
                     report[-1][f"ratios_{side}"] = times
                     brim, mpi = medians(rounds, side, "mpi")

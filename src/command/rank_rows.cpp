@@ -33,6 +33,11 @@ RankRow from_json(const std::string& text, size_t rank) {
   }
 }
 
+/// All ranks' steps take the same time; the slowest one waits least for the others.
+int slowest_of(const std::vector<RankRow>& rows) {
+  return std::ranges::min_element(rows, {}, &RankRow::communication)->rank;
+}
+
 }  // namespace
 
 std::vector<RankRow> gather_rows(dist::ProcessGroup& group, Device device,
@@ -64,14 +69,28 @@ std::string rows_table(const std::vector<RankRow>& rows) {
     text += fmt::format("{:>4}  {:<20} {:>8.0f} us {:>9.1f} % {:>11.1f} % {:>4.1f} %  {:>11}\n",
                         r.rank, r.host + " " + r.device, r.us_per_step, 100 * r.compute,
                         100 * r.communication, 100 * r.input, format_bytes(r.peak_memory));
-  // All ranks' steps take the same time; the slowest one waits least for the others.
-  const auto slowest = std::ranges::min_element(rows, {}, &RankRow::communication);
-  return text + fmt::format("rank {} waits least for the others\n", slowest->rank);
+  return text + fmt::format("rank {} waits least for the others\n", slowest_of(rows));
 }
 
 Json rows_json(const std::vector<RankRow>& rows) {
   Json json = Json::array();
   for (const RankRow& row : rows) json.push_back(to_json(row));
+  return json;
+}
+
+Json summary_json(const std::vector<RankRow>& rows) {
+  Json json = {{"slowest_rank", slowest_of(rows)}};
+  const auto add = [&](const char* name, auto figure) {
+    std::vector<std::remove_cvref_t<decltype(rows[0].*figure)>> all;
+    for (const RankRow& row : rows) all.push_back(row.*figure);
+    std::ranges::sort(all);
+    json[name] = {{"min", all.front()}, {"median", all[all.size() / 2]}, {"max", all.back()}};
+  };
+  add("us_per_step", &RankRow::us_per_step);
+  add("compute", &RankRow::compute);
+  add("communication", &RankRow::communication);
+  add("input", &RankRow::input);
+  add("peak_memory", &RankRow::peak_memory);
   return json;
 }
 

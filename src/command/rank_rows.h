@@ -24,5 +24,7 @@ std::vector<RankRow> gather_rows(dist::ProcessGroup& group, Device device,
 /// A line for each, and which one is the slowest.
 std::string rows_table(const std::vector<RankRow>& rows);
 nlohmann::ordered_json rows_json(const std::vector<RankRow>& rows);
+/// Least, median and most of each figure, and the slowest rank.
+nlohmann::ordered_json summary_json(const std::vector<RankRow>& rows);
 
 }  // namespace brim::command

@@ -229,7 +229,10 @@ class TrainSession {
       attempt([&] {
         nlohmann::ordered_json json =
             result_json(request_, *trainer_, result_, startup_ms_, phases_, sensors_);
-        if (!rows_.empty()) json["ranks"]["rows"] = rows_json(rows_);
+        if (!rows_.empty()) {
+          json["ranks"]["rows"] = rows_json(rows_);
+          json["ranks"]["summary"] = summary_json(rows_);
+        }
         write_json(json, arguments_.json);
       });
     if (!result_.stopped) return;

@@ -46,6 +46,14 @@ TEST_F(Launch, AnyNumberOfRanksTrainsTheSameWeights) {
       EXPECT_EQ(json["ranks"]["world_size"], ranks);
       EXPECT_EQ(json["ranks"]["virtual_ranks"], 6);
       EXPECT_EQ(json["total_images"], 480);
+      if (ranks == 1) continue;
+      EXPECT_EQ(json["ranks"]["rows"].size(), static_cast<size_t>(ranks));
+      const auto& summary = json["ranks"]["summary"];
+      const int slowest = summary["slowest_rank"];
+      EXPECT_EQ(json["ranks"]["rows"][static_cast<size_t>(slowest)]["communication"],
+                summary["communication"]["min"]);
+      EXPECT_LE(summary["us_per_step"]["min"], summary["us_per_step"]["median"]);
+      EXPECT_LE(summary["peak_memory"]["median"], summary["peak_memory"]["max"]);
     }
   }
 }
