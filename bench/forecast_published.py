@@ -24,6 +24,7 @@ PROFILES = {
     "V100 SXM2 16GB": {"memory": 16, "bandwidth": 900, "peer": 150, "f32": 15.7, "f16": 125},
     "A100 SXM 80GB": {"memory": 80, "bandwidth": 2039, "peer": 300, "f32": 19.5, "f16": 312},
 }
+ONE_HOST = {"gpus": 8, "hosts": 1, "network": 100}
 CASES = [
     {
         "source": "TensorFlow benchmarks, May 2017 (developers.googleblog.com): DGX-1, synthetic data, 219 images/s on one GPU",
@@ -31,9 +32,7 @@ CASES = [
         "model": "resnet50",
         "precision": "fp32",
         "batch": 64,
-        "gpus": 8,
-        "hosts": 1,
-        "network": 100,
+        **ONE_HOST,
         "one": 219,
         "of_linear": 7.91 / 8,
     },
@@ -43,9 +42,7 @@ CASES = [
         "model": "resnet50",
         "precision": "fp32",
         "batch": 64,
-        "gpus": 8,
-        "hosts": 1,
-        "network": 100,
+        **ONE_HOST,
         "one": 367,
         "of_linear": 2855 / 8 / 367,
     },
@@ -55,9 +52,7 @@ CASES = [
         "model": "resnet50",
         "precision": "tf32",
         "batch": 256,
-        "gpus": 8,
-        "hosts": 1,
-        "network": 100,
+        **ONE_HOST,
         "one": 938,
         "of_linear": 7248 / 8 / 938,
     },

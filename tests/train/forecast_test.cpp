@@ -108,6 +108,16 @@ TEST(Forecast, CommunicationIsHiddenBehindTheBackwardPass) {
   EXPECT_NEAR(forecast_of(2, half, "-overlap").communication / behind.communication, 2, 0.05);
 }
 
+/// With the layouts of any number of ranks.
+auto step_of(Two& net, DataParallel& parallel, optim::SGD& optimizer, const std::string& passes) {
+  return compile(
+      [&](const Tensor& x) {
+        (void)parallel.forward_backward([&](int64_t) { return net(x).sum(); });
+        optimizer.step();
+      },
+      {.passes = passes, .fixed_layouts = true});
+}
+
 /// Seconds of the median step of ranks that are threads, each on a virtual accelerator.
 double paced_step(int ranks, const Links& links, const std::string& passes) {
   double median = 0;
@@ -118,12 +128,7 @@ double paced_step(int ranks, const Links& links, const std::string& passes) {
     net.to(device);
     DataParallel parallel(net, group.shared_from_this());
     optim::SGD optimizer(net.parameters(), {.lr = 0.1});
-    auto step = compile(
-        [&](const Tensor& x) {
-          (void)parallel.forward_backward([&](int64_t) { return net(x).sum(); });
-          optimizer.step();
-        },
-        {.passes = passes, .fixed_layouts = true});
+    auto step = step_of(net, parallel, optimizer, passes);
     const Tensor x = zeros({64, Two::kWidth}, {.device = device});
     std::vector<double> seconds;
     for (int i = 0; i < 10; ++i) {
@@ -146,12 +151,7 @@ double forecast_step(int ranks, const Links& links, const std::string& passes) {
   net.to(device);
   DataParallel parallel(net, simulated_group(ranks, links));
   optim::SGD optimizer(net.parameters(), {.lr = 0.1});
-  auto step = compile(
-      [&](const Tensor& x) {
-        (void)parallel.forward_backward([&](int64_t) { return net(x).sum(); });
-        optimizer.step();
-      },
-      {.passes = passes, .fixed_layouts = true});
+  auto step = step_of(net, parallel, optimizer, passes);
   return step.forecast(zeros({64, Two::kWidth}, {.device = device})).step;
 }
 
