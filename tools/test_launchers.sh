@@ -113,7 +113,7 @@ for rank in range(job["completions"]):
     lines = []
     for e in container["env"]:
         value = e.get("value") or fields[e["valueFrom"]["fieldRef"]["fieldPath"]]
-        value = {"brim-0.brim": "127.0.0.1", "resnet18-cifar": "tutorial-cnn"}.get(value, value)
+        value = {"brim-0.brim": "127.0.0.1", "resnet18-cifar": "tutorial-cnn", "cuda:0": "cpu", "8": "4"}.get(value, value)
         lines.append(f"export {e['name']}={shlex.quote(value)}")
     command = container["args"][0].replace("/data ", "shapes10 ").replace("/runs/", f"{scratch}/").rstrip()
     lines.append(shlex.join(container["command"] + [command + ' "$@"', "pod"]) + ' "$@"')

@@ -24,7 +24,7 @@ class SpinLock {
   static inline std::atomic_flag flag;
 };
 
-thread_local constinit uint64_t current_part = 0;
+thread_local constinit uint64_t current_part = 0, current_parts = 1;
 thread_local constinit bool in_parts = false;
 thread_local constinit Generator* of_thread = nullptr;  // of the innermost GeneratorScope
 }  // namespace
@@ -47,8 +47,9 @@ RandomKey Generator::draw(RandomKey place) {
 RandomKey Generator::next() { return draw({.part = current_part}); }
 
 RandomKey Generator::next_of_samples(int64_t count) {
-  const auto blocks = static_cast<uint64_t>(count) / 4;
-  return count % 4 == 0 ? draw({.block = current_part * blocks}) : next();
+  const auto own = static_cast<uint64_t>(count);
+  if (own % 4 != 0) return next();
+  return draw({.part = own * current_parts, .block = current_part * (own / 4)});
 }
 
 void Generator::manual_seed(uint64_t seed) { set_state({seed, 0}); }
@@ -70,10 +71,11 @@ GeneratorScope::GeneratorScope(Generator& generator)
     : outer_(std::exchange(of_thread, &generator)) {}
 GeneratorScope::~GeneratorScope() { of_thread = outer_; }
 
-RandomParts::RandomParts(Generator& generator)
+RandomParts::RandomParts(Generator& generator, int64_t parts)
     : generator_(generator), begin_(generator.state()), furthest_(begin_.offset) {
   BRIM_CHECK(!in_parts, ValueError, "[RandomParts] inside of another one; end that first");
   in_parts = true;
+  current_parts = static_cast<uint64_t>(parts);
 }
 
 void RandomParts::begin(uint64_t part) {
@@ -86,6 +88,7 @@ void RandomParts::begin(uint64_t part) {
 RandomParts::~RandomParts() {
   in_parts = false;
   current_part = 0;
+  current_parts = 1;
   const SpinLock lock;
   generator_.state_.offset = std::max(furthest_, generator_.state_.offset);
 }

@@ -255,8 +255,9 @@ Tensor DataParallel::forward_backward(const Loss& loss, const Backward& backward
     for (const Tensor& t : averaged_) before_.push_back(t.clone());
   }
   // Gradients go while others are computed, but not where the backward pass calls the group, too.
-  const bool early = reducer_ && overlaps_ && !recording && !is_synchronised(network_);
-  RandomParts random(Generator::global());
+  const bool early =
+      reducer_ && overlap_.value_or(!backward) && !recording && !is_synchronised(network_);
+  RandomParts random(Generator::global(), virtual_ranks_);
   std::vector<Sums> nodes;
   for (const TreeNode& node : nodes_of(group_->rank(), group_->size(), virtual_ranks_))
     nodes.push_back(sum(node.begin, node.end, [&](int64_t virtual_rank) {

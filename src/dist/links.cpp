@@ -39,7 +39,7 @@ class SimulatedTransport final : public Transport {
         std::memset(i.data, 0, i.bytes);
     }
   }
-  std::unique_ptr<Transport> duplicate(const Call&) override {
+  std::unique_ptr<Transport> duplicate(const Call&, double) override {
     return std::make_unique<SimulatedTransport>(size(), links_);
   }
   void abort(const std::string&) noexcept override {}

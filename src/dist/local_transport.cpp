@@ -73,10 +73,10 @@ class Hub {
       }
   }
   /// The hub of the n-th duplicate.
-  std::shared_ptr<Hub> duplicate(uint64_t n) {
+  std::shared_ptr<Hub> duplicate(uint64_t n, double its_timeout) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Hub>& hub = duplicates_[n];
-    if (!hub) hub = std::make_shared<Hub>(size_, timeout, links);
+    if (!hub) hub = std::make_shared<Hub>(size_, its_timeout, links);
     return hub;
   }
 
@@ -123,8 +123,8 @@ class LocalTransport final : public Transport {
     (void)sim::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(time));
   }
 
-  std::unique_ptr<Transport> duplicate(const Call& call) override {
-    return std::make_unique<LocalTransport>(hub_->duplicate(call.number), rank(), size());
+  std::unique_ptr<Transport> duplicate(const Call& call, double timeout) override {
+    return std::make_unique<LocalTransport>(hub_->duplicate(call.number, timeout), rank(), size());
   }
 
   void abort(const std::string& why) noexcept override { hub_->end(rank(), why, true); }

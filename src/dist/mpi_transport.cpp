@@ -54,8 +54,8 @@ class MpiTransport final : public Transport {
     watch_->leave();
   }
 
-  std::unique_ptr<Transport> duplicate(const Call& call) override {
-    Connected base{base_->duplicate(call), watch_};
+  std::unique_ptr<Transport> duplicate(const Call& call, double timeout) override {
+    Connected base{base_->duplicate(call, timeout), watch_};
     MpiLibrary::Comm comm = nullptr;
     MpiLibrary::Request request = nullptr;
     {
@@ -88,7 +88,8 @@ class MpiTransport final : public Transport {
                "Open MPI's mpirun, or with a srun that speaks to it (--mpi=pmix)",
                base.transport->rank(), base.transport->size(), rank, size);
     MpiTransport first(std::move(base), mpi, mpi.world);
-    std::unique_ptr<Transport> own = first.duplicate({.kind = CallKind::duplicate});
+    std::unique_ptr<Transport> own =
+        first.duplicate({.kind = CallKind::duplicate}, first.timeout());
     first.meet();  // the first one's connections go now
     return own;
   }

@@ -57,13 +57,15 @@ void ProcessGroup::failed(const std::string& why) noexcept try {
 } catch (...) {  // no memory for the text
 }
 
-std::shared_ptr<ProcessGroup> ProcessGroup::duplicate() {
+std::shared_ptr<ProcessGroup> ProcessGroup::duplicate(std::optional<double> timeout) {
   std::shared_ptr<ProcessGroup> other;
   run({.kind = CallKind::duplicate}, [&](Transport& transport, const Call& call) {
     GroupOptions options = options_;
     options.record_folder.clear();  // one record a rank
     options.ranks_per_host = transport.ranks_per_host();
-    other = std::make_shared<ProcessGroup>(transport.duplicate(call), std::move(options));
+    options.timeout = timeout.value_or(transport.timeout());
+    const double seconds = options.timeout;
+    other = std::make_shared<ProcessGroup>(transport.duplicate(call, seconds), std::move(options));
   });
   return other;
 }

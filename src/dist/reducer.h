@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include <brim/core/stream.h>
 #include <brim/dist/process_group.h>
 
 #include "plan/buckets.h"
@@ -15,42 +15,50 @@
 
 namespace brim::dist {
 
-/// Of ranks that compute one part of a batch each. The first backward pass notes when gradients are
-/// ready; from what the link was measured to take follows which are reduced together, as in
-/// compiled steps (plan/buckets.h), in all ranks as rank 0 found.
+/// Of ranks that compute one part of a batch each. The second backward pass, which is warm, notes
+/// when gradients are ready; from what the link was measured to take follows which are reduced
+/// together, as in compiled steps (plan/buckets.h), in all ranks as rank 0 found.
 class Reducer {
  public:
   Reducer(GroupPtr group, std::vector<Tensor> parameters);
 
-  /// Calls `backward`, which leaves each parameter's gradient in it, once. Sums `others`, and the
+  /// Calls `backward`, which leaves each parameter's gradient in it. Sums `others`, and the
   /// gradients as `exchanged` where they are f32, over all ranks, and returns those of the
   /// parameters: undefined where there is none. Throws as collectives do, and ValueError for a
-  /// gradient that changes when it was sent.
+  /// gradient that is added to, or replaced, when it was sent.
   std::vector<Tensor> run(const std::function<void()>& backward, std::vector<Tensor> others,
                           DType exchanged);
 
  private:
   struct Hooks;
+  enum class Stage : uint8_t { cold, timed, chosen };
   void ready(size_t parameter);
-  void take(size_t parameter);
   void queue_bucket();
-  void choose(double end);
+  void check_sent() const;
+  void choose();
+  void use(plan::Buckets buckets);
+  std::vector<plan::ReadyBytes> ready_bytes() const;
   void give_up(const std::string& why) noexcept;
 
   const GroupPtr group_;
   std::vector<Tensor> parameters_;
-  std::optional<plan::Buckets> buckets_;    // of parameters; empty before the first step
+  Stage stage_ = Stage::cold;
+  plan::Buckets buckets_;                   // of parameters
   std::vector<size_t> bucket_of_;           // by parameter
   std::unique_ptr<plan::SideStream> side_;  // where there are several buckets
 
-  // Of the step.
+  // Of the step; by parameter, where nothing else is said.
   DType exchanged_ = DType::f32;
-  std::vector<Tensor> gradients_;  // by parameter
-  std::vector<Tensor> others_;     // go with the last bucket
-  std::vector<bool> is_ready_;     // by parameter
-  std::vector<size_t> left_;       // by bucket: parameters that are not ready
-  std::vector<double> times_;      // by parameter, when the first step had it
-  size_t queued_ = 0;              // buckets
+  std::vector<Tensor> gradients_, sent_;  // as they are reduced; what grad() was then
+  std::vector<Tensor> others_;            // go with the last bucket
+  std::vector<int> times_ready_;
+  std::vector<size_t> left_;  // by bucket: parameters that are not ready
+  size_t queued_ = 0;         // buckets
+
+  // When gradients were ready in the timed step: of a CPU, and of a device.
+  std::vector<double> seconds_;
+  std::vector<Event> events_;
+  Event begun_;
 };
 
 /// Calls f with the tensors of each dtype, in the order in which dtypes first appear.

@@ -93,7 +93,7 @@ class TcpTransport final : public Transport {
     if (watch_) watch_->leave();
   }
 
-  std::unique_ptr<Transport> duplicate(const Call& call) override {
+  std::unique_ptr<Transport> duplicate(const Call& call, double timeout) override {
     // Each listens anew, on the interface that leads to the others.
     size_t any = 0;
     while (any < sockets_.size() && !sockets_[any].is_open()) ++any;
@@ -116,7 +116,9 @@ class TcpTransport final : public Transport {
       sockets =
           connect_mesh(rank(), endpoints, listener, mesh, token_, steady_seconds() + join_timeout_);
     }
-    auto other = std::make_unique<TcpTransport>(rank(), std::move(sockets), mesh, token_, options_,
+    GroupOptions options = options_;
+    options.timeout = timeout;
+    auto other = std::make_unique<TcpTransport>(rank(), std::move(sockets), mesh, token_, options,
                                                 join_timeout_);
     other->set_watch(watch_);
     return other;

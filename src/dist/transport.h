@@ -94,8 +94,8 @@ class Transport {
                         std::span<const Incoming> in) = 0;
   /// Returns when all ranks have called it.
   void meet(const Call& call = {});
-  /// Another one between the same ranks. Called by all of them.
-  virtual std::unique_ptr<Transport> duplicate(const Call& call) = 0;
+  /// Another one between the same ranks, with its own timeout(). Called by all of them.
+  virtual std::unique_ptr<Transport> duplicate(const Call& call, double timeout) = 0;
   /// Other ranks that wait for this one, or will, get a DistError with `why`.
   virtual void abort(const std::string& why) noexcept = 0;
   /// What has gone wrong with another rank, or with what connects the devices, or ""; as far as

@@ -49,13 +49,13 @@ Watch::~Watch() {
 void Watch::enter(const Call& call) {
   const std::lock_guard lock(mutex_);
   call_ = call;
-  inside_ = true;
+  ++inside_;
   since_ = steady_seconds();
 }
 
 void Watch::leave() {
   const std::lock_guard lock(mutex_);
-  inside_ = false;
+  --inside_;
   since_ = steady_seconds();
 }
 
@@ -100,7 +100,7 @@ void Watch::note(const std::string& fault) {
 void Watch::tell(Kind kind, const std::string& text) noexcept {
   Message message;
   message.kind = kind;
-  message.inside = inside_;
+  message.inside = inside_ > 0;
   message.call = call_;
   message.seconds = steady_seconds() - since_;
   std::memcpy(message.text, text.data(), std::min(text.size(), sizeof(message.text) - 1));

@@ -67,7 +67,8 @@ class Watch {
   std::mutex mutex_;  // of all that follows
   std::vector<Peer> peers_;
   Call call_;
-  bool inside_ = false, ending_ = false, failed_ = false;
+  int inside_ = 0;  // calls of this rank's threads; the newest is call_
+  bool ending_ = false, failed_ = false;
   double since_ = 0;
   std::string fault_;
   int wake_[2] = {-1, -1};  // a pipe that ends the thread's wait

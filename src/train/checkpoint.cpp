@@ -33,6 +33,11 @@ struct Entry {
   std::string name;
   const char* kind;
   Checkpoint::State state;
+
+  /// Ranks that train one network have the same tensors there. Others are rank 0's.
+  bool may_be_cut() const {
+    return std::string_view(kind) == "Module" || std::string_view(kind) == "Optimizer";
+  }
 };
 
 template <class T>
@@ -245,7 +250,7 @@ Snapshot Checkpoint::Impl::snapshot(const LoopPosition& at) {
     if (is_value(entry))
       values[entry.name] = state.at("");
     else
-      files.push_back({entry.name, std::move(state), {}});
+      files.push_back({entry.name, std::move(state), {}, entry.may_be_cut()});
   }
   files.push_back({kValues, std::move(values), {}});
   CheckpointShards* const together = shards ? &*shards : nullptr;

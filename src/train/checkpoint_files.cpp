@@ -145,6 +145,10 @@ void verify_checkpoint(const std::string& path, std::span<const char* const> req
   };
   check_listed(kStateFile);
   for (const char* name : required) check_listed(name);
+  for (const auto& [name, entry] : manifest.items())
+    if (name.ends_with(io::kIndexSuffix) && name.find('/') == std::string::npos)
+      for (const auto& [shard, _] : io::read_shard_index(path + "/" + name).tensors_of)
+        check_listed(shard);
   for (const auto& [name, entry] : manifest.items()) {
     BRIM_CHECK(entry.is_object() && name.find('/') == std::string::npos, FileError,
                "[checkpoint] {} lists no valid '{}'; the checkpoint is damaged", manifest_path,

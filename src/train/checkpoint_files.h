@@ -23,6 +23,7 @@ struct TensorFile {
   std::string name;
   StateDict tensors;
   io::Metadata metadata;
+  bool may_be_cut = false;                  ///< all ranks have the same tensors in it
   std::string index_name = {}, index = {};  ///< a text beside it, of which file has what; or ""
 };
 

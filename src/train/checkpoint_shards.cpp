@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/hash.h"
 #include "core/json_text.h"
 #include "io/shard_index.h"
 #include "train/checkpoint_json.h"
@@ -38,7 +39,7 @@ std::vector<int> ranks_of(const StateDict& tensors, int64_t all, int size) {
 }  // namespace
 
 CheckpointShards::CheckpointShards(dist::ProcessGroup& group, const std::string& folder)
-    : group_(group.duplicate()) {
+    : group_(group.duplicate(/*timeout=*/0)) {  // a disk may be slow; who is dead is noticed
   std::error_code error;
   const std::string own = folder.empty() ? "" : fs::absolute(folder, error).string();
   folder_ = group_->all_gather_text(leads() ? own : "")[0];
@@ -52,13 +53,14 @@ CheckpointShards::CheckpointShards(dist::ProcessGroup& group, const std::string&
                r, folder_);
 }
 
-void CheckpointShards::cut(std::vector<TensorFile>& files) const {
+void CheckpointShards::cut(std::vector<TensorFile>& files) {
+  uint64_t layout = 0;
   const int size = group_->size(), own = group_->rank();
   std::vector<TensorFile> kept;
   for (TensorFile& file : files) {
     int64_t all = 0;
     for (const auto& [name, t] : file.tensors) all += bytes_of(t);
-    if (all < kLarge) {
+    if (!file.may_be_cut || all < kLarge) {
       if (leads()) kept.push_back(std::move(file));
       continue;
     }
@@ -68,6 +70,9 @@ void CheckpointShards::cut(std::vector<TensorFile>& files) const {
     size_t i = 0;
     for (auto& [name, t] : file.tensors) {
       const int rank = ranks[i++];
+      const std::string tensor =
+          fmt::format("{} {} {}", name, t.shape().str(), brim::name(t.dtype()));
+      layout = splitmix64(layout ^ xxh64(tensor.data(), tensor.size(), 0));
       index.tensors_of[io::shard_name(file.name, rank + 1, size)].push_back(name);
       if (rank == own) part.emplace(name, std::move(t));
     }
@@ -80,12 +85,13 @@ void CheckpointShards::cut(std::vector<TensorFile>& files) const {
     if (leads() || !shard.tensors.empty()) kept.push_back(std::move(shard));
   }
   files = std::move(kept);
+  layout_ = fmt::format("{:x}", layout);
 }
 
 void CheckpointShards::write(const std::string& path, const std::vector<TensorFile>& files,
                              const std::string& state) {
   told_path_ = true;
-  (void)group_->all_gather_text(path);
+  const std::vector<std::string> layouts = group_->all_gather_text(path);
   Json manifest;
   std::exception_ptr error;
   try {
@@ -95,6 +101,11 @@ void CheckpointShards::write(const std::string& path, const std::vector<TensorFi
   }
   const std::vector<std::string> others = group_->all_gather_text("");
   if (error) std::rethrow_exception(error);
+  for (size_t r = 1; r < layouts.size(); ++r)
+    BRIM_CHECK(layouts[r] == layout_, ValueError,
+               "[checkpoint] ranks 0 and {} have other modules or optimizers; add the same in all "
+               "ranks, or leave sharded checkpoints out (CheckpointOptions::sharded)",
+               r);
   for (size_t r = 1; r < others.size(); ++r) {
     const Json entries = parse_json<Json>(others[r]);
     BRIM_CHECK(entries.is_object(), FileError, "rank {}: {}", r, others[r]);
@@ -112,7 +123,7 @@ void CheckpointShards::finish(const std::string& error) {
 }
 
 void CheckpointShards::follow(const std::vector<TensorFile>& files) {
-  const std::string path = group_->all_gather_text("")[0];
+  const std::string path = group_->all_gather_text(layout_)[0];
   std::string done = "{}";
   std::exception_ptr own;  // no file's
   if (!path.empty()) {

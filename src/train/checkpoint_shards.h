@@ -22,12 +22,12 @@ class CheckpointShards {
   const std::string& folder() const { return folder_; }
   bool leads() const { return group_->rank() == 0; }
 
-  /// Leaves in the files what this rank writes: of large ones its part of the tensors, under a name
-  /// of its own, and the small ones in rank 0. All ranks have the same tensors.
-  void cut(std::vector<TensorFile>& files) const;
+  /// Leaves in the files what this rank writes: of large ones that may be cut its part of the
+  /// tensors, under a name of its own, and the others in rank 0.
+  void cut(std::vector<TensorFile>& files);
 
   /// Of rank 0: write_checkpoint_files() of all ranks' files. Throws FileError where any rank could
-  /// not write its own; DistError.
+  /// not write its own; ValueError where one has other tensors; DistError.
   void write(const std::string& path, const std::vector<TensorFile>& files,
              const std::string& state);
   /// Of rank 0, once the checkpoint is in place, or `error` says why it is not: tells the others.
@@ -39,7 +39,9 @@ class CheckpointShards {
  private:
   const dist::GroupPtr group_;
   std::string folder_;
-  bool told_path_ = false;  // of the checkpoint that is being written
+  // Of the checkpoint that is being written.
+  std::string layout_;  // of what was cut; the same in all ranks
+  bool told_path_ = false;
 };
 
 }  // namespace brim::train

@@ -72,13 +72,26 @@ void load_loader(const data::Loader& loader, const LoopPosition& at, const State
   const auto is_there = [&](const std::string& what, bool there) {
     BRIM_CHECK(there, ValueError, "it does not tell the loader's {}", what);
   };
-  for (const auto& [what, now] : loader_numbers(loader)) {
-    const auto before = saved.find(what);
-    is_there(what, before != saved.end() && before->second.numel() == 1);
-    check(what, before->second.item<int64_t>(), now);
+  std::map<std::string, int64_t> before, now = loader_numbers(loader);
+  for (const auto& [what, _] : now) {
+    const auto found = saved.find(what);
+    is_there(what, found != saved.end() && found->second.numel() == 1);
+    before[what] = found->second.item<int64_t>();
   }
-  for (const auto& [what, now] : loader_texts(loader))  // older checkpoints do not tell them
-    if (saved.contains(what)) check(what, printable(text_of(saved.at(what))), printable(now));
+  if (before["world_size"] != now["world_size"] && !loader.is_iterable() &&
+      !loader.options().buckets) {  // other ranks share the same batches
+    for (std::map<std::string, int64_t>* numbers : {&before, &now}) {
+      const int64_t ranks = (*numbers)["world_size"];
+      for (const char* what : {"batch", "samples"}) {
+        (*numbers)[what + std::string(" of all ranks")] = (*numbers)[what] * ranks;
+        numbers->erase(what);
+      }
+      numbers->erase("world_size");
+    }
+  }
+  for (const auto& [what, value] : now) check(what, before[what], value);
+  for (const auto& [what, text] : loader_texts(loader))  // older checkpoints do not tell them
+    if (saved.contains(what)) check(what, printable(text_of(saved.at(what))), printable(text));
   if (!loader.is_iterable()) return;
   is_there("state", saved.contains("state"));
   loader.load_state(text_of(saved.at("state")));

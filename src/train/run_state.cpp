@@ -107,8 +107,9 @@ Snapshot snapshot_of(RunState state, bool background, CheckpointShards* shards) 
   std::vector<TensorFile> files;
   files.push_back(
       {"model", std::move(state.model),
-       weights_metadata({state.recipe, state.classes, state.columns, state.targets, state.input})});
-  files.push_back({"optimizer", std::move(state.optimizer), {}});
+       weights_metadata({state.recipe, state.classes, state.columns, state.targets, state.input}),
+       /*may_be_cut=*/true});
+  files.push_back({"optimizer", std::move(state.optimizer), {}, /*may_be_cut=*/true});
   files.push_back({"schedule", std::move(state.schedule), {}});
   if (shards) shards->cut(files);
   std::vector<StateDict*> tensors{&state.scaler};

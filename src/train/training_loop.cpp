@@ -225,6 +225,7 @@ std::string TrainingLoop::where_not_finite() const {
   const std::vector<int64_t> finite = losses_.finite_steps();
   const int64_t part = std::ranges::min_element(finite) - finite.begin();
   const int64_t least = finite[static_cast<size_t>(part)];
+  if (least == losses_.read().steps) return "";  // the sum of finite ones
   const int64_t step = at_.epoch_steps - losses_.read().steps + least + 1;
   if (std::ranges::count(finite, least) == std::ssize(finite))
     return fmt::format(" (first at step {}, in all parts of the batch at once)", step);
@@ -294,7 +295,7 @@ bool TrainingLoop::validate(std::optional<double>& score) {
   try {
     validation_ = s_.evaluate(s_.validation);
   } catch (...) {
-    keep();
+    if (!shards_) keep();  // the others may not have met it, and would not write their parts
     throw;
   }
   if (!validation_) return keep(), false;

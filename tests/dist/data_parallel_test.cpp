@@ -64,7 +64,7 @@ struct Run {
 
 using Weights = std::map<std::string, std::vector<float>>;
 
-/// What a rank has after three steps of batches of 12.
+/// What a rank has after four steps of batches of 12.
 Weights train(ProcessGroup& group, const Run& run, const std::map<std::string, Tensor>& start) {
   const Device device =
       run.on_sim ? Device::all("sim")[static_cast<size_t>(group.rank())] : Device();
@@ -88,7 +88,7 @@ Weights train(ProcessGroup& group, const Run& run, const std::map<std::string, T
   forced_buckets(run.buckets);
   auto compiled = compile(step, {.passes = "exact"});
   Weights result;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const Tensor x = sin(arange(12 * 3 * 64, {.dtype = f32}) * (0.1 + i)).reshape({12, 3, 8, 8});
     const Tensor y = (arange(12) + i) % 5;
     const Tensor some = x.slice(0, first, first + own).contiguous().to(device);
@@ -252,10 +252,9 @@ TEST(DataParallel, AnEagerGradientIsSentOnce) {
           },
           backward);
     };
-    step({});
+    for (int i = 0; i < 3; ++i) step({});
     const std::vector<float> once = net.parameters()[0].grad().to_vector<float>();
-    parallel.overlap(false);
-    step(twice);
+    step(twice);  // by default with no overlap
     for (size_t i = 0; i < once.size(); ++i)
       EXPECT_FLOAT_EQ(net.parameters()[0].grad().to_vector<float>()[i], 2 * once[i]);
     parallel.overlap(true);
@@ -263,6 +262,61 @@ TEST(DataParallel, AnEagerGradientIsSentOnce) {
   });
   for (const std::string& failure : failures)
     EXPECT_TRUE(has(failure, "call backward() once")) << failure;
+}
+
+/// Where the first steps show it, nothing is sent early.
+TEST(DataParallel, GradientsThatComeTwiceAreNotSentEarly) {
+  run_ranks(local_groups(2), [](ProcessGroup& group) {
+    forced_buckets(3);
+    Net net({});
+    DataParallel parallel(net, group.shared_from_this());
+    parallel.overlap(true);
+    for (int i = 0; i < 4; ++i) {
+      (void)parallel.forward_backward(
+          [&](int64_t) {
+            return net(ones({2, 3, 8, 8})).sum();
+          },
+          [](const Tensor& loss) {
+            loss.backward({}, {.retain_graph = true});
+            loss.backward();
+          });
+      EXPECT_EQ(net.parameters().back().grad().to_vector<float>(), std::vector<float>(5, 4));
+    }
+  });
+}
+
+TEST(DataParallel, AGradientThatIsReplacedWhenItWasSentIsAnError) {
+  const std::vector<std::string> failures = failures_of(local_groups(2), [](ProcessGroup& group) {
+    forced_buckets(100);
+    Net net({});
+    DataParallel parallel(net, group.shared_from_this());
+    Tensor last = net.parameters().back();
+    const DataParallel::Backward halved = [&](const Tensor& loss) {
+      loss.backward();
+      last.set_grad(last.grad() * 0.5);
+    };
+    const auto loss = [&](int64_t) { return net(ones({2, 3, 8, 8})).sum(); };
+    for (int i = 0; i < 4; ++i) {
+      (void)parallel.forward_backward(loss, halved);
+      EXPECT_EQ(last.grad().to_vector<float>(), std::vector<float>(5, 1));
+    }
+    parallel.overlap(true);
+    for (int i = 0; i < 3; ++i) (void)parallel.forward_backward(loss, halved);
+  });
+  for (const std::string& failure : failures)
+    EXPECT_TRUE(has(failure, "was replaced when it was sent")) << failure;
+}
+
+TEST(DataParallel, AnOptimizerInAHookIsAnError) {
+  const std::vector<std::string> failures = failures_of(local_groups(2), [](ProcessGroup& group) {
+    nn::Linear net({.in = 4, .out = 2});
+    DataParallel parallel(net, group.shared_from_this());
+    for (Tensor& p : net.parameters())
+      p.register_post_accumulate_grad_hook([](Tensor& leaf) { leaf.zero_grad(); });
+    (void)parallel.forward_backward([&](int64_t) { return net(ones({2, 4})).sum(); });
+  });
+  for (const std::string& failure : failures)
+    EXPECT_TRUE(has(failure, "a hook must not step an optimizer")) << failure;
 }
 
 TEST(DataParallel, AnErrorAmidAnEagerBackwardPassEndsAll) {
@@ -273,7 +327,7 @@ TEST(DataParallel, AnErrorAmidAnEagerBackwardPassEndsAll) {
     const auto step = [&] {
       (void)parallel.forward_backward([&](int64_t) { return net(ones({2, 3, 8, 8})).sum(); });
     };
-    step();
+    for (int i = 0; i < 3; ++i) step();
     if (group.rank() == 1)
       net.parameters()[0].register_hook(
           [](const Tensor&) -> Tensor { raise<ValueError>("rank 1 has had enough"); });
@@ -319,6 +373,28 @@ TEST(DataParallel, DropoutDoesNotDependOnTheRanks) {
               << size << " ranks, " << parts << " parts each" << (compiled ? ", compiled" : "");
       }
   }
+}
+
+/// Batches of other lengths drop by themselves.
+TEST(DataParallel, PartsOfOtherSizesShareNoMask) {
+  Generator generator(5);
+  std::vector<RandomKey> keys;
+  {
+    RandomParts parts(generator, 2);
+    parts.begin(0);
+    keys.push_back(generator.next_of_samples(400));
+    parts.begin(1);
+    keys.push_back(generator.next_of_samples(200));
+    parts.begin(1);
+    keys.push_back(generator.next_of_samples(400));
+    parts.begin(1);
+    keys.push_back(generator.next_of_samples(6));
+  }
+  EXPECT_NE(keys[0].part, keys[1].part);
+  EXPECT_EQ(keys[0].part, keys[2].part);
+  EXPECT_EQ(keys[2].block, 100u);
+  EXPECT_EQ(keys[3].part, 1u);
+  EXPECT_EQ(keys[3].block, 0u);
 }
 
 TEST(DataParallel, TellsTheLossOfEachPart) {
@@ -506,14 +582,14 @@ TEST(DataParallel, PartsDrawTheirOwnNumbers) {
 TEST(DataParallel, TheGeneratorGoesOnBehindThePartThatDrewMost) {
   Generator generator(7);
   {
-    RandomParts parts(generator);
+    RandomParts parts(generator, 3);
     for (const int draws : {1, 3, 2}) {
       parts.begin(static_cast<uint64_t>(draws));
       for (int i = 0; i < draws; ++i)
         EXPECT_EQ(generator.next(),
                   (RandomKey{7, static_cast<uint64_t>(i), static_cast<uint64_t>(draws)}));
     }
-    EXPECT_THROW(RandomParts inner(generator), ValueError);
+    EXPECT_THROW(RandomParts inner(generator, 2), ValueError);
   }
   EXPECT_EQ(generator.next(), (RandomKey{7, 3, 0}));
 }

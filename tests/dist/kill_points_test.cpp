@@ -45,8 +45,8 @@ class Mortal final : public Transport {
     if (!base_) throw std::runtime_error("lost before");
     base_->exchange(made, out, in);
   }
-  std::unique_ptr<Transport> duplicate(const Call& call) override {
-    return std::make_unique<Mortal>(base_->duplicate(call), fate_);
+  std::unique_ptr<Transport> duplicate(const Call& call, double timeout) override {
+    return std::make_unique<Mortal>(base_->duplicate(call, timeout), fate_);
   }
 
  private:

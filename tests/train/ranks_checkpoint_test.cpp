@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <set>
+#include <thread>
 
 #include <brim/brim.h>
 
@@ -169,6 +170,100 @@ TEST(RanksCheckpoint, ARankThatFailsAmidShardsEndsAll) {
   EXPECT_EQ(tests::message_of<Error>(run), "rank 2 has had enough");
   EXPECT_EQ(std::filesystem::path(Checkpoint::newest(folder / "run")).filename(),
             "checkpoint-00000001");
+}
+
+/// What rank 0 saw, from the checkpoint amid an epoch on, summed over all ranks.
+double seen_by(const std::string& run, int ranks, int64_t stop) {
+  double sum = 0;
+  dist::run_ranks(dist::local_groups(ranks), [&](dist::ProcessGroup& group) {
+    const data::Loader loader(
+        data::from_tensors({{"x", arange(48, {.dtype = f32})}}),
+        {.batch = 8 / ranks, .workers = 1, .rank = group.rank(), .world_size = ranks});
+    data::DeviceLoader feed(loader, Device::cpu());
+    double own = 0;
+    Checkpoint checkpoint(run, group.shared_from_this(), {.sharded = true});
+    checkpoint.add("own", own);
+    checkpoint.add("data", loader);
+    LoopPosition at = checkpoint.resume();
+    for (const data::Batch& batch : feed.epoch(at.epoch, at.batch)) {
+      Tensor x = (batch["x"] * (1.0 + static_cast<double>(batch.index))).sum();
+      dist::all_reduce(group, x);
+      own += x.item();
+      at.batch = batch.index + 1, ++at.steps;
+      if (at.steps != stop) continue;
+      checkpoint.save(at);
+      break;
+    }
+    if (group.rank() == 0) sum = own;
+  });
+  return sum;
+}
+
+TEST(RanksCheckpoint, OtherNumbersOfRanksGoOnAmidAnEpoch) {
+  const tests::TemporaryFolder folder;
+  const double whole = seen_by(folder / "whole", 1, -1);
+  for (const int ranks : {1, 2, 4}) {
+    const std::string run = folder / std::to_string(ranks);
+    (void)seen_by(run, 2, 3);
+    EXPECT_EQ(seen_by(run, ranks, -1), whole) << ranks;
+  }
+}
+
+/// What ranks need not have alike is rank 0's, however large.
+TEST(RanksCheckpoint, ValuesAreThoseOfRankZero) {
+  const tests::TemporaryFolder folder;
+  const auto run = [&](bool saves) {
+    dist::run_ranks(dist::local_groups(2), [&](dist::ProcessGroup& group) {
+      std::string log = group.rank() == 0 && saves ? std::string(200'000, 'x') : "";
+      Checkpoint checkpoint(folder / "run", group.shared_from_this(), {.sharded = true});
+      checkpoint.add("log", log);
+      LoopPosition at = checkpoint.resume();
+      EXPECT_EQ(at.steps, saves ? 0 : 1);
+      EXPECT_EQ(log.size(), saves && group.rank() == 1 ? 0u : 200'000u);
+      at.steps = 1;
+      if (saves) {
+        EXPECT_TRUE(checkpoint.save(at));
+      }
+    });
+  };
+  run(true);
+  run(false);
+}
+
+TEST(RanksCheckpoint, RanksWithOtherModulesWriteNoShards) {
+  const tests::TemporaryFolder folder;
+  const std::string error = tests::message_of<Error>([&] {
+    dist::run_ranks(dist::local_groups(2), [&](dist::ProcessGroup& group) {
+      nn::Linear net({.in = 100, .out = 300 + group.rank()});
+      Checkpoint checkpoint(folder / "run", group.shared_from_this(), {.sharded = true});
+      checkpoint.add("model", net);
+      LoopPosition at = checkpoint.resume();
+      at.steps = 1;
+      checkpoint.save(at);
+    });
+  });
+  EXPECT_NE(error.find("ranks 0 and 1 have other modules or optimizers"), std::string::npos)
+      << error;
+  EXPECT_EQ(Checkpoint::newest(folder / "run"), "");
+}
+
+/// Whose files are slow is waited for, whatever the group's timeout is.
+TEST(RanksCheckpoint, AShardMayTakeLongerThanTheTimeout) {
+  const tests::TemporaryFolder folder;
+  dist::run_ranks(dist::local_groups(2, {.timeout = 0.2}), [&](dist::ProcessGroup& group) {
+    CheckpointShards shards(group, folder / "");
+    std::vector<TensorFile> files;
+    files.push_back({"model", {{"w", ones({100, 1000})}}, {}, /*may_be_cut=*/true});
+    shards.cut(files);
+    if (group.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      shards.follow(files);
+    } else {
+      shards.write(folder / "", files, "{}");
+      shards.finish("");
+    }
+  });
+  EXPECT_NO_THROW(verify_checkpoint(folder / ""));
 }
 
 TEST(RanksCheckpoint, RanksThatSeeNoFolderAreNamed) {

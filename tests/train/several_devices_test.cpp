@@ -320,6 +320,31 @@ TEST_F(SeveralDevices, NameThePartThatWasNotFiniteFirst) {
   }
 }
 
+/// Its validation fails on the second device.
+class BadValidation final : public Task {
+ public:
+  Tensor loss(const Tensor& output, const data::Batch& batch, bool training) const override {
+    if (!training && output.device().index == 1) raise<ValueError>("a bad validation");
+    return output.mean() + batch["weight"].mean();
+  }
+  std::vector<std::string> metrics() const override { return {}; }
+};
+
+/// Nobody waits for parts of a checkpoint that this rank does not write.
+TEST_F(SeveralDevices, AValidationThatFailsEndsAllWithShards) {
+  register_task("bad-validation", [](const Recipe&) { return std::make_unique<BadValidation>(); });
+  register_data("bad-validation", [](const std::string&, const Recipe&, const DataRequest& r) {
+    if (r.split == data::Split::test) throw data::NoSuchSplit("[data] there is no test split");
+    return TaskData{.samples = data::from_tensors({{"x", ones({40, 3})}, {"weight", zeros({40})}}),
+                    .outputs = 2};
+  });
+  recipe = {.task = "bad-validation", .model = "mlp", .data = "bad-validation", .epochs = 1};
+  recipe.batch = 4;
+  recipe.validation.fraction = 0.2;
+  EXPECT_EQ(error_of({.devices = sims(2), .out = folder / "run", .checkpoint = {.sharded = true}}),
+            "a bad validation");
+}
+
 TEST_F(SeveralDevices, BadOptions) {
   const auto says = [&](TrainOptions options, const std::string& part) {
     const std::string error = error_of(std::move(options));

@@ -21,8 +21,9 @@ class Generator {
  public:
   explicit Generator(uint64_t seed = 0);
   RandomKey next();
-  /// Of a draw for samples, `count` numbers in each part: where they fill whole blocks of four, the
-  /// parts draw together what one part with all samples does, each its run of it.
+  /// Of a draw for samples, which lie one after the other, so many numbers in this part: where they
+  /// fill whole blocks of four, parts that draw equally many draw together what one part with all
+  /// samples does, each its run of it. Draws of other numbers have a stream of their own.
   RandomKey next_of_samples(int64_t count);
   void manual_seed(uint64_t seed);
   RandomKey state() const;          ///< what the next call of next() would return, outside of parts
@@ -51,13 +52,13 @@ class GeneratorScope {
 };
 
 /// In this scope the thread draws for the parts of a batch, which are computed one after the other
-/// or by several ranks: each part has numbers of its own, and the generator goes on behind the part
-/// that drew most. Dropout draws for samples (Generator::next_of_samples). So what is drawn for a
-/// part does not depend on who computes it. Scopes do not nest (ValueError); compiled steps may
-/// hold them.
+/// or by several ranks: each of the `parts` has numbers of its own, and the generator goes on
+/// behind the part that drew most. Dropout draws for samples (Generator::next_of_samples). So what
+/// is drawn for a part does not depend on who computes it. Scopes do not nest (ValueError);
+/// compiled steps may hold them.
 class RandomParts {
  public:
-  explicit RandomParts(Generator& generator);
+  RandomParts(Generator& generator, int64_t parts);
   ~RandomParts();
   RandomParts(const RandomParts&) = delete;
   RandomParts& operator=(const RandomParts&) = delete;

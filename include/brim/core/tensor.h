@@ -244,7 +244,8 @@ class Tensor {
   /// `hook` sees, and may replace, the gradient of this tensor. Returns an id for remove_hook.
   int register_hook(std::function<Tensor(const Tensor&)> hook);
   /// Of a leaf: `hook` is called once backward() has added to its grad, while gradients of other
-  /// tensors may still be computed. Returns an id for remove_hook.
+  /// tensors may still be computed. Under dist::DataParallel that is this part's gradient, before
+  /// ranks exchange it: no place for an optimizer. Returns an id for remove_hook.
   int register_post_accumulate_grad_hook(std::function<void(Tensor&)> hook);
   void remove_hook(int id);
   /// Replaces what this handle's tensor holds (storage, shape, dtype), keeping its identity and

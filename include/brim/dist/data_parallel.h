@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <brim/core/tensor.h>
@@ -53,17 +54,19 @@ class DataParallel {
   using Backward = std::function<void(const Tensor& loss)>;
 
   /// Whether gradients are exchanged while others are still computed, in steps that are not
-  /// compiled, where that wins time: yes, unless this was called. Switch it off where the backward
-  /// pass itself calls collectives of this group.
-  void overlap(bool on) { overlaps_ = on; }
+  /// compiled, where that wins time; in all ranks the same. By default yes, in steps without a
+  /// Backward of one's own. true: in these, too, which then call backward() once and leave the
+  /// gradients as it made them. false: never, which a backward pass needs that itself calls
+  /// collectives of this group (or give those a duplicate()).
+  void overlap(bool on) { overlap_ = on; }
 
   /// Leaves the gradient of the mean loss over all ranks' samples in each parameter, instead of
   /// what was there, and returns that loss (a scalar without history): the same bits in all ranks.
   /// Running statistics, and what else is a floating buffer, become the mean of what the parts made
   /// of them. `part_losses`, if given, becomes what each part added to that loss, by virtual rank:
   /// which one is not finite. Waits for no device; compiled steps may hold it. Throws ValueError
-  /// for a loss that is no scalar; DistError as collectives do, and where a parameter has a
-  /// gradient in some ranks only.
+  /// for a loss that is no scalar, and where hooks or a Backward change what overlap() has sent;
+  /// DistError as collectives do, and where a parameter has a gradient in some ranks only.
   Tensor forward_backward(const Loss& loss, const Backward& backward = {},
                           Tensor* part_losses = nullptr);
 
@@ -85,7 +88,7 @@ class DataParallel {
   std::vector<Tensor> before_;              // what averaged_ held when the step began
   std::vector<Tensor> slots_;               // by part of this rank; see slots_of()
   std::unique_ptr<Reducer> reducer_;        // of ranks with one part each
-  bool overlaps_ = true;
+  std::optional<bool> overlap_;
 };
 
 }  // namespace brim::dist

@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -69,7 +70,8 @@ class ProcessGroup : public std::enable_shared_from_this<ProcessGroup> {
   bool has_links() const;       ///< modelled ones (links.h), by which exchanges are timed
 
   /// Another group of the same ranks, whose calls do not mix with these. All ranks call it.
-  std::shared_ptr<ProcessGroup> duplicate();
+  /// `timeout`: instead of GroupOptions::timeout, in all ranks the same.
+  std::shared_ptr<ProcessGroup> duplicate(std::optional<double> timeout = {});
   /// Returns when all ranks have called it. The host waits, for the ranks alone: what is queued on
   /// devices may not be done.
   void barrier();
