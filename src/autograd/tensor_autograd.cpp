@@ -175,6 +175,7 @@ int Tensor::register_post_accumulate_grad_hook(std::function<void(Tensor&)> hook
   BRIM_CHECK(requires_grad() && is_leaf(), AutogradError,
              "[register_post_accumulate_grad_hook] only leaves that require a gradient "
              "accumulate one; use register_hook for others");
+  BRIM_CHECK(hook, ValueError, "[register_post_accumulate_grad_hook] the hook is empty");
   const int id = next_hook_id++;
   autograd::meta_of(*this).grad_hooks.emplace_back(id, std::move(hook));
   return id;

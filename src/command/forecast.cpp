@@ -56,7 +56,7 @@ struct Row {
 
 std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); }
 
-void print(const Options& o, const std::string& device, int hosts, double network,
+void print(const Options& o, const std::string& device, const dist::Links& links, int hosts,
            const std::vector<Row>& rows) {
   const double one = rows[0].forecast.step.step;
   say(stdout,
@@ -64,7 +64,10 @@ void print(const Options& o, const std::string& device, int hosts, double networ
       "ranks  overlap         step      compute   all-reduce      exposed  of linear   images/s  "
       "    memory\n",
       o.recipe, o.batch, device,
-      hosts > 1 ? fmt::format(", {} hosts at {:g} Gbit/s", hosts, network) : "");
+      hosts == 1 ? ""
+      : o.hosts
+          ? fmt::format(", {} hosts at {:g} Gbit/s", hosts, links.host * 8e-9)
+          : fmt::format(", {} a host, at {:g} Gbit/s", links.ranks_per_host, links.host * 8e-9));
   for (const Row& row : rows) {
     const StepForecast& f = row.forecast.step;
     say(stdout, "{:5}  {:7} {:>12} {:>12} {:>12} {:>12} {:>9.1f} % {:>10.0f} {:>11}\n", row.ranks,
@@ -142,7 +145,7 @@ int run(const Options& o) {
   const int most = *std::ranges::max_element(counts);
   const dist::Links links = links_of(most);
   const int hosts = links.ranks_per_host > 0 ? most / links.ranks_per_host : 1;
-  if (!is_stdout(o.json)) print(o, profile.name, hosts, links.host * 8e-9, rows);
+  if (!is_stdout(o.json)) print(o, profile.name, links, hosts, rows);
   if (o.json.empty()) return 0;
   Json list = Json::array();
   for (const Row& row : rows) list.push_back(to_json(row, o, rows[0].forecast.step.step));

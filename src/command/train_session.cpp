@@ -43,11 +43,12 @@ train::AugmentOn augment_on_of(const std::string& word) {
   return word == "device" ? train::AugmentOn::device : train::AugmentOn::automatic;
 }
 
-/// Writes the trace, of all ranks in rank 0, and says where, and whether it is whole.
-void save_trace(const diag::Trace& trace, dist::ProcessGroup* group, const std::string& path,
+/// Writes the trace, of all ranks in rank 0, and says where, and whether it is whole. Null for a
+/// rank that has none.
+void save_trace(const diag::Trace* trace, dist::ProcessGroup* group, const std::string& path,
                 bool quiet) {
-  if (group && group->rank() > 0) {
-    (void)dist::write_trace(*group, &trace, {});
+  if (group && (group->rank() > 0 || path.empty())) {
+    (void)dist::write_trace(*group, trace, [](std::string_view) {});
     return;
   }
   std::optional<io::AtomicFile> file;
@@ -61,19 +62,19 @@ void save_trace(const diag::Trace& trace, dist::ProcessGroup* group, const std::
   };
   attempt([&] { file.emplace(path); });
   const auto sink = [&](std::string_view piece) { attempt([&] { file->write(piece); }); };
-  int64_t dropped = trace.dropped();
+  int64_t dropped = trace->dropped();
   if (group)
-    dropped = dist::write_trace(*group, &trace, sink);
+    dropped = dist::write_trace(*group, trace, sink);
   else
-    trace.write(sink);
+    trace->write(sink);
   attempt([&] { file->commit(); });
   if (failure) std::rethrow_exception(failure);
   if (dropped > 0)
     say(stderr, "brim: warning: the trace holds the first {} events{}, {} are left out\n",
-        trace.events(), group ? " of this rank" : "", dropped);
+        trace->events(), group ? " of this rank" : "", dropped);
   if (!quiet)
     say(stdout, "trace of {} {} in {}; open it in ui.perfetto.dev\n",
-        group ? group->size() : trace.events(), group ? "ranks" : "events", path);
+        group ? group->size() : trace->events(), group ? "ranks" : "events", path);
 }
 
 /// CPU threads of a rank that shares its host with others; 0: as usual. A launcher that has bound
@@ -204,11 +205,20 @@ class TrainSession {
     display_.finish();
   }
 
+  /// Launchers may give --trace to some ranks alone.
+  void save_traces() {
+    bool any = trace_.has_value();
+    if (group_)
+      for (const std::string& rank : group_->all_gather_text(any ? "traces" : ""))
+        any = any || !rank.empty();
+    if (any) save_trace(trace_ ? &*trace_ : nullptr, group_.get(), arguments_.trace, quiet_);
+  }
+
   /// What follows the training. Whatever of it fails, the rest is done.
   void finish(bool trained) {
     if (trained) attempt([&] { trainer_->save(); });
     phases_.end("save");
-    if (trace_) attempt([&] { save_trace(*trace_, group_.get(), arguments_.trace, quiet_); });
+    attempt([&] { save_traces(); });
     trace_.reset();
     phases_.end("rest");
     if (trained) attempt([&] { result_.test = trainer_->test(); });

@@ -98,7 +98,7 @@ class LocalTransport final : public Transport {
   ~LocalTransport() override { hub_->end(rank(), kLeft, false); }
 
   const char* backend() const override { return "local"; }
-  bool is_paced() const override { return hub_->links.has_value(); }
+  const Links* paced() const override { return hub_->links ? &*hub_->links : nullptr; }
 
   void exchange(const Call& call, std::span<const Outgoing> out,
                 std::span<const Incoming> in) override {

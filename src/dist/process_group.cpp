@@ -26,7 +26,7 @@ ProcessGroup::ProcessGroup(std::unique_ptr<Transport> transport, GroupOptions op
 ProcessGroup::~ProcessGroup() { transport_->drop_links(); }
 
 const char* ProcessGroup::backend() const { return transport_->backend(); }
-bool ProcessGroup::has_links() const { return transport_->modelled() || transport_->is_paced(); }
+bool ProcessGroup::has_links() const { return transport_->modelled() || transport_->paced(); }
 
 void ProcessGroup::check_alive() const {
   BRIM_CHECK(failure_.empty(), DistError, "[dist] rank {}: an earlier call failed: {}", rank_,
@@ -106,7 +106,8 @@ std::vector<std::string> ProcessGroup::all_gather_text(const std::string& text) 
 }
 
 LinkSpeed ProcessGroup::link_speed(Device device) const {
-  if (const Links* const links = transport_->modelled()) return modelled_speed(*links, size_);
+  for (const Links* const links : {transport_->modelled(), transport_->paced()})
+    if (links) return modelled_speed(*links, size_);
   const std::lock_guard lock(links_mutex_);
   const auto found = links_.find(device.str());
   return found == links_.end() ? LinkSpeed() : found->second;
@@ -114,9 +115,13 @@ LinkSpeed ProcessGroup::link_speed(Device device) const {
 
 LinkSpeed ProcessGroup::measure_link(Device device) {
   LinkSpeed speed = link_speed(device);
-  if (speed.latency > 0 || size_ == 1) return speed;
-  Stream::current(device).synchronize();  // calls may be queued there
-  if (!control_) control_ = duplicate();
+  if (size_ == 1 || transport_->modelled()) return speed;
+  if (!control_) {
+    Stream::current(device).synchronize();  // calls may be queued there
+    control_ = duplicate();
+  }
+  if (speed.latency > 0) return speed;
+  Stream::current(device).synchronize();
   speed = time_link(*this, device);
   const std::lock_guard lock(links_mutex_);
   return links_[device.str()] = speed;

@@ -85,8 +85,8 @@ class Transport {
   void set_ranks_per_host(int count);
   /// Links that are modelled, to ranks that do not exist. Null for real ones.
   virtual const Links* modelled() const { return nullptr; }
-  /// Whether exchanges with real ranks take the time of modelled links.
-  virtual bool is_paced() const { return false; }
+  /// Modelled links whose time exchanges with real ranks take. Null: they take their own.
+  virtual const Links* paced() const { return nullptr; }
 
   /// Returns when everything has come and everything that goes out may be written again. Messages
   /// between two ranks come in their order. Throws DistError; then the group is of no use any more.

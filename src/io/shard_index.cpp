@@ -12,10 +12,11 @@ namespace {
 
 constexpr uint64_t kMaxIndex = 100'000'000;  // as of a safetensors header
 constexpr size_t kMaxShards = 10'000;
+constexpr size_t kShown = 200;  // of a name, in messages
 
 bool is_plain_name(const std::string& name) {
-  return !name.empty() && name[0] != '.' && name.find('/') == std::string::npos &&
-         name.find('\0') == std::string::npos;
+  return !name.empty() && name.size() < 256 && name[0] != '.' &&
+         name.find('/') == std::string::npos && name.find('\0') == std::string::npos;
 }
 
 }  // namespace
@@ -28,6 +29,8 @@ ShardIndex read_shard_index(const std::string& path) {
   std::string text(file.bytes(), '\0');
   file.read(text.data(), text.size(), 0);
   const auto json = parse_json<nlohmann::json>(text);
+  BRIM_CHECK(!json.is_discarded(), FileError,
+             "[safetensors] {} is no valid JSON; it is no index of .safetensors files", path);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
   BRIM_CHECK(json.is_object() && map != json.end() && map->is_object(), FileError,
              "[safetensors] {} has no 'weight_map'; it is no index of .safetensors files", path);
@@ -36,7 +39,7 @@ ShardIndex read_shard_index(const std::string& path) {
     const std::string name = shard.is_string() ? shard.get<std::string>() : "";
     BRIM_CHECK(is_plain_name(name), FileError,
                "[safetensors] {} puts tensor '{}' into '{}', which is no name of a file beside it",
-               path, printable(tensor), printable(name));
+               path, printable(tensor.substr(0, kShown)), printable(name.substr(0, kShown)));
     index.tensors_of[name].push_back(tensor);
     BRIM_CHECK(index.tensors_of.size() <= kMaxShards, FileError,
                "[safetensors] {} lists more than {} files", path, kMaxShards);

@@ -254,7 +254,7 @@ Snapshot Checkpoint::Impl::snapshot(const LoopPosition& at) {
   }
   files.push_back({kValues, std::move(values), {}});
   CheckpointShards* const together = shards ? &*shards : nullptr;
-  if (together) together->cut(files);
+  if (together) together->cut(files, at.steps);
   std::vector<StateDict*> tensors;
   for (TensorFile& file : files) tensors.push_back(&file.tensors);
   const bool is_copy = options.background && copy_to_host(tensors);

@@ -5,6 +5,7 @@
 #include <brim/core/allocator.h>
 
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <utility>
 
@@ -146,9 +147,15 @@ void verify_checkpoint(const std::string& path, std::span<const char* const> req
   check_listed(kStateFile);
   for (const char* name : required) check_listed(name);
   for (const auto& [name, entry] : manifest.items())
-    if (name.ends_with(io::kIndexSuffix) && name.find('/') == std::string::npos)
+    if (name.ends_with(io::kIndexSuffix) && name.find('/') == std::string::npos) {
+      const std::string whole = path + "/" + name.substr(0, name.size() - io::kIndexSuffix.size());
+      std::error_code ignored;
+      BRIM_CHECK(!std::filesystem::exists(std::filesystem::symlink_status(whole, ignored)),
+                 FileError,
+                 "[checkpoint] {} is in the way of its shards; the checkpoint is damaged", whole);
       for (const auto& [shard, _] : io::read_shard_index(path + "/" + name).tensors_of)
         check_listed(shard);
+    }
   for (const auto& [name, entry] : manifest.items()) {
     BRIM_CHECK(entry.is_object() && name.find('/') == std::string::npos, FileError,
                "[checkpoint] {} lists no valid '{}'; the checkpoint is damaged", manifest_path,

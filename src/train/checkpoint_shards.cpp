@@ -53,8 +53,8 @@ CheckpointShards::CheckpointShards(dist::ProcessGroup& group, const std::string&
                r, folder_);
 }
 
-void CheckpointShards::cut(std::vector<TensorFile>& files) {
-  uint64_t layout = 0;
+void CheckpointShards::cut(std::vector<TensorFile>& files, int64_t steps) {
+  auto layout = static_cast<uint64_t>(steps);
   const int size = group_->size(), own = group_->rank();
   std::vector<TensorFile> kept;
   for (TensorFile& file : files) {
@@ -103,8 +103,9 @@ void CheckpointShards::write(const std::string& path, const std::vector<TensorFi
   if (error) std::rethrow_exception(error);
   for (size_t r = 1; r < layouts.size(); ++r)
     BRIM_CHECK(layouts[r] == layout_, ValueError,
-               "[checkpoint] ranks 0 and {} have other modules or optimizers; add the same in all "
-               "ranks, or leave sharded checkpoints out (CheckpointOptions::sharded)",
+               "[checkpoint] ranks 0 and {} have other modules or optimizers, or save at other "
+               "steps; let all do the same, or leave sharded checkpoints out "
+               "(CheckpointOptions::sharded)",
                r);
   for (size_t r = 1; r < others.size(); ++r) {
     const Json entries = parse_json<Json>(others[r]);

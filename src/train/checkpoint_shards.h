@@ -22,12 +22,12 @@ class CheckpointShards {
   const std::string& folder() const { return folder_; }
   bool leads() const { return group_->rank() == 0; }
 
-  /// Leaves in the files what this rank writes: of large ones that may be cut its part of the
-  /// tensors, under a name of its own, and the others in rank 0.
-  void cut(std::vector<TensorFile>& files);
+  /// Leaves in the files, of the state after so many steps, what this rank writes: of large ones
+  /// that may be cut its part of the tensors, under a name of its own, and the others in rank 0.
+  void cut(std::vector<TensorFile>& files, int64_t steps);
 
   /// Of rank 0: write_checkpoint_files() of all ranks' files. Throws FileError where any rank could
-  /// not write its own; ValueError where one has other tensors; DistError.
+  /// not write its own; ValueError where one has other tensors, or is at another step; DistError.
   void write(const std::string& path, const std::vector<TensorFile>& files,
              const std::string& state);
   /// Of rank 0, once the checkpoint is in place, or `error` says why it is not: tells the others.

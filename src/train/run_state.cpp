@@ -111,7 +111,7 @@ Snapshot snapshot_of(RunState state, bool background, CheckpointShards* shards) 
        /*may_be_cut=*/true});
   files.push_back({"optimizer", std::move(state.optimizer), {}, /*may_be_cut=*/true});
   files.push_back({"schedule", std::move(state.schedule), {}});
-  if (shards) shards->cut(files);
+  if (shards) shards->cut(files, state.at.steps);
   std::vector<StateDict*> tensors{&state.scaler};
   for (TensorFile& file : files) tensors.push_back(&file.tensors);
   const bool is_copy = background && copy_to_host(tensors);

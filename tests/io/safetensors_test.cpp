@@ -231,7 +231,9 @@ TEST_F(SafeTensorsTest, DamagedIndices) {
     std::ofstream(path("m.safetensors.index.json"), std::ios::trunc) << text;
     return tests::message_of<FileError>([&] { SafeTensors file(path("m.safetensors")); });
   };
-  for (const char* text : {"", "[]", "{", "3", R"({"weight_map": 3})", R"({"weights": {}})"})
+  for (const char* text : {"", "{"})
+    EXPECT_NE(error(text).find("is no valid JSON"), std::string::npos) << text;
+  for (const char* text : {"[]", "3", R"({"weight_map": 3})", R"({"weights": {}})"})
     EXPECT_NE(error(text).find("is no index of .safetensors files"), std::string::npos) << text;
   for (const char* name : {"", "..", "../one.safetensors", "/etc/passwd", ".hidden", "x/y"})
     EXPECT_NE(error(fmt::format(R"({{"weight_map": {{"a": "{}"}}}})", name))

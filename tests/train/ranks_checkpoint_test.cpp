@@ -245,6 +245,29 @@ TEST(RanksCheckpoint, RanksWithOtherModulesWriteNoShards) {
   EXPECT_NE(error.find("ranks 0 and 1 have other modules or optimizers"), std::string::npos)
       << error;
   EXPECT_EQ(Checkpoint::newest(folder / "run"), "");
+  const std::string steps = tests::message_of<Error>([&] {
+    dist::run_ranks(dist::local_groups(2), [&](dist::ProcessGroup& group) {
+      nn::Linear net({.in = 100, .out = 300});
+      Checkpoint checkpoint(folder / "steps", group.shared_from_this(), {.sharded = true});
+      checkpoint.add("model", net);
+      LoopPosition at = checkpoint.resume();
+      at.steps = 1 + group.rank();
+      checkpoint.save(at);
+    });
+  });
+  EXPECT_NE(steps.find("save at other steps"), std::string::npos) << steps;
+}
+
+/// A file that the manifest does not know goes before no shards.
+TEST(RanksCheckpoint, AForeignFileBesideShardsIsDamage) {
+  const tests::TemporaryFolder folder;
+  const std::string run = folder / "run";
+  (void)of_ranks(run, 0, 5, {.every_steps = 2, .sharded = true});
+  const std::string newest = run + "/checkpoint-00000004";
+  io::save_safetensors(newest + "/model.safetensors", {{"weight", ones({3})}});
+  const std::string error = tests::message_of<Error>([&] { verify_checkpoint(newest); });
+  EXPECT_NE(error.find("model.safetensors is in the way of its shards"), std::string::npos)
+      << error;
 }
 
 /// Whose files are slow is waited for, whatever the group's timeout is.
@@ -254,7 +277,7 @@ TEST(RanksCheckpoint, AShardMayTakeLongerThanTheTimeout) {
     CheckpointShards shards(group, folder / "");
     std::vector<TensorFile> files;
     files.push_back({"model", {{"w", ones({100, 1000})}}, {}, /*may_be_cut=*/true});
-    shards.cut(files);
+    shards.cut(files, 1);
     if (group.rank() == 1) {
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
       shards.follow(files);

@@ -37,7 +37,9 @@ class Section {
     return *value * unit;
   }
   double number_or(const char* key, double low, double high, double unit, double otherwise) {
-    return table_.contains(key) ? number(key, low, high, unit) : otherwise;
+    if (table_.contains(key)) return number(key, low, high, unit);
+    known_.emplace_back(key);
+    return otherwise;
   }
   bool has(const char* key) const { return table_.contains(key); }
   std::string text(const char* key) {
@@ -130,7 +132,10 @@ DeviceProfile parse_profile(std::string_view toml, const std::string& name) {
     Section network = top.section("network");
     p.network = network.number("gbit_s", 1e-3, 1e5, 1e9 / 8);
     p.network_delay = network.number("delay_us", 0, 1e6, 1e-6);
-    p.devices_per_host = static_cast<int>(network.number_or("devices_per_host", 1, 1024, 1, 0));
+    const double each = network.number_or("devices_per_host", 1, 1024, 1, 0);
+    BRIM_CHECK(each == std::floor(each), ValueError,
+               "[profile] {}: 'network.devices_per_host' is {}; give a whole number", name, each);
+    p.devices_per_host = static_cast<int>(each);
     network.finish();
   }
   top.finish();
