@@ -41,9 +41,9 @@ struct Mailbox {
 /// What the ranks share.
 class Hub {
  public:
-  Hub(int size, double timeout, std::optional<Links> links)
+  Hub(int size, double timeout, const std::optional<Links>& links)
       : timeout(timeout),
-        links(std::move(links)),
+        links(links),
         size_(size),
         mailboxes_(static_cast<size_t>(size) * static_cast<size_t>(size)),
         ended_(static_cast<size_t>(size)) {}
