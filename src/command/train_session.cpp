@@ -167,7 +167,6 @@ class TrainSession {
           dist::GroupOptions how;
           if (!arguments_.folder().empty()) how.record_folder = failures_folder();
           group_ = dist::open_world(request_.launched, how);
-          end_ = group_->duplicate(/*timeout=*/0);
         }
         trainer_.emplace(request_.recipe, options());
       });
@@ -221,9 +220,12 @@ class TrainSession {
     attempt([&] { save_traces(); });
     trace_.reset();
     phases_.end("rest");
+    // Rank 0 tests alone, for as long as it takes; should it fail, a launcher begins all anew, and
+    // so all must be there.
+    dist::GroupPtr end;
+    if (group_) attempt([&] { end = group_->duplicate(/*timeout=*/0); });
     if (trained) attempt([&] { result_.test = trainer_->test(); });
-    // Rank 0 tests alone; should it fail, a launcher begins all anew, and so all must be there.
-    if (end_) attempt([&] { end_->barrier(); });
+    if (end) attempt([&] { end->barrier(); });
     display_.finish();
     phases_.end("evaluate");
     std::error_code ignored;  // it stays if there is anything in it
@@ -305,7 +307,7 @@ class TrainSession {
   bool sensors_shown_ = false;
   double startup_ms_ = 0;
   RunPhases phases_;
-  dist::GroupPtr group_, end_;
+  dist::GroupPtr group_;
   std::vector<RankRow> rows_;
   std::optional<train::Trainer> trainer_;
   std::optional<diag::Trace> trace_;
