@@ -3,8 +3,9 @@
 // the sorted ratios to the block without; of one in the background, how long the loop stood still
 // for the copy, and how long it took to write with nothing beside it.
 //
-//   build/bench/checkpoint_bench [FOLDER] [STEPS A BLOCK] [ROUNDS] [MODEL] [BATCH]
+//   build/bench/checkpoint_bench [FOLDER] [STEPS A BLOCK] [ROUNDS] [MODEL] [BATCH] [THREADS]
 #include <brim/core/random.h>
+#include <brim/core/threads.h>
 #include <brim/nn/models.h>
 #include <brim/ops/create.h>
 #include <brim/ops/loss.h>
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
   const int steps = argc > 2 ? std::atoi(argv[2]) : 8, rounds = argc > 3 ? std::atoi(argv[3]) : 9;
   const std::string model = argc > 4 ? argv[4] : "resnet18-cifar";
   const int64_t batch = argc > 5 ? std::atoll(argv[5]) : 16;
+  if (argc > 6) set_num_threads(std::atoi(argv[6]));  // fewer than cores leave one to the writer
   const std::unique_ptr<nn::Module> net = nn::make_model(model);
   optim::SGD optimizer(net->parameters(), {.lr = 0.01, .momentum = 0.9});
   const Tensor x = rand({batch, 3, 32, 32}), y = zeros({batch}, {.dtype = i64});
