@@ -261,12 +261,7 @@ Snapshot Checkpoint::Impl::snapshot(const LoopPosition& at) {
   const RandomKey random = Generator::global().state();
   const auto write = [this, at, random, together, files = std::move(files)](
                          const std::string& path, const BestCheckpoint& best) {
-    if (!together)
-      write_checkpoint_files(path, files, state_text(at, best, random, entries));
-    else if (together->leads())
-      together->write(path, files, state_text(at, best, random, entries));
-    else
-      together->follow(files);
+    write_checkpoint_files(together, path, files, state_text(at, best, random, entries));
   };
   return {write, is_copy};
 }

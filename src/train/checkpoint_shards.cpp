@@ -143,4 +143,14 @@ void CheckpointShards::follow(const std::vector<TensorFile>& files) {
   BRIM_CHECK(error.empty(), FileError, "{}", error);
 }
 
+void write_checkpoint_files(CheckpointShards* together, const std::string& path,
+                            const std::vector<TensorFile>& files, const std::string& state) {
+  if (!together)
+    write_checkpoint_files(path, files, state);
+  else if (together->leads())
+    together->write(path, files, state);
+  else
+    together->follow(files);
+}
+
 }  // namespace brim::train

@@ -44,4 +44,9 @@ class CheckpointShards {
   bool told_path_ = false;
 };
 
+/// write_checkpoint_files() by this rank alone, where `together` is null, or its part of what all
+/// ranks do. Throws as these.
+void write_checkpoint_files(CheckpointShards* together, const std::string& path,
+                            const std::vector<TensorFile>& files, const std::string& state);
+
 }  // namespace brim::train

@@ -117,15 +117,10 @@ Snapshot snapshot_of(RunState state, bool background, CheckpointShards* shards) 
   const bool is_copy = background && copy_to_host(tensors);
   const auto write = [c = std::move(state), files = std::move(files), shards](
                          const std::string& path, const BestCheckpoint& best) mutable {
-    if (shards && !shards->leads()) return shards->follow(files);
     c.best = best;
     // A class that is named after a folder may be no UTF-8.
-    const std::string text =
-        state_json(c).dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-    if (shards)
-      shards->write(path, files, text);
-    else
-      write_checkpoint_files(path, files, text);
+    const std::string text = state_json(c).dump(2, ' ', false, Json::error_handler_t::replace);
+    write_checkpoint_files(shards, path, files, text + "\n");
   };
   return {write, is_copy};
 }
