@@ -1,7 +1,6 @@
 #include "command/rank_rows.h"
 
 #include <brim/core/allocator.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include "command/format.h"
 #include "core/check.h"
 #include "core/json_text.h"
+#include "dist/transport.h"
 
 namespace brim::command {
 namespace {
@@ -42,14 +42,12 @@ int slowest_of(const std::vector<RankRow>& rows) {
 
 std::vector<RankRow> gather_rows(dist::ProcessGroup& group, Device device,
                                  const train::TrainResult& result) {
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
   const double wall = std::max(result.account.wall, 1e-9);
   const auto share = [&](diag::Cause cause) {
     return result.account.seconds[static_cast<size_t>(cause)] / wall;
   };
   const RankRow own{.rank = group.rank(),
-                    .host = host,
+                    .host = dist::host_name(),
                     .device = device.str(),
                     .us_per_step = result.us_per_step,
                     .compute = share(diag::Cause::compute),

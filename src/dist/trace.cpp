@@ -1,7 +1,6 @@
 #include <brim/dist/trace.h>
 
 #include <brim/autograd/autograd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -40,17 +39,8 @@ struct Head {
   }
 };
 
-std::string host_name() {
-  char name[256] = "";
-  (void)gethostname(name, sizeof(name) - 1);
-  std::string text;
-  for (const char* c = name; *c; ++c) text += *c > ' ' && *c < 127 ? *c : '?';
-  return text.empty() ? "?" : text;
-}
-
 /// In pieces, and an empty one at the end.
 void send_events(ProcessGroup& group, const diag::Trace& trace, const diag::TraceProcess& process) {
-  std::string text;
   const auto send_piece = [&](std::string_view piece) {
     const auto bytes = static_cast<int64_t>(piece.size());
     send(group, Tensor::from({bytes}, {1}), 0);

@@ -113,13 +113,19 @@ void Transport::set_ranks_per_host(int count) {
   ranks_per_host_ = count;
 }
 
+std::string host_name() {
+  char name[256] = "";
+  (void)gethostname(name, sizeof(name) - 1);
+  std::string text;
+  for (const char* c = name; *c; ++c) text += *c > ' ' && *c < 127 ? *c : '?';
+  return text.empty() ? "?" : text;
+}
+
 uint64_t this_host() {
   std::string text;
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   if (!std::getline(file, text)) {
-    char name[256] = {};
-    (void)gethostname(name, sizeof(name) - 1);
-    text = name;
+    text = host_name();
   }
   return xxh64(text.data(), text.size(), 0);
 }
