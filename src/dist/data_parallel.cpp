@@ -154,14 +154,14 @@ void DataParallel::compress_gradients(DType dtype) {
   exchanged_ = dtype;
 }
 
-/// Which of (the sum, virtual rank 0's, virtual rank 1's, ...) the loss is added to.
-Tensor DataParallel::slots_of(int64_t virtual_rank, const Tensor& loss) {
+/// Which of (the sum, virtual rank 0's, virtual rank 1's, ...) the loss is not added to.
+Tensor DataParallel::slots_not_of(int64_t virtual_rank, const Tensor& loss) {
   slots_.resize(static_cast<size_t>(parts()));
   Tensor& slots = slots_[static_cast<size_t>(virtual_rank % parts())];
   if (!slots.defined() || slots.device() != loss.device()) {
     const RecordingPause now;
     const Tensor slot = arange(virtual_ranks_ + 1, {.device = loss.device()});
-    slots = logical_or(eq(slot, 0.0), eq(slot, static_cast<double>(1 + virtual_rank)));
+    slots = logical_and(ne(slot, 0.0), ne(slot, static_cast<double>(1 + virtual_rank)));
   }
   return slots;
 }
@@ -188,8 +188,8 @@ DataParallel::Sums DataParallel::part(int64_t virtual_rank, const Loss& loss,
   sums.losses = weighted.detach();
   if (virtual_ranks_ > 1) {
     const NoGrad guard;
-    sums.losses = sums.losses.reshape({1});
-    sums.losses = where(slots_of(virtual_rank, sums.losses), sums.losses, zeros_like(sums.losses));
+    const Tensor other_slots = slots_not_of(virtual_rank, sums.losses);
+    sums.losses = masked_fill(sums.losses.reshape({1}).expand(other_slots.shape()), other_slots, 0);
     for (const Tensor& t : averaged_)
       sums.buffers.push_back(parts() > 1 ? t.clone() : t.detach().contiguous());
   }

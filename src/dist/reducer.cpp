@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/hash.h"
 #include "diag/span.h"
+#include "dist/collective_kernels.h"
 #include "dist/collectives.h"
 
 namespace brim::dist {
@@ -153,10 +154,9 @@ void Reducer::choose() {
   const std::string found =
       once ? plan::text_of(plan::choose_buckets(ready_bytes(), link, seconds_.back()))
            : plan::text_of(buckets_);
-  uint64_t shapes = parameters_.size();
-  for (const Tensor& p : parameters_)
-    for (const int64_t n : p.shape()) shapes = splitmix64(shapes ^ static_cast<uint64_t>(n));
-  const std::string text = group_->settle(fmt::format("eager gradients {:x}", shapes), found);
+  const Call call = call_of(CallKind::all_reduce, parameters_, {}, /*is_replayed=*/false);
+  const std::string text =
+      group_->settle(fmt::format("eager {} {:x}", call.str(), call.shapes), found);
   std::optional<plan::Buckets> buckets = plan::read_buckets(text, parameters_.size());
   BRIM_CHECK(buckets, DistError,
              "[dist] rank 0 reduces gradients in the buckets {}, of {} parameters here; train the "

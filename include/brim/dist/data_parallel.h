@@ -35,13 +35,13 @@ class DataParallel {
   /// process on one stream of a device other than the CPU; DistError where ranks have other
   /// parameters.
   DataParallel(nn::Module& network, GroupPtr group, int64_t virtual_ranks = 0);
+  ~DataParallel();
 
   /// From now on f32 gradients are exchanged as bf16 or f16, which halves what crosses the links:
   /// they are rounded before the exchange and at each sum (f16 overflows beyond 65504; f32: as they
   /// are). Throws DTypeError for others; ValueError where there are several parts for each rank,
   /// whose number would decide the bits.
   void compress_gradients(DType dtype);
-  ~DataParallel();
 
   ProcessGroup& group() const { return *group_; }
   int64_t virtual_ranks() const { return virtual_ranks_; }
@@ -74,7 +74,7 @@ class DataParallel {
   struct Sums;
   Sums sum(int64_t begin, int64_t end, const std::function<Sums(int64_t)>& part) const;
   Sums part(int64_t virtual_rank, const Loss& loss, const Backward& backward, Reducer* reducer);
-  Tensor slots_of(int64_t virtual_rank, const Tensor& loss);
+  Tensor slots_not_of(int64_t virtual_rank, const Tensor& loss);
   void reduce(std::vector<Sums>& nodes) const;
   /// Throws ValueError for batch norm that is synchronised, and several parts.
   void check_synchronised() const;
@@ -86,7 +86,7 @@ class DataParallel {
   std::vector<Tensor> parameters_;
   std::vector<Tensor> averaged_, counted_;  // floating buffers, and others
   std::vector<Tensor> before_;              // what averaged_ held when the step began
-  std::vector<Tensor> slots_;               // by part of this rank; see slots_of()
+  std::vector<Tensor> slots_;               // by part of this rank; see slots_not_of()
   std::unique_ptr<Reducer> reducer_;        // of ranks with one part each
   std::optional<bool> overlap_;
 };
