@@ -31,6 +31,7 @@ namespace {
 
 constexpr double kSettle = 0.3;  // seconds after which it is clear which one failed first
 constexpr double kGrace = 3;     // seconds that ranks have to end by themselves when one has failed
+constexpr double kStopped = 4.2;    // that a rank may stand still while others run
 constexpr double kForOutput = 1;    // until the output of ranks that have ended has come
 constexpr double kUntilKilled = 6;  // and then those that they have after SIGTERM
 
@@ -58,7 +59,8 @@ struct Rank {
   int output = -1;   // the reading end of its output; -1 for rank 0, which has ours
   std::string line;  // begun, not ended
   bool running = false;
-  int status = 0;  // as waitpid has it
+  int status = 0;         // as waitpid has it
+  double stopped_at = 0;  // by a signal, of steady_seconds(); 0: it runs
 };
 
 /// "rank 2 (process 4711) was killed by signal 9 (Killed)".
@@ -67,9 +69,13 @@ std::string end_of(const Rank& rank) {
   if (WIFSIGNALED(rank.status))
     return fmt::format("{} was killed by signal {} ({})", who, WTERMSIG(rank.status),
                        strsignal(WTERMSIG(rank.status)));
+  if (WIFSTOPPED(rank.status))
+    return fmt::format("{} was stopped by signal {} ({})", who, WSTOPSIG(rank.status),
+                       strsignal(WSTOPSIG(rank.status)));
   return fmt::format("{} ended with exit code {}", who, WEXITSTATUS(rank.status));
 }
 int exit_code(const Rank& rank) {
+  if (WIFSTOPPED(rank.status)) return 128 + WSTOPSIG(rank.status);
   return WIFSIGNALED(rank.status) ? 128 + WTERMSIG(rank.status) : WEXITSTATUS(rank.status);
 }
 
@@ -227,15 +233,22 @@ class Launcher {
       if (rank.running) kill(-rank.pid, signal);  // with what it has started
   }
 
-  /// Notices who has ended. Returns whether somebody has not.
+  /// Notices who has ended or stands still. Returns whether somebody has not ended.
   bool reap() {
     bool any = false;
     for (Rank& rank : ranks_) {
       if (!rank.running) continue;
-      if (waitpid(rank.pid, &rank.status, WNOHANG) != rank.pid) {
+      int status = 0;
+      if (waitpid(rank.pid, &status, WNOHANG | WUNTRACED | WCONTINUED) != rank.pid) {
         any = true;
         continue;
       }
+      rank.stopped_at = WIFSTOPPED(status) ? steady_seconds() : 0;
+      if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+        any = true;
+        continue;
+      }
+      rank.status = status;
       rank.running = false;
       if (exit_code(rank) == 0) continue;
       // Of those that ended together the one that was killed was first.
@@ -243,7 +256,22 @@ class Launcher {
                                 WIFEXITED(ranks_[static_cast<size_t>(first_failed_)].status)))
         first_failed_ = rank.number;
     }
+    find_stopped();
     return any;
+  }
+
+  /// A rank that stands still while others run has failed: they notice it, too, unless they have
+  /// not met yet. Where all stand still, somebody has paused them.
+  void find_stopped() {
+    const auto stands = [](const Rank& rank) { return rank.running && rank.stopped_at > 0; };
+    const auto goes = [](const Rank& rank) { return rank.running && rank.stopped_at == 0; };
+    if (first_failed_ >= 0 || stop_.load() != 0 || std::ranges::none_of(ranks_, goes)) return;
+    const auto first = std::ranges::find_if(ranks_, [&](const Rank& rank) {
+      return stands(rank) && steady_seconds() - rank.stopped_at > kStopped;
+    });
+    if (first == ranks_.end()) return;
+    first->status = W_STOPCODE(SIGSTOP);
+    first_failed_ = first->number;
   }
 
   /// Hands on what ranks other than 0 wrote, line by line; waits so many milliseconds for

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <iterator>
 #include <list>
+#include <set>
 #include <thread>
 
 #include "core/check.h"
@@ -65,8 +66,21 @@ bool read_hello(Visitor& visitor) {
   return got < 0 || visitor.got == sizeof(Hello);
 }
 
-std::string names(const std::vector<int>& ranks) {
-  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+/// Ranks are told that these are missing.
+[[noreturn]] void raise_missing(const std::set<int>& ranks, const Socket& listener,
+                                const Expected& expected, const std::string& last_fault) {
+  const bool one = ranks.size() == 1;
+  const std::string names = fmt::format("{} {}", one ? "rank" : "ranks", fmt::join(ranks, ", ")),
+                    at = fmt::format("rank {} at {}", expected.rank, own_end(listener).str()),
+                    hint = last_fault.empty() ? "" : " (turned away: " + last_fault + ")";
+  if (expected.mesh == 0)
+    raise<DistError>("[dist] {} did not come to {} within {:g} s{}; were all processes started?",
+                     names, at, expected.patience, hint);
+  raise<DistError>(
+      "[dist] {} {} not been heard of for {:.1f} s by {}, since all had met{}: {} stopped, or {} "
+      "has",
+      names, one ? "has" : "have", expected.patience, at, hint, one ? "it has" : "they have",
+      one ? "its host" : "their host");
 }
 
 }  // namespace
@@ -107,28 +121,32 @@ Fault fault_of(const Hello& hello, const Expected& expected) {
     return {fmt::format("rank {} of a world of {}", hello.rank, hello.size)};
   if (hello.rank < expected.first || hello.rank == expected.rank)
     return {fmt::format("rank {} is there already", hello.rank)};
-  if (hello.mesh != expected.mesh) return {"it is of another group of the same run"};
+  if (hello.mesh - expected.mesh >= static_cast<uint64_t>(expected.meshes))
+    return {"it is of another group of the same run"};
   if (hello.port > 65535)
     return {fmt::format("rank {} listens on port {}", hello.rank, hello.port)};
   return {};
 }
 
-std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expected) {
-  std::vector<Arrival> arrivals(static_cast<size_t>(expected.size));
-  std::vector<int> missing;
-  for (int r = expected.first; r < expected.size; ++r)
-    if (r != expected.rank) missing.push_back(r);
+std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected) {
+  const auto meshes = static_cast<size_t>(expected.meshes);
+  const double deadline = steady_seconds() + expected.patience;
+  std::vector<std::vector<Arrival>> arrivals(meshes);
+  std::multiset<int> missing;  // ranks, once for each mesh
+  for (std::vector<Arrival>& of_mesh : arrivals) {
+    of_mesh.resize(static_cast<size_t>(expected.size));
+    for (int r = expected.first; r < expected.size; ++r)
+      if (r != expected.rank) missing.insert(r);
+  }
   std::list<Visitor> visitors;
   std::string last_fault;
   while (!missing.empty()) {
     double now = steady_seconds();
-    BRIM_CHECK(now < expected.deadline, DistError,
-               "[dist] {} did not come to rank {} at {} in time{}; were all processes started?",
-               names(missing), expected.rank, own_end(listener).str(),
-               last_fault.empty() ? "" : " (turned away: " + last_fault + ")");
+    if (now >= deadline)
+      raise_missing({missing.begin(), missing.end()}, listener, expected, last_fault);
     std::vector<pollfd> entries = {{listener.fd(), POLLIN, 0}};
     for (const Visitor& v : visitors) entries.push_back({v.socket.fd(), POLLIN, 0});
-    const double wait = std::min(expected.deadline - now, 0.2);
+    const double wait = std::min(deadline - now, 0.2);
     (void)poll(entries.data(), entries.size(), static_cast<int>(wait * 1e3) + 1);
     now = steady_seconds();
     while (true) {
@@ -140,17 +158,19 @@ std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expect
     for (auto v = visitors.begin(); v != visitors.end();) {
       const bool done = read_hello(*v);
       if (done && v->socket.is_open()) {
-        Arrival& place =
-            arrivals[static_cast<size_t>(std::clamp(v->hello.rank, 0, expected.size - 1))];
         Fault fault = fault_of(v->hello, expected);
-        // One that did not wait for its answer comes again.
-        if (fault.text.empty() && place.socket.is_open() && !is_closed(place.socket))
-          fault.text = fmt::format("rank {} is there already, from {}", v->hello.rank,
-                                   other_end(place.socket).host);
+        Arrival* place = nullptr;
+        if (fault.text.empty()) {
+          place = &arrivals[v->hello.mesh - expected.mesh][static_cast<size_t>(v->hello.rank)];
+          // One that did not wait for its answer comes again.
+          if (place->socket.is_open() && !is_closed(place->socket))
+            fault.text = fmt::format("rank {} is there already, from {}", v->hello.rank,
+                                     other_end(place->socket).host);
+        }
         answer(v->socket, fault);
         if (fault.text.empty()) {
-          std::erase(missing, v->hello.rank);
-          place = {std::move(v->socket), v->hello};
+          if (!place->socket.is_open()) missing.erase(missing.find(v->hello.rank));
+          *place = {std::move(v->socket), v->hello};
         } else {
           last_fault = fault.text;
         }
@@ -187,8 +207,11 @@ std::vector<Endpoint> host_table(const TcpOptions& options, const std::string& h
       "Choose another MASTER_PORT",
       host, fmt::join(options.ports, ", "));
   mesh = listen_on({host, 0});
-  const std::vector<Arrival> arrivals = accept_ranks(
-      listener, {.rank = 0, .size = options.size, .token = options.token, .deadline = deadline});
+  const std::vector<Arrival> arrivals =
+      std::move(accept_ranks(listener, {.rank = 0,
+                                        .size = options.size,
+                                        .token = options.token,
+                                        .patience = options.join_timeout})[0]);
   std::vector<Endpoint> endpoints = {own_end(mesh)};
   for (size_t r = 1; r < arrivals.size(); ++r)
     endpoints.push_back(
@@ -249,29 +272,42 @@ std::vector<Endpoint> join(const TcpOptions& options, Socket& listener) {
                            : fetch_table(options, host, listener, deadline);
 }
 
-std::vector<Socket> connect_mesh(int rank, const std::vector<Endpoint>& endpoints,
-                                 const Socket& listener, uint64_t mesh, const std::string& token,
-                                 double deadline) {
+std::vector<std::vector<Socket>> connect_meshes(int rank, const std::vector<Endpoint>& endpoints,
+                                                const Socket& listener, uint64_t mesh, int count,
+                                                const std::string& token, double patience) {
   const int size = static_cast<int>(endpoints.size());
-  std::vector<Socket> sockets(endpoints.size());
+  const double deadline = steady_seconds() + patience;
+  std::vector<std::vector<Socket>> sockets(static_cast<size_t>(count));
+  for (std::vector<Socket>& of_mesh : sockets) of_mesh.resize(endpoints.size());
+  // Peer by peer: so those before one that has stopped miss nobody else.
   for (int peer = 0; peer < rank; ++peer) {
-    const Hello hello = make_hello(rank, size, 0, mesh, token);
     const Endpoint& at = endpoints[static_cast<size_t>(peer)];
-    Socket& socket = sockets[static_cast<size_t>(peer)];
-    std::string why;
-    socket = connect_to(at, std::max(deadline - steady_seconds(), 0.1), why);
-    BRIM_CHECK(socket.is_open() && introduce(socket, hello, deadline, why) == Welcome::accepted,
-               DistError, "[dist] rank {} cannot reach rank {} at {}: {}", rank, peer, at.str(),
-               why);
+    for (size_t m = 0; m < sockets.size(); ++m) {
+      const Hello hello = make_hello(rank, size, 0, mesh + m, token);
+      Socket& socket = sockets[m][static_cast<size_t>(peer)];
+      std::string why;
+      socket = connect_to(at, std::max(deadline - steady_seconds(), 0.1), why);
+      const bool accepted =
+          socket.is_open() && introduce(socket, hello, deadline, why) == Welcome::accepted;
+      BRIM_CHECK(accepted || steady_seconds() < deadline, DistError,
+                 "[dist] rank {} has not been heard of for {:.1f} s by rank {} at {}, since all "
+                 "had met: it has stopped, or its host has",
+                 peer, patience, rank, own_end(listener).str());
+      BRIM_CHECK(accepted, DistError, "[dist] rank {} cannot reach rank {} at {}: {}", rank, peer,
+                 at.str(), why);
+    }
   }
-  std::vector<Arrival> arrivals = accept_ranks(listener, {.rank = rank,
-                                                          .size = size,
-                                                          .first = rank + 1,
-                                                          .mesh = mesh,
-                                                          .token = token,
-                                                          .deadline = deadline});
-  for (size_t peer = static_cast<size_t>(rank) + 1; peer < sockets.size(); ++peer)
-    sockets[peer] = std::move(arrivals[peer].socket);
+  std::vector<std::vector<Arrival>> arrivals =
+      accept_ranks(listener, {.rank = rank,
+                              .size = size,
+                              .first = rank + 1,
+                              .mesh = mesh,
+                              .meshes = count,
+                              .token = token,
+                              .patience = std::max(deadline - steady_seconds(), 0.1)});
+  for (size_t m = 0; m < sockets.size(); ++m)
+    for (size_t peer = static_cast<size_t>(rank) + 1; peer < endpoints.size(); ++peer)
+      sockets[m][peer] = std::move(arrivals[m][peer].socket);
   return sockets;
 }
 

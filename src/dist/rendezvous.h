@@ -54,8 +54,9 @@ struct Expected {
   int size = 0;
   int first = 0;  ///< ranks from this one on are to come, but not the listener
   uint64_t mesh = 0;
+  int meshes = 1;  ///< how many, numbered from `mesh`; each rank comes once to each
   std::string token;
-  double deadline = 0;  ///< of steady_seconds()
+  double patience = 0;  ///< seconds until all must have come
 };
 
 Hello make_hello(int rank, int size, uint16_t port, uint64_t mesh, const std::string& token);
@@ -66,9 +67,9 @@ struct Arrival {
   Socket socket;
   Hello hello;
 };
-/// Accepts until all are there that are expected; element r is rank r's. Strangers are answered and
-/// closed. Throws DistError at the deadline, naming who did not come.
-std::vector<Arrival> accept_ranks(const Socket& listener, const Expected& expected);
+/// Accepts until all are there that are expected; element [m][r] is rank r's in the m-th mesh.
+/// Strangers are answered and closed. Throws DistError when patience ends, naming who did not come.
+std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected);
 
 /// What comes of saying hello.
 enum class Welcome : uint8_t {
@@ -82,9 +83,11 @@ Welcome introduce(const Socket& socket, const Hello& hello, double deadline, std
 
 /// Where each rank listens, by rank. `listener` (of this rank's mesh) is made here.
 std::vector<Endpoint> join(const TcpOptions& options, Socket& listener);
-/// A connection to each rank but oneself, by rank.
-std::vector<Socket> connect_mesh(int rank, const std::vector<Endpoint>& endpoints,
-                                 const Socket& listener, uint64_t mesh, const std::string& token,
-                                 double deadline);
+/// A connection to each rank but oneself in each of `count` meshes, numbered from `mesh`: by mesh,
+/// then by rank. All ranks call it as soon as they know the endpoints, so one that does not answer
+/// for `patience` seconds has stopped: DistError names it.
+std::vector<std::vector<Socket>> connect_meshes(int rank, const std::vector<Endpoint>& endpoints,
+                                                const Socket& listener, uint64_t mesh, int count,
+                                                const std::string& token, double patience);
 
 }  // namespace brim::dist

@@ -65,13 +65,12 @@ class Lane {
 class TcpTransport final : public Transport {
  public:
   TcpTransport(int rank, std::vector<Socket> sockets, uint64_t mesh, std::string token,
-               const GroupOptions& options, double join_timeout)
+               const GroupOptions& options)
       : Transport(rank, static_cast<int>(sockets.size())),
         sockets_(std::move(sockets)),
         mesh_(mesh),
         token_(std::move(token)),
-        options_(options),
-        join_timeout_(join_timeout) {
+        options_(options) {
     for (const Socket& socket : sockets_)
       hosts_.push_back(socket.is_open() ? other_end(socket).host : "");
   }
@@ -113,13 +112,12 @@ class TcpTransport final : public Transport {
       }
       exchange(call, out, in);
       for (size_t r = 0; r < endpoints.size(); ++r) endpoints[r] = rows[r].endpoint();
-      sockets =
-          connect_mesh(rank(), endpoints, listener, mesh, token_, steady_seconds() + join_timeout_);
+      sockets = std::move(connect_meshes(rank(), endpoints, listener, mesh, 1, token_,
+                                         options_.heartbeat_timeout)[0]);
     }
     GroupOptions options = options_;
     options.timeout = timeout;
-    auto other = std::make_unique<TcpTransport>(rank(), std::move(sockets), mesh, token_, options,
-                                                join_timeout_);
+    auto other = std::make_unique<TcpTransport>(rank(), std::move(sockets), mesh, token_, options);
     other->set_watch(watch_);
     return other;
   }
@@ -225,7 +223,6 @@ class TcpTransport final : public Transport {
   const uint64_t mesh_;
   const std::string token_;
   const GroupOptions options_;
-  const double join_timeout_;
   std::shared_ptr<Watch> watch_;
 };
 
@@ -241,21 +238,19 @@ Connected connect_over_tcp(const TcpOptions& options) {
              "[dist] no port for rank 0; give TcpOptions::ports");
   BRIM_CHECK(options.group.heartbeat_timeout > 1, ValueError,
              "[dist] heartbeat_timeout {}: must be more than 1 s", options.group.heartbeat_timeout);
-  constexpr uint64_t kMessages = 1, kHeartbeat = 2;  // which mesh
+  constexpr uint64_t kFirstMesh = 1;  // of the messages; that of the heartbeat comes behind it
   const auto transport_over = [&](std::vector<Socket> sockets) {
-    return std::make_unique<TcpTransport>(options.rank, std::move(sockets), kMessages,
-                                          options.token, options.group, options.join_timeout);
+    return std::make_unique<TcpTransport>(options.rank, std::move(sockets), kFirstMesh,
+                                          options.token, options.group);
   };
   if (options.size == 1) return {transport_over(std::vector<Socket>(1)), nullptr};
   Socket listener;
   const std::vector<Endpoint> endpoints = join(options, listener);
-  const auto mesh = [&](uint64_t number) {
-    return connect_mesh(options.rank, endpoints, listener, number, options.token,
-                        steady_seconds() + options.join_timeout);
-  };
-  std::unique_ptr<TcpTransport> transport = transport_over(mesh(kMessages));
-  transport->meet();  // now nobody waits for the first mesh any more
-  const auto watch = std::make_shared<Watch>(mesh(kHeartbeat), transport->names(),
+  std::vector<std::vector<Socket>> meshes =
+      connect_meshes(options.rank, endpoints, listener, kFirstMesh, 2, options.token,
+                     options.group.heartbeat_timeout);
+  std::unique_ptr<TcpTransport> transport = transport_over(std::move(meshes[0]));
+  const auto watch = std::make_shared<Watch>(std::move(meshes[1]), transport->names(),
                                              options.group.heartbeat_timeout);
   transport->set_watch(watch);
   find_ranks_per_host(*transport);

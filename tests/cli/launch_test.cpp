@@ -185,6 +185,20 @@ TEST_F(Launch, AllOutputComes) {
   EXPECT_TRUE(has(ran.err, "ended with exit code 3"));
 }
 
+TEST_F(Launch, RanksThatStandStillHaveFailed) {
+  const Ran ran = run_brim(
+      {"launch", "-n", "2", "--", "sh", "-c", "[ $RANK = 0 ] || kill -STOP $$; exec sleep 20"});
+  EXPECT_EQ(ran.code, 143) << ran.err;  // it was told to go on and to end
+  EXPECT_TRUE(has(ran.err, "was stopped by signal 19")) << ran.err;
+}
+
+TEST_F(Launch, RanksThatAreAllPausedGoOn) {
+  const Ran ran = run_brim({"launch", "-n", "2", "--", "sh", "-c",
+                            "( sleep 6; kill -CONT $$ ) & kill -STOP $$; echo on"});
+  EXPECT_EQ(ran.code, 0) << ran.err;
+  EXPECT_TRUE(has(ran.err, "[rank 1] on")) << ran.err;
+}
+
 TEST_F(Launch, StopsWithACheckpoint) {
   const std::string out = folder_ / "out";
   const Ran ran = train(3, {"--virtual-ranks", "3", "--checkpoint-every", "50", "--out", out}, {},

@@ -80,7 +80,7 @@ def run_case(options, rng, folder):
     text = "".join(line for _, line in lines)
     if code != 0:
         return what, None, f"exit code {code}:\n{text}"
-    name = re.compile(rf"rank {rank} .*(ended without a word|not been heard of|killed by signal)")
+    name = re.compile(rf"rank {rank} .*(ended without a word|not been heard of|(killed|stopped) by signal)")
     named = [at - sent for at, line in lines if sent is not None and name.search(line)]
     if not named:  # it was at its end already, or had not begun
         return what, None, "" if "starting all" not in text else f"rank {rank} was not named:\n{text}"

@@ -98,6 +98,27 @@ TEST(Rendezvous, StrangersHoldNothingUp) {
   for (const std::string& failure : failures) EXPECT_EQ(failure, "");
 }
 
+TEST(Rendezvous, RanksThatStopBeforeTheHeartbeatAreNamed) {
+  for (const int stopped : {0, 1, 3}) {
+    const std::vector<uint16_t> ports = test_ports();
+    const std::vector<std::string> failures = failures_of(4, [&](int rank) {
+      TcpOptions options = options_of(rank, 4, ports);
+      options.address = "127.0.0.1";
+      options.group.heartbeat_timeout = 1.1;
+      if (rank != stopped) return (void)tcp_group(options);
+      Socket mesh;
+      (void)join(options, mesh);  // it listens, and says nothing
+      std::this_thread::sleep_for(std::chrono::seconds(2));
+    });
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == stopped) continue;
+      const std::string& failure = failures[static_cast<size_t>(rank)];
+      EXPECT_TRUE(has(failure, "rank " + std::to_string(stopped) + " has not been heard of for"))
+          << rank << ": " << failure;
+    }
+  }
+}
+
 TEST(Rendezvous, HellosThatAreNoRanks) {
   const Expected expected{.rank = 0, .size = 3, .token = "t"};
   const auto fault = [&](const std::function<void(Hello&)>& change) {
