@@ -31,7 +31,7 @@ namespace {
 
 constexpr double kSettle = 0.3;  // seconds after which it is clear which one failed first
 constexpr double kGrace = 3;     // seconds that ranks have to end by themselves when one has failed
-constexpr double kStopped = 4.2;    // that a rank may stand still while others run
+constexpr double kStopped = 4.2;    // that a rank may be stopped while others run
 constexpr double kForOutput = 1;    // until the output of ranks that have ended has come
 constexpr double kUntilKilled = 6;  // and then those that they have after SIGTERM
 
@@ -59,8 +59,8 @@ struct Rank {
   int output = -1;   // the reading end of its output; -1 for rank 0, which has ours
   std::string line;  // begun, not ended
   bool running = false;
-  int status = 0;         // as waitpid has it
-  double stopped_at = 0;  // by a signal, of steady_seconds(); 0: it runs
+  int status = 0;         // as waitpid has it: how it was stopped last, or how it ended
+  double stopped_at = 0;  // by a signal, of steady_seconds(); 0: it is not
 };
 
 /// "rank 2 (process 4711) was killed by signal 9 (Killed)".
@@ -233,7 +233,7 @@ class Launcher {
       if (rank.running) kill(-rank.pid, signal);  // with what it has started
   }
 
-  /// Notices who has ended or stands still. Returns whether somebody has not ended.
+  /// Notices who has ended or was stopped. Returns whether somebody has not ended.
   bool reap() {
     bool any = false;
     for (Rank& rank : ranks_) {
@@ -244,11 +244,11 @@ class Launcher {
         continue;
       }
       rank.stopped_at = WIFSTOPPED(status) ? steady_seconds() : 0;
+      if (!WIFCONTINUED(status)) rank.status = status;
       if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
         any = true;
         continue;
       }
-      rank.status = status;
       rank.running = false;
       if (exit_code(rank) == 0) continue;
       // Of those that ended together the one that was killed was first.
@@ -260,18 +260,16 @@ class Launcher {
     return any;
   }
 
-  /// A rank that stands still while others run has failed: they notice it, too, unless they have
-  /// not met yet. Where all stand still, somebody has paused them.
+  /// A rank that stays stopped while others run has failed: they notice it, too, unless they have
+  /// not met yet. Where all are stopped, somebody has paused them.
   void find_stopped() {
-    const auto stands = [](const Rank& rank) { return rank.running && rank.stopped_at > 0; };
-    const auto goes = [](const Rank& rank) { return rank.running && rank.stopped_at == 0; };
-    if (first_failed_ >= 0 || stop_.load() != 0 || std::ranges::none_of(ranks_, goes)) return;
-    const auto first = std::ranges::find_if(ranks_, [&](const Rank& rank) {
-      return stands(rank) && steady_seconds() - rank.stopped_at > kStopped;
-    });
-    if (first == ranks_.end()) return;
-    first->status = W_STOPCODE(SIGSTOP);
-    first_failed_ = first->number;
+    const auto runs = [](const Rank& rank) { return rank.running && rank.stopped_at == 0; };
+    if (first_failed_ >= 0 || stop_.load() != 0 || std::ranges::none_of(ranks_, runs)) return;
+    const double now = steady_seconds();
+    for (const Rank& rank : ranks_)
+      if (first_failed_ < 0 && rank.running && rank.stopped_at > 0 &&
+          now - rank.stopped_at > kStopped)
+        first_failed_ = rank.number;
   }
 
   /// Hands on what ranks other than 0 wrote, line by line; waits so many milliseconds for

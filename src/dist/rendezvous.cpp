@@ -66,21 +66,29 @@ bool read_hello(Visitor& visitor) {
   return got < 0 || visitor.got == sizeof(Hello);
 }
 
-/// Ranks are told that these are missing.
+std::string names(const std::set<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+/// Of ranks that had met and do not answer `listener`'s rank any more; `hint`: " (...)" or "".
+[[noreturn]] void raise_silent(const std::set<int>& ranks, int rank, const Socket& listener,
+                               double seconds, const std::string& hint = "") {
+  const bool one = ranks.size() == 1;
+  raise<DistError>(
+      "[dist] {} {} not been heard of for {:.1f} s by rank {} at {}, since all had met{}: {} "
+      "stopped, or {} has",
+      names(ranks), one ? "has" : "have", seconds, rank, own_end(listener).str(), hint,
+      one ? "it has" : "they have", one ? "its host" : "their host");
+}
+
+/// Of ranks that did not come in time. `last_fault`: whom the listener turned away, or "".
 [[noreturn]] void raise_missing(const std::set<int>& ranks, const Socket& listener,
                                 const Expected& expected, const std::string& last_fault) {
-  const bool one = ranks.size() == 1;
-  const std::string names = fmt::format("{} {}", one ? "rank" : "ranks", fmt::join(ranks, ", ")),
-                    at = fmt::format("rank {} at {}", expected.rank, own_end(listener).str()),
-                    hint = last_fault.empty() ? "" : " (turned away: " + last_fault + ")";
-  if (expected.mesh == 0)
-    raise<DistError>("[dist] {} did not come to {} within {:g} s{}; were all processes started?",
-                     names, at, expected.patience, hint);
+  const std::string hint = last_fault.empty() ? "" : " (turned away: " + last_fault + ")";
+  if (expected.mesh != 0) raise_silent(ranks, expected.rank, listener, expected.timeout, hint);
   raise<DistError>(
-      "[dist] {} {} not been heard of for {:.1f} s by {}, since all had met{}: {} stopped, or {} "
-      "has",
-      names, one ? "has" : "have", expected.patience, at, hint, one ? "it has" : "they have",
-      one ? "its host" : "their host");
+      "[dist] {} did not come to rank {} at {} within {:g} s{}; were all processes started?",
+      names(ranks), expected.rank, own_end(listener).str(), expected.timeout, hint);
 }
 
 }  // namespace
@@ -130,7 +138,7 @@ Fault fault_of(const Hello& hello, const Expected& expected) {
 
 std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected) {
   const auto meshes = static_cast<size_t>(expected.meshes);
-  const double deadline = steady_seconds() + expected.patience;
+  const double deadline = expected.begin + expected.timeout;
   std::vector<std::vector<Arrival>> arrivals(meshes);
   std::multiset<int> missing;  // ranks, once for each mesh
   for (std::vector<Arrival>& of_mesh : arrivals) {
@@ -211,7 +219,8 @@ std::vector<Endpoint> host_table(const TcpOptions& options, const std::string& h
       std::move(accept_ranks(listener, {.rank = 0,
                                         .size = options.size,
                                         .token = options.token,
-                                        .patience = options.join_timeout})[0]);
+                                        .begin = deadline - options.join_timeout,
+                                        .timeout = options.join_timeout})[0]);
   std::vector<Endpoint> endpoints = {own_end(mesh)};
   for (size_t r = 1; r < arrivals.size(); ++r)
     endpoints.push_back(
@@ -274,9 +283,9 @@ std::vector<Endpoint> join(const TcpOptions& options, Socket& listener) {
 
 std::vector<std::vector<Socket>> connect_meshes(int rank, const std::vector<Endpoint>& endpoints,
                                                 const Socket& listener, uint64_t mesh, int count,
-                                                const std::string& token, double patience) {
+                                                const std::string& token, double timeout) {
   const int size = static_cast<int>(endpoints.size());
-  const double deadline = steady_seconds() + patience;
+  const double begin = steady_seconds(), deadline = begin + timeout;
   std::vector<std::vector<Socket>> sockets(static_cast<size_t>(count));
   for (std::vector<Socket>& of_mesh : sockets) of_mesh.resize(endpoints.size());
   // Peer by peer: so those before one that has stopped miss nobody else.
@@ -289,22 +298,19 @@ std::vector<std::vector<Socket>> connect_meshes(int rank, const std::vector<Endp
       socket = connect_to(at, std::max(deadline - steady_seconds(), 0.1), why);
       const bool accepted =
           socket.is_open() && introduce(socket, hello, deadline, why) == Welcome::accepted;
-      BRIM_CHECK(accepted || steady_seconds() < deadline, DistError,
-                 "[dist] rank {} has not been heard of for {:.1f} s by rank {} at {}, since all "
-                 "had met: it has stopped, or its host has",
-                 peer, patience, rank, own_end(listener).str());
+      if (!accepted && steady_seconds() >= deadline) raise_silent({peer}, rank, listener, timeout);
       BRIM_CHECK(accepted, DistError, "[dist] rank {} cannot reach rank {} at {}: {}", rank, peer,
                  at.str(), why);
     }
   }
-  std::vector<std::vector<Arrival>> arrivals =
-      accept_ranks(listener, {.rank = rank,
-                              .size = size,
-                              .first = rank + 1,
-                              .mesh = mesh,
-                              .meshes = count,
-                              .token = token,
-                              .patience = std::max(deadline - steady_seconds(), 0.1)});
+  std::vector<std::vector<Arrival>> arrivals = accept_ranks(listener, {.rank = rank,
+                                                                       .size = size,
+                                                                       .first = rank + 1,
+                                                                       .mesh = mesh,
+                                                                       .meshes = count,
+                                                                       .token = token,
+                                                                       .begin = begin,
+                                                                       .timeout = timeout});
   for (size_t m = 0; m < sockets.size(); ++m)
     for (size_t peer = static_cast<size_t>(rank) + 1; peer < endpoints.size(); ++peer)
       sockets[m][peer] = std::move(arrivals[m][peer].socket);

@@ -56,7 +56,8 @@ struct Expected {
   uint64_t mesh = 0;
   int meshes = 1;  ///< how many, numbered from `mesh`; each rank comes once to each
   std::string token;
-  double patience = 0;  ///< seconds until all must have come
+  double begin = 0;    ///< of the wait, of steady_seconds()
+  double timeout = 0;  ///< seconds from then on, until all must have come
 };
 
 Hello make_hello(int rank, int size, uint16_t port, uint64_t mesh, const std::string& token);
@@ -68,7 +69,7 @@ struct Arrival {
   Hello hello;
 };
 /// Accepts until all are there that are expected; element [m][r] is rank r's in the m-th mesh.
-/// Strangers are answered and closed. Throws DistError when patience ends, naming who did not come.
+/// Strangers are answered and closed. Throws DistError at the timeout, naming who did not come.
 std::vector<std::vector<Arrival>> accept_ranks(const Socket& listener, const Expected& expected);
 
 /// What comes of saying hello.
@@ -85,9 +86,9 @@ Welcome introduce(const Socket& socket, const Hello& hello, double deadline, std
 std::vector<Endpoint> join(const TcpOptions& options, Socket& listener);
 /// A connection to each rank but oneself in each of `count` meshes, numbered from `mesh`: by mesh,
 /// then by rank. All ranks call it as soon as they know the endpoints, so one that does not answer
-/// for `patience` seconds has stopped: DistError names it.
+/// within `timeout` seconds has stopped: DistError names it.
 std::vector<std::vector<Socket>> connect_meshes(int rank, const std::vector<Endpoint>& endpoints,
                                                 const Socket& listener, uint64_t mesh, int count,
-                                                const std::string& token, double patience);
+                                                const std::string& token, double timeout);
 
 }  // namespace brim::dist

@@ -185,7 +185,7 @@ TEST_F(Launch, AllOutputComes) {
   EXPECT_TRUE(has(ran.err, "ended with exit code 3"));
 }
 
-TEST_F(Launch, RanksThatStandStillHaveFailed) {
+TEST_F(Launch, RanksThatStayStoppedHaveFailed) {
   const Ran ran = run_brim(
       {"launch", "-n", "2", "--", "sh", "-c", "[ $RANK = 0 ] || kill -STOP $$; exec sleep 20"});
   EXPECT_EQ(ran.code, 143) << ran.err;  // it was told to go on and to end

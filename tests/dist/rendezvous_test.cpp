@@ -103,7 +103,6 @@ TEST(Rendezvous, RanksThatStopBeforeTheHeartbeatAreNamed) {
     const std::vector<uint16_t> ports = test_ports();
     const std::vector<std::string> failures = failures_of(4, [&](int rank) {
       TcpOptions options = options_of(rank, 4, ports);
-      options.address = "127.0.0.1";
       options.group.heartbeat_timeout = 1.1;
       if (rank != stopped) return (void)tcp_group(options);
       Socket mesh;
