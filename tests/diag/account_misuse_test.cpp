@@ -104,7 +104,7 @@ TEST_F(AccountMisuse, AForkedChildHasAnAccountOfItsOwnTime) {
   if (child == 0) {
     { const Span span("kernel", Cause::compute); }
     const Account a = accountant.read();
-    _exit(is_whole(a) && a.fraction(Cause::compute) > 0 ? 0 : 1);
+    _exit(is_whole(a) && a.fraction(Cause::compute) + a.fraction(Cause::stolen) > 0 ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(waitpid(child, &status, 0), child);

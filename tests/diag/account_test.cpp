@@ -25,6 +25,12 @@ double sum(const std::array<double, kCauseCount>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
+/// Computing, with what a busy machine stole of it, which of some microseconds may be all.
+double computed(const Account& a) {
+  return a.seconds[static_cast<size_t>(Cause::compute)] +
+         a.seconds[static_cast<size_t>(Cause::stolen)];
+}
+
 TEST(Account, InnerSpanIsTakenOffTheOuterOne) {
   const Accountant accountant;
   {
@@ -71,14 +77,16 @@ TEST(Account, TheInnermostAccountantMeasuresAndAddsToTheOuterOneAtItsEnd) {
   double found = 0;
   {
     const Accountant inner;
-    { const Span span("kernel", Cause::compute), nested("kernel", Cause::compute); }
-    found = inner.read().seconds[static_cast<size_t>(Cause::compute)];
+    {
+      const Span span("kernel", Cause::compute), nested("kernel", Cause::compute);
+      spin(200);
+    }
+    found = computed(inner.read());
     EXPECT_GT(found, 0);
     EXPECT_EQ(outer.read().fraction(Cause::compute), 0);
   }
   const Account a = outer.read();
-  EXPECT_NEAR(a.seconds[static_cast<size_t>(Cause::compute)], found, 1e-3);
-  EXPECT_GT(a.fraction(Cause::compute), 0);
+  EXPECT_GE(computed(a), found * 0.9);  // ticks are scaled to seconds anew
   EXPECT_NEAR(sum(a.seconds), a.wall, 1e-9);
 }
 
@@ -89,7 +97,7 @@ TEST(Account, OneMayTakeThePlaceOfAnother) {
   EXPECT_NE(active_meter, first);
   EXPECT_NE(active_meter, nullptr);
   { const Span span("kernel", Cause::compute); }
-  EXPECT_GT(accountant->read().fraction(Cause::compute), 0);
+  EXPECT_GT(computed(accountant->read()), 0);
   accountant.reset();
   EXPECT_EQ(active_meter, nullptr);
 }
@@ -99,7 +107,7 @@ TEST(Account, OpsAreChargedAsCompute) {
   const Accountant accountant;
   Tensor y = x;
   for (int i = 0; i < 10; ++i) y = y + x;
-  EXPECT_GT(accountant.read().fraction(Cause::compute), 0);
+  EXPECT_GT(computed(accountant.read()), 0);
   (void)y.to_vector<float>();
   EXPECT_GT(accountant.read().fraction(Cause::host_read), 0);
 }
