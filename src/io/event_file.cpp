@@ -1,0 +1,112 @@
+#include "io/event_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <filesystem>
+#include <utility>
+
+#include "core/check.h"
+#include "core/clock.h"
+#include "io/atomic_file.h"
+
+namespace brim::io {
+namespace {
+
+constexpr double kFlushSeconds = 1;  // so long an event may wait for the next one
+
+constexpr std::array<uint32_t, 256> kCrcTable = [] {
+  std::array<uint32_t, 256> table{};
+  for (uint32_t i = 0; i < 256; ++i) {
+    uint32_t crc = i;
+    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78U : 0);
+    table[i] = crc;
+  }
+  return table;
+}();
+
+/// As TFRecord stores it: files that hold checksums of their own spoil them less so.
+uint32_t masked_crc(std::string_view bytes) {
+  const uint32_t crc = crc32c(bytes);
+  return (crc >> 15 | crc << 17) + 0xa282ead8U;
+}
+
+std::string little_endian(uint64_t value, int count) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) bytes += static_cast<char>(value >> (8 * i));
+  return bytes;
+}
+
+double unix_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+ProtobufWriter event_now() {
+  ProtobufWriter event;
+  event.f64(1, unix_seconds());
+  return event;
+}
+
+std::string own_name() {
+  static std::atomic<int> next{0};
+  char host[256] = "";
+  (void)gethostname(host, sizeof(host) - 1);
+  std::string name = fmt::format("events.out.tfevents.{:.0f}.", unix_seconds());
+  for (const char* c = host; *c; ++c) name += *c > ' ' && *c < 127 && *c != '/' ? *c : '_';
+  return name + fmt::format(".{}.{}", getpid(), next++);
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = ~0U;
+  for (const char byte : bytes)
+    crc = crc >> 8 ^ kCrcTable[(crc ^ static_cast<uint8_t>(byte)) & 255];
+  return ~crc;
+}
+
+EventFile::EventFile(const std::string& folder) : path_(folder + "/" + own_name()) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) fail("made", error.value());
+  out_ = open_stream(path_, O_WRONLY | O_EXCL);
+  if (!out_) fail("made", errno);
+  add(event_now().text(3, "brain.Event:2"));
+  flush();
+}
+
+void EventFile::add_summary(int64_t step, const ProtobufWriter& summary) {
+  add(event_now().number(2, step).message(5, summary));
+}
+
+void EventFile::add_restart(int64_t step) {
+  constexpr int64_t kStart = 1;
+  add(event_now().number(2, step).message(7, ProtobufWriter().number(1, kStart)));
+}
+
+void EventFile::add(const ProtobufWriter& event) {
+  const std::string length = little_endian(event.bytes().size(), 8);
+  std::string record = length + little_endian(masked_crc(length), 4) + event.bytes();
+  record += little_endian(masked_crc(event.bytes()), 4);
+  if (std::fwrite(record.data(), 1, record.size(), out_.get()) != record.size())
+    fail("written", errno);
+  if (steady_seconds() - flushed_ > kFlushSeconds) flush();
+}
+
+void EventFile::flush() {
+  if (std::fflush(out_.get()) != 0) fail("written", errno);
+  flushed_ = steady_seconds();
+}
+
+void EventFile::fail(const char* what, int error) const {
+  raise<FileError>(
+      "[file] {} cannot be {}: {}; the folder must be one that can be written to, with "
+      "room",
+      path_, what, error_text(error));
+}
+
+}  // namespace brim::io

@@ -1,0 +1,58 @@
+// TensorBoard's event files: checksums, framing, names, and folders that cannot be written to.
+#include "io/event_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include <brim/core/error.h>
+
+#include "io/event_reader.h"
+#include "message_of.h"
+#include "temporary_folder.h"
+
+namespace brim::io {
+namespace {
+
+TEST(EventFile, ChecksumsAreThoseOfTheStandard) {
+  EXPECT_EQ(crc32c(""), 0U);
+  EXPECT_EQ(crc32c("123456789"), 0xe3069283U);
+  EXPECT_EQ(crc32c(std::string(32, '\0')), 0x8a9136aaU);  // RFC 3720, B.4
+  EXPECT_EQ(crc32c(std::string(32, '\xff')), 0x62a8ab43U);
+}
+
+TEST(EventFile, BeginsWithTheVersionAndHoldsWhatWasAdded) {
+  const tests::TemporaryFolder folder;
+  EventFile file(folder / "a/b");
+  file.add_restart(7);
+  file.add_summary(int64_t{1} << 40, ProtobufWriter().text(1, "summary"));
+  file.flush();
+  EXPECT_EQ(file.path(), tests::only_file(folder / "a/b"));
+  EXPECT_TRUE(
+      std::filesystem::path(file.path()).filename().string().starts_with("events.out.tfevents."));
+  const auto events = tests::read_events(file.path());
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events[0].text(3), "brain.Event:2");
+  EXPECT_GT(events[0].f64(1), 1.5e9);
+  EXPECT_EQ(events[1].number(2), 7);
+  EXPECT_EQ(events[1].message(7).number(1), 1) << "SessionLog::START";
+  EXPECT_EQ(events[2].number(2), int64_t{1} << 40);
+  EXPECT_EQ(events[2].message(5).text(1), "summary");
+}
+
+TEST(EventFile, SeveralOfAProcessHaveTheirOwnNames) {
+  const tests::TemporaryFolder folder;
+  const EventFile first(folder / "a"), second(folder / "a");
+  EXPECT_NE(first.path(), second.path());
+}
+
+TEST(EventFile, AFolderThatCannotBeMadeIsNamed) {
+  const tests::TemporaryFolder folder;
+  std::ofstream(folder / "file") << "no folder";
+  const std::string error = tests::message_of<FileError>([&] { EventFile(folder / "file"); });
+  EXPECT_NE(error.find(folder / "file"), std::string::npos) << error;
+  EXPECT_NE(error.find("cannot be made"), std::string::npos) << error;
+}
+
+}  // namespace
+}  // namespace brim::io
