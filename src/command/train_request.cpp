@@ -74,7 +74,7 @@ TrainRequest parse_request(const TrainArguments& o) {
   request.traces = !o.trace.empty();
   if (request.launched.rank > 0) {  // what is written is rank 0's
     TrainArguments& own = request.arguments;
-    own.json.clear(), own.trace.clear();
+    own.json.clear(), own.trace.clear(), own.tensorboard.clear();
     own.monitor = 0;
   }
   request.workers = workers_of(o.workers);

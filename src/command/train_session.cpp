@@ -31,6 +31,7 @@
 #include "command/say.h"
 #include "command/signals.h"
 #include "command/start.h"
+#include "command/tensorboard_log.h"
 #include "command/train_report.h"
 #include "command/train_request.h"
 #include "io/atomic_file.h"
@@ -169,6 +170,9 @@ class TrainSession {
           group_ = dist::open_world(request_.launched, how);
         }
         trainer_.emplace(request_.recipe, options());
+        if (!arguments_.tensorboard.empty())
+          tensorboard_.emplace(request_, *trainer_,
+                               [this](const std::string& line) { warn(line); });
       });
       // The folder is this run's from here on.
       std::error_code ignored;
@@ -187,9 +191,8 @@ class TrainSession {
   void train() {
     if (request_.traces) trace_.emplace();
     if (arguments_.monitor > 0)
-      monitor_.emplace(
-          request_.chosen.devices,
-          diag::MonitorOptions{arguments_.monitor, [&](const auto& r) { readings_.add(r); }});
+      monitor_.emplace(request_.chosen.devices,
+                       diag::MonitorOptions{arguments_.monitor, [&](const auto& r) { keep(r); }});
     with_hint([&] {
       result_ = trainer_->train();
       if (group_) rows_ = gather_rows(*group_, request_.chosen.devices[0], result_);
@@ -231,6 +234,7 @@ class TrainSession {
     std::error_code ignored;  // it stays if there is anything in it
     if (group_ && group_->rank() == 0 && !arguments_.folder().empty())
       std::filesystem::remove(failures_folder(), ignored);
+    if (tensorboard_) tensorboard_->add(result_);
     if (trained && request_.launched.rank == 0)  // which alone evaluates
       result_.stopped = !result_.test && !failure_ && stop_.load() != 0;
   }
@@ -258,7 +262,12 @@ class TrainSession {
       attempt([&] { say(stderr, "brim: {}\n", resume_hint(arguments_, *trainer_, result_)); });
   }
 
+  void keep(const diag::Reading& reading) {
+    readings_.add(reading);
+    if (tensorboard_) tensorboard_->add(reading);
+  }
   void show(const train::Progress& p) {
+    if (tensorboard_) tensorboard_->add(p, trainer_->model());
     display_.show(p);
     display_.show_validation(p);
     if (p.epoch_done && monitor_) show_sensors(monitor_->summary());
@@ -303,6 +312,7 @@ class TrainSession {
   ProgressDisplay display_;
   const std::atomic<int>& stop_;
   MonitorFile readings_;
+  std::optional<TensorBoardLog> tensorboard_;
   std::optional<diag::Monitor> monitor_;
   bool sensors_shown_ = false;
   double startup_ms_ = 0;

@@ -271,6 +271,7 @@ void TrainingLoop::tell(bool is_report) {
                                           (static_cast<double>(progress_.steps) - done)
                                     : 0;
   progress_.report = is_report;
+  progress_.learning_rate = s_.optimizer->lr();
   const diag::Span span("progress", diag::Cause::user);
   s_.options.progress(progress_);
 }

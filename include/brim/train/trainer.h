@@ -59,8 +59,9 @@ struct Progress {
   double images_per_s = 0;        ///< since the report before
   double seconds_left = 0;
   double loss = 0;
-  bool report = false;      ///< the loss was just read; otherwise only the counts moved on
-  bool epoch_done = false;  ///< and the epoch is over, its checkpoint kept
+  double learning_rate = 0;  ///< of the next step
+  bool report = false;       ///< the loss was just read; otherwise only the counts moved on
+  bool epoch_done = false;   ///< and the epoch is over, its checkpoint kept
   const Evaluation* validation = nullptr;  ///< then, where there is a validation split
   bool best = false;                       ///< it is better than in all epochs before
 };

@@ -1,0 +1,153 @@
+#include "command/tensorboard_log.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/device_names.h"
+
+namespace brim::command {
+namespace {
+
+/// Of a run that goes on, earlier files hold no more behind its checkpoint.
+std::optional<int64_t> purge_from(const train::Trainer& trainer) {
+  if (trainer.resumed_from().empty()) return {};
+  return trainer.steps_before() + 1;
+}
+
+std::map<std::string, train::HyperParameter> hyper_parameters(const TrainRequest& request) {
+  const train::Recipe& r = request.recipe;
+  return {{"recipe", r.name},
+          {"data", r.data},
+          {"optimizer", r.optimizer.name},
+          {"lr", r.optimizer.lr},
+          {"batch", static_cast<double>(r.batch)},
+          {"epochs", static_cast<double>(r.epochs)},
+          {"seed", static_cast<double>(r.seed)},
+          {"precision", r.precision},
+          {"device", names_of(request.chosen.devices)}};
+}
+
+/// As Markdown has it.
+std::string code_block(const std::string& text) {
+  std::string block = "    ";
+  for (const char c : text) {
+    block += c;
+    if (c == '\n') block += "    ";
+  }
+  return block;
+}
+
+std::string account_table(const std::vector<train::TrainResult::DeviceAccount>& accounts) {
+  std::string table = "| device | cause | seconds | share |\n| --- | --- | --- | --- |\n";
+  for (const auto& [device, account, recorded] : accounts) {
+    const std::array<double, diag::kCauseCount> percent = account.percent();
+    for (size_t c = 0; c < percent.size(); ++c)
+      if (percent[c] > 0)
+        table +=
+            fmt::format("| {} | {} | {:.3f} | {:.1f} % |\n", device.str(),
+                        diag::name(static_cast<diag::Cause>(c)), account.seconds[c], percent[c]);
+  }
+  return table;
+}
+
+}  // namespace
+
+TensorBoardLog::TensorBoardLog(const TrainRequest& request, const train::Trainer& trainer,
+                               std::function<void(const std::string&)> warn)
+    : steps_before_(trainer.steps_before()),
+      warn_(std::move(warn)),
+      step_(steps_before_),
+      writer_(request.arguments.tensorboard, purge_from(trainer)) {
+  writer_.add_text("recipe", code_block(request.recipe.toml()), steps_before_);
+  writer_.add_hparams(hyper_parameters(request), {"train/loss", "test/loss"});
+  writer_.flush();
+}
+
+template <class F>
+void TensorBoardLog::attempt(const F& action) {
+  if (failed_) return;
+  try {
+    action();
+  } catch (const Error& e) {
+    const std::lock_guard lock(mutex_);
+    if (!failed_) failure_ = e.what();
+    failed_ = true;
+  }
+}
+
+void TensorBoardLog::tell_failure() {
+  if (!failed_) return;
+  const std::lock_guard lock(mutex_);
+  if (!failure_.empty()) warn_(failure_ + "; TensorBoard is told no more");
+  failure_.clear();
+}
+
+void TensorBoardLog::add(const train::Progress& p, nn::Module& model) {
+  step_ = steps_before_ + p.step;
+  attempt([&] {
+    if (p.report) {
+      writer_.add_scalar("train/loss", p.loss, step_);
+      writer_.add_scalar("train/learning_rate", p.learning_rate, step_);
+      writer_.add_scalar("train/samples_per_s", p.images_per_s, step_);
+    }
+    if (!p.epoch_done) return;
+    if (p.validation) add("validation", *p.validation);
+    const auto add_all = [&](const char* what, const std::string& name, const Tensor& tensor) {
+      if (tensor.defined()) writer_.add_histogram(fmt::format("{}/{}", what, name), tensor, step_);
+    };
+    for (const auto& [name, parameter] : model.named_parameters()) {
+      add_all("weights", name, parameter);
+      add_all("gradients", name, parameter.grad());
+    }
+    writer_.flush();
+  });
+  tell_failure();
+}
+
+void TensorBoardLog::add(const char* split, const train::Evaluation& evaluation) {
+  const auto add_value = [&](const std::string& name, double value) {
+    writer_.add_scalar(fmt::format("{}/{}", split, name), value, step_);
+  };
+  add_value("loss", evaluation.loss);
+  for (const train::Evaluation::Value& metric : evaluation.metrics)
+    add_value(metric.name, metric.value);
+  for (const train::Evaluation::Class& c : evaluation.classes)
+    if (c.samples > 0) add_value("class/" + c.name, c.accuracy());
+}
+
+void TensorBoardLog::add(const diag::Reading& reading) {
+  attempt([&] {
+    const int64_t step = step_;
+    writer_.add_scalar("host/load", reading.host.mean_load(), step);
+    writer_.add_scalar("host/process_cores", reading.host.process_cores, step);
+    writer_.add_scalar("host/resident_bytes", static_cast<double>(reading.host.resident), step);
+    for (const auto& [device, gpu] : reading.gpus) {
+      const auto add_known = [&](const char* name, const auto& value) {
+        if (value) writer_.add_scalar(device.str() + "/" + name, static_cast<double>(*value), step);
+      };
+      add_known("utilisation", gpu.utilisation);
+      add_known("sm_active", gpu.sm_active);
+      add_known("tensor_active", gpu.tensor_active);
+      add_known("memory_used_bytes", gpu.memory_used);
+      add_known("temperature_c", gpu.temperature);
+      add_known("power_w", gpu.power);
+      add_known("sm_clock_mhz", gpu.sm_clock);
+    }
+  });
+}
+
+void TensorBoardLog::add(const train::TrainResult& result) {
+  attempt([&] {
+    if (result.test) add("test", *result.test);
+    if (!result.accounts.empty())
+      writer_.add_text("account", account_table(result.accounts), step_);
+    writer_.flush();
+  });
+  tell_failure();
+}
+
+}  // namespace brim::command

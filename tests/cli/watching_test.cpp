@@ -1,0 +1,58 @@
+// What shows a run to others: TensorBoard's events.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "cli/run_brim.h"
+#include "io/event_reader.h"
+
+namespace brim::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Watching : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (access(brim_path().c_str(), X_OK) != 0) GTEST_SKIP() << brim_path() << " is not built";
+    write_tiny_cifar(folder / "data");
+  }
+  Ran train(const std::vector<std::string>& more) const {
+    std::vector<std::string> args = {"train", "tutorial-cnn", "--data", folder / "data"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_brim(args);
+  }
+  /// Tags of the values in an event file.
+  static std::vector<std::string> tags_of(const std::string& file) {
+    std::vector<std::string> tags;
+    for (const ProtobufReader& event : read_events(file))
+      if (event.has(5)) tags.push_back(event.message(5).message(1).text(1));
+    return tags;
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(Watching, TensorBoardIsToldOfLossWeightsTestAndAccount) {
+  const Ran ran = train({"--epochs", "1", "--compile", "off", "--tensorboard", folder / "events"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const std::vector<std::string> tags = tags_of(only_file(folder / "events"));
+  for (const char* tag : {"recipe", "train/loss", "train/learning_rate", "weights/conv1.weight",
+                          "gradients/fc3.bias", "host/load", "test/accuracy", "account"})
+    EXPECT_NE(std::ranges::find(tags, tag), tags.end()) << tag;
+}
+
+TEST_F(Watching, AFolderThatCannotBeWrittenToEndsTheRunBeforeItBegins) {
+  std::ofstream(folder / "file") << "precious";
+  const Ran ran = train({"--tensorboard", folder / "file", "--out", folder / "run"});
+  EXPECT_EQ(ran.code, 1);
+  EXPECT_NE(ran.err.find(folder / "file"), std::string::npos) << ran.err;
+  EXPECT_EQ(slurp(folder / "file"), "precious");
+  EXPECT_FALSE(fs::exists(folder / "run/model.safetensors"));
+}
+
+}  // namespace
+}  // namespace brim::tests
