@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -9,6 +8,7 @@
 #include <brim/train/summary_writer.h>
 
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/printable.h"
 #include "data/image/decode.h"
 #include "io/event_file.h"
@@ -204,11 +204,9 @@ void SummaryWriter::add_text(const std::string& tag, const std::string& text, in
 
 void SummaryWriter::add_hparams(const std::map<std::string, HyperParameter>& given,
                                 const std::vector<std::string>& metrics) {
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   state_->add(0, hparams::summary("_hparams_/experiment", 2, hparams::experiment(given, metrics)));
-  state_->add(
-      0, hparams::summary("_hparams_/session_start_info", 3, hparams::session_start(given, now)));
+  state_->add(0, hparams::summary("_hparams_/session_start_info", 3,
+                                  hparams::session_start(given, unix_seconds())));
 }
 
 void SummaryWriter::flush() {
