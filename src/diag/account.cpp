@@ -202,15 +202,19 @@ struct Accountant::State final : SpanListener {
     if (const RangeSink* ranges = range_sink.load(std::memory_order_relaxed)) ranges->pop();
   }
 
+  /// What its meter has charged, without what it had when this one was made. Throws ValueError.
+  Account of_device(Device device, Shares charged, uint64_t until) const;
   void move_stolen(Account& of_thread) const {
     stolen.move(of_thread, static_cast<double>(meter.helped) / ticks_per_us() * 1e-6);
   }
-  /// Ticks by cause in seconds; what is missing is `rest`.
-  Account finish(const uint64_t* charged, Cause rest) const {
+  /// Ticks by cause until a tick, 0 for now, in seconds; what is missing is `rest`.
+  Account finish(const uint64_t* charged, Cause rest, uint64_t until = 0) const {
     const uint64_t now_ticks = ticks();
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
-    Account account{.wall = elapsed.count()};
-    const double total = static_cast<double>(now_ticks - begin_ticks);
+    if (until == 0) until = now_ticks;
+    const double total = static_cast<double>(std::max(until, begin_ticks) - begin_ticks);
+    Account account{.wall = elapsed.count() * total /
+                            std::max(1.0, static_cast<double>(now_ticks - begin_ticks))};
     double sum = 0;
     for (size_t i = 0; i < kCauseCount; ++i) sum += static_cast<double>(charged[i]);
     // Spans lie within the total; only a clock that jumped could make them more.
@@ -224,6 +228,15 @@ struct Accountant::State final : SpanListener {
     return account;
   }
 };
+
+Account Accountant::State::of_device(Device device, Shares charged, uint64_t until) const {
+  const auto found = std::find(devices.begin(), devices.end(), device);
+  BRIM_CHECK(found != devices.end(), ValueError,
+             "[account] {} is not measured; name it when the Accountant is made", device.str());
+  const Shares& at_first = before[static_cast<size_t>(found - devices.begin())];
+  for (size_t i = 0; i < kCauseCount; ++i) charged[i] -= std::min(charged[i], at_first[i]);
+  return finish(charged.data(), Cause::other, until);
+}
 
 thread_local Accountant::State* Accountant::State::innermost = nullptr;
 
@@ -272,15 +285,17 @@ Account Accountant::read() const {
 }
 
 Account Accountant::read(Device device) const {
-  if (device.is_cpu()) return read();
   state_->check_thread();
-  const auto found = std::find(state_->devices.begin(), state_->devices.end(), device);
-  BRIM_CHECK(found != state_->devices.end(), ValueError,
-             "[account] {} is not measured; name it when the Accountant is made", device.str());
-  const Shares& before = state_->before[static_cast<size_t>(found - state_->devices.begin())];
-  Shares since = DeviceMeter::of(device).read();
-  for (size_t i = 0; i < kCauseCount; ++i) since[i] -= std::min(since[i], before[i]);
-  return state_->finish(since.data(), Cause::other);
+  if (device.is_cpu()) return read();
+  const Shares charged = DeviceMeter::of(device).read();
+  return state_->of_device(device, charged, /*until=*/0);
+}
+
+Account Accountant::read_so_far(Device device) const {
+  state_->check_thread();
+  if (device.is_cpu()) return read();
+  const DeviceMeter::SoFar so_far = DeviceMeter::of(device).read_so_far();
+  return state_->of_device(device, so_far.shares, so_far.until);
 }
 
 }  // namespace brim::diag

@@ -153,6 +153,15 @@ Shares DeviceMeter::idle_until(uint64_t now) const {
   return idle && now > idle && active_timeline ? active_timeline->reasons(idle, now) : Shares{};
 }
 
+Shares DeviceMeter::busy_until(uint64_t now) const {
+  Shares busy{};
+  const auto first =
+      std::ranges::find_if(kRunning, [&](Cause cause) { return running_[place(cause)] > 0; });
+  if (first != std::end(kRunning) && now > charged_until_)
+    busy[place(*first)] = now - charged_until_;
+  return busy;
+}
+
 Shares DeviceMeter::with_pauses(Shares charged, uint64_t now) const {
   const uint64_t missing = unrecorded_until(now);
   const uint64_t seen = in_windows_ + (was_paused_ && !is_paused() ? now - resumed_at_ : 0);
@@ -280,6 +289,20 @@ Shares DeviceMeter::read() const {
   const Shares tail = idle_until(now);
   for (size_t i = 0; i < kCauseCount; ++i) shares[i] += tail[i];
   return with_pauses(shares, now);
+}
+
+DeviceMeter::SoFar DeviceMeter::read_so_far() const {
+  const std::lock_guard lock(mutex_);
+  SoFar so_far{shares_, ticks()};
+  slow_down(so_far.shares, unrated_, slowed_);
+  if (has_records()) {  // they are behind; but in a pause there will be none
+    if (!is_paused()) so_far.until = charged_until_;
+  } else {
+    const Shares idle = idle_until(so_far.until), busy = busy_until(so_far.until);
+    for (size_t i = 0; i < kCauseCount; ++i) so_far.shares[i] += idle[i] + busy[i];
+  }
+  so_far.shares = with_pauses(so_far.shares, so_far.until);
+  return so_far;
 }
 
 }  // namespace brim::diag

@@ -108,6 +108,12 @@ class DeviceMeter {
 
   /// Ticks by cause since the process began to measure. What is not known is `other`.
   Shares read() const;
+  /// The same up to a tick, while the device may work.
+  struct SoFar {
+    Shares shares;
+    uint64_t until = 0;
+  };
+  SoFar read_so_far() const;
 
  private:
   /// What throttled() said of the time from the slowdown before until this one.
@@ -126,6 +132,8 @@ class DeviceMeter {
   void resume_paused();
   /// What nobody has explained since the device ran dry, until `now`.
   Shares idle_until(uint64_t now) const;
+  /// What runs, from when it was charged until `now`.
+  Shares busy_until(uint64_t now) const;
   /// `charged`, and what pauses until `now` are taken to have been.
   Shares with_pauses(Shares charged, uint64_t now) const;
   uint64_t unrecorded_until(uint64_t now) const;

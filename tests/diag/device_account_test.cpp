@@ -346,5 +346,25 @@ TEST_F(DeviceAccount, TracesKeepTheFirstEvents) {
   EXPECT_EQ(trace.dropped(), 7);
 }
 
+TEST_F(DeviceAccount, IsReadWhileTheDeviceWorks) {
+  const Device sim = Device::sim(0);
+  const Accountant accountant({sim});
+  const Tensor x = ones({256, 256}).to(sim);
+  Tensor y = x;
+  Account before = accountant.read_so_far(sim);
+  for (int i = 0; i < 20; ++i) {
+    y = matmul(y, x);
+    const Account now = accountant.read_so_far(sim);  // of what is queued, none or some is done
+    expect_whole(now);
+    EXPECT_GE(now.wall, before.wall);
+    EXPECT_GE(at_or_stolen(now, Cause::compute), at_or_stolen(before, Cause::compute) * 0.99);
+    before = now;
+  }
+  synchronize(sim);
+  const Account idle = accountant.read_so_far(sim), last = accountant.read(sim);
+  EXPECT_NEAR(at(idle, Cause::compute), at(last, Cause::compute), 0.01 * last.wall);
+  EXPECT_THROW(accountant.read_so_far(Device::sim(1)), ValueError);
+}
+
 }  // namespace
 }  // namespace brim::diag

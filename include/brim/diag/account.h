@@ -70,7 +70,7 @@ class Accountant {
   Accountant(const Accountant&) = delete;
   Accountant& operator=(const Accountant&) = delete;
 
-  // Both throw Error when called from another thread than the one that made the Accountant.
+  // All throw Error when called from another thread than the one that made the Accountant.
 
   /// The account of this thread since the start.
   Account read() const;
@@ -78,6 +78,9 @@ class Accountant {
   /// idle; while other cuda devices that are measured work, some of what it did last may count in
   /// later calls only. Throws ValueError for a device that was not named.
   Account read(Device device) const;
+  /// The same while the device works, without waiting for it: until now, or for cuda devices until
+  /// the last work of which there is a record.
+  Account read_so_far(Device device) const;
 
  private:
   struct State;
