@@ -162,6 +162,7 @@ class Loader {
   const LoaderOptions& options() const;  ///< with workers and ahead as chosen at first
   int workers() const;                   ///< threads of an epoch that starts now
   int slots() const;                     ///< batches that it holds memory for
+  int64_t ready_batches() const;         ///< made by workers and not yet asked for, right now
   /// Why there are so many workers and slots: the lines that `LoaderOptions::log` gets.
   std::vector<std::string> decisions() const;
   /// What each worker did in the epochs that have ended; more than workers() where there were more.

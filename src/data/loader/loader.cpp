@@ -367,6 +367,7 @@ int64_t Loader::skipped() const { return state_->skipped.load(std::memory_order_
 
 int Loader::workers() const { return state_->sizes().workers; }
 int Loader::slots() const { return state_->sizes().slots; }
+int64_t Loader::ready_batches() const { return state_->ready.load(std::memory_order_relaxed); }
 std::vector<std::string> Loader::decisions() const { return state_->decisions(); }
 std::vector<WorkerAccount> Loader::worker_accounts() const { return state_->workers(); }
 

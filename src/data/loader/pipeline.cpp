@@ -33,6 +33,8 @@ Epoch::Pipeline::~Pipeline() {
   can_work_.notify_all();
   if (pass_) pass_->stop();
   for (std::thread& thread : threads_) thread.join();
+  state_->ready.fetch_sub(std::ranges::count_if(line_, [](const Slot* s) { return s->ready; }),
+                          std::memory_order_relaxed);
   for (size_t i = 0; i < threads_.size(); ++i) {
     logs_[i].ticks.wall = diag::ticks() - logs_[i].begin;
     try {
@@ -241,6 +243,7 @@ void Epoch::Pipeline::work(WorkerLog& log) {
     lock.lock();
     log.ticks += clock.take();
     slot.ready = true;
+    state_->ready.fetch_add(1, std::memory_order_relaxed);
     if (slot.ends) next_ = last_;
     if (awaited_ && line_.front() == &slot) can_take_.notify_one();
   }
@@ -317,6 +320,7 @@ Batch* Epoch::Pipeline::next_from_workers() {
     }
     slot = line_.front();
     line_.pop_front();
+    state_->ready.fetch_sub(1, std::memory_order_relaxed);
   }
   if (tuning) tune(begin, waited);
   return hand_over(*slot);
