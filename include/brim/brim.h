@@ -69,6 +69,7 @@
 #include <brim/train/forecast.h>
 #include <brim/train/metric.h>
 #include <brim/train/recipe.h>
+#include <brim/train/status.h>
 #include <brim/train/summary_writer.h>
 #include <brim/train/task.h>
 #include <brim/train/trainer.h>

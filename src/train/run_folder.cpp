@@ -124,7 +124,9 @@ bool belongs_to_run(const std::string& folder, const std::string& path) {
   if (io::lies_in(root, real)) return true;
   if (!io::lies_in(real, root)) return false;
   const std::string name = *real.lexically_relative(root).begin();
-  return name == kWeightsFile || name == kMonitorFile || name == kBest || number_of(name) >= 0;
+  for (const char* own : {kWeightsFile, kMonitorFile, kHistoryFile, kResultFile})
+    if (name == own) return true;
+  return name == kBest || number_of(name) >= 0;
 }
 
 void make_folder(const std::string& folder) {

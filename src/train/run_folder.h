@@ -15,8 +15,10 @@ namespace brim::train {
 
 /// The network that a finished run leaves in its folder.
 inline constexpr const char* kWeightsFile = "model.safetensors";
-/// What its sensors said.
+/// What its sensors said, what it said at its reports, and what came of it.
 inline constexpr const char* kMonitorFile = "monitor.jsonl";
+inline constexpr const char* kHistoryFile = "history.jsonl";
+inline constexpr const char* kResultFile = "result.json";
 
 /// Whether a run in `folder` makes `path`: the folder itself, its weights, its readings, its
 /// checkpoints, what lies in them, or a folder above.

@@ -20,6 +20,7 @@
 #include "train/build.h"
 #include "train/evaluate.h"
 #include "train/metric/registry.h"
+#include "train/status_board.h"
 #include "train/task/open.h"
 #include "train/trainer_state.h"
 #include "train/training_loop.h"
@@ -178,6 +179,10 @@ void check_options(const Recipe& recipe, const TrainOptions& options) {
                "Recipe::precision=fp32",
                device.str(), missing);
   }
+  BRIM_CHECK(!options.board || options.board->size() == options.devices.size(), ValueError,
+             "[train] TrainOptions::board is for {} devices and the training has {}; give both the "
+             "same",
+             options.board->size(), options.devices.size());
   BRIM_CHECK(options.augment_on != AugmentOn::host || !options.data_on_device, ValueError,
              "[train] data on the device is augmented there; leave TrainOptions::augment_on out");
   BRIM_CHECK(options.steps_per_graph >= 1 && options.steps_per_graph <= kMaxStepsPerGraph,
@@ -267,6 +272,11 @@ class Trainer::Ranks {
 };
 
 Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
+  if (StatusBoard* const board = options.board)
+    options.stage = [board, tell = options.stage](const char* stage, double fraction) {
+      board->set_stage(stage, fraction);
+      if (tell) tell(stage, fraction);
+    };
   try {
     check_options(recipe, options);
   } catch (const std::exception& e) {
@@ -276,6 +286,9 @@ Trainer::Trainer(const Recipe& recipe, TrainOptions options) {
   ranks_ = std::make_unique<Ranks>(recipe, options);
 }
 Trainer::~Trainer() = default;
+void Trainer::set_phase(RunPhase phase) const {
+  if (StatusBoard* const board = (*ranks_)[0].options.board) board->set_phase(phase);
+}
 nn::Module& Trainer::model() { return *(*ranks_)[0].model; }
 const data::Loader& Trainer::loader() const { return (*ranks_)[0].train->feed->loader(); }
 const TaskData& Trainer::data() const { return (*ranks_)[0].train->data; }
@@ -295,7 +308,7 @@ TrainResult Trainer::State::train_rank() {
     sampling.emplace(options.devices);
   }
   try {
-    TrainingLoop(*this, sampling ? &*sampling : nullptr).run(result);
+    TrainingLoop(*this, {accountant.get(), sampling ? &*sampling : nullptr}).run(result);
   } catch (...) {
     stop_agreed.reset();
     throw;
@@ -308,8 +321,14 @@ TrainResult Trainer::State::train_rank() {
 }
 
 TrainResult Trainer::train() {
+  set_phase(RunPhase::training);
   std::vector<TrainResult> results(ranks_->size());
-  ranks_->run([&](size_t rank) { results[rank] = (*ranks_)[rank].train_rank(); });
+  try {
+    ranks_->run([&](size_t rank) { results[rank] = (*ranks_)[rank].train_rank(); });
+  } catch (...) {
+    set_phase(RunPhase::failed);
+    throw;
+  }
   TrainResult result = std::move(results[0]);
   for (size_t rank = 1; rank < results.size(); ++rank)
     result.accounts.insert(result.accounts.end(), results[rank].accounts.begin(),
@@ -341,14 +360,17 @@ std::optional<Evaluation> Trainer::State::evaluate(std::optional<Split>& on) {
 }
 
 std::optional<Evaluation> Trainer::test() {
+  set_phase(RunPhase::evaluating);
   return (*ranks_)[0].rank() == 0 ? (*ranks_)[0].evaluate((*ranks_)[0].test) : std::nullopt;
 }
 
 TrainResult Trainer::run() {
   TrainResult result = train();
-  if (result.stopped) return result;
-  save();
-  result.test = test();
+  if (!result.stopped) {
+    save();
+    result.test = test();
+  }
+  set_phase(result.stopped ? RunPhase::stopped : RunPhase::finished);
   return result;
 }
 

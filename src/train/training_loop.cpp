@@ -59,7 +59,7 @@ data::Batch part_of(const data::Batch& batch, int64_t part, int64_t parts) {
 
 }  // namespace
 
-TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
+TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
     : s_(state),
       at_(state.at),
       per_epoch_(state.train->loader.batches()),
@@ -67,12 +67,13 @@ TrainingLoop::TrainingLoop(Trainer::State& state, diag::Sampling* sampling)
           std::max<int64_t>(1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
       skipped_before_(state.at.skipped),
       losses_(state.options.devices[0], state.virtual_ranks),
-      sampling_(sampling),
+      sampling_(measuring.sampling),
       feed_(*state.train->feed),
       shards_(shards_of(state)),
       checkpointer_(shards_ ? shards_->folder() : state.out, state.options.checkpoint,
                     state.at.steps, state.best, state.options.warn, shards_ ? &*shards_ : nullptr),
       progress_{.epochs = state.recipe.epochs, .loss = std::numeric_limits<double>::quiet_NaN()},
+      publisher_(state.options.board, state.devices, state.options.devices[0], measuring),
       begin_(Clock::now()),
       last_report_(begin_),
       last_tick_(begin_) {
@@ -264,14 +265,25 @@ void TrainingLoop::report() {
   if (sampling_) sampling_->border();
 }
 
+void TrainingLoop::publish() {
+  publisher_.publish(progress_, feed_, skipped_before_ + feed_.skipped(), checkpointer_);
+}
+
+bool TrainingLoop::tell_is_due() const {
+  return (s_.options.progress || publisher_) &&
+         seconds(Clock::now() - last_tick_) >= s_.options.tick_seconds;
+}
+
 void TrainingLoop::tell(bool is_report) {
-  if (!s_.options.progress) return;
+  if (!s_.options.progress && !publisher_) return;
   const double done = static_cast<double>(progress_.step);
   progress_.seconds_left = done > 0 ? seconds(Clock::now() - begin_) / done *
                                           (static_cast<double>(progress_.steps) - done)
                                     : 0;
   progress_.report = is_report;
   progress_.learning_rate = s_.optimizer->lr();
+  publish();
+  if (!s_.options.progress) return;
   const diag::Span span("progress", diag::Cause::user);
   s_.options.progress(progress_);
 }
@@ -352,8 +364,7 @@ bool TrainingLoop::run_epoch() {
     if (whole) return true;  // told once the epoch's checkpoint is kept
     if (reported) {
       tell(true);
-    } else if (s_.options.progress &&
-               seconds(Clock::now() - last_tick_) >= s_.options.tick_seconds) {
+    } else if (tell_is_due()) {
       last_tick_ = Clock::now();
       tell(false);
     }
@@ -384,6 +395,7 @@ void TrainingLoop::run(TrainResult& result) {
   clock_.end();
   (void)checkpointer_.finish();
   synchronize(s_.options.devices[0]);
+  publish();
   result.seconds = seconds(Clock::now() - begin_);
   result.steps = progress_.step;
   result.images = progress_.images;

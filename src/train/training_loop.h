@@ -18,6 +18,7 @@
 #include "train/checkpoint_shards.h"
 #include "train/checkpointer.h"
 #include "train/loss_meter.h"
+#include "train/status_publisher.h"
 #include "train/step_clock.h"
 #include "train/trainer_state.h"
 
@@ -25,8 +26,8 @@ namespace brim::train {
 
 class TrainingLoop {
  public:
-  /// `sampling`: told where windows of records may begin and end, at reports; may be null.
-  TrainingLoop(Trainer::State& state, diag::Sampling* sampling);
+  /// The sampling is told where windows of records may begin and end, at reports.
+  TrainingLoop(Trainer::State& state, Measuring measuring);
   /// Trains to the end or until it is stopped, and fills in `result`.
   void run(TrainResult& result);
 
@@ -52,7 +53,10 @@ class TrainingLoop {
   /// Waits for them. Throws DistError if another rank is gone.
   LossSum read_losses();
   void report();
+  void publish();
   void tell(bool is_report);
+  /// Whether it is time to, between two reports.
+  bool tell_is_due() const;
   /// In the `background`, if the options say so.
   void save(bool background, std::optional<double> score = {});
   /// The end of an epoch on the validation split: its score, see BestCheckpoint; empty where there
@@ -84,6 +88,7 @@ class TrainingLoop {
   std::optional<CheckpointShards> shards_;  // of ranks that write together
   Checkpointer checkpointer_;
   Progress progress_;
+  StatusPublisher publisher_;
   std::optional<Evaluation> validation_;
   Clock::time_point begin_, last_report_, last_tick_;
   int64_t reported_images_ = 0;

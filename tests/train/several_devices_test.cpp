@@ -1,6 +1,8 @@
 // Several devices that share each batch: a rank of this process for each.
 #include <brim/core/allocator.h>
 #include <brim/dist/process_group.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/create.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>
 #include <gtest/gtest.h>

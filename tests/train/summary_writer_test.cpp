@@ -87,8 +87,7 @@ TEST_F(SummaryWriterTest, HistogramsAreOfAnyTypeAndDevice) {
     w.add_histogram("f64", ones({2, 3}).to(DType::f64), 0);
     w.add_histogram("bf16", ones({4}).to(DType::bf16), 0);
     w.add_histogram("i64", ones({5}).to(DType::i64), 0);
-    if (Device::count(DeviceKind::sim) > 0)
-      w.add_histogram("sim", ones({6}).to(Device(DeviceKind::sim, 0)), 0);
+    if (Device::count(DeviceKind::sim) > 0) w.add_histogram("sim", ones({6}).to(Device::sim(0)), 0);
   });
   for (const ProtobufReader& event : events) {
     const ProtobufReader histogram = value_of(event).message(5);

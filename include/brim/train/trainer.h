@@ -68,6 +68,9 @@ struct Progress {
 
 using data::AugmentOn;
 
+class StatusBoard;
+enum class RunPhase : uint8_t;
+
 struct TrainOptions {
   /// One, or several that share each batch equally: ranks of this process, a thread and a network
   /// for each, of which the first one is what Trainer's functions tell of.
@@ -105,6 +108,8 @@ struct TrainOptions {
   /// layouts" (by a compiled step, once on a machine) and "evaluate".
   std::function<void(const char* stage, double fraction)> stage;
   std::function<void()> first_step;  ///< called before the first step begins
+  /// Where the training publishes what it does (status.h), made for these devices; null: nowhere.
+  StatusBoard* board = nullptr;
   /// Told what went wrong and is no end of the run: damaged checkpoints, a full disk.
   std::function<void(const std::string& line)> warn;
   /// Not 0: finish the step, write a checkpoint, then stop. While the data is opened: stop with an
@@ -181,6 +186,7 @@ class Trainer {
   struct State;
 
  private:
+  void set_phase(RunPhase phase) const;
   class Ranks;
   std::unique_ptr<Ranks> ranks_;  // of this process
 };

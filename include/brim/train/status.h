@@ -1,0 +1,80 @@
+// What a training does right now. It publishes that on a board some ten times a second and never
+// waits for those who look there.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include <brim/core/allocator.h>
+#include <brim/core/device.h>
+#include <brim/diag/account.h>
+#include <brim/train/trainer.h>
+
+namespace brim::train {
+
+/// How far a run is.
+enum class RunPhase : uint8_t { starting, training, evaluating, finished, stopped, failed };
+
+struct DeviceStatus {
+  Device device;
+  diag::Account account;  ///< of the training so far; without one its wall time is 0
+  double recorded = 1;    ///< see diag::Sampling
+  MemoryStats memory;
+};
+
+struct RunStatus {
+  RunPhase phase = RunPhase::starting;
+  const char* stage = nullptr;  ///< see TrainOptions::stage; null: none of them
+  double stage_fraction = 0;    ///< done of it
+  double updated = 0;           ///< when the training published last; Unix seconds, 0: never
+  int64_t epoch = 0, epochs = 0, step = 0, steps = 0, images = 0;  ///< as in Progress
+  double images_per_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known yet
+  double seconds_left = std::numeric_limits<double>::quiet_NaN();
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  double learning_rate = std::numeric_limits<double>::quiet_NaN();
+  int64_t skipped = 0, checkpoints = 0, checkpoint_failures = 0;  ///< as in TrainResult
+  int workers = 0, slots = 0;                                     ///< of the first rank's loader
+  int64_t ready_batches = 0;                                      ///< see data::Loader
+  std::vector<DeviceStatus> devices;                              ///< of this process
+  std::shared_ptr<const Evaluation> validation;                   ///< the newest; null: none yet
+  int64_t validation_epoch = 0;
+};
+
+/// Where a training publishes (TrainOptions::board). It outlives the training, and is of one at a
+/// time.
+class StatusBoard {
+ public:
+  /// `devices`: TrainOptions::devices.
+  explicit StatusBoard(const std::vector<Device>& devices);
+  ~StatusBoard();
+  StatusBoard(const StatusBoard&) = delete;
+  StatusBoard& operator=(const StatusBoard&) = delete;
+
+  /// For any thread, at any time.
+  RunStatus read() const;
+
+  // What follows is for the training.
+
+  void set_phase(RunPhase phase);
+  void set_stage(const char* stage, double fraction);  ///< a literal
+  void set_validation(const Evaluation& evaluation, int64_t epoch);
+  struct Rank;  ///< of a process, in the order of its devices; src/train/status_board.h
+  Rank& rank(size_t index);
+  size_t size() const { return count_; }  ///< ranks of this process
+
+ private:
+  std::atomic<RunPhase> phase_{RunPhase::starting};
+  std::atomic<const char*> stage_{nullptr};
+  std::atomic<double> stage_fraction_{0};
+  std::unique_ptr<Rank[]> ranks_;
+  size_t count_;
+  mutable std::mutex mutex_;  // of the validation, held to copy a pointer
+  std::shared_ptr<const Evaluation> validation_;
+  int64_t validation_epoch_ = 0;
+};
+
+}  // namespace brim::train

@@ -1,0 +1,65 @@
+#include "train/status_board.h"
+
+namespace brim::train {
+
+StatusBoard::StatusBoard(const std::vector<Device>& devices)
+    : ranks_(std::make_unique<Rank[]>(devices.size())), count_(devices.size()) {
+  for (size_t i = 0; i < count_; ++i) {
+    RankStatus first;
+    first.device.device = devices[i];
+    first.progress.loss = std::numeric_limits<double>::quiet_NaN();
+    ranks_[i].status.write(first);
+  }
+}
+
+StatusBoard::~StatusBoard() = default;
+StatusBoard::Rank& StatusBoard::rank(size_t index) { return ranks_[index]; }
+
+void StatusBoard::set_phase(RunPhase phase) {
+  phase_ = phase;
+  stage_ = nullptr;
+}
+
+void StatusBoard::set_stage(const char* stage, double fraction) {
+  stage_fraction_ = fraction;
+  stage_ = stage;
+}
+
+void StatusBoard::set_validation(const Evaluation& evaluation, int64_t epoch) {
+  auto newest = std::make_shared<const Evaluation>(evaluation);
+  const std::lock_guard lock(mutex_);
+  validation_ = std::move(newest);
+  validation_epoch_ = epoch;
+}
+
+RunStatus StatusBoard::read() const {
+  RunStatus status;
+  status.phase = phase_;
+  status.stage = stage_;
+  status.stage_fraction = stage_fraction_;
+  for (size_t i = 0; i < count_; ++i) {
+    const RankStatus rank = ranks_[i].status.read();
+    status.devices.push_back(rank.device);
+    if (i > 0) continue;  // ranks are at the same step
+    const Progress& p = rank.progress;
+    status.updated = rank.updated;
+    status.epoch = p.epoch, status.epochs = p.epochs;
+    status.step = p.step, status.steps = p.steps;
+    status.images = p.images;
+    if (p.images_per_s > 0) status.images_per_s = p.images_per_s;
+    if (rank.updated > 0 && p.step > 0) status.seconds_left = p.seconds_left;
+    status.loss = p.loss;
+    if (rank.updated > 0) status.learning_rate = p.learning_rate;
+    status.skipped = rank.skipped;
+    status.checkpoints = rank.checkpoints;
+    status.checkpoint_failures = rank.checkpoint_failures;
+    status.workers = rank.workers, status.slots = rank.slots;
+    status.ready_batches = rank.ready_batches;
+  }
+  const std::lock_guard lock(mutex_);
+  status.validation = validation_;
+  status.validation_epoch = validation_epoch_;
+  return status;
+}
+
+}  // namespace brim::train
