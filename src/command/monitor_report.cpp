@@ -1,23 +1,14 @@
 #include "command/monitor_report.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
-#include <chrono>
 #include <cmath>
-#include <filesystem>
-#include <iterator>
 #include <optional>
-
-#include "io/atomic_file.h"
-#include "train/run_folder.h"
 
 namespace brim::command {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr double kGiB = 1 << 30;
@@ -31,6 +22,8 @@ double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 Json share(const std::optional<double>& value) {
   return value ? Json(rounded(*value)) : Json(nullptr);
 }
+
+}  // namespace
 
 Json reading_json(const diag::GpuReading& r) {
   if (!r.error.empty()) return {{"error", r.error}};
@@ -49,20 +42,20 @@ Json reading_json(const diag::GpuReading& r) {
           {"throttled", r.throttled}};
 }
 
-Json reading_json(const diag::Reading& r) {
+Json reading_json(const diag::HostReading& r) {
   Json cores = Json::array();
-  for (const double load : r.host.core_load) cores.push_back(rounded(load));
-  Json json = {{"seconds", rounded(r.seconds)},
-               {"host",
-                {{"load", rounded(r.host.mean_load())},
-                 {"core_load", cores},
-                 {"process_cores", rounded(r.host.process_cores)},
-                 {"resident", r.host.resident}}}};
+  for (const double load : r.core_load) cores.push_back(rounded(load));
+  return {{"load", rounded(r.mean_load())},
+          {"core_load", cores},
+          {"process_cores", rounded(r.process_cores)},
+          {"resident", r.resident}};
+}
+
+Json reading_json(const diag::Reading& r) {
+  Json json = {{"seconds", rounded(r.seconds)}, {"host", reading_json(r.host)}};
   for (const auto& [device, gpu] : r.gpus) json[device.str()] = reading_json(gpu);
   return json;
 }
-
-}  // namespace
 
 std::vector<std::string> sensor_lines(const diag::MonitorSummary& summary) {
   std::vector<std::string> lines;
@@ -99,36 +92,6 @@ Json to_json(const diag::MonitorSummary& summary) {
   }
   json["readings"] = summary.readings;
   return json;
-}
-
-MonitorFile::MonitorFile(const std::string& folder) : folder_(folder) {
-  std::error_code error;
-  was_there_ = fs::exists(folder, error);
-}
-
-MonitorFile::~MonitorFile() {
-  if (was_there_ || !out_) return;
-  out_.reset();
-  std::error_code error;
-  const auto entries = std::distance(fs::directory_iterator(folder_, error), {});
-  if (entries > 1 || error) return;
-  fs::remove(fs::path(folder_) / train::kMonitorFile, error);
-  fs::remove(folder_, error);
-}
-
-void MonitorFile::add(const diag::Reading& reading) {
-  if (folder_.empty() || !error_.empty()) return;
-  const std::string path = (fs::path(folder_) / train::kMonitorFile).string();
-  if (!out_) out_ = open_stream(path, O_WRONLY | O_APPEND);
-  Json json = {
-      {"time",
-       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()}};
-  json.update(reading_json(reading));
-  const std::string line = json.dump() + '\n';
-  if (!out_ || std::fwrite(line.data(), 1, line.size(), out_.get()) != line.size() ||
-      std::fflush(out_.get()) != 0)
-    error_ = fmt::format("{} cannot be written: {}; readings are not kept there", path,
-                         io::error_text(errno));
 }
 
 }  // namespace brim::command

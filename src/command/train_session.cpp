@@ -27,14 +27,19 @@
 #include "command/progress.h"
 #include "command/rank_rows.h"
 #include "command/report.h"
+#include "command/run_document.h"
+#include "command/run_log.h"
 #include "command/run_phases.h"
 #include "command/say.h"
 #include "command/signals.h"
 #include "command/start.h"
+#include "command/status_server.h"
 #include "command/tensorboard_log.h"
 #include "command/train_report.h"
 #include "command/train_request.h"
+#include "core/clock.h"
 #include "io/atomic_file.h"
+#include "train/run_folder.h"
 
 namespace brim::command {
 namespace {
@@ -98,10 +103,13 @@ class TrainSession {
         quiet_(is_stdout(arguments_.json) || request.launched.rank > 0),
         display_(quiet_),
         stop_(watch_signals()),
-        readings_(arguments_.folder()) {}
+        log_(request.launched.rank > 0 ? "" : arguments_.folder()),
+        board_(request.chosen.devices),
+        document_(request, board_) {}
 
   int run() {
     set_limits();
+    serve();
     if (!open()) {
       display_.finish();
       say(stderr, "brim: stopped before the first step; nothing was saved\n");
@@ -115,6 +123,10 @@ class TrainSession {
     phases_.move("train", "compile", result_.compile.compile_ms * 1e-3);
     const bool trained = !result_.stopped;
     finish(trained);
+    board_.set_phase(failure_          ? train::RunPhase::failed
+                     : result_.stopped ? train::RunPhase::stopped
+                                       : train::RunPhase::finished);
+    log_.add_report(document_.json());
     report(trained);
     if (failure_) std::rethrow_exception(failure_);
     if (!result_.stopped) return 0;
@@ -156,8 +168,18 @@ class TrainSession {
             .progress = [this](const train::Progress& p) { show(p); },
             .stage = [this](const char* what, double part) { display_.show(what, part); },
             .first_step = [this] { startup_ms_ = milliseconds_since_start(); },
+            .board = &board_,
             .warn = [this](const std::string& line) { warn(line); },
             .stop = &stop_};
+  }
+
+  /// Who cannot be watched trains all the same.
+  void serve() {
+    try {
+      server_.emplace([this] { return document_.json().dump(); });
+    } catch (const Error& e) {
+      unwatched_ = e.what() + std::string("; `brim top` did not see this run");
+    }
   }
 
   /// False if the run was stopped before it began.
@@ -174,6 +196,7 @@ class TrainSession {
           tensorboard_.emplace(request_, *trainer_,
                                [this](const std::string& line) { warn(line); });
       });
+      document_.set_steps_before(trainer_->steps_before());
       // The folder is this run's from here on.
       std::error_code ignored;
       if (group_ && group_->rank() == 0 && !arguments_.folder().empty())
@@ -203,7 +226,8 @@ class TrainSession {
       if (!sensors_shown_) show_sensors(*sensors_);
       monitor_.reset();
     }
-    if (!readings_.error().empty()) warn(readings_.error());
+    for (const std::string& error : log_.errors()) warn(error);
+    if (!unwatched_.empty()) warn(unwatched_);
     display_.finish();
   }
 
@@ -244,7 +268,11 @@ class TrainSession {
     if (!quiet_ && !rows_.empty()) say(stdout, "{}", Lines{rows_table(rows_)});
     phases_.end("rest");
     if (!quiet_) say(stdout, "{}\n", phases_.line());
-    if (!arguments_.json.empty())
+    std::vector<std::string> outputs;
+    if (!arguments_.json.empty()) outputs.push_back(arguments_.json);
+    if (!arguments_.folder().empty() && request_.launched.rank == 0)
+      outputs.push_back(arguments_.folder() + "/" + train::kResultFile);
+    if (!outputs.empty())
       attempt([&] {
         nlohmann::ordered_json json =
             result_json(request_, *trainer_, result_, startup_ms_, phases_, sensors_);
@@ -252,7 +280,7 @@ class TrainSession {
           json["ranks"]["rows"] = rows_json(rows_);
           json["ranks"]["summary"] = summary_json(rows_);
         }
-        write_json(json, arguments_.json);
+        for (const std::string& path : outputs) write_json(json, path);
       });
     if (!result_.stopped) return;
     if (trained)
@@ -263,10 +291,14 @@ class TrainSession {
   }
 
   void keep(const diag::Reading& reading) {
-    readings_.add(reading);
+    nlohmann::ordered_json line = {{"time", unix_seconds()}};
+    line.update(reading_json(reading));
+    log_.add_reading(line);
+    document_.set_reading(reading);
     if (tensorboard_) tensorboard_->add(reading);
   }
   void show(const train::Progress& p) {
+    if (p.report) log_.add_report(document_.json());
     if (tensorboard_) tensorboard_->add(p, trainer_->model());
     display_.show(p);
     display_.show_validation(p);
@@ -311,7 +343,11 @@ class TrainSession {
   const bool quiet_;
   ProgressDisplay display_;
   const std::atomic<int>& stop_;
-  MonitorFile readings_;
+  RunLog log_;
+  train::StatusBoard board_;
+  RunDocument document_;
+  std::optional<StatusServer> server_;  // ends before what it tells of
+  std::string unwatched_;               // why there is none
   std::optional<TensorBoardLog> tensorboard_;
   std::optional<diag::Monitor> monitor_;
   bool sensors_shown_ = false;

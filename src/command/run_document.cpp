@@ -1,0 +1,139 @@
+#include "command/run_document.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "command/monitor_report.h"
+#include "command/report.h"
+#include "core/clock.h"
+#include "core/printable.h"
+#include "dist/transport.h"
+
+namespace brim::command {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* word(train::RunPhase phase) {
+  switch (phase) {
+    case train::RunPhase::starting:
+      return "starting";
+    case train::RunPhase::training:
+      return "training";
+    case train::RunPhase::evaluating:
+      return "evaluating";
+    case train::RunPhase::finished:
+      return "finished";
+    case train::RunPhase::stopped:
+      return "stopped";
+    case train::RunPhase::failed:
+      return "failed";
+  }
+  return "";
+}
+
+Json account_json(const diag::Account& account) {
+  Json seconds = Json::object();
+  for (size_t i = 0; i < diag::kCauseCount; ++i)
+    if (account.seconds[i] > 0)
+      seconds[std::string(diag::name(static_cast<diag::Cause>(i)))] = account.seconds[i];
+  return {{"wall", account.wall}, {"seconds", seconds}};
+}
+
+Json device_json(const train::DeviceStatus& device) {
+  const MemoryStats& memory = device.memory;
+  return {{"device", device.device.str()},
+          {"account", account_json(device.account)},
+          {"recorded", device.recorded},
+          {"memory",
+           {{"live", memory.live},
+            {"peak", memory.peak_live},
+            {"reserved", memory.live + memory.cached},
+            {"limit", memory.limit}}}};
+}
+
+Json validation_json(const train::RunStatus& status) {
+  if (!status.validation) return nullptr;
+  const Json evaluation = command::to_json(*status.validation);
+  return {{"epoch", status.validation_epoch},
+          {"loss", evaluation["loss"]},
+          {"metrics", evaluation["metrics"]}};
+}
+
+std::string absolute(const std::string& folder) {
+  std::error_code error;
+  const std::string path = std::filesystem::absolute(folder, error).string();
+  return folder.empty() ? "" : printable(error ? folder : path);
+}
+
+}  // namespace
+
+RunDocument::RunDocument(const TrainRequest& request, const train::StatusBoard& board)
+    : request_(request), board_(board), started_(unix_seconds()) {}
+
+void RunDocument::set_reading(const diag::Reading& reading) {
+  const std::lock_guard lock(mutex_);
+  reading_ = reading;
+}
+
+std::optional<diag::Reading> RunDocument::reading() const {
+  const std::lock_guard lock(mutex_);
+  return reading_;
+}
+
+Json RunDocument::json() const { return json(board_.read()); }
+
+Json RunDocument::json(const train::RunStatus& status) const {
+  const train::Recipe& recipe = request_.recipe;
+  Json json = {{"schema", "brim.run/1"},
+               {"time", unix_seconds()},
+               {"updated", status.updated > 0 ? status.updated : started_},
+               {"started", started_},
+               {"pid", getpid()},
+               {"hostname", printable(dist::host_name())},
+               {"command", "train"},
+               {"recipe", printable(recipe.name)},
+               {"task", printable(recipe.task)},
+               {"data", printable(recipe.data)},
+               {"batch", recipe.batch},
+               {"precision", recipe.precision},
+               {"folder", absolute(request_.arguments.folder())},
+               {"state", word(status.phase)},
+               {"stage", nullptr},
+               {"rank", request_.launched.rank},
+               {"ranks", request_.launched.size},
+               {"epoch", status.epoch},
+               {"epochs", recipe.epochs},
+               {"step", status.step},
+               {"steps", status.steps},
+               {"steps_before", steps_before_.load()},
+               {"images", status.images},
+               {"images_per_s", finite(status.images_per_s)},
+               {"seconds_left", finite(status.seconds_left)},
+               {"loss", finite(status.loss)},
+               {"learning_rate", finite(status.learning_rate)},
+               {"validation", validation_json(status)},
+               {"skipped", status.skipped},
+               {"checkpoints", status.checkpoints},
+               {"checkpoint_failures", status.checkpoint_failures},
+               {"loader", nullptr},
+               {"devices", Json::array()},
+               {"host", nullptr},
+               {"gpus", Json::object()}};
+  if (status.stage)
+    json["stage"] = {{"name", status.stage}, {"fraction", finite(status.stage_fraction)}};
+  if (status.slots > 0)
+    json["loader"] = {
+        {"workers", status.workers}, {"slots", status.slots}, {"ready", status.ready_batches}};
+  for (const train::DeviceStatus& device : status.devices)
+    json["devices"].push_back(device_json(device));
+  if (const std::optional<diag::Reading> sensors = reading()) {
+    json["host"] = reading_json(sensors->host);
+    for (const auto& [device, gpu] : sensors->gpus) json["gpus"][device.str()] = reading_json(gpu);
+  }
+  return json;
+}
+
+}  // namespace brim::command

@@ -1,0 +1,39 @@
+// What a running training tells the outside: one JSON document (docs/WATCHING.md, "brim.run/1").
+#pragma once
+
+#include <mutex>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+
+#include <brim/diag/monitor.h>
+#include <brim/train/status.h>
+
+#include "command/train_request.h"
+
+namespace brim::command {
+
+/// Makes the document for any thread, from what the training has published.
+class RunDocument {
+ public:
+  /// Both outlive it.
+  RunDocument(const TrainRequest& request, const train::StatusBoard& board);
+
+  /// The newest reading of the sensors.
+  void set_reading(const diag::Reading& reading);
+  void set_steps_before(int64_t steps) { steps_before_ = steps; }
+  std::optional<diag::Reading> reading() const;
+  const TrainRequest& request() const { return request_; }
+
+  nlohmann::ordered_json json() const;
+  nlohmann::ordered_json json(const train::RunStatus& status) const;
+
+ private:
+  const TrainRequest& request_;
+  const train::StatusBoard& board_;
+  const double started_;
+  std::atomic<int64_t> steps_before_{0};
+  mutable std::mutex mutex_;
+  std::optional<diag::Reading> reading_;
+};
+
+}  // namespace brim::command
