@@ -35,6 +35,7 @@ Json reading_json(const diag::GpuReading& r) {
           {"temperature_c", known(r.temperature)},
           {"power_w", known(r.power)},
           {"power_limit_w", known(r.power_limit)},
+          {"energy_j", known(r.energy)},
           {"sm_clock_mhz", known(r.sm_clock)},
           {"max_sm_clock_mhz", known(r.max_sm_clock)},
           {"memory_clock_mhz", known(r.memory_clock)},

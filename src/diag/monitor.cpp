@@ -43,6 +43,7 @@ struct GpuSums {
   GpuReading kept;  // what is no mean
   Mean utilisation, sm_active, tensor_active, power, sm_clock, memory_clock;
   int64_t throttled = 0;
+  std::optional<double> first_energy;
 
   void add(const GpuReading& r) {
     utilisation.add(r.utilisation);
@@ -56,6 +57,8 @@ struct GpuSums {
     raise_to(kept.temperature, r.temperature);
     raise_to(kept.power_limit, r.power_limit);
     raise_to(kept.max_sm_clock, r.max_sm_clock);
+    if (!first_energy) first_energy = r.energy;
+    if (first_energy && r.energy) kept.energy = *r.energy - *first_energy;
     for (const std::string& reason : r.clocks_held_by)
       if (std::ranges::find(kept.clocks_held_by, reason) == kept.clocks_held_by.end())
         kept.clocks_held_by.push_back(reason);

@@ -78,6 +78,8 @@ TEST_F(CudaSeeing, SensorsAreToldAndKept) {
       << ran.out;
   const auto json = nlohmann::json::parse(text_of("out.json"));
   EXPECT_EQ(json["monitor"]["cuda:0"]["power_w"], 698.5);
+  EXPECT_NEAR(json["monitor"]["cuda:0"]["energy_j"].get<double>(),
+              7 * (json["monitor"]["readings"].get<int>() - 1), 1e-6);
   EXPECT_GE(json["monitor"]["readings"], 1);
   EXPECT_GE(json["monitor"]["host"]["core_load"].size(), 1U);
   std::ifstream lines(folder / "run/monitor.jsonl");

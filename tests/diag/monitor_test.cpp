@@ -94,13 +94,15 @@ TEST(Monitor, KeepsMeansAndExtremes) {
   int told = 0;
   Monitor monitor({Device::cpu(), Device::sim(0), Device::sim(1)},
                   by_hand([&](const Reading&) { ++told; }));
-  gpu.next = {.utilisation = 0.5, .memory_used = 100, .temperature = 60, .power = 300};
+  gpu.next = {
+      .utilisation = 0.5, .memory_used = 100, .temperature = 60, .power = 300, .energy = 1000};
   monitor.read_now();
   gpu.next = {.utilisation = 1,
               .tensor_active = 0.4,
               .memory_used = 50,
               .temperature = 70,
               .power = 500,
+              .energy = 1250,
               .clocks_held_by = {"power cap"},
               .throttled = true};
   monitor.read_now();
@@ -116,6 +118,7 @@ TEST(Monitor, KeepsMeansAndExtremes) {
   EXPECT_EQ(*r.memory_used, 100);
   EXPECT_EQ(*r.temperature, 70);
   EXPECT_EQ(*r.power, 400);
+  EXPECT_EQ(*r.energy, 250) << "of the stretch";
   EXPECT_EQ(r.clocks_held_by, std::vector<std::string>{"power cap"});
   EXPECT_TRUE(r.throttled);
   EXPECT_EQ(first.throttled_share[0], 0.5);

@@ -22,6 +22,7 @@ struct GpuReading {
   std::optional<double> temperature;                 ///< degrees Celsius
   std::optional<double> power, power_limit;          ///< watts
   std::optional<double> sm_clock, memory_clock, max_sm_clock;  ///< MHz
+  std::optional<double> energy;             ///< joules since the driver was loaded; Volta and later
   std::vector<std::string> clocks_held_by;  ///< why clocks are not the highest: "power cap", ...
   bool throttled = false;                   ///< one of these is heat, power or a fault
   std::string error;                        ///< why nothing of it can be read; else empty
@@ -47,7 +48,7 @@ struct Reading {
 };
 
 /// Readings of a stretch of time. `mean` holds means, but: memory, temperature and power limit are
-/// the highest, `clocks_held_by` all that were met, `throttled` whether it ever was.
+/// the highest, energy what was used between the first and the last, `clocks_held_by` all that were met, `throttled` whether it ever was.
 struct MonitorSummary {
   int64_t readings = 0;
   Reading mean;

@@ -37,6 +37,7 @@ struct Nvml {
   nvml::GetTemperature* temperature = find<nvml::GetTemperature>("nvmlDeviceGetTemperature");
   nvml::GetPower* power = find<nvml::GetPower>("nvmlDeviceGetPowerUsage");
   nvml::GetPower* power_limit = find<nvml::GetPower>("nvmlDeviceGetEnforcedPowerLimit");
+  nvml::GetEnergy* energy = find<nvml::GetEnergy>("nvmlDeviceGetTotalEnergyConsumption");
   nvml::GetClock* clock = find<nvml::GetClock>("nvmlDeviceGetClockInfo");
   nvml::GetClock* max_clock = find<nvml::GetClock>("nvmlDeviceGetMaxClockInfo");
   nvml::GetReasons* reasons = find<nvml::GetReasons>("nvmlDeviceGetCurrentClocksEventReasons");
@@ -152,6 +153,8 @@ diag::GpuReading NvmlSensor::read(int device) {
   r.temperature = ask(nvml_->temperature, 1, nvml::kTemperatureGpu);
   r.power = ask(nvml_->power, 1e-3);
   r.power_limit = ask(nvml_->power_limit, 1e-3);
+  if (unsigned long long energy = 0; nvml_->energy && nvml_->energy(h, &energy) == nvml::kSuccess)
+    r.energy = static_cast<double>(energy) * 1e-3;
   r.sm_clock = ask(nvml_->clock, 1, nvml::kClockSm);
   r.memory_clock = ask(nvml_->clock, 1, nvml::kClockMemory);
   r.max_sm_clock = ask(nvml_->max_clock, 1, nvml::kClockSm);

@@ -75,6 +75,7 @@ using GetTemperature = Return(Handle, int, unsigned*);  // nvmlDeviceGetTemperat
 using GetPower = Return(Handle, unsigned*);  // nvmlDeviceGetPowerUsage, ...EnforcedPowerLimit: mW
 using GetClock = Return(Handle, int, unsigned*);  // nvmlDeviceGetClockInfo, ...MaxClockInfo: MHz
 using GetReasons = Return(Handle, unsigned long long*);  // nvmlDeviceGetCurrentClocksEventReasons
+using GetEnergy = Return(Handle, unsigned long long*);  // nvmlDeviceGetTotalEnergyConsumption: mJ
 using GpmQuerySupport = Return(Handle, GpmSupport*);     // nvmlGpmQueryDeviceSupport
 using GpmAlloc = Return(Sample*);                        // nvmlGpmSampleAlloc
 using GpmGet = Return(Handle, Sample);                   // nvmlGpmSampleGet
