@@ -146,6 +146,17 @@ endif()
 brim_dependency(CURL TARGETS brim_curl_headers APT libcurl4-openssl-dev VERSION "${CURL_VERSION_STRING}"
                 SOURCES src/data/get/download.cpp src/command/libraries.cpp)
 
+# Of libbrim_http.so alone, which is opened where a command serves: linked, it would load OpenSSL at every start.
+if(PkgConfig_FOUND)
+  pkg_check_modules(BRIM_HTTPLIB QUIET IMPORTED_TARGET cpp-httplib)
+endif()
+if(TARGET PkgConfig::BRIM_HTTPLIB)
+  list(APPEND brim_found "httplib ${BRIM_HTTPLIB_VERSION}")
+  set_property(SOURCE src/command/libraries.cpp APPEND PROPERTY COMPILE_DEFINITIONS BRIM_HTTPLIB_VERSION="${BRIM_HTTPLIB_VERSION}")
+else()
+  list(APPEND brim_missing libcpp-httplib-dev)
+endif()
+
 if(BRIM_TESTS)
   find_package(GTest QUIET)
   if(NOT GTest_FOUND)

@@ -85,6 +85,11 @@ std::vector<Library> libraries() {
 #else
   optional("libcurl", "", "brim data get", "libcurl4-openssl-dev");
 #endif
+#ifdef BRIM_HTTPLIB_VERSION
+  optional("cpp-httplib", BRIM_HTTPLIB_VERSION, "brim train --metrics", "libcpp-httplib-dev");
+#else
+  optional("cpp-httplib", "", "brim train --metrics", "libcpp-httplib-dev");
+#endif
   return all;
 }
 

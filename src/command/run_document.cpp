@@ -16,24 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* word(train::RunPhase phase) {
-  switch (phase) {
-    case train::RunPhase::starting:
-      return "starting";
-    case train::RunPhase::training:
-      return "training";
-    case train::RunPhase::evaluating:
-      return "evaluating";
-    case train::RunPhase::finished:
-      return "finished";
-    case train::RunPhase::stopped:
-      return "stopped";
-    case train::RunPhase::failed:
-      return "failed";
-  }
-  return "";
-}
-
 Json account_json(const diag::Account& account) {
   Json seconds = Json::object();
   for (size_t i = 0; i < diag::kCauseCount; ++i)
@@ -70,6 +52,24 @@ std::string absolute(const std::string& folder) {
 
 }  // namespace
 
+const char* state_word(train::RunPhase phase) {
+  switch (phase) {
+    case train::RunPhase::starting:
+      return "starting";
+    case train::RunPhase::training:
+      return "training";
+    case train::RunPhase::evaluating:
+      return "evaluating";
+    case train::RunPhase::finished:
+      return "finished";
+    case train::RunPhase::stopped:
+      return "stopped";
+    case train::RunPhase::failed:
+      return "failed";
+  }
+  return "";
+}
+
 RunDocument::RunDocument(const TrainRequest& request, const train::StatusBoard& board)
     : request_(request), board_(board), started_(unix_seconds()) {}
 
@@ -83,9 +83,8 @@ std::optional<diag::Reading> RunDocument::reading() const {
   return reading_;
 }
 
-Json RunDocument::json() const { return json(board_.read()); }
-
-Json RunDocument::json(const train::RunStatus& status) const {
+Json RunDocument::json() const {
+  const train::RunStatus status = board_.read();
   const train::Recipe& recipe = request_.recipe;
   Json json = {{"schema", "brim.run/1"},
                {"time", unix_seconds()},
@@ -100,7 +99,7 @@ Json RunDocument::json(const train::RunStatus& status) const {
                {"batch", recipe.batch},
                {"precision", recipe.precision},
                {"folder", absolute(request_.arguments.folder())},
-               {"state", word(status.phase)},
+               {"state", state_word(status.phase)},
                {"stage", nullptr},
                {"rank", request_.launched.rank},
                {"ranks", request_.launched.size},

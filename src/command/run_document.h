@@ -12,6 +12,9 @@
 
 namespace brim::command {
 
+/// "training": as `state` has it.
+const char* state_word(train::RunPhase phase);
+
 /// Makes the document for any thread, from what the training has published.
 class RunDocument {
  public:
@@ -24,8 +27,9 @@ class RunDocument {
   std::optional<diag::Reading> reading() const;
   const TrainRequest& request() const { return request_; }
 
+  train::RunStatus status() const { return board_.read(); }
+
   nlohmann::ordered_json json() const;
-  nlohmann::ordered_json json(const train::RunStatus& status) const;
 
  private:
   const TrainRequest& request_;

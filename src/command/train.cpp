@@ -20,7 +20,8 @@ std::string repeated_options(const Arguments& args) {
   for (const char* name :
        {"--data", "--device", "--epochs", "--workers", "--threads", "--precision",
         "--virtual-ranks", "--compile", "--passes", "--checkpoint-every", "--keep",
-        "--memory-limit", "--augment-on", "--steps-per-graph", "--monitor", "--tensorboard"})
+        "--memory-limit", "--augment-on", "--steps-per-graph", "--monitor", "--metrics",
+        "--metrics-token", "--tensorboard"})
     if (const std::vector<std::string> given = args.given(name); !given.empty())
       text += fmt::format(" {} {}", name, shell_word(given.back()));
   for (const char* flag : {"--data-on-device", "--sync-batch-norm", "--shard-checkpoints"})
@@ -98,6 +99,11 @@ const Register train_command(
                 "folder; 0: none")
            .range(0.0, 3600.0)
            .show_default();
+       args.add("--metrics", o->metrics,
+                "[HOST:]PORT where Prometheus finds the run's metrics, at /metrics");
+       args.add("--metrics-token", o->metrics_token,
+                "file with the token that clients of --metrics must show; needed for hosts other "
+                "than this one");
        args.add("--tensorboard", o->tensorboard,
                 "folder for TensorBoard: loss, metrics, weights, gradients, sensors, the account");
        args.add("--json", o->json, "write the result to a file, or - for standard output");

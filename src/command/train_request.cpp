@@ -7,6 +7,7 @@
 
 #include "command/checkpoint_every.h"
 #include "command/command.h"
+#include "command/metrics_server.h"
 #include "command/report.h"
 #include "train/run_folder.h"
 
@@ -75,6 +76,7 @@ TrainRequest parse_request(const TrainArguments& o) {
   if (request.launched.rank > 0) {  // what is written is rank 0's
     TrainArguments& own = request.arguments;
     own.json.clear(), own.trace.clear(), own.tensorboard.clear();
+    own.metrics.clear();
     own.monitor = 0;
   }
   request.workers = workers_of(o.workers);
@@ -91,6 +93,10 @@ TrainRequest parse_request(const TrainArguments& o) {
   check_json_path(request.arguments.json);
   check_output_path("trace", request.arguments.trace);
   check_outputs_of_run(request.arguments, request.recipe.data);
+  if (!o.metrics.empty())
+    check_metrics(parse_metrics_address(o.metrics), o.metrics_token);
+  else if (!o.metrics_token.empty())
+    throw UsageError("--metrics-token is of --metrics, which is not there");
   if (o.monitor > 0 && o.monitor < 0.01)
     throw UsageError(
         fmt::format("--monitor {} is too often; use 0.01 or more, or 0 for none", o.monitor));

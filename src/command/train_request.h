@@ -15,7 +15,7 @@ namespace brim::command {
 
 struct TrainArguments {
   std::string recipe, data, device = "auto", workers = "auto", out, resume, memory_limit, json,
-                            trace, tensorboard;
+                            trace, tensorboard, metrics, metrics_token;
   std::string checkpoint_every = "60s";
   std::string compile, passes, precision, augment_on = "auto";
   bool data_on_device = false, sync_batch_norm = false, shard_checkpoints = false;

@@ -22,6 +22,7 @@
 
 #include "command/command.h"
 #include "command/format.h"
+#include "command/metrics_server.h"
 #include "command/monitor_report.h"
 #include "command/option_names.h"
 #include "command/progress.h"
@@ -173,8 +174,13 @@ class TrainSession {
             .stop = &stop_};
   }
 
-  /// Who cannot be watched trains all the same.
+  /// Who has no socket trains all the same; but metrics were asked for.
   void serve() {
+    if (!arguments_.metrics.empty()) {
+      const MetricsAddress address = parse_metrics_address(arguments_.metrics);
+      metrics_ = serve_metrics(address, arguments_.metrics_token, document_);
+      if (!quiet_) say(stdout, "metrics: http://{}:{}/metrics\n", address.host, metrics_->port());
+    }
     try {
       server_.emplace([this] { return document_.json().dump(); });
     } catch (const Error& e) {
@@ -346,8 +352,9 @@ class TrainSession {
   RunLog log_;
   train::StatusBoard board_;
   RunDocument document_;
-  std::optional<StatusServer> server_;  // ends before what it tells of
-  std::string unwatched_;               // why there is none
+  std::unique_ptr<http::Server> metrics_;  // these end before what they tell of
+  std::optional<StatusServer> server_;
+  std::string unwatched_;  // why there is none
   std::optional<TensorBoardLog> tensorboard_;
   std::optional<diag::Monitor> monitor_;
   bool sensors_shown_ = false;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <thread>
 
 #include <brim/brim.h>
 #include <brim/extend.h>
