@@ -20,13 +20,26 @@ struct Measuring {
   diag::Sampling* sampling = nullptr;
 };
 
+/// The place of a rank on the board of a process that works on `devices`.
+inline size_t rank_on_board(const std::vector<Device>& devices, Device device) {
+  return static_cast<size_t>(std::ranges::find(devices, device) - devices.begin());
+}
+
+/// The account of a rank's whole training, once it is read.
+inline void publish_account(StatusBoard::Rank& rank, const diag::Account& account) {
+  RankStatus status = rank.status.read();
+  status.updated = unix_seconds();
+  status.device.account = account;
+  rank.status.write(status);
+}
+
 class StatusPublisher {
  public:
   /// `board` may be null; then nothing is published.
   StatusPublisher(StatusBoard* board, const std::vector<Device>& devices, Device device,
                   Measuring measuring)
       : board_(board),
-        rank_(static_cast<size_t>(std::ranges::find(devices, device) - devices.begin())),
+        rank_(rank_on_board(devices, device)),
         device_(device),
         measuring_(measuring) {}
 

@@ -20,7 +20,7 @@
 #include "train/build.h"
 #include "train/evaluate.h"
 #include "train/metric/registry.h"
-#include "train/status_board.h"
+#include "train/status_publisher.h"
 #include "train/task/open.h"
 #include "train/trainer_state.h"
 #include "train/training_loop.h"
@@ -316,6 +316,8 @@ TrainResult Trainer::State::train_rank() {
   stop_agreed.reset();
   if (!accountant) return result;
   result.account = accountant->read(device);
+  if (options.board)
+    publish_account(options.board->rank(rank_on_board(devices, device)), result.account);
   result.accounts = {{device, result.account, sampling->recorded(device)}};
   return result;
 }

@@ -56,7 +56,8 @@ TEST_F(StatusTest, IsWholeInTheEnd) {
   const DeviceStatus& device = status.devices[0];
   EXPECT_GT(device.memory.peak_live, 0);
   EXPECT_NEAR(sum(device.account), device.account.wall, 1e-6);
-  EXPECT_LE(device.account.wall, result.account.wall);
+  EXPECT_EQ(device.account.wall, result.account.wall);
+  EXPECT_EQ(device.account.seconds, result.account.seconds);
   EXPECT_GT(
       device.account.fraction(diag::Cause::compute) + device.account.fraction(diag::Cause::stolen),
       0);
@@ -94,7 +95,7 @@ TEST_F(StatusTest, EachDeviceHasItsAccount) {
     EXPECT_EQ(status.devices[i].device, devices[i]);
     EXPECT_NEAR(sum(status.devices[i].account), status.devices[i].account.wall, 1e-6);
     EXPECT_GT(status.devices[i].account.fraction(diag::Cause::compute), 0);
-    EXPECT_LE(status.devices[i].account.wall, result.accounts[i].account.wall);
+    EXPECT_EQ(status.devices[i].account.seconds, result.accounts[i].account.seconds);
   }
 }
 

@@ -77,7 +77,7 @@ struct Loader::State {
   /// After so long the loop says which sample it waits for.
   std::chrono::milliseconds patience{5000};
   std::atomic<int64_t> skipped{0};
-  std::atomic<int64_t> ready{0};  // batches that workers have made and nobody has taken
+  std::atomic<int64_t> ready{0};       // batches that workers have made and nobody has taken
   std::atomic<int64_t> next_epoch{0};  // after the one begun last
 
   // What a running epoch asks after each batch; a test may put its own rules here.
