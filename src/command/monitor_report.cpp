@@ -49,7 +49,8 @@ Json reading_json(const diag::HostReading& r) {
   return {{"load", rounded(r.mean_load())},
           {"core_load", cores},
           {"process_cores", rounded(r.process_cores)},
-          {"resident", r.resident}};
+          {"resident", r.resident},
+          {"energy_j", known(r.energy)}};
 }
 
 Json reading_json(const diag::Reading& r) {
@@ -85,6 +86,20 @@ std::vector<std::string> sensor_lines(const diag::MonitorSummary& summary) {
   return lines;
 }
 
+std::vector<std::pair<std::string, double>> mean_watts(const diag::MonitorSummary& summary) {
+  std::vector<std::pair<std::string, double>> watts;
+  const auto add = [&](const std::string& name, const std::optional<double>& energy,
+                       const std::optional<double>& power) {
+    if (energy && summary.stretch > 0)
+      watts.emplace_back(name, *energy / summary.stretch);
+    else if (power)
+      watts.emplace_back(name, *power);
+  };
+  add("cpu", summary.mean.host.energy, {});
+  for (const auto& [device, gpu] : summary.mean.gpus) add(device.str(), gpu.energy, gpu.power);
+  return watts;
+}
+
 Json to_json(const diag::MonitorSummary& summary) {
   Json json = reading_json(summary.mean);
   for (size_t i = 0; i < summary.mean.gpus.size(); ++i) {
@@ -92,6 +107,7 @@ Json to_json(const diag::MonitorSummary& summary) {
     if (!gpu.contains("error")) gpu["throttled_share"] = rounded(summary.throttled_share[i]);
   }
   json["readings"] = summary.readings;
+  json["stretch_s"] = rounded(summary.stretch);
   return json;
 }
 

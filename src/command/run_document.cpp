@@ -24,7 +24,7 @@ Json account_json(const diag::Account& account) {
   return {{"wall", account.wall}, {"seconds", seconds}};
 }
 
-Json device_json(const train::DeviceStatus& device) {
+Json device_json(const train::DeviceStatus& device, const std::optional<double>& energy) {
   const MemoryStats& memory = device.memory;
   return {{"device", device.device.str()},
           {"account", account_json(device.account)},
@@ -33,7 +33,8 @@ Json device_json(const train::DeviceStatus& device) {
            {{"live", memory.live},
             {"peak", memory.peak_live},
             {"reserved", memory.live + memory.cached},
-            {"limit", memory.limit}}}};
+            {"limit", memory.limit}}},
+          {"energy_j", energy ? Json(*energy) : Json(nullptr)}};
 }
 
 Json validation_json(const train::RunStatus& status) {
@@ -76,6 +77,20 @@ RunDocument::RunDocument(const TrainRequest& request, const train::StatusBoard& 
 void RunDocument::set_reading(const diag::Reading& reading) {
   const std::lock_guard lock(mutex_);
   reading_ = reading;
+  if (!first_) first_ = reading;
+}
+
+std::optional<double> RunDocument::energy_of(Device device) const {
+  const std::lock_guard lock(mutex_);
+  if (!reading_) return {};
+  if (device.is_cpu()) return reading_->host.energy;
+  const auto counted = [&](const diag::Reading& reading) -> std::optional<double> {
+    for (const auto& [of, gpu] : reading.gpus)
+      if (of == device) return gpu.energy;
+    return {};
+  };
+  const auto before = counted(*first_), now = counted(*reading_);
+  return before && now ? std::optional(*now - *before) : std::nullopt;
 }
 
 std::optional<diag::Reading> RunDocument::reading() const {
@@ -127,7 +142,7 @@ Json RunDocument::json() const {
     json["loader"] = {
         {"workers", status.workers}, {"slots", status.slots}, {"ready", status.ready_batches}};
   for (const train::DeviceStatus& device : status.devices)
-    json["devices"].push_back(device_json(device));
+    json["devices"].push_back(device_json(device, energy_of(device.device)));
   if (const std::optional<diag::Reading> sensors = reading()) {
     json["host"] = reading_json(sensors->host);
     for (const auto& [device, gpu] : sensors->gpus) json["gpus"][device.str()] = reading_json(gpu);

@@ -32,12 +32,15 @@ class RunDocument {
   nlohmann::ordered_json json() const;
 
  private:
+  /// Joules that a device has used since the first reading; empty where no sensor tells.
+  std::optional<double> energy_of(Device device) const;
+
   const TrainRequest& request_;
   const train::StatusBoard& board_;
   const double started_;
   std::atomic<int64_t> steps_before_{0};
   mutable std::mutex mutex_;
-  std::optional<diag::Reading> reading_;
+  std::optional<diag::Reading> first_, reading_;
 };
 
 }  // namespace brim::command

@@ -98,6 +98,31 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
     say(stdout, "  beside it {}\n", data::describe(workers));
 }
 
+Json energy_json(const train::TrainResult& result,
+                 const std::optional<diag::MonitorSummary>& sensors) {
+  if (!sensors || result.seconds <= 0) return nullptr;
+  Json joules = Json::object();
+  double all = 0;
+  for (const auto& [name, watts] : mean_watts(*sensors)) {
+    joules[name] = watts * result.seconds;
+    all += watts * result.seconds;
+  }
+  if (joules.empty()) return nullptr;
+  Json json = {{"joules", joules}};
+  json["joules_per_sample"] =
+      result.images > 0 ? Json(all / static_cast<double>(result.images)) : Json(nullptr);
+  return json;
+}
+
+std::string energy_line(const Json& energy) {
+  std::string parts;
+  for (const auto& [name, joules] : energy["joules"].items())
+    parts += fmt::format("{}{:.0f} J on {}", parts.empty() ? "" : ", ", joules.get<double>(), name);
+  if (energy["joules_per_sample"].is_null()) return "energy: " + parts;
+  return fmt::format("energy: {}; {:.3g} J a sample", parts,
+                     energy["joules_per_sample"].get<double>());
+}
+
 Json result_json(const TrainRequest& request, const train::Trainer& trainer,
                  const train::TrainResult& result, double startup_ms, const RunPhases& phases,
                  const std::optional<diag::MonitorSummary>& sensors) {
@@ -138,6 +163,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
     json["recorded"][device.str()] = recorded;
   }
   json["monitor"] = sensors ? to_json(*sensors) : Json(nullptr);
+  json["energy"] = energy_json(result, sensors);
   json["seed"] = r.seed;
   json["peak_memory"] = Allocator::of(chosen.devices[0]).stats().peak_live;
   json["seconds"] = result.seconds;

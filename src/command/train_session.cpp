@@ -271,6 +271,8 @@ class TrainSession {
 
   void report(bool trained) {
     if (!quiet_) print_result(request_, *trainer_, result_, trained, failure_ != nullptr);
+    if (const auto energy = energy_json(result_, sensors_); !quiet_ && !energy.is_null())
+      say(stdout, "{}\n", energy_line(energy));
     if (!quiet_ && !rows_.empty()) say(stdout, "{}", Lines{rows_table(rows_)});
     phases_.end("rest");
     if (!quiet_) say(stdout, "{}\n", phases_.line());

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/start_thread.h"
+#include "diag/cpu_energy.h"
 #include "diag/device_meter.h"
 #include "diag/gpu_sensor.h"
 #include "diag/host_load.h"
@@ -39,11 +40,21 @@ void raise_to(std::optional<T>& highest, const std::optional<T>& value) {
   if (value) highest = highest ? std::max(*highest, *value) : *value;
 }
 
+/// Between the first reading and the last.
+struct EnergyUsed {
+  std::optional<double> first, value;
+  void add(const std::optional<double>& energy) {
+    if (!energy) return;
+    if (!first) first = energy;
+    value = *energy - *first;
+  }
+};
+
 struct GpuSums {
   GpuReading kept;  // what is no mean
   Mean utilisation, sm_active, tensor_active, power, sm_clock, memory_clock;
+  EnergyUsed energy;
   int64_t throttled = 0;
-  std::optional<double> first_energy;
 
   void add(const GpuReading& r) {
     utilisation.add(r.utilisation);
@@ -57,8 +68,7 @@ struct GpuSums {
     raise_to(kept.temperature, r.temperature);
     raise_to(kept.power_limit, r.power_limit);
     raise_to(kept.max_sm_clock, r.max_sm_clock);
-    if (!first_energy) first_energy = r.energy;
-    if (first_energy && r.energy) kept.energy = *r.energy - *first_energy;
+    energy.add(r.energy);
     for (const std::string& reason : r.clocks_held_by)
       if (std::ranges::find(kept.clocks_held_by, reason) == kept.clocks_held_by.end())
         kept.clocks_held_by.push_back(reason);
@@ -74,21 +84,24 @@ struct GpuSums {
     m.power = power.value();
     m.sm_clock = sm_clock.value();
     m.memory_clock = memory_clock.value();
+    m.energy = energy.value;
     return m;
   }
 };
 
 struct Sums {
   int64_t readings = 0;
-  double seconds = 0;
+  double first_seconds = 0, seconds = 0;
+  EnergyUsed energy;
   std::vector<double> core_load;
   double process_cores = 0;
   int64_t resident = 0;
   std::vector<GpuSums> gpus;
 
   void add(const Reading& r) {
-    ++readings;
+    if (readings++ == 0) first_seconds = r.seconds;
     seconds = r.seconds;
+    energy.add(r.host.energy);
     core_load.resize(r.host.core_load.size());
     for (size_t i = 0; i < core_load.size(); ++i) core_load[i] += r.host.core_load[i];
     process_cores += r.host.process_cores;
@@ -100,7 +113,8 @@ struct Sums {
     const double n = static_cast<double>(std::max<int64_t>(1, readings));
     MonitorSummary s{.readings = readings};
     s.mean.seconds = seconds;
-    s.mean.host = {core_load, process_cores / n, resident};
+    s.stretch = seconds - first_seconds;
+    s.mean.host = {core_load, process_cores / n, resident, energy.value};
     for (double& load : s.mean.host.core_load) load /= n;
     for (size_t i = 0; i < gpus.size(); ++i) {
       s.mean.gpus.emplace_back(devices[i], gpus[i].mean());
@@ -135,6 +149,7 @@ struct Monitor::State {
   Clock::time_point begin = Clock::now();
   std::mutex reading;  // while sensors are read
   HostLoad host;
+  CpuEnergy energy;
   mutable std::mutex mutex;
   std::condition_variable changed;
   bool stopping = false;
@@ -146,6 +161,7 @@ struct Monitor::State {
     Reading r;
     r.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     r.host = host.read();
+    r.host.energy = energy.read();
     for (const Device device : devices) {
       GpuReading gpu = gpu_sensor(device.kind)->read(device.index);
       if (DeviceMeter* meter = DeviceMeter::active(device)) {

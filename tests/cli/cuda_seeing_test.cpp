@@ -81,6 +81,9 @@ TEST_F(CudaSeeing, SensorsAreToldAndKept) {
   EXPECT_NEAR(json["monitor"]["cuda:0"]["energy_j"].get<double>(),
               7 * (json["monitor"]["readings"].get<int>() - 1), 1e-6);
   EXPECT_GE(json["monitor"]["readings"], 1);
+  EXPECT_GT(json["energy"]["joules"]["cuda:0"], 0);
+  EXPECT_GT(json["energy"]["joules_per_sample"], 0);
+  EXPECT_NE(ran.out.find("J on cuda:0"), std::string::npos) << ran.out;
   EXPECT_GE(json["monitor"]["host"]["core_load"].size(), 1U);
   std::ifstream lines(folder / "run/monitor.jsonl");
   int count = 0;

@@ -37,6 +37,7 @@ struct HostReading {
   std::vector<double> core_load;  ///< of each CPU that is online, in the kernel's order
   double process_cores = 0;       ///< CPU time of this process: 2 is two cores all the time
   int64_t resident = 0;           ///< bytes of memory of this process
+  std::optional<double> energy;   ///< joules of the CPUs since the monitor was made, by RAPL
 
   double mean_load() const;
 };
@@ -48,11 +49,13 @@ struct Reading {
 };
 
 /// Readings of a stretch of time. `mean` holds means, but: memory, temperature and power limit are
-/// the highest, energy what was used between the first and the last, `clocks_held_by` all that were met, `throttled` whether it ever was.
+/// the highest, energy what was used between the first and the last, `clocks_held_by` all that were
+/// met, `throttled` whether it ever was.
 struct MonitorSummary {
   int64_t readings = 0;
   Reading mean;
   std::vector<double> throttled_share;  ///< of the readings, for each of mean.gpus
+  double stretch = 0;                   ///< seconds between the first and the last of them
 };
 
 struct MonitorOptions {
