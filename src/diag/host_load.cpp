@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <sstream>
@@ -32,17 +33,21 @@ double process_seconds() {
 
 // proc(5): user nice system idle iowait irq softirq steal guest guest_nice; guests are in user.
 std::vector<CoreTime> core_times(std::string_view proc_stat) {
-  constexpr int kIdle = 3, kIoWait = 4, kCounted = 8;
+  constexpr int kUser = 0, kNice = 1, kIdle = 3, kIoWait = 4, kSteal = 7, kCounted = 8;
   std::vector<CoreTime> cores;
   std::istringstream lines{std::string(proc_stat)};
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("cpu") || line.size() < 4 || line[3] < '0' || line[3] > '9') continue;
     std::istringstream numbers(line.substr(line.find(' ')));
     CoreTime core;
+    std::from_chars(line.data() + 3, line.data() + line.size(), core.index);
     uint64_t n = 0;
     for (int i = 0; i < kCounted && numbers >> n; ++i) {
       core.all += n;
-      if (i != kIdle && i != kIoWait) core.busy += n;
+      if (i == kIoWait) core.wait = n;
+      if (i == kIdle || i == kIoWait) continue;
+      core.busy += n;
+      (i == kUser || i == kNice ? core.user : i == kSteal ? core.steal : core.system) += n;
     }
     cores.push_back(core);
   }

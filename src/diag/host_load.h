@@ -12,6 +12,10 @@ namespace brim::diag {
 /// Time that a CPU has spent since the machine was started, in the kernel's ticks.
 struct CoreTime {
   uint64_t busy = 0, all = 0;
+  uint64_t user = 0, system = 0;  ///< of busy: programs; the kernel, with interrupts
+  uint64_t wait = 0;              ///< not busy, while a disk was waited for
+  uint64_t steal = 0;             ///< of busy: other machines had the core
+  int index = 0;                  ///< N of its line "cpuN"
 };
 /// The "cpuN" lines of /proc/stat's text.
 std::vector<CoreTime> core_times(std::string_view proc_stat);
