@@ -1,0 +1,81 @@
+// The list of processes.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "command/top/draw.h"
+
+namespace brim::top {
+namespace {
+
+using diag::ProcessReading;
+
+std::vector<const ProcessReading*> sorted_processes(const Moment& moment, const ViewState& state) {
+  std::vector<const ProcessReading*> processes;
+  for (const ProcessReading& p : moment.machine.processes)
+    if (passes(state, p)) processes.push_back(&p);
+  const auto key = [&](const ProcessReading* p) -> double {
+    switch (state.sort) {
+      case Sort::cpu:
+        return p->cores;
+      case Sort::memory:
+        return static_cast<double>(p->resident);
+      case Sort::storage:
+        return p->read.value_or(0) + p->written.value_or(0);
+      case Sort::pid:
+        return -static_cast<double>(p->pid);
+    }
+    return 0;
+  };
+  std::ranges::stable_sort(processes, std::greater(), [&](const ProcessReading* p) {
+    return std::tuple(key(p), p->resident, -p->pid);
+  });
+  return processes;
+}
+
+std::string rate_text(const std::optional<double>& bytes) {
+  return bytes ? short_bytes(*bytes) : "-";
+}
+
+void draw_process(Canvas& canvas, int row, const Moment& moment, const ProcessReading& p) {
+  const auto run = std::ranges::find(moment.runs, p.pid, &Run::pid);
+  Pen pen(canvas, row);
+  pen.right(fmt::format("{}", p.pid), 7)
+      .right(fmt::format("{}", p.uid), 6, Style::dim)
+      .right(percent(p.cores), 5, p.cores > 0.9 ? Style::notice : Style::plain)
+      .right(short_bytes(static_cast<double>(p.resident)), 6)
+      .right(rate_text(p.read), 6, Style::dim)
+      .right(rate_text(p.written), 6, Style::dim)
+      .right(fmt::format("{}", p.threads), 4, Style::dim);
+  if (run != moment.runs.end() && !run->recipe.empty())
+    pen.put(fmt::format("{}: ", run->recipe), Style::bold);
+  pen.put(p.command.empty() ? fmt::format("[{}]", p.name) : p.command,
+          p.command.empty() ? Style::dim : Style::plain);
+}
+
+}  // namespace
+
+int draw_processes(Canvas& canvas, int row, const Moment& moment, const ViewState& state,
+                   int max_rows) {
+  if (max_rows < 2) return row;
+  const auto head = [&](Sort sort) { return state.sort == sort ? Style::selected : Style::title; };
+  Pen(canvas, row++)
+      .right("PID", 7, head(Sort::pid))
+      .right("UID", 6, Style::title)
+      .right("CPU", 5, head(Sort::cpu))
+      .right("MEMORY", 6, head(Sort::memory))
+      .right("READ/S", 6, head(Sort::storage))
+      .right("WRIT/S", 6, head(Sort::storage))
+      .right("THR", 4, Style::title)
+      .put("COMMAND", Style::title);
+  const std::vector<const ProcessReading*> processes = sorted_processes(moment, state);
+  const size_t room = static_cast<size_t>(max_rows - 1);
+  const size_t last = processes.size() - std::min(processes.size(), room);
+  const size_t first = std::min(state.first_process, last);
+  for (size_t i = first; i < std::min(first + room, processes.size()); ++i)
+    draw_process(canvas, row++, moment, *processes[i]);
+  return row;
+}
+
+}  // namespace brim::top

@@ -1,0 +1,86 @@
+#include "command/top/hints.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace brim::top {
+namespace {
+
+// Below these, numbers of half a second mean little.
+constexpr double kMuch = 0.25;          // of a device's time
+constexpr double kIdleGpu = 0.6;        // its load, at most
+constexpr double kOneCore = 0.9;        // of one thread's time
+constexpr double kPressure = 0.2;       // of the time in which some task waited
+constexpr double kLittleMemory = 0.05;  // of all
+
+double share_of(const RunAccount& account, const char* cause) {
+  const auto found = std::ranges::find(account.seconds, cause, &Named::value_type::first);
+  if (found == account.seconds.end() || account.wall <= 0) return 0;
+  return found->second / account.wall;
+}
+
+/// The load of the run's first GPU, by its own reading or by ours.
+std::optional<double> gpu_load(const Moment& moment, const Run& run) {
+  for (const RunDevice& device : run.devices)
+    for (const std::vector<Gpu>* gpus : {&run.gpus, &moment.gpus}) {
+      const auto gpu = std::ranges::find(*gpus, device.name, &Gpu::device);
+      if (gpu != gpus->end() && gpu->answers && gpu->reading.utilisation)
+        return gpu->reading.utilisation;
+    }
+  return {};
+}
+
+struct Advice {
+  const char* cause;
+  const char* meaning;
+};
+constexpr Advice kAdvice[] = {
+    {"input", "more loader workers may help"},
+    {"stolen", "other processes take the CPU"},
+    {"throttle", "heat or power lower the clocks"},
+    {"communication", "ranks or links are the limit"},
+    {"peer", "waiting for another device"},
+    {"host read", "the host reads values and waits"},
+    {"dispatch", "the host is the limit"},
+    {"copy to device", "copies are the limit"},
+    {"checkpoint", "writing checkpoints"},
+};
+
+}  // namespace
+
+std::string hint(const Moment& moment, const Run& run) {
+  if (!run.trouble.empty()) return "";
+  const auto process =
+      std::ranges::find(moment.machine.processes, run.pid, &diag::ProcessReading::pid);
+  const auto load = gpu_load(moment, run);
+  if (load && *load < kIdleGpu && process != moment.machine.processes.end() &&
+      process->cores >= kOneCore && process->cores < 1.3)
+    return fmt::format("one core at 100 %, GPU at {:.0f} %: the host is the limit", *load * 100);
+  for (const RunDevice& device : run.devices)
+    for (const Advice& advice : kAdvice)
+      if (const double share = share_of(device.recent, advice.cause); share >= kMuch)
+        return fmt::format("{} {:.0f} % {}: {}", device.name, std::min(share, 1.0) * 100,
+                           advice.cause, advice.meaning);
+  return "";
+}
+
+std::string machine_hint(const Moment& moment) {
+  const auto& [total, available, swap_total, swap_used] = moment.machine.memory;
+  const diag::PressureReading& pressure = moment.machine.pressure;
+  const diag::LimitReading& limits = moment.machine.limits;
+  if (limits.memory && limits.memory_used &&
+      static_cast<double>(*limits.memory_used) >
+          (1 - kLittleMemory) * static_cast<double>(*limits.memory))
+    return "the cgroup's memory is nearly used up";
+  if (total > 0 && static_cast<double>(available) < kLittleMemory * static_cast<double>(total))
+    return "memory is nearly used up";
+  if (pressure.memory.value_or(0) > kPressure) return "processes wait for memory";
+  for (const diag::CoreReading& core : moment.machine.cores)
+    if (core.steal > kPressure)
+      return fmt::format("another machine has core {} {:.0f} % of the time", core.index,
+                         core.steal * 100);
+  return "";
+}
+
+}  // namespace brim::top

@@ -1,0 +1,201 @@
+// The view as text, moments as JSON, and recordings.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "command/fake_run.h"
+#include "command/top/moments.h"
+#include "command/top/recorder.h"
+#include "command/top/view.h"
+#include "core/json_text.h"
+#include "message_of.h"
+#include "temporary_folder.h"
+
+namespace brim::top {
+namespace {
+
+Moment a_moment() {
+  Moment m{.time = 1000, .hostname = "box", .process_count = 3};
+  m.machine.seconds = 0.5;
+  m.machine.cores = {{.index = 0, .user = 0.5, .system = 0.25}, {.index = 1, .mhz = 2400}};
+  m.machine.memory = {.total = int64_t{16} << 30, .available = int64_t{12} << 30};
+  m.machine.pressure.cpu = 0.03;
+  m.machine.disks = {{.name = "sda", .read = 2048, .written = 0, .busy = 0.5}};
+  m.machine.networks = {{.name = "eth0", .in = 1 << 20, .out = 10}};
+  m.machine.limits = {.cpus = 1.5, .memory = int64_t{8} << 30, .memory_used = int64_t{1} << 30};
+  m.machine.processes = {
+      {.pid = 77,
+       .uid = 1000,
+       .name = "brim",
+       .command = "brim train",
+       .cores = 1,
+       .threads = 4,
+       .resident = 200 << 20,
+       .read = 0,
+       .written = 4096},
+      {.pid = 5, .name = "kthread"},
+      {.pid = 8, .uid = 7, .name = "x", .command = "evil \x1b[2J\xff", .cores = 0.5}};
+  m.gpus = {{.device = "cuda:0",
+             .reading = {.utilisation = 0.35,
+                         .memory_used = int64_t{4} << 30,
+                         .memory_total = int64_t{80} << 30,
+                         .power = 300,
+                         .power_limit = 700},
+             .age = 0.1},
+            {.device = "cuda:1", .age = 7, .answers = false}};
+  m.runs = {run_from_json(parse_json<Json>(tests::run_document("tutorial-cnn", 10)))};
+  m.runs[0].pid = 77;
+  m.runs[0].socket = "77-0.sock";
+  compare_accounts(m.runs[0], nullptr);
+  return m;
+}
+
+std::vector<MomentPointer> one(Moment moment) {
+  return {std::make_shared<const Moment>(std::move(moment))};
+}
+
+bool shows(const Canvas& canvas, const std::string& text) {
+  return canvas.text().find(text) != std::string::npos;
+}
+
+TEST(TopMoment, GoesThroughJsonUnchanged) {
+  const Json json = to_json(a_moment());
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const auto again = moment_from_json(parse_json<Json>(text));
+  ASSERT_TRUE(again);
+  EXPECT_EQ(to_json(*again).dump(-1, ' ', false, Json::error_handler_t::replace), text);
+  EXPECT_EQ(again->runs.at(0).devices.at(0).recent.wall, 10);
+  EXPECT_FALSE(again->gpus.at(1).answers);
+  EXPECT_FALSE(moment_from_json(parse_json<Json>("[1]")));
+  EXPECT_FALSE(moment_from_json(Json(Json::value_t::discarded)));
+}
+
+TEST(TopView, EightyColumns) {
+  ViewState state{.unicode = false};
+  const Canvas canvas = draw(one(a_moment()), state, {.rows = 24, .columns = 80});
+  EXPECT_EQ(canvas.line(1).substr(0, 40), "  0 [##########++++     ] 75%           ");
+  EXPECT_EQ(canvas.line(2), "memory   [###         ] 4.0G of 16.0G  cgroup 1.5 CPUs, 1.0G of 8.0G");
+  EXPECT_EQ(canvas.line(3), "pressure cpu 3%");
+  EXPECT_EQ(canvas.line(4),
+            "disk     sda read 2.0K/s write 0B/s busy 50%  net eth0 in 1.0M/s out 10B/s");
+  EXPECT_EQ(canvas.line(5), "cuda:0   [##    ] 35% 4.0G/80.0G 300/700W");
+  EXPECT_EQ(canvas.line(6), "cuda:1   does not answer for 7 s");
+  EXPECT_EQ(canvas.line(7),
+            " RUN             DEVICE  EPOCH         STEP   IMG/S    LOSS    LEFT QUEUE  RANK");
+  EXPECT_EQ(canvas.line(8),
+            " tutorial-cnn    cuda:0    1/2    100/25000    3100     2.1    1:02   5/8   1/1");
+  EXPECT_EQ(canvas.line(9).substr(0, 27), "  [###############iiiiiii] ");
+  EXPECT_TRUE(shows(canvas, "one core at 100 %, GPU at 35 %: the host is the limit"));
+  EXPECT_EQ(canvas.line(10), "    PID    UID   CPU MEMORY READ/S WRIT/S  THR COMMAND");
+  EXPECT_EQ(canvas.line(11),
+            "     77   1000  100%   200M     0B   4.0K    4 tutorial-cnn: brim train");
+  EXPECT_TRUE(shows(canvas, "evil ?[2J?"));
+  EXPECT_EQ(canvas.text().find('\x1b'), std::string::npos);
+  EXPECT_EQ(canvas.line(23).substr(0, 6), "q quit");
+}
+
+TEST(TopView, WideAndTall) {
+  Moment moment = a_moment();
+  moment.machine.cores.assign(256, {.user = 1});
+  const Canvas canvas = draw(one(moment), {.unicode = true}, {.rows = 60, .columns = 200});
+  EXPECT_TRUE(shows(canvas, "\u2588\u2588\u2588\u2588"));
+  EXPECT_EQ(canvas.line(1).substr(0, 5), "cores");
+  EXPECT_TRUE(shows(canvas, "compute 70%"));
+  EXPECT_TRUE(shows(canvas, "the host is the limit"));
+}
+
+TEST(TopView, AnySize) {
+  for (const bool inside : {false, true})
+    for (const int rows : {0, 1, 2, 5, 24, 200})
+      for (const int columns : {0, 1, 7, 40, 80, 300}) {
+        const Canvas canvas = draw(one(a_moment()), {.inside = inside}, {rows, columns});
+        EXPECT_EQ(canvas.size().rows, rows);
+        (void)draw(one(Moment()), {.inside = inside}, {rows, columns});
+        (void)draw(one(a_moment()), {.help = true}, {rows, columns});
+      }
+}
+
+TEST(TopView, ARunAloneHasItsHistory) {
+  Moment before = a_moment();
+  before.runs[0].devices[0].recent = {.wall = 1, .seconds = {{"input", 1}}};
+  std::vector<MomentPointer> moments = one(before);
+  moments.push_back(one(a_moment())[0]);
+  const Canvas canvas =
+      draw(moments, {.inside = true, .unicode = false}, {.rows = 30, .columns = 80});
+  EXPECT_TRUE(shows(canvas, "tutorial-cnn  training"));
+  EXPECT_TRUE(
+      shows(canvas, " compute           70%   70%  *"));  // not at all, then most of the time
+  EXPECT_TRUE(shows(canvas, " input             30%   30% #:"));
+  EXPECT_TRUE(shows(canvas, "memory 1.0M  peak 2.0M  reserved 3.0M  limit none"));
+}
+
+TEST(TopView, Keys) {
+  Moment moment = a_moment();
+  moment.runs.push_back(moment.runs[0]);
+  moment.runs[1].socket = "78-0.sock";
+  ViewState state;
+  const auto type = [&](Key key, char c = 0) { press(state, {key, c}, moment, 3); };
+  type(Key::down);
+  EXPECT_EQ(state.selected, "78-0.sock");
+  type(Key::down);
+  EXPECT_EQ(state.selected, "78-0.sock");  // the last one
+  type(Key::enter);
+  EXPECT_TRUE(state.inside);
+  type(Key::escape);
+  EXPECT_FALSE(state.inside);
+  type(Key::left);
+  type(Key::left);
+  type(Key::left);
+  EXPECT_EQ(state.back, 2u);  // of three moments
+  moments_added(state, 1, 4);
+  EXPECT_EQ(state.back, 3u);  // the same moment is shown
+  type(Key::character, ' ');
+  EXPECT_EQ(state.back, 0u);
+  for (const char c : std::string("/brim")) type(Key::character, c);
+  EXPECT_TRUE(state.typing);
+  EXPECT_EQ(state.filter, "brim");
+  type(Key::enter);
+  EXPECT_FALSE(passes(state, moment.machine.processes[1]));
+  EXPECT_TRUE(passes(state, moment.machine.processes[0]));
+  type(Key::character, 's');
+  EXPECT_EQ(state.sort, Sort::memory);
+  type(Key::character, 'q');
+  EXPECT_TRUE(state.quit);
+}
+
+TEST(TopRecording, DamagedLinesAreLeftOut) {
+  const tests::TemporaryFolder folder;
+  const std::string path = folder / "moments.jsonl";
+  Recorder(path).add(a_moment());
+  std::ofstream(path, std::ios::app)
+      << "\n{\"schema\": \"brim.top/1\", \"mach\n\xff\xff\n[]\n{\"cut";
+  Moment second = a_moment();
+  second.hostname = "other";
+  Recorder(path).add(second);  // ends the line that was cut short
+  Recording recording(path);
+  ASSERT_EQ(recording.size(), 2u);
+  EXPECT_EQ(recording.damaged(), 4u);
+  EXPECT_EQ(recording.at(0)->hostname, "box");
+  EXPECT_EQ(recording.at(1)->hostname, "other");
+  EXPECT_EQ(recording.until(1, 10).size(), 2u);
+  std::ofstream(folder / "bad") << "nothing\n";
+  EXPECT_NE(tests::message_of([&] { Recording bad(folder / "bad"); }).find("holds no moment"),
+            std::string::npos);
+}
+
+TEST(TopMoments, TheNewestAreKept) {
+  RecentMoments recent;
+  for (int i = 0; i < 2000; ++i) {
+    Moment moment = a_moment();
+    moment.time = i;
+    moment.machine.processes.resize(200);
+    recent.add(std::move(moment));
+  }
+  EXPECT_LE(recent.size(), 600u);
+  EXPECT_GT(recent.size(), 100u);
+  EXPECT_EQ(recent.at(recent.size() - 1)->time, 1999);
+  EXPECT_EQ(recent.at(0)->machine.processes.size(), 40u);
+}
+
+}  // namespace
+}  // namespace brim::top
