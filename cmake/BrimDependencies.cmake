@@ -157,6 +157,21 @@ else()
   list(APPEND brim_missing libcpp-httplib-dev)
 endif()
 
+# Terminals. Only its libraries are taken: what pkg-config says of its macros would recompile everything.
+set(CURSES_NEED_WIDE TRUE)
+find_package(Curses QUIET)
+if(CURSES_FOUND)
+  find_file(CURSES_HEADER curses.h PATHS ${CURSES_INCLUDE_DIRS})
+  mark_as_advanced(CURSES_HEADER)
+  file(STRINGS ${CURSES_HEADER} lines REGEX "define NCURSES_VERSION \"")
+  string(REGEX REPLACE ".*\"(.*)\"" "\\1" curses_VERSION "${lines}")
+  add_library(brim_curses INTERFACE)
+  target_link_libraries(brim_curses INTERFACE ${CURSES_LIBRARIES})
+  target_include_directories(brim_curses SYSTEM INTERFACE ${CURSES_INCLUDE_DIRS})
+endif()
+brim_dependency(CURSES TARGETS brim_curses APT libncurses-dev VERSION "${curses_VERSION}"
+                SOURCES src/command/top/terminal.cpp src/command/top/terminal_type.cpp src/command/libraries.cpp)
+
 if(BRIM_TESTS)
   find_package(GTest QUIET)
   if(NOT GTest_FOUND)

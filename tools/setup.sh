@@ -9,7 +9,7 @@ set -euo pipefail
 commands=(g++:g++ cmake:cmake ninja:ninja-build ccache:ccache pkg-config:pkg-config)
 packages=(
   libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libxxhash-dev libmd-dev libcli11-dev
-  libjpeg-dev libpng-dev libarchive-dev libcurl4-openssl-dev libcpp-httplib-dev libboost-context-dev libgtest-dev libbenchmark-dev
+  libjpeg-dev libpng-dev libarchive-dev libcurl4-openssl-dev libcpp-httplib-dev libncurses-dev libboost-context-dev libgtest-dev libbenchmark-dev
 )
 case "${1:-}" in
   "") ;;

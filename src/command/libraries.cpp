@@ -26,6 +26,10 @@
 #if BRIM_HAVE_CURL
 #include <curl/curlver.h>
 #endif
+#if BRIM_HAVE_CURSES
+#define NCURSES_NOMACROS 1
+#include <curses.h>
+#endif
 
 #define BRIM_TEXT_(x) #x
 #define BRIM_TEXT(x) BRIM_TEXT_(x)
@@ -89,6 +93,11 @@ std::vector<Library> libraries() {
   optional("cpp-httplib", BRIM_HTTPLIB_VERSION, "brim train --metrics", "libcpp-httplib-dev");
 #else
   optional("cpp-httplib", "", "brim train --metrics", "libcpp-httplib-dev");
+#endif
+#if BRIM_HAVE_CURSES
+  optional("ncurses", NCURSES_VERSION, "brim top", "libncurses-dev");
+#else
+  optional("ncurses", "", "brim top", "libncurses-dev");
 #endif
   return all;
 }
