@@ -172,6 +172,17 @@ endif()
 brim_dependency(CURSES TARGETS brim_curses APT libncurses-dev VERSION "${curses_VERSION}"
                 SOURCES src/command/top/terminal.cpp src/command/top/terminal_type.cpp src/command/libraries.cpp)
 
+# A script, which becomes a part of the command (cmake/EmbedReport.cmake).
+find_file(BRIM_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js /usr/share/nodejs/chart.js/dist)
+mark_as_advanced(BRIM_CHART_JS)
+if(BRIM_CHART_JS)
+  file(READ ${BRIM_CHART_JS} head LIMIT 200)
+  string(REGEX MATCH "Chart.js v([0-9.]+)" head "${head}")
+  set(chart_js_VERSION ${CMAKE_MATCH_1})
+  add_library(brim_chart_js INTERFACE)
+endif()
+brim_dependency(CHART_JS TARGETS brim_chart_js APT libjs-chart.js VERSION "${chart_js_VERSION}" SOURCES src/command/libraries.cpp)
+
 if(BRIM_TESTS)
   find_package(GTest QUIET)
   if(NOT GTest_FOUND)

@@ -9,7 +9,7 @@ set -euo pipefail
 commands=(g++:g++ cmake:cmake ninja:ninja-build ccache:ccache pkg-config:pkg-config)
 packages=(
   libdnnl-dev libhwy-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev zlib1g-dev libxxhash-dev libmd-dev libcli11-dev
-  libjpeg-dev libpng-dev libarchive-dev libcurl4-openssl-dev libcpp-httplib-dev libncurses-dev libboost-context-dev libgtest-dev libbenchmark-dev
+  libjpeg-dev libpng-dev libarchive-dev libcurl4-openssl-dev libcpp-httplib-dev libncurses-dev libboost-context-dev libgtest-dev libbenchmark-dev libjs-chart.js
 )
 case "${1:-}" in
   "") ;;
@@ -31,7 +31,7 @@ esac
 
 # Those without code are the same for all architectures.
 [ -z "${foreign:-}" ] || for i in "${!packages[@]}"; do
-  case ${packages[i]} in nlohmann-json3-dev | libcli11-dev) ;; *) packages[i]+=:$foreign ;; esac
+  case ${packages[i]} in nlohmann-json3-dev | libcli11-dev | libjs-chart.js) ;; *) packages[i]+=:$foreign ;; esac
 done
 
 missing=()
