@@ -10,8 +10,10 @@
 #include <zlib.h>
 #include <CLI/Version.hpp>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "backend/cpu/runtime/isa.h"
+#include "command/report_page/embedded.h"
 #if BRIM_HAVE_JPEG
 #include <cstdio>
 // jpeglib.h uses FILE without including it.
@@ -35,6 +37,19 @@
 #define BRIM_TEXT(x) BRIM_TEXT_(x)
 
 namespace brim::command {
+namespace {
+
+/// Of its first lines: "Chart.js v3.9.1".
+std::string chart_js_version() {
+  constexpr std::string_view kBefore = "Chart.js v";
+  const std::string_view head = page::chart_js().substr(0, 200);
+  const size_t at = head.find(kBefore);
+  if (at == std::string_view::npos) return page::chart_js().empty() ? "" : "-";
+  const std::string_view rest = head.substr(at + kBefore.size());
+  return std::string(rest.substr(0, rest.find_first_not_of("0123456789.")));
+}
+
+}  // namespace
 
 std::vector<Library> libraries() {
   std::vector<Library> all = {
@@ -99,6 +114,7 @@ std::vector<Library> libraries() {
 #else
   optional("ncurses", "", "brim top", "libncurses-dev");
 #endif
+  optional("Chart.js", chart_js_version().c_str(), "brim report", "libjs-chart.js");
   return all;
 }
 

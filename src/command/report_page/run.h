@@ -1,0 +1,30 @@
+// A training as its folder tells it.
+#pragma once
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "command/report_page/account_series.h"
+#include "command/report_page/json_lines.h"
+#include "command/report_page/series.h"
+
+namespace brim::command::page {
+
+struct Run {
+  std::string folder;  ///< printable
+  Charts charts;
+  std::map<std::string, AccountSeries> accounts;  ///< by device
+  std::map<std::string, double> energy;           ///< joule, by device, of all processes
+  nlohmann::json result;                          ///< an object; empty where there is none
+  nlohmann::json last;                            ///< line of the history, an object
+  LineCounts history, monitor;
+  int sessions = 0;         ///< processes that wrote the history
+  double images = 0;        ///< of all processes
+  bool bad_result = false;  ///< result.json is there, and no JSON object
+};
+
+/// Throws FileError where `folder` is no folder, or holds no run.
+Run read_run(const std::string& folder);
+
+}  // namespace brim::command::page
