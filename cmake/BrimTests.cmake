@@ -130,13 +130,6 @@ if(TARGET extend_test)
   add_dependencies(extend_test ${test_plugins})
 endif()
 
-# Parts of the command, which its library does not export.
-if(TARGET command_test AND TARGET brim_command)
-  file(GLOB report_page CONFIGURE_DEPENDS ${brim_report_page}/*.cpp)
-  list(REMOVE_ITEM report_page ${brim_report_page}/report_command.cpp)
-  target_sources(command_test PRIVATE ${report_page} ${brim_report_texts})
-endif()
-
 # What compiles formulas at run time needs no device: by NVRTC itself where it is, and by its fake.
 if(TARGET backend_test)
   set(compile ${PROJECT_SOURCE_DIR}/src/backend/cuda/compile)

@@ -1,27 +1,20 @@
 #include "diag/cpu_energy.h"
 
 #include <filesystem>
-#include <fstream>
 #include <system_error>
+
+#include "diag/machine/kernel_text.h"
 
 namespace brim::diag {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// A number that is a file's; empty where it has none, or a negative one.
-std::optional<int64_t> number_in(const std::string& path) {
-  std::ifstream in(path);
-  int64_t number = -1;
-  if (!(in >> number) || number < 0) return {};
-  return number;
-}
-
-std::string word_in(const std::string& path) {
-  std::ifstream in(path);
-  std::string word;
-  in >> word;
-  return word;
+/// What a file of the kernel's has, but for a negative number.
+std::optional<int64_t> count_in(const std::string& path) {
+  const std::optional<std::string> text = kernel_text(path, 64);
+  const std::optional<int64_t> number = text ? whole_number(*text) : std::nullopt;
+  return number && *number >= 0 ? number : std::nullopt;
 }
 
 }  // namespace
@@ -30,9 +23,10 @@ CpuEnergy::CpuEnergy(const std::string& root) {
   std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const std::string zone = it->path().string();
-    if (!word_in(zone + "/name").starts_with("package-")) continue;  // a part of one, or more
-    const auto range = number_in(zone + "/max_energy_range_uj");
-    const auto now = number_in(zone + "/energy_uj");
+    if (!kernel_text(zone + "/name", 64).value_or("").starts_with("package-"))
+      continue;  // a part of one, or more
+    const auto range = count_in(zone + "/max_energy_range_uj");
+    const auto now = count_in(zone + "/energy_uj");
     if (range && now) packages_.push_back({zone + "/energy_uj", *range, *now});
   }
 }
@@ -40,7 +34,7 @@ CpuEnergy::CpuEnergy(const std::string& root) {
 std::optional<double> CpuEnergy::read() {
   if (packages_.empty()) return {};
   for (Package& package : packages_) {
-    const auto now = number_in(package.counter);
+    const auto now = count_in(package.counter);
     if (!now) return {};
     int64_t used = *now - package.last;
     if (used < 0) used += package.range;
