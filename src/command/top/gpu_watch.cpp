@@ -14,7 +14,7 @@
 namespace brim::top {
 namespace {
 
-constexpr double kOldSeconds = 3, kGoodbyeSeconds = 0.2;
+constexpr double kOldSeconds = 3, kGoodbyeSeconds = 1;
 
 std::chrono::duration<double> duration_of(double seconds) {
   return std::chrono::duration<double>(seconds);
@@ -56,7 +56,8 @@ struct GpuWatch::State {
 
 namespace {
 
-/// Runs `work` in a thread that nobody joins; it shares the state that it works on.
+/// Runs `work` in a thread that nobody joins; it shares the state that it works on. Where the
+/// system refuses the thread, its cards do not answer.
 template <class S, class F>
 void start_detached(const std::shared_ptr<S>& state, const F& work) {
   {
@@ -69,7 +70,12 @@ void start_detached(const std::shared_ptr<S>& state, const F& work) {
     --state->running;
     state->changed.notify_all();
   };
-  start_thread([&] { return std::thread(body); }).detach();
+  try {
+    start_thread([&] { return std::thread(body); }).detach();
+  } catch (const Error&) {
+    const std::lock_guard lock(state->mutex);
+    --state->running;
+  }
 }
 
 }  // namespace

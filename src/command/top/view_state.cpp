@@ -12,7 +12,8 @@ bool contains(std::string_view text, std::string_view part) {
   const auto same = [](unsigned char a, unsigned char b) {
     return std::tolower(a) == std::tolower(b);
   };
-  return std::ranges::search(text, part, same).begin() != text.end() || part.empty();
+  return part.empty() ||
+         std::search(text.begin(), text.end(), part.begin(), part.end(), same) != text.end();
 }
 
 void type(ViewState& state, KeyPress key) {
