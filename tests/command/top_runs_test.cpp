@@ -86,6 +86,7 @@ TEST(TopRuns, SilentOnes) {
   EXPECT_EQ(silence(run_of(R"({"time": 100, "updated": 88})")), "silent for 12 s");
   EXPECT_EQ(silence(run_of(R"({"time": 100, "updated": 96})")), "");
   EXPECT_EQ(silence(run_of(R"({"time": 100})")), "");
+  EXPECT_EQ(silence(run_of(R"({"time": 100, "updated": 88, "state": "finished"})")), "");
 }
 
 TEST(TopRuns, AccountsAreOfTheTimeBetween) {

@@ -164,7 +164,8 @@ Json to_json(const Run& r) {
 }
 
 std::string silence(const Run& run) {
-  if (!run.time || !run.updated || *run.time - *run.updated <= kSilentSeconds) return "";
+  const bool is_over = run.state == "finished" || run.state == "stopped" || run.state == "failed";
+  if (is_over || !run.time || !run.updated || *run.time - *run.updated <= kSilentSeconds) return "";
   return fmt::format("silent for {:.0f} s", *run.time - *run.updated);
 }
 
