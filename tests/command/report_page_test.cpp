@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "command/report_page/embedded.h"
 #include "command/report_page/html.h"
 #include "command/report_page/model.h"
 #include "command/report_page/run.h"
@@ -22,6 +23,9 @@ using tests::make_run;
 
 class ReportPage : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (chart_js().empty()) GTEST_SKIP() << "built without Chart.js";
+  }
   tests::TemporaryFolder folder;
 };
 

@@ -61,6 +61,17 @@ TEST(ReportSeries, LinesTakeFiniteNumbersAndAreBounded) {
   EXPECT_LE(charts.lines().size(), 200U);
 }
 
+TEST(ReportSeries, HeldPointsAreBoundedAndKeepTheirExtremes) {
+  Charts charts;
+  for (int i = 0; i < 500000; ++i) {
+    const json value = i == 777 ? 1e9 : 1.0;
+    charts.add("power", "", {1.0 * i, 0, 0}, &value);
+  }
+  const Series& held = charts.lines()[0].points;
+  EXPECT_LE(held.size(), 200000U);
+  EXPECT_EQ(std::ranges::max(held, {}, &Point::value).seconds, 777);
+}
+
 TEST(ReportAccount, DifferencesOfWhatGrows) {
   AccountSeries series;
   series.add({0, 0, 0}, {1, 10, 0}, account(1, 0), true);

@@ -33,6 +33,7 @@ STATE = """(() => {
   return { ready: document.readyState, charts: canvases.length, drawn: canvases.filter(drawn).length,
     wide: root.scrollWidth - root.clientWidth, height: root.scrollHeight };
 })()"""
+TWO_FRAMES = "new Promise((then) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(then, 100))))"
 PATIENCE_S = 60
 
 
@@ -125,8 +126,10 @@ def look(browser, page, view, shots):
     if state["wide"] > 0:
         faults.append(f"{state['wide']} pixels wider than the screen")
     if shots:
-        clip = {"x": 0, "y": 0, "width": width, "height": state["height"], "scale": 1}
-        picture = browser.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)["data"]
+        # All of the page on one tall screen: beyond a screen's edge canvases may not have been painted yet.
+        browser.call("Emulation.setDeviceMetricsOverride", width=width, height=state["height"], deviceScaleFactor=1, mobile=width < 600)
+        browser.call("Runtime.evaluate", expression=TWO_FRAMES, awaitPromise=True)
+        picture = browser.call("Page.captureScreenshot")["data"]
         (shots / f"{page.stem}-{width}-{scheme}.png").write_bytes(base64.b64decode(picture))
     return faults
 

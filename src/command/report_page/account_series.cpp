@@ -8,6 +8,8 @@ namespace brim::command::page {
 namespace {
 
 constexpr size_t kMaxCauses = 40;
+/// Reports; of more than these, neighbours become one.
+constexpr size_t kMaxReports = 100000;
 /// A clock's rounding; what is smaller is no step backwards of an account.
 constexpr double kBackwards = 1e-6;
 
@@ -48,6 +50,7 @@ void AccountSeries::add(const Point& begin, const Point& end, const nlohmann::js
     const double more = seconds - (earlier == last_.end() ? 0 : earlier->second);
     if (more > 0) stretch.seconds[cause] = more;
   }
+  if (stretches_.size() == kMaxReports) stretches_ = merged(stretches_, kMaxReports / 2);
   if (stretch.wall() > 0) stretches_.push_back(std::move(stretch));
   last_ = std::move(now);
 }

@@ -16,7 +16,7 @@ class HistoryReader {
   explicit HistoryReader(Run& run) : run_(run) {}
 
   void take(const nlohmann::json& line) {
-    // Those that a reader must not know are of another kind.
+    // A line of another schema says other things by the same keys.
     const std::string schema = text_at(line, "schema");
     if (!schema.empty() && !schema.starts_with("brim.run/1")) return;
     const bool anew = begins_session(line);

@@ -9,6 +9,8 @@ namespace brim::command::page {
 namespace {
 
 constexpr size_t kMaxLines = 200;
+/// A day with two readings a second.
+constexpr size_t kMaxHeld = 200000;
 
 }  // namespace
 
@@ -39,6 +41,7 @@ void Charts::add(const std::string& chart, const std::string& label, const Point
       lines_, [&](const Line& line) { return line.chart == chart && line.label == label; });
   if (found == lines_.end() && lines_.size() == kMaxLines) return;
   Line& line = found == lines_.end() ? lines_.emplace_back(Line{chart, label, {}}) : *found;
+  if (line.points.size() == kMaxHeld) line.points = thinned(line.points, kMaxHeld / 2);
   line.points.push_back({at.seconds, at.step, *number * scale});
 }
 

@@ -29,7 +29,7 @@ class Charts {
     Series points;
   };
 
-  /// Ignores what is no finite number.
+  /// Ignores what is no finite number. A line of more points than memory should hold is thinned.
   void add(const std::string& chart, const std::string& label, const Point& at,
            const nlohmann::json* value, double scale = 1);
 

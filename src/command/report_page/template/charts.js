@@ -43,7 +43,7 @@ function xScale(timeOnly) {
   const steps = axis === "step" && !timeOnly;
   return {
     type: "linear", title: { display: true, text: say(steps ? "step_axis" : "time_axis") }, grid: { display: false },
-    ticks: { maxTicksLimit: 8, maxRotation: 0, callback: (value) => number(value) },
+    ticks: { maxTicksLimit: innerWidth < 600 ? 5 : 9, maxRotation: 0, callback: (value) => number(value) },
   };
 }
 const yScale = (more = {}) => ({ ticks: { maxTicksLimit: 6, callback: (value) => number(value) }, ...more });

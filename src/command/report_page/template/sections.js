@@ -117,7 +117,8 @@ function accountCards(run, account) {
   const wall = account.seconds.reduce((a, b) => a + b, 0);
   const rows = account.causes.map((cause, i) => [cause, `${number(account.seconds[i])} s`, percent(account.seconds[i] / wall)]);
   cards.push(card(title("total_of"),
-    barChart(title("total_of"), account.causes, [{ label: "s", values: account.seconds }], account.causes.map(causeColour)),
+    barChart(title("total_of"), account.causes, [{ label: "s", values: account.seconds }], account.causes.map(causeColour),
+      { title: { display: true, text: "s" } }),
     details(table([say("cause"), say("time"), say("share")], rows))));
   if (arrayOf(account.worst).length > 0) {
     const worst = account.worst.map((w, i) => [`${i + 1}. ${w.cause}`, percent(w.share), `${number(w.seconds)} s`,
