@@ -1,29 +1,17 @@
 #include "command/top/sampler.h"
 
-#include <unistd.h>
-
-#include <chrono>
-
 #include "core/clock.h"
+#include "dist/transport.h"
 
 namespace brim::top {
 namespace {
 
 constexpr size_t kProcesses = 200;
 
-std::string this_host() {
-  char name[256] = "";
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
-}
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 Sampler::Sampler(Sources sources)
-    : sources_(std::move(sources)), machine_(sources_.roots), hostname_(this_host()) {}
+    : sources_(std::move(sources)), machine_(sources_.roots), hostname_(dist::host_name()) {}
 
 Moment Sampler::take(int64_t watched) {
   Moment moment{.hostname = hostname_, .machine = machine_.read(steady_seconds(), watched)};
