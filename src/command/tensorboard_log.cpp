@@ -126,8 +126,9 @@ void TensorBoardLog::add(const diag::Reading& reading) {
     writer_.add_scalar("host/process_cores", reading.host.process_cores, step);
     writer_.add_scalar("host/resident_bytes", static_cast<double>(reading.host.resident), step);
     for (const auto& [device, gpu] : reading.gpus) {
+      const std::string of_device = device.str() + "/";
       const auto add_known = [&](const char* name, const auto& value) {
-        if (value) writer_.add_scalar(device.str() + "/" + name, static_cast<double>(*value), step);
+        if (value) writer_.add_scalar(of_device + name, static_cast<double>(*value), step);
       };
       add_known("utilisation", gpu.utilisation);
       add_known("sm_active", gpu.sm_active);

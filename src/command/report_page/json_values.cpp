@@ -57,7 +57,6 @@ std::string text_at(const nlohmann::json& json, std::string_view path) {
 }
 
 nlohmann::ordered_json cleaned(const nlohmann::json& json, int depth) {
-  using Json = nlohmann::ordered_json;
   if (json.is_string()) return label_of(json.get_ref<const std::string&>());
   if (json.is_boolean()) return json.get<bool>();
   if (json.is_number()) {
@@ -68,7 +67,8 @@ nlohmann::ordered_json cleaned(const nlohmann::json& json, int depth) {
     return *number;
   }
   if (depth == kMaxDepth || !json.is_structured()) return nullptr;
-  Json result = json.is_object() ? Json::object() : Json::array();
+  auto result =
+      json.is_object() ? nlohmann::ordered_json::object() : nlohmann::ordered_json::array();
   for (const auto& [key, value] : json.items()) {
     if (result.size() == kMaxEntries) break;
     if (json.is_object())
