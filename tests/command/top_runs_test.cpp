@@ -51,10 +51,10 @@ TEST(TopRuns, HostileAnswers) {
       {"6-0.sock", std::string(60000, '[')},
       {"7-0.sock", R"({"schema": "brim.run/9"})"},
   };
+  std::atomic<bool> over{false};  // outlives the fakes
   std::vector<std::unique_ptr<FakeRun>> fakes;
   for (const auto& [name, text] : kSaid)
     fakes.push_back(std::make_unique<FakeRun>(folder / name, FakeRun::says(text)));
-  std::atomic<bool> over{false};
   fakes.push_back(std::make_unique<FakeRun>(folder / "8-0.sock", [&](int) {
     while (!over.load()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }));
