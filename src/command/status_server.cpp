@@ -20,16 +20,20 @@
 namespace brim::command {
 namespace {
 
+constexpr int kRestMilliseconds = 100;
+
 /// Sends at once what the socket's buffer takes, all of a document as a rule: nobody is waited for.
-void answer(int listening, const std::function<std::string()>& document) {
+/// False where nobody could be answered, as without a descriptor that is free.
+bool answer(int listening, const std::function<std::string()>& document) {
   const int client = accept4(listening, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (client < 0) return;
+  if (client < 0) return false;
   try {
     const std::string line = document() + '\n';
     (void)send(client, line.data(), line.size(), MSG_NOSIGNAL);
   } catch (const std::exception&) {  // no memory for it: no answer
   }
   close(client);
+  return true;
 }
 
 }  // namespace
@@ -52,11 +56,10 @@ StatusServer::StatusServer(std::function<std::string()> document) : document_(st
   std::memcpy(address.sun_path, path_.c_str(), path_.size() + 1);
   listening_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listening_ < 0) fail("made");
-  (void)unlink(path_.c_str());  // of a process that died and had our number
-  const mode_t mask = umask(0177);
-  const int bound = bind(listening_, reinterpret_cast<sockaddr*>(&address), sizeof(address));
-  umask(mask);
-  if (bound != 0) fail("made");
+  (void)unlink(path_.c_str());          // of a process that died and had our number
+  if (fchmod(listening_, 0600) != 0 ||  // which the socket's file takes on
+      bind(listening_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0)
+    fail("made");
   if (listen(listening_, 16) != 0 || pipe2(wake_, O_CLOEXEC) != 0) {
     (void)unlink(path_.c_str());
     fail("listened on");
@@ -77,7 +80,8 @@ void StatusServer::serve() const {
   while (true) {
     if (poll(events, 2, -1) < 0 && errno != EINTR) return;
     if (events[1].revents != 0) return;
-    if ((events[0].revents & POLLIN) != 0) answer(listening_, document_);
+    if (events[0].revents != 0 && !answer(listening_, document_))
+      (void)poll(&events[1], 1, kRestMilliseconds);  // who waits is there next time, too
   }
 }
 

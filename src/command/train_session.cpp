@@ -222,10 +222,15 @@ class TrainSession {
     if (arguments_.monitor > 0)
       monitor_.emplace(request_.chosen.devices,
                        diag::MonitorOptions{arguments_.monitor, [&](const auto& r) { keep(r); }});
-    with_hint([&] {
-      result_ = trainer_->train();
-      if (group_) rows_ = gather_rows(*group_, request_.chosen.devices[0], result_);
-    });
+    try {
+      with_hint([&] {
+        result_ = trainer_->train();
+        if (group_) rows_ = gather_rows(*group_, request_.chosen.devices[0], result_);
+      });
+    } catch (...) {
+      log_.add_report(document_.json());  // that it failed
+      throw;
+    }
     if (monitor_) {
       monitor_->stop();
       sensors_ = monitor_->total();

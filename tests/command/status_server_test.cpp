@@ -163,5 +163,19 @@ TEST_F(StatusServerTest, ARunKeepsItsReportsAndItsResult) {
   EXPECT_EQ(both.back()["steps_before"], first.back()["steps"]);
 }
 
+TEST_F(StatusServerTest, ARunThatFailsSaysSoLast) {
+  if (access(brim_path().c_str(), X_OK) != 0) GTEST_SKIP() << brim_path() << " is not built";
+  const std::string out = folder / "out";
+  ASSERT_EQ(
+      run_brim({"train", "tutorial-cnn", "--data", "shapes10", "--epochs", "1", "--out", out}).code,
+      0);
+  const Ran ran = run_brim({"train", "--resume", out, "--epochs", "2", "--memory-limit", "1M"});
+  ASSERT_EQ(ran.code, 1) << ran.err;
+  std::ifstream in(out + "/history.jsonl");
+  std::string last;
+  for (std::string line; std::getline(in, line);) last = line;
+  EXPECT_EQ(json::parse(last)["state"], "failed");
+}
+
 }  // namespace
 }  // namespace brim::tests
