@@ -26,6 +26,7 @@ class RunLog {
   void add_reading(const nlohmann::ordered_json& reading) { add(readings_, reading); }
   /// train::kHistoryFile: what the run says at a report.
   void add_report(const nlohmann::ordered_json& report) { add(reports_, report); }
+  bool has_reports() const { return reports_.out != nullptr; }
   /// Once they are all written.
   std::vector<std::string> errors() const;
 

@@ -228,7 +228,8 @@ class TrainSession {
         if (group_) rows_ = gather_rows(*group_, request_.chosen.devices[0], result_);
       });
     } catch (...) {
-      log_.add_report(document_.json());  // that it failed
+      // Where the folder is a run's already, that it failed.
+      if (log_.has_reports() || !arguments_.resume.empty()) log_.add_report(document_.json());
       throw;
     }
     if (monitor_) {
