@@ -1,5 +1,6 @@
 #include "command/metrics_server.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <charconv>
@@ -14,8 +15,11 @@ namespace {
 
 constexpr int kMaxPort = 65535;
 
+/// Not by its beginning: 127.example.org is anybody's.
 bool is_this_host(const std::string& host) {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
+  in_addr v4{};
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
+  return host == "localhost" || host == "::1";
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ Json RunDocument::json() const {
   const train::Recipe& recipe = request_.recipe;
   Json json = {{"schema", "brim.run/1"},
                {"time", unix_seconds()},
-               {"updated", status.updated > 0 ? status.updated : started_},
+               {"updated", status.updated},
                {"started", started_},
                {"pid", getpid()},
                {"hostname", printable(dist::host_name())},

@@ -41,7 +41,8 @@ void RunLog::add(File& file, const nlohmann::ordered_json& json) {
   if (folder_.empty() || !file.error.empty()) return;
   const std::string path = (fs::path(folder_) / file.name).string();
   if (!file.out) file.out = open_stream(path, O_WRONLY | O_APPEND);
-  const std::string line = json.dump() + '\n';
+  const std::string line =
+      json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
   if (!file.out || std::fwrite(line.data(), 1, line.size(), file.out.get()) != line.size() ||
       std::fflush(file.out.get()) != 0)
     file.error = fmt::format("{} cannot be written: {}; {} are not kept there", path,

@@ -97,7 +97,12 @@ void TensorBoardLog::add(const train::Progress& p, nn::Module& model) {
     if (!p.epoch_done) return;
     if (p.validation) add("validation", *p.validation);
     const auto add_all = [&](const char* what, const std::string& name, const Tensor& tensor) {
-      if (tensor.defined()) writer_.add_histogram(fmt::format("{}/{}", what, name), tensor, step_);
+      if (!tensor.defined()) return;
+      try {
+        writer_.add_histogram(fmt::format("{}/{}", what, name), tensor, step_);
+      } catch (
+          const ValueError&) {  // it is empty, or has no finite value: there is nothing to show
+      }
     };
     for (const auto& [name, parameter] : model.named_parameters()) {
       add_all("weights", name, parameter);

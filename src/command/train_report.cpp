@@ -98,7 +98,7 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
     say(stdout, "  beside it {}\n", data::describe(workers));
 }
 
-Json energy_json(const train::TrainResult& result,
+Json energy_json(const TrainRequest& request, const train::TrainResult& result,
                  const std::optional<diag::MonitorSummary>& sensors) {
   if (!sensors || result.seconds <= 0) return nullptr;
   Json joules = Json::object();
@@ -109,8 +109,9 @@ Json energy_json(const train::TrainResult& result,
   }
   if (joules.empty()) return nullptr;
   Json json = {{"joules", joules}};
+  const bool has_all = result.images > 0 && !request.launched.is_distributed();
   json["joules_per_sample"] =
-      result.images > 0 ? Json(all / static_cast<double>(result.images)) : Json(nullptr);
+      has_all ? Json(all / static_cast<double>(result.images)) : Json(nullptr);
   return json;
 }
 
@@ -163,7 +164,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
     json["recorded"][device.str()] = recorded;
   }
   json["monitor"] = sensors ? to_json(*sensors) : Json(nullptr);
-  json["energy"] = energy_json(result, sensors);
+  json["energy"] = energy_json(request, result, sensors);
   json["seed"] = r.seed;
   json["peak_memory"] = Allocator::of(chosen.devices[0]).stats().peak_live;
   json["seconds"] = result.seconds;

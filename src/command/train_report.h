@@ -22,8 +22,9 @@ void print_start(const TrainRequest& request, const train::Trainer& trainer);
 void print_result(const TrainRequest& request, const train::Trainer& trainer,
                   const train::TrainResult& result, bool trained, bool failed);
 /// Joules of the training by device, and for each sample: what was drawn between two readings,
-/// taken for all of its time. Null where no sensor tells.
-nlohmann::ordered_json energy_json(const train::TrainResult& result,
+/// taken for all of its time; of several processes this one's, and none for a sample. Null where no
+/// sensor tells.
+nlohmann::ordered_json energy_json(const TrainRequest& request, const train::TrainResult& result,
                                    const std::optional<diag::MonitorSummary>& sensors);
 /// "energy: 12 J on cpu, 345 J on cuda:0; 0.0357 J a sample"
 std::string energy_line(const nlohmann::ordered_json& energy);

@@ -128,6 +128,7 @@ class TrainSession {
                      : result_.stopped ? train::RunPhase::stopped
                                        : train::RunPhase::finished);
     log_.add_report(document_.json());
+    for (const std::string& error : log_.errors()) warn(error);
     report(trained);
     if (failure_) std::rethrow_exception(failure_);
     if (!result_.stopped) return 0;
@@ -179,7 +180,10 @@ class TrainSession {
     if (!arguments_.metrics.empty()) {
       const MetricsAddress address = parse_metrics_address(arguments_.metrics);
       metrics_ = serve_metrics(address, arguments_.metrics_token, document_);
-      if (!quiet_) say(stdout, "metrics: http://{}:{}/metrics\n", address.host, metrics_->port());
+      if (!quiet_)
+        say(stdout, "metrics: http://{}:{}/metrics\n",
+            address.host.find(':') == std::string::npos ? address.host : "[" + address.host + "]",
+            metrics_->port());
     }
     try {
       server_.emplace([this] { return document_.json().dump(); });
@@ -238,7 +242,6 @@ class TrainSession {
       if (!sensors_shown_) show_sensors(*sensors_);
       monitor_.reset();
     }
-    for (const std::string& error : log_.errors()) warn(error);
     if (!unwatched_.empty()) warn(unwatched_);
     display_.finish();
   }
@@ -277,7 +280,7 @@ class TrainSession {
 
   void report(bool trained) {
     if (!quiet_) print_result(request_, *trainer_, result_, trained, failure_ != nullptr);
-    if (const auto energy = energy_json(result_, sensors_); !quiet_ && !energy.is_null())
+    if (const auto energy = energy_json(request_, result_, sensors_); !quiet_ && !energy.is_null())
       say(stdout, "{}\n", energy_line(energy));
     if (!quiet_ && !rows_.empty()) say(stdout, "{}", Lines{rows_table(rows_)});
     phases_.end("rest");

@@ -1,9 +1,15 @@
 #include "train/status_board.h"
 
+#include <algorithm>
+
+#include "core/clock.h"
+
 namespace brim::train {
 
 StatusBoard::StatusBoard(const std::vector<Device>& devices)
-    : ranks_(std::make_unique<Rank[]>(devices.size())), count_(devices.size()) {
+    : moved_on_(unix_seconds()),
+      ranks_(std::make_unique<Rank[]>(devices.size())),
+      count_(devices.size()) {
   for (size_t i = 0; i < count_; ++i) {
     RankStatus first;
     first.device.device = devices[i];
@@ -17,10 +23,11 @@ StatusBoard::Rank& StatusBoard::rank(size_t index) { return ranks_[index]; }
 
 void StatusBoard::set_phase(RunPhase phase) {
   phase_ = phase;
-  stage_ = nullptr;
+  set_stage(nullptr, 0);
 }
 
 void StatusBoard::set_stage(const char* stage, double fraction) {
+  moved_on_ = unix_seconds();
   stage_fraction_ = fraction;
   stage_ = stage;
 }
@@ -42,7 +49,7 @@ RunStatus StatusBoard::read() const {
     status.devices.push_back(rank.device);
     if (i > 0) continue;  // ranks are at the same step
     const Progress& p = rank.progress;
-    status.updated = rank.updated;
+    status.updated = std::max(rank.updated, moved_on_.load());
     status.epoch = p.epoch, status.epochs = p.epochs;
     status.step = p.step, status.steps = p.steps;
     status.images = p.images;

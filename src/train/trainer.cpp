@@ -368,9 +368,14 @@ std::optional<Evaluation> Trainer::test() {
 
 TrainResult Trainer::run() {
   TrainResult result = train();
-  if (!result.stopped) {
-    save();
-    result.test = test();
+  try {
+    if (!result.stopped) {
+      save();
+      result.test = test();
+    }
+  } catch (...) {
+    set_phase(RunPhase::failed);
+    throw;
   }
   set_phase(result.stopped ? RunPhase::stopped : RunPhase::finished);
   return result;

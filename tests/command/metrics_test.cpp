@@ -61,7 +61,8 @@ TEST(MetricsAddress, AreReadAndCheckedBeforeTheRun) {
   EXPECT_EQ(parse_metrics_address("[::1]:0").host, "::1");
   for (const char* bad : {"", ":", "x", ":80", "host:", "host:99999", "-1", "80 ", "host:80x"})
     EXPECT_THROW(parse_metrics_address(bad), UsageError) << bad;
-  EXPECT_THROW(check_metrics({"0.0.0.0", 1}, ""), UsageError);
+  for (const char* open : {"0.0.0.0", "::", "127.example.org", "1.2.3.4"})
+    EXPECT_THROW(check_metrics({open, 1}, ""), UsageError) << open;
   check_metrics({"0.0.0.0", 1}, "token");
   check_metrics({"127.0.0.1", 1}, "");
 }

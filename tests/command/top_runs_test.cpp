@@ -28,7 +28,7 @@ TEST(TopRuns, Answer) {
   const TemporaryFolder folder;
   const FakeRun run(folder / "77-0.sock", FakeRun::says(run_document("tutorial-cnn", 10)));
   ASSERT_TRUE(run.ok());
-  const std::vector<Told> runs = ask_runs(folder.path());
+  const std::vector<Told> runs = ask_runs(folder.path(), 30);
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].trouble, "");
   EXPECT_EQ(runs[0].socket, "77-0.sock");

@@ -30,7 +30,7 @@ struct RunStatus {
   RunPhase phase = RunPhase::starting;
   const char* stage = nullptr;  ///< see TrainOptions::stage; null: none of them
   double stage_fraction = 0;    ///< done of it
-  double updated = 0;           ///< when the training published last; Unix seconds, 0: never
+  double updated = 0;           ///< when it last published or moved on in a stage; Unix seconds
   int64_t epoch = 0, epochs = 0, step = 0, steps = 0, images = 0;  ///< as in Progress
   double images_per_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known yet
   double seconds_left = std::numeric_limits<double>::quiet_NaN();
@@ -69,7 +69,7 @@ class StatusBoard {
  private:
   std::atomic<RunPhase> phase_{RunPhase::starting};
   std::atomic<const char*> stage_{nullptr};
-  std::atomic<double> stage_fraction_{0};
+  std::atomic<double> stage_fraction_{0}, moved_on_;  // moved_on_: Unix seconds
   std::unique_ptr<Rank[]> ranks_;
   size_t count_;
   mutable std::mutex mutex_;  // of the validation, held to copy a pointer

@@ -28,9 +28,9 @@ class Server {
   virtual int port() const = 0;
 };
 
-/// Serves until its end. A client that is slow or never reads holds one of its few threads for two
-/// seconds, and nobody else. Throws Error where the library is missing or the port cannot be
-/// listened on.
+/// Serves until its end. A client that does not go on holds one of its few threads for two seconds;
+/// several that trickle can keep others waiting, but never who calls this. Throws Error where the
+/// library is missing or the port cannot be listened on.
 std::unique_ptr<Server> serve(const ServerOptions& options);
 
 /// What the library has, by this name.

@@ -19,6 +19,7 @@ diag::GpuReading reading_from_json(const Json& r) {
                            .sm_clock = number(r, "sm_clock_mhz"),
                            .memory_clock = number(r, "memory_clock_mhz"),
                            .max_sm_clock = number(r, "max_sm_clock_mhz"),
+                           .energy = number(r, "energy_j"),
                            .throttled = is_true(r, "throttled"),
                            .error = text(r, "error")};
   const Json& reasons = member(r, "clocks_held_by");

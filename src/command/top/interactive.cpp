@@ -20,10 +20,11 @@ constexpr int kWaitMilliseconds = 1000;
 class Session {
  public:
   explicit Session(Moments& moments)
-      : moments_(moments),
+      : unicode_(is_utf8_locale()),  // sets the locale, which ncurses asks for when it starts
+        moments_(moments),
         signal_(command::watch_signals()),  // before ncurses, which leaves others' handlers alone
         terminal_(environment("NO_COLOR").empty()) {
-    state.unicode = is_utf8_locale();
+    state.unicode = unicode_;
   }
 
   void show() {
@@ -53,6 +54,7 @@ class Session {
   ViewState state;
 
  private:
+  const bool unicode_;
   Moments& moments_;
   const std::atomic<int>& signal_;
   Terminal terminal_;

@@ -26,7 +26,6 @@ namespace brim::top {
 namespace {
 
 constexpr size_t kMaxSockets = 8192, kMaxOpen = 256, kMaxAnswer = 64 << 10;
-constexpr double kAnswerSeconds = 0.2;
 
 /// A file descriptor, closed at the end.
 class Descriptor {
@@ -89,9 +88,9 @@ std::vector<SocketName> our_sockets(int folder) {
 /// A training that is asked.
 class Question {
  public:
-  Question(int folder, const SocketName& name)
+  Question(int folder, const SocketName& name, double seconds)
       : fd_(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
-        deadline_(steady_seconds() + kAnswerSeconds) {
+        deadline_(steady_seconds() + seconds) {
     run_.socket = name.file;
     run_.pid = name.pid;
     connect_to(folder, name);
@@ -186,7 +185,7 @@ void wait_for_answers(std::list<Question>& pending) {
 
 }  // namespace
 
-std::vector<Run> ask_runs(const std::string& path) {
+std::vector<Run> ask_runs(const std::string& path, double seconds) {
   std::vector<Run> runs;
   const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (folder.get() < 0 || !is_ours(folder.get())) return runs;
@@ -194,7 +193,7 @@ std::vector<Run> ask_runs(const std::string& path) {
   std::list<Question> pending;
   for (size_t next = 0; next < names.size() || !pending.empty();) {
     while (next < names.size() && pending.size() < kMaxOpen)
-      pending.emplace_back(folder.get(), names[next++]);
+      pending.emplace_back(folder.get(), names[next++], seconds);
     if (std::ranges::none_of(pending, &Question::is_over)) wait_for_answers(pending);
     for (auto q = pending.begin(); q != pending.end();) {
       if (!q->is_over()) {

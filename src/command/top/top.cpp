@@ -70,8 +70,11 @@ void each_moment(const Options& o, Sampler& sampler, const F& use) {
   const std::atomic<int>& signal = command::watch_signals();
   sampler.take();  // what the first shares are from
   do {
-    std::this_thread::sleep_for(std::chrono::duration<double>(o.interval));
-    if (signal.load() != 0) return;
+    constexpr double kSlice = 0.1;  // a sleep does not end by a signal
+    for (double left = o.interval; left > 0; left -= kSlice) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(left, kSlice)));
+      if (signal.load() != 0) return;
+    }
   } while (use(sampler.take()));
 }
 

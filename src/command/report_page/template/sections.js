@@ -15,6 +15,8 @@ function lineCards(charts, timeOnly) {
 }
 
 function stateOf(run) {
+  // The result may be of an earlier process than the history's last line.
+  if (isText(run.last.state) && run.last.state !== "finished") return `state_${run.last.state}`;
   if (run.result.stopped_early === true) return "state_stopped_early";
   if (run.result.stopped === true) return "state_stopped";
   if (isNumber(run.result.seconds)) return "state_finished";
