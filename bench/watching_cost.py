@@ -45,10 +45,9 @@ def block(brim, folder, watched):
         watcher = threading.Thread(target=ask, args=(f"{folder}/run", port, done))
         watcher.start()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    ran = subprocess.run([brim, *TRAIN, *options, "--json", f"{folder}/result.json"], check=True, stdout=subprocess.DEVNULL,
-                         env={**os.environ, "BRIM_RUNTIME_DIR": f"{folder}/run"})
+    subprocess.run([brim, *TRAIN, *options, "--json", f"{folder}/result.json"], check=True, stdout=subprocess.DEVNULL,
+                   env={**os.environ, "BRIM_RUNTIME_DIR": f"{folder}/run"})
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    del ran
     if watcher:
         done.set()
         watcher.join()

@@ -19,6 +19,7 @@
 #include "command/exposition.h"
 #include "command/http/server.h"
 #include "command/metrics_server.h"
+#include "command/read_all.h"
 #include "message_of.h"
 
 namespace brim::tests {
@@ -96,10 +97,7 @@ class Metrics : public ::testing::Test {
     const int client = connect_to(port);
     if (client < 0) return "";
     EXPECT_EQ(write(client, request.data(), request.size()), std::ssize(request));
-    std::string answer;
-    char piece[4096];
-    for (ssize_t n = 0; (n = read(client, piece, sizeof(piece))) > 0;)
-      answer.append(piece, static_cast<size_t>(n));
+    std::string answer = read_all(client);
     close(client);
     return answer;
   }

@@ -20,6 +20,7 @@
 #include <brim/core/error.h>
 
 #include "cli/run_brim.h"
+#include "command/read_all.h"
 #include "message_of.h"
 
 namespace brim::tests {
@@ -50,10 +51,7 @@ class StatusServerTest : public ::testing::Test {
   /// All that is answered until the other side hangs up.
   static std::string ask(const std::string& path) {
     const int client = connect_to(path);
-    std::string answer;
-    char piece[4096];
-    for (ssize_t n = 0; (n = read(client, piece, sizeof(piece))) > 0;)
-      answer.append(piece, static_cast<size_t>(n));
+    std::string answer = read_all(client);
     close(client);
     return answer;
   }
