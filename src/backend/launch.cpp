@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/context.h"
 #include "core/runtime.h"
+#include "diag/op_sink.h"
 #include "diag/span.h"
 
 namespace brim::backend {
@@ -23,10 +24,57 @@ double bytes_of(const Call& call) {
   return bytes;
 }
 
+diag::OpCall op_call(const char* name, DType dtype, const Call& call) {
+  diag::OpCall op{name, dtype, call.operations(), bytes_of(call)};
+  if (call.work() == Work::communication) {
+    if (op.operations >= 0) op.bytes = op.operations;
+    op.operations = 0;
+  }
+  // Where nothing is declared, an operation for each element of the largest tensor is counted.
+  if (op.operations < 0)
+    call.for_each_tensor([&](const Tensor& t, bool) {
+      if (t.defined()) op.operations = std::min(op.operations, -static_cast<double>(t.numel()));
+    });
+  op.operations = std::abs(op.operations);
+  return op;
+}
+
+std::string shapes_of(const Call& call) {
+  constexpr size_t kMost = 80;
+  std::string shapes;
+  call.for_each_tensor([&](const Tensor& t, bool) {
+    if (!t.defined() || shapes.ends_with("...")) return;
+    if (!shapes.empty()) shapes += ' ';
+    shapes += shapes.size() < kMost ? t.shape().str() : "...";
+  });
+  return shapes;
+}
+
+namespace {
+
+/// The same on the CPU, for profiles of ops: what a Scope makes is not the step's.
+[[gnu::noinline, gnu::cold]] void run_counted(const Context& context, const KernelSlot& slot,
+                                              DType dtype, const Call& call) {
+  const diag::Meter* const meter = diag::active_meter;
+  const diag::OpCall op = op_call(slot.name, dtype, call);
+  uint64_t ticks = 0;
+  {
+    const diag::Span span(slot.name, diag::Cause::compute);
+    const diag::AddTicks time(ticks);
+    call.run(context);
+  }
+  if (meter && meter->scope != diag::Cause::other) return;
+  diag::op_ran(context.stream.device, op, ticks, [&] { return shapes_of(call); });
+}
+
+}  // namespace
+
 void run_call(const Context& context, const KernelSlot& slot, DType dtype, const Call& call) {
   const LaunchPolicy& policy = launch_policy(context.stream.device.kind);
   if (policy.launch) [[unlikely]] {
     policy.launch(context, slot.name, dtype, call);
+  } else if (diag::profiles_ops()) [[unlikely]] {
+    run_counted(context, slot, dtype, call);
   } else {
     const diag::Span span(slot.name, diag::Cause::compute);
     call.run(context);
@@ -77,6 +125,10 @@ double Launch::estimated_seconds() const {
     if (const double seconds = estimate(device_, dtype_, call); seconds > 0) return seconds;
   return kLaunch + std::max(std::abs(call.operations()) / kOperations, bytes_of(call) / kBytes) /
                        num_threads();
+}
+
+diag::OpCall Launch::op_call() const {
+  return backend::op_call(name(), dtype_, Call(function_, *arguments_, work()));
 }
 
 void Launch::drop_elements(std::span<const size_t> gone) {

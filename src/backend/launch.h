@@ -123,6 +123,8 @@ class Launch {
   /// About how long it takes, where nobody has measured it: by the roofline of its device, and on a
   /// CPU by that of common cores.
   double estimated_seconds() const;
+  /// What it works on.
+  diag::OpCall op_call() const;
 
   /// Renews options that change from step to step (learning rate, keys of random numbers). Called
   /// before each replay; returns false where the plan no longer fits and must be made anew.

@@ -6,6 +6,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <string>
 
 #include <brim/core/device.h>
 #include <brim/core/dtype.h>
@@ -14,6 +15,7 @@
 #include <brim/extend/kernel.h>
 
 #include "core/context.h"
+#include "diag/op_sink.h"
 
 namespace brim::formula {
 struct Params;
@@ -53,6 +55,10 @@ class Call {
 
 /// Of its tensors, each once; what is broadcast as it lies in memory.
 double bytes_of(const Call& call);
+/// What it works on. Of a collective: the bytes that it sends, and no operations.
+diag::OpCall op_call(const char* name, DType dtype, const Call& call);
+/// "(4, 3, 32, 32) (6, 3, 5, 5)": of its tensors, the first ones if there are many.
+std::string shapes_of(const Call& call);
 
 struct LaunchPolicy {
   /// Runs the call, or queues it on the context's stream, and charges the account.

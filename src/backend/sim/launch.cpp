@@ -106,28 +106,22 @@ Tensor shadow(const Tensor& t) {
 
 namespace {
 
-/// What is queued of a kernel, but for running it. Where nothing is declared, an operation for each
-/// element of the largest tensor is counted.
+/// What is queued of a kernel, but for running it.
 Work work_of(const char* name, DType dtype, const backend::Call& call) {
+  const diag::OpCall op = backend::op_call(name, dtype, call);
   const bool communicates = call.work() == extend::Work::communication;
-  Work work{.name = name,
-            .engine = communicates ? Engine::peer : Engine::compute,
-            .dtype = dtype,
-            .operations = call.operations(),
-            .bytes = backend::bytes_of(call)};
-  call.for_each_tensor([&](const Tensor& t, bool) {
-    if (work.operations < 0 && t.defined())
-      work.operations = std::min(work.operations, -static_cast<double>(t.numel()));
-  });
-  if (communicates && work.operations >= 0) work.bytes = work.operations;  // that cross the link
-  work.operations = std::abs(work.operations);
-  return work;
+  return {.name = name,
+          .engine = communicates ? Engine::peer : Engine::compute,
+          .dtype = dtype,
+          .operations = op.operations,
+          .bytes = op.bytes};
 }
 
 /// Queues the CPU's kernel.
 void launch(const Context& context, const char* name, DType dtype, const backend::Call& call) {
   const diag::Span span(name, diag::Cause::dispatch);
   Work work = work_of(name, dtype, call);
+  if (diag::profiles_ops()) work.shapes = backend::shapes_of(call);
   call.for_each_tensor([&](const Tensor& t, bool writes) {
     if (t.defined())
       work.touches.push_back(

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/start_thread.h"
+#include "diag/op_sink.h"
 #include "diag/span.h"
 #include "diag/trace_sink.h"
 
@@ -169,6 +170,11 @@ void SimStream::run(Task& task) {
   }
   if (diag::tracing())
     diag::trace_device(device_, id_, task.work.name, task.work.cause(), begin, diag::ticks());
+  if (diag::profiles_ops() && charged == diag::Cause::compute) {
+    const Work& work = task.work;
+    diag::op_ran(device_, {work.name, work.dtype, work.operations, work.bytes},
+                 diag::ticks() - begin, [&] { return work.shapes; });
+  }
   last_ = task.work.cause();
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <brim/core/dtype.h>
@@ -22,6 +23,7 @@ struct Work {
   DType dtype = DType::f32;
   double operations = 0;                ///< multiplications and additions
   double bytes = 0;                     ///< read and written
+  std::string shapes;                   ///< for profiles of ops
   std::vector<backend::Touch> touches;  ///< for the stream checker
   std::function<void()> run;
 
