@@ -284,6 +284,12 @@ std::string Compiler::explain() const {
   return s.entries.back().plan->explain();
 }
 
+PlanTimeline Compiler::timeline() const {
+  const State& s = *state_;
+  if (!s.stats.fell_back.empty() || s.entries.empty()) return {};
+  return s.entries.back().plan->timeline();
+}
+
 CompileStats Compiler::stats() const {
   CompileStats stats = state_->stats;
   for (const State::Entry& e : state_->entries) {

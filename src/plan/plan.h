@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include <brim/plan/compile.h>
+
 #include "core/runtime.h"
 #include "core/scratch_stack.h"
 #include "plan/holding.h"
@@ -53,6 +55,7 @@ class Plan {
   /// What the device's backend made of it.
   RepeatedStats launched() const;
   std::string explain() const;
+  PlanTimeline timeline() const;
 
  private:
   void allocate(bool share);

@@ -79,6 +79,24 @@ struct StepForecast {
   int64_t kernels = 0, collectives = 0;
 };
 
+/// The newest plan of a compiled step, for those who draw it.
+struct PlanTimeline {
+  struct Launch {
+    std::string name;
+    double operations = 0, bytes = 0;  ///< as in diag::OpTime
+  };
+  /// A tensor that lives inside the step, from launch `first` to launch `last`.
+  struct Temporary {
+    std::string shape, dtype;
+    int64_t offset = 0, bytes = 0;  ///< of the arena
+    int64_t first = 0, last = 0;
+    bool in_place = false;  ///< it takes over the bytes of another one
+  };
+  std::vector<Launch> launches;
+  std::vector<Temporary> temporaries;
+  int64_t arena_bytes = 0;
+};
+
 namespace plan {
 
 /// Throws ValueError if `passes` is no selection of passes (see CompileOptions::passes).
@@ -102,6 +120,7 @@ class Compiler {
   /// Of a step with these inputs. It is recorded, and its plan made, where there is none.
   StepForecast forecast(std::span<const Tensor> inputs, const Step& step);
   std::string explain() const;
+  PlanTimeline timeline() const;
   CompileStats stats() const;
 
  private:
@@ -154,6 +173,8 @@ class CompiledStep {
 
   /// What each pass did to the newest plan, its launches and its memory.
   std::string explain() const { return compiler_.explain(); }
+  /// Empty without a plan.
+  PlanTimeline timeline() const { return compiler_.timeline(); }
   CompileStats stats() const { return compiler_.stats(); }
 
  private:
