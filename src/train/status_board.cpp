@@ -39,6 +39,12 @@ void StatusBoard::set_validation(const Evaluation& evaluation, int64_t epoch) {
   validation_epoch_ = epoch;
 }
 
+void StatusBoard::set_ops(std::vector<diag::OpTime> ops) {
+  auto newest = std::make_shared<const std::vector<diag::OpTime>>(std::move(ops));
+  const std::lock_guard lock(mutex_);
+  ops_ = std::move(newest);
+}
+
 RunStatus StatusBoard::read() const {
   RunStatus status;
   status.phase = phase_;
@@ -66,6 +72,7 @@ RunStatus StatusBoard::read() const {
   const std::lock_guard lock(mutex_);
   status.validation = validation_;
   status.validation_epoch = validation_epoch_;
+  status.ops = ops_;
   return status;
 }
 

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
+#include <vector>
 
 #include <brim/data/device_loader.h>
 #include <brim/diag/account.h>
+#include <brim/diag/op_profile.h>
 #include <brim/diag/sampling.h>
 
 #include "core/clock.h"
@@ -66,6 +69,10 @@ class StatusPublisher {
     if (rank_ != 0) return;
     board_->set_stage(nullptr, 0);
     if (progress.validation) board_->set_validation(*progress.validation, progress.epoch);
+  }
+
+  void publish(std::vector<diag::OpTime> ops) {
+    if (board_ && rank_ == 0) board_->set_ops(std::move(ops));
   }
 
  private:

@@ -69,6 +69,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
       losses_(state.options.devices[0], state.virtual_ranks),
       sampling_(measuring.sampling),
       feed_(*state.train->feed),
+      ops_(measuring.accountant != nullptr, state.options.devices[0]),
       shards_(shards_of(state)),
       checkpointer_(shards_ ? shards_->folder() : state.out, state.options.checkpoint,
                     state.at.steps, state.best, state.options.warn, shards_ ? &*shards_ : nullptr),
@@ -283,6 +284,7 @@ void TrainingLoop::tell(bool is_report) {
   progress_.report = is_report;
   progress_.learning_rate = s_.optimizer->lr();
   publish();
+  if (is_report) publisher_.publish(ops_.read());
   if (!s_.options.progress) return;
   const diag::Span span("progress", diag::Cause::user);
   s_.options.progress(progress_);
@@ -354,6 +356,7 @@ bool TrainingLoop::run_epoch() {
 
     bool reported = whole || passes(at_.epoch_steps, count, report_every_);
     if (reported) report();
+    ops_.moved_on(progress_.step, reported);
     const bool last = !more();
     if (!whole && (last || save_agreed_ || checkpointer_.due(at_.steps, count)))
       save(/*background=*/!last);
@@ -393,6 +396,7 @@ void TrainingLoop::run(TrainResult& result) {
     progress_.validation = nullptr;
   }
   clock_.end();
+  ops_.end();
   (void)checkpointer_.finish();
   synchronize(s_.options.devices[0]);
   publish();
@@ -413,6 +417,7 @@ void TrainingLoop::run(TrainResult& result) {
   result.checkpoints = checkpointer_.written();
   result.checkpoint_failures = checkpointer_.failures();
   result.validation = validation_;
+  result.ops = ops_.read();
   result.stopped_early = out_of_patience() && at_.epoch < s_.recipe.epochs;
   result.stopped = s_.stop_asked() && at_.epoch < s_.recipe.epochs && !result.stopped_early &&
                    (s_.options.max_steps == 0 || progress_.step < progress_.steps);
@@ -425,6 +430,7 @@ void TrainingLoop::tell_compiled(TrainResult& result) const {
   }
   result.compile = compiled_->stats();
   result.plan = compiled_->explain();
+  result.timeline = compiled_->timeline();
   if (!resident_step_) return;
   const CompileStats others = result.compile;  // of batches that are no full ones
   result.compile = resident_step_->stats();
@@ -433,6 +439,7 @@ void TrainingLoop::tell_compiled(TrainResult& result) const {
   result.compile.eager_steps += others.eager_steps;
   result.compile.compile_ms += others.compile_ms;
   result.plan = resident_step_->explain();
+  result.timeline = resident_step_->timeline();
 }
 
 }  // namespace brim::train

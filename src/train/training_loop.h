@@ -18,6 +18,7 @@
 #include "train/checkpoint_shards.h"
 #include "train/checkpointer.h"
 #include "train/loss_meter.h"
+#include "train/op_windows.h"
 #include "train/status_publisher.h"
 #include "train/step_clock.h"
 #include "train/trainer_state.h"
@@ -85,6 +86,7 @@ class TrainingLoop {
   std::vector<Tensor> inputs_;  // of compiled_, while it runs: the tensors of a batch
   std::optional<CompiledStep<std::function<void()>>> resident_step_;  // makes its batch, too
   StepClock clock_;
+  OpWindows ops_;
   std::optional<CheckpointShards> shards_;  // of ranks that write together
   Checkpointer checkpointer_;
   Progress progress_;

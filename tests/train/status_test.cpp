@@ -52,6 +52,12 @@ TEST_F(StatusTest, IsWholeInTheEnd) {
   ASSERT_NE(status.validation, nullptr);
   EXPECT_EQ(status.validation->loss, result.validation->loss);
   EXPECT_EQ(status.validation_epoch, 1);
+  ASSERT_NE(status.ops, nullptr);
+  ASSERT_FALSE(result.ops.empty());
+  EXPECT_EQ(status.ops->size(), result.ops.size());
+  EXPECT_EQ(status.ops->at(0).name, result.ops[0].name);
+  EXPECT_LT(result.ops[0].calls, result.steps);  // the step that made the plan is left out
+  EXPECT_EQ(static_cast<int64_t>(result.timeline.launches.size()), result.compile.launches);
   ASSERT_EQ(status.devices.size(), 1U);
   const DeviceStatus& device = status.devices[0];
   EXPECT_GT(device.memory.peak_live, 0);

@@ -42,6 +42,8 @@ struct RunStatus {
   std::vector<DeviceStatus> devices;                              ///< of this process
   std::shared_ptr<const Evaluation> validation;                   ///< the newest; null: none yet
   int64_t validation_epoch = 0;
+  std::shared_ptr<const std::vector<diag::OpTime>>
+      ops;  ///< TrainResult::ops so far; null: none yet
 };
 
 /// Where a training publishes (TrainOptions::board). It outlives the training, and is of one at a
@@ -62,6 +64,7 @@ class StatusBoard {
   void set_phase(RunPhase phase);
   void set_stage(const char* stage, double fraction);  ///< a literal
   void set_validation(const Evaluation& evaluation, int64_t epoch);
+  void set_ops(std::vector<diag::OpTime> ops);
   struct Rank;  ///< of a process, in the order of its devices; src/train/status_board.h
   Rank& rank(size_t index);
   size_t size() const { return count_; }  ///< ranks of this process
@@ -72,9 +75,10 @@ class StatusBoard {
   std::atomic<double> stage_fraction_{0}, moved_on_;  // moved_on_: Unix seconds
   std::unique_ptr<Rank[]> ranks_;
   size_t count_;
-  mutable std::mutex mutex_;  // of the validation, held to copy a pointer
+  mutable std::mutex mutex_;  // of what follows, held to copy pointers
   std::shared_ptr<const Evaluation> validation_;
   int64_t validation_epoch_ = 0;
+  std::shared_ptr<const std::vector<diag::OpTime>> ops_;
 };
 
 }  // namespace brim::train

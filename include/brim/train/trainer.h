@@ -14,6 +14,7 @@
 #include <brim/data/device_loader.h>
 #include <brim/data/loader.h>
 #include <brim/diag/account.h>
+#include <brim/diag/op_profile.h>
 #include <brim/dist/process_group.h>
 #include <brim/nn/module.h>
 #include <brim/plan/compile.h>
@@ -143,6 +144,10 @@ struct TrainResult {
   };
   diag::Account account;                ///< of the training loop, on the first device
   std::vector<DeviceAccount> accounts;  ///< on all of them
+  /// Which kernels the first device computed, of some steps after each report; empty without an
+  /// account.
+  std::vector<diag::OpTime> ops;
+  PlanTimeline timeline;  ///< of the newest plan; empty for eager steps
 };
 
 /// A run that is ready to start: all splits open, network made, checkpoint loaded. Random numbers

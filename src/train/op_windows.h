@@ -1,0 +1,45 @@
+// Profiles some steps after each report, so that what it costs is not felt.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <brim/diag/op_profile.h>
+
+namespace brim::train {
+
+class OpWindows {
+ public:
+  static constexpr int64_t kSteps = 16;  ///< that a window has
+
+  /// Off: nothing is profiled.
+  OpWindows(bool on, Device device) {
+    if (on) profile_.emplace(device);
+  }
+
+  /// So many steps were queued so far. `reported`: and the last one's loss was read.
+  void moved_on(int64_t steps, bool reported) {
+    if (!profile_) return;
+    const bool is_new = opened_ < 0;  // the first step makes the plan, and is not measured
+    if (is_new || reported) {
+      profile_->start();
+      opened_ = steps;
+    } else if (steps - opened_ >= kSteps) {
+      profile_->stop();
+    }
+  }
+  void end() {
+    if (profile_) profile_->stop();
+  }
+
+  std::vector<diag::OpTime> read() const {
+    return profile_ ? profile_->read() : std::vector<diag::OpTime>();
+  }
+
+ private:
+  std::optional<diag::OpProfile> profile_;
+  int64_t opened_ = -1;  // steps at the beginning of the newest window
+};
+
+}  // namespace brim::train
