@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command/monitor_report.h"
+#include "command/op_report.h"
 #include "command/report.h"
 #include "core/clock.h"
 #include "core/printable.h"
@@ -15,6 +16,8 @@ namespace brim::command {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostOps = 10;  // of the dearest
 
 Json account_json(const diag::Account& account) {
   Json seconds = Json::object();
@@ -134,6 +137,7 @@ Json RunDocument::json() const {
                {"checkpoint_failures", status.checkpoint_failures},
                {"loader", nullptr},
                {"devices", Json::array()},
+               {"ops", status.ops ? ops_json(*status.ops, kMostOps) : Json::array()},
                {"host", nullptr},
                {"gpus", Json::object()}};
   if (status.stage)

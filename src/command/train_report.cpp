@@ -10,6 +10,7 @@
 #include "command/format.h"
 #include "command/libraries.h"
 #include "command/monitor_report.h"
+#include "command/op_report.h"
 #include "command/report.h"
 #include "command/say.h"
 #include "core/device_names.h"
@@ -25,6 +26,8 @@ const char* counted(const train::Trainer& trainer) {
 }
 
 namespace {
+
+constexpr size_t kMostOps = 200;
 
 /// Of all processes; those of one with several devices are its ranks.
 int ranks_of(const TrainRequest& request) {
@@ -94,6 +97,8 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
       say(stdout, "  of {:.1f} % of this time there are records, the rest is charged alike\n",
           100 * recorded);
   }
+  if (const std::string line = dearest_line(result.ops); !line.empty())
+    say(stdout, "{}\n", Lines{line});
   if (const auto workers = trainer.loader().worker_accounts(); !workers.empty())
     say(stdout, "  beside it {}\n", data::describe(workers));
 }
@@ -165,6 +170,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   }
   json["monitor"] = sensors ? to_json(*sensors) : Json(nullptr);
   json["energy"] = energy_json(request, result, sensors);
+  json["plan"] = timeline_json(result.timeline);
   json["seed"] = r.seed;
   json["peak_memory"] = Allocator::of(chosen.devices[0]).stats().peak_live;
   json["seconds"] = result.seconds;
@@ -186,6 +192,12 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["checkpoint_failures"] = result.checkpoint_failures;
   json["stopped"] = result.stopped;
   json["versions"] = build_versions();
+  // Last, for its tensors are no part of the peak. Who has no folder makes no report of it.
+  DeviceRoof roof;
+  if (!request.arguments.folder().empty() && !result.ops.empty())
+    roof = measure_roof(chosen.devices[0], r.precision);
+  json["roof"] = roof_json(roof);
+  json["ops"] = ops_json(result.ops, kMostOps, roof);
   return json;
 }
 
