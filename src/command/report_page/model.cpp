@@ -5,6 +5,7 @@
 
 #include "command/report_page/compare.h"
 #include "command/report_page/json_values.h"
+#include "command/report_page/operations.h"
 
 namespace brim::command::page {
 namespace {
@@ -149,7 +150,9 @@ Json model_of(const std::vector<Run>& runs) {
                              {"monitor", counts_json(run.monitor)},
                              {"energy", energy},
                              {"lines", lines_of(run.charts, points)},
-                             {"accounts", accounts_of(run, stretches)}});
+                             {"accounts", accounts_of(run, stretches)},
+                             {"ops", operations_of(run.result)},
+                             {"plan", plan_of(run.result)}});
   }
   return model;
 }

@@ -199,6 +199,7 @@ showNotes();
 showComparison();
 showProgress();
 showAccounts();
+showOperations();
 showMachine();
 showMemory();
 showResults();
