@@ -27,7 +27,15 @@ Json account_json(const diag::Account& account) {
   return {{"wall", account.wall}, {"seconds", seconds}};
 }
 
-Json device_json(const train::DeviceStatus& device, const std::optional<double>& energy) {
+/// What hangs says so by `seconds`.
+Json doing_json(const std::optional<diag::Doing>& doing) {
+  if (!doing) return nullptr;
+  return {
+      {"spans", doing->spans}, {"cause", diag::name(doing->cause)}, {"seconds", doing->seconds}};
+}
+
+Json device_json(const train::DeviceStatus& device, const std::optional<diag::Doing>& doing,
+                 const std::optional<double>& energy) {
   const MemoryStats& memory = device.memory;
   return {{"device", device.device.str()},
           {"account", account_json(device.account)},
@@ -37,6 +45,7 @@ Json device_json(const train::DeviceStatus& device, const std::optional<double>&
             {"peak", memory.peak_live},
             {"reserved", memory.live + memory.cached},
             {"limit", memory.limit}}},
+          {"doing", doing_json(doing)},
           {"energy_j", energy ? Json(*energy) : Json(nullptr)}};
 }
 
@@ -145,8 +154,9 @@ Json RunDocument::json() const {
   if (status.slots > 0)
     json["loader"] = {
         {"workers", status.workers}, {"slots", status.slots}, {"ready", status.ready_batches}};
-  for (const train::DeviceStatus& device : status.devices)
-    json["devices"].push_back(device_json(device, energy_of(device.device)));
+  for (size_t i = 0; i < status.devices.size(); ++i)
+    json["devices"].push_back(
+        device_json(status.devices[i], status.doing[i], energy_of(status.devices[i].device)));
   if (const std::optional<diag::Reading> sensors = reading()) {
     json["host"] = reading_json(sensors->host);
     for (const auto& [device, gpu] : sensors->gpus) json["gpus"][device.str()] = reading_json(gpu);

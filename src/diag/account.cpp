@@ -104,6 +104,7 @@ struct Accountant::State final : SpanListener {
   std::vector<Device> devices;
   std::vector<Shares> before;  // of each device, when the measuring began
   Meter meter;
+  const std::shared_ptr<Activity> activity = std::make_shared<Activity>();
   // What measured this thread before, and does again when this one ends.
   static thread_local State* innermost;
   State* enclosing = innermost;
@@ -253,6 +254,7 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(State::make(
   s.meter.bridge = static_cast<uint64_t>(kBridgeUs * ticks_per_us());
   s.meter.long_span = static_cast<uint64_t>(kLongUs * ticks_per_us());
   s.meter.stolen = &s.stolen;
+  s.meter.activity = s.activity.get();
   if (!s.devices.empty() && !s.timeline) s.timeline = std::make_shared<HostTimeline>(ticks());
   if (s.timeline || tracing() || range_sink.load()) s.meter.listener = &s;
   s.begin = std::chrono::steady_clock::now();
@@ -276,6 +278,8 @@ Accountant::~Accountant() {
   const std::lock_guard lock(State::abandoned().mutex);
   State::abandoned().states.push_back(std::move(state_));
 }
+
+std::shared_ptr<const Activity> Accountant::activity() const { return state_->activity; }
 
 Account Accountant::read() const {
   state_->check_thread();

@@ -12,6 +12,7 @@
 #endif
 
 #include <brim/diag/account.h>
+#include <brim/diag/activity.h>
 
 namespace brim::diag {
 
@@ -78,6 +79,7 @@ struct Meter {
   uint64_t long_span = ~uint64_t{};  // ticks from which it is asked whether a core was there
   StolenTime* stolen = nullptr;
   SpanListener* listener = nullptr;
+  Activity* activity = nullptr;
 };
 
 /// The calling thread works on kernels of others, and is listed from now on: what such threads are
@@ -143,6 +145,7 @@ class Span {
     outer_child_ = meter_->child;
     meter_->child = 0;
     meter_->open = cause_;
+    if (meter_->activity) meter_->activity->open(name_, cause_, begin_);
     if (meter_->listener) meter_->listener->opened(name_, cause_, begin_);
   }
   ~Span() {
@@ -155,6 +158,7 @@ class Span {
     if (self >= meter_->long_span) charge_stolen(*meter_, cause_, self, end);
     meter_->child = outer_child_ + total;
     meter_->open = outer_;
+    if (meter_->activity) meter_->activity->close(outer_, end);
     if (outer_ == Cause::user) meter_->closed = end;
     if (meter_->listener) meter_->listener->closed(name_, cause_, begin_, end, outer_);
   }

@@ -9,7 +9,8 @@ namespace brim::train {
 StatusBoard::StatusBoard(const std::vector<Device>& devices)
     : moved_on_(unix_seconds()),
       ranks_(std::make_unique<Rank[]>(devices.size())),
-      count_(devices.size()) {
+      count_(devices.size()),
+      activities_(devices.size()) {
   for (size_t i = 0; i < count_; ++i) {
     RankStatus first;
     first.device.device = devices[i];
@@ -45,6 +46,11 @@ void StatusBoard::set_ops(std::vector<diag::OpTime> ops) {
   ops_ = std::move(newest);
 }
 
+void StatusBoard::set_activity(size_t rank, std::shared_ptr<const diag::Activity> activity) {
+  const std::lock_guard lock(mutex_);
+  activities_[rank] = std::move(activity);
+}
+
 RunStatus StatusBoard::read() const {
   RunStatus status;
   status.phase = phase_;
@@ -73,6 +79,8 @@ RunStatus StatusBoard::read() const {
   status.validation = validation_;
   status.validation_epoch = validation_epoch_;
   status.ops = ops_;
+  for (const auto& activity : activities_)
+    status.doing.push_back(activity ? std::optional(activity->read()) : std::nullopt);
   return status;
 }
 

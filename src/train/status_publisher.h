@@ -36,6 +36,25 @@ inline void publish_account(StatusBoard::Rank& rank, const diag::Account& accoun
   rank.status.write(status);
 }
 
+/// While it lives, the board shows what a rank's thread is doing.
+class ActivityOnBoard {
+ public:
+  /// `board` and `accountant` may be null; then nothing is shown.
+  ActivityOnBoard(StatusBoard* board, size_t rank, const diag::Accountant* accountant)
+      : board_(accountant ? board : nullptr), rank_(rank) {
+    if (board_) board_->set_activity(rank_, accountant->activity());
+  }
+  ~ActivityOnBoard() {
+    if (board_) board_->set_activity(rank_, nullptr);
+  }
+  ActivityOnBoard(const ActivityOnBoard&) = delete;
+  ActivityOnBoard& operator=(const ActivityOnBoard&) = delete;
+
+ private:
+  StatusBoard* board_;
+  size_t rank_;
+};
+
 class StatusPublisher {
  public:
   /// `board` may be null; then nothing is published.

@@ -307,6 +307,7 @@ TrainResult Trainer::State::train_rank() {
     accountant = std::make_unique<diag::Accountant>(options.devices);
     sampling.emplace(options.devices);
   }
+  const ActivityOnBoard shown(options.board, rank_on_board(devices, device), accountant.get());
   try {
     TrainingLoop(*this, {accountant.get(), sampling ? &*sampling : nullptr}).run(result);
   } catch (...) {

@@ -105,6 +105,23 @@ TEST_F(StatusTest, EachDeviceHasItsAccount) {
   }
 }
 
+TEST_F(StatusTest, OthersSeeWhatTheThreadIsDoing) {
+  StatusBoard board({Device::cpu()});
+  ASSERT_EQ(board.read().doing.size(), 1U);
+  EXPECT_FALSE(board.read().doing[0].has_value());
+  std::optional<diag::Doing> doing;
+  TrainOptions options{.board = &board};
+  options.progress = [&](const Progress&) {
+    std::thread([&] { doing = board.read().doing[0]; }).join();
+  };
+  (void)Trainer(recipe, options).train();
+  ASSERT_TRUE(doing.has_value());
+  EXPECT_EQ(doing->spans, (std::vector<std::string>{"train", "progress"}));
+  EXPECT_EQ(doing->cause, diag::Cause::user);
+  EXPECT_GE(doing->seconds, 0);
+  EXPECT_FALSE(board.read().doing[0].has_value());  // it is over
+}
+
 TEST_F(StatusTest, StagesAreTold) {
   StatusBoard board({Device::cpu()});
   const Trainer trainer(

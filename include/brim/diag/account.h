@@ -54,6 +54,8 @@ struct Account {
   std::string table() const;
 };
 
+class Activity;
+
 /// Measures the thread that makes it, and devices with queues of their own. The thread's account is
 /// the time of its spans, by cause, and the rest as `user`; it is also the CPU's, for whose kernels
 /// the thread waits. A device's account charges each instant once: to compute while any kernel
@@ -70,7 +72,12 @@ class Accountant {
   Accountant(const Accountant&) = delete;
   Accountant& operator=(const Accountant&) = delete;
 
-  // All throw Error when called from another thread than the one that made the Accountant.
+  /// What this thread is doing, for any thread to read, and for longer than the Accountant lives.
+  /// While an inner one measures, what this one was doing when that began.
+  std::shared_ptr<const Activity> activity() const;
+
+  // The following throw Error when called from another thread than the one that made the
+  // Accountant.
 
   /// The account of this thread since the start.
   Account read() const;

@@ -7,11 +7,13 @@
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <brim/core/allocator.h>
 #include <brim/core/device.h>
 #include <brim/diag/account.h>
+#include <brim/diag/activity.h>
 #include <brim/train/trainer.h>
 
 namespace brim::train {
@@ -40,7 +42,9 @@ struct RunStatus {
   int workers = 0, slots = 0;                                     ///< of the first rank's loader
   int64_t ready_batches = 0;                                      ///< see data::Loader
   std::vector<DeviceStatus> devices;                              ///< of this process
-  std::shared_ptr<const Evaluation> validation;                   ///< the newest; null: none yet
+  /// By device, what the thread of its rank is doing now; none while nothing is measured.
+  std::vector<std::optional<diag::Doing>> doing;
+  std::shared_ptr<const Evaluation> validation;  ///< the newest; null: none yet
   int64_t validation_epoch = 0;
   std::shared_ptr<const std::vector<diag::OpTime>>
       ops;  ///< TrainResult::ops so far; null: none yet
@@ -65,6 +69,7 @@ class StatusBoard {
   void set_stage(const char* stage, double fraction);  ///< a literal
   void set_validation(const Evaluation& evaluation, int64_t epoch);
   void set_ops(std::vector<diag::OpTime> ops);
+  void set_activity(size_t rank, std::shared_ptr<const diag::Activity> activity);  ///< null: none
   struct Rank;  ///< of a process, in the order of its devices; src/train/status_board.h
   Rank& rank(size_t index);
   size_t size() const { return count_; }  ///< ranks of this process
@@ -79,6 +84,7 @@ class StatusBoard {
   std::shared_ptr<const Evaluation> validation_;
   int64_t validation_epoch_ = 0;
   std::shared_ptr<const std::vector<diag::OpTime>> ops_;
+  std::vector<std::shared_ptr<const diag::Activity>> activities_;
 };
 
 }  // namespace brim::train
