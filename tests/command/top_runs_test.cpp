@@ -74,16 +74,26 @@ TEST(TopRuns, HostileAnswers) {
 TEST(TopRuns, WrongTypesAndAbsurdNumbersAreNotTold) {
   const Told run = run_of(R"({"schema": "brim.run/1", "pid": "x", "step": 1e300, "steps": -5,
     "loss": null, "stage": 7, "loader": [], "devices": {"a": 1}, "gpus": [], "validation": "v",
-    "host": 3, "recipe": 12, "time": true, "images_per_s": 1e18})");
+    "host": 3, "recipe": 12, "time": true, "images_per_s": 1e18, "ops": "o"})");
   EXPECT_FALSE(run.step);
   EXPECT_EQ(run.steps, -5);
   EXPECT_FALSE(run.loss || run.stage || run.loader || run.validation || run.time);
-  EXPECT_TRUE(run.devices.empty() && run.recipe.empty());
+  EXPECT_TRUE(run.devices.empty() && run.recipe.empty() && run.ops.empty());
+  const Told odd = run_of(R"({"ops": [7, {"op": 3, "calls": -1, "seconds": "s", "bytes": null}],
+    "devices": [{"doing": {"spans": [1, "a", null], "seconds": -3}}, {"doing": []}]})");
+  ASSERT_EQ(odd.ops.size(), 1u);
+  EXPECT_TRUE(odd.ops[0].op.empty() && odd.ops[0].calls == 0 && !odd.ops[0].bytes);
+  EXPECT_EQ(odd.devices.at(0).doing.value().spans, std::vector<std::string>{"a"});
+  EXPECT_EQ(odd.devices.at(0).doing->seconds, 0);
+  EXPECT_FALSE(odd.devices.at(1).doing);
   EXPECT_EQ(run.images_per_s, 1e18);
 }
 
 TEST(TopRuns, SilentOnes) {
   EXPECT_EQ(silence(run_of(R"({"time": 100, "updated": 88})")), "silent for 12 s");
+  EXPECT_EQ(silence(run_of(R"({"time": 100, "updated": 88, "devices": [{"device": "cpu",
+    "doing": {"spans": ["train", "loader"], "cause": "input", "seconds": 12}}]})")),
+            "silent for 12 s in loader (input)");
   EXPECT_EQ(silence(run_of(R"({"time": 100, "updated": 96})")), "");
   EXPECT_EQ(silence(run_of(R"({"time": 100})")), "");
   EXPECT_EQ(silence(run_of(R"({"time": 100, "updated": 88, "state": "finished"})")), "");

@@ -129,6 +129,30 @@ TEST(TopView, ARunAloneHasItsHistory) {
   EXPECT_TRUE(shows(canvas, "memory 1.0M  peak 2.0M  reserved 3.0M  limit none"));
 }
 
+TEST(TopView, ARunAloneHasItsKernelsAndWhereItIs) {
+  Moment moment = a_moment();
+  moment.runs[0].devices[0].doing = {
+      .spans = {"train", "step", "loader"}, .cause = "input", .seconds = 12};
+  moment.runs[0].ops = {
+      {.op = "matmul",
+       .shapes = "(2, 3) (3, 4)",
+       .calls = 2000,
+       .seconds = 0.03,
+       .operations = 1.5e6,
+       .bytes = 3e3},
+      {.op = "a_kernel", .shapes = "", .calls = 1, .seconds = 0.01, .operations = {}, .bytes = {}},
+      {.op = "none", .shapes = "", .calls = 0, .seconds = 0, .operations = 1, .bytes = 1}};
+  const Canvas canvas =
+      draw(one(moment), {.inside = true, .unicode = false}, {.rows = 30, .columns = 80});
+  EXPECT_TRUE(shows(canvas, "in train > step > loader, input, for 0:12"));
+  EXPECT_TRUE(
+      shows(canvas, " matmul                         75%     15.0     100G     200M   (2, 3)"));
+  EXPECT_TRUE(shows(canvas, " a_kernel                       25%  10000.0        -        -"));
+  EXPECT_TRUE(shows(canvas, " none                            0%        -        -        -"));
+  moment.runs[0].devices[0].doing->spans.clear();
+  EXPECT_FALSE(shows(draw(one(moment), {.inside = true}, {.rows = 30, .columns = 80}), " > "));
+}
+
 TEST(TopView, Keys) {
   Moment moment = a_moment();
   moment.runs.push_back(moment.runs[0]);

@@ -75,6 +75,52 @@ int draw_causes(Canvas& canvas, int row, const std::vector<MomentPointer>& momen
   return row;
 }
 
+/// "train > step > loader, input, for 12 s".
+std::string doing_text(const RunDoing& doing) {
+  if (doing.spans.empty()) return doing.cause;
+  return fmt::format("{}, {}{}", fmt::join(doing.spans, " > "), doing.cause,
+                     doing.seconds < 1 ? "" : ", for " + duration(doing.seconds));
+}
+
+/// Where a training waits is worth a row while it does.
+int draw_doing(Canvas& canvas, int row, const RunDevice& device) {
+  if (!device.doing) return row;
+  const bool waits = device.doing->seconds >= 1;
+  Pen(canvas, row, kLabel)
+      .put("in ", Style::dim)
+      .put(doing_text(*device.doing), waits ? Style::notice : Style::plain);
+  return row + 1;
+}
+
+int draw_ops(Canvas& canvas, int row, const Run& run, int max_rows) {
+  if (run.ops.empty() || max_rows < 2) return row;
+  double all = 0;
+  for (const RunOp& op : run.ops) all += op.seconds;
+  const auto rate = [](const RunOp& op, const std::optional<double>& each) {
+    return each && *each > 0 && op.seconds > 0 ? short_count(*each * op.calls / op.seconds) : "-";
+  };
+  Pen(canvas, row++, 1)
+      .left("KERNEL", 28, Style::title)
+      .right("TIME", 5, Style::title)
+      .right("US", 8, Style::title)
+      .right("FLOP/s", 8, Style::title)
+      .right("B/s", 8, Style::title)
+      .gap(2)
+      .put("SHAPES", Style::title);
+  for (const RunOp& op : run.ops) {
+    if (--max_rows < 1) break;
+    Pen(canvas, row++, 1)
+        .left(op.op, 28)
+        .right(percent(all > 0 ? op.seconds / all : 0), 5)
+        .right(op.calls > 0 ? fmt::format("{:.1f}", 1e6 * op.seconds / op.calls) : "-", 8)
+        .right(rate(op, op.operations), 8)
+        .right(rate(op, op.bytes), 8)
+        .gap(2)
+        .put(op.shapes, Style::dim);
+  }
+  return row;
+}
+
 int draw_device(Canvas& canvas, int row, const RunDevice& device) {
   draw_facts(canvas, row, device.name,
              {{"memory", bytes(device.live)},
@@ -85,7 +131,7 @@ int draw_device(Canvas& canvas, int row, const RunDevice& device) {
               {"energy", device.energy ? fmt::format("{:.1f} kJ", *device.energy * 1e-3) : ""}});
   Pen pen(canvas, row + 1, kLabel);
   draw_account(pen, canvas.unicode(), canvas.size().columns - kLabel - 1, device.recent);
-  return row + 2;
+  return draw_doing(canvas, row + 2, device);
 }
 
 int draw_threads(Canvas& canvas, int row, const Moment& moment, int max_rows) {
@@ -160,7 +206,10 @@ int draw_run(Canvas& canvas, int row, const std::vector<MomentPointer>& moments,
     Pen(canvas, row++).left("hint", kLabel - 1, Style::title).put(advice, Style::notice);
   for (size_t i = 0; i < run.devices.size() && row + 2 < last; ++i) {
     row = draw_device(canvas, row, run.devices[i]);
-    row = draw_causes(canvas, row, moments, run, i, last - row);
+    const int rows_of_ops = i > 0 || run.ops.empty() ? 0 : 5;  // of the first device
+    const int most = last - row;
+    row = draw_causes(canvas, row, moments, run, i, std::max(most - rows_of_ops, most / 2));
+    if (i == 0) row = draw_ops(canvas, row, run, last - row);
   }
   return row;
 }

@@ -46,6 +46,15 @@ std::string text(const Json& object, const char* key) {
   return value.is_string() ? beginning(value.get_ref<const std::string&>()) : "";
 }
 
+std::vector<std::string> texts(const Json& array, size_t limit) {
+  std::vector<std::string> result;
+  if (!array.is_array()) return result;
+  for (const Json& element : array)
+    if (element.is_string() && result.size() < limit)
+      result.push_back(beginning(element.get_ref<const std::string&>()));
+  return result;
+}
+
 bool is_true(const Json& object, const char* key) { return member(object, key) == true; }
 
 std::vector<const Json*> objects(const Json& array, size_t limit) {

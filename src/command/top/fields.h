@@ -18,6 +18,8 @@ std::optional<double> number(const Json& object, const char* key);
 std::optional<int64_t> integer(const Json& object, const char* key);
 /// The first 256 bytes; "" where it is not told.
 std::string text(const Json& object, const char* key);
+/// The array's elements that are texts, at most `limit`; of anything else none.
+std::vector<std::string> texts(const Json& array, size_t limit);
 bool is_true(const Json& object, const char* key);
 /// The value, or null.
 const Json& member(const Json& object, const char* key);

@@ -7,7 +7,7 @@
 namespace brim::top {
 namespace {
 
-constexpr size_t kMaxDevices = 64;
+constexpr size_t kMaxDevices = 64, kMaxOps = 16, kMaxSpans = 16;
 constexpr double kSilentSeconds = 5;
 
 RunAccount account_from_json(const Json& object) {
@@ -18,9 +18,38 @@ Json account_json(const RunAccount& account) {
   return {{"wall", account.wall}, {"seconds", to_json(account.seconds)}};
 }
 
+std::optional<RunDoing> doing_from_json(const Json& object) {
+  if (!object.is_object()) return {};
+  return RunDoing{.spans = texts(member(object, "spans"), kMaxSpans),
+                  .cause = text(object, "cause"),
+                  .seconds = std::max(number(object, "seconds").value_or(0), 0.0)};
+}
+Json doing_json(const std::optional<RunDoing>& doing) {
+  if (!doing) return nullptr;
+  return {{"spans", doing->spans}, {"cause", doing->cause}, {"seconds", doing->seconds}};
+}
+
+RunOp op_from_json(const Json& object) {
+  return {.op = text(object, "op"),
+          .shapes = text(object, "shapes"),
+          .calls = std::max(number(object, "calls").value_or(0), 0.0),
+          .seconds = std::max(number(object, "seconds").value_or(0), 0.0),
+          .operations = number(object, "operations"),
+          .bytes = number(object, "bytes")};
+}
+Json op_json(const RunOp& op) {
+  return {{"op", op.op},
+          {"shapes", op.shapes},
+          {"calls", op.calls},
+          {"seconds", op.seconds},
+          {"operations", known(op.operations)},
+          {"bytes", known(op.bytes)}};
+}
+
 RunDevice device_from_json(const Json& object) {
   const Json& memory = member(object, "memory");
   return {.name = text(object, "device"),
+          .doing = doing_from_json(member(object, "doing")),
           .account = account_from_json(member(object, "account")),
           .recent = account_from_json(member(object, "recent")),
           .recorded = number(object, "recorded"),
@@ -32,6 +61,7 @@ RunDevice device_from_json(const Json& object) {
 }
 Json device_json(const RunDevice& device) {
   return {{"device", device.name},
+          {"doing", doing_json(device.doing)},
           {"account", account_json(device.account)},
           {"recent", account_json(device.recent)},
           {"recorded", known(device.recorded)},
@@ -113,6 +143,7 @@ Run run_from_json(const Json& d) {
                   .ready = integer(l, "ready")};
   for (const Json* device : objects(member(d, "devices"), kMaxDevices))
     run.devices.push_back(device_from_json(*device));
+  for (const Json* op : objects(member(d, "ops"), kMaxOps)) run.ops.push_back(op_from_json(*op));
   const Json& host = member(d, "host");
   run.host_load = number(host, "load");
   run.process_cores = number(host, "process_cores");
@@ -124,6 +155,8 @@ Run run_from_json(const Json& d) {
 Json to_json(const Run& r) {
   Json devices = Json::array();
   for (const RunDevice& device : r.devices) devices.push_back(device_json(device));
+  Json ops = Json::array();
+  for (const RunOp& op : r.ops) ops.push_back(op_json(op));
   return {{"schema", "brim.run/1"},
           {"socket", r.socket},
           {"trouble", r.trouble},
@@ -159,6 +192,7 @@ Json to_json(const Run& r) {
           {"checkpoint_failures", known(r.checkpoint_failures)},
           {"loader", loader_json(r.loader)},
           {"devices", devices},
+          {"ops", ops},
           {"host", host_json(r)},
           {"gpus", by_name(r.gpus)}};
 }
@@ -166,7 +200,11 @@ Json to_json(const Run& r) {
 std::string silence(const Run& run) {
   const bool is_over = run.state == "finished" || run.state == "stopped" || run.state == "failed";
   if (is_over || !run.time || !run.updated || *run.time - *run.updated <= kSilentSeconds) return "";
-  return fmt::format("silent for {:.0f} s", *run.time - *run.updated);
+  const std::string silent = fmt::format("silent for {:.0f} s", *run.time - *run.updated);
+  const RunDoing* const doing =
+      run.devices.empty() || !run.devices[0].doing ? nullptr : &*run.devices[0].doing;
+  if (!doing || doing->spans.empty()) return silent;
+  return fmt::format("{} in {} ({})", silent, doing->spans.back(), doing->cause);
 }
 
 void compare_accounts(Run& run, const Run* before) {

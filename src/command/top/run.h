@@ -15,8 +15,16 @@ struct RunAccount {
   Named seconds;
 };
 
+/// What the thread of a device's rank is doing.
+struct RunDoing {
+  std::vector<std::string> spans;  ///< the outermost first
+  std::string cause;
+  double seconds = 0;
+};
+
 struct RunDevice {
   std::string name;
+  std::optional<RunDoing> doing;
   RunAccount account;  ///< since the run's start
   RunAccount recent;   ///< between the last two of its accounts that we saw; before that, the whole
   std::optional<double> recorded, energy;              ///< seconds; joules
@@ -38,6 +46,13 @@ struct RunLoader {
   std::optional<int64_t> workers, slots, ready;
 };
 
+/// A kernel, and what its calls took.
+struct RunOp {
+  std::string op, shapes;
+  double calls = 0, seconds = 0;            ///< of all calls
+  std::optional<double> operations, bytes;  ///< of one
+};
+
 struct Run {
   std::string socket;   ///< its file's name, PID-N.sock
   std::string trouble;  ///< "does not answer", "silent for 12 s"; empty: all is well
@@ -52,6 +67,7 @@ struct Run {
   std::optional<int64_t> skipped, checkpoints, checkpoint_failures;
   std::optional<RunLoader> loader;
   std::vector<RunDevice> devices;
+  std::vector<RunOp> ops;  ///< the dearest of the first device
   std::optional<double> host_load, process_cores;
   std::optional<int64_t> resident;
   std::vector<Gpu> gpus;
@@ -62,7 +78,8 @@ Run run_from_json(const Json& document);
 /// As the training tells it, with "socket", "trouble" and each device's "recent" besides.
 Json to_json(const Run& run);
 
-/// "silent for 12 s" where the training has not published for more than 5 s before it answered.
+/// "silent for 12 s in loader (input)" where the training has not published for more than 5 s
+/// before it answered.
 std::string silence(const Run& run);
 
 /// Fills each device's `recent` from what the run told before; `before` may be null.
