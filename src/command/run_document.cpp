@@ -164,4 +164,11 @@ Json RunDocument::json() const {
   return json;
 }
 
+Json RunDocument::history_line() const {
+  Json line = json();
+  line.erase("ops");
+  for (Json& device : line["devices"]) device.erase("doing");
+  return line;
+}
+
 }  // namespace brim::command

@@ -30,6 +30,8 @@ class RunDocument {
   train::RunStatus status() const { return board_.read(); }
 
   nlohmann::ordered_json json() const;
+  /// As a line of train::kHistoryFile: without what says nothing later.
+  nlohmann::ordered_json history_line() const;
 
  private:
   /// Joules that a device has used since the first reading; empty where no sensor tells.

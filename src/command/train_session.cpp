@@ -127,7 +127,7 @@ class TrainSession {
     board_.set_phase(failure_          ? train::RunPhase::failed
                      : result_.stopped ? train::RunPhase::stopped
                                        : train::RunPhase::finished);
-    log_.add_report(document_.json());
+    log_.add_report(document_.history_line());
     for (const std::string& error : log_.errors()) warn(error);
     report(trained);
     if (failure_) std::rethrow_exception(failure_);
@@ -233,7 +233,8 @@ class TrainSession {
       });
     } catch (...) {
       // Where the folder is a run's already, that it failed.
-      if (log_.has_reports() || !arguments_.resume.empty()) log_.add_report(document_.json());
+      if (log_.has_reports() || !arguments_.resume.empty())
+        log_.add_report(document_.history_line());
       throw;
     }
     if (monitor_) {
@@ -315,7 +316,7 @@ class TrainSession {
     if (tensorboard_) tensorboard_->add(reading);
   }
   void show(const train::Progress& p) {
-    if (p.report) log_.add_report(document_.json());
+    if (p.report) log_.add_report(document_.history_line());
     if (tensorboard_) tensorboard_->add(p, trainer_->model());
     display_.show(p);
     display_.show_validation(p);

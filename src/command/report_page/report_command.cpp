@@ -1,9 +1,12 @@
-// `brim report`: one page about trainings, made of the files in their folders.
+// `brim report`: a page or a table about trainings, made of the files in their folders.
+#include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <vector>
 
 #include "command/command.h"
 #include "command/report.h"
+#include "command/report_page/csv.h"
 #include "command/report_page/html.h"
 #include "command/report_page/model.h"
 #include "command/report_page/run.h"
@@ -15,31 +18,53 @@ namespace {
 
 struct ReportArguments {
   std::vector<std::string> folders;
-  std::string out = "report.html", language = "en";
+  std::string out, csv, language = "en";  // neither file: report.html
 };
 
+void write_page(const ReportArguments& arguments, const std::string& out) {
+  std::vector<Run> runs;
+  for (const std::string& folder : arguments.folders) runs.push_back(read_run(folder));
+  const std::string html = html_page(model_of(runs), arguments.language);
+  io::write_file_atomically(out, html);
+  say(stdout, "{}: {} run{}, {:.0f} kB; open it in a browser\n", out, runs.size(),
+      runs.size() == 1 ? "" : "s", static_cast<double>(html.size()) / 1000);
+}
+
+void write_csv(const ReportArguments& arguments) {
+  const std::string csv = csv_of(arguments.folders);
+  if (is_stdout(arguments.csv)) {
+    std::fwrite(csv.data(), 1, csv.size(), stdout);  // its texts are printable
+    return;
+  }
+  io::write_file_atomically(arguments.csv, csv);
+  say(stdout, "{}: {} rows\n", arguments.csv, std::ranges::count(csv, '\n') - 1);
+}
+
 int write_report(const ReportArguments& arguments) {
-  check_output_path("out", arguments.out);
+  const bool has_page = !arguments.out.empty() || arguments.csv.empty();
+  const std::string out = arguments.out.empty() && has_page ? "report.html" : arguments.out;
+  check_output_path("out", out);
+  if (!is_stdout(arguments.csv)) check_output_path("csv", arguments.csv);
   std::vector<NamedPath> inputs;
   for (const std::string& folder : arguments.folders)
     for (const char* name : {"history.jsonl", "monitor.jsonl", "result.json"})
       inputs.push_back({"a file of the run", folder + "/" + name});
-  check_outputs({{"--out", arguments.out}}, inputs);
-  std::vector<Run> runs;
-  for (const std::string& folder : arguments.folders) runs.push_back(read_run(folder));
-  const std::string html = html_page(model_of(runs), arguments.language);
-  io::write_file_atomically(arguments.out, html);
-  say(stdout, "{}: {} run{}, {:.0f} kB; open it in a browser\n", arguments.out, runs.size(),
-      runs.size() == 1 ? "" : "s", static_cast<double>(html.size()) / 1000);
+  check_outputs({{"--out", out}, {"--csv", arguments.csv}}, inputs);
+  if (has_page) write_page(arguments, out);
+  if (!arguments.csv.empty()) write_csv(arguments);
   return 0;
 }
 
 const Register report_command(
-    {"report", "write a page with charts about one or several trainings",
+    {"report", "write a page with charts, or a table, about one or several trainings",
      [](Arguments args) -> std::function<int()> {
        auto arguments = std::make_shared<ReportArguments>();
        args.add("runs", arguments->folders, "folders of brim train --out").required();
-       args.add("-o,--out", arguments->out, "the page").show_default().file();
+       args.add("-o,--out", arguments->out, "the page (default: report.html)").file();
+       args.add("--csv", arguments->csv,
+                "the reports as a table, or - for standard output; without --out instead of the "
+                "page")
+           .file();
        args.add("--language", arguments->language, "of the page's texts")
            .one_of({"en", "ko"})
            .show_default();
