@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <fstream>
@@ -159,13 +160,24 @@ TEST_F(Metrics, OfATrainingCountUp) {
                     std::to_string(port)});
   });
   std::string last;
+  std::vector<double> steps;
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (last.find("brim_loss{") == std::string::npos && std::chrono::steady_clock::now() < end) {
+  const auto is_counted = [&] {
+    return steps.size() > 1 && steps.back() > steps[0] &&
+           last.find("brim_loss{") != std::string::npos;
+  };
+  while (!is_counted() && std::chrono::steady_clock::now() < end) {
     const std::string answer = ask(port, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
-    if (!answer.empty()) last = answer;
+    const std::string counter = "\nbrim_steps_total{recipe=\"tutorial-cnn\",rank=\"0\"} ";
+    if (const size_t at = answer.find(counter); at != std::string::npos) {
+      last = answer;
+      steps.push_back(std::stod(answer.substr(at + counter.size())));
+    }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   training.join();
+  EXPECT_TRUE(is_counted());
+  EXPECT_TRUE(std::ranges::is_sorted(steps));
   EXPECT_EQ(ran.code, 0) << ran.err;
   EXPECT_NE(last.find("brim_device_seconds_total{recipe=\"tutorial-cnn\",rank=\"0\",device=\"cpu\","
                       "cause=\"compute\"}"),
