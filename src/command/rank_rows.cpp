@@ -7,8 +7,8 @@
 
 #include "command/format.h"
 #include "core/check.h"
+#include "core/host_name.h"
 #include "core/json_text.h"
-#include "dist/transport.h"
 
 namespace brim::command {
 namespace {
@@ -47,7 +47,7 @@ std::vector<RankRow> gather_rows(dist::ProcessGroup& group, Device device,
     return result.account.seconds[static_cast<size_t>(cause)] / wall;
   };
   const RankRow own{.rank = group.rank(),
-                    .host = dist::host_name(),
+                    .host = host_name(),
                     .device = device.str(),
                     .us_per_step = result.us_per_step,
                     .compute = share(diag::Cause::compute),

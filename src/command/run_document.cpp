@@ -9,8 +9,8 @@
 #include "command/op_report.h"
 #include "command/report.h"
 #include "core/clock.h"
+#include "core/host_name.h"
 #include "core/printable.h"
-#include "dist/transport.h"
 
 namespace brim::command {
 namespace {
@@ -118,7 +118,7 @@ Json RunDocument::json() const {
                {"updated", status.updated},
                {"started", started_},
                {"pid", getpid()},
-               {"hostname", printable(dist::host_name())},
+               {"hostname", host_name()},
                {"command", "train"},
                {"recipe", printable(recipe.name)},
                {"task", printable(recipe.task)},

@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/host_name.h"
 #include "dist/clock_difference.h"
 #include "dist/transport.h"
 

@@ -1,12 +1,11 @@
 #include "dist/transport.h"
 
-#include <unistd.h>
-
 #include <fstream>
 #include <vector>
 
 #include "core/check.h"
 #include "core/hash.h"
+#include "core/host_name.h"
 #include "core/printable.h"
 
 namespace brim::dist {
@@ -111,14 +110,6 @@ void Transport::set_ranks_per_host(int count) {
              "[dist] {} ranks are not {} on each host; give a number that divides them", size_,
              count);
   ranks_per_host_ = count;
-}
-
-std::string host_name() {
-  char name[256] = "";
-  (void)gethostname(name, sizeof(name) - 1);
-  std::string text;
-  for (const char* c = name; *c; ++c) text += *c > ' ' && *c < 127 ? *c : '?';
-  return text.empty() ? "?" : text;
 }
 
 uint64_t this_host() {

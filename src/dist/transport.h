@@ -121,8 +121,6 @@ class Transport {
   std::map<std::string, std::shared_ptr<void>> links_;
 };
 
-/// That of this process's host, for people: a word of printable characters.
-std::string host_name();
 /// A number that no other host has.
 uint64_t this_host();
 /// Settles with the other ranks how many there are on each host: those whose kernel was booted once

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/host_name.h"
 #include "io/atomic_file.h"
 
 namespace brim::io {
@@ -48,10 +49,8 @@ ProtobufWriter event_now() {
 
 std::string own_name() {
   static std::atomic<int> next{0};
-  char host[256] = "";
-  (void)gethostname(host, sizeof(host) - 1);
   std::string name = fmt::format("events.out.tfevents.{:.0f}.", unix_seconds());
-  for (const char* c = host; *c; ++c) name += *c > ' ' && *c < 127 && *c != '/' ? *c : '_';
+  for (const char c : host_name()) name += c == '/' || c == '?' ? '_' : c;
   return name + fmt::format(".{}.{}", getpid(), next++);
 }
 

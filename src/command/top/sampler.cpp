@@ -1,7 +1,7 @@
 #include "command/top/sampler.h"
 
 #include "core/clock.h"
-#include "dist/transport.h"
+#include "core/host_name.h"
 
 namespace brim::top {
 namespace {
@@ -11,7 +11,7 @@ constexpr size_t kProcesses = 200;
 }  // namespace
 
 Sampler::Sampler(Sources sources)
-    : sources_(std::move(sources)), machine_(sources_.roots), hostname_(dist::host_name()) {}
+    : sources_(std::move(sources)), machine_(sources_.roots), hostname_(host_name()) {}
 
 Moment Sampler::take(int64_t watched) {
   Moment moment{.hostname = hostname_, .machine = machine_.read(steady_seconds(), watched)};
