@@ -104,6 +104,7 @@ class Meters {
 
   void count_classes(const Metric& metric, Evaluation& result) const {
     const std::vector<ClassCount> counts = metric.classes();
+    if (!counts.empty()) result.confusion = metric.confusion();
     for (size_t i = 0; i < counts.size(); ++i) {
       const std::string name = i < data_.names.size() ? data_.names[i] : std::to_string(i);
       result.classes.push_back(

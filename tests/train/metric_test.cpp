@@ -3,6 +3,7 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/loss.h>
+#include <brim/ops/shape.h>
 #include <brim/train/metric.h>
 #include <gtest/gtest.h>
 
@@ -37,6 +38,11 @@ double value_of(const std::string& name, const Tensor& output, const Tensor& y, 
   return value;
 }
 
+/// Logits of more classes, none of which is the largest.
+Tensor pad_to(const Tensor& output, int64_t classes) {
+  return cat({output, full({output.size(0), classes - output.size(1)}, -100)}, 1);
+}
+
 class MetricTest : public ::testing::TestWithParam<const char*> {
  protected:
   MetricTest() { manual_seed(7); }
@@ -60,9 +66,37 @@ TEST_P(MetricTest, OfClasses) {
   }
   EXPECT_DOUBLE_EQ(value_of("accuracy", output, y, 8, device), hits / 90);
   EXPECT_DOUBLE_EQ(value_of("top5", output, y, 8, device), among / 90);
+  const Tensor spread = pad_to(output, 250);  // of more classes than a matrix is kept of
+  EXPECT_DOUBLE_EQ(value_of("accuracy", spread, y, 250, device), hits / 90);
   double f1 = 0;
   for (size_t c = 0; c < 8; ++c) f1 += 2 * tp[c] / (said[c] + there[c]);
   EXPECT_DOUBLE_EQ(value_of("f1", output, y, 8, device), f1 / 8);
+}
+
+TEST_P(MetricTest, WhichClassIsTakenForWhich) {
+  const Tensor output = Tensor::from<float>({0, 2, 1, 3, 2, 1, 0, 1, 2, 0, 2, 1, 1, 0, 0}, {5, 3});
+  const Tensor y = Tensor::from<int64_t>({0, 0, 1, 0, 2}, {5});
+  const auto counted = [&](const Tensor& logits, int64_t classes) {
+    auto metric = metric_kind("accuracy").make({.outputs = classes, .device = device});
+    metric->add(logits.to(device), {.y = y.to(device)});
+    metric->add(logits.to(device), {.y = y.to(device)});
+    return metric;
+  };
+  const auto metric = counted(output, 3);
+  EXPECT_EQ(metric->confusion(),
+            (std::vector<std::vector<int64_t>>{{2, 4, 0}, {0, 0, 2}, {2, 0, 0}}));
+  EXPECT_EQ(metric->classes()[0].samples, 6);
+  EXPECT_EQ(metric->classes()[0].correct, 2);
+  const auto many = counted(pad_to(output, 250), 250);
+  EXPECT_TRUE(many->confusion().empty());
+  EXPECT_EQ(many->classes()[0].samples, 6);
+  EXPECT_EQ(many->classes()[0].correct, 2);
+  EXPECT_DOUBLE_EQ(many->value(), metric->value());
+  if (!device.is_cpu()) return;
+  for (const int64_t wrong : {-1, 3}) {
+    const Tensor label = Tensor::from<int64_t>({wrong}, {1});
+    EXPECT_THROW(metric->add(output.slice(0, 0, 1), {.y = label}), IndexError) << wrong;
+  }
 }
 
 TEST_P(MetricTest, OfLabels) {

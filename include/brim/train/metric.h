@@ -31,6 +31,8 @@ class Metric {
   virtual double value() const = 0;
   /// By class, for metrics that count; else empty.
   virtual std::vector<ClassCount> classes() const { return {}; }
+  /// Of these, how many the network took for which: [class][what it said]. Empty: not counted.
+  virtual std::vector<std::vector<int64_t>> confusion() const { return {}; }
 
   /// All that was added so far, waiting for the device, so that ranks may share a data set. Empty:
   /// there is no such thing, and each rank evaluates all of it.

@@ -45,6 +45,9 @@ struct Evaluation {
     }
   };
   std::vector<Class> classes;  ///< of tasks that count by class
+  /// How many of each class the network took for which: [class][what it said], as many as
+  /// `classes`. Empty for tasks that do not count by class, and for more than 200.
+  std::vector<std::vector<int64_t>> confusion;
 
   /// Throws IndexError, with the names that there are.
   double metric(std::string_view name) const;

@@ -7,14 +7,32 @@
 
 #include <algorithm>
 
-#include "train/metric/registry.h"
+#include "train/metric/confusion.h"
 
 namespace brim::train {
 namespace {
 
-class Accuracy final : public SummedMetric {
+class Accuracy final : public ConfusionMetric {
  public:
-  explicit Accuracy(const MetricOptions& o)
+  explicit Accuracy(const MetricOptions& o) : ConfusionMetric(o, /*ignores=*/false) {}
+
+  void add(const Tensor& output, const data::Batch& batch) override {
+    check_shapes(output, 2, batch.y, 1, true);
+    count(batch.y, argmax(output, 1));
+  }
+  double value() const override {
+    const Table table = read();
+    double hits = 0, there = 0;
+    for (const double count : table.hits) hits += count;
+    for (const double count : table.there) there += count;
+    return hits / there;
+  }
+};
+
+/// The same of more classes than a matrix is kept of.
+class AccuracyOfMany final : public SummedMetric {
+ public:
+  explicit AccuracyOfMany(const MetricOptions& o)
       : SummedMetric(o.device), correct_(add_sum({o.outputs})), total_(add_sum({o.outputs})) {}
 
   void add(const Tensor& output, const data::Batch& batch) override {
@@ -55,8 +73,17 @@ class Top5 final : public SummedMetric {
   Tensor& correct_;
 };
 
-const bool registered_class_metrics = register_metric("accuracy", fraction_of<Accuracy>()) &&
-                                      register_metric("top5", fraction_of<Top5>());
+MetricKind accuracy() {
+  return {[](const MetricOptions& o) -> std::unique_ptr<Metric> {
+            if (o.outputs > ConfusionMetric::kMostClasses)
+              return std::make_unique<AccuracyOfMany>(o);
+            return std::make_unique<Accuracy>(o);
+          },
+          /*higher_is_better=*/true, /*is_fraction=*/true};
+}
+
+const bool registered_class_metrics =
+    register_metric("accuracy", accuracy()) && register_metric("top5", fraction_of<Top5>());
 
 }  // namespace
 }  // namespace brim::train
