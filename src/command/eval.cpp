@@ -108,6 +108,7 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
                 {"accuracy", json["metrics"].value("accuracy", nlohmann::ordered_json(nullptr))},
                 {"metrics", json["metrics"]},
                 {"per_class", json["per_class"]},
+                {"confusion", json["confusion"]},
                 {"versions", build_versions()}},
                o.json);
   return 0;

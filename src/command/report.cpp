@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "command/command.h"
 #include "core/check.h"
@@ -45,6 +46,28 @@ std::string left_out(const train::Evaluation& e) {
   return e.skipped > 0 ? fmt::format(" ({} corrupt ones left out)", e.skipped) : "";
 }
 
+namespace {
+
+/// "most confused: cat for dog 31, ...", where there are more than two classes.
+std::string confused_line(const train::Evaluation& e) {
+  constexpr size_t kNamed = 3;
+  if (e.confusion.size() < 3) return "";
+  std::vector<std::tuple<int64_t, size_t, size_t>> pairs;
+  for (size_t is = 0; is < e.confusion.size(); ++is)
+    for (size_t said = 0; said < e.confusion.size(); ++said)
+      if (said != is && e.confusion[is][said] > 0)
+        pairs.emplace_back(-e.confusion[is][said], is, said);
+  std::ranges::sort(pairs);
+  if (pairs.size() > kNamed) pairs.resize(kNamed);
+  std::string line;
+  for (const auto& [count, is, said] : pairs)
+    line += fmt::format("{}{} for {} {}", line.empty() ? "  most confused: " : ", ",
+                        printable(e.classes[is].name), printable(e.classes[said].name), -count);
+  return line.empty() ? "" : line + "\n";
+}
+
+}  // namespace
+
 std::string evaluation_table(const train::Evaluation& e, const std::string& split) {
   const std::string of = split == "all" ? "" : split == "train" ? "training " : split + " ";
   std::string text;
@@ -54,13 +77,14 @@ std::string evaluation_table(const train::Evaluation& e, const std::string& spli
   else
     text = fmt::format("on {} {}samples{}: {}{}loss {:.4f}\n", e.samples, of, left_out(e),
                        metrics_line(e), e.metrics.empty() ? "" : ", ", e.loss);
-  if (e.classes.size() > 100) return text;
+  const std::string confused = confused_line(e);
+  if (e.classes.size() > 100) return text + confused;
   size_t width = 8;
   for (const auto& c : e.classes) width = std::max(width, printable(c.name).size());
   for (const auto& c : e.classes)
     text += fmt::format("  {:<{}} {:>6.1f} %  {:>6} of {}\n", printable(c.name), width,
                         100 * c.accuracy(), c.correct, c.samples);
-  return text;
+  return text + confused;
 }
 
 Json to_json(const train::Evaluation& e) {
@@ -71,6 +95,7 @@ Json to_json(const train::Evaluation& e) {
             {"per_class", Json::object()}};
   for (const auto& value : e.metrics) json["metrics"][value.name] = finite(value.value);
   for (const auto& c : e.classes) json["per_class"][c.name] = c.accuracy();
+  json["confusion"] = e.confusion.empty() ? Json(nullptr) : Json(e.confusion);
   return json;
 }
 

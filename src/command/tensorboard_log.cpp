@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -39,6 +41,23 @@ std::string code_block(const std::string& text) {
     if (c == '\n') block += "    ";
   }
   return block;
+}
+
+/// A row for each class, from the first one down: dark where it was taken for the column's.
+Tensor confusion_picture(const std::vector<std::vector<int64_t>>& counts) {
+  constexpr size_t kSide = 480, kMostPixels = 24;  // of a cell
+  const size_t classes = counts.size();
+  const size_t cell = std::clamp<size_t>(kSide / classes, 2, kMostPixels), side = cell * classes;
+  std::vector<float> light(side * side);
+  for (size_t is = 0; is < classes; ++is) {
+    const int64_t all = std::accumulate(counts[is].begin(), counts[is].end(), int64_t{0});
+    for (size_t y = is * cell; y < (is + 1) * cell; ++y)
+      for (size_t x = 0; x < side; ++x)
+        light[y * side + x] = 1 - static_cast<float>(counts[is][x / cell]) /
+                                      static_cast<float>(std::max<int64_t>(all, 1));
+  }
+  const auto pixels = static_cast<int64_t>(side);
+  return Tensor::from(light, {1, pixels, pixels});
 }
 
 std::string account_table(const std::vector<train::TrainResult::DeviceAccount>& accounts) {
@@ -122,6 +141,12 @@ void TensorBoardLog::add(const char* split, const train::Evaluation& evaluation)
     add_value(metric.name, metric.value);
   for (const train::Evaluation::Class& c : evaluation.classes)
     if (c.samples > 0) add_value("class/" + c.name, c.accuracy());
+  if (evaluation.confusion.empty()) return;
+  try {
+    writer_.add_image(fmt::format("{}/confusion", split), confusion_picture(evaluation.confusion),
+                      step_);
+  } catch (const FileError&) {  // brim was built without libpng
+  }
 }
 
 void TensorBoardLog::add(const diag::Reading& reading) {

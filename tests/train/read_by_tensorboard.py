@@ -56,6 +56,7 @@ def check_training(brim, folder):
     steps = [e.step for e in events.Scalars("train/loss")]
     assert steps == sorted(set(steps)) and len(steps) >= 20, steps
     assert "weights/conv1.weight" in tags["histograms"], tags
+    assert "test/confusion" in tags["images"], tags
     epochs = [e.step for e in events.Histograms("weights/conv1.weight")]
     assert len(epochs) == 2 and epochs[1] == 2 * epochs[0], epochs
     assert b"tutorial-cnn" in events.Tensors("recipe")[0].tensor_proto.string_val[0]

@@ -20,13 +20,42 @@ constexpr size_t kWorst = 8;
 
 /// What the page reads of result.json and of the history's last line.
 constexpr const char* kResultKeys[] = {
-    "recipe",       "data",          "device",       "task",         "precision",
-    "images_per_s", "us_per_step",   "steps",        "total_steps",  "total_images",
-    "epochs",       "batch",         "final_loss",   "accuracy",     "metrics",
-    "per_class",    "test_loss",     "test_samples", "test_skipped", "validation",
-    "seed",         "peak_memory",   "seconds",      "startup_ms",   "threads",
-    "loader",       "skipped",       "resumed_from", "checkpoints",  "checkpoint_failures",
-    "stopped",      "stopped_early", "versions",     "ranks",        "recorded",
+    "recipe",
+    "data",
+    "device",
+    "task",
+    "precision",
+    "images_per_s",
+    "us_per_step",
+    "steps",
+    "total_steps",
+    "total_images",
+    "epochs",
+    "batch",
+    "final_loss",
+    "accuracy",
+    "metrics",
+    "per_class",
+    "confusion",
+    "test_loss",
+    "test_samples",
+    "test_skipped",
+    "validation",
+    "seed",
+    "peak_memory",
+    "seconds",
+    "startup_ms",
+    "threads",
+    "loader",
+    "skipped",
+    "resumed_from",
+    "checkpoints",
+    "checkpoint_failures",
+    "stopped",
+    "stopped_early",
+    "versions",
+    "ranks",
+    "recorded",
 };
 constexpr const char* kLastKeys[] = {
     "recipe", "data",         "task",        "precision",
@@ -107,6 +136,15 @@ Json accounts_of(const Run& run, size_t limit) {
   return accounts;
 }
 
+/// What is too large to be looked at is left out.
+Json result_json(const nlohmann::json& result) {
+  constexpr size_t kMostClasses = 50;  // of a matrix
+  Json json = selected(result, kResultKeys);
+  if (json.contains("confusion") && json["confusion"].size() > kMostClasses)
+    json.erase("confusion");
+  return json;
+}
+
 Json counts_json(const LineCounts& counts) {
   return {{"good", counts.good},
           {"bad", counts.bad},
@@ -143,7 +181,7 @@ Json model_of(const std::vector<Run>& runs) {
                              {"folder", run.folder},
                              {"sessions", run.sessions},
                              {"images", run.images},
-                             {"result", selected(run.result, kResultKeys)},
+                             {"result", result_json(run.result)},
                              {"last", selected(run.last, kLastKeys)},
                              {"bad_result", run.bad_result},
                              {"history", counts_json(run.history)},

@@ -203,6 +203,7 @@ showOperations();
 showMachine();
 showMemory();
 showResults();
+showConfusion();
 showLoader();
 showAxis();
 drawAll();
