@@ -12,6 +12,7 @@
 #include "diag/span.h"
 #include "train/evaluate.h"
 #include "train/metric/registry.h"
+#include "train/most_wrong.h"
 
 namespace brim::train {
 namespace {
@@ -161,13 +162,16 @@ double Evaluation::metric(std::string_view name) const {
 }
 
 Evaluation evaluate(nn::Module& model, data::DeviceLoader& feed, const Recipe& recipe,
-                    const TaskData& data, const std::function<bool(double)>& progress) {
-  return evaluate_shared(model, feed, recipe, data, nullptr, progress);
+                    const TaskData& data, const std::function<bool(double)>& progress,
+                    int64_t most_wrong) {
+  return evaluate_shared(model, feed, recipe, data, nullptr, progress, most_wrong);
 }
 
 Evaluation evaluate_shared(nn::Module& model, data::DeviceLoader& feed, const Recipe& recipe,
                            const TaskData& data, dist::ProcessGroup* group,
-                           const std::function<bool(double)>& progress) {
+                           const std::function<bool(double)>& progress, int64_t most_wrong) {
+  BRIM_CHECK(most_wrong == 0 || !group, ValueError,
+             "[eval] the most wrong samples are those of one rank; evaluate without a group");
   BRIM_CHECK(feed.devices().size() == 1, ValueError,
              "[eval] the loader feeds {}; a network is evaluated on one device",
              names_of(feed.devices()));
@@ -181,9 +185,12 @@ Evaluation evaluate_shared(nn::Module& model, data::DeviceLoader& feed, const Re
   model.eval();
   const data::Loader& loader = feed.loader();
   Meters meters(recipe, data, feed.devices()[0]);
+  MostWrong worst(most_wrong);
   const int64_t skipped = feed.skipped();
   for (const data::Batch& batch : feed.epoch(0)) {
-    meters.add(model(batch.x), batch);
+    const Tensor output = model(batch.x);
+    meters.add(output, batch);
+    worst.add(output, batch.y, batch.samples);
     const double done = static_cast<double>(batch.index + 1);
     if (progress && !progress(done / static_cast<double>(loader.batches())))
       raise<Error>("[eval] stopped before the end");
@@ -191,6 +198,7 @@ Evaluation evaluate_shared(nn::Module& model, data::DeviceLoader& feed, const Re
   if (group) meters.share(*group);
   Evaluation result = meters.read();
   result.skipped = feed.skipped() - skipped;
+  result.most_wrong = worst.read();
   BRIM_CHECK(result.samples > 0, FileError,
              "[eval] not one of the {} samples could be read, the first being {}; give other data",
              loader.samples(), loader.dataset().describe(0));

@@ -24,6 +24,7 @@ std::shared_ptr<const data::Sampler> batches_of_rank(int64_t samples, int64_t ba
 /// evaluate() of the ranks' batches together: the same in all of them. Null: the loader has all.
 Evaluation evaluate_shared(nn::Module& model, data::DeviceLoader& loader, const Recipe& recipe,
                            const TaskData& data, dist::ProcessGroup* group,
-                           const std::function<bool(double fraction)>& progress);
+                           const std::function<bool(double fraction)>& progress,
+                           int64_t most_wrong = 0);
 
 }  // namespace brim::train

@@ -31,6 +31,7 @@ namespace brim::train {
 namespace {
 
 constexpr int64_t kMaxStepsPerGraph = 10000;
+constexpr int64_t kMostWrong = 16;   // samples of the test split that are told
 constexpr int64_t kTestBatch = 100;  // pictures at least, where nothing is learned
 
 }  // namespace
@@ -292,6 +293,10 @@ void Trainer::set_phase(RunPhase phase) const {
 nn::Module& Trainer::model() { return *(*ranks_)[0].model; }
 const data::Loader& Trainer::loader() const { return (*ranks_)[0].train->feed->loader(); }
 const TaskData& Trainer::data() const { return (*ranks_)[0].train->data; }
+const data::Loader* Trainer::test_loader() const {
+  const auto& test = (*ranks_)[0].test;
+  return test ? &test->loader : nullptr;
+}
 const std::string& Trainer::resumed_from() const { return (*ranks_)[0].resumed_from; }
 std::string Trainer::input() const { return (*ranks_)[0].train->feed->describe(); }
 int64_t Trainer::steps_before() const { return (*ranks_)[0].steps_before; }
@@ -348,14 +353,16 @@ void Trainer::save() {
   file.commit();
 }
 
-std::optional<Evaluation> Trainer::State::evaluate(std::optional<Split>& on) {
+std::optional<Evaluation> Trainer::State::evaluate(std::optional<Split>& on, int64_t most_wrong) {
   if (!on) return std::nullopt;
   try {
-    return evaluate_shared(*model, *on->feed, recipe, on->data,
-                           on->is_shared ? options.group.get() : nullptr, [&](double fraction) {
-                             if (options.stage) options.stage("evaluate", fraction);
-                             return !stop_asked();
-                           });
+    return evaluate_shared(
+        *model, *on->feed, recipe, on->data, on->is_shared ? options.group.get() : nullptr,
+        [&](double fraction) {
+          if (options.stage) options.stage("evaluate", fraction);
+          return !stop_asked();
+        },
+        most_wrong);
   } catch (const Error&) {
     if (!stop_asked()) throw;
     return std::nullopt;
@@ -364,7 +371,8 @@ std::optional<Evaluation> Trainer::State::evaluate(std::optional<Split>& on) {
 
 std::optional<Evaluation> Trainer::test() {
   set_phase(RunPhase::evaluating);
-  return (*ranks_)[0].rank() == 0 ? (*ranks_)[0].evaluate((*ranks_)[0].test) : std::nullopt;
+  return (*ranks_)[0].rank() == 0 ? (*ranks_)[0].evaluate((*ranks_)[0].test, kMostWrong)
+                                  : std::nullopt;
 }
 
 TrainResult Trainer::run() {

@@ -100,7 +100,7 @@ struct Trainer::State {
   StepMode mode() const { return {options.compile, options.passes}; }
   /// How well the network does there, all ranks together where they share it; empty where there is
   /// none, or on a stop. Throws FileError.
-  std::optional<Evaluation> evaluate(std::optional<Split>& on);
+  std::optional<Evaluation> evaluate(std::optional<Split>& on, int64_t most_wrong = 0);
   /// For opening data and for its upload: reports, and whether to go on.
   data::OpenProgress open_progress(const char* stage = "open") const;
   /// Where the loaders' batches go.

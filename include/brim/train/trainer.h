@@ -48,6 +48,15 @@ struct Evaluation {
   /// How many of each class the network took for which: [class][what it said], as many as
   /// `classes`. Empty for tasks that do not count by class, and for more than 200.
   std::vector<std::vector<int64_t>> confusion;
+  struct Wrong {
+    int64_t sample = 0;        ///< of the split
+    int64_t is = 0, said = 0;  ///< classes
+    double probability = 0;    ///< that it gave to `said`
+    double loss = 0;           ///< cross-entropy
+  };
+  /// The samples with the highest loss whose class was not recognised, the worst first; for tasks
+  /// of one class a sample, where it was asked for.
+  std::vector<Wrong> most_wrong;
 
   /// Throws IndexError, with the names that there are.
   double metric(std::string_view name) const;
@@ -177,13 +186,14 @@ class Trainer {
   TrainResult train();
   /// Writes the weights to `out`, if there is one. Throws FileError.
   void save();
-  /// Evaluates on the test split; empty if there is none, on a stop, and in ranks other than 0.
-  /// Throws FileError.
+  /// Evaluates on the test split, the most wrong samples included; empty if there is none, on a
+  /// stop, and in ranks other than 0. Throws FileError.
   std::optional<Evaluation> test();
 
   nn::Module& model();
   const data::Loader& loader() const;
-  const TaskData& data() const;  ///< of the training split
+  const TaskData& data() const;             ///< of the training split
+  const data::Loader* test_loader() const;  ///< of the test split; null where there is none
   /// How batches come to be, in a line: "pictures as bytes, augmented on cuda:0".
   std::string input() const;
   /// The checkpoint that this run goes on from; "" at the very beginning.
@@ -206,9 +216,10 @@ Recipe checkpoint_recipe(const std::string& folder);
 /// stay on the device until the end. `data` says what the network puts out. `progress` is told the
 /// fraction done; returning false stops with an Error. Throws FileError for a damaged sample, and
 /// when not one could be read; ValueError for several devices, and for metrics of another task.
+/// `most_wrong`: how many entries Evaluation::most_wrong may have.
 Evaluation evaluate(nn::Module& model, data::DeviceLoader& loader, const Recipe& recipe,
-                    const TaskData& data,
-                    const std::function<bool(double fraction)>& progress = {});
+                    const TaskData& data, const std::function<bool(double fraction)>& progress = {},
+                    int64_t most_wrong = 0);
 /// Of labelled pictures: cross-entropy and accuracy.
 Evaluation evaluate(nn::Module& model, data::DeviceLoader& loader,
                     const std::function<bool(double fraction)>& progress = {});
