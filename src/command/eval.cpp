@@ -84,7 +84,8 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
 
   const auto begin = std::chrono::steady_clock::now();
   const train::Evaluation result =
-      train::evaluate(*model, feed, recipe, split.data, show("evaluate"));
+      train::evaluate(*model, feed, recipe, split.data, show("evaluate"),
+                      /*most_wrong=*/16);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   display.finish();
   BRIM_CHECK(std::isfinite(result.loss), ValueError,
@@ -109,6 +110,7 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
                 {"metrics", json["metrics"]},
                 {"per_class", json["per_class"]},
                 {"confusion", json["confusion"]},
+                {"most_wrong", json["most_wrong"]},
                 {"versions", build_versions()}},
                o.json);
   return 0;

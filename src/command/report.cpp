@@ -87,6 +87,16 @@ std::string evaluation_table(const train::Evaluation& e, const std::string& spli
   return text + confused;
 }
 
+namespace {
+
+/// Its number where no metric counts by class.
+std::string class_name(const train::Evaluation& e, int64_t number) {
+  const auto at = static_cast<size_t>(number);
+  return at < e.classes.size() ? e.classes[at].name : std::to_string(number);
+}
+
+}  // namespace
+
 Json to_json(const train::Evaluation& e) {
   Json json{{"samples", e.samples},
             {"skipped", e.skipped},
@@ -95,6 +105,13 @@ Json to_json(const train::Evaluation& e) {
             {"per_class", Json::object()}};
   for (const auto& value : e.metrics) json["metrics"][value.name] = finite(value.value);
   for (const auto& c : e.classes) json["per_class"][c.name] = c.accuracy();
+  json["most_wrong"] = Json::array();
+  for (const train::Evaluation::Wrong& wrong : e.most_wrong)
+    json["most_wrong"].push_back({{"sample", wrong.sample},
+                                  {"class", class_name(e, wrong.is)},
+                                  {"predicted", class_name(e, wrong.said)},
+                                  {"probability", finite(wrong.probability)},
+                                  {"loss", finite(wrong.loss)}});
   json["confusion"] = e.confusion.empty() ? Json(nullptr) : Json(e.confusion);
   return json;
 }

@@ -17,6 +17,7 @@ std::string metrics_line(const train::Evaluation& evaluation);
 std::string left_out(const train::Evaluation& evaluation);
 
 /// {"samples": .., "loss": .., "metrics": {"accuracy": ..}, "per_class": {"cat": ..},
+/// "most_wrong": [{"sample", "class", "predicted", "probability", "loss"}, ..],
 /// "confusion": [[..], ..] or null}
 nlohmann::ordered_json to_json(const train::Evaluation& evaluation);
 /// Null for what is NaN or infinite.

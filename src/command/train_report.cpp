@@ -158,6 +158,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["metrics"] = result.test ? test["metrics"] : test;
   json["per_class"] = result.test ? test["per_class"] : test;
   json["confusion"] = result.test ? test["confusion"] : test;
+  json["most_wrong"] = result.test ? test["most_wrong"] : test;
   json["test_loss"] = result.test ? test["loss"] : test;
   json["test_samples"] = result.test ? test["samples"] : test;
   json["test_skipped"] = result.test ? test["skipped"] : test;

@@ -38,6 +38,7 @@
 #include "command/tensorboard_log.h"
 #include "command/train_report.h"
 #include "command/train_request.h"
+#include "command/wrong_pictures.h"
 #include "core/clock.h"
 #include "io/atomic_file.h"
 #include "train/run_folder.h"
@@ -268,6 +269,7 @@ class TrainSession {
     dist::GroupPtr end;
     if (group_) attempt([&] { end = group_->duplicate(/*timeout=*/0); });
     if (trained) attempt([&] { result_.test = trainer_->test(); });
+    if (result_.test && !arguments_.folder().empty()) show_wrong();
     if (end) attempt([&] { end->barrier(); });
     display_.finish();
     phases_.end("evaluate");
@@ -277,6 +279,15 @@ class TrainSession {
     if (tensorboard_) tensorboard_->add(result_);
     if (trained && request_.launched.rank == 0)  // which alone evaluates
       result_.stopped = !result_.test && !failure_ && stop_.load() != 0;
+  }
+
+  /// The pictures are for people to look at: the run is none the worse without.
+  void show_wrong() {
+    try {
+      save_wrong_pictures(*result_.test, *trainer_->test_loader(), arguments_.folder());
+    } catch (const Error& e) {
+      warn(e.what() + std::string("; the most wrong pictures are not kept"));
+    }
   }
 
   void report(bool trained) {

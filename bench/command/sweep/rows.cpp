@@ -12,7 +12,7 @@ namespace brim::command {
 namespace {
 
 const std::vector<std::string> kImages = {"nchw", "nhwc"};
-const std::vector<std::string> kRows = {"rows-1000", "rows-256", "rows-10"};
+const std::vector<std::string> kRowLayouts = {"rows-1000", "rows-256", "rows-10"};
 const std::vector<std::string> kReduced = {"all", "rows-1000", "rows-10", "columns"};
 
 std::vector<int> axes_of(const std::string& layout) {
@@ -118,7 +118,7 @@ SweepRun batch_normalized(const SweepCase& c, bool trains, bool by_batch) {
 }
 
 void add_norms(std::vector<SweepOp>& ops) {
-  add_with_training(ops, "layer_norm", "norm", kRows, [](const SweepCase& c, bool trains) {
+  add_with_training(ops, "layer_norm", "norm", kRowLayouts, [](const SweepCase& c, bool trains) {
     const Tensor x = operand(c).set_requires_grad();
     const Shape width{x.size(1)};
     return run_either(
@@ -128,7 +128,7 @@ void add_norms(std::vector<SweepOp>& ops) {
         },
         x, leaf(width, c.dtype), leaf(width, c.dtype));
   });
-  add_with_training(ops, "rms_norm", "norm", kRows, [](const SweepCase& c, bool trains) {
+  add_with_training(ops, "rms_norm", "norm", kRowLayouts, [](const SweepCase& c, bool trains) {
     const Tensor x = operand(c).set_requires_grad();
     const Shape width{x.size(1)};
     return run_either(

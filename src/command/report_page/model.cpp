@@ -190,7 +190,8 @@ Json model_of(const std::vector<Run>& runs) {
                              {"lines", lines_of(run.charts, points)},
                              {"accounts", accounts_of(run, stretches)},
                              {"ops", operations_of(run.result)},
-                             {"plan", plan_of(run.result)}});
+                             {"plan", plan_of(run.result)},
+                             {"most_wrong", run.most_wrong}});
   }
   return model;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "command/report_page/json_values.h"
+#include "command/report_page/most_wrong.h"
 #include "command/report_page/read_history.h"
 #include "command/report_page/read_monitor.h"
 #include "core/check.h"
@@ -52,6 +53,7 @@ Run read_run(const std::string& folder) {
   if (holds(history)) read_history(history, run);
   if (holds(monitor)) read_monitor(monitor, run);
   if (holds(result)) read_result(result, run);
+  run.most_wrong = most_wrong_of(run.result, folder);
   return run;
 }
 

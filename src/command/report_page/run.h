@@ -18,6 +18,7 @@ struct Run {
   std::map<std::string, double> energy;           ///< joule, by device, of all processes
   nlohmann::json result;                          ///< an object; empty where there is none
   nlohmann::json last;                            ///< line of the history, an object
+  nlohmann::ordered_json most_wrong;              ///< see most_wrong.h
   LineCounts history, monitor;
   int sessions = 0;         ///< processes that wrote the history
   double images = 0;        ///< of all processes

@@ -204,6 +204,7 @@ showMachine();
 showMemory();
 showResults();
 showConfusion();
+showMostWrong();
 showLoader();
 showAxis();
 drawAll();

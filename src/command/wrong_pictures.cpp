@@ -1,0 +1,60 @@
+#include "command/wrong_pictures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <vector>
+
+#include "core/check.h"
+#include "data/image/decode.h"
+#include "data/transform/resample.h"
+#include "io/atomic_file.h"
+
+namespace brim::command {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kThumbnail = 64;
+
+/// As wide and high as the picture in proportion.
+data::Image thumbnail(data::Image picture) {
+  const int longest = std::max(picture.width, picture.height);
+  if (longest <= kThumbnail) return picture;
+  const auto side = [&](int length) {
+    return std::max(1, static_cast<int>(std::lround(double{kThumbnail} * length / longest)));
+  };
+  data::Image small;
+  data::resample(picture, {0, 0, picture.width, picture.height}, side(picture.height),
+                 side(picture.width), small);
+  return small;
+}
+
+fs::path picture_at(const fs::path& folder, size_t place) {
+  return folder / fmt::format("{}.png", place);
+}
+
+}  // namespace
+
+void save_wrong_pictures(const train::Evaluation& evaluation, const data::Loader& loader,
+                         const std::string& run_folder) {
+  const fs::path folder = fs::path(run_folder) / kWrongFolder;
+  std::error_code error;
+  for (size_t i = 0; fs::remove(picture_at(folder, i), error); ++i) {
+  }
+  if (evaluation.most_wrong.empty() || !loader.has_pictures()) return;
+  fs::create_directory(folder, error);
+  BRIM_CHECK(!error, FileError, "[train] the folder {} cannot be made: {}", folder.string(),
+             error.message());
+  for (size_t i = 0; i < evaluation.most_wrong.size(); ++i) {
+    data::Image picture;
+    loader.source().read(evaluation.most_wrong[i].sample, picture);
+    const std::vector<uint8_t> png = data::encode_png(thumbnail(std::move(picture)));
+    io::write_file_atomically(picture_at(folder, i).string(),
+                              {reinterpret_cast<const char*>(png.data()), png.size()});
+  }
+}
+
+}  // namespace brim::command
