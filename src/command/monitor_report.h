@@ -10,9 +10,9 @@
 
 namespace brim::command {
 
-/// One line for each cuda device whose sensors can be read: "cuda:0: busy 97 % (SMs 83 %, ...".
+/// One line for each device whose sensors can be read: "cuda:0: busy 97 % (SMs 83 %, ...".
 std::vector<std::string> sensor_lines(const diag::MonitorSummary& summary);
-/// What the CPUs ("cpu") and each cuda device drew, in watts: of their counters of energy, else of
+/// What the CPUs ("cpu") and each other device drew, in watts: of their counters of energy, else of
 /// the power that was read. Without those that have neither.
 std::vector<std::pair<std::string, double>> mean_watts(const diag::MonitorSummary& summary);
 /// The same numbers and the host's, by name; null where there is no such sensor.

@@ -93,7 +93,11 @@ void add_gpus(Exposition& page, const Gpus& gpus, MetricKind kind, const Get& ge
   }
 }
 
-void add_gpus(Exposition& page, const Gpus& gpus) {
+/// Under NVIDIA's names, which are of its GPUs alone.
+void add_dcgm(Exposition& page, const Gpus& all) {
+  Gpus gpus;
+  for (const auto& gpu : all)
+    if (gpu.first.kind == DeviceKind::cuda) gpus.push_back(gpu);
   constexpr double kMiB = 1.0 / (1 << 20);
   using diag::GpuReading;
   add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.utilisation; },
@@ -132,9 +136,28 @@ void add_gpus(Exposition& page, const Gpus& gpus) {
   add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.memory_clock; },
            {{"DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", 1},
             {"DCGM_FI_DEV_MEMORY_CLOCK_HERTZ", "Memory clock frequency.", 1e6}});
+}
+
+/// Of all devices with such sensors, the CPUs and virtual accelerators included.
+void add_power_and_heat(Exposition& page, const diag::Reading& sensors) {
+  const auto add = [&](const char* name, MetricKind kind, const char* help,
+                       const std::optional<double>& of_cpu,
+                       std::optional<double> diag::GpuReading::*sensor) {
+    page.family(name, kind, help);
+    if (of_cpu) page.sample(*of_cpu, {{"device", "cpu"}});
+    for (const auto& [device, gpu] : sensors.gpus)
+      if (const auto value = gpu.*sensor; value && std::isfinite(*value))
+        page.sample(*value, {{"device", device.str()}});
+  };
+  add("brim_device_energy_joules_total", MetricKind::counter,
+      "Energy by the device's own counter, from whenever that began.", sensors.host.energy,
+      &diag::GpuReading::energy);
+  add("brim_device_power_watts", MetricKind::gauge, "Power draw.", {}, &diag::GpuReading::power);
+  add("brim_device_temperature_celsius", MetricKind::gauge, "Temperature.", {},
+      &diag::GpuReading::temperature);
   page.family("brim_gpu_throttled", MetricKind::gauge,
               "Whether heat, power or a fault hold clocks down.");
-  for (const auto& [device, gpu] : gpus)
+  for (const auto& [device, gpu] : sensors.gpus)
     if (gpu.error.empty()) page.sample(gpu.throttled, {{"device", device.str()}});
 }
 
@@ -165,7 +188,8 @@ std::string RunMetrics::page(MetricsFormat format) {
   add_memory_of(page, status);
   if (const std::optional<diag::Reading> sensors = run_.reading()) {
     add_host(page, sensors->host);
-    add_gpus(page, sensors->gpus);
+    add_dcgm(page, sensors->gpus);
+    add_power_and_heat(page, *sensors);
   }
   return page.finish();
 }

@@ -166,6 +166,7 @@ void TensorBoardLog::add(const diag::Reading& reading) {
       add_known("memory_used_bytes", gpu.memory_used);
       add_known("temperature_c", gpu.temperature);
       add_known("power_w", gpu.power);
+      add_known("energy_j", gpu.energy);
       add_known("sm_clock_mhz", gpu.sm_clock);
     }
   });

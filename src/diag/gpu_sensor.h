@@ -10,6 +10,11 @@ class GpuSensor {
   virtual ~GpuSensor() = default;
   /// Does not throw: what goes wrong is in GpuReading::error.
   virtual GpuReading read(int device) = 0;
+  /// Whether the device's own streams charge the account for lowered clocks.
+  virtual bool charges_throttle() const { return false; }
+  /// Seconds that the device has computed, talked and copied outside of scopes, without what heat
+  /// has added, by a clock that no account reads; empty where there is none.
+  virtual std::optional<double> worked(int /*device*/) { return {}; }
 };
 
 /// From now on `sensor` reads the devices of `kind`. It lives as long as the process.

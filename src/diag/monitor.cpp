@@ -163,8 +163,9 @@ struct Monitor::State {
     r.host = host.read();
     r.host.energy = energy.read();
     for (const Device device : devices) {
-      GpuReading gpu = gpu_sensor(device.kind)->read(device.index);
-      if (DeviceMeter* meter = DeviceMeter::active(device)) {
+      GpuSensor& sensor = *gpu_sensor(device.kind);
+      GpuReading gpu = sensor.read(device.index);
+      if (DeviceMeter* meter = DeviceMeter::active(device); meter && !sensor.charges_throttle()) {
         meter->advance();
         meter->throttled(gpu.slowdown());
       }

@@ -53,7 +53,7 @@ TEST(HostLoad, OfThisProcess) {
   }
 }
 
-/// Says what a test wants; for a kind that has no sensors of its own.
+/// Says what a test wants, in the place of the kind's own sensors.
 class Sensor final : public GpuSensor {
  public:
   GpuReading read(int device) override {

@@ -36,6 +36,7 @@ struct SimReadings {
   double temperature = 0;  ///< degrees Celsius
   double power = 0;        ///< watts, now
   double clock = 0;        ///< share of the full rate; below 1 when throttled by heat
+  double energy = 0;       ///< joules since the process first used the device
 };
 /// Throws DeviceError for a missing device.
 SimReadings sim_readings(Device device);

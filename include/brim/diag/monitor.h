@@ -1,5 +1,6 @@
-// What the machine's sensors say while something runs: the CPU's load from /proc and, for cuda
-// devices, NVML. Read once a second by a thread of its own.
+// What the machine's sensors say while something runs: the CPU's load from /proc, for cuda devices
+// NVML, for virtual accelerators the model of their profile. Read once a second by a thread of its
+// own.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct GpuReading {
   std::optional<double> temperature;                 ///< degrees Celsius
   std::optional<double> power, power_limit;          ///< watts
   std::optional<double> sm_clock, memory_clock, max_sm_clock;  ///< MHz
-  std::optional<double> energy;             ///< joules since the driver was loaded; Volta and later
+  std::optional<double> energy;             ///< joules since the driver was loaded (Volta and later), or sim was used
   std::vector<std::string> clocks_held_by;  ///< why clocks are not the highest: "power cap", ...
   bool throttled = false;                   ///< one of these is heat, power or a fault
   std::string error;                        ///< why nothing of it can be read; else empty
@@ -45,7 +46,7 @@ struct HostReading {
 struct Reading {
   double seconds = 0;  ///< since the monitor was made
   HostReading host;
-  std::vector<std::pair<Device, GpuReading>> gpus;  ///< of cuda devices, in their order
+  std::vector<std::pair<Device, GpuReading>> gpus;  ///< of cuda and sim, in their order
 };
 
 /// Readings of a stretch of time. `mean` holds means, but: memory, temperature and power limit are
@@ -65,7 +66,8 @@ struct MonitorOptions {
 };
 
 /// Reads sensors from its construction to its end. Time lost to lowered clocks is charged to the
-/// devices' accounts (Cause::throttle). Devices that are not cuda have no sensors.
+/// devices' accounts (Cause::throttle). The CPU is in HostReading. What a virtual accelerator's
+/// sensors say is simulated; without a paced profile they know neither power nor heat.
 class Monitor {
  public:
   /// Throws ValueError for a period below 0.01 s or above 1e9 s.

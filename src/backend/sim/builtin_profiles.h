@@ -41,6 +41,7 @@ warmth_c_per_w = 0.75
 settling_s = 60
 throttle_c = 85
 throttle_clock = 0.6
+clock_mhz = 1590
 )toml"},
     {"a100", R"toml(
 name = "NVIDIA A100 SXM 80GB"
@@ -68,6 +69,7 @@ warmth_c_per_w = 0.13
 settling_s = 60
 throttle_c = 85
 throttle_clock = 0.6
+clock_mhz = 1410
 )toml"},
     {"h100", R"toml(
 name = "NVIDIA H100 SXM"
@@ -95,6 +97,7 @@ warmth_c_per_w = 0.07
 settling_s = 60
 throttle_c = 85
 throttle_clock = 0.6
+clock_mhz = 1980
 )toml"},
     {"h200", R"toml(
 name = "NVIDIA H200 SXM"
@@ -122,6 +125,7 @@ warmth_c_per_w = 0.07
 settling_s = 60
 throttle_c = 85
 throttle_clock = 0.6
+clock_mhz = 1980
 )toml"},
 };
 

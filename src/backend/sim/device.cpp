@@ -176,6 +176,12 @@ Pacer& Devices::pacer(int device) {
   return at(device).pacer;
 }
 
+int64_t Devices::used(int device) {
+  const std::lock_guard lock(mutex_);
+  const auto& memory = at(device).memory;
+  return memory ? static_cast<int64_t>(memory->capacity() - memory->free_bytes()) : 0;
+}
+
 std::vector<SimStream*> Devices::streams(int device) {
   const std::lock_guard lock(mutex_);
   std::vector<SimStream*> streams;

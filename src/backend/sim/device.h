@@ -41,6 +41,8 @@ class Devices {
   Stream create_stream(int device);
   Stream create_private_stream(int device);
   Pacer& pacer(int device);
+  /// Bytes of its memory that are taken.
+  int64_t used(int device);
   /// An event that covers what is queued so far.
   std::shared_ptr<StreamEvent> record(SimStream& stream);
   /// Waits on the host for all streams of a device.

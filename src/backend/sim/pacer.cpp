@@ -16,13 +16,13 @@ Pacer::Clock::duration to_clock(double seconds) {
 
 void Pacer::set(const std::optional<DeviceProfile>& profile, double slowdown, bool paced) {
   const std::lock_guard lock(mutex_);
+  advance(Clock::now());
   profile_ = profile;
   slowdown_ = slowdown;
   paced_ = paced;
   free_at_ = {};
   temperature_ = profile ? profile->ambient + profile->warmth * profile->idle_power : 0;
-  warmed_at_ = Clock::now();
-  busy_until_ = warmed_at_;
+  compute_.until = work_.until = advanced_to_;
 }
 
 double Pacer::seconds(const Work& work) const {
@@ -40,30 +40,55 @@ double Pacer::seconds(const Work& work) const {
   __builtin_unreachable();
 }
 
-void Pacer::warm_up(Clock::time_point now) {
-  const auto heat = [&](Clock::time_point until, double power) {
-    if (until <= warmed_at_) return;
-    const double passed = Seconds(until - warmed_at_).count() / slowdown_;
-    temperature_ = profile_->heated(temperature_, power, passed);
-    warmed_at_ = until;
-  };
-  heat(std::min(now, busy_until_), profile_->peak_power);
-  heat(now, profile_->idle_power);
+Pacer::Clock::time_point Pacer::Busy::end(Clock::time_point from, Clock::time_point now) const {
+  return running > 0 ? now : std::clamp(until, from, now);
 }
 
-Pacer::Slot Pacer::reserve(const Work& work) {
+void Pacer::advance(Clock::time_point now) {
+  const Clock::time_point from = advanced_to_;
+  if (now <= from) return;
+  advanced_to_ = now;
+  const Clock::time_point computed = compute_.end(from, now);
+  sums_.seconds += Seconds(now - from).count();
+  sums_.computed += Seconds(computed - from).count();
+  sums_.worked += Seconds(work_.end(from, now) - from).count();
+  sums_.played += Seconds(now - from).count() / slowdown_;
+  if (!profile_ || !paced_) return;
+  const auto draw = [&](double power, Clock::duration time) {
+    const double played = Seconds(time).count() / slowdown_;
+    temperature_ = profile_->heated(temperature_, power, played);
+    sums_.energy += power * played;
+  };
+  draw(profile_->peak_power, computed - from);
+  draw(profile_->idle_power, now - computed);
+}
+
+Pacer::Slot Pacer::reserve(const Work& work, bool scoped) {
   const std::lock_guard lock(mutex_);
-  if (!profile_ || !paced_) return {};
   const Clock::time_point now = Clock::now();
-  warm_up(now);
+  advance(now);
+  const bool computes = work.engine == Engine::compute;
+  if (computes) ++compute_.running;
+  if (!scoped) ++work_.running;
+  if (!profile_ || !paced_) return {};
   const double full = seconds(work) * slowdown_;
   double needed = full;
-  if (work.engine == Engine::compute && temperature_ > profile_->throttle_at)
-    needed /= profile_->throttle_clock;
+  if (computes && temperature_ > profile_->throttle_at) needed /= profile_->throttle_clock;
   Clock::time_point& free_at = free_at_[static_cast<size_t>(work.engine)];
   free_at = std::max(now, free_at) + to_clock(needed);
-  if (work.engine == Engine::compute) busy_until_ = free_at;
+  if (computes) compute_.until = free_at;
+  if (!scoped) {
+    work_.until = std::max(work_.until, free_at);
+    sums_.worked -= needed - full;
+  }
   return {free_at, needed - full};
+}
+
+void Pacer::computed(const Work& work, bool scoped) {
+  const std::lock_guard lock(mutex_);
+  advance(Clock::now());
+  if (work.engine == Engine::compute) --compute_.running;
+  if (!scoped) --work_.running;
 }
 
 double Pacer::launch_seconds() const {
@@ -80,10 +105,23 @@ SimReadings Pacer::readings() {
   const std::lock_guard lock(mutex_);
   if (!profile_) return {};
   const Clock::time_point now = Clock::now();
-  warm_up(now);
+  advance(now);
+  const bool is_busy = paced_ && (compute_.running > 0 || now < compute_.until);
   return {.temperature = temperature_,
-          .power = now < busy_until_ ? profile_->peak_power : profile_->idle_power,
-          .clock = temperature_ > profile_->throttle_at ? profile_->throttle_clock : 1};
+          .power = is_busy ? profile_->peak_power : profile_->idle_power,
+          .clock = temperature_ > profile_->throttle_at ? profile_->throttle_clock : 1,
+          .energy = sums_.energy};
+}
+
+Pacer::Sums Pacer::sums() {
+  const std::lock_guard lock(mutex_);
+  advance(Clock::now());
+  return sums_;
+}
+
+bool Pacer::draws_power() const {
+  const std::lock_guard lock(mutex_);
+  return profile_ && paced_;
 }
 
 std::optional<double> sleep_until(Pacer::Clock::time_point end) {

@@ -1,5 +1,6 @@
 // How long work takes on the device that a profile describes (roofline: the longer of arithmetic
-// and memory), and how warm the device gets.
+// and memory), how warm the device gets and what energy it takes. Heat and energy are those of the
+// device that is played: where a slowdown stretches its times, theirs pass more slowly, too.
 #pragma once
 
 #include <array>
@@ -25,17 +26,40 @@ class Pacer {
     Clock::time_point end;  ///< when the work is done
     double throttled = 0;   ///< seconds of it that a cool device would have spared
   };
-  /// Takes the work's engine from now, or from when it is free, until the work is done.
-  Slot reserve(const Work& work);
+  /// Takes the work's engine from now, or from when it is free, until the work is done. `scoped`:
+  /// an account charges it to a scope, so it is no part of Sums::worked.
+  Slot reserve(const Work& work, bool scoped = false);
+  /// The same work was computed; where that took longer than its slot, the device was busy so long.
+  void computed(const Work& work, bool scoped);
   /// Seconds of the host's time that queueing takes.
   double launch_seconds() const;
   /// Seconds that the work takes by itself; 0 without a profile.
   double estimate(const Work& work) const;
   SimReadings readings();
 
+  /// What the device did since this was made. Nothing is sampled: each change is added up when it
+  /// comes.
+  struct Sums {
+    double seconds = 0;   ///< of this machine's clock
+    double played = 0;    ///< seconds of the device that is played
+    double computed = 0;  ///< of `seconds`: the compute engine worked
+    double worked = 0;    ///< of `seconds`: any engine did, without what heat has added
+    double energy = 0;    ///< joules; 0 without a profile
+  };
+  Sums sums();
+  /// What is paced by a profile draws power.
+  bool draws_power() const;
+
  private:
+  /// When something works: until a time that is known, and while work runs on this machine.
+  struct Busy {
+    int running = 0;
+    Clock::time_point until{};
+    Clock::time_point end(Clock::time_point from, Clock::time_point now) const;
+  };
   double seconds(const Work& work) const;
-  void warm_up(Clock::time_point now);
+  /// Adds up what happened since the last call.
+  void advance(Clock::time_point now);
 
   mutable std::mutex mutex_;
   std::optional<DeviceProfile> profile_;
@@ -43,8 +67,10 @@ class Pacer {
   bool paced_ = true;
   std::array<Clock::time_point, kEngineCount> free_at_{};
   double temperature_ = 0;
-  Clock::time_point warmed_at_{};
-  Clock::time_point busy_until_{};  // of the compute engine, for the power it draws
+  Clock::time_point advanced_to_ = Clock::now();
+  Busy compute_;  // that engine, for the power it draws
+  Busy work_;     // any engine, with what no scope was charged for
+  Sums sums_;
 };
 
 /// Sleeps until `end`, to within some microseconds. Returns by how many seconds it is over; nothing

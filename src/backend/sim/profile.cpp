@@ -127,6 +127,7 @@ DeviceProfile parse_profile(std::string_view toml, const std::string& name) {
   p.settling = thermal.number("settling_s", 1e-3, 1e6, 1);
   p.throttle_at = thermal.number("throttle_c", -100, 1000, 1);
   p.throttle_clock = thermal.number("throttle_clock", 0.01, 1, 1);
+  p.clock = thermal.number_or("clock_mhz", 1, 1e5, 1, 0);
   thermal.finish();
   if (top.has("network")) {
     Section network = top.section("network");

@@ -31,6 +31,7 @@ struct DeviceProfile {
   double settling = 1;       ///< seconds to come within 1/e of that
   double throttle_at = 0;    ///< degrees Celsius; above, the clock falls to throttle_clock
   double throttle_clock = 1;
+  double clock = 0;  ///< MHz of the units that compute, at the most; 0: not said
 
   double peak_of(DType dtype) const;
   /// Degrees Celsius after `seconds` at `power` watts, starting from `temperature`: Newton's law of

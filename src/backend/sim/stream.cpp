@@ -154,12 +154,14 @@ void SimStream::run(Task& task) {
     task.reason.waited = diag::Cause::stolen;
   const diag::Cause charged = task.reason.charged(task.work.cause());
   if (meter) meter->begin(charged, task.reason);
-  const Pacer::Slot slot = pacer_.reserve(task.work);
+  const bool scoped = charged != task.work.cause();
+  const Pacer::Slot slot = pacer_.reserve(task.work, scoped);
   try {
     task.work.run();
   } catch (...) {
     fail(std::current_exception());
   }
+  pacer_.computed(task.work, scoped);
   const std::optional<double> late = sleep_until(slot.end);
   if (meter) {
     const auto ticks = [](double seconds) {
