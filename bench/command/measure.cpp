@@ -8,6 +8,7 @@
 #include <cmath>
 #include <vector>
 
+#include "bench/command/energy_counter.h"
 #include "core/clock.h"
 
 namespace brim::command {
@@ -61,6 +62,8 @@ Timing measure(const std::function<void()>& step, const Effort& effort, Device d
 
   Timing timing;
   std::vector<double> samples;
+  EnergyCounter energy(device);
+  const std::optional<double> energy_begin = energy.read();
   const double end = steady_seconds() + effort.seconds, cpu_begin = cpu_now();
   while (steady_seconds() < end || static_cast<int64_t>(samples.size()) < effort.blocks) {
     const double start = steady_seconds();
@@ -70,6 +73,8 @@ Timing measure(const std::function<void()>& step, const Effort& effort, Device d
     timing.steps += block;
   }
   timing.cpu = (cpu_now() - cpu_begin) / static_cast<double>(timing.steps) * 1e6;
+  if (const std::optional<double> now = energy.read(); now && energy_begin)
+    timing.joules = *now - *energy_begin;
   std::sort(samples.begin(), samples.end());
   timing.median = quantile(samples, 0.5);
   timing.p10 = quantile(samples, 0.1);

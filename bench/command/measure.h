@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include <brim/core/device.h>
@@ -17,6 +18,7 @@ struct Timing {
   double p90 = 0;
   double cpu = 0;     ///< CPU time of all threads, mean; steady where others use the machine too
   int64_t steps = 0;  ///< timed ones, without the warm-up
+  std::optional<double> joules;  ///< of the device, for all of these; empty without a counter
 };
 
 /// How long a measurement takes: so many seconds, and at least so many steps and blocks.

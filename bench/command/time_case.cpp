@@ -43,12 +43,16 @@ Json time_case(const BenchCase& bench, const BenchSetup& setup, int round_count,
   std::vector<Timing> rounds;
   std::vector<double> copies, of_copy;  // bytes a second, and the step's as a part of them
   int64_t steps = 0;
+  double joules = 0;
+  bool has_energy = true;  // in each round
   for (int i = 0; i < round_count; ++i) {
     rounds.push_back(measure(run.step, {.seconds = seconds}, setup.device));
     for (double* us :
          {&rounds.back().median, &rounds.back().p10, &rounds.back().p90, &rounds.back().cpu})
       *us /= run.steps;
     steps += rounds.back().steps * run.steps;
+    has_energy = has_energy && rounds.back().joules;
+    joules += rounds.back().joules.value_or(0);
     if (!run.copy) continue;
     const double copy =
         run.copy_bytes / measure(run.copy, {.seconds = seconds}, setup.device).median;
@@ -68,6 +72,8 @@ Json time_case(const BenchCase& bench, const BenchSetup& setup, int round_count,
                {"us_largest_round", rounds.back().median},
                {"steps", steps},
                {"rounds", round_count}};
+  json["joules_per_step"] =
+      has_energy ? finite(joules / static_cast<double>(steps)) : Json(nullptr);
   if (bench.flops > 0) {
     json["flops"] = bench.flops;
     json["gflops"] = bench.flops / middle.median * 1e-3;
@@ -115,6 +121,7 @@ void print_timing(const Json& r) {
   if (r.contains("gb_per_s"))
     fmt::print("  {:.1f} GB/s, {:.1f} % of a copy's {:.1f}", number("gb_per_s"),
                100 * number("share_of_copy"), number("copy_gb_per_s"));
+  if (!r["joules_per_step"].is_null()) fmt::print("  {:.3g} J/step", number("joules_per_step"));
   fmt::print("\n");
   if (r.contains("plan")) fmt::print("{}", r["plan"].get<std::string>());
   std::fflush(stdout);
