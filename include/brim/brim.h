@@ -67,6 +67,7 @@
 #include <brim/plan/compile.h>
 #include <brim/train/checkpoint.h>
 #include <brim/train/forecast.h>
+#include <brim/train/heat_guard.h>
 #include <brim/train/metric.h>
 #include <brim/train/recipe.h>
 #include <brim/train/status.h>

@@ -15,6 +15,7 @@ constexpr OptionName kOptionNames[] = {
     {"ConvertOptions::overwrite", "--overwrite"},
     {"ConvertOptions::side", "--size"},
     {"DeviceLoaderOptions::resident", "--data-on-device"},
+    {"HeatGuardOptions::limit", "--max-temperature"},
     {"GetOptions::mirror", "--mirror"},
     {"LoaderOptions::workers", "--workers"},
     {"OptimizerRecipe::lr", "--lr"},

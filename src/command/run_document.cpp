@@ -128,6 +128,7 @@ Json RunDocument::json() const {
                {"folder", absolute(request_.arguments.folder())},
                {"state", state_word(status.phase)},
                {"stage", nullptr},
+               {"paused", nullptr},
                {"rank", request_.launched.rank},
                {"ranks", request_.launched.size},
                {"epoch", status.epoch},
@@ -151,6 +152,7 @@ Json RunDocument::json() const {
                {"gpus", Json::object()}};
   if (status.stage)
     json["stage"] = {{"name", status.stage}, {"fraction", finite(status.stage_fraction)}};
+  if (status.paused) json["paused"] = {{"why", "heat"}, {"seconds", finite(*status.paused)}};
   if (status.slots > 0)
     json["loader"] = {
         {"workers", status.workers}, {"slots", status.slots}, {"ready", status.ready_batches}};

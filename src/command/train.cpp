@@ -21,7 +21,7 @@ std::string repeated_options(const Arguments& args) {
        {"--data", "--device", "--epochs", "--workers", "--threads", "--precision",
         "--virtual-ranks", "--compile", "--passes", "--checkpoint-every", "--keep",
         "--memory-limit", "--augment-on", "--steps-per-graph", "--monitor", "--metrics",
-        "--metrics-token", "--tensorboard"})
+        "--metrics-token", "--tensorboard", "--max-temperature"})
     if (const std::vector<std::string> given = args.given(name); !given.empty())
       text += fmt::format(" {} {}", name, shell_word(given.back()));
   for (const char* flag : {"--data-on-device", "--sync-batch-norm", "--shard-checkpoints"})
@@ -99,6 +99,10 @@ const Register train_command(
                 "folder; 0: none")
            .range(0.0, 3600.0)
            .show_default();
+       args.add("--max-temperature", o->max_temperature,
+                "degrees Celsius from which on steps wait until all devices are 3 degrees cooler; "
+                "needs --monitor")
+           .range(1.0, 200.0);
        args.add("--metrics", o->metrics,
                 "[HOST:]PORT where Prometheus finds the run's metrics, at /metrics");
        args.add("--metrics-token", o->metrics_token,

@@ -76,6 +76,9 @@ void print_result(const TrainRequest& request, const train::Trainer& trainer,
   if (result.checkpoint_failures > 0)
     say(stdout, "{} checkpoints could not be written, {} were\n", result.checkpoint_failures,
         result.checkpoints);
+  if (result.heat_pauses > 0)
+    say(stdout, "paused {} times for {:.1f} s because of heat (--max-temperature {})\n",
+        result.heat_pauses, result.heat_seconds, request.arguments.max_temperature.value_or(0));
   if (result.stopped_early)
     say(stdout, "stopped after epoch {}: no better one in {} epochs\n", result.epochs_done,
         recipe.validation.patience);
@@ -192,6 +195,11 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
       trainer.resumed_from().empty() ? Json(nullptr) : Json(trainer.resumed_from());
   json["checkpoints"] = result.checkpoints;
   json["checkpoint_failures"] = result.checkpoint_failures;
+  json["heat"] = nullptr;
+  if (const auto& limit = request.arguments.max_temperature)
+    json["heat"] = {{"max_temperature_c", *limit},
+                    {"pauses", result.heat_pauses},
+                    {"seconds", result.heat_seconds}};
   json["stopped"] = result.stopped;
   json["versions"] = build_versions();
   // Last, for its tensors are no part of the peak. Who has no folder makes no report of it.

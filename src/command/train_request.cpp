@@ -9,6 +9,9 @@
 #include "command/command.h"
 #include "command/metrics_server.h"
 #include "command/report.h"
+#include "core/check.h"
+#include "core/device_names.h"
+#include "diag/gpu_sensor.h"
 #include "train/run_folder.h"
 
 namespace brim::command {
@@ -66,6 +69,21 @@ void check_outputs_of_run(const TrainArguments& o, const std::string& data) {
                         output.name, output.path, folder));
 }
 
+/// Throws UsageError or DeviceError where nothing would tell of heat.
+void check_heat(const TrainArguments& o, const std::vector<Device>& devices) {
+  if (o.monitor <= 0)
+    throw UsageError("--max-temperature needs readings of the sensors; leave --monitor 0 out");
+  std::string why;
+  for (const Device device : devices) {
+    diag::GpuSensor* const sensor = diag::gpu_sensor(device.kind);
+    const diag::GpuReading reading = sensor ? sensor->read(device.index) : diag::GpuReading();
+    if (reading.temperature) return;
+    if (!reading.error.empty()) why = " (" + reading.error + ")";
+  }
+  raise<DeviceError>("[train] no temperature is known of {}{}; leave --max-temperature out",
+                     names_of(devices), why);
+}
+
 }  // namespace
 
 TrainRequest parse_request(const TrainArguments& o) {
@@ -77,7 +95,7 @@ TrainRequest parse_request(const TrainArguments& o) {
     TrainArguments& own = request.arguments;
     own.json.clear(), own.trace.clear(), own.tensorboard.clear();
     own.metrics.clear();
-    own.monitor = 0;
+    if (!o.max_temperature) own.monitor = 0;  // each process guards its own devices
   }
   request.workers = workers_of(o.workers);
   request.checkpoint.keep = o.keep;
@@ -100,6 +118,7 @@ TrainRequest parse_request(const TrainArguments& o) {
   if (o.monitor > 0 && o.monitor < 0.01)
     throw UsageError(
         fmt::format("--monitor {} is too often; use 0.01 or more, or 0 for none", o.monitor));
+  if (o.max_temperature) check_heat(o, request.chosen.devices);
   return request;
 }
 

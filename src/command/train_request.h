@@ -23,7 +23,7 @@ struct TrainArguments {
   bool explain = false;
   double monitor = 1;
   std::optional<int64_t> epochs, batch, steps, virtual_ranks;
-  std::optional<double> lr;
+  std::optional<double> lr, max_temperature;
   std::optional<uint64_t> seed;
   int threads = 0;
   int64_t keep = 2;

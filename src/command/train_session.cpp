@@ -6,6 +6,7 @@
 #include <brim/diag/trace.h>
 #include <brim/dist/launch.h>
 #include <brim/dist/trace.h>
+#include <brim/train/heat_guard.h>
 #include <brim/train/trainer.h>
 #include <sched.h>
 #include <unistd.h>
@@ -172,6 +173,7 @@ class TrainSession {
             .stage = [this](const char* what, double part) { display_.show(what, part); },
             .first_step = [this] { startup_ms_ = milliseconds_since_start(); },
             .board = &board_,
+            .heat = heat_ ? &*heat_ : nullptr,
             .warn = [this](const std::string& line) { warn(line); },
             .stop = &stop_};
   }
@@ -202,6 +204,9 @@ class TrainSession {
           if (!arguments_.folder().empty()) how.record_folder = failures_folder();
           group_ = dist::open_world(request_.launched, how);
         }
+        if (arguments_.max_temperature)
+          heat_.emplace(train::HeatGuardOptions{.limit = *arguments_.max_temperature,
+                                                .period = arguments_.monitor});
         trainer_.emplace(request_.recipe, options());
         if (!arguments_.tensorboard.empty())
           tensorboard_.emplace(request_, *trainer_,
@@ -324,6 +329,7 @@ class TrainSession {
     line.update(reading_json(reading));
     log_.add_reading(line);
     document_.set_reading(reading);
+    if (heat_) heat_->add(reading);
     if (tensorboard_) tensorboard_->add(reading);
   }
   void show(const train::Progress& p) {
@@ -379,6 +385,7 @@ class TrainSession {
   std::optional<StatusServer> server_;
   std::string unwatched_;  // why there is none
   std::optional<TensorBoardLog> tensorboard_;
+  std::optional<train::HeatGuard> heat_;
   std::optional<diag::Monitor> monitor_;
   bool sensors_shown_ = false;
   double startup_ms_ = 0;

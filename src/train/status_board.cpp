@@ -33,6 +33,11 @@ void StatusBoard::set_stage(const char* stage, double fraction) {
   stage_ = stage;
 }
 
+void StatusBoard::set_paused(double seconds) {
+  moved_on_ = unix_seconds();
+  paused_ = seconds;
+}
+
 void StatusBoard::set_validation(const Evaluation& evaluation, int64_t epoch) {
   auto newest = std::make_shared<const Evaluation>(evaluation);
   const std::lock_guard lock(mutex_);
@@ -56,6 +61,7 @@ RunStatus StatusBoard::read() const {
   status.phase = phase_;
   status.stage = stage_;
   status.stage_fraction = stage_fraction_;
+  if (const double paused = paused_; paused >= 0) status.paused = paused;
   for (size_t i = 0; i < count_; ++i) {
     const RankStatus rank = ranks_[i].status.read();
     status.devices.push_back(rank.device);

@@ -6,12 +6,15 @@
 #include <brim/core/tf32.h>
 #include <brim/diag/sampling.h>
 #include <brim/dist/sync_batch_norm.h>
+#include <brim/train/heat_guard.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "core/check.h"
 #include "core/runtime.h"
+#include "diag/gpu_sensor.h"
 #include "diag/span.h"
 #include "dist/profile_links.h"
 #include "io/atomic_file.h"
@@ -313,6 +316,9 @@ TrainResult Trainer::State::train_rank() {
     sampling.emplace(options.devices);
   }
   const ActivityOnBoard shown(options.board, rank_on_board(devices, device), accountant.get());
+  const auto begin = std::chrono::steady_clock::now();
+  diag::GpuSensor* const sensor = diag::gpu_sensor(device.kind);
+  const std::optional<double> worked = sensor ? sensor->worked(device.index) : std::nullopt;
   try {
     TrainingLoop(*this, {accountant.get(), sampling ? &*sampling : nullptr}).run(result);
   } catch (...) {
@@ -322,6 +328,9 @@ TrainResult Trainer::State::train_rank() {
   stop_agreed.reset();
   if (!accountant) return result;
   result.account = accountant->read(device);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  result.clocks = {{.device = device, .seconds = took.count()}};
+  if (worked) result.clocks[0].worked = sensor->worked(device.index).value_or(0) - *worked;
   if (options.board)
     publish_account(options.board->rank(rank_on_board(devices, device)), result.account);
   result.accounts = {{device, result.account, sampling->recorded(device)}};
@@ -338,9 +347,16 @@ TrainResult Trainer::train() {
     throw;
   }
   TrainResult result = std::move(results[0]);
-  for (size_t rank = 1; rank < results.size(); ++rank)
+  for (size_t rank = 1; rank < results.size(); ++rank) {
     result.accounts.insert(result.accounts.end(), results[rank].accounts.begin(),
                            results[rank].accounts.end());
+    result.clocks.insert(result.clocks.end(), results[rank].clocks.begin(),
+                         results[rank].clocks.end());
+  }
+  if (const HeatGuard* const heat = (*ranks_)[0].options.heat) {
+    result.heat_pauses = heat->pauses();
+    result.heat_seconds = heat->seconds();
+  }
   return result;
 }
 

@@ -3,6 +3,8 @@
 #include <brim/autograd/autocast.h>
 #include <brim/core/random.h>
 #include <brim/core/tf32.h>
+#include <brim/train/heat_guard.h>
+#include <brim/train/status.h>
 
 #include <algorithm>
 #include <cmath>
@@ -334,6 +336,21 @@ bool TrainingLoop::validate(std::optional<double>& score) {
   return true;
 }
 
+void TrainingLoop::wait_for_heat() {
+  const diag::Span span("wait for heat", diag::Cause::throttle);
+  StatusBoard* const board = s_.options.board;
+  const bool tells = s_.options.devices[0] == s_.devices[0];  // one of the process's ranks
+  s_.options.heat->wait({
+      .stop = [this] { return s_.stop_wanted() || progress_.step >= progress_.steps; },
+      .paused =
+          [board](double so_far) {
+            if (board) board->set_paused(so_far);
+          },
+      .warn = tells ? s_.options.warn : nullptr,
+  });
+  if (board) board->set_paused(-1);
+}
+
 bool TrainingLoop::run_epoch() {
   data::DeviceEpoch epoch = feed_.epoch(at_.epoch, at_.batch);
   progress_.epoch = at_.epoch;
@@ -349,6 +366,7 @@ bool TrainingLoop::run_epoch() {
       return true;
     }
     progress_.epoch_step = at_.epoch_steps;
+    if (s_.options.heat && s_.options.heat->calls()) wait_for_heat();
     save_agreed_ = false;
     if (control_ && progress_.step >= next_agreement_) agree();
     const bool whole = at_.batch == per_epoch_;

@@ -74,6 +74,8 @@ class TrainingLoop {
   /// What all ranks settle several times a second: whether they go on, and whether it is time for a
   /// checkpoint that they write together.
   void agree();
+  /// While a device of this process is too hot.
+  void wait_for_heat();
   bool more() const { return progress_.step < progress_.steps && !s_.stop_asked(); }
 
   Trainer::State& s_;

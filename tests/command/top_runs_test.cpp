@@ -89,6 +89,17 @@ TEST(TopRuns, WrongTypesAndAbsurdNumbersAreNotTold) {
   EXPECT_EQ(run.images_per_s, 1e18);
 }
 
+TEST(TopRuns, APauseIsToldAndKept) {
+  const Told run = run_of(R"({"schema": "brim.run/1", "paused": {"why": "heat", "seconds": 3}})");
+  ASSERT_TRUE(run.pause);
+  EXPECT_EQ(run.pause->why, "heat");
+  EXPECT_EQ(run.pause->seconds, 3);
+  EXPECT_EQ(to_json(run)["paused"], Json::parse(R"({"why": "heat", "seconds": 3.0})"));
+  EXPECT_FALSE(run_of(R"({"schema": "brim.run/1", "paused": null})").pause);
+  EXPECT_FALSE(run_of(R"({"schema": "brim.run/1", "paused": "x"})").pause);
+  EXPECT_FALSE(run_of(R"({"schema": "brim.run/1", "paused": {"why": 7}})").pause->seconds);
+}
+
 TEST(TopRuns, SilentOnes) {
   EXPECT_EQ(silence(run_of(R"({"time": 100, "updated": 88})")), "silent for 12 s");
   EXPECT_EQ(silence(run_of(R"({"time": 100, "updated": 88, "devices": [{"device": "cpu",

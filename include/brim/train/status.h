@@ -30,9 +30,10 @@ struct DeviceStatus {
 
 struct RunStatus {
   RunPhase phase = RunPhase::starting;
-  const char* stage = nullptr;  ///< see TrainOptions::stage; null: none of them
-  double stage_fraction = 0;    ///< done of it
-  double updated = 0;           ///< when it last published or moved on in a stage; Unix seconds
+  const char* stage = nullptr;   ///< see TrainOptions::stage; null: none of them
+  double stage_fraction = 0;     ///< done of it
+  std::optional<double> paused;  ///< seconds that it waits for hot devices by now
+  double updated = 0;            ///< when it last published or moved on in a stage; Unix seconds
   int64_t epoch = 0, epochs = 0, step = 0, steps = 0, images = 0;  ///< as in Progress
   double images_per_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: not known yet
   double seconds_left = std::numeric_limits<double>::quiet_NaN();
@@ -67,6 +68,8 @@ class StatusBoard {
 
   void set_phase(RunPhase phase);
   void set_stage(const char* stage, double fraction);  ///< a literal
+  /// Seconds that a pause for heat lasts by now; below 0: there is none.
+  void set_paused(double seconds);
   void set_validation(const Evaluation& evaluation, int64_t epoch);
   void set_ops(std::vector<diag::OpTime> ops);
   void set_activity(size_t rank, std::shared_ptr<const diag::Activity> activity);  ///< null: none
@@ -77,7 +80,7 @@ class StatusBoard {
  private:
   std::atomic<RunPhase> phase_{RunPhase::starting};
   std::atomic<const char*> stage_{nullptr};
-  std::atomic<double> stage_fraction_{0}, moved_on_;  // moved_on_: Unix seconds
+  std::atomic<double> stage_fraction_{0}, paused_{-1}, moved_on_;  // moved_on_: Unix seconds
   std::unique_ptr<Rank[]> ranks_;
   size_t count_;
   mutable std::mutex mutex_;  // of what follows, held to copy pointers

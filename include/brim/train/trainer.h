@@ -81,6 +81,7 @@ struct Progress {
 
 using data::AugmentOn;
 
+class HeatGuard;
 class StatusBoard;
 enum class RunPhase : uint8_t;
 
@@ -123,6 +124,8 @@ struct TrainOptions {
   std::function<void()> first_step;  ///< called before the first step begins
   /// Where the training publishes what it does (status.h), made for these devices; null: nowhere.
   StatusBoard* board = nullptr;
+  /// Asked between steps whether they must wait (heat_guard.h); null: they never do.
+  HeatGuard* heat = nullptr;
   /// Told what went wrong and is no end of the run: damaged checkpoints, a full disk.
   std::function<void(const std::string& line)> warn;
   /// Not 0: finish the step, write a checkpoint, then stop. While the data is opened: stop with an
@@ -141,6 +144,8 @@ struct TrainResult {
   double loss_scale = 0;   ///< at the end, in fp16; else 0
   int64_t skipped = 0;     ///< corrupt samples left out, those before a resume included
   int64_t checkpoints = 0, checkpoint_failures = 0;  ///< written by this run; not written
+  int64_t heat_pauses = 0;                           ///< by TrainOptions::heat
+  double heat_seconds = 0;                           ///< in these
   bool stopped = false;                              ///< by TrainOptions::stop
   bool augmented_on_device = false;                  ///< what TrainOptions::augment_on came to
   int64_t resident_bytes = 0;                        ///< of the data on the device
@@ -154,6 +159,13 @@ struct TrainResult {
     diag::Account account;
     double recorded = 1;  ///< share of the time with records of its work; see diag::Sampling
   };
+  /// Of a device's training, by clocks that no account reads.
+  struct DeviceClock {
+    Device device;
+    double seconds = 0;            ///< std::chrono::steady_clock
+    std::optional<double> worked;  ///< it computed, talked and copied; where that is counted apart
+  };
+  std::vector<DeviceClock> clocks;      ///< as `accounts`
   diag::Account account;                ///< of the training loop, on the first device
   std::vector<DeviceAccount> accounts;  ///< on all of them
   /// Which kernels the first device computed, of some steps after each report; empty without an

@@ -166,6 +166,7 @@ int draw_run(Canvas& canvas, int row, const std::vector<MomentPointer>& moments,
   title.put(run.recipe.empty() ? "run" : run.recipe, Style::bold)
       .put(fmt::format("  {}{}{}", run.state, run.stage ? ", " + run.stage->name : "",
                        run.stage ? " " + percent(run.stage->fraction) : ""))
+      .put(run.pause ? ", paused: " + run.pause->why : "", Style::notice)
       .gap(2)
       .put(run.trouble, Style::bad);
   draw_facts(canvas, row++, "what",

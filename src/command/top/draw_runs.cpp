@@ -21,6 +21,7 @@ std::string of(const std::optional<int64_t>& part, const std::optional<int64_t>&
 
 /// Where it is: the steps, or what it does besides training.
 std::string progress(const Run& run) {
+  if (run.pause) return "paused: " + run.pause->why;
   if (run.stage) return fmt::format("{} {}", run.stage->name, percent(run.stage->fraction));
   if (run.state == "training" || run.state.empty()) return of(run.step, run.steps);
   return run.state;

@@ -77,6 +77,10 @@ Json stage_json(const std::optional<RunStage>& stage) {
   if (!stage) return nullptr;
   return {{"name", stage->name}, {"fraction", stage->fraction}};
 }
+Json pause_json(const std::optional<RunPause>& pause) {
+  if (!pause) return nullptr;
+  return {{"why", pause->why}, {"seconds", known(pause->seconds)}};
+}
 Json validation_json(const std::optional<RunValidation>& v) {
   if (!v) return nullptr;
   return {{"epoch", known(v->epoch)}, {"loss", known(v->loss)}, {"metrics", to_json(v->metrics)}};
@@ -133,6 +137,8 @@ Run run_from_json(const Json& d) {
   if (const Json& stage = member(d, "stage"); stage.is_object())
     run.stage = {.name = text(stage, "name"),
                  .fraction = std::clamp(number(stage, "fraction").value_or(0), 0.0, 1.0)};
+  if (const Json& pause = member(d, "paused"); pause.is_object())
+    run.pause = {.why = text(pause, "why"), .seconds = number(pause, "seconds")};
   if (const Json& v = member(d, "validation"); v.is_object())
     run.validation = {.epoch = integer(v, "epoch"),
                       .loss = number(v, "loss"),
@@ -174,6 +180,7 @@ Json to_json(const Run& r) {
           {"folder", r.folder},
           {"state", r.state},
           {"stage", stage_json(r.stage)},
+          {"paused", pause_json(r.pause)},
           {"rank", known(r.rank)},
           {"ranks", known(r.ranks)},
           {"epoch", known(r.epoch)},

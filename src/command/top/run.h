@@ -36,6 +36,12 @@ struct RunStage {
   double fraction = 0;
 };
 
+/// A training that waits before it goes on.
+struct RunPause {
+  std::string why;
+  std::optional<double> seconds;
+};
+
 struct RunValidation {
   std::optional<int64_t> epoch;
   std::optional<double> loss;
@@ -61,6 +67,7 @@ struct Run {
   std::string hostname, command, recipe, task, data, precision, folder, state;
   std::optional<int64_t> batch;
   std::optional<RunStage> stage;
+  std::optional<RunPause> pause;
   std::optional<int64_t> rank, ranks, epoch, epochs, step, steps, steps_before, images;
   std::optional<double> images_per_s, seconds_left, loss, learning_rate;
   std::optional<RunValidation> validation;
