@@ -11,6 +11,7 @@
 #include "command/libraries.h"
 #include "command/monitor_report.h"
 #include "command/op_report.h"
+#include "command/reconciliation.h"
 #include "command/report.h"
 #include "command/say.h"
 #include "core/device_names.h"
@@ -176,6 +177,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["monitor"] = sensors ? to_json(*sensors) : Json(nullptr);
   json["energy"] = energy_json(request, result, sensors);
   json["plan"] = timeline_json(result.timeline);
+  json["reconciliation"] = reconciliation_json(result, sensors);
   json["seed"] = r.seed;
   json["peak_memory"] = Allocator::of(chosen.devices[0]).stats().peak_live;
   json["seconds"] = result.seconds;

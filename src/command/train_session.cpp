@@ -28,6 +28,7 @@
 #include "command/option_names.h"
 #include "command/progress.h"
 #include "command/rank_rows.h"
+#include "command/reconciliation.h"
 #include "command/report.h"
 #include "command/run_document.h"
 #include "command/run_log.h"
@@ -299,6 +300,9 @@ class TrainSession {
     if (!quiet_) print_result(request_, *trainer_, result_, trained, failure_ != nullptr);
     if (const auto energy = energy_json(request_, result_, sensors_); !quiet_ && !energy.is_null())
       say(stdout, "{}\n", energy_line(energy));
+    if (!quiet_)
+      for (const std::string& line : reconciliation_lines(reconciliation_json(result_, sensors_)))
+        say(stdout, "{}\n", line);
     if (!quiet_ && !rows_.empty()) say(stdout, "{}", Lines{rows_table(rows_)});
     phases_.end("rest");
     if (!quiet_) say(stdout, "{}\n", phases_.line());

@@ -55,8 +55,14 @@ struct GpuSums {
   Mean utilisation, sm_active, tensor_active, power, sm_clock, memory_clock;
   EnergyUsed energy;
   int64_t throttled = 0;
+  std::optional<double> power_joules = 0;
 
-  void add(const GpuReading& r) {
+  /// `passed`: seconds since the reading before; 0 for the first one.
+  void add(const GpuReading& r, double passed) {
+    if (!r.power)
+      power_joules.reset();
+    else if (power_joules)
+      *power_joules += *r.power * passed;
     utilisation.add(r.utilisation);
     sm_active.add(r.sm_active);
     tensor_active.add(r.tensor_active);
@@ -99,7 +105,8 @@ struct Sums {
   std::vector<GpuSums> gpus;
 
   void add(const Reading& r) {
-    if (readings++ == 0) first_seconds = r.seconds;
+    if (readings++ == 0) first_seconds = seconds = r.seconds;
+    const double passed = r.seconds - seconds;
     seconds = r.seconds;
     energy.add(r.host.energy);
     core_load.resize(r.host.core_load.size());
@@ -107,7 +114,7 @@ struct Sums {
     process_cores += r.host.process_cores;
     resident = std::max(resident, r.host.resident);
     gpus.resize(r.gpus.size());
-    for (size_t i = 0; i < gpus.size(); ++i) gpus[i].add(r.gpus[i].second);
+    for (size_t i = 0; i < gpus.size(); ++i) gpus[i].add(r.gpus[i].second, passed);
   }
   MonitorSummary summary(const std::vector<Device>& devices) const {
     const double n = static_cast<double>(std::max<int64_t>(1, readings));
@@ -119,6 +126,7 @@ struct Sums {
     for (size_t i = 0; i < gpus.size(); ++i) {
       s.mean.gpus.emplace_back(devices[i], gpus[i].mean());
       s.throttled_share.push_back(static_cast<double>(gpus[i].throttled) / n);
+      s.power_joules.push_back(gpus[i].power_joules);
     }
     return s;
   }

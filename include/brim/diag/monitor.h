@@ -23,7 +23,8 @@ struct GpuReading {
   std::optional<double> temperature;                 ///< degrees Celsius
   std::optional<double> power, power_limit;          ///< watts
   std::optional<double> sm_clock, memory_clock, max_sm_clock;  ///< MHz
-  std::optional<double> energy;             ///< joules since the driver was loaded (Volta and later), or sim was used
+  std::optional<double>
+      energy;  ///< joules since the driver was loaded (Volta and later), or sim was used
   std::vector<std::string> clocks_held_by;  ///< why clocks are not the highest: "power cap", ...
   bool throttled = false;                   ///< one of these is heat, power or a fault
   std::string error;                        ///< why nothing of it can be read; else empty
@@ -56,7 +57,10 @@ struct MonitorSummary {
   int64_t readings = 0;
   Reading mean;
   std::vector<double> throttled_share;  ///< of the readings, for each of mean.gpus
-  double stretch = 0;                   ///< seconds between the first and the last of them
+  /// Joules between the first and the last, by the power that was read, each reading for the time
+  /// since the one before; empty where power was not read each time. For each of mean.gpus.
+  std::vector<std::optional<double>> power_joules;
+  double stretch = 0;  ///< seconds between the first and the last of them
 };
 
 struct MonitorOptions {
