@@ -56,6 +56,34 @@ TEST_P(Planted, TheCallersOwnThreadAsTheLoader) {
   expect_row(a, Cause::user, planted);
 }
 
+// A worker that has its batches ready waits for a slot nearly all the time; that is no wait of the
+// step (as traceml#463 took it to be).
+TEST_P(Planted, AWorkerThatWaitsForASlotIsNoInput) {
+  const data::Loader loader = loader_of(0.001);
+  data::DeviceLoader feed(loader, device());
+  double waited = 0, planted = 0;
+  const Account a = account_of([&] {
+    waited = timed_epoch(
+        feed, [&](const data::Batch&) { planted += timed([] { sleep(0.08 * scale()); }); });
+  });
+  ASSERT_EQ(feed.loader().worker_accounts().size(), 1U);
+  const data::WorkerAccount worker = feed.loader().worker_accounts()[0];
+  EXPECT_GT(worker.slot + worker.idle, 0.4 * planted) << "the worker waits, and not the step";
+  EXPECT_LE(at(a, Cause::input), waited + 0.1 * a.wall) << a.table();
+  EXPECT_LT(at(a, Cause::input), 0.5 * (worker.slot + worker.idle)) << a.table();
+  expect_row(a, Cause::user, planted);
+}
+
+// The same loader with a step that is faster: now the wait is planted, and it is the step's.
+TEST_P(Planted, AWorkerThatIsLateIsInput) {
+  data::DeviceLoader feed(loader_of(0.02 * scale()), device());
+  double waited = 0;
+  const Account a = account_of([&] { waited = timed_epoch(feed, [&](const data::Batch&) {}); });
+  EXPECT_GE(waited, 0.1 * scale()) << "12 pictures of 20 ms by one worker";
+  EXPECT_GE(at(a, Cause::input) + at(a, Cause::stolen), 0.5 * waited) << a.table();
+  EXPECT_LE(at(a, Cause::input), 1.1 * waited + 0.05 * a.wall) << a.table();
+}
+
 TEST_P(Planted, AnEpochThatIsLeftEarly) {
   Tensor x = numbers();
   double waited = 0, left = 0;

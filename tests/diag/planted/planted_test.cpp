@@ -250,6 +250,27 @@ TEST_P(Planted, KernelsAndCopiesOfTheDevice) {
   expect_row(a, Cause::copy_to_host, copies);
 }
 
+// Copies that nothing hides are the device's work and no idleness (as nsys-ai#599 took them to be).
+TEST_P(Planted, ACopyIsNoIdleness) {
+  if (!on_sim()) GTEST_SKIP() << "the pace is planted";
+  use_profile("host_link_gb_s = 0.1");
+  const int64_t bytes = 4 << 20;
+  Tensor here = Tensor::empty_pinned({bytes / 4}, f32, DeviceKind::sim);
+  here.fill_(1);
+  Tensor there = Tensor::empty({bytes / 4}, f32, device());
+  const Account a = account_of([&] {
+    for (int i = 0; i < 3; ++i) {
+      there.copy_(here);
+      step(there);
+    }
+  });
+  const double copies = 3 * static_cast<double>(bytes) / 0.1e9;
+  expect_row(a, Cause::copy_to_device, copies);
+  for (const Cause cause : {Cause::input, Cause::other, Cause::user, Cause::dispatch})
+    EXPECT_LT(at(a, cause), 0.25 * copies) << name(cause) << "\n" << a.table();
+  EXPECT_GT(a.fraction(Cause::copy_to_device) + a.fraction(Cause::stolen), 0.5) << a.table();
+}
+
 TEST_P(Planted, StagingOfPageableMemory) {
   if (!on_sim()) GTEST_SKIP() << "the pace is planted";
   const std::vector<float> values(static_cast<size_t>(4e6 * scale()), 1);
