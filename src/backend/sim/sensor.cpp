@@ -6,6 +6,8 @@
 #include <mutex>
 #include <utility>
 
+#include <brim/core/error.h>
+
 #include "backend/sim/device.h"
 #include "diag/gpu_sensor.h"
 
