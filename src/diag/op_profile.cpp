@@ -82,11 +82,10 @@ void op_ran(Device device, const OpCall& call, uint64_t ticks,
   const std::lock_guard lock(op_profiles_mutex);
   for (OpProfile::State* const state : op_profiles()) {
     if (state->device != device || !state->counts) continue;
-    const auto [at, fresh] =
-        state->ops.try_emplace({call.name, call.dtype, call.operations, call.bytes});
-    if (fresh && shapes) at->second.shapes = shapes();
-    ++at->second.calls;
-    at->second.ticks += ticks;
+    CountedOp& op = state->ops[{call.name, call.dtype, call.operations, call.bytes}];
+    if (op.shapes.empty() && shapes) op.shapes = shapes();
+    ++op.calls;
+    op.ticks += ticks;
   }
 }
 

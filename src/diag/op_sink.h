@@ -21,7 +21,7 @@ struct OpCall {
 extern std::atomic<int> counting_op_profiles;
 inline bool profiles_ops() { return counting_op_profiles.load(std::memory_order_relaxed) > 0; }
 
-/// The device has computed this. `shapes`: asked for at the first call that is alike; may be empty.
+/// The device has computed this. `shapes`: asked for until it is not empty; may be null.
 void op_ran(Device device, const OpCall& call, uint64_t ticks,
             const std::function<std::string()>& shapes = {});
 

@@ -207,6 +207,19 @@ TEST(TopRecording, DamagedLinesAreLeftOut) {
             std::string::npos);
 }
 
+TEST(TopMoments, OneWithoutSharesStaysUntilTheNext) {
+  RecentMoments recent;
+  Moment first = a_moment();
+  first.machine.seconds = 0;
+  EXPECT_TRUE(shows(draw(one(first), {}, {.rows = 24, .columns = 80}), "first shares follow"));
+  EXPECT_FALSE(shows(draw(one(a_moment()), {}, {.rows = 24, .columns = 80}), "first shares"));
+  recent.add(first);
+  EXPECT_EQ(recent.size(), 1u);
+  for (int i = 0; i < 3; ++i) recent.add(a_moment());
+  EXPECT_EQ(recent.size(), 3u);
+  EXPECT_TRUE(recent.at(0)->has_rates());
+}
+
 TEST(TopMoments, TheNewestAreKept) {
   RecentMoments recent;
   for (int i = 0; i < 2000; ++i) {

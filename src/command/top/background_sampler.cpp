@@ -8,6 +8,7 @@
 #include <chrono>
 #include <exception>
 #include <system_error>
+#include <utility>
 
 #include "core/check.h"
 #include "core/start_thread.h"
@@ -45,15 +46,13 @@ bool BackgroundSampler::pause(double seconds) {
 
 void BackgroundSampler::loop(double interval) {
   try {
-    sampler_.take();  // what the first shares are from
     double wait = std::min(interval, kFirstSeconds);
-    while (pause(wait)) {
+    do {
       Moment moment = sampler_.take(watched_.load(std::memory_order_relaxed));
       const std::lock_guard lock(mutex_);
       if (moments_.size() < kMaxWaiting) moments_.push_back(std::move(moment));
       eventfd_write(event_, 1);
-      wait = interval;
-    }
+    } while (pause(std::exchange(wait, interval)));
   } catch (...) {
     const std::lock_guard lock(mutex_);
     error_ = std::current_exception();

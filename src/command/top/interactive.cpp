@@ -69,7 +69,7 @@ void show_machine(Sampler::Sources sources, double interval, Recorder* recorder)
   if (recorder) session.state.note = "recording";
   while (session.wait(sampler.descriptor())) {
     for (Moment& moment : sampler.take()) {
-      if (recorder) recorder->add(moment);
+      if (recorder && moment.has_rates()) recorder->add(moment);
       recent.add(std::move(moment));
       moments_added(session.state, 1, recent.size());
     }

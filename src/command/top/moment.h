@@ -17,6 +17,9 @@ struct Moment {
   int64_t process_count = 0;  ///< `machine.processes` may be the busiest of them only
   std::vector<Gpu> gpus;
   std::vector<Run> runs;
+
+  /// The first one has nothing before it that shares and rates could be of.
+  bool has_rates() const { return machine.seconds > 0; }
 };
 
 /// Schema brim.top/1: docs/TOP.md.

@@ -27,6 +27,10 @@ std::vector<MomentPointer> Moments::until(size_t index, size_t count) {
 }
 
 size_t RecentMoments::add(Moment moment) {
+  if (moments_.size() == 1 && !moments_[0]->has_rates()) {  // shown only until there is another
+    moments_.clear();
+    rows_ = 0;
+  }
   // The newest is whole; those before keep what history shows.
   if (!moments_.empty()) {
     Moment old = *moments_.back();

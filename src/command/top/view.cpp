@@ -31,6 +31,7 @@ void draw_title(Canvas& canvas, const Moment& moment, const ViewState& state) {
     pen.put(state.back > 0 ? fmt::format("[{} back]", state.back) : "[frozen]", Style::notice)
         .gap(1);
   if (!state.filter.empty() && !state.typing) pen.put("/" + state.filter, Style::notice).gap(1);
+  if (!moment.has_rates()) pen.put("first shares follow", Style::dim).gap(1);
   if (!state.note.empty()) pen.put(state.note, Style::dim).gap(1);
   pen.put(machine_hint(moment), Style::bad);
 }
