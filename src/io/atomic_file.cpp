@@ -6,9 +6,11 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "core/check.h"
@@ -49,6 +51,23 @@ void sync_folder(const std::string& folder) {
              error_text(error));
 }
 
+namespace {
+
+/// A device or a pipe. The reader of a pipe may be starting, or never come.
+int open_in_place(const std::string& path) {
+  constexpr auto kPatience = std::chrono::seconds(2);
+  constexpr auto kPause = std::chrono::milliseconds(10);
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  int file = -1;
+  while ((file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK)) < 0 && errno == ENXIO &&
+         std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(kPause);
+  if (file >= 0) fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
+  return file;
+}
+
+}  // namespace
+
 AtomicFile::AtomicFile(const std::string& path, Links links)
     : path_(links == Links::follow ? without_links(path) : path) {
   BRIM_CHECK(!path_.empty(), FileError, "[file] an empty path names no file; give one");
@@ -58,7 +77,7 @@ AtomicFile::AtomicFile(const std::string& path, Links links)
              "[file] {} is a folder; give the name of a file", path_);
   if (exists && !S_ISREG(info.st_mode) && !(links == Links::replace && S_ISLNK(info.st_mode))) {
     temporary_ = path_;
-    fd_ = open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+    fd_ = open_in_place(path_);
   } else {
     remove_leftovers(parent_folder(path_), path_.substr(path_.find_last_of('/') + 1),
                      std::filesystem::file_type::regular);
@@ -67,6 +86,8 @@ AtomicFile::AtomicFile(const std::string& path, Links links)
   }
   if (fd_ < 0) {
     const int error = errno;
+    BRIM_CHECK(error != ENXIO, FileError,
+               "[file] {} is a pipe that nobody reads; start its reader first", path_);
     raise<FileError>("[file] {} cannot be written: {}; the folder {} must exist and be writable",
                      path_, error_text(error), parent_folder(path_));
   }

@@ -8,6 +8,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <thread>
 
 #include <brim/core/error.h>
 
@@ -109,6 +111,21 @@ TEST_F(AtomicFileTest, DevicesAreWrittenToAndNotReplaced) {
   struct stat info {};
   ASSERT_EQ(stat("/dev/null", &info), 0);
   EXPECT_TRUE(S_ISCHR(info.st_mode));
+}
+
+TEST_F(AtomicFileTest, APipeNobodyReadsIsNotWaitedForLong) {
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_NE(tests::message_of<FileError>([&] { AtomicFile file(pipe); }).find("that nobody reads"),
+            std::string::npos);
+  std::thread reader([&] {
+    std::ifstream in(pipe);
+    std::string text;
+    std::getline(in, text);
+    EXPECT_EQ(text, "hello");
+  });
+  write_file_atomically(pipe, "hello\n");
+  reader.join();
 }
 
 TEST_F(AtomicFileTest, UnusableFolders) {
