@@ -187,6 +187,13 @@ TEST(Machine, Processes) {
   ASSERT_EQ(r.threads.size(), 1u);
   EXPECT_EQ(r.threads[0].name, "main");
   EXPECT_DOUBLE_EQ(r.threads[0].cores, 0.5);
+
+  tree.put("proc/7/io", "read_bytes: 9000\nwrite_bytes: 300\n");  // it had no time to read them yet
+  EXPECT_EQ(process_of(reader.read(4), 7)->read.value(), 0);
+  tree.put_process(7, "a) b (c", 101 + 2 * hertz, 55);
+  r = reader.read(10);
+  EXPECT_DOUBLE_EQ(process_of(r, 7)->read.value(), 500);  // of the 8 s since they were looked at
+  EXPECT_EQ(process_of(r, 7)->written.value(), 0);
 }
 
 TEST(Machine, ANumberThatIsGivenAgainIsAnotherProcess) {
