@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -206,7 +207,10 @@ struct Monitor::State {
       next += std::chrono::duration_cast<Clock::duration>(period);
       if (changed.wait_until(lock, next, [&] { return stopping; })) return;
       lock.unlock();
-      read();
+      try {
+        read();
+      } catch (const std::exception&) {  // no memory for it: the next one may have some
+      }
       lock.lock();
       next = std::max(next, Clock::now() - std::chrono::duration_cast<Clock::duration>(period));
     }
