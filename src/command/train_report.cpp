@@ -14,6 +14,7 @@
 #include "command/reconciliation.h"
 #include "command/report.h"
 #include "command/say.h"
+#include "core/clock.h"
 #include "core/device_names.h"
 #include "train/run_folder.h"
 
@@ -203,6 +204,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
                     {"pauses", result.heat_pauses},
                     {"seconds", result.heat_seconds}};
   json["stopped"] = result.stopped;
+  json["time"] = unix_seconds();
   json["versions"] = build_versions();
   // Last, for its tensors are no part of the peak. Who has no folder makes no report of it.
   DeviceRoof roof;

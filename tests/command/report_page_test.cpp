@@ -43,6 +43,19 @@ TEST_F(ReportPage, ReadsAWholeRun) {
   EXPECT_EQ(model["runs"][0]["accounts"][0]["worst"][0]["last_step"], 2100);
 }
 
+TEST_F(ReportPage, AnOlderResultIsNotThatOfAResumedRun) {
+  make_run(folder / "run");
+  const double started = read_run(folder / "run").last["started"].get<double>();
+  const auto with_result_of = [&](double time) {
+    std::ofstream(folder / "run/result.json") << ordered_json{{"time", time}, {"accuracy", 0.25}};
+    return read_run(folder / "run");
+  };
+  EXPECT_EQ(with_result_of(started + 5).result["accuracy"], 0.25);
+  EXPECT_FALSE(with_result_of(started + 5).old_result);
+  EXPECT_TRUE(with_result_of(started - 5).old_result);
+  EXPECT_TRUE(with_result_of(started - 5).result.empty());
+}
+
 TEST_F(ReportPage, AResumedRunGoesOnWhereItStopped) {
   make_run(folder / "run", {.sessions = 2});
   const page::Run run = read_run(folder / "run");

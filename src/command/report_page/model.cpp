@@ -184,6 +184,7 @@ Json model_of(const std::vector<Run>& runs) {
                              {"result", result_json(run.result)},
                              {"last", selected(run.last, kLastKeys)},
                              {"bad_result", run.bad_result},
+                             {"old_result", run.old_result},
                              {"history", counts_json(run.history)},
                              {"monitor", counts_json(run.monitor)},
                              {"energy", energy},

@@ -33,7 +33,11 @@ void read_result(const std::string& path, Run& run) {
   file.read(text.data(), text.size(), 0);
   nlohmann::json json = parse_json(text);
   run.bad_result = !json.is_object();
-  if (!run.bad_result) run.result = std::move(json);
+  if (run.bad_result) return;
+  // A resumed run writes it at its end alone.
+  const std::optional<double> written = number_at(json, "time");
+  run.old_result = written && number_at(run.last, "started").value_or(0) > *written;
+  if (!run.old_result) run.result = std::move(json);
 }
 
 }  // namespace

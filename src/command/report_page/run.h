@@ -23,6 +23,7 @@ struct Run {
   int sessions = 0;         ///< processes that wrote the history
   double images = 0;        ///< of all processes
   bool bad_result = false;  ///< result.json is there, and no JSON object
+  bool old_result = false;  ///< it is of an earlier process than the history's end; left out
 };
 
 /// Throws FileError where `folder` is no folder, or holds no run.

@@ -70,6 +70,7 @@ function notesOf(run) {
     if (counts.left_out > 0) notes.push(say("left_out", { file, n: number(counts.left_out) }));
   }
   if (run.bad_result) notes.push(say("bad_result"));
+  else if (run.old_result) notes.push(say("old_result"));
   else if (Object.keys(run.result).length === 0) notes.push(say("no_result"));
   if (run.history.good === 0) notes.push(say("no_history"));
   return notes;
