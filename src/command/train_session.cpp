@@ -275,7 +275,7 @@ class TrainSession {
     dist::GroupPtr end;
     if (group_) attempt([&] { end = group_->duplicate(/*timeout=*/0); });
     if (trained) attempt([&] { result_.test = trainer_->test(); });
-    if (result_.test && !arguments_.folder().empty()) show_wrong();
+    if (result_.test && !failure_ && !arguments_.folder().empty()) show_wrong();
     if (end) attempt([&] { end->barrier(); });
     display_.finish();
     phases_.end("evaluate");

@@ -207,7 +207,8 @@ Json to_json(const Run& r) {
 std::string silence(const Run& run) {
   const bool is_over = run.state == "finished" || run.state == "stopped" || run.state == "failed";
   if (is_over || !run.time || !run.updated || *run.time - *run.updated <= kSilentSeconds) return "";
-  const std::string silent = fmt::format("silent for {:.0f} s", *run.time - *run.updated);
+  const double seconds = std::min(*run.time - *run.updated, 1e9);  // or it is told nonsense
+  const std::string silent = fmt::format("silent for {:.0f} s", seconds);
   const RunDoing* const doing =
       run.devices.empty() || !run.devices[0].doing ? nullptr : &*run.devices[0].doing;
   if (!doing || doing->spans.empty()) return silent;
