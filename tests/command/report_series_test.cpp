@@ -125,6 +125,8 @@ TEST(ReportAccount, TheWorstStretchesAreNotThoseOfComputing) {
   EXPECT_EQ(found[0].cause, "input");
   EXPECT_NEAR(found[0].share, 0.9, 1e-9);
   EXPECT_EQ(found[0].stretch->begin.step, 10);
+  series.add({3, 30, 0}, {3.01, 30, 0}, account(1.6, 1.41), false);  // too short to matter
+  EXPECT_EQ(worst(series.stretches(), 5).size(), 2U);
 }
 
 }  // namespace

@@ -80,9 +80,14 @@ std::vector<Stretch> merged(const std::vector<Stretch>& stretches, size_t limit)
 
 std::vector<WorstStretch> worst(const std::vector<Stretch>& stretches, size_t limit) {
   std::vector<WorstStretch> all;
+  double sum = 0;
+  for (const Stretch& stretch : stretches) sum += stretch.wall();
+  // What lies between two reports that follow at once is no stretch that anybody could cure.
+  const double least = 0.5 * sum / static_cast<double>(std::max<size_t>(stretches.size(), 1));
   for (const Stretch& stretch : stretches) {
     WorstStretch found{&stretch, "", 0};
     const double wall = stretch.wall();
+    if (wall < least) continue;
     for (const auto& [cause, seconds] : stretch.seconds)
       if (cause != "compute" && seconds / wall > found.share) {
         found.cause = cause;

@@ -46,6 +46,11 @@ function xScale(timeOnly) {
     ticks: { maxTicksLimit: innerWidth < 600 ? 5 : 9, maxRotation: 0, callback: (value) => number(value) },
   };
 }
+/// Chart.js shows what is constant between itself ± 1, whatever its size.
+function aroundConstant(values) {
+  const smallest = values.reduce((a, b) => Math.min(a, b), Infinity), largest = values.reduce((a, b) => Math.max(a, b), -Infinity);
+  return smallest === largest && smallest !== 0 ? { suggestedMin: Math.min(0, 2 * smallest), suggestedMax: Math.max(0, 2 * smallest) } : {};
+}
 const yScale = (more = {}) => ({ ticks: { maxTicksLimit: 6, callback: (value) => number(value) }, ...more });
 
 /// `lines`: [{label, points: [[seconds, step, value], ..]}].
@@ -63,7 +68,7 @@ function lineChart(title, lines, timeOnly, more = {}) {
     },
     options: {
       ...still, parsing: false, interaction: { mode: "nearest", axis: "x", intersect: false },
-      scales: { x: xScale(timeOnly), y: yScale(more) },
+      scales: { x: xScale(timeOnly), y: yScale({ ...aroundConstant(lines.flatMap((line) => line.points.map((point) => point[2]))), ...more }) },
       plugins: {
         legend: legend(lines.length > 1),
         tooltip: { callbacks: {
