@@ -36,6 +36,7 @@ function factsOf(run) {
     ["duration", isNumber(result.seconds) ? duration(result.seconds) : null],
     ["images", result.total_images ?? (run.images || null)], ["rate", either("images_per_s")], ["median_step", result.us_per_step],
     ["final_loss", result.final_loss ?? last.loss], ["accuracy", isNumber(result.accuracy) ? percent(result.accuracy) : null],
+    ["heat", result.heat?.pauses > 0 ? say("heat_pauses", { n: number(result.heat.pauses), time: duration(result.heat.seconds) }) : null],
     ["peak_memory", isNumber(result.peak_memory) ? bytes(result.peak_memory) : null], ["seed", isNumber(result.seed) ? String(result.seed) : null],
     ["threads", result.threads], ["host", last.hostname], ["sessions", run.sessions > 1 ? run.sessions : null], ["folder", run.folder],
   ];
@@ -68,6 +69,13 @@ function notesOf(run) {
     if (counts.bad > 0) notes.push(say("bad_lines", { file, n: number(counts.bad) }));
     if (counts.cut) notes.push(say("cut_line", { file }));
     if (counts.left_out > 0) notes.push(say("left_out", { file, n: number(counts.left_out) }));
+  }
+  for (const [device, entries] of entriesOf(run.result.reconciliation)) {
+    for (const entry of arrayOf(entries)) {
+      if (!isNumber(entry?.residual) || Math.abs(entry.residual) <= 0.005) continue;
+      notes.push(say("differs", { device, what: String(entry.what), one: number(entry.one), other: number(entry.other), share: signed(entry.residual) }) +
+        (isText(entry.reason) ? `: ${entry.reason}` : ""));
+    }
   }
   if (run.bad_result) notes.push(say("bad_result"));
   else if (run.old_result) notes.push(say("old_result"));
