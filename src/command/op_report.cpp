@@ -12,7 +12,11 @@
 
 namespace brim::command {
 
+namespace {
+
 using Json = nlohmann::ordered_json;
+
+}  // namespace
 
 double share_of_roof(const diag::OpTime& op, const DeviceRoof& roof) {
   if (!roof.is_known() || op.bytes <= 0 || op.seconds <= 0)
