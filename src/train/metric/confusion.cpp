@@ -1,6 +1,7 @@
 #include "train/metric/confusion.h"
 
 #include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 #include <brim/ops/index.h>
 
