@@ -7,10 +7,16 @@
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>
 #include <brim/ops/matmul.h>
+#include <brim/version.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
+#include <sstream>
 
+#include "backend/cpu/runtime/isa.h"
+#include "core/cache_file.h"
 #include "core/clock.h"
 #include "core/runtime.h"
 
@@ -76,6 +82,27 @@ DeviceRoof measure_roof(Device device, const std::string& precision) {
   } catch (const OutOfMemory&) {
     return {};
   }
+  return roof;
+}
+
+DeviceRoof device_roof(Device device, const std::string& precision) {
+  if (device.kind == DeviceKind::sim) return measure_roof(device, precision);  // of any profile
+  ChoiceFile kept(
+      cache_path("device_roof.json"),
+      fmt::format("{}; brim {}; {} threads; {}", runtime(device.kind).description(device.index),
+                  BRIM_VERSION, num_threads(), cpu::isa()));
+  const std::string problem = fmt::format("{} {}", name(device.kind), precision);
+  if (const std::optional<std::string> text = kept.find(problem)) {
+    DeviceRoof roof;
+    std::istringstream numbers(*text);
+    numbers >> roof.operations_per_s >> roof.bytes_per_s >> roof.cache_bytes_per_s >>
+        roof.cache_bytes;
+    if (numbers && roof.is_known() && roof.cache_bytes_per_s >= 0) return roof;
+  }
+  const DeviceRoof roof = measure_roof(device, precision);
+  if (roof.is_known())
+    kept.keep(problem, fmt::format("{:.6g} {:.6g} {:.6g} {:.6g}", roof.operations_per_s,
+                                   roof.bytes_per_s, roof.cache_bytes_per_s, roof.cache_bytes));
   return roof;
 }
 

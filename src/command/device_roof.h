@@ -3,6 +3,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include <brim/core/device.h>
 #include <brim/core/dtype.h>
@@ -21,6 +22,10 @@ struct DeviceRoof {
     return bytes <= cache_bytes ? cache_bytes_per_s : bytes_per_s;
   }
 };
+
+/// The roof as it was measured first on this machine, with this version and so many threads: it is
+/// kept in brim's cache, `device_roof.json`. That of a virtual accelerator is measured anew.
+DeviceRoof device_roof(Device device, const std::string& precision);
 
 /// Runs products in `dtype` (of `precision`, as recipes name it) and sums for some tenths of a
 /// second. Nothing else should run; what is found is less than the truth otherwise. A device

@@ -209,7 +209,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   // Last, for its tensors are no part of the peak. Who has no folder makes no report of it.
   DeviceRoof roof;
   if (!request.arguments.folder().empty() && !result.ops.empty())
-    roof = measure_roof(chosen.devices[0], r.precision);
+    roof = device_roof(chosen.devices[0], r.precision);
   json["roof"] = roof_json(roof);
   json["ops"] = ops_json(result.ops, kMostOps, roof);
   return json;

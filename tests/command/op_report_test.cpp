@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "command/op_report.h"
+#include "core/cache_file.h"
 
 namespace brim::command {
 namespace {
@@ -79,6 +80,16 @@ TEST(DeviceRoof, IsMeasured) {
   EXPECT_EQ(roof.bandwidth_of(1), roof.cache_bytes_per_s);
   EXPECT_EQ(roof.bandwidth_of(1e12), roof.bytes_per_s);
   EXPECT_TRUE(roof_json({}).is_null());
+}
+
+TEST(DeviceRoof, IsKept) {
+  if (cache_path("device_roof.json").empty()) GTEST_SKIP() << "no home for a cache";
+  const DeviceRoof first = device_roof(Device::cpu(), "fp32");
+  const DeviceRoof again = device_roof(Device::cpu(), "fp32");
+  ASSERT_TRUE(first.is_known());
+  EXPECT_NEAR(again.operations_per_s / first.operations_per_s, 1, 1e-5);  // no two measurements
+  EXPECT_NEAR(again.bytes_per_s / first.bytes_per_s, 1, 1e-5);
+  EXPECT_NEAR(again.cache_bytes / first.cache_bytes, 1, 1e-5);
 }
 
 TEST(DeviceRoof, IsNotKnownWithoutMemory) {
