@@ -1,11 +1,14 @@
 #include <brim/diag/op_profile.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
+#include "diag/op_records.h"
 #include "diag/op_sink.h"
 #include "diag/span.h"
 
@@ -34,6 +37,7 @@ struct OpProfile::State {
 
   const Device device;
   bool counts = false;
+  std::deque<std::pair<uint64_t, uint64_t>> windows;  // ticks; the newest may end in the future
   std::map<std::tuple<std::string_view, DType, double, double>, CountedOp> ops;  // as OpCall
 };
 
@@ -51,12 +55,18 @@ OpProfile::~OpProfile() {
 
 void OpProfile::start() {
   const std::lock_guard lock(op_profiles_mutex);
-  if (!std::exchange(state_->counts, true)) ++counting_op_profiles;
+  if (std::exchange(state_->counts, true)) return;
+  constexpr size_t kMaxWindows = 64;  // records of older ones have come
+  if (state_->windows.size() == kMaxWindows) state_->windows.pop_front();
+  state_->windows.emplace_back(ticks(), ~uint64_t{});
+  ++counting_op_profiles;
 }
 
 void OpProfile::stop() {
   const std::lock_guard lock(op_profiles_mutex);
-  if (std::exchange(state_->counts, false)) --counting_op_profiles;
+  if (!std::exchange(state_->counts, false)) return;
+  state_->windows.back().second = ticks();
+  --counting_op_profiles;
 }
 
 std::vector<OpTime> OpProfile::read() const {
@@ -86,6 +96,19 @@ void op_ran(Device device, const OpCall& call, uint64_t ticks,
     if (op.shapes.empty() && shapes) op.shapes = shapes();
     ++op.calls;
     op.ticks += ticks;
+  }
+}
+
+void op_recorded(Device device, const char* name, uint64_t begin, uint64_t end) {
+  const std::lock_guard lock(op_profiles_mutex);
+  for (OpProfile::State* const state : op_profiles()) {
+    const bool counted = std::ranges::any_of(state->windows, [&](const auto& window) {
+      return begin >= window.first && begin < window.second;
+    });
+    if (state->device != device || !counted) continue;
+    CountedOp& op = state->ops[{name, DType::f32, 0.0, 0.0}];
+    ++op.calls;
+    op.ticks += end - begin;
   }
 }
 

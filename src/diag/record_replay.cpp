@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "diag/host_timeline.h"
-#include "diag/op_sink.h"
+#include "diag/op_records.h"
 #include "diag/trace_sink.h"
 
 namespace brim::diag {
@@ -72,8 +72,7 @@ void RecordReplay::begin(const WorkRecord& record) {
                  [](const Running& a, const Running& b) { return a.end > b.end; });
   if (tracing())
     trace_device(device_, record.stream, record.name, record.cause, at, std::max(record.end, at));
-  if (profiles_ops() && charged == Cause::compute)
-    op_ran(device_, {.name = record.name}, std::max(record.end, at) - at);
+  if (charged == Cause::compute) op_recorded(device_, record.name, at, std::max(record.end, at));
 }
 
 void RecordReplay::replay(uint64_t until) {

@@ -11,7 +11,8 @@ namespace brim::train {
 
 class OpWindows {
  public:
-  static constexpr int64_t kSteps = 16;  ///< that a window has
+  static constexpr int64_t kSteps = 16;           ///< that a window has
+  static constexpr int64_t kApart = 10 * kSteps;  ///< from one window to the next, at least
 
   /// Off: nothing is profiled.
   OpWindows(bool on, Device device) {
@@ -22,7 +23,7 @@ class OpWindows {
   void moved_on(int64_t steps, bool reported) {
     if (!profile_) return;
     const bool is_new = opened_ < 0;  // the first step makes the plan, and is not measured
-    if (is_new || reported) {
+    if (is_new || (reported && steps - opened_ >= kApart)) {
       profile_->start();
       opened_ = steps;
     } else if (steps - opened_ >= kSteps) {

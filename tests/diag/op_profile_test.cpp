@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <thread>
 
+#include "diag/op_records.h"
 #include "diag/span.h"
 
 namespace brim::diag {
@@ -103,6 +104,25 @@ TEST(OpProfile, AnyThreadReadsIt) {
     seen = calls;
   }
   worker.join();
+}
+
+TEST(OpProfile, RecordsMayComeLater) {
+  const Device device = Device::cuda(0);  // which need not be there
+  OpProfile profile(device);
+  const uint64_t before = ticks();
+  profile.start();
+  const uint64_t during = ticks();
+  profile.stop();
+  const uint64_t after = ticks() + 1;
+  op_recorded(device, "early", before - 1, during);
+  op_recorded(device, "kernel", during, during + 1000);
+  op_recorded(device, "late", after, after + 10);
+  op_recorded(Device::cuda(1), "other", during, during + 10);
+  const std::vector<OpTime> times = profile.read();
+  ASSERT_EQ(times.size(), 1U);
+  EXPECT_EQ(times[0].name, "kernel");
+  EXPECT_EQ(times[0].bytes, 0);
+  EXPECT_GT(times[0].seconds, 0);
 }
 
 TEST(OpProfile, CountsWhatPlansReplay) {
