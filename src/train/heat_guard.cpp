@@ -23,6 +23,11 @@ HeatGuard::HeatGuard(HeatGuardOptions options) : options_(options) {
              "[heat] a limit of {} C is no temperature of a device; use 1 to 200", options.limit);
 }
 
+void HeatGuard::add_line(std::string line) {
+  constexpr size_t kMost = 16;  // where nobody takes them
+  if (lines_.size() < kMost) lines_.push_back(std::move(line));
+}
+
 const HeatGuard::Sensor* HeatGuard::hottest() const {
   const Sensor* most = nullptr;
   for (const Sensor& s : sensors_)
@@ -34,7 +39,7 @@ void HeatGuard::judge() {
   const Sensor* const most = hottest();
   hot_ = most && most->temperature >= (hot_ ? options_.limit - kCooler : options_.limit);
   if (hot_ && most->temperature <= options_.limit - kCooler) hot_ = false;
-  calls_ = hot_ || !lines_.empty();
+  calls_ = hot_ || (told_ && !lines_.empty());
 }
 
 void HeatGuard::add(const diag::Reading& reading) {
@@ -51,7 +56,7 @@ void HeatGuard::add(const diag::Reading& reading) {
       found->answers = r.temperature.has_value();
       if (r.temperature) found->temperature = *r.temperature;
       if (found->answers || std::exchange(found->was_told, true)) continue;
-      lines_.push_back(fmt::format(
+      add_line(fmt::format(
           "{} no longer tells its temperature{}; "
           "HeatGuardOptions::limit={} cannot guard it",
           gpu.first.str(), r.error.empty() ? "" : " (" + r.error + ")", options_.limit));
@@ -72,13 +77,14 @@ void HeatGuard::tell(const Waiting& how, std::unique_lock<std::mutex>& lock) {
 
 void HeatGuard::wait(const Waiting& how) {
   std::unique_lock lock(mutex_);
+  told_ = told_ || how.warn;
   if (hot_ && !(how.stop && how.stop())) {
     if (waiting_++ == 0) {
       paused_at_ = Clock::now();
       ++pauses_;
       const Sensor& most = *hottest();
-      lines_.push_back(fmt::format("{} is at {:.0f} C (HeatGuardOptions::limit={}): paused",
-                                   most.device.str(), most.temperature, options_.limit));
+      add_line(fmt::format("{} is at {:.0f} C (HeatGuardOptions::limit={}): paused",
+                           most.device.str(), most.temperature, options_.limit));
     }
     const double silent = std::max(kSilentSeconds, kSilentReadings * options_.period);
     while (hot_ && !(how.stop && how.stop())) {
@@ -86,7 +92,7 @@ void HeatGuard::wait(const Waiting& how) {
       if (how.paused) how.paused(passed(paused_at_));
       if (passed(read_at_) > silent) {
         for (Sensor& s : sensors_) s.answers = false;
-        lines_.push_back(fmt::format("sensors have told nothing for {:.0f} s", passed(read_at_)));
+        add_line(fmt::format("sensors have told nothing for {:.0f} s", passed(read_at_)));
         judge();
         changed_.notify_all();
         break;
@@ -97,11 +103,11 @@ void HeatGuard::wait(const Waiting& how) {
       const double took = passed(paused_at_);
       seconds_ += took;
       const Sensor* const most = hottest();
-      lines_.push_back(most ? fmt::format("{} is at {:.0f} C: going on after {:.1f} s",
-                                          most->device.str(), most->temperature, took)
-                            : fmt::format("going on after {:.1f} s", took));
+      add_line(most ? fmt::format("{} is at {:.0f} C: going on after {:.1f} s", most->device.str(),
+                                  most->temperature, took)
+                    : fmt::format("going on after {:.1f} s", took));
     }
-    calls_ = hot_ || !lines_.empty();
+    calls_ = hot_ || (told_ && !lines_.empty());
   }
   tell(how, lock);
 }

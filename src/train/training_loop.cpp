@@ -71,7 +71,8 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
       losses_(state.options.devices[0], state.virtual_ranks),
       sampling_(measuring.sampling),
       feed_(*state.train->feed),
-      ops_(measuring.accountant != nullptr, state.options.devices[0]),
+      ops_(measuring.accountant && state.options.devices[0] == state.devices[0],
+           state.options.devices[0]),
       shards_(shards_of(state)),
       checkpointer_(shards_ ? shards_->folder() : state.out, state.options.checkpoint,
                     state.at.steps, state.best, state.options.warn, shards_ ? &*shards_ : nullptr),
@@ -339,6 +340,7 @@ bool TrainingLoop::validate(std::optional<double>& score) {
 void TrainingLoop::wait_for_heat() {
   const diag::Span span("wait for heat", diag::Cause::throttle);
   StatusBoard* const board = s_.options.board;
+  const Clock::time_point begin = Clock::now();
   const bool tells = s_.options.devices[0] == s_.devices[0];  // one of the process's ranks
   s_.options.heat->wait({
       .stop = [this] { return s_.stop_wanted() || progress_.step >= progress_.steps; },
@@ -349,6 +351,7 @@ void TrainingLoop::wait_for_heat() {
       .warn = tells ? s_.options.warn : nullptr,
   });
   if (board) board->set_paused(-1);
+  last_report_ += Clock::now() - begin;  // it is no part of the next report's steps
 }
 
 bool TrainingLoop::run_epoch() {

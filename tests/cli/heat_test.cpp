@@ -71,7 +71,7 @@ TEST_F(Heat, TrainingPausesAndSaysSo) {
   ASSERT_EQ(entries.size(), 3U);
   for (const json& e : entries) {
     ASSERT_TRUE(e["residual"].is_number()) << e;
-    EXPECT_LT(std::abs(e["residual"].get<double>()), 0.2) << e;
+    EXPECT_LT(std::abs(e["residual"].get<double>()), 0.5) << e;
     EXPECT_EQ(e["reason"].is_null(), std::abs(e["residual"].get<double>()) <= 0.005) << e;
     const bool told = ran.out.find(e["what"].get<std::string>()) != std::string::npos;
     EXPECT_EQ(told, !e["reason"].is_null()) << e << ran.out;

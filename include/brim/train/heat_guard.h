@@ -35,7 +35,7 @@ class HeatGuard {
   struct Waiting {
     std::function<bool()> stop;                         ///< asked some twenty times a second
     std::function<void(double seconds)> paused;         ///< told as often: how long by now
-    std::function<void(const std::string& line)> warn;  ///< null: another thread tells
+    std::function<void(const std::string& line)> warn;  ///< null: another thread tells, if any
   };
   /// Returns at once, or when all are cool, their sensors no longer answer, or stop() says so.
   void wait(const Waiting& how);
@@ -51,6 +51,7 @@ class HeatGuard {
     bool answers = true, was_told = false;
   };
   void judge();
+  void add_line(std::string line);
   void tell(const Waiting& how, std::unique_lock<std::mutex>& lock);
   const Sensor* hottest() const;
 
@@ -60,6 +61,7 @@ class HeatGuard {
   std::condition_variable changed_;
   std::vector<Sensor> sensors_;
   std::vector<std::string> lines_;
+  bool told_ = false;  // somebody takes the lines
   bool hot_ = false;
   Clock::time_point read_at_;
   int waiting_ = 0;  // threads
