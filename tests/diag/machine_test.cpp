@@ -191,8 +191,8 @@ TEST(Machine, Processes) {
   tree.put("proc/7/io", "read_bytes: 9000\nwrite_bytes: 300\n");  // it had no time to read them yet
   EXPECT_EQ(process_of(reader.read(4), 7)->read.value(), 0);
   tree.put_process(7, "a) b (c", 101 + 2 * hertz, 55);
-  r = reader.read(10);
-  EXPECT_DOUBLE_EQ(process_of(r, 7)->read.value(), 500);  // of the 8 s since they were looked at
+  r = reader.read(12);
+  EXPECT_DOUBLE_EQ(process_of(r, 7)->read.value(), 500);  // told now, as of the last 8 s
   EXPECT_EQ(process_of(r, 7)->written.value(), 0);
 }
 

@@ -80,7 +80,6 @@ class ProcessReader {
     int64_t uid = 0;
     std::string name, command;
     bool tells_storage = false;
-    double storage_seconds = 0;  // since `read` and `written` were read
   };
   void meet(const std::string& folder, const StatLine& line, Known& known);
 

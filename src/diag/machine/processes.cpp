@@ -105,16 +105,14 @@ std::vector<ProcessReading> ProcessReader::read(const MachineRoots& roots, doubl
     if (!is_known || known.name != line->name) meet(folder, *line, known);
     if (is_known) {
       p.cores = cores_of(known.cpu_ticks, line->cpu_ticks, seconds);
-      known.storage_seconds += seconds;
       if (known.tells_storage) p.read = p.written = 0;
-      // Most processes rest, and who rests writes nothing: half of the files need not be opened.
+      // Most processes rest; what they read or write without a tick is told with their next one.
       const bool rests = line->cpu_ticks == known.cpu_ticks;
       if (const auto bytes = known.tells_storage && !rests ? storage_bytes(folder) : std::nullopt) {
-        p.read = rate(known.read, bytes->read, known.storage_seconds);
-        p.written = rate(known.written, bytes->written, known.storage_seconds);
+        p.read = rate(known.read, bytes->read, seconds);
+        p.written = rate(known.written, bytes->written, seconds);
         known.read = bytes->read;
         known.written = bytes->written;
-        known.storage_seconds = 0;
       }
     }
     known.cpu_ticks = line->cpu_ticks;
