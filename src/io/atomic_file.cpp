@@ -54,13 +54,13 @@ void sync_folder(const std::string& folder) {
 namespace {
 
 /// A device or a pipe. The reader of a pipe may be starting, or never come.
-int open_in_place(const std::string& path) {
+int open_in_place(const std::string& path, bool is_pipe) {
   constexpr auto kPatience = std::chrono::seconds(2);
   constexpr auto kPause = std::chrono::milliseconds(10);
   const auto end = std::chrono::steady_clock::now() + kPatience;
   int file = -1;
   while ((file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK)) < 0 && errno == ENXIO &&
-         std::chrono::steady_clock::now() < end)
+         is_pipe && std::chrono::steady_clock::now() < end)
     std::this_thread::sleep_for(kPause);
   if (file >= 0) fcntl(file, F_SETFL, fcntl(file, F_GETFL) & ~O_NONBLOCK);
   return file;
@@ -77,7 +77,7 @@ AtomicFile::AtomicFile(const std::string& path, Links links)
              "[file] {} is a folder; give the name of a file", path_);
   if (exists && !S_ISREG(info.st_mode) && !(links == Links::replace && S_ISLNK(info.st_mode))) {
     temporary_ = path_;
-    fd_ = open_in_place(path_);
+    fd_ = open_in_place(path_, S_ISFIFO(info.st_mode));
   } else {
     remove_leftovers(parent_folder(path_), path_.substr(path_.find_last_of('/') + 1),
                      std::filesystem::file_type::regular);
@@ -86,7 +86,7 @@ AtomicFile::AtomicFile(const std::string& path, Links links)
   }
   if (fd_ < 0) {
     const int error = errno;
-    BRIM_CHECK(error != ENXIO, FileError,
+    BRIM_CHECK(error != ENXIO || !S_ISFIFO(info.st_mode), FileError,
                "[file] {} is a pipe that nobody reads; start its reader first", path_);
     raise<FileError>("[file] {} cannot be written: {}; the folder {} must exist and be writable",
                      path_, error_text(error), parent_folder(path_));
