@@ -79,7 +79,7 @@ DeviceRoof measure_roof(Device device, const std::string& precision) {
       const auto cache = static_cast<double>(std::max(sysconf(_SC_LEVEL2_CACHE_SIZE), 1L << 19));
       roof.cache_bytes = cache * num_threads();
     }
-  } catch (const OutOfMemory&) {
+  } catch (const Error&) {  // no memory for it, or a device that has failed
     return {};
   }
   return roof;

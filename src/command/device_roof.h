@@ -29,7 +29,7 @@ DeviceRoof device_roof(Device device, const std::string& precision);
 
 /// Runs products in `dtype` (of `precision`, as recipes name it) and sums for some tenths of a
 /// second. Nothing else should run; what is found is less than the truth otherwise. A device
-/// without the memory for it has no roof.
+/// without the memory for it, or that fails, has no roof.
 DeviceRoof measure_roof(Device device, const std::string& precision);
 
 /// {"operations_per_s", "bytes_per_s", "cache_bytes_per_s", "cache_bytes"}, or null.

@@ -108,6 +108,7 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
                 {"loss", result.loss},
                 {"accuracy", json["metrics"].value("accuracy", nlohmann::ordered_json(nullptr))},
                 {"metrics", json["metrics"]},
+                {"classes", json["classes"]},
                 {"per_class", json["per_class"]},
                 {"confusion", json["confusion"]},
                 {"most_wrong", json["most_wrong"]},

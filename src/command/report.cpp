@@ -98,13 +98,13 @@ std::string class_name(const train::Evaluation& e, int64_t number) {
 }  // namespace
 
 Json to_json(const train::Evaluation& e) {
-  Json json{{"samples", e.samples},
-            {"skipped", e.skipped},
-            {"loss", finite(e.loss)},
-            {"metrics", Json::object()},
-            {"per_class", Json::object()}};
+  Json json{{"samples", e.samples},      {"skipped", e.skipped},     {"loss", finite(e.loss)},
+            {"metrics", Json::object()}, {"classes", Json::array()}, {"per_class", Json::object()}};
   for (const auto& value : e.metrics) json["metrics"][value.name] = finite(value.value);
-  for (const auto& c : e.classes) json["per_class"][c.name] = c.accuracy();
+  for (const auto& c : e.classes) {
+    json["classes"].push_back(c.name);
+    json["per_class"][c.name] = c.accuracy();
+  }
   json["most_wrong"] = Json::array();
   for (const train::Evaluation::Wrong& wrong : e.most_wrong)
     json["most_wrong"].push_back({{"sample", wrong.sample},

@@ -16,8 +16,8 @@ std::string metrics_line(const train::Evaluation& evaluation);
 /// " (3 corrupt ones left out)", or nothing.
 std::string left_out(const train::Evaluation& evaluation);
 
-/// {"samples": .., "loss": .., "metrics": {"accuracy": ..}, "per_class": {"cat": ..},
-/// "most_wrong": [{"sample", "class", "predicted", "probability", "loss"}, ..],
+/// {"samples": .., "loss": .., "metrics": {"accuracy": ..}, "classes": ["cat", ..], "per_class":
+/// {"cat": ..}, "most_wrong": [{"sample", "class", "predicted", "probability", "loss"}, ..],
 /// "confusion": [[..], ..] or null}
 nlohmann::ordered_json to_json(const train::Evaluation& evaluation);
 /// Null for what is NaN or infinite.

@@ -161,6 +161,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["task"] = r.task;
   json["accuracy"] = result.test ? test["metrics"].value("accuracy", Json(nullptr)) : test;
   json["metrics"] = result.test ? test["metrics"] : test;
+  json["classes"] = result.test ? test["classes"] : test;
   json["per_class"] = result.test ? test["per_class"] : test;
   json["confusion"] = result.test ? test["confusion"] : test;
   json["most_wrong"] = result.test ? test["most_wrong"] : test;
@@ -208,7 +209,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   json["versions"] = build_versions();
   // Last, for its tensors are no part of the peak. Who has no folder makes no report of it.
   DeviceRoof roof;
-  if (!request.arguments.folder().empty() && !result.ops.empty())
+  if (!request.arguments.folder().empty() && !result.ops.empty() && !result.stopped)
     roof = device_roof(chosen.devices[0], r.precision);
   json["roof"] = roof_json(roof);
   json["ops"] = ops_json(result.ops, kMostOps, roof);

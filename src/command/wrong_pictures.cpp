@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kThumbnail = 64;
+constexpr size_t kMostKept = 64;  // by any version
 
 /// As wide and high as the picture in proportion.
 data::Image thumbnail(data::Image picture) {
@@ -42,8 +43,7 @@ void save_wrong_pictures(const train::Evaluation& evaluation, const data::Loader
                          const std::string& run_folder) {
   const fs::path folder = fs::path(run_folder) / kWrongFolder;
   std::error_code error;
-  for (size_t i = 0; fs::remove(picture_at(folder, i), error); ++i) {
-  }
+  for (size_t i = 0; i < kMostKept; ++i) fs::remove(picture_at(folder, i), error);
   if (evaluation.most_wrong.empty() || !loader.has_pictures()) return;
   fs::create_directory(folder, error);
   BRIM_CHECK(!error, FileError, "[train] the folder {} cannot be made: {}", folder.string(),

@@ -13,18 +13,21 @@
 namespace brim::command::page {
 namespace {
 
-constexpr size_t kMaxColumns = 2000;
+constexpr size_t kMaxColumns = 2000, kMaxBytes = size_t{512} << 20;
 constexpr int kMaxDepth = 8;
 
 using Cell = std::function<void(const std::string& column, std::string text)>;
 
+/// Of a file: printable, and nothing that a spreadsheet would compute.
+std::string inert(const std::string& text) {
+  std::string label = label_of(text);
+  if (label.find_first_of("=+-@") == 0) label.insert(0, 1, '\'');
+  return label;
+}
+
 /// A cell for each number, text and truth in it.
 void flatten(const nlohmann::json& value, const std::string& column, const Cell& cell, int depth) {
-  if (value.is_string()) {
-    std::string text = label_of(value.get_ref<const std::string&>());
-    if (text.find_first_of("=+-@") == 0) text.insert(0, 1, '\'');
-    return cell(column, std::move(text));
-  }
+  if (value.is_string()) return cell(column, inert(value.get_ref<const std::string&>()));
   if (value.is_number() || value.is_boolean()) return cell(column, value.dump());
   if (!value.is_structured() || depth == kMaxDepth) return;
   for (const auto& [key, part] : value.items())
@@ -60,7 +63,7 @@ std::string csv_of(const std::vector<std::string>& folders) {
           0);
     });
   std::string csv = "run";
-  for (const std::string& column : columns) csv += "," + quoted(column);
+  for (const std::string& column : columns) csv += "," + quoted(inert(column));
   csv += "\r\n";
   for (const std::string& folder : folders)
     read_json_lines(history_of(folder), [&](const nlohmann::json& line) {
@@ -72,9 +75,12 @@ std::string csv_of(const std::vector<std::string>& folders) {
               row[place->second] = std::move(text);  // a run may go on meanwhile, with other keys
           },
           0);
-      csv += quoted(label_of(folder));
+      csv += quoted(inert(folder));
       for (const std::string& text : row) csv += "," + quoted(text);
       csv += "\r\n";
+      BRIM_CHECK(csv.size() <= kMaxBytes, FileError,
+                 "[report] the table grows beyond {} MiB at {}; give fewer runs to --csv",
+                 kMaxBytes >> 20, history_of(folder));
     });
   return csv;
 }

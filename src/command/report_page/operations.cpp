@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kMostRows = 100, kMostLaunches = 5000, kMostTemporaries = 1500;
-constexpr double kMostBytes = 1e15;
+constexpr double kMostBytes = 1e15;  // of an arena; 5,000 of them fit into 63 bits
 
 Json numbers_of(const nlohmann::json& object, std::initializer_list<const char*> keys) {
   Json json = Json::object();
@@ -107,6 +107,7 @@ Json plan_of(const nlohmann::json& result) {
     if (!launch.is_array() || launch.empty() || !launch[0].is_string()) return nullptr;
     json["launches"].push_back(label_of(launch[0].get<std::string>()));
   }
+  if (rows->size() > kMostLaunches) return nullptr;  // no training writes as many
   std::vector<Temporary> temporaries;
   for (const nlohmann::json& row : *rows) {
     auto temporary = temporary_in(row, arena, static_cast<double>(launches->size()));

@@ -2,7 +2,7 @@
 
 /// The matrix of a run, where it is one: a row of numbers for each class.
 function matrixOf(run) {
-  const rows = arrayOf(run.result.confusion), names = entriesOf(run.result.per_class).map(([name]) => name);
+  const rows = arrayOf(run.result.confusion), names = arrayOf(run.result.classes).map(String);
   const square = rows.length > 1 && rows.length === names.length &&
     rows.every((row) => Array.isArray(row) && row.length === rows.length && row.every((count) => isNumber(count) && count >= 0));
   return square ? { rows, names } : null;
