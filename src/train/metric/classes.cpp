@@ -20,13 +20,7 @@ class Accuracy final : public ConfusionMetric {
     check_shapes(output, 2, batch.y, 1, true);
     count(batch.y, argmax(output, 1));
   }
-  double value() const override {
-    const Table table = read();
-    double hits = 0, there = 0;
-    for (const double count : table.hits) hits += count;
-    for (const double count : table.there) there += count;
-    return hits / there;
-  }
+  double value() const override { return accuracy(); }
 };
 
 /// The same of more classes than a matrix is kept of.
@@ -73,7 +67,7 @@ class Top5 final : public SummedMetric {
   Tensor& correct_;
 };
 
-MetricKind accuracy() {
+MetricKind accuracy_kind() {
   return {[](const MetricOptions& o) -> std::unique_ptr<Metric> {
             if (o.outputs > ConfusionMetric::kMostClasses)
               return std::make_unique<AccuracyOfMany>(o);
@@ -83,7 +77,7 @@ MetricKind accuracy() {
 }
 
 const bool registered_class_metrics =
-    register_metric("accuracy", accuracy()) && register_metric("top5", fraction_of<Top5>());
+    register_metric("accuracy", accuracy_kind()) && register_metric("top5", fraction_of<Top5>());
 
 }  // namespace
 }  // namespace brim::train

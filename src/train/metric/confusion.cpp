@@ -5,6 +5,8 @@
 #include <brim/ops/create.h>
 #include <brim/ops/index.h>
 
+#include <numeric>
+
 namespace brim::train {
 
 ConfusionMetric::ConfusionMetric(const MetricOptions& options, bool ignores)
@@ -32,6 +34,12 @@ ConfusionMetric::Table ConfusionMetric::read() const {
       if (is == said) table.hits[is] = count;
     }
   return table;
+}
+
+double ConfusionMetric::accuracy() const {
+  const Table table = read();
+  return std::accumulate(table.hits.begin(), table.hits.end(), 0.0) /
+         std::accumulate(table.there.begin(), table.there.end(), 0.0);
 }
 
 std::vector<ClassCount> ConfusionMetric::classes() const {

@@ -28,6 +28,8 @@ class ConfusionMetric : public SummedMetric {
   /// counts.
   void count(const Tensor& is, const Tensor& said, const Tensor& ignored = {});
   Table read() const;
+  /// The share of what was counted that the network recognised.
+  double accuracy() const;
 
  private:
   const int64_t classes_;

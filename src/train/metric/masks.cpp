@@ -41,13 +41,7 @@ class MeanIou final : public Pixels {
 class PixelAccuracy final : public Pixels {
  public:
   using Pixels::Pixels;
-  double value() const override {
-    const Table table = read();
-    double hits = 0, there = 0;
-    for (const double count : table.hits) hits += count;
-    for (const double count : table.there) there += count;
-    return hits / there;
-  }
+  double value() const override { return accuracy(); }
 };
 
 const bool registered_mask_metrics =
