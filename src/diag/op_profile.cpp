@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -24,6 +25,8 @@ struct CountedOp {
   uint64_t ticks = 0;
 };
 
+using WindowTicks = std::pair<uint64_t, uint64_t>;  // begin and end
+
 std::mutex op_profiles_mutex;  // of the list, and all that its profiles have
 std::vector<OpProfile::State*>& op_profiles() {
   static auto* all = new std::vector<OpProfile::State*>;
@@ -37,7 +40,7 @@ struct OpProfile::State {
 
   const Device device;
   bool counts = false;
-  std::deque<std::pair<uint64_t, uint64_t>> windows;  // ticks; the newest may end in the future
+  std::deque<WindowTicks> windows;  // the newest may end in the future
   std::map<std::tuple<std::string_view, DType, double, double>, CountedOp> ops;  // as OpCall
 };
 
@@ -102,10 +105,10 @@ void op_ran(Device device, const OpCall& call, uint64_t ticks,
 void op_recorded(Device device, const char* name, uint64_t begin, uint64_t end) {
   const std::lock_guard lock(op_profiles_mutex);
   for (OpProfile::State* const state : op_profiles()) {
-    const bool counted = std::ranges::any_of(state->windows, [&](const auto& window) {
-      return begin >= window.first && begin < window.second;
-    });
-    if (state->device != device || !counted) continue;
+    if (state->device != device) continue;
+    const auto& windows = state->windows;
+    const auto next = std::ranges::upper_bound(windows, begin, {}, &WindowTicks::first);
+    if (next == windows.begin() || begin >= std::prev(next)->second) continue;
     CountedOp& op = state->ops[{name, DType::f32, 0.0, 0.0}];
     ++op.calls;
     op.ticks += end - begin;
