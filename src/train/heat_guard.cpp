@@ -37,8 +37,8 @@ const HeatGuard::Sensor* HeatGuard::hottest() const {
 
 void HeatGuard::judge() {
   const Sensor* const most = hottest();
-  hot_ = most && most->temperature >= (hot_ ? options_.limit - kCooler : options_.limit);
-  if (hot_ && most->temperature <= options_.limit - kCooler) hot_ = false;
+  hot_ = most && (hot_ ? most->temperature > options_.limit - kCooler
+                       : most->temperature >= options_.limit);
   calls_ = hot_ || (told_ && !lines_.empty());
 }
 
