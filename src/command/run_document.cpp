@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostOps = 10;  // of the dearest
+constexpr size_t kLiveOps = 10;  // of the dearest
 
 Json account_json(const diag::Account& account) {
   Json seconds = Json::object();
@@ -147,7 +147,7 @@ Json RunDocument::json() const {
                {"checkpoint_failures", status.checkpoint_failures},
                {"loader", nullptr},
                {"devices", Json::array()},
-               {"ops", status.ops ? ops_json(*status.ops, kMostOps) : Json::array()},
+               {"ops", status.ops ? ops_json(*status.ops, kLiveOps) : Json::array()},
                {"host", nullptr},
                {"gpus", Json::object()}};
   if (status.stage)

@@ -29,7 +29,7 @@ const char* counted(const train::Trainer& trainer) {
 
 namespace {
 
-constexpr size_t kMostOps = 200;
+constexpr size_t kKeptOps = 200;
 
 /// Of all processes; those of one with several devices are its ranks.
 int ranks_of(const TrainRequest& request) {
@@ -212,7 +212,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
   if (!request.arguments.folder().empty() && !result.ops.empty() && !result.stopped)
     roof = device_roof(chosen.devices[0], r.precision);
   json["roof"] = roof_json(roof);
-  json["ops"] = ops_json(result.ops, kMostOps, roof);
+  json["ops"] = ops_json(result.ops, kKeptOps, roof);
   return json;
 }
 

@@ -13,8 +13,8 @@
 namespace brim::command::page {
 namespace {
 
-constexpr size_t kMaxColumns = 2000, kMaxBytes = size_t{512} << 20;
-constexpr int kMaxDepth = 8;
+constexpr size_t kMaxCsvColumns = 2000, kMaxCsvBytes = size_t{512} << 20;
+constexpr int kMaxCsvDepth = 8;
 
 using Cell = std::function<void(const std::string& column, std::string text)>;
 
@@ -29,7 +29,7 @@ std::string inert(const std::string& text) {
 void flatten(const nlohmann::json& value, const std::string& column, const Cell& cell, int depth) {
   if (value.is_string()) return cell(column, inert(value.get_ref<const std::string&>()));
   if (value.is_number() || value.is_boolean()) return cell(column, value.dump());
-  if (!value.is_structured() || depth == kMaxDepth) return;
+  if (!value.is_structured() || depth == kMaxCsvDepth) return;
   for (const auto& [key, part] : value.items())
     flatten(part, column.empty() ? label_of(key) : column + "." + label_of(key), cell, depth + 1);
 }
@@ -54,10 +54,10 @@ std::string csv_of(const std::vector<std::string>& folders) {
           line, "",
           [&](const std::string& column, const std::string&) {
             if (!places.try_emplace(column, columns.size()).second) return;
-            BRIM_CHECK(columns.size() < kMaxColumns, FileError,
+            BRIM_CHECK(columns.size() < kMaxCsvColumns, FileError,
                        "[report] the lines of {} have more than {} different keys, which no "
                        "training writes; leave this run out of --csv",
-                       history_of(folder), kMaxColumns);
+                       history_of(folder), kMaxCsvColumns);
             columns.push_back(column);
           },
           0);
@@ -78,9 +78,9 @@ std::string csv_of(const std::vector<std::string>& folders) {
       csv += quoted(inert(folder));
       for (const std::string& text : row) csv += "," + quoted(text);
       csv += "\r\n";
-      BRIM_CHECK(csv.size() <= kMaxBytes, FileError,
+      BRIM_CHECK(csv.size() <= kMaxCsvBytes, FileError,
                  "[report] the table grows beyond {} MiB at {}; give fewer runs to --csv",
-                 kMaxBytes >> 20, history_of(folder));
+                 kMaxCsvBytes >> 20, history_of(folder));
     });
   return csv;
 }
