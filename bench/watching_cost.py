@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""What it costs a training to be watched: blocks of `brim train` in pairs, one alone and one with sensors, files, TensorBoard,
-and with clients that ask its socket and its metrics twice a second. Ratios of the median step's time and of the CPU time.
+"""What it costs a training to be watched: `brim train` in pairs, one alone and one with sensors, files, TensorBoard, and with
+clients that ask its socket and its metrics twice a second. Both of a pair run at once, each on a CPU of its own, so that what
+else the machine does meets both; which has which is drawn. Ratios of the median step's time and of the CPU time.
 watching_cost.py BRIM [BLOCKS]"""
 
 import json
 import os
 import pathlib
 import random
-import resource
 import socket
 import statistics
 import subprocess
@@ -17,7 +17,7 @@ import threading
 import time
 import urllib.request
 
-TRAIN = ["train", "tutorial-cnn", "--data", "shapes10", "--epochs", "8", "--workers", "1"]
+TRAIN = ["train", "tutorial-cnn", "--data", "shapes10", "--epochs", "16", "--workers", "1"]
 
 
 def ask(folder, port, done):
@@ -34,25 +34,32 @@ def ask(folder, port, done):
                 pass
 
 
-def block(brim, folder, watched):
+def start(brim, folder, watched, cpu):
+    """A run on one CPU, and what ends it: its median step in microseconds and its CPU seconds."""
+    name = f"{folder}/{time.monotonic_ns()}"
     options, done, watcher = ["--monitor", "0"], threading.Event(), None
     if watched:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             port = s.getsockname()[1]
-        out = f"{folder}/{time.monotonic_ns()}"
-        options = ["--monitor", "1", "--out", out, "--tensorboard", f"{out}/events", "--metrics", str(port)]
-        watcher = threading.Thread(target=ask, args=(f"{folder}/run", port, done))
+        options = ["--monitor", "1", "--out", name, "--tensorboard", f"{name}/events", "--metrics", str(port)]
+        watcher = threading.Thread(target=ask, args=(f"{name}.run", port, done))
         watcher.start()
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([brim, *TRAIN, *options, "--json", f"{folder}/result.json"], check=True, stdout=subprocess.DEVNULL,
-                   env={**os.environ, "BRIM_RUNTIME_DIR": f"{folder}/run"})
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    if watcher:
+    process = subprocess.Popen(["taskset", "-c", str(cpu), brim, *TRAIN, *options, "--json", f"{name}.json"], stdout=subprocess.DEVNULL,
+                               env={**os.environ, "BRIM_RUNTIME_DIR": f"{name}.run"})
+
+    def end():
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
         done.set()
-        watcher.join()
-    result = json.loads(pathlib.Path(f"{folder}/result.json").read_text())
-    return result["us_per_step"], after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        if watcher:
+            watcher.join()
+        if status:
+            sys.exit(f"brim ended with {process.returncode}")
+        result = json.loads(pathlib.Path(f"{name}.json").read_text())
+        return result["us_per_step"], usage.ru_utime + usage.ru_stime
+
+    return end
 
 
 def interval(ratios):
@@ -67,9 +74,9 @@ def main():
     steps, cpu = [], []
     with tempfile.TemporaryDirectory() as folder:
         for k in range(-1, blocks):
-            found = {}
-            for watched in random.sample([False, True], 2):
-                found[watched] = block(brim, folder, watched)
+            cpus = random.sample([0, 1], 2)
+            ends = {watched: start(brim, folder, watched, cpu) for watched, cpu in zip((False, True), cpus)}
+            found = {watched: end() for watched, end in ends.items()}
             if k >= 0:
                 steps.append(found[True][0] / found[False][0])
                 cpu.append(found[True][1] / found[False][1])
