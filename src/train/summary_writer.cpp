@@ -32,13 +32,15 @@ Message summary_of(const Message& value) { return Message().message(1, value); }
 /// The buckets of TensorFlow's histograms grow by a tenth from 1e-12 on, to both sides of 0.
 class Buckets {
  public:
-  void add(double value) { ++counts_[bucket_of(value)]; }
+  void add(double value) { ++counts_[static_cast<size_t>(bucket_of(value) + kFarthest)]; }
 
   /// Upper limits and counts; of empty buckets that are neighbours one.
   void list(std::vector<double>& limits, std::vector<double>& counts) const {
-    int next = counts_.begin()->first;
-    for (const auto& [bucket, count] : counts_) {
-      if (bucket != next) limits.push_back(upper(bucket - 1)), counts.push_back(0);
+    int next = kFarthest + 1;  // behind the last one listed
+    for (int bucket = -kFarthest; bucket <= kFarthest; ++bucket) {
+      const int64_t count = counts_[static_cast<size_t>(bucket + kFarthest)];
+      if (count == 0) continue;
+      if (bucket > next) limits.push_back(upper(bucket - 1)), counts.push_back(0);
       limits.push_back(upper(bucket)), counts.push_back(static_cast<double>(count));
       next = bucket + 1;
     }
@@ -46,12 +48,14 @@ class Buckets {
 
  private:
   static constexpr double kLeast = 1e-12, kGrowth = 1.1;
+  static constexpr int kFarthest = 7800;  // the bucket of the largest double is number 7737
 
   /// 0: around 0; n: from kLeast * kGrowth^(n - 1); -n: the same below 0.
   static int bucket_of(double value) {
+    static const double per_bucket = 1 / std::log(kGrowth);
     const double size = std::abs(value);
     if (size < kLeast) return 0;
-    const int n = 1 + static_cast<int>(std::log(size / kLeast) / std::log(kGrowth));
+    const int n = 1 + static_cast<int>((std::log(size) - std::log(kLeast)) * per_bucket);
     return value < 0 ? -n : n;
   }
   static double upper(int bucket) {
@@ -60,7 +64,7 @@ class Buckets {
                : -kLeast * std::pow(kGrowth, -bucket - 1);
   }
 
-  std::map<int, int64_t> counts_;
+  std::vector<int64_t> counts_ = std::vector<int64_t>(2 * kFarthest + 1);
 };
 
 template <class T>
