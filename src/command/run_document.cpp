@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/host_name.h"
 #include "core/printable.h"
+#include "diag/gpu_sensor.h"
 
 namespace brim::command {
 namespace {
@@ -34,10 +35,11 @@ Json doing_json(const std::optional<diag::Doing>& doing) {
       {"spans", doing->spans}, {"cause", diag::name(doing->cause)}, {"seconds", doing->seconds}};
 }
 
-Json device_json(const train::DeviceStatus& device, const std::optional<diag::Doing>& doing,
-                 const std::optional<double>& energy) {
+Json device_json(const train::DeviceStatus& device, const std::string& uuid,
+                 const std::optional<diag::Doing>& doing, const std::optional<double>& energy) {
   const MemoryStats& memory = device.memory;
   return {{"device", device.device.str()},
+          {"uuid", uuid},
           {"account", account_json(device.account)},
           {"recorded", device.recorded},
           {"memory",
@@ -90,6 +92,15 @@ void RunDocument::set_reading(const diag::Reading& reading) {
   const std::lock_guard lock(mutex_);
   reading_ = reading;
   if (!first_) first_ = reading;
+}
+
+std::string RunDocument::uuid_of(Device device) const {
+  diag::GpuSensor* const sensor = diag::gpu_sensor(device.kind);
+  if (!sensor) return "";
+  const std::lock_guard lock(mutex_);
+  for (const auto& [of, uuid] : uuids_)
+    if (of == device) return uuid;
+  return uuids_.emplace_back(device, sensor->uuid(device.index)).second;
 }
 
 std::optional<double> RunDocument::energy_of(Device device) const {
@@ -157,8 +168,8 @@ Json RunDocument::json() const {
     json["loader"] = {
         {"workers", status.workers}, {"slots", status.slots}, {"ready", status.ready_batches}};
   for (size_t i = 0; i < status.devices.size(); ++i)
-    json["devices"].push_back(
-        device_json(status.devices[i], status.doing[i], energy_of(status.devices[i].device)));
+    json["devices"].push_back(device_json(status.devices[i], uuid_of(status.devices[i].device),
+                                          status.doing[i], energy_of(status.devices[i].device)));
   if (const std::optional<diag::Reading> sensors = reading()) {
     json["host"] = reading_json(sensors->host);
     for (const auto& [device, gpu] : sensors->gpus) json["gpus"][device.str()] = reading_json(gpu);
@@ -169,7 +180,10 @@ Json RunDocument::json() const {
 Json RunDocument::history_line() const {
   Json line = json();
   line.erase("ops");
-  for (Json& device : line["devices"]) device.erase("doing");
+  for (Json& device : line["devices"]) {
+    device.erase("doing");
+    device.erase("uuid");
+  }
   return line;
 }
 

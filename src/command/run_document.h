@@ -28,6 +28,8 @@ class RunDocument {
   const TrainRequest& request() const { return request_; }
 
   train::RunStatus status() const { return board_.read(); }
+  /// Of the card that a device is; "" where nothing names it.
+  std::string uuid_of(Device device) const;
 
   nlohmann::ordered_json json() const;
   /// As a line of train::kHistoryFile: without what says nothing later.
@@ -42,6 +44,7 @@ class RunDocument {
   const double started_;
   std::atomic<int64_t> steps_before_{0};
   mutable std::mutex mutex_;
+  mutable std::vector<std::pair<Device, std::string>> uuids_;  // asked once
   std::optional<diag::Reading> first_, reading_;
 };
 

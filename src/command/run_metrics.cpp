@@ -8,7 +8,11 @@
 namespace brim::command {
 namespace {
 
-using Gpus = std::vector<std::pair<Device, diag::GpuReading>>;
+struct LabelledGpu {
+  Exposition::Labels labels;
+  diag::GpuReading reading;
+};
+using Gpus = std::vector<LabelledGpu>;
 
 void add_gauge(Exposition& page, const char* name, const char* help, double value) {
   page.family(name, MetricKind::gauge, help);
@@ -86,18 +90,21 @@ void add_gpus(Exposition& page, const Gpus& gpus, MetricKind kind, const Get& ge
               const std::vector<DcgmName>& names) {
   for (const DcgmName& as : names) {
     page.family(as.name, kind, as.help);
-    for (const auto& [device, gpu] : gpus)
-      if (const auto value = get(gpu))
-        page.sample(static_cast<double>(*value) * as.unit,
-                    {{"gpu", std::to_string(device.index)}, {"device", device.str()}});
+    for (const LabelledGpu& gpu : gpus)
+      if (const auto value = get(gpu.reading))
+        page.sample(static_cast<double>(*value) * as.unit, gpu.labels);
   }
 }
 
 /// Under NVIDIA's names, which are of its GPUs alone.
-void add_dcgm(Exposition& page, const Gpus& all) {
+void add_dcgm(Exposition& page, const RunDocument& run, const diag::Reading& sensors) {
   Gpus gpus;
-  for (const auto& gpu : all)
-    if (gpu.first.kind == DeviceKind::cuda) gpus.push_back(gpu);
+  for (const auto& [device, reading] : sensors.gpus)
+    if (device.kind == DeviceKind::cuda)
+      gpus.push_back({{{"gpu", std::to_string(device.index)},
+                       {"UUID", run.uuid_of(device)},
+                       {"device", device.str()}},
+                      reading});
   constexpr double kMiB = 1.0 / (1 << 20);
   using diag::GpuReading;
   add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.utilisation; },
@@ -136,6 +143,26 @@ void add_dcgm(Exposition& page, const Gpus& all) {
   add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.memory_clock; },
            {{"DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", 1},
             {"DCGM_FI_DEV_MEMORY_CLOCK_HERTZ", "Memory clock frequency.", 1e6}});
+  add_gpus(
+      page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.memory_bandwidth; },
+      {{"DCGM_FI_PROF_DRAM_ACTIVE", "Share of cycles in which memory sent or received.", 1},
+       {"DCGM_FI_PROF_DRAM_UTIL_RATIO", "Share of cycles in which memory sent or received.", 1}});
+  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.pcie_out; },
+           {{"DCGM_FI_PROF_PCIE_TX_BYTES", "PCIe traffic from the GPU (in bytes a second).", 1}});
+  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.pcie_in; },
+           {{"DCGM_FI_PROF_PCIE_RX_BYTES", "PCIe traffic to the GPU (in bytes a second).", 1}});
+  add_gpus(
+      page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.nvlink_out; },
+      {{"DCGM_FI_PROF_NVLINK_TX_BYTES", "NVLink traffic from the GPU (in bytes a second).", 1}});
+  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.nvlink_in; },
+           {{"DCGM_FI_PROF_NVLINK_RX_BYTES", "NVLink traffic to the GPU (in bytes a second).", 1}});
+  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.fan; },
+           {{"DCGM_FI_DEV_FAN_SPEED", "Fan speed (in %).", 100},
+            {"DCGM_FI_DEV_FAN_SPEED_RATIO", "Fan speed.", 1}});
+  add_gpus(page, gpus, MetricKind::counter, [](const GpuReading& r) { return r.ecc_corrected; },
+           {{"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "Corrected errors of memory since boot.", 1}});
+  add_gpus(page, gpus, MetricKind::counter, [](const GpuReading& r) { return r.ecc_uncorrected; },
+           {{"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Uncorrected errors of memory since boot.", 1}});
 }
 
 /// Of all devices with such sensors, the CPUs and virtual accelerators included.
@@ -188,7 +215,7 @@ std::string RunMetrics::page(MetricsFormat format) {
   add_memory_of(page, status);
   if (const std::optional<diag::Reading> sensors = run_.reading()) {
     add_host(page, sensors->host);
-    add_dcgm(page, sensors->gpus);
+    add_dcgm(page, run_, *sensors);
     add_power_and_heat(page, *sensors);
   }
   return page.finish();

@@ -51,9 +51,16 @@ struct EnergyUsed {
   }
 };
 
+/// The sensors whose mean is told.
+constexpr std::array kMeans = {
+    &GpuReading::utilisation, &GpuReading::sm_active,  &GpuReading::tensor_active,
+    &GpuReading::power,       &GpuReading::sm_clock,   &GpuReading::memory_clock,
+    &GpuReading::fan,         &GpuReading::pcie_in,    &GpuReading::pcie_out,
+    &GpuReading::nvlink_in,   &GpuReading::nvlink_out, &GpuReading::memory_bandwidth};
+
 struct GpuSums {
   GpuReading kept;  // what is no mean
-  Mean utilisation, sm_active, tensor_active, power, sm_clock, memory_clock;
+  std::array<Mean, kMeans.size()> means;
   EnergyUsed energy;
   int64_t throttled = 0;
   std::optional<double> power_joules = 0;
@@ -64,17 +71,14 @@ struct GpuSums {
       power_joules.reset();
     else if (power_joules)
       *power_joules += *r.power * passed;
-    utilisation.add(r.utilisation);
-    sm_active.add(r.sm_active);
-    tensor_active.add(r.tensor_active);
-    power.add(r.power);
-    sm_clock.add(r.sm_clock);
-    memory_clock.add(r.memory_clock);
+    for (size_t i = 0; i < kMeans.size(); ++i) means[i].add(r.*kMeans[i]);
     raise_to(kept.memory_used, r.memory_used);
     raise_to(kept.memory_total, r.memory_total);
     raise_to(kept.temperature, r.temperature);
     raise_to(kept.power_limit, r.power_limit);
     raise_to(kept.max_sm_clock, r.max_sm_clock);
+    raise_to(kept.ecc_corrected, r.ecc_corrected);
+    raise_to(kept.ecc_uncorrected, r.ecc_uncorrected);
     energy.add(r.energy);
     for (const std::string& reason : r.clocks_held_by)
       if (std::ranges::find(kept.clocks_held_by, reason) == kept.clocks_held_by.end())
@@ -85,12 +89,7 @@ struct GpuSums {
   }
   GpuReading mean() const {
     GpuReading m = kept;
-    m.utilisation = utilisation.value();
-    m.sm_active = sm_active.value();
-    m.tensor_active = tensor_active.value();
-    m.power = power.value();
-    m.sm_clock = sm_clock.value();
-    m.memory_clock = memory_clock.value();
+    for (size_t i = 0; i < kMeans.size(); ++i) m.*kMeans[i] = means[i].value();
     m.energy = energy.value;
     return m;
   }

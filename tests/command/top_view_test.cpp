@@ -4,6 +4,7 @@
 #include <fstream>
 
 #include "command/fake_run.h"
+#include "command/top/hints.h"
 #include "command/top/moments.h"
 #include "command/top/recorder.h"
 #include "command/top/view.h"
@@ -34,13 +35,23 @@ Moment a_moment() {
        .read = 0,
        .written = 4096},
       {.pid = 5, .name = "kthread"},
+      {.pid = 78, .name = "python3", .command = "python3 t.py", .cores = 0.99, .threads = 3},
       {.pid = 8, .uid = 7, .name = "x", .command = "evil \x1b[2J\xff", .cores = 0.5}};
   m.gpus = {{.device = "cuda:0",
+             .uuid = "GPU-e0000000-0000-0000-0000-000000000000",
              .reading = {.utilisation = 0.35,
+                         .memory_bandwidth = 0.25,
                          .memory_used = int64_t{4} << 30,
                          .memory_total = int64_t{80} << 30,
                          .power = 300,
-                         .power_limit = 700},
+                         .power_limit = 700,
+                         .fan = 0.5,
+                         .pcie_in = 1 << 30,
+                         .pcie_out = 1 << 20,
+                         .ecc_corrected = 3,
+                         .ecc_uncorrected = 2},
+             .processes = {{.pid = 77, .memory = int64_t{3} << 30, .utilisation = 0.3},
+                           {.pid = 78, .memory = int64_t{1} << 30, .utilisation = 0.05}},
              .age = 0.1},
             {.device = "cuda:1", .age = 7, .answers = false}};
   m.runs = {run_from_json(parse_json<Json>(tests::run_document("tutorial-cnn", 10)))};
@@ -78,7 +89,7 @@ TEST(TopView, EightyColumns) {
   EXPECT_EQ(canvas.line(3), "pressure cpu 3%");
   EXPECT_EQ(canvas.line(4),
             "disk     sda read 2.0K/s write 0B/s busy 50%  net eth0 in 1.0M/s out 10B/s");
-  EXPECT_EQ(canvas.line(5), "cuda:0   [##    ] 35% 4.0G/80.0G 300/700W");
+  EXPECT_EQ(canvas.line(5), "cuda:0   [##    ] 35% 4.0G/80.0G 300/700W 2 memory errors");
   EXPECT_EQ(canvas.line(6), "cuda:1   does not answer for 7 s");
   EXPECT_EQ(canvas.line(7),
             " RUN             DEVICE  EPOCH         STEP   IMG/S    LOSS    LEFT QUEUE  RANK");
@@ -86,9 +97,11 @@ TEST(TopView, EightyColumns) {
             " tutorial-cnn    cuda:0    1/2    100/25000    3100     2.1    1:02   5/8   1/1");
   EXPECT_EQ(canvas.line(9).substr(0, 27), "  [###############iiiiiii] ");
   EXPECT_TRUE(shows(canvas, "one core at 100 %, GPU at 35 %: the host is the limit"));
-  EXPECT_EQ(canvas.line(10), "    PID    UID   CPU MEMORY READ/S WRIT/S  THR COMMAND");
+  EXPECT_EQ(canvas.line(10),
+            "    PID    UID   CPU MEMORY READ/S WRIT/S  THR   GPU GPU-MEM COMMAND");
   EXPECT_EQ(canvas.line(11),
-            "     77   1000  100%   200M     0B   4.0K    4 tutorial-cnn: brim train");
+            "     77   1000  100%   200M     0B   4.0K    4   30%    3.0G tutorial-cnn: brim");
+  EXPECT_EQ(canvas.line(12).substr(55), " 1.0G one core at 100 %,");
   EXPECT_TRUE(shows(canvas, "evil ?[2J?"));
   EXPECT_EQ(canvas.text().find('\x1b'), std::string::npos);
   EXPECT_EQ(canvas.line(23).substr(0, 6), "q quit");
@@ -102,6 +115,19 @@ TEST(TopView, WideAndTall) {
   EXPECT_EQ(canvas.line(1).substr(0, 5), "cores");
   EXPECT_TRUE(shows(canvas, "compute 70%"));
   EXPECT_TRUE(shows(canvas, "the host is the limit"));
+  EXPECT_TRUE(shows(canvas,
+                    "memory bandwidth 25%  PCIe in 1.0G/s out 1.0M/s  fan 50%  "
+                    "3 corrected memory errors"));
+  EXPECT_TRUE(shows(canvas, "one core at 100 %, GPU at 5 %: the host is the limit python3 t.py"));
+}
+
+TEST(TopView, CardsAreToldApartByTheirUuid) {
+  Moment moment = a_moment();
+  moment.runs[0].gpus.clear();  // a run without sensors
+  EXPECT_EQ(hint(moment, moment.runs[0]).find("the host is the limit"), std::string::npos);
+  moment.runs[0].devices[0].name = "cuda:3";
+  moment.runs[0].devices[0].uuid = moment.gpus[0].uuid;
+  EXPECT_NE(hint(moment, moment.runs[0]).find("GPU at 35 %"), std::string::npos);
 }
 
 TEST(TopView, AnySize) {

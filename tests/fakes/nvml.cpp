@@ -2,6 +2,8 @@
 // not show, so that numbers differ and PCI bus ids decide. The second has no sensors but a few.
 // Built as libnvidia-ml.so.1. BRIM_FAKE_NVML: "refuse" (nvmlInit fails). BRIM_FAKE_NVML_USED (GiB),
 // _LOAD (percent) and _TEMPERATURE hold values of the emulation's two, "20,-": "-" is no sensor.
+#include <unistd.h>
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -89,6 +91,42 @@ Return nvmlDeviceGetTotalEnergyConsumption(Handle device, unsigned long long* mi
   *millijoules = used += 7000;
   return kSuccess;
 }
+Return nvmlDeviceGetFanSpeed(Handle device, unsigned* percent) {
+  return first(device) ? give(percent, 55) : kNotSupported;
+}
+Return nvmlDeviceGetPcieThroughput(Handle device, int counter, unsigned* kilobytes) {
+  return give(kilobytes, (counter == kPcieIn ? 3000 : 2000) + (first(device) ? 900 : 0));
+}
+Return nvmlDeviceGetTotalEccErrors(Handle device, int kind, int since, unsigned long long* count) {
+  if (!first(device) || since != kVolatileEcc) return kNotSupported;
+  *count = kind == kCorrected ? 12 : 1;
+  return kSuccess;
+}
+/// Of the first GPU: process 4242, and the one that asks, of whose memory nothing is known.
+Return nvmlDeviceGetComputeRunningProcesses_v3(Handle device, unsigned* count, Process* list) {
+  const unsigned room = *count;
+  *count = first(device) ? 2 : 0;
+  if (room < *count) return kInsufficientSize;
+  if (!first(device)) return kSuccess;
+  list[0] = {.pid = 4242, .memory = 6ULL << 30, .gpu_instance = 0, .compute_instance = 0};
+  list[1] = {.pid = static_cast<unsigned>(getpid()),
+             .memory = kNotKnown,
+             .gpu_instance = 0,
+             .compute_instance = 0};
+  return kSuccess;
+}
+/// 20 % first and 70 % later, the newest first.
+Return nvmlDeviceGetProcessUtilization(Handle device, ProcessLoad* list, unsigned* count,
+                                       unsigned long long since) {
+  if (!first(device)) return kNotSupported;
+  const unsigned room = *count;
+  *count = since < 200 ? 2 : 0;
+  if (room < *count) return kInsufficientSize;
+  if (since >= 200) return kNotFound;
+  list[0] = {.pid = 4242, .time = 200, .sm = 70, .memory = 9, .encoder = 0, .decoder = 0};
+  list[1] = {.pid = 4242, .time = 100, .sm = 20, .memory = 9, .encoder = 0, .decoder = 0};
+  return kSuccess;
+}
 Return nvmlDeviceGetClockInfo(Handle device, int clock, unsigned* mhz) {
   return first(device) ? give(mhz, clock == kClockSm ? 1485 : 2619) : kNotSupported;
 }
@@ -112,6 +150,23 @@ Return nvmlGpmSampleGet(Handle, Sample sample) {
   *reinterpret_cast<int*>(sample) = ++samples_taken;
   return kSuccess;
 }
+/// Per cent, or MiB/s; this card has no NVLink.
+static double gpm_value(unsigned id) {
+  switch (id) {
+    case kGpmSmUtil:
+      return 83.75;
+    case kGpmAnyTensorUtil:
+      return 41.25;
+    case kGpmMemoryUtil:
+      return 62.5;
+    case kGpmPcieIn:
+      return 1024;
+    case kGpmPcieOut:
+      return 256;
+    default:
+      return -1;
+  }
+}
 /// Right if the first sample is older than the second.
 Return nvmlGpmMetricsGet(GpmMetricsGet* get) {
   if (get->version != kGpmVersion ||
@@ -120,7 +175,8 @@ Return nvmlGpmMetricsGet(GpmMetricsGet* get) {
   for (unsigned i = 0; i < get->count; ++i) {
     GpmMetric& metric = get->metrics[i];
     metric.result = kSuccess;
-    metric.value = metric.id == kGpmSmUtil ? 83.75 : metric.id == kGpmAnyTensorUtil ? 41.25 : -1;
+    metric.value = gpm_value(metric.id);
+    if (metric.value < 0) metric.result = kNotSupported;
   }
   return kSuccess;
 }

@@ -19,9 +19,15 @@ namespace brim::diag {
 struct GpuReading {
   std::optional<double> utilisation;                 ///< share of the time that any kernel ran
   std::optional<double> sm_active, tensor_active;    ///< shares of the SMs' time; Hopper and later
+  std::optional<double> memory_bandwidth;            ///< share of the highest; Hopper and later
   std::optional<int64_t> memory_used, memory_total;  ///< bytes, of all processes
   std::optional<double> temperature;                 ///< degrees Celsius
   std::optional<double> power, power_limit;          ///< watts
+  std::optional<double> fan;                         ///< share of its highest speed
+  std::optional<double> pcie_in, pcie_out;           ///< bytes/s to the device and from it
+  std::optional<double> nvlink_in, nvlink_out;       ///< the same, of all links together
+  /// Errors of the memory since the driver was loaded.
+  std::optional<int64_t> ecc_corrected, ecc_uncorrected;
   std::optional<double> sm_clock, memory_clock, max_sm_clock;  ///< MHz
   std::optional<double>
       energy;  ///< joules since the driver was loaded (Volta and later), or sim was used
@@ -50,9 +56,9 @@ struct Reading {
   std::vector<std::pair<Device, GpuReading>> gpus;  ///< of cuda and sim, in their order
 };
 
-/// Readings of a stretch of time. `mean` holds means, but: memory, temperature and power limit are
-/// the highest, energy what was used between the first and the last, `clocks_held_by` all that were
-/// met, `throttled` whether it ever was.
+/// Readings of a stretch of time. `mean` holds means, but: memory, temperature, power limit and
+/// ECC errors are the highest, energy what was used between the first and the last,
+/// `clocks_held_by` all that were met, `throttled` whether it ever was.
 struct MonitorSummary {
   int64_t readings = 0;
   Reading mean;

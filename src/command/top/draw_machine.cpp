@@ -81,9 +81,29 @@ void draw_gpu(Canvas& canvas, int row, const Gpu& gpu) {
   if (r.power) pen.put(of_limit(r.power, r.power_limit, "W")).gap(1);
   if (r.temperature) pen.put(fmt::format("{:.0f}C", *r.temperature)).gap(1);
   if (r.sm_clock) pen.put(fmt::format("{:.0f}MHz", *r.sm_clock), Style::dim).gap(1);
+  if (r.ecc_uncorrected.value_or(0) > 0)
+    pen.put(fmt::format("{} memory errors", *r.ecc_uncorrected), Style::bad).gap(1);
   if (!r.clocks_held_by.empty())
     pen.put(fmt::format("{}", fmt::join(r.clocks_held_by, ", ")),
             r.throttled ? Style::bad : Style::dim);
+}
+
+/// What the first line has no room for; nothing where nothing of it is known.
+std::vector<std::string> traffic_parts(const diag::GpuReading& r) {
+  std::vector<std::string> parts;
+  if (r.memory_bandwidth) parts.push_back("memory bandwidth " + percent(*r.memory_bandwidth));
+  const auto add = [&](const char* name, const std::optional<double>& in,
+                       const std::optional<double>& out) {
+    if (in && out)
+      parts.push_back(
+          fmt::format("{} in {}/s out {}/s", name, short_bytes(*in), short_bytes(*out)));
+  };
+  add("PCIe", r.pcie_in, r.pcie_out);
+  add("NVLink", r.nvlink_in, r.nvlink_out);
+  if (r.fan) parts.push_back("fan " + percent(*r.fan));
+  if (r.ecc_corrected.value_or(0) > 0)
+    parts.push_back(fmt::format("{} corrected memory errors", *r.ecc_corrected));
+  return parts;
 }
 
 }  // namespace
@@ -174,9 +194,16 @@ int draw_traffic(Canvas& canvas, int row, const Moment& moment) {
 }
 
 int draw_gpus(Canvas& canvas, int row, const std::vector<Gpu>& gpus, int max_rows) {
-  const int shown = std::min(static_cast<int>(gpus.size()), std::max(max_rows, 0));
-  for (int i = 0; i < shown; ++i) draw_gpu(canvas, row + i, gpus[static_cast<size_t>(i)]);
-  return row + shown;
+  const int end = row + max_rows;
+  const bool has_room = 2 * static_cast<int>(gpus.size()) <= max_rows;
+  for (const Gpu& gpu : gpus) {
+    if (row >= end) break;
+    draw_gpu(canvas, row++, gpu);
+    if (!has_room || !gpu.answers) continue;
+    if (const std::vector<std::string> parts = traffic_parts(gpu.reading); !parts.empty())
+      canvas.put(row++, kLabel, fmt::format("{}", fmt::join(parts, "  ")), Style::dim);
+  }
+  return row;
 }
 
 }  // namespace brim::top

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "command/top/draw.h"
+#include "command/top/hints.h"
 
 namespace brim::top {
 namespace {
@@ -21,6 +22,8 @@ std::vector<const ProcessReading*> sorted_processes(const Moment& moment, const 
         return p->cores;
       case Sort::memory:
         return static_cast<double>(p->resident);
+      case Sort::gpu:
+        return gpu_use(moment, p->pid).value_or(GpuUse()).memory;
       case Sort::storage:
         return p->read.value_or(0) + p->written.value_or(0);
       case Sort::pid:
@@ -32,6 +35,11 @@ std::vector<const ProcessReading*> sorted_processes(const Moment& moment, const 
     return std::tuple(key(p), p->resident, -p->pid);
   });
   return processes;
+}
+
+bool has_gpu_processes(const Moment& moment) {
+  return std::ranges::any_of(moment.gpus,
+                             [](const Gpu& g) { return g.answers && !g.processes.empty(); });
 }
 
 std::string rate_text(const std::optional<double>& bytes) {
@@ -48,8 +56,15 @@ void draw_process(Canvas& canvas, int row, const Moment& moment, const ProcessRe
       .right(rate_text(p.read), 6, Style::dim)
       .right(rate_text(p.written), 6, Style::dim)
       .right(fmt::format("{}", p.threads), 4, Style::dim);
+  if (has_gpu_processes(moment)) {
+    const std::optional<GpuUse> use = gpu_use(moment, p.pid);
+    pen.right(use && use->utilisation ? percent(*use->utilisation) : "-", 5)
+        .right(use ? short_bytes(use->memory) : "-", 7);
+  }
   if (run != moment.runs.end() && !run->recipe.empty())
     pen.put(fmt::format("{}: ", run->recipe), Style::bold);
+  else if (const std::string advice = hint(moment, p); !advice.empty())
+    pen.put(advice + " ", Style::notice);
   pen.put(p.command.empty() ? fmt::format("[{}]", p.name) : p.command,
           p.command.empty() ? Style::dim : Style::plain);
 }
@@ -60,15 +75,17 @@ int draw_processes(Canvas& canvas, int row, const Moment& moment, const ViewStat
                    int max_rows) {
   if (max_rows < 2) return row;
   const auto head = [&](Sort sort) { return state.sort == sort ? Style::selected : Style::title; };
-  Pen(canvas, row++)
-      .right("PID", 7, head(Sort::pid))
+  Pen pen(canvas, row++);
+  pen.right("PID", 7, head(Sort::pid))
       .right("UID", 6, Style::title)
       .right("CPU", 5, head(Sort::cpu))
       .right("MEMORY", 6, head(Sort::memory))
       .right("READ/S", 6, head(Sort::storage))
       .right("WRIT/S", 6, head(Sort::storage))
-      .right("THR", 4, Style::title)
-      .put("COMMAND", Style::title);
+      .right("THR", 4, Style::title);
+  if (has_gpu_processes(moment))
+    pen.right("GPU", 5, head(Sort::gpu)).right("GPU-MEM", 7, head(Sort::gpu));
+  pen.put("COMMAND", Style::title);
   const std::vector<const ProcessReading*> processes = sorted_processes(moment, state);
   const size_t room = static_cast<size_t>(max_rows - 1);
   const size_t last = processes.size() - std::min(processes.size(), room);

@@ -5,15 +5,16 @@
 #include <utility>
 #include <vector>
 
-#include <brim/diag/monitor.h>
-
 #include "command/top/fields.h"
+#include "diag/gpu_sensor.h"
 
 namespace brim::top {
 
 struct Gpu {
   std::string device;  ///< "cuda:0"
+  std::string uuid;    ///< of the card, which other processes may see by another number
   diag::GpuReading reading;
+  std::vector<diag::GpuProcess> processes;
   double age = 0;       ///< seconds since it was read
   bool answers = true;  ///< false: the reading is old, and nothing newer came
 };

@@ -22,7 +22,9 @@ std::chrono::duration<double> duration_of(double seconds) {
 
 struct Card {
   Device device;
+  std::string uuid;
   diag::GpuReading reading;
+  std::vector<diag::GpuProcess> processes;
   double asked = 0;          // when it was first asked
   std::optional<double> at;  // when it last answered
 };
@@ -39,10 +41,17 @@ struct GpuWatch::State {
   void watch(size_t index, double period) {
     std::unique_lock lock(mutex);
     const Device device = cards[index].device;
+    diag::GpuSensor& sensor = *diag::gpu_sensor(device.kind);
+    lock.unlock();
+    std::string uuid = sensor.uuid(device.index);
+    lock.lock();
+    cards[index].uuid = std::move(uuid);
     while (!stopping) {
       lock.unlock();
-      diag::GpuReading reading = diag::gpu_sensor(device.kind)->read(device.index);
+      diag::GpuReading reading = sensor.read(device.index);
+      std::vector<diag::GpuProcess> processes = sensor.processes(device.index);
       lock.lock();
+      cards[index].processes = std::move(processes);
       cards[index].reading = std::move(reading);
       cards[index].at = steady_seconds();
       changed.notify_all();
@@ -112,7 +121,9 @@ std::vector<Gpu> GpuWatch::read() const {
   for (const Card& card : state_->cards) {
     const double age = now - card.at.value_or(card.asked);
     gpus.push_back({.device = card.device.str(),
+                    .uuid = card.uuid,
                     .reading = card.reading,
+                    .processes = card.processes,
                     .age = age,
                     .answers = age <= kOldSeconds});
   }

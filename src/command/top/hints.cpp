@@ -20,15 +20,31 @@ double share_of(const RunAccount& account, const char* cause) {
   return found->second / account.wall;
 }
 
-/// The load of the run's first GPU, by its own reading or by ours.
+/// The load of the run's first GPU, by its own reading or by ours. Ours may have another number
+/// (CUDA_VISIBLE_DEVICES), so that the card decides.
 std::optional<double> gpu_load(const Moment& moment, const Run& run) {
-  for (const RunDevice& device : run.devices)
-    for (const std::vector<Gpu>* gpus : {&run.gpus, &moment.gpus}) {
-      const auto gpu = std::ranges::find(*gpus, device.name, &Gpu::device);
-      if (gpu != gpus->end() && gpu->answers && gpu->reading.utilisation)
-        return gpu->reading.utilisation;
-    }
+  for (const RunDevice& device : run.devices) {
+    const auto load = [](const auto& gpu, const auto& end) -> std::optional<double> {
+      if (gpu == end || !gpu->answers) return {};
+      return gpu->reading.utilisation;
+    };
+    if (const auto told =
+            load(std::ranges::find(run.gpus, device.name, &Gpu::device), run.gpus.end()))
+      return told;
+    if (device.uuid.empty()) continue;
+    if (const auto seen =
+            load(std::ranges::find(moment.gpus, device.uuid, &Gpu::uuid), moment.gpus.end()))
+      return seen;
+  }
   return {};
+}
+
+/// Of one thread that keeps a GPU waiting.
+bool is_host_bound(double cores, double gpu_load) {
+  return gpu_load < kIdleGpu && cores >= kOneCore && cores < 1.3;
+}
+std::string host_is_the_limit(double gpu_load) {
+  return fmt::format("one core at 100 %, GPU at {:.0f} %: the host is the limit", gpu_load * 100);
 }
 
 struct Advice {
@@ -54,15 +70,32 @@ std::string hint(const Moment& moment, const Run& run) {
   const auto process =
       std::ranges::find(moment.machine.processes, run.pid, &diag::ProcessReading::pid);
   const auto load = gpu_load(moment, run);
-  if (load && *load < kIdleGpu && process != moment.machine.processes.end() &&
-      process->cores >= kOneCore && process->cores < 1.3)
-    return fmt::format("one core at 100 %, GPU at {:.0f} %: the host is the limit", *load * 100);
+  if (load && process != moment.machine.processes.end() && is_host_bound(process->cores, *load))
+    return host_is_the_limit(*load);
   for (const RunDevice& device : run.devices)
     for (const Advice& advice : kAdvice)
       if (const double share = share_of(device.recent, advice.cause); share >= kMuch)
         return fmt::format("{} {:.0f} % {}: {}", device.name, std::min(share, 1.0) * 100,
                            advice.cause, advice.meaning);
   return "";
+}
+
+std::string hint(const Moment& moment, const diag::ProcessReading& process) {
+  const auto use = gpu_use(moment, process.pid);
+  if (!use || !use->utilisation || !is_host_bound(process.cores, *use->utilisation)) return "";
+  return host_is_the_limit(*use->utilisation);
+}
+
+std::optional<GpuUse> gpu_use(const Moment& moment, int64_t pid) {
+  std::optional<GpuUse> use;
+  for (const Gpu& gpu : moment.gpus)
+    for (const diag::GpuProcess& p : gpu.processes) {
+      if (!gpu.answers || p.pid != pid) continue;
+      if (!use) use.emplace();
+      use->memory += static_cast<double>(p.memory.value_or(0));
+      if (p.utilisation) use->utilisation = std::max(use->utilisation.value_or(0), *p.utilisation);
+    }
+  return use;
 }
 
 std::string machine_hint(const Moment& moment) {

@@ -160,14 +160,16 @@ std::optional<Moment> moment_from_json(const Json& document) {
 }
 
 void keep_busiest(Moment& moment, size_t count) {
-  std::set<int64_t> of_runs;
-  for (const Run& run : moment.runs) of_runs.insert(run.pid);
+  std::set<int64_t> kept;
+  for (const Run& run : moment.runs) kept.insert(run.pid);
+  for (const Gpu& gpu : moment.gpus)
+    for (const diag::GpuProcess& p : gpu.processes) kept.insert(p.pid);
   std::vector<ProcessReading>& all = moment.machine.processes;
   std::ranges::sort(all, std::greater(),
                     [](const ProcessReading& p) { return std::tuple(p.cores, p.resident, p.pid); });
   size_t rank = 0;
-  std::erase_if(
-      all, [&](const ProcessReading& p) { return rank++ >= count && !of_runs.contains(p.pid); });
+  std::erase_if(all,
+                [&](const ProcessReading& p) { return rank++ >= count && !kept.contains(p.pid); });
 }
 
 }  // namespace brim::top

@@ -49,6 +49,7 @@ Json op_json(const RunOp& op) {
 RunDevice device_from_json(const Json& object) {
   const Json& memory = member(object, "memory");
   return {.name = text(object, "device"),
+          .uuid = text(object, "uuid"),
           .doing = doing_from_json(member(object, "doing")),
           .account = account_from_json(member(object, "account")),
           .recent = account_from_json(member(object, "recent")),
@@ -61,6 +62,7 @@ RunDevice device_from_json(const Json& object) {
 }
 Json device_json(const RunDevice& device) {
   return {{"device", device.name},
+          {"uuid", device.uuid},
           {"doing", doing_json(device.doing)},
           {"account", account_json(device.account)},
           {"recent", account_json(device.recent)},

@@ -23,7 +23,8 @@ struct RunDoing {
 };
 
 struct RunDevice {
-  std::string name;
+  std::string name;  ///< as the run's process numbers it
+  std::string uuid;  ///< of the card; "" where nothing names it
   std::optional<RunDoing> doing;
   RunAccount account;  ///< since the run's start
   RunAccount recent;   ///< between the last two of its accounts that we saw; before that, the whole

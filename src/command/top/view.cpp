@@ -66,7 +66,7 @@ void draw_list(Canvas& canvas, const Moment& moment, const ViewState& state, int
 int draw_help(Canvas& canvas, int row) {
   static constexpr const char* kHelp[] = {
       "q           quit",
-      "s           sort processes by CPU, memory, storage, number",
+      "s           sort processes by CPU, memory, GPU memory, storage, number",
       "/           show only what contains the text; Enter keeps it, Esc ends it",
       "up, down    select a run; PgUp, PgDn go through processes",
       "Enter       the selected run alone; Esc: back",

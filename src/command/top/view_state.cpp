@@ -50,7 +50,7 @@ void press_character(ViewState& state, char c, size_t count) {
   if (c == '[') go_back(state, kManyMoments, count);
   if (c == ']') go_forth(state, kManyMoments);
   if (c == 'q') state.quit = true;
-  if (c == 's') state.sort = static_cast<Sort>((static_cast<int>(state.sort) + 1) % 4);
+  if (c == 's') state.sort = static_cast<Sort>((static_cast<int>(state.sort) + 1) % kSortCount);
   if (c == '/') state.typing = true;
   if (c == '?' || c == 'h') state.help = true;
   if (c == ' ') {

@@ -8,7 +8,8 @@
 
 namespace brim::top {
 
-enum class Sort : uint8_t { cpu, memory, storage, pid };
+enum class Sort : uint8_t { cpu, memory, gpu, storage, pid };
+inline constexpr int kSortCount = 5;
 
 enum class Key : uint8_t {
   none,

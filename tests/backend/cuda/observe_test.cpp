@@ -1,5 +1,6 @@
 // What the account, traces and sensors see of CUDA devices, whatever records it.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include <brim/diag/monitor.h>
 
 #include "backend/cuda/observe_fixture.h"
+#include "diag/gpu_sensor.h"
 #include "diag/span.h"
 #include "environment.h"
 
@@ -178,6 +180,13 @@ TEST_F(CudaObserve, SensorsAreThoseOfTheSamePciBusId) {
   EXPECT_DOUBLE_EQ(*r.utilisation, 0.97);
   EXPECT_DOUBLE_EQ(*r.sm_active, 0.8375);  // between the two readings
   EXPECT_DOUBLE_EQ(*r.tensor_active, 0.4125);
+  EXPECT_DOUBLE_EQ(*r.memory_bandwidth, 0.625);
+  EXPECT_EQ(*r.pcie_in, int64_t{1} << 30);
+  EXPECT_EQ(*r.pcie_out, int64_t{1} << 28);
+  EXPECT_FALSE(r.nvlink_in || r.nvlink_out);
+  EXPECT_DOUBLE_EQ(*r.fan, 0.55);
+  EXPECT_EQ(r.ecc_corrected, 12);
+  EXPECT_EQ(r.ecc_uncorrected, 1);
   EXPECT_EQ(*r.memory_used, int64_t{20} << 30);
   EXPECT_EQ(*r.memory_total, int64_t{80} << 30);
   EXPECT_EQ(*r.temperature, 64);
@@ -191,9 +200,30 @@ TEST_F(CudaObserve, SensorsAreThoseOfTheSamePciBusId) {
   const diag::GpuReading& second = s.mean.gpus[1].second;
   EXPECT_DOUBLE_EQ(*second.utilisation, 0.01);
   EXPECT_FALSE(second.power.has_value());
+  EXPECT_EQ(second.pcie_in, 3e6);  // a card without GPM
+  EXPECT_EQ(second.pcie_out, 2e6);
+  EXPECT_FALSE(second.fan || second.memory_bandwidth || second.ecc_corrected);
   EXPECT_FALSE(second.sm_active.has_value());
   EXPECT_FALSE(second.throttled);
   EXPECT_EQ(second.clocks_held_by, std::vector<std::string>{"idle"});
+}
+
+TEST_F(CudaObserve, CardsAndTheirProcessesAreNamed) {
+  if (!faked("libnvidia-ml.so.1")) GTEST_SKIP() << "needs the fake of NVML";
+  diag::GpuSensor& sensor = *diag::gpu_sensor(DeviceKind::cuda);
+  EXPECT_EQ(sensor.uuid(0).size(), std::string("GPU-e0000000-0000-0000-0000-000000000000").size());
+  EXPECT_TRUE(sensor.uuid(0).starts_with("GPU-"));
+  EXPECT_NE(sensor.uuid(0), sensor.uuid(1));
+  EXPECT_EQ(sensor.uuid(1000), "");
+  const std::vector<diag::GpuProcess> processes = sensor.processes(0);
+  ASSERT_EQ(processes.size(), 2u);
+  EXPECT_EQ(processes[0].pid, 4242);
+  EXPECT_EQ(processes[0].memory, int64_t{6} << 30);
+  EXPECT_DOUBLE_EQ(processes[0].utilisation.value(), 0.7);  // the newest
+  EXPECT_EQ(processes[1].pid, getpid());
+  EXPECT_FALSE(processes[1].memory || processes[1].utilisation);
+  EXPECT_FALSE(sensor.processes(0)[0].utilisation);  // nothing since
+  EXPECT_TRUE(sensor.processes(1).empty());
 }
 
 TEST_F(CudaObserve, ThrottlingIsInTheAccount) {

@@ -63,6 +63,9 @@ constexpr unsigned cudaHostAllocMapped = 2;
 
 struct cudaDeviceProp {
   char name[256];
+  struct {
+    char bytes[16];
+  } uuid;
   size_t totalGlobalMem;
   int major, minor, multiProcessorCount;
 };

@@ -209,6 +209,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   if (device < 0 || device >= kDevices) return result(cudaErrorInvalidDevice);
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "emulated GPU");
+  properties->uuid.bytes[0] = static_cast<char>(0xe0 + device);
   properties->totalGlobalMem = capacity();
   properties->major = 9;
   properties->multiProcessorCount = 4;

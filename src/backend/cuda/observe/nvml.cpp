@@ -2,13 +2,17 @@
 // (CUDA_VISIBLE_DEVICES), NVML those of the machine, so a device is found by its PCI bus id.
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <cuda_runtime.h>
 #include <fmt/core.h>
@@ -20,6 +24,7 @@ namespace brim::cuda {
 namespace {
 
 constexpr const char* kLibrary = "libnvidia-ml.so.1";
+constexpr size_t kProcesses = 256;  // of a GPU, at most; the driver says nothing of more
 
 /// What is null is not in this driver's NVML.
 struct Nvml {
@@ -38,6 +43,13 @@ struct Nvml {
   nvml::GetPower* power = find<nvml::GetPower>("nvmlDeviceGetPowerUsage");
   nvml::GetPower* power_limit = find<nvml::GetPower>("nvmlDeviceGetEnforcedPowerLimit");
   nvml::GetEnergy* energy = find<nvml::GetEnergy>("nvmlDeviceGetTotalEnergyConsumption");
+  nvml::GetPower* fan = find<nvml::GetPower>("nvmlDeviceGetFanSpeed");
+  nvml::GetPcie* pcie = find<nvml::GetPcie>("nvmlDeviceGetPcieThroughput");
+  nvml::GetEcc* ecc = find<nvml::GetEcc>("nvmlDeviceGetTotalEccErrors");
+  nvml::GetProcesses* processes =
+      find<nvml::GetProcesses>("nvmlDeviceGetComputeRunningProcesses_v3");
+  nvml::GetProcessLoads* process_loads =
+      find<nvml::GetProcessLoads>("nvmlDeviceGetProcessUtilization");
   nvml::GetClock* clock = find<nvml::GetClock>("nvmlDeviceGetClockInfo");
   nvml::GetClock* max_clock = find<nvml::GetClock>("nvmlDeviceGetMaxClockInfo");
   nvml::GetReasons* reasons = find<nvml::GetReasons>("nvmlDeviceGetCurrentClocksEventReasons");
@@ -55,6 +67,8 @@ std::string words_for(const Nvml& n, nvml::Return result) {
 class NvmlSensor final : public diag::GpuSensor {
  public:
   diag::GpuReading read(int device) override;
+  std::string uuid(int device) override;
+  std::vector<diag::GpuProcess> processes(int device) override;
 
  private:
   struct Opened {
@@ -62,9 +76,11 @@ class NvmlSensor final : public diag::GpuSensor {
     std::string error;
     nvml::Sample before = nullptr, now = nullptr;  // of GPM; null where there is none
     bool sampled = false;                          // `before` holds something
+    unsigned long long loads_until = 0;            // the newest load of a process that was told
   };
   Opened& open(int device);
   void read_gpm(Opened& gpu, diag::GpuReading& reading);
+  void read_loads(Opened& gpu, std::vector<diag::GpuProcess>& processes);
 
   std::mutex mutex_;
   std::optional<Nvml> nvml_;  // opened when the first device is read
@@ -109,23 +125,39 @@ NvmlSensor::Opened& NvmlSensor::open(int device) {
   return gpu;
 }
 
+/// A value of GPM, in a reading's unit.
+struct GpmValue {
+  unsigned id;
+  std::optional<double> diag::GpuReading::*to;
+  double unit;
+};
+constexpr double kPercent = 0.01, kMiB = 1 << 20;
+constexpr GpmValue kGpmValues[] = {
+    {nvml::kGpmSmUtil, &diag::GpuReading::sm_active, kPercent},
+    {nvml::kGpmAnyTensorUtil, &diag::GpuReading::tensor_active, kPercent},
+    {nvml::kGpmMemoryUtil, &diag::GpuReading::memory_bandwidth, kPercent},
+    {nvml::kGpmPcieIn, &diag::GpuReading::pcie_in, kMiB},
+    {nvml::kGpmPcieOut, &diag::GpuReading::pcie_out, kMiB},
+    {nvml::kGpmNvlinkIn, &diag::GpuReading::nvlink_in, kMiB},
+    {nvml::kGpmNvlinkOut, &diag::GpuReading::nvlink_out, kMiB},
+};
+
 /// GPM's values are of the time between two samples.
 void NvmlSensor::read_gpm(Opened& gpu, diag::GpuReading& reading) {
   if (!gpu.now || nvml_->gpm_get(gpu.handle, gpu.now) != nvml::kSuccess) return;
   if (gpu.sampled) {
     nvml::GpmMetricsGet& get = *metrics_;
     get = {.version = nvml::kGpmVersion,
-           .count = 2,
+           .count = static_cast<unsigned>(std::size(kGpmValues)),
            .sample1 = gpu.before,
            .sample2 = gpu.now,
            .metrics = {}};
-    get.metrics[0].id = nvml::kGpmSmUtil;
-    get.metrics[1].id = nvml::kGpmAnyTensorUtil;
-    if (nvml_->gpm_metrics(&get) == nvml::kSuccess) {
-      if (get.metrics[0].result == nvml::kSuccess) reading.sm_active = get.metrics[0].value / 100;
-      if (get.metrics[1].result == nvml::kSuccess)
-        reading.tensor_active = get.metrics[1].value / 100;
-    }
+    for (size_t i = 0; i < std::size(kGpmValues); ++i) get.metrics[i].id = kGpmValues[i].id;
+    if (nvml_->gpm_metrics(&get) == nvml::kSuccess)
+      for (size_t i = 0; i < std::size(kGpmValues); ++i)
+        if (const nvml::GpmMetric& m = get.metrics[i];
+            m.result == nvml::kSuccess && std::isfinite(m.value))
+          reading.*kGpmValues[i].to = m.value * kGpmValues[i].unit;
   }
   std::swap(gpu.before, gpu.now);
   gpu.sampled = true;
@@ -165,8 +197,70 @@ diag::GpuReading NvmlSensor::read(int device) {
         r.clocks_held_by.emplace_back(reason.words);
         r.throttled |= reason.throttles;
       }
+  r.fan = ask(nvml_->fan, kPercent);
+  const auto count_errors = [&](int kind) -> std::optional<int64_t> {
+    unsigned long long count = 0;
+    if (!nvml_->ecc || nvml_->ecc(h, kind, nvml::kVolatileEcc, &count) != nvml::kSuccess) return {};
+    return static_cast<int64_t>(count);
+  };
+  r.ecc_corrected = count_errors(nvml::kCorrected);
+  r.ecc_uncorrected = count_errors(nvml::kUncorrected);
   read_gpm(gpu, r);
+  if (!gpu.now) {  // each call looks for 20 ms, so only where GPM does not tell
+    r.pcie_in = ask(nvml_->pcie, 1e3, nvml::kPcieIn);
+    r.pcie_out = ask(nvml_->pcie, 1e3, nvml::kPcieOut);
+  }
   return r;
+}
+
+/// By CUDA, which numbers devices as this process does; NVML has the same text for a whole card.
+std::string NvmlSensor::uuid(int device) {
+  cudaDeviceProp p{};
+  if (cudaGetDeviceProperties(&p, device) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  std::string text = "GPU";
+  for (size_t i = 0; i < sizeof p.uuid.bytes; ++i) {
+    if (i == 0 || i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(p.uuid.bytes[i]));
+  }
+  return text;
+}
+
+std::vector<diag::GpuProcess> NvmlSensor::processes(int device) {
+  const std::lock_guard lock(mutex_);
+  Opened& gpu = open(device);
+  if (!gpu.error.empty() || !nvml_->processes) return {};
+  std::vector<nvml::Process> listed(kProcesses);
+  auto count = static_cast<unsigned>(listed.size());
+  if (nvml_->processes(gpu.handle, &count, listed.data()) != nvml::kSuccess) return {};
+  std::vector<diag::GpuProcess> processes;
+  for (size_t i = 0; i < std::min<size_t>(count, listed.size()); ++i) {
+    const nvml::Process& p = listed[i];
+    processes.push_back({.pid = p.pid,
+                         .memory = p.memory == nvml::kNotKnown
+                                       ? std::nullopt
+                                       : std::optional(static_cast<int64_t>(p.memory))});
+  }
+  read_loads(gpu, processes);
+  return processes;
+}
+
+/// The newest load of each since the call before.
+void NvmlSensor::read_loads(Opened& gpu, std::vector<diag::GpuProcess>& processes) {
+  if (processes.empty() || !nvml_->process_loads) return;
+  std::vector<nvml::ProcessLoad> loads(kProcesses);
+  auto count = static_cast<unsigned>(loads.size());
+  if (nvml_->process_loads(gpu.handle, loads.data(), &count, gpu.loads_until) != nvml::kSuccess)
+    return;
+  loads.resize(std::min<size_t>(count, loads.size()));
+  std::ranges::sort(loads, {}, &nvml::ProcessLoad::time);
+  for (const nvml::ProcessLoad& load : loads) {
+    const auto found = std::ranges::find(processes, int64_t{load.pid}, &diag::GpuProcess::pid);
+    if (found != processes.end()) found->utilisation = load.sm * kPercent;
+    gpu.loads_until = load.time;
+  }
 }
 
 const bool registered = [] {

@@ -9,8 +9,9 @@ namespace brim::cuda::nvml {
 
 using Return = int;
 constexpr Return kSuccess = 0;
-using Handle = struct NvmlDevice*;  // nvmlDevice_t
-using Sample = struct GpmSample*;   // nvmlGpmSample_t
+constexpr Return kInsufficientSize = 7;  // NVML_ERROR_INSUFFICIENT_SIZE
+using Handle = struct NvmlDevice*;       // nvmlDevice_t
+using Sample = struct GpmSample*;        // nvmlGpmSample_t
 
 struct Utilization {  // nvmlUtilization_t; percent
   unsigned gpu, memory;
@@ -18,8 +19,23 @@ struct Utilization {  // nvmlUtilization_t; percent
 struct Memory {  // nvmlMemory_t; bytes
   unsigned long long total, free, used;
 };
-constexpr int kTemperatureGpu = 0;             // NVML_TEMPERATURE_GPU
-constexpr int kClockSm = 1, kClockMemory = 2;  // NVML_CLOCK_SM, NVML_CLOCK_MEM
+constexpr int kTemperatureGpu = 0;               // NVML_TEMPERATURE_GPU
+constexpr int kClockSm = 1, kClockMemory = 2;    // NVML_CLOCK_SM, NVML_CLOCK_MEM
+constexpr int kPcieOut = 0, kPcieIn = 1;         // NVML_PCIE_UTIL_TX_BYTES, ..._RX_BYTES
+constexpr int kCorrected = 0, kUncorrected = 1;  // NVML_MEMORY_ERROR_TYPE_...
+constexpr int kVolatileEcc = 0;                  // NVML_VOLATILE_ECC: since the driver was loaded
+
+struct Process {  // nvmlProcessInfo_t
+  unsigned pid;
+  unsigned long long memory;  // bytes; kNotKnown
+  unsigned gpu_instance, compute_instance;
+};
+constexpr unsigned long long kNotKnown = ~0ULL;  // NVML_VALUE_NOT_AVAILABLE
+struct ProcessLoad {  // nvmlProcessUtilizationSample_t; microseconds, percent
+  unsigned pid;
+  unsigned long long time;
+  unsigned sm, memory, encoder, decoder;
+};
 
 /// nvmlClocksEventReason...: a bit, what it says, and whether it is heat, power or a fault.
 struct ClockReason {
@@ -45,6 +61,9 @@ struct GpmSupport {  // nvmlGpmSupport_t
 constexpr unsigned kGpmVersion = 1;        // NVML_GPM_SUPPORT_VERSION, NVML_GPM_METRICS_GET_VERSION
 constexpr unsigned kGpmSmUtil = 2;         // NVML_GPM_METRIC_SM_UTIL; percent
 constexpr unsigned kGpmAnyTensorUtil = 5;  // NVML_GPM_METRIC_ANY_TENSOR_UTIL; percent
+constexpr unsigned kGpmMemoryUtil = 10;    // NVML_GPM_METRIC_DRAM_BW_UTIL; percent
+constexpr unsigned kGpmPcieOut = 20, kGpmPcieIn = 21;      // ..._PCIE_TX_PER_SEC, RX; MiB/s
+constexpr unsigned kGpmNvlinkIn = 60, kGpmNvlinkOut = 61;  // ..._NVLINK_TOTAL_RX_PER_SEC, TX; MiB/s
 
 struct GpmMetric {  // nvmlGpmMetric_t
   unsigned id;
@@ -62,6 +81,7 @@ struct GpmMetricsGet {  // nvmlGpmMetricsGet_t
 
 // What the library reads and writes lies where it expects it (64-bit Linux).
 static_assert(sizeof(Utilization) == 8 && sizeof(Memory) == 24 && sizeof(GpmSupport) == 8);
+static_assert(sizeof(Process) == 24 && sizeof(ProcessLoad) == 32);
 static_assert(sizeof(GpmMetric) == 40 && offsetof(GpmMetric, value) == 8);
 static_assert(offsetof(GpmMetricsGet, sample1) == 8 && offsetof(GpmMetricsGet, metrics) == 24);
 
@@ -72,14 +92,20 @@ using HandleByPciBusId = Return(const char*, Handle*);  // nvmlDeviceGetHandleBy
 using GetUtilization = Return(Handle, Utilization*);    // nvmlDeviceGetUtilizationRates
 using GetMemory = Return(Handle, Memory*);              // nvmlDeviceGetMemoryInfo
 using GetTemperature = Return(Handle, int, unsigned*);  // nvmlDeviceGetTemperature
-using GetPower = Return(Handle, unsigned*);  // nvmlDeviceGetPowerUsage, ...EnforcedPowerLimit: mW
+using GetPower = Return(Handle,
+                        unsigned*);  // ...PowerUsage, ...EnforcedPowerLimit: mW; ...FanSpeed: %
 using GetClock = Return(Handle, int, unsigned*);  // nvmlDeviceGetClockInfo, ...MaxClockInfo: MHz
 using GetReasons = Return(Handle, unsigned long long*);  // nvmlDeviceGetCurrentClocksEventReasons
 using GetEnergy = Return(Handle, unsigned long long*);   // nvmlDeviceGetTotalEnergyConsumption: mJ
-using GpmQuerySupport = Return(Handle, GpmSupport*);     // nvmlGpmQueryDeviceSupport
-using GpmAlloc = Return(Sample*);                        // nvmlGpmSampleAlloc
-using GpmGet = Return(Handle, Sample);                   // nvmlGpmSampleGet
-using GpmMetrics = Return(GpmMetricsGet*);               // nvmlGpmMetricsGet
+using GetPcie = Return(Handle, int, unsigned*);          // nvmlDeviceGetPcieThroughput: KB/s
+using GetEcc = Return(Handle, int, int, unsigned long long*);    // nvmlDeviceGetTotalEccErrors
+using GetProcesses = Return(Handle, unsigned* count, Process*);  // ...ComputeRunningProcesses_v3
+/// nvmlDeviceGetProcessUtilization: samples younger than a time.
+using GetProcessLoads = Return(Handle, ProcessLoad*, unsigned* count, unsigned long long since);
+using GpmQuerySupport = Return(Handle, GpmSupport*);  // nvmlGpmQueryDeviceSupport
+using GpmAlloc = Return(Sample*);                     // nvmlGpmSampleAlloc
+using GpmGet = Return(Handle, Sample);                // nvmlGpmSampleGet
+using GpmMetrics = Return(GpmMetricsGet*);            // nvmlGpmMetricsGet
 }
 
 }  // namespace brim::cuda::nvml
