@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What it costs a training to be watched: `brim train` in pairs, one alone and one with sensors, files, TensorBoard, and with
 clients that ask its socket and its metrics twice a second. Both of a pair run at once, each on a CPU of its own, so that what
-else the machine does meets both; which has which is drawn. Ratios of the median step's time and of the CPU time.
+else the machine does meets both; which has which, and which begins, are drawn. Ratios of the median step's time and of the CPU time.
 watching_cost.py BRIM [BLOCKS]"""
 
 import json
@@ -74,8 +74,8 @@ def main():
     steps, cpu = [], []
     with tempfile.TemporaryDirectory() as folder:
         for k in range(-1, blocks):
-            cpus = random.sample([0, 1], 2)
-            ends = {watched: start(brim, folder, watched, cpu) for watched, cpu in zip((False, True), cpus)}
+            order, cpus = random.sample([False, True], 2), random.sample([0, 1], 2)
+            ends = {watched: start(brim, folder, watched, cpu) for watched, cpu in zip(order, cpus)}
             found = {watched: end() for watched, end in ends.items()}
             if k >= 0:
                 steps.append(found[True][0] / found[False][0])

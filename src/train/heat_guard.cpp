@@ -78,7 +78,14 @@ void HeatGuard::tell(const Waiting& how, std::unique_lock<std::mutex>& lock) {
 void HeatGuard::wait(const Waiting& how) {
   std::unique_lock lock(mutex_);
   told_ = told_ || how.warn;
-  if (hot_ && !(how.stop && how.stop())) {
+  const auto is_stopped = [&] {  // whoever is asked may be long about it, and readings go on
+    if (!how.stop) return false;
+    lock.unlock();
+    const bool stop = how.stop();
+    lock.lock();
+    return stop;
+  };
+  if (hot_ && !is_stopped() && hot_) {
     if (waiting_++ == 0) {
       paused_at_ = Clock::now();
       ++pauses_;
@@ -87,7 +94,7 @@ void HeatGuard::wait(const Waiting& how) {
                            most.device.str(), most.temperature, options_.limit));
     }
     const double silent = std::max(kSilentSeconds, kSilentReadings * options_.period);
-    while (hot_ && !(how.stop && how.stop())) {
+    while (hot_ && !is_stopped()) {
       tell(how, lock);
       if (how.paused) how.paused(passed(paused_at_));
       if (passed(read_at_) > silent) {
@@ -110,6 +117,11 @@ void HeatGuard::wait(const Waiting& how) {
     calls_ = hot_ || (told_ && !lines_.empty());
   }
   tell(how, lock);
+}
+
+bool HeatGuard::hot() const {
+  const std::lock_guard lock(mutex_);
+  return hot_;
 }
 
 int64_t HeatGuard::pauses() const {

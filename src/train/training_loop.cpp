@@ -7,8 +7,10 @@
 #include <brim/train/status.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "core/check.h"
 #include "core/runtime.h"
@@ -179,13 +181,19 @@ void TrainingLoop::agree() {
   const auto steps = static_cast<double>(progress_.step - last_agreement_);
   const double rate = steps / std::max(seconds(now - agreed_at_), 1e-6);
   const auto next = std::clamp<int64_t>(std::llround(kEvery * rate), 1, 100000);
-  const std::vector<std::string> ranks = control_->all_gather_text(fmt::format(
-      "{} {} {}", s_.stop_wanted() ? 1 : 0, shards_ && checkpointer_.overdue() ? 1 : 0, next));
-  s_.stop_agreed = std::ranges::any_of(ranks, [](const std::string& r) { return r[0] == '1'; });
+  const bool heat = s_.options.heat && s_.options.heat->calls();
+  const std::vector<std::string> ranks = control_->all_gather_text(
+      fmt::format("{} {} {} {}", s_.stop_wanted() ? 1 : 0,
+                  shards_ && checkpointer_.overdue() ? 1 : 0, heat ? 1 : 0, next));
+  const auto some_rank_says = [&ranks](size_t at) {
+    return std::ranges::any_of(ranks, [at](const std::string& r) { return r[at] == '1'; });
+  };
+  s_.stop_agreed = some_rank_says(0);
   last_agreement_ = progress_.step;
   save_agreed_ = shards_ && ranks[0][2] == '1';  // as rank 0 proposes, here and below
-  next_agreement_ = progress_.step + std::stoll(ranks[0].substr(4));
-  agreed_at_ = now;
+  next_agreement_ = progress_.step + std::stoll(ranks[0].substr(6));
+  if (some_rank_says(4) && more()) wait_for_heat();
+  agreed_at_ = Clock::now();
 }
 
 int64_t TrainingLoop::take_steps(data::DeviceEpoch& epoch) {
@@ -337,19 +345,42 @@ bool TrainingLoop::validate(std::optional<double>& score) {
   return true;
 }
 
+bool TrainingLoop::some_rank_is_hot() {
+  const bool hot = s_.options.heat && s_.options.heat->hot();
+  const std::vector<std::string> ranks =
+      control_->all_gather_text(fmt::format("{} {}", s_.stop_wanted() ? 1 : 0, hot ? 1 : 0));
+  s_.stop_agreed = std::ranges::any_of(ranks, [](const std::string& r) { return r[0] == '1'; });
+  return !*s_.stop_agreed &&
+         std::ranges::any_of(ranks, [](const std::string& r) { return r[2] == '1'; });
+}
+
 void TrainingLoop::wait_for_heat() {
+  constexpr auto kLook = std::chrono::milliseconds(500), kNap = std::chrono::milliseconds(20);
   const diag::Span span("wait for heat", diag::Cause::throttle);
   StatusBoard* const board = s_.options.board;
+  HeatGuard* const heat = s_.options.heat;
   const Clock::time_point begin = Clock::now();
+  bool is_paused = true;  // of several ranks: all, until they look at one another again
+  Clock::time_point next_look = begin;
+  const auto ended = [&] {
+    if (!control_) return s_.stop_wanted() || progress_.step >= progress_.steps;
+    if (is_paused && Clock::now() >= next_look) {
+      is_paused = some_rank_is_hot();
+      next_look = Clock::now() + kLook;
+    }
+    return !is_paused;
+  };
+  const auto publish = [board](double so_far) {
+    if (board) board->set_paused(so_far);
+  };
   const bool tells = s_.options.devices[0] == s_.devices[0];  // one of the process's ranks
-  s_.options.heat->wait({
-      .stop = [this] { return s_.stop_wanted() || progress_.step >= progress_.steps; },
-      .paused =
-          [board](double so_far) {
-            if (board) board->set_paused(so_far);
-          },
-      .warn = tells ? s_.options.warn : nullptr,
-  });
+  while (true) {
+    if (heat)
+      heat->wait({.stop = ended, .paused = publish, .warn = tells ? s_.options.warn : nullptr});
+    if (!control_ || ended()) break;
+    publish(seconds(Clock::now() - begin));
+    std::this_thread::sleep_for(kNap);
+  }
   if (board) board->set_paused(-1);
   last_report_ += Clock::now() - begin;  // it is no part of the next report's steps
 }
@@ -369,7 +400,7 @@ bool TrainingLoop::run_epoch() {
       return true;
     }
     progress_.epoch_step = at_.epoch_steps;
-    if (s_.options.heat && s_.options.heat->calls()) wait_for_heat();
+    if (!control_ && s_.options.heat && s_.options.heat->calls()) wait_for_heat();
     save_agreed_ = false;
     if (control_ && progress_.step >= next_agreement_) agree();
     const bool whole = at_.batch == per_epoch_;

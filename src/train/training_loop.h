@@ -71,11 +71,13 @@ class TrainingLoop {
   void check_loss(double loss) const;
   /// For its message: which part of a batch was the first, " (...)"; "" where there are none.
   std::string where_not_finite() const;
-  /// What all ranks settle several times a second: whether they go on, and whether it is time for a
-  /// checkpoint that they write together.
+  /// What all ranks settle several times a second: whether they go on, whether it is time for a
+  /// checkpoint that they write together, and whether one of them has to cool down.
   void agree();
-  /// While a device of this process is too hot.
+  /// While a device of this process is too hot; of several ranks, of any.
   void wait_for_heat();
+  /// Asked by all ranks at once, which settle whether to stop, too; false if they do.
+  bool some_rank_is_hot();
   bool more() const { return progress_.step < progress_.steps && !s_.stop_asked(); }
 
   Trainer::State& s_;

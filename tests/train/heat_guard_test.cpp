@@ -167,5 +167,36 @@ TEST_F(HeatOfTraining, AStopEndsItWithItsCheckpoint) {
   EXPECT_EQ(list_checkpoints(folder / "out").size(), 1U);
 }
 
+/// Longer than the groups wait for a rank: nobody takes the one that cools down for dead.
+TEST_F(HeatOfTraining, RanksPauseTogether) {
+  StatusBoard boards[] = {StatusBoard{{Device::cpu()}}, StatusBoard{{Device::cpu()}}};
+  std::thread cooler([&] {
+    for (const StatusBoard& one : boards)
+      while (!one.read().paused) std::this_thread::sleep_for(1ms);
+    std::this_thread::sleep_for(2500ms);
+    guard.add(reading(60));
+  });
+  TrainResult results[2];
+  dist::run_ranks(dist::local_groups(2, {.timeout = 1}), [&](dist::ProcessGroup& group) {
+    const bool is_hot = group.rank() == 1;
+    TrainOptions o = options();
+    o.devices = {Device::cpu()};
+    o.out.clear();
+    o.group = group.shared_from_this();
+    o.board = &boards[group.rank()];
+    o.heat = is_hot ? &guard : nullptr;
+    if (!is_hot) o.first_step = nullptr;
+    results[group.rank()] = Trainer(recipe, std::move(o)).train();
+  });
+  cooler.join();
+  EXPECT_EQ(results[0].steps, results[1].steps);
+  EXPECT_FALSE(results[0].stopped);
+  EXPECT_EQ(results[0].heat_pauses, 0);
+  EXPECT_EQ(results[1].heat_pauses, 1);
+  EXPECT_GE(results[1].heat_seconds, 2.5);
+  for (const TrainResult& result : results)
+    EXPECT_GE(result.account.seconds[static_cast<size_t>(diag::Cause::throttle)], 2);
+}
+
 }  // namespace
 }  // namespace brim::train

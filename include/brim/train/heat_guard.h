@@ -32,6 +32,7 @@ class HeatGuard {
 
   /// Whether wait() has anything to do. A load, for each step.
   bool calls() const { return calls_.load(std::memory_order_relaxed); }
+  bool hot() const;
   struct Waiting {
     std::function<bool()> stop;                         ///< asked some twenty times a second
     std::function<void(double seconds)> paused;         ///< told as often: how long by now
