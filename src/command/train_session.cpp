@@ -40,6 +40,7 @@
 #include "command/tensorboard_log.h"
 #include "command/train_report.h"
 #include "command/train_request.h"
+#include "command/training_options.h"
 #include "command/wrong_pictures.h"
 #include "core/clock.h"
 #include "io/atomic_file.h"
@@ -47,11 +48,6 @@
 
 namespace brim::command {
 namespace {
-
-train::AugmentOn augment_on_of(const std::string& word) {
-  if (word == "host") return train::AugmentOn::host;
-  return word == "device" ? train::AugmentOn::device : train::AugmentOn::automatic;
-}
 
 /// Writes the trace, of all ranks in rank 0, and says where, and whether it is whole. Null for a
 /// rank that has none.
@@ -156,27 +152,22 @@ class TrainSession {
   }
 
   train::TrainOptions options() {
-    return {.devices = request_.chosen.devices,
-            .group = group_,
-            .workers = request_.workers,
-            .augment_on = augment_on_of(arguments_.augment_on),
-            .data_on_device = arguments_.data_on_device,
-            .steps_per_graph = arguments_.steps_per_graph,
-            .max_steps = arguments_.steps.value_or(0),
-            .out = arguments_.out,
-            .resume = arguments_.resume,
-            .change_precision = !arguments_.precision.empty(),
-            .change_compile = !arguments_.compile.empty() || !arguments_.passes.empty(),
-            .checkpoint = request_.checkpoint,
-            .compile = request_.mode.compile,
-            .passes = request_.mode.passes,
-            .progress = [this](const train::Progress& p) { show(p); },
-            .stage = [this](const char* what, double part) { display_.show(what, part); },
-            .first_step = [this] { startup_ms_ = milliseconds_since_start(); },
-            .board = &board_,
-            .heat = heat_ ? &*heat_ : nullptr,
-            .warn = [this](const std::string& line) { warn(line); },
-            .stop = &stop_};
+    train::TrainOptions o = train_options(request_);
+    o.group = group_;
+    o.max_steps = arguments_.steps.value_or(0);
+    o.out = arguments_.out;
+    o.resume = arguments_.resume;
+    o.change_precision = !arguments_.precision.empty();
+    o.change_compile = !arguments_.compile.empty() || !arguments_.passes.empty();
+    o.checkpoint = request_.checkpoint;
+    o.progress = [this](const train::Progress& p) { show(p); };
+    o.stage = [this](const char* what, double part) { display_.show(what, part); };
+    o.first_step = [this] { startup_ms_ = milliseconds_since_start(); };
+    o.board = &board_;
+    o.heat = heat_ ? &*heat_ : nullptr;
+    o.warn = [this](const std::string& line) { warn(line); };
+    o.stop = &stop_;
+    return o;
   }
 
   /// Who has no socket trains all the same; but metrics were asked for.

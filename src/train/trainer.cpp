@@ -189,6 +189,9 @@ void check_options(const Recipe& recipe, const TrainOptions& options) {
              options.board->size(), options.devices.size());
   BRIM_CHECK(options.augment_on != AugmentOn::host || !options.data_on_device, ValueError,
              "[train] data on the device is augmented there; leave TrainOptions::augment_on out");
+  BRIM_CHECK(!options.repeat_batch || !options.data_on_device, ValueError,
+             "[train] TrainOptions::repeat_batch repeats a batch that the loader brings; leave "
+             "TrainOptions::data_on_device out");
   BRIM_CHECK(options.steps_per_graph >= 1 && options.steps_per_graph <= kMaxStepsPerGraph,
              ValueError, "[train] TrainOptions::steps_per_graph is {}; it must be 1 to {}",
              options.steps_per_graph, kMaxStepsPerGraph);

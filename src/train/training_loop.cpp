@@ -203,11 +203,18 @@ int64_t TrainingLoop::take_steps(data::DeviceEpoch& epoch) {
   return epoch.take(1) ? 1 : 0;
 }
 
+const data::Batch* TrainingLoop::next_batch(data::DeviceEpoch& epoch) {
+  if (!s_.options.repeat_batch) return epoch.next();
+  if (!repeated_)
+    if (const data::Batch* const first = epoch.next()) repeated_ = *first;
+  return repeated_ ? &*repeated_ : nullptr;
+}
+
 int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
   int64_t count = take_steps(epoch);
   const data::Batch* batch = nullptr;
   if (count == 0) {
-    batch = epoch.next();
+    batch = next_batch(epoch);
     if (!batch) return 0;
     count = 1;
   }
@@ -404,7 +411,7 @@ bool TrainingLoop::run_epoch() {
     save_agreed_ = false;
     if (control_ && progress_.step >= next_agreement_) agree();
     const bool whole = at_.batch == per_epoch_;
-    if (!whole && more()) epoch.prefetch();
+    if (!whole && more() && !s_.options.repeat_batch) epoch.prefetch();
 
     bool reported = whole || passes(at_.epoch_steps, count, report_every_);
     if (reported) report();

@@ -39,6 +39,8 @@ class TrainingLoop {
   bool run_epoch();
   /// Queues the steps of one launch. Returns how many: 0 at the end of the epoch.
   int64_t queue_steps(data::DeviceEpoch& epoch);
+  /// As DeviceEpoch::next(), but for TrainOptions::repeat_batch.
+  const data::Batch* next_batch(data::DeviceEpoch& epoch);
   /// How many steps come next in one launch, making their batches themselves; 0: the next batch
   /// comes from the epoch, because it is no full one, or nothing of the kind is compiled.
   int64_t take_steps(data::DeviceEpoch& epoch);
@@ -87,7 +89,8 @@ class TrainingLoop {
   diag::Sampling* const sampling_;
   data::DeviceLoader& feed_;
   std::optional<plan::Compiler> compiled_;
-  std::vector<Tensor> inputs_;  // of compiled_, while it runs: the tensors of a batch
+  std::optional<data::Batch> repeated_;  // of TrainOptions::repeat_batch
+  std::vector<Tensor> inputs_;           // of compiled_, while it runs: the tensors of a batch
   std::optional<CompiledStep<std::function<void()>>> resident_step_;  // makes its batch, too
   StepClock clock_;
   OpWindows ops_;

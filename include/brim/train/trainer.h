@@ -101,6 +101,9 @@ struct TrainOptions {
   /// end of an epoch that do not fill it run singly; reports, checkpoints and stops come after
   /// whole launches. The weights are the same, bit for bit.
   int64_t steps_per_graph = 1;
+  /// Every step gets the first batch again: what a training costs whose input is free. It learns
+  /// little. Not with data_on_device.
+  bool repeat_batch = false;
   int64_t max_steps = 0;  ///< stop after so many steps of this run; 0: all epochs
   std::string out;        ///< folder of model.safetensors and checkpoints; "": write nothing
   /// Folder to go on from; "": begin anew. One that holds no checkpoint yet begins anew too.

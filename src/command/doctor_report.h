@@ -1,0 +1,26 @@
+// What the doctor has found and done, as text and as JSON.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include <brim/train/doctor.h>
+
+#include "command/train_request.h"
+
+namespace brim::command {
+
+/// "tutorial-cnn: batch 4 of shapes10 on sim:0 in fp32"
+std::string examined_line(const TrainRequest& request);
+
+/// "  4 loader workers: 1.52 times as fast (1.48 to 1.56), 3 pairs: kept"
+std::string trial_line(const train::Trial& trial);
+
+/// What it waits for, what was kept, and the command to train with.
+void print_cure(const TrainRequest& request, const train::Cure& cure, bool fixed);
+
+/// Schema brim.doctor/1: docs/DOCTOR.md.
+nlohmann::ordered_json doctor_json(const TrainRequest& request, const train::Cure& cure,
+                                   bool fixed);
+
+}  // namespace brim::command

@@ -1,0 +1,24 @@
+// The options of the commands that train: what a training is, and how it is run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <brim/train/trainer.h>
+
+#include "command/arguments.h"
+#include "command/train_request.h"
+
+namespace brim::command {
+
+/// Recipe, data, devices, and all that changes speed.
+void add_training_options(Arguments args, TrainArguments& o);
+
+/// What these come to; without what a training writes and tells.
+train::TrainOptions train_options(const TrainRequest& request);
+
+/// How a training is run, as options of `brim train`, but for those that are as they would be
+/// without: {"--workers", "4", "--data-on-device"}.
+std::vector<std::string> speed_options(const train::TrainOptions& options);
+
+}  // namespace brim::command

@@ -1,0 +1,87 @@
+#include "train/doctor/changes.h"
+
+#include <brim/core/threads.h>
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace brim::train {
+namespace {
+
+using diag::Cause;
+using Changes = std::vector<Change>;
+
+/// A plan without the passes that round otherwise: the bits are those of eager steps.
+void compile(const TrainOptions& now, const ShortRun&, Changes& changes) {
+  if (now.compile) return;
+  TrainOptions after = now;
+  after.compile = true;
+  after.passes = "exact";
+  changes.push_back({"compiled steps (exact passes)",
+                     "--compile on --passes exact",
+                     after,
+                     {Cause::dispatch, Cause::allocator, Cause::full_queue, Cause::compute}});
+}
+
+void change_workers(const TrainOptions& now, const ShortRun& run, Changes& changes) {
+  if (now.data_on_device) return;
+  const auto add = [&](const std::string& what, const std::string& option, int workers) {
+    TrainOptions after = now;
+    after.workers = workers;
+    changes.push_back({what, "--workers " + option, after, {Cause::input}});
+  };
+  if (now.workers >= 0) add("as many loader workers as it takes", "auto", -1);
+  const int most = 2 * available_cpus();  // those that wait for storage need no CPU
+  if (run.workers < most) {
+    const int more = std::clamp(2 * run.workers, 1, most);
+    add(fmt::format("{} loader worker{}", more, more == 1 ? "" : "s"), std::to_string(more), more);
+  }
+}
+
+void augment_on_device(const TrainOptions& now, const ShortRun& run, Changes& changes) {
+  if (now.data_on_device || now.devices.size() > 1 || now.devices[0].is_cpu() ||
+      !run.augments_on_host)
+    return;
+  TrainOptions after = now;
+  after.augment_on = AugmentOn::device;
+  changes.push_back({"pictures augmented on the device",
+                     "--augment-on device",
+                     after,
+                     {Cause::input, Cause::copy_to_device, Cause::staging, Cause::stolen}});
+}
+
+void keep_data_on_device(const TrainOptions& now, const ShortRun&, Changes& changes) {
+  if (now.data_on_device || now.devices.size() > 1) return;
+  TrainOptions after = now;
+  after.data_on_device = true;
+  after.augment_on = AugmentOn::automatic;
+  changes.push_back(
+      {"data on the device",
+       "--data-on-device",
+       after,
+       {Cause::input, Cause::copy_to_device, Cause::staging, Cause::stolen, Cause::allocator}});
+}
+
+void queue_more_steps(const TrainOptions& now, const ShortRun&, Changes& changes) {
+  constexpr int64_t kMost = 100;
+  if (!now.data_on_device || !now.compile || now.steps_per_graph >= kMost) return;
+  TrainOptions after = now;
+  after.steps_per_graph = std::min(now.steps_per_graph * 10, kMost);
+  changes.push_back({fmt::format("{} steps in a launch", after.steps_per_graph),
+                     fmt::format("--steps-per-graph {}", after.steps_per_graph),
+                     after,
+                     {Cause::dispatch, Cause::input, Cause::user, Cause::full_queue,
+                      Cause::synchronize, Cause::host_compute}});
+}
+
+}  // namespace
+
+Changes possible_changes(const TrainOptions& options, const ShortRun& run) {
+  Changes changes;
+  for (const auto& propose :
+       {compile, change_workers, augment_on_device, keep_data_on_device, queue_more_steps})
+    propose(options, run, changes);
+  return changes;
+}
+
+}  // namespace brim::train

@@ -1,0 +1,194 @@
+// See <brim/train/doctor.h>.
+#include <brim/train/doctor.h>
+
+#include <algorithm>
+#include <exception>
+#include <set>
+#include <utility>
+
+#include "core/check.h"
+#include "train/doctor/changes.h"
+#include "train/doctor/estimate.h"
+#include "train/doctor/short_run.h"
+
+namespace brim::train {
+
+const char* name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::faster:
+      return "faster";
+    case Verdict::slower:
+      return "slower";
+    case Verdict::no_difference:
+      return "no difference";
+    case Verdict::undecided:
+      return "undecided";
+    case Verdict::failed:
+      return "failed";
+  }
+  return "";
+}
+
+/// Short trainings with the same options.
+struct Doctor::Runs {
+  std::vector<ShortRun> all;
+
+  std::vector<double> shares(diag::Cause cause) const {
+    std::vector<double> shares;
+    for (const ShortRun& run : all) shares.push_back(run.account.fraction(cause));
+    return shares;
+  }
+};
+
+namespace {
+
+double share_of(const Diagnosis& diagnosis, const std::vector<diag::Cause>& causes) {
+  double sum = 0;
+  for (const CauseCost& cost : diagnosis.causes)
+    if (std::ranges::find(causes, cost.cause) != causes.end()) sum += cost.share.value;
+  if (std::ranges::find(causes, diag::Cause::compute) != causes.end()) sum += diagnosis.busy.value;
+  return sum;
+}
+
+/// What the pairs so far say of a change.
+Verdict verdict_of(const Estimate& speedup, const DoctorOptions& how, int pairs) {
+  if (pairs < how.min_pairs) return Verdict::undecided;
+  if (speedup.low > 1 - how.least_gain && speedup.high < 1 + how.least_gain)
+    return Verdict::no_difference;
+  if (speedup.low > 1) return Verdict::faster;
+  if (speedup.high < 1) return Verdict::slower;
+  return Verdict::undecided;
+}
+
+}  // namespace
+
+Doctor::Doctor(const Recipe& recipe, TrainOptions options, DoctorOptions how)
+    : recipe_(recipe), options_(std::move(options)), how_(std::move(how)) {
+  BRIM_CHECK(how_.seconds > 0 && how_.seconds <= 3600, ValueError,
+             "[doctor] trials of {} s cannot be measured; use up to 3600", how_.seconds);
+  BRIM_CHECK(how_.min_pairs >= 2 && how_.max_pairs >= how_.min_pairs, ValueError,
+             "[doctor] {} to {} pairs decide nothing; use 2 or more, and no fewer at most than at "
+             "least",
+             how_.min_pairs, how_.max_pairs);
+  BRIM_CHECK(!options_.group, ValueError,
+             "[doctor] it cannot examine one of several processes; leave TrainOptions::group out, "
+             "or name the devices in TrainOptions::devices");
+}
+
+Doctor::Runs Doctor::measure(const TrainOptions& options, int count) {
+  Runs runs;
+  for (int i = 0; i < count; ++i) {
+    if (how_.progress) how_.progress("as it is", static_cast<double>(i) / count);
+    const auto run = run_shortly(recipe_, options, how_.seconds, how_.stop);
+    if (!run) break;
+    runs.all.push_back(*run);
+  }
+  return runs;
+}
+
+Diagnosis Doctor::diagnosis_of(const Runs& runs) const {
+  Diagnosis d{.runs = static_cast<int>(runs.all.size())};
+  if (d.runs == 0) return d;
+  std::vector<double> seconds;
+  for (const ShortRun& run : runs.all) seconds.push_back(run.seconds_per_step);
+  d.seconds_per_step = mean_of(seconds);
+  d.busy = mean_of(runs.shares(diag::Cause::compute));
+  for (size_t i = 0; i < diag::kCauseCount; ++i) {
+    const auto cause = static_cast<diag::Cause>(i);
+    if (cause == diag::Cause::compute) continue;
+    const Estimate share = mean_of(runs.shares(cause));
+    if (share.value >= how_.least_share)
+      d.causes.push_back({cause, share, share.value * d.seconds_per_step.value});
+  }
+  std::ranges::stable_sort(d.causes, std::greater(),
+                           [](const CauseCost& cost) { return cost.share.value; });
+  return d;
+}
+
+Trial Doctor::compare(const TrainOptions& before, const TrainOptions& after, Trial trial,
+                      Runs& runs) {
+  std::vector<double> ratios;
+  while (trial.verdict == Verdict::undecided && trial.pairs < how_.max_pairs && !stopped()) {
+    const bool after_first = trial.pairs % 2 == 1;
+    std::optional<ShortRun> old_run, new_run;
+    for (const bool is_new : {after_first, !after_first}) try {
+        const int done = 2 * trial.pairs + (is_new != after_first ? 1 : 0);
+        if (how_.progress) how_.progress(trial.what, 0.5 * done / how_.max_pairs);
+        auto& run = is_new ? new_run : old_run;
+        run = run_shortly(recipe_, is_new ? after : before, how_.seconds, how_.stop);
+        if (!run) return trial;  // stopped
+      } catch (const Error& e) {
+        if (!is_new) throw;  // it ran before
+        trial.verdict = Verdict::failed;
+        trial.failure = e.what();
+        return trial;
+      }
+    ++trial.pairs;
+    runs.all.push_back(*new_run);
+    ratios.push_back(old_run->seconds_per_step / new_run->seconds_per_step);
+    trial.speedup = ratio_of(ratios);
+    trial.verdict = verdict_of(trial.speedup, how_, trial.pairs);
+  }
+  return trial;
+}
+
+Diagnosis Doctor::diagnose() {
+  Diagnosis d = diagnosis_of(measure(options_, how_.min_pairs));
+  const double input = share_of(d, {diag::Cause::input, diag::Cause::copy_to_device,
+                                    diag::Cause::staging, diag::Cause::stolen});
+  if (stopped() || input < how_.least_share || options_.data_on_device) return d;
+  TrainOptions repeated = options_;
+  repeated.repeat_batch = true;
+  Runs ignored;
+  const Trial trial = compare(options_, repeated, {.what = "without input"}, ignored);
+  if (trial.pairs >= 2) d.without_input = trial.speedup;
+  return d;
+}
+
+Cure Doctor::cure() {
+  Cure cure{.options = options_};
+  cure.before = cure.after = diagnose();
+  ShortRun last;  // with the changes that were kept
+  std::set<std::string> seen;
+  if (!stopped()) {
+    const Runs runs = measure(options_, 1);
+    if (!runs.all.empty()) last = runs.all[0];
+  }
+  while (!stopped()) {
+    std::vector<Change> changes = possible_changes(cure.options, last);
+    std::erase_if(changes, [&](const Change& c) {
+      return seen.contains(c.options) || share_of(cure.after, c.causes) < how_.least_share;
+    });
+    if (changes.empty()) break;
+    const Change change = *std::ranges::max_element(
+        changes, {}, [&](const Change& c) { return share_of(cure.after, c.causes); });
+    seen.insert(change.options);
+    Runs runs;
+    const Trial trial =
+        compare(cure.options, change.after, {.what = change.what, .options = change.options}, runs);
+    if (stopped()) break;
+    cure.trials.push_back(trial);
+    if (how_.tried) how_.tried(trial);
+    if (trial.verdict != Verdict::faster) continue;
+    cure.options = change.after;
+    cure.changes.push_back(change.options);
+    cure.after = diagnosis_of(runs);
+    last = runs.all.back();
+  }
+  if (!stopped() && !cure.changes.empty()) {
+    Runs runs;
+    const Trial all = compare(options_, cure.options, {.what = "all that was kept"}, runs);
+    if (!stopped()) {
+      cure.speedup = all.speedup;
+      if (all.verdict == Verdict::faster) cure.after = diagnosis_of(runs);
+    }
+  }
+  if (stopped() || (cure.speedup && cure.speedup->low <= 1)) {
+    cure.options = options_;
+    cure.changes.clear();
+    cure.after = cure.before;
+  }
+  return cure;
+}
+
+}  // namespace brim::train

@@ -1,0 +1,186 @@
+// The doctor: planted causes are found and cured, healthy trainings are left alone.
+#include <brim/train/doctor.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <brim/core/allocator.h>
+#include <brim/dist/process_group.h>
+#include <brim/train/task.h>
+
+#include "message_of.h"
+#include "temporary_folder.h"
+#include "train/doctor/estimate.h"
+#include "train/tiny_data.h"
+
+namespace brim::train {
+namespace {
+
+using diag::Cause;
+
+TEST(Estimate, HasStudentsInterval) {
+  const Estimate of_three = mean_of({1, 2, 3});
+  EXPECT_DOUBLE_EQ(of_three.value, 2);
+  EXPECT_NEAR(of_three.high - of_three.value, 4.303 / std::sqrt(3), 1e-9);
+  EXPECT_NEAR(of_three.value - of_three.low, 4.303 / std::sqrt(3), 1e-9);
+  EXPECT_TRUE(std::isinf(mean_of({5}).high));
+  EXPECT_EQ(mean_of({5, 5, 5}).low, 5);
+  const Estimate ratio = ratio_of({2, 0.5});
+  EXPECT_DOUBLE_EQ(ratio.value, 1);
+  EXPECT_NEAR(ratio.low * ratio.high, 1, 1e-12);
+  EXPECT_LT(ratio_of(std::vector<double>(100, 2)).high, 2 + 1e-9);  // beyond the table
+}
+
+class DoctorTest : public ::testing::Test {
+ protected:
+  DoctorTest() {
+    tests::write_tiny_cifar(folder / "data");
+    recipe = load_recipe("tutorial-cnn");
+    recipe.data = folder / "data";
+    recipe.batch = 6;
+    recipe.optimizer.lr = 1e-4;
+  }
+  /// Each sample takes so long that the loader is the limit, on any machine and without its cores.
+  void slow_samples() {
+    static const bool registered = register_transform("slow", [](const Recipe&, bool) {
+      return [](const data::Sample& in, data::Sample& out) {
+        out.set(in["x"]);
+        out.set(in["y"]);
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      };
+    });
+    ASSERT_TRUE(registered);
+    recipe.input.transforms = {"slow"};
+  }
+  static const CauseCost* cost_of(const Diagnosis& diagnosis, Cause cause) {
+    const auto found = std::ranges::find(diagnosis.causes, cause, &CauseCost::cause);
+    return found == diagnosis.causes.end() ? nullptr : &*found;
+  }
+  /// Weights after a few steps.
+  std::vector<float> weights(TrainOptions options) const {
+    options.max_steps = 12;
+    Trainer trainer(recipe, std::move(options));
+    (void)trainer.train();
+    std::vector<float> all;
+    for (const auto& [_, parameter] : trainer.model().named_parameters()) {
+      const std::vector<float> values = parameter.to(Device::cpu()).to_vector<float>();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+  tests::TemporaryFolder folder;
+  Recipe recipe;
+  DoctorOptions how{.seconds = 0.05, .max_pairs = 5};
+};
+
+TEST_F(DoctorTest, FindsAndCuresAStarvingLoader) {
+  slow_samples();
+  const TrainOptions one_worker{.workers = 1};
+  const Diagnosis found = Doctor(recipe, one_worker, how).diagnose();
+  EXPECT_EQ(found.runs, how.min_pairs);
+  ASSERT_FALSE(found.causes.empty());
+  EXPECT_EQ(found.causes[0].cause, Cause::input);
+  EXPECT_GT(found.causes[0].share.value, 0.5);
+  EXPECT_NEAR(found.causes[0].seconds_per_step,
+              found.causes[0].share.value * found.seconds_per_step.value, 1e-12);
+  EXPECT_GE(found.seconds_per_step.value, 6e-3);  // a batch of 6, a millisecond each
+  ASSERT_TRUE(found.without_input);
+  EXPECT_GT(found.without_input->low, 1.5);
+
+  std::vector<std::string> tried;
+  how.tried = [&](const Trial& trial) { tried.push_back(trial.options); };
+  const Cure cure = Doctor(recipe, one_worker, how).cure();
+  EXPECT_EQ(tried.size(), cure.trials.size());
+  ASSERT_FALSE(cure.changes.empty());
+  EXPECT_NE(cure.options.workers, 1);
+  ASSERT_TRUE(cure.speedup);
+  EXPECT_GT(cure.speedup->low, 1.3);
+  EXPECT_LT(cure.after.seconds_per_step.value, found.seconds_per_step.value);
+  EXPECT_EQ(weights(cure.options), weights(one_worker));
+}
+
+TEST_F(DoctorTest, LeavesAHealthyTrainingAlone) {
+  const Cure cure = Doctor(recipe, {.data_on_device = true}, how).cure();
+  EXPECT_EQ(cost_of(cure.before, Cause::input), nullptr);
+  EXPECT_FALSE(cure.before.without_input);
+  for (const Trial& trial : cure.trials)
+    EXPECT_TRUE(trial.options.starts_with("--steps-per-graph"));
+  EXPECT_TRUE(cure.options.data_on_device);
+}
+
+TEST_F(DoctorTest, EagerStepsAreCompiledWithoutAnotherBit) {
+  const TrainOptions eager{.devices = {Device::sim(0)}, .compile = false};
+  const Cure cure = Doctor(recipe, eager, how).cure();
+  const auto trial = std::ranges::find(cure.trials, "--compile on --passes exact", &Trial::options);
+  ASSERT_NE(trial, cure.trials.end());
+  EXPECT_EQ(weights(cure.options), weights(eager));
+  TrainOptions compiled = eager;
+  compiled.compile = true;
+  compiled.passes = "exact";
+  EXPECT_EQ(weights(compiled), weights(eager));
+}
+
+TEST_F(DoctorTest, AChangeThatCannotRunIsToldAndTheRestGoesOn) {
+  slow_samples();  // whose pictures are made anew each time: they cannot stay on the device
+  const Cure cure = Doctor(recipe, {.workers = 1}, how).cure();
+  const auto resident = std::ranges::find(cure.trials, "--data-on-device", &Trial::options);
+  ASSERT_NE(resident, cure.trials.end());
+  EXPECT_EQ(resident->verdict, Verdict::failed);
+  EXPECT_FALSE(resident->failure.empty());
+  EXPECT_FALSE(cure.options.data_on_device);
+  EXPECT_GE(cure.trials.size(), 2u);
+}
+
+TEST_F(DoctorTest, AStopEndsItAndKeepsNothing) {
+  slow_samples();
+  for (const int after : {0, 2, 9}) {
+    std::atomic<int> stop{0};
+    int begun = 0;
+    how.stop = &stop;
+    how.progress = [&](const std::string&, double fraction) {
+      EXPECT_GE(fraction, 0);
+      EXPECT_LE(fraction, 1);
+      if (begun++ == after) stop = 2;
+    };
+    const Cure cure = Doctor(recipe, {.workers = 1}, how).cure();
+    EXPECT_EQ(begun, after + 1);
+    EXPECT_TRUE(cure.changes.empty());
+    EXPECT_FALSE(cure.speedup);
+    EXPECT_EQ(cure.options.workers, 1);
+  }
+}
+
+TEST_F(DoctorTest, WhatCannotBeExaminedIsTold) {
+  const auto says = [&](const TrainOptions& options, const DoctorOptions& wrong) {
+    return tests::message_of([&] { (void)Doctor(recipe, options, wrong); });
+  };
+  EXPECT_NE(says({}, {.seconds = 0}).find("[doctor] trials of 0 s"), std::string::npos);
+  EXPECT_NE(says({}, {.min_pairs = 1}).find("decide nothing"), std::string::npos);
+  EXPECT_NE(says({}, {.min_pairs = 4, .max_pairs = 3}).find("decide nothing"), std::string::npos);
+  EXPECT_NE(says({.group = dist::local_groups(1)[0]}, {}).find("several processes"),
+            std::string::npos);
+  recipe.data = folder / "nowhere";
+  EXPECT_THROW((void)Doctor(recipe, {}, how).diagnose(), FileError);
+}
+
+/// Every step gets the same batch, so the loader is asked for no other.
+TEST_F(DoctorTest, ARepeatedBatchIsTheFirst) {
+  TrainOptions repeated{.repeat_batch = true};
+  const std::vector<float> once = weights({});
+  const std::vector<float> again = weights(repeated);
+  EXPECT_NE(once, again);
+  repeated.compile = false;
+  repeated.devices = {Device::sim(0)};
+  (void)weights(repeated);
+  repeated.data_on_device = true;
+  EXPECT_NE(tests::message_of([&] { (void)weights(repeated); }).find("repeat_batch"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace brim::train
