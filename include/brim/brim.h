@@ -66,6 +66,7 @@
 #include <brim/optim/optim.h>
 #include <brim/plan/compile.h>
 #include <brim/train/checkpoint.h>
+#include <brim/train/doctor.h>
 #include <brim/train/forecast.h>
 #include <brim/train/heat_guard.h>
 #include <brim/train/metric.h>

@@ -1,24 +1,21 @@
-// `brim doctor RECIPE|FILE.toml`: what keeps a training's device waiting; with --fix, what cures
-// it.
-#include <brim/core/allocator.h>
-#include <brim/core/threads.h>
-#include <brim/train/doctor.h>
+// `brim doctor RECIPE|FILE.toml|RUN`: what keeps a training's device waiting; with --fix, what
+// cures it.
+#include <fmt/core.h>
 
 #include <atomic>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "command/command.h"
 #include "command/doctor_report.h"
-#include "command/format.h"
-#include "command/progress.h"
 #include "command/report.h"
-#include "command/say.h"
+#include "command/run_diagnosis.h"
 #include "command/signals.h"
 #include "command/train_request.h"
 #include "command/training_options.h"
+#include "command/treatment.h"
 
 namespace brim::command {
 namespace {
@@ -26,46 +23,37 @@ namespace {
 struct DoctorArguments {
   TrainArguments train;
   bool fix = false;
+  std::vector<std::string> allowed;
   double seconds = 0.25;
 };
 
+/// Of a run that was written down, or is being.
+int examine_run(const DoctorArguments& arguments) {
+  const TrainArguments& o = arguments.train;
+  if (arguments.fix)
+    throw UsageError(fmt::format(
+        "{} is a run, which can be examined and not changed; give its recipe to try changes",
+        o.recipe));
+  const RunDiagnosis found = diagnose_run(o.recipe, train::DoctorOptions().least_share);
+  if (!is_stdout(o.json)) print_run(o.recipe, found);
+  if (!o.json.empty()) write_json(run_json(o.recipe, found), o.json);
+  return 0;
+}
+
 int run_doctor(const DoctorArguments& arguments) {
+  check_json_path(arguments.train.json);
+  if (is_run(arguments.train.recipe)) return examine_run(arguments);
   const TrainRequest request = parse_request(arguments.train);
-  const TrainArguments& o = request.arguments;
-  if (request.launched.is_distributed())
-    throw UsageError("doctor examines one process; name several devices with --device instead");
-  const bool quiet = is_stdout(o.json);
+  const std::string& json = request.arguments.json;
   const std::atomic<int>& stop = watch_signals();
-  if (o.threads > 0) set_num_threads(o.threads);
-  if (!o.memory_limit.empty())
-    for (const Device device : request.chosen.devices)
-      Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
-  ProgressDisplay display(quiet);
-  const train::DoctorOptions how{
-      .seconds = arguments.seconds,
-      .progress = [&](const std::string& what, double fraction) { display.show(what, fraction); },
-      .tried =
-          [&](const train::Trial& trial) {
-            display.finish();
-            if (!quiet) say(stdout, "{}\n", trial_line(trial));
-            std::fflush(stdout);
-          },
-      .stop = &stop};
-  if (!quiet) say(stdout, "{}\n", examined_line(request));
-  return on_chosen(request.chosen, [&] {
-    train::Doctor doctor(request.recipe, train_options(request), how);
-    train::Cure cure;
-    if (arguments.fix) {
-      cure = doctor.cure();
-    } else {
-      cure.options = train_options(request);
-      cure.before = cure.after = doctor.diagnose();
-    }
-    display.finish();
-    if (!quiet) print_cure(request, cure, arguments.fix);
-    if (!o.json.empty()) write_json(doctor_json(request, cure, arguments.fix), o.json);
-    return stop.load() != 0 ? 128 + stop.load() : 0;
-  });
+  const train::Cure cure = treat(request,
+                                 {.fix = arguments.fix,
+                                  .allow_rounding = !arguments.allowed.empty(),
+                                  .seconds = arguments.seconds,
+                                  .quiet = is_stdout(json)},
+                                 stop);
+  if (!json.empty()) write_json(doctor_json(request, cure, arguments.fix), json);
+  return stop.load() != 0 ? 128 + stop.load() : 0;
 }
 
 const Register doctor_command(
@@ -76,6 +64,10 @@ const Register doctor_command(
        args.flag("--fix", o->fix,
                  "try what may make it faster and changes no bit of the weights, one change at a "
                  "time, and keep what does");
+       args.add("--allow", o->allowed,
+                "with --fix, try also what changes: rounding (sums in another order)")
+           .one_each()
+           .one_of({"rounding"});
        args.add("--seconds", o->seconds, "that each short training is measured")
            .range(0.01, 3600.0)
            .show_default();

@@ -117,6 +117,14 @@ std::string command_line(const TrainRequest& request, const train::TrainOptions&
   return line;
 }
 
+}  // namespace
+
+std::string examined_line(const TrainRequest& request) {
+  const train::Recipe& recipe = request.recipe;
+  return fmt::format("{}: batch {} of {} on {} in {}", recipe.name, recipe.batch, recipe.data,
+                     names_of(request.chosen.devices), recipe.precision);
+}
+
 void print_diagnosis(const train::Diagnosis& d, std::string_view device) {
   if (d.runs == 0) return;
   say(stdout, "{:.0f} us a step; {} computes {} of the time\n", 1e6 * d.seconds_per_step.value,
@@ -133,14 +141,6 @@ void print_diagnosis(const train::Diagnosis& d, std::string_view device) {
         times(*d.without_input));
 }
 
-}  // namespace
-
-std::string examined_line(const TrainRequest& request) {
-  const train::Recipe& recipe = request.recipe;
-  return fmt::format("{}: batch {} of {} on {} in {}", recipe.name, recipe.batch, recipe.data,
-                     names_of(request.chosen.devices), recipe.precision);
-}
-
 std::string trial_line(const train::Trial& trial) {
   if (trial.verdict == train::Verdict::failed)
     return fmt::format("  {}: could not be tried: {}", trial.what, trial.failure);
@@ -148,27 +148,38 @@ std::string trial_line(const train::Trial& trial) {
                      trial.verdict == train::Verdict::faster ? "kept" : name(trial.verdict));
 }
 
-void print_cure(const TrainRequest& request, const train::Cure& cure, bool fixed) {
-  const std::string device = request.chosen.devices[0].str();
-  if (!fixed) {
-    print_diagnosis(cure.before, device);
-    return;
-  }
+void print_cure(const TrainRequest& request, const train::Cure& cure) {
   if (cure.changes.empty()) {
-    print_diagnosis(cure.before, device);
     say(stdout, "{}\n",
         cure.speedup
             ? fmt::format("all changes together are {}, so none is kept", times(*cure.speedup))
-            : std::string("no change that keeps every bit makes it faster"));
+            : std::string("no change makes it faster beyond doubt"));
     return;
   }
   say(stdout, "now: ");
-  print_diagnosis(cure.after, device);
+  print_diagnosis(cure.after, request.chosen.devices[0].str());
   if (cure.speedup)
     say(stdout, "in all {}; it computed {} of the time before\n", times(*cure.speedup),
         percent(cure.before.busy.value));
-  say(stdout, "the same weights, bit for bit, come from\n  {}\n",
+  const bool same_bits =
+      request.mode.passes == cure.options.passes || cure.options.passes == "exact";
+  say(stdout, "{}\n  {}\n", same_bits ? "the same weights, bit for bit, come from" : "train with",
       command_line(request, cure.options));
+}
+
+void print_run(const std::string& folder, const RunDiagnosis& found) {
+  say(stdout, "{}: {} stretches between reports, {:.1f} s of training\n", folder,
+      found.diagnosis.runs, found.seconds);
+  print_diagnosis(found.diagnosis, found.device);
+  say(stdout, "`brim doctor RECIPE --fix`, with the options of the run, tries what helps\n");
+}
+
+Json run_json(const std::string& folder, const RunDiagnosis& found) {
+  return {{"schema", "brim.doctor/1"},
+          {"run", folder},
+          {"device", found.device},
+          {"seconds", found.seconds},
+          {"before", diagnosis_json(found.diagnosis)}};
 }
 
 Json doctor_json(const TrainRequest& request, const train::Cure& cure, bool fixed) {

@@ -3,9 +3,11 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 
 #include <brim/train/doctor.h>
 
+#include "command/run_diagnosis.h"
 #include "command/train_request.h"
 
 namespace brim::command {
@@ -16,10 +18,16 @@ std::string examined_line(const TrainRequest& request);
 /// "  4 loader workers: 1.52 times as fast (1.48 to 1.56), 3 pairs: kept"
 std::string trial_line(const train::Trial& trial);
 
-/// What it waits for, what was kept, and the command to train with.
-void print_cure(const TrainRequest& request, const train::Cure& cure, bool fixed);
+/// What the device waits for, and what input costs.
+void print_diagnosis(const train::Diagnosis& diagnosis, std::string_view device);
+
+/// What was kept, what is left to wait for, and the command to train with.
+void print_cure(const TrainRequest& request, const train::Cure& cure);
+
+void print_run(const std::string& folder, const RunDiagnosis& found);
 
 /// Schema brim.doctor/1: docs/DOCTOR.md.
+nlohmann::ordered_json run_json(const std::string& folder, const RunDiagnosis& found);
 nlohmann::ordered_json doctor_json(const TrainRequest& request, const train::Cure& cure,
                                    bool fixed);
 

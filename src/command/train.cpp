@@ -3,37 +3,69 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "command/command.h"
 #include "command/format.h"
+#include "command/report.h"
+#include "command/signals.h"
 #include "command/train_request.h"
 #include "command/train_session.h"
 #include "command/training_options.h"
+#include "command/treatment.h"
 
 namespace brim::command {
 namespace {
 
-/// Options whose values are not in a checkpoint, or not in the one that was resumed, as they were
-/// given.
-std::string repeated_options(const Arguments& args) {
+std::string words(const std::vector<std::string>& all) {
   std::string text;
-  for (const char* name :
-       {"--data", "--device", "--epochs", "--workers", "--threads", "--precision",
-        "--virtual-ranks", "--compile", "--passes", "--checkpoint-every", "--keep",
-        "--memory-limit", "--augment-on", "--steps-per-graph", "--monitor", "--metrics",
-        "--metrics-token", "--tensorboard", "--max-temperature"})
-    if (const std::vector<std::string> given = args.given(name); !given.empty())
-      text += fmt::format(" {} {}", name, shell_word(given.back()));
-  for (const char* flag : {"--data-on-device", "--sync-batch-norm", "--shard-checkpoints"})
-    if (!args.given(flag).empty()) text += fmt::format(" {}", flag);
+  for (const std::string& word : all) text += " " + shell_word(word);
   return text;
+}
+
+/// Options whose values are not in a checkpoint, or not in the one that was resumed, as they were
+/// given; those of speed_options() where they were not changed.
+std::string repeated_options(const Arguments& args, bool with_speed) {
+  std::vector<std::string> names = {
+      "--data",          "--device",           "--epochs",      "--threads",        "--precision",
+      "--virtual-ranks", "--checkpoint-every", "--keep",        "--memory-limit",   "--monitor",
+      "--metrics",       "--metrics-token",    "--tensorboard", "--max-temperature"};
+  std::vector<std::string> flags = {"--sync-batch-norm", "--shard-checkpoints"};
+  if (with_speed) {
+    for (const char* name :
+         {"--workers", "--compile", "--passes", "--augment-on", "--steps-per-graph"})
+      names.emplace_back(name);
+    flags.emplace_back("--data-on-device");
+  }
+  std::vector<std::string> repeated;
+  for (const std::string& name : names)
+    if (const std::vector<std::string> given = args.given(name.c_str()); !given.empty()) {
+      repeated.push_back(name);
+      repeated.push_back(given.back());
+    }
+  for (const std::string& flag : flags)
+    if (!args.given(flag.c_str()).empty()) repeated.push_back(flag);
+  return words(repeated);
+}
+
+/// What the doctor makes of it.
+TrainRequest treated(const TrainRequest& request) {
+  const Treatment how{.fix = true, .quiet = is_stdout(request.arguments.json)};
+  auto cure = std::make_shared<const train::Cure>(treat(request, how, watch_signals()));
+  TrainRequest better = with_speed(request, cure->options);
+  better.arguments.repeated += words(speed_options(cure->options));
+  better.cure = std::move(cure);
+  return better;
 }
 
 const Register train_command(
     {"train", "train a network from a recipe", [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<TrainArguments>();
        add_training_options(args, *o);
+       args.flag("--doctor", o->doctor,
+                 "first find what makes the training faster and changes no bit, as `brim doctor "
+                 "--fix` does, and train so");
        args.add("--epochs", o->epochs, "passes over the data").range(1, 1000000);
        args.add("--lr", o->lr, "learning rate").range(0.0, 1e9);
        args.add("--steps", o->steps,
@@ -69,8 +101,9 @@ const Register train_command(
                 "folder for TensorBoard: loss, metrics, weights, gradients, sensors, the account");
        args.add("--json", o->json, "write the result to a file, or - for standard output");
        return [o, args] {
-         o->repeated = repeated_options(args);
-         return run_training(parse_request(*o));
+         o->repeated = repeated_options(args, !o->doctor);
+         const TrainRequest request = parse_request(*o);
+         return run_training(o->doctor ? treated(request) : request);
        };
      }});
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "command/doctor_report.h"
 #include "command/format.h"
 #include "command/libraries.h"
 #include "command/monitor_report.h"
@@ -204,6 +205,7 @@ Json result_json(const TrainRequest& request, const train::Trainer& trainer,
     json["heat"] = {{"max_temperature_c", *limit},
                     {"pauses", result.heat_pauses},
                     {"seconds", result.heat_seconds}};
+  json["doctor"] = request.cure ? doctor_json(request, *request.cure, true) : Json(nullptr);
   json["stopped"] = result.stopped;
   json["time"] = unix_seconds();
   json["versions"] = build_versions();

@@ -118,6 +118,9 @@ TrainRequest parse_request(const TrainArguments& o) {
   if (o.monitor > 0 && o.monitor < 0.01)
     throw UsageError(
         fmt::format("--monitor {} is too often; use 0.01 or more, or 0 for none", o.monitor));
+  if (o.doctor && !o.resume.empty())
+    throw UsageError(
+        "--doctor begins a run; one that goes on does so with the options that it found");
   if (o.max_temperature) check_heat(o, request.chosen.devices);
   return request;
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include <brim/dist/launch.h>
+#include <brim/train/doctor.h>
 #include <brim/train/trainer.h>
 
 #include "command/device_option.h"
@@ -19,6 +21,7 @@ struct TrainArguments {
   std::string checkpoint_every = "60s";
   std::string compile, passes, precision, augment_on = "auto";
   bool data_on_device = false, sync_batch_norm = false, shard_checkpoints = false;
+  bool doctor = false;
   int64_t steps_per_graph = 1;
   bool explain = false;
   double monitor = 1;
@@ -43,6 +46,8 @@ struct TrainRequest {
   train::StepMode mode;
   dist::LaunchEnvironment launched;
   bool traces = false;  ///< with a rank that another one writes the file of, too
+  /// What --doctor found, and asked for besides; null without.
+  std::shared_ptr<const train::Cure> cure;
 };
 
 /// Throws UsageError, ValueError, FileError or DeviceError for what cannot be meant.

@@ -1,15 +1,11 @@
 #include "command/train_session.h"
 
-#include <brim/core/allocator.h>
-#include <brim/core/threads.h>
 #include <brim/diag/monitor.h>
 #include <brim/diag/trace.h>
 #include <brim/dist/launch.h>
 #include <brim/dist/trace.h>
 #include <brim/train/heat_guard.h>
 #include <brim/train/trainer.h>
-#include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -83,18 +79,6 @@ void save_trace(const diag::Trace* trace, dist::ProcessGroup* group, const std::
         group ? group->size() : trace->events(), group ? "ranks" : "events", path);
 }
 
-/// CPU threads of a rank that shares its host with others; 0: as usual. A launcher that has bound
-/// it to some CPUs has shared them out already.
-int threads_of(const dist::LaunchEnvironment& launched) {
-  if (launched.local_size == 1) return 0;
-  const bool binds = launched.launcher == "mpirun" || launched.launcher == "srun";
-  cpu_set_t mask;
-  CPU_ZERO(&mask);
-  const bool is_bound = binds && sched_getaffinity(0, sizeof(mask), &mask) == 0 &&
-                        CPU_COUNT(&mask) < sysconf(_SC_NPROCESSORS_ONLN);
-  return is_bound ? 0 : std::max(1, available_cpus() / launched.local_size);
-}
-
 class TrainSession {
  public:
   explicit TrainSession(const TrainRequest& request)
@@ -138,17 +122,11 @@ class TrainSession {
  private:
   void set_limits() {
     const ChosenDevices& chosen = request_.chosen;
-    const int threads = arguments_.threads > 0 ? arguments_.threads : threads_of(request_.launched);
-    if (threads > 0) set_num_threads(threads);
     if (!quiet_ && !chosen.reason.empty()) {
       say(stdout, "{}\n", chosen.line());
       std::fflush(stdout);
     }
-    if (arguments_.memory_limit.empty()) return;
-    on_chosen(chosen, [&] {
-      for (const Device device : chosen.devices)
-        Allocator::of(device).set_limit(parse_bytes(arguments_.memory_limit, "--memory-limit"));
-    });
+    command::set_limits(request_);
   }
 
   train::TrainOptions options() {

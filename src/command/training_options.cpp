@@ -1,11 +1,44 @@
 #include "command/training_options.h"
 
+#include <brim/core/allocator.h>
+#include <brim/core/threads.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "command/format.h"
+
 namespace brim::command {
 namespace {
 
 train::AugmentOn augment_on_of(const std::string& word) {
   if (word == "host") return train::AugmentOn::host;
   return word == "device" ? train::AugmentOn::device : train::AugmentOn::automatic;
+}
+
+const char* word_of(train::AugmentOn augment_on) {
+  switch (augment_on) {
+    case train::AugmentOn::host:
+      return "host";
+    case train::AugmentOn::device:
+      return "device";
+    case train::AugmentOn::automatic:
+      break;
+  }
+  return "auto";
+}
+
+/// CPU threads of a rank that shares its host with others; 0: as usual. A launcher that has bound
+/// it to some CPUs has shared them out already.
+int threads_of(const dist::LaunchEnvironment& launched) {
+  if (launched.local_size == 1) return 0;
+  const bool binds = launched.launcher == "mpirun" || launched.launcher == "srun";
+  cpu_set_t mask;
+  CPU_ZERO(&mask);
+  const bool is_bound = binds && sched_getaffinity(0, sizeof(mask), &mask) == 0 &&
+                        CPU_COUNT(&mask) < sysconf(_SC_NPROCESSORS_ONLN);
+  return is_bound ? 0 : std::max(1, available_cpus() / launched.local_size);
 }
 
 }  // namespace
@@ -67,6 +100,27 @@ train::TrainOptions train_options(const TrainRequest& request) {
           .passes = request.mode.passes};
 }
 
+void set_limits(const TrainRequest& request) {
+  const TrainArguments& o = request.arguments;
+  const int threads = o.threads > 0 ? o.threads : threads_of(request.launched);
+  if (threads > 0) set_num_threads(threads);
+  if (o.memory_limit.empty()) return;
+  on_chosen(request.chosen, [&] {
+    for (const Device device : request.chosen.devices)
+      Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
+  });
+}
+
+TrainRequest with_speed(TrainRequest request, const train::TrainOptions& options) {
+  request.workers = options.workers;
+  request.mode = {.compile = options.compile, .passes = options.passes};
+  TrainArguments& o = request.arguments;
+  o.augment_on = word_of(options.augment_on);
+  o.data_on_device = options.data_on_device;
+  o.steps_per_graph = options.steps_per_graph;
+  return request;
+}
+
 std::vector<std::string> speed_options(const train::TrainOptions& options) {
   std::vector<std::string> words;
   const auto add = [&](const char* name, const std::string& value) {
@@ -75,7 +129,7 @@ std::vector<std::string> speed_options(const train::TrainOptions& options) {
   };
   if (options.workers >= 0) add("--workers", std::to_string(options.workers));
   if (options.augment_on != train::AugmentOn::automatic)
-    add("--augment-on", options.augment_on == train::AugmentOn::host ? "host" : "device");
+    add("--augment-on", word_of(options.augment_on));
   if (options.data_on_device) add("--data-on-device", "");
   if (options.steps_per_graph > 1)
     add("--steps-per-graph", std::to_string(options.steps_per_graph));

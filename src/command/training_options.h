@@ -17,6 +17,12 @@ void add_training_options(Arguments args, TrainArguments& o);
 /// What these come to; without what a training writes and tells.
 train::TrainOptions train_options(const TrainRequest& request);
 
+/// CPU threads and the devices' memory, for this process.
+void set_limits(const TrainRequest& request);
+
+/// The request, run as `options` say where they change its speed alone.
+TrainRequest with_speed(TrainRequest request, const train::TrainOptions& options);
+
 /// How a training is run, as options of `brim train`, but for those that are as they would be
 /// without: {"--workers", "4", "--data-on-device"}.
 std::vector<std::string> speed_options(const train::TrainOptions& options);

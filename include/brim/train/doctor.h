@@ -69,6 +69,8 @@ struct Cure {
 };
 
 struct DoctorOptions {
+  /// Changes that round otherwise may be tried, too: all passes of the plan.
+  bool allow_rounding = false;
   double seconds = 0.25;  ///< that a short training is measured, once its queues are full
   int min_pairs = 3, max_pairs = 12;
   double least_share = 0.02;  ///< of the time; smaller causes are not named, nor treated
@@ -76,6 +78,8 @@ struct DoctorOptions {
   /// Told before each short training: of what, and how much of its trial is done; it may end
   /// sooner.
   std::function<void(const std::string& what, double fraction)> progress;
+  /// Told what was found, before a change is tried.
+  std::function<void(const Diagnosis& diagnosis)> diagnosed;
   /// Told of each trial once it is over.
   std::function<void(const Trial& trial)> tried;
   /// Not 0: stop as soon as possible; what was found so far is returned, and no change is kept.
@@ -83,7 +87,7 @@ struct DoctorOptions {
 };
 
 /// By short trainings from the beginning of the data: nothing is written, and the training that
-/// follows is another one. No change touches a bit of the weights.
+/// follows is another one. No change touches a bit of the weights, but for what is allowed.
 class Doctor {
  public:
   /// `options`: as for Trainer; what they write (out, resume, board, heat, ...) is left out. Throws

@@ -20,16 +20,16 @@ constexpr size_t kWorst = 8;
 
 /// What the page reads of result.json and of the history's last line.
 constexpr const char* kResultKeys[] = {
-    "recipe",       "data",          "device",        "task",
-    "precision",    "images_per_s",  "us_per_step",   "steps",
-    "total_steps",  "total_images",  "epochs",        "batch",
-    "final_loss",   "accuracy",      "metrics",       "classes",
-    "per_class",    "confusion",     "test_loss",     "test_samples",
-    "test_skipped", "validation",    "seed",          "peak_memory",
-    "seconds",      "startup_ms",    "threads",       "loader",
-    "skipped",      "resumed_from",  "checkpoints",   "checkpoint_failures",
-    "stopped",      "stopped_early", "versions",      "ranks",
-    "recorded",     "heat",          "reconciliation"};
+    "recipe",       "data",          "device",         "task",
+    "precision",    "images_per_s",  "us_per_step",    "steps",
+    "total_steps",  "total_images",  "epochs",         "batch",
+    "final_loss",   "accuracy",      "metrics",        "classes",
+    "per_class",    "confusion",     "test_loss",      "test_samples",
+    "test_skipped", "validation",    "seed",           "peak_memory",
+    "seconds",      "startup_ms",    "threads",        "loader",
+    "skipped",      "resumed_from",  "checkpoints",    "checkpoint_failures",
+    "stopped",      "stopped_early", "versions",       "ranks",
+    "recorded",     "heat",          "reconciliation", "doctor"};
 constexpr const char* kLastKeys[] = {
     "recipe", "data",         "task",        "precision",
     "batch",  "state",        "hostname",    "started",

@@ -12,13 +12,25 @@ using diag::Cause;
 using Changes = std::vector<Change>;
 
 /// A plan without the passes that round otherwise: the bits are those of eager steps.
-void compile(const TrainOptions& now, const ShortRun&, Changes& changes) {
+void compile_exactly(const TrainOptions& now, const ShortRun&, Changes& changes) {
   if (now.compile) return;
   TrainOptions after = now;
   after.compile = true;
   after.passes = "exact";
   changes.push_back({"compiled steps (exact passes)",
                      "--compile on --passes exact",
+                     after,
+                     {Cause::dispatch, Cause::allocator, Cause::full_queue, Cause::compute}});
+}
+
+/// Sums in another order.
+void all_passes(const TrainOptions& now, Changes& changes) {
+  if (now.compile && now.passes.empty()) return;
+  TrainOptions after = now;
+  after.compile = true;
+  after.passes.clear();
+  changes.push_back({"compiled steps (all passes)",
+                     "--compile on",
                      after,
                      {Cause::dispatch, Cause::allocator, Cause::full_queue, Cause::compute}});
 }
@@ -76,10 +88,11 @@ void queue_more_steps(const TrainOptions& now, const ShortRun&, Changes& changes
 
 }  // namespace
 
-Changes possible_changes(const TrainOptions& options, const ShortRun& run) {
+Changes possible_changes(const TrainOptions& options, const ShortRun& run, bool allow_rounding) {
   Changes changes;
+  if (allow_rounding) all_passes(options, changes);
   for (const auto& propose :
-       {compile, change_workers, augment_on_device, keep_data_on_device, queue_more_steps})
+       {compile_exactly, change_workers, augment_on_device, keep_data_on_device, queue_more_steps})
     propose(options, run, changes);
   return changes;
 }

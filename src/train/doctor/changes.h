@@ -1,4 +1,4 @@
-// What may make a training faster and changes no bit of its weights.
+// What may make a training faster: what changes no bit of its weights, and what rounds otherwise.
 #pragma once
 
 #include <string>
@@ -18,7 +18,9 @@ struct Change {
   std::vector<diag::Cause> causes;  ///< that it may lessen
 };
 
-/// All that `options` leave to be changed; `run`: one with them.
-std::vector<Change> possible_changes(const TrainOptions& options, const ShortRun& run);
+/// All that `options` leave to be changed; `run`: one with them. `allow_rounding`: as in
+/// DoctorOptions.
+std::vector<Change> possible_changes(const TrainOptions& options, const ShortRun& run,
+                                     bool allow_rounding);
 
 }  // namespace brim::train

@@ -87,22 +87,12 @@ Doctor::Runs Doctor::measure(const TrainOptions& options, int count) {
 }
 
 Diagnosis Doctor::diagnosis_of(const Runs& runs) const {
-  Diagnosis d{.runs = static_cast<int>(runs.all.size())};
-  if (d.runs == 0) return d;
-  std::vector<double> seconds;
-  for (const ShortRun& run : runs.all) seconds.push_back(run.seconds_per_step);
-  d.seconds_per_step = mean_of(seconds);
-  d.busy = mean_of(runs.shares(diag::Cause::compute));
-  for (size_t i = 0; i < diag::kCauseCount; ++i) {
-    const auto cause = static_cast<diag::Cause>(i);
-    if (cause == diag::Cause::compute) continue;
-    const Estimate share = mean_of(runs.shares(cause));
-    if (share.value >= how_.least_share)
-      d.causes.push_back({cause, share, share.value * d.seconds_per_step.value});
-  }
-  std::ranges::stable_sort(d.causes, std::greater(),
-                           [](const CauseCost& cost) { return cost.share.value; });
-  return d;
+  std::vector<double> seconds_per_step;
+  for (const ShortRun& run : runs.all) seconds_per_step.push_back(run.seconds_per_step);
+  std::vector<std::vector<double>> shares;
+  for (int i = 0; i < diag::kCauseCount; ++i)
+    shares.push_back(runs.shares(static_cast<diag::Cause>(i)));
+  return train::diagnosis_of(seconds_per_step, shares, how_.least_share);
 }
 
 Trial Doctor::compare(const TrainOptions& before, const TrainOptions& after, Trial trial,
@@ -148,6 +138,7 @@ Diagnosis Doctor::diagnose() {
 Cure Doctor::cure() {
   Cure cure{.options = options_};
   cure.before = cure.after = diagnose();
+  if (how_.diagnosed && !stopped()) how_.diagnosed(cure.before);
   ShortRun last;  // with the changes that were kept
   std::set<std::string> seen;
   if (!stopped()) {
@@ -155,7 +146,7 @@ Cure Doctor::cure() {
     if (!runs.all.empty()) last = runs.all[0];
   }
   while (!stopped()) {
-    std::vector<Change> changes = possible_changes(cure.options, last);
+    std::vector<Change> changes = possible_changes(cure.options, last, how_.allow_rounding);
     std::erase_if(changes, [&](const Change& c) {
       return seen.contains(c.options) || share_of(cure.after, c.causes) < how_.least_share;
     });

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 #include <limits>
 
@@ -35,6 +36,24 @@ Estimate ratio_of(const std::vector<double>& ratios) {
   for (const double ratio : ratios) logs.push_back(std::log(ratio));
   const Estimate log = mean_of(logs);
   return {std::exp(log.value), std::exp(log.low), std::exp(log.high)};
+}
+
+Diagnosis diagnosis_of(const std::vector<double>& seconds_per_step,
+                       const std::vector<std::vector<double>>& shares, double least_share) {
+  Diagnosis d{.runs = static_cast<int>(seconds_per_step.size())};
+  if (d.runs == 0) return d;
+  d.seconds_per_step = mean_of(seconds_per_step);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const auto cause = static_cast<diag::Cause>(i);
+    const Estimate share = mean_of(shares[i]);
+    if (cause == diag::Cause::compute)
+      d.busy = share;
+    else if (share.value >= least_share)
+      d.causes.push_back({cause, share, share.value * d.seconds_per_step.value});
+  }
+  std::ranges::stable_sort(d.causes, std::greater(),
+                           [](const CauseCost& cost) { return cost.share.value; });
+  return d;
 }
 
 }  // namespace brim::train

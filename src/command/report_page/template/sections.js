@@ -208,6 +208,7 @@ showNotes();
 showComparison();
 showProgress();
 showAccounts();
+showDoctor();
 showOperations();
 showMachine();
 showMemory();

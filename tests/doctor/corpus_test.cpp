@@ -1,0 +1,240 @@
+// The doctor's examination: small trainings with a planted cause whose size is known, and healthy
+// ones. A part of them here; all with BRIM_DOCTOR_CORPUS=all.
+#include <brim/train/doctor.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <brim/core/sim.h>
+#include <brim/train/task.h>
+#include <fmt/format.h>
+
+#include "sanitized.h"
+#include "temporary_folder.h"
+#include "train/doctor/short_run.h"
+#include "train/tiny_data.h"
+
+namespace brim::train {
+namespace {
+
+using diag::Cause;
+
+/// A virtual accelerator whose kernels all take `kernel_us`.
+struct Card {
+  double kernel_us = 50, launch_us = 0;
+  double host_link_gb_s = 100, peer_link_gb_s = 100;
+  double throttle_clock = 1;  ///< below 1: it is always too hot
+};
+
+/// A training, and what is wrong with it.
+struct Case {
+  std::string name;
+  Card card;
+  double sample_ms = 0;  ///< that making a sample takes
+  int64_t batch = 4;
+  TrainOptions options;
+  double validation = 0;       ///< fraction of the data
+  std::optional<Cause> cause;  ///< none: it is healthy
+
+  /// The same with nothing wrong.
+  Case healthy() const {
+    Case twin = *this;
+    twin.card = {.kernel_us = card.kernel_us};
+    twin.sample_ms = twin.validation = 0;
+    return twin;
+  }
+};
+
+std::vector<Case> corpus() {
+  std::vector<Case> all;
+  const auto plant = [&](Case one) {
+    if (one.options.devices.size() == 1) one.options.devices = {Device::sim(0)};
+    all.push_back(std::move(one));
+  };
+  for (const int64_t batch : {4, 8, 16})
+    for (const double ms : {3.0, 6.0})
+      for (const int workers : {1, 2})
+        plant({.name = fmt::format("samples of {} ms, batch {}, {} workers", ms, batch, workers),
+               .sample_ms = ms,
+               .batch = batch,
+               .options = {.workers = workers},
+               .cause = Cause::input});
+  for (const double launch : {300.0, 600.0, 1000.0, 1500.0})
+    for (const bool compile : {true, false})
+      plant({.name = fmt::format("launches of {} us, {}", launch, compile ? "plan" : "eager"),
+             .card = {.launch_us = launch},
+             .options = {.compile = compile},
+             .cause = Cause::dispatch});
+  for (const int64_t batch : {8, 16, 24})
+    for (const double link : {0.004, 0.008})
+      plant({.name = fmt::format("a link of {} GB/s, batch {}", link, batch),
+             .card = {.host_link_gb_s = link},
+             .batch = batch,
+             .options = {.augment_on = AugmentOn::host},
+             .cause = Cause::copy_to_device});
+  for (const double clock : {0.4, 0.5, 0.6, 0.7})
+    plant({.name = fmt::format("clocks at {}", clock),
+           .card = {.kernel_us = 1500, .throttle_clock = clock},
+           .cause = Cause::throttle});
+  for (const double link : {0.01, 0.02, 0.03})
+    plant({.name = fmt::format("two devices, {} GB/s between them", link),
+           .card = {.peer_link_gb_s = link},
+           .options = {.devices = {Device::sim(0), Device::sim(1)}},
+           .cause = Cause::communication});
+  for (const double fraction : {0.4, 0.6, 0.8})
+    plant({.name = fmt::format("a validation of {} of the data each epoch", fraction),
+           .validation = fraction,
+           .cause = Cause::evaluation});
+  // --- healthy
+  for (const int64_t batch : {2, 6, 10, 20})
+    for (const bool resident : {false, true})
+      plant({.name = fmt::format("healthy, batch {}{}", batch, resident ? ", resident" : ""),
+             .card = {.kernel_us = 1500},
+             .batch = batch,
+             .options = {.data_on_device = resident}});
+  for (const double ms : {0.1, 0.5})
+    plant({.name = fmt::format("healthy, samples of {} ms that are hidden", ms),
+           .card = {.kernel_us = 1500},
+           .sample_ms = ms,
+           .options = {.workers = 2}});
+  return all;
+}
+
+std::atomic<double> sample_ms{0};
+
+class DoctorCorpus : public ::testing::Test {
+ protected:
+  DoctorCorpus() {
+    tests::write_tiny_cifar(folder / "data", 240);
+    static const bool registered = register_transform("sleep", [](const Recipe&, bool) {
+      return [](const data::Sample& in, data::Sample& out) {
+        out.set(in["x"]);
+        out.set(in["y"]);
+        std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(sample_ms.load()));
+      };
+    });
+    EXPECT_TRUE(registered);
+  }
+  ~DoctorCorpus() override { set_sim_options(before); }
+
+  void use(const Card& card) const {
+    std::ofstream(folder / "card.toml") << fmt::format(
+        R"(name = "a card"
+source = "a test"
+memory_gb = 1
+bandwidth_gb_s = 1000
+host_link_gb_s = {}
+peer_link_gb_s = {}
+link_delay_us = 0
+launch_us = {}
+kernel_us = {}
+[peak_tflops]
+f32 = 100
+[thermal]
+idle_w = 100
+peak_w = 100
+ambient_c = 20
+warmth_c_per_w = 1
+settling_s = 0.001
+throttle_c = {}
+throttle_clock = {}
+)",
+        card.host_link_gb_s, card.peer_link_gb_s, card.launch_us, card.kernel_us,
+        card.throttle_clock < 1 ? 50 : 1000, card.throttle_clock < 1 ? card.throttle_clock : 1);
+    SimOptions options = before;
+    options.profile = folder / "card.toml";
+    set_sim_options(options);
+  }
+  Recipe recipe_of(const Case& one) const {
+    Recipe recipe = load_recipe("tutorial-cnn");
+    recipe.data = folder / "data";
+    recipe.batch = one.batch;
+    recipe.optimizer.lr = 1e-5;
+    recipe.validation.fraction = one.validation;
+    if (one.sample_ms > 0) recipe.input.transforms = {"sleep"};
+    sample_ms = one.sample_ms;
+    return recipe;
+  }
+  Diagnosis examine(const Case& one) const {
+    use(one.card);
+    return Doctor(recipe_of(one), one.options, {.seconds = kSeconds}).diagnose();
+  }
+  /// Share of the time that what was planted takes: against the same training without it.
+  double planted_share(const Case& one) const {
+    double with = 0, without = 0;
+    for (int turn = 0; turn < 3; ++turn)
+      for (const bool is_healthy : {true, false}) {
+        const Case of = is_healthy ? one.healthy() : one;
+        use(of.card);
+        const auto run = run_shortly(recipe_of(of), of.options, kSeconds, nullptr);
+        (is_healthy ? without : with) += run.value_or(ShortRun()).seconds_per_step;
+      }
+    return 1 - without / with;
+  }
+  static constexpr double kSeconds = 0.2;
+  tests::TemporaryFolder folder;
+  SimOptions before = sim_options();
+};
+
+/// The dearest cause but for what this machine's other work takes.
+const CauseCost* dearest(const Diagnosis& d) {
+  const auto found =
+      std::ranges::find_if(d.causes, [](const CauseCost& c) { return c.cause != Cause::stolen; });
+  return found == d.causes.end() ? nullptr : &*found;
+}
+
+TEST_F(DoctorCorpus, NamesWhatWasPlanted) {
+  if (BRIM_SANITIZED) GTEST_SKIP() << "a sanitizer is slower than the pace";
+  const char* const wanted = std::getenv("BRIM_DOCTOR_CORPUS");
+  const bool all = wanted && std::string(wanted) == "all";
+  int planted = 0, named = 0, sized = 0, right_size = 0, healthy = 0, left_alone = 0;
+  const std::vector<Case> cases = corpus();
+  for (size_t i = 0; i < cases.size(); ++i) {
+    if (!all && i % 6 != 0) continue;
+    const Case& one = cases[i];
+    const Diagnosis found = examine(one);
+    const CauseCost* const most = dearest(found);
+    std::string line = fmt::format("{}: {}", one.name, most ? diag::name(most->cause) : "nothing");
+    if (most) line += fmt::format(" {:.3f}", most->share.value);
+    if (!one.cause) {
+      ++healthy;
+      left_alone += !most || most->share.low < 0.02 || most->share.value < 0.05 ? 1 : 0;
+    } else {
+      ++planted;
+      const bool is_right = most && most->cause == *one.cause;
+      named += is_right ? 1 : 0;
+      if (is_right) {
+        const double size = planted_share(one);
+        ++sized;
+        right_size += std::abs(most->share.value - size) <= 0.2 * size ? 1 : 0;
+        line += fmt::format(" (planted {:.3f})", size);
+      }
+    }
+    for (const CauseCost& cost : found.causes)
+      line += fmt::format("; {} {:.3f}", diag::name(cost.cause), cost.share.value);
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+  }
+  fmt::print("{} of {} causes named, {} of {} sizes within 20 %, {} of {} healthy left alone\n",
+             named, planted, right_size, sized, left_alone, healthy);
+  EXPECT_GE(named, std::ceil(0.95 * planted - 1e-9));
+  EXPECT_GE(left_alone, std::ceil(0.95 * healthy - 1e-9));
+  EXPECT_GE(right_size, std::floor(0.9 * sized));
+  if (all) {
+    EXPECT_GE(planted, 36);
+    EXPECT_GE(healthy, 10);
+  }
+}
+
+}  // namespace
+}  // namespace brim::train
