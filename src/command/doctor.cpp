@@ -28,21 +28,28 @@ struct DoctorArguments {
 };
 
 /// Of a run that was written down, or is being.
-int examine_run(const DoctorArguments& arguments) {
+int examine_run(const DoctorArguments& arguments, const Arguments& args) {
   const TrainArguments& o = arguments.train;
-  if (arguments.fix)
-    throw UsageError(fmt::format(
-        "{} is a run, which can be examined and not changed; give its recipe to try changes",
-        o.recipe));
+  for (const char* option : {"--fix", "--allow", "--seconds", "--data", "--device", "--batch",
+                             "--workers", "--augment-on", "--data-on-device", "--steps-per-graph",
+                             "--seed", "--precision", "--virtual-ranks", "--sync-batch-norm",
+                             "--threads", "--compile", "--passes", "--memory-limit"})
+    if (!args.given(option).empty())
+      throw UsageError(
+          fmt::format("{} is a run, which can be examined and not changed ({}); give its recipe to "
+                      "try changes",
+                      o.recipe, option));
   const RunDiagnosis found = diagnose_run(o.recipe, train::DoctorOptions().least_share);
   if (!is_stdout(o.json)) print_run(o.recipe, found);
   if (!o.json.empty()) write_json(run_json(o.recipe, found), o.json);
   return 0;
 }
 
-int run_doctor(const DoctorArguments& arguments) {
+int run_doctor(const DoctorArguments& arguments, const Arguments& args) {
   check_json_path(arguments.train.json);
-  if (is_run(arguments.train.recipe)) return examine_run(arguments);
+  if (is_run(arguments.train.recipe)) return examine_run(arguments, args);
+  if (!arguments.allowed.empty() && !arguments.fix)
+    throw UsageError("--allow is of --fix, which is not there");
   const TrainRequest request = parse_request(arguments.train);
   const std::string& json = request.arguments.json;
   const std::atomic<int>& stop = watch_signals();
@@ -60,7 +67,9 @@ const Register doctor_command(
     {"doctor", "find what keeps a training's device waiting, and try what cures it",
      [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<DoctorArguments>();
-       add_training_options(args, o->train);
+       add_training_options(args, o->train,
+                            "FILE.toml or a built-in recipe; or the folder of a run, which is "
+                            "examined by its history");
        args.flag("--fix", o->fix,
                  "try what may make it faster and changes no bit of the weights, one change at a "
                  "time, and keep what does");
@@ -72,7 +81,7 @@ const Register doctor_command(
            .range(0.01, 3600.0)
            .show_default();
        args.add("--json", o->train.json, "write the result to a file, or - for standard output");
-       return [o] { return run_doctor(*o); };
+       return [o, args] { return run_doctor(*o, args); };
      }});
 
 }  // namespace

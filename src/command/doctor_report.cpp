@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "command/format.h"
+#include "command/option_names.h"
 #include "command/report.h"
 #include "command/say.h"
 #include "command/training_options.h"
@@ -38,7 +39,11 @@ std::string_view meaning(Cause cause) {
     case Cause::synchronize:
       return "the host waits for the device, which then has nothing queued";
     case Cause::full_queue:
-      return "the queue was full";
+      return "the host waits for room in the queue";
+    case Cause::file_read:
+      return "weights are read";
+    case Cause::file_write:
+      return "weights are written";
     case Cause::communication:
       return "devices exchange gradients that no computation hides";
     case Cause::peer:
@@ -59,9 +64,12 @@ std::string_view meaning(Cause cause) {
       return "heat or power lower the clocks";
     case Cause::stolen:
       return "a thread was ready and had no core: other processes, or more threads than cores";
-    default:
-      return "";
+    case Cause::other:
+      return "what nothing tells the cause of";
+    case Cause::compute:
+      break;
   }
+  return "";
 }
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
@@ -75,6 +83,7 @@ Json estimate_json(const Estimate& e) {
 }
 
 Json diagnosis_json(const train::Diagnosis& d) {
+  if (d.runs == 0) return nullptr;  // it was stopped
   Json causes = Json::array();
   for (const train::CauseCost& cost : d.causes)
     causes.push_back({{"cause", diag::name(cost.cause)},
@@ -100,6 +109,9 @@ std::vector<std::string> training_words(const TrainRequest& request) {
   add("--data", o.data);
   add("--device", o.device == "auto" ? "" : o.device);
   if (o.batch) add("--batch", std::to_string(*o.batch));
+  if (o.epochs) add("--epochs", std::to_string(*o.epochs));
+  if (o.steps) add("--steps", std::to_string(*o.steps));
+  if (o.lr) add("--lr", fmt::format("{}", *o.lr));
   if (o.seed) add("--seed", std::to_string(*o.seed));
   add("--precision", o.precision);
   if (o.virtual_ranks) add("--virtual-ranks", std::to_string(*o.virtual_ranks));
@@ -143,7 +155,8 @@ void print_diagnosis(const train::Diagnosis& d, std::string_view device) {
 
 std::string trial_line(const train::Trial& trial) {
   if (trial.verdict == train::Verdict::failed)
-    return fmt::format("  {}: could not be tried: {}", trial.what, trial.failure);
+    return fmt::format("  {}: could not be tried: {}", trial.what,
+                       with_option_names(trial.failure));
   return fmt::format("  {}: {}, {} pairs: {}", trial.what, times(trial.speedup), trial.pairs,
                      trial.verdict == train::Verdict::faster ? "kept" : name(trial.verdict));
 }
@@ -151,7 +164,8 @@ std::string trial_line(const train::Trial& trial) {
 void print_cure(const TrainRequest& request, const train::Cure& cure) {
   if (cure.changes.empty()) {
     say(stdout, "{}\n",
-        cure.speedup
+        !cure.failure.empty() ? "none is kept, because together they do not run: " + cure.failure
+        : cure.speedup
             ? fmt::format("all changes together are {}, so none is kept", times(*cure.speedup))
             : std::string("no change makes it faster beyond doubt"));
     return;
@@ -161,9 +175,8 @@ void print_cure(const TrainRequest& request, const train::Cure& cure) {
   if (cure.speedup)
     say(stdout, "in all {}; it computed {} of the time before\n", times(*cure.speedup),
         percent(cure.before.busy.value));
-  const bool same_bits =
-      request.mode.passes == cure.options.passes || cure.options.passes == "exact";
-  say(stdout, "{}\n  {}\n", same_bits ? "the same weights, bit for bit, come from" : "train with",
+  say(stdout, "{}\n  {}\n",
+      cure.same_bits ? "the same weights, bit for bit, come from" : "train with",
       command_line(request, cure.options));
 }
 

@@ -4,17 +4,21 @@
 #include <ctime>
 
 #include <chrono>
+#include <utility>
 
 namespace brim::command {
 namespace {
 
 std::chrono::steady_clock::time_point main_began;
 double before_main_ms = 0;
+bool was_marked = false;
 
 }  // namespace
 
 void mark_start() {
   main_began = std::chrono::steady_clock::now();
+  before_main_ms = 0;
+  if (std::exchange(was_marked, true)) return;
   timespec used{};
   if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) == 0)
     before_main_ms =

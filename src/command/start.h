@@ -3,7 +3,7 @@
 
 namespace brim::command {
 
-/// Called first in main.
+/// Called first in main, and by who begins anew.
 void mark_start();
 
 /// Milliseconds since the process started; what ran before main (loading the libraries) counts with

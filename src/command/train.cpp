@@ -1,4 +1,5 @@
 // `brim train RECIPE|FILE.toml`: trains, shows progress, then prints accuracy and the account.
+#include <brim/core/allocator.h>
 #include <fmt/core.h>
 
 #include <memory>
@@ -10,6 +11,7 @@
 #include "command/format.h"
 #include "command/report.h"
 #include "command/signals.h"
+#include "command/start.h"
 #include "command/train_request.h"
 #include "command/train_session.h"
 #include "command/training_options.h"
@@ -53,6 +55,8 @@ std::string repeated_options(const Arguments& args, bool with_speed) {
 TrainRequest treated(const TrainRequest& request) {
   const Treatment how{.fix = true, .quiet = is_stdout(request.arguments.json)};
   auto cure = std::make_shared<const train::Cure>(treat(request, how, watch_signals()));
+  for (const Device device : request.chosen.devices) Allocator::of(device).reset_peak();
+  mark_start();  // of the training, which the doctor is no part of
   TrainRequest better = with_speed(request, cure->options);
   better.arguments.repeated += words(speed_options(cure->options));
   better.cure = std::move(cure);
@@ -62,7 +66,8 @@ TrainRequest treated(const TrainRequest& request) {
 const Register train_command(
     {"train", "train a network from a recipe", [](Arguments args) -> std::function<int()> {
        auto o = std::make_shared<TrainArguments>();
-       add_training_options(args, *o);
+       add_training_options(args, *o,
+                            "FILE.toml or a built-in recipe; `brim train` alone lists them");
        args.flag("--doctor", o->doctor,
                  "first find what makes the training faster and changes no bit, as `brim doctor "
                  "--fix` does, and train so");
@@ -103,7 +108,10 @@ const Register train_command(
        return [o, args] {
          o->repeated = repeated_options(args, !o->doctor);
          const TrainRequest request = parse_request(*o);
-         return run_training(o->doctor ? treated(request) : request);
+         if (!o->doctor) return run_training(request);
+         const TrainRequest better = treated(request);
+         if (const int signal = watch_signals().load()) return 128 + signal;
+         return run_training(better);
        };
      }});
 

@@ -121,6 +121,8 @@ TrainRequest parse_request(const TrainArguments& o) {
   if (o.doctor && !o.resume.empty())
     throw UsageError(
         "--doctor begins a run; one that goes on does so with the options that it found");
+  if (o.doctor && o.max_temperature)
+    throw UsageError("--doctor trains without regard to --max-temperature; leave one of them out");
   if (o.max_temperature) check_heat(o, request.chosen.devices);
   return request;
 }

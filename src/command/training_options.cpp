@@ -43,8 +43,8 @@ int threads_of(const dist::LaunchEnvironment& launched) {
 
 }  // namespace
 
-void add_training_options(Arguments args, TrainArguments& o) {
-  args.add("recipe", o.recipe, "FILE.toml or a built-in recipe; `brim train` alone lists them");
+void add_training_options(Arguments args, TrainArguments& o, const char* recipe_help) {
+  args.add("recipe", o.recipe, recipe_help);
   args.add("--data", o.data,
            "instead of the recipe's: shapes10, CIFAR-10, MNIST or image folder, tar, CSV, text");
   args.add("--device", o.device,

@@ -11,8 +11,8 @@
 
 namespace brim::command {
 
-/// Recipe, data, devices, and all that changes speed.
-void add_training_options(Arguments args, TrainArguments& o);
+/// Recipe, data, devices, and all that changes speed. `recipe_help`: of the positional argument.
+void add_training_options(Arguments args, TrainArguments& o, const char* recipe_help);
 
 /// What these come to; without what a training writes and tells.
 train::TrainOptions train_options(const TrainRequest& request);

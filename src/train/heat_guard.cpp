@@ -78,14 +78,22 @@ void HeatGuard::tell(const Waiting& how, std::unique_lock<std::mutex>& lock) {
 void HeatGuard::wait(const Waiting& how) {
   std::unique_lock lock(mutex_);
   told_ = told_ || how.warn;
+  bool is_waiting = false;
   const auto is_stopped = [&] {  // whoever is asked may be long about it, and readings go on
     if (!how.stop) return false;
     lock.unlock();
-    const bool stop = how.stop();
-    lock.lock();
-    return stop;
+    try {
+      const bool stop = how.stop();
+      lock.lock();
+      return stop;
+    } catch (...) {
+      lock.lock();
+      if (is_waiting) --waiting_;
+      throw;
+    }
   };
   if (hot_ && !is_stopped() && hot_) {
+    is_waiting = true;
     if (waiting_++ == 0) {
       paused_at_ = Clock::now();
       ++pauses_;

@@ -356,7 +356,10 @@ TrainResult Trainer::train() {
     result.clocks.insert(result.clocks.end(), results[rank].clocks.begin(),
                          results[rank].clocks.end());
   }
-  if (const HeatGuard* const heat = (*ranks_)[0].options.heat) {
+  if ((*ranks_)[0].world_size() > 1 && (*ranks_)[0].options.group) {
+    result.heat_pauses = (*ranks_)[0].heat_pauses;
+    result.heat_seconds = (*ranks_)[0].heat_seconds;
+  } else if (const HeatGuard* const heat = (*ranks_)[0].options.heat) {
     result.heat_pauses = heat->pauses();
     result.heat_seconds = heat->seconds();
   }

@@ -64,6 +64,8 @@ struct Trainer::State {
   int64_t virtual_ranks = 1;
   std::optional<dist::DataParallel> parallel;  // of model, where there are virtual ranks
   std::optional<bool> stop_agreed;             // by all ranks, while they train
+  int64_t heat_pauses = 0;                     // of several ranks together
+  double heat_seconds = 0;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<optim::Schedule> schedule;
   std::optional<optim::GradScaler> scaler;  // in fp16

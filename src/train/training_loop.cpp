@@ -61,6 +61,22 @@ data::Batch part_of(const data::Batch& batch, int64_t part, int64_t parts) {
   return some;
 }
 
+/// Ends what the board says of a pause, however that ends.
+class PausedOnBoard {
+ public:
+  /// `board` may be null.
+  explicit PausedOnBoard(StatusBoard* board) : board_(board) {}
+  ~PausedOnBoard() { publish(-1); }
+  PausedOnBoard(const PausedOnBoard&) = delete;
+  PausedOnBoard& operator=(const PausedOnBoard&) = delete;
+  void publish(double seconds) const {
+    if (board_) board_->set_paused(seconds);
+  }
+
+ private:
+  StatusBoard* board_;
+};
+
 }  // namespace
 
 TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
@@ -68,7 +84,10 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
       at_(state.at),
       per_epoch_(state.train->loader.batches()),
       report_every_(
-          std::max<int64_t>(1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
+          state.options.report_every > 0
+              ? state.options.report_every
+              : std::max<int64_t>(
+                    1, per_epoch_ / std::max<int64_t>(1, state.options.reports_per_epoch))),
       skipped_before_(state.at.skipped),
       losses_(state.options.devices[0], state.virtual_ranks),
       sampling_(measuring.sampling),
@@ -228,7 +247,7 @@ int64_t TrainingLoop::queue_steps(data::DeviceEpoch& epoch) {
       (batch ? static_cast<int64_t>(batch->samples.size()) : count * full) * s_.world_size();
   if (batch) {
     step(*batch);
-    at_.batch = batch->index + 1;
+    at_.batch = s_.options.repeat_batch ? at_.batch + 1 : batch->index + 1;
   } else {
     const diag::Span span("step", diag::Cause::dispatch);
     resident_step_->repeat(static_cast<int>(count), [this] { s_.schedule->step(); });
@@ -367,19 +386,20 @@ void TrainingLoop::wait_for_heat() {
   StatusBoard* const board = s_.options.board;
   HeatGuard* const heat = s_.options.heat;
   const Clock::time_point begin = Clock::now();
+  const PausedOnBoard paused(board);
+  bool was_hot = false;   // some rank
   bool is_paused = true;  // of several ranks: all, until they look at one another again
   Clock::time_point next_look = begin;
   const auto ended = [&] {
     if (!control_) return s_.stop_wanted() || progress_.step >= progress_.steps;
     if (is_paused && Clock::now() >= next_look) {
       is_paused = some_rank_is_hot();
+      was_hot = was_hot || is_paused;
       next_look = Clock::now() + kLook;
     }
     return !is_paused;
   };
-  const auto publish = [board](double so_far) {
-    if (board) board->set_paused(so_far);
-  };
+  const auto publish = [&](double so_far) { paused.publish(so_far); };
   const bool tells = s_.options.devices[0] == s_.devices[0];  // one of the process's ranks
   while (true) {
     if (heat)
@@ -388,7 +408,10 @@ void TrainingLoop::wait_for_heat() {
     publish(seconds(Clock::now() - begin));
     std::this_thread::sleep_for(kNap);
   }
-  if (board) board->set_paused(-1);
+  if (control_ && was_hot) {
+    ++s_.heat_pauses;
+    s_.heat_seconds += seconds(Clock::now() - begin);
+  }
   last_report_ += Clock::now() - begin;  // it is no part of the next report's steps
 }
 

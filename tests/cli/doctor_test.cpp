@@ -90,6 +90,7 @@ TEST_F(DoctorCommand, ExaminesARunByItsHistory) {
   EXPECT_GE(found["before"]["runs"], 3);
   EXPECT_GT(found["before"]["busy"]["value"], 0);
   fails({"doctor", run, "--fix"}, 2, "give its recipe");
+  fails({"doctor", run, "--batch", "8"}, 2, "--batch");
   std::string line;
   std::getline(std::ifstream(run + "/history.jsonl") >> std::ws, line);
   std::ofstream(run + "/history.jsonl") << line << "\n{\"damaged";
@@ -125,13 +126,17 @@ TEST_F(DoctorCommand, AStopEndsItAtOnce) {
                             "--fix", "--seconds", "3600", "--json", folder / "found.json"},
                            signal_when("sleep 1", "INT"));
   EXPECT_EQ(ran.code, 130) << ran.out << ran.err;
-  EXPECT_TRUE(json::parse(slurp(folder / "found.json"))["kept"].empty());
+  const json found = json::parse(slurp(folder / "found.json"));
+  EXPECT_TRUE(found["kept"].empty());
+  EXPECT_TRUE(found["before"].is_null());
 }
 
 TEST_F(DoctorCommand, WhatCannotBeMeantIsTold) {
   fails({"doctor"}, 2, "which recipe?");
   fails({"doctor", "tutorial-cn"}, 1, "tutorial-cnn");
   fails({"doctor", "tutorial-cnn", "--allow", "miracles"}, 2, "rounding");
+  fails({"doctor", "tutorial-cnn", "--allow", "rounding"}, 2, "--fix");
+  fails({"train", "tutorial-cnn", "--doctor", "--max-temperature", "80"}, 2, "--max-temperature");
   fails({"doctor", "tutorial-cnn", "--seconds", "0"}, 2, "--seconds");
   fails({"doctor", "tutorial-cnn", "--data", folder / "none", "--device", "cpu"}, 1, "none");
   fails({"doctor", "tutorial-cnn", "--json", folder / "no/such/folder/x.json"}, 1, "no/such");

@@ -191,9 +191,10 @@ TEST_F(HeatOfTraining, RanksPauseTogether) {
   cooler.join();
   EXPECT_EQ(results[0].steps, results[1].steps);
   EXPECT_FALSE(results[0].stopped);
-  EXPECT_EQ(results[0].heat_pauses, 0);
-  EXPECT_EQ(results[1].heat_pauses, 1);
-  EXPECT_GE(results[1].heat_seconds, 2.5);
+  for (const TrainResult& result : results) {
+    EXPECT_EQ(result.heat_pauses, 1);
+    EXPECT_GE(result.heat_seconds, 2.5);
+  }
   for (const TrainResult& result : results)
     EXPECT_GE(result.account.seconds[static_cast<size_t>(diag::Cause::throttle)], 2);
 }

@@ -39,9 +39,9 @@ struct Diagnosis {
 };
 
 enum class Verdict : uint8_t {
-  faster,         ///< the whole interval is above 1: the change is kept
-  slower,         ///< it is below 1
-  no_difference,  ///< it lies within DoctorOptions::least_gain
+  faster,  ///< beyond doubt: the change is kept
+  slower,
+  no_difference,  ///< that is larger than DoctorOptions::least_gain
   undecided,      ///< after DoctorOptions::max_pairs
   failed,         ///< the training did not run with the change
 };
@@ -62,10 +62,13 @@ struct Cure {
   Diagnosis before, after;
   std::vector<Trial> trials;  ///< in the order in which they were made
   /// All changes that were kept against none, measured at the end; empty where none was kept. If
-  /// it is not above 1, they were all taken back.
+  /// that is not faster, they were all taken back.
   std::optional<Estimate> speedup;
   TrainOptions options;  ///< what to train with: the ones given, with the changes that were kept
-  std::vector<std::string> changes;  ///< Trial::options of these
+  /// Trial::options of these, in their order: a later one may stand for an earlier one.
+  std::vector<std::string> changes;
+  bool same_bits = true;  ///< none of them rounds otherwise
+  std::string failure;    ///< why all that was kept did not run together; then nothing is kept
 };
 
 struct DoctorOptions {
@@ -101,8 +104,7 @@ class Doctor {
 
  private:
   struct Runs;
-  Runs measure(const TrainOptions& options, int count);
-  Diagnosis diagnosis_of(const Runs& runs) const;
+  Diagnosis diagnose(Runs& runs);
   Trial compare(const TrainOptions& before, const TrainOptions& after, Trial trial, Runs& runs);
   bool stopped() const { return how_.stop && how_.stop->load() != 0; }
 

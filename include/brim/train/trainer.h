@@ -120,6 +120,7 @@ struct TrainOptions {
   bool account = true;        ///< measure where the time goes
   double tick_seconds = 0.1;  ///< between calls of `progress` without a report
   int64_t reports_per_epoch = 10;
+  int64_t report_every = 0;  ///< steps from one report to the next; 0: as reports_per_epoch says
   std::function<void(const Progress&)> progress;
   /// How much is done of "open" (reading a tar), "upload" (of data on the device), "measure
   /// layouts" (by a compiled step, once on a machine) and "evaluate".
@@ -147,7 +148,7 @@ struct TrainResult {
   double loss_scale = 0;   ///< at the end, in fp16; else 0
   int64_t skipped = 0;     ///< corrupt samples left out, those before a resume included
   int64_t checkpoints = 0, checkpoint_failures = 0;  ///< written by this run; not written
-  int64_t heat_pauses = 0;                           ///< by TrainOptions::heat
+  int64_t heat_pauses = 0;                           ///< by TrainOptions::heat, of any rank
   double heat_seconds = 0;                           ///< in these
   bool stopped = false;                              ///< by TrainOptions::stop
   bool augmented_on_device = false;                  ///< what TrainOptions::augment_on came to

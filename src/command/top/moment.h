@@ -27,7 +27,7 @@ Json to_json(const Moment& moment);
 /// Nothing where the document is not of this schema. What it lacks is empty.
 std::optional<Moment> moment_from_json(const Json& document);
 
-/// Leaves the `count` busiest processes those of runs and those on GPUs, the busiest first.
+/// Leaves the `count` busiest processes, those of runs and those on GPUs, the busiest first.
 void keep_busiest(Moment& moment, size_t count);
 
 }  // namespace brim::top

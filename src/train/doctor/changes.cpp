@@ -32,7 +32,8 @@ void all_passes(const TrainOptions& now, Changes& changes) {
   changes.push_back({"compiled steps (all passes)",
                      "--compile on",
                      after,
-                     {Cause::dispatch, Cause::allocator, Cause::full_queue, Cause::compute}});
+                     {Cause::dispatch, Cause::allocator, Cause::full_queue, Cause::compute},
+                     true});
 }
 
 void change_workers(const TrainOptions& now, const ShortRun& run, Changes& changes) {
@@ -52,7 +53,7 @@ void change_workers(const TrainOptions& now, const ShortRun& run, Changes& chang
 
 void augment_on_device(const TrainOptions& now, const ShortRun& run, Changes& changes) {
   if (now.data_on_device || now.devices.size() > 1 || now.devices[0].is_cpu() ||
-      !run.augments_on_host)
+      !run.augments_on_host || !run.has_pictures)
     return;
   TrainOptions after = now;
   after.augment_on = AugmentOn::device;
@@ -62,8 +63,8 @@ void augment_on_device(const TrainOptions& now, const ShortRun& run, Changes& ch
                      {Cause::input, Cause::copy_to_device, Cause::staging, Cause::stolen}});
 }
 
-void keep_data_on_device(const TrainOptions& now, const ShortRun&, Changes& changes) {
-  if (now.data_on_device || now.devices.size() > 1) return;
+void keep_data_on_device(const TrainOptions& now, const ShortRun& run, Changes& changes) {
+  if (now.data_on_device || now.devices.size() > 1 || !run.has_pictures) return;
   TrainOptions after = now;
   after.data_on_device = true;
   after.augment_on = AugmentOn::automatic;

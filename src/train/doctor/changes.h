@@ -16,6 +16,7 @@ struct Change {
   std::string options;  ///< of `brim train`: "--workers 4"
   TrainOptions after;
   std::vector<diag::Cause> causes;  ///< that it may lessen
+  bool rounds = false;              ///< the weights get other bits
 };
 
 /// All that `options` leave to be changed; `run`: one with them. `allow_rounding`: as in

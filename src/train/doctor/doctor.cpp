@@ -33,10 +33,11 @@ const char* name(Verdict verdict) {
 struct Doctor::Runs {
   std::vector<ShortRun> all;
 
-  std::vector<double> shares(diag::Cause cause) const {
-    std::vector<double> shares;
-    for (const ShortRun& run : all) shares.push_back(run.account.fraction(cause));
-    return shares;
+  Diagnosis diagnosis(double least_share) const {
+    std::vector<Measured> stretches;
+    for (const ShortRun& run : all)
+      stretches.push_back({.steps = static_cast<double>(run.steps), .account = run.account});
+    return diagnosis_of(stretches, least_share);
   }
 };
 
@@ -48,16 +49,6 @@ double share_of(const Diagnosis& diagnosis, const std::vector<diag::Cause>& caus
     if (std::ranges::find(causes, cost.cause) != causes.end()) sum += cost.share.value;
   if (std::ranges::find(causes, diag::Cause::compute) != causes.end()) sum += diagnosis.busy.value;
   return sum;
-}
-
-/// What the pairs so far say of a change.
-Verdict verdict_of(const Estimate& speedup, const DoctorOptions& how, int pairs) {
-  if (pairs < how.min_pairs) return Verdict::undecided;
-  if (speedup.low > 1 - how.least_gain && speedup.high < 1 + how.least_gain)
-    return Verdict::no_difference;
-  if (speedup.low > 1) return Verdict::faster;
-  if (speedup.high < 1) return Verdict::slower;
-  return Verdict::undecided;
 }
 
 }  // namespace
@@ -75,26 +66,6 @@ Doctor::Doctor(const Recipe& recipe, TrainOptions options, DoctorOptions how)
              "or name the devices in TrainOptions::devices");
 }
 
-Doctor::Runs Doctor::measure(const TrainOptions& options, int count) {
-  Runs runs;
-  for (int i = 0; i < count; ++i) {
-    if (how_.progress) how_.progress("as it is", static_cast<double>(i) / count);
-    const auto run = run_shortly(recipe_, options, how_.seconds, how_.stop);
-    if (!run) break;
-    runs.all.push_back(*run);
-  }
-  return runs;
-}
-
-Diagnosis Doctor::diagnosis_of(const Runs& runs) const {
-  std::vector<double> seconds_per_step;
-  for (const ShortRun& run : runs.all) seconds_per_step.push_back(run.seconds_per_step);
-  std::vector<std::vector<double>> shares;
-  for (int i = 0; i < diag::kCauseCount; ++i)
-    shares.push_back(runs.shares(static_cast<diag::Cause>(i)));
-  return train::diagnosis_of(seconds_per_step, shares, how_.least_share);
-}
-
 Trial Doctor::compare(const TrainOptions& before, const TrainOptions& after, Trial trial,
                       Runs& runs) {
   std::vector<double> ratios;
@@ -107,7 +78,7 @@ Trial Doctor::compare(const TrainOptions& before, const TrainOptions& after, Tri
         auto& run = is_new ? new_run : old_run;
         run = run_shortly(recipe_, is_new ? after : before, how_.seconds, how_.stop);
         if (!run) return trial;  // stopped
-      } catch (const Error& e) {
+      } catch (const std::exception& e) {
         if (!is_new) throw;  // it ran before
         trial.verdict = Verdict::failed;
         trial.failure = e.what();
@@ -117,13 +88,23 @@ Trial Doctor::compare(const TrainOptions& before, const TrainOptions& after, Tri
     runs.all.push_back(*new_run);
     ratios.push_back(old_run->seconds_per_step / new_run->seconds_per_step);
     trial.speedup = ratio_of(ratios);
-    trial.verdict = verdict_of(trial.speedup, how_, trial.pairs);
+    trial.verdict = verdict_of(ratios, how_);
   }
   return trial;
 }
 
 Diagnosis Doctor::diagnose() {
-  Diagnosis d = diagnosis_of(measure(options_, how_.min_pairs));
+  Runs runs;
+  return diagnose(runs);
+}
+
+Diagnosis Doctor::diagnose(Runs& runs) {
+  for (int i = 0; i < how_.min_pairs && !stopped(); ++i) {
+    if (how_.progress) how_.progress("as it is", static_cast<double>(i) / how_.min_pairs);
+    if (const auto run = run_shortly(recipe_, options_, how_.seconds, how_.stop))
+      runs.all.push_back(*run);
+  }
+  Diagnosis d = runs.diagnosis(how_.least_share);
   const double input = share_of(d, {diag::Cause::input, diag::Cause::copy_to_device,
                                     diag::Cause::staging, diag::Cause::stolen});
   if (stopped() || input < how_.least_share || options_.data_on_device) return d;
@@ -137,16 +118,13 @@ Diagnosis Doctor::diagnose() {
 
 Cure Doctor::cure() {
   Cure cure{.options = options_};
-  cure.before = cure.after = diagnose();
+  Runs last;  // with the changes that were kept
+  cure.before = cure.after = diagnose(last);
   if (how_.diagnosed && !stopped()) how_.diagnosed(cure.before);
-  ShortRun last;  // with the changes that were kept
   std::set<std::string> seen;
-  if (!stopped()) {
-    const Runs runs = measure(options_, 1);
-    if (!runs.all.empty()) last = runs.all[0];
-  }
   while (!stopped()) {
-    std::vector<Change> changes = possible_changes(cure.options, last, how_.allow_rounding);
+    std::vector<Change> changes =
+        possible_changes(cure.options, last.all.back(), how_.allow_rounding);
     std::erase_if(changes, [&](const Change& c) {
       return seen.contains(c.options) || share_of(cure.after, c.causes) < how_.least_share;
     });
@@ -163,22 +141,26 @@ Cure Doctor::cure() {
     if (trial.verdict != Verdict::faster) continue;
     cure.options = change.after;
     cure.changes.push_back(change.options);
-    cure.after = diagnosis_of(runs);
-    last = runs.all.back();
+    cure.same_bits = cure.same_bits && !change.rounds;
+    cure.after = runs.diagnosis(how_.least_share);
+    last = runs;
   }
+  bool is_better = false;
   if (!stopped() && !cure.changes.empty()) {
     Runs runs;
     const Trial all = compare(options_, cure.options, {.what = "all that was kept"}, runs);
-    if (!stopped()) {
-      cure.speedup = all.speedup;
-      if (all.verdict == Verdict::faster) cure.after = diagnosis_of(runs);
-    }
+    is_better = all.verdict == Verdict::faster;
+    cure.failure = all.failure;
+    if (all.pairs >= 2) cure.speedup = all.speedup;
+    if (is_better) cure.after = runs.diagnosis(how_.least_share);
   }
-  if (stopped() || (cure.speedup && cure.speedup->low <= 1)) {
+  if (!is_better) {
     cure.options = options_;
     cure.changes.clear();
+    cure.same_bits = true;
     cure.after = cure.before;
   }
+  if (stopped()) cure.speedup.reset();
   return cure;
 }
 

@@ -1,9 +1,12 @@
 #include "train/doctor/short_run.h"
 
+#include <brim/core/stream.h>
 #include <brim/train/status.h>
 
 #include <algorithm>
 #include <chrono>
+
+#include "core/check.h"
 
 namespace brim::train {
 namespace {
@@ -15,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kLeastWarmSteps = 8;
 constexpr double kMostWarmTimes = 4;  // of the measured time, where steps take long
 constexpr int64_t kLeastSteps = 4;    // that are measured
+constexpr int64_t kReportEvery = 16;  // steps
 constexpr double kTick = 0.01;        // seconds between looks at the clock
 
 /// Watches the training from within its thread.
@@ -25,7 +29,7 @@ class Stopwatch {
 
   /// Whether all was measured.
   bool look(int64_t step) {
-    const Clock::time_point now = Clock::now();
+    Clock::time_point now = Clock::now();
     if (first_ == Clock::time_point()) first_ = now;
     const RunStatus status = board_.read();
     if (!began_) {
@@ -34,7 +38,7 @@ class Stopwatch {
       const bool is_long = passed(first_, now) > kMostWarmTimes * seconds_ && step >= 2;
       if (step < warm && !is_long) return false;
       began_ = true;
-      begin_ = now;
+      begin_ = now = finished();
       first_step_ = step;
       before_ = status.devices[0].account;
       return false;
@@ -43,7 +47,7 @@ class Stopwatch {
     const int64_t steps = step - first_step_;
     if (took < seconds_ || steps < kLeastSteps) return false;
     run_.steps = steps;
-    run_.seconds_per_step = took / static_cast<double>(steps);
+    run_.seconds_per_step = passed(begin_, finished()) / static_cast<double>(steps);
     run_.account = status.devices[0].account;
     run_.account.wall -= before_.wall;
     for (size_t i = 0; i < before_.seconds.size(); ++i)
@@ -54,6 +58,11 @@ class Stopwatch {
   const ShortRun& run() const { return run_; }
 
  private:
+  /// What was queued is done: the host may be a thousand launches ahead.
+  Clock::time_point finished() const {
+    for (const DeviceStatus& device : board_.read().devices) synchronize(device.device);
+    return Clock::now();
+  }
   static double passed(Clock::time_point from, Clock::time_point to) {
     return std::chrono::duration<double>(to - from).count();
   }
@@ -75,10 +84,14 @@ std::optional<ShortRun> run_shortly(const Recipe& recipe, const TrainOptions& op
   constexpr int64_t kEnough = 1'000'000;  // epochs: the clock ends it
   Recipe endless = recipe;
   endless.epochs = kEnough;
+  endless.validation.patience = 0;
   TrainOptions o = options;
   StatusBoard board(o.devices);
   Stopwatch watch(seconds, o.steps_per_graph, board);
   std::atomic<int> ends{0};
+  const auto listen = [&] {
+    if (stop && stop->load() != 0) ends = 1;
+  };
   bool is_measured = false;
   o.out.clear();
   o.resume.clear();
@@ -87,23 +100,35 @@ std::optional<ShortRun> run_shortly(const Recipe& recipe, const TrainOptions& op
   o.tick_seconds = kTick;
   o.board = &board;
   o.heat = nullptr;
-  o.stage = {};
+  o.stage = [&](const char*, double) { listen(); };
   o.first_step = {};
   o.warn = {};
   o.stop = &ends;
+  // Records of a CUDA device are complete where the loss is read, so it is measured from there on.
+  const bool by_reports = o.devices[0].kind == DeviceKind::cuda;
+  if (by_reports) o.report_every = std::max<int64_t>(kReportEvery, o.steps_per_graph);
   o.progress = [&](const Progress& p) {
-    if (stop && stop->load() != 0)
-      ends = 1;
-    else if (!is_measured && watch.look(p.step))
+    listen();
+    if (ends == 0 && !is_measured && (p.report || !by_reports) && watch.look(p.step))
       is_measured = true, ends = 1;
   };
-  if (stop && stop->load() != 0) return {};
-  Trainer trainer(endless, o);
-  const TrainResult result = trainer.train();
-  if (!is_measured) return {};
-  ShortRun run = watch.run();
-  run.augments_on_host = !result.augmented_on_device;
-  return run;
+  const auto is_stopped = [&] { return stop && stop->load() != 0; };
+  if (is_stopped()) return {};
+  try {
+    Trainer trainer(endless, o);
+    const TrainResult result = trainer.train();
+    if (!is_measured && is_stopped()) return {};
+    BRIM_CHECK(is_measured, Error,
+               "[doctor] the training ended after {} steps, before it could be measured",
+               result.steps);
+    ShortRun run = watch.run();
+    run.augments_on_host = !result.augmented_on_device;
+    run.has_pictures = trainer.loader().has_pictures();
+    return run;
+  } catch (const Error&) {
+    if (is_stopped()) return {};  // while data was opened
+    throw;
+  }
 }
 
 }  // namespace brim::train

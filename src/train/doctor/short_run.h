@@ -16,7 +16,7 @@ struct ShortRun {
   double seconds_per_step = 0;
   diag::Account account;  ///< of these steps, on the first device
   int workers = 0;        ///< of the loader
-  bool augments_on_host = false;
+  bool augments_on_host = false, has_pictures = false;
 };
 
 /// From the beginning of the data, for about `seconds`. Nothing is written. Nothing where `stop`

@@ -24,7 +24,7 @@ namespace brim::cuda {
 namespace {
 
 constexpr const char* kLibrary = "libnvidia-ml.so.1";
-constexpr size_t kProcesses = 256;  // of a GPU, at most; the driver says nothing of more
+constexpr unsigned kMost = 1 << 16;  // of what NVML lists
 
 /// What is null is not in this driver's NVML.
 struct Nvml {
@@ -228,16 +228,31 @@ std::string NvmlSensor::uuid(int device) {
   return text;
 }
 
+/// What `ask` lists. It says how many there are where it has too little room.
+template <class T, class F>
+std::vector<T> list_of(const F& ask) {
+  std::vector<T> list(64);
+  for (int attempt = 0; attempt < 3; ++attempt) {  // more may come meanwhile
+    auto count = static_cast<unsigned>(list.size());
+    const nvml::Return result = ask(&count, list.data());
+    if (result == nvml::kSuccess) {
+      list.resize(std::min<size_t>(count, list.size()));
+      return list;
+    }
+    if (result != nvml::kInsufficientSize || count > kMost) break;
+    list.resize(std::max<size_t>(2 * size_t{count}, 2 * list.size()));
+  }
+  return {};
+}
+
 std::vector<diag::GpuProcess> NvmlSensor::processes(int device) {
   const std::lock_guard lock(mutex_);
   Opened& gpu = open(device);
   if (!gpu.error.empty() || !nvml_->processes) return {};
-  std::vector<nvml::Process> listed(kProcesses);
-  auto count = static_cast<unsigned>(listed.size());
-  if (nvml_->processes(gpu.handle, &count, listed.data()) != nvml::kSuccess) return {};
   std::vector<diag::GpuProcess> processes;
-  for (size_t i = 0; i < std::min<size_t>(count, listed.size()); ++i) {
-    const nvml::Process& p = listed[i];
+  for (const nvml::Process& p : list_of<nvml::Process>([&](unsigned*count, nvml::Process*list) {
+         return nvml_->processes(gpu.handle, count, list);
+       })) {
     processes.push_back({.pid = p.pid,
                          .memory = p.memory == nvml::kNotKnown
                                        ? std::nullopt
@@ -250,11 +265,10 @@ std::vector<diag::GpuProcess> NvmlSensor::processes(int device) {
 /// The newest load of each since the call before.
 void NvmlSensor::read_loads(Opened& gpu, std::vector<diag::GpuProcess>& processes) {
   if (processes.empty() || !nvml_->process_loads) return;
-  std::vector<nvml::ProcessLoad> loads(kProcesses);
-  auto count = static_cast<unsigned>(loads.size());
-  if (nvml_->process_loads(gpu.handle, loads.data(), &count, gpu.loads_until) != nvml::kSuccess)
-    return;
-  loads.resize(std::min<size_t>(count, loads.size()));
+  std::vector<nvml::ProcessLoad> loads =
+      list_of<nvml::ProcessLoad>([&](unsigned* count, nvml::ProcessLoad* list) {
+        return nvml_->process_loads(gpu.handle, list, count, gpu.loads_until);
+      });
   std::ranges::sort(loads, {}, &nvml::ProcessLoad::time);
   for (const nvml::ProcessLoad& load : loads) {
     const auto found = std::ranges::find(processes, int64_t{load.pid}, &diag::GpuProcess::pid);
