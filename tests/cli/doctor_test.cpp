@@ -99,9 +99,13 @@ TEST_F(DoctorCommand, ExaminesARunByItsHistory) {
 
 TEST_F(DoctorCommand, TrainingGoesOnWithWhatItFound) {
   const auto train = [&](const std::string& out, std::vector<std::string> more) {
-    std::vector<std::string> args = {
-        "train", "tutorial-cnn", "--data", folder / "data", "--device", "cpu",   "--workers",
-        "1",     "--compile",    "off",    "--epochs",      "1",        "--out", folder / out};
+    std::vector<std::string> args = {"train",           "tutorial-cnn",
+                                     "--data",          folder / "data",
+                                     "--device",        "cpu",
+                                     "--compile",       "off",
+                                     "--epochs",        "1",
+                                     "--out",           folder / out,
+                                     "--data-on-device"};
     args.insert(args.end(), more.begin(), more.end());
     return run_brim(args);
   };
