@@ -32,13 +32,13 @@ Message summary_of(const Message& value) { return Message().message(1, value); }
 /// The buckets of TensorFlow's histograms grow by a tenth from 1e-12 on, to both sides of 0.
 class Buckets {
  public:
-  void add(double value) { ++counts_[static_cast<size_t>(bucket_of(value) + kFarthest)]; }
+  void add(double value) { ++counts_[place_of(bucket_of(value))]; }
 
   /// Upper limits and counts; of empty buckets that are neighbours one.
   void list(std::vector<double>& limits, std::vector<double>& counts) const {
     int next = kFarthest + 1;  // behind the last one listed
     for (int bucket = -kFarthest; bucket <= kFarthest; ++bucket) {
-      const int64_t count = counts_[static_cast<size_t>(bucket + kFarthest)];
+      const int64_t count = counts_[place_of(bucket)];
       if (count == 0) continue;
       if (bucket > next) limits.push_back(upper(bucket - 1)), counts.push_back(0);
       limits.push_back(upper(bucket)), counts.push_back(static_cast<double>(count));
@@ -50,6 +50,10 @@ class Buckets {
   static constexpr double kLeast = 1e-12, kGrowth = 1.1;
   static constexpr int kFarthest = 7800;  // the bucket of the largest double is number 7737
 
+  static size_t place_of(int bucket) {
+    const int place = bucket + kFarthest;
+    return static_cast<size_t>(place);
+  }
   /// 0: around 0; n: from kLeast * kGrowth^(n - 1); -n: the same below 0.
   static int bucket_of(double value) {
     static const double per_bucket = 1 / std::log(kGrowth);

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace brim::train {
 namespace {
@@ -43,12 +44,17 @@ void change_workers(const TrainOptions& now, const ShortRun& run, Changes& chang
     after.workers = workers;
     changes.push_back({what, "--workers " + option, after, {Cause::input}});
   };
+  // Those that wait for storage need no CPU.
+  const int least = run.workers + 1, most = std::max(8, 2 * available_cpus());
+  const double fed = 1 - std::min(run.account.fraction(Cause::input), 0.99);
+  const int enough = static_cast<int>(std::ceil(1.1 * std::max(run.workers, 1) / fed));
+  if (run.workers < most)
+    for (const int workers : {enough, 2 * run.workers}) {
+      const int count = std::clamp(workers, least, most);
+      add(fmt::format("{} loader worker{}", count, count == 1 ? "" : "s"), std::to_string(count),
+          count);
+    }
   if (now.workers >= 0) add("as many loader workers as it takes", "auto", -1);
-  const int most = 2 * available_cpus();  // those that wait for storage need no CPU
-  if (run.workers < most) {
-    const int more = std::clamp(2 * run.workers, 1, most);
-    add(fmt::format("{} loader worker{}", more, more == 1 ? "" : "s"), std::to_string(more), more);
-  }
 }
 
 void augment_on_device(const TrainOptions& now, const ShortRun& run, Changes& changes) {
