@@ -204,6 +204,14 @@ TEST_F(DoctorTest, AChangeThatCannotRunIsToldAndTheRestGoesOn) {
   EXPECT_GE(cure.trials.size(), 2u);
 }
 
+/// Each waits for the other's part of an exchange, and none for work that is yet to be queued.
+TEST_F(DoctorTest, SeveralDevicesAreExaminedTogether) {
+  const TrainOptions two{.devices = {Device::sim(0), Device::sim(1)}};
+  const Diagnosis found = Doctor(recipe, two, how).diagnose();
+  EXPECT_EQ(found.runs, how.min_pairs);
+  EXPECT_GT(found.busy.value, 0);
+}
+
 TEST_F(DoctorTest, AStopEndsItAndKeepsNothing) {
   slow_samples();
   for (const int after : {0, 2, 9}) {

@@ -105,8 +105,8 @@ Diagnosis Doctor::diagnose(Runs& runs) {
       runs.all.push_back(*run);
   }
   Diagnosis d = runs.diagnosis(how_.least_share);
-  const double input = share_of(d, {diag::Cause::input, diag::Cause::copy_to_device,
-                                    diag::Cause::staging, diag::Cause::stolen});
+  const double input =
+      share_of(d, {diag::Cause::input, diag::Cause::copy_to_device, diag::Cause::staging});
   if (stopped() || input < how_.least_share || options_.data_on_device) return d;
   TrainOptions repeated = options_;
   repeated.repeat_batch = true;
