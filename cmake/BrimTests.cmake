@@ -64,6 +64,7 @@ if(BRIM_TESTS AND GTest_FOUND)
     endif()
     brim_add_test(${name} ${name}_test --gtest_brief=1)
   endforeach()
+  set_tests_properties(doctor PROPERTIES RUN_SERIAL ON) # it measures
   if(TARGET command_test) # parts of the command by themselves
     target_link_libraries(command_test PRIVATE brim_command)
     if(BRIM_HAVE_CURSES)
