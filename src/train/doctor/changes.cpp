@@ -81,11 +81,13 @@ void keep_data_on_device(const TrainOptions& now, const ShortRun& run, Changes& 
        {Cause::input, Cause::copy_to_device, Cause::staging, Cause::stolen, Cause::allocator}});
 }
 
-void queue_more_steps(const TrainOptions& now, const ShortRun&, Changes& changes) {
+void queue_more_steps(const TrainOptions& now, const ShortRun& run, Changes& changes) {
   constexpr int64_t kMost = 100;
+  constexpr double kLongest = 0.5;  // seconds of a launch; what it saves is little then
   if (!now.data_on_device || !now.compile || now.steps_per_graph >= kMost) return;
   TrainOptions after = now;
   after.steps_per_graph = std::min(now.steps_per_graph * 10, kMost);
+  if (static_cast<double>(after.steps_per_graph) * run.seconds_per_step > kLongest) return;
   changes.push_back({fmt::format("{} steps in a launch", after.steps_per_graph),
                      fmt::format("--steps-per-graph {}", after.steps_per_graph),
                      after,
