@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <optional>
 #include <string_view>
 
@@ -91,7 +92,7 @@ void add_gpus(Exposition& page, const Gpus& gpus, MetricKind kind, const Get& ge
   for (const DcgmName& as : names) {
     page.family(as.name, kind, as.help);
     for (const LabelledGpu& gpu : gpus)
-      if (const auto value = get(gpu.reading))
+      if (const auto value = std::invoke(get, gpu.reading))
         page.sample(static_cast<double>(*value) * as.unit, gpu.labels);
   }
 }
@@ -107,16 +108,16 @@ void add_dcgm(Exposition& page, const RunDocument& run, const diag::Reading& sen
                       reading});
   constexpr double kMiB = 1.0 / (1 << 20);
   using diag::GpuReading;
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.utilisation; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::utilisation,
            {{"DCGM_FI_DEV_GPU_UTIL", "GPU utilization (in %).", 100},
             {"DCGM_FI_DEV_GPU_UTIL_RATIO", "GPU utilization.", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.sm_active; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::sm_active,
            {{"DCGM_FI_PROF_SM_ACTIVE", "Share of cycles with a warp on an SM.", 1},
             {"DCGM_FI_PROF_SM_UTIL_RATIO", "Share of cycles with a warp on an SM.", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.tensor_active; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::tensor_active,
            {{"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "Share of cycles with a busy tensor pipe.", 1},
             {"DCGM_FI_PROF_TENSOR_UTIL_RATIO", "Share of cycles with a busy tensor pipe.", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.memory_used; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::memory_used,
            {{"DCGM_FI_DEV_FB_USED", "Framebuffer memory used (in MiB).", kMiB},
             {"DCGM_FI_DEV_FB_USED_BYTES", "Framebuffer memory used.", 1}});
   add_gpus(page, gpus, MetricKind::gauge,
@@ -126,42 +127,42 @@ void add_dcgm(Exposition& page, const RunDocument& run, const diag::Reading& sen
            },
            {{"DCGM_FI_DEV_FB_FREE", "Framebuffer memory free (in MiB).", kMiB},
             {"DCGM_FI_DEV_FB_FREE_BYTES", "Framebuffer memory free.", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.memory_total; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::memory_total,
            {{"DCGM_FI_DEV_FB_CAPACITY_BYTES", "Framebuffer memory.", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.temperature; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::temperature,
            {{"DCGM_FI_DEV_GPU_TEMP", "GPU temperature (in C).", 1},
             {"DCGM_FI_DEV_GPU_TEMP_CELSIUS", "GPU temperature.", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.power; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::power,
            {{"DCGM_FI_DEV_POWER_USAGE", "Power draw (in W).", 1},
             {"DCGM_FI_DEV_BOARD_POWER_WATTS", "Power draw.", 1}});
-  add_gpus(page, gpus, MetricKind::counter, [](const GpuReading& r) { return r.energy; },
+  add_gpus(page, gpus, MetricKind::counter, &GpuReading::energy,
            {{"DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "Energy since boot (in mJ).", 1000},
             {"DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", "Energy since boot.", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.sm_clock; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::sm_clock,
            {{"DCGM_FI_DEV_SM_CLOCK", "SM clock frequency (in MHz).", 1},
             {"DCGM_FI_DEV_SM_CLOCK_HERTZ", "SM clock frequency.", 1e6}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.memory_clock; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::memory_clock,
            {{"DCGM_FI_DEV_MEM_CLOCK", "Memory clock frequency (in MHz).", 1},
             {"DCGM_FI_DEV_MEMORY_CLOCK_HERTZ", "Memory clock frequency.", 1e6}});
   add_gpus(
-      page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.memory_bandwidth; },
+      page, gpus, MetricKind::gauge, &GpuReading::memory_bandwidth,
       {{"DCGM_FI_PROF_DRAM_ACTIVE", "Share of cycles in which memory sent or received.", 1},
        {"DCGM_FI_PROF_DRAM_UTIL_RATIO", "Share of cycles in which memory sent or received.", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.pcie_out; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::pcie_out,
            {{"DCGM_FI_PROF_PCIE_TX_BYTES", "PCIe traffic from the GPU (in bytes a second).", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.pcie_in; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::pcie_in,
            {{"DCGM_FI_PROF_PCIE_RX_BYTES", "PCIe traffic to the GPU (in bytes a second).", 1}});
   add_gpus(
-      page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.nvlink_out; },
+      page, gpus, MetricKind::gauge, &GpuReading::nvlink_out,
       {{"DCGM_FI_PROF_NVLINK_TX_BYTES", "NVLink traffic from the GPU (in bytes a second).", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.nvlink_in; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::nvlink_in,
            {{"DCGM_FI_PROF_NVLINK_RX_BYTES", "NVLink traffic to the GPU (in bytes a second).", 1}});
-  add_gpus(page, gpus, MetricKind::gauge, [](const GpuReading& r) { return r.fan; },
+  add_gpus(page, gpus, MetricKind::gauge, &GpuReading::fan,
            {{"DCGM_FI_DEV_FAN_SPEED", "Fan speed (in %).", 100},
             {"DCGM_FI_DEV_FAN_SPEED_RATIO", "Fan speed.", 1}});
-  add_gpus(page, gpus, MetricKind::counter, [](const GpuReading& r) { return r.ecc_corrected; },
+  add_gpus(page, gpus, MetricKind::counter, &GpuReading::ecc_corrected,
            {{"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "Corrected errors of memory since boot.", 1}});
-  add_gpus(page, gpus, MetricKind::counter, [](const GpuReading& r) { return r.ecc_uncorrected; },
+  add_gpus(page, gpus, MetricKind::counter, &GpuReading::ecc_uncorrected,
            {{"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "Uncorrected errors of memory since boot.", 1}});
 }
 
