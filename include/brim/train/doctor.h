@@ -14,7 +14,8 @@
 
 namespace brim::train {
 
-/// A mean and its 95 % interval (Student's t); of ratios, those of their logarithms.
+/// A value and its 95 % interval (Student's t): of speedups by their logarithms, of shares and
+/// times by the jackknife.
 struct Estimate {
   double value = 0, low = 0, high = 0;
 };

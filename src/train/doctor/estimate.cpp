@@ -46,8 +46,6 @@ Estimate ratio_with(const std::vector<double>& ratios, const Quantiles& quantile
 
 }  // namespace
 
-Estimate mean_of(const std::vector<double>& values) { return mean_with(values, k975); }
-
 Estimate ratio_of(const std::vector<double>& ratios) { return ratio_with(ratios, k975); }
 
 Estimate ratio_of_sums(const std::vector<double>& parts, const std::vector<double>& wholes) {

@@ -1,4 +1,4 @@
-// Means with their intervals, and what a diagnosis makes of them.
+// Ratios with their intervals, and what a diagnosis makes of them.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,8 @@
 
 namespace brim::train {
 
-/// Of at least one value; of one alone the interval is all numbers.
-Estimate mean_of(const std::vector<double>& values);
-/// Of positive ratios: the mean of their logarithms, as a ratio.
+/// Of at least one positive ratio: the mean of their logarithms, as a ratio. Of one alone the
+/// interval is all of them.
 Estimate ratio_of(const std::vector<double>& ratios);
 /// The sum of `parts` over that of `wholes`, by the jackknife (Efron and Stein, 1981).
 Estimate ratio_of_sums(const std::vector<double>& parts, const std::vector<double>& wholes);
