@@ -34,6 +34,9 @@ class TrainingLoop {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static double seconds(Clock::duration time) {
+    return std::chrono::duration<double>(time).count();
+  }
 
   /// Returns whether the epoch was finished.
   bool run_epoch();
