@@ -1,16 +1,18 @@
-// Free blocks are kept in lists by size class (four classes per power of two); live blocks are
-// linked so that an out-of-memory report can name the largest.
+// Free blocks are kept in lists by size class (four classes per power of two), large ones by their
+// size; live blocks are linked so that an out-of-memory report can name the largest.
 #include <brim/core/allocator.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
+#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
 
 #include "core/check.h"
+#include "core/reclaim.h"
 #include "core/runtime.h"
 #include "diag/span.h"
 
@@ -32,7 +34,7 @@ namespace brim {
 
 struct Allocator::Block {
   void* data = nullptr;
-  size_t capacity = 0;   // rounded up to the class's size
+  size_t capacity = 0;   // a small one's is its class's size
   size_t requested = 0;  // what the tensor asked for
   int size_class = 0;
   Stream stream;
@@ -48,6 +50,9 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kMaxTouched = size_t{1} << 30;  // bytes of a new block
 constexpr int kClasses = 4 * 64;
+constexpr int kNoClass = -1;
+constexpr size_t kLarge = size_t{1} << 20;  // bytes from which blocks have no classes
+constexpr size_t kSpare = 8;                // a large request takes blocks of up to 1/8 more
 constexpr int32_t kNobodys = -1;  // a stream: the block stays cached until release_cached()
 
 /// Rounds up to 1, 1.25, 1.5 or 1.75 times a power of two, at least kAlignment; returns the class.
@@ -66,6 +71,7 @@ struct Allocator::State {
   Device device;
   mutable std::mutex mutex;
   std::array<std::vector<Block*>, kClasses> free_blocks;
+  std::multimap<size_t, Block*> free_large;  // by capacity, the newest first
   Block* live = nullptr;
   MemoryStats stats;
 
@@ -82,14 +88,44 @@ struct Allocator::State {
   void release_cached() {
     const diag::Span span("release", diag::Cause::allocator);
     for (auto& list : free_blocks) {
-      for (Block* b : list) {
-        ASAN_UNPOISON_MEMORY_REGION(b->data, b->capacity);
-        runtime(device.kind).deallocate(device.index, b->data, b->capacity);
-        stats.cached -= static_cast<int64_t>(b->capacity);
-        delete b;
-      }
+      for (Block* b : list) give_back(b);
       list.clear();
     }
+    for (const auto& [_, b] : free_large) give_back(b);
+    free_large.clear();
+  }
+  void give_back(Block* b) {
+    ASAN_UNPOISON_MEMORY_REGION(b->data, b->capacity);
+    runtime(device.kind).deallocate(device.index, b->data, b->capacity);
+    stats.cached -= static_cast<int64_t>(b->capacity);
+    delete b;
+  }
+  /// A cached block for so many bytes, or null. One that was freed on another stream may still be
+  /// in use there; it waits for release_cached().
+  Block* take(size_t capacity, int size_class, Stream stream) {
+    const auto serves = [&](const Block& b) {
+      return b.stream == stream && (b.uses.empty() || runtime(device.kind).may_wait(stream));
+    };
+    Block* found = nullptr;
+    if (size_class == kNoClass) {
+      const size_t most = capacity + capacity / kSpare;
+      for (auto i = free_large.lower_bound(capacity); i != free_large.end() && i->first <= most;
+           ++i)
+        if (serves(*i->second)) {
+          found = i->second;
+          free_large.erase(i);
+          break;
+        }
+    } else {
+      auto& list = free_blocks[static_cast<size_t>(size_class)];
+      for (size_t i = list.size(); i-- > 0 && !found;)
+        if (serves(*list[i])) {
+          found = list[i];
+          list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
+        }
+    }
+    if (found) stats.cached -= static_cast<int64_t>(found->capacity);
+    return found;
   }
   bool over_limit(size_t bytes) const {
     return stats.limit > 0 && stats.live + stats.cached + static_cast<int64_t>(bytes) > stats.limit;
@@ -147,20 +183,10 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
   BRIM_CHECK(bytes <= (size_t{1} << 56), ValueError,
              "[memory] {} bytes are more than any device has; check the tensor's shape", bytes);
   size_t capacity = bytes;
-  const int size_class = round_up(capacity);
+  const int size_class = bytes < kLarge ? round_up(capacity) : kNoClass;
+  if (size_class == kNoClass) capacity = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   std::unique_lock lock(s.mutex);
-  Block* block = nullptr;
-  auto& list = s.free_blocks[static_cast<size_t>(size_class)];
-  // A block freed on another stream may still be in use there; it waits for release_cached().
-  for (size_t i = list.size(); i-- > 0;) {
-    if (list[i]->stream == stream &&
-        (list[i]->uses.empty() || runtime(s.device.kind).may_wait(stream))) {
-      block = list[i];
-      list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
-      s.stats.cached -= static_cast<int64_t>(capacity);
-      break;
-    }
-  }
+  Block* block = s.take(capacity, size_class, stream);
   const bool is_new = !block;
   if (is_new) {
     const diag::Span span("allocate", diag::Cause::allocator);
@@ -172,6 +198,13 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
       s.release_cached();
       data = s.over_limit(capacity) ? nullptr : r.allocate(s.device.index, capacity);
     }
+    if (!data && may_give_back) {
+      lock.unlock();  // what is given back comes here
+      (void)reclaim(s.device);
+      lock.lock();
+      s.release_cached();  // another thread may have had it given back
+      data = s.over_limit(capacity) ? nullptr : r.allocate(s.device.index, capacity);
+    }
     if (!data) s.exhausted(bytes);
     ++s.stats.system_allocations;
     block = new Block{.data = data, .capacity = capacity, .size_class = size_class};
@@ -179,6 +212,7 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
   block->requested = bytes;
   block->stream = stream;
   s.link(block);
+  capacity = block->capacity;
   s.stats.live += static_cast<int64_t>(capacity);
   s.stats.peak_live = std::max(s.stats.peak_live, s.stats.live);
   if (s.device.is_cpu()) {
@@ -238,7 +272,10 @@ void Allocator::release(Block* block) noexcept {
   s.stats.live -= static_cast<int64_t>(block->capacity);
   s.stats.cached += static_cast<int64_t>(block->capacity);
   if (s.device.is_cpu()) ASAN_POISON_MEMORY_REGION(block->data, block->capacity);
-  s.free_blocks[static_cast<size_t>(block->size_class)].push_back(block);
+  if (block->size_class == kNoClass)
+    s.free_large.emplace_hint(s.free_large.lower_bound(block->capacity), block->capacity, block);
+  else
+    s.free_blocks[static_cast<size_t>(block->size_class)].push_back(block);
 }
 
 void* Allocator::address(const Block* block) { return block->data; }
