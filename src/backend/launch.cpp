@@ -26,7 +26,7 @@ double bytes_of(const Call& call) {
 
 diag::OpCall op_call(const char* name, DType dtype, const Call& call) {
   diag::OpCall op{name, dtype, call.operations(), bytes_of(call)};
-  if (call.work() == Work::communication) {
+  if (crosses_link(call.work())) {
     if (op.operations >= 0) op.bytes = op.operations;
     op.operations = 0;
   }
@@ -113,7 +113,7 @@ std::unique_ptr<Launch> Launch::clone() const {
   other->draw = draw;
   other->commit = commit;
   other->communication = communication;
-  other->on_side_stream = on_side_stream;
+  other->stream = stream;
   return other;
 }
 

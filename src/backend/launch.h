@@ -43,6 +43,15 @@ struct Communication {
   std::function<std::string(const std::string& text)> settle;
 };
 
+/// The queues of a plan, each in order. What is not on the main one runs beside it.
+enum class PlanStream : uint8_t {
+  main,
+  collectives,
+  to_host,  ///< copies of what is not needed for a while
+  to_device
+};
+inline constexpr int kPlanStreams = 4;
+
 /// What a step reads and changes on the host without a launch of its own to tell of it.
 struct HostState {
   std::function<bool()> unchanged;  ///< whether what was read is as the recording met it
@@ -139,8 +148,11 @@ class Launch {
   std::function<void()> commit;
   /// Of a collective: all ranks make those of a step in one order.
   std::optional<Communication> communication;
-  /// It runs beside the launches behind it, until one of them needs what it uses.
-  bool on_side_stream = false;
+  /// Beside the main one it comes behind all launches that stand before it, and those behind it go
+  /// on until one of them needs what it uses.
+  PlanStream stream = PlanStream::main;
+  /// Of other streams: they are done before this one, of the main stream, begins, whatever it uses.
+  std::vector<const Launch*> waits_for;
 
  private:
   void list_operands();

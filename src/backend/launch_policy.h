@@ -26,6 +26,12 @@ struct FormulaText;
 
 namespace brim::backend {
 
+/// Whether it takes a link's time, not a kernel's.
+inline bool crosses_link(extend::Work work) {
+  return work == extend::Work::communication || work == extend::Work::to_host ||
+         work == extend::Work::to_device;
+}
+
 /// A kernel with its arguments, whatever their types.
 class Call {
  public:
@@ -67,8 +73,7 @@ struct LaunchPolicy {
   DeviceKind kernels;
   /// Repeated work is kept as a graph, which knows addresses: they have to come back.
   bool keeps_addresses = false;
-  /// Plans compute again what they would keep wherever that saves memory, not only where it is
-  /// short.
+  /// Plans compute normalisations again wherever that saves memory, not only where it is short.
   bool trades_time_for_memory = true;
   /// What a launch is measured to take is what it takes in a step.
   bool can_be_measured = true;

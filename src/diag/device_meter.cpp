@@ -221,9 +221,6 @@ void DeviceMeter::slow_down(Shares& shares, uint64_t compute, double share) {
   shares[place(Cause::throttle)] += lost;
 }
 
-void DeviceMeter::begin(Cause cause, const Reason& reason) { begin_at(0, cause, reason); }
-void DeviceMeter::end(Cause cause, const Lost& lost) { end_at(0, cause, lost); }
-
 void DeviceMeter::begin_at(uint64_t now, Cause cause, const Reason& reason) {
   const std::lock_guard lock(mutex_);
   if (now == 0) now = ticks();  // under the lock, so that streams come in the order of time
@@ -251,18 +248,15 @@ void DeviceMeter::begin_at(uint64_t now, Cause cause, const Reason& reason) {
   ++all_running_;
 }
 
-void DeviceMeter::end_at(uint64_t now, Cause cause, const Lost& lost) {
+void DeviceMeter::end_at(uint64_t now, Cause cause, uint64_t throttled) {
   const std::lock_guard lock(mutex_);
   int& running = running_[place(cause)];
   if (running == 0) return;  // it began before the measuring did
   now = std::max(now == 0 ? ticks() : now, charged_until_);
   charge_until(now);
-  for (const auto& [to, ticks] :
-       {std::pair(Cause::throttle, lost.throttled), {Cause::stolen, lost.stolen}}) {
-    const uint64_t part = std::min(ticks, shares_[place(cause)]);
-    shares_[place(cause)] -= part;
-    shares_[place(to)] += part;
-  }
+  const uint64_t lost = std::min(throttled, shares_[place(cause)]);
+  shares_[place(cause)] -= lost;
+  shares_[place(Cause::throttle)] += lost;
   --running;
   if (--all_running_ == 0) idle_since_.store(now, std::memory_order_release);
 }

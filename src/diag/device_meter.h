@@ -2,11 +2,11 @@
 // to communication, else to a copy, and when nothing runs to what the next piece of work had to
 // wait for.
 //
-// A device whose streams are threads of ours (sim) calls begin() and end() while it works. The work
-// of a real one is seen afterwards, in records that a RecordSource gets; these are put in order of
-// time and told to the same begin_at() and end_at() (record_replay.h), so the rules stand in one
-// place. Such a meter is behind the present, and up to date only when read() has collected. It may
-// pause, as records cost the host something: see pause().
+// A device whose streams are threads of ours (sim) calls begin_at() and end_at() while it works.
+// The work of a real one is seen afterwards, in records that a RecordSource gets; these are put in
+// order of time and told to the same functions (record_replay.h), so the rules stand in one place.
+// Such a meter is behind the present, and up to date only when read() has collected. It may pause,
+// as records cost the host something: see pause().
 #pragma once
 
 #include <array>
@@ -81,19 +81,13 @@ class DeviceMeter {
 
   /// Called by the host when it queues work.
   static Reason queue_now();
-  /// Ticks of work that were not its own.
-  struct Lost {
-    uint64_t throttled = 0;  ///< that a cool device would have spared
-    uint64_t stolen = 0;     ///< that a virtual device was late for want of a core
-  };
-  /// Called by the device's streams, with what the work is charged to.
-  void begin(Cause cause, const Reason& reason);
-  void end(Cause cause, const Lost& lost);
-  void end(Cause cause) { end(cause, {}); }
-  /// The same for work of the past, told in the order of time.
+  /// Called when work begins and ends, with what it is charged to.
+  void begin(Cause cause, const Reason& reason) { begin_at(0, cause, reason); }
+  void end(Cause cause) { end_at(0, cause); }
+  /// The same for work of the past, told in the order of time. `throttled`: ticks of it that a cool
+  /// device would have spared.
   void begin_at(uint64_t now, Cause cause, const Reason& reason);
-  void end_at(uint64_t now, Cause cause) { end_at(now, cause, {}); }
-  void end_at(uint64_t now, Cause cause, const Lost& lost);
+  void end_at(uint64_t now, Cause cause, uint64_t throttled = 0);
   /// Since when nothing runs; 0 while something does.
   uint64_t idle_since() const { return idle_since_.load(std::memory_order_acquire); }
 

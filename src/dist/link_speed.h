@@ -10,5 +10,8 @@ namespace brim::dist {
 LinkSpeed time_link(ProcessGroup& group, Device device);
 /// The same where links are modelled.
 LinkSpeed modelled_speed(const Links& links, int ranks);
+/// Seconds in which memory passes what an exchange of an all_reduce() brings a rank: bytes from
+/// ranks of its host, of `each` of them, and from others, on `hosts`.
+double seconds_through_memory(const Links& links, int each, int hosts, double here, double across);
 
 }  // namespace brim::dist

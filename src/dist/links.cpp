@@ -67,13 +67,23 @@ double all_reduce_seconds(const Links& links, int ranks, double bytes) {
   BRIM_CHECK(ranks % each == 0, ValueError,
              "[dist] {} ranks are not {} on each host; give a number that divides them", ranks,
              each);
-  // Packed and unpacked: read and written twice. Summed: each node read, and one of two written.
   const int hosts = ranks / each;
-  const double passes = 4 + 3.0 * (each - 1) / each + 3.0 * (hosts - 1) / ranks;
   const double here =
       exchange_seconds(links.device_delay, links.message, links.device, each, bytes);
   const double across = exchange_seconds(links.host_delay, links.message, links.host, hosts, bytes);
-  return 2 * here + 2 * across + passes * bytes / links.memory;
+  const double summed = seconds_through_memory(links, each, hosts, bytes * (each - 1) / each,
+                                               bytes * (hosts - 1) / ranks);
+  return 2 * (here + across + summed);
+}
+
+double seconds_through_memory(const Links& links, int each, int hosts, double here, double across) {
+  // Of two exchanges, half each. Packed before and unpacked behind: read and written twice, by
+  // those among the ranks of a host where there are several. Summed: each node read, and one of two
+  // written.
+  const double packed = each > 1    ? here * each / (each - 1)
+                        : hosts > 1 ? across * hosts / (hosts - 1)
+                                    : 0;
+  return (2 * packed + 1.5 * (here + across)) / links.memory;
 }
 
 LinkSpeed modelled_speed(const Links& links, int ranks) {

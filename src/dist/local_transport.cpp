@@ -11,6 +11,7 @@
 
 #include "backend/sim/pacer.h"
 #include "core/check.h"
+#include "dist/link_speed.h"
 #include "dist/local_transport.h"
 
 namespace brim::dist {
@@ -119,8 +120,9 @@ class LocalTransport final : public Transport {
     }
     if (!hub_->links) return;
     const std::chrono::duration<double> time(
-        std::max(seconds_over_links(out), seconds_over_links(in)));
-    (void)sim::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(time));
+        std::max(seconds_over_links(out), seconds_over_links(in)) +
+        (call.kind == CallKind::all_reduce ? seconds_through_memory(in) : 0));
+    sim::sleep_until(begin + std::chrono::duration_cast<Clock::duration>(time));
   }
 
   std::unique_ptr<Transport> duplicate(const Call& call, double timeout) override {
@@ -158,6 +160,13 @@ class LocalTransport final : public Transport {
                  bytes / bandwidth;
     }
     return seconds;
+  }
+  double seconds_through_memory(std::span<const Incoming> in) const {
+    const int each = ranks_per_host();
+    double here = 0, across = 0;
+    for (const Incoming& i : in)
+      (i.from / each == rank() / each ? here : across) += static_cast<double>(i.bytes);
+    return dist::seconds_through_memory(*hub_->links, each, size() / each, here, across);
   }
   static int peer_of(const Outgoing& o) { return o.to; }
   static int peer_of(const Incoming& i) { return i.from; }

@@ -110,9 +110,12 @@ TEST(TopView, EightyColumns) {
 TEST(TopView, WideAndTall) {
   Moment moment = a_moment();
   moment.machine.cores.assign(256, {.user = 1});
+  moment.machine.limits.throttled = 0.3;
   const Canvas canvas = draw(one(moment), {.unicode = true}, {.rows = 60, .columns = 200});
   EXPECT_TRUE(shows(canvas, "\u2588\u2588\u2588\u2588"));
   EXPECT_EQ(canvas.line(1).substr(0, 5), "cores");
+  EXPECT_TRUE(shows(canvas, "cgroup 1.5 CPUs, 0.3 more held back, 1.0G of 8.0G"));
+  EXPECT_TRUE(shows(canvas, "the cgroup's quota holds back threads for 0.3 cores"));
   EXPECT_TRUE(shows(canvas, "compute 70%"));
   EXPECT_TRUE(shows(canvas, "the host is the limit"));
   EXPECT_TRUE(shows(canvas,

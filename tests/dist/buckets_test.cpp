@@ -69,6 +69,8 @@ TEST(Buckets, EagerBucketsMayHaveHoles) {
   }
 }
 
+#if !defined(__SANITIZE_THREAD__)
+/// The second backward() writes what is being sent: a race, of which the error tells.
 TEST(Buckets, AnEagerGradientIsSentOnce) {
   const std::vector<std::string> failures = failures_of(local_groups(2), [](ProcessGroup& group) {
     forced_buckets(2);
@@ -96,6 +98,7 @@ TEST(Buckets, AnEagerGradientIsSentOnce) {
   for (const std::string& failure : failures)
     EXPECT_TRUE(has(failure, "call backward() once")) << failure;
 }
+#endif
 
 /// Where the first steps show it, nothing is sent early.
 TEST(Buckets, GradientsThatComeTwiceAreNotSentEarly) {

@@ -29,6 +29,8 @@ enum class Work : uint8_t {
   copy,           ///< as pointwise, and unchanged but for dtype and strides
   reduction,      ///< on all along some axes
   communication,  ///< on those of other ranks
+  to_host,        ///< copied to the host
+  to_device,      ///< copied from the host
 };
 
 /// What is known of a kernel apart from its functions; compiled steps know no more of a launch.
@@ -69,7 +71,8 @@ class Kernel<void(const Context&, Args...)> : public AnyKernel {
   using Function = void(const Context&, Args...);
 
   /// Multiplications and additions of one call; null: one per element of the largest tensor. Of
-  /// Work::communication the bytes that a device sends; null: those of all operands.
+  /// Work::communication, to_host and to_device the bytes that cross a link; null: those of all
+  /// operands.
   using Operations = double (*)(const std::remove_reference_t<Args>&...);
 
   /// `name` and `traits` are constants; traits are declared once, where the op is. Throws Error

@@ -43,6 +43,62 @@ throttle_c = 85
 throttle_clock = 0.6
 clock_mhz = 1590
 )toml"},
+    {"v100", R"toml(
+name = "NVIDIA V100 SXM2 32GB"
+source = "NVIDIA V100 Tensor Core GPU data sheet (2020): 15.7 TFLOP/s f32, 7.8 f64, 125 f16 (tensor cores), 32 GB at 900 GB/s, NVLink 300 GB/s, PCIe 3.0 32 GB/s, 300 W; no tensor cores for bf16"
+memory_gb = 32
+bandwidth_gb_s = 900
+host_link_gb_s = 16
+peer_link_gb_s = 150
+link_delay_us = 8
+launch_us = 5
+kernel_us = 3
+
+[peak_tflops]
+f32 = 15.7
+f64 = 7.8
+f16 = 125
+bf16 = 15.7
+i8 = 62
+
+[thermal]
+idle_w = 40
+peak_w = 300
+ambient_c = 30
+warmth_c_per_w = 0.17
+settling_s = 60
+throttle_c = 85
+throttle_clock = 0.6
+clock_mhz = 1530
+)toml"},
+    {"l4", R"toml(
+name = "NVIDIA L4"
+source = "NVIDIA L4 Tensor Core GPU data sheet (2023): 30.3 TFLOP/s f32, 121 f16 and bf16 (242 with sparsity), 242 INT8 TOP/s (485), 24 GB at 300 GB/s, PCIe 4.0 x16 64 GB/s, 72 W; f64 is 1/64 of f32 (Ada)"
+memory_gb = 24
+bandwidth_gb_s = 300
+host_link_gb_s = 32
+peer_link_gb_s = 32
+link_delay_us = 8
+launch_us = 4
+kernel_us = 2.5
+
+[peak_tflops]
+f32 = 30.3
+f64 = 0.473
+f16 = 121
+bf16 = 121
+i8 = 242
+
+[thermal]
+idle_w = 12
+peak_w = 72
+ambient_c = 30
+warmth_c_per_w = 0.74
+settling_s = 60
+throttle_c = 85
+throttle_clock = 0.6
+clock_mhz = 2040
+)toml"},
     {"a100", R"toml(
 name = "NVIDIA A100 SXM 80GB"
 source = "NVIDIA A100 Tensor Core GPU data sheet (2021): 19.5 TFLOP/s f32, 9.7 f64, 312 f16 and bf16, 624 INT8 TOP/s, 80 GB at 2039 GB/s, NVLink 600 GB/s, PCIe 4.0 64 GB/s, 400 W"

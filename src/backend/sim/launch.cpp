@@ -106,12 +106,24 @@ Tensor shadow(const Tensor& t) {
 
 namespace {
 
+Engine engine_of(extend::Work work) {
+  switch (work) {
+    case extend::Work::communication:
+      return Engine::peer;
+    case extend::Work::to_host:
+      return Engine::copy_out;
+    case extend::Work::to_device:
+      return Engine::copy_in;
+    default:
+      return Engine::compute;
+  }
+}
+
 /// What is queued of a kernel, but for running it.
 Work work_of(const char* name, DType dtype, const backend::Call& call) {
   const diag::OpCall op = backend::op_call(name, dtype, call);
-  const bool communicates = call.work() == extend::Work::communication;
   return {.name = name,
-          .engine = communicates ? Engine::peer : Engine::compute,
+          .engine = engine_of(call.work()),
           .dtype = dtype,
           .operations = op.operations,
           .bytes = op.bytes};
@@ -139,6 +151,7 @@ const bool policy_registered =
     // They compute on the CPU, at a pace that is not the CPU's.
     backend::register_launch_policy(DeviceKind::sim, {.launch = &launch,
                                                       .kernels = DeviceKind::cpu,
+                                                      .trades_time_for_memory = false,
                                                       .can_be_measured = false,
                                                       .estimate = &estimate});
 

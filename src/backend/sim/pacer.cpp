@@ -63,32 +63,67 @@ void Pacer::advance(Clock::time_point now) {
   draw(profile_->idle_power, now - computed);
 }
 
-Pacer::Slot Pacer::reserve(const Work& work, bool scoped) {
+Pacer::Slot Pacer::reserve(const Work& work, Clock::time_point ready, bool scoped) {
   const std::lock_guard lock(mutex_);
   const Clock::time_point now = Clock::now();
-  advance(now);
   const bool computes = work.engine == Engine::compute;
+  Slot slot{.begin = now, .end = now, .reserved = now};
+  if (!profile_ || !paced_) {
+    advance(now);
+  } else {
+    Clock::time_point& free_at = free_at_[static_cast<size_t>(work.engine)];
+    const Clock::time_point begin = std::max(ready, free_at);
+    slot.begin = begin + kMostLate < now ? now : begin;
+    advance(std::min(slot.begin, now));
+    const double full = seconds(work) * slowdown_;
+    double needed = full;
+    if (computes && temperature_ > profile_->throttle_at) needed /= profile_->throttle_clock;
+    slot.throttled = needed - full;
+    slot.end = free_at = slot.begin + to_clock(needed);
+    add_past(slot, computes, scoped);
+    if (computes) compute_.until = free_at;
+    if (!scoped) {
+      work_.until = std::max(work_.until, free_at);
+      sums_.worked -= slot.throttled;
+    }
+  }
   if (computes) ++compute_.running;
   if (!scoped) ++work_.running;
-  if (!profile_ || !paced_) return {};
-  const double full = seconds(work) * slowdown_;
-  double needed = full;
-  if (computes && temperature_ > profile_->throttle_at) needed /= profile_->throttle_clock;
-  Clock::time_point& free_at = free_at_[static_cast<size_t>(work.engine)];
-  free_at = std::max(now, free_at) + to_clock(needed);
-  if (computes) compute_.until = free_at;
-  if (!scoped) {
-    work_.until = std::max(work_.until, free_at);
-    sums_.worked -= needed - full;
-  }
-  return {free_at, needed - full};
+  return slot;
 }
 
-void Pacer::computed(const Work& work, bool scoped) {
+void Pacer::add_past(const Slot& slot, bool computes, bool scoped) {
+  const auto past = [&](const Busy& busy) {
+    if (busy.running > 0) return 0.0;
+    const Clock::time_point from = std::max(slot.begin, busy.until);
+    return std::max(Seconds(std::min(slot.end, advanced_to_) - from).count(), 0.0);
+  };
+  if (!scoped) sums_.worked += past(work_);
+  if (!computes) return;
+  const double seconds = past(compute_);
+  sums_.computed += seconds;
+  sums_.energy += (profile_->peak_power - profile_->idle_power) * seconds / slowdown_;
+}
+
+Pacer::Clock::time_point Pacer::computed(const Work& work, const Slot& slot, bool scoped) {
   const std::lock_guard lock(mutex_);
-  advance(Clock::now());
-  if (work.engine == Engine::compute) --compute_.running;
+  const Clock::time_point now = Clock::now();
+  const bool computes = work.engine == Engine::compute;
+  const bool is_paced = profile_ && paced_;
+  // What comes from other ranks does not come before they send it.
+  const bool computes_here = work.cause() != diag::Cause::communication;
+  const Clock::time_point begin =
+      computes_here ? std::min(slot.begin, slot.reserved) : slot.reserved;
+  const Clock::time_point end = is_paced ? std::max(slot.end, begin + (now - slot.reserved)) : now;
+  advance(std::min(end, now));
+  if (computes) --compute_.running;
   if (!scoped) --work_.running;
+  if (!is_paced) return end;
+  Clock::time_point& free_at = free_at_[static_cast<size_t>(work.engine)];
+  free_at = std::max(free_at, end);
+  if (computes) compute_.until = std::max(compute_.until, end);
+  if (!scoped) work_.until = std::max(work_.until, end);
+  return end;
 }
 
 double Pacer::launch_seconds() const {
@@ -124,13 +159,10 @@ bool Pacer::draws_power() const {
   return profile_ && paced_;
 }
 
-std::optional<double> sleep_until(Pacer::Clock::time_point end) {
+void sleep_until(Pacer::Clock::time_point end) {
   constexpr auto kOversleep = std::chrono::microseconds(60);  // what the system's timer needs
-  auto now = Pacer::Clock::now();
-  if (now >= end) return {};
-  if (end > now + kOversleep) std::this_thread::sleep_until(end - kOversleep);
-  while ((now = Pacer::Clock::now()) < end) std::this_thread::yield();
-  return Seconds(now - end).count();
+  if (end > Pacer::Clock::now() + kOversleep) std::this_thread::sleep_until(end - kOversleep);
+  while (Pacer::Clock::now() < end) std::this_thread::yield();
 }
 
 }  // namespace brim::sim

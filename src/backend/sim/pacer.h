@@ -23,14 +23,18 @@ class Pacer {
   void set(const std::optional<DeviceProfile>& profile, double slowdown, bool paced = true);
 
   struct Slot {
-    Clock::time_point end;  ///< when the work is done
-    double throttled = 0;   ///< seconds of it that a cool device would have spared
+    Clock::time_point begin, end;
+    double throttled = 0;        ///< seconds of it that a cool device would have spared
+    Clock::time_point reserved;  ///< when this machine began the work
   };
-  /// Takes the work's engine from now, or from when it is free, until the work is done. `scoped`:
-  /// an account charges it to a scope, so it is no part of Sums::worked.
-  Slot reserve(const Work& work, bool scoped = false);
-  /// The same work was computed; where that took longer than its slot, the device was busy so long.
-  void computed(const Work& work, bool scoped);
+  /// Takes the work's engine from when the work was `ready`, or the engine is free, until the work
+  /// is done. Both may be past: a thread that wakes up late is no reason for a device to be late,
+  /// up to kMostLate. `scoped`: an account charges it to a scope, so it is no part of Sums::worked.
+  Slot reserve(const Work& work, Clock::time_point ready, bool scoped = false);
+  Slot reserve(const Work& work) { return reserve(work, Clock::now()); }
+  /// The same work was computed. Returns when the device is done with it: at the slot's end, or
+  /// later where computing took this machine longer.
+  Clock::time_point computed(const Work& work, const Slot& slot, bool scoped);
   /// Seconds of the host's time that queueing takes.
   double launch_seconds() const;
   /// Seconds that the work takes by itself; 0 without a profile.
@@ -60,6 +64,8 @@ class Pacer {
   double seconds(const Work& work) const;
   /// Adds up what happened since the last call.
   void advance(Clock::time_point now);
+  /// Of work that began before that was added up as idle time.
+  void add_past(const Slot& slot, bool computes, bool scoped);
 
   mutable std::mutex mutex_;
   std::optional<DeviceProfile> profile_;
@@ -73,8 +79,11 @@ class Pacer {
   Sums sums_;
 };
 
-/// Sleeps until `end`, to within some microseconds. Returns by how many seconds it is over; nothing
-/// if there was nothing to wait for.
-std::optional<double> sleep_until(Pacer::Clock::time_point end);
+/// How late work may begin after it could have, before the device is taken to have been late. What
+/// computes on time within it keeps the pace of its profile, however late threads wake up.
+inline constexpr std::chrono::milliseconds kMostLate{4};
+
+/// Sleeps until `end`, to within some microseconds.
+void sleep_until(Pacer::Clock::time_point end);
 
 }  // namespace brim::sim

@@ -42,8 +42,8 @@ struct DeviceProfile {
 /// Reads a profile; `name` is for messages. Throws ValueError naming the line and key for anything
 /// missing, unknown or out of range.
 DeviceProfile parse_profile(std::string_view toml, const std::string& name);
-/// A built-in profile by name ("t4", "a100", "h100", "h200") or a file. Throws ValueError,
-/// FileError.
+/// A built-in profile by name ("t4", "v100", "l4", "a100", "h100", "h200") or a file. Throws
+/// ValueError, FileError.
 DeviceProfile load_profile(const std::string& name_or_path);
 
 }  // namespace brim::sim

@@ -1,6 +1,7 @@
 // Virtual accelerators as brim's runtime sees them.
 #include "core/runtime.h"
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 
@@ -142,8 +143,8 @@ class SimRuntime final : public Runtime {
     if (event_of(event)->error) std::rethrow_exception(event_of(event)->error);
   }
   double elapsed_ms(const std::shared_ptr<void>& begin, const std::shared_ptr<void>& end) override {
-    const auto ticks = static_cast<int64_t>(event_of(end)->at - event_of(begin)->at);
-    return static_cast<double>(ticks) / (diag::ticks_per_us() * 1e3);
+    return std::chrono::duration<double, std::milli>(event_of(end)->at - event_of(begin)->at)
+        .count();
   }
 };
 

@@ -13,7 +13,18 @@ namespace brim::sim {
 namespace {
 
 constexpr size_t kMaxQueued = 1024;  // as deep as a CUDA stream
-constexpr double kLateUs = 200;      // no thread takes that long to wake up where a core is free
+
+using Clock = Pacer::Clock;
+
+uint64_t ticks_of(double seconds) {
+  return static_cast<uint64_t>(static_cast<int64_t>(seconds * 1e6 * diag::ticks_per_us()));
+}
+
+/// The tick at which it was, or will be, that time.
+uint64_t ticks_at(Clock::time_point at) {
+  const double ahead = std::chrono::duration<double>(at - Clock::now()).count();
+  return diag::ticks() + ticks_of(ahead);
+}
 
 }  // namespace
 
@@ -111,7 +122,7 @@ void SimStream::loop() {
     if (task.record) {
       task.record->cause = last_;
       task.record->error = error;
-      task.record->at = diag::ticks();
+      task.record->at = std::max(task.queued, done_at_);
       task.record->done.store(true, std::memory_order_release);
       task.record->done.notify_all();
     } else if (task.wait) {
@@ -142,42 +153,46 @@ void SimStream::run_wait(const StreamEvent& event) {
     if (event.device != device_)
       waited_ = event.cause == diag::Cause::communication ? event.cause : diag::Cause::peer;
   }
+  done_at_ = std::max(done_at_, event.at);
+}
+
+bool SimStream::has_more_work() {
+  const std::lock_guard lock(mutex_);
+  return !tasks_.empty() && tasks_.front().work.run;
 }
 
 void SimStream::run(Task& task) {
   diag::DeviceMeter* meter = diag::DeviceMeter::active(device_);
-  const uint64_t begin = diag::ticks();
   task.reason.waited = std::exchange(waited_, diag::Cause::other);
-  // Queued, with nothing before it, and held up by nothing but this machine, which gave no core.
-  const uint64_t ready = meter ? std::max(task.reason.queued, meter->idle_since()) : begin;
-  if (task.reason.waited == diag::Cause::other && begin > ready &&
-      static_cast<double>(begin - ready) > kLateUs * diag::ticks_per_us())
-    task.reason.waited = diag::Cause::stolen;
   const diag::Cause charged = task.reason.charged(task.work.cause());
-  if (meter) meter->begin(charged, task.reason);
   const bool scoped = charged != task.work.cause();
-  const Pacer::Slot slot = pacer_.reserve(task.work, scoped);
+  const Clock::time_point ready = std::max(task.queued, done_at_);
+  const Pacer::Slot slot = pacer_.reserve(task.work, ready, scoped);
+  const uint64_t begin = ticks_at(std::min(slot.begin, slot.reserved));
+  if (meter) {
+    // It could have begun, and was held up by nothing but this machine, which gave no core.
+    if (task.reason.waited == diag::Cause::other && slot.begin == slot.reserved &&
+        slot.begin > ready + kMostLate)
+      task.reason.waited = diag::Cause::stolen;
+    meter->begin_at(begin, charged, task.reason);
+  }
   try {
     task.work.run();
   } catch (...) {
     fail(std::current_exception());
   }
-  pacer_.computed(task.work, scoped);
-  const std::optional<double> late = sleep_until(slot.end);
-  if (meter) {
-    const auto ticks = [](double seconds) {
-      return seconds > 0 ? static_cast<uint64_t>(seconds * 1e6 * diag::ticks_per_us()) : 0;
-    };
-    // What this machine made of the pace: the thread slept, and got a core late.
-    meter->end(charged, {.throttled = ticks(slot.throttled), .stolen = late ? ticks(*late) : 0});
-  }
+  done_at_ = pacer_.computed(task.work, slot, scoped);
+  const uint64_t end = std::max(begin, ticks_at(done_at_));
+  // The next one catches up with what this thread oversleeps; whoever waits for an event cannot.
+  has_more_work() ? std::this_thread::sleep_until(done_at_) : sleep_until(done_at_);
+  if (meter) meter->end_at(end, charged, ticks_of(slot.throttled));
   if (diag::tracing())
-    diag::trace_device(device_, id_, task.work.name, task.work.cause(), begin, diag::ticks());
+    diag::trace_device(device_, id_, task.work.name, task.work.cause(), begin, end);
   if (diag::profiles_ops() && charged == diag::Cause::compute) {
     const Work& work = task.work;
     try {
-      diag::op_ran(device_, {work.name, work.dtype, work.operations, work.bytes},
-                   diag::ticks() - begin, [&] { return work.shapes; });
+      diag::op_ran(device_, {work.name, work.dtype, work.operations, work.bytes}, end - begin,
+                   [&] { return work.shapes; });
     } catch (const std::bad_alloc&) {  // a profile may miss it, the stream may not end
     }
   }

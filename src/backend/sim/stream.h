@@ -21,7 +21,7 @@ namespace brim::sim {
 /// A point in a stream's order.
 struct StreamEvent {
   std::atomic<bool> done{false};
-  uint64_t at = 0;  ///< when it was done, in diag::ticks()
+  Pacer::Clock::time_point at{};  ///< when the device was there
   Device device;
   diag::Cause cause = diag::Cause::other;  ///< what its stream did last before it
   std::exception_ptr error;                ///< what its stream met and nobody has asked for yet
@@ -59,6 +59,7 @@ class SimStream {
   struct Task {
     Work work;
     diag::Reason reason;
+    Pacer::Clock::time_point queued = Pacer::Clock::now();
     std::shared_ptr<StreamEvent> record, wait, done;  // at most one of them, and then no work
     bool forget = false;                              // likewise
   };
@@ -66,6 +67,7 @@ class SimStream {
   void wait_while_full(std::unique_lock<std::mutex>& lock);
   void loop();
   void run(Task& task);
+  bool has_more_work();
   void run_wait(const StreamEvent& event);
   void fail(const std::exception_ptr& error);
 
@@ -80,6 +82,7 @@ class SimStream {
   // Only for the thread itself:
   diag::Cause last_ = diag::Cause::other;
   diag::Cause waited_ = diag::Cause::other;
+  Pacer::Clock::time_point done_at_{};  // when the device was done with all so far
   std::thread thread_;
 };
 

@@ -87,6 +87,41 @@ TEST_F(SimProfile, WorkTakesTheLongerOfArithmeticAndMemory) {
   EXPECT_NEAR(took({.engine = Engine::copy_in, .bytes = 1e7}), 2e-3, 1e-7);
 }
 
+TEST_F(SimProfile, AThreadThatIsLateMakesNoDeviceLate) {
+  using namespace std::chrono_literals;
+  const Work work{.operations = 1e9};
+  std::optional<Pacer> made_once;
+  Pacer::Clock::time_point ready{};
+  Pacer::Slot first;  // of a thread that woke up 2 ms later
+  do {
+    made_once.emplace().set(made(profile("")), 1);  // 1 TFLOP/s
+    std::this_thread::sleep_for(2ms);
+    ready = Pacer::Clock::now() - 2ms;
+    first = made_once->reserve(work, ready);
+  } while (first.reserved > ready + kMostLate);  // this one had no core just now
+  Pacer& pacer = *made_once;
+  EXPECT_EQ(first.begin, ready);
+  EXPECT_NEAR(seconds_between(first.begin, first.end), 1e-3, 1e-7);
+  EXPECT_GE(pacer.computed(work, first, false), first.end);
+  EXPECT_GE(pacer.sums().computed, 1e-3);
+  // What it cannot catch up with is told.
+  const auto long_ago = Pacer::Clock::now() - 1s;
+  const Pacer::Slot late = pacer.reserve({.engine = Engine::copy_in, .bytes = 1e9}, long_ago);
+  EXPECT_EQ(late.begin, late.reserved);
+}
+
+TEST_F(SimProfile, WhatTakesThisMachineLongerTakesTheDeviceLonger) {
+  using namespace std::chrono_literals;
+  Pacer pacer;
+  pacer.set(made(profile("")), 1);
+  const Work work{.operations = 1e6};  // 1 us
+  const Pacer::Slot slot = pacer.reserve(work);
+  std::this_thread::sleep_for(3ms);
+  const auto done = pacer.computed(work, slot, false);
+  EXPECT_GE(seconds_between(slot.begin, done), 3e-3);
+  EXPECT_GE(pacer.reserve(work).begin, done);
+}
+
 TEST_F(SimProfile, WithoutAProfileNothingIsPaced) {
   Pacer pacer;
   pacer.set(std::nullopt, 1);

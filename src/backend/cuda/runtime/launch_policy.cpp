@@ -33,6 +33,9 @@ void launch(const Context& context, const char* name, DType, const backend::Call
 double estimate(Device device, DType dtype, const backend::Call& call) {
   constexpr double kOperations = 250e9, kTensorCores = 2e12, kBytes = 15e9;  // of one, a second
   constexpr double kLaunch = 2e-6;
+  constexpr double kLink = 24e9, kLinkDelay = 10e-6;  // of PCIe 4.0, each way
+  if (call.work() == extend::Work::to_host || call.work() == extend::Work::to_device)
+    return kLinkDelay + std::abs(call.operations()) / kLink;
   const double peak = size_of(dtype) == 2 ? kTensorCores : kOperations;
   return std::max(kLaunch,
                   std::max(std::abs(call.operations()) / peak, backend::bytes_of(call) / kBytes) /
