@@ -149,6 +149,8 @@ bool write_measured(const std::string& path, Measured<Value>& all, const std::st
   std::string why;
   (void)read_measured(path, found, why);
   for (auto& [name, values] : found) all[name].merge(values);
+  for (auto& [name, values] : all)
+    std::erase_if(values, [](const auto& entry) { return !is_value<Value>(entry.second); });
   // No file that the next run would refuse: others' values go first, then one's own.
   std::string text;
   const auto fits = [&] {

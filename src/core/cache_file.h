@@ -27,7 +27,8 @@ using Measured = std::map<std::string, std::map<std::string, Value>>;
 template <class Value>
 bool read_measured(const std::string& path, Measured<Value>& all, std::string& why);
 
-/// Adds to `all` what others have written to the file meanwhile, and writes it; only what is of
+/// Adds to `all` what others have written to the file meanwhile, leaves out what read_measured()
+/// would not trust, and writes it; only what is of
 /// `machine` if that were too much for a file (100000 values, 32 MiB), and nothing if that is too
 /// much, too: `all` begins anew then. False if it cannot be written.
 template <class Value>

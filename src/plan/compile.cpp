@@ -23,10 +23,13 @@
 #include "plan/first_use.h"
 #include "plan/forecast.h"
 #include "plan/plan.h"
+#include "plan/replays.h"
 #include "plan/traffic.h"
 
 namespace brim::plan {
 namespace {
+
+thread_local int64_t thread_replays = 0;
 
 /// What a plan is made for.
 struct Signature {
@@ -82,6 +85,8 @@ void check_computed(const Program& program) {
 }
 
 }  // namespace
+
+int64_t replays_of_thread() { return thread_replays; }
 
 void check_passes(const std::string& passes) { const PassSelection parsed(passes); }
 
@@ -150,6 +155,7 @@ struct Compiler::State {
     stats.operand_bytes = traffic_of(plan->program()).bytes;
     stats.eager_bytes = plan->program().eager_peak;
     stats.arena_bytes = static_cast<int64_t>(plan->memory().bytes);
+    stats.host_bytes = static_cast<int64_t>(plan->host_memory().bytes);
     return plan;
   }
 
@@ -182,7 +188,17 @@ struct Compiler::State {
     check_computed(last.program);
     last.program.progress = options.progress;
     last.program.fixed_layouts = options.fixed_layouts;
+    last.program.reserve = reserve;
     return std::make_unique<Plan>(std::move(last), passes);
+  }
+
+  /// Whether a plan that is made anew should be tried, where one found too little room.
+  bool leave_more_room(const Plan& plan) {
+    constexpr int kMost = 6;
+    if (!plan.wanted_reserve() || ++room_was_missed > kMost) return false;
+    reserve = std::max(reserve, *plan.wanted_reserve());
+    std::erase_if(entries, [&](const Entry& e) { return e.plan.get() == &plan; });
+    return true;
   }
 
   std::span<const Tensor> run_eagerly(std::span<const Tensor> inputs, const Step& step, int count,
@@ -222,12 +238,15 @@ struct Compiler::State {
       return plan.replay(copies, count, after_each);
     }();
     stats.replays += done.steps;
+    thread_replays += done.steps;
     return done;
   }
 
   CompileOptions options;
   PassSelection passes;
   std::vector<Entry> entries;
+  int64_t reserve = 0;  // Program::reserve
+  int room_was_missed = 0;
   static constexpr int64_t kOften = 8;
   int64_t outdated = 0;  // plans that were dropped
   bool told_many = false, told_outdated = false;
@@ -261,9 +280,14 @@ std::span<const Tensor> Compiler::run(std::span<const Tensor> inputs, const Step
       s.warn(s.stats.fell_back + "; the step runs eagerly");
       return s.run_eagerly(inputs, step, count, after_each);
     }
-    const Plan::Repeated done = s.replay(*plan, inputs, count, after_each);
-    count -= done.steps;
-    if (count == 0) return done.results;
+    try {
+      const Plan::Repeated done = s.replay(*plan, inputs, count, after_each);
+      s.room_was_missed = 0;
+      count -= done.steps;
+      if (count == 0) return done.results;
+    } catch (const OutOfMemory&) {
+      if (!s.leave_more_room(*plan)) throw;
+    }
   }
 }
 
@@ -274,6 +298,7 @@ StepForecast Compiler::forecast(std::span<const Tensor> inputs, const Step& step
   const Plan& plan = state_->plan_for(inputs, step);
   StepForecast forecast = plan::forecast(plan.program());
   forecast.arena_bytes = static_cast<int64_t>(plan.memory().bytes);
+  forecast.host_bytes = static_cast<int64_t>(plan.host_memory().bytes);
   return forecast;
 }
 
@@ -282,6 +307,12 @@ std::string Compiler::explain() const {
   if (!s.stats.fell_back.empty()) return "runs eagerly: " + s.stats.fell_back + "\n";
   if (s.entries.empty()) return "no plan yet: call the step\n";
   return s.entries.back().plan->explain();
+}
+
+std::optional<MemoryFit> Compiler::memory_fit() const {
+  const State& s = *state_;
+  if (!s.stats.fell_back.empty() || s.entries.empty()) return {};
+  return s.entries.back().plan->program().fitted;
 }
 
 PlanTimeline Compiler::timeline() const {

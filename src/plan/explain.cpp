@@ -20,20 +20,39 @@ class Names {
     const Role role = program_.role(*t.storage());
     const auto [at, fresh] = numbers_.try_emplace(t.storage().get(), 0);
     if (fresh) at->second = ++count_[static_cast<size_t>(role)];
-    constexpr std::array<const char*, 5> kKinds = {"t", "in", "out", "kept", "own"};
+    constexpr std::array<const char*, 6> kKinds = {"t", "in", "out", "kept", "own", "host"};
     return fmt::format("{}{}", kKinds[static_cast<size_t>(role)], at->second);
   }
 
  private:
   const Program& program_;
   std::unordered_map<const Storage*, int> numbers_;
-  std::array<int, 5> count_{};
+  std::array<int, 6> count_{};
 };
 
 std::string readable(size_t bytes) {
   if (bytes < 10000) return fmt::format("{} B", bytes);
   if (bytes < 10'000'000) return fmt::format("{:.1f} kB", static_cast<double>(bytes) * 1e-3);
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) * 1e-6);
+}
+
+/// What was chosen for each tensor that a step does not use for a while.
+std::string explain_fit(const MemoryFit& fit) {
+  const auto of = [](int64_t bytes) { return readable(static_cast<size_t>(bytes)); };
+  std::string text = fmt::format("room\n  {} for temporaries, which take {} as they are",
+                                 of(fit.room), of(fit.before));
+  if (!fit.fits)
+    return text +
+           fmt::format("; the least in which the step could run is about {}\n", of(fit.least));
+  text += fmt::format(
+      ", {} now and {} on the host\n  predicted: {:.3f} ms instead of {:.3f}, {:.3f} of them "
+      "waiting "
+      "for copies\n  made by                        bytes  choice     cost ms  because\n",
+      of(fit.after), of(fit.host), 1e3 * fit.seconds, 1e3 * fit.seconds_before, 1e3 * fit.waiting);
+  for (const MemoryFit::Tensor& t : fit.tensors)
+    text += fmt::format("  {:<26}{:>10}  {:<9}{:>9.3f}  {} ({} {})\n", t.made_by, of(t.bytes),
+                        t.choice, 1e3 * t.seconds, t.why, t.dtype, t.shape);
+  return text;
 }
 
 }  // namespace
@@ -52,6 +71,7 @@ std::string Plan::explain() const {
       "at the peak of the eager step\n",
       memory_.blocks.size(), memory_.in_place, readable(memory_.bytes), readable(memory_.largest),
       readable(memory_.separate), readable(static_cast<size_t>(program_.eager_peak)));
+  if (program_.fitted) text += explain_fit(*program_.fitted);
   if (const RepeatedStats r = launched(); r.queued + r.replayed > 0)
     text += fmt::format(
         "device\n  {} graphs, {} nodes a step; replayed {} times, {} of them with new numbers; "
@@ -64,7 +84,7 @@ std::string Plan::explain() const {
                       readable(static_cast<size_t>(program_.recorded_bytes)));
   text +=
       "  t: a temporary; in, out: of the caller; kept, own: seen by others, made by the step or\n"
-      "  before it; * transposed or with gaps\n";
+      "  before it; host: in the host's memory; * transposed or with gaps\n";
   Names names(program_);
   for (size_t i = 0; i < program_.launches.size(); ++i) {
     const Launch& l = *program_.launches[i];

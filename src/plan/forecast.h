@@ -7,7 +7,7 @@
 
 namespace brim::plan {
 
-/// Launches of each of the two streams follow each other without gaps, as those of a graph do, and
+/// Launches of each of the streams follow each other without gaps, as those of a graph do, and
 /// take what Launch::estimated_seconds() and the links say; streams wait for each other as they do
 /// in a plan (StreamOrder). All but the arena's size.
 StepForecast forecast(const Program& program);

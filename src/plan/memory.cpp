@@ -1,6 +1,8 @@
 #include "plan/memory.h"
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <numeric>
 #include <unordered_map>
 
@@ -16,20 +18,19 @@ size_t aligned(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-std::vector<Block> lifetimes(const Program& program) {
+std::vector<Block> lifetimes(const Program& program, Role role) {
   std::vector<Block> blocks;
   std::unordered_map<const Storage*, size_t> index;
   const StreamOrder order(program);
   for (size_t i = 0; i < program.launches.size(); ++i)
     for (const Operand& o : program.launches[i]->operands()) {
-      if (!o.tensor->defined() || !program.temporary(*o.tensor)) continue;
+      if (!o.tensor->defined() || program.role(*o.tensor->storage()) != role) continue;
       const Storage* storage = o.tensor->storage().get();
       const int at = static_cast<int>(i);
       const auto [found, fresh] = index.try_emplace(storage, blocks.size());
       if (fresh) blocks.push_back({storage, 0, aligned(storage->bytes()), at, at});
-      // Beside a launch of the side stream others run until one waits for it.
       int& last = blocks[found->second].last;
-      last = std::max(last, order.joined_by(i));
+      last = std::max(last, order.runs_beside(i));
     }
   return blocks;
 }
@@ -86,8 +87,11 @@ int join_in_place(const Program& program, std::vector<Block>& blocks) {
   return joined;
 }
 
-size_t largest_sum(const std::vector<Block>& blocks, size_t launches) {
-  std::vector<int64_t> change(launches + 2, 0);  // the step's end may be a block's last use
+/// The most bytes that live at one time.
+size_t largest_sum(const std::vector<Block>& blocks) {
+  int last = -1;
+  for (const Block& b : blocks) last = std::max(last, b.last);
+  std::vector<int64_t> change(static_cast<size_t>(last) + 2, 0);
   for (const Block& b : blocks) {
     if (b.in_place_of >= 0) continue;
     change[static_cast<size_t>(b.first)] += static_cast<int64_t>(b.bytes);
@@ -98,20 +102,12 @@ size_t largest_sum(const std::vector<Block>& blocks, size_t launches) {
   return static_cast<size_t>(peak);
 }
 
-}  // namespace
-
-MemoryPlan plan_memory(const Program& program, bool share) {
-  MemoryPlan plan{.blocks = lifetimes(program)};
-  if (share) plan.in_place = join_in_place(program, plan.blocks);
-  plan.largest = largest_sum(plan.blocks, program.launches.size());
-  for (const Block& b : plan.blocks) plan.separate += b.bytes;
-  std::vector<size_t> order(plan.blocks.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return plan.blocks[a].bytes > plan.blocks[b].bytes; });
+/// One after the other, in this order.
+size_t place_in_order(std::vector<Block>& blocks, const std::vector<size_t>& order, bool share) {
+  size_t bytes = 0;
   std::vector<const Block*> placed;  // by offset
   for (const size_t i : order) {
-    Block& b = plan.blocks[i];
+    Block& b = blocks[i];
     if (b.in_place_of >= 0) continue;
     size_t offset = 0;
     for (const Block* other : placed) {
@@ -120,14 +116,68 @@ MemoryPlan plan_memory(const Program& program, bool share) {
       offset = std::max(offset, other->offset + other->bytes);
     }
     b.offset = offset;
-    plan.bytes = std::max(plan.bytes, offset + b.bytes);
+    bytes = std::max(bytes, offset + b.bytes);
     placed.insert(
         std::upper_bound(placed.begin(), placed.end(), &b,
                          [](const Block* x, const Block* y) { return x->offset < y->offset; }),
         &b);
   }
-  for (Block& b : plan.blocks)
-    if (b.in_place_of >= 0) b.offset = plan.blocks[static_cast<size_t>(b.in_place_of)].offset;
+  for (Block& b : blocks)
+    if (b.in_place_of >= 0) b.offset = blocks[static_cast<size_t>(b.in_place_of)].offset;
+  return bytes;
+}
+
+}  // namespace
+
+size_t place(std::vector<Block>& blocks, bool share) {
+  const auto ordered = [&](const auto& size) {
+    std::vector<size_t> order(blocks.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return size(blocks[i]); });
+    return order;
+  };
+  const size_t least = largest_sum(blocks);
+  size_t best = std::numeric_limits<size_t>::max();
+  std::vector<Block> placed = blocks;
+  const auto attempt = [&](const std::vector<size_t>& order) {
+    const size_t bytes = place_in_order(placed, order, share);
+    if (bytes < best) {
+      best = bytes;
+      blocks = placed;
+    }
+    return bytes;
+  };
+  std::vector<size_t> order = ordered([](const Block& b) { return b.bytes; });
+  size_t bytes = attempt(order);
+  if (!share || best <= least) return best;
+  std::vector<size_t> by_area =
+      ordered([](const Block& b) { return static_cast<double>(b.bytes) * (b.last - b.first + 1); });
+  if (const size_t other = attempt(by_area); other < bytes) {
+    bytes = other;
+    order = std::move(by_area);
+  } else {
+    (void)place_in_order(placed, order, share);  // as it was
+  }
+  // What sticks out at the top comes first the next time.
+  constexpr size_t kWork = 20'000'000;
+  const size_t attempts = std::min<size_t>(64, kWork / (blocks.size() * blocks.size() + 1));
+  for (size_t n = 0; n < attempts && best > least; ++n) {
+    const auto top = std::ranges::find_if(order, [&](size_t i) {
+      return placed[i].in_place_of < 0 && placed[i].offset + placed[i].bytes == bytes;
+    });
+    if (top == order.begin() || top == order.end()) break;
+    std::rotate(order.begin(), top, top + 1);
+    bytes = attempt(order);
+  }
+  return best;
+}
+
+MemoryPlan plan_memory(const Program& program, bool share, Role role) {
+  MemoryPlan plan{.blocks = lifetimes(program, role)};
+  if (share) plan.in_place = join_in_place(program, plan.blocks);
+  plan.largest = largest_sum(plan.blocks);
+  for (const Block& b : plan.blocks) plan.separate += b.bytes;
+  plan.bytes = place(plan.blocks, share);
   return plan;
 }
 

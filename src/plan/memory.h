@@ -24,10 +24,15 @@ struct MemoryPlan {
   int in_place = 0;     ///< blocks that take over the bytes of others
 };
 
-/// Places the program's temporaries, large ones first, each at the lowest offset that is free while
-/// it lives (greedy by size: Pisarchyk and Lee, "Efficient memory management for deep neural net
-/// inference", 2020). The result of an elementwise launch takes the place of an input that ends
-/// there. With `share` off each has bytes of its own.
-MemoryPlan plan_memory(const Program& program, bool share);
+/// Gives the blocks offsets, each the lowest that is free while it lives, and returns the bytes
+/// that they need together. Large ones come first (greedy by size: Pisarchyk and Lee, "Efficient
+/// memory management for deep neural net inference", 2020), or those that are large and live long,
+/// and then what sticks out, as long as there are gaps and some attempts are left. With `share` off
+/// each has bytes of its own.
+size_t place(std::vector<Block>& blocks, bool share);
+
+/// Places the program's temporaries, or what is on the host meanwhile. The result of an elementwise
+/// launch takes the place of an input that ends there.
+MemoryPlan plan_memory(const Program& program, bool share, Role role = Role::temporary);
 
 }  // namespace brim::plan

@@ -30,6 +30,7 @@ std::vector<Pass> all_passes();
 std::string run_pass(std::string_view name, Program& program);
 
 /// Stands for all passes that are exact.
+inline constexpr const char* kAllPasses = "all";
 inline constexpr const char* kExactPasses = "exact";
 /// Stands for the rewrites of all fused kernels.
 inline constexpr const char* kRewrites = "rewrites";
@@ -49,6 +50,9 @@ class PassSelection {
   bool without_ = true;  // names_ are left out
 };
 
+/// Whether it runs: `offload` does for `recompute` as well, where that alone is chosen.
+bool runs(const Pass& pass, const PassSelection& chosen);
+
 // Those of passes/, in alphabetical order.
 std::string batch_casts(Program& program);
 std::string common_subexpressions(Program& program);
@@ -56,6 +60,7 @@ std::string dead_code(Program& program);
 std::string elide_copies(Program& program);
 std::string fuse_chains(Program& program);
 std::string layout(Program& program);
+std::string offload(Program& program);
 std::string overlap(Program& program);
 std::string recompute(Program& program);
 

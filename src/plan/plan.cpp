@@ -3,29 +3,20 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <set>
+#include <utility>
 
 #include <brim/autograd/autograd.h>
 
 #include "autograd/node.h"
-#include "core/context.h"
 #include "core/runtime.h"
-#include "diag/span.h"
 #include "formula/optim.h"
 #include "plan/stream_order.h"
 
 namespace brim::plan {
 namespace {
-
-/// A handle to the same elements over other memory.
-Tensor over(const Tensor& t, const Ref<Storage>& storage) {
-  Tensor other = t.alias(t.shape(), t.strides(), t.offset());
-  other.impl()->storage = storage;
-  return other;
-}
 
 /// One entry per tensor.
 void drop_repeats(std::vector<Seen>& seen) {
@@ -47,8 +38,10 @@ Plan::Plan(Recording recording, const PassSelection& passes)
       kept_(std::move(recording.kept)),
       host_(std::move(recording.host)) {
   drop_repeats(seen_);
+  program_.may_offload = passes.contains("offload");
+  program_.may_recompute = passes.contains("recompute");
   for (const Pass& pass : all_passes()) {
-    if (!passes.contains(pass.name)) {
+    if (!runs(pass, passes)) {
       notes_.push_back(fmt::format("{}: off", pass.name));
       continue;
     }
@@ -72,6 +65,17 @@ Plan::Plan(Recording recording, const PassSelection& passes)
   }
   list_parameters();
   list_holdings();
+  start_reclaiming();
+}
+
+Plan::~Plan() {
+  stop_reclaiming();
+  if (!host_arena_) return;
+  try {  // copies may be under way
+    host_arena_->last_copy.record(home_);
+  } catch (const std::exception&) {
+    host_arena_->keep_alive(host_arena_);  // nobody knows when they are done
+  }
 }
 
 /// What was there before and others hold as well, and what the step gives to others. A constant
@@ -116,11 +120,7 @@ void Plan::list_holdings() {
 void Plan::allocate(bool share) {
   home_ = Stream::current(program_.device);
   memory_ = plan_memory(program_, share);
-  if (memory_.bytes > 0) {
-    arena_ = Storage::allocate(memory_.bytes, program_.device);
-    for (const Block& b : memory_.blocks)
-      const_cast<Storage*>(b.storage)->rebind(static_cast<char*>(arena_->data()) + b.offset);
-  }
+  host_memory_ = plan_memory(program_, share, Role::host);
   for (const auto& [storage, twin] : kept_) {
     give_memory(*storage);
     twin->rebind(storage->data());
@@ -152,15 +152,34 @@ void Plan::allocate(bool share) {
 
 void Plan::list_waits() {
   const StreamOrder order(program_);
-  if (!order.has_side_stream()) return;
-  side_ = SideStream::create(program_.device);
-  // On the side stream before each launch.
-  std::vector<size_t> queued(program_.launches.size() + 1);
+  has_side_streams_ = order.has_side_streams();
+  if (!has_side_streams_) return;
+  std::vector<size_t> queued(program_.launches.size());  // on its stream, it included
+  std::array<size_t, backend::kPlanStreams> count{};
   for (size_t i = 0; i < program_.launches.size(); ++i) {
-    queued[i + 1] = queued[i] + (program_.launches[i]->on_side_stream ? 1 : 0);
-    const int last = order.waits_for(i);
-    waits_for_.push_back(last < 0 ? 0 : queued[static_cast<size_t>(last) + 1]);
+    const PlanStream stream = program_.launches[i]->stream;
+    queued[i] = ++count[static_cast<size_t>(stream)];
+    if (std::unique_ptr<SideStream>& side = side_[static_cast<size_t>(stream)];
+        stream != PlanStream::main && !side)
+      side = SideStream::create(program_.device, stream);
+    std::vector<Wait>& waits = waits_.emplace_back();
+    for (const int last : order.waits_for(i)) {
+      const auto met = static_cast<size_t>(last);
+      waits.push_back(
+          {side_[static_cast<size_t>(program_.launches[met]->stream)].get(), queued[met]});
+    }
   }
+}
+
+/// Where the launches keep what changes from step to step.
+void Plan::list_parameters() {
+  const auto add = [&](const auto* option, const Launch& launch) {
+    static_assert(sizeof(*option) % sizeof(uint64_t) == 0);
+    parameters_.push_back({option, sizeof(*option) / sizeof(uint64_t), launch.name()});
+  };
+  for (Launch* launch : drawing_) add(launch->option<RandomKey>(), *launch);
+  for (Launch* launch : refreshed_)
+    if (const auto* params = launch->option<formula::StepParams>()) add(params, *launch);
 }
 
 Plan::Fit Plan::prepare() {
@@ -198,230 +217,6 @@ bool Plan::writes_into(std::span<const Tensor> inputs) const {
       if (overlap(*t.storage(), *s)) return true;
   }
   return false;
-}
-
-/// A caller who keeps every loss would have it at a new address each time, where no graph of the
-/// device can be replayed: the plan then writes to memory of its own, and hands out copies.
-bool Plan::is_copied(const Result& r) const {
-  constexpr int kOften = 3;
-  return r.held >= kOften && r.handles == 1 &&
-         backend::launch_policy(program_.device.kind).keeps_addresses;
-}
-
-/// Results that somebody still holds, or that another stream may still read, keep their values;
-/// others are overwritten.
-void Plan::renew_results() {
-  copies_.clear();
-  for (Result& r : result_storages_) {
-    if (is_copied(r)) continue;
-    bool held = r.memory->use_count() != r.handles + 1 || r.memory->is_used_elsewhere();
-    for (const Tensor& t : results_)
-      held |= t.defined() && t.storage() == r.memory && t.impl()->use_count() != 1;
-    r.held = held ? r.held + 1 : 0;
-    if (held) {
-      const Ref<Storage> fresh = Storage::allocate(r.storage->bytes(), program_.device);
-      for (size_t i = 0; i < results_.size(); ++i)
-        if (results_[i].defined() && results_[i].storage() == r.memory)
-          results_[i] = over(program_.outputs[i], fresh);
-      r.memory = fresh;
-    }
-    r.storage->rebind(r.memory->data());
-  }
-  // What a caller did to a handle (requires_grad) is not for the next one.
-  for (Tensor& t : results_)
-    if (t.defined() && t.impl()->autograd) t = over(t, t.storage());
-}
-
-std::span<const Tensor> Plan::handed_out() {
-  const NoGrad guard;
-  for (const Result& r : result_storages_) {
-    if (!is_copied(r)) continue;
-    if (copies_.empty()) copies_ = results_;
-    for (Tensor& t : copies_)
-      if (t.defined() && t.storage() == r.memory) t = t.clone();
-  }
-  return copies_.empty() ? results_ : copies_;
-}
-
-/// Addresses that the launches of this replay are made with. Everything else but the numbers is as
-/// it was when the plan was made.
-void Plan::sign(std::span<const Tensor> inputs) {
-  signature_.clear();
-  const auto add = [&](const void* address) {
-    signature_.push_back(reinterpret_cast<uintptr_t>(address));
-  };
-  for (const Tensor& t : inputs) add(t.raw());
-  for (const Result& r : result_storages_) add(r.memory->data());
-  for (const Ref<Storage>& memory : {scratch_memory_, side_scratch_memory_})
-    add(memory ? memory->data() : nullptr);
-}
-
-/// Where the launches keep what changes from step to step.
-void Plan::list_parameters() {
-  const auto add = [&](const auto* option, const Launch& launch) {
-    static_assert(sizeof(*option) % sizeof(uint64_t) == 0);
-    parameters_.push_back({option, sizeof(*option) / sizeof(uint64_t), launch.name()});
-  };
-  for (Launch* launch : drawing_) add(launch->option<RandomKey>(), *launch);
-  for (Launch* launch : refreshed_)
-    if (const auto* params = launch->option<formula::StepParams>()) add(params, *launch);
-}
-
-void Plan::draw_keys() {
-  for (const Program::Draws& d : program_.draws) {
-    const RandomKey base = d.generator->state();
-    for (Launch* launch : drawing_) {
-      if (launch->draw->generator != d.generator) continue;
-      RandomKey& key = *launch->option<RandomKey>();
-      key.seed = base.seed;
-      key.offset = base.offset + launch->draw->index;
-    }
-    d.generator->set_state({base.seed, base.offset + d.count});
-  }
-}
-
-void Plan::take_parameters() {
-  for (const RepeatedWork::Parameter& n : parameters_) {
-    const size_t at = values_.size();
-    values_.resize(at + n.words);
-    std::memcpy(&values_[at], n.argument, n.words * sizeof(uint64_t));
-  }
-}
-
-bool Plan::queue(int step, const Context& context) {
-  size_t words = 0;
-  for (const RepeatedWork::Parameter& n : parameters_) words += n.words;
-  const uint64_t* from = values_.data() + static_cast<size_t>(step) * words;
-  for (const RepeatedWork::Parameter& n : parameters_) {
-    std::memcpy(const_cast<void*>(n.argument), from, n.words * sizeof(uint64_t));
-    from += n.words;
-  }
-  if (!side_) {
-    for (const auto& launch : program_.launches) launch->run(context);
-    return scratch_.max_bytes() <= scratch_.bytes();
-  }
-  queue_on_both(context);
-  return scratch_.max_bytes() <= scratch_.bytes() &&
-         side_->scratch().max_bytes() <= side_->scratch().bytes();
-}
-
-void Plan::queue_on_both(const Context& context) {
-  const Stream& main = context.stream;
-  try {
-    for (size_t i = 0; i < program_.launches.size(); ++i) {
-      Launch& launch = *program_.launches[i];
-      if (launch.on_side_stream) {
-        side_->queue([&launch](const Context& side) { launch.run(side); }, main);
-        continue;
-      }
-      if (waits_for_[i] > 0) side_->wait_for(waits_for_[i], main);
-      launch.run(context);
-    }
-  } catch (...) {
-    // What is on its way uses the plan's memory.
-    try {
-      side_->finish(main);
-    } catch (...) {  // the first error is the one to tell of
-    }
-    throw;
-  }
-  side_->finish(main);
-}
-
-/// The arena is one, and goes back to the allocator on the stream it was made on: others wait for
-/// that stream before they use it, and it waits for them.
-void Plan::enter(const Stream& stream) {
-  if (stream == home_) return;
-  Event before;
-  before.record(home_);
-  before.wait(stream);
-}
-void Plan::leave(const Stream& stream) {
-  if (stream == home_) return;
-  Event after;
-  after.record(stream);
-  after.wait(home_);
-}
-
-/// What the host does after each step.
-void Plan::count_step() {
-  for (Launch* launch : committed_) launch->commit();
-  for (const backend::HostState& state : host_) state.commit();
-  for (const LeafGradient& g : gradients_)
-    if (g.leaf->autograd && !g.leaf->autograd->grad.is_same(g.after))
-      g.leaf->autograd->grad = g.after;
-}
-
-/// What it does after the last one that was queued.
-void Plan::finish() {
-  // What others see stays theirs; the caller gets a copy.
-  const NoGrad guard;
-  for (size_t i = 0; i < results_.size(); ++i)
-    if (program_.role(*program_.outputs[i].storage()) == Role::kept)
-      results_[i] = program_.outputs[i].clone();
-  for (const Ref<Storage>& s : written_) s->bump_version();
-  rebind_scratch(scratch_, scratch_memory_);
-  if (side_) rebind_scratch(side_->scratch(), side_scratch_memory_);
-}
-
-void Plan::rebind_scratch(ScratchStack& scratch, Ref<Storage>& memory) {
-  if (scratch.max_bytes() <= scratch.bytes()) return;
-  const StreamGuard home(home_);
-  memory = Storage::allocate(scratch.max_bytes(), program_.device);
-  scratch.rebind(memory->data(), memory->bytes());
-}
-
-Plan::Repeated Plan::replay(std::span<const Tensor> inputs, int steps,
-                            const std::function<void()>& after_each) {
-  for (size_t i = 0; i < inputs.size(); ++i) program_.inputs[i].storage()->rebind(inputs[i].raw());
-  renew_results();
-  for (size_t i = 0; i < results_.size(); ++i)
-    for (size_t k = 0; k < inputs.size(); ++k)
-      if (program_.outputs[i].storage() == program_.inputs[k].storage()) {
-        const Tensor& t = program_.outputs[i];
-        results_[i] = inputs[k].alias(t.shape(), t.strides(), inputs[k].offset() + t.offset());
-      }
-  values_.clear();
-  int taken = 0;             // steps whose parameters are known
-  std::exception_ptr error;  // of the caller's; the steps that are counted are done before it flies
-  const auto called_back = [&] {
-    try {
-      if (after_each) {
-        const diag::Span span("after a step", diag::Cause::user);
-        after_each();
-      }
-      return taken == steps || prepare() == Fit::fits;
-    } catch (...) {
-      error = std::current_exception();
-      return false;
-    }
-  };
-  while (true) {
-    draw_keys();
-    take_parameters();
-    if (++taken == steps) break;
-    count_step();
-    if (!called_back()) break;
-  }
-  const Context context{Stream::current(program_.device), &scratch_};
-  sign(inputs);
-  enter(context.stream);
-  runtime(program_.device.kind)
-      .launch_as_one(context.stream,
-                     {.signature = signature_,
-                      .parameters = parameters_,
-                      .values = values_,
-                      .steps = taken,
-                      .queue = [&](int step) { return queue(step, context); }},
-                     graphs_);
-  leave(context.stream);
-  if (taken == steps) {
-    count_step();
-    (void)called_back();
-  }
-  finish();
-  if (error) std::rethrow_exception(error);
-  return {handed_out(), taken};
 }
 
 RepeatedStats Plan::launched() const { return runtime(program_.device.kind).repeated(graphs_); }

@@ -1,15 +1,19 @@
 // A plan: an optimised program with memory, ready to be replayed.
 #pragma once
 
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include <brim/plan/compile.h>
 
+#include "core/reclaim.h"
 #include "core/runtime.h"
 #include "core/scratch_stack.h"
 #include "plan/holding.h"
@@ -20,12 +24,12 @@
 
 namespace brim::plan {
 
-class Plan {
+class Plan final : Reclaimable {
  public:
-  /// Runs the chosen passes over what was recorded, and gives it memory. Throws OutOfMemory.
+  /// Runs the chosen passes over what was recorded, and plans its memory; the arena is asked for by
+  /// the first replay. Throws OutOfMemory.
   Plan(Recording recording, const PassSelection& passes);
-  Plan(const Plan&) = delete;
-  Plan& operator=(const Plan&) = delete;
+  ~Plan() override;
 
   enum class Fit : uint8_t {
     fits,     ///< and what changes from step to step is renewed
@@ -52,6 +56,10 @@ class Plan {
 
   const Program& program() const { return program_; }
   const MemoryPlan& memory() const { return memory_; }
+  const MemoryPlan& host_memory() const { return host_memory_; }
+  /// Where replay() threw OutOfMemory, nothing of the step was done, and a plan that is made now
+  /// may have room: the Program::reserve that it should have.
+  std::optional<int64_t> wanted_reserve() const { return wanted_reserve_; }
   /// What the device's backend made of it.
   RepeatedStats launched() const;
   std::string explain() const;
@@ -59,6 +67,14 @@ class Plan {
 
  private:
   void allocate(bool share);
+  void take_arena();
+  void take_host_arena();
+  bool is_tight() const;
+  bool may_be_made_anew() const;
+  /// Between steps the arena holds nothing.
+  bool give_back(Device device) noexcept override;
+  Repeated replay_now(std::span<const Tensor> inputs, int steps,
+                      const std::function<void()>& after_each);
   void rebind_scratch(ScratchStack& scratch, Ref<Storage>& memory);
   void renew_results();
   std::span<const Tensor> handed_out();
@@ -69,7 +85,7 @@ class Plan {
   void draw_keys();
   void take_parameters();
   bool queue(int step, const Context& context);
-  void queue_on_both(const Context& context);
+  void queue_on_all(const Context& context);
   void enter(const Stream& stream);
   void leave(const Stream& stream);
   void count_step();
@@ -84,11 +100,17 @@ class Plan {
   std::vector<std::string> notes_;  // what each pass did
   std::vector<Pass> inexact_;       // that did something
   MemoryPlan memory_;
-  Ref<Storage> arena_;
-  std::vector<Ref<Storage>> written_;  // that others see
+  MemoryPlan host_memory_;  // of what is moved to the host
+  Ref<Storage> arena_, host_arena_;
+  bool has_run_ = false;                      // was asked for a step
+  bool has_begun_ = false;                    // this replay: it has its arena
+  int64_t counted_ = 0, counted_before_ = 0;  // steps; before this replay
+  std::optional<int64_t> wanted_reserve_;
+  std::atomic<bool> is_arena_used_ = false;  // by a replay, or by whoever takes it away
+  std::vector<Ref<Storage>> written_;        // that others see
   std::vector<Launch*> refreshed_, committed_, drawing_;
   ScratchStack scratch_;
-  Ref<Storage> scratch_memory_, side_scratch_memory_;
+  Ref<Storage> scratch_memory_;
   Stream home_;                      // where the plan's memory is given back
   std::vector<uint64_t> signature_;  // addresses that may differ from replay to replay
   std::vector<RepeatedWork::Parameter> parameters_;  // that differ from step to step
@@ -102,9 +124,16 @@ class Plan {
   };
   bool is_copied(const Result& r) const;
   std::vector<Result> result_storages_;
-  std::vector<Tensor> copies_;        // results_, but copies of those that are
-  std::unique_ptr<SideStream> side_;  // null where no launch is on it
-  std::vector<size_t> waits_for_;     // by launch: how many on the side stream
+  std::vector<Tensor> copies_;  // results_, but copies of those that are
+  /// By PlanStream; null where no launch is on it, and for the main one.
+  std::array<std::unique_ptr<SideStream>, backend::kPlanStreams> side_;
+  std::array<Ref<Storage>, backend::kPlanStreams> side_scratch_memory_;
+  bool has_side_streams_ = false;
+  struct Wait {
+    SideStream* of;
+    size_t count;  // works of it
+  };
+  std::vector<std::vector<Wait>> waits_;  // by launch, of the main stream
 };
 
 }  // namespace brim::plan

@@ -6,6 +6,22 @@
 
 namespace brim::plan {
 
+Tensor as_bytes(const Ref<Storage>& storage) {
+  Ref<TensorImpl> impl(new TensorImpl);
+  impl->shape = {static_cast<int64_t>(storage->bytes())};
+  impl->strides = contiguous_strides(impl->shape);
+  impl->dtype = DType::u8;
+  impl->contiguous = true;
+  impl->storage = storage;
+  return Tensor(std::move(impl));
+}
+
+Tensor over(const Tensor& t, const Ref<Storage>& storage) {
+  Tensor other = t.alias(t.shape(), t.strides(), t.offset());
+  other.impl()->storage = storage;
+  return other;
+}
+
 Role Program::role(const Storage& storage) const {
   const auto found = roles_.find(&storage);
   return found == roles_.end() ? Role::external : found->second;
@@ -21,6 +37,12 @@ Tensor Program::make(const Shape& shape, DType dtype, MemoryFormat format) {
       Storage::wrap(nullptr, static_cast<size_t>(shape.numel()) * size_of(dtype), device, {});
   set_role(*impl->storage, Role::temporary);
   return Tensor(std::move(impl));
+}
+
+Tensor Program::make_on_host(size_t bytes) {
+  const Tensor t = as_bytes(Storage::wrap(nullptr, bytes, Device::cpu(), {}));
+  set_role(*t.storage(), Role::host);
+  return t;
 }
 
 void Program::compact() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -13,6 +14,7 @@
 
 #include <brim/core/random.h>
 #include <brim/core/tensor.h>
+#include <brim/plan/memory_fit.h>
 
 #include "backend/launch.h"
 #include "core/same_elements.h"
@@ -28,8 +30,15 @@ enum class Role : uint8_t {
   input,      ///< the caller's, another one at each step
   output,     ///< handed to the caller
   kept,       ///< made by the step, seen by others afterwards (a gradient that stays)
-  external    ///< was there before: parameters, optimizer state, running statistics
+  external,   ///< was there before: parameters, optimizer state, running statistics
+  host        ///< a temporary's place in pinned memory of the host, while the device needs its own
 };
+
+/// All of a storage, as u8.
+Tensor as_bytes(const Ref<Storage>& storage);
+
+/// A handle to the same elements over other memory.
+Tensor over(const Tensor& t, const Ref<Storage>& storage);
 
 struct Program {
   std::vector<std::unique_ptr<Launch>> launches;
@@ -48,14 +57,23 @@ struct Program {
 
   /// Told by passes that take long how much is done; may be empty.
   std::function<void(double fraction)> progress;
-  bool fixed_layouts = false;  ///< CompileOptions::fixed_layouts
+  bool fixed_layouts = false;                       ///< CompileOptions::fixed_layouts
+  bool may_offload = false, may_recompute = false;  ///< of the passes that choose together
+  /// Bytes that a step like this was seen to need besides temporaries, for scratch memory.
+  int64_t reserve = 0;
+  /// How the step was fitted into the memory that there is; empty where it fits as it is.
+  std::optional<MemoryFit> fitted;
 
   Role role(const Storage& storage) const;
   /// True for tensors that nobody sees outside the step.
   bool temporary(const Tensor& t) const { return role(*t.storage()) == Role::temporary; }
   void set_role(const Storage& storage, Role role) { roles_[&storage] = role; }
+  /// Of one that nothing uses any more: another one may have its address.
+  void forget(const Storage& storage) { roles_.erase(&storage); }
   /// A new temporary, dense in `format`.
   Tensor make(const Shape& shape, DType dtype, MemoryFormat format = MemoryFormat::nchw);
+  /// `bytes` of pinned memory of the host.
+  Tensor make_on_host(size_t bytes);
   /// Removes the launches that were set to null.
   void compact();
   /// Storages that are used, in the order of their first use.

@@ -1,5 +1,7 @@
 #include "plan/recorder.h"
 
+#include <brim/core/random.h>
+
 #include <algorithm>
 
 #include "autograd/autocast.h"
@@ -231,6 +233,7 @@ class Recorder final : public backend::LaunchRecorder {
 
 Recording record(const Step& step, std::span<const Tensor> inputs, bool keep_gradients,
                  std::vector<std::function<void()>>* undo, bool for_passes) {
+  (void)Generator::global();  // made by its first use, which the step may be
   const autograd::OwnCasts casts;
   Recorder recorder(inputs, undo, for_passes);
   std::vector<Tensor> results = step(recorder.inputs());

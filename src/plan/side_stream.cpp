@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -38,9 +37,9 @@ class FreeStreams {
     }
     return runtime(device.kind).create_private_stream(device.index);
   }
-  void give_back(std::span<const Stream> streams) {
+  void give_back(const Stream& stream) {
     const std::lock_guard lock(mutex_);
-    free_.insert(free_.end(), streams.begin(), streams.end());
+    free_.push_back(stream);
   }
 
  private:
@@ -48,24 +47,32 @@ class FreeStreams {
   std::vector<Stream> free_;
 };
 
-/// The side stream of this thread's plans on a device: they run one at a time.
-Stream stream_of_thread(Device device) {
-  static thread_local struct Taken {
-    std::vector<Stream> streams;
-    ~Taken() { FreeStreams::all().give_back(streams); }
-  } taken;
-  const auto found = std::ranges::find(taken.streams, device, &Stream::device);
-  if (found != taken.streams.end()) return *found;
-  return taken.streams.emplace_back(FreeStreams::all().take(device));
+/// The streams of this thread's plans beside the main one: plans run one at a time.
+Stream stream_of_thread(Device device, backend::PlanStream which) {
+  struct Taken {
+    Device device;
+    backend::PlanStream which;
+    Stream stream;
+  };
+  static thread_local struct AllTaken {
+    std::vector<Taken> list;
+    ~AllTaken() {
+      for (const Taken& t : list) FreeStreams::all().give_back(t.stream);
+    }
+  } all;
+  for (const Taken& t : all.list)
+    if (t.device == device && t.which == which) return t.stream;
+  all.list.push_back({device, which, FreeStreams::all().take(device)});
+  return all.list.back().stream;
 }
 
 class DeviceStream final : public SideStream {
  public:
-  explicit DeviceStream(Device device) : device_(device) {}
+  DeviceStream(Device device, backend::PlanStream which) : device_(device), which_(which) {}
 
   void queue(Work work, const Stream& main) override {
     if (done_.empty()) {
-      stream_ = stream_of_thread(device_);
+      stream_ = stream_of_thread(device_, which_);
       // What the last step met has gone on to the main stream, where somebody has asked for it.
       runtime(device_.kind).forget_errors(stream_);
     }
@@ -91,6 +98,7 @@ class DeviceStream final : public SideStream {
 
  private:
   const Device device_;
+  const backend::PlanStream which_;
   Stream stream_;
   std::vector<Event> done_;  // behind each work
 };
@@ -180,9 +188,9 @@ class ThreadStream final : public SideStream {
 
 }  // namespace
 
-std::unique_ptr<SideStream> SideStream::create(Device device) {
+std::unique_ptr<SideStream> SideStream::create(Device device, backend::PlanStream which) {
   if (device.is_cpu()) return std::make_unique<ThreadStream>(device);
-  return std::make_unique<DeviceStream>(device);
+  return std::make_unique<DeviceStream>(device, which);
 }
 
 }  // namespace brim::plan

@@ -1,4 +1,5 @@
-// The second stream of a step: collectives wait there for other ranks while the first one computes.
+// A stream of a step beside its main one: collectives wait there for other ranks, and copies for
+// the link, while the main one computes.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 
 #include <brim/core/stream.h>
 
+#include "backend/launch.h"
 #include "core/context.h"
 #include "core/scratch_stack.h"
 
@@ -15,7 +17,9 @@ namespace brim::plan {
 /// One thread at a time. On a CPU, which has no streams, a thread of its own does the work.
 class SideStream {
  public:
-  static std::unique_ptr<SideStream> create(Device device);
+  /// `which`: not main. On a CPU collectives alone have one.
+  static std::unique_ptr<SideStream> create(
+      Device device, backend::PlanStream which = backend::PlanStream::collectives);
   virtual ~SideStream() = default;
   SideStream(const SideStream&) = delete;
   SideStream& operator=(const SideStream&) = delete;

@@ -1,28 +1,31 @@
-// Where the two streams of a program wait for each other. Launches of the side stream come behind
+// Where the streams of a program wait for each other. Launches beside the main stream come behind
 // all that stand before them in the program; those behind them wait only if they have to.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "plan/program.h"
 
 namespace brim::plan {
 
+using backend::PlanStream;
+
 class StreamOrder {
  public:
   explicit StreamOrder(const Program& program);
 
-  bool has_side_stream() const { return has_side_stream_; }
-  /// The launch of the side stream that has to be done before launch `i` of the main one begins; -1
-  /// for none, or if an earlier one has waited for it already. The side stream is in order.
-  int waits_for(size_t i) const { return waits_for_[i]; }
-  /// The launch before which launch `i`, of the side stream, is waited for: the number of launches
-  /// where only the step's end does. `i` itself on the main stream.
-  int joined_by(size_t i) const { return joined_by_[i]; }
+  bool has_side_streams() const { return has_side_streams_; }
+  /// The launches of other streams that the main stream waits for before launch `i` is queued, on
+  /// whichever stream: at most one of each, those before it being done as well.
+  std::span<const int> waits_for(size_t i) const { return waits_for_[i]; }
+  /// The last launch beside which launch `i` may still run: `i` itself on the main stream.
+  int runs_beside(size_t i) const { return runs_beside_[i]; }
 
  private:
-  std::vector<int> waits_for_, joined_by_;
-  bool has_side_stream_ = false;
+  std::vector<std::vector<int>> waits_for_;
+  std::vector<int> runs_beside_;
+  bool has_side_streams_ = false;
 };
 
 }  // namespace brim::plan

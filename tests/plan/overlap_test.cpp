@@ -74,19 +74,35 @@ Program program_of_five() {
 TEST(StreamOrder, LaunchesWaitOnlyForWhatTheyNeed) {
   Program program = program_of_five();
   ASSERT_EQ(program.launches.size(), 5U);
-  EXPECT_FALSE(StreamOrder(program).has_side_stream());
-  program.launches[1]->on_side_stream = true;
+  EXPECT_FALSE(StreamOrder(program).has_side_streams());
+  program.launches[1]->stream = PlanStream::collectives;
   const StreamOrder order(program);
-  EXPECT_TRUE(order.has_side_stream());
-  for (const size_t i : {0, 1, 2, 3}) EXPECT_EQ(order.waits_for(i), -1) << i;
-  EXPECT_EQ(order.waits_for(4), 1);
-  EXPECT_EQ(order.joined_by(1), 4);
-  EXPECT_EQ(order.joined_by(3), 3);
+  EXPECT_TRUE(order.has_side_streams());
+  for (const size_t i : {0, 1, 2, 3}) EXPECT_TRUE(order.waits_for(i).empty()) << i;
+  ASSERT_EQ(order.waits_for(4).size(), 1U);
+  EXPECT_EQ(order.waits_for(4)[0], 1);
+  EXPECT_EQ(order.runs_beside(1), 3);
+  EXPECT_EQ(order.runs_beside(3), 3);
+}
+
+TEST(StreamOrder, LaunchesWaitForWhatTheyName) {
+  Program program = program_of_five();
+  program.launches[1]->stream = PlanStream::to_host;
+  program.launches[2]->stream = PlanStream::to_device;
+  program.launches[3]->waits_for = {program.launches[1].get()};
+  const StreamOrder order(program);
+  // d needs c, of another stream, and names b.
+  ASSERT_EQ(order.waits_for(3).size(), 2U);
+  EXPECT_EQ(order.waits_for(3)[0], 1);
+  EXPECT_EQ(order.waits_for(3)[1], 2);
+  EXPECT_TRUE(order.waits_for(4).empty()) << "both were waited for";
+  EXPECT_EQ(order.runs_beside(1), 2);
+  EXPECT_EQ(order.runs_beside(2), 2);
 }
 
 TEST(StreamOrder, MemoryOfTheSideStreamIsNobodyElses) {
   Program program = program_of_five();
-  program.launches[1]->on_side_stream = true;
+  program.launches[1]->stream = PlanStream::collectives;
   const MemoryPlan plan = plan_memory(program, /*share=*/true);
   const auto block = [&](size_t launch, const char* operand) {
     const Storage* const storage = program.launches[launch]->operand(operand).storage().get();

@@ -198,6 +198,9 @@ TEST(Memory, ElementwiseResultsTakeThePlaceOfWhatEnds) {
 
 TEST(PassSelection, TakesAllSomeOrAllButSome) {
   EXPECT_TRUE(PassSelection("").contains("dead_code"));
+  EXPECT_EQ(PassSelection("all"), PassSelection(""));
+  EXPECT_THROW(PassSelection("all,memory"), ValueError);
+  EXPECT_THROW(PassSelection("-all"), ValueError);
   EXPECT_FALSE(PassSelection("-dead_code").contains("dead_code"));
   EXPECT_TRUE(PassSelection("-dead_code,-memory").contains("fuse_chains"));
   EXPECT_FALSE(PassSelection("memory").contains("dead_code"));

@@ -189,6 +189,7 @@ TEST(ZooPasses, EachDoesSomethingSomewhere) {
   named.insert("linear_grad");                               // fuse_linear_test
   named.insert("conv2d_relu");                               // fuse_conv_test
   named.insert("elide_copies");                              // elide_copies_test
+  named.insert("offload");                                   // offload_test
   named.insert("overlap");                                   // overlap_test, data_parallel_test
   named.insert("layer_norm_grad_add");                       // fuse_layer_norm_test
   for (const Case& c : cases())

@@ -22,6 +22,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -29,12 +30,13 @@
 #include <vector>
 
 #include <brim/core/tensor.h>
+#include <brim/plan/memory_fit.h>
 
 namespace brim {
 
 struct CompileOptions {
-  /// "": all passes; "-layout,-linear_relu": all but these; "dead_code,memory": these alone;
-  /// "exact": those with which the step has the bits of the eager one.
+  /// "" or "all": all passes; "-layout,-linear_relu": all but these; "dead_code,memory": these
+  /// alone; "exact": those with which the step has the bits of the eager one.
   std::string passes;
   /// Gradients that the step clears and makes anew stay in .grad() afterwards. Otherwise they live
   /// inside the step only, which lets the plan fold their use into their making.
@@ -64,6 +66,7 @@ struct CompileStats {
   /// What these read and write: the bytes of their operands, each counted once a launch.
   int64_t recorded_operand_bytes = 0, operand_bytes = 0;
   int64_t eager_bytes = 0, arena_bytes = 0;  ///< its temporaries' peak, eagerly and in the arena
+  int64_t host_bytes = 0;  ///< of pinned memory of the host, for what is moved there meanwhile
   /// Launches of a CUDA graph, and kernels, copies and fills in a step of the newest plan's one: of
   /// the plans that are kept; 0 on other devices.
   int64_t graph_replays = 0, graph_nodes = 0;
@@ -72,10 +75,13 @@ struct CompileStats {
 /// What a compiled step would take, by a model of its device: nothing is run. Times are in seconds.
 struct StepForecast {
   double step = 0;
-  double compute = 0;        ///< of its kernels
-  double communication = 0;  ///< of its collectives
-  double exposed = 0;        ///< the part of them that no kernel hides
-  int64_t arena_bytes = 0;   ///< of its temporaries
+  double compute = 0;         ///< of its kernels
+  double communication = 0;   ///< of its collectives
+  double exposed = 0;         ///< the part of them that no kernel hides
+  double copies = 0;          ///< to the host and back, of what has no room on the device
+  double exposed_copies = 0;  ///< the part of them that no kernel hides
+  int64_t arena_bytes = 0;    ///< of its temporaries
+  int64_t host_bytes = 0;     ///< of the host, for what is copied there
   int64_t kernels = 0, collectives = 0;
 };
 
@@ -121,6 +127,7 @@ class Compiler {
   StepForecast forecast(std::span<const Tensor> inputs, const Step& step);
   std::string explain() const;
   PlanTimeline timeline() const;
+  std::optional<MemoryFit> memory_fit() const;
   CompileStats stats() const;
 
  private:
@@ -175,6 +182,8 @@ class CompiledStep {
   std::string explain() const { return compiler_.explain(); }
   /// Empty without a plan.
   PlanTimeline timeline() const { return compiler_.timeline(); }
+  /// How the newest plan was fitted into its device's memory; empty where it fits as it is.
+  std::optional<MemoryFit> memory_fit() const { return compiler_.memory_fit(); }
   CompileStats stats() const { return compiler_.stats(); }
 
  private:

@@ -1,7 +1,7 @@
 // Ranks sum their gradients while others are still computed. The step was recorded with one
 // all-reduce of all gradients behind the backward pass; it becomes several, of gradients that are
 // ready at about the same time (buckets; Li et al., "PyTorch Distributed: experiences on
-// accelerating data parallel training", 2020), and these run on the plan's side stream. What goes
+// accelerating data parallel training", 2020), and these run on a stream of their own. What goes
 // into a bucket is not a matter of megabytes: it is solved from the times at which gradients are
 // ready and from what the link was measured to take, so that the last bucket is there soonest.
 #include <fmt/core.h>
@@ -139,7 +139,7 @@ std::string overlap(Program& program) {
   program.launches = std::move(launches);
   // Ranks make their calls in one order, so all of them are on one stream.
   for (const auto& launch : program.launches)
-    if (launch->communication) launch->on_side_stream = true;
+    if (launch->communication) launch->stream = backend::PlanStream::collectives;
   return notes;
 }
 

@@ -35,23 +35,31 @@ std::vector<Pass> all_passes() {
        {"elide_copies", "products written where a copy would put them", elide_copies, 64},
        {"fuse_chains", "ops over elements and rows in one pass over memory", fuse_chains},
        {"recompute", "make again what the backward pass needs, instead of keeping it", recompute},
-       {"overlap", "gradients summed over ranks while others are computed", overlap}});
+       {"overlap", "gradients summed over ranks while others are computed", overlap},
+       {"offload", "move to the host what has no room on the device meanwhile", offload}});
   return passes;
+}
+
+bool runs(const Pass& pass, const PassSelection& chosen) {
+  return chosen.contains(pass.name) || (pass.name == "offload" && chosen.contains("recompute"));
 }
 
 std::string run_pass(std::string_view name, Program& program) {
   const PassSelection chosen(name);
+  program.may_offload = chosen.contains("offload");
+  program.may_recompute = chosen.contains("recompute");
   std::string notes;
   for (const Pass& pass : all_passes())
-    if (chosen.contains(pass.name))
+    if (runs(pass, chosen))
       if (const std::string note = pass.run(program); !note.empty())
         notes += (notes.empty() ? "" : "; ") + pass.name + ": " + note;
   return notes;
 }
 
 PassSelection::PassSelection(std::string_view text) {
-  std::vector<std::string> known{kMemoryPass, kExactPasses, kRewrites}, exact{kMemoryPass},
-      rewrites;
+  if (text == kAllPasses) return;
+  std::vector<std::string> known{kMemoryPass, kAllPasses, kExactPasses, kRewrites},
+      exact{kMemoryPass}, rewrites;
   for (const Pass& pass : all_passes()) {
     known.push_back(pass.name);
     if (pass.ulp == 0) exact.push_back(pass.name);
@@ -66,6 +74,7 @@ PassSelection::PassSelection(std::string_view text) {
     if (minus) name.remove_prefix(1);
     BRIM_CHECK(first || minus == without_, ValueError,
                "[passes] '{}' mixes passes to run and passes to leave out; use one kind", name);
+    BRIM_CHECK(name != kAllPasses, ValueError, "[passes] '{}' stands alone", name);
     BRIM_CHECK(std::find(known.begin(), known.end(), name) != known.end(), ValueError,
                "[passes] there is no pass '{}'{}", name, suggestion(name, known));
     without_ = minus;

@@ -1,24 +1,23 @@
 // Makes the result of a normalisation with its ReLU a second time where the backward pass reads it,
 // instead of keeping it meanwhile: what it is made of is kept anyway. Only as long as that lowers
-// the memory that the plan takes, and on GPUs, where it costs time, only if memory is short.
-#include <brim/core/allocator.h>
+// the memory that the plan takes, and on CPUs, where it costs little; elsewhere, and where that is
+// not enough, what is computed again is chosen together with what is moved (fit.h).
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>
 #include <vector>
 
-#include "backend/fused/fused_norm.h"
-#include "backend/has_kernel.h"
-#include "core/runtime.h"
+#include "core/same_elements.h"
+#include "plan/fit_program.h"
 #include "plan/memory.h"
 #include "plan/pass.h"
+#include "plan/recomputation.h"
 
 namespace brim::plan {
 namespace {
 
 constexpr size_t kLeast = size_t{1} << 20;  // bytes worth a launch
-constexpr double kAmple = 0.5;              // of a GPU's memory may be taken without this pass
 
 /// A launch whose result nobody reads from `from` up to `to`.
 struct Candidate {
@@ -45,19 +44,11 @@ int peak_of(const MemoryPlan& memory, size_t launches) {
   return at;
 }
 
-bool written_between(const Uses& uses, const Tensor& t, int first, int last) {
-  if (!t.defined()) return false;
-  const std::vector<int>& writers = uses.writers(t);
-  return std::any_of(writers.begin(), writers.end(), [&](int w) { return w > first && w <= last; });
-}
-
 std::optional<Candidate> candidate(const Program& program, const Uses& uses, int index, int peak) {
   const Launch& l = *program.launches[static_cast<size_t>(index)];
-  if (!is(l, "batch_norm_relu") || l.operand("residual").defined() ||
-      !backend::has_kernel("batch_norm_relu_again", l.device(), l.dtype()))
-    return std::nullopt;
+  if (!is(l, "batch_norm_relu")) return std::nullopt;
   const Tensor &x = l.operand("x"), &y = l.operand("y");
-  if (!program.temporary(y) || uses.writer(y) != index || !covers_storage(y)) return std::nullopt;
+  if (!program.temporary(y) || !covers_storage(y)) return std::nullopt;
   Candidate c{index, index, -1, y.storage()->bytes()};
   for (const int r : uses.readers(y)) {
     if (r <= peak)
@@ -67,10 +58,9 @@ std::optional<Candidate> candidate(const Program& program, const Uses& uses, int
   }
   // What it is made of must live beyond the gap anyway.
   const std::vector<int>& needs = uses.readers(x);
-  if (c.to < 0 || c.from >= peak || c.bytes < kLeast || needs.empty() || needs.back() < c.to)
+  if (c.to < 0 || c.from >= peak || c.bytes < kLeast || needs.empty() || needs.back() < c.to ||
+      !Recomputation(program, uses, index, *y.storage(), c.to))
     return std::nullopt;
-  for (const char* name : {"x", "weight", "bias", "mean", "scale"})
-    if (written_between(uses, l.operand(name), index, c.to)) return std::nullopt;
   return c;
 }
 
@@ -83,14 +73,6 @@ std::optional<Candidate> largest(const Program& program, const MemoryPlan& memor
     if (const auto c = candidate(program, uses, static_cast<int>(i), peak))
       if (!best || c->bytes > best->bytes) best = c;
   return best;
-}
-
-/// Bytes that a plan could have: free ones and those that the allocator keeps, within its limit.
-int64_t room_on(Device device) {
-  const MemoryStats stats = Allocator::of(device).stats();
-  const auto free = static_cast<int64_t>(runtime(device.kind).memory(device.index).free);
-  const int64_t room = free + stats.cached;
-  return stats.limit > 0 ? std::min(room, stats.limit - stats.live) : room;
 }
 
 /// A launch that was made a second time, and whose result was read before.
@@ -108,16 +90,12 @@ void redirect(Program& program, size_t first, const Tensor& from, const Tensor& 
 }
 
 Repeat repeat(Program& program, const Candidate& c) {
-  static const backend::BatchNormReluAgain kernel("batch_norm_relu_again");
-  const Launch& l = *program.launches[static_cast<size_t>(c.launch)];
-  const Tensor y = l.operand("y");
-  Tensor again = program.make(y.shape(), y.dtype());
-  again = again.alias(y.shape(), y.strides(), 0);
+  const Tensor y = program.launches[static_cast<size_t>(c.launch)]->operand("y");
+  Tensor again;
+  std::unique_ptr<Launch> launch =
+      Recomputation(program, Uses(program), c.launch, *y.storage(), c.to).make(program, again);
   redirect(program, static_cast<size_t>(c.to), y, again);
-  const auto made = program.launches.insert(
-      program.launches.begin() + c.to,
-      kernel.launch(program.device, l.dtype(), l.operand("x"), l.operand("weight"),
-                    l.operand("bias"), l.operand("mean"), l.operand("scale"), again));
+  const auto made = program.launches.insert(program.launches.begin() + c.to, std::move(launch));
   return {made->get(), again, y};
 }
 
@@ -126,21 +104,12 @@ void take_back(Program& program, const Repeat& r) {
   redirect(program, 0, r.result, r.first_result);
 }
 
-}  // namespace
-
-std::string recompute(Program& program) {
+std::string normalise_twice(Program& program) {
   MemoryPlan memory = plan_memory(program, true);
   const size_t before = memory.bytes;
-  std::optional<Candidate> next = largest(program, memory);
-  if (next && !backend::launch_policy(program.device.kind).trades_time_for_memory) {
-    const auto room = static_cast<double>(room_on(program.device));
-    if (static_cast<double>(before) <= kAmple * room)
-      return fmt::format("not needed, {:.1f} MB of the {:.1f} there are",
-                         1e-6 * static_cast<double>(before), 1e-6 * room);
-  }
   size_t least = before, kept = 0;
   std::vector<Repeat> repeats;
-  for (; next; next = largest(program, memory)) {
+  while (const std::optional<Candidate> next = largest(program, memory)) {
     repeats.push_back(repeat(program, *next));
     memory = plan_memory(program, true);
     if (memory.bytes >= least) continue;  // it may take several, where peaks are equally high
@@ -151,6 +120,14 @@ std::string recompute(Program& program) {
   return kept ? fmt::format("{} normalisations made twice: {:.1f} instead of {:.1f} MB", kept,
                             static_cast<double>(least) * 1e-6, static_cast<double>(before) * 1e-6)
               : "";
+}
+
+}  // namespace
+
+std::string recompute(Program& program) {
+  if (!backend::launch_policy(program.device.kind).trades_time_for_memory || !fits(program))
+    return "";  // then what is computed again is chosen together with what is moved
+  return normalise_twice(program);
 }
 
 }  // namespace brim::plan

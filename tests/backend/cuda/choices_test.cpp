@@ -64,26 +64,6 @@ TEST_F(CudaLibrariesChoice, IsNoneWithoutRoom) {
   check(44, "1", "0");
 }
 
-TEST_F(CudaLibrariesChoice, IsNoneWithoutRoomInOneBlock) {
-  const auto convolve = [&](int64_t size) {
-    const Tensor x = randn({1, 2, size, 6}), w = randn({3, 2, 2, 2});
-    expect_near(conv2d(x.to(cuda).to(MemoryFormat::nhwc), w.to(cuda)), conv2d(x, w));
-  };
-  convolve(48);  // small blocks are there from now on
-  let("1-needs-much no-plans");
-  Allocator& allocator = Allocator::of(cuda);
-  const MemoryStats stats = allocator.stats();
-  // Enough for the workspace, but not with the turned weights in the same block.
-  allocator.set_limit(stats.live + stats.cached + (int64_t{513} << 20));
-  (void)asked();
-  convolve(49);
-  const tests::Lines lines = asked();
-  EXPECT_GT(count(lines, "algorithm 1"), 0);
-  EXPECT_NE(lines.back().find("algorithm 0"), std::string::npos) << lines.back();
-  allocator.set_limit(0);
-  allocator.release_cached();
-}
-
 TEST_F(CudaLibrariesChoice, IsBrimsOwnKernelWhileThereIsNoRoom) {
   const Tensor x = randn({1, 2, 50, 6}), w = randn({3, 2, 2, 2});
   const Tensor a = randn({50, 9}), b = randn({9, 12});

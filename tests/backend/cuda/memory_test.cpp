@@ -1,4 +1,4 @@
-// recompute on a GPU: normalisations are made twice only where memory is short.
+// Where a GPU's memory is short, what has no room is moved to the host or computed again.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include <brim/brim.h>
 
+#include "plan/fitted_training.h"
 #include "plan/memory.h"
 #include "plan/pass.h"
 #include "plan/recorder.h"
@@ -13,7 +14,7 @@
 namespace brim {
 namespace {
 
-class CudaRecompute : public ::testing::Test {
+class CudaMemory : public ::testing::Test {
  protected:
   void SetUp() override {
     if (Device::count(DeviceKind::cuda) == 0) GTEST_SKIP() << "no CUDA device";
@@ -44,24 +45,35 @@ class CudaRecompute : public ::testing::Test {
   }
 };
 
-TEST_F(CudaRecompute, OnlyWhereMemoryIsShort) {
+TEST_F(CudaMemory, ComputesAgainOnlyWhereItIsShort) {
   Allocator& memory = Allocator::of(Device::cuda());
   plan::Program ample = program();
   const auto bytes = static_cast<int64_t>(plan::plan_memory(ample, true).bytes);
   ASSERT_GT(bytes, int64_t{4} << 20);
-  EXPECT_NE(plan::recompute(ample).find("not needed"), std::string::npos);
+  EXPECT_NE(plan::run_pass("recompute", ample).find("not needed"), std::string::npos);
   EXPECT_FALSE(repeats(ample));
 
-  plan::Program half = program();
-  memory.set_limit(memory.stats().live + 2 * bytes);
-  EXPECT_NE(plan::recompute(half).find("not needed"), std::string::npos);
-  EXPECT_FALSE(repeats(half));
-
   plan::Program more = program();
-  memory.set_limit(memory.stats().live + 2 * bytes - 2);
-  EXPECT_NE(plan::recompute(more).find("made twice"), std::string::npos);
+  memory.set_limit(memory.stats().live + bytes);  // scratch memory has no room then
+  EXPECT_NE(plan::run_pass("recompute", more).find("1 computed again"), std::string::npos);
   EXPECT_TRUE(repeats(more));
   EXPECT_LT(static_cast<int64_t>(plan::plan_memory(more, true).bytes), bytes);
+}
+
+/// Moved or computed again: the steps have the bits of those that had room.
+TEST_F(CudaMemory, IsFittedWithoutAnotherBit) {
+  const Device device = Device::cuda();
+  const tests::FittedTraining free = tests::train_within(device, 0, "-layout");
+  EXPECT_FALSE(free.fit);
+  const auto room = static_cast<int64_t>(0.8 * static_cast<double>(free.stats.arena_bytes));
+  for (const char* passes : {"-layout", "-layout,-recompute", "-layout,-offload"}) {
+    const tests::FittedTraining fitted = tests::train_within(device, room, passes);
+    ASSERT_TRUE(fitted.fit) << passes;
+    EXPECT_TRUE(fitted.fit->fits) << passes;
+    EXPECT_LE(fitted.stats.arena_bytes, room) << passes;
+    EXPECT_EQ(fitted.values, free.values) << passes << "\n" << fitted.explain;
+    EXPECT_TRUE(fitted.stats.host_bytes > 0 || std::string(passes) != "-layout,-recompute");
+  }
 }
 
 }  // namespace

@@ -1,0 +1,31 @@
+// How a compiled step was fitted into the memory that there is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace brim {
+
+/// What a step does with the tensors that it does not use for a while, where they do not all fit:
+/// it keeps them on the device, moves them to the host and back, or computes them again.
+struct MemoryFit {
+  struct Tensor {
+    std::string made_by;  ///< the launch
+    std::string shape, dtype;
+    int64_t bytes = 0;
+    std::string choice;  ///< "keep", "offload" or "recompute"
+    std::string why;
+    double seconds = 0;  ///< predicted: of its copies, both ways, or of computing it again
+  };
+  std::vector<Tensor> tensors;             ///< in the order in which they are made
+  int64_t room = 0;                        ///< bytes for temporaries
+  int64_t before = 0, after = 0;           ///< bytes of the arena
+  int64_t least = 0;                       ///< about what the least room is in which it could run
+  int64_t host = 0;                        ///< bytes of pinned memory of the host
+  double seconds_before = 0, seconds = 0;  ///< of a step, predicted
+  double waiting = 0;                      ///< of `seconds`, for copies
+  bool fits = false;
+};
+
+}  // namespace brim

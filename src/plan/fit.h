@@ -1,0 +1,75 @@
+// What a step keeps on its device while nothing uses it, and what it moves to the host or computes
+// again instead, so that it fits into the memory that there is. Here it is a problem of times and
+// bytes; the pass `offload` makes it of a program, and a program of its solution.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+namespace brim::plan {
+
+enum class Choice : uint8_t { keep, offload, recompute };
+std::string_view name(Choice choice);
+
+inline constexpr double kImpossible = std::numeric_limits<double>::infinity();
+
+/// A temporary that is not used between two launches.
+struct Activation {
+  int64_t bytes = 0;
+  int made_by = 0;  ///< launch
+  int last_before = 0, first_after = 0,
+      last_use = 0;  ///< launches; the gap is between the first two
+  double to_host = kImpossible, to_device = kImpossible;  ///< seconds that a copy takes
+  double recompute = kImpossible;                         ///< seconds to compute it once more
+  std::vector<int> made_of;                               ///< activations that computing it reads
+};
+
+struct FitProblem {
+  std::vector<double> seconds;          ///< of each launch on the main stream; 0 for others
+  std::vector<int64_t> others;          ///< bytes of what is no activation, during each launch
+  std::vector<Activation> activations;  ///< in the order in which they are made
+  int64_t limit = 0;                    ///< bytes
+};
+
+/// When the things happen that choices ask for. Launches are those of the problem.
+struct Schedule {
+  struct Trip {
+    int released_by = -1;  ///< the launch before which the copy to the host is waited for
+    int fetched_at = -1;   ///< the launch behind whose predecessors the copy back is queued
+    int needed_by = -1;    ///< that uses it first after the gap, or what is computed again of it
+  };
+  std::vector<Trip> trips;  ///< by activation; needed_by alone where it is computed again
+  double seconds = 0;       ///< that the step takes
+  double waiting = 0;       ///< of them, for copies
+  int64_t peak = 0;         ///< bytes
+  bool fits = false;        ///< peak is within the limit
+};
+
+/// Where activations are needed and used last, with what is computed again counted in.
+struct Needs {
+  std::vector<int> needed_by, last_use;  ///< launches, by activation
+};
+Needs needs_of(const FitProblem& problem, const std::vector<Choice>& choices);
+/// During each launch, but for those of copies that are on their way.
+std::vector<int64_t> live_bytes(const FitProblem& problem, const std::vector<Choice>& choices,
+                                const Needs& needs);
+
+/// On a virtual clock: launches follow each other, copies follow each other in each direction. The
+/// memory of what is copied to the host serves others as soon as that is done, and is waited for
+/// where it would be missed; copies back are queued as late as they can be without being waited
+/// for, or as early as there is room.
+Schedule schedule(const FitProblem& problem, const std::vector<Choice>& choices);
+
+/// Choices with which the step fits and takes as short as was found: from those that compute the
+/// cheapest ones again and move the earliest others, single changes and exchanges that help.
+/// Several ways, the best one first: the memory of some may have more gaps. Empty where nothing
+/// fits. The same on every machine.
+std::vector<std::vector<Choice>> solve(const FitProblem& problem);
+
+/// About the least limit that can be met: with all moved that may be, or computed again in
+/// segments.
+int64_t least_limit(const FitProblem& problem);
+
+}  // namespace brim::plan

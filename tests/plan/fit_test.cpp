@@ -1,0 +1,162 @@
+// What is kept, moved and computed again: against the best of all choices, and against counting.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "plan/fit.h"
+
+namespace brim::plan {
+namespace {
+
+/// Layers forward and backward: what layer i makes is read by the next one, and again on the way
+/// back.
+FitProblem chain(const std::vector<int64_t>& bytes, double layer, double copy_per_byte,
+                 double recompute) {
+  const int layers = static_cast<int>(bytes.size());
+  FitProblem p;
+  p.seconds.assign(2 * static_cast<size_t>(layers), layer);
+  p.others.assign(p.seconds.size(), 0);
+  for (int i = 0; i < layers; ++i) {
+    const int64_t size = bytes[static_cast<size_t>(i)];
+    const double copy = copy_per_byte * static_cast<double>(size);
+    p.activations.push_back({.bytes = size,
+                             .made_by = i,
+                             .last_before = std::min(i + 1, layers - 1),
+                             .first_after = 2 * layers - 1 - i,
+                             .last_use = 2 * layers - 1 - i,
+                             .to_host = copy,
+                             .to_device = copy,
+                             .recompute = recompute,
+                             .made_of = i > 0 ? std::vector<int>{i - 1} : std::vector<int>{}});
+  }
+  return p;
+}
+
+FitProblem random_problem(std::mt19937& random) {
+  std::uniform_real_distribution<double> zero_to_one(0, 1);
+  std::vector<int64_t> bytes(3 + random() % 5);
+  for (int64_t& b : bytes) b = 1 + static_cast<int64_t>(random() % 40);
+  FitProblem p = chain(bytes, 1, 0.2 * zero_to_one(random), 0);
+  for (double& s : p.seconds) s = 0.2 + zero_to_one(random);
+  for (Activation& a : p.activations) {
+    a.recompute = random() % 4 == 0 ? kImpossible : 0.1 + 2 * zero_to_one(random);
+    if (random() % 5 == 0) a.to_host = a.to_device = kImpossible;
+  }
+  int64_t all = 0;
+  for (const int64_t b : bytes) all += b;
+  p.limit = static_cast<int64_t>((0.3 + 0.6 * zero_to_one(random)) * static_cast<double>(all));
+  return p;
+}
+
+/// Of all choices that there are; infinite where none fits.
+double least_seconds(const FitProblem& p) {
+  double least = kImpossible;
+  std::vector<Choice> choices(p.activations.size(), Choice::keep);
+  size_t count = 1;
+  for (size_t t = 0; t < choices.size(); ++t) count *= 3;
+  for (size_t number = 0; number < count; ++number) {
+    size_t rest = number;
+    bool is_possible = true;
+    for (size_t t = 0; t < choices.size(); ++t, rest /= 3) {
+      choices[t] = static_cast<Choice>(rest % 3);
+      const Activation& a = p.activations[t];
+      is_possible &= choices[t] == Choice::keep ||
+                     (choices[t] == Choice::offload ? a.to_host : a.recompute) != kImpossible;
+    }
+    if (!is_possible) continue;
+    if (const Schedule s = schedule(p, choices); s.fits) least = std::min(least, s.seconds);
+  }
+  return least;
+}
+
+TEST(Fit, IsNearTheBestOfAllChoices) {
+  std::mt19937 random(3);
+  double sum = 0, worst = 0;
+  int solved = 0;
+  for (int round = 0; round < 400; ++round) {
+    const FitProblem p = random_problem(random);
+    const double best = least_seconds(p);
+    const auto choices = solve(p);
+    ASSERT_EQ(!choices.empty(), best != kImpossible) << "round " << round;
+    if (choices.empty()) continue;
+    const Schedule s = schedule(p, choices[0]);
+    ASSERT_TRUE(s.fits);
+    ASSERT_LE(s.peak, p.limit);
+    ++solved;
+    sum += s.seconds / best - 1;
+    worst = std::max(worst, s.seconds / best - 1);
+  }
+  EXPECT_GT(solved, 200);
+  EXPECT_LT(sum / solved, 0.001) << "worst " << worst;
+  EXPECT_LT(worst, 0.03);
+}
+
+TEST(Fit, KeepsAllWhereThereIsRoom) {
+  FitProblem p = chain({10, 10, 10, 10}, 1, 0.01, 0.1);
+  p.limit = 40;
+  const auto choices = solve(p);
+  ASSERT_FALSE(choices.empty());
+  EXPECT_EQ(choices[0], std::vector<Choice>(4, Choice::keep));
+  EXPECT_DOUBLE_EQ(schedule(p, choices[0]).seconds, 8);
+}
+
+TEST(Fit, HidesCopiesBehindOtherLayers) {
+  FitProblem p = chain(std::vector<int64_t>(12, 10), 1, 0.09, kImpossible);  // 0.9 s a copy
+  p.limit = 80;
+  const auto choices = solve(p);
+  ASSERT_FALSE(choices.empty());
+  const Schedule s = schedule(p, choices[0]);
+  EXPECT_NEAR(s.seconds, 24, 1e-9);  // nothing is waited for
+  EXPECT_EQ(std::ranges::count(choices[0], Choice::offload), 4);
+  // As late as they can be: a fetch begins at most two layers ahead.
+  for (const Schedule::Trip& trip : s.trips)
+    EXPECT_TRUE(trip.fetched_at < 0 || trip.fetched_at >= trip.needed_by - 2);
+}
+
+TEST(Fit, ComputesAgainWhatIsCheaperThanItsCopies) {
+  FitProblem p = chain(std::vector<int64_t>(8, 10), 1, 1, 0.05);  // a copy takes ten layers
+  p.limit = 60;
+  const auto choices = solve(p);
+  ASSERT_FALSE(choices.empty());
+  EXPECT_EQ(std::ranges::count(choices[0], Choice::offload), 0);
+  EXPECT_LT(schedule(p, choices[0]).seconds, 16.5);
+}
+
+TEST(Fit, WaitsForTheLinkWhereItMust) {
+  FitProblem p = chain(std::vector<int64_t>(6, 10), 1, 0.3, kImpossible);  // 3 s a copy
+  p.limit = 30;
+  const auto choices = solve(p);
+  ASSERT_FALSE(choices.empty());
+  const Schedule s = schedule(p, choices[0]);
+  EXPECT_GT(s.waiting, 0);
+  EXPECT_NEAR(s.seconds, 12 + s.waiting, 1e-9);
+}
+
+TEST(Fit, TellsTheLeastLimit) {
+  FitProblem p = chain({10, 20, 30}, 1, 0.01, kImpossible);
+  const int64_t least = least_limit(p);
+  EXPECT_EQ(least, 50);  // a layer's input and what it makes
+  p.limit = least;
+  EXPECT_FALSE(solve(p).empty());
+  p.limit = least - 1;
+  EXPECT_TRUE(solve(p).empty());
+}
+
+/// What is computed again needs what it is made of, which may have to be made again itself.
+TEST(Fit, FollowsWhatIsComputedAgain) {
+  FitProblem p = chain({10, 10, 10, 10}, 1, kImpossible, 1);
+  for (Activation& a : p.activations) a.to_host = a.to_device = kImpossible;
+  std::vector<Choice> choices{Choice::keep, Choice::recompute, Choice::recompute, Choice::keep};
+  const Needs needs = needs_of(p, choices);
+  EXPECT_EQ(needs.needed_by[2], 5);
+  EXPECT_EQ(needs.needed_by[1], 5);  // for the one above, a launch sooner
+  EXPECT_EQ(needs.last_use[1], 6);
+  p.limit = 1000;
+  EXPECT_DOUBLE_EQ(schedule(p, choices).seconds, 10);
+}
+
+}  // namespace
+}  // namespace brim::plan

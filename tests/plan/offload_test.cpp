@@ -1,0 +1,81 @@
+// Steps that do not fit: what they move to the host or compute again changes no bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <brim/brim.h>
+#include <brim/core/sim.h>
+
+#include "message_of.h"
+#include "plan/fitted_training.h"
+
+namespace brim::tests {
+namespace {
+
+/// With the stream checker, which throws where work touches what another stream still uses.
+class Offload : public ::testing::Test {
+ protected:
+  Offload() {
+    SimOptions options = before;
+    options.check = true;
+    set_sim_options(options);
+  }
+  ~Offload() override { set_sim_options(before); }
+  FittedTraining train(int64_t room, const char* passes) const {
+    return train_within(device, room, passes);
+  }
+
+  static int64_t count(const MemoryFit& fit, const std::string& choice) {
+    return std::ranges::count(fit.tensors, choice, &MemoryFit::Tensor::choice);
+  }
+
+  const Device device = Device::sim(0);
+  const SimOptions before = sim_options();
+};
+
+TEST_F(Offload, ChangesNoBit) {
+  const FittedTraining free = train(0, "");
+  EXPECT_FALSE(free.fit);
+  for (const double share : {0.9, 0.75, 0.65}) {
+    const auto limit = static_cast<int64_t>(share * static_cast<double>(free.stats.arena_bytes));
+    for (const char* passes : {"", "-offload", "-recompute"}) {
+      const FittedTraining fitted = train(limit, passes);
+      ASSERT_TRUE(fitted.fit) << share << passes;
+      EXPECT_TRUE(fitted.fit->fits) << share << passes;
+      EXPECT_LE(fitted.stats.arena_bytes, limit) << share << passes;
+      EXPECT_EQ(fitted.values, free.values) << share << passes << "\n" << fitted.explain;
+      EXPECT_EQ(fitted.fit->after, fitted.stats.arena_bytes);
+      EXPECT_EQ(count(*fitted.fit, "offload") > 0, fitted.stats.host_bytes > 0);
+      if (std::string(passes) == "-offload") {
+        EXPECT_EQ(count(*fitted.fit, "offload"), 0);
+        EXPECT_GT(count(*fitted.fit, "recompute"), 0);
+      }
+      if (std::string(passes) == "-recompute") {
+        EXPECT_EQ(count(*fitted.fit, "recompute"), 0);
+        EXPECT_GT(count(*fitted.fit, "offload"), 0);
+        EXPECT_NE(fitted.explain.find("fetch"), std::string::npos);
+      }
+      EXPECT_NE(fitted.explain.find("room\n"), std::string::npos) << fitted.explain;
+    }
+  }
+}
+
+TEST_F(Offload, LeavesAStepThatFitsAlone) {
+  const FittedTraining free = train(0, "");
+  const FittedTraining fits = train(3 * free.stats.arena_bytes, "");
+  EXPECT_FALSE(fits.fit);
+  EXPECT_EQ(fits.stats.launches, free.stats.launches);
+  EXPECT_NE(fits.explain.find("offload: not needed"), std::string::npos) << fits.explain;
+}
+
+TEST_F(Offload, TellsTheLeastRoom) {
+  const std::string message = message_of([&] { (void)train(200'000, ""); });
+  EXPECT_NE(message.find("sim:0 has no room"), std::string::npos) << message;
+  EXPECT_NE(message.find("temporaries need about"), std::string::npos) << message;
+  EXPECT_NE(message.find("use a smaller batch"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace brim::tests
