@@ -9,6 +9,8 @@
 namespace brim::nn::init {
 namespace {
 
+thread_local int skips = 0;  // SkipInit objects
+
 double kaiming_std(const Tensor& t, const KaimingOptions& o) {
   const Fans f = fans(t);
   const int64_t fan = o.mode == FanMode::fan_in ? f.in : f.out;
@@ -22,6 +24,9 @@ double xavier_std(const Tensor& t, double factor) {
 }
 
 }  // namespace
+
+SkipInit::SkipInit() { ++skips; }
+SkipInit::~SkipInit() { --skips; }
 
 Fans fans(const Tensor& weight) {
   BRIM_CHECK(weight.defined() && weight.rank() >= 2, ShapeError,
@@ -51,16 +56,19 @@ double gain(Nonlinearity nonlinearity, double slope) {
 }
 
 Tensor uniform_(Tensor t, double low, double high) {
+  if (skips) return t;
   const NoGrad guard;
   return t.uniform_(low, high);
 }
 
 Tensor normal_(Tensor t, double mean, double std) {
+  if (skips) return t;
   const NoGrad guard;
   return t.normal_(mean, std);
 }
 
 Tensor constant_(Tensor t, double value) {
+  if (skips) return t;
   const NoGrad guard;
   return t.fill_(value);
 }

@@ -382,7 +382,8 @@ TEST(Models, ResNet18BeginsAsTorchvisions) {
     double square = 0;
     for (const float w : v) square += double{w} * w / static_cast<double>(v.size());
     if (value.rank() == 4) {
-      const double fan_out = static_cast<double>(value.numel() / value.size(1));
+      const int64_t elements = value.numel() / value.size(1);
+      const auto fan_out = static_cast<double>(elements);
       EXPECT_NEAR(std::sqrt(square), std::sqrt(2 / fan_out), 0.05 * std::sqrt(2 / fan_out)) << name;
     } else if (name.starts_with("fc")) {
       EXPECT_LE(*std::max_element(v.begin(), v.end()), 1 / std::sqrt(512.0F)) << name;
@@ -411,6 +412,24 @@ TEST(Models, ResNetsHaveTheParametersOfTorchvisions) {
     EXPECT_EQ(std::ranges::count(nn::model_names(), name), 1) << name;
   EXPECT_EQ(message_of([] { nn::ResNet({.depth = 20}); }),
             "[ResNet] there is none of depth 20; use one of 18, 34, 50, 101, 152");
+}
+
+TEST(Models, VggIsTorchvisions) {
+  EXPECT_EQ(nn::Vgg::convolutions(16), (std::vector<int>{2, 2, 3, 3, 3}));
+  EXPECT_EQ(message_of([] { nn::Vgg({.depth = 12}); }),
+            "[Vgg] there is none of depth 12; use one of 11, 13, 16, 19");
+  const auto small = nn::make_model("vgg11_bn", {.classes = 10});
+  const auto state = small->state_dict();
+  EXPECT_EQ(state.at("features.1.running_mean").shape(), Shape({64}));
+  EXPECT_EQ(state.at("features.25.weight").shape(), Shape({512, 512, 3, 3}));
+  EXPECT_EQ(state.at("classifier.6.bias").shape(), Shape({10}));
+  EXPECT_EQ(small->num_parameters(), 132868840 - 990 * 4097);  // torchvision's has 1000 classes
+  small->eval();
+  const NoGrad guard;
+  EXPECT_EQ((*small)(rand({2, 3, 32, 40})).shape(), Shape({2, 10}));
+  EXPECT_THROW((*small)(rand({2, 3, 32, 31})), ShapeError);
+  for (const char* name : {"vgg13", "vgg16", "vgg16_bn", "vgg19"})
+    EXPECT_EQ(std::ranges::count(nn::model_names(), name), 1) << name;
 }
 
 TEST(Models, ABottleneckStridesInItsMiddle) {

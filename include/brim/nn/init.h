@@ -37,4 +37,14 @@ Tensor kaiming_normal_(Tensor t, const KaimingOptions& options = {});
 Tensor xavier_uniform_(Tensor t, double gain = 1);
 Tensor xavier_normal_(Tensor t, double gain = 1);
 
+/// While one lives, what is above leaves tensors of this thread as they are, uninitialised: for
+/// networks of which nobody asks for values.
+class SkipInit {
+ public:
+  SkipInit();
+  ~SkipInit();
+  SkipInit(const SkipInit&) = delete;
+  SkipInit& operator=(const SkipInit&) = delete;
+};
+
 }  // namespace brim::nn::init

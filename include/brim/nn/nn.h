@@ -21,3 +21,4 @@
 #include <brim/nn/resnet.h>
 #include <brim/nn/transformer.h>
 #include <brim/nn/unet.h>
+#include <brim/nn/vgg.h>
