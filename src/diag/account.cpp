@@ -13,11 +13,13 @@
 #include <thread>
 
 #include "core/check.h"
+#include "diag/account_access.h"
 #include "diag/device_meter.h"
 #include "diag/ranges.h"
 #include "diag/span.h"
 #include "diag/stolen_time.h"
 #include "diag/trace_sink.h"
+#include "diag/wait_sites.h"
 
 namespace brim::diag {
 
@@ -100,6 +102,8 @@ std::string Account::table() const {
 }
 
 struct Accountant::State final : SpanListener {
+  static inline std::atomic<uint64_t> made{0};
+  const uint64_t number = ++made;  // its own, unlike its address
   const std::thread::id thread = std::this_thread::get_id();
   std::vector<Device> devices;
   std::vector<Shares> before;  // of each device, when the measuring began
@@ -199,10 +203,21 @@ struct Accountant::State final : SpanListener {
   }
   void closed(const char* name, Cause cause, uint64_t from, uint64_t to, Cause around) override {
     if (timeline) timeline->add(around, to);
+    if (notes_waits() && around != cause) note_wait(cause, name, to - from);
     if (tracing()) trace_host(name, cause, from, to);
     if (const RangeSink* ranges = range_sink.load(std::memory_order_relaxed)) ranges->pop();
   }
 
+  Account of_thread() const {
+    Account account = finish(meter.self, Cause::user);
+    move_stolen(account);
+    return account;
+  }
+  Account so_far(Device device) const {
+    if (device.is_cpu()) return of_thread();
+    const DeviceMeter::SoFar so_far = DeviceMeter::of(device).read_so_far();
+    return of_device(device, so_far.shares, so_far.until);
+  }
   /// What its meter has charged, without what it had when this one was made. Throws ValueError.
   Account of_device(Device device, Shares charged, uint64_t until) const;
   void move_stolen(Account& of_thread) const {
@@ -256,7 +271,7 @@ Accountant::Accountant(const std::vector<Device>& devices) : state_(State::make(
   s.meter.stolen = &s.stolen;
   s.meter.activity = s.activity.get();
   if (!s.devices.empty() && !s.timeline) s.timeline = std::make_shared<HostTimeline>(ticks());
-  if (s.timeline || tracing() || range_sink.load()) s.meter.listener = &s;
+  if (s.timeline || tracing() || range_sink.load() || notes_waits()) s.meter.listener = &s;
   s.begin = std::chrono::steady_clock::now();
   s.begin_ticks = s.meter.closed = ticks();
   State::innermost = &s;
@@ -283,9 +298,7 @@ std::shared_ptr<const Activity> Accountant::activity() const { return state_->ac
 
 Account Accountant::read() const {
   state_->check_thread();
-  Account account = state_->finish(state_->meter.self, Cause::user);
-  state_->move_stolen(account);
-  return account;
+  return state_->of_thread();
 }
 
 Account Accountant::read(Device device) const {
@@ -295,11 +308,19 @@ Account Accountant::read(Device device) const {
   return state_->of_device(device, charged, /*until=*/0);
 }
 
+std::optional<AccountAccess::OfThread> AccountAccess::of_thread(Device device) {
+  using State = Accountant::State;
+  State::leave_abandoned();
+  if (!device.is_cpu()) DeviceMeter::of(device).advance();
+  for (const State* s = State::innermost; s; s = s->enclosing)
+    if (device.is_cpu() || std::ranges::find(s->devices, device) != s->devices.end())
+      return OfThread{s->number, s->so_far(device)};
+  return {};
+}
+
 Account Accountant::read_so_far(Device device) const {
   state_->check_thread();
-  if (device.is_cpu()) return read();
-  const DeviceMeter::SoFar so_far = DeviceMeter::of(device).read_so_far();
-  return state_->of_device(device, so_far.shares, so_far.until);
+  return state_->so_far(device);
 }
 
 }  // namespace brim::diag

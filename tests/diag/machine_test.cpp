@@ -129,10 +129,17 @@ TEST(Machine, LimitsOfBothVersionsOfCgroups) {
   tree.put("sys/fs/cgroup/a/b/memory.max", "max\n");
   tree.put("sys/fs/cgroup/a/memory.max", "1000000\n");
   tree.put("sys/fs/cgroup/a/memory.current", "250000\n");
-  LimitReading limits = read_limits(tree.roots());
+  tree.put("sys/fs/cgroup/a/b/cpu.stat", "usage_usec 5\nthrottled_usec 1000000\n");
+  LimitReader reader;
+  LimitReading limits = reader.read(tree.roots(), 0);
   EXPECT_DOUBLE_EQ(limits.cpus.value(), 1.5);
   EXPECT_EQ(limits.memory, 1000000);  // the folder above has it
   EXPECT_EQ(limits.memory_used, 250000);
+  EXPECT_FALSE(limits.throttled);  // of no time yet
+  tree.put("sys/fs/cgroup/a/b/cpu.stat", "usage_usec 5\nthrottled_usec 1500000\nnr_bursts\n");
+  EXPECT_DOUBLE_EQ(reader.read(tree.roots(), 2).throttled.value(), 0.25);
+  tree.put("sys/fs/cgroup/a/b/cpu.stat", "throttled_usec -\n");
+  EXPECT_EQ(reader.read(tree.roots(), 2).throttled, 0);  // it starts anew
 
   const MachineTree old;
   old.put("proc/self/cgroup", "2:cpu,cpuacct:/x\n4:memory:/outside/of/the/container\nnonsense\n");
@@ -140,16 +147,20 @@ TEST(Machine, LimitsOfBothVersionsOfCgroups) {
   old.put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "50000\n");
   old.put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   old.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  limits = read_limits(old.roots());
+  old.put("sys/fs/cgroup/cpu/x/cpu.stat", "nr_throttled 3\nthrottled_time 1000000000\n");
+  LimitReader old_reader;
+  limits = old_reader.read(old.roots(), 0);
   EXPECT_DOUBLE_EQ(limits.cpus.value(), 0.5);
   EXPECT_FALSE(limits.memory);
+  old.put("sys/fs/cgroup/cpu/x/cpu.stat", "throttled_time 2000000000\n");
+  EXPECT_DOUBLE_EQ(old_reader.read(old.roots(), 4).throttled.value(), 0.25);
 }
 
 TEST(Machine, LimitsDoNotLeaveTheTree) {
   const MachineTree tree;
   tree.put("proc/self/cgroup", "0::/../../outside\n");
   tree.put("outside/cpu.max", "1 100000\n");
-  EXPECT_FALSE(read_limits(tree.roots()).cpus);
+  EXPECT_FALSE(LimitReader().read(tree.roots(), 1).cpus);
 }
 
 TEST(Machine, Processes) {

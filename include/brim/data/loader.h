@@ -152,6 +152,9 @@ class Loader {
   /// The same batches made for another place: LoaderOptions::target and raw. It is this loader
   /// where nothing is to be changed. Throws ValueError, DeviceError.
   Loader placed(Device target, bool raw) const;
+  /// Another loader of the same batches, made by so many threads (LoaderOptions::workers); empty:
+  /// as many as this one was asked for. Throws ValueError.
+  Loader with_workers(std::optional<int> workers = {}) const;
 
   bool is_iterable() const;  ///< without random access, and of a length that nobody knows
   const Dataset& dataset() const;
@@ -178,6 +181,7 @@ class Loader {
 
  private:
   explicit Loader(std::shared_ptr<State> state);
+  Loader with(const LoaderOptions& options) const;
   std::shared_ptr<State> state_;
 };
 

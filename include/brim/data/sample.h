@@ -115,7 +115,7 @@ class Sample {
   int64_t index_ = 0;
   uint64_t key_ = 0;
   KeyedRandom random_{0};
-  uint64_t reading_ = 0, decoding_ = 0;  // ticks, noted by brim's own data sets
+  uint64_t reading_ = 0, decoding_ = 0, augmenting_ = 0;  // ticks, noted by brim's own data sets
 };
 
 }  // namespace brim::data

@@ -12,7 +12,7 @@ struct WorkerAccount {
   double wall = 0;
   double read = 0;     ///< files and archives; what a source makes itself, as Source::read does
   double decode = 0;   ///< pictures in files
-  double augment = 0;  ///< the other steps of the transform, into the batch
+  double augment = 0;  ///< the other steps of the transform, and data::map()
   double slot = 0;     ///< waiting for a free slot: the loop takes batches later than they are made
   double stolen = 0;   ///< ready, and no core
   double idle = 0;     ///< starting, and behind its last batch of an epoch
@@ -21,8 +21,10 @@ struct WorkerAccount {
 /// All of them as one.
 WorkerAccount sum(const std::vector<WorkerAccount>& workers);
 
-/// "2 workers: decode 61 %, augment 30 %, idle 9 %", the largest first, without what is less than
-/// half a percent. "no workers" for none.
+/// "decode 61 %, augment 30 %, idle 9 %", the largest first, without what is less than half a
+/// percent.
+std::string describe(const WorkerAccount& worker);
+/// The same of several: "2 workers: decode 61 %, ..". "no workers" for none.
 std::string describe(const std::vector<WorkerAccount>& workers);
 
 }  // namespace brim::data

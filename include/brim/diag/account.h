@@ -90,6 +90,7 @@ class Accountant {
   Account read_so_far(Device device) const;
 
  private:
+  friend struct AccountAccess;
   struct State;
   std::unique_ptr<State> state_;
 };

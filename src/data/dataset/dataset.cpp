@@ -11,6 +11,7 @@
 #include "data/dataset/sample_access.h"
 #include "data/keyed.h"
 #include "data/permutation.h"
+#include "diag/span.h"
 
 namespace brim::data {
 namespace {
@@ -194,6 +195,7 @@ class Mapped final : public Dataset {
   void get(int64_t i, Sample& out) const override {
     Sample& in = out.inner(this);
     from_->get(i, in);
+    const diag::AddTicks time(SampleAccess::augmenting(out));
     f_(in, out);
   }
   int64_t length(int64_t i) const override { return from_->length(i); }

@@ -61,9 +61,12 @@ struct SampleAccess {
 
   static uint64_t key(const Sample& s) { return s.outer_ ? key(*s.outer_) : s.key_; }
   static int64_t row(const Sample& s) { return s.row_; }
-  // Ticks that its data set spent on files, and on decoding, since they were taken.
+  // Ticks that its data set spent on files, on decoding and on mapping, since they were taken.
   static uint64_t& reading(Sample& s) { return s.outer_ ? reading(*s.outer_) : s.reading_; }
   static uint64_t& decoding(Sample& s) { return s.outer_ ? decoding(*s.outer_) : s.decoding_; }
+  static uint64_t& augmenting(Sample& s) {
+    return s.outer_ ? augmenting(*s.outer_) : s.augmenting_;
+  }
 };
 
 }  // namespace brim::data

@@ -9,6 +9,7 @@
 #include "core/device_names.h"
 #include "core/runtime.h"
 #include "data/loader/copy_feed.h"
+#include "data/loader/loop_watch.h"
 #include "data/loader/resident_feed.h"
 
 namespace brim::data {
@@ -57,6 +58,7 @@ Loader place(const Loader& loader, const std::vector<Device>& devices,
 struct DeviceLoader::State {
   State(const Loader& from, std::vector<Device> to, const DeviceLoaderOptions& options)
       : devices(std::move(to)), loader(place(from, devices, options)) {
+    const LoaderCall call;  // data that is resident is read now
     if (options.resident)
       feed = std::make_unique<ResidentFeed>(loader, devices[0], options.progress);
     else
@@ -102,13 +104,27 @@ void DeviceEpoch::end_it() noexcept {
   }
 }
 
-Batch* DeviceEpoch::next() { return link_->feed().next(); }
-void DeviceEpoch::prefetch() { link_->feed().prefetch(); }
+Batch* DeviceEpoch::next() {
+  DeviceLoader::State& from = *link_->loader;
+  LoaderCall call(from.devices, &from, &from.loader);
+  Batch* const batch = link_->feed().next();
+  call.took(batch ? 1 : 0);
+  return batch;
+}
+
+void DeviceEpoch::prefetch() {
+  const LoaderCall call;
+  link_->feed().prefetch();
+}
 
 bool DeviceEpoch::take(int64_t count) {
   BRIM_CHECK(count >= 1, ValueError, "[loader] {} batches cannot be taken; ask for 1 or more",
              count);
-  return link_->feed().take(count);
+  DeviceLoader::State& from = *link_->loader;
+  LoaderCall call(from.devices, &from, &from.loader);
+  const bool taken = link_->feed().take(count);
+  call.took(taken ? count : 0);
+  return taken;
 }
 
 DeviceLoader::DeviceLoader(const Loader& loader, Device device, const DeviceLoaderOptions& options)
@@ -124,6 +140,7 @@ DeviceLoader::~DeviceLoader() = default;
 
 DeviceEpoch DeviceLoader::epoch(int64_t epoch, int64_t first_batch) {
   State& s = *state_;
+  const LoaderCall call(s.devices, &s, nullptr);
   ++s.running;
   s.feed->start(epoch, first_batch);
   s.next_epoch = epoch + 1;

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "data/dataset/get_sample.h"
+#include "diag/span.h"
 
 namespace brim::data {
 namespace {
@@ -241,6 +242,7 @@ void IterablePass::read(int64_t number, std::vector<int64_t>& numbers, Scratch& 
 }
 
 bool IterablePass::apply_maps(Sample& sample, Scratch& scratch, std::exception_ptr& lost) const {
+  const diag::AddTicks time(scratch.augmenting);
   return attempt(sample, lost, [&] {
     for (const auto& map : source_.maps) {
       SampleAccess::begin_after(sample, scratch.mapped);

@@ -22,6 +22,7 @@ class IterablePass {
   struct Scratch {
     Sample read, mapped, probe;
     std::vector<Sample> samples;  // of the batch
+    uint64_t augmenting = 0;      // ticks of maps, since they were taken
   };
   /// What came of a batch beside its samples.
   struct Made {

@@ -347,6 +347,16 @@ Loader Loader::placed(Device target, bool raw) const {
   if (options.target.kind == target.kind && options.raw == raw) return *this;
   options.target = target;
   options.raw = raw;
+  return with(options);
+}
+
+Loader Loader::with_workers(std::optional<int> workers) const {
+  LoaderOptions options = state_->wanted;
+  if (workers) options.workers = *workers;
+  return with(options);
+}
+
+Loader Loader::with(const LoaderOptions& options) const {
   if (is_iterable()) return Loader(std::make_shared<State>(state_->iterable, options));
   if (!has_pictures()) return Loader(state_->data, options);
   return Loader(state_->pictures->source, state_->pictures->transform, options);

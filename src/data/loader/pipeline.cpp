@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/start_thread.h"
 #include "data/dataset/get_sample.h"
+#include "data/loader/loop_watch.h"
 #include "diag/span.h"
 
 namespace brim::data {
@@ -158,6 +159,7 @@ void Epoch::Pipeline::read_samples(Slot& slot, Scratch& scratch) {
     if (read_sample(sample, to, slot, rows, static_cast<int64_t>(made))) samples[made++] = sample;
     scratch.reading += std::exchange(SampleAccess::reading(to), 0);
     scratch.decoding += std::exchange(SampleAccess::decoding(to), 0);
+    scratch.augmenting += std::exchange(SampleAccess::augmenting(to), 0);
     if (!stacks) SampleAccess::hand_buffers(to, scratch.samples[made % scratch.samples.size()]);
   }
   slot.skipped = static_cast<int64_t>(samples.size() - made);
@@ -171,7 +173,8 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
   slot.skipped = 0;
   slot.ends = false;
   slot.error = nullptr;
-  scratch.reading = scratch.decoding = scratch.copies = 0;
+  scratch.reading = scratch.decoding = scratch.augmenting = scratch.copies = 0;
+  scratch.iterable.augmenting = 0;
   const uint64_t begin = diag::ticks();
   try {
     slot.memory.finish_copies();
@@ -179,6 +182,7 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
     if (pass_) {
       slot.made =
           pass_->make(number, slot.batch.samples, slot.memory, scratch.iterable, slot.reading);
+      scratch.augmenting = scratch.iterable.augmenting;
       slot.skipped = slot.made.skipped;
       slot.ends = slot.made.ends;
     } else {
@@ -186,8 +190,10 @@ void Epoch::Pipeline::fill(int64_t number, Slot& slot, Scratch& scratch) noexcep
       read_samples(slot, scratch);
     }
     // Where brim does not know how long reading took, making the batch was that.
-    if (!state_->pictures)
-      scratch.reading = diag::ticks() - begin - scratch.copies - scratch.decoding;
+    if (!state_->pictures) {
+      const uint64_t all = diag::ticks() - begin;
+      scratch.reading = all - std::min(all, scratch.copies + scratch.decoding + scratch.augmenting);
+    }
     slot.batch.index = number;
   } catch (...) {
     slot.error = std::current_exception();
@@ -371,7 +377,12 @@ Epoch::Epoch(Epoch&&) noexcept = default;
 Epoch& Epoch::operator=(Epoch&&) noexcept = default;
 Epoch::~Epoch() = default;
 
-Batch* Epoch::next() { return pipeline_->next(); }
+Batch* Epoch::next() {
+  LoaderCall call({}, pipeline_->loader(), nullptr);
+  Batch* const batch = pipeline_->next();
+  call.took(batch ? 1 : 0);
+  return batch;
+}
 bool Epoch::ready() const { return pipeline_->ready(); }
 int64_t Epoch::skipped() const { return pipeline_->skipped(); }
 std::string Epoch::state() const { return pipeline_->state(); }

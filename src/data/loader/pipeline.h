@@ -33,6 +33,7 @@ class Epoch::Pipeline {
   void start();
   Batch* next();
   bool ready();
+  const void* loader() const { return state_.get(); }  ///< which one it is an epoch of
   /// Samples left out so far.
   int64_t skipped() const { return skipped_; }
   /// Behind the batch that next() returned last.
@@ -56,7 +57,7 @@ class Epoch::Pipeline {
   struct Scratch {
     std::vector<Sample> samples{1};
     IterablePass::Scratch iterable;
-    uint64_t reading = 0, decoding = 0, copies = 0;
+    uint64_t reading = 0, decoding = 0, augmenting = 0, copies = 0;
   };
   /// A worker's ticks, in the order in which they were started.
   struct WorkerLog {

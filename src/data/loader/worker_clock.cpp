@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "data/loader/worker_parts.h"
+
 namespace brim::data {
 
 void WorkerClock::read_delay() {
@@ -44,33 +46,32 @@ WorkerAccount WorkerTicks::account() const {
 WorkerAccount sum(const std::vector<WorkerAccount>& workers) {
   WorkerAccount all;
   for (const WorkerAccount& worker : workers)
-    for (double WorkerAccount::*part :
-         {&WorkerAccount::wall, &WorkerAccount::read, &WorkerAccount::decode,
-          &WorkerAccount::augment, &WorkerAccount::slot, &WorkerAccount::stolen,
-          &WorkerAccount::idle})
-      all.*part += worker.*part;
+    for (const auto& [name, part] : kWorkerParts) all.*part += worker.*part;
   return all;
+}
+
+std::string describe(const WorkerAccount& worker) {
+  std::array<std::pair<const char*, double>, 6> parts{{{"read", worker.read},
+                                                       {"decode", worker.decode},
+                                                       {"augment", worker.augment},
+                                                       {"waiting for a slot", worker.slot},
+                                                       {"stolen", worker.stolen},
+                                                       {"idle", worker.idle}}};
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::string text;
+  for (const auto& [name, seconds] : parts)
+    if (worker.wall > 0 && seconds >= 0.005 * worker.wall)
+      text +=
+          fmt::format("{}{} {:.0f} %", text.empty() ? "" : ", ", name, 100 * seconds / worker.wall);
+  return text;
 }
 
 std::string describe(const std::vector<WorkerAccount>& workers) {
   if (workers.empty()) return "no workers";
-  const WorkerAccount all = sum(workers);
-  std::array<std::pair<const char*, double>, 6> parts{{{"read", all.read},
-                                                       {"decode", all.decode},
-                                                       {"augment", all.augment},
-                                                       {"waiting for a slot", all.slot},
-                                                       {"stolen", all.stolen},
-                                                       {"idle", all.idle}}};
-  std::stable_sort(parts.begin(), parts.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  std::string text = fmt::format("{} worker{}", workers.size(), workers.size() == 1 ? "" : "s");
-  const char* separator = ":";
-  for (const auto& [name, seconds] : parts) {
-    if (all.wall <= 0 || seconds < 0.005 * all.wall) continue;
-    text += fmt::format("{} {} {:.0f} %", separator, name, 100 * seconds / all.wall);
-    separator = ",";
-  }
-  return text;
+  const std::string shares = describe(sum(workers));
+  return fmt::format("{} worker{}{}{}", workers.size(), workers.size() == 1 ? "" : "s",
+                     shares.empty() ? "" : ": ", shares);
 }
 
 }  // namespace brim::data

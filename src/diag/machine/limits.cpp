@@ -40,6 +40,18 @@ void limit_memory(LimitReading& limits, const std::string& limit, const std::str
   limits.memory_used = number_in(used);
 }
 
+/// Adds what a cgroup's cpu.stat says of its quota: microseconds of version 2, or nanoseconds.
+void add_throttled(std::optional<uint64_t>& us, const std::string& folder) {
+  const std::string text = kernel_text(folder + "/cpu.stat", 1 << 12).value_or("");
+  for (std::string_view left = text; !left.empty();) {
+    std::string_view line = take_line(left);
+    const std::string_view name = take_field(line);
+    if (name != "throttled_usec" && name != "throttled_time") continue;
+    const auto value = static_cast<uint64_t>(std::max(whole_number(line).value_or(0), int64_t{0}));
+    us = us.value_or(0) + (name == "throttled_usec" ? value : value / 1000);
+  }
+}
+
 void read_version_2(LimitReading& limits, const std::string& folder) {
   const std::string max = kernel_text(folder + "/cpu.max", 64).value_or("");
   std::string_view left = max;
@@ -50,8 +62,9 @@ void read_version_2(LimitReading& limits, const std::string& folder) {
 
 }  // namespace
 
-LimitReading read_limits(const MachineRoots& roots) {
+LimitReading LimitReader::read(const MachineRoots& roots, double seconds) {
   LimitReading limits;
+  std::optional<uint64_t> throttled_us;
   const std::string text = kernel_text(roots.proc + "/self/cgroup", 1 << 16).value_or("");
   const std::string tree = roots.sys + "/fs/cgroup";
   for (std::string_view left = text; !left.empty();) {
@@ -63,17 +76,24 @@ LimitReading read_limits(const MachineRoots& roots) {
         "," + std::string(line.substr(first + 1, second - first - 1)) + ",";
     const std::string_view path = line.substr(second + 1);
     if (controllers == ",,")
-      up_to_root(tree, path, [&](const std::string& folder) { read_version_2(limits, folder); });
+      up_to_root(tree, path, [&](const std::string& folder) {
+        read_version_2(limits, folder);
+        add_throttled(throttled_us, folder);
+      });
     if (controllers.find(",cpu,") != std::string::npos)
       up_to_root(tree + "/cpu", path, [&](const std::string& folder) {
         limit_cpus(limits, number_in(folder + "/cpu.cfs_quota_us"),
                    number_in(folder + "/cpu.cfs_period_us"));
+        add_throttled(throttled_us, folder);
       });
     if (controllers.find(",memory,") != std::string::npos)
       up_to_root(tree + "/memory", path, [&](const std::string& folder) {
         limit_memory(limits, folder + "/memory.limit_in_bytes", folder + "/memory.usage_in_bytes");
       });
   }
+  if (throttled_us && throttled_us_ && seconds > 0)
+    limits.throttled = 1e-6 * rate(*throttled_us_, *throttled_us, seconds);
+  throttled_us_ = throttled_us;
   return limits;
 }
 

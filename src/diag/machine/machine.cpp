@@ -11,6 +11,7 @@ struct MachineReader::State {
   PressureReader pressure;
   DiskReader disks;
   NetworkReader networks;
+  LimitReader limits;
   ProcessReader processes;
 };
 
@@ -29,7 +30,7 @@ MachineReading MachineReader::read(double at, int64_t watched) {
   r.pressure = s.pressure.read(s.roots, r.seconds);
   r.disks = s.disks.read(s.roots, r.seconds);
   r.networks = s.networks.read(s.roots, r.seconds);
-  r.limits = read_limits(s.roots);
+  r.limits = s.limits.read(s.roots, r.seconds);
   r.processes = s.processes.read(s.roots, r.seconds);
   r.watched = watched;
   if (watched > 0) r.threads = s.processes.read_threads(s.roots, watched, r.seconds);

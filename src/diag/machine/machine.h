@@ -45,6 +45,8 @@ struct NetworkReading {
 /// What the cgroup of this process allows.
 struct LimitReading {
   std::optional<double> cpus;
+  /// Cores for whose time the quota held back threads that were ready.
+  std::optional<double> throttled;
   std::optional<int64_t> memory, memory_used;  ///< bytes
 };
 

@@ -57,7 +57,13 @@ class NetworkReader {
 };
 
 /// The narrowest limits on the way from the cgroup of this process to the root.
-LimitReading read_limits(const MachineRoots& roots);
+class LimitReader {
+ public:
+  LimitReading read(const MachineRoots& roots, double seconds);
+
+ private:
+  std::optional<uint64_t> throttled_us_;
+};
 
 /// The line of /proc/PID/stat, or of a thread's.
 struct StatLine {

@@ -1,12 +1,18 @@
 // See planted.h. The loader, and who has to wait for it.
 #include "diag/planted/planted.h"
 
+#include <atomic>
+#include <fstream>
 #include <memory>
 #include <optional>
 
+#include <brim/data/dataset.h>
 #include <brim/data/device_loader.h>
+#include <brim/data/iterable.h>
 #include <brim/nn/linear.h>
 #include <brim/train/trainer.h>
+
+#include "temporary_folder.h"
 
 namespace brim::diag::planted {
 namespace {
@@ -158,6 +164,30 @@ TEST_P(Planted, TheWorkersOwnAccount) {
   // Three batches, three slots: it waits for none of them, and is done before the loop.
   EXPECT_LT(worker.slot, tolerance(wall));
   EXPECT_GE(worker.idle, slow - worker.read - tolerance(slow));
+}
+
+TEST_P(Planted, WhatMapsTakeIsAugmenting) {
+  if (!on_cpu()) GTEST_SKIP() << "of the loader";
+  std::atomic<int64_t> mapped_ns{0};
+  const auto slowly = [&](const data::Sample&, data::Sample& out) {
+    mapped_ns += static_cast<int64_t>(1e9 * timed([] { sleep(0.01 * scale()); }));
+    out.set("x", 1.0F);
+  };
+  const tests::TemporaryFolder folder;
+  std::ofstream(folder / "lines.txt") << "a\nb\nc\nd\ne\nf\ng\nh\n";
+  const data::Loader random(
+      data::map(data::map(data::from_tensors({{"x", ones({8})}}), slowly), slowly),
+      {.batch = 4, .workers = 1});
+  const data::Loader iterable(data::map(data::open_lines(folder / "lines.txt"), slowly),
+                              {.batch = 4, .workers = 1, .shuffle = false});
+  for (const data::Loader* loader : {&random, &iterable}) {
+    mapped_ns = 0;
+    for (const data::Batch& batch : loader->epoch(0)) EXPECT_FALSE(batch.samples.empty());
+    const data::WorkerAccount worker = sum(loader->worker_accounts());
+    const double mapped = 1e-9 * static_cast<double>(mapped_ns.load());
+    EXPECT_NEAR(worker.augment + worker.stolen, mapped, tolerance(mapped) + 1e-3);
+    EXPECT_LT(worker.read, tolerance(mapped));
+  }
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST_P(Planted, OpsInALoopOfOnesOwnAreDispatchAndNotUserCode) {
   double planted = 0;
   const Account a = account_of([&] {
     planted = timed([&] {
-      for (int i = 0; i < 20'000; ++i) (void)(x + x);
+      for (int i = 0; i < 100'000; ++i) (void)(x + x);
     });
   });
   expect_row(a, Cause::dispatch, planted - at(a, Cause::compute) - at(a, Cause::stolen));
