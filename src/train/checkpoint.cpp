@@ -21,6 +21,7 @@
 #include "train/checkpoint_shards.h"
 #include "train/checkpointer.h"
 #include "train/loader_state.h"
+#include "train/object_state.h"
 #include "train/run_folder.h"
 
 namespace brim::train {
@@ -39,12 +40,6 @@ struct Entry {
     return std::string_view(kind) == "Module" || std::string_view(kind) == "Optimizer";
   }
 };
-
-template <class T>
-Checkpoint::State state_of(T& object) {
-  return {.save = [&object] { return object.state_dict(); },
-          .load = [&object](const StateDict& state) { object.load_state_dict(state); }};
-}
 
 /// The one tensor of a value.
 const Tensor& value_of(const StateDict& state, DType dtype, int rank) {

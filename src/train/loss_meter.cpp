@@ -15,6 +15,7 @@ void LossMeter::add(const Tensor& loss, const Tensor& part_losses) {
   const NoGrad guard;
   sum_.add_(loss.detach());
   if (!part_losses.defined()) return;
+  has_parts_ = true;
   finite_.mul_(isfinite(part_losses).to(f32));
   finite_steps_.add_(finite_);
 }
@@ -28,9 +29,10 @@ LossSum LossMeter::read() const { return {steps_ ? sum_.item() : 0, steps_}; }
 void LossMeter::reset(const LossSum& from) {
   const NoGrad guard;
   sum_.fill_(from.sum);
+  steps_ = from.steps;
+  if (!has_parts_ && from.steps == 0) return;  // as they were made
   finite_.fill_(1);
   finite_steps_.fill_(static_cast<double>(from.steps));  // what was kept was finite
-  steps_ = from.steps;
 }
 
 }  // namespace brim::train

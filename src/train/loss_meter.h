@@ -29,6 +29,7 @@ class LossMeter {
  private:
   Tensor sum_;
   Tensor finite_, finite_steps_;  // by part: 1 as long as all were, and how many steps that was
+  bool has_parts_ = false;        // add() was given some
   int64_t steps_ = 0;
 };
 

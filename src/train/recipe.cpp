@@ -1,4 +1,5 @@
 // Reads recipes with toml++, strictly, and writes them.
+#include <brim/plan/compile.h>
 #include <brim/train/recipe.h>
 #include <fmt/ranges.h>
 #include <toml++/toml.h>
@@ -52,6 +53,9 @@ class Reader {
                  path(key));
       value = *found;
     }
+  }
+  void passes(const char* key, std::string& value) {
+    text(key, value);  // which there are is a matter of who compiles
   }
   void flag(const char* key, bool& value) {
     if (const toml::node* node = find(key)) {
@@ -205,6 +209,9 @@ class Writer {
   void option(const char* key, const std::string& s, const std::vector<std::string>&) {
     if (!s.empty()) value(key, s);
   }
+  void passes(const char* key, const std::string& s) {
+    if (!s.empty()) value(key, s);
+  }
   void flag(const char* key, bool on) { out += fmt::format("{} = {}\n", key, on); }
   void text(const char* key, const std::string& s) { value(key, s); }
   template <class Body>
@@ -261,6 +268,7 @@ class Checker {
     for (const std::string& value : values) choice(key, value, valid);
   }
   void text(const char*, const std::string&) {}
+  void passes(const char*, const std::string&) {}
   void texts(const char*, const std::vector<std::string>&) {}
   void option(const char* key, const std::string& value, const std::vector<std::string>& valid) {
     if (!value.empty()) choice(key, value, valid);
@@ -348,6 +356,11 @@ Recipe load_recipe(const std::string& name_or_path) {
              name_or_path, suggestion(name_or_path, recipe_names()));
   const Recipe recipe = parse_recipe(read_file(name_or_path), name_or_path);
   check_recipe(recipe);
+  try {
+    plan::check_passes(recipe.speed.passes);
+  } catch (const ValueError& e) {
+    raise<ValueError>("[recipe] {}: speed.passes: {}", name_or_path, e.what());
+  }
   return recipe;
 }
 
@@ -361,6 +374,12 @@ DType autocast_dtype(const Recipe& recipe) {
   return recipe.precision == "fp16"   ? DType::f16
          : recipe.precision == "bf16" ? DType::bf16
                                       : DType::f32;
+}
+
+std::string Recipe::learned_toml() const {
+  Recipe recipe = *this;
+  recipe.speed = {};
+  return recipe.toml();
 }
 
 std::string Recipe::toml() const {

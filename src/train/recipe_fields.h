@@ -30,6 +30,11 @@ inline const std::vector<std::string>& compression_names() {
   return names;
 }
 
+inline const std::vector<std::string>& places_to_augment() {
+  static const std::vector<std::string> names = {"auto", "host", "device"};
+  return names;
+}
+
 inline const std::vector<std::string>& token_names() {
   static const std::vector<std::string> names = {"u8", "u16", "i32", "u32", "i64"};
   return names;
@@ -46,9 +51,9 @@ struct Range {
   bool open_low = false, open_high = false;
 };
 
-/// Calls visitor.choice / choices / option / number / flag / list / text / texts for each key,
-/// visitor.section around groups, and visitor.where around keys that only some tasks, optimizers or
-/// schedules have.
+/// Calls visitor.choice / choices / option / number / flag / list / text / texts / passes for each
+/// key, visitor.section around groups, and visitor.where around keys that only some tasks,
+/// optimizers or schedules have.
 template <class Visitor, class R>
 void visit_recipe(Visitor& v, R& r) {
   constexpr double kMany = 1e9;
@@ -139,6 +144,14 @@ void visit_recipe(Visitor& v, R& r) {
       v.number("max_lr", s.max_lr, Range{0, kMany});
       v.number("pct_start", s.pct_start, Range{0, 1, true, true});
     });
+  });
+  v.section("speed", [&] {
+    v.number("workers", r.speed.workers, Range{-1, 1024});
+    v.choice("augment_on", r.speed.augment_on, places_to_augment());
+    v.flag("data_on_device", r.speed.data_on_device);
+    v.number("steps_per_graph", r.speed.steps_per_graph, Range{1, 10000});
+    v.flag("compile", r.speed.compile);
+    v.passes("passes", r.speed.passes);
   });
 }
 

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run goes on only with the recipe it began with; how long and from where the data comes may
-/// change.
+/// A run goes on only with the recipe it began with; how long, how fast and from where the data
+/// comes may change.
 void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precision,
                        const std::string& path) {
   BRIM_CHECK(any_precision || asked.precision == saved.precision, ValueError,
@@ -35,7 +35,7 @@ void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precis
   a.virtual_ranks = b.virtual_ranks;  // compared by itself
   a.epochs = b.epochs;
   a.data = b.data;
-  const std::string x = a.toml(), y = b.toml();
+  const std::string x = a.learned_toml(), y = b.learned_toml();
   if (x == y) return;
   const auto line = [](const std::string& text, size_t at) {
     const size_t begin = text.rfind('\n', at) + 1;

@@ -91,7 +91,7 @@ Json state_json(const RunState& c) {
                {"scaler", scaler_json(c.scaler)},
                {"devices", c.devices},
                {"isa", c.isa},
-               {"recipe", c.recipe.toml()},
+               {"recipe", c.recipe.learned_toml()},
                {"classes", c.classes},
                {"columns", c.columns},
                {"targets", c.targets}};

@@ -59,8 +59,8 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
     check_ranks_agree(fmt::format(
         "{}compile = {}\npasses = {}\nmax_steps = {}\nsteps_per_graph = {}\nsharded checkpoints = "
         "{}, every {} steps, {} s\n",
-        recipe.toml(), options.compile, options.passes, options.max_steps, options.steps_per_graph,
-        options.checkpoint.sharded, options.checkpoint.every_steps,
+        recipe.learned_toml(), options.compile, options.passes, options.max_steps,
+        options.steps_per_graph, options.checkpoint.sharded, options.checkpoint.every_steps,
         options.checkpoint.every_seconds));
   const std::vector<std::string> metrics = metrics_of(*task, r);
   decisive_metric = !r.validation.by.empty() ? r.validation.by : metrics.empty() ? "" : metrics[0];

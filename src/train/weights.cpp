@@ -72,7 +72,7 @@ bool same_classes(const std::vector<std::string>& a, const std::vector<std::stri
 io::Metadata weights_metadata(const WeightsInfo& info) {
   io::Metadata metadata{{"format", "pt"}, {"brim.classes", names_json(info.classes)}};
   if (info.recipe) {
-    metadata["brim.recipe"] = info.recipe->toml();
+    metadata["brim.recipe"] = info.recipe->learned_toml();
     metadata["brim.name"] = info.recipe->name;
   }
   if (!info.columns.empty()) metadata["brim.columns"] = names_json(info.columns);

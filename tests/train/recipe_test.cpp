@@ -1,5 +1,6 @@
 // Recipes: strict keys, typed values, ranges, and text that reads back the same.
 #include <brim/train/recipe.h>
+#include <brim/train/trainer.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -45,7 +46,9 @@ TEST(Recipe, WrittenTextReadsBack) {
         "[optimizer]\nname='rmsprop'\nalpha=0.5\n",
         "[input]\nsize=32\nrandom_resized_crop=true\nscaled_decode=false",
         "[input]\nmean=[0,1e-5]\nstd=[1,2]\nflip=true\ncrop_padding=4\n[schedule]\nname='step'",
-        "[schedule]\nname='one-cycle'\nmax_lr=0.5"}) {
+        "[schedule]\nname='one-cycle'\nmax_lr=0.5",
+        "[speed]\nworkers=3\naugment_on='host'\ncompile=false",
+        "[speed]\ndata_on_device=true\nsteps_per_graph=50\npasses='exact'"}) {
     const Recipe r = parse_recipe(text, "r");
     EXPECT_EQ(parse_recipe(r.toml(), "r").toml(), r.toml()) << r.toml();
   }
@@ -57,6 +60,8 @@ TEST(Recipe, ErrorsNameTheLineAndTheNearestKey) {
       {"\n[optimizer]\nmomentun = 2",
        "r.toml:3: unknown key 'optimizer.momentun'; did you mean "
        "'momentum'?"},
+      {"[speed]\nworkers = 2000", "r.toml:2: speed.workers must be an integer, from -1"},
+      {"[speed]\naugment_on = 'gpu'", "speed.augment_on 'gpu' is unknown"},
       {"[optimiser]\nlr = 1", "did you mean 'optimizer'?"},
       {"[optimizer]\nname = 'adam'\nmomentum = 0.9",
        "r.toml:3: 'optimizer.momentum' is only for optimizers sgd and rmsprop"},
@@ -90,6 +95,37 @@ TEST(Recipe, ErrorsNameTheLineAndTheNearestKey) {
   for (const auto& [text, expected] : cases)
     EXPECT_NE(parse_error(text).find(expected), std::string::npos)
         << text << "\nexpected: " << expected << "\ngot: " << parse_error(text);
+}
+
+TEST(Recipe, SpeedIsThatOfTheOptions) {
+  const Recipe r = parse_recipe(
+      "[speed]\nworkers=3\naugment_on='device'\nsteps_per_graph=7\ncompile=false\npasses='exact'",
+      "r");
+  const TrainOptions o = with_speed({.out = "kept"}, r.speed);
+  EXPECT_EQ(o.workers, 3);
+  EXPECT_EQ(o.augment_on, AugmentOn::device);
+  EXPECT_EQ(o.steps_per_graph, 7);
+  EXPECT_FALSE(o.compile);
+  EXPECT_EQ(o.passes, "exact");
+  EXPECT_EQ(o.out, "kept");
+  Recipe same = r;
+  same.speed = speed_of(o);
+  EXPECT_EQ(same.toml(), r.toml());
+  EXPECT_EQ(r.learned_toml(), Recipe().toml());
+  SpeedRecipe nowhere;
+  nowhere.augment_on = "gpu";
+  EXPECT_NE(
+      tests::message_of([&] { (void)with_speed({}, nowhere); }).find("speed.augment_on 'gpu'"),
+      std::string::npos);
+  const tests::TemporaryFolder folder;
+  std::ofstream(folder / "r.toml") << "[speed]\npasses = 'layuot'";
+  EXPECT_NE(tests::message_of([&] {
+              (void)load_recipe(folder / "r.toml");
+            }).find("r.toml: speed.passes: [passes] there is no pass 'layuot'"),
+            std::string::npos);
+  Recipe of_nothing;
+  of_nothing.speed = speed_of({});
+  EXPECT_EQ(of_nothing.toml(), Recipe().toml());
 }
 
 // toml++ would overflow the stack over keys of that many parts.

@@ -60,6 +60,18 @@ struct ValidationRecipe {
   int64_t patience = 0;  ///< stop after so many epochs without a better one; 0: never
 };
 
+/// How fast it trains: nothing of it touches a bit of the weights, but that plans round otherwise
+/// than eager steps, and one selection of passes than another. A Trainer goes by TrainOptions,
+/// which with_speed() takes from here. Checkpoints and weights leave it out.
+struct SpeedRecipe {
+  int workers = -1;                 ///< loader threads; -1: chosen
+  std::string augment_on = "auto";  ///< auto, host, device
+  bool data_on_device = false;
+  int64_t steps_per_graph = 1;
+  bool compile = true;
+  std::string passes;  ///< of the plan, see CompileOptions::passes
+};
+
 struct Recipe {
   std::string name;  ///< of the built-in recipe or the file
   /// What is learned, see task.h: classify, multilabel, regress, segment, language, or one's own.
@@ -88,9 +100,12 @@ struct Recipe {
   ValidationRecipe validation;
   OptimizerRecipe optimizer;
   ScheduleRecipe schedule;
+  SpeedRecipe speed;
 
   /// The recipe as a TOML document that parses to the same.
   std::string toml() const;
+  /// That without [speed], on which what is learned does not depend.
+  std::string learned_toml() const;
 };
 
 /// The recipe that `name_or_path` names: a built-in one, or a file (anything that ends in .toml or

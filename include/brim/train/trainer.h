@@ -137,6 +137,11 @@ struct TrainOptions {
   const std::atomic<int>* stop = nullptr;
 };
 
+/// `options` with what the recipe says of speed.
+TrainOptions with_speed(TrainOptions options, const SpeedRecipe& speed);
+/// What a recipe says for such options.
+SpeedRecipe speed_of(const TrainOptions& options);
+
 struct TrainResult {
   int64_t steps = 0, images = 0;              ///< of this run, by all ranks
   int64_t total_steps = 0, total_images = 0;  ///< those before a resume included
