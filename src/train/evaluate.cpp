@@ -1,10 +1,13 @@
 // How well a network does on a data set.
 #include <brim/autograd/autograd.h>
 #include <brim/ops/binary.h>
+#include <brim/ops/shape.h>
 #include <brim/train/trainer.h>
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
+#include <vector>
 
 #include "core/check.h"
 #include "core/device_names.h"
@@ -152,6 +155,47 @@ std::shared_ptr<const data::Sampler> batches_of_rank(int64_t samples, int64_t ba
   return std::make_shared<BatchesOfRank>(samples, batch, rank, world_size);
 }
 
+namespace {
+
+/// Outputs of a network, of fewer and fewer samples at a time while the device has no room for
+/// more: they do not depend on each other.
+class Outputs {
+ public:
+  explicit Outputs(nn::Module& model) : model_(model) {}
+
+  Tensor of(const Tensor& x) {
+    const int64_t samples = x.rank() > 0 ? x.size(0) : 1;
+    while (true) {
+      const int64_t part = std::min(most_, samples);
+      try {
+        return part == samples ? model_(x) : in_parts(x, part);
+      } catch (const OutOfMemory&) {
+        if (part < 2) throw;
+        most_ = part / 2;
+      }
+    }
+  }
+
+ private:
+  Tensor in_parts(const Tensor& x, int64_t part) {
+    std::vector<Tensor> all;
+    for (int64_t first = 0; first < x.size(0); first += part) {
+      const int64_t end = std::min(first + part, x.size(0));
+      all.push_back(model_(x.slice(0, first, end)));
+      BRIM_CHECK(all.back().rank() > 0 && all.back().size(0) == end - first, ShapeError,
+                 "[eval] a batch of {} does not fit, and the network's output {} has no samples of "
+                 "its own to be put together; give a smaller batch",
+                 x.size(0), all.back().shape().str());
+    }
+    return cat(all);
+  }
+
+  nn::Module& model_;
+  int64_t most_ = std::numeric_limits<int64_t>::max();
+};
+
+}  // namespace
+
 double Evaluation::metric(std::string_view name) const {
   std::vector<std::string> names;
   for (const Value& value : metrics) {
@@ -187,8 +231,9 @@ Evaluation evaluate_shared(nn::Module& model, data::DeviceLoader& feed, const Re
   Meters meters(recipe, data, feed.devices()[0]);
   MostWrong worst(most_wrong);
   const int64_t skipped = feed.skipped();
+  Outputs outputs(model);
   for (const data::Batch& batch : feed.epoch(0)) {
-    const Tensor output = model(batch.x);
+    const Tensor output = outputs.of(batch.x);
     meters.add(output, batch);
     worst.add(output, batch.y, batch.samples);
     const double done = static_cast<double>(batch.index + 1);
