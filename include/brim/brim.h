@@ -69,6 +69,7 @@
 #include <brim/train/doctor.h>
 #include <brim/train/forecast.h>
 #include <brim/train/heat_guard.h>
+#include <brim/train/loop_doctor.h>
 #include <brim/train/metric.h>
 #include <brim/train/recipe.h>
 #include <brim/train/status.h>

@@ -104,6 +104,14 @@ Argument Arguments::flag(const char* name, bool& value, const char* help) {
   return Argument(app_->add_flag(name, value, help));
 }
 
+Argument Arguments::flag(const char* name, std::optional<bool>& value, const char* help) {
+  const std::string description = help;
+  CLI::Option* const option = app_->add_flag(name, description);
+  option->check(CLI::IsMember({"true", "false"}));
+  option->each([&value](const std::string& text) { value = text == "true"; });
+  return Argument(option);
+}
+
 Arguments Arguments::subcommand(const char* name, const char* help) {
   return Arguments(app_->add_subcommand(name, help));
 }

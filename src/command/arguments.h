@@ -3,6 +3,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +46,8 @@ class Arguments {
   template <class T>
   Argument add(const char* name, T& value, const char* help);
   Argument flag(const char* name, bool& value, const char* help);
+  /// `--name`, or `--name=false`; empty where neither is given.
+  Argument flag(const char* name, std::optional<bool>& value, const char* help);
 
   Arguments subcommand(const char* name, const char* help);
   void require_subcommand();

@@ -34,10 +34,16 @@ std::vector<std::string>& wrapped() {
   return words;
 }
 
-/// Takes the other command off the words of one that wraps it, whose own options all have values.
-/// Returns how many words are left.
-int unwrap(int argc, char** argv) {
+/// Takes the other command off the words of one that wraps it, whose own options all have values
+/// unless `--` has to stand between. Returns how many words are left.
+int unwrap(int argc, char** argv, Wraps wraps) {
+  if (wraps == Wraps::nothing) return argc;
   int i = 2;
+  if (wraps == Wraps::a_command_behind_dashes) {
+    while (i < argc && std::string_view(argv[i]) != "--") ++i;
+    wrapped().assign(argv + std::min(i + 1, argc), argv + argc);
+    return i;
+  }
   while (i < argc && argv[i][0] == '-') {
     const std::string_view word = argv[i];
     if (word == "--help" || word == "-h") return argc;
@@ -114,7 +120,7 @@ int run(int argc, char** argv) {
     CLI::App* sub = app.add_subcommand(command.name, command.help);
     if (command.name != wanted) continue;
     action = command.define(Arguments(sub));
-    if (command.wraps) argc = unwrap(argc, argv);
+    argc = unwrap(argc, argv, command.wraps);
   }
   allow_leftovers(app);
   check_values(argc, argv);

@@ -2,6 +2,7 @@
 // one touches no other file.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,17 +13,19 @@
 
 namespace brim::command {
 
+/// Whether another command with options of its own follows a command's options.
+enum class Wraps : uint8_t { nothing, a_command, a_command_behind_dashes };
+
 struct Command {
   std::string name;
   std::string help;
   /// Adds the options to `args` and returns what to run once they are parsed; that returns the exit
   /// code. Called only for the command that was asked for.
   std::function<std::function<int()>(Arguments args)> define;
-  /// Its options are followed by another command with options of its own: wrapped_words().
-  bool wraps = false;
+  Wraps wraps = Wraps::nothing;
 };
 
-/// What follows the options of a command that wraps another one.
+/// What follows the options of a command that wraps another one: its words.
 const std::vector<std::string>& wrapped_words();
 
 /// In the order of their names.

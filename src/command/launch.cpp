@@ -339,7 +339,7 @@ const Register launch_command(
          return Launcher(*o, std::move(words)).run();
        };
      },
-     /*wraps=*/true});
+     Wraps::a_command});
 
 }  // namespace
 }  // namespace brim::command

@@ -14,6 +14,7 @@
 #include "command/command.h"
 #include "core/check.h"
 #include "core/printable.h"
+#include "data/loader/worker_parts.h"
 #include "io/atomic_file.h"
 #include "io/paths.h"
 
@@ -129,14 +130,15 @@ Json to_json(const diag::Account& account) {
   return json;
 }
 
+Json to_json(const data::WorkerAccount& worker) {
+  Json json;
+  for (const auto& [name, part] : data::kWorkerParts) json[name] = worker.*part;
+  return json;
+}
+
 Json to_json(const std::vector<data::WorkerAccount>& workers) {
-  const auto parts = [](const data::WorkerAccount& a) {
-    return Json{{"wall", a.wall},       {"read", a.read}, {"decode", a.decode},
-                {"augment", a.augment}, {"slot", a.slot}, {"stolen", a.stolen},
-                {"idle", a.idle}};
-  };
-  Json json{{"sum", parts(data::sum(workers))}, {"each", Json::array()}};
-  for (const data::WorkerAccount& worker : workers) json["each"].push_back(parts(worker));
+  Json json{{"sum", to_json(data::sum(workers))}, {"each", Json::array()}};
+  for (const data::WorkerAccount& worker : workers) json["each"].push_back(to_json(worker));
   return json;
 }
 
@@ -154,6 +156,7 @@ Json to_json(const CompileStats& s) {
   json["operand_bytes"] = s.operand_bytes;
   json["eager_bytes"] = s.eager_bytes;
   json["arena_bytes"] = s.arena_bytes;
+  json["host_bytes"] = s.host_bytes;
   json["graph_replays"] = s.graph_replays;
   json["graph_nodes"] = s.graph_nodes;
   return json;

@@ -27,6 +27,7 @@ nlohmann::ordered_json to_json(const diag::Account& account);
 
 nlohmann::ordered_json to_json(const CompileStats& stats);
 /// Seconds by part: "sum" over the workers, and "each" of them.
+nlohmann::ordered_json to_json(const data::WorkerAccount& worker);  ///< seconds
 nlohmann::ordered_json to_json(const std::vector<data::WorkerAccount>& workers);
 /// "compiled: 40 launches became 14" or "eagerly: why".
 std::string how_steps_ran(const CompileStats& stats);

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <optional>
 #include <vector>
 
+#include "command/cause_named.h"
 #include "command/report_page/run.h"
 #include "core/check.h"
 #include "train/doctor/estimate.h"
@@ -14,12 +14,6 @@ namespace brim::command {
 namespace {
 
 constexpr size_t kLeast = 3;  // stretches; fewer have no interval worth the name
-
-std::optional<diag::Cause> cause_of(const std::string& text) {
-  for (int i = 0; i < diag::kCauseCount; ++i)
-    if (diag::name(static_cast<diag::Cause>(i)) == text) return static_cast<diag::Cause>(i);
-  return {};
-}
 
 }  // namespace
 
@@ -44,7 +38,7 @@ RunDiagnosis diagnose_run(const std::string& folder, double least_share) {
       m.account.wall = stretch.wall();
       found.seconds += m.account.wall;
       for (const auto& [text, seconds] : stretch.seconds)
-        if (const auto cause = cause_of(text))
+        if (const auto cause = cause_named(text))
           m.account.seconds[static_cast<size_t>(*cause)] = seconds;
     }
   }

@@ -27,19 +27,13 @@ std::string words(const std::vector<std::string>& all) {
 }
 
 /// Options whose values are not in a checkpoint, or not in the one that was resumed, as they were
-/// given; those of speed_options() where they were not changed.
-std::string repeated_options(const Arguments& args, bool with_speed) {
-  std::vector<std::string> names = {
+/// given; speed_options() come behind them.
+std::string repeated_options(const Arguments& args) {
+  const std::vector<std::string> names = {
       "--data",          "--device",           "--epochs",      "--threads",        "--precision",
       "--virtual-ranks", "--checkpoint-every", "--keep",        "--memory-limit",   "--monitor",
       "--metrics",       "--metrics-token",    "--tensorboard", "--max-temperature"};
-  std::vector<std::string> flags = {"--sync-batch-norm", "--shard-checkpoints"};
-  if (with_speed) {
-    for (const char* name :
-         {"--workers", "--compile", "--passes", "--augment-on", "--steps-per-graph"})
-      names.emplace_back(name);
-    flags.emplace_back("--data-on-device");
-  }
+  const std::vector<std::string> flags = {"--sync-batch-norm", "--shard-checkpoints"};
   std::vector<std::string> repeated;
   for (const std::string& name : names)
     if (const std::vector<std::string> given = args.given(name.c_str()); !given.empty()) {
@@ -57,8 +51,7 @@ TrainRequest treated(const TrainRequest& request) {
   auto cure = std::make_shared<const train::Cure>(treat(request, how, watch_signals()));
   for (const Device device : request.chosen.devices) Allocator::of(device).reset_peak();
   mark_start();  // of the training, which the doctor is no part of
-  TrainRequest better = with_speed(request, cure->options);
-  better.arguments.repeated += words(speed_options(cure->options));
+  TrainRequest better = with_setting(request, cure->setting);
   better.cure = std::move(cure);
   return better;
 }
@@ -106,12 +99,13 @@ const Register train_command(
                 "folder for TensorBoard: loss, metrics, weights, gradients, sensors, the account");
        args.add("--json", o->json, "write the result to a file, or - for standard output");
        return [o, args] {
-         o->repeated = repeated_options(args, !o->doctor);
-         const TrainRequest request = parse_request(*o);
-         if (!o->doctor) return run_training(request);
-         const TrainRequest better = treated(request);
-         if (const int signal = watch_signals().load()) return 128 + signal;
-         return run_training(better);
+         o->repeated = repeated_options(args);
+         TrainRequest request = parse_request(*o);
+         if (o->doctor) request = treated(request);
+         if (const int signal = watch_signals().load(); signal != 0 && o->doctor)
+           return 128 + signal;
+         request.arguments.repeated += words(speed_options(request.recipe.speed));
+         return run_training(request);
        };
      }});
 

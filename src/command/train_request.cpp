@@ -12,6 +12,7 @@
 #include "core/check.h"
 #include "core/device_names.h"
 #include "diag/gpu_sensor.h"
+#include "plan/pass.h"
 #include "train/run_folder.h"
 
 namespace brim::command {
@@ -36,16 +37,6 @@ train::Recipe chosen_recipe(const TrainArguments& o) {
   return r;
 }
 
-/// How steps are compiled. A resumed run does it as before, but for what is named.
-train::StepMode chosen_mode(const TrainArguments& o, const std::optional<train::RunState>& before) {
-  train::StepMode mode;
-  if (before && before->mode) mode = *before->mode;
-  if (!o.compile.empty()) mode.compile = o.compile == "on";
-  if (!o.passes.empty()) mode.passes = o.passes;
-  plan::check_passes(mode.passes);
-  return mode;
-}
-
 int workers_of(const std::string& text) {
   if (text == "auto") return -1;
   int workers = -1;
@@ -55,6 +46,21 @@ int workers_of(const std::string& text) {
     throw UsageError(
         fmt::format("--workers '{}' is neither a number from 0 to 1024 nor auto", text));
   return workers;
+}
+
+/// The options over the recipe's. A resumed run compiles as before, but for what is named.
+void choose_speed(const TrainArguments& o, const std::optional<train::RunState>& before,
+                  train::SpeedRecipe& speed) {
+  if (!o.workers.empty()) speed.workers = workers_of(o.workers);
+  if (!o.augment_on.empty()) speed.augment_on = o.augment_on;
+  if (o.data_on_device) speed.data_on_device = *o.data_on_device;
+  if (o.steps_per_graph) speed.steps_per_graph = *o.steps_per_graph;
+  if (before && before->mode)
+    speed.compile = before->mode->compile, speed.passes = before->mode->passes;
+  if (!o.compile.empty()) speed.compile = o.compile == "on";
+  if (!o.passes.empty()) speed.passes = o.passes;
+  plan::check_passes(speed.passes);
+  if (speed.passes == plan::kAllPasses) speed.passes.clear();
 }
 
 /// Throws UsageError if --json or --trace would replace what the run reads, or what it writes.
@@ -97,14 +103,14 @@ TrainRequest parse_request(const TrainArguments& o) {
     own.metrics.clear();
     if (!o.max_temperature) own.monitor = 0;  // each process guards its own devices
   }
-  request.workers = workers_of(o.workers);
   request.checkpoint.keep = o.keep;
   request.checkpoint.sharded = o.shard_checkpoints;
   parse_checkpoint_every(o.checkpoint_every, request.checkpoint);
   request.recipe = chosen_recipe(o);
   std::optional<train::RunState> before;
   if (!o.resume.empty()) before = train::newest_state(o.resume);
-  request.mode = chosen_mode(o, before);
+  request.of_recipe = request.recipe.speed;
+  choose_speed(o, before, request.recipe.speed);
   request.chosen = request.launched.size > 1
                        ? choose_for_rank(o.device, request.launched)
                        : choose_devices(o.device, before ? before->devices : "");

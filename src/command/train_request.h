@@ -16,16 +16,16 @@
 namespace brim::command {
 
 struct TrainArguments {
-  std::string recipe, data, device = "auto", workers = "auto", out, resume, memory_limit, json,
-                            trace, tensorboard, metrics, metrics_token;
+  std::string recipe, data, device = "auto", workers, out, resume, memory_limit, json, trace,
+                            tensorboard, metrics, metrics_token;
   std::string checkpoint_every = "60s";
-  std::string compile, passes, precision, augment_on = "auto";
-  bool data_on_device = false, sync_batch_norm = false, shard_checkpoints = false;
+  std::string compile, passes, precision, augment_on;
+  std::optional<bool> data_on_device;
+  bool sync_batch_norm = false, shard_checkpoints = false;
   bool doctor = false;
-  int64_t steps_per_graph = 1;
   bool explain = false;
   double monitor = 1;
-  std::optional<int64_t> epochs, batch, steps, virtual_ranks;
+  std::optional<int64_t> epochs, batch, steps, virtual_ranks, steps_per_graph;
   std::optional<double> lr, max_temperature;
   std::optional<uint64_t> seed;
   int threads = 0;
@@ -39,11 +39,10 @@ struct TrainArguments {
 /// A run whose options were checked, and whose data and network were not touched yet.
 struct TrainRequest {
   TrainArguments arguments;
-  train::Recipe recipe;
-  int workers = -1;  ///< -1: auto
+  train::Recipe recipe;          ///< with what was asked for
+  train::SpeedRecipe of_recipe;  ///< what the recipe says by itself
   train::CheckpointOptions checkpoint = {.background = true};
   ChosenDevices chosen;
-  train::StepMode mode;
   dist::LaunchEnvironment launched;
   bool traces = false;  ///< with a rank that another one writes the file of, too
   /// What --doctor found, and asked for besides; null without.

@@ -18,6 +18,7 @@
 #include <string>
 
 #include "command/command.h"
+#include "command/forecast_history.h"
 #include "command/format.h"
 #include "command/metrics_server.h"
 #include "command/monitor_report.h"
@@ -112,6 +113,7 @@ class TrainSession {
                                        : train::RunPhase::finished);
     log_.add_report(document_.history_line());
     for (const std::string& error : log_.errors()) warn(error);
+    if (trained && !failure_) keep_step_time(request_, *trainer_, result_);
     report(trained);
     if (failure_) std::rethrow_exception(failure_);
     if (!result_.stopped) return 0;

@@ -8,26 +8,10 @@
 #include <algorithm>
 
 #include "command/format.h"
+#include "plan/pass.h"
 
 namespace brim::command {
 namespace {
-
-train::AugmentOn augment_on_of(const std::string& word) {
-  if (word == "host") return train::AugmentOn::host;
-  return word == "device" ? train::AugmentOn::device : train::AugmentOn::automatic;
-}
-
-const char* word_of(train::AugmentOn augment_on) {
-  switch (augment_on) {
-    case train::AugmentOn::host:
-      return "host";
-    case train::AugmentOn::device:
-      return "device";
-    case train::AugmentOn::automatic:
-      break;
-  }
-  return "auto";
-}
 
 /// CPU threads of a rank that shares its host with others; 0: as usual. A launcher that has bound
 /// it to some CPUs has shared them out already.
@@ -53,19 +37,18 @@ void add_training_options(Arguments args, TrainArguments& o, const char* recipe_
            "sim:all")
       .show_default();
   args.add("--batch", o.batch, "samples per step").range(1, 1000000);
-  args.add("--workers", o.workers, "loader threads, or auto").show_default();
+  args.add("--workers", o.workers, "loader threads, or auto (default: as the recipe says)");
   args.add("--augment-on", o.augment_on,
            "where pictures are cropped, mirrored and made floats: host, device (from "
-           "bytes; the same numbers), or auto: the device if it is a GPU")
-      .one_of({"auto", "host", "device"})
-      .show_default();
+           "bytes; the same numbers), or auto: the device if it is a GPU (default: as the "
+           "recipe says)")
+      .one_of({"auto", "host", "device"});
   args.flag("--data-on-device", o.data_on_device,
-            "upload all pictures once and make every batch there");
+            "upload all pictures once and make every batch there; =false where the recipe does");
   args.add("--steps-per-graph", o.steps_per_graph,
            "steps queued as one launch, with --data-on-device; reports, checkpoints and "
-           "stops come after whole launches")
-      .range(1, 10000)
-      .show_default();
+           "stops come after whole launches (default: as the recipe says)")
+      .range(1, 10000);
   args.add("--seed", o.seed, "of weights, order and augmentation")
       .range(int64_t{0}, int64_t{9'000'000'000'000'000'000});
   args.add("--precision", o.precision,
@@ -80,24 +63,17 @@ void add_training_options(Arguments args, TrainArguments& o, const char* recipe_
             "batch norm with the statistics of all ranks' samples");
   args.add("--threads", o.threads, "CPU threads per op").range(1, 4096);
   args.add("--compile", o.compile,
-           "replay the step as an optimised plan: on or off (default: on, or as the resumed "
-           "run did)")
+           "replay the step as an optimised plan: on or off (default: as the recipe says, or "
+           "the resumed run did)")
       .one_of({"on", "off"});
   args.add("--passes", o.passes,
-           "passes of the plan: -NAME,.. leaves some out, NAME,.. runs these alone, exact "
+           "passes of the plan: all, -NAME,.. leaves some out, NAME,.. runs these alone, exact "
            "those that keep every bit");
   args.add("--memory-limit", o.memory_limit, "of the device, for example 2G");
 }
 
 train::TrainOptions train_options(const TrainRequest& request) {
-  const TrainArguments& o = request.arguments;
-  return {.devices = request.chosen.devices,
-          .workers = request.workers,
-          .augment_on = augment_on_of(o.augment_on),
-          .data_on_device = o.data_on_device,
-          .steps_per_graph = o.steps_per_graph,
-          .compile = request.mode.compile,
-          .passes = request.mode.passes};
+  return train::with_speed({.devices = request.chosen.devices}, request.recipe.speed);
 }
 
 void set_limits(const TrainRequest& request) {
@@ -111,30 +87,34 @@ void set_limits(const TrainRequest& request) {
   });
 }
 
-TrainRequest with_speed(TrainRequest request, const train::TrainOptions& options) {
-  request.workers = options.workers;
-  request.mode = {.compile = options.compile, .passes = options.passes};
+TrainRequest with_setting(TrainRequest request, const train::TrainSetting& setting) {
+  const train::Recipe& before = request.recipe;
   TrainArguments& o = request.arguments;
-  o.augment_on = word_of(options.augment_on);
-  o.data_on_device = options.data_on_device;
-  o.steps_per_graph = options.steps_per_graph;
+  if (before.batch != setting.recipe.batch) o.batch = setting.recipe.batch;
+  if (before.optimizer.lr != setting.recipe.optimizer.lr) o.lr = setting.recipe.optimizer.lr;
+  if (before.precision != setting.recipe.precision) o.precision = setting.recipe.precision;
+  request.recipe = setting.recipe;
   return request;
 }
 
-std::vector<std::string> speed_options(const train::TrainOptions& options) {
+std::vector<std::string> speed_options(const train::SpeedRecipe& speed,
+                                       const train::SpeedRecipe& without) {
   std::vector<std::string> words;
-  const auto add = [&](const char* name, const std::string& value) {
+  const auto add = [&](bool differs, const char* name, const std::string& value) {
+    if (!differs) return;
     words.emplace_back(name);
     if (!value.empty()) words.push_back(value);
   };
-  if (options.workers >= 0) add("--workers", std::to_string(options.workers));
-  if (options.augment_on != train::AugmentOn::automatic)
-    add("--augment-on", word_of(options.augment_on));
-  if (options.data_on_device) add("--data-on-device", "");
-  if (options.steps_per_graph > 1)
-    add("--steps-per-graph", std::to_string(options.steps_per_graph));
-  if (!options.compile) add("--compile", "off");
-  if (!options.passes.empty()) add("--passes", options.passes);
+  add(speed.workers != without.workers, "--workers",
+      speed.workers < 0 ? "auto" : std::to_string(speed.workers));
+  add(speed.augment_on != without.augment_on, "--augment-on", speed.augment_on);
+  add(speed.data_on_device != without.data_on_device,
+      speed.data_on_device ? "--data-on-device" : "--data-on-device=false", "");
+  add(speed.steps_per_graph != without.steps_per_graph, "--steps-per-graph",
+      std::to_string(speed.steps_per_graph));
+  add(speed.compile != without.compile, "--compile", speed.compile ? "on" : "off");
+  add(speed.passes != without.passes, "--passes",
+      speed.passes.empty() ? plan::kAllPasses : speed.passes);
   return words;
 }
 

@@ -20,11 +20,11 @@ train::TrainOptions train_options(const TrainRequest& request);
 /// CPU threads and the devices' memory, for this process.
 void set_limits(const TrainRequest& request);
 
-/// The request, run as `options` say where they change its speed alone.
-TrainRequest with_speed(TrainRequest request, const train::TrainOptions& options);
+/// The request with what the doctor has found.
+TrainRequest with_setting(TrainRequest request, const train::TrainSetting& setting);
 
-/// How a training is run, as options of `brim train`, but for those that are as they would be
-/// without: {"--workers", "4", "--data-on-device"}.
-std::vector<std::string> speed_options(const train::TrainOptions& options);
+/// What makes `speed` of what a recipe says, as options of `brim train`: {"--workers", "4"}.
+std::vector<std::string> speed_options(const train::SpeedRecipe& speed,
+                                       const train::SpeedRecipe& without = {});
 
 }  // namespace brim::command

@@ -24,6 +24,8 @@ train::Cure treat(const TrainRequest& request, const Treatment& how, const std::
   };
   const train::DoctorOptions options{
       .allow_rounding = how.allow_rounding,
+      .allow_precision = how.allow_precision,
+      .allow_batch = how.allow_batch,
       .seconds = how.seconds,
       .progress = [&](const std::string& what, double fraction) { display.show(what, fraction); },
       .diagnosed =

@@ -10,7 +10,8 @@
 namespace brim::command {
 
 struct Treatment {
-  bool fix = false, allow_rounding = false;
+  bool fix = false;
+  bool allow_rounding = false, allow_precision = false, allow_batch = false;  ///< with `fix`
   double seconds = 0.25;  ///< as in DoctorOptions
   bool quiet = false;     ///< standard output carries JSON
 };

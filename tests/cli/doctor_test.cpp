@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -56,6 +57,83 @@ TEST_F(DoctorCommand, NamesCausesWithTheirIntervals) {
   EXPECT_FALSE(found.contains("trials"));
 }
 
+/// Here brim itself is the program: it takes batches as others do.
+class DoctorOfAProgram : public DoctorCommand {
+ protected:
+  /// Of a virtual device whose steps take a millisecond.
+  Ran examine(std::vector<std::string> words, const std::vector<std::string>& options = {}) const {
+    std::vector<std::string> args = {"doctor"};
+    args.insert(args.end(), options.begin(), options.end());
+    args.emplace_back("--");
+    args.insert(args.end(), words.begin(), words.end());
+    return run_brim(args, "BRIM_SIM_PROFILE=h100 BRIM_SIM_SLOWDOWN=20 ");
+  }
+  std::vector<std::string> train(const std::string& steps) const {
+    return {brim_path(), "train", "tutorial-cnn", "--data", folder / "data", "--device", "sim:0",
+            "--steps",   steps,   "--epochs",     "1000",   "--compile",     "off"};
+  }
+};
+
+TEST_F(DoctorOfAProgram, TellsWhatItsLoopWaitsFor) {
+  const Ran ran = examine(train("400"), {"--json", folder / "found.json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("batches in "), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("us a step; sim:0 computes"), std::string::npos) << ran.out;
+  const json found = json::parse(slurp(folder / "found.json"));
+  EXPECT_EQ(found["schema"], "brim.doctor/1");
+  EXPECT_EQ(found["program"][1], "train");
+  EXPECT_EQ(found["device"], "sim:0");
+  EXPECT_GT(found["batches"], 100);
+  EXPECT_LE(found["batches"], 400);
+  EXPECT_GE(found["before"]["runs"], 3);
+  // Eager steps, of a device whose launches take longer than its kernels.
+  const auto dispatch = std::ranges::find(found["before"]["causes"], "dispatch",
+                                          [](const json& cause) { return cause["cause"]; });
+  ASSERT_NE(dispatch, found["before"]["causes"].end()) << found["before"];
+  EXPECT_NE((*dispatch)["because"].back().get<std::string>().find("compile()"), std::string::npos);
+  EXPECT_FALSE(found["waits"].empty());  // it reads the loss at reports
+  for (const json& wait : found["waits"]) {
+    EXPECT_GT(wait["count"], 0);
+    EXPECT_GT(wait["seconds"], 0);
+  }
+}
+
+TEST_F(DoctorOfAProgram, DataOnTheDeviceIsMeasuredThere) {
+  std::vector<std::string> words = train("1000");
+  words.back() = "on";
+  words.emplace_back("--data-on-device");
+  const Ran ran = examine(words, {"--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json found = json::parse(ran.out);  // and nothing that the program prints
+  EXPECT_EQ(found["device"], "sim:0");
+  EXPECT_LE(found["batches"], 1000);
+  EXPECT_NE(ran.err.find("where the time of training went"), std::string::npos) << ran.err;
+}
+
+TEST_F(DoctorOfAProgram, OneThatIsKilledHasToldBefore) {
+  std::vector<std::string> words = {"timeout", "-s", "KILL", "4"};
+  for (const std::string& word : train("1000000")) words.push_back(word);
+  const Ran ran = examine(words);
+  EXPECT_EQ(ran.code, 137) << ran.err;
+  EXPECT_NE(ran.err.find("timeout ended with exit code 137"), std::string::npos) << ran.err;
+  EXPECT_NE(ran.out.find("us a step; sim:0 computes"), std::string::npos) << ran.out;
+}
+
+TEST_F(DoctorOfAProgram, WhatHasNoLoopIsTold) {
+  for (const auto& [words, text] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"true"}, "'true' took no batches"},
+           {{"sh", "-c", "exit 3"}, "(exit code 3)"},
+           {{"/no/such/program"}, "cannot be started: No such file"},
+           {train("3"), "too short"}}) {
+    const Ran ran = examine(words);
+    EXPECT_EQ(ran.code, 1) << ran.err;
+    EXPECT_NE(ran.err.find(text), std::string::npos) << ran.err;
+  }
+  EXPECT_EQ(examine({"true"}, {"--fix"}).code, 2);
+  EXPECT_EQ(examine({"true"}, {"tutorial-cnn"}).code, 2);
+  EXPECT_EQ(examine({}).code, 2);  // no recipe either
+}
+
 TEST_F(DoctorCommand, WhatItFixesTrains) {
   const Ran ran = doctor({"--workers", "1", "--compile", "off", "--fix", "--json", "-"});
   ASSERT_EQ(ran.code, 0) << ran.err;
@@ -66,7 +144,8 @@ TEST_F(DoctorCommand, WhatItFixesTrains) {
     EXPECT_TRUE(trial["options"].get<std::string>().starts_with("--"));
     EXPECT_TRUE(trial["verdict"] != "faster" || trial["speedup"]["low"] > 1) << trial;
   }
-  EXPECT_EQ(found["kept"].empty(), found["speedup"].is_null() || found["speedup"]["low"] <= 1);
+  // What is kept is faster by the interval of 99 %; here stands that of 95 %.
+  EXPECT_TRUE(found["kept"].empty() || found["speedup"]["low"] > 1) << found["speedup"];
   const std::string command = found["command"];
   ASSERT_TRUE(command.starts_with("brim train tutorial-cnn --data ")) << command;
   std::vector<std::string> words = {"train",    "tutorial-cnn", "--data",  folder / "data",
@@ -74,6 +153,57 @@ TEST_F(DoctorCommand, WhatItFixesTrains) {
   for (const json& word : found["options"]) words.push_back(word);
   const Ran trained = run_brim(words);
   EXPECT_EQ(trained.code, 0) << trained.err;
+}
+
+/// The recipe that it writes trains as it found best, as does what it says to type.
+TEST_F(DoctorCommand, WritesTheRecipeWithWhatItKept) {
+  const std::string better = folder / "better.toml";
+  const Ran ran = doctor(
+      {"--workers", "3", "--compile", "off", "--fix", "--allow", "batch", "--write", better});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("better.toml has the recipe"), std::string::npos) << ran.out;
+  const std::string recipe = slurp(better);
+  EXPECT_TRUE(recipe.starts_with("# brim doctor: what was kept is\n#   ")) << recipe;
+  EXPECT_NE(recipe.find("\n[speed]\n"), std::string::npos);
+  EXPECT_NE(recipe.find("data = '" + (folder / "data") + "'"), std::string::npos) << recipe;
+
+  std::ofstream(better, std::ios::app) << "\n";
+  const std::string run = folder / "run";
+  ASSERT_EQ(run_brim({"train", better, "--device", "cpu", "--steps", "5", "--workers", "4", "--out",
+                      run, "--json", folder / "began.json"})
+                .code,
+            0);
+  ASSERT_EQ(run_brim({"train", better, "--device", "cpu", "--resume", run, "--json",
+                      folder / "went_on.json"})
+                .code,
+            0);
+  const json began = json::parse(slurp(folder / "began.json")),
+             went_on = json::parse(slurp(folder / "went_on.json"));
+  EXPECT_EQ(began["workers"], 4);
+  EXPECT_EQ(began["compile"]["mode"], went_on["compile"]["mode"]);
+  EXPECT_EQ(began["compile"]["mode"] == "eager",
+            recipe.find("compile = false") != std::string::npos);
+
+  // What the recipe says can be taken back.
+  const std::string resident = folder / "resident.toml";
+  std::ofstream(resident) << "data = '" + (folder / "data") + "'\n[speed]\ndata_on_device = true\n";
+  for (const auto& [option, input] : std::vector<std::pair<std::string, std::string>>{
+           {"--seed=1", "augmented there"}, {"--data-on-device=false", "augmented on the host"}}) {
+    const Ran trained = run_brim({"train", resident, "--device", "cpu", "--steps", "5", option});
+    EXPECT_EQ(trained.code, 0) << trained.err;
+    EXPECT_NE(trained.out.find(input), std::string::npos) << trained.out;
+  }
+  fails({"train", resident, "--data-on-device=maybe"}, 2, "maybe not in");
+  const Ran otherwise = run_brim({"doctor", resident, "--device", "cpu", "--seconds", "0.03",
+                                  "--fix", "--data-on-device=false", "--json", "-"});
+  ASSERT_EQ(otherwise.code, 0) << otherwise.err;
+  const json kept = json::parse(otherwise.out);
+  const bool is_resident = kept["kept"].dump().find("--data-on-device") != std::string::npos;
+  EXPECT_EQ(kept["options"].dump().find("--data-on-device=false") == std::string::npos, is_resident)
+      << kept["command"];
+  fails({"doctor", "tutorial-cnn", "--write", better}, 2, "--write is of --fix");
+  fails({"doctor", "tutorial-cnn", "--fix", "--write", folder / "better"}, 2, "ends in .toml");
+  fails({"doctor", better, "--fix", "--write", better}, 2, "better.toml");
 }
 
 TEST_F(DoctorCommand, ExaminesARunByItsHistory) {

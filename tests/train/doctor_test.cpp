@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -20,6 +22,8 @@
 #include "sanitized.h"
 #include "temporary_folder.h"
 #include "train/doctor/estimate.h"
+#include "train/doctor/evidence.h"
+#include "train/doctor/learning_check.h"
 #include "train/tiny_data.h"
 
 namespace brim::train {
@@ -88,6 +92,79 @@ TEST(Estimate, ChangesThatDoNothingAreSeldomKept) {
   EXPECT_GE(found[Verdict::faster], 0.98 * kTimes);
 }
 
+TEST(Evidence, TellsWhyInputIsLate) {
+  Evidence e{.workers = {.wall = 10, .read = 1, .decode = 6, .augment = 2, .slot = 1},
+             .worker_count = 2,
+             .cpus = 4,
+             .io_pressure = 0.5,
+             .storage = 5e6};
+  std::vector<std::string> because = reasons(e, Cause::input, 0.4);
+  ASSERT_EQ(because.size(), 4u);
+  EXPECT_EQ(because[0], "2 workers: decode 60 %, augment 20 %, read 10 %, waiting for a slot 10 %");
+  EXPECT_EQ(because[1], "3.0 workers could keep up");  // 2 that work 0.9 of the time, over 0.6
+  EXPECT_EQ(because[2], "storage gives 5.0 MB/s: what is read is not in memory yet");
+  EXPECT_EQ(because[3], "some task waits for storage 50 % of the time");
+  e.storage = 0;
+  e.io_pressure.reset();
+  because = reasons(e, Cause::input, 0.8);
+  ASSERT_EQ(because.size(), 3u);
+  EXPECT_EQ(because[1], "9.0 workers could keep up, and there are 4 CPUs");
+  EXPECT_EQ(because[2], "what is read comes from memory, or from no file");
+  e.storage.reset();
+  EXPECT_EQ(reasons(e, Cause::input, 0.8).size(), 2u);  // nobody knows where it came from
+  EXPECT_TRUE(reasons({}, Cause::input, 0.4).empty());
+}
+
+TEST(Evidence, TellsWhoHasTheCores) {
+  const Evidence e{.cpus = 2,
+                   .cores = 1.9,
+                   .other_cores = 1.25,
+                   .throttled = 0.5,
+                   .memory_pressure = 0.01,
+                   .eager = "a data-dependent shape"};
+  const std::vector<std::string> because = reasons(e, Cause::stolen, 0.3);
+  ASSERT_EQ(because.size(), 3u);
+  EXPECT_EQ(because[0], "the cgroup's CPU quota keeps the time of 0.5 cores from it");
+  EXPECT_EQ(because[1], "other processes use 1.2 cores");
+  EXPECT_EQ(because[2], "this one uses 1.9 of the 2 CPUs that it may use");
+  EXPECT_EQ(reasons(e, Cause::dispatch, 0.3).at(0),
+            "steps are not compiled: a data-dependent shape");
+  EXPECT_TRUE(reasons(e, Cause::communication, 0.3).empty());
+}
+
+TEST(Evidence, IsTheMeanOfAllTrainings) {
+  const Evidence mean =
+      mean_of({{.workers = {.wall = 1, .decode = 1}, .worker_count = 1, .cpus = 2},
+               {.workers = {.wall = 3, .decode = 1}, .worker_count = 2, .cpus = 2}});
+  EXPECT_EQ(mean.workers.wall, 4);
+  EXPECT_EQ(mean.workers.decode, 2);
+  EXPECT_EQ(mean.worker_count, 1.5);
+  EXPECT_FALSE(mean.throttled);
+  EXPECT_EQ(mean_of({}).cpus, 0);
+}
+
+TEST(LearningCheck, AsksForNearlyAsMuchAsWithout) {
+  const auto judged = [](double before, double after, LearningCheck::Result metrics,
+                         bool higher_is_better = true) {
+    LearningCheck check{.is_fraction = higher_is_better,
+                        .untrained = {.loss = 2.3},
+                        .before = {before, metrics.loss},
+                        .after = {after, metrics.metric}};
+    judge(check, higher_is_better);
+    EXPECT_FALSE(check.is_enough && check.is_undecided);
+    return check;
+  };
+  EXPECT_TRUE(judged(1.0, 1.05, {0.65, 0.645}).is_enough);   // 96 % of the fall
+  EXPECT_FALSE(judged(1.0, 1.10, {0.65, 0.65}).is_enough);   // 92 %
+  EXPECT_FALSE(judged(1.0, 1.00, {0.65, 0.635}).is_enough);  // a point and a half
+  EXPECT_TRUE(judged(1.0, 0.5, {0.65, 0.8}).is_enough);
+  EXPECT_TRUE(judged(1.0, 1.0, {10.0, 10.1}, false).is_enough);  // an error, 1 % more
+  EXPECT_FALSE(judged(1.0, 1.0, {10.0, 10.3}, false).is_enough);
+  EXPECT_TRUE(judged(2.25, 2.25, {0.1, 0.1}).is_undecided);
+  EXPECT_TRUE(judged(std::nan(""), 1, {0.1, 0.1}).is_undecided);  // it diverged
+  EXPECT_FALSE(judged(1.0, std::nan(""), {0.1, 0.1}).is_enough);
+}
+
 class DoctorTest : public ::testing::Test {
  protected:
   DoctorTest() {
@@ -108,10 +185,6 @@ class DoctorTest : public ::testing::Test {
     });
     ASSERT_TRUE(registered);
     recipe.input.transforms = {"slow"};
-  }
-  static const CauseCost* cost_of(const Diagnosis& diagnosis, Cause cause) {
-    const auto found = std::ranges::find(diagnosis.causes, cause, &CauseCost::cause);
-    return found == diagnosis.causes.end() ? nullptr : &*found;
   }
   /// Weights after a few steps.
   std::vector<float> weights(TrainOptions options) const {
@@ -141,6 +214,10 @@ TEST_F(DoctorTest, FindsAndCuresAStarvingLoader) {
   EXPECT_GT(found.causes[0].share.value, 0.5);
   EXPECT_NEAR(found.causes[0].seconds_per_step,
               found.causes[0].share.value * found.seconds_per_step.value, 1e-12);
+  ASSERT_FALSE(found.causes[0].because.empty());
+  EXPECT_TRUE(found.causes[0].because[0].starts_with("1 worker: augment"))
+      << found.causes[0].because[0];
+  EXPECT_GT(found.evidence.cpus, 0);
   EXPECT_GE(found.seconds_per_step.value, 12e-3);  // a batch of 6, two milliseconds each
   ASSERT_TRUE(found.without_input);
   EXPECT_GT(found.without_input->low, 1.5);
@@ -157,20 +234,19 @@ TEST_F(DoctorTest, FindsAndCuresAStarvingLoader) {
   const Cure cure = Doctor(recipe, one_worker, how).cure();
   EXPECT_EQ(tried.size(), cure.trials.size());
   ASSERT_FALSE(cure.changes.empty()) << trials;
-  EXPECT_NE(cure.options.workers, 1);
+  EXPECT_NE(cure.setting.options.workers, 1);
   ASSERT_TRUE(cure.speedup);
   EXPECT_GT(cure.speedup->low, 1.3);
   EXPECT_LT(cure.after.seconds_per_step.value, found.seconds_per_step.value);
-  EXPECT_EQ(weights(cure.options), weights(one_worker));
+  EXPECT_EQ(weights(cure.setting.options), weights(one_worker));
 }
 
 TEST_F(DoctorTest, LeavesAHealthyTrainingAlone) {
   const Cure cure = Doctor(recipe, {.data_on_device = true}, how).cure();
-  EXPECT_EQ(cost_of(cure.before, Cause::input), nullptr);
   EXPECT_FALSE(cure.before.without_input);
-  for (const Trial& trial : cure.trials)
-    EXPECT_TRUE(trial.options.starts_with("--steps-per-graph"));
-  EXPECT_TRUE(cure.options.data_on_device);
+  for (const Trial& trial : cure.trials)  // whatever a busy machine makes late, no input is changed
+    EXPECT_TRUE(trial.options.starts_with("--steps-per-graph")) << trial.options;
+  EXPECT_TRUE(cure.setting.options.data_on_device);
 }
 
 TEST_F(DoctorTest, EagerStepsAreCompiledWithoutAnotherBit) {
@@ -178,11 +254,53 @@ TEST_F(DoctorTest, EagerStepsAreCompiledWithoutAnotherBit) {
   const Cure cure = Doctor(recipe, eager, how).cure();
   const auto trial = std::ranges::find(cure.trials, "--compile on --passes exact", &Trial::options);
   ASSERT_NE(trial, cure.trials.end());
-  EXPECT_EQ(weights(cure.options), weights(eager));
+  EXPECT_EQ(weights(cure.setting.options), weights(eager));
   TrainOptions compiled = eager;
   compiled.compile = true;
   compiled.passes = "exact";
   EXPECT_EQ(weights(compiled), weights(eager));
+}
+
+/// What is another training is tried behind all else, and only where it is allowed.
+TEST_F(DoctorTest, LargerBatchesAreKeptWhereAsMuchIsLearned) {
+  const TrainOptions resident{.devices = {Device::sim(0)}, .data_on_device = true};
+  const auto is_other = [](const Trial& t) {
+    return t.options.starts_with("--batch") || t.options.starts_with("--precision");
+  };
+  how.max_pairs = 3;
+  how.least_gain = 0;
+  EXPECT_TRUE(std::ranges::none_of(Doctor(recipe, resident, how).cure().trials, is_other));
+  recipe = load_recipe("tutorial-cnn");
+  how.allow_batch = how.allow_precision = true;
+  how.check_pairs = 1;
+  how.check_seconds = 0.2;
+  how.seconds = 0.03;
+  how.max_pairs = 12;
+  const Cure cure = Doctor(recipe, resident, how).cure();
+  const auto larger = std::ranges::find(cure.trials, "--batch 8 --lr 0.002", &Trial::options);
+  ASSERT_NE(larger, cure.trials.end());
+  EXPECT_TRUE(std::ranges::is_partitioned(cure.trials, std::not_fn(is_other)));
+  if (BRIM_SANITIZED) return;  // its pace is no training's
+  ASSERT_TRUE(larger->check) << name(larger->verdict);
+  EXPECT_NEAR(larger->check->untrained.loss, std::log(10), 0.1);
+  EXPECT_NEAR(larger->check->untrained.metric, 0.1, 0.05);
+  EXPECT_GT(larger->check->samples, 0);
+  EXPECT_EQ(larger->check->metric, "accuracy");
+  EXPECT_EQ(larger->check->is_enough, larger->verdict == Verdict::faster);
+  if (!cure.changes.empty()) {
+    EXPECT_FALSE(cure.same_bits);
+    EXPECT_DOUBLE_EQ(cure.setting.recipe.optimizer.lr,
+                     0.001 * static_cast<double>(cure.setting.recipe.batch) / 4);
+  }
+}
+
+TEST_F(DoctorTest, WithoutATestSplitNothingSaysHowMuchIsLearned) {
+  std::filesystem::remove(folder / "data/test_batch.bin");
+  const TrainSetting setting{recipe, {}};
+  EXPECT_NE(tests::message_of([&] {
+              (void)check_learning(setting, setting, 1e-3, how);
+            }).find("has no test split"),
+            std::string::npos);
 }
 
 TEST_F(DoctorTest, AChangeThatCannotRunIsToldAndTheRestGoesOn) {
@@ -193,14 +311,14 @@ TEST_F(DoctorTest, AChangeThatCannotRunIsToldAndTheRestGoesOn) {
   (void)weights(options);
   const auto peak = allocator.stats().peak_live;
   allocator.set_limit(peak + kRecords * 3072 / 2);  // no room for the pictures
-  how.least_share = 0;                              // whatever takes time may be treated
+  how.least_gain = 0;                               // whatever takes time may be treated
   const Cure cure = Doctor(recipe, options, how).cure();
   allocator.set_limit(0);
   const auto resident = std::ranges::find(cure.trials, "--data-on-device", &Trial::options);
   ASSERT_NE(resident, cure.trials.end());
   EXPECT_EQ(resident->verdict, Verdict::failed);
   EXPECT_NE(resident->failure.find("has room for"), std::string::npos) << resident->failure;
-  EXPECT_FALSE(cure.options.data_on_device);
+  EXPECT_FALSE(cure.setting.options.data_on_device);
   EXPECT_GE(cure.trials.size(), 2u);
 }
 
@@ -227,7 +345,7 @@ TEST_F(DoctorTest, AStopEndsItAndKeepsNothing) {
     EXPECT_EQ(begun, after + 1);
     EXPECT_TRUE(cure.changes.empty());
     EXPECT_FALSE(cure.speedup);
-    EXPECT_EQ(cure.options.workers, 1);
+    EXPECT_EQ(cure.setting.options.workers, 1);
   }
 }
 

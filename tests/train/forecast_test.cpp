@@ -191,8 +191,7 @@ throttle_clock = 1
   set_sim_options(options);
   const sim::DeviceProfile profile = sim::load_profile(options.profile);
   for (const int ranks : {1, 4}) {
-    Links links = links_of(profile, ranks);
-    links.memory = 1e15;  // nothing of it is slowed down
+    const Links links = links_of(profile, ranks);
     EXPECT_EQ(links.ranks_per_host, ranks == 4 ? 2 : 0);
     for (const char* passes : {"-overlap", ""}) {
       const double ratio = paced_step(ranks, links, passes) / forecast_step(ranks, links, passes);
@@ -212,6 +211,31 @@ TEST(Forecast, NotInsideOfAStep) {
     return x * 3;
   });
   EXPECT_THROW((void)outer(ones({3})), CompileError);
+}
+
+TEST(Forecast, OfATrainingOnADeviceWithAProfile) {
+  const SimOptions before = sim_options();
+  SimOptions options = before;
+  options.profile = "h100";
+  options.paced = false;
+  set_sim_options(options);
+  const train::Recipe recipe = train::load_recipe("tutorial-cnn");
+  const Device device = Device::sim(0);
+  const auto of = [&](int64_t batch) {
+    return train::forecast(recipe, {.batch = batch, .device = device, .outputs = 10});
+  };
+  const train::Forecast small = of(4), large = of(256);
+  EXPECT_EQ(small.seconds_per_step, small.step.step);
+  EXPECT_DOUBLE_EQ(small.launch, 4e-6);
+  // Two copies of 8 us, and the bytes at 64 GB/s.
+  EXPECT_NEAR(small.copy, 16e-6 + 4 * (3 * 32 * 32 * 4 + 8) / 64e9, 1e-12);
+  EXPECT_NEAR(small.energy, 700 * small.step.compute, 1e-9);  // it computes all the time
+  EXPECT_EQ(large.seconds_per_step, large.copy);              // the link is the limit
+  EXPECT_GT(large.copy, large.step.step);
+  EXPECT_NEAR(large.energy, 700 * large.step.compute + 70 * (large.copy - large.step.compute),
+              1e-9);
+  set_sim_options(before);
+  EXPECT_EQ(train::forecast(recipe, {.batch = 4}).energy, 0);  // the CPU has no profile
 }
 
 TEST(Forecast, OfARecipe) {

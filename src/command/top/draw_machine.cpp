@@ -144,6 +144,8 @@ int draw_memory(Canvas& canvas, int row, const Moment& moment) {
                          short_bytes(static_cast<double>(m.swap_total))));
   std::vector<std::string> cgroup;
   if (limits.cpus) cgroup.push_back(fmt::format("{:.4g} CPUs", *limits.cpus));
+  if (limits.throttled.value_or(0) >= 0.05)
+    cgroup.push_back(fmt::format("{:.1f} more held back", *limits.throttled));
   if (limits.memory)
     cgroup.push_back(fmt::format("{} of {}",
                                  short_bytes(static_cast<double>(limits.memory_used.value_or(0))),

@@ -109,6 +109,8 @@ std::string machine_hint(const Moment& moment) {
   if (total > 0 && static_cast<double>(available) < kLittleMemory * static_cast<double>(total))
     return "memory is nearly used up";
   if (pressure.memory.value_or(0) > kPressure) return "processes wait for memory";
+  if (limits.throttled.value_or(0) > kPressure)
+    return fmt::format("the cgroup's quota holds back threads for {:.1f} cores", *limits.throttled);
   for (const diag::CoreReading& core : moment.machine.cores)
     if (core.steal > kPressure)
       return fmt::format("another machine has core {} {:.0f} % of the time", core.index,

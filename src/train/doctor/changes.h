@@ -1,27 +1,26 @@
-// What may make a training faster: what changes no bit of its weights, and what rounds otherwise.
+// What may make the training of a recipe faster.
 #pragma once
 
-#include <string>
 #include <vector>
 
-#include <brim/diag/account.h>
-#include <brim/train/trainer.h>
+#include <brim/train/doctor.h>
 
+#include "train/doctor/change.h"
 #include "train/doctor/short_run.h"
 
 namespace brim::train {
 
-struct Change {
-  std::string what;     ///< "4 loader workers"
-  std::string options;  ///< of `brim train`: "--workers 4"
-  TrainOptions after;
-  std::vector<diag::Cause> causes;  ///< that it may lessen
-  bool rounds = false;              ///< the weights get other bits
-};
+/// All that `setting` leaves to be changed and `how` allows; `run`: one with it.
+std::vector<Change<TrainSetting>> possible_changes(const TrainSetting& setting, const ShortRun& run,
+                                                   const DoctorOptions& how);
 
-/// All that `options` leave to be changed; `run`: one with them. `allow_rounding`: as in
-/// DoctorOptions.
-std::vector<Change> possible_changes(const TrainOptions& options, const ShortRun& run,
-                                     bool allow_rounding);
+/// What changes of how steps are launched, and of where batches are made, may lessen.
+const std::vector<diag::Cause>& launch_causes();
+const std::vector<diag::Cause>& input_causes();
+
+/// Numbers of loader workers that are worth a trial.
+std::vector<int> more_workers(const ShortRun& run);
+/// "4 loader workers"
+std::string workers_text(int workers);
 
 }  // namespace brim::train

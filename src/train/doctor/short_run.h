@@ -6,6 +6,7 @@
 #include <optional>
 
 #include <brim/diag/account.h>
+#include <brim/train/doctor.h>
 #include <brim/train/recipe.h>
 #include <brim/train/trainer.h>
 
@@ -14,10 +15,19 @@ namespace brim::train {
 struct ShortRun {
   int64_t steps = 0;  ///< that were measured
   double seconds_per_step = 0;
-  diag::Account account;  ///< of these steps, on the first device
+  diag::Account account;  ///< of these steps but for the first ones, on the first device
   int workers = 0;        ///< of the loader
+  int64_t batch = 1;      ///< samples of a step
+  int64_t samples = 0;    ///< of an epoch; 0: nobody knows
+  Evidence evidence;
   bool augments_on_host = false, has_pictures = false;
+  bool runs_plans = false;  ///< its steps, or parts of them, are compiled
+
+  double seconds_per_sample() const { return seconds_per_step / static_cast<double>(batch); }
 };
+
+/// The same, with nothing written, told or resumed.
+TrainOptions silent(TrainOptions options);
 
 /// From the beginning of the data, for about `seconds`. Nothing is written. Nothing where `stop`
 /// became other than 0. Throws what Trainer does.
