@@ -1,18 +1,20 @@
 // `brim forecast RECIPE`: what a training step would take on devices that are not here.
-#include <brim/core/sim.h>
 #include <brim/train/forecast.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "backend/sim/profile.h"
 #include "command/command.h"
+#include "command/forecast_history.h"
 #include "command/format.h"
 #include "command/libraries.h"
+#include "command/profiled_device.h"
 #include "command/report.h"
 #include "command/say.h"
 #include "core/check.h"
@@ -24,11 +26,34 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string recipe, profile = "h100", ranks = "1,8", precision, json;
+  std::string recipe, profile = "h100", ranks = "1,8", precision, data, json;
   int64_t batch = 64, outputs = 1000, picture = 224;
   std::optional<int64_t> hosts;
-  std::optional<double> network, network_delay;
+  std::optional<double> network, network_delay, price;
 };
+
+/// What a whole training uses, and what its loader takes of a core here.
+struct Work {
+  int64_t samples = 0;            ///< of all epochs
+  double seconds_per_sample = 0;  ///< of one worker
+};
+
+/// Reads, decodes and augments for half a second.
+Work work_of(const train::Recipe& recipe) {
+  constexpr double kSeconds = 0.5;
+  const data::Loader loader =
+      train::make_loader(recipe, data::Split::train, /*training=*/true, /*workers=*/0);
+  const auto begin = std::chrono::steady_clock::now();
+  double seconds = 0;
+  int64_t made = 0;
+  for (const data::Batch& batch : loader.epoch(0)) {
+    made += std::ssize(batch.samples);
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (seconds >= kSeconds) break;
+  }
+  return {.samples = loader.samples() * recipe.epochs,
+          .seconds_per_sample = made > 0 ? seconds / static_cast<double>(made) : 0};
+}
 
 /// "1,8,1024". Throws UsageError.
 std::vector<int> ranks_of(const std::string& text) {
@@ -52,13 +77,31 @@ struct Row {
   int ranks;
   bool overlap;
   train::Forecast forecast;
+  std::optional<double> off;  ///< what a training took over what was forecast, less one
+
+  double samples_per_s(int64_t batch) const {
+    return static_cast<double>(batch) * ranks / forecast.seconds_per_step;
+  }
+  /// Seconds, joules and money of a whole training; CPU cores that bring its input.
+  double seconds(const Work& work, int64_t batch) const {
+    return static_cast<double>(work.samples) / samples_per_s(batch);
+  }
+  double energy(const Work& work, int64_t batch) const {
+    return forecast.energy * seconds(work, batch) / forecast.seconds_per_step;
+  }
+  double cost(const Work& work, int64_t batch, double price) const {
+    return price * ranks * seconds(work, batch) / 3600;
+  }
+  double cores(const Work& work, int64_t batch) const {
+    return samples_per_s(batch) * work.seconds_per_sample;
+  }
 };
 
 std::string milliseconds(double seconds) { return fmt::format("{:.3f} ms", seconds * 1e3); }
 
 void print(const Options& o, const std::string& device, const dist::Links& links, int hosts,
            const std::vector<Row>& rows) {
-  const double one = rows[0].forecast.step.step;
+  const double one = rows[0].forecast.seconds_per_step;
   say(stdout,
       "simulated: {}, batches of {} a rank, on {}{}; no device was used\n\n"
       "ranks  overlap         step      compute   all-reduce      exposed  of linear   images/s  "
@@ -75,45 +118,93 @@ void print(const Options& o, const std::string& device, const dist::Links& links
         : row.overlap  ? "yes"
                        : "no",
         milliseconds(f.step), milliseconds(f.compute), milliseconds(f.communication),
-        milliseconds(f.exposed), 100 * one / f.step,
-        static_cast<double>(o.batch) * row.ranks / f.step, format_bytes(row.forecast.memory));
+        milliseconds(f.exposed), 100 * one / row.forecast.seconds_per_step,
+        row.samples_per_s(o.batch), format_bytes(row.forecast.memory));
   }
+  for (const Row& row : rows)
+    if (const train::Forecast& f = row.forecast; f.seconds_per_step > f.step.step)
+      say(stdout, "{} rank{}: a step every {}, because {} takes longer than it\n", row.ranks,
+          row.ranks == 1 ? "" : "s", milliseconds(f.seconds_per_step),
+          f.launch > f.copy ? "its launch by the host" : "the copy of its batch from the host");
 }
 
-Json to_json(const Row& row, const Options& o, double one) {
+void print_past(const std::string& device, const PastError& past, const std::vector<Row>& rows) {
+  if (past.trainings == 0) return;
+  say(stdout, "\nforecasts of {} were off by {:.1f} % ({} of {} {}training{}, at most {:.1f} %)\n",
+      device, 100 * past.median, past.trainings == 1 ? "that" : "the median", past.trainings,
+      past.simulated ? "simulated " : "", past.trainings == 1 ? "" : "s", 100 * past.worst);
+  for (const Row& row : rows)
+    if (row.off)
+      say(stdout, "{} rank{}: the training took {:.1f} % {} than this\n", row.ranks,
+          row.ranks == 1 ? "" : "s", 100 * std::abs(*row.off), *row.off < 0 ? "less" : "more");
+}
+
+void print_work(const Options& o, const Work& work, const std::vector<Row>& rows) {
+  say(stdout,
+      "\nto train on {} samples of {}, of which a core of this machine makes {:.0f} a second "
+      "(measured)\n\n"
+      "ranks  overlap         time       energy     cores{}\n",
+      work.samples, o.data, work.seconds_per_sample > 0 ? 1 / work.seconds_per_sample : 0,
+      o.price ? "         cost" : "");
+  for (const Row& row : rows)
+    say(stdout, "{:5}  {:7} {:>12} {:>9.4g} kJ {:>9.1f}{}\n", row.ranks,
+        row.ranks == 1 ? ""
+        : row.overlap  ? "yes"
+                       : "no",
+        format_duration(row.seconds(work, o.batch)), 1e-3 * row.energy(work, o.batch),
+        row.cores(work, o.batch),
+        o.price ? fmt::format(" {:>12.4g}", row.cost(work, o.batch, *o.price)) : "");
+}
+
+Json to_json(const Row& row, const Options& o, double one, const std::optional<Work>& work) {
   const StepForecast& f = row.forecast.step;
-  return {{"ranks", row.ranks},
-          {"overlap", row.overlap},
-          {"step_s", f.step},
-          {"compute_s", f.compute},
-          {"communication_s", f.communication},
-          {"exposed_s", f.exposed},
-          {"of_linear", one / f.step},
-          {"images_per_s", static_cast<double>(o.batch) * row.ranks / f.step},
-          {"memory_bytes", row.forecast.memory},
-          {"kernels", f.kernels},
-          {"collectives", f.collectives}};
+  Json json = {{"ranks", row.ranks},
+               {"overlap", row.overlap},
+               {"step_s", f.step},
+               {"compute_s", f.compute},
+               {"communication_s", f.communication},
+               {"exposed_s", f.exposed},
+               {"of_linear", one / row.forecast.seconds_per_step},
+               {"seconds_per_step", row.forecast.seconds_per_step},
+               {"copy_s", row.forecast.copy},
+               {"launch_s", row.forecast.launch},
+               {"joules_per_step", row.forecast.energy},
+               {"images_per_s", row.samples_per_s(o.batch)},
+               {"memory_bytes", row.forecast.memory},
+               {"kernels", f.kernels},
+               {"collectives", f.collectives},
+               {"off", row.off ? Json(*row.off) : Json(nullptr)}};
+  if (!work) return json;
+  json["seconds"] = row.seconds(*work, o.batch);
+  json["joules"] = row.energy(*work, o.batch);
+  json["input_cores"] = row.cores(*work, o.batch);
+  json["cost"] = o.price ? Json(row.cost(*work, o.batch, *o.price)) : Json(nullptr);
+  return json;
 }
 
 int run(const Options& o) {
   check_json_path(o.json);
   const std::vector<int> counts = ranks_of(o.ranks);
-  const sim::DeviceProfile profile = sim::load_profile(o.profile);
-  SimOptions sim = sim_options();
-  sim.devices = std::max(sim.devices, 1);
-  sim.profile = o.profile;
-  sim.slowdown = 1;
-  sim.paced = false;
-  set_sim_options(sim);
+  const sim::DeviceProfile profile = use_profile(o.profile);
   train::Recipe recipe = train::load_recipe(o.recipe);
   if (!o.precision.empty()) recipe.precision = o.precision;
+  std::optional<Work> work;
+  if (!o.data.empty()) {
+    recipe.data = o.data;
+    work = work_of(recipe);
+  } else if (o.price) {
+    throw UsageError("--price is for a whole training, whose samples --data tells");
+  }
   const auto forecast = [&](const train::ForecastOptions& options) {
+    std::optional<train::Forecast> found;
     try {
-      return train::forecast(recipe, options);
+      found = train::forecast(recipe, options);
     } catch (const OutOfMemory&) {
+    }
+    if (!found || (found->fit && !found->fit->fits))
       raise<ValueError>("[forecast] batches of {} do not fit the {} of {}; give a smaller --batch",
                         options.batch, format_bytes(profile.memory), profile.name);
-    }
+    return *found;
   };
   const auto links_of = [&](int ranks) {
     dist::Links links = dist::links_of(profile, ranks);
@@ -138,17 +229,32 @@ int run(const Options& o) {
                                    .device = Device::sim(0),
                                    .outputs = o.outputs,
                                    .picture = o.picture};
-    rows.push_back({ranks, true, forecast(options)});
+    rows.push_back({.ranks = ranks, .overlap = true, .forecast = forecast(options)});
     options.overlap = false;
-    if (ranks > 1) rows.push_back({ranks, false, forecast(options)});
+    if (ranks > 1)
+      rows.push_back({.ranks = ranks, .overlap = false, .forecast = forecast(options)});
   }
   const int most = *std::ranges::max_element(counts);
   const dist::Links links = links_of(most);
   const int hosts = links.ranks_per_host > 0 ? most / links.ranks_per_host : 1;
-  if (!is_stdout(o.json)) print(o, profile.name, links, hosts, rows);
+  // Only what brim train may do on such devices is kept: with their own links, and overlapping.
+  const bool is_trainable = !o.network && !o.network_delay && !o.hosts && recipe.virtual_ranks <= 1;
+  for (Row& row : rows) {
+    if (!row.overlap || !is_trainable) continue;
+    const std::string what = forecast_of(recipe, o.outputs, o.batch, row.ranks);
+    keep_forecast(profile.name, what, row.forecast.seconds_per_step);
+    row.off = past_error(profile.name, what).of_this_one;
+  }
+  const PastError past = past_error(profile.name, "");
+  if (!is_stdout(o.json)) {
+    print(o, profile.name, links, hosts, rows);
+    print_past(profile.name, past, rows);
+    if (work) print_work(o, *work, rows);
+  }
   if (o.json.empty()) return 0;
   Json list = Json::array();
-  for (const Row& row : rows) list.push_back(to_json(row, o, rows[0].forecast.step.step));
+  for (const Row& row : rows)
+    list.push_back(to_json(row, o, rows[0].forecast.seconds_per_step, work));
   write_json({{"simulated", true},
               {"recipe", o.recipe},
               {"precision", recipe.precision},
@@ -158,6 +264,13 @@ int run(const Options& o) {
               {"hosts", hosts},
               {"network_gbit_s", links.host * 8e-9},
               {"network_delay_us", links.host_delay * 1e6},
+              {"samples", work ? Json(work->samples) : Json(nullptr)},
+              {"seconds_per_sample", work ? Json(work->seconds_per_sample) : Json(nullptr)},
+              {"past", past.trainings > 0 ? Json{{"simulated", past.simulated},
+                                                 {"trainings", past.trainings},
+                                                 {"median", past.median},
+                                                 {"worst", past.worst}}
+                                          : Json(nullptr)},
               {"forecasts", list},
               {"versions", build_versions()}},
              o.json);
@@ -170,7 +283,8 @@ const Register forecast_command(
        auto o = std::make_shared<Options>();
        args.add("recipe", o->recipe, "built-in recipe or FILE.toml that classifies pictures")
            .required();
-       args.add("--profile", o->profile, "t4, a100, h100, h200 or FILE.toml").show_default();
+       args.add("--profile", o->profile, "t4, v100, l4, a100, h100, h200 or FILE.toml")
+           .show_default();
        args.add("--ranks", o->ranks, "how many devices, as 1,8,64").show_default();
        args.add("--hosts", o->hosts,
                 "that they are in, as many in each (default: as the profile says, else one)")
@@ -186,6 +300,11 @@ const Register forecast_command(
        args.add("--size", o->picture, "of pictures, where the recipe says nothing")
            .range(1, 65536)
            .show_default();
+       args.add("--data", o->data,
+                "that the recipe trains on: tells how long all its epochs take, their energy, and "
+                "how many cores bring the input, by a loader that is measured here");
+       args.add("--price", o->price, "of a device for an hour, in any currency; with --data")
+           .range(0.0, 1e6);
        args.add("--precision", o->precision, "instead of the recipe's")
            .one_of({"fp32", "tf32", "fp16", "bf16"});
        args.add("--json", o->json, "write the result to a file, or - for standard output");

@@ -5,16 +5,61 @@
 #include <brim/core/tf32.h>
 #include <brim/dist/data_parallel.h>
 #include <brim/dist/sync_batch_norm.h>
+#include <brim/nn/init.h>
 #include <brim/nn/models.h>
 #include <brim/ops/shape.h>
 
+#include <algorithm>
 #include <optional>
 
+#include "backend/sim/device.h"
 #include "core/check.h"
 #include "train/apply_gradients.h"
 #include "train/build.h"
+#include "train/loss_meter.h"
 
 namespace brim::train {
+namespace {
+
+/// Holds an allocator to a limit for a while; 0: leaves it as it is.
+class MemoryLimit {
+ public:
+  MemoryLimit(Allocator& allocator, int64_t limit)
+      : allocator_(allocator), before_(allocator.stats().limit) {
+    if (limit > 0) allocator.set_limit(limit);
+  }
+  ~MemoryLimit() { allocator_.set_limit(before_); }
+  MemoryLimit(const MemoryLimit&) = delete;
+  MemoryLimit& operator=(const MemoryLimit&) = delete;
+
+ private:
+  Allocator& allocator_;
+  const int64_t before_;
+};
+
+std::string passes_of(const ForecastOptions& o) {
+  if (o.overlap || o.ranks == 1) return o.passes;
+  BRIM_CHECK(o.passes.empty(), ValueError,
+             "[forecast] without overlap all other passes run; leave passes '{}' out", o.passes);
+  return "-overlap";
+}
+
+/// What a virtual device's profile says of a training besides its kernels.
+void add_device(Forecast& forecast, const ForecastOptions& o, int64_t batch_bytes) {
+  forecast.seconds_per_step = forecast.step.step;
+  const std::optional<sim::DeviceProfile> profile =
+      o.device.kind == DeviceKind::sim ? sim::Devices::all().profile() : std::nullopt;
+  if (!profile) return;
+  constexpr int kTensors = 2;  // pictures and labels
+  forecast.copy =
+      kTensors * profile->link_delay + static_cast<double>(batch_bytes) / profile->host_link;
+  forecast.launch = profile->launch;
+  forecast.seconds_per_step = std::max({forecast.step.step, forecast.copy, forecast.launch});
+  forecast.energy = o.ranks * (profile->idle_power * forecast.seconds_per_step +
+                               (profile->peak_power - profile->idle_power) * forecast.step.compute);
+}
+
+}  // namespace
 
 Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   BRIM_CHECK(recipe.task == "classify", ValueError,
@@ -26,12 +71,15 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
   const dist::GroupPtr group = dist::simulated_group(o.ranks, o.links);
   const int64_t side = recipe.input.size > 0 ? recipe.input.size : o.picture;
   Allocator& memory = Allocator::of(o.device);
-  memory.reset_peak();
   const int64_t before = memory.stats().live;
+  const MemoryLimit limit(memory, o.memory_limit > 0 ? before + o.memory_limit : 0);
 
   const std::unique_ptr<Task> task = make_task(recipe);
-  const std::unique_ptr<nn::Module> network = nn::make_model(
-      recipe.model, {.classes = o.outputs, .input = {3, side, side}, .device = o.device});
+  const std::unique_ptr<nn::Module> network = [&] {
+    const nn::init::SkipInit no_values;
+    return nn::make_model(recipe.model,
+                          {.classes = o.outputs, .input = {3, side, side}, .device = o.device});
+  }();
   const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(recipe.optimizer, *network);
   const std::vector<Tensor> parameters = network->parameters();
   std::optional<optim::GradScaler> scaler;
@@ -45,8 +93,11 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
       "[forecast] a batch of {} has no {} equal parts (Recipe::virtual_ranks is {}, shared by "
       "{} ranks); choose a multiple",
       o.batch, parts, recipe.virtual_ranks, o.ranks);
+  const bool has_parts = o.ranks > 1 || recipe.virtual_ranks > 1;
+  LossMeter losses(o.device, has_parts ? o.ranks * parts : 1);
   const auto step = [&](const Tensor& x, const Tensor& y) {
     optimizer->zero_grad();
+    Tensor part_losses;
     const Tensor loss = parallel.forward_backward(
         [&](int64_t part) {
           const Autocast scope(autocast_dtype(recipe));
@@ -56,17 +107,23 @@ Forecast forecast(const Recipe& recipe, const ForecastOptions& o) {
           batch.y = y.slice(0, part * each, (part + 1) * each);
           return task->loss((*network)(batch.x), batch, /*training=*/true);
         },
-        [&](const Tensor& value) { (scaler ? scaler->scale(value) : value).backward(); });
+        [&](const Tensor& value) { (scaler ? scaler->scale(value) : value).backward(); },
+        has_parts ? &part_losses : nullptr);
     apply_gradients(*optimizer, scaler ? &*scaler : nullptr, parameters,
                     recipe.optimizer.clip_norm);
+    losses.add(loss, part_losses);
     return loss;
   };
   const Tf32 tf32(recipe.precision == "tf32");
-  auto compiled = compile(step, {.passes = o.overlap ? "" : "-overlap", .fixed_layouts = true});
+  auto compiled = compile(step, {.passes = passes_of(o), .fixed_layouts = true});
   const Tensor x = Tensor::empty({o.batch, 3, side, side}, f32, o.device);
   const Tensor y = Tensor::empty({o.batch}, i64, o.device);
-  const StepForecast forecast = compiled.forecast(x, y);
-  return {forecast, memory.stats().peak_live - before};
+  Forecast forecast{.step = compiled.forecast(x, y), .fit = compiled.memory_fit()};
+  forecast.memory = memory.stats().live - before + forecast.step.arena_bytes;
+  add_device(forecast, o,
+             x.numel() * static_cast<int64_t>(size_of(f32)) +
+                 y.numel() * static_cast<int64_t>(size_of(i64)));
+  return forecast;
 }
 
 }  // namespace brim::train

@@ -1,0 +1,44 @@
+// What was forecast, and what the trainings took that came of it: kept between runs in the cache.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <brim/train/recipe.h>
+#include <brim/train/trainer.h>
+
+#include "command/train_request.h"
+
+namespace brim::command {
+
+/// "tutorial-cnn of 32 pixels and 10 classes by sgd, batch 4 on each of 2, fp32".
+std::string forecast_of(const train::Recipe& recipe, int64_t outputs, int64_t batch_each,
+                        int ranks);
+
+/// The built-in profile of a GPU, by what its driver calls it; "" for others.
+std::string profile_name_of(std::string_view gpu);
+
+/// Keeps what a step is forecast to take on the device of a profile. `device`: the profile's name.
+void keep_forecast(const std::string& device, const std::string& what, double seconds);
+/// Keeps what it took, if it was forecast. `simulated`: on a virtual device.
+void keep_measured(const std::string& device, const std::string& what, double seconds,
+                   bool simulated);
+
+/// The same of a training that has ended, if it was as trainings are forecast: compiled with all
+/// passes, fed from the host, and longer than a moment.
+void keep_step_time(const TrainRequest& request, const train::Trainer& trainer,
+                    const train::TrainResult& result);
+
+/// How far forecasts of a device were from what was measured there; where nothing was, from what
+/// virtual ones took.
+struct PastError {
+  bool simulated = false;
+  int64_t trainings = 0;
+  double median = 0, worst = 0;       ///< shares of the forecast
+  std::optional<double> of_this_one;  ///< measured over forecast, less one
+};
+PastError past_error(const std::string& device, const std::string& what);
+
+}  // namespace brim::command

@@ -1,0 +1,94 @@
+// `brim forecast`: a step, and a whole training.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/run_brim.h"
+
+namespace brim::tests {
+namespace {
+
+using nlohmann::json;
+
+class ForecastCommand : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (access(brim_path().c_str(), X_OK) != 0) GTEST_SKIP() << brim_path() << " is not built";
+    write_tiny_cifar(folder / "data");
+  }
+  Ran forecast(std::vector<std::string> more) const {
+    std::vector<std::string> args = {"forecast", "tutorial-cnn", "--classes", "10", "--batch",
+                                     "4",        "--ranks",      "1,2"};
+    args.insert(args.end(), more.begin(), more.end());
+    return run_brim(args, cache());
+  }
+  std::string cache() const { return "XDG_CACHE_HOME=" + in_quotes(folder / "cache") + " "; }
+  TemporaryFolder folder;
+};
+
+TEST_F(ForecastCommand, TellsWhatAWholeTrainingTakes) {
+  const std::vector<std::string> options = {"--data", folder / "data", "--price", "36"};
+  const Ran text = forecast(options);
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_TRUE(text.out.starts_with("simulated: ")) << text.out;
+  EXPECT_NE(text.out.find("of which a core of this machine makes"), std::string::npos) << text.out;
+  std::vector<std::string> as_json = options;
+  as_json.insert(as_json.end(), {"--json", "-"});
+  const Ran ran = forecast(as_json);
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json found = json::parse(ran.out);
+  EXPECT_EQ(found["simulated"], true);
+  EXPECT_GT(found["samples"], 0);
+  EXPECT_GT(found["seconds_per_sample"], 0);
+  ASSERT_EQ(found["forecasts"].size(), 3u);  // of two ranks with overlap and without
+  for (const json& row : found["forecasts"]) {
+    const double ranks = row["ranks"], step = row["seconds_per_step"], seconds = row["seconds"];
+    EXPECT_GE(step, row["step_s"]);
+    EXPECT_NEAR(seconds, found["samples"].get<double>() / (4 * ranks) * step, 1e-9 * seconds);
+    EXPECT_NEAR(row["joules"], row["joules_per_step"].get<double>() * seconds / step, 1e-6);
+    EXPECT_NEAR(row["cost"], 36 * ranks * seconds / 3600, 1e-9);
+    EXPECT_NEAR(row["input_cores"],
+                row["images_per_s"].get<double>() * found["seconds_per_sample"].get<double>(),
+                1e-6);
+    EXPECT_GT(row["joules_per_step"], 0);
+  }
+}
+
+TEST_F(ForecastCommand, OfAStepAloneNeedsNoData) {
+  const Ran ran = forecast({"--profile", "l4", "--json", "-"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  const json found = json::parse(ran.out);
+  EXPECT_EQ(found["device"], "NVIDIA L4");
+  EXPECT_TRUE(found["samples"].is_null());
+  EXPECT_FALSE(found["forecasts"][0].contains("seconds"));
+}
+
+TEST_F(ForecastCommand, TellsHowFarItWasFromTrainings) {
+  EXPECT_TRUE(json::parse(forecast({"--json", "-"}).out)["past"].is_null());
+  const Ran trained = run_brim(
+      {"train", "tutorial-cnn", "--data", "shapes10", "--device", "sim:0", "--steps", "500"},
+      cache() + "BRIM_SIM_PROFILE=h100 BRIM_SIM_SLOWDOWN=40 ");
+  ASSERT_EQ(trained.code, 0) << trained.err;
+  const json found = json::parse(forecast({"--json", "-"}).out);
+  EXPECT_EQ(found["past"]["simulated"], true);
+  EXPECT_EQ(found["past"]["trainings"], 1);
+  EXPECT_LT(std::abs(found["forecasts"][0]["off"].get<double>()), 0.5);
+  EXPECT_TRUE(found["forecasts"][1]["off"].is_null());  // of two ranks
+  EXPECT_NE(forecast({}).out.find("of 1 simulated training, at most"), std::string::npos);
+}
+
+TEST_F(ForecastCommand, BadInput) {
+  const Ran price = forecast({"--price", "2"});
+  EXPECT_EQ(price.code, 2);
+  EXPECT_NE(price.err.find("--data"), std::string::npos) << price.err;
+  EXPECT_EQ(forecast({"--data", folder / "missing"}).code, 1);
+  EXPECT_EQ(forecast({"--price", "-1", "--data", folder / "data"}).code, 2);
+  EXPECT_EQ(forecast({"--profile", "v1000"}).code, 1);
+}
+
+}  // namespace
+}  // namespace brim::tests
