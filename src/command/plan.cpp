@@ -1,0 +1,305 @@
+// `brim plan RECIPE|MODEL`: the memory that a training step takes on a device that is not here, and
+// what is moved to the host or computed again where that is more than there is.
+#include <brim/nn/models.h>
+#include <brim/train/forecast.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "command/command.h"
+#include "command/format.h"
+#include "command/libraries.h"
+#include "command/profiled_device.h"
+#include "command/report.h"
+#include "command/say.h"
+#include "core/check.h"
+#include "core/nearest.h"
+
+namespace brim::command {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string recipe, device = "h100", batches = "32", limits, precision, passes, json;
+  int64_t outputs = 1000, picture = 224;
+  bool explain = false;
+};
+
+/// The parts of "8G,12G". Throws UsageError where one is empty.
+std::vector<std::string> parts_of(const std::string& text, const char* option) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (end == begin) raise<UsageError>("{} '{}': write for example 8,16", option, text);
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+constexpr int64_t kMostBatch = 1'000'000;
+
+std::vector<int64_t> batches_of(const std::string& text) {
+  std::vector<int64_t> all;
+  for (const std::string& part : parts_of(text, "--batch")) {
+    int64_t batch = 0;
+    const auto [at, error] = std::from_chars(part.data(), part.data() + part.size(), batch);
+    if (error != std::errc() || at != part.data() + part.size() || batch < 1 || batch > kMostBatch)
+      raise<UsageError>("--batch '{}': give numbers from 1 to {}, as 64,128", text, kMostBatch);
+    all.push_back(batch);
+  }
+  return all;
+}
+
+/// A built-in network is trained by SGD with momentum.
+train::Recipe recipe_of(const std::string& name) {
+  const auto contains = [&](const std::vector<std::string>& names) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  const bool is_file = name.ends_with(".toml") || name.find('/') != std::string::npos;
+  if (is_file || contains(train::recipe_names())) return train::load_recipe(name);
+  BRIM_CHECK(contains(nn::model_names()), ValueError,
+             "[plan] '{}' is neither a built-in recipe nor a network{}; a file ends in .toml", name,
+             suggestion(name, nn::model_names()));
+  train::Recipe recipe{.name = name};
+  recipe.model = name;
+  recipe.optimizer.momentum = 0.9;
+  return recipe;
+}
+
+/// What a batch takes within a limit.
+struct Row {
+  int64_t batch, limit;
+  std::optional<train::Forecast> forecast;  ///< empty: weights and one layer do not fit
+
+  bool fits() const { return forecast && forecast->memory <= limit; }
+};
+
+struct Largest {
+  int64_t limit, batch;  ///< 0: not even one sample fits
+};
+
+class Planner {
+ public:
+  Planner(const Options& o, train::Recipe recipe) : o_(o), recipe_(std::move(recipe)) {}
+
+  Row row(int64_t batch, int64_t limit) const {
+    Row row{.batch = batch, .limit = limit, .forecast = {}};
+    try {
+      row.forecast = train::forecast(
+          recipe_, {.batch = batch,
+                    .device = Device::sim(0),
+                    .outputs = o_.outputs,
+                    .picture = o_.picture,
+                    .memory_limit = limit,
+                    .passes = o_.passes.empty() ? recipe_.speed.passes : o_.passes});
+    } catch (const OutOfMemory&) {  // not even what is there before a step
+    }
+    return row;
+  }
+  /// By halves, from one that was tried; in multiples of what a batch is cut into.
+  Largest largest(const std::vector<Row>& tried, int64_t limit) const {
+    const int64_t parts = std::max<int64_t>(recipe_.virtual_ranks, 1), most = kMostBatch / parts;
+    int64_t fits = 0, too_large = most + 1;  // times `parts`
+    for (const Row& row : tried) {
+      if (row.limit != limit) continue;
+      if (row.fits())
+        fits = std::max(fits, row.batch / parts);
+      else
+        too_large = std::min(too_large, row.batch / parts);
+    }
+    const auto next = [&] {
+      return too_large <= most ? (fits + too_large) / 2 : std::min(2 * fits, most);
+    };
+    for (int64_t count = next(); count > fits && count < too_large; count = next())
+      (row(count * parts, limit).fits() ? fits : too_large) = count;
+    return {limit, fits * parts};
+  }
+
+ private:
+  const Options& o_;
+  const train::Recipe recipe_;
+};
+
+struct Counts {
+  int64_t kept = 0, offloaded = 0, again = 0;  ///< bytes
+};
+Counts counts_of(const train::Forecast& f) {
+  Counts counts;
+  if (!f.fit) return counts;
+  for (const MemoryFit::Tensor& t : f.fit->tensors)
+    (t.choice == "keep"      ? counts.kept
+     : t.choice == "offload" ? counts.offloaded
+                             : counts.again) += t.bytes;
+  return counts;
+}
+
+/// Of a step without a limit, what this one takes more.
+double longer(const train::Forecast& f) {
+  return f.fit && f.fit->seconds_before > 0 ? f.fit->seconds / f.fit->seconds_before - 1 : 0;
+}
+
+void print(const Row& row) {
+  say(stdout, "{:>7} {:>10} ", row.batch, format_bytes(row.limit));
+  if (!row.forecast) {
+    say(stdout, "does not fit: weights, optimizer and batch alone are more\n");
+    return;
+  }
+  const train::Forecast& f = *row.forecast;
+  if (!row.fits()) {
+    say(stdout, "does not fit: {} besides temporaries, which take {}{}\n",
+        format_bytes(f.memory - f.step.arena_bytes), f.fit ? "at least " : "",
+        format_bytes(f.fit ? f.fit->least : f.step.arena_bytes));
+    return;
+  }
+  const Counts counts = counts_of(f);
+  say(stdout, "{:>10} {:>10} {:>11.3f} ms {:>8} {:>10} {:>11} {:>10}\n", format_bytes(f.memory),
+      format_bytes(f.memory - f.step.arena_bytes + (f.fit ? f.fit->before : f.step.arena_bytes)),
+      1e3 * f.step.step, f.fit ? fmt::format("{:+.1f} %", 100 * longer(f)) : "",
+      counts.offloaded ? format_bytes(counts.offloaded) : "",
+      counts.again ? format_bytes(counts.again) : "",
+      f.step.host_bytes ? format_bytes(f.step.host_bytes) : "");
+}
+
+void print_choices(const Row& row) {
+  if (!row.fits() || !row.forecast->fit) return;
+  const MemoryFit& fit = *row.forecast->fit;
+  say(stdout,
+      "\nbatches of {} in {}: {} for temporaries, which take {} as they are and {} fitted\n"
+      "{:<28}{:>11}  {:<10}{:>10}  {}\n",
+      row.batch, format_bytes(row.limit), format_bytes(fit.room), format_bytes(fit.before),
+      format_bytes(fit.after), "made by", "size", "choice", "cost", "because");
+  for (const MemoryFit::Tensor& t : fit.tensors)
+    say(stdout, "{:<28}{:>11}  {:<10}{:>10}  {} ({} {})\n", t.made_by, format_bytes(t.bytes),
+        t.choice, t.seconds > 0 ? fmt::format("{:.3f} ms", 1e3 * t.seconds) : "", t.why, t.dtype,
+        t.shape);
+}
+
+Json to_json(const Row& row) {
+  Json json = {{"batch", row.batch}, {"limit_bytes", row.limit}, {"fits", row.fits()}};
+  if (!row.forecast) return json;
+  const train::Forecast& f = *row.forecast;
+  json["memory_bytes"] = f.memory;
+  json["temporaries_bytes"] = f.step.arena_bytes;
+  json["host_bytes"] = f.step.host_bytes;
+  json["step_s"] = f.step.step;
+  json["compute_s"] = f.step.compute;
+  json["copies_s"] = f.step.copies;
+  json["exposed_copies_s"] = f.step.exposed_copies;
+  if (!f.fit) return json;
+  const MemoryFit& fit = *f.fit;
+  json["temporaries_before_bytes"] = fit.before;
+  json["temporaries_least_bytes"] = fit.least;
+  if (!row.fits()) return json;
+  json["predicted_s"] = fit.seconds;
+  json["predicted_before_s"] = fit.seconds_before;
+  Json& tensors = json["tensors"] = Json::array();
+  for (const MemoryFit::Tensor& t : fit.tensors)
+    tensors.push_back({{"made_by", t.made_by},
+                       {"shape", t.shape},
+                       {"dtype", t.dtype},
+                       {"bytes", t.bytes},
+                       {"choice", t.choice},
+                       {"seconds", t.seconds},
+                       {"because", t.why}});
+  return json;
+}
+
+int run(const Options& o) {
+  check_json_path(o.json);
+  const sim::DeviceProfile profile = use_profile(o.device);
+  plan::check_passes(o.passes);
+  const std::vector<int64_t> batches = batches_of(o.batches);
+  std::vector<int64_t> limits;
+  if (o.limits.empty()) limits.push_back(static_cast<int64_t>(profile.memory));
+  if (!o.limits.empty())
+    for (const std::string& part : parts_of(o.limits, "--limit"))
+      limits.push_back(parse_bytes(part, "--limit"));
+  train::Recipe recipe = recipe_of(o.recipe);
+  if (!o.precision.empty()) recipe.precision = o.precision;
+  BRIM_CHECK(recipe.task == "classify", ValueError,
+             "[plan] {}: its task is {}; only steps that classify pictures are planned", o.recipe,
+             recipe.task);
+  BRIM_CHECK(recipe.speed.compile, ValueError,
+             "[plan] {} has [speed] compile = false, and eager steps keep everything; leave it out",
+             o.recipe);
+  for (const int64_t limit : limits)
+    if (limit > static_cast<int64_t>(profile.memory))
+      raise<UsageError>("--limit {}: {} has {}", format_bytes(limit), profile.name,
+                        format_bytes(static_cast<int64_t>(profile.memory)));
+
+  const Planner planner(o, recipe);
+  const bool tells = !is_stdout(o.json);
+  std::vector<Row> rows;
+  for (const int64_t limit : limits)
+    for (const int64_t batch : batches) {
+      rows.push_back(planner.row(batch, limit));
+      if (tells && rows.size() == 1)
+        say(stdout,
+            "simulated: {}, {}, on {}; no device was used\n\n"
+            "  batch      limit     memory    without           step   longer   offloaded  "
+            "recomputed"
+            "    on host\n",
+            o.recipe, recipe.precision, profile.name);
+      if (tells) print(rows.back());
+      std::fflush(stdout);
+    }
+  std::vector<Largest> largest;
+  for (const int64_t limit : limits) largest.push_back(planner.largest(rows, limit));
+  if (tells) {
+    say(stdout, "\n");
+    for (const Largest& l : largest)
+      say(stdout, "{}: {}\n", format_bytes(l.limit),
+          l.batch > 0 ? fmt::format("batches of up to {} fit", l.batch)
+                      : std::string("not even one sample fits"));
+    if (o.explain)
+      for (const Row& row : rows) print_choices(row);
+  }
+  if (o.json.empty()) return 0;
+  Json json = {{"simulated", true},
+               {"recipe", o.recipe},
+               {"precision", recipe.precision},
+               {"device", profile.name},
+               {"device_source", profile.source},
+               {"rows", Json::array()},
+               {"largest", Json::array()},
+               {"versions", build_versions()}};
+  for (const Row& row : rows) json["rows"].push_back(to_json(row));
+  for (const Largest& l : largest)
+    json["largest"].push_back({{"limit_bytes", l.limit}, {"batch", l.batch}});
+  write_json(json, o.json);
+  return 0;
+}
+
+const Register plan_command(
+    {"plan", "what fits into a device's memory, and what is moved or computed again for it",
+     [](Arguments args) -> std::function<int()> {
+       auto o = std::make_shared<Options>();
+       args.add("recipe", o->recipe,
+                "built-in recipe, FILE.toml that classifies pictures, or a network's name")
+           .required();
+       args.add("--device", o->device, "t4, v100, l4, a100, h100, h200 or FILE.toml")
+           .show_default();
+       args.add("--batch", o->batches, "samples of a step, as 64,128,256").show_default();
+       args.add("--limit", o->limits,
+                "of its memory for all that a training takes, as 8G,12G (default: all of it)");
+       args.add("--classes", o->outputs, "of the network").range(1, 1000000).show_default();
+       args.add("--size", o->picture, "of pictures, where the recipe says nothing")
+           .range(1, 65536)
+           .show_default();
+       args.add("--precision", o->precision, "instead of the recipe's")
+           .one_of({"fp32", "tf32", "fp16", "bf16"});
+       args.add("--passes", o->passes,
+                "that run, as -offload or -recompute: without moving or computing again");
+       args.flag("--explain", o->explain, "tell of each tensor what becomes of it, and why");
+       args.add("--json", o->json, "write the result to a file, or - for standard output");
+       return [o] { return run(*o); };
+     }});
+
+}  // namespace
+}  // namespace brim::command

@@ -1,0 +1,89 @@
+// `brim plan`: what fits into a device's memory.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/run_brim.h"
+
+namespace brim::tests {
+namespace {
+
+using nlohmann::json;
+
+Ran plan(std::vector<std::string> more) {
+  std::vector<std::string> args = {"plan", "vgg11", "--size", "64"};
+  args.insert(args.end(), more.begin(), more.end());
+  return run_brim(args);
+}
+
+TEST(PlanCommand, TellsWhatFits) {
+  const std::vector<std::string> options{"--batch", "64,768", "--limit", "2G,3G", "--device", "t4"};
+  const Ran text = plan(options);
+  ASSERT_EQ(text.code, 0) << text.err;
+  EXPECT_NE(text.out.find("simulated: vgg11, fp32, on NVIDIA T4; no device was used"),
+            std::string::npos)
+      << text.out;
+  EXPECT_NE(text.out.find("3.0 GiB: batches of up to "), std::string::npos) << text.out;
+
+  std::vector<std::string> as_json = options;
+  as_json.insert(as_json.end(), {"--json", "-"});
+  const json found = json::parse(plan(as_json).out);
+  EXPECT_TRUE(found["simulated"].get<bool>());
+  ASSERT_EQ(found["rows"].size(), 4u);
+  for (const json& row : found["rows"]) {
+    ASSERT_TRUE(row["fits"].get<bool>()) << row;
+    EXPECT_LE(row["memory_bytes"], row["limit_bytes"]) << row;
+    EXPECT_GT(row["step_s"], 0);
+    int64_t offloaded = 0;
+    if (row.contains("tensors"))
+      for (const json& t : row["tensors"])
+        if (t["choice"] == "offload") offloaded += t["bytes"].get<int64_t>();
+    EXPECT_EQ(offloaded > 0, row["host_bytes"] > 0) << row;
+  }
+  EXPECT_FALSE(found["rows"][0].contains("tensors"));  // it fits as it is
+  ASSERT_TRUE(found["rows"][1].contains("tensors"));
+  EXPECT_GT(found["rows"][1]["temporaries_before_bytes"], found["rows"][1]["temporaries_bytes"]);
+  ASSERT_EQ(found["largest"].size(), 2u);
+  EXPECT_GE(found["largest"][0]["batch"], 768);
+  EXPECT_GT(found["largest"][1]["batch"], found["largest"][0]["batch"]);
+}
+
+TEST(PlanCommand, ExplainsEachTensor) {
+  const Ran ran = plan({"--batch", "768", "--limit", "2G", "--device", "t4", "--explain"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  EXPECT_NE(ran.out.find("choice"), std::string::npos) << ran.out;
+  EXPECT_NE(ran.out.find("there is room for it"), std::string::npos) << ran.out;
+  const bool is_moved = ran.out.find("offload ") != std::string::npos;
+  EXPECT_TRUE(is_moved || ran.out.find("recompute ") != std::string::npos) << ran.out;
+}
+
+TEST(PlanCommand, TellsWhatDoesNotFit) {
+  const Ran step = plan({"--batch", "768", "--limit", "1200M", "--device", "t4"});
+  ASSERT_EQ(step.code, 0) << step.err;
+  EXPECT_NE(step.out.find("besides temporaries, which take at least"), std::string::npos)
+      << step.out;
+  const Ran weights = plan({"--batch", "1", "--limit", "100M"});
+  ASSERT_EQ(weights.code, 0) << weights.err;
+  EXPECT_NE(weights.out.find("weights, optimizer and batch alone are more"), std::string::npos)
+      << weights.out;
+  EXPECT_NE(weights.out.find("not even one sample fits"), std::string::npos) << weights.out;
+}
+
+TEST(PlanCommand, RefusesNonsense) {
+  EXPECT_EQ(plan({"--batch", "0"}).code, 2);
+  EXPECT_EQ(plan({"--batch", "8,,9"}).code, 2);
+  EXPECT_EQ(plan({"--limit", "many"}).code, 2);
+  const Ran large = plan({"--limit", "100T"});
+  EXPECT_EQ(large.code, 2);
+  EXPECT_NE(large.err.find("NVIDIA H100 SXM has"), std::string::npos) << large.err;
+  EXPECT_EQ(plan({"--device", "v1000"}).code, 1);
+  EXPECT_EQ(plan({"--passes", "offlod"}).code, 1);
+  EXPECT_NE(
+      run_brim({"plan", "vgg12"}).err.find("neither a built-in recipe nor a network; did you "),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace brim::tests
