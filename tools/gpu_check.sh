@@ -488,7 +488,7 @@ part_rest() {
   # Each by itself, so that what one of them spoils is its own.
   by_itself() { suite 0 "$1" "$tests" $finds_device $((emulated ? 600 : 60)) "--gtest_filter=$2"; }
   by_itself 'several streams' 'CudaStreams*:CudaRuntime.*Stream*'
-  by_itself 'out of memory' 'CudaRuntime.*Memory*:CudaRuntime.*Room*:CudaRecompute*:CudaGraph.*Memory*'
+  by_itself 'out of memory' 'CudaRuntime.*Memory*:CudaRuntime.*Room*:CudaMemory*:CudaGraph.*Memory*'
   by_itself 'a lost GPU' '*Lost*'
   by_itself 'CUPTI and NVML' 'CudaObserve*'
   [ $emulated -eq 1 ] || BRIM_CUDA_DEPENDENT_LAUNCH=1 suite 0 'contract suite, dependent launches' "$contract" ContractDevices.Cuda 120
