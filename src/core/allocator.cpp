@@ -1,12 +1,12 @@
-// Free blocks are kept in lists by size class (four classes per power of two), large ones by their
-// size; live blocks are linked so that an out-of-memory report can name the largest.
+// Free small blocks are kept in lists by size class (four classes per power of two), large ones in
+// a pool that cuts and joins them; live blocks are linked so that an out-of-memory report can name
+// the largest.
 #include <brim/core/allocator.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
-#include <map>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/reclaim.h"
 #include "core/runtime.h"
+#include "core/segment_pool.h"
 #include "diag/span.h"
 
 #if defined(__has_feature)
@@ -32,35 +33,26 @@
 
 namespace brim {
 
-struct Allocator::Block {
-  void* data = nullptr;
-  size_t capacity = 0;   // a small one's is its class's size
-  size_t requested = 0;  // what the tensor asked for
-  int size_class = 0;
-  Stream stream;
-  std::atomic<bool> has_users = false;
-  std::vector<Stream> users;  // streams beside its own that tensors in it were used on
-  std::vector<std::shared_ptr<void>> uses;  // of a cached block: events its next use waits for
-  Block* previous = nullptr;                // neighbours in the list of live blocks
-  Block* next = nullptr;
-};
-
 namespace {
 
 constexpr size_t kAlignment = 64;
 constexpr size_t kMaxTouched = size_t{1} << 30;  // bytes of a new block
 constexpr int kClasses = 4 * 64;
 constexpr int kNoClass = -1;
-constexpr size_t kLarge = size_t{1} << 20;  // bytes from which blocks have no classes
-constexpr size_t kSpare = 8;                // a large request takes blocks of up to 1/8 more
+constexpr size_t kLarge = size_t{8} << 10;  // bytes from which blocks have no classes
+// When a new segment is needed, those without tensors are given back that are more than 1/8 of the
+// most that was live lately: at the last need, of which 1/16 is forgotten at each, or since.
+constexpr int64_t kSlack = 8, kForgotten = 16;
 constexpr int32_t kNobodys = -1;  // a stream: the block stays cached until release_cached()
 
+size_t round_up(size_t bytes, size_t granule) { return (bytes + granule - 1) / granule * granule; }
+
 /// Rounds up to 1, 1.25, 1.5 or 1.75 times a power of two, at least kAlignment; returns the class.
-int round_up(size_t& bytes) {
+int round_to_class(size_t& bytes) {
   bytes = std::max(bytes, kAlignment);
   const int shift = std::bit_width(bytes - 1) - 3;  // the class keeps the top three bits
   if (shift > 0) bytes = ((bytes + (size_t{1} << shift) - 1) >> shift) << shift;
-  bytes = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  bytes = round_up(bytes, kAlignment);
   const int top = std::bit_width(bytes) - 1;
   return 4 * top + static_cast<int>((bytes >> (top - 2)) & 3);
 }
@@ -71,9 +63,10 @@ struct Allocator::State {
   Device device;
   mutable std::mutex mutex;
   std::array<std::vector<Block*>, kClasses> free_blocks;
-  std::multimap<size_t, Block*> free_large;  // by capacity, the newest first
+  SegmentPool large;
   Block* live = nullptr;
   MemoryStats stats;
+  int64_t most_live = 0, live_since = 0;  // lately; since a segment was needed
 
   void link(Block* b) {
     b->previous = nullptr;
@@ -85,47 +78,72 @@ struct Allocator::State {
     (b->previous ? b->previous->next : live) = b->next;
     if (b->next) b->next->previous = b->previous;
   }
+  void deallocate(void* data, size_t capacity) {
+    ASAN_UNPOISON_MEMORY_REGION(data, capacity);
+    runtime(device.kind).deallocate(device.index, data, capacity);
+    stats.cached -= static_cast<int64_t>(capacity);
+  }
+  /// Whether what an event stands for is done.
+  bool is_done(const std::shared_ptr<void>& event) const {
+    try {
+      return runtime(device.kind).query(event);
+    } catch (const std::exception&) {
+      return false;  // whoever waits for it meets what it met
+    }
+  }
+  SegmentPool::IsDone asks_device() const {
+    return [this](const std::shared_ptr<void>& event) { return is_done(event); };
+  }
+  void give_back_segments(size_t bytes) {
+    large.give_back(bytes, asks_device(),
+                    [this](void* data, size_t capacity) { deallocate(data, capacity); });
+  }
   void release_cached() {
     const diag::Span span("release", diag::Cause::allocator);
     for (auto& list : free_blocks) {
-      for (Block* b : list) give_back(b);
+      for (Block* b : list) {
+        deallocate(b->data, b->capacity);
+        delete b;
+      }
       list.clear();
     }
-    for (const auto& [_, b] : free_large) give_back(b);
-    free_large.clear();
+    give_back_segments(SIZE_MAX);
   }
-  void give_back(Block* b) {
-    ASAN_UNPOISON_MEMORY_REGION(b->data, b->capacity);
-    runtime(device.kind).deallocate(device.index, b->data, b->capacity);
-    stats.cached -= static_cast<int64_t>(b->capacity);
-    delete b;
+  /// Before a new segment comes.
+  void give_back_what_is_too_much(size_t coming) {
+    const auto more = static_cast<int64_t>(coming);
+    most_live = std::max({most_live - most_live / kForgotten, live_since, stats.live + more});
+    live_since = stats.live;
+    const int64_t reserved = stats.live + stats.cached + more;
+    if (const int64_t allowed = most_live + most_live / kSlack; reserved > allowed)
+      give_back_segments(static_cast<size_t>(reserved - allowed));
   }
   /// A cached block for so many bytes, or null. One that was freed on another stream may still be
   /// in use there; it waits for release_cached().
-  Block* take(size_t capacity, int size_class, Stream stream) {
-    const auto serves = [&](const Block& b) {
-      return b.stream == stream && (b.uses.empty() || runtime(device.kind).may_wait(stream));
-    };
+  Block* take(size_t capacity, int size_class, Stream stream, bool alone) {
     Block* found = nullptr;
+    const bool may_wait = runtime(device.kind).may_wait(stream);
     if (size_class == kNoClass) {
-      const size_t most = capacity + capacity / kSpare;
-      for (auto i = free_large.lower_bound(capacity); i != free_large.end() && i->first <= most;
-           ++i)
-        if (serves(*i->second)) {
-          found = i->second;
-          free_large.erase(i);
-          break;
-        }
+      found = large.take(capacity, stream, alone, may_wait, asks_device());
     } else {
       auto& list = free_blocks[static_cast<size_t>(size_class)];
       for (size_t i = list.size(); i-- > 0 && !found;)
-        if (serves(*list[i])) {
+        if (list[i]->stream == stream && (list[i]->uses.empty() || may_wait)) {
           found = list[i];
           list.erase(list.begin() + static_cast<std::ptrdiff_t>(i));
         }
     }
     if (found) stats.cached -= static_cast<int64_t>(found->capacity);
     return found;
+  }
+  /// A block of new memory, or null where there is none.
+  Block* make(size_t capacity, int size_class, Stream stream, bool alone) {
+    if (over_limit(capacity)) return nullptr;
+    void* data = runtime(device.kind).allocate(device.index, capacity);
+    if (!data) return nullptr;
+    ++stats.system_allocations;
+    if (size_class == kNoClass) return large.add(data, capacity, stream, alone);
+    return new Block{.data = data, .capacity = capacity, .size_class = size_class};
   }
   bool over_limit(size_t bytes) const {
     return stats.limit > 0 && stats.live + stats.cached + static_cast<int64_t>(bytes) > stats.limit;
@@ -142,7 +160,8 @@ void Allocator::State::exhausted(size_t requested) const {
   std::string largest;
   for (size_t i = 0; i < shown; ++i) largest += fmt::format("{}{}", i ? ", " : "", sizes[i]);
   int64_t free = static_cast<int64_t>(runtime(device.kind).memory(device.index).free);
-  if (stats.limit > 0) free = std::min(free, std::max<int64_t>(0, stats.limit - stats.live));
+  if (stats.limit > 0)
+    free = std::min(free, std::max<int64_t>(0, stats.limit - stats.live - stats.cached));
   throw OutOfMemory(
       fmt::format("[memory] {} has no room for {} bytes: {} live, {} cached, {} free{}; largest "
                   "live tensors (bytes): {}; use a smaller batch or a higher Allocator::set_limit",
@@ -178,36 +197,35 @@ Allocator& Allocator::of(Device device) {
   return table->at(device);
 }
 
-Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
+Allocator::Block* Allocator::allocate(size_t bytes, Stream stream, bool alone) {
   State& s = *state_;
   BRIM_CHECK(bytes <= (size_t{1} << 56), ValueError,
              "[memory] {} bytes are more than any device has; check the tensor's shape", bytes);
   size_t capacity = bytes;
-  const int size_class = bytes < kLarge ? round_up(capacity) : kNoClass;
-  if (size_class == kNoClass) capacity = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const int size_class = bytes < kLarge ? round_to_class(capacity) : kNoClass;
+  if (size_class == kNoClass) capacity = round_up(bytes, SegmentPool::kGranule);
   std::unique_lock lock(s.mutex);
-  Block* block = s.take(capacity, size_class, stream);
+  Block* block = s.take(capacity, size_class, stream, alone);
   const bool is_new = !block;
   if (is_new) {
     const diag::Span span("allocate", diag::Cause::allocator);
-    Runtime& r = runtime(s.device.kind);
-    const bool may_give_back = r.may_wait(stream);  // to free memory is to wait for the device
-    if (s.over_limit(capacity) && may_give_back) s.release_cached();
-    void* data = s.over_limit(capacity) ? nullptr : r.allocate(s.device.index, capacity);
-    if (!data && s.stats.cached > 0 && may_give_back) {
+    // To free memory is to wait for the device.
+    const bool may_give_back = runtime(s.device.kind).may_wait(stream);
+    if (may_give_back && size_class == kNoClass) s.give_back_what_is_too_much(capacity);
+    if (may_give_back && s.over_limit(capacity)) s.release_cached();
+    block = s.make(capacity, size_class, stream, alone);
+    if (!block && may_give_back && s.stats.cached > 0) {
       s.release_cached();
-      data = s.over_limit(capacity) ? nullptr : r.allocate(s.device.index, capacity);
+      block = s.make(capacity, size_class, stream, alone);
     }
-    if (!data && may_give_back) {
+    if (!block && may_give_back) {
       lock.unlock();  // what is given back comes here
       (void)reclaim(s.device);
       lock.lock();
       s.release_cached();  // another thread may have had it given back
-      data = s.over_limit(capacity) ? nullptr : r.allocate(s.device.index, capacity);
+      block = s.make(capacity, size_class, stream, alone);
     }
-    if (!data) s.exhausted(bytes);
-    ++s.stats.system_allocations;
-    block = new Block{.data = data, .capacity = capacity, .size_class = size_class};
+    if (!block) s.exhausted(bytes);
   }
   block->requested = bytes;
   block->stream = stream;
@@ -215,6 +233,8 @@ Allocator::Block* Allocator::allocate(size_t bytes, Stream stream) {
   capacity = block->capacity;
   s.stats.live += static_cast<int64_t>(capacity);
   s.stats.peak_live = std::max(s.stats.peak_live, s.stats.live);
+  s.stats.peak_reserved = std::max(s.stats.peak_reserved, s.stats.live + s.stats.cached);
+  s.live_since = std::max(s.live_since, s.stats.live);
   if (s.device.is_cpu()) {
     ASAN_UNPOISON_MEMORY_REGION(block->data, capacity);
     ASAN_POISON_MEMORY_REGION(static_cast<char*>(block->data) + bytes, capacity - bytes);
@@ -272,10 +292,11 @@ void Allocator::release(Block* block) noexcept {
   s.stats.live -= static_cast<int64_t>(block->capacity);
   s.stats.cached += static_cast<int64_t>(block->capacity);
   if (s.device.is_cpu()) ASAN_POISON_MEMORY_REGION(block->data, block->capacity);
-  if (block->size_class == kNoClass)
-    s.free_large.emplace_hint(s.free_large.lower_bound(block->capacity), block->capacity, block);
-  else
+  if (!block->segment) {
     s.free_blocks[static_cast<size_t>(block->size_class)].push_back(block);
+    return;
+  }
+  s.large.put(block);
 }
 
 void* Allocator::address(const Block* block) { return block->data; }
@@ -290,16 +311,22 @@ void Allocator::set_limit(int64_t bytes) {
 void Allocator::release_cached() {
   const std::lock_guard lock(state_->mutex);
   state_->release_cached();
+  state_->most_live = state_->live_since = state_->stats.live;
 }
 
 MemoryStats Allocator::stats() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->stats;
+  MemoryStats stats = state_->stats;
+  const SegmentPool& large = state_->large;
+  stats.idle = stats.cached - static_cast<int64_t>(large.free_bytes() - large.idle_bytes());
+  return stats;
 }
 
 void Allocator::reset_peak() {
   const std::lock_guard lock(state_->mutex);
-  state_->stats.peak_live = state_->stats.live;
+  MemoryStats& stats = state_->stats;
+  stats.peak_live = stats.live;
+  stats.peak_reserved = stats.live + stats.cached;
 }
 
 }  // namespace brim

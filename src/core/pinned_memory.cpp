@@ -1,7 +1,11 @@
 // The cache of pinned memory (see pinned_memory.h).
 #include "core/pinned_memory.h"
 
+#include <brim/core/allocator.h>
+
+#include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "core/check.h"
@@ -39,21 +43,50 @@ void* PinnedMemory::allocate(size_t bytes) {
     }
   }
   check_available({kind_, 0});
-  void* data = runtime(kind_).allocate_host(size);
+  void* data = make(size);
   if (!data) {
     release_cached();
-    data = runtime(kind_).allocate_host(size);
+    data = make(size);
   }
-  if (!data)
-    throw OutOfMemory(
-        fmt::format("[memory] the host has no room for {} bytes of pinned memory for {}, {} are in "
-                    "use; use a smaller batch or fewer loader workers",
-                    size, name(kind_), this->bytes()),
-        static_cast<int64_t>(size), 0, 0);
+  if (data) return data;
   const std::lock_guard lock(mutex_);
-  ++system_allocations_;
-  bytes_ += static_cast<int64_t>(size);
-  return data;
+  throw OutOfMemory(
+      fmt::format("[memory] the host has no room for {} bytes of pinned memory for {}, {} are in "
+                  "use{}; use a smaller batch or fewer loader workers{}",
+                  size, name(kind_), bytes_,
+                  limit_ > 0 ? fmt::format(" under the limit of {}", limit_) : "",
+                  limit_ > 0 ? ", or a higher set_pinned_limit" : ""),
+      static_cast<int64_t>(size), 0, 0);
+}
+
+void* PinnedMemory::make(size_t size) {
+  const auto bytes = static_cast<int64_t>(size);
+  {
+    const std::lock_guard lock(mutex_);
+    if (limit_ > 0 && bytes_ + bytes > limit_) return nullptr;
+    bytes_ += bytes;
+    ++system_allocations_;
+  }
+  void* data = runtime(kind_).allocate_host(size);
+  if (data) return data;
+  const std::lock_guard lock(mutex_);
+  bytes_ -= bytes;
+  --system_allocations_;
+  return nullptr;
+}
+
+void PinnedMemory::set_limit(int64_t bytes) {
+  BRIM_CHECK(bytes >= 0, ValueError, "[memory] a limit of {} bytes is negative", bytes);
+  const std::lock_guard lock(mutex_);
+  limit_ = bytes;
+}
+
+int64_t PinnedMemory::room() const {
+  const std::lock_guard lock(mutex_);
+  if (limit_ == 0) return std::numeric_limits<int64_t>::max();
+  int64_t cached = 0;
+  for (const auto& [size, block] : free_) cached += static_cast<int64_t>(size);
+  return std::max<int64_t>(0, limit_ - bytes_ + cached);
 }
 
 void PinnedMemory::release(void* data, size_t bytes, Event last_copy) noexcept {
@@ -86,5 +119,7 @@ int64_t PinnedMemory::bytes() const {
   const std::lock_guard lock(mutex_);
   return bytes_;
 }
+
+void set_pinned_limit(DeviceKind kind, int64_t bytes) { PinnedMemory::of(kind).set_limit(bytes); }
 
 }  // namespace brim

@@ -12,12 +12,12 @@ namespace brim {
 
 thread_local constinit RecordingListener* recording = nullptr;
 
-Ref<Storage> Storage::allocate(size_t bytes, Device device) {
+Ref<Storage> Storage::allocate(size_t bytes, Device device, bool alone) {
   if (recording) [[unlikely]]
     return recording->make_storage(bytes, device);
   Ref<Storage> s(new Storage);
   s->allocator_ = &Allocator::of(device);
-  s->block_ = s->allocator_->allocate(bytes, Stream::current(device));
+  s->block_ = s->allocator_->allocate(bytes, Stream::current(device), alone);
   s->data_ = Allocator::address(s->block_);
   s->bytes_ = bytes;
   s->device_ = device;

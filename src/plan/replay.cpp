@@ -53,7 +53,7 @@ void Plan::take_arena() {
   if (arena_ || memory_.bytes == 0) return;
   try {
     const StreamGuard home(home_);
-    arena_ = Storage::allocate(memory_.bytes, program_.device);
+    arena_ = Storage::allocate(memory_.bytes, program_.device, /*alone=*/true);
   } catch (const OutOfMemory& e) {
     if (!program_.fitted || program_.fitted->fits) throw;
     throw with_more(e, fmt::format("even with all moved or computed again that can be, the step's "

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <brim/core/allocator.h>
 #include <brim/core/sim.h>
 #include <brim/core/tensor.h>
 #include <brim/ops/create.h>
@@ -16,9 +17,12 @@
 
 #include "backend/sim/sim_fixture.h"
 #include "core/runtime.h"
+#include "message_of.h"
 
 namespace brim {
 namespace {
+
+using tests::message_of;
 
 /// Virtual accelerators, slow enough that the host is far ahead of them.
 class PinnedMemoryTest : public ::testing::Test {
@@ -64,6 +68,24 @@ TEST_F(PinnedMemoryTest, ServesAgain) {
   EXPECT_GT(memory().bytes(), 0);
   memory().release_cached();
   EXPECT_EQ(memory().bytes(), 0);
+}
+
+TEST_F(PinnedMemoryTest, MayBeLimited) {
+  set_pinned_limit(DeviceKind::sim, 3 * 4096);
+  EXPECT_EQ(memory().room(), 3 * 4096);
+  {
+    const Tensor a = numbers(1024, 1), b = numbers(1024, 2);
+    EXPECT_EQ(memory().room(), 4096);
+    const std::string what = message_of<OutOfMemory>([] { (void)numbers(2048, 3); });
+    for (const char* part : {"8192 bytes of pinned memory for sim, 8192 are in use under the limit",
+                             "of 12288", "set_pinned_limit"})
+      EXPECT_NE(what.find(part), std::string::npos) << what;
+    EXPECT_EQ(b.to_vector<float>(), std::vector<float>(1024, 2));
+  }
+  EXPECT_NO_THROW((void)numbers(3072, 3));  // what is cached gives way
+  EXPECT_THROW(set_pinned_limit(DeviceKind::sim, -1), ValueError);
+  set_pinned_limit(DeviceKind::sim, 0);
+  EXPECT_NO_THROW((void)numbers(1 << 20, 3));
 }
 
 TEST_F(PinnedMemoryTest, IsWrittenAgainOnlyWhenItWasRead) {

@@ -18,8 +18,9 @@ struct FittedTraining {
 };
 
 /// A few steps of convolutions with ReLU, dropout and a linear layer. `room`: bytes of temporaries,
-/// beside what is there before; 0: no limit.
-inline FittedTraining train_within(Device device, int64_t room, const char* passes) {
+/// beside what is there before; 0: no limit. Gradients are summed over so many parts of a batch.
+inline FittedTraining train_within(Device device, int64_t room, const char* passes,
+                                   int64_t parts = 1) {
   constexpr int kSteps = 3;
   manual_seed(4);
   nn::Sequential net;
@@ -35,10 +36,17 @@ inline FittedTraining train_within(Device device, int64_t room, const char* pass
   const Tensor y = full({16}, 3, {.dtype = i64, .device = device});
   const auto step = [&](const Tensor& input, const Tensor& target) {
     optimizer.zero_grad();
-    const Tensor loss = cross_entropy(net(input), target);
-    loss.backward();
+    Tensor sum;
+    for (int64_t part = 0; part < parts; ++part) {
+      const int64_t size = input.size(0) / parts, first = part * size;
+      const Tensor loss = cross_entropy(net(input.slice(0, first, first + size)),
+                                        target.slice(0, first, first + size)) *
+                          (1.0 / static_cast<double>(parts));
+      loss.backward();
+      sum = sum.defined() ? sum + loss.detach() : loss.detach();
+    }
     optimizer.step();
-    return loss.detach();
+    return sum;
   };
   {
     auto free = compile(step, {.passes = passes});
@@ -46,7 +54,7 @@ inline FittedTraining train_within(Device device, int64_t room, const char* pass
   }
   Allocator& memory = Allocator::of(device);
   memory.release_cached();
-  if (room > 0) memory.set_limit(memory.stats().live + room);
+  if (room > 0) memory.set_limit(memory.stats().live + memory.stats().cached + room);
   struct Lifted {
     Allocator& memory;
     ~Lifted() { memory.set_limit(0); }

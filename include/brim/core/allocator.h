@@ -1,6 +1,7 @@
-// Memory of one device, cached: a freed block serves the next request of its size class, or from
-// 1 MiB on one that is up to an eighth smaller, so a training loop whose tensors keep their sizes
-// stops asking the system for memory after its first step.
+// Memory of one device, cached: a freed block serves the next request of its size class; from 64
+// KiB on it is cut to what is asked for, and joined with free neighbours. So a training loop whose
+// tensors keep their sizes stops asking the system for memory after its first step, and one whose
+// sizes change holds little more than its tensors take at most.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,10 @@ namespace brim {
 /// Bytes of one device's allocator.
 struct MemoryStats {
   int64_t live = 0;                ///< held by tensors
-  int64_t cached = 0;              ///< freed by tensors, kept for reuse
+  int64_t cached = 0;              ///< kept for reuse, held by none
+  int64_t idle = 0;                ///< of `cached`: what release_cached() returns to the system
   int64_t peak_live = 0;           ///< largest `live` since start or reset_peak()
+  int64_t peak_reserved = 0;       ///< largest `live + cached` since then
   int64_t limit = 0;               ///< 0: no limit
   int64_t system_allocations = 0;  ///< requests that reached the device's runtime
 };
@@ -30,8 +33,9 @@ class Allocator {
   static Allocator& of(Device device);
 
   /// At least `bytes` bytes, 64-byte aligned, for use on `stream`. Throws OutOfMemory, which names
-  /// what was asked, free and cached, and the largest live blocks.
-  Block* allocate(size_t bytes, Stream stream);
+  /// what was asked, free and cached, and the largest live blocks. One that is `alone` shares what
+  /// the system gave with no other, now or later: for what is large and comes back whole.
+  Block* allocate(size_t bytes, Stream stream, bool alone = false);
   /// The block is cached. Work that is queued by then comes before what uses the memory next, on
   /// its own stream and on those that it was used on.
   void release(Block* block) noexcept;
@@ -43,7 +47,7 @@ class Allocator {
 
   /// Limits live + cached bytes; 0 lifts the limit.
   void set_limit(int64_t bytes);
-  /// Returns cached blocks to the system.
+  /// Returns cached memory to the system, but for what lies beside tensors in one of its blocks.
   void release_cached();
   MemoryStats stats() const;
   void reset_peak();
@@ -55,5 +59,9 @@ class Allocator {
   std::unique_ptr<State> state_;
   friend struct AllocatorTable;
 };
+
+/// Limits the bytes of the host's memory that is pinned for devices of `kind`: the slots of
+/// loaders, and what plans move there; 0 lifts the limit. Throws ValueError for a negative one.
+void set_pinned_limit(DeviceKind kind, int64_t bytes);
 
 }  // namespace brim

@@ -14,8 +14,8 @@ namespace brim {
 
 class Storage final : public RefCounted {
  public:
-  /// Uninitialised memory on `device`. Throws OutOfMemory.
-  static Ref<Storage> allocate(size_t bytes, Device device);
+  /// Uninitialised memory on `device`; `alone` as Allocator::allocate() says. Throws OutOfMemory.
+  static Ref<Storage> allocate(size_t bytes, Device device, bool alone = false);
   /// Memory owned by somebody else; `release` is called with the last handle.
   static Ref<Storage> wrap(void* data, size_t bytes, Device device, std::function<void()> release);
   /// Memory of the host that devices of `kind` read by themselves: copies to them go on when their

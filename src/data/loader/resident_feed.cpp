@@ -26,9 +26,8 @@ void check_room(const Loader& loader, Device device) {
   const ImageShape shape = loader.raw_shape();
   const int64_t need = count * (shape.bytes() + 8) + 16 * loader.samples();
   const MemoryStats stats = Allocator::of(device).stats();
-  int64_t room =
-      static_cast<int64_t>(runtime(device.kind).memory(device.index).free) + stats.cached;
-  if (stats.limit > 0) room = std::min(room, stats.limit - stats.live);
+  int64_t room = static_cast<int64_t>(runtime(device.kind).memory(device.index).free) + stats.idle;
+  if (stats.limit > 0) room = std::min(room, stats.limit - stats.live - stats.cached + stats.idle);
   if (need <= room) return;
   throw OutOfMemory(
       fmt::format(

@@ -210,13 +210,16 @@ TEST_F(CudaGraph, NoMemoryIsGivenBackWhileAStepIsCaptured) {
   const int64_t live_before = allocator.stats().live;
   const auto free = [] { return runtime(DeviceKind::cuda).memory(0).free; };
   const size_t free_before = free();
-  (void)Tensor::empty({int64_t{2} << 20}, f32, device);
+  {
+    const Tensor one = Tensor::empty({int64_t{1} << 20}, f32, device);
+    const Tensor other = Tensor::empty({int64_t{1} << 20}, f32, device);
+  }
   const MemoryStats stats_before = allocator.stats();
   allocator.set_limit(stats_before.live + stats_before.cached);
   testing::internal::CaptureStderr();
   for (int i = 0; i < 6; ++i)
     run({}, [&](int) {
-      if (++queued_ >= 3) (void)Tensor::empty({int64_t{1} << 20}, f32, device);
+      if (++queued_ >= 3) (void)Tensor::empty({int64_t{3} << 19}, f32, device);
       y.add_(x);
       return true;
     });

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <brim/brim.h>
+#include <brim/core/allocator.h>
 #include <brim/core/sim.h>
 
 #include "backend/sim/sim_fixture.h"
@@ -155,6 +156,29 @@ TEST_F(SimChecker, MemoryOfARecordedStreamGoesBackToTheDevice) {
   (void)ones({64}, {.device = device_});
   const StreamGuard guard(side_);
   EXPECT_EQ(y.to_vector<float>(), std::vector<float>(64, 2));
+}
+
+TEST_F(SimChecker, MemoryThatIsStillUsedStaysApartFromWhatIsFree) {
+  constexpr int64_t kHalf = 4 << 20;
+  const auto bytes = [&](int64_t n) { return Tensor::empty({n}, u8, device_); };
+  Allocator& memory = Allocator::of(device_);
+  memory.release_cached();
+  const void* const whole = bytes(2 * kHalf).raw();
+  Tensor x = bytes(kHalf), y = bytes(kHalf);
+  ASSERT_EQ(x.raw(), whole);
+  const void* const second = y.raw();
+  x.record_stream(side_);
+  const int64_t before = memory.stats().system_allocations;
+  {
+    Gate gate(side_);
+    x = y = {};
+    EXPECT_EQ(bytes(kHalf).raw(), second);  // for the first there is something to wait for
+  }
+  side_.synchronize();
+  EXPECT_EQ((y = bytes(kHalf)).raw(), second);
+  y = {};  // finds its neighbour free
+  EXPECT_EQ(bytes(2 * kHalf).raw(), whole);
+  EXPECT_EQ(memory.stats().system_allocations, before);
 }
 
 // Who gets the memory has nothing to do with what went wrong where it was used before.

@@ -1,0 +1,112 @@
+// Large blocks, cut from segments, which are what the device's runtime gave: a free block is cut to
+// what is asked for, and becomes one with its free neighbours. So tensors whose sizes change from
+// step to step live in little more memory than they need at once. Blocks are joined when a size is
+// asked for that none of them has: steps whose sizes stay cut and join nothing.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <brim/core/allocator.h>
+#include <brim/core/stream.h>
+
+namespace brim {
+
+struct Segment;
+
+struct Allocator::Block {
+  void* data = nullptr;
+  size_t capacity = 0;   // a small one's is its class's size
+  size_t requested = 0;  // what the tensor asked for
+  int size_class = 0;
+  Stream stream;
+  std::atomic<bool> has_users = false;
+  std::vector<Stream> users;  // streams beside its own that tensors in it were used on
+  std::vector<std::shared_ptr<void>> uses;  // of a cached block: events its next use waits for
+  Block* previous = nullptr;                // neighbours in the list of live blocks
+  Block* next = nullptr;
+  Segment* segment = nullptr;  // a large one's; null: a small one, by itself
+  bool is_alone = false;       // never cut, in a segment for itself
+  bool is_joined = false;      // free, and one with its free neighbours
+  Block* left = nullptr;       // neighbours in the segment
+  Block* right = nullptr;
+};
+
+struct Segment {
+  void* data = nullptr;
+  size_t capacity = 0;
+  Allocator::Block* first = nullptr;
+  size_t live = 0;  // blocks of tensors in it
+};
+
+/// Not safe by itself: its allocator locks.
+class SegmentPool {
+ public:
+  using Block = Allocator::Block;
+  /// Whether what an event stands for is done.
+  using IsDone = std::function<bool(const std::shared_ptr<void>& event)>;
+  using GiveBack = std::function<void(void* data, size_t capacity)>;
+
+  static constexpr size_t kGranule = 512;  // bytes that blocks are multiples of
+
+  /// A free block for so many bytes (a multiple of kGranule): the newest of this size, or else the
+  /// smallest one, of which the rest stays free; or null. One that was freed on another stream may
+  /// still be in use there and does not serve, and where `may_wait` is false none with uses. One
+  /// that is alone is an eighth larger at most.
+  Block* take(size_t capacity, Stream stream, bool alone, bool may_wait, const IsDone& is_done);
+  /// The block that a new segment is at first.
+  Block* add(void* data, size_t capacity, Stream stream, bool alone);
+  /// Frees a block that take() or add() gave.
+  void put(Block* block);
+
+  /// Gives segments without tensors back, the oldest first, until `bytes` of them are.
+  void give_back(size_t bytes, const IsDone& is_done, const GiveBack& give);
+
+  size_t free_bytes() const { return free_bytes_; }
+  /// Of them in segments that hold no tensor: what give_back() can give.
+  size_t idle_bytes() const { return idle_bytes_; }
+
+ private:
+  struct Size {
+    int32_t stream;
+    bool is_alone;
+    size_t capacity;
+    auto operator<=>(const Size&) const = default;
+  };
+  struct HashOfSize {
+    size_t operator()(const Size& s) const {
+      return (s.capacity / kGranule * 2 + (s.is_alone ? 1 : 0)) ^
+             static_cast<size_t>(static_cast<uint32_t>(s.stream)) << 40;
+    }
+  };
+  static Size size_of(const Block& b) { return {b.stream.id, b.is_alone, b.capacity}; }
+  /// The order in which a search finds the smallest that serves, and of those the first in memory.
+  using Place = std::pair<Size, const void*>;
+  static Place place_of(const Block& b) { return {size_of(b), b.data}; }
+
+  Block* take_same(const Size& size, bool may_wait);
+  Block* take_smallest(const Size& least, bool may_wait);
+  /// Joins free blocks with their free neighbours.
+  void join_all(const IsDone& is_done);
+  void insert(Block* block);
+  void remove(Block* block);
+  /// Cuts all but the first `capacity` bytes off; they become a free block.
+  void cut(Block* block, size_t capacity);
+  /// Makes two neighbours one: the first of them.
+  static void join(Block* left);
+  void count_live(Segment& segment, int change);
+
+  std::list<Segment> segments_;                                      // the newest first
+  std::unordered_map<Size, std::vector<Block*>, HashOfSize> fresh_;  // not joined yet
+  std::map<Place, Block*> joined_;
+  size_t free_bytes_ = 0, idle_bytes_ = 0;
+};
+
+}  // namespace brim
