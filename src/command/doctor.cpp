@@ -36,10 +36,11 @@ struct DoctorArguments {
 /// to give instead.
 void check_only_watched(const std::string& what, const char* recipe, const Arguments& args) {
   for (const char* option :
-       {"--fix", "--allow", "--write", "--seconds", "--data", "--device", "--batch", "--workers",
-        "--augment-on", "--data-on-device", "--steps-per-graph", "--seed", "--precision",
-        "--virtual-ranks", "--sync-batch-norm", "--threads", "--compile", "--passes",
-        "--memory-limit"})
+       {"--fix",        "--allow",          "--write",           "--seconds",
+        "--data",       "--device",         "--batch",           "--workers",
+        "--augment-on", "--data-on-device", "--steps-per-graph", "--seed",
+        "--precision",  "--virtual-ranks",  "--sync-batch-norm", "--threads",
+        "--compile",    "--passes",         "--memory-limit",    "--host-limit"})
     if (!args.given(option).empty())
       throw UsageError(
           fmt::format("{}, which can be examined and not changed ({}); give {} to try changes",

@@ -137,6 +137,7 @@ std::vector<std::string> training_words(const TrainRequest& request) {
   if (o.sync_batch_norm) words.emplace_back("--sync-batch-norm");
   if (o.threads > 0) add("--threads", std::to_string(o.threads));
   add("--memory-limit", o.memory_limit);
+  add("--host-limit", o.host_limit);
   return words;
 }
 

@@ -1,5 +1,4 @@
 // `brim eval RECIPE --weights FILE --data PATH`: the metrics of its task.
-#include <brim/core/allocator.h>
 #include <brim/core/threads.h>
 #include <brim/train/trainer.h>
 #include <brim/train/weights.h>
@@ -12,9 +11,11 @@
 #include "command/device_option.h"
 #include "command/format.h"
 #include "command/libraries.h"
+#include "command/memory_limit.h"
 #include "command/progress.h"
 #include "command/report.h"
 #include "command/say.h"
+#include "command/sparse_layers.h"
 #include "command/with_weights.h"
 #include "core/check.h"
 
@@ -58,8 +59,7 @@ train::Recipe chosen_recipe(const EvalOptions& o, const train::WeightsInfo& info
 int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
   const Device device = chosen.devices[0];
   if (o.threads > 0) set_num_threads(o.threads);
-  if (!o.memory_limit.empty())
-    Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
+  set_memory_limit(device, o.memory_limit);
   const train::WeightsFile file(o.weights);
   const train::WeightsInfo info = train::read_weights_info(file);
   const train::Recipe recipe = chosen_recipe(o, info);
@@ -80,6 +80,8 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
       classes.size(), recipe.data, info.classes.size(), o.weights);
   const auto model =
       with_weights(file, device, [&] { return train::make_network(recipe, split.data, device); });
+  const std::string sparse = use_sparse_layers(*model, recipe);
+  if (!sparse.empty() && !is_stdout(o.json)) say(stdout, "{}\n", sparse);
   data::DeviceLoader feed(split.loader, device);
 
   const auto begin = std::chrono::steady_clock::now();
@@ -140,7 +142,8 @@ const Register eval_command(
            .show_default();
        args.add("--batch", o->batch, "samples at once").range(1, 1000000);
        args.add("--threads", o->threads, "CPU threads per op").range(1, 4096);
-       args.add("--memory-limit", o->memory_limit, "of the device, for example 2G");
+       args.add("--memory-limit", o->memory_limit,
+                "of the device, for example 2G, or auto: what is free");
        args.add("--json", o->json, "write the result to a file, or - for standard output");
        return [o] { return run(*o); };
      }});

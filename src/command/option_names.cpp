@@ -18,6 +18,7 @@ constexpr OptionName kOptionNames[] = {
     {"HeatGuardOptions::limit", "--max-temperature"},
     {"GetOptions::mirror", "--mirror"},
     {"LoaderOptions::workers", "--workers"},
+    {"set_pinned_limit", "--host-limit"},
     {"OptimizerRecipe::lr", "--lr"},
     {"PictureOptions::channels", "channels in the recipe's [input]"},
     {"Recipe::batch", "--batch"},

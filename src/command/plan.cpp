@@ -3,9 +3,11 @@
 #include <brim/nn/models.h>
 #include <brim/train/forecast.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -13,6 +15,7 @@
 #include "command/command.h"
 #include "command/format.h"
 #include "command/libraries.h"
+#include "command/memory_limit.h"
 #include "command/profiled_device.h"
 #include "command/report.h"
 #include "command/say.h"
@@ -25,7 +28,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string recipe, device = "h100", batches = "32", limits, precision, passes, json;
+  std::string recipe, device = "h100", batches = "32", limits, host_limit, precision, passes, json;
   int64_t outputs = 1000, picture = 224;
   bool explain = false;
 };
@@ -102,8 +105,10 @@ class Planner {
     }
     return row;
   }
-  /// By halves, from one that was tried; in multiples of what a batch is cut into.
-  Largest largest(const std::vector<Row>& tried, int64_t limit) const {
+  /// By halves, from one that was tried; in multiples of what a batch is cut into. `tell` is told
+  /// what is tried.
+  Largest largest(const std::vector<Row>& tried, int64_t limit,
+                  const std::function<void(int64_t batch)>& tell) const {
     const int64_t parts = std::max<int64_t>(recipe_.virtual_ranks, 1), most = kMostBatch / parts;
     int64_t fits = 0, too_large = most + 1;  // times `parts`
     for (const Row& row : tried) {
@@ -116,8 +121,10 @@ class Planner {
     const auto next = [&] {
       return too_large <= most ? (fits + too_large) / 2 : std::min(2 * fits, most);
     };
-    for (int64_t count = next(); count > fits && count < too_large; count = next())
+    for (int64_t count = next(); count > fits && count < too_large; count = next()) {
+      tell(count * parts);
       (row(count * parts, limit).fits() ? fits : too_large) = count;
+    }
     return {limit, fits * parts};
   }
 
@@ -171,9 +178,12 @@ void print_choices(const Row& row) {
   const MemoryFit& fit = *row.forecast->fit;
   say(stdout,
       "\nbatches of {} in {}: {} for temporaries, which take {} as they are and {} fitted\n"
+      "if they were only copied, the link to the host would make the step at least {:.1f} % "
+      "longer\n"
       "{:<28}{:>11}  {:<10}{:>10}  {}\n",
       row.batch, format_bytes(row.limit), format_bytes(fit.room), format_bytes(fit.before),
-      format_bytes(fit.after), "made by", "size", "choice", "cost", "because");
+      format_bytes(fit.after), 100 * fit.link_bound / fit.seconds_before, "made by", "size",
+      "choice", "cost", "because");
   for (const MemoryFit::Tensor& t : fit.tensors)
     say(stdout, "{:<28}{:>11}  {:<10}{:>10}  {} ({} {})\n", t.made_by, format_bytes(t.bytes),
         t.choice, t.seconds > 0 ? fmt::format("{:.3f} ms", 1e3 * t.seconds) : "", t.why, t.dtype,
@@ -198,6 +208,7 @@ Json to_json(const Row& row) {
   if (!row.fits()) return json;
   json["predicted_s"] = fit.seconds;
   json["predicted_before_s"] = fit.seconds_before;
+  json["link_bound_s"] = fit.link_bound;
   Json& tensors = json["tensors"] = Json::array();
   for (const MemoryFit::Tensor& t : fit.tensors)
     tensors.push_back({{"made_by", t.made_by},
@@ -233,6 +244,7 @@ int run(const Options& o) {
       raise<UsageError>("--limit {}: {} has {}", format_bytes(limit), profile.name,
                         format_bytes(static_cast<int64_t>(profile.memory)));
 
+  set_host_limit(DeviceKind::sim, o.host_limit);
   const Planner planner(o, recipe);
   const bool tells = !is_stdout(o.json);
   std::vector<Row> rows;
@@ -250,7 +262,12 @@ int run(const Options& o) {
       std::fflush(stdout);
     }
   std::vector<Largest> largest;
-  for (const int64_t limit : limits) largest.push_back(planner.largest(rows, limit));
+  const bool shows = tells && isatty(fileno(stderr));
+  for (const int64_t limit : limits)
+    largest.push_back(planner.largest(rows, limit, [&](int64_t batch) {
+      if (shows) say(stderr, "\r{}: does a batch of {} fit?\x1b[K", format_bytes(limit), batch);
+    }));
+  if (shows) say(stderr, "\r\x1b[K");
   if (tells) {
     say(stdout, "\n");
     for (const Largest& l : largest)
@@ -288,6 +305,8 @@ const Register plan_command(
        args.add("--batch", o->batches, "samples of a step, as 64,128,256").show_default();
        args.add("--limit", o->limits,
                 "of its memory for all that a training takes, as 8G,12G (default: all of it)");
+       args.add("--host-limit", o->host_limit,
+                "of the host's memory that is pinned for the device, as 32G (default: none)");
        args.add("--classes", o->outputs, "of the network").range(1, 1000000).show_default();
        args.add("--size", o->picture, "of pictures, where the recipe says nothing")
            .range(1, 65536)

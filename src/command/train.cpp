@@ -30,9 +30,10 @@ std::string words(const std::vector<std::string>& all) {
 /// given; speed_options() come behind them.
 std::string repeated_options(const Arguments& args) {
   const std::vector<std::string> names = {
-      "--data",          "--device",           "--epochs",      "--threads",        "--precision",
-      "--virtual-ranks", "--checkpoint-every", "--keep",        "--memory-limit",   "--monitor",
-      "--metrics",       "--metrics-token",    "--tensorboard", "--max-temperature"};
+      "--data",          "--device",        "--epochs",           "--threads",
+      "--precision",     "--virtual-ranks", "--checkpoint-every", "--keep",
+      "--memory-limit",  "--host-limit",    "--monitor",          "--metrics",
+      "--metrics-token", "--tensorboard",   "--max-temperature"};
   const std::vector<std::string> flags = {"--sync-batch-norm", "--shard-checkpoints"};
   std::vector<std::string> repeated;
   for (const std::string& name : names)
@@ -69,6 +70,8 @@ const Register train_command(
        args.add("--steps", o->steps,
                 "stop after so many steps of this run, those before a resume left out")
            .range(int64_t{1}, int64_t{1} << 60);
+       args.add("--weights", o->weights,
+                "begin with those of a .safetensors, .pth or .pt file (fine-tuning)");
        args.add("--out", o->out, "folder for model.safetensors and checkpoints");
        args.add("--resume", o->resume, "folder of a run to go on with");
        args.add("--checkpoint-every", o->checkpoint_every,

@@ -16,8 +16,8 @@
 namespace brim::command {
 
 struct TrainArguments {
-  std::string recipe, data, device = "auto", workers, out, resume, memory_limit, json, trace,
-                            tensorboard, metrics, metrics_token;
+  std::string recipe, data, device = "auto", workers, out, resume, weights, memory_limit,
+                            host_limit, json, trace, tensorboard, metrics, metrics_token;
   std::string checkpoint_every = "60s";
   std::string compile, passes, precision, augment_on;
   std::optional<bool> data_on_device;

@@ -1,6 +1,5 @@
 #include "command/training_options.h"
 
-#include <brim/core/allocator.h>
 #include <brim/core/threads.h>
 #include <sched.h>
 #include <unistd.h>
@@ -8,6 +7,7 @@
 #include <algorithm>
 
 #include "command/format.h"
+#include "command/memory_limit.h"
 #include "plan/pass.h"
 
 namespace brim::command {
@@ -69,7 +69,10 @@ void add_training_options(Arguments args, TrainArguments& o, const char* recipe_
   args.add("--passes", o.passes,
            "passes of the plan: all, -NAME,.. leaves some out, NAME,.. runs these alone, exact "
            "those that keep every bit");
-  args.add("--memory-limit", o.memory_limit, "of the device, for example 2G");
+  args.add("--memory-limit", o.memory_limit,
+           "of the device, for example 2G, or auto: what is free; a step that takes more moves "
+           "tensors to the host, or computes them again");
+  args.add("--host-limit", o.host_limit, "of the host's memory that is pinned for the device");
 }
 
 train::TrainOptions train_options(const TrainRequest& request) {
@@ -80,10 +83,11 @@ void set_limits(const TrainRequest& request) {
   const TrainArguments& o = request.arguments;
   const int threads = o.threads > 0 ? o.threads : threads_of(request.launched);
   if (threads > 0) set_num_threads(threads);
-  if (o.memory_limit.empty()) return;
   on_chosen(request.chosen, [&] {
-    for (const Device device : request.chosen.devices)
-      Allocator::of(device).set_limit(parse_bytes(o.memory_limit, "--memory-limit"));
+    for (const Device device : request.chosen.devices) {
+      set_memory_limit(device, o.memory_limit);
+      set_host_limit(device.kind, o.host_limit);
+    }
   });
 }
 

@@ -31,6 +31,7 @@ struct FitProblem {
   std::vector<int64_t> others;          ///< bytes of what is no activation, during each launch
   std::vector<Activation> activations;  ///< in the order in which they are made
   int64_t limit = 0;                    ///< bytes
+  int64_t host_limit = std::numeric_limits<int64_t>::max();  ///< bytes of what is moved
 };
 
 /// When the things happen that choices ask for. Launches are those of the problem.
@@ -44,7 +45,7 @@ struct Schedule {
   double seconds = 0;       ///< that the step takes
   double waiting = 0;       ///< of them, for copies
   int64_t peak = 0;         ///< bytes
-  bool fits = false;        ///< peak is within the limit
+  bool fits = false;        ///< peak is within the limit, what is moved within the host's
 };
 
 /// Where activations are needed and used last, with what is computed again counted in.
@@ -55,6 +56,9 @@ Needs needs_of(const FitProblem& problem, const std::vector<Choice>& choices);
 /// During each launch, but for those of copies that are on their way.
 std::vector<int64_t> live_bytes(const FitProblem& problem, const std::vector<Choice>& choices,
                                 const Needs& needs);
+
+/// To the host, at most at the same time.
+int64_t bytes_moved(const FitProblem& problem, const std::vector<Choice>& choices);
 
 /// On a virtual clock: launches follow each other, copies follow each other in each direction. The
 /// memory of what is copied to the host serves others as soon as that is done, and is waited for
@@ -67,6 +71,10 @@ Schedule schedule(const FitProblem& problem, const std::vector<Choice>& choices)
 /// Several ways, the best one first: the memory of some may have more gaps. Empty where nothing
 /// fits. The same on every machine.
 std::vector<std::vector<Choice>> solve(const FitProblem& problem);
+
+/// What a step takes longer at least if copies alone make it fit, in seconds: what is over the
+/// limit during a launch has to be gone by then, and to come back behind it.
+double link_bound(const FitProblem& problem);
 
 /// About the least limit that can be met: with all moved that may be, or computed again in
 /// segments.

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backend/host_copy.h"
+#include "core/pinned_memory.h"
 #include "core/reclaim.h"
 #include "core/runtime.h"
 #include "plan/buckets.h"
@@ -372,8 +373,8 @@ int64_t room_of(const Program& program) {
   // The host's memory is everybody's: what is free there tells little.
   if (device.is_cpu() && stats.limit == 0) return std::numeric_limits<int64_t>::max();
   const auto free = static_cast<int64_t>(runtime(device.kind).memory(device.index).free);
-  int64_t room = free + stats.cached;
-  if (stats.limit > 0) room = std::min(room, stats.limit - stats.live);
+  int64_t room = free + stats.idle;
+  if (stats.limit > 0) room = std::min(room, stats.limit - stats.live - stats.cached + stats.idle);
   for (const Storage* storage : program.storages())
     if (const Role role = program.role(*storage); role == Role::output || role == Role::kept)
       room -= static_cast<int64_t>(storage->bytes());
@@ -397,6 +398,9 @@ std::string fit(Program& program) {
   Model model(program);
   MemoryFit fitted{.room = room, .before = before, .after = before};
   for (const double s : model.problem().seconds) fitted.seconds_before += s;
+  model.problem().host_limit = PinnedMemory::of(program.device.kind).room();
+  model.problem().limit = room;
+  fitted.link_bound = link_bound(model.problem());
   const std::optional<Solution> solution = solve_for_arena(program, model, room);
   fitted.least = least_limit(model.problem());
   fitted.fits = solution.has_value();

@@ -39,7 +39,7 @@ class Clock {
     auto fetch = fetches_.begin();
     std::vector<double> here(choices_.size(), 0);  // when a fetch is done
     auto need = fetches_.begin();
-    s_.fits = true;
+    s_.fits = bytes_moved(p_, choices_) <= p_.host_limit;
     for (size_t i = 0; i < launches; ++i) {
       const int at = static_cast<int>(i);
       const auto bytes = [&] { return live_[i] + ahead_[i] + leaving_bytes_; };
@@ -176,6 +176,34 @@ std::vector<int64_t> live_bytes(const FitProblem& p, const std::vector<Choice>& 
   int64_t sum = 0;
   for (size_t i = 0; i < launches; ++i) live[i] += sum += change[i];
   return live;
+}
+
+int64_t bytes_moved(const FitProblem& p, const std::vector<Choice>& choices) {
+  int64_t bytes = 0;
+  for (size_t t = 0; t < choices.size(); ++t)
+    if (choices[t] == Choice::offload) bytes += p.activations[t].bytes;
+  return bytes;
+}
+
+double link_bound(const FitProblem& p) {
+  double to_host = kImpossible, to_device = kImpossible;  // seconds a byte, at best
+  for (const Activation& a : p.activations) {
+    if (a.to_host == kImpossible || a.bytes == 0) continue;
+    to_host = std::min(to_host, a.to_host / static_cast<double>(a.bytes));
+    to_device = std::min(to_device, a.to_device / static_cast<double>(a.bytes));
+  }
+  const std::vector<Choice> kept(p.activations.size(), Choice::keep);
+  const std::vector<int64_t> live = live_bytes(p, kept, needs_of(p, kept));
+  double before = 0, after = 0, bound = 0;
+  for (const double seconds : p.seconds) after += seconds;
+  for (size_t i = 0; i < live.size(); ++i) {
+    after -= p.seconds[i];
+    if (const auto over = static_cast<double>(live[i] - p.limit); over > 0)
+      bound = std::max(
+          bound, std::max(0.0, over * to_host - before) + std::max(0.0, over * to_device - after));
+    before += p.seconds[i];
+  }
+  return bound;
 }
 
 Schedule schedule(const FitProblem& problem, const std::vector<Choice>& choices) {

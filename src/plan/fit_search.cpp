@@ -48,10 +48,10 @@ enum class Order : uint8_t {
 };
 constexpr std::array kOrders{Order::earliest, Order::largest, Order::cheapest, Order::recompute};
 
-/// How it is moved, and what that costs where nothing hides it.
-std::pair<Choice, double> way_of(const Activation& a, Order order) {
-  const double copies = a.to_host + a.to_device;
-  const bool is_copied = order == Order::earliest    ? a.to_host != kImpossible
+/// How it is moved where the host has so much room, and what that costs where nothing hides it.
+std::pair<Choice, double> way_of(const Activation& a, Order order, int64_t host_room) {
+  const double copies = a.bytes <= host_room ? a.to_host + a.to_device : kImpossible;
+  const bool is_copied = order == Order::earliest    ? copies != kImpossible
                          : order == Order::recompute ? a.recompute == kImpossible
                                                      : copies <= a.recompute;
   return is_copied ? std::pair(Choice::offload, copies) : std::pair(Choice::recompute, a.recompute);
@@ -59,10 +59,13 @@ std::pair<Choice, double> way_of(const Activation& a, Order order) {
 
 /// Moves activations that are kept until what is live fits.
 bool move_until_it_fits(const FitProblem& p, std::vector<Choice>& choices, Order order) {
+  int64_t host_room = p.host_limit - bytes_moved(p, choices);
+  if (host_room < 0) return false;
   const auto key = [&](const Activation& a) {
-    return order == Order::earliest  ? static_cast<double>(a.last_before)
-           : order == Order::largest ? -static_cast<double>(a.bytes)
-                                     : way_of(a, order).second / static_cast<double>(a.bytes);
+    return order == Order::earliest ? static_cast<double>(a.last_before)
+           : order == Order::largest
+               ? -static_cast<double>(a.bytes)
+               : way_of(a, order, host_room).second / static_cast<double>(a.bytes);
   };
   while (true) {
     const Needs needs = needs_of(p, choices);
@@ -74,12 +77,13 @@ bool move_until_it_fits(const FitProblem& p, std::vector<Choice>& choices, Order
     for (size_t t = 0; t < choices.size(); ++t) {
       const Activation& a = p.activations[t];
       if (choices[t] != Choice::keep || a.last_before >= at || needs.needed_by[t] <= at ||
-          way_of(a, order).second == kImpossible)
+          way_of(a, order, host_room).second == kImpossible)
         continue;
       if (best == choices.size() || key(a) < key(p.activations[best])) best = t;
     }
     if (best == choices.size()) return false;
-    choices[best] = way_of(p.activations[best], order).first;
+    choices[best] = way_of(p.activations[best], order, host_room).first;
+    if (choices[best] == Choice::offload) host_room -= p.activations[best].bytes;
   }
 }
 

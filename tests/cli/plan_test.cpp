@@ -59,6 +59,19 @@ TEST(PlanCommand, ExplainsEachTensor) {
   EXPECT_TRUE(is_moved || ran.out.find("recompute ") != std::string::npos) << ran.out;
 }
 
+TEST(PlanCommand, MovesNoMoreThanTheHostMayHold) {
+  const auto row = [](const char* host) {
+    return json::parse(plan({"--batch", "768", "--limit", "2G", "--device", "t4", "--passes",
+                             "-recompute", "--host-limit", host, "--json", "-"})
+                           .out)["rows"][0];
+  };
+  const json much = row("8G");
+  ASSERT_TRUE(much["fits"].get<bool>()) << much;
+  EXPECT_GT(much["host_bytes"], 64 << 20);
+  EXPECT_GE(much["link_bound_s"], 0);
+  EXPECT_FALSE(row("64M")["fits"].get<bool>());
+}
+
 TEST(PlanCommand, TellsWhatDoesNotFit) {
   const Ran step = plan({"--batch", "768", "--limit", "1200M", "--device", "t4"});
   ASSERT_EQ(step.code, 0) << step.err;

@@ -135,6 +135,34 @@ TEST(Fit, WaitsForTheLinkWhereItMust) {
   EXPECT_NEAR(s.seconds, 12 + s.waiting, 1e-9);
 }
 
+TEST(Fit, MovesNoMoreThanTheHostHasRoomFor) {
+  FitProblem p = chain(std::vector<int64_t>(12, 10), 1, 0.01, 0.8);
+  p.limit = 70;
+  const auto moved = [&](const std::vector<Choice>& choices) {
+    return std::ranges::count(choices, Choice::offload);
+  };
+  ASSERT_FALSE(solve(p).empty());
+  EXPECT_GE(moved(solve(p)[0]), 4);
+  p.host_limit = 25;
+  const auto choices = solve(p);
+  ASSERT_FALSE(choices.empty());
+  EXPECT_EQ(moved(choices[0]), 2);  // the others are computed again
+  EXPECT_TRUE(schedule(p, choices[0]).fits);
+  for (Activation& a : p.activations) a.recompute = kImpossible;
+  EXPECT_TRUE(solve(p).empty());
+}
+
+TEST(Fit, TellsWhatTheLinkCostsAtLeast) {
+  FitProblem p = chain(std::vector<int64_t>(6, 10), 1, 0.3, kImpossible);  // 3 s a copy
+  p.limit = 100;
+  EXPECT_EQ(link_bound(p), 0);
+  p.limit = 30;
+  // At launch 5 all six live: 30 bytes are gone 9 s after the start, which it comes at after 5, and
+  // back in 9 s, of which 6 are left behind it.
+  EXPECT_NEAR(link_bound(p), (9 - 5) + (9 - 6), 1e-9);
+  EXPECT_GE(schedule(p, solve(p)[0]).seconds, 12 + link_bound(p));
+}
+
 TEST(Fit, TellsTheLeastLimit) {
   FitProblem p = chain({10, 20, 30}, 1, 0.01, kImpossible);
   const int64_t least = least_limit(p);

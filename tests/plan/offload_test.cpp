@@ -62,6 +62,33 @@ TEST_F(Offload, ChangesNoBit) {
   }
 }
 
+TEST_F(Offload, NorWithAccumulatedGradients) {
+  const FittedTraining free = train_within(device, 0, "", 2);
+  const auto limit = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));
+  const FittedTraining fitted = train_within(device, limit, "", 2);
+  ASSERT_TRUE(fitted.fit);
+  EXPECT_TRUE(fitted.fit->fits);
+  EXPECT_LE(fitted.stats.arena_bytes, limit);
+  EXPECT_EQ(fitted.values, free.values);
+}
+
+/// What the host may not hold is computed again; where that is not enough there is an error.
+TEST_F(Offload, TakesNoMoreOfTheHostThanItMay) {
+  const FittedTraining free = train(0, "");
+  const auto limit = static_cast<int64_t>(0.75 * static_cast<double>(free.stats.arena_bytes));
+  const FittedTraining moved = train(limit, "-recompute");
+  ASSERT_GT(moved.stats.host_bytes, 0);
+  struct Limited {
+    explicit Limited(int64_t bytes) { set_pinned_limit(DeviceKind::sim, bytes); }
+    ~Limited() { set_pinned_limit(DeviceKind::sim, 0); }
+  } const limited(4096);
+  const FittedTraining again = train(limit, "");
+  EXPECT_EQ(again.stats.host_bytes, 0);
+  EXPECT_GT(count(*again.fit, "recompute"), 0);
+  EXPECT_EQ(again.values, free.values);
+  EXPECT_THROW((void)train(limit, "-recompute"), OutOfMemory);
+}
+
 TEST_F(Offload, LeavesAStepThatFitsAlone) {
   const FittedTraining free = train(0, "");
   const FittedTraining fits = train(3 * free.stats.arena_bytes, "");

@@ -25,6 +25,8 @@ struct MemoryFit {
   int64_t host = 0;                        ///< bytes of pinned memory of the host
   double seconds_before = 0, seconds = 0;  ///< of a step, predicted
   double waiting = 0;                      ///< of `seconds`, for copies
+  /// What it would take longer at least if only copies made it fit; computing again can be shorter.
+  double link_bound = 0;
   bool fits = false;
 };
 
