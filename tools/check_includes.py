@@ -21,6 +21,7 @@ LAYERS = [
     ["autograd"],
     ["ops"],
     ["nn", "optim"],
+    ["compress"],
     ["plan"],
     ["io"],
     ["data"],

@@ -3,6 +3,7 @@
 
 #include <brim/autograd/autocast.h>
 #include <brim/autograd/autograd.h>
+#include <brim/compress/prune.h>
 #include <brim/core/allocator.h>
 #include <brim/core/denormals.h>
 #include <brim/core/device.h>
@@ -62,6 +63,7 @@
 #include <brim/ops/shape.h>
 #include <brim/ops/softmax.h>
 #include <brim/ops/sort.h>
+#include <brim/ops/sparse.h>
 #include <brim/ops/unary.h>
 #include <brim/optim/optim.h>
 #include <brim/plan/compile.h>

@@ -133,6 +133,7 @@ class TrainSession {
 
   train::TrainOptions options() {
     train::TrainOptions o = train_options(request_);
+    o.weights = arguments_.weights;
     o.group = group_;
     o.max_steps = arguments_.steps.value_or(0);
     o.out = arguments_.out;

@@ -1,6 +1,7 @@
 #include <brim/nn/conv.h>
 
 #include "nn/layer.h"
+#include "nn/sparse_form.h"
 
 namespace brim::nn {
 namespace {
@@ -44,11 +45,20 @@ Conv2d::Conv2d(Options o)
 }
 
 Tensor Conv2d::forward(const Tensor& x) {
-  return conv2d(x, weight, bias,
-                {.stride = options.stride,
-                 .padding = options.padding,
-                 .dilation = options.dilation,
-                 .groups = options.groups});
+  const Conv2dOptions how{.stride = options.stride,
+                          .padding = options.padding,
+                          .dilation = options.dilation,
+                          .groups = options.groups};
+  const auto dense = [&](const Tensor& some) { return conv2d(some, weight, bias, how); };
+  if (!sparse_ || !sparse_->serves(x, weight)) return dense(x);
+  const auto sparse = [&](const Tensor& some) {
+    return sparse_conv2d(some, sparse_->weight(), bias, how);
+  };
+  return sparse_->is_faster(x, dense, sparse) ? sparse(x) : dense(x);
+}
+
+void Conv2d::use_sparse(SparseWeight w) {
+  sparse_ = std::make_shared<SparseForm>(weight, std::move(w));
 }
 
 std::string Conv2d::options_str() const { return described(options); }

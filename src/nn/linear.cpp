@@ -2,6 +2,7 @@
 #include <brim/ops/matmul.h>
 
 #include "nn/layer.h"
+#include "nn/sparse_form.h"
 
 namespace brim::nn {
 namespace {
@@ -21,7 +22,18 @@ Linear::Linear(Options o)
   init_weight_and_bias(weight, bias);
 }
 
-Tensor Linear::forward(const Tensor& x) { return linear(x, weight, bias); }
+Tensor Linear::forward(const Tensor& x) {
+  const auto dense = [&](const Tensor& some) { return linear(some, weight, bias); };
+  if (!sparse_ || !sparse_->serves(x, weight)) return dense(x);
+  const auto sparse = [&](const Tensor& some) {
+    return sparse_linear(some, sparse_->weight(), bias);
+  };
+  return sparse_->is_faster(x, dense, sparse) ? sparse(x) : dense(x);
+}
+
+void Linear::use_sparse(SparseWeight w) {
+  sparse_ = std::make_shared<SparseForm>(weight, std::move(w));
+}
 
 std::string Linear::options_str() const {
   return fmt::format("in={}, out={}{}", options.in, options.out,

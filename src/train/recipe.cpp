@@ -1,4 +1,5 @@
 // Reads recipes with toml++, strictly, and writes them.
+#include <brim/compress/prune.h>
 #include <brim/plan/compile.h>
 #include <brim/train/recipe.h>
 #include <fmt/ranges.h>
@@ -9,6 +10,7 @@
 #include <concepts>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "core/check.h"
 #include "core/nearest.h"
@@ -54,8 +56,8 @@ class Reader {
       value = *found;
     }
   }
-  void passes(const char* key, std::string& value) {
-    text(key, value);  // which there are is a matter of who compiles
+  void line(const char* key, std::string& value) {
+    text(key, value);  // what may stand there is a matter of who reads it
   }
   void flag(const char* key, bool& value) {
     if (const toml::node* node = find(key)) {
@@ -209,7 +211,7 @@ class Writer {
   void option(const char* key, const std::string& s, const std::vector<std::string>&) {
     if (!s.empty()) value(key, s);
   }
-  void passes(const char* key, const std::string& s) {
+  void line(const char* key, const std::string& s) {
     if (!s.empty()) value(key, s);
   }
   void flag(const char* key, bool on) { out += fmt::format("{} = {}\n", key, on); }
@@ -220,8 +222,9 @@ class Writer {
   }
   template <class Body>
   void section(const char* key, const Body& body) {
-    out += fmt::format("\n[{}]\n", key);
+    const std::string before = std::exchange(out, "");
     body();
+    out = out.empty() ? before : fmt::format("{}\n[{}]\n{}", before, key, out);
   }
 
  private:
@@ -268,7 +271,7 @@ class Checker {
     for (const std::string& value : values) choice(key, value, valid);
   }
   void text(const char*, const std::string&) {}
-  void passes(const char*, const std::string&) {}
+  void line(const char*, const std::string&) {}
   void texts(const char*, const std::vector<std::string>&) {}
   void option(const char* key, const std::string& value, const std::vector<std::string>& valid) {
     if (!value.empty()) choice(key, value, valid);
@@ -313,6 +316,7 @@ void check_values(const Recipe& r) {
              r.name);
   BRIM_CHECK(!r.optimizer.nesterov || r.optimizer.momentum > 0, ValueError,
              "[recipe] {}: optimizer.nesterov needs optimizer.momentum above 0", r.name);
+  if (!r.prune.pattern.empty()) (void)compress::parse_pattern(r.prune.pattern);
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ struct Range {
   bool open_low = false, open_high = false;
 };
 
-/// Calls visitor.choice / choices / option / number / flag / list / text / texts / passes for each
+/// Calls visitor.choice / choices / option / number / flag / list / text / texts / line for each
 /// key, visitor.section around groups, and visitor.where around keys that only some tasks,
 /// optimizers or schedules have.
 template <class Visitor, class R>
@@ -145,13 +145,21 @@ void visit_recipe(Visitor& v, R& r) {
       v.number("pct_start", s.pct_start, Range{0, 1, true, true});
     });
   });
+  v.section("prune", [&] {
+    v.line("pattern", r.prune.pattern);
+    v.where(!r.prune.pattern.empty(), "a prune.pattern", [&] {
+      v.number("sparsity", r.prune.sparsity, Range{0, 1, true, true});
+      v.number("epochs", r.prune.epochs, Range{0, 1e6});
+      v.texts("dense", r.prune.dense);
+    });
+  });
   v.section("speed", [&] {
     v.number("workers", r.speed.workers, Range{-1, 1024});
     v.choice("augment_on", r.speed.augment_on, places_to_augment());
     v.flag("data_on_device", r.speed.data_on_device);
     v.number("steps_per_graph", r.speed.steps_per_graph, Range{1, 10000});
     v.flag("compile", r.speed.compile);
-    v.passes("passes", r.speed.passes);
+    v.line("passes", r.speed.passes);
   });
 }
 

@@ -7,6 +7,7 @@
 #include <brim/diag/sampling.h>
 #include <brim/dist/sync_batch_norm.h>
 #include <brim/train/heat_guard.h>
+#include <brim/train/weights.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -82,6 +83,7 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
 
   manual_seed(recipe.seed);
   model = make_network(recipe, train->data, options.devices[0]);
+  if (!options.weights.empty()) load_weights(WeightsFile(options.weights), *model);
   parameters = model->parameters();
   optimizer = make_optimizer(recipe.optimizer, *model);
   schedule = make_schedule(recipe, *optimizer, train->loader.batches());

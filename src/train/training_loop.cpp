@@ -83,6 +83,7 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
   const int64_t all = (s_.recipe.epochs - at_.epoch) * per_epoch_ - at_.batch;
   progress_.steps = s_.options.max_steps > 0 ? std::min(s_.options.max_steps, all) : all;
   losses_.reset(at_.unreported);
+  prune();
   if (s_.world_size() > 1) {
     control_ = s_.options.group->duplicate();
     s_.stop_agreed = false;
@@ -97,6 +98,20 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
         update(parts_of(batch));
       },
       compile_options());
+}
+
+void TrainingLoop::prune() {
+  const PruneRecipe& p = s_.recipe.prune;
+  if (p.pattern.empty()) return;
+  // By a cubic curve (Zhu and Gupta 2017, "To prune, or not to prune").
+  const double left =
+      p.epochs > 0 ? std::max(0.0, 1 - static_cast<double>(at_.epoch + 1) / p.epochs) : 0;
+  const double sparsity = p.sparsity * (1 - left * left * left);
+  if (masks_) return masks_->prune(sparsity);
+  masks_.emplace(*s_.model, compress::PruneOptions{.pattern = compress::parse_pattern(p.pattern),
+                                                   .sparsity = sparsity,
+                                                   .criterion = compress::Criterion::magnitude,
+                                                   .dense = p.dense});
 }
 
 CompileOptions TrainingLoop::compile_options() {
@@ -138,6 +153,7 @@ void TrainingLoop::update(std::span<const data::Batch> parts) {
     backward(loss);
   }
   apply_gradients(*s_.optimizer, scaler, s_.parameters, s_.recipe.optimizer.clip_norm);
+  if (masks_) masks_->apply();
   losses_.add(loss, part_losses);
 }
 
@@ -329,6 +345,7 @@ bool TrainingLoop::validate(std::optional<double>& score) {
 }
 
 bool TrainingLoop::run_epoch() {
+  prune();
   data::DeviceEpoch epoch = feed_.epoch(at_.epoch, at_.batch);
   progress_.epoch = at_.epoch;
   while (true) {

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include <brim/compress/prune.h>
 #include <brim/diag/sampling.h>
 #include <brim/dist/process_group.h>
 #include <brim/plan/compile.h>
@@ -49,6 +50,8 @@ class TrainingLoop {
   int64_t take_steps(data::DeviceEpoch& epoch);
   /// Forward, backward, update, and the next learning rate.
   void step(const data::Batch& batch);
+  /// To what the recipe says of the epoch.
+  void prune();
   CompileOptions compile_options();
   /// Of a batch, without copying.
   std::vector<data::Batch> parts_of(const data::Batch& batch) const;
@@ -91,6 +94,7 @@ class TrainingLoop {
   LossMeter losses_;
   diag::Sampling* const sampling_;
   data::DeviceLoader& feed_;
+  std::optional<compress::Masks> masks_;  // of Recipe::prune
   std::optional<plan::Compiler> compiled_;
   std::optional<data::Batch> repeated_;  // of TrainOptions::repeat_batch
   std::vector<Tensor> inputs_;           // of compiled_, while it runs: the tensors of a batch

@@ -432,6 +432,18 @@ TEST(Models, VggIsTorchvisions) {
     EXPECT_EQ(std::ranges::count(nn::model_names(), name), 1) << name;
 }
 
+TEST(Models, CifarResNetsAreSmall) {
+  const auto net = nn::make_model("cifar-resnet8");
+  EXPECT_EQ(net->num_parameters(), 78042);
+  EXPECT_EQ(nn::make_model("cifar-resnet20")->num_parameters(), 272474);
+  EXPECT_EQ(net->state_dict().at("layer3.0.downsample.0.weight").shape(), Shape({64, 32, 1, 1}));
+  net->eval();
+  const NoGrad guard;
+  EXPECT_EQ((*net)(rand({2, 3, 32, 32})).shape(), Shape({2, 10}));
+  EXPECT_EQ(message_of([] { nn::CifarResNet({.depth = 18}); }),
+            "[CifarResNet] there is none of depth 18; use 6 n + 2, as 8, 20 or 56");
+}
+
 TEST(Models, ABottleneckStridesInItsMiddle) {
   nn::Bottleneck block({.in = 16, .channels = 8, .stride = 2});
   EXPECT_EQ(block.conv1(rand({1, 16, 6, 6})).shape(), Shape({1, 8, 6, 6}));

@@ -3,8 +3,11 @@
 
 #include <brim/nn/module.h>
 #include <brim/ops/conv.h>
+#include <brim/ops/sparse.h>
 
 namespace brim::nn {
+
+class SparseForm;
 
 /// conv2d(x, weight, bias). x: (N, in, H, W) -> (N, out, OH, OW). Weight (out, in / groups, KH, KW)
 /// and bias (out) begin uniform in +-1 / sqrt(in / groups * KH * KW).
@@ -25,12 +28,18 @@ class Conv2d : public Module {
   explicit Conv2d(Options options);
   Tensor forward(const Tensor& x) override;
 
+  /// As Linear::use_sparse().
+  void use_sparse(SparseWeight weight);
+
   const Options options;
   Tensor& weight;
   Tensor& bias;  ///< undefined without bias
 
  protected:
   std::string options_str() const override;
+
+ private:
+  std::shared_ptr<SparseForm> sparse_;
 };
 
 /// conv1d(x, weight, bias). x: (N, in, L) -> (N, out, OL). Weight (out, in / groups, K) and bias

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <brim/nn/module.h>
+#include <brim/ops/sparse.h>
 
 namespace brim::nn {
+
+class SparseForm;
 
 /// y = x W^T + b. x: (.., in) -> (.., out). Weight (out, in) and bias (out) begin uniform in
 /// +-1 / sqrt(in).
@@ -19,12 +22,19 @@ class Linear : public Module {
   explicit Linear(Options options);
   Tensor forward(const Tensor& x) override;
 
+  /// What the weight is without its columns of zeros: computed with where no gradient is wanted and
+  /// that is faster, until the weight changes (compress::encode()).
+  void use_sparse(SparseWeight weight);
+
   const Options options;
   Tensor& weight;
   Tensor& bias;  ///< undefined without bias
 
  protected:
   std::string options_str() const override;
+
+ private:
+  std::shared_ptr<SparseForm> sparse_;
 };
 
 }  // namespace brim::nn

@@ -3,6 +3,7 @@
 
 #include <brim/nn/activation.h>
 #include <brim/nn/attention.h>
+#include <brim/nn/cifar_resnet.h>
 #include <brim/nn/container.h>
 #include <brim/nn/conv.h>
 #include <brim/nn/dropout.h>

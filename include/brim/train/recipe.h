@@ -60,6 +60,15 @@ struct ValidationRecipe {
   int64_t patience = 0;  ///< stop after so many epochs without a better one; 0: never
 };
 
+/// Weights that become zero and stay so while the others are trained, see compress/prune.h. With
+/// weights to begin from (TrainOptions::weights) that is fine-tuning.
+struct PruneRecipe {
+  std::string pattern;             ///< "": none; unstructured, N:M as 2:4, vector:V
+  double sparsity = 0.75;          ///< of each layer's weights; of N:M it is 1 - N / M
+  double epochs = 0;               ///< in which it rises to that, by a cubic curve; 0: at once
+  std::vector<std::string> dense;  ///< layers that are left as they are
+};
+
 /// How fast it trains: nothing of it touches a bit of the weights, but that plans round otherwise
 /// than eager steps, and one selection of passes than another. A Trainer goes by TrainOptions,
 /// which with_speed() takes from here. Checkpoints and weights leave it out.
@@ -100,6 +109,7 @@ struct Recipe {
   ValidationRecipe validation;
   OptimizerRecipe optimizer;
   ScheduleRecipe schedule;
+  PruneRecipe prune;
   SpeedRecipe speed;
 
   /// The recipe as a TOML document that parses to the same.

@@ -106,6 +106,9 @@ struct TrainOptions {
   bool repeat_batch = false;
   int64_t max_steps = 0;  ///< stop after so many steps of this run; 0: all epochs
   std::string out;        ///< folder of model.safetensors and checkpoints; "": write nothing
+  /// File of weights that the network begins with (fine-tuning), of brim or PyTorch; "": with
+  /// initial values. A checkpoint that the run goes on from has its own.
+  std::string weights;
   /// Folder to go on from; "": begin anew. One that holds no checkpoint yet begins anew too.
   std::string resume;
   /// Go on from a checkpoint of another precision: its weights and optimizer are f32 in all of

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <brim/core/tensor.h>
+#include <brim/ops/conv.h>
 
 #include "backend/options/geometry.h"
 
@@ -28,7 +29,13 @@ void check_bias(const char* op, const Tensor& bias, const Tensor& weight, int64_
 void check_steps(const char* op, const char* axis, int64_t stride, int64_t padding,
                  int64_t dilation);
 /// Outputs along an axis of x; throws ShapeError when the kernel does not fit.
-int64_t outputs_along(const char* op, const char* axis, const Tensor& x, const Tensor& weight,
+int64_t outputs_along(const char* op, const char* axis, const Tensor& x, const Shape& weight,
                       int number, int64_t stride, int64_t padding, int64_t dilation);
+/// Of x (N, C, H, W) and a weight (O, C / groups, KH, KW) that fit each other.
+ConvGeometry geometry_2d(const char* op, const Tensor& x, const Shape& weight,
+                         const Conv2dOptions& options);
+/// `stride`, or the padded size where it is longer: either way there is one output. Kernels lay
+/// images out by their strides, which must not be large beyond reason.
+int64_t bounded_stride(int64_t stride, int64_t size, int64_t padding);
 
 }  // namespace brim::ops

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "ops/checks.h"
 
 #include "ops/conv/convolve.h"
@@ -40,16 +42,39 @@ void check_steps(const char* op, const char* axis, int64_t stride, int64_t paddi
              stride, dilation, padding);
 }
 
-int64_t outputs_along(const char* op, const char* axis, const Tensor& x, const Tensor& weight,
+int64_t outputs_along(const char* op, const char* axis, const Tensor& x, const Shape& weight,
                       int number, int64_t stride, int64_t padding, int64_t dilation) {
   check_steps(op, axis, stride, padding, dilation);
-  const int64_t in = x.shape()[number], kernel = weight.shape()[number];
+  const int64_t in = x.shape()[number], kernel = weight[number];
   const int64_t reach = dilation * (kernel - 1) + 1;
   BRIM_CHECK(kernel >= 1 && in + 2 * padding >= reach, ShapeError,
              "[{}] x {} with weight {}: the kernel spans {} elements in {}, but x has {} with its "
              "padding; use a smaller kernel or more padding",
-             op, x.shape().str(), weight.shape().str(), reach, axis, in + 2 * padding);
+             op, x.shape().str(), weight.str(), reach, axis, in + 2 * padding);
   return (in + 2 * padding - reach) / stride + 1;
+}
+
+int64_t bounded_stride(int64_t stride, int64_t size, int64_t padding) {
+  return std::min(stride, std::max<int64_t>(size + 2 * padding, 1));
+}
+
+ConvGeometry geometry_2d(const char* op, const Tensor& x, const Shape& weight,
+                         const Conv2dOptions& options) {
+  const Shape& s = x.shape();
+  const Pair st = options.stride, pad = options.padding, dil = options.dilation;
+  return {.n = s[0],
+          .c = s[1],
+          .h = s[2],
+          .w = s[3],
+          .o = weight[0],
+          .kh = weight[2],
+          .kw = weight[3],
+          .oh = outputs_along(op, "height", x, weight, 2, st.h, pad.h, dil.h),
+          .ow = outputs_along(op, "width", x, weight, 3, st.w, pad.w, dil.w),
+          .stride = {bounded_stride(st.h, s[2], pad.h), bounded_stride(st.w, s[3], pad.w)},
+          .padding = pad,
+          .dilation = dil,
+          .groups = options.groups};
 }
 
 }  // namespace brim::ops

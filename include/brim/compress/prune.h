@@ -1,0 +1,104 @@
+// Pruning: weights that matter little become zero and stay zero, in a pattern that hardware likes.
+//
+//   compress::Masks masks(net, {.pattern = compress::parse_pattern("vector:32"), .sparsity =
+//   0.75}); for (...) { ...; optimizer.step(); masks.apply(); }   // fine-tuning
+//   compress::encode(net);                                // layers that are faster so, in
+//   inference
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <brim/core/tensor.h>
+#include <brim/nn/module.h>
+
+namespace brim::compress {
+
+/// Which numbers of a weight (O, K), K for what each output reads, are kept or left out together.
+struct Pattern {
+  enum class Kind : uint8_t {
+    unstructured,  ///< each by itself
+    n_of_m,        ///< `count` of each `length` neighbours along K are kept, as 2:4
+    vector,        ///< a column for `length` neighbouring outputs
+  };
+  Kind kind = Kind::vector;
+  int64_t length = 32;
+  int64_t count = 0;  ///< n_of_m: how many are kept
+
+  std::string str() const;
+  friend bool operator==(const Pattern&, const Pattern&) = default;
+};
+
+/// "unstructured", "2:4", "vector:32" (4, 8, 16, 32 or 64). Throws ValueError.
+Pattern parse_pattern(std::string_view text);
+
+/// What is left out: that of the least of these, for each element.
+enum class Criterion : uint8_t {
+  magnitude,  ///< |w|
+  taylor,     ///< |w x gradient|, about what the loss would change; of the gradients that there are
+};
+
+struct PruneOptions {
+  Pattern pattern = {};
+  double sparsity = 0.75;  ///< of each layer's weights; of n_of_m it is 1 - n / m
+  Criterion criterion = Criterion::magnitude;
+  /// Names of layers that stay dense, as "conv1" or "layer1.0.conv1".
+  std::vector<std::string> dense = {};
+};
+
+/// What became of a layer.
+struct PrunedLayer {
+  std::string name;     ///< of its module
+  Shape shape;          ///< of its weight
+  double sparsity = 0;  ///< zeros of its mask; 0: it stays dense
+  std::string why;      ///< it stays dense
+};
+
+/// The masks of a network's convolutions and linear layers. Their weights are 0 where a mask is 0.
+class Masks {
+ public:
+  /// Prunes the network to options.sparsity now. Layers that cannot take the pattern stay dense (layers() says why):
+  /// convolutions of groups, and, of vectors, weights of fewer outputs than a vector. Throws
+  /// ValueError for options out of range, a name that is no such layer, weights that are not
+  /// finite, a network of which no layer can be pruned, or a layer without the gradient that the
+  /// criterion asks for; then nothing has changed.
+  Masks(nn::Module& network, PruneOptions options);
+
+  /// Prunes further, by what the weights are now: what is zero stays so. Throws ValueError as the
+  /// constructor does.
+  void prune(double sparsity);
+  /// Makes masked weights zero again: call it behind each step of the optimizer. Compiled steps
+  /// record it.
+  void apply();
+
+  const std::vector<PrunedLayer>& layers() const { return layers_; }
+  /// Zeros among the weights of pruned layers.
+  double sparsity() const;
+
+ private:
+  struct Masked {
+    size_t layer;
+    Tensor weight, mask, gradient;
+  };
+  PruneOptions options_;
+  std::vector<PrunedLayer> layers_;
+  std::vector<Masked> masked_;
+};
+
+/// What `encode` made of a layer.
+struct EncodedLayer {
+  std::string name;
+  double density = 1;    ///< of its columns
+  int64_t bytes = 0;     ///< of its encoded weight
+  bool encoded = false;  ///< else it has no columns of zeros
+};
+
+/// Encodes the weights of layers that have columns of zeros (SparseWeight), so that they compute
+/// with what is left where no gradients are wanted and that is faster on their device: the first
+/// call with a shape of inputs measures both. What changes a weight afterwards makes its layer
+/// dense again. Layers on devices without kernels for it stay dense.
+std::vector<EncodedLayer> encode(nn::Module& network, int64_t vector = 32);
+
+}  // namespace brim::compress

@@ -1,0 +1,233 @@
+#include <brim/compress/prune.h>
+
+#include <brim/autograd/autograd.h>
+#include <brim/ops/create.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "compress/prunable.h"
+#include "core/check.h"
+#include "core/nearest.h"
+
+namespace brim::compress {
+namespace {
+
+bool is_vector_length(int64_t v) { return v == 4 || v == 8 || v == 16 || v == 32 || v == 64; }
+
+int64_t whole(std::string_view text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : -1;
+}
+
+void check(const Pattern& p) {
+  const bool is_right =
+      p.kind == Pattern::Kind::unstructured ||
+      (p.kind == Pattern::Kind::vector && is_vector_length(p.length)) ||
+      (p.kind == Pattern::Kind::n_of_m && p.count >= 1 && p.length <= 64 && p.count < p.length);
+  BRIM_CHECK(is_right, ValueError,
+             "[prune] a pattern of {} of {}: vectors are 4, 8, 16, 32 or 64 long, and N:M keeps 1 "
+             "to M - 1 of at most 64",
+             p.count, p.length);
+}
+
+/// A weight as a matrix on the host.
+struct Matrix {
+  int64_t outputs, columns;
+  std::vector<float> scores;  // of each element
+
+  float& at(int64_t o, int64_t k) { return scores[static_cast<size_t>(o * columns + k)]; }
+  float at(int64_t o, int64_t k) const { return scores[static_cast<size_t>(o * columns + k)]; }
+};
+
+/// The `count` smallest of some scores, of equals the first ones.
+std::vector<size_t> smallest(const std::vector<double>& scores, int64_t count) {
+  std::vector<size_t> order(scores.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto less = [&](size_t a, size_t b) {
+    return scores[a] < scores[b] || (scores[a] == scores[b] && a < b);
+  };
+  const auto end = order.begin() + std::clamp<int64_t>(count, 0, std::ssize(order));
+  if (end != order.end()) std::nth_element(order.begin(), end, order.end(), less);
+  order.resize(static_cast<size_t>(end - order.begin()));
+  return order;
+}
+
+int64_t share_of(double sparsity, size_t count) {
+  return std::llround(sparsity * static_cast<double>(count));
+}
+
+std::vector<float> mask_of(const Matrix& m, const PruneOptions& options) {
+  std::vector<float> mask(m.scores.size(), 1.0F);
+  const Pattern& p = options.pattern;
+  const auto leave_out = [&](int64_t o, int64_t k) {
+    mask[static_cast<size_t>(o * m.columns + k)] = 0;
+  };
+  if (p.kind == Pattern::Kind::unstructured) {
+    const std::vector<double> scores(m.scores.begin(), m.scores.end());
+    for (const size_t i : smallest(scores, share_of(options.sparsity, scores.size()))) mask[i] = 0;
+  } else if (p.kind == Pattern::Kind::n_of_m) {
+    for (int64_t o = 0; o < m.outputs; ++o)
+      for (int64_t first = 0; first < m.columns; first += p.length) {
+        const int64_t size = std::min(p.length, m.columns - first);
+        std::vector<double> scores;
+        for (int64_t k = first; k < first + size; ++k) scores.push_back(m.at(o, k));
+        for (const size_t k : smallest(scores, size - std::min(p.count, size)))
+          leave_out(o, first + static_cast<int64_t>(k));
+      }
+  } else {
+    const int64_t groups = (m.outputs + p.length - 1) / p.length;
+    std::vector<double> scores(static_cast<size_t>(groups * m.columns), 0.0);
+    for (int64_t o = 0; o < m.outputs; ++o)
+      for (int64_t k = 0; k < m.columns; ++k)
+        scores[static_cast<size_t>(o / p.length * m.columns + k)] += m.at(o, k);
+    // The last group may be smaller: the mean of each is compared.
+    const int64_t last = m.outputs - (groups - 1) * p.length;
+    for (int64_t i = 0; i < groups * m.columns; ++i)
+      scores[static_cast<size_t>(i)] /=
+          static_cast<double>(i / m.columns == groups - 1 ? last : p.length);
+    for (const size_t i : smallest(scores, share_of(options.sparsity, scores.size()))) {
+      const int64_t group = static_cast<int64_t>(i) / m.columns;
+      const int64_t end = std::min((group + 1) * p.length, m.outputs);
+      for (int64_t o = group * p.length; o < end; ++o)
+        leave_out(o, static_cast<int64_t>(i) % m.columns);
+    }
+  }
+  return mask;
+}
+
+/// `gradient`: that of the weight, where the criterion asks for it.
+Matrix scores_of(const std::string& name, const Tensor& weight, const Tensor& gradient,
+                 Criterion criterion) {
+  Matrix m{.outputs = weight.shape()[0], .columns = 0, .scores = {}};
+  m.scores = weight.to(f32).to_vector<float>();
+  m.columns = m.outputs > 0 ? weight.numel() / m.outputs : 0;
+  if (criterion == Criterion::taylor) {
+    BRIM_CHECK(gradient.defined(), ValueError,
+               "[prune] {} has no gradient, which the criterion taylor needs: compute a loss of "
+               "some batches, call its backward(), and prune before gradients are cleared",
+               name);
+    const std::vector<float> g = gradient.detach().to(f32).to_vector<float>();
+    for (size_t i = 0; i < g.size(); ++i) m.scores[i] *= g[i];
+  }
+  for (float& score : m.scores) {
+    BRIM_CHECK(std::isfinite(score), ValueError,
+               "[prune] {} holds a weight or gradient that is not finite; nothing was pruned",
+               name);
+    score = std::fabs(score);
+  }
+  return m;
+}
+
+void check_sparsity(double sparsity) {
+  BRIM_CHECK(sparsity > 0 && sparsity < 1, ValueError,
+             "[prune] a sparsity of {}: it is above 0 and below 1", sparsity);
+}
+
+/// Why a layer stays dense, or nothing.
+std::string why_dense(const Prunable& layer, const PruneOptions& options) {
+  if (std::ranges::find(options.dense, layer.name) != options.dense.end()) return "asked for";
+  if (layer.groups() > 1) return "its channels are in groups";
+  const Pattern& p = options.pattern;
+  const Shape& shape = layer.weight().shape();
+  if (p.kind == Pattern::Kind::vector && shape[0] < p.length)
+    return fmt::format("it has {} outputs, fewer than a vector", shape[0]);
+  if (p.kind == Pattern::Kind::n_of_m && shape.numel() / shape[0] < p.length)
+    return fmt::format("its outputs read {} numbers, fewer than {}", shape.numel() / shape[0],
+                       p.length);
+  return "";
+}
+
+}  // namespace
+
+std::string Pattern::str() const {
+  if (kind == Kind::unstructured) return "unstructured";
+  return kind == Kind::vector ? fmt::format("vector:{}", length)
+                              : fmt::format("{}:{}", count, length);
+}
+
+Pattern parse_pattern(std::string_view text) {
+  Pattern p{.kind = Pattern::Kind::unstructured, .length = 1};
+  if (text == "unstructured") return p;
+  const size_t colon = text.find(':');
+  const std::string_view first = text.substr(0, colon);
+  const int64_t second = colon == std::string_view::npos ? -1 : whole(text.substr(colon + 1));
+  const bool is_vector = first == "vector" && is_vector_length(second);
+  const int64_t count = whole(first);
+  BRIM_CHECK(is_vector || (count >= 1 && second > count && second <= 64), ValueError,
+             "[prune] '{}' is no pattern; write unstructured, N:M as 2:4 (M at most 64), or "
+             "vector:V with V = 4, 8, 16, 32 or 64",
+             text);
+  if (is_vector) return {.kind = Pattern::Kind::vector, .length = second};
+  return {.kind = Pattern::Kind::n_of_m, .length = second, .count = count};
+}
+
+Masks::Masks(nn::Module& network, PruneOptions options) : options_(std::move(options)) {
+  check(options_.pattern);
+  const std::vector<Prunable> all = prunable_layers(network);
+  std::vector<std::string> names;
+  for (const Prunable& layer : all) names.push_back(layer.name);
+  for (const std::string& name : options_.dense)
+    BRIM_CHECK(std::ranges::find(names, name) != names.end(), ValueError,
+               "[prune] '{}' is no convolution or linear layer of the network{}", name,
+               suggestion(name, names));
+  for (const Prunable& layer : all) {
+    const Tensor& weight = layer.weight();
+    PrunedLayer& told = layers_.emplace_back();
+    told.name = layer.name;
+    told.shape = weight.shape();
+    told.why = why_dense(layer, options_);
+    if (std::ranges::any_of(masked_, [&](const Masked& m) {
+          return m.weight.storage().get() == weight.storage().get();
+        }))
+      told.why = "its weight is another layer's";
+    if (told.why.empty())
+      masked_.push_back({.layer = layers_.size() - 1,
+                         .weight = weight.detach(),
+                         .mask = ones_like(weight.detach()),
+                         .gradient = weight.grad()});
+  }
+  BRIM_CHECK(!masked_.empty(), ValueError,
+             "[prune] no layer of the network can take the pattern {}; choose another",
+             options_.pattern.str());
+  prune(options_.sparsity);
+}
+
+void Masks::prune(double sparsity) {
+  check_sparsity(sparsity);
+  options_.sparsity = sparsity;
+  std::vector<std::vector<float>> masks;
+  for (const Masked& m : masked_)
+    masks.push_back(mask_of(
+        scores_of(layers_[m.layer].name, m.weight, m.gradient, options_.criterion), options_));
+  const NoGrad scope;
+  for (size_t i = 0; i < masks.size(); ++i) {
+    Masked& m = masked_[i];
+    layers_[m.layer].sparsity = static_cast<double>(std::ranges::count(masks[i], 0.0F)) /
+                                static_cast<double>(std::max<size_t>(masks[i].size(), 1));
+    m.mask.copy_(Tensor::from<float>(masks[i], m.weight.shape(), m.weight.device()));
+  }
+  apply();
+}
+
+void Masks::apply() {
+  const NoGrad scope;
+  for (Masked& m : masked_) m.weight.mul_(m.mask);
+}
+
+double Masks::sparsity() const {
+  double zeros = 0, all = 0;
+  for (const PrunedLayer& layer : layers_) {
+    if (!layer.why.empty()) continue;
+    const auto count = static_cast<double>(layer.shape.numel());
+    zeros += layer.sparsity * count;
+    all += count;
+  }
+  return all > 0 ? zeros / all : 0;
+}
+
+}  // namespace brim::compress

@@ -1,0 +1,57 @@
+#include "nn/sparse_form.h"
+
+#include <brim/autograd/autograd.h>
+#include <brim/ops/create.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "autograd/autocast.h"
+#include "core/clock.h"
+#include "core/recording.h"
+
+namespace brim::nn {
+namespace {
+
+constexpr int kRounds = 5;  // of each; the shortest counts
+
+double seconds_of(const std::function<void(const Tensor&)>& call, const Tensor& x) {
+  const double begin = steady_seconds();
+  call(x);
+  synchronize(x.device());
+  return steady_seconds() - begin;
+}
+
+}  // namespace
+
+SparseForm::SparseForm(const Tensor& dense, SparseWeight weight)
+    : weight_(std::move(weight)),
+      storage_(dense.storage().get()),
+      version_(dense.storage()->version()) {}
+
+bool SparseForm::serves(const Tensor& x, const Tensor& dense) const {
+  return !grad_enabled() && !autograd::autocasting() && x.defined() && x.dtype() == DType::f32 &&
+         dense.storage().get() == storage_ && storage_->version() == version_ &&
+         x.device() == weight_.values.device() && x.device().kind != DeviceKind::cuda;
+}
+
+bool SparseForm::is_faster(const Tensor& x, const std::function<void(const Tensor& x)>& dense,
+                           const std::function<void(const Tensor& x)>& sparse) {
+  const bool is_nhwc = x.rank() == 4 && !x.is_contiguous() && x.is_contiguous(MemoryFormat::nhwc);
+  std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
+  const auto key = std::pair(std::move(sizes), is_nhwc);
+  if (const auto known = is_faster_.find(key); known != is_faster_.end()) return known->second;
+  const RecordingPause pause;  // what is measured is computed
+  Tensor like = zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()});
+  if (is_nhwc) like = like.to(MemoryFormat::nhwc);
+  double best[2] = {std::numeric_limits<double>::infinity(),
+                    std::numeric_limits<double>::infinity()};
+  for (int round = 0; round <= kRounds; ++round)
+    for (const bool is_sparse : {false, true}) {
+      const double seconds = seconds_of(is_sparse ? sparse : dense, like);
+      if (round > 0) best[is_sparse] = std::min(best[is_sparse], seconds);
+    }
+  return is_faster_[key] = best[1] < best[0];
+}
+
+}  // namespace brim::nn

@@ -1,0 +1,127 @@
+// SparseWeight: weights without their columns of zeros
+#include <brim/ops/sparse.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "ops/checks.h"
+
+namespace brim {
+namespace {
+
+/// O, and what is left of the weight's numbers to each of them.
+struct Matrix {
+  int64_t outputs, columns;
+};
+Matrix matrix_of(const Shape& shape) {
+  return {shape[0], shape[0] > 0 ? shape.numel() / shape[0] : 0};
+}
+
+bool is_vector(int64_t length) {
+  return length == 4 || length == 8 || length == 16 || length == 32 || length == 64;
+}
+
+int64_t groups_of(const SparseWeight& w) { return (w.shape[0] + w.vector - 1) / w.vector; }
+
+/// Columns in the order in which kernels read them: all channels of one tap after the other.
+std::vector<int32_t> in_order(const Shape& shape) {
+  const int64_t area = shape.rank() == 4 ? shape[2] * shape[3] : 1;
+  const int64_t channels = matrix_of(shape).columns / std::max<int64_t>(area, 1);
+  std::vector<int32_t> order;
+  for (int64_t k = 0; k < area; ++k)
+    for (int64_t c = 0; c < channels; ++c) order.push_back(static_cast<int32_t>(c * area + k));
+  return order;
+}
+
+}  // namespace
+
+SparseWeight SparseWeight::encode(const Tensor& weight, int64_t vector) {
+  ops::check_defined("encode", weight);
+  BRIM_CHECK(weight.rank() == 2 || weight.rank() == 4, ShapeError,
+             "[encode] expects a weight (O, K) or (O, C, KH, KW), got {}", weight.shape().str());
+  BRIM_CHECK(weight.dtype() == DType::f32, DTypeError,
+             "[encode] a weight of {}: only f32 is implemented", name(weight.dtype()));
+  BRIM_CHECK(is_vector(vector), ValueError, "[encode] vectors of {}: give 4, 8, 16, 32 or 64",
+             vector);
+  const auto [outputs, columns] = matrix_of(weight.shape());
+  BRIM_CHECK(columns <= std::numeric_limits<int32_t>::max(), ShapeError,
+             "[encode] {} has too many columns", weight.shape().str());
+  const std::vector<float> dense = weight.detach().to_vector<float>();
+  const std::vector<int32_t> order = in_order(weight.shape());
+  std::vector<float> values;
+  std::vector<int32_t> kept, starts{0};
+  for (int64_t first = 0; first < outputs; first += vector) {
+    const int64_t end = std::min(first + vector, outputs);
+    for (const int32_t column : order) {
+      const auto at = [&](int64_t o) { return dense[static_cast<size_t>(o * columns + column)]; };
+      bool is_zero = true;
+      for (int64_t o = first; o < end; ++o) is_zero = is_zero && at(o) == 0;
+      if (is_zero) continue;
+      kept.push_back(column);
+      for (int64_t o = first; o < first + vector; ++o) values.push_back(o < end ? at(o) : 0.0F);
+    }
+    starts.push_back(static_cast<int32_t>(kept.size()));
+  }
+  const auto count = static_cast<int64_t>(kept.size());
+  const Device device = weight.device();
+  return {.shape = weight.shape(),
+          .vector = vector,
+          .values = Tensor::from<float>(values, {count, vector}, device),
+          .columns = Tensor::from<int32_t>(kept, {count}, device),
+          .starts = Tensor::from<int32_t>(starts, {static_cast<int64_t>(starts.size())}, device)};
+}
+
+Tensor SparseWeight::dense() const {
+  check();
+  const auto [outputs, width] = matrix_of(shape);
+  const std::vector<float> from = values.to_vector<float>();
+  const std::vector<int32_t> kept = columns.to_vector<int32_t>();
+  const std::vector<int32_t> begins = starts.to_vector<int32_t>();
+  std::vector<float> all(static_cast<size_t>(shape.numel()), 0.0F);
+  for (int64_t g = 0; g < groups_of(*this); ++g)
+    for (auto j = begins[static_cast<size_t>(g)]; j < begins[static_cast<size_t>(g) + 1]; ++j)
+      for (int64_t o = g * vector; o < std::min((g + 1) * vector, outputs); ++o)
+        all[static_cast<size_t>(o * width + kept[static_cast<size_t>(j)])] =
+            from[static_cast<size_t>(j * vector + o - g * vector)];
+  return Tensor::from<float>(all, shape, values.device());
+}
+
+SparseWeight SparseWeight::to(Device device) const {
+  SparseWeight copy = *this;
+  for (Tensor* t : {&copy.values, &copy.columns, &copy.starts}) *t = t->to(device);
+  return copy;
+}
+
+void SparseWeight::check() const {
+  const auto is_flat = [](const Tensor& t, DType dtype) {
+    return t.defined() && t.dtype() == dtype && t.is_contiguous();
+  };
+  const bool is_whole = is_flat(values, DType::f32) && is_flat(columns, DType::i32) &&
+                        is_flat(starts, DType::i32) && columns.rank() == 1 && starts.rank() == 1 &&
+                        (shape.rank() == 2 || shape.rank() == 4) && is_vector(vector) &&
+                        values.rank() == 2 && values.size(0) == columns.numel() &&
+                        values.size(1) == vector && starts.numel() == groups_of(*this) + 1;
+  BRIM_CHECK(is_whole, ValueError,
+             "[sparse] values, columns and starts are no sparse weight of {} in vectors of {}",
+             shape.str(), vector);
+  const std::vector<int32_t> begins = starts.to_vector<int32_t>();
+  BRIM_CHECK(
+      begins.front() == 0 && begins.back() == columns.numel() && std::ranges::is_sorted(begins),
+      ValueError, "[sparse] the starts of groups are not in order, or leave columns out");
+  const int64_t width = matrix_of(shape).columns;
+  for (const int32_t column : columns.to_vector<int32_t>())
+    BRIM_CHECK(column >= 0 && column < width, ValueError,
+               "[sparse] column {} of a weight {}, which has {}", column, shape.str(), width);
+}
+
+double SparseWeight::density() const {
+  const int64_t all = groups_of(*this) * matrix_of(shape).columns;
+  return all > 0 ? static_cast<double>(columns.numel()) / static_cast<double>(all) : 1;
+}
+
+int64_t SparseWeight::bytes() const {
+  return 4 * (values.numel() + columns.numel() + starts.numel());
+}
+
+}  // namespace brim
