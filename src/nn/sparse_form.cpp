@@ -13,7 +13,7 @@
 namespace brim::nn {
 namespace {
 
-constexpr int kRounds = 5;  // of each; the shortest counts
+constexpr int kRounds = 3;  // of each; the shortest counts
 
 double seconds_of(const std::function<void(const Tensor&)>& call, const Tensor& x) {
   const double begin = steady_seconds();

@@ -233,7 +233,9 @@ TEST_F(SeveralDevices, HoldAsMuchEach) {
   for (size_t k = 0; k < 2; ++k)
     peaks.push_back(static_cast<double>(
         Allocator::of(Device::sim(static_cast<int>(k))).stats().peak_live - before[k]));
-  EXPECT_NEAR(peaks[1] / peaks[0], 1, 0.02);
+  // How many batches lie ready beside the step is a matter of time: of 4 pictures, up to three.
+  constexpr double kBatches = 3 * 4 * 3 * 32 * 32 * sizeof(float);
+  EXPECT_NEAR(peaks[1], peaks[0], 0.02 * peaks[0] + kBatches);
 }
 
 TEST_F(SeveralDevices, AStopIsOneOfAll) {

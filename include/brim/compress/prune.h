@@ -59,11 +59,11 @@ struct PrunedLayer {
 /// The masks of a network's convolutions and linear layers. Their weights are 0 where a mask is 0.
 class Masks {
  public:
-  /// Prunes the network to options.sparsity now. Layers that cannot take the pattern stay dense (layers() says why):
-  /// convolutions of groups, and, of vectors, weights of fewer outputs than a vector. Throws
-  /// ValueError for options out of range, a name that is no such layer, weights that are not
-  /// finite, a network of which no layer can be pruned, or a layer without the gradient that the
-  /// criterion asks for; then nothing has changed.
+  /// Prunes the network to options.sparsity now. Layers that cannot take the pattern stay dense
+  /// (layers() says why): convolutions of groups, and, of vectors, weights of fewer outputs than a
+  /// vector. Throws ValueError for options out of range, a name that is no such layer, weights that
+  /// are not finite, a network of which no layer can be pruned, or a layer without the gradient
+  /// that the criterion asks for; then nothing has changed.
   Masks(nn::Module& network, PruneOptions options);
 
   /// Prunes further, by what the weights are now: what is zero stays so. Throws ValueError as the
