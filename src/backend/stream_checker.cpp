@@ -1,6 +1,7 @@
 #include "backend/stream_checker.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "core/check.h"
 
@@ -87,14 +88,23 @@ void StreamChecker::work(int stream, const char* name, std::span<const Touch> to
 
 void StreamChecker::reuse(int stream, const void* address, size_t bytes) {
   const std::lock_guard lock(mutex_);
-  const auto found = histories_.find(address);
-  if (found == histories_.end()) return;
-  if (const Use* use = conflict(found->second, stream, clock_of(stream), true))
-    raise<StreamError>(
-        "[allocate] {} gets {} bytes that '{}' still uses on {}; keep the tensor until that is "
-        "done, or let this stream wait for an Event recorded there",
-        names_[static_cast<size_t>(stream)], bytes, use->name,
-        names_[static_cast<size_t>(use->stream)]);
+  const Clock& clock = clock_of(stream);
+  const void* const end = static_cast<const char*>(address) + bytes;
+  // What lay there before may have begun elsewhere: blocks are cut and joined.
+  auto first = histories_.lower_bound(address);
+  if (first != histories_.begin())
+    if (const auto before = std::prev(first);
+        static_cast<const char*>(before->first) + before->second.bytes > address)
+      first = before;
+  const auto last = histories_.lower_bound(end);
+  for (auto at = first; at != last; ++at)
+    if (const Use* use = conflict(at->second, stream, clock, true))
+      raise<StreamError>(
+          "[allocate] {} gets {} bytes that '{}' still uses on {}; keep the tensor until that is "
+          "done, or let this stream wait for an Event recorded there",
+          names_[static_cast<size_t>(stream)], bytes, use->name,
+          names_[static_cast<size_t>(use->stream)]);
+  histories_.erase(histories_.upper_bound(address), last);
 }
 
 void StreamChecker::forget(const void* address, size_t bytes) {

@@ -17,6 +17,7 @@ namespace {
 struct ConvertOptions {
   std::string in, out;
   bool overwrite = false;
+  int64_t sparse = 0;
   double max_growth = 4;
 };
 
@@ -31,7 +32,8 @@ void check_extension(const std::string& path) {
 /// Thousands of tensors may view one storage of a .pth file; written, each has its own.
 void check_growth(const train::WeightsFile& file, double max_growth) {
   double bytes = 0;
-  for (const std::string& name : file.names()) bytes += static_cast<double>(file.info(name).bytes);
+  for (const std::string& name : file.names())
+    if (!file.is_sparse(name)) bytes += static_cast<double>(file.info(name).bytes);
   std::error_code error;
   const auto size = static_cast<double>(std::filesystem::file_size(file.path(), error));
   BRIM_CHECK(bytes <= max_growth * size, FileError,
@@ -44,6 +46,8 @@ void check_growth(const train::WeightsFile& file, double max_growth) {
 int run(const ConvertOptions& o) {
   check_extension(o.in);
   check_extension(o.out);
+  if (o.sparse > 0 && train::is_pth(o.out))
+    throw UsageError("--sparse is of .safetensors files; name OUT so");
   std::error_code error;
   BRIM_CHECK(o.overwrite || !exists(std::filesystem::symlink_status(o.out, error)), FileError,
              "[convert] {} exists; give --overwrite to replace it", o.out);
@@ -53,6 +57,13 @@ int run(const ConvertOptions& o) {
   io::Metadata metadata = file.metadata();
   const bool loses = train::is_pth(o.out) && metadata.contains("brim.recipe");
   metadata.emplace("format", "pt");  // which other readers of safetensors look for
+  metadata.erase("brim.sparse");
+  if (o.sparse > 0) {
+    train::save_sparse_weights(o.out, tensors, o.sparse, metadata);
+    say(stdout, "{}: {} tensors, {}\n", o.out, tensors.size(),
+        format_bytes(static_cast<int64_t>(std::filesystem::file_size(o.out))));
+    return 0;
+  }
   if (train::is_pth(o.out))
     io::save_pth(o.out, tensors);
   else
@@ -78,6 +89,10 @@ const Register convert_command(
                 "times the size of IN that tensors may take which share memory there")
            .range(1.0, 1e9)
            .show_default();
+       args.add("--sparse", o->sparse,
+                "leave out columns that are zero for so many outputs at once, as `brim prune "
+                "--pattern vector:V` makes them; brim reads it as any other file")
+           .one_of({"4", "8", "16", "32", "64"});
        args.flag("--overwrite", o->overwrite, "replace the file that is there");
        return [o] { return run(*o); };
      }});

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -177,13 +178,15 @@ void print_choices(const Row& row) {
   if (!row.fits() || !row.forecast->fit) return;
   const MemoryFit& fit = *row.forecast->fit;
   say(stdout,
-      "\nbatches of {} in {}: {} for temporaries, which take {} as they are and {} fitted\n"
-      "if they were only copied, the link to the host would make the step at least {:.1f} % "
-      "longer\n"
-      "{:<28}{:>11}  {:<10}{:>10}  {}\n",
+      "\nbatches of {} in {}: {} for temporaries, which take {} as they are and {} fitted\n",
       row.batch, format_bytes(row.limit), format_bytes(fit.room), format_bytes(fit.before),
-      format_bytes(fit.after), 100 * fit.link_bound / fit.seconds_before, "made by", "size",
-      "choice", "cost", "because");
+      format_bytes(fit.after));
+  if (std::isfinite(fit.link_bound) && fit.seconds_before > 0)
+    say(stdout,
+        "if they were only copied, the link to the host would make the step at least {:.1f} % "
+        "longer\n",
+        100 * fit.link_bound / fit.seconds_before);
+  say(stdout, "{:<28}{:>11}  {:<10}{:>10}  {}\n", "made by", "size", "choice", "cost", "because");
   for (const MemoryFit::Tensor& t : fit.tensors)
     say(stdout, "{:<28}{:>11}  {:<10}{:>10}  {} ({} {})\n", t.made_by, format_bytes(t.bytes),
         t.choice, t.seconds > 0 ? fmt::format("{:.3f} ms", 1e3 * t.seconds) : "", t.why, t.dtype,
@@ -208,7 +211,7 @@ Json to_json(const Row& row) {
   if (!row.fits()) return json;
   json["predicted_s"] = fit.seconds;
   json["predicted_before_s"] = fit.seconds_before;
-  json["link_bound_s"] = fit.link_bound;
+  json["link_bound_s"] = finite(fit.link_bound);
   Json& tensors = json["tensors"] = Json::array();
   for (const MemoryFit::Tensor& t : fit.tensors)
     tensors.push_back({{"made_by", t.made_by},
@@ -306,7 +309,7 @@ const Register plan_command(
        args.add("--limit", o->limits,
                 "of its memory for all that a training takes, as 8G,12G (default: all of it)");
        args.add("--host-limit", o->host_limit,
-                "of the host's memory that is pinned for the device, as 32G (default: none)");
+                "of the host's memory that is pinned for the device, as 32G (default: no limit)");
        args.add("--classes", o->outputs, "of the network").range(1, 1000000).show_default();
        args.add("--size", o->picture, "of pictures, where the recipe says nothing")
            .range(1, 65536)

@@ -59,6 +59,12 @@ void print_start(const TrainRequest& request, const train::Trainer& trainer) {
   if (recipe.precision == "tf32" && devices[0].kind != DeviceKind::cuda)
     say(stdout, "tf32 only changes the matrix units of cuda devices; on {} it is fp32\n",
         names_of(devices));
+  if (!recipe.prune.pattern.empty())
+    say(stdout, "prune: {}{}\n", recipe.prune.pattern,
+        recipe.prune.pattern.find(':') != std::string::npos && recipe.prune.pattern[0] != 'v'
+            ? std::string()
+            : fmt::format(", {:.2f} % zeros in each layer that takes it",
+                          100 * recipe.prune.sparsity));
   if (!trainer.resumed_from().empty())
     say(stdout, "going on from {}, after step {}\n", trainer.resumed_from(),
         trainer.steps_before());

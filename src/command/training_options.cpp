@@ -72,7 +72,9 @@ void add_training_options(Arguments args, TrainArguments& o, const char* recipe_
   args.add("--memory-limit", o.memory_limit,
            "of the device, for example 2G, or auto: what is free; a step that takes more moves "
            "tensors to the host, or computes them again");
-  args.add("--host-limit", o.host_limit, "of the host's memory that is pinned for the device");
+  args.add(
+      "--host-limit", o.host_limit,
+      "of the host's memory that is pinned for all devices of this process (default: no limit)");
 }
 
 train::TrainOptions train_options(const TrainRequest& request) {

@@ -10,7 +10,8 @@ std::vector<EncodedLayer> encode(nn::Module& network, int64_t vector) {
   std::vector<EncodedLayer> all;
   for (const Prunable& layer : prunable_layers(network)) {
     EncodedLayer& told = all.emplace_back(EncodedLayer{.name = layer.name});
-    if (layer.groups() > 1 || layer.weight().dtype() != f32) continue;
+    const bool has_kernels = layer.weight().device().kind != DeviceKind::cuda;
+    if (layer.groups() > 1 || layer.weight().dtype() != f32 || !has_kernels) continue;
     SparseWeight weight = SparseWeight::encode(layer.weight(), vector);
     told.density = weight.density();
     told.bytes = weight.bytes();

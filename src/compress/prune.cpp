@@ -1,7 +1,9 @@
 #include <brim/compress/prune.h>
 
 #include <brim/autograd/autograd.h>
+#include <brim/ops/compare.h>
 #include <brim/ops/create.h>
+#include <brim/ops/sparse.h>
 
 #include <algorithm>
 #include <charconv>
@@ -16,8 +18,6 @@
 namespace brim::compress {
 namespace {
 
-bool is_vector_length(int64_t v) { return v == 4 || v == 8 || v == 16 || v == 32 || v == 64; }
-
 int64_t whole(std::string_view text) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -27,7 +27,7 @@ int64_t whole(std::string_view text) {
 void check(const Pattern& p) {
   const bool is_right =
       p.kind == Pattern::Kind::unstructured ||
-      (p.kind == Pattern::Kind::vector && is_vector_length(p.length)) ||
+      (p.kind == Pattern::Kind::vector && SparseWeight::has_vectors_of(p.length)) ||
       (p.kind == Pattern::Kind::n_of_m && p.count >= 1 && p.length <= 64 && p.count < p.length);
   BRIM_CHECK(is_right, ValueError,
              "[prune] a pattern of {} of {}: vectors are 4, 8, 16, 32 or 64 long, and N:M keeps 1 "
@@ -44,16 +44,18 @@ struct Matrix {
   float at(int64_t o, int64_t k) const { return scores[static_cast<size_t>(o * columns + k)]; }
 };
 
-/// The `count` smallest of some scores, of equals the first ones.
-std::vector<size_t> smallest(const std::vector<double>& scores, int64_t count) {
+/// Where scores stand, the smallest first.
+std::vector<size_t> ascending(const std::vector<double>& scores) {
   std::vector<size_t> order(scores.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  const auto less = [&](size_t a, size_t b) {
-    return scores[a] < scores[b] || (scores[a] == scores[b] && a < b);
-  };
-  const auto end = order.begin() + std::clamp<int64_t>(count, 0, std::ssize(order));
-  if (end != order.end()) std::nth_element(order.begin(), end, order.end(), less);
-  order.resize(static_cast<size_t>(end - order.begin()));
+  std::ranges::stable_sort(order, {}, [&](size_t i) { return scores[i]; });
+  return order;
+}
+
+/// The `count` smallest of some scores, of equals the first ones.
+std::vector<size_t> smallest(const std::vector<double>& scores, int64_t count) {
+  std::vector<size_t> order = ascending(scores);
+  order.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, std::ssize(order))));
   return order;
 }
 
@@ -69,7 +71,9 @@ std::vector<float> mask_of(const Matrix& m, const PruneOptions& options) {
   };
   if (p.kind == Pattern::Kind::unstructured) {
     const std::vector<double> scores(m.scores.begin(), m.scores.end());
-    for (const size_t i : smallest(scores, share_of(options.sparsity, scores.size()))) mask[i] = 0;
+    const int64_t count =
+        std::min(share_of(options.sparsity, scores.size()), std::ssize(scores) - 1);
+    for (const size_t i : smallest(scores, count)) mask[i] = 0;  // something is always left
   } else if (p.kind == Pattern::Kind::n_of_m) {
     for (int64_t o = 0; o < m.outputs; ++o)
       for (int64_t first = 0; first < m.columns; first += p.length) {
@@ -85,15 +89,22 @@ std::vector<float> mask_of(const Matrix& m, const PruneOptions& options) {
     for (int64_t o = 0; o < m.outputs; ++o)
       for (int64_t k = 0; k < m.columns; ++k)
         scores[static_cast<size_t>(o / p.length * m.columns + k)] += m.at(o, k);
-    // The last group may be smaller: the mean of each is compared.
+    // The last group may be smaller: means are compared, and elements counted.
     const int64_t last = m.outputs - (groups - 1) * p.length;
-    for (int64_t i = 0; i < groups * m.columns; ++i)
-      scores[static_cast<size_t>(i)] /=
-          static_cast<double>(i / m.columns == groups - 1 ? last : p.length);
-    for (const size_t i : smallest(scores, share_of(options.sparsity, scores.size()))) {
-      const int64_t group = static_cast<int64_t>(i) / m.columns;
-      const int64_t end = std::min((group + 1) * p.length, m.outputs);
-      for (int64_t o = group * p.length; o < end; ++o)
+    const auto size_of_group = [&](size_t i) {
+      return static_cast<int64_t>(i) / m.columns == groups - 1 ? last : p.length;
+    };
+    for (size_t i = 0; i < scores.size(); ++i) scores[i] /= static_cast<double>(size_of_group(i));
+    const auto goal = static_cast<double>(share_of(options.sparsity, m.scores.size()));
+    double left_out = 0;
+    for (const size_t i : ascending(scores)) {
+      const int64_t size = size_of_group(i), first = static_cast<int64_t>(i) / m.columns * p.length;
+      // Something is always left.
+      const bool is_last =
+          left_out + static_cast<double>(size) >= static_cast<double>(m.scores.size());
+      if (left_out + 0.5 * static_cast<double>(size) > goal || is_last) break;
+      left_out += static_cast<double>(size);
+      for (int64_t o = first; o < first + size; ++o)
         leave_out(o, static_cast<int64_t>(i) % m.columns);
     }
   }
@@ -134,8 +145,9 @@ std::string why_dense(const Prunable& layer, const PruneOptions& options) {
   if (layer.groups() > 1) return "its channels are in groups";
   const Pattern& p = options.pattern;
   const Shape& shape = layer.weight().shape();
+  if (shape.numel() == 0) return "it has no weights";
   if (p.kind == Pattern::Kind::vector && shape[0] < p.length)
-    return fmt::format("it has {} outputs, fewer than a vector", shape[0]);
+    return fmt::format("its outputs ({}) are fewer than a vector", shape[0]);
   if (p.kind == Pattern::Kind::n_of_m && shape.numel() / shape[0] < p.length)
     return fmt::format("its outputs read {} numbers, fewer than {}", shape.numel() / shape[0],
                        p.length);
@@ -156,7 +168,7 @@ Pattern parse_pattern(std::string_view text) {
   const size_t colon = text.find(':');
   const std::string_view first = text.substr(0, colon);
   const int64_t second = colon == std::string_view::npos ? -1 : whole(text.substr(colon + 1));
-  const bool is_vector = first == "vector" && is_vector_length(second);
+  const bool is_vector = first == "vector" && SparseWeight::has_vectors_of(second);
   const int64_t count = whole(first);
   BRIM_CHECK(is_vector || (count >= 1 && second > count && second <= 64), ValueError,
              "[prune] '{}' is no pattern; write unstructured, N:M as 2:4 (M at most 64), or "
@@ -182,41 +194,61 @@ Masks::Masks(nn::Module& network, PruneOptions options) : options_(std::move(opt
     told.shape = weight.shape();
     told.why = why_dense(layer, options_);
     if (std::ranges::any_of(masked_, [&](const Masked& m) {
-          return m.weight.storage().get() == weight.storage().get();
+          return m.parameter.storage().get() == weight.storage().get();
         }))
       told.why = "its weight is another layer's";
     if (told.why.empty())
-      masked_.push_back({.layer = layers_.size() - 1,
-                         .weight = weight.detach(),
-                         .mask = ones_like(weight.detach()),
-                         .gradient = weight.grad()});
+      masked_.push_back(
+          {.layer = layers_.size() - 1,
+           .parameter = weight,
+           .is_zero = zeros(weight.shape(), {.dtype = bool_, .device = weight.device()})});
   }
-  BRIM_CHECK(!masked_.empty(), ValueError,
-             "[prune] no layer of the network can take the pattern {}; choose another",
-             options_.pattern.str());
+  BRIM_CHECK(
+      !masked_.empty(), ValueError,
+      "[prune] no layer is left to be pruned: all are asked to stay dense, or cannot take the "
+      "pattern {}",
+      options_.pattern.str());
   prune(options_.sparsity);
 }
 
 void Masks::prune(double sparsity) {
   check_sparsity(sparsity);
+  const bool by_gradient = options_.criterion == Criterion::taylor;
   options_.sparsity = sparsity;
   std::vector<std::vector<float>> masks;
   for (const Masked& m : masked_)
-    masks.push_back(mask_of(
-        scores_of(layers_[m.layer].name, m.weight, m.gradient, options_.criterion), options_));
+    masks.push_back(
+        mask_of(scores_of(layers_[m.layer].name, m.parameter.detach(),
+                          by_gradient ? m.parameter.grad() : Tensor(), options_.criterion),
+                options_));
   const NoGrad scope;
   for (size_t i = 0; i < masks.size(); ++i) {
     Masked& m = masked_[i];
-    layers_[m.layer].sparsity = static_cast<double>(std::ranges::count(masks[i], 0.0F)) /
-                                static_cast<double>(std::max<size_t>(masks[i].size(), 1));
-    m.mask.copy_(Tensor::from<float>(masks[i], m.weight.shape(), m.weight.device()));
+    const Tensor kept = Tensor::from<float>(masks[i], m.parameter.shape(), m.parameter.device());
+    m.is_zero.copy_(eq(kept, 0));
   }
   apply();
+  for (const Masked& m : masked_) {
+    const std::vector<float> now = m.parameter.detach().to(f32).to_vector<float>();
+    layers_[m.layer].sparsity = static_cast<double>(std::ranges::count(now, 0.0F)) /
+                                static_cast<double>(std::max<size_t>(now.size(), 1));
+  }
 }
 
 void Masks::apply() {
   const NoGrad scope;
-  for (Masked& m : masked_) m.weight.mul_(m.mask);
+  for (Masked& m : masked_) {
+    Tensor weight = m.parameter.detach();
+    weight.copy_(masked_fill(weight, m.is_zero, 0));
+  }
+}
+
+void Masks::apply_to_gradients() {
+  const NoGrad scope;
+  for (Masked& m : masked_) {
+    Tensor gradient = m.parameter.grad();
+    if (gradient.defined()) gradient.copy_(masked_fill(gradient, m.is_zero, 0));
+  }
 }
 
 double Masks::sparsity() const {

@@ -67,26 +67,52 @@ void* PinnedMemory::make(size_t size) {
     bytes_ += bytes;
     ++system_allocations_;
   }
-  void* data = runtime(kind_).allocate_host(size);
-  if (data) return data;
-  const std::lock_guard lock(mutex_);
-  bytes_ -= bytes;
-  --system_allocations_;
-  return nullptr;
+  const auto take_back = [&] {
+    const std::lock_guard lock(mutex_);
+    bytes_ -= bytes;
+    --system_allocations_;
+  };
+  try {
+    void* data = runtime(kind_).allocate_host(size);
+    if (!data) take_back();
+    return data;
+  } catch (...) {
+    take_back();
+    throw;
+  }
 }
 
 void PinnedMemory::set_limit(int64_t bytes) {
   BRIM_CHECK(bytes >= 0, ValueError, "[memory] a limit of {} bytes is negative", bytes);
-  const std::lock_guard lock(mutex_);
-  limit_ = bytes;
+  {
+    const std::lock_guard lock(mutex_);
+    limit_ = bytes;
+    if (limit_ == 0 || bytes_ <= limit_) return;
+  }
+  release_cached();
+}
+
+int64_t PinnedMemory::room_now() const {
+  if (limit_ == 0) return std::numeric_limits<int64_t>::max();
+  int64_t cached = 0;
+  for (const auto& [size, block] : free_) cached += static_cast<int64_t>(size);
+  return std::max<int64_t>(0, limit_ - bytes_ + cached - reserved_);
 }
 
 int64_t PinnedMemory::room() const {
   const std::lock_guard lock(mutex_);
-  if (limit_ == 0) return std::numeric_limits<int64_t>::max();
-  int64_t cached = 0;
-  for (const auto& [size, block] : free_) cached += static_cast<int64_t>(size);
-  return std::max<int64_t>(0, limit_ - bytes_ + cached);
+  return room_now();
+}
+
+std::shared_ptr<void> PinnedMemory::reserve(int64_t bytes) {
+  bytes = static_cast<int64_t>(rounded(static_cast<size_t>(bytes)));
+  const std::lock_guard lock(mutex_);
+  if (bytes > room_now()) return nullptr;
+  reserved_ += bytes;
+  return {this, [bytes](PinnedMemory* memory) {
+            const std::lock_guard held(memory->mutex_);
+            memory->reserved_ -= bytes;
+          }};
 }
 
 void PinnedMemory::release(void* data, size_t bytes, Event last_copy) noexcept {

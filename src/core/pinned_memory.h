@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include <brim/core/device.h>
@@ -30,6 +31,9 @@ class PinnedMemory {
   void set_limit(int64_t bytes);
   /// Bytes that may be taken still; very many where there is no limit.
   int64_t room() const;
+  /// Keeps so many bytes of the room for who holds the result; null where there are no more so
+  /// many.
+  std::shared_ptr<void> reserve(int64_t bytes);
 
   /// Requests that reached the runtime so far.
   int64_t system_allocations() const;
@@ -43,11 +47,12 @@ class PinnedMemory {
   };
   explicit PinnedMemory(DeviceKind kind) : kind_(kind) {}
   void* make(size_t size);
+  int64_t room_now() const;  // locked
 
   const DeviceKind kind_;
   mutable std::mutex mutex_;
   std::multimap<size_t, Block> free_;  // by size
-  int64_t system_allocations_ = 0, bytes_ = 0, limit_ = 0;
+  int64_t system_allocations_ = 0, bytes_ = 0, limit_ = 0, reserved_ = 0;
 };
 
 }  // namespace brim

@@ -17,10 +17,12 @@ bool is_at_once(const Allocator::Block& block) { return block.uses.empty(); }
 void SegmentPool::insert(Block* block) {
   block->is_joined = true;
   joined_.emplace(place_of(*block), block);
+  if (!is_at_once(*block)) used_.insert(block);
 }
 
 void SegmentPool::remove(Block* block) {
   joined_.erase(place_of(*block));
+  used_.erase(block);
   block->is_joined = false;
 }
 
@@ -115,6 +117,13 @@ void SegmentPool::join_all(const IsDone& is_done) {
     std::erase_if(b.uses, is_done);
     return is_at_once(b);
   };
+  std::vector<Block*> done;
+  for (Block* block : used_)
+    if (is_free_at_once(*block)) done.push_back(block);
+  for (Block* block : done) {
+    remove(block);
+    fresh_[size_of(*block)].push_back(block);
+  }
   for (const auto& [size, blocks] : fresh_)
     for (Block* block : blocks) {
       const auto may_join = [&](Block* b) {

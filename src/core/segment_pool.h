@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <brim/core/allocator.h>
@@ -106,6 +107,7 @@ class SegmentPool {
   std::list<Segment> segments_;                                      // the newest first
   std::unordered_map<Size, std::vector<Block*>, HashOfSize> fresh_;  // not joined yet
   std::map<Place, Block*> joined_;
+  std::unordered_set<Block*> used_;  // of these, those with uses when they were last asked
   size_t free_bytes_ = 0, idle_bytes_ = 0;
 };
 

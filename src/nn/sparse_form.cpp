@@ -7,13 +7,16 @@
 #include <limits>
 
 #include "autograd/autocast.h"
+#include "core/check.h"
 #include "core/clock.h"
 #include "core/recording.h"
+#include "ops/memory_format.h"
 
 namespace brim::nn {
 namespace {
 
-constexpr int kRounds = 3;  // of each; the shortest counts
+constexpr size_t kMostShapes = 256;  // that are known
+constexpr int kRounds = 3;           // of each; the shortest counts
 
 double seconds_of(const std::function<void(const Tensor&)>& call, const Tensor& x) {
   const double begin = steady_seconds();
@@ -25,21 +28,26 @@ double seconds_of(const std::function<void(const Tensor&)>& call, const Tensor& 
 }  // namespace
 
 SparseForm::SparseForm(const Tensor& dense, SparseWeight weight)
-    : weight_(std::move(weight)),
-      storage_(dense.storage().get()),
-      version_(dense.storage()->version()) {}
+    : weight_(std::move(weight)), dense_(dense.detach()), version_(dense.storage()->version()) {
+  weight_.check();
+  BRIM_CHECK(weight_.shape == dense.shape(), ValueError,
+             "[use_sparse] a sparse weight {} for a layer of {}", weight_.shape.str(),
+             dense.shape().str());
+}
 
 bool SparseForm::serves(const Tensor& x, const Tensor& dense) const {
   return !grad_enabled() && !autograd::autocasting() && x.defined() && x.dtype() == DType::f32 &&
-         dense.storage().get() == storage_ && storage_->version() == version_ &&
-         x.device() == weight_.values.device() && x.device().kind != DeviceKind::cuda;
+         dense.storage().get() == dense_.storage().get() && dense.raw() == dense_.raw() &&
+         dense.shape() == dense_.shape() && dense.strides() == dense_.strides() &&
+         dense.storage()->version() == version_ && x.device() == weight_.values.device() &&
+         x.device().kind != DeviceKind::cuda;
 }
 
 bool SparseForm::is_faster(const Tensor& x, const std::function<void(const Tensor& x)>& dense,
                            const std::function<void(const Tensor& x)>& sparse) {
-  const bool is_nhwc = x.rank() == 4 && !x.is_contiguous() && x.is_contiguous(MemoryFormat::nhwc);
-  std::vector<int64_t> sizes(x.shape().begin(), x.shape().end());
-  const auto key = std::pair(std::move(sizes), is_nhwc);
+  const bool is_nhwc = ops::is_nhwc(x);
+  const auto key = std::pair(std::vector<int64_t>(x.shape().begin(), x.shape().end()), is_nhwc);
+  const std::lock_guard lock(mutex_);
   if (const auto known = is_faster_.find(key); known != is_faster_.end()) return known->second;
   const RecordingPause pause;  // what is measured is computed
   Tensor like = zeros(x.shape(), {.dtype = x.dtype(), .device = x.device()});
@@ -51,6 +59,7 @@ bool SparseForm::is_faster(const Tensor& x, const std::function<void(const Tenso
       const double seconds = seconds_of(is_sparse ? sparse : dense, like);
       if (round > 0) best[is_sparse] = std::min(best[is_sparse], seconds);
     }
+  if (is_faster_.size() >= kMostShapes) is_faster_.clear();
   return is_faster_[key] = best[1] < best[0];
 }
 

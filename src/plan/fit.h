@@ -57,7 +57,7 @@ Needs needs_of(const FitProblem& problem, const std::vector<Choice>& choices);
 std::vector<int64_t> live_bytes(const FitProblem& problem, const std::vector<Choice>& choices,
                                 const Needs& needs);
 
-/// To the host, at most at the same time.
+/// To the host, all together: at least what is there at the same time.
 int64_t bytes_moved(const FitProblem& problem, const std::vector<Choice>& choices);
 
 /// On a virtual clock: launches follow each other, copies follow each other in each direction. The
@@ -73,7 +73,8 @@ Schedule schedule(const FitProblem& problem, const std::vector<Choice>& choices)
 std::vector<std::vector<Choice>> solve(const FitProblem& problem);
 
 /// What a step takes longer at least if copies alone make it fit, in seconds: what is over the
-/// limit during a launch has to be gone by then, and to come back behind it.
+/// limit during a launch has to be gone by then, and to come back behind it. kImpossible where
+/// nothing can be copied.
 double link_bound(const FitProblem& problem);
 
 /// About the least limit that can be met: with all moved that may be, or computed again in

@@ -398,10 +398,25 @@ std::string fit(Program& program) {
   Model model(program);
   MemoryFit fitted{.room = room, .before = before, .after = before};
   for (const double s : model.problem().seconds) fitted.seconds_before += s;
-  model.problem().host_limit = PinnedMemory::of(program.device.kind).room();
   model.problem().limit = room;
   fitted.link_bound = link_bound(model.problem());
-  const std::optional<Solution> solution = solve_for_arena(program, model, room);
+  PinnedMemory& host = PinnedMemory::of(program.device.kind);
+  std::optional<Solution> solution;
+  std::optional<Rewriting> rewriting;
+  int64_t host_room = host.room();
+  for (int round = 0; round < kRounds; ++round) {
+    model.problem().host_limit = host_room;
+    solution = solve_for_arena(program, model, room);
+    if (!solution) break;
+    rewriting.emplace(program, model, solution->choices, solution->schedule);
+    fitted.host = static_cast<int64_t>(plan_memory(program, true, Role::host).bytes);
+    if (fitted.host == 0 || (program.host_room = host.reserve(fitted.host))) break;
+    // Another plan was faster, or the arena has gaps.
+    rewriting->take_back();
+    rewriting.reset();
+    solution.reset();
+    host_room = round + 2 < kRounds ? std::min(host.room(), fitted.host - fitted.host / 16) : 0;
+  }
   fitted.least = least_limit(model.problem());
   fitted.fits = solution.has_value();
   if (!solution) {
@@ -410,9 +425,7 @@ std::string fit(Program& program) {
                        megabytes(room), megabytes(program.fitted->least));
   }
   model.describe(solution->choices, fitted);
-  const Rewriting rewriting(program, model, solution->choices, solution->schedule);
   fitted.after = static_cast<int64_t>(plan_memory(program, true).bytes);
-  fitted.host = static_cast<int64_t>(plan_memory(program, true, Role::host).bytes);
   fitted.seconds = solution->schedule.seconds;
   fitted.waiting = solution->schedule.waiting;
   int offloaded = 0, again = 0;

@@ -63,6 +63,8 @@ struct Program {
   int64_t reserve = 0;
   /// How the step was fitted into the memory that there is; empty where it fits as it is.
   std::optional<MemoryFit> fitted;
+  /// Kept of the host's room for what is moved there, until the plan has taken it.
+  std::shared_ptr<void> host_room;
 
   Role role(const Storage& storage) const;
   /// True for tensors that nobody sees outside the step.

@@ -67,6 +67,7 @@ void Plan::take_arena() {
 
 void Plan::take_host_arena() {
   if (host_arena_ || host_memory_.bytes == 0) return;
+  program_.host_room = nullptr;
   try {
     host_arena_ = Storage::pinned(host_memory_.bytes, program_.device.kind);
   } catch (const OutOfMemory& e) {

@@ -317,6 +317,11 @@ void check_values(const Recipe& r) {
   BRIM_CHECK(!r.optimizer.nesterov || r.optimizer.momentum > 0, ValueError,
              "[recipe] {}: optimizer.nesterov needs optimizer.momentum above 0", r.name);
   if (!r.prune.pattern.empty()) (void)compress::parse_pattern(r.prune.pattern);
+  BRIM_CHECK(
+      r.prune.pattern.empty() || r.prune.epochs <= static_cast<double>(r.epochs), ValueError,
+      "[recipe] {}: the sparsity rises for {} epochs (prune.epochs), and there are {}; train "
+      "longer, or let it rise faster",
+      r.name, r.prune.epochs, r.epochs);
 }
 
 }  // namespace

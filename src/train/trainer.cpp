@@ -6,12 +6,15 @@
 #include <brim/core/tf32.h>
 #include <brim/diag/sampling.h>
 #include <brim/dist/sync_batch_norm.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/reduce.h>
 #include <brim/train/heat_guard.h>
 #include <brim/train/weights.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "core/check.h"
 #include "core/runtime.h"
@@ -83,12 +86,12 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
 
   manual_seed(recipe.seed);
   model = make_network(recipe, train->data, options.devices[0]);
-  if (!options.weights.empty()) load_weights(WeightsFile(options.weights), *model);
   parameters = model->parameters();
   optimizer = make_optimizer(recipe.optimizer, *model);
   schedule = make_schedule(recipe, *optimizer, train->loader.batches());
   if (autocast_dtype(recipe) == DType::f16) scaler.emplace(options.devices[0]);
   prepare_ranks();
+  if (!options.weights.empty() && at.steps == 0) begin_with_weights();
   if (recipe.sync_batch_norm && options.group &&
       dist::convert_sync_batch_norm(*model, options.group) == 0 && options.warn)
     options.warn(
@@ -102,6 +105,14 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
   }
   for (std::optional<Split>* split : {&train, &validation, &test})
     if (*split) (*split)->feed = make_feed((*split)->loader);
+}
+
+void Trainer::State::begin_with_weights() {
+  load_weights(WeightsFile(options.weights), *model);
+  for (const auto& [name, value] : model->state_dict())
+    BRIM_CHECK(!is_floating(value.dtype()) || std::isfinite(sum(value.to(f64) * 0).item()),
+               FileError, "[train] {}: {} holds a NaN or an infinity; give other weights",
+               options.weights, name);
 }
 
 /// All now, so that a damaged test split is not found out after hours of training.

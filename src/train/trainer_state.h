@@ -83,6 +83,8 @@ struct Trainer::State {
   /// the same time. Throws what Trainer's constructor does.
   State(const Recipe& recipe, TrainOptions options, std::vector<Device> devices,
         SharedData& shared);
+  /// Those of TrainOptions::weights. Throws FileError.
+  void begin_with_weights();
   /// Opens all splits.
   OpenData open() const;
   TaskData open(data::Split split, bool training, const TaskData* like = nullptr) const;

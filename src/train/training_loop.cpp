@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "core/check.h"
 #include "core/runtime.h"
@@ -100,16 +101,22 @@ TrainingLoop::TrainingLoop(Trainer::State& state, Measuring measuring)
       compile_options());
 }
 
-void TrainingLoop::prune() {
+double TrainingLoop::sparsity_of_epoch() const {
   const PruneRecipe& p = s_.recipe.prune;
-  if (p.pattern.empty()) return;
   // By a cubic curve (Zhu and Gupta 2017, "To prune, or not to prune").
   const double left =
       p.epochs > 0 ? std::max(0.0, 1 - static_cast<double>(at_.epoch + 1) / p.epochs) : 0;
-  const double sparsity = p.sparsity * (1 - left * left * left);
-  if (masks_) return masks_->prune(sparsity);
+  return p.sparsity * (1 - left * left * left);
+}
+
+void TrainingLoop::prune() {
+  const PruneRecipe& p = s_.recipe.prune;
+  if (p.pattern.empty()) return;
+  const double before = std::exchange(pruned_to_, sparsity_of_epoch());
+  if (before == pruned_to_) return;
+  if (masks_) return masks_->prune(pruned_to_);
   masks_.emplace(*s_.model, compress::PruneOptions{.pattern = compress::parse_pattern(p.pattern),
-                                                   .sparsity = sparsity,
+                                                   .sparsity = pruned_to_,
                                                    .criterion = compress::Criterion::magnitude,
                                                    .dense = p.dense});
 }
@@ -152,6 +159,7 @@ void TrainingLoop::update(std::span<const data::Batch> parts) {
     loss = mean_loss(parts[0]);
     backward(loss);
   }
+  if (masks_ && s_.recipe.optimizer.clip_norm > 0) masks_->apply_to_gradients();
   apply_gradients(*s_.optimizer, scaler, s_.parameters, s_.recipe.optimizer.clip_norm);
   if (masks_) masks_->apply();
   losses_.add(loss, part_losses);
@@ -336,10 +344,14 @@ bool TrainingLoop::validate(std::optional<double>& score) {
         fmt::format("validation of epoch {}: {} is {}, so the epoch cannot be the best one",
                     at_.epoch + 1, s_.decisive_metric.empty() ? "the loss" : s_.decisive_metric,
                     std::isnan(decisive) ? "nan" : fmt::format("{}", decisive)));
-  progress_.best =
-      std::isfinite(*score) && (!std::isfinite(at_.best_score) || *score < at_.best_score);
-  if (progress_.best) at_.best_score = *score;
-  at_.epochs_since_best = progress_.best ? 0 : at_.epochs_since_best + 1;
+  if (is_not_sparse_yet()) {
+    progress_.best = false;
+  } else {
+    progress_.best =
+        std::isfinite(*score) && (!std::isfinite(at_.best_score) || *score < at_.best_score);
+    if (progress_.best) at_.best_score = *score;
+    at_.epochs_since_best = progress_.best ? 0 : at_.epochs_since_best + 1;
+  }
   last_report_ = last_tick_ = Clock::now();  // it is no part of the next report's steps
   return true;
 }
@@ -397,6 +409,7 @@ void TrainingLoop::run(TrainResult& result) {
          (is_trained() || (more() && run_epoch()))) {
     std::optional<double> score = at_.epoch_reported.mean();
     if (!validate(score)) break;
+    if (is_not_sparse_yet()) score.reset();  // it is no candidate for the best one
     ++at_.epoch;
     at_.batch = at_.epoch_steps = 0;
     at_.epoch_reported = {};

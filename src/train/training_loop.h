@@ -50,8 +50,11 @@ class TrainingLoop {
   int64_t take_steps(data::DeviceEpoch& epoch);
   /// Forward, backward, update, and the next learning rate.
   void step(const data::Batch& batch);
+  double sparsity_of_epoch() const;
   /// To what the recipe says of the epoch.
   void prune();
+  /// Whether the sparsity rises still: the network is another one than what is asked for.
+  bool is_not_sparse_yet() const { return masks_ && pruned_to_ < s_.recipe.prune.sparsity; }
   CompileOptions compile_options();
   /// Of a batch, without copying.
   std::vector<data::Batch> parts_of(const data::Batch& batch) const;
@@ -95,6 +98,7 @@ class TrainingLoop {
   diag::Sampling* const sampling_;
   data::DeviceLoader& feed_;
   std::optional<compress::Masks> masks_;  // of Recipe::prune
+  double pruned_to_ = 0;                  // so far
   std::optional<plan::Compiler> compiled_;
   std::optional<data::Batch> repeated_;  // of TrainOptions::repeat_batch
   std::vector<Tensor> inputs_;           // of compiled_, while it runs: the tensors of a batch

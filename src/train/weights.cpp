@@ -5,15 +5,18 @@
 #include <brim/ops/create.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/check.h"
 #include "core/json_text.h"
 #include "diag/span.h"
+#include "train/sparse_weights.h"
 #include "train/weights_metadata.h"
 
 namespace brim::train {
 namespace {
 
+constexpr uint64_t kMostGrowth = 1000;  // of sparse weights: 99.9 % of zeros
 constexpr uint64_t kMaxElements = uint64_t{1} << 31;
 
 std::string names_json(const std::vector<std::string>& names) {
@@ -44,20 +47,72 @@ std::variant<io::SafeTensors, io::Pth> open_weights(const std::string& path) {
 
 bool is_pth(const std::string& path) { return path.ends_with(".pth") || path.ends_with(".pt"); }
 
-WeightsFile::WeightsFile(const std::string& path) : path_(path), file_(open_weights(path)) {}
+WeightsFile::WeightsFile(const std::string& path) : path_(path), file_(open_weights(path)) {
+  find_sparse();
+}
+
+void WeightsFile::find_sparse() {
+  const SparseIndex index = sparse_index(metadata(), path_);
+  if (index.empty()) return;
+  const auto* file = std::get_if<io::SafeTensors>(&file_);
+  std::set<std::string> parts;
+  uint64_t stored = 0, dense = 0;
+  for (const std::string& name : file->names()) stored += file->info(name).bytes;
+  for (const auto& [name, weight] : index) dense += 4 * static_cast<uint64_t>(weight.shape.numel());
+  BRIM_CHECK(dense <= kMostGrowth * (stored + 65536), FileError,
+             "[weights] {}: its sparse weights say that they are {} bytes, and it holds {}; the "
+             "file is damaged",
+             path_, dense, stored);
+  for (const auto& [name, weight] : index) {
+    BRIM_CHECK(!file->contains(name), FileError,
+               "[weights] {} holds {} twice, dense and sparse; the file is damaged", path_, name);
+    for (const char* part : {".values", ".columns", ".starts"}) {
+      (void)file->info(name + part);  // throws where it is missing
+      parts.insert(name + part);
+    }
+    sparse_[name] = {.dtype_name = "F32",
+                     .dtype = DType::f32,
+                     .shape = weight.shape,
+                     .bytes = 4 * static_cast<uint64_t>(weight.shape.numel())};
+    vectors_[name] = weight.vector;
+    names_.push_back(name);
+  }
+  for (const std::string& name : file->names())
+    if (!parts.contains(name)) names_.push_back(name);
+}
 
 const std::vector<std::string>& WeightsFile::names() const {
+  if (!sparse_.empty()) return names_;
   return std::visit(
       [](const auto& f) -> const auto& { return f.names(); }, file_);
 }
 const io::TensorInfo& WeightsFile::info(const std::string& name) const {
+  if (const auto found = sparse_.find(name); found != sparse_.end()) return found->second;
   return std::visit(
       [&](const auto& f) -> const auto& { return f.info(name); }, file_);
 }
 io::TensorMap WeightsFile::load_all(Device device) const {
+  if (!sparse_.empty()) {
+    io::TensorMap all;
+    for (const std::string& name : names_) all[name] = load(name).to(device);
+    return all;
+  }
   return std::visit([&](const auto& f) { return f.load_all(device); }, file_);
 }
 Tensor WeightsFile::load(const std::string& name) const {
+  if (const auto found = sparse_.find(name); found != sparse_.end()) {
+    const auto& file = std::get<io::SafeTensors>(file_);
+    try {
+      return SparseWeight{.shape = found->second.shape,
+                          .vector = vectors_.at(name),
+                          .values = file.load(name + ".values"),
+                          .columns = file.load(name + ".columns"),
+                          .starts = file.load(name + ".starts")}
+          .dense();
+    } catch (const ValueError& e) {
+      raise<FileError>("[weights] {}: {} is damaged: {}", path_, name, e.what());
+    }
+  }
   return std::visit([&](const auto& f) { return f.load(name); }, file_);
 }
 io::Metadata WeightsFile::metadata() const {
@@ -85,6 +140,12 @@ io::Metadata weights_metadata(const WeightsInfo& info) {
 
 void save_weights(const std::string& path, const nn::Module& model, const WeightsInfo& info) {
   io::save_safetensors(path, model.state_dict(), weights_metadata(info));
+}
+
+void save_sparse_weights(const std::string& path, const io::TensorMap& tensors, int64_t vector,
+                         io::Metadata metadata) {
+  const io::TensorMap sparse = sparse_tensors(tensors, vector, metadata);
+  io::save_safetensors(path, sparse, metadata);
 }
 
 WeightsInfo read_weights_info(const WeightsFile& file) {

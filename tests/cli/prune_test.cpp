@@ -1,6 +1,8 @@
 // `brim prune`, and fine-tuning by `brim train --weights`.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -53,14 +55,14 @@ TEST_F(Prune, KeepsItsZerosAndTellsWhatTheyBring) {
   const Ran ran = prune({"--finetune", "2", "--out", out, "--json", out + ".json"});
   ASSERT_EQ(ran.code, 0) << ran.err;
   for (const char* part :
-       {"dense ", "pruned ", "fine-tuned ", "dense: it has 6 outputs", "% zeros", "batches of 16:"})
+       {"dense ", "pruned ", "fine-tuned ", "dense: its outputs (6)", "% zeros", "batches of 16:"})
     EXPECT_NE(ran.out.find(part), std::string::npos) << ran.out;
   std::ifstream file(out + ".json");
   const json found = json::parse(file);
   EXPECT_EQ(found["layers"].size(), 5u);
-  EXPECT_NEAR(found["zeros"].get<double>(), 0.75, 0.01);
-  EXPECT_EQ(found["layers"][0]["dense_because"], "it has 6 outputs, fewer than a vector");
-  EXPECT_TRUE(found["fine-tuned"]["metrics"].contains("accuracy"));
+  EXPECT_NEAR(found["sparsity"].get<double>(), 0.75, 0.01);
+  EXPECT_EQ(found["layers"][0]["dense_because"], "its outputs (6) are fewer than a vector");
+  EXPECT_TRUE(found["fine_tuned"]["metrics"].contains("accuracy"));
   EXPECT_GT(found["times"][0]["sparse_s"], 0);
 
   // What was saved knows that it is pruned, has the same zeros, and does as well.
@@ -70,7 +72,27 @@ TEST_F(Prune, KeepsItsZerosAndTellsWhatTheyBring) {
   EXPECT_NE(eval.out.find("layers have columns of zeros"), std::string::npos) << eval.out;
   std::ifstream eval_file(out + "-eval.json");
   EXPECT_NEAR(json::parse(eval_file)["loss"].get<double>(),
-              found["fine-tuned"]["loss"].get<double>(), 1e-4);
+              found["fine_tuned"]["loss"].get<double>(), 1e-4);
+}
+
+TEST_F(Prune, IsSmallerInAFile) {
+  const std::string out = *folder() / "small", dense = out + "/model.safetensors";
+  const std::string sparse = *folder() / "small.safetensors", back = *folder() / "back.safetensors";
+  ASSERT_EQ(prune({"--finetune", "0", "--sparsity", "0.9", "--out", out}).code, 0);
+  const Ran small = run_brim({"convert", dense, sparse, "--sparse", "8"});
+  ASSERT_EQ(small.code, 0) << small.err;
+  EXPECT_LT(std::filesystem::file_size(sparse), std::filesystem::file_size(dense) / 4);
+  ASSERT_EQ(run_brim({"convert", sparse, back}).code, 0);
+  EXPECT_TRUE(bytes_of(back) == bytes_of(dense));
+  const auto loss = [&](const std::string& file) {
+    const Ran ran =
+        run_brim({"eval", "--weights", file, "--data", data(), "--device", "cpu", "--json", "-"});
+    EXPECT_EQ(ran.code, 0) << ran.err;
+    return json::parse(ran.out)["loss"].get<double>();
+  };
+  EXPECT_NEAR(loss(sparse), loss(dense), 1e-5);
+  EXPECT_EQ(run_brim({"convert", dense, *folder() / "x.safetensors", "--sparse", "7"}).code, 2);
+  EXPECT_EQ(run_brim({"convert", dense, *folder() / "x.pth", "--sparse", "8"}).code, 2);
 }
 
 TEST_F(Prune, IsTheSameWhereItGoesOn) {
@@ -90,6 +112,21 @@ TEST_F(Prune, IsTheSameWhereItGoesOn) {
   EXPECT_TRUE(bytes_of(whole + "/model.safetensors") == bytes_of(parts + "/model.safetensors"));
 }
 
+TEST_F(Prune, RisesToWhatIsAskedFor) {
+  const std::string out = *folder() / "rises";
+  const Ran ran = prune({"--finetune", "2", "--over", "2", "--sparsity", "0.8", "--out", out,
+                         "--json", out + ".json"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  std::ifstream file(out + ".json");
+  const json found = json::parse(file);
+  EXPECT_TRUE(found["pruned"].is_null());
+  EXPECT_NEAR(found["sparsity"].get<double>(), 0.8, 0.01);
+  for (const json& layer : found["layers"])
+    if (layer["dense_because"].is_null()) {
+      EXPECT_NEAR(layer["sparsity"].get<double>(), 0.8, 0.02) << layer;
+    }
+}
+
 TEST_F(Prune, RefusesNonsense) {
   const auto fails = [&](const std::vector<std::string>& more, const char* why) {
     const Ran ran = prune(more);
@@ -100,8 +137,10 @@ TEST_F(Prune, RefusesNonsense) {
   fails({"--pattern", "vector:7"}, "'vector:7' is no pattern");
   fails({"--sparsity", "1"}, "sparsity");
   fails({"--sparsity", "0"}, "sparsity");
+  fails({"--over", "3", "--finetune", "2"}, "--over 3");
+  fails({"--pattern", "2:4", "--sparsity", "0.9"}, "the pattern 2:4 says it");
   fails({"--dense", "conv9", "--finetune", "0"}, "did you mean");
-  fails({"--pattern", "vector:64", "--dense", "fc1", "--dense", "fc2"}, "no layer");
+  fails({"--pattern", "vector:64", "--dense", "fc1", "--dense", "fc2"}, "no layer is left");
   fails({"--weights", *folder() / "none.safetensors"}, "none.safetensors");
 }
 

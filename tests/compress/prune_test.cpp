@@ -14,10 +14,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
+#include <thread>
 
 #include "message_of.h"
+#include "nn/sparse_form.h"
 
 namespace brim::compress {
 namespace {
@@ -54,6 +57,8 @@ TEST(Masks, LeaveOutTheLeast) {
   const Masks masks(net, {.pattern = parse_pattern("unstructured"), .sparsity = 0.5});
   const std::vector<float> w = net.fc.weight.detach().to_vector<float>();
   for (size_t i = 0; i < w.size(); ++i) EXPECT_EQ(w[i] == 0, i < w.size() / 2) << i;
+  for (const float v : net.conv.weight.detach().to_vector<float>())
+    EXPECT_FALSE(v == 0 && std::signbit(v));
   EXPECT_NEAR(zeros_of(net.conv.weight), 0.5, 1e-3);
   EXPECT_NEAR(masks.sparsity(), 0.5, 1e-3);
 }
@@ -76,7 +81,7 @@ TEST(Masks, KeepPatterns) {
   EXPECT_NEAR(zeros_of(other.fc.weight), 0.75, 1e-3);
   ASSERT_EQ(masks.layers().size(), 3u);
   EXPECT_EQ(masks.layers()[2].sparsity, 0);
-  EXPECT_NE(masks.layers()[2].why.find("10 outputs"), std::string::npos);
+  EXPECT_NE(masks.layers()[2].why.find("(10)"), std::string::npos);
   EXPECT_EQ(zeros_of(other.head.weight), 0);
 }
 
@@ -119,6 +124,30 @@ TEST(Masks, HoldWhileTheOthersAreTrained) {
   }
 }
 
+TEST(Masks, AlwaysLeaveSomething) {
+  for (const char* pattern : {"unstructured", "vector:32", "vector:4"}) {
+    Net net;
+    const Masks masks(net, {.pattern = parse_pattern(pattern), .sparsity = 0.9999999});
+    for (const PrunedLayer& layer : masks.layers()) EXPECT_LT(layer.sparsity, 1) << layer.name;
+  }
+}
+
+TEST(Masks, CountElementsWhereGroupsDiffer) {
+  nn::Sequential net;
+  net.push<nn::Linear>({.in = 400, .out = 10});
+  const Masks masks(net, {.pattern = parse_pattern("vector:8"), .sparsity = 0.5});
+  EXPECT_NEAR(masks.sparsity(), 0.5, 0.002);
+}
+
+TEST(Masks, MakeGradientsZero) {
+  Net net;
+  Masks masks(net, {.pattern = parse_pattern("vector:32"), .sparsity = 0.75});
+  cross_entropy(net(rand({4, 3, 8, 8})), zeros({4}, {.dtype = i64})).backward();
+  masks.apply_to_gradients();
+  EXPECT_GE(zeros_of(net.fc.weight.grad()), 0.74);
+  EXPECT_LT(zeros_of(net.fc.weight.grad()), 1);
+}
+
 TEST(Masks, GoByTheGradient) {
   Net net;
   const PruneOptions options{
@@ -139,6 +168,9 @@ TEST(Masks, GoByTheGradient) {
       least_kept = std::min(least_kept, score);
   }
   EXPECT_LE(most_gone, least_kept);
+  Masks masks(net, options);
+  net.zero_grad();
+  EXPECT_THROW(masks.prune(0.7), ValueError);  // there is no gradient any more
 }
 
 TEST(Masks, RefuseNonsense) {
@@ -161,6 +193,24 @@ TEST(Masks, RefuseNonsense) {
   EXPECT_NE(error({.pattern = parse_pattern("unstructured")}).find("head holds"),
             std::string::npos);
   EXPECT_EQ(net.fc.weight.detach().to_vector<float>(), before);
+}
+
+TEST(Encode, TakesWhatIsFaster) {
+  const Tensor weight = zeros({32, 4}), x = ones({2, 4});
+  nn::SparseForm form(weight, SparseWeight::encode(weight, 32));
+  int dense = 0, sparse = 0;
+  const auto quick = [&](const Tensor&) { ++dense; };
+  const auto slow = [&](const Tensor&) {
+    ++sparse;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  };
+  EXPECT_FALSE(form.is_faster(x, quick, slow));
+  EXPECT_EQ(dense, sparse);
+  const int measured = dense;
+  EXPECT_FALSE(form.is_faster(ones({2, 4}), quick, slow));  // known
+  EXPECT_EQ(dense, measured);
+  EXPECT_TRUE(form.is_faster(ones({3, 4}), slow, quick));
+  EXPECT_THROW(nn::SparseForm(zeros({32, 5}), SparseWeight::encode(weight, 32)), ValueError);
 }
 
 TEST(Encode, ComputesTheSame) {

@@ -124,8 +124,7 @@ TEST(SparseConv, IsConvolution) {
           const Tensor y = sparse_conv2d(x, SparseWeight::encode(dense, vector), bias, o);
           EXPECT_LT(largest_difference(y, conv2d(x, dense, bias, o)), 1e-5)
               << vector << " " << weight.str();
-          EXPECT_EQ(y.is_contiguous(MemoryFormat::nhwc),
-                    x.is_contiguous(MemoryFormat::nhwc) || y.is_contiguous(MemoryFormat::nhwc));
+          EXPECT_TRUE(y.is_contiguous(format)) << weight.str();
         }
   const SparseWeight w = SparseWeight::encode(pruned({8, 4, 3, 3}, 8, 0.5), 8);
   EXPECT_EQ(sparse_conv2d(zeros({0, 4, 5, 5}), w).shape(), (Shape{0, 8, 3, 3}));
@@ -158,6 +157,15 @@ TEST(SparseOps, LoseNoGradient) {
   EXPECT_THROW((void)sparse_linear(rand({2, 6}), w, rand({3})), ShapeError);
   EXPECT_THROW((void)sparse_linear(rand({2, 6}, {.dtype = f64}), w), DTypeError);
   EXPECT_THROW((void)sparse_linear(rand({2, 6}), SparseWeight()), ValueError);
+  SparseWeight wrong = w;
+  wrong.columns = full({w.columns.numel()}, 100000, {.dtype = i32});
+  EXPECT_THROW((void)sparse_linear(rand({2, 6}), wrong), ValueError);
+  wrong = w;
+  wrong.starts = full({w.starts.numel()}, -1, {.dtype = i32});
+  EXPECT_THROW((void)sparse_linear(rand({2, 6}), wrong), ValueError);
+  wrong = w;
+  wrong.vector = 32;
+  EXPECT_THROW((void)sparse_linear(rand({2, 6}), wrong), ValueError);
 }
 
 TEST(SparseOps, AreTheSameOnVirtualAccelerators) {
@@ -168,6 +176,11 @@ TEST(SparseOps, AreTheSameOnVirtualAccelerators) {
   EXPECT_EQ(sparse_linear(x.to(device), w.to(device)).to(Device::cpu()).to_vector<float>(),
             sparse_linear(x, w).to_vector<float>());
   EXPECT_THROW((void)sparse_linear(x, w.to(device)), DeviceError);
+  const Tensor pictures = rand({2, 4, 6, 6});
+  const SparseWeight conv = SparseWeight::encode(pruned({32, 4, 3, 3}, 32, 0.5), 32);
+  EXPECT_EQ(
+      sparse_conv2d(pictures.to(device), conv.to(device)).to(Device::cpu()).to_vector<float>(),
+      sparse_conv2d(pictures, conv).to_vector<float>());
 }
 
 }  // namespace

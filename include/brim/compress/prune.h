@@ -52,11 +52,12 @@ struct PruneOptions {
 struct PrunedLayer {
   std::string name;     ///< of its module
   Shape shape;          ///< of its weight
-  double sparsity = 0;  ///< zeros of its mask; 0: it stays dense
+  double sparsity = 0;  ///< zeros among its weights, when they were pruned; 0: it stays dense
   std::string why;      ///< it stays dense
 };
 
-/// The masks of a network's convolutions and linear layers. Their weights are 0 where a mask is 0.
+/// The masks of a network's convolutions and linear layers: where their weights are 0. They are of
+/// the parameters as they are then: a network that is moved to another device needs new ones.
 class Masks {
  public:
   /// Prunes the network to options.sparsity now. Layers that cannot take the pattern stay dense
@@ -72,6 +73,8 @@ class Masks {
   /// Makes masked weights zero again: call it behind each step of the optimizer. Compiled steps
   /// record it.
   void apply();
+  /// Makes their gradients zero: before a step that clips the gradients' norm.
+  void apply_to_gradients();
 
   const std::vector<PrunedLayer>& layers() const { return layers_; }
   /// Zeros among the weights of pruned layers.
@@ -80,7 +83,7 @@ class Masks {
  private:
   struct Masked {
     size_t layer;
-    Tensor weight, mask, gradient;
+    Tensor parameter, is_zero;
   };
   PruneOptions options_;
   std::vector<PrunedLayer> layers_;
@@ -92,7 +95,7 @@ struct EncodedLayer {
   std::string name;
   double density = 1;    ///< of its columns
   int64_t bytes = 0;     ///< of its encoded weight
-  bool encoded = false;  ///< else it has no columns of zeros
+  bool encoded = false;  ///< else it has no columns of zeros, has groups, is no f32, or on CUDA
 };
 
 /// Encodes the weights of layers that have columns of zeros (SparseWeight), so that they compute

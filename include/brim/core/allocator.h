@@ -1,5 +1,5 @@
-// Memory of one device, cached: a freed block serves the next request of its size class; from 64
-// KiB on it is cut to what is asked for, and joined with free neighbours. So a training loop whose
+// Memory of one device, cached: a freed block serves the next request of its size class; from 8 KiB
+// on it is cut to what is asked for, and joined with free neighbours. So a training loop whose
 // tensors keep their sizes stops asking the system for memory after its first step, and one whose
 // sizes change holds little more than its tensors take at most.
 #pragma once

@@ -27,17 +27,21 @@ struct SparseWeight {
   Tensor dense() const;
   /// A copy on another device.
   SparseWeight to(Device device) const;
-  /// Throws ValueError where the tensors are no such weight, as those of a damaged file.
+  /// Throws ValueError where the tensors are no such weight, as those of a damaged file; the second
+  /// one does not look at their numbers.
   void check() const;
+  void check_structure() const;
+  /// Whether there are groups of so many outputs.
+  static bool has_vectors_of(int64_t length);
 
   /// Of the groups' columns, which are kept.
   double density() const;
   int64_t bytes() const;
 };
 
-/// As linear(x, weight.dense(), bias), without gradients. x: (.., in) of the weight's dtype (f32)
-/// ->
-/// (.., out). Throws ValueError where a gradient would be lost.
+/// As linear(x, weight.dense(), bias), but that columns which are left out make no NaN of an
+/// infinite x. x: (.., in), f32 as the weight -> (.., out). Throws ValueError where a gradient
+/// would be lost.
 Tensor sparse_linear(const Tensor& x, const SparseWeight& weight, const Tensor& bias = {});
 
 /// As conv2d(x, weight.dense(), bias, options), without gradients; groups are not implemented. The

@@ -26,6 +26,7 @@ struct MemoryFit {
   double seconds_before = 0, seconds = 0;  ///< of a step, predicted
   double waiting = 0;                      ///< of `seconds`, for copies
   /// What it would take longer at least if only copies made it fit; computing again can be shorter.
+  /// Infinite where nothing can be copied.
   double link_bound = 0;
   bool fits = false;
 };

@@ -2,6 +2,7 @@
 // class names are in its metadata. Files of PyTorch are read as well; they do not know.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,7 +19,8 @@ namespace brim::train {
 /// Whether the name of `path` ends in .pth or .pt, PyTorch's extensions.
 bool is_pth(const std::string& path);
 
-/// An open file of weights: PyTorch's if is_pth(path), else safetensors.
+/// An open file of weights: PyTorch's if is_pth(path), else safetensors. Weights that it holds
+/// without their columns of zeros (save_sparse_weights()) are seen as dense ones.
 class WeightsFile {
  public:
   /// Throws FileError.
@@ -32,10 +34,17 @@ class WeightsFile {
   Tensor load(const std::string& name) const;
   /// Always empty for PyTorch's files.
   io::Metadata metadata() const;
+  /// Whether the file holds it without its columns of zeros.
+  bool is_sparse(const std::string& name) const { return sparse_.contains(name); }
 
  private:
+  void find_sparse();
+
   std::string path_;
   std::variant<io::SafeTensors, io::Pth> file_;
+  std::vector<std::string> names_;                // where some are sparse
+  std::map<std::string, io::TensorInfo> sparse_;  // as dense ones
+  std::map<std::string, int64_t> vectors_;
 };
 
 /// What a weights file says about itself. Files of other tools say nothing.
@@ -49,6 +58,13 @@ struct WeightsInfo {
 
 /// Writes the network's state, atomically. Throws FileError.
 void save_weights(const std::string& path, const nn::Module& model, const WeightsInfo& info);
+
+/// Writes tensors with those weights (f32, of 2 or 4 axes) without their columns of zeros that take
+/// fewer bytes so: "NAME.values" (kept, vector), "NAME.columns" and "NAME.starts", as SparseWeight
+/// has them, and "brim.sparse" in the metadata. Throws FileError, ValueError for a vector that
+/// SparseWeight::encode() refuses.
+void save_sparse_weights(const std::string& path, const io::TensorMap& tensors, int64_t vector,
+                         io::Metadata metadata = {});
 
 /// Throws FileError for metadata that is damaged.
 WeightsInfo read_weights_info(const WeightsFile& file);

@@ -5,6 +5,7 @@
 #include "ops/conv/convolve.h"
 
 namespace brim {
+
 Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias,
               const Conv2dOptions& options) {
   if (ops::autocasting()) [[unlikely]]

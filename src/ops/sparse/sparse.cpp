@@ -12,7 +12,10 @@ void check_sparse_operands(const char* op, const Tensor& x, const SparseWeight& 
              "[{}] the weight is empty; make one with SparseWeight::encode", op);
   BRIM_CHECK(weight.shape.rank() == rank, ShapeError, "[{}] expects a weight of {} axes, got {}",
              op, rank, weight.shape.str());
+  weight.check_structure();
   common_device(op, x, weight.values);
+  common_device(op, x, weight.columns);
+  common_device(op, x, weight.starts);
   common_dtype(op, x, weight.values);
   if (bias.defined()) {
     common_device(op, x, bias);

@@ -35,7 +35,13 @@ Tensor sparse_conv2d(const Tensor& x, const SparseWeight& weight, const Tensor& 
              "[sparse_conv2d] x {} with weight {}: x must have {} channels", x.shape().str(),
              k.str(), k[1]);
   const backend::ConvGeometry geo = ops::geometry_2d(kOp, x, k, options);
-  const Tensor from = ops::dense(x);
+  const auto padded = static_cast<double>(geo.h + 2 * geo.padding.h) *
+                      static_cast<double>(geo.w + 2 * geo.padding.w) * static_cast<double>(geo.c);
+  BRIM_CHECK(padded < 2147483648.0, ShapeError,
+             "[sparse_conv2d] x {} with its padding: pictures of 2^31 numbers or more are not "
+             "implemented; use conv2d",
+             x.shape().str());
+  const Tensor from = ops::dense(x.detach());
   Tensor y = ops::empty_in(geo.y_shape(), x.dtype(), from);
   kernel(x.device(), x.dtype(), from, weight.values, weight.columns, weight.starts, bias, y, geo);
   return y;

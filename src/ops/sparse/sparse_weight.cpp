@@ -18,10 +18,6 @@ Matrix matrix_of(const Shape& shape) {
   return {shape[0], shape[0] > 0 ? shape.numel() / shape[0] : 0};
 }
 
-bool is_vector(int64_t length) {
-  return length == 4 || length == 8 || length == 16 || length == 32 || length == 64;
-}
-
 int64_t groups_of(const SparseWeight& w) { return (w.shape[0] + w.vector - 1) / w.vector; }
 
 /// Columns in the order in which kernels read them: all channels of one tap after the other.
@@ -42,9 +38,10 @@ SparseWeight SparseWeight::encode(const Tensor& weight, int64_t vector) {
              "[encode] expects a weight (O, K) or (O, C, KH, KW), got {}", weight.shape().str());
   BRIM_CHECK(weight.dtype() == DType::f32, DTypeError,
              "[encode] a weight of {}: only f32 is implemented", name(weight.dtype()));
-  BRIM_CHECK(is_vector(vector), ValueError, "[encode] vectors of {}: give 4, 8, 16, 32 or 64",
+  BRIM_CHECK(has_vectors_of(vector), ValueError, "[encode] vectors of {}: give 4, 8, 16, 32 or 64",
              vector);
-  const auto [outputs, columns] = matrix_of(weight.shape());
+  const Matrix matrix = matrix_of(weight.shape());
+  const int64_t outputs = matrix.outputs, columns = matrix.columns;
   BRIM_CHECK(columns <= std::numeric_limits<int32_t>::max(), ShapeError,
              "[encode] {} has too many columns", weight.shape().str());
   const std::vector<float> dense = weight.detach().to_vector<float>();
@@ -93,29 +90,47 @@ SparseWeight SparseWeight::to(Device device) const {
   return copy;
 }
 
-void SparseWeight::check() const {
+bool SparseWeight::has_vectors_of(int64_t length) {
+  return length == 4 || length == 8 || length == 16 || length == 32 || length == 64;
+}
+
+void SparseWeight::check_structure() const {
   const auto is_flat = [](const Tensor& t, DType dtype) {
     return t.defined() && t.dtype() == dtype && t.is_contiguous();
   };
   const bool is_whole = is_flat(values, DType::f32) && is_flat(columns, DType::i32) &&
                         is_flat(starts, DType::i32) && columns.rank() == 1 && starts.rank() == 1 &&
-                        (shape.rank() == 2 || shape.rank() == 4) && is_vector(vector) &&
+                        (shape.rank() == 2 || shape.rank() == 4) && has_vectors_of(vector) &&
                         values.rank() == 2 && values.size(0) == columns.numel() &&
                         values.size(1) == vector && starts.numel() == groups_of(*this) + 1;
   BRIM_CHECK(is_whole, ValueError,
              "[sparse] values, columns and starts are no sparse weight of {} in vectors of {}",
              shape.str(), vector);
+}
+
+void SparseWeight::check() const {
+  check_structure();
   const std::vector<int32_t> begins = starts.to_vector<int32_t>();
   BRIM_CHECK(
       begins.front() == 0 && begins.back() == columns.numel() && std::ranges::is_sorted(begins),
       ValueError, "[sparse] the starts of groups are not in order, or leave columns out");
   const int64_t width = matrix_of(shape).columns;
-  for (const int32_t column : columns.to_vector<int32_t>())
-    BRIM_CHECK(column >= 0 && column < width, ValueError,
-               "[sparse] column {} of a weight {}, which has {}", column, shape.str(), width);
+  const std::vector<int32_t> kept = columns.to_vector<int32_t>();
+  std::vector<int64_t> group_of(static_cast<size_t>(width), -1);  // the last one that has it
+  for (size_t g = 0; g + 1 < begins.size(); ++g)
+    for (int32_t j = begins[g]; j < begins[g + 1]; ++j) {
+      const int32_t column = kept[static_cast<size_t>(j)];
+      BRIM_CHECK(column >= 0 && column < width, ValueError,
+                 "[sparse] column {} of a weight {}, which has {}", column, shape.str(), width);
+      int64_t& last = group_of[static_cast<size_t>(column)];
+      BRIM_CHECK(last != static_cast<int64_t>(g), ValueError,
+                 "[sparse] column {} stands twice in group {}", column, g);
+      last = static_cast<int64_t>(g);
+    }
 }
 
 double SparseWeight::density() const {
+  if (vector == 0) return 1;
   const int64_t all = groups_of(*this) * matrix_of(shape).columns;
   return all > 0 ? static_cast<double>(columns.numel()) / static_cast<double>(all) : 1;
 }

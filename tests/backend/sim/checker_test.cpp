@@ -181,6 +181,45 @@ TEST_F(SimChecker, MemoryThatIsStillUsedStaysApartFromWhatIsFree) {
   EXPECT_EQ(memory.stats().system_allocations, before);
 }
 
+TEST_F(SimChecker, MemoryThatWasUsedIsJoinedOnceThatIsDone) {
+  constexpr int64_t kHalf = 4 << 20;
+  const auto bytes = [&](int64_t n) { return Tensor::empty({n}, u8, device_); };
+  Allocator& memory = Allocator::of(device_);
+  memory.release_cached();
+  const void* const whole = bytes(2 * kHalf).raw();
+  Tensor x = bytes(kHalf), y = bytes(kHalf);
+  ASSERT_EQ(x.raw(), whole);
+  x.record_stream(side_);
+  y.record_stream(side_);
+  const int64_t before = memory.stats().system_allocations;
+  {
+    Gate gate(side_);
+    x = y = {};
+    (void)bytes(3 * kHalf);  // looks for neighbours, of which none may be joined yet
+  }
+  side_.synchronize();
+  EXPECT_EQ(bytes(2 * kHalf).raw(), whole);
+  EXPECT_EQ(memory.stats().system_allocations, before + 1);
+}
+
+TEST_F(SimChecker, ReuseOfAPartOfJoinedMemoryIsSeen) {
+  constexpr int64_t kHalf = 1 << 20;  // floats
+  Allocator::of(device_).release_cached();
+  { const Tensor whole = Tensor::empty({2 * kHalf}, f32, device_); }
+  Tensor x = ones({kHalf}, {.device = device_}), y = ones({kHalf}, {.device = device_});
+  after(main_).wait(side_);
+  Tensor z;
+  {
+    const StreamGuard guard(side_);
+    z = y + y;  // and nobody records that
+  }
+  x = y = {};
+  const std::string what =
+      message_of<StreamError>([&] { (void)Tensor::empty({2 * kHalf}, f32, device_); });
+  EXPECT_NE(what.find("still uses"), std::string::npos) << what;
+  side_.synchronize();
+}
+
 // Who gets the memory has nothing to do with what went wrong where it was used before.
 TEST_F(SimChecker, ErrorsOfARecordedStreamStayThere) {
   const Tensor wrong = Tensor::from<int64_t>({99}, {1}, device_);

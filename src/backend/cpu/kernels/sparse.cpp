@@ -1,12 +1,14 @@
 // Layers whose weights have kept columns only (see brim/ops/sparse.h).
 #include <algorithm>
 
+#include "backend/cpu/conv/image_formats.h"
 #include "backend/cpu/runtime/elements.h"
 #include "backend/cpu/runtime/parallel.h"
 #include "backend/cpu/runtime/scratch.h"
 #include "backend/cpu/sparse/sparse_rows.h"
 #include "backend/kernel.h"
 #include "backend/options/geometry.h"
+#include "core/check.h"
 
 namespace brim::cpu {
 namespace {
@@ -30,6 +32,15 @@ struct Weight {
         groups(s.numel() - 1),
         vector(v.shape()[1]),
         kept(v.shape()[0]) {}
+
+  /// Numbers may come from anywhere, and are places in memory.
+  void check(int64_t width) const {
+    bool is_right = starts[0] == 0 && starts[groups] == kept;
+    for (int64_t g = 0; g < groups; ++g) is_right &= starts[g] <= starts[g + 1];
+    for (int64_t j = 0; j < kept; ++j) is_right &= columns[j] >= 0 && columns[j] < width;
+    BRIM_CHECK(is_right, ValueError,
+               "[sparse] starts or columns lie outside of a weight of {} columns", width);
+  }
   SparseGroup group(int64_t g, const int32_t* offsets) const {
     return {values + starts[g] * vector, offsets + starts[g], starts[g + 1] - starts[g]};
   }
@@ -82,6 +93,7 @@ void sparse_linear(const Context& context, const Tensor& x, const Tensor& values
                    const Tensor& columns, const Tensor& starts, const Tensor& bias, Tensor& y) {
   const Weight weight(values, columns, starts);
   const int64_t rows = y.shape()[0], outputs = y.shape()[1], width = x.shape()[1];
+  weight.check(width);
   float* const to = out<float>(y);
   for_blocks(
       context, weight, weight.columns, in<float>(x), in<float>(bias), outputs, rows,
@@ -112,17 +124,13 @@ struct Padded {
   }
 };
 
-/// nhwc, and not also row-major.
-bool is_nhwc_not_rows(const Tensor& t) {
-  return t.is_contiguous(MemoryFormat::nhwc) && !t.is_contiguous();
-}
-
 void sparse_conv2d(const Context& context, const Tensor& x, const Tensor& values,
                    const Tensor& columns, const Tensor& starts, const Tensor& bias, Tensor& y,
                    const ConvGeometry& g) {
   const Weight weight(values, columns, starts);
+  weight.check(g.c * g.kh * g.kw);
   const Padded padded{g};
-  const bool is_nhwc = is_nhwc_not_rows(x), y_is_nhwc = is_nhwc_not_rows(y) || g.oh * g.ow == 1;
+  const bool is_nhwc = are_nhwc(x, x), y_is_nhwc = are_nhwc(y, y) || g.oh * g.ow == 1;
   const bool as_it_is = (is_nhwc || g.h * g.w == 1) && g.padding == 0;
   const Workspace images =
       context.workspace(as_it_is ? 0 : static_cast<size_t>(g.n * padded.size()) * sizeof(float));

@@ -1,0 +1,109 @@
+// Files of weights without their columns of zeros: dense again when they are read, and refused
+// where they are damaged.
+#include <brim/io/safetensors.h>
+#include <brim/ops/create.h>
+#include <brim/train/weights.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "message_of.h"
+#include "temporary_folder.h"
+
+namespace brim::train {
+namespace {
+
+using tests::message_of;
+
+class SparseWeightsFile : public ::testing::Test {
+ protected:
+  SparseWeightsFile() {
+    std::vector<float> w(32 * 10, 0.0F);
+    for (size_t o = 0; o < 32; ++o) w[o * 10 + 3] = static_cast<float>(o + 1);
+    tensors = {{"fc.weight", Tensor::from<float>(w, {32, 10})},
+               {"fc.bias", ones({32})},
+               {"full.weight", ones({32, 10})},
+               {"none.weight", zeros({8, 2, 3, 3})}};
+    save_sparse_weights(path, tensors, 8, {{"format", "pt"}});
+  }
+  /// What is said of the file when something of it is changed.
+  std::string error(const std::function<void(io::TensorMap&, nlohmann::json&)>& change) {
+    io::SafeTensors file(path);
+    io::TensorMap stored = file.load_all();
+    auto index = nlohmann::json::parse(file.metadata().at("brim.sparse"));
+    change(stored, index);
+    const std::string other = folder / "other.safetensors";
+    io::save_safetensors(other, stored, {{"brim.sparse", index.dump()}});
+    return message_of<FileError>([&] { (void)WeightsFile(other).load_all(); });
+  }
+  const tests::TemporaryFolder folder;
+  const std::string path = folder / "sparse.safetensors";
+  io::TensorMap tensors;
+};
+
+TEST_F(SparseWeightsFile, IsReadAsDense) {
+  const io::SafeTensors stored(path);
+  EXPECT_EQ(stored.info("fc.weight.values").shape, Shape({4, 8}));
+  EXPECT_FALSE(stored.contains("fc.weight"));
+  EXPECT_TRUE(stored.contains("full.weight"));  // it would take more
+  const WeightsFile file(path);
+  EXPECT_EQ(file.names().size(), 4u);
+  EXPECT_TRUE(file.is_sparse("fc.weight"));
+  EXPECT_FALSE(file.is_sparse("full.weight"));
+  EXPECT_EQ(file.info("none.weight").shape, Shape({8, 2, 3, 3}));
+  const io::TensorMap read = file.load_all();
+  for (const auto& [name, tensor] : tensors) {
+    EXPECT_EQ(read.at(name).shape(), tensor.shape()) << name;
+    EXPECT_EQ(read.at(name).to_vector<float>(), tensor.to_vector<float>()) << name;
+  }
+}
+
+TEST_F(SparseWeightsFile, IsRefusedWhereItIsDamaged) {
+  using Tensors = io::TensorMap;
+  using Json = nlohmann::json;
+  const auto expect = [&](const std::function<void(Tensors&, Json&)>& change, const char* why) {
+    const std::string what = error(change);
+    EXPECT_NE(what.find(why), std::string::npos) << what;
+    EXPECT_NE(what.find("other.safetensors"), std::string::npos) << what;
+  };
+  expect([](Tensors&, Json& j) { j = 3; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["fc.weight"] = 3; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["fc.weight"]["vector"] = -8; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["fc.weight"]["vector"] = 7; }, "no sparse weight");
+  expect([](Tensors&, Json& j) { j["fc.weight"]["shape"] = {32}; }, "says nothing of weights");
+  expect(
+      [](Tensors&, Json& j) {
+        j["fc.weight"]["shape"] = {1 << 30, 1 << 30};
+      },
+      "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["fc.weight"]["shape"] = {64, 10}; }, "no sparse weight");
+  expect([](Tensors&, Json& j) { j["fc.weight"]["shape"] = {32, 2}; }, "column 3");
+  expect([](Tensors&, Json& j) { j["more.weight"] = j["fc.weight"]; }, "more.weight.values");
+  expect([](Tensors& t, Json&) { t.erase("fc.weight.starts"); }, "fc.weight.starts");
+  expect([](Tensors& t, Json&) { t["fc.weight"] = ones({32, 10}); }, "twice");
+  expect(
+      [](Tensors& t, Json&) {
+        t["fc.weight.values"] = ones({4, 8}, {.dtype = f64});
+      },
+      "no sparse weight");
+  expect(
+      [](Tensors& t, Json&) {
+        t["fc.weight.columns"] = Tensor::from<int32_t>({3, 3, 3, -1}, {4});
+      },
+      "column -1");
+  expect(
+      [](Tensors& t, Json&) {
+        t["fc.weight.starts"] = Tensor::from<int32_t>({0, 2, 1, 3, 4}, {5});
+      },
+      "not in order");
+  expect(
+      [](Tensors& t, Json&) {
+        t["fc.weight.starts"] = Tensor::from<int32_t>({0, 2, 2, 3, 4}, {5});
+      },
+      "stands twice");
+}
+
+}  // namespace
+}  // namespace brim::train
