@@ -59,10 +59,10 @@ io::TensorMap sparse_tensors(const io::TensorMap& dense, int64_t vector, io::Met
     if (is_weight) {
       const SparseWeight w = SparseWeight::encode(tensor, vector);
       if (w.bytes() < 4 * tensor.numel()) {
-        const auto put = [&](const std::string& part, const Tensor& t) {
+        const auto put = [&, of = name](const std::string& part, const Tensor& t) {
           BRIM_CHECK(!dense.contains(part), ValueError,
                      "[weights] {} is a tensor, so {} cannot be stored sparse; rename it", part,
-                     name);
+                     of);
           tensors[part] = t;
         };
         put(name + ".values", w.values);
