@@ -96,7 +96,8 @@ const DoctorOptions kHow{.seconds = 0.05, .max_pairs = 5};
 
 TEST(LoopDoctorTest, FindsAndCuresAStarvingLoop) {
   const OwnLoop loop(Device::cpu());
-  LoopDoctor doctor(slow_loader(2), Device::cpu(), loop.step, {}, kHow);
+  // Slow beside a step, even where a sanitizer makes that slow and others take the cores.
+  LoopDoctor doctor(slow_loader(BRIM_SANITIZED ? 20 : 2), Device::cpu(), loop.step, {}, kHow);
   loop.keep(doctor);
   const std::vector<float> before = loop.weights();
   const Diagnosis found = doctor.diagnose();
