@@ -5,15 +5,13 @@ device is full), over the forecast one. The slowdown is chosen so that this mach
 order that is drawn. Everything here is simulated. forecast_error.py BRIM [--devices 1,2,4] [--json FILE]"""
 
 import argparse
-import json
 import os
 import random
-import statistics
 import sys
 import tempfile
 
-from compare.files import file_name, write_text
-from compare.paced import AHEAD, Refused, run, seconds_per_step, write_recipe
+from compare.files import file_name
+from compare.paced import AHEAD, Refused, run, seconds_per_step, tell_errors, write_recipe
 
 PROFILES = ["t4", "v100", "l4", "a100", "h100", "h200"]
 # Samples of each device; pictures of 32 x 32 in ten classes. Nothing was fitted to any of them.
@@ -80,13 +78,7 @@ def main():
                 f"measured {1e6 * step / slowdown:9.1f} us  {100 * (step / slowdown / forecast - 1):+6.2f} %",
                 flush=True,
             )
-    errors = [abs(row["ratio"] - 1) for row in rows]
-    print(
-        f"simulated: {len(rows)} cases, error of the forecast: median {100 * statistics.median(errors):.2f} %, "
-        f"worst {100 * max(errors):.2f} %"
-    )
-    if options.json:
-        write_text(options.json, json.dumps({"simulated": True, "cases": rows}, indent=1) + "\n")
+    tell_errors(rows, "error of the forecast", options.json)
 
 
 if __name__ == "__main__":

@@ -5,14 +5,12 @@ trainings), over the planned one. The slowdown is chosen so that this machine's 
 memory_fit.py BRIM [--profiles t4,h100] [--json FILE]"""
 
 import argparse
-import json
 import os
-import statistics
 import sys
 import tempfile
 
-from compare.files import file_name, write_text
-from compare.paced import AHEAD, Refused, run, seconds_per_step, write_recipe
+from compare.files import file_name
+from compare.paced import AHEAD, Refused, run, seconds_per_step, tell_errors, write_recipe
 
 # Samples of a step; pictures of 32 x 32 in ten classes.
 NETWORKS = {"resnet18-cifar": 16, "resnet34-cifar": 12, "resnet50-cifar": 4}
@@ -73,12 +71,9 @@ def main():
                         f"{100 * (rows[-1]['ratio'] - 1):+6.2f} %",
                         flush=True,
                     )
-    errors = [abs(row["ratio"] - 1) for row in rows]
-    if not errors:
+    if not rows:
         raise SystemExit("not one training fits its limit")
-    print(f"simulated: {len(rows)} cases, error: median {100 * statistics.median(errors):.2f} %, worst {100 * max(errors):.2f} %")
-    if options.json:
-        write_text(options.json, json.dumps({"simulated": True, "cases": rows}, indent=1) + "\n")
+    tell_errors(rows, "error", options.json)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 
 import json
 import os
+import statistics
 import subprocess
+
+from compare.files import write_text
 
 AHEAD = 8  # how many times as long a step takes as the CPU needs for it
 
@@ -48,3 +51,11 @@ def seconds_per_step(brim, recipe, devices="sim:0", options=(), **environment):
     """By `brim doctor`: three short trainings, in which the device is full."""
     found = run(brim, ["doctor", recipe, "--device", devices, *options], **environment)
     return found["before"]["seconds_per_step"]["value"]
+
+
+def tell_errors(rows, what, path):
+    """Prints the median and the worst distance of measured from predicted times; `path`: a file for all cases, or empty."""
+    errors = [abs(row["ratio"] - 1) for row in rows]
+    print(f"simulated: {len(rows)} cases, {what}: median {100 * statistics.median(errors):.2f} %, worst {100 * max(errors):.2f} %")
+    if path:
+        write_text(path, json.dumps({"simulated": True, "cases": rows}, indent=1) + "\n")

@@ -26,7 +26,6 @@
 #include "command/say.h"
 #include "command/signals.h"
 #include "command/sparse_layers.h"
-#include "command/start.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "train/task/open.h"

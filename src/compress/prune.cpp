@@ -40,73 +40,97 @@ struct Matrix {
   int64_t outputs, columns;
   std::vector<float> scores;  // of each element
 
-  float& at(int64_t o, int64_t k) { return scores[static_cast<size_t>(o * columns + k)]; }
   float at(int64_t o, int64_t k) const { return scores[static_cast<size_t>(o * columns + k)]; }
 };
 
-/// Where scores stand, the smallest first.
-std::vector<size_t> ascending(const std::vector<double>& scores) {
-  std::vector<size_t> order(scores.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::ranges::stable_sort(order, {}, [&](size_t i) { return scores[i]; });
-  return order;
+/// Orders places by the scores that stand there, equal ones by the place.
+auto by_score(const std::vector<double>& scores) {
+  return [&scores](size_t a, size_t b) {
+    return scores[a] < scores[b] || (scores[a] == scores[b] && a < b);
+  };
 }
 
-/// The `count` smallest of some scores, of equals the first ones.
+std::vector<size_t> places_of(const std::vector<double>& scores) {
+  std::vector<size_t> places(scores.size());
+  std::iota(places.begin(), places.end(), size_t{0});
+  return places;
+}
+
+/// Where the `count` smallest scores stand.
 std::vector<size_t> smallest(const std::vector<double>& scores, int64_t count) {
-  std::vector<size_t> order = ascending(scores);
-  order.resize(static_cast<size_t>(std::clamp<int64_t>(count, 0, std::ssize(order))));
-  return order;
+  std::vector<size_t> places = places_of(scores);
+  count = std::clamp<int64_t>(count, 0, std::ssize(places));
+  const auto end = places.begin() + count;
+  if (end != places.end()) std::nth_element(places.begin(), end, places.end(), by_score(scores));
+  places.resize(static_cast<size_t>(count));
+  return places;
 }
 
 int64_t share_of(double sparsity, size_t count) {
   return std::llround(sparsity * static_cast<double>(count));
 }
 
+// Each makes the elements of `mask` 0 that a pattern leaves out; something is always left.
+
+void leave_out_elements(const Matrix& m, double sparsity, std::vector<float>& mask) {
+  const std::vector<double> scores(m.scores.begin(), m.scores.end());
+  const int64_t count = std::min(share_of(sparsity, scores.size()), std::ssize(scores) - 1);
+  for (const size_t i : smallest(scores, count)) mask[i] = 0;
+}
+
+void leave_out_of_neighbours(const Matrix& m, const Pattern& p, std::vector<float>& mask) {
+  for (int64_t o = 0; o < m.outputs; ++o)
+    for (int64_t first = 0; first < m.columns; first += p.length) {
+      const int64_t size = std::min(p.length, m.columns - first);
+      std::vector<double> scores;
+      for (int64_t k = first; k < first + size; ++k) scores.push_back(m.at(o, k));
+      for (const size_t k : smallest(scores, size - std::min(p.count, size)))
+        mask[static_cast<size_t>(o * m.columns + first) + k] = 0;
+    }
+}
+
+void leave_out_vectors(const Matrix& m, int64_t length, double sparsity, std::vector<float>& mask) {
+  const int64_t groups = (m.outputs + length - 1) / length;
+  std::vector<double> scores(static_cast<size_t>(groups * m.columns), 0.0);
+  for (int64_t o = 0; o < m.outputs; ++o)
+    for (int64_t k = 0; k < m.columns; ++k)
+      scores[static_cast<size_t>(o / length * m.columns + k)] += m.at(o, k);
+  // The last group may be smaller: means are compared, and elements counted.
+  const int64_t last = m.outputs - (groups - 1) * length;
+  const auto size_at = [&](size_t place) {
+    return static_cast<int64_t>(place) / m.columns == groups - 1 ? last : length;
+  };
+  for (size_t i = 0; i < scores.size(); ++i) scores[i] /= static_cast<double>(size_at(i));
+  std::vector<size_t> places = places_of(scores);
+  std::ranges::sort(places, by_score(scores));
+  const auto all = std::ssize(m.scores);
+  const auto goal = static_cast<double>(share_of(sparsity, m.scores.size()));
+  int64_t left_out = 0;
+  for (const size_t place : places) {
+    const int64_t size = size_at(place);
+    const bool is_past_goal =
+        static_cast<double>(left_out) + 0.5 * static_cast<double>(size) > goal;
+    if (is_past_goal || left_out + size >= all) break;
+    left_out += size;
+    const int64_t first = static_cast<int64_t>(place) / m.columns * length;
+    const int64_t column = static_cast<int64_t>(place) % m.columns;
+    for (int64_t o = first; o < first + size; ++o)
+      mask[static_cast<size_t>(o * m.columns + column)] = 0;
+  }
+}
+
 std::vector<float> mask_of(const Matrix& m, const PruneOptions& options) {
   std::vector<float> mask(m.scores.size(), 1.0F);
-  const Pattern& p = options.pattern;
-  const auto leave_out = [&](int64_t o, int64_t k) {
-    mask[static_cast<size_t>(o * m.columns + k)] = 0;
-  };
-  if (p.kind == Pattern::Kind::unstructured) {
-    const std::vector<double> scores(m.scores.begin(), m.scores.end());
-    const int64_t count =
-        std::min(share_of(options.sparsity, scores.size()), std::ssize(scores) - 1);
-    for (const size_t i : smallest(scores, count)) mask[i] = 0;  // something is always left
-  } else if (p.kind == Pattern::Kind::n_of_m) {
-    for (int64_t o = 0; o < m.outputs; ++o)
-      for (int64_t first = 0; first < m.columns; first += p.length) {
-        const int64_t size = std::min(p.length, m.columns - first);
-        std::vector<double> scores;
-        for (int64_t k = first; k < first + size; ++k) scores.push_back(m.at(o, k));
-        for (const size_t k : smallest(scores, size - std::min(p.count, size)))
-          leave_out(o, first + static_cast<int64_t>(k));
-      }
-  } else {
-    const int64_t groups = (m.outputs + p.length - 1) / p.length;
-    std::vector<double> scores(static_cast<size_t>(groups * m.columns), 0.0);
-    for (int64_t o = 0; o < m.outputs; ++o)
-      for (int64_t k = 0; k < m.columns; ++k)
-        scores[static_cast<size_t>(o / p.length * m.columns + k)] += m.at(o, k);
-    // The last group may be smaller: means are compared, and elements counted.
-    const int64_t last = m.outputs - (groups - 1) * p.length;
-    const auto size_of_group = [&](size_t i) {
-      return static_cast<int64_t>(i) / m.columns == groups - 1 ? last : p.length;
-    };
-    for (size_t i = 0; i < scores.size(); ++i) scores[i] /= static_cast<double>(size_of_group(i));
-    const auto goal = static_cast<double>(share_of(options.sparsity, m.scores.size()));
-    double left_out = 0;
-    for (const size_t i : ascending(scores)) {
-      const int64_t size = size_of_group(i), first = static_cast<int64_t>(i) / m.columns * p.length;
-      // Something is always left.
-      const bool is_last =
-          left_out + static_cast<double>(size) >= static_cast<double>(m.scores.size());
-      if (left_out + 0.5 * static_cast<double>(size) > goal || is_last) break;
-      left_out += static_cast<double>(size);
-      for (int64_t o = first; o < first + size; ++o)
-        leave_out(o, static_cast<int64_t>(i) % m.columns);
-    }
+  switch (options.pattern.kind) {
+    case Pattern::Kind::unstructured:
+      leave_out_elements(m, options.sparsity, mask);
+      break;
+    case Pattern::Kind::n_of_m:
+      leave_out_of_neighbours(m, options.pattern, mask);
+      break;
+    case Pattern::Kind::vector:
+      leave_out_vectors(m, options.pattern.length, options.sparsity, mask);
+      break;
   }
   return mask;
 }
