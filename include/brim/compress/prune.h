@@ -1,9 +1,13 @@
 // Pruning: weights that matter little become zero and stay zero, in a pattern that hardware likes.
 //
-//   compress::Masks masks(net, {.pattern = compress::parse_pattern("vector:32"), .sparsity =
-//   0.75}); for (...) { ...; optimizer.step(); masks.apply(); }   // fine-tuning
-//   compress::encode(net);                                // layers that are faster so, in
-//   inference
+//   const compress::Pattern pattern = compress::parse_pattern("vector:32");
+//   compress::Masks masks(net, {.pattern = pattern, .sparsity = 0.75});
+//   for (...) {  // fine-tuning
+//     ...
+//     optimizer.step();
+//     masks.apply();
+//   }
+//   compress::encode(net);  // inference: layers are sparse where that is faster
 #pragma once
 
 #include <cstdint>
@@ -67,8 +71,8 @@ class Masks {
   /// that the criterion asks for; then nothing has changed.
   Masks(nn::Module& network, PruneOptions options);
 
-  /// Prunes further, by what the weights are now: what is zero stays so. Throws ValueError as the
-  /// constructor does.
+  /// Prunes anew, by what the weights are now: with no lower sparsity than before, what is zero
+  /// stays so. Throws ValueError as the constructor does.
   void prune(double sparsity);
   /// Makes masked weights zero again: call it behind each step of the optimizer. Compiled steps
   /// record it.
