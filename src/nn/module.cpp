@@ -37,6 +37,36 @@ std::string Module::kind() const {
   return colons == std::string::npos ? full : full.substr(colons + 2);
 }
 
+Tensor Module::forward_with_hooks(const Tensor& x) {
+  const Hooks hooks = *hooks_;  // a hook may remove itself
+  Tensor y = forward(x);
+  for (const std::shared_ptr<ForwardHook>& hook : hooks)
+    if (Tensor other = (*hook)(*this, x, y); other.defined()) y = std::move(other);
+  return y;
+}
+
+Module::HookHandle Module::register_forward_hook(ForwardHook hook) {
+  BRIM_CHECK(hook, ValueError, "[register_forward_hook] the hook is empty");
+  if (!hooks_) hooks_ = std::make_shared<Hooks>();
+  hooks_->push_back(std::make_shared<ForwardHook>(std::move(hook)));
+  return {hooks_, hooks_->back()};
+}
+
+Module::HookHandle& Module::HookHandle::operator=(HookHandle&& other) noexcept {
+  if (this == &other) return *this;
+  remove();
+  hooks_ = std::move(other.hooks_);
+  hook_ = std::move(other.hook_);
+  return *this;
+}
+
+void Module::HookHandle::remove() {
+  const std::shared_ptr<ForwardHook> hook = hook_.lock();
+  if (const std::shared_ptr<Hooks> hooks = hooks_.lock()) std::erase(*hooks, hook);
+  hooks_.reset();
+  hook_.reset();
+}
+
 Tensor Module::forward(const Tensor&) {
   raise<NotImplemented>("[{}] has no forward(const Tensor&); override it, or call the one it has",
                         kind());

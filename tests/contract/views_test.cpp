@@ -135,11 +135,31 @@ INSTANTIATE_TEST_SUITE_P(Ops, ViewsOf, ::testing::ValuesIn(view_cases()),
 TEST(Views, EveryOpHasACase) {
   // Ops without inputs, that only look at shape and dtype, or without gradients
   // (tests/compress).
-  const std::set<std::string> none = {"arange",        "empty",      "empty_like", "eye",
-                                      "full",          "full_like",  "linspace",   "ones",
-                                      "ones_like",     "rand",       "rand_like",  "randint",
-                                      "randn",         "randn_like", "randperm",   "sparse_conv2d",
-                                      "sparse_linear", "zeros",      "zeros_like"};
+  const std::set<std::string> none = {"arange",
+                                      "dequantize",
+                                      "empty",
+                                      "empty_like",
+                                      "eye",
+                                      "fake_quantize",
+                                      "fake_quantize_weight",
+                                      "full",
+                                      "full_like",
+                                      "int8_conv2d",
+                                      "int8_linear",
+                                      "linspace",
+                                      "ones",
+                                      "ones_like",
+                                      "quantize",
+                                      "rand",
+                                      "rand_like",
+                                      "randint",
+                                      "randn",
+                                      "randn_like",
+                                      "randperm",
+                                      "sparse_conv2d",
+                                      "sparse_linear",
+                                      "zeros",
+                                      "zeros_like"};
   std::set<std::string> cases;
   for (const ViewCase& c : view_cases()) EXPECT_TRUE(cases.insert(c.op).second) << c.op << " twice";
   std::set<std::string> declared = tests::public_ops();

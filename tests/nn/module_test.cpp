@@ -201,5 +201,45 @@ TEST(Module, PrintsAsATree) {
             "Net(\n  (first): Scale()\n  (second): Block(\n    (inner): Scale()\n  )\n)");
 }
 
+TEST(Module, ForwardHooksSeeAndChange) {
+  nn::Linear layer({.in = 2, .out = 1});
+  const Tensor x = ones({1, 2});
+  const float plain = layer(x).to_vector<float>()[0];
+  int calls = 0;
+  {
+    auto looks = layer.register_forward_hook([&](nn::Module& m, const Tensor& in, const Tensor&) {
+      EXPECT_EQ(&m, &layer);
+      EXPECT_EQ(in.shape(), x.shape());
+      ++calls;
+      return Tensor();
+    });
+    auto changes = layer.register_forward_hook(
+        [](nn::Module&, const Tensor&, const Tensor& y) { return y * 2; });
+    auto sees_the_change = layer.register_forward_hook(
+        [&](nn::Module&, const Tensor&, const Tensor& y) { return y + 1; });
+    EXPECT_FLOAT_EQ(layer(x).to_vector<float>()[0], 2 * plain + 1);
+    changes.remove();
+    EXPECT_FLOAT_EQ(layer(x).to_vector<float>()[0], plain + 1);
+    sees_the_change = std::move(looks);
+    EXPECT_FLOAT_EQ(layer(x).to_vector<float>()[0], plain);
+  }
+  EXPECT_EQ(calls, 3);
+  EXPECT_FLOAT_EQ(layer(x).to_vector<float>()[0], plain);
+  EXPECT_EQ(calls, 3);
+  EXPECT_THROW((void)layer.register_forward_hook({}), ValueError);
+  // A hook may remove itself, and outlive its module.
+  nn::Module::HookHandle handle;
+  {
+    nn::Linear other({.in = 2, .out = 1});
+    handle = other.register_forward_hook([&](nn::Module&, const Tensor&, const Tensor&) {
+      handle.remove();
+      return Tensor();
+    });
+    (void)other(x);
+    handle =
+        other.register_forward_hook([](nn::Module&, const Tensor&, const Tensor& y) { return y; });
+  }
+}
+
 }  // namespace
 }  // namespace brim

@@ -47,7 +47,16 @@ class Module {
 
   /// What the module computes. Modules with other inputs define a forward of their own.
   virtual Tensor forward(const Tensor& x);
-  Tensor operator()(const Tensor& x) { return forward(x); }
+  Tensor operator()(const Tensor& x) { return hooks_ ? forward_with_hooks(x) : forward(x); }
+
+  /// Sees what goes into a module and what it computes of it, and may give another output in its
+  /// place; an undefined one leaves it.
+  using ForwardHook = std::function<Tensor(Module& module, const Tensor& x, const Tensor& y)>;
+  /// Keeps a hook for as long as it lives. The module may go first.
+  class [[nodiscard]] HookHandle;
+  /// Calls `hook` behind each call of the module as module(x), the one that came last behind the
+  /// others. Compiled steps record what it computes, not that it is called.
+  HookHandle register_forward_hook(ForwardHook hook);
 
   // --- building. Names may not be empty, repeat or hold a dot (ValueError).
   /// Makes a child from its options and returns it; it lives as long as this module.
@@ -122,6 +131,9 @@ class Module {
     bool trained;
   };
 
+  using Hooks = std::vector<std::shared_ptr<ForwardHook>>;
+
+  Tensor forward_with_hooks(const Tensor& x);
   void add_child(std::string name, std::unique_ptr<Module> child);
   Tensor& add_tensor(std::string name, Tensor value, bool trained);
   void check_name(const std::string& name) const;
@@ -135,6 +147,23 @@ class Module {
   std::deque<Entry> tensors_;  // a deque: references handed out stay valid
   std::vector<std::pair<std::string, std::unique_ptr<Module>>> children_;
   bool training_ = true;
+  std::shared_ptr<Hooks> hooks_;
+};
+
+class [[nodiscard]] Module::HookHandle {
+ public:
+  HookHandle() = default;
+  ~HookHandle() { remove(); }
+  HookHandle(HookHandle&& other) noexcept = default;
+  HookHandle& operator=(HookHandle&& other) noexcept;
+  void remove();
+
+ private:
+  friend class Module;
+  HookHandle(const std::shared_ptr<Hooks>& hooks, const std::shared_ptr<ForwardHook>& hook)
+      : hooks_(hooks), hook_(hook) {}
+  std::weak_ptr<Hooks> hooks_;
+  std::weak_ptr<ForwardHook> hook_;
 };
 
 }  // namespace brim::nn

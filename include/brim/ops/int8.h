@@ -1,0 +1,81 @@
+// Layers in 8-bit integers (Jacob et al., "Quantization and training of neural networks for
+// efficient integer-arithmetic-only inference", CVPR 2018): activations are u8 with one scale and
+// zero point for a tensor, weights i8 with a scale for each output. Sums are i32 and exact, so that
+// a product is the same on every CPU until it is scaled.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <brim/core/tensor.h>
+#include <brim/ops/conv.h>
+
+namespace brim {
+
+/// How numbers are told in u8: x is about (q - zero_point) * scale.
+struct QuantParams {
+  float scale = 1;
+  int32_t zero_point = 0;
+
+  /// Those whose 256 steps reach from min to max, and have one for 0 itself. Throws ValueError
+  /// unless both are finite and min <= max.
+  static QuantParams of_range(double min, double max);
+  /// Throws ValueError unless scale is a normal number above 0 and zero_point in 0..255.
+  void check() const;
+  float least() const { return static_cast<float>(-zero_point) * scale; }
+  float most() const { return static_cast<float>(255 - zero_point) * scale; }
+  friend bool operator==(const QuantParams&, const QuantParams&) = default;
+};
+
+/// round(x / scale) + zero_point, half to even, held in 0..255 (NaN becomes 0): f32 -> u8, in the
+/// memory format of x. x is multiplied by 1 / scale in f32, as PyTorch does.
+Tensor quantize(const Tensor& x, QuantParams params);
+/// (q - zero_point) * scale: u8 -> f32.
+Tensor dequantize(const Tensor& q, QuantParams params);
+/// dequantize(quantize(x)), through which gradients pass unchanged where x is inside of what can be
+/// told, and are 0 elsewhere (the straight-through estimator: Bengio et al. 2013).
+Tensor fake_quantize(const Tensor& x, QuantParams params);
+/// The same of a weight as Int8Weight::quantize() makes it, with a scale for each output.
+Tensor fake_quantize_weight(const Tensor& weight);
+
+/// A weight (O, K) or (O, C, KH, KW) in integers of -127..127.
+struct Int8Weight {
+  Tensor values;  ///< i8, of the weight's shape
+  Tensor scales;  ///< f32 (O): a number of output o is values * scales[o]
+  Tensor packed;  ///< i8: the values in the order in which this machine's kernels read them
+  Tensor sums;    ///< i32 (O): of each output's values
+
+  /// Each output's largest magnitude becomes 127. Throws ShapeError unless the weight has 2 or 4
+  /// axes, ValueError where it is not finite, or where an output has more numbers (kMostInputs)
+  /// than an i32 can hold the sum of.
+  static Int8Weight quantize(const Tensor& weight);
+  /// Of values and scales, as files have them. Throws ValueError where they are no weight.
+  static Int8Weight of(const Tensor& values, const Tensor& scales);
+  /// values * scales: f32.
+  Tensor dense() const;
+  const Shape& shape() const { return values.shape(); }
+  int64_t bytes() const;  ///< of values and scales
+
+  static constexpr int64_t kMostInputs = 2147483647 / (255 * 127);
+};
+
+/// What becomes of an int8 layer's sums.
+struct Int8Output {
+  bool relu = false;
+  /// u8 for the next layer instead of f32, as quantize() of the result gives.
+  std::optional<QuantParams> quantized;
+  friend bool operator==(const Int8Output&, const Int8Output&) = default;
+};
+
+/// linear(dequantize(q, input), weight.dense(), bias), without gradients. q: (.., in), u8 ->
+/// (.., out).
+Tensor int8_linear(const Tensor& q, QuantParams input, const Int8Weight& weight,
+                   const Tensor& bias = {}, const Int8Output& output = {});
+
+/// conv2d(dequantize(q, input), weight.dense(), bias, options), without gradients; groups are not
+/// implemented. The output has the memory format of q; nhwc is faster.
+Tensor int8_conv2d(const Tensor& q, QuantParams input, const Int8Weight& weight,
+                   const Tensor& bias = {}, const Conv2dOptions& options = {},
+                   const Int8Output& output = {});
+
+}  // namespace brim

@@ -1,0 +1,233 @@
+// Layers in 8-bit integers, and numbers told in them (see brim/ops/int8.h).
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "backend/cpu/conv/implicit_gemm.h"
+#include "backend/cpu/int8/int8_rows.h"
+#include "backend/cpu/runtime/elements.h"
+#include "backend/kernel.h"
+#include "backend/options/int8.h"
+
+namespace brim::cpu {
+namespace {
+
+using backend::ConvGeometry;
+using backend::Int8Call;
+
+constexpr int64_t kOutputs = 64;  // of a unit of work; whole strips of every instruction set
+constexpr int64_t kGrain = int64_t{1} << 16;
+
+int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+/// y: what f makes of runs of x, which lies in the same order.
+template <class From, class To, class F>
+void for_runs(const Tensor& x, Tensor& y, const F& f) {
+  const From* const from = in<From>(x);
+  To* const to = out<To>(y);
+  parallel_for(x.numel(), kGrain,
+               [&](int64_t begin, int64_t end) { f(from + begin, to + begin, end - begin); });
+}
+
+void quantize(const Context&, const Tensor& x, Tensor& q, const QuantParams& params) {
+  for_runs<float, uint8_t>(x, q, [&](const float* from, uint8_t* to, int64_t n) {
+    quantize_run(from, to, n, 1 / params.scale, params.zero_point);
+  });
+}
+
+void dequantize(const Context&, const Tensor& q, Tensor& x, const QuantParams& params) {
+  for_runs<uint8_t, float>(q, x, [&](const uint8_t* from, float* to, int64_t n) {
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = static_cast<float>(from[i] - params.zero_point) * params.scale;
+  });
+}
+
+/// values (O, C, KH, KW) or (O, C): in strips of outputs, taps, groups of channels; the rest is 0.
+void pack(const Context&, const Tensor& values, Tensor& packed) {
+  const Int8Layout layout = int8_layout();
+  const int64_t outputs = values.size(0), channels = values.size(1);
+  const int64_t area = values.rank() == 4 ? values.size(2) * values.size(3) : 1;
+  const auto* const from = in<int8_t>(values);
+  auto* const to = out<int8_t>(packed);
+  std::fill_n(to, packed.numel(), int8_t{0});
+  const int64_t groups = up(channels, layout.group) / layout.group, steps = area * groups;
+  for (int64_t o = 0; o < outputs; ++o)
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t k = 0; k < area; ++k) {
+        const int64_t strip = o / layout.lanes, step = k * groups + c / layout.group;
+        to[((strip * steps + step) * layout.lanes + o % layout.lanes) * layout.group +
+           c % layout.group] = from[(o * channels + c) * area + k];
+      }
+}
+
+/// The weight of a call, and what becomes of its sums, for whole strips.
+class Weight {
+ public:
+  Weight(const Context& context, const Tensor& packed, const Tensor& sums, const Tensor& scales,
+         const Tensor& bias, int64_t steps, const Int8Call& call)
+      : layout_(int8_layout()),
+        packed_(in<int8_t>(packed)),
+        steps_(steps),
+        outputs_(scales.numel()),
+        padded_(up(outputs_, layout_.lanes)),
+        numbers_(context.workspace(3 * sizeof(float) * static_cast<size_t>(padded_))) {
+    auto* const start = numbers_.as<int32_t>();
+    auto* const scale = reinterpret_cast<float*>(start + padded_);
+    float* const shift = scale + padded_;
+    const auto* const sum = in<int32_t>(sums);
+    const float *const factor = in<float>(scales), *const more = in<float>(bias);
+    for (int64_t o = 0; o < padded_; ++o) {
+      const bool is_used = o < outputs_;
+      start[o] = is_used ? -call.input.zero_point * sum[o] : 0;
+      scale[o] = is_used ? factor[o] * call.input.scale : 0;
+      shift[o] = is_used && more ? more[o] : 0;
+    }
+    const auto& next = call.output.quantized;
+    finish_ = {.start = start,
+               .scale = scale,
+               .shift = shift,
+               .least = call.output.relu ? 0 : -std::numeric_limits<float>::infinity(),
+               .inverse = next ? 1 / next->scale : 0,
+               .zero_point = next ? next->zero_point : 0};
+  }
+
+  int64_t groups() const { return (padded_ + kOutputs - 1) / kOutputs; }
+
+  /// y: (rows, outputs), which are written where they belong if `is_row_major`; else take(block,
+  /// first output, outputs, part) brings there what lies in part (rows of the block, kOutputs).
+  template <class T, class RowAt, class Take>
+  void products(const Context& context, const void* x, const int32_t* offsets, int64_t rows, T* y,
+                bool is_row_major, const RowAt& row_at, const Take& take) const {
+    const int64_t work = steps_ * layout_.group * std::min(kOutputs, padded_) / 2;
+    for_row_blocks(context, rows, groups(), work, kRowBlock * kOutputs * sizeof(T), row_at,
+                   [&](const RowBlock& block) {
+                     const int64_t output = block.group * kOutputs;
+                     const int64_t padded = std::min(kOutputs, padded_ - output);
+                     const int64_t used = std::min(kOutputs, outputs_ - output);
+                     Int8Finish finish = finish_;
+                     finish.start += output;
+                     finish.scale += output;
+                     finish.shift += output;
+                     const Int8Rows all{.x = x,
+                                        .rows = block.rows,
+                                        .count = block.count,
+                                        .offsets = offsets,
+                                        .steps = steps_,
+                                        .weights = packed_ + output * steps_ * layout_.group,
+                                        .strips = padded / layout_.lanes};
+                     if (is_row_major && used == padded)
+                       return int8_rows(all, finish, y + block.first * outputs_ + output, outputs_);
+                     auto* const part = reinterpret_cast<T*>(block.scratch);
+                     int8_rows(all, finish, part, kOutputs);
+                     if (is_row_major)
+                       copy_rows(part, kOutputs, block.count, used,
+                                 y + block.first * outputs_ + output, outputs_);
+                     else
+                       take(block, output, used, part);
+                   });
+  }
+
+ private:
+  const Int8Layout layout_;
+  const int8_t* packed_;
+  int64_t steps_, outputs_, padded_;
+  const Workspace numbers_;
+  Int8Finish finish_{};
+};
+
+/// Calls f(T()) of the output's type.
+template <class F>
+void for_output(const Tensor& y, const F& f) {
+  if (y.dtype() == DType::u8)
+    f(uint8_t());
+  else
+    f(float());
+}
+
+/// Inputs as kernels read them: u8, or i16. `rows` of `width` each are filled up to whole groups.
+const void* widened_rows(const Tensor& x, int64_t rows, int64_t width, int64_t padded,
+                         int64_t input_bytes, void* to) {
+  const auto* const from = in<uint8_t>(x);
+  const auto fill = [&](auto* out) {
+    parallel_for(rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(padded, 1)),
+                 [&](int64_t begin, int64_t end) {
+                   for (int64_t r = begin; r < end; ++r) {
+                     std::copy_n(from + r * width, width, out + r * padded);
+                     std::fill_n(out + r * padded + width, padded - width, 0);
+                   }
+                 });
+  };
+  if (input_bytes == 1)
+    fill(static_cast<uint8_t*>(to));
+  else
+    fill(static_cast<int16_t*>(to));
+  return to;
+}
+
+void int8_linear(const Context& context, const Tensor& x, const Tensor& packed, const Tensor& sums,
+                 const Tensor& scales, const Tensor& bias, Tensor& y, const Int8Call& call) {
+  const Int8Layout layout = int8_layout();
+  const int64_t rows = y.shape()[0], width = x.shape()[1];
+  const int64_t padded = up(width, layout.group), steps = padded / layout.group;
+  const Weight weight(context, packed, sums, scales, bias, steps, call);
+  const bool as_it_is = layout.group == 4 && padded == width;
+  const Workspace inputs =
+      context.workspace(as_it_is ? 0 : static_cast<size_t>(rows * padded * layout.input_bytes()));
+  const void* const from =
+      as_it_is ? x.raw()
+               : widened_rows(x, rows, width, padded, layout.input_bytes(), inputs.as<void>());
+  const Workspace table =
+      context.workspace(static_cast<size_t>(std::max<int64_t>(steps, 1)) * sizeof(int32_t));
+  auto* const offsets = table.as<int32_t>();
+  for (int64_t j = 0; j < steps; ++j) offsets[j] = static_cast<int32_t>(j * layout.group);
+  for_output(y, [&]<class T>(T) {
+    weight.products(
+        context, from, offsets, rows, out<T>(y), true, [&](int64_t row) { return row * padded; },
+        [](const auto&...) {});
+  });
+}
+
+void int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed, const Tensor& sums,
+                 const Tensor& scales, const Tensor& bias, Tensor& y, const ConvGeometry& g,
+                 const Int8Call& call) {
+  const Int8Layout layout = int8_layout();
+  const PaddedImages padded{g, up(g.c, layout.group)};
+  const int64_t groups = padded.channels / layout.group, steps = g.kh * g.kw * groups;
+  const Weight weight(context, packed, sums, scales, bias, steps, call);
+  const bool is_nhwc = are_nhwc(x, x), y_is_nhwc = are_nhwc(y, y) || g.oh * g.ow == 1;
+  const bool as_it_is = layout.group == 4 && padded.channels == g.c && g.padding == 0 &&
+                        (is_nhwc || g.h * g.w == 1 || g.c == 1);
+  const Workspace images = context.workspace(
+      as_it_is ? 0 : static_cast<size_t>(g.n * padded.size() * layout.input_bytes()));
+  const void* from = as_it_is ? x.raw() : images.as<void>();
+  if (!as_it_is && layout.group == 4)
+    padded.fill(in<uint8_t>(x), is_nhwc, static_cast<uint8_t>(call.input.zero_point),
+                images.as<uint8_t>());
+  else if (!as_it_is)
+    padded.fill(in<uint8_t>(x), is_nhwc, static_cast<int16_t>(call.input.zero_point),
+                images.as<int16_t>());
+  const Workspace table =
+      context.workspace(static_cast<size_t>(std::max<int64_t>(steps, 1)) * sizeof(int32_t));
+  auto* const offsets = table.as<int32_t>();
+  for (int64_t j = 0; j < steps; ++j)
+    offsets[j] = static_cast<int32_t>(padded.offset(j / groups, j % groups * layout.group));
+  for_output(y, [&]<class T>(T) {
+    T* const to = out<T>(y);
+    weight.products(
+        context, from, offsets, g.n * g.oh * g.ow, to, y_is_nhwc,
+        [&](int64_t row) { return padded.corner(row); },
+        [&](const RowBlock& block, int64_t output, int64_t used, const T* part) {
+          copy_to_images(part, kOutputs, block.first, block.count, output, used, false, g, to);
+        });
+  });
+}
+
+const bool registered =
+    backend::register_kernel("quantize", DeviceKind::cpu, DType::f32, &quantize) &&
+    backend::register_kernel("dequantize", DeviceKind::cpu, DType::u8, &dequantize) &&
+    backend::register_kernel("int8_pack", DeviceKind::cpu, DType::i8, &pack) &&
+    backend::register_kernel("int8_linear", DeviceKind::cpu, DType::u8, &int8_linear) &&
+    backend::register_kernel("int8_conv2d", DeviceKind::cpu, DType::u8, &int8_conv2d);
+
+}  // namespace
+}  // namespace brim::cpu

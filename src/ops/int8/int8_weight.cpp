@@ -1,0 +1,132 @@
+// Int8Weight: weights in integers, with a scale for each output
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "backend/kernel.h"
+#include "ops/checks.h"
+#include "ops/int8/int8.h"
+
+namespace brim {
+namespace {
+
+constexpr int64_t kOutputs = 16, kInputs = 4;  // whole multiples of every kernel's tiles
+
+int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+void check_shape(const Shape& shape) {
+  BRIM_CHECK(shape.rank() == 2 || shape.rank() == 4, ShapeError,
+             "[int8] expects a weight (O, K) or (O, C, KH, KW), got {}", shape.str());
+  const int64_t inputs = shape[0] > 0 ? shape.numel() / shape[0] : 0;
+  BRIM_CHECK(inputs <= Int8Weight::kMostInputs, ValueError,
+             "[int8] a weight {}: the sum of {} products can be more than an i32 holds; {} are "
+             "possible",
+             shape.str(), inputs, Int8Weight::kMostInputs);
+}
+
+/// Of each output's values; a scale of 0 tells an output of zeros alone.
+std::vector<float> scales_of(const std::vector<float>& weight, int64_t outputs) {
+  std::vector<float> scales(static_cast<size_t>(outputs), 0.0F);
+  const int64_t inputs = outputs > 0 ? static_cast<int64_t>(weight.size()) / outputs : 0;
+  for (int64_t o = 0; o < outputs; ++o) {
+    float most = 0;
+    for (int64_t i = 0; i < inputs; ++i) {
+      const float w = weight[static_cast<size_t>(o * inputs + i)];
+      BRIM_CHECK(std::isfinite(w), ValueError, "[int8] the weight of output {} holds {}", o, w);
+      most = std::max(most, std::fabs(w));
+    }
+    scales[static_cast<size_t>(o)] = most / 127;
+  }
+  return scales;
+}
+
+}  // namespace
+
+Int8Weight Int8Weight::quantize(const Tensor& weight) {
+  ops::check_defined("int8", weight);
+  check_shape(weight.shape());
+  BRIM_CHECK(weight.dtype() == DType::f32, DTypeError,
+             "[int8] a weight of {}: only f32 is implemented", name(weight.dtype()));
+  const std::vector<float> dense = weight.detach().to_vector<float>();
+  const int64_t outputs = weight.size(0);
+  const std::vector<float> scales = scales_of(dense, outputs);
+  std::vector<int8_t> values(dense.size());
+  const size_t inputs = dense.size() / std::max<size_t>(static_cast<size_t>(outputs), 1);
+  for (size_t i = 0; i < dense.size(); ++i) {
+    const float scale = scales[i / inputs];
+    const float q = scale > 0 ? std::nearbyint(dense[i] / scale) : 0;
+    values[i] = static_cast<int8_t>(std::clamp(q, -127.0F, 127.0F));
+  }
+  const Device device = weight.device();
+  return of(Tensor::from<int8_t>(values, weight.shape(), device),
+            Tensor::from<float>(scales, {outputs}, device));
+}
+
+Int8Weight Int8Weight::of(const Tensor& values, const Tensor& scales) {
+  static const backend::Kernel<void(const Context&, const Tensor& values, Tensor& packed)> kernel(
+      "int8_pack", {.operands = "values, packed"});
+  ops::check_defined("int8", values);
+  ops::check_defined("int8", scales);
+  check_shape(values.shape());
+  const int64_t outputs = values.size(0);
+  BRIM_CHECK(values.dtype() == DType::i8 && scales.dtype() == DType::f32 &&
+                 scales.shape() == Shape{outputs} && values.device() == scales.device(),
+             ValueError, "[int8] values {} {} and scales {} {} are no weight", name(values.dtype()),
+             values.shape().str(), name(scales.dtype()), scales.shape().str());
+  for (const float scale : scales.to_vector<float>())
+    BRIM_CHECK(std::isfinite(scale) && scale >= 0, ValueError, "[int8] an output's scale is {}",
+               scale);
+  Int8Weight w{.values = values.detach().contiguous(), .scales = scales.detach().contiguous()};
+  const std::vector<int8_t> numbers = w.values.to_vector<int8_t>();
+  std::vector<int32_t> sums(static_cast<size_t>(outputs), 0);
+  const size_t inputs = numbers.size() / std::max<size_t>(sums.size(), 1);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    BRIM_CHECK(numbers[i] >= -127, ValueError, "[int8] a weight holds -128; the least is -127");
+    sums[i / inputs] += numbers[i];
+  }
+  w.sums = Tensor::from<int32_t>(sums, {outputs}, values.device());
+  const Shape& s = values.shape();
+  const int64_t area = s.rank() == 4 ? s[2] * s[3] : 1;
+  w.packed =
+      Tensor::empty({up(outputs, kOutputs) * area * up(s[1], kInputs)}, DType::i8, values.device());
+  kernel(values.device(), DType::i8, w.values, w.packed);
+  return w;
+}
+
+Tensor Int8Weight::dense() const {
+  const std::vector<int8_t> numbers = values.to_vector<int8_t>();
+  const std::vector<float> factors = scales.to_vector<float>();
+  std::vector<float> all(numbers.size());
+  const size_t inputs = numbers.size() / std::max<size_t>(factors.size(), 1);
+  for (size_t i = 0; i < all.size(); ++i)
+    all[i] = static_cast<float>(numbers[i]) * factors[i / inputs];
+  return Tensor::from<float>(all, values.shape(), values.device());
+}
+
+int64_t Int8Weight::bytes() const { return values.numel() + 4 * scales.numel(); }
+
+namespace ops {
+
+void check_int8_operands(const char* op, const Tensor& q, const Int8Weight& weight,
+                         const Tensor& bias, int rank) {
+  BRIM_CHECK(weight.packed.defined(), ValueError,
+             "[{}] the weight is empty; make one with Int8Weight::quantize", op);
+  BRIM_CHECK(weight.shape().rank() == rank, ShapeError, "[{}] expects a weight of {} axes, got {}",
+             op, rank, weight.shape().str());
+  common_device(op, q, weight.packed);
+  BRIM_CHECK(q.dtype() == DType::u8, DTypeError, "[{}] x is {}; quantize() makes it u8", op,
+             name(q.dtype()));
+  if (!bias.defined()) return;
+  common_device(op, q, bias);
+  BRIM_CHECK(bias.dtype() == DType::f32 && bias.shape() == Shape{weight.shape()[0]} &&
+                 bias.is_contiguous(),
+             ShapeError, "[{}] bias {} {} with weight {}: expected f32 ({})", op,
+             name(bias.dtype()), bias.shape().str(), weight.shape().str(), weight.shape()[0]);
+  BRIM_CHECK(!grad_enabled() || !bias.requires_grad(), ValueError,
+             "[{}] gradients of int8 layers are not implemented: train with fake_quantize(), and "
+             "compute this in a NoGrad scope",
+             op);
+}
+
+}  // namespace ops
+}  // namespace brim
