@@ -33,7 +33,7 @@ void check_extension(const std::string& path) {
 void check_growth(const train::WeightsFile& file, double max_growth) {
   double bytes = 0;
   for (const std::string& name : file.names())
-    if (!file.is_sparse(name)) bytes += static_cast<double>(file.info(name).bytes);
+    if (!file.is_encoded(name)) bytes += static_cast<double>(file.info(name).bytes);
   std::error_code error;
   const auto size = static_cast<double>(std::filesystem::file_size(file.path(), error));
   BRIM_CHECK(bytes <= max_growth * size, FileError,
@@ -58,6 +58,7 @@ int run(const ConvertOptions& o) {
   const bool loses = train::is_pth(o.out) && metadata.contains("brim.recipe");
   metadata.emplace("format", "pt");  // which other readers of safetensors look for
   metadata.erase("brim.sparse");
+  metadata.erase("brim.int8");
   if (o.sparse > 0) {
     train::save_sparse_weights(o.out, tensors, o.sparse, metadata);
     say(stdout, "{}: {} tensors, {}\n", o.out, tensors.size(),

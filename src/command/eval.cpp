@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command/command.h"
+#include "command/compressed_layers.h"
 #include "command/device_option.h"
 #include "command/format.h"
 #include "command/libraries.h"
@@ -15,7 +16,6 @@
 #include "command/progress.h"
 #include "command/report.h"
 #include "command/say.h"
-#include "command/sparse_layers.h"
 #include "command/with_weights.h"
 #include "core/check.h"
 
@@ -80,8 +80,8 @@ int evaluate(const EvalOptions& o, const ChosenDevices& chosen) {
       classes.size(), recipe.data, info.classes.size(), o.weights);
   const auto model =
       with_weights(file, device, [&] { return train::make_network(recipe, split.data, device); });
-  const std::string sparse = use_sparse_layers(*model, recipe);
-  if (!sparse.empty() && !is_stdout(o.json)) say(stdout, "{}\n", sparse);
+  const std::string compressed = use_compressed_layers(*model, recipe, file);
+  if (!compressed.empty() && !is_stdout(o.json)) say(stdout, "{}\n", compressed);
   data::DeviceLoader feed(split.loader, device);
 
   const auto begin = std::chrono::steady_clock::now();

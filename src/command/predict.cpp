@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "command/command.h"
+#include "command/compressed_layers.h"
 #include "command/device_option.h"
 #include "command/libraries.h"
 #include "command/predictor.h"
@@ -67,6 +68,7 @@ TrainedNetwork open_network(const PredictOptions& o, Device device) {
                                              .device = device});
   });
   net.network->eval();
+  (void)use_compressed_layers(*net.network, net.recipe, file);
   return net;
 }
 

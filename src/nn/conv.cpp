@@ -1,7 +1,7 @@
 #include <brim/nn/conv.h>
 
+#include "nn/inference_form.h"
 #include "nn/layer.h"
-#include "nn/sparse_form.h"
 
 namespace brim::nn {
 namespace {
@@ -50,6 +50,9 @@ Tensor Conv2d::forward(const Tensor& x) {
                           .dilation = options.dilation,
                           .groups = options.groups};
   const auto dense = [&](const Tensor& some) { return conv2d(some, weight, bias, how); };
+  if (int8_ && int8_->serves(x, weight))
+    return int8_conv2d(quantize(x.to(MemoryFormat::nhwc), int8_->input()), int8_->input(),
+                       int8_->weight(), bias, how);
   if (!sparse_ || !sparse_->serves(x, weight)) return dense(x);
   const auto sparse = [&](const Tensor& some) {
     return sparse_conv2d(some, sparse_->weight(), bias, how);
@@ -59,6 +62,19 @@ Tensor Conv2d::forward(const Tensor& x) {
 
 void Conv2d::use_sparse(SparseWeight w) {
   sparse_ = std::make_shared<SparseForm>(weight, std::move(w));
+  int8_.reset();
+}
+
+void Conv2d::use_int8(Int8Weight w, QuantParams input) {
+  BRIM_CHECK(options.groups == 1, NotImplemented,
+             "[use_int8] convolutions with {} groups are not implemented", options.groups);
+  int8_ = std::make_shared<Int8Form>(weight, std::move(w), input);
+  sparse_.reset();
+}
+
+void Conv2d::use_dense() {
+  sparse_.reset();
+  int8_.reset();
 }
 
 std::string Conv2d::options_str() const { return described(options); }

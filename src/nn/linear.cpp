@@ -1,8 +1,8 @@
 #include <brim/nn/linear.h>
 #include <brim/ops/matmul.h>
 
+#include "nn/inference_form.h"
 #include "nn/layer.h"
-#include "nn/sparse_form.h"
 
 namespace brim::nn {
 namespace {
@@ -24,6 +24,8 @@ Linear::Linear(Options o)
 
 Tensor Linear::forward(const Tensor& x) {
   const auto dense = [&](const Tensor& some) { return linear(some, weight, bias); };
+  if (int8_ && int8_->serves(x, weight))
+    return int8_linear(quantize(x, int8_->input()), int8_->input(), int8_->weight(), bias);
   if (!sparse_ || !sparse_->serves(x, weight)) return dense(x);
   const auto sparse = [&](const Tensor& some) {
     return sparse_linear(some, sparse_->weight(), bias);
@@ -33,6 +35,17 @@ Tensor Linear::forward(const Tensor& x) {
 
 void Linear::use_sparse(SparseWeight w) {
   sparse_ = std::make_shared<SparseForm>(weight, std::move(w));
+  int8_.reset();
+}
+
+void Linear::use_int8(Int8Weight w, QuantParams input) {
+  int8_ = std::make_shared<Int8Form>(weight, std::move(w), input);
+  sparse_.reset();
+}
+
+void Linear::use_dense() {
+  sparse_.reset();
+  int8_.reset();
 }
 
 std::string Linear::options_str() const {

@@ -10,13 +10,12 @@
 #include "core/check.h"
 #include "core/json_text.h"
 #include "diag/span.h"
-#include "train/sparse_weights.h"
+#include "train/encoded_weights.h"
 #include "train/weights_metadata.h"
 
 namespace brim::train {
 namespace {
 
-constexpr uint64_t kMostGrowth = 1000;  // of sparse weights: 99.9 % of zeros
 constexpr uint64_t kMaxElements = uint64_t{1} << 31;
 
 std::string names_json(const std::vector<std::string>& names) {
@@ -48,51 +47,30 @@ std::variant<io::SafeTensors, io::Pth> open_weights(const std::string& path) {
 bool is_pth(const std::string& path) { return path.ends_with(".pth") || path.ends_with(".pt"); }
 
 WeightsFile::WeightsFile(const std::string& path) : path_(path), file_(open_weights(path)) {
-  find_sparse();
-}
-
-void WeightsFile::find_sparse() {
-  const SparseIndex index = sparse_index(metadata(), path_);
-  if (index.empty()) return;
   const auto* file = std::get_if<io::SafeTensors>(&file_);
+  if (!file) return;
+  encoded_ = encoded_weights(*file, path_);
   std::set<std::string> parts;
-  uint64_t stored = 0, dense = 0;
-  for (const std::string& name : file->names()) stored += file->info(name).bytes;
-  for (const auto& [name, weight] : index) dense += 4 * static_cast<uint64_t>(weight.shape.numel());
-  BRIM_CHECK(dense <= kMostGrowth * (stored + 65536), FileError,
-             "[weights] {}: its sparse weights say that they are {} bytes, and it holds {}; the "
-             "file is damaged",
-             path_, dense, stored);
-  for (const auto& [name, weight] : index) {
-    BRIM_CHECK(!file->contains(name), FileError,
-               "[weights] {} holds {} twice, dense and sparse; the file is damaged", path_, name);
-    for (const char* part : {".values", ".columns", ".starts"}) {
-      (void)file->info(name + part);  // throws where it is missing
-      parts.insert(name + part);
-    }
-    sparse_[name] = {.dtype_name = "F32",
-                     .dtype = DType::f32,
-                     .shape = weight.shape,
-                     .bytes = 4 * static_cast<uint64_t>(weight.shape.numel())};
-    vectors_[name] = weight.vector;
+  for (const auto& [name, weight] : encoded_) {
+    parts.insert(weight.parts.begin(), weight.parts.end());
     names_.push_back(name);
   }
   for (const std::string& name : file->names())
-    if (!parts.contains(name)) names_.push_back(name);
+    if (!encoded_.empty() && !parts.contains(name)) names_.push_back(name);
 }
 
 const std::vector<std::string>& WeightsFile::names() const {
-  if (!sparse_.empty()) return names_;
+  if (!encoded_.empty()) return names_;
   return std::visit(
       [](const auto& f) -> const auto& { return f.names(); }, file_);
 }
 const io::TensorInfo& WeightsFile::info(const std::string& name) const {
-  if (const auto found = sparse_.find(name); found != sparse_.end()) return found->second;
+  if (const auto found = encoded_.find(name); found != encoded_.end()) return found->second.info;
   return std::visit(
       [&](const auto& f) -> const auto& { return f.info(name); }, file_);
 }
 io::TensorMap WeightsFile::load_all(Device device) const {
-  if (!sparse_.empty()) {
+  if (!encoded_.empty()) {
     io::TensorMap all;
     for (const std::string& name : names_) all[name] = load(name).to(device);
     return all;
@@ -100,20 +78,15 @@ io::TensorMap WeightsFile::load_all(Device device) const {
   return std::visit([&](const auto& f) { return f.load_all(device); }, file_);
 }
 Tensor WeightsFile::load(const std::string& name) const {
-  if (const auto found = sparse_.find(name); found != sparse_.end()) {
-    const auto& file = std::get<io::SafeTensors>(file_);
-    try {
-      return SparseWeight{.shape = found->second.shape,
-                          .vector = vectors_.at(name),
-                          .values = file.load(name + ".values"),
-                          .columns = file.load(name + ".columns"),
-                          .starts = file.load(name + ".starts")}
-          .dense();
-    } catch (const ValueError& e) {
-      raise<FileError>("[weights] {}: {} is damaged: {}", path_, name, e.what());
-    }
-  }
+  if (const auto found = encoded_.find(name); found != encoded_.end())
+    return found->second.load(std::get<io::SafeTensors>(file_));
   return std::visit([&](const auto& f) { return f.load(name); }, file_);
+}
+compress::Int8Layers WeightsFile::int8_layers() const {
+  compress::Int8Layers all;
+  for (const auto& [name, weight] : encoded_)
+    if (weight.int8) all[name] = weight.int8(std::get<io::SafeTensors>(file_));
+  return all;
 }
 io::Metadata WeightsFile::metadata() const {
   const auto* file = std::get_if<io::SafeTensors>(&file_);
@@ -146,6 +119,13 @@ void save_sparse_weights(const std::string& path, const io::TensorMap& tensors, 
                          io::Metadata metadata) {
   const io::TensorMap sparse = sparse_tensors(tensors, vector, metadata);
   io::save_safetensors(path, sparse, metadata);
+}
+
+void save_int8_weights(const std::string& path, const nn::Module& model,
+                       const compress::Int8Layers& layers, const WeightsInfo& info) {
+  io::Metadata metadata = weights_metadata(info);
+  const io::TensorMap tensors = int8_tensors(model.state_dict(), layers, metadata);
+  io::save_safetensors(path, tensors, metadata);
 }
 
 WeightsInfo read_weights_info(const WeightsFile& file) {

@@ -20,7 +20,7 @@
 #include <thread>
 
 #include "message_of.h"
-#include "nn/sparse_form.h"
+#include "nn/inference_form.h"
 
 namespace brim::compress {
 namespace {

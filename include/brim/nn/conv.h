@@ -3,10 +3,12 @@
 
 #include <brim/nn/module.h>
 #include <brim/ops/conv.h>
+#include <brim/ops/int8.h>
 #include <brim/ops/sparse.h>
 
 namespace brim::nn {
 
+class Int8Form;
 class SparseForm;
 
 /// conv2d(x, weight, bias). x: (N, in, H, W) -> (N, out, OH, OW). Weight (out, in / groups, KH, KW)
@@ -30,6 +32,9 @@ class Conv2d : public Module {
 
   /// As Linear::use_sparse().
   void use_sparse(SparseWeight weight);
+  /// As Linear::use_int8(). The layer then computes in nhwc, and so is its output.
+  void use_int8(Int8Weight weight, QuantParams input);
+  void use_dense();
 
   const Options options;
   Tensor& weight;
@@ -40,6 +45,7 @@ class Conv2d : public Module {
 
  private:
   std::shared_ptr<SparseForm> sparse_;
+  std::shared_ptr<Int8Form> int8_;
 };
 
 /// conv1d(x, weight, bias). x: (N, in, L) -> (N, out, OL). Weight (out, in / groups, K) and bias

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <brim/nn/module.h>
+#include <brim/ops/int8.h>
 #include <brim/ops/sparse.h>
 
 namespace brim::nn {
 
+class Int8Form;
 class SparseForm;
 
 /// y = x W^T + b. x: (.., in) -> (.., out). Weight (out, in) and bias (out) begin uniform in
@@ -25,6 +27,11 @@ class Linear : public Module {
   /// What the weight is without its columns of zeros: computed with where no gradient is wanted and
   /// that is faster, until the weight changes (compress::encode()).
   void use_sparse(SparseWeight weight);
+  /// What the weight is in 8-bit integers, and how inputs are told in them: computed with where no
+  /// gradient is wanted, until the weight changes (compress::quantize()).
+  void use_int8(Int8Weight weight, QuantParams input);
+  /// Computes with the dense weight again.
+  void use_dense();
 
   const Options options;
   Tensor& weight;
@@ -35,6 +42,7 @@ class Linear : public Module {
 
  private:
   std::shared_ptr<SparseForm> sparse_;
+  std::shared_ptr<Int8Form> int8_;
 };
 
 }  // namespace brim::nn

@@ -42,6 +42,9 @@ Tensor fake_quantize_weight(const Tensor& weight);
 struct Int8Weight {
   Tensor values;  ///< i8, of the weight's shape
   Tensor scales;  ///< f32 (O): a number of output o is values * scales[o]
+  /// f32 (O): added to outputs, to make up for what rounding moves them by on average
+  /// (compress::quantize()); or undefined.
+  Tensor correction;
   Tensor packed;  ///< i8: the values in the order in which this machine's kernels read them
   Tensor sums;    ///< i32 (O): of each output's values
 
@@ -49,12 +52,12 @@ struct Int8Weight {
   /// axes, ValueError where it is not finite, or where an output has more numbers (kMostInputs)
   /// than an i32 can hold the sum of.
   static Int8Weight quantize(const Tensor& weight);
-  /// Of values and scales, as files have them. Throws ValueError where they are no weight.
-  static Int8Weight of(const Tensor& values, const Tensor& scales);
+  /// Of what files have. Throws ValueError where it is no weight.
+  static Int8Weight of(const Tensor& values, const Tensor& scales, const Tensor& correction = {});
   /// values * scales: f32.
   Tensor dense() const;
   const Shape& shape() const { return values.shape(); }
-  int64_t bytes() const;  ///< of values and scales
+  int64_t bytes() const;  ///< of values, scales and correction
 
   static constexpr int64_t kMostInputs = 2147483647 / (255 * 127);
 };
@@ -67,13 +70,14 @@ struct Int8Output {
   friend bool operator==(const Int8Output&, const Int8Output&) = default;
 };
 
-/// linear(dequantize(q, input), weight.dense(), bias), without gradients. q: (.., in), u8 ->
+/// linear(dequantize(q, input), weight.dense(), bias) + weight.correction, without gradients. q:
+/// (.., in), u8 ->
 /// (.., out).
 Tensor int8_linear(const Tensor& q, QuantParams input, const Int8Weight& weight,
                    const Tensor& bias = {}, const Int8Output& output = {});
 
-/// conv2d(dequantize(q, input), weight.dense(), bias, options), without gradients; groups are not
-/// implemented. The output has the memory format of q; nhwc is faster.
+/// conv2d(dequantize(q, input), weight.dense(), bias, options) + weight.correction, without
+/// gradients; groups are not implemented. The output has the memory format of q; nhwc is faster.
 Tensor int8_conv2d(const Tensor& q, QuantParams input, const Int8Weight& weight,
                    const Tensor& bias = {}, const Conv2dOptions& options = {},
                    const Int8Output& output = {});

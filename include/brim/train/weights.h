@@ -2,6 +2,7 @@
 // class names are in its metadata. Files of PyTorch are read as well; they do not know.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include <brim/compress/quantize.h>
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
 #include <brim/nn/module.h>
@@ -20,7 +22,8 @@ namespace brim::train {
 bool is_pth(const std::string& path);
 
 /// An open file of weights: PyTorch's if is_pth(path), else safetensors. Weights that it holds
-/// without their columns of zeros (save_sparse_weights()) are seen as dense ones.
+/// without their columns of zeros (save_sparse_weights()), or in integers (save_int8_weights()),
+/// are seen as dense ones.
 class WeightsFile {
  public:
   /// Throws FileError.
@@ -34,17 +37,25 @@ class WeightsFile {
   Tensor load(const std::string& name) const;
   /// Always empty for PyTorch's files.
   io::Metadata metadata() const;
-  /// Whether the file holds it without its columns of zeros.
-  bool is_sparse(const std::string& name) const { return sparse_.contains(name); }
+  /// Whether the file holds it in another form than as one tensor.
+  bool is_encoded(const std::string& name) const { return encoded_.contains(name); }
+  /// What the file holds in integers. Throws FileError where it is damaged.
+  compress::Int8Layers int8_layers() const;
+
+  /// A weight that is seen as dense.
+  struct Encoded {
+    io::TensorInfo info;
+    std::vector<std::string> parts;  ///< the tensors in the file
+    std::function<Tensor(const io::SafeTensors&)> load;
+    std::function<compress::Int8Layer(const io::SafeTensors&)>
+        int8;  ///< null unless it is in integers
+  };
 
  private:
-  void find_sparse();
-
   std::string path_;
   std::variant<io::SafeTensors, io::Pth> file_;
-  std::vector<std::string> names_;                // where some are sparse
-  std::map<std::string, io::TensorInfo> sparse_;  // as dense ones
-  std::map<std::string, int64_t> vectors_;
+  std::vector<std::string> names_;  // where some are encoded
+  std::map<std::string, Encoded> encoded_;
 };
 
 /// What a weights file says about itself. Files of other tools say nothing.
@@ -65,6 +76,11 @@ void save_weights(const std::string& path, const nn::Module& model, const Weight
 /// SparseWeight::encode() refuses.
 void save_sparse_weights(const std::string& path, const io::TensorMap& tensors, int64_t vector,
                          io::Metadata metadata = {});
+
+/// Writes the network's state with the weights of `layers` in integers: "NAME.values",
+/// "NAME.scales" and "NAME.correction", as Int8Weight has them, and "brim.int8" in the metadata.
+void save_int8_weights(const std::string& path, const nn::Module& model,
+                       const compress::Int8Layers& layers, const WeightsInfo& info);
 
 /// Throws FileError for metadata that is damaged.
 WeightsInfo read_weights_info(const WeightsFile& file);

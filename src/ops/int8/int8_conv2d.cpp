@@ -11,8 +11,8 @@ namespace brim {
 namespace {
 
 double int8_conv2d_operations(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-                              const Tensor&, const Tensor&, const backend::ConvGeometry& g,
-                              const backend::Int8Call&) {
+                              const Tensor&, const Tensor&, const Tensor&,
+                              const backend::ConvGeometry& g, const backend::Int8Call&) {
   return 2.0 * static_cast<double>(g.work());
 }
 
@@ -22,9 +22,10 @@ Tensor int8_conv2d(const Tensor& q, QuantParams input, const Int8Weight& weight,
                    const Conv2dOptions& options, const Int8Output& output) {
   static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& packed,
                                     const Tensor& sums, const Tensor& scales, const Tensor& bias,
-                                    Tensor& y, const backend::ConvGeometry&,
-                                    const backend::Int8Call&)>
-      kernel("int8_conv2d", {.operands = "x, packed, sums, scales, bias, y", .activations = "x, y"},
+                                    const Tensor& correction, Tensor& y,
+                                    const backend::ConvGeometry&, const backend::Int8Call&)>
+      kernel("int8_conv2d",
+             {.operands = "x, packed, sums, scales, bias, correction, y", .activations = "x, y"},
              &int8_conv2d_operations);
   constexpr const char* kOp = "int8_conv2d";
   ops::check_int8_operands(kOp, q, weight, bias, 4);
@@ -47,8 +48,8 @@ Tensor int8_conv2d(const Tensor& q, QuantParams input, const Int8Weight& weight,
              q.shape().str());
   const Tensor from = ops::dense(q);
   Tensor y = ops::empty_in(geo.y_shape(), ops::dtype_of_output(output), from);
-  kernel(q.device(), DType::u8, from, weight.packed, weight.sums, weight.scales, bias, y, geo,
-         {input, output});
+  kernel(q.device(), DType::u8, from, weight.packed, weight.sums, weight.scales, bias,
+         weight.correction, y, geo, {input, output});
   return y;
 }
 

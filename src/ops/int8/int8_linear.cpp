@@ -8,7 +8,8 @@ namespace brim {
 namespace {
 
 double int8_linear_operations(const Tensor& x, const Tensor&, const Tensor&, const Tensor&,
-                              const Tensor&, const Tensor& y, const backend::Int8Call&) {
+                              const Tensor&, const Tensor&, const Tensor& y,
+                              const backend::Int8Call&) {
   return 2.0 * static_cast<double>(x.numel()) * static_cast<double>(y.shape()[1]);
 }
 
@@ -18,8 +19,8 @@ Tensor int8_linear(const Tensor& q, QuantParams input, const Int8Weight& weight,
                    const Int8Output& output) {
   static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& packed,
                                     const Tensor& sums, const Tensor& scales, const Tensor& bias,
-                                    Tensor& y, const backend::Int8Call&)>
-      kernel("int8_linear", {.operands = "x, packed, sums, scales, bias, y"},
+                                    const Tensor& correction, Tensor& y, const backend::Int8Call&)>
+      kernel("int8_linear", {.operands = "x, packed, sums, scales, bias, correction, y"},
              &int8_linear_operations);
   ops::check_int8_operands("int8_linear", q, weight, bias, 2);
   input.check();
@@ -34,7 +35,7 @@ Tensor int8_linear(const Tensor& q, QuantParams input, const Int8Weight& weight,
   const int64_t rows = in > 0 ? q.numel() / in : (out > 0 ? y.numel() / out : 0);
   Tensor flat = y.alias({rows, out}, {out, 1}, 0);
   kernel(q.device(), DType::u8, q.contiguous().reshape({rows, in}), weight.packed, weight.sums,
-         weight.scales, bias, flat, {input, output});
+         weight.scales, bias, weight.correction, flat, {input, output});
   return y;
 }
 

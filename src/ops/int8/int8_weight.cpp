@@ -62,7 +62,7 @@ Int8Weight Int8Weight::quantize(const Tensor& weight) {
             Tensor::from<float>(scales, {outputs}, device));
 }
 
-Int8Weight Int8Weight::of(const Tensor& values, const Tensor& scales) {
+Int8Weight Int8Weight::of(const Tensor& values, const Tensor& scales, const Tensor& correction) {
   static const backend::Kernel<void(const Context&, const Tensor& values, Tensor& packed)> kernel(
       "int8_pack", {.operands = "values, packed"});
   ops::check_defined("int8", values);
@@ -77,6 +77,15 @@ Int8Weight Int8Weight::of(const Tensor& values, const Tensor& scales) {
     BRIM_CHECK(std::isfinite(scale) && scale >= 0, ValueError, "[int8] an output's scale is {}",
                scale);
   Int8Weight w{.values = values.detach().contiguous(), .scales = scales.detach().contiguous()};
+  if (correction.defined()) {
+    BRIM_CHECK(correction.dtype() == DType::f32 && correction.shape() == Shape{outputs} &&
+                   correction.device() == values.device(),
+               ValueError, "[int8] a correction {} {} of a weight {}", name(correction.dtype()),
+               correction.shape().str(), values.shape().str());
+    for (const float c : correction.to_vector<float>())
+      BRIM_CHECK(std::isfinite(c), ValueError, "[int8] an output's correction is {}", c);
+    w.correction = correction.detach().contiguous();
+  }
   const std::vector<int8_t> numbers = w.values.to_vector<int8_t>();
   std::vector<int32_t> sums(static_cast<size_t>(outputs), 0);
   const size_t inputs = numbers.size() / std::max<size_t>(sums.size(), 1);
@@ -103,7 +112,9 @@ Tensor Int8Weight::dense() const {
   return Tensor::from<float>(all, values.shape(), values.device());
 }
 
-int64_t Int8Weight::bytes() const { return values.numel() + 4 * scales.numel(); }
+int64_t Int8Weight::bytes() const {
+  return values.numel() + 4 * scales.numel() + (correction.defined() ? 4 * scales.numel() : 0);
+}
 
 namespace ops {
 

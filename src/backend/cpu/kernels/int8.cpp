@@ -64,7 +64,7 @@ void pack(const Context&, const Tensor& values, Tensor& packed) {
 class Weight {
  public:
   Weight(const Context& context, const Tensor& packed, const Tensor& sums, const Tensor& scales,
-         const Tensor& bias, int64_t steps, const Int8Call& call)
+         const Tensor& bias, const Tensor& correction, int64_t steps, const Int8Call& call)
       : layout_(int8_layout()),
         packed_(in<int8_t>(packed)),
         steps_(steps),
@@ -75,12 +75,13 @@ class Weight {
     auto* const scale = reinterpret_cast<float*>(start + padded_);
     float* const shift = scale + padded_;
     const auto* const sum = in<int32_t>(sums);
-    const float *const factor = in<float>(scales), *const more = in<float>(bias);
+    const auto* const factor = in<float>(scales);
+    const float *const first = in<float>(bias), *const second = in<float>(correction);
     for (int64_t o = 0; o < padded_; ++o) {
       const bool is_used = o < outputs_;
       start[o] = is_used ? -call.input.zero_point * sum[o] : 0;
       scale[o] = is_used ? factor[o] * call.input.scale : 0;
-      shift[o] = is_used && more ? more[o] : 0;
+      shift[o] = (is_used && first ? first[o] : 0) + (is_used && second ? second[o] : 0);
     }
     const auto& next = call.output.quantized;
     finish_ = {.start = start,
@@ -165,11 +166,12 @@ const void* widened_rows(const Tensor& x, int64_t rows, int64_t width, int64_t p
 }
 
 void int8_linear(const Context& context, const Tensor& x, const Tensor& packed, const Tensor& sums,
-                 const Tensor& scales, const Tensor& bias, Tensor& y, const Int8Call& call) {
+                 const Tensor& scales, const Tensor& bias, const Tensor& correction, Tensor& y,
+                 const Int8Call& call) {
   const Int8Layout layout = int8_layout();
   const int64_t rows = y.shape()[0], width = x.shape()[1];
   const int64_t padded = up(width, layout.group), steps = padded / layout.group;
-  const Weight weight(context, packed, sums, scales, bias, steps, call);
+  const Weight weight(context, packed, sums, scales, bias, correction, steps, call);
   const bool as_it_is = layout.group == 4 && padded == width;
   const Workspace inputs =
       context.workspace(as_it_is ? 0 : static_cast<size_t>(rows * padded * layout.input_bytes()));
@@ -188,12 +190,12 @@ void int8_linear(const Context& context, const Tensor& x, const Tensor& packed, 
 }
 
 void int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed, const Tensor& sums,
-                 const Tensor& scales, const Tensor& bias, Tensor& y, const ConvGeometry& g,
-                 const Int8Call& call) {
+                 const Tensor& scales, const Tensor& bias, const Tensor& correction, Tensor& y,
+                 const ConvGeometry& g, const Int8Call& call) {
   const Int8Layout layout = int8_layout();
   const PaddedImages padded{g, up(g.c, layout.group)};
   const int64_t groups = padded.channels / layout.group, steps = g.kh * g.kw * groups;
-  const Weight weight(context, packed, sums, scales, bias, steps, call);
+  const Weight weight(context, packed, sums, scales, bias, correction, steps, call);
   const bool is_nhwc = are_nhwc(x, x), y_is_nhwc = are_nhwc(y, y) || g.oh * g.ow == 1;
   const bool as_it_is = layout.group == 4 && padded.channels == g.c && g.padding == 0 &&
                         (is_nhwc || g.h * g.w == 1 || g.c == 1);

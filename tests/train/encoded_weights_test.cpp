@@ -50,8 +50,8 @@ TEST_F(SparseWeightsFile, IsReadAsDense) {
   EXPECT_TRUE(stored.contains("full.weight"));  // it would take more
   const WeightsFile file(path);
   EXPECT_EQ(file.names().size(), 4u);
-  EXPECT_TRUE(file.is_sparse("fc.weight"));
-  EXPECT_FALSE(file.is_sparse("full.weight"));
+  EXPECT_TRUE(file.is_encoded("fc.weight"));
+  EXPECT_FALSE(file.is_encoded("full.weight"));
   EXPECT_EQ(file.info("none.weight").shape, Shape({8, 2, 3, 3}));
   const io::TensorMap read = file.load_all();
   for (const auto& [name, tensor] : tensors) {

@@ -1,4 +1,4 @@
-#include "nn/sparse_form.h"
+#include "nn/inference_form.h"
 
 #include <brim/autograd/autograd.h>
 #include <brim/ops/create.h>
@@ -27,20 +27,24 @@ double seconds_of(const std::function<void(const Tensor&)>& call, const Tensor& 
 
 }  // namespace
 
+InferenceForm::InferenceForm(const Tensor& dense, Device device)
+    : dense_(dense.detach()), version_(dense.storage()->version()), device_(device) {}
+
+bool InferenceForm::serves(const Tensor& x, const Tensor& dense) const {
+  return !grad_enabled() && !autograd::autocasting() && x.defined() && x.dtype() == DType::f32 &&
+         dense.storage().get() == dense_.storage().get() && dense.raw() == dense_.raw() &&
+         dense.shape() == dense_.shape() && dense.strides() == dense_.strides() &&
+         dense.storage()->version() == version_ && x.device() == device_ &&
+         device_.kind != DeviceKind::cuda;
+}
+
 SparseForm::SparseForm(const Tensor& dense, SparseWeight weight)
-    : weight_(std::move(weight)), dense_(dense.detach()), version_(dense.storage()->version()) {
+    : InferenceForm(dense, weight.values.defined() ? weight.values.device() : Device()),
+      weight_(std::move(weight)) {
   weight_.check();
   BRIM_CHECK(weight_.shape == dense.shape(), ValueError,
              "[use_sparse] a sparse weight {} for a layer of {}", weight_.shape.str(),
              dense.shape().str());
-}
-
-bool SparseForm::serves(const Tensor& x, const Tensor& dense) const {
-  return !grad_enabled() && !autograd::autocasting() && x.defined() && x.dtype() == DType::f32 &&
-         dense.storage().get() == dense_.storage().get() && dense.raw() == dense_.raw() &&
-         dense.shape() == dense_.shape() && dense.strides() == dense_.strides() &&
-         dense.storage()->version() == version_ && x.device() == weight_.values.device() &&
-         x.device().kind != DeviceKind::cuda;
 }
 
 bool SparseForm::is_faster(const Tensor& x, const std::function<void(const Tensor& x)>& dense,
@@ -61,6 +65,18 @@ bool SparseForm::is_faster(const Tensor& x, const std::function<void(const Tenso
     }
   if (is_faster_.size() >= kMostShapes) is_faster_.clear();
   return is_faster_[key] = best[1] < best[0];
+}
+
+Int8Form::Int8Form(const Tensor& dense, Int8Weight weight, QuantParams input)
+    : InferenceForm(dense, weight.packed.defined() ? weight.packed.device() : Device()),
+      weight_(std::move(weight)),
+      input_(input) {
+  BRIM_CHECK(weight_.packed.defined(), ValueError,
+             "[use_int8] the weight is empty; make one with Int8Weight::quantize");
+  BRIM_CHECK(weight_.shape() == dense.shape(), ValueError,
+             "[use_int8] an int8 weight {} for a layer of {}", weight_.shape().str(),
+             dense.shape().str());
+  input_.check();
 }
 
 }  // namespace brim::nn

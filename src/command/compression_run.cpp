@@ -1,0 +1,173 @@
+#include "command/compression_run.h"
+
+#include <brim/autograd/autograd.h>
+#include <brim/core/threads.h>
+#include <brim/dist/launch.h>
+#include <brim/ops/create.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include "command/device_option.h"
+#include "command/format.h"
+#include "command/libraries.h"
+#include "command/report.h"
+#include "command/say.h"
+#include "command/signals.h"
+#include "core/check.h"
+#include "core/clock.h"
+#include "train/task/open.h"
+
+namespace brim::command {
+namespace {
+
+/// The median, in seconds.
+double median_forward(nn::Module& network, const Tensor& x) {
+  constexpr double kSeconds = 0.3;
+  (void)network(x);  // what is measured once, and what is cold
+  std::vector<double> all;
+  const double begin = steady_seconds();
+  while (all.size() < 5 || (steady_seconds() - begin < kSeconds && all.size() < 1000)) {
+    const double at = steady_seconds();
+    (void)network(x);
+    synchronize(x.device());
+    all.push_back(steady_seconds() - at);
+  }
+  std::ranges::sort(all);
+  return all[all.size() / 2];
+}
+
+}  // namespace
+
+void CompressionArguments::add_to(Arguments args) {
+  args.add("recipe", recipe, "built-in recipe or FILE.toml; default: the weights' own");
+  args.add("--weights", weights, "a .safetensors, .pth or .pt file").required();
+  args.add("--lr", lr, "learning rate of the fine-tuning, instead of the recipe's").range(0.0, 1e9);
+  args.add("--batch", batch, "samples per step").range(1, 1000000);
+  args.add("--data", data, "instead of the recipe's");
+  args.add("--device", device, "auto, cpu, cuda:N or sim:N").show_default();
+  args.add("--threads", threads, "CPU threads per op").range(1, 4096);
+  args.add("--json", json, "write the result to a file, or - for standard output");
+}
+
+train::Recipe recipe_of(const CompressionArguments& o, const char* what) {
+  const std::optional<train::Recipe> own =
+      train::read_weights_info(train::WeightsFile(o.weights)).recipe;
+  BRIM_CHECK(!o.recipe.empty() || own, ValueError,
+             "[{}] {} does not say which recipe it was trained by; give one", what, o.weights);
+  train::Recipe r = o.recipe.empty() ? *own : train::load_recipe(o.recipe);
+  if (!o.data.empty()) r.data = o.data;
+  if (o.lr) r.optimizer.lr = *o.lr;
+  if (o.batch) r.batch = *o.batch;
+  return r;
+}
+
+int run_compression(const CompressionArguments& o, const char* what,
+                    const std::function<int(Device)>& body) {
+  if (const dist::LaunchEnvironment launched = dist::launch_environment(); launched.size > 1)
+    throw UsageError(fmt::format("{} works in one process", what));
+  check_json_path(o.json);
+  check_outputs({{"--json", o.json}},
+                {{"the recipe", o.recipe}, {"the weights", o.weights}, {"the data", o.data}});
+  const ChosenDevices chosen = choose_one(o.device);
+  tell_choice(chosen, is_stdout(o.json));
+  return on_chosen(chosen, [&] {
+    if (o.threads > 0) set_num_threads(o.threads);
+    return body(chosen.devices[0]);
+  });
+}
+
+CompressionRun::CompressionRun(const CompressionArguments& o, const char* what, Device device,
+                               train::Recipe recipe, const std::string& trained_in)
+    : o_(o),
+      quiet_(is_stdout(o.json)),
+      what_(what),
+      device_(device),
+      recipe_(std::move(recipe)),
+      display_(quiet_),
+      stop_(watch_signals()),
+      trainer_(recipe_, options(trained_in)) {
+  display_.finish();
+  const train::WeightsInfo info = train::read_weights_info(train::WeightsFile(o.weights));
+  BRIM_CHECK(info.classes.empty() || train::same_classes(info.classes, trainer_.data().names),
+             ValueError,
+             "[{}] the {} classes of {} are not the {} that {} was trained on, or in another order",
+             what, trainer_.data().names.size(), recipe_.data, info.classes.size(), o.weights);
+  json_ = {{"recipe", recipe_.name}, {"weights", o.weights}, {"device", device.str()}};
+}
+
+train::TrainOptions CompressionRun::options(const std::string& out) {
+  train::TrainOptions options = train::with_speed({.devices = {device_}}, recipe_.speed);
+  options.weights = o_.weights;
+  options.out = out;
+  options.stop = &stop_;
+  options.progress = [this](const train::Progress& p) { display_.show(p); };
+  options.stage = [this](const char* stage, double fraction) { display_.show(stage, fraction); };
+  options.warn = [this](const std::string& line) {
+    display_.finish();
+    say(stderr, "brim: warning: {}\n", line);
+  };
+  return options;
+}
+
+void CompressionRun::evaluate(const char* what, const char* key) {
+  if (is_stopped()) return;
+  const std::optional<train::Evaluation> found = trainer_.test();
+  display_.finish();
+  if (!found) {
+    if (!is_stopped() && !quiet_ && std::string_view(key) == "dense")
+      say(stdout, "{} has no test split: nothing is evaluated\n", recipe_.data);
+    return;
+  }
+  BRIM_CHECK(std::isfinite(found->loss), ValueError,
+             "[{}] the loss of the {} network on {} is {}: its weights are no numbers, or too "
+             "large; use others",
+             what_, what, recipe_.data, found->loss);
+  json_[key] = {{"loss", found->loss}, {"metrics", command::to_json(*found)["metrics"]}};
+  if (!quiet_) say(stdout, "{:<11} loss {:.4f}, {}\n", what, found->loss, metrics_line(*found));
+}
+
+void CompressionRun::tell_times(const char* before, const char* after,
+                                const std::function<void()>& change) {
+  json_["times"] = nullptr;
+  const Shape input = train::input_shape(trainer_.data(), recipe_);
+  if (recipe_.task != "classify" || input.rank() == 0) return change();
+  const NoGrad scope;
+  nn::Module& network = trainer_.model();
+  network.eval();
+  const auto times = [&] {
+    std::vector<double> all;
+    for (const int64_t batch : {1, 16}) {
+      Shape shape{batch};
+      for (const int64_t size : input) shape.push_back(size);
+      all.push_back(median_forward(network, rand(shape, {.device = device_})));
+    }
+    return all;
+  };
+  const std::vector<double> first = times();
+  change();
+  const std::vector<double> second = times();
+  for (size_t i = 0; i < first.size(); ++i) {
+    const int64_t batch = i == 0 ? 1 : 16;
+    json_["times"].push_back({{"batch", batch},
+                              {fmt::format("{}_s", before), first[i]},
+                              {fmt::format("{}_s", after), second[i]}});
+    if (!quiet_)
+      say(stdout, "batches of {}: {:.3f} ms {}, {:.3f} ms {}, {:.2f} x\n", batch, 1e3 * first[i],
+          before, 1e3 * second[i], after, first[i] / second[i]);
+  }
+}
+
+void CompressionRun::write() {
+  json_["versions"] = build_versions();
+  if (!o_.json.empty()) write_json(json_, o_.json);
+}
+
+int CompressionRun::stopped(const std::string& what_to_do) const {
+  say(stderr, "brim: stopped; {}\n", what_to_do);
+  return 128 + stop_.load();
+}
+
+}  // namespace brim::command

@@ -1,0 +1,268 @@
+// Calibration: ranges by what was seen, what rounding loses, and what is faster.
+#include <brim/autograd/autograd.h>
+#include <brim/compress/quantize.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/conv.h>
+#include <brim/ops/matmul.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/shape.h>
+#include <brim/ops/unary.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "compress/calibrate.h"
+#include "core/check.h"
+#include "core/clock.h"
+
+namespace brim::compress {
+namespace {
+
+Conv2dOptions options_of(const nn::Conv2d& conv) {
+  return {.stride = conv.options.stride,
+          .padding = conv.options.padding,
+          .dilation = conv.options.dilation,
+          .groups = conv.options.groups};
+}
+
+const Tensor& bias_of(const Prunable& layer) {
+  return layer.linear ? layer.linear->bias : layer.conv->bias;
+}
+
+Tensor computed(const Prunable& layer, const Tensor& x, const Tensor& weight) {
+  return layer.linear ? linear(x, weight, bias_of(layer))
+                      : conv2d(x, weight, bias_of(layer), options_of(*layer.conv));
+}
+
+/// Of those that cannot be quantised, whatever goes into them.
+std::string obstacle(const Prunable& layer) {
+  const Tensor& weight = layer.weight();
+  if (layer.groups() > 1)
+    return fmt::format("convolutions with {} groups are not implemented", layer.groups());
+  if (weight.dtype() != DType::f32) return fmt::format("its weight is {}", name(weight.dtype()));
+  if (weight.device().kind == DeviceKind::cuda) return "not implemented on CUDA";
+  if (weight.numel() == 0) return "it has no weights";
+  const int64_t inputs = weight.numel() / weight.size(0);
+  if (inputs > Int8Weight::kMostInputs)
+    return fmt::format("{} inputs of an output: their sum may not fit into 32 bits", inputs);
+  return "";
+}
+
+std::vector<Watched> layers_of(nn::Module& network, const QuantizeOptions& o) {
+  std::vector<Watched> all;
+  for (const Prunable& layer : prunable_layers(network)) {
+    Watched w{.layer = layer, .told = {.name = layer.name, .shape = layer.weight().shape()}};
+    const bool is_kept = std::ranges::find(o.keep, layer.name) != o.keep.end();
+    w.told.why = is_kept ? "as asked for" : obstacle(layer);
+    all.push_back(std::move(w));
+  }
+  for (const std::string& name : o.keep) {
+    const auto has_name = [&](const Watched& w) { return w.told.name == name; };
+    BRIM_CHECK(std::ranges::any_of(all, has_name), ValueError,
+               "[quantize] '{}' is no convolution or linear layer of the network", name);
+  }
+  return all;
+}
+
+/// Runs the network while `look` sees each layer that is not given up.
+void watch(std::vector<Watched>& layers, const std::function<void()>& run,
+           const std::function<void(Watched&, const Tensor& x, const Tensor& y)>& look) {
+  std::vector<nn::Module::HookHandle> hooks;
+  for (Watched& w : layers)
+    if (w.is_open())
+      hooks.push_back(w.module().register_forward_hook(
+          [&w, &look](nn::Module&, const Tensor& x, const Tensor& y) {
+            look(w, x, y);
+            return Tensor();
+          }));
+  run();
+}
+
+void see_inputs(Watched& w, const Tensor& x, const Tensor&) {
+  if (x.dtype() != DType::f32) {
+    w.told.why = fmt::format("its inputs are {}", name(x.dtype()));
+    return;
+  }
+  try {
+    w.inputs.add(x);
+  } catch (const ValueError&) {
+    raise<ValueError>(
+        "[quantize] the inputs of {} are not finite in the calibration: its data or the weights "
+        "before it hold NaN or infinity",
+        w.told.name);
+  }
+  if (!w.first.defined()) w.first = x.detach();
+}
+
+void choose_range(Watched& w, const QuantizeOptions& o) {
+  if (!w.is_open()) return;
+  if (w.inputs.count() == 0) {
+    w.told.why = "the calibration did not run it";
+    return;
+  }
+  w.told.min = w.inputs.min();
+  w.told.max = w.inputs.max();
+  if (w.told.min == w.told.max) {
+    w.told.why = fmt::format("its inputs are {} in all of the calibration", w.told.min);
+    return;
+  }
+  w.told.input = w.inputs.params(o.calibration, o.percentile);
+  w.told.weight = Int8Weight::quantize(w.layer.weight());
+  w.difference.assign(static_cast<size_t>(w.told.shape[0]), 0.0);
+}
+
+/// As rows of outputs, f64.
+Tensor rows_of(const Tensor& y) {
+  const Tensor wide = y.detach().to(DType::f64);
+  return y.rank() == 4 ? wide.permute({0, 2, 3, 1}).reshape({-1, y.size(1)})
+                       : wide.reshape({-1, y.size(-1)});
+}
+
+void see_losses(Watched& w, const Tensor& x, const Tensor& y) {
+  if (x.dtype() != DType::f32 || x.numel() == 0) return;
+  const Tensor exact = rows_of(y), lost = exact - rows_of(w.int8(x));
+  const std::vector<double> sums = sum(lost, {0}).to_vector<double>();
+  for (size_t o = 0; o < sums.size(); ++o) w.difference[o] += sums[o];
+  w.squares += sum(square(lost)).item();
+  w.output_squares += sum(square(exact)).item();
+  w.rows += exact.size(0);
+}
+
+void correct(Watched& w, bool is_wanted) {
+  if (!w.is_open() || w.rows == 0) return;
+  std::vector<float> means;
+  double of_means = 0;  // what the correction takes off the squares
+  for (const double sum : w.difference) {
+    means.push_back(static_cast<float>(sum / static_cast<double>(w.rows)));
+    of_means += sum * sum / static_cast<double>(w.rows);
+  }
+  if (is_wanted) {
+    const Int8Weight& q = w.told.weight;
+    const Tensor correction =
+        Tensor::from<float>(means, {static_cast<int64_t>(means.size())}, q.values.device());
+    w.told.weight = Int8Weight::of(q.values, q.scales, correction);
+    w.squares = std::max(0.0, w.squares - of_means);
+  }
+  w.told.error = w.output_squares > 0 ? std::sqrt(w.squares / w.output_squares) : 0;
+}
+
+/// The shorter one of a few rounds of each, in turns.
+std::array<double, 2> times_of(const std::array<std::function<void()>, 2>& calls, Device device) {
+  constexpr int kRounds = 5;
+  std::array<double, 2> best;
+  best.fill(std::numeric_limits<double>::infinity());
+  for (int round = 0; round <= kRounds; ++round)
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const double begin = steady_seconds();
+      calls[i]();
+      synchronize(device);
+      if (round > 0) best[i] = std::min(best[i], steady_seconds() - begin);
+    }
+  return best;
+}
+
+/// Of f32, in the faster memory format, and of integers, for `x`.
+std::array<double, 2> times_of(const Watched& w, const Tensor& x) {
+  const Tensor nhwc = x.rank() == 4 ? x.to(MemoryFormat::nhwc) : x;
+  const std::function<void()> in_int8 = [&] { (void)w.int8(nhwc); };
+  const auto times = times_of({[&] { (void)w.dense(x); }, in_int8}, x.device());
+  if (x.rank() != 4) return times;
+  const auto others = times_of({[&] { (void)w.dense(nhwc); }, in_int8}, x.device());
+  return {std::min(times[0], others[0]), std::min(times[1], others[1])};
+}
+
+void measure(Watched& w) {
+  if (!w.is_open()) return;
+  const auto times = times_of(w, w.first);
+  w.told.f32_s = times[0];
+  w.told.int8_s = times[1];
+  const bool has_samples = w.first.rank() > 1 && w.first.size(0) > 1;
+  const auto one = has_samples ? times_of(w, w.first.slice(0, 0, 1).contiguous()) : times;
+  if (times[1] < times[0] && one[1] < one[0]) return;
+  const bool all_are_slower = times[1] >= times[0];
+  const auto& slower = all_are_slower ? times : one;
+  w.told.why = fmt::format("slower in integers: {:.1f} us, f32 {:.1f} us{}", 1e6 * slower[1],
+                           1e6 * slower[0], all_are_slower ? "" : " for one sample");
+}
+
+/// Eval mode until the end of the scope, then what it was in each module.
+class EvalMode {
+ public:
+  explicit EvalMode(nn::Module& network) {
+    network.apply([&](nn::Module& m) { before_.emplace_back(&m, m.training()); });
+    network.eval();
+  }
+  ~EvalMode() {
+    // Each sets those below it too, which come behind it.
+    for (const auto& [module, training] : before_) module->train(training);
+  }
+  EvalMode(const EvalMode&) = delete;
+  EvalMode& operator=(const EvalMode&) = delete;
+
+ private:
+  std::vector<std::pair<nn::Module*, bool>> before_;
+};
+
+}  // namespace
+
+nn::Module& Watched::module() const {
+  if (layer.linear) return *layer.linear;
+  return *layer.conv;
+}
+Tensor Watched::dense(const Tensor& x) const { return computed(layer, x, layer.weight()); }
+Tensor Watched::int8(const Tensor& x) const {
+  const Tensor q = brim::quantize(x, told.input);
+  return layer.linear
+             ? int8_linear(q, told.input, told.weight, bias_of(layer))
+             : int8_conv2d(q, told.input, told.weight, bias_of(layer), options_of(*layer.conv));
+}
+Tensor Watched::rounded(const Tensor& x) const {
+  return computed(layer, fake_quantize(x, told.input), fake_quantize_weight(layer.weight()));
+}
+
+std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>& run,
+                                const QuantizeOptions& o) {
+  BRIM_CHECK(run, ValueError, "[quantize] there is nothing to run for the calibration");
+  BRIM_CHECK(o.percentile > 50 && o.percentile <= 100, ValueError,
+             "[quantize] a percentile of {}; it is above 50, and at most 100", o.percentile);
+  std::vector<Watched> layers = layers_of(network, o);
+  use_dense(network);
+  const NoGrad scope;
+  const EvalMode mode(network);
+  watch(layers, run, see_inputs);
+  const auto was_run = [](const Watched& w) { return w.inputs.count() > 0; };
+  BRIM_CHECK(
+      std::ranges::none_of(layers, &Watched::is_open) || std::ranges::any_of(layers, was_run),
+      ValueError,
+      "[quantize] the calibration ran none of the layers: its data is empty, or of another "
+      "network");
+  for (Watched& w : layers) choose_range(w, o);
+  watch(layers, run, see_losses);
+  for (Watched& w : layers) {
+    correct(w, o.correct_bias);
+    if (o.only_faster) measure(w);
+  }
+  std::string reasons;
+  for (const Watched& w : layers)
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", w.told.name, w.told.why);
+  BRIM_CHECK(std::ranges::any_of(layers, &Watched::is_open), ValueError,
+             "[quantize] no layer can compute in integers{}",
+             reasons.empty() ? ": the network has no convolutions and linear layers"
+                             : " (" + reasons + ")");
+  return layers;
+}
+
+std::vector<QuantizedLayer> in_integers(std::vector<Watched> layers) {
+  std::vector<QuantizedLayer> all;
+  for (Watched& w : layers) {
+    if (w.is_open() && w.layer.linear) w.layer.linear->use_int8(w.told.weight, w.told.input);
+    if (w.is_open() && w.layer.conv) w.layer.conv->use_int8(w.told.weight, w.told.input);
+    all.push_back(std::move(w.told));
+  }
+  return all;
+}
+
+}  // namespace brim::compress

@@ -1,0 +1,42 @@
+// What goes into layers, and what they would lose in integers.
+#pragma once
+
+#include <brim/compress/quantize.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compress/prunable.h"
+
+namespace brim::compress {
+
+/// A layer that is looked at.
+struct Watched {
+  Prunable layer;
+  QuantizedLayer told;
+  ValueHistogram inputs = {};
+  Tensor first = {};  // inputs
+  // Of what the outputs lose: sums over samples and places for each output, and of all squares.
+  std::vector<double> difference = {};
+  double squares = 0, output_squares = 0;
+  int64_t rows = 0;
+
+  /// Whether it can be quantised, for all that is known.
+  bool is_open() const { return told.why.empty(); }
+  nn::Module& module() const;
+  Tensor dense(const Tensor& x) const;
+  Tensor int8(const Tensor& x) const;
+  /// As both are in training: what it computes with rounded inputs and weights.
+  Tensor rounded(const Tensor& x) const;
+};
+
+/// quantize() but for its last step: layers with ranges, and reasons of those that stay f32; at
+/// least one is open. All are dense. Throws as quantize() does.
+std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>& run,
+                                const QuantizeOptions& options);
+
+/// The open ones compute in integers.
+std::vector<QuantizedLayer> in_integers(std::vector<Watched> layers);
+
+}  // namespace brim::compress

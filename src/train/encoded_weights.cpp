@@ -1,0 +1,199 @@
+#include "train/encoded_weights.h"
+
+#include <brim/ops/sparse.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/check.h"
+#include "core/json_text.h"
+
+namespace brim::train {
+namespace {
+
+constexpr int64_t kMostNumbers = int64_t{1} << 31;  // of a weight
+constexpr uint64_t kMostGrowth = 1000;              // of sparse weights: 99.9 % of zeros
+
+/// A shape of 2 or 4 axes with so many numbers at most; of rank 0: none.
+Shape weight_shape(const nlohmann::json& list) {
+  if (!list.is_array() || (list.size() != 2 && list.size() != 4)) return {};
+  Shape shape;
+  int64_t numbers = 1;
+  for (const auto& entry : list) {
+    if (!entry.is_number_unsigned() || entry.get<uint64_t>() > kMostNumbers) return {};
+    const auto size = entry.get<int64_t>();
+    if (size > 0 && numbers > kMostNumbers / size) return {};
+    numbers *= size;
+    shape.push_back(size);
+  }
+  return shape;
+}
+
+using Encoded = WeightsFile::Encoded;
+
+/// The metadata `key`, an object; null where there is none.
+nlohmann::json index_of(const io::SafeTensors& file, const char* key, const std::string& path) {
+  const io::Metadata metadata = file.metadata();
+  const auto found = metadata.find(key);
+  if (found == metadata.end()) return nullptr;
+  nlohmann::json index = parse_json(found->second);
+  BRIM_CHECK(index.is_object(), FileError,
+             "[weights] {}: the metadata {} says nothing of weights; the file is damaged", path,
+             key);
+  return index;
+}
+
+[[noreturn]] void refuse(const std::string& path, const char* key) {
+  raise<FileError>("[weights] {}: the metadata {} says nothing of weights; the file is damaged",
+                   path, key);
+}
+
+/// What `make` makes of the file's parts.
+Encoded encoded(const std::string& path, const std::string& name, const Shape& shape,
+                std::vector<std::string> parts,
+                std::function<Tensor(const io::SafeTensors&)> make) {
+  return {.info = {.dtype_name = "F32",
+                   .dtype = DType::f32,
+                   .shape = shape,
+                   .bytes = 4 * static_cast<uint64_t>(shape.numel())},
+          .parts = std::move(parts),
+          .load = [path, name, make = std::move(make)](const io::SafeTensors& file) {
+            try {
+              return make(file);
+            } catch (const ValueError& e) {
+              raise<FileError>("[weights] {}: {} is damaged: {}", path, name, e.what());
+            } catch (const ShapeError& e) {
+              raise<FileError>("[weights] {}: {} is damaged: {}", path, name, e.what());
+            }
+          }};
+}
+
+void find_sparse(const io::SafeTensors& file, const std::string& path,
+                 std::map<std::string, Encoded>& all) {
+  const nlohmann::json index = index_of(file, kSparseKey, path);
+  for (const auto& [name, entry] : index.items()) {
+    const auto shape = entry.find("shape"), vector = entry.find("vector");
+    if (!entry.is_object() || shape == entry.end() || vector == entry.end() ||
+        !vector->is_number_unsigned() || vector->get<uint64_t>() > 64)
+      refuse(path, kSparseKey);
+    SparseWeight weight{.shape = weight_shape(*shape), .vector = vector->get<int64_t>()};
+    if (weight.shape.rank() == 0 || weight.vector == 0) refuse(path, kSparseKey);
+    all[name] =
+        encoded(path, name, weight.shape, {name + ".values", name + ".columns", name + ".starts"},
+                [weight, name = name](const io::SafeTensors& from) mutable {
+                  weight.values = from.load(name + ".values");
+                  weight.columns = from.load(name + ".columns");
+                  weight.starts = from.load(name + ".starts");
+                  return weight.dense();
+                });
+  }
+}
+
+void find_int8(const io::SafeTensors& file, const std::string& path,
+               std::map<std::string, Encoded>& all) {
+  const nlohmann::json index = index_of(file, kInt8Key, path);
+  for (const auto& [name, entry] : index.items()) {
+    const auto scale = entry.find("scale"), zero_point = entry.find("zero_point");
+    if (!entry.is_object() || scale == entry.end() || zero_point == entry.end() ||
+        !scale->is_number() || !zero_point->is_number_unsigned() ||
+        zero_point->get<uint64_t>() > 255)
+      refuse(path, kInt8Key);
+    BRIM_CHECK(!all.contains(name), FileError,
+               "[weights] {} holds {} twice, sparse and in integers; the file is damaged", path,
+               name);
+    std::vector<std::string> parts = {name + ".values", name + ".scales"};
+    const bool is_corrected = file.contains(name + ".correction");
+    if (is_corrected) parts.push_back(name + ".correction");
+    const auto weight = [is_corrected, name = name](const io::SafeTensors& from) {
+      return Int8Weight::of(from.load(name + ".values"), from.load(name + ".scales"),
+                            is_corrected ? from.load(name + ".correction") : Tensor());
+    };
+    Encoded& made = all[name] =
+        encoded(path, name, file.info(name + ".values").shape, std::move(parts),
+                [weight](const io::SafeTensors& from) { return weight(from).dense(); });
+    made.int8 = [path, name = name, weight, scale = scale->get<float>(),
+                 zero_point = zero_point->get<int32_t>()](const io::SafeTensors& from) {
+      try {
+        compress::Int8Layer layer{.weight = weight(from),
+                                  .input = {.scale = scale, .zero_point = zero_point}};
+        layer.input.check();
+        return layer;
+      } catch (const Error& e) {
+        raise<FileError>("[weights] {}: {} is damaged: {}", path, name, e.what());
+      }
+    };
+  }
+}
+
+/// Names `part` of `of` in the tensors of a file.
+void put(io::TensorMap& tensors, const io::TensorMap& dense, const std::string& of,
+         const char* part, const Tensor& t) {
+  BRIM_CHECK(!dense.contains(of + part), ValueError,
+             "[weights] {} is a tensor, so {} cannot be stored so; rename it", of + part, of);
+  tensors[of + part] = t;
+}
+
+}  // namespace
+
+std::map<std::string, Encoded> encoded_weights(const io::SafeTensors& file,
+                                               const std::string& path) {
+  std::map<std::string, Encoded> all;
+  find_sparse(file, path, all);
+  find_int8(file, path, all);
+  uint64_t stored = 0, dense = 0;
+  for (const std::string& name : file.names()) stored += file.info(name).bytes;
+  for (const auto& [name, weight] : all) {
+    dense += weight.info.bytes;
+    BRIM_CHECK(!file.contains(name), FileError,
+               "[weights] {} holds {} twice, dense and encoded; the file is damaged", path, name);
+    for (const std::string& part : weight.parts) (void)file.info(part);  // throws if it is missing
+  }
+  BRIM_CHECK(dense <= kMostGrowth * (stored + 65536), FileError,
+             "[weights] {}: its sparse weights say that they are {} bytes, and it holds {}; the "
+             "file is damaged",
+             path, dense, stored);
+  return all;
+}
+
+io::TensorMap sparse_tensors(const io::TensorMap& dense, int64_t vector, io::Metadata& metadata) {
+  io::TensorMap tensors;
+  auto index = nlohmann::json::object();
+  for (const auto& [name, tensor] : dense) {
+    const bool is_weight = tensor.dtype() == DType::f32 &&
+                           (tensor.rank() == 2 || tensor.rank() == 4) && tensor.numel() > 0;
+    if (is_weight) {
+      const SparseWeight w = SparseWeight::encode(tensor, vector);
+      if (w.bytes() < 4 * tensor.numel()) {
+        put(tensors, dense, name, ".values", w.values);
+        put(tensors, dense, name, ".columns", w.columns);
+        put(tensors, dense, name, ".starts", w.starts);
+        index[name] = {{"shape", std::vector<int64_t>(w.shape.begin(), w.shape.end())},
+                       {"vector", vector}};
+        continue;
+      }
+    }
+    tensors[name] = tensor;
+  }
+  metadata.erase(kSparseKey);
+  if (!index.empty()) metadata[kSparseKey] = index.dump();
+  return tensors;
+}
+
+io::TensorMap int8_tensors(const io::TensorMap& dense, const compress::Int8Layers& layers,
+                           io::Metadata& metadata) {
+  io::TensorMap tensors = dense;
+  auto index = nlohmann::json::object();
+  for (const auto& [name, layer] : layers) {
+    BRIM_CHECK(tensors.erase(name) == 1, ValueError,
+               "[weights] {} is to be stored in integers, and is no tensor of the network", name);
+    put(tensors, dense, name, ".values", layer.weight.values);
+    put(tensors, dense, name, ".scales", layer.weight.scales);
+    if (layer.weight.correction.defined())
+      put(tensors, dense, name, ".correction", layer.weight.correction);
+    index[name] = {{"scale", layer.input.scale}, {"zero_point", layer.input.zero_point}};
+  }
+  metadata.erase(kInt8Key);
+  if (!index.empty()) metadata[kInt8Key] = index.dump();
+  return tensors;
+}
+
+}  // namespace brim::train
