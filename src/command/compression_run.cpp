@@ -2,8 +2,10 @@
 
 #include <brim/autograd/autograd.h>
 #include <brim/core/threads.h>
+#include <brim/data/device_loader.h>
 #include <brim/dist/launch.h>
 #include <brim/ops/create.h>
+#include <brim/ops/reduce.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,6 +40,24 @@ double median_forward(nn::Module& network, const Tensor& x) {
   std::ranges::sort(all);
   return all[all.size() / 2];
 }
+
+/// How much more often samples are told right after than before, as a fraction.
+struct PairedDifference {
+  double mean = 0, low = 0, high = 0;  ///< 95 %, by the normal distribution of the mean
+
+  PairedDifference(const std::vector<bool>& before, const std::vector<bool>& after) {
+    const auto n = static_cast<double>(before.size());
+    double gained = 0, lost = 0;
+    for (size_t i = 0; i < before.size(); ++i) {
+      gained += after[i] && !before[i] ? 1 : 0;
+      lost += before[i] && !after[i] ? 1 : 0;
+    }
+    mean = (gained - lost) / n;
+    const double half = 1.96 * std::sqrt(((gained + lost) / n - mean * mean) / n);
+    low = mean - half;
+    high = mean + half;
+  }
+};
 
 }  // namespace
 
@@ -112,6 +132,23 @@ train::TrainOptions CompressionRun::options(const std::string& out) {
   return options;
 }
 
+std::vector<bool> CompressionRun::right_samples() {
+  std::vector<bool> right;
+  const data::Loader* const loader = trainer_.test_loader();
+  if (recipe_.task != "classify" || !loader) return right;
+  const NoGrad scope;
+  nn::Module& network = trainer_.model();
+  network.eval();
+  data::DeviceLoader feed(*loader, device_);
+  for (const data::Batch& batch : feed) {
+    if (is_stopped()) return {};
+    const std::vector<int64_t> said = argmax(network(batch.x), 1).to_vector<int64_t>();
+    const std::vector<int64_t> labels = batch.y.to_vector<int64_t>();
+    for (size_t i = 0; i < said.size(); ++i) right.push_back(said[i] == labels[i]);
+  }
+  return right;
+}
+
 void CompressionRun::evaluate(const char* what, const char* key) {
   if (is_stopped()) return;
   const std::optional<train::Evaluation> found = trainer_.test();
@@ -126,7 +163,18 @@ void CompressionRun::evaluate(const char* what, const char* key) {
              "large; use others",
              what_, what, recipe_.data, found->loss);
   json_[key] = {{"loss", found->loss}, {"metrics", command::to_json(*found)["metrics"]}};
-  if (!quiet_) say(stdout, "{:<11} loss {:.4f}, {}\n", what, found->loss, metrics_line(*found));
+  std::string difference;
+  const std::vector<bool> right = right_samples();
+  if (right_before_.empty()) {
+    right_before_ = right;
+  } else if (right.size() == right_before_.size()) {
+    const PairedDifference d(right_before_, right);
+    json_[key]["accuracy_difference"] = {{"mean", d.mean}, {"low", d.low}, {"high", d.high}};
+    difference = fmt::format(" ({:+.2f}; 95 %: {:+.2f} to {:+.2f})", 100 * d.mean, 100 * d.low,
+                             100 * d.high);
+  }
+  if (!quiet_)
+    say(stdout, "{:<11} loss {:.4f}, {}{}\n", what, found->loss, metrics_line(*found), difference);
 }
 
 void CompressionRun::tell_times(const char* before, const char* after,

@@ -1,10 +1,14 @@
-// Files of weights without their columns of zeros: dense again when they are read, and refused
-// where they are damaged.
+// Files of weights without their columns of zeros, and in integers: dense again when they are read,
+// and refused where they are damaged.
+#include <brim/compress/quantize.h>
 #include <brim/io/safetensors.h>
+#include <brim/nn/linear.h>
 #include <brim/ops/create.h>
+#include <brim/ops/int8.h>
 #include <brim/train/weights.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -103,6 +107,79 @@ TEST_F(SparseWeightsFile, IsRefusedWhereItIsDamaged) {
         t["fc.weight.starts"] = Tensor::from<int32_t>({0, 2, 2, 3, 4}, {5});
       },
       "stands twice");
+}
+
+class Int8WeightsFile : public ::testing::Test {
+ protected:
+  Int8WeightsFile() {
+    const compress::Int8Layers layers = {
+        {"weight",
+         {Int8Weight::of(Int8Weight::quantize(net.weight).values,
+                         Int8Weight::quantize(net.weight).scales, ones({4})),
+          {.scale = 0.013F, .zero_point = 7}}}};
+    save_int8_weights(path, net, layers, {.classes = {"a", "b"}});
+  }
+  std::string error(const std::function<void(io::TensorMap&, nlohmann::json&)>& change) {
+    io::SafeTensors file(path);
+    io::TensorMap stored = file.load_all();
+    auto index = nlohmann::json::parse(file.metadata().at("brim.int8"));
+    change(stored, index);
+    const std::string other = folder / "other.safetensors";
+    io::save_safetensors(other, stored, {{"brim.int8", index.dump()}});
+    return message_of<FileError>([&] {
+      const WeightsFile damaged(other);
+      (void)damaged.int8_layers();
+      (void)damaged.load_all();
+    });
+  }
+  const tests::TemporaryFolder folder;
+  const std::string path = folder / "int8.safetensors";
+  nn::Linear net{{.in = 6, .out = 4}};
+};
+
+TEST_F(Int8WeightsFile, HasWhatWasSaved) {
+  const io::SafeTensors stored(path);
+  EXPECT_EQ(stored.info("weight.values").dtype, DType::i8);
+  EXPECT_EQ(stored.info("weight.scales").shape, Shape({4}));
+  EXPECT_FALSE(stored.contains("weight"));
+  const WeightsFile file(path);
+  EXPECT_TRUE(file.is_encoded("weight"));
+  EXPECT_EQ(read_weights_info(file).classes.size(), 2u);
+  EXPECT_EQ(file.load("weight").to_vector<float>(),
+            Int8Weight::quantize(net.weight).dense().to_vector<float>());
+  nn::Linear other{{.in = 6, .out = 4}};
+  load_weights(file, other);
+  const compress::Int8Layers layers = file.int8_layers();
+  ASSERT_EQ(layers.size(), 1u);
+  EXPECT_EQ(layers.at("weight").input, (QuantParams{.scale = 0.013F, .zero_point = 7}));
+  EXPECT_EQ(layers.at("weight").weight.correction.to_vector<float>(), std::vector<float>(4, 1.0F));
+  EXPECT_EQ(compress::use_int8(other, layers), 1u);
+}
+
+TEST_F(Int8WeightsFile, IsRefusedWhereItIsDamaged) {
+  using Tensors = io::TensorMap;
+  using Json = nlohmann::json;
+  const auto expect = [&](const std::function<void(Tensors&, Json&)>& change, const char* why) {
+    const std::string what = error(change);
+    EXPECT_NE(what.find(why), std::string::npos) << what;
+    EXPECT_NE(what.find("other.safetensors"), std::string::npos) << what;
+  };
+  expect([](Tensors&, Json& j) { j = 3; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"] = 3; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"]["zero_point"] = 256; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"]["zero_point"] = -1; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"]["scale"] = "1"; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"]["scale"] = -1; }, "a scale of -1");
+  expect([](Tensors&, Json& j) { j["weight"]["scale"] = 1e300; }, "a scale of inf");
+  expect([](Tensors&, Json& j) { j["more"] = j["weight"]; }, "more.values");
+  expect([](Tensors& t, Json&) { t.erase("weight.scales"); }, "weight.scales");
+  expect([](Tensors& t, Json&) { t["weight"] = ones({4, 6}); }, "twice");
+  expect([](Tensors& t, Json&) { t["weight.values"] = ones({4, 6}); }, "are no weight");
+  expect([](Tensors& t, Json&) { t["weight.values"] = ones({4}).to(i8); }, "expects a weight");
+  expect([](Tensors& t, Json&) { t["weight.values"] = full({4, 6}, -128).to(i8); }, "-128");
+  expect([](Tensors& t, Json&) { t["weight.scales"] = full({4}, NAN); }, "scale is nan");
+  expect([](Tensors& t, Json&) { t["weight.correction"] = full({4}, NAN); }, "correction is nan");
+  expect([](Tensors& t, Json&) { t["weight.correction"] = ones({5}); }, "a correction");
 }
 
 }  // namespace

@@ -2,11 +2,15 @@
 // that is the fastest for it (oneDNN's blocks are made outside of the measured time). brim's int8
 // layers count quantize() of their f32 inputs in; "u8" is with inputs and outputs of u8, as between
 // int8 layers, which is what oneDNN is asked for too. JSON lines: medians of rounds in which all
-// take turns.
+// take turns. Or of whole networks (with random weights, eval mode) in f32, of either memory
+// format, and with the layers in integers that are faster so, or all of them.
 //
 //   build/bench/int8_bench [ROUNDS]
+//   build/bench/int8_bench networks [ROUNDS]
 #include <brim/autograd/autograd.h>
+#include <brim/compress/quantize.h>
 #include <brim/core/random.h>
+#include <brim/nn/models.h>
 #include <brim/ops/conv.h>
 #include <brim/ops/create.h>
 #include <brim/ops/int8.h>
@@ -81,6 +85,63 @@ double median(std::vector<double> v) {
   return v[v.size() / 2];
 }
 
+using Calls = std::map<std::string, std::function<void()>>;
+
+/// Medians of rounds in which all take turns, in seconds.
+std::map<std::string, double> medians(const Calls& calls, int rounds) {
+  std::map<std::string, std::vector<double>> times;
+  for (int round = 0; round <= rounds; ++round)
+    for (const auto& [name, call] : calls) {
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(30));  // oneDNN's threads go on spinning
+      const double begin = steady_seconds();
+      int count = 0;
+      do call();
+      while (++count < 1000 && steady_seconds() - begin < 0.01);
+      if (round > 0) times[name].push_back((steady_seconds() - begin) / count);
+    }
+  std::map<std::string, double> all;
+  for (const auto& [name, seconds] : times) all[name] = median(seconds);
+  return all;
+}
+
+std::string in_json(const std::map<std::string, double>& times) {
+  std::string line;
+  for (const auto& [name, seconds] : times)
+    line += fmt::format(", \"{}_us\": {:.1f}", name, 1e6 * seconds);
+  return line;
+}
+
+void run_network(const char* name, const Shape& input, int rounds) {
+  const auto make = [&] {
+    auto net = nn::make_model(name, {.classes = 1000, .input = {input[1], input[2], input[3]}});
+    net->eval();
+    return std::shared_ptr<nn::Module>(std::move(net));
+  };
+  const Tensor x = randn(input), nhwc = x.to(MemoryFormat::nhwc);
+  const auto f32 = make(), f32_nhwc = make(), faster = make(), all = make();
+  f32_nhwc->to(MemoryFormat::nhwc);
+  size_t in_integers = 0, layers = 0;
+  for (const compress::QuantizedLayer& l : compress::quantize(*faster, [&] { (*faster)(x); })) {
+    in_integers += l.why.empty() ? 1 : 0;
+    ++layers;
+  }
+  compress::quantize(*all, [&] { (*all)(x); }, {.only_faster = false});
+  Calls calls;
+  calls["f32_nchw"] = [=] { (void)(*f32)(x); };
+  calls["f32_nhwc"] = [=] { (void)(*f32_nhwc)(nhwc); };
+  calls["faster"] = [=] { (void)(*faster)(nhwc); };
+  calls["all"] = [=] { (void)(*all)(nhwc); };
+  auto times = medians(calls, rounds);
+  const double best = std::min(times["f32_nchw"], times["f32_nhwc"]);
+  fmt::print(
+      "{{\"network\": \"{}\", \"x\": \"{}\", \"in_integers\": [{}, {}]{}, "
+      "\"faster_x\": {:.2f}, \"all_x\": {:.2f}}}\n",
+      name, input.str(), in_integers, layers, in_json(times), best / times["faster"],
+      best / times["all"]);
+  std::fflush(stdout);
+}
+
 struct Case {
   Shape x, weight;
   int64_t stride = 1;
@@ -97,7 +158,7 @@ void run(const Case& c, int rounds) {
   const QuantParams params = QuantParams::of_range(0, 1);
   const Tensor q = quantize(nhwc, params);
   const Int8Output next{.relu = true, .quantized = params};
-  std::map<std::string, std::function<void()>> calls;
+  Calls calls;
   calls["onednn_f32"] = onednn(c.x, c.weight, c.stride, padding, false);
   calls["onednn_int8"] = onednn(c.x, c.weight, c.stride, padding, true);
   if (is_conv) {
@@ -111,40 +172,38 @@ void run(const Case& c, int rounds) {
     calls["int8"] = [=] { (void)int8_linear(quantize(x, params), params, w, bias); };
     calls["u8"] = [=] { (void)int8_linear(q, params, w, bias, next); };
   }
-  std::map<std::string, std::vector<double>> times;
-  for (int round = 0; round <= rounds; ++round)
-    for (const auto& [name, call] : calls) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // oneDNN's threads go on spinning
-      const double begin = steady_seconds();
-      int count = 0;
-      do call();
-      while (++count < 1000 && steady_seconds() - begin < 0.01);
-      if (round > 0) times[name].push_back((steady_seconds() - begin) / count);
-    }
+  const auto times = medians(calls, rounds);
   double f32_time = 1e9, int8_time = 1e9;
-  std::string line;
-  for (const auto& [name, seconds] : times) {
-    const double m = median(seconds);
-    line += fmt::format(", \"{}_us\": {:.1f}", name, 1e6 * m);
+  for (const auto& [name, m] : times) {
     if (name.starts_with("f32")) f32_time = std::min(f32_time, m);
     if (name.starts_with("int8")) int8_time = std::min(int8_time, m);
   }
-  const auto of = [&](const char* name) { return median(times[name]); };
+  const auto of = [&](const char* name) { return times.at(name); };
   fmt::print(
       "{{\"x\": \"{}\", \"weight\": \"{}\", \"stride\": {}{}, \"int8_x\": {:.2f}, \"u8_x\": "
       "{:.2f}, "
       "\"u8_to_onednn_int8_x\": {:.2f}, \"int8_to_onednn_f32_x\": {:.2f}}}\n",
-      c.x.str(), c.weight.str(), c.stride, line, f32_time / int8_time, f32_time / of("u8"),
-      of("onednn_int8") / of("u8"), of("onednn_f32") / int8_time);
+      c.x.str(), c.weight.str(), c.stride, in_json(times), f32_time / int8_time,
+      f32_time / of("u8"), of("onednn_int8") / of("u8"), of("onednn_f32") / int8_time);
   std::fflush(stdout);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;
+  const bool are_networks = argc > 1 && std::string(argv[1]) == "networks";
+  const int at = are_networks ? 2 : 1, rounds = argc > at ? std::atoi(argv[at]) : 9;
   const NoGrad scope;
   manual_seed(1);
+  if (are_networks) {
+    for (const int64_t batch : {1, 16}) {
+      run_network("resnet18", {batch, 3, 224, 224}, rounds);
+      run_network("resnet50", {batch, 3, 224, 224}, rounds);
+      run_network("cifar-resnet8", {batch, 3, 32, 32}, rounds);
+      run_network("tutorial-cnn", {batch, 3, 32, 32}, rounds);
+    }
+    return 0;
+  }
   for (const int64_t batch : {1, 16}) {
     const Case cases[] = {{{batch, 3, 224, 224}, {64, 3, 7, 7}, 2},
                           {{batch, 64, 56, 56}, {64, 64, 3, 3}},

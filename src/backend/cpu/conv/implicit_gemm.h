@@ -54,6 +54,11 @@ struct PaddedImages {
       To* row = to + ((y + g.padding.h) * width() + g.padding.w) * channels;
       if (is_nhwc && channels == g.c) {
         std::copy_n(image + y * g.w * g.c, g.w * g.c, row);
+      } else if (is_nhwc && g.c == 3) {  // pictures
+        const From* const colours = image + y * g.w * 3;
+        for (int64_t x = 0; x < g.w; ++x)
+          for (int64_t c = 0; c < 3; ++c)
+            row[x * channels + c] = static_cast<To>(colours[x * 3 + c]);
       } else if (is_nhwc) {
         for (int64_t x = 0; x < g.w; ++x)
           std::copy_n(image + (y * g.w + x) * g.c, g.c, row + x * channels);

@@ -1,0 +1,344 @@
+// Calibration, layers in integers, and training with their rounding in sight.
+#include <brim/autograd/autograd.h>
+#include <brim/compress/quantize.h>
+#include <brim/core/random.h>
+#include <brim/nn/container.h>
+#include <brim/nn/conv.h>
+#include <brim/nn/linear.h>
+#include <brim/nn/norm.h>
+#include <brim/ops/binary.h>
+#include <brim/ops/compare.h>
+#include <brim/ops/create.h>
+#include <brim/ops/int8.h>
+#include <brim/ops/loss.h>
+#include <brim/ops/reduce.h>
+#include <brim/ops/shape.h>
+#include <brim/ops/unary.h>
+#include <brim/optim/sgd.h>
+#include <brim/plan/compile.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "message_of.h"
+
+namespace brim::compress {
+namespace {
+
+using tests::message_of;
+
+struct Quantised : nn::Module {
+  nn::Conv2d& conv1 = add<nn::Conv2d>("conv1", {.in = 3, .out = 16, .kernel = 3, .padding = 1});
+  nn::BatchNorm2d& bn1 = add<nn::BatchNorm2d>("bn1", {.features = 16});
+  nn::Conv2d& conv2 = add<nn::Conv2d>("conv2", {.in = 16, .out = 20, .kernel = 3, .bias = false});
+  nn::Linear& fc = add<nn::Linear>("fc", {.in = 20, .out = 5});
+  Tensor forward(const Tensor& x) override {
+    return fc(relu(conv2(relu(bn1(conv1(x))))).mean({2, 3}));
+  }
+};
+
+double relative_error(const Tensor& a, const Tensor& b) {
+  return std::sqrt(sum(square(a - b)).item() / sum(square(b)).item());
+}
+
+double square_error(const Tensor& x, const QuantParams& p) {
+  return sum(square(fake_quantize(x, p) - x)).item();
+}
+
+TEST(ValueHistogram, KnowsRanges) {
+  manual_seed(1);
+  const Tensor x = exp(randn({40000}) * 1.5);  // many small values, some far out
+  ValueHistogram h;
+  for (int i = 0; i < 4; ++i) h.add(x.slice(0, 10000 * i, 10000 * (i + 1)));
+  h.add(Tensor::empty({0}));
+  EXPECT_EQ(h.count(), 40000);
+  const QuantParams all = h.params(Calibration::min_max), mse = h.params(Calibration::mse),
+                    entropy = h.params(Calibration::entropy),
+                    percentile = h.params(Calibration::percentile);
+  EXPECT_NEAR(all.most(), max(x).item(), 0.01 * all.most());
+  EXPECT_LT(square_error(x, mse), square_error(x, all));
+  EXPECT_LE(square_error(x, mse), square_error(x, entropy));
+  EXPECT_LE(square_error(x, mse), square_error(x, percentile));
+  EXPECT_LT(entropy.most(), mse.most());  // cares for the many
+  const std::vector<double> above = sum((x > percentile.most() + 0.5).to(f64)).to_vector<double>();
+  EXPECT_NEAR(above[0], 4, 2);  // 0.01 % of them
+  EXPECT_NEAR(h.params(Calibration::percentile, 100).most(), all.most(), 0.01 * all.most());
+  // Of one-sided values the steps are all on that side.
+  EXPECT_EQ(mse.zero_point, 0);
+  ValueHistogram negative;
+  negative.add(-x);
+  EXPECT_EQ(negative.params(Calibration::mse).zero_point, 255);
+}
+
+TEST(ValueHistogram, GrowsWithItsValues) {
+  ValueHistogram h;
+  std::vector<float> all;
+  for (const float scale : {1e-3F, 1.0F, 300.0F, 1e6F})
+    for (int i = -20; i <= 20; ++i) {
+      all.push_back(scale * static_cast<float>(i));
+      h.add(full({1}, all.back()));
+    }
+  EXPECT_EQ(h.count(), static_cast<int64_t>(all.size()));
+  EXPECT_EQ(h.min(), -2e7);
+  EXPECT_EQ(h.max(), 2e7);
+  // Half of the values are within the smaller steps.
+  EXPECT_LT(h.params(Calibration::percentile, 60).most(), 1e5);
+}
+
+TEST(ValueHistogram, RefusesNonsense) {
+  ValueHistogram h;
+  EXPECT_THROW((void)h.params(Calibration::mse), ValueError);
+  EXPECT_THROW(h.add(full({2}, NAN)), ValueError);
+  EXPECT_THROW(h.add(full({2}, INFINITY)), ValueError);
+  h.add(zeros({3}));
+  for (const Calibration c :
+       {Calibration::min_max, Calibration::percentile, Calibration::mse, Calibration::entropy})
+    EXPECT_EQ(h.params(c), QuantParams());
+  EXPECT_THROW((void)h.params(Calibration::percentile, 40), ValueError);
+  EXPECT_THROW((void)h.params(Calibration::percentile, NAN), ValueError);
+  EXPECT_THROW(parse_calibration("max"), ValueError);
+  EXPECT_EQ(parse_calibration("entropy"), Calibration::entropy);
+}
+
+TEST(Quantize, ComputesNearlyTheSame) {
+  manual_seed(3);
+  Quantised net;
+  const Tensor x = randn({8, 3, 12, 12});
+  net(x);  // some running statistics
+  net.train();
+  net.bn1.eval();
+  const Tensor want = [&] {
+    const NoGrad scope;
+    net.eval();
+    const Tensor y = net(x);
+    net.train();
+    net.bn1.eval();
+    return y;
+  }();
+  for (const Calibration c :
+       {Calibration::min_max, Calibration::percentile, Calibration::mse, Calibration::entropy}) {
+    int runs = 0;
+    const std::vector<QuantizedLayer> layers = quantize(net,
+                                                        [&] {
+                                                          EXPECT_FALSE(net.training());
+                                                          EXPECT_FALSE(grad_enabled());
+                                                          net(x);
+                                                          ++runs;
+                                                        },
+                                                        {.calibration = c, .only_faster = false});
+    EXPECT_GE(runs, 2);
+    ASSERT_EQ(layers.size(), 3u);
+    for (const QuantizedLayer& layer : layers) {
+      EXPECT_EQ(layer.why, "") << layer.name;
+      EXPECT_GT(layer.error, 0);
+      EXPECT_LT(layer.error, 0.03) << layer.name;
+    }
+    EXPECT_EQ(layers[1].name, "conv2");
+    EXPECT_GE(layers[1].min, 0);
+    // Modes are what they were.
+    EXPECT_TRUE(net.training());
+    EXPECT_TRUE(net.conv1.training());
+    EXPECT_FALSE(net.bn1.training());
+    net.eval();
+    const NoGrad scope;
+    const Tensor got = net(x);
+    EXPECT_LT(relative_error(got, want), 0.03);
+    EXPECT_GT(relative_error(got, want), 0);
+    // The layer computes what its ops do.
+    const Tensor some = rand({2, 16, 5, 5});
+    EXPECT_EQ(net.conv2(some).to_vector<float>(),
+              int8_conv2d(brim::quantize(some, layers[1].input), layers[1].input, layers[1].weight)
+                  .to_vector<float>());
+    net.train();
+    net.bn1.eval();
+  }
+}
+
+TEST(Quantize, EndsWithGradientsChangesAndUseDense) {
+  manual_seed(4);
+  nn::Linear layer({.in = 40, .out = 30});
+  const Tensor x = randn({4, 40});
+  const auto plain = [&] {
+    const NoGrad scope;
+    return linear(x, layer.weight, layer.bias).to_vector<float>();
+  };
+  const auto now = [&] {
+    const NoGrad scope;
+    return layer(x).to_vector<float>();
+  };
+  const auto quantised = [&] { quantize(layer, [&] { layer(x); }, {.only_faster = false}); };
+  quantised();
+  EXPECT_NE(now(), plain());
+  EXPECT_EQ(layer(x).to_vector<float>(), plain());  // gradients are wanted
+  use_dense(layer);
+  EXPECT_EQ(now(), plain());
+  quantised();
+  {
+    const NoGrad scope;
+    layer.weight.mul_(2);
+  }
+  EXPECT_EQ(now(), plain());
+}
+
+TEST(Quantize, CorrectsBias) {
+  manual_seed(5);
+  // Few and uneven weights round badly, all inputs are on one side.
+  nn::Linear layer({.in = 12, .out = 8});
+  const Tensor x = rand({2000, 12}) + 1;
+  const auto bias_of = [&](bool is_corrected) {
+    use_dense(layer);
+    const NoGrad scope;
+    const Tensor want = layer(x);
+    const auto layers =
+        quantize(layer, [&] { layer(x); }, {.correct_bias = is_corrected, .only_faster = false});
+    EXPECT_EQ(layers[0].weight.correction.defined(), is_corrected);
+    return abs(mean(layer(x) - want, {0})).max().item();
+  };
+  const double before = bias_of(false), after = bias_of(true);
+  EXPECT_LT(after, before / 20) << before;
+}
+
+TEST(Quantize, SaysWhatStaysAsItIs) {
+  struct Odd : nn::Module {
+    nn::Conv2d& grouped = add<nn::Conv2d>("grouped", {.in = 4, .out = 4, .kernel = 1, .groups = 2});
+    nn::Conv2d& one = add<nn::Conv2d>("one", {.in = 4, .out = 4, .kernel = 1});
+    nn::Linear& dead = add<nn::Linear>("dead", {.in = 4, .out = 4});
+    nn::Linear& unused = add<nn::Linear>("unused", {.in = 4, .out = 4});
+    nn::Linear& kept = add<nn::Linear>("kept", {.in = 4, .out = 4});
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = one(grouped(x)).mean({2, 3});
+      return kept(y) + dead(zeros_like(y));
+    }
+  } net;
+  const Tensor x = randn({2, 4, 6, 6});
+  const auto layers = quantize(net, [&] { net(x); }, {.only_faster = false, .keep = {"kept"}});
+  EXPECT_EQ(layers[0].why, "convolutions with 2 groups are not implemented");
+  EXPECT_EQ(layers[1].why, "");
+  EXPECT_EQ(layers[2].why, "its inputs are 0 in all of the calibration");
+  EXPECT_EQ(layers[3].why, "the calibration did not run it");
+  EXPECT_EQ(layers[4].why, "as asked for");
+}
+
+TEST(Quantize, RefusesNonsense) {
+  Quantised net;
+  const Tensor x = randn({2, 3, 8, 8});
+  const auto error = [&](const std::function<void()>& run, const QuantizeOptions& o) {
+    return message_of<ValueError>([&] { quantize(net, run, o); });
+  };
+  const auto good = [&] { net(x); };
+  EXPECT_NE(error([] {}, {}).find("ran none of the layers"), std::string::npos);
+  EXPECT_NE(error({}, {}).find("nothing to run"), std::string::npos);
+  EXPECT_NE(error(good, {.percentile = 3}).find("percentile"), std::string::npos);
+  EXPECT_NE(error(good, {.keep = {"conv9"}}).find("'conv9' is no"), std::string::npos);
+  EXPECT_NE(error(good, {.keep = {"conv1", "conv2", "fc"}}).find("no layer can"),
+            std::string::npos);
+  EXPECT_NE(error(
+                [&] {
+                  net(full({1, 3, 8, 8}, NAN));
+                },
+                {})
+                .find("inputs of conv1"),
+            std::string::npos);
+  EXPECT_NE(error(
+                [&] {
+                  net(full({1, 3, 8, 8}, 0.5));
+                },
+                {.keep = {"conv2", "fc"}})
+                .find("its inputs are 0.5"),
+            std::string::npos);
+  EXPECT_TRUE(net.training());
+  nn::ReLU nothing;
+  EXPECT_THROW(quantize(nothing, [&] { nothing(x); }), ValueError);
+  {
+    const NoGrad scope;
+    net.conv2.weight.fill_(NAN);
+  }
+  EXPECT_THROW(quantize(net, good), ValueError);
+
+  nn::Conv2d grouped({.in = 4, .out = 4, .kernel = 1, .groups = 2});
+  EXPECT_THROW(grouped.use_int8(Int8Weight::quantize(randn({4, 2, 1, 1})), {}), NotImplemented);
+  nn::Linear fc({.in = 3, .out = 2});
+  EXPECT_THROW(fc.use_int8(Int8Weight::quantize(randn({2, 4})), {}), ValueError);
+  EXPECT_THROW(fc.use_int8({}, {}), ValueError);
+  EXPECT_THROW(fc.use_int8(Int8Weight::quantize(randn({2, 3})), {.scale = 0}), ValueError);
+  EXPECT_THROW(use_int8(fc, {{"fc.weight", {Int8Weight::quantize(randn({2, 3})), {}}}}),
+               ValueError);
+  EXPECT_THROW(use_int8(fc, {{"weight", {Int8Weight::quantize(randn({2, 4})), {}}}}), ValueError);
+  EXPECT_EQ(use_int8(fc, {{"weight", {Int8Weight::quantize(randn({2, 3})), {}}}}), 1u);
+}
+
+/// The loss after some steps.
+double trained(Quantised& net, const Tensor& x, const Tensor& y) {
+  optim::SGD sgd(net.parameters(), {.lr = 0.2, .momentum = 0.9});
+  double loss = 0;
+  for (int i = 0; i < 60; ++i) {
+    sgd.zero_grad();
+    const Tensor now = cross_entropy(net(x), y);
+    now.backward();
+    sgd.step();
+    loss = now.item();
+  }
+  return loss;
+}
+
+TEST(FakeQuantizer, TrainsForIntegers) {
+  manual_seed(8);
+  const Tensor x = randn({32, 3, 8, 8}), y = randint(0, 5, {32}, {.dtype = i64});
+  manual_seed(6);
+  Quantised floats;
+  const double first = cross_entropy(floats(x), y).item(), of_floats = trained(floats, x, y);
+  manual_seed(6);
+  Quantised net;
+  net(x);
+  FakeQuantizer rounding(net, [&] { net(x); }, {.only_faster = false});
+  const double of_integers = trained(net, x, y);
+  EXPECT_LT(of_floats, first - 0.3);
+  EXPECT_LT(of_integers, first - 0.7 * (first - of_floats));
+  net.eval();
+  const NoGrad scope;
+  const Tensor in_sight = net(x);
+  const std::vector<QuantizedLayer> layers = rounding.quantize();
+  EXPECT_EQ(layers.size(), 3u);
+  // What was rounded in training is what integers compute.
+  EXPECT_LT(relative_error(net(x), in_sight), 1e-5);
+  EXPECT_THROW((void)rounding.quantize(), ValueError);
+}
+
+TEST(FakeQuantizer, IsInCompiledSteps) {
+  std::vector<std::vector<double>> losses;
+  for (const bool is_compiled : {false, true}) {
+    manual_seed(7);
+    Quantised net;
+    const Tensor x = randn({16, 3, 8, 8}), y = randint(0, 5, {16}, {.dtype = i64});
+    const FakeQuantizer rounding(net, [&] { net(x); }, {.only_faster = false});
+    optim::SGD sgd(net.parameters(), {.lr = 0.05});
+    const auto step = [&](const Tensor& in, const Tensor& labels) {
+      sgd.zero_grad();
+      const Tensor loss = cross_entropy(net(in), labels);
+      loss.backward();
+      sgd.step();
+      return loss;
+    };
+    auto compiled = compile(step);
+    std::vector<double>& all = losses.emplace_back();
+    for (int i = 0; i < 5; ++i) all.push_back((is_compiled ? compiled(x, y) : step(x, y)).item());
+  }
+  for (size_t i = 0; i < losses[0].size(); ++i)
+    EXPECT_NEAR(losses[0][i], losses[1][i], 2e-3 * losses[0][i]);
+}
+
+TEST(FakeQuantizer, LeavesNothingBehind) {
+  nn::Linear layer({.in = 6, .out = 4});
+  const Tensor x = randn({3, 6});
+  const std::vector<float> before = layer(x).to_vector<float>();
+  {
+    const FakeQuantizer rounding(layer, [&] { layer(x); }, {.only_faster = false});
+    EXPECT_NE(layer(x).to_vector<float>(), before);
+  }
+  EXPECT_EQ(layer(x).to_vector<float>(), before);
+}
+
+}  // namespace
+}  // namespace brim::compress
