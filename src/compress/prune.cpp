@@ -11,6 +11,7 @@
 #include <numeric>
 #include <utility>
 
+#include "compress/output_groups.h"
 #include "compress/prunable.h"
 #include "core/check.h"
 #include "core/nearest.h"
@@ -89,16 +90,19 @@ void leave_out_of_neighbours(const Matrix& m, const Pattern& p, std::vector<floa
     }
 }
 
-void leave_out_vectors(const Matrix& m, int64_t length, double sparsity, std::vector<float>& mask) {
+/// `order`: the outputs, those of a group together.
+void leave_out_vectors(const Matrix& m, const std::vector<int64_t>& order, int64_t length,
+                       double sparsity, std::vector<float>& mask) {
   const int64_t groups = (m.outputs + length - 1) / length;
   std::vector<double> scores(static_cast<size_t>(groups * m.columns), 0.0);
-  for (int64_t o = 0; o < m.outputs; ++o)
+  for (int64_t place = 0; place < m.outputs; ++place)
     for (int64_t k = 0; k < m.columns; ++k)
-      scores[static_cast<size_t>(o / length * m.columns + k)] += m.at(o, k);
+      scores[static_cast<size_t>(place / length * m.columns + k)] +=
+          m.at(order[static_cast<size_t>(place)], k);
   // The last group may be smaller: means are compared, and elements counted.
   const int64_t last = m.outputs - (groups - 1) * length;
-  const auto size_at = [&](size_t place) {
-    return static_cast<int64_t>(place) / m.columns == groups - 1 ? last : length;
+  const auto size_at = [&](size_t i) {
+    return static_cast<int64_t>(i) / m.columns == groups - 1 ? last : length;
   };
   for (size_t i = 0; i < scores.size(); ++i) scores[i] /= static_cast<double>(size_at(i));
   std::vector<size_t> places = places_of(scores);
@@ -106,20 +110,22 @@ void leave_out_vectors(const Matrix& m, int64_t length, double sparsity, std::ve
   const auto all = std::ssize(m.scores);
   const auto goal = static_cast<double>(share_of(sparsity, m.scores.size()));
   int64_t left_out = 0;
-  for (const size_t place : places) {
-    const int64_t size = size_at(place);
+  for (const size_t i : places) {
+    const int64_t size = size_at(i);
     const bool is_past_goal =
         static_cast<double>(left_out) + 0.5 * static_cast<double>(size) > goal;
     if (is_past_goal || left_out + size >= all) break;
     left_out += size;
-    const int64_t first = static_cast<int64_t>(place) / m.columns * length;
-    const int64_t column = static_cast<int64_t>(place) % m.columns;
-    for (int64_t o = first; o < first + size; ++o)
-      mask[static_cast<size_t>(o * m.columns + column)] = 0;
+    const int64_t first = static_cast<int64_t>(i) / m.columns * length;
+    const int64_t column = static_cast<int64_t>(i) % m.columns;
+    for (int64_t place = first; place < first + size; ++place)
+      mask[static_cast<size_t>(order[static_cast<size_t>(place)] * m.columns + column)] = 0;
   }
 }
 
-std::vector<float> mask_of(const Matrix& m, const PruneOptions& options) {
+/// `order`: of the outputs, for vectors; chosen where it is empty.
+std::vector<float> mask_of(const Matrix& m, const PruneOptions& options,
+                           std::vector<int64_t>& order) {
   std::vector<float> mask(m.scores.size(), 1.0F);
   switch (options.pattern.kind) {
     case Pattern::Kind::unstructured:
@@ -129,7 +135,10 @@ std::vector<float> mask_of(const Matrix& m, const PruneOptions& options) {
       leave_out_of_neighbours(m, options.pattern, mask);
       break;
     case Pattern::Kind::vector:
-      leave_out_vectors(m, options.pattern.length, options.sparsity, mask);
+      if (order.empty())
+        order = group_outputs(m.scores, m.outputs, options.pattern.length,
+                              std::max(options.sparsity, options.final_sparsity));
+      leave_out_vectors(m, order, options.pattern.length, options.sparsity, mask);
       break;
   }
   return mask;
@@ -204,6 +213,7 @@ Pattern parse_pattern(std::string_view text) {
 
 Masks::Masks(nn::Module& network, PruneOptions options) : options_(std::move(options)) {
   check(options_.pattern);
+  if (options_.final_sparsity != 0) check_sparsity(options_.final_sparsity);
   const std::vector<Prunable> all = prunable_layers(network);
   std::vector<std::string> names;
   for (const Prunable& layer : all) names.push_back(layer.name);
@@ -225,7 +235,8 @@ Masks::Masks(nn::Module& network, PruneOptions options) : options_(std::move(opt
       masked_.push_back(
           {.layer = layers_.size() - 1,
            .parameter = weight,
-           .is_zero = zeros(weight.shape(), {.dtype = bool_, .device = weight.device()})});
+           .is_zero = zeros(weight.shape(), {.dtype = bool_, .device = weight.device()}),
+           .order = {}});
   }
   BRIM_CHECK(
       !masked_.empty(), ValueError,
@@ -240,11 +251,11 @@ void Masks::prune(double sparsity) {
   const bool by_gradient = options_.criterion == Criterion::taylor;
   options_.sparsity = sparsity;
   std::vector<std::vector<float>> masks;
-  for (const Masked& m : masked_)
+  for (Masked& m : masked_)
     masks.push_back(
         mask_of(scores_of(layers_[m.layer].name, m.parameter.detach(),
                           by_gradient ? m.parameter.grad() : Tensor(), options_.criterion),
-                options_));
+                options_, m.order));
   const NoGrad scope;
   for (size_t i = 0; i < masks.size(); ++i) {
     Masked& m = masked_[i];

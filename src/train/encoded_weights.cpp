@@ -77,14 +77,17 @@ void find_sparse(const io::SafeTensors& file, const std::string& path,
       refuse(path, kSparseKey);
     SparseWeight weight{.shape = weight_shape(*shape), .vector = vector->get<int64_t>()};
     if (weight.shape.rank() == 0 || weight.vector == 0) refuse(path, kSparseKey);
-    all[name] =
-        encoded(path, name, weight.shape, {name + ".values", name + ".columns", name + ".starts"},
-                [weight, name = name](const io::SafeTensors& from) mutable {
-                  weight.values = from.load(name + ".values");
-                  weight.columns = from.load(name + ".columns");
-                  weight.starts = from.load(name + ".starts");
-                  return weight.dense();
-                });
+    std::vector<std::string> parts = {name + ".values", name + ".columns", name + ".starts"};
+    const bool has_order = file.contains(name + ".outputs");
+    if (has_order) parts.push_back(name + ".outputs");
+    all[name] = encoded(path, name, weight.shape, std::move(parts),
+                        [weight, has_order, name = name](const io::SafeTensors& from) mutable {
+                          weight.values = from.load(name + ".values");
+                          weight.columns = from.load(name + ".columns");
+                          weight.starts = from.load(name + ".starts");
+                          if (has_order) weight.outputs = from.load(name + ".outputs");
+                          return weight.dense();
+                        });
   }
 }
 
@@ -166,6 +169,7 @@ io::TensorMap sparse_tensors(const io::TensorMap& dense, int64_t vector, io::Met
         put(tensors, dense, name, ".values", w.values);
         put(tensors, dense, name, ".columns", w.columns);
         put(tensors, dense, name, ".starts", w.starts);
+        if (w.outputs.defined()) put(tensors, dense, name, ".outputs", w.outputs);
         index[name] = {{"shape", std::vector<int64_t>(w.shape.begin(), w.shape.end())},
                        {"vector", vector}};
         continue;

@@ -117,6 +117,7 @@ void TrainingLoop::prune() {
   if (masks_) return masks_->prune(pruned_to_);
   masks_.emplace(*s_.model, compress::PruneOptions{.pattern = compress::parse_pattern(p.pattern),
                                                    .sparsity = pruned_to_,
+                                                   .final_sparsity = p.sparsity,
                                                    .criterion = compress::Criterion::magnitude,
                                                    .dense = p.dense});
 }

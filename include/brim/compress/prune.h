@@ -25,7 +25,7 @@ struct Pattern {
   enum class Kind : uint8_t {
     unstructured,  ///< each by itself
     n_of_m,        ///< `count` of each `length` neighbours along K are kept, as 2:4
-    vector,        ///< a column for `length` neighbouring outputs
+    vector,        ///< a column for `length` outputs, which are chosen to need the same ones
   };
   Kind kind = Kind::vector;
   int64_t length = 32;
@@ -47,6 +47,8 @@ enum class Criterion : uint8_t {
 struct PruneOptions {
   Pattern pattern = {};
   double sparsity = 0.75;  ///< of each layer's weights; of n_of_m it is 1 - n / m
+  /// That it will rise to, which outputs share vectors for; 0: the same.
+  double final_sparsity = 0;
   Criterion criterion = Criterion::magnitude;
   /// Names of layers that stay dense, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> dense = {};
@@ -88,6 +90,7 @@ class Masks {
   struct Masked {
     size_t layer;
     Tensor parameter, is_zero;
+    std::vector<int64_t> order;  // of the outputs that share vectors
   };
   PruneOptions options_;
   std::vector<PrunedLayer> layers_;

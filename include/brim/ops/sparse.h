@@ -12,13 +12,15 @@
 namespace brim {
 
 /// A weight (O, K) or (O, C, KH, KW), without its columns of zeros. Groups are of `vector` outputs,
-/// the last one of what is left.
+/// neighbours or others that keep the same columns, the last one of what is left.
 struct SparseWeight {
   Shape shape;         ///< of the dense weight
   int64_t vector = 0;  ///< outputs of a group
   Tensor values;   ///< (kept, vector): of each kept column the numbers, 0 beyond O; group by group
   Tensor columns;  ///< i32 (kept): which of K, or of C x KH x KW in this order
   Tensor starts;   ///< i32 (groups + 1): where each group's columns begin
+  Tensor
+      outputs;  ///< i32 (O): which output stands at each place of the groups; undefined: in order
 
   /// Without the columns that are zero for all outputs of a group. Throws ShapeError unless the
   /// weight has 2 or 4 axes, ValueError unless `vector` is 4, 8, 16, 32 or 64.

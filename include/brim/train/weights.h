@@ -71,9 +71,9 @@ struct WeightsInfo {
 void save_weights(const std::string& path, const nn::Module& model, const WeightsInfo& info);
 
 /// Writes tensors with those weights (f32, of 2 or 4 axes) without their columns of zeros that take
-/// fewer bytes so: "NAME.values" (kept, vector), "NAME.columns" and "NAME.starts", as SparseWeight
-/// has them, and "brim.sparse" in the metadata. Throws FileError, ValueError for a vector that
-/// SparseWeight::encode() refuses.
+/// fewer bytes so: "NAME.values" (kept, vector), "NAME.columns", "NAME.starts" and "NAME.outputs",
+/// as SparseWeight has them, and "brim.sparse" in the metadata. Throws FileError, ValueError for a
+/// vector that SparseWeight::encode() refuses.
 void save_sparse_weights(const std::string& path, const io::TensorMap& tensors, int64_t vector,
                          io::Metadata metadata = {});
 

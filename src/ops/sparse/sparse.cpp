@@ -16,6 +16,7 @@ void check_sparse_operands(const char* op, const Tensor& x, const SparseWeight& 
   common_device(op, x, weight.values);
   common_device(op, x, weight.columns);
   common_device(op, x, weight.starts);
+  if (weight.outputs.defined()) common_device(op, x, weight.outputs);
   common_dtype(op, x, weight.values);
   if (bias.defined()) {
     common_device(op, x, bias);

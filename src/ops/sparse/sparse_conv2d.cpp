@@ -11,7 +11,8 @@ namespace brim {
 namespace {
 
 double sparse_conv_operations(const Tensor&, const Tensor& values, const Tensor&, const Tensor&,
-                              const Tensor&, const Tensor&, const backend::ConvGeometry& g) {
+                              const Tensor&, const Tensor&, const Tensor&,
+                              const backend::ConvGeometry& g) {
   return 2.0 * static_cast<double>(g.n * g.oh * g.ow) * static_cast<double>(values.numel());
 }
 
@@ -20,10 +21,11 @@ double sparse_conv_operations(const Tensor&, const Tensor& values, const Tensor&
 Tensor sparse_conv2d(const Tensor& x, const SparseWeight& weight, const Tensor& bias,
                      const Conv2dOptions& options) {
   static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& values,
-                                    const Tensor& columns, const Tensor& starts, const Tensor& bias,
-                                    Tensor& y, const backend::ConvGeometry&)>
+                                    const Tensor& columns, const Tensor& starts,
+                                    const Tensor& outputs, const Tensor& bias, Tensor& y,
+                                    const backend::ConvGeometry&)>
       kernel("sparse_conv2d",
-             {.operands = "x, values, columns, starts, bias, y", .activations = "x, y"},
+             {.operands = "x, values, columns, starts, outputs, bias, y", .activations = "x, y"},
              &sparse_conv_operations);
   constexpr const char* kOp = "sparse_conv2d";
   ops::check_sparse_operands(kOp, x, weight, bias, 4);
@@ -43,7 +45,8 @@ Tensor sparse_conv2d(const Tensor& x, const SparseWeight& weight, const Tensor& 
              x.shape().str());
   const Tensor from = ops::dense(x.detach());
   Tensor y = ops::empty_in(geo.y_shape(), x.dtype(), from);
-  kernel(x.device(), x.dtype(), from, weight.values, weight.columns, weight.starts, bias, y, geo);
+  kernel(x.device(), x.dtype(), from, weight.values, weight.columns, weight.starts, weight.outputs,
+         bias, y, geo);
   return y;
 }
 

@@ -8,7 +8,7 @@ namespace brim {
 namespace {
 
 double sparse_linear_operations(const Tensor& x, const Tensor& values, const Tensor&, const Tensor&,
-                                const Tensor&, const Tensor&) {
+                                const Tensor&, const Tensor&, const Tensor&) {
   return 2.0 * static_cast<double>(x.shape()[0]) * static_cast<double>(values.numel());
 }
 
@@ -16,9 +16,9 @@ double sparse_linear_operations(const Tensor& x, const Tensor& values, const Ten
 
 Tensor sparse_linear(const Tensor& x, const SparseWeight& weight, const Tensor& bias) {
   static const backend::Kernel<void(const Context&, const Tensor& x, const Tensor& values,
-                                    const Tensor& columns, const Tensor& starts, const Tensor& bias,
-                                    Tensor& y)>
-      kernel("sparse_linear", {.operands = "x, values, columns, starts, bias, y"},
+                                    const Tensor& columns, const Tensor& starts,
+                                    const Tensor& outputs, const Tensor& bias, Tensor& y)>
+      kernel("sparse_linear", {.operands = "x, values, columns, starts, outputs, bias, y"},
              &sparse_linear_operations);
   ops::check_sparse_operands("sparse_linear", x, weight, bias, 2);
   const int64_t in = weight.shape[1], out = weight.shape[0];
@@ -31,7 +31,7 @@ Tensor sparse_linear(const Tensor& x, const SparseWeight& weight, const Tensor& 
   const int64_t rows = in > 0 ? x.numel() / in : (out > 0 ? y.numel() / out : 0);
   Tensor flat = y.alias({rows, out}, {out, 1}, 0);
   kernel(x.device(), x.dtype(), x.detach().contiguous().reshape({rows, in}), weight.values,
-         weight.columns, weight.starts, bias, flat);
+         weight.columns, weight.starts, weight.outputs, bias, flat);
   return y;
 }
 

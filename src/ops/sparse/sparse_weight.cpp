@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/checks.h"
+#include "ops/sparse/output_groups.h"
 
 namespace brim {
 namespace {
@@ -46,12 +47,15 @@ SparseWeight SparseWeight::encode(const Tensor& weight, int64_t vector) {
              "[encode] {} has too many columns", weight.shape().str());
   const std::vector<float> dense = weight.detach().to_vector<float>();
   const std::vector<int32_t> order = in_order(weight.shape());
+  const std::vector<int64_t> places = ops::order_by_zeros(dense, outputs, vector);
   std::vector<float> values;
   std::vector<int32_t> kept, starts{0};
   for (int64_t first = 0; first < outputs; first += vector) {
     const int64_t end = std::min(first + vector, outputs);
     for (const int32_t column : order) {
-      const auto at = [&](int64_t o) { return dense[static_cast<size_t>(o * columns + column)]; };
+      const auto at = [&](int64_t place) {
+        return dense[static_cast<size_t>(places[static_cast<size_t>(place)] * columns + column)];
+      };
       bool is_zero = true;
       for (int64_t o = first; o < end; ++o) is_zero = is_zero && at(o) == 0;
       if (is_zero) continue;
@@ -62,31 +66,42 @@ SparseWeight SparseWeight::encode(const Tensor& weight, int64_t vector) {
   }
   const auto count = static_cast<int64_t>(kept.size());
   const Device device = weight.device();
+  Tensor stands_at;
+  if (!std::ranges::is_sorted(places))
+    stands_at = Tensor::from<int32_t>(std::vector<int32_t>(places.begin(), places.end()), {outputs},
+                                      device);
   return {.shape = weight.shape(),
           .vector = vector,
           .values = Tensor::from<float>(values, {count, vector}, device),
           .columns = Tensor::from<int32_t>(kept, {count}, device),
-          .starts = Tensor::from<int32_t>(starts, {static_cast<int64_t>(starts.size())}, device)};
+          .starts = Tensor::from<int32_t>(starts, {static_cast<int64_t>(starts.size())}, device),
+          .outputs = stands_at};
 }
 
 Tensor SparseWeight::dense() const {
   check();
-  const auto [outputs, width] = matrix_of(shape);
+  const auto [count, width] = matrix_of(shape);
   const std::vector<float> from = values.to_vector<float>();
   const std::vector<int32_t> kept = columns.to_vector<int32_t>();
   const std::vector<int32_t> begins = starts.to_vector<int32_t>();
+  const std::vector<int32_t> order =
+      this->outputs.defined() ? this->outputs.to_vector<int32_t>() : std::vector<int32_t>();
+  const auto output_at = [&](int64_t place) {
+    return order.empty() ? place : int64_t{order[static_cast<size_t>(place)]};
+  };
   std::vector<float> all(static_cast<size_t>(shape.numel()), 0.0F);
   for (int64_t g = 0; g < groups_of(*this); ++g)
     for (auto j = begins[static_cast<size_t>(g)]; j < begins[static_cast<size_t>(g) + 1]; ++j)
-      for (int64_t o = g * vector; o < std::min((g + 1) * vector, outputs); ++o)
-        all[static_cast<size_t>(o * width + kept[static_cast<size_t>(j)])] =
+      for (int64_t o = g * vector; o < std::min((g + 1) * vector, count); ++o)
+        all[static_cast<size_t>(output_at(o) * width + kept[static_cast<size_t>(j)])] =
             from[static_cast<size_t>(j * vector + o - g * vector)];
   return Tensor::from<float>(all, shape, values.device());
 }
 
 SparseWeight SparseWeight::to(Device device) const {
   SparseWeight copy = *this;
-  for (Tensor* t : {&copy.values, &copy.columns, &copy.starts}) *t = t->to(device);
+  for (Tensor* t : {&copy.values, &copy.columns, &copy.starts, &copy.outputs})
+    if (t->defined()) *t = t->to(device);
   return copy;
 }
 
@@ -98,11 +113,12 @@ void SparseWeight::check_structure() const {
   const auto is_flat = [](const Tensor& t, DType dtype) {
     return t.defined() && t.dtype() == dtype && t.is_contiguous();
   };
-  const bool is_whole = is_flat(values, DType::f32) && is_flat(columns, DType::i32) &&
-                        is_flat(starts, DType::i32) && columns.rank() == 1 && starts.rank() == 1 &&
-                        (shape.rank() == 2 || shape.rank() == 4) && has_vectors_of(vector) &&
-                        values.rank() == 2 && values.size(0) == columns.numel() &&
-                        values.size(1) == vector && starts.numel() == groups_of(*this) + 1;
+  const bool is_whole =
+      is_flat(values, DType::f32) && is_flat(columns, DType::i32) && is_flat(starts, DType::i32) &&
+      columns.rank() == 1 && starts.rank() == 1 && (shape.rank() == 2 || shape.rank() == 4) &&
+      has_vectors_of(vector) && values.rank() == 2 && values.size(0) == columns.numel() &&
+      values.size(1) == vector && starts.numel() == groups_of(*this) + 1 &&
+      (!outputs.defined() || (is_flat(outputs, DType::i32) && outputs.shape() == Shape{shape[0]}));
   BRIM_CHECK(is_whole, ValueError,
              "[sparse] values, columns and starts are no sparse weight of {} in vectors of {}",
              shape.str(), vector);
@@ -127,6 +143,12 @@ void SparseWeight::check() const {
                  "[sparse] column {} stands twice in group {}", column, g);
       last = static_cast<int64_t>(g);
     }
+  if (!outputs.defined()) return;
+  std::vector<int32_t> order = outputs.to_vector<int32_t>();
+  std::ranges::sort(order);
+  for (size_t o = 0; o < order.size(); ++o)
+    BRIM_CHECK(order[o] == static_cast<int32_t>(o), ValueError,
+               "[sparse] the outputs of groups leave {} out, or have others twice", o);
 }
 
 double SparseWeight::density() const {
@@ -136,7 +158,8 @@ double SparseWeight::density() const {
 }
 
 int64_t SparseWeight::bytes() const {
-  return 4 * (values.numel() + columns.numel() + starts.numel());
+  return 4 * (values.numel() + columns.numel() + starts.numel() +
+              (outputs.defined() ? outputs.numel() : 0));
 }
 
 }  // namespace brim

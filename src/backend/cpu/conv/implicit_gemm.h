@@ -105,22 +105,41 @@ void for_row_blocks(const Context& context, int64_t rows, int64_t groups, int64_
   });
 }
 
-/// Rows of `used` outputs each, `step` apart, into rows of y that are `outputs` long.
+/// Outputs of some rows, on their way to where they belong.
 template <class T>
-void copy_rows(const T* from, int64_t step, int64_t count, int64_t used, T* to, int64_t outputs) {
-  for (int64_t r = 0; r < count; ++r) std::copy_n(from + r * step, used, to + r * outputs);
+struct RowResults {
+  const T* from;
+  int64_t step;          ///< from row to row
+  int64_t first, count;  ///< rows
+  int64_t output, used;  ///< the first output, and how many there are
+  const int32_t* order =
+      nullptr;  ///< which outputs they are instead of the neighbours of the first
+
+  int64_t output_at(int64_t i) const { return order ? order[i] : output + i; }
+};
+
+/// Into rows of y that are `outputs` long.
+template <class T>
+void copy_rows(const RowResults<T>& r, T* y, int64_t outputs) {
+  for (int64_t row = 0; row < r.count; ++row) {
+    const T* const from = r.from + row * r.step;
+    T* const to = y + (r.first + row) * outputs;
+    if (r.order)
+      for (int64_t i = 0; i < r.used; ++i) to[r.order[i]] = from[i];
+    else
+      std::copy_n(from, r.used, to + r.output);
+  }
 }
 
-/// The same into images: from output `output` of the row (an image's pixel) `first` on.
+/// Into images; a row is an image's pixel.
 template <class T>
-void copy_to_images(const T* from, int64_t step, int64_t first, int64_t count, int64_t output,
-                    int64_t used, bool is_nhwc, const backend::ConvGeometry& g, T* y) {
-  if (is_nhwc) return copy_rows(from, step, count, used, y + first * g.o + output, g.o);
+void copy_to_images(const RowResults<T>& r, bool is_nhwc, const backend::ConvGeometry& g, T* y) {
+  if (is_nhwc) return copy_rows(r, y, g.o);
   const int64_t pixels = g.oh * g.ow;
-  for (int64_t r = 0; r < count; ++r) {
-    const int64_t n = (first + r) / pixels, at = (first + r) % pixels;
-    T* const channel = y + (n * g.o + output) * pixels + at;
-    for (int64_t o = 0; o < used; ++o) channel[o * pixels] = from[r * step + o];
+  for (int64_t row = 0; row < r.count; ++row) {
+    const int64_t n = (r.first + row) / pixels, at = (r.first + row) % pixels;
+    T* const image = y + n * g.o * pixels + at;
+    for (int64_t i = 0; i < r.used; ++i) image[r.output_at(i) * pixels] = r.from[row * r.step + i];
   }
 }
 

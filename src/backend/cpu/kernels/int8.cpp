@@ -94,8 +94,8 @@ class Weight {
 
   int64_t groups() const { return (padded_ + kOutputs - 1) / kOutputs; }
 
-  /// y: (rows, outputs), which are written where they belong if `is_row_major`; else take(block,
-  /// first output, outputs, part) brings there what lies in part (rows of the block, kOutputs).
+  /// y: (rows, outputs), which are written where they belong if `is_row_major`; else take(
+  /// RowResults) brings them there.
   template <class T, class RowAt, class Take>
   void products(const Context& context, const void* x, const int32_t* offsets, int64_t rows, T* y,
                 bool is_row_major, const RowAt& row_at, const Take& take) const {
@@ -120,11 +120,16 @@ class Weight {
                        return int8_rows(all, finish, y + block.first * outputs_ + output, outputs_);
                      auto* const part = reinterpret_cast<T*>(block.scratch);
                      int8_rows(all, finish, part, kOutputs);
+                     const RowResults<T> results{.from = part,
+                                                 .step = kOutputs,
+                                                 .first = block.first,
+                                                 .count = block.count,
+                                                 .output = output,
+                                                 .used = used};
                      if (is_row_major)
-                       copy_rows(part, kOutputs, block.count, used,
-                                 y + block.first * outputs_ + output, outputs_);
+                       copy_rows(results, y, outputs_);
                      else
-                       take(block, output, used, part);
+                       take(results);
                    });
   }
 
@@ -218,9 +223,7 @@ void int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed, 
     weight.products(
         context, from, offsets, g.n * g.oh * g.ow, to, y_is_nhwc,
         [&](int64_t row) { return padded.corner(row); },
-        [&](const RowBlock& block, int64_t output, int64_t used, const T* part) {
-          copy_to_images(part, kOutputs, block.first, block.count, output, used, false, g, to);
-        });
+        [&](const RowResults<T>& r) { copy_to_images(r, false, g, to); });
   });
 }
 

@@ -17,67 +17,76 @@ struct Weight {
   const float* values;
   const int32_t* columns;
   const int32_t* starts;
-  int64_t groups, vector, kept;
+  const int32_t* outputs;  // at each place; null: in order
+  int64_t groups, vector, kept, count;
 
-  Weight(const Tensor& v, const Tensor& c, const Tensor& s)
+  Weight(const Tensor& v, const Tensor& c, const Tensor& s, const Tensor& o, int64_t all)
       : values(in<float>(v)),
         columns(in<int32_t>(c)),
         starts(in<int32_t>(s)),
+        outputs(in<int32_t>(o)),
         groups(s.numel() - 1),
         vector(v.shape()[1]),
-        kept(v.shape()[0]) {}
+        kept(v.shape()[0]),
+        count(all) {}
 
   /// Numbers may come from anywhere, and are places in memory.
   void check(int64_t width) const {
     bool is_right = starts[0] == 0 && starts[groups] == kept;
     for (int64_t g = 0; g < groups; ++g) is_right &= starts[g] <= starts[g + 1];
     for (int64_t j = 0; j < kept; ++j) is_right &= columns[j] >= 0 && columns[j] < width;
+    for (int64_t o = 0; outputs && o < count; ++o)
+      is_right &= outputs[o] >= 0 && outputs[o] < count;
     BRIM_CHECK(is_right, ValueError,
-               "[sparse] starts or columns lie outside of a weight of {} columns", width);
+               "[sparse] starts, columns or outputs lie outside of a weight of {} columns", width);
   }
+  int64_t output(int64_t place) const { return outputs ? outputs[place] : place; }
   SparseGroup group(int64_t g, const int32_t* offsets) const {
     return {values + starts[g] * vector, offsets + starts[g], starts[g + 1] - starts[g]};
   }
 };
 
-/// Calls take(block, first output, outputs, y) with y (rows of the block, vector) for all of them.
+/// Calls take(RowResults) for all blocks and groups.
 template <class RowAt, class Take>
 void products(const Context& context, const Weight& weight, const int32_t* offsets, const float* x,
-              const float* bias, int64_t outputs, int64_t rows, const RowAt& row_at,
-              const Take& take) {
+              const float* bias, int64_t rows, const RowAt& row_at, const Take& take) {
   const int64_t vector = weight.vector;
   const int64_t work = weight.kept * vector / std::max<int64_t>(weight.groups, 1);
   const size_t bytes = static_cast<size_t>((kRowBlock + 1) * vector) * sizeof(float);
   for_row_blocks(context, rows, weight.groups, work, bytes, row_at, [&](const RowBlock& block) {
     auto* const y = reinterpret_cast<float*>(block.scratch);
     float* const group_bias = y + kRowBlock * vector;
-    const int64_t output = block.group * vector, used = std::min(vector, outputs - output);
-    for (int64_t o = 0; o < vector; ++o) group_bias[o] = bias && o < used ? bias[output + o] : 0;
+    const int64_t first = block.group * vector, used = std::min(vector, weight.count - first);
+    for (int64_t o = 0; o < vector; ++o)
+      group_bias[o] = bias && o < used ? bias[weight.output(first + o)] : 0;
     sparse_rows({x, block.rows, block.count, vector, group_bias},
                 weight.group(block.group, offsets), y, vector);
-    take(block, output, used, y);
+    take(RowResults<float>{.from = y,
+                           .step = vector,
+                           .first = block.first,
+                           .count = block.count,
+                           .output = first,
+                           .used = used,
+                           .order = weight.outputs ? weight.outputs + first : nullptr});
   });
 }
 
 void sparse_linear(const Context& context, const Tensor& x, const Tensor& values,
-                   const Tensor& columns, const Tensor& starts, const Tensor& bias, Tensor& y) {
-  const Weight weight(values, columns, starts);
-  const int64_t rows = y.shape()[0], outputs = y.shape()[1], width = x.shape()[1];
+                   const Tensor& columns, const Tensor& starts, const Tensor& outputs,
+                   const Tensor& bias, Tensor& y) {
+  const int64_t rows = y.shape()[0], count = y.shape()[1], width = x.shape()[1];
+  const Weight weight(values, columns, starts, outputs, count);
   weight.check(width);
-  float* const to = out<float>(y);
   products(
-      context, weight, weight.columns, in<float>(x), in<float>(bias), outputs, rows,
+      context, weight, weight.columns, in<float>(x), in<float>(bias), rows,
       [&](int64_t row) { return row * width; },
-      [&](const RowBlock& block, int64_t output, int64_t used, const float* from) {
-        copy_rows(from, weight.vector, block.count, used, to + block.first * outputs + output,
-                  outputs);
-      });
+      [to = out<float>(y), count](const RowResults<float>& r) { copy_rows(r, to, count); });
 }
 
 void sparse_conv2d(const Context& context, const Tensor& x, const Tensor& values,
-                   const Tensor& columns, const Tensor& starts, const Tensor& bias, Tensor& y,
-                   const ConvGeometry& g) {
-  const Weight weight(values, columns, starts);
+                   const Tensor& columns, const Tensor& starts, const Tensor& outputs,
+                   const Tensor& bias, Tensor& y, const ConvGeometry& g) {
+  const Weight weight(values, columns, starts, outputs, g.o);
   const int64_t area = g.kh * g.kw;
   weight.check(g.c * area);
   const PaddedImages padded{g, g.c};
@@ -98,14 +107,10 @@ void sparse_conv2d(const Context& context, const Tensor& x, const Tensor& values
     offsets[j] =
         static_cast<int32_t>(padded.offset(weight.columns[j] % area, weight.columns[j] / area));
 
-  float* const to = out<float>(y);
   products(
-      context, weight, offsets, from, in<float>(bias), g.o, g.n * g.oh * g.ow,
+      context, weight, offsets, from, in<float>(bias), g.n * g.oh * g.ow,
       [&](int64_t row) { return padded.corner(row); },
-      [&](const RowBlock& block, int64_t output, int64_t used, const float* rows) {
-        copy_to_images(rows, weight.vector, block.first, block.count, output, used, y_is_nhwc, g,
-                       to);
-      });
+      [&, to = out<float>(y)](const RowResults<float>& r) { copy_to_images(r, y_is_nhwc, g, to); });
 }
 
 const bool registered =
