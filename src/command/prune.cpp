@@ -80,12 +80,11 @@ class PruneRun : CompressionRun {
   }
 
  private:
-  /// Zeros are the least weights, so pruning once more finds what the training has left.
   void tell_layers() {
-    const compress::Masks masks(trainer_.model(), how_);
-    json_["sparsity"] = masks.sparsity();
+    const auto layers = compress::pruned_layers(trainer_.model(), how_);
+    json_["sparsity"] = compress::sparsity_of(layers);
     json_["layers"] = Json::array();
-    for (const compress::PrunedLayer& layer : masks.layers()) {
+    for (const compress::PrunedLayer& layer : layers) {
       json_["layers"].push_back(
           {{"name", layer.name},
            {"shape", layer.shape.str()},

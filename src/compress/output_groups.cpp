@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "ops/sparse/output_groups.h"
 
@@ -9,6 +11,7 @@ namespace brim::compress {
 namespace {
 
 constexpr int kRounds = 20;
+constexpr int64_t kMostProducts = int64_t{1} << 31;  // of pairs of outputs
 
 class Grouping {
  public:
@@ -18,45 +21,80 @@ class Grouping {
         columns_(outputs > 0 ? std::ssize(scores) / outputs : 0),
         vector_(vector),
         groups_((outputs + vector - 1) / vector),
-        sparsity_(sparsity),
-        order_(ops::order_by_zeros(scores, outputs, vector)) {}
+        sparsity_(sparsity) {}
 
+  /// The better one of two beginnings: groups that there are, and outputs that are alike.
   std::vector<int64_t> found() {
-    for (int round = 0; round < kRounds && groups_ > 1; ++round) {
-      choose_columns();
-      if (!swap()) break;
-    }
-    return order_;
+    std::vector<int64_t> first = ops::order_by_zeros(scores_, outputs_, vector_);
+    const double kept = raise(first);
+    if (groups_ <= 1) return first;
+    std::vector<int64_t> second = order_by_likeness();
+    return raise(second) > kept * (1 + 1e-6) ? second : first;
   }
 
  private:
   float score(int64_t o, int64_t k) const { return scores_[static_cast<size_t>(o * columns_ + k)]; }
   int64_t output_at(int64_t place) const { return order_[static_cast<size_t>(place)]; }
-  int64_t end_of(int64_t group) const { return std::min((group + 1) * vector_, outputs_); }
 
-  /// Those of which the groups have the highest means.
-  void choose_columns() {
-    std::vector<float> means(static_cast<size_t>(groups_ * columns_), 0.0F);
-    for (int64_t g = 0; g < groups_; ++g)
-      for (int64_t place = g * vector_; place < end_of(g); ++place)
-        for (int64_t k = 0; k < columns_; ++k)
-          means[static_cast<size_t>(g * columns_ + k)] +=
-              score(output_at(place), k) / static_cast<float>(end_of(g) - g * vector_);
-    std::vector<float> sorted = means;
-    const auto left_out = std::clamp<std::ptrdiff_t>(
-        std::llround(sparsity_ * static_cast<double>(sorted.size())), 0, std::ssize(sorted) - 1);
-    std::nth_element(sorted.begin(), sorted.begin() + left_out, sorted.end());
-    const float least = sorted[static_cast<size_t>(left_out)];
-    is_kept_.resize(means.size());
-    for (size_t i = 0; i < means.size(); ++i) is_kept_[i] = means[i] >= least ? 1.0F : 0.0F;
+  /// Swaps outputs while that helps; what is kept of the scores then.
+  double raise(std::vector<int64_t>& order) {
+    order_ = order;
+    for (int round = 0; round < kRounds && groups_ > 1; ++round) {
+      left_out_ = left_out_vectors(scores_, order_, vector_, sparsity_);
+      if (!swap()) break;
+    }
+    order = order_;
+    left_out_ = left_out_vectors(scores_, order_, vector_, sparsity_);
+    double sum = 0;
+    for (int64_t place = 0; place < outputs_; ++place)
+      sum += kept_of(output_at(place), place / vector_);
+    return sum;
+  }
+
+  /// The first one left with those most like it, again and again.
+  std::vector<int64_t> order_by_likeness() const {
+    // Of very large weights some of the columns tell enough.
+    const int64_t step = 1 + outputs_ * outputs_ * columns_ / vector_ / kMostProducts;
+    std::vector<float> alike;  // (O, some columns), of length 1
+    for (int64_t o = 0; o < outputs_; ++o) {
+      const size_t begin = alike.size();
+      double squares = 0;
+      for (int64_t k = 0; k < columns_; k += step) {
+        alike.push_back(score(o, k));
+        squares += double{alike.back()} * alike.back();
+      }
+      const auto inverse = static_cast<float>(1 / std::sqrt(std::max(squares, 1e-30)));
+      for (size_t i = begin; i < alike.size(); ++i) alike[i] *= inverse;
+    }
+    const int64_t width = outputs_ > 0 ? std::ssize(alike) / outputs_ : 0;
+    const auto likeness = [&](int64_t a, int64_t b) {
+      float sum = 0;
+      for (int64_t k = 0; k < width; ++k)
+        sum +=
+            alike[static_cast<size_t>(a * width + k)] * alike[static_cast<size_t>(b * width + k)];
+      return sum;
+    };
+    std::vector<int64_t> left(static_cast<size_t>(outputs_)), order;
+    std::iota(left.begin(), left.end(), int64_t{0});
+    while (!left.empty()) {
+      std::vector<std::pair<float, int64_t>> far;
+      for (const int64_t o : left) far.emplace_back(o == left[0] ? -2 : -likeness(left[0], o), o);
+      std::ranges::sort(far);
+      far.resize(std::min(far.size(), static_cast<size_t>(vector_)));
+      for (const auto& [distance, o] : far) {
+        order.push_back(o);
+        std::erase(left, o);
+      }
+    }
+    return order;
   }
 
   /// What group `g` keeps of output `o`.
   double kept_of(int64_t o, int64_t g) const {
     const float* const s = scores_.data() + o * columns_;
-    const float* const kept = is_kept_.data() + g * columns_;
+    const uint8_t* const left_out = left_out_.data() + g * columns_;
     double sum = 0;
-    for (int64_t k = 0; k < columns_; ++k) sum += s[k] * kept[k];
+    for (int64_t k = 0; k < columns_; ++k) sum += left_out[k] ? 0 : s[k];
     return sum;
   }
 
@@ -96,10 +134,48 @@ class Grouping {
   const int64_t outputs_, columns_, vector_, groups_;
   const double sparsity_;
   std::vector<int64_t> order_;
-  std::vector<float> is_kept_;  // 1 or 0 of each group's columns
+  std::vector<uint8_t> left_out_;
 };
 
 }  // namespace
+
+std::vector<uint8_t> left_out_vectors(std::span<const float> scores,
+                                      const std::vector<int64_t>& order, int64_t vector,
+                                      double sparsity) {
+  const int64_t outputs = std::ssize(order), groups = (outputs + vector - 1) / vector;
+  const int64_t columns = outputs > 0 ? std::ssize(scores) / outputs : 0;
+  // The last group may be smaller: means are compared, and elements counted.
+  const auto size_of = [&](int64_t group) { return std::min(vector, outputs - group * vector); };
+  std::vector<double> means(static_cast<size_t>(groups * columns), 0.0);
+  for (int64_t place = 0; place < outputs; ++place) {
+    const float* const from = scores.data() + order[static_cast<size_t>(place)] * columns;
+    double* const to = means.data() + place / vector * columns;
+    const auto size = static_cast<double>(size_of(place / vector));
+    for (int64_t k = 0; k < columns; ++k) to[k] += from[k] / size;
+  }
+  std::vector<int64_t> places(means.size());
+  std::iota(places.begin(), places.end(), int64_t{0});
+  std::ranges::sort(places, [&](int64_t a, int64_t b) {
+    const double x = means[static_cast<size_t>(a)], y = means[static_cast<size_t>(b)];
+    return x < y || (x == y && a < b);
+  });
+  const auto goal = std::round(sparsity * static_cast<double>(scores.size()));
+  std::vector<uint8_t> left_out(means.size(), 0);
+  int64_t count = 0;
+  for (const int64_t place : places) {
+    const int64_t size = size_of(place / columns);
+    // Zeros come first, and in another order than that in which they were made: all that one call
+    // leaves out at most are zeros to the next one.
+    const double half = 0.5 * static_cast<double>(vector), now = static_cast<double>(count);
+    const bool is_zero = means[static_cast<size_t>(place)] == 0;
+    const bool is_past_goal =
+        is_zero ? now + static_cast<double>(size) > goal + half : now + half > goal;
+    if (is_past_goal || count + size >= std::ssize(scores)) break;
+    count += size;
+    left_out[static_cast<size_t>(place)] = 1;
+  }
+  return left_out;
+}
 
 std::vector<int64_t> group_outputs(std::span<const float> scores, int64_t outputs, int64_t vector,
                                    double sparsity) {

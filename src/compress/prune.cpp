@@ -93,39 +93,16 @@ void leave_out_of_neighbours(const Matrix& m, const Pattern& p, std::vector<floa
 /// `order`: the outputs, those of a group together.
 void leave_out_vectors(const Matrix& m, const std::vector<int64_t>& order, int64_t length,
                        double sparsity, std::vector<float>& mask) {
-  const int64_t groups = (m.outputs + length - 1) / length;
-  std::vector<double> scores(static_cast<size_t>(groups * m.columns), 0.0);
+  const std::vector<uint8_t> left_out = left_out_vectors(m.scores, order, length, sparsity);
   for (int64_t place = 0; place < m.outputs; ++place)
     for (int64_t k = 0; k < m.columns; ++k)
-      scores[static_cast<size_t>(place / length * m.columns + k)] +=
-          m.at(order[static_cast<size_t>(place)], k);
-  // The last group may be smaller: means are compared, and elements counted.
-  const int64_t last = m.outputs - (groups - 1) * length;
-  const auto size_at = [&](size_t i) {
-    return static_cast<int64_t>(i) / m.columns == groups - 1 ? last : length;
-  };
-  for (size_t i = 0; i < scores.size(); ++i) scores[i] /= static_cast<double>(size_at(i));
-  std::vector<size_t> places = places_of(scores);
-  std::ranges::sort(places, by_score(scores));
-  const auto all = std::ssize(m.scores);
-  const auto goal = static_cast<double>(share_of(sparsity, m.scores.size()));
-  int64_t left_out = 0;
-  for (const size_t i : places) {
-    const int64_t size = size_at(i);
-    const bool is_past_goal =
-        static_cast<double>(left_out) + 0.5 * static_cast<double>(size) > goal;
-    if (is_past_goal || left_out + size >= all) break;
-    left_out += size;
-    const int64_t first = static_cast<int64_t>(i) / m.columns * length;
-    const int64_t column = static_cast<int64_t>(i) % m.columns;
-    for (int64_t place = first; place < first + size; ++place)
-      mask[static_cast<size_t>(order[static_cast<size_t>(place)] * m.columns + column)] = 0;
-  }
+      if (left_out[static_cast<size_t>(place / length * m.columns + k)])
+        mask[static_cast<size_t>(order[static_cast<size_t>(place)] * m.columns + k)] = 0;
 }
 
-/// `order`: of the outputs, for vectors; chosen where it is empty.
+/// `group`: the outputs' order, which is chosen where it is empty; null unless vectors are shared.
 std::vector<float> mask_of(const Matrix& m, const PruneOptions& options,
-                           std::vector<int64_t>& order) {
+                           std::vector<int64_t>* group) {
   std::vector<float> mask(m.scores.size(), 1.0F);
   switch (options.pattern.kind) {
     case Pattern::Kind::unstructured:
@@ -135,10 +112,10 @@ std::vector<float> mask_of(const Matrix& m, const PruneOptions& options,
       leave_out_of_neighbours(m, options.pattern, mask);
       break;
     case Pattern::Kind::vector:
-      if (order.empty())
-        order = group_outputs(m.scores, m.outputs, options.pattern.length,
-                              std::max(options.sparsity, options.final_sparsity));
-      leave_out_vectors(m, order, options.pattern.length, options.sparsity, mask);
+      if (group->empty())
+        *group = group_outputs(m.scores, m.outputs, options.pattern.length,
+                               std::max(options.sparsity, options.final_sparsity));
+      leave_out_vectors(m, *group, options.pattern.length, options.sparsity, mask);
       break;
   }
   return mask;
@@ -187,6 +164,23 @@ std::string why_dense(const Prunable& layer, const PruneOptions& options) {
   return "";
 }
 
+/// As a fraction.
+double zeros_among(const Tensor& weight) {
+  const std::vector<float> now = weight.detach().to(f32).to_vector<float>();
+  return static_cast<double>(std::ranges::count(now, 0.0F)) /
+         static_cast<double>(std::max<size_t>(now.size(), 1));
+}
+
+void check_group(const PrunedLayer& layer, const OutputGroups& groups) {
+  const auto found = groups.find(layer.name);
+  if (found == groups.end()) return;
+  std::vector<int64_t> sorted = found->second, outputs(static_cast<size_t>(layer.shape[0]));
+  std::ranges::sort(sorted);
+  std::iota(outputs.begin(), outputs.end(), int64_t{0});
+  BRIM_CHECK(sorted == outputs, ValueError,
+             "[prune] the groups of {} are no order of its {} outputs", layer.name, layer.shape[0]);
+}
+
 }  // namespace
 
 std::string Pattern::str() const {
@@ -211,38 +205,59 @@ Pattern parse_pattern(std::string_view text) {
   return {.kind = Pattern::Kind::n_of_m, .length = second, .count = count};
 }
 
-Masks::Masks(nn::Module& network, PruneOptions options) : options_(std::move(options)) {
-  check(options_.pattern);
-  if (options_.final_sparsity != 0) check_sparsity(options_.final_sparsity);
+std::vector<PrunedLayer> pruned_layers(nn::Module& network, const PruneOptions& options) {
+  check(options.pattern);
   const std::vector<Prunable> all = prunable_layers(network);
   std::vector<std::string> names;
   for (const Prunable& layer : all) names.push_back(layer.name);
-  for (const std::string& name : options_.dense)
+  for (const std::string& name : options.dense)
     BRIM_CHECK(std::ranges::find(names, name) != names.end(), ValueError,
                "[prune] '{}' is no convolution or linear layer of the network{}", name,
                suggestion(name, names));
+  std::vector<PrunedLayer> told;
+  std::vector<const Storage*> seen;
   for (const Prunable& layer : all) {
     const Tensor& weight = layer.weight();
-    PrunedLayer& told = layers_.emplace_back();
-    told.name = layer.name;
-    told.shape = weight.shape();
-    told.why = why_dense(layer, options_);
-    if (std::ranges::any_of(masked_, [&](const Masked& m) {
-          return m.parameter.storage().get() == weight.storage().get();
-        }))
-      told.why = "its weight is another layer's";
-    if (told.why.empty())
+    told.push_back({.name = layer.name,
+                    .shape = weight.shape(),
+                    .sparsity = zeros_among(weight),
+                    .why = why_dense(layer, options)});
+    if (std::ranges::find(seen, weight.storage().get()) != seen.end())
+      told.back().why = "its weight is another layer's";
+    if (told.back().why.empty()) seen.push_back(weight.storage().get());
+  }
+  return told;
+}
+
+double sparsity_of(const std::vector<PrunedLayer>& layers) {
+  double zeros = 0, all = 0;
+  for (const PrunedLayer& layer : layers) {
+    if (!layer.why.empty()) continue;
+    const auto count = static_cast<double>(layer.shape.numel());
+    zeros += layer.sparsity * count;
+    all += count;
+  }
+  return all > 0 ? zeros / all : 0;
+}
+
+Masks::Masks(nn::Module& network, PruneOptions options) : options_(std::move(options)) {
+  if (options_.final_sparsity != 0) check_sparsity(options_.final_sparsity);
+  layers_ = pruned_layers(network, options_);
+  const std::vector<Prunable> all = prunable_layers(network);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const Tensor& weight = all[i].weight();
+    if (layers_[i].why.empty())
       masked_.push_back(
-          {.layer = layers_.size() - 1,
+          {.layer = i,
            .parameter = weight,
-           .is_zero = zeros(weight.shape(), {.dtype = bool_, .device = weight.device()}),
-           .order = {}});
+           .is_zero = zeros(weight.shape(), {.dtype = bool_, .device = weight.device()})});
   }
   BRIM_CHECK(
       !masked_.empty(), ValueError,
       "[prune] no layer is left to be pruned: all are asked to stay dense, or cannot take the "
       "pattern {}",
       options_.pattern.str());
+  for (const Masked& m : masked_) check_group(layers_[m.layer], options_.groups);
   prune(options_.sparsity);
 }
 
@@ -251,11 +266,16 @@ void Masks::prune(double sparsity) {
   const bool by_gradient = options_.criterion == Criterion::taylor;
   options_.sparsity = sparsity;
   std::vector<std::vector<float>> masks;
-  for (Masked& m : masked_)
+  OutputGroups groups = options_.groups;
+  const bool are_shared = options_.pattern.kind == Pattern::Kind::vector;
+  for (const Masked& m : masked_) {
+    const std::string& name = layers_[m.layer].name;
     masks.push_back(
-        mask_of(scores_of(layers_[m.layer].name, m.parameter.detach(),
-                          by_gradient ? m.parameter.grad() : Tensor(), options_.criterion),
-                options_, m.order));
+        mask_of(scores_of(name, m.parameter.detach(), by_gradient ? m.parameter.grad() : Tensor(),
+                          options_.criterion),
+                options_, are_shared ? &groups[name] : nullptr));
+  }
+  options_.groups = std::move(groups);
   const NoGrad scope;
   for (size_t i = 0; i < masks.size(); ++i) {
     Masked& m = masked_[i];
@@ -263,11 +283,7 @@ void Masks::prune(double sparsity) {
     m.is_zero.copy_(eq(kept, 0));
   }
   apply();
-  for (const Masked& m : masked_) {
-    const std::vector<float> now = m.parameter.detach().to(f32).to_vector<float>();
-    layers_[m.layer].sparsity = static_cast<double>(std::ranges::count(now, 0.0F)) /
-                                static_cast<double>(std::max<size_t>(now.size(), 1));
-  }
+  for (const Masked& m : masked_) layers_[m.layer].sparsity = zeros_among(m.parameter);
 }
 
 void Masks::apply() {
@@ -284,17 +300,6 @@ void Masks::apply_to_gradients() {
     Tensor gradient = m.parameter.grad();
     if (gradient.defined()) gradient.copy_(masked_fill(gradient, m.is_zero, 0));
   }
-}
-
-double Masks::sparsity() const {
-  double zeros = 0, all = 0;
-  for (const PrunedLayer& layer : layers_) {
-    if (!layer.why.empty()) continue;
-    const auto count = static_cast<double>(layer.shape.numel());
-    zeros += layer.sparsity * count;
-    all += count;
-  }
-  return all > 0 ? zeros / all : 0;
 }
 
 }  // namespace brim::compress

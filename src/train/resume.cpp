@@ -243,6 +243,7 @@ void Trainer::State::load(const std::string& path) {
   Generator::global().set_state(c.random);
   at = c.at;
   best = c.best;
+  output_groups = c.output_groups;
   resumed_from = path;
   steps_before = c.at.steps;
 }
@@ -264,7 +265,8 @@ RunState Trainer::State::snapshot() const {
           .model = model->state_dict(),
           .optimizer = optimizer->state_dict(),
           .schedule = schedule->state_dict(),
-          .scaler = scaler ? scaler->state_dict() : StateDict()};
+          .scaler = scaler ? scaler->state_dict() : StateDict(),
+          .output_groups = output_groups};
 }
 
 Recipe checkpoint_recipe(const std::string& folder) {

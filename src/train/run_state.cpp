@@ -52,6 +52,22 @@ StateDict scaler_state(const Json& json, const std::string& path) {
   return scaler;
 }
 
+/// Checkpoints of runs that do not prune in vectors say nothing.
+compress::OutputGroups output_groups(const Json& json, const std::string& path) {
+  compress::OutputGroups groups;
+  const auto at = json.find("output_groups");
+  if (at == json.end()) return groups;
+  bool is_right = at->is_object();
+  for (const auto& [name, order] : at->items()) {
+    is_right = is_right && order.is_array() &&
+               std::ranges::all_of(order, [](const Json& o) { return o.is_number_integer(); });
+    if (is_right) groups[name] = order.get<std::vector<int64_t>>();
+  }
+  BRIM_CHECK(is_right, FileError,
+             "[checkpoint] {} has no valid 'output_groups'; the checkpoint is damaged", path);
+  return groups;
+}
+
 /// Checkpoints of before it was kept say nothing.
 std::optional<StepMode> step_mode(const Json& json, const std::string& path) {
   const auto compile = json.find("compile");
@@ -95,6 +111,7 @@ Json state_json(const RunState& c) {
                {"classes", c.classes},
                {"columns", c.columns},
                {"targets", c.targets}};
+  if (!c.output_groups.empty()) json["output_groups"] = c.output_groups;
   if (c.mode) json.update({{"compile", c.mode->compile}, {"passes", c.mode->passes}});
   return json;
 }
@@ -157,6 +174,7 @@ RunState load_checkpoint_state(const std::string& path) {
   c.samples = json_count(json, "samples", file);
   if (json.contains("virtual_ranks")) c.virtual_ranks = json_count(json, "virtual_ranks", file);
   c.scaler = scaler_state(json, file);
+  c.output_groups = output_groups(json, file);
   c.devices = json_field<std::string>(json, "devices", file);
   if (json.contains("isa")) c.isa = json_field<std::string>(json, "isa", file);
   c.mode = step_mode(json, file);

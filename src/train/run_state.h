@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <brim/compress/prune.h>
 #include <brim/core/random.h>
 #include <brim/core/state_dict.h>
 #include <brim/train/recipe.h>
@@ -65,7 +66,8 @@ struct RunState {
   StateDict model;
   StateDict optimizer;
   StateDict schedule;
-  StateDict scaler;  ///< numbers; empty unless the run is in fp16
+  StateDict scaler;                      ///< numbers; empty unless the run is in fp16
+  compress::OutputGroups output_groups;  ///< of a run that prunes in vectors
 };
 
 /// Writes all files into the empty folder `path`, each of them and the folder synced. Throws

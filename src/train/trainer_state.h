@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <brim/compress/prune.h>
 #include <brim/data/device_loader.h>
 #include <brim/data/loader.h>
 #include <brim/dist/data_parallel.h>
@@ -76,6 +77,7 @@ struct Trainer::State {
   Position at;                             // where this run begins, then where it is
   BestCheckpoint best;                     // in `out`, when this run begins
   Shape input;                             // of one x
+  compress::OutputGroups output_groups;    // of masks, once there are some
   std::string resumed_from;
   int64_t steps_before = 0;
 

@@ -119,7 +119,9 @@ void TrainingLoop::prune() {
                                                    .sparsity = pruned_to_,
                                                    .final_sparsity = p.sparsity,
                                                    .criterion = compress::Criterion::magnitude,
-                                                   .dense = p.dense});
+                                                   .dense = p.dense,
+                                                   .groups = s_.output_groups});
+  s_.output_groups = masks_->groups();
 }
 
 CompileOptions TrainingLoop::compile_options() {

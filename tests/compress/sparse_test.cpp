@@ -7,12 +7,14 @@
 #include <brim/nn/conv.h>
 #include <brim/nn/linear.h>
 #include <brim/ops/create.h>
+#include <brim/ops/index.h>
 #include <brim/ops/matmul.h>
 #include <brim/ops/sparse.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -35,6 +37,15 @@ Tensor pruned(const Shape& shape, int64_t vector, double sparsity, unsigned seed
         w[static_cast<size_t>(o * columns + k)] = 0;
     }
   return Tensor::from<float>(w, shape);
+}
+
+/// The same with its outputs in another order.
+Tensor shuffled(const Tensor& weight, unsigned seed = 3) {
+  std::vector<int64_t> order(static_cast<size_t>(weight.size(0)));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+  const int64_t count = std::ssize(order);
+  return index_select(weight, 0, Tensor::from<int64_t>(order, {count}));
 }
 
 double largest_difference(const Tensor& a, const Tensor& b) {
@@ -88,6 +99,42 @@ TEST(SparseWeight, RefusesWhatIsNone) {
               w.starts = Tensor::from<int32_t>({0, 99999}, {2});
             }).find("starts"),
             std::string::npos);
+}
+
+TEST(SparseWeight, FindsOutputsThatKeepTheSameColumns) {
+  for (const Shape& shape : {Shape{64, 100}, Shape{37, 50}, Shape{48, 6, 3, 3}}) {
+    const Tensor neighbours = pruned(shape, 8, 0.75), dense = shuffled(neighbours);
+    const SparseWeight a = SparseWeight::encode(neighbours, 8);
+    const SparseWeight b = SparseWeight::encode(dense, 8);
+    EXPECT_FALSE(a.outputs.defined());
+    EXPECT_TRUE(b.outputs.defined());
+    EXPECT_NO_THROW(b.check());
+    // The last group, of what is left, may be found in another place.
+    EXPECT_NEAR(b.density(), a.density(), shape[0] % 8 == 0 ? 0 : 0.1) << shape.str();
+    EXPECT_EQ(b.dense().to_vector<float>(), dense.to_vector<float>());
+    EXPECT_EQ(b.bytes(), 4 * (b.values.numel() + b.columns.numel() + b.starts.numel() + shape[0]));
+  }
+  SparseWeight w = SparseWeight::encode(shuffled(pruned({32, 20}, 8, 0.5)), 8);
+  w.outputs = Tensor::from<int32_t>(std::vector<int32_t>(32, 3), {32});
+  EXPECT_NE(message_of<ValueError>([&] { w.check(); }).find("leave 0 out"), std::string::npos);
+  w.outputs = zeros({31}, {.dtype = i32});
+  EXPECT_THROW(w.check(), ValueError);
+}
+
+TEST(SparseLayers, ComputeWithOutputsInAnyOrder) {
+  manual_seed(7);
+  const NoGrad scope;
+  const Tensor w = shuffled(pruned({70, 33}, 8, 0.7)), x = rand({50, 33}), bias = rand({70});
+  EXPECT_LT(
+      largest_difference(sparse_linear(x, SparseWeight::encode(w, 8), bias), linear(x, w, bias)),
+      1e-5);
+  const Tensor k = shuffled(pruned({40, 6, 3, 3}, 8, 0.7)), picture = rand({2, 6, 9, 7});
+  const Tensor more = rand({40});
+  for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
+    EXPECT_LT(largest_difference(sparse_conv2d(picture.to(format), SparseWeight::encode(k, 8), more,
+                                               {.padding = 1}),
+                                 conv2d(picture, k, more, {.padding = 1})),
+              1e-5);
 }
 
 TEST(SparseLinear, IsLinear) {

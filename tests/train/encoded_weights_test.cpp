@@ -107,6 +107,8 @@ TEST_F(SparseWeightsFile, IsRefusedWhereItIsDamaged) {
         t["fc.weight.starts"] = Tensor::from<int32_t>({0, 2, 2, 3, 4}, {5});
       },
       "stands twice");
+  expect([](Tensors& t, Json&) { t["fc.weight.outputs"] = zeros({32}, {.dtype = i32}); },
+         "leave 1 out");
 }
 
 class Int8WeightsFile : public ::testing::Test {

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,9 @@ enum class Criterion : uint8_t {
   taylor,     ///< |w x gradient|, about what the loss would change; of the gradients that there are
 };
 
+/// For the layers' names: their outputs in an order in which those that share vectors are together.
+using OutputGroups = std::map<std::string, std::vector<int64_t>>;
+
 struct PruneOptions {
   Pattern pattern = {};
   double sparsity = 0.75;  ///< of each layer's weights; of n_of_m it is 1 - n / m
@@ -52,15 +56,23 @@ struct PruneOptions {
   Criterion criterion = Criterion::magnitude;
   /// Names of layers that stay dense, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> dense = {};
+  /// Of masks that were made before (Masks::groups()), for layers that are to keep them.
+  OutputGroups groups = {};
 };
 
 /// What became of a layer.
 struct PrunedLayer {
   std::string name;     ///< of its module
   Shape shape;          ///< of its weight
-  double sparsity = 0;  ///< zeros among its weights, when they were pruned; 0: it stays dense
+  double sparsity = 0;  ///< zeros among its weights, when they were looked at
   std::string why;      ///< it stays dense
 };
+
+/// Its convolutions and linear layers, with the zeros that their weights have now, and why masks of
+/// these options would leave them dense. Throws ValueError as Masks does.
+std::vector<PrunedLayer> pruned_layers(nn::Module& network, const PruneOptions& options);
+/// Zeros among the weights of those that are pruned.
+double sparsity_of(const std::vector<PrunedLayer>& layers);
 
 /// The masks of a network's convolutions and linear layers: where their weights are 0. They are of
 /// the parameters as they are then: a network that is moved to another device needs new ones.
@@ -69,8 +81,9 @@ class Masks {
   /// Prunes the network to options.sparsity now. Layers that cannot take the pattern stay dense
   /// (layers() says why): convolutions of groups, and, of vectors, weights of fewer outputs than a
   /// vector. Throws ValueError for options out of range, a name that is no such layer, weights that
-  /// are not finite, a network of which no layer can be pruned, or a layer without the gradient
-  /// that the criterion asks for; then nothing has changed.
+  /// are not finite, a network of which no layer can be pruned, groups that are no order of a
+  /// layer's outputs, or a layer without the gradient that the criterion asks for; then nothing has
+  /// changed.
   Masks(nn::Module& network, PruneOptions options);
 
   /// Prunes anew, by what the weights are now: with no lower sparsity than before, what is zero
@@ -83,14 +96,14 @@ class Masks {
   void apply_to_gradients();
 
   const std::vector<PrunedLayer>& layers() const { return layers_; }
-  /// Zeros among the weights of pruned layers.
-  double sparsity() const;
+  double sparsity() const { return sparsity_of(layers_); }
+  /// The groups that share vectors; chosen when the network is pruned first, and kept.
+  const OutputGroups& groups() const { return options_.groups; }
 
  private:
   struct Masked {
     size_t layer;
     Tensor parameter, is_zero;
-    std::vector<int64_t> order;  // of the outputs that share vectors
   };
   PruneOptions options_;
   std::vector<PrunedLayer> layers_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <numeric>
 
 namespace brim::ops {
@@ -19,6 +20,14 @@ class Kept {
         if (weight[static_cast<size_t>(o * columns_ + k)] != 0)
           bits_[static_cast<size_t>(o * words_ + k / 64)] |= uint64_t{1} << (k % 64);
   }
+  std::span<const uint64_t> of(int64_t o) const {
+    return {bits_.data() + o * words_, static_cast<size_t>(words_)};
+  }
+  struct Less {
+    bool operator()(std::span<const uint64_t> a, std::span<const uint64_t> b) const {
+      return std::ranges::lexicographical_compare(a, b);
+    }
+  };
   /// Columns that one of two has, and the other has not.
   int64_t distance(int64_t a, int64_t b) const {
     int64_t count = 0;
@@ -52,7 +61,18 @@ std::vector<int64_t> order_by_zeros(std::span<const float> weight, int64_t outpu
   const Kept kept(weight, outputs);
   std::vector<int64_t> as_they_are(static_cast<size_t>(outputs));
   std::iota(as_they_are.begin(), as_they_are.end(), int64_t{0});
-  std::vector<int64_t> left = as_they_are, order;
+  // Whole groups of outputs that keep the same.
+  std::vector<int64_t> left, order;
+  std::map<std::span<const uint64_t>, std::vector<int64_t>, Kept::Less> alike;
+  for (const int64_t o : as_they_are) {
+    std::vector<int64_t>& group = alike[kept.of(o)];
+    group.push_back(o);
+    if (std::ssize(group) < vector) continue;
+    order.insert(order.end(), group.begin(), group.end());
+    group.clear();
+  }
+  for (const auto& [bits, group] : alike) left.insert(left.end(), group.begin(), group.end());
+  std::ranges::sort(left);
   while (!left.empty()) {
     // The first one left, and those nearest to it.
     std::vector<std::pair<int64_t, int64_t>> near;
