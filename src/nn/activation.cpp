@@ -8,6 +8,7 @@ namespace brim::nn {
 
 Tensor Identity::forward(const Tensor& x) { return x; }
 Tensor ReLU::forward(const Tensor& x) { return relu(x); }
+Tensor ReLU6::forward(const Tensor& x) { return clamp(x, 0, 6); }
 Tensor Sigmoid::forward(const Tensor& x) { return sigmoid(x); }
 Tensor Tanh::forward(const Tensor& x) { return tanh(x); }
 Tensor SiLU::forward(const Tensor& x) { return silu(x); }

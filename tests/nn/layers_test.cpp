@@ -432,6 +432,38 @@ TEST(Models, VggIsTorchvisions) {
     EXPECT_EQ(std::ranges::count(nn::model_names(), name), 1) << name;
 }
 
+TEST(Models, MobileNetIsTorchvisions) {
+  const auto net = nn::make_model("mobilenet_v2", {.classes = 1000});
+  EXPECT_EQ(net->num_parameters(), 3504872);
+  const auto state = net->state_dict();
+  EXPECT_EQ(state.size(), 314u);
+  EXPECT_EQ(state.at("features.0.0.weight").shape(), Shape({32, 3, 3, 3}));
+  EXPECT_EQ(state.at("features.1.conv.0.0.weight").shape(), Shape({32, 1, 3, 3}));
+  EXPECT_EQ(state.at("features.1.conv.2.running_var").shape(), Shape({16}));
+  EXPECT_EQ(state.at("features.17.conv.1.0.weight").shape(), Shape({960, 1, 3, 3}));
+  EXPECT_EQ(state.at("features.17.conv.3.bias").shape(), Shape({320}));
+  EXPECT_EQ(state.at("features.18.1.weight").shape(), Shape({1280}));
+  EXPECT_EQ(state.at("classifier.1.weight").shape(), Shape({1000, 1280}));
+  net->eval();
+  {
+    const NoGrad guard;
+    EXPECT_EQ((*net)(rand({2, 3, 64, 40})).shape(), Shape({2, 1000}));
+    EXPECT_EQ(nn::ReLU6()(Tensor::from<float>({-1, 2, 7}, {3})).to_vector<float>(),
+              (std::vector<float>{0, 2, 6}));
+    // x is added where sizes do not change.
+    nn::InvertedResidual block({.in = 8, .out = 8});
+    block.eval();
+    const Tensor x = rand({1, 8, 5, 5});
+    EXPECT_EQ(block(x).to_vector<float>(), (x + block.conv(x)).to_vector<float>());
+    nn::InvertedResidual strides({.in = 8, .out = 8, .stride = 2});
+    EXPECT_EQ(strides(x).shape(), Shape({1, 8, 3, 3}));
+  }
+  EXPECT_EQ(nn::MobileNetV2({.width = 0.35}).state_dict().at("features.18.0.weight").shape(),
+            Shape({1280, 112, 1, 1}));
+  EXPECT_THROW(nn::MobileNetV2({.width = 0}), ValueError);
+  EXPECT_THROW(nn::InvertedResidual({.in = 8, .out = 8, .stride = 3}), ValueError);
+}
+
 TEST(Models, CifarResNetsAreSmall) {
   const auto net = nn::make_model("cifar-resnet8");
   EXPECT_EQ(net->num_parameters(), 78042);

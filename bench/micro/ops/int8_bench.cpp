@@ -199,6 +199,7 @@ int main(int argc, char** argv) {
     for (const int64_t batch : {1, 16}) {
       run_network("resnet18", {batch, 3, 224, 224}, rounds);
       run_network("resnet50", {batch, 3, 224, 224}, rounds);
+      run_network("mobilenet_v2", {batch, 3, 224, 224}, rounds);
       run_network("cifar-resnet8", {batch, 3, 32, 32}, rounds);
       run_network("tutorial-cnn", {batch, 3, 32, 32}, rounds);
     }

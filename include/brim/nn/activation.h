@@ -17,6 +17,12 @@ class ReLU : public Module {
   Tensor forward(const Tensor& x) override;
 };
 
+/// min(max(x, 0), 6).
+class ReLU6 : public Module {
+ public:
+  Tensor forward(const Tensor& x) override;
+};
+
 class Sigmoid : public Module {
  public:
   Tensor forward(const Tensor& x) override;

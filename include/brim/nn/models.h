@@ -34,8 +34,8 @@ class TutorialCnn : public Module {
 
 using ModelFactory = std::function<std::unique_ptr<Module>(const ModelOptions&)>;
 
-/// A new network: "tutorial-cnn", or one of those in resnet.h, cifar_resnet.h, vgg.h, mlp.h,
-/// unet.h and language_model.h. Throws ValueError naming the nearest valid name.
+/// A new network: "tutorial-cnn", or one of those in resnet.h, cifar_resnet.h, vgg.h, mobilenet.h,
+/// mlp.h, unet.h and language_model.h. Throws ValueError naming the nearest valid name.
 std::unique_ptr<Module> make_model(const std::string& name, const ModelOptions& options = {});
 std::vector<std::string> model_names();
 /// Makes `name` known to make_model. Thread-safe. Throws ValueError when it is taken.

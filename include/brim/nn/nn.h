@@ -14,6 +14,7 @@
 #include <brim/nn/linear.h>
 #include <brim/nn/loss.h>
 #include <brim/nn/mlp.h>
+#include <brim/nn/mobilenet.h>
 #include <brim/nn/models.h>
 #include <brim/nn/module.h>
 #include <brim/nn/norm.h>
