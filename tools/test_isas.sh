@@ -6,7 +6,7 @@
 set -euo pipefail
 CDPATH= cd "$(dirname "$0")/.."
 [ -x build/bin/brim ] || { echo "test_isas: error: build/bin/brim is not there; run \`make test\` first" >&2; exit 2; }
-suites="^(${SUITES:-ops|contract|plan|backend|train|golden|differential|autograd})\$"
+suites="^(${SUITES:-ops|contract|plan|backend|train|golden|differential|autograd|compress})\$"
 available=$(build/bin/brim env --json | python3 -c 'import json, sys; print(*json.load(sys.stdin)["cpu"]["isas"])')
 chosen=("$@")
 [ ${#chosen[@]} -gt 0 ] || read -ra chosen <<<"$available"

@@ -4,6 +4,7 @@
 #include <brim/autograd/autocast.h>
 #include <brim/autograd/autograd.h>
 #include <brim/compress/prune.h>
+#include <brim/compress/quantize.h>
 #include <brim/core/allocator.h>
 #include <brim/core/denormals.h>
 #include <brim/core/device.h>

@@ -20,10 +20,9 @@ std::string use_sparse_layers(nn::Module& network, const train::Recipe& recipe) 
                      layers.size());
 }
 
-std::string use_compressed_layers(nn::Module& network, const train::Recipe& recipe,
-                                  const train::WeightsFile& file) {
+std::string use_int8_layers(nn::Module& network, const train::WeightsFile& file) {
   const compress::Int8Layers int8 = file.int8_layers();
-  if (int8.empty()) return use_sparse_layers(network, recipe);
+  if (int8.empty()) return "";
   try {
     const size_t count = compress::use_int8(network, int8);
     return count == 0 ? std::string("layers in 8-bit integers compute in f32 on this device")
@@ -31,6 +30,13 @@ std::string use_compressed_layers(nn::Module& network, const train::Recipe& reci
   } catch (const ValueError& e) {
     raise<FileError>("[weights] {} does not fit the network: {}", file.path(), e.what());
   }
+}
+
+std::string use_compressed_layers(nn::Module& network, const train::Recipe& recipe,
+                                  const train::WeightsFile& file) {
+  const std::string sparse = use_sparse_layers(network, recipe);
+  const std::string int8 = use_int8_layers(network, file);  // in place of these
+  return int8.empty() ? sparse : int8;
 }
 
 }  // namespace brim::command

@@ -13,8 +13,11 @@ namespace brim::command {
 /// recipe has not pruned in vectors.
 std::string use_sparse_layers(nn::Module& network, const train::Recipe& recipe);
 
-/// Sparse layers, or those in integers that the file has: "9 layers compute in 8-bit
-/// integers". Throws FileError where these are not of the network.
+/// Those layers that the file has in integers: "9 layers compute in 8-bit integers", or nothing.
+/// Throws FileError where these are not of the network.
+std::string use_int8_layers(nn::Module& network, const train::WeightsFile& file);
+
+/// Those, and the others sparse; what there is of them.
 std::string use_compressed_layers(nn::Module& network, const train::Recipe& recipe,
                                   const train::WeightsFile& file);
 

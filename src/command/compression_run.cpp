@@ -53,7 +53,9 @@ struct PairedDifference {
       lost += before[i] && !after[i] ? 1 : 0;
     }
     mean = (gained - lost) / n;
-    const double half = 1.96 * std::sqrt(((gained + lost) / n - mean * mean) / n);
+    // Where none has changed, fewer than 3 of n do (the rule of three).
+    const double half =
+        gained + lost == 0 ? 3 / n : 1.96 * std::sqrt(((gained + lost) / n - mean * mean) / n);
     low = mean - half;
     high = mean + half;
   }
@@ -87,9 +89,14 @@ train::Recipe recipe_of(const CompressionArguments& o, const char* what) {
 int run_compression(const CompressionArguments& o, const char* what,
                     const std::function<int(Device)>& body) {
   if (const dist::LaunchEnvironment launched = dist::launch_environment(); launched.size > 1)
-    throw UsageError(fmt::format("{} works in one process", what));
+    throw UsageError(
+        fmt::format("{} works in one process; to train the result on with several: "
+                    "brim train --weights",
+                    what));
   check_json_path(o.json);
-  check_outputs({{"--json", o.json}},
+  std::vector<NamedPath> outputs = {{"--json", o.json}};
+  if (!o.out.empty()) outputs.push_back({"--out", o.out + "/model.safetensors"});
+  check_outputs(outputs,
                 {{"the recipe", o.recipe}, {"the weights", o.weights}, {"the data", o.data}});
   const ChosenDevices chosen = choose_one(o.device);
   tell_choice(chosen, is_stdout(o.json));

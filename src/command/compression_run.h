@@ -49,8 +49,8 @@ class CompressionRun {
   /// Throws ValueError where the loss is not finite.
   void evaluate(const char* what, const char* key);
   /// The median times of the forward pass in batches of 1 and of 16, before and after `change`;
-  /// told, and in the JSON's "times" as `before`_s and `after`_s. Nothing for networks of other
-  /// inputs than pictures and tables.
+  /// told, and in the JSON's "times" as `before`_s and `after`_s. Nothing but
+  /// `change` for other tasks than classification.
   void tell_times(const char* before, const char* after, const std::function<void()>& change);
   /// What is written at the end.
   void write();

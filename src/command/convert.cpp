@@ -1,6 +1,7 @@
 // `brim convert IN OUT`: weights between PyTorch's files and safetensors, told apart by extension.
 #include <brim/io/pth.h>
 #include <brim/io/safetensors.h>
+#include <brim/ops/binary.h>
 #include <brim/train/weights.h>
 
 #include <cmath>
@@ -43,6 +44,18 @@ void check_growth(const train::WeightsFile& file, double max_growth) {
              std::ceil(bytes / size));
 }
 
+/// What layers in integers add to their outputs is added to their biases, where they have one.
+void add_corrections(const train::WeightsFile& file, io::TensorMap& tensors) {
+  for (const auto& [name, layer] : file.int8_layers()) {
+    const size_t end = name.rfind("weight");
+    const auto bias = tensors.find(end == std::string::npos ? "" : name.substr(0, end) + "bias");
+    if (!layer.weight.correction.defined() || bias == tensors.end()) continue;
+    if (bias->second.shape() == layer.weight.correction.shape() &&
+        bias->second.dtype() == DType::f32)
+      bias->second = bias->second + layer.weight.correction;
+  }
+}
+
 int run(const ConvertOptions& o) {
   check_extension(o.in);
   check_extension(o.out);
@@ -53,13 +66,19 @@ int run(const ConvertOptions& o) {
              "[convert] {} exists; give --overwrite to replace it", o.out);
   const train::WeightsFile file(o.in);
   check_growth(file, o.max_growth);
-  const io::TensorMap tensors = file.load_all();
+  io::TensorMap tensors = file.load_all();
+  add_corrections(file, tensors);
   io::Metadata metadata = file.metadata();
   const bool loses = train::is_pth(o.out) && metadata.contains("brim.recipe");
   metadata.emplace("format", "pt");  // which other readers of safetensors look for
   metadata.erase("brim.sparse");
   metadata.erase("brim.int8");
   if (o.sparse > 0) {
+    if (!file.int8_layers().empty())
+      throw UsageError(fmt::format(
+          "--sparse: {} has weights in 8-bit integers, which are not stored sparse; convert it to "
+          "floats first",
+          o.in));
     train::save_sparse_weights(o.out, tensors, o.sparse, metadata);
     say(stdout, "{}: {} tensors, {}\n", o.out, tensors.size(),
         format_bytes(static_cast<int64_t>(std::filesystem::file_size(o.out))));
@@ -74,6 +93,8 @@ int run(const ConvertOptions& o) {
   for (const auto& [name, x] : tensors)
     bytes += x.numel() * static_cast<int64_t>(size_of(x.dtype()));
   say(stdout, "{}: {} tensors, {}\n", o.out, tensors.size(), format_bytes(bytes));
+  if (const size_t count = file.int8_layers().size(); count > 0)
+    say(stdout, "{} weights in 8-bit integers became floats\n", count);
   if (loses)
     say(stdout,
         "it does not keep the recipe and the names of the classes: name the recipe to use it\n");

@@ -40,7 +40,7 @@ class PruneRun : CompressionRun {
  public:
   PruneRun(const PruneArguments& o, Device device)
       : CompressionRun(o, "prune", device, pruned_recipe(o), o.out),
-        o_(o),
+        arguments_(o),
         how_{.pattern = compress::parse_pattern(recipe_.prune.pattern),
              .sparsity = recipe_.prune.sparsity,
              .criterion = compress::Criterion::magnitude,
@@ -57,15 +57,15 @@ class PruneRun : CompressionRun {
       evaluate("pruned", "pruned");
     }
     int64_t steps = 0;
-    if (o_.finetune > 0 && !is_stopped()) {
+    if (arguments_.finetune > 0 && !is_stopped()) {
       steps = trainer_.train().steps;
       display_.finish();
       evaluate("fine-tuned", "fine_tuned");
     }
     if (is_stopped()) {
-      const bool goes_on = !o_.out.empty() && steps > 0;
+      const bool goes_on = !arguments_.out.empty() && steps > 0;
       return stopped(goes_on ? fmt::format("to go on: brim train --resume {} --out {}",
-                                           shell_word(o_.out), shell_word(o_.out))
+                                           shell_word(arguments_.out), shell_word(arguments_.out))
                              : std::string("nothing was saved"));
     }
     tell_layers();
@@ -74,7 +74,8 @@ class PruneRun : CompressionRun {
       tell_times("dense", "sparse", [this] { (void)use_sparse_layers(trainer_.model(), recipe_); });
     else
       json_["times"] = nullptr;  // others are not faster
-    if (!quiet_ && !o_.out.empty()) say(stdout, "weights in {}/model.safetensors\n", o_.out);
+    if (!quiet_ && !arguments_.out.empty())
+      say(stdout, "weights in {}/model.safetensors\n", arguments_.out);
     write();
     return 0;
   }
@@ -97,7 +98,7 @@ class PruneRun : CompressionRun {
     }
   }
 
-  const PruneArguments& o_;
+  const PruneArguments& arguments_;
   const compress::PruneOptions how_;
 };
 

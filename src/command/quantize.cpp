@@ -15,19 +15,20 @@
 #include "command/format.h"
 #include "command/say.h"
 #include "core/check.h"
+#include "train/run_folder.h"
 
 namespace brim::command {
 namespace {
 
 struct QuantizeArguments : CompressionArguments {
   std::string calibration = "mse";
-  double percentile = 99.99;
+  std::optional<double> percentile;
   int64_t samples = 512, finetune = 0;
-  bool all = false, no_correction = false;
+  bool all = false, no_correction = false, overwrite = false;
   std::vector<std::string> keep;
 };
 
-constexpr int64_t kMostAtOnce = 64;  // samples of a batch of the calibration
+constexpr int64_t kMaxBatch = 64;  // samples of a batch of the calibration
 
 train::Recipe quantized_recipe(const QuantizeArguments& o) {
   train::Recipe r = recipe_of(o, "quantize");
@@ -41,12 +42,14 @@ class QuantizeRun : CompressionRun {
  public:
   QuantizeRun(const QuantizeArguments& o, Device device)
       : CompressionRun(o, "quantize", device, quantized_recipe(o), ""),
-        o_(o),
+        arguments_(o),
         how_{.calibration = compress::parse_calibration(o.calibration),
-             .percentile = o.percentile,
+             .percentile = o.percentile.value_or(compress::QuantizeOptions().percentile),
              .correct_bias = !o.no_correction,
              .only_faster = !o.all,
-             .keep = o.keep} {
+             .keep = o.keep},
+        bytes_before_(std::filesystem::file_size(o.weights)) {
+    if (!o.out.empty()) train::make_folder(o.out);  // or say at once that it cannot be
     json_["calibration"] = o.calibration;
     json_["finetune"] = o.finetune;
     for (const char* key : {"dense", "int8", "fine_tuned"}) json_[key] = nullptr;
@@ -69,13 +72,20 @@ class QuantizeRun : CompressionRun {
       display_.finish();
     });
     evaluate("int8", "int8");
-    if (o_.finetune > 0 && !is_stopped()) {
+    if (arguments_.finetune > 0 && !is_stopped()) {
       compress::FakeQuantizer rounding(network, run_all, how_);
       display_.finish();
       trainer_.train();
       display_.finish();
       layers = rounding.quantize();
       evaluate("fine-tuned", "fine_tuned");
+      const auto loss = [this](const char* key) { return json_[key].value("loss", 0.0); };
+      if (json_["fine_tuned"].is_object() && loss("fine_tuned") > loss("int8"))
+        say(stderr,
+            "brim: warning: the loss has risen by fine-tuning, from {:.4g} to {:.4g}; a lower "
+            "--lr, "
+            "or none of it, does better\n",
+            loss("int8"), loss("fine_tuned"));
     }
     if (is_stopped()) return stopped("nothing was saved");
     tell_layers(layers);
@@ -88,7 +98,7 @@ class QuantizeRun : CompressionRun {
   /// Of the training split, in a drawn order and without augmentation.
   std::vector<Tensor> calibration_data() {
     train::Recipe r = recipe_;
-    r.batch = std::min(o_.samples, kMostAtOnce);
+    r.batch = std::min(arguments_.samples, kMaxBatch);
     r.input.crop_padding = 0;
     r.input.random_resized_crop = r.input.flip = false;
     const train::OpenSplit split = train::open_split(
@@ -99,17 +109,22 @@ class QuantizeRun : CompressionRun {
     std::vector<Tensor> inputs;
     int64_t count = 0;
     for (const data::Batch& batch : feed) {
-      if (count >= o_.samples || is_stopped()) break;
-      inputs.push_back(batch.x.clone());
-      count += batch.x.size(0);
+      const int64_t wanted = std::min(batch.x.size(0), arguments_.samples - count);
+      if (wanted <= 0 || is_stopped()) break;
+      inputs.push_back(batch.x.slice(0, 0, wanted).clone());
+      count += wanted;
     }
     display_.finish();
     json_["samples"] = count;
+    at_once_ = inputs.empty() ? 0 : inputs[0].size(0);
     return inputs;
   }
 
   void tell_layers(const std::vector<compress::QuantizedLayer>& layers) {
     json_["layers"] = Json::array();
+    if (!quiet_)
+      say(stdout, "layers, with the range of their inputs and what their outputs lose{}\n",
+          arguments_.all ? "" : fmt::format("; how much faster for {} samples", at_once_));
     for (const compress::QuantizedLayer& layer : layers) {
       const bool is_int8 = layer.why.empty();
       Json entry = {{"name", layer.name},
@@ -128,44 +143,48 @@ class QuantizeRun : CompressionRun {
       if (quiet_) continue;
       std::string what = "f32: " + layer.why;
       if (is_int8)
-        what = fmt::format("inputs {:.3g} .. {:.3g}, error {:.2f} %", layer.input.least(),
-                           layer.input.most(), 100 * layer.error);
+        what = fmt::format("inputs {:.3g} .. {:.3g}, error {:.2f} %", layer.input.min(),
+                           layer.input.max(), 100 * layer.error);
       if (is_int8 && layer.f32_s > 0) what += fmt::format(", {:.2f} x", layer.f32_s / layer.int8_s);
       say(stdout, "  {:<28} {:<18} {}\n", layer.name, layer.shape.str(), what);
     }
   }
 
   void save(const std::vector<compress::QuantizedLayer>& layers) {
-    if (o_.out.empty()) return;
-    compress::Int8Layers in_file;
-    for (const compress::QuantizedLayer& layer : layers)
-      if (layer.why.empty())
-        in_file[layer.name.empty() ? "weight" : layer.name + ".weight"] = {layer.weight,
-                                                                           layer.input};
-    const train::WeightsFile before(o_.weights);
+    if (arguments_.out.empty()) return;
+    const train::WeightsFile before(arguments_.weights);
     train::WeightsInfo info = train::read_weights_info(before);
-    if (!info.recipe) {
-      info.recipe = recipe_;
-      info.classes = trainer_.data().names;
-    }
-    std::filesystem::create_directories(o_.out);
-    const std::string path = (std::filesystem::path(o_.out) / "model.safetensors").string();
-    train::save_int8_weights(path, trainer_.model(), in_file, info);
+    if (!info.recipe || !arguments_.recipe.empty()) info.recipe = recipe_;
+    if (info.classes.empty()) info.classes = trainer_.data().names;
+    const std::string path = (std::filesystem::path(arguments_.out) / "model.safetensors").string();
+    train::save_int8_weights(path, trainer_.model(), compress::int8_layers(layers), info);
     const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
     json_["bytes"] = bytes;
     if (!quiet_)
       say(stdout, "weights in {}, {} (before: {})\n", path, format_bytes(bytes),
-          format_bytes(static_cast<int64_t>(std::filesystem::file_size(o_.weights))));
+          format_bytes(static_cast<int64_t>(bytes_before_)));
   }
 
-  const QuantizeArguments& o_;
+  const QuantizeArguments& arguments_;
   const compress::QuantizeOptions how_;
+  const std::uintmax_t bytes_before_;
+  int64_t at_once_ = 0;  // samples of the calibration
 };
 
 int run_quantize(const QuantizeArguments& o) {
   (void)compress::parse_calibration(o.calibration);
-  if (o.percentile <= 50 || o.percentile > 100)
-    throw UsageError(fmt::format("--percentile {}: it is above 50, and at most 100", o.percentile));
+  if (o.percentile && o.calibration != "percentile")
+    throw UsageError(
+        fmt::format("--percentile is of --calibration percentile, and it is {}", o.calibration));
+  if (o.percentile && (*o.percentile <= 50 || *o.percentile > 100))
+    throw UsageError(
+        fmt::format("--percentile {}: it is above 50, and at most 100", *o.percentile));
+  if (o.finetune == 0 && (o.lr || o.batch))
+    throw UsageError("--lr and --batch are of the training that --finetune asks for");
+  std::error_code error;
+  const std::string path = o.out + "/model.safetensors";
+  if (!o.out.empty() && !o.overwrite && exists(std::filesystem::symlink_status(path, error)))
+    throw UsageError(fmt::format("--out: {} exists; give --overwrite to replace it", path));
   return run_compression(o, "quantize",
                          [&](Device device) { return QuantizeRun(o, device).run(); });
 }
@@ -180,8 +199,7 @@ const Register quantize_command(
            .one_of({"min-max", "percentile", "entropy", "mse"})
            .show_default();
        args.add("--percentile", o->percentile,
-                "of --calibration percentile: of the values at each end")
-           .show_default();
+                "of --calibration percentile: of the values at each end (default: 99.99)");
        args.add("--samples", o->samples, "of the training split that the ranges are chosen by")
            .range(int64_t{1}, int64_t{1'000'000})
            .show_default();
@@ -194,6 +212,7 @@ const Register quantize_command(
            .range(int64_t{0}, int64_t{1'000'000})
            .show_default();
        args.add("--out", o->out, "folder for model.safetensors, with the weights in integers");
+       args.flag("--overwrite", o->overwrite, "replace the file that is there");
        return [o] { return run_quantize(*o); };
      }});
 

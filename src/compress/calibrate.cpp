@@ -46,7 +46,7 @@ std::string obstacle(const Prunable& layer) {
   if (weight.device().kind == DeviceKind::cuda) return "not implemented on CUDA";
   if (weight.numel() == 0) return "it has no weights";
   const int64_t inputs = weight.numel() / weight.size(0);
-  if (inputs > Int8Weight::kMostInputs)
+  if (inputs > Int8Weight::kMaxInputs)
     return fmt::format("{} inputs of an output: their sum may not fit into 32 bits", inputs);
   return "";
 }
@@ -54,13 +54,13 @@ std::string obstacle(const Prunable& layer) {
 std::vector<Watched> layers_of(nn::Module& network, const QuantizeOptions& o) {
   std::vector<Watched> all;
   for (const Prunable& layer : prunable_layers(network)) {
-    Watched w{.layer = layer, .told = {.name = layer.name, .shape = layer.weight().shape()}};
+    Watched w{.layer = layer, .report = {.name = layer.name, .shape = layer.weight().shape()}};
     const bool is_kept = std::ranges::find(o.keep, layer.name) != o.keep.end();
-    w.told.why = is_kept ? "as asked for" : obstacle(layer);
+    w.report.why = is_kept ? "as asked for" : obstacle(layer);
     all.push_back(std::move(w));
   }
   for (const std::string& name : o.keep) {
-    const auto has_name = [&](const Watched& w) { return w.told.name == name; };
+    const auto has_name = [&](const Watched& w) { return w.report.name == name; };
     BRIM_CHECK(std::ranges::any_of(all, has_name), ValueError,
                "[quantize] '{}' is no convolution or linear layer of the network", name);
   }
@@ -83,7 +83,7 @@ void watch(std::vector<Watched>& layers, const std::function<void()>& run,
 
 void see_inputs(Watched& w, const Tensor& x, const Tensor&) {
   if (x.dtype() != DType::f32) {
-    w.told.why = fmt::format("its inputs are {}", name(x.dtype()));
+    w.report.why = fmt::format("its inputs are {}", name(x.dtype()));
     return;
   }
   try {
@@ -92,26 +92,29 @@ void see_inputs(Watched& w, const Tensor& x, const Tensor&) {
     raise<ValueError>(
         "[quantize] the inputs of {} are not finite in the calibration: its data or the weights "
         "before it hold NaN or infinity",
-        w.told.name);
+        w.report.name);
   }
-  if (!w.first.defined()) w.first = x.detach();
+  if (!w.first.defined() && x.numel() > 0) w.first = x.detach();  // to be measured with
 }
 
 void choose_range(Watched& w, const QuantizeOptions& o) {
   if (!w.is_open()) return;
   if (w.inputs.count() == 0) {
-    w.told.why = "the calibration did not run it";
+    w.report.why = "the calibration did not run it";
     return;
   }
-  w.told.min = w.inputs.min();
-  w.told.max = w.inputs.max();
-  if (w.told.min == w.told.max) {
-    w.told.why = fmt::format("its inputs are {} in all of the calibration", w.told.min);
+  w.report.min = w.inputs.min();
+  w.report.max = w.inputs.max();
+  if (w.report.min == w.report.max) {
+    w.report.why = fmt::format("its inputs are {} in all of the calibration", w.report.min);
     return;
   }
-  w.told.input = w.inputs.params(o.calibration, o.percentile);
-  w.told.weight = Int8Weight::quantize(w.layer.weight());
-  w.difference.assign(static_cast<size_t>(w.told.shape[0]), 0.0);
+  w.report.input = w.inputs.params(o.calibration, o.percentile);
+  try {
+    w.report.weight = Int8Weight::quantize(w.layer.weight());
+  } catch (const ValueError&) {
+    raise<ValueError>("[quantize] the weight of {} holds NaN or infinity", w.report.name);
+  }
 }
 
 /// As rows of outputs, f64.
@@ -123,7 +126,12 @@ Tensor rows_of(const Tensor& y) {
 
 void see_losses(Watched& w, const Tensor& x, const Tensor& y) {
   if (x.dtype() != DType::f32 || x.numel() == 0) return;
-  const Tensor exact = rows_of(y), lost = exact - rows_of(w.int8(x));
+  const Tensor exact = rows_of(y);
+  BRIM_CHECK(std::isfinite(sum(exact).item()), ValueError,
+             "[quantize] the outputs of {} are not finite in the calibration: its weight or bias "
+             "holds NaN or infinity, or they overflow",
+             w.report.name);
+  const Tensor lost = exact - rows_of(w.int8(x));
   const std::vector<double> sums = sum(lost, {0}).to_vector<double>();
   for (size_t o = 0; o < sums.size(); ++o) w.difference[o] += sums[o];
   w.squares += sum(square(lost)).item();
@@ -140,13 +148,13 @@ void correct(Watched& w, bool is_wanted) {
     of_means += sum * sum / static_cast<double>(w.rows);
   }
   if (is_wanted) {
-    const Int8Weight& q = w.told.weight;
+    const Int8Weight& q = w.report.weight;
     const Tensor correction =
         Tensor::from<float>(means, {static_cast<int64_t>(means.size())}, q.values.device());
-    w.told.weight = Int8Weight::of(q.values, q.scales, correction);
+    w.report.weight = Int8Weight::of(q.values, q.scales, correction);
     w.squares = std::max(0.0, w.squares - of_means);
   }
-  w.told.error = w.output_squares > 0 ? std::sqrt(w.squares / w.output_squares) : 0;
+  w.report.error = w.output_squares > 0 ? std::sqrt(w.squares / w.output_squares) : 0;
 }
 
 /// The shorter one of a few rounds of each, in turns.
@@ -177,36 +185,27 @@ std::array<double, 2> times_of(const Watched& w, const Tensor& x) {
 void measure(Watched& w) {
   if (!w.is_open()) return;
   const auto times = times_of(w, w.first);
-  w.told.f32_s = times[0];
-  w.told.int8_s = times[1];
+  w.report.f32_s = times[0];
+  w.report.int8_s = times[1];
   const bool has_samples = w.first.rank() > 1 && w.first.size(0) > 1;
   const auto one = has_samples ? times_of(w, w.first.slice(0, 0, 1).contiguous()) : times;
   if (times[1] < times[0] && one[1] < one[0]) return;
   const bool all_are_slower = times[1] >= times[0];
   const auto& slower = all_are_slower ? times : one;
-  w.told.why = fmt::format("slower in integers: {:.1f} us, f32 {:.1f} us{}", 1e6 * slower[1],
-                           1e6 * slower[0], all_are_slower ? "" : " for one sample");
+  w.report.why = fmt::format("slower in integers: {:.1f} us, f32 {:.1f} us{}", 1e6 * slower[1],
+                             1e6 * slower[0], all_are_slower ? "" : " for one sample");
 }
 
-/// Eval mode until the end of the scope, then what it was in each module.
-class EvalMode {
- public:
-  explicit EvalMode(nn::Module& network) {
-    network.apply([&](nn::Module& m) { before_.emplace_back(&m, m.training()); });
-    network.eval();
-  }
-  ~EvalMode() {
-    // Each sets those below it too, which come behind it.
-    for (const auto& [module, training] : before_) module->train(training);
-  }
-  EvalMode(const EvalMode&) = delete;
-  EvalMode& operator=(const EvalMode&) = delete;
-
- private:
-  std::vector<std::pair<nn::Module*, bool>> before_;
-};
-
 }  // namespace
+
+EvalMode::EvalMode(nn::Module& network) {
+  network.apply([&](nn::Module& m) { before_.emplace_back(&m, m.training()); });
+  network.eval();
+}
+EvalMode::~EvalMode() {
+  // Each sets those below it too, which come behind it.
+  for (const auto& [module, training] : before_) module->train(training);
+}
 
 nn::Module& Watched::module() const {
   if (layer.linear) return *layer.linear;
@@ -214,13 +213,20 @@ nn::Module& Watched::module() const {
 }
 Tensor Watched::dense(const Tensor& x) const { return computed(layer, x, layer.weight()); }
 Tensor Watched::int8(const Tensor& x) const {
-  const Tensor q = brim::quantize(x, told.input);
+  const Tensor q = brim::quantize(x, report.input);
   return layer.linear
-             ? int8_linear(q, told.input, told.weight, bias_of(layer))
-             : int8_conv2d(q, told.input, told.weight, bias_of(layer), options_of(*layer.conv));
+             ? int8_linear(q, report.input, report.weight, bias_of(layer))
+             : int8_conv2d(q, report.input, report.weight, bias_of(layer), options_of(*layer.conv));
 }
 Tensor Watched::rounded(const Tensor& x) const {
-  return computed(layer, fake_quantize(x, told.input), fake_quantize_weight(layer.weight()));
+  return computed(layer, fake_quantize(x, report.input), fake_quantize_weight(layer.weight()));
+}
+
+void find_losses(std::vector<Watched>& layers, const std::function<void()>& run,
+                 bool correct_bias) {
+  for (Watched& w : layers) w.difference.assign(static_cast<size_t>(w.report.shape[0]), 0.0);
+  watch(layers, run, see_losses);
+  for (Watched& w : layers) correct(w, correct_bias);
 }
 
 std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>& run,
@@ -240,27 +246,27 @@ std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>
       "[quantize] the calibration ran none of the layers: its data is empty, or of another "
       "network");
   for (Watched& w : layers) choose_range(w, o);
-  watch(layers, run, see_losses);
-  for (Watched& w : layers) {
-    correct(w, o.correct_bias);
-    if (o.only_faster) measure(w);
-  }
   std::string reasons;
   for (const Watched& w : layers)
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", w.told.name, w.told.why);
+    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", w.report.name, w.report.why);
   BRIM_CHECK(std::ranges::any_of(layers, &Watched::is_open), ValueError,
              "[quantize] no layer can compute in integers{}",
              reasons.empty() ? ": the network has no convolutions and linear layers"
                              : " (" + reasons + ")");
+  find_losses(layers, run, o.correct_bias);
+  for (Watched& w : layers) {
+    if (o.only_faster) measure(w);
+    w.first = {};
+  }
   return layers;
 }
 
 std::vector<QuantizedLayer> in_integers(std::vector<Watched> layers) {
   std::vector<QuantizedLayer> all;
   for (Watched& w : layers) {
-    if (w.is_open() && w.layer.linear) w.layer.linear->use_int8(w.told.weight, w.told.input);
-    if (w.is_open() && w.layer.conv) w.layer.conv->use_int8(w.told.weight, w.told.input);
-    all.push_back(std::move(w.told));
+    if (w.is_open() && w.layer.linear) w.layer.linear->use_int8(w.report.weight, w.report.input);
+    if (w.is_open() && w.layer.conv) w.layer.conv->use_int8(w.report.weight, w.report.input);
+    all.push_back(std::move(w.report));
   }
   return all;
 }

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "compress/prunable.h"
@@ -14,7 +15,7 @@ namespace brim::compress {
 /// A layer that is looked at.
 struct Watched {
   Prunable layer;
-  QuantizedLayer told;
+  QuantizedLayer report;
   ValueHistogram inputs = {};
   Tensor first = {};  // inputs
   // Of what the outputs lose: sums over samples and places for each output, and of all squares.
@@ -23,7 +24,7 @@ struct Watched {
   int64_t rows = 0;
 
   /// Whether it can be quantised, for all that is known.
-  bool is_open() const { return told.why.empty(); }
+  bool is_open() const { return report.why.empty(); }
   nn::Module& module() const;
   Tensor dense(const Tensor& x) const;
   Tensor int8(const Tensor& x) const;
@@ -31,10 +32,26 @@ struct Watched {
   Tensor rounded(const Tensor& x) const;
 };
 
-/// quantize() but for its last step: layers with ranges, and reasons of those that stay f32; at
-/// least one is open. All are dense. Throws as quantize() does.
+/// quantize() but for its last step: layers with ranges, and reasons of those that stay f32. All
+/// are dense. Throws as quantize() does.
 std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>& run,
                                 const QuantizeOptions& options);
+
+/// What outputs lose in integers, and what is added to them for it. Of a network in eval mode, in a
+/// NoGrad scope.
+void find_losses(std::vector<Watched>& layers, const std::function<void()>& run, bool correct_bias);
+
+/// Eval mode until the end of the scope, then what it was in each module.
+class EvalMode {
+ public:
+  explicit EvalMode(nn::Module& network);
+  ~EvalMode();
+  EvalMode(const EvalMode&) = delete;
+  EvalMode& operator=(const EvalMode&) = delete;
+
+ private:
+  std::vector<std::pair<nn::Module*, bool>> before_;
+};
 
 /// The open ones compute in integers.
 std::vector<QuantizedLayer> in_integers(std::vector<Watched> layers);

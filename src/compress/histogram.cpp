@@ -29,27 +29,30 @@ double ValueHistogram::middle(size_t bin) const {
 
 /// Bins are doubled in width, two becoming one, until kBins of them hold the range.
 void ValueHistogram::widen(double min, double max) {
-  const auto bin_of = [&](double v) { return static_cast<int64_t>(std::floor(v / width_)); };
+  // Of a narrow range a far value's bin may be too large for an integer.
+  const auto bin_of = [&](double v) { return std::floor(v / width_); };
   if (width_ == 0) {
-    const double most = std::max({std::fabs(min), std::fabs(max), 1e-30});
-    width_ = std::exp2(std::ceil(std::log2(2 * most / static_cast<double>(kBins))));
-    first_ = bin_of(min);
+    const double magnitude = std::max({std::fabs(min), std::fabs(max), 1e-30});
+    width_ = std::exp2(std::ceil(std::log2(2 * magnitude / static_cast<double>(kBins))));
+    first_ = static_cast<int64_t>(bin_of(min));
     bins_.assign(kBins + 1, 0);
   }
   const auto holds = [&] {
-    return bin_of(min) >= first_ && bin_of(max) < first_ + static_cast<int64_t>(bins_.size());
+    return bin_of(min) >= static_cast<double>(first_) &&
+           bin_of(max) < static_cast<double>(first_ + std::ssize(bins_));
   };
   while (!holds()) {
     // The bins move down to make room, where they need not be halved.
-    const int64_t low = std::min(first_, bin_of(min));
-    int64_t used = static_cast<int64_t>(bins_.size());
+    const double low = std::min(static_cast<double>(first_), bin_of(min));
+    int64_t used = std::ssize(bins_);
     while (used > 0 && bins_[static_cast<size_t>(used - 1)] == 0) --used;
-    const int64_t high = std::max(first_ + used - 1, bin_of(max));
+    const double high = std::max(static_cast<double>(first_ + used - 1), bin_of(max));
     std::vector<double> wider(bins_.size(), 0);
-    if (high - low < static_cast<int64_t>(bins_.size())) {
+    if (high - low < static_cast<double>(bins_.size())) {
+      const auto first = static_cast<int64_t>(low);
       for (int64_t i = 0; i < used; ++i)
-        wider[static_cast<size_t>(i + first_ - low)] = bins_[static_cast<size_t>(i)];
-      first_ = low;
+        wider[static_cast<size_t>(i + first_ - first)] = bins_[static_cast<size_t>(i)];
+      first_ = first;
     } else {
       const auto half = [](int64_t bin) { return bin >> 1; };  // rounds down
       const int64_t first = half(first_);
@@ -73,11 +76,16 @@ void ValueHistogram::add(const Tensor& x) {
   }
   min_ = count_ > 0 ? std::min(min_, min) : min;
   max_ = count_ > 0 ? std::max(max_, max) : max;
-  widen(min, max);
+  count_ += static_cast<int64_t>(values.size());
+  if (min_ == 0 && max_ == 0) return;  // zeros are counted once there are bins
+  const bool is_first = width_ == 0;
+  widen(std::min(min, 0.0), std::max(max, 0.0));
+  if (is_first)
+    bins_[static_cast<size_t>(-first_)] +=
+        static_cast<double>(count_ - static_cast<int64_t>(values.size()));
   const double inverse = 1 / width_;  // a power of two
   for (const float v : values)
     bins_[static_cast<size_t>(static_cast<int64_t>(std::floor(v * inverse)) - first_)] += 1;
-  count_ += static_cast<int64_t>(values.size());
 }
 
 ValueHistogram::Range ValueHistogram::of_percentile(double percentile) const {
@@ -102,18 +110,19 @@ double ValueHistogram::square_error(QuantParams p) const {
   return sum;
 }
 
-/// Kullback-Leibler, of the values (those outside held to the ends) from what steps tell of them.
+/// Kullback-Leibler, of the values (those outside clipped to the ends) from what steps tell of
+/// them.
 double ValueHistogram::divergence(QuantParams p) const {
-  std::vector<double> held(bins_.size(), 0), of_step(kSteps, 0), bins_of_step(kSteps, 0);
+  std::vector<double> clipped(bins_.size(), 0), of_step(kSteps, 0), bins_of_step(kSteps, 0);
   std::vector<size_t> step(bins_.size());
-  const double low = p.least(), high = p.most();
+  const double low = p.min(), high = p.max();
   const auto bin_at = [&](double v) {
     const auto bin = static_cast<int64_t>(std::floor(v / width_)) - first_;
     return static_cast<size_t>(std::clamp<int64_t>(bin, 0, static_cast<int64_t>(bins_.size()) - 1));
   };
   for (size_t i = 0; i < bins_.size(); ++i) {
     const double v = middle(i);
-    held[v < low ? bin_at(low) : v > high ? bin_at(high) : i] += bins_[i];
+    clipped[v < low ? bin_at(low) : v > high ? bin_at(high) : i] += bins_[i];
     step[i] = static_cast<size_t>(
         std::clamp(std::nearbyint(v / p.scale) + p.zero_point, 0.0, double{kSteps - 1}));
     const bool is_inside = v >= low && v <= high;
@@ -125,10 +134,10 @@ double ValueHistogram::divergence(QuantParams p) const {
   const double all = static_cast<double>(count_);
   double sum = 0;
   for (size_t i = 0; i < bins_.size(); ++i) {
-    if (held[i] == 0) continue;
-    const bool is_told = bins_[i] > 0 && bins_of_step[step[i]] > 0 && inside > 0;
-    const double told = is_told ? of_step[step[i]] / bins_of_step[step[i]] / inside : 0;
-    sum += held[i] / all * std::log(held[i] / all / std::max(told, 1e-9));
+    if (clipped[i] == 0) continue;
+    const bool is_covered = bins_[i] > 0 && bins_of_step[step[i]] > 0 && inside > 0;
+    const double quantised = is_covered ? of_step[step[i]] / bins_of_step[step[i]] / inside : 0;
+    sum += clipped[i] / all * std::log(clipped[i] / all / std::max(quantised, 1e-9));
   }
   return sum;
 }
@@ -154,6 +163,7 @@ QuantParams ValueHistogram::params(Calibration calibration, double percentile) c
   BRIM_CHECK(count_ > 0, ValueError, "[quantize] a range of no values");
   BRIM_CHECK(percentile > 50 && percentile <= 100, ValueError,
              "[quantize] a percentile of {}; it is above 50, and at most 100", percentile);
+  if (bins_.empty()) return {};  // zeros alone
   Range range{min_, max_};
   if (calibration == Calibration::percentile) range = of_percentile(percentile);
   if (calibration == Calibration::mse) range = of_least(&ValueHistogram::square_error);

@@ -11,7 +11,8 @@ namespace brim::compress {
 namespace {
 
 constexpr int kRounds = 20;
-constexpr int64_t kMostProducts = int64_t{1} << 31;  // of pairs of outputs
+constexpr int64_t kMaxProducts = int64_t{1} << 30;  // of a round; else columns are left out
+constexpr int64_t kMaxPairs = int64_t{1} << 23;     // of outputs and groups that are compared
 
 class Grouping {
  public:
@@ -21,45 +22,45 @@ class Grouping {
         columns_(outputs > 0 ? std::ssize(scores) / outputs : 0),
         vector_(vector),
         groups_((outputs + vector - 1) / vector),
-        sparsity_(sparsity) {}
+        sparsity_(sparsity),
+        step_(1 + outputs_ * groups_ * columns_ / kMaxProducts) {}
 
   /// The better one of two beginnings: groups that there are, and outputs that are alike.
   std::vector<int64_t> found() {
     std::vector<int64_t> first = ops::order_by_zeros(scores_, outputs_, vector_);
     const double kept = raise(first);
-    if (groups_ <= 1) return first;
+    if (groups_ <= 1 || outputs_ * groups_ > kMaxPairs) return first;
     std::vector<int64_t> second = order_by_likeness();
     return raise(second) > kept * (1 + 1e-6) ? second : first;
   }
 
  private:
   float score(int64_t o, int64_t k) const { return scores_[static_cast<size_t>(o * columns_ + k)]; }
-  int64_t output_at(int64_t place) const { return order_[static_cast<size_t>(place)]; }
+  int64_t output_at(int64_t position) const { return order_[static_cast<size_t>(position)]; }
 
   /// Swaps outputs while that helps; what is kept of the scores then.
   double raise(std::vector<int64_t>& order) {
     order_ = order;
-    for (int round = 0; round < kRounds && groups_ > 1; ++round) {
+    const bool can_swap = groups_ > 1 && outputs_ * groups_ <= kMaxPairs;
+    for (int round = 0; round < kRounds && can_swap; ++round) {
       left_out_ = left_out_vectors(scores_, order_, vector_, sparsity_);
       if (!swap()) break;
     }
     order = order_;
     left_out_ = left_out_vectors(scores_, order_, vector_, sparsity_);
     double sum = 0;
-    for (int64_t place = 0; place < outputs_; ++place)
-      sum += kept_of(output_at(place), place / vector_);
+    for (int64_t position = 0; position < outputs_; ++position)
+      sum += kept_of(output_at(position), position / vector_);
     return sum;
   }
 
   /// The first one left with those most like it, again and again.
   std::vector<int64_t> order_by_likeness() const {
-    // Of very large weights some of the columns tell enough.
-    const int64_t step = 1 + outputs_ * outputs_ * columns_ / vector_ / kMostProducts;
     std::vector<float> alike;  // (O, some columns), of length 1
     for (int64_t o = 0; o < outputs_; ++o) {
       const size_t begin = alike.size();
       double squares = 0;
-      for (int64_t k = 0; k < columns_; k += step) {
+      for (int64_t k = 0; k < columns_; k += step_) {
         alike.push_back(score(o, k));
         squares += double{alike.back()} * alike.back();
       }
@@ -94,18 +95,18 @@ class Grouping {
     const float* const s = scores_.data() + o * columns_;
     const uint8_t* const left_out = left_out_.data() + g * columns_;
     double sum = 0;
-    for (int64_t k = 0; k < columns_; ++k) sum += left_out[k] ? 0 : s[k];
+    for (int64_t k = 0; k < columns_; k += step_) sum += left_out[k] ? 0 : s[k];
     return sum;
   }
 
-  /// Each place is swapped once at most with that which gains most. Whether any was.
+  /// Each position is swapped once at most with that which gains most. Whether any was.
   bool swap() {
     std::vector<double> kept(static_cast<size_t>(outputs_ * groups_));
     for (int64_t o = 0; o < outputs_; ++o)
       for (int64_t g = 0; g < groups_; ++g)
         kept[static_cast<size_t>(o * groups_ + g)] = kept_of(o, g);
-    const auto at = [&](int64_t place, int64_t g) {
-      return kept[static_cast<size_t>(output_at(place) * groups_ + g)];
+    const auto at = [&](int64_t position, int64_t g) {
+      return kept[static_cast<size_t>(output_at(position) * groups_ + g)];
     };
     std::vector<bool> is_swapped(static_cast<size_t>(outputs_), false);
     bool any = false;
@@ -133,6 +134,7 @@ class Grouping {
   const std::span<const float> scores_;
   const int64_t outputs_, columns_, vector_, groups_;
   const double sparsity_;
+  const int64_t step_;  // of columns: of very large weights some are enough
   std::vector<int64_t> order_;
   std::vector<uint8_t> left_out_;
 };
@@ -147,32 +149,32 @@ std::vector<uint8_t> left_out_vectors(std::span<const float> scores,
   // The last group may be smaller: means are compared, and elements counted.
   const auto size_of = [&](int64_t group) { return std::min(vector, outputs - group * vector); };
   std::vector<double> means(static_cast<size_t>(groups * columns), 0.0);
-  for (int64_t place = 0; place < outputs; ++place) {
-    const float* const from = scores.data() + order[static_cast<size_t>(place)] * columns;
-    double* const to = means.data() + place / vector * columns;
-    const auto size = static_cast<double>(size_of(place / vector));
+  for (int64_t position = 0; position < outputs; ++position) {
+    const float* const from = scores.data() + order[static_cast<size_t>(position)] * columns;
+    double* const to = means.data() + position / vector * columns;
+    const auto size = static_cast<double>(size_of(position / vector));
     for (int64_t k = 0; k < columns; ++k) to[k] += from[k] / size;
   }
-  std::vector<int64_t> places(means.size());
-  std::iota(places.begin(), places.end(), int64_t{0});
-  std::ranges::sort(places, [&](int64_t a, int64_t b) {
+  std::vector<int64_t> positions(means.size());
+  std::iota(positions.begin(), positions.end(), int64_t{0});
+  std::ranges::sort(positions, [&](int64_t a, int64_t b) {
     const double x = means[static_cast<size_t>(a)], y = means[static_cast<size_t>(b)];
     return x < y || (x == y && a < b);
   });
   const auto goal = std::round(sparsity * static_cast<double>(scores.size()));
   std::vector<uint8_t> left_out(means.size(), 0);
   int64_t count = 0;
-  for (const int64_t place : places) {
-    const int64_t size = size_of(place / columns);
+  for (const int64_t position : positions) {
+    const int64_t size = size_of(position / columns);
     // Zeros come first, and in another order than that in which they were made: all that one call
     // leaves out at most are zeros to the next one.
     const double half = 0.5 * static_cast<double>(vector), now = static_cast<double>(count);
-    const bool is_zero = means[static_cast<size_t>(place)] == 0;
+    const bool is_zero = means[static_cast<size_t>(position)] == 0;
     const bool is_past_goal =
         is_zero ? now + static_cast<double>(size) > goal + half : now + half > goal;
     if (is_past_goal || count + size >= std::ssize(scores)) break;
     count += size;
-    left_out[static_cast<size_t>(place)] = 1;
+    left_out[static_cast<size_t>(position)] = 1;
   }
   return left_out;
 }

@@ -44,7 +44,7 @@ struct Matrix {
   float at(int64_t o, int64_t k) const { return scores[static_cast<size_t>(o * columns + k)]; }
 };
 
-/// Orders places by the scores that stand there, equal ones by the place.
+/// Orders positions by the scores that stand there, equal ones by the position.
 auto by_score(const std::vector<double>& scores) {
   return [&scores](size_t a, size_t b) {
     return scores[a] < scores[b] || (scores[a] == scores[b] && a < b);
@@ -52,19 +52,20 @@ auto by_score(const std::vector<double>& scores) {
 }
 
 std::vector<size_t> places_of(const std::vector<double>& scores) {
-  std::vector<size_t> places(scores.size());
-  std::iota(places.begin(), places.end(), size_t{0});
-  return places;
+  std::vector<size_t> positions(scores.size());
+  std::iota(positions.begin(), positions.end(), size_t{0});
+  return positions;
 }
 
 /// Where the `count` smallest scores stand.
 std::vector<size_t> smallest(const std::vector<double>& scores, int64_t count) {
-  std::vector<size_t> places = places_of(scores);
-  count = std::clamp<int64_t>(count, 0, std::ssize(places));
-  const auto end = places.begin() + count;
-  if (end != places.end()) std::nth_element(places.begin(), end, places.end(), by_score(scores));
-  places.resize(static_cast<size_t>(count));
-  return places;
+  std::vector<size_t> positions = places_of(scores);
+  count = std::clamp<int64_t>(count, 0, std::ssize(positions));
+  const auto end = positions.begin() + count;
+  if (end != positions.end())
+    std::nth_element(positions.begin(), end, positions.end(), by_score(scores));
+  positions.resize(static_cast<size_t>(count));
+  return positions;
 }
 
 int64_t share_of(double sparsity, size_t count) {
@@ -94,10 +95,10 @@ void leave_out_of_neighbours(const Matrix& m, const Pattern& p, std::vector<floa
 void leave_out_vectors(const Matrix& m, const std::vector<int64_t>& order, int64_t length,
                        double sparsity, std::vector<float>& mask) {
   const std::vector<uint8_t> left_out = left_out_vectors(m.scores, order, length, sparsity);
-  for (int64_t place = 0; place < m.outputs; ++place)
+  for (int64_t position = 0; position < m.outputs; ++position)
     for (int64_t k = 0; k < m.columns; ++k)
-      if (left_out[static_cast<size_t>(place / length * m.columns + k)])
-        mask[static_cast<size_t>(order[static_cast<size_t>(place)] * m.columns + k)] = 0;
+      if (left_out[static_cast<size_t>(position / length * m.columns + k)])
+        mask[static_cast<size_t>(order[static_cast<size_t>(position)] * m.columns + k)] = 0;
 }
 
 /// `group`: the outputs' order, which is chosen where it is empty; null unless vectors are shared.
@@ -171,16 +172,6 @@ double zeros_among(const Tensor& weight) {
          static_cast<double>(std::max<size_t>(now.size(), 1));
 }
 
-void check_group(const PrunedLayer& layer, const OutputGroups& groups) {
-  const auto found = groups.find(layer.name);
-  if (found == groups.end()) return;
-  std::vector<int64_t> sorted = found->second, outputs(static_cast<size_t>(layer.shape[0]));
-  std::ranges::sort(sorted);
-  std::iota(outputs.begin(), outputs.end(), int64_t{0});
-  BRIM_CHECK(sorted == outputs, ValueError,
-             "[prune] the groups of {} are no order of its {} outputs", layer.name, layer.shape[0]);
-}
-
 }  // namespace
 
 std::string Pattern::str() const {
@@ -214,19 +205,33 @@ std::vector<PrunedLayer> pruned_layers(nn::Module& network, const PruneOptions& 
     BRIM_CHECK(std::ranges::find(names, name) != names.end(), ValueError,
                "[prune] '{}' is no convolution or linear layer of the network{}", name,
                suggestion(name, names));
-  std::vector<PrunedLayer> told;
+  std::vector<PrunedLayer> layers;
   std::vector<const Storage*> seen;
   for (const Prunable& layer : all) {
     const Tensor& weight = layer.weight();
-    told.push_back({.name = layer.name,
-                    .shape = weight.shape(),
-                    .sparsity = zeros_among(weight),
-                    .why = why_dense(layer, options)});
+    layers.push_back({.name = layer.name,
+                      .shape = weight.shape(),
+                      .sparsity = zeros_among(weight),
+                      .why = why_dense(layer, options)});
     if (std::ranges::find(seen, weight.storage().get()) != seen.end())
-      told.back().why = "its weight is another layer's";
-    if (told.back().why.empty()) seen.push_back(weight.storage().get());
+      layers.back().why = "its weight is another layer's";
+    if (layers.back().why.empty()) seen.push_back(weight.storage().get());
   }
-  return told;
+  return layers;
+}
+
+void check_groups(nn::Module& network, const OutputGroups& groups) {
+  const std::vector<Prunable> layers = prunable_layers(network);
+  for (const auto& [name, order] : groups) {
+    const auto found = std::ranges::find(layers, name, &Prunable::name);
+    BRIM_CHECK(found != layers.end(), ValueError, "[prune] groups of '{}', which is no layer",
+               name);
+    std::vector<int64_t> sorted = order, outputs(static_cast<size_t>(found->weight().size(0)));
+    std::ranges::sort(sorted);
+    std::iota(outputs.begin(), outputs.end(), int64_t{0});
+    BRIM_CHECK(sorted == outputs, ValueError,
+               "[prune] the groups of {} are no order of its {} outputs", name, outputs.size());
+  }
 }
 
 double sparsity_of(const std::vector<PrunedLayer>& layers) {
@@ -243,6 +248,7 @@ double sparsity_of(const std::vector<PrunedLayer>& layers) {
 Masks::Masks(nn::Module& network, PruneOptions options) : options_(std::move(options)) {
   if (options_.final_sparsity != 0) check_sparsity(options_.final_sparsity);
   layers_ = pruned_layers(network, options_);
+  check_groups(network, options_.groups);
   const std::vector<Prunable> all = prunable_layers(network);
   for (size_t i = 0; i < all.size(); ++i) {
     const Tensor& weight = all[i].weight();
@@ -257,7 +263,6 @@ Masks::Masks(nn::Module& network, PruneOptions options) : options_(std::move(opt
       "[prune] no layer is left to be pruned: all are asked to stay dense, or cannot take the "
       "pattern {}",
       options_.pattern.str());
-  for (const Masked& m : masked_) check_group(layers_[m.layer], options_.groups);
   prune(options_.sparsity);
 }
 

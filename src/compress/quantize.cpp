@@ -30,19 +30,24 @@ size_t use_int8(nn::Module& network, const Int8Layers& layers) {
     BRIM_CHECK(found->weight().shape() == layer.weight.shape() && found->groups() == 1, ValueError,
                "[use_int8] '{}' is {} in the network, and {} in integers", name,
                found->weight().shape().str(), layer.weight.shape().str());
+    layer.input.check();
     const Device device = found->weight().device();
     if (device.kind == DeviceKind::cuda) continue;
-    const auto there = [&](const Tensor& t) { return t.defined() ? t.to(device) : t; };
-    const Int8Weight& w = layer.weight;
-    changes.push_back(
-        [layer = *found, input = layer.input,
-         weight = Int8Weight::of(there(w.values), there(w.scales), there(w.correction))] {
-          if (layer.linear) layer.linear->use_int8(weight, input);
-          if (layer.conv) layer.conv->use_int8(weight, input);
-        });
+    changes.push_back([layer = *found, input = layer.input, weight = layer.weight.to(device)] {
+      if (layer.linear) layer.linear->use_int8(weight, input);
+      if (layer.conv) layer.conv->use_int8(weight, input);
+    });
   }
   for (const auto& change : changes) change();
   return changes.size();
+}
+
+Int8Layers int8_layers(const std::vector<QuantizedLayer>& layers) {
+  Int8Layers all;
+  for (const QuantizedLayer& layer : layers)
+    if (layer.why.empty())
+      all[layer.name.empty() ? "weight" : layer.name + ".weight"] = {layer.weight, layer.input};
+  return all;
 }
 
 void use_dense(nn::Module& network) {
@@ -54,12 +59,12 @@ void use_dense(nn::Module& network) {
 
 FakeQuantizer::FakeQuantizer(nn::Module& network, const std::function<void()>& run,
                              const QuantizeOptions& options)
-    : network_(network) {
+    : network_(network), run_(run) {
   for (const Watched& w : calibrated(network, run, options)) {
-    layers_.push_back(w.told);
+    layers_.push_back(w.report);
     if (!w.is_open()) continue;
-    const auto rounded = [layer = w.layer, input = w.told.input](const Tensor& x) {
-      return Watched{.layer = layer, .told = {.input = input}}.rounded(x);
+    const auto rounded = [layer = w.layer, input = w.report.input](const Tensor& x) {
+      return Watched{.layer = layer, .report = {.input = input}}.rounded(x);
     };
     hooks_.push_back(
         w.module().register_forward_hook([rounded](nn::Module&, const Tensor& x, const Tensor&) {
@@ -76,11 +81,16 @@ std::vector<QuantizedLayer> FakeQuantizer::quantize() {
   std::vector<Watched> layers;
   for (const Prunable& layer : prunable_layers(network_)) {
     const auto known = std::ranges::find(layers_, layer.name, &QuantizedLayer::name);
-    Watched& w = layers.emplace_back(Watched{.layer = layer, .told = *known});
+    BRIM_CHECK(known != layers_.end(), ValueError,
+               "[quantize] the layer '{}' was not there when the FakeQuantizer was made",
+               layer.name);
+    Watched& w = layers.emplace_back(Watched{.layer = layer, .report = *known});
     if (!w.is_open()) continue;
-    w.told.weight = Int8Weight::quantize(layer.weight());  // without the correction of before
+    w.report.weight = Int8Weight::quantize(layer.weight());
   }
   hooks_.clear();
+  const EvalMode mode(network_);
+  find_losses(layers, run_, /*correct_bias=*/false);  // training has seen to that
   return in_integers(std::move(layers));
 }
 

@@ -77,7 +77,9 @@ void Conv2d::use_dense() {
   int8_.reset();
 }
 
-std::string Conv2d::options_str() const { return described(options); }
+std::string Conv2d::options_str() const {
+  return described(options) + (int8_ ? ", int8" : sparse_ ? ", sparse" : "");
+}
 
 Conv1d::Conv1d(Options o)
     : options(checked("Conv1d", o)),

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "autograd/autocast.h"
+#include "backend/launch.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/recording.h"
@@ -31,11 +32,19 @@ InferenceForm::InferenceForm(const Tensor& dense, Device device)
     : dense_(dense.detach()), version_(dense.storage()->version()), device_(device) {}
 
 bool InferenceForm::serves(const Tensor& x, const Tensor& dense) const {
-  return !grad_enabled() && !autograd::autocasting() && x.defined() && x.dtype() == DType::f32 &&
-         dense.storage().get() == dense_.storage().get() && dense.raw() == dense_.raw() &&
-         dense.shape() == dense_.shape() && dense.strides() == dense_.strides() &&
-         dense.storage()->version() == version_ && x.device() == device_ &&
-         device_.kind != DeviceKind::cuda;
+  const bool serves = !grad_enabled() && !autograd::autocasting() && x.defined() &&
+                      x.dtype() == DType::f32 && dense.storage().get() == dense_.storage().get() &&
+                      dense.raw() == dense_.raw() && dense.shape() == dense_.shape() &&
+                      dense.strides() == dense_.strides() &&
+                      dense.storage()->version() == version_ && x.device() == device_ &&
+                      device_.kind != DeviceKind::cuda;
+  if (serves && backend::launch_recorder())
+    backend::launch_recorder()->uses(
+        {.unchanged = [of = dense_,
+                       version = version_] { return of.storage()->version() == version; },
+         .commit = [] {},
+         .undo = [] {}});
+  return serves;
 }
 
 SparseForm::SparseForm(const Tensor& dense, SparseWeight weight)

@@ -11,12 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "nn/modes.h"
+
 namespace brim::nn {
 
 class InferenceForm {
  public:
   virtual ~InferenceForm() = default;
-  /// Whether it stands for `dense` still, no gradients are wanted, and the device computes it.
+  /// Whether it stands for `dense` still, no gradients are wanted, and the device computes it. A
+  /// recorded step is recorded anew once the weight has been written.
   bool serves(const Tensor& x, const Tensor& dense) const;
 
  protected:
@@ -26,6 +29,7 @@ class InferenceForm {
   const Tensor dense_;  // holds the storage
   const uint32_t version_;
   const Device device_;  // of the form
+  const ModeKey key_;    // of its layer, which computes with it
 };
 
 /// The weight without its columns of zeros, and for which inputs it is faster than the dense one.

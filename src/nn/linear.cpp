@@ -49,8 +49,11 @@ void Linear::use_dense() {
 }
 
 std::string Linear::options_str() const {
-  return fmt::format("in={}, out={}{}", options.in, options.out,
-                     options.bias ? "" : ", bias=false");
+  return fmt::format("in={}, out={}{}{}", options.in, options.out,
+                     options.bias ? "" : ", bias=false",
+                     int8_     ? ", int8"
+                     : sparse_ ? ", sparse"
+                               : "");
 }
 
 }  // namespace brim::nn

@@ -28,6 +28,20 @@ void flip_mode(const Module& m) { modes.fetch_xor(splitmix64(reinterpret_cast<ui
 
 uint64_t training_modes() { return modes.load(std::memory_order_relaxed); }
 
+ModeKey::ModeKey()
+    : key_([] {
+        static std::atomic<uint64_t> count{0};
+        return splitmix64(~count.fetch_add(1, std::memory_order_relaxed));
+      }()) {
+  modes.fetch_xor(key_);
+}
+ModeKey::~ModeKey() { modes.fetch_xor(key_); }
+
+struct Module::Hook {
+  ForwardHook call;
+  ModeKey key;
+};
+
 std::string Module::kind() const {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> text(
@@ -40,15 +54,15 @@ std::string Module::kind() const {
 Tensor Module::forward_with_hooks(const Tensor& x) {
   const Hooks hooks = *hooks_;  // a hook may remove itself
   Tensor y = forward(x);
-  for (const std::shared_ptr<ForwardHook>& hook : hooks)
-    if (Tensor other = (*hook)(*this, x, y); other.defined()) y = std::move(other);
+  for (const std::shared_ptr<Hook>& hook : hooks)
+    if (Tensor other = hook->call(*this, x, y); other.defined()) y = std::move(other);
   return y;
 }
 
 Module::HookHandle Module::register_forward_hook(ForwardHook hook) {
   BRIM_CHECK(hook, ValueError, "[register_forward_hook] the hook is empty");
   if (!hooks_) hooks_ = std::make_shared<Hooks>();
-  hooks_->push_back(std::make_shared<ForwardHook>(std::move(hook)));
+  hooks_->push_back(std::make_shared<Hook>(std::move(hook)));
   return {hooks_, hooks_->back()};
 }
 
@@ -61,7 +75,7 @@ Module::HookHandle& Module::HookHandle::operator=(HookHandle&& other) noexcept {
 }
 
 void Module::HookHandle::remove() {
-  const std::shared_ptr<ForwardHook> hook = hook_.lock();
+  const std::shared_ptr<Hook> hook = hook_.lock();
   if (const std::shared_ptr<Hooks> hooks = hooks_.lock()) std::erase(*hooks, hook);
   hooks_.reset();
   hook_.reset();

@@ -30,21 +30,32 @@ Shape weight_shape(const nlohmann::json& list) {
 
 using Encoded = WeightsFile::Encoded;
 
+[[noreturn]] void refuse(const std::string& path, const char* key) {
+  raise<FileError>("[weights] {}: the metadata {} says nothing of weights; the file is damaged",
+                   path, key);
+}
+
+bool flag(const nlohmann::json& entry, const char* name) {
+  const auto found = entry.find(name);
+  return found != entry.end() && found->is_boolean() && found->get<bool>();
+}
+
+/// A part that a weight may have: both or neither of the metadata and the file know of it.
+void check_part(const io::SafeTensors& file, const std::string& path, const std::string& part,
+                bool is_expected) {
+  BRIM_CHECK(file.contains(part) == is_expected, FileError,
+             "[weights] {}: {} is {}; the file is damaged", path, part,
+             is_expected ? "missing" : "there, and the metadata knows nothing of it");
+}
+
 /// The metadata `key`, an object; null where there is none.
 nlohmann::json index_of(const io::SafeTensors& file, const char* key, const std::string& path) {
   const io::Metadata metadata = file.metadata();
   const auto found = metadata.find(key);
   if (found == metadata.end()) return nullptr;
   nlohmann::json index = parse_json(found->second);
-  BRIM_CHECK(index.is_object(), FileError,
-             "[weights] {}: the metadata {} says nothing of weights; the file is damaged", path,
-             key);
+  if (!index.is_object()) refuse(path, key);
   return index;
-}
-
-[[noreturn]] void refuse(const std::string& path, const char* key) {
-  raise<FileError>("[weights] {}: the metadata {} says nothing of weights; the file is damaged",
-                   path, key);
 }
 
 /// What `make` makes of the file's parts.
@@ -78,7 +89,8 @@ void find_sparse(const io::SafeTensors& file, const std::string& path,
     SparseWeight weight{.shape = weight_shape(*shape), .vector = vector->get<int64_t>()};
     if (weight.shape.rank() == 0 || weight.vector == 0) refuse(path, kSparseKey);
     std::vector<std::string> parts = {name + ".values", name + ".columns", name + ".starts"};
-    const bool has_order = file.contains(name + ".outputs");
+    const bool has_order = flag(entry, "permuted");
+    check_part(file, path, name + ".outputs", has_order);
     if (has_order) parts.push_back(name + ".outputs");
     all[name] = encoded(path, name, weight.shape, std::move(parts),
                         [weight, has_order, name = name](const io::SafeTensors& from) mutable {
@@ -99,12 +111,16 @@ void find_int8(const io::SafeTensors& file, const std::string& path,
     if (!entry.is_object() || scale == entry.end() || zero_point == entry.end() ||
         !scale->is_number() || !zero_point->is_number_unsigned() ||
         zero_point->get<uint64_t>() > 255)
-      refuse(path, kInt8Key);
+      raise<FileError>(
+          "[weights] {}: the metadata {} has no scale and zero point in 0..255 for {}; the file is "
+          "damaged",
+          path, kInt8Key, name);
     BRIM_CHECK(!all.contains(name), FileError,
                "[weights] {} holds {} twice, sparse and in integers; the file is damaged", path,
                name);
     std::vector<std::string> parts = {name + ".values", name + ".scales"};
-    const bool is_corrected = file.contains(name + ".correction");
+    const bool is_corrected = flag(entry, "corrected");
+    check_part(file, path, name + ".correction", is_corrected);
     if (is_corrected) parts.push_back(name + ".correction");
     const auto weight = [is_corrected, name = name](const io::SafeTensors& from) {
       return Int8Weight::of(from.load(name + ".values"), from.load(name + ".scales"),
@@ -151,7 +167,7 @@ std::map<std::string, Encoded> encoded_weights(const io::SafeTensors& file,
     for (const std::string& part : weight.parts) (void)file.info(part);  // throws if it is missing
   }
   BRIM_CHECK(dense <= kMostGrowth * (stored + 65536), FileError,
-             "[weights] {}: its sparse weights say that they are {} bytes, and it holds {}; the "
+             "[weights] {}: its encoded weights say that they are {} bytes, and it holds {}; the "
              "file is damaged",
              path, dense, stored);
   return all;
@@ -171,7 +187,8 @@ io::TensorMap sparse_tensors(const io::TensorMap& dense, int64_t vector, io::Met
         put(tensors, dense, name, ".starts", w.starts);
         if (w.outputs.defined()) put(tensors, dense, name, ".outputs", w.outputs);
         index[name] = {{"shape", std::vector<int64_t>(w.shape.begin(), w.shape.end())},
-                       {"vector", vector}};
+                       {"vector", vector},
+                       {"permuted", w.outputs.defined()}};
         continue;
       }
     }
@@ -193,7 +210,9 @@ io::TensorMap int8_tensors(const io::TensorMap& dense, const compress::Int8Layer
     put(tensors, dense, name, ".scales", layer.weight.scales);
     if (layer.weight.correction.defined())
       put(tensors, dense, name, ".correction", layer.weight.correction);
-    index[name] = {{"scale", layer.input.scale}, {"zero_point", layer.input.zero_point}};
+    index[name] = {{"scale", layer.input.scale},
+                   {"zero_point", layer.input.zero_point},
+                   {"corrected", layer.weight.correction.defined()}};
   }
   metadata.erase(kInt8Key);
   if (!index.empty()) metadata[kInt8Key] = index.dump();

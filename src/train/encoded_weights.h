@@ -1,9 +1,10 @@
 // Weights that files hold in another form than as one tensor; any reader of safetensors sees their
 // parts as they are. Without their columns of zeros: "NAME.values", "NAME.columns", "NAME.starts"
 // and, where there is one, "NAME.outputs" (brim/ops/sparse.h says what they are), and in the
-// metadata "brim.sparse": {NAME: {"shape": [..], "vector": V}, ..}. In 8-bit integers:
-// "NAME.values", "NAME.scales" and, where there is one, "NAME.correction" (brim/ops/int8.h), and
-// "brim.int8": {NAME: {"scale": s, "zero_point": z}, ..} of the layer's inputs.
+// metadata "brim.sparse": {NAME: {"shape": [..], "vector": V, "permuted": B}, ..}. In 8-bit
+// integers: "NAME.values", "NAME.scales" and, where there is one, "NAME.correction"
+// (brim/ops/int8.h), and "brim.int8": {NAME: {"scale": s, "zero_point": z, "corrected": B}, ..},
+// the first two of the layer's inputs.
 #pragma once
 
 #include <brim/io/safetensors.h>

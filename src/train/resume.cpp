@@ -237,6 +237,7 @@ void Trainer::State::load(const std::string& path) {
     optimizer->load_state_dict(c.optimizer);
     schedule->load_state_dict(c.schedule);
     if (scaler && !c.scaler.empty()) scaler->load_state_dict(c.scaler);
+    if (!c.output_groups.empty()) compress::check_groups(*model, c.output_groups);
   } catch (const ValueError& e) {
     raise<FileError>("[resume] {} does not fit the recipe: {}", path, e.what());
   }

@@ -108,7 +108,11 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
 }
 
 void Trainer::State::begin_with_weights() {
-  load_weights(WeightsFile(options.weights), *model);
+  const WeightsFile file(options.weights);
+  load_weights(file, *model);
+  if (const size_t count = file.int8_layers().size(); count > 0 && options.warn)
+    options.warn(fmt::format("{} weights of {} are in 8-bit integers; floats are made of them",
+                             count, options.weights));
   for (const auto& [name, value] : model->state_dict())
     BRIM_CHECK(!is_floating(value.dtype()) || std::isfinite(sum(value.to(f64) * 0).item()),
                FileError, "[train] {}: {} holds a NaN or an infinity; give other weights",

@@ -109,13 +109,24 @@ TEST_F(Quantize, RefusesNonsense) {
     EXPECT_NE(ran.code, 0);
     return ran.err;
   };
-  EXPECT_NE(error({"--calibration", "max"}).find("--calibration"), std::string::npos);
-  EXPECT_NE(error({"--percentile", "20"}).find("--percentile 20"), std::string::npos);
-  EXPECT_NE(error({"--samples", "0"}).find("--samples"), std::string::npos);
+  EXPECT_NE(error({"--calibration", "max", "--out", *folder() / "never"}).find("--calibration"),
+            std::string::npos);
+  EXPECT_NE(error({"--calibration", "percentile", "--percentile", "20"}).find("--percentile 20"),
+            std::string::npos);
+  EXPECT_NE(error({"--samples", "0", "--out", *folder() / "never"}).find("--samples"),
+            std::string::npos);
   EXPECT_NE(error({"--keep", "conv7"}).find("'conv7' is no"), std::string::npos);
   EXPECT_NE(error({"--weights", "nothing.safetensors"}).find("nothing.safetensors"),
             std::string::npos);
+  EXPECT_NE(error({"--percentile", "99"}).find("--calibration percentile"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(*folder() / "never"));
+  // Weights are never replaced, another file only where that is asked for.
+  const std::string dense = *folder() / "dense", other = *folder() / "there";
+  EXPECT_NE(error({"--out", dense, "--overwrite"}).find("would replace the weights"),
+            std::string::npos);
+  ASSERT_EQ(quantize({"--all", "--out", other}).code, 0);
+  EXPECT_NE(error({"--out", other}).find("give --overwrite"), std::string::npos);
+  EXPECT_EQ(quantize({"--all", "--out", other, "--overwrite"}).code, 0);
 }
 
 }  // namespace

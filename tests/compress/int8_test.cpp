@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -96,10 +97,16 @@ TEST(FakeQuantize, PassesGradientsThatAreInside) {
   sum(y).backward();
   EXPECT_EQ(x.grad().to_vector<float>(), (std::vector<float>{0, 1, 1, 1, 0, 1}));
 
+  const Tensor turned = x.detach().reshape({2, 3}).t().set_requires_grad(true);  // a view
+  const Tensor z = fake_quantize(turned, p);
+  EXPECT_EQ(z.to_vector<float>(), (std::vector<float>{-100, 155, -100, 155, 0, 7}));
+  sum(z).backward();
+  EXPECT_EQ(turned.grad().to_vector<float>(), (std::vector<float>{0, 1, 1, 0, 1, 1}));
+
   const Tensor w = randn({5, 3, 2, 2}).set_requires_grad(true);
-  const Tensor told = fake_quantize_weight(w);
-  EXPECT_EQ(told.to_vector<float>(), Int8Weight::quantize(w).dense().to_vector<float>());
-  sum(told).backward();
+  const Tensor rounded = fake_quantize_weight(w);
+  EXPECT_EQ(rounded.to_vector<float>(), Int8Weight::quantize(w).dense().to_vector<float>());
+  sum(rounded).backward();
   EXPECT_EQ(w.grad().to_vector<float>(), ones({5, 3, 2, 2}).to_vector<float>());
   EXPECT_EQ(fake_quantize_weight(zeros({2, 2})).to_vector<float>(), std::vector<float>(4, 0.0F));
 }
@@ -115,7 +122,7 @@ TEST(Int8Weight, IsNear) {
   EXPECT_THROW(Int8Weight::quantize(zeros({3})), ShapeError);
   EXPECT_THROW(Int8Weight::quantize(zeros({3, 3}, {.dtype = f64})), DTypeError);
   EXPECT_THROW(Int8Weight::quantize(full({3, 3}, NAN)), ValueError);
-  EXPECT_THROW(Int8Weight::quantize(zeros({1, Int8Weight::kMostInputs + 1})), ValueError);
+  EXPECT_THROW(Int8Weight::quantize(zeros({1, Int8Weight::kMaxInputs + 1})), ValueError);
   EXPECT_THROW(Int8Weight::of(full({1, 1}, -128).to(i8), ones({1})), ValueError);
   EXPECT_THROW(Int8Weight::of(ones({1, 1}).to(i8), full({1}, -1)), ValueError);
   EXPECT_THROW(Int8Weight::of(ones({1, 1}).to(i8), ones({2})), ValueError);
@@ -143,7 +150,7 @@ TEST(Int8Linear, IsExact) {
       ASSERT_NO_FATAL_FAILURE(expect_near(int8_linear(q, input, w, bias), want.to(f32)));
     }
   // The largest sums.
-  const int64_t most = Int8Weight::kMostInputs;
+  const int64_t most = Int8Weight::kMaxInputs;
   const Int8Weight ones_ = Int8Weight::quantize(ones({2, most}));
   const Tensor y = int8_linear(full({1, most}, 255).to(u8), {1, 0}, ones_);
   EXPECT_NEAR(y.to_vector<float>()[0], 255.0 * static_cast<double>(most), 255);
@@ -198,6 +205,22 @@ TEST(Int8Conv, DoesNotDependOnThreads) {
   set_num_threads(before);
   EXPECT_EQ(all[0], all[1]);
   EXPECT_EQ(all[0], all[2]);
+}
+
+TEST(Int8Layers, RefuseTensorsThatDoNotBelongTogether) {
+  const Int8Weight good = Int8Weight::quantize(randn({4, 6}));
+  const auto error = [&](const std::function<void(Int8Weight&)>& change) {
+    Int8Weight w = good;
+    change(w);
+    return message_of<ValueError>([&] { int8_linear(bytes({1, 6}), {}, w); });
+  };
+  for (const std::function<void(Int8Weight&)>& change :
+       {std::function<void(Int8Weight&)>([](Int8Weight& w) { w.scales = ones({100}); }),
+        std::function<void(Int8Weight&)>([](Int8Weight& w) { w.sums = Tensor(); }),
+        std::function<void(Int8Weight&)>([](Int8Weight& w) { w.packed = w.values; }),
+        std::function<void(Int8Weight&)>([](Int8Weight& w) { w.correction = ones({3}); })})
+    EXPECT_NE(error(change).find("no weight"), std::string::npos);
+  EXPECT_EQ(good.to(Device::cpu()).values.to_vector<int8_t>(), good.values.to_vector<int8_t>());
 }
 
 TEST(Int8Layers, SayWhatIsWrong) {

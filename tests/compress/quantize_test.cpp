@@ -11,6 +11,7 @@
 #include <brim/ops/create.h>
 #include <brim/ops/int8.h>
 #include <brim/ops/loss.h>
+#include <brim/ops/matmul.h>
 #include <brim/ops/reduce.h>
 #include <brim/ops/shape.h>
 #include <brim/ops/unary.h>
@@ -57,14 +58,14 @@ TEST(ValueHistogram, KnowsRanges) {
   const QuantParams all = h.params(Calibration::min_max), mse = h.params(Calibration::mse),
                     entropy = h.params(Calibration::entropy),
                     percentile = h.params(Calibration::percentile);
-  EXPECT_NEAR(all.most(), max(x).item(), 0.01 * all.most());
+  EXPECT_NEAR(all.max(), max(x).item(), 0.01 * all.max());
   EXPECT_LT(square_error(x, mse), square_error(x, all));
   EXPECT_LE(square_error(x, mse), square_error(x, entropy));
   EXPECT_LE(square_error(x, mse), square_error(x, percentile));
-  EXPECT_LT(entropy.most(), mse.most());  // cares for the many
-  const std::vector<double> above = sum((x > percentile.most() + 0.5).to(f64)).to_vector<double>();
+  EXPECT_LT(entropy.max(), mse.max());  // cares for the many
+  const std::vector<double> above = sum((x > percentile.max() + 0.5).to(f64)).to_vector<double>();
   EXPECT_NEAR(above[0], 4, 2);  // 0.01 % of them
-  EXPECT_NEAR(h.params(Calibration::percentile, 100).most(), all.most(), 0.01 * all.most());
+  EXPECT_NEAR(h.params(Calibration::percentile, 100).max(), all.max(), 0.01 * all.max());
   // Of one-sided values the steps are all on that side.
   EXPECT_EQ(mse.zero_point, 0);
   ValueHistogram negative;
@@ -84,7 +85,29 @@ TEST(ValueHistogram, GrowsWithItsValues) {
   EXPECT_EQ(h.min(), -2e7);
   EXPECT_EQ(h.max(), 2e7);
   // Half of the values are within the smaller steps.
-  EXPECT_LT(h.params(Calibration::percentile, 60).most(), 1e5);
+  EXPECT_LT(h.params(Calibration::percentile, 60).max(), 1e5);
+}
+
+TEST(ValueHistogram, BeginsWithZeros) {
+  for (const double far : {1.0, 1e-20, 1e30}) {
+    ValueHistogram h;
+    h.add(zeros({10}));
+    h.add(Tensor::from<float>({static_cast<float>(far * 1e-20), static_cast<float>(far)}, {2}));
+    EXPECT_EQ(h.count(), 12);
+    EXPECT_NEAR(h.params(Calibration::percentile, 100).max() / far, 1, 0.01);
+    EXPECT_NEAR(h.params(Calibration::min_max).max() / far, 1, 0.01);
+    EXPECT_EQ(h.params(Calibration::percentile, 60).zero_point, 0);
+  }
+  for (const double far : {1e16, 1e38}) {
+    ValueHistogram wide;
+    for (const double v : {1.0, far, -far}) wide.add(full({1}, v));
+    EXPECT_NEAR(wide.params(Calibration::percentile, 100).max() / far, 1, 0.02);
+  }
+  ValueHistogram grows;
+  grows.add(full({4}, 1e-30));
+  grows.add(full({4}, 1e30));
+  grows.add(full({4}, -1e30));
+  EXPECT_NEAR(grows.params(Calibration::mse).max() / 1e30, 1, 0.05);
 }
 
 TEST(ValueHistogram, RefusesNonsense) {
@@ -198,6 +221,88 @@ TEST(Quantize, CorrectsBias) {
   };
   const double before = bias_of(false), after = bias_of(true);
   EXPECT_LT(after, before / 20) << before;
+}
+
+TEST(Quantize, KeepsWhatIsFaster) {
+  manual_seed(9);
+  Quantised net;
+  const Tensor x = randn({4, 3, 16, 16});
+  for (const QuantizedLayer& layer : quantize(net, [&] { net(x); })) {
+    EXPECT_GT(layer.f32_s, 0) << layer.name;
+    EXPECT_GT(layer.int8_s, 0) << layer.name;
+    if (layer.why.empty()) {
+      EXPECT_LT(layer.int8_s, layer.f32_s) << layer.name;
+    } else {
+      EXPECT_NE(layer.why.find("slower in integers"), std::string::npos) << layer.why;
+    }
+  }
+}
+
+TEST(Quantize, IsTheSameOnVirtualAccelerators) {
+  manual_seed(10);
+  Quantised net;
+  const Tensor x = randn({4, 3, 12, 12});
+  net.eval();
+  const QuantizeOptions all{.only_faster = false};
+  quantize(
+      net, [&] { net(x); }, all);
+  const NoGrad scope;
+  const std::vector<float> want = net(x).to_vector<float>();
+  const Device sim = Device::sim(0);
+  net.to(sim);
+  const Tensor there = x.to(sim);
+  quantize(
+      net, [&] { net(there); }, all);
+  EXPECT_EQ(net(there).to_vector<float>(), want);
+}
+
+TEST(Quantize, IsSeenByCompiledSteps) {
+  manual_seed(11);
+  const NoGrad scope;
+  nn::Linear layer({.in = 64, .out = 32});
+  const Tensor x = randn({8, 64});
+  auto step = compile([&](const Tensor& in) { return layer(in); });
+  const auto expect_same = [&](const char* when) {
+    EXPECT_LT(relative_error(step(x), layer(x)), 1e-5) << when;
+  };
+  expect_same("dense");
+  quantize(layer, [&] { layer(x); }, {.only_faster = false});
+  expect_same("in integers");
+  EXPECT_GT(relative_error(step(x), linear(x, layer.weight, layer.bias)), 1e-4);
+  layer.weight.copy_(randn({32, 64}));
+  expect_same("written");
+  quantize(layer, [&] { layer(x); }, {.only_faster = false});
+  expect_same("in integers again");
+  use_dense(layer);
+  expect_same("dense again");
+  {
+    const FakeQuantizer rounding(layer, [&] { layer(x); }, {.only_faster = false});
+    expect_same("rounded");
+    EXPECT_GT(relative_error(step(x), linear(x, layer.weight, layer.bias)), 1e-4);
+  }
+  expect_same("not rounded");
+}
+
+TEST(Quantize, TakesABiasThatIsAView) {
+  nn::Linear layer({.in = 8, .out = 4});
+  layer.bias.set_data(ones({8}).slice(0, 0, 8, 2));
+  const Tensor x = randn({3, 8});
+  EXPECT_EQ(quantize(layer, [&] { layer(x); }, {.only_faster = false})[0].why, "");
+  const NoGrad scope;
+  EXPECT_LT(relative_error(layer(x), linear(x, layer.weight, layer.bias)), 0.03);
+}
+
+TEST(Quantize, IsShown) {
+  nn::Linear layer({.in = 4, .out = 3});
+  EXPECT_EQ(layer.str().find("int8"), std::string::npos);
+  const Tensor x = randn({2, 4});
+  const auto layers = quantize(layer, [&] { layer(x); }, {.only_faster = false});
+  EXPECT_NE(layer.str().find("int8"), std::string::npos);
+  const Int8Layers of_file = int8_layers(layers);
+  ASSERT_EQ(of_file.size(), 1u);
+  use_dense(layer);
+  EXPECT_EQ(use_int8(layer, of_file), 1u);
+  EXPECT_NE(layer.str().find("int8"), std::string::npos);
 }
 
 TEST(Quantize, SaysWhatStaysAsItIs) {

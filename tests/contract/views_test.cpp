@@ -133,8 +133,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, ViewsOf, ::testing::ValuesIn(view_cases()),
                          [](const auto& viewed) { return std::string(viewed.param.op); });
 
 TEST(Views, EveryOpHasACase) {
-  // Ops without inputs, that only look at shape and dtype, or without gradients
-  // (tests/compress).
+  // Ops without inputs, that only look at shape and dtype, or of one dtype (tests/compress).
   const std::set<std::string> none = {"arange",
                                       "dequantize",
                                       "empty",

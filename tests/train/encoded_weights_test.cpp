@@ -107,8 +107,15 @@ TEST_F(SparseWeightsFile, IsRefusedWhereItIsDamaged) {
         t["fc.weight.starts"] = Tensor::from<int32_t>({0, 2, 2, 3, 4}, {5});
       },
       "stands twice");
+  expect(
+      [](Tensors& t, Json& j) {
+        t["fc.weight.outputs"] = zeros({32}, {.dtype = i32});
+        j["fc.weight"]["permuted"] = true;
+      },
+      "leave 1 out");
   expect([](Tensors& t, Json&) { t["fc.weight.outputs"] = zeros({32}, {.dtype = i32}); },
-         "leave 1 out");
+         "knows nothing of it");
+  expect([](Tensors&, Json& j) { j["fc.weight"]["permuted"] = true; }, "outputs is missing");
 }
 
 class Int8WeightsFile : public ::testing::Test {
@@ -167,13 +174,13 @@ TEST_F(Int8WeightsFile, IsRefusedWhereItIsDamaged) {
     EXPECT_NE(what.find("other.safetensors"), std::string::npos) << what;
   };
   expect([](Tensors&, Json& j) { j = 3; }, "says nothing of weights");
-  expect([](Tensors&, Json& j) { j["weight"] = 3; }, "says nothing of weights");
-  expect([](Tensors&, Json& j) { j["weight"]["zero_point"] = 256; }, "says nothing of weights");
-  expect([](Tensors&, Json& j) { j["weight"]["zero_point"] = -1; }, "says nothing of weights");
-  expect([](Tensors&, Json& j) { j["weight"]["scale"] = "1"; }, "says nothing of weights");
+  expect([](Tensors&, Json& j) { j["weight"] = 3; }, "no scale and zero point");
+  expect([](Tensors&, Json& j) { j["weight"]["zero_point"] = 256; }, "no scale and zero point");
+  expect([](Tensors&, Json& j) { j["weight"]["zero_point"] = -1; }, "no scale and zero point");
+  expect([](Tensors&, Json& j) { j["weight"]["scale"] = "1"; }, "no scale and zero point");
   expect([](Tensors&, Json& j) { j["weight"]["scale"] = -1; }, "a scale of -1");
   expect([](Tensors&, Json& j) { j["weight"]["scale"] = 1e300; }, "a scale of inf");
-  expect([](Tensors&, Json& j) { j["more"] = j["weight"]; }, "more.values");
+  expect([](Tensors&, Json& j) { j["more"] = j["weight"]; }, "more.");
   expect([](Tensors& t, Json&) { t.erase("weight.scales"); }, "weight.scales");
   expect([](Tensors& t, Json&) { t["weight"] = ones({4, 6}); }, "twice");
   expect([](Tensors& t, Json&) { t["weight.values"] = ones({4, 6}); }, "are no weight");
@@ -181,6 +188,8 @@ TEST_F(Int8WeightsFile, IsRefusedWhereItIsDamaged) {
   expect([](Tensors& t, Json&) { t["weight.values"] = full({4, 6}, -128).to(i8); }, "-128");
   expect([](Tensors& t, Json&) { t["weight.scales"] = full({4}, NAN); }, "scale is nan");
   expect([](Tensors& t, Json&) { t["weight.correction"] = full({4}, NAN); }, "correction is nan");
+  expect([](Tensors& t, Json&) { t.erase("weight.correction"); }, "weight.correction is missing");
+  expect([](Tensors&, Json& j) { j["weight"]["corrected"] = false; }, "knows nothing of it");
   expect([](Tensors& t, Json&) { t["weight.correction"] = ones({5}); }, "a correction");
 }
 

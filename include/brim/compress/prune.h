@@ -71,6 +71,8 @@ struct PrunedLayer {
 /// Its convolutions and linear layers, with the zeros that their weights have now, and why masks of
 /// these options would leave them dense. Throws ValueError as Masks does.
 std::vector<PrunedLayer> pruned_layers(nn::Module& network, const PruneOptions& options);
+/// Throws ValueError where groups are no order of the outputs of such a layer of the network.
+void check_groups(nn::Module& network, const OutputGroups& groups);
 /// Zeros among the weights of those that are pruned.
 double sparsity_of(const std::vector<PrunedLayer>& layers);
 

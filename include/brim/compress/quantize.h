@@ -62,12 +62,14 @@ struct QuantizedLayer {
   Int8Weight weight;
 };
 
-/// Convolutions and linear layers compute in 8-bit integers from now on, where no gradients are
+/// Conv2d and Linear layers compute in 8-bit integers from now on, where no gradients are
 /// wanted. `run` runs the network over the data of the calibration, of which a few hundred samples
-/// are enough; it is called several times, in eval mode and a NoGrad scope. Layers that cannot be
+/// are enough; it is called several times, in eval mode and a NoGrad scope, and is to stay in the
+/// calling thread. Layers that cannot be
 /// quantised stay f32 and say why. Throws ValueError for options out of range or names that are no
-/// such layer, if nothing was run, if inputs are not finite, or if no layer can be quantised; then
-/// all layers compute with their dense weights, which nothing changes.
+/// such layer, if nothing was run, if inputs are not finite, or if no layer can be quantised (being
+/// slower is no such reason); then all layers compute with their dense weights, which nothing
+/// changes.
 std::vector<QuantizedLayer> quantize(nn::Module& network, const std::function<void()>& run,
                                      const QuantizeOptions& options = {});
 
@@ -82,6 +84,9 @@ using Int8Layers = std::map<std::string, Int8Layer>;
 /// that (CUDA) none does. Throws ValueError for a name that is no weight of a convolution or linear
 /// layer, or one of another shape; then nothing has changed.
 size_t use_int8(nn::Module& network, const Int8Layers& layers);
+
+/// Those of what became of layers that are in integers.
+Int8Layers int8_layers(const std::vector<QuantizedLayer>& layers);
 
 /// All layers compute with their dense weights again.
 void use_dense(nn::Module& network);
@@ -100,12 +105,13 @@ class FakeQuantizer {
   FakeQuantizer& operator=(const FakeQuantizer&) = delete;
 
   const std::vector<QuantizedLayer>& layers() const { return layers_; }
-  /// The layers compute in integers, with the ranges that were trained with. This has no more
-  /// effect then.
+  /// The layers compute in integers, with the ranges that were trained with; `run` is called once
+  /// more, for what they lose. This has no more effect then.
   std::vector<QuantizedLayer> quantize();
 
  private:
   nn::Module& network_;
+  const std::function<void()> run_;
   std::vector<QuantizedLayer> layers_;
   std::vector<nn::Module::HookHandle> hooks_;
 };

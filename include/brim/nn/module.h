@@ -55,7 +55,8 @@ class Module {
   /// Keeps a hook for as long as it lives. The module may go first.
   class [[nodiscard]] HookHandle;
   /// Calls `hook` behind each call of the module as module(x), the one that came last behind the
-  /// others. Compiled steps record what it computes, not that it is called.
+  /// others. A compiled step calls it while it is recorded, and is recorded anew where hooks come
+  /// or go.
   HookHandle register_forward_hook(ForwardHook hook);
 
   // --- building. Names may not be empty, repeat or hold a dot (ValueError).
@@ -131,7 +132,8 @@ class Module {
     bool trained;
   };
 
-  using Hooks = std::vector<std::shared_ptr<ForwardHook>>;
+  struct Hook;
+  using Hooks = std::vector<std::shared_ptr<Hook>>;
 
   Tensor forward_with_hooks(const Tensor& x);
   void add_child(std::string name, std::unique_ptr<Module> child);
@@ -160,10 +162,10 @@ class [[nodiscard]] Module::HookHandle {
 
  private:
   friend class Module;
-  HookHandle(const std::shared_ptr<Hooks>& hooks, const std::shared_ptr<ForwardHook>& hook)
+  HookHandle(const std::shared_ptr<Hooks>& hooks, const std::shared_ptr<Hook>& hook)
       : hooks_(hooks), hook_(hook) {}
   std::weak_ptr<Hooks> hooks_;
-  std::weak_ptr<ForwardHook> hook_;
+  std::weak_ptr<Hook> hook_;
 };
 
 }  // namespace brim::nn

@@ -12,7 +12,7 @@
 
 namespace brim {
 
-/// How numbers are told in u8: x is about (q - zero_point) * scale.
+/// How numbers are kept in u8: x is about (q - zero_point) * scale.
 struct QuantParams {
   float scale = 1;
   int32_t zero_point = 0;
@@ -22,8 +22,8 @@ struct QuantParams {
   static QuantParams of_range(double min, double max);
   /// Throws ValueError unless scale is a normal number above 0 and zero_point in 0..255.
   void check() const;
-  float least() const { return static_cast<float>(-zero_point) * scale; }
-  float most() const { return static_cast<float>(255 - zero_point) * scale; }
+  float min() const { return static_cast<float>(-zero_point) * scale; }
+  float max() const { return static_cast<float>(255 - zero_point) * scale; }
   friend bool operator==(const QuantParams&, const QuantParams&) = default;
 };
 
@@ -32,8 +32,8 @@ struct QuantParams {
 Tensor quantize(const Tensor& x, QuantParams params);
 /// (q - zero_point) * scale: u8 -> f32.
 Tensor dequantize(const Tensor& q, QuantParams params);
-/// dequantize(quantize(x)), through which gradients pass unchanged where x is inside of what can be
-/// told, and are 0 elsewhere (the straight-through estimator: Bengio et al. 2013).
+/// dequantize(quantize(x)), through which gradients pass unchanged where x is inside of the range,
+/// and are 0 elsewhere (the straight-through estimator: Bengio et al. 2013).
 Tensor fake_quantize(const Tensor& x, QuantParams params);
 /// The same of a weight as Int8Weight::quantize() makes it, with a scale for each output.
 Tensor fake_quantize_weight(const Tensor& weight);
@@ -49,17 +49,22 @@ struct Int8Weight {
   Tensor sums;    ///< i32 (O): of each output's values
 
   /// Each output's largest magnitude becomes 127. Throws ShapeError unless the weight has 2 or 4
-  /// axes, ValueError where it is not finite, or where an output has more numbers (kMostInputs)
+  /// axes, ValueError where it is not finite, or where an output has more numbers (kMaxInputs)
   /// than an i32 can hold the sum of.
   static Int8Weight quantize(const Tensor& weight);
   /// Of what files have. Throws ValueError where it is no weight.
   static Int8Weight of(const Tensor& values, const Tensor& scales, const Tensor& correction = {});
   /// values * scales: f32.
   Tensor dense() const;
+  /// A copy on another device.
+  Int8Weight to(Device device) const;
+  /// Throws ValueError, DeviceError where the tensors do not belong together; does not look at
+  /// their numbers.
+  void check_structure() const;
   const Shape& shape() const { return values.shape(); }
   int64_t bytes() const;  ///< of values, scales and correction
 
-  static constexpr int64_t kMostInputs = 2147483647 / (255 * 127);
+  static constexpr int64_t kMaxInputs = 2147483647 / (255 * 127);
 };
 
 /// What becomes of an int8 layer's sums.

@@ -1,6 +1,6 @@
 // Products with weights of which most numbers are zero. They are pruned in vectors (OVW: Tan et al.
 // 2022, "Accelerating sparse convolution with column vector-wise sparsity"): an input column is
-// kept or left out for `vector` neighbouring outputs at once, so that kernels run over what is kept
+// kept or left out for `vector` outputs at once, so that kernels run over what is kept
 // with whole vectors, as fast a number as dense ones.
 #pragma once
 
@@ -19,8 +19,8 @@ struct SparseWeight {
   Tensor values;   ///< (kept, vector): of each kept column the numbers, 0 beyond O; group by group
   Tensor columns;  ///< i32 (kept): which of K, or of C x KH x KW in this order
   Tensor starts;   ///< i32 (groups + 1): where each group's columns begin
-  Tensor
-      outputs;  ///< i32 (O): which output stands at each place of the groups; undefined: in order
+  Tensor outputs;  ///< i32 (O): which output stands at each position of the groups; undefined: in
+                   ///< order
 
   /// Without the columns that are zero for all outputs of a group. Throws ShapeError unless the
   /// weight has 2 or 4 axes, ValueError unless `vector` is 4, 8, 16, 32 or 64.

@@ -3,6 +3,7 @@
 #include "backend/options/int8.h"
 #include "ops/checks.h"
 #include "ops/int8/int8.h"
+#include "ops/memory_format.h"
 
 namespace brim {
 namespace {
@@ -35,7 +36,8 @@ Tensor int8_linear(const Tensor& q, QuantParams input, const Int8Weight& weight,
   const int64_t rows = in > 0 ? q.numel() / in : (out > 0 ? y.numel() / out : 0);
   Tensor flat = y.alias({rows, out}, {out, 1}, 0);
   kernel(q.device(), DType::u8, q.contiguous().reshape({rows, in}), weight.packed, weight.sums,
-         weight.scales, bias, weight.correction, flat, {input, output});
+         weight.scales, bias.defined() ? ops::packed(bias) : bias, weight.correction, flat,
+         {input, output});
   return y;
 }
 

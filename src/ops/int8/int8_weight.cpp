@@ -12,16 +12,21 @@ namespace {
 
 constexpr int64_t kOutputs = 16, kInputs = 4;  // whole multiples of every kernel's tiles
 
-int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
-
 void check_shape(const Shape& shape) {
   BRIM_CHECK(shape.rank() == 2 || shape.rank() == 4, ShapeError,
              "[int8] expects a weight (O, K) or (O, C, KH, KW), got {}", shape.str());
   const int64_t inputs = shape[0] > 0 ? shape.numel() / shape[0] : 0;
-  BRIM_CHECK(inputs <= Int8Weight::kMostInputs, ValueError,
+  BRIM_CHECK(inputs <= Int8Weight::kMaxInputs, ValueError,
              "[int8] a weight {}: the sum of {} products can be more than an i32 holds; {} are "
              "possible",
-             shape.str(), inputs, Int8Weight::kMostInputs);
+             shape.str(), inputs, Int8Weight::kMaxInputs);
+}
+
+/// Enough for the order of every instruction set.
+Shape packed_shape(const Shape& weight) {
+  const auto up = [](int64_t n, int64_t step) { return (n + step - 1) / step * step; };
+  const int64_t area = weight.rank() == 4 ? weight[2] * weight[3] : 1;
+  return {up(weight[0], kOutputs) * area * up(weight[1], kInputs)};
 }
 
 /// Of each output's values; a scale of 0 tells an output of zeros alone.
@@ -94,10 +99,7 @@ Int8Weight Int8Weight::of(const Tensor& values, const Tensor& scales, const Tens
     sums[i / inputs] += numbers[i];
   }
   w.sums = Tensor::from<int32_t>(sums, {outputs}, values.device());
-  const Shape& s = values.shape();
-  const int64_t area = s.rank() == 4 ? s[2] * s[3] : 1;
-  w.packed =
-      Tensor::empty({up(outputs, kOutputs) * area * up(s[1], kInputs)}, DType::i8, values.device());
+  w.packed = Tensor::empty(packed_shape(values.shape()), DType::i8, values.device());
   kernel(values.device(), DType::i8, w.values, w.packed);
   return w;
 }
@@ -112,6 +114,27 @@ Tensor Int8Weight::dense() const {
   return Tensor::from<float>(all, values.shape(), values.device());
 }
 
+Int8Weight Int8Weight::to(Device device) const {
+  const auto there = [&](const Tensor& t) { return t.defined() ? t.to(device) : t; };
+  return of(there(values), there(scales), there(correction));
+}
+
+void Int8Weight::check_structure() const {
+  const auto is = [&](const Tensor& t, DType dtype, const Shape& shape) {
+    return t.defined() && t.dtype() == dtype && t.shape() == shape && t.is_contiguous();
+  };
+  const bool is_weight = values.defined() && (values.rank() == 2 || values.rank() == 4);
+  const Shape outputs = is_weight ? Shape{values.size(0)} : Shape{};
+  const bool is_whole = is_weight && is(values, DType::i8, values.shape()) &&
+                        is(scales, DType::f32, outputs) && is(sums, DType::i32, outputs) &&
+                        is(packed, DType::i8, packed_shape(values.shape())) &&
+                        (!correction.defined() || is(correction, DType::f32, outputs));
+  BRIM_CHECK(is_whole, ValueError,
+             "[int8] the tensors are no weight; make one with Int8Weight::quantize or of()");
+  for (const Tensor* t : {&scales, &sums, &packed, &correction})
+    if (t->defined()) ops::common_device("int8", values, *t);
+}
+
 int64_t Int8Weight::bytes() const {
   return values.numel() + 4 * scales.numel() + (correction.defined() ? 4 * scales.numel() : 0);
 }
@@ -124,15 +147,15 @@ void check_int8_operands(const char* op, const Tensor& q, const Int8Weight& weig
              "[{}] the weight is empty; make one with Int8Weight::quantize", op);
   BRIM_CHECK(weight.shape().rank() == rank, ShapeError, "[{}] expects a weight of {} axes, got {}",
              op, rank, weight.shape().str());
+  weight.check_structure();
   common_device(op, q, weight.packed);
   BRIM_CHECK(q.dtype() == DType::u8, DTypeError, "[{}] x is {}; quantize() makes it u8", op,
              name(q.dtype()));
   if (!bias.defined()) return;
   common_device(op, q, bias);
-  BRIM_CHECK(bias.dtype() == DType::f32 && bias.shape() == Shape{weight.shape()[0]} &&
-                 bias.is_contiguous(),
-             ShapeError, "[{}] bias {} {} with weight {}: expected f32 ({})", op,
-             name(bias.dtype()), bias.shape().str(), weight.shape().str(), weight.shape()[0]);
+  BRIM_CHECK(bias.dtype() == DType::f32 && bias.shape() == Shape{weight.shape()[0]}, ShapeError,
+             "[{}] bias {} {} with weight {}: expected f32 ({})", op, name(bias.dtype()),
+             bias.shape().str(), weight.shape().str(), weight.shape()[0]);
   BRIM_CHECK(!grad_enabled() || !bias.requires_grad(), ValueError,
              "[{}] gradients of int8 layers are not implemented: train with fake_quantize(), and "
              "compute this in a NoGrad scope",

@@ -81,8 +81,7 @@ Tensor fake_quantize(const Tensor& x, QuantParams params) {
   return autograd::with_grad(
       "fake_quantize", told, {x}, [x = autograd::Saved(x), params](autograd::GradCall& g) {
         const double half = params.scale / 2;  // what is rounded to the last step
-        const Tensor inside =
-            logical_and(g[x] >= params.least() - half, g[x] <= params.most() + half);
+        const Tensor inside = logical_and(g[x] >= params.min() - half, g[x] <= params.max() + half);
         g.set(0, where(inside, g.dy(), zeros_like(g.dy())));
       });
 }
@@ -92,6 +91,7 @@ Tensor fake_quantize_weight(const Tensor& weight) {
   BRIM_CHECK(weight.rank() >= 1, ShapeError, "[fake_quantize_weight] expects a weight (O, ..)");
   const Tensor told = [&] {
     const NoGrad scope;
+    if (weight.numel() == 0) return weight.detach().clone();
     std::vector<int> inputs;
     for (int axis = 1; axis < weight.rank(); ++axis) inputs.push_back(axis);
     const Tensor most = inputs.empty() ? abs(weight) : amax(abs(weight), inputs, true);

@@ -47,14 +47,15 @@ SparseWeight SparseWeight::encode(const Tensor& weight, int64_t vector) {
              "[encode] {} has too many columns", weight.shape().str());
   const std::vector<float> dense = weight.detach().to_vector<float>();
   const std::vector<int32_t> order = in_order(weight.shape());
-  const std::vector<int64_t> places = ops::order_by_zeros(dense, outputs, vector);
+  const std::vector<int64_t> order_of_outputs = ops::order_by_zeros(dense, outputs, vector);
   std::vector<float> values;
   std::vector<int32_t> kept, starts{0};
   for (int64_t first = 0; first < outputs; first += vector) {
     const int64_t end = std::min(first + vector, outputs);
     for (const int32_t column : order) {
-      const auto at = [&](int64_t place) {
-        return dense[static_cast<size_t>(places[static_cast<size_t>(place)] * columns + column)];
+      const auto at = [&](int64_t position) {
+        return dense[static_cast<size_t>(order_of_outputs[static_cast<size_t>(position)] * columns +
+                                         column)];
       };
       bool is_zero = true;
       for (int64_t o = first; o < end; ++o) is_zero = is_zero && at(o) == 0;
@@ -67,9 +68,9 @@ SparseWeight SparseWeight::encode(const Tensor& weight, int64_t vector) {
   const auto count = static_cast<int64_t>(kept.size());
   const Device device = weight.device();
   Tensor stands_at;
-  if (!std::ranges::is_sorted(places))
-    stands_at = Tensor::from<int32_t>(std::vector<int32_t>(places.begin(), places.end()), {outputs},
-                                      device);
+  if (!std::ranges::is_sorted(order_of_outputs))
+    stands_at = Tensor::from<int32_t>(
+        std::vector<int32_t>(order_of_outputs.begin(), order_of_outputs.end()), {outputs}, device);
   return {.shape = weight.shape(),
           .vector = vector,
           .values = Tensor::from<float>(values, {count, vector}, device),
@@ -86,8 +87,8 @@ Tensor SparseWeight::dense() const {
   const std::vector<int32_t> begins = starts.to_vector<int32_t>();
   const std::vector<int32_t> order =
       this->outputs.defined() ? this->outputs.to_vector<int32_t>() : std::vector<int32_t>();
-  const auto output_at = [&](int64_t place) {
-    return order.empty() ? place : int64_t{order[static_cast<size_t>(place)]};
+  const auto output_at = [&](int64_t position) {
+    return order.empty() ? position : int64_t{order[static_cast<size_t>(position)]};
   };
   std::vector<float> all(static_cast<size_t>(shape.numel()), 0.0F);
   for (int64_t g = 0; g < groups_of(*this); ++g)

@@ -85,7 +85,7 @@ HWY_INLINE Sum plus_products(Sum sum, const Inputs& x, const Weights& w) {
 #endif
 
 /// round(v * inverse) + zero_point in 0..255; 0 for NaN.
-HWY_INLINE auto told(hn::Vec<Numbers> v, hn::Vec<Numbers> inverse, int32_t zero_point) {
+HWY_INLINE auto to_u8(hn::Vec<Numbers> v, hn::Vec<Numbers> inverse, int32_t zero_point) {
   const Numbers d;
   const hn::Rebind<uint32_t, Sums> du;
   const auto zero = static_cast<float>(zero_point);
@@ -146,7 +146,7 @@ HWY_INLINE void tile(const Int8Rows& r, int64_t row, int64_t strip, const Int8Fi
       if (f.inverse == 0)
         hn::StoreU(v, d, static_cast<float*>(y) + place);
       else
-        hn::StoreU(told(v, inverse, f.zero_point), Bytes(), static_cast<uint8_t*>(y) + place);
+        hn::StoreU(to_u8(v, inverse, f.zero_point), Bytes(), static_cast<uint8_t*>(y) + place);
     }
   }
 }
@@ -177,12 +177,12 @@ void quantized(const float* x, uint8_t* q, int64_t n, float inverse, int32_t zer
   const auto factor = hn::Set(d, inverse);
   int64_t i = 0;
   for (; i + lanes <= n; i += lanes)
-    hn::StoreU(told(hn::LoadU(d, x + i), factor, zero_point), Bytes(), q + i);
+    hn::StoreU(to_u8(hn::LoadU(d, x + i), factor, zero_point), Bytes(), q + i);
   if (i == n) return;
   float in[16] = {};
   uint8_t out[16];
   for (int64_t k = i; k < n; ++k) in[k - i] = x[k];
-  hn::StoreU(told(hn::LoadU(d, in), factor, zero_point), Bytes(), out);
+  hn::StoreU(to_u8(hn::LoadU(d, in), factor, zero_point), Bytes(), out);
   for (int64_t k = i; k < n; ++k) q[k] = out[k - i];
 }
 

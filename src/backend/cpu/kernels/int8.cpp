@@ -202,8 +202,8 @@ void int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed, 
   const int64_t groups = padded.channels / layout.group, steps = g.kh * g.kw * groups;
   const Weight weight(context, packed, sums, scales, bias, correction, steps, call);
   const bool is_nhwc = are_nhwc(x, x), y_is_nhwc = are_nhwc(y, y) || g.oh * g.ow == 1;
-  const bool as_it_is = layout.group == 4 && padded.channels == g.c && g.padding == 0 &&
-                        (is_nhwc || g.h * g.w == 1 || g.c == 1);
+  const bool as_it_is =
+      layout.group == 4 && padded.channels == g.c && g.padding == 0 && (is_nhwc || g.h * g.w == 1);
   const Workspace images = context.workspace(
       as_it_is ? 0 : static_cast<size_t>(g.n * padded.size() * layout.input_bytes()));
   const void* from = as_it_is ? x.raw() : images.as<void>();

@@ -17,7 +17,7 @@ struct Weight {
   const float* values;
   const int32_t* columns;
   const int32_t* starts;
-  const int32_t* outputs;  // at each place; null: in order
+  const int32_t* outputs;  // at each position; null: in order
   int64_t groups, vector, kept, count;
 
   Weight(const Tensor& v, const Tensor& c, const Tensor& s, const Tensor& o, int64_t all)
@@ -30,7 +30,7 @@ struct Weight {
         kept(v.shape()[0]),
         count(all) {}
 
-  /// Numbers may come from anywhere, and are places in memory.
+  /// Numbers may come from anywhere, and are positions in memory.
   void check(int64_t width) const {
     bool is_right = starts[0] == 0 && starts[groups] == kept;
     for (int64_t g = 0; g < groups; ++g) is_right &= starts[g] <= starts[g + 1];
@@ -40,7 +40,7 @@ struct Weight {
     BRIM_CHECK(is_right, ValueError,
                "[sparse] starts, columns or outputs lie outside of a weight of {} columns", width);
   }
-  int64_t output(int64_t place) const { return outputs ? outputs[place] : place; }
+  int64_t output(int64_t position) const { return outputs ? outputs[position] : position; }
   SparseGroup group(int64_t g, const int32_t* offsets) const {
     return {values + starts[g] * vector, offsets + starts[g], starts[g + 1] - starts[g]};
   }
