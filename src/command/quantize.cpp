@@ -71,6 +71,7 @@ class QuantizeRun : CompressionRun {
       layers = compress::quantize(network, run_all, how_);
       display_.finish();
     });
+    warn_of_times();
     evaluate("int8", "int8");
     if (arguments_.finetune > 0 && !is_stopped()) {
       compress::FakeQuantizer rounding(network, run_all, how_);
@@ -118,6 +119,16 @@ class QuantizeRun : CompressionRun {
     json_["samples"] = count;
     at_once_ = inputs.empty() ? 0 : inputs[0].size(0);
     return inputs;
+  }
+
+  /// Each layer is faster in integers; but memory formats change between them.
+  void warn_of_times() {
+    const auto& times = json_["times"];
+    const auto is_slower = [](const Json& t) { return t["int8_s"] > t["f32_s"]; };
+    if (times.is_array() && std::ranges::all_of(times, is_slower))
+      say(stderr,
+          "brim: warning: on this machine the network as a whole is slower in integers; --keep the "
+          "layers that gain least\n");
   }
 
   void tell_layers(const std::vector<compress::QuantizedLayer>& layers) {

@@ -120,7 +120,8 @@ void run(const Case& c, int rounds, int64_t vector) {
   std::map<std::string, std::vector<double>> times;
   for (int round = 0; round <= rounds; ++round)
     for (const auto& [name, call] : calls) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // oneDNN's threads go on spinning
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds(30));  // oneDNN's threads go on spinning
       const double begin = steady_seconds();
       int count = 0;
       do call();

@@ -1,13 +1,16 @@
 // What kernels of 8-bit integers are told besides their tensors.
 #pragma once
 
-#include <brim/ops/int8.h>
+#include <brim/core/quant_params.h>
+
+#include <optional>
 
 namespace brim::backend {
 
 struct Int8Call {
   QuantParams input;
-  Int8Output output;
+  bool relu = false;
+  std::optional<QuantParams> output;  ///< of u8 outputs; else they are f32
   friend bool operator==(const Int8Call&, const Int8Call&) = default;
 };
 

@@ -49,7 +49,8 @@ Tensor int8_conv2d(const Tensor& q, QuantParams input, const Int8Weight& weight,
   const Tensor from = ops::dense(q);
   Tensor y = ops::empty_in(geo.y_shape(), ops::dtype_of_output(output), from);
   kernel(q.device(), DType::u8, from, weight.packed, weight.sums, weight.scales,
-         bias.defined() ? ops::packed(bias) : bias, weight.correction, y, geo, {input, output});
+         bias.defined() ? ops::packed(bias) : bias, weight.correction, y, geo,
+         {input, output.relu, output.quantized});
   return y;
 }
 

@@ -37,7 +37,7 @@ Tensor int8_linear(const Tensor& q, QuantParams input, const Int8Weight& weight,
   Tensor flat = y.alias({rows, out}, {out, 1}, 0);
   kernel(q.device(), DType::u8, q.contiguous().reshape({rows, in}), weight.packed, weight.sums,
          weight.scales, bias.defined() ? ops::packed(bias) : bias, weight.correction, flat,
-         {input, output});
+         {input, output.relu, output.quantized});
   return y;
 }
 

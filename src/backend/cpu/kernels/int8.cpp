@@ -83,11 +83,11 @@ class Weight {
       scale[o] = is_used ? factor[o] * call.input.scale : 0;
       shift[o] = (is_used && first ? first[o] : 0) + (is_used && second ? second[o] : 0);
     }
-    const auto& next = call.output.quantized;
+    const auto& next = call.output;
     finish_ = {.start = start,
                .scale = scale,
                .shift = shift,
-               .least = call.output.relu ? 0 : -std::numeric_limits<float>::infinity(),
+               .least = call.relu ? 0 : -std::numeric_limits<float>::infinity(),
                .inverse = next ? 1 / next->scale : 0,
                .zero_point = next ? next->zero_point : 0};
   }
