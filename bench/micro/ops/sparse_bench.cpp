@@ -13,21 +13,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
-#include <dnnl.hpp>
-#include <functional>
-#include <map>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "core/clock.h"
+#include "layer_times.h"
 
 namespace {
 
 using namespace brim;
+using namespace brim::bench;
 
 Tensor pruned(const Tensor& weight, int64_t vector, double sparsity) {
   std::mt19937 random(1);
@@ -42,52 +38,6 @@ Tensor pruned(const Tensor& weight, int64_t vector, double sparsity) {
   return Tensor::from<float>(w, weight.shape());
 }
 
-/// A layer of oneDNN's, all in its own blocks.
-std::function<void()> onednn(const Shape& x, const Shape& weight, int64_t stride, int64_t padding) {
-  using namespace dnnl;
-  using Any = memory::format_tag;
-  static engine cpu(engine::kind::cpu, 0);
-  static stream queue(cpu);
-  const auto desc = [](const Shape& s) {
-    return memory::desc(memory::dims(s.begin(), s.end()), memory::data_type::f32, Any::any);
-  };
-  std::unordered_map<int, memory> arguments;
-  const auto bind = [&](int what, const memory::desc& d) { arguments[what] = memory(d, cpu); };
-  if (x.rank() == 2) {
-    const inner_product_forward::primitive_desc pd(
-        {prop_kind::forward_inference, desc(x), desc(weight), desc({x[0], weight[0]})}, cpu);
-    bind(DNNL_ARG_SRC, pd.src_desc());
-    bind(DNNL_ARG_WEIGHTS, pd.weights_desc());
-    bind(DNNL_ARG_DST, pd.dst_desc());
-    return [p = inner_product_forward(pd), arguments] {
-      p.execute(queue, arguments);
-      queue.wait();
-    };
-  }
-  const auto out = [&](int axis) { return (x[axis] + 2 * padding - weight[axis]) / stride + 1; };
-  const convolution_forward::primitive_desc pd({prop_kind::forward_inference,
-                                                algorithm::convolution_auto,
-                                                desc(x),
-                                                desc(weight),
-                                                desc({x[0], weight[0], out(2), out(3)}),
-                                                {stride, stride},
-                                                {padding, padding},
-                                                {padding, padding}},
-                                               cpu);
-  bind(DNNL_ARG_SRC, pd.src_desc());
-  bind(DNNL_ARG_WEIGHTS, pd.weights_desc());
-  bind(DNNL_ARG_DST, pd.dst_desc());
-  return [p = convolution_forward(pd), arguments] {
-    p.execute(queue, arguments);
-    queue.wait();
-  };
-}
-
-double median(std::vector<double> v) {
-  std::ranges::sort(v);
-  return v[v.size() / 2];
-}
-
 struct Case {
   Shape x, weight;
   int64_t stride = 1;
@@ -100,8 +50,8 @@ void run(const Case& c, int rounds, int64_t vector) {
   const Tensor nhwc = is_conv ? x.to(MemoryFormat::nhwc) : x;
   const Tensor weight_nhwc = is_conv ? weight.to(MemoryFormat::nhwc) : weight;
   const Conv2dOptions how{.stride = c.stride, .padding = padding};
-  std::map<std::string, std::function<void()>> calls;
-  calls["onednn"] = onednn(c.x, c.weight, c.stride, padding);
+  Calls calls;
+  calls["onednn"] = onednn_layer(c.x, c.weight, c.stride, padding, false);
   if (is_conv) {
     calls["dense nchw"] = [=] { (void)conv2d(x, weight, {}, how); };
     calls["dense nhwc"] = [=] { (void)conv2d(nhwc, weight_nhwc, {}, how); };
@@ -117,29 +67,14 @@ void run(const Case& c, int rounds, int64_t vector) {
         (void)sparse_linear(nhwc, w);
     };
   }
-  std::map<std::string, std::vector<double>> times;
-  for (int round = 0; round <= rounds; ++round)
-    for (const auto& [name, call] : calls) {
-      std::this_thread::sleep_for(
-          std::chrono::milliseconds(30));  // oneDNN's threads go on spinning
-      const double begin = steady_seconds();
-      int count = 0;
-      do call();
-      while (++count < 1000 && steady_seconds() - begin < 0.01);
-      if (round > 0) times[name].push_back((steady_seconds() - begin) / count);
-    }
-  double ours = 1e9, onednns = 0;
-  std::string line;
-  for (const auto& [name, seconds] : times) {
-    const double m = median(seconds);
-    line += fmt::format(", \"{}_us\": {:.1f}", name, 1e6 * m);
-    if (name.starts_with("dense")) ours = std::min(ours, m);
-    if (name == "onednn") onednns = m;
-  }
-  for (const auto& [name, seconds] : times)
+  const auto times = medians(calls, rounds);
+  double dense = 1e9;
+  for (const auto& [name, m] : times)
+    if (name.starts_with("dense")) dense = std::min(dense, m);
+  std::string line = in_json(times);
+  for (const auto& [name, m] : times)
     if (name.starts_with("sparse"))
-      line += fmt::format(", \"{}_x\": [{:.2f}, {:.2f}]", name, ours / median(seconds),
-                          onednns / median(seconds));
+      line += fmt::format(", \"{}_x\": [{:.2f}, {:.2f}]", name, dense / m, times.at("onednn") / m);
   fmt::print("{{\"x\": \"{}\", \"weight\": \"{}\", \"stride\": {}{}}}\n", c.x.str(), c.weight.str(),
              c.stride, line);
   std::fflush(stdout);
