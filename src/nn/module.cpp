@@ -38,6 +38,7 @@ ModeKey::ModeKey()
 ModeKey::~ModeKey() { modes.fetch_xor(key_); }
 
 struct Module::Hook {
+  explicit Hook(ForwardHook f) : call(std::move(f)) {}
   ForwardHook call;
   ModeKey key;
 };

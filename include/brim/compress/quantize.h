@@ -44,7 +44,8 @@ struct QuantizeOptions {
   /// "Data-free quantization through weight equalization and bias correction", ICCV 2019).
   bool correct_bias = true;
   /// Layers that are slower in integers on this machine stay f32: both are measured, with the first
-  /// inputs that were seen, and with the first sample of them.
+  /// inputs that were seen, and with the first sample of them. All stay so where the network as a
+  /// whole is clearly slower.
   bool only_faster = true;
   /// Names of layers that stay f32, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> keep = {};
