@@ -50,7 +50,7 @@ void check_part(const io::SafeTensors& file, const std::string& path, const std:
 
 /// The metadata `key`, an object; null where there is none.
 nlohmann::json index_of(const io::SafeTensors& file, const char* key, const std::string& path) {
-  const io::Metadata metadata = file.metadata();
+  const io::Metadata& metadata = file.metadata();
   const auto found = metadata.find(key);
   if (found == metadata.end()) return nullptr;
   nlohmann::json index = parse_json(found->second);

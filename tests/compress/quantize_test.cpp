@@ -2,6 +2,7 @@
 #include <brim/autograd/autograd.h>
 #include <brim/compress/quantize.h>
 #include <brim/core/random.h>
+#include <brim/nn/activation.h>
 #include <brim/nn/container.h>
 #include <brim/nn/conv.h>
 #include <brim/nn/linear.h>

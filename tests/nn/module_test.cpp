@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <brim/autograd/autograd.h>
+#include <brim/nn/linear.h>
 #include <brim/nn/module.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/create.h>

@@ -47,14 +47,14 @@ void push_conv(Sequential& layers, Conv2d::Options o, Place place) {
   o.dtype = place.dtype;
   o.device = place.device;
   const int64_t out = o.out;
-  layers.push<Conv2d>(std::move(o));
+  layers.push<Conv2d>(o);
   layers.push<BatchNorm2d>({.features = out, .dtype = place.dtype, .device = place.device});
 }
 
 /// The same with ReLU6, as a module of its own.
 std::unique_ptr<Sequential> conv_norm_relu6(Conv2d::Options o, Place place) {
   auto layers = std::make_unique<Sequential>();
-  push_conv(*layers, std::move(o), place);
+  push_conv(*layers, o, place);
   layers->push<ReLU6>();
   return layers;
 }

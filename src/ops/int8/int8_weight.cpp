@@ -1,4 +1,6 @@
 // Int8Weight: weights in integers, with a scale for each output
+#include <brim/autograd/autograd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <vector>
