@@ -41,7 +41,7 @@ double median_forward(nn::Module& network, const Tensor& x) {
   return all[all.size() / 2];
 }
 
-/// How much more often samples are told right after than before, as a fraction.
+/// How much more often samples are predicted right after than before, as a fraction.
 struct PairedDifference {
   double mean = 0, low = 0, high = 0;  ///< 95 %, by the normal distribution of the mean
 

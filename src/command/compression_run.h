@@ -44,9 +44,9 @@ class CompressionRun {
                  train::Recipe recipe, const std::string& trained_in);
 
  protected:
-  /// Of the test split, told as `what` and under `key`; of classes also by how much the accuracy
-  /// differs from that of the first evaluation, with the interval that the same samples tell of it.
-  /// Throws ValueError where the loss is not finite.
+  /// Of the test split, reported as `what` and under `key`; of classes also by how much the
+  /// accuracy differs from that of the first evaluation, with the interval that the same samples
+  /// tell of it. Throws ValueError where the loss is not finite.
   void evaluate(const char* what, const char* key);
   /// The median times of the forward pass in batches of 1 and of 16, before and after `change`;
   /// told, and in the JSON's "times" as `before`_s and `after`_s. Nothing but
@@ -70,7 +70,7 @@ class CompressionRun {
 
  private:
   train::TrainOptions options(const std::string& out);
-  /// Whether each sample's class is told right; empty for other tasks.
+  /// Whether each sample's class is predicted right; empty for other tasks.
   std::vector<bool> right_samples();
 
   std::vector<bool> right_before_;  // of the first evaluation

@@ -74,7 +74,7 @@ int run(const ConvertOptions& o) {
   metadata.erase("brim.sparse");
   metadata.erase("brim.int8");
   if (o.sparse > 0) {
-    if (!file.int8_layers().empty())
+    if (file.int8_count() > 0)
       throw UsageError(fmt::format(
           "--sparse: {} has weights in 8-bit integers, which are not stored sparse; convert it to "
           "floats first",
@@ -93,7 +93,7 @@ int run(const ConvertOptions& o) {
   for (const auto& [name, x] : tensors)
     bytes += x.numel() * static_cast<int64_t>(size_of(x.dtype()));
   say(stdout, "{}: {} tensors, {}\n", o.out, tensors.size(), format_bytes(bytes));
-  if (const size_t count = file.int8_layers().size(); count > 0)
+  if (const size_t count = file.int8_count(); count > 0)
     say(stdout, "{} weights in 8-bit integers became floats\n", count);
   if (loses)
     say(stdout,

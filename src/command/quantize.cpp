@@ -74,8 +74,7 @@ class QuantizeRun : CompressionRun {
     warn_of_times();
     evaluate("int8", "int8");
     if (arguments_.finetune > 0 && !is_stopped()) {
-      compress::FakeQuantizer rounding(network, run_all, how_);
-      display_.finish();
+      compress::FakeQuantizer rounding(network, layers, run_all);
       trainer_.train();
       display_.finish();
       layers = rounding.quantize();
@@ -84,8 +83,7 @@ class QuantizeRun : CompressionRun {
       if (json_["fine_tuned"].is_object() && loss("fine_tuned") > loss("int8"))
         say(stderr,
             "brim: warning: the loss has risen by fine-tuning, from {:.4g} to {:.4g}; a lower "
-            "--lr, "
-            "or none of it, does better\n",
+            "--lr, or none of it, does better\n",
             loss("int8"), loss("fine_tuned"));
     }
     if (is_stopped()) return stopped("nothing was saved");

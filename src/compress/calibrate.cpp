@@ -17,16 +17,10 @@
 #include "compress/calibrate.h"
 #include "core/check.h"
 #include "core/clock.h"
+#include "nn/layer.h"
 
 namespace brim::compress {
 namespace {
-
-Conv2dOptions options_of(const nn::Conv2d& conv) {
-  return {.stride = conv.options.stride,
-          .padding = conv.options.padding,
-          .dilation = conv.options.dilation,
-          .groups = conv.options.groups};
-}
 
 const Tensor& bias_of(const Prunable& layer) {
   return layer.linear ? layer.linear->bias : layer.conv->bias;
@@ -34,7 +28,7 @@ const Tensor& bias_of(const Prunable& layer) {
 
 Tensor computed(const Prunable& layer, const Tensor& x, const Tensor& weight) {
   return layer.linear ? linear(x, weight, bias_of(layer))
-                      : conv2d(x, weight, bias_of(layer), options_of(*layer.conv));
+                      : conv2d(x, weight, bias_of(layer), nn::convolution_of(layer.conv->options));
 }
 
 /// Of those that cannot be quantised, whatever goes into them.
@@ -241,9 +235,9 @@ nn::Module& Watched::module() const {
 Tensor Watched::dense(const Tensor& x) const { return computed(layer, x, layer.weight()); }
 Tensor Watched::int8(const Tensor& x) const {
   const Tensor q = brim::quantize(x, report.input);
-  return layer.linear
-             ? int8_linear(q, report.input, report.weight, bias_of(layer))
-             : int8_conv2d(q, report.input, report.weight, bias_of(layer), options_of(*layer.conv));
+  return layer.linear ? int8_linear(q, report.input, report.weight, bias_of(layer))
+                      : int8_conv2d(q, report.input, report.weight, bias_of(layer),
+                                    nn::convolution_of(layer.conv->options));
 }
 Tensor Watched::rounded(const Tensor& x) const {
   return computed(layer, fake_quantize(x, report.input), fake_quantize_weight(layer.weight()));

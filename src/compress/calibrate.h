@@ -18,7 +18,7 @@ struct Watched {
   QuantizedLayer report;
   ValueHistogram inputs = {};
   Tensor first = {};  // inputs
-  // Of what the outputs lose: sums over samples and places for each output, and of all squares.
+  // Of what the outputs lose: sums over samples and pixels for each output, and of all squares.
   std::vector<double> difference = {};
   double squares = 0, output_squares = 0;
   int64_t rows = 0;

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "ops/sparse/output_groups.h"
+#include "ops/sparse/order_by_zeros.h"
 
 namespace brim::compress {
 namespace {

@@ -11,6 +11,28 @@
 #include "core/check.h"
 
 namespace brim::compress {
+namespace {
+
+std::vector<QuantizedLayer> reports_of(std::vector<Watched> layers) {
+  std::vector<QuantizedLayer> all;
+  for (Watched& w : layers) all.push_back(std::move(w.report));
+  return all;
+}
+
+/// The network's layers, as they were calibrated.
+std::vector<Watched> calibrated_layers(nn::Module& network,
+                                       const std::vector<QuantizedLayer>& reports) {
+  std::vector<Watched> all;
+  for (const Prunable& layer : prunable_layers(network)) {
+    const auto known = std::ranges::find(reports, layer.name, &QuantizedLayer::name);
+    BRIM_CHECK(known != reports.end(), ValueError,
+               "[quantize] the layer '{}' is none of those that were calibrated", layer.name);
+    all.push_back({.layer = layer, .report = *known});
+  }
+  return all;
+}
+
+}  // namespace
 
 std::vector<QuantizedLayer> quantize(nn::Module& network, const std::function<void()>& run,
                                      const QuantizeOptions& options) {
@@ -59,9 +81,13 @@ void use_dense(nn::Module& network) {
 
 FakeQuantizer::FakeQuantizer(nn::Module& network, const std::function<void()>& run,
                              const QuantizeOptions& options)
-    : network_(network), run_(run) {
-  for (const Watched& w : calibrated(network, run, options)) {
-    layers_.push_back(w.report);
+    : FakeQuantizer(network, reports_of(calibrated(network, run, options)), run) {}
+
+FakeQuantizer::FakeQuantizer(nn::Module& network, std::vector<QuantizedLayer> layers,
+                             const std::function<void()>& run)
+    : network_(network), run_(run), layers_(std::move(layers)) {
+  use_dense(network);
+  for (const Watched& w : calibrated_layers(network_, layers_)) {
     if (!w.is_open()) continue;
     const auto rounded = [layer = w.layer, input = w.report.input](const Tensor& x) {
       return Watched{.layer = layer, .report = {.input = input}}.rounded(x);
@@ -76,19 +102,13 @@ FakeQuantizer::FakeQuantizer(nn::Module& network, const std::function<void()>& r
 FakeQuantizer::~FakeQuantizer() = default;
 
 std::vector<QuantizedLayer> FakeQuantizer::quantize() {
-  BRIM_CHECK(!hooks_.empty(), ValueError, "[quantize] the layers are in integers already");
+  BRIM_CHECK(!is_over_, ValueError, "[quantize] the layers are in integers already");
   const NoGrad scope;
-  std::vector<Watched> layers;
-  for (const Prunable& layer : prunable_layers(network_)) {
-    const auto known = std::ranges::find(layers_, layer.name, &QuantizedLayer::name);
-    BRIM_CHECK(known != layers_.end(), ValueError,
-               "[quantize] the layer '{}' was not there when the FakeQuantizer was made",
-               layer.name);
-    Watched& w = layers.emplace_back(Watched{.layer = layer, .report = *known});
-    if (!w.is_open()) continue;
-    w.report.weight = Int8Weight::quantize(layer.weight());
-  }
+  std::vector<Watched> layers = calibrated_layers(network_, layers_);
+  for (Watched& w : layers)
+    if (w.is_open()) w.report.weight = Int8Weight::quantize(w.layer.weight());
   hooks_.clear();
+  is_over_ = true;
   const EvalMode mode(network_);
   find_losses(layers, run_, /*correct_bias=*/false);  // training has seen to that
   return in_integers(std::move(layers));

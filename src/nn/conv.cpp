@@ -45,10 +45,7 @@ Conv2d::Conv2d(Options o)
 }
 
 Tensor Conv2d::forward(const Tensor& x) {
-  const Conv2dOptions how{.stride = options.stride,
-                          .padding = options.padding,
-                          .dilation = options.dilation,
-                          .groups = options.groups};
+  const Conv2dOptions how = convolution_of(options);
   const auto dense = [&](const Tensor& some) { return conv2d(some, weight, bias, how); };
   if (int8_ && int8_->serves(x, weight))
     return int8_conv2d(quantize(x.to(MemoryFormat::nhwc), int8_->input()), int8_->input(),

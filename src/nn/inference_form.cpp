@@ -16,8 +16,8 @@
 namespace brim::nn {
 namespace {
 
-constexpr size_t kMostShapes = 256;  // that are known
-constexpr int kRounds = 3;           // of each; the shortest counts
+constexpr size_t kMaxShapes = 256;  // that are known
+constexpr int kRounds = 3;          // of each; the shortest counts
 
 double seconds_of(const std::function<void(const Tensor&)>& call, const Tensor& x) {
   const double begin = steady_seconds();
@@ -72,7 +72,7 @@ bool SparseForm::is_faster(const Tensor& x, const std::function<void(const Tenso
       const double seconds = seconds_of(is_sparse ? sparse : dense, like);
       if (round > 0) best[is_sparse] = std::min(best[is_sparse], seconds);
     }
-  if (is_faster_.size() >= kMostShapes) is_faster_.clear();
+  if (is_faster_.size() >= kMaxShapes) is_faster_.clear();
   return is_faster_[key] = best[1] < best[0];
 }
 

@@ -50,8 +50,8 @@ class SparseForm : public InferenceForm {
   std::map<std::pair<std::vector<int64_t>, bool>, bool> is_faster_;  // by sizes, and nhwc
 };
 
-/// The weight in 8-bit integers, and how inputs are told in them. It is not measured whether that
-/// is faster, because results differ.
+/// The weight in 8-bit integers, and the scale and zero point of inputs. It is not measured whether
+/// that is faster, because results differ.
 class Int8Form : public InferenceForm {
  public:
   /// Throws ValueError where `weight` is of another shape than `dense`, or input no parameters.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include <brim/nn/conv.h>
 #include <brim/nn/init.h>
 #include <brim/ops/conv.h>
 
@@ -20,6 +21,11 @@ inline void check_positive(const char* layer, const char* option, int64_t value)
 
 inline std::string pair_str(Pair p) {
   return p.h == p.w ? std::to_string(p.h) : fmt::format("({}, {})", p.h, p.w);
+}
+
+/// How a layer of these options convolves.
+inline Conv2dOptions convolution_of(const Conv2d::Options& o) {
+  return {.stride = o.stride, .padding = o.padding, .dilation = o.dilation, .groups = o.groups};
 }
 
 /// Weight and bias uniform in +-1 / sqrt(fan_in), which is kaiming_uniform_ with a = sqrt(5).

@@ -10,8 +10,8 @@
 namespace brim::train {
 namespace {
 
-constexpr int64_t kMostNumbers = int64_t{1} << 31;  // of a weight
-constexpr uint64_t kMostGrowth = 1000;              // of sparse weights: 99.9 % of zeros
+constexpr int64_t kMaxNumbers = int64_t{1} << 31;  // of a weight
+constexpr uint64_t kMaxGrowth = 1000;              // of sparse weights: 99.9 % of zeros
 
 /// A shape of 2 or 4 axes with so many numbers at most; of rank 0: none.
 Shape weight_shape(const nlohmann::json& list) {
@@ -19,9 +19,9 @@ Shape weight_shape(const nlohmann::json& list) {
   Shape shape;
   int64_t numbers = 1;
   for (const auto& entry : list) {
-    if (!entry.is_number_unsigned() || entry.get<uint64_t>() > kMostNumbers) return {};
+    if (!entry.is_number_unsigned() || entry.get<uint64_t>() > kMaxNumbers) return {};
     const auto size = entry.get<int64_t>();
-    if (size > 0 && numbers > kMostNumbers / size) return {};
+    if (size > 0 && numbers > kMaxNumbers / size) return {};
     numbers *= size;
     shape.push_back(size);
   }
@@ -166,7 +166,7 @@ std::map<std::string, Encoded> encoded_weights(const io::SafeTensors& file,
                "[weights] {} holds {} twice, dense and encoded; the file is damaged", path, name);
     for (const std::string& part : weight.parts) (void)file.info(part);  // throws if it is missing
   }
-  BRIM_CHECK(dense <= kMostGrowth * (stored + 65536), FileError,
+  BRIM_CHECK(dense <= kMaxGrowth * (stored + 65536), FileError,
              "[weights] {}: its encoded weights say that they are {} bytes, and it holds {}; the "
              "file is damaged",
              path, dense, stored);

@@ -110,7 +110,7 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
 void Trainer::State::begin_with_weights() {
   const WeightsFile file(options.weights);
   load_weights(file, *model);
-  if (const size_t count = file.int8_layers().size(); count > 0 && options.warn)
+  if (const size_t count = file.int8_count(); count > 0 && options.warn)
     options.warn(fmt::format("{} weights of {} are in 8-bit integers; floats are made of them",
                              count, options.weights));
   for (const auto& [name, value] : model->state_dict())

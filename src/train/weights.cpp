@@ -4,6 +4,7 @@
 
 #include <brim/ops/create.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -81,6 +82,10 @@ Tensor WeightsFile::load(const std::string& name) const {
   if (const auto found = encoded_.find(name); found != encoded_.end())
     return found->second.load(std::get<io::SafeTensors>(file_));
   return std::visit([&](const auto& f) { return f.load(name); }, file_);
+}
+size_t WeightsFile::int8_count() const {
+  return static_cast<size_t>(
+      std::ranges::count_if(encoded_, [](const auto& e) { return e.second.int8 != nullptr; }));
 }
 compress::Int8Layers WeightsFile::int8_layers() const {
   compress::Int8Layers all;

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <iterator>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "cli/run_brim.h"
+#include "cli/trained_tutorial_cnn.h"
 
 namespace brim::tests {
 namespace {
@@ -21,22 +20,8 @@ std::string bytes_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-class Prune : public ::testing::Test {
+class Prune : public TrainedTutorialCnn<Prune> {
  protected:
-  static void SetUpTestSuite() {
-    folder() = std::make_unique<TemporaryFolder>();
-    write_tiny_cifar(*folder() / "data", 48);
-    const Ran ran = run_brim({"train", "tutorial-cnn", "--device", "cpu", "--data", data(), "--out",
-                              *folder() / "dense", "--epochs", "1"});
-    ASSERT_EQ(ran.code, 0) << ran.err;
-  }
-  static void TearDownTestSuite() { folder().reset(); }
-  static std::unique_ptr<TemporaryFolder>& folder() {
-    static std::unique_ptr<TemporaryFolder> one;
-    return one;
-  }
-  static std::string data() { return *folder() / "data"; }
-  static std::string weights() { return *folder() / "dense/model.safetensors"; }
   /// With these options instead of, and besides, some that are always there.
   static Ran prune(const std::vector<std::string>& more) {
     std::vector<std::string> args = {"prune", "--data", data(), "--device", "cpu"};

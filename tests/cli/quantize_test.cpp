@@ -3,34 +3,19 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "cli/run_brim.h"
+#include "cli/trained_tutorial_cnn.h"
 
 namespace brim::tests {
 namespace {
 
 using nlohmann::json;
 
-class Quantize : public ::testing::Test {
+class Quantize : public TrainedTutorialCnn<Quantize> {
  protected:
-  static void SetUpTestSuite() {
-    folder() = std::make_unique<TemporaryFolder>();
-    write_tiny_cifar(*folder() / "data", 48);
-    const Ran ran = run_brim({"train", "tutorial-cnn", "--device", "cpu", "--data", data(), "--out",
-                              *folder() / "dense", "--epochs", "1"});
-    ASSERT_EQ(ran.code, 0) << ran.err;
-  }
-  static void TearDownTestSuite() { folder().reset(); }
-  static std::unique_ptr<TemporaryFolder>& folder() {
-    static std::unique_ptr<TemporaryFolder> one;
-    return one;
-  }
-  static std::string data() { return *folder() / "data"; }
-  static std::string weights() { return *folder() / "dense/model.safetensors"; }
   static Ran quantize(const std::vector<std::string>& more) {
     std::vector<std::string> args = {"quantize", "--data", data(), "--device", "cpu"};
     if (std::ranges::find(more, "--weights") == more.end())

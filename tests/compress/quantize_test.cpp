@@ -436,6 +436,24 @@ TEST(FakeQuantizer, IsInCompiledSteps) {
     EXPECT_NEAR(losses[0][i], losses[1][i], 2e-3 * losses[0][i]);
 }
 
+TEST(FakeQuantizer, TakesLayersThatAreKnown) {
+  nn::Linear layer({.in = 6, .out = 4});
+  const Tensor x = randn({3, 6});
+  const auto run = [&] { layer(x); };
+  std::vector<QuantizedLayer> layers = quantize(layer, run, {.only_faster = false});
+  FakeQuantizer rounding(layer, layers, run);
+  EXPECT_EQ(layer(x).to_vector<float>(), linear(fake_quantize(x, layers[0].input),
+                                                fake_quantize_weight(layer.weight), layer.bias)
+                                             .to_vector<float>());
+  EXPECT_EQ(rounding.quantize()[0].input, layers[0].input);
+  // One of which no layer is to be in integers has nothing to do.
+  layers[0].why = "as asked for";
+  FakeQuantizer nothing(layer, layers, run);
+  EXPECT_EQ(nothing.quantize()[0].why, "as asked for");
+  layers[0].name = "other";
+  EXPECT_THROW(FakeQuantizer(layer, layers, run), ValueError);
+}
+
 TEST(FakeQuantizer, LeavesNothingBehind) {
   nn::Linear layer({.in = 6, .out = 4});
   const Tensor x = randn({3, 6});

@@ -56,7 +56,7 @@ struct QuantizedLayer {
   std::string name;              ///< of its module
   Shape shape;                   ///< of its weight
   std::string why;               ///< it stays f32; empty: it is in integers
-  QuantParams input;             ///< how its inputs are told
+  QuantParams input;             ///< of its inputs
   double min = 0, max = 0;       ///< of its inputs
   double error = 0;              ///< of its outputs: root mean square over that of the outputs
   double f32_s = 0, int8_s = 0;  ///< of the first inputs, where it was measured
@@ -101,6 +101,9 @@ class FakeQuantizer {
   /// Chooses ranges and layers as quantize() does, and throws as it does.
   FakeQuantizer(nn::Module& network, const std::function<void()>& run,
                 const QuantizeOptions& options = {});
+  /// Of what quantize() has chosen: nothing is measured again. `run` as above.
+  FakeQuantizer(nn::Module& network, std::vector<QuantizedLayer> layers,
+                const std::function<void()>& run);
   ~FakeQuantizer();
   FakeQuantizer(const FakeQuantizer&) = delete;
   FakeQuantizer& operator=(const FakeQuantizer&) = delete;
@@ -115,6 +118,7 @@ class FakeQuantizer {
   const std::function<void()> run_;
   std::vector<QuantizedLayer> layers_;
   std::vector<nn::Module::HookHandle> hooks_;
+  bool is_over_ = false;
 };
 
 /// The values that were seen, in bins, and ranges for them.

@@ -27,8 +27,8 @@ class Linear : public Module {
   /// What the weight is without its columns of zeros: computed with where no gradient is wanted and
   /// that is faster, until the weight changes (compress::encode()).
   void use_sparse(SparseWeight weight);
-  /// What the weight is in 8-bit integers, and how inputs are told in them: computed with where no
-  /// gradient is wanted, until the weight changes (compress::quantize()).
+  /// What the weight is in 8-bit integers, and the scale and zero point of inputs: computed with
+  /// where no gradient is wanted, until the weight changes (compress::quantize()).
   void use_int8(Int8Weight weight, QuantParams input);
   /// Computes with the dense weight again.
   void use_dense();

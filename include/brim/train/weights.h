@@ -39,7 +39,8 @@ class WeightsFile {
   io::Metadata metadata() const;
   /// Whether the file holds it in another form than as one tensor.
   bool is_encoded(const std::string& name) const { return encoded_.contains(name); }
-  /// What the file holds in integers. Throws FileError where it is damaged.
+  size_t int8_count() const;  ///< of those that it holds in integers
+  /// These. Throws FileError where it is damaged.
   compress::Int8Layers int8_layers() const;
 
   /// A weight that is seen as dense.

@@ -1,4 +1,4 @@
-// What kernels of 8-bit integers are told besides their tensors.
+// What kernels of 8-bit integers get besides their tensors.
 #pragma once
 
 #include <brim/core/quant_params.h>

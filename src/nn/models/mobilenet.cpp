@@ -8,13 +8,13 @@
 #include <brim/nn/activation.h>
 #include <brim/nn/conv.h>
 #include <brim/nn/dropout.h>
-#include <brim/nn/init.h>
 #include <brim/nn/linear.h>
 #include <brim/nn/models.h>
 #include <brim/nn/norm.h>
 #include <brim/ops/binary.h>
 #include <brim/ops/pool.h>
 
+#include "nn/models/torchvision_init.h"
 #include "ops/checks.h"
 
 namespace brim::nn {
@@ -36,25 +36,26 @@ int64_t rounded(double channels) {
   return static_cast<double>(most) < 0.9 * channels ? most + kStep : most;
 }
 
-struct Place {
+/// Dtype and device of what is made.
+struct FactoryOptions {
   DType dtype;
   Device device;
 };
 
 /// A convolution without bias and its batch norm.
-void push_conv(Sequential& layers, Conv2d::Options o, Place place) {
+void push_conv(Sequential& layers, Conv2d::Options o, FactoryOptions factory) {
   o.bias = false;
-  o.dtype = place.dtype;
-  o.device = place.device;
+  o.dtype = factory.dtype;
+  o.device = factory.device;
   const int64_t out = o.out;
   layers.push<Conv2d>(o);
-  layers.push<BatchNorm2d>({.features = out, .dtype = place.dtype, .device = place.device});
+  layers.push<BatchNorm2d>({.features = out, .dtype = factory.dtype, .device = factory.device});
 }
 
 /// The same with ReLU6, as a module of its own.
-std::unique_ptr<Sequential> conv_norm_relu6(Conv2d::Options o, Place place) {
+std::unique_ptr<Sequential> conv_norm_relu6(Conv2d::Options o, FactoryOptions factory) {
   auto layers = std::make_unique<Sequential>();
-  push_conv(*layers, o, place);
+  push_conv(*layers, o, factory);
   layers->push<ReLU6>();
   return layers;
 }
@@ -69,19 +70,19 @@ const InvertedResidual::Options& checked(const InvertedResidual::Options& o) {
 }
 
 std::unique_ptr<Sequential> block_of(const InvertedResidual::Options& o) {
-  const Place place{o.dtype, o.device};
+  const FactoryOptions factory{o.dtype, o.device};
   const int64_t hidden = o.in * o.expansion;
   auto layers = std::make_unique<Sequential>();
   if (o.expansion != 1)
-    layers->push(conv_norm_relu6({.in = o.in, .out = hidden, .kernel = 1}, place));
+    layers->push(conv_norm_relu6({.in = o.in, .out = hidden, .kernel = 1}, factory));
   layers->push(conv_norm_relu6({.in = hidden,
                                 .out = hidden,
                                 .kernel = 3,
                                 .stride = o.stride,
                                 .padding = 1,
                                 .groups = hidden},
-                               place));
-  push_conv(*layers, {.in = hidden, .out = o.out, .kernel = 1}, place);
+                               factory));
+  push_conv(*layers, {.in = hidden, .out = o.out, .kernel = 1}, factory);
   return layers;
 }
 
@@ -97,11 +98,11 @@ int64_t head_channels(const MobileNetV2::Options& o) {
 }
 
 std::unique_ptr<Sequential> features_of(const MobileNetV2::Options& o) {
-  const Place place{o.dtype, o.device};
+  const FactoryOptions factory{o.dtype, o.device};
   auto layers = std::make_unique<Sequential>();
   int64_t in = rounded(kStem * o.width);
   layers->push(
-      conv_norm_relu6({.in = 3, .out = in, .kernel = 3, .stride = 2, .padding = 1}, place));
+      conv_norm_relu6({.in = 3, .out = in, .kernel = 3, .stride = 2, .padding = 1}, factory));
   for (const BlockRow& row : kRows) {
     const int64_t out = rounded(static_cast<double>(row.channels) * o.width);
     for (int64_t i = 0; i < row.count; ++i) {
@@ -114,7 +115,7 @@ std::unique_ptr<Sequential> features_of(const MobileNetV2::Options& o) {
       in = out;
     }
   }
-  layers->push(conv_norm_relu6({.in = in, .out = head_channels(o), .kernel = 1}, place));
+  layers->push(conv_norm_relu6({.in = in, .out = head_channels(o), .kernel = 1}, factory));
   return layers;
 }
 
@@ -140,15 +141,7 @@ MobileNetV2::MobileNetV2(Options o)
     : options(checked(o)),
       features(add("features", features_of(o))),
       classifier(add("classifier", classifier_of(o))) {
-  apply([](Module& module) {
-    if (auto* conv = dynamic_cast<Conv2d*>(&module)) {
-      init::kaiming_normal_(
-          conv->weight, {.mode = init::FanMode::fan_out, .nonlinearity = init::Nonlinearity::relu});
-    } else if (auto* linear = dynamic_cast<Linear*>(&module)) {
-      init::normal_(linear->weight, 0, 0.01);
-      init::zeros_(linear->bias);
-    }
-  });
+  init_as_torchvision(*this);
 }
 
 Tensor MobileNetV2::forward(const Tensor& x) {

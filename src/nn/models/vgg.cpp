@@ -9,13 +9,13 @@
 #include <brim/nn/activation.h>
 #include <brim/nn/conv.h>
 #include <brim/nn/dropout.h>
-#include <brim/nn/init.h>
 #include <brim/nn/linear.h>
 #include <brim/nn/models.h>
 #include <brim/nn/norm.h>
 #include <brim/nn/pool.h>
 #include <brim/ops/pool.h>
 
+#include "nn/models/torchvision_init.h"
 #include "ops/checks.h"
 
 namespace brim::nn {
@@ -75,16 +75,7 @@ Vgg::Vgg(Options o)
     : options(o),
       features(add("features", features_of(o))),
       classifier(add("classifier", classifier_of(o))) {
-  apply([](Module& module) {
-    if (auto* conv = dynamic_cast<Conv2d*>(&module)) {
-      init::kaiming_normal_(
-          conv->weight, {.mode = init::FanMode::fan_out, .nonlinearity = init::Nonlinearity::relu});
-      init::zeros_(conv->bias);
-    } else if (auto* linear = dynamic_cast<Linear*>(&module)) {
-      init::normal_(linear->weight, 0, 0.01);
-      init::zeros_(linear->bias);
-    }
-  });
+  init_as_torchvision(*this);
 }
 
 Tensor Vgg::forward(const Tensor& x) {

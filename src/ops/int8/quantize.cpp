@@ -52,12 +52,12 @@ Tensor dequantize(const Tensor& q, QuantParams params) {
 
 Tensor fake_quantize(const Tensor& x, QuantParams params) {
   ops::check_defined("fake_quantize", x);
-  const Tensor told = [&] {
+  const Tensor rounded = [&] {
     const NoGrad scope;
     return dequantize(quantize(x, params), params);
   }();
   return autograd::with_grad(
-      "fake_quantize", told, {x}, [x = autograd::Saved(x), params](autograd::GradCall& g) {
+      "fake_quantize", rounded, {x}, [x = autograd::Saved(x), params](autograd::GradCall& g) {
         const double half = params.scale / 2;  // what is rounded to the last step
         const Tensor inside = logical_and(g[x] >= params.min() - half, g[x] <= params.max() + half);
         g.set(0, where(inside, g.dy(), zeros_like(g.dy())));
@@ -67,7 +67,7 @@ Tensor fake_quantize(const Tensor& x, QuantParams params) {
 Tensor fake_quantize_weight(const Tensor& weight) {
   ops::check_floating("fake_quantize_weight", weight);
   BRIM_CHECK(weight.rank() >= 1, ShapeError, "[fake_quantize_weight] expects a weight (O, ..)");
-  const Tensor told = [&] {
+  const Tensor rounded = [&] {
     const NoGrad scope;
     if (weight.numel() == 0) return weight.detach().clone();
     std::vector<int> inputs;
@@ -76,7 +76,7 @@ Tensor fake_quantize_weight(const Tensor& weight) {
     const Tensor scale = clamp(most / 127, 1e-37, {});  // of zeros alone: any
     return round(weight / scale) * scale;
   }();
-  return autograd::with_grad("fake_quantize_weight", told, {weight},
+  return autograd::with_grad("fake_quantize_weight", rounded, {weight},
                              [](autograd::GradCall& g) { g.set(0, g.dy()); });
 }
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ops/checks.h"
-#include "ops/sparse/output_groups.h"
+#include "ops/sparse/order_by_zeros.h"
 
 namespace brim {
 namespace {

@@ -1,4 +1,4 @@
-// Layers in 8-bit integers, and numbers told in them (see brim/ops/int8.h).
+// Layers in 8-bit integers, and f32 to u8 and back (see brim/ops/int8.h).
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "ops/sparse/output_groups.h"
+#include "ops/sparse/order_by_zeros.h"
 
 #include <algorithm>
 #include <bit>
