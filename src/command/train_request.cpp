@@ -32,6 +32,7 @@ train::Recipe chosen_recipe(const TrainArguments& o) {
   if (o.sync_batch_norm) r.sync_batch_norm = true;
   if (o.lr) r.optimizer.lr = *o.lr;
   if (o.seed) r.seed = *o.seed;
+  if (!o.teacher.empty()) r.distill.teacher = o.teacher;
   if (!o.precision.empty()) r.precision = o.precision;
   train::check_recipe(r);
   return r;

@@ -16,7 +16,7 @@
 namespace brim::command {
 
 struct TrainArguments {
-  std::string recipe, data, device = "auto", workers, out, resume, weights, memory_limit,
+  std::string recipe, data, device = "auto", workers, out, resume, weights, teacher, memory_limit,
                             host_limit, json, trace, tensorboard, metrics, metrics_token;
   std::string checkpoint_every = "60s";
   std::string compile, passes, precision, augment_on;

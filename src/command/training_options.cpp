@@ -51,6 +51,9 @@ void add_training_options(Arguments args, TrainArguments& o, const char* recipe_
       .range(1, 10000);
   args.add("--seed", o.seed, "of weights, order and augmentation")
       .range(int64_t{0}, int64_t{9'000'000'000'000'000'000});
+  args.add("--teacher", o.teacher,
+           "weights of another network, trained on the same data, whose outputs are imitated, too "
+           "(the recipe's [distill] says how much)");
   args.add("--precision", o.precision,
            "of matrix products: fp32, tf32 (as fp32, but for matrix units of cuda), "
            "fp16 (with a loss scale) or bf16; weights stay fp32")

@@ -1,6 +1,7 @@
 #include <brim/compress/prune.h>
 
 #include <brim/autograd/autograd.h>
+#include <brim/ops/binary.h>
 #include <brim/ops/compare.h>
 #include <brim/ops/create.h>
 #include <brim/ops/sparse.h>
@@ -11,6 +12,7 @@
 #include <numeric>
 #include <utility>
 
+#include "compress/masked_weight.h"
 #include "compress/output_groups.h"
 #include "compress/prunable.h"
 #include "core/check.h"
@@ -101,22 +103,34 @@ void leave_out_vectors(const Matrix& m, const std::vector<int64_t>& order, int64
         mask[static_cast<size_t>(order[static_cast<size_t>(position)] * m.columns + k)] = 0;
 }
 
+/// What a layer is pruned to, now and in the end.
+struct LayerSparsity {
+  double now, final;
+
+  LayerSparsity(const PruneOptions& options, const std::string& name)
+      : now(options.sparsity), final(std::max(options.sparsity, options.final_sparsity)) {
+    const auto own = options.layers.find(name);
+    if (own == options.layers.end()) return;
+    now *= own->second / final;
+    final = own->second;
+  }
+};
+
 /// `group`: the outputs' order, which is chosen where it is empty; null unless vectors are shared.
-std::vector<float> mask_of(const Matrix& m, const PruneOptions& options,
+std::vector<float> mask_of(const Matrix& m, const Pattern& pattern, const LayerSparsity& sparsity,
                            std::vector<int64_t>* group) {
   std::vector<float> mask(m.scores.size(), 1.0F);
-  switch (options.pattern.kind) {
+  switch (pattern.kind) {
     case Pattern::Kind::unstructured:
-      leave_out_elements(m, options.sparsity, mask);
+      leave_out_elements(m, sparsity.now, mask);
       break;
     case Pattern::Kind::n_of_m:
-      leave_out_of_neighbours(m, options.pattern, mask);
+      leave_out_of_neighbours(m, pattern, mask);
       break;
     case Pattern::Kind::vector:
       if (group->empty())
-        *group = group_outputs(m.scores, m.outputs, options.pattern.length,
-                               std::max(options.sparsity, options.final_sparsity));
-      leave_out_vectors(m, *group, options.pattern.length, options.sparsity, mask);
+        *group = group_outputs(m.scores, m.outputs, pattern.length, sparsity.final);
+      leave_out_vectors(m, *group, pattern.length, sparsity.now, mask);
       break;
   }
   return mask;
@@ -205,6 +219,16 @@ std::vector<PrunedLayer> pruned_layers(nn::Module& network, const PruneOptions& 
     BRIM_CHECK(std::ranges::find(names, name) != names.end(), ValueError,
                "[prune] '{}' is no convolution or linear layer of the network{}", name,
                suggestion(name, names));
+  for (const auto& [name, sparsity] : options.layers) {
+    BRIM_CHECK(std::ranges::find(names, name) != names.end(), ValueError,
+               "[prune] a sparsity of '{}', which is no convolution or linear layer of the "
+               "network{}",
+               name, suggestion(name, names));
+    BRIM_CHECK(options.pattern.kind != Pattern::Kind::n_of_m, ValueError,
+               "[prune] a sparsity of '{}': of {} it is the same for all layers", name,
+               options.pattern.str());
+    check_sparsity(sparsity);
+  }
   std::vector<PrunedLayer> layers;
   std::vector<const Storage*> seen;
   for (const Prunable& layer : all) {
@@ -275,10 +299,10 @@ void Masks::prune(double sparsity) {
   const bool are_shared = options_.pattern.kind == Pattern::Kind::vector;
   for (const Masked& m : masked_) {
     const std::string& name = layers_[m.layer].name;
-    masks.push_back(
-        mask_of(scores_of(name, m.parameter.detach(), by_gradient ? m.parameter.grad() : Tensor(),
-                          options_.criterion),
-                options_, are_shared ? &groups[name] : nullptr));
+    masks.push_back(mask_of(
+        scores_of(name, m.parameter.detach(), by_gradient ? m.parameter.grad() : Tensor(),
+                  options_.criterion),
+        options_.pattern, LayerSparsity(options_, name), are_shared ? &groups[name] : nullptr));
   }
   options_.groups = std::move(groups);
   const NoGrad scope;
@@ -289,6 +313,17 @@ void Masks::prune(double sparsity) {
   }
   apply();
   for (const Masked& m : masked_) layers_[m.layer].sparsity = zeros_among(m.parameter);
+}
+
+Tensor masked_weight(const Tensor& weight, const Pattern& pattern, double sparsity) {
+  check(pattern);
+  check_sparsity(sparsity);
+  const NoGrad scope;
+  std::vector<int64_t> group;
+  const LayerSparsity wanted({.sparsity = sparsity}, "");
+  const std::vector<float> mask = mask_of(
+      scores_of("the weight", weight.detach(), {}, Criterion::magnitude), pattern, wanted, &group);
+  return weight.detach() * Tensor::from<float>(mask, weight.shape(), weight.device());
 }
 
 void Masks::apply() {

@@ -88,6 +88,16 @@ class Reader {
       for (const toml::node& entry : *array) values.push_back(real(entry, key, range));
     }
   }
+  void numbers(const char* key, std::map<std::string, double>& values, const Range& range) {
+    if (const toml::node* node = find(key)) {
+      const toml::table* table = node->as_table();
+      BRIM_CHECK(table && table->size() <= 100'000, ValueError,
+                 "[recipe] {}: {} must name numbers, as {{ \"layer1.0.conv1\" = 0.9 }}", place(key),
+                 path(key));
+      values.clear();
+      for (const auto& [name, entry] : *table) values[std::string(name)] = real(entry, key, range);
+    }
+  }
   void texts(const char* key, std::vector<std::string>& values) {
     if (const toml::node* node = find(key)) {
       const toml::array* array = node->as_array();
@@ -198,6 +208,13 @@ class Writer {
     for (const double v : values) joined += (joined.empty() ? "" : ", ") + real(v);
     out += fmt::format("{} = [{}]\n", key, joined);
   }
+  void numbers(const char* key, const std::map<std::string, double>& values, const Range&) {
+    if (values.empty()) return;
+    std::string joined;
+    for (const auto& [name, v] : values)
+      joined += fmt::format("{}{} = {}", joined.empty() ? "" : ", ", quoted(name), real(v));
+    out += fmt::format("{} = {{ {} }}\n", key, joined);
+  }
   void texts(const char* key, const std::vector<std::string>& values) {
     if (values.empty()) return;
     std::string joined;
@@ -284,6 +301,9 @@ class Checker {
   }
   void list(const char* key, const std::vector<double>& values, const Range& range) {
     for (const double v : values) number(key, v, range);
+  }
+  void numbers(const char* key, const std::map<std::string, double>& values, const Range& range) {
+    for (const auto& [name, v] : values) number(fmt::format("{}.{}", key, name).c_str(), v, range);
   }
   template <class Body>
   void where(bool has_them, const char*, const Body& body) {

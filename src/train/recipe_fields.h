@@ -51,7 +51,8 @@ struct Range {
   bool open_low = false, open_high = false;
 };
 
-/// Calls visitor.choice / choices / option / number / flag / list / text / texts / line for each
+/// Calls visitor.choice / choices / option / number / numbers / flag / list / text / texts / line
+/// for each
 /// key, visitor.section around groups, and visitor.where around keys that only some tasks,
 /// optimizers or schedules have.
 template <class Visitor, class R>
@@ -151,6 +152,14 @@ void visit_recipe(Visitor& v, R& r) {
       v.number("sparsity", r.prune.sparsity, Range{0, 1, true, true});
       v.number("epochs", r.prune.epochs, Range{0, 1e6});
       v.texts("dense", r.prune.dense);
+      v.numbers("layers", r.prune.layers, Range{0, 1, true, true});
+    });
+  });
+  v.section("distill", [&] {
+    v.line("teacher", r.distill.teacher);
+    v.where(!r.distill.teacher.empty(), "a distill.teacher", [&] {
+      v.number("weight", r.distill.weight, Range{0, 1, true});
+      v.number("temperature", r.distill.temperature, Range{0, 1e3, true});
     });
   });
   v.section("speed", [&] {

@@ -22,8 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A run goes on only with the recipe it began with; how long, how fast and from where the data
-/// comes may change.
+/// A run goes on only with the recipe it began with; how long, how fast and from where the data and
+/// the teacher come may change.
 void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precision,
                        const std::string& path) {
   BRIM_CHECK(any_precision || asked.precision == saved.precision, ValueError,
@@ -35,6 +35,8 @@ void check_same_recipe(const Recipe& asked, const Recipe& saved, bool any_precis
   a.virtual_ranks = b.virtual_ranks;  // compared by itself
   a.epochs = b.epochs;
   a.data = b.data;
+  if (!a.distill.teacher.empty() && !b.distill.teacher.empty())
+    a.distill.teacher = b.distill.teacher;
   const std::string x = a.learned_toml(), y = b.learned_toml();
   if (x == y) return;
   const auto line = [](const std::string& text, size_t at) {

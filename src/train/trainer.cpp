@@ -87,6 +87,8 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
   manual_seed(recipe.seed);
   model = make_network(recipe, train->data, options.devices[0]);
   parameters = model->parameters();
+  // Before a checkpoint sets the random numbers that go on from here.
+  if (!recipe.distill.teacher.empty()) teacher = make_teacher();
   optimizer = make_optimizer(recipe.optimizer, *model);
   schedule = make_schedule(recipe, *optimizer, train->loader.batches());
   if (autocast_dtype(recipe) == DType::f16) scaler.emplace(options.devices[0]);
@@ -105,6 +107,25 @@ Trainer::State::State(const Recipe& r, TrainOptions o, std::vector<Device> all, 
   }
   for (std::optional<Split>* split : {&train, &validation, &test})
     if (*split) (*split)->feed = make_feed((*split)->loader);
+}
+
+std::unique_ptr<nn::Module> Trainer::State::make_teacher() const {
+  const WeightsFile file(recipe.distill.teacher);
+  const WeightsInfo info = read_weights_info(file);
+  BRIM_CHECK(info.recipe, ValueError,
+             "[train] the teacher {} does not say which recipe it was trained by; give a file that "
+             "brim has trained",
+             file.path());
+  BRIM_CHECK(info.classes.empty() || same_classes(info.classes, train->data.names), ValueError,
+             "[train] the {} classes of the teacher {} are not the {} of {}, or in another order",
+             info.classes.size(), file.path(), train->data.names.size(), recipe.data);
+  BRIM_CHECK(info.input.rank() == 0 || info.input == input, ValueError,
+             "[train] the teacher {} takes inputs {}, and {} makes {}", file.path(),
+             info.input.str(), recipe.name, input.str());
+  std::unique_ptr<nn::Module> network = make_network(*info.recipe, train->data, options.devices[0]);
+  load_weights(file, *network);
+  network->eval();
+  return network;
 }
 
 void Trainer::State::begin_with_weights() {

@@ -62,6 +62,7 @@ struct Trainer::State {
   std::string decisive_metric;                   // of the validation split; "": its loss
   std::optional<Split> train, validation, test;  // the last two where there is such a split
   std::unique_ptr<nn::Module> model;
+  std::unique_ptr<nn::Module> teacher;  // of Recipe::distill; null: none
   int64_t virtual_ranks = 1;
   std::optional<dist::DataParallel> parallel;  // of model, where there are virtual ranks
   std::optional<bool> stop_agreed;             // by all ranks, while they train
@@ -87,6 +88,8 @@ struct Trainer::State {
         SharedData& shared);
   /// Those of TrainOptions::weights. Throws FileError.
   void begin_with_weights();
+  /// The network of Recipe::distill. Throws FileError, ValueError.
+  std::unique_ptr<nn::Module> make_teacher() const;
   /// Opens all splits.
   OpenData open() const;
   TaskData open(data::Split split, bool training, const TaskData* like = nullptr) const;

@@ -120,6 +120,7 @@ void TrainingLoop::prune() {
                                                    .final_sparsity = p.sparsity,
                                                    .criterion = compress::Criterion::magnitude,
                                                    .dense = p.dense,
+                                                   .layers = p.layers,
                                                    .groups = s_.output_groups});
   s_.output_groups = masks_->groups();
 }
@@ -142,13 +143,25 @@ std::vector<data::Batch> TrainingLoop::parts_of(const data::Batch& batch) const 
   return parts;
 }
 
+Tensor TrainingLoop::imitating(const Tensor& loss, const Tensor& output, const Tensor& x) const {
+  const DistillRecipe& d = s_.recipe.distill;
+  Tensor wanted;
+  {
+    const NoGrad scope;
+    wanted = (*s_.teacher)(x);
+  }
+  return loss * (1 - d.weight) + s_.task->imitation_loss(output, wanted, d.temperature) * d.weight;
+}
+
 void TrainingLoop::update(std::span<const data::Batch> parts) {
   optim::GradScaler* const scaler = s_.scaler ? &*s_.scaler : nullptr;
   s_.optimizer->zero_grad();
   const auto mean_loss = [&](const data::Batch& part) {
     const Autocast scope(autocast_dtype(s_.recipe));
     const diag::Span span("network", diag::Cause::user);  // it and the task may be one's own
-    return s_.task->loss((*s_.model)(part.x), part, /*training=*/true);
+    const Tensor output = (*s_.model)(part.x);
+    const Tensor loss = s_.task->loss(output, part, /*training=*/true);
+    return s_.teacher ? imitating(loss, output, part.x) : loss;
   };
   const auto backward = [&](const Tensor& value) {
     (scaler ? scaler->scale(value) : value).backward();

@@ -59,6 +59,8 @@ class TrainingLoop {
   /// Of a batch, without copying.
   std::vector<data::Batch> parts_of(const data::Batch& batch) const;
   void tell_compiled(TrainResult& result) const;
+  /// `loss`, and that of imitating the teacher's output for x.
+  Tensor imitating(const Tensor& loss, const Tensor& output, const Tensor& x) const;
   /// All of it but the learning rate, which a plan reads anew. Adds up the loss. `parts`: of the
   /// batch, one for each of this rank's virtual ranks.
   void update(std::span<const data::Batch> parts);

@@ -130,6 +130,36 @@ TEST(Masks, HoldWhileTheOthersAreTrained) {
   }
 }
 
+TEST(Masks, GiveLayersSparsitiesOfTheirOwn) {
+  Net net;
+  Masks masks(net, {.pattern = parse_pattern("vector:4"),
+                    .sparsity = 0.25,
+                    .final_sparsity = 0.5,
+                    .dense = {"head"},
+                    .layers = {{"fc", 0.8}}});
+  EXPECT_NEAR(zeros_of(net.conv.weight), 0.25, 0.02);
+  EXPECT_NEAR(zeros_of(net.fc.weight), 0.4, 1e-3);  // half of the way, as the others
+  masks.prune(0.5);
+  EXPECT_NEAR(zeros_of(net.conv.weight), 0.5, 0.02);
+  EXPECT_NEAR(zeros_of(net.fc.weight), 0.8, 1e-3);
+  EXPECT_EQ(zeros_of(net.head.weight), 0);
+}
+
+TEST(Masks, RefuseSparsitiesOfNoLayer) {
+  Net net;
+  const std::vector<float> before = net.fc.weight.detach().to_vector<float>();
+  const auto error_of = [&](const char* pattern, const char* layer, double sparsity) {
+    return message_of([&] {
+      (void)Masks(net, {.pattern = parse_pattern(pattern), .layers = {{layer, sparsity}}});
+    });
+  };
+  EXPECT_NE(error_of("vector:4", "fcc", 0.5).find("did you mean 'fc'"), std::string::npos)
+      << error_of("vector:4", "fcc", 0.5);
+  EXPECT_NE(error_of("vector:4", "fc", 1).find("below 1"), std::string::npos);
+  EXPECT_NE(error_of("2:4", "fc", 0.5).find("the same for all layers"), std::string::npos);
+  EXPECT_EQ(net.fc.weight.detach().to_vector<float>(), before);
+}
+
 TEST(Masks, AlwaysLeaveSomething) {
   for (const char* pattern : {"unstructured", "vector:32", "vector:4"}) {
     Net net;

@@ -56,6 +56,9 @@ struct PruneOptions {
   Criterion criterion = Criterion::magnitude;
   /// Names of layers that stay dense, as "conv1" or "layer1.0.conv1".
   std::vector<std::string> dense = {};
+  /// Sparsities of layers that have their own, by name; not of n_of_m. Where `sparsity` rises to
+  /// `final_sparsity`, these rise alike.
+  std::map<std::string, double> layers = {};
   /// Of masks that were made before (Masks::groups()), for layers that are to keep them.
   OutputGroups groups = {};
 };

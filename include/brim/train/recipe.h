@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,15 @@ struct PruneRecipe {
   double sparsity = 0.75;          ///< of each layer's weights; of N:M it is 1 - N / M
   double epochs = 0;               ///< in which it rises to that, by a cubic curve; 0: at once
   std::vector<std::string> dense;  ///< layers that are left as they are
+  std::map<std::string, double> layers;  ///< sparsities of layers that have their own
+};
+
+/// A network that is trained, and its outputs what the network is to imitate (Hinton et al. 2015,
+/// "Distilling the knowledge in a neural network").
+struct DistillRecipe {
+  std::string teacher;     ///< its file of weights, which says its recipe; "": none
+  double weight = 0.5;     ///< of imitating it; the task's loss has the rest
+  double temperature = 4;  ///< by which the outputs of both are divided
 };
 
 /// How fast it trains: nothing of it touches a bit of the weights, but that plans round otherwise
@@ -110,6 +120,7 @@ struct Recipe {
   OptimizerRecipe optimizer;
   ScheduleRecipe schedule;
   PruneRecipe prune;
+  DistillRecipe distill;
   SpeedRecipe speed;
 
   /// The recipe as a TOML document that parses to the same.

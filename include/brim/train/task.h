@@ -57,6 +57,12 @@ class Task {
   /// this does with tensors; Batch::samples and index are empty and 0 there.
   virtual Tensor loss(const Tensor& output, const data::Batch& batch, bool training) const = 0;
 
+  /// How far an output is from what another network, the teacher, puts out for the same samples
+  /// (Recipe::distill); 0 where they are equal. By default the mean square difference of them
+  /// (Ba and Caruana 2014), without the temperature.
+  virtual Tensor imitation_loss(const Tensor& output, const Tensor& teacher,
+                                double temperature) const;
+
   /// Names of the metrics (metric.h) of an evaluation; the first one decides which checkpoint is
   /// the best where there is a validation split.
   virtual std::vector<std::string> metrics() const = 0;

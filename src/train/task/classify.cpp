@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "train/task/imitation.h"
 #include "train/task/open.h"
 
 namespace brim::train {
@@ -29,6 +30,10 @@ class Classify final : public Task {
   }
   Tensor loss(const Tensor& output, const data::Batch& batch, bool training) const override {
     return cross_entropy(output, batch.y, {.label_smoothing = training ? smoothing_ : 0});
+  }
+  Tensor imitation_loss(const Tensor& output, const Tensor& teacher,
+                        double temperature) const override {
+    return softened_divergence(output, teacher, temperature);
   }
   std::vector<std::string> metrics() const override { return {"accuracy"}; }
 

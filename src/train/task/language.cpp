@@ -2,6 +2,7 @@
 #include <brim/data/tables.h>
 #include <brim/ops/loss.h>
 
+#include "train/task/imitation.h"
 #include "train/task/open.h"
 
 namespace brim::train {
@@ -23,6 +24,10 @@ class Language final : public Task {
   Tensor loss(const Tensor& output, const data::Batch& batch, bool training) const override {
     return cross_entropy(output.flatten(0, 1), batch.y.flatten(),
                          {.label_smoothing = training ? smoothing_ : 0});
+  }
+  Tensor imitation_loss(const Tensor& output, const Tensor& teacher,
+                        double temperature) const override {
+    return softened_divergence(output.flatten(0, 1), teacher.flatten(0, 1), temperature);
   }
   std::vector<std::string> metrics() const override {
     if (!bytes_) return {"perplexity", "token-accuracy"};

@@ -1,5 +1,7 @@
 // Any number of labels for each sample: pictures with a table. Output (N, T), y f32 (N, T).
+#include <brim/ops/binary.h>
 #include <brim/ops/loss.h>
+#include <brim/ops/unary.h>
 
 #include "train/task/open.h"
 
@@ -14,6 +16,14 @@ class MultiLabel final : public Task {
   }
   Tensor loss(const Tensor& output, const data::Batch& batch, bool) const override {
     return bce_with_logits(output, batch.y);
+  }
+  Tensor imitation_loss(const Tensor& output, const Tensor& teacher,
+                        double temperature) const override {
+    const Tensor softened = teacher.to(DType::f32) / temperature;
+    const Tensor wanted = sigmoid(softened);
+    const Tensor difference = bce_with_logits(output.to(DType::f32) / temperature, wanted) -
+                              bce_with_logits(softened, wanted);
+    return difference * (temperature * temperature);
   }
   std::vector<std::string> metrics() const override {
     return {"f1", "average-precision", "label-accuracy"};

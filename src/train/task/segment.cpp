@@ -7,6 +7,7 @@
 #include <brim/ops/unary.h>
 
 #include "core/check.h"
+#include "train/task/imitation.h"
 #include "train/task/open.h"
 
 namespace brim::train {
@@ -33,6 +34,10 @@ class Segment final : public Task {
                           .label_smoothing = training ? smoothing_ : 0,
                           .reduction = Reduction::sum}) /
            clamp(sum(counts), 1);
+  }
+  Tensor imitation_loss(const Tensor& output, const Tensor& teacher,
+                        double temperature) const override {
+    return softened_divergence(output, teacher, temperature);
   }
   std::vector<std::string> metrics() const override { return {"mean-iou", "pixel-accuracy"}; }
 
