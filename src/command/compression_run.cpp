@@ -80,6 +80,7 @@ train::Recipe recipe_of(const CompressionArguments& o, const char* what) {
   BRIM_CHECK(!o.recipe.empty() || own, ValueError,
              "[{}] {} does not say which recipe it was trained by; give one", what, o.weights);
   train::Recipe r = o.recipe.empty() ? *own : train::load_recipe(o.recipe);
+  if (o.recipe.empty()) r.distill = {};  // how it was trained, by a teacher that may be gone
   if (!o.data.empty()) r.data = o.data;
   if (o.lr) r.optimizer.lr = *o.lr;
   if (o.batch) r.batch = *o.batch;
@@ -114,21 +115,27 @@ CompressionRun::CompressionRun(const CompressionArguments& o, const char* what, 
       device_(device),
       recipe_(std::move(recipe)),
       display_(quiet_),
-      stop_(watch_signals()),
-      trainer_(recipe_, options(trained_in)) {
-  display_.finish();
+      stop_(watch_signals()) {
+  begin(recipe_, {.weights = o.weights, .folder = trained_in});
   const train::WeightsInfo info = train::read_weights_info(train::WeightsFile(o.weights));
-  BRIM_CHECK(info.classes.empty() || train::same_classes(info.classes, trainer_.data().names),
+  BRIM_CHECK(info.classes.empty() || train::same_classes(info.classes, trainer_->data().names),
              ValueError,
              "[{}] the {} classes of {} are not the {} that {} was trained on, or in another order",
-             what, trainer_.data().names.size(), recipe_.data, info.classes.size(), o.weights);
+             what, trainer_->data().names.size(), recipe_.data, info.classes.size(), o.weights);
   json_ = {{"recipe", recipe_.name}, {"weights", o.weights}, {"device", device.str()}};
 }
 
-train::TrainOptions CompressionRun::options(const std::string& out) {
+void CompressionRun::begin(const train::Recipe& recipe, const Beginning& from) {
+  trainer_.reset();  // what it holds, its folder too, may be needed
+  trainer_.emplace(recipe, options(from));
+  display_.finish();
+}
+
+train::TrainOptions CompressionRun::options(const Beginning& from) {
   train::TrainOptions options = train::with_speed({.devices = {device_}}, recipe_.speed);
-  options.weights = o_.weights;
-  options.out = out;
+  options.weights = from.weights;
+  options.out = from.folder;
+  if (from.resumes) options.resume = from.folder;
   options.stop = &stop_;
   options.progress = [this](const train::Progress& p) { display_.show(p); };
   options.stage = [this](const char* stage, double fraction) { display_.show(stage, fraction); };
@@ -141,10 +148,10 @@ train::TrainOptions CompressionRun::options(const std::string& out) {
 
 std::vector<bool> CompressionRun::right_samples() {
   std::vector<bool> right;
-  const data::Loader* const loader = trainer_.test_loader();
+  const data::Loader* const loader = trainer_->test_loader();
   if (recipe_.task != "classify" || !loader) return right;
   const NoGrad scope;
-  nn::Module& network = trainer_.model();
+  nn::Module& network = trainer_->model();
   network.eval();
   data::DeviceLoader feed(*loader, device_);
   for (const data::Batch& batch : feed) {
@@ -156,62 +163,93 @@ std::vector<bool> CompressionRun::right_samples() {
   return right;
 }
 
-void CompressionRun::evaluate(const char* what, const char* key) {
-  if (is_stopped()) return;
-  const std::optional<train::Evaluation> found = trainer_.test();
+std::optional<CompressionRun::Evaluated> CompressionRun::evaluated(const std::string& what) {
+  if (is_stopped()) return std::nullopt;
+  const std::optional<train::Evaluation> found = trainer_->test();
   display_.finish();
-  if (!found) {
-    if (!is_stopped() && !quiet_ && std::string_view(key) == "dense")
-      say(stdout, "{} has no test split: nothing is evaluated\n", recipe_.data);
-    return;
-  }
+  if (!found) return std::nullopt;
   BRIM_CHECK(std::isfinite(found->loss), ValueError,
              "[{}] the loss of the {} network on {} is {}: its weights are no numbers, or too "
              "large; use others",
              what_, what, recipe_.data, found->loss);
-  json_[key] = {{"loss", found->loss}, {"metrics", command::to_json(*found)["metrics"]}};
+  Json json = {{"loss", found->loss}, {"metrics", command::to_json(*found)["metrics"]}};
   std::string difference;
   const std::vector<bool> right = right_samples();
   if (right_before_.empty()) {
     right_before_ = right;
   } else if (right.size() == right_before_.size()) {
     const PairedDifference d(right_before_, right);
-    json_[key]["accuracy_difference"] = {{"mean", d.mean}, {"low", d.low}, {"high", d.high}};
+    json["accuracy_difference"] = {{"mean", d.mean}, {"low", d.low}, {"high", d.high}};
     difference = fmt::format(" ({:+.2f}; 95 %: {:+.2f} to {:+.2f})", 100 * d.mean, 100 * d.low,
                              100 * d.high);
   }
   if (!quiet_)
     say(stdout, "{:<11} loss {:.4f}, {}{}\n", what, found->loss, metrics_line(*found), difference);
+  return Evaluated{.evaluation = *found, .json = std::move(json)};
+}
+
+void CompressionRun::evaluate(const char* what, const char* key) {
+  if (const std::optional<Evaluated> found = evaluated(what)) {
+    json_[key] = found->json;
+  } else if (!is_stopped() && !quiet_ && std::string_view(key) == "dense") {
+    say(stdout, "{} has no test split: nothing is evaluated\n", recipe_.data);
+  }
+}
+
+std::vector<Tensor> CompressionRun::calibration_inputs(int64_t samples) {
+  constexpr int64_t kMaxBatch = 64;
+  train::Recipe r = recipe_;
+  r.batch = std::min(samples, kMaxBatch);
+  r.input.crop_padding = 0;
+  r.input.random_resized_crop = r.input.flip = false;
+  const train::OpenSplit split = train::open_split(
+      r, data::Split::train, true, -1,
+      [this](double fraction) { return display_.show("open", fraction), true; },
+      {device_, train::AugmentOn::automatic}, &trainer_->data());
+  data::DeviceLoader feed(split.loader, device_);
+  std::vector<Tensor> inputs;
+  int64_t count = 0;
+  for (const data::Batch& batch : feed) {
+    const int64_t wanted = std::min(batch.x.size(0), samples - count);
+    if (wanted <= 0 || is_stopped()) break;
+    inputs.push_back(batch.x.slice(0, 0, wanted).clone());
+    count += wanted;
+  }
+  display_.finish();
+  return inputs;
+}
+
+Tensor CompressionRun::random_batch(int64_t samples) const {
+  const Shape input = train::input_shape(trainer_->data(), recipe_);
+  if (recipe_.task != "classify" || input.rank() == 0) return {};
+  Shape shape{samples};
+  for (const int64_t size : input) shape.push_back(size);
+  return rand(shape, {.device = device_});
+}
+
+double CompressionRun::forward_seconds(const Tensor& x) {
+  const NoGrad scope;
+  trainer_->model().eval();
+  return median_forward(trainer_->model(), x);
 }
 
 void CompressionRun::tell_times(const char* before, const char* after,
                                 const std::function<void()>& change) {
   json_["times"] = nullptr;
-  const Shape input = train::input_shape(trainer_.data(), recipe_);
-  if (recipe_.task != "classify" || input.rank() == 0) return change();
-  const NoGrad scope;
-  nn::Module& network = trainer_.model();
-  network.eval();
-  const auto times = [&] {
-    std::vector<double> all;
-    for (const int64_t batch : {1, 16}) {
-      Shape shape{batch};
-      for (const int64_t size : input) shape.push_back(size);
-      all.push_back(median_forward(network, rand(shape, {.device = device_})));
-    }
-    return all;
-  };
-  const std::vector<double> first = times();
+  std::vector<Tensor> batches;
+  for (const int64_t samples : {1, 16})
+    if (const Tensor x = random_batch(samples); x.defined()) batches.push_back(x);
+  std::vector<double> first;
+  for (const Tensor& x : batches) first.push_back(forward_seconds(x));
   change();
-  const std::vector<double> second = times();
-  for (size_t i = 0; i < first.size(); ++i) {
-    const int64_t batch = i == 0 ? 1 : 16;
-    json_["times"].push_back({{"batch", batch},
+  for (size_t i = 0; i < batches.size(); ++i) {
+    const double second = forward_seconds(batches[i]);
+    json_["times"].push_back({{"batch", batches[i].size(0)},
                               {fmt::format("{}_s", before), first[i]},
-                              {fmt::format("{}_s", after), second[i]}});
+                              {fmt::format("{}_s", after), second}});
     if (!quiet_)
-      say(stdout, "batches of {}: {:.3f} ms {}, {:.3f} ms {}, {:.2f} x\n", batch, 1e3 * first[i],
-          before, 1e3 * second[i], after, first[i] / second[i]);
+      say(stdout, "batches of {}: {:.3f} ms {}, {:.3f} ms {}, {:.2f} x\n", batches[i].size(0),
+          1e3 * first[i], before, 1e3 * second, after, first[i] / second);
   }
 }
 

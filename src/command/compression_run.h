@@ -44,13 +44,32 @@ class CompressionRun {
                  train::Recipe recipe, const std::string& trained_in);
 
  protected:
-  /// Of the test split, reported as `what` and under `key`; of classes also by how much the
-  /// accuracy differs from that of the first evaluation, with the interval that the same samples
-  /// tell of it. Throws ValueError where the loss is not finite.
+  /// Where a training begins, and where its checkpoints go; an empty folder: there are none.
+  struct Beginning {
+    std::string weights, folder = {};
+    bool resumes = false;  ///< from a checkpoint in the folder, where there is one
+  };
+  /// Another training, in place of the one that there was.
+  void begin(const train::Recipe& recipe, const Beginning& from);
+  /// An evaluation on the test split, with "accuracy_difference" of classes: by how much that
+  /// differs from the first evaluation's, with the interval that the same samples tell of it.
+  struct Evaluated {
+    train::Evaluation evaluation;
+    Json json;
+  };
+  /// Reported as `what`. Empty where there is no test split, and on a stop. Throws ValueError where
+  /// the loss is not finite.
+  std::optional<Evaluated> evaluated(const std::string& what);
+  /// The same, in the JSON under `key`.
   void evaluate(const char* what, const char* key);
-  /// The median times of the forward pass in batches of 1 and of 16, before and after `change`;
-  /// told, and in the JSON's "times" as `before`_s and `after`_s. Nothing but
-  /// `change` for other tasks than classification.
+  /// Of the training split in a drawn order, without augmentation: batches of at most 64.
+  std::vector<Tensor> calibration_inputs(int64_t samples);
+  /// A batch of random numbers; undefined for other tasks than classification.
+  Tensor random_batch(int64_t samples) const;
+  /// The median time of the network's forward pass, in seconds.
+  double forward_seconds(const Tensor& x);
+  /// That in batches of 1 and of 16, before and after `change`; told, and in the JSON's "times" as
+  /// `before`_s and `after`_s. Nothing but `change` for other tasks than classification.
   void tell_times(const char* before, const char* after, const std::function<void()>& change);
   /// What is written at the end.
   void write();
@@ -65,11 +84,11 @@ class CompressionRun {
   const train::Recipe recipe_;
   ProgressDisplay display_;
   const std::atomic<int>& stop_;
-  train::Trainer trainer_;
+  std::optional<train::Trainer> trainer_;  // never empty
   Json json_;
 
  private:
-  train::TrainOptions options(const std::string& out);
+  train::TrainOptions options(const Beginning& from);
   /// Whether each sample's class is predicted right; empty for other tasks.
   std::vector<bool> right_samples();
 

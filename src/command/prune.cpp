@@ -53,12 +53,12 @@ class PruneRun : CompressionRun {
   int run() {
     evaluate("dense", "dense");
     if (recipe_.prune.epochs == 0) {  // else there is no moment between pruning and training
-      (void)compress::Masks(trainer_.model(), how_);
+      (void)compress::Masks(trainer_->model(), how_);
       evaluate("pruned", "pruned");
     }
     int64_t steps = 0;
     if (arguments_.finetune > 0 && !is_stopped()) {
-      steps = trainer_.train().steps;
+      steps = trainer_->train().steps;
       display_.finish();
       evaluate("fine-tuned", "fine_tuned");
     }
@@ -69,9 +69,10 @@ class PruneRun : CompressionRun {
                              : std::string("nothing was saved"));
     }
     tell_layers();
-    trainer_.save();
+    trainer_->save();
     if (how_.pattern.kind == compress::Pattern::Kind::vector)
-      tell_times("dense", "sparse", [this] { (void)use_sparse_layers(trainer_.model(), recipe_); });
+      tell_times("dense", "sparse",
+                 [this] { (void)use_sparse_layers(trainer_->model(), recipe_); });
     else
       json_["times"] = nullptr;  // others are not faster
     if (!quiet_ && !arguments_.out.empty())
@@ -82,7 +83,7 @@ class PruneRun : CompressionRun {
 
  private:
   void tell_layers() {
-    const auto layers = compress::pruned_layers(trainer_.model(), how_);
+    const auto layers = compress::pruned_layers(trainer_->model(), how_);
     json_["sparsity"] = compress::sparsity_of(layers);
     json_["layers"] = Json::array();
     for (const compress::PrunedLayer& layer : layers) {

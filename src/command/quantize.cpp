@@ -1,9 +1,7 @@
 // `brim quantize --weights F`: has layers compute in 8-bit integers, where wanted after some
 // training with their rounding in sight, and tells what that costs of the metric and brings of the
 // time.
-#include <brim/autograd/autograd.h>
 #include <brim/compress/quantize.h>
-#include <brim/data/device_loader.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,8 +25,6 @@ struct QuantizeArguments : CompressionArguments {
   bool all = false, no_correction = false, overwrite = false;
   std::vector<std::string> keep;
 };
-
-constexpr int64_t kMaxBatch = 64;  // samples of a batch of the calibration
 
 train::Recipe quantized_recipe(const QuantizeArguments& o) {
   train::Recipe r = recipe_of(o, "quantize");
@@ -56,10 +52,14 @@ class QuantizeRun : CompressionRun {
   }
 
   int run() {
-    const std::vector<Tensor> inputs = calibration_data();
+    const std::vector<Tensor> inputs = calibration_inputs(arguments_.samples);
+    int64_t count = 0;
+    for (const Tensor& x : inputs) count += x.size(0);
+    json_["samples"] = count;
+    at_once_ = inputs.empty() ? 0 : inputs[0].size(0);
     evaluate("dense", "dense");
     if (is_stopped()) return stopped("nothing was saved");
-    nn::Module& network = trainer_.model();
+    nn::Module& network = trainer_->model();
     const auto run_all = [&] {
       for (size_t i = 0; i < inputs.size(); ++i) {
         display_.show("calibrate", static_cast<double>(i) / static_cast<double>(inputs.size()));
@@ -75,7 +75,7 @@ class QuantizeRun : CompressionRun {
     evaluate("int8", "int8");
     if (arguments_.finetune > 0 && !is_stopped()) {
       compress::FakeQuantizer rounding(network, layers, run_all);
-      trainer_.train();
+      trainer_->train();
       display_.finish();
       layers = rounding.quantize();
       evaluate("fine-tuned", "fine_tuned");
@@ -94,31 +94,6 @@ class QuantizeRun : CompressionRun {
   }
 
  private:
-  /// Of the training split, in a drawn order and without augmentation.
-  std::vector<Tensor> calibration_data() {
-    train::Recipe r = recipe_;
-    r.batch = std::min(arguments_.samples, kMaxBatch);
-    r.input.crop_padding = 0;
-    r.input.random_resized_crop = r.input.flip = false;
-    const train::OpenSplit split = train::open_split(
-        r, data::Split::train, true, -1,
-        [this](double fraction) { return display_.show("open", fraction), true; },
-        {device_, train::AugmentOn::automatic}, &trainer_.data());
-    data::DeviceLoader feed(split.loader, device_);
-    std::vector<Tensor> inputs;
-    int64_t count = 0;
-    for (const data::Batch& batch : feed) {
-      const int64_t wanted = std::min(batch.x.size(0), arguments_.samples - count);
-      if (wanted <= 0 || is_stopped()) break;
-      inputs.push_back(batch.x.slice(0, 0, wanted).clone());
-      count += wanted;
-    }
-    display_.finish();
-    json_["samples"] = count;
-    at_once_ = inputs.empty() ? 0 : inputs[0].size(0);
-    return inputs;
-  }
-
   /// Each layer is faster in integers; but memory formats change between them.
   void warn_of_times() {
     const auto& times = json_["times"];
@@ -164,9 +139,9 @@ class QuantizeRun : CompressionRun {
     const train::WeightsFile before(arguments_.weights);
     train::WeightsInfo info = train::read_weights_info(before);
     if (!info.recipe || !arguments_.recipe.empty()) info.recipe = recipe_;
-    if (info.classes.empty()) info.classes = trainer_.data().names;
+    if (info.classes.empty()) info.classes = trainer_->data().names;
     const std::string path = (std::filesystem::path(arguments_.out) / "model.safetensors").string();
-    train::save_int8_weights(path, trainer_.model(), compress::int8_layers(layers), info);
+    train::save_int8_weights(path, trainer_->model(), compress::int8_layers(layers), info);
     const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path));
     json_["bytes"] = bytes;
     if (!quiet_)

@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "compress/calibrate.h"
+#include "compress/shortest_times.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "nn/layer.h"
@@ -24,11 +25,6 @@ namespace {
 
 const Tensor& bias_of(const Prunable& layer) {
   return layer.linear ? layer.linear->bias : layer.conv->bias;
-}
-
-Tensor computed(const Prunable& layer, const Tensor& x, const Tensor& weight) {
-  return layer.linear ? linear(x, weight, bias_of(layer))
-                      : conv2d(x, weight, bias_of(layer), nn::convolution_of(layer.conv->options));
 }
 
 /// Of those that cannot be quantised, whatever goes into them.
@@ -151,29 +147,13 @@ void correct(Watched& w, bool is_wanted) {
   w.report.error = w.output_squares > 0 ? std::sqrt(w.squares / w.output_squares) : 0;
 }
 
-/// The shorter one of a few rounds of each, in turns.
-std::array<double, 2> times_of(const std::array<std::function<void()>, 2>& calls, Device device) {
-  constexpr int kRounds = 5;
-  std::array<double, 2> best;
-  best.fill(std::numeric_limits<double>::infinity());
-  for (int round = 0; round <= kRounds; ++round)
-    for (size_t i = 0; i < calls.size(); ++i) {
-      const double begin = steady_seconds();
-      calls[i]();
-      synchronize(device);
-      if (round > 0) best[i] = std::min(best[i], steady_seconds() - begin);
-    }
-  return best;
-}
-
 /// Of f32, in the faster memory format, and of integers, for `x`.
 std::array<double, 2> times_of(const Watched& w, const Tensor& x) {
   const Tensor nhwc = x.rank() == 4 ? x.to(MemoryFormat::nhwc) : x;
-  const std::function<void()> in_int8 = [&] { (void)w.int8(nhwc); };
-  const auto times = times_of({[&] { (void)w.dense(x); }, in_int8}, x.device());
-  if (x.rank() != 4) return times;
-  const auto others = times_of({[&] { (void)w.dense(nhwc); }, in_int8}, x.device());
-  return {std::min(times[0], others[0]), std::min(times[1], others[1])};
+  const auto times = shortest_times(
+      {[&] { (void)w.dense(x); }, [&] { (void)w.dense(nhwc); }, [&] { (void)w.int8(nhwc); }},
+      x.device());
+  return {std::min(times[0], times[1]), times[2]};
 }
 
 void measure(Watched& w) {
@@ -232,7 +212,11 @@ nn::Module& Watched::module() const {
   if (layer.linear) return *layer.linear;
   return *layer.conv;
 }
-Tensor Watched::dense(const Tensor& x) const { return computed(layer, x, layer.weight()); }
+Tensor Watched::computed(const Tensor& x, const Tensor& weight) const {
+  return layer.linear ? linear(x, weight, bias_of(layer))
+                      : conv2d(x, weight, bias_of(layer), nn::convolution_of(layer.conv->options));
+}
+Tensor Watched::dense(const Tensor& x) const { return computed(x, layer.weight()); }
 Tensor Watched::int8(const Tensor& x) const {
   const Tensor q = brim::quantize(x, report.input);
   return layer.linear ? int8_linear(q, report.input, report.weight, bias_of(layer))
@@ -240,7 +224,7 @@ Tensor Watched::int8(const Tensor& x) const {
                                     nn::convolution_of(layer.conv->options));
 }
 Tensor Watched::rounded(const Tensor& x) const {
-  return computed(layer, fake_quantize(x, report.input), fake_quantize_weight(layer.weight()));
+  return computed(fake_quantize(x, report.input), fake_quantize_weight(layer.weight()));
 }
 
 void find_losses(std::vector<Watched>& layers, const std::function<void()>& run,
@@ -250,8 +234,8 @@ void find_losses(std::vector<Watched>& layers, const std::function<void()>& run,
   for (Watched& w : layers) correct(w, correct_bias);
 }
 
-std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>& run,
-                                const QuantizeOptions& o) {
+std::vector<Watched> with_ranges(nn::Module& network, const std::function<void()>& run,
+                                 const QuantizeOptions& o) {
   BRIM_CHECK(run, ValueError, "[quantize] there is nothing to run for the calibration");
   BRIM_CHECK(o.percentile > 50 && o.percentile <= 100, ValueError,
              "[quantize] a percentile of {}; it is above 50, and at most 100", o.percentile);
@@ -267,6 +251,12 @@ std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>
       "[quantize] the calibration ran none of the layers: its data is empty, or of another "
       "network");
   for (Watched& w : layers) choose_range(w, o);
+  return layers;
+}
+
+std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>& run,
+                                const QuantizeOptions& o) {
+  std::vector<Watched> layers = with_ranges(network, run, o);
   std::string reasons;
   for (const Watched& w : layers)
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", w.report.name, w.report.why);
@@ -274,6 +264,8 @@ std::vector<Watched> calibrated(nn::Module& network, const std::function<void()>
              "[quantize] no layer can compute in integers{}",
              reasons.empty() ? ": the network has no convolutions and linear layers"
                              : " (" + reasons + ")");
+  const NoGrad scope;
+  const EvalMode mode(network);
   find_losses(layers, run, o.correct_bias);
   for (Watched& w : layers) {
     if (o.only_faster) measure(w);

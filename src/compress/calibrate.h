@@ -26,11 +26,18 @@ struct Watched {
   /// Whether it can be quantised, for all that is known.
   bool is_open() const { return report.why.empty(); }
   nn::Module& module() const;
+  /// With another weight of its shape.
+  Tensor computed(const Tensor& x, const Tensor& weight) const;
   Tensor dense(const Tensor& x) const;
   Tensor int8(const Tensor& x) const;
   /// As both are in training: what it computes with rounded inputs and weights.
   Tensor rounded(const Tensor& x) const;
 };
+
+/// Layers with ranges of their inputs, of `run`, and reasons of those that stay f32. All are dense.
+/// Throws ValueError where nothing was run, or what was is not finite.
+std::vector<Watched> with_ranges(nn::Module& network, const std::function<void()>& run,
+                                 const QuantizeOptions& options);
 
 /// quantize() but for its last step: layers with ranges, and reasons of those that stay f32. All
 /// are dense. Throws as quantize() does.

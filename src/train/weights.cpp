@@ -133,6 +133,15 @@ void save_int8_weights(const std::string& path, const nn::Module& model,
   io::save_safetensors(path, tensors, metadata);
 }
 
+void save_compressed_weights(const std::string& path, const nn::Module& model,
+                             const compress::Int8Layers& layers, int64_t vector,
+                             const WeightsInfo& info) {
+  io::Metadata metadata = weights_metadata(info);
+  const io::TensorMap some = int8_tensors(model.state_dict(), layers, metadata);
+  const io::TensorMap tensors = sparse_tensors(some, vector, metadata);
+  io::save_safetensors(path, tensors, metadata);
+}
+
 WeightsInfo read_weights_info(const WeightsFile& file) {
   WeightsInfo info;
   const std::string& path = file.path();

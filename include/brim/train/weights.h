@@ -83,6 +83,11 @@ void save_sparse_weights(const std::string& path, const io::TensorMap& tensors, 
 void save_int8_weights(const std::string& path, const nn::Module& model,
                        const compress::Int8Layers& layers, const WeightsInfo& info);
 
+/// Both at once: the weights of `layers` in integers, others without their columns of zeros.
+void save_compressed_weights(const std::string& path, const nn::Module& model,
+                             const compress::Int8Layers& layers, int64_t vector,
+                             const WeightsInfo& info);
+
 /// Throws FileError for metadata that is damaged.
 WeightsInfo read_weights_info(const WeightsFile& file);
 

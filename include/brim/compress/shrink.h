@@ -1,0 +1,122 @@
+// Shrinking: each layer gets the form that it computes in - dense, without columns of zeros, in
+// 8-bit integers - by what the forms cost of time, bytes and closeness to the dense network.
+//
+//   compress::FormMeter meter(net, {.inputs = inputs, .timed = one, .distance = ...});
+//   std::vector<compress::LayerCosts> costs;
+//   for (size_t i = 0; i < meter.layers(); ++i) costs.push_back(meter.measure(i));
+//   const compress::Choice choice = compress::choose_forms(costs, {.seconds = 0.001});
+//   // prune and train on, then:
+//   compress::use_forms(net, compress::forms_of(costs, choice), run);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <brim/compress/prune.h>
+#include <brim/compress/quantize.h>
+#include <brim/core/tensor.h>
+#include <brim/nn/module.h>
+
+namespace brim::compress {
+
+/// How a layer computes.
+struct LayerForm {
+  double sparsity = 0;  ///< of its weight, in vectors; 0: dense
+  bool int8 = false;
+
+  bool is_dense() const { return sparsity == 0 && !int8; }
+  std::string str() const;  ///< "f32", "75 % zeros", "int8", "int8, 75 % zeros"
+  friend bool operator==(const LayerForm&, const LayerForm&) = default;
+};
+/// By the layers' names; layers that are not there are dense.
+using LayerForms = std::map<std::string, LayerForm>;
+
+/// What a layer costs in a form.
+struct FormCost {
+  LayerForm form;
+  double seconds = 0;   ///< of one forward pass
+  int64_t bytes = 0;    ///< of its weight, as files have it
+  double distance = 0;  ///< of the network's outputs from the dense network's, by this layer alone
+};
+
+struct LayerCosts {
+  std::string name;
+  Shape shape;                  ///< of its weight
+  std::vector<FormCost> forms;  ///< the dense one first
+  std::string why;              ///< it has no other form
+};
+
+struct FormOptions {
+  /// Batches by which ranges of integers are chosen and distances are measured.
+  std::vector<Tensor> inputs = {};
+  /// The batch that times are of.
+  Tensor timed = {};
+  /// Of the network's output and the dense network's, of one batch; 0 where they are equal.
+  std::function<double(const Tensor& output, const Tensor& dense)> distance = {};
+  int64_t vector = 8;                                 ///< outputs of a vector
+  std::vector<double> sparsities = {0.5, 0.75, 0.9};  ///< that are tried
+  bool int8 = true;                                   ///< whether integers are tried
+  /// Names of layers that stay dense, as "conv1" or "layer1.0.conv1".
+  std::vector<std::string> keep = {};
+};
+
+/// Measures the forms of a network's convolutions and linear layers, one after the other. Layers of
+/// groups, of fewer outputs than a vector (for sparse forms), or that integers cannot hold have
+/// fewer forms.
+class FormMeter {
+ public:
+  /// Runs the network over the inputs. Throws ValueError for options out of range, a name that is
+  /// no layer, inputs that do not run, or are not finite.
+  FormMeter(nn::Module& network, FormOptions options);
+  ~FormMeter();
+
+  size_t layers() const;
+  const std::string& name(size_t layer) const;
+  /// Times of the forms in turns, and for each form a run over the inputs.
+  LayerCosts measure(size_t layer);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Of the layers together; what the rest of the network costs comes on top.
+struct Limits {
+  double seconds = std::numeric_limits<double>::infinity();
+  int64_t bytes = std::numeric_limits<int64_t>::max();
+};
+
+/// A form for each layer, and what they cost together.
+struct Choice {
+  std::vector<size_t> forms;  ///< of LayerCosts::forms
+  double seconds = 0, distance = 0;
+  int64_t bytes = 0;
+};
+
+/// From all dense to what costs least, by one layer at a time: that whose distance grows least for
+/// what it spares. Costs are seconds and bytes with these weights; each choice is the closest one
+/// of its cost among those on the layers' convex hulls.
+std::vector<Choice> form_frontier(const std::vector<LayerCosts>& layers, double of_seconds,
+                                  double of_bytes);
+
+/// The closest choice within the limits that a search along frontiers of several weights finds, and
+/// single layers given back where there is room. Throws ValueError where none is within them, with
+/// what is.
+Choice choose_forms(const std::vector<LayerCosts>& layers, const Limits& limits);
+
+/// By name, without those that are dense.
+LayerForms forms_of(const std::vector<LayerCosts>& layers, const Choice& choice);
+
+/// The layers compute in these forms from now on: with the columns that are zero left out where
+/// that is faster, and in integers, for which `run` is called as quantize() does. What became of
+/// those in integers. Throws ValueError as quantize() does.
+std::vector<QuantizedLayer> use_forms(nn::Module& network, const LayerForms& forms, int64_t vector,
+                                      const std::function<void()>& run,
+                                      const QuantizeOptions& options = {});
+
+}  // namespace brim::compress

@@ -1,0 +1,45 @@
+// What a search for smaller networks has measured, kept so that it can go on.
+#pragma once
+
+#include <brim/compress/shrink.h>
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace brim::command {
+
+using Json = nlohmann::ordered_json;
+
+/// A network of the frontier.
+struct ShrunkPoint {
+  compress::LayerForms forms;
+  double predicted_s = 0;        ///< of a forward pass
+  double seconds = 0;            ///< as measured
+  std::optional<double> joules;  ///< of a forward pass, where the machine counts them
+  int64_t bytes = 0;             ///< of its file
+  Json evaluation;               ///< null: there is no test split
+  double metric = 0;             ///< of the evaluation, as a fraction
+
+  Json to_json() const;
+};
+
+struct ShrinkState {
+  Json asked;  ///< what the measurements depend on
+  std::vector<compress::LayerCosts> layers;
+  std::vector<ShrunkPoint> points;              ///< the dense network first
+  std::optional<compress::LayerForms> current;  ///< those being trained
+
+  Json to_json() const;
+  /// Replaces the file of a folder. Throws FileError.
+  void save(const std::string& folder) const;
+  static std::string path(const std::string& folder);
+  /// Throws FileError where the file is damaged, or the search was asked for something else.
+  static ShrinkState load(const std::string& folder, const Json& asked);
+};
+
+Json to_json(const compress::LayerForms& forms);
+
+}  // namespace brim::command

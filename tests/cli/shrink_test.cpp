@@ -1,0 +1,132 @@
+// `brim shrink`: searches within limits, stops and goes on, and says what is out of reach.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "cli/trained_tutorial_cnn.h"
+
+namespace brim::tests {
+namespace {
+
+using nlohmann::json;
+
+class Shrink : public TrainedTutorialCnn<Shrink> {
+ protected:
+  static Ran shrink(const std::string& out, const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"shrink", "--data",        data(),      "--device", "cpu",
+                                     "--out",  *folder() / out, "--samples", "16"};
+    if (std::ranges::find(more, "--weights") == more.end())
+      args.insert(args.end(), {"--weights", weights()});
+    if (std::ranges::find(more, "--finetune") == more.end())
+      args.insert(args.end(), {"--finetune", "1"});
+    args.insert(args.end(), more.begin(), more.end());
+    return run_brim(args);
+  }
+  static json read(const std::string& path) {
+    std::ifstream file(path);
+    return json::parse(file);
+  }
+};
+
+TEST_F(Shrink, FindsASmallerNetworkThatOthersRead) {
+  const std::string out = *folder() / "size";
+  const Ran ran = shrink(
+      "size", {"--size", "100k", "--points", "2", "--json", out + ".json", "--svg", out + ".svg"});
+  ASSERT_EQ(ran.code, 0) << ran.err << ran.out;
+  for (const char* part : {"layers, in us", "point 1", "smaller", "<- chosen", "weights in"})
+    EXPECT_NE(ran.out.find(part), std::string::npos) << part << "\n" << ran.out;
+  const std::string file = out + "/model.safetensors";
+  EXPECT_LE(std::filesystem::file_size(file), 100 * 1024U);
+  const json found = read(out + ".json");
+  ASSERT_EQ(found["points"].size(), 3U);
+  const auto chosen = found["chosen"].get<size_t>();
+  EXPECT_EQ(found["points"][chosen]["bytes"], std::filesystem::file_size(file));
+  EXPECT_EQ(found["layers"].size(), 5U);
+  EXPECT_GT(found["points"][chosen]["seconds"], 0);
+  EXPECT_TRUE(found["points"][chosen]["evaluation"].contains("accuracy_difference"));
+  EXPECT_EQ(slurp(out + ".svg").find("<svg"), 0U);
+  EXPECT_FALSE(std::filesystem::exists(out + "/training"));
+
+  const Ran eval = run_brim({"eval", "--weights", file, "--data", data(), "--device", "cpu",
+                             "--json", out + "-eval.json"});
+  ASSERT_EQ(eval.code, 0) << eval.err;
+  EXPECT_NEAR(read(out + "-eval.json")["loss"].get<double>(),
+              found["points"][chosen]["evaluation"]["loss"].get<double>(), 1e-4);
+
+  // What is there is not lost, and not searched again.
+  const Ran again = shrink("size", {"--size", "100k"});
+  EXPECT_EQ(again.code, 2);
+  EXPECT_NE(again.err.find("--resume"), std::string::npos) << again.err;
+  const Ran resumed = shrink("size", {"--size", "100k", "--points", "2", "--resume"});
+  ASSERT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(resumed.out.find("point 1 of"), std::string::npos) << resumed.out;
+  const Ran other = shrink("size", {"--size", "100k", "--resume", "--at-batch", "4"});
+  EXPECT_EQ(other.code, 1);
+  EXPECT_NE(other.err.find("differs in at_batch"), std::string::npos) << other.err;
+}
+
+TEST_F(Shrink, TakesTheSmallestThatKeepsTheAccuracy) {
+  const std::string out = *folder() / "accuracy";
+  // Anything is good enough: the smallest one is made, and no other.
+  const Ran ran =
+      shrink("accuracy", {"--accuracy", "-100", "--finetune", "0", "--json", out + ".json"});
+  ASSERT_EQ(ran.code, 0) << ran.err << ran.out;
+  const json found = read(out + ".json");
+  EXPECT_EQ(found["points"].size(), 2U);
+  EXPECT_EQ(found["chosen"], 1);
+  EXPECT_DOUBLE_EQ(found["target"]["accuracy"].get<double>(), -1);
+}
+
+TEST_F(Shrink, GoesOnWhereItWasStopped) {
+  const std::string out = *folder() / "parts";
+  const Ran whole = shrink("parts", {"--size", "100k", "--points", "1"});
+  ASSERT_EQ(whole.code, 0) << whole.err;
+  // As a search that was stopped while it measured.
+  json state = read(out + "/shrink.json");
+  const json layers = state["layers"];
+  state["layers"].erase(3), state["layers"].erase(3);
+  state["points"].erase(1);
+  std::ofstream(out + "/shrink.json") << state;
+  std::filesystem::remove(out + "/model.safetensors");
+  const Ran ran = shrink("parts", {"--size", "100k", "--points", "1", "--resume"});
+  ASSERT_EQ(ran.code, 0) << ran.err;
+  state = read(out + "/shrink.json");
+  ASSERT_EQ(state["layers"].size(), 5U);
+  EXPECT_EQ(state["layers"][0], layers[0]);
+  EXPECT_TRUE(std::filesystem::exists(out + "/model.safetensors"));
+
+  std::ofstream(out + "/shrink.json") << "{\"asked\": 3";
+  const Ran damaged = shrink("parts", {"--size", "100k", "--resume"});
+  EXPECT_EQ(damaged.code, 1);
+  EXPECT_NE(damaged.err.find("damaged"), std::string::npos) << damaged.err;
+}
+
+TEST_F(Shrink, SaysWhatCannotBeMeant) {
+  const auto error_of = [&](const std::vector<std::string>& more, int code) {
+    const Ran ran = shrink("wrong", more);
+    EXPECT_EQ(ran.code, code) << ran.err << ran.out;
+    return ran.err;
+  };
+  EXPECT_NE(error_of({}, 2).find("what is wanted?"), std::string::npos);
+  EXPECT_NE(error_of({"--latency", "3"}, 2).find("3ms"), std::string::npos);
+  EXPECT_NE(error_of({"--latency", "-3ms"}, 2).find("no time"), std::string::npos);
+  EXPECT_NE(error_of({"--size", "much"}, 2).find("no size"), std::string::npos);
+  EXPECT_NE(error_of({"--size", "100k", "--pattern", "2:4"}, 2).find("only vectors"),
+            std::string::npos);
+  EXPECT_NE(error_of({"--size", "100k", "--resume", "--overwrite"}, 2).find("begins anew"),
+            std::string::npos);
+  const std::string size = error_of({"--size", "1k"}, 1);
+  EXPECT_NE(size.find("is the least"), std::string::npos) << size;
+  const std::string latency = error_of({"--latency", "1us", "--overwrite"}, 1);
+  EXPECT_NE(latency.find("is the least"), std::string::npos) << latency;
+  EXPECT_NE(error_of({"--size", "100k", "--keep", "conv9", "--overwrite"}, 1).find("conv9"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(*folder() / "wrong/model.safetensors"));
+}
+
+}  // namespace
+}  // namespace brim::tests
