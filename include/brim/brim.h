@@ -65,6 +65,7 @@
 #include <brim/ops/softmax.h>
 #include <brim/ops/sort.h>
 #include <brim/ops/sparse.h>
+#include <brim/ops/sparse_int8.h>
 #include <brim/ops/unary.h>
 #include <brim/optim/optim.h>
 #include <brim/plan/compile.h>

@@ -34,6 +34,11 @@ std::string described(const Options& o, Pair output_padding = 0) {
   return text + (o.bias ? "" : ", bias=false");
 }
 
+void check_one_group(const char* what, const Conv2d::Options& o) {
+  BRIM_CHECK(o.groups == 1, NotImplemented, "[{}] convolutions with {} groups are not implemented",
+             what, o.groups);
+}
+
 }  // namespace
 
 Conv2d::Conv2d(Options o)
@@ -47,9 +52,7 @@ Conv2d::Conv2d(Options o)
 Tensor Conv2d::forward(const Tensor& x) {
   const Conv2dOptions how = convolution_of(options);
   const auto dense = [&](const Tensor& some) { return conv2d(some, weight, bias, how); };
-  if (int8_ && int8_->serves(x, weight))
-    return int8_conv2d(quantize(x.to(MemoryFormat::nhwc), int8_->input()), int8_->input(),
-                       int8_->weight(), bias, how);
+  if (int8_ && int8_->serves(x, weight)) return int8_->conv2d(x, bias, how);
   if (!sparse_ || !sparse_->serves(x, weight)) return dense(x);
   const auto sparse = [&](const Tensor& some) {
     return sparse_conv2d(some, sparse_->weight(), bias, how);
@@ -63,8 +66,13 @@ void Conv2d::use_sparse(SparseWeight w) {
 }
 
 void Conv2d::use_int8(Int8Weight w, QuantParams input) {
-  BRIM_CHECK(options.groups == 1, NotImplemented,
-             "[use_int8] convolutions with {} groups are not implemented", options.groups);
+  check_one_group("use_int8", options);
+  int8_ = std::make_shared<Int8Form>(weight, std::move(w), input);
+  sparse_.reset();
+}
+
+void Conv2d::use_sparse_int8(SparseInt8Weight w, QuantParams input) {
+  check_one_group("use_sparse_int8", options);
   int8_ = std::make_shared<Int8Form>(weight, std::move(w), input);
   sparse_.reset();
 }
@@ -74,9 +82,7 @@ void Conv2d::use_dense() {
   int8_.reset();
 }
 
-std::string Conv2d::options_str() const {
-  return described(options) + (int8_ ? ", int8" : sparse_ ? ", sparse" : "");
-}
+std::string Conv2d::options_str() const { return described(options) + form_str(int8_, sparse_); }
 
 Conv1d::Conv1d(Options o)
     : options(checked("Conv1d", o)),

@@ -88,4 +88,34 @@ Int8Form::Int8Form(const Tensor& dense, Int8Weight weight, QuantParams input)
   input_.check();
 }
 
+Int8Form::Int8Form(const Tensor& dense, SparseInt8Weight weight, QuantParams input)
+    : InferenceForm(dense, weight.packed.defined() ? weight.packed.device() : Device()),
+      sparse_(std::move(weight)),
+      input_(input) {
+  BRIM_CHECK(sparse_.packed.defined(), ValueError,
+             "[use_sparse_int8] the weight is empty; make one with SparseInt8Weight::quantize");
+  sparse_.check_structure();
+  BRIM_CHECK(sparse_.shape == dense.shape(), ValueError,
+             "[use_sparse_int8] a sparse int8 weight {} for a layer of {}", sparse_.shape.str(),
+             dense.shape().str());
+  input_.check();
+}
+
+Tensor Int8Form::linear(const Tensor& x, const Tensor& bias) const {
+  const Tensor q = quantize(x, input_);
+  return is_sparse() ? sparse_int8_linear(q, input_, sparse_, bias)
+                     : int8_linear(q, input_, weight_, bias);
+}
+
+Tensor Int8Form::conv2d(const Tensor& x, const Tensor& bias, const Conv2dOptions& options) const {
+  if (is_sparse()) return sparse_int8_conv2d(quantize(x, input_), input_, sparse_, bias, options);
+  return int8_conv2d(quantize(x.to(MemoryFormat::nhwc), input_), input_, weight_, bias, options);
+}
+
+std::string form_str(const std::shared_ptr<Int8Form>& int8,
+                     const std::shared_ptr<SparseForm>& sparse) {
+  if (int8) return std::string(", ") + int8->name();
+  return sparse ? ", sparse" : "";
+}
+
 }  // namespace brim::nn

@@ -3,11 +3,14 @@
 
 #include <brim/ops/int8.h>
 #include <brim/ops/sparse.h>
+#include <brim/ops/sparse_int8.h>
 
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -50,19 +53,29 @@ class SparseForm : public InferenceForm {
   std::map<std::pair<std::vector<int64_t>, bool>, bool> is_faster_;  // by sizes, and nhwc
 };
 
-/// The weight in 8-bit integers, and the scale and zero point of inputs. It is not measured whether
-/// that is faster, because results differ.
+/// The weight in 8-bit integers, with or without its columns of zeros, and the scale and zero point
+/// of inputs. It is not measured whether that is faster, because results differ.
 class Int8Form : public InferenceForm {
  public:
   /// Throws ValueError where `weight` is of another shape than `dense`, or input no parameters.
   Int8Form(const Tensor& dense, Int8Weight weight, QuantParams input);
+  Int8Form(const Tensor& dense, SparseInt8Weight weight, QuantParams input);
 
-  const Int8Weight& weight() const { return weight_; }
-  QuantParams input() const { return input_; }
+  /// Of x in f32: as linear() and conv2d() with the weight.
+  Tensor linear(const Tensor& x, const Tensor& bias) const;
+  Tensor conv2d(const Tensor& x, const Tensor& bias, const Conv2dOptions& options) const;
+  const char* name() const { return is_sparse() ? "sparse int8" : "int8"; }
 
  private:
-  const Int8Weight weight_;
+  bool is_sparse() const { return sparse_.values.defined(); }
+
+  const Int8Weight weight_;  // one of both
+  const SparseInt8Weight sparse_;
   const QuantParams input_;
 };
+
+/// Which one a layer has, for str(): ", sparse int8", or nothing.
+std::string form_str(const std::shared_ptr<Int8Form>& int8,
+                     const std::shared_ptr<SparseForm>& sparse);
 
 }  // namespace brim::nn

@@ -24,8 +24,7 @@ Linear::Linear(Options o)
 
 Tensor Linear::forward(const Tensor& x) {
   const auto dense = [&](const Tensor& some) { return linear(some, weight, bias); };
-  if (int8_ && int8_->serves(x, weight))
-    return int8_linear(quantize(x, int8_->input()), int8_->input(), int8_->weight(), bias);
+  if (int8_ && int8_->serves(x, weight)) return int8_->linear(x, bias);
   if (!sparse_ || !sparse_->serves(x, weight)) return dense(x);
   const auto sparse = [&](const Tensor& some) {
     return sparse_linear(some, sparse_->weight(), bias);
@@ -43,6 +42,11 @@ void Linear::use_int8(Int8Weight w, QuantParams input) {
   sparse_.reset();
 }
 
+void Linear::use_sparse_int8(SparseInt8Weight w, QuantParams input) {
+  int8_ = std::make_shared<Int8Form>(weight, std::move(w), input);
+  sparse_.reset();
+}
+
 void Linear::use_dense() {
   sparse_.reset();
   int8_.reset();
@@ -50,10 +54,7 @@ void Linear::use_dense() {
 
 std::string Linear::options_str() const {
   return fmt::format("in={}, out={}{}{}", options.in, options.out,
-                     options.bias ? "" : ", bias=false",
-                     int8_     ? ", int8"
-                     : sparse_ ? ", sparse"
-                               : "");
+                     options.bias ? "" : ", bias=false", form_str(int8_, sparse_));
 }
 
 }  // namespace brim::nn

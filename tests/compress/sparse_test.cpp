@@ -7,46 +7,23 @@
 #include <brim/nn/conv.h>
 #include <brim/nn/linear.h>
 #include <brim/ops/create.h>
-#include <brim/ops/index.h>
 #include <brim/ops/matmul.h>
 #include <brim/ops/sparse.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
-#include <random>
 #include <vector>
 
+#include "compress/pruned_weight.h"
 #include "message_of.h"
 
 namespace brim {
 namespace {
 
 using tests::message_of;
-
-/// A weight of whose columns most are zero for `vector` outputs at once.
-Tensor pruned(const Shape& shape, int64_t vector, double sparsity, unsigned seed = 1) {
-  std::mt19937 random(seed);
-  const int64_t columns = shape.numel() / std::max<int64_t>(shape[0], 1);
-  std::vector<float> w = rand(shape, {.dtype = f32}).to_vector<float>();
-  for (int64_t first = 0; first < shape[0]; first += vector)
-    for (int64_t k = 0; k < columns; ++k) {
-      if (std::uniform_real_distribution<double>()(random) >= sparsity) continue;
-      for (int64_t o = first; o < std::min(first + vector, shape[0]); ++o)
-        w[static_cast<size_t>(o * columns + k)] = 0;
-    }
-  return Tensor::from<float>(w, shape);
-}
-
-/// The same with its outputs in another order.
-Tensor shuffled(const Tensor& weight, unsigned seed = 3) {
-  std::vector<int64_t> order(static_cast<size_t>(weight.size(0)));
-  std::iota(order.begin(), order.end(), int64_t{0});
-  std::shuffle(order.begin(), order.end(), std::mt19937(seed));
-  const int64_t count = std::ssize(order);
-  return index_select(weight, 0, Tensor::from<int64_t>(order, {count}));
-}
+using tests::pruned_weight;
+using tests::shuffled_outputs;
 
 double largest_difference(const Tensor& a, const Tensor& b) {
   const std::vector<float> x = a.to_vector<float>(), y = b.to_vector<float>();
@@ -63,13 +40,13 @@ TEST(SparseWeight, IsDenseAgain) {
   for (const int64_t vector : {4, 8, 16, 32, 64})
     for (const Shape& shape : {Shape{32, 20}, Shape{37, 5}, Shape{3, 9}, Shape{64, 3, 3, 3},
                                Shape{1, 1}, Shape{0, 4}, Shape{40, 0}, Shape{20, 6, 1, 2}}) {
-      const Tensor dense = pruned(shape, vector, 0.7);
+      const Tensor dense = pruned_weight(shape, vector, 0.7);
       const SparseWeight w = SparseWeight::encode(dense, vector);
       EXPECT_NO_THROW(w.check());
       EXPECT_EQ(w.dense().to_vector<float>(), dense.to_vector<float>()) << shape.str();
       EXPECT_EQ(w.dense().shape(), shape);
     }
-  EXPECT_LT(SparseWeight::encode(pruned({64, 512}, 32, 0.75), 32).density(), 0.35);
+  EXPECT_LT(SparseWeight::encode(pruned_weight({64, 512}, 32, 0.75), 32).density(), 0.35);
   const SparseWeight none = SparseWeight::encode(zeros({32, 8}), 32);
   EXPECT_EQ(none.values.numel(), 0);
   EXPECT_EQ(none.density(), 0);
@@ -80,7 +57,7 @@ TEST(SparseWeight, RefusesWhatIsNone) {
   EXPECT_THROW(SparseWeight::encode(zeros({4}), 4), ShapeError);
   EXPECT_THROW(SparseWeight::encode(zeros({4, 4}, {.dtype = f64}), 4), DTypeError);
   EXPECT_THROW(SparseWeight::encode(Tensor(), 4), Error);
-  const SparseWeight good = SparseWeight::encode(pruned({32, 20}, 32, 0.5), 32);
+  const SparseWeight good = SparseWeight::encode(pruned_weight({32, 20}, 32, 0.5), 32);
   const auto broken = [&](auto change) {
     SparseWeight w = good;
     change(w);
@@ -103,7 +80,7 @@ TEST(SparseWeight, RefusesWhatIsNone) {
 
 TEST(SparseWeight, FindsOutputsThatKeepTheSameColumns) {
   for (const Shape& shape : {Shape{64, 100}, Shape{37, 50}, Shape{48, 6, 3, 3}}) {
-    const Tensor neighbours = pruned(shape, 8, 0.75), dense = shuffled(neighbours);
+    const Tensor neighbours = pruned_weight(shape, 8, 0.75), dense = shuffled_outputs(neighbours);
     const SparseWeight a = SparseWeight::encode(neighbours, 8);
     const SparseWeight b = SparseWeight::encode(dense, 8);
     EXPECT_FALSE(a.outputs.defined());
@@ -114,7 +91,7 @@ TEST(SparseWeight, FindsOutputsThatKeepTheSameColumns) {
     EXPECT_EQ(b.dense().to_vector<float>(), dense.to_vector<float>());
     EXPECT_EQ(b.bytes(), 4 * (b.values.numel() + b.columns.numel() + b.starts.numel() + shape[0]));
   }
-  SparseWeight w = SparseWeight::encode(shuffled(pruned({32, 20}, 8, 0.5)), 8);
+  SparseWeight w = SparseWeight::encode(shuffled_outputs(pruned_weight({32, 20}, 8, 0.5)), 8);
   w.outputs = Tensor::from<int32_t>(std::vector<int32_t>(32, 3), {32});
   EXPECT_NE(message_of<ValueError>([&] { w.check(); }).find("leave 0 out"), std::string::npos);
   w.outputs = zeros({31}, {.dtype = i32});
@@ -124,11 +101,13 @@ TEST(SparseWeight, FindsOutputsThatKeepTheSameColumns) {
 TEST(SparseLayers, ComputeWithOutputsInAnyOrder) {
   manual_seed(7);
   const NoGrad scope;
-  const Tensor w = shuffled(pruned({70, 33}, 8, 0.7)), x = rand({50, 33}), bias = rand({70});
+  const Tensor w = shuffled_outputs(pruned_weight({70, 33}, 8, 0.7)), x = rand({50, 33}),
+               bias = rand({70});
   EXPECT_LT(
       largest_difference(sparse_linear(x, SparseWeight::encode(w, 8), bias), linear(x, w, bias)),
       1e-5);
-  const Tensor k = shuffled(pruned({40, 6, 3, 3}, 8, 0.7)), picture = rand({2, 6, 9, 7});
+  const Tensor k = shuffled_outputs(pruned_weight({40, 6, 3, 3}, 8, 0.7)),
+               picture = rand({2, 6, 9, 7});
   const Tensor more = rand({40});
   for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc})
     EXPECT_LT(largest_difference(sparse_conv2d(picture.to(format), SparseWeight::encode(k, 8), more,
@@ -144,13 +123,13 @@ TEST(SparseLinear, IsLinear) {
     for (const int64_t rows : {0, 1, 2, 3, 7, 48, 49, 130})
       for (const auto& [in, out] :
            {std::pair<int64_t, int64_t>{100, 64}, {33, 37}, {1, 1}, {7, 3}, {0, 5}, {5, 0}}) {
-        const Tensor x = rand({rows, in}), dense = pruned({out, in}, vector, 0.6);
+        const Tensor x = rand({rows, in}), dense = pruned_weight({out, in}, vector, 0.6);
         const Tensor bias = rows % 2 ? rand({out}) : Tensor();
         const SparseWeight w = SparseWeight::encode(dense, vector);
         EXPECT_LT(largest_difference(sparse_linear(x, w, bias), linear(x, dense, bias)), 1e-5)
             << vector << " " << rows << " " << in << " " << out;
       }
-  const SparseWeight w = SparseWeight::encode(pruned({16, 6}, 8, 0.5), 8);
+  const SparseWeight w = SparseWeight::encode(pruned_weight({16, 6}, 8, 0.5), 8);
   EXPECT_EQ(sparse_linear(rand({2, 3, 6}), w).shape(), (Shape{2, 3, 16}));
   EXPECT_EQ(sparse_linear(rand({6}), w).shape(), (Shape{16}));
   const Tensor view = rand({6, 4}).t();
@@ -167,13 +146,13 @@ TEST(SparseConv, IsConvolution) {
       for (const Conv2dOptions& o : how)
         for (const MemoryFormat format : {MemoryFormat::nchw, MemoryFormat::nhwc}) {
           const Tensor x = rand({3, weight[1], 9, 11}).to(format);
-          const Tensor dense = pruned(weight, vector, 0.7), bias = rand({weight[0]});
+          const Tensor dense = pruned_weight(weight, vector, 0.7), bias = rand({weight[0]});
           const Tensor y = sparse_conv2d(x, SparseWeight::encode(dense, vector), bias, o);
           EXPECT_LT(largest_difference(y, conv2d(x, dense, bias, o)), 1e-5)
               << vector << " " << weight.str();
           EXPECT_TRUE(y.is_contiguous(format)) << weight.str();
         }
-  const SparseWeight w = SparseWeight::encode(pruned({8, 4, 3, 3}, 8, 0.5), 8);
+  const SparseWeight w = SparseWeight::encode(pruned_weight({8, 4, 3, 3}, 8, 0.5), 8);
   EXPECT_EQ(sparse_conv2d(zeros({0, 4, 5, 5}), w).shape(), (Shape{0, 8, 3, 3}));
   EXPECT_THROW(sparse_conv2d(zeros({1, 3, 5, 5}), w), ShapeError);
   EXPECT_THROW(sparse_conv2d(zeros({1, 4, 2, 2}), w), ShapeError);
@@ -184,7 +163,7 @@ TEST(SparseConv, DoesNotDependOnThreads) {
   manual_seed(3);
   const NoGrad scope;
   const Tensor x = rand({4, 16, 20, 20});
-  const SparseWeight w = SparseWeight::encode(pruned({64, 16, 3, 3}, 32, 0.75), 32);
+  const SparseWeight w = SparseWeight::encode(pruned_weight({64, 16, 3, 3}, 32, 0.75), 32);
   const int before = num_threads();
   set_num_threads(1);
   const std::vector<float> one = sparse_conv2d(x, w, {}, {.padding = 1}).to_vector<float>();
@@ -194,7 +173,7 @@ TEST(SparseConv, DoesNotDependOnThreads) {
 }
 
 TEST(SparseOps, LoseNoGradient) {
-  const SparseWeight w = SparseWeight::encode(pruned({16, 6}, 8, 0.5), 8);
+  const SparseWeight w = SparseWeight::encode(pruned_weight({16, 6}, 8, 0.5), 8);
   const Tensor x = rand({2, 6}, {.requires_grad = true});
   const std::string what = message_of<ValueError>([&] { (void)sparse_linear(x, w); });
   EXPECT_NE(what.find("NoGrad"), std::string::npos) << what;
@@ -219,12 +198,12 @@ TEST(SparseOps, AreTheSameOnVirtualAccelerators) {
   const NoGrad scope;
   const Device device = Device::sim(0);
   const Tensor x = rand({5, 40});
-  const SparseWeight w = SparseWeight::encode(pruned({64, 40}, 32, 0.5), 32);
+  const SparseWeight w = SparseWeight::encode(pruned_weight({64, 40}, 32, 0.5), 32);
   EXPECT_EQ(sparse_linear(x.to(device), w.to(device)).to(Device::cpu()).to_vector<float>(),
             sparse_linear(x, w).to_vector<float>());
   EXPECT_THROW((void)sparse_linear(x, w.to(device)), DeviceError);
   const Tensor pictures = rand({2, 4, 6, 6});
-  const SparseWeight conv = SparseWeight::encode(pruned({32, 4, 3, 3}, 32, 0.5), 32);
+  const SparseWeight conv = SparseWeight::encode(pruned_weight({32, 4, 3, 3}, 32, 0.5), 32);
   EXPECT_EQ(
       sparse_conv2d(pictures.to(device), conv.to(device)).to(Device::cpu()).to_vector<float>(),
       sparse_conv2d(pictures, conv).to_vector<float>());

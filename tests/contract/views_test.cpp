@@ -156,6 +156,8 @@ TEST(Views, EveryOpHasACase) {
                                       "randn_like",
                                       "randperm",
                                       "sparse_conv2d",
+                                      "sparse_int8_conv2d",
+                                      "sparse_int8_linear",
                                       "sparse_linear",
                                       "zeros",
                                       "zeros_like"};

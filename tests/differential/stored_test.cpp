@@ -32,11 +32,27 @@ void check(const std::string& mode) {
 TEST(StoredDraws, HaveEveryOp) {
   // What has no values to compare, draws random numbers, is another name of one that is there, or
   // has no twin in PyTorch.
-  const std::set<std::string> left_out = {
-      "bernoulli", "empty",         "multinomial",   "empty_like",          "rand",
-      "rand_like", "randint",       "randn",         "randn_like",          "randperm",
-      "swapaxes",  "sparse_conv2d", "sparse_linear", "int8_linear",         "int8_conv2d",
-      "quantize",  "dequantize",    "fake_quantize", "fake_quantize_weight"};
+  const std::set<std::string> left_out = {"bernoulli",
+                                          "empty",
+                                          "multinomial",
+                                          "empty_like",
+                                          "rand",
+                                          "rand_like",
+                                          "randint",
+                                          "randn",
+                                          "randn_like",
+                                          "randperm",
+                                          "swapaxes",
+                                          "sparse_conv2d",
+                                          "sparse_linear",
+                                          "int8_linear",
+                                          "int8_conv2d",
+                                          "quantize",
+                                          "dequantize",
+                                          "fake_quantize",
+                                          "fake_quantize_weight",
+                                          "sparse_int8_linear",
+                                          "sparse_int8_conv2d"};
   std::set<std::string> drawn;
   for (const Draw& draw : stored_draws()) drawn.insert(draw.op);
   for (const std::string& name : tests::public_ops())

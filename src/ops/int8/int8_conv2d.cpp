@@ -1,9 +1,6 @@
 // int8_conv2d: a convolution in integers
 #include "backend/kernel.h"
-#include "backend/options/geometry.h"
-#include "backend/options/int8.h"
 #include "ops/checks.h"
-#include "ops/conv/convolve.h"
 #include "ops/int8/int8.h"
 #include "ops/memory_format.h"
 
@@ -28,29 +25,16 @@ Tensor int8_conv2d(const Tensor& q, QuantParams input, const Int8Weight& weight,
              {.operands = "x, packed, sums, scales, bias, correction, y", .activations = "x, y"},
              &int8_conv2d_operations);
   constexpr const char* kOp = "int8_conv2d";
-  ops::check_int8_operands(kOp, q, weight, bias, 4);
-  input.check();
-  if (output.quantized) output.quantized->check();
-  ops::check_rank(kOp, q, 4, "x (N, C, H, W)");
-  BRIM_CHECK(options.groups == 1, NotImplemented,
-             "[int8_conv2d] {} groups: only one is implemented; use conv2d", options.groups);
-  const Shape& k = weight.shape();
-  BRIM_CHECK(q.shape()[1] == k[1], ShapeError,
-             "[int8_conv2d] x {} with weight {}: x must have {} channels", q.shape().str(), k.str(),
-             k[1]);
-  const backend::ConvGeometry geo = ops::geometry_2d(kOp, q, k, options);
-  const auto padded = static_cast<double>(geo.h + 2 * geo.padding.h) *
-                      static_cast<double>(geo.w + 2 * geo.padding.w) *
-                      static_cast<double>(geo.c + 3);
-  BRIM_CHECK(padded < 2147483648.0, ShapeError,
-             "[int8_conv2d] x {} with its padding: pictures of 2^31 numbers or more are not "
-             "implemented; use conv2d",
-             q.shape().str());
+  BRIM_CHECK(weight.packed.defined(), ValueError,
+             "[int8_conv2d] the weight is empty; make one with Int8Weight::quantize");
+  weight.check_structure();
+  ops::check_int8_operands(kOp, q, weight.shape(), weight.packed, bias, 4);
+  const backend::Int8Call call = ops::int8_call(input, output);
+  const backend::ConvGeometry geo = ops::int8_geometry(kOp, q, weight.shape(), options);
   const Tensor from = ops::dense(q);
   Tensor y = ops::empty_in(geo.y_shape(), ops::dtype_of_output(output), from);
   kernel(q.device(), DType::u8, from, weight.packed, weight.sums, weight.scales,
-         bias.defined() ? ops::packed(bias) : bias, weight.correction, y, geo,
-         {input, output.relu, output.quantized});
+         bias.defined() ? ops::packed(bias) : bias, weight.correction, y, geo, call);
   return y;
 }
 

@@ -1,6 +1,5 @@
 // int8_linear: y = x W^T + b in integers
 #include "backend/kernel.h"
-#include "backend/options/int8.h"
 #include "ops/checks.h"
 #include "ops/int8/int8.h"
 #include "ops/memory_format.h"
@@ -23,22 +22,15 @@ Tensor int8_linear(const Tensor& q, QuantParams input, const Int8Weight& weight,
                                     const Tensor& correction, Tensor& y, const backend::Int8Call&)>
       kernel("int8_linear", {.operands = "x, packed, sums, scales, bias, correction, y"},
              &int8_linear_operations);
-  ops::check_int8_operands("int8_linear", q, weight, bias, 2);
-  input.check();
-  if (output.quantized) output.quantized->check();
-  const int64_t in = weight.shape()[1], out = weight.shape()[0];
-  BRIM_CHECK(q.rank() >= 1 && q.size(-1) == in, ShapeError,
-             "[int8_linear] x {} with weight {}: the last axis of x must have {} elements",
-             q.shape().str(), weight.shape().str(), in);
-  Shape shape = q.shape();
-  shape[q.rank() - 1] = out;
-  Tensor y = Tensor::empty(shape, ops::dtype_of_output(output), q.device());
-  const int64_t rows = in > 0 ? q.numel() / in : (out > 0 ? y.numel() / out : 0);
-  Tensor flat = y.alias({rows, out}, {out, 1}, 0);
-  kernel(q.device(), DType::u8, q.contiguous().reshape({rows, in}), weight.packed, weight.sums,
-         weight.scales, bias.defined() ? ops::packed(bias) : bias, weight.correction, flat,
-         {input, output.relu, output.quantized});
-  return y;
+  BRIM_CHECK(weight.packed.defined(), ValueError,
+             "[int8_linear] the weight is empty; make one with Int8Weight::quantize");
+  weight.check_structure();
+  ops::check_int8_operands("int8_linear", q, weight.shape(), weight.packed, bias, 2);
+  const backend::Int8Call call = ops::int8_call(input, output);
+  ops::Int8LinearRows rows = ops::int8_linear_rows("int8_linear", q, weight.shape(), output);
+  kernel(q.device(), DType::u8, rows.x, weight.packed, weight.sums, weight.scales,
+         bias.defined() ? ops::packed(bias) : bias, weight.correction, rows.flat, call);
+  return rows.y;
 }
 
 }  // namespace brim

@@ -1,6 +1,4 @@
 // Int8Weight: weights in integers, with a scale for each output
-#include <brim/autograd/autograd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -13,16 +11,6 @@ namespace brim {
 namespace {
 
 constexpr int64_t kOutputs = 16, kInputs = 4;  // whole multiples of every kernel's tiles
-
-void check_shape(const Shape& shape) {
-  BRIM_CHECK(shape.rank() == 2 || shape.rank() == 4, ShapeError,
-             "[int8] expects a weight (O, K) or (O, C, KH, KW), got {}", shape.str());
-  const int64_t inputs = shape[0] > 0 ? shape.numel() / shape[0] : 0;
-  BRIM_CHECK(inputs <= Int8Weight::kMaxInputs, ValueError,
-             "[int8] a weight {}: the sum of {} products can be more than an i32 holds; {} are "
-             "possible",
-             shape.str(), inputs, Int8Weight::kMaxInputs);
-}
 
 /// Enough for the order of every instruction set.
 Shape packed_shape(const Shape& weight) {
@@ -51,7 +39,7 @@ std::vector<float> scales_of(const std::vector<float>& weight, int64_t outputs) 
 
 Int8Weight Int8Weight::quantize(const Tensor& weight) {
   ops::check_defined("int8", weight);
-  check_shape(weight.shape());
+  ops::check_int8_shape(weight.shape());
   BRIM_CHECK(weight.dtype() == DType::f32, DTypeError,
              "[int8] a weight of {}: only f32 is implemented", name(weight.dtype()));
   const std::vector<float> dense = weight.detach().to_vector<float>();
@@ -74,25 +62,15 @@ Int8Weight Int8Weight::of(const Tensor& values, const Tensor& scales, const Tens
       "int8_pack", {.operands = "values, packed"});
   ops::check_defined("int8", values);
   ops::check_defined("int8", scales);
-  check_shape(values.shape());
+  ops::check_int8_shape(values.shape());
   const int64_t outputs = values.size(0);
   BRIM_CHECK(values.dtype() == DType::i8 && scales.dtype() == DType::f32 &&
                  scales.shape() == Shape{outputs} && values.device() == scales.device(),
              ValueError, "[int8] values {} {} and scales {} {} are no weight", name(values.dtype()),
              values.shape().str(), name(scales.dtype()), scales.shape().str());
-  for (const float scale : scales.to_vector<float>())
-    BRIM_CHECK(std::isfinite(scale) && scale >= 0, ValueError, "[int8] an output's scale is {}",
-               scale);
+  ops::check_int8_scales(scales, correction, outputs, values.device());
   Int8Weight w{.values = values.detach().contiguous(), .scales = scales.detach().contiguous()};
-  if (correction.defined()) {
-    BRIM_CHECK(correction.dtype() == DType::f32 && correction.shape() == Shape{outputs} &&
-                   correction.device() == values.device(),
-               ValueError, "[int8] a correction {} {} of a weight {}", name(correction.dtype()),
-               correction.shape().str(), values.shape().str());
-    for (const float c : correction.to_vector<float>())
-      BRIM_CHECK(std::isfinite(c), ValueError, "[int8] an output's correction is {}", c);
-    w.correction = correction.detach().contiguous();
-  }
+  if (correction.defined()) w.correction = correction.detach().contiguous();
   const std::vector<int8_t> numbers = w.values.to_vector<int8_t>();
   std::vector<int32_t> sums(static_cast<size_t>(outputs), 0);
   const size_t inputs = numbers.size() / std::max<size_t>(sums.size(), 1);
@@ -141,28 +119,4 @@ int64_t Int8Weight::bytes() const {
   return values.numel() + 4 * scales.numel() + (correction.defined() ? 4 * scales.numel() : 0);
 }
 
-namespace ops {
-
-void check_int8_operands(const char* op, const Tensor& q, const Int8Weight& weight,
-                         const Tensor& bias, int rank) {
-  BRIM_CHECK(weight.packed.defined(), ValueError,
-             "[{}] the weight is empty; make one with Int8Weight::quantize", op);
-  BRIM_CHECK(weight.shape().rank() == rank, ShapeError, "[{}] expects a weight of {} axes, got {}",
-             op, rank, weight.shape().str());
-  weight.check_structure();
-  common_device(op, q, weight.packed);
-  BRIM_CHECK(q.dtype() == DType::u8, DTypeError, "[{}] x is {}; quantize() makes it u8", op,
-             name(q.dtype()));
-  if (!bias.defined()) return;
-  common_device(op, q, bias);
-  BRIM_CHECK(bias.dtype() == DType::f32 && bias.shape() == Shape{weight.shape()[0]}, ShapeError,
-             "[{}] bias {} {} with weight {}: expected f32 ({})", op, name(bias.dtype()),
-             bias.shape().str(), weight.shape().str(), weight.shape()[0]);
-  BRIM_CHECK(!grad_enabled() || !bias.requires_grad(), ValueError,
-             "[{}] gradients of int8 layers are not implemented: train with fake_quantize(), and "
-             "compute this in a NoGrad scope",
-             op);
-}
-
-}  // namespace ops
 }  // namespace brim

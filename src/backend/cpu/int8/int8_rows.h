@@ -19,8 +19,7 @@ struct Int8Layout {
 };
 Int8Layout int8_layout();
 
-/// Packed weights are (strips, steps, lanes, group) i8: strips of `lanes` outputs, steps of `group`
-/// inputs.
+/// Packed weights are strips of `lanes` outputs, steps of `group` inputs: (lanes, group) i8 each.
 struct Int8Rows {
   const void* x;        ///< u8 or i16
   const int64_t* rows;  ///< elements from x
@@ -29,6 +28,7 @@ struct Int8Rows {
   int64_t steps;
   const int8_t* weights;  ///< of the first strip
   int64_t strips;
+  int64_t step_bytes, strip_bytes;  ///< from one to the next of the weights
 };
 
 /// How sums become numbers: max(sum * scale + shift, least); 0 for a scale beyond the outputs.

@@ -115,7 +115,9 @@ class Weight {
                                         .offsets = offsets,
                                         .steps = steps_,
                                         .weights = packed_ + output * steps_ * layout_.group,
-                                        .strips = padded / layout_.lanes};
+                                        .strips = padded / layout_.lanes,
+                                        .step_bytes = layout_.lanes * layout_.group,
+                                        .strip_bytes = steps_ * layout_.lanes * layout_.group};
                      if (is_row_major && used == padded)
                        return int8_rows(all, finish, y + block.first * outputs_ + output, outputs_);
                      auto* const part = reinterpret_cast<T*>(block.scratch);

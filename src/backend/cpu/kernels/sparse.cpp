@@ -3,9 +3,9 @@
 
 #include "backend/cpu/conv/implicit_gemm.h"
 #include "backend/cpu/runtime/elements.h"
+#include "backend/cpu/sparse/sparse_index.h"
 #include "backend/cpu/sparse/sparse_rows.h"
 #include "backend/kernel.h"
-#include "core/check.h"
 
 namespace brim::cpu {
 namespace {
@@ -13,36 +13,14 @@ namespace {
 using backend::ConvGeometry;
 
 /// The weight's operands.
-struct Weight {
+struct Weight : SparseIndex {
   const float* values;
-  const int32_t* columns;
-  const int32_t* starts;
-  const int32_t* outputs;  // at each position; null: in order
-  int64_t groups, vector, kept, count;
 
   Weight(const Tensor& v, const Tensor& c, const Tensor& s, const Tensor& o, int64_t all)
-      : values(in<float>(v)),
-        columns(in<int32_t>(c)),
-        starts(in<int32_t>(s)),
-        outputs(in<int32_t>(o)),
-        groups(s.numel() - 1),
-        vector(v.shape()[1]),
-        kept(v.shape()[0]),
-        count(all) {}
+      : SparseIndex(c, s, o, v.shape()[1], all), values(in<float>(v)) {}
 
-  /// Numbers may come from anywhere, and are positions in memory.
-  void check(int64_t width) const {
-    bool is_right = starts[0] == 0 && starts[groups] == kept;
-    for (int64_t g = 0; g < groups; ++g) is_right &= starts[g] <= starts[g + 1];
-    for (int64_t j = 0; j < kept; ++j) is_right &= columns[j] >= 0 && columns[j] < width;
-    for (int64_t o = 0; outputs && o < count; ++o)
-      is_right &= outputs[o] >= 0 && outputs[o] < count;
-    BRIM_CHECK(is_right, ValueError,
-               "[sparse] starts, columns or outputs lie outside of a weight of {} columns", width);
-  }
-  int64_t output(int64_t position) const { return outputs ? outputs[position] : position; }
   SparseGroup group(int64_t g, const int32_t* offsets) const {
-    return {values + starts[g] * vector, offsets + starts[g], starts[g + 1] - starts[g]};
+    return {values + starts[g] * vector, offsets + starts[g], kept_of(g)};
   }
 };
 
@@ -51,24 +29,24 @@ template <class RowAt, class Take>
 void products(const Context& context, const Weight& weight, const int32_t* offsets, const float* x,
               const float* bias, int64_t rows, const RowAt& row_at, const Take& take) {
   const int64_t vector = weight.vector;
-  const int64_t work = weight.kept * vector / std::max<int64_t>(weight.groups, 1);
   const size_t bytes = static_cast<size_t>((kRowBlock + 1) * vector) * sizeof(float);
-  for_row_blocks(context, rows, weight.groups, work, bytes, row_at, [&](const RowBlock& block) {
-    auto* const y = reinterpret_cast<float*>(block.scratch);
-    float* const group_bias = y + kRowBlock * vector;
-    const int64_t first = block.group * vector, used = std::min(vector, weight.count - first);
-    for (int64_t o = 0; o < vector; ++o)
-      group_bias[o] = bias && o < used ? bias[weight.output(first + o)] : 0;
-    sparse_rows({x, block.rows, block.count, vector, group_bias},
-                weight.group(block.group, offsets), y, vector);
-    take(RowResults<float>{.from = y,
-                           .step = vector,
-                           .first = block.first,
-                           .count = block.count,
-                           .output = first,
-                           .used = used,
-                           .order = weight.outputs ? weight.outputs + first : nullptr});
-  });
+  for_row_blocks(context, rows, weight.groups, weight.work(), bytes, row_at,
+                 [&](const RowBlock& block) {
+                   auto* const y = reinterpret_cast<float*>(block.scratch);
+                   float* const group_bias = y + kRowBlock * vector;
+                   const int64_t first = block.group * vector, used = weight.used_of(block.group);
+                   for (int64_t o = 0; o < vector; ++o)
+                     group_bias[o] = bias && o < used ? bias[weight.output(first + o)] : 0;
+                   sparse_rows({x, block.rows, block.count, vector, group_bias},
+                               weight.group(block.group, offsets), y, vector);
+                   take(RowResults<float>{.from = y,
+                                          .step = vector,
+                                          .first = block.first,
+                                          .count = block.count,
+                                          .output = first,
+                                          .used = used,
+                                          .order = weight.order_of(block.group)});
+                 });
 }
 
 void sparse_linear(const Context& context, const Tensor& x, const Tensor& values,

@@ -1,0 +1,129 @@
+// How instruction sets multiply 8-bit integers, and what becomes of sums (see int8_rows.h);
+// included once per instruction set. A source that includes it defines HWY_WANT_AVX3_DL first.
+#include <cstdint>
+
+#include "backend/cpu/int8/int8_rows.h"
+
+#if defined(BRIM_CPU_INT8_INL_H) == defined(HWY_TARGET_TOGGLE)
+#ifdef BRIM_CPU_INT8_INL_H
+#undef BRIM_CPU_INT8_INL_H
+#else
+#define BRIM_CPU_INT8_INL_H
+#endif
+
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace brim::cpu::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3_DL
+constexpr bool kQuads = true;
+#else
+constexpr bool kQuads = false;
+#endif
+constexpr int64_t kGroup = kQuads ? 4 : 2;
+using Sums = hn::CappedTag<int32_t, 16>;
+using Sum = hn::Vec<Sums>;
+using Numbers = hn::Rebind<float, Sums>;
+using Bytes = hn::Rebind<uint8_t, Sums>;
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
+using Inputs = Sum;   // a step's, for all outputs of a strip
+using Weights = Sum;  // a step's
+
+HWY_INLINE Inputs inputs_at(const char* x) {
+  int32_t all;  // rows have no alignment
+  hwy::CopyBytes<4>(x, &all);
+  return hn::Set(Sums(), all);
+}
+/// A step's, for all positions of a vector, and a weight for all of them.
+HWY_INLINE Inputs inputs_of(const int32_t* x) { return hn::LoadU(Sums(), x); }
+HWY_INLINE Weights weight_at(const int32_t* w) { return hn::Set(Sums(), *w); }
+HWY_INLINE Weights weights_at(const int8_t* w) {
+  if constexpr (kQuads) return hn::LoadU(Sums(), reinterpret_cast<const int32_t*>(w));
+  const hn::Repartition<int16_t, Sums> d16;
+  const hn::Rebind<int8_t, decltype(d16)> d8;
+  return hn::BitCast(Sums(), hn::PromoteTo(d16, hn::LoadU(d8, w)));
+}
+/// sum + the products of a step's inputs and weights.
+HWY_INLINE Sum plus_products(Sum sum, Inputs x, Weights w) {
+#if HWY_TARGET <= HWY_AVX3_DL
+  // No intrinsic: Highway 1.0 does not ask the compiler for avx512vnni, which this target has.
+  asm("vpdpbusd %2, %1, %0" : "+v"(sum.raw) : "v"(x.raw), "v"(w.raw));
+  return sum;
+#elif HWY_TARGET <= HWY_AVX3
+  return hn::Add(sum, Sum{_mm512_madd_epi16(x.raw, w.raw)});
+#else
+  return hn::Add(sum, Sum{_mm256_madd_epi16(x.raw, w.raw)});
+#endif
+}
+#else
+struct Pair {
+  Sum first, second;
+};
+using Inputs = Pair;
+using Weights = Pair;
+
+HWY_INLINE Inputs inputs_at(const char* x) {
+  int16_t two[2];
+  hwy::CopyBytes<4>(x, two);
+  return {hn::Set(Sums(), two[0]), hn::Set(Sums(), two[1])};
+}
+HWY_INLINE Pair halves_of(Sum pairs) {
+  return {hn::ShiftRight<16>(hn::ShiftLeft<16>(pairs)), hn::ShiftRight<16>(pairs)};
+}
+HWY_INLINE Inputs inputs_of(const int32_t* x) { return halves_of(hn::LoadU(Sums(), x)); }
+HWY_INLINE Weights weight_at(const int32_t* w) { return halves_of(hn::Set(Sums(), *w)); }
+HWY_INLINE Weights weights_at(const int8_t* w) {
+  const hn::Rebind<int8_t, Sums> d8;
+  hn::Vec<decltype(d8)> first, second;
+  hn::LoadInterleaved2(d8, w, first, second);
+  return {hn::PromoteTo(Sums(), first), hn::PromoteTo(Sums(), second)};
+}
+HWY_INLINE Sum plus_products(Sum sum, const Inputs& x, const Weights& w) {
+  return hn::Add(sum, hn::Add(hn::Mul(x.first, w.first), hn::Mul(x.second, w.second)));
+}
+#endif
+
+/// round(v * inverse) + zero_point in 0..255; 0 for NaN.
+HWY_INLINE auto to_u8(hn::Vec<Numbers> v, hn::Vec<Numbers> inverse, int32_t zero_point) {
+  const Numbers d;
+  const hn::Rebind<uint32_t, Sums> du;
+  const auto zero = static_cast<float>(zero_point);
+  const auto least = hn::Set(d, -zero), most = hn::Set(d, 255 - zero);
+  v = hn::Mul(v, inverse);
+#if !HWY_ARCH_X86  // whose Max gives the second one then
+  v = hn::IfThenElse(hn::Eq(v, v), v, least);
+#endif
+  v = hn::Min(hn::Max(v, least), most);
+  // 1.5 x 2^23: behind it a float has no room for a fraction, and the whole number is in its bits.
+  constexpr float kWhole = 12582912;
+  constexpr uint32_t kBits = 0x4B400000;
+  const auto bits = hn::BitCast(du, hn::Add(v, hn::Set(d, kWhole)));
+  const auto q = hn::Sub(bits, hn::Set(du, kBits - static_cast<uint32_t>(zero_point)));
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3  // TruncateTo is wrong for AVX3_DL in Highway 1.0.3
+  return hn::Vec<Bytes>{_mm512_cvtepi32_epi8(q.raw)};
+#elif HWY_TARGET == HWY_SCALAR
+  return hn::DemoteTo(Bytes(), hn::BitCast(Sums(), q));
+#else
+  return hn::TruncateTo(Bytes(), q);
+#endif
+}
+
+/// y[at ..] = v, of f32 or u8.
+HWY_INLINE void store(hn::Vec<Numbers> v, const Int8Finish& f, hn::Vec<Numbers> inverse, void* y,
+                      int64_t at) {
+  if (f.inverse == 0)
+    hn::StoreU(v, Numbers(), static_cast<float*>(y) + at);
+  else
+    hn::StoreU(to_u8(v, inverse, f.zero_point), Bytes(), static_cast<uint8_t*>(y) + at);
+}
+
+}  // namespace
+}  // namespace brim::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,362 @@
+// Layers in 8-bit integers whose weights have kept columns only (see brim/ops/sparse_int8.h).
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "backend/cpu/conv/implicit_gemm.h"
+#include "backend/cpu/conv/phase_planes.h"
+#include "backend/cpu/int8/int8_rows.h"
+#include "backend/cpu/runtime/elements.h"
+#include "backend/cpu/sparse/sparse_index.h"
+#include "backend/cpu/sparse/sparse_int8.h"
+#include "backend/kernel.h"
+#include "backend/options/int8.h"
+
+namespace brim::cpu {
+namespace {
+
+using backend::ConvGeometry;
+using backend::SparseInt8Call;
+
+// Rows up to which outputs are in the lanes of vectors, and each row's inputs are gathered: for
+// more of them it takes less to have rows there.
+constexpr int64_t kGatheredRows = 5;
+
+int64_t up(int64_t n, int64_t step) { return (n + step - 1) / step * step; }
+
+/// Where a group's packed columns begin: each group has up to 3 more of them, which are zeros.
+int64_t packed_start(const SparseIndex& index, int64_t g) { return index.starts[g] + 3 * g; }
+
+/// values (kept, vector): of each group in steps of columns, outputs, columns of a step.
+void pack(const Context&, const Tensor& values, const Tensor& starts, Tensor& packed) {
+  const int64_t group = int8_layout().group, vector = values.size(1);
+  const SparseIndex index({}, starts, {}, vector, 0);
+  const auto* const from = in<int8_t>(values);
+  auto* const to = out<int8_t>(packed);
+  std::fill_n(to, packed.numel(), int8_t{0});
+  for (int64_t g = 0; g < index.groups; ++g)
+    for (int64_t j = 0; j < index.kept_of(g); ++j)
+      for (int64_t o = 0; o < vector; ++o)
+        to[packed_start(index, g) * vector + (j / group * vector + o) * group + j % group] =
+            from[(index.starts[g] + j) * vector + o];
+}
+
+/// The operands of a call but for its inputs.
+struct Operands {
+  const Tensor &packed, &columns, &starts, &outputs, &sums, &scales, &bias, &correction;
+};
+
+/// The weight of a call, and what becomes of its sums.
+class Weight {
+ public:
+  /// `width`: columns of the dense weight; offset_of(column): from where a row or run begins.
+  template <class OffsetOf>
+  Weight(const Context& context, const Operands& t, int64_t width, const SparseInt8Call& call,
+         const OffsetOf& offset_of)
+      : index_(t.columns, t.starts, t.outputs, call.vector, t.scales.numel()),
+        packed_(in<int8_t>(t.packed)),
+        padded_(up(index_.groups * index_.vector, 16) + 16),
+        finishes_(context.workspace(3 * sizeof(float) * static_cast<size_t>(padded_))),
+        table_(context.workspace(static_cast<size_t>(index_.kept + 3 * index_.groups + 1) *
+                                 sizeof(int64_t))) {
+    index_.check(width);
+    auto* const offsets = table_.as<int64_t>();
+    for (int64_t g = 0; g < index_.groups; ++g) {
+      const int64_t first = packed_start(index_, g), kept = index_.kept_of(g);
+      for (int64_t j = 0; j < kept; ++j)
+        offsets[first + j] = offset_of(index_.columns[index_.starts[g] + j]);
+      for (int64_t j = kept; j < kept + 3; ++j)  // times zeros
+        offsets[first + j] = kept > 0 ? offsets[first] : 0;
+    }
+    auto* const start = finishes_.as<int32_t>();
+    auto* const scale = reinterpret_cast<float*>(start + padded_);
+    float* const shift = scale + padded_;
+    const auto* const sum = in<int32_t>(t.sums);
+    const auto* const factor = in<float>(t.scales);
+    const float *const first = in<float>(t.bias), *const second = in<float>(t.correction);
+    const backend::Int8Call& layer = call.layer;
+    for (int64_t p = 0; p < padded_; ++p) {
+      const bool is_used = p < index_.count;
+      const int64_t o = is_used ? index_.output(p) : 0;
+      start[p] = is_used ? -layer.input.zero_point * sum[o] : 0;
+      scale[p] = is_used ? factor[o] * layer.input.scale : 0;
+      shift[p] = (is_used && first ? first[o] : 0) + (is_used && second ? second[o] : 0);
+    }
+    finish_ = {.start = start,
+               .scale = scale,
+               .shift = shift,
+               .least = layer.relu ? 0 : -std::numeric_limits<float>::infinity(),
+               .inverse = layer.output ? 1 / layer.output->scale : 0,
+               .zero_point = layer.output ? layer.output->zero_point : 0};
+  }
+
+  const SparseIndex& index() const { return index_; }
+  int64_t steps(int64_t g) const { return up(index_.kept_of(g), layout_.group) / layout_.group; }
+  const int8_t* packed(int64_t g) const {
+    return packed_ + packed_start(index_, g) * index_.vector;
+  }
+  const int64_t* offsets(int64_t g) const { return table_.as<int64_t>() + packed_start(index_, g); }
+  Int8Finish finish(int64_t g) const {
+    Int8Finish f = finish_;
+    f.start += g * index_.vector;
+    f.scale += g * index_.vector;
+    f.shift += g * index_.vector;
+    return f;
+  }
+  const Int8Layout& layout() const { return layout_; }
+
+ private:
+  const Int8Layout layout_ = int8_layout();
+  const SparseIndex index_;
+  const int8_t* packed_;
+  const int64_t padded_;
+  const Workspace finishes_, table_;
+  Int8Finish finish_{};
+};
+
+/// Few rows: their inputs are gathered for each group, and outputs are in the lanes of vectors.
+template <class T, class RowAt, class Take>
+void gathered_products(const Context& context, const Weight& weight, const uint8_t* x, int64_t rows,
+                       const RowAt& row_at, const Take& take) {
+  const SparseIndex& index = weight.index();
+  const Int8Layout layout = weight.layout();
+  int64_t steps = 0;  // of the longest group
+  for (int64_t g = 0; g < index.groups; ++g) steps = std::max(steps, weight.steps(g));
+  const int64_t width = steps * layout.group, ld = up(index.vector, layout.lanes);
+  const Workspace table =
+      context.workspace(static_cast<size_t>(std::max<int64_t>(steps, 1)) * sizeof(int32_t));
+  auto* const offsets = table.as<int32_t>();
+  for (int64_t j = 0; j < steps; ++j) offsets[j] = static_cast<int32_t>(j * layout.group);
+  const size_t bytes_of_inputs = room_for<char>(rows * width * layout.input_bytes());
+  const int64_t work = rows * std::max<int64_t>(index.work(), 1);
+  const int64_t grain = std::max<int64_t>(1, kRowGrain / work / 4);
+  const PartScratch scratch(context, index.groups, grain,
+                            bytes_of_inputs + static_cast<size_t>(rows * ld) * sizeof(T));
+  parallel_for(index.groups, grain, [&](int64_t begin, int64_t end) {
+    const PartScratch::Slot slot(scratch);
+    char* const inputs = slot.as<char>();
+    T* const y = reinterpret_cast<T*>(inputs + bytes_of_inputs);
+    for (int64_t g = begin; g < end; ++g) {
+      int64_t begins[kGatheredRows];
+      const int64_t count = weight.steps(g) * layout.group;
+      const int64_t* const from = weight.offsets(g);
+      const auto gather = [&](auto* to) {
+        for (int64_t r = 0; r < rows; ++r) {
+          begins[r] = r * width;
+          const uint8_t* const row = x + row_at(r);
+          for (int64_t j = 0; j < count; ++j) to[begins[r] + j] = row[from[j]];
+        }
+      };
+      if (layout.input_bytes() == 1)
+        gather(reinterpret_cast<uint8_t*>(inputs));
+      else
+        gather(reinterpret_cast<int16_t*>(inputs));
+      int8_rows({.x = inputs,
+                 .rows = begins,
+                 .count = rows,
+                 .offsets = offsets,
+                 .steps = weight.steps(g),
+                 .weights = weight.packed(g),
+                 .strips = ld / layout.lanes,
+                 .step_bytes = index.vector * layout.group,
+                 .strip_bytes = layout.lanes * layout.group},
+                weight.finish(g), y, ld);
+      take(RowResults<T>{.from = y,
+                         .step = ld,
+                         .first = 0,
+                         .count = rows,
+                         .output = g * index.vector,
+                         .used = index.used_of(g),
+                         .order = index.order_of(g)});
+    }
+  });
+}
+
+/// What a block of positions is of.
+struct Block {
+  const uint8_t* x;
+  int64_t count;
+};
+
+/// Outputs of a block: (vector, kPositions).
+template <class T>
+struct BlockResults {
+  const T* planes;
+  T* rows;  ///< as many numbers, for the transpose
+  int64_t group;
+};
+
+/// Calls take(block's index, BlockResults) for all blocks and groups.
+template <class T, class BlockAt, class Take>
+void block_products(const Context& context, const Weight& weight, int64_t blocks,
+                    const BlockAt& block_at, const Take& take) {
+  const SparseIndex& index = weight.index();
+  const int64_t units = blocks * index.groups, vector = index.vector;
+  const int64_t grain =
+      std::max<int64_t>(1, kRowGrain / std::max<int64_t>(index.work() * kPositions, 1));
+  const size_t bytes = (sparse_int8_scratch(vector) + 63) / 64 * 64;
+  const PartScratch scratch(context, units, grain,
+                            bytes + 2 * static_cast<size_t>(vector * kPositions) * sizeof(T));
+  parallel_for(units, grain, [&](int64_t begin, int64_t end) {
+    const PartScratch::Slot slot(scratch);
+    T* const y = reinterpret_cast<T*>(slot.as<char>() + bytes);
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t b = u / index.groups, g = u % index.groups;
+      const Block block = block_at(b);
+      sparse_int8_block(block.x, block.count,
+                        {.weights = weight.packed(g),
+                         .offsets = weight.offsets(g),
+                         .steps = weight.steps(g),
+                         .vector = vector},
+                        weight.finish(g), y, slot.as<char>());
+      take(b, BlockResults<T>{y, y + vector * kPositions, g});
+    }
+  });
+}
+
+/// Into rows of y that are index.count long: `count` positions from `at` on, transposed in `r.rows`
+/// already.
+template <class T>
+void copy_positions(const SparseIndex& index, const BlockResults<T>& r, int64_t at, int64_t count,
+                    int64_t row, T* y) {
+  copy_rows(RowResults<T>{.from = r.rows + at * index.vector,
+                          .step = index.vector,
+                          .first = row,
+                          .count = count,
+                          .output = r.group * index.vector,
+                          .used = index.used_of(r.group),
+                          .order = index.order_of(r.group)},
+            y, index.count);
+}
+template <class T>
+void transpose_positions(const SparseIndex& index, const BlockResults<T>& r, int64_t count) {
+  transpose_tile(r.planes, kPositions, index.vector, count, r.rows, index.vector);
+}
+
+/// Calls f(T()) of the output's type.
+template <class F>
+void for_output(const Tensor& y, const F& f) {
+  if (y.dtype() == DType::u8)
+    f(uint8_t());
+  else
+    f(float());
+}
+
+void sparse_int8_linear(const Context& context, const Tensor& x, const Tensor& packed,
+                        const Tensor& columns, const Tensor& starts, const Tensor& outputs,
+                        const Tensor& sums, const Tensor& scales, const Tensor& bias,
+                        const Tensor& correction, Tensor& y, const SparseInt8Call& call) {
+  const Operands operands{packed, columns, starts, outputs, sums, scales, bias, correction};
+  const int64_t rows = y.shape()[0], width = x.shape()[1], count = y.shape()[1];
+  if (y.numel() == 0) return;
+  const auto* const from = in<uint8_t>(x);
+  if (rows <= kGatheredRows) {
+    const Weight weight(context, operands, width, call, [](int64_t column) { return column; });
+    for_output(y, [&]<class T>(T) {
+      gathered_products<T>(
+          context, weight, from, rows, [&](int64_t row) { return row * width; },
+          [&, to = out<T>(y)](const RowResults<T>& r) { copy_rows(r, to, count); });
+    });
+    return;
+  }
+  // Blocks of rows, each with its columns as runs.
+  const int64_t blocks = (rows + kPositions - 1) / kPositions;
+  const int64_t ld = std::min(up(rows, kPositionStep), kPositions), block_bytes = width * ld;
+  const Workspace runs = context.workspace(static_cast<size_t>(blocks * block_bytes + kPositions));
+  auto* const planes = runs.as<uint8_t>();
+  constexpr int64_t kColumns = 64;  // of a tile
+  const int64_t tiles = (width + kColumns - 1) / kColumns;
+  const auto rows_of = [&](int64_t b) { return std::min(kPositions, rows - b * kPositions); };
+  parallel_for(blocks * tiles, 16, [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) {
+      const int64_t b = u / tiles, column = u % tiles * kColumns;
+      transpose_tile(from + b * kPositions * width + column, width, rows_of(b),
+                     std::min(kColumns, width - column), planes + b * block_bytes + column * ld,
+                     ld);
+    }
+  });
+  const Weight weight(context, operands, width, call, [&](int64_t column) { return column * ld; });
+  for_output(y, [&]<class T>(T) {
+    block_products<T>(
+        context, weight, blocks,
+        [&](int64_t b) {
+          return Block{planes + b * block_bytes, rows_of(b)};
+        },
+        [&, to = out<T>(y)](int64_t b, const BlockResults<T>& r) {
+          transpose_positions(weight.index(), r, rows_of(b));
+          copy_positions(weight.index(), r, 0, rows_of(b), b * kPositions, to);
+        });
+  });
+}
+
+/// Images of few columns are transposed as a whole, not row by row.
+const uint8_t* planar(const Tensor& x, const ConvGeometry& g, const Workspace& images) {
+  transpose(in<uint8_t>(x), g.n, g.h * g.w, g.c, images.as<uint8_t>());
+  return images.as<uint8_t>();
+}
+
+void sparse_int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed,
+                        const Tensor& columns, const Tensor& starts, const Tensor& outputs,
+                        const Tensor& sums, const Tensor& scales, const Tensor& bias,
+                        const Tensor& correction, Tensor& y, const ConvGeometry& g,
+                        const SparseInt8Call& call) {
+  if (y.numel() == 0) return;
+  const Operands operands{packed, columns, starts, outputs, sums, scales, bias, correction};
+  const PhasePlanes planes(g);
+  const int64_t area = g.kh * g.kw, pixels = g.oh * g.ow, rows = g.n * pixels;
+  const Weight weight(context, operands, g.c * area, call,
+                      [&](int64_t column) { return planes.offset(column % area, column / area); });
+  const bool is_nhwc = are_nhwc(x, x), y_is_nhwc = are_nhwc(y, y) || pixels == 1;
+  const bool is_transposed = is_nhwc && g.w < 16 * g.stride.w && g.h * g.w >= 16;
+  const Workspace images =
+      context.workspace(is_transposed ? static_cast<size_t>(x.numel()) : size_t{0});
+  const Workspace memory = context.workspace(static_cast<size_t>(planes.size() + kPositions));
+  auto* const from = memory.as<uint8_t>();
+  planes.fill(is_transposed ? planar(x, g, images) : in<uint8_t>(x), is_nhwc && !is_transposed,
+              static_cast<uint8_t>(call.layer.input.zero_point), from);
+  if (rows <= kGatheredRows) {
+    for_output(y, [&]<class T>(T) {
+      gathered_products<T>(
+          context, weight, from, rows, [&](int64_t row) { return planes.position(row); },
+          [&, to = out<T>(y)](const RowResults<T>& r) { copy_to_images(r, y_is_nhwc, g, to); });
+    });
+    return;
+  }
+  const int64_t of_run = (planes.length() + kPositions - 1) / kPositions;
+  const auto first_of = [&](int64_t b) { return b % of_run * kPositions; };
+  const auto count_of = [&](int64_t b) {
+    return std::min(kPositions, planes.length() - first_of(b));
+  };
+  for_output(y, [&]<class T>(T) {
+    block_products<T>(
+        context, weight, planes.runs() * of_run,
+        [&](int64_t b) {
+          return Block{from + planes.run(b / of_run) + first_of(b), count_of(b)};
+        },
+        [&, to = out<T>(y)](int64_t b, const BlockResults<T>& r) {
+          const SparseIndex& index = weight.index();
+          static thread_local std::vector<PositionPiece> pieces;
+          planes.pieces(b / of_run, first_of(b), count_of(b), pieces);
+          if (y_is_nhwc) transpose_positions(index, r, count_of(b));
+          for (const PositionPiece& piece : pieces) {
+            if (y_is_nhwc) {
+              copy_positions(index, r, piece.at, piece.count, piece.row, to);
+              continue;
+            }
+            T* const image = to + piece.row / pixels * g.o * pixels + piece.row % pixels;
+            for (int64_t i = 0; i < index.used_of(r.group); ++i)
+              std::copy_n(r.planes + i * kPositions + piece.at, piece.count,
+                          image + index.output(r.group * index.vector + i) * pixels);
+          }
+        });
+  });
+}
+
+const bool registered =
+    backend::register_kernel("sparse_int8_pack", DeviceKind::cpu, DType::i8, &pack) &&
+    backend::register_kernel("sparse_int8_linear", DeviceKind::cpu, DType::u8,
+                             &sparse_int8_linear) &&
+    backend::register_kernel("sparse_int8_conv2d", DeviceKind::cpu, DType::u8, &sparse_int8_conv2d);
+
+}  // namespace
+}  // namespace brim::cpu
