@@ -46,7 +46,7 @@ class Match {
   virtual Tensor make(const Shape& shape, DType dtype,
                       MemoryFormat format = MemoryFormat::nchw) = 0;
   virtual Device device() const = 0;
-  /// Of the launches that go.
+  /// Of the launches that go, or of the first one that is required.
   virtual DType dtype() const = 0;
 
   /// The options of the launch `label`. Throws Error if it is missing, or has none of this type.
@@ -78,6 +78,9 @@ struct Rewrite {
   /// Whether a new launch may write a tensor that it reads under other names, where these are the
   /// same elements.
   bool in_place = false;
+  /// Whether the launches may be of several dtypes; `pays` looks at them then. Else they are of
+  /// one.
+  bool mixed_dtypes = false;
   /// The device needs all of these for the dtype of what is found. Rewrites whose patterns have one
   /// come behind this one.
   std::vector<std::string> kernels;

@@ -113,7 +113,7 @@ class Matcher final : public backend::Match {
     const Launch& launch = at(index);
     if (!is_one_of(launch, wanted.kernels) || is_taken(index, wanted)) return false;
     if (wanted.kind != Kind::witness && !wanted.element &&
-        (launch.dtype() != dtype_ || !is_plain(launch)))
+        ((launch.dtype() != dtype_ && !rewrite_.mixed_dtypes) || !is_plain(launch)))
       return false;
     for (const size_t element :
          wanted.element ? possible_elements(wanted, launch) : std::vector<size_t>{0}) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <brim/core/quant_params.h>
+#include <brim/core/same_bits.h>
 
 #include <cstdint>
 #include <optional>
@@ -13,6 +14,16 @@ struct Int8Call {
   bool relu = false;
   std::optional<QuantParams> output;  ///< of u8 outputs; else they are f32
   friend bool operator==(const Int8Call&, const Int8Call&) = default;
+};
+
+/// What a layer's launch does besides where it stands for those behind it as well.
+struct Int8Following {
+  double eps = 0;                   ///< of batch norm, where there are statistics
+  bool relu = false;                ///< in the end
+  std::optional<QuantParams> next;  ///< of u8 that are made of the result
+  friend bool operator==(const Int8Following& x, const Int8Following& y) {
+    return same_bits(x.eps, y.eps) && x.relu == y.relu && x.next == y.next;
+  }
 };
 
 /// The same where weights leave their columns of zeros out.

@@ -27,10 +27,19 @@ struct PaddedImages {
   int64_t width() const { return g.w + 2 * g.padding.w; }
   int64_t size() const { return height() * width() * channels; }
 
-  /// Where row `r` of all images' begins.
-  int64_t corner(int64_t r) const {
-    const int64_t pixels = g.oh * g.ow, n = r / pixels, at = r % pixels;
-    return n * size() + (at / g.ow * g.stride.h * width() + at % g.ow * g.stride.w) * channels;
+  /// Where `count` rows of all images begin, from row `first` on: the corners of what the kernel
+  /// covers.
+  void operator()(int64_t first, int64_t count, int64_t* to) const {
+    const int64_t pixels = g.oh * g.ow, at = first % pixels;
+    const int64_t right = g.stride.w * channels, down = g.stride.h * width() * channels;
+    int64_t n = first / pixels, y = at / g.ow, x = at % g.ow;
+    for (int64_t r = 0; r < count; ++r) {
+      to[r] = n * size() + y * down + x * right;
+      if (++x < g.ow) continue;
+      x = 0;
+      if (++y < g.oh) continue;
+      y = 0, ++n;
+    }
   }
   /// Of an input from there: tap of kh x kw, and channel.
   int64_t offset(int64_t tap, int64_t channel) const {
@@ -79,11 +88,20 @@ struct RowBlock {
   char* scratch;
 };
 
-/// Calls body(RowBlock) for all blocks of rows and all groups, in parallel. `work`: multiply-adds
-/// of a row and a group; `bytes` of scratch for each call, aligned to 64.
-template <class RowAt, class Body>
+/// Rows of `width` elements, one after the other: for for_row_blocks().
+struct RowsOf {
+  int64_t width;
+  void operator()(int64_t first, int64_t count, int64_t* to) const {
+    for (int64_t r = 0; r < count; ++r) to[r] = (first + r) * width;
+  }
+};
+
+/// Calls body(RowBlock) for all blocks of rows and all groups, in parallel, where find_rows(first,
+/// count, to) says where rows begin. `work`: multiply-adds of a row and a group; `bytes` of scratch
+/// for each call, aligned to 64.
+template <class FindRows, class Body>
 void for_row_blocks(const Context& context, int64_t rows, int64_t groups, int64_t work,
-                    size_t bytes, const RowAt& row_at, const Body& body) {
+                    size_t bytes, const FindRows& find_rows, const Body& body) {
   const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock, units = blocks * groups;
   const int64_t of_unit = std::min(rows, kRowBlock) * std::max<int64_t>(work, 1);
   const int64_t grain = std::max<int64_t>(1, kRowGrain / std::max<int64_t>(of_unit, 1));
@@ -97,8 +115,7 @@ void for_row_blocks(const Context& context, int64_t rows, int64_t groups, int64_
     for (int64_t u = begin; u < end; ++u) {
       const int64_t block = u / groups, first = block * kRowBlock;
       const int64_t count = std::min(kRowBlock, rows - first);
-      if (block != known)
-        for (int64_t r = 0; r < count; ++r) at[r] = row_at(first + r);
+      if (block != known) find_rows(first, count, at);
       known = block;
       body(RowBlock{first, count, at, u % groups, slot.as<char>() + kRows});
     }

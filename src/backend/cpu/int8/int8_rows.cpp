@@ -23,6 +23,20 @@ constexpr int kAccumulators = 8, kMaxRows = 4, kStrips = 2;
 
 Int8Layout layout() { return {.group = kGroup, .lanes = static_cast<int64_t>(hn::Lanes(Sums()))}; }
 
+/// v of output `output`, and what follows; to y[at ..], if that is not null.
+HWY_INLINE void store_then(hn::Vec<Numbers> v, const Int8Finish& f, hn::Vec<Numbers> inverse,
+                           int64_t output, float* y, int64_t at) {
+  const Numbers d;
+  const Int8Then& t = *f.then;
+  if (t.mean)
+    v = hn::MulAdd(hn::Sub(v, hn::LoadU(d, t.mean + output)), hn::LoadU(d, t.factor + output),
+                   hn::LoadU(d, t.shift + output));
+  if (t.residual) v = hn::Add(v, hn::LoadU(d, t.residual + at));
+  if (t.relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);  // NaN stays
+  if (y) hn::StoreU(v, d, y + at);
+  if (t.q) hn::StoreU(to_u8(v, inverse, f.zero_point), Bytes(), t.q + at);
+}
+
 template <int R, int S>
 HWY_INLINE void tile(const Int8Rows& r, int64_t row, int64_t strip, const Int8Finish& f, void* y,
                      int64_t ld) {
@@ -55,7 +69,11 @@ HWY_INLINE void tile(const Int8Rows& r, int64_t row, int64_t strip, const Int8Fi
     const auto scale = hn::LoadU(d, f.scale + output), shift = hn::LoadU(d, f.shift + output);
     for (int i = 0; i < R; ++i) {
       const auto v = hn::Max(hn::MulAdd(hn::ConvertTo(d, acc[i][s]), scale, shift), least);
-      store(v, f, inverse, y, i * ld + output);
+      const int64_t at = (row + i) * ld + output;
+      if (f.then)
+        store_then(v, f, inverse, output, static_cast<float*>(y), at);
+      else
+        store(v, f, inverse, y, at);
     }
   }
 }
@@ -64,13 +82,11 @@ HWY_INLINE void tile(const Int8Rows& r, int64_t row, int64_t strip, const Int8Fi
 template <int S>
 HWY_INLINE void strips(const Int8Rows& r, int64_t strip, const Int8Finish& f, void* y, int64_t ld) {
   constexpr int kRows = kAccumulators / S < kMaxRows ? kAccumulators / S : kMaxRows;
-  const int64_t step = ld * (f.inverse == 0 ? 4 : 1);
-  const auto at = [&](int64_t row) { return static_cast<char*>(y) + row * step; };
   int64_t row = 0;
-  for (; row + kRows <= r.count; row += kRows) tile<kRows, S>(r, row, strip, f, at(row), ld);
-  for (; row + 4 <= r.count && kRows > 4; row += 4) tile<4, S>(r, row, strip, f, at(row), ld);
-  for (; row + 2 <= r.count; row += 2) tile<2, S>(r, row, strip, f, at(row), ld);
-  if (row < r.count) tile<1, S>(r, row, strip, f, at(row), ld);
+  for (; row + kRows <= r.count; row += kRows) tile<kRows, S>(r, row, strip, f, y, ld);
+  for (; row + 4 <= r.count && kRows > 4; row += 4) tile<4, S>(r, row, strip, f, y, ld);
+  for (; row + 2 <= r.count; row += 2) tile<2, S>(r, row, strip, f, y, ld);
+  if (row < r.count) tile<1, S>(r, row, strip, f, y, ld);
 }
 
 void rows_of(const Int8Rows& r, const Int8Finish& f, void* y, int64_t ld) {

@@ -31,6 +31,15 @@ struct Int8Rows {
   int64_t step_bytes, strip_bytes;  ///< from one to the next of the weights
 };
 
+/// What becomes of numbers besides, each null where there is none. They are read and written where
+/// y is.
+struct Int8Then {
+  const float *mean, *factor, *shift;  ///< of outputs: (number - mean) * factor + shift
+  const float* residual;               ///< is added
+  bool relu;
+  uint8_t* q;  ///< gets the result in u8, by Int8Finish's inverse and zero_point
+};
+
 /// How sums become numbers: max(sum * scale + shift, least); 0 for a scale beyond the outputs.
 /// With `inverse` also round(that * inverse) + zero_point, in 0..255.
 struct Int8Finish {
@@ -39,6 +48,7 @@ struct Int8Finish {
   float least;
   float inverse;  ///< 0: the result stays f32
   int32_t zero_point;
+  const Int8Then* then = nullptr;  ///< y is f32 then, and may be null
 };
 
 /// y: (count, strips * lanes) of f32 or u8, rows `ld` elements apart. Does not depend on how rows

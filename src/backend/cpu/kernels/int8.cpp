@@ -6,6 +6,7 @@
 #include "backend/cpu/conv/implicit_gemm.h"
 #include "backend/cpu/int8/int8_rows.h"
 #include "backend/cpu/runtime/elements.h"
+#include "backend/fused/fused_int8.h"
 #include "backend/kernel.h"
 #include "backend/options/int8.h"
 
@@ -92,15 +93,23 @@ class Weight {
                .zero_point = next ? next->zero_point : 0};
   }
 
+  /// What follows each number, of (rows, outputs) in this order. There are whole strips of outputs.
+  void follow_with(const Int8Then& then, const std::optional<QuantParams>& next) {
+    then_ = then;
+    has_then_ = true;
+    finish_.inverse = next ? 1 / next->scale : 0;
+    finish_.zero_point = next ? next->zero_point : 0;
+  }
+
   int64_t groups() const { return (padded_ + kOutputs - 1) / kOutputs; }
 
   /// y: (rows, outputs), which are written where they belong if `is_row_major`; else take(
   /// RowResults) brings them there.
-  template <class T, class RowAt, class Take>
+  template <class T, class FindRows, class Take>
   void products(const Context& context, const void* x, const int32_t* offsets, int64_t rows, T* y,
-                bool is_row_major, const RowAt& row_at, const Take& take) const {
+                bool is_row_major, const FindRows& find_rows, const Take& take) const {
     const int64_t work = steps_ * layout_.group * std::min(kOutputs, padded_) / 2;
-    for_row_blocks(context, rows, groups(), work, kRowBlock * kOutputs * sizeof(T), row_at,
+    for_row_blocks(context, rows, groups(), work, kRowBlock * kOutputs * sizeof(T), find_rows,
                    [&](const RowBlock& block) {
                      const int64_t output = block.group * kOutputs;
                      const int64_t padded = std::min(kOutputs, padded_ - output);
@@ -118,8 +127,14 @@ class Weight {
                                         .strips = padded / layout_.lanes,
                                         .step_bytes = layout_.lanes * layout_.group,
                                         .strip_bytes = steps_ * layout_.lanes * layout_.group};
+                     const int64_t at = block.first * outputs_ + output;
+                     Int8Then then = then_;
+                     if (has_then_) {
+                       move(then, output, at);
+                       finish.then = &then;
+                     }
                      if (is_row_major && used == padded)
-                       return int8_rows(all, finish, y + block.first * outputs_ + output, outputs_);
+                       return int8_rows(all, finish, y ? y + at : nullptr, outputs_);
                      auto* const part = reinterpret_cast<T*>(block.scratch);
                      int8_rows(all, finish, part, kOutputs);
                      const RowResults<T> results{.from = part,
@@ -136,11 +151,19 @@ class Weight {
   }
 
  private:
+  static void move(Int8Then& then, int64_t output, int64_t at) {
+    if (then.mean) then.mean += output, then.factor += output, then.shift += output;
+    if (then.residual) then.residual += at;
+    if (then.q) then.q += at;
+  }
+
   const Int8Layout layout_;
   const int8_t* packed_;
   int64_t steps_, outputs_, padded_;
   const Workspace numbers_;
   Int8Finish finish_{};
+  Int8Then then_{};
+  bool has_then_ = false;
 };
 
 /// Calls f(T()) of the output's type.
@@ -190,43 +213,91 @@ void int8_linear(const Context& context, const Tensor& x, const Tensor& packed, 
   auto* const offsets = table.as<int32_t>();
   for (int64_t j = 0; j < steps; ++j) offsets[j] = static_cast<int32_t>(j * layout.group);
   for_output(y, [&]<class T>(T) {
-    weight.products(
-        context, from, offsets, rows, out<T>(y), true, [&](int64_t row) { return row * padded; },
-        [](const auto&...) {});
+    weight.products(context, from, offsets, rows, out<T>(y), true, RowsOf{padded},
+                    [](const auto&...) {});
   });
 }
 
-void int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed, const Tensor& sums,
-                 const Tensor& scales, const Tensor& bias, const Tensor& correction, Tensor& y,
-                 const ConvGeometry& g, const Int8Call& call) {
+/// Calls body(x, offsets, padded): the inputs as kernels read them, with their padding, and where a
+/// step's are from a row's corner.
+template <class Body>
+void with_padded(const Context& context, const Tensor& x, const ConvGeometry& g, QuantParams input,
+                 const Body& body) {
   const Int8Layout layout = int8_layout();
   const PaddedImages padded{g, up(g.c, layout.group)};
   const int64_t groups = padded.channels / layout.group, steps = g.kh * g.kw * groups;
-  const Weight weight(context, packed, sums, scales, bias, correction, steps, call);
-  const bool is_nhwc = are_nhwc(x, x), y_is_nhwc = are_nhwc(y, y) || g.oh * g.ow == 1;
+  const bool is_nhwc = are_nhwc(x, x);
   const bool as_it_is =
       layout.group == 4 && padded.channels == g.c && g.padding == 0 && (is_nhwc || g.h * g.w == 1);
   const Workspace images = context.workspace(
       as_it_is ? 0 : static_cast<size_t>(g.n * padded.size() * layout.input_bytes()));
-  const void* from = as_it_is ? x.raw() : images.as<void>();
+  const void* const from = as_it_is ? x.raw() : images.as<void>();
   if (!as_it_is && layout.group == 4)
-    padded.fill(in<uint8_t>(x), is_nhwc, static_cast<uint8_t>(call.input.zero_point),
+    padded.fill(in<uint8_t>(x), is_nhwc, static_cast<uint8_t>(input.zero_point),
                 images.as<uint8_t>());
   else if (!as_it_is)
-    padded.fill(in<uint8_t>(x), is_nhwc, static_cast<int16_t>(call.input.zero_point),
+    padded.fill(in<uint8_t>(x), is_nhwc, static_cast<int16_t>(input.zero_point),
                 images.as<int16_t>());
   const Workspace table =
       context.workspace(static_cast<size_t>(std::max<int64_t>(steps, 1)) * sizeof(int32_t));
   auto* const offsets = table.as<int32_t>();
   for (int64_t j = 0; j < steps; ++j)
     offsets[j] = static_cast<int32_t>(padded.offset(j / groups, j % groups * layout.group));
-  for_output(y, [&]<class T>(T) {
-    T* const to = out<T>(y);
-    weight.products(
-        context, from, offsets, g.n * g.oh * g.ow, to, y_is_nhwc,
-        [&](int64_t row) { return padded.corner(row); },
-        [&](const RowResults<T>& r) { copy_to_images(r, false, g, to); });
-  });
+  body(from, offsets, padded);
+}
+
+/// Of the weight of a convolution.
+int64_t steps_of(const ConvGeometry& g) {
+  const int64_t group = int8_layout().group;
+  return g.kh * g.kw * (up(g.c, group) / group);
+}
+
+void int8_conv2d(const Context& context, const Tensor& x, const Tensor& packed, const Tensor& sums,
+                 const Tensor& scales, const Tensor& bias, const Tensor& correction, Tensor& y,
+                 const ConvGeometry& g, const Int8Call& call) {
+  const Weight weight(context, packed, sums, scales, bias, correction, steps_of(g), call);
+  const bool y_is_nhwc = are_nhwc(y, y) || g.oh * g.ow == 1;
+  with_padded(context, x, g, call.input,
+              [&](const void* from, const int32_t* offsets, const PaddedImages& padded) {
+                for_output(y, [&]<class T>(T) {
+                  T* const to = out<T>(y);
+                  weight.products(context, from, offsets, g.n * g.oh * g.ow, to, y_is_nhwc, padded,
+                                  [&](const RowResults<T>& r) { copy_to_images(r, false, g, to); });
+                });
+              });
+}
+
+void int8_conv2d_following(const Context& context, const Tensor& x, const Tensor& packed,
+                           const Tensor& sums, const Tensor& scales, const Tensor& bias,
+                           const Tensor& correction, const Tensor& norm_weight,
+                           const Tensor& norm_shift, const Tensor& mean, const Tensor& var,
+                           const Tensor& residual, Tensor& y, Tensor& q, const ConvGeometry& g,
+                           const Int8Call& call, const backend::Int8Following& following) {
+  Weight weight(context, packed, sums, scales, bias, correction, steps_of(g), call);
+  const auto outputs = static_cast<size_t>(g.o);
+  const Workspace factors = context.workspace(2 * outputs * sizeof(float));
+  auto* const factor = factors.as<float>();
+  float* const shift = factor + outputs;
+  const float *const variances = in<float>(var), *const w = in<float>(norm_weight),
+                     *const b = in<float>(norm_shift);
+  for (size_t o = 0; variances && o < outputs; ++o) {  // as batch_norm has them
+    const auto scale =
+        static_cast<float>(1 / std::sqrt(static_cast<double>(variances[o]) + following.eps));
+    factor[o] = w ? scale * w[o] : scale;
+    shift[o] = b ? b[o] : 0;
+  }
+  weight.follow_with({.mean = in<float>(mean),
+                      .factor = factor,
+                      .shift = shift,
+                      .residual = in<float>(residual),
+                      .relu = following.relu,
+                      .q = out<uint8_t>(q)},
+                     following.next);
+  with_padded(context, x, g, call.input,
+              [&](const void* from, const int32_t* offsets, const PaddedImages& padded) {
+                weight.products(context, from, offsets, g.n * g.oh * g.ow, out<float>(y), true,
+                                padded, [](const auto&...) {});
+              });
 }
 
 const bool registered =
@@ -234,7 +305,9 @@ const bool registered =
     backend::register_kernel("dequantize", DeviceKind::cpu, DType::u8, &dequantize) &&
     backend::register_kernel("int8_pack", DeviceKind::cpu, DType::i8, &pack) &&
     backend::register_kernel("int8_linear", DeviceKind::cpu, DType::u8, &int8_linear) &&
-    backend::register_kernel("int8_conv2d", DeviceKind::cpu, DType::u8, &int8_conv2d);
+    backend::register_kernel("int8_conv2d", DeviceKind::cpu, DType::u8, &int8_conv2d) &&
+    backend::register_kernel("int8_conv2d_following", DeviceKind::cpu, DType::u8,
+                             &int8_conv2d_following);
 
 }  // namespace
 }  // namespace brim::cpu

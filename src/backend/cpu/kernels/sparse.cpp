@@ -25,12 +25,12 @@ struct Weight : SparseIndex {
 };
 
 /// Calls take(RowResults) for all blocks and groups.
-template <class RowAt, class Take>
+template <class FindRows, class Take>
 void products(const Context& context, const Weight& weight, const int32_t* offsets, const float* x,
-              const float* bias, int64_t rows, const RowAt& row_at, const Take& take) {
+              const float* bias, int64_t rows, const FindRows& find_rows, const Take& take) {
   const int64_t vector = weight.vector;
   const size_t bytes = static_cast<size_t>((kRowBlock + 1) * vector) * sizeof(float);
-  for_row_blocks(context, rows, weight.groups, weight.work(), bytes, row_at,
+  for_row_blocks(context, rows, weight.groups, weight.work(), bytes, find_rows,
                  [&](const RowBlock& block) {
                    auto* const y = reinterpret_cast<float*>(block.scratch);
                    float* const group_bias = y + kRowBlock * vector;
@@ -55,10 +55,8 @@ void sparse_linear(const Context& context, const Tensor& x, const Tensor& values
   const int64_t rows = y.shape()[0], count = y.shape()[1], width = x.shape()[1];
   const Weight weight(values, columns, starts, outputs, count);
   weight.check(width);
-  products(
-      context, weight, weight.columns, in<float>(x), in<float>(bias), rows,
-      [&](int64_t row) { return row * width; },
-      [to = out<float>(y), count](const RowResults<float>& r) { copy_rows(r, to, count); });
+  products(context, weight, weight.columns, in<float>(x), in<float>(bias), rows, RowsOf{width},
+           [to = out<float>(y), count](const RowResults<float>& r) { copy_rows(r, to, count); });
 }
 
 void sparse_conv2d(const Context& context, const Tensor& x, const Tensor& values,
@@ -86,8 +84,7 @@ void sparse_conv2d(const Context& context, const Tensor& x, const Tensor& values
         static_cast<int32_t>(padded.offset(weight.columns[j] % area, weight.columns[j] / area));
 
   products(
-      context, weight, offsets, from, in<float>(bias), g.n * g.oh * g.ow,
-      [&](int64_t row) { return padded.corner(row); },
+      context, weight, offsets, from, in<float>(bias), g.n * g.oh * g.ow, padded,
       [&, to = out<float>(y)](const RowResults<float>& r) { copy_to_images(r, y_is_nhwc, g, to); });
 }
 

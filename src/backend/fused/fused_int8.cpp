@@ -1,0 +1,79 @@
+// What layers in 8-bit integers with what follows them stand for in plans.
+#include "backend/fused/fused_int8.h"
+
+#include "backend/options/norm_params.h"
+#include "backend/rewrite.h"
+
+namespace brim::backend {
+namespace fused_int8 {
+namespace {
+
+double operations(const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                  const Tensor&, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                  const Tensor&, const Tensor&, const Tensor&, const ConvGeometry& g,
+                  const Int8Call&, const Int8Following&) {
+  return 2.0 * static_cast<double>(g.work());
+}
+
+const Int8ConvFollowing kernel("int8_conv2d_following",
+                               {.operands = "x, packed, sums, scales, bias, correction, weight, "
+                                            "shift, mean, var, residual, y, q",
+                                .activations = "x, residual, y, q"},
+                               &operations);
+
+constexpr int64_t kOutputs = 16;  // a whole multiple of every kernel's strips
+
+/// The normalisation, where there is one; of either kind.
+const BatchNormParams* norm_of(const Match& m) {
+  for (const char* label : {"batch_norm", "batch_norm_relu"})
+    if (m.find(label)) return &m.option<BatchNormParams>(label);
+  return nullptr;
+}
+
+bool is_f32_nhwc(const Tensor& t) {
+  return t.dtype() == DType::f32 && t.is_contiguous(MemoryFormat::nhwc);
+}
+
+bool pays(const Match& m) {
+  const Int8Call& call = m.option<Int8Call>("int8_conv2d");
+  const Tensor &z = m["z"], &residual = m["residual"], &q = m["q"];
+  const BatchNormParams* const norm = norm_of(m);
+  return !call.relu && !call.output && z.numel() > 0 && z.shape()[1] % kOutputs == 0 &&
+         is_f32_nhwc(z) && (!norm || !norm->training) &&
+         (!residual.defined() || (is_f32_nhwc(residual) && residual.shape() == z.shape())) &&
+         (!q.defined() || q.is_contiguous(MemoryFormat::nhwc));
+}
+
+Launches build(Match& m) {
+  Int8Following following;
+  if (const BatchNormParams* const norm = norm_of(m)) following.eps = norm->eps;
+  following.relu = m.find("batch_norm_relu") || m.find("relu");
+  Tensor q = m.target("q"), y = q.defined() && !m.seen_by_others("z") ? Tensor() : m.target("z");
+  if (q.defined()) following.next = m.option<QuantParams>("quantize");
+  return one(kernel.launch(m.device(), m.dtype(), m["x"], m["packed"], m["sums"], m["scales"],
+                           m["bias"], m["correction"], m["weight"], m["shift"], m["mean"], m["var"],
+                           m["residual"], y, q, m.option<ConvGeometry>("int8_conv2d"),
+                           m.option<Int8Call>("int8_conv2d"), following));
+}
+
+const std::string conv = "int8_conv2d(x, packed, sums, scales, bias?, correction?, y: c)\n";
+const std::string relu_norm =
+    "batch_norm_relu(x: c, weight?, bias: shift?, fixed_mean: mean, fixed_var: var, residual?, "
+    "y: z)\n";
+const std::string norm =
+    "batch_norm(x: c, weight?, bias: shift?, fixed_mean: mean, fixed_var: var, y: z)\n";
+const std::string relu = "relu(x: c, y: z)\n";
+const std::string next = "?quantize(x: z, y: q)";
+
+const bool registered = register_rewrite(
+    {.name = "int8_conv2d_following",
+     .what = "a convolution in 8-bit integers with batch norm, ReLU and rounding in one launch",
+     .patterns = {conv + relu_norm + next, conv + norm + next, conv + relu + next},
+     .mixed_dtypes = true,
+     .kernels = {"int8_conv2d_following"},
+     .pays = pays,
+     .build = build});
+
+}  // namespace
+}  // namespace fused_int8
+}  // namespace brim::backend

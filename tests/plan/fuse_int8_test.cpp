@@ -1,0 +1,139 @@
+// Convolutions in 8-bit integers become one launch with batch norm, a residual, ReLU and rounding
+// behind them, and no bit changes.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include <brim/brim.h>
+
+namespace brim {
+namespace {
+
+using compress::QuantizeOptions;
+
+/// A block as ResNets have it; its second convolution reads what the first one's ReLU makes.
+struct Int8Block : nn::Module {
+  explicit Int8Block(int64_t width, bool affine = true, bool bias = false)
+      : conv1(add<nn::Conv2d>("conv1",
+                              {.in = 8, .out = width, .kernel = 3, .padding = 1, .bias = bias})),
+        norm1(add<nn::BatchNorm2d>("norm1", {.features = width, .affine = affine})),
+        conv2(add<nn::Conv2d>(
+            "conv2",
+            {.in = width, .out = width, .kernel = 3, .stride = 2, .padding = 1, .bias = bias})),
+        norm2(add<nn::BatchNorm2d>("norm2", {.features = width, .affine = affine})),
+        down(add<nn::Conv2d>("down",
+                             {.in = 8, .out = width, .kernel = 1, .stride = 2, .bias = bias})),
+        norm3(add<nn::BatchNorm2d>("norm3", {.features = width, .affine = affine})) {}
+  Tensor forward(const Tensor& x) override {
+    return relu(norm2(conv2(relu(norm1(conv1(x))))) + norm3(down(x)));
+  }
+  nn::Conv2d& conv1;
+  nn::BatchNorm2d& norm1;
+  nn::Conv2d& conv2;
+  nn::BatchNorm2d& norm2;
+  nn::Conv2d& down;
+  nn::BatchNorm2d& norm3;
+};
+
+/// Launches of the plan with this name.
+int count_of(const std::string& explain, const std::string& kernel) {
+  int count = 0;
+  for (size_t at = explain.find(" " + kernel + " "); at != std::string::npos;
+       at = explain.find(" " + kernel + " ", at + 1))
+    ++count;
+  return count;
+}
+
+/// In integers, with statistics of its own; what eager and compiled passes make, and the plan.
+void expect_fused(nn::Module& net, const Tensor& x, int fused, int alone) {
+  net.train();
+  for (int i = 0; i < 3; ++i) (void)net(randn(x.shape()) * 2 + 0.5);
+  net.eval();
+  const NoGrad scope;
+  compress::quantize(net, [&] { (void)net(x); }, {.only_faster = false});
+  auto forward = compile([&](const Tensor& in) { return net(in); });
+  const std::vector<float> eager = net(x).to_vector<float>();
+  EXPECT_EQ(forward(x).to_vector<float>(), eager);
+  EXPECT_EQ(forward(x).to_vector<float>(), eager);
+  const std::string explain = forward.explain();
+  EXPECT_EQ(count_of(explain, "int8_conv2d_following"), fused) << explain;
+  EXPECT_EQ(count_of(explain, "int8_conv2d"), alone) << explain;
+}
+
+TEST(FuseInt8, ABlockIsALaunchForEachConvolution) {
+  manual_seed(1);
+  for (const int64_t width : {16, 48}) {
+    Int8Block net(width);
+    expect_fused(net, randn({2, 8, 9, 7}), 3, 0);
+  }
+}
+
+TEST(FuseInt8, NormsWithoutWeightsAndConvolutionsWithBiases) {
+  manual_seed(2);
+  Int8Block net(32, /*affine=*/false, /*bias=*/true);
+  expect_fused(net, randn({1, 8, 6, 6}), 3, 0);
+}
+
+TEST(FuseInt8, OtherNumbersOfOutputsStayAsTheyAre) {
+  manual_seed(3);
+  Int8Block net(24);
+  expect_fused(net, randn({2, 8, 5, 5}), 0, 3);
+}
+
+TEST(FuseInt8, ReluWithoutANorm) {
+  struct Net : nn::Module {
+    nn::Conv2d& conv1 = add<nn::Conv2d>("conv1", {.in = 3, .out = 16, .kernel = 3});
+    nn::Conv2d& conv2 = add<nn::Conv2d>("conv2", {.in = 16, .out = 32, .kernel = 3});
+    Tensor forward(const Tensor& x) override { return conv2(relu(conv1(x))); }
+  } net;
+  expect_fused(net, randn({3, 3, 9, 9}), 1, 1);
+}
+
+/// What is rounded is seen by others, too.
+TEST(FuseInt8, TheResultIsKeptForThoseWhoReadIt) {
+  struct Net : nn::Module {
+    nn::Conv2d& conv1 = add<nn::Conv2d>("conv1", {.in = 4, .out = 16, .kernel = 1});
+    nn::BatchNorm2d& norm = add<nn::BatchNorm2d>("norm", {.features = 16});
+    nn::Conv2d& conv2 = add<nn::Conv2d>("conv2", {.in = 16, .out = 16, .kernel = 1});
+    Tensor forward(const Tensor& x) override {
+      const Tensor y = relu(norm(conv1(x)));
+      return conv2(y) + y * 2;
+    }
+  } net;
+  expect_fused(net, randn({2, 4, 5, 5}), 1, 1);
+}
+
+/// A batch norm in training has statistics of its own.
+TEST(FuseInt8, NormsInTrainingAreLeft) {
+  struct Net : nn::Module {
+    nn::Conv2d& conv = add<nn::Conv2d>("conv", {.in = 4, .out = 16, .kernel = 1});
+    nn::BatchNorm2d& norm = add<nn::BatchNorm2d>("norm", {.features = 16});
+    Tensor forward(const Tensor& x) override { return relu(norm(conv(x))); }
+  } net;
+  net.eval();
+  const NoGrad scope;
+  const Tensor x = randn({2, 4, 5, 5});
+  compress::quantize(net, [&] { (void)net(x); }, {.only_faster = false});
+  net.norm.train();
+  auto forward = compile([&](const Tensor& in) { return net(in); });
+  (void)forward(x);
+  EXPECT_EQ(count_of(forward.explain(), "int8_conv2d_following"), 0) << forward.explain();
+}
+
+TEST(FuseInt8, NetworksOfTheZooKeepEveryBit) {
+  manual_seed(4);
+  for (const char* name : {"cifar-resnet8", "tutorial-cnn"}) {
+    const auto net = nn::make_model(name, {.classes = 10, .input = {3, 32, 32}});
+    net->eval();
+    const NoGrad scope;
+    const Tensor x = rand({2, 3, 32, 32});
+    compress::quantize(*net, [&] { (void)(*net)(x); }, {.only_faster = false});
+    auto forward = compile([&](const Tensor& in) { return (*net)(in); });
+    EXPECT_EQ(forward(x).to_vector<float>(), (*net)(x).to_vector<float>()) << name;
+    const int fused = std::string(name) == "cifar-resnet8" ? 9 : 1;
+    EXPECT_EQ(count_of(forward.explain(), "int8_conv2d_following"), fused) << forward.explain();
+  }
+}
+
+}  // namespace
+}  // namespace brim
