@@ -66,7 +66,7 @@ class CompressionRun {
   std::vector<Tensor> calibration_inputs(int64_t samples);
   /// A batch of random numbers; undefined for other tasks than classification.
   Tensor random_batch(int64_t samples) const;
-  /// The median time of the network's forward pass, in seconds.
+  /// The median time of the network's forward pass as a compiled step, in seconds.
   double forward_seconds(const Tensor& x);
   /// That in batches of 1 and of 16, before and after `change`; told, and in the JSON's "times" as
   /// `before`_s and `after`_s. Nothing but `change` for other tasks than classification.

@@ -2,6 +2,7 @@
 #include <brim/autograd/autograd.h>
 #include <brim/compress/shrink.h>
 #include <brim/ops/sparse.h>
+#include <brim/ops/sparse_int8.h>
 
 #include <algorithm>
 #include <cmath>
@@ -31,6 +32,15 @@ Tensor sparse(const Prunable& layer, const SparseWeight& weight, const Tensor& x
   return layer.linear
              ? sparse_linear(x, weight, layer.linear->bias)
              : sparse_conv2d(x, weight, layer.conv->bias, nn::convolution_of(layer.conv->options));
+}
+
+Tensor sparse_int8(const Watched& w, const SparseInt8Weight& weight, const Tensor& x) {
+  const Prunable& layer = w.layer;
+  const QuantParams input = w.report.input;
+  const Tensor q = brim::quantize(x, input);
+  return layer.linear ? sparse_int8_linear(q, input, weight, layer.linear->bias)
+                      : sparse_int8_conv2d(q, input, weight, layer.conv->bias,
+                                           nn::convolution_of(layer.conv->options));
 }
 
 /// That of x in both memory formats, the shorter one.
@@ -82,18 +92,25 @@ std::vector<Computed> FormMeter::State::forms_of(const Watched& w) const {
        .output = [&w, weight](const Tensor& x) { return w.computed(x, weight); },
        .bytes = weight.numel() * 4}};
   if (std::ranges::find(options.keep, w.report.name) != options.keep.end()) return all;
-  if (can_be_sparse(w))
-    for (const double sparsity : options.sparsities) {
-      const Tensor masked = masked_weight(
-          weight, {.kind = Pattern::Kind::vector, .length = options.vector}, sparsity);
-      SparseWeight encoded = SparseWeight::encode(masked, options.vector);
-      const int64_t bytes = encoded.bytes();
-      all.push_back({.form = {.sparsity = sparsity},
-                     .output = [&w, encoded = std::move(encoded)](
-                                   const Tensor& x) { return sparse(w.layer, encoded, x); },
-                     .bytes = bytes});
-    }
-  if (options.int8 && w.is_open())
+  const bool can_be_int8 = options.int8 && w.is_open();
+  const Pattern pattern{.kind = Pattern::Kind::vector, .length = options.vector};
+  for (const double sparsity : can_be_sparse(w) ? options.sparsities : std::vector<double>()) {
+    const Tensor masked = masked_weight(weight, pattern, sparsity);
+    SparseWeight encoded = SparseWeight::encode(masked, options.vector);
+    const int64_t bytes = encoded.bytes();
+    all.push_back({.form = {.sparsity = sparsity},
+                   .output = [&w, encoded = std::move(encoded)](
+                                 const Tensor& x) { return sparse(w.layer, encoded, x); },
+                   .bytes = bytes});
+    if (!can_be_int8) continue;
+    SparseInt8Weight both = SparseInt8Weight::quantize(masked, options.vector);
+    const int64_t bytes_of_both = both.bytes() + 4 * both.scales.numel();  // and corrections
+    all.push_back({.form = {.sparsity = sparsity, .int8 = true},
+                   .output = [&w, both = std::move(both)](
+                                 const Tensor& x) { return sparse_int8(w, both, x); },
+                   .bytes = bytes_of_both});
+  }
+  if (can_be_int8)
     all.push_back({.form = {.int8 = true},
                    .output = [&w](const Tensor& x) { return w.int8(x); },
                    .bytes = bytes_of(w.report.weight)});
