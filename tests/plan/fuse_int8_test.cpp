@@ -89,6 +89,26 @@ TEST(FuseInt8, ReluWithoutANorm) {
   expect_fused(net, randn({3, 3, 9, 9}), 1, 1);
 }
 
+/// As MobileNets have it.
+TEST(FuseInt8, AnInvertedResidual) {
+  manual_seed(5);
+  struct Net : nn::Module {
+    nn::Conv2d& expand = add<nn::Conv2d>("expand", {.in = 16, .out = 32, .kernel = 1});
+    nn::BatchNorm2d& norm1 = add<nn::BatchNorm2d>("norm1", {.features = 32});
+    nn::Conv2d& depthwise = add<nn::Conv2d>(
+        "depthwise", {.in = 32, .out = 32, .kernel = 3, .padding = 1, .groups = 32});
+    nn::Conv2d& project = add<nn::Conv2d>("project", {.in = 32, .out = 16, .kernel = 1});
+    nn::BatchNorm2d& norm2 = add<nn::BatchNorm2d>("norm2", {.features = 16});
+    nn::Conv2d& last = add<nn::Conv2d>("last", {.in = 16, .out = 16, .kernel = 1});
+    Tensor forward(const Tensor& x) override {
+      const Tensor wide = clamp(norm1(expand(x)), 0, 6);
+      const Tensor y = x + norm2(project(clamp(depthwise(wide), 0, 6)));
+      return clamp(last(y), -1, 0.25) + y;
+    }
+  } net;
+  expect_fused(net, randn({2, 16, 6, 5}), 3, 0);
+}
+
 /// What is rounded is seen by others, too.
 TEST(FuseInt8, TheResultIsKeptForThoseWhoReadIt) {
   struct Net : nn::Module {

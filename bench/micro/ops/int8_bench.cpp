@@ -3,7 +3,8 @@
 // layers count quantize() of their f32 inputs in; "u8" is with inputs and outputs of u8, as between
 // int8 layers, which is what oneDNN is asked for too. JSON lines: medians of rounds in which all
 // take turns. Or of whole networks (with random weights, eval mode) in f32, of either memory
-// format, and with the layers in integers that are faster so, or all of them.
+// format, and with the layers in integers that are faster so, or all of them; each also as a
+// compiled pass. Ratios are of the fastest f32.
 //
 //   build/bench/int8_bench [ROUNDS]
 //   build/bench/int8_bench networks [ROUNDS]
@@ -15,6 +16,7 @@
 #include <brim/ops/create.h>
 #include <brim/ops/int8.h>
 #include <brim/ops/matmul.h>
+#include <brim/plan/compile.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +29,10 @@ namespace {
 
 using namespace brim;
 using namespace brim::bench;
+
+auto forward_of(std::shared_ptr<nn::Module> net) {
+  return compile([net = std::move(net)](const Tensor& x) { return (*net)(x); });
+}
 
 void run_network(const char* name, const Shape& input, int rounds) {
   const auto make = [&] {
@@ -43,18 +49,26 @@ void run_network(const char* name, const Shape& input, int rounds) {
     ++layers;
   }
   compress::quantize(*all, [&] { (*all)(x); }, {.only_faster = false});
+  const auto compiled = [](const std::shared_ptr<nn::Module>& net, const Tensor& in) {
+    const auto pass = std::make_shared<decltype(forward_of(net))>(forward_of(net));
+    return [pass, in] { (void)(*pass)(in); };
+  };
   Calls calls;
+  calls["f32_compiled"] = compiled(f32, x);
+  calls["faster_compiled"] = compiled(faster, x);
+  calls["all_compiled"] = compiled(all, x);
   calls["f32_nchw"] = [=] { (void)(*f32)(x); };
   calls["f32_nhwc"] = [=] { (void)(*f32_nhwc)(nhwc); };
   calls["faster"] = [=] { (void)(*faster)(nhwc); };
   calls["all"] = [=] { (void)(*all)(nhwc); };
   auto times = medians(calls, rounds);
-  const double best = std::min(times["f32_nchw"], times["f32_nhwc"]);
+  const double best = std::min({times["f32_nchw"], times["f32_nhwc"], times["f32_compiled"]});
   fmt::print(
       "{{\"network\": \"{}\", \"x\": \"{}\", \"in_integers\": [{}, {}]{}, "
       "\"faster_x\": {:.2f}, \"all_x\": {:.2f}}}\n",
-      name, input.str(), in_integers, layers, in_json(times), best / times["faster"],
-      best / times["all"]);
+      name, input.str(), in_integers, layers, in_json(times),
+      best / std::min(times["faster"], times["faster_compiled"]),
+      best / std::min(times["all"], times["all_compiled"]));
   std::fflush(stdout);
 }
 

@@ -1,6 +1,9 @@
 // What layers in 8-bit integers with what follows them stand for in plans.
 #include "backend/fused/fused_int8.h"
 
+#include <brim/formula/formula.h>
+#include <fmt/format.h>
+
 #include "backend/options/norm_params.h"
 #include "backend/rewrite.h"
 
@@ -34,12 +37,14 @@ bool is_f32_nhwc(const Tensor& t) {
   return t.dtype() == DType::f32 && t.is_contiguous(MemoryFormat::nhwc);
 }
 
+bool adds(const Match& m) { return !m.find("add") || m.option<formula::Params>("add").a == 1; }
+
 bool pays(const Match& m) {
   const Int8Call& call = m.option<Int8Call>("int8_conv2d");
   const Tensor &z = m["z"], &residual = m["residual"], &q = m["q"];
   const BatchNormParams* const norm = norm_of(m);
   return !call.relu && !call.output && z.numel() > 0 && z.shape()[1] % kOutputs == 0 &&
-         is_f32_nhwc(z) && (!norm || !norm->training) &&
+         is_f32_nhwc(z) && (!norm || !norm->training) && adds(m) &&
          (!residual.defined() || (is_f32_nhwc(residual) && residual.shape() == z.shape())) &&
          (!q.defined() || q.is_contiguous(MemoryFormat::nhwc));
 }
@@ -47,7 +52,12 @@ bool pays(const Match& m) {
 Launches build(Match& m) {
   Int8Following following;
   if (const BatchNormParams* const norm = norm_of(m)) following.eps = norm->eps;
-  following.relu = m.find("batch_norm_relu") || m.find("relu");
+  if (m.find("batch_norm_relu") || m.find("relu")) following.least = 0;
+  if (m.find("clamp")) {
+    const auto& range = m.option<formula::Params>("clamp");
+    following.least = static_cast<float>(range.a);
+    following.most = static_cast<float>(range.b);
+  }
   Tensor q = m.target("q"), y = q.defined() && !m.seen_by_others("z") ? Tensor() : m.target("z");
   if (q.defined()) following.next = m.option<QuantParams>("quantize");
   return one(kernel.launch(m.device(), m.dtype(), m["x"], m["packed"], m["sums"], m["scales"],
@@ -60,15 +70,21 @@ const std::string conv = "int8_conv2d(x, packed, sums, scales, bias?, correction
 const std::string relu_norm =
     "batch_norm_relu(x: c, weight?, bias: shift?, fixed_mean: mean, fixed_var: var, residual?, "
     "y: z)\n";
-const std::string norm =
-    "batch_norm(x: c, weight?, bias: shift?, fixed_mean: mean, fixed_var: var, y: z)\n";
-const std::string relu = "relu(x: c, y: z)\n";
+/// With a name for its result.
+std::string norm(const char* y) {
+  return fmt::format(
+      "batch_norm(x: c, weight?, bias: shift?, fixed_mean: mean, fixed_var: var, y: {})\n", y);
+}
 const std::string next = "?quantize(x: z, y: q)";
 
 const bool registered = register_rewrite(
     {.name = "int8_conv2d_following",
      .what = "a convolution in 8-bit integers with batch norm, ReLU and rounding in one launch",
-     .patterns = {conv + relu_norm + next, conv + norm + next, conv + relu + next},
+     .patterns = {conv + relu_norm + next, conv + norm("n") + "clamp(x: n, y: z)\n" + next,
+                  conv + norm("n") + "add(a: n, b: residual, y: z)\n" + next,
+                  conv + norm("n") + "add(a: residual, b: n, y: z)\n" + next,
+                  conv + norm("z") + next, conv + "relu(x: c, y: z)\n" + next,
+                  conv + "clamp(x: c, y: z)\n" + next},
      .mixed_dtypes = true,
      .kernels = {"int8_conv2d_following"},
      .pays = pays,

@@ -1,5 +1,5 @@
 // Layers in 8-bit integers fused with what follows them: a kernel that plans put in the place of
-// int8_conv2d, batch norm with fixed statistics, an addition, relu and quantize.
+// int8_conv2d, batch norm with fixed statistics, an addition, relu or clamp, and quantize.
 #pragma once
 
 #include "backend/kernel.h"
@@ -9,7 +9,7 @@
 namespace brim::backend {
 
 /// "int8_conv2d_following": z = (int8_conv2d(x) - mean) / sqrt(var + eps) * weight + shift +
-/// residual, with ReLU if asked for; y is z, q is z in u8. The statistics, or the residual, may be
+/// residual, held to a range; y is z, q is z in u8. The statistics, or the residual, may be
 /// undefined, and one of y and q. All activations are nhwc; outputs are a multiple of 16.
 using Int8ConvFollowing = Kernel<void(
     const Context&, const Tensor& x, const Tensor& packed, const Tensor& sums, const Tensor& scales,

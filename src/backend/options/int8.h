@@ -5,6 +5,7 @@
 #include <brim/core/same_bits.h>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 namespace brim::backend {
@@ -18,11 +19,13 @@ struct Int8Call {
 
 /// What a layer's launch does besides where it stands for those behind it as well.
 struct Int8Following {
-  double eps = 0;                   ///< of batch norm, where there are statistics
-  bool relu = false;                ///< in the end
+  double eps = 0;  ///< of batch norm, where there are statistics
+  float least = -std::numeric_limits<float>::infinity();  ///< that the result is held to
+  float most = std::numeric_limits<float>::infinity();
   std::optional<QuantParams> next;  ///< of u8 that are made of the result
   friend bool operator==(const Int8Following& x, const Int8Following& y) {
-    return same_bits(x.eps, y.eps) && x.relu == y.relu && x.next == y.next;
+    return same_bits(x.eps, y.eps) && same_bits(x.least, y.least) && same_bits(x.most, y.most) &&
+           x.next == y.next;
   }
 };
 

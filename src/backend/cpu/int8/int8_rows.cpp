@@ -32,7 +32,9 @@ HWY_INLINE void store_then(hn::Vec<Numbers> v, const Int8Finish& f, hn::Vec<Numb
     v = hn::MulAdd(hn::Sub(v, hn::LoadU(d, t.mean + output)), hn::LoadU(d, t.factor + output),
                    hn::LoadU(d, t.shift + output));
   if (t.residual) v = hn::Add(v, hn::LoadU(d, t.residual + at));
-  if (t.relu) v = hn::IfThenZeroElse(hn::Lt(v, hn::Zero(d)), v);  // NaN stays
+  const auto least = hn::Set(d, t.least), most = hn::Set(d, t.most);
+  v = hn::IfThenElse(hn::Lt(v, least), least, v);
+  v = hn::IfThenElse(hn::Gt(v, most), most, v);
   if (y) hn::StoreU(v, d, y + at);
   if (t.q) hn::StoreU(to_u8(v, inverse, f.zero_point), Bytes(), t.q + at);
 }

@@ -36,7 +36,7 @@ struct Int8Rows {
 struct Int8Then {
   const float *mean, *factor, *shift;  ///< of outputs: (number - mean) * factor + shift
   const float* residual;               ///< is added
-  bool relu;
+  float least, most;                   ///< that the result is held to; NaN stays
   uint8_t* q;  ///< gets the result in u8, by Int8Finish's inverse and zero_point
 };
 

@@ -290,7 +290,8 @@ void int8_conv2d_following(const Context& context, const Tensor& x, const Tensor
                       .factor = factor,
                       .shift = shift,
                       .residual = in<float>(residual),
-                      .relu = following.relu,
+                      .least = following.least,
+                      .most = following.most,
                       .q = out<uint8_t>(q)},
                      following.next);
   with_padded(context, x, g, call.input,
